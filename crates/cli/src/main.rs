@@ -1,0 +1,2 @@
+//! The `mmscale` binary.
+fn main() {}

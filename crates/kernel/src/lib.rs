@@ -1,0 +1,2 @@
+//! The System trait over mm, on any machine.
+#![no_std]

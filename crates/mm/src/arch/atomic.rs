@@ -1,0 +1,128 @@
+//! Atomics and raw locks, as a machine provides them.
+//!
+//! On real hardware these are `core::sync::atomic` and a spin lock. In the simulator an operation
+//! waits until its CPU is the earliest in virtual time, and costs what moving the line costs. In
+//! the model checker it is a scheduling point.
+
+use core::sync::atomic::Ordering;
+
+/// An atomic integer. The orderings mean what they mean in `core`.
+pub trait Atomic<T: Copy> {
+    /// A new atomic that holds `value`; it is its own cache line as far as costs go.
+    fn new(value: T) -> Self;
+    /// Reads.
+    fn load(&self, order: Ordering) -> T;
+    /// Writes.
+    fn store(&self, value: T, order: Ordering);
+    /// Writes, and returns what was there.
+    fn swap(&self, value: T, order: Ordering) -> T;
+    /// Writes `new` if `current` is there; returns what was there, as `Ok` if it was `current`.
+    fn compare_exchange(
+        &self,
+        current: T,
+        new: T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<T, T>;
+    /// Adds with wrap-around, and returns what was there.
+    fn fetch_add(&self, value: T, order: Ordering) -> T;
+    /// Subtracts with wrap-around, and returns what was there.
+    fn fetch_sub(&self, value: T, order: Ordering) -> T;
+    /// Or, and returns what was there.
+    fn fetch_or(&self, value: T, order: Ordering) -> T;
+    /// And, and returns what was there.
+    fn fetch_and(&self, value: T, order: Ordering) -> T;
+}
+
+/// A small integer that one CPU writes, often, and other CPUs ask of only whether it is zero.
+///
+/// On hardware it is a relaxed atomic. The simulator synchronises only the writes that change it
+/// between zero and nonzero: this is what makes a counter update cost nanoseconds there too.
+pub trait OwnedCounter<T: Copy> {
+    /// A new counter at zero.
+    fn zero() -> Self;
+    /// The value. Only for the owning CPU (or for whoever took over a dead CPU's data).
+    fn get(&self) -> T;
+    /// Sets the value. Only for the owner.
+    fn set(&self, value: T);
+    /// Whether the value is not zero: any CPU may ask.
+    fn is_nonzero(&self) -> bool;
+}
+
+/// A spin lock without data. [`crate::sync::SpinLock`] adds the data and the guards.
+///
+/// The lock itself does not touch the preemption count or the interrupt state: the guards do,
+/// before they take it and after they let it go.
+pub trait RawSpin {
+    /// A free lock of `class`.
+    fn new(class: LockClass) -> Self;
+    /// Takes the lock; spins until it is free.
+    fn lock(&self);
+    /// Takes the lock if that needs no wait.
+    fn try_lock(&self) -> bool;
+    /// Lets the lock go.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    unsafe fn unlock(&self);
+    /// Whether somebody holds the lock now; a hint that may be old when it arrives.
+    fn is_locked(&self) -> bool;
+}
+
+/// What kind of lock a lock is: for lock order, for statistics. Ranks grow inwards: a lock may be
+/// taken only while every lock already held has a smaller rank (checked by the simulator).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum LockClass {
+    /// The hotplug lock (sleeping).
+    Hotplug,
+    /// Any other sleeping mutex.
+    Mutex,
+    /// A reader-writer semaphore (sleeping).
+    Rwsem,
+    /// A CPU's page cache.
+    Pcp,
+    /// A zone's buddy allocator.
+    Zone,
+    /// A work queue of one CPU.
+    Work,
+    /// A timer base of one CPU.
+    Timer,
+    /// Grace-period state.
+    Rcu,
+    /// The state of a sleeping lock or a wait queue.
+    WaitQueue,
+    /// A lock of a test or of a program on the machine.
+    Other,
+}
+
+impl LockClass {
+    /// All classes, outermost first.
+    pub const ALL: [Self; 10] = [
+        Self::Hotplug,
+        Self::Mutex,
+        Self::Rwsem,
+        Self::Pcp,
+        Self::Zone,
+        Self::Work,
+        Self::Timer,
+        Self::Rcu,
+        Self::WaitQueue,
+        Self::Other,
+    ];
+    /// The name that records use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hotplug => "hotplug",
+            Self::Mutex => "mutex",
+            Self::Rwsem => "rwsem",
+            Self::Pcp => "pcp",
+            Self::Zone => "zone",
+            Self::Work => "work",
+            Self::Timer => "timer",
+            Self::Rcu => "rcu",
+            Self::WaitQueue => "wait_queue",
+            Self::Other => "other",
+        }
+    }
+}

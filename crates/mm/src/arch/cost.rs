@@ -1,0 +1,109 @@
+//! What work costs: operations and cache lines, by name. Empty on real hardware.
+//!
+//! An operation is a piece of real code, with a cost that stands in a machine profile with its
+//! source. It is never an arm, a study or a policy: waiting emerges only from locks that are taken.
+
+use super::{NodeId, Pfn};
+
+/// A piece of straight-line work, cache misses on named lines not included.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Op {
+    /// One nanosecond of a program's own computing.
+    UserNs,
+    /// Entry to and exit from the operating system.
+    Syscall,
+    /// What an allocation does before it looks at a page cache: zone choice, watermark.
+    AllocEntry,
+    /// Unlinking one block from a page cache's list.
+    PcpTake,
+    /// Preparing one block for use or checking it on its way back, per block.
+    PagePrep,
+    /// Linking one block into a page cache's list.
+    PcpPut,
+    /// Unlinking one block from a buddy free list.
+    BuddyTake,
+    /// Linking one block into a buddy free list.
+    BuddyPut,
+    /// One split or one merge of two buddies.
+    BuddyStep,
+    /// Clearing one 4 KiB page that is not in the cache. Also uses its node's bandwidth.
+    ClearPage,
+    /// Folding one nonzero counter delta into its zone or node.
+    CounterFold,
+    /// Looking at one CPU's or one zone's counters without folding.
+    CounterScan,
+    /// The timer interrupt's own work, without the timers it runs.
+    TimerTick,
+    /// Running one expired timer.
+    TimerExpire,
+    /// Queueing or arming one piece of work or one timer.
+    WorkQueue,
+    /// A worker taking up one piece of work.
+    WorkRun,
+}
+
+impl Op {
+    /// All operations, in the order of their discriminants.
+    pub const ALL: [Self; 16] = [
+        Self::UserNs,
+        Self::Syscall,
+        Self::AllocEntry,
+        Self::PcpTake,
+        Self::PagePrep,
+        Self::PcpPut,
+        Self::BuddyTake,
+        Self::BuddyPut,
+        Self::BuddyStep,
+        Self::ClearPage,
+        Self::CounterFold,
+        Self::CounterScan,
+        Self::TimerTick,
+        Self::TimerExpire,
+        Self::WorkQueue,
+        Self::WorkRun,
+    ];
+    /// The key under which profiles give the cost.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UserNs => "user_ns",
+            Self::Syscall => "syscall",
+            Self::AllocEntry => "alloc_entry",
+            Self::PcpTake => "pcp_take",
+            Self::PagePrep => "page_prep",
+            Self::PcpPut => "pcp_put",
+            Self::BuddyTake => "buddy_take",
+            Self::BuddyPut => "buddy_put",
+            Self::BuddyStep => "buddy_step",
+            Self::ClearPage => "clear_page",
+            Self::CounterFold => "counter_fold",
+            Self::CounterScan => "counter_scan",
+            Self::TimerTick => "timer_tick",
+            Self::TimerExpire => "timer_expire",
+            Self::WorkQueue => "work_queue",
+            Self::WorkRun => "work_run",
+        }
+    }
+}
+
+/// A cache line of the memory manager's own data, named by what it holds, never by address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Line {
+    /// The metadata of one frame.
+    Frame(Pfn),
+    /// The list head of a zone's free lists of one order (`zone index * 16 + order`).
+    FreeArea(u32),
+    /// Another shared line, by the caller's own numbering; keep the numbers small and dense.
+    Shared(u32),
+    /// A line of a node's memory that nothing has cached.
+    Cold(NodeId),
+}
+
+/// How a line is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Read: other CPUs keep their copies.
+    Read,
+    /// Write: this CPU becomes the owner.
+    Write,
+}

@@ -1,0 +1,163 @@
+//! Identifiers. Each is a newtype; conversions are methods, so that a page-frame number cannot
+//! pass for a CPU.
+
+/// The largest number of CPUs a machine may have.
+pub const MAX_CPUS: usize = 4096;
+/// The largest number of memory nodes a machine may have.
+pub const MAX_NODES: usize = 64;
+/// Orders run from 0 to `MAX_ORDER` inclusive: the largest block is 2^10 frames.
+pub const MAX_ORDER: u8 = 10;
+/// Pages in a pageblock are 2^`PAGEBLOCK_ORDER`: 2 MiB with 4 KiB pages.
+pub const PAGEBLOCK_ORDER: u8 = 9;
+
+const _: () = assert!(PAGEBLOCK_ORDER <= MAX_ORDER);
+
+/// A CPU, numbered from 0 among the CPUs that may ever exist on this machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CpuId(u16);
+
+impl CpuId {
+    /// CPU number `index`. Panics from `MAX_CPUS` on: that is a bug of the caller.
+    #[inline]
+    pub const fn new(index: usize) -> Self {
+        assert!(index < MAX_CPUS);
+        Self(index as u16)
+    }
+    /// The number, for indexing.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl core::fmt::Display for CpuId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "cpu{}", self.0)
+    }
+}
+
+/// A memory node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(u8);
+
+impl NodeId {
+    /// Node number `index`. Panics from `MAX_NODES` on.
+    #[inline]
+    pub const fn new(index: usize) -> Self {
+        assert!(index < MAX_NODES);
+        Self(index as u8)
+    }
+    /// The number, for indexing.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A page-frame number. Frames are numbered from 0 over the whole machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Pfn(u32);
+
+impl Pfn {
+    /// Frame number `index`. At most 2^32 - 2 frames (16 TiB of 4 KiB pages).
+    #[inline]
+    pub const fn new(index: usize) -> Self {
+        assert!(index < u32::MAX as usize);
+        Self(index as u32)
+    }
+    /// The number, for indexing.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// The frame `pages` further on.
+    #[inline]
+    pub const fn offset(self, pages: usize) -> Self {
+        Self::new(self.index() + pages)
+    }
+    /// The other half of the block of twice the size that holds the block of `order` at this frame.
+    #[inline]
+    pub const fn buddy(self, order: Order) -> Self {
+        Self(self.0 ^ (1 << order.0))
+    }
+    /// Whether a block of `order` may start here.
+    #[inline]
+    pub const fn is_aligned(self, order: Order) -> bool {
+        self.0 & ((1 << order.0) - 1) == 0
+    }
+    /// The first frame of the naturally aligned block of `order` that holds this frame.
+    #[inline]
+    pub const fn align_down(self, order: Order) -> Self {
+        Self(self.0 & !((1 << order.0) - 1))
+    }
+    /// The pageblock that holds this frame.
+    #[inline]
+    pub const fn pageblock(self) -> usize {
+        (self.0 >> PAGEBLOCK_ORDER) as usize
+    }
+}
+
+/// The size of a block of frames, as a power of two: 0 to [`MAX_ORDER`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Order(u8);
+
+impl Order {
+    /// One page.
+    pub const ZERO: Self = Self(0);
+    /// The largest block of the buddy allocator.
+    pub const MAX: Self = Self(MAX_ORDER);
+    /// A huge page, which is also a pageblock.
+    pub const PAGEBLOCK: Self = Self(PAGEBLOCK_ORDER);
+
+    /// Order `value`; `None` above [`MAX_ORDER`].
+    #[inline]
+    pub const fn new(value: u8) -> Option<Self> {
+        if value <= MAX_ORDER { Some(Self(value)) } else { None }
+    }
+    /// The exponent.
+    #[inline]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+    /// The exponent, for indexing.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// The number of pages in a block of this order.
+    #[inline]
+    pub const fn pages(self) -> usize {
+        1 << self.0
+    }
+    /// The next larger order; `None` at the largest.
+    #[inline]
+    pub const fn up(self) -> Option<Self> {
+        Self::new(self.0 + 1)
+    }
+    /// The next smaller order; `None` at 0.
+    #[inline]
+    pub const fn down(self) -> Option<Self> {
+        if self.0 == 0 { None } else { Some(Self(self.0 - 1)) }
+    }
+    /// All orders, smallest first.
+    pub fn all() -> impl DoubleEndedIterator<Item = Self> {
+        (0..=MAX_ORDER).map(Self)
+    }
+}
+
+/// A task of the machine: what can be parked and woken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TaskId(u32);
+
+impl TaskId {
+    /// Task number `index`; machines hand these out.
+    #[inline]
+    pub const fn new(index: usize) -> Self {
+        Self(index as u32)
+    }
+    /// The number, for indexing.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}

@@ -1,0 +1,217 @@
+//! The lower waist: what the memory manager asks of a machine.
+//!
+//! [`Arch`] is a trait of static functions on a zero-sized tag type. On real hardware every one is
+//! an instruction or nothing; the simulator (`mmscale-sim`) and the real-threads machine
+//! (`mmscale-threads`) implement it too, and so does the model checker. A machine calls back
+//! through [`Callbacks`].
+//!
+//! # Contexts
+//! | context | interrupts | preemption | may sleep (`park`, sleeping locks) |
+//! |---|---|---|---|
+//! | a task, nothing held | on | on | yes |
+//! | a task under a guard of a spin lock or of preemption | on or off | off | no |
+//! | an interrupt: `ipi`, `timer`, `idle_*` callbacks | off | off | no |
+//!
+//! Architecture invariant: nothing here knows a study, an arm or a policy.
+
+mod atomic;
+mod cost;
+mod ids;
+mod mask;
+mod trace;
+
+pub use atomic::{Atomic, LockClass, OwnedCounter, RawSpin};
+pub use cost::{Access, Line, Op};
+pub use ids::{CpuId, MAX_CPUS, MAX_NODES, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn, TaskId};
+pub use mask::CpuMask;
+pub use trace::{Func, Probe, Trace};
+
+/// The interrupt state that [`Arch::irq_save`] found, to be given back to [`Arch::irq_restore`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IrqState(pub bool);
+
+/// The call path that [`Arch::span_enter`] left, to be given back to [`Arch::span_exit`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathId(pub u32);
+
+/// Why an inter-processor interrupt was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Ipi {
+    /// Functions to call stand in the target's call queue.
+    CallFunction,
+    /// A grace period wants the target to report a quiescent state.
+    RcuExpedited,
+}
+
+/// How a task is scheduled. Machines run the highest priority first; real time before fair.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Priority {
+    /// Shares its CPU with the other fair tasks, in time slices.
+    Fair,
+    /// Runs until it blocks; a larger number goes first.
+    RealTime(u8),
+}
+
+/// What a new task is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskSpec {
+    /// The CPU it runs on. When that CPU goes away the machine moves it to another, unless
+    /// `per_cpu`.
+    pub cpu: CpuId,
+    /// Bound to its CPU for good: it is not run while the CPU is offline.
+    pub per_cpu: bool,
+    /// How it is scheduled.
+    pub priority: Priority,
+    /// What [`Callbacks::task`] gets.
+    pub entry: TaskEntry,
+}
+
+/// What a task does, as the owner of the callbacks numbers it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskEntry(pub u64);
+
+/// What a machine calls. One value implements it for a whole machine and holds all state.
+pub trait Callbacks {
+    /// An inter-processor interrupt arrived on this CPU. Interrupts are off.
+    fn ipi(&self, reason: Ipi);
+    /// This CPU's one-shot timer went off. Interrupts are off.
+    fn timer(&self);
+    /// This CPU has nothing to run and is about to stop. Interrupts are off. Timers may be armed
+    /// or cancelled for the time of the rest.
+    fn idle_enter(&self);
+    /// This CPU has something to run again, or an interrupt came. Interrupts are off. It comes
+    /// before the interrupt's own callback.
+    fn idle_exit(&self);
+    /// This CPU switched from one task to another, or to idle: a quiescent state. Interrupts off.
+    fn context_switch(&self);
+    /// The body of a task; when it returns the task is over.
+    fn task(&self, entry: TaskEntry);
+    /// `cpu` is about to go away; called in a task on another CPU, may sleep. Last chance to stop
+    /// what runs on its behalf; `cpu` is out of the online mask already, but still runs.
+    fn cpu_down_prepare(&self, cpu: CpuId);
+    /// `cpu` has stopped for good: called in the same task, to take over what it left.
+    fn cpu_dead(&self, cpu: CpuId);
+    /// `cpu` runs and is in the online mask; called in a task on any CPU.
+    fn cpu_online(&self, cpu: CpuId);
+}
+
+/// What the memory manager asks of a machine.
+///
+/// All functions are called on a CPU of the machine, in one of the contexts of the module's table.
+pub trait Arch: Sized + 'static {
+    /// A spin lock; fair between waiters where the machine can make it so.
+    type Spin: RawSpin;
+    /// 8-bit atomic.
+    type AtomicU8: Atomic<u8>;
+    /// 32-bit atomic.
+    type AtomicU32: Atomic<u32>;
+    /// 64-bit atomic.
+    type AtomicU64: Atomic<u64>;
+    /// 64-bit signed atomic.
+    type AtomicI64: Atomic<i64>;
+    /// A byte that its CPU counts in.
+    type OwnedI8: OwnedCounter<i8>;
+
+    // -- CPUs.
+
+    /// The CPU this runs on. Stable only with preemption off.
+    fn cpu() -> CpuId;
+    /// How many CPUs may ever exist; their numbers are below it.
+    fn cpus_possible() -> usize;
+    /// The memory node nearest to `cpu`.
+    fn node_of(cpu: CpuId) -> NodeId;
+    /// Copies the mask of CPUs that are online now.
+    fn online(mask: &mut CpuMask);
+    /// Whether `cpu` is online now. Stable only with preemption off.
+    fn is_online(cpu: CpuId) -> bool;
+
+    // -- Preemption and interrupts. Guards in `sync` pair these.
+
+    /// Forbids switching to another task on this CPU; nests.
+    fn preempt_disable();
+    /// Ends one [`Arch::preempt_disable`]; at the outermost a waiting task may run.
+    fn preempt_enable();
+    /// Turns interrupts off on this CPU and says what they were.
+    fn irq_save() -> IrqState;
+    /// Puts the interrupt state back; pending interrupts are delivered if that turns them on.
+    fn irq_restore(state: IrqState);
+    /// Whether this runs in an interrupt.
+    fn in_interrupt() -> bool;
+
+    // -- Cross-CPU calls, time.
+
+    /// Sends `reason` to `cpu`, whose [`Callbacks::ipi`] runs when its interrupts are on. Sending
+    /// the same reason again before it was delivered may merge the two.
+    fn ipi_send(cpu: CpuId, reason: Ipi);
+    /// Monotonic time in ns since the machine started; the same on all CPUs.
+    fn now_ns() -> u64;
+    /// Timer interrupts a second while a CPU is busy: the unit of the timer wheel.
+    fn hz() -> u32;
+    /// Arms this CPU's one-shot timer for `deadline_ns`, in place of an earlier arming.
+    fn timer_arm(deadline_ns: u64);
+    /// Disarms this CPU's timer.
+    fn timer_cancel();
+
+    // -- Tasks.
+
+    /// The task this runs in; in an interrupt, the interrupted one.
+    fn current() -> TaskId;
+    /// Blocks the calling task until somebody unparks it; returns at once if somebody has since
+    /// the last park. May also return early: callers check their condition in a loop.
+    fn park();
+    /// Lets `task` return from its current or its next [`Arch::park`].
+    fn unpark(task: TaskId);
+    /// Whether `task` is running on a CPU now; a hint for optimistic spinning.
+    fn is_running(task: TaskId) -> bool;
+    /// Makes a new task.
+    fn spawn(spec: TaskSpec) -> TaskId;
+    /// One turn of a wait loop: lets interrupts in if they are on.
+    fn relax();
+    /// Lets a waiting task run, if there is one that should. Nothing is held.
+    fn cond_resched();
+
+    // -- Costs, traces. Nothing on real hardware.
+
+    /// `line` of the memory manager's own data is used.
+    fn touch(line: Line, access: Access);
+    /// `count` times the operation `op` is done.
+    fn work(op: Op, count: u32);
+    /// `event` happened on this CPU now.
+    fn trace(event: Trace);
+    /// The call path of this task or interrupt goes one function deeper.
+    fn span_enter(func: Func) -> PathId;
+    /// The call path goes back to what [`Arch::span_enter`] returned.
+    fn span_exit(path: PathId);
+
+    // -- Bytes behind frames.
+
+    /// Clears the `order` block at `pfn`, for real where there is memory; costs included.
+    fn clear_block(pfn: Pfn, order: Order);
+    /// Writes a stamp into the first bytes of a frame.
+    fn write_stamp(pfn: Pfn, stamp: u64);
+    /// Reads the stamp back; 0 after a clear.
+    fn read_stamp(pfn: Pfn) -> u64;
+}
+
+/// Enters a span for the rest of a scope.
+#[must_use]
+pub struct Span<A: Arch> {
+    before: PathId,
+    arch: core::marker::PhantomData<*const A>,
+}
+
+impl<A: Arch> Span<A> {
+    /// The call path goes into `func` until the value is dropped.
+    #[inline]
+    pub fn enter(func: Func) -> Self {
+        Self { before: A::span_enter(func), arch: core::marker::PhantomData }
+    }
+}
+
+impl<A: Arch> Drop for Span<A> {
+    #[inline]
+    fn drop(&mut self) {
+        A::span_exit(self.before);
+    }
+}

@@ -1,0 +1,1 @@
+//! A deterministic many-core machine in virtual time.

@@ -1,0 +1,1 @@
+//! Workloads, arms, repeats, statistics.

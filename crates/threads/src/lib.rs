@@ -1,0 +1,1 @@
+//! This computer's OS threads as a machine.
