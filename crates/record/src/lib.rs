@@ -1,1 +1,5 @@
 //! What a run leaves behind.
+
+mod lock;
+
+pub use lock::LockRow;

@@ -1,1 +1,3 @@
 //! A deterministic many-core machine in virtual time.
+
+pub mod profile;

@@ -1,0 +1,90 @@
+//! Machine profiles: topology and costs of one machine, as the engine uses them.
+//!
+//! A profile is a file in `machines/`; every number in it carries its range and its source. This
+//! module holds the resolved form; times are in picoseconds, the engine's unit.
+
+use mmscale_mm::arch::Op;
+
+/// A machine: how many CPUs, how they are grouped, how much memory, what things cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// The profile's name: the file name without `.toml`.
+    pub name: String,
+    /// What machine this is, in words.
+    pub description: String,
+    /// CPUs and their groups.
+    pub topology: Topology,
+    /// Memory of each node, in pages of `page_bytes`.
+    pub node_pages: u64,
+    /// Bytes in a page.
+    pub page_bytes: u32,
+    /// Timer interrupts a second, unless a run says otherwise.
+    pub hz: u32,
+    /// What things cost.
+    pub costs: Costs,
+}
+
+/// Groups of CPUs, by number: CPU c is thread `c % smt` of core `c / smt`; cores fill clusters,
+/// clusters fill nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// CPUs.
+    pub cpus: usize,
+    /// Hardware threads of a core.
+    pub smt: usize,
+    /// CPUs that share a last-level cache.
+    pub cluster: usize,
+    /// Memory nodes (sockets); CPUs are split evenly.
+    pub nodes: usize,
+}
+
+/// What one step costs, in picoseconds. Fields are named as in the profile file, where each has
+/// its range and source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Costs {
+    /// Each [`Op`], indexed by its discriminant.
+    pub op_ps: [u64; Op::ALL.len()],
+    /// Moving a cache line from the CPU that has it.
+    pub line: LineCosts,
+    /// An atomic read-modify-write on a line this CPU owns.
+    pub atomic_ps: u64,
+    /// Taking a free spin lock whose line this CPU owns.
+    pub lock_ps: u64,
+    /// Letting a spin lock go.
+    pub unlock_ps: u64,
+    /// Passing a contended lock to the next waiter, on top of the line transfer between the two.
+    pub handoff_ps: u64,
+    /// The sender's part of an interrupt to another CPU.
+    pub ipi_send_ps: u64,
+    /// From send to the handler's first instruction on a running target.
+    pub ipi_delivery_ps: u64,
+    /// Entry to and exit from an interrupt.
+    pub irq_ps: u64,
+    /// Switching between two tasks on a CPU.
+    pub switch_ps: u64,
+    /// Making a task of this CPU runnable.
+    pub wake_ps: u64,
+    /// From waking an idle CPU to its first instruction (exit from idle included).
+    pub idle_exit_ps: u64,
+    /// Bytes a node's memory can take a microsecond, for clearing.
+    pub node_bytes_per_us: u64,
+    /// Seeded jitter on each charged operation, in 1/1024 of it, up and down.
+    pub jitter_1024: u32,
+}
+
+/// Moving a cache line, one way, by where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineCosts {
+    /// This CPU has it.
+    pub own_ps: u64,
+    /// The other hardware thread of the core has it.
+    pub smt_ps: u64,
+    /// A CPU of the same cluster has it.
+    pub cluster_ps: u64,
+    /// A CPU of the same node has it.
+    pub node_ps: u64,
+    /// A CPU of another node has it.
+    pub remote_ps: u64,
+    /// Nobody has it: from the node's own memory.
+    pub memory_ps: u64,
+}
