@@ -9,8 +9,6 @@ use super::{NodeId, Pfn};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Op {
-    /// One nanosecond of a program's own computing.
-    UserNs,
     /// Entry to and exit from the operating system.
     Syscall,
     /// What an allocation does before it looks at a page cache: zone choice, watermark.
@@ -45,8 +43,7 @@ pub enum Op {
 
 impl Op {
     /// All operations, in the order of their discriminants.
-    pub const ALL: [Self; 16] = [
-        Self::UserNs,
+    pub const ALL: [Self; 15] = [
         Self::Syscall,
         Self::AllocEntry,
         Self::PcpTake,
@@ -66,7 +63,6 @@ impl Op {
     /// The key under which profiles give the cost.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::UserNs => "user_ns",
             Self::Syscall => "syscall",
             Self::AllocEntry => "alloc_entry",
             Self::PcpTake => "pcp_take",

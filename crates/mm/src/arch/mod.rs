@@ -44,6 +44,17 @@ pub enum Ipi {
     RcuExpedited,
 }
 
+/// Why a CPU was not taken offline or online.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HotplugError {
+    /// There is no such CPU.
+    NoSuchCpu,
+    /// It is in the asked state already, or another hotplug operation is under way on it.
+    NotNow,
+    /// It is the last CPU online.
+    LastCpu,
+}
+
 /// How a task is scheduled. Machines run the highest priority first; real time before fair.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Priority {
@@ -171,7 +182,25 @@ pub trait Arch: Sized + 'static {
     /// Lets a waiting task run, if there is one that should. Nothing is held.
     fn cond_resched();
 
-    // -- Costs, traces. Nothing on real hardware.
+    /// The calling task computes for `ns` of its own CPU time without using the memory manager.
+    /// Interrupts and preemption are on. A machine in virtual time does not cut this into pieces:
+    /// the CPU waits, as an idle one does, until the time is used up or an interrupt arrives, is
+    /// interrupted exactly then, and goes on with what is left afterwards (other tasks' time on
+    /// the CPU does not count). So a second of it costs the host no more than its interrupts.
+    fn user(ns: u64);
+
+    // -- CPU hotplug, called in a task that is not bound to `cpu`. Sleeps.
+
+    /// Takes `cpu` out of the online mask, calls [`Callbacks::cpu_down_prepare`], moves its tasks
+    /// (those not `per_cpu`) away, stops it, calls [`Callbacks::cpu_dead`].
+    fn cpu_offline(cpu: CpuId) -> Result<(), HotplugError>;
+    /// Starts `cpu` again, puts it into the online mask, calls [`Callbacks::cpu_online`].
+    fn cpu_online(cpu: CpuId) -> Result<(), HotplugError>;
+
+    // -- Costs, traces, injected faults. Nothing on real hardware.
+
+    /// Whether the allocation that asks is to fail, as a fault that the run injects.
+    fn fail_alloc() -> bool;
 
     /// `line` of the memory manager's own data is used.
     fn touch(line: Line, access: Access);
