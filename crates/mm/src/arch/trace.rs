@@ -81,12 +81,15 @@ impl Func {
 /// A fact about one CPU, emitted where it happens.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Trace {
-    /// The page cache of `cpu` in zone `zone` now holds `count` pages and may hold `high`.
+    /// The page cache of `cpu` in zone `zone` held `old` pages, now holds `count`, and may hold
+    /// `high`. With both counts, the mean of the total over time is a plain sum over events.
     PcpCount {
         /// Whose cache; not always the CPU that emits.
         cpu: CpuId,
         /// Zone index over the whole machine.
         zone: u16,
+        /// Pages held before.
+        old: u32,
         /// Pages held now.
         count: u32,
         /// The limit now.
