@@ -1,0 +1,332 @@
+//! The machine's state, and what tests do to it.
+
+use core::cell::{Cell, RefCell};
+use mmscale_mm::arch::{
+    Access, Callbacks, CpuId, Func, Ipi, Line, LockClass, NodeId, Op, Pfn, TaskId, TaskSpec, Trace,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// One CPU.
+pub(crate) struct CpuState {
+    pub(crate) online: bool,
+    pub(crate) node: NodeId,
+    pub(crate) irqs_on: bool,
+    pub(crate) in_interrupt: bool,
+    pub(crate) preempt: u32,
+    pub(crate) timer: Option<u64>,
+    pub(crate) task: TaskId,
+    pub(crate) path: Vec<Func>,
+    /// Spin locks held, in the order they were taken.
+    pub(crate) held: Vec<(LockClass, u32)>,
+}
+
+/// The whole machine.
+pub(crate) struct Machine {
+    pub(crate) cpus: RefCell<Vec<CpuState>>,
+    pub(crate) here: Cell<usize>,
+    pub(crate) now_ns: Cell<u64>,
+    pub(crate) hz: Cell<u32>,
+    pub(crate) ipis: RefCell<VecDeque<(CpuId, Ipi)>>,
+    pub(crate) tokens: RefCell<BTreeSet<TaskId>>,
+    pub(crate) stamps: RefCell<BTreeMap<Pfn, u64>>,
+    spawned: RefCell<Vec<(TaskId, TaskSpec)>>,
+    tasks: Cell<usize>,
+    locks: Cell<u32>,
+    recording: Cell<bool>,
+    traces: RefCell<Vec<(CpuId, Trace)>>,
+    touches: RefCell<Vec<(Line, Access)>>,
+    work: [Cell<u64>; Op::ALL.len()],
+    taken: [Cell<u64>; LockClass::ALL.len()],
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self {
+            cpus: RefCell::new(vec![CpuState::new(0)]),
+            here: Cell::new(0),
+            now_ns: Cell::new(0),
+            hz: Cell::new(1000),
+            ipis: RefCell::default(),
+            tokens: RefCell::default(),
+            stamps: RefCell::default(),
+            spawned: RefCell::default(),
+            tasks: Cell::new(1),
+            locks: Cell::new(0),
+            recording: Cell::new(false),
+            traces: RefCell::default(),
+            touches: RefCell::default(),
+            work: [const { Cell::new(0) }; Op::ALL.len()],
+            taken: [const { Cell::new(0) }; LockClass::ALL.len()],
+        }
+    }
+}
+
+impl CpuState {
+    fn new(cpu: usize) -> Self {
+        Self {
+            online: true,
+            node: NodeId::new(0),
+            irqs_on: true,
+            in_interrupt: false,
+            preempt: 0,
+            timer: None,
+            task: TaskId::new(cpu),
+            path: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+}
+
+thread_local! {
+    static MACHINE: Machine = Machine::new();
+}
+
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&Machine) -> R) -> R {
+    MACHINE.with(f)
+}
+
+/// The state of the CPU this runs on.
+#[inline]
+pub(crate) fn here<R>(f: impl FnOnce(&mut CpuState) -> R) -> R {
+    MACHINE.with(|m| f(&mut m.cpus.borrow_mut()[m.here.get()]))
+}
+
+#[inline]
+pub(crate) fn cpu() -> CpuId {
+    MACHINE.with(|m| CpuId::new(m.here.get()))
+}
+
+/// Panics unless `holds`; silent while a panic unwinds through guards, so that the first one is
+/// the one that is seen.
+#[inline]
+pub(crate) fn expect(holds: bool, message: &str) {
+    assert!(holds || std::thread::panicking(), "{message}");
+}
+
+pub(crate) fn next_lock() -> u32 {
+    with(|m| m.locks.replace(m.locks.get() + 1))
+}
+
+pub(crate) fn count_lock(class: LockClass) {
+    with(|m| m.taken[class as usize].set(m.taken[class as usize].get() + 1));
+}
+
+pub(crate) fn park() {
+    let task = here(|cpu| {
+        assert!(!cpu.in_interrupt && cpu.preempt == 0 && cpu.irqs_on, "parked while atomic");
+        cpu.task
+    });
+    let woken = with(|m| m.tokens.borrow_mut().remove(&task));
+    assert!(woken, "task {} parked without a token: it would sleep for ever", task.index());
+}
+
+pub(crate) fn spawn(spec: TaskSpec) -> TaskId {
+    with(|m| {
+        let task = TaskId::new(m.tasks.replace(m.tasks.get() + 1));
+        m.spawned.borrow_mut().push((task, spec));
+        task
+    })
+}
+
+#[inline]
+pub(crate) fn work(op: Op, count: u32) {
+    with(|m| {
+        let cell = &m.work[op as usize];
+        cell.set(cell.get() + u64::from(count));
+    });
+}
+
+pub(crate) fn touch(line: Line, access: Access) {
+    with(|m| {
+        if m.recording.get() {
+            m.touches.borrow_mut().push((line, access));
+        }
+    });
+}
+
+pub(crate) fn trace(event: Trace) {
+    with(|m| {
+        if m.recording.get() {
+            m.traces.borrow_mut().push((CpuId::new(m.here.get()), event));
+        }
+    });
+}
+
+/// Starts over: `cpus` CPUs, all online on node 0, `hz` ticks a second, time 0, nothing recorded.
+/// The caller is on CPU 0.
+pub fn boot(cpus: usize, hz: u32) {
+    assert!(cpus > 0 && hz > 0, "a machine needs a CPU and a tick");
+    with(|m| {
+        *m.cpus.borrow_mut() = (0..cpus).map(CpuState::new).collect();
+        m.here.set(0);
+        m.now_ns.set(0);
+        m.hz.set(hz);
+        m.ipis.borrow_mut().clear();
+        m.tokens.borrow_mut().clear();
+        m.stamps.borrow_mut().clear();
+        m.spawned.borrow_mut().clear();
+        m.tasks.set(cpus);
+        m.recording.set(false);
+        m.traces.borrow_mut().clear();
+        m.touches.borrow_mut().clear();
+        m.work.iter().chain(&m.taken).for_each(|count| count.set(0));
+    });
+}
+
+/// From now on the caller is on CPU `cpu`. What the last CPU held stays held.
+pub fn set_cpu(cpu: usize) {
+    with(|m| {
+        assert!(cpu < m.cpus.borrow().len(), "there is no cpu{cpu}");
+        m.here.set(cpu);
+    });
+}
+
+/// Puts CPU `cpu` on memory node `node`.
+pub fn set_node(cpu: usize, node: usize) {
+    with(|m| m.cpus.borrow_mut()[cpu].node = NodeId::new(node));
+}
+
+/// Takes CPU `cpu` in or out of the online mask; nobody is told.
+pub fn set_online(cpu: usize, online: bool) {
+    with(|m| m.cpus.borrow_mut()[cpu].online = online);
+}
+
+/// The CPU the caller is on runs `task` from now on.
+pub fn set_task(task: TaskId) {
+    here(|cpu| cpu.task = task);
+}
+
+/// Lets `ns` pass. Timers do not go off on their own.
+pub fn advance(ns: u64) {
+    with(|m| m.now_ns.set(m.now_ns.get() + ns));
+}
+
+/// Sets the clock to `now_ns`; it never goes back.
+pub fn set_clock(now_ns: u64) {
+    with(|m| {
+        assert!(now_ns >= m.now_ns.get(), "the clock never goes back");
+        m.now_ns.set(now_ns);
+    });
+}
+
+/// The deadline to which CPU `cpu` armed its timer, in ns.
+pub fn timer_of(cpu: usize) -> Option<u64> {
+    with(|m| m.cpus.borrow()[cpu].timer)
+}
+
+/// Disarms the timer of the CPU the caller is on, and returns its deadline in ns.
+pub fn take_timer() -> Option<u64> {
+    here(|cpu| cpu.timer.take())
+}
+
+/// The armed timer that goes off first: its CPU and its deadline in ns. Ties: the lowest CPU.
+pub fn earliest_timer() -> Option<(CpuId, u64)> {
+    with(|m| {
+        let cpus = m.cpus.borrow();
+        let armed = cpus.iter().enumerate().filter_map(|(at, cpu)| Some((cpu.timer?, at)));
+        armed.min().map(|(deadline, at)| (CpuId::new(at), deadline))
+    })
+}
+
+/// Runs `f` as an interrupt of the CPU the caller is on, whose interrupts must be on.
+pub fn interrupt<R>(f: impl FnOnce() -> R) -> R {
+    here(|cpu| {
+        assert!(cpu.irqs_on && !cpu.in_interrupt, "an interrupt came with interrupts off");
+        cpu.irqs_on = false;
+        cpu.in_interrupt = true;
+        cpu.preempt += 1;
+    });
+    let held = here(|cpu| cpu.held.len());
+    let result = f();
+    here(|cpu| {
+        assert!(!cpu.irqs_on && cpu.held.len() == held, "an interrupt left something behind");
+        cpu.irqs_on = true;
+        cpu.in_interrupt = false;
+        cpu.preempt -= 1;
+    });
+    result
+}
+
+/// Waits for the earliest timer, and runs its callback on its CPU. `false`: none is armed.
+/// Afterwards the caller is on that CPU.
+pub fn run_timer(callbacks: &impl Callbacks) -> bool {
+    let Some((cpu, deadline)) = earliest_timer() else { return false };
+    set_cpu(cpu.index());
+    with(|m| m.now_ns.set(m.now_ns.get().max(deadline)));
+    take_timer();
+    interrupt(|| callbacks.timer());
+    true
+}
+
+/// Delivers IPIs, also those sent meanwhile, each on its CPU, until none is left; returns how
+/// many. Afterwards the caller is where it was.
+pub fn deliver_ipis(callbacks: &impl Callbacks) -> usize {
+    let back = cpu().index();
+    let mut delivered = 0;
+    while let Some((cpu, reason)) = with(|m| m.ipis.borrow_mut().pop_front()) {
+        set_cpu(cpu.index());
+        interrupt(|| callbacks.ipi(reason));
+        delivered += 1;
+    }
+    set_cpu(back);
+    delivered
+}
+
+/// The IPIs that were sent and not delivered, oldest first; they are gone then.
+pub fn take_ipis() -> Vec<(CpuId, Ipi)> {
+    with(|m| m.ipis.borrow_mut().drain(..).collect())
+}
+
+/// The tasks that were spawned since the last call; the test runs them as it likes.
+pub fn take_spawned() -> Vec<(TaskId, TaskSpec)> {
+    with(|m| m.spawned.take())
+}
+
+/// The tasks that were unparked and have not parked since.
+pub fn unpark_tokens() -> Vec<TaskId> {
+    with(|m| m.tokens.borrow().iter().copied().collect())
+}
+
+/// Starts or stops recording trace events and touched lines; off after [`boot`].
+pub fn record(on: bool) {
+    with(|m| m.recording.set(on));
+}
+
+/// The trace events recorded since the last call, with the CPU that emitted each.
+pub fn take_traces() -> Vec<(CpuId, Trace)> {
+    with(|m| m.traces.take())
+}
+
+/// The lines touched since the last call, while recording.
+pub fn take_touches() -> Vec<(Line, Access)> {
+    with(|m| m.touches.take())
+}
+
+/// How often `op` was done since [`boot`].
+pub fn work_count(op: Op) -> u64 {
+    with(|m| m.work[op as usize].get())
+}
+
+/// How often a lock of `class` was taken since [`boot`].
+pub fn lock_acquisitions(class: LockClass) -> u64 {
+    with(|m| m.taken[class as usize].get())
+}
+
+/// The call path of the CPU the caller is on, outermost first.
+pub fn current_path() -> Vec<Func> {
+    here(|cpu| cpu.path.clone())
+}
+
+/// Panics unless every CPU is as it was at boot: interrupts and preemption on, no lock held, no
+/// span open.
+pub fn assert_quiet() {
+    with(|m| {
+        for (at, cpu) in m.cpus.borrow().iter().enumerate() {
+            assert!(cpu.irqs_on && !cpu.in_interrupt, "cpu{at} has interrupts off");
+            assert!(cpu.preempt == 0, "cpu{at} has preemption off, {} deep", cpu.preempt);
+            assert!(cpu.held.is_empty(), "cpu{at} holds {:?}", cpu.held);
+            assert!(cpu.path.is_empty(), "cpu{at} has open spans {:?}", cpu.path);
+        }
+    });
+}
