@@ -15,16 +15,16 @@ mod machine;
 pub use atomic::{UniAtomic, UniOwned};
 pub use lock::UniSpin;
 pub use machine::{
-    advance, assert_quiet, boot, current_path, deliver_ipis, earliest_timer, interrupt,
-    lock_acquisitions, record, run_timer, set_clock, set_cpu, set_node, set_online, set_task,
-    take_ipis, take_spawned, take_timer, take_touches, take_traces, timer_of, unpark_tokens,
-    work_count,
+    advance, assert_quiet, boot, current_path, deliver_ipis, earliest_timer, fail_allocs,
+    interrupt, lock_acquisitions, record, run_timer, set_clock, set_cpu, set_node, set_online,
+    set_task, take_ipis, take_spawned, take_timer, take_touches, take_traces, timer_of,
+    unpark_tokens, work_count,
 };
 
 use machine::expect;
 use mmscale_mm::arch::{
-    Access, Arch, CpuId, CpuMask, Func, Ipi, IrqState, Line, NodeId, Op, Order, PathId, Pfn,
-    TaskId, TaskSpec, Trace,
+    Access, Arch, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
+    PathId, Pfn, TaskId, TaskSpec, Trace,
 };
 
 /// The machine, as a tag type.
@@ -117,6 +117,19 @@ impl Arch for Uni {
     fn relax() {}
     fn cond_resched() {
         machine::here(|cpu| assert!(cpu.preempt == 0, "cond_resched while atomic"));
+    }
+    fn user(ns: u64) {
+        machine::here(|cpu| assert!(cpu.preempt == 0 && cpu.irqs_on, "user time while atomic"));
+        machine::advance(ns);
+    }
+    fn cpu_offline(cpu: CpuId) -> Result<(), HotplugError> {
+        machine::hotplug(cpu, false)
+    }
+    fn cpu_online(cpu: CpuId) -> Result<(), HotplugError> {
+        machine::hotplug(cpu, true)
+    }
+    fn fail_alloc() -> bool {
+        machine::fail_alloc()
     }
     fn touch(line: Line, access: Access) {
         machine::touch(line, access);

@@ -2,7 +2,8 @@
 
 use core::cell::{Cell, RefCell};
 use mmscale_mm::arch::{
-    Access, Callbacks, CpuId, Func, Ipi, Line, LockClass, NodeId, Op, Pfn, TaskId, TaskSpec, Trace,
+    Access, Callbacks, CpuId, Func, HotplugError, Ipi, Line, LockClass, NodeId, Op, Pfn, TaskId,
+    TaskSpec, Trace,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -33,6 +34,7 @@ pub(crate) struct Machine {
     tasks: Cell<usize>,
     locks: Cell<u32>,
     recording: Cell<bool>,
+    failures: Cell<u32>,
     traces: RefCell<Vec<(CpuId, Trace)>>,
     touches: RefCell<Vec<(Line, Access)>>,
     work: [Cell<u64>; Op::ALL.len()],
@@ -53,6 +55,7 @@ impl Machine {
             tasks: Cell::new(1),
             locks: Cell::new(0),
             recording: Cell::new(false),
+            failures: Cell::new(0),
             traces: RefCell::default(),
             touches: RefCell::default(),
             work: [const { Cell::new(0) }; Op::ALL.len()],
@@ -153,6 +156,36 @@ pub(crate) fn trace(event: Trace) {
     });
 }
 
+/// A hotplug operation: the mask changes; the test makes the callbacks itself.
+pub(crate) fn hotplug(cpu: CpuId, online: bool) -> Result<(), HotplugError> {
+    with(|m| {
+        let mut cpus = m.cpus.borrow_mut();
+        let left = cpus.iter().filter(|cpu| cpu.online).count();
+        let state = cpus.get_mut(cpu.index()).ok_or(HotplugError::NoSuchCpu)?;
+        if state.online == online {
+            return Err(HotplugError::NotNow);
+        }
+        if !online && left == 1 {
+            return Err(HotplugError::LastCpu);
+        }
+        state.online = online;
+        Ok(())
+    })
+}
+
+pub(crate) fn fail_alloc() -> bool {
+    with(|m| {
+        let left = m.failures.get();
+        m.failures.set(left.saturating_sub(1));
+        left > 0
+    })
+}
+
+/// The next `count` allocations fail.
+pub fn fail_allocs(count: u32) {
+    with(|m| m.failures.set(count));
+}
+
 /// Starts over: `cpus` CPUs, all online on node 0, `hz` ticks a second, time 0, nothing recorded.
 /// The caller is on CPU 0.
 pub fn boot(cpus: usize, hz: u32) {
@@ -168,6 +201,7 @@ pub fn boot(cpus: usize, hz: u32) {
         m.spawned.borrow_mut().clear();
         m.tasks.set(cpus);
         m.recording.set(false);
+        m.failures.set(0);
         m.traces.borrow_mut().clear();
         m.touches.borrow_mut().clear();
         m.work.iter().chain(&m.taken).for_each(|count| count.set(0));
