@@ -1,7 +1,20 @@
 //! Machine profiles: topology and costs of one machine, as the engine uses them.
 //!
 //! A profile is a file in `machines/`; every number in it carries its range and its source. This
-//! module holds the resolved form; times are in picoseconds, the engine's unit.
+//! module holds the resolved form; times are in picoseconds, the engine's unit. The profiles of
+//! `machines/` are built into the program; [`load`] also takes the path of a file of one's own.
+
+mod adjust;
+mod builtin;
+mod error;
+mod file;
+mod resolve;
+
+pub use adjust::CostGroup;
+pub use builtin::{builtin_names, load};
+pub use error::ProfileError;
+pub use file::{Number, ProfileFile, Section, op_key, parse, write};
+pub use resolve::resolve;
 
 use mmscale_mm::arch::Op;
 
@@ -46,6 +59,11 @@ pub struct Costs {
     pub op_ps: [u64; Op::ALL.len()],
     /// Moving a cache line from the CPU that has it.
     pub line: LineCosts,
+    /// The part of the transfer of a frame's metadata line ([`mmscale_mm::arch::Line::Frame`])
+    /// that a CPU hides behind other work, in 1/1024: bulk loops walk frames in order, so their
+    /// misses overlap and are prefetched. Charge `transfer * (1024 - hidden) / 1024`, never less
+    /// than `own_ps`.
+    pub frame_hidden_1024: u32,
     /// An atomic read-modify-write on a line this CPU owns.
     pub atomic_ps: u64,
     /// Taking a free spin lock whose line this CPU owns.

@@ -1,0 +1,117 @@
+//! Profiles derived from others: another number of CPUs, other costs.
+
+use super::{Profile, ProfileError, Topology};
+use mmscale_mm::arch::{MAX_CPUS, Op};
+
+/// Costs that sensitivity sweeps move together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CostGroup {
+    /// Straight-line operations.
+    Ops,
+    /// Moving cache lines.
+    Lines,
+    /// Atomics, locks and the handoff.
+    Locks,
+    /// Interrupts, from sending to entry and exit.
+    Interrupts,
+    /// Switches, wake-ups and the exit from idle.
+    Tasks,
+    /// Memory bandwidth: the time that bytes take.
+    Bandwidth,
+}
+
+impl CostGroup {
+    /// All groups.
+    pub const ALL: [Self; 6] =
+        [Self::Ops, Self::Lines, Self::Locks, Self::Interrupts, Self::Tasks, Self::Bandwidth];
+    /// The name that parameters use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ops => "ops",
+            Self::Lines => "lines",
+            Self::Locks => "locks",
+            Self::Interrupts => "interrupts",
+            Self::Tasks => "tasks",
+            Self::Bandwidth => "bandwidth",
+        }
+    }
+}
+
+impl Profile {
+    /// The same machine with every cost times `factor`. Jitter stays: it is relative, and a
+    /// program's own computing is no cost of the machine.
+    pub fn scaled_costs(&self, factor: f64) -> Self {
+        CostGroup::ALL
+            .iter()
+            .fold(self.clone(), |profile, &group| profile.scaled_group(group, factor))
+    }
+
+    /// The same machine with the costs of one group times `factor`.
+    pub fn scaled_group(&self, group: CostGroup, factor: f64) -> Self {
+        let mut scaled = self.clone();
+        let costs = &mut scaled.costs;
+        let line = &mut costs.line;
+        let members: Vec<&mut u64> = match group {
+            CostGroup::Ops => costs.op_ps.iter_mut().collect(),
+            CostGroup::Lines => vec![
+                &mut line.own_ps,
+                &mut line.smt_ps,
+                &mut line.cluster_ps,
+                &mut line.node_ps,
+                &mut line.remote_ps,
+                &mut line.memory_ps,
+            ],
+            CostGroup::Locks => vec![
+                &mut costs.atomic_ps,
+                &mut costs.lock_ps,
+                &mut costs.unlock_ps,
+                &mut costs.handoff_ps,
+            ],
+            CostGroup::Interrupts => {
+                vec![&mut costs.ipi_send_ps, &mut costs.ipi_delivery_ps, &mut costs.irq_ps]
+            }
+            CostGroup::Tasks => {
+                vec![&mut costs.switch_ps, &mut costs.wake_ps, &mut costs.idle_exit_ps]
+            }
+            CostGroup::Bandwidth => {
+                let bandwidth = costs.node_bytes_per_us as f64 / factor;
+                costs.node_bytes_per_us = (bandwidth.round() as u64).max(1);
+                Vec::new()
+            }
+        };
+        members.into_iter().for_each(|cost| *cost = (*cost as f64 * factor).round() as u64);
+        scaled
+    }
+
+    /// The same machine with the named operations times `factor`.
+    pub fn scaled_ops(&self, ops: &[Op], factor: f64) -> Self {
+        let mut scaled = self.clone();
+        for &op in ops {
+            let cost = &mut scaled.costs.op_ps[op as usize];
+            *cost = (*cost as f64 * factor).round() as u64;
+        }
+        scaled
+    }
+
+    /// The same kind of machine with `cpus` CPUs. Nodes and threads of a core stay where they
+    /// divide the number, and become 1 otherwise; a cluster becomes the largest group that is not
+    /// larger than before. The memory of the whole machine stays.
+    pub fn with_cpus(&self, cpus: usize) -> Result<Self, ProfileError> {
+        if cpus == 0 || cpus > MAX_CPUS {
+            let profile = self.name.clone();
+            return Err(ProfileError::Cpus { profile, cpus, max: MAX_CPUS });
+        }
+        let old = self.topology;
+        let nodes = if cpus.is_multiple_of(old.nodes) { old.nodes } else { 1 };
+        let node = cpus / nodes;
+        let smt = if node.is_multiple_of(old.smt) { old.smt } else { 1 };
+        // A cluster that held a whole node still does.
+        let at_most = if old.cluster * old.nodes == old.cpus { node } else { old.cluster };
+        let fits = |cluster: &usize| node.is_multiple_of(*cluster) && cluster.is_multiple_of(smt);
+        let cluster = (smt..=at_most.min(node)).rev().find(fits).unwrap_or(smt);
+        let mut profile = self.clone();
+        profile.topology = Topology { cpus, smt, cluster, nodes };
+        profile.node_pages = self.node_pages * old.nodes as u64 / nodes as u64;
+        Ok(profile)
+    }
+}

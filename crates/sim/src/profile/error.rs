@@ -1,0 +1,102 @@
+//! What can be wrong with a profile.
+
+use thiserror::Error;
+
+/// Why a profile could not be used. Each message says which file, which key, what is wrong and
+/// what to do.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum ProfileError {
+    /// No profile of this name is built in.
+    #[error(
+        "no profile is called `{name}`{}; built in are {all}; a file of your own is given \
+             by its path, as in `./my.toml`",
+        near(nearest)
+    )]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The built-in name most like it.
+        nearest: Option<String>,
+        /// All built-in names.
+        all: String,
+    },
+    /// The file could not be read.
+    #[error(
+        "cannot read the profile `{file}`: {reason}; give the path of a profile file or the \
+             name of a built-in profile"
+    )]
+    Read {
+        /// The path.
+        file: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The file is not TOML, or a value has the wrong shape.
+    #[error(
+        "profile `{file}`, line {line}: {reason}; a number is written \
+             `key = {{ value = 1.0, range = [0.5, 2.0], source = \"...\" }}`"
+    )]
+    Syntax {
+        /// The file or the built-in name.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// What the parser said.
+        reason: String,
+    },
+    /// A key that no profile has.
+    #[error("profile `{file}`: unknown key `{key}`{}; correct or remove it", near(nearest))]
+    UnknownKey {
+        /// The file or the built-in name.
+        file: String,
+        /// Section and key.
+        key: String,
+        /// The known key most like it.
+        nearest: Option<String>,
+    },
+    /// A key that every profile must have.
+    #[error("profile `{file}`: the key `{key}` is missing; add it with value, range and source")]
+    MissingKey {
+        /// The file or the built-in name.
+        file: String,
+        /// Section and key.
+        key: String,
+    },
+    /// A number, its range or its source makes no sense.
+    #[error("profile `{file}`: `{key}` {reason}")]
+    Number {
+        /// The file or the built-in name.
+        file: String,
+        /// Section and key.
+        key: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// A number of CPUs that no machine here can have.
+    #[error("{cpus} CPUs on profile `{profile}`: a machine has between 1 and {max} CPUs")]
+    Cpus {
+        /// The profile.
+        profile: String,
+        /// What was asked for.
+        cpus: usize,
+        /// The most there can be.
+        max: usize,
+    },
+}
+
+fn near(nearest: &Option<String>) -> String {
+    nearest.as_ref().map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
+}
+
+/// The candidate most like `name`, if one is like it at all.
+pub(super) fn nearest<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|(likeness, _)| *likeness > 0.6)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate.to_owned())
+}

@@ -1,0 +1,186 @@
+//! From the file's numbers to the engine's.
+
+use super::error::nearest;
+use super::{Costs, LineCosts, Number, Profile, ProfileError, ProfileFile, Topology, op_key};
+use mmscale_mm::arch::{MAX_CPUS, MAX_NODES, Op};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+/// The largest number of frames that frame numbers can name.
+const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
+/// The slowest step that a profile may have: 10 s. Keeps sums far from overflow.
+const MAX_NS: f64 = 1e10;
+
+/// Checks every number of `file` and turns it into the engine's form. `name` is the profile's name
+/// and stands in messages.
+pub fn resolve(name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> {
+    let topology = topology(name, file)?;
+    let memory = Reader::new(name, "memory", &file.memory);
+    let timer = Reader::new(name, "timer", &file.timer);
+    let costs = Reader::new(name, "costs", &file.costs);
+    let profile = Profile {
+        name: name.to_owned(),
+        description: file.description.clone(),
+        topology,
+        node_pages: memory.count("node_pages", 1, MAX_FRAMES / topology.nodes as u64)?,
+        page_bytes: page_bytes(&memory)?,
+        hz: timer.count("hz", 1, 10_000)? as u32,
+        costs: Costs {
+            op_ps: ops(name, file)?,
+            line: lines(&costs)?,
+            frame_hidden_1024: costs.share("frame_hidden_percent", 100.0)?,
+            atomic_ps: costs.ps("atomic_ns")?,
+            lock_ps: costs.ps("lock_ns")?,
+            unlock_ps: costs.ps("unlock_ns")?,
+            handoff_ps: costs.ps("handoff_ns")?,
+            ipi_send_ps: costs.ps("ipi_send_ns")?,
+            ipi_delivery_ps: costs.ps("ipi_delivery_ns")?,
+            irq_ps: costs.ps("irq_ns")?,
+            switch_ps: costs.ps("switch_ns")?,
+            wake_ps: costs.ps("wake_ns")?,
+            idle_exit_ps: costs.ps("idle_exit_ns")?,
+            node_bytes_per_us: memory.count("node_bytes_per_us", 1, u64::from(u32::MAX))?,
+            jitter_1024: costs.share("jitter_percent", 50.0)?,
+        },
+    };
+    memory.finish()?;
+    timer.finish()?;
+    costs.finish()?;
+    Ok(profile)
+}
+
+fn topology(name: &str, file: &ProfileFile) -> Result<Topology, ProfileError> {
+    let topology = Reader::new(name, "topology", &file.topology);
+    let cpus = topology.count("cpus", 1, MAX_CPUS as u64)? as usize;
+    let smt = topology.count("smt", 1, cpus as u64)? as usize;
+    let cluster = topology.count("cluster", 1, cpus as u64)? as usize;
+    let nodes = topology.count("nodes", 1, (cpus.min(MAX_NODES)) as u64)? as usize;
+    if !cpus.is_multiple_of(nodes) {
+        let reason = format!("= {nodes} does not divide cpus = {cpus}; make it do so");
+        return Err(topology.wrong("nodes", reason));
+    }
+    let node = cpus / nodes;
+    if !node.is_multiple_of(cluster) {
+        let reason =
+            format!("= {cluster} does not divide the {node} CPUs of a node; make it do so");
+        return Err(topology.wrong("cluster", reason));
+    }
+    if !cluster.is_multiple_of(smt) {
+        let reason = format!("= {smt} does not divide cluster = {cluster}; make it do so");
+        return Err(topology.wrong("smt", reason));
+    }
+    topology.finish()?;
+    Ok(Topology { cpus, smt, cluster, nodes })
+}
+
+fn page_bytes(memory: &Reader<'_>) -> Result<u32, ProfileError> {
+    let bytes = memory.count("page_bytes", 4096, 65536)? as u32;
+    if !bytes.is_power_of_two() {
+        let reason = format!("= {bytes} is not a power of two; use 4096, 16384 or 65536");
+        return Err(memory.wrong("page_bytes", reason));
+    }
+    Ok(bytes)
+}
+
+fn lines(costs: &Reader<'_>) -> Result<LineCosts, ProfileError> {
+    Ok(LineCosts {
+        own_ps: costs.ps("line_own_ns")?,
+        smt_ps: costs.ps("line_smt_ns")?,
+        cluster_ps: costs.ps("line_cluster_ns")?,
+        node_ps: costs.ps("line_node_ns")?,
+        remote_ps: costs.ps("line_remote_ns")?,
+        memory_ps: costs.ps("line_memory_ns")?,
+    })
+}
+
+fn ops(name: &str, file: &ProfileFile) -> Result<[u64; Op::ALL.len()], ProfileError> {
+    let ops = Reader::new(name, "ops", &file.ops);
+    let mut op_ps = [0; Op::ALL.len()];
+    for op in Op::ALL {
+        op_ps[op as usize] = ops.ps(&op_key(op))?;
+    }
+    ops.finish()?;
+    Ok(op_ps)
+}
+
+/// Reads the numbers of one section, and knows which keys were asked for. A missing key is
+/// reported only at the end, after the unknown ones: it is mostly an unknown one, misspelt.
+struct Reader<'a> {
+    file: &'a str,
+    section: &'a str,
+    numbers: &'a super::Section,
+    asked: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(file: &'a str, section: &'a str, numbers: &'a super::Section) -> Self {
+        Self { file, section, numbers, asked: RefCell::default() }
+    }
+
+    /// A time in ns, in picoseconds.
+    fn ps(&self, key: &str) -> Result<u64, ProfileError> {
+        Ok((self.number(key, 0.0, MAX_NS)? * 1000.0).round() as u64)
+    }
+
+    /// A whole number between `low` and `high`.
+    fn count(&self, key: &str, low: u64, high: u64) -> Result<u64, ProfileError> {
+        let value = self.number(key, low as f64, high as f64)?;
+        if value.fract() != 0.0 {
+            return Err(self.wrong(key, format!("= {value} is not a whole number; make it one")));
+        }
+        Ok(value as u64)
+    }
+
+    /// A percentage up to `high`, in 1/1024.
+    fn share(&self, key: &str, high: f64) -> Result<u32, ProfileError> {
+        Ok((self.number(key, 0.0, high)? * 10.24).round() as u32)
+    }
+
+    fn number(&self, key: &str, low: f64, high: f64) -> Result<f64, ProfileError> {
+        self.asked.borrow_mut().insert(key.to_owned());
+        let Some(Number { value, range, source }) = self.numbers.get(key) else {
+            // `finish` says so. Every check is satisfied by the smallest value until then.
+            return Ok(low);
+        };
+        let (value, [from, to]) = (*value, *range);
+        if !(value >= low && value <= high) {
+            let reason = format!("= {value} is not between {low} and {high}; correct the value");
+            return Err(self.wrong(key, reason));
+        }
+        if !(from <= value && value <= to) {
+            let reason = format!(
+                "= {value} lies outside its own range [{from}, {to}]; correct the value or the \
+                 range"
+            );
+            return Err(self.wrong(key, reason));
+        }
+        if source.trim().is_empty() {
+            let reason = "has no source; say where the number comes from, or `assumption: ...`";
+            return Err(self.wrong(key, reason.to_owned()));
+        }
+        Ok(value)
+    }
+
+    fn wrong(&self, key: &str, reason: String) -> ProfileError {
+        ProfileError::Number { file: self.file.to_owned(), key: self.full(key), reason }
+    }
+
+    fn full(&self, key: &str) -> String {
+        format!("{}.{key}", self.section)
+    }
+
+    fn finish(self) -> Result<(), ProfileError> {
+        let asked = self.asked.borrow();
+        let file = self.file.to_owned();
+        if let Some(key) = self.numbers.keys().find(|key| !asked.contains(*key)) {
+            let missing = || asked.iter().filter(|key| !self.numbers.contains_key(*key));
+            let nearest = nearest(key, missing().map(String::as_str))
+                .or_else(|| nearest(key, asked.iter().map(String::as_str)));
+            return Err(ProfileError::UnknownKey { file, key: self.full(key), nearest });
+        }
+        match asked.iter().find(|key| !self.numbers.contains_key(*key)) {
+            Some(key) => Err(ProfileError::MissingKey { file, key: self.full(key) }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Profiles: what is built in is sound, what is wrong is refused with a message that helps.
+
+use mmscale_mm::arch::Op;
+use mmscale_sim::profile::{
+    self, CostGroup, Number, Profile, ProfileError, ProfileFile, builtin_names,
+};
+
+/// A sound file to break in one place.
+fn text() -> String {
+    let number = |value: f64| Number { value, range: [value, value], source: "a test".into() };
+    let section = |keys: &[(&str, f64)]| -> profile::Section {
+        keys.iter().map(|&(key, value)| (key.to_owned(), number(value))).collect()
+    };
+    let costs = [
+        "line_own_ns",
+        "line_smt_ns",
+        "line_cluster_ns",
+        "line_node_ns",
+        "line_remote_ns",
+        "line_memory_ns",
+        "atomic_ns",
+        "lock_ns",
+        "unlock_ns",
+        "handoff_ns",
+        "ipi_send_ns",
+        "ipi_delivery_ns",
+        "irq_ns",
+        "switch_ns",
+        "wake_ns",
+        "idle_exit_ns",
+        "frame_hidden_percent",
+        "jitter_percent",
+    ];
+    profile::write(&ProfileFile {
+        description: "a \"test\" with 8 CPUs".into(),
+        topology: section(&[("cpus", 8.0), ("smt", 2.0), ("cluster", 4.0), ("nodes", 1.0)]),
+        memory: section(&[
+            ("node_pages", 262144.0),
+            ("page_bytes", 4096.0),
+            ("node_bytes_per_us", 10_000.0),
+        ]),
+        timer: section(&[("hz", 250.0)]),
+        costs: section(&costs.map(|key| (key, 12.5))),
+        ops: Op::ALL.iter().map(|&op| (profile::op_key(op), number(3.0))).collect(),
+    })
+}
+
+fn load(text: &str) -> Result<Profile, ProfileError> {
+    profile::resolve("mine", &profile::parse("mine", text)?)
+}
+
+/// The message for a file in which `from` became `to`.
+fn broken(from: &str, to: &str) -> String {
+    let text = text();
+    assert!(text.contains(from), "{from} not in {text}");
+    load(&text.replacen(from, to, 1)).unwrap_err().to_string()
+}
+
+#[test]
+fn every_builtin_profile_resolves() {
+    for name in builtin_names() {
+        let profile = profile::load(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(profile.name, name);
+        assert!(name.ends_with(&format!("-{}", profile.topology.cpus)));
+        let line = profile.costs.line;
+        assert!(line.own_ps < line.cluster_ps && line.cluster_ps <= line.node_ps, "{name}");
+        assert!(line.node_ps < line.remote_ps || profile.topology.nodes == 1, "{name}");
+        assert!(Op::ALL.iter().all(|&op| profile.costs.op_ps[op as usize] > 0), "{name}");
+    }
+}
+
+#[test]
+fn every_file_of_the_folder_is_built_in() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    assert_eq!(files, builtin_names());
+    let by_path = profile::load(&format!("{folder}/x86-512.toml")).unwrap();
+    assert_eq!(by_path, profile::load("x86-512").unwrap());
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let text = text();
+    let file = profile::parse("mine", &text).unwrap();
+    assert_eq!(profile::write(&file), text);
+    assert_eq!(file.description, "a \"test\" with 8 CPUs");
+    let profile = load(&text).unwrap();
+    assert_eq!((profile.topology.cpus, profile.topology.smt), (8, 2));
+    assert_eq!((profile.hz, profile.node_pages), (250, 262144));
+    assert_eq!(profile.costs.op_ps[Op::BuddyStep as usize], 3000);
+    assert_eq!((profile.costs.handoff_ps, profile.costs.jitter_1024), (12_500, 128));
+}
+
+#[test]
+fn the_single_core_costs_of_the_fitted_machine_match_their_derivation() {
+    let profile = profile::load("x86-26").unwrap();
+    let costs = &profile.costs;
+    let sum = |ops: &[Op]| -> u64 {
+        let lock = costs.lock_ps + costs.unlock_ps + 2 * costs.line.own_ps;
+        ops.iter().map(|&op| costs.op_ps[op as usize]).sum::<u64>() + lock
+    };
+    use Op::{AllocEntry, BuddyPut, BuddyStep, BuddyTake, PagePrep, PcpPut, PcpTake};
+    let alloc = sum(&[AllocEntry, PcpTake, PagePrep, BuddyTake, BuddyStep, PcpPut]);
+    let free = sum(&[PagePrep, PcpPut, PcpTake, BuddyPut, BuddyStep]);
+    assert!(alloc.abs_diff(94_000) < 94_000 / 20, "{alloc} ps an allocation");
+    assert!(free.abs_diff(90_000) < 90_000 / 20, "{free} ps a free");
+}
+
+#[test]
+fn wrong_files_are_refused_with_key_and_reason() {
+    let message = broken("line_node_ns", "line_nod_ns");
+    assert!(message.contains("unknown key `costs.line_nod_ns`"), "{message}");
+    assert!(message.contains("did you mean `line_node_ns`"), "{message}");
+
+    let line = text().lines().find(|line| line.starts_with("handoff_ns")).unwrap().to_owned();
+    let message = broken(&line, "");
+    assert!(message.contains("`mine`") && message.contains("`costs.handoff_ns` is missing"));
+
+    let message =
+        broken("cpus = { value = 8.0, range = [8.0,", "cpus = { value = 0.0, range = [0,");
+    assert!(message.contains("`topology.cpus` = 0 is not between 1 and 4096"), "{message}");
+    let message = broken(
+        "cpus = { value = 8.0, range = [8.0, 8",
+        "cpus = { value = 5000.0, range = [8.0, 9000",
+    );
+    assert!(message.contains("`topology.cpus` = 5000 is not between 1 and 4096"), "{message}");
+
+    let message =
+        broken("smt = { value = 2.0, range = [2.0, 2", "smt = { value = 3.0, range = [2.0, 3");
+    assert!(message.contains("`topology.smt` = 3 does not divide cluster = 4"), "{message}");
+    let message = broken("cluster = { value = 4.0", "cluster = { value = 3.0");
+    assert!(message.contains("lies outside its own range [4, 4]"), "{message}");
+    let message =
+        broken("nodes = { value = 1.0, range = [1.0, 1", "nodes = { value = 3.0, range = [1.0, 3");
+    assert!(message.contains("`topology.nodes` = 3 does not divide cpus = 8"), "{message}");
+
+    let message =
+        broken("hz = { value = 250.0, range = [250.0", "hz = { value = 0.0, range = [0.0");
+    assert!(message.contains("`timer.hz` = 0 is not between 1 and 10000"), "{message}");
+    let message =
+        broken("hz = { value = 250.0, range = [250.0", "hz = { value = 0.5, range = [0.0");
+    assert!(message.contains("`timer.hz`"), "{message}");
+    let message = broken("hz = { value = 250.0", "hz = { value = nan");
+    assert!(message.contains("`timer.hz` = NaN is not between"), "{message}");
+    let message = broken("atomic_ns = { value = 12.5", "atomic_ns = { value = -1.0");
+    assert!(message.contains("`costs.atomic_ns` = -1 is not between"), "{message}");
+    let message = broken("source = \"a test\"", "source = \" \"");
+    assert!(message.contains("has no source"), "{message}");
+}
+
+#[test]
+fn broken_toml_is_refused_with_its_line() {
+    let message = broken("[memory]", "[memory");
+    assert!(message.contains("profile `mine`, line 9"), "{message}");
+    let message = broken("source = \"a test\"", "sauce = \"a test\"");
+    assert!(message.contains("line 4") && message.contains("`sauce`"), "{message}");
+    let message = broken("[memory]", "[memories]");
+    assert!(message.contains("unknown field `memories`"), "{message}");
+    assert!(load("").unwrap_err().to_string().contains("missing field `description`"));
+}
+
+#[test]
+fn unknown_names_come_with_the_nearest_and_all() {
+    let message = profile::load("arm64-27").unwrap_err().to_string();
+    assert!(message.contains("did you mean `arm64-72`"), "{message}");
+    assert!(builtin_names().iter().all(|name| message.contains(name)), "{message}");
+    let message = profile::load("./no/such.toml").unwrap_err().to_string();
+    assert!(message.contains("`./no/such.toml`"), "{message}");
+}
+
+#[test]
+fn scaling_moves_costs_and_nothing_else() {
+    let base = profile::load("x86-26").unwrap();
+    let dear = base.scaled_costs(1.3);
+    assert_eq!(dear.costs.handoff_ps, (base.costs.handoff_ps as f64 * 1.3).round() as u64);
+    assert_eq!(dear.costs.line.node_ps, 62_400);
+    assert_eq!(dear.costs.op_ps[Op::PagePrep as usize], 52_000);
+    assert_eq!(dear.costs.node_bytes_per_us, 92_308);
+    assert_eq!(dear.costs.jitter_1024, base.costs.jitter_1024);
+    assert_eq!((dear.topology, dear.hz), (base.topology, base.hz));
+    let lines = base.scaled_group(CostGroup::Lines, 0.7);
+    assert_eq!(lines.costs.line.node_ps, 33_600);
+    assert_eq!(lines.costs.op_ps, base.costs.op_ps);
+    let holds = base.scaled_ops(&[Op::BuddyPut], 6.0);
+    assert_eq!(holds.costs.op_ps[Op::BuddyPut as usize], 102_000);
+    assert_eq!(holds.costs.op_ps[Op::BuddyTake as usize], 8_000);
+}
+
+#[test]
+fn other_numbers_of_cpus_keep_the_grouping_where_it_divides() {
+    let big = profile::load("x86-512").unwrap();
+    for cpus in [1, 2, 3, 16, 30, 72, 256, 1024, 4096] {
+        let topology = big.with_cpus(cpus).unwrap().topology;
+        assert_eq!(topology.cpus, cpus);
+        assert!(cpus.is_multiple_of(topology.nodes));
+        assert!((cpus / topology.nodes).is_multiple_of(topology.cluster), "{topology:?}");
+        assert!(topology.cluster.is_multiple_of(topology.smt), "{topology:?}");
+        assert!(topology.cluster <= 16, "{topology:?}");
+    }
+    let mesh = profile::load("arm64-72").unwrap().with_cpus(144).unwrap();
+    assert_eq!((mesh.topology.cluster, mesh.topology.nodes), (144, 1));
+    let memory = |profile: &Profile| profile.node_pages * profile.topology.nodes as u64;
+    assert_eq!(memory(&big.with_cpus(3).unwrap()), memory(&big));
+    assert!(big.with_cpus(0).unwrap_err().to_string().contains("between 1 and 4096"));
+    assert!(big.with_cpus(5000).unwrap_err().to_string().contains("5000 CPUs"));
+}
