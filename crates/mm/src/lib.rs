@@ -16,3 +16,4 @@ extern crate alloc;
 
 pub mod arch;
 pub mod sync;
+pub mod time;

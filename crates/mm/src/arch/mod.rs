@@ -42,6 +42,13 @@ pub enum Ipi {
     CallFunction,
     /// A grace period wants the target to report a quiescent state.
     RcuExpedited,
+    /// A timer of the target was armed that comes before everything its one-shot is armed for.
+    Timer,
+}
+
+impl Ipi {
+    /// The number of reasons; discriminants are below it.
+    pub const COUNT: usize = 3;
 }
 
 /// Why a CPU was not taken offline or online.

@@ -1,0 +1,204 @@
+//! One CPU's timers: two wheels, exact timers, sleepers, and what the one-shot is armed for.
+
+use super::sleepers::Sleepers;
+use super::wheel::{Place, SLOTS, Wheel};
+use super::{Hz, TimerSlot};
+
+/// Where a slot's timer stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Armed {
+    /// Nowhere: not pending.
+    No,
+    /// In the wheel of timers that wake an idle CPU.
+    Standard(Place),
+    /// In the wheel of timers that let an idle CPU sleep.
+    Deferrable(Place),
+    /// Exact to the nanosecond, but lets an idle CPU sleep.
+    Exact(Exact),
+}
+
+/// An exact timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Exact {
+    pub(super) deadline_ns: u64,
+    /// How long after the end of an idle time it goes off that it slept through.
+    pub(super) after_idle_ns: u64,
+    /// It was put off once already.
+    late: bool,
+}
+
+/// The timers of one CPU.
+pub(super) struct Base {
+    hz: Hz,
+    standard: Wheel,
+    deferrable: Wheel,
+    slots: [Armed; SLOTS],
+    /// Slots with an exact timer.
+    exact: u16,
+    pub(super) sleepers: Sleepers,
+    /// The periodic tick runs: the CPU is busy.
+    pub(super) ticking: bool,
+    /// When the next tick is due, if `ticking`.
+    next_tick_ns: u64,
+    /// What the one-shot is armed for; `u64::MAX` if it is not.
+    pub(super) programmed_ns: u64,
+}
+
+impl Base {
+    pub(super) fn new(hz: Hz, now_ns: u64) -> Self {
+        let clk = hz.jiffies(now_ns);
+        Self {
+            hz,
+            standard: Wheel::new(hz.get(), clk),
+            deferrable: Wheel::new(hz.get(), clk),
+            slots: [Armed::No; SLOTS],
+            exact: 0,
+            sleepers: Sleepers::new(),
+            ticking: false,
+            next_tick_ns: u64::MAX,
+            programmed_ns: u64::MAX,
+        }
+    }
+
+    fn state(&mut self, slot: TimerSlot) -> &mut Armed {
+        &mut self.slots[slot.index()]
+    }
+
+    /// Arms a wheel timer that is not pending.
+    pub(super) fn arm_standard(&mut self, slot: TimerSlot, now: u64, expires: u64) {
+        debug_assert_eq!(*self.state(slot), Armed::No);
+        let place = self.standard.insert(slot.index(), now, expires);
+        *self.state(slot) = Armed::Standard(place);
+    }
+
+    /// Arms a deferrable wheel timer that is not pending.
+    pub(super) fn arm_deferrable(&mut self, slot: TimerSlot, now: u64, expires: u64) {
+        debug_assert_eq!(*self.state(slot), Armed::No);
+        let place = self.deferrable.insert(slot.index(), now, expires);
+        *self.state(slot) = Armed::Deferrable(place);
+    }
+
+    /// Arms an exact timer that is not pending.
+    pub(super) fn arm_exact(&mut self, slot: TimerSlot, deadline_ns: u64, after_idle_ns: u64) {
+        debug_assert_eq!(*self.state(slot), Armed::No);
+        *self.state(slot) = Armed::Exact(Exact { deadline_ns, after_idle_ns, late: false });
+        self.exact |= 1 << slot.index();
+    }
+
+    /// Disarms; says whether the timer was pending.
+    pub(super) fn cancel(&mut self, slot: TimerSlot) -> bool {
+        match core::mem::replace(self.state(slot), Armed::No) {
+            Armed::No => return false,
+            Armed::Standard(place) => self.standard.remove(slot.index(), place),
+            Armed::Deferrable(place) => self.deferrable.remove(slot.index(), place),
+            Armed::Exact(_) => self.exact &= !(1 << slot.index()),
+        }
+        true
+    }
+
+    /// When the timer of `slot` is due, in ns.
+    pub(super) fn due_ns(&mut self, slot: TimerSlot) -> Option<u64> {
+        match *self.state(slot) {
+            Armed::No => None,
+            Armed::Standard(place) | Armed::Deferrable(place) => {
+                Some(self.hz.edge_ns(place.expiry))
+            }
+            Armed::Exact(exact) => Some(exact.deadline_ns),
+        }
+    }
+
+    fn exact_slots(&self) -> impl Iterator<Item = usize> + use<> {
+        let exact = self.exact;
+        (0..SLOTS).filter(move |slot| exact >> slot & 1 == 1)
+    }
+
+    fn next_exact_ns(&self) -> u64 {
+        let deadline = |slot: usize| match self.slots[slot] {
+            Armed::Exact(exact) => exact.deadline_ns,
+            _ => u64::MAX,
+        };
+        self.exact_slots().map(deadline).min().unwrap_or(u64::MAX)
+    }
+
+    /// When this CPU's one-shot must go off next.
+    pub(super) fn next_event_ns(&self) -> u64 {
+        let busy = if self.ticking {
+            self.next_tick_ns.min(self.next_exact_ns())
+        } else {
+            match self.standard.next_expiry() {
+                u64::MAX => u64::MAX,
+                jiffy => self.hz.edge_ns(jiffy),
+            }
+        };
+        busy.min(self.sleepers.next_ns())
+    }
+
+    /// The tick runs again, on the next jiffy edge. Exact timers that were slept through are put
+    /// off, once each, so that CPUs woken together do not run their late work together.
+    pub(super) fn start_ticking(&mut self, now_ns: u64) {
+        if self.ticking {
+            return;
+        }
+        self.ticking = true;
+        // If a timer woke the CPU, then its tick is due now, whatever the edge.
+        let jiffy = self.hz.jiffies(now_ns);
+        let due = self.standard.next_expiry() <= jiffy;
+        self.next_tick_ns = if due { now_ns } else { self.hz.edge_ns(jiffy + 1) };
+        for slot in self.exact_slots() {
+            if let Armed::Exact(exact) = &mut self.slots[slot]
+                && exact.deadline_ns < now_ns
+                && !exact.late
+            {
+                exact.late = true;
+                exact.deadline_ns = now_ns + exact.after_idle_ns;
+            }
+        }
+    }
+
+    /// Whether a tick is due at `now_ns`; if so the next is set.
+    pub(super) fn take_tick(&mut self, now_ns: u64) -> bool {
+        if self.ticking && now_ns < self.next_tick_ns {
+            return false;
+        }
+        if self.ticking {
+            self.next_tick_ns = self.hz.edge_ns(self.hz.jiffies(now_ns) + 1);
+        }
+        true
+    }
+
+    /// Takes all timers out that have gone off by `now_ns`, as a mask of slots; those of the
+    /// wheels only in a tick.
+    pub(super) fn expire(&mut self, now_ns: u64, tick: bool) -> u16 {
+        let mut expired = 0;
+        if tick {
+            let jiffy = self.hz.jiffies(now_ns);
+            while let Some(slots) = self.standard.expire(jiffy) {
+                expired |= slots;
+            }
+            while let Some(slots) = self.deferrable.expire(jiffy) {
+                expired |= slots;
+            }
+        }
+        for slot in self.exact_slots() {
+            if let Armed::Exact(exact) = self.slots[slot]
+                && exact.deadline_ns <= now_ns
+            {
+                self.exact &= !(1 << slot);
+                expired |= 1 << slot;
+            }
+        }
+        for slot in (0..SLOTS).filter(|slot| expired >> slot & 1 == 1) {
+            self.slots[slot] = Armed::No;
+        }
+        expired
+    }
+
+    /// Takes every pending timer out, as a mask of slots.
+    pub(super) fn take_all(&mut self) -> u16 {
+        let mut taken = 0;
+        for index in 0..SLOTS {
+            taken |= u16::from(self.cancel(TimerSlot::new(index))) << index;
+        }
+        taken
+    }
+}

@@ -1,0 +1,43 @@
+//! Tasks that sleep to the nanosecond, in the order in which they are due.
+
+use crate::arch::TaskId;
+use alloc::collections::BinaryHeap;
+use core::cmp::Reverse;
+
+/// Sleepers of one CPU for which room is set aside at boot.
+const RESERVED: usize = 16;
+
+/// A queue of sleeping tasks. Its storage grows only when a CPU has more sleepers than ever before.
+pub(super) struct Sleepers {
+    /// Due time, order of arrival, task.
+    heap: BinaryHeap<Reverse<(u64, u64, TaskId)>>,
+    arrivals: u64,
+}
+
+impl Sleepers {
+    pub(super) fn new() -> Self {
+        Self { heap: BinaryHeap::with_capacity(RESERVED), arrivals: 0 }
+    }
+    /// `task` wants to be woken at `deadline_ns`.
+    pub(super) fn push(&mut self, deadline_ns: u64, task: TaskId) {
+        self.heap.push(Reverse((deadline_ns, self.arrivals, task)));
+        self.arrivals += 1;
+    }
+    /// When the first sleeper is due; `u64::MAX` without one.
+    #[inline]
+    pub(super) fn next_ns(&self) -> u64 {
+        self.heap.peek().map_or(u64::MAX, |Reverse((deadline_ns, ..))| *deadline_ns)
+    }
+    /// Takes out the first sleeper that is due by `now_ns`.
+    #[inline]
+    pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<TaskId> {
+        if self.next_ns() > now_ns {
+            return None;
+        }
+        self.heap.pop().map(|Reverse((_, _, task))| task)
+    }
+    /// Takes out the first sleeper, due or not, with its due time.
+    pub(super) fn pop(&mut self) -> Option<(u64, TaskId)> {
+        self.heap.pop().map(|Reverse((deadline_ns, _, task))| (deadline_ns, task))
+    }
+}
