@@ -1,2 +1,60 @@
-//! The workspace's own checks.
-fn main() {}
+//! `cargo xtask COMMAND`: the checks that the compiler does not make.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  tidy     house rules: sizes, banned calls, crate direction, module
+           circles, pages, links
+  no-std   builds mm, system and kernel into a program without std,
+           and runs it
+
+exit codes: 0 fine, 1 a check failed, 2 the call was wrong";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let root = xtask::root();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["tidy"] => tidy(&root),
+        ["no-std"] => match xtask::no_std::check(&root) {
+            Ok(done) => {
+                println!("{done}");
+                ExitCode::SUCCESS
+            }
+            Err(why) => {
+                eprintln!("no-std: {why}");
+                ExitCode::FAILURE
+            }
+        },
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn tidy(root: &Path) -> ExitCode {
+    let tree = match xtask::tidy::Tree::read(root) {
+        Ok(tree) => tree,
+        Err(why) => {
+            eprintln!("tidy: reading {}: {why}", root.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    let findings = xtask::tidy::check(&tree);
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    if findings.is_empty() {
+        println!("tidy: {} files, {} rules, all kept", tree.len(), xtask::tidy::RULES.len());
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("tidy: {} findings", findings.len());
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,13 @@
+//! The workspace's own checks, as a library so that `cargo test --workspace` runs them too.
+
+use std::path::PathBuf;
+
+pub mod no_std;
+pub mod tidy;
+
+/// The workspace's root: the folder above this package.
+pub fn root() -> PathBuf {
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let here = here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    here.parent().map_or(here.clone(), PathBuf::from)
+}

@@ -1,0 +1,128 @@
+//! Proves that the kernel's crates link without std.
+//!
+//! It writes a package around `xtask/no_std_probe/main.rs` into the target folder and builds it
+//! against the crates, with the workspace's own lock file. The program brings its own panic
+//! handler: if std were linked through any dependency, there would be two, and rustc refuses that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const PROBE: &str = include_str!("../no_std_probe/main.rs");
+
+/// The crates of a kernel.
+const CRATES: [&str; 3] = ["mm", "system", "kernel"];
+
+/// A machine without an operating system.
+const BARE: &str = "x86_64-unknown-none";
+
+/// Builds and runs the probe. Says what was done, or what failed.
+///
+/// # Errors
+/// The text of the step that failed, with the compiler's own words.
+pub fn check(root: &Path) -> Result<String, String> {
+    let package = write_package(root, PROBE)?;
+    let binary = build(&package, None)?;
+    let status = Command::new(&binary)
+        .status()
+        .map_err(|why| format!("starting {}: {why}", binary.display()))?;
+    if !status.success() {
+        return Err(format!("the probe ended with {status}: mm does not work without std"));
+    }
+    let mut done =
+        format!("no-std: {} link without std on the host; the probe ran", CRATES.join(", "));
+    if is_installed(BARE) {
+        build(&package, Some(BARE))?;
+        done += &format!("\nno-std: they link for {BARE} too");
+    } else {
+        done += &format!(
+            "\nno-std: {BARE} is not installed, so nothing was built for it: \
+             `rustup target add {BARE}`"
+        );
+    }
+    Ok(done)
+}
+
+/// Writes the package; returns its folder.
+fn write_package(root: &Path, main: &str) -> Result<PathBuf, String> {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    let package = target.join("no-std").join("probe");
+    let say = |why: std::io::Error| format!("writing {}: {why}", package.display());
+    fs::create_dir_all(&package).map_err(say)?;
+    fs::write(package.join("Cargo.toml"), manifest(root)).map_err(say)?;
+    fs::write(package.join("main.rs"), main).map_err(say)?;
+    fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).map_err(say)?;
+    Ok(package)
+}
+
+fn manifest(root: &Path) -> String {
+    let mut text = String::from(
+        "[package]\nname = \"no-std-probe\"\nedition = \"2024\"\npublish = false\n\
+         [workspace]\n\
+         [[bin]]\nname = \"no-std-probe\"\npath = \"main.rs\"\ntest = false\n\
+         [profile.dev]\npanic = \"abort\"\n\
+         [dependencies]\n",
+    );
+    for krate in CRATES {
+        let path = root.join("crates").join(krate);
+        text += &format!("mmscale-{krate} = {{ path = {:?} }}\n", path.display().to_string());
+    }
+    text
+}
+
+/// Builds the package, for the host or for `target`; returns the program.
+fn build(package: &Path, target: Option<&str>) -> Result<PathBuf, String> {
+    let products = package.with_file_name("target");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.arg("build").arg("--quiet").arg("--target-dir").arg(&products);
+    cargo.arg("--manifest-path").arg(package.join("Cargo.toml"));
+    cargo.args(target.map(|target| format!("--target={target}")));
+    let output = cargo.output().map_err(|why| format!("starting cargo: {why}"))?;
+    if !output.status.success() {
+        let target = target.unwrap_or("the host");
+        return Err(format!("the probe does not build for {target}:\n{}", text_of(&output)));
+    }
+    Ok(products.join(target.unwrap_or("")).join("debug").join("no-std-probe"))
+}
+
+fn text_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
+}
+
+/// Whether the core library of `target` is on this machine.
+fn is_installed(target: &str) -> bool {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output =
+        Command::new(rustc).args(["--print", "target-libdir", "--target", target]).output();
+    output.is_ok_and(|output| {
+        let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        output.status.success() && folder.is_dir()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The probe would notice: with std linked it has two panic handlers.
+    #[test]
+    fn a_std_that_comes_in_is_caught() {
+        let text = PROBE.replace("extern crate alloc;", "extern crate alloc;\nextern crate std;");
+        assert_ne!(text, PROBE);
+        let file = std::env::temp_dir().join(format!("mmscale-probe-{}.rs", std::process::id()));
+        let lines = text.lines().filter(|line| !line.contains("mmscale_"));
+        fs::write(&file, lines.collect::<Vec<_>>().join("\n")).expect("a temporary file");
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let output = Command::new(rustc)
+            .args(["--edition=2024", "--crate-type=bin", "-Cpanic=abort", "--emit=metadata", "-o"])
+            .arg(file.with_extension("rmeta"))
+            .arg(&file)
+            .output()
+            .expect("rustc starts");
+        let _ = fs::remove_file(&file);
+        let _ = fs::remove_file(file.with_extension("rmeta"));
+        assert!(!output.status.success());
+        assert!(text_of(&output).contains("`panic_impl`"), "{}", text_of(&output));
+    }
+}

@@ -1,0 +1,184 @@
+//! Who may know whom: one direction, from the command line down to the two waists.
+
+use super::{Finding, Tree};
+use toml::{Table, Value};
+
+/// A crate of the workspace and the crates it may depend on.
+struct Room {
+    name: &'static str,
+    may_use: &'static [&'static str],
+    /// Used by tests and benchmarks only: others name it under `[dev-dependencies]`.
+    dev_only: bool,
+}
+
+const fn room(name: &'static str, may_use: &'static [&'static str]) -> Room {
+    Room { name, may_use, dev_only: false }
+}
+
+const fn dev_room(name: &'static str, may_use: &'static [&'static str]) -> Room {
+    Room { name, may_use, dev_only: true }
+}
+
+/// The house. `linux` never sees `mm`, `report` never sees a machine, and `mm` and `system` see
+/// nobody.
+const HOUSE: [Room; 13] = [
+    room("mm", &[]),
+    room("system", &[]),
+    room("record", &[]),
+    room("kernel", &["mm", "system"]),
+    room("sim", &["mm", "record"]),
+    room("threads", &["mm", "record"]),
+    room("linux", &["system", "record"]),
+    room("report", &["record"]),
+    room("study", &["kernel", "linux", "mm", "record", "sim", "system", "threads"]),
+    room("cli", &["record", "report", "study"]),
+    dev_room("uni", &["mm"]),
+    dev_room("interleave", &["mm"]),
+    dev_room("peers", &["mm", "record", "sim", "threads"]),
+];
+
+/// Libraries that only some crates may use, and why.
+const LIBRARIES: [(&str, &[&str], &str); 2] = [
+    ("anyhow", &["cli"], "libraries have typed errors: use thiserror"),
+    ("clap", &["cli"], "only the command line parses the command line"),
+];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for source in tree.sources().filter(|source| source.path.ends_with("Cargo.toml")) {
+        let Some(krate) = source.krate().filter(|krate| *krate != "xtask") else { continue };
+        let manifest = Manifest { path: &source.path, text: &source.text, krate };
+        match source.text.parse::<Table>() {
+            Ok(table) => manifest.check(&table, &mut found),
+            Err(why) => found.push(Finding::new(&source.path, 0, format!("not TOML: {why}"))),
+        }
+    }
+    found
+}
+
+struct Manifest<'a> {
+    path: &'a str,
+    text: &'a str,
+    krate: &'a str,
+}
+
+impl Manifest<'_> {
+    fn check(&self, table: &Table, found: &mut Vec<Finding>) {
+        let Some(room) = HOUSE.iter().find(|room| room.name == self.krate) else {
+            let what = format!("crate `{}` has no place in the house: give it one", self.krate);
+            found.push(Finding::new(self.path, 0, what));
+            return;
+        };
+        let expected = format!("mmscale-{}", self.krate);
+        let package = table.get("package").and_then(Value::as_table);
+        if package.and_then(|p| p.get("name")).and_then(Value::as_str) != Some(&expected) {
+            found.push(Finding::new(self.path, 1, format!("the package is named `{expected}`")));
+        }
+        let inherits = table.get("lints").and_then(|lints| lints.get("workspace"));
+        if inherits.and_then(Value::as_bool) != Some(true) {
+            let what = "the workspace's lints do not apply: add `[lints] workspace = true`";
+            found.push(Finding::new(self.path, 0, what));
+        }
+        for (name, dev) in dependencies(table) {
+            if let Some(what) = self.judge(room, &name, dev) {
+                found.push(Finding::new(self.path, self.line_of(&name), what));
+            }
+        }
+    }
+    /// What is wrong with depending on `name`.
+    fn judge(&self, room: &Room, name: &str, dev: bool) -> Option<String> {
+        let here = self.krate;
+        if let Some((_, users, why)) = LIBRARIES.iter().find(|(library, _, _)| *library == name) {
+            return (!users.contains(&here)).then(|| format!("`{here}` uses {name}: {why}"));
+        }
+        let other = name.strip_prefix("mmscale-")?;
+        let Some(target) = HOUSE.iter().find(|room| room.name == other) else {
+            return Some(format!("`{name}` has no place in the house: give it one"));
+        };
+        if target.dev_only {
+            return (!dev)
+                .then(|| format!("`{name}` is for tests: move it to `[dev-dependencies]`"));
+        }
+        // A bench or a test of a dev-only crate may see what the crate may see.
+        (!room.may_use.contains(&other)).then(|| {
+            let may =
+                if room.may_use.is_empty() { "nobody".into() } else { room.may_use.join(", ") };
+            format!("`{here}` may not know `{other}`: it may know {may}")
+        })
+    }
+    fn line_of(&self, name: &str) -> usize {
+        let named = |line: &str| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+        };
+        self.text.lines().position(named).map_or(0, |at| at + 1)
+    }
+}
+
+/// All dependencies, with whether they are for tests and benchmarks only.
+fn dependencies(table: &Table) -> Vec<(String, bool)> {
+    let mut all = Vec::new();
+    let mut add = |table: &Table| {
+        for (key, dev) in
+            [("dependencies", false), ("build-dependencies", false), ("dev-dependencies", true)]
+        {
+            let list = table.get(key).and_then(Value::as_table);
+            all.extend(list.into_iter().flat_map(Table::keys).map(|name| (name.clone(), dev)));
+        }
+    };
+    add(table);
+    let targets = table.get("target").and_then(Value::as_table);
+    targets.into_iter().flat_map(Table::values).filter_map(Value::as_table).for_each(add);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(krate: &str, dependencies: &str) -> Vec<Finding> {
+        let text = format!(
+            "[package]\nname = \"mmscale-{krate}\"\n[lints]\nworkspace = true\n{dependencies}"
+        );
+        check(&Tree::of(&[(&format!("crates/{krate}/Cargo.toml"), &text)]))
+    }
+
+    #[test]
+    fn nothing_runs_back_up() {
+        let down = "[dependencies]\nmmscale-mm.workspace = true\n";
+        assert!(found("sim", down).is_empty());
+        let up = found("mm", "[dependencies]\nmmscale-sim.workspace = true\n");
+        assert_eq!(up.len(), 1);
+        assert_eq!(up[0].line, 6);
+        assert_eq!(found("report", "[dependencies]\nmmscale-sim.workspace = true\n").len(), 1);
+        assert_eq!(found("linux", down).len(), 1);
+    }
+
+    #[test]
+    fn tests_do_not_turn_the_direction_round_either() {
+        assert_eq!(found("mm", "[dev-dependencies]\nmmscale-sim.workspace = true\n").len(), 1);
+        let target = "[target.'cfg(unix)'.dependencies]\nmmscale-cli.workspace = true\n";
+        assert_eq!(found("mm", target).len(), 1);
+    }
+
+    #[test]
+    fn crates_for_tests_stay_in_tests() {
+        for krate in ["uni", "interleave"] {
+            let line = format!("mmscale-{krate}.workspace = true\n");
+            assert!(found("mm", &format!("[dev-dependencies]\n{line}")).is_empty());
+            assert_eq!(found("mm", &format!("[dependencies]\n{line}")).len(), 1);
+        }
+    }
+
+    #[test]
+    fn libraries_stay_where_they_belong() {
+        assert_eq!(found("study", "[dependencies]\nanyhow.workspace = true\n").len(), 1);
+        assert!(found("cli", "[dependencies]\nanyhow.workspace = true\n").is_empty());
+    }
+
+    #[test]
+    fn a_crate_has_a_place_a_name_and_the_lints() {
+        assert_eq!(found("attic", "").len(), 1);
+        let text = "[package]\nname = \"mm\"\n";
+        assert_eq!(check(&Tree::of(&[("crates/mm/Cargo.toml", text)])).len(), 2);
+    }
+}

@@ -1,0 +1,150 @@
+//! The files that the rules look at.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// One file with its text. Binary files have an empty text.
+pub struct Source {
+    /// Relative to the root, with `/` between folders.
+    pub path: String,
+    /// The content.
+    pub text: String,
+    syntax: OnceCell<Result<syn::File, (usize, String)>>,
+}
+
+impl Source {
+    fn new(path: String, text: String) -> Self {
+        Self { path, text, syntax: OnceCell::new() }
+    }
+    /// Whether this is Rust.
+    pub fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+    /// Whether this is a page of documentation.
+    pub fn is_page(&self) -> bool {
+        self.path.ends_with(".md")
+    }
+    /// The crate (`mm` for `crates/mm/src/lib.rs`), if the file is in one; `xtask` for xtask.
+    pub fn krate(&self) -> Option<&str> {
+        match self.path.strip_prefix("crates/") {
+            Some(rest) => rest.split_once('/').map(|(name, _)| name),
+            None => self.path.starts_with("xtask/").then_some("xtask"),
+        }
+    }
+    /// The part of the crate the file is in: `src`, `tests`, `benches`, ...
+    pub fn part(&self) -> &str {
+        let rest = self.path.strip_prefix("crates/").and_then(|rest| rest.split_once('/'));
+        let rest = rest.map_or_else(|| self.path.strip_prefix("xtask/"), |(_, rest)| Some(rest));
+        rest.and_then(|rest| rest.split_once('/')).map_or("", |(part, _)| part)
+    }
+    /// The file as Rust; `None` if it is something else or cannot be parsed.
+    pub fn syntax(&self) -> Option<&syn::File> {
+        self.is_rust().then(|| self.parsed().as_ref().ok()).flatten()
+    }
+    /// Line and reason if this cannot be parsed as Rust.
+    pub fn parse_error(&self) -> Option<(usize, String)> {
+        self.parsed().as_ref().err().cloned()
+    }
+    fn parsed(&self) -> &Result<syn::File, (usize, String)> {
+        self.syntax.get_or_init(|| {
+            syn::parse_file(&self.text).map_err(|why| (why.span().start().line, why.to_string()))
+        })
+    }
+}
+
+/// All files of the workspace, build products and version control left out.
+pub struct Tree {
+    files: BTreeMap<String, Source>,
+}
+
+impl Tree {
+    /// Reads the workspace at `root`.
+    pub fn read(root: &Path) -> io::Result<Self> {
+        let mut tree = Self { files: BTreeMap::new() };
+        tree.read_folder(root, "")?;
+        Ok(tree)
+    }
+    /// A tree out of paths and texts, for tests of rules.
+    pub fn of(files: &[(&str, &str)]) -> Self {
+        let source = |&(path, text): &(&str, &str)| {
+            (path.to_owned(), Source::new(path.to_owned(), text.to_owned()))
+        };
+        Self { files: files.iter().map(source).collect() }
+    }
+    fn read_folder(&mut self, folder: &Path, prefix: &str) -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = format!("{prefix}{name}");
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                if !is_left_out(&name, prefix) {
+                    self.read_folder(&entry.path(), &format!("{path}/"))?;
+                }
+            } else if kind.is_file() && name != ".git" {
+                let text = String::from_utf8(fs::read(entry.path())?).unwrap_or_default();
+                self.files.insert(path.clone(), Source::new(path, text));
+            }
+        }
+        Ok(())
+    }
+    /// The number of files.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+    /// Whether there are no files.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+    /// Whether `path` is a file, or a folder with a file in it.
+    pub fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        path.is_empty() || self.files.contains_key(path) || {
+            let folder = format!("{path}/");
+            let mut from = self.files.range(folder.clone()..);
+            from.next().is_some_and(|(first, _)| first.starts_with(&folder))
+        }
+    }
+    /// The file at `path`.
+    pub fn source(&self, path: &str) -> Option<&Source> {
+        self.files.get(path)
+    }
+    /// All files, by path.
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.files.values()
+    }
+    /// All Rust files, by path.
+    pub fn rust(&self) -> impl Iterator<Item = &Source> {
+        self.sources().filter(|source| source.is_rust())
+    }
+}
+
+/// Folders that hold no sources. `.ci` and `.cargo` do hold some.
+fn is_left_out(name: &str, prefix: &str) -> bool {
+    let hidden = name.starts_with('.') && !(prefix.is_empty() && matches!(name, ".ci" | ".cargo"));
+    hidden || name == "target"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_exist_through_their_files() {
+        let tree = Tree::of(&[("a/b/c.rs", ""), ("a-b", "")]);
+        assert!(tree.has("a") && tree.has("a/b/") && tree.has("a/b/c.rs") && tree.has("a-b"));
+        assert!(!tree.has("a/b/c") && !tree.has("b"));
+    }
+
+    #[test]
+    fn a_source_knows_its_crate_and_part() {
+        let source = |path: &str| Source::new(path.into(), String::new());
+        assert_eq!(source("crates/mm/src/a/b.rs").krate(), Some("mm"));
+        assert_eq!(source("crates/mm/src/a/b.rs").part(), "src");
+        assert_eq!(source("xtask/tests/tidy.rs").part(), "tests");
+        assert_eq!(source("README.md").krate(), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! The project speaks of itself alone: no paths of one machine, no hosts of one network, and
+//! dependencies come from crates.io.
+
+use super::{Finding, Tree};
+
+/// Places that exist on one machine only. Joined, so that this file does not find itself.
+const PLACES: [&str; 5] = [
+    concat!("/ho", "me/"),
+    concat!("/ro", "ot/"),
+    concat!("/Us", "ers/"),
+    concat!("/wo", "rk/"),
+    concat!("/t", "mp/"),
+];
+
+/// Words of one network or of the tools that somebody typed with.
+const WORDS: [&str; 6] = [
+    concat!("arti", "factory"),
+    concat!("nex", "us."),
+    concat!("chat", "gpt"),
+    concat!("co", "pilot"),
+    concat!("cla", "ude"),
+    concat!("anth", "ropic"),
+];
+
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for source in tree.sources() {
+        let lock = source.path.ends_with("Cargo.lock");
+        for (at, line) in source.text.lines().enumerate() {
+            let lower = line.to_lowercase();
+            if let Some(place) = PLACES.iter().find(|place| holds_place(line, place)) {
+                let what =
+                    format!("`{place}` is one machine's: use a relative or a temporary path");
+                found.push(Finding::new(&source.path, at + 1, what));
+            }
+            if let Some(word) = WORDS.iter().find(|word| lower.contains(**word)) {
+                let what = format!("`{word}` does not belong to this project: take it out");
+                found.push(Finding::new(&source.path, at + 1, what));
+            }
+            if lock && line.starts_with("source = ") && !line.contains(CRATES_IO) {
+                let what = "a dependency from elsewhere than crates.io: take the published one";
+                found.push(Finding::new(&source.path, at + 1, what));
+            }
+        }
+    }
+    found
+}
+
+/// Whether an absolute path in `line` begins with `place`.
+fn holds_place(line: &str, place: &str) -> bool {
+    line.match_indices(place).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}' | ')'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(path: &str, text: &str) -> usize {
+        check(&Tree::of(&[(path, text)])).len()
+    }
+
+    #[test]
+    fn places_and_words_are_caught() {
+        for place in PLACES {
+            assert_eq!(count("a.rs", &format!("let p = \"{place}me/x\";\n")), 1, "{place}");
+            assert_eq!(count("a.rs", &format!("https://lists.example{place}x\n")), 0, "{place}");
+        }
+        for word in WORDS {
+            assert_eq!(count("a.md", &format!("from {}\n", word.to_uppercase())), 1, "{word}");
+        }
+    }
+
+    #[test]
+    fn dependencies_come_from_crates_io() {
+        assert_eq!(count("Cargo.lock", &format!("source = \"{CRATES_IO}\"\n")), 0);
+        assert_eq!(count("Cargo.lock", "source = \"registry+https://mirror.example/\"\n"), 1);
+        assert_eq!(count("Cargo.lock", "source = \"git+https://example.com/a\"\n"), 1);
+    }
+}
