@@ -80,6 +80,8 @@ pub enum LockClass {
     Mutex,
     /// A reader-writer semaphore (sleeping).
     Rwsem,
+    /// The line of tasks that spin for a sleeping lock whose owner runs.
+    Osq,
     /// A CPU's page cache.
     Pcp,
     /// A zone's buddy allocator.
@@ -98,10 +100,11 @@ pub enum LockClass {
 
 impl LockClass {
     /// All classes, outermost first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Hotplug,
         Self::Mutex,
         Self::Rwsem,
+        Self::Osq,
         Self::Pcp,
         Self::Zone,
         Self::Work,
@@ -116,6 +119,7 @@ impl LockClass {
             Self::Hotplug => "hotplug",
             Self::Mutex => "mutex",
             Self::Rwsem => "rwsem",
+            Self::Osq => "osq",
             Self::Pcp => "pcp",
             Self::Zone => "zone",
             Self::Work => "work",

@@ -189,6 +189,12 @@ pub trait Arch: Sized + 'static {
     /// Lets a waiting task run, if there is one that should. Nothing is held.
     fn cond_resched();
 
+    /// Whether a task of at least the same right waits for this CPU: whoever spins with preemption
+    /// off gives up then. A hint; a machine may always say no.
+    fn need_resched() -> bool {
+        false
+    }
+
     /// The calling task computes for `ns` of its own CPU time without using the memory manager.
     /// Interrupts and preemption are on. A machine in virtual time does not cut this into pieces:
     /// the CPU waits, as an idle one does, until the time is used up or an interrupt arrives, is

@@ -7,12 +7,21 @@
 //! | [`SpinGuard`] from [`SpinLock::lock`] | as they were | off |
 //! | [`SpinGuard`] from [`SpinLock::lock_irqsave`] | off | off |
 //!
+//! Tasks sleep in [`Mutex`], [`RwSem`], [`WaitQueue`] and [`Completion`], with nothing atomic held.
+//!
 //! A lock that is ever taken in an interrupt must always be taken with interrupts off.
 
 mod guard;
+mod mutex;
+mod optimistic;
 mod percpu;
+mod rwsem;
 mod spin;
+mod wait;
 
 pub use guard::{IrqGuard, NoPreempt, PreemptGuard};
+pub use mutex::{Mutex, MutexGuard};
 pub use percpu::{EachCpu, PerCpu};
+pub use rwsem::{HANDOFF_AFTER_NS, READERS_AT_ONCE, ReadGuard, RwSem, WriteGuard};
 pub use spin::{SpinGuard, SpinLock};
+pub use wait::{Completion, WaitQueue};

@@ -1,0 +1,305 @@
+//! The reader-writer semaphore.
+//!
+//! Fair to writers: once somebody waits, new readers queue behind. Readers at the head of the
+//! queue are let in by whoever frees the semaphore, all readers of the queue together, up to
+//! [`READERS_AT_ONCE`]; a writer at the head is woken and tries for itself, so that a writer that
+//! spins may get in first. A writer that has waited longer than [`HANDOFF_AFTER_NS`] shuts the
+//! spinners out.
+//!
+//! Lock order: class Rwsem; taken by tasks with nothing atomic held. Its own queue lock (class
+//! WaitQueue) is held for moments.
+
+use super::SpinLock;
+use super::optimistic::{Spin, spin_in_line};
+use crate::arch::{Arch, Atomic, LockClass, RawSpin, TaskId};
+use alloc::collections::VecDeque;
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::Ordering;
+
+/// A writer has it.
+const WRITER: u64 = 1;
+/// Tasks stand in the queue.
+const WAITERS: u64 = 2;
+/// The first in the queue is a writer that has waited too long: no stealing.
+const HANDOFF: u64 = 4;
+/// One reader.
+const READER: u64 = 1 << 8;
+/// A writer, or any reader.
+const TAKEN: u64 = !(WAITERS | HANDOFF);
+
+/// Readers let in by one wake-up; the kernel's limit.
+pub const READERS_AT_ONCE: usize = 256;
+/// How long a writer waits before it shuts the spinners out, in ns; the kernel's 4 ms.
+pub const HANDOFF_AFTER_NS: u64 = 4_000_000;
+
+/// What a queued task wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    Read,
+    Write,
+}
+
+/// A reader-writer lock around a `T` whose waiters sleep.
+pub struct RwSem<A: Arch, T> {
+    count: A::AtomicU64,
+    /// The writer that has it, plus 1; a hint for spinners.
+    owner: A::AtomicU32,
+    spinners: A::Spin,
+    queue: SpinLock<A, VecDeque<(TaskId, Want)>>,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: many readers share the data, one writer alone changes it.
+unsafe impl<A: Arch, T: Send + Sync> Sync for RwSem<A, T>
+where
+    A::AtomicU64: Sync,
+    A::AtomicU32: Sync,
+    A::Spin: Sync,
+{
+}
+
+impl<A: Arch, T> RwSem<A, T> {
+    /// A free semaphore around `data`.
+    pub fn new(data: T) -> Self {
+        Self {
+            count: A::AtomicU64::new(0),
+            owner: A::AtomicU32::new(0),
+            spinners: A::Spin::new(LockClass::Osq),
+            queue: SpinLock::new(LockClass::WaitQueue, VecDeque::with_capacity(4)),
+            data: UnsafeCell::new(data),
+        }
+    }
+
+    /// Takes it for reading; sleeps until no writer has it or waits for it.
+    pub fn read(&self) -> ReadGuard<'_, A, T> {
+        let count = self.count.fetch_add(READER, Ordering::Acquire);
+        if count & (WRITER | WAITERS | HANDOFF) != 0 {
+            self.read_slow();
+        }
+        ReadGuard { sem: self, not_send: PhantomData }
+    }
+
+    /// Takes it for writing; sleeps until it is free.
+    pub fn write(&self) -> WriteGuard<'_, A, T> {
+        let got = self.count.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
+        if got.is_err() && !self.spin() {
+            self.write_slow();
+        }
+        self.owner.store(A::current().index() as u32 + 1, Ordering::Relaxed);
+        WriteGuard { sem: self, not_send: PhantomData }
+    }
+
+    /// Takes it for reading if no writer has it or waits for it.
+    pub fn try_read(&self) -> Option<ReadGuard<'_, A, T>> {
+        loop {
+            let count = self.count.load(Ordering::Relaxed);
+            if count & (WRITER | WAITERS | HANDOFF) != 0 {
+                return None;
+            }
+            let more = count + READER;
+            let got =
+                self.count.compare_exchange(count, more, Ordering::Acquire, Ordering::Relaxed);
+            if got.is_ok() {
+                return Some(ReadGuard { sem: self, not_send: PhantomData });
+            }
+        }
+    }
+
+    /// Takes it for writing if it is free.
+    pub fn try_write(&self) -> Option<WriteGuard<'_, A, T>> {
+        if !self.steal() {
+            return None;
+        }
+        self.owner.store(A::current().index() as u32 + 1, Ordering::Relaxed);
+        Some(WriteGuard { sem: self, not_send: PhantomData })
+    }
+
+    /// The reader's bit stands in the count although it may not have the semaphore.
+    fn read_slow(&self) {
+        let me = A::current();
+        {
+            let mut queue = self.queue.lock_irqsave();
+            queue.push_back((me, Want::Read));
+            self.count.fetch_or(WAITERS, Ordering::Relaxed);
+            let left = self.count.fetch_sub(READER, Ordering::Relaxed) - READER;
+            // A writer may have looked while the bit stood there, or the holder may be gone.
+            if left & TAKEN == 0 {
+                self.wake_first(&mut queue);
+            }
+        }
+        // Whoever lets readers in takes them out of the queue, and counts them.
+        while self.queue.lock_irqsave().iter().any(|(task, _)| *task == me) {
+            A::park();
+        }
+    }
+
+    /// Takes a free semaphore that is not promised to a waiting writer.
+    fn steal(&self) -> bool {
+        let count = self.count.load(Ordering::Relaxed);
+        count & (TAKEN | HANDOFF) == 0
+            && self
+                .count
+                .compare_exchange(count, count | WRITER, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    fn spin(&self) -> bool {
+        spin_in_line::<A>(&self.spinners, || {
+            if self.steal() {
+                return Spin::Got;
+            }
+            let count = self.count.load(Ordering::Relaxed);
+            if count & HANDOFF != 0 || count & !(WRITER | WAITERS | HANDOFF) != 0 {
+                // Promised, or with readers, of whom nobody knows whether they run.
+                return Spin::GiveUp;
+            }
+            match self.owner.load(Ordering::Relaxed).checked_sub(1) {
+                Some(owner) if !A::is_running(TaskId::new(owner as usize)) => Spin::GiveUp,
+                _ => Spin::Again,
+            }
+        })
+    }
+
+    fn write_slow(&self) {
+        let me = (A::current(), Want::Write);
+        let since_ns = A::now_ns();
+        self.queue.lock_irqsave().push_back(me);
+        loop {
+            {
+                let mut queue = self.queue.lock_irqsave();
+                let first = queue.front() == Some(&me);
+                let count = self.count.fetch_or(WAITERS, Ordering::Relaxed) | WAITERS;
+                if first {
+                    if count & TAKEN == 0 {
+                        let flags = if queue.len() == 1 { 0 } else { WAITERS };
+                        let mine = WRITER | flags;
+                        let got = self.count.compare_exchange(
+                            count,
+                            mine,
+                            Ordering::Acquire,
+                            Ordering::Relaxed,
+                        );
+                        if got.is_ok() {
+                            queue.pop_front();
+                            return;
+                        }
+                        continue;
+                    }
+                    if A::now_ns() - since_ns > HANDOFF_AFTER_NS {
+                        self.count.fetch_or(HANDOFF, Ordering::Relaxed);
+                        // Free meanwhile: its last holder may not have seen a reason to wake.
+                        if self.count.load(Ordering::Relaxed) & TAKEN == 0 {
+                            continue;
+                        }
+                    }
+                } else if count & TAKEN == 0 {
+                    self.wake_first(&mut queue);
+                }
+            }
+            A::park();
+        }
+    }
+
+    fn read_done(&self) {
+        let left = self.count.fetch_sub(READER, Ordering::Release) - READER;
+        if left & TAKEN == 0 && left & WAITERS != 0 {
+            self.wake_first(&mut self.queue.lock_irqsave());
+        }
+    }
+
+    fn write_done(&self) {
+        self.owner.store(0, Ordering::Relaxed);
+        let left = self.count.fetch_and(!WRITER, Ordering::Release);
+        if left & WAITERS != 0 {
+            self.wake_first(&mut self.queue.lock_irqsave());
+        }
+    }
+
+    /// Wakes the writer at the head of the queue, or lets the queue's readers in.
+    fn wake_first(&self, queue: &mut VecDeque<(TaskId, Want)>) {
+        match queue.front() {
+            None => {}
+            Some((task, Want::Write)) => A::unpark(*task),
+            Some((_, Want::Read)) => self.let_readers_in(queue),
+        }
+    }
+
+    fn let_readers_in(&self, queue: &mut VecDeque<(TaskId, Want)>) {
+        // One bit first: from then on no writer gets in. If one has just done so, it will wake.
+        let count = self.count.fetch_add(READER, Ordering::Acquire);
+        if count & WRITER != 0 {
+            let left = self.count.fetch_sub(READER, Ordering::Relaxed) - READER;
+            if left & TAKEN == 0 {
+                // It is gone again and may have seen this bit instead of a free semaphore.
+                self.let_readers_in(queue);
+            }
+            return;
+        }
+        let mut readers = 0;
+        let readers_in_queue = queue.iter().filter(|(_, want)| *want == Want::Read).count();
+        let granted = readers_in_queue.min(READERS_AT_ONCE);
+        self.count.fetch_add(READER * (granted as u64 - 1), Ordering::Relaxed);
+        queue.retain(|(task, want)| {
+            let keep = *want == Want::Write || readers == granted;
+            if !keep {
+                readers += 1;
+                A::unpark(*task);
+            }
+            keep
+        });
+        if queue.is_empty() {
+            self.count.fetch_and(!(WAITERS | HANDOFF), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Held for reading until this is dropped.
+#[must_use]
+pub struct ReadGuard<'a, A: Arch, T> {
+    sem: &'a RwSem<A, T>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<A: Arch, T> Deref for ReadGuard<'_, A, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the guard exists, so no writer has the semaphore.
+        unsafe { &*self.sem.data.get() }
+    }
+}
+
+impl<A: Arch, T> Drop for ReadGuard<'_, A, T> {
+    fn drop(&mut self) {
+        self.sem.read_done();
+    }
+}
+
+/// Held for writing until this is dropped.
+#[must_use]
+pub struct WriteGuard<'a, A: Arch, T> {
+    sem: &'a RwSem<A, T>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<A: Arch, T> Deref for WriteGuard<'_, A, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the guard exists, so this task alone has the semaphore.
+        unsafe { &*self.sem.data.get() }
+    }
+}
+
+impl<A: Arch, T> DerefMut for WriteGuard<'_, A, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard exists, so this task alone has the semaphore, and this borrow alone.
+        unsafe { &mut *self.sem.data.get() }
+    }
+}
+
+impl<A: Arch, T> Drop for WriteGuard<'_, A, T> {
+    fn drop(&mut self) {
+        self.sem.write_done();
+    }
+}
