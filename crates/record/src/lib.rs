@@ -1,5 +1,18 @@
 //! What a run leaves behind.
+//!
+//! A run of one study is one [`Document`]: the study's arms, their metrics with one value a seed,
+//! lock statistics, and what is needed to judge them (machine, profile, parameters, host). Its JSON
+//! form is stable and has a schema ([`schema_json`]). Everything is ordered, so that the same
+//! results always make the same bytes; a [`Fingerprint`] over the results says so in 16 digits.
 
+mod document;
+mod fingerprint;
 mod lock;
+mod metric;
+mod value;
 
-pub use lock::LockRow;
+pub use document::{ArmRecord, Document, Histogram, Host, On, PerCpu, SCHEMA, Span, schema_json};
+pub use fingerprint::Fingerprint;
+pub use lock::{LockRecord, LockRow};
+pub use metric::Metric;
+pub use value::{ParamValue, Value};

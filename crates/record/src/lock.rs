@@ -1,4 +1,6 @@
-//! Lock statistics, as machines collect them.
+//! Lock statistics: as machines collect them, and as records show them.
+
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,4 +22,93 @@ pub struct LockRow {
     pub wait_max_ns: u64,
     /// Time held, in ns.
     pub hold_total_ns: u64,
+}
+
+impl LockRow {
+    /// Whether a function, by its kernel name, is anywhere on the call path.
+    pub fn passes_through(&self, function: &str) -> bool {
+        self.path.iter().any(|step| step == function)
+    }
+}
+
+/// The locks of one class taken in one function, over all call paths that lead there and all
+/// seeds of an arm: counts and times are sums, `wait_max_ns` is the largest of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LockRecord {
+    /// The lock's class: `zone`, `pcp`, ...
+    pub class: String,
+    /// The function that took the lock: the innermost one of the call path.
+    pub site: String,
+    /// Times the lock was taken, summed over seeds.
+    pub acquisitions: u64,
+    /// Times it was not free at once, summed over seeds.
+    pub contentions: u64,
+    /// Time spent waiting, in ns, summed over seeds.
+    pub wait_total_ns: u64,
+    /// The longest wait of any seed, in ns.
+    pub wait_max_ns: u64,
+    /// Time held, in ns, summed over seeds.
+    pub hold_total_ns: u64,
+}
+
+impl LockRecord {
+    /// Adds rows up by class and innermost function; sorted by both.
+    pub fn aggregate<'a>(rows: impl IntoIterator<Item = &'a LockRow>) -> Vec<Self> {
+        let mut sums = BTreeMap::<(&str, &str), Self>::new();
+        for row in rows {
+            let site = row.path.last().map_or("unknown", String::as_str);
+            let sum = sums.entry((&row.class, site)).or_insert_with(|| Self {
+                class: row.class.clone(),
+                site: site.to_owned(),
+                ..Self::default()
+            });
+            sum.acquisitions += row.acquisitions;
+            sum.contentions += row.contentions;
+            sum.wait_total_ns += row.wait_total_ns;
+            sum.wait_max_ns = sum.wait_max_ns.max(row.wait_max_ns);
+            sum.hold_total_ns += row.hold_total_ns;
+        }
+        sums.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(class: &str, path: &[&str], n: u64) -> LockRow {
+        LockRow {
+            class: class.into(),
+            path: path.iter().map(|&step| step.to_owned()).collect(),
+            acquisitions: 10 * n,
+            contentions: n,
+            wait_total_ns: 100 * n,
+            wait_max_ns: 50 * n,
+            hold_total_ns: 1000 * n,
+        }
+    }
+
+    #[test]
+    fn paths_that_end_in_one_function_make_one_row() {
+        let rows = [
+            row("zone", &["root", "free_pages", "free_pcppages_bulk"], 2),
+            row("pcp", &["root", "free_pages"], 1),
+            row("zone", &["kworker", "vmstat_update", "free_pcppages_bulk"], 3),
+        ];
+        let sums = LockRecord::aggregate(&rows);
+        assert_eq!(sums.len(), 2);
+        assert_eq!((sums[0].class.as_str(), sums[0].site.as_str()), ("pcp", "free_pages"));
+        let zone = &sums[1];
+        assert_eq!(zone.site, "free_pcppages_bulk");
+        assert_eq!((zone.acquisitions, zone.contentions), (50, 5));
+        assert_eq!((zone.wait_total_ns, zone.wait_max_ns, zone.hold_total_ns), (500, 150, 5000));
+    }
+
+    #[test]
+    fn a_function_is_found_anywhere_on_the_path() {
+        let row = row("zone", &["kworker", "vmstat_update", "free_pcppages_bulk"], 1);
+        assert!(row.passes_through("vmstat_update"));
+        assert!(!row.passes_through("vmstat"));
+    }
 }

@@ -1,0 +1,166 @@
+//! The JSON document of one run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{LockRecord, Metric, ParamValue};
+
+/// The name and version of the document's form, in its `schema` field.
+pub const SCHEMA: &str = "mmscale/run/1";
+
+/// The machine that a study runs on.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum On {
+    /// The simulated machine.
+    Sim,
+    /// This computer's threads.
+    Threads,
+    /// The live kernel.
+    Linux,
+}
+
+impl On {
+    /// The name, as it is written on the command line and in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sim => "sim",
+            Self::Threads => "threads",
+            Self::Linux => "linux",
+        }
+    }
+}
+
+impl fmt::Display for On {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One run of one study with one set of parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// Always `mmscale/run/1`.
+    #[schemars(regex(pattern = r"^mmscale/run/1$"))]
+    pub schema: String,
+    /// The version of mmscale that made the run.
+    pub version: String,
+    /// The study.
+    pub study: String,
+    /// The machine it ran on.
+    pub on: On,
+    /// The machine profile; `host` where the machine is this computer.
+    pub profile: String,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// Timer interrupts a second on each CPU.
+    pub hz: u32,
+    /// Every parameter of the study, given or default.
+    pub params: BTreeMap<String, ParamValue>,
+    /// The computer that did the work.
+    pub host: Host,
+    /// 16 hexadecimal digits over the results of all arms and seeds, `host_metrics` and all names
+    /// that somebody chose (the study's, the arms', the profile's) excepted. The simulated machine
+    /// gives the same fingerprint for the same binary, profile, parameters and seeds.
+    #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
+    pub fingerprint: String,
+    /// The arms, in the study's order; the first is what the others are compared with.
+    pub arms: Vec<ArmRecord>,
+}
+
+/// The computer that did the work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Operating system, release and architecture.
+    pub kernel: String,
+    /// The processor's model.
+    pub cpu: String,
+    /// The commit that mmscale was built from; `unknown` outside a repository.
+    pub commit: String,
+}
+
+/// The results of one arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArmRecord {
+    /// The arm: a named set of policies.
+    pub arm: String,
+    /// The seeds it ran with, one run each.
+    pub seeds: Vec<u64>,
+    /// The metrics, by name.
+    pub metrics: BTreeMap<String, Metric>,
+    /// Lock statistics by class and site, summed over seeds.
+    pub locks: Vec<LockRecord>,
+    /// Figures that each CPU has, by name; only where a study has them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub per_cpu: BTreeMap<String, PerCpu>,
+    /// Distributions, by name, summed over seeds; only where a study has them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub histograms: BTreeMap<String, Histogram>,
+    /// What ran when; only where a study has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<Span>,
+    /// What the run cost the host: means over seeds. No two runs agree on them, so they stand
+    /// apart and outside the fingerprint.
+    pub host_metrics: BTreeMap<String, f64>,
+}
+
+/// One figure for each CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PerCpu {
+    /// The unit, as in [`Metric::unit`].
+    pub unit: String,
+    /// The mean over seeds, by CPU number.
+    pub values: Vec<f64>,
+}
+
+/// How often which values were seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Histogram {
+    /// The unit of the bounds, as in [`Metric::unit`].
+    pub unit: String,
+    /// Non-empty buckets in ascending order: lower bound (inclusive), upper bound (exclusive),
+    /// count.
+    pub buckets: Vec<[u64; 3]>,
+}
+
+impl Histogram {
+    /// Adds another run's counts. Buckets are equal when both bounds are.
+    pub fn merge(&mut self, other: &Self) {
+        let mut counts: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        for &[low, high, count] in self.buckets.iter().chain(&other.buckets) {
+            *counts.entry((low, high)).or_default() += count;
+        }
+        self.buckets = counts.into_iter().map(|((low, high), n)| [low, high, n]).collect();
+    }
+}
+
+/// A function that ran on a CPU for some time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Span {
+    /// The seed of the run that it belongs to.
+    pub seed: u64,
+    /// The CPU.
+    pub cpu: u32,
+    /// The function, by its kernel name.
+    pub name: String,
+    /// When it began, in ns since the start of the run.
+    pub begin_ns: u64,
+    /// When it ended, in ns since the start of the run.
+    pub end_ns: u64,
+}
+
+/// The document's JSON schema, as JSON.
+pub fn schema_json() -> serde_json::Value {
+    schemars::schema_for!(Document).to_value()
+}

@@ -1,0 +1,119 @@
+//! The document's JSON form and its schema agree, and neither changes by accident.
+
+use std::collections::BTreeMap;
+
+use mmscale_record::{
+    ArmRecord, Document, Histogram, Host, LockRecord, LockRow, Metric, On, ParamValue, PerCpu,
+    SCHEMA, Span, Value, schema_json,
+};
+use serde_json::json;
+
+fn arm() -> ArmRecord {
+    let metric = Metric {
+        unit: "1".into(),
+        mean: 872.5,
+        ci95: Some([872.0, 873.0]),
+        values: vec![Some(Value::Count(872)), Some(Value::Real(873.5)), None],
+    };
+    let row = LockRow {
+        class: "zone".into(),
+        path: vec!["root".into(), "free_pcppages_bulk".into()],
+        acquisitions: u64::MAX,
+        ..LockRow::default()
+    };
+    ArmRecord {
+        arm: "stock".into(),
+        seeds: vec![1, 2, 3],
+        metrics: BTreeMap::from([("zone_lock_contentions".into(), metric)]),
+        locks: LockRecord::aggregate([&row]),
+        per_cpu: BTreeMap::new(),
+        histograms: BTreeMap::new(),
+        spans: vec![],
+        host_metrics: BTreeMap::from([("host_ns_per_event".into(), 71.5)]),
+    }
+}
+
+fn document() -> Document {
+    let params = [
+        ("duration_s", ParamValue::Real(2.5)),
+        ("hotplug", ParamValue::Switch(false)),
+        ("burst_pages", ParamValue::Count(4096)),
+        ("shape", ParamValue::Choice("square".into())),
+    ];
+    Document {
+        schema: SCHEMA.into(),
+        version: "0.1.0".into(),
+        study: "vmstat".into(),
+        on: On::Sim,
+        profile: "arm64-72".into(),
+        cpus: 72,
+        hz: 1000,
+        params: params.map(|(name, value)| (name.into(), value)).into(),
+        host: Host { kernel: "Linux".into(), cpu: "CPU".into(), commit: "unknown".into() },
+        fingerprint: "00112233aabbccdd".into(),
+        arms: vec![arm()],
+    }
+}
+
+#[test]
+fn the_form_is_the_documented_one() {
+    let text = serde_json::to_string(&document()).unwrap();
+    let expected = concat!(
+        r#"{"schema":"mmscale/run/1","version":"0.1.0","study":"vmstat","on":"sim","#,
+        r#""profile":"arm64-72","cpus":72,"hz":1000,"#,
+        r#""params":{"burst_pages":4096,"duration_s":2.5,"hotplug":false,"shape":"square"},"#,
+        r#""host":{"kernel":"Linux","cpu":"CPU","commit":"unknown"},"#,
+        r#""fingerprint":"00112233aabbccdd","arms":[{"arm":"stock","seeds":[1,2,3],"#,
+        r#""metrics":{"zone_lock_contentions":{"unit":"1","mean":872.5,"ci95":[872.0,873.0],"#,
+        r#""values":[872,873.5,null]}},"#,
+        r#""locks":[{"class":"zone","site":"free_pcppages_bulk","#,
+        r#""acquisitions":18446744073709551615,"contentions":0,"wait_total_ns":0,"#,
+        r#""wait_max_ns":0,"hold_total_ns":0}],"host_metrics":{"host_ns_per_event":71.5}}]}"#,
+    );
+    assert_eq!(text, expected);
+    assert_eq!(serde_json::from_str::<Document>(&text).unwrap(), document());
+}
+
+#[test]
+fn parts_that_only_some_studies_have_survive_the_round_trip() {
+    let mut document = document();
+    let arm = &mut document.arms[0];
+    arm.per_cpu.insert("fired".into(), PerCpu { unit: "1".into(), values: vec![1.0, 2.0] });
+    let mut waits = Histogram { unit: "ns".into(), buckets: vec![[0, 8, 3], [16, 32, 1]] };
+    waits.merge(&Histogram { unit: "ns".into(), buckets: vec![[8, 16, 5], [16, 32, 2]] });
+    assert_eq!(waits.buckets, [[0, 8, 3], [8, 16, 5], [16, 32, 3]]);
+    arm.histograms.insert("wait_ns".into(), waits);
+    arm.spans.push(Span { seed: 1, cpu: 0, name: "f".into(), begin_ns: 1, end_ns: 2 });
+    let text = serde_json::to_string(&document).unwrap();
+    assert_eq!(serde_json::from_str::<Document>(&text).unwrap(), document);
+    let validator = jsonschema::validator_for(&schema_json()).unwrap();
+    assert!(validator.is_valid(&serde_json::to_value(&document).unwrap()));
+}
+
+#[test]
+fn the_schema_accepts_documents_and_refuses_others() {
+    let validator = jsonschema::validator_for(&schema_json()).unwrap();
+    let good = serde_json::to_value(document()).unwrap();
+    if let Err(error) = validator.validate(&good) {
+        panic!("{error}");
+    }
+    let spoilt = [
+        ("/schema", json!("mmscale/run/2")),
+        ("/on", json!("moon")),
+        ("/cpus", json!(-1)),
+        ("/fingerprint", json!("short")),
+        ("/arms/0/metrics/zone_lock_contentions/ci95", json!([1.0])),
+        ("/arms/0/metrics/zone_lock_contentions/values/0", json!("872")),
+        ("/arms/0/locks/0/contentions", json!(0.5)),
+    ];
+    for (pointer, value) in spoilt {
+        let mut bad = good.clone();
+        *bad.pointer_mut(pointer).unwrap() = value;
+        assert!(!validator.is_valid(&bad), "{pointer} is not checked");
+    }
+    for field in ["schema", "params", "host", "fingerprint", "arms"] {
+        let mut bad = good.clone();
+        bad.as_object_mut().unwrap().remove(field);
+        assert!(!validator.is_valid(&bad), "{field} may be left out");
+    }
+}
