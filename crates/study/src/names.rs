@@ -1,0 +1,75 @@
+//! Names that nobody knows, and the names that were probably meant.
+
+use thiserror::Error;
+
+/// The candidate most like `word`, if one is like it at all: at least 0.7 in the measure of Jaro
+/// and Winkler, which weighs common beginnings, or a beginning of it.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(&word, name), name))
+        .filter(|&(likeness, _)| likeness >= 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// A name that is not one of those that exist.
+#[derive(Debug, Error)]
+#[error("there is no {what} named `{given}`{}; {}", hint(nearest.as_deref()), known(what, all))]
+pub struct UnknownName {
+    what: &'static str,
+    given: String,
+    nearest: Option<String>,
+    all: Vec<String>,
+}
+
+impl UnknownName {
+    /// `given` is no `what` (a noun such as `study`); `all` are those that exist.
+    pub fn new<'a>(
+        what: &'static str,
+        given: &str,
+        all: impl IntoIterator<Item = &'a str> + Clone,
+    ) -> Self {
+        Self {
+            what,
+            given: given.to_owned(),
+            nearest: nearest(given, all.clone()).map(str::to_owned),
+            all: all.into_iter().map(str::to_owned).collect(),
+        }
+    }
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"))
+}
+
+fn known(what: &str, all: &[String]) -> String {
+    if all.is_empty() {
+        format!("there is no {what} at all")
+    } else {
+        format!("known: {}", all.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_that_was_meant_is_found() {
+        let names = ["stock", "posted", "phased"];
+        assert_eq!(nearest("stok", names), Some("stock"));
+        assert_eq!(nearest("Phased", names), Some("phased"));
+        assert_eq!(nearest("zzz", names), None);
+    }
+
+    #[test]
+    fn the_message_names_the_nearest_and_all() {
+        let error = UnknownName::new("arm", "postd", ["stock", "posted"]).to_string();
+        assert_eq!(
+            error,
+            "there is no arm named `postd`; did you mean `posted`?; known: stock, posted"
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! Typed parameters of studies.
+//!
+//! A study declares its parameters as [`ParamSpec`]s. What was given on the command line is checked
+//! against them before anything runs; a study reads values from [`Params`] by name.
+
+mod number;
+mod spec;
+mod sweep;
+
+use std::collections::BTreeMap;
+
+use mmscale_record::ParamValue;
+use thiserror::Error;
+
+pub use number::Unit;
+pub use spec::{Kind, Length, ParamSpec};
+pub use sweep::{Settings, sweep};
+
+use crate::names::UnknownName;
+
+/// Why a parameter could not be set.
+#[derive(Debug, Error)]
+pub enum ParamError {
+    /// What was given is not `key=value`.
+    #[error("cannot read `{0}`: parameters are set with key=value, or key=value,value for a sweep")]
+    Malformed(String),
+    /// No such parameter.
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    /// The same parameter given twice.
+    #[error("parameter `{0}` is set twice; for several values write {0}=value,value")]
+    Twice(String),
+    /// The value is not one that the parameter can have.
+    #[error("cannot set {name} to `{given}`: {problem}")]
+    Value {
+        /// The parameter.
+        name: String,
+        /// What was given.
+        given: String,
+        /// What is wrong with it, and what could be given.
+        problem: String,
+    },
+}
+
+/// The values of all parameters of one run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params(BTreeMap<String, ParamValue>);
+
+impl Params {
+    /// Every parameter at its default.
+    pub fn defaults(specs: &[ParamSpec], length: Length) -> Self {
+        Self(specs.iter().map(|spec| (spec.name.to_owned(), spec.default(length))).collect())
+    }
+
+    /// Sets a parameter.
+    pub fn set(&mut self, name: &str, value: ParamValue) {
+        self.0.insert(name.to_owned(), value);
+    }
+
+    /// All values by name.
+    pub fn values(&self) -> &BTreeMap<String, ParamValue> {
+        &self.0
+    }
+
+    /// A parameter declared with [`ParamSpec::count`], in its unit.
+    ///
+    /// # Panics
+    /// If the study did not declare it so; that is a bug of the study.
+    pub fn count(&self, name: &str) -> u64 {
+        match self.0.get(name) {
+            Some(&ParamValue::Count(n)) => n,
+            other => panic!("parameter {name} is no count but {other:?}"),
+        }
+    }
+
+    /// A parameter declared with [`ParamSpec::real`], in its unit.
+    ///
+    /// # Panics
+    /// If the study did not declare it so; that is a bug of the study.
+    pub fn real(&self, name: &str) -> f64 {
+        match self.0.get(name) {
+            Some(&ParamValue::Real(x)) => x,
+            other => panic!("parameter {name} is no real number but {other:?}"),
+        }
+    }
+
+    /// A parameter declared with [`ParamSpec::switch`].
+    ///
+    /// # Panics
+    /// If the study did not declare it so; that is a bug of the study.
+    pub fn switch(&self, name: &str) -> bool {
+        match self.0.get(name) {
+            Some(&ParamValue::Switch(on)) => on,
+            other => panic!("parameter {name} is no switch but {other:?}"),
+        }
+    }
+
+    /// A parameter declared with [`ParamSpec::choice`].
+    ///
+    /// # Panics
+    /// If the study did not declare it so; that is a bug of the study.
+    pub fn choice(&self, name: &str) -> &str {
+        match self.0.get(name) {
+            Some(ParamValue::Choice(choice)) => choice,
+            other => panic!("parameter {name} is no choice but {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What a parameter is.
+
+use mmscale_record::ParamValue;
+
+use super::number::Unit;
+use super::{ParamError, UnknownName};
+use crate::names::nearest;
+
+/// A parameter of a study.
+#[derive(Clone, Debug)]
+pub struct ParamSpec {
+    /// Its name, in snake_case, unit last where it carries one.
+    pub name: &'static str,
+    /// What it sets, in one line.
+    pub help: &'static str,
+    /// What values it can have.
+    pub kind: Kind,
+}
+
+/// Which of a study's two sets of defaults a run takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Length {
+    /// As long as the figures need.
+    #[default]
+    Full,
+    /// Just long enough to see that everything works.
+    Quick,
+}
+
+/// What values a parameter can have, and which it has unless somebody sets it.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A whole number.
+    Count {
+        /// Its unit.
+        unit: Unit,
+        /// The default of the full and of the quick run.
+        default: [u64; 2],
+        /// The smallest and the largest value that make sense.
+        range: [u64; 2],
+    },
+    /// A number with a fraction.
+    Real {
+        /// Its unit.
+        unit: Unit,
+        /// The default of the full and of the quick run.
+        default: [f64; 2],
+        /// The smallest and the largest value that make sense.
+        range: [f64; 2],
+    },
+    /// On or off.
+    Switch {
+        /// Whether it is on unless set.
+        default: bool,
+    },
+    /// One of several names.
+    Choice {
+        /// The default.
+        default: &'static str,
+        /// All names.
+        names: &'static [&'static str],
+    },
+}
+
+impl ParamSpec {
+    /// A whole number within `range`, both ends included.
+    pub const fn count(
+        name: &'static str,
+        unit: Unit,
+        default: u64,
+        range: [u64; 2],
+        help: &'static str,
+    ) -> Self {
+        Self { name, help, kind: Kind::Count { unit, default: [default; 2], range } }
+    }
+
+    /// A number within `range`, both ends included.
+    pub const fn real(
+        name: &'static str,
+        unit: Unit,
+        default: f64,
+        range: [f64; 2],
+        help: &'static str,
+    ) -> Self {
+        Self { name, help, kind: Kind::Real { unit, default: [default; 2], range } }
+    }
+
+    /// On or off.
+    pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Self {
+        Self { name, help, kind: Kind::Switch { default } }
+    }
+
+    /// One of `names`.
+    pub const fn choice(
+        name: &'static str,
+        default: &'static str,
+        names: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Self { name, help, kind: Kind::Choice { default, names } }
+    }
+
+    /// The same count with another default for quick runs.
+    pub const fn quick_count(mut self, quick: u64) -> Self {
+        match &mut self.kind {
+            Kind::Count { default, .. } => default[1] = quick,
+            _ => panic!("only a count has a count as its default"),
+        }
+        self
+    }
+
+    /// The same real number with another default for quick runs.
+    pub const fn quick_real(mut self, quick: f64) -> Self {
+        match &mut self.kind {
+            Kind::Real { default, .. } => default[1] = quick,
+            _ => panic!("only a real number has one as its default"),
+        }
+        self
+    }
+
+    /// The default for a run of that length.
+    pub fn default(&self, length: Length) -> ParamValue {
+        match self.kind {
+            Kind::Count { default, .. } => ParamValue::Count(default[length as usize]),
+            Kind::Real { default, .. } => ParamValue::Real(default[length as usize]),
+            Kind::Switch { default } => ParamValue::Switch(default),
+            Kind::Choice { default, .. } => ParamValue::Choice(default.to_owned()),
+        }
+    }
+
+    /// The unit; none for switches and choices.
+    pub fn unit(&self) -> Option<Unit> {
+        match self.kind {
+            Kind::Count { unit, .. } | Kind::Real { unit, .. } => Some(unit),
+            Kind::Switch { .. } | Kind::Choice { .. } => None,
+        }
+    }
+
+    /// The values it can have, in words: `1 to 4096 pages`, `on or off`, `one of a, b`.
+    pub fn range(&self) -> String {
+        match &self.kind {
+            Kind::Count { unit, range: [lo, hi], .. } => format!("{lo} to {hi}{}", unit.suffix()),
+            Kind::Real { unit, range: [lo, hi], .. } => format!("{lo} to {hi}{}", unit.suffix()),
+            Kind::Switch { .. } => "on or off".to_owned(),
+            Kind::Choice { names, .. } => format!("one of {}", names.join(", ")),
+        }
+    }
+
+    /// Reads a value.
+    pub fn parse(&self, given: &str) -> Result<ParamValue, ParamError> {
+        let fail = |problem: String| ParamError::Value {
+            name: self.name.to_owned(),
+            given: given.to_owned(),
+            problem,
+        };
+        let outside =
+            |x: &dyn std::fmt::Display| fail(format!("{x} is outside its range, {}", self.range()));
+        let spelt = |why: String| fail(format!("{why}; it takes {}", self.range()));
+        match &self.kind {
+            Kind::Count { unit, range: [lo, hi], .. } => {
+                let n = unit.parse_count(given).map_err(spelt)?;
+                if (lo..=hi).contains(&&n) { Ok(ParamValue::Count(n)) } else { Err(outside(&n)) }
+            }
+            Kind::Real { unit, range: [lo, hi], .. } => {
+                let x = unit.parse_real(given).map_err(spelt)?;
+                if (lo..=hi).contains(&&x) { Ok(ParamValue::Real(x)) } else { Err(outside(&x)) }
+            }
+            Kind::Switch { .. } => match given {
+                "on" | "true" | "yes" | "1" => Ok(ParamValue::Switch(true)),
+                "off" | "false" | "no" | "0" => Ok(ParamValue::Switch(false)),
+                _ => Err(fail("it is on or off".to_owned())),
+            },
+            Kind::Choice { names, .. } => {
+                if names.contains(&given) {
+                    return Ok(ParamValue::Choice(given.to_owned()));
+                }
+                let hint = nearest(given, names.iter().copied())
+                    .map_or(String::new(), |name| format!("did you mean `{name}`? "));
+                Err(fail(format!("{hint}it is {}", self.range())))
+            }
+        }
+    }
+
+    /// The parameter of that name among `specs` and other names that are known to the caller.
+    pub fn find<'a>(specs: &'a [Self], name: &str) -> Result<&'a Self, ParamError> {
+        specs.iter().find(|spec| spec.name == name).ok_or_else(|| {
+            ParamError::Unknown(UnknownName::new("parameter", name, specs.iter().map(|s| s.name)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BURST: ParamSpec =
+        ParamSpec::count("burst_pages", Unit::Pages, 4096, [1, 65_536], "pages of a burst")
+            .quick_count(1024);
+
+    #[test]
+    fn values_outside_the_range_are_refused_with_the_range() {
+        assert_eq!(BURST.parse("64k").unwrap(), ParamValue::Count(65_536));
+        let error = BURST.parse("65537").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "cannot set burst_pages to `65537`: 65537 is outside its range, 1 to 65536 pages"
+        );
+        let error = BURST.parse("-1").unwrap_err().to_string();
+        assert!(error.contains("must not be negative; it takes 1 to 65536 pages"), "{error}");
+    }
+
+    #[test]
+    fn quick_runs_have_their_own_defaults() {
+        assert_eq!(BURST.default(Length::Full), ParamValue::Count(4096));
+        assert_eq!(BURST.default(Length::Quick), ParamValue::Count(1024));
+    }
+
+    #[test]
+    fn switches_and_choices_say_what_they_take() {
+        let hotplug = ParamSpec::switch("hotplug", false, "");
+        assert_eq!(hotplug.parse("on").unwrap(), ParamValue::Switch(true));
+        assert!(hotplug.parse("maybe").unwrap_err().to_string().contains("on or off"));
+        let shape = ParamSpec::choice("shape", "square", &["square", "poisson"], "");
+        assert_eq!(shape.parse("poisson").unwrap(), ParamValue::Choice("poisson".into()));
+        let error = shape.parse("poison").unwrap_err().to_string();
+        assert!(error.contains("did you mean `poisson`? it is one of square, poisson"), "{error}");
+    }
+}

@@ -1,0 +1,110 @@
+//! What was set on the command line, and the runs that it asks for.
+
+use std::collections::BTreeMap;
+
+use super::{Length, ParamError, ParamSpec, Params};
+
+/// Parameters as given: names with one or more values each, not yet checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings(BTreeMap<String, Vec<String>>);
+
+impl Settings {
+    /// Reads items of the form `key=value` or `key=value,value`.
+    pub fn parse<T: AsRef<str>>(items: &[T]) -> Result<Self, ParamError> {
+        let mut settings = BTreeMap::new();
+        for item in items.iter().map(AsRef::as_ref) {
+            let malformed = || ParamError::Malformed(item.to_owned());
+            let (key, values) = item.split_once('=').ok_or_else(malformed)?;
+            let values: Vec<String> = values.split(',').map(|v| v.trim().to_owned()).collect();
+            if key.trim().is_empty() || values.iter().any(String::is_empty) {
+                return Err(malformed());
+            }
+            if settings.insert(key.trim().to_owned(), values).is_some() {
+                return Err(ParamError::Twice(key.trim().to_owned()));
+            }
+        }
+        Ok(Self(settings))
+    }
+
+    /// The names that were set.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The same settings without those that `specs` do not have.
+    pub fn only(&self, specs: &[ParamSpec]) -> Self {
+        let known = |name: &str| specs.iter().any(|spec| spec.name == name);
+        Self(self.0.clone().into_iter().filter(|(name, _)| known(name)).collect())
+    }
+
+    /// Sets one value as if it had been given.
+    pub fn insert(&mut self, key: &str, value: String) -> Result<(), ParamError> {
+        match self.0.insert(key.to_owned(), vec![value]) {
+            None => Ok(()),
+            Some(_) => Err(ParamError::Twice(key.to_owned())),
+        }
+    }
+}
+
+/// All combinations of the given values, over the defaults; the parameter that `specs` name first
+/// changes slowest.
+pub fn sweep(
+    specs: &[ParamSpec],
+    settings: &Settings,
+    length: Length,
+) -> Result<Vec<Params>, ParamError> {
+    for key in settings.keys() {
+        ParamSpec::find(specs, key)?;
+    }
+    let mut combinations = vec![Params::defaults(specs, length)];
+    for spec in specs {
+        let Some(given) = settings.0.get(spec.name) else { continue };
+        let values = given.iter().map(|v| spec.parse(v)).collect::<Result<Vec<_>, _>>()?;
+        combinations = combinations
+            .iter()
+            .flat_map(|params| {
+                values.iter().map(|value| {
+                    let mut params = params.clone();
+                    params.set(spec.name, value.clone());
+                    params
+                })
+            })
+            .collect();
+    }
+    Ok(combinations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::param::Unit;
+
+    fn specs() -> [ParamSpec; 2] {
+        [
+            ParamSpec::count("cpus", Unit::One, 72, [1, 4096], ""),
+            ParamSpec::real("duty", Unit::One, 0.5, [0.0, 1.0], ""),
+        ]
+    }
+
+    #[test]
+    fn lists_make_every_combination_in_order() {
+        let settings = Settings::parse(&["duty=0.1,1", "cpus=8,16"]).unwrap();
+        let runs = sweep(&specs(), &settings, Length::Full).unwrap();
+        let values: Vec<_> = runs.iter().map(|p| (p.count("cpus"), p.real("duty"))).collect();
+        assert_eq!(values, [(8, 0.1), (8, 1.0), (16, 0.1), (16, 1.0)]);
+        assert_eq!(sweep(&specs(), &Settings::default(), Length::Full).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        for item in ["cpus", "cpus=", "=8", "cpus=8,,9"] {
+            let error = Settings::parse(&[item]).unwrap_err();
+            assert!(matches!(&error, ParamError::Malformed(text) if text == item), "{error}");
+        }
+        let twice = Settings::parse(&["cpus=8", "cpus=9"]).unwrap_err();
+        assert!(matches!(twice, ParamError::Twice(name) if name == "cpus"));
+        let unknown =
+            sweep(&specs(), &Settings::parse(&["cpu=8"]).unwrap(), Length::Full).unwrap_err();
+        assert!(unknown.to_string().contains("did you mean `cpus`?"), "{unknown}");
+    }
+}

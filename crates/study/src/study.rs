@@ -1,0 +1,241 @@
+//! What a study is, what it is given, and what it gives back.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mmscale_record::{Histogram, LockRow, On, PerCpu, Span, Value};
+use mmscale_sim::profile::Profile;
+use thiserror::Error;
+
+use crate::param::{Length, ParamSpec, Params};
+
+/// An arm's place in [`Study::arms`]. All that a run is told about its arm.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ArmId(pub usize);
+
+/// An arm: a named set of policies.
+#[derive(Clone, Copy, Debug)]
+pub struct ArmSpec {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub help: &'static str,
+}
+
+/// A metric that a study measures.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricSpec {
+    /// Its name, in snake_case, unit last where it carries one; stable over versions.
+    pub name: &'static str,
+    /// Its unit: `1`, `ns`, `pages`, `1/s`, ...
+    pub unit: &'static str,
+    /// What it means, in one line.
+    pub help: &'static str,
+}
+
+/// What a study runs on unless somebody says otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// The machines it can run on; the first is the default.
+    pub machines: &'static [On],
+    /// The built-in machine profile.
+    pub profile: &'static str,
+    /// CPUs of a simulated machine.
+    pub cpus: usize,
+    /// Timer interrupts a second.
+    pub hz: u32,
+}
+
+/// A study: a workload, the arms that it compares, and what it measures.
+pub trait Study: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+    /// The question, in one line.
+    fn summary(&self) -> &'static str;
+    /// Its parameters. CPUs and HZ are not among them: every study has those.
+    fn params(&self) -> &'static [ParamSpec];
+    /// Its arms. The others are compared with the first.
+    fn arms(&self) -> &'static [ArmSpec];
+    /// Everything that [`SeedResult::metrics`] may hold, in the order in which it is shown.
+    fn metrics(&self) -> &'static [MetricSpec];
+    /// What it runs on unless somebody says otherwise.
+    fn defaults(&self) -> Defaults;
+    /// Runs one arm with one seed. Called from several host threads at once where the machine is
+    /// simulated, and from one at a time where it is this computer.
+    fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError>;
+}
+
+impl fmt::Debug for dyn Study {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Study({})", self.name())
+    }
+}
+
+/// Whether the checkers watch a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Checks {
+    /// They do not.
+    #[default]
+    Off,
+    /// They do, and what they find fails the run.
+    On,
+}
+
+/// What a run is given.
+#[derive(Clone, Debug)]
+pub struct RunContext {
+    /// The machine.
+    pub on: On,
+    /// CPUs of the machine, 1 to 4096.
+    pub cpus: usize,
+    /// Timer interrupts a second: 100, 250, 300 or 1000.
+    pub hz: u32,
+    /// The simulated machine's profile, already with `cpus` CPUs and at `hz`; none on real ones.
+    pub profile: Option<Arc<Profile>>,
+    /// The study's parameters.
+    pub params: Params,
+    /// Whether this is the full or the quick run; `params` already are its defaults.
+    pub length: Length,
+    /// Whether the checkers watch.
+    pub checks: Checks,
+    /// Says when to stop early. A run looks at it at least every 100 ms of host time, and returns
+    /// [`StudyError::Interrupted`].
+    pub interrupt: Interrupt,
+    /// Where to say how far the run is.
+    pub progress: Progress,
+}
+
+/// A wish to stop, set by Ctrl-C or by another run's failure.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// An interrupt that follows a flag.
+    pub fn new(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+
+    /// Whether to stop.
+    pub fn is_set(&self) -> bool {
+        // Relaxed: the flag carries no data with it, and a late look is as good as a later signal.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Asks every run that shares this interrupt to stop.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// The flag itself, for code that knows nothing of studies.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// Something that happened while a plan was executed. Runs are numbered from 0 in the order in
+/// which they are started.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum RunEvent {
+    /// A run began.
+    Started {
+        /// Its number.
+        run: usize,
+        /// Its arm.
+        arm: ArmId,
+        /// Its seed.
+        seed: u64,
+    },
+    /// A run got further.
+    Advanced {
+        /// Its number.
+        run: usize,
+        /// How much of it is done, 0 to 1.
+        fraction: f64,
+    },
+    /// A run ended well.
+    Finished {
+        /// Its number.
+        run: usize,
+    },
+}
+
+/// Receives events, from any of the host threads that runs are on.
+pub trait ProgressSink: Send + Sync {
+    /// Takes one event; must be quick.
+    fn event(&self, event: RunEvent);
+}
+
+/// Where one run says how far it is.
+#[derive(Clone, Default)]
+pub struct Progress {
+    sink: Option<Arc<dyn ProgressSink>>,
+    run: usize,
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Progress(run {})", self.run)
+    }
+}
+
+impl Progress {
+    /// The progress of run `run`, told to `sink`.
+    pub fn new(sink: Arc<dyn ProgressSink>, run: usize) -> Self {
+        Self { sink: Some(sink), run }
+    }
+
+    /// Says that `fraction` of the run (0 to 1) is done. Costs a virtual call: say it some
+    /// hundred times a run, not at every event.
+    pub fn set(&self, fraction: f64) {
+        if let Some(sink) = &self.sink {
+            sink.event(RunEvent::Advanced { run: self.run, fraction: fraction.clamp(0.0, 1.0) });
+        }
+    }
+}
+
+/// What one run of one arm with one seed measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SeedResult {
+    /// Metrics by name; a metric that had nothing to measure is left out.
+    pub metrics: BTreeMap<&'static str, Value>,
+    /// Lock statistics by class and call path.
+    pub locks: Vec<LockRow>,
+    /// Figures that each CPU has, by name.
+    pub per_cpu: BTreeMap<String, PerCpu>,
+    /// Distributions, by name.
+    pub histograms: BTreeMap<String, Histogram>,
+    /// What ran when; the runner fills the seed in.
+    pub spans: Vec<Span>,
+    /// What the run cost the host, by name; outside the fingerprint.
+    pub host_metrics: BTreeMap<String, f64>,
+    /// The machine's own fingerprint of the run: virtual results and final generator state.
+    pub fingerprint: u64,
+}
+
+impl SeedResult {
+    /// Adds a metric. The name is one of [`Study::metrics`].
+    pub fn metric(&mut self, name: &'static str, value: impl Into<Value>) {
+        let before = self.metrics.insert(name, value.into());
+        assert!(before.is_none(), "metric {name} is measured twice");
+    }
+}
+
+/// Why a run gave no result.
+#[derive(Debug, Error)]
+pub enum StudyError {
+    /// Somebody asked it to stop.
+    #[error("it was interrupted")]
+    Interrupted,
+    /// A checker found something; each line is one finding.
+    #[error("{} found something wrong:\n  {}", checkers(.0.len()), .0.join("\n  "))]
+    Check(Vec<String>),
+    /// The machine cannot do what the study needs.
+    #[error("{0}")]
+    Machine(String),
+}
+
+fn checkers(findings: usize) -> &'static str {
+    if findings == 1 { "a checker" } else { "the checkers" }
+}
