@@ -1,0 +1,20 @@
+//! The frame allocator beside other people's, in one run.
+//!
+//! Every allocator manages the same number of frames and runs the same four programs, one after
+//! another in every round, so that whatever else happens on this computer happens to all of them.
+//! `cargo bench -p mmscale-peers` prints medians and their ratios; the row `floor` takes
+//! frame numbers from a counter on each thread: what the programs themselves cost.
+//!
+//! Frames are numbers here. Nobody touches the memory behind them.
+
+pub mod peer;
+pub mod phase;
+pub mod ring;
+pub mod round;
+pub mod table;
+
+pub use peer::Peer;
+pub use phase::Phase;
+
+/// Frames that each allocator manages: 2 GiB of 4 KiB pages.
+pub const FRAMES: usize = 1 << 19;

@@ -1,0 +1,33 @@
+//! No allocator: what the programs cost by themselves.
+
+use super::Peer;
+use std::cell::Cell;
+
+/// Frame numbers from a counter on each thread. It takes everything and remembers nothing.
+pub struct Floor {
+    mask: u32,
+}
+
+thread_local! {
+    static NEXT: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Peer for Floor {
+    const NAME: &'static str = "floor (harness alone)";
+    const IS_ALLOCATOR: bool = false;
+    fn new(frames: usize) -> Self {
+        Self { mask: frames as u32 - 1 }
+    }
+    #[inline]
+    fn alloc(&self, order: u8) -> Option<u32> {
+        NEXT.with(|next| {
+            let frame = next.get();
+            next.set(frame + (1 << order));
+            Some(frame & self.mask & !((1 << order) - 1))
+        })
+    }
+    #[inline]
+    fn free(&self, frame: u32, _: u8) {
+        std::hint::black_box(frame);
+    }
+}
