@@ -70,7 +70,7 @@ pub struct Document {
     /// gives the same fingerprint for the same binary, profile, parameters and seeds.
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
     pub fingerprint: String,
-    /// The arms, in the study's order; the first is what the others are compared with.
+    /// The arms; the first is what the others are compared with.
     pub arms: Vec<ArmRecord>,
 }
 

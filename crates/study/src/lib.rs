@@ -1,15 +1,29 @@
 //! Workloads, arms, repeats, statistics.
 //!
 //! A [`Study`] is a question about a mechanism: a workload, parameters, and arms, which are the
-//! sets of policies that it compares. Which arm a run belongs to is a number to the framework: no name that a study or an
+//! sets of policies that it compares. A [`Request`] says what somebody wants to run; [`plan`]
+//! checks all of it before anything starts and gives one [`Plan`] for each document; [`execute`]
+//! runs a plan's arms and seeds, several at a time where the machine is simulated, and assembles
+//! the record. Which arm a run belongs to is a number to the framework: no name that a study or an
 //! arm was given reaches a cost or a fingerprint.
 
+#[cfg(test)]
+mod fake;
+mod host;
 mod names;
 pub mod param;
+mod plan;
+mod registry;
+mod runner;
+pub mod stats;
 mod study;
 
+pub use host::host;
 pub use names::{UnknownName, nearest};
-pub use param::{Length, ParamError, ParamSpec, Params, Unit};
+pub use param::{Length, ParamError, ParamSpec, Params, Settings, Unit};
+pub use plan::{CallError, MAX_CPUS, Plan, Request, plan};
+pub use registry::Registry;
+pub use runner::{RunError, execute};
 pub use study::{
     ArmId, ArmSpec, Checks, Defaults, Interrupt, MetricSpec, Progress, ProgressSink, RunContext,
     RunEvent, SeedResult, Study, StudyError,

@@ -57,6 +57,12 @@ impl Params {
         self.0.insert(name.to_owned(), value);
     }
 
+    /// The same without the named ones.
+    pub fn without(mut self, names: &[&str]) -> Self {
+        self.0.retain(|name, _| !names.contains(&name.as_str()));
+        self
+    }
+
     /// All values by name.
     pub fn values(&self) -> &BTreeMap<String, ParamValue> {
         &self.0

@@ -1,0 +1,259 @@
+//! From what somebody asked for to what is run, with everything checked before anything starts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mmscale_record::{On, ParamValue};
+use mmscale_sim::profile::{self, Profile, ProfileError};
+use thiserror::Error;
+
+use crate::names::UnknownName;
+use crate::param::{Length, ParamError, ParamSpec, Params, Settings, Unit, sweep};
+use crate::registry::Registry;
+use crate::study::{ArmId, Checks, Study};
+
+/// The most CPUs that a machine can have.
+pub const MAX_CPUS: u64 = 4096;
+
+/// The most seeds of one run.
+const MAX_SEEDS: u64 = 10_000;
+
+/// What somebody wants to run. What is left out takes the study's default.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Names of studies; `all` stands for every one.
+    pub studies: Vec<String>,
+    /// The machine.
+    pub on: Option<On>,
+    /// Names of arms, the one to compare with first; none means all of the study.
+    pub arms: Vec<String>,
+    /// A built-in profile's name, or the path of a profile file.
+    pub profile: Option<String>,
+    /// Parameters, `cpus` and `hz` among them.
+    pub settings: Settings,
+    /// How many seeds; none means 5, or 2 in a quick run.
+    pub seeds: Option<u64>,
+    /// The first seed; the others follow it.
+    pub first_seed: u64,
+    /// Full or quick.
+    pub length: Length,
+    /// Whether the checkers watch.
+    pub checks: Checks,
+}
+
+/// Why a request cannot be run. Nothing was started or written.
+#[derive(Debug, Error)]
+pub enum CallError {
+    /// A study or an arm that there is not.
+    #[error(transparent)]
+    Name(#[from] UnknownName),
+    /// A parameter that cannot be set so.
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    /// A profile that cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// Anything else; the text says what and what to do.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// The runs behind one document: one study, one machine, one set of parameters.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The study.
+    pub study: &'static dyn Study,
+    /// The machine.
+    pub on: On,
+    /// The profile's name; `host` where the machine is this computer.
+    pub profile_name: String,
+    /// The simulated machine, with the plan's CPUs and HZ.
+    pub profile: Option<Arc<Profile>>,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Timer interrupts a second.
+    pub hz: u32,
+    /// The study's parameters.
+    pub params: Params,
+    /// The arms, the one to compare with first.
+    pub arms: Vec<ArmId>,
+    /// The seeds.
+    pub seeds: Vec<u64>,
+    /// Full or quick.
+    pub length: Length,
+    /// Whether the checkers watch.
+    pub checks: Checks,
+}
+
+impl Plan {
+    /// How many runs it is: arms times seeds.
+    pub fn runs(&self) -> usize {
+        self.arms.len() * self.seeds.len()
+    }
+
+    /// The parameters' defaults in a full run.
+    pub fn defaults(&self) -> BTreeMap<String, ParamValue> {
+        Params::defaults(self.study.params(), Length::Full).values().clone()
+    }
+}
+
+/// Checks a request and gives its plans, one for each document: study by study, and each
+/// combination of swept values.
+pub fn plan(registry: Registry, request: &Request) -> Result<Vec<Plan>, CallError> {
+    let studies = chosen(registry, &request.studies)?;
+    check_keys(&studies, &request.settings)?;
+    let mut plans = Vec::new();
+    for study in studies {
+        plans.extend(plan_study(study, request)?);
+    }
+    Ok(plans)
+}
+
+fn chosen(registry: Registry, names: &[String]) -> Result<Vec<&'static dyn Study>, CallError> {
+    let mut studies: Vec<&'static dyn Study> = Vec::new();
+    for name in names {
+        let named: Vec<_> =
+            if name == "all" { registry.all().collect() } else { vec![registry.find(name)?] };
+        for study in named {
+            if studies.iter().any(|other| other.name() == study.name()) {
+                return Err(CallError::Other(format!(
+                    "study `{}` is named twice; name it once, or only `all`",
+                    study.name()
+                )));
+            }
+            studies.push(study);
+        }
+    }
+    if studies.is_empty() {
+        return Err(CallError::Other("no study was named; `mmscale list` shows them".to_owned()));
+    }
+    Ok(studies)
+}
+
+/// A key must mean something to at least one study; the others do without it.
+fn check_keys(studies: &[&'static dyn Study], settings: &Settings) -> Result<(), CallError> {
+    let mut known: Vec<ParamSpec> = common_params(1, 1000).into();
+    for study in studies {
+        known.extend(study.params().iter().cloned());
+    }
+    for key in settings.keys() {
+        ParamSpec::find(&known, key)?;
+    }
+    Ok(())
+}
+
+/// The parameters that every study has.
+fn common_params(cpus: usize, hz: u32) -> [ParamSpec; 2] {
+    let hz = match hz {
+        100 => "100",
+        250 => "250",
+        300 => "300",
+        1000 => "1000",
+        other => panic!("no kernel is built with HZ={other}"),
+    };
+    [
+        ParamSpec::count("cpus", Unit::One, cpus as u64, [1, MAX_CPUS], "CPUs of the machine"),
+        ParamSpec::choice("hz", hz, &["100", "250", "300", "1000"], "timer interrupts a second"),
+    ]
+}
+
+fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>, CallError> {
+    let defaults = study.defaults();
+    let on = machine(study, request)?;
+    let profile = match on {
+        On::Sim => Some(profile::load(request.profile.as_deref().unwrap_or(defaults.profile))?),
+        On::Threads | On::Linux if request.profile.is_some() => {
+            return Err(CallError::Other(format!(
+                "--profile describes a simulated machine and --on {on} is this computer; \
+                 leave one of them out"
+            )));
+        }
+        On::Threads | On::Linux => None,
+    };
+    let cpus = match &profile {
+        Some(profile) if request.profile.is_some() => profile.topology.cpus,
+        Some(_) => defaults.cpus,
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let arms = arms(study, &request.arms)?;
+    let seeds = seeds(request)?;
+    let common = common_params(cpus, defaults.hz);
+    let mut specs = common.to_vec();
+    specs.extend(study.params().iter().cloned());
+    let mut plans = Vec::new();
+    for values in sweep(&specs, &request.settings.only(&specs), request.length)? {
+        let cpus = values.count("cpus") as usize;
+        let hz = values.choice("hz").parse().expect("the choices are numbers");
+        let profile = match &profile {
+            Some(profile) => {
+                let mut profile = profile.with_cpus(cpus)?;
+                profile.hz = hz;
+                Some(Arc::new(profile))
+            }
+            None => None,
+        };
+        plans.push(Plan {
+            study,
+            on,
+            profile_name: profile.as_ref().map_or("host".to_owned(), |p| p.name.clone()),
+            profile,
+            cpus,
+            hz,
+            params: values.without(&common.each_ref().map(|spec| spec.name)),
+            arms: arms.clone(),
+            seeds: seeds.clone(),
+            length: request.length,
+            checks: request.checks,
+        });
+    }
+    Ok(plans)
+}
+
+fn machine(study: &dyn Study, request: &Request) -> Result<On, CallError> {
+    let can = study.defaults().machines;
+    let on = request.on.unwrap_or(can[0]);
+    if can.contains(&on) {
+        return Ok(on);
+    }
+    let names: Vec<_> = can.iter().map(|on| on.name()).collect();
+    let why = match on {
+        On::Linux => "the live kernel cannot be measured yet".to_owned(),
+        On::Sim | On::Threads => format!("study `{}` does not run on {on}", study.name()),
+    };
+    Err(CallError::Other(format!("{why}; use --on {}", names.join(" or --on "))))
+}
+
+fn arms(study: &dyn Study, names: &[String]) -> Result<Vec<ArmId>, CallError> {
+    let all = study.arms();
+    if names.is_empty() {
+        return Ok((0..all.len()).map(ArmId).collect());
+    }
+    let mut arms = Vec::new();
+    for name in names {
+        let place = all.iter().position(|arm| arm.name == name);
+        let place = place.ok_or_else(|| UnknownName::new("arm", name, all.iter().map(|a| a.name)));
+        let arm = ArmId(place?);
+        if arms.contains(&arm) {
+            return Err(CallError::Other(format!("arm `{name}` is named twice; name it once")));
+        }
+        arms.push(arm);
+    }
+    Ok(arms)
+}
+
+fn seeds(request: &Request) -> Result<Vec<u64>, CallError> {
+    let few = if request.length == Length::Quick { 2 } else { 5 };
+    let count = request.seeds.unwrap_or(few);
+    if count == 0 || count > MAX_SEEDS {
+        return Err(CallError::Other(format!(
+            "cannot run {count} seeds: give 1 to {MAX_SEEDS} with --seeds"
+        )));
+    }
+    let end = request.first_seed.checked_add(count).ok_or_else(|| {
+        CallError::Other(format!("there are no {count} seeds from {} on", request.first_seed))
+    })?;
+    Ok((request.first_seed..end).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use super::*;
+use crate::fake::{REGISTRY, request, single};
+
+fn refusal(change: impl FnOnce(&mut Request)) -> String {
+    let mut request = request();
+    change(&mut request);
+    plan(REGISTRY, &request).unwrap_err().to_string()
+}
+
+fn set(items: &[&str]) -> Settings {
+    Settings::parse(items).unwrap()
+}
+
+#[test]
+fn nothing_but_a_name_is_needed() {
+    let plan = single(&request());
+    assert_eq!((plan.on, plan.cpus, plan.hz), (On::Sim, 72, 1000));
+    assert_eq!(plan.profile_name, "arm64-72");
+    assert_eq!(plan.seeds, [1, 2, 3, 4, 5]);
+    assert_eq!(plan.arms, [ArmId(0), ArmId(1)]);
+    assert_eq!(plan.runs(), 10);
+    assert_eq!(plan.params.count("factor"), 7);
+}
+
+#[test]
+fn quick_runs_are_shorter() {
+    let plan = single(&Request { length: Length::Quick, ..request() });
+    assert_eq!(plan.seeds, [1, 2]);
+    assert_eq!(plan.params.count("factor"), 3);
+    assert_eq!(plan.defaults()["factor"], ParamValue::Count(7));
+}
+
+#[test]
+fn the_profile_takes_the_plans_cpus_and_hz() {
+    let plan = single(&Request { settings: set(&["cpus=8", "hz=250"]), ..request() });
+    let profile = plan.profile.unwrap();
+    assert_eq!((profile.topology.cpus, profile.hz), (8, 250));
+    assert_eq!((plan.cpus, plan.hz), (8, 250));
+    assert!(!plan.params.values().contains_key("cpus"), "cpus is no parameter of the study");
+    let named = single(&Request { profile: Some("x86-32".into()), ..request() });
+    assert_eq!(named.cpus, 32);
+}
+
+#[test]
+fn this_computer_has_its_own_cpus_and_no_profile() {
+    let plan = single(&Request { on: Some(On::Threads), ..request() });
+    assert_eq!(plan.cpus, std::thread::available_parallelism().unwrap().get());
+    assert_eq!(plan.profile_name, "host");
+    let message = refusal(|r| {
+        r.on = Some(On::Threads);
+        r.profile = Some("x86-32".into());
+    });
+    assert!(message.contains("leave one of them out"), "{message}");
+}
+
+#[test]
+fn a_sweep_is_one_plan_for_each_value_and_study() {
+    let settings = set(&["cpus=8,16,72"]);
+    let studies = vec!["all".into()];
+    let plans = plan(REGISTRY, &Request { studies, settings, ..request() }).unwrap();
+    let what: Vec<_> = plans.iter().map(|plan| (plan.study.name(), plan.cpus)).collect();
+    let fake = [("fake", 8), ("fake", 16), ("fake", 72)];
+    assert_eq!(what[..3], fake);
+    assert_eq!(what[3..], [("other", 8), ("other", 16), ("other", 72)]);
+}
+
+#[test]
+fn arms_come_in_the_order_asked_for() {
+    let plan = single(&Request { arms: vec!["better".into(), "stock".into()], ..request() });
+    assert_eq!(plan.arms, [ArmId(1), ArmId(0)]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_way_out() {
+    let cases = [
+        (refusal(|r| r.studies = vec!["fak".into()]), "did you mean `fake`?"),
+        (refusal(|r| r.studies = vec!["fake".into(), "all".into()]), "named twice"),
+        (refusal(|r| r.studies = vec![]), "no study was named"),
+        (refusal(|r| r.arms = vec!["beter".into()]), "did you mean `better`?"),
+        (refusal(|r| r.arms = vec!["stock".into(), "stock".into()]), "named twice"),
+        (refusal(|r| r.profile = Some("arm64-71".into())), "did you mean `arm64-72`?"),
+        (refusal(|r| r.settings = set(&["cpus=0"])), "0 is outside its range, 1 to 4096"),
+        (refusal(|r| r.settings = set(&["cpus=5000"])), "5000 is outside its range, 1 to 4096"),
+        (refusal(|r| r.settings = set(&["hz=0"])), "one of 100, 250, 300, 1000"),
+        (refusal(|r| r.settings = set(&["factr=2"])), "did you mean `factor`?"),
+        (refusal(|r| r.settings = set(&["factor=-2"])), "must not be negative"),
+        (refusal(|r| r.seeds = Some(0)), "give 1 to 10000"),
+        (refusal(|r| r.first_seed = u64::MAX), "there are no 5 seeds"),
+        (refusal(|r| r.on = Some(On::Linux)), "not be measured yet; use --on sim or --on threads"),
+    ];
+    for (message, expected) in cases {
+        assert!(message.contains(expected), "`{message}` does not say `{expected}`");
+    }
+}

@@ -1,0 +1,32 @@
+//! The studies that there are.
+
+use crate::names::UnknownName;
+use crate::study::Study;
+
+/// Studies by name. The shipped ones are [`Registry::shipped`]; tests have their own.
+#[derive(Clone, Copy, Debug)]
+pub struct Registry(&'static [&'static dyn Study]);
+
+impl Registry {
+    /// A registry of given studies; names differ.
+    pub const fn new(studies: &'static [&'static dyn Study]) -> Self {
+        Self(studies)
+    }
+
+    /// The studies of this workspace.
+    pub const fn shipped() -> Self {
+        Self(&[])
+    }
+
+    /// All studies, in the order in which `all` runs them.
+    pub fn all(self) -> impl Iterator<Item = &'static dyn Study> + Clone {
+        self.0.iter().copied()
+    }
+
+    /// The study of a name.
+    pub fn find(self, name: &str) -> Result<&'static dyn Study, UnknownName> {
+        self.all()
+            .find(|study| study.name() == name)
+            .ok_or_else(|| UnknownName::new("study", name, self.all().map(|study| study.name())))
+    }
+}

@@ -1,0 +1,116 @@
+//! From the results of single runs to a record.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mmscale_record::{
+    ArmRecord, Document, Fingerprint, Histogram, LockRecord, Metric, PerCpu, SCHEMA, Value,
+};
+
+use crate::host::host;
+use crate::plan::Plan;
+use crate::stats;
+use crate::study::{ArmId, SeedResult};
+
+/// The record of a plan from its results, seed by seed and within a seed arm by arm.
+pub(super) fn document(plan: &Plan, results: &[SeedResult]) -> Document {
+    let of_arm = |place: usize| -> Vec<&SeedResult> {
+        results.iter().skip(place).step_by(plan.arms.len()).collect()
+    };
+    let arms: Vec<Vec<&SeedResult>> = (0..plan.arms.len()).map(of_arm).collect();
+    Document {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        study: plan.study.name().to_owned(),
+        on: plan.on,
+        profile: plan.profile_name.clone(),
+        cpus: plan.cpus as u32,
+        hz: plan.hz,
+        params: plan.params.values().clone(),
+        host: host(),
+        fingerprint: fingerprint(&plan.seeds, &arms),
+        arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs)).collect(),
+    }
+}
+
+/// Over everything that the runs measured, and no name that somebody chose: an arm is its place.
+fn fingerprint(seeds: &[u64], arms: &[Vec<&SeedResult>]) -> String {
+    let mut print = Fingerprint::new();
+    for (place, runs) in arms.iter().enumerate() {
+        for (seed, run) in seeds.iter().zip(runs) {
+            print.add(place as u64);
+            print.add(*seed);
+            print.add(run.fingerprint);
+            for (name, value) in &run.metrics {
+                print.add_str(name);
+                match value {
+                    Value::Count(n) => print.add(*n),
+                    Value::Real(x) => print.add(x.to_bits()),
+                }
+            }
+            for lock in LockRecord::aggregate(&run.locks) {
+                print.add_str(&lock.class);
+                print.add_str(&lock.site);
+                let counts = [lock.acquisitions, lock.contentions];
+                let times = [lock.wait_total_ns, lock.wait_max_ns, lock.hold_total_ns];
+                counts.into_iter().chain(times).for_each(|n| print.add(n));
+            }
+        }
+    }
+    print.to_hex()
+}
+
+fn arm(plan: &Plan, id: ArmId, runs: &[&SeedResult]) -> ArmRecord {
+    let specs = plan.study.metrics();
+    for name in runs.iter().flat_map(|run| run.metrics.keys()) {
+        let declared = specs.iter().any(|spec| spec.name == *name);
+        assert!(declared, "study `{}` does not declare metric {name}", plan.study.name());
+    }
+    let metrics = specs.iter().filter_map(|spec| {
+        let values: Vec<Option<Value>> =
+            runs.iter().map(|run| run.metrics.get(spec.name).copied()).collect();
+        let present: Vec<f64> = values.iter().flatten().map(|v| v.as_f64()).collect();
+        let mean = stats::mean(&present)?;
+        let ci95 = stats::mean_ci95(&present);
+        Some((spec.name.to_owned(), Metric { unit: spec.unit.to_owned(), mean, ci95, values }))
+    });
+    ArmRecord {
+        arm: plan.study.arms()[id.0].name.to_owned(),
+        seeds: plan.seeds.clone(),
+        metrics: metrics.collect(),
+        locks: LockRecord::aggregate(runs.iter().flat_map(|run| &run.locks)),
+        per_cpu: per_cpu(runs),
+        histograms: histograms(runs),
+        spans: runs.iter().flat_map(|run| run.spans.iter().cloned()).collect(),
+        host_metrics: host_metrics(runs),
+    }
+}
+
+fn per_cpu(runs: &[&SeedResult]) -> BTreeMap<String, PerCpu> {
+    let names: BTreeSet<&String> = runs.iter().flat_map(|run| run.per_cpu.keys()).collect();
+    let over_seeds = |name: &String| {
+        let figures: Vec<&PerCpu> = runs.iter().filter_map(|run| run.per_cpu.get(name)).collect();
+        let cpus = figures[0].values.len();
+        assert!(figures.iter().all(|f| f.values.len() == cpus), "{name}: CPUs differ by seed");
+        let mean = |cpu| figures.iter().map(|f| f.values[cpu]).sum::<f64>() / figures.len() as f64;
+        PerCpu { unit: figures[0].unit.clone(), values: (0..cpus).map(mean).collect() }
+    };
+    names.into_iter().map(|name| (name.clone(), over_seeds(name))).collect()
+}
+
+fn histograms(runs: &[&SeedResult]) -> BTreeMap<String, Histogram> {
+    let mut sums = BTreeMap::<String, Histogram>::new();
+    for (name, histogram) in runs.iter().flat_map(|run| &run.histograms) {
+        let empty = || Histogram { unit: histogram.unit.clone(), buckets: Vec::new() };
+        sums.entry(name.clone()).or_insert_with(empty).merge(histogram);
+    }
+    sums
+}
+
+fn host_metrics(runs: &[&SeedResult]) -> BTreeMap<String, f64> {
+    let mut values = BTreeMap::<&String, Vec<f64>>::new();
+    for (name, value) in runs.iter().flat_map(|run| &run.host_metrics) {
+        values.entry(name).or_default().push(*value);
+    }
+    let mean = |all: Vec<f64>| stats::mean(&all).expect("a name has at least one value");
+    values.into_iter().map(|(name, all)| (name.clone(), mean(all))).collect()
+}

@@ -1,0 +1,162 @@
+//! Runs a plan: every arm with every seed.
+
+mod assemble;
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use mmscale_record::{Document, On};
+use thiserror::Error;
+
+use crate::plan::Plan;
+use crate::study::{
+    ArmId, Interrupt, Progress, ProgressSink, RunContext, RunEvent, SeedResult, StudyError,
+};
+
+/// Why a plan gave no document.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// Somebody asked to stop.
+    #[error("interrupted: {done} of {all} runs of `{study}` were done; it leaves no result")]
+    Interrupted {
+        /// The study.
+        study: String,
+        /// Runs that had ended well.
+        done: usize,
+        /// Runs that were to be done.
+        all: usize,
+    },
+    /// A run failed.
+    #[error("study `{study}`, arm `{arm}`, seed {seed} on {on}: {source}")]
+    Failed {
+        /// The study.
+        study: String,
+        /// The arm.
+        arm: String,
+        /// The seed.
+        seed: u64,
+        /// The machine.
+        on: On,
+        /// What went wrong.
+        #[source]
+        source: StudyError,
+    },
+}
+
+/// One run of a plan.
+#[derive(Clone, Copy)]
+struct Job {
+    arm: ArmId,
+    seed: u64,
+}
+
+type Outcome = Option<Result<SeedResult, StudyError>>;
+
+/// Runs all arms and seeds of a plan and assembles their record.
+///
+/// On the simulated machine as many runs go on at once as the host has CPUs. On real ones it is one
+/// at a time, and the arms take turns (A B A B), so that slow changes of the host meet all arms
+/// alike. Results do not depend on how many go on at once. The first failure stops the others
+/// through `interrupt`.
+pub fn execute(
+    plan: &Plan,
+    interrupt: &Interrupt,
+    sink: &Arc<dyn ProgressSink>,
+) -> Result<Document, RunError> {
+    let job = |seed: u64| plan.arms.iter().map(move |&arm| Job { arm, seed });
+    let jobs: Vec<Job> = plan.seeds.iter().flat_map(|&seed| job(seed)).collect();
+    let outcomes: Mutex<Vec<Outcome>> = Mutex::new(jobs.iter().map(|_| None).collect());
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        while !interrupt.is_set() {
+            let run = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&job) = jobs.get(run) else { break };
+            sink.event(RunEvent::Started { run, arm: job.arm, seed: job.seed });
+            let outcome = run_one(plan, job, interrupt, Progress::new(Arc::clone(sink), run));
+            match &outcome {
+                Ok(_) => sink.event(RunEvent::Finished { run }),
+                Err(_) => interrupt.set(),
+            }
+            // A poisoned lock still holds whole outcomes: each is stored in one step.
+            let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            outcomes[run] = Some(outcome);
+        }
+    };
+    let at_once = match plan.on {
+        On::Sim => thread::available_parallelism().map_or(1, usize::from).min(jobs.len()),
+        On::Threads | On::Linux => 1,
+    };
+    thread::scope(|scope| {
+        for _ in 1..at_once {
+            scope.spawn(worker);
+        }
+        worker();
+    });
+    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(assemble::document(plan, &results(plan, &jobs, outcomes)?))
+}
+
+fn run_one(
+    plan: &Plan,
+    job: Job,
+    interrupt: &Interrupt,
+    progress: Progress,
+) -> Result<SeedResult, StudyError> {
+    let ctx = RunContext {
+        on: plan.on,
+        cpus: plan.cpus,
+        hz: plan.hz,
+        profile: plan.profile.clone(),
+        params: plan.params.clone(),
+        length: plan.length,
+        checks: plan.checks,
+        interrupt: interrupt.clone(),
+        progress,
+    };
+    // A panic is a bug, in the memory manager under study or in ours. It must not take the other
+    // runs' threads down unseen, and nothing of the failed run is looked at again.
+    let mut result = catch_unwind(AssertUnwindSafe(|| plan.study.run(&ctx, job.arm, job.seed)))
+        .unwrap_or_else(|panic| Err(StudyError::Machine(panic_text(panic.as_ref()))))?;
+    for (name, value) in &result.metrics {
+        if !value.is_finite() {
+            return Err(StudyError::Machine(format!("metric {name} came out as {value:?}")));
+        }
+    }
+    for span in &mut result.spans {
+        span.seed = job.seed;
+    }
+    Ok(result)
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    format!("it panicked: {text}")
+}
+
+/// The results in the order of the jobs, or what there is to say instead: the first failure, else
+/// the interruption.
+fn results(plan: &Plan, jobs: &[Job], outcomes: Vec<Outcome>) -> Result<Vec<SeedResult>, RunError> {
+    let study = plan.study.name().to_owned();
+    let mut results = Vec::new();
+    for (job, outcome) in jobs.iter().zip(outcomes) {
+        match outcome {
+            Some(Ok(result)) => results.push(result),
+            None | Some(Err(StudyError::Interrupted)) => {}
+            Some(Err(source)) => {
+                let arm = plan.study.arms()[job.arm.0].name.to_owned();
+                return Err(RunError::Failed { study, arm, seed: job.seed, on: plan.on, source });
+            }
+        }
+    }
+    if results.len() < jobs.len() {
+        return Err(RunError::Interrupted { study, done: results.len(), all: jobs.len() });
+    }
+    Ok(results)
+}
+
+#[cfg(test)]
+mod tests;
