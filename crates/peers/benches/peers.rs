@@ -1,6 +1,6 @@
 //! `cargo bench -p mmscale-peers [-- --rounds N] [-- --quick]`: all allocators, side by side.
 
-use mmscale_peers::peer::{Bitmap, BuddySystem, BuddySystemMutex, Floor};
+use mmscale_peers::peer::{Bitmap, BuddySystem, BuddySystemMutex, Floor, Magazines};
 use mmscale_peers::round::{Entry, run};
 use mmscale_peers::{FRAMES, Phase, table};
 
@@ -29,6 +29,7 @@ fn main() {
         Entry::of::<BuddySystem<11>>(),
         Entry::of::<BuddySystem<33>>(),
         Entry::of::<BuddySystemMutex>(),
+        Entry::of::<Magazines>(),
         Entry::of::<Bitmap>().without(mixed),
         Entry::of::<Floor>(),
     ];

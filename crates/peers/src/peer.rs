@@ -3,10 +3,12 @@
 mod bitmap;
 mod buddy_system;
 mod floor;
+mod magazines;
 
 pub use bitmap::Bitmap;
 pub use buddy_system::{BuddySystem, BuddySystemMutex};
 pub use floor::Floor;
+pub use magazines::Magazines;
 
 /// An allocator of frames, shared by the threads of a program.
 ///
