@@ -17,3 +17,4 @@ extern crate alloc;
 pub mod arch;
 pub mod sync;
 pub mod time;
+pub mod work;

@@ -2,7 +2,7 @@
 
 use super::sleepers::Sleepers;
 use super::wheel::{Place, SLOTS, Wheel};
-use super::{Hz, TimerSlot};
+use super::{Expiry, Hz, TimerSlot};
 
 /// Where a slot's timer stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,12 +193,20 @@ impl Base {
         expired
     }
 
-    /// Takes every pending timer out, as a mask of slots.
-    pub(super) fn take_all(&mut self) -> u16 {
-        let mut taken = 0;
-        for index in 0..SLOTS {
-            taken |= u16::from(self.cancel(TimerSlot::new(index))) << index;
-        }
-        taken
+    /// Takes one pending timer out, with what is left of its delay at `now_ns`.
+    pub(super) fn take_any(&mut self, now_ns: u64) -> Option<(TimerSlot, Expiry)> {
+        let index = self.slots.iter().position(|armed| *armed != Armed::No)?;
+        let slot = TimerSlot::new(index);
+        let left = |place: Place| place.expiry.saturating_sub(self.hz.jiffies(now_ns));
+        let expiry = match self.slots[index] {
+            Armed::No => return None,
+            Armed::Standard(place) => Expiry::Standard { jiffies: left(place) },
+            Armed::Deferrable(place) => Expiry::Deferrable { jiffies: left(place) },
+            Armed::Exact(Exact { deadline_ns, after_idle_ns, .. }) => {
+                Expiry::Exact { deadline_ns, after_idle_ns }
+            }
+        };
+        self.cancel(slot);
+        Some((slot, expiry))
     }
 }

@@ -208,16 +208,17 @@ impl<A: Arch> Time<A> {
     }
 
     /// `cpu` has died: its sleepers move to this CPU, and each timer that was still pending is
-    /// handed to `orphan`. (Whoever wanted it cancelled has done so before.)
-    pub fn cpu_dead(&self, cpu: CpuId, mut orphan: impl FnMut(TimerSlot)) {
-        let slots = {
-            let mut base = self.bases.of(cpu).lock_irqsave();
+    /// handed to `orphan` with what is left of its delay. (Whoever wanted it cancelled has done so
+    /// before.)
+    pub fn cpu_dead(&self, cpu: CpuId, mut orphan: impl FnMut(TimerSlot, Expiry)) {
+        let dead = self.bases.of(cpu);
+        {
+            let mut base = dead.lock_irqsave();
             base.ticking = false;
             base.programmed_ns = u64::MAX;
-            base.take_all()
-        };
+        }
         loop {
-            let sleeper = self.bases.of(cpu).lock_irqsave().sleepers.pop();
+            let sleeper = dead.lock_irqsave().sleepers.pop();
             let Some((deadline_ns, task)) = sleeper else { break };
             let here = IrqGuard::<A>::new();
             let mut base = self.bases.of(here.cpu()).lock_irqsave();
@@ -226,9 +227,11 @@ impl<A: Arch> Time<A> {
                 program::<A>(&mut base);
             }
         }
-        (0..SLOTS).filter(|slot| slots >> slot & 1 == 1).for_each(|slot| {
-            orphan(TimerSlot::new(slot));
-        });
+        loop {
+            let timer = dead.lock_irqsave().take_any(A::now_ns());
+            let Some((slot, expiry)) = timer else { break };
+            orphan(slot, expiry);
+        }
     }
 }
 

@@ -1,0 +1,153 @@
+//! What work there is, by name.
+
+use crate::arch::{Arch, Atomic, CpuId};
+use crate::sync::EachCpu;
+use crate::time::{SLOTS, TimerSlot};
+use core::sync::atomic::Ordering;
+
+/// Pieces of work for tests: [`WorkItem::Test`] takes numbers below it.
+pub const TEST_ITEMS: usize = 8;
+const FIRST_TEST_SLOT: usize = SLOTS - TEST_ITEMS;
+
+/// A piece of work. Each exists once, is pending at most once, and runs at most once at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WorkItem {
+    /// The upkeep tick of a CPU, on that CPU.
+    VmstatTick(CpuId),
+    /// The shepherd that starts the ticks of CPUs that became busy.
+    Shepherd,
+    /// Emptying the page caches of a CPU, on that CPU.
+    DrainPages(CpuId),
+    /// For tests.
+    Test(u8),
+}
+
+impl WorkItem {
+    /// The timer that delays this work, on the CPU where it waits.
+    pub(super) const fn slot(self) -> TimerSlot {
+        TimerSlot::new(match self {
+            Self::VmstatTick(_) => 0,
+            Self::Shepherd => 1,
+            Self::DrainPages(_) => 2,
+            Self::Test(number) => FIRST_TEST_SLOT + number as usize,
+        })
+    }
+    /// The work that the timer `slot` of `cpu` delays.
+    pub(super) fn of_slot(slot: TimerSlot, cpu: CpuId) -> Option<Self> {
+        match slot.index() {
+            0 => Some(Self::VmstatTick(cpu)),
+            1 => Some(Self::Shepherd),
+            2 => Some(Self::DrainPages(cpu)),
+            test if test >= FIRST_TEST_SLOT => Some(Self::Test((test - FIRST_TEST_SLOT) as u8)),
+            _ => None,
+        }
+    }
+    /// The CPU it belongs to, if it belongs to one.
+    pub(super) const fn bound_to(self) -> Option<CpuId> {
+        match self {
+            Self::VmstatTick(cpu) | Self::DrainPages(cpu) => Some(cpu),
+            Self::Shepherd | Self::Test(_) => None,
+        }
+    }
+}
+
+/// It waits for its timer or in a queue.
+const PENDING: u32 = 1;
+/// It may not be queued now.
+const DISABLED: u32 = 2;
+
+/// The state of one piece of work. Who sets the pending bit owns the right to queue it.
+pub(super) struct ItemState<A: Arch> {
+    flags: A::AtomicU32,
+    /// The CPU on which it waits, or waited last.
+    home: A::AtomicU32,
+    /// The CPU on which it ran last.
+    ran_on: A::AtomicU32,
+}
+
+impl<A: Arch> ItemState<A> {
+    fn new() -> Self {
+        Self {
+            flags: A::AtomicU32::new(0),
+            home: A::AtomicU32::new(0),
+            ran_on: A::AtomicU32::new(0),
+        }
+    }
+    /// Sets the pending bit, unless it is set or the work disabled; says whether it did.
+    pub(super) fn take_pending(&self) -> bool {
+        self.flags.compare_exchange(0, PENDING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+    /// As [`ItemState::take_pending`], for whoever cancels: a disabled item can be taken too.
+    pub(super) fn grab(&self) -> bool {
+        self.flags.fetch_or(PENDING, Ordering::AcqRel) & PENDING == 0
+    }
+    pub(super) fn clear_pending(&self) {
+        self.flags.fetch_and(!PENDING, Ordering::AcqRel);
+    }
+    pub(super) fn is_pending(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & PENDING != 0
+    }
+    pub(super) fn disable(&self) {
+        self.flags.fetch_or(DISABLED, Ordering::AcqRel);
+    }
+    pub(super) fn enable(&self) {
+        self.flags.fetch_and(!DISABLED, Ordering::AcqRel);
+    }
+    pub(super) fn home(&self) -> CpuId {
+        CpuId::new(self.home.load(Ordering::Acquire) as usize)
+    }
+    pub(super) fn set_home(&self, cpu: CpuId) {
+        self.home.store(cpu.index() as u32, Ordering::Release);
+    }
+    pub(super) fn ran_on(&self) -> CpuId {
+        CpuId::new(self.ran_on.load(Ordering::Acquire) as usize)
+    }
+    pub(super) fn set_ran_on(&self, cpu: CpuId) {
+        self.ran_on.store(cpu.index() as u32, Ordering::Release);
+    }
+}
+
+/// The states of all work.
+pub(super) struct Items<A: Arch> {
+    ticks: EachCpu<ItemState<A>>,
+    drains: EachCpu<ItemState<A>>,
+    shepherd: ItemState<A>,
+    tests: [ItemState<A>; TEST_ITEMS],
+}
+
+impl<A: Arch> Items<A> {
+    pub(super) fn new() -> Self {
+        Self {
+            ticks: EachCpu::new::<A>(|_| ItemState::new()),
+            drains: EachCpu::new::<A>(|_| ItemState::new()),
+            shepherd: ItemState::new(),
+            tests: core::array::from_fn(|_| ItemState::new()),
+        }
+    }
+    pub(super) fn of(&self, item: WorkItem) -> &ItemState<A> {
+        match item {
+            WorkItem::VmstatTick(cpu) => self.ticks.of(cpu),
+            WorkItem::DrainPages(cpu) => self.drains.of(cpu),
+            WorkItem::Shepherd => &self.shepherd,
+            WorkItem::Test(number) => &self.tests[usize::from(number)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_has_a_timer_of_its_own() {
+        let cpu = CpuId::new(5);
+        let tests = (0..TEST_ITEMS as u8).map(WorkItem::Test);
+        let own = [WorkItem::VmstatTick(cpu), WorkItem::Shepherd, WorkItem::DrainPages(cpu)];
+        let mut seen = 0_u32;
+        for item in own.into_iter().chain(tests) {
+            assert_eq!(WorkItem::of_slot(item.slot(), cpu), Some(item));
+            assert_eq!(seen >> item.slot().index() & 1, 0);
+            seen |= 1 << item.slot().index();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The queue of one CPU's worker.
+
+use super::WorkItem;
+use crate::arch::TaskId;
+use alloc::collections::VecDeque;
+
+/// Pieces of work for which room is set aside at boot.
+const RESERVED: usize = 8;
+
+/// One queued or running piece of work.
+#[derive(Clone, Copy)]
+struct Entry {
+    item: WorkItem,
+    ticket: u64,
+}
+
+/// What a worker does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// This.
+    Run(WorkItem),
+    /// Nothing: sleep.
+    Sleep,
+    /// Nothing ever: return.
+    Leave,
+}
+
+/// Work that waits for one CPU's worker, first in first out, and what it runs.
+pub(super) struct Queue {
+    waiting: VecDeque<Entry>,
+    running: Option<Entry>,
+    tickets: u64,
+    pub(super) worker: Option<TaskId>,
+    worker_sleeps: bool,
+    /// Work is accepted.
+    open: bool,
+    /// The worker returns once nothing waits.
+    closing: bool,
+    /// Tasks that wait for some piece of this queue's work.
+    pub(super) flushers: u32,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Self {
+            waiting: VecDeque::with_capacity(RESERVED),
+            running: None,
+            tickets: 0,
+            worker: None,
+            worker_sleeps: false,
+            open: false,
+            closing: false,
+            flushers: 0,
+        }
+    }
+    pub(super) fn open(&mut self) {
+        self.open = true;
+        self.closing = false;
+    }
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+    /// The worker returns when nothing waits. Returns the worker to wake.
+    pub(super) fn close(&mut self) -> Option<TaskId> {
+        self.closing = true;
+        self.take_sleeper()
+    }
+    fn take_sleeper(&mut self) -> Option<TaskId> {
+        let sleeps = core::mem::replace(&mut self.worker_sleeps, false);
+        if sleeps { self.worker } else { None }
+    }
+    /// Adds a piece of work. Returns the worker, if it must be woken.
+    pub(super) fn push(&mut self, item: WorkItem) -> Option<TaskId> {
+        self.tickets += 1;
+        self.waiting.push_back(Entry { item, ticket: self.tickets });
+        self.take_sleeper()
+    }
+    /// Takes a waiting piece of work out again; says whether it was there.
+    pub(super) fn remove(&mut self, item: WorkItem) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|entry| entry.item != item);
+        self.waiting.len() < before
+    }
+    /// What the worker does next.
+    pub(super) fn next(&mut self) -> Next {
+        if let Some(entry) = self.waiting.pop_front() {
+            self.running = Some(entry);
+            return Next::Run(entry.item);
+        }
+        if self.closing {
+            self.open = false;
+            self.worker = None;
+            return Next::Leave;
+        }
+        self.worker_sleeps = true;
+        Next::Sleep
+    }
+    pub(super) fn finished(&mut self) {
+        self.running = None;
+    }
+    /// The ticket of the last queued instance of `item` that is not over.
+    pub(super) fn ticket_of(&self, item: WorkItem) -> Option<u64> {
+        let all = self.waiting.iter().rev().chain(&self.running);
+        all.filter(|entry| entry.item == item).map(|entry| entry.ticket).next()
+    }
+    /// Whether the work of `ticket` waits or runs.
+    pub(super) fn has(&self, ticket: u64) -> bool {
+        self.waiting.iter().chain(&self.running).any(|entry| entry.ticket == ticket)
+    }
+    /// The ticket of `item` if it runs now.
+    pub(super) fn running_ticket(&self, item: WorkItem) -> Option<u64> {
+        self.running.filter(|entry| entry.item == item).map(|entry| entry.ticket)
+    }
+    /// Whether nothing waits and nothing runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.running.is_none()
+    }
+}
