@@ -1,0 +1,272 @@
+//! Grace periods: waiting until every reader that may still hold an old version is done.
+//!
+//! A reader is a [`ReadGuard`]: preemption is off inside it. A grace period ends when every CPU
+//! has passed a quiescent state after it began: a context switch, idle, or a tick or
+//! inter-processor interrupt that finds the CPU outside every reader. A normal grace period waits
+//! for these to come by themselves, at the latest with the CPU's next tick; an expedited one sends
+//! an interrupt to each CPU that is neither idle nor done.
+//!
+//! One grace period runs at a time. A caller that finds one begun after its own call is content
+//! with that one's end.
+//!
+//! A CPU counts from the moment it is online until it is dead: between leaving the online mask and
+//! dying it still runs readers.
+//!
+//! Lock order: the grace-period mutex (class Mutex) is outermost; nothing is taken under a reader's
+//! guard here.
+//!
+//! Memory order: what a writer changed before the grace period is seen by every reader that begins
+//! after the CPU's quiescent state, and what a reader did is seen by the writer after the grace
+//! period. Each CPU's `owes` word and the count of CPUs carry both (all operations on them are
+//! sequentially consistent), and so does `idle` for CPUs that are passed over.
+
+use crate::arch::{Arch, Atomic, CpuId, CpuMask, Func, Ipi, Span};
+use crate::sync::{Completion, EachCpu, Mutex, NoPreempt, PerCpu, PreemptGuard};
+use core::cell::Cell;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// How a grace period finds its CPUs' quiescent states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Speed {
+    /// It waits for them.
+    Normal,
+    /// It asks for them.
+    Expedited,
+}
+
+/// What others look at, per CPU.
+struct Seen<A: Arch> {
+    /// Not zero: the current grace period waits for this CPU.
+    owes: A::AtomicU32,
+    /// Not zero: the CPU is idle, and so outside every reader.
+    idle: A::AtomicU32,
+    /// Not zero: the CPU is or was online and is not dead.
+    alive: A::AtomicU32,
+}
+
+/// What only the CPU itself uses; its interrupts too, so each use is one load or one store.
+#[derive(Default)]
+struct Own {
+    /// Depth of nested readers.
+    depth: Cell<u32>,
+    /// The outermost reader's end reports a quiescent state: it was asked for meanwhile.
+    asked: Cell<bool>,
+}
+
+/// Grace periods.
+pub struct Rcu<A: Arch> {
+    seen: EachCpu<Seen<A>>,
+    own: PerCpu<A, Own>,
+    /// Grace periods begun, and ended.
+    begun: A::AtomicU64,
+    ended: A::AtomicU64,
+    /// CPUs that the current one waits for, plus one until all have been looked at.
+    owing: A::AtomicU32,
+    all_passed: Completion<A>,
+    one_at_a_time: Mutex<A, ()>,
+}
+
+impl<A: Arch> Rcu<A> {
+    /// No reader, no grace period. CPUs that are online now count as alive.
+    #[expect(clippy::new_without_default, reason = "it looks at the machine")]
+    pub fn new() -> Self {
+        let seen = |cpu| Seen {
+            owes: A::AtomicU32::new(0),
+            idle: A::AtomicU32::new(0),
+            alive: A::AtomicU32::new(A::is_online(cpu).into()),
+        };
+        Self {
+            seen: EachCpu::new::<A>(seen),
+            own: PerCpu::new(|_| Own::default()),
+            begun: A::AtomicU64::new(0),
+            ended: A::AtomicU64::new(0),
+            owing: A::AtomicU32::new(0),
+            all_passed: Completion::new(),
+            one_at_a_time: Mutex::new(()),
+        }
+    }
+
+    // -- Readers.
+
+    /// Begins a reader; nests, also in interrupts.
+    #[inline]
+    pub fn read(&self) -> ReadGuard<'_, A> {
+        let pinned = PreemptGuard::new();
+        let own = self.own.get(&pinned);
+        own.depth.set(own.depth.get() + 1);
+        ReadGuard { rcu: self, pinned }
+    }
+
+    fn reader_ends(&self, pinned: &PreemptGuard<A>) {
+        let own = self.own.get(pinned);
+        own.depth.set(own.depth.get() - 1);
+        if own.depth.get() == 0 && own.asked.replace(false) {
+            self.report(pinned.cpu());
+        }
+    }
+
+    // -- Quiescent states. Interrupts are off in all of these.
+
+    /// This CPU switches tasks: it is outside every reader.
+    #[inline]
+    pub fn context_switch(&self) {
+        self.report(A::cpu());
+    }
+
+    /// This CPU ticks: if that found it outside every reader, it reports.
+    #[inline]
+    pub fn tick(&self) {
+        self.report_if_outside(false);
+    }
+
+    /// Somebody waits for this CPU: it reports now, or when its reader ends.
+    pub fn expedited_ipi(&self) {
+        self.report_if_outside(true);
+    }
+
+    fn report_if_outside(&self, ask: bool) {
+        let pinned = PreemptGuard::new();
+        let own = self.own.get(&pinned);
+        if own.depth.get() == 0 {
+            self.report(pinned.cpu());
+        } else if ask {
+            own.asked.set(true);
+        }
+    }
+
+    /// This CPU goes idle.
+    pub fn idle_enter(&self) {
+        let seen = self.seen.of(A::cpu());
+        seen.idle.store(1, SeqCst);
+        self.report(A::cpu());
+    }
+
+    /// This CPU leaves idle.
+    pub fn idle_exit(&self) {
+        // A read-modify-write: readers after it come after a writer's look at the flag.
+        self.seen.of(A::cpu()).idle.swap(0, SeqCst);
+    }
+
+    /// `cpu` has passed a quiescent state.
+    #[inline]
+    fn report(&self, cpu: CpuId) {
+        let owes = &self.seen.of(cpu).owes;
+        if owes.load(SeqCst) != 0 && owes.swap(0, SeqCst) != 0 {
+            self.one_less();
+        }
+    }
+
+    fn one_less(&self) {
+        if self.owing.fetch_sub(1, SeqCst) == 1 {
+            self.all_passed.complete();
+        }
+    }
+
+    // -- Grace periods. Tasks only; these sleep.
+
+    /// Waits until every reader that has begun by now has ended.
+    pub fn synchronize(&self) {
+        let _span = Span::<A>::enter(Func::SynchronizeRcu);
+        self.wait(Speed::Normal);
+    }
+
+    /// As [`Rcu::synchronize`], with an interrupt to every CPU that could hold it up.
+    pub fn synchronize_expedited(&self) {
+        let _span = Span::<A>::enter(Func::SynchronizeRcuExpedited);
+        self.wait(Speed::Expedited);
+    }
+
+    fn wait(&self, speed: Speed) {
+        let enough = self.begun.load(SeqCst) + 1;
+        let _one = match (speed, self.one_at_a_time.try_lock()) {
+            (_, Some(one)) => one,
+            (Speed::Normal, None) => self.one_at_a_time.lock(),
+            (Speed::Expedited, None) => {
+                // The one under way is in our way: help it along.
+                self.ask_those_who_owe();
+                self.one_at_a_time.lock()
+            }
+        };
+        if self.ended.load(SeqCst) < enough {
+            self.grace_period(speed);
+        }
+    }
+
+    fn grace_period(&self, speed: Speed) {
+        let number = self.begun.fetch_add(1, SeqCst) + 1;
+        self.all_passed.reset();
+        self.owing.store(1, SeqCst);
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        for (cpu, seen) in self.seen.iter() {
+            if !online.contains(cpu) && seen.alive.load(SeqCst) == 0 {
+                continue;
+            }
+            self.owing.fetch_add(1, SeqCst);
+            seen.owes.swap(1, SeqCst);
+            // An idle CPU owes nothing. It may have come out of idle just now: then what it does
+            // comes after what the writer did. It may report at the same time: one of us counts.
+            if seen.idle.load(SeqCst) != 0 {
+                self.report(cpu);
+            }
+        }
+        self.one_less();
+        if speed == Speed::Expedited {
+            self.ask_those_who_owe();
+        }
+        self.all_passed.wait();
+        self.ended.store(number, SeqCst);
+    }
+
+    /// Sends an interrupt to every CPU that the current grace period waits for.
+    fn ask_those_who_owe(&self) {
+        for (cpu, seen) in self.seen.iter() {
+            if seen.owes.load(SeqCst) == 0 {
+                continue;
+            }
+            let pinned = PreemptGuard::<A>::new();
+            if cpu == pinned.cpu() {
+                self.report_if_outside(true);
+            } else if A::is_online(cpu) {
+                A::ipi_send(cpu, Ipi::RcuExpedited);
+            }
+        }
+    }
+
+    // -- Hotplug.
+
+    /// `cpu` is online.
+    pub fn cpu_online(&self, cpu: CpuId) {
+        self.seen.of(cpu).alive.store(1, SeqCst);
+    }
+
+    /// `cpu` is dead: nobody waits for it any more.
+    pub fn cpu_dead(&self, cpu: CpuId) {
+        let seen = self.seen.of(cpu);
+        seen.alive.store(0, SeqCst);
+        seen.idle.store(0, SeqCst);
+        self.report(cpu);
+    }
+
+    /// Grace periods that have ended.
+    pub fn grace_periods(&self) -> u64 {
+        self.ended.load(SeqCst)
+    }
+}
+
+/// A reader, until this is dropped. Preemption is off.
+#[must_use]
+pub struct ReadGuard<'a, A: Arch> {
+    rcu: &'a Rcu<A>,
+    pinned: PreemptGuard<A>,
+}
+
+impl<A: Arch> Drop for ReadGuard<'_, A> {
+    #[inline]
+    fn drop(&mut self) {
+        self.rcu.reader_ends(&self.pinned);
+    }
+}
+
+// SAFETY: `pinned` keeps preemption off for as long as the guard lives.
+unsafe impl<A: Arch> NoPreempt<A> for ReadGuard<'_, A> {}
