@@ -15,6 +15,7 @@
 extern crate alloc;
 
 pub mod arch;
+pub mod mm;
 pub mod rcu;
 pub mod sync;
 pub mod time;
