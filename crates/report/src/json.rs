@@ -1,0 +1,11 @@
+//! Records as JSON.
+
+use mmscale_record::Document;
+
+/// A document on one line, newline included.
+pub fn json_line(document: &Document) -> String {
+    let mut line =
+        serde_json::to_string(document).expect("a document has text keys and finite numbers");
+    line.push('\n');
+    line
+}

@@ -1,0 +1,86 @@
+//! Locks by class and site.
+//!
+//! Every lock that some arm waited for has one line an arm; where a class is taken in several
+//! functions, their sum follows, so that both sides of a race and their sum can be read.
+
+use std::collections::BTreeMap;
+
+use mmscale_record::{ArmRecord, Document, LockRecord};
+
+use super::number::scaled;
+use super::table::beside;
+use super::wrap;
+
+/// The site of the sums over a class.
+const ALL_SITES: &str = "(all sites)";
+
+type Key<'a> = (&'a str, &'a str);
+
+/// The lines on locks; none where nothing was measured.
+pub(super) fn lines(document: &Document) -> Vec<String> {
+    let arms: Vec<BTreeMap<Key<'_>, LockRecord>> = document.arms.iter().map(with_sums).collect();
+    let mut keys: Vec<Key<'_>> = arms.iter().flat_map(|arm| arm.keys().copied()).collect();
+    // Sites by name, and the sum of a class at its end.
+    keys.sort_by_key(|&(class, site)| (class, site == ALL_SITES, site));
+    keys.dedup();
+    if keys.is_empty() {
+        return vec![];
+    }
+    let waited = |key: &Key<'_>| arms.iter().any(|a| a.get(key).is_some_and(|l| l.contentions > 0));
+    let (shown, quiet): (Vec<Key<'_>>, Vec<Key<'_>>) = keys.into_iter().partition(waited);
+    let mut lines = vec![String::new()];
+    if !shown.is_empty() {
+        lines.extend(wrap("locks, summed over seeds; max is the longest wait of any", "", "  "));
+        lines.push(cells(["taken", "waited", "wait", "max", "hold avg"].map(str::to_owned), ""));
+    }
+    for key in shown {
+        lines.push(format!("{} {}", key.0, key.1));
+        for (arm, locks) in document.arms.iter().zip(&arms) {
+            let none = LockRecord::default();
+            lines.push(row(&arm.arm, locks.get(&key).unwrap_or(&none)));
+        }
+    }
+    let quiet: Vec<String> = quiet
+        .into_iter()
+        .filter(|key| key.1 != ALL_SITES)
+        .map(|(class, site)| format!("{class} {site}"))
+        .collect();
+    if !quiet.is_empty() {
+        lines.extend(wrap(&quiet.join(", "), "taken and never waited for: ", "  "));
+    }
+    lines
+}
+
+/// An arm's locks by class and site, with a sum for each class that has several sites.
+fn with_sums(arm: &ArmRecord) -> BTreeMap<Key<'_>, LockRecord> {
+    let mut sums = BTreeMap::<&str, (usize, LockRecord)>::new();
+    for lock in &arm.locks {
+        let (sites, sum) = sums.entry(&lock.class).or_default();
+        *sites += 1;
+        sum.acquisitions += lock.acquisitions;
+        sum.contentions += lock.contentions;
+        sum.wait_total_ns += lock.wait_total_ns;
+        sum.wait_max_ns = sum.wait_max_ns.max(lock.wait_max_ns);
+        sum.hold_total_ns += lock.hold_total_ns;
+    }
+    let single = arm.locks.iter().map(|l| ((l.class.as_str(), l.site.as_str()), l.clone()));
+    let several = sums.into_iter().filter(|(_, (sites, _))| *sites > 1);
+    single.chain(several.map(|(class, (_, sum))| ((class, ALL_SITES), sum))).collect()
+}
+
+fn row(arm: &str, lock: &LockRecord) -> String {
+    let hold = match lock.acquisitions {
+        0 => "-".to_owned(),
+        n => scaled(lock.hold_total_ns as f64 / n as f64, "ns"),
+    };
+    let counts = [lock.acquisitions, lock.contentions].map(|n| scaled(n as f64, "1"));
+    let times = [lock.wait_total_ns, lock.wait_max_ns].map(|ns| scaled(ns as f64, "ns"));
+    let [taken, waited] = counts;
+    let [wait, max] = times;
+    cells([taken, waited, wait, max, hold], arm)
+}
+
+fn cells(cells: [String; 5], name: &str) -> String {
+    let cells: String = cells.iter().map(|cell| format!("{cell:>10}")).collect();
+    beside(&super::cut(&format!("  {name}"), 22), &cells).concat()
+}

@@ -1,0 +1,121 @@
+//! Metrics in a table: arms as columns, the first is what the others are compared with.
+//!
+//! The form is that of the comparisons on the kernel's mailing lists: mean, standard deviation in
+//! percent, change in percent. Absolute numbers come first. A metric's name stands in its line
+//! where there is room for it, and otherwise on a line of its own.
+
+use mmscale_record::{ArmRecord, Document, Metric};
+
+use super::number::{change, digits, percent, scaled};
+use super::{Notes, WIDTH, columns, cut};
+
+/// Columns of a mean, of a mean with its deviation, and of all that with a change.
+const MEAN: usize = 9;
+const BASE: usize = MEAN + 7;
+const OTHER: usize = BASE + 9;
+
+/// Arms beside the first that fit into one table.
+const OTHERS: usize = 2;
+
+/// The table of metrics; several where there are more arms than fit beside each other.
+pub(super) fn metrics(document: &Document, notes: &Notes<'_>) -> Vec<String> {
+    let Some((base, others)) = document.arms.split_first() else { return vec![] };
+    let names = ordered(document, &notes.order);
+    let mut lines = vec![];
+    let groups: Vec<&[ArmRecord]> =
+        if others.is_empty() { vec![&[]] } else { others.chunks(OTHERS).collect() };
+    for group in &groups {
+        lines.extend(head(base, group));
+        for name in &names {
+            lines.extend(row(name, base, group));
+        }
+        lines.push(String::new());
+    }
+    let mut legend = vec!["mean over seeds, ± its sample standard deviation in percent"];
+    let change = format!("change against {}; ~ where the 95 % intervals of both means", base.arm);
+    if !others.is_empty() {
+        legend.extend([change.as_str(), "overlap, so that it may be noise"]);
+    }
+    lines.extend(legend.into_iter().map(str::to_owned));
+    lines
+}
+
+/// All metrics of all arms: those that the study orders, then the others by name.
+fn ordered<'a>(document: &'a Document, order: &[&'a str]) -> Vec<&'a str> {
+    let mut all: Vec<&str> =
+        document.arms.iter().flat_map(|arm| arm.metrics.keys()).map(String::as_str).collect();
+    let place = |name: &str| order.iter().position(|o| *o == name).unwrap_or(order.len());
+    all.sort_by(|a, b| (place(a), a).cmp(&(place(b), b)));
+    all.dedup();
+    all
+}
+
+fn head(base: &ArmRecord, group: &[ArmRecord]) -> Vec<String> {
+    let mut names = format!("{:>BASE$}", cut(&base.arm, BASE - 1));
+    let mut kinds = format!("{:>MEAN$} {:>6}", "mean", "±");
+    for arm in group {
+        names.push_str(&format!("{:>OTHER$}", cut(&arm.arm, OTHER - 1)));
+        kinds.push_str(&format!("{:>MEAN$} {:>6}{:>9}", "mean", "±", "change"));
+    }
+    [names, kinds].map(|cells| format!("{cells:>WIDTH$}")).into()
+}
+
+fn row(name: &str, base: &ArmRecord, group: &[ArmRecord]) -> Vec<String> {
+    let first = base.metrics.get(name);
+    let mut cells = mean_cell(first);
+    for arm in group {
+        let metric = arm.metrics.get(name);
+        cells.push_str(&mean_cell(metric));
+        cells.push_str(&format!("{:>9}", change_cell(first, metric)));
+    }
+    beside(name, &cells)
+}
+
+/// A name with cells at the right edge, on one line or on two.
+pub(super) fn beside(name: &str, cells: &str) -> Vec<String> {
+    if columns(name) + columns(cells) <= WIDTH {
+        let room = WIDTH - columns(name);
+        vec![format!("{name}{cells:>room$}")]
+    } else {
+        vec![name.to_owned(), format!("{cells:>WIDTH$}")]
+    }
+}
+
+fn mean_cell(metric: Option<&Metric>) -> String {
+    let mean = metric.map_or("-".to_owned(), |m| scaled(m.mean, &m.unit));
+    let spread = metric.and_then(Metric::stddev_percent);
+    let spread = spread.map_or(String::new(), |sd| format!("±{:>5}", percent(sd)));
+    format!("{mean:>MEAN$} {spread:>6}")
+}
+
+fn change_cell(base: Option<&Metric>, metric: Option<&Metric>) -> String {
+    let (Some(base), Some(metric)) = (base, metric) else { return "-".to_owned() };
+    match metric.change_percent(base) {
+        None if metric.mean == 0.0 => "0.0%".to_owned(),
+        None => "from 0".to_owned(),
+        // Equal to the last digit: there is nothing to doubt.
+        Some(0.0) if metric.values == base.values => "0.0%".to_owned(),
+        Some(x) => format!("{}{}", if metric.overlaps(base) { "~" } else { "" }, change(x)),
+    }
+}
+
+/// What the run cost the host, arm by arm.
+pub(super) fn host(document: &Document) -> Vec<String> {
+    let mut names: Vec<&String> =
+        document.arms.iter().flat_map(|arm| arm.host_metrics.keys()).collect();
+    names.sort();
+    names.dedup();
+    if names.is_empty() {
+        return vec![];
+    }
+    let mut lines = vec![String::new(), "what the run cost the host".to_owned()];
+    for name in names {
+        let figure = |arm: &ArmRecord| {
+            let figure = arm.host_metrics.get(name);
+            format!("{} {}", arm.arm, figure.map_or("-".to_owned(), |&x| digits(x)))
+        };
+        let figures: Vec<String> = document.arms.iter().map(figure).collect();
+        lines.extend(super::wrap(&figures.join(", "), &format!("  {name}: "), "    "));
+    }
+    lines
+}

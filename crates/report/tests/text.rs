@@ -1,0 +1,154 @@
+//! The text form, as people paste it.
+
+use std::collections::BTreeMap;
+
+use mmscale_record::{
+    ArmRecord, Document, Host, LockRecord, Metric, On, ParamValue, SCHEMA, Value,
+};
+use mmscale_report::{Notes, WIDTH, json_line, text};
+
+fn metric(unit: &str, values: &[f64]) -> Metric {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(0.0, f64::max);
+    let ci95 = (values.len() > 1).then_some([low, high]);
+    let values = values.iter().map(|&x| Some(Value::Real(x))).collect();
+    Metric { unit: unit.into(), mean, ci95, values }
+}
+
+fn lock(class: &str, site: &str, n: u64, contentions: u64) -> LockRecord {
+    LockRecord {
+        class: class.into(),
+        site: site.into(),
+        acquisitions: n,
+        contentions,
+        wait_total_ns: contentions * 228_000,
+        wait_max_ns: contentions * 4_800,
+        hold_total_ns: n * 2_310,
+    }
+}
+
+fn arm(name: &str, scale: f64) -> ArmRecord {
+    let of = |values: [f64; 3]| values.map(|x| x * scale);
+    let metrics = [
+        ("zone_lock_contentions", metric("1", &of([872.0, 901.0, 845.0]))),
+        ("zone_lock_wait_total_ns", metric("ns", &of([199.43e6, 187.1e6, 230.0e6]))),
+        ("tick_firings_per_cpu_per_interval_mean", metric("1", &[1.0, 1.0, 1.0])),
+        ("pages_allocated_per_s", metric("1/s", &[12.3e6, 12.5e6, 12.4e6 + 1e4 * scale])),
+        ("tick_trylock_failures", metric("1", &of([0.0, 0.0, 0.0]))),
+    ];
+    let contentions = (2618.0 * scale) as u64;
+    ArmRecord {
+        arm: name.into(),
+        seeds: vec![1, 2, 3],
+        metrics: metrics.map(|(name, metric)| (name.to_owned(), metric)).into(),
+        locks: vec![
+            lock("pcp", "free_pages", 9_000_000, 0),
+            lock("zone", "free_pcppages_bulk", 412_345, contentions),
+            lock("zone", "rmqueue_bulk", 398_000, contentions / 2),
+        ],
+        per_cpu: BTreeMap::new(),
+        histograms: BTreeMap::new(),
+        spans: vec![],
+        host_metrics: BTreeMap::from([("host_ns_per_event".into(), 71.523)]),
+    }
+}
+
+fn document(arms: Vec<ArmRecord>) -> Document {
+    let params = [
+        ("burst_pages", ParamValue::Count(4096)),
+        ("duration_s", ParamValue::Real(4.0)),
+        ("hold_scale", ParamValue::Real(6.0)),
+        ("hotplug", ParamValue::Switch(false)),
+    ];
+    Document {
+        schema: SCHEMA.into(),
+        version: "0.1.0".into(),
+        study: "vmstat".into(),
+        on: On::Sim,
+        profile: "arm64-72".into(),
+        cpus: 72,
+        hz: 1000,
+        params: params.map(|(name, value)| (name.to_owned(), value)).into(),
+        host: Host {
+            kernel: "Linux 6.18.0 x86_64".into(),
+            cpu: "A CPU of some maker at 2.50GHz with a long name".into(),
+            commit: "0123456789ab".into(),
+        },
+        fingerprint: "00112233aabbccdd".into(),
+        arms,
+    }
+}
+
+fn notes() -> Notes<'static> {
+    let defaults = [
+        ("burst_pages", ParamValue::Count(4096)),
+        ("duration_s", ParamValue::Real(4.0)),
+        ("hold_scale", ParamValue::Real(1.0)),
+        ("hotplug", ParamValue::Switch(false)),
+    ];
+    Notes {
+        summary: "the upkeep tick of every CPU and zone->lock",
+        order: vec!["zone_lock_contentions", "zone_lock_wait_total_ns"],
+        defaults: defaults.map(|(name, value)| (name.to_owned(), value)).into(),
+        remarks: vec!["Maxima want longer runs: --set duration_s=60.".into()],
+    }
+}
+
+fn rendered(arms: Vec<ArmRecord>) -> String {
+    let text = text(&document(arms), &notes());
+    for line in text.lines() {
+        assert!(line.chars().count() <= WIDTH, "too wide: {line}");
+        assert_eq!(line, line.trim_end());
+    }
+    text
+}
+
+#[test]
+fn three_arms() {
+    insta::assert_snapshot!(rendered(vec![
+        arm("stock", 1.0),
+        arm("posted", 0.1342),
+        arm("phased", 0.01)
+    ]));
+}
+
+#[test]
+fn one_arm_and_one_seed() {
+    let mut only = arm("stock", 1.0);
+    only.seeds.truncate(1);
+    for metric in only.metrics.values_mut() {
+        metric.values.truncate(1);
+        metric.ci95 = None;
+    }
+    only.metrics.retain(|name, _| name.starts_with("zone"));
+    only.locks.clear();
+    only.host_metrics.clear();
+    insta::assert_snapshot!(rendered(vec![only]));
+}
+
+#[test]
+fn more_arms_than_fit_make_several_tables() {
+    let names = ["stock", "posted", "phased", "an-arm-with-a-name-that-is-far-too-long", "fifth"];
+    let text = rendered(names.iter().map(|name| arm(name, 1.0)).collect());
+    assert_eq!(text.matches("mean      ±   change").count(), 4, "{text}");
+    assert_eq!(text.lines().filter(|line| *line == "zone_lock_contentions").count(), 2);
+    assert!(text.contains('…'));
+}
+
+#[test]
+fn changes_that_may_be_noise_say_so() {
+    let text = rendered(vec![arm("stock", 1.0), arm("same", 0.999)]);
+    assert!(text.contains("~-0.1%"), "{text}");
+    let text = rendered(vec![arm("stock", 1.0), arm("none", 0.0)]);
+    assert!(text.contains(" -100.0%") && !text.contains("~-100.0%"), "{text}");
+}
+
+#[test]
+fn json_is_one_line() {
+    let line = json_line(&document(vec![arm("stock", 1.0)]));
+    assert!(line.ends_with("}\n"));
+    assert_eq!(line.matches('\n').count(), 1);
+    assert!(line.starts_with(r#"{"schema":"mmscale/run/1""#));
+}
