@@ -1,1 +1,197 @@
 //! This computer's OS threads as a machine.
+//!
+//! Each CPU is a thread, pinned to a CPU of the computer where the system allows it. The tasks of
+//! a CPU are coroutines on its thread, with a run queue of their own: real time by priority, then
+//! fair by CPU time used, in slices. Interrupts and the timer are looked for wherever interrupts
+//! or preemption come back on, in wait loops, and in idle. Locks and atomics are real, frames are
+//! real memory.
+//!
+//! Architecture invariant: this crate knows no study, no profile and no policy; it does not know
+//! the simulator either.
+//!
+//! The modules, each using only those before it: `host`, `clock`, `arena`, `atomic`, `config`,
+//! `paths`, `task`, `queue`, `state` (what a machine is made of), `wake`, `interrupt`, `lock`,
+//! `hotplug`, `sched`, `run`.
+
+mod arena;
+mod atomic;
+mod clock;
+mod config;
+mod host;
+mod hotplug;
+mod interrupt;
+mod lock;
+mod paths;
+mod queue;
+mod run;
+mod sched;
+mod state;
+mod task;
+mod wake;
+
+pub use atomic::{ThreadsI64, ThreadsOwnedI8, ThreadsU8, ThreadsU32, ThreadsU64};
+pub use config::{Failure, Outcome, ThreadsConfig};
+pub use lock::ThreadsSpin;
+pub use run::run;
+
+use mmscale_mm::arch::{
+    Access, Arch, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
+    PathId, Pfn, TaskId, TaskSpec, Trace,
+};
+use state::{Machine, NEVER, here};
+use std::sync::atomic::Ordering;
+
+/// How many CPUs of this computer the process may use.
+pub fn host_cpus() -> usize {
+    host::HostCpus::allowed().count()
+}
+
+/// The machine, as a tag type.
+#[derive(Clone, Copy, Debug)]
+pub struct Threads;
+
+impl Arch for Threads {
+    type Spin = ThreadsSpin;
+    type AtomicU8 = ThreadsU8;
+    type AtomicU32 = ThreadsU32;
+    type AtomicU64 = ThreadsU64;
+    type AtomicI64 = ThreadsI64;
+    type OwnedI8 = ThreadsOwnedI8;
+
+    #[inline]
+    fn cpu() -> CpuId {
+        here().id
+    }
+    fn cpus_possible() -> usize {
+        here().machine().cpus.len()
+    }
+    /// The arena is one mapping: the machine has one node, whatever the computer has.
+    fn node_of(_: CpuId) -> NodeId {
+        NodeId::new(0)
+    }
+    fn online(mask: &mut CpuMask) {
+        here().machine().online(mask);
+    }
+    fn is_online(cpu: CpuId) -> bool {
+        here().machine().is_online(cpu)
+    }
+
+    #[inline]
+    fn preempt_disable() {
+        let preempt = &here().local.preempt;
+        preempt.set(preempt.get() + 1);
+    }
+    #[inline]
+    fn preempt_enable() {
+        let cpu = here();
+        let local = &cpu.local;
+        local.preempt.set(local.preempt.get() - 1);
+        if local.preempt.get() == 0 && local.irqs_on.get() && !local.in_interrupt.get() {
+            interrupt::poll(cpu);
+        }
+    }
+    #[inline]
+    fn irq_save() -> IrqState {
+        IrqState(here().local.irqs_on.replace(false))
+    }
+    #[inline]
+    fn irq_restore(state: IrqState) {
+        let cpu = here();
+        cpu.local.irqs_on.set(state.0);
+        if state.0 {
+            interrupt::poll(cpu);
+        }
+    }
+    fn in_interrupt() -> bool {
+        here().local.in_interrupt.get()
+    }
+
+    fn ipi_send(cpu: CpuId, reason: Ipi) {
+        interrupt::send(cpu, reason);
+    }
+    #[inline]
+    fn now_ns() -> u64 {
+        here().machine().clock.now_ns()
+    }
+    fn hz() -> u32 {
+        here().machine().hz
+    }
+    fn timer_arm(deadline_ns: u64) {
+        here().deadline_ns.store(deadline_ns, Ordering::Relaxed);
+    }
+    fn timer_cancel() {
+        here().deadline_ns.store(NEVER, Ordering::Relaxed);
+    }
+
+    fn current() -> TaskId {
+        let cpu = here();
+        // SAFETY: the running task is alive.
+        let task = unsafe { cpu.local.task.get().as_ref() };
+        task.map_or(Machine::idle_task(cpu.id), |task| task.id)
+    }
+    fn park() {
+        wake::park();
+    }
+    fn unpark(task: TaskId) {
+        wake::unpark(here().machine(), task);
+    }
+    fn is_running(task: TaskId) -> bool {
+        here().machine().tasks.get(task).is_some_and(|task| task.is_running())
+    }
+    fn spawn(spec: TaskSpec) -> TaskId {
+        wake::spawn(here().machine(), spec)
+    }
+    fn relax() {
+        interrupt::relax();
+    }
+    fn cond_resched() {
+        interrupt::poll(here());
+    }
+    fn user(ns: u64) {
+        interrupt::compute(ns);
+    }
+    fn cpu_offline(cpu: CpuId) -> Result<(), HotplugError> {
+        hotplug::offline(cpu)
+    }
+    fn cpu_online(cpu: CpuId) -> Result<(), HotplugError> {
+        hotplug::online(cpu)
+    }
+
+    #[inline]
+    fn fail_alloc() -> bool {
+        false
+    }
+    #[inline]
+    fn touch(_: Line, _: Access) {}
+    #[inline]
+    fn work(_: Op, _: u32) {}
+    #[inline]
+    fn trace(event: Trace) {
+        let cpu = here();
+        let now_ns = cpu.machine().clock.now_ns();
+        // SAFETY: only this thread uses its probe, and a probe does not trace.
+        if let Some(probe) = unsafe { &mut *cpu.local.probe.get() } {
+            probe.event(now_ns, &event);
+        }
+    }
+    #[inline]
+    fn span_enter(func: Func) -> PathId {
+        let cpu = here();
+        let path = cpu.machine().paths.child(cpu.local.path.get(), func);
+        PathId(cpu.local.path.replace(path))
+    }
+    #[inline]
+    fn span_exit(path: PathId) {
+        here().local.path.set(path.0);
+    }
+
+    fn clear_block(pfn: Pfn, order: Order) {
+        here().machine().arena.clear(pfn, order);
+    }
+    fn write_stamp(pfn: Pfn, stamp: u64) {
+        here().machine().arena.set_stamp(pfn, stamp);
+    }
+    fn read_stamp(pfn: Pfn) -> u64 {
+        here().machine().arena.stamp(pfn)
+    }
+}

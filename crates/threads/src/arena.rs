@@ -1,0 +1,87 @@
+//! The memory behind the frames: one anonymous mapping, filled by the system as it is touched.
+
+use mmscale_mm::arch::{Order, Pfn};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes in a frame.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// Memory for frames `0..pages`.
+pub(crate) struct Arena {
+    base: *mut u8,
+    pages: usize,
+}
+
+// SAFETY: the mapping is reached only through the methods, which reach what a frame's owner may.
+unsafe impl Send for Arena {}
+// SAFETY: as above; stamps are atomic, and a block is cleared by its owner only.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub(crate) fn new(pages: usize) -> Result<Self, rustix::io::Errno> {
+        let (access, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a new mapping, placed by the system, overlaps nothing.
+        let base = unsafe {
+            mmap_anonymous(core::ptr::null_mut(), pages.max(1) * PAGE_BYTES, access, flags)?
+        };
+        Ok(Self { base: base.cast(), pages })
+    }
+
+    /// Clears a block. The caller owns it.
+    pub(crate) fn clear(&self, pfn: Pfn, order: Order) {
+        let start = self.frame(pfn, order.pages());
+        // SAFETY: the block lies in the arena, and its owner is the only one who uses it.
+        unsafe { core::ptr::write_bytes(start, 0, order.pages() * PAGE_BYTES) };
+    }
+
+    /// The first eight bytes of a frame.
+    pub(crate) fn stamp(&self, pfn: Pfn) -> u64 {
+        self.first_word(pfn).load(Ordering::Relaxed)
+    }
+
+    /// Sets the first eight bytes of a frame.
+    pub(crate) fn set_stamp(&self, pfn: Pfn, stamp: u64) {
+        self.first_word(pfn).store(stamp, Ordering::Relaxed);
+    }
+
+    fn first_word(&self, pfn: Pfn) -> &AtomicU64 {
+        let start = self.frame(pfn, 1);
+        // SAFETY: page-aligned memory of the arena, which lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(start.cast()) }
+    }
+
+    fn frame(&self, pfn: Pfn, pages: usize) -> *mut u8 {
+        assert!(pfn.index() + pages <= self.pages, "{pfn:?} lies outside the machine's memory");
+        self.base.wrapping_add(pfn.index() * PAGE_BYTES)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing can refer to it any more.
+        let unmapped = unsafe { munmap(self.base.cast(), self.pages.max(1) * PAGE_BYTES) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_stay_until_their_block_is_cleared() {
+        let arena = Arena::new(8).unwrap();
+        let at = |pfn| arena.stamp(Pfn::new(pfn));
+        (0..8).for_each(|pfn| arena.set_stamp(Pfn::new(pfn), 7 + pfn as u64));
+        arena.clear(Pfn::new(4), Order::new(1).unwrap());
+        assert_eq!((at(3), at(4), at(5), at(6)), (10, 0, 0, 13));
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the machine's memory")]
+    fn a_frame_that_does_not_exist_is_refused() {
+        Arena::new(8).unwrap().clear(Pfn::new(6), Order::new(2).unwrap());
+    }
+}

@@ -1,0 +1,51 @@
+//! The computer underneath: which CPUs we may use, and pinning to them.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How CPUs wait for each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiting {
+    /// Each has a CPU of the host to itself: they spin, and locks are handed on in order.
+    Spin,
+    /// They share the host's CPUs: they give way after a short spin, and whoever runs takes the
+    /// lock, because the next in order may be the one that does not run.
+    Yield,
+}
+
+/// The CPUs of the computer that this process may use, by the system's numbers.
+pub(crate) struct HostCpus(Vec<usize>);
+
+impl HostCpus {
+    /// Asks the system. If it does not say, the list is empty and nothing is pinned.
+    pub(crate) fn allowed() -> Self {
+        let Ok(set) = sched_getaffinity(None) else { return Self(Vec::new()) };
+        Self((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+    }
+
+    /// How many there are; at least 1.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len().max(1)
+    }
+
+    /// Pins the calling thread to the host's CPU for the machine's CPU `index`: one each, and in
+    /// turn once they run out. Says whether that worked.
+    pub(crate) fn pin(&self, index: usize) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let mut set = CpuSet::new();
+        set.set(self.0[index % self.0.len()]);
+        sched_setaffinity(None, &set).is_ok()
+    }
+}
+
+/// Asks the system to end sleeps on time rather than in batches. A refusal only makes them late.
+pub(crate) fn punctual_sleeps() {
+    let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
+}
+
+/// Locks a mutex of the machine. Nothing under them panics, so poison means nothing.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,154 @@
+//! Interrupts and preemption: what is pending is looked for wherever interrupts or preemption come
+//! back on, and in wait loops.
+
+use crate::host::Waiting;
+use crate::paths::INTERRUPT;
+use crate::queue::SLICE_NS;
+use crate::state::{Cpu, NEVER, here, pending};
+use crate::task::{FAIR, Pause};
+use crate::wake::{die, suspend};
+use mmscale_mm::arch::{CpuId, Ipi};
+use std::sync::atomic::Ordering;
+
+/// Polls between two looks at the clock. A look costs 10 to 25 ns, a poll about 1 ns; code that
+/// allocates polls several times in 100 ns, so a timer is late by about a microsecond at most.
+const CLOCK_EVERY: u32 = 16;
+
+/// Turns of a wait loop after which a CPU that shares its host CPU with others gives way.
+const YIELD_EVERY_SHARED: u32 = 64;
+/// The same for a CPU that has a host CPU to itself: other programs may want that one too.
+const YIELD_EVERY_OWN: u32 = 1 << 14;
+
+/// Why interrupts are sent, in the order in which they are taken.
+const REASONS: [Ipi; 3] = [Ipi::CallFunction, Ipi::RcuExpedited, Ipi::Timer];
+
+/// Looks for interrupts. Interrupts are on.
+#[inline]
+pub(crate) fn poll(cpu: &Cpu) {
+    let polls = cpu.local.polls.get();
+    cpu.local.polls.set(polls.wrapping_sub(1));
+    if polls == 0 || cpu.pending.load(Ordering::Relaxed) != 0 {
+        attend();
+    }
+}
+
+/// Handles what is pending, the timer included, until nothing is. Interrupts are on. The task may
+/// be on another CPU afterwards.
+#[cold]
+#[inline(never)]
+pub(crate) fn attend() {
+    loop {
+        let cpu = here();
+        cpu.local.polls.set(CLOCK_EVERY);
+        if std::thread::panicking() {
+            // A guard is dropped by a panic: the run is about to fail.
+            return;
+        }
+        if cpu.machine().dying.load(Ordering::Relaxed) {
+            die();
+        }
+        let now_ns = cpu.machine().clock.now_ns();
+        if take_interrupts(cpu, now_ns) {
+            continue;
+        }
+        let local = &cpu.local;
+        let switch = local.need_resched.get() || slice_is_over(cpu, now_ns);
+        if !switch {
+            return;
+        }
+        if local.preempt.get() != 0 {
+            // The next poll looks again.
+            local.polls.set(0);
+            return;
+        }
+        suspend(Pause::Preempted);
+    }
+}
+
+/// Whether the running task has had its turn and another waits.
+fn slice_is_over(cpu: &Cpu, now_ns: u64) -> bool {
+    let fair = cpu.running_rank.load(Ordering::Relaxed) == FAIR;
+    let turn_ns = now_ns.saturating_sub(cpu.local.started_ns.get());
+    fair && turn_ns >= SLICE_NS && cpu.queued.load(Ordering::Relaxed) > 0
+}
+
+/// Whether an interrupt waits to be taken.
+pub(crate) fn is_due(cpu: &Cpu, now_ns: u64) -> bool {
+    cpu.pending.load(Ordering::Acquire) & pending::INTERRUPTS != 0
+        || cpu.deadline_ns.load(Ordering::Relaxed) <= now_ns
+}
+
+/// Takes what interrupts there are, in a task or in idle; says whether there were any.
+pub(crate) fn take_interrupts(cpu: &Cpu, now_ns: u64) -> bool {
+    let local = &cpu.local;
+    let bits = match cpu.pending.load(Ordering::Relaxed) {
+        0 => 0,
+        _ => cpu.pending.swap(0, Ordering::Acquire),
+    };
+    if bits & pending::RESCHED != 0 {
+        local.need_resched.set(true);
+    }
+    let deadline_ns = cpu.deadline_ns.load(Ordering::Relaxed);
+    let timer = deadline_ns <= now_ns;
+    if bits & pending::INTERRUPTS == 0 && !timer {
+        return false;
+    }
+    let (irqs_on, path) = (local.irqs_on.replace(false), local.path.replace(INTERRUPT));
+    local.in_interrupt.set(true);
+    local.preempt.set(local.preempt.get() + 1);
+    let callbacks = cpu.machine().callbacks();
+    for reason in REASONS.into_iter().filter(|&reason| bits & pending::bit(reason) != 0) {
+        callbacks.ipi(reason);
+    }
+    if timer {
+        let late_ns = now_ns - deadline_ns;
+        local.timer_late_max_ns.set(local.timer_late_max_ns.get().max(late_ns));
+        cpu.deadline_ns.store(NEVER, Ordering::Relaxed);
+        callbacks.timer();
+    }
+    local.preempt.set(local.preempt.get() - 1);
+    local.in_interrupt.set(false);
+    local.irqs_on.set(irqs_on);
+    local.path.set(path);
+    true
+}
+
+/// Sends an interrupt.
+pub(crate) fn send(target: CpuId, reason: Ipi) {
+    here().machine().cpu(target).notify(pending::bit(reason));
+}
+
+/// One turn of a wait loop.
+pub(crate) fn relax() {
+    core::hint::spin_loop();
+    let cpu = here();
+    let (local, machine) = (&cpu.local, cpu.machine());
+    let turns = local.relaxes.get().wrapping_add(1);
+    local.relaxes.set(turns);
+    let yield_every = match machine.waiting {
+        Waiting::Spin => YIELD_EVERY_OWN,
+        Waiting::Yield => YIELD_EVERY_SHARED,
+    };
+    if turns.is_multiple_of(yield_every) {
+        std::thread::yield_now();
+    }
+    if local.irqs_on.get() && !local.in_interrupt.get() {
+        attend();
+    } else if machine.dying.load(Ordering::Relaxed) && !std::thread::panicking() {
+        die();
+    }
+}
+
+/// The running task computes for `ns` of its own time.
+pub(crate) fn compute(ns: u64) {
+    /// Turns between two looks at the clock: a microsecond or two.
+    const TURNS: u32 = 32;
+    let mut left_ns = ns;
+    while left_ns > 0 {
+        let from_ns = here().machine().clock.now_ns();
+        (0..TURNS).for_each(|_| core::hint::spin_loop());
+        let turn_ns = here().machine().clock.now_ns() - from_ns;
+        left_ns = left_ns.saturating_sub(turn_ns.max(1));
+        attend();
+    }
+}

@@ -1,0 +1,168 @@
+//! Call paths, shared by all CPUs, and lock statistics, each CPU's own.
+
+use crate::host::lock;
+use mmscale_mm::arch::{Func, LockClass};
+use mmscale_record::LockRow;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How many call paths are told apart. A longer path than fits counts as its caller's.
+const MAX_PATHS: usize = 1024;
+const CLASSES: usize = LockClass::ALL.len();
+
+/// The path of a task outside any span.
+pub(crate) const ROOT: u32 = 0;
+/// The path of an interrupt outside any span.
+pub(crate) const INTERRUPT: u32 = 1;
+
+/// All call paths: a tree that only grows. Looking up a known path takes one load.
+pub(crate) struct PathTree {
+    /// Child of path p by function f at `p * Func::COUNT + f`; 0 is none, as no child is the root.
+    children: Box<[AtomicU32]>,
+    /// Parent and function of each path.
+    nodes: Mutex<Vec<(u32, Func)>>,
+}
+
+impl PathTree {
+    pub(crate) fn new() -> Self {
+        let children = (0..MAX_PATHS * Func::COUNT).map(|_| AtomicU32::new(0)).collect();
+        let nodes = vec![(ROOT, Func::Root), (ROOT, Func::Interrupt)];
+        Self { children, nodes: Mutex::new(nodes) }
+    }
+
+    /// The path one function deeper.
+    #[inline]
+    pub(crate) fn child(&self, path: u32, func: Func) -> u32 {
+        let slot = &self.children[path as usize * Func::COUNT + func as usize];
+        let known = slot.load(Ordering::Acquire);
+        if known != 0 { known } else { self.grow(path, func, slot) }
+    }
+
+    #[cold]
+    fn grow(&self, path: u32, func: Func, slot: &AtomicU32) -> u32 {
+        let mut nodes = lock(&self.nodes);
+        let known = slot.load(Ordering::Relaxed);
+        if known != 0 || nodes.len() == MAX_PATHS {
+            return if known != 0 { known } else { path };
+        }
+        let new = nodes.len() as u32;
+        nodes.push((path, func));
+        slot.store(new, Ordering::Release);
+        new
+    }
+
+    /// The functions of a path, outermost first; the root is left out of longer paths.
+    fn names(&self, path: u32) -> Vec<String> {
+        let nodes = lock(&self.nodes);
+        let mut names = Vec::new();
+        let mut at = path;
+        loop {
+            let (parent, func) = nodes[at as usize];
+            if at != ROOT || names.is_empty() {
+                names.push(func.name().to_owned());
+            }
+            if at == ROOT || at == INTERRUPT {
+                break;
+            }
+            at = parent;
+        }
+        names.reverse();
+        names
+    }
+}
+
+/// What one CPU did with the locks of one class on one path.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    acquisitions: u64,
+    contentions: u64,
+    wait_ns: u64,
+    wait_max_ns: u64,
+}
+
+/// The lock statistics of one CPU, by path and class.
+pub(crate) struct LockStats {
+    rows: Vec<Row>,
+}
+
+impl LockStats {
+    pub(crate) fn new() -> Self {
+        Self { rows: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn acquired(&mut self, path: u32, class: LockClass) {
+        self.row(path, class).acquisitions += 1;
+    }
+
+    /// The lock was taken after a wait.
+    pub(crate) fn waited(&mut self, path: u32, class: LockClass, wait_ns: u64) {
+        let row = self.row(path, class);
+        row.acquisitions += 1;
+        row.contentions += 1;
+        row.wait_ns += wait_ns;
+        row.wait_max_ns = row.wait_max_ns.max(wait_ns);
+    }
+
+    #[inline]
+    fn row(&mut self, path: u32, class: LockClass) -> &mut Row {
+        let at = path as usize * CLASSES + class as usize;
+        if at >= self.rows.len() {
+            self.rows.resize(at + CLASSES, Row::default());
+        }
+        &mut self.rows[at]
+    }
+}
+
+/// The statistics of all CPUs together, sorted by class and path. Holds are not measured here:
+/// two clock reads a hold would change what they measure.
+pub(crate) fn merge<'a>(
+    tree: &PathTree,
+    cpus: impl Iterator<Item = &'a LockStats>,
+) -> Vec<LockRow> {
+    let mut merged: BTreeMap<(String, Vec<String>), LockRow> = BTreeMap::new();
+    for stats in cpus {
+        for (at, row) in stats.rows.iter().enumerate().filter(|(_, row)| row.acquisitions > 0) {
+            let class = LockClass::ALL[at % CLASSES].name().to_owned();
+            let path = tree.names((at / CLASSES) as u32);
+            let sum = merged.entry((class.clone(), path.clone())).or_insert_with(|| LockRow {
+                class,
+                path,
+                ..LockRow::default()
+            });
+            sum.acquisitions += row.acquisitions;
+            sum.contentions += row.contentions;
+            sum.wait_total_ns += row.wait_ns;
+            sum.wait_max_ns = sum.wait_max_ns.max(row.wait_max_ns);
+        }
+    }
+    merged.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_all_cpus_add_up_by_class_and_path() {
+        let tree = PathTree::new();
+        let refill = tree.child(tree.child(ROOT, Func::Program), Func::RmqueueBulk);
+        let timers = tree.child(INTERRUPT, Func::RunTimers);
+        assert_eq!(tree.child(tree.child(ROOT, Func::Program), Func::RmqueueBulk), refill);
+        let (mut one, mut two) = (LockStats::new(), LockStats::new());
+        one.acquired(refill, LockClass::Zone);
+        one.waited(refill, LockClass::Zone, 5);
+        two.waited(refill, LockClass::Zone, 9);
+        two.acquired(timers, LockClass::Pcp);
+        two.acquired(ROOT, LockClass::Pcp);
+        let rows = merge(&tree, [one, two].iter());
+        let names: Vec<_> = rows.iter().map(|row| (&*row.class, row.path.join("/"))).collect();
+        let wanted =
+            [("pcp", "interrupt/run_timers"), ("pcp", "root"), ("zone", "program/rmqueue_bulk")];
+        assert_eq!(names, wanted.map(|(class, path)| (class, path.to_owned())));
+        let zone = &rows[2];
+        assert_eq!((zone.acquisitions, zone.contentions), (3, 2));
+        assert_eq!((zone.wait_total_ns, zone.wait_max_ns), (14, 9));
+    }
+}

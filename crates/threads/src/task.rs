@@ -1,0 +1,192 @@
+//! Tasks: coroutines that a CPU's scheduler resumes.
+//!
+//! A task is in one state at a time, and each change is made by one side:
+//! queued -> running -> queued (preempted) or parked or over, by the CPU that runs it;
+//! parked -> queued, by whoever unparks it. A token remembers an unpark that came early.
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, Yielder};
+use mmscale_mm::arch::{CpuId, MAX_CPUS, Priority, TaskEntry, TaskId, TaskSpec};
+use std::cell::{Cell, UnsafeCell};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// How urgent a task is: 0 stands for no task, [`FAIR`] for fair ones, more for real time.
+pub(crate) type Rank = u32;
+/// The rank of fair tasks.
+pub(crate) const FAIR: Rank = 1;
+
+/// Why a task gave the CPU back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pause {
+    /// Another task should run; it stays ready.
+    Preempted,
+    /// It waits for an unpark.
+    Park,
+    /// It wants to go on on another CPU.
+    MoveTo(CpuId),
+    /// The run has failed; it never goes on.
+    Dead,
+}
+
+/// The coroutine of a task.
+pub(crate) type Body = Coroutine<(), Pause, (), DefaultStack>;
+
+/// Bits of [`Task::state`].
+mod state {
+    /// In a run queue, or on its way into one.
+    pub(super) const QUEUED: u32 = 0;
+    pub(super) const RUNNING: u32 = 1;
+    pub(super) const PARKED: u32 = 2;
+    pub(super) const OVER: u32 = 3;
+    /// The bits of the four above.
+    pub(super) const MASK: u32 = 3;
+    /// The next park returns at once.
+    pub(super) const TOKEN: u32 = 4;
+}
+
+/// A task.
+pub(crate) struct Task {
+    pub(crate) id: TaskId,
+    pub(crate) entry: TaskEntry,
+    pub(crate) per_cpu: bool,
+    pub(crate) rank: Rank,
+    /// The CPU whose queue it goes to. Changed only by who moves it from one state to another.
+    home: AtomicU32,
+    state: AtomicU32,
+    /// CPU time used, in the reckoning of its CPU's queue.
+    pub(crate) used_ns: AtomicU64,
+    /// Made when it first runs, gone when it is over.
+    pub(crate) body: UnsafeCell<Option<Body>>,
+    /// How the code of the task suspends itself; null before it first runs.
+    pub(crate) yielder: Cell<*const Yielder<(), Pause>>,
+    /// The call path it was in when it was suspended.
+    pub(crate) path: Cell<u32>,
+}
+
+// SAFETY: `body`, `yielder` and `path` are used only by the CPU that runs the task. The task gets
+// from one CPU to the next through a run queue's mutex. What lies on the coroutine's stack moves
+// to another thread with it: the code of the machine keeps no thread-local address there (see
+// `state::here`), and programs are `Send`.
+unsafe impl Sync for Task {}
+// SAFETY: as for `Sync`.
+unsafe impl Send for Task {}
+
+impl Task {
+    /// A task that is queued by its state.
+    fn new(id: TaskId, spec: TaskSpec) -> Self {
+        Self {
+            id,
+            entry: spec.entry,
+            per_cpu: spec.per_cpu,
+            rank: match spec.priority {
+                Priority::Fair => FAIR,
+                Priority::RealTime(level) => FAIR + 1 + Rank::from(level),
+            },
+            home: AtomicU32::new(spec.cpu.index() as u32),
+            state: AtomicU32::new(state::QUEUED),
+            used_ns: AtomicU64::new(0),
+            body: UnsafeCell::new(None),
+            yielder: Cell::new(core::ptr::null()),
+            path: Cell::new(0),
+        }
+    }
+    /// It begins to run on the CPU that took it from a queue.
+    pub(crate) fn begin(&self) {
+        self.state.fetch_or(state::RUNNING, Ordering::AcqRel);
+    }
+    /// It was suspended, and is to be put into a queue.
+    pub(crate) fn requeue(&self) {
+        self.state.fetch_and(!state::RUNNING, Ordering::AcqRel);
+    }
+    /// It was suspended to wait. `false` if it was unparked meanwhile, and is to be put into a
+    /// queue.
+    pub(crate) fn wait(&self) -> bool {
+        let parked = self.state.compare_exchange(
+            state::RUNNING,
+            state::PARKED,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if parked.is_err() {
+            // Nobody but an unpark can have changed it: the token is used up.
+            self.state.store(state::QUEUED, Ordering::Release);
+        }
+        parked.is_ok()
+    }
+    /// Somebody wants it to return from its current or next park. `true` if it is the caller who
+    /// has to put it into a queue.
+    pub(crate) fn wake(&self) -> bool {
+        let mut seen = self.state.load(Ordering::Relaxed);
+        loop {
+            let new = match seen & state::MASK {
+                state::OVER => return false,
+                state::PARKED => state::QUEUED,
+                _ => seen | state::TOKEN,
+            };
+            match self.state.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return seen & state::MASK == state::PARKED,
+                Err(now) => seen = now,
+            }
+        }
+    }
+    /// Takes the token; says whether there was one.
+    pub(crate) fn take_token(&self) -> bool {
+        self.state.fetch_and(!state::TOKEN, Ordering::AcqRel) & state::TOKEN != 0
+    }
+    /// It has returned.
+    pub(crate) fn end(&self) {
+        self.state.store(state::OVER, Ordering::Release);
+    }
+    /// Whether it runs on a CPU now.
+    pub(crate) fn is_running(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & state::MASK == state::RUNNING
+    }
+    /// The CPU whose queue it goes to.
+    pub(crate) fn home(&self) -> CpuId {
+        CpuId::new(self.home.load(Ordering::Relaxed) as usize)
+    }
+    /// Sends it elsewhere. For who moves it from one state to another.
+    pub(crate) fn set_home(&self, cpu: CpuId) {
+        self.home.store(cpu.index() as u32, Ordering::Relaxed);
+    }
+}
+
+/// Tasks by id. Ids below `MAX_CPUS` stand for the CPUs' idle contexts.
+pub(crate) struct TaskTable {
+    chunks: Box<[OnceLock<Chunk>]>,
+    next: AtomicUsize,
+}
+
+/// A part of the table, made when it is needed; its slots are filled in order.
+type Chunk = Box<[OnceLock<Arc<Task>>]>;
+/// Tasks in a chunk of the table, and chunks: about a million tasks a run.
+const CHUNK: usize = 1024;
+
+impl TaskTable {
+    pub(crate) fn new() -> Self {
+        let chunks = (0..CHUNK).map(|_| OnceLock::new()).collect();
+        Self { chunks, next: AtomicUsize::new(0) }
+    }
+
+    /// Makes a task.
+    pub(crate) fn insert(&self, spec: TaskSpec) -> Arc<Task> {
+        let at = self.next.fetch_add(1, Ordering::Relaxed);
+        assert!(at < CHUNK * CHUNK, "a run has at most {} tasks", CHUNK * CHUNK);
+        let chunk =
+            self.chunks[at / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+        let id = TaskId::new(MAX_CPUS + at);
+        Arc::clone(chunk[at % CHUNK].get_or_init(|| Arc::new(Task::new(id, spec))))
+    }
+
+    /// The task; `None` for idle contexts.
+    pub(crate) fn get(&self, id: TaskId) -> Option<&Arc<Task>> {
+        let at = id.index().checked_sub(MAX_CPUS)?;
+        self.chunks.get(at / CHUNK)?.get()?[at % CHUNK].get()
+    }
+
+    /// All tasks there have been.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Task>> {
+        self.chunks.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get)
+    }
+}
