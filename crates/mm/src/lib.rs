@@ -15,8 +15,13 @@
 extern crate alloc;
 
 pub mod arch;
+pub mod frame;
 pub mod mm;
+pub mod page_alloc;
+pub mod pcp;
 pub mod rcu;
 pub mod sync;
 pub mod time;
+pub mod vmstat;
 pub mod work;
+pub mod zone;

@@ -11,7 +11,7 @@ pub struct UniSpin {
     id: u32,
     /// The CPU that holds it.
     holder: Cell<Option<usize>>,
-    /// It was once taken in an interrupt.
+    /// It was once waited for in an interrupt.
     in_interrupt: Cell<bool>,
     /// It was once taken with interrupts on.
     irqs_on: Cell<bool>,
@@ -27,14 +27,15 @@ impl UniSpin {
             {
                 panic!("lock order: {:?} taken on cpu{cpu} under {held:?}", self.class);
             }
-            if state.in_interrupt {
+            // An interrupt that only tries the lock never waits for the task that it interrupted.
+            if state.in_interrupt && wait {
                 self.in_interrupt.set(true);
             } else if state.irqs_on {
                 self.irqs_on.set(true);
             }
             assert!(
                 !(self.in_interrupt.get() && self.irqs_on.get()),
-                "lock {:?} is taken in interrupts and with interrupts on",
+                "lock {:?} is waited for in interrupts and taken with interrupts on",
                 self.class
             );
             state.held.push((self.class, self.id));

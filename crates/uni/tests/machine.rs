@@ -28,7 +28,7 @@ fn ranks_turned_round_are_caught() {
 }
 
 #[test]
-#[should_panic(expected = "in interrupts and with interrupts on")]
+#[should_panic(expected = "in interrupts and taken with interrupts on")]
 fn a_lock_taken_both_ways_is_caught() {
     uni::boot(1, 1000);
     let other = lock(LockClass::Other);

@@ -111,9 +111,11 @@ pub enum Trace {
         /// Pages moved.
         pages: u32,
     },
-    /// The emitting CPU's delta of a counter changed. Zone counters and node counters have
-    /// different `domain`s; `item` numbers the counters of a domain.
+    /// The delta of a counter of `cpu` changed. Zone counters and node counters have different
+    /// `domain`s; `item` numbers the counters of a domain.
     CounterDelta {
+        /// Whose delta: the emitting CPU's, or a dead CPU's whose deltas it takes over.
+        cpu: CpuId,
         /// Zone index, or 0x8000 | node index.
         domain: u16,
         /// Counter number.

@@ -1,0 +1,185 @@
+//! The way to a page: zonelist, watermarks, the CPU's page cache, the zone.
+
+use super::zone::BELOW_HIGH;
+use super::{AllocError, FrameAllocator, Gfp, Zone};
+use crate::arch::{Arch, Atomic, Func, NodeId, Op, Order, Pfn, Span, Trace};
+use crate::frame::{FrameState, MigrateType};
+use crate::pcp::{Pcp, PcpList};
+use crate::sync::{NoPreempt, PreemptGuard};
+use crate::vmstat::ZoneItem;
+use crate::zone::RmqueueMode;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// What every step of one allocation knows.
+#[derive(Clone, Copy)]
+struct Request {
+    order: Order,
+    wanted: MigrateType,
+    gfp: Gfp,
+    node: NodeId,
+}
+
+/// Down to which watermark a try may go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Low,
+    Min,
+}
+
+impl<A: Arch> FrameAllocator<A> {
+    /// Allocates a block of 2^`order` frames for `wanted`, from the nearest memory first. Its
+    /// content is whatever it was. The head's record is the holder's until it frees the block.
+    pub fn alloc_pages(
+        &self,
+        order: Order,
+        wanted: MigrateType,
+        gfp: Gfp,
+    ) -> Result<Pfn, AllocError> {
+        self.alloc_pages_node(A::node_of(A::cpu()), order, wanted, gfp)
+    }
+
+    /// As [`FrameAllocator::alloc_pages`], from the memory nearest to `node` first.
+    pub fn alloc_pages_node(
+        &self,
+        node: NodeId,
+        order: Order,
+        wanted: MigrateType,
+        gfp: Gfp,
+    ) -> Result<Pfn, AllocError> {
+        let _span = Span::<A>::enter(Func::AllocPages);
+        A::work(Op::AllocEntry, 1);
+        if A::fail_alloc() {
+            return Err(AllocError::Injected);
+        }
+        let request = Request { order, wanted, gfp, node };
+        let found = self.get_page_from_freelist(request, Mark::Low);
+        let pfn = found.or_else(|| self.alloc_slowpath(request)).ok_or(AllocError::NoMemory)?;
+        A::work(Op::PagePrep, 1);
+        A::trace(Trace::PageAlloc { pfn, order });
+        Ok(pfn)
+    }
+
+    /// Memory is low: wakes reclaim, goes down to the min watermark, and, if it may wait, takes
+    /// back what page caches hold.
+    #[cold]
+    fn alloc_slowpath(&self, request: Request) -> Option<Pfn> {
+        if request.gfp.contains(Gfp::KSWAPD) {
+            self.wakes.fetch_add(1, Relaxed);
+        }
+        let found = self.get_page_from_freelist(request, Mark::Min);
+        if found.is_some() || !request.gfp.contains(Gfp::DIRECT) {
+            return found;
+        }
+        if self.draining.swap(1, Acquire) == 0 {
+            self.drain_all();
+            self.draining.store(0, Release);
+        }
+        self.get_page_from_freelist(request, Mark::Min)
+    }
+
+    fn zonelist(&self, request: Request) -> impl Iterator<Item = &Zone<A>> {
+        let best = request.gfp.best_kind();
+        let only = request.gfp.contains(Gfp::THIS_NODE).then_some(request.node);
+        // Nodes without memory have no list of their own.
+        let list = self.zonelists.get(request.node.index()).unwrap_or(&self.zonelists[0]);
+        list.iter()
+            .map(|&zone| self.zone(zone))
+            .filter(move |zone| zone.kind <= best && only.is_none_or(|node| zone.node == node))
+    }
+
+    #[inline]
+    fn get_page_from_freelist(&self, request: Request, mark: Mark) -> Option<Pfn> {
+        for zone in self.zonelist(request) {
+            // Found out here, so that freeing, which is hotter, need not.
+            let below_high = zone.pressure().below_high;
+            let high_is_fine = !below_high && self.watermark_ok(zone, zone.marks.high, request);
+            if !high_is_fine {
+                if !below_high {
+                    zone.put(BELOW_HIGH, true);
+                }
+                let floor = match mark {
+                    Mark::Low => zone.marks.low,
+                    Mark::Min => lowered(zone.marks.min, request.gfp),
+                };
+                let memalloc = mark == Mark::Min && request.gfp.contains(Gfp::MEMALLOC);
+                if !memalloc && !self.watermark_ok(zone, floor, request) {
+                    continue;
+                }
+            }
+            if let Some(pfn) = self.rmqueue(zone, request) {
+                return Some(pfn);
+            }
+        }
+        None
+    }
+
+    /// Whether the zone would keep more than `mark` free pages, and what it keeps from such
+    /// allocations. Whether it has a block large enough shows only under its lock.
+    #[inline]
+    fn watermark_ok(&self, zone: &Zone<A>, mark: u32, request: Request) -> bool {
+        let reserve = zone.reserve[request.gfp.best_kind() as usize];
+        let free = self.stats.zone(zone.id, ZoneItem::FreePages);
+        let usable = free.saturating_sub(request.order.pages() as u64 - 1);
+        usable > u64::from(mark) + u64::from(reserve)
+    }
+
+    /// Whether the zone has more free pages than its high watermark.
+    pub(super) fn above_high(&self, zone: &Zone<A>) -> bool {
+        self.stats.zone(zone.id, ZoneItem::FreePages) > u64::from(zone.marks.high)
+    }
+
+    #[inline]
+    fn rmqueue(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
+        if let Some(list) = PcpList::of(request.order, request.wanted) {
+            let pfn = self.rmqueue_pcplist(zone, request, list);
+            if pfn.is_some() {
+                return pfn;
+            }
+        }
+        self.rmqueue_buddy(zone, request)
+    }
+
+    #[inline]
+    fn rmqueue_pcplist(&self, zone: &Zone<A>, request: Request, list: PcpList) -> Option<Pfn> {
+        let pinned = PreemptGuard::<A>::new();
+        let cpu = pinned.cpu();
+        let mut pcp = zone.pcps.of(cpu).try_lock()?;
+        let old = pcp.count();
+        pcp.note_alloc();
+        if !pcp.has_block(list) {
+            self.rmqueue_bulk(zone, &mut pcp, list, request);
+        }
+        let pfn = pcp.take::<A>(&self.frames, list);
+        self.trace_count(zone, cpu, &pcp, old);
+        pfn
+    }
+
+    fn rmqueue_bulk(&self, zone: &Zone<A>, pcp: &mut Pcp, list: PcpList, request: Request) {
+        let blocks = pcp.refill_size(request.order, zone.pressure().below_high);
+        let _span = Span::<A>::enter(Func::RmqueueBulk);
+        let mut buddy = zone.buddy.lock_irqsave();
+        let moved = pcp.refill(&self.frames, &mut *buddy, list, request.wanted, blocks);
+        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -i64::from(moved));
+        drop(buddy);
+        A::trace(Trace::PcpRefill { zone: zone.id.index() as u16, pages: moved });
+    }
+
+    /// Takes a block from the zone without a page cache.
+    fn rmqueue_buddy(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
+        let _span = Span::<A>::enter(Func::Rmqueue);
+        let (order, mut mode) = (request.order, RmqueueMode::Own);
+        let mut buddy = zone.buddy.lock_irqsave();
+        let pfn = buddy.take(&self.frames, order, request.wanted, &mut mode, FrameState::Held)?;
+        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -(order.pages() as i64));
+        Some(pfn)
+    }
+}
+
+/// The min watermark for urgent allocations.
+fn lowered(min: u32, gfp: Gfp) -> u32 {
+    if !gfp.contains(Gfp::HIGH) {
+        return min;
+    }
+    let half = min - min / 2;
+    if gfp.contains(Gfp::NON_BLOCK) { half - half / 4 } else { half }
+}

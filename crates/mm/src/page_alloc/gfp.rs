@@ -1,0 +1,59 @@
+//! What an allocation may do to get its pages.
+
+use crate::zone::ZoneKind;
+
+bitflags::bitflags! {
+    /// What an allocation may do, and how urgent it is.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Gfp: u8 {
+        /// Wake reclaim when memory runs low.
+        const KSWAPD = 1 << 0;
+        /// It may wait: as a last resort all page caches are drained.
+        const DIRECT = 1 << 1;
+        /// May go down to half of the min watermark.
+        const HIGH = 1 << 2;
+        /// Cannot wait: with `HIGH`, another quarter of the rest.
+        const NON_BLOCK = 1 << 3;
+        /// May use every page there is: it is what frees memory.
+        const MEMALLOC = 1 << 4;
+        /// Only memory below 4 GiB.
+        const DMA32 = 1 << 5;
+        /// Only the asked node.
+        const THIS_NODE = 1 << 6;
+    }
+}
+
+impl Gfp {
+    /// An ordinary allocation of the kernel or of a program's page.
+    pub const KERNEL: Self = Self::KSWAPD.union(Self::DIRECT);
+    /// An allocation in an interrupt or under a spin lock.
+    pub const ATOMIC: Self = Self::KSWAPD.union(Self::HIGH).union(Self::NON_BLOCK);
+    /// Only if it costs nothing.
+    pub const NOWAIT: Self = Self::KSWAPD;
+
+    /// The best zone it accepts.
+    #[inline]
+    pub(super) const fn best_kind(self) -> ZoneKind {
+        if self.contains(Self::DMA32) { ZoneKind::Dma32 } else { ZoneKind::Normal }
+    }
+}
+
+/// Why there are no pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AllocError {
+    /// No zone that the allocation accepts has a block of that size above its watermark.
+    NoMemory,
+    /// The run injected a failure.
+    Injected,
+}
+
+impl core::fmt::Display for AllocError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::NoMemory => "no zone has a free block of that size above its watermark",
+            Self::Injected => "the allocation was made to fail",
+        })
+    }
+}
+
+impl core::error::Error for AllocError {}

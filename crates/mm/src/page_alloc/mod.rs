@@ -1,0 +1,232 @@
+//! The frame allocator: zones, page caches and counters in one value.
+//!
+//! It stands alone: a kernel embeds it in its memory manager, a hypervisor may use it directly.
+//! `claim` is the way to a page, `release` the way back, `age` what time does: decay, draining,
+//! folding, hotplug.
+//!
+//! Locks: a page cache's lock, then its zone's lock. Neither is ever held together with another
+//! of its class. The zone lock is always taken with interrupts off; the page cache's lock is taken
+//! with interrupts on, so allocation and freeing, which may run in an interrupt, only try it and go
+//! to the zone if it is taken.
+
+mod age;
+mod claim;
+mod config;
+mod gfp;
+mod release;
+mod verify;
+mod zone;
+
+pub use age::{DecayRequest, Refresh};
+pub use config::{AllocConfig, BulkHold, ConfigError, MemoryMap, ZoneSpec};
+pub use gfp::{AllocError, Gfp};
+pub use verify::{Audit, Violation};
+pub use zone::Zone;
+
+use crate::arch::{Arch, Atomic, CpuId, CpuMask, NodeId, Pfn, Trace};
+use crate::frame::FrameTable;
+use crate::pcp::{Pcp, PcpLimits};
+use crate::vmstat::{Stats, normal_threshold, pressure_threshold};
+use crate::zone::{
+    Buddy, LOWMEM_RESERVE_RATIO, Watermarks, ZoneId, ZoneKind, default_min_free_kb, watermarks,
+};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// All frames of a machine, and who has them.
+pub struct FrameAllocator<A: Arch> {
+    frames: FrameTable,
+    zones: Box<[Zone<A>]>,
+    /// For each node, the zones in the order in which its CPUs ask them.
+    zonelists: Box<[Box<[ZoneId]>]>,
+    stats: Stats<A>,
+    config: AllocConfig,
+    /// How often an allocation found memory low and wanted reclaim woken.
+    wakes: A::AtomicU64,
+    /// Somebody drains all page caches.
+    draining: A::AtomicU32,
+    /// Counters go by the thresholds for when memory is short.
+    short: A::AtomicU32,
+}
+
+impl<A: Arch> FrameAllocator<A> {
+    /// All of `map` free. Its size costs no time: blocks are looked at when they are first used.
+    pub fn new(map: &MemoryMap, config: AllocConfig) -> Result<Self, ConfigError> {
+        map.check()?;
+        config.check()?;
+        let frames = FrameTable::new(map.frames());
+        let marks = zone_marks(map, &config);
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        let zones: Box<[Zone<A>]> = map
+            .zones
+            .iter()
+            .zip(&marks)
+            .enumerate()
+            .map(|(at, (spec, &marks))| {
+                let id = ZoneId::new(at);
+                let limits = pcp_limits::<A>(spec, marks, &config, &online);
+                let buddy = Buddy::new(&frames, id, spec.start, spec.pages);
+                Zone::new(
+                    (id, spec.node, spec.kind),
+                    (spec.start, spec.pages),
+                    (marks, reserves(map, spec)),
+                    buddy,
+                    || Pcp::new(limits, config.cache_slice_pages),
+                )
+            })
+            .collect();
+        let nodes = map.node_count();
+        let cpus = online.count();
+        let threshold =
+            |zone: &ZoneSpec| normal_threshold(cpus, zone.pages.into(), config.page_kib);
+        let thresholds: Vec<(NodeId, u8)> =
+            map.zones.iter().map(|zone| (zone.node, threshold(zone))).collect();
+        let mut stats = Stats::new(&thresholds, nodes);
+        for zone in &zones {
+            stats.add_at_start(zone.id, zone.pages.into());
+        }
+        Ok(Self {
+            frames,
+            zonelists: (0..nodes).map(|node| zonelist(map, node, nodes)).collect(),
+            zones,
+            stats,
+            config,
+            wakes: A::AtomicU64::new(0),
+            draining: A::AtomicU32::new(0),
+            short: A::AtomicU32::new(0),
+        })
+    }
+    /// The zones, by number.
+    pub fn zones(&self) -> &[Zone<A>] {
+        &self.zones
+    }
+    /// One zone. Panics if there is none of that number.
+    pub fn zone(&self, zone: ZoneId) -> &Zone<A> {
+        &self.zones[zone.index()]
+    }
+    /// The counters.
+    pub fn stats(&self) -> &Stats<A> {
+        &self.stats
+    }
+    /// The records of the frames.
+    pub fn frames(&self) -> &FrameTable {
+        &self.frames
+    }
+    /// What was set.
+    pub fn config(&self) -> &AllocConfig {
+        &self.config
+    }
+    /// How often an allocation found memory below the low watermark and wanted reclaim woken.
+    pub fn reclaim_wakes(&self) -> u64 {
+        self.wakes.load(Relaxed)
+    }
+    /// Looks at a page cache, under its lock.
+    pub fn inspect_pcp<R>(&self, zone: ZoneId, cpu: CpuId, look: impl FnOnce(&Pcp) -> R) -> R {
+        look(&self.zone(zone).pcps.of(cpu).lock())
+    }
+    /// Looks at a zone's free blocks, under its lock.
+    pub fn inspect_buddy<R>(&self, zone: ZoneId, look: impl FnOnce(&Buddy<A>) -> R) -> R {
+        look(&self.zone(zone).buddy.lock_irqsave())
+    }
+    /// Tells a zone's page caches whether reclaim is at work in it.
+    pub fn set_reclaim_active(&self, zone: ZoneId, active: bool) {
+        self.zone(zone).put(zone::RECLAIM_ACTIVE, active);
+    }
+    /// Chooses the counters' thresholds for when memory is short, or for when it is not.
+    pub fn set_counter_pressure(&self, short: bool) {
+        self.short.store(short.into(), Relaxed);
+        self.refresh_thresholds();
+    }
+    /// Thresholds of the counters for the CPUs that are online now.
+    fn refresh_thresholds(&self) {
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        let (cpus, short) = (online.count(), self.short.load(Relaxed) != 0);
+        self.stats.set_thresholds(self.zones.iter().map(|zone| {
+            let threshold = if short {
+                pressure_threshold(cpus, zone.marks.low - zone.marks.min)
+            } else {
+                normal_threshold(cpus, zone.pages.into(), self.config.page_kib)
+            };
+            (zone.node, threshold)
+        }));
+    }
+    /// Limits of the page caches for the CPUs that are online now.
+    fn refresh_limits(&self) {
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        for zone in &self.zones {
+            let spec =
+                ZoneSpec { node: zone.node, kind: zone.kind, start: zone.start, pages: zone.pages };
+            let limits = pcp_limits::<A>(&spec, zone.marks, &self.config, &online);
+            for (_, pcp) in zone.pcps.iter() {
+                pcp.lock().set_limits(limits);
+            }
+        }
+    }
+    #[inline]
+    fn trace_count(&self, zone: &Zone<A>, cpu: CpuId, pcp: &Pcp, old: u32) {
+        A::trace(Trace::PcpCount {
+            cpu,
+            zone: zone.id.index() as u16,
+            old,
+            count: pcp.count(),
+            high: pcp.high(),
+            high_min: pcp.limits().high_min,
+        });
+    }
+    /// The zone that holds `pfn`.
+    pub fn zone_of(&self, pfn: Pfn) -> Option<&Zone<A>> {
+        let inside = |zone: &&Zone<A>| {
+            zone.start <= pfn && pfn.index() < zone.start.index() + zone.pages as usize
+        };
+        self.zones.iter().find(inside)
+    }
+}
+
+/// The watermarks of every zone.
+fn zone_marks(map: &MemoryMap, config: &AllocConfig) -> Vec<Watermarks> {
+    let total: u64 = map.zones.iter().map(|zone| u64::from(zone.pages)).sum();
+    let page_kib = u64::from(config.page_kib);
+    let kb = config.min_free_kb.unwrap_or_else(|| default_min_free_kb(total * page_kib));
+    let of = |zone: &ZoneSpec| {
+        watermarks(zone.pages.into(), total, kb / page_kib, config.watermark_scale)
+    };
+    map.zones.iter().map(of).collect()
+}
+
+/// What a zone keeps from allocations that a better zone of its node could serve.
+fn reserves(map: &MemoryMap, zone: &ZoneSpec) -> [u32; ZoneKind::COUNT] {
+    let mut reserve = [0; ZoneKind::COUNT];
+    let above = |other: &&ZoneSpec| other.node == zone.node && other.kind > zone.kind;
+    for other in map.zones.iter().filter(above) {
+        reserve[other.kind as usize] += other.pages / LOWMEM_RESERVE_RATIO;
+    }
+    reserve
+}
+
+/// The order in which the CPUs of `node` ask the zones: their own node first, then the others
+/// round the ring of numbers; on each node the better kind first.
+fn zonelist(map: &MemoryMap, node: usize, nodes: usize) -> Box<[ZoneId]> {
+    let mut zones: Vec<(usize, core::cmp::Reverse<ZoneKind>, ZoneId)> = Vec::new();
+    for (at, zone) in map.zones.iter().enumerate() {
+        let distance = (zone.node.index() + nodes - node) % nodes;
+        zones.push((distance, core::cmp::Reverse(zone.kind), ZoneId::new(at)));
+    }
+    zones.sort_unstable();
+    zones.into_iter().map(|(_, _, zone)| zone).collect()
+}
+
+/// The limits of a zone's page caches with these CPUs online.
+fn pcp_limits<A: Arch>(
+    zone: &ZoneSpec,
+    marks: Watermarks,
+    config: &AllocConfig,
+    online: &CpuMask,
+) -> PcpLimits {
+    let local = online.iter().filter(|&cpu| A::node_of(cpu) == zone.node).count();
+    let cpus = if local == 0 { online.count() } else { local };
+    PcpLimits::of(zone.pages.into(), marks.low, cpus, config.page_kib, config.high_fraction)
+}

@@ -1,0 +1,172 @@
+//! The way back: the CPU's page cache, and from it, in bulk, the zone.
+
+use super::zone::BELOW_HIGH;
+use super::{BulkHold, FrameAllocator, Zone};
+use crate::arch::{Arch, CpuId, Func, Op, Order, Pfn, Span, Trace};
+use crate::frame::{FrameState, FrameWord};
+use crate::pcp::{Pcp, PcpList};
+use crate::sync::{NoPreempt, PreemptGuard};
+use crate::vmstat::ZoneItem;
+use crate::zone::ZoneId;
+
+impl<A: Arch> FrameAllocator<A> {
+    /// Gives a block back that [`FrameAllocator::alloc_pages`] gave out with the same `order`.
+    ///
+    /// Panics if `pfn` is not the head of such a block: freed twice, of another size, never
+    /// allocated.
+    pub fn free_pages(&self, pfn: Pfn, order: Order) {
+        let _span = Span::<A>::enter(Func::FreePages);
+        let word = self.check_held(pfn, order);
+        A::work(Op::PagePrep, 1);
+        A::trace(Trace::PageFree { pfn, order });
+        let zone = &self.zones[usize::from(word.zone)];
+        if let Some(list) = PcpList::of(order, word.list)
+            && self.free_to_pcp(zone, pfn, word, list)
+        {
+            return;
+        }
+        self.free_one_page(zone, pfn, order);
+    }
+
+    #[inline]
+    fn check_held(&self, pfn: Pfn, order: Order) -> FrameWord {
+        assert!(pfn.index() < self.frames.len(), "freed frame {} does not exist", pfn.index());
+        let word = self.frames.word(pfn);
+        if word.state != FrameState::Held || word.order != order {
+            bad_free(pfn, order, word);
+        }
+        word
+    }
+
+    /// Puts the block into this CPU's page cache, and gives back what is too many. `false`: the
+    /// cache's lock was taken.
+    #[inline]
+    fn free_to_pcp(&self, zone: &Zone<A>, pfn: Pfn, word: FrameWord, list: PcpList) -> bool {
+        let pinned = PreemptGuard::<A>::new();
+        let cpu = pinned.cpu();
+        let Some(mut pcp) = zone.pcps.of(cpu).try_lock() else { return false };
+        let pressure = zone.pressure();
+        let old = pcp.count();
+        pcp.put::<A>(&self.frames, list, pfn, word);
+        let surplus = pcp.note_free(word.order, pressure);
+        if surplus == 0 {
+            self.trace_count(zone, cpu, &pcp, old);
+            return true;
+        }
+        let step = self.hold_pages(&pcp, surplus);
+        let moved = self.free_pcppages_bulk(zone, &mut pcp, step, list);
+        self.trace_count(zone, cpu, &pcp, old);
+        drop(pcp);
+        drop(pinned);
+        self.free_rest(zone, cpu, surplus.saturating_sub(moved), list);
+        if pressure.below_high && self.above_high(zone) {
+            zone.put(BELOW_HIGH, false);
+        }
+        true
+    }
+
+    /// Goes on giving pages back, one hold after the other, as long as nobody else wants the
+    /// page cache and the caller stays on its CPU.
+    fn free_rest(&self, zone: &Zone<A>, cpu: CpuId, mut left: u32, list: PcpList) {
+        while left > 0 {
+            let pinned = PreemptGuard::<A>::new();
+            if pinned.cpu() != cpu {
+                return;
+            }
+            let Some(mut pcp) = zone.pcps.of(cpu).try_lock() else { return };
+            let old = pcp.count();
+            if old == 0 {
+                return;
+            }
+            let step = self.hold_pages(&pcp, left);
+            let moved = self.free_pcppages_bulk(zone, &mut pcp, step, list);
+            self.trace_count(zone, cpu, &pcp, old);
+            left = left.saturating_sub(moved);
+        }
+    }
+
+    /// How many of `due` pages one hold of the zone lock gives back.
+    #[inline]
+    pub(super) fn hold_pages(&self, pcp: &Pcp, due: u32) -> u32 {
+        match self.config.hold {
+            BulkHold::Batch => due.min(pcp.limits().batch),
+            BulkHold::Whole => due,
+        }
+    }
+
+    /// Moves `pages` pages of a locked page cache back to its zone; returns how many.
+    pub(super) fn free_pcppages_bulk(
+        &self,
+        zone: &Zone<A>,
+        pcp: &mut Pcp,
+        pages: u32,
+        first: PcpList,
+    ) -> u32 {
+        let _span = Span::<A>::enter(Func::FreePcppagesBulk);
+        let mut buddy = zone.buddy.lock_irqsave();
+        let moved = pcp.drain(&self.frames, &mut *buddy, pages, first);
+        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, moved.into());
+        drop(buddy);
+        A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved });
+        moved
+    }
+
+    /// As [`FrameAllocator::free_pcppages_bulk`], if the zone lock is free now.
+    pub(super) fn try_free_pcppages_bulk(
+        &self,
+        zone: &Zone<A>,
+        pcp: &mut Pcp,
+        pages: u32,
+    ) -> Option<u32> {
+        let _span = Span::<A>::enter(Func::FreePcppagesBulk);
+        let mut buddy = zone.buddy.try_lock_irqsave()?;
+        let moved = pcp.drain(&self.frames, &mut *buddy, pages, PcpList::FIRST);
+        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, moved.into());
+        drop(buddy);
+        A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved });
+        Some(moved)
+    }
+
+    /// Gives a block straight back to its zone.
+    fn free_one_page(&self, zone: &Zone<A>, pfn: Pfn, order: Order) {
+        let _span = Span::<A>::enter(Func::FreeOnePage);
+        let mut buddy = zone.buddy.lock_irqsave();
+        buddy.free_block(&self.frames, pfn, order);
+        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, order.pages() as i64);
+    }
+
+    /// Gives all pages of one page cache back (`drain_pages_zone`), in holds of at most
+    /// `batch << 5` pages; returns how many. Any CPU may do this for any other.
+    pub fn drain_pages_zone(&self, zone: ZoneId, cpu: CpuId) -> u32 {
+        let _span = Span::<A>::enter(Func::DrainPages);
+        let zone = self.zone(zone);
+        let mut drained = 0;
+        loop {
+            let mut pcp = zone.pcps.of(cpu).lock();
+            let old = pcp.count();
+            if old == 0 {
+                return drained;
+            }
+            let step = pcp.largest_drain();
+            drained += self.free_pcppages_bulk(zone, &mut pcp, step, PcpList::FIRST);
+            self.trace_count(zone, cpu, &pcp, old);
+        }
+    }
+}
+
+#[cold]
+fn bad_free(pfn: Pfn, order: Order, word: FrameWord) -> ! {
+    let (pfn, order) = (pfn.index(), order.get());
+    match word.state {
+        FrameState::Held => panic!(
+            "frame {pfn} freed with order {order}, but allocated with order {}",
+            word.order.get()
+        ),
+        FrameState::Free | FrameState::Cached => {
+            panic!("frame {pfn} of order {order} freed twice: it is {:?} already", word.state)
+        }
+        FrameState::Inside => panic!(
+            "frame {pfn} freed with order {order}, but it is not the head of an allocated block"
+        ),
+    }
+}

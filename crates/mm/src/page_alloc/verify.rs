@@ -1,0 +1,178 @@
+//! Whether everything adds up: for tests, and for the end of a run.
+
+use super::{FrameAllocator, Zone};
+use crate::arch::{Arch, Order, Pfn};
+use crate::frame::FrameState;
+use crate::vmstat::ZoneItem;
+use crate::zone::{Buddy, ZoneId};
+use alloc::vec::Vec;
+
+/// Where the pages are.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Audit {
+    /// On buddy lists, or never used.
+    pub free: u64,
+    /// In page caches.
+    pub cached: u64,
+    /// Handed out.
+    pub held: u64,
+}
+
+/// What does not add up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Violation {
+    /// A frame is in no state, or in two: no block covers it, or two do.
+    Cover(Pfn),
+    /// A block does not start at a multiple of its size, or reaches out of its zone.
+    Shape(Pfn),
+    /// A block's record disagrees with the list it is on.
+    List(Pfn),
+    /// Two free buddies were not merged.
+    Unmerged(Pfn),
+    /// The block is on no list, or on two.
+    Lost(Pfn),
+    /// A free block's list is not that of its pageblock's type.
+    BlockType(Pfn),
+    /// A page cache of the zone holds another number of pages than it says.
+    PcpCount(ZoneId),
+    /// A zone's area of this order holds another number of blocks than it says.
+    AreaCount(ZoneId, Order),
+    /// The zone's counter of free pages, bytes included, is not what is free.
+    Counter(ZoneId),
+}
+
+impl core::fmt::Display for Violation {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Cover(pfn) => write!(f, "frame {}: not in exactly one block", pfn.index()),
+            Self::Shape(pfn) => write!(f, "frame {}: misplaced block", pfn.index()),
+            Self::List(pfn) => write!(f, "frame {}: its record denies its list", pfn.index()),
+            Self::Unmerged(pfn) => write!(f, "frame {}: its buddy is free too", pfn.index()),
+            Self::Lost(pfn) => write!(f, "frame {}: not on exactly one list", pfn.index()),
+            Self::BlockType(pfn) => write!(f, "frame {}: on another type's list", pfn.index()),
+            Self::PcpCount(zone) => write!(f, "zone {}: a page cache miscounts", zone.index()),
+            Self::AreaCount(zone, order) => {
+                write!(f, "zone {}: order {} miscounts", zone.index(), order.get())
+            }
+            Self::Counter(zone) => write!(f, "zone {}: free pages miscounted", zone.index()),
+        }
+    }
+}
+
+impl core::error::Error for Violation {}
+
+impl<A: Arch> FrameAllocator<A> {
+    /// Walks everything: every frame in exactly one block, every block in exactly one state and on
+    /// its list, free buddies merged, all counts right. Costs time and memory by the number of
+    /// blocks in use.
+    ///
+    /// Only while nobody allocates or frees: it takes the locks one after the other.
+    pub fn verify(&self) -> Result<Audit, Violation> {
+        let mut audit = Audit::default();
+        for zone in &self.zones {
+            let found = self.verify_zone(zone)?;
+            audit.free += found.free;
+            audit.cached += found.cached;
+            audit.held += found.held;
+        }
+        Ok(audit)
+    }
+
+    fn verify_zone(&self, zone: &Zone<A>) -> Result<Audit, Violation> {
+        let mut listed: Vec<Pfn> = Vec::new();
+        for (_, pcp) in zone.pcps.iter() {
+            let checked = pcp.lock().check(&self.frames, |pfn, _| listed.push(pfn));
+            checked.map_err(|pfn| pfn.map_or(Violation::PcpCount(zone.id), Violation::List))?;
+        }
+        let mut buddy = zone.buddy.lock_irqsave();
+        self.verify_lists(zone, &mut buddy, &mut listed)?;
+        listed.sort_unstable();
+        if let Some(twice) = listed.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Violation::Lost(twice[0]));
+        }
+        let audit = self.verify_frames(zone, &buddy, &listed)?;
+        drop(buddy);
+        let counted = self.stats.zone_snapshot(zone.id, ZoneItem::FreePages);
+        if counted == audit.free as i64 { Ok(audit) } else { Err(Violation::Counter(zone.id)) }
+    }
+
+    fn verify_lists(
+        &self,
+        zone: &Zone<A>,
+        buddy: &mut Buddy<A>,
+        listed: &mut Vec<Pfn>,
+    ) -> Result<(), Violation> {
+        let mut blocks = [0u32; Order::MAX.index() + 1];
+        blocks[Order::MAX.index()] = buddy.untouched().len() as u32 >> Order::MAX.get();
+        for (order, list_type, list) in buddy.lists() {
+            for (pfn, linked) in list.walk(&self.frames) {
+                let word = self.frames.word(pfn);
+                let known = word.state == FrameState::Free && word.order == order;
+                if !linked || !known || word.list != list_type {
+                    return Err(Violation::List(pfn));
+                }
+                if buddy.block_type(pfn) != list_type {
+                    return Err(Violation::BlockType(pfn));
+                }
+                blocks[order.index()] += 1;
+                listed.push(pfn);
+            }
+        }
+        match Order::all().find(|&order| blocks[order.index()] != buddy.free_blocks(order)) {
+            Some(order) => Err(Violation::AreaCount(zone.id, order)),
+            None => Ok(()),
+        }
+    }
+
+    fn verify_frames(
+        &self,
+        zone: &Zone<A>,
+        buddy: &Buddy<A>,
+        listed: &[Pfn],
+    ) -> Result<Audit, Violation> {
+        let (mut audit, mut on_list) = (Audit::default(), listed.iter());
+        let untouched = buddy.untouched();
+        let (mut at, end) = (zone.start.index(), zone.start.index() + zone.pages as usize);
+        while at < end {
+            if untouched.contains(&(at as u32)) {
+                audit.free += untouched.len() as u64;
+                at = untouched.end as usize;
+                continue;
+            }
+            let pfn = Pfn::new(at);
+            let word = self.frames.word(pfn);
+            let (order, pages) = (word.order, word.order.pages() as u64);
+            match word.state {
+                FrameState::Inside => return Err(Violation::Cover(pfn)),
+                FrameState::Free => audit.free += pages,
+                FrameState::Cached => audit.cached += pages,
+                FrameState::Held => audit.held += pages,
+            }
+            let fits = pfn.is_aligned(order) && at + order.pages() <= end;
+            if !fits || usize::from(word.zone) != zone.id.index() {
+                return Err(Violation::Shape(pfn));
+            }
+            if word.state != FrameState::Held && on_list.next() != Some(&pfn) {
+                return Err(Violation::Lost(pfn));
+            }
+            let mut rest = (1..order.pages()).map(|page| pfn.offset(page));
+            if let Some(other) = rest.find(|&page| !self.frames.is_blank(page)) {
+                return Err(Violation::Cover(other));
+            }
+            let buddy_pfn = pfn.buddy(order);
+            let inside = buddy_pfn.index() >= zone.start.index() && buddy_pfn.index() < end;
+            if word.state == FrameState::Free
+                && order < Order::MAX
+                && inside
+                && self.frames.is_free_head(buddy_pfn, order)
+            {
+                return Err(Violation::Unmerged(pfn));
+            }
+            at += order.pages();
+        }
+        match on_list.next() {
+            Some(&pfn) => Err(Violation::Lost(pfn)),
+            None => Ok(audit),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! How large a page cache may be, by the kernel's formulas (`mm/page_alloc.c`, 6.19).
+
+/// What a page cache goes by; changes only when CPUs come and go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PcpLimits {
+    /// Pages moved at once, at least: one refill, one step of a drain.
+    pub batch: u32,
+    /// The floor of `high`, in pages.
+    pub high_min: u32,
+    /// The ceiling of `high`, in pages.
+    pub high_max: u32,
+}
+
+/// Refills grow up to `batch << BATCH_SCALE_MAX`, and no drain is larger.
+pub const BATCH_SCALE_MAX: u8 = 5;
+
+/// The smallest `percpu_pagelist_high_fraction`: a page cache's `high_max` is its CPU's share of
+/// this fraction of the zone.
+const HIGH_MAX_FRACTION: u64 = 8;
+
+/// The batch of a zone of `managed` pages: 2^k - 1 near 1.5 times the smaller of a 4096th of the
+/// zone and 256 KiB.
+pub const fn batch_size(managed: u64, page_kib: u32) -> u32 {
+    let share = managed >> 12;
+    let cap = (256 / page_kib) as u64;
+    let batch = if share < cap { share } else { cap };
+    if batch <= 1 {
+        return 1;
+    }
+    let scaled = batch + batch / 2;
+    (1 << scaled.ilog2()) - 1
+}
+
+impl PcpLimits {
+    /// The limits for each of `cpus` CPUs local to a zone of `managed` pages with the low
+    /// watermark `low`. With `fraction` the administrator fixes `high`: the CPU's share of the
+    /// zone divided by `fraction`.
+    pub fn of(managed: u64, low: u32, cpus: usize, page_kib: u32, fraction: Option<u32>) -> Self {
+        let batch = batch_size(managed, page_kib);
+        let share = |pages: u64| ((pages / cpus.max(1) as u64) as u32).max(batch * 4);
+        if let Some(fraction) = fraction {
+            let high = share(managed / u64::from(fraction).max(HIGH_MAX_FRACTION));
+            return Self { batch, high_min: high, high_max: high };
+        }
+        let high_min = share(u64::from(low));
+        let high_max = share(managed / HIGH_MAX_FRACTION).max(high_min);
+        Self { batch, high_min, high_max }
+    }
+}

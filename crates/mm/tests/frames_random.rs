@@ -1,0 +1,222 @@
+//! Random operations on several CPUs, zones, orders and types against a simple oracle.
+
+use mmscale_mm::arch::{Arch, CpuId, Order, Pfn};
+use mmscale_mm::frame::MigrateType;
+use mmscale_mm::page_alloc::{
+    AllocConfig, AllocError, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap,
+};
+use mmscale_mm::vmstat::ZoneItem;
+use mmscale_mm::zone::ZoneId;
+use mmscale_uni::{self as uni, Uni};
+use std::collections::BTreeMap;
+
+const CPUS: usize = 4;
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+    /// Small orders more often than large ones.
+    fn order(&mut self) -> Order {
+        let order = match self.below(20) {
+            0..12 => 0,
+            12..15 => 1,
+            15 => 2,
+            16 => 3,
+            17 => 4 + self.below(5),
+            18 => 9,
+            _ => 10,
+        };
+        Order::new(order as u8).unwrap()
+    }
+}
+
+/// Who has which frames, by the simplest means.
+#[derive(Default)]
+struct Oracle {
+    /// First frame -> order; no two blocks overlap.
+    blocks: BTreeMap<usize, Order>,
+    keys: Vec<usize>,
+    pages: u64,
+}
+
+impl Oracle {
+    fn add(&mut self, pfn: Pfn, order: Order) {
+        let (start, end) = (pfn.index(), pfn.index() + order.pages());
+        assert!(pfn.is_aligned(order), "block at {start} of order {} is askew", order.get());
+        if let Some((&before, size)) = self.blocks.range(..end).next_back() {
+            assert!(before + size.pages() <= start, "block at {start} overlaps one at {before}");
+        }
+        self.blocks.insert(start, order);
+        self.keys.push(start);
+        self.pages += order.pages() as u64;
+    }
+    fn take(&mut self, random: &mut Random) -> Option<(Pfn, Order)> {
+        if self.keys.is_empty() {
+            return None;
+        }
+        let at = random.below(self.keys.len());
+        let start = self.keys.swap_remove(at);
+        let order = self.blocks.remove(&start).unwrap();
+        self.pages -= order.pages() as u64;
+        Some((Pfn::new(start), order))
+    }
+}
+
+struct Run {
+    allocator: FrameAllocator<Uni>,
+    oracle: Oracle,
+    random: Random,
+    total: u64,
+    failures: u32,
+}
+
+impl Run {
+    fn new(seed: u64, map: &MemoryMap, config: AllocConfig) -> Self {
+        uni::boot(CPUS, 1000);
+        uni::set_node(2, map.zones.last().unwrap().node.index());
+        uni::set_node(3, map.zones.last().unwrap().node.index());
+        Self {
+            allocator: FrameAllocator::new(map, config).unwrap(),
+            oracle: Oracle::default(),
+            random: Random(seed),
+            total: map.zones.iter().map(|zone| u64::from(zone.pages)).sum(),
+            failures: 0,
+        }
+    }
+    fn alloc(&mut self) {
+        let order = self.random.order();
+        let wanted = MigrateType::from_index(self.random.below(3));
+        let gfp = match self.random.below(8) {
+            0 => Gfp::ATOMIC,
+            1 => Gfp::NOWAIT,
+            2 => Gfp::KERNEL | Gfp::DMA32,
+            3 => Gfp::KERNEL | Gfp::THIS_NODE,
+            _ => Gfp::KERNEL,
+        };
+        match self.allocator.alloc_pages(order, wanted, gfp) {
+            Ok(pfn) => {
+                let node = self.allocator.zone_of(pfn).unwrap().node();
+                if gfp.contains(Gfp::THIS_NODE) {
+                    assert_eq!(node, Uni::node_of(Uni::cpu()));
+                }
+                self.oracle.add(pfn, order);
+            }
+            Err(error) => {
+                assert_eq!(error, AllocError::NoMemory);
+                self.failures += 1;
+            }
+        }
+    }
+    fn free(&mut self) {
+        if let Some((pfn, order)) = self.oracle.take(&mut self.random) {
+            self.allocator.free_pages(pfn, order);
+        }
+    }
+    fn rare(&mut self) {
+        let interval_ns = 1_000_000_000;
+        let cpu = CpuId::new(self.random.below(CPUS));
+        let zones = self.allocator.zones().len();
+        let zone = ZoneId::new(self.random.below(zones));
+        match self.random.below(8) {
+            0 => _ = self.allocator.drain_pages(cpu),
+            1 => _ = self.allocator.drain_pages_zone(zone, cpu),
+            2 => self.allocator.set_reclaim_active(zone, self.random.below(4) == 0),
+            3 => self.allocator.set_counter_pressure(self.random.below(2) == 0),
+            4 => _ = self.allocator.fold_counters(),
+            5 => _ = self.allocator.refresh_cpu_vm_stats(DecayRequest::PerRun),
+            _ => {
+                let elapsed_ns = self.random.next() % (2 * interval_ns);
+                let request = DecayRequest::Elapsed { elapsed_ns, interval_ns };
+                self.allocator.refresh_cpu_vm_stats(request);
+            }
+        }
+    }
+    fn check(&self) {
+        let audit = self.allocator.verify().unwrap();
+        assert_eq!(audit.held, self.oracle.pages);
+        assert_eq!(audit.free + audit.cached + audit.held, self.total);
+        for zone in self.allocator.zones() {
+            let stats = self.allocator.stats();
+            let exact = stats.zone_snapshot(zone.id(), ZoneItem::FreePages);
+            let total = stats.zone(zone.id(), ZoneItem::FreePages) as i64;
+            assert!((exact - total).unsigned_abs() <= 125 * CPUS as u64);
+        }
+        uni::assert_quiet();
+    }
+    /// Waves of more allocating and of more freeing, on one CPU for a while, then on another.
+    fn go(&mut self, steps: usize) {
+        for step in 0..steps {
+            if step % 97 == 0 {
+                uni::set_cpu(self.random.below(CPUS));
+            }
+            let growing = step / 4000 % 2 == 0;
+            let allocs = if growing { 60 } else { 38 };
+            match self.random.below(1000) {
+                0..2 => self.rare(),
+                _ if self.random.below(100) < allocs => self.alloc(),
+                _ => self.free(),
+            }
+            if step % 16_000 == 0 {
+                self.check();
+            }
+        }
+        self.check();
+    }
+    /// Everything comes home: nothing held, nothing cached, only largest blocks left.
+    fn end(mut self) {
+        while !self.oracle.keys.is_empty() {
+            self.free();
+        }
+        self.allocator.drain_all();
+        let audit = self.allocator.verify().unwrap();
+        assert_eq!(audit.free, self.total);
+        for cpu in 0..CPUS {
+            uni::set_cpu(cpu);
+            self.allocator.fold_counters();
+            assert!(!self.allocator.stats().needs_update(CpuId::new(cpu)));
+        }
+        let all = self.allocator.stats().all_zones(ZoneItem::FreePages);
+        assert_eq!(all, self.total);
+    }
+}
+
+#[test]
+fn one_small_zone_that_runs_out() {
+    for seed in 0..4 {
+        let mut run = Run::new(seed, &MemoryMap::single(5000), AllocConfig::default());
+        run.go(100_000);
+        assert!(run.failures > 0, "memory never ran out");
+        run.end();
+    }
+}
+
+#[test]
+fn two_nodes_with_a_low_zone() {
+    for seed in 10..14 {
+        let map = MemoryMap::nodes(2, 16_384).with_dma32(3_000);
+        let mut run = Run::new(seed, &map, AllocConfig::default());
+        run.go(100_000);
+        run.end();
+    }
+}
+
+#[test]
+fn a_zone_large_enough_for_full_batches() {
+    for (seed, hold) in [(20, BulkHold::Batch), (21, BulkHold::Whole)] {
+        let config = AllocConfig { hold, cache_slice_pages: 512, ..AllocConfig::default() };
+        let mut run = Run::new(seed, &MemoryMap::single(300_000), config);
+        run.go(150_000);
+        run.end();
+    }
+}
