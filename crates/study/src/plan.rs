@@ -254,6 +254,3 @@ fn seeds(request: &Request) -> Result<Vec<u64>, CallError> {
     })?;
     Ok((request.first_seed..end).collect())
 }
-
-#[cfg(test)]
-mod tests;

@@ -62,6 +62,11 @@ pub trait Study: Sync {
     fn metrics(&self) -> &'static [MetricSpec];
     /// What it runs on unless somebody says otherwise.
     fn defaults(&self) -> Defaults;
+    /// What a reader of its report must know: how long it ran, which figures want longer runs. One
+    /// paragraph each.
+    fn remarks(&self, _params: &Params) -> Vec<String> {
+        Vec::new()
+    }
     /// Runs one arm with one seed. Called from several host threads at once where the machine is
     /// simulated, and from one at a time where it is this computer.
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError>;

@@ -157,6 +157,3 @@ fn results(plan: &Plan, jobs: &[Job], outcomes: Vec<Outcome>) -> Result<Vec<Seed
     }
     Ok(results)
 }
-
-#[cfg(test)]
-mod tests;

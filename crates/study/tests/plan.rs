@@ -1,5 +1,10 @@
-use super::*;
-use crate::fake::{REGISTRY, request, single};
+//! What is refused before anything starts, and what a request stands for.
+
+mod fake;
+
+use fake::{REGISTRY, request, single};
+use mmscale_record::{On, ParamValue};
+use mmscale_study::{ArmId, Length, Request, Settings, plan};
 
 fn refusal(change: impl FnOnce(&mut Request)) -> String {
     let mut request = request();

@@ -2,11 +2,9 @@
 
 use mmscale_record::{Histogram, LockRow, On, PerCpu, Span};
 
-use crate::param::{Length, ParamSpec, Settings, Unit};
-use crate::plan::{Plan, Request, plan};
-use crate::registry::Registry;
-use crate::study::{
-    ArmId, ArmSpec, Checks, Defaults, MetricSpec, RunContext, SeedResult, Study, StudyError,
+use mmscale_study::{
+    ArmId, ArmSpec, Checks, Defaults, Length, MetricSpec, ParamSpec, Plan, Registry, Request,
+    RunContext, SeedResult, Settings, Study, StudyError, Unit, plan,
 };
 
 /// Its arms may have any names; its seed 666 fails, 667 panics, 668 measures nonsense.

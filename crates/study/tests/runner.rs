@@ -1,11 +1,13 @@
-use std::sync::atomic::AtomicBool;
+//! What comes of running a plan: records, failures, interruptions.
 
-use mmscale_record::Value;
+mod fake;
 
-use super::*;
-use crate::fake::{request, single};
-use crate::plan::Request;
-use crate::study::ProgressSink;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fake::{request, single};
+use mmscale_record::{Document, On, Value};
+use mmscale_study::{Interrupt, ProgressSink, Request, RunError, RunEvent, execute};
 
 /// Remembers what happened, and can ask to stop after some runs.
 struct Watcher {
