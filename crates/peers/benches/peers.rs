@@ -1,6 +1,9 @@
 //! `cargo bench -p mmscale-peers [-- --rounds N] [-- --quick]`: all allocators, side by side.
 
-use mmscale_peers::peer::{Bitmap, BuddySystem, BuddySystemMutex, Floor, Magazines};
+use mmscale_peers::peer::{
+    Bitmap, BuddySystem, BuddySystemMutex, Floor, Magazines, Ours, OursOnMachine,
+};
+use mmscale_peers::phase::TRIES;
 use mmscale_peers::round::{Entry, run};
 use mmscale_peers::{FRAMES, Phase, table};
 
@@ -26,6 +29,8 @@ fn main() {
     // It searches for runs of frames from the first bitmap on: minutes, not nanoseconds.
     let mixed = |phase| matches!(phase, Phase::Mix { .. });
     let entries = [
+        Entry::of::<Ours>(),
+        Entry::of::<OursOnMachine>(),
         Entry::of::<BuddySystem<11>>(),
         Entry::of::<BuddySystem<33>>(),
         Entry::of::<BuddySystemMutex>(),
@@ -35,5 +40,8 @@ fn main() {
     ];
     let rows = run(&entries, rounds, scale, |round| eprintln!("round {round} of {rounds}"));
     print!("{}", table::render(&rows));
-    println!("\n{FRAMES} frames; {rounds} interleaved rounds, medians; NAME/THREADS.");
+    let disturbed: usize = rows.iter().map(|row| row.disturbed).sum();
+    let all = rows.iter().flat_map(|row| &row.medians).flatten().count() * rounds;
+    println!("\nNAME/THREADS; {FRAMES} frames; medians of {rounds} interleaved rounds.");
+    println!("{disturbed} of {all} samples disturbed by other programs, {TRIES} tries each.");
 }

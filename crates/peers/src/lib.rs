@@ -7,6 +7,8 @@
 //!
 //! Frames are numbers here. Nobody touches the memory behind them.
 
+mod disturbance;
+mod host;
 pub mod peer;
 pub mod phase;
 pub mod ring;

@@ -3,12 +3,16 @@
 mod bitmap;
 mod buddy_system;
 mod floor;
+mod machine;
 mod magazines;
+mod ours;
 
 pub use bitmap::Bitmap;
 pub use buddy_system::{BuddySystem, BuddySystemMutex};
 pub use floor::Floor;
+pub use machine::OursOnMachine;
 pub use magazines::Magazines;
+pub use ours::Ours;
 
 /// An allocator of frames, shared by the threads of a program.
 ///
@@ -19,19 +23,21 @@ pub trait Peer: Sync + Sized {
     /// Whether it promises distinct frames; the floor does not.
     const IS_ALLOCATOR: bool = true;
 
-    /// An allocator with frames `0..frames` free.
-    fn new(frames: usize) -> Self;
     /// Takes 2^order frames, naturally aligned; the number of the first.
     fn alloc(&self, order: u8) -> Option<u32>;
     /// Gives a block back.
     fn free(&self, frame: u32, order: u8);
-    /// Runs `body(thread)` for threads `0..threads` at the same time, each where `alloc` and `free`
-    /// may be called; returns when all have returned.
-    fn run(&self, threads: usize, body: &(dyn Fn(usize) + Sync)) {
-        std::thread::scope(|scope| {
-            for thread in 0..threads {
-                scope.spawn(move || body(thread));
-            }
-        });
-    }
+    /// Makes an allocator with frames `0..frames` free and runs `body(allocator, thread)` for
+    /// threads `0..threads` at the same time; returns when all have returned.
+    fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static);
+}
+
+/// [`Peer::run`] on plain threads.
+fn on_threads<P: Peer>(peer: &P, threads: usize, body: impl Fn(&P, usize) + Sync) {
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let body = &body;
+            scope.spawn(move || body(peer, thread));
+        }
+    });
 }

@@ -1,5 +1,6 @@
 //! Interleaved rounds and their medians.
 
+use crate::phase::Sample;
 use crate::{Peer, Phase};
 
 /// One allocator, with its medians in ns, in the order of [`Phase::ALL`].
@@ -10,12 +11,14 @@ pub struct Row {
     pub medians: Vec<Option<f64>>,
     /// Half of the distance between the quartiles, over the median, in percent.
     pub spreads: Vec<Option<f64>>,
+    /// Measurements in which somebody else had a processor every time.
+    pub disturbed: usize,
 }
 
 /// An allocator that takes part in the rounds.
 pub struct Entry {
     name: &'static str,
-    measure: fn(Phase, usize) -> f64,
+    measure: fn(Phase, usize) -> Sample,
     skips: fn(Phase) -> bool,
 }
 
@@ -35,7 +38,7 @@ impl Entry {
 /// another, and in a phase the entries do, beginning with another one in each round. `progress` is
 /// told when a round is over.
 pub fn run(entries: &[Entry], rounds: usize, scale: usize, progress: impl Fn(usize)) -> Vec<Row> {
-    let mut samples = vec![vec![Vec::new(); Phase::ALL.len()]; entries.len()];
+    let mut samples = vec![vec![Vec::<Sample>::new(); Phase::ALL.len()]; entries.len()];
     for round in 0..rounds {
         for (column, phase) in Phase::ALL.into_iter().enumerate() {
             for turn in 0..entries.len() {
@@ -47,15 +50,22 @@ pub fn run(entries: &[Entry], rounds: usize, scale: usize, progress: impl Fn(usi
         }
         progress(round + 1);
     }
-    let row = |(entry, mut columns): (&Entry, Vec<Vec<f64>>)| {
-        columns.iter_mut().for_each(|column| column.sort_by(f64::total_cmp));
-        Row {
-            name: entry.name,
-            medians: columns.iter().map(|sorted| quantile(sorted, 2)).collect(),
-            spreads: columns.iter().map(|sorted| spread(sorted)).collect(),
-        }
+    entries.iter().zip(&samples).map(|(entry, columns)| row_of(entry.name, columns)).collect()
+}
+
+fn row_of(name: &'static str, columns: &[Vec<Sample>]) -> Row {
+    let sorted = |column: &Vec<Sample>| {
+        let mut sorted: Vec<f64> = column.iter().map(|sample| sample.ns).collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted
     };
-    entries.iter().zip(samples).map(row).collect()
+    let columns_ns: Vec<Vec<f64>> = columns.iter().map(sorted).collect();
+    Row {
+        name,
+        medians: columns_ns.iter().map(|sorted| quantile(sorted, 2)).collect(),
+        spreads: columns_ns.iter().map(|sorted| spread(sorted)).collect(),
+        disturbed: columns.iter().flatten().filter(|sample| sample.disturbed > 0).count(),
+    }
 }
 
 /// The `quarter`th quartile of sorted numbers, the nearest one.

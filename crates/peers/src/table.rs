@@ -60,6 +60,7 @@ mod tests {
             name,
             medians: (0..7).map(|at| (at != 5).then_some(ns)).collect(),
             spreads: vec![Some(1.0); 7],
+            disturbed: 0,
         };
         let text = render(&[row("mmscale", 25.0), row("a name of twenty-three.", 100_000.0)]);
         assert!(text.lines().all(|line| line.len() <= 72), "{text}");

@@ -1,14 +1,21 @@
 //! Every allocator in the benchmark is one: blocks are aligned, disjoint, and come back.
 
-use mmscale_peers::peer::{Bitmap, BuddySystem, BuddySystemMutex, Magazines, Peer};
+use mmscale_peers::peer::{
+    Bitmap, BuddySystem, BuddySystemMutex, Magazines, Ours, OursOnMachine, Peer,
+};
+use mmscale_peers::ring::wait_until;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 const FRAMES: usize = 1 << 14;
 
+/// The blocks that are out, by first frame, with their ends.
+type Out = Mutex<BTreeMap<u32, u32>>;
+
 /// Adds a block to the ones that are out; panics if it overlaps one.
-fn enter(out: &mut BTreeMap<u32, u32>, frame: u32, order: u8) {
+fn enter(out: &Out, frame: u32, order: u8) {
+    let mut out = out.lock().expect("no panic");
     let end = frame + (1 << order);
     assert!(frame.is_multiple_of(1 << order), "{frame} is aligned to order {order}");
     assert!(end as usize <= FRAMES, "{frame} of order {order} is inside");
@@ -17,42 +24,50 @@ fn enter(out: &mut BTreeMap<u32, u32>, frame: u32, order: u8) {
     out.insert(frame, end);
 }
 
-fn conforms<P: Peer>() {
-    // Some keep their own data in the frames that they are given.
-    let usable = count_free(&P::new(FRAMES));
-    assert!(usable > FRAMES * 9 / 10, "{}: {usable} frames", P::NAME);
-    let peer = P::new(FRAMES);
-    let out = Mutex::new(BTreeMap::new());
-    peer.run(2, &|thread| {
-        let mut held = Vec::new();
-        for step in 0..4000usize {
-            let order = (step * 7 + thread) as u8 % 4;
-            let frame = peer.alloc(order).expect("far fewer than all frames are out");
-            enter(&mut out.lock().expect("no panic"), frame, order);
-            held.push((frame, order));
-            if step % 3 != 0 {
-                let (frame, order) = held.swap_remove(step * 31 % held.len());
-                out.lock().expect("no panic").remove(&frame);
-                peer.free(frame, order);
-            }
+/// Takes blocks of orders 0 to 3 and gives them back, some at once and all at the end.
+fn churn(peer: &impl Peer, out: &Out, thread: usize) {
+    let give_back = |frame: u32, order: u8| {
+        out.lock().expect("no panic").remove(&frame);
+        peer.free(frame, order);
+    };
+    let mut held = Vec::new();
+    for step in 0..4000usize {
+        let order = (step * 7 + thread) as u8 % 4;
+        let frame = peer.alloc(order).expect("far fewer than all frames are out");
+        enter(out, frame, order);
+        held.push((frame, order));
+        if step % 3 != 0 {
+            let (frame, order) = held.swap_remove(step * 31 % held.len());
+            give_back(frame, order);
         }
-        for (frame, order) in held {
-            out.lock().expect("no panic").remove(&frame);
-            peer.free(frame, order);
-        }
-    });
-    assert_eq!(count_free(&peer), usable, "{}: all frames are home", P::NAME);
+    }
+    held.into_iter().for_each(|(frame, order)| give_back(frame, order));
 }
 
 /// Takes single frames until there are none.
 fn count_free(peer: &impl Peer) -> usize {
-    let count = AtomicUsize::new(0);
-    peer.run(1, &|_| {
-        while peer.alloc(0).is_some() {
-            count.fetch_add(1, Ordering::Relaxed);
+    std::iter::from_fn(|| peer.alloc(0)).count()
+}
+
+fn conforms<P: Peer>() {
+    // Some keep their own data in the frames that they are given, or a reserve.
+    let usable = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&usable);
+    P::run(FRAMES, 1, move |peer, _| count.store(count_free(peer), Ordering::Relaxed));
+    let usable = usable.load(Ordering::Relaxed);
+    assert!(usable > FRAMES * 9 / 10, "{}: {usable} frames", P::NAME);
+
+    let (out, done, after) = (Out::default(), AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&after);
+    P::run(FRAMES, 2, move |peer, thread| {
+        churn(peer, &out, thread);
+        done.fetch_add(1, Ordering::AcqRel);
+        if thread == 0 {
+            wait_until(|| done.load(Ordering::Acquire) == 2);
+            count.store(count_free(peer), Ordering::Relaxed);
         }
     });
-    count.into_inner()
+    assert_eq!(after.load(Ordering::Relaxed), usable, "{}: all frames are home", P::NAME);
 }
 
 #[test]
@@ -70,4 +85,10 @@ fn bitmap_conforms() {
 #[test]
 fn magazines_conform() {
     conforms::<Magazines>();
+}
+
+#[test]
+fn ours_conforms() {
+    conforms::<Ours>();
+    conforms::<OursOnMachine>();
 }

@@ -1,6 +1,6 @@
 //! `bitmap-allocator` 0.4: a tree of bitmaps, lowest address first, under one lock.
 
-use super::Peer;
+use super::{Peer, on_threads};
 use bitmap_allocator::{BitAlloc, BitAlloc1M};
 use std::sync::Mutex;
 
@@ -9,10 +9,10 @@ pub struct Bitmap(Mutex<Box<BitAlloc1M>>);
 
 impl Peer for Bitmap {
     const NAME: &'static str = "bitmap-allocator, mutex";
-    fn new(frames: usize) -> Self {
+    fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static) {
         let mut allocator = Box::<BitAlloc1M>::default();
         allocator.insert(0..frames);
-        Self(Mutex::new(allocator))
+        on_threads(&Self(Mutex::new(allocator)), threads, body);
     }
     #[inline]
     fn alloc(&self, order: u8) -> Option<u32> {

@@ -1,6 +1,6 @@
 //! `buddy_system_allocator` 0.13: one buddy allocator, a `BTreeSet` per order, under one lock.
 
-use super::Peer;
+use super::{Peer, on_threads};
 use buddy_system_allocator::{FrameAllocator, LockedFrameAllocator};
 use std::sync::Mutex;
 
@@ -14,10 +14,10 @@ impl<const ORDERS: usize> Peer for BuddySystem<ORDERS> {
         33 => "buddy_system 33, spin",
         _ => "buddy_system",
     };
-    fn new(frames: usize) -> Self {
+    fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static) {
         let allocator = LockedFrameAllocator::new();
         allocator.lock().add_frame(0, frames);
-        Self(allocator)
+        on_threads(&Self(allocator), threads, body);
     }
     #[inline]
     fn alloc(&self, order: u8) -> Option<u32> {
@@ -34,10 +34,10 @@ pub struct BuddySystemMutex(Mutex<FrameAllocator<11>>);
 
 impl Peer for BuddySystemMutex {
     const NAME: &'static str = "buddy_system, mutex";
-    fn new(frames: usize) -> Self {
+    fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static) {
         let mut allocator = FrameAllocator::new();
         allocator.add_frame(0, frames);
-        Self(Mutex::new(allocator))
+        on_threads(&Self(Mutex::new(allocator)), threads, body);
     }
     #[inline]
     fn alloc(&self, order: u8) -> Option<u32> {

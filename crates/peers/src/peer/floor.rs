@@ -1,6 +1,6 @@
 //! No allocator: what the programs cost by themselves.
 
-use super::Peer;
+use super::{Peer, on_threads};
 use std::cell::Cell;
 
 /// Frame numbers from a counter on each thread. It takes everything and remembers nothing.
@@ -15,8 +15,9 @@ thread_local! {
 impl Peer for Floor {
     const NAME: &'static str = "floor (harness alone)";
     const IS_ALLOCATOR: bool = false;
-    fn new(frames: usize) -> Self {
-        Self { mask: frames as u32 - 1 }
+    fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static) {
+        assert!(frames.is_power_of_two());
+        on_threads(&Self { mask: frames as u32 - 1 }, threads, body);
     }
     #[inline]
     fn alloc(&self, order: u8) -> Option<u32> {

@@ -1,7 +1,7 @@
 //! `frame-alloc` 0.1: a buddy allocator of bitmaps with a magazine for each CPU and a depot that
 //! they share.
 
-use super::Peer;
+use super::{Peer, on_threads};
 use frame_alloc::{
     CpuId, DepotAllocator, PageSize, PhysicalAllocator, Provenance, RegionInit,
     SummaryBuddyAllocator,
@@ -96,13 +96,13 @@ unsafe impl Sync for Magazines {}
 
 impl Peer for Magazines {
     const NAME: &'static str = "frame-alloc, depot";
-    fn new(frames: usize) -> Self {
+    fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static) {
         let pool = Pool::new(frames);
         let base = pool.first.expose_provenance();
         let allocator = Box::new(Depot::new(PAGE, SummaryBuddyAllocator::new(PAGE)));
         // SAFETY: called once, before any other call; the pool is exclusively ours and aligned.
         unsafe { allocator.init_region(base, frames * PAGE.bytes()) };
-        Self { base, allocator, _pool: pool }
+        on_threads(&Self { base, allocator, _pool: pool }, threads, body);
     }
     #[inline]
     fn alloc(&self, order: u8) -> Option<u32> {
