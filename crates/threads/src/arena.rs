@@ -1,7 +1,8 @@
-//! The memory behind the frames: one anonymous mapping, filled by the system as it is touched.
+//! The memory behind the frames: one anonymous mapping, filled by the system as it is touched, in
+//! huge pages where it can: as a kernel's own map of its memory is.
 
 use mmscale_mm::arch::{Order, Pfn};
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes in a frame.
@@ -26,6 +27,8 @@ impl Arena {
         let base = unsafe {
             mmap_anonymous(core::ptr::null_mut(), pages.max(1) * PAGE_BYTES, access, flags)?
         };
+        // SAFETY: the mapping is ours. A refusal means small pages, and changes nothing else.
+        let _ = unsafe { madvise(base, pages.max(1) * PAGE_BYTES, Advice::LinuxHugepage) };
         Ok(Self { base: base.cast(), pages })
     }
 

@@ -11,10 +11,11 @@
 //!
 //! The modules, each using only those before it: `host`, `clock`, `arena`, `atomic`, `config`,
 //! `paths`, `task`, `queue`, `state` (what a machine is made of), `wake`, `interrupt`, `lock`,
-//! `hotplug`, `sched`, `run`.
+//! `hotplug`, `sched`, `run`, and `calibrate`, which measures steps of this computer.
 
 mod arena;
 mod atomic;
+pub mod calibrate;
 mod clock;
 mod config;
 mod host;

@@ -86,6 +86,24 @@ impl RawSpin for ThreadsSpin {
 }
 
 impl ThreadsSpin {
+    /// A lock with tickets, whatever machine it is for.
+    pub(crate) fn fair(class: LockClass) -> Self {
+        let waiting = Waiting::Spin;
+        Self { next: AtomicU32::new(0), serving: AtomicU32::new(0), class, waiting }
+    }
+
+    /// Takes a lock that nobody holds or wants; no statistics. Says whether that was so.
+    #[inline]
+    pub(crate) fn take_free(&self) -> bool {
+        match self.waiting {
+            Waiting::Spin => {
+                let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+                self.serving.load(Ordering::Acquire) == ticket
+            }
+            Waiting::Yield => self.take(),
+        }
+    }
+
     #[inline]
     fn take(&self) -> bool {
         self.serving.load(Ordering::Relaxed) == 0 && self.serving.swap(1, Ordering::Acquire) == 0

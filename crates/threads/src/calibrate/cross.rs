@@ -1,0 +1,168 @@
+//! Steps between two CPUs that need no tasks: cache lines and the lock.
+
+use super::jobs::{Word, go};
+use super::single::ns_each;
+use crate::config::Failure;
+use crate::host::HostCpus;
+use crate::{Threads, ThreadsSpin};
+use mmscale_mm::arch::{Arch, LockClass, RawSpin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Runs `first` on one CPU of the computer and `second` on another, and gives back what `first`
+/// returns.
+fn both<T: Send>(first: impl FnOnce() -> T + Send, second: impl FnOnce() + Send) -> T {
+    let host = &HostCpus::allowed();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            host.pin(1);
+            second();
+        });
+        let first = scope.spawn(move || {
+            host.pin(0);
+            first()
+        });
+        first.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+    })
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn wait_for(word: &AtomicU64, value: u64) {
+    let mut turns = 0_u32;
+    while word.load(Ordering::Acquire) != value {
+        turns += 1;
+        if turns.is_multiple_of(1 << 14) {
+            std::thread::yield_now();
+        }
+        core::hint::spin_loop();
+    }
+}
+
+/// One way of a ping-pong on one line.
+pub(super) fn line_ns() -> f64 {
+    const TURNS: u64 = 5_000;
+    /// Turns between two looks at the clock.
+    const CHUNK: u64 = 50;
+    let word = &Word::default().0;
+    both(
+        || {
+            // The other thread is here.
+            wait_for(word, 1);
+            let mut chunks = Vec::new();
+            let mut start = Instant::now();
+            for turn in 1..TURNS {
+                word.store(2 * turn, Ordering::Release);
+                wait_for(word, 2 * turn + 1);
+                if turn.is_multiple_of(CHUNK) {
+                    chunks.push(ns_each(start, 2 * CHUNK));
+                    start = Instant::now();
+                }
+            }
+            median(chunks)
+        },
+        || {
+            word.store(1, Ordering::Release);
+            for turn in 1..TURNS {
+                wait_for(word, 2 * turn);
+                word.store(2 * turn + 1, Ordering::Release);
+            }
+        },
+    )
+}
+
+/// A line of a row of lines that the other CPU has just written, read and written in order.
+pub(super) fn line_in_row_ns() -> f64 {
+    /// 128 KiB: the row stays in a CPU's own cache.
+    const LINES: usize = 2048;
+    const TURNS: u64 = 16;
+    #[derive(Default)]
+    #[repr(align(64))]
+    struct Line(AtomicU64);
+    let row: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
+    let turn = &Word::default().0;
+    let walk = || {
+        for line in &row {
+            line.0.store(line.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    };
+    both(
+        || {
+            let mut walks = Vec::new();
+            for at in 0..TURNS {
+                wait_for(turn, 2 * at + 1);
+                let start = Instant::now();
+                walk();
+                walks.push(ns_each(start, LINES as u64));
+                turn.store(2 * at + 2, Ordering::Release);
+            }
+            median(walks)
+        },
+        || {
+            for at in 0..TURNS {
+                wait_for(turn, 2 * at);
+                walk();
+                turn.store(2 * at + 1, Ordering::Release);
+            }
+        },
+    )
+}
+
+/// From one CPU's unlock to the other's first step in the lock. Both take the lock all the time
+/// and hold it long enough for the other to be waiting. The times are read inside the lock, and
+/// only turns in which it changed hands count.
+pub(super) fn handoff_ns() -> Result<f64, Failure> {
+    const TURNS: u64 = 2_000;
+    const HOLD_NS: u64 = 600;
+    struct Shared {
+        lock: ThreadsSpin,
+        /// When it was let go, and by whom (1 or 2).
+        released_ns: AtomicU64,
+        by: AtomicU64,
+        here: AtomicU64,
+    }
+    let signal = go(
+        2,
+        |_| (),
+        |jobs| {
+            let shared = Arc::new(Shared {
+                lock: ThreadsSpin::new(LockClass::Other),
+                released_ns: AtomicU64::new(0),
+                by: AtomicU64::new(0),
+                here: AtomicU64::new(0),
+            });
+            for cpu in 0..2 {
+                let (shared, signal) = (Arc::clone(&shared), Arc::clone(&jobs.signal));
+                jobs.start(cpu, move || {
+                    shared.here.fetch_add(1, Ordering::AcqRel);
+                    while shared.here.load(Ordering::Acquire) < 2 {
+                        Threads::relax();
+                    }
+                    let me = cpu as u64 + 1;
+                    let mut gaps_ns = Vec::with_capacity(TURNS as usize);
+                    for _ in 0..TURNS {
+                        Threads::preempt_disable();
+                        shared.lock.lock();
+                        let taken_ns = Threads::now_ns();
+                        if shared.by.load(Ordering::Relaxed) == 3 - me {
+                            let released_ns = shared.released_ns.load(Ordering::Relaxed);
+                            gaps_ns.push(taken_ns.saturating_sub(released_ns));
+                        }
+                        while Threads::now_ns() < taken_ns + HOLD_NS {}
+                        shared.by.store(me, Ordering::Relaxed);
+                        shared.released_ns.store(Threads::now_ns(), Ordering::Relaxed);
+                        // SAFETY: taken above.
+                        unsafe { shared.lock.unlock() };
+                        Threads::preempt_enable();
+                    }
+                    gaps_ns.into_iter().for_each(|gap_ns| signal.took(gap_ns));
+                });
+            }
+        },
+    )?;
+    Ok(signal.median_ns())
+}

@@ -1,0 +1,147 @@
+//! Measures what steps cost on this computer, for a profile that the simulator can use.
+//!
+//! Only single steps are measured: an atomic, a lock, a cache line from CPU to CPU, an interrupt,
+//! a switch. Never the throughput of the memory manager on several CPUs, which is what the profile
+//! is to predict. All steps take turns in rounds, so that a slow moment of the computer hits all of
+//! them alike; each number is the median over rounds, with the range from the 10th to the 90th
+//! percentile.
+
+mod cross;
+mod jobs;
+mod quantity;
+mod single;
+mod tasks;
+
+pub use quantity::Quantity;
+
+use crate::config::Failure;
+use crate::host_cpus;
+use quantity::Samples;
+
+/// What steps cost on this computer, in ns. What needs two CPUs is missing on a computer with one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// CPUs that the process may use.
+    pub host_cpus: usize,
+    /// A read of the machine's clock: part of every tracepoint. It is taken out of the others.
+    pub clock_ns: Quantity,
+    /// A load that hits the first-level cache.
+    pub line_own_ns: Quantity,
+    /// An add to a line that this CPU owns.
+    pub atomic_ns: Quantity,
+    /// Taking a free spin lock whose line this CPU owns.
+    pub lock_ns: Quantity,
+    /// Letting a spin lock go.
+    pub unlock_ns: Quantity,
+    /// Clearing 4 KiB that are in no cache near.
+    pub clear_page_ns: Quantity,
+    /// Bytes that all CPUs together clear in a microsecond.
+    pub clear_bytes_per_us: Quantity,
+    /// An interrupt to oneself, from before the send to after the handler.
+    pub irq_ns: Quantity,
+    /// A switch from one task to another on a CPU.
+    pub switch_ns: Quantity,
+    /// Making a waiting task of the own CPU runnable.
+    pub wake_ns: Quantity,
+    /// What needs two CPUs.
+    pub pair: Option<MeasuredPair>,
+}
+
+/// What steps between two CPUs cost, in ns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredPair {
+    /// A cache line from one CPU to the other, one way, where each waits for the other's store.
+    pub line_ns: Quantity,
+    /// One of many lines in a row that the other CPU wrote, read and written in order.
+    pub line_in_row_ns: Quantity,
+    /// From the unlock by one CPU to the other's first step in the lock that it waited for.
+    pub handoff_ns: Quantity,
+    /// The sender's part of an interrupt to the other CPU.
+    pub ipi_send_ns: Quantity,
+    /// From before the send to the handler of a CPU that runs in a wait loop.
+    pub ipi_ns: Quantity,
+    /// From before the wake-up of a task on a CPU that sleeps to its first step.
+    pub idle_wake_ns: Quantity,
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effort {
+    /// About half a second: for tests and first looks.
+    Quick,
+    /// Some seconds.
+    Full,
+}
+
+impl Effort {
+    fn rounds(self) -> usize {
+        match self {
+            Self::Quick => 5,
+            Self::Full => 41,
+        }
+    }
+}
+
+/// Measures. `progress` is told rounds done and rounds to do.
+pub fn measure(
+    effort: Effort,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<Measured, Failure> {
+    let host_cpus = host_cpus();
+    let rounds = effort.rounds();
+    let mut single = single::Bench::new()?;
+    let [mut clock, mut line_own, mut atomic] = [const { Samples::new() }; 3];
+    let [mut lock, mut unlock] = [const { Samples::new() }; 2];
+    let [mut clear, mut bandwidth] = [const { Samples::new() }; 2];
+    let [mut irq, mut switch, mut wake] = [const { Samples::new() }; 3];
+    let [mut line, mut in_row, mut handoff] = [const { Samples::new() }; 3];
+    let [mut send, mut ipi, mut idle_wake] = [const { Samples::new() }; 3];
+    for round in 0..rounds {
+        progress(round, rounds);
+        let clock_ns = single.clock_ns();
+        let less_clock = |ns: f64| (ns - clock_ns).max(0.0);
+        clock.add(clock_ns);
+        line_own.add(single.line_own_ns());
+        atomic.add(single.atomic_ns());
+        let (lock_ns, unlock_ns) = single.lock_unlock_ns();
+        lock.add(lock_ns);
+        unlock.add(unlock_ns);
+        clear.add(single.clear_page_ns());
+        bandwidth.add(single.clear_bytes_per_us(host_cpus));
+        irq.add(less_clock(tasks::irq_ns()?));
+        let (both_ns, wake_ns) = (tasks::wake_and_switch_ns()?, tasks::wake_ns()?);
+        switch.add((both_ns - wake_ns).max(0.0));
+        wake.add(less_clock(wake_ns));
+        if host_cpus > 1 {
+            line.add(cross::line_ns());
+            in_row.add(cross::line_in_row_ns());
+            handoff.add(less_clock(cross::handoff_ns()?));
+            send.add(less_clock(tasks::ipi_send_ns()?));
+            ipi.add(less_clock(tasks::ipi_ns()?));
+            idle_wake.add(less_clock(tasks::idle_wake_ns()?));
+        }
+    }
+    progress(rounds, rounds);
+    let pair = (host_cpus > 1).then(|| MeasuredPair {
+        line_ns: line.quantity(),
+        line_in_row_ns: in_row.quantity(),
+        handoff_ns: handoff.quantity(),
+        ipi_send_ns: send.quantity(),
+        ipi_ns: ipi.quantity(),
+        idle_wake_ns: idle_wake.quantity(),
+    });
+    Ok(Measured {
+        host_cpus,
+        clock_ns: clock.quantity(),
+        line_own_ns: line_own.quantity(),
+        atomic_ns: atomic.quantity(),
+        lock_ns: lock.quantity(),
+        unlock_ns: unlock.quantity(),
+        clear_page_ns: clear.quantity(),
+        clear_bytes_per_us: bandwidth.quantity(),
+        irq_ns: irq.quantity(),
+        switch_ns: switch.quantity(),
+        wake_ns: wake.quantity(),
+        pair,
+    })
+}
