@@ -22,6 +22,7 @@ pub mod pcp;
 pub mod rcu;
 pub mod sync;
 pub mod time;
+pub mod upkeep;
 pub mod vmstat;
 pub mod work;
 pub mod zone;

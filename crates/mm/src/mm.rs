@@ -11,9 +11,11 @@
 //!
 //! Lock order: none of its own.
 
-use crate::arch::{Arch, CpuId, CpuMask, Ipi, TaskEntry};
+use crate::arch::{Arch, CpuId, CpuMask, Func, Ipi, Span, TaskEntry};
+use crate::page_alloc::{AllocConfig, Audit, ConfigError, FrameAllocator, MemoryMap, Violation};
 use crate::rcu::Rcu;
-use crate::time::Time;
+use crate::time::{NSEC_PER_SEC, Time};
+use crate::upkeep::{Parts, TickPolicy, Upkeep};
 use crate::work::{Work, WorkItem};
 
 /// Tasks whose entry has this bit are the memory manager's own; the rest of the numbers belongs
@@ -25,36 +27,88 @@ const fn worker_entry(cpu: CpuId) -> TaskEntry {
     TaskEntry(MM_TASK | cpu.index() as u64)
 }
 
+/// What a memory manager is built from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MmConfig {
+    /// The machine's memory.
+    pub map: MemoryMap,
+    /// What an administrator can set about zones and page caches.
+    pub alloc: AllocConfig,
+    /// The upkeep interval (`vm.stat_interval`), in ns: one jiffy to an hour. The kernel's is 1 s.
+    pub interval_ns: u64,
+    /// How the upkeep tick is spread.
+    pub tick: TickPolicy,
+}
+
+impl MmConfig {
+    /// The kernel's defaults over `map`, with the tick `tick`.
+    pub fn new(map: MemoryMap, tick: TickPolicy) -> Self {
+        Self { map, alloc: AllocConfig::default(), interval_ns: NSEC_PER_SEC, tick }
+    }
+}
+
 /// Why there is no memory manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MmError {
     /// The machine's timer frequency is 0 or above 10,000.
-    Hz,
+    Hz(u32),
+    /// The upkeep interval is shorter than a jiffy or longer than an hour; in ns.
+    Interval(u64),
+    /// The memory map or the page caches' settings make no sense.
+    Config(ConfigError),
 }
 
 impl core::fmt::Display for MmError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Hz => "setting up timers: hz is not between 1 and 10000",
-        })
+        match self {
+            Self::Hz(hz) => write!(f, "setting up timers: hz {hz} is not in 1 to 10000"),
+            Self::Interval(ns) => {
+                write!(f, "setting up the upkeep: an interval of {ns} ns; take a jiffy to an hour")
+            }
+            Self::Config(why) => write!(f, "setting up memory: {why}"),
+        }
     }
 }
 
 impl core::error::Error for MmError {}
 
+impl From<ConfigError> for MmError {
+    fn from(why: ConfigError) -> Self {
+        Self::Config(why)
+    }
+}
+
 /// The memory manager of one machine.
 pub struct Mm<A: Arch> {
+    frames: FrameAllocator<A>,
     time: Time<A>,
     work: Work<A>,
     rcu: Rcu<A>,
+    upkeep: Upkeep<A>,
 }
 
 impl<A: Arch> Mm<A> {
-    /// Timers and work queues for every possible CPU.
-    pub fn new() -> Result<Self, MmError> {
-        Ok(Self { time: Time::new().ok_or(MmError::Hz)?, work: Work::new(), rcu: Rcu::new() })
+    /// All of the memory free, nothing armed; for every possible CPU.
+    pub fn new(config: &MmConfig) -> Result<Self, MmError> {
+        let time = Time::new().ok_or(MmError::Hz(A::hz()))?;
+        let upkeep = Upkeep::new(config.tick, config.interval_ns, time.hz())
+            .ok_or(MmError::Interval(config.interval_ns))?;
+        let frames = FrameAllocator::new(&config.map, config.alloc)?;
+        Ok(Self { frames, time, work: Work::new(), rcu: Rcu::new(), upkeep })
     }
 
+    fn parts(&self) -> Parts<'_, A> {
+        Parts { frames: &self.frames, time: &self.time, work: &self.work }
+    }
+
+    /// The frame allocator: [`FrameAllocator::alloc_pages`] and what goes with it.
+    pub fn frames(&self) -> &FrameAllocator<A> {
+        &self.frames
+    }
+    /// The upkeep tick.
+    pub fn upkeep(&self) -> &Upkeep<A> {
+        &self.upkeep
+    }
     /// Timers and sleeping.
     pub fn time(&self) -> &Time<A> {
         &self.time
@@ -70,12 +124,14 @@ impl<A: Arch> Mm<A> {
 
     // -- The life of a run. Tasks only.
 
-    /// Makes the workers of all online CPUs and arms the upkeep. Once, in the first task.
+    /// Makes the workers of all online CPUs and arms the upkeep's shepherd on the caller's CPU.
+    /// Once, in the first task.
     pub fn start(&self) {
         self.time.idle_exit();
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         online.iter().for_each(|cpu| self.work.start_worker(cpu, worker_entry(cpu)));
+        self.upkeep.start(&self.parts());
     }
 
     /// The calling task sleeps for `ns`, or until [`Mm::shutdown`].
@@ -83,10 +139,37 @@ impl<A: Arch> Mm<A> {
         self.time.sleep_until(A::now_ns().saturating_add(ns));
     }
 
+    /// Every online CPU gives all pages of its page caches back; returns when all have.
+    pub fn drain_all_pages(&self) {
+        let _span = Span::<A>::enter(Func::DrainAllPages);
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        online.iter().for_each(|cpu| {
+            self.work.queue_on(cpu, WorkItem::DrainPages(cpu));
+        });
+        online.iter().for_each(|cpu| {
+            self.work.flush(WorkItem::DrainPages(cpu));
+        });
+    }
+
     /// Wakes every sleeper and lets all workers return. Nothing is queued or slept afterwards.
     pub fn shutdown(&self) {
         self.time.stop_sleeping();
         self.work.shutdown();
+    }
+
+    /// After [`Mm::shutdown`], when nothing else runs: counters are folded and page caches are
+    /// emptied, those of CPUs that are offline too. What is not free then is held by somebody.
+    pub fn quiesce(&self) {
+        for cpu in (0..A::cpus_possible()).map(CpuId::new) {
+            self.frames.drain_pages(cpu);
+            self.frames.stats().fold_dead(cpu);
+        }
+    }
+
+    /// Whether everything adds up; while nothing else runs.
+    pub fn verify(&self) -> Result<Audit, Violation> {
+        self.frames.verify()
     }
 
     // -- Callbacks.
@@ -110,6 +193,7 @@ impl<A: Arch> Mm<A> {
 
     /// This CPU is about to go idle.
     pub fn idle_enter(&self) {
+        self.upkeep.idle_enter(&self.parts());
         self.time.idle_enter();
         self.rcu.idle_enter();
     }
@@ -141,27 +225,42 @@ impl<A: Arch> Mm<A> {
     /// Runs one piece of work; the caller is a worker.
     pub fn run(&self, item: WorkItem) {
         match item {
-            WorkItem::VmstatTick(_) | WorkItem::Shepherd | WorkItem::DrainPages(_) => {}
+            WorkItem::VmstatTick(cpu) => self.upkeep.vmstat_update(&self.parts(), cpu),
+            WorkItem::Shepherd => self.upkeep.shepherd(&self.parts()),
+            WorkItem::DrainPages(cpu) => {
+                let _span = Span::<A>::enter(Func::DrainPages);
+                self.frames.drain_pages(cpu);
+            }
             WorkItem::Test(_) => {}
         }
     }
 
     // -- Hotplug.
 
-    /// `cpu` is about to go away.
+    /// `cpu` is about to go away: its tick and its worker end.
     pub fn cpu_down_prepare(&self, cpu: CpuId) {
+        let _span = Span::<A>::enter(Func::CpuhpDown);
+        self.upkeep.cpu_down_prepare(&self.parts(), cpu);
+        self.work.disable_sync(&self.time, WorkItem::DrainPages(cpu));
         self.work.stop_worker(cpu);
     }
 
-    /// `cpu` is gone.
+    /// `cpu` is gone: others take over its readers' debts, its timers, its counters, its pages.
     pub fn cpu_dead(&self, cpu: CpuId) {
+        let _span = Span::<A>::enter(Func::CpuhpDown);
         self.rcu.cpu_dead(cpu);
         self.time.cpu_dead(cpu, |slot, expiry| self.work.adopt(&self.time, cpu, slot, expiry));
+        self.frames.cpu_dead(cpu);
+        self.upkeep.cpu_dead();
     }
 
-    /// `cpu` runs.
+    /// `cpu` runs: it gets a worker and its tick.
     pub fn cpu_online(&self, cpu: CpuId) {
+        let _span = Span::<A>::enter(Func::CpuhpUp);
         self.rcu.cpu_online(cpu);
+        self.frames.cpu_online();
         self.work.start_worker(cpu, worker_entry(cpu));
+        self.work.enable(WorkItem::DrainPages(cpu));
+        self.upkeep.cpu_online(&self.parts(), cpu);
     }
 }

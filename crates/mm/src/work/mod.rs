@@ -269,7 +269,8 @@ impl<A: Arch> Work<A> {
         self.queues.iter().for_each(|(cpu, _)| self.close(cpu));
     }
 
-    fn close(&self, cpu: CpuId) {
+    /// Tells the worker of `cpu` to return once its queue is empty.
+    pub fn close(&self, cpu: CpuId) {
         let sleeper = self.queues.of(cpu).lock_irqsave().close();
         sleeper.into_iter().for_each(A::unpark);
     }

@@ -1,0 +1,194 @@
+//! The upkeep tick: each CPU folds its counters and shrinks its page caches once an interval.
+//!
+//! The tick of a CPU (`vmstat_update`) is deferrable delayed work on that CPU. It arms itself
+//! again as long as there was something to do; otherwise it stops, until the *shepherd* finds that
+//! the CPU has counted something. A CPU that goes idle folds its counters at once, and keeps its
+//! pages: its tick waits until the CPU is awake.
+//!
+//! | policy | next tick | shrinking | shepherd |
+//! |---|---|---|---|
+//! | [`TickPolicy::Stock`] | interval, rounded to a whole second with a skew | an eighth a run, waits for locks | all at once |
+//! | [`TickPolicy::Posted`] | interval + interval * cpu / cpus | the same | the same |
+//! | [`TickPolicy::Phased`] | the CPU's own phase of the interval, exact | by the time passed, never waits | at each CPU's phase |
+//!
+//! `Posted` is what was posted to the list in April 2026. `Phased` is described in its module.
+//!
+//! Lock order: none of its own but a mutex (class Mutex) around the ranking of CPUs on hotplug.
+
+mod phased;
+mod plain;
+
+use crate::arch::{Arch, Atomic, CpuId, Func, Span, Trace};
+use crate::page_alloc::{FrameAllocator, Refresh};
+use crate::sync::{EachCpu, Mutex, PerCpu};
+use crate::time::{Hz, Time};
+use crate::work::{Work, WorkItem};
+use core::sync::atomic::Ordering::Relaxed;
+use phased::{Phase, Progress};
+
+/// How ticks are spread over time, and how they treat a zone's lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TickPolicy {
+    /// As Linux 6.19 does it.
+    Stock,
+    /// As posted in April 2026: each CPU has a period of its own.
+    Posted,
+    /// One period, a phase for each CPU, and no waiting.
+    Phased,
+}
+
+impl TickPolicy {
+    /// All policies.
+    pub const ALL: [Self; 3] = [Self::Stock, Self::Posted, Self::Phased];
+    /// The name that records use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stock => "stock",
+            Self::Posted => "posted",
+            Self::Phased => "phased",
+        }
+    }
+}
+
+/// The longest interval, in ns: an hour.
+pub const MAX_INTERVAL_NS: u64 = 3_600_000_000_000;
+
+/// What the upkeep works with.
+pub(crate) struct Parts<'a, A: Arch> {
+    pub(crate) frames: &'a FrameAllocator<A>,
+    pub(crate) time: &'a Time<A>,
+    pub(crate) work: &'a Work<A>,
+}
+
+/// The upkeep of all CPUs.
+pub struct Upkeep<A: Arch> {
+    policy: TickPolicy,
+    interval_ns: u64,
+    interval_jiffies: u64,
+    /// The CPU on which the shepherd waits.
+    shepherd_on: A::AtomicU32,
+    phases: EachCpu<Phase<A>>,
+    progress: PerCpu<A, Progress>,
+    ranking: Mutex<A, ()>,
+    /// Up to where the phased shepherd has looked at phases, in ns.
+    looked_until_ns: A::AtomicU64,
+}
+
+impl<A: Arch> Upkeep<A> {
+    /// `None` for an interval below one jiffy or above [`MAX_INTERVAL_NS`].
+    pub(crate) fn new(policy: TickPolicy, interval_ns: u64, hz: Hz) -> Option<Self> {
+        if interval_ns > MAX_INTERVAL_NS || hz.jiffies(interval_ns) == 0 {
+            return None;
+        }
+        Some(Self {
+            policy,
+            interval_ns,
+            interval_jiffies: hz.span(interval_ns),
+            shepherd_on: A::AtomicU32::new(0),
+            phases: EachCpu::new::<A>(|_| Phase::new()),
+            progress: PerCpu::new(|_| Progress::default()),
+            ranking: Mutex::new(()),
+            looked_until_ns: A::AtomicU64::new(0),
+        })
+    }
+
+    /// The policy it was built with.
+    pub fn policy(&self) -> TickPolicy {
+        self.policy
+    }
+    /// The interval, in ns.
+    pub fn interval_ns(&self) -> u64 {
+        self.interval_ns
+    }
+
+    /// Arms the shepherd on this CPU. Ticks start when the shepherd finds something to do.
+    pub(crate) fn start(&self, parts: &Parts<'_, A>) {
+        self.rank_cpus();
+        self.arm_shepherd(parts, A::cpu());
+    }
+
+    /// One run of the calling CPU's tick, in its worker.
+    pub(crate) fn vmstat_update(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+        let _span = Span::<A>::enter(Func::VmstatUpdate);
+        match self.policy {
+            TickPolicy::Stock | TickPolicy::Posted => self.run_plain(parts, cpu),
+            TickPolicy::Phased => self.run_phased(parts, cpu),
+        }
+    }
+
+    /// One run of the shepherd, in a worker.
+    pub(crate) fn shepherd(&self, parts: &Parts<'_, A>) {
+        let _span = Span::<A>::enter(Func::VmstatShepherd);
+        match self.policy {
+            TickPolicy::Stock | TickPolicy::Posted => self.kick_at_once(parts),
+            TickPolicy::Phased => self.kick_at_phases(parts),
+        }
+        self.arm_shepherd(parts, A::cpu());
+    }
+
+    fn arm_shepherd(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+        self.shepherd_on.store(cpu.index() as u32, Relaxed);
+        let expiry = match self.policy {
+            TickPolicy::Stock | TickPolicy::Posted => self.rounded_interval(parts, cpu),
+            TickPolicy::Phased => self.next_shepherd_step(),
+        };
+        parts.work.queue_delayed_on(parts.time, cpu, WorkItem::Shepherd, expiry);
+    }
+
+    /// This CPU goes idle (`quiet_vmstat`): its counters are folded, its tick stays armed.
+    /// Interrupts are off.
+    pub(crate) fn idle_enter(&self, parts: &Parts<'_, A>) {
+        let cpu = A::cpu();
+        let pending = parts.work.is_pending(WorkItem::VmstatTick(cpu));
+        if pending
+            && let Some(expires_ns) = parts.work.due_ns(parts.time, WorkItem::VmstatTick(cpu))
+        {
+            A::trace(Trace::IdleTickPending { expires_ns });
+        }
+        // A phased kick does not wake an idle CPU, so nothing must be left for one to do.
+        let fold = pending || self.policy == TickPolicy::Phased;
+        if fold && parts.frames.stats().needs_update(cpu) {
+            let _span = Span::<A>::enter(Func::QuietVmstat);
+            parts.frames.fold_counters();
+        }
+    }
+
+    // -- Hotplug.
+
+    /// `cpu` goes away: its tick is cancelled for good, the shepherd moves elsewhere.
+    pub(crate) fn cpu_down_prepare(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+        parts.work.disable_sync(parts.time, WorkItem::VmstatTick(cpu));
+        self.phases.of(cpu).cut_short();
+        if self.shepherd_on.load(Relaxed) == cpu.index() as u32 {
+            parts.work.cancel_sync(parts.time, WorkItem::Shepherd);
+            // The caller's CPU is another one, and online.
+            self.arm_shepherd(parts, A::cpu());
+        }
+    }
+
+    /// `cpu` is gone: those that are left close ranks.
+    pub(crate) fn cpu_dead(&self) {
+        self.rank_cpus();
+    }
+
+    /// `cpu` is back: its tick may run again.
+    pub(crate) fn cpu_online(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+        self.rank_cpus();
+        parts.work.enable(WorkItem::VmstatTick(cpu));
+        match self.policy {
+            // The shepherd will find it.
+            TickPolicy::Stock | TickPolicy::Posted => {}
+            TickPolicy::Phased => self.arm_at_phase(parts, cpu),
+        }
+    }
+}
+
+/// Says how a tick ended.
+fn trace_end<A: Arch>(run: &Refresh, rearmed: bool) {
+    A::trace(Trace::TickEnd {
+        pages_returned: run.pages_returned,
+        pages_deferred: run.pages_deferred,
+        trylock_failures: run.trylock_failures,
+        rearmed,
+    });
+}

@@ -1,0 +1,288 @@
+//! The phased tick: one period for all CPUs, a phase for each, no waiting for a zone.
+//!
+//! **When.** The tick of a CPU falls on fixed points of time: its phase, once an interval. The
+//! phase is the CPU's rank among the online CPUs of its node, as a fraction of the interval, plus
+//! a fraction of a slot that tells nodes apart. Ranks, unlike CPU numbers, leave no gaps and no
+//! doubles, and are given out anew on hotplug; each CPU moves by less than a slot then, with its
+//! next arming. As the points are absolute, the first arming is as spread out as every later one.
+//!
+//! **How exactly.** The timer is exact, off the wheel: at HZ=1000 the wheel's buckets for one
+//! second are 64 ms wide, and 4 or 5 of 72 CPUs would share one. It costs one more interrupt an
+//! interval and CPU. It is deferrable all the same: an idle CPU is not woken. A tick that was slept
+//! through comes a quarter of its phase after the CPU woke, so that CPUs that wake together do not
+//! tick together; the one after that is on its point again, 3/8 to 11/8 of an interval later.
+//!
+//! **How much.** High limits decay by the time that has passed, so that neither lateness nor
+//! hotplug changes the rate.
+//!
+//! **Without waiting.** Shrinking caches is optional work. The zone's lock is tried; while it is
+//! taken the pages stay, and the tick comes again soon, at growing distances. After
+//! [`MAX_FAILURES`] attempts in a row that moved nothing, or [`MAX_ATTEMPTS`] in all, what is left
+//! is due in the next run. All attempts are one firing: it ends with the last.
+//!
+//! **The shepherd** runs [`STEPS`] times an interval, and each time looks only at the CPUs whose
+//! phase comes up, so that each is looked at once an interval, and if need be started at its phase.
+//! A CPU's counters are thus stale for at most an interval and [`LOOK_AHEAD`] steps.
+
+use super::{Parts, Upkeep, trace_end};
+use crate::arch::{Arch, Atomic, CpuId, CpuMask, MAX_NODES, Trace};
+use crate::page_alloc::{DecayRequest, Refresh};
+use crate::sync::PreemptGuard;
+use crate::time::Expiry;
+use crate::work::WorkItem;
+use core::cell::Cell;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Runs of the shepherd in an interval.
+pub(super) const STEPS: u64 = 8;
+/// Steps that the shepherd looks ahead: one, and one in case the next run is late.
+pub(super) const LOOK_AHEAD: u64 = 2;
+/// Attempts in a row that may move nothing.
+pub(super) const MAX_FAILURES: u8 = 6;
+/// Attempts of one firing.
+pub(super) const MAX_ATTEMPTS: u8 = 48;
+/// The first new attempt comes an interval / 2^10 after a failed one: 1 ms for an interval of 1 s.
+const RETRY_SHIFT: u32 = 10;
+
+const _: () = assert!(LOOK_AHEAD < STEPS / 2, "staleness stays below 1.5 intervals");
+
+/// The phase of one CPU.
+pub(super) struct Phase<A: Arch> {
+    /// Its ticks fall on the times that leave this rest, divided by the interval; in ns.
+    ns: A::AtomicU64,
+    /// Not zero: a firing was cut short by hotplug; the next begins anew.
+    cut: A::AtomicU32,
+}
+
+impl<A: Arch> Phase<A> {
+    pub(super) fn new() -> Self {
+        Self { ns: A::AtomicU64::new(0), cut: A::AtomicU32::new(0) }
+    }
+    /// The CPU's tick was cancelled, and nobody runs it now.
+    pub(super) fn cut_short(&self) {
+        self.cut.store(1, Relaxed);
+    }
+}
+
+/// How far the tick of a CPU has come. Only its worker uses it.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// When the last firing began, if it armed the next.
+    last_ns: Cell<Option<u64>>,
+    /// Attempts of this firing so far, 0 before it began.
+    attempts: Cell<u8>,
+    /// Attempts in a row that moved nothing.
+    failures: Cell<u8>,
+    /// What this firing has done.
+    total: Cell<Refresh>,
+}
+
+/// The first time after `after_ns` that leaves the rest `phase_ns`, divided by `interval_ns`.
+const fn next_point(after_ns: u64, phase_ns: u64, interval_ns: u64) -> u64 {
+    let base = after_ns - after_ns % interval_ns + phase_ns;
+    if base > after_ns { base } else { base + interval_ns }
+}
+
+/// The phase of the CPU of rank `rank` among `cpus` of node `node` of `nodes`.
+const fn phase_of(rank: usize, cpus: usize, node: usize, nodes: usize, interval_ns: u64) -> u64 {
+    let place = (rank * nodes + node) as u128;
+    (interval_ns as u128 * place / (cpus * nodes) as u128) as u64
+}
+
+impl<A: Arch> Upkeep<A> {
+    fn phase_ns(&self, cpu: CpuId) -> u64 {
+        self.phases.of(cpu).ns.load(Relaxed)
+    }
+
+    /// How long after the end of an idle time, or of a shepherd's delay, late work of `cpu` comes.
+    fn late_ns(&self, cpu: CpuId) -> u64 {
+        self.phase_ns(cpu) / 4
+    }
+
+    fn exact(&self, cpu: CpuId, deadline_ns: u64) -> Expiry {
+        Expiry::Exact { deadline_ns, after_idle_ns: self.late_ns(cpu) }
+    }
+
+    /// Gives every online CPU its phase. Tasks only.
+    pub(super) fn rank_cpus(&self) {
+        let _one_at_a_time = self.ranking.lock();
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        let mut cpus = [0_usize; MAX_NODES];
+        online.iter().for_each(|cpu| cpus[A::node_of(cpu).index()] += 1);
+        let nodes = cpus.iter().filter(|cpus| **cpus > 0).count();
+        let mut ranks = [0_usize; MAX_NODES];
+        for cpu in online.iter() {
+            let node = A::node_of(cpu).index();
+            let before = cpus[..node].iter().filter(|cpus| **cpus > 0).count();
+            let phase = phase_of(ranks[node], cpus[node], before, nodes, self.interval_ns);
+            self.phases.of(cpu).ns.store(phase, Relaxed);
+            ranks[node] += 1;
+        }
+    }
+
+    /// Arms the tick of `cpu`, if it is not armed, for its next point.
+    pub(super) fn arm_at_phase(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+        let point = next_point(A::now_ns(), self.phase_ns(cpu), self.interval_ns);
+        let tick = WorkItem::VmstatTick(cpu);
+        parts.work.queue_delayed_on(parts.time, cpu, tick, self.exact(cpu, point));
+    }
+
+    /// One attempt of the tick of `cpu`, in its worker.
+    pub(super) fn run_phased(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+        let now_ns = A::now_ns();
+        let elapsed_ns = self.begin_attempt(cpu, now_ns);
+        let decay = DecayRequest::Elapsed { elapsed_ns, interval_ns: self.interval_ns };
+        let run = parts.frames.refresh_cpu_vm_stats(decay);
+        let (total, delay_ns) = self.end_attempt(&run);
+        let tick = WorkItem::VmstatTick(cpu);
+        let queue_at = |deadline_ns| {
+            let expiry = self.exact(cpu, deadline_ns);
+            parts.work.queue_delayed_on(parts.time, cpu, tick, expiry)
+        };
+        // If somebody else has armed it meanwhile, or it is being cancelled, the firing ends here.
+        if let Some(delay_ns) = delay_ns
+            && queue_at(A::now_ns() + delay_ns)
+        {
+            return;
+        }
+        let pinned = PreemptGuard::<A>::new();
+        let own = self.progress.get(&pinned);
+        own.attempts.set(0);
+        own.failures.set(0);
+        if total.changed {
+            let earliest_ns = now_ns + self.interval_ns / 8 * 3;
+            queue_at(next_point(earliest_ns, self.phase_ns(cpu), self.interval_ns));
+        } else {
+            own.last_ns.set(None);
+        }
+        drop(pinned);
+        trace_end::<A>(&total, total.changed);
+    }
+
+    /// Says how much time the decay has to make up for.
+    fn begin_attempt(&self, cpu: CpuId, now_ns: u64) -> u64 {
+        let pinned = PreemptGuard::<A>::new();
+        let own = self.progress.get(&pinned);
+        let cut = &self.phases.of(cpu).cut;
+        if cut.load(Relaxed) != 0 {
+            cut.store(0, Relaxed);
+            own.last_ns.set(None);
+            own.attempts.set(0);
+            own.failures.set(0);
+        }
+        let first = own.attempts.get() == 0;
+        own.attempts.set(own.attempts.get() + 1);
+        if !first {
+            return 0;
+        }
+        A::trace(Trace::TickBegin);
+        own.total.set(Refresh::default());
+        // A tick that had stopped counts as one interval, as every stock tick does.
+        let last_ns = own.last_ns.replace(Some(now_ns));
+        last_ns.map_or(self.interval_ns, |last_ns| now_ns - last_ns)
+    }
+
+    /// Adds up, and says how long to wait before the next attempt, if there is to be one.
+    fn end_attempt(&self, run: &Refresh) -> (Refresh, Option<u64>) {
+        let pinned = PreemptGuard::<A>::new();
+        let own = self.progress.get(&pinned);
+        let mut total = own.total.get();
+        total.add(*run);
+        // Not what was left each time, but what is left now.
+        total.pages_deferred = run.pages_deferred;
+        own.total.set(total);
+        if run.trylock_failures == 0 || own.attempts.get() >= MAX_ATTEMPTS {
+            return (total, None);
+        }
+        let failures = if run.pages_returned > 0 { 0 } else { own.failures.get() + 1 };
+        own.failures.set(failures);
+        let again = failures < MAX_FAILURES;
+        let delay_ns = (self.interval_ns >> RETRY_SHIFT) << failures;
+        (total, again.then_some(delay_ns))
+    }
+
+    /// When the shepherd looks again.
+    pub(super) fn next_shepherd_step(&self) -> Expiry {
+        let step_ns = self.interval_ns / STEPS;
+        // Steps are in the middle between ticks of CPU 0 and its like, not upon them.
+        let deadline_ns = next_point(A::now_ns(), step_ns / 2, step_ns);
+        Expiry::Exact { deadline_ns, after_idle_ns: 0 }
+    }
+
+    /// Arms the tick of every CPU whose phase comes up, which has counted something, and whose
+    /// tick is not armed.
+    pub(super) fn kick_at_phases(&self, parts: &Parts<'_, A>) {
+        let now_ns = A::now_ns();
+        let until_ns = now_ns + self.interval_ns / STEPS * LOOK_AHEAD;
+        // The first time: everybody whose phase comes up, nobody is late.
+        let from_ns = match self.looked_until_ns.load(Relaxed) {
+            0 => now_ns,
+            from_ns => from_ns.max(until_ns.saturating_sub(self.interval_ns)),
+        };
+        self.looked_until_ns.store(until_ns, Relaxed);
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        for cpu in online.iter() {
+            let point = next_point(from_ns, self.phase_ns(cpu), self.interval_ns);
+            let tick = WorkItem::VmstatTick(cpu);
+            if point > until_ns
+                || parts.work.is_pending(tick)
+                || !parts.frames.stats().needs_update(cpu)
+            {
+                continue;
+            }
+            // The shepherd's own CPU slept through this CPU's point: soon, but not all together.
+            let deadline_ns = if point > now_ns { point } else { now_ns + self.late_ns(cpu) };
+            let expiry = self.exact(cpu, deadline_ns);
+            if parts.work.queue_delayed_on(parts.time, cpu, tick, expiry) {
+                A::trace(Trace::TickKicked { cpu });
+            }
+            A::cond_resched();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn points_are_after_and_an_interval_apart() {
+        for after in [0, 1, 249, 250, 251, 999, 1000, 1250, 123_456] {
+            let point = next_point(after, 250, 1000);
+            assert!(point > after && point <= after + 1000 && point % 1000 == 250);
+        }
+    }
+
+    #[test]
+    fn phases_are_even_and_nobody_shares_one() {
+        let interval = 1_000_000_000;
+        for (cpus, nodes) in [(72, 1), (16, 2), (256, 2), (1, 1), (3, 4)] {
+            let mut phases: Vec<u64> = (0..nodes)
+                .flat_map(|node| {
+                    (0..cpus).map(move |rank| phase_of(rank, cpus, node, nodes, interval))
+                })
+                .collect();
+            phases.sort_unstable();
+            let slot = interval / (cpus * nodes) as u64;
+            assert!(phases.windows(2).all(|w| (slot..=slot + 1).contains(&(w[1] - w[0]))));
+            assert!(phases[phases.len() - 1] < interval);
+        }
+    }
+
+    /// A CPU that leaves moves every other by less than a slot.
+    #[test]
+    fn closing_ranks_moves_nobody_far() {
+        let interval = 1_000_000_000;
+        for gone in 0..72 {
+            for cpu in (0..72).filter(|cpu| *cpu != gone) {
+                let before = phase_of(cpu, 72, 0, 1, interval);
+                let rank = cpu - usize::from(cpu > gone);
+                let after = phase_of(rank, 71, 0, 1, interval);
+                assert!(before.abs_diff(after) <= interval / 71);
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A whole memory manager on the one-thread machine, driven by its own timers.
+
+use mmscale_mm::arch::{Arch, CpuId, NodeId, Trace};
+use mmscale_mm::mm::{Mm, MmConfig};
+use mmscale_mm::page_alloc::MemoryMap;
+use mmscale_mm::sync::IrqGuard;
+use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat::NodeItem;
+use mmscale_mm::work::Step;
+use mmscale_uni::{self as uni, Uni};
+
+pub(crate) const SEC: u64 = 1_000_000_000;
+
+/// The machine, and which of its CPUs are idle.
+pub(crate) struct Machine {
+    pub(crate) mm: Mm<Uni>,
+    pub(crate) cpus: usize,
+    pub(crate) idle: Vec<bool>,
+}
+
+impl Machine {
+    /// All CPUs busy, nothing counted yet.
+    pub(crate) fn boot(cpus: usize, hz: u32, tick: TickPolicy) -> Self {
+        uni::boot(cpus, hz);
+        let config = MmConfig::new(MemoryMap::single(1 << 18), tick);
+        let machine = Self { mm: Mm::new(&config).unwrap(), cpus, idle: vec![false; cpus] };
+        machine.mm.start();
+        for cpu in 0..cpus {
+            machine.on(cpu, || uni::interrupt(|| machine.mm.idle_exit()));
+        }
+        machine
+    }
+
+    /// Runs `f` on `cpu` and comes back.
+    pub(crate) fn on<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
+        let back = Uni::cpu().index();
+        uni::set_cpu(cpu);
+        let result = f();
+        uni::set_cpu(back);
+        result
+    }
+
+    /// One pending byte on `cpu`.
+    pub(crate) fn count(&self, cpu: usize) {
+        self.on(cpu, || {
+            let (off, node) = (IrqGuard::new(), NodeId::new(0));
+            self.mm.frames().stats().inc_node(&off, node, NodeItem::FilePages);
+        });
+    }
+
+    pub(crate) fn go_idle(&mut self, cpu: usize) {
+        self.on(cpu, || uni::interrupt(|| self.mm.idle_enter()));
+        self.idle[cpu] = true;
+    }
+
+    pub(crate) fn wake(&mut self, cpu: usize) {
+        self.on(cpu, || uni::interrupt(|| self.mm.idle_exit()));
+        self.idle[cpu] = false;
+    }
+
+    /// `cpu` is about to go away. Nobody sleeps on this machine: the worker is told to leave, and
+    /// does, before anybody waits for it.
+    pub(crate) fn down_prepare(&self, cpu: usize) {
+        self.mm.work().close(CpuId::new(cpu));
+        self.work_on(cpu);
+        self.mm.cpu_down_prepare(CpuId::new(cpu));
+    }
+
+    /// Runs what waits for the worker of `cpu`; says whether there was anything.
+    pub(crate) fn work_on(&self, cpu: usize) -> bool {
+        self.on(cpu, || {
+            let mut ran = false;
+            let id = CpuId::new(cpu);
+            while self.mm.work().step(id, &mut |item| self.mm.run(item)) == Step::Ran {
+                ran = true;
+            }
+            ran
+        })
+    }
+
+    /// Lets time pass up to `end_ns`: timers go off, then the workers run. `each` is asked after
+    /// every timer, on the timer's CPU.
+    pub(crate) fn run_until(&mut self, end_ns: u64, mut each: impl FnMut(&Self, usize)) {
+        while let Some((cpu, at_ns)) = uni::earliest_timer()
+            && at_ns <= end_ns
+        {
+            uni::set_cpu(cpu.index());
+            uni::set_clock(at_ns.max(Uni::now_ns()));
+            uni::take_timer();
+            uni::interrupt(|| {
+                if self.idle[cpu.index()] {
+                    self.mm.idle_exit();
+                }
+                self.mm.timer();
+            });
+            self.ipis();
+            if self.work_on(cpu.index()) {
+                (0..self.cpus).for_each(|other| {
+                    self.work_on(other);
+                });
+            }
+            if self.idle[cpu.index()] {
+                uni::interrupt(|| self.mm.idle_enter());
+            }
+            each(self, cpu.index());
+        }
+        uni::set_clock(end_ns.max(Uni::now_ns()));
+    }
+
+    pub(crate) fn ipis(&self) {
+        for (cpu, reason) in uni::take_ipis() {
+            self.on(cpu.index(), || uni::interrupt(|| self.mm.ipi(reason)));
+        }
+    }
+}
+
+/// When the ticks of each CPU began, in ns, over a run in which every CPU counts all the time.
+pub(crate) fn firings(cpus: usize, hz: u32, tick: TickPolicy, seconds: u64) -> Vec<Vec<u64>> {
+    let mut machine = Machine::boot(cpus, hz, tick);
+    let mut begun = vec![Vec::new(); cpus];
+    uni::record(true);
+    (0..cpus).for_each(|cpu| machine.count(cpu));
+    machine.run_until(seconds * SEC, |machine, _| {
+        for (cpu, event) in uni::take_traces() {
+            if event == Trace::TickBegin {
+                begun[cpu.index()].push(Uni::now_ns());
+                machine.count(cpu.index());
+            }
+        }
+    });
+    uni::assert_quiet();
+    begun
+}
