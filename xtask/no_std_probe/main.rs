@@ -2,7 +2,7 @@
 //! allocator, so that a std that came in by any door would be there twice and refuse to link.
 //!
 //! `cargo xtask no-std` builds it, for a bare machine where that target is installed, and for the
-//! host, where it is also run: exit code 0 means that mm's data structures worked.
+//! host, where it is also run: exit code 0 means that the frame allocator worked.
 
 #![no_std]
 #![no_main]
@@ -11,11 +11,16 @@ extern crate alloc;
 extern crate mmscale_kernel as _;
 extern crate mmscale_system as _;
 
+mod bare;
+
 use alloc::vec::Vec;
+use bare::Bare;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use mmscale_mm::arch::{CpuId, CpuMask, Order, Pfn};
+use mmscale_mm::arch::{MAX_ORDER, Order, Pfn};
+use mmscale_mm::frame::MigrateType;
+use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 
 /// Memory for what mm makes when it is set up; nothing is ever given back.
 const HEAP_BYTES: usize = 16 << 20;
@@ -52,16 +57,42 @@ unsafe impl GlobalAlloc for Heap {
 #[global_allocator]
 static HEAP: Heap = Heap { bytes: UnsafeCell::new([0; HEAP_BYTES]), used: AtomicUsize::new(0) };
 
-/// Uses mm for real; returns the number of the first step that went wrong, or 0.
+/// Frames of the machine: 64 MiB.
+const FRAMES: u32 = 1 << 14;
+
+/// Takes every frame that an ordinary allocation may have, in blocks of all sizes, gives all back,
+/// and looks at the whole structure. Returns the number of the first step that went wrong, or 0.
 fn probe() -> i32 {
-    let mask = CpuMask::first(72);
-    let cpus: Vec<CpuId> = mask.iter().collect();
-    if cpus.len() != 72 || mask.count() != 72 {
-        return 1;
+    let map = MemoryMap::single(FRAMES);
+    let Ok(frames) = FrameAllocator::<Bare>::new(&map, AllocConfig::default()) else { return 1 };
+    let mut held: Vec<(Pfn, Order)> = Vec::new();
+    let mut pages = 0;
+    let sizes = core::iter::repeat_with(|| Order::all().rev()).flatten();
+    let mut refused = 0;
+    for order in sizes {
+        match frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL) {
+            Ok(pfn) => {
+                refused = 0;
+                pages += order.pages();
+                held.push((pfn, order));
+            }
+            Err(_) => refused += 1,
+        }
+        if refused > usize::from(MAX_ORDER) {
+            break;
+        }
     }
-    let Some(order) = Order::new(3) else { return 2 };
-    if Pfn::new(8).buddy(order) != Pfn::new(0) || !Pfn::new(8).is_aligned(order) {
+    if pages < FRAMES as usize * 9 / 10 || pages > FRAMES as usize {
+        return 2;
+    }
+    for (pfn, order) in held {
+        frames.free_pages(pfn, order);
+    }
+    if !bare::is_quiet() {
         return 3;
+    }
+    if frames.verify().is_err() {
+        return 4;
     }
     0
 }

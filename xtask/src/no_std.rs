@@ -1,6 +1,6 @@
 //! Proves that the kernel's crates link without std.
 //!
-//! It writes a package around `xtask/no_std_probe/main.rs` into the target folder and builds it
+//! It writes a package around `xtask/no_std_probe/` into the target folder and builds it
 //! against the crates, with the workspace's own lock file. The program brings its own panic
 //! handler: if std were linked through any dependency, there would be two, and rustc refuses that.
 
@@ -8,7 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const PROBE: &str = include_str!("../no_std_probe/main.rs");
+/// The program's files.
+const PROBE: [(&str, &str); 2] = [
+    ("main.rs", include_str!("../no_std_probe/main.rs")),
+    ("bare.rs", include_str!("../no_std_probe/bare.rs")),
+];
 
 /// The crates of a kernel.
 const CRATES: [&str; 3] = ["mm", "system", "kernel"];
@@ -21,7 +25,7 @@ const BARE: &str = "x86_64-unknown-none";
 /// # Errors
 /// The text of the step that failed, with the compiler's own words.
 pub fn check(root: &Path) -> Result<String, String> {
-    let package = write_package(root, PROBE)?;
+    let package = write_package(root)?;
     let binary = build(&package, None)?;
     let status = Command::new(&binary)
         .status()
@@ -29,8 +33,10 @@ pub fn check(root: &Path) -> Result<String, String> {
     if !status.success() {
         return Err(format!("the probe ended with {status}: mm does not work without std"));
     }
-    let mut done =
-        format!("no-std: {} link without std on the host; the probe ran", CRATES.join(", "));
+    let mut done = format!(
+        "no-std: {} link without std; the frame allocator ran on the host",
+        CRATES.join(", ")
+    );
     if is_installed(BARE) {
         build(&package, Some(BARE))?;
         done += &format!("\nno-std: they link for {BARE} too");
@@ -44,14 +50,16 @@ pub fn check(root: &Path) -> Result<String, String> {
 }
 
 /// Writes the package; returns its folder.
-fn write_package(root: &Path, main: &str) -> Result<PathBuf, String> {
+fn write_package(root: &Path) -> Result<PathBuf, String> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     let package = target.join("no-std").join("probe");
     let say = |why: std::io::Error| format!("writing {}: {why}", package.display());
     fs::create_dir_all(&package).map_err(say)?;
     fs::write(package.join("Cargo.toml"), manifest(root)).map_err(say)?;
-    fs::write(package.join("main.rs"), main).map_err(say)?;
+    for (name, text) in PROBE {
+        fs::write(package.join(name), text).map_err(say)?;
+    }
     fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).map_err(say)?;
     Ok(package)
 }
@@ -105,14 +113,15 @@ fn is_installed(target: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The probe would notice: with std linked it has two panic handlers.
-    #[test]
-    fn a_std_that_comes_in_is_caught() {
-        let text = PROBE.replace("extern crate alloc;", "extern crate alloc;\nextern crate std;");
-        assert_ne!(text, PROBE);
-        let file = std::env::temp_dir().join(format!("mmscale-probe-{}.rs", std::process::id()));
-        let lines = text.lines().filter(|line| !line.contains("mmscale_"));
-        fs::write(&file, lines.collect::<Vec<_>>().join("\n")).expect("a temporary file");
+    /// A probe without std: what any program like it begins with.
+    const SKELETON: &str = "#![no_std]\n#![no_main]\n\
+        #[panic_handler]\nfn panic(_: &core::panic::PanicInfo<'_>) -> ! {\n    loop {}\n}\n";
+
+    /// What rustc says about a program; empty if it is content.
+    fn errors_in(text: &str, name: &str) -> String {
+        let name = format!("mmscale-{name}-{}", std::process::id());
+        let file = std::env::temp_dir().join(name).with_extension("rs");
+        fs::write(&file, text).expect("a temporary file");
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let output = Command::new(rustc)
             .args(["--edition=2024", "--crate-type=bin", "-Cpanic=abort", "--emit=metadata", "-o"])
@@ -122,7 +131,19 @@ mod tests {
             .expect("rustc starts");
         let _ = fs::remove_file(&file);
         let _ = fs::remove_file(file.with_extension("rmeta"));
-        assert!(!output.status.success());
-        assert!(text_of(&output).contains("`panic_impl`"), "{}", text_of(&output));
+        if output.status.success() { String::new() } else { text_of(&output) }
+    }
+
+    #[test]
+    fn a_std_that_comes_in_is_caught() {
+        assert_eq!(errors_in(SKELETON, "without"), "");
+        let errors = errors_in(&format!("{SKELETON}extern crate std;\n"), "with");
+        assert!(errors.contains("`panic_impl`"), "{errors}");
+    }
+
+    #[test]
+    fn the_probe_begins_like_the_skeleton() {
+        let main = PROBE[0].1;
+        assert!(main.contains("#![no_std]") && main.contains("#[panic_handler]"));
     }
 }
