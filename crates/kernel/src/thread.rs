@@ -1,0 +1,74 @@
+//! The table of a system's threads. A slot is never used twice in a run.
+
+use crate::Kernel;
+use alloc::vec::Vec;
+use mmscale_mm::arch::{Arch, TaskEntry, TaskId};
+use mmscale_system::{Body, ThreadId};
+
+/// What a machine is given to start a thread; the memory manager's own tasks have other numbers
+/// (see [`mmscale_mm::mm::MM_TASK`]).
+pub(crate) fn entry_of(thread: ThreadId) -> TaskEntry {
+    TaskEntry(u64::from(thread.0))
+}
+
+/// The thread that a machine was given to start.
+pub(crate) fn of_entry(entry: TaskEntry) -> ThreadId {
+    ThreadId(entry.0 as u32)
+}
+
+struct Thread<A: Arch> {
+    /// What it is to run; gone once it has begun.
+    body: Option<Body<Kernel<A>>>,
+    returned: bool,
+    /// Who waits for its end.
+    waiter: Option<TaskId>,
+}
+
+/// All threads of a run, by [`ThreadId`].
+pub(crate) struct ThreadTable<A: Arch> {
+    slots: Vec<Thread<A>>,
+}
+
+/// What [`ThreadTable::wait`] found.
+pub(crate) enum Wait {
+    /// The thread has returned.
+    Over,
+    /// The caller is noted as its waiter: park, then ask again.
+    Park,
+    /// There is no such thread, or somebody else waits for it.
+    Invalid,
+}
+
+impl<A: Arch> ThreadTable<A> {
+    pub(crate) fn new() -> Self {
+        Self { slots: Vec::new() }
+    }
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+    pub(crate) fn insert(&mut self, body: Body<Kernel<A>>) -> ThreadId {
+        self.slots.push(Thread { body: Some(body), returned: false, waiter: None });
+        ThreadId((self.slots.len() - 1) as u32)
+    }
+    pub(crate) fn take_body(&mut self, thread: ThreadId) -> Option<Body<Kernel<A>>> {
+        self.slots[thread.0 as usize].body.take()
+    }
+    /// Marks the thread as returned and says whom to wake.
+    pub(crate) fn finish(&mut self, thread: ThreadId) -> Option<TaskId> {
+        let slot = &mut self.slots[thread.0 as usize];
+        slot.returned = true;
+        slot.waiter.take()
+    }
+    /// One step of waiting for `thread` by the task `me`.
+    pub(crate) fn wait(&mut self, thread: ThreadId, me: TaskId) -> Wait {
+        match self.slots.get_mut(thread.0 as usize) {
+            None => Wait::Invalid,
+            Some(slot) if slot.returned => Wait::Over,
+            Some(slot) if slot.waiter.is_none_or(|other| other == me) => {
+                slot.waiter = Some(me);
+                Wait::Park
+            }
+            Some(_) => Wait::Invalid,
+        }
+    }
+}
