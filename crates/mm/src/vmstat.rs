@@ -113,18 +113,23 @@ struct Totals<A: Arch, const N: usize> {
 }
 
 impl<A: Arch, const N: usize> Totals<A, N> {
-    fn new(threshold: u8) -> Self {
-        Self {
-            items: core::array::from_fn(|_| A::AtomicI64::new(0)),
-            threshold: A::AtomicU8::new(threshold),
-        }
+    /// The first counter starts at `first`, the others at 0.
+    fn new(threshold: u8, first: i64) -> Self {
+        Self { items: starting_at(first), threshold: A::AtomicU8::new(threshold) }
     }
+}
+
+/// Counters of which the first starts at `first`, the others at 0.
+fn starting_at<C: Atomic<i64>, const N: usize>(first: i64) -> [C; N] {
+    core::array::from_fn(|item| C::new(if item == 0 { first } else { 0 }))
 }
 
 struct CpuDeltas<A: Arch> {
     zones: Box<[Deltas<A, { ZoneItem::COUNT }>]>,
     nodes: Box<[Deltas<A, { NodeItem::COUNT }>]>,
 }
+
+const _: () = assert!(ZoneItem::FreePages as usize == 0);
 
 /// The domain number of a node in [`Trace::CounterDelta`].
 const NODE_DOMAIN: u16 = 0x8000;
@@ -194,6 +199,20 @@ impl<A: Arch, const N: usize> Pair<'_, A, N> {
             self.settle(item, old, sum as i8, 0);
         }
     }
+    /// Adds `pages` one by one, as a loop over blocks of one page does: what is left in the byte
+    /// afterwards is nonzero more often than not. Tells the probes once per fold.
+    fn modify_singly(&self, item: usize, pages: i64) {
+        let sign = pages.signum();
+        let mut left = pages.abs();
+        while left > 0 {
+            let old = i64::from(self.deltas.items[item].get());
+            // Steps that stay within the threshold, and the one that passes it.
+            let room = i64::from(self.threshold()) - old * sign;
+            let steps = left.min(room.max(0) + 1);
+            self.modify(item, steps * sign);
+            left -= steps;
+        }
+    }
     /// Adds +1 or -1. If that passes the threshold, half a threshold more goes to the total than
     /// has gathered: the next steps the same way then stay local for longer.
     #[inline]
@@ -223,8 +242,8 @@ impl<A: Arch, const N: usize> Pair<'_, A, N> {
 }
 
 impl<A: Arch> Stats<A> {
-    /// Counters at zero for zones whose thresholds are given, on `nodes` nodes.
-    pub(crate) fn new(zones: &[(NodeId, u8)], nodes: usize) -> Self {
+    /// Counters for zones of which node, threshold and free pages are given, on `nodes` nodes.
+    pub(crate) fn new(zones: &[(NodeId, u8, u32)], nodes: usize) -> Self {
         let node_threshold = |node: usize| {
             let of_node = zones.iter().filter(|zone| zone.0.index() == node);
             of_node.map(|zone| zone.1).max().unwrap_or(1)
@@ -234,10 +253,10 @@ impl<A: Arch> Stats<A> {
                 zones: zones.iter().map(|_| Deltas::new()).collect(),
                 nodes: (0..nodes).map(|_| Deltas::new()).collect(),
             }),
-            zones: zones.iter().map(|zone| Totals::new(zone.1)).collect(),
-            nodes: (0..nodes).map(|node| Totals::new(node_threshold(node))).collect(),
-            all_zones: core::array::from_fn(|_| A::AtomicI64::new(0)),
-            all_nodes: core::array::from_fn(|_| A::AtomicI64::new(0)),
+            zones: zones.iter().map(|zone| Totals::new(zone.1, zone.2.into())).collect(),
+            nodes: (0..nodes).map(|node| Totals::new(node_threshold(node), 0)).collect(),
+            all_zones: starting_at(zones.iter().map(|zone| i64::from(zone.2)).sum()),
+            all_nodes: starting_at(0),
         }
     }
     /// Sets the thresholds of all zones, in their order, and of the nodes to their zones' largest.
@@ -251,11 +270,6 @@ impl<A: Arch> Stats<A> {
         for (totals, threshold) in self.nodes.iter().zip(of_nodes) {
             totals.threshold.store(threshold, Relaxed);
         }
-    }
-    /// Puts the pages that exist at the start into the totals.
-    pub(crate) fn add_at_start(&mut self, zone: ZoneId, pages: i64) {
-        self.zones[zone.index()].items[ZoneItem::FreePages as usize].fetch_add(pages, Relaxed);
-        self.all_zones[ZoneItem::FreePages as usize].fetch_add(pages, Relaxed);
     }
     #[inline]
     fn zone_pair(&self, cpu: CpuId, zone: ZoneId) -> Pair<'_, A, { ZoneItem::COUNT }> {
@@ -282,6 +296,11 @@ impl<A: Arch> Stats<A> {
     #[inline]
     pub fn mod_zone(&self, off: &impl IrqOff<A>, zone: ZoneId, item: ZoneItem, pages: i64) {
         self.zone_pair(off.cpu(), zone).modify(item as usize, pages);
+    }
+    /// Adds `pages` to a zone counter as that many changes of one page each.
+    #[inline]
+    pub fn mod_zone_singly(&self, off: &impl IrqOff<A>, zone: ZoneId, item: ZoneItem, pages: i64) {
+        self.zone_pair(off.cpu(), zone).modify_singly(item as usize, pages);
     }
     /// Adds one to a zone counter.
     #[inline]

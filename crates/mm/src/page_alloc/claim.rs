@@ -159,7 +159,7 @@ impl<A: Arch> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::RmqueueBulk);
         let mut buddy = zone.buddy.lock_irqsave();
         let moved = pcp.refill(&self.frames, &mut *buddy, list, request.wanted, blocks);
-        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -i64::from(moved));
+        self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, -i64::from(moved));
         drop(buddy);
         A::trace(Trace::PcpRefill { zone: zone.id.index() as u16, pages: moved });
     }

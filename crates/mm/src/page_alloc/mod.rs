@@ -57,8 +57,7 @@ impl<A: Arch> FrameAllocator<A> {
         config.check()?;
         let frames = FrameTable::new(map.frames());
         let marks = zone_marks(map, &config);
-        let mut online = CpuMask::EMPTY;
-        A::online(&mut online);
+        let online = online_cpus::<A>();
         let zones: Box<[Zone<A>]> = map
             .zones
             .iter()
@@ -79,14 +78,12 @@ impl<A: Arch> FrameAllocator<A> {
             .collect();
         let nodes = map.node_count();
         let cpus = online.count();
-        let threshold =
-            |zone: &ZoneSpec| normal_threshold(cpus, zone.pages.into(), config.page_kib);
-        let thresholds: Vec<(NodeId, u8)> =
-            map.zones.iter().map(|zone| (zone.node, threshold(zone))).collect();
-        let mut stats = Stats::new(&thresholds, nodes);
-        for zone in &zones {
-            stats.add_at_start(zone.id, zone.pages.into());
-        }
+        let counted = |zone: &ZoneSpec| {
+            let threshold = normal_threshold(cpus, zone.pages.into(), config.page_kib);
+            (zone.node, threshold, zone.pages)
+        };
+        let counted: Vec<(NodeId, u8, u32)> = map.zones.iter().map(counted).collect();
+        let stats = Stats::new(&counted, nodes);
         Ok(Self {
             frames,
             zonelists: (0..nodes).map(|node| zonelist(map, node, nodes)).collect(),
@@ -141,8 +138,7 @@ impl<A: Arch> FrameAllocator<A> {
     }
     /// Thresholds of the counters for the CPUs that are online now.
     fn refresh_thresholds(&self) {
-        let mut online = CpuMask::EMPTY;
-        A::online(&mut online);
+        let online = online_cpus::<A>();
         let (cpus, short) = (online.count(), self.short.load(Relaxed) != 0);
         self.stats.set_thresholds(self.zones.iter().map(|zone| {
             let threshold = if short {
@@ -155,8 +151,7 @@ impl<A: Arch> FrameAllocator<A> {
     }
     /// Limits of the page caches for the CPUs that are online now.
     fn refresh_limits(&self) {
-        let mut online = CpuMask::EMPTY;
-        A::online(&mut online);
+        let online = online_cpus::<A>();
         for zone in &self.zones {
             let spec =
                 ZoneSpec { node: zone.node, kind: zone.kind, start: zone.start, pages: zone.pages };
@@ -184,6 +179,13 @@ impl<A: Arch> FrameAllocator<A> {
         };
         self.zones.iter().find(inside)
     }
+}
+
+/// The CPUs that are online; before any is, those that may be.
+fn online_cpus<A: Arch>() -> CpuMask {
+    let mut online = CpuMask::EMPTY;
+    A::online(&mut online);
+    if online.count() == 0 { CpuMask::first(A::cpus_possible()) } else { online }
 }
 
 /// The watermarks of every zone.

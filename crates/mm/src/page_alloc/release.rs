@@ -105,7 +105,7 @@ impl<A: Arch> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::FreePcppagesBulk);
         let mut buddy = zone.buddy.lock_irqsave();
         let moved = pcp.drain(&self.frames, &mut *buddy, pages, first);
-        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, moved.into());
+        self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.into());
         drop(buddy);
         A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved });
         moved
@@ -121,7 +121,7 @@ impl<A: Arch> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::FreePcppagesBulk);
         let mut buddy = zone.buddy.try_lock_irqsave()?;
         let moved = pcp.drain(&self.frames, &mut *buddy, pages, PcpList::FIRST);
-        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, moved.into());
+        self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.into());
         drop(buddy);
         A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved });
         Some(moved)
