@@ -135,6 +135,9 @@ pub struct FrameTable {
 }
 
 impl FrameTable {
+    /// Bytes that are kept about a frame.
+    pub const RECORD_BYTES: usize = size_of::<Frame>();
+
     /// Records for the frames `0..frames`, all inside nothing. Touches none of them.
     pub fn new(frames: usize) -> Self {
         // SAFETY: three atomics of 32 bits are valid when all their bits are zero.

@@ -47,6 +47,10 @@ pub fn host_cpus() -> usize {
     host::HostCpus::allowed().count()
 }
 
+/// Frames that a machine has unless somebody says otherwise: 2 GiB of 4 KiB pages. They are taken
+/// from the system only as they are touched.
+pub const MEMORY_PAGES: u64 = 1 << 19;
+
 /// The machine, as a tag type.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads;

@@ -1,7 +1,7 @@
 //! The profiles of `machines/`, built into the program.
 
 use super::error::nearest;
-use super::{Profile, ProfileError, parse, resolve};
+use super::{Profile, ProfileError, ProfileFile, parse, resolve};
 
 /// Name and text of each built-in profile, by name.
 const BUILTIN: [(&str, &str); 7] = [
@@ -19,6 +19,22 @@ pub fn builtin_names() -> Vec<&'static str> {
     BUILTIN.iter().map(|(name, _)| *name).collect()
 }
 
+/// The file of a built-in profile, with ranges and sources.
+pub fn builtin_file(name: &str) -> Result<ProfileFile, ProfileError> {
+    match BUILTIN.iter().find(|(builtin, _)| *builtin == name) {
+        Some((name, text)) => parse(name, text),
+        None => Err(unknown(name)),
+    }
+}
+
+fn unknown(name: &str) -> ProfileError {
+    ProfileError::Unknown {
+        name: name.to_owned(),
+        nearest: nearest(name, builtin_names()),
+        all: builtin_names().join(", "),
+    }
+}
+
 /// Loads a built-in profile by its name, or a file by its path. What holds a `/` or ends in
 /// `.toml` is a path.
 pub fn load(name_or_path: &str) -> Result<Profile, ProfileError> {
@@ -26,11 +42,7 @@ pub fn load(name_or_path: &str) -> Result<Profile, ProfileError> {
         return resolve(name, &parse(name, text)?);
     }
     if !name_or_path.contains('/') && !name_or_path.ends_with(".toml") {
-        return Err(ProfileError::Unknown {
-            name: name_or_path.to_owned(),
-            nearest: nearest(name_or_path, builtin_names()),
-            all: builtin_names().join(", "),
-        });
+        return Err(unknown(name_or_path));
     }
     let text = std::fs::read_to_string(name_or_path).map_err(|error| ProfileError::Read {
         file: name_or_path.to_owned(),

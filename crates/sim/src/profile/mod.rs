@@ -11,7 +11,7 @@ mod file;
 mod resolve;
 
 pub use adjust::CostGroup;
-pub use builtin::{builtin_names, load};
+pub use builtin::{builtin_file, builtin_names, load};
 pub use error::ProfileError;
 pub use file::{Number, ProfileFile, Section, op_key, parse, write};
 pub use resolve::resolve;

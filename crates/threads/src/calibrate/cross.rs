@@ -75,29 +75,44 @@ pub(super) fn line_ns() -> f64 {
     )
 }
 
-/// A line of a row of lines that the other CPU has just written, read and written in order.
-pub(super) fn line_in_row_ns() -> f64 {
-    /// 128 KiB: the row stays in a CPU's own cache.
-    const LINES: usize = 2048;
-    const TURNS: u64 = 16;
-    #[derive(Default)]
-    #[repr(align(64))]
-    struct Line(AtomicU64);
-    let row: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
-    let turn = &Word::default().0;
-    let walk = || {
-        for line in &row {
+/// A row of lines, walked in order.
+struct Row(Vec<Line>);
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+impl Row {
+    fn new(lines: usize) -> Self {
+        Self((0..lines).map(|_| Line::default()).collect())
+    }
+    /// Reads and writes every line; ns a line.
+    fn walk(&self) -> f64 {
+        let start = Instant::now();
+        for line in &self.0 {
             line.0.store(line.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
-    };
+        ns_each(start, self.0.len() as u64)
+    }
+}
+
+/// One of a row of lines that this CPU has in its first-level cache, read and written in order.
+pub(super) fn line_own_ns() -> f64 {
+    let row = Row::new(256);
+    median((0..64).map(|_| row.walk()).collect())
+}
+
+/// The same with lines that another CPU has just written: 128 KiB, which stay in its own cache.
+pub(super) fn line_in_row_ns() -> f64 {
+    const TURNS: u64 = 16;
+    let row = &Row::new(2048);
+    let turn = &Word::default().0;
     both(
         || {
             let mut walks = Vec::new();
             for at in 0..TURNS {
                 wait_for(turn, 2 * at + 1);
-                let start = Instant::now();
-                walk();
-                walks.push(ns_each(start, LINES as u64));
+                walks.push(row.walk());
                 turn.store(2 * at + 2, Ordering::Release);
             }
             median(walks)
@@ -105,7 +120,7 @@ pub(super) fn line_in_row_ns() -> f64 {
         || {
             for at in 0..TURNS {
                 wait_for(turn, 2 * at);
-                walk();
+                row.walk();
                 turn.store(2 * at + 1, Ordering::Release);
             }
         },

@@ -25,7 +25,7 @@ pub struct Measured {
     pub host_cpus: usize,
     /// A read of the machine's clock: part of every tracepoint. It is taken out of the others.
     pub clock_ns: Quantity,
-    /// A load that hits the first-level cache.
+    /// One of many lines in a row in this CPU's first-level cache, read and written in order.
     pub line_own_ns: Quantity,
     /// An add to a line that this CPU owns.
     pub atomic_ns: Quantity,
@@ -52,7 +52,7 @@ pub struct Measured {
 pub struct MeasuredPair {
     /// A cache line from one CPU to the other, one way, where each waits for the other's store.
     pub line_ns: Quantity,
-    /// One of many lines in a row that the other CPU wrote, read and written in order.
+    /// The same with lines that the other CPU has just written.
     pub line_in_row_ns: Quantity,
     /// From the unlock by one CPU to the other's first step in the lock that it waited for.
     pub handoff_ns: Quantity,
@@ -101,7 +101,7 @@ pub fn measure(
         let clock_ns = single.clock_ns();
         let less_clock = |ns: f64| (ns - clock_ns).max(0.0);
         clock.add(clock_ns);
-        line_own.add(single.line_own_ns());
+        line_own.add(cross::line_own_ns());
         atomic.add(single.atomic_ns());
         let (lock_ns, unlock_ns) = single.lock_unlock_ns();
         lock.add(lock_ns);

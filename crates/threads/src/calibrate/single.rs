@@ -27,8 +27,6 @@ pub(super) fn ns_each(start: Instant, count: u64) -> f64 {
 
 /// What single-CPU samples work on.
 pub(super) struct Bench {
-    /// Each entry names the next to read.
-    chain: Box<[u32]>,
     atomic: AtomicU64,
     locks: Box<[ThreadsSpin]>,
     arena: Arena,
@@ -44,17 +42,8 @@ impl Bench {
             reason: error.to_string(),
         })?;
         (0..PAGES).for_each(|page| arena.clear(Pfn::new(page), Order::ZERO));
-        // 8 KiB in strides of 17 entries: every entry is visited, none next to the one before.
-        let chain = (0..2048).map(|at| (at + 17) % 2048).collect();
         let locks = (0..LOCKS).map(|_| ThreadsSpin::fair(LockClass::Other)).collect();
-        Ok(Self {
-            chain,
-            atomic: AtomicU64::new(0),
-            locks,
-            arena,
-            clock: Clock::start(),
-            next_page: 0,
-        })
+        Ok(Self { atomic: AtomicU64::new(0), locks, arena, clock: Clock::start(), next_page: 0 })
     }
 
     /// A read of the machine's clock, which stands in all that is measured turn by turn.
@@ -63,13 +52,6 @@ impl Bench {
         (0..REPEATS).for_each(|_| {
             black_box(self.clock.now_ns());
         });
-        ns_each(start, REPEATS.into())
-    }
-
-    pub(super) fn line_own_ns(&self) -> f64 {
-        let start = Instant::now();
-        let end = (0..REPEATS).fold(0, |at: u32, _| self.chain[at as usize]);
-        black_box(end);
         ns_each(start, REPEATS.into())
     }
 
