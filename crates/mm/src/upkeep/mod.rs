@@ -5,11 +5,14 @@
 //! the CPU has counted something. A CPU that goes idle folds its counters at once, and keeps its
 //! pages: its tick waits until the CPU is awake.
 //!
-//! | policy | next tick | shrinking | shepherd |
-//! |---|---|---|---|
-//! | [`TickPolicy::Stock`] | interval, rounded to a whole second with a skew | an eighth a run, waits for locks | all at once |
-//! | [`TickPolicy::Posted`] | interval + interval * cpu / cpus | the same | the same |
-//! | [`TickPolicy::Phased`] | the CPU's own phase of the interval, exact | by the time passed, never waits | at each CPU's phase |
+//! * [`TickPolicy::Stock`]: the next tick comes an interval later, rounded to a whole second with
+//!   a skew. It takes an eighth off the high limits and waits for locks. The shepherd starts all
+//!   ticks it finds at once.
+//! * [`TickPolicy::Posted`]: the same, but the next tick of CPU c of n comes
+//!   (1 + (c mod n) / n) intervals later.
+//! * [`TickPolicy::Phased`]: the next tick comes at the CPU's own phase of the interval, exactly.
+//!   High limits shrink by the time passed, no lock is waited for, and the shepherd starts each
+//!   tick at its phase.
 //!
 //! `Posted` is what was posted to the list in April 2026. `Phased` is described in its module.
 //!

@@ -84,27 +84,45 @@ impl Machine {
         while let Some((cpu, at_ns)) = uni::earliest_timer()
             && at_ns <= end_ns
         {
-            uni::set_cpu(cpu.index());
             uni::set_clock(at_ns.max(Uni::now_ns()));
-            uni::take_timer();
-            uni::interrupt(|| {
-                if self.idle[cpu.index()] {
-                    self.mm.idle_exit();
-                }
-                self.mm.timer();
-            });
-            self.ipis();
-            if self.work_on(cpu.index()) {
+            uni::set_cpu(cpu.index());
+            if self.timer(cpu.index()) {
                 (0..self.cpus).for_each(|other| {
                     self.work_on(other);
                 });
             }
-            if self.idle[cpu.index()] {
-                uni::interrupt(|| self.mm.idle_enter());
-            }
             each(self, cpu.index());
         }
         uni::set_clock(end_ns.max(Uni::now_ns()));
+    }
+
+    /// As [`Machine::run_until`] for `cpu` alone: the others stand still.
+    pub(crate) fn run_one(&self, cpu: usize, end_ns: u64, mut each: impl FnMut(&Self)) {
+        while let Some(at_ns) = uni::timer_of(cpu)
+            && at_ns <= end_ns
+        {
+            uni::set_clock(at_ns.max(Uni::now_ns()));
+            self.on(cpu, || self.timer(cpu));
+            each(self);
+        }
+    }
+
+    /// The timer of `cpu`, where this runs, goes off. Says whether work was done.
+    fn timer(&self, cpu: usize) -> bool {
+        uni::take_timer();
+        let idle = self.idle[cpu];
+        uni::interrupt(|| {
+            if idle {
+                self.mm.idle_exit();
+            }
+            self.mm.timer();
+        });
+        self.ipis();
+        let worked = self.work_on(cpu);
+        if idle {
+            uni::interrupt(|| self.mm.idle_enter());
+        }
+        worked
     }
 
     pub(crate) fn ipis(&self) {

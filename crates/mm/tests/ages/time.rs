@@ -1,0 +1,176 @@
+//! The tick, the idle CPU's timer, sleepers and exact timers.
+
+use crate::machine::{Machine, SEC};
+use mmscale_mm::arch::{Arch, CpuId, Ipi, TaskId};
+use mmscale_mm::time::{Expiry, Time, TimerSlot};
+use mmscale_mm::upkeep::TickPolicy;
+use mmscale_uni::{self as uni, Uni};
+
+const SLOT: TimerSlot = TimerSlot::new(15);
+const MS: u64 = 1_000_000;
+
+/// One busy CPU of `cpus`, with timers and nothing else.
+fn time(cpus: usize, hz: u32) -> Time<Uni> {
+    uni::boot(cpus, hz);
+    let time = Time::new().unwrap();
+    uni::interrupt(|| time.idle_exit());
+    time
+}
+
+/// The next interrupt of this CPU; returns the slots that went off, and when.
+fn next(time: &Time<Uni>) -> (u64, Vec<TimerSlot>) {
+    let at_ns = uni::take_timer().expect("a timer is armed");
+    uni::set_clock(at_ns.max(Uni::now_ns()));
+    let mut slots = Vec::new();
+    uni::interrupt(|| time.interrupt(|slot| slots.push(slot)));
+    (at_ns, slots)
+}
+
+#[test]
+fn a_busy_cpu_ticks_on_every_jiffy_edge() {
+    for hz in [100, 250, 300, 1000] {
+        let time = time(1, hz);
+        for jiffy in 1..700 {
+            assert_eq!(next(&time).0, time.hz().edge_ns(jiffy));
+        }
+    }
+}
+
+#[test]
+fn an_idle_cpu_wakes_for_standard_timers_only() {
+    let time = time(1, 1000);
+    let cpu = CpuId::new(0);
+    time.arm(cpu, SLOT, Expiry::Deferrable { jiffies: 10 });
+    time.arm(cpu, TimerSlot::new(14), Expiry::Exact { deadline_ns: 5 * MS, after_idle_ns: 0 });
+    uni::interrupt(|| time.idle_enter());
+    assert_eq!(uni::timer_of(0), None);
+    time.arm(cpu, TimerSlot::new(13), Expiry::Standard { jiffies: 40 });
+    // 41: a wheel timer is never early, so a bucket goes off one jiffy on.
+    assert_eq!(uni::timer_of(0), Some(41 * MS));
+    uni::set_clock(41 * MS);
+    uni::take_timer();
+    let mut slots = Vec::new();
+    uni::interrupt(|| {
+        time.idle_exit();
+        time.interrupt(|slot| slots.push(slot.index()));
+        time.idle_enter();
+    });
+    // The tick that wakes the CPU runs what it slept through, late exact timers too.
+    assert_eq!(slots, [13, 14, 15]);
+}
+
+#[test]
+fn an_exact_timer_is_exact_while_busy_and_late_by_its_own_share_after_idle() {
+    let time = time(1, 100);
+    let cpu = CpuId::new(0);
+    let expiry = Expiry::Exact { deadline_ns: 3 * MS + 17, after_idle_ns: 2 * MS + 5 };
+    time.arm(cpu, SLOT, expiry);
+    assert_eq!(next(&time), (3 * MS + 17, vec![SLOT]));
+    assert_eq!(next(&time).0, 10 * MS, "the tick stays on its edge");
+    time.arm(cpu, SLOT, Expiry::Exact { deadline_ns: 12 * MS, after_idle_ns: 2 * MS + 5 });
+    uni::interrupt(|| time.idle_enter());
+    assert_eq!(uni::timer_of(0), None);
+    uni::set_clock(51 * MS);
+    uni::interrupt(|| time.idle_exit());
+    assert_eq!(next(&time), (53 * MS + 5, vec![SLOT]));
+    // It is put off once only, however often the CPU goes idle.
+    time.arm(cpu, SLOT, Expiry::Exact { deadline_ns: 54 * MS, after_idle_ns: 2 * MS });
+    for wake_ns in [55 * MS, 58 * MS] {
+        uni::interrupt(|| time.idle_enter());
+        uni::set_clock(wake_ns);
+        uni::interrupt(|| time.idle_exit());
+    }
+    assert_eq!(next(&time).1, [SLOT]);
+    assert_eq!(Uni::now_ns(), 58 * MS);
+}
+
+#[test]
+fn a_timer_that_is_armed_for_an_idle_cpu_sends_for_it() {
+    let time = time(2, 1000);
+    uni::set_cpu(1);
+    uni::interrupt(|| time.idle_enter());
+    uni::set_cpu(0);
+    let other = CpuId::new(1);
+    time.arm(other, SLOT, Expiry::Deferrable { jiffies: 5 });
+    assert!(uni::take_ipis().is_empty(), "a deferrable timer can wait");
+    time.arm(other, TimerSlot::new(14), Expiry::Standard { jiffies: 5 });
+    assert_eq!(uni::take_ipis(), [(other, Ipi::Timer)]);
+    uni::set_cpu(1);
+    uni::interrupt(|| time.reprogram());
+    assert_eq!(uni::timer_of(1), Some(6 * MS));
+    uni::set_cpu(0);
+    time.arm(other, TimerSlot::new(13), Expiry::Standard { jiffies: 50 });
+    assert!(uni::take_ipis().is_empty(), "it wakes earlier anyway");
+}
+
+#[test]
+fn a_cancelled_timer_never_goes_off() {
+    let time = time(1, 250);
+    let cpu = CpuId::new(0);
+    for expiry in [
+        Expiry::Standard { jiffies: 3 },
+        Expiry::Deferrable { jiffies: 300 },
+        Expiry::Exact { deadline_ns: SEC, after_idle_ns: 0 },
+    ] {
+        time.arm(cpu, SLOT, expiry);
+        assert!(time.due_ns(cpu, SLOT).is_some());
+        assert!(time.cancel(cpu, SLOT));
+        assert!(!time.cancel(cpu, SLOT));
+        assert_eq!(time.due_ns(cpu, SLOT), None);
+    }
+    for _ in 0..1000 {
+        assert!(next(&time).1.is_empty());
+    }
+}
+
+/// A sleeper parks once with a token for each wake-up; on this machine a park without one panics.
+#[test]
+fn sleepers_wake_to_the_nanosecond_in_order() {
+    let time = time(1, 100);
+    // The machine gives a task that was unparked its park back: sleep "in advance".
+    let task = TaskId::new(7);
+    uni::set_task(task);
+    Uni::unpark(task);
+    let asleep = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        time.sleep_until(4 * MS + 321);
+    }));
+    assert!(asleep.is_err(), "an early return from park is not enough to wake up");
+    assert_eq!(uni::timer_of(0), Some(4 * MS + 321));
+    assert!(next(&time).1.is_empty());
+    assert_eq!(Uni::now_ns(), 4 * MS + 321);
+    assert_eq!(uni::unpark_tokens(), [task]);
+    time.sleep_until(4 * MS + 321);
+    time.sleep_until(0);
+    // The end of the run ends every sleep.
+    time.stop_sleeping();
+    time.sleep_until(u64::MAX);
+}
+
+#[test]
+fn a_dead_cpus_sleepers_and_timers_go_elsewhere() {
+    let time = time(2, 1000);
+    uni::set_cpu(1);
+    let task = TaskId::new(9);
+    uni::set_task(task);
+    let asleep = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        time.sleep_until(500_123);
+    }));
+    assert!(asleep.is_err());
+    time.arm(CpuId::new(1), SLOT, Expiry::Standard { jiffies: 100 });
+    uni::take_timer();
+    uni::set_cpu(0);
+    let mut orphans = Vec::new();
+    time.cpu_dead(CpuId::new(1), |slot, expiry| orphans.push((slot, expiry)));
+    // Level 1: granules of 8 jiffies.
+    assert_eq!(orphans, [(SLOT, Expiry::Standard { jiffies: 104 })]);
+    assert_eq!(next(&time).0, 500_123);
+    assert_eq!(uni::unpark_tokens(), [task]);
+}
+
+#[test]
+fn a_whole_machine_that_is_idle_sleeps_for_good() {
+    let mut machine = Machine::boot(4, 1000, TickPolicy::Stock);
+    (0..4).for_each(|cpu| machine.go_idle(cpu));
+    machine.run_until(100 * SEC, |_, cpu| panic!("cpu{cpu} was woken"));
+    assert_eq!(uni::earliest_timer(), None);
+}

@@ -1,0 +1,174 @@
+//! Work queues: pending means pending, delays, cancelling, hotplug.
+
+use crate::machine::Machine;
+use mmscale_mm::arch::{Arch, CpuId, Func, Op, TaskId};
+use mmscale_mm::time::{Expiry, Time};
+use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::work::{Step, Work, WorkItem};
+use mmscale_uni::{self as uni, Uni};
+
+const ITEM: WorkItem = WorkItem::Test(3);
+
+fn boot(cpus: usize) -> (Time<Uni>, Work<Uni>) {
+    uni::boot(cpus, 1000);
+    let work = Work::new();
+    (0..cpus).for_each(|cpu| work.start_worker(CpuId::new(cpu), mmscale_mm::arch::TaskEntry(0)));
+    let time = Time::new().unwrap();
+    uni::interrupt(|| time.idle_exit());
+    (time, work)
+}
+
+/// Runs what waits on this CPU; returns it.
+fn drain(work: &Work<Uni>) -> Vec<WorkItem> {
+    let mut ran = Vec::new();
+    while work.step(Uni::cpu(), &mut |item| ran.push(item)) == Step::Ran {}
+    ran
+}
+
+fn tick(time: &Time<Uni>, work: &Work<Uni>) {
+    let at_ns = uni::take_timer().expect("the CPU ticks");
+    uni::set_clock(at_ns);
+    uni::interrupt(|| time.interrupt(|slot| work.expired(Uni::cpu(), slot)));
+}
+
+#[test]
+fn work_is_pending_once_until_it_is_taken_up() {
+    let (_, work) = boot(2);
+    let cpu = CpuId::new(1);
+    assert!(work.queue_on(cpu, ITEM));
+    assert!(!work.queue_on(cpu, ITEM) && !work.queue_on(CpuId::new(0), ITEM));
+    assert!(work.is_pending(ITEM));
+    assert!(drain(&work).is_empty(), "it is for the other CPU");
+    uni::set_cpu(1);
+    let mut again = false;
+    let step = work.step(cpu, &mut |item| {
+        assert_eq!(item, ITEM);
+        assert_eq!(uni::current_path(), [Func::ProcessOneWork]);
+        assert!(!work.is_pending(ITEM), "from within it can be queued again");
+        again = work.queue_on(cpu, ITEM);
+    });
+    assert!(step == Step::Ran && again);
+    assert_eq!(drain(&work), [ITEM]);
+    assert_eq!(uni::work_count(Op::WorkRun), 2);
+    uni::assert_quiet();
+}
+
+#[test]
+fn work_runs_in_the_order_in_which_it_was_queued() {
+    let (_, work) = boot(1);
+    let items = [5, 1, 7, 0].map(WorkItem::Test);
+    items.iter().for_each(|item| assert!(work.queue_on(CpuId::new(0), *item)));
+    assert_eq!(drain(&work), items);
+}
+
+#[test]
+fn delayed_work_is_pending_through_its_delay() {
+    let (time, work) = boot(1);
+    let cpu = CpuId::new(0);
+    assert!(work.queue_delayed_on(&time, cpu, ITEM, Expiry::Standard { jiffies: 20 }));
+    assert!(!work.queue_on(cpu, ITEM));
+    assert!(!work.queue_delayed_on(&time, cpu, ITEM, Expiry::Deferrable { jiffies: 0 }));
+    assert_eq!(work.due_ns(&time, ITEM), Some(21_000_000));
+    for _ in 0..20 {
+        tick(&time, &work);
+        assert!(drain(&work).is_empty());
+    }
+    tick(&time, &work);
+    assert!(work.is_pending(ITEM));
+    assert_eq!(work.due_ns(&time, ITEM), None);
+    assert_eq!(drain(&work), [ITEM]);
+    assert!(work.queue_delayed_on(&time, cpu, ITEM, Expiry::Deferrable { jiffies: 0 }));
+    assert_eq!(drain(&work), [ITEM], "without a delay it does not wait for a tick");
+}
+
+#[test]
+fn cancelling_takes_work_from_its_timer_and_from_its_queue() {
+    let (time, work) = boot(1);
+    let cpu = CpuId::new(0);
+    assert!(!work.cancel_sync(&time, ITEM));
+    work.queue_delayed_on(&time, cpu, ITEM, Expiry::Standard { jiffies: 2 });
+    assert!(work.cancel_sync(&time, ITEM));
+    work.queue_on(cpu, ITEM);
+    assert!(work.cancel_sync(&time, ITEM));
+    assert!(!work.is_pending(ITEM));
+    (0..10).for_each(|_| tick(&time, &work));
+    assert!(drain(&work).is_empty());
+    assert!(work.queue_on(cpu, ITEM), "it can be queued again at once");
+    assert!(work.disable_sync(&time, ITEM));
+    assert!(!work.queue_on(cpu, ITEM));
+    work.enable(ITEM);
+    assert!(work.queue_on(cpu, ITEM));
+}
+
+#[test]
+fn flushing_work_that_does_not_wait_returns_at_once() {
+    let (time, work) = boot(1);
+    assert!(!work.flush(ITEM));
+    let cpu = CpuId::new(0);
+    work.queue_delayed_on(&time, cpu, ITEM, Expiry::Standard { jiffies: 5 });
+    assert!(!work.flush(ITEM), "a delay is not waited for");
+    assert!(work.is_pending(ITEM));
+}
+
+#[test]
+fn a_sleeping_worker_is_woken_once() {
+    let (_, work) = boot(1);
+    let cpu = CpuId::new(0);
+    uni::set_task(TaskId::new(40));
+    // The worker runs until it sleeps; here a park without a token panics.
+    let slept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        work.worker(cpu, |_| {});
+    }));
+    assert!(slept.is_err());
+    assert!(uni::unpark_tokens().is_empty());
+    work.queue_on(cpu, ITEM);
+    assert_eq!(uni::unpark_tokens(), [TaskId::new(40)]);
+}
+
+#[test]
+fn a_closed_queue_empties_itself_and_passes_new_work_on() {
+    let (time, work) = boot(2);
+    let (here, there) = (CpuId::new(0), CpuId::new(1));
+    work.queue_on(there, WorkItem::Test(0));
+    work.close(there);
+    work.queue_on(there, WorkItem::Test(1));
+    uni::set_cpu(1);
+    assert_eq!(drain(&work), [0, 1].map(WorkItem::Test), "what was queued in time still runs");
+    work.stop_worker(there);
+    work.queue_on(there, WorkItem::Test(2));
+    work.queue_delayed_on(&time, there, ITEM, Expiry::Standard { jiffies: 1 });
+    assert!(drain(&work).is_empty());
+    uni::set_cpu(0);
+    assert_eq!(drain(&work), [WorkItem::Test(2)]);
+    // The dead CPU's delay goes on here.
+    time.cpu_dead(there, |slot, expiry| work.adopt(&time, there, slot, expiry));
+    (0..4).for_each(|_| tick(&time, &work));
+    assert_eq!(drain(&work), [ITEM]);
+    // After the last worker has gone, work is dropped, not lost in a queue.
+    work.shutdown();
+    drain(&work);
+    assert!(work.queue_on(here, ITEM));
+    assert!(!work.is_pending(ITEM) && work.is_idle());
+}
+
+#[test]
+fn draining_all_caches_returns_every_page() {
+    let machine = Machine::boot(3, 1000, TickPolicy::Stock);
+    let frames = machine.mm.frames();
+    for cpu in 0..3 {
+        machine.on(cpu, || {
+            let order = mmscale_mm::arch::Order::ZERO;
+            let unmovable = mmscale_mm::frame::MigrateType::Unmovable;
+            let gfp = mmscale_mm::page_alloc::Gfp::KERNEL;
+            let page = frames.alloc_pages(order, unmovable, gfp).unwrap();
+            frames.free_pages(page, order);
+        });
+    }
+    assert!(machine.mm.verify().unwrap().cached > 0);
+    (0..3).for_each(|cpu| {
+        machine.mm.work().queue_on(CpuId::new(cpu), WorkItem::DrainPages(CpuId::new(cpu)));
+        machine.work_on(cpu);
+    });
+    let audit = machine.mm.verify().unwrap();
+    assert_eq!((audit.cached, audit.held), (0, 0));
+}
