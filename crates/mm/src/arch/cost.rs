@@ -98,8 +98,10 @@ pub enum Line {
 /// How a line is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Read: other CPUs keep their copies.
+    /// Read by whoever owns what the line holds: other CPUs keep their copies.
     Read,
+    /// Read while others may be writing (a neighbour's frame): the simulator waits for its turn.
+    Peek,
     /// Write: this CPU becomes the owner.
     Write,
 }

@@ -1,0 +1,170 @@
+//! The simulated machine as the memory manager sees it.
+
+use crate::atomics::{SimAtomic, SimOwnedI8};
+use crate::context::{with, with_any};
+use crate::heap::NEVER;
+use crate::irq;
+use crate::lock::SimSpin;
+use crate::sched;
+use crate::task::TaskState;
+use mmscale_mm::arch::{
+    Access, Arch, CpuId, CpuMask, Func, Ipi, IrqState, Line, NodeId, Op, Order, PathId, Pfn,
+    TaskId, TaskSpec, Trace,
+};
+
+/// The tag of the simulated machine that runs on this host thread.
+///
+/// Its functions work inside [`crate::run`] only. Locks and atomics made on it may also be used
+/// before and after, as plain data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sim;
+
+/// Does `f` when it is the running CPU's turn.
+#[inline]
+fn at_turn<R>(mut f: impl FnMut(&mut crate::engine::Engine) -> R) -> R {
+    loop {
+        match with(|engine| engine.ready().then(|| f(engine))) {
+            Some(result) => return result,
+            None => irq::sync_point(),
+        }
+    }
+}
+
+impl Arch for Sim {
+    type Spin = SimSpin;
+    type AtomicU8 = SimAtomic<u8>;
+    type AtomicU32 = SimAtomic<u32>;
+    type AtomicU64 = SimAtomic<u64>;
+    type AtomicI64 = SimAtomic<i64>;
+    type OwnedI8 = SimOwnedI8;
+
+    #[inline]
+    fn cpu() -> CpuId {
+        with_any(|engine| engine.cpu_id()).unwrap_or(CpuId::new(0))
+    }
+    #[inline]
+    fn cpus_possible() -> usize {
+        with(|engine| engine.cpus.len())
+    }
+    #[inline]
+    fn node_of(cpu: CpuId) -> NodeId {
+        NodeId::new(with(|engine| engine.seats.node_of(cpu.index())))
+    }
+    fn online(mask: &mut CpuMask) {
+        at_turn(|engine| mask.clone_from(&engine.online));
+    }
+    #[inline]
+    fn is_online(cpu: CpuId) -> bool {
+        at_turn(|engine| engine.online.contains(cpu))
+    }
+
+    #[inline]
+    fn preempt_disable() {
+        irq::preempt_disable();
+    }
+    #[inline]
+    fn preempt_enable() {
+        irq::preempt_enable();
+    }
+    #[inline]
+    fn irq_save() -> IrqState {
+        irq::save()
+    }
+    #[inline]
+    fn irq_restore(state: IrqState) {
+        irq::restore(state);
+    }
+    #[inline]
+    fn in_interrupt() -> bool {
+        with(|engine| engine.cpu().in_irq)
+    }
+
+    fn ipi_send(cpu: CpuId, reason: Ipi) {
+        irq::send(cpu, reason);
+    }
+    #[inline]
+    fn now_ns() -> u64 {
+        with_any(|engine| engine.cpu().clock / 1000).unwrap_or(0)
+    }
+    #[inline]
+    fn hz() -> u32 {
+        with(|engine| engine.hz)
+    }
+    fn timer_arm(deadline_ns: u64) {
+        irq::set_timer(deadline_ns.saturating_mul(1000).min(NEVER - 1));
+    }
+    fn timer_cancel() {
+        irq::set_timer(NEVER);
+    }
+
+    #[inline]
+    fn current() -> TaskId {
+        TaskId::new(with(|engine| engine.cpu().current as usize))
+    }
+    fn park() {
+        sched::park();
+    }
+    fn unpark(task: TaskId) {
+        sched::unpark(task);
+    }
+    fn is_running(task: TaskId) -> bool {
+        at_turn(|engine| engine.tasks[task.index()].state == TaskState::Running)
+    }
+    fn spawn(spec: TaskSpec) -> TaskId {
+        sched::spawn(spec)
+    }
+    fn relax() {
+        irq::relax();
+    }
+    #[inline]
+    fn cond_resched() {
+        irq::cond_resched();
+    }
+
+    #[inline]
+    fn touch(line: Line, access: Access) {
+        let cost = if access == Access::Peek {
+            at_turn(|engine| engine.touch(line, access))
+        } else {
+            with(|engine| engine.touch(line, access))
+        };
+        irq::charge(cost);
+    }
+    #[inline]
+    fn work(op: Op, count: u32) {
+        irq::work(op, count);
+    }
+    #[inline]
+    fn trace(event: Trace) {
+        with(|engine| {
+            let (now_ns, at) = (engine.cpu().clock / 1000, engine.cur);
+            engine.probes[at].event(now_ns, &event);
+        });
+    }
+    #[inline]
+    fn span_enter(func: Func) -> PathId {
+        with(|engine| {
+            let before = engine.cpu().path;
+            let path = engine.stats.child(before, func);
+            engine.cpu().path = path;
+            PathId(before)
+        })
+    }
+    #[inline]
+    fn span_exit(path: PathId) {
+        // While a panic unwinds the stack the path stays, for the message.
+        if !std::thread::panicking() {
+            with(|engine| engine.cpu().path = path.0);
+        }
+    }
+
+    fn clear_block(pfn: Pfn, order: Order) {
+        irq::charge(at_turn(|engine| engine.clear(pfn, order)));
+    }
+    fn write_stamp(pfn: Pfn, stamp: u64) {
+        with(|engine| engine.memory.write_stamp(pfn, stamp));
+    }
+    fn read_stamp(pfn: Pfn) -> u64 {
+        with(|engine| engine.memory.read_stamp(pfn))
+    }
+}

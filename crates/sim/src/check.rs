@@ -1,0 +1,207 @@
+//! Checkers of the engine: rules that the code on the machine must keep, seen from outside it.
+
+use crate::config::Checks;
+use crate::engine::Engine;
+use crate::outcome::{Failure, Place, Rule, Violation};
+use crate::stats::CLASSES;
+use crate::topology::NOBODY;
+use mmscale_mm::arch::{CpuId, LockClass};
+
+/// How many violations are kept; more of them say no more.
+const KEPT: usize = 64;
+
+/// Locks that a CPU holds, by class.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    count: [u8; CLASSES],
+    mask: u16,
+}
+
+/// What the checkers know.
+pub(crate) struct Checker {
+    on: bool,
+    held: Vec<Held>,
+    /// Classes taken in an interrupt, and classes taken with interrupts on.
+    in_irq: u16,
+    irqs_on: u16,
+    /// The owner of each lock that somebody has waited for, by lock id; for messages.
+    owners: Vec<u16>,
+    violations: Vec<Violation>,
+}
+
+impl Checker {
+    pub(crate) fn new(checks: Checks, cpus: usize) -> Self {
+        Self {
+            on: checks == Checks::On,
+            held: vec![Held::default(); cpus],
+            in_irq: 0,
+            irqs_on: 0,
+            owners: vec![NOBODY],
+            violations: Vec::new(),
+        }
+    }
+    pub(crate) fn new_lock_id(&mut self) -> u32 {
+        self.owners.push(NOBODY);
+        self.owners.len() as u32 - 1
+    }
+    pub(crate) fn lock_owner(&mut self, id: u32, owner: u16) {
+        if let Some(slot) = self.owners.get_mut(id as usize) {
+            *slot = owner;
+        }
+    }
+    pub(crate) fn take_violations(&mut self) -> Vec<Violation> {
+        std::mem::take(&mut self.violations)
+    }
+}
+
+impl Engine {
+    /// Notes a broken rule, once for each rule, deed and call path.
+    #[cold]
+    fn broken(&mut self, rule: Rule, what: String) {
+        let place = self.place();
+        let known = &mut self.checker.violations;
+        let same = |v: &Violation| v.rule == rule && v.what == what && v.place.path == place.path;
+        if known.len() < KEPT && !known.iter().any(same) {
+            known.push(Violation { rule, what, place });
+        }
+    }
+    /// Before the running CPU takes a lock of `class`, waiting if it must.
+    #[inline]
+    pub(crate) fn check_lock(&mut self, class: LockClass) {
+        if !self.checker.on {
+            return;
+        }
+        let held = self.checker.held[self.cur].mask & !(1 << LockClass::Other as u16);
+        let wrong = if class == LockClass::Other { 0 } else { held >> class as u16 };
+        if wrong != 0 {
+            let inner = LockClass::ALL[15 - held.leading_zeros() as usize];
+            let (class, inner) = (class.name(), inner.name());
+            self.broken(Rule::LockOrder, format!("takes a {class} lock under a {inner} lock"));
+        }
+        self.check_trylock(class);
+    }
+    /// Before the running CPU takes a lock of `class` without waiting: order does not matter.
+    #[inline]
+    pub(crate) fn check_trylock(&mut self, class: LockClass) {
+        let cpu = &self.cpus[self.cur];
+        let bit = 1 << class as u16;
+        let known = if cpu.in_irq {
+            &mut self.checker.in_irq
+        } else if cpu.irq_off {
+            return;
+        } else {
+            &mut self.checker.irqs_on
+        };
+        if *known & bit == 0 {
+            *known |= bit;
+            if self.checker.in_irq & self.checker.irqs_on & bit != 0 && self.checker.on {
+                let what = "is taken in interrupts and with interrupts on";
+                self.broken(Rule::InterruptSafety, format!("a {} lock {what}", class.name()));
+            }
+        }
+    }
+    /// The running CPU has taken a lock of `class`.
+    #[inline]
+    pub(crate) fn check_taken(&mut self, class: LockClass) {
+        if self.checker.on {
+            let held = &mut self.checker.held[self.cur];
+            held.count[class as usize] += 1;
+            held.mask |= 1 << class as u16;
+        }
+    }
+    /// Before the running CPU lets go a lock that `owner` holds; says whether it may.
+    #[inline]
+    pub(crate) fn check_unlock(&mut self, class: LockClass, owner: u16) -> bool {
+        if usize::from(owner) != self.cur {
+            self.broken_unlock(class, owner);
+            return false;
+        }
+        if self.checker.on {
+            let held = &mut self.checker.held[self.cur];
+            let count = &mut held.count[class as usize];
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                held.mask &= !(1 << class as u16);
+            }
+        }
+        true
+    }
+    #[cold]
+    fn broken_unlock(&mut self, class: LockClass, owner: u16) {
+        let holder = match owner {
+            NOBODY => "nobody".to_owned(),
+            owner => CpuId::new(usize::from(owner)).to_string(),
+        };
+        let what = format!("lets go a {} lock that {holder} holds", class.name());
+        self.broken(Rule::UnlockOwner, what);
+    }
+    /// Before the current task blocks.
+    pub(crate) fn check_sleep(&mut self) {
+        let cpu = self.cpu();
+        let why = if cpu.in_irq {
+            "in an interrupt"
+        } else if cpu.irq_off {
+            "with interrupts off"
+        } else if cpu.preempt != 0 {
+            "with preemption off"
+        } else {
+            return;
+        };
+        if self.checker.on {
+            self.broken(Rule::SleepWhileAtomic, format!("parks {why}"));
+        }
+    }
+    /// At the end of an interrupt that found the preemption count at `preempt`.
+    pub(crate) fn check_interrupt_end(&mut self, preempt: u32) {
+        let cpu = self.cpu();
+        let (now, irq_off) = (cpu.preempt, cpu.irq_off);
+        if self.checker.on && now != preempt {
+            let what = format!("an interrupt leaves the preemption count at {now}, not {preempt}");
+            self.broken(Rule::Balance, what);
+        }
+        if self.checker.on && !irq_off {
+            self.broken(Rule::Balance, "an interrupt ends with interrupts on".to_owned());
+        }
+    }
+    /// When the body of a task has returned.
+    pub(crate) fn check_task_end(&mut self) {
+        if self.quiet {
+            return;
+        }
+        let cpu = self.cpu();
+        let (preempt, irq_off) = (cpu.preempt, cpu.irq_off);
+        cpu.preempt = 0;
+        if self.checker.on && preempt != 0 {
+            self.broken(Rule::Balance, format!("a task ends with a preemption count of {preempt}"));
+        }
+        if self.checker.on && irq_off {
+            self.broken(Rule::Balance, "a task ends with interrupts off".to_owned());
+        }
+    }
+    /// Before the running CPU interrupts CPU `to`; says whether there is anybody to interrupt.
+    pub(crate) fn check_ipi(&mut self, to: usize) -> bool {
+        let there = self.cpus[to].wait != crate::cpu::Wait::Offline;
+        if !there && self.checker.on {
+            let to = CpuId::new(to);
+            self.broken(Rule::OfflineIpi, format!("sends an interrupt to {to}, which is offline"));
+        }
+        there
+    }
+    /// The running CPU wants a lock of `class` that it holds itself: nothing can help it.
+    #[cold]
+    pub(crate) fn fail_relock(&mut self, class: LockClass) {
+        let place = self.place();
+        let what = format!("{place}: takes a {} lock that this CPU holds already", class.name());
+        self.fail(Failure::Deadlock { time_ns: place.time_ns, waiting: vec![what] });
+    }
+    /// What CPU `at` spins for.
+    pub(crate) fn spinning_text(&self, at: usize, place: &Place) -> String {
+        let waiter = &self.waiters[2 * at + usize::from(self.cpus[at].in_irq)];
+        let class = waiter.class.name();
+        let holder = match self.checker.owners.get(waiter.lock_id as usize) {
+            Some(&owner) if owner != NOBODY => CpuId::new(usize::from(owner)).to_string(),
+            _ => "nobody".to_owned(),
+        };
+        format!("{place}: spins for {class} lock {}, held by {holder}", waiter.lock_id)
+    }
+}

@@ -1,0 +1,114 @@
+//! What a run is asked to be.
+
+use crate::profile::Profile;
+use mmscale_mm::arch::LockClass;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A machine and the circumstances of one run on it.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// Topology and costs.
+    pub profile: Profile,
+    /// CPUs, 1 to `MAX_CPUS`. Fewer than the profile has: the first ones. More: further clusters
+    /// and nodes of the same size.
+    pub cpus: usize,
+    /// Timer interrupts a second, as the memory manager sees it.
+    pub hz: u32,
+    /// Decides jitter, ties, noise and faults.
+    pub seed: u64,
+    /// How the engine keeps CPUs in order. Both give the same results.
+    pub policy: Policy,
+    /// What-if: work done while a lock of one class is held takes this much longer or shorter.
+    pub hold_scale: Option<HoldScale>,
+    /// Disturbance from outside the system under test.
+    pub noise: Noise,
+    /// Faults to inject.
+    pub faults: Faults,
+    /// Whether the checkers look on.
+    pub checks: Checks,
+    /// Virtual time after which the run counts as failed, in ns.
+    pub limit_ns: u64,
+    /// Somebody outside sets this to end the run early.
+    pub interrupt: Option<Arc<AtomicBool>>,
+}
+
+impl SimConfig {
+    /// `cpus` CPUs of `profile` with seed 0, checkers on, nothing injected, and a limit of an hour.
+    pub fn new(profile: Profile, cpus: usize) -> Self {
+        Self {
+            hz: profile.hz,
+            profile,
+            cpus,
+            seed: 0,
+            policy: Policy::Lazy,
+            hold_scale: None,
+            noise: Noise::default(),
+            faults: Faults::default(),
+            checks: Checks::On,
+            limit_ns: 3_600_000_000_000,
+            interrupt: None,
+        }
+    }
+}
+
+/// When a CPU waits for the CPUs that are behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// Only before an operation on shared state.
+    #[default]
+    Lazy,
+    /// After every charge too: slower, obviously right, the oracle for `Lazy`.
+    Naive,
+}
+
+/// Multiplies what a CPU's own work costs while it holds a lock of `class`: operations, lines and
+/// atomics. It does not change the lock's own handoff, nor which code runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HoldScale {
+    /// The class whose critical sections change.
+    pub class: LockClass,
+    /// The factor, in 1/1024.
+    pub factor_1024: u32,
+}
+
+/// Whether the checkers look on. They cost host time and change no result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Checks {
+    /// They do.
+    #[default]
+    On,
+    /// They do not.
+    Off,
+}
+
+/// One kind of disturbance: how often and how long, for each CPU by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Disturbance {
+    /// Mean time from one to the next, in ns; each gap is within half and one and a half of it.
+    pub period_ns: u64,
+    /// Durations in ns, drawn with equal chance. Weight a duration by naming it more than once.
+    pub durations_ns: [u64; 8],
+}
+
+/// Disturbance from outside: off by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Noise {
+    /// The CPU does not run at all, whatever it was doing: a hypervisor, firmware.
+    pub stolen: Option<Disturbance>,
+    /// Somebody else's interrupt handler: only where interrupts are on; they are off meanwhile.
+    pub irq_off: Option<Disturbance>,
+}
+
+/// Faults to inject: none by default. Shares are in 1/1024.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Faults {
+    /// Inter-processor interrupts that arrive late.
+    pub late_ipi_1024: u32,
+    /// How much later they arrive, in ns.
+    pub late_ipi_ns: u64,
+    /// Parks that return early.
+    pub early_park_1024: u32,
+    /// Allocations that [`crate::fault_alloc`] tells to fail.
+    pub alloc_fail_1024: u32,
+}

@@ -1,0 +1,118 @@
+//! The running engine of this host thread, and leaving a coroutine. All access goes through
+//! [`with`]; the engine crate's pointers are dereferenced only here and in `run`.
+//!
+//! Architecture invariant: the closure given to [`with`] neither suspends nor calls back into the
+//! code on the machine. `with` takes the pointer out while the closure runs, so breaking the rule
+//! is a panic, never two references.
+
+use crate::engine::Engine;
+use mmscale_mm::arch::Callbacks;
+use std::cell::Cell;
+use std::ptr::{NonNull, null_mut};
+use std::rc::Rc;
+
+/// How a coroutine gives the host thread back: it names the task to go on with.
+pub(crate) type Yielder = corosensei::Yielder<(), u32>;
+
+/// Instead of a task: end the run.
+pub(crate) const STOP: u32 = u32::MAX;
+
+thread_local! {
+    /// The engine that runs on this host thread; null while there is none or while it is in use.
+    static ENGINE: Cell<*mut Engine> = const { Cell::new(null_mut()) };
+    /// Whether an engine runs on this host thread, in use or not.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Leaving the current coroutine in favour of another task's.
+#[derive(Clone, Copy)]
+pub(crate) struct Switch {
+    pub(crate) yielder: *const Yielder,
+    pub(crate) next: u32,
+}
+
+/// Puts the engine's pointer back, on unwinding too.
+struct PutBack<'a> {
+    slot: &'a Cell<*mut Engine>,
+    engine: *mut Engine,
+}
+
+impl Drop for PutBack<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.set(self.engine);
+    }
+}
+
+/// Gives `f` the running engine.
+///
+/// # Panics
+/// If no engine runs on this host thread, or it is in use: code on the machine was called from
+/// inside the engine.
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> R {
+    ENGINE.with(|slot| {
+        let engine = slot.replace(null_mut());
+        let Some(mut running) = NonNull::new(engine) else { no_engine() };
+        let _put_back = PutBack { slot, engine };
+        // SAFETY: `enter` made the pointer from a `&mut Engine` that outlives `Inside`, and nobody
+        // else uses that reference before `Inside` is gone. The pointer was taken out of its slot
+        // for the time of `f`, so this is the only reference.
+        f(unsafe { running.as_mut() })
+    })
+}
+
+/// Gives `f` the running engine; `None` if none runs on this host thread. Locks and atomics work
+/// as plain data then: before a run and after it.
+#[inline]
+pub(crate) fn with_any<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+    if INSIDE.get() { Some(with(f)) } else { None }
+}
+
+#[cold]
+#[inline(never)]
+fn no_engine() -> ! {
+    if INSIDE.get() {
+        panic!("the engine was called from inside itself: a probe may not call the machine");
+    }
+    panic!("no simulated machine runs on this thread: call this inside `sim::run`");
+}
+
+/// The engine is reachable through [`with`] until this is dropped.
+pub(crate) struct Inside<'a> {
+    engine: std::marker::PhantomData<&'a mut Engine>,
+}
+
+/// Makes `engine` the one that runs on this host thread.
+///
+/// # Panics
+/// If there is one already: runs do not nest.
+pub(crate) fn enter(engine: &mut Engine) -> Inside<'_> {
+    assert!(!INSIDE.replace(true), "a simulated machine runs on this thread already");
+    ENGINE.set(engine);
+    Inside { engine: std::marker::PhantomData }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        ENGINE.set(null_mut());
+        INSIDE.set(false);
+    }
+}
+
+/// Leaves the current coroutine until its task goes on. Whoever calls this has asked for its turn
+/// before: `irq::turn` sees to it that nothing is left while a panic unwinds the stack.
+#[inline]
+pub(crate) fn suspend(switch: Switch) {
+    // SAFETY: the yielder is that of the coroutine that runs now: the engine stores it when the
+    // coroutine starts (`run`), keeps it with the task, and the running CPU's is the current
+    // task's. It lives on the coroutine's stack for as long as the coroutine's function runs.
+    let yielder = unsafe { &*switch.yielder };
+    yielder.suspend(switch.next);
+}
+
+/// The callbacks; `None` while the machine boots or dies.
+#[inline]
+pub(crate) fn callbacks() -> Option<Rc<dyn Callbacks>> {
+    with(|engine| engine.callbacks.clone())
+}

@@ -1,0 +1,217 @@
+//! One virtual CPU.
+
+use crate::context::Yielder;
+use crate::heap::{Key, Kind, NEVER, order_of};
+use crate::rng::SplitMix64;
+use crate::stats::ROOT_PATH;
+use mmscale_mm::arch::Ipi;
+use std::collections::VecDeque;
+
+/// The longest time, in ps, that a CPU with interrupts on runs without looking for interrupts.
+pub(crate) const UNDIVIDED_PS: u64 = 500_000;
+
+/// What one CPU interrupts another for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    /// The owner of the callbacks wants it.
+    Ipi(Ipi),
+    /// A task was queued that should run at once.
+    Resched,
+}
+
+impl Reason {
+    pub(crate) const ALL: [Self; 3] =
+        [Self::Ipi(Ipi::CallFunction), Self::Ipi(Ipi::RcuExpedited), Self::Resched];
+
+    const fn slot(self) -> usize {
+        match self {
+            Self::Ipi(Ipi::CallFunction) => 0,
+            Self::Ipi(Ipi::RcuExpedited) => 1,
+            Self::Resched => 2,
+        }
+    }
+}
+
+/// Why a CPU has no time of its own in the queue of events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// It has: it goes on by itself.
+    No,
+    /// It spins for a lock; interrupts reach it if they are on.
+    Spin,
+    /// It is idle and stopped until an interrupt or a task comes.
+    Halt,
+    /// It is offline: nothing reaches it.
+    Offline,
+}
+
+/// One virtual CPU. Fields that every charge uses come first.
+///
+/// What other CPUs write (`irq_at`, `ipi`, `queue`) is read only when this CPU is the earliest:
+/// then all that was sent before is there, whatever the policy.
+pub(crate) struct Cpu {
+    /// Its own time, in ps. Ahead of the machine's by what it has charged since its last turn.
+    pub(crate) clock: u64,
+    /// A charge may not pass this time without a checkpoint: `check_at`, or `steal_at` with
+    /// interrupts off.
+    pub(crate) stop_at: u64,
+    /// With interrupts on, the time of the next checkpoint.
+    pub(crate) check_at: u64,
+    /// The next stolen time, or the end of the run.
+    pub(crate) steal_at: u64,
+    /// The earliest interrupt that was sent to it, its own timer's among them.
+    pub(crate) irq_at: u64,
+    /// Its place in ties, and its number: the low half of its keys.
+    pub(crate) order: u64,
+    pub(crate) rng: SplitMix64,
+    /// For noise and faults: apart, so that they do not shift the jitter.
+    pub(crate) noise_rng: SplitMix64,
+    /// The yielder of the current task's coroutine; null before it first runs.
+    pub(crate) yielder: *const Yielder,
+    pub(crate) current: u32,
+    /// The call path of the current task or interrupt.
+    pub(crate) path: u32,
+    /// Locks held of the class whose holds are scaled.
+    pub(crate) scaled: u32,
+    pub(crate) preempt: u32,
+    pub(crate) irq_off: bool,
+    pub(crate) in_irq: bool,
+    pub(crate) need_resched: bool,
+    pub(crate) wait: Wait,
+    /// The generation of its entry in the queue: older entries mean nothing.
+    pub(crate) generation: u32,
+    /// When it goes on if nothing comes in between; meaningful while it waits.
+    pub(crate) wake_at: u64,
+    /// When its timer goes off, in ps.
+    pub(crate) timer: u64,
+    /// For when a timer entry stands in the queue.
+    pub(crate) timer_entry: u64,
+    /// When each kind of interrupt arrives.
+    ipi: [u64; Reason::ALL.len()],
+    /// The next interrupt of somebody else's.
+    pub(crate) device_at: u64,
+    /// When the current task got the CPU, for time slices.
+    pub(crate) slice_start: u64,
+    /// Its idle task.
+    pub(crate) idle: u32,
+    /// Tasks that wait for it, the next one first.
+    pub(crate) queue: VecDeque<u32>,
+    /// It should stop as soon as its idle task runs.
+    pub(crate) offline_wanted: bool,
+}
+
+impl Cpu {
+    pub(crate) fn new(index: usize, rank: usize, seed: u64, idle: u32) -> Self {
+        Self {
+            clock: 0,
+            stop_at: 0,
+            check_at: 0,
+            steal_at: NEVER,
+            irq_at: NEVER,
+            order: order_of(rank, index),
+            rng: SplitMix64::new(seed),
+            noise_rng: SplitMix64::new(!seed),
+            yielder: std::ptr::null(),
+            current: idle,
+            path: ROOT_PATH,
+            scaled: 0,
+            preempt: 0,
+            irq_off: false,
+            in_irq: false,
+            need_resched: false,
+            wait: Wait::No,
+            generation: 0,
+            wake_at: NEVER,
+            timer: NEVER,
+            timer_entry: NEVER,
+            ipi: [NEVER; Reason::ALL.len()],
+            device_at: NEVER,
+            slice_start: 0,
+            idle,
+            queue: VecDeque::new(),
+            offline_wanted: false,
+        }
+    }
+    /// Its place in the queue of events if it goes on now.
+    #[inline]
+    pub(crate) fn key(&self) -> Key {
+        self.key_at(self.clock)
+    }
+    #[inline]
+    pub(crate) fn key_at(&self, time_ps: u64) -> Key {
+        Key::new(time_ps, self.order, Kind::Run(self.generation))
+    }
+    /// Its place in time, for comparing events that no queue holds.
+    #[inline]
+    pub(crate) fn stamp(&self) -> (u64, u64) {
+        (self.clock, self.order)
+    }
+    #[inline]
+    pub(crate) fn irq_due(&self) -> bool {
+        !self.irq_off && self.irq_at <= self.clock
+    }
+    /// Plans the next checkpoint. Only while it is the earliest: `irq_at` is complete then.
+    #[inline]
+    pub(crate) fn plan_check(&mut self) {
+        let next = (self.clock + UNDIVIDED_PS).min(self.irq_at);
+        self.check_at = next.min(self.device_at).min(self.steal_at);
+        if !self.irq_off {
+            self.stop_at = self.check_at;
+        }
+    }
+    /// Brings the next checkpoint forward to `time_ps`, which this CPU itself knows of.
+    #[inline]
+    pub(crate) fn check_by(&mut self, time_ps: u64) {
+        self.check_at = self.check_at.min(time_ps);
+        if !self.irq_off {
+            self.stop_at = self.check_at;
+        }
+    }
+    #[inline]
+    pub(crate) fn irqs_off(&mut self) {
+        self.irq_off = true;
+        self.stop_at = self.steal_at;
+    }
+    #[inline]
+    pub(crate) fn irqs_on(&mut self) {
+        self.irq_off = false;
+        self.stop_at = self.check_at;
+    }
+    pub(crate) fn set_timer(&mut self, time_ps: u64) {
+        self.timer = time_ps;
+        self.update_irq_at();
+    }
+    /// Notes an interrupt for `reason` that arrives at `time_ps`; one that is on its way already
+    /// and arrives first stands for both.
+    pub(crate) fn post(&mut self, reason: Reason, time_ps: u64) {
+        let slot = &mut self.ipi[reason.slot()];
+        *slot = (*slot).min(time_ps);
+        self.irq_at = self.irq_at.min(time_ps);
+    }
+    /// Takes the first interrupt that has arrived, with the time at which it did; `None` for the
+    /// reason means the timer.
+    pub(crate) fn take_due(&mut self) -> Option<(Option<Reason>, u64)> {
+        let first = Reason::ALL.into_iter().min_by_key(|reason| self.ipi[reason.slot()])?;
+        let arrival = self.ipi[first.slot()];
+        let taken = if self.timer <= arrival {
+            (self.timer <= self.clock).then(|| (None, std::mem::replace(&mut self.timer, NEVER)))
+        } else {
+            self.ipi[first.slot()] = NEVER;
+            Some((Some(first), arrival))
+        };
+        self.update_irq_at();
+        taken
+    }
+    fn update_irq_at(&mut self) {
+        self.irq_at = self.ipi.iter().fold(self.timer, |first, &at| first.min(at));
+    }
+    /// Whether nothing but the timer is on its way.
+    pub(crate) fn ipi_at(&self) -> u64 {
+        self.ipi.iter().fold(NEVER, |first, &at| first.min(at))
+    }
+    pub(crate) fn drop_irqs(&mut self) {
+        self.ipi = [NEVER; Reason::ALL.len()];
+        self.timer = NEVER;
+        self.irq_at = NEVER;
+    }
+}

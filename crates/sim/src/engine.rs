@@ -1,0 +1,343 @@
+//! The engine's state, and the order of CPUs in virtual time.
+//!
+//! Each CPU has its own clock. Code on a CPU runs on the host until it does something that other
+//! CPUs can see; there it waits for its *turn*: until no CPU has anything to do at an earlier time
+//! (ties go by a rank drawn from the seed). So all operations on shared state happen in the order
+//! of virtual time, whatever ran ahead on the host.
+
+use crate::atomics::{LineState, Usage};
+use crate::check::Checker;
+use crate::config::{Faults, HoldScale, Noise, Policy, SimConfig};
+use crate::context::{STOP, Switch};
+use crate::cpu::{Cpu, Wait};
+use crate::heap::{EventHeap, Key, Kind, NEVER};
+use crate::hotplug::Hotplug;
+use crate::lines::Lines;
+use crate::lock::Waiter;
+use crate::memory::Memory;
+use crate::outcome::{Failure, Place};
+use crate::profile::Costs;
+use crate::rng::SplitMix64;
+use crate::stats::Stats;
+use crate::task::{Body, Task, TaskState};
+use crate::topology::Seats;
+use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, Probe};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many events pass between two looks at the interrupt flag and the limit; a power of two.
+const POLL_EVENTS: u64 = 4096;
+
+/// Delays of delivered interrupts.
+#[derive(Default)]
+pub(crate) struct Delays {
+    pub(crate) interrupts: u64,
+    pub(crate) max_ps: u64,
+    pub(crate) total_ps: u64,
+}
+
+/// A running machine.
+pub(crate) struct Engine {
+    /// The CPU that runs on the host now.
+    pub(crate) cur: usize,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) heap: EventHeap,
+    pub(crate) events: u64,
+    /// Booting or dying: nothing waits, nothing is delivered.
+    pub(crate) quiet: bool,
+    pub(crate) naive: bool,
+    pub(crate) costs: Costs,
+    pub(crate) hold_scale: Option<HoldScale>,
+    pub(crate) seats: Seats,
+    pub(crate) stats: Stats,
+    /// A place to wait for a lock, for each CPU in a task (`2 * cpu`) and in an interrupt (+ 1).
+    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) tasks: Vec<Task>,
+    /// Tasks that have not returned.
+    pub(crate) live: usize,
+    /// When the last task returned, in ps.
+    pub(crate) end_ps: u64,
+    pub(crate) lines: Lines,
+    pub(crate) memory: Memory,
+    pub(crate) online: CpuMask,
+    pub(crate) hotplug: Hotplug,
+    pub(crate) checker: Checker,
+    pub(crate) delays: Delays,
+    pub(crate) noise: Noise,
+    pub(crate) faults: Faults,
+    pub(crate) hz: u32,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) callbacks: Option<Rc<dyn Callbacks>>,
+    pub(crate) probes: Vec<Box<dyn Probe>>,
+    limit_ps: u64,
+    interrupt: Option<Arc<AtomicBool>>,
+}
+
+impl Engine {
+    pub(crate) fn new(config: SimConfig, probe: impl FnMut(CpuId) -> Box<dyn Probe>) -> Self {
+        let cpus = config.cpus;
+        let seats = Seats::new(&config.profile.topology, cpus, config.profile.costs.line);
+        let limit_ps = config.limit_ns.saturating_mul(1000).min(NEVER - 1);
+        let ranks = ranks(cpus, config.seed);
+        let mut seeds = SplitMix64::new(config.seed);
+        let tasks = (0..cpus)
+            .map(|cpu| Task::new(cpu, true, crate::task::IDLE_URGENCY, Body::Idle))
+            .collect();
+        let mut engine = Self {
+            cur: 0,
+            cpus: (0..cpus)
+                .map(|cpu| Cpu::new(cpu, ranks[cpu], seeds.next(), cpu as u32))
+                .collect(),
+            heap: EventHeap::default(),
+            events: 0,
+            quiet: true,
+            naive: config.policy == Policy::Naive,
+            hold_scale: config.hold_scale,
+            stats: Stats::new(),
+            waiters: vec![Waiter::default(); 2 * cpus],
+            tasks,
+            live: 0,
+            end_ps: 0,
+            lines: Lines::new(config.profile.node_pages as usize * seats.nodes()),
+            memory: Memory::new(&config.profile, seats.nodes()),
+            online: CpuMask::first(cpus),
+            hotplug: Hotplug::default(),
+            checker: Checker::new(config.checks, cpus),
+            delays: Delays::default(),
+            noise: config.noise,
+            faults: config.faults,
+            hz: config.hz,
+            failure: None,
+            callbacks: None,
+            probes: (0..cpus).map(CpuId::new).map(probe).collect(),
+            costs: config.profile.costs,
+            seats,
+            limit_ps,
+            interrupt: config.interrupt,
+        };
+        (0..cpus).for_each(|cpu| engine.plan_noise(cpu, 0));
+        engine
+    }
+    #[inline]
+    pub(crate) fn cpu(&mut self) -> &mut Cpu {
+        &mut self.cpus[self.cur]
+    }
+    pub(crate) fn cpu_id(&self) -> CpuId {
+        CpuId::new(self.cur)
+    }
+    pub(crate) fn limit_ps(&self) -> u64 {
+        self.limit_ps
+    }
+    /// Whether an operation on shared state may happen now on the running CPU: it is the earliest,
+    /// and no interrupt should come first. If not, the caller goes through `irq::sync_point`.
+    #[inline]
+    pub(crate) fn ready(&mut self) -> bool {
+        if self.quiet {
+            return true;
+        }
+        let cpu = &mut self.cpus[self.cur];
+        if cpu.irq_due() || !self.heap.is_first(cpu.key()) {
+            return false;
+        }
+        if !cpu.irq_off {
+            cpu.plan_check();
+        }
+        self.count_event();
+        true
+    }
+    #[inline]
+    pub(crate) fn count_event(&mut self) {
+        self.events += 1;
+        if self.events.is_multiple_of(POLL_EVENTS) {
+            self.poll();
+        }
+    }
+    /// Lets the CPUs go first that are behind: whom to switch to, or `None` if it is this CPU's
+    /// turn. After the switch back it is.
+    #[inline]
+    pub(crate) fn yield_turn(&mut self) -> Option<Switch> {
+        if self.quiet {
+            return None;
+        }
+        let mine = self.cpus[self.cur].key();
+        let mut first = self.heap.exchange(mine)?;
+        let from = self.cur;
+        loop {
+            if self.failure.is_some() {
+                return Some(self.stop());
+            }
+            if let Some(next) = self.accept(first) {
+                return Some(Switch { yielder: self.cpus[from].yielder, next });
+            }
+            first = self.heap.pop()?;
+            if first == mine {
+                return None;
+            }
+        }
+    }
+    /// The running CPU waits, at most until `until`; whom to switch to.
+    pub(crate) fn block(&mut self, wait: Wait, until: u64) -> Switch {
+        let cpu = &mut self.cpus[self.cur];
+        cpu.wait = wait;
+        cpu.wake_at = until;
+        if until != NEVER {
+            self.heap.push(cpu.key_at(until.max(cpu.clock)));
+        }
+        let heard = wait == Wait::Halt || wait == Wait::Spin && !cpu.irq_off;
+        if heard && cpu.timer != NEVER && cpu.timer_entry != cpu.timer {
+            cpu.timer_entry = cpu.timer;
+            self.heap.push(Key::new(cpu.timer, cpu.order, Kind::Timer));
+        }
+        let yielder = cpu.yielder;
+        while let Some(first) = self.heap.pop() {
+            if self.failure.is_some() {
+                return self.stop();
+            }
+            if let Some(next) = self.accept(first) {
+                return Switch { yielder, next };
+            }
+        }
+        if self.live != 0 {
+            let waiting = self.waiting();
+            self.fail(Failure::Deadlock { time_ns: self.cpus[self.cur].clock / 1000, waiting });
+        }
+        self.stop()
+    }
+    /// The first task of a started machine; `STOP` if there is none.
+    pub(crate) fn first(&mut self) -> u32 {
+        let entry = if self.live == 0 { None } else { self.heap.pop() };
+        entry.and_then(|entry| self.accept(entry)).unwrap_or(STOP)
+    }
+    /// Goes on with the CPU that an entry of the queue is for; `None` if the entry is out of date.
+    #[inline]
+    fn accept(&mut self, entry: Key) -> Option<u32> {
+        let at = entry.cpu();
+        let cpu = &mut self.cpus[at];
+        match entry.kind() {
+            Kind::Run(generation) if generation == cpu.generation => {}
+            Kind::Run(_) => return None,
+            Kind::Timer if !self.accept_timer(at, entry.time_ps()) => return None,
+            Kind::Timer => {}
+        }
+        let cpu = &mut self.cpus[at];
+        cpu.clock = cpu.clock.max(entry.time_ps());
+        cpu.wait = Wait::No;
+        let (clock, next) = (cpu.clock, cpu.current);
+        self.cur = at;
+        if clock > self.limit_ps {
+            self.fail_limit();
+            return Some(STOP);
+        }
+        Some(next)
+    }
+    /// Whether a timer entry wakes its CPU. Timers of idle CPUs end with the last task.
+    #[cold]
+    fn accept_timer(&mut self, at: usize, time_ps: u64) -> bool {
+        let live = self.live;
+        let cpu = &mut self.cpus[at];
+        if cpu.timer_entry == time_ps {
+            cpu.timer_entry = NEVER;
+        }
+        let heard = match cpu.wait {
+            Wait::Halt => live != 0,
+            Wait::Spin => !cpu.irq_off,
+            Wait::No | Wait::Offline => false,
+        };
+        if !heard || cpu.timer != time_ps {
+            return false;
+        }
+        cpu.generation = cpu.generation.wrapping_add(1) & (u32::MAX >> 1);
+        true
+    }
+    /// A waiting CPU goes on at `time_ps`, if not earlier.
+    pub(crate) fn wake_by(&mut self, at: usize, time_ps: u64) {
+        let cpu = &mut self.cpus[at];
+        let time_ps = time_ps.max(cpu.clock);
+        if cpu.wait != Wait::No && time_ps < cpu.wake_at {
+            cpu.wake_at = time_ps;
+            cpu.generation = cpu.generation.wrapping_add(1) & (u32::MAX >> 1);
+            self.heap.push(cpu.key_at(time_ps));
+        }
+    }
+    /// Ends the run: for whoever waits for a turn next.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        if self.failure.is_none() && !self.quiet {
+            self.failure = Some(failure);
+            // Comes before everything, so that nobody's turn is granted again.
+            self.heap.push(Key::new(0, 0, Kind::Run(u32::MAX >> 1)));
+        }
+    }
+    fn fail_limit(&mut self) {
+        let waiting = self.waiting();
+        self.fail(Failure::Limit { limit_ns: self.limit_ps / 1000, waiting });
+    }
+    /// Leaves the running coroutine for good.
+    pub(crate) fn stop(&self) -> Switch {
+        Switch { yielder: self.cpus[self.cur].yielder, next: STOP }
+    }
+    #[cold]
+    pub(crate) fn poll(&mut self) {
+        let time_ps = self.cpus[self.cur].clock;
+        if self.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            self.fail(Failure::Interrupted { time_ns: time_ps / 1000 });
+        }
+        if time_ps > self.limit_ps {
+            self.fail_limit();
+        }
+    }
+    /// From now on nothing waits and nothing is delivered.
+    pub(crate) fn die(&mut self) {
+        self.quiet = true;
+        self.callbacks = None;
+    }
+    /// Where the running CPU is.
+    pub(crate) fn place(&self) -> Place {
+        self.place_of(self.cur, self.cpus[self.cur].path)
+    }
+    fn place_of(&self, at: usize, path: u32) -> Place {
+        let time_ns = self.cpus[at].clock / 1000;
+        Place { cpu: CpuId::new(at), time_ns, path: self.stats.names(path) }
+    }
+    /// Who waits for what, for messages: spinning CPUs, parked tasks.
+    pub(crate) fn waiting(&self) -> Vec<String> {
+        let spinning = (0..self.cpus.len())
+            .filter(|&at| self.cpus[at].wait == Wait::Spin)
+            .map(|at| self.spinning_text(at, &self.place_of(at, self.cpus[at].path)));
+        let parked = self.tasks.iter().enumerate().filter_map(|(id, task)| {
+            let what = match task.state {
+                TaskState::Parked => "parked",
+                TaskState::Ready if self.cpus[usize::from(task.cpu)].wait != Wait::No => "ready",
+                _ => return None,
+            };
+            let place = self.place_of(usize::from(task.cpu), task.path);
+            (!matches!(task.body, Body::Idle)).then(|| format!("task {id} is {what} on {place}"))
+        });
+        spinning.chain(parked).take(64).collect()
+    }
+    /// Uses the line of an atomic: the cost, on the running CPU, at its turn.
+    #[inline]
+    pub(crate) fn use_atomic(&mut self, line: &LineState, usage: Usage) {
+        let clock = self.cpus[self.cur].clock;
+        let cost = line.take(self.cur, usage, clock, &self.seats, self.costs.atomic_ps);
+        self.cpus[self.cur].clock += self.scaled(cost);
+    }
+    /// What `ps` of a CPU's own work take while it holds what it holds.
+    #[inline]
+    pub(crate) fn scaled(&self, ps: u64) -> u64 {
+        match self.hold_scale {
+            Some(scale) if self.cpus[self.cur].scaled != 0 => {
+                (u128::from(ps) * u128::from(scale.factor_1024) >> 10) as u64
+            }
+            _ => ps,
+        }
+    }
+}
+
+/// Each CPU's rank in ties: a permutation drawn from the seed.
+fn ranks(cpus: usize, seed: u64) -> Vec<usize> {
+    let mut rng = SplitMix64::new(seed ^ 0x7469_6573);
+    let mut ranks: Vec<usize> = (0..cpus).collect();
+    (1..cpus).rev().for_each(|at| ranks.swap(at, rng.below(at as u64 + 1) as usize));
+    ranks
+}

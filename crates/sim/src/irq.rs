@@ -1,0 +1,294 @@
+//! Interrupts, preemption points and the passing of time on the running CPU.
+//!
+//! Interrupts arrive only at delivery points: operations on shared state, charges that reach a
+//! checkpoint, interrupts-on and preemption-on, relax, idle. At each the CPU waits for its turn
+//! first, so it sees the same interrupts under either policy.
+//!
+//! Turning interrupts on is a delivery point only if a checkpoint has passed meanwhile: at most
+//! 500 ns after the last one, or at the time of a timer or of an interrupt that was known to come.
+
+use crate::context::{callbacks, suspend, with, with_any};
+use crate::cpu::{Reason, Wait};
+use crate::engine::Engine;
+use crate::sched;
+use crate::stats::INTERRUPT_PATH;
+use mmscale_mm::arch::{CpuId, Ipi, IrqState, Op};
+
+/// How a charge went on.
+enum Step {
+    Done,
+    /// Done, and the naive policy wants a turn.
+    Turn,
+    /// A checkpoint stands before the rest.
+    Check,
+}
+
+/// What an interrupt interrupted.
+pub(crate) struct Interrupted {
+    path: u32,
+    preempt: u32,
+    started_irq: Option<Reason>,
+}
+
+/// What a delivery point finds.
+enum Found {
+    Nothing,
+    Interrupt(Interrupted),
+    Preempt,
+}
+
+/// Waits until the running CPU is the earliest. While a panic unwinds the stack the run is over,
+/// and guards are only being dropped: from here on nothing waits any more.
+#[inline]
+pub(crate) fn turn() {
+    if std::thread::panicking() {
+        return with(Engine::die);
+    }
+    if let Some(switch) = with(Engine::yield_turn) {
+        suspend(switch);
+    }
+}
+
+/// Waits for the CPU's turn and takes the interrupts that have arrived.
+#[cold]
+#[inline(never)]
+pub(crate) fn sync_point() {
+    deliver();
+}
+
+/// `ps` of the running CPU's own work pass, interrupts in between if they are on.
+#[inline]
+pub(crate) fn charge(ps: u64) {
+    let mut left = ps;
+    match with(|engine| engine.advance(&mut left)) {
+        Step::Done => {}
+        step => charge_rest(step, left),
+    }
+}
+
+/// `count` times `op` happen on the running CPU.
+#[inline]
+pub(crate) fn work(op: Op, count: u32) {
+    let mut left = 0;
+    let step = with(|engine| {
+        left = engine.op_ps(op, count);
+        engine.advance(&mut left)
+    });
+    match step {
+        Step::Done => {}
+        step => charge_rest(step, left),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn charge_rest(mut step: Step, mut left: u64) {
+    loop {
+        match step {
+            Step::Done => return,
+            Step::Turn => return turn(),
+            Step::Check => checkpoint(),
+        }
+        step = with(|engine| engine.advance(&mut left));
+    }
+}
+
+/// Noise that is due, then interrupts.
+fn checkpoint() {
+    if with(Engine::suffer_noise) {
+        deliver();
+    }
+}
+
+/// Takes all interrupts that have arrived, in the order of their arrival, then lets a task go
+/// first that should. Afterwards it is the CPU's turn.
+pub(crate) fn deliver() {
+    loop {
+        turn();
+        match with(Engine::find_interrupt) {
+            Found::Nothing => return,
+            Found::Preempt => sched::schedule(sched::Why::Preempt),
+            Found::Interrupt(interrupted) => {
+                if let Some(callbacks) = callbacks() {
+                    match interrupted.started_irq {
+                        None => callbacks.timer(),
+                        Some(Reason::Ipi(ipi)) => callbacks.ipi(ipi),
+                        Some(Reason::Resched) => {}
+                    }
+                }
+                with(|engine| engine.end_interrupt(&interrupted));
+            }
+        }
+    }
+}
+
+/// Turns interrupts off.
+#[inline]
+pub(crate) fn save() -> IrqState {
+    let before = with_any(|engine| {
+        let cpu = engine.cpu();
+        let before = !cpu.irq_off;
+        cpu.irqs_off();
+        before
+    });
+    IrqState(before.unwrap_or(true))
+}
+
+/// Puts the interrupt state back.
+#[inline]
+pub(crate) fn restore(before: IrqState) {
+    let check = with_any(|engine| {
+        let quiet = engine.quiet;
+        let cpu = engine.cpu();
+        if !before.0 {
+            cpu.irqs_off();
+            return false;
+        }
+        cpu.irqs_on();
+        !quiet && (cpu.clock >= cpu.check_at || cpu.need_resched && cpu.preempt == 0)
+    });
+    if check == Some(true) {
+        checkpoint();
+    }
+}
+
+#[inline]
+pub(crate) fn preempt_disable() {
+    with_any(|engine| engine.cpu().preempt += 1);
+}
+
+#[inline]
+pub(crate) fn preempt_enable() {
+    let resched = with_any(|engine| {
+        let quiet = engine.quiet;
+        let cpu = engine.cpu();
+        cpu.preempt = cpu.preempt.saturating_sub(1);
+        cpu.need_resched && cpu.preempt == 0 && !cpu.irq_off && !quiet
+    });
+    if resched == Some(true) {
+        deliver();
+    }
+}
+
+/// Lets a task go first that should, if nothing forbids it.
+#[inline]
+pub(crate) fn cond_resched() {
+    let resched = with(|engine| {
+        let quiet = engine.quiet;
+        let cpu = engine.cpu();
+        cpu.need_resched && cpu.preempt == 0 && !cpu.irq_off && !quiet
+    });
+    if resched {
+        deliver();
+    }
+}
+
+/// One turn of a wait loop. It takes as long as `pause` does on the machines of the profiles, so
+/// that a loop without any other cost still makes time pass.
+pub(crate) fn relax() {
+    const RELAX_PS: u64 = 40_000;
+    charge(RELAX_PS);
+    deliver();
+}
+
+/// Sends `reason` to CPU `to`.
+pub(crate) fn send(to: CpuId, reason: Ipi) {
+    while !with(|engine| engine.ready() && engine.send(to.index(), Reason::Ipi(reason))) {
+        sync_point();
+    }
+}
+
+/// Arms or cancels (`NEVER`) the running CPU's timer.
+pub(crate) fn set_timer(time_ps: u64) {
+    with(|engine| {
+        let cpu = engine.cpu();
+        cpu.set_timer(time_ps);
+        cpu.check_by(time_ps);
+    });
+}
+
+impl Engine {
+    /// Lets up to `left` of the running CPU's time pass, as far as the next checkpoint.
+    #[inline]
+    fn advance(&mut self, left: &mut u64) -> Step {
+        let cpu = &mut self.cpus[self.cur];
+        let to = cpu.clock + *left;
+        if to < cpu.stop_at {
+            cpu.clock = to;
+            *left = 0;
+            return if self.naive { Step::Turn } else { Step::Done };
+        }
+        if self.quiet {
+            return Step::Done;
+        }
+        let part = cpu.stop_at.saturating_sub(cpu.clock);
+        cpu.clock += part;
+        *left -= part;
+        Step::Check
+    }
+    /// Begins the first interrupt that has arrived. The running CPU has its turn.
+    fn find_interrupt(&mut self) -> Found {
+        let irq_ps = self.costs.irq_ps;
+        if self.quiet || self.cpu().irq_off {
+            return Found::Nothing;
+        }
+        let cpu = self.cpu();
+        if cpu.irq_at <= cpu.clock
+            && let Some((started_irq, arrival)) = cpu.take_due()
+        {
+            let interrupted = Interrupted { path: cpu.path, preempt: cpu.preempt, started_irq };
+            let late = cpu.clock - arrival;
+            cpu.irqs_off();
+            cpu.in_irq = true;
+            cpu.path = INTERRUPT_PATH;
+            cpu.clock += irq_ps;
+            self.delays.interrupts += 1;
+            self.delays.max_ps = self.delays.max_ps.max(late);
+            self.delays.total_ps += late;
+            self.count_event();
+            return Found::Interrupt(interrupted);
+        }
+        if cpu.need_resched && cpu.preempt == 0 {
+            return Found::Preempt;
+        }
+        cpu.plan_check();
+        Found::Nothing
+    }
+    /// Ends an interrupt: the state that it found is back.
+    fn end_interrupt(&mut self, interrupted: &Interrupted) {
+        self.check_interrupt_end(interrupted.preempt);
+        let slice_over = self.slice_over();
+        let cpu = self.cpu();
+        cpu.preempt = interrupted.preempt;
+        cpu.path = interrupted.path;
+        cpu.in_irq = false;
+        cpu.irqs_on();
+        match interrupted.started_irq {
+            Some(Reason::Resched) => cpu.need_resched = true,
+            None => cpu.need_resched |= slice_over,
+            Some(Reason::Ipi(_)) => {}
+        }
+    }
+    /// Sends an interrupt from the running CPU, at its turn. Always true.
+    pub(crate) fn send(&mut self, to: usize, reason: Reason) -> bool {
+        let (delivery_ps, send_ps) = (self.costs.ipi_delivery_ps, self.costs.ipi_send_ps);
+        if self.quiet || !self.check_ipi(to) {
+            return true;
+        }
+        let late_ps = self.late_ipi();
+        let arrival = self.cpu().clock + delivery_ps.max(1) + late_ps;
+        self.cpu().clock += send_ps;
+        self.post(to, reason, arrival);
+        true
+    }
+    /// `reason` arrives at `to` at `time_ps`.
+    pub(crate) fn post(&mut self, to: usize, reason: Reason, time_ps: u64) {
+        let target = &mut self.cpus[to];
+        target.post(reason, time_ps);
+        if to == self.cur {
+            target.check_by(time_ps);
+        } else if target.wait == Wait::Halt || target.wait == Wait::Spin && !target.irq_off {
+            self.wake_by(to, time_ps);
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The spin lock of the simulated machine: a queue lock with handoff by distance.
+//!
+//! Taking it needs the CPU's turn; letting it go only records when it becomes free and hands it to
+//! the first in the queue. A CPU that arrives before that time, in virtual time, waits for it like
+//! one that was queued when the holder let go: it cannot tell the two apart.
+
+use crate::context::{Switch, suspend, with, with_any};
+use crate::cpu::Wait;
+use crate::engine::Engine;
+use crate::heap::NEVER;
+use crate::irq::{charge, deliver, sync_point, turn};
+use crate::topology::NOBODY;
+use mmscale_mm::arch::{LockClass, RawSpin};
+use std::cell::Cell;
+
+/// No place to wait.
+const NOWHERE: u32 = u32::MAX;
+
+/// A spin lock of the simulated machine.
+pub struct SimSpin {
+    class: LockClass,
+    /// The CPU that holds it, or will as soon as it has been handed over.
+    owner: Cell<u16>,
+    /// The CPU that has its cache line.
+    last: Cell<u16>,
+    /// The first and the last place in the queue.
+    head: Cell<u32>,
+    tail: Cell<u32>,
+    /// With no owner: when it became free, or will.
+    free_at: Cell<(u64, u64)>,
+    /// With an owner: since when, in ps.
+    since: Cell<u64>,
+    /// Where the hold is counted.
+    row: Cell<u32>,
+    /// A name for messages, given when one is first needed; 0 before.
+    id: Cell<u32>,
+}
+
+/// A place in which a CPU waits for one lock.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiter {
+    next: u32,
+    row: u32,
+    arrived: u64,
+    /// When the lock has been handed over; `NEVER` while it has not.
+    grant: u64,
+    pub(crate) lock_id: u32,
+    pub(crate) class: LockClass,
+}
+
+impl Default for Waiter {
+    fn default() -> Self {
+        Self {
+            next: NOWHERE,
+            row: 0,
+            arrived: 0,
+            grant: NEVER,
+            lock_id: 0,
+            class: LockClass::Other,
+        }
+    }
+}
+
+/// How taking a lock went.
+enum Take {
+    Mine,
+    /// Not this CPU's turn.
+    Later,
+    Wait,
+}
+
+/// How waiting goes on.
+enum Poll {
+    Mine,
+    Interrupt,
+    Block(Switch),
+}
+
+impl RawSpin for SimSpin {
+    fn new(class: LockClass) -> Self {
+        Self {
+            class,
+            owner: Cell::new(NOBODY),
+            last: Cell::new(NOBODY),
+            head: Cell::new(NOWHERE),
+            tail: Cell::new(NOWHERE),
+            free_at: Cell::new((0, 0)),
+            since: Cell::new(0),
+            row: Cell::new(0),
+            id: Cell::new(0),
+        }
+    }
+    #[inline]
+    fn lock(&self) {
+        loop {
+            match with_any(|engine| engine.spin_lock(self)) {
+                None | Some(Take::Mine) => return,
+                Some(Take::Later) => sync_point(),
+                Some(Take::Wait) => return wait(),
+            }
+        }
+    }
+    #[inline]
+    fn try_lock(&self) -> bool {
+        loop {
+            match with_any(|engine| engine.spin_try_lock(self)) {
+                None => return true,
+                Some(Some(taken)) => return taken,
+                Some(None) => sync_point(),
+            }
+        }
+    }
+    #[inline]
+    unsafe fn unlock(&self) {
+        if with_any(|engine| engine.spin_unlock_at_once(self)) == Some(false) {
+            charge(with(|engine| engine.costs.unlock_ps));
+            with(|engine| engine.release(self));
+        }
+    }
+    #[inline]
+    fn is_locked(&self) -> bool {
+        loop {
+            match with_any(|engine| engine.ready().then(|| engine.spin_is_locked(self))) {
+                None => return false,
+                Some(Some(locked)) => return locked,
+                Some(None) => sync_point(),
+            }
+        }
+    }
+}
+
+/// Spins in the queue; takes interrupts if they are on, but lets no other task run.
+#[cold]
+#[inline(never)]
+fn wait() {
+    with(|engine| engine.cpu().preempt += 1);
+    loop {
+        turn();
+        match with(Engine::spin_poll) {
+            Poll::Mine => break,
+            Poll::Interrupt => deliver(),
+            Poll::Block(switch) => suspend(switch),
+        }
+    }
+    with(Engine::end_wait);
+}
+
+impl Engine {
+    #[inline]
+    fn spin_lock(&mut self, lock: &SimSpin) -> Take {
+        if !self.ready() {
+            return Take::Later;
+        }
+        if self.quiet {
+            return Take::Mine;
+        }
+        let at = self.cur;
+        self.check_lock(lock.class);
+        let cpu = &self.cpus[at];
+        let row = self.stats.row_of(cpu.path, lock.class);
+        if lock.owner.get() != NOBODY {
+            return self.enqueue_waiter(lock, row);
+        }
+        let free = lock.free_at.get();
+        if free > cpu.stamp() {
+            let grant = free.0 + self.costs.handoff_ps + self.transfer(lock, at);
+            self.hand_over(lock, at, row, self.cpus[at].clock, grant);
+            return self.wait_until(lock, grant);
+        }
+        let cost = self.costs.lock_ps + self.transfer(lock, at);
+        let cpu = &mut self.cpus[at];
+        cpu.clock += cost;
+        lock.since.set(cpu.clock);
+        lock.row.set(row);
+        lock.owner.set(at as u16);
+        lock.last.set(at as u16);
+        self.stats.row(row).acquisitions += 1;
+        self.hold(lock.class);
+        Take::Mine
+    }
+    #[inline]
+    fn transfer(&self, lock: &SimSpin, to: usize) -> u64 {
+        match lock.last.get() {
+            // A lock that nobody has used yet is in its first user's cache.
+            NOBODY => self.seats.own_ps(),
+            last => self.seats.transfer_ps(last, to),
+        }
+    }
+    /// The lock goes to CPU `to`, which came at `arrived` and has it from `grant` on.
+    fn hand_over(&mut self, lock: &SimSpin, to: usize, row: u32, arrived: u64, grant: u64) {
+        lock.owner.set(to as u16);
+        lock.last.set(to as u16);
+        lock.since.set(grant);
+        lock.row.set(row);
+        self.stats.row(row).contended(grant - arrived);
+        if lock.id.get() != 0 {
+            self.checker.lock_owner(lock.id.get(), to as u16);
+        }
+    }
+    /// The lock is this CPU's from `grant` on, and nobody else has to do anything for that.
+    fn wait_until(&mut self, lock: &SimSpin, grant: u64) -> Take {
+        let place = self.place_to_wait();
+        let cpu = &mut self.cpus[self.cur];
+        self.waiters[place] = Waiter {
+            grant,
+            class: lock.class,
+            arrived: cpu.clock,
+            lock_id: lock.id.get(),
+            ..Waiter::default()
+        };
+        if !cpu.irq_off {
+            return Take::Wait;
+        }
+        cpu.clock = grant;
+        self.hold(lock.class);
+        Take::Mine
+    }
+    fn enqueue_waiter(&mut self, lock: &SimSpin, row: u32) -> Take {
+        if lock.id.get() == 0 {
+            lock.id.set(self.checker.new_lock_id());
+        }
+        if usize::from(lock.owner.get()) == self.cur {
+            self.fail_relock(lock.class);
+            return Take::Later;
+        }
+        let place = self.place_to_wait();
+        self.waiters[place] = Waiter {
+            next: NOWHERE,
+            row,
+            arrived: self.cpus[self.cur].clock,
+            grant: NEVER,
+            lock_id: lock.id.get(),
+            class: lock.class,
+        };
+        match lock.tail.replace(place as u32) {
+            NOWHERE => lock.head.set(place as u32),
+            before => self.waiters[before as usize].next = place as u32,
+        }
+        self.checker.lock_owner(lock.id.get(), lock.owner.get());
+        Take::Wait
+    }
+    /// The running CPU has a lock of `class` from now on.
+    #[inline]
+    fn hold(&mut self, class: LockClass) {
+        if self.hold_scale.is_some_and(|scale| scale.class == class) {
+            self.cpu().scaled += 1;
+        }
+        self.check_taken(class);
+    }
+    /// The end of a wait for a lock: it is the running CPU's.
+    fn end_wait(&mut self) {
+        let cpu = self.cpu();
+        cpu.preempt = cpu.preempt.saturating_sub(1);
+        if !self.quiet {
+            self.hold(self.waiters[self.place_to_wait()].class);
+        }
+    }
+    fn place_to_wait(&self) -> usize {
+        2 * self.cur + usize::from(self.cpus[self.cur].in_irq)
+    }
+    fn spin_poll(&mut self) -> Poll {
+        if self.quiet {
+            return Poll::Mine;
+        }
+        let grant = self.waiters[self.place_to_wait()].grant;
+        let cpu = self.cpu();
+        if cpu.irq_off {
+            if grant == NEVER {
+                return Poll::Block(self.block(Wait::Spin, NEVER));
+            }
+            cpu.clock = cpu.clock.max(grant);
+            return Poll::Mine;
+        }
+        if grant <= cpu.clock {
+            return Poll::Mine;
+        }
+        if cpu.irq_at <= cpu.clock {
+            return Poll::Interrupt;
+        }
+        let until = grant.min(cpu.ipi_at());
+        Poll::Block(self.block(Wait::Spin, until))
+    }
+    /// `None` if it is not this CPU's turn.
+    #[inline]
+    fn spin_try_lock(&mut self, lock: &SimSpin) -> Option<bool> {
+        if !self.ready() {
+            return None;
+        }
+        if self.quiet {
+            return Some(true);
+        }
+        let at = self.cur;
+        let cost = self.transfer(lock, at);
+        let free = lock.owner.get() == NOBODY && lock.free_at.get() <= self.cpus[at].stamp();
+        if !free {
+            self.cpu().clock += cost;
+            return Some(false);
+        }
+        self.check_trylock(lock.class);
+        let row = self.stats.row_of(self.cpus[at].path, lock.class);
+        let cpu = &mut self.cpus[at];
+        cpu.clock += self.costs.lock_ps + cost;
+        lock.since.set(cpu.clock);
+        lock.row.set(row);
+        lock.owner.set(at as u16);
+        lock.last.set(at as u16);
+        self.stats.row(row).acquisitions += 1;
+        self.hold(lock.class);
+        Some(true)
+    }
+    fn spin_is_locked(&mut self, lock: &SimSpin) -> bool {
+        let own_ps = self.seats.own_ps();
+        let cpu = self.cpu();
+        let held = lock.owner.get() != NOBODY || lock.free_at.get() > cpu.stamp();
+        cpu.clock += own_ps;
+        held
+    }
+    /// Lets the lock go if no checkpoint comes before that; says whether it did.
+    #[inline]
+    fn spin_unlock_at_once(&mut self, lock: &SimSpin) -> bool {
+        let unlock_ps = self.costs.unlock_ps;
+        let cpu = &mut self.cpus[self.cur];
+        if cpu.clock + unlock_ps < cpu.stop_at && !self.naive {
+            cpu.clock += unlock_ps;
+            self.release(lock);
+            return true;
+        }
+        self.quiet
+    }
+    fn release(&mut self, lock: &SimSpin) {
+        let at = self.cur;
+        if self.quiet || !self.check_unlock(lock.class, lock.owner.get()) {
+            return;
+        }
+        if self.hold_scale.is_some_and(|scale| scale.class == lock.class) {
+            self.cpu().scaled -= 1;
+        }
+        let cpu = &self.cpus[at];
+        let held = cpu.clock.saturating_sub(lock.since.get());
+        self.stats.row(lock.row.get()).hold_ps += held;
+        let place = lock.head.get();
+        if place == NOWHERE {
+            lock.owner.set(NOBODY);
+            lock.free_at.set(cpu.stamp());
+            return;
+        }
+        let to = place as usize / 2;
+        let grant = cpu.clock + self.costs.handoff_ps + self.transfer(lock, to);
+        let waiter = &mut self.waiters[place as usize];
+        waiter.grant = grant;
+        let (row, arrived) = (waiter.row, waiter.arrived);
+        lock.head.set(waiter.next);
+        if waiter.next == NOWHERE {
+            lock.tail.set(NOWHERE);
+        }
+        self.hand_over(lock, to, row, arrived, grant);
+        if self.cpus[to].wait == Wait::Spin {
+            self.wake_by(to, grant);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Disturbance from outside and injected faults. They draw from generators of their own, so that
+//! turning them on changes nothing else.
+
+use crate::config::Disturbance;
+use crate::context::with;
+use crate::engine::Engine;
+use crate::heap::NEVER;
+use crate::rng::SplitMix64;
+
+impl Disturbance {
+    fn gap_ps(&self, rng: &mut SplitMix64) -> u64 {
+        rng.around(self.period_ns.saturating_mul(1000))
+    }
+    fn duration_ps(&self, rng: &mut SplitMix64) -> u64 {
+        let at = rng.below(self.durations_ns.len() as u64) as usize;
+        self.durations_ns[at].saturating_mul(1000)
+    }
+}
+
+/// Whether the allocation that is being made should fail: `Faults::alloc_fail_1024`. For the code
+/// on the machine that allocates; outside a run never.
+pub fn fault_alloc() -> bool {
+    crate::context::with_any(|engine| {
+        let share = engine.faults.alloc_fail_1024;
+        !engine.quiet && engine.cpu().noise_rng.chance_1024(share)
+    })
+    .unwrap_or(false)
+}
+
+/// The seed-driven generator of the running CPU, for programs that make choices: draws do not
+/// disturb the engine's own.
+pub fn random_u64() -> u64 {
+    with(|engine| engine.cpu().noise_rng.next())
+}
+
+impl Engine {
+    /// Plans the first disturbances of CPU `at` after `now_ps`.
+    pub(crate) fn plan_noise(&mut self, at: usize, now_ps: u64) {
+        let (noise, end) = (self.noise, self.limit_ps() + 1);
+        let cpu = &mut self.cpus[at];
+        let rng = &mut cpu.noise_rng;
+        let mut next = |of: Option<Disturbance>| of.map_or(NEVER, |of| now_ps + of.gap_ps(rng));
+        cpu.steal_at = next(noise.stolen).min(end);
+        cpu.device_at = next(noise.irq_off);
+    }
+    /// What is due at a checkpoint of the running CPU: stolen time, somebody else's interrupt, the
+    /// end of the run. Says whether interrupts may be delivered now.
+    pub(crate) fn suffer_noise(&mut self) -> bool {
+        if self.quiet {
+            return false;
+        }
+        let (noise, end, irq_ps) = (self.noise, self.limit_ps() + 1, self.costs.irq_ps);
+        let cpu = self.cpu();
+        if cpu.clock >= end {
+            self.poll();
+            return true;
+        }
+        if let Some(stolen) = noise.stolen
+            && cpu.clock >= cpu.steal_at
+        {
+            cpu.clock += stolen.duration_ps(&mut cpu.noise_rng);
+            cpu.steal_at = (cpu.clock + stolen.gap_ps(&mut cpu.noise_rng)).min(end);
+        }
+        if let Some(device) = noise.irq_off
+            && !cpu.irq_off
+            && cpu.clock >= cpu.device_at
+        {
+            cpu.clock += irq_ps + device.duration_ps(&mut cpu.noise_rng);
+            cpu.device_at = cpu.clock + device.gap_ps(&mut cpu.noise_rng);
+        }
+        if cpu.irq_off {
+            cpu.stop_at = cpu.steal_at;
+        }
+        !cpu.irq_off
+    }
+    /// How much later than usual an interrupt arrives, in ps.
+    pub(crate) fn late_ipi(&mut self) -> u64 {
+        let faults = self.faults;
+        let late = self.cpu().noise_rng.chance_1024(faults.late_ipi_1024);
+        if late { faults.late_ipi_ns.saturating_mul(1000) } else { 0 }
+    }
+    /// Whether a park returns at once though nobody asked for it.
+    pub(crate) fn early_park(&mut self) -> bool {
+        let share = self.faults.early_park_1024;
+        self.cpu().noise_rng.chance_1024(share)
+    }
+}

@@ -1,0 +1,157 @@
+//! Running a machine: coroutines, and the loop that resumes them.
+
+use crate::config::SimConfig;
+use crate::context::{STOP, callbacks, enter, with};
+use crate::engine::Engine;
+use crate::outcome::{Failure, Lateness, Outcome};
+use crate::rng::Mix64;
+use crate::sched;
+use crate::stack::ColouredStack;
+use crate::task::Body;
+use corosensei::{Coroutine, CoroutineResult};
+use mmscale_mm::arch::{Callbacks, CpuId, MAX_CPUS, Probe};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+type TaskCoroutine = Coroutine<(), u32, u32, ColouredStack>;
+
+/// Runs a machine until all its tasks have returned.
+///
+/// `probe` makes each CPU's probe. `boot` runs on CPU 0 at time 0, before any task: it makes the
+/// owner of the callbacks, may create locks and atomics, arm CPU 0's timer and spawn tasks, and
+/// takes no virtual time. Everything made in `boot` lives on this host thread.
+///
+/// # Panics
+/// If `config.cpus` is 0 or above `MAX_CPUS`, if a machine runs on this host thread already, or if
+/// the host refuses memory for stacks. Panics of code on the machine are in the outcome instead.
+pub fn run<K: Callbacks + 'static>(
+    config: SimConfig,
+    probe: impl FnMut(CpuId) -> Box<dyn Probe>,
+    boot: impl FnOnce() -> Rc<K>,
+) -> Outcome {
+    assert!((1..=MAX_CPUS).contains(&config.cpus), "a machine has 1 to {MAX_CPUS} cpus");
+    let mut engine = Engine::new(config, probe);
+    let inside = enter(&mut engine);
+    let mut runner = Runner::default();
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let owner: Rc<dyn Callbacks> = boot();
+        with(|engine| {
+            engine.callbacks = Some(owner);
+            engine.start();
+        });
+        runner.drive();
+    }));
+    with(|engine| {
+        if let Err(payload) = result {
+            let failure = Failure::Panic { message: message_of(&*payload), place: engine.place() };
+            engine.failure = Some(failure);
+        }
+        engine.die();
+    });
+    runner.unwind();
+    drop(inside);
+    engine.into_outcome()
+}
+
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+/// The coroutines of all tasks, by task number; made when a task first runs.
+#[derive(Default)]
+struct Runner {
+    coroutines: Vec<Option<TaskCoroutine>>,
+}
+
+impl Runner {
+    fn drive(&mut self) {
+        let mut next = with(Engine::first);
+        while next != STOP {
+            next = match self.coroutines.get_mut(next as usize) {
+                Some(Some(coroutine)) => match coroutine.resume(()) {
+                    CoroutineResult::Yield(after) => after,
+                    CoroutineResult::Return(after) => {
+                        self.coroutines[next as usize] = None;
+                        after
+                    }
+                },
+                _ => {
+                    self.make(next as usize);
+                    next
+                }
+            };
+        }
+    }
+    #[cold]
+    fn make(&mut self, task: usize) {
+        if self.coroutines.len() <= task {
+            self.coroutines.resize_with(task + 1, || None);
+        }
+        let body = with(|engine| engine.tasks[task].body);
+        let stack = ColouredStack::new(task);
+        self.coroutines[task] = Some(Coroutine::with_stack(stack, move |yielder, ()| {
+            with(|engine| engine.begin_task(task, yielder));
+            match body {
+                Body::Idle => sched::idle_loop(),
+                Body::Entry(entry) => {
+                    if let Some(callbacks) = callbacks() {
+                        callbacks.task(entry);
+                    }
+                }
+            }
+            with(Engine::check_task_end);
+            sched::exit()
+        }));
+    }
+    /// Ends the coroutines that are left: their stacks unwind, guards on them run to no effect.
+    fn unwind(mut self) {
+        self.coroutines.drain(..).flatten().for_each(drop);
+    }
+}
+
+impl Engine {
+    /// Ends the machine.
+    fn into_outcome(mut self) -> Outcome {
+        let locks = self.stats.lock_rows();
+        let mut mix = Mix64::new();
+        [
+            self.end_ps,
+            self.events,
+            self.delays.interrupts,
+            self.delays.max_ps,
+            self.delays.total_ps,
+        ]
+        .into_iter()
+        .for_each(|word| mix.word(word));
+        for cpu in &self.cpus {
+            [cpu.clock, cpu.rng.state(), cpu.noise_rng.state()]
+                .into_iter()
+                .for_each(|word| mix.word(word));
+        }
+        for row in &locks {
+            mix.text(&row.class);
+            row.path.iter().for_each(|name| mix.text(name));
+            let figures = [row.acquisitions, row.contentions, row.wait_total_ns];
+            figures.into_iter().for_each(|word| mix.word(word));
+            [row.wait_max_ns, row.hold_total_ns].into_iter().for_each(|word| mix.word(word));
+        }
+        Outcome {
+            virtual_ns: self.end_ps / 1000,
+            events: self.events,
+            fingerprint: mix.finish(),
+            locks,
+            lateness: Lateness {
+                interrupts: self.delays.interrupts,
+                max_ns: self.delays.max_ps / 1000,
+                mean_ns: self.delays.total_ps.checked_div(self.delays.interrupts).unwrap_or(0)
+                    / 1000,
+            },
+            violations: self.checker.take_violations(),
+            failure: self.failure,
+            probes: self.probes,
+        }
+    }
+}

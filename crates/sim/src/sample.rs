@@ -1,0 +1,39 @@
+//! A made-up machine for tests, examples and benchmarks of the engine.
+
+use crate::profile::{Costs, LineCosts, Profile, Topology};
+use mmscale_mm::arch::Op;
+
+/// A machine of two nodes with round costs that stand for no real machine; never for results.
+pub fn sample_profile(cpus: usize) -> Profile {
+    Profile {
+        name: "sample".to_owned(),
+        description: "a made-up machine for tests of the engine".to_owned(),
+        topology: Topology { cpus, smt: 2, cluster: 8.min(cpus), nodes: 2.min(cpus) },
+        node_pages: 1 << 18,
+        page_bytes: 4096,
+        hz: 1000,
+        costs: Costs {
+            op_ps: std::array::from_fn(|op| if op == Op::UserNs as usize { 1000 } else { 20_000 }),
+            line: LineCosts {
+                own_ps: 1_000,
+                smt_ps: 8_000,
+                cluster_ps: 25_000,
+                node_ps: 50_000,
+                remote_ps: 130_000,
+                memory_ps: 90_000,
+            },
+            atomic_ps: 6_000,
+            lock_ps: 10_000,
+            unlock_ps: 3_000,
+            handoff_ps: 60_000,
+            ipi_send_ps: 150_000,
+            ipi_delivery_ps: 900_000,
+            irq_ps: 300_000,
+            switch_ps: 800_000,
+            wake_ps: 300_000,
+            idle_exit_ps: 2_000_000,
+            node_bytes_per_us: 20_000,
+            jitter_1024: 32,
+        },
+    }
+}

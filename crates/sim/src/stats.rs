@@ -1,0 +1,157 @@
+//! Call paths and lock statistics.
+
+use mmscale_mm::arch::{Func, LockClass};
+use mmscale_record::LockRow;
+
+/// The number of lock classes.
+pub(crate) const CLASSES: usize = LockClass::ALL.len();
+/// No node, no row.
+const NONE: u32 = u32::MAX;
+
+/// The path of a task outside any span.
+pub(crate) const ROOT_PATH: u32 = 0;
+/// The path of an interrupt outside any span.
+pub(crate) const INTERRUPT_PATH: u32 = 1;
+
+/// One call path: a node of a tree, found from its parent by function.
+struct Node {
+    parent: u32,
+    func: Func,
+    child: [u32; Func::COUNT],
+    row: [u32; CLASSES],
+}
+
+/// The locks of one class taken on one path.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Row {
+    class: u8,
+    path: u32,
+    pub(crate) acquisitions: u64,
+    pub(crate) contentions: u64,
+    pub(crate) wait_ps: u64,
+    pub(crate) wait_max_ps: u64,
+    pub(crate) hold_ps: u64,
+}
+
+/// All call paths and all rows of lock statistics of one run.
+pub(crate) struct Stats {
+    nodes: Vec<Node>,
+    rows: Vec<Row>,
+}
+
+impl Stats {
+    pub(crate) fn new() -> Self {
+        let node =
+            |func| Node { parent: NONE, func, child: [NONE; Func::COUNT], row: [NONE; CLASSES] };
+        Self { nodes: vec![node(Func::Root), node(Func::Interrupt)], rows: Vec::new() }
+    }
+    /// The path one function deeper.
+    #[inline]
+    pub(crate) fn child(&mut self, path: u32, func: Func) -> u32 {
+        let known = self.nodes[path as usize].child[func as usize];
+        if known == NONE { self.grow(path, func) } else { known }
+    }
+    #[cold]
+    fn grow(&mut self, path: u32, func: Func) -> u32 {
+        let new = self.nodes.len() as u32;
+        self.nodes.push(Node {
+            parent: path,
+            func,
+            child: [NONE; Func::COUNT],
+            row: [NONE; CLASSES],
+        });
+        self.nodes[path as usize].child[func as usize] = new;
+        new
+    }
+    /// Where locks of `class` taken on `path` are counted.
+    #[inline]
+    pub(crate) fn row_of(&mut self, path: u32, class: LockClass) -> u32 {
+        let known = self.nodes[path as usize].row[class as usize];
+        if known == NONE { self.open_row(path, class) } else { known }
+    }
+    #[cold]
+    fn open_row(&mut self, path: u32, class: LockClass) -> u32 {
+        let new = self.rows.len() as u32;
+        self.rows.push(Row { class: class as u8, path, ..Row::default() });
+        self.nodes[path as usize].row[class as usize] = new;
+        new
+    }
+    #[inline]
+    pub(crate) fn row(&mut self, row: u32) -> &mut Row {
+        &mut self.rows[row as usize]
+    }
+    /// The functions of a path, outermost first; the task root itself is left out of longer paths.
+    pub(crate) fn names(&self, path: u32) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        let mut at = path;
+        while at != NONE {
+            let node = &self.nodes[at as usize];
+            if node.parent != NONE || node.func != Func::Root || names.is_empty() {
+                names.push(node.func.name());
+            }
+            at = node.parent;
+        }
+        names.reverse();
+        names
+    }
+    /// The rows as records, sorted by class and path: numbers of paths depend on who came first.
+    pub(crate) fn lock_rows(&self) -> Vec<LockRow> {
+        let mut rows: Vec<_> = self
+            .rows
+            .iter()
+            .map(|row| LockRow {
+                class: LockClass::ALL[usize::from(row.class)].name().to_owned(),
+                path: self.names(row.path).into_iter().map(str::to_owned).collect(),
+                acquisitions: row.acquisitions,
+                contentions: row.contentions,
+                wait_total_ns: row.wait_ps / 1000,
+                wait_max_ns: row.wait_max_ps / 1000,
+                hold_total_ns: row.hold_ps / 1000,
+            })
+            .collect();
+        rows.sort_by(|a, b| (&a.class, &a.path).cmp(&(&b.class, &b.path)));
+        rows
+    }
+}
+
+impl Row {
+    /// The lock was taken after a wait of `wait_ps`.
+    pub(crate) fn contended(&mut self, wait_ps: u64) {
+        self.acquisitions += 1;
+        self.contentions += 1;
+        self.wait_ps += wait_ps;
+        self.wait_max_ps = self.wait_max_ps.max(wait_ps);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_function_under_two_callers_is_two_paths() {
+        let mut stats = Stats::new();
+        let refill = stats.child(ROOT_PATH, Func::RmqueueBulk);
+        let program = stats.child(ROOT_PATH, Func::Program);
+        let under = stats.child(program, Func::RmqueueBulk);
+        assert_ne!(refill, under);
+        assert_eq!(stats.child(program, Func::RmqueueBulk), under);
+        assert_eq!(stats.names(under), ["program", "rmqueue_bulk"]);
+        assert_eq!(stats.names(ROOT_PATH), ["root"]);
+    }
+
+    #[test]
+    fn rows_are_kept_by_class_and_path_and_sorted() {
+        let mut stats = Stats::new();
+        let path = stats.child(INTERRUPT_PATH, Func::RunTimers);
+        let zone = stats.row_of(path, LockClass::Zone);
+        stats.row(zone).contended(5_000);
+        let pcp = stats.row_of(path, LockClass::Pcp);
+        stats.row(pcp).acquisitions += 1;
+        assert_eq!(stats.row_of(path, LockClass::Zone), zone);
+        let rows = stats.lock_rows();
+        assert_eq!((rows[0].class.as_str(), rows[0].acquisitions), ("pcp", 1));
+        assert_eq!((rows[1].contentions, rows[1].wait_max_ns), (1, 5));
+        assert_eq!(rows[1].path, ["interrupt", "run_timers"]);
+    }
+}

@@ -1,0 +1,104 @@
+//! Which CPUs are near each other.
+
+use crate::profile::{LineCosts, Topology};
+use mmscale_mm::arch::MAX_NODES;
+
+/// No CPU, where a CPU's number is kept in 16 bits.
+pub(crate) const NOBODY: u16 = u16::MAX;
+
+/// Where a CPU sits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Seat {
+    core: u16,
+    cluster: u16,
+    node: u16,
+}
+
+/// The seats of all CPUs, and what moving a line between two costs.
+pub(crate) struct Seats {
+    seats: Vec<Seat>,
+    line: LineCosts,
+    nodes: usize,
+}
+
+/// The topology of a machine with `cpus` CPUs after the pattern of `of`: fewer CPUs are the first
+/// ones, more CPUs are more nodes of the same size (larger ones beyond `MAX_NODES`).
+pub fn scaled(of: &Topology, cpus: usize) -> Topology {
+    let per_node = of.cpus.div_ceil(of.nodes.max(1)).max(1);
+    let per_node = per_node.max(cpus.div_ceil(MAX_NODES));
+    let nodes = cpus.div_ceil(per_node).max(1);
+    Topology { cpus, smt: of.smt.max(1), cluster: of.cluster.clamp(1, per_node), nodes }
+}
+
+impl Seats {
+    pub(crate) fn new(of: &Topology, cpus: usize, line: LineCosts) -> Self {
+        let per_node = of.cpus.div_ceil(of.nodes.max(1)).max(1).max(cpus.div_ceil(MAX_NODES));
+        let topology = scaled(of, cpus);
+        let seats = (0..cpus)
+            .map(|cpu| Seat {
+                core: (cpu / topology.smt) as u16,
+                cluster: (cpu / topology.cluster) as u16,
+                node: (cpu / per_node) as u16,
+            })
+            .collect();
+        Self { seats, line, nodes: topology.nodes }
+    }
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes
+    }
+    #[inline]
+    pub(crate) fn node_of(&self, cpu: usize) -> usize {
+        self.seats[cpu].node as usize
+    }
+    /// Moving a line that `from` has (`NOBODY`: memory has it) to `to`, in ps.
+    #[inline]
+    pub(crate) fn transfer_ps(&self, from: u16, to: usize) -> u64 {
+        if usize::from(from) == to {
+            return self.line.own_ps;
+        }
+        if from == NOBODY {
+            return self.line.memory_ps;
+        }
+        let (a, b) = (self.seats[usize::from(from)], self.seats[to]);
+        if a.core == b.core {
+            self.line.smt_ps
+        } else if a.node != b.node {
+            self.line.remote_ps
+        } else if a.cluster == b.cluster {
+            self.line.cluster_ps
+        } else {
+            self.line.node_ps
+        }
+    }
+    pub(crate) fn memory_ps(&self) -> u64 {
+        self.line.memory_ps
+    }
+    pub(crate) fn own_ps(&self) -> u64 {
+        self.line.own_ps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: LineCosts =
+        LineCosts { own_ps: 1, smt_ps: 2, cluster_ps: 3, node_ps: 4, remote_ps: 5, memory_ps: 6 };
+
+    #[test]
+    fn distance_follows_thread_cluster_node_and_memory() {
+        let seats = Seats::new(&Topology { cpus: 16, smt: 2, cluster: 4, nodes: 2 }, 16, LINE);
+        let costs: Vec<_> = [0, 1, 2, 4, 8].map(|from| seats.transfer_ps(from, 0)).into();
+        assert_eq!(costs, [1, 2, 3, 4, 5]);
+        assert_eq!(seats.transfer_ps(NOBODY, 3), 6);
+    }
+
+    #[test]
+    fn a_scaled_machine_keeps_the_size_of_its_nodes() {
+        let of = Topology { cpus: 72, smt: 1, cluster: 72, nodes: 1 };
+        assert_eq!(scaled(&of, 8).nodes, 1);
+        assert_eq!(scaled(&of, 144).nodes, 2);
+        assert_eq!(Seats::new(&of, 144, LINE).node_of(72), 1);
+        assert!(scaled(&Topology { cpus: 8, nodes: 1, ..of }, 4096).nodes <= MAX_NODES);
+    }
+}

@@ -1,0 +1,384 @@
+//! What the machine does: time, locks, wake-ups, interrupts, timers, idle.
+
+mod common;
+
+use common::{config, fair, run_script, run_well};
+use mmscale_mm::arch::{Arch, Atomic, CpuId, Ipi, LockClass, Op, Priority, RawSpin, TaskSpec};
+use mmscale_mm::sync::{IrqGuard, SpinLock};
+use mmscale_sim::{Failure, Sim, SimAtomic, SimConfig, SimSpin};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn exact(cpus: usize) -> SimConfig {
+    let mut config = config(cpus);
+    config.profile.costs.jitter_1024 = 0;
+    config
+}
+
+#[test]
+fn work_takes_its_time_on_its_own_cpu_only() {
+    let times = Rc::new(RefCell::new(Vec::new()));
+    let outcome = run_well(exact(3), |script| {
+        for cpu in 0..3_usize {
+            let times = Rc::clone(&times);
+            script.spawn(cpu, move || {
+                Sim::work(Op::UserNs, 1000 * (cpu as u32 + 1));
+                times.borrow_mut().push((Sim::cpu().index(), Sim::now_ns()));
+            });
+        }
+    });
+    let mut times = times.take();
+    times.sort_unstable();
+    assert_eq!(times, [(0, 1000), (1, 2000), (2, 3000)]);
+    assert!(outcome.virtual_ns >= 3000);
+}
+
+#[test]
+fn a_lock_excludes_and_counts_waits() {
+    const ROUNDS: u32 = 200;
+    let outcome = run_well(config(4), |script| {
+        let lock = Rc::new(SpinLock::<Sim, u32>::new(LockClass::Zone, 0));
+        let inside = Rc::new(Cell::new(false));
+        for cpu in 0..4 {
+            let (lock, inside) = (Rc::clone(&lock), Rc::clone(&inside));
+            script.spawn(cpu, move || {
+                for _ in 0..ROUNDS {
+                    Sim::work(Op::UserNs, 300);
+                    let mut count = lock.lock();
+                    assert!(!inside.replace(true));
+                    Sim::work(Op::UserNs, 200);
+                    *count += 1;
+                    inside.set(false);
+                }
+                if Sim::cpu().index() == 0 {
+                    assert!(*lock.lock() >= ROUNDS);
+                }
+            });
+        }
+    });
+    let row = &outcome.locks[0];
+    assert_eq!((row.class.as_str(), row.acquisitions), ("zone", u64::from(4 * ROUNDS) + 1));
+    // Four CPUs that want it 40 % of their time each: most acquisitions wait.
+    assert!(row.contentions > 300, "{row:?}");
+    assert!(row.hold_total_ns >= 4 * u64::from(ROUNDS) * 190);
+    assert!(row.wait_max_ns < 3 * 600 && row.wait_total_ns > 300 * 100, "{row:?}");
+}
+
+#[test]
+fn waiters_get_the_lock_in_the_order_of_arrival() {
+    let order = Rc::new(RefCell::new(Vec::new()));
+    run_well(exact(5), |script| {
+        let lock = Rc::new(SimSpin::new(LockClass::Other));
+        for (cpu, start) in [(0, 0), (1, 400), (2, 100), (3, 300), (4, 200)] {
+            let (lock, order) = (Rc::clone(&lock), Rc::clone(&order));
+            script.spawn(cpu, move || {
+                Sim::work(Op::UserNs, start);
+                lock.lock();
+                order.borrow_mut().push(cpu);
+                Sim::work(Op::UserNs, 5000);
+                // SAFETY: it was just locked.
+                unsafe { lock.unlock() };
+            });
+        }
+    });
+    assert_eq!(order.take(), [0, 2, 4, 3, 1]);
+}
+
+#[test]
+fn try_lock_fails_until_the_holder_has_let_go_in_virtual_time() {
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    run_well(exact(2), |script| {
+        let lock = Rc::new(SimSpin::new(LockClass::Other));
+        let mine = Rc::clone(&lock);
+        script.spawn(0, move || {
+            mine.lock();
+            Sim::work(Op::UserNs, 400);
+            // SAFETY: it was just locked. On the host this happens before the other CPU runs.
+            unsafe { mine.unlock() };
+        });
+        let out = Rc::clone(&seen);
+        script.spawn(1, move || {
+            for wait in [200, 400] {
+                Sim::work(Op::UserNs, wait);
+                out.borrow_mut().push((lock.is_locked(), lock.try_lock()));
+            }
+            // SAFETY: the second try took it.
+            unsafe { lock.unlock() };
+        });
+    });
+    assert_eq!(seen.take(), [(true, false), (false, true)]);
+}
+
+#[test]
+fn atomics_are_exact_and_cost_the_way_between_cpus() {
+    let total = Rc::new(SimAtomic::<u64>::new(0));
+    let count = Rc::clone(&total);
+    let alone = Rc::new(Cell::new(0));
+    let time = Rc::clone(&alone);
+    run_well(exact(1), |script| {
+        let count = SimAtomic::<u64>::new(0);
+        script.spawn(0, move || {
+            (0..100).for_each(|_| _ = count.fetch_add(1, Ordering::Relaxed));
+            time.set(Sim::now_ns());
+        });
+    });
+    let outcome = run_well(exact(4), |script| {
+        for cpu in 0..4 {
+            let count = Rc::clone(&count);
+            script.spawn(cpu, move || {
+                (0..100).for_each(|_| _ = count.fetch_add(1, Ordering::Relaxed));
+            });
+        }
+    });
+    assert_eq!(total.load(Ordering::Relaxed), 400);
+    assert!(outcome.virtual_ns > 8 * alone.get(), "four CPUs pass the line round");
+}
+
+#[test]
+fn park_and_unpark_hand_a_token_over() {
+    let log = Rc::new(RefCell::new(Vec::new()));
+    run_well(exact(2), |script| {
+        let (a, b) = (Rc::clone(&log), Rc::clone(&log));
+        let sleeper = script.spawn(0, move || {
+            Sim::park();
+            a.borrow_mut().push(("woken", Sim::now_ns()));
+            Sim::work(Op::UserNs, 10_000);
+            Sim::park(); // The token is there already.
+            a.borrow_mut().push(("again", Sim::now_ns()));
+        });
+        script.spawn(1, move || {
+            Sim::work(Op::UserNs, 50_000);
+            b.borrow_mut().push(("wakes", Sim::now_ns()));
+            Sim::unpark(sleeper);
+            Sim::work(Op::UserNs, 6_000);
+            Sim::unpark(sleeper);
+        });
+    });
+    let log = log.take();
+    let (wakes, woken, again) = (log[0].1, log[1].1, log[2].1);
+    assert_eq!((log[0].0, log[1].0, log[2].0), ("wakes", "woken", "again"));
+    // wake 300 + idle exit 2000 + switch 800 ns.
+    assert!((wakes + 3_000..wakes + 4_000).contains(&woken), "{log:?}");
+    assert!((woken + 10_000..woken + 10_500).contains(&again), "{log:?}");
+}
+
+#[test]
+fn a_real_time_task_preempts_a_fair_one_on_another_cpu_but_not_under_a_lock() {
+    let woken_at = Rc::new(Cell::new(0));
+    run_well(exact(2), |script| {
+        let at = Rc::clone(&woken_at);
+        let spec = TaskSpec { priority: Priority::RealTime(50), ..fair(0) };
+        let urgent = script.spawn_as(spec, move || {
+            Sim::park();
+            at.set(Sim::now_ns());
+        });
+        let lock = Rc::new(SpinLock::<Sim, ()>::new(LockClass::Other, ()));
+        let mine = Rc::clone(&lock);
+        script.spawn(0, move || {
+            Sim::work(Op::UserNs, 10_000);
+            let held = mine.lock();
+            Sim::work(Op::UserNs, 40_000);
+            drop(held);
+            Sim::work(Op::UserNs, 100_000);
+        });
+        script.spawn(1, move || {
+            Sim::work(Op::UserNs, 20_000);
+            Sim::unpark(urgent);
+        });
+    });
+    let at = woken_at.get();
+    assert!((50_000..55_000).contains(&at), "after the lock at 50 us, long before 150 us: {at}");
+}
+
+#[test]
+fn interrupts_wait_while_they_are_off() {
+    let arrived = Rc::new(RefCell::new(Vec::new()));
+    let outcome = run_well(exact(2), |script| {
+        let log = Rc::clone(&arrived);
+        *script.on_ipi.borrow_mut() = Some(Box::new(move |reason| {
+            assert!(Sim::in_interrupt());
+            log.borrow_mut().push((Sim::cpu().index(), reason, Sim::now_ns()));
+        }));
+        script.spawn(0, || {
+            let off = IrqGuard::<Sim>::new();
+            Sim::work(Op::UserNs, 30_000);
+            drop(off);
+            Sim::work(Op::UserNs, 30_000);
+        });
+        script.spawn(1, || {
+            Sim::work(Op::UserNs, 10_000);
+            Sim::ipi_send(CpuId::new(0), Ipi::CallFunction);
+            Sim::ipi_send(CpuId::new(0), Ipi::CallFunction);
+            Sim::work(Op::UserNs, 30_000);
+            Sim::ipi_send(CpuId::new(0), Ipi::RcuExpedited);
+        });
+    });
+    // The first two merge and wait for 30 us; the last comes 0.9 us + 0.3 us entry after 40.3 us.
+    let expected = [(0, Ipi::CallFunction, 30_300), (0, Ipi::RcuExpedited, 41_500)];
+    assert_eq!(arrived.take(), expected);
+    assert_eq!(outcome.lateness.interrupts, 2);
+    assert!((19_000..20_000).contains(&outcome.lateness.max_ns), "{:?}", outcome.lateness);
+}
+
+#[test]
+fn a_spinning_cpu_takes_interrupts_if_they_are_on() {
+    for off in [false, true] {
+        let at = Rc::new(Cell::new(0));
+        run_well(exact(3), |script| {
+            let time = Rc::clone(&at);
+            *script.on_ipi.borrow_mut() = Some(Box::new(move |_| time.set(Sim::now_ns())));
+            let lock = Rc::new(SpinLock::<Sim, ()>::new(LockClass::Other, ()));
+            let (a, b) = (Rc::clone(&lock), lock);
+            script.spawn(0, move || {
+                let held = a.lock();
+                Sim::work(Op::UserNs, 100_000);
+                drop(held);
+            });
+            script.spawn(1, move || {
+                Sim::work(Op::UserNs, 1_000);
+                let guard = off.then(IrqGuard::<Sim>::new);
+                drop(b.lock());
+                drop(guard);
+            });
+            script.spawn(2, || {
+                Sim::work(Op::UserNs, 20_000);
+                Sim::ipi_send(CpuId::new(1), Ipi::CallFunction);
+            });
+        });
+        let expected = if off { 100_000..101_000 } else { 21_000..22_000 };
+        assert!(expected.contains(&at.get()), "off: {off}, at {}", at.get());
+    }
+}
+
+#[test]
+fn timers_go_off_on_time_in_long_work_and_in_idle() {
+    let fired = Rc::new(RefCell::new(Vec::new()));
+    run_well(exact(2), |script| {
+        let log = Rc::clone(&fired);
+        *script.on_timer.borrow_mut() =
+            Some(Box::new(move || log.borrow_mut().push((Sim::cpu().index(), Sim::now_ns()))));
+        script.spawn(0, || {
+            Sim::timer_arm(20_000);
+            Sim::work(Op::UserNs, 50_000);
+            Sim::timer_arm(60_000);
+            Sim::timer_cancel();
+            Sim::work(Op::UserNs, 50_000);
+        });
+        script.spawn(1, || Sim::timer_arm(33_000));
+    });
+    // Entry takes 0.3 us; an idle CPU needs 2 us more.
+    assert_eq!(fired.take(), [(0, 20_300), (1, 35_300)]);
+}
+
+#[test]
+fn idle_callbacks_frame_every_rest() {
+    let log = Rc::new(RefCell::new(Vec::new()));
+    run_well(exact(1), |script| {
+        let note = |what: &'static str| {
+            let log = Rc::clone(&log);
+            Box::new(move || log.borrow_mut().push(what))
+        };
+        *script.on_idle_enter.borrow_mut() = Some(note("enter"));
+        *script.on_idle_exit.borrow_mut() = Some(note("exit"));
+        let sleeper = Rc::new(Cell::new(None));
+        let (timer, whom) = (note("timer"), Rc::clone(&sleeper));
+        *script.on_timer.borrow_mut() = Some(Box::new(move || {
+            timer();
+            whom.take().map(Sim::unpark);
+        }));
+        let task = note("task");
+        sleeper.set(Some(script.spawn(0, move || {
+            Sim::timer_arm(10_000);
+            Sim::park();
+            task();
+        })));
+    });
+    assert_eq!(log.take(), ["enter", "exit", "timer", "task", "enter"]);
+}
+
+#[test]
+fn fair_tasks_share_a_cpu_in_time_slices() {
+    let done = Rc::new(RefCell::new(Vec::new()));
+    run_well(exact(1), |script| {
+        *script.on_timer.borrow_mut() =
+            Some(Box::new(|| Sim::timer_arm(Sim::now_ns() + 1_000_000)));
+        for task in 0..2 {
+            let done = Rc::clone(&done);
+            script.spawn(0, move || {
+                Sim::timer_arm(Sim::now_ns() + 1_000_000);
+                Sim::work(Op::UserNs, 10_000_000);
+                done.borrow_mut().push((task, Sim::now_ns()));
+            });
+        }
+    });
+    let done = done.take();
+    assert!(done[0].1 > 15_000_000, "the first did not run to its end alone: {done:?}");
+}
+
+#[test]
+fn a_lost_wake_up_is_named() {
+    let outcome = run_script(config(2), |script| {
+        script.spawn(1, || {
+            Sim::work(Op::UserNs, 500);
+            Sim::park();
+        });
+    });
+    let failure = outcome.failure.expect("nobody wakes it").to_string();
+    assert!(failure.contains("deadlock") && failure.contains("is parked on cpu1"), "{failure}");
+}
+
+#[test]
+fn an_endless_task_meets_the_limit_and_an_interrupted_run_ends() {
+    for off in [false, true] {
+        let outcome = run_script(config(2), |script| {
+            script.spawn(0, move || {
+                let _guard = off.then(IrqGuard::<Sim>::new);
+                loop {
+                    Sim::work(Op::UserNs, 1000);
+                }
+            });
+        });
+        assert!(matches!(outcome.failure, Some(Failure::Limit { limit_ns: 100_000_000, .. })));
+    }
+    let flag = Arc::new(AtomicBool::new(true));
+    let stopped = SimConfig { interrupt: Some(flag), ..config(1) };
+    let outcome = run_script(stopped, |script| {
+        script.spawn(0, || {
+            loop {
+                Sim::relax();
+            }
+        });
+    });
+    assert!(matches!(outcome.failure, Some(Failure::Interrupted { .. })));
+}
+
+#[test]
+fn a_panic_is_reported_with_its_place_and_guards_unwind() {
+    let dropped = Rc::new(Cell::new(0));
+    let outcome = run_script(config(2), |script| {
+        let lock = Rc::new(SpinLock::<Sim, ()>::new(LockClass::Zone, ()));
+        for cpu in 0..2 {
+            let (lock, dropped) = (Rc::clone(&lock), Rc::clone(&dropped));
+            script.spawn(cpu, move || {
+                let guard = lock.lock_irqsave();
+                Sim::work(Op::UserNs, 1000);
+                let _span = mmscale_mm::arch::Span::<Sim>::enter(mmscale_mm::arch::Func::Program);
+                struct Count(Rc<Cell<u32>>);
+                impl Drop for Count {
+                    fn drop(&mut self) {
+                        Sim::relax();
+                        self.0.set(self.0.get() + 1);
+                    }
+                }
+                let _count = Count(dropped);
+                assert!(Sim::now_ns() < 500, "planted");
+                drop(guard);
+            });
+        }
+    });
+    let Some(Failure::Panic { message, place }) = outcome.failure else { panic!("no panic") };
+    assert_eq!((message.as_str(), place.path), ("planted", vec!["program"]));
+    assert_eq!(dropped.get(), 1, "the one that waited for the lock never came that far");
+}
