@@ -3,13 +3,14 @@
 use crate::atomics::{SimAtomic, SimOwnedI8};
 use crate::context::{with, with_any};
 use crate::heap::NEVER;
-use crate::irq;
+use crate::hotplug;
+use crate::irq::{self, at_turn};
 use crate::lock::SimSpin;
-use crate::sched;
+use crate::park;
 use crate::task::TaskState;
 use mmscale_mm::arch::{
-    Access, Arch, CpuId, CpuMask, Func, Ipi, IrqState, Line, NodeId, Op, Order, PathId, Pfn,
-    TaskId, TaskSpec, Trace,
+    Access, Arch, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
+    PathId, Pfn, TaskId, TaskSpec, Trace,
 };
 
 /// The tag of the simulated machine that runs on this host thread.
@@ -18,17 +19,6 @@ use mmscale_mm::arch::{
 /// before and after, as plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sim;
-
-/// Does `f` when it is the running CPU's turn.
-#[inline]
-fn at_turn<R>(mut f: impl FnMut(&mut crate::engine::Engine) -> R) -> R {
-    loop {
-        match with(|engine| engine.ready().then(|| f(engine))) {
-            Some(result) => return result,
-            None => irq::sync_point(),
-        }
-    }
-}
 
 impl Arch for Sim {
     type Spin = SimSpin;
@@ -102,16 +92,16 @@ impl Arch for Sim {
         TaskId::new(with(|engine| engine.cpu().current as usize))
     }
     fn park() {
-        sched::park();
+        park::park();
     }
     fn unpark(task: TaskId) {
-        sched::unpark(task);
+        park::unpark(task);
     }
     fn is_running(task: TaskId) -> bool {
         at_turn(|engine| engine.tasks[task.index()].state == TaskState::Running)
     }
     fn spawn(spec: TaskSpec) -> TaskId {
-        sched::spawn(spec)
+        park::spawn(spec)
     }
     fn relax() {
         irq::relax();
@@ -119,6 +109,24 @@ impl Arch for Sim {
     #[inline]
     fn cond_resched() {
         irq::cond_resched();
+    }
+
+    fn need_resched() -> bool {
+        at_turn(|engine| engine.should_yield())
+    }
+    #[inline]
+    fn user(ns: u64) {
+        irq::user(ns.saturating_mul(1000));
+    }
+    fn cpu_offline(cpu: CpuId) -> Result<(), HotplugError> {
+        hotplug::offline(cpu)
+    }
+    fn cpu_online(cpu: CpuId) -> Result<(), HotplugError> {
+        hotplug::online(cpu)
+    }
+    #[inline]
+    fn fail_alloc() -> bool {
+        crate::noise::fail_alloc()
     }
 
     #[inline]

@@ -3,81 +3,13 @@
 //! Each is a cache line of its own, with a last writer, the readers since and, for
 //! read-modify-writes, a time until which it is busy. An operation needs its CPU's turn, so that
 //! values change in the order of virtual time; memory orderings ask for nothing more.
-//!
-//! Approximation: readers since the last write are kept in 64 bits, by CPU number modulo 64. With
-//! more than 64 CPUs a reader may find the line shared though another CPU brought it in.
 
 use crate::context::with_any;
 use crate::irq::sync_point;
-use crate::topology::{NOBODY, Seats};
+use crate::lines::{LineState, Usage};
 use mmscale_mm::arch::{Atomic, OwnedCounter};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
-
-/// The state of an atomic's line.
-pub(crate) struct LineState {
-    writer: Cell<u16>,
-    reader: Cell<u16>,
-    readers: Cell<u64>,
-    busy_until: Cell<u64>,
-}
-
-impl LineState {
-    const fn new() -> Self {
-        Self {
-            writer: Cell::new(NOBODY),
-            reader: Cell::new(NOBODY),
-            readers: Cell::new(0),
-            busy_until: Cell::new(0),
-        }
-    }
-    /// Brings the line to `cpu` at `clock`; returns what that and the operation take, in ps, the
-    /// wait for a busy line included.
-    #[inline]
-    pub(crate) fn take(
-        &self,
-        cpu: usize,
-        usage: Usage,
-        clock: u64,
-        seats: &Seats,
-        atomic_ps: u64,
-    ) -> u64 {
-        let bit = 1 << (cpu % 64);
-        let writer = self.writer.get();
-        let owner = usize::from(writer) == cpu || writer == NOBODY;
-        if usage == Usage::Load && (owner || self.readers.get() & bit != 0) {
-            return seats.own_ps();
-        }
-        let busy = self.busy_until.get().saturating_sub(clock);
-        let move_ps = if owner { seats.own_ps() } else { seats.transfer_ps(writer, cpu) };
-        if usage == Usage::Load {
-            self.readers.set(self.readers.get() | bit);
-            self.reader.set(cpu as u16);
-            return busy + move_ps;
-        }
-        let invalidate_ps = match self.reader.replace(NOBODY) {
-            NOBODY => 0,
-            reader => seats.transfer_ps(reader, cpu),
-        };
-        self.writer.set(cpu as u16);
-        self.readers.set(0);
-        let extra_ps = if usage == Usage::Update { atomic_ps } else { 0 };
-        let cost = busy + move_ps.max(invalidate_ps) + extra_ps;
-        self.busy_until.set(clock + cost);
-        cost
-    }
-}
-
-/// What an operation does to its line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Usage {
-    /// It reads.
-    Load,
-    /// It writes.
-    Store,
-    /// It reads and writes in one step.
-    Update,
-}
 
 /// An atomic integer of the simulated machine.
 pub struct SimAtomic<T> {

@@ -1,69 +1,16 @@
 //! Checkers of the engine: rules that the code on the machine must keep, seen from outside it.
 
-use crate::config::Checks;
 use crate::engine::Engine;
 use crate::outcome::{Failure, Place, Rule, Violation};
-use crate::stats::CLASSES;
 use crate::topology::NOBODY;
 use mmscale_mm::arch::{CpuId, LockClass};
-
-/// How many violations are kept; more of them say no more.
-const KEPT: usize = 64;
-
-/// Locks that a CPU holds, by class.
-#[derive(Clone, Copy, Default)]
-struct Held {
-    count: [u8; CLASSES],
-    mask: u16,
-}
-
-/// What the checkers know.
-pub(crate) struct Checker {
-    on: bool,
-    held: Vec<Held>,
-    /// Classes taken in an interrupt, and classes taken with interrupts on.
-    in_irq: u16,
-    irqs_on: u16,
-    /// The owner of each lock that somebody has waited for, by lock id; for messages.
-    owners: Vec<u16>,
-    violations: Vec<Violation>,
-}
-
-impl Checker {
-    pub(crate) fn new(checks: Checks, cpus: usize) -> Self {
-        Self {
-            on: checks == Checks::On,
-            held: vec![Held::default(); cpus],
-            in_irq: 0,
-            irqs_on: 0,
-            owners: vec![NOBODY],
-            violations: Vec::new(),
-        }
-    }
-    pub(crate) fn new_lock_id(&mut self) -> u32 {
-        self.owners.push(NOBODY);
-        self.owners.len() as u32 - 1
-    }
-    pub(crate) fn lock_owner(&mut self, id: u32, owner: u16) {
-        if let Some(slot) = self.owners.get_mut(id as usize) {
-            *slot = owner;
-        }
-    }
-    pub(crate) fn take_violations(&mut self) -> Vec<Violation> {
-        std::mem::take(&mut self.violations)
-    }
-}
 
 impl Engine {
     /// Notes a broken rule, once for each rule, deed and call path.
     #[cold]
     fn broken(&mut self, rule: Rule, what: String) {
         let place = self.place();
-        let known = &mut self.checker.violations;
-        let same = |v: &Violation| v.rule == rule && v.what == what && v.place.path == place.path;
-        if known.len() < KEPT && !known.iter().any(same) {
-            known.push(Violation { rule, what, place });
-        }
+        self.checker.keep(Violation { rule, what, place });
     }
     /// Before the running CPU takes a lock of `class`, waiting if it must.
     #[inline]

@@ -109,6 +109,6 @@ pub struct Faults {
     pub late_ipi_ns: u64,
     /// Parks that return early.
     pub early_park_1024: u32,
-    /// Allocations that [`crate::fault_alloc`] tells to fail.
+    /// Allocations that `Arch::fail_alloc` tells to fail.
     pub alloc_fail_1024: u32,
 }

@@ -6,29 +6,17 @@
 //! is a panic, never two references.
 
 use crate::engine::Engine;
+use crate::task::Switch;
 use mmscale_mm::arch::Callbacks;
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
 use std::rc::Rc;
-
-/// How a coroutine gives the host thread back: it names the task to go on with.
-pub(crate) type Yielder = corosensei::Yielder<(), u32>;
-
-/// Instead of a task: end the run.
-pub(crate) const STOP: u32 = u32::MAX;
 
 thread_local! {
     /// The engine that runs on this host thread; null while there is none or while it is in use.
     static ENGINE: Cell<*mut Engine> = const { Cell::new(null_mut()) };
     /// Whether an engine runs on this host thread, in use or not.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Leaving the current coroutine in favour of another task's.
-#[derive(Clone, Copy)]
-pub(crate) struct Switch {
-    pub(crate) yielder: *const Yielder,
-    pub(crate) next: u32,
 }
 
 /// Puts the engine's pointer back, on unwinding too.

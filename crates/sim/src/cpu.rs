@@ -1,10 +1,10 @@
 //! One virtual CPU.
 
-use crate::context::Yielder;
 use crate::heap::{Key, Kind, NEVER, order_of};
 use crate::rng::SplitMix64;
 use crate::stats::ROOT_PATH;
-use mmscale_mm::arch::Ipi;
+use crate::task::Yielder;
+use mmscale_mm::arch::{Ipi, LockClass};
 use std::collections::VecDeque;
 
 /// The longest time, in ps, that a CPU with interrupts on runs without looking for interrupts.
@@ -20,14 +20,17 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 3] =
-        [Self::Ipi(Ipi::CallFunction), Self::Ipi(Ipi::RcuExpedited), Self::Resched];
+    pub(crate) const ALL: [Self; Ipi::COUNT + 1] = [
+        Self::Ipi(Ipi::CallFunction),
+        Self::Ipi(Ipi::RcuExpedited),
+        Self::Ipi(Ipi::Timer),
+        Self::Resched,
+    ];
 
     const fn slot(self) -> usize {
         match self {
-            Self::Ipi(Ipi::CallFunction) => 0,
-            Self::Ipi(Ipi::RcuExpedited) => 1,
-            Self::Resched => 2,
+            Self::Ipi(ipi) => ipi as usize,
+            Self::Resched => Ipi::COUNT,
         }
     }
 }
@@ -39,6 +42,8 @@ pub(crate) enum Wait {
     No,
     /// It spins for a lock; interrupts reach it if they are on.
     Spin,
+    /// It computes for a program, undivided until an interrupt comes.
+    User,
     /// It is idle and stopped until an interrupt or a task comes.
     Halt,
     /// It is offline: nothing reaches it.
@@ -146,6 +151,14 @@ impl Cpu {
     pub(crate) fn stamp(&self) -> (u64, u64) {
         (self.clock, self.order)
     }
+    /// Whether an interrupt reaches it while it waits.
+    pub(crate) fn heeds_irqs(&self) -> bool {
+        match self.wait {
+            Wait::User | Wait::Halt => true,
+            Wait::Spin => !self.irq_off,
+            Wait::No | Wait::Offline => false,
+        }
+    }
     #[inline]
     pub(crate) fn irq_due(&self) -> bool {
         !self.irq_off && self.irq_at <= self.clock
@@ -213,5 +226,35 @@ impl Cpu {
         self.ipi = [NEVER; Reason::ALL.len()];
         self.timer = NEVER;
         self.irq_at = NEVER;
+    }
+}
+
+/// A place in which a CPU waits for one lock.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiter {
+    /// The place behind it in the queue.
+    pub(crate) next: u32,
+    /// Where the wait is counted.
+    pub(crate) row: u32,
+    pub(crate) arrived: u64,
+    /// When the lock has been handed over; `NEVER` while it has not.
+    pub(crate) grant: u64,
+    pub(crate) lock_id: u32,
+    pub(crate) class: LockClass,
+}
+
+/// No place to wait.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+impl Default for Waiter {
+    fn default() -> Self {
+        Self {
+            next: NOWHERE,
+            row: 0,
+            arrived: 0,
+            grant: NEVER,
+            lock_id: 0,
+            class: LockClass::Other,
+        }
     }
 }

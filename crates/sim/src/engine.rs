@@ -5,21 +5,17 @@
 //! (ties go by a rank drawn from the seed). So all operations on shared state happen in the order
 //! of virtual time, whatever ran ahead on the host.
 
-use crate::atomics::{LineState, Usage};
-use crate::check::Checker;
+use crate::checker::Checker;
 use crate::config::{Faults, HoldScale, Noise, Policy, SimConfig};
-use crate::context::{STOP, Switch};
-use crate::cpu::{Cpu, Wait};
+use crate::cpu::{Cpu, Wait, Waiter};
 use crate::heap::{EventHeap, Key, Kind, NEVER};
-use crate::hotplug::Hotplug;
 use crate::lines::Lines;
-use crate::lock::Waiter;
 use crate::memory::Memory;
 use crate::outcome::{Failure, Place};
 use crate::profile::Costs;
 use crate::rng::SplitMix64;
 use crate::stats::Stats;
-use crate::task::{Body, Task, TaskState};
+use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState};
 use crate::topology::Seats;
 use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, Probe};
 use std::rc::Rc;
@@ -61,7 +57,8 @@ pub(crate) struct Engine {
     pub(crate) lines: Lines,
     pub(crate) memory: Memory,
     pub(crate) online: CpuMask,
-    pub(crate) hotplug: Hotplug,
+    /// CPUs that are asked to stop, each with the task that waits for it.
+    pub(crate) leaving: Vec<(usize, usize)>,
     pub(crate) checker: Checker,
     pub(crate) delays: Delays,
     pub(crate) noise: Noise,
@@ -81,9 +78,7 @@ impl Engine {
         let limit_ps = config.limit_ns.saturating_mul(1000).min(NEVER - 1);
         let ranks = ranks(cpus, config.seed);
         let mut seeds = SplitMix64::new(config.seed);
-        let tasks = (0..cpus)
-            .map(|cpu| Task::new(cpu, true, crate::task::IDLE_URGENCY, Body::Idle))
-            .collect();
+        let tasks = (0..cpus).map(|cpu| Task::new(cpu, true, IDLE_URGENCY, Body::Idle)).collect();
         let mut engine = Self {
             cur: 0,
             cpus: (0..cpus)
@@ -102,7 +97,7 @@ impl Engine {
             lines: Lines::new(config.profile.node_pages as usize * seats.nodes()),
             memory: Memory::new(&config.profile, seats.nodes()),
             online: CpuMask::first(cpus),
-            hotplug: Hotplug::default(),
+            leaving: Vec::new(),
             checker: Checker::new(config.checks, cpus),
             delays: Delays::default(),
             noise: config.noise,
@@ -184,8 +179,7 @@ impl Engine {
         if until != NEVER {
             self.heap.push(cpu.key_at(until.max(cpu.clock)));
         }
-        let heard = wait == Wait::Halt || wait == Wait::Spin && !cpu.irq_off;
-        if heard && cpu.timer != NEVER && cpu.timer_entry != cpu.timer {
+        if cpu.heeds_irqs() && cpu.timer != NEVER && cpu.timer_entry != cpu.timer {
             cpu.timer_entry = cpu.timer;
             self.heap.push(Key::new(cpu.timer, cpu.order, Kind::Timer));
         }
@@ -239,11 +233,7 @@ impl Engine {
         if cpu.timer_entry == time_ps {
             cpu.timer_entry = NEVER;
         }
-        let heard = match cpu.wait {
-            Wait::Halt => live != 0,
-            Wait::Spin => !cpu.irq_off,
-            Wait::No | Wait::Offline => false,
-        };
+        let heard = cpu.heeds_irqs() && (live != 0 || cpu.wait != Wait::Halt);
         if !heard || cpu.timer != time_ps {
             return false;
         }
@@ -314,23 +304,6 @@ impl Engine {
             (!matches!(task.body, Body::Idle)).then(|| format!("task {id} is {what} on {place}"))
         });
         spinning.chain(parked).take(64).collect()
-    }
-    /// Uses the line of an atomic: the cost, on the running CPU, at its turn.
-    #[inline]
-    pub(crate) fn use_atomic(&mut self, line: &LineState, usage: Usage) {
-        let clock = self.cpus[self.cur].clock;
-        let cost = line.take(self.cur, usage, clock, &self.seats, self.costs.atomic_ps);
-        self.cpus[self.cur].clock += self.scaled(cost);
-    }
-    /// What `ps` of a CPU's own work take while it holds what it holds.
-    #[inline]
-    pub(crate) fn scaled(&self, ps: u64) -> u64 {
-        match self.hold_scale {
-            Some(scale) if self.cpus[self.cur].scaled != 0 => {
-                (u128::from(ps) * u128::from(scale.factor_1024) >> 10) as u64
-            }
-            _ => ps,
-        }
     }
 }
 

@@ -4,72 +4,38 @@
 //! `cpu_down_prepare`, then its tasks go elsewhere and it stops in its idle task, with no lock held
 //! (preemption was on) and every interrupt handled that was sent to it, then `cpu_dead`.
 
-use crate::context::{Switch, callbacks, with};
+use crate::context::{callbacks, with};
 use crate::cpu::{Reason, Wait};
 use crate::engine::Engine;
 use crate::heap::NEVER;
-use crate::irq::sync_point;
-use crate::sched;
-use mmscale_mm::arch::CpuId;
-
-/// Why a CPU could not leave or come back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum HotplugError {
-    /// The machine has no such CPU.
-    #[error("no such cpu: choose one below the number of cpus")]
-    NoSuchCpu,
-    /// It is offline already, or on its way.
-    #[error("the cpu is offline already: take it online first")]
-    Offline,
-    /// It is online already.
-    #[error("the cpu is online already: take it offline first")]
-    Online,
-    /// The caller is bound to the CPU.
-    #[error("the calling task is bound to the cpu: call this in another task")]
-    Bound,
-    /// A machine needs one CPU.
-    #[error("the last online cpu cannot go: take another online first")]
-    Last,
-}
-
-/// Who waits for CPUs to stop: the CPU and the task.
-#[derive(Default)]
-pub(crate) struct Hotplug {
-    waiting: Vec<(usize, usize)>,
-}
-
-/// Does `f` at the running CPU's turn.
-fn at_turn<R>(mut f: impl FnMut(&mut Engine) -> R) -> R {
-    loop {
-        match with(|engine| engine.ready().then(|| f(engine))) {
-            Some(result) => return result,
-            None => sync_point(),
-        }
-    }
-}
+use crate::irq::at_turn;
+use crate::park::park;
+use crate::sched::{Why, schedule};
+use crate::task::Switch;
+use mmscale_mm::arch::{CpuId, HotplugError};
 
 /// Takes `cpu` offline; returns when it has stopped and `cpu_dead` has run. Called in a task, with
 /// nothing held; a caller on `cpu` itself is moved
 /// to another CPU first. One
 /// caller at a time: the owner of the callbacks has a lock for that.
-pub fn offline(cpu: CpuId) -> Result<(), HotplugError> {
+pub(crate) fn offline(cpu: CpuId) -> Result<(), HotplugError> {
     let at = cpu.index();
     at_turn(|engine| engine.leave_mask(at))?;
     if with(|engine| engine.cur == at && !engine.quiet) {
-        sched::schedule(sched::Why::Move);
+        schedule(Why::Move);
     }
     let Some(callbacks) = callbacks() else { return Ok(()) };
     callbacks.cpu_down_prepare(cpu);
     at_turn(|engine| engine.want_offline(at));
     while !at_turn(|engine| engine.quiet || engine.cpus[at].wait == Wait::Offline) {
-        sched::park();
+        park();
     }
     callbacks.cpu_dead(cpu);
     Ok(())
 }
 
 /// Takes `cpu` online; returns when `cpu_online` has run. Called like [`offline`].
-pub fn online(cpu: CpuId) -> Result<(), HotplugError> {
+pub(crate) fn online(cpu: CpuId) -> Result<(), HotplugError> {
     at_turn(|engine| engine.go_online(cpu.index()))?;
     if let Some(callbacks) = callbacks() {
         callbacks.cpu_online(cpu);
@@ -83,14 +49,14 @@ impl Engine {
             return Err(HotplugError::NoSuchCpu);
         }
         if !self.online.contains(CpuId::new(at)) {
-            return Err(HotplugError::Offline);
+            return Err(HotplugError::NotNow);
         }
         if self.online.count() == 1 {
-            return Err(HotplugError::Last);
+            return Err(HotplugError::LastCpu);
         }
         let current = self.cpu().current as usize;
         if self.cur == at && self.tasks[current].per_cpu {
-            return Err(HotplugError::Bound);
+            return Err(HotplugError::NotNow);
         }
         self.online.remove(CpuId::new(at));
         Ok(())
@@ -101,7 +67,7 @@ impl Engine {
             return;
         }
         let task = self.cpu().current as usize;
-        self.hotplug.waiting.push((at, task));
+        self.leaving.push((at, task));
         self.cpus[at].offline_wanted = true;
         if self.cpus[at].wait == Wait::Halt {
             let time_ps = self.cpu().clock + 1;
@@ -123,7 +89,7 @@ impl Engine {
             }
         }
         let gone = |&(cpu, _): &(usize, usize)| cpu == at;
-        let waiting: Vec<_> = self.hotplug.waiting.extract_if(.., |who| gone(who)).collect();
+        let waiting: Vec<_> = self.leaving.extract_if(.., |who| gone(who)).collect();
         for (_, task) in waiting {
             self.unpark(task);
         }
@@ -134,7 +100,7 @@ impl Engine {
             return Err(HotplugError::NoSuchCpu);
         }
         if self.cpus[at].wait != Wait::Offline {
-            return Err(HotplugError::Online);
+            return Err(HotplugError::NotNow);
         }
         self.online.insert(CpuId::new(at));
         self.cpus[at].offline_wanted = false;

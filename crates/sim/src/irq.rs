@@ -10,8 +10,11 @@
 use crate::context::{callbacks, suspend, with, with_any};
 use crate::cpu::{Reason, Wait};
 use crate::engine::Engine;
+use crate::heap::NEVER;
 use crate::sched;
 use crate::stats::INTERRUPT_PATH;
+use crate::task::Switch;
+use crate::turn::turn;
 use mmscale_mm::arch::{CpuId, Ipi, IrqState, Op};
 
 /// How a charge went on.
@@ -37,23 +40,22 @@ enum Found {
     Preempt,
 }
 
-/// Waits until the running CPU is the earliest. While a panic unwinds the stack the run is over,
-/// and guards are only being dropped: from here on nothing waits any more.
-#[inline]
-pub(crate) fn turn() {
-    if std::thread::panicking() {
-        return with(Engine::die);
-    }
-    if let Some(switch) = with(Engine::yield_turn) {
-        suspend(switch);
-    }
-}
-
 /// Waits for the CPU's turn and takes the interrupts that have arrived.
 #[cold]
 #[inline(never)]
 pub(crate) fn sync_point() {
     deliver();
+}
+
+/// Does `f` when it is the running CPU's turn, after the interrupts that have arrived by then.
+#[inline]
+pub(crate) fn at_turn<R>(mut f: impl FnMut(&mut Engine) -> R) -> R {
+    loop {
+        match with(|engine| engine.ready().then(|| f(engine))) {
+            Some(result) => return result,
+            None => sync_point(),
+        }
+    }
 }
 
 /// `ps` of the running CPU's own work pass, interrupts in between if they are on.
@@ -78,6 +80,35 @@ pub(crate) fn work(op: Op, count: u32) {
         Step::Done => {}
         step => charge_rest(step, left),
     }
+}
+
+/// The current task computes for `ps`. If that fits before the next checkpoint it is a charge;
+/// else the CPU waits, so that however long it takes it costs the host only its interrupts.
+pub(crate) fn user(ps: u64) {
+    let mut left = ps;
+    while let Some(step) = with(|engine| engine.compute(&mut left)) {
+        match step {
+            User::Passed => {}
+            User::Check => checkpoint(),
+            User::Wait(switch, since) => {
+                suspend(switch);
+                with(|engine| left = left.saturating_sub(engine.cpu().clock - since));
+            }
+        }
+    }
+    if with(|engine| engine.naive) {
+        turn();
+    }
+}
+
+/// How a task's computing goes on.
+enum User {
+    /// It is done.
+    Passed,
+    /// Interrupts, noise or the CPU's turn come first.
+    Check,
+    /// The CPU waits, since the given time.
+    Wait(Switch, u64),
 }
 
 #[cold]
@@ -189,13 +220,12 @@ pub(crate) fn relax() {
     const RELAX_PS: u64 = 40_000;
     charge(RELAX_PS);
     deliver();
+    with(Engine::count_event);
 }
 
 /// Sends `reason` to CPU `to`.
 pub(crate) fn send(to: CpuId, reason: Ipi) {
-    while !with(|engine| engine.ready() && engine.send(to.index(), Reason::Ipi(reason))) {
-        sync_point();
-    }
+    at_turn(|engine| engine.send(to.index(), Reason::Ipi(reason)));
 }
 
 /// Arms or cancels (`NEVER`) the running CPU's timer.
@@ -225,6 +255,34 @@ impl Engine {
         cpu.clock += part;
         *left -= part;
         Step::Check
+    }
+    /// Lets up to `left` of a task's computing pass; `None` when all has.
+    fn compute(&mut self, left: &mut u64) -> Option<User> {
+        if self.quiet || *left == 0 {
+            return None;
+        }
+        let cpu = &mut self.cpus[self.cur];
+        let end = cpu.clock + *left;
+        if end < cpu.stop_at {
+            cpu.clock = end;
+            *left = 0;
+            return Some(User::Passed);
+        }
+        let noise_at = if cpu.irq_off { cpu.steal_at } else { cpu.steal_at.min(cpu.device_at) };
+        let resched = cpu.need_resched && cpu.preempt == 0;
+        let open = !cpu.irq_off;
+        let due = open && (cpu.irq_due() || resched || !self.heap.is_first(cpu.key()));
+        if due || noise_at <= cpu.clock {
+            return Some(User::Check);
+        }
+        let until = end.min(noise_at).min(if open { cpu.ipi_at() } else { NEVER });
+        if !open || until < cpu.timer && self.heap.is_first(cpu.key_at(until)) {
+            *left -= until - cpu.clock;
+            cpu.clock = until;
+            return Some(User::Passed);
+        }
+        let since = cpu.clock;
+        Some(User::Wait(self.block(Wait::User, until), since))
     }
     /// Begins the first interrupt that has arrived. The running CPU has its turn.
     fn find_interrupt(&mut self) -> Found {
@@ -269,17 +327,16 @@ impl Engine {
             Some(Reason::Ipi(_)) => {}
         }
     }
-    /// Sends an interrupt from the running CPU, at its turn. Always true.
-    pub(crate) fn send(&mut self, to: usize, reason: Reason) -> bool {
+    /// Sends an interrupt from the running CPU, at its turn.
+    pub(crate) fn send(&mut self, to: usize, reason: Reason) {
         let (delivery_ps, send_ps) = (self.costs.ipi_delivery_ps, self.costs.ipi_send_ps);
         if self.quiet || !self.check_ipi(to) {
-            return true;
+            return;
         }
         let late_ps = self.late_ipi();
         let arrival = self.cpu().clock + delivery_ps.max(1) + late_ps;
         self.cpu().clock += send_ps;
         self.post(to, reason, arrival);
-        true
     }
     /// `reason` arrives at `to` at `time_ps`.
     pub(crate) fn post(&mut self, to: usize, reason: Reason, time_ps: u64) {
@@ -287,7 +344,7 @@ impl Engine {
         target.post(reason, time_ps);
         if to == self.cur {
             target.check_by(time_ps);
-        } else if target.wait == Wait::Halt || target.wait == Wait::Spin && !target.irq_off {
+        } else if target.heeds_irqs() {
             self.wake_by(to, time_ps);
         }
     }

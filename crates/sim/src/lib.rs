@@ -7,11 +7,11 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `engine`, `heap`, `cpu` | clocks, turns, the queue of events |
+//! | `engine`, `heap`, `cpu`, `turn` | clocks, turns, the queue of events |
 //! | `irq` | charges, checkpoints, interrupts, timers |
-//! | `sched`, `task` | run queues, park and unpark, idle |
-//! | `lock`, `atomics`, `lines`, `memory` | shared state and what it costs |
-//! | `stats`, `check`, `noise`, `hotplug` | statistics, checkers, disturbance, CPUs that come and go |
+//! | `sched`, `task`, `park`, `idle` | run queues, park and unpark, idle |
+//! | `lock`, `atomics`, `lines`, `memory`, `cost` | shared state and what it costs |
+//! | `stats`, `check`, `noise`, `hotplug` | statistics, checkers, disturbance, CPUs that leave |
 //! | `context`, `run`, `stack` | coroutines, and the way from `Sim`'s functions to the engine |
 //!
 //! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager;
@@ -20,18 +20,22 @@
 mod arch;
 mod atomics;
 mod check;
+mod checker;
 mod config;
 mod context;
+mod cost;
 mod cpu;
 mod engine;
 mod heap;
-pub mod hotplug;
+mod hotplug;
+mod idle;
 mod irq;
 mod lines;
 mod lock;
 mod memory;
 mod noise;
 mod outcome;
+mod park;
 pub mod profile;
 mod rng;
 mod run;
@@ -41,12 +45,13 @@ mod stack;
 mod stats;
 mod task;
 mod topology;
+mod turn;
 
 pub use arch::Sim;
 pub use atomics::{SimAtomic, SimOwnedI8, Word};
 pub use config::{Checks, Disturbance, Faults, HoldScale, Noise, Policy, SimConfig};
 pub use lock::SimSpin;
-pub use noise::{fault_alloc, random_u64};
+pub use noise::random_u64;
 pub use outcome::{Failure, Lateness, Outcome, Place, Rule, Violation};
 pub use run::run;
 pub use sample::sample_profile;

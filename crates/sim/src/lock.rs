@@ -4,17 +4,16 @@
 //! the first in the queue. A CPU that arrives before that time, in virtual time, waits for it like
 //! one that was queued when the holder let go: it cannot tell the two apart.
 
-use crate::context::{Switch, suspend, with, with_any};
-use crate::cpu::Wait;
+use crate::context::{suspend, with, with_any};
+use crate::cpu::{NOWHERE, Wait, Waiter};
 use crate::engine::Engine;
 use crate::heap::NEVER;
-use crate::irq::{charge, deliver, sync_point, turn};
+use crate::irq::{charge, deliver, sync_point};
+use crate::task::Switch;
 use crate::topology::NOBODY;
+use crate::turn::turn;
 use mmscale_mm::arch::{LockClass, RawSpin};
 use std::cell::Cell;
-
-/// No place to wait.
-const NOWHERE: u32 = u32::MAX;
 
 /// A spin lock of the simulated machine.
 pub struct SimSpin {
@@ -34,31 +33,6 @@ pub struct SimSpin {
     row: Cell<u32>,
     /// A name for messages, given when one is first needed; 0 before.
     id: Cell<u32>,
-}
-
-/// A place in which a CPU waits for one lock.
-#[derive(Clone, Copy)]
-pub(crate) struct Waiter {
-    next: u32,
-    row: u32,
-    arrived: u64,
-    /// When the lock has been handed over; `NEVER` while it has not.
-    grant: u64,
-    pub(crate) lock_id: u32,
-    pub(crate) class: LockClass,
-}
-
-impl Default for Waiter {
-    fn default() -> Self {
-        Self {
-            next: NOWHERE,
-            row: 0,
-            arrived: 0,
-            grant: NEVER,
-            lock_id: 0,
-            class: LockClass::Other,
-        }
-    }
 }
 
 /// How taking a lock went.

@@ -1,8 +1,7 @@
 //! Memory behind frames: stamps instead of bytes, and a node's bandwidth for clearing.
 
-use crate::engine::Engine;
 use crate::profile::Profile;
-use mmscale_mm::arch::{Op, Order, Pfn};
+use mmscale_mm::arch::{Order, Pfn};
 
 /// Frames whose stamps are kept together.
 const GROUP: usize = 512;
@@ -50,38 +49,19 @@ impl Memory {
             at = stop;
         }
     }
-    /// Takes the bandwidth for `bytes` of the node of `pfn`; returns when they are through.
-    fn reserve(&mut self, pfn: Pfn, bytes: u64, now_ps: u64) -> u64 {
+    /// The bytes of a block.
+    pub(crate) fn bytes(&self, order: Order) -> u64 {
+        order.pages() as u64 * self.page_bytes
+    }
+    /// Clears a block's stamps, and takes the bandwidth for that from the node; returns when the
+    /// node is through.
+    pub(crate) fn clear(&mut self, pfn: Pfn, order: Order, now_ps: u64) -> u64 {
+        self.clear_stamps(pfn, order.pages());
+        let bytes = self.bytes(order);
         let node = (pfn.index() / self.node_pages).min(self.busy_until.len() - 1);
         let Some(ps) = (bytes * 1_000_000).checked_div(self.bytes_per_us) else { return now_ps };
         let until = self.busy_until[node].max(now_ps) + ps;
         self.busy_until[node] = until;
         until
-    }
-}
-
-impl Engine {
-    /// Clears a block, at the running CPU's turn; returns what that takes, in ps: the work, or the
-    /// wait for the node's memory if that is longer.
-    pub(crate) fn clear(&mut self, pfn: Pfn, order: Order) -> u64 {
-        let bytes = order.pages() as u64 * self.memory.page_bytes;
-        self.memory.clear_stamps(pfn, order.pages());
-        let work_ps = self.op_ps(Op::ClearPage, bytes.div_ceil(4096) as u32);
-        let now_ps = self.cpu().clock;
-        let until = self.memory.reserve(pfn, bytes, now_ps);
-        work_ps.max(until - now_ps)
-    }
-    /// What `count` times `op` take on the running CPU, jitter included, in ps.
-    #[inline]
-    pub(crate) fn op_ps(&mut self, op: Op, count: u32) -> u64 {
-        let jitter = u64::from(self.costs.jitter_1024.min(1024));
-        let base = self.costs.op_ps[op as usize] * u64::from(count);
-        let ps = if jitter == 0 {
-            base
-        } else {
-            let factor = 1024 - jitter + self.cpu().rng.below(2 * jitter + 1);
-            (u128::from(base) * u128::from(factor) >> 10) as u64
-        };
-        self.scaled(ps)
     }
 }

@@ -17,14 +17,12 @@ impl Disturbance {
     }
 }
 
-/// Whether the allocation that is being made should fail: `Faults::alloc_fail_1024`. For the code
-/// on the machine that allocates; outside a run never.
-pub fn fault_alloc() -> bool {
-    crate::context::with_any(|engine| {
+/// Whether the allocation that asks is to fail: `Faults::alloc_fail_1024`.
+pub(crate) fn fail_alloc() -> bool {
+    with(|engine| {
         let share = engine.faults.alloc_fail_1024;
         !engine.quiet && engine.cpu().noise_rng.chance_1024(share)
     })
-    .unwrap_or(false)
 }
 
 /// The seed-driven generator of the running CPU, for programs that make choices: draws do not

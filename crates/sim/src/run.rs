@@ -1,13 +1,14 @@
 //! Running a machine: coroutines, and the loop that resumes them.
 
 use crate::config::SimConfig;
-use crate::context::{STOP, callbacks, enter, with};
+use crate::context::{callbacks, enter, with};
 use crate::engine::Engine;
+use crate::idle::idle_loop;
 use crate::outcome::{Failure, Lateness, Outcome};
 use crate::rng::Mix64;
-use crate::sched;
+use crate::sched::exit;
 use crate::stack::ColouredStack;
-use crate::task::Body;
+use crate::task::{Body, STOP};
 use corosensei::{Coroutine, CoroutineResult};
 use mmscale_mm::arch::{Callbacks, CpuId, MAX_CPUS, Probe};
 use std::any::Any;
@@ -95,7 +96,7 @@ impl Runner {
         self.coroutines[task] = Some(Coroutine::with_stack(stack, move |yielder, ()| {
             with(|engine| engine.begin_task(task, yielder));
             match body {
-                Body::Idle => sched::idle_loop(),
+                Body::Idle => idle_loop(),
                 Body::Entry(entry) => {
                     if let Some(callbacks) = callbacks() {
                         callbacks.task(entry);
@@ -103,7 +104,7 @@ impl Runner {
                 }
             }
             with(Engine::check_task_end);
-            sched::exit()
+            exit()
         }));
     }
     /// Ends the coroutines that are left: their stacks unwind, guards on them run to no effect.

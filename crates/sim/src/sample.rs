@@ -13,7 +13,7 @@ pub fn sample_profile(cpus: usize) -> Profile {
         page_bytes: 4096,
         hz: 1000,
         costs: Costs {
-            op_ps: std::array::from_fn(|op| if op == Op::UserNs as usize { 1000 } else { 20_000 }),
+            op_ps: [20_000; Op::ALL.len()],
             line: LineCosts {
                 own_ps: 1_000,
                 smt_ps: 8_000,
@@ -22,6 +22,7 @@ pub fn sample_profile(cpus: usize) -> Profile {
                 remote_ps: 130_000,
                 memory_ps: 90_000,
             },
+            frame_hidden_1024: 0,
             atomic_ps: 6_000,
             lock_ps: 10_000,
             unlock_ps: 3_000,

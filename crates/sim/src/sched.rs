@@ -1,13 +1,11 @@
 //! The scheduler: each CPU runs the most urgent of its tasks; fair tasks take turns.
 
-use crate::context::{Switch, callbacks, suspend, with};
+use crate::context::{callbacks, suspend, with};
 use crate::cpu::{Reason, Wait};
 use crate::engine::Engine;
-use crate::heap::NEVER;
-use crate::irq::{charge, deliver, sync_point, turn};
 use crate::stats::ROOT_PATH;
-use crate::task::{Body, IDLE_URGENCY, Task, TaskState, urgency_of};
-use mmscale_mm::arch::{TaskId, TaskSpec};
+use crate::task::{IDLE_URGENCY, STOP, Switch, TaskState, Yielder};
+use crate::turn::turn;
 
 /// How long a fair task keeps its CPU while another waits: Linux's default base slice on machines
 /// with eight CPUs or more (0.7 ms, times 1 + log2 of at most 8 CPUs).
@@ -48,7 +46,7 @@ pub(crate) fn schedule(why: Why) {
 /// The current task is over: which one goes on.
 pub(crate) fn exit() -> u32 {
     leave();
-    with(|engine| engine.pick(Why::Exit)).map_or(crate::context::STOP, |switch| switch.next)
+    with(|engine| engine.pick(Why::Exit)).map_or(STOP, |switch| switch.next)
 }
 
 /// What happens before each switch: interrupts off, the hook, the cost, the CPU's turn.
@@ -57,92 +55,12 @@ fn leave() -> Left {
     if let Some(callbacks) = callbacks() {
         callbacks.context_switch();
     }
-    charge(with(|engine| engine.costs.switch_ps));
+    with(|engine| {
+        let switch_ps = engine.costs.switch_ps;
+        engine.cpu().clock += switch_ps;
+    });
     turn();
     left
-}
-
-/// Blocks the current task until it is unparked; may return early.
-pub(crate) fn park() {
-    loop {
-        match with(Engine::try_park) {
-            Park::Return => return,
-            Park::Later => sync_point(),
-            Park::Block => break,
-        }
-    }
-    schedule(Why::Park);
-    deliver();
-}
-
-/// What a park does.
-enum Park {
-    Return,
-    Later,
-    Block,
-}
-
-/// Wakes a task, or lets its next park return.
-pub(crate) fn unpark(task: TaskId) {
-    while !with(|engine| engine.ready() && engine.unpark(task.index())) {
-        sync_point();
-    }
-    cond_preempt();
-}
-
-/// Makes a task and queues it.
-pub(crate) fn spawn(spec: TaskSpec) -> TaskId {
-    let id = loop {
-        match with(|engine| engine.ready().then(|| engine.spawn(spec))) {
-            Some(id) => break id,
-            None => sync_point(),
-        }
-    };
-    cond_preempt();
-    TaskId::new(id)
-}
-
-/// After a wake-up on this CPU: the woken task may be the one to run.
-fn cond_preempt() {
-    crate::irq::cond_resched();
-}
-
-/// The body of a CPU's idle task. Preemption is off in it: it switches by itself.
-pub(crate) fn idle_loop() {
-    with(|engine| {
-        engine.cpu().preempt += 1;
-        engine.cpu().irqs_off();
-    });
-    loop {
-        turn();
-        if with(|engine| engine.idle_may_stop()) {
-            idle_stop();
-        }
-        with(|engine| engine.cpu().irqs_on());
-        deliver();
-        if with(|engine| engine.idle_has_work()) {
-            schedule(Why::Idle);
-        }
-        with(|engine| engine.cpu().irqs_off());
-    }
-}
-
-/// Stops the CPU until something comes. Interrupts are off; pending ones end the stop.
-fn idle_stop() {
-    if let Some(callbacks) = callbacks() {
-        callbacks.idle_enter();
-    }
-    loop {
-        turn();
-        match with(Engine::halt) {
-            Some(switch) => suspend(switch),
-            None => break,
-        }
-    }
-    charge(with(|engine| engine.costs.idle_exit_ps));
-    if let Some(callbacks) = callbacks() {
-        callbacks.idle_exit();
-    }
 }
 
 impl Engine {
@@ -161,20 +79,6 @@ impl Engine {
         cpu.path = left.path;
         cpu.preempt = left.preempt;
         if left.irq_off { cpu.irqs_off() } else { cpu.irqs_on() }
-    }
-    fn try_park(&mut self) -> Park {
-        if self.quiet {
-            return Park::Return;
-        }
-        if !self.ready() {
-            return Park::Later;
-        }
-        self.check_sleep();
-        let current = self.cpu().current as usize;
-        if std::mem::take(&mut self.tasks[current].token) || self.early_park() {
-            return Park::Return;
-        }
-        Park::Block
     }
     /// Chooses the task that runs next on the running CPU, at its turn; `None` if the current one
     /// stays.
@@ -230,7 +134,7 @@ impl Engine {
         Switch { yielder: left, next: next as u32 }
     }
     /// A task's coroutine runs for the first time.
-    pub(crate) fn begin_task(&mut self, task: usize, yielder: *const crate::context::Yielder) {
+    pub(crate) fn begin_task(&mut self, task: usize, yielder: *const Yielder) {
         self.tasks[task].yielder = yielder;
         self.tasks[task].state = TaskState::Running;
         self.cpu().yielder = yielder;
@@ -240,6 +144,13 @@ impl Engine {
     }
     fn first_ready(&mut self) -> Option<usize> {
         self.cpu().queue.front().map(|&task| task as usize)
+    }
+    /// Whether a task waits for the running CPU with at least the current one's urgency.
+    pub(crate) fn should_yield(&mut self) -> bool {
+        let first = self.first_ready();
+        let current = self.cpu().current as usize;
+        let current = self.tasks[current].urgency;
+        self.cpu().need_resched || first.is_some_and(|task| self.tasks[task].urgency >= current)
     }
     /// Whether the current fair task has had its time and another waits.
     pub(crate) fn slice_over(&mut self) -> bool {
@@ -257,19 +168,6 @@ impl Engine {
         });
         queue.insert(at, task as u32);
     }
-    /// Wakes `task` from the running CPU, at its turn. Always true.
-    pub(crate) fn unpark(&mut self, task: usize) -> bool {
-        match self.tasks[task].state {
-            TaskState::Parked => {
-                let wake_ps = self.costs.wake_ps;
-                self.cpu().clock += wake_ps;
-                self.make_ready(task);
-            }
-            TaskState::Ready | TaskState::Running => self.tasks[task].token = true,
-            TaskState::Done => {}
-        }
-        true
-    }
     /// Queues `task` on its CPU, and sees to it that the CPU notices.
     pub(crate) fn make_ready(&mut self, task: usize) {
         self.settle_cpu(task);
@@ -285,46 +183,13 @@ impl Engine {
             }
             Wait::Offline => {}
             // The idle task looks at the queue before it stops.
-            Wait::No | Wait::Spin if current == IDLE_URGENCY => {}
-            Wait::No | Wait::Spin if self.tasks[task].urgency <= current => {}
-            Wait::No | Wait::Spin if to == self.cur => self.cpu().need_resched = true,
-            Wait::No | Wait::Spin => {
+            Wait::No | Wait::Spin | Wait::User if current == IDLE_URGENCY => {}
+            Wait::No | Wait::Spin | Wait::User if self.tasks[task].urgency <= current => {}
+            Wait::No | Wait::Spin | Wait::User if to == self.cur => self.cpu().need_resched = true,
+            Wait::No | Wait::Spin | Wait::User => {
                 self.send(to, Reason::Resched);
             }
         }
-    }
-    fn spawn(&mut self, spec: TaskSpec) -> usize {
-        let wake_ps = self.costs.wake_ps;
-        let id = self.tasks.len();
-        let body = Body::Entry(spec.entry);
-        let urgency = urgency_of(spec.priority);
-        self.tasks.push(Task::new(spec.cpu.index(), spec.per_cpu, urgency, body));
-        self.live += 1;
-        if !self.quiet {
-            self.cpu().clock += wake_ps;
-        }
-        self.make_ready(id);
-        id
-    }
-    /// Whether the idle task, at its turn, finds nothing to do.
-    fn idle_may_stop(&mut self) -> bool {
-        let cpu = self.cpu();
-        cpu.irq_at > cpu.clock && (cpu.queue.is_empty() || cpu.offline_wanted)
-    }
-    fn idle_has_work(&mut self) -> bool {
-        let cpu = self.cpu();
-        !cpu.queue.is_empty() && !cpu.offline_wanted
-    }
-    /// Stops the running CPU, at its turn; `None` if something has come meanwhile.
-    fn halt(&mut self) -> Option<Switch> {
-        if self.quiet || !self.idle_may_stop() {
-            return None;
-        }
-        let until = self.cpu().ipi_at();
-        if self.cpu().offline_wanted && until == NEVER {
-            return Some(self.go_offline());
-        }
-        Some(self.block(Wait::Halt, until))
     }
     /// After boot: each CPU runs its first task, or its idle task, from time 0.
     pub(crate) fn start(&mut self) {

@@ -1,7 +1,19 @@
 //! Tasks, as the scheduler knows them. Their coroutines are the runner's.
 
-use crate::context::Yielder;
 use mmscale_mm::arch::{Priority, TaskEntry};
+
+/// How a coroutine gives the host thread back: it names the task to go on with.
+pub(crate) type Yielder = corosensei::Yielder<(), u32>;
+
+/// Instead of a task: end the run.
+pub(crate) const STOP: u32 = u32::MAX;
+
+/// Leaving the current coroutine in favour of another task's.
+#[derive(Clone, Copy)]
+pub(crate) struct Switch {
+    pub(crate) yielder: *const Yielder,
+    pub(crate) next: u32,
+}
 
 /// Where a task is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

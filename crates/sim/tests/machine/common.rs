@@ -1,7 +1,5 @@
 //! A scripted owner of the callbacks: tasks and handlers are closures.
 
-#![expect(dead_code, reason = "each test binary uses its own part")]
-
 use mmscale_mm::arch::{
     Arch, Callbacks, CpuId, Ipi, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
 };
@@ -12,35 +10,36 @@ use std::rc::Rc;
 
 type Job = Box<dyn FnOnce()>;
 type Hook = Box<dyn Fn()>;
+type IpiHook = Box<dyn Fn(Ipi)>;
 
 /// Closures in the place of a kernel.
 #[derive(Default)]
-pub struct Script {
+pub(crate) struct Script {
     jobs: RefCell<Vec<Option<Job>>>,
-    pub on_timer: RefCell<Option<Hook>>,
-    pub on_ipi: RefCell<Option<Box<dyn Fn(Ipi)>>>,
-    pub on_idle_enter: RefCell<Option<Hook>>,
-    pub on_idle_exit: RefCell<Option<Hook>>,
-    pub on_switch: RefCell<Option<Hook>>,
-    pub hotplug: RefCell<Vec<(&'static str, CpuId)>>,
-    pub switches: Cell<u64>,
+    pub(crate) on_timer: RefCell<Option<Hook>>,
+    pub(crate) on_ipi: RefCell<Option<IpiHook>>,
+    pub(crate) on_idle_enter: RefCell<Option<Hook>>,
+    pub(crate) on_idle_exit: RefCell<Option<Hook>>,
+    pub(crate) on_switch: RefCell<Option<Hook>>,
+    pub(crate) hotplug: RefCell<Vec<(&'static str, CpuId)>>,
+    pub(crate) switches: Cell<u64>,
 }
 
 impl Script {
     /// Spawns a task.
-    pub fn spawn_as(&self, spec: TaskSpec, job: impl FnOnce() + 'static) -> TaskId {
+    pub(crate) fn spawn_as(&self, spec: TaskSpec, job: impl FnOnce() + 'static) -> TaskId {
         let entry = TaskEntry(self.jobs.borrow().len() as u64);
         self.jobs.borrow_mut().push(Some(Box::new(job)));
         Sim::spawn(TaskSpec { entry, ..spec })
     }
     /// Spawns a fair task on `cpu`.
-    pub fn spawn(&self, cpu: usize, job: impl FnOnce() + 'static) -> TaskId {
+    pub(crate) fn spawn(&self, cpu: usize, job: impl FnOnce() + 'static) -> TaskId {
         self.spawn_as(fair(cpu), job)
     }
 }
 
 /// A fair task on `cpu`.
-pub fn fair(cpu: usize) -> TaskSpec {
+pub(crate) fn fair(cpu: usize) -> TaskSpec {
     TaskSpec { cpu: CpuId::new(cpu), per_cpu: false, priority: Priority::Fair, entry: TaskEntry(0) }
 }
 
@@ -85,7 +84,7 @@ impl Callbacks for Script {
 }
 
 /// A probe that keeps nothing.
-pub struct Deaf;
+pub(crate) struct Deaf;
 
 impl Probe for Deaf {
     fn event(&mut self, _: u64, _: &Trace) {}
@@ -95,12 +94,12 @@ impl Probe for Deaf {
 }
 
 /// A small machine.
-pub fn config(cpus: usize) -> SimConfig {
+pub(crate) fn config(cpus: usize) -> SimConfig {
     SimConfig { limit_ns: 100_000_000, ..SimConfig::new(sample_profile(cpus), cpus) }
 }
 
 /// Runs a script.
-pub fn run_script(config: SimConfig, boot: impl FnOnce(&Rc<Script>)) -> Outcome {
+pub(crate) fn run_script(config: SimConfig, boot: impl FnOnce(&Rc<Script>)) -> Outcome {
     run(
         config,
         |_| Box::new(Deaf),
@@ -113,7 +112,7 @@ pub fn run_script(config: SimConfig, boot: impl FnOnce(&Rc<Script>)) -> Outcome 
 }
 
 /// Runs a script that must end well.
-pub fn run_well(config: SimConfig, boot: impl FnOnce(&Rc<Script>)) -> Outcome {
+pub(crate) fn run_well(config: SimConfig, boot: impl FnOnce(&Rc<Script>)) -> Outcome {
     let outcome = run_script(config, boot);
     assert_eq!(outcome.failure, None);
     assert_eq!(outcome.violations, []);

@@ -1,9 +1,7 @@
 //! What the machine does: time, locks, wake-ups, interrupts, timers, idle.
 
-mod common;
-
-use common::{config, fair, run_script, run_well};
-use mmscale_mm::arch::{Arch, Atomic, CpuId, Ipi, LockClass, Op, Priority, RawSpin, TaskSpec};
+use crate::common::{config, fair, run_script, run_well};
+use mmscale_mm::arch::{Arch, Atomic, CpuId, Ipi, LockClass, Priority, RawSpin, TaskSpec};
 use mmscale_mm::sync::{IrqGuard, SpinLock};
 use mmscale_sim::{Failure, Sim, SimAtomic, SimConfig, SimSpin};
 use std::cell::{Cell, RefCell};
@@ -24,7 +22,7 @@ fn work_takes_its_time_on_its_own_cpu_only() {
         for cpu in 0..3_usize {
             let times = Rc::clone(&times);
             script.spawn(cpu, move || {
-                Sim::work(Op::UserNs, 1000 * (cpu as u32 + 1));
+                Sim::user(1000 * (cpu as u64 + 1));
                 times.borrow_mut().push((Sim::cpu().index(), Sim::now_ns()));
             });
         }
@@ -45,10 +43,10 @@ fn a_lock_excludes_and_counts_waits() {
             let (lock, inside) = (Rc::clone(&lock), Rc::clone(&inside));
             script.spawn(cpu, move || {
                 for _ in 0..ROUNDS {
-                    Sim::work(Op::UserNs, 300);
+                    Sim::user(300);
                     let mut count = lock.lock();
                     assert!(!inside.replace(true));
-                    Sim::work(Op::UserNs, 200);
+                    Sim::user(200);
                     *count += 1;
                     inside.set(false);
                 }
@@ -74,10 +72,10 @@ fn waiters_get_the_lock_in_the_order_of_arrival() {
         for (cpu, start) in [(0, 0), (1, 400), (2, 100), (3, 300), (4, 200)] {
             let (lock, order) = (Rc::clone(&lock), Rc::clone(&order));
             script.spawn(cpu, move || {
-                Sim::work(Op::UserNs, start);
+                Sim::user(start);
                 lock.lock();
                 order.borrow_mut().push(cpu);
-                Sim::work(Op::UserNs, 5000);
+                Sim::user(5000);
                 // SAFETY: it was just locked.
                 unsafe { lock.unlock() };
             });
@@ -94,14 +92,14 @@ fn try_lock_fails_until_the_holder_has_let_go_in_virtual_time() {
         let mine = Rc::clone(&lock);
         script.spawn(0, move || {
             mine.lock();
-            Sim::work(Op::UserNs, 400);
+            Sim::user(400);
             // SAFETY: it was just locked. On the host this happens before the other CPU runs.
             unsafe { mine.unlock() };
         });
         let out = Rc::clone(&seen);
         script.spawn(1, move || {
             for wait in [200, 400] {
-                Sim::work(Op::UserNs, wait);
+                Sim::user(wait);
                 out.borrow_mut().push((lock.is_locked(), lock.try_lock()));
             }
             // SAFETY: the second try took it.
@@ -144,15 +142,15 @@ fn park_and_unpark_hand_a_token_over() {
         let sleeper = script.spawn(0, move || {
             Sim::park();
             a.borrow_mut().push(("woken", Sim::now_ns()));
-            Sim::work(Op::UserNs, 10_000);
+            Sim::user(10_000);
             Sim::park(); // The token is there already.
             a.borrow_mut().push(("again", Sim::now_ns()));
         });
         script.spawn(1, move || {
-            Sim::work(Op::UserNs, 50_000);
+            Sim::user(50_000);
             b.borrow_mut().push(("wakes", Sim::now_ns()));
             Sim::unpark(sleeper);
-            Sim::work(Op::UserNs, 6_000);
+            Sim::user(6_000);
             Sim::unpark(sleeper);
         });
     });
@@ -177,14 +175,14 @@ fn a_real_time_task_preempts_a_fair_one_on_another_cpu_but_not_under_a_lock() {
         let lock = Rc::new(SpinLock::<Sim, ()>::new(LockClass::Other, ()));
         let mine = Rc::clone(&lock);
         script.spawn(0, move || {
-            Sim::work(Op::UserNs, 10_000);
+            Sim::user(10_000);
             let held = mine.lock();
-            Sim::work(Op::UserNs, 40_000);
+            Sim::user(40_000);
             drop(held);
-            Sim::work(Op::UserNs, 100_000);
+            Sim::user(100_000);
         });
         script.spawn(1, move || {
-            Sim::work(Op::UserNs, 20_000);
+            Sim::user(20_000);
             Sim::unpark(urgent);
         });
     });
@@ -203,15 +201,15 @@ fn interrupts_wait_while_they_are_off() {
         }));
         script.spawn(0, || {
             let off = IrqGuard::<Sim>::new();
-            Sim::work(Op::UserNs, 30_000);
+            Sim::user(30_000);
             drop(off);
-            Sim::work(Op::UserNs, 30_000);
+            Sim::user(30_000);
         });
         script.spawn(1, || {
-            Sim::work(Op::UserNs, 10_000);
+            Sim::user(10_000);
             Sim::ipi_send(CpuId::new(0), Ipi::CallFunction);
             Sim::ipi_send(CpuId::new(0), Ipi::CallFunction);
-            Sim::work(Op::UserNs, 30_000);
+            Sim::user(30_000);
             Sim::ipi_send(CpuId::new(0), Ipi::RcuExpedited);
         });
     });
@@ -233,17 +231,17 @@ fn a_spinning_cpu_takes_interrupts_if_they_are_on() {
             let (a, b) = (Rc::clone(&lock), lock);
             script.spawn(0, move || {
                 let held = a.lock();
-                Sim::work(Op::UserNs, 100_000);
+                Sim::user(100_000);
                 drop(held);
             });
             script.spawn(1, move || {
-                Sim::work(Op::UserNs, 1_000);
+                Sim::user(1_000);
                 let guard = off.then(IrqGuard::<Sim>::new);
                 drop(b.lock());
                 drop(guard);
             });
             script.spawn(2, || {
-                Sim::work(Op::UserNs, 20_000);
+                Sim::user(20_000);
                 Sim::ipi_send(CpuId::new(1), Ipi::CallFunction);
             });
         });
@@ -261,10 +259,10 @@ fn timers_go_off_on_time_in_long_work_and_in_idle() {
             Some(Box::new(move || log.borrow_mut().push((Sim::cpu().index(), Sim::now_ns()))));
         script.spawn(0, || {
             Sim::timer_arm(20_000);
-            Sim::work(Op::UserNs, 50_000);
+            Sim::user(50_000);
             Sim::timer_arm(60_000);
             Sim::timer_cancel();
-            Sim::work(Op::UserNs, 50_000);
+            Sim::user(50_000);
         });
         script.spawn(1, || Sim::timer_arm(33_000));
     });
@@ -286,7 +284,9 @@ fn idle_callbacks_frame_every_rest() {
         let (timer, whom) = (note("timer"), Rc::clone(&sleeper));
         *script.on_timer.borrow_mut() = Some(Box::new(move || {
             timer();
-            whom.take().map(Sim::unpark);
+            if let Some(task) = whom.take() {
+                Sim::unpark(task);
+            }
         }));
         let task = note("task");
         sleeper.set(Some(script.spawn(0, move || {
@@ -308,7 +308,7 @@ fn fair_tasks_share_a_cpu_in_time_slices() {
             let done = Rc::clone(&done);
             script.spawn(0, move || {
                 Sim::timer_arm(Sim::now_ns() + 1_000_000);
-                Sim::work(Op::UserNs, 10_000_000);
+                Sim::user(10_000_000);
                 done.borrow_mut().push((task, Sim::now_ns()));
             });
         }
@@ -321,7 +321,7 @@ fn fair_tasks_share_a_cpu_in_time_slices() {
 fn a_lost_wake_up_is_named() {
     let outcome = run_script(config(2), |script| {
         script.spawn(1, || {
-            Sim::work(Op::UserNs, 500);
+            Sim::user(500);
             Sim::park();
         });
     });
@@ -336,7 +336,7 @@ fn an_endless_task_meets_the_limit_and_an_interrupted_run_ends() {
             script.spawn(0, move || {
                 let _guard = off.then(IrqGuard::<Sim>::new);
                 loop {
-                    Sim::work(Op::UserNs, 1000);
+                    Sim::user(1000);
                 }
             });
         });
@@ -363,7 +363,7 @@ fn a_panic_is_reported_with_its_place_and_guards_unwind() {
             let (lock, dropped) = (Rc::clone(&lock), Rc::clone(&dropped));
             script.spawn(cpu, move || {
                 let guard = lock.lock_irqsave();
-                Sim::work(Op::UserNs, 1000);
+                Sim::user(1000);
                 let _span = mmscale_mm::arch::Span::<Sim>::enter(mmscale_mm::arch::Func::Program);
                 struct Count(Rc<Cell<u32>>);
                 impl Drop for Count {

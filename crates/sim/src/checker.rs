@@ -1,0 +1,62 @@
+//! What the checkers know.
+
+use crate::config::Checks;
+use crate::outcome::Violation;
+use crate::stats::CLASSES;
+use crate::topology::NOBODY;
+
+/// How many violations are kept; more of them say no more.
+const KEPT: usize = 64;
+
+/// Locks that a CPU holds, by class.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Held {
+    pub(crate) count: [u8; CLASSES],
+    pub(crate) mask: u16,
+}
+
+/// What the checkers know.
+pub(crate) struct Checker {
+    pub(crate) on: bool,
+    pub(crate) held: Vec<Held>,
+    /// Classes taken in an interrupt, and classes taken with interrupts on.
+    pub(crate) in_irq: u16,
+    pub(crate) irqs_on: u16,
+    /// The owner of each lock that somebody has waited for, by lock id; for messages.
+    pub(crate) owners: Vec<u16>,
+    violations: Vec<Violation>,
+}
+
+impl Checker {
+    pub(crate) fn new(checks: Checks, cpus: usize) -> Self {
+        Self {
+            on: checks == Checks::On,
+            held: vec![Held::default(); cpus],
+            in_irq: 0,
+            irqs_on: 0,
+            owners: vec![NOBODY],
+            violations: Vec::new(),
+        }
+    }
+    pub(crate) fn new_lock_id(&mut self) -> u32 {
+        self.owners.push(NOBODY);
+        self.owners.len() as u32 - 1
+    }
+    pub(crate) fn lock_owner(&mut self, id: u32, owner: u16) {
+        if let Some(slot) = self.owners.get_mut(id as usize) {
+            *slot = owner;
+        }
+    }
+    /// Keeps a violation, once for each rule, deed and call path.
+    pub(crate) fn keep(&mut self, new: Violation) {
+        let same = |old: &Violation| {
+            (old.rule, &old.what, &old.place.path) == (new.rule, &new.what, &new.place.path)
+        };
+        if self.violations.len() < KEPT && !self.violations.iter().any(same) {
+            self.violations.push(new);
+        }
+    }
+    pub(crate) fn take_violations(&mut self) -> Vec<Violation> {
+        std::mem::take(&mut self.violations)
+    }
+}

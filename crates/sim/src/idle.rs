@@ -1,0 +1,71 @@
+//! What a CPU does when it has nothing to do.
+
+use crate::context::{callbacks, suspend, with};
+use crate::cpu::Wait;
+use crate::engine::Engine;
+use crate::heap::NEVER;
+use crate::irq::{charge, deliver};
+use crate::sched::{Why, schedule};
+use crate::task::Switch;
+use crate::turn::turn;
+
+/// The body of a CPU's idle task. Preemption is off in it: it switches by itself.
+pub(crate) fn idle_loop() {
+    with(|engine| {
+        engine.cpu().preempt += 1;
+        engine.cpu().irqs_off();
+    });
+    loop {
+        turn();
+        if with(|engine| engine.idle_may_stop()) {
+            idle_stop();
+        }
+        with(|engine| engine.cpu().irqs_on());
+        deliver();
+        if with(|engine| engine.idle_has_work()) {
+            schedule(Why::Idle);
+        }
+        with(|engine| engine.cpu().irqs_off());
+    }
+}
+
+/// Stops the CPU until something comes. Interrupts are off; pending ones end the stop.
+fn idle_stop() {
+    if let Some(callbacks) = callbacks() {
+        callbacks.idle_enter();
+    }
+    loop {
+        turn();
+        match with(Engine::halt) {
+            Some(switch) => suspend(switch),
+            None => break,
+        }
+    }
+    charge(with(|engine| engine.costs.idle_exit_ps));
+    if let Some(callbacks) = callbacks() {
+        callbacks.idle_exit();
+    }
+}
+
+impl Engine {
+    /// Whether the idle task, at its turn, finds nothing to do.
+    fn idle_may_stop(&mut self) -> bool {
+        let cpu = self.cpu();
+        cpu.irq_at > cpu.clock && (cpu.queue.is_empty() || cpu.offline_wanted)
+    }
+    fn idle_has_work(&mut self) -> bool {
+        let cpu = self.cpu();
+        !cpu.queue.is_empty() && !cpu.offline_wanted
+    }
+    /// Stops the running CPU, at its turn; `None` if something has come meanwhile.
+    fn halt(&mut self) -> Option<Switch> {
+        if self.quiet || !self.idle_may_stop() {
+            return None;
+        }
+        let until = self.cpu().ipi_at();
+        if self.cpu().offline_wanted && until == NEVER {
+            return Some(self.go_offline());
+        }
+        Some(self.block(Wait::Halt, until))
+    }
+}

@@ -1,0 +1,83 @@
+//! Tasks that block, wake others and make others.
+
+use crate::context::with;
+use crate::engine::Engine;
+use crate::irq::{at_turn, cond_resched, deliver, sync_point};
+use crate::sched::{Why, schedule};
+use crate::task::{Body, Task, TaskState, urgency_of};
+use mmscale_mm::arch::{TaskId, TaskSpec};
+
+/// Blocks the current task until it is unparked; may return early.
+pub(crate) fn park() {
+    loop {
+        match with(Engine::try_park) {
+            Park::Return => return,
+            Park::Later => sync_point(),
+            Park::Block => break,
+        }
+    }
+    schedule(Why::Park);
+    deliver();
+}
+
+/// What a park does.
+enum Park {
+    Return,
+    Later,
+    Block,
+}
+
+/// Wakes a task, or lets its next park return.
+pub(crate) fn unpark(task: TaskId) {
+    at_turn(|engine| engine.unpark(task.index()));
+    cond_resched();
+}
+
+/// Makes a task and queues it.
+pub(crate) fn spawn(spec: TaskSpec) -> TaskId {
+    let id = at_turn(|engine| engine.spawn(spec));
+    cond_resched();
+    TaskId::new(id)
+}
+
+impl Engine {
+    fn try_park(&mut self) -> Park {
+        if self.quiet {
+            return Park::Return;
+        }
+        if !self.ready() {
+            return Park::Later;
+        }
+        self.check_sleep();
+        let current = self.cpu().current as usize;
+        if std::mem::take(&mut self.tasks[current].token) || self.early_park() {
+            return Park::Return;
+        }
+        Park::Block
+    }
+    /// Wakes `task` from the running CPU, at its turn.
+    pub(crate) fn unpark(&mut self, task: usize) {
+        match self.tasks[task].state {
+            TaskState::Parked => {
+                let wake_ps = self.costs.wake_ps;
+                self.cpu().clock += wake_ps;
+                self.make_ready(task);
+            }
+            TaskState::Ready | TaskState::Running => self.tasks[task].token = true,
+            TaskState::Done => {}
+        }
+    }
+    fn spawn(&mut self, spec: TaskSpec) -> usize {
+        let wake_ps = self.costs.wake_ps;
+        let id = self.tasks.len();
+        let body = Body::Entry(spec.entry);
+        let urgency = urgency_of(spec.priority);
+        self.tasks.push(Task::new(spec.cpu.index(), spec.per_cpu, urgency, body));
+        self.live += 1;
+        if !self.quiet {
+            self.cpu().clock += wake_ps;
+        }
+        self.make_ready(id);
+        id
+    }
+}

@@ -1,0 +1,4 @@
+//! The simulated machine, tested through the trait that the memory manager sees.
+
+mod basics;
+mod common;
