@@ -1,0 +1,136 @@
+//! A machine whose CPUs take turns in every order, for model checking mm.
+//!
+//! Every CPU is a thread of shuttle, with one task on it. Each atomic operation and each lock is a
+//! point at which another CPU may go on, and at which a pending interrupt is delivered if the CPU
+//! has interrupts on. A [`check`] runs a small scenario some thousand times, under schedules that
+//! are random, and others that are mostly straight with a few switches (PCT), which find rare
+//! orders that random ones miss. A failing schedule is printed and can be replayed.
+//!
+//! What it cannot show: effects of weak memory order. All atomics are sequentially consistent.
+//!
+//! Time stands still between calls: each reading of the clock is a fixed step later than the last.
+
+mod atomic;
+mod spin;
+mod world;
+
+pub use atomic::{ModelAtomic, ModelOwned};
+pub use spin::ModelSpin;
+pub use world::{Cpu, Hooks, check, cpu_body, interrupt, run, set_online};
+
+use mmscale_mm::arch::{
+    Access, Arch, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
+    PathId, Pfn, TaskId, TaskSpec, Trace,
+};
+use world::with;
+
+/// The machine, as a tag type.
+#[derive(Clone, Copy, Debug)]
+pub struct Model;
+
+impl Arch for Model {
+    type Spin = ModelSpin;
+    type AtomicU8 = ModelAtomic<u8>;
+    type AtomicU32 = ModelAtomic<u32>;
+    type AtomicU64 = ModelAtomic<u64>;
+    type AtomicI64 = ModelAtomic<i64>;
+    type OwnedI8 = ModelOwned;
+
+    fn cpu() -> CpuId {
+        CpuId::new(world::here())
+    }
+    fn cpus_possible() -> usize {
+        with(|w| w.cpus.borrow().len())
+    }
+    fn node_of(_: CpuId) -> NodeId {
+        NodeId::new(0)
+    }
+    fn online(mask: &mut CpuMask) {
+        *mask = CpuMask::EMPTY;
+        with(|w| {
+            let cpus = w.cpus.borrow();
+            let online = cpus.iter().enumerate().filter(|(_, cpu)| cpu.online);
+            online.for_each(|(at, _)| mask.insert(CpuId::new(at)));
+        });
+    }
+    fn is_online(cpu: CpuId) -> bool {
+        with(|w| w.cpus.borrow()[cpu.index()].online)
+    }
+    fn preempt_disable() {
+        world::on_here(|cpu| cpu.preempt += 1);
+    }
+    fn preempt_enable() {
+        world::on_here(|cpu| cpu.preempt -= 1);
+    }
+    fn irq_save() -> IrqState {
+        IrqState(world::on_here(|cpu| core::mem::replace(&mut cpu.irqs_on, false)))
+    }
+    fn irq_restore(state: IrqState) {
+        world::on_here(|cpu| cpu.irqs_on = state.0);
+        world::deliver();
+    }
+    fn in_interrupt() -> bool {
+        world::on_here(|cpu| cpu.in_interrupt)
+    }
+    fn ipi_send(cpu: CpuId, reason: Ipi) {
+        with(|w| w.cpus.borrow_mut()[cpu.index()].pending.push(reason));
+        world::point();
+    }
+    fn now_ns() -> u64 {
+        with(|w| w.now_ns.replace(w.now_ns.get() + w.step_ns))
+    }
+    fn hz() -> u32 {
+        1000
+    }
+    fn timer_arm(_: u64) {}
+    fn timer_cancel() {}
+    fn current() -> TaskId {
+        TaskId::new(world::here())
+    }
+    fn park() {
+        world::park();
+    }
+    fn unpark(task: TaskId) {
+        world::unpark(task.index());
+    }
+    fn is_running(task: TaskId) -> bool {
+        with(|w| w.cpus.borrow()[task.index()].runs)
+    }
+    fn spawn(_: TaskSpec) -> TaskId {
+        // A CPU has one task: scenarios make the workers they want as CPUs of their own.
+        TaskId::new(usize::from(u16::MAX))
+    }
+    fn relax() {
+        world::deliver();
+        shuttle::thread::yield_now();
+    }
+    fn cond_resched() {
+        world::point();
+    }
+    fn user(_: u64) {
+        world::point();
+    }
+    fn cpu_offline(cpu: CpuId) -> Result<(), HotplugError> {
+        set_online(cpu.index(), false);
+        Ok(())
+    }
+    fn cpu_online(cpu: CpuId) -> Result<(), HotplugError> {
+        set_online(cpu.index(), true);
+        Ok(())
+    }
+    fn fail_alloc() -> bool {
+        false
+    }
+    fn touch(_: Line, _: Access) {}
+    fn work(_: Op, _: u32) {}
+    fn trace(_: Trace) {}
+    fn span_enter(_: Func) -> PathId {
+        PathId(0)
+    }
+    fn span_exit(_: PathId) {}
+    fn clear_block(_: Pfn, _: Order) {}
+    fn write_stamp(_: Pfn, _: u64) {}
+    fn read_stamp(_: Pfn) -> u64 {
+        0
+    }
+}

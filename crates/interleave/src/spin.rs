@@ -1,0 +1,40 @@
+//! Spin locks that block instead: the checker need not try every turn of a spin.
+
+use crate::world;
+use mmscale_mm::arch::{LockClass, RawSpin};
+use shuttle::sync::{Condvar, Mutex};
+
+/// A spin lock of the model.
+pub struct ModelSpin {
+    held: Mutex<bool>,
+    freed: Condvar,
+}
+
+impl RawSpin for ModelSpin {
+    fn new(_: LockClass) -> Self {
+        Self { held: Mutex::new(false), freed: Condvar::new() }
+    }
+    fn lock(&self) {
+        world::deliver();
+        let mut held = self.held.lock().expect("no holder has panicked");
+        while *held {
+            held = self.freed.wait(held).expect("no holder has panicked");
+        }
+        *held = true;
+    }
+    fn try_lock(&self) -> bool {
+        world::deliver();
+        let mut held = self.held.lock().expect("no holder has panicked");
+        !core::mem::replace(&mut *held, true)
+    }
+    unsafe fn unlock(&self) {
+        // After a panic the schedule is over, and nobody waits.
+        if let Ok(mut held) = self.held.lock() {
+            *held = false;
+            self.freed.notify_one();
+        }
+    }
+    fn is_locked(&self) -> bool {
+        *self.held.lock().expect("no holder has panicked")
+    }
+}

@@ -1,0 +1,187 @@
+//! The machine's state: CPUs, their interrupts, their one task each.
+//!
+//! Shuttle runs all threads of a schedule on one thread of the host, so plain cells do; they are
+//! no points of the schedule. The state is made anew for every schedule.
+
+use core::cell::{Cell, RefCell};
+use mmscale_mm::arch::Ipi;
+use shuttle::thread::{self, Thread};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What a scenario wants to be told, as a machine tells [`mmscale_mm::arch::Callbacks`].
+pub trait Hooks: Send + Sync {
+    /// An interrupt from another CPU arrived.
+    fn ipi(&self, _: Ipi) {}
+    /// This CPU's task parks, and leaves it idle.
+    fn idle_enter(&self) {}
+    /// This CPU's task goes on.
+    fn idle_exit(&self) {}
+}
+
+/// The body of one CPU.
+pub type Cpu = Box<dyn FnOnce() + Send>;
+
+pub(crate) struct CpuState {
+    pub(crate) online: bool,
+    pub(crate) irqs_on: bool,
+    pub(crate) in_interrupt: bool,
+    pub(crate) preempt: u32,
+    pub(crate) pending: Vec<Ipi>,
+    /// The task is on the CPU, not parked.
+    pub(crate) runs: bool,
+    thread: Option<Thread>,
+}
+
+pub(crate) struct World {
+    pub(crate) cpus: RefCell<Vec<CpuState>>,
+    pub(crate) now_ns: Cell<u64>,
+    pub(crate) step_ns: u64,
+    hooks: RefCell<Option<Arc<dyn Hooks>>>,
+}
+
+std::thread_local! {
+    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+}
+
+shuttle::thread_local! {
+    static HERE: Cell<usize> = Cell::new(0);
+}
+
+/// How far the clock goes on with each reading, in ns: far enough that a few readings outlast
+/// every patience in mm.
+const STEP_NS: u64 = 1_500_000;
+
+pub(crate) fn with<R>(f: impl FnOnce(&World) -> R) -> R {
+    let world = WORLD.with(|world| world.borrow().clone());
+    f(&world.expect("a scenario begins with `boot`"))
+}
+
+/// The CPU this runs on.
+pub(crate) fn here() -> usize {
+    HERE.with(Cell::get)
+}
+
+pub(crate) fn on_here<R>(f: impl FnOnce(&mut CpuState) -> R) -> R {
+    let here = here();
+    with(|w| f(&mut w.cpus.borrow_mut()[here]))
+}
+
+/// Runs the pending interrupts of this CPU, if its interrupts are on.
+pub(crate) fn deliver() {
+    while let Some(reason) = on_here(|cpu| {
+        let open = cpu.irqs_on && !cpu.in_interrupt && !cpu.pending.is_empty();
+        open.then(|| cpu.pending.remove(0))
+    }) {
+        let hooks = with(|w| w.hooks.borrow().clone());
+        if let Some(hooks) = hooks {
+            interrupt(|| hooks.ipi(reason));
+        }
+    }
+}
+
+/// A point at which another CPU may go on.
+pub(crate) fn point() {
+    deliver();
+    thread::yield_now();
+    deliver();
+}
+
+/// Runs `f` as an interrupt of this CPU, whose interrupts are on.
+pub fn interrupt<R>(f: impl FnOnce() -> R) -> R {
+    on_here(|cpu| {
+        assert!(cpu.irqs_on && !cpu.in_interrupt, "an interrupt came with interrupts off");
+        (cpu.irqs_on, cpu.in_interrupt) = (false, true);
+        cpu.preempt += 1;
+    });
+    let result = f();
+    on_here(|cpu| {
+        (cpu.irqs_on, cpu.in_interrupt) = (true, false);
+        cpu.preempt -= 1;
+    });
+    result
+}
+
+pub(crate) fn park() {
+    on_here(|cpu| assert!(cpu.preempt == 0 && cpu.irqs_on, "parked while atomic"));
+    idle(true);
+    thread::park();
+    idle(false);
+    deliver();
+}
+
+/// This CPU's task stops or goes on.
+fn idle(idle: bool) {
+    let hooks = with(|w| w.hooks.borrow().clone());
+    if idle {
+        deliver();
+    }
+    on_here(|cpu| cpu.runs = !idle);
+    if let Some(hooks) = hooks {
+        interrupt(|| if idle { hooks.idle_enter() } else { hooks.idle_exit() });
+    }
+}
+
+pub(crate) fn unpark(task: usize) {
+    let thread = with(|w| w.cpus.borrow().get(task).and_then(|cpu| cpu.thread.clone()));
+    if let Some(thread) = thread {
+        thread.unpark();
+    }
+}
+
+/// Takes `cpu` in or out of the online mask.
+pub fn set_online(cpu: usize, online: bool) {
+    with(|w| w.cpus.borrow_mut()[cpu].online = online);
+}
+
+/// A machine of `cpus` CPUs, all online; the caller is on CPU 0 for now. `make` builds what the
+/// scenario is about, and says what each CPU runs; then they all run to their ends.
+pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<Cpu>)) {
+    let cpu = |_| CpuState {
+        online: true,
+        irqs_on: true,
+        in_interrupt: false,
+        preempt: 0,
+        pending: Vec::new(),
+        runs: true,
+        thread: None,
+    };
+    let world = World {
+        cpus: RefCell::new((0..cpus).map(cpu).collect()),
+        now_ns: Cell::new(0),
+        step_ns: STEP_NS,
+        hooks: RefCell::new(None),
+    };
+    WORLD.with(|slot| *slot.borrow_mut() = Some(Rc::new(world)));
+    HERE.with(|here| here.set(0));
+    let (hooks, bodies) = make();
+    assert_eq!(bodies.len(), cpus, "a body for each CPU");
+    with(|w| *w.hooks.borrow_mut() = hooks);
+    let threads: Vec<_> = bodies
+        .into_iter()
+        .enumerate()
+        .map(|(cpu, body)| thread::spawn(move || on_cpu(cpu, body)))
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("a CPU runs to its end"));
+}
+
+fn on_cpu(cpu: usize, body: Cpu) {
+    HERE.with(|here| here.set(cpu));
+    on_here(|state| state.thread = Some(thread::current()));
+    body();
+    // Nothing runs here any more.
+    idle(true);
+}
+
+/// A body that does `f`.
+pub fn cpu_body(f: impl FnOnce() + Send + 'static) -> Cpu {
+    Box::new(f)
+}
+
+/// Runs `scenario` under `schedules` random schedules, and as many with few switches.
+pub fn check(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
+    let scenario = Arc::new(scenario);
+    let again = Arc::clone(&scenario);
+    shuttle::check_random(move || scenario(), schedules);
+    shuttle::check_pct(move || again(), schedules, 3);
+}

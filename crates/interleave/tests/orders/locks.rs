@@ -1,0 +1,145 @@
+//! Sleeping locks: one at a time, nobody forgotten.
+
+use mmscale_interleave::{Model, check, cpu_body, run};
+use mmscale_mm::arch::{Arch, Atomic};
+use mmscale_mm::sync::{Completion, Mutex, RwSem, WaitQueue};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A turn for another CPU in the middle of a critical section.
+fn pause() {
+    Model::cond_resched();
+}
+
+#[test]
+fn a_mutex_has_one_owner_and_forgets_nobody() {
+    check(3000, || {
+        let mutex = Arc::new(Mutex::<Model, u32>::new(0));
+        let body = |_| {
+            let mutex = Arc::clone(&mutex);
+            cpu_body(move || {
+                for _ in 0..2 {
+                    let mut value = mutex.lock();
+                    let before = *value;
+                    pause();
+                    *value = before + 1;
+                }
+            })
+        };
+        run(3, || (None, (0..3).map(body).collect()));
+        assert_eq!(*mutex.try_lock().expect("it is free"), 6);
+    });
+}
+
+#[test]
+fn a_failed_try_changes_nothing() {
+    check(2000, || {
+        let mutex = Arc::new(Mutex::<Model, u32>::new(0));
+        let (a, b) = (Arc::clone(&mutex), Arc::clone(&mutex));
+        run(2, || {
+            let locker = cpu_body(move || {
+                *a.lock() += 1;
+                *a.lock() += 1;
+            });
+            let trier = cpu_body(move || {
+                if let Some(mut value) = b.try_lock() {
+                    pause();
+                    *value += 10;
+                }
+            });
+            (None, vec![locker, trier])
+        });
+        assert!([2, 12].contains(&*mutex.lock()));
+    });
+}
+
+#[test]
+fn a_semaphore_keeps_writers_alone_and_lets_everybody_in() {
+    check(3000, || {
+        let sem = Arc::new(RwSem::<Model, (u32, u32)>::new((0, 0)));
+        let writer = |_| {
+            let sem = Arc::clone(&sem);
+            cpu_body(move || {
+                let mut pair = sem.write();
+                pair.0 += 1;
+                pause();
+                pair.1 += 1;
+            })
+        };
+        let reader = |_| {
+            let sem = Arc::clone(&sem);
+            cpu_body(move || {
+                for _ in 0..2 {
+                    let pair = sem.read();
+                    let first = pair.0;
+                    pause();
+                    assert_eq!(first, pair.1, "a writer came in between");
+                }
+            })
+        };
+        run(4, || (None, (0..2).map(writer).chain((0..2).map(reader)).collect()));
+        assert_eq!(*sem.try_write().expect("it is free"), (2, 2));
+    });
+}
+
+#[test]
+fn tries_on_a_semaphore_never_wait() {
+    check(2000, || {
+        let sem = Arc::new(RwSem::<Model, u32>::new(0));
+        let (a, b, c) = (Arc::clone(&sem), Arc::clone(&sem), Arc::clone(&sem));
+        run(3, || {
+            let writer = cpu_body(move || *a.write() += 1);
+            let reader = cpu_body(move || {
+                if let Some(value) = b.try_read() {
+                    let first = *value;
+                    pause();
+                    assert_eq!(first, *value);
+                }
+            });
+            let trier = cpu_body(move || {
+                if let Some(mut value) = c.try_write() {
+                    *value += 1;
+                }
+            });
+            (None, vec![writer, reader, trier])
+        });
+        assert!([1, 2].contains(&*sem.read()));
+    });
+}
+
+#[test]
+fn a_completion_wakes_all_who_wait_and_all_who_come_later() {
+    check(3000, || {
+        let done = Arc::new(Completion::<Model>::new());
+        let waiter = |_| {
+            let done = Arc::clone(&done);
+            cpu_body(move || done.wait())
+        };
+        let completer = Arc::clone(&done);
+        run(3, || {
+            let mut bodies: Vec<_> = (0..2).map(waiter).collect();
+            bodies.push(cpu_body(move || completer.complete()));
+            (None, bodies)
+        });
+        assert!(done.is_done());
+    });
+}
+
+#[test]
+fn a_wake_is_not_lost_between_the_look_and_the_sleep() {
+    check(3000, || {
+        let queue = Arc::new(WaitQueue::<Model>::new());
+        let level = Arc::new(<Model as Arch>::AtomicU32::new(0));
+        let (q, l) = (Arc::clone(&queue), Arc::clone(&level));
+        run(2, || {
+            let waiter = cpu_body(move || queue.wait_until(|| level.load(Ordering::SeqCst) == 2));
+            let waker = cpu_body(move || {
+                for value in 1..=2 {
+                    l.store(value, Ordering::SeqCst);
+                    q.wake_all();
+                }
+            });
+            (None, vec![waiter, waker])
+        });
+    });
+}

@@ -1,0 +1,114 @@
+//! Page caches and counters: what one CPU does while another looks or drains.
+
+use mmscale_interleave::{Model, check, cpu_body, run};
+use mmscale_mm::arch::{CpuId, NodeId, Order, Pfn};
+use mmscale_mm::frame::MigrateType;
+use mmscale_mm::page_alloc::{AllocConfig, DecayRequest, FrameAllocator, Gfp, MemoryMap};
+use mmscale_mm::sync::IrqGuard;
+use mmscale_mm::vmstat::NodeItem;
+use std::sync::Arc;
+
+const PAGES: u32 = 4096;
+
+fn frames() -> Arc<FrameAllocator<Model>> {
+    let map = MemoryMap::single(PAGES);
+    Arc::new(FrameAllocator::new(&map, AllocConfig::default()).expect("a sane map"))
+}
+
+fn alloc(frames: &FrameAllocator<Model>) -> Pfn {
+    let page = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
+    page.expect("there is memory")
+}
+
+/// Allocates, frees, allocates.
+fn churn(frames: &FrameAllocator<Model>) {
+    let (a, b) = (alloc(frames), alloc(frames));
+    assert_ne!(a, b, "one frame for two");
+    frames.free_pages(a, Order::ZERO);
+    frames.free_pages(alloc(frames), Order::ZERO);
+    frames.free_pages(b, Order::ZERO);
+}
+
+/// Runs `other` on CPU 1 against allocations and frees on CPU 0; then everything must add up.
+fn against_churn(other: fn(&FrameAllocator<Model>)) {
+    check(400, move || {
+        let mut made = None;
+        run(2, || {
+            let frames = frames();
+            made = Some(Arc::clone(&frames));
+            let (a, b) = (Arc::clone(&frames), frames);
+            (None, vec![cpu_body(move || churn(&a)), cpu_body(move || other(&b))])
+        });
+        let audit = made.expect("it was built").verify().expect("everything adds up");
+        assert_eq!((audit.held, audit.free + audit.cached), (0, u64::from(PAGES)));
+    });
+}
+
+#[test]
+fn two_cpus_never_get_the_same_frame() {
+    against_churn(churn);
+}
+
+#[test]
+fn a_cache_may_be_drained_from_afar_at_any_time() {
+    against_churn(|frames| {
+        frames.drain_pages(CpuId::new(0));
+        frames.drain_pages(CpuId::new(0));
+    });
+}
+
+#[test]
+fn the_ticks_decay_runs_beside_refills() {
+    against_churn(|frames| {
+        churn(frames);
+        frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
+    });
+}
+
+#[test]
+fn the_phased_decay_runs_beside_refills_and_waits_for_nobody() {
+    against_churn(|frames| {
+        churn(frames);
+        for elapsed_ns in [1_000_000, 0] {
+            let interval_ns = 1_000;
+            frames.refresh_cpu_vm_stats(DecayRequest::Elapsed { elapsed_ns, interval_ns });
+        }
+    });
+}
+
+/// The shepherd's look at another CPU's bytes is a hint, but once the CPU rests it is right, and
+/// no count is lost however the folds fall.
+#[test]
+fn the_shepherd_sees_what_is_not_folded() {
+    check(1500, || {
+        let mut made = None;
+        run(2, || {
+            let frames = frames();
+            made = Some(Arc::clone(&frames));
+            let (counter, shepherd) = (Arc::clone(&frames), frames);
+            let count = cpu_body(move || {
+                let add = |pages| {
+                    let off = IrqGuard::new();
+                    let item = NodeItem::FilePages;
+                    counter.stats().mod_node(&off, NodeId::new(0), item, pages);
+                };
+                add(3);
+                counter.fold_counters();
+                add(1000);
+                add(2);
+            });
+            let look = cpu_body(move || {
+                shepherd.stats().needs_update(CpuId::new(0));
+                let seen = shepherd.stats().all_nodes(NodeItem::FilePages);
+                assert!([0, 3, 1003, 1005].contains(&seen), "{seen}");
+            });
+            (None, vec![count, look])
+        });
+        let stats = made.expect("it was built");
+        let stats = stats.stats();
+        assert!(stats.needs_update(CpuId::new(0)), "two pages are not folded");
+        stats.fold_dead(CpuId::new(0));
+        assert_eq!(stats.all_nodes(NodeItem::FilePages), 1005);
+        assert!(!stats.needs_update(CpuId::new(0)));
+    });
+}

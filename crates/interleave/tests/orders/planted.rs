@@ -1,0 +1,68 @@
+//! Bugs planted on purpose: the checker must find them.
+
+use mmscale_interleave::{Model, check, cpu_body, run};
+use mmscale_mm::arch::{Arch, Atomic, LockClass, TaskId};
+use mmscale_mm::rcu::Speed;
+use mmscale_mm::sync::SpinLock;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// A completion whose waiter looks first and stands in the queue afterwards, without another look.
+struct Forgetful {
+    done: <Model as Arch>::AtomicU32,
+    waiters: SpinLock<Model, Vec<TaskId>>,
+}
+
+impl Forgetful {
+    fn wait(&self) {
+        if self.done.load(SeqCst) == 0 {
+            self.waiters.lock_irqsave().push(Model::current());
+            Model::park();
+        }
+    }
+    fn complete(&self) {
+        self.done.store(1, SeqCst);
+        self.waiters.lock_irqsave().drain(..).for_each(Model::unpark);
+    }
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_lost_wake_up_is_found() {
+    check(3000, || {
+        run(2, || {
+            let waiters = SpinLock::new(LockClass::WaitQueue, Vec::new());
+            let a = Arc::new(Forgetful { done: Atomic::new(0), waiters });
+            let b = Arc::clone(&a);
+            (None, vec![cpu_body(move || a.wait()), cpu_body(move || b.complete())])
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "used after it was freed")]
+fn a_reader_without_a_guard_is_found() {
+    check(4000, || super::rcu::scenario(Speed::Expedited, false));
+}
+
+/// A pending bit that is looked at and set in two steps.
+#[test]
+#[should_panic(expected = "both own it")]
+fn a_bit_taken_in_two_steps_is_found() {
+    check(3000, || {
+        run(2, || {
+            let pending = Arc::new(<Model as Arch>::AtomicU32::new(0));
+            let owners = Arc::new(<Model as Arch>::AtomicU32::new(0));
+            let body = |_| {
+                let (pending, owners) = (Arc::clone(&pending), Arc::clone(&owners));
+                cpu_body(move || {
+                    if pending.load(SeqCst) == 0 {
+                        pending.store(1, SeqCst);
+                        assert_eq!(owners.fetch_add(1, SeqCst), 0, "both own it");
+                    }
+                })
+            };
+            (None, (0..2).map(body).collect())
+        });
+    });
+}
