@@ -104,6 +104,7 @@ impl Engine {
         }
         self.online.insert(CpuId::new(at));
         self.cpus[at].offline_wanted = false;
+        self.cpus[at].wait = Wait::Halt;
         let time_ps = self.cpu().clock + 1;
         self.wake_by(at, time_ps);
         Ok(())

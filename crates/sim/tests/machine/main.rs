@@ -1,4 +1,8 @@
 //! The simulated machine, tested through the trait that the memory manager sees.
 
 mod basics;
+mod checks;
 mod common;
+mod disturbed;
+mod oracle;
+mod plugging;

@@ -1,0 +1,250 @@
+//! The lazy policy gives what the naive policy gives, to the last bit, on random programs.
+
+use crate::common::{Script, config, fair, run_script};
+use mmscale_mm::arch::{
+    Access, Arch, Atomic, CpuId, Func, Ipi, Line, LockClass, Op, Order, OwnedCounter, Pfn,
+    Priority, RawSpin, Span, TaskId, TaskSpec,
+};
+use mmscale_mm::sync::{IrqGuard, SpinLock};
+use mmscale_sim::{
+    Disturbance, Faults, HoldScale, Noise, Outcome, Policy, Sim, SimAtomic, SimConfig, SimOwnedI8,
+    SimSpin,
+};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The program's own choices: they come from here, not from the engine.
+struct Choices(Cell<u64>);
+
+impl Choices {
+    fn below(&self, bound: u64) -> u64 {
+        let state = self.0.get().wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e);
+        self.0.set(state);
+        (state >> 33) % bound
+    }
+    fn cpu(&self) -> CpuId {
+        CpuId::new(self.below(Sim::cpus_possible() as u64) as usize)
+    }
+}
+
+/// What the tasks of a random program share.
+struct World {
+    pcp: Vec<SpinLock<Sim, u64>>,
+    zone: SpinLock<Sim, u64>,
+    open: SpinLock<Sim, u64>,
+    raw: SimSpin,
+    flag: SimAtomic<u32>,
+    sum: SimAtomic<u64>,
+    deltas: Vec<SimOwnedI8>,
+    tasks: RefCell<Vec<TaskId>>,
+    running: SimAtomic<u32>,
+    tick_ns: u64,
+    log: Cell<u64>,
+}
+
+impl World {
+    fn new(cpus: usize, tasks: u32, tick_ns: u64) -> Self {
+        Self {
+            pcp: (0..cpus).map(|_| SpinLock::new(LockClass::Pcp, 0)).collect(),
+            zone: SpinLock::new(LockClass::Zone, 0),
+            open: SpinLock::new(LockClass::Other, 0),
+            raw: SimSpin::new(LockClass::Rcu),
+            flag: SimAtomic::new(0),
+            sum: SimAtomic::new(0),
+            deltas: (0..cpus).map(|_| SimOwnedI8::zero()).collect(),
+            tasks: RefCell::default(),
+            running: SimAtomic::new(tasks),
+            tick_ns,
+            log: Cell::new(0),
+        }
+    }
+    /// What a task saw. A sum: the order of notes is that of the host.
+    fn note(&self, value: u64) {
+        let mixed = (value + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.log.set(self.log.get().wrapping_add(mixed >> 20));
+    }
+    fn step(&self, choices: &Choices) {
+        match choices.below(16) {
+            0 => Sim::work(Op::BuddyStep, choices.below(40) as u32),
+            1 => Sim::user(choices.below(5_000)),
+            2 => self.drain(choices),
+            3 => {
+                let _span = Span::<Sim>::enter(Func::AllocPages);
+                let mut count = self.open.lock();
+                Sim::work(Op::PcpTake, choices.below(100) as u32);
+                *count += 1;
+            }
+            4 => _ = self.sum.fetch_add(choices.below(9), Relaxed),
+            5 => _ = self.flag.compare_exchange(0, 1, Relaxed, Relaxed),
+            6 if self.flag.load(Relaxed) == 1 => self.flag.store(0, Relaxed),
+            7 => Sim::ipi_send(choices.cpu(), Ipi::CallFunction),
+            8 => self.count(choices),
+            9 => Sim::timer_arm(Sim::now_ns() + choices.below(20_000)),
+            10 => {
+                if self.raw.try_lock() {
+                    Sim::work(Op::PagePrep, choices.below(30) as u32);
+                    // SAFETY: it was just taken.
+                    unsafe { self.raw.unlock() };
+                }
+            }
+            11 => {
+                let tasks = self.tasks.borrow().clone();
+                let task = tasks[choices.below(tasks.len() as u64) as usize];
+                self.note(u64::from(Sim::is_running(task)));
+                Sim::unpark(task);
+            }
+            12 if choices.below(3) == 0 => Sim::park(),
+            13 => Sim::relax(),
+            14 => Sim::clear_block(Pfn::new(choices.below(4096) as usize), Order::ZERO),
+            _ => Sim::cond_resched(),
+        }
+    }
+    /// The page cache's lock with interrupts off, the zone's inside it.
+    fn drain(&self, choices: &Choices) {
+        let _span = Span::<Sim>::enter(Func::FreePcppagesBulk);
+        let mut cache = self.pcp[choices.cpu().index()].lock_irqsave();
+        Sim::work(Op::PcpTake, choices.below(20) as u32);
+        *cache += 1;
+        if choices.below(2) == 0 {
+            let mut zone = self.zone.lock_irqsave();
+            Sim::touch(Line::FreeArea(3), Access::Write);
+            Sim::touch(Line::Frame(Pfn::new(choices.below(50) as usize)), Access::Peek);
+            Sim::work(Op::BuddyPut, choices.below(50) as u32);
+            *zone += 1;
+            self.note(*zone);
+        }
+    }
+    fn count(&self, choices: &Choices) {
+        let off = IrqGuard::<Sim>::new();
+        let mine = &self.deltas[Sim::cpu().index()];
+        mine.set(mine.get().wrapping_add(choices.below(3) as i8 - 1));
+        drop(off);
+        self.note(u64::from(self.deltas[choices.cpu().index()].is_nonzero()));
+    }
+    fn interrupt(&self, weight: u32) {
+        Sim::work(Op::TimerTick, weight);
+        let mut zone = self.zone.lock_irqsave();
+        *zone += 1;
+        Sim::work(Op::CounterFold, weight);
+    }
+}
+
+/// Boots a random program: tasks on all CPUs, real-time ones among them, and one that keeps the
+/// others from sleeping for good.
+fn boot(script: &Rc<Script>, seed: u64, cpus: usize, steps: u64) {
+    let choices = Choices(Cell::new(seed));
+    let tasks = cpus as u32 + choices.below(2 * cpus as u64) as u32;
+    let world = Rc::new(World::new(cpus, tasks, 5_000 + choices.below(40_000)));
+    let (ipi, timer) = (Rc::clone(&world), Rc::clone(&world));
+    *script.on_ipi.borrow_mut() = Some(Box::new(move |_| ipi.interrupt(3)));
+    *script.on_timer.borrow_mut() = Some(Box::new(move || {
+        timer.interrupt(7);
+        Sim::timer_arm(Sim::now_ns() + timer.tick_ns);
+    }));
+    *script.on_idle_enter.borrow_mut() = Some(Box::new(Sim::timer_cancel));
+    let idle = Rc::clone(&world);
+    *script.on_idle_exit.borrow_mut() = Some(Box::new(move || drop(idle.zone.lock_irqsave())));
+    for task in 0..u64::from(tasks) {
+        let priority = match choices.below(4) {
+            0 => Priority::RealTime(choices.below(3) as u8),
+            _ => Priority::Fair,
+        };
+        let spec = TaskSpec { priority, ..fair((task as usize * 7 + 1) % cpus) };
+        let (world, choices) = (Rc::clone(&world), Choices(Cell::new(seed ^ task << 32)));
+        let keep = Rc::clone(&world);
+        let id = script.spawn_as(spec, move || {
+            (0..steps).for_each(|_| world.step(&choices));
+            world.running.fetch_sub(1, Relaxed);
+        });
+        keep.tasks.borrow_mut().push(id);
+    }
+    let sum = Rc::new(Cell::new(0));
+    script.spawn(0, move || {
+        while world.running.load(Relaxed) != 0 {
+            Sim::timer_arm(Sim::now_ns() + 10_000);
+            let tasks = world.tasks.borrow().clone();
+            tasks.into_iter().for_each(Sim::unpark);
+            Sim::user(20_000);
+        }
+        sum.set(world.sum.load(Relaxed));
+        // The log of the program's own observations goes into the fingerprint as computing time.
+        Sim::user(world.log.get() % 1_000_000 + sum.get());
+    });
+}
+
+/// Time enough for slices of 2.8 ms.
+fn roomy(cpus: usize) -> SimConfig {
+    SimConfig { limit_ns: 10_000_000_000, ..config(cpus) }
+}
+
+fn outcome(config: &SimConfig, policy: Policy, steps: u64) -> Outcome {
+    let config = SimConfig { policy, ..config.clone() };
+    let (seed, cpus) = (config.seed, config.cpus);
+    run_script(config, |script| boot(script, seed, cpus, steps))
+}
+
+fn same(config: &SimConfig, steps: u64) -> Outcome {
+    let lazy = outcome(config, Policy::Lazy, steps);
+    let naive = outcome(config, Policy::Naive, steps);
+    assert_eq!(lazy.failure, None, "seed {}", config.seed);
+    assert_eq!(naive.failure, None, "seed {}", config.seed);
+    assert_eq!(lazy.locks, naive.locks, "seed {}", config.seed);
+    assert_eq!(lazy.violations, naive.violations, "seed {}", config.seed);
+    let result = |o: &Outcome| (o.virtual_ns, o.events, o.lateness, o.fingerprint);
+    assert_eq!(result(&lazy), result(&naive), "seed {} on {} cpus", config.seed, config.cpus);
+    lazy
+}
+
+#[test]
+fn lazy_is_naive_on_random_programs() {
+    for seed in 0..150 {
+        let cpus = [1, 2, 3, 5, 8, 16][seed as usize % 6];
+        same(&SimConfig { seed, ..roomy(cpus) }, 60);
+    }
+}
+
+#[test]
+fn lazy_is_naive_without_jitter_where_ties_are_common() {
+    for seed in 0..60 {
+        let mut config = SimConfig { seed, ..roomy(8) };
+        config.profile.costs.jitter_1024 = 0;
+        same(&config, 60);
+    }
+}
+
+#[test]
+fn lazy_is_naive_under_noise_and_faults() {
+    let noise = |period_ns| Disturbance {
+        period_ns,
+        durations_ns: [500, 700, 900, 1_500, 2_000, 3_000, 5_000, 40_000],
+    };
+    for seed in 0..60 {
+        let mut config = SimConfig { seed, ..roomy(6) };
+        config.noise = Noise { stolen: Some(noise(30_000)), irq_off: Some(noise(50_000)) };
+        config.faults = Faults {
+            late_ipi_1024: 200,
+            late_ipi_ns: 7_000,
+            early_park_1024: 300,
+            alloc_fail_1024: 0,
+        };
+        config.hold_scale = Some(HoldScale { class: LockClass::Zone, factor_1024: 3 * 1024 });
+        same(&config, 60);
+    }
+}
+
+#[test]
+fn the_same_seed_repeats_and_another_does_not() {
+    let run = |seed| outcome(&SimConfig { seed, ..roomy(8) }, Policy::Lazy, 100).fingerprint;
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn a_run_with_much_waiting_has_all_kinds_of_events() {
+    let outcome = same(&SimConfig { seed: 5, ..roomy(16) }, 400);
+    assert!(outcome.lateness.interrupts > 200, "{:?}", outcome.lateness);
+    assert!(outcome.locks.iter().any(|row| row.contentions > 20), "{:?}", outcome.locks);
+    let interrupt = |row: &&mmscale_record::LockRow| row.path == ["interrupt"];
+    assert!(outcome.locks.iter().filter(interrupt).any(|row| row.contentions > 0));
+}
