@@ -34,7 +34,7 @@ const HOUSE: [Room; 13] = [
     room("cli", &["record", "report", "study"]),
     dev_room("uni", &["mm"]),
     dev_room("interleave", &["mm"]),
-    dev_room("peers", &["mm", "record", "sim", "threads"]),
+    dev_room("peers", &["mm", "threads"]),
 ];
 
 /// Libraries that only some crates may use, and why.
