@@ -105,6 +105,7 @@ pub fn interrupt<R>(f: impl FnOnce() -> R) -> R {
 pub(crate) fn park() {
     on_here(|cpu| assert!(cpu.preempt == 0 && cpu.irqs_on, "parked while atomic"));
     idle(true);
+    thread::yield_now();
     thread::park();
     idle(false);
     deliver();

@@ -11,6 +11,12 @@ fn pause() {
     Model::cond_resched();
 }
 
+/// A turn in which the calling task does not run, so that nobody spins for its locks.
+fn nap() {
+    Model::unpark(Model::current());
+    Model::park();
+}
+
 #[test]
 fn a_mutex_has_one_owner_and_forgets_nobody() {
     check(3000, || {
@@ -18,10 +24,14 @@ fn a_mutex_has_one_owner_and_forgets_nobody() {
         let body = |_| {
             let mutex = Arc::clone(&mutex);
             cpu_body(move || {
-                for _ in 0..2 {
+                for turn in 0..2 {
                     let mut value = mutex.lock();
                     let before = *value;
-                    pause();
+                    if turn == 0 {
+                        nap()
+                    } else {
+                        pause()
+                    }
                     *value = before + 1;
                 }
             })
@@ -62,17 +72,21 @@ fn a_semaphore_keeps_writers_alone_and_lets_everybody_in() {
             cpu_body(move || {
                 let mut pair = sem.write();
                 pair.0 += 1;
-                pause();
+                nap();
                 pair.1 += 1;
             })
         };
         let reader = |_| {
             let sem = Arc::clone(&sem);
             cpu_body(move || {
-                for _ in 0..2 {
+                for turn in 0..2 {
                     let pair = sem.read();
                     let first = pair.0;
-                    pause();
+                    if turn == 0 {
+                        nap()
+                    } else {
+                        pause()
+                    }
                     assert_eq!(first, pair.1, "a writer came in between");
                 }
             })

@@ -119,13 +119,10 @@ impl<A: Arch, T> Mutex<A, T> {
                     }
                     return;
                 }
-                // Found it stolen after a wake-up: next time it is this task's turn.
+                // Found it stolen after a wake-up: next time it is this task's turn. Whoever has it
+                // sees the waiters' bit, and wakes the first of them, after this lock.
                 if first && woken {
                     self.word.fetch_or(HANDOFF, Ordering::Relaxed);
-                }
-                if first && self.word.load(Ordering::Relaxed) & !FLAGS == 0 {
-                    // It was let go between the attempt and the request: nobody will hand it over.
-                    continue;
                 }
                 woken = first;
             }

@@ -189,13 +189,7 @@ impl<A: Arch, T> RwSem<A, T> {
                     }
                     if A::now_ns() - since_ns > HANDOFF_AFTER_NS {
                         self.count.fetch_or(HANDOFF, Ordering::Relaxed);
-                        // Free meanwhile: its last holder may not have seen a reason to wake.
-                        if self.count.load(Ordering::Relaxed) & TAKEN == 0 {
-                            continue;
-                        }
                     }
-                } else if count & TAKEN == 0 {
-                    self.wake_first(&mut queue);
                 }
             }
             A::park();
@@ -227,14 +221,11 @@ impl<A: Arch, T> RwSem<A, T> {
     }
 
     fn let_readers_in(&self, queue: &mut VecDeque<(TaskId, Want)>) {
-        // One bit first: from then on no writer gets in. If one has just done so, it will wake.
+        // One bit first: from then on no writer gets in. If one has just done so, it sees the
+        // waiters' bit when it leaves, and comes here once this queue's lock is free.
         let count = self.count.fetch_add(READER, Ordering::Acquire);
         if count & WRITER != 0 {
-            let left = self.count.fetch_sub(READER, Ordering::Relaxed) - READER;
-            if left & TAKEN == 0 {
-                // It is gone again and may have seen this bit instead of a free semaphore.
-                self.let_readers_in(queue);
-            }
+            self.count.fetch_sub(READER, Ordering::Relaxed);
             return;
         }
         let mut readers = 0;
