@@ -1,2 +1,9 @@
 //! The `mmscale` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+use mmscale_study::Registry;
+
+fn main() -> ExitCode {
+    mmscale_cli::main(Registry::shipped())
+}

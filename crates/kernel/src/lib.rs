@@ -15,8 +15,8 @@ mod thread;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 use mmscale_mm::arch::{Arch, Atomic, CpuId, LockClass, Priority, TaskEntry, TaskSpec};
-use mmscale_mm::sync::SpinLock;
 use mmscale_mm::mm::{Mm, MmConfig, MmError};
+use mmscale_mm::sync::SpinLock;
 use mmscale_system::{Body, Errno, System, ThreadId};
 use thread::ThreadTable;
 

@@ -2,9 +2,9 @@
 
 use crate::Kernel;
 use crate::thread::{self, Wait};
+use mmscale_mm::arch::{self, Arch, CpuId, HotplugError, Op, Order, Pfn, TaskSpec};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::Gfp;
-use mmscale_mm::arch::{self, Arch, CpuId, HotplugError, Op, Order, Pfn, TaskSpec};
 use mmscale_system::{Body, Errno, Pages, Priority, System, ThreadId, ThreadSpec};
 
 impl<A: Arch> System for Kernel<A> {

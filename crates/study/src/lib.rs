@@ -11,6 +11,7 @@ mod host;
 mod names;
 pub mod param;
 mod plan;
+mod profiles;
 mod registry;
 mod runner;
 pub mod stats;
@@ -20,6 +21,7 @@ pub use host::host;
 pub use names::{UnknownName, nearest};
 pub use param::{Length, ParamError, ParamSpec, Params, Settings, Unit};
 pub use plan::{CallError, MAX_CPUS, Plan, Request, plan};
+pub use profiles::{ProfileSummary, profiles};
 pub use registry::Registry;
 pub use runner::{RunError, execute};
 pub use study::{

@@ -16,7 +16,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 /// A name that is not one of those that exist.
 #[derive(Debug, Error)]
-#[error("there is no {what} named `{given}`{}; {}", hint(nearest.as_deref()), known(what, all))]
+#[error("there is no {what} named `{given}`{} ({})", hint(nearest.as_deref()), known(all))]
 pub struct UnknownName {
     what: &'static str,
     given: String,
@@ -44,9 +44,9 @@ fn hint(nearest: Option<&str>) -> String {
     nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"))
 }
 
-fn known(what: &str, all: &[String]) -> String {
+fn known(all: &[String]) -> String {
     if all.is_empty() {
-        format!("there is no {what} at all")
+        "there is none at all".to_owned()
     } else {
         format!("known: {}", all.join(", "))
     }
@@ -69,7 +69,7 @@ mod tests {
         let error = UnknownName::new("arm", "postd", ["stock", "posted"]).to_string();
         assert_eq!(
             error,
-            "there is no arm named `postd`; did you mean `posted`?; known: stock, posted"
+            "there is no arm named `postd`; did you mean `posted`? (known: stock, posted)"
         );
     }
 }

@@ -217,7 +217,7 @@ fn machine(study: &dyn Study, request: &Request) -> Result<On, CallError> {
     }
     let names: Vec<_> = can.iter().map(|on| on.name()).collect();
     let why = match on {
-        On::Linux => "the live kernel cannot be measured yet".to_owned(),
+        On::Linux => "--on linux, the live kernel, is not built yet".to_owned(),
         On::Sim | On::Threads => format!("study `{}` does not run on {on}", study.name()),
     };
     Err(CallError::Other(format!("{why}; use --on {}", names.join(" or --on "))))

@@ -14,15 +14,20 @@ pub(super) fn scaled(value: f64, unit: &str) -> String {
     let &(from, name) = steps.iter().rev().find(|s| value.abs() >= s.0).unwrap_or(&steps[0]);
     // Counts become thousands late, because five digits are still read at a glance.
     let size = if name == "k" { 1e3 } else { from };
-    format!("{}{name}", digits(value / size))
+    if size == 1.0 {
+        return format!("{}{name}", digits(value));
+    }
+    format!("{}{name}", four_digits(value / size))
 }
 
 /// About four significant digits; whole numbers below 100,000 in full.
 pub(super) fn digits(x: f64) -> String {
     let size = x.abs();
-    if x.fract() == 0.0 && size < 1e5 {
-        return format!("{x:.0}");
-    }
+    if x.fract() == 0.0 && size < 1e5 { format!("{x:.0}") } else { four_digits(x) }
+}
+
+fn four_digits(x: f64) -> String {
+    let size = x.abs();
     let decimals = match size {
         _ if size >= 999.95 => 0,
         _ if size >= 99.995 => 1,

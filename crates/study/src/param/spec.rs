@@ -174,7 +174,10 @@ impl ParamSpec {
                 if names.contains(&given) {
                     return Ok(ParamValue::Choice(given.to_owned()));
                 }
-                let hint = nearest(given, names.iter().copied())
+                // A number has no spelling to be near to.
+                let word = given.parse::<f64>().is_err().then_some(given);
+                let hint = word
+                    .and_then(|word| nearest(word, names.iter().copied()))
                     .map_or(String::new(), |name| format!("did you mean `{name}`? "));
                 Err(fail(format!("{hint}it is {}", self.range())))
             }

@@ -11,19 +11,28 @@ pub struct Settings(BTreeMap<String, Vec<String>>);
 impl Settings {
     /// Reads items of the form `key=value` or `key=value,value`.
     pub fn parse<T: AsRef<str>>(items: &[T]) -> Result<Self, ParamError> {
-        let mut settings = BTreeMap::new();
+        let mut settings = Self::default();
         for item in items.iter().map(AsRef::as_ref) {
             let malformed = || ParamError::Malformed(item.to_owned());
             let (key, values) = item.split_once('=').ok_or_else(malformed)?;
-            let values: Vec<String> = values.split(',').map(|v| v.trim().to_owned()).collect();
-            if key.trim().is_empty() || values.iter().any(String::is_empty) {
+            if key.trim().is_empty() {
                 return Err(malformed());
             }
-            if settings.insert(key.trim().to_owned(), values).is_some() {
-                return Err(ParamError::Twice(key.trim().to_owned()));
-            }
+            settings.add(key.trim(), values)?;
         }
-        Ok(Self(settings))
+        Ok(settings)
+    }
+
+    /// Adds one parameter with one or more values, separated by commas.
+    pub fn add(&mut self, key: &str, values: &str) -> Result<(), ParamError> {
+        let list: Vec<String> = values.split(',').map(|v| v.trim().to_owned()).collect();
+        if list.iter().any(String::is_empty) {
+            return Err(ParamError::Malformed(format!("{key}={values}")));
+        }
+        match self.0.insert(key.to_owned(), list) {
+            None => Ok(()),
+            Some(_) => Err(ParamError::Twice(key.to_owned())),
+        }
     }
 
     /// The names that were set.
@@ -35,14 +44,6 @@ impl Settings {
     pub fn only(&self, specs: &[ParamSpec]) -> Self {
         let known = |name: &str| specs.iter().any(|spec| spec.name == name);
         Self(self.0.clone().into_iter().filter(|(name, _)| known(name)).collect())
-    }
-
-    /// Sets one value as if it had been given.
-    pub fn insert(&mut self, key: &str, value: String) -> Result<(), ParamError> {
-        match self.0.insert(key.to_owned(), vec![value]) {
-            None => Ok(()),
-            Some(_) => Err(ParamError::Twice(key.to_owned())),
-        }
     }
 }
 

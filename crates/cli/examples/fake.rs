@@ -1,0 +1,90 @@
+//! The command line with a study that measures arithmetic, for the tests of the command line.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mmscale_cli::main as mmscale;
+use mmscale_record::{LockRow, On};
+use mmscale_study::{
+    ArmId, ArmSpec, Checks, Defaults, MetricSpec, ParamSpec, Params, Registry, RunContext,
+    SeedResult, Study, StudyError, Unit,
+};
+
+struct Fake(&'static str);
+
+impl Study for Fake {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn summary(&self) -> &'static str {
+        "what multiplication does to waits"
+    }
+
+    fn params(&self) -> &'static [ParamSpec] {
+        const PARAMS: &[ParamSpec] = &[
+            ParamSpec::count("factor", Unit::One, 7, [1, 100], "what to multiply with")
+                .quick_count(3),
+            ParamSpec::real("pause_s", Unit::Seconds, 0.0, [0.0, 60.0], "how long a run takes"),
+            ParamSpec::switch("loud", false, "whether anything is said"),
+        ];
+        PARAMS
+    }
+
+    fn arms(&self) -> &'static [ArmSpec] {
+        &[
+            ArmSpec { name: "stock", help: "as it is" },
+            ArmSpec { name: "posted", help: "as somebody proposed" },
+            ArmSpec { name: "phased", help: "as it could be" },
+        ]
+    }
+
+    fn metrics(&self) -> &'static [MetricSpec] {
+        &[
+            MetricSpec { name: "waits", unit: "1", help: "how often somebody waited" },
+            MetricSpec { name: "wait_total_ns", unit: "ns", help: "how long in all" },
+        ]
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults { machines: &[On::Sim, On::Threads], profile: "arm64-72", cpus: 72, hz: 1000 }
+    }
+
+    fn remarks(&self, params: &Params) -> Vec<String> {
+        vec![format!("Each run lasted {} s.", params.real("pause_s"))]
+    }
+
+    fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
+        let pause = Duration::from_secs_f64(ctx.params.real("pause_s")) / 1000;
+        for step in 0..1000 {
+            if ctx.interrupt.is_set() {
+                return Err(StudyError::Interrupted);
+            }
+            std::thread::sleep(pause);
+            ctx.progress.set(f64::from(step) / 1000.0);
+        }
+        if ctx.checks == Checks::On && seed == 13 {
+            return Err(StudyError::Check(vec!["frame 5 is free twice".into()]));
+        }
+        let n = (100 + seed) * ctx.params.count("factor") / (1 + arm.0 as u64);
+        let mut result = SeedResult { fingerprint: seed, ..SeedResult::default() };
+        result.metric("waits", n);
+        result.metric("wait_total_ns", n * 1500);
+        let path = vec!["root".into(), "free_pcppages_bulk".into()];
+        let (acquisitions, contentions, hold_total_ns) = (10 * n, n, 20_000 * n);
+        result.locks.push(LockRow {
+            class: "zone".into(),
+            path,
+            acquisitions,
+            contentions,
+            wait_total_ns: n * 1500,
+            wait_max_ns: 4000,
+            hold_total_ns,
+        });
+        Ok(result)
+    }
+}
+
+fn main() -> ExitCode {
+    mmscale(Registry::new(&[&Fake("fake"), &Fake("other")]))
+}

@@ -1,0 +1,104 @@
+//! The command line's words.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// A workbench for the scalability of memory management.
+#[derive(Debug, Parser)]
+#[command(name = "mmscale", version, after_help = "Try first: mmscale run vmstat --quick")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run studies and show what came out
+    Run(RunArgs),
+    /// Show the studies with their arms, parameters and metrics, and the machine profiles
+    List(FormatArgs),
+    /// Show what this computer can do, by looking only, and what to do about the rest
+    Doctor(FormatArgs),
+}
+
+/// The form of results on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For readers and mails, 72 columns
+    Text,
+    /// For programs; one document a line
+    Json,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct FormatArgs {
+    /// The form of the output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+/// Where a study runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Machine {
+    /// The simulated machine of a profile
+    Sim,
+    /// This computer's threads
+    Threads,
+    /// The live kernel (not built yet)
+    Linux,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// The studies by name; all of them if none is named
+    #[arg(value_name = "STUDY", default_value = "all")]
+    pub(crate) studies: Vec<String>,
+    /// The machine; the study's own choice if not given
+    #[arg(long, value_enum)]
+    pub(crate) on: Option<Machine>,
+    /// CPUs of the machine, 1 to 4096; several values make a sweep
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) cpus: Option<String>,
+    /// The arms to run, the one to compare with first; all if none is named
+    #[arg(long = "arm", value_name = "A,B", value_delimiter = ',')]
+    pub(crate) arms: Vec<String>,
+    /// The simulated machine: a built-in profile, or the path of a profile file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<String>,
+    /// Timer interrupts a second: 100, 250, 300 or 1000
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) hz: Option<String>,
+    /// How many seeds, one run each: 5 if not given, 2 with --quick
+    #[arg(long, value_name = "N")]
+    pub(crate) seeds: Option<u64>,
+    /// The first seed; the others follow it
+    #[arg(long, value_name = "BASE", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Set a parameter of the study; several values (key=8,16) make a sweep
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) set: Vec<String>,
+    /// The form of the output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// Also write each document to DIR, as text and as JSON
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Let the checkers watch; what they find fails the run
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Fewer seeds and shorter runs, to see that everything works
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_words_do_not_contradict_each_other() {
+        Args::command().debug_assert();
+    }
+}

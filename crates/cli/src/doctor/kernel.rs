@@ -1,0 +1,55 @@
+//! The kernel: its release and its tick.
+
+use rustix::time::{ClockId, clock_getres};
+
+use super::system::System;
+use super::{Finding, State};
+
+pub(super) fn examine(system: &System) -> Vec<Finding> {
+    let release = system.read("/proc/sys/kernel/osrelease");
+    let Some(release) = release else {
+        return vec![Finding {
+            what: "kernel",
+            state: State::Limited,
+            seen: "its release cannot be read".to_owned(),
+            means: "records do not say what they were made on",
+            remedy: "mount /proc, or run on Linux",
+        }];
+    };
+    let arch = std::env::consts::ARCH;
+    vec![match tick_hz() {
+        Some(hz) => Finding::good("kernel", format!("Linux {release} {arch}, HZ={hz}")),
+        None => Finding {
+            what: "kernel",
+            state: State::Limited,
+            seen: format!("Linux {release} {arch}, HZ unknown"),
+            means: "a simulation to compare with this kernel needs its HZ",
+            remedy: "look for CONFIG_HZ in the kernel's configuration and give it with --hz",
+        },
+    }]
+}
+
+/// HZ of this kernel: its coarse clock moves once a tick and says so.
+fn tick_hz() -> Option<u32> {
+    let resolution = clock_getres(ClockId::MonotonicCoarse);
+    hz_of(u64::try_from(resolution.tv_nsec).ok().filter(|_| resolution.tv_sec == 0)?)
+}
+
+/// The HZ whose tick is `tick_ns` long, if kernels are built with it.
+fn hz_of(tick_ns: u64) -> Option<u32> {
+    [100, 250, 300, 1000]
+        .into_iter()
+        .find(|&hz| (1_000_000_000 / u64::from(hz)).abs_diff(tick_ns) <= 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hz_of;
+
+    #[test]
+    fn a_ticks_length_stands_for_its_hz() {
+        let found = [1_000_000, 3_333_333, 4_000_000, 10_000_000].map(hz_of);
+        assert_eq!(found, [Some(1000), Some(300), Some(250), Some(100)]);
+        assert_eq!((hz_of(1), hz_of(0)), (None, None));
+    }
+}

@@ -1,0 +1,49 @@
+//! A computer as its `/proc` and `/sys` show it. Nothing is written and nothing switched on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where `/proc`, `/sys` and `/boot` are.
+pub(super) struct System {
+    root: PathBuf,
+}
+
+impl System {
+    /// This computer.
+    pub(super) fn this() -> Self {
+        Self::at(Path::new("/"))
+    }
+
+    /// Copies of the files below another root, for tests.
+    pub(super) fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// A file's text, without white space around it; none if it cannot be read.
+    pub(super) fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.path(path)).ok().map(|text| text.trim().to_owned())
+    }
+
+    /// Whether there is something at a path.
+    pub(super) fn exists(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// Whether a file can be opened for reading.
+    pub(super) fn readable(&self, path: &str) -> bool {
+        fs::File::open(self.path(path)).is_ok()
+    }
+
+    /// The value of a `key: value` line of a file.
+    pub(super) fn field(&self, path: &str, key: &str) -> Option<String> {
+        let text = self.read(path)?;
+        text.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == key).then(|| value.trim().to_owned())
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! Why a command did not do what was asked.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use mmscale_report::FolderError;
+use mmscale_study::CallError;
+
+/// A failure with its exit code.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The call was wrong; nothing was started or written.
+    Call(anyhow::Error),
+    /// The run or a check failed.
+    Run(anyhow::Error),
+}
+
+impl Failure {
+    /// What the process says at its end.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Run(_) => ExitCode::from(1),
+            Self::Call(_) => ExitCode::from(2),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(error) | Self::Run(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        Self::Call(error.into())
+    }
+}
+
+impl From<FolderError> for Failure {
+    fn from(error: FolderError) -> Self {
+        match error {
+            FolderError::NotADirectory { .. } => Self::Call(error.into()),
+            FolderError::Io { .. } => Self::Run(error.into()),
+        }
+    }
+}

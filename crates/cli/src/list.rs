@@ -1,0 +1,131 @@
+//! `mmscale list`.
+
+use mmscale_record::ParamValue;
+use mmscale_report::wrap;
+use mmscale_study::{Length, ParamSpec, ProfileSummary, Registry, Study, profiles};
+use serde_json::{Value, json};
+
+use crate::args::Format;
+use crate::failure::Failure;
+use crate::output;
+
+/// Shows studies and profiles.
+pub(crate) fn list(registry: Registry, format: Format) -> Result<(), Failure> {
+    let profiles = profiles();
+    output::print(&match format {
+        Format::Text => text(registry, &profiles),
+        Format::Json => format!("{}\n", as_json(registry, &profiles)),
+    })
+}
+
+fn text(registry: Registry, profiles: &[ProfileSummary]) -> String {
+    let mut lines = vec![];
+    for study in registry.all() {
+        lines.extend(describe(study));
+        lines.push(String::new());
+    }
+    lines.push("machine profiles (--profile NAME)".to_owned());
+    let width = profiles.iter().map(|p| p.name.len()).max().unwrap_or(0);
+    for profile in profiles {
+        let text = format!("{} CPUs; {}", profile.cpus, profile.description);
+        lines.extend(entry(&profile.name, width, &text));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn describe(study: &dyn Study) -> Vec<String> {
+    let mut lines = wrap(&format!("{}: {}", study.name(), study.summary()), "", "  ");
+    let defaults = study.defaults();
+    let machines: Vec<&str> = defaults.machines.iter().map(|on| on.name()).collect();
+    let machine = format!(
+        "runs on {}; simulated by default as {}, {} CPUs, HZ={}",
+        machines.join(", "),
+        defaults.profile,
+        defaults.cpus,
+        defaults.hz
+    );
+    lines.extend(wrap(&machine, "  ", "  "));
+    let mut section = |title: &str, entries: Vec<(&str, String)>| {
+        lines.push(format!("  {title}"));
+        let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0).min(24);
+        for (name, text) in entries {
+            lines.extend(entry(name, width, &text));
+        }
+    };
+    section(
+        "arms (--arm A,B)",
+        study.arms().iter().map(|arm| (arm.name, arm.help.to_owned())).collect(),
+    );
+    section(
+        "parameters (--set key=value)",
+        study.params().iter().map(|spec| (spec.name, parameter(spec))).collect(),
+    );
+    section(
+        "metrics",
+        study.metrics().iter().map(|m| (m.name, format!("[{}] {}", m.unit, m.help))).collect(),
+    );
+    lines
+}
+
+fn parameter(spec: &ParamSpec) -> String {
+    let [full, quick] = [Length::Full, Length::Quick].map(|length| spec.default(length));
+    let mut default = full.to_string();
+    if full != quick {
+        default.push_str(&format!(", quick {quick}"));
+    }
+    format!("{}; {} (default {default})", spec.help, spec.range())
+}
+
+/// A name and what is to be said about it, the latter in a column of its own.
+fn entry(name: &str, width: usize, text: &str) -> Vec<String> {
+    let rest = " ".repeat(width + 6);
+    if name.len() <= width {
+        wrap(text, &format!("    {name:<width$}  "), &rest)
+    } else {
+        let mut lines = vec![format!("    {name}")];
+        lines.extend(wrap(text, &rest, &rest));
+        lines
+    }
+}
+
+fn as_json(registry: Registry, profiles: &[ProfileSummary]) -> Value {
+    let profile = |p: &ProfileSummary| {
+        let ProfileSummary { name, description, cpus, nodes } = p;
+        json!({"name": name, "description": description, "cpus": cpus, "nodes": nodes})
+    };
+    json!({
+        "schema": "mmscale/list/1",
+        "studies": registry.all().map(study_json).collect::<Vec<_>>(),
+        "profiles": profiles.iter().map(profile).collect::<Vec<_>>(),
+    })
+}
+
+fn study_json(study: &dyn Study) -> Value {
+    let defaults = study.defaults();
+    let arms = study.arms().iter().map(|arm| json!({"name": arm.name, "help": arm.help}));
+    let metrics =
+        study.metrics().iter().map(|m| json!({"name": m.name, "unit": m.unit, "help": m.help}));
+    json!({
+        "name": study.name(),
+        "summary": study.summary(),
+        "machines": defaults.machines,
+        "profile": defaults.profile,
+        "cpus": defaults.cpus,
+        "hz": defaults.hz,
+        "arms": arms.collect::<Vec<_>>(),
+        "params": study.params().iter().map(parameter_json).collect::<Vec<_>>(),
+        "metrics": metrics.collect::<Vec<_>>(),
+    })
+}
+
+fn parameter_json(spec: &ParamSpec) -> Value {
+    let default: [ParamValue; 2] = [Length::Full, Length::Quick].map(|length| spec.default(length));
+    json!({
+        "name": spec.name,
+        "help": spec.help,
+        "unit": spec.unit().map(|unit| unit.name()),
+        "range": spec.range(),
+        "default": default[0],
+        "quick_default": default[1],
+    })
+}

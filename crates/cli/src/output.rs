@@ -1,0 +1,59 @@
+//! Standard output, which may be full or closed.
+
+use std::io::{self, Write};
+
+use anyhow::anyhow;
+
+use crate::failure::Failure;
+
+/// Whether somebody still reads stdout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reader {
+    /// As far as we know.
+    There,
+    /// The pipe is closed: whoever read it has seen enough.
+    Gone,
+}
+
+/// Writes to stdout and flushes it.
+pub(crate) fn write(text: &str) -> Result<Reader, Failure> {
+    write_to(&mut io::stdout().lock(), text)
+}
+
+/// Writes to stdout; a reader that has gone is fine.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    write(text).map(|_| ())
+}
+
+fn write_to(out: &mut impl Write, text: &str) -> Result<Reader, Failure> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(Failure::Run(anyhow!("cannot write to standard output: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Broken(io::ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_failure_and_a_full_disk_is() {
+        let gone = write_to(&mut Broken(io::ErrorKind::BrokenPipe), "x").unwrap();
+        assert_eq!(gone, Reader::Gone);
+        let full = write_to(&mut Broken(io::ErrorKind::StorageFull), "x").unwrap_err();
+        assert!(matches!(&full, Failure::Run(_)), "{full}");
+        assert!(full.to_string().starts_with("cannot write to standard output: "), "{full}");
+    }
+}

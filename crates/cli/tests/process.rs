@@ -1,0 +1,120 @@
+//! What happens to a run from outside: signals, full disks, closed pipes, bad directories.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+mod fake;
+
+/// The command line with the fake study.
+fn mmscale() -> Command {
+    Command::new(fake::path())
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Runs a line of shell with the program's path in `$FAKE` and a directory in `$DIR`.
+fn shell(line: &str, folder: &Path) -> Output {
+    let program = fake::path();
+    Command::new("bash")
+        .args(["-c", line])
+        .env("FAKE", program)
+        .env("DIR", folder)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn ctrl_c_ends_cleanly_and_says_what_was_done() {
+    let folder = tempfile::tempdir().unwrap();
+    // One run after another, each a tenth of a second: the signal comes after the first.
+    let mut child = mmscale()
+        .args(["run", "fake", "--on", "threads", "--set", "pause_s=100ms", "--seeds", "100"])
+        .args(["--arm", "stock", "-o"])
+        .arg(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("1 of 100 runs done") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended by itself");
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{rest}");
+    assert!(rest.contains("error: interrupted: "), "{rest}");
+    assert!(rest.contains(" of 100 runs of `fake` were done"), "{rest}");
+    assert!(output.stdout.is_empty());
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn results_come_as_text_and_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path().join("made/for/it");
+    let mut run = mmscale();
+    run.args(["run", "all", "--cpus", "8,16", "--seeds", "1", "-o"]).arg(&below);
+    let output = run.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let stems = ["fake-arm64-72-cpus16", "fake-arm64-72-cpus8", "other-arm64-72-cpus16"];
+    let names = names(&below);
+    assert_eq!(names.len(), 8);
+    for stem in stems {
+        assert!(names.contains(&format!("{stem}.json")), "{names:?}");
+        assert!(names.contains(&format!("{stem}.txt")), "{names:?}");
+    }
+    let text = fs::read_to_string(below.join("fake-arm64-72-cpus8.txt")).unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains(&text));
+    let json = fs::read_to_string(below.join("fake-arm64-72-cpus8.json")).unwrap();
+    let document: mmscale_record::Document = serde_json::from_str(&json).unwrap();
+    assert_eq!((document.study.as_str(), document.cpus), ("fake", 8));
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    // No file may grow, as on a full disk; the signal that says so is ignored.
+    let line = "trap '' XFSZ; ulimit -f 0; exec $FAKE run fake --quick -o $DIR";
+    let output = shell(line, folder.path());
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("error: cannot write `"), "{}", stderr(&output));
+    assert!(names(folder.path()).is_empty());
+    let output = shell("$FAKE run fake --quick >/dev/full", folder.path());
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("error: cannot write to standard output"));
+}
+
+#[test]
+fn a_place_where_nothing_can_be_made_is_found_before_the_run() {
+    let output = mmscale().args(["run", "fake", "-o", "/proc/mmscale/results"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("error: cannot write `/proc/mmscale/results`"));
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in ["run fake --quick --format json", "list", "doctor", ""] {
+        let line = format!("set -o pipefail; (sleep 0.2; $FAKE {arguments}) | true");
+        let output = shell(&line, folder.path());
+        assert!(output.status.success(), "{arguments}: {}", stderr(&output));
+    }
+}
