@@ -117,3 +117,16 @@ fn the_schema_accepts_documents_and_refuses_others() {
         assert!(!validator.is_valid(&bad), "{field} may be left out");
     }
 }
+
+/// The schema as a file, for readers in other languages. With `MMSCALE_UPDATE=1` it is written
+/// anew.
+#[test]
+fn the_published_schema_is_this_one() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/run.schema.json");
+    let schema = serde_json::to_string_pretty(&schema_json()).unwrap() + "\n";
+    if std::env::var_os("MMSCALE_UPDATE").is_some() {
+        std::fs::write(path, &schema).unwrap();
+    }
+    let published = std::fs::read_to_string(path).unwrap();
+    assert!(published == schema, "run this test with MMSCALE_UPDATE=1 to publish the new form");
+}
