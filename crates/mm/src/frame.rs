@@ -71,49 +71,86 @@ pub enum FrameState {
 const STATES: u8 = 4;
 const _: () = assert!(FrameState::Held as u8 + 1 == STATES && FrameState::Inside as u8 == 0);
 
-/// What the head of a block says, in 32 bits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FrameWord {
-    /// What the frame is.
-    pub state: FrameState,
-    /// The size of the block.
-    pub order: Order,
-    /// `Free`: the list it is on. Otherwise: the type of its pageblock when its zone handed it
-    /// out, which is the page-cache list it goes back to.
-    pub list: MigrateType,
-    /// What it was taken for when its zone handed it out; changes only under the zone lock.
-    pub taken_as: MigrateType,
-    /// The zone it belongs to.
-    pub zone: u8,
-}
+/// What the head of a block says, in 32 bits: four each for state, order, list and what it was
+/// taken as, eight for the zone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FrameWord(u32);
+
+const STATE_MASK: u32 = 0xf;
+const SIZE_MASK: u32 = 0xff;
+const ORDER_SHIFT: u32 = 4;
+const LIST_SHIFT: u32 = 8;
+const TAKEN_SHIFT: u32 = 12;
+const ZONE_SHIFT: u32 = 16;
 
 impl FrameWord {
+    /// A block of `zone` in `state`.
     #[inline]
-    const fn pack(self) -> u32 {
-        self.state as u32
-            | (self.order.get() as u32) << 4
-            | (self.list as u32) << 8
-            | (self.taken_as as u32) << 12
-            | (self.zone as u32) << 16
+    pub(crate) const fn new(
+        state: FrameState,
+        order: Order,
+        list: MigrateType,
+        taken_as: MigrateType,
+        zone: u8,
+    ) -> Self {
+        Self(
+            state as u32
+                | (order.get() as u32) << ORDER_SHIFT
+                | (list as u32) << LIST_SHIFT
+                | (taken_as as u32) << TAKEN_SHIFT
+                | (zone as u32) << ZONE_SHIFT,
+        )
     }
+    /// The same block in another state.
     #[inline]
-    const fn unpack(bits: u32) -> Self {
-        let state = match bits & 0xf {
+    pub(crate) const fn with_state(self, state: FrameState) -> Self {
+        Self(self.0 & !STATE_MASK | state as u32)
+    }
+    /// Whether it is the head of a block of exactly this order in this state.
+    #[inline]
+    pub const fn is(self, state: FrameState, order: Order) -> bool {
+        self.0 & SIZE_MASK == state as u32 | (order.get() as u32) << ORDER_SHIFT
+    }
+    /// What the frame is.
+    #[inline]
+    pub const fn state(self) -> FrameState {
+        match self.0 & STATE_MASK {
             0 => FrameState::Inside,
             1 => FrameState::Free,
             2 => FrameState::Cached,
             _ => FrameState::Held,
-        };
-        let Some(order) = Order::new((bits >> 4 & 0xf) as u8) else {
-            panic!("a frame record is damaged");
-        };
-        Self {
-            state,
-            order,
-            list: MigrateType::from_index((bits >> 8 & 0xf) as usize),
-            taken_as: MigrateType::from_index((bits >> 12 & 0xf) as usize),
-            zone: (bits >> 16) as u8,
         }
+    }
+    /// The size of the block.
+    #[inline]
+    pub const fn order(self) -> Order {
+        match Order::new((self.0 >> ORDER_SHIFT & 0xf) as u8) {
+            Some(order) => order,
+            None => panic!("a frame record is damaged"),
+        }
+    }
+    /// `Free`: the list it is on. Otherwise: the type of its pageblock when its zone handed it
+    /// out, which is the page-cache list it goes back to.
+    #[inline]
+    pub const fn list(self) -> MigrateType {
+        MigrateType::from_index((self.0 >> LIST_SHIFT & 0xf) as usize)
+    }
+    /// What it was taken for when its zone handed it out; changes only under the zone lock.
+    #[inline]
+    pub const fn taken_as(self) -> MigrateType {
+        MigrateType::from_index((self.0 >> TAKEN_SHIFT & 0xf) as usize)
+    }
+    /// The zone it belongs to.
+    #[inline]
+    pub const fn zone(self) -> u8 {
+        (self.0 >> ZONE_SHIFT) as u8
+    }
+}
+
+impl core::fmt::Debug for FrameWord {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (state, order, zone) = (self.state(), self.order().get(), self.zone());
+        write!(f, "{state:?} order {order} {:?} zone {zone}", self.list())
     }
 }
 
@@ -154,19 +191,18 @@ impl FrameTable {
     /// What `pfn` says. Panics if there is no such frame.
     #[inline]
     pub fn word(&self, pfn: Pfn) -> FrameWord {
-        FrameWord::unpack(self.frames[pfn.index()].word.load(Relaxed))
+        FrameWord(self.frames[pfn.index()].word.load(Relaxed))
     }
     /// Whether `pfn` is the head of a free block of exactly this order. Stable under the lock of
     /// the frame's zone.
     #[inline]
     pub(crate) fn is_free_head(&self, pfn: Pfn, order: Order) -> bool {
-        let bits = self.frames[pfn.index()].word.load(Relaxed);
-        bits & 0xff == FrameState::Free as u32 | u32::from(order.get()) << 4
+        self.word(pfn).is(FrameState::Free, order)
     }
     /// Sets what `pfn` says. The caller may write it: see [`FrameState`].
     #[inline]
     pub(crate) fn set_word(&self, pfn: Pfn, word: FrameWord) {
-        self.frames[pfn.index()].word.store(word.pack(), Relaxed);
+        self.frames[pfn.index()].word.store(word.0, Relaxed);
     }
     /// Makes `pfn` say nothing: its block is part of a larger one now.
     #[inline]

@@ -98,7 +98,7 @@ fn memory_that_is_not_used_is_not_touched() {
     assert!(uni::take_touches().is_empty());
     let page = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap();
     let used = page.align_down(Order::MAX).offset(1024);
-    assert_eq!(frames.frames().word(used).state, FrameState::Inside);
+    assert_eq!(frames.frames().word(used).state(), FrameState::Inside);
     assert_eq!(frames.verify().unwrap().held, 1);
 }
 

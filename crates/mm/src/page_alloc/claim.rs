@@ -7,7 +7,7 @@ use crate::frame::{FrameState, MigrateType};
 use crate::pcp::{Pcp, PcpList};
 use crate::sync::{NoPreempt, PreemptGuard};
 use crate::vmstat::ZoneItem;
-use crate::zone::RmqueueMode;
+use crate::zone::{RmqueueMode, ZoneId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// What every step of one allocation knows.
@@ -77,19 +77,21 @@ impl<A: Arch> FrameAllocator<A> {
         self.get_page_from_freelist(request, Mark::Min)
     }
 
-    fn zonelist(&self, request: Request) -> impl Iterator<Item = &Zone<A>> {
-        let best = request.gfp.best_kind();
-        let only = request.gfp.contains(Gfp::THIS_NODE).then_some(request.node);
-        // Nodes without memory have no list of their own.
-        let list = self.zonelists.get(request.node.index()).unwrap_or(&self.zonelists[0]);
-        list.iter()
-            .map(|&zone| self.zone(zone))
-            .filter(move |zone| zone.kind <= best && only.is_none_or(|node| zone.node == node))
+    /// The zones that the request accepts, nearest first. Nodes without memory have no list of
+    /// their own and use the first.
+    #[inline]
+    fn zonelist(&self, request: Request) -> &[ZoneId] {
+        let lists = self.zonelists.get(request.node.index()).unwrap_or(&self.zonelists[0]);
+        &lists[request.gfp.best_kind() as usize]
     }
 
     #[inline]
     fn get_page_from_freelist(&self, request: Request, mark: Mark) -> Option<Pfn> {
-        for zone in self.zonelist(request) {
+        for &zone in self.zonelist(request) {
+            let zone = self.zone(zone);
+            if request.gfp.contains(Gfp::THIS_NODE) && zone.node != request.node {
+                continue;
+            }
             // Found out here, so that freeing, which is hotter, need not.
             let below_high = zone.pressure().below_high;
             let high_is_fine = !below_high && self.watermark_ok(zone, zone.marks.high, request);
@@ -143,7 +145,7 @@ impl<A: Arch> FrameAllocator<A> {
     fn rmqueue_pcplist(&self, zone: &Zone<A>, request: Request, list: PcpList) -> Option<Pfn> {
         let pinned = PreemptGuard::<A>::new();
         let cpu = pinned.cpu();
-        let mut pcp = zone.pcps.of(cpu).try_lock()?;
+        let mut pcp = zone.pcps.of(cpu).try_lock_with(pinned)?;
         let old = pcp.count();
         pcp.note_alloc();
         if !pcp.has_block(list) {

@@ -8,6 +8,15 @@
 //! of its class. The zone lock is always taken with interrupts off; the page cache's lock is taken
 //! with interrupts on, so allocation and freeing, which may run in an interrupt, only try it and go
 //! to the zone if it is taken.
+//!
+//! What Linux 6.19 has and this has not: reserves of high-order atomic blocks, CMA and isolation,
+//! watermark boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (only its wake-ups are
+//! counted). Three things differ: whether a zone has a block of a higher order shows under its lock
+//! and not in the watermark check before it; a page goes back to the page-cache list of the type
+//! that its pageblock had when the zone handed it out, not of the type it has now (the buddy goes
+//! by the type of now, as in Linux); and for claims a page counts as movable if the zone handed it
+//! out as such, whether or not a page cache has it. All three keep what the zone lock protects
+//! under the zone lock.
 
 mod age;
 mod claim;
@@ -38,8 +47,8 @@ use core::sync::atomic::Ordering::Relaxed;
 pub struct FrameAllocator<A: Arch> {
     frames: FrameTable,
     zones: Box<[Zone<A>]>,
-    /// For each node, the zones in the order in which its CPUs ask them.
-    zonelists: Box<[Box<[ZoneId]>]>,
+    /// For each node and best acceptable kind, the zones in the order in which they are asked.
+    zonelists: Box<[[Box<[ZoneId]>; ZoneKind::COUNT]]>,
     stats: Stats<A>,
     config: AllocConfig,
     /// How often an allocation found memory low and wanted reclaim woken.
@@ -86,7 +95,7 @@ impl<A: Arch> FrameAllocator<A> {
         let stats = Stats::new(&counted, nodes);
         Ok(Self {
             frames,
-            zonelists: (0..nodes).map(|node| zonelist(map, node, nodes)).collect(),
+            zonelists: (0..nodes).map(|node| zonelists(map, node, nodes)).collect(),
             zones,
             stats,
             config,
@@ -209,16 +218,20 @@ fn reserves(map: &MemoryMap, zone: &ZoneSpec) -> [u32; ZoneKind::COUNT] {
     reserve
 }
 
-/// The order in which the CPUs of `node` ask the zones: their own node first, then the others
-/// round the ring of numbers; on each node the better kind first.
-fn zonelist(map: &MemoryMap, node: usize, nodes: usize) -> Box<[ZoneId]> {
-    let mut zones: Vec<(usize, core::cmp::Reverse<ZoneKind>, ZoneId)> = Vec::new();
-    for (at, zone) in map.zones.iter().enumerate() {
-        let distance = (zone.node.index() + nodes - node) % nodes;
-        zones.push((distance, core::cmp::Reverse(zone.kind), ZoneId::new(at)));
-    }
-    zones.sort_unstable();
-    zones.into_iter().map(|(_, _, zone)| zone).collect()
+/// The order in which the CPUs of `node` ask the zones, by the best kind they accept: their own
+/// node first, then the others round the ring of numbers; on each node the better kind first.
+fn zonelists(map: &MemoryMap, node: usize, nodes: usize) -> [Box<[ZoneId]>; ZoneKind::COUNT] {
+    core::array::from_fn(|best| {
+        let zones = map.zones.iter().enumerate().filter(|(_, zone)| zone.kind as usize <= best);
+        let mut keyed: Vec<_> = zones
+            .map(|(at, zone)| {
+                let distance = (zone.node.index() + nodes - node) % nodes;
+                (distance, core::cmp::Reverse(zone.kind), ZoneId::new(at))
+            })
+            .collect();
+        keyed.sort_unstable();
+        keyed.into_iter().map(|(_, _, zone)| zone).collect()
+    })
 }
 
 /// The limits of a zone's page caches with these CPUs online.

@@ -19,8 +19,8 @@ impl<A: Arch> FrameAllocator<A> {
         let word = self.check_held(pfn, order);
         A::work(Op::PagePrep, 1);
         A::trace(Trace::PageFree { pfn, order });
-        let zone = &self.zones[usize::from(word.zone)];
-        if let Some(list) = PcpList::of(order, word.list)
+        let zone = &self.zones[usize::from(word.zone())];
+        if let Some(list) = PcpList::of(order, word.list())
             && self.free_to_pcp(zone, pfn, word, list)
         {
             return;
@@ -32,7 +32,7 @@ impl<A: Arch> FrameAllocator<A> {
     fn check_held(&self, pfn: Pfn, order: Order) -> FrameWord {
         assert!(pfn.index() < self.frames.len(), "freed frame {} does not exist", pfn.index());
         let word = self.frames.word(pfn);
-        if word.state != FrameState::Held || word.order != order {
+        if !word.is(FrameState::Held, order) {
             bad_free(pfn, order, word);
         }
         word
@@ -44,11 +44,11 @@ impl<A: Arch> FrameAllocator<A> {
     fn free_to_pcp(&self, zone: &Zone<A>, pfn: Pfn, word: FrameWord, list: PcpList) -> bool {
         let pinned = PreemptGuard::<A>::new();
         let cpu = pinned.cpu();
-        let Some(mut pcp) = zone.pcps.of(cpu).try_lock() else { return false };
+        let Some(mut pcp) = zone.pcps.of(cpu).try_lock_with(pinned) else { return false };
         let pressure = zone.pressure();
         let old = pcp.count();
         pcp.put::<A>(&self.frames, list, pfn, word);
-        let surplus = pcp.note_free(word.order, pressure);
+        let surplus = pcp.note_free(word.order(), pressure);
         if surplus == 0 {
             self.trace_count(zone, cpu, &pcp, old);
             return true;
@@ -57,7 +57,6 @@ impl<A: Arch> FrameAllocator<A> {
         let moved = self.free_pcppages_bulk(zone, &mut pcp, step, list);
         self.trace_count(zone, cpu, &pcp, old);
         drop(pcp);
-        drop(pinned);
         self.free_rest(zone, cpu, surplus.saturating_sub(moved), list);
         if pressure.below_high && self.above_high(zone) {
             zone.put(BELOW_HIGH, false);
@@ -73,7 +72,7 @@ impl<A: Arch> FrameAllocator<A> {
             if pinned.cpu() != cpu {
                 return;
             }
-            let Some(mut pcp) = zone.pcps.of(cpu).try_lock() else { return };
+            let Some(mut pcp) = zone.pcps.of(cpu).try_lock_with(pinned) else { return };
             let old = pcp.count();
             if old == 0 {
                 return;
@@ -157,13 +156,13 @@ impl<A: Arch> FrameAllocator<A> {
 #[cold]
 fn bad_free(pfn: Pfn, order: Order, word: FrameWord) -> ! {
     let (pfn, order) = (pfn.index(), order.get());
-    match word.state {
+    match word.state() {
         FrameState::Held => panic!(
             "frame {pfn} freed with order {order}, but allocated with order {}",
-            word.order.get()
+            word.order().get()
         ),
         FrameState::Free | FrameState::Cached => {
-            panic!("frame {pfn} of order {order} freed twice: it is {:?} already", word.state)
+            panic!("frame {pfn} of order {order} freed twice: it is {:?} already", word.state())
         }
         FrameState::Inside => panic!(
             "frame {pfn} freed with order {order}, but it is not the head of an allocated block"

@@ -107,8 +107,8 @@ impl<A: Arch> FrameAllocator<A> {
         for (order, list_type, list) in buddy.lists() {
             for (pfn, linked) in list.walk(&self.frames) {
                 let word = self.frames.word(pfn);
-                let known = word.state == FrameState::Free && word.order == order;
-                if !linked || !known || word.list != list_type {
+                let known = word.state() == FrameState::Free && word.order() == order;
+                if !linked || !known || word.list() != list_type {
                     return Err(Violation::List(pfn));
                 }
                 if buddy.block_type(pfn) != list_type {
@@ -141,18 +141,18 @@ impl<A: Arch> FrameAllocator<A> {
             }
             let pfn = Pfn::new(at);
             let word = self.frames.word(pfn);
-            let (order, pages) = (word.order, word.order.pages() as u64);
-            match word.state {
+            let (order, pages) = (word.order(), word.order().pages() as u64);
+            match word.state() {
                 FrameState::Inside => return Err(Violation::Cover(pfn)),
                 FrameState::Free => audit.free += pages,
                 FrameState::Cached => audit.cached += pages,
                 FrameState::Held => audit.held += pages,
             }
             let fits = pfn.is_aligned(order) && at + order.pages() <= end;
-            if !fits || usize::from(word.zone) != zone.id.index() {
+            if !fits || usize::from(word.zone()) != zone.id.index() {
                 return Err(Violation::Shape(pfn));
             }
-            if word.state != FrameState::Held && on_list.next() != Some(&pfn) {
+            if word.state() != FrameState::Held && on_list.next() != Some(&pfn) {
                 return Err(Violation::Lost(pfn));
             }
             let mut rest = (1..order.pages()).map(|page| pfn.offset(page));
@@ -161,7 +161,7 @@ impl<A: Arch> FrameAllocator<A> {
             }
             let buddy_pfn = pfn.buddy(order);
             let inside = buddy_pfn.index() >= zone.start.index() && buddy_pfn.index() < end;
-            if word.state == FrameState::Free
+            if word.state() == FrameState::Free
                 && order < Order::MAX
                 && inside
                 && self.frames.is_free_head(buddy_pfn, order)

@@ -136,7 +136,7 @@ impl Pcp {
         A::work(Op::PcpTake, 1);
         blocks.unlink::<A>(frames, pfn);
         self.count -= list.order().pages() as u32;
-        frames.set_word(pfn, FrameWord { state: FrameState::Held, ..frames.word(pfn) });
+        frames.set_word(pfn, frames.word(pfn).with_state(FrameState::Held));
         Some(pfn)
     }
     /// Puts the caller's block, of whose record `word` is a copy, in front of a list.
@@ -151,7 +151,7 @@ impl Pcp {
         A::work(Op::PcpPut, 1);
         self.lists[list.0 as usize].push_front::<A>(frames, pfn);
         self.count += list.order().pages() as u32;
-        frames.set_word(pfn, FrameWord { state: FrameState::Cached, ..word });
+        frames.set_word(pfn, word.with_state(FrameState::Cached));
     }
     /// Moves up to `blocks` blocks from the zone to the end of `list` (`rmqueue_bulk`); returns
     /// the pages moved.
@@ -212,10 +212,10 @@ impl Pcp {
         for list in PcpList::all() {
             for (pfn, linked) in self.lists[list.0 as usize].walk(frames) {
                 let word = frames.word(pfn);
-                if !linked || word.state != FrameState::Cached || word.order != list.order() {
+                if !linked || word.state() != FrameState::Cached || word.order() != list.order() {
                     return Err(Some(pfn));
                 }
-                pages += word.order.pages();
+                pages += word.order().pages();
                 seen(pfn, word);
             }
         }

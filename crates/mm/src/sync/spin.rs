@@ -40,7 +40,12 @@ impl<A: Arch, T> SpinLock<A, T> {
     /// Takes the lock if it is free now; preemption off, interrupts as they are.
     #[inline]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, A, T, PreemptGuard<A>>> {
-        let context = PreemptGuard::new();
+        self.try_lock_with(PreemptGuard::new())
+    }
+    /// Takes the lock if it is free now, under a guard that the caller has already; the guard ends
+    /// with the lock, or at once if the lock is taken.
+    #[inline]
+    pub fn try_lock_with<C: NoPreempt<A>>(&self, context: C) -> Option<SpinGuard<'_, A, T, C>> {
         let taken = self.raw.try_lock();
         taken.then(|| SpinGuard { lock: self, _context: context, not_send: PhantomData })
     }

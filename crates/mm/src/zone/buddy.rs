@@ -152,16 +152,9 @@ impl<A: Arch> Buddy<A> {
             End::Back => list.push_back::<A>(frames, pfn),
         }
         area.blocks += 1;
-        frames.set_word(
-            pfn,
-            FrameWord {
-                state: FrameState::Free,
-                order,
-                list: list_type,
-                taken_as: MigrateType::Movable,
-                zone: self.zone.index() as u8,
-            },
-        );
+        let zone = self.zone.index() as u8;
+        let taken_as = MigrateType::Movable;
+        frames.set_word(pfn, FrameWord::new(FrameState::Free, order, list_type, taken_as, zone));
     }
     /// Takes a block off its free list. Its word is the caller's to set.
     #[inline]
@@ -228,7 +221,7 @@ impl<A: Arch> Buddy<A> {
     ) {
         let list = self.block_type(pfn);
         let zone = self.zone.index() as u8;
-        frames.set_word(pfn, FrameWord { state, order, list, taken_as, zone });
+        frames.set_word(pfn, FrameWord::new(state, order, list, taken_as, zone));
     }
     /// Takes a block back and merges it with its buddies as far as they are free.
     ///
@@ -248,7 +241,7 @@ impl<A: Arch> Buddy<A> {
             if !frames.is_free_head(buddy, order) {
                 break;
             }
-            let buddy_type = frames.word(buddy).list;
+            let buddy_type = frames.word(buddy).list();
             self.unlink(frames, buddy, order, buddy_type);
             if order >= Order::PAGEBLOCK && buddy_type != list_type {
                 self.set_block_type(buddy, order, list_type);

@@ -125,10 +125,10 @@ impl<A: Arch> Buddy<A> {
             let pfn = block.offset(at);
             FrameTable::touch::<A>(pfn, crate::arch::Access::Read);
             let word = frames.word(pfn);
-            let pages = word.order.pages();
-            match word.state {
+            let pages = word.order().pages();
+            match word.state() {
                 FrameState::Free => census.free += pages,
-                _ if word.taken_as == MigrateType::Movable => census.movable += pages,
+                _ if word.taken_as() == MigrateType::Movable => census.movable += pages,
                 _ => {}
             }
             at += pages;
@@ -142,11 +142,11 @@ impl<A: Arch> Buddy<A> {
         while at < PAGEBLOCK_PAGES {
             let pfn = block.offset(at);
             let word = frames.word(pfn);
-            if word.state == FrameState::Free {
-                self.unlink(frames, pfn, word.order, word.list);
-                self.link(frames, pfn, word.order, to, End::Back);
+            if word.state() == FrameState::Free {
+                self.unlink(frames, pfn, word.order(), word.list());
+                self.link(frames, pfn, word.order(), to, End::Back);
             }
-            at += word.order.pages();
+            at += word.order().pages();
         }
     }
 
