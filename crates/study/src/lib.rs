@@ -7,6 +7,7 @@
 //! the record. Which arm a run belongs to is a number to the framework: no name that a study or an
 //! arm was given reaches a cost or a fingerprint.
 
+pub mod calibrate;
 mod host;
 mod names;
 pub mod param;

@@ -1,7 +1,7 @@
 //! Steps between two CPUs that need no tasks: cache lines and the lock.
 
 use super::jobs::{Word, go};
-use super::single::ns_each;
+use super::single::{median, ns_each};
 use crate::config::Failure;
 use crate::host::HostCpus;
 use crate::{Threads, ThreadsSpin};
@@ -27,19 +27,14 @@ fn both<T: Send>(first: impl FnOnce() -> T + Send, second: impl FnOnce() + Send)
     })
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
+/// Waits without the processor's hint for wait loops, which would take longer than the line.
 fn wait_for(word: &AtomicU64, value: u64) {
     let mut turns = 0_u32;
     while word.load(Ordering::Acquire) != value {
         turns += 1;
-        if turns.is_multiple_of(1 << 14) {
+        if turns.is_multiple_of(1 << 16) {
             std::thread::yield_now();
         }
-        core::hint::spin_loop();
     }
 }
 

@@ -3,8 +3,7 @@
 //! Only single steps are measured: an atomic, a lock, a cache line from CPU to CPU, an interrupt,
 //! a switch. Never the throughput of the memory manager on several CPUs, which is what the profile
 //! is to predict. All steps take turns in rounds, so that a slow moment of the computer hits all of
-//! them alike; each number is the median over rounds, with the range from the 10th to the 90th
-//! percentile.
+//! them alike; each number is the median over rounds, with the quartiles as its range.
 
 mod cross;
 mod jobs;
@@ -15,8 +14,10 @@ mod tasks;
 pub use quantity::Quantity;
 
 use crate::config::Failure;
+use crate::host::HostCpus;
 use crate::host_cpus;
 use quantity::Samples;
+use std::sync::Barrier;
 
 /// What steps cost on this computer, in ns. What needs two CPUs is missing on a computer with one.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,16 +34,16 @@ pub struct Measured {
     pub lock_ns: Quantity,
     /// Letting a spin lock go.
     pub unlock_ns: Quantity,
-    /// Clearing 4 KiB that are in no cache near.
-    pub clear_page_ns: Quantity,
-    /// Bytes that all CPUs together clear in a microsecond.
-    pub clear_bytes_per_us: Quantity,
     /// An interrupt to oneself, from before the send to after the handler.
     pub irq_ns: Quantity,
     /// A switch from one task to another on a CPU.
     pub switch_ns: Quantity,
     /// Making a waiting task of the own CPU runnable.
     pub wake_ns: Quantity,
+    /// Clearing 4 KiB that are in no cache near.
+    pub clear_page_ns: Quantity,
+    /// Bytes that all CPUs together clear in a microsecond.
+    pub clear_bytes_per_us: Quantity,
     /// What needs two CPUs.
     pub pair: Option<MeasuredPair>,
 }
@@ -82,6 +83,50 @@ impl Effort {
     }
 }
 
+/// Runs `body` on every CPU of the computer at the same time, each on a thread that is pinned there,
+/// and so are the machines that it runs.
+///
+/// What one CPU does is measured like this: CPUs may be threads of one core, or share its power,
+/// and then they are slower together. A profile is for machines whose CPUs all work.
+pub fn on_each_cpu<T: Send>(body: impl Fn() -> T + Sync) -> Vec<T> {
+    let host = HostCpus::allowed();
+    let start = Barrier::new(host.count());
+    let work = |cpu: usize| {
+        host.pin(cpu);
+        start.wait();
+        body()
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..host.count()).map(|cpu| scope.spawn(move || work(cpu))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, T>| thread.join();
+        let results = threads.into_iter().map(join);
+        results.map(|result| result.unwrap_or_else(|why| std::panic::resume_unwind(why))).collect()
+    })
+}
+
+/// Steps of one CPU, in the order of the fields of [`Measured`].
+type Singles = [f64; 8];
+
+/// One round of the steps of one CPU.
+fn singles() -> Result<Singles, Failure> {
+    let bench = single::Bench::new();
+    let clock_ns = bench.clock_ns();
+    let less_clock = |ns: f64| (ns - clock_ns).max(0.0);
+    let (lock_ns, unlock_ns) = bench.lock_unlock_ns();
+    let (both_ns, wake_ns) = (tasks::wake_and_switch_ns()?, tasks::wake_ns()?);
+    Ok([
+        clock_ns,
+        cross::line_own_ns(),
+        bench.atomic_ns(),
+        lock_ns,
+        unlock_ns,
+        less_clock(tasks::irq_ns()?),
+        (both_ns - wake_ns).max(0.0),
+        less_clock(wake_ns),
+    ])
+}
+
 /// Measures. `progress` is told rounds done and rounds to do.
 pub fn measure(
     effort: Effort,
@@ -89,29 +134,21 @@ pub fn measure(
 ) -> Result<Measured, Failure> {
     let host_cpus = host_cpus();
     let rounds = effort.rounds();
-    let mut single = single::Bench::new()?;
-    let [mut clock, mut line_own, mut atomic] = [const { Samples::new() }; 3];
-    let [mut lock, mut unlock] = [const { Samples::new() }; 2];
+    let clears = single::Clears::new()?;
+    let mut steps = [const { Samples::new() }; 8];
     let [mut clear, mut bandwidth] = [const { Samples::new() }; 2];
-    let [mut irq, mut switch, mut wake] = [const { Samples::new() }; 3];
     let [mut line, mut in_row, mut handoff] = [const { Samples::new() }; 3];
     let [mut send, mut ipi, mut idle_wake] = [const { Samples::new() }; 3];
     for round in 0..rounds {
         progress(round, rounds);
-        let clock_ns = single.clock_ns();
+        let of_cpus: Vec<Singles> = on_each_cpu(singles).into_iter().collect::<Result<_, _>>()?;
+        for (at, step) in steps.iter_mut().enumerate() {
+            step.add(of_cpus.iter().map(|of| of[at]).sum::<f64>() / of_cpus.len() as f64);
+        }
+        let clock_ns = of_cpus[0][0];
         let less_clock = |ns: f64| (ns - clock_ns).max(0.0);
-        clock.add(clock_ns);
-        line_own.add(cross::line_own_ns());
-        atomic.add(single.atomic_ns());
-        let (lock_ns, unlock_ns) = single.lock_unlock_ns();
-        lock.add(lock_ns);
-        unlock.add(unlock_ns);
-        clear.add(single.clear_page_ns());
-        bandwidth.add(single.clear_bytes_per_us(host_cpus));
-        irq.add(less_clock(tasks::irq_ns()?));
-        let (both_ns, wake_ns) = (tasks::wake_and_switch_ns()?, tasks::wake_ns()?);
-        switch.add((both_ns - wake_ns).max(0.0));
-        wake.add(less_clock(wake_ns));
+        clear.add(clears.page_ns());
+        bandwidth.add(clears.bytes_per_us(host_cpus));
         if host_cpus > 1 {
             line.add(cross::line_ns());
             in_row.add(cross::line_in_row_ns());
@@ -130,18 +167,19 @@ pub fn measure(
         ipi_ns: ipi.quantity(),
         idle_wake_ns: idle_wake.quantity(),
     });
+    let [clock, line_own, atomic, lock, unlock, irq, switch, wake] = steps.map(Samples::quantity);
     Ok(Measured {
         host_cpus,
-        clock_ns: clock.quantity(),
-        line_own_ns: line_own.quantity(),
-        atomic_ns: atomic.quantity(),
-        lock_ns: lock.quantity(),
-        unlock_ns: unlock.quantity(),
+        clock_ns: clock,
+        line_own_ns: line_own,
+        atomic_ns: atomic,
+        lock_ns: lock,
+        unlock_ns: unlock,
+        irq_ns: irq,
+        switch_ns: switch,
+        wake_ns: wake,
         clear_page_ns: clear.quantity(),
         clear_bytes_per_us: bandwidth.quantity(),
-        irq_ns: irq.quantity(),
-        switch_ns: switch.quantity(),
-        wake_ns: wake.quantity(),
         pair,
     })
 }

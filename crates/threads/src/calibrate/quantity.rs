@@ -5,9 +5,9 @@
 pub struct Quantity {
     /// The median over rounds.
     pub median: f64,
-    /// The 10th percentile over rounds.
+    /// The first quartile over rounds.
     pub low: f64,
-    /// The 90th percentile over rounds.
+    /// The third quartile over rounds.
     pub high: f64,
     /// How many rounds.
     pub rounds: usize,
@@ -30,7 +30,7 @@ impl Samples {
         self.0.sort_by(f64::total_cmp);
         let last = self.0.len() - 1;
         let at = |share: f64| self.0[(last as f64 * share).round() as usize];
-        Quantity { median: at(0.5), low: at(0.1), high: at(0.9), rounds: self.0.len() }
+        Quantity { median: at(0.5), low: at(0.25), high: at(0.75), rounds: self.0.len() }
     }
 }
 
@@ -39,11 +39,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_stands_between_the_percentiles_and_ignores_outliers() {
+    fn the_median_stands_between_the_quartiles_and_ignores_outliers() {
         let mut samples = Samples::new();
         (0..=20).rev().for_each(|value| samples.add(f64::from(value)));
         let quantity = samples.quantity();
-        assert_eq!((quantity.low, quantity.median, quantity.high), (2.0, 10.0, 18.0));
+        assert_eq!((quantity.low, quantity.median, quantity.high), (5.0, 10.0, 15.0));
         let mut samples = Samples::new();
         [5.0, 5.0, 900.0, 5.0, 5.0].into_iter().for_each(|value| samples.add(value));
         assert_eq!(samples.quantity().median, 5.0);

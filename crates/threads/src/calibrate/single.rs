@@ -1,14 +1,13 @@
 //! Steps of one CPU, and clearing by all.
 
+use super::on_each_cpu;
 use crate::arena::{Arena, PAGE_BYTES};
 use crate::clock::Clock;
 use crate::config::Failure;
-use crate::host::HostCpus;
 use crate::lock::ThreadsSpin;
 use mmscale_mm::arch::{LockClass, Order, Pfn, RawSpin};
 use std::hint::black_box;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Times a step is repeated in one sample.
@@ -17,33 +16,31 @@ const REPEATS: u32 = 20_000;
 const LOCKS: usize = 256;
 /// Pages that are cleared in turn: 64 MiB, more than a CPU's own caches hold.
 const PAGES: usize = 16 * 1024;
-/// Pages of one sample.
-const SAMPLE_PAGES: usize = 2048;
+/// Pages between two looks at the clock: about 100 us.
+const STRETCH: usize = 256;
 
 /// ns for each of `count` steps since `start`.
 pub(super) fn ns_each(start: Instant, count: u64) -> f64 {
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
+/// The median of some samples.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 /// What single-CPU samples work on.
 pub(super) struct Bench {
     atomic: AtomicU64,
     locks: Box<[ThreadsSpin]>,
-    arena: Arena,
     clock: Clock,
-    /// The page to clear next.
-    next_page: usize,
 }
 
 impl Bench {
-    pub(super) fn new() -> Result<Self, Failure> {
-        let arena = Arena::new(PAGES).map_err(|error| Failure::System {
-            what: "memory to clear",
-            reason: error.to_string(),
-        })?;
-        (0..PAGES).for_each(|page| arena.clear(Pfn::new(page), Order::ZERO));
+    pub(super) fn new() -> Self {
         let locks = (0..LOCKS).map(|_| ThreadsSpin::fair(LockClass::Other)).collect();
-        Ok(Self { atomic: AtomicU64::new(0), locks, arena, clock: Clock::start(), next_page: 0 })
+        Self { atomic: AtomicU64::new(0), locks, clock: Clock::start() }
     }
 
     /// A read of the machine's clock, which stands in all that is measured turn by turn.
@@ -82,34 +79,44 @@ impl Bench {
         }
         (lock_ns / TURNS as f64, unlock_ns / TURNS as f64)
     }
+}
 
-    pub(super) fn clear_page_ns(&mut self) -> f64 {
-        let start = Instant::now();
-        for _ in 0..SAMPLE_PAGES {
-            self.arena.clear(Pfn::new(self.next_page), Order::ZERO);
-            self.next_page = (self.next_page + 1) % PAGES;
-        }
-        ns_each(start, SAMPLE_PAGES as u64)
+/// Memory to clear.
+pub(super) struct Clears(Arena);
+
+impl Clears {
+    pub(super) fn new() -> Result<Self, Failure> {
+        let arena = Arena::new(PAGES).map_err(|error| Failure::System {
+            what: "memory to clear",
+            reason: error.to_string(),
+        })?;
+        (0..PAGES).for_each(|page| arena.clear(Pfn::new(page), Order::ZERO));
+        Ok(Self(arena))
     }
 
-    /// All CPUs clear at once, each its own part.
-    pub(super) fn clear_bytes_per_us(&self, cpus: usize) -> f64 {
-        let (host, barrier) = (HostCpus::allowed(), Barrier::new(cpus));
-        let part = PAGES / cpus;
-        let clear = |cpu: usize| {
-            host.pin(cpu);
-            barrier.wait();
-            let start = Instant::now();
-            let pages = cpu * part..(cpu + 1) * part;
-            pages.for_each(|page| self.arena.clear(Pfn::new(page), Order::ZERO));
-            start.elapsed().as_nanos() as f64
-        };
-        let slowest_ns = std::thread::scope(|scope| {
-            let clear = &clear;
-            let threads: Vec<_> = (0..cpus).map(|cpu| scope.spawn(move || clear(cpu))).collect();
-            let times = threads.into_iter().map(|thread| thread.join().unwrap_or(f64::NAN));
-            times.fold(0.0, f64::max)
+    /// ns a page, for a stretch of pages from the `at`-th such stretch on.
+    fn stretch_ns(&self, at: usize) -> f64 {
+        let start = Instant::now();
+        let pages = at * STRETCH..(at + 1) * STRETCH;
+        pages.for_each(|page| self.0.clear(Pfn::new(page), Order::ZERO));
+        ns_each(start, STRETCH as u64)
+    }
+
+    /// One CPU clears all.
+    pub(super) fn page_ns(&self) -> f64 {
+        median((0..PAGES / STRETCH).map(|at| self.stretch_ns(at)).collect())
+    }
+
+    /// All CPUs clear at once, each its own part: the sum of what each manages in its median
+    /// stretch.
+    pub(super) fn bytes_per_us(&self, cpus: usize) -> f64 {
+        let part = PAGES / STRETCH / cpus;
+        let next = AtomicUsize::new(0);
+        let rates = on_each_cpu(|| {
+            let from = part * next.fetch_add(1, Ordering::Relaxed);
+            let page_ns = median((from..from + part).map(|at| self.stretch_ns(at)).collect());
+            PAGE_BYTES as f64 * 1000.0 / page_ns
         });
-        (cpus * part * PAGE_BYTES) as f64 * 1000.0 / slowest_ns
+        rates.into_iter().sum()
     }
 }

@@ -1,0 +1,133 @@
+//! From measured pieces to costs of operations.
+//!
+//! Four pieces cannot tell seven operations apart. What they do tell is kept exactly: the fitted
+//! costs give each measured piece again. What they do not tell is taken from the profile
+//! `x86-26`: the proportions of preparing a page and handling the cache's list, and of putting a
+//! block back and merging one.
+
+use super::CalibrateError;
+use super::program::{Figures, Piece, simulated};
+use mmscale_mm::arch::Op;
+use mmscale_sim::profile::Profile;
+
+/// The operations of the frame allocator.
+pub(super) const FITTED: [Op; 7] = [
+    Op::AllocEntry,
+    Op::PcpTake,
+    Op::PagePrep,
+    Op::PcpPut,
+    Op::BuddyTake,
+    Op::BuddyPut,
+    Op::BuddyStep,
+];
+
+/// The operations that a piece decides, and decides together: their proportions are kept. In the
+/// order in which they are solved: each piece's other operations are known by then.
+const DECIDES: [(Piece, &[Op]); 4] = [
+    (Piece::CachedFree, &[Op::PagePrep, Op::PcpPut, Op::PcpTake]),
+    (Piece::CachedAlloc, &[Op::AllocEntry]),
+    (Piece::BulkFree, &[Op::BuddyPut, Op::BuddyStep]),
+    (Piece::BulkAlloc, &[Op::BuddyTake]),
+];
+
+/// The piece that decides the cost of `op`.
+pub(super) fn decided_by(op: Op) -> Piece {
+    let decides = DECIDES.iter().find(|(_, ops)| ops.contains(&op));
+    decides.map_or(Piece::BulkFree, |(piece, _)| *piece)
+}
+
+/// What a simulated CPU takes for each piece: a fixed part (locks, lines, atomics), and how often
+/// each operation is done for a page.
+pub(super) struct Charges {
+    fixed: Figures,
+    /// By place in [`FITTED`].
+    per_page: [Figures; FITTED.len()],
+}
+
+impl Charges {
+    /// Counts the charges by running the pieces on a machine with the locks, lines and atomics of
+    /// `profile`, and with operations that cost nothing, but for one at a time.
+    pub(super) fn count(profile: &Profile) -> Result<Self, CalibrateError> {
+        const PROBE_NS: u64 = 1_000;
+        let mut bare = profile.clone();
+        bare.costs.jitter_1024 = 0;
+        bare.costs.op_ps = [0; Op::ALL.len()];
+        let fixed = simulated(&bare)?;
+        let mut per_page = [Figures::default(); FITTED.len()];
+        for (op, counts) in FITTED.into_iter().zip(&mut per_page) {
+            let mut one = bare.clone();
+            one.costs.op_ps[op as usize] = PROBE_NS * 1000;
+            let with = simulated(&one)?;
+            for ((count, with), without) in counts.iter_mut().zip(with).zip(fixed) {
+                *count = (with - without) / PROBE_NS as f64;
+            }
+        }
+        Ok(Self { fixed, per_page })
+    }
+
+    /// What the pieces take if the operations cost `ns`.
+    fn predict(&self, ns: &[f64; FITTED.len()]) -> Figures {
+        let mut figures = self.fixed;
+        for (counts, ns) in self.per_page.iter().zip(ns) {
+            figures.iter_mut().zip(counts).for_each(|(figure, count)| *figure += count * ns);
+        }
+        figures
+    }
+
+    /// The costs, in ns by place in [`FITTED`], that give `measured`. `prior` gives proportions.
+    /// A cost that would be negative is 0: then the fixed part alone is more than was measured.
+    pub(super) fn solve(&self, measured: &Figures, prior: &Profile) -> [f64; FITTED.len()] {
+        let mut ns = [0.0; FITTED.len()];
+        for (piece, ops) in DECIDES {
+            let known = self.predict(&ns)[piece as usize];
+            let mut trial = ns;
+            for (at, op) in FITTED.iter().enumerate().filter(|(_, op)| ops.contains(op)) {
+                trial[at] = prior.costs.op_ps[*op as usize] as f64 / 1000.0;
+            }
+            let by_prior = self.predict(&trial)[piece as usize] - known;
+            let left = (measured[piece as usize] - known).max(0.0);
+            let scale = if by_prior > 0.0 { left / by_prior } else { 0.0 };
+            for (at, _) in FITTED.iter().enumerate().filter(|(_, op)| ops.contains(op)) {
+                ns[at] = trial[at] * scale;
+            }
+        }
+        ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn charges() -> Charges {
+        // Entry, take, prep, put, buddy take, buddy put, step; by piece.
+        let per_page = [
+            [1.0, 0.0, 1.0, 0.0],
+            [1.0, 0.0, 1.0, 1.0],
+            [1.0, 1.0, 1.0, 1.0],
+            [0.0, 1.0, 1.0, 1.0],
+            [0.0, 0.0, 0.1, 0.0],
+            [0.0, 0.0, 0.0, 0.9],
+            [0.0, 0.0, 1.0, 0.9],
+        ];
+        Charges { fixed: [10.0, 10.0, 12.0, 12.0], per_page }
+    }
+
+    #[test]
+    fn fitted_costs_give_the_measured_pieces_again() {
+        let prior = mmscale_sim::profile::load("x86-26").unwrap();
+        let measured = [40.0, 35.0, 61.0, 60.0];
+        let ns = charges().solve(&measured, &prior);
+        for (piece, predicted) in charges().predict(&ns).into_iter().enumerate() {
+            assert!((predicted - measured[piece]).abs() < 1e-9, "{ns:?}");
+        }
+        assert!((ns[2] / ns[3] - 10.0).abs() < 1e-9, "prep and put as 40 and 4");
+    }
+
+    #[test]
+    fn no_cost_is_negative() {
+        let prior = mmscale_sim::profile::load("x86-26").unwrap();
+        let ns = charges().solve(&[5.0, 35.0, 20.0, 8.0], &prior);
+        assert!(ns.iter().all(|&ns| ns >= 0.0) && ns[0] == 0.0 && ns[4] == 0.0, "{ns:?}");
+    }
+}

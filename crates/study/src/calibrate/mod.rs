@@ -1,0 +1,93 @@
+//! A profile of this computer, from measurements of single steps.
+//!
+//! Atomics, locks, cache lines, interrupts and switches come from
+//! [`mmscale_threads::calibrate`]; the costs of operations come from the frame allocator's pieces
+//! on one CPU, while all CPUs do the same, each on memory of its own. Neither the throughput of several CPUs nor the waiting for a lock in the memory
+//! manager is measured: the profile is to predict those.
+
+mod file;
+mod fit;
+mod program;
+
+use fit::{Charges, FITTED};
+use mmscale_sim::profile::{self, ProfileError, ProfileFile};
+use mmscale_threads::calibrate::{Effort, Measured};
+use program::{Figures, Piece, Repeats};
+use thiserror::Error;
+
+/// Why there is no profile.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum CalibrateError {
+    /// The machine of threads did not run.
+    #[error("measuring on this computer's threads: {0}")]
+    Threads(#[from] mmscale_threads::Failure),
+    /// The simulated machine did not run.
+    #[error("counting charges on the simulated machine: {0}")]
+    Sim(String),
+    /// What was measured makes no profile.
+    #[error("what was measured makes no profile ({0}); measure again on a computer at rest")]
+    Profile(#[from] ProfileError),
+}
+
+/// The costs of operations with their spread, in ns, by place in [`FITTED`].
+struct OpCosts {
+    median: [f64; FITTED.len()],
+    low: [f64; FITTED.len()],
+    high: [f64; FITTED.len()],
+    rounds: usize,
+}
+
+/// Measures this computer. `progress` is told steps done and steps to do. The result is checked:
+/// [`profile::resolve`] takes it.
+pub fn calibrate(
+    effort: Effort,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<ProfileFile, CalibrateError> {
+    let rounds = match effort {
+        Effort::Quick => 3,
+        Effort::Full => 21,
+    };
+    let mut before = 0;
+    let measured = mmscale_threads::calibrate::measure(effort, |done, all| {
+        before = all;
+        progress(done, all + rounds);
+    })?;
+    let mut pieces: [Vec<f64>; Piece::ALL.len()] = Default::default();
+    for round in 0..rounds {
+        progress(before + round, before + rounds);
+        let repeats = Repeats { bursts: 400, bulks: 5 };
+        let figures = program::real(repeats, measured.clock_ns.median)?;
+        pieces.iter_mut().zip(figures).for_each(|(piece, ns)| piece.push(ns));
+    }
+    progress(before + rounds, before + rounds);
+    let prior = profile::load("x86-26")?;
+    // The file with the operations of the prior: it has the locks and lines of this computer.
+    let charges = Charges::count(&resolve(&file::write(&measured, None)?)?)?;
+    let ops = op_costs(&charges, pieces, &prior);
+    let file = file::write(&measured, Some(&ops))?;
+    resolve(&file)?;
+    Ok(file)
+}
+
+fn resolve(file: &ProfileFile) -> Result<profile::Profile, ProfileError> {
+    profile::resolve("this computer", file)
+}
+
+/// Solves for the costs at the median and the quartiles of each piece.
+fn op_costs(
+    charges: &Charges,
+    mut pieces: [Vec<f64>; Piece::ALL.len()],
+    prior: &profile::Profile,
+) -> OpCosts {
+    pieces.iter_mut().for_each(|piece| piece.sort_by(f64::total_cmp));
+    let at = |share: f64| -> Figures {
+        pieces.each_ref().map(|piece| piece[((piece.len() - 1) as f64 * share).round() as usize])
+    };
+    let [median, first, third] = [0.5, 0.25, 0.75].map(|share| charges.solve(&at(share), prior));
+    let rounds = pieces[0].len();
+    // A cost that rests on a difference may fall where the pieces rise.
+    let pick = |of: fn(f64, f64) -> f64| {
+        core::array::from_fn(|op| of(of(first[op], third[op]), median[op]))
+    };
+    OpCosts { median, low: pick(f64::min), high: pick(f64::max), rounds }
+}

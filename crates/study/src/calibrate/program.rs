@@ -1,0 +1,194 @@
+//! What the frame allocator's pieces cost one CPU: the same program on this computer, where it
+//! takes what it takes, and on a simulated CPU, where it shows what is charged how often.
+
+use super::CalibrateError;
+use mmscale_mm::arch::{Arch, Callbacks, CpuId, Ipi, Order, Pfn, Priority, Probe};
+use mmscale_mm::arch::{TaskEntry, TaskSpec, Trace};
+use mmscale_mm::frame::MigrateType;
+use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_sim::profile::Profile;
+use mmscale_sim::{Sim, SimConfig};
+use mmscale_threads::calibrate::on_each_cpu;
+use mmscale_threads::{Threads, ThreadsConfig};
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Piece {
+    /// Allocating a page that the CPU's cache holds.
+    CachedAlloc,
+    /// Freeing a page into a cache that has room.
+    CachedFree,
+    /// Allocating many pages: the cache is refilled from the zone.
+    BulkAlloc,
+    /// Freeing many pages: the cache is drained into the zone.
+    BulkFree,
+}
+
+impl Piece {
+    pub(super) const ALL: [Self; 4] =
+        [Self::CachedAlloc, Self::CachedFree, Self::BulkAlloc, Self::BulkFree];
+}
+
+/// ns a page, for each [`Piece`].
+pub(super) type Figures = [f64; Piece::ALL.len()];
+
+/// How often the pieces are done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repeats {
+    /// Bursts of [`BURST`] pages.
+    pub(super) bursts: usize,
+    /// Rounds of [`BULK`] pages.
+    pub(super) bulks: usize,
+}
+
+/// Pages of a burst: fewer than a batch, so that a cache that has been refilled once serves it.
+const BURST: usize = 32;
+/// Pages of a round in bulk.
+const BULK: usize = 16 * 1024;
+/// Pages between two looks at the clock in bulk, a multiple of many batches: about 0.4 ms, so that
+/// most stretches are undisturbed by what else the computer does.
+const STRETCH: usize = BULK / 4;
+/// Pages of the machine: 1 GiB, of which the program uses 64 MiB.
+const MEMORY_PAGES: u32 = 1 << 18;
+/// The page cache holds this share of the memory: a quarter of [`BULK`], so that most of a round
+/// goes to the zone and comes back.
+const HIGH_FRACTION: u32 = 64;
+const _: () = assert!(MEMORY_PAGES / HIGH_FRACTION == BULK as u32 / 4);
+
+/// Runs the program on every CPU of this computer at once, each with an allocator of its own, and
+/// gives the mean over CPUs. The clock reads are taken out.
+pub(super) fn real(repeats: Repeats, clock_ns: f64) -> Result<Figures, CalibrateError> {
+    let of_cpus = on_each_cpu(|| real_on_one(repeats, clock_ns));
+    let of_cpus: Vec<Figures> = of_cpus.into_iter().collect::<Result<_, _>>()?;
+    let mean = |piece| of_cpus.iter().map(|of| of[piece]).sum::<f64>() / of_cpus.len() as f64;
+    Ok(core::array::from_fn(mean))
+}
+
+fn real_on_one(repeats: Repeats, clock_ns: f64) -> Result<Figures, CalibrateError> {
+    let config = ThreadsConfig {
+        cpus: 1,
+        hz: 1000,
+        memory_pages: MEMORY_PAGES.into(),
+        limit_ns: 60_000_000_000,
+        interrupt: None,
+    };
+    let found = Arc::default();
+    let outcome =
+        mmscale_threads::run(&config, deaf, || Arc::new(boot::<Threads>(repeats, &found)));
+    if let Some(failure) = outcome.failure {
+        return Err(CalibrateError::Threads(failure));
+    }
+    let mut figures = take(&found);
+    figures[Piece::CachedAlloc as usize] -= clock_ns / BURST as f64;
+    figures[Piece::CachedFree as usize] -= clock_ns / BURST as f64;
+    Ok(figures)
+}
+
+/// Runs it on a simulated CPU.
+pub(super) fn simulated(profile: &Profile) -> Result<Figures, CalibrateError> {
+    // One of each after the warm-up: every repetition takes the same time there.
+    let repeats = Repeats { bursts: 4, bulks: 2 };
+    let mut config = SimConfig::new(profile.clone(), 1);
+    config.checks = mmscale_sim::Checks::Off;
+    let found = Arc::default();
+    let outcome = mmscale_sim::run(config, deaf, || Rc::new(boot::<Sim>(repeats, &found)));
+    match outcome.failure {
+        Some(failure) => Err(CalibrateError::Sim(failure.to_string())),
+        None => Ok(take(&found)),
+    }
+}
+
+type Found = Arc<Mutex<Option<Figures>>>;
+
+fn take(found: &Found) -> Figures {
+    let figures = found.lock().unwrap_or_else(PoisonError::into_inner).take();
+    figures.expect("the program ran to its end")
+}
+
+fn boot<A: Arch>(repeats: Repeats, found: &Found) -> Pieces<A> {
+    let map = MemoryMap::single(MEMORY_PAGES);
+    let config = AllocConfig { high_fraction: Some(HIGH_FRACTION), ..AllocConfig::default() };
+    let frames = FrameAllocator::new(&map, config);
+    let frames = frames.unwrap_or_else(|why| panic!("a plain memory map is refused: {why}"));
+    let (cpu, priority, entry) = (CpuId::new(0), Priority::Fair, TaskEntry(0));
+    A::spawn(TaskSpec { cpu, per_cpu: false, priority, entry });
+    Pieces { frames, repeats, found: Arc::clone(found) }
+}
+
+/// The frame allocator and nothing else: no timers, no work, one task.
+struct Pieces<A: Arch> {
+    frames: FrameAllocator<A>,
+    repeats: Repeats,
+    found: Found,
+}
+
+impl<A: Arch> Pieces<A> {
+    fn measure(&self) -> Figures {
+        let mut held = Vec::with_capacity(BULK);
+        // The first rounds split fresh blocks, and the cache grows to its limit.
+        self.turns(&mut held, BULK, STRETCH, 3);
+        let bulks = self.turns(&mut held, BULK, STRETCH, self.repeats.bulks);
+        self.turns(&mut held, BURST, BURST, 1);
+        let bursts = self.turns(&mut held, BURST, BURST, self.repeats.bursts);
+        [bursts.0, bursts.1, bulks.0, bulks.1]
+    }
+
+    /// `count` times allocates `pages`, and frees them in the same order. Gives ns a page to
+    /// allocate and to free: the median over stretches of `stretch` pages.
+    fn turns(&self, held: &mut Vec<Pfn>, pages: usize, stretch: usize, count: usize) -> (f64, f64) {
+        let (mut alloc_ns, mut free_ns) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            for _ in 0..pages / stretch {
+                let start_ns = A::now_ns();
+                (0..stretch).for_each(|_| held.push(self.alloc()));
+                alloc_ns.push(A::now_ns() - start_ns);
+            }
+            for pages in held.chunks(stretch) {
+                let start_ns = A::now_ns();
+                pages.iter().for_each(|&pfn| self.frames.free_pages(pfn, Order::ZERO));
+                free_ns.push(A::now_ns() - start_ns);
+            }
+            held.clear();
+        }
+        let median_ns = |mut times: Vec<u64>| {
+            times.sort_unstable();
+            times[times.len() / 2] as f64 / stretch as f64
+        };
+        (median_ns(alloc_ns), median_ns(free_ns))
+    }
+
+    #[inline]
+    fn alloc(&self) -> Pfn {
+        let pfn = self.frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
+        pfn.unwrap_or_else(|error| panic!("most of the memory is free: {error:?}"))
+    }
+}
+
+impl<A: Arch> Callbacks for Pieces<A> {
+    fn ipi(&self, _: Ipi) {}
+    fn timer(&self) {}
+    fn idle_enter(&self) {}
+    fn idle_exit(&self) {}
+    fn context_switch(&self) {}
+    fn task(&self, _: TaskEntry) {
+        let figures = self.measure();
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(figures);
+    }
+    fn cpu_down_prepare(&self, _: CpuId) {}
+    fn cpu_dead(&self, _: CpuId) {}
+    fn cpu_online(&self, _: CpuId) {}
+}
+
+fn deaf(_: CpuId) -> Box<dyn Probe> {
+    struct Deaf;
+    impl Probe for Deaf {
+        fn event(&mut self, _: u64, _: &Trace) {}
+        fn into_any(self: Box<Self>) -> Box<dyn Any> {
+            self
+        }
+    }
+    Box::new(Deaf)
+}
