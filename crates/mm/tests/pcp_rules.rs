@@ -74,11 +74,11 @@ fn batches_follow_the_size_of_the_zone() {
 #[test]
 fn limits_share_the_low_watermark_and_an_eighth_of_the_zone() {
     let limits = PcpLimits::of(PAGES_4G.into(), 3096, 4, 4, None);
-    assert_eq!(limits, PcpLimits { batch: 63, high_min: 774, high_max: 32_768 });
+    assert_eq!(limits, PcpLimits { batch: 63, high_min: 774, high_max: 32_768, scale_max: 5 });
     let many = PcpLimits::of(PAGES_4G.into(), 3096, 512, 4, None);
-    assert_eq!(many, PcpLimits { batch: 63, high_min: 252, high_max: 256 });
+    assert_eq!(many, PcpLimits { batch: 63, high_min: 252, high_max: 256, scale_max: 5 });
     let fixed = PcpLimits::of(PAGES_4G.into(), 3096, 4, 4, Some(16));
-    assert_eq!(fixed, PcpLimits { batch: 63, high_min: 16_384, high_max: 16_384 });
+    assert_eq!(fixed, PcpLimits { batch: 63, high_min: 16_384, high_max: 16_384, scale_max: 5 });
     let frames = boot(AllocConfig::default());
     assert_eq!(frames.inspect_pcp(ZONE, CpuId::new(3), |pcp| pcp.limits()), limits);
     assert_eq!(high(&frames, 3), 774);

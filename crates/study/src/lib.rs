@@ -8,7 +8,10 @@
 //! arm was given reaches a cost or a fingerprint.
 
 pub mod calibrate;
+pub mod fidelity;
+mod file;
 mod host;
+mod machine;
 mod names;
 pub mod param;
 mod plan;
@@ -17,6 +20,7 @@ mod registry;
 mod runner;
 pub mod stats;
 mod study;
+pub mod vmstat;
 
 pub use host::host;
 pub use names::{UnknownName, nearest};

@@ -2,6 +2,8 @@
 
 use crate::names::UnknownName;
 use crate::study::Study;
+use crate::vmstat::VMSTAT;
+use std::sync::LazyLock;
 
 /// Studies by name. The shipped ones are [`Registry::shipped`]; tests have their own.
 #[derive(Clone, Copy, Debug)]
@@ -14,8 +16,9 @@ impl Registry {
     }
 
     /// The studies of this workspace.
-    pub const fn shipped() -> Self {
-        Self(&[])
+    pub fn shipped() -> Self {
+        static SHIPPED: LazyLock<[&dyn Study; 1]> = LazyLock::new(|| [&*VMSTAT]);
+        Self(&*SHIPPED)
     }
 
     /// All studies, in the order in which `all` runs them.

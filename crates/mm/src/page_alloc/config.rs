@@ -1,6 +1,7 @@
 //! What memory there is, and what an administrator can set.
 
 use crate::arch::{MAX_NODES, NodeId, Pfn};
+use crate::pcp::BATCH_SCALE_MAX;
 use crate::zone::{ZoneId, ZoneKind};
 use alloc::vec::Vec;
 
@@ -109,6 +110,8 @@ pub struct AllocConfig {
     pub watermark_scale: u32,
     /// `vm.percpu_pagelist_high_fraction`; `None`: page caches tune themselves.
     pub high_fraction: Option<u32>,
+    /// Refills grow up to `batch << batch_scale_max` pages (`CONFIG_PCP_BATCH_SCALE_MAX`, 0 to 6).
+    pub batch_scale_max: u8,
     /// One CPU's share of its last data cache, in pages; 0: unknown.
     pub cache_slice_pages: u32,
     /// How long a hold may be.
@@ -122,6 +125,7 @@ impl Default for AllocConfig {
             min_free_kb: None,
             watermark_scale: 10,
             high_fraction: None,
+            batch_scale_max: BATCH_SCALE_MAX,
             cache_slice_pages: 0,
             hold: BulkHold::Batch,
         }
@@ -147,6 +151,8 @@ pub enum ConfigError {
     WatermarkScale(u32),
     /// The fraction for page caches must be at least 8.
     HighFraction(u32),
+    /// Refills can grow by at most 2^6.
+    BatchScale(u8),
 }
 
 impl core::fmt::Display for ConfigError {
@@ -166,6 +172,7 @@ impl core::fmt::Display for ConfigError {
             Self::HighFraction(fraction) => {
                 write!(f, "a page-cache fraction of {fraction}: take 8 or more")
             }
+            Self::BatchScale(scale) => write!(f, "a batch scale of {scale}: take 0 to 6"),
         }
     }
 }
@@ -180,6 +187,9 @@ impl AllocConfig {
         }
         if !(1..=3000).contains(&self.watermark_scale) {
             return Err(ConfigError::WatermarkScale(self.watermark_scale));
+        }
+        if self.batch_scale_max > 6 {
+            return Err(ConfigError::BatchScale(self.batch_scale_max));
         }
         match self.high_fraction {
             Some(fraction) if fraction < 8 => Err(ConfigError::HighFraction(fraction)),

@@ -243,5 +243,7 @@ fn pcp_limits<A: Arch>(
 ) -> PcpLimits {
     let local = online.iter().filter(|&cpu| A::node_of(cpu) == zone.node).count();
     let cpus = if local == 0 { online.count() } else { local };
-    PcpLimits::of(zone.pages.into(), marks.low, cpus, config.page_kib, config.high_fraction)
+    let (pages, fraction) = (zone.pages.into(), config.high_fraction);
+    let limits = PcpLimits::of(pages, marks.low, cpus, config.page_kib, fraction);
+    PcpLimits { scale_max: config.batch_scale_max, ..limits }
 }

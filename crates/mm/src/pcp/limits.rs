@@ -9,9 +9,12 @@ pub struct PcpLimits {
     pub high_min: u32,
     /// The ceiling of `high`, in pages.
     pub high_max: u32,
+    /// Refills grow up to `batch << scale_max`, and no drain is larger.
+    pub scale_max: u8,
 }
 
-/// Refills grow up to `batch << BATCH_SCALE_MAX`, and no drain is larger.
+/// The kernel's default for [`PcpLimits::scale_max`] (`CONFIG_PCP_BATCH_SCALE_MAX`). At 0 refills
+/// are always one batch, as they were before Linux 6.7.
 pub const BATCH_SCALE_MAX: u8 = 5;
 
 /// The smallest `percpu_pagelist_high_fraction`: a page cache's `high_max` is its CPU's share of
@@ -34,16 +37,16 @@ pub const fn batch_size(managed: u64, page_kib: u32) -> u32 {
 impl PcpLimits {
     /// The limits for each of `cpus` CPUs local to a zone of `managed` pages with the low
     /// watermark `low`. With `fraction` the administrator fixes `high`: the CPU's share of the
-    /// zone divided by `fraction`.
+    /// zone divided by `fraction`. Refills grow as the kernel's default has it.
     pub fn of(managed: u64, low: u32, cpus: usize, page_kib: u32, fraction: Option<u32>) -> Self {
         let batch = batch_size(managed, page_kib);
         let share = |pages: u64| ((pages / cpus.max(1) as u64) as u32).max(batch * 4);
         if let Some(fraction) = fraction {
             let high = share(managed / u64::from(fraction).max(HIGH_MAX_FRACTION));
-            return Self { batch, high_min: high, high_max: high };
+            return Self { batch, high_min: high, high_max: high, scale_max: BATCH_SCALE_MAX };
         }
         let high_min = share(u64::from(low));
         let high_max = share(managed / HIGH_MAX_FRACTION).max(high_min);
-        Self { batch, high_min, high_max }
+        Self { batch, high_min, high_max, scale_max: BATCH_SCALE_MAX }
     }
 }

@@ -1,6 +1,6 @@
 //! How `high`, refills and drains follow what the CPU does (`mm/page_alloc.c`, 6.19).
 
-use super::{BATCH_SCALE_MAX, COSTLY_ORDER, Pcp};
+use super::{COSTLY_ORDER, Pcp};
 use crate::arch::Order;
 
 /// How short of memory the zone is.
@@ -14,7 +14,7 @@ pub struct Pressure {
 
 impl Pcp {
     pub(crate) fn largest_drain(&self) -> u32 {
-        self.limits.batch << BATCH_SCALE_MAX
+        self.limits.batch << self.limits.scale_max
     }
     fn clamped(&self, high: u32) -> u32 {
         high.clamp(self.limits.high_min, self.limits.high_max)
@@ -41,7 +41,7 @@ impl Pcp {
         }
         if single {
             let most = self.high.saturating_sub(self.count + base).max(base);
-            if batch <= most && self.alloc_factor < BATCH_SCALE_MAX {
+            if batch <= most && self.alloc_factor < self.limits.scale_max {
                 self.alloc_factor += 1;
             }
             batch = batch.min(most);

@@ -1,0 +1,161 @@
+//! How well the simulator predicts: published measurements, and this computer's own threads.
+//!
+//! Both use one program ([`bulk`]). The published rows are those of the LLFree paper's benchmark
+//! for Linux 6.0 on a Xeon Gold 5320; of the profile `x86-26` only the lock's handoff was fitted,
+//! at 8 cores. The profile of this computer comes from `mmscale calibrate`, which measures single
+//! CPUs and transfers between two, never this program.
+
+mod bulk;
+
+use crate::machine::{self, MachineSpec, Program};
+use crate::study::{Checks, Interrupt, RunContext, StudyError};
+use bulk::{Bulk, NsPerPage};
+use mmscale_kernel::Kernel;
+use mmscale_mm::arch::Arch;
+use mmscale_record::On;
+use mmscale_sim::profile::Profile;
+use std::sync::{Arc, Mutex};
+
+/// Linux 6.0, order 0, bulk: cores, ns per page allocated, ns per page freed. Source: the LLFree
+/// paper's published raw results, Xeon Gold 5320, 26 cores, bare metal.
+pub const LINUX_6_0_BULK: [(usize, f64, f64); 6] = [
+    (1, 94.0, 90.0),
+    (2, 105.0, 96.0),
+    (4, 150.0, 173.0),
+    (8, 298.0, 354.0),
+    (16, 599.0, 731.0),
+    (26, 984.0, 1241.0),
+];
+
+/// One row of a comparison, in ns per page.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// CPUs that ran at once.
+    pub cpus: usize,
+    /// Allocation: real, simulated.
+    pub alloc: Pair,
+    /// Free: real, simulated.
+    pub free: Pair,
+}
+
+/// A real figure and its prediction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// Measured.
+    pub real: f64,
+    /// Simulated.
+    pub simulated: f64,
+}
+
+impl Pair {
+    /// How far the prediction is off, in percent of the real figure.
+    pub fn error_percent(self) -> f64 {
+        (self.simulated / self.real - 1.0) * 100.0
+    }
+}
+
+/// Predicts the published rows with `profile`.
+pub fn published(profile: &Profile, interrupt: &Interrupt) -> Result<Vec<Row>, StudyError> {
+    let mut rows = Vec::new();
+    for (cpus, alloc, free) in LINUX_6_0_BULK {
+        let bulk = Bulk { cpus, pages_per_cpu: 16_384, rounds: 2, slot_ns: 100_000_000 };
+        let got = simulated(profile, bulk, interrupt)?;
+        rows.push(Row {
+            cpus,
+            alloc: Pair { real: alloc, simulated: got.alloc },
+            free: Pair { real: free, simulated: got.free },
+        });
+    }
+    Ok(rows)
+}
+
+/// Compares this computer's threads with a simulation of it, on 1 to `cpus` CPUs. Each real figure
+/// is the median of `repeats` runs.
+pub fn this_computer(
+    profile: &Profile,
+    cpus: usize,
+    repeats: usize,
+    interrupt: &Interrupt,
+) -> Result<Vec<Row>, StudyError> {
+    let mut rows = Vec::new();
+    for cpus in 1..=cpus {
+        let bulk = Bulk { cpus, pages_per_cpu: 16_384, rounds: 8, slot_ns: 40_000_000 };
+        let simulated = simulated(profile, bulk, interrupt)?;
+        let mut real = Vec::new();
+        for _ in 0..repeats {
+            real.push(measure(&context(On::Threads, None, cpus, interrupt), bulk)?);
+        }
+        rows.push(Row {
+            cpus,
+            alloc: Pair { real: median(&real, |r| r.alloc), simulated: simulated.alloc },
+            free: Pair { real: median(&real, |r| r.free), simulated: simulated.free },
+        });
+    }
+    Ok(rows)
+}
+
+fn median(runs: &[NsPerPage], of: fn(&NsPerPage) -> f64) -> f64 {
+    let mut figures: Vec<f64> = runs.iter().map(of).collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn simulated(
+    profile: &Profile,
+    bulk: Bulk,
+    interrupt: &Interrupt,
+) -> Result<NsPerPage, StudyError> {
+    measure(
+        &context(
+            On::Sim,
+            Some(profile.with_cpus(bulk.cpus).map_err(|why| StudyError::Machine(why.to_string()))?),
+            bulk.cpus,
+            interrupt,
+        ),
+        bulk,
+    )
+}
+
+fn context(on: On, profile: Option<Profile>, cpus: usize, interrupt: &Interrupt) -> RunContext {
+    RunContext {
+        on,
+        cpus,
+        hz: profile.as_ref().map_or(250, |p| p.hz),
+        profile: profile.map(Arc::new),
+        params: Default::default(),
+        length: Default::default(),
+        checks: Checks::Off,
+        interrupt: interrupt.clone(),
+        progress: Default::default(),
+    }
+}
+
+struct Measure {
+    bulk: Bulk,
+    got: Arc<Mutex<NsPerPage>>,
+}
+
+impl Program for Measure {
+    fn run<A: Arch>(self, kernel: &Kernel<A>) {
+        *self.got.lock().expect("only this program uses it") = bulk::run(kernel, self.bulk);
+    }
+}
+
+fn measure(ctx: &RunContext, bulk: Bulk) -> Result<NsPerPage, StudyError> {
+    let got = Arc::new(Mutex::new(NsPerPage::default()));
+    let mut spec = MachineSpec::new(ctx, 1);
+    // Linux 6.0 did not tune its page caches: refills of one batch, and `high` at the low watermark
+    // over the CPUs, which is 1/672 of a machine of 64 GiB.
+    spec.mm.alloc.batch_scale_max = 0;
+    spec.mm.alloc.high_fraction = Some(672);
+    machine::run(spec, machine::silent, Measure { bulk, got: Arc::clone(&got) })?;
+    let got = *got.lock().expect("the run is over");
+    if got.overruns > 0 {
+        return Err(StudyError::Machine(format!(
+            "{} phases of the bulk program were longer than {} ms: the machine is too busy",
+            got.overruns,
+            bulk.slot_ns / 1_000_000
+        )));
+    }
+    Ok(got)
+}

@@ -1,0 +1,216 @@
+//! Boots a kernel on the machine that was asked for, runs one program on it, and gathers what it
+//! left. The only place that knows which machines there are.
+
+use crate::study::{Checks, RunContext, StudyError};
+use mmscale_kernel::{Ending, Kernel};
+use mmscale_mm::arch::{Arch, CpuId, Probe};
+use mmscale_mm::mm::MmConfig;
+use mmscale_mm::page_alloc::MemoryMap;
+use mmscale_mm::upkeep::TickPolicy;
+use mmscale_record::{LockRow, On};
+use mmscale_sim::profile::Profile;
+use mmscale_sim::{Sim, SimConfig};
+use mmscale_threads::{Threads, ThreadsConfig};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What a machine runs: the same source on each.
+pub(crate) trait Program: Send + 'static {
+    /// The first thread of the system; when it returns, the run is over.
+    fn run<A: Arch>(self, kernel: &Kernel<A>);
+}
+
+/// A machine and the memory manager on it.
+#[derive(Clone, Debug)]
+pub(crate) struct MachineSpec {
+    pub(crate) mm: MmConfig,
+    ending: Ending,
+    machine: Machine,
+}
+
+#[derive(Clone, Debug)]
+enum Machine {
+    Sim(Box<SimConfig>),
+    Threads(ThreadsConfig),
+}
+
+/// What a run left.
+pub(crate) struct MachineRun {
+    /// When it ended, on the machine's clock.
+    pub(crate) end_ns: u64,
+    pub(crate) locks: Vec<LockRow>,
+    pub(crate) probes: Vec<Box<dyn Probe>>,
+    pub(crate) fingerprint: u64,
+    pub(crate) cost: HostCost,
+}
+
+/// What a run cost the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct HostCost {
+    pub(crate) host_ns: u64,
+    pub(crate) events: u64,
+}
+
+impl HostCost {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.host_ns += other.host_ns;
+        self.events += other.events;
+    }
+    pub(crate) fn ns_per_event(&self) -> f64 {
+        self.host_ns as f64 / self.events.max(1) as f64
+    }
+}
+
+/// A probe for runs that need none.
+pub(crate) fn silent(_: CpuId) -> Box<dyn Probe> {
+    struct Silent;
+    impl Probe for Silent {
+        fn event(&mut self, _: u64, _: &mmscale_mm::arch::Trace) {}
+        fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
+            self
+        }
+    }
+    Box::new(Silent)
+}
+
+/// The longest a run may take, on the machine's clock: a hang becomes an error.
+const LIMIT_NS: u64 = 4 * 3_600_000_000_000;
+
+/// Memory of a machine on this computer: it is taken as it is touched.
+const THREADS_MEMORY_PAGES: u32 = 1 << 19;
+
+impl MachineSpec {
+    /// The machine of a run, with the default memory manager on its memory.
+    pub(crate) fn new(ctx: &RunContext, seed: u64) -> Self {
+        match (ctx.on, &ctx.profile) {
+            (On::Sim, Some(profile)) => Self::sim(ctx, profile, seed),
+            _ => Self::threads(ctx),
+        }
+    }
+
+    fn sim(ctx: &RunContext, profile: &Profile, seed: u64) -> Self {
+        let pages = u32::try_from(profile.node_pages).expect("profiles are checked");
+        let mut config = SimConfig::new(profile.clone(), ctx.cpus);
+        config.hz = ctx.hz;
+        config.seed = seed;
+        config.limit_ns = LIMIT_NS;
+        config.interrupt = Some(ctx.interrupt.flag());
+        config.checks = match ctx.checks {
+            Checks::On => mmscale_sim::Checks::On,
+            Checks::Off => mmscale_sim::Checks::Off,
+        };
+        Self {
+            mm: MmConfig::new(MemoryMap::nodes(profile.topology.nodes, pages), TickPolicy::Stock),
+            ending: ending_of(ctx),
+            machine: Machine::Sim(Box::new(config)),
+        }
+    }
+
+    fn threads(ctx: &RunContext) -> Self {
+        Self {
+            mm: MmConfig::new(MemoryMap::single(THREADS_MEMORY_PAGES), TickPolicy::Stock),
+            ending: ending_of(ctx),
+            machine: Machine::Threads(ThreadsConfig {
+                cpus: ctx.cpus,
+                hz: ctx.hz,
+                memory_pages: u64::from(THREADS_MEMORY_PAGES),
+                limit_ns: LIMIT_NS,
+                interrupt: Some(ctx.interrupt.flag()),
+            }),
+        }
+    }
+
+    /// What only a simulated machine has: nothing happens on others.
+    pub(crate) fn simulated(&mut self, change: impl FnOnce(&mut SimConfig)) {
+        if let Machine::Sim(config) = &mut self.machine {
+            change(config);
+        }
+    }
+}
+
+/// With checkers on, the kernel also looks for lost frames at the end.
+fn ending_of(ctx: &RunContext) -> Ending {
+    match ctx.checks {
+        Checks::On => Ending::Verified,
+        Checks::Off => Ending::Quick,
+    }
+}
+
+/// Runs `program` on a machine of its own, from boot to the last task's return.
+pub(crate) fn run<P: Program>(
+    spec: MachineSpec,
+    probe: impl FnMut(CpuId) -> Box<dyn Probe>,
+    program: P,
+) -> Result<MachineRun, StudyError> {
+    let begin = Instant::now();
+    let booting = Booting { mm: spec.mm, ending: spec.ending, program };
+    let mut run = match spec.machine {
+        Machine::Sim(config) => on_sim(*config, booting, probe)?,
+        Machine::Threads(config) => on_threads(&config, booting, probe)?,
+    };
+    run.cost.host_ns = begin.elapsed().as_nanos() as u64;
+    Ok(run)
+}
+
+/// What a kernel is made from, once its machine is there.
+struct Booting<P> {
+    mm: MmConfig,
+    ending: Ending,
+    program: P,
+}
+
+impl<P: Program> Booting<P> {
+    /// Panics, which ends the run with its message, if the memory manager refuses its
+    /// configuration: parameters have been checked before.
+    fn kernel<A: Arch>(self) -> Kernel<A> {
+        let program = self.program;
+        Kernel::boot(&self.mm, self.ending, Box::new(|kernel| program.run(kernel)))
+            .unwrap_or_else(|why| panic!("the memory manager cannot start: {why}"))
+    }
+}
+
+fn on_sim<P: Program>(
+    config: SimConfig,
+    booting: Booting<P>,
+    probe: impl FnMut(CpuId) -> Box<dyn Probe>,
+) -> Result<MachineRun, StudyError> {
+    let outcome = mmscale_sim::run(config, probe, || Rc::new(booting.kernel::<Sim>()));
+    match outcome.failure {
+        Some(mmscale_sim::Failure::Interrupted { .. }) => return Err(StudyError::Interrupted),
+        Some(failure) => return Err(StudyError::Machine(failure.to_string())),
+        None => {}
+    }
+    if !outcome.violations.is_empty() {
+        let findings = outcome.violations.iter().map(ToString::to_string);
+        return Err(StudyError::Check(findings.collect()));
+    }
+    Ok(MachineRun {
+        end_ns: outcome.virtual_ns,
+        locks: outcome.locks,
+        probes: outcome.probes,
+        fingerprint: outcome.fingerprint,
+        cost: HostCost { host_ns: 0, events: outcome.events },
+    })
+}
+
+fn on_threads<P: Program>(
+    config: &ThreadsConfig,
+    booting: Booting<P>,
+    probe: impl FnMut(CpuId) -> Box<dyn Probe>,
+) -> Result<MachineRun, StudyError> {
+    let outcome = mmscale_threads::run(config, probe, || Arc::new(booting.kernel::<Threads>()));
+    match outcome.failure {
+        Some(mmscale_threads::Failure::Interrupted { .. }) => return Err(StudyError::Interrupted),
+        Some(failure) => return Err(StudyError::Machine(failure.to_string())),
+        None => {}
+    }
+    let acquisitions = outcome.locks.iter().map(|row| row.acquisitions).sum();
+    Ok(MachineRun {
+        end_ns: outcome.wall_ns,
+        locks: outcome.locks,
+        probes: outcome.probes,
+        fingerprint: 0,
+        cost: HostCost { host_ns: 0, events: acquisitions },
+    })
+}

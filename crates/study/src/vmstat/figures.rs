@@ -1,0 +1,98 @@
+//! The figures of the study: their names, which are fixed, and how each is computed.
+
+use super::metrics::{self, Waits};
+use super::probe::TickProbe;
+use super::workload::Tally;
+use crate::study::{MetricSpec, SeedResult};
+use mmscale_record::LockRow;
+
+const fn figure(name: &'static str, unit: &'static str, help: &'static str) -> MetricSpec {
+    MetricSpec { name, unit, help }
+}
+
+/// Every figure, in the order in which tables show them.
+pub(super) const METRICS: &[MetricSpec] = &[
+    figure("zone_lock_contentions", "1", "waits for zone->lock under free_pcppages_bulk"),
+    figure("zone_lock_wait_total_ns", "ns", "their sum"),
+    figure("zone_lock_wait_max_ns", "ns", "the longest"),
+    figure("zone_lock_wait_mean_ns", "ns", "their mean"),
+    figure("tick_zone_lock_contentions", "1", "those on the upkeep path (vmstat_update)"),
+    figure("tick_zone_lock_wait_total_ns", "ns", "their sum"),
+    figure("tick_zone_lock_wait_max_ns", "ns", "the longest"),
+    figure("tick_zone_lock_wait_mean_ns", "ns", "their mean"),
+    figure("tick_firings_per_cpu_per_interval_mean", "1", "ticks of a CPU an interval, over CPUs"),
+    figure("tick_firings_per_cpu_per_interval_min", "1", "the CPU with the fewest"),
+    figure("tick_firings_per_cpu_per_interval_max", "1", "the CPU with the most"),
+    figure("tick_cofiring_mean", "1", "CPUs that fire in the jiffy of a firing, itself included"),
+    figure("tick_idle_skips", "1", "ticks that came due while their CPU was idle"),
+    figure("counter_staleness_max_ns", "ns", "the longest that a counter delta stayed unfolded"),
+    figure("counter_drift_max", "pages", "largest error of a zone's free-page counter, each 1 ms"),
+    figure("pcp_pages_mean", "pages", "pages in all page caches, over time"),
+    figure("pages_allocated_per_s", "1/s", "pages the programs got"),
+    figure("allocation_failures", "1", "allocations that failed"),
+    figure("tick_trylock_failures", "1", "attempts of the tick that found zone->lock taken"),
+    figure("tick_pages_deferred", "pages", "pages that the tick left for a later run"),
+    figure("tick_pages_returned_per_s", "1/s", "pages that the tick gave back to zones"),
+    figure("high_decay_ns", "ns", "from a burst's end until pcp->high is at its floor"),
+];
+
+/// What one run of the machine left.
+pub(super) struct Observed<'a> {
+    pub(super) end_ns: u64,
+    pub(super) interval_ns: u64,
+    pub(super) hz: u32,
+    pub(super) locks: &'a [LockRow],
+    pub(super) probes: &'a [TickProbe],
+    pub(super) tallies: &'a [Tally],
+}
+
+/// Fills in every figure that the workload's run gives; one without anything to measure (no tick
+/// fired twice) is left out.
+pub(super) fn measure(seen: &Observed<'_>, result: &mut SeedResult) {
+    let all = Waits::of_zone_lock(seen.locks, &["free_pcppages_bulk"]);
+    result.metric("zone_lock_contentions", all.contentions);
+    result.metric("zone_lock_wait_total_ns", all.total_ns);
+    result.metric("zone_lock_wait_max_ns", all.max_ns);
+    result.metric("zone_lock_wait_mean_ns", all.mean_ns());
+    let tick = Waits::of_zone_lock(seen.locks, &["vmstat_update", "free_pcppages_bulk"]);
+    result.metric("tick_zone_lock_contentions", tick.contentions);
+    result.metric("tick_zone_lock_wait_total_ns", tick.total_ns);
+    result.metric("tick_zone_lock_wait_max_ns", tick.max_ns);
+    result.metric("tick_zone_lock_wait_mean_ns", tick.mean_ns());
+    firing(seen, result);
+    caches(seen, result);
+}
+
+fn firing(seen: &Observed<'_>, result: &mut SeedResult) {
+    let rate = metrics::firing_rate(seen.probes, seen.interval_ns);
+    if rate.mean.is_finite() {
+        result.metric("tick_firings_per_cpu_per_interval_mean", rate.mean);
+        result.metric("tick_firings_per_cpu_per_interval_min", rate.min);
+        result.metric("tick_firings_per_cpu_per_interval_max", rate.max);
+    }
+    let cofiring = metrics::cofiring_mean(seen.probes, seen.hz);
+    if cofiring.is_finite() {
+        result.metric("tick_cofiring_mean", cofiring);
+    }
+    let sum = |of: fn(&TickProbe) -> u64| seen.probes.iter().map(of).sum::<u64>();
+    result.metric("tick_idle_skips", sum(|p| p.idle_skips));
+    result.metric("tick_trylock_failures", sum(|p| p.trylock_failures));
+    result.metric("tick_pages_deferred", sum(|p| p.pages_deferred));
+    let returned = sum(|p| p.pages_returned);
+    result.metric("tick_pages_returned_per_s", per_s(returned, seen.end_ns));
+}
+
+fn caches(seen: &Observed<'_>, result: &mut SeedResult) {
+    let staleness_ns = seen.probes.iter().map(|p| p.staleness_max_ns).max().unwrap_or(0);
+    result.metric("counter_staleness_max_ns", staleness_ns);
+    result.metric("counter_drift_max", metrics::drift_max(seen.probes));
+    result.metric("pcp_pages_mean", metrics::pcp_pages_mean(seen.probes, seen.end_ns));
+    let allocated: u64 = seen.tallies.iter().map(|t| t.pages_allocated).sum();
+    result.metric("pages_allocated_per_s", per_s(allocated, seen.end_ns));
+    let failures: u64 = seen.tallies.iter().map(|t| t.failures).sum();
+    result.metric("allocation_failures", failures);
+}
+
+fn per_s(count: u64, end_ns: u64) -> f64 {
+    count as f64 * 1e9 / end_ns.max(1) as f64
+}
