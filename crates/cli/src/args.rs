@@ -20,6 +20,8 @@ pub(crate) enum Command {
     List(FormatArgs),
     /// Show what this computer can do, by looking only, and what to do about the rest
     Doctor(FormatArgs),
+    /// Measure this computer's single steps and write a machine profile of it
+    Calibrate(CalibrateArgs),
 }
 
 /// The form of results on stdout.
@@ -36,6 +38,16 @@ pub(crate) struct FormatArgs {
     /// The form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CalibrateArgs {
+    /// The file to write, such as this-computer.toml; stdout if not given
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Half a second instead of some seconds: for a first look
+    #[arg(long)]
+    pub(crate) quick: bool,
 }
 
 /// Where a study runs.

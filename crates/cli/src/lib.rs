@@ -6,6 +6,7 @@
 //! failure.
 
 mod args;
+mod calibrate;
 mod doctor;
 mod failure;
 mod interrupt;
@@ -42,5 +43,6 @@ fn dispatch(registry: Registry, command: Option<Command>) -> Result<(), Failure>
         Some(Command::Run(args)) => run::run(registry, &args),
         Some(Command::List(args)) => list::list(registry, args.format),
         Some(Command::Doctor(args)) => doctor::doctor(args.format),
+        Some(Command::Calibrate(args)) => calibrate::calibrate(&args),
     }
 }

@@ -11,9 +11,11 @@ mod program;
 
 use fit::{Charges, FITTED};
 use mmscale_sim::profile::{self, ProfileError, ProfileFile};
-use mmscale_threads::calibrate::{Effort, Measured};
+use mmscale_threads::calibrate::Measured;
 use program::{Figures, Piece, Repeats};
 use thiserror::Error;
+
+pub use mmscale_threads::calibrate::Effort;
 
 /// Why there is no profile.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -35,6 +37,11 @@ struct OpCosts {
     low: [f64; FITTED.len()],
     high: [f64; FITTED.len()],
     rounds: usize,
+}
+
+/// The text of a profile file.
+pub fn text(file: &ProfileFile) -> String {
+    profile::write(file)
 }
 
 /// Measures this computer. `progress` is told steps done and steps to do. The result is checked:
