@@ -2,7 +2,7 @@
 
 use mmscale_mm::arch::Op;
 use mmscale_sim::profile;
-use mmscale_study::calibrate::calibrate;
+use mmscale_study::calibrate::{Speed, calibrate};
 use mmscale_threads::calibrate::Effort;
 
 #[test]
@@ -25,4 +25,7 @@ fn the_profile_of_this_computer_is_whole_and_can_be_read_back() {
         let from = ["measured by `mmscale calibrate`", "not measured here; ", "assumption: "];
         assert!(from.iter().any(|from| number.source.starts_with(from)), "{key}: {number:?}");
     }
+    // The computer is about as fast as it was a moment ago; only sense is asked for here.
+    let slowness = Speed::of(&resolved).unwrap().slowness().unwrap();
+    assert!(slowness.is_finite() && slowness > 0.0);
 }

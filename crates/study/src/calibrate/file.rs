@@ -76,7 +76,7 @@ fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Section {
     ];
     const OTHERS: [&str; 4] = ["line_smt_ns", "line_cluster_ns", "line_node_ns", "line_remote_ns"];
     if let Some(pair) = &measured.pair {
-        let line = taken(pair.line_ns, "ping-pong between two CPUs, one way");
+        let line = taken(pair.line_ns, "a chase along lines that the other CPU wrote");
         costs.extend(OTHERS.map(|key| (key, line.clone())));
         let line_ns = pair.line_ns.median;
         let after_send = less(pair.ipi_ns, pair.ipi_send_ns.median);

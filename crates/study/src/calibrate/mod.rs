@@ -31,6 +31,9 @@ pub enum CalibrateError {
     Profile(#[from] ProfileError),
 }
 
+/// Repetitions of one round: about 20 ms.
+const REPEATS: Repeats = Repeats { bursts: 400, bulks: 5 };
+
 /// The costs of operations with their spread, in ns, by place in [`FITTED`].
 struct OpCosts {
     median: [f64; FITTED.len()],
@@ -62,8 +65,7 @@ pub fn calibrate(
     let mut pieces: [Vec<f64>; Piece::ALL.len()] = Default::default();
     for round in 0..rounds {
         progress(before + round, before + rounds);
-        let repeats = Repeats { bursts: 400, bulks: 5 };
-        let figures = program::real(repeats, measured.clock_ns.median)?;
+        let figures = program::real(REPEATS, measured.clock_ns.median)?;
         pieces.iter_mut().zip(figures).for_each(|(piece, ns)| piece.push(ns));
     }
     progress(before + rounds, before + rounds);
@@ -74,6 +76,31 @@ pub fn calibrate(
     let file = file::write(&measured, Some(&ops))?;
     resolve(&file)?;
     Ok(file)
+}
+
+/// How fast this computer is now, beside what a profile of it says.
+///
+/// Computers change their speed: others use the same cores, power and heat have limits. A
+/// comparison of this computer with a simulation of it asks right before and after each real run.
+#[derive(Debug)]
+pub struct Speed {
+    predicted: Figures,
+}
+
+impl Speed {
+    /// Simulates one CPU of `profile` at work on the frame allocator's pieces.
+    pub fn of(profile: &profile::Profile) -> Result<Self, CalibrateError> {
+        Ok(Self { predicted: program::simulated(profile)? })
+    }
+
+    /// The time that the pieces take on this computer now, over what the profile says: the mean of
+    /// their ratios. Above 1 the computer is slower than it was when the profile was written.
+    /// Takes about 50 ms of all CPUs.
+    pub fn slowness(&self) -> Result<f64, CalibrateError> {
+        let now = program::real(REPEATS, 0.0)?;
+        let ratios = now.iter().zip(self.predicted).map(|(now, then)| now / then);
+        Ok(ratios.sum::<f64>() / now.len() as f64)
+    }
 }
 
 fn resolve(file: &ProfileFile) -> Result<profile::Profile, ProfileError> {

@@ -51,11 +51,11 @@ const BULK: usize = 16 * 1024;
 /// Pages between two looks at the clock in bulk, a multiple of many batches: about 0.4 ms, so that
 /// most stretches are undisturbed by what else the computer does.
 const STRETCH: usize = BULK / 4;
-/// Pages of the machine: 1 GiB, of which the program uses 64 MiB.
-const MEMORY_PAGES: u32 = 1 << 18;
+/// Pages of the machine, of which the program uses 64 MiB.
+const MEMORY_PAGES: u32 = mmscale_threads::MEMORY_PAGES as u32;
 /// The page cache holds this share of the memory: a quarter of [`BULK`], so that most of a round
 /// goes to the zone and comes back.
-const HIGH_FRACTION: u32 = 64;
+const HIGH_FRACTION: u32 = 128;
 const _: () = assert!(MEMORY_PAGES / HIGH_FRACTION == BULK as u32 / 4);
 
 /// Runs the program on every CPU of this computer at once, each with an allocator of its own, and

@@ -38,38 +38,6 @@ fn wait_for(word: &AtomicU64, value: u64) {
     }
 }
 
-/// One way of a ping-pong on one line.
-pub(super) fn line_ns() -> f64 {
-    const TURNS: u64 = 5_000;
-    /// Turns between two looks at the clock.
-    const CHUNK: u64 = 50;
-    let word = &Word::default().0;
-    both(
-        || {
-            // The other thread is here.
-            wait_for(word, 1);
-            let mut chunks = Vec::new();
-            let mut start = Instant::now();
-            for turn in 1..TURNS {
-                word.store(2 * turn, Ordering::Release);
-                wait_for(word, 2 * turn + 1);
-                if turn.is_multiple_of(CHUNK) {
-                    chunks.push(ns_each(start, 2 * CHUNK));
-                    start = Instant::now();
-                }
-            }
-            median(chunks)
-        },
-        || {
-            word.store(1, Ordering::Release);
-            for turn in 1..TURNS {
-                wait_for(word, 2 * turn);
-                word.store(2 * turn + 1, Ordering::Release);
-            }
-        },
-    )
-}
-
 /// A row of lines, walked in order.
 struct Row(Vec<Line>);
 
@@ -99,23 +67,54 @@ pub(super) fn line_own_ns() -> f64 {
 
 /// The same with lines that another CPU has just written: 128 KiB, which stay in its own cache.
 pub(super) fn line_in_row_ns() -> f64 {
+    let row = Row::new(2048);
+    after_the_other(|| row.walk())
+}
+
+/// A line that another CPU has just written, read and written, where nothing else can be done
+/// meanwhile: each line says which is the next, and neighbours are never next to each other.
+///
+/// One way of a ping-pong on one line takes longer, because there each CPU also takes the line back
+/// from the other's wait loop.
+pub(super) fn line_ns() -> f64 {
+    /// 64 KiB: the lines stay in a CPU's own cache.
+    const LINES: u64 = 1024;
+    /// Prime to the number of lines, so that every line is visited; and far.
+    const STRIDE: u64 = 389;
+    let row = Row::new(LINES as usize);
+    let chase = || {
+        let start = Instant::now();
+        let mut at = 0;
+        for _ in 0..LINES {
+            let line = &row.0[at].0;
+            // The value read decides where to go: twice the number of visits is added to it.
+            let visits = line.load(Ordering::Relaxed);
+            line.store(visits + 2, Ordering::Relaxed);
+            at = ((at as u64 + STRIDE + (visits & 1)) % LINES) as usize;
+        }
+        ns_each(start, LINES)
+    };
+    after_the_other(chase)
+}
+
+/// Two CPUs do `work` in turn; the median of what the first finds.
+fn after_the_other(work: impl Fn() -> f64 + Sync) -> f64 {
     const TURNS: u64 = 16;
-    let row = &Row::new(2048);
     let turn = &Word::default().0;
     both(
         || {
-            let mut walks = Vec::new();
+            let mut found = Vec::new();
             for at in 0..TURNS {
                 wait_for(turn, 2 * at + 1);
-                walks.push(row.walk());
+                found.push(work());
                 turn.store(2 * at + 2, Ordering::Release);
             }
-            median(walks)
+            median(found)
         },
         || {
             for at in 0..TURNS {
                 wait_for(turn, 2 * at);
-                row.walk();
+                work();
                 turn.store(2 * at + 1, Ordering::Release);
             }
         },

@@ -51,7 +51,7 @@ pub struct Measured {
 /// What steps between two CPUs cost, in ns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredPair {
-    /// A cache line from one CPU to the other, one way, where each waits for the other's store.
+    /// A cache line from the CPU that wrote it to the other, which can do nothing meanwhile.
     pub line_ns: Quantity,
     /// The same with lines that the other CPU has just written.
     pub line_in_row_ns: Quantity,
