@@ -57,7 +57,7 @@ fn describe(study: &dyn Study) -> Vec<String> {
         study.arms().iter().map(|arm| (arm.name, arm.help.to_owned())).collect(),
     );
     section(
-        "parameters (--set key=value)",
+        "parameters (--set key=value; every study also has cpus and hz)",
         study.params().iter().map(|spec| (spec.name, parameter(spec))).collect(),
     );
     section(

@@ -24,6 +24,11 @@ impl Value {
         }
     }
 
+    /// Whether it is exactly zero.
+    pub fn is_zero(self) -> bool {
+        self.as_f64() == 0.0
+    }
+
     /// Whether JSON can hold it: not NaN and not infinite.
     pub fn is_finite(self) -> bool {
         self.as_f64().is_finite()

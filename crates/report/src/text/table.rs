@@ -2,12 +2,13 @@
 //!
 //! The form is that of the comparisons on the kernel's mailing lists: mean, standard deviation in
 //! percent, change in percent. Absolute numbers come first. A metric's name stands in its line
-//! where there is room for it, and otherwise on a line of its own.
+//! where there is room for it, and otherwise on a line of its own. Metrics that are 0 throughout
+//! are only named.
 
 use mmscale_record::{ArmRecord, Document, Metric};
 
 use super::number::{change, digits, percent, scaled};
-use super::{Notes, WIDTH, columns, cut};
+use super::{Notes, WIDTH, columns, cut, wrap};
 
 /// Columns of a mean, of a mean with its deviation, and of all that with a change.
 const MEAN: usize = 9;
@@ -20,7 +21,12 @@ const OTHERS: usize = 2;
 /// The table of metrics; several where there are more arms than fit beside each other.
 pub(super) fn metrics(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     let Some((base, others)) = document.arms.split_first() else { return vec![] };
-    let names = ordered(document, &notes.order);
+    let measured = |name: &str| {
+        let mut metrics = document.arms.iter().map(|arm| arm.metrics.get(name));
+        metrics.any(|metric| metric.is_none_or(|m| m.values.iter().flatten().any(|v| !v.is_zero())))
+    };
+    let (names, zero): (Vec<&str>, Vec<&str>) =
+        ordered(document, &notes.order).into_iter().partition(|name| measured(name));
     let mut lines = vec![];
     let groups: Vec<&[ArmRecord]> =
         if others.is_empty() { vec![&[]] } else { others.chunks(OTHERS).collect() };
@@ -29,6 +35,10 @@ pub(super) fn metrics(document: &Document, notes: &Notes<'_>) -> Vec<String> {
         for name in &names {
             lines.extend(row(name, base, group));
         }
+        lines.push(String::new());
+    }
+    if !zero.is_empty() {
+        lines.extend(wrap(&zero.join(", "), "0 in every run of every arm: ", "  "));
         lines.push(String::new());
     }
     let mut legend = vec!["mean over seeds, ± its sample standard deviation in percent"];
@@ -115,7 +125,7 @@ pub(super) fn host(document: &Document) -> Vec<String> {
             format!("{} {}", arm.arm, figure.map_or("-".to_owned(), |&x| digits(x)))
         };
         let figures: Vec<String> = document.arms.iter().map(figure).collect();
-        lines.extend(super::wrap(&figures.join(", "), &format!("  {name}: "), "    "));
+        lines.extend(wrap(&figures.join(", "), &format!("  {name}: "), "    "));
     }
     lines
 }
