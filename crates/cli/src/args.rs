@@ -18,6 +18,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Show the studies with their arms, parameters and metrics, and the machine profiles
     List(FormatArgs),
+    /// Show predictions beside measurements: published ones, and this computer's own
+    Fidelity(FidelityArgs),
     /// Show what this computer can do, by looking only, and what to do about the rest
     Doctor(FormatArgs),
     /// Measure this computer's single steps and write a machine profile of it
@@ -48,6 +50,13 @@ pub(crate) struct CalibrateArgs {
     /// Half a second instead of some seconds: for a first look
     #[arg(long)]
     pub(crate) quick: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct FidelityArgs {
+    /// A profile of this computer, as `mmscale calibrate` writes it: compares its threads too
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<String>,
 }
 
 /// Where a study runs.

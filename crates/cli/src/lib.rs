@@ -9,6 +9,7 @@ mod args;
 mod calibrate;
 mod doctor;
 mod failure;
+mod fidelity;
 mod interrupt;
 mod list;
 mod names;
@@ -42,6 +43,7 @@ fn dispatch(registry: Registry, command: Option<Command>) -> Result<(), Failure>
         None => output::print(&Args::command().render_help().to_string()),
         Some(Command::Run(args)) => run::run(registry, &args),
         Some(Command::List(args)) => list::list(registry, args.format),
+        Some(Command::Fidelity(args)) => fidelity::fidelity(&args),
         Some(Command::Doctor(args)) => doctor::doctor(args.format),
         Some(Command::Calibrate(args)) => calibrate::calibrate(&args),
     }

@@ -8,12 +8,13 @@
 mod bulk;
 
 use crate::machine::{self, MachineSpec, Program};
+use crate::plan::CallError;
 use crate::study::{Checks, Interrupt, RunContext, StudyError};
 use bulk::{Bulk, NsPerPage};
 use mmscale_kernel::Kernel;
 use mmscale_mm::arch::Arch;
 use mmscale_record::On;
-use mmscale_sim::profile::Profile;
+use mmscale_sim::profile::{self, Profile};
 use std::sync::{Arc, Mutex};
 
 /// Linux 6.0, order 0, bulk: cores, ns per page allocated, ns per page freed. Source: the LLFree
@@ -54,6 +55,15 @@ impl Pair {
     }
 }
 
+/// The profile of a name or a file.
+pub fn profile(name_or_path: &str) -> Result<Profile, CallError> {
+    Ok(profile::load(name_or_path)?)
+}
+
+fn host_cpus() -> usize {
+    mmscale_threads::host_cpus()
+}
+
 /// Predicts the published rows with `profile`.
 pub fn published(profile: &Profile, interrupt: &Interrupt) -> Result<Vec<Row>, StudyError> {
     let mut rows = Vec::new();
@@ -69,21 +79,20 @@ pub fn published(profile: &Profile, interrupt: &Interrupt) -> Result<Vec<Row>, S
     Ok(rows)
 }
 
-/// Compares this computer's threads with a simulation of it, on 1 to `cpus` CPUs. Each real figure
-/// is the median of `repeats` runs.
+/// Compares this computer's threads with a simulation of it, on 1 to all of its CPUs. Each real
+/// figure is the median of `repeats` runs.
 pub fn this_computer(
     profile: &Profile,
-    cpus: usize,
     repeats: usize,
     interrupt: &Interrupt,
 ) -> Result<Vec<Row>, StudyError> {
     let mut rows = Vec::new();
-    for cpus in 1..=cpus {
+    for cpus in 1..=host_cpus() {
         let bulk = Bulk { cpus, pages_per_cpu: 16_384, rounds: 8, slot_ns: 40_000_000 };
         let simulated = simulated(profile, bulk, interrupt)?;
         let mut real = Vec::new();
         for _ in 0..repeats {
-            real.push(measure(&context(On::Threads, None, cpus, interrupt), bulk)?);
+            real.push(measure(&context(On::Threads, None, host_cpus(), interrupt), bulk)?);
         }
         rows.push(Row {
             cpus,
@@ -105,23 +114,18 @@ fn simulated(
     bulk: Bulk,
     interrupt: &Interrupt,
 ) -> Result<NsPerPage, StudyError> {
-    measure(
-        &context(
-            On::Sim,
-            Some(profile.with_cpus(bulk.cpus).map_err(|why| StudyError::Machine(why.to_string()))?),
-            bulk.cpus,
-            interrupt,
-        ),
-        bulk,
-    )
+    let cpus = profile.topology.cpus;
+    measure(&context(On::Sim, Some(profile), cpus, interrupt), bulk)
 }
 
-fn context(on: On, profile: Option<Profile>, cpus: usize, interrupt: &Interrupt) -> RunContext {
+/// A machine with all its CPUs: those without work are idle, but count where the memory manager
+/// divides by CPUs.
+fn context(on: On, profile: Option<&Profile>, cpus: usize, interrupt: &Interrupt) -> RunContext {
     RunContext {
         on,
         cpus,
-        hz: profile.as_ref().map_or(250, |p| p.hz),
-        profile: profile.map(Arc::new),
+        hz: profile.map_or(250, |p| p.hz),
+        profile: profile.cloned().map(Arc::new),
         params: Default::default(),
         length: Default::default(),
         checks: Checks::Off,

@@ -1,0 +1,87 @@
+//! `mmscale fidelity`: predictions beside measurements.
+
+use std::fmt::Write;
+
+use mmscale_study::StudyError;
+use mmscale_study::fidelity::{self, Row};
+
+use crate::args::FidelityArgs;
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::output;
+
+/// The profile of the published measurements.
+const PUBLISHED: &str = "x86-26";
+/// Runs of each real measurement; the median is shown.
+const REPEATS: usize = 7;
+
+/// Shows the published rows beside their prediction; with a profile of this computer, its own
+/// threads beside their prediction too.
+pub(crate) fn fidelity(args: &FidelityArgs) -> Result<(), Failure> {
+    let own = args.profile.as_deref().map(fidelity::profile).transpose()?;
+    let published = fidelity::profile(PUBLISHED)?;
+    let interrupt = interrupt::on_signals().map_err(|why| Failure::Run(why.into()))?;
+    let rows = fidelity::published(&published, &interrupt).map_err(failed)?;
+    let mut text = table(
+        "Linux 6.0, order 0, all cores at once: 16384 pages allocated, then\n\
+         freed. Measured: LLFree's benchmark, Xeon Gold 5320, bare metal.\n\
+         Simulated: profile x86-26, its handoff fitted at 8 cores only.",
+        &rows,
+    );
+    if let Some(own) = own {
+        let rows = fidelity::this_computer(&own, REPEATS, &interrupt).map_err(failed)?;
+        text.push('\n');
+        text.push_str(&table(
+            &format!(
+                "The same on this computer. Measured: its threads, medians of {REPEATS}.\n\
+                 Simulated: profile {}.",
+                own.name
+            ),
+            &rows,
+        ));
+    }
+    output::print(&text)
+}
+
+fn failed(why: StudyError) -> Failure {
+    Failure::Run(why.into())
+}
+
+/// Rows in 72 columns, under a title of whole lines.
+fn table(title: &str, rows: &[Row]) -> String {
+    let mut text = format!("{title}\n\n");
+    text.push_str("           ns a page allocated                ns a page freed\n");
+    text.push_str("cpus   measured simulated    error     measured simulated    error\n");
+    for row in rows {
+        let (alloc, free) = (row.alloc, row.free);
+        writeln!(
+            text,
+            "{:4} {:10.1} {:9.1} {:+7.1}% {:12.1} {:9.1} {:+7.1}%",
+            row.cpus,
+            alloc.real,
+            alloc.simulated,
+            alloc.error_percent(),
+            free.real,
+            free.simulated,
+            free.error_percent()
+        )
+        .expect("a string takes all that is written");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_study::fidelity::Pair;
+
+    #[test]
+    fn a_row_shows_both_figures_and_the_error() {
+        let pair = |real, simulated| Pair { real, simulated };
+        let row = Row { cpus: 26, alloc: pair(984.0, 1033.2), free: pair(1241.0, 1116.9) };
+        let text = table("t", &[row]);
+        let line = text.lines().last().expect("a row");
+        assert_eq!(line, "  26      984.0    1033.2    +5.0%       1241.0    1116.9   -10.0%");
+        assert!(line.len() <= 72);
+    }
+}
