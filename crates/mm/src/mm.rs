@@ -15,7 +15,7 @@ use crate::arch::{Arch, CpuId, CpuMask, Func, Ipi, Span, TaskEntry};
 use crate::page_alloc::{AllocConfig, Audit, ConfigError, FrameAllocator, MemoryMap, Violation};
 use crate::rcu::Rcu;
 use crate::time::{NSEC_PER_SEC, Time};
-use crate::upkeep::{Parts, TickPolicy, Upkeep};
+use crate::upkeep::{Parts, Requeue, TickPolicy, Upkeep};
 use crate::work::{Work, WorkItem};
 
 /// Tasks whose entry has this bit are the memory manager's own; the rest of the numbers belongs
@@ -38,12 +38,20 @@ pub struct MmConfig {
     pub interval_ns: u64,
     /// How the upkeep tick is spread.
     pub tick: TickPolicy,
+    /// When a tick arms itself again.
+    pub requeue: Requeue,
 }
 
 impl MmConfig {
     /// The kernel's defaults over `map`, with the tick `tick`.
     pub fn new(map: MemoryMap, tick: TickPolicy) -> Self {
-        Self { map, alloc: AllocConfig::default(), interval_ns: NSEC_PER_SEC, tick }
+        Self {
+            map,
+            alloc: AllocConfig::default(),
+            interval_ns: NSEC_PER_SEC,
+            tick,
+            requeue: Requeue::Needed,
+        }
     }
 }
 
@@ -91,7 +99,7 @@ impl<A: Arch> Mm<A> {
     /// All of the memory free, nothing armed; for every possible CPU.
     pub fn new(config: &MmConfig) -> Result<Self, MmError> {
         let time = Time::new().ok_or(MmError::Hz(A::hz()))?;
-        let upkeep = Upkeep::new(config.tick, config.interval_ns, time.hz())
+        let upkeep = Upkeep::new(config.tick, config.requeue, config.interval_ns, time.hz())
             .ok_or(MmError::Interval(config.interval_ns))?;
         let frames = FrameAllocator::new(&config.map, config.alloc)?;
         Ok(Self { frames, time, work: Work::new(), rcu: Rcu::new(), upkeep })

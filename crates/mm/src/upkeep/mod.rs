@@ -53,6 +53,16 @@ impl TickPolicy {
     }
 }
 
+/// When a tick arms itself again.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Requeue {
+    /// If it changed anything, or a page cache is above its floor: what Linux does.
+    #[default]
+    Needed,
+    /// Always: to look at the firing pattern by itself.
+    Always,
+}
+
 /// The longest interval, in ns: an hour.
 pub const MAX_INTERVAL_NS: u64 = 3_600_000_000_000;
 
@@ -66,6 +76,7 @@ pub(crate) struct Parts<'a, A: Arch> {
 /// The upkeep of all CPUs.
 pub struct Upkeep<A: Arch> {
     policy: TickPolicy,
+    requeue: Requeue,
     interval_ns: u64,
     interval_jiffies: u64,
     /// The CPU on which the shepherd waits.
@@ -79,12 +90,18 @@ pub struct Upkeep<A: Arch> {
 
 impl<A: Arch> Upkeep<A> {
     /// `None` for an interval below one jiffy or above [`MAX_INTERVAL_NS`].
-    pub(crate) fn new(policy: TickPolicy, interval_ns: u64, hz: Hz) -> Option<Self> {
+    pub(crate) fn new(
+        policy: TickPolicy,
+        requeue: Requeue,
+        interval_ns: u64,
+        hz: Hz,
+    ) -> Option<Self> {
         if interval_ns > MAX_INTERVAL_NS || hz.jiffies(interval_ns) == 0 {
             return None;
         }
         Some(Self {
             policy,
+            requeue,
             interval_ns,
             interval_jiffies: hz.span(interval_ns),
             shepherd_on: A::AtomicU32::new(0),
@@ -98,6 +115,10 @@ impl<A: Arch> Upkeep<A> {
     /// The policy it was built with.
     pub fn policy(&self) -> TickPolicy {
         self.policy
+    }
+    /// Whether a tick that did `run` arms itself again.
+    fn goes_on(&self, run: &Refresh) -> bool {
+        run.changed || self.requeue == Requeue::Always
     }
     /// The interval, in ns.
     pub fn interval_ns(&self) -> u64 {

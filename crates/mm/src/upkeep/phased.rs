@@ -150,14 +150,15 @@ impl<A: Arch> Upkeep<A> {
         let own = self.progress.get(&pinned);
         own.attempts.set(0);
         own.failures.set(0);
-        if total.changed {
+        let again = self.goes_on(&total);
+        if again {
             let earliest_ns = now_ns + self.interval_ns / 8 * 3;
             queue_at(next_point(earliest_ns, self.phase_ns(cpu), self.interval_ns));
         } else {
             own.last_ns.set(None);
         }
         drop(pinned);
-        trace_end::<A>(&total, total.changed);
+        trace_end::<A>(&total, again);
     }
 
     /// Says how much time the decay has to make up for.

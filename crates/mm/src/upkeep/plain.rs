@@ -31,12 +31,13 @@ impl<A: Arch> Upkeep<A> {
     pub(super) fn run_plain(&self, parts: &Parts<'_, A>, cpu: CpuId) {
         A::trace(Trace::TickBegin);
         let run = parts.frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
-        if run.changed {
+        let again = self.goes_on(&run);
+        if again {
             let expiry = self.plain_expiry(parts, cpu);
             let tick = WorkItem::VmstatTick(cpu);
             parts.work.queue_delayed_on(parts.time, cpu, tick, expiry);
         }
-        trace_end::<A>(&run, run.changed);
+        trace_end::<A>(&run, again);
     }
 
     /// Queues the tick of every CPU that has counted something and whose tick is not armed.

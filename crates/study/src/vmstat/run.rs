@@ -8,7 +8,7 @@ use crate::machine::{self, MachineRun, MachineSpec, Program};
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_mm::arch::{Arch, LockClass, Probe};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::upkeep::{Requeue, TickPolicy};
 use mmscale_record::PerCpu;
 use mmscale_sim::{HoldScale, Policy, SimConfig};
 use mmscale_system::{Errno, Priority, System, ThreadSpec};
@@ -105,6 +105,10 @@ fn on_machine(
     let mut spec = MachineSpec::new(ctx, seed);
     spec.mm.tick = tick;
     spec.mm.interval_ns = ctx.params.count("interval_ms") * 1_000_000;
+    spec.mm.requeue = match ctx.params.choice("requeue") {
+        "always" => Requeue::Always,
+        _ => Requeue::Needed,
+    };
     spec.simulated(|config| what_if(ctx, config));
     let mut machine =
         machine::run(spec, |cpu| Box::new(TickProbe::new(cpu)) as Box<dyn Probe>, program)?;
