@@ -160,10 +160,12 @@ impl<A: Arch> Mm<A> {
         });
     }
 
-    /// Wakes every sleeper and lets all workers return. Nothing is queued or slept afterwards.
+    /// Wakes every sleeper, lets all workers return, and waits until they have done their last
+    /// work. Nothing is queued or slept afterwards.
     pub fn shutdown(&self) {
         self.time.stop_sleeping();
         self.work.shutdown();
+        self.work.wait_for_workers();
     }
 
     /// After [`Mm::shutdown`], when nothing else runs: counters are folded and page caches are

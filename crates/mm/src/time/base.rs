@@ -2,7 +2,7 @@
 
 use super::sleepers::Sleepers;
 use super::wheel::{Place, SLOTS, Wheel};
-use super::{Expiry, Hz, TimerSlot};
+use super::{Expiry, Hz, OverIdle, TimerSlot};
 
 /// Where a slot's timer stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,7 +13,7 @@ pub(super) enum Armed {
     Standard(Place),
     /// In the wheel of timers that let an idle CPU sleep.
     Deferrable(Place),
-    /// Exact to the nanosecond, but lets an idle CPU sleep.
+    /// Exact to the nanosecond.
     Exact(Exact),
 }
 
@@ -21,10 +21,15 @@ pub(super) enum Armed {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Exact {
     pub(super) deadline_ns: u64,
-    /// How long after the end of an idle time it goes off that it slept through.
-    pub(super) after_idle_ns: u64,
-    /// It was put off once already.
+    pub(super) over_idle: OverIdle,
+    /// It was slept through, and put off: it lets the CPU sleep no more.
     late: bool,
+}
+
+impl Exact {
+    fn wakes(&self) -> bool {
+        self.late || self.over_idle == OverIdle::Wake
+    }
 }
 
 /// The timers of one CPU.
@@ -79,9 +84,9 @@ impl Base {
     }
 
     /// Arms an exact timer that is not pending.
-    pub(super) fn arm_exact(&mut self, slot: TimerSlot, deadline_ns: u64, after_idle_ns: u64) {
+    pub(super) fn arm_exact(&mut self, slot: TimerSlot, deadline_ns: u64, over_idle: OverIdle) {
         debug_assert_eq!(*self.state(slot), Armed::No);
-        *self.state(slot) = Armed::Exact(Exact { deadline_ns, after_idle_ns, late: false });
+        *self.state(slot) = Armed::Exact(Exact { deadline_ns, over_idle, late: false });
         self.exact |= 1 << slot.index();
     }
 
@@ -112,9 +117,10 @@ impl Base {
         (0..SLOTS).filter(move |slot| exact >> slot & 1 == 1)
     }
 
+    /// The first exact timer that counts now: all for a busy CPU, those that wake for an idle one.
     fn next_exact_ns(&self) -> u64 {
         let deadline = |slot: usize| match self.slots[slot] {
-            Armed::Exact(exact) => exact.deadline_ns,
+            Armed::Exact(exact) if self.ticking || exact.wakes() => exact.deadline_ns,
             _ => u64::MAX,
         };
         self.exact_slots().map(deadline).min().unwrap_or(u64::MAX)
@@ -122,15 +128,12 @@ impl Base {
 
     /// When this CPU's one-shot must go off next.
     pub(super) fn next_event_ns(&self) -> u64 {
-        let busy = if self.ticking {
-            self.next_tick_ns.min(self.next_exact_ns())
-        } else {
-            match self.standard.next_expiry() {
-                u64::MAX => u64::MAX,
-                jiffy => self.hz.edge_ns(jiffy),
-            }
+        let wheel = match self.standard.next_expiry() {
+            _ if self.ticking => self.next_tick_ns,
+            u64::MAX => u64::MAX,
+            jiffy => self.hz.edge_ns(jiffy),
         };
-        busy.min(self.sleepers.next_ns())
+        wheel.min(self.next_exact_ns()).min(self.sleepers.next_ns())
     }
 
     /// The tick runs again, on the next jiffy edge. Exact timers that were slept through are put
@@ -146,11 +149,25 @@ impl Base {
         self.next_tick_ns = if due { now_ns } else { self.hz.edge_ns(jiffy + 1) };
         for slot in self.exact_slots() {
             if let Armed::Exact(exact) = &mut self.slots[slot]
+                && let OverIdle::Defer { spread_ns } = exact.over_idle
                 && exact.deadline_ns < now_ns
                 && !exact.late
             {
                 exact.late = true;
-                exact.deadline_ns = now_ns + exact.after_idle_ns;
+                exact.deadline_ns = now_ns + spread_ns;
+            }
+        }
+    }
+
+    /// The tick stops. What was put off, or is due, goes off first.
+    pub(super) fn stop_ticking(&mut self, now_ns: u64) {
+        self.ticking = false;
+        for slot in self.exact_slots() {
+            if let Armed::Exact(exact) = &mut self.slots[slot] {
+                exact.late |= exact.deadline_ns <= now_ns;
+                if exact.late {
+                    exact.deadline_ns = exact.deadline_ns.min(now_ns);
+                }
             }
         }
     }
@@ -202,8 +219,8 @@ impl Base {
             Armed::No => return None,
             Armed::Standard(place) => Expiry::Standard { jiffies: left(place) },
             Armed::Deferrable(place) => Expiry::Deferrable { jiffies: left(place) },
-            Armed::Exact(Exact { deadline_ns, after_idle_ns, .. }) => {
-                Expiry::Exact { deadline_ns, after_idle_ns }
+            Armed::Exact(Exact { deadline_ns, over_idle, .. }) => {
+                Expiry::Exact { deadline_ns, over_idle }
             }
         };
         self.cancel(slot);

@@ -57,13 +57,25 @@ pub enum Expiry {
         /// The delay.
         jiffies: u64,
     },
-    /// Exact, off the wheel, and deferrable: while the CPU is busy it goes off at `deadline_ns`.
-    /// If the CPU was idle then, it goes off `after_idle_ns` after the idle time ended.
+    /// Exact, off the wheel.
     Exact {
         /// When, in ns since the machine started.
         deadline_ns: u64,
-        /// How much later than the end of an idle time that swallowed the deadline.
-        after_idle_ns: u64,
+        /// What if the CPU is idle then.
+        over_idle: OverIdle,
+    },
+}
+
+/// What an exact timer does that comes due while its CPU is idle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OverIdle {
+    /// It wakes the CPU.
+    Wake,
+    /// It waits until the CPU is awake for another reason, and goes off `spread_ns` later, or when
+    /// the CPU is about to go idle again, whichever is first.
+    Defer {
+        /// Tells CPUs apart that wake together.
+        spread_ns: u64,
     },
 }
 
@@ -104,8 +116,8 @@ impl<A: Arch> Time<A> {
         match expiry {
             Expiry::Standard { jiffies } => base.arm_standard(slot, now, now + jiffies),
             Expiry::Deferrable { jiffies } => base.arm_deferrable(slot, now, now + jiffies),
-            Expiry::Exact { deadline_ns, after_idle_ns } => {
-                base.arm_exact(slot, deadline_ns, after_idle_ns);
+            Expiry::Exact { deadline_ns, over_idle } => {
+                base.arm_exact(slot, deadline_ns, over_idle);
             }
         }
         let sooner = base.next_event_ns() < base.programmed_ns;
@@ -167,11 +179,12 @@ impl<A: Arch> Time<A> {
         }
     }
 
-    /// This CPU has nothing to run: it ticks no more. Interrupts are off.
+    /// This CPU has nothing to run: it ticks no more. Late deferrable work that was put off goes
+    /// off at once, so that it is done before the CPU rests. Interrupts are off.
     pub fn idle_enter(&self) {
         let here = IrqGuard::<A>::new();
         let mut base = self.bases.of(here.cpu()).lock_irqsave();
-        base.ticking = false;
+        base.stop_ticking(A::now_ns());
         program::<A>(&mut base);
     }
 

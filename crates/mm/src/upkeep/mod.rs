@@ -169,9 +169,7 @@ impl<A: Arch> Upkeep<A> {
         {
             A::trace(Trace::IdleTickPending { expires_ns });
         }
-        // A phased kick does not wake an idle CPU, so nothing must be left for one to do.
-        let fold = pending || self.policy == TickPolicy::Phased;
-        if fold && parts.frames.stats().needs_update(cpu) {
+        if pending && parts.frames.stats().needs_update(cpu) {
             let _span = Span::<A>::enter(Func::QuietVmstat);
             parts.frames.fold_counters();
         }

@@ -9,8 +9,9 @@
 //! **How exactly.** The timer is exact, off the wheel: at HZ=1000 the wheel's buckets for one
 //! second are 64 ms wide, and 4 or 5 of 72 CPUs would share one. It costs one more interrupt an
 //! interval and CPU. It is deferrable all the same: an idle CPU is not woken. A tick that was slept
-//! through comes a quarter of its phase after the CPU woke, so that CPUs that wake together do not
-//! tick together; the one after that is on its point again, 3/8 to 11/8 of an interval later.
+//! through comes when the CPU goes idle again, or a quarter of its phase after it woke if it stays
+//! busy that long, so that CPUs that wake together do not tick together; the one after that is on
+//! its point again, 3/8 to 11/8 of an interval later.
 //!
 //! **How much.** High limits decay by the time that has passed, so that neither lateness nor
 //! hotplug changes the rate.
@@ -28,7 +29,7 @@ use super::{Parts, Upkeep, trace_end};
 use crate::arch::{Arch, Atomic, CpuId, CpuMask, MAX_NODES, Trace};
 use crate::page_alloc::{DecayRequest, Refresh};
 use crate::sync::PreemptGuard;
-use crate::time::Expiry;
+use crate::time::{Expiry, OverIdle};
 use crate::work::WorkItem;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
@@ -83,6 +84,11 @@ const fn next_point(after_ns: u64, phase_ns: u64, interval_ns: u64) -> u64 {
     if base > after_ns { base } else { base + interval_ns }
 }
 
+/// A tick that comes even if the CPU is idle.
+const fn waking(deadline_ns: u64) -> Expiry {
+    Expiry::Exact { deadline_ns, over_idle: OverIdle::Wake }
+}
+
 /// The phase of the CPU of rank `rank` among `cpus` of node `node` of `nodes`.
 const fn phase_of(rank: usize, cpus: usize, node: usize, nodes: usize, interval_ns: u64) -> u64 {
     let place = (rank * nodes + node) as u128;
@@ -99,8 +105,10 @@ impl<A: Arch> Upkeep<A> {
         self.phase_ns(cpu) / 4
     }
 
-    fn exact(&self, cpu: CpuId, deadline_ns: u64) -> Expiry {
-        Expiry::Exact { deadline_ns, after_idle_ns: self.late_ns(cpu) }
+    /// A tick of `cpu` that an idle time may put off.
+    fn deferrable(&self, cpu: CpuId, deadline_ns: u64) -> Expiry {
+        let over_idle = OverIdle::Defer { spread_ns: self.late_ns(cpu) };
+        Expiry::Exact { deadline_ns, over_idle }
     }
 
     /// Gives every online CPU its phase. Tasks only.
@@ -125,7 +133,7 @@ impl<A: Arch> Upkeep<A> {
     pub(super) fn arm_at_phase(&self, parts: &Parts<'_, A>, cpu: CpuId) {
         let point = next_point(A::now_ns(), self.phase_ns(cpu), self.interval_ns);
         let tick = WorkItem::VmstatTick(cpu);
-        parts.work.queue_delayed_on(parts.time, cpu, tick, self.exact(cpu, point));
+        parts.work.queue_delayed_on(parts.time, cpu, tick, self.deferrable(cpu, point));
     }
 
     /// One attempt of the tick of `cpu`, in its worker.
@@ -136,13 +144,10 @@ impl<A: Arch> Upkeep<A> {
         let run = parts.frames.refresh_cpu_vm_stats(decay);
         let (total, delay_ns) = self.end_attempt(&run);
         let tick = WorkItem::VmstatTick(cpu);
-        let queue_at = |deadline_ns| {
-            let expiry = self.exact(cpu, deadline_ns);
-            parts.work.queue_delayed_on(parts.time, cpu, tick, expiry)
-        };
+        let queue = |expiry| parts.work.queue_delayed_on(parts.time, cpu, tick, expiry);
         // If somebody else has armed it meanwhile, or it is being cancelled, the firing ends here.
         if let Some(delay_ns) = delay_ns
-            && queue_at(A::now_ns() + delay_ns)
+            && queue(waking(A::now_ns() + delay_ns))
         {
             return;
         }
@@ -153,7 +158,8 @@ impl<A: Arch> Upkeep<A> {
         let again = self.goes_on(&total);
         if again {
             let earliest_ns = now_ns + self.interval_ns / 8 * 3;
-            queue_at(next_point(earliest_ns, self.phase_ns(cpu), self.interval_ns));
+            let point = next_point(earliest_ns, self.phase_ns(cpu), self.interval_ns);
+            queue(self.deferrable(cpu, point));
         } else {
             own.last_ns.set(None);
         }
@@ -208,7 +214,7 @@ impl<A: Arch> Upkeep<A> {
         let step_ns = self.interval_ns / STEPS;
         // Steps are in the middle between ticks of CPU 0 and its like, not upon them.
         let deadline_ns = next_point(A::now_ns(), step_ns / 2, step_ns);
-        Expiry::Exact { deadline_ns, after_idle_ns: 0 }
+        Expiry::Exact { deadline_ns, over_idle: OverIdle::Defer { spread_ns: 0 } }
     }
 
     /// Arms the tick of every CPU whose phase comes up, which has counted something, and whose
@@ -235,8 +241,8 @@ impl<A: Arch> Upkeep<A> {
             }
             // The shepherd's own CPU slept through this CPU's point: soon, but not all together.
             let deadline_ns = if point > now_ns { point } else { now_ns + self.late_ns(cpu) };
-            let expiry = self.exact(cpu, deadline_ns);
-            if parts.work.queue_delayed_on(parts.time, cpu, tick, expiry) {
+            // As a kick of the kernel's does, it wakes the CPU, whose counters would stay stale.
+            if parts.work.queue_delayed_on(parts.time, cpu, tick, waking(deadline_ns)) {
                 A::trace(Trace::TickKicked { cpu });
             }
             A::cond_resched();

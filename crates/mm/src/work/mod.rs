@@ -87,11 +87,13 @@ impl<A: Arch> Work<A> {
         }
     }
 
-    /// Puts a pending piece of work into the queue of `cpu`, or of another CPU if `cpu` takes none.
+    /// Puts a pending piece of work into the queue of `cpu`. If `cpu` takes none, another CPU does,
+    /// unless the work belongs to `cpu`.
     fn insert(&self, cpu: CpuId, item: WorkItem) {
         let _span = Span::<A>::enter(Func::QueueWorkOn);
         A::work(Op::WorkQueue, 1);
         let others = self.queues.iter().map(|(other, _)| other);
+        let others = others.filter(|_| item.bound_to().is_none());
         let placed = core::iter::once(cpu).chain(others).any(|cpu| {
             let mut queue = self.queues.of(cpu).lock_irqsave();
             if !queue.is_open() {
@@ -104,7 +106,7 @@ impl<A: Arch> Work<A> {
             true
         });
         if !placed {
-            // No worker is left: the machine stops.
+            // Its CPU goes away, or the machine stops.
             self.items.of(item).clear_pending();
         }
     }
@@ -260,6 +262,10 @@ impl<A: Arch> Work<A> {
     /// Tells the worker of `cpu` to return once its queue is empty, and waits until it has.
     pub fn stop_worker(&self, cpu: CpuId) {
         self.close(cpu);
+        self.wait_closed(cpu);
+    }
+
+    fn wait_closed(&self, cpu: CpuId) {
         let queue = self.queues.of(cpu);
         self.flushers.of(cpu).wait_until(|| !queue.lock_irqsave().is_open());
     }
@@ -267,6 +273,11 @@ impl<A: Arch> Work<A> {
     /// Tells all workers to return once their queues are empty.
     pub fn shutdown(&self) {
         self.queues.iter().for_each(|(cpu, _)| self.close(cpu));
+    }
+
+    /// Waits until all workers have returned after a [`Work::shutdown`].
+    pub fn wait_for_workers(&self) {
+        self.queues.iter().for_each(|(cpu, _)| self.wait_closed(cpu));
     }
 
     /// Tells the worker of `cpu` to return once its queue is empty.
