@@ -229,3 +229,38 @@ fn hotplug_stops_a_tick_loses_no_count_and_closes_ranks() {
         assert!(fired(0, &uni::take_traces()), "{policy:?}");
     }
 }
+
+/// A CPU that wakes for 3 ms at a time is upkept about once an interval, before it rests again.
+#[test]
+fn a_cpu_that_mostly_sleeps_is_kept_up_too() {
+    for policy in [TickPolicy::Stock, TickPolicy::Phased] {
+        let mut machine = Machine::boot(3, 1000, policy);
+        uni::record(true);
+        let mut ticks = 0;
+        while Uni::now_ns() < 20 * SEC {
+            machine.wake(1);
+            machine.count(1);
+            machine.run_until(Uni::now_ns() + 3_000_000, |_, _| {});
+            machine.go_idle(1);
+            machine.run_until(Uni::now_ns() + 307_000_000, |_, _| {});
+            let begun =
+                |(cpu, event): &(CpuId, Trace)| cpu.index() == 1 && *event == Trace::TickBegin;
+            ticks += uni::take_traces().iter().filter(|trace| begun(trace)).count();
+        }
+        assert!((11..=20).contains(&ticks), "{policy:?}: {ticks} in 20 intervals");
+    }
+}
+
+/// A CPU that rests with counts that nobody has folded is woken for them, once.
+#[test]
+fn a_kick_wakes_an_idle_cpu() {
+    for policy in TickPolicy::ALL {
+        let mut machine = Machine::boot(2, 1000, policy);
+        // The tick is not armed yet, so going idle folds nothing.
+        machine.count(1);
+        machine.go_idle(1);
+        machine.run_until(4 * SEC, |_, _| {});
+        assert_eq!(machine.mm.frames().stats().all_nodes(NodeItem::FilePages), 1, "{policy:?}");
+        assert_eq!(uni::timer_of(1), None, "and sleeps on");
+    }
+}

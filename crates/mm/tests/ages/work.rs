@@ -172,3 +172,16 @@ fn draining_all_caches_returns_every_page() {
     let audit = machine.mm.verify().unwrap();
     assert_eq!((audit.cached, audit.held), (0, 0));
 }
+
+#[test]
+fn work_that_belongs_to_a_cpu_never_runs_on_another() {
+    let (_, work) = boot(2);
+    let there = CpuId::new(1);
+    work.close(there);
+    uni::set_cpu(1);
+    drain(&work);
+    assert!(work.queue_on(there, WorkItem::VmstatTick(there)));
+    assert!(!work.is_pending(WorkItem::VmstatTick(there)));
+    uni::set_cpu(0);
+    assert!(drain(&work).is_empty() && work.is_idle());
+}
