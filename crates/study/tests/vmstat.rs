@@ -1,0 +1,123 @@
+//! The study `vmstat` on small machines: its figures against a plain model, the lazy policy
+//! against the naive one, and the checkers on a machine whose CPUs come and go.
+
+use mmscale_record::Document;
+use mmscale_study::{
+    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunEvent, Settings, execute, plan,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+struct Silent;
+
+impl ProgressSink for Silent {
+    fn event(&self, _: RunEvent) {}
+}
+
+/// Runs `vmstat` on the simulated machine.
+fn run(arms: &[&str], seeds: u64, checks: Checks, settings: &[&str]) -> Document {
+    let request = Request {
+        studies: vec!["vmstat".to_owned()],
+        on: None,
+        arms: arms.iter().map(|arm| (*arm).to_owned()).collect(),
+        profile: None,
+        settings: Settings::parse(settings).expect("the test's settings are spelt well"),
+        seeds: Some(seeds),
+        first_seed: 1,
+        length: Length::Quick,
+        checks,
+    };
+    let plans = plan(Registry::shipped(), &request).expect("the test asks for what there is");
+    let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
+    execute(&plans[0], &Interrupt::default(), &sink).unwrap_or_else(|why| {
+        panic!(
+            "{why}: {}",
+            std::error::Error::source(&why).map_or(String::new(), |s| s.to_string())
+        )
+    })
+}
+
+fn mean(document: &Document, arm: &str, metric: &str) -> f64 {
+    let arm = document.arms.iter().find(|record| record.arm == arm).expect("the arm ran");
+    arm.metrics.get(metric).unwrap_or_else(|| panic!("{metric} was measured")).mean
+}
+
+const SMALL: [&str; 4] = ["cpus=8", "duration_s=2.5", "burst_pages=512", "period_ms=500"];
+
+#[test]
+fn the_same_seed_gives_the_same_fingerprint_under_either_policy() {
+    let with = |sched: &str| {
+        let sched = format!("sched={sched}");
+        let settings: Vec<&str> = SMALL.into_iter().chain([sched.as_str()]).collect();
+        run(&[], 2, Checks::Off, &settings).fingerprint
+    };
+    let lazy = with("lazy");
+    assert_eq!(lazy, with("lazy"));
+    assert_eq!(lazy, with("naive"));
+}
+
+#[test]
+fn nothing_is_lost_while_cpus_come_and_go_and_allocations_fail() {
+    let mut settings = vec!["cpus=6", "duration_s=8", "burst_pages=700", "period_ms=400"];
+    settings.extend(["hotplug=on", "alloc_fail_1024=2", "interval_ms=500"]);
+    // With checkers on, a frame that is lost at the end fails the run.
+    let document = run(&[], 3, Checks::On, &settings);
+    for arm in ["stock", "posted", "phased"] {
+        assert!(mean(&document, arm, "allocation_failures") > 0.0, "{arm}: faults were injected");
+        assert!(mean(&document, arm, "pages_allocated_per_s") > 0.0);
+    }
+}
+
+#[test]
+fn the_phased_tick_keeps_its_period_and_does_not_wait() {
+    for hz in ["hz=100", "hz=250", "hz=1000"] {
+        let settings: Vec<&str> = SMALL.into_iter().chain([hz, "hold_scale=6"]).collect();
+        let document = run(&["phased"], 2, Checks::On, &settings);
+        let rate = |which: &str| {
+            mean(&document, "phased", &format!("tick_firings_per_cpu_per_interval_{which}"))
+        };
+        assert!(rate("min") > 0.99 && rate("max") < 1.01, "{hz}: {} {}", rate("min"), rate("max"));
+        assert_eq!(mean(&document, "phased", "tick_zone_lock_contentions"), 0.0);
+        assert!(mean(&document, "phased", "counter_staleness_max_ns") < 1.5e9);
+    }
+}
+
+/// Firings per jiffy of 72 CPUs whose ticks all begin in one jiffy and always requeue: the wheel
+/// and the rounding by their formulas, without anything else.
+fn plain_model(hz: u64, posted: bool, jiffies: u64) -> f64 {
+    let mut in_jiffy = BTreeMap::<u64, u64>::new();
+    for cpu in 0..72 {
+        // The shepherd starts them all: armed for a whole second, it fires in the next bucket.
+        let mut at = ((hz >> 3) + 1) << 3;
+        while at < jiffies {
+            *in_jiffy.entry(at).or_default() += 1;
+            let delay = if posted {
+                hz + hz * cpu / 72
+            } else {
+                let skewed = at + hz + 3 * cpu;
+                let rest = skewed % hz;
+                let whole = if rest < hz / 4 { skewed - rest } else { skewed - rest + hz };
+                whole - 3 * cpu - at
+            };
+            let level = (1..).find(|n| delay < 63 << (3 * n)).expect("some level is long enough");
+            let level = if delay < 63 { 0 } else { level };
+            at = (((at + delay) >> (3 * level)) + 1) << (3 * level);
+        }
+    }
+    let firings: u64 = in_jiffy.values().sum();
+    in_jiffy.values().map(|n| n * n).sum::<u64>() as f64 / firings as f64
+}
+
+#[test]
+fn ticks_fire_together_as_often_as_a_plain_wheel_says() {
+    let mut settings = vec!["hz=100", "requeue=always", "burst_pages=512", "period_ms=900"];
+    settings.extend(["duration_s=30", "decay_s=0"]);
+    let document = run(&["stock", "posted"], 1, Checks::Off, &settings);
+    for (arm, posted) in [("stock", false), ("posted", true)] {
+        let (model, seen) =
+            (plain_model(100, posted, 3000), mean(&document, arm, "tick_cofiring_mean"));
+        assert!((seen / model - 1.0).abs() < 0.05, "{arm}: model {model}, machine {seen}");
+    }
+    let rate = mean(&document, "posted", "tick_firings_per_cpu_per_interval_mean");
+    assert!((0.66..0.72).contains(&rate), "posted fires {rate} times an interval");
+}
