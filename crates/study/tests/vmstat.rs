@@ -84,11 +84,10 @@ fn the_phased_tick_keeps_its_period_and_does_not_wait() {
 
 /// Firings per jiffy of 72 CPUs whose ticks all begin in one jiffy and always requeue: the wheel
 /// and the rounding by their formulas, without anything else.
-fn plain_model(hz: u64, posted: bool, jiffies: u64) -> f64 {
+fn plain_model(hz: u64, start: u64, posted: bool, jiffies: u64) -> f64 {
     let mut in_jiffy = BTreeMap::<u64, u64>::new();
     for cpu in 0..72 {
-        // The shepherd starts them all: armed for a whole second, it fires in the next bucket.
-        let mut at = ((hz >> 3) + 1) << 3;
+        let mut at = start;
         while at < jiffies {
             *in_jiffy.entry(at).or_default() += 1;
             let delay = if posted {
@@ -114,9 +113,15 @@ fn ticks_fire_together_as_often_as_a_plain_wheel_says() {
     settings.extend(["duration_s=30", "decay_s=0"]);
     let document = run(&["stock", "posted"], 1, Checks::Off, &settings);
     for (arm, posted) in [("stock", false), ("posted", true)] {
-        let (model, seen) =
-            (plain_model(100, posted, 3000), mean(&document, arm, "tick_cofiring_mean"));
-        assert!((seen / model - 1.0).abs() < 0.05, "{arm}: model {model}, machine {seen}");
+        // How often the posted periods meet depends on where in a bucket of 8 jiffies they began.
+        let models: Vec<f64> = (100..108).map(|at| plain_model(100, at, posted, 3000)).collect();
+        let low = models.iter().copied().fold(f64::MAX, f64::min);
+        let high = models.iter().copied().fold(0.0, f64::max);
+        let seen = mean(&document, arm, "tick_cofiring_mean");
+        assert!(
+            (low * 0.97..high * 1.03).contains(&seen),
+            "{arm}: model {low} to {high}, machine {seen}"
+        );
     }
     let rate = mean(&document, "posted", "tick_firings_per_cpu_per_interval_mean");
     assert!((0.66..0.72).contains(&rate), "posted fires {rate} times an interval");
