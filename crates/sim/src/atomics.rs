@@ -4,8 +4,7 @@
 //! read-modify-writes, a time until which it is busy. An operation needs its CPU's turn, so that
 //! values change in the order of virtual time; memory orderings ask for nothing more.
 
-use crate::context::with_any;
-use crate::irq::sync_point;
+use crate::irq::at_turn_if_any;
 use crate::lines::{LineState, Usage};
 use mmscale_mm::arch::{Atomic, OwnedCounter};
 use std::cell::Cell;
@@ -57,21 +56,13 @@ impl<T: Word> SimAtomic<T> {
     /// Waits for the CPU's turn, pays for the line, does `f`.
     #[inline]
     fn at_turn<R>(&self, usage: Usage, f: impl Fn(&Cell<T>) -> R) -> R {
-        loop {
-            let done = with_any(|engine| {
-                engine.ready().then(|| {
-                    if !engine.quiet {
-                        engine.use_atomic(&self.line, usage);
-                    }
-                    f(&self.value)
-                })
-            });
-            match done {
-                Some(Some(result)) => return result,
-                Some(None) => sync_point(),
-                None => return f(&self.value),
+        let done = at_turn_if_any(|engine| {
+            if !engine.quiet {
+                engine.use_atomic(&self.line, usage);
             }
-        }
+            f(&self.value)
+        });
+        done.unwrap_or_else(|| f(&self.value))
     }
     #[inline]
     fn update(&self, f: impl Fn(T) -> T) -> T {

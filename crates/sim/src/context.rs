@@ -32,37 +32,48 @@ impl Drop for PutBack<'_> {
     }
 }
 
-/// Gives `f` the running engine.
+/// Gives `f` the running engine; `None` if none runs on this host thread. Locks and atomics work
+/// as plain data then: before a run and after it.
 ///
 /// # Panics
-/// If no engine runs on this host thread, or it is in use: code on the machine was called from
-/// inside the engine.
+/// If the engine is in use: code on the machine was called from inside it.
 #[inline]
-pub(crate) fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> R {
+pub(crate) fn with_any<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     ENGINE.with(|slot| {
         let engine = slot.replace(null_mut());
-        let Some(mut running) = NonNull::new(engine) else { no_engine() };
+        let Some(mut running) = NonNull::new(engine) else { return no_engine() };
         let _put_back = PutBack { slot, engine };
         // SAFETY: `enter` made the pointer from a `&mut Engine` that outlives `Inside`, and nobody
         // else uses that reference before `Inside` is gone. The pointer was taken out of its slot
         // for the time of `f`, so this is the only reference.
-        f(unsafe { running.as_mut() })
+        Some(f(unsafe { running.as_mut() }))
     })
 }
 
-/// Gives `f` the running engine; `None` if none runs on this host thread. Locks and atomics work
-/// as plain data then: before a run and after it.
+/// Gives `f` the running engine.
+///
+/// # Panics
+/// If no engine runs on this host thread, or it is in use.
 #[inline]
-pub(crate) fn with_any<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
-    if INSIDE.get() { Some(with(f)) } else { None }
+pub(crate) fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> R {
+    match with_any(f) {
+        Some(result) => result,
+        None => outside(),
+    }
 }
 
 #[cold]
 #[inline(never)]
-fn no_engine() -> ! {
-    if INSIDE.get() {
-        panic!("the engine was called from inside itself: a probe may not call the machine");
-    }
+fn no_engine<R>() -> Option<R> {
+    let inside = INSIDE.get();
+    assert!(!inside, "the engine was called from inside itself: a probe may not call the machine");
+    None
+}
+
+/// Something was asked that needs a running engine.
+#[cold]
+#[inline(never)]
+pub(crate) fn outside() -> ! {
     panic!("no simulated machine runs on this thread: call this inside `sim::run`");
 }
 

@@ -49,7 +49,8 @@ impl Engine {
             base
         } else {
             let factor = 1024 - jitter + self.cpu().rng.below(2 * jitter + 1);
-            ((u128::from(base) * u128::from(factor)) >> 10) as u64
+            // No overflow: a piece of work takes less than 2^53 ps, two and a half hours.
+            base.wrapping_mul(factor) >> 10
         };
         self.scaled(ps)
     }

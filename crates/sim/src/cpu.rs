@@ -1,6 +1,6 @@
 //! One virtual CPU.
 
-use crate::heap::{Key, Kind, NEVER, order_of};
+use crate::heap::{Entry, Kind, NEVER, order_of};
 use crate::rng::SplitMix64;
 use crate::stats::ROOT_PATH;
 use crate::task::Yielder;
@@ -54,6 +54,7 @@ pub(crate) enum Wait {
 ///
 /// What other CPUs write (`irq_at`, `ipi`, `queue`) is read only when this CPU is the earliest:
 /// then all that was sent before is there, whatever the policy.
+#[repr(align(128))]
 pub(crate) struct Cpu {
     /// Its own time, in ps. Ahead of the machine's by what it has charged since its last turn.
     pub(crate) clock: u64,
@@ -66,8 +67,10 @@ pub(crate) struct Cpu {
     pub(crate) steal_at: u64,
     /// The earliest interrupt that was sent to it, its own timer's among them.
     pub(crate) irq_at: u64,
-    /// Its place in ties, and its number: the low half of its keys.
-    pub(crate) order: u64,
+    /// Its place in ties.
+    pub(crate) rank: u16,
+    /// Its number.
+    pub(crate) number: u16,
     pub(crate) rng: SplitMix64,
     /// For noise and faults: apart, so that they do not shift the jitter.
     pub(crate) noise_rng: SplitMix64,
@@ -90,7 +93,7 @@ pub(crate) struct Cpu {
     /// When its timer goes off, in ps.
     pub(crate) timer: u64,
     /// For when a timer entry stands in the queue.
-    pub(crate) timer_entry: u64,
+    pub(crate) timer_queued: u64,
     /// When each kind of interrupt arrives.
     ipi: [u64; Reason::ALL.len()],
     /// The next interrupt of somebody else's.
@@ -113,7 +116,8 @@ impl Cpu {
             check_at: 0,
             steal_at: NEVER,
             irq_at: NEVER,
-            order: order_of(rank, index),
+            rank: rank as u16,
+            number: index as u16,
             rng: SplitMix64::new(seed),
             noise_rng: SplitMix64::new(!seed),
             yielder: std::ptr::null(),
@@ -128,7 +132,7 @@ impl Cpu {
             generation: 0,
             wake_at: NEVER,
             timer: NEVER,
-            timer_entry: NEVER,
+            timer_queued: NEVER,
             ipi: [NEVER; Reason::ALL.len()],
             device_at: NEVER,
             slice_start: 0,
@@ -137,19 +141,19 @@ impl Cpu {
             offline_wanted: false,
         }
     }
-    /// Its place in the queue of events if it goes on now.
+    /// Its place in time. Events that no queue holds are compared by it too.
     #[inline]
-    pub(crate) fn key(&self) -> Key {
-        self.key_at(self.clock)
+    pub(crate) fn order(&self) -> u64 {
+        order_of(self.clock, self.rank)
     }
+    /// Its entry in the queue if it goes on at `time_ps`.
     #[inline]
-    pub(crate) fn key_at(&self, time_ps: u64) -> Key {
-        Key::new(time_ps, self.order, Kind::Run(self.generation))
+    pub(crate) fn entry_at(&self, time_ps: u64) -> Entry {
+        Entry::new(order_of(time_ps, self.rank), self.number, Kind::Run(self.generation))
     }
-    /// Its place in time, for comparing events that no queue holds.
-    #[inline]
-    pub(crate) fn stamp(&self) -> (u64, u64) {
-        (self.clock, self.order)
+    /// The entry of its timer.
+    pub(crate) fn timer_entry(&self) -> Entry {
+        Entry::new(order_of(self.timer, self.rank), self.number, Kind::Timer)
     }
     /// Whether an interrupt reaches it while it waits.
     pub(crate) fn heeds_irqs(&self) -> bool {

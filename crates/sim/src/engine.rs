@@ -8,7 +8,7 @@
 use crate::checker::Checker;
 use crate::config::{Faults, HoldScale, Noise, Policy, SimConfig};
 use crate::cpu::{Cpu, Wait, Waiter};
-use crate::heap::{EventHeap, Key, Kind, NEVER};
+use crate::heap::{END_PS, Entry, EventHeap, Kind, NEVER};
 use crate::lines::Lines;
 use crate::memory::Memory;
 use crate::outcome::{Failure, Place};
@@ -31,6 +31,16 @@ pub(crate) struct Delays {
     pub(crate) interrupts: u64,
     pub(crate) max_ps: u64,
     pub(crate) total_ps: u64,
+}
+
+/// How an operation on shared state goes on.
+pub(crate) enum Gate {
+    /// Now.
+    Go,
+    /// After the CPUs that are behind.
+    Switch(Switch),
+    /// After `irq::deliver`.
+    Deliver,
 }
 
 /// A running machine.
@@ -75,7 +85,7 @@ impl Engine {
     pub(crate) fn new(config: SimConfig, probe: impl FnMut(CpuId) -> Box<dyn Probe>) -> Self {
         let cpus = config.cpus;
         let seats = Seats::new(&config.profile.topology, cpus, config.profile.costs.line);
-        let limit_ps = config.limit_ns.saturating_mul(1000).min(NEVER - 1);
+        let limit_ps = config.limit_ns.saturating_mul(1000).min(END_PS / 2);
         let ranks = ranks(cpus, config.seed);
         let mut seeds = SplitMix64::new(config.seed);
         let tasks = (0..cpus).map(|cpu| Task::new(cpu, true, IDLE_URGENCY, Body::Idle)).collect();
@@ -125,21 +135,25 @@ impl Engine {
         self.limit_ps
     }
     /// Whether an operation on shared state may happen now on the running CPU: it is the earliest,
-    /// and no interrupt should come first. If not, the caller goes through `irq::sync_point`.
+    /// and no interrupt should come first.
     #[inline]
-    pub(crate) fn ready(&mut self) -> bool {
-        if self.quiet {
-            return true;
-        }
+    pub(crate) fn gate(&mut self) -> Gate {
         let cpu = &mut self.cpus[self.cur];
-        if cpu.irq_due() || !self.heap.is_first(cpu.key()) {
-            return false;
+        if !self.heap.is_first(cpu.order()) {
+            return match self.yield_turn() {
+                Some(switch) => Gate::Switch(switch),
+                None if self.quiet => Gate::Go,
+                None => Gate::Deliver,
+            };
+        }
+        if cpu.irq_due() && !self.quiet {
+            return Gate::Deliver;
         }
         if !cpu.irq_off {
             cpu.plan_check();
         }
         self.count_event();
-        true
+        Gate::Go
     }
     #[inline]
     pub(crate) fn count_event(&mut self) {
@@ -149,21 +163,23 @@ impl Engine {
         }
     }
     /// Lets the CPUs go first that are behind: whom to switch to, or `None` if it is this CPU's
-    /// turn. After the switch back it is.
+    /// turn. After the switch back it is. While a panic unwinds the stack the run is over, and
+    /// guards are only being dropped: from here on nothing waits any more.
     #[inline]
     pub(crate) fn yield_turn(&mut self) -> Option<Switch> {
+        let cpu = &self.cpus[self.cur];
+        let (mine, yielder) = (cpu.entry_at(cpu.clock), cpu.yielder);
         if self.quiet {
             return None;
         }
-        let mine = self.cpus[self.cur].key();
+        if std::thread::panicking() {
+            self.die();
+            return None;
+        }
         let mut first = self.heap.exchange(mine)?;
-        let from = self.cur;
         loop {
-            if self.failure.is_some() {
-                return Some(self.stop());
-            }
             if let Some(next) = self.accept(first) {
-                return Some(Switch { yielder: self.cpus[from].yielder, next });
+                return Some(Switch { yielder, next });
             }
             first = self.heap.pop()?;
             if first == mine {
@@ -177,17 +193,17 @@ impl Engine {
         cpu.wait = wait;
         cpu.wake_at = until;
         if until != NEVER {
-            self.heap.push(cpu.key_at(until.max(cpu.clock)));
+            self.heap.push(cpu.entry_at(until.max(cpu.clock)));
         }
-        if cpu.heeds_irqs() && cpu.timer != NEVER && cpu.timer_entry != cpu.timer {
-            cpu.timer_entry = cpu.timer;
-            self.heap.push(Key::new(cpu.timer, cpu.order, Kind::Timer));
+        if cpu.heeds_irqs() && cpu.timer != NEVER && cpu.timer_queued != cpu.timer {
+            cpu.timer_queued = cpu.timer;
+            self.heap.push(cpu.timer_entry());
         }
         let yielder = cpu.yielder;
+        if self.heap.len() > 4 * self.cpus.len() + 256 {
+            self.purge();
+        }
         while let Some(first) = self.heap.pop() {
-            if self.failure.is_some() {
-                return self.stop();
-            }
             if let Some(next) = self.accept(first) {
                 return Switch { yielder, next };
             }
@@ -205,17 +221,19 @@ impl Engine {
     }
     /// Goes on with the CPU that an entry of the queue is for; `None` if the entry is out of date.
     #[inline]
-    fn accept(&mut self, entry: Key) -> Option<u32> {
+    fn accept(&mut self, entry: Entry) -> Option<u32> {
         let at = entry.cpu();
-        let cpu = &mut self.cpus[at];
-        match entry.kind() {
-            Kind::Run(generation) if generation == cpu.generation => {}
-            Kind::Run(_) => return None,
-            Kind::Timer if !self.accept_timer(at, entry.time_ps()) => return None,
-            Kind::Timer => {}
+        let time_ps = entry.time_ps();
+        if entry.kind() != Kind::Run(self.cpus[at].generation)
+            && !self.accept_other(entry, at, time_ps)
+        {
+            return None;
+        }
+        if self.failure.is_some() {
+            return Some(STOP);
         }
         let cpu = &mut self.cpus[at];
-        cpu.clock = cpu.clock.max(entry.time_ps());
+        cpu.clock = cpu.clock.max(time_ps);
         cpu.wait = Wait::No;
         let (clock, next) = (cpu.clock, cpu.current);
         self.cur = at;
@@ -225,20 +243,33 @@ impl Engine {
         }
         Some(next)
     }
-    /// Whether a timer entry wakes its CPU. Timers of idle CPUs end with the last task.
+    /// Whether an entry that gives no CPU its time wakes one: a timer's, or the end of the run.
+    /// Timers of idle CPUs end with the last task.
     #[cold]
-    fn accept_timer(&mut self, at: usize, time_ps: u64) -> bool {
+    fn accept_other(&mut self, entry: Entry, at: usize, time_ps: u64) -> bool {
+        if entry.kind() != Kind::Timer {
+            return self.failure.is_some();
+        }
         let live = self.live;
         let cpu = &mut self.cpus[at];
-        if cpu.timer_entry == time_ps {
-            cpu.timer_entry = NEVER;
+        if cpu.timer_queued == time_ps {
+            cpu.timer_queued = NEVER;
         }
         let heard = cpu.heeds_irqs() && (live != 0 || cpu.wait != Wait::Halt);
         if !heard || cpu.timer != time_ps {
             return false;
         }
-        cpu.generation = cpu.generation.wrapping_add(1) & (u32::MAX >> 1);
+        cpu.generation = cpu.generation.wrapping_add(1);
         true
+    }
+    /// Drops entries that are out of date: waits that ended early leave them behind.
+    #[cold]
+    fn purge(&mut self) {
+        let (cpus, failed) = (&self.cpus, self.failure.is_some());
+        self.heap.retain(|entry| match entry.kind() {
+            Kind::Run(generation) => failed || cpus[entry.cpu()].generation == generation,
+            Kind::Timer => cpus[entry.cpu()].timer_queued == entry.time_ps(),
+        });
     }
     /// A waiting CPU goes on at `time_ps`, if not earlier.
     pub(crate) fn wake_by(&mut self, at: usize, time_ps: u64) {
@@ -246,8 +277,8 @@ impl Engine {
         let time_ps = time_ps.max(cpu.clock);
         if cpu.wait != Wait::No && time_ps < cpu.wake_at {
             cpu.wake_at = time_ps;
-            cpu.generation = cpu.generation.wrapping_add(1) & (u32::MAX >> 1);
-            self.heap.push(cpu.key_at(time_ps));
+            cpu.generation = cpu.generation.wrapping_add(1);
+            self.heap.push(cpu.entry_at(time_ps));
         }
     }
     /// Ends the run: for whoever waits for a turn next.
@@ -255,7 +286,7 @@ impl Engine {
         if self.failure.is_none() && !self.quiet {
             self.failure = Some(failure);
             // Comes before everything, so that nobody's turn is granted again.
-            self.heap.push(Key::new(0, 0, Kind::Run(u32::MAX >> 1)));
+            self.heap.push(Entry::new(0, 0, Kind::Run(u32::MAX)));
         }
     }
     fn fail_limit(&mut self) {

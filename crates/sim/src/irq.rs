@@ -7,10 +7,10 @@
 //! Turning interrupts on is a delivery point only if a checkpoint has passed meanwhile: at most
 //! 500 ns after the last one, or at the time of a timer or of an interrupt that was known to come.
 
-use crate::context::{callbacks, suspend, with, with_any};
+use crate::context::{callbacks, outside, suspend, with, with_any};
 use crate::cpu::{Reason, Wait};
-use crate::engine::Engine;
-use crate::heap::NEVER;
+use crate::engine::{Engine, Gate};
+use crate::heap::{NEVER, order_of};
 use crate::sched;
 use crate::stats::INTERRUPT_PATH;
 use crate::task::Switch;
@@ -40,21 +40,28 @@ enum Found {
     Preempt,
 }
 
-/// Waits for the CPU's turn and takes the interrupts that have arrived.
-#[cold]
-#[inline(never)]
-pub(crate) fn sync_point() {
-    deliver();
+/// Does `f` when it is the running CPU's turn, after the interrupts that have arrived by then;
+/// `None` if no engine runs on this host thread.
+#[inline]
+pub(crate) fn at_turn_if_any<R>(mut f: impl FnMut(&mut Engine) -> R) -> Option<R> {
+    loop {
+        match with_any(|engine| match engine.gate() {
+            Gate::Go => Ok(f(engine)),
+            not_yet => Err(not_yet),
+        })? {
+            Ok(result) => return Some(result),
+            Err(Gate::Switch(switch)) => suspend(switch),
+            Err(_) => deliver(),
+        }
+    }
 }
 
 /// Does `f` when it is the running CPU's turn, after the interrupts that have arrived by then.
 #[inline]
-pub(crate) fn at_turn<R>(mut f: impl FnMut(&mut Engine) -> R) -> R {
-    loop {
-        match with(|engine| engine.ready().then(|| f(engine))) {
-            Some(result) => return result,
-            None => sync_point(),
-        }
+pub(crate) fn at_turn<R>(f: impl FnMut(&mut Engine) -> R) -> R {
+    match at_turn_if_any(f) {
+        Some(result) => result,
+        None => outside(),
     }
 }
 
@@ -125,6 +132,8 @@ fn charge_rest(mut step: Step, mut left: u64) {
 }
 
 /// Noise that is due, then interrupts.
+#[cold]
+#[inline(never)]
 fn checkpoint() {
     if with(Engine::suffer_noise) {
         deliver();
@@ -133,6 +142,7 @@ fn checkpoint() {
 
 /// Takes all interrupts that have arrived, in the order of their arrival, then lets a task go
 /// first that should. Afterwards it is the CPU's turn.
+#[inline(never)]
 pub(crate) fn deliver() {
     loop {
         turn();
@@ -271,12 +281,12 @@ impl Engine {
         let noise_at = if cpu.irq_off { cpu.steal_at } else { cpu.steal_at.min(cpu.device_at) };
         let resched = cpu.need_resched && cpu.preempt == 0;
         let open = !cpu.irq_off;
-        let due = open && (cpu.irq_due() || resched || !self.heap.is_first(cpu.key()));
+        let due = open && (cpu.irq_due() || resched || !self.heap.is_first(cpu.order()));
         if due || noise_at <= cpu.clock {
             return Some(User::Check);
         }
         let until = end.min(noise_at).min(if open { cpu.ipi_at() } else { NEVER });
-        if !open || until < cpu.timer && self.heap.is_first(cpu.key_at(until)) {
+        if !open || until < cpu.timer && self.heap.is_first(order_of(until, cpu.rank)) {
             *left -= until - cpu.clock;
             cpu.clock = until;
             return Some(User::Passed);

@@ -7,11 +7,10 @@
 use crate::context::{suspend, with, with_any};
 use crate::cpu::{NOWHERE, Wait, Waiter};
 use crate::engine::Engine;
-use crate::heap::NEVER;
-use crate::irq::{charge, deliver, sync_point};
+use crate::heap::{NEVER, time_of};
+use crate::irq::{at_turn_if_any, charge, deliver};
 use crate::task::Switch;
 use crate::topology::NOBODY;
-use crate::turn::turn;
 use mmscale_mm::arch::{LockClass, RawSpin};
 use std::cell::Cell;
 
@@ -25,8 +24,8 @@ pub struct SimSpin {
     /// The first and the last place in the queue.
     head: Cell<u32>,
     tail: Cell<u32>,
-    /// With no owner: when it became free, or will.
-    free_at: Cell<(u64, u64)>,
+    /// With no owner: when it became free, or will; an order word.
+    free_at: Cell<u64>,
     /// With an owner: since when, in ps.
     since: Cell<u64>,
     /// Where the hold is counted.
@@ -38,9 +37,9 @@ pub struct SimSpin {
 /// How taking a lock went.
 enum Take {
     Mine,
-    /// Not this CPU's turn.
-    Later,
-    Wait,
+    /// The CPU holds it already, and the run is over.
+    Never,
+    Wait(Switch),
 }
 
 /// How waiting goes on.
@@ -58,7 +57,7 @@ impl RawSpin for SimSpin {
             last: Cell::new(NOBODY),
             head: Cell::new(NOWHERE),
             tail: Cell::new(NOWHERE),
-            free_at: Cell::new((0, 0)),
+            free_at: Cell::new(0),
             since: Cell::new(0),
             row: Cell::new(0),
             id: Cell::new(0),
@@ -66,23 +65,15 @@ impl RawSpin for SimSpin {
     }
     #[inline]
     fn lock(&self) {
-        loop {
-            match with_any(|engine| engine.spin_lock(self)) {
-                None | Some(Take::Mine) => return,
-                Some(Take::Later) => sync_point(),
-                Some(Take::Wait) => return wait(),
-            }
+        match at_turn_if_any(|engine| engine.spin_lock(self)) {
+            None | Some(Take::Mine) => {}
+            Some(Take::Wait(switch)) => wait(switch),
+            Some(Take::Never) => deliver(),
         }
     }
     #[inline]
     fn try_lock(&self) -> bool {
-        loop {
-            match with_any(|engine| engine.spin_try_lock(self)) {
-                None => return true,
-                Some(Some(taken)) => return taken,
-                Some(None) => sync_point(),
-            }
-        }
+        at_turn_if_any(|engine| engine.spin_try_lock(self)).unwrap_or(true)
     }
     #[inline]
     unsafe fn unlock(&self) {
@@ -93,38 +84,25 @@ impl RawSpin for SimSpin {
     }
     #[inline]
     fn is_locked(&self) -> bool {
-        loop {
-            match with_any(|engine| engine.ready().then(|| engine.spin_is_locked(self))) {
-                None => return false,
-                Some(Some(locked)) => return locked,
-                Some(None) => sync_point(),
-            }
-        }
+        at_turn_if_any(|engine| engine.spin_is_locked(self)).unwrap_or(false)
     }
 }
 
 /// Spins in the queue; takes interrupts if they are on, but lets no other task run.
-#[cold]
-#[inline(never)]
-fn wait() {
-    with(|engine| engine.cpu().preempt += 1);
+fn wait(first: Switch) {
+    suspend(first);
     loop {
-        turn();
         match with(Engine::spin_poll) {
             Poll::Mine => break,
             Poll::Interrupt => deliver(),
             Poll::Block(switch) => suspend(switch),
         }
     }
-    with(Engine::end_wait);
 }
 
 impl Engine {
     #[inline]
     fn spin_lock(&mut self, lock: &SimSpin) -> Take {
-        if !self.ready() {
-            return Take::Later;
-        }
         if self.quiet {
             return Take::Mine;
         }
@@ -136,8 +114,8 @@ impl Engine {
             return self.enqueue_waiter(lock, row);
         }
         let free = lock.free_at.get();
-        if free > cpu.stamp() {
-            let grant = free.0 + self.costs.handoff_ps + self.transfer(lock, at);
+        if free > cpu.order() {
+            let grant = time_of(free) + self.costs.handoff_ps + self.transfer(lock, at);
             self.hand_over(lock, at, row, self.cpus[at].clock, grant);
             return self.wait_until(lock, grant);
         }
@@ -183,7 +161,9 @@ impl Engine {
             ..Waiter::default()
         };
         if !cpu.irq_off {
-            return Take::Wait;
+            cpu.preempt += 1;
+            let until = grant.min(cpu.ipi_at());
+            return Take::Wait(self.block(Wait::Spin, until));
         }
         cpu.clock = grant;
         self.hold(lock.class);
@@ -195,7 +175,7 @@ impl Engine {
         }
         if usize::from(lock.owner.get()) == self.cur {
             self.fail_relock(lock.class);
-            return Take::Later;
+            return Take::Never;
         }
         let place = self.place_to_wait();
         self.waiters[place] = Waiter {
@@ -211,7 +191,10 @@ impl Engine {
             before => self.waiters[before as usize].next = place as u32,
         }
         self.checker.lock_owner(lock.id.get(), lock.owner.get());
-        Take::Wait
+        let cpu = self.cpu();
+        cpu.preempt += 1;
+        let until = if cpu.irq_off { NEVER } else { cpu.ipi_at() };
+        Take::Wait(self.block(Wait::Spin, until))
     }
     /// The running CPU has a lock of `class` from now on.
     #[inline]
@@ -225,6 +208,9 @@ impl Engine {
     fn end_wait(&mut self) {
         let cpu = self.cpu();
         cpu.preempt = cpu.preempt.saturating_sub(1);
+        if !cpu.irq_off {
+            cpu.plan_check();
+        }
         if !self.quiet {
             self.hold(self.waiters[self.place_to_wait()].class);
         }
@@ -232,43 +218,35 @@ impl Engine {
     fn place_to_wait(&self) -> usize {
         2 * self.cur + usize::from(self.cpus[self.cur].in_irq)
     }
+    /// How a wait goes on; at the CPU's turn, unless interrupts are off.
     fn spin_poll(&mut self) -> Poll {
-        if self.quiet {
-            return Poll::Mine;
-        }
         let grant = self.waiters[self.place_to_wait()].grant;
+        let quiet = self.quiet;
         let cpu = self.cpu();
-        if cpu.irq_off {
-            if grant == NEVER {
-                return Poll::Block(self.block(Wait::Spin, NEVER));
-            }
+        if cpu.irq_off && grant != NEVER {
             cpu.clock = cpu.clock.max(grant);
+        }
+        if grant <= cpu.clock || quiet {
+            self.end_wait();
             return Poll::Mine;
         }
-        if grant <= cpu.clock {
-            return Poll::Mine;
-        }
-        if cpu.irq_at <= cpu.clock {
+        if cpu.irq_due() {
             return Poll::Interrupt;
         }
-        let until = grant.min(cpu.ipi_at());
+        let until = if cpu.irq_off { NEVER } else { grant.min(cpu.ipi_at()) };
         Poll::Block(self.block(Wait::Spin, until))
     }
-    /// `None` if it is not this CPU's turn.
     #[inline]
-    fn spin_try_lock(&mut self, lock: &SimSpin) -> Option<bool> {
-        if !self.ready() {
-            return None;
-        }
+    fn spin_try_lock(&mut self, lock: &SimSpin) -> bool {
         if self.quiet {
-            return Some(true);
+            return true;
         }
         let at = self.cur;
         let cost = self.transfer(lock, at);
-        let free = lock.owner.get() == NOBODY && lock.free_at.get() <= self.cpus[at].stamp();
+        let free = lock.owner.get() == NOBODY && lock.free_at.get() <= self.cpus[at].order();
         if !free {
             self.cpu().clock += cost;
-            return Some(false);
+            return false;
         }
         self.check_trylock(lock.class);
         let row = self.stats.row_of(self.cpus[at].path, lock.class);
@@ -280,12 +258,12 @@ impl Engine {
         lock.last.set(at as u16);
         self.stats.row(row).acquisitions += 1;
         self.hold(lock.class);
-        Some(true)
+        true
     }
     fn spin_is_locked(&mut self, lock: &SimSpin) -> bool {
         let own_ps = self.seats.own_ps();
         let cpu = self.cpu();
-        let held = lock.owner.get() != NOBODY || lock.free_at.get() > cpu.stamp();
+        let held = lock.owner.get() != NOBODY || lock.free_at.get() > cpu.order();
         cpu.clock += own_ps;
         held
     }
@@ -315,7 +293,7 @@ impl Engine {
         let place = lock.head.get();
         if place == NOWHERE {
             lock.owner.set(NOBODY);
-            lock.free_at.set(cpu.stamp());
+            lock.free_at.set(cpu.order());
             return;
         }
         let to = place as usize / 2;

@@ -1,30 +1,18 @@
 //! Tasks that block, wake others and make others.
 
-use crate::context::with;
 use crate::engine::Engine;
-use crate::irq::{at_turn, cond_resched, deliver, sync_point};
+use crate::irq::{at_turn, cond_resched, deliver};
 use crate::sched::{Why, schedule};
 use crate::task::{Body, Task, TaskState, urgency_of};
 use mmscale_mm::arch::{TaskId, TaskSpec};
 
 /// Blocks the current task until it is unparked; may return early.
 pub(crate) fn park() {
-    loop {
-        match with(Engine::try_park) {
-            Park::Return => return,
-            Park::Later => sync_point(),
-            Park::Block => break,
-        }
+    if at_turn(Engine::may_not_block) {
+        return;
     }
     schedule(Why::Park);
     deliver();
-}
-
-/// What a park does.
-enum Park {
-    Return,
-    Later,
-    Block,
 }
 
 /// Wakes a task, or lets its next park return.
@@ -41,19 +29,14 @@ pub(crate) fn spawn(spec: TaskSpec) -> TaskId {
 }
 
 impl Engine {
-    fn try_park(&mut self) -> Park {
+    /// Whether a park returns at once; at the running CPU's turn.
+    fn may_not_block(&mut self) -> bool {
         if self.quiet {
-            return Park::Return;
-        }
-        if !self.ready() {
-            return Park::Later;
+            return true;
         }
         self.check_sleep();
         let current = self.cpu().current as usize;
-        if std::mem::take(&mut self.tasks[current].token) || self.early_park() {
-            return Park::Return;
-        }
-        Park::Block
+        std::mem::take(&mut self.tasks[current].token) || self.early_park()
     }
     /// Wakes `task` from the running CPU, at its turn.
     pub(crate) fn unpark(&mut self, task: usize) {

@@ -204,8 +204,8 @@ impl Engine {
             let first = cpu.queue.pop_front().unwrap_or(cpu.idle);
             cpu.current = first;
             self.tasks[first as usize].state = TaskState::Running;
-            let key = self.cpus[at].key();
-            self.heap.push(key);
+            let entry = self.cpus[at].entry_at(0);
+            self.heap.push(entry);
         }
     }
 }
