@@ -20,15 +20,12 @@ thread_local! {
 }
 
 /// Puts the engine's pointer back, on unwinding too.
-struct PutBack<'a> {
-    slot: &'a Cell<*mut Engine>,
-    engine: *mut Engine,
-}
+struct PutBack(*mut Engine);
 
-impl Drop for PutBack<'_> {
+impl Drop for PutBack {
     #[inline]
     fn drop(&mut self) {
-        self.slot.set(self.engine);
+        ENGINE.set(self.0);
     }
 }
 
@@ -39,15 +36,13 @@ impl Drop for PutBack<'_> {
 /// If the engine is in use: code on the machine was called from inside it.
 #[inline]
 pub(crate) fn with_any<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
-    ENGINE.with(|slot| {
-        let engine = slot.replace(null_mut());
-        let Some(mut running) = NonNull::new(engine) else { return no_engine() };
-        let _put_back = PutBack { slot, engine };
-        // SAFETY: `enter` made the pointer from a `&mut Engine` that outlives `Inside`, and nobody
-        // else uses that reference before `Inside` is gone. The pointer was taken out of its slot
-        // for the time of `f`, so this is the only reference.
-        Some(f(unsafe { running.as_mut() }))
-    })
+    let engine = ENGINE.replace(null_mut());
+    let Some(mut running) = NonNull::new(engine) else { return no_engine() };
+    let _put_back = PutBack(engine);
+    // SAFETY: `enter` made the pointer from a `&mut Engine` that outlives `Inside`, and nobody
+    // else uses that reference before `Inside` is gone. The pointer was taken out of its slot for
+    // the time of `f`, so this is the only reference.
+    Some(f(unsafe { running.as_mut() }))
 }
 
 /// Gives `f` the running engine.
