@@ -5,8 +5,8 @@ use crate::context::{with, with_any};
 use crate::heap::NEVER;
 use crate::hotplug;
 use crate::irq::{self, at_turn};
-use crate::lock::SimSpin;
 use crate::park;
+use crate::spin::SimSpin;
 use crate::task::TaskState;
 use mmscale_mm::arch::{
     Access, Arch, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,

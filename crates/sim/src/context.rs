@@ -1,5 +1,5 @@
 //! The running engine of this host thread, and leaving a coroutine. All access goes through
-//! [`with`]; the engine crate's pointers are dereferenced only here and in `run`.
+//! [`with`]; the engine crate's pointers are dereferenced only here and in `lock::answer_spin`.
 //!
 //! Architecture invariant: the closure given to [`with`] neither suspends nor calls back into the
 //! code on the machine. `with` takes the pointer out while the closure runs, so breaking the rule

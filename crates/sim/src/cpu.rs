@@ -2,10 +2,12 @@
 
 use crate::heap::{Entry, Kind, NEVER, order_of};
 use crate::rng::SplitMix64;
+use crate::spin::{NOWHERE, SimSpin};
 use crate::stats::ROOT_PATH;
 use crate::task::Yielder;
 use mmscale_mm::arch::{Ipi, LockClass};
 use std::collections::VecDeque;
+use std::ptr::NonNull;
 
 /// The longest time, in ps, that a CPU with interrupts on runs without looking for interrupts.
 pub(crate) const UNDIVIDED_PS: u64 = 500_000;
@@ -54,7 +56,7 @@ pub(crate) enum Wait {
 ///
 /// What other CPUs write (`irq_at`, `ipi`, `queue`) is read only when this CPU is the earliest:
 /// then all that was sent before is there, whatever the policy.
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(crate) struct Cpu {
     /// Its own time, in ps. Ahead of the machine's by what it has charged since its last turn.
     pub(crate) clock: u64,
@@ -67,46 +69,51 @@ pub(crate) struct Cpu {
     pub(crate) steal_at: u64,
     /// The earliest interrupt that was sent to it, its own timer's among them.
     pub(crate) irq_at: u64,
-    /// Its place in ties.
-    pub(crate) rank: u16,
-    /// Its number.
-    pub(crate) number: u16,
+    /// The next interrupt of somebody else's.
+    pub(crate) device_at: u64,
     pub(crate) rng: SplitMix64,
-    /// For noise and faults: apart, so that they do not shift the jitter.
-    pub(crate) noise_rng: SplitMix64,
     /// The yielder of the current task's coroutine; null before it first runs.
     pub(crate) yielder: *const Yielder,
+    /// The lock that it takes when its turn comes.
+    pub(crate) asks: Option<NonNull<SimSpin>>,
+    /// When it goes on if nothing comes in between; meaningful while it waits.
+    pub(crate) wake_at: u64,
+    /// When its timer goes off, in ps.
+    pub(crate) timer: u64,
     pub(crate) current: u32,
     /// The call path of the current task or interrupt.
     pub(crate) path: u32,
     /// Locks held of the class whose holds are scaled.
     pub(crate) scaled: u32,
     pub(crate) preempt: u32,
+    /// The generation of its entry in the queue: older entries mean nothing.
+    pub(crate) generation: u32,
+    /// Its place in ties.
+    pub(crate) rank: u16,
+    /// Its number.
+    pub(crate) number: u16,
     pub(crate) irq_off: bool,
     pub(crate) in_irq: bool,
     pub(crate) need_resched: bool,
     pub(crate) wait: Wait,
-    /// The generation of its entry in the queue: older entries mean nothing.
-    pub(crate) generation: u32,
-    /// When it goes on if nothing comes in between; meaningful while it waits.
-    pub(crate) wake_at: u64,
-    /// When its timer goes off, in ps.
-    pub(crate) timer: u64,
-    /// For when a timer entry stands in the queue.
-    pub(crate) timer_queued: u64,
     /// When each kind of interrupt arrives.
     ipi: [u64; Reason::ALL.len()],
-    /// The next interrupt of somebody else's.
-    pub(crate) device_at: u64,
+    /// For when a timer entry stands in the queue.
+    pub(crate) timer_queued: u64,
+    /// For noise and faults: apart, so that they do not shift the jitter.
+    pub(crate) noise_rng: SplitMix64,
     /// When the current task got the CPU, for time slices.
     pub(crate) slice_start: u64,
-    /// Its idle task.
-    pub(crate) idle: u32,
     /// Tasks that wait for it, the next one first.
     pub(crate) queue: VecDeque<u32>,
+    /// Its idle task.
+    pub(crate) idle: u32,
     /// It should stop as soon as its idle task runs.
     pub(crate) offline_wanted: bool,
 }
+
+/// What every charge and every turn uses is on two cache lines of the host.
+const _: () = assert!(std::mem::offset_of!(Cpu, wait) < 128);
 
 impl Cpu {
     pub(crate) fn new(index: usize, rank: usize, seed: u64, idle: u32) -> Self {
@@ -121,6 +128,7 @@ impl Cpu {
             rng: SplitMix64::new(seed),
             noise_rng: SplitMix64::new(!seed),
             yielder: std::ptr::null(),
+            asks: None,
             current: idle,
             path: ROOT_PATH,
             scaled: 0,
@@ -245,10 +253,19 @@ pub(crate) struct Waiter {
     pub(crate) grant: u64,
     pub(crate) lock_id: u32,
     pub(crate) class: LockClass,
+    pub(crate) stage: Stage,
 }
 
-/// No place to wait.
-pub(crate) const NOWHERE: u32 = u32::MAX;
+/// How far a call of `lock` has come that left its coroutine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// It is not in this place.
+    Away,
+    /// It has the lock and does not know it yet.
+    Taken,
+    /// It stands in the lock's queue.
+    Queued,
+}
 
 impl Default for Waiter {
     fn default() -> Self {
@@ -259,6 +276,7 @@ impl Default for Waiter {
             grant: NEVER,
             lock_id: 0,
             class: LockClass::Other,
+            stage: Stage::Away,
         }
     }
 }

@@ -177,18 +177,25 @@ impl Engine {
             return None;
         }
         let mut first = self.heap.exchange(mine)?;
+        let from = self.cur;
         loop {
             if let Some(next) = self.accept(first) {
                 return Some(Switch { yielder, next });
             }
             first = self.heap.pop()?;
             if first == mine {
+                self.cur = from;
                 return None;
             }
         }
     }
     /// The running CPU waits, at most until `until`; whom to switch to.
     pub(crate) fn block(&mut self, wait: Wait, until: u64) -> Switch {
+        self.rest(wait, until);
+        self.leave_cpu()
+    }
+    /// The running CPU waits, at most until `until`.
+    pub(crate) fn rest(&mut self, wait: Wait, until: u64) {
         let cpu = &mut self.cpus[self.cur];
         cpu.wait = wait;
         cpu.wake_at = until;
@@ -199,10 +206,13 @@ impl Engine {
             cpu.timer_queued = cpu.timer;
             self.heap.push(cpu.timer_entry());
         }
-        let yielder = cpu.yielder;
         if self.heap.len() > 4 * self.cpus.len() + 256 {
             self.purge();
         }
+    }
+    /// The running CPU waits already: whom to switch to.
+    pub(crate) fn leave_cpu(&mut self) -> Switch {
+        let yielder = self.cpus[self.cur].yielder;
         while let Some(first) = self.heap.pop() {
             if let Some(next) = self.accept(first) {
                 return Switch { yielder, next };
@@ -212,7 +222,7 @@ impl Engine {
             let waiting = self.waiting();
             self.fail(Failure::Deadlock { time_ns: self.cpus[self.cur].clock / 1000, waiting });
         }
-        self.stop()
+        Switch { yielder, next: STOP }
     }
     /// The first task of a started machine; `STOP` if there is none.
     pub(crate) fn first(&mut self) -> u32 {
@@ -235,11 +245,14 @@ impl Engine {
         let cpu = &mut self.cpus[at];
         cpu.clock = cpu.clock.max(time_ps);
         cpu.wait = Wait::No;
-        let (clock, next) = (cpu.clock, cpu.current);
+        let (clock, next, asks) = (cpu.clock, cpu.current, cpu.asks.is_some());
         self.cur = at;
         if clock > self.limit_ps {
             self.fail_limit();
             return Some(STOP);
+        }
+        if asks && self.answer_spin() {
+            return None;
         }
         Some(next)
     }
@@ -292,10 +305,6 @@ impl Engine {
     fn fail_limit(&mut self) {
         let waiting = self.waiting();
         self.fail(Failure::Limit { limit_ns: self.limit_ps / 1000, waiting });
-    }
-    /// Leaves the running coroutine for good.
-    pub(crate) fn stop(&self) -> Switch {
-        Switch { yielder: self.cpus[self.cur].yielder, next: STOP }
     }
     #[cold]
     pub(crate) fn poll(&mut self) {

@@ -10,7 +10,7 @@
 //! | `engine`, `heap`, `cpu`, `turn` | clocks, turns, the queue of events |
 //! | `irq` | charges, checkpoints, interrupts, timers |
 //! | `sched`, `task`, `park`, `idle` | run queues, park and unpark, idle |
-//! | `lock`, `atomics`, `lines`, `memory`, `cost` | shared state and what it costs |
+//! | `lock`, `spin`, `atomics`, `lines`, `memory`, `cost` | shared state and what it costs |
 //! | `stats`, `check`, `noise`, `hotplug` | statistics, checkers, disturbance, CPUs that leave |
 //! | `context`, `run`, `stack` | coroutines, and the way from `Sim`'s functions to the engine |
 //!
@@ -41,6 +41,7 @@ mod rng;
 mod run;
 mod sample;
 mod sched;
+mod spin;
 mod stack;
 mod stats;
 mod task;
@@ -50,9 +51,9 @@ mod turn;
 pub use arch::Sim;
 pub use atomics::{SimAtomic, SimOwnedI8, Word};
 pub use config::{Checks, Disturbance, Faults, HoldScale, Noise, Policy, SimConfig};
-pub use lock::SimSpin;
 pub use noise::random_u64;
 pub use outcome::{Failure, Lateness, Outcome, Place, Rule, Violation};
 pub use run::run;
 pub use sample::sample_profile;
+pub use spin::SimSpin;
 pub use topology::scaled as scaled_topology;

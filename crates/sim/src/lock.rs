@@ -5,70 +5,50 @@
 //! one that was queued when the holder let go: it cannot tell the two apart.
 
 use crate::context::{suspend, with, with_any};
-use crate::cpu::{NOWHERE, Wait, Waiter};
+use crate::cpu::{Stage, Wait, Waiter};
 use crate::engine::Engine;
 use crate::heap::{NEVER, time_of};
 use crate::irq::{at_turn_if_any, charge, deliver};
+use crate::spin::{NOWHERE, SimSpin};
 use crate::task::Switch;
 use crate::topology::NOBODY;
 use mmscale_mm::arch::{LockClass, RawSpin};
-use std::cell::Cell;
-
-/// A spin lock of the simulated machine.
-pub struct SimSpin {
-    class: LockClass,
-    /// The CPU that holds it, or will as soon as it has been handed over.
-    owner: Cell<u16>,
-    /// The CPU that has its cache line.
-    last: Cell<u16>,
-    /// The first and the last place in the queue.
-    head: Cell<u32>,
-    tail: Cell<u32>,
-    /// With no owner: when it became free, or will; an order word.
-    free_at: Cell<u64>,
-    /// With an owner: since when, in ps.
-    since: Cell<u64>,
-    /// Where the hold is counted.
-    row: Cell<u32>,
-    /// A name for messages, given when one is first needed; 0 before.
-    id: Cell<u32>,
-}
+use std::ptr::NonNull;
 
 /// How taking a lock went.
 enum Take {
     Mine,
     /// The CPU holds it already, and the run is over.
     Never,
-    Wait(Switch),
+    /// The CPU rests in the lock's queue.
+    Wait,
 }
 
-/// How waiting goes on.
-enum Poll {
+/// How a call of `lock` goes on.
+enum Step {
     Mine,
-    Interrupt,
-    Block(Switch),
+    Leave(Switch),
+    Deliver,
 }
 
 impl RawSpin for SimSpin {
     fn new(class: LockClass) -> Self {
-        Self {
-            class,
-            owner: Cell::new(NOBODY),
-            last: Cell::new(NOBODY),
-            head: Cell::new(NOWHERE),
-            tail: Cell::new(NOWHERE),
-            free_at: Cell::new(0),
-            since: Cell::new(0),
-            row: Cell::new(0),
-            id: Cell::new(0),
-        }
+        Self::free(class)
     }
     #[inline]
     fn lock(&self) {
-        match at_turn_if_any(|engine| engine.spin_lock(self)) {
-            None | Some(Take::Mine) => {}
-            Some(Take::Wait(switch)) => wait(switch),
-            Some(Take::Never) => deliver(),
+        let mut step = match with_any(|engine| engine.ask_spin(self)) {
+            None | Some(Step::Mine) => return,
+            Some(step) => step,
+        };
+        // Preemption is off from the queue on: interrupts come in between, other tasks do not.
+        loop {
+            match step {
+                Step::Mine => return,
+                Step::Leave(switch) => suspend(switch),
+                Step::Deliver => deliver(),
+            }
+            step = with(|engine| engine.ask_spin_again(self));
         }
     }
     #[inline]
@@ -88,19 +68,76 @@ impl RawSpin for SimSpin {
     }
 }
 
-/// Spins in the queue; takes interrupts if they are on, but lets no other task run.
-fn wait(first: Switch) {
-    suspend(first);
-    loop {
-        match with(Engine::spin_poll) {
-            Poll::Mine => break,
-            Poll::Interrupt => deliver(),
-            Poll::Block(switch) => suspend(switch),
+impl Engine {
+    /// Asks for a lock. If the CPU has to wait for its turn it leaves the question behind, so that
+    /// its coroutine is not resumed just to be queued: `accept` finds it.
+    #[inline]
+    fn ask_spin(&mut self, lock: &SimSpin) -> Step {
+        let cpu = &mut self.cpus[self.cur];
+        if !self.heap.is_first(cpu.order()) {
+            cpu.asks = Some(NonNull::from(lock));
+            if let Some(switch) = self.yield_turn() {
+                return Step::Leave(switch);
+            }
+            self.cpu().asks = None;
+            return if self.quiet { Step::Mine } else { Step::Deliver };
+        }
+        if cpu.irq_due() && !self.quiet {
+            return Step::Deliver;
+        }
+        match self.spin_lock_at_turn(lock) {
+            Take::Mine => Step::Mine,
+            Take::Never => Step::Deliver,
+            Take::Wait => Step::Leave(self.leave_cpu()),
         }
     }
-}
-
-impl Engine {
+    /// Goes on with a call of `lock` after it left its coroutine.
+    fn ask_spin_again(&mut self, lock: &SimSpin) -> Step {
+        let place = self.place_to_wait();
+        match self.waiters[place].stage {
+            Stage::Away => {
+                self.cpu().asks = None;
+                self.ask_spin(lock)
+            }
+            Stage::Taken => {
+                self.waiters[place].stage = Stage::Away;
+                Step::Mine
+            }
+            Stage::Queued => self.spin_poll(),
+        }
+    }
+    /// Answers the question that the running CPU left behind, at its turn; says whether the CPU
+    /// waits on, in the lock's queue.
+    pub(crate) fn answer_spin(&mut self) -> bool {
+        let cpu = self.cpu();
+        let Some(lock) = cpu.asks else { return false };
+        if cpu.irq_due() {
+            return false;
+        }
+        cpu.asks = None;
+        // SAFETY: the pointer comes from the `&self` of a call of `lock` that is suspended: it has
+        // left its coroutine in `ask_spin` and forgets the pointer before it goes on. Coroutines
+        // are dropped only when no CPU is given a turn any more. All fields are `Cell`s.
+        let lock = unsafe { lock.as_ref() };
+        match self.spin_lock_at_turn(lock) {
+            Take::Wait => return true,
+            Take::Never => {}
+            Take::Mine => {
+                let place = self.place_to_wait();
+                self.waiters[place].stage = Stage::Taken;
+            }
+        }
+        false
+    }
+    #[inline]
+    fn spin_lock_at_turn(&mut self, lock: &SimSpin) -> Take {
+        let cpu = self.cpu();
+        if !cpu.irq_off {
+            cpu.plan_check();
+        }
+        self.count_event();
+        self.spin_lock(lock)
+    }
     #[inline]
     fn spin_lock(&mut self, lock: &SimSpin) -> Take {
         if self.quiet {
@@ -158,12 +195,14 @@ impl Engine {
             class: lock.class,
             arrived: cpu.clock,
             lock_id: lock.id.get(),
+            stage: if cpu.irq_off { Stage::Away } else { Stage::Queued },
             ..Waiter::default()
         };
         if !cpu.irq_off {
             cpu.preempt += 1;
             let until = grant.min(cpu.ipi_at());
-            return Take::Wait(self.block(Wait::Spin, until));
+            self.rest(Wait::Spin, until);
+            return Take::Wait;
         }
         cpu.clock = grant;
         self.hold(lock.class);
@@ -185,6 +224,7 @@ impl Engine {
             grant: NEVER,
             lock_id: lock.id.get(),
             class: lock.class,
+            stage: Stage::Queued,
         };
         match lock.tail.replace(place as u32) {
             NOWHERE => lock.head.set(place as u32),
@@ -194,7 +234,8 @@ impl Engine {
         let cpu = self.cpu();
         cpu.preempt += 1;
         let until = if cpu.irq_off { NEVER } else { cpu.ipi_at() };
-        Take::Wait(self.block(Wait::Spin, until))
+        self.rest(Wait::Spin, until);
+        Take::Wait
     }
     /// The running CPU has a lock of `class` from now on.
     #[inline]
@@ -218,23 +259,26 @@ impl Engine {
     fn place_to_wait(&self) -> usize {
         2 * self.cur + usize::from(self.cpus[self.cur].in_irq)
     }
-    /// How a wait goes on; at the CPU's turn, unless interrupts are off.
-    fn spin_poll(&mut self) -> Poll {
-        let grant = self.waiters[self.place_to_wait()].grant;
+    /// How a wait in the queue goes on; at the CPU's turn, unless interrupts are off.
+    fn spin_poll(&mut self) -> Step {
+        let place = self.place_to_wait();
+        let grant = self.waiters[place].grant;
         let quiet = self.quiet;
         let cpu = self.cpu();
         if cpu.irq_off && grant != NEVER {
             cpu.clock = cpu.clock.max(grant);
         }
         if grant <= cpu.clock || quiet {
+            self.waiters[place].stage = Stage::Away;
             self.end_wait();
-            return Poll::Mine;
+            return Step::Mine;
         }
         if cpu.irq_due() {
-            return Poll::Interrupt;
+            return Step::Deliver;
         }
         let until = if cpu.irq_off { NEVER } else { grant.min(cpu.ipi_at()) };
-        Poll::Block(self.block(Wait::Spin, until))
+        self.rest(Wait::Spin, until);
+        Step::Leave(self.leave_cpu())
     }
     #[inline]
     fn spin_try_lock(&mut self, lock: &SimSpin) -> bool {
