@@ -52,6 +52,17 @@ pub(crate) enum Wait {
     Offline,
 }
 
+/// What came of a call of `lock` that left its coroutine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// Nothing: it starts again.
+    None,
+    /// The CPU has the lock.
+    Mine,
+    /// The CPU stands in the lock's queue.
+    Queued,
+}
+
 /// One virtual CPU. Fields that every charge uses come first.
 ///
 /// What other CPUs write (`irq_at`, `ipi`, `queue`) is read only when this CPU is the earliest:
@@ -95,6 +106,8 @@ pub(crate) struct Cpu {
     pub(crate) irq_off: bool,
     pub(crate) in_irq: bool,
     pub(crate) need_resched: bool,
+    /// What came of its call of `lock`, when it goes on.
+    pub(crate) answer: Answer,
     pub(crate) wait: Wait,
     /// When each kind of interrupt arrives.
     ipi: [u64; Reason::ALL.len()],
@@ -136,6 +149,7 @@ impl Cpu {
             irq_off: false,
             in_irq: false,
             need_resched: false,
+            answer: Answer::None,
             wait: Wait::No,
             generation: 0,
             wake_at: NEVER,
@@ -253,18 +267,6 @@ pub(crate) struct Waiter {
     pub(crate) grant: u64,
     pub(crate) lock_id: u32,
     pub(crate) class: LockClass,
-    pub(crate) stage: Stage,
-}
-
-/// How far a call of `lock` has come that left its coroutine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
-    /// It is not in this place.
-    Away,
-    /// It has the lock and does not know it yet.
-    Taken,
-    /// It stands in the lock's queue.
-    Queued,
 }
 
 impl Default for Waiter {
@@ -276,7 +278,6 @@ impl Default for Waiter {
             grant: NEVER,
             lock_id: 0,
             class: LockClass::Other,
-            stage: Stage::Away,
         }
     }
 }

@@ -5,7 +5,7 @@
 //! one that was queued when the holder let go: it cannot tell the two apart.
 
 use crate::context::{suspend, with, with_any};
-use crate::cpu::{Stage, Wait, Waiter};
+use crate::cpu::{Answer, Wait, Waiter};
 use crate::engine::Engine;
 use crate::heap::{NEVER, time_of};
 use crate::irq::{at_turn_if_any, charge, deliver};
@@ -27,7 +27,11 @@ enum Take {
 /// How a call of `lock` goes on.
 enum Step {
     Mine,
+    /// After others.
     Leave(Switch),
+    /// After interrupts, from the start.
+    Retry,
+    /// After interrupts, in the queue.
     Deliver,
 }
 
@@ -43,12 +47,21 @@ impl RawSpin for SimSpin {
         };
         // Preemption is off from the queue on: interrupts come in between, other tasks do not.
         loop {
-            match step {
+            step = match step {
                 Step::Mine => return,
-                Step::Leave(switch) => suspend(switch),
-                Step::Deliver => deliver(),
-            }
-            step = with(|engine| engine.ask_spin_again(self));
+                Step::Leave(switch) => {
+                    suspend(switch);
+                    with(|engine| engine.ask_spin_again(self))
+                }
+                Step::Retry => {
+                    deliver();
+                    with(|engine| engine.ask_spin(self))
+                }
+                Step::Deliver => {
+                    deliver();
+                    with(Engine::spin_poll)
+                }
+            };
         }
     }
     #[inline]
@@ -69,41 +82,41 @@ impl RawSpin for SimSpin {
 }
 
 impl Engine {
-    /// Asks for a lock. If the CPU has to wait for its turn it leaves the question behind, so that
-    /// its coroutine is not resumed just to be queued: `accept` finds it.
+    /// Asks for a lock. If the CPU has to wait for its turn, and would have to wait for the lock
+    /// too as things look now, it leaves the question behind: `accept` finds it, and the coroutine
+    /// is not resumed just to be queued.
     #[inline]
     fn ask_spin(&mut self, lock: &SimSpin) -> Step {
         let cpu = &mut self.cpus[self.cur];
         if !self.heap.is_first(cpu.order()) {
-            cpu.asks = Some(NonNull::from(lock));
+            if lock.owner.get() != NOBODY {
+                cpu.asks = Some(NonNull::from(lock));
+            }
             if let Some(switch) = self.yield_turn() {
                 return Step::Leave(switch);
             }
             self.cpu().asks = None;
-            return if self.quiet { Step::Mine } else { Step::Deliver };
+            return if self.quiet { Step::Mine } else { Step::Retry };
         }
         if cpu.irq_due() && !self.quiet {
-            return Step::Deliver;
+            return Step::Retry;
         }
         match self.spin_lock_at_turn(lock) {
             Take::Mine => Step::Mine,
-            Take::Never => Step::Deliver,
+            Take::Never => Step::Retry,
             Take::Wait => Step::Leave(self.leave_cpu()),
         }
     }
     /// Goes on with a call of `lock` after it left its coroutine.
     fn ask_spin_again(&mut self, lock: &SimSpin) -> Step {
-        let place = self.place_to_wait();
-        match self.waiters[place].stage {
-            Stage::Away => {
-                self.cpu().asks = None;
+        let cpu = self.cpu();
+        match std::mem::replace(&mut cpu.answer, Answer::None) {
+            Answer::Mine => Step::Mine,
+            Answer::Queued => self.spin_poll(),
+            Answer::None => {
+                cpu.asks = None;
                 self.ask_spin(lock)
             }
-            Stage::Taken => {
-                self.waiters[place].stage = Stage::Away;
-                Step::Mine
-            }
-            Stage::Queued => self.spin_poll(),
         }
     }
     /// Answers the question that the running CPU left behind, at its turn; says whether the CPU
@@ -114,20 +127,15 @@ impl Engine {
         if cpu.irq_due() {
             return false;
         }
-        cpu.asks = None;
         // SAFETY: the pointer comes from the `&self` of a call of `lock` that is suspended: it has
-        // left its coroutine in `ask_spin` and forgets the pointer before it goes on. Coroutines
+        // left its coroutine in `ask_spin` and takes the pointer back before it goes on. Coroutines
         // are dropped only when no CPU is given a turn any more. All fields are `Cell`s.
-        let lock = unsafe { lock.as_ref() };
-        match self.spin_lock_at_turn(lock) {
-            Take::Wait => return true,
-            Take::Never => {}
-            Take::Mine => {
-                let place = self.place_to_wait();
-                self.waiters[place].stage = Stage::Taken;
-            }
+        let taken = self.spin_lock_at_turn(unsafe { lock.as_ref() });
+        self.cpu().asks = None;
+        if matches!(taken, Take::Mine) {
+            self.cpu().answer = Answer::Mine;
         }
-        false
+        matches!(taken, Take::Wait)
     }
     #[inline]
     fn spin_lock_at_turn(&mut self, lock: &SimSpin) -> Take {
@@ -195,18 +203,22 @@ impl Engine {
             class: lock.class,
             arrived: cpu.clock,
             lock_id: lock.id.get(),
-            stage: if cpu.irq_off { Stage::Away } else { Stage::Queued },
             ..Waiter::default()
         };
         if !cpu.irq_off {
             cpu.preempt += 1;
             let until = grant.min(cpu.ipi_at());
-            self.rest(Wait::Spin, until);
+            self.rest_in_queue(until);
             return Take::Wait;
         }
         cpu.clock = grant;
         self.hold(lock.class);
         Take::Mine
+    }
+    /// The running CPU stands in a lock's queue.
+    fn rest_in_queue(&mut self, until: u64) {
+        self.cpu().answer = Answer::Queued;
+        self.rest(Wait::Spin, until);
     }
     fn enqueue_waiter(&mut self, lock: &SimSpin, row: u32) -> Take {
         if lock.id.get() == 0 {
@@ -224,7 +236,6 @@ impl Engine {
             grant: NEVER,
             lock_id: lock.id.get(),
             class: lock.class,
-            stage: Stage::Queued,
         };
         match lock.tail.replace(place as u32) {
             NOWHERE => lock.head.set(place as u32),
@@ -234,7 +245,7 @@ impl Engine {
         let cpu = self.cpu();
         cpu.preempt += 1;
         let until = if cpu.irq_off { NEVER } else { cpu.ipi_at() };
-        self.rest(Wait::Spin, until);
+        self.rest_in_queue(until);
         Take::Wait
     }
     /// The running CPU has a lock of `class` from now on.
@@ -261,15 +272,13 @@ impl Engine {
     }
     /// How a wait in the queue goes on; at the CPU's turn, unless interrupts are off.
     fn spin_poll(&mut self) -> Step {
-        let place = self.place_to_wait();
-        let grant = self.waiters[place].grant;
+        let grant = self.waiters[self.place_to_wait()].grant;
         let quiet = self.quiet;
         let cpu = self.cpu();
         if cpu.irq_off && grant != NEVER {
             cpu.clock = cpu.clock.max(grant);
         }
         if grant <= cpu.clock || quiet {
-            self.waiters[place].stage = Stage::Away;
             self.end_wait();
             return Step::Mine;
         }
@@ -277,7 +286,7 @@ impl Engine {
             return Step::Deliver;
         }
         let until = if cpu.irq_off { NEVER } else { grant.min(cpu.ipi_at()) };
-        self.rest(Wait::Spin, until);
+        self.rest_in_queue(until);
         Step::Leave(self.leave_cpu())
     }
     #[inline]
