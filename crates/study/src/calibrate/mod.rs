@@ -2,8 +2,9 @@
 //!
 //! Atomics, locks, cache lines, interrupts and switches come from
 //! [`mmscale_threads::calibrate`]; the costs of operations come from the frame allocator's pieces
-//! on one CPU, while all CPUs do the same, each on memory of its own. Neither the throughput of several CPUs nor the waiting for a lock in the memory
-//! manager is measured: the profile is to predict those.
+//! on one CPU, while all CPUs do the same, each on memory of its own. Neither the throughput of
+//! several CPUs on one memory nor the waiting for a lock in the memory manager is measured: the
+//! profile is to predict those.
 
 mod file;
 mod fit;

@@ -83,8 +83,8 @@ impl Effort {
     }
 }
 
-/// Runs `body` on every CPU of the computer at the same time, each on a thread that is pinned there,
-/// and so are the machines that it runs.
+/// Runs `body` on every CPU of the computer at the same time, each on a thread that is pinned
+/// there, and so are the machines that it runs.
 ///
 /// What one CPU does is measured like this: CPUs may be threads of one core, or share its power,
 /// and then they are slower together. A profile is for machines whose CPUs all work.
