@@ -33,7 +33,8 @@ pub(crate) fn fidelity(args: &FidelityArgs) -> Result<(), Failure> {
         text.push('\n');
         text.push_str(&table(
             &format!(
-                "The same on this computer. Measured: its threads, medians of {REPEATS}.\n\
+                "The same on this computer. Measured: its threads, medians of {REPEATS} runs,\n\
+                 each at the speed that single CPUs had right before and after it.\n\
                  Simulated: profile {}.",
                 own.name
             ),

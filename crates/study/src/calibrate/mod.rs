@@ -13,7 +13,7 @@ mod program;
 use fit::{Charges, FITTED};
 use mmscale_sim::profile::{self, ProfileError, ProfileFile};
 use mmscale_threads::calibrate::Measured;
-use program::{Figures, Piece, Repeats};
+use program::{Figures, Repeats};
 use thiserror::Error;
 
 pub use mmscale_threads::calibrate::Effort;
@@ -63,17 +63,16 @@ pub fn calibrate(
         before = all;
         progress(done, all + rounds);
     })?;
-    let mut pieces: [Vec<f64>; Piece::ALL.len()] = Default::default();
+    let mut pieces: Vec<Figures> = Vec::new();
     for round in 0..rounds {
         progress(before + round, before + rounds);
-        let figures = program::real(REPEATS, measured.clock_ns.median)?;
-        pieces.iter_mut().zip(figures).for_each(|(piece, ns)| piece.push(ns));
+        pieces.push(program::real(REPEATS, measured.clock_ns.median)?);
     }
     progress(before + rounds, before + rounds);
     let prior = profile::load("x86-26")?;
     // The file with the operations of the prior: it has the locks and lines of this computer.
     let charges = Charges::count(&resolve(&file::write(&measured, None)?)?)?;
-    let ops = op_costs(&charges, pieces, &prior);
+    let ops = op_costs(&charges, &pieces, &prior);
     let file = file::write(&measured, Some(&ops))?;
     resolve(&file)?;
     Ok(file)
@@ -108,21 +107,28 @@ fn resolve(file: &ProfileFile) -> Result<profile::Profile, ProfileError> {
     profile::resolve("this computer", file)
 }
 
-/// Solves for the costs at the median and the quartiles of each piece.
-fn op_costs(
-    charges: &Charges,
-    mut pieces: [Vec<f64>; Piece::ALL.len()],
-    prior: &profile::Profile,
-) -> OpCosts {
-    pieces.iter_mut().for_each(|piece| piece.sort_by(f64::total_cmp));
+/// Solves for the costs at the median and the quartiles of the rounds. Pieces of one round were
+/// measured within milliseconds: their shares of the round do not feel that the computer changes
+/// its speed from round to round, and costs are differences between pieces.
+fn op_costs(charges: &Charges, rounds: &[Figures], prior: &profile::Profile) -> OpCosts {
+    let total = |figures: &Figures| figures.iter().sum::<f64>();
+    let shares: Figures = core::array::from_fn(|piece| {
+        quantile(rounds.iter().map(|figures| figures[piece] / total(figures)), 0.5)
+    });
     let at = |share: f64| -> Figures {
-        pieces.each_ref().map(|piece| piece[((piece.len() - 1) as f64 * share).round() as usize])
+        let all_ns = quantile(rounds.iter().map(total), share);
+        shares.map(|share| share * all_ns)
     };
     let [median, first, third] = [0.5, 0.25, 0.75].map(|share| charges.solve(&at(share), prior));
-    let rounds = pieces[0].len();
     // A cost that rests on a difference may fall where the pieces rise.
     let pick = |of: fn(f64, f64) -> f64| {
         core::array::from_fn(|op| of(of(first[op], third[op]), median[op]))
     };
-    OpCosts { median, low: pick(f64::min), high: pick(f64::max), rounds }
+    OpCosts { median, low: pick(f64::min), high: pick(f64::max), rounds: rounds.len() }
+}
+
+fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[((values.len() - 1) as f64 * share).round() as usize]
 }

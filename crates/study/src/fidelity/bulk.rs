@@ -21,78 +21,109 @@ pub(crate) struct Bulk {
     pub(crate) slot_ns: u64,
 }
 
+/// Pages between two looks at the clock: many batches, and about 0.1 ms, so that most stretches
+/// are undisturbed by what else a computer does.
+const STRETCH: usize = 1024;
+
 /// What it found: ns per page, over CPUs and rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct NsPerPage {
     pub(crate) alloc: f64,
     pub(crate) free: f64,
+    /// The same for the median stretch of [`STRETCH`] pages.
+    pub(crate) median_alloc: f64,
+    pub(crate) median_free: f64,
     /// Phases that did not fit their slot: the figures are not to be used if there are any.
     pub(crate) overruns: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Sums {
-    alloc_ns: u64,
-    free_ns: u64,
-    pages: u64,
+/// What workers found.
+#[derive(Debug, Default)]
+struct Found {
+    /// Each stretch.
+    alloc_ns: Vec<u64>,
+    free_ns: Vec<u64>,
     overruns: u64,
+}
+
+impl Found {
+    fn add(&mut self, mut other: Self) {
+        self.alloc_ns.append(&mut other.alloc_ns);
+        self.free_ns.append(&mut other.free_ns);
+        self.overruns += other.overruns;
+    }
+
+    fn ns_per_page(mut self) -> NsPerPage {
+        NsPerPage {
+            alloc: mean(&self.alloc_ns),
+            free: mean(&self.free_ns),
+            median_alloc: median(&mut self.alloc_ns),
+            median_free: median(&mut self.free_ns),
+            overruns: self.overruns,
+        }
+    }
+}
+
+/// ns a page.
+fn mean(stretches_ns: &[u64]) -> f64 {
+    stretches_ns.iter().sum::<u64>() as f64 / (stretches_ns.len() * STRETCH) as f64
+}
+
+/// ns a page.
+fn median(stretches_ns: &mut [u64]) -> f64 {
+    stretches_ns.sort_unstable();
+    stretches_ns[stretches_ns.len() / 2] as f64 / STRETCH as f64
 }
 
 /// Runs the measurement on a booted kernel, in its first thread.
 pub(crate) fn run<A: Arch>(kernel: &Kernel<A>, bulk: Bulk) -> NsPerPage {
-    let sums = Arc::new(Mutex::new(Sums::default()));
+    let found = Arc::new(Mutex::new(Found::default()));
     let start_ns = (kernel.clock_ns() / bulk.slot_ns + 1) * bulk.slot_ns;
     let threads: Vec<_> = (0..bulk.cpus)
         .map(|cpu| {
-            let sums = Arc::clone(&sums);
+            let found = Arc::clone(&found);
             let spec = ThreadSpec { cpu, priority: Priority::Fair };
             let body = Box::new(move |kernel: &Kernel<A>| {
                 let mine = worker(kernel, bulk, start_ns);
-                let mut all = sums.lock().expect("no worker panics while it adds");
-                all.alloc_ns += mine.alloc_ns;
-                all.free_ns += mine.free_ns;
-                all.pages += mine.pages;
-                all.overruns += mine.overruns;
+                found.lock().expect("no worker panics while it adds").add(mine);
             });
             kernel.spawn(spec, body).expect("the CPU exists and the run goes on")
         })
         .collect();
     threads.into_iter().for_each(|thread| kernel.join(thread).expect("one waiter a thread"));
-    let all = *sums.lock().expect("all workers have returned");
-    NsPerPage {
-        alloc: all.alloc_ns as f64 / all.pages as f64,
-        free: all.free_ns as f64 / all.pages as f64,
-        overruns: all.overruns,
-    }
+    let found = std::mem::take(&mut *found.lock().expect("all workers have returned"));
+    found.ns_per_page()
 }
 
-fn worker<A: Arch>(kernel: &Kernel<A>, bulk: Bulk, start_ns: u64) -> Sums {
+fn worker<A: Arch>(kernel: &Kernel<A>, bulk: Bulk, start_ns: u64) -> Found {
+    assert!(bulk.pages_per_cpu.is_multiple_of(STRETCH));
     let frames = kernel.mm().frames();
     let mut held: Vec<Pfn> = Vec::with_capacity(bulk.pages_per_cpu);
-    let mut sums = Sums::default();
+    let mut found = Found::default();
     for round in 0..=bulk.rounds {
         let alloc_at_ns = start_ns + 2 * round * bulk.slot_ns;
-        sums.overruns += u64::from(!wait_until(kernel, alloc_at_ns));
-        let begin_ns = kernel.clock_ns();
-        while held.len() < bulk.pages_per_cpu {
-            match frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL) {
-                Ok(pfn) => held.push(pfn),
-                Err(_) => break,
+        found.overruns += u64::from(!wait_until(kernel, alloc_at_ns));
+        if round == 1 {
+            found.alloc_ns.clear();
+            found.free_ns.clear();
+        }
+        for _ in 0..bulk.pages_per_cpu / STRETCH {
+            let begin_ns = kernel.clock_ns();
+            for _ in 0..STRETCH {
+                let pfn = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
+                held.push(pfn.expect("the machine has memory for all workers"));
             }
+            found.alloc_ns.push(kernel.clock_ns() - begin_ns);
         }
-        let alloc_ns = kernel.clock_ns() - begin_ns;
-        sums.overruns += u64::from(!wait_until(kernel, alloc_at_ns + bulk.slot_ns));
-        let pages = held.len() as u64;
-        let begin_ns = kernel.clock_ns();
-        held.drain(..).for_each(|pfn| frames.free_pages(pfn, Order::ZERO));
-        let free_ns = kernel.clock_ns() - begin_ns;
-        if round > 0 {
-            sums.alloc_ns += alloc_ns;
-            sums.free_ns += free_ns;
-            sums.pages += pages;
+        found.overruns += u64::from(!wait_until(kernel, alloc_at_ns + bulk.slot_ns));
+        for stretch in held.chunks(STRETCH) {
+            let begin_ns = kernel.clock_ns();
+            stretch.iter().for_each(|&pfn| frames.free_pages(pfn, Order::ZERO));
+            found.free_ns.push(kernel.clock_ns() - begin_ns);
         }
+        held.clear();
     }
-    sums
+    found
 }
 
 /// Computes until `when_ns`; whether there was time left.
