@@ -32,9 +32,17 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure("allocation_failures", "1", "allocations that failed"),
     figure("tick_trylock_failures", "1", "attempts of the tick that found zone->lock taken"),
     figure("tick_pages_deferred", "pages", "pages that the tick left for a later run"),
-    figure("tick_pages_returned_per_s", "1/s", "pages that the tick gave back to zones"),
+    figure(
+        "tick_pages_returned_per_s",
+        "1/s",
+        "pages that the tick gave back, from the third interval on",
+    ),
     figure("high_decay_ns", "ns", "from a burst's end until pcp->high is at its floor"),
 ];
+
+/// The start of a run, which `tick_pages_returned_per_s` leaves out: the first tick of a CPU comes
+/// up to two intervals after its first page, later under some policies than under others.
+pub(super) const EARLY_INTERVALS: u64 = 2;
 
 /// What one run of the machine left.
 pub(super) struct Observed<'a> {
@@ -78,8 +86,11 @@ fn firing(seen: &Observed<'_>, result: &mut SeedResult) {
     result.metric("tick_idle_skips", sum(|p| p.idle_skips));
     result.metric("tick_trylock_failures", sum(|p| p.trylock_failures));
     result.metric("tick_pages_deferred", sum(|p| p.pages_deferred));
-    let returned = sum(|p| p.pages_returned);
-    result.metric("tick_pages_returned_per_s", per_s(returned, seen.end_ns));
+    let early_ns = EARLY_INTERVALS * seen.interval_ns;
+    if seen.end_ns > early_ns {
+        let returned = sum(|p| p.pages_returned - p.pages_returned_early);
+        result.metric("tick_pages_returned_per_s", per_s(returned, seen.end_ns - early_ns));
+    }
 }
 
 fn caches(seen: &Observed<'_>, result: &mut SeedResult) {

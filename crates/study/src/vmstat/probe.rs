@@ -23,6 +23,9 @@ pub(crate) struct TickProbe {
     pub(crate) idle_skips: u64,
     idle_tick_expires_ns: Option<u64>,
     pub(crate) pages_returned: u64,
+    /// Of these, those of the start: policies differ in when the first tick comes.
+    pub(crate) pages_returned_early: u64,
+    early_until_ns: u64,
     pub(crate) pages_deferred: u64,
     pub(crate) trylock_failures: u64,
     /// Sum over changes of a page cache's count of (change * time of the change in ns).
@@ -48,8 +51,9 @@ pub(crate) struct TickProbe {
 }
 
 impl TickProbe {
-    pub(crate) fn new(cpu: CpuId) -> Self {
-        Self { cpu: cpu.index(), broken: true, ..Self::default() }
+    /// The probe of `cpu`; ticks before `early_until_ns` belong to the start of the run.
+    pub(crate) fn new(cpu: CpuId, early_until_ns: u64) -> Self {
+        Self { cpu: cpu.index(), broken: true, early_until_ns, ..Self::default() }
     }
 
     /// Pages in the caches times ns, from the changes this CPU made, up to `end_ns`. The sum over
@@ -157,6 +161,9 @@ impl Probe for TickProbe {
             Trace::TickBegin => self.firing(now_ns),
             Trace::TickEnd { pages_returned, pages_deferred, trylock_failures, rearmed } => {
                 self.pages_returned += u64::from(pages_returned);
+                if now_ns < self.early_until_ns {
+                    self.pages_returned_early += u64::from(pages_returned);
+                }
                 self.pages_deferred += u64::from(pages_deferred);
                 self.trylock_failures += u64::from(trylock_failures);
                 self.broken = !rearmed;

@@ -110,8 +110,9 @@ fn on_machine(
         _ => Requeue::Needed,
     };
     spec.simulated(|config| what_if(ctx, config));
+    let early_until_ns = figures::EARLY_INTERVALS * spec.mm.interval_ns;
     let mut machine =
-        machine::run(spec, |cpu| Box::new(TickProbe::new(cpu)) as Box<dyn Probe>, program)?;
+        machine::run(spec, |cpu| Box::new(TickProbe::new(cpu, early_until_ns)) as _, program)?;
     let end_ns = machine.end_ns;
     let probes = machine.probes.drain(..);
     let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<TickProbe>();
