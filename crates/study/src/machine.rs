@@ -10,7 +10,7 @@ use mmscale_mm::upkeep::TickPolicy;
 use mmscale_record::{LockRow, On};
 use mmscale_sim::profile::Profile;
 use mmscale_sim::{Sim, SimConfig};
-use mmscale_threads::{Threads, ThreadsConfig};
+use mmscale_threads::{MEMORY_PAGES, Threads, ThreadsConfig};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -77,9 +77,6 @@ pub(crate) fn silent(_: CpuId) -> Box<dyn Probe> {
 /// The longest a run may take, on the machine's clock: a hang becomes an error.
 const LIMIT_NS: u64 = 4 * 3_600_000_000_000;
 
-/// Memory of a machine on this computer: it is taken as it is touched.
-const THREADS_MEMORY_PAGES: u32 = 1 << 19;
-
 impl MachineSpec {
     /// The machine of a run, with the default memory manager on its memory.
     pub(crate) fn new(ctx: &RunContext, seed: u64) -> Self {
@@ -109,12 +106,12 @@ impl MachineSpec {
 
     fn threads(ctx: &RunContext) -> Self {
         Self {
-            mm: MmConfig::new(MemoryMap::single(THREADS_MEMORY_PAGES), TickPolicy::Stock),
+            mm: MmConfig::new(MemoryMap::single(MEMORY_PAGES as u32), TickPolicy::Stock),
             ending: ending_of(ctx),
             machine: Machine::Threads(ThreadsConfig {
                 cpus: ctx.cpus,
                 hz: ctx.hz,
-                memory_pages: u64::from(THREADS_MEMORY_PAGES),
+                memory_pages: MEMORY_PAGES,
                 limit_ns: LIMIT_NS,
                 interrupt: Some(ctx.interrupt.flag()),
             }),
