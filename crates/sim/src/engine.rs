@@ -85,7 +85,7 @@ impl Engine {
     pub(crate) fn new(config: SimConfig, probe: impl FnMut(CpuId) -> Box<dyn Probe>) -> Self {
         let cpus = config.cpus;
         let seats = Seats::new(&config.profile.topology, cpus, config.profile.costs.line);
-        let limit_ps = config.limit_ns.saturating_mul(1000).min(END_PS / 2);
+        let limit_ps = config.limit_ns.saturating_mul(1000).min(END_PS - (1 << 44));
         let ranks = ranks(cpus, config.seed);
         let mut seeds = SplitMix64::new(config.seed);
         let tasks = (0..cpus).map(|cpu| Task::new(cpu, true, IDLE_URGENCY, Body::Idle)).collect();
