@@ -1,6 +1,8 @@
 //! What things cost on the running CPU: operations, lines, atomics, clearing.
 
+use crate::cpu::Moved;
 use crate::engine::Engine;
+use crate::heap::order_of;
 use crate::lines::{LineState, Usage};
 use mmscale_mm::arch::{Access, Line, Op, Order, Pfn};
 
@@ -8,12 +10,49 @@ impl Engine {
     /// The running CPU uses `line`; returns what that costs, in ps.
     #[inline]
     pub(crate) fn touch(&mut self, line: Line, access: Access) -> u64 {
-        let mut cost = self.lines.touch(line, self.cur, access, &self.seats);
-        if matches!(line, Line::Frame(_)) {
-            let seen = u64::from(1024_u32.saturating_sub(self.costs.frame_hidden_1024));
-            cost = ((cost * seen) >> 10).max(self.seats.own_ps());
+        let Line::Frame(pfn) = line else {
+            let cost = self.lines.touch(line, self.cur, access, &self.seats);
+            return self.scaled(cost);
+        };
+        let cost = if access == Access::Peek {
+            let from = self.frame_writer_now(pfn);
+            self.seats.transfer_ps(from, self.cur)
+        } else {
+            if access == Access::Write {
+                self.note_move(pfn);
+            }
+            self.lines.touch(line, self.cur, access, &self.seats)
+        };
+        let seen = u64::from(1024_u32.saturating_sub(self.costs.frame_hidden_1024));
+        self.scaled(((cost * seen) >> 10).max(self.seats.own_ps()))
+    }
+    /// Remembers whose the frame's line was before the running CPU writes to it.
+    #[inline]
+    fn note_move(&mut self, pfn: Pfn) {
+        let before = self.lines.frame_writer(pfn.index());
+        if usize::from(before) == self.cur {
+            return;
         }
-        self.scaled(cost)
+        let floor = self.heap.first_time_ps();
+        let cpu = &mut self.cpus[self.cur];
+        if cpu.moved.len() == cpu.moved.capacity() {
+            // Nobody will look at the machine as it was before the earliest CPU's time.
+            cpu.moved.retain(|moved| moved.time_ps >= floor);
+        }
+        cpu.moved.push(Moved { pfn, time_ps: cpu.clock, before });
+    }
+    /// The last writer of a frame's line at the running CPU's time. At its turn all that happened
+    /// before is done; what the writer did after, running ahead, it has noted. No other CPU can
+    /// have come between the two: it would have got the frame at a turn of its own.
+    fn frame_writer_now(&self, pfn: Pfn) -> u16 {
+        let writer = self.lines.frame_writer(pfn.index());
+        let now = self.cpus[self.cur].order();
+        let Some(cpu) = self.cpus.get(usize::from(writer)) else { return writer };
+        if cpu.order() <= now {
+            return writer;
+        }
+        let later = |moved: &&Moved| moved.pfn == pfn && order_of(moved.time_ps, cpu.rank) > now;
+        cpu.moved.iter().find(later).map_or(writer, |moved| moved.before)
     }
     /// Uses the line of an atomic: the cost, on the running CPU, at its turn.
     #[inline]

@@ -5,7 +5,7 @@ use crate::rng::SplitMix64;
 use crate::spin::{NOWHERE, SimSpin};
 use crate::stats::ROOT_PATH;
 use crate::task::Yielder;
-use mmscale_mm::arch::{Ipi, LockClass};
+use mmscale_mm::arch::{Ipi, LockClass, Pfn};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
@@ -50,6 +50,16 @@ pub(crate) enum Wait {
     Halt,
     /// It is offline: nothing reaches it.
     Offline,
+}
+
+/// The line of a frame changed hands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub(crate) pfn: Pfn,
+    /// When, in ps.
+    pub(crate) time_ps: u64,
+    /// Whose it was.
+    pub(crate) before: u16,
 }
 
 /// What came of a call of `lock` that left its coroutine.
@@ -119,6 +129,8 @@ pub(crate) struct Cpu {
     pub(crate) slice_start: u64,
     /// Tasks that wait for it, the next one first.
     pub(crate) queue: VecDeque<u32>,
+    /// Lines of frames that it got from others while it ran ahead, in the order of its time.
+    pub(crate) moved: Vec<Moved>,
     /// Its idle task.
     pub(crate) idle: u32,
     /// It should stop as soon as its idle task runs.
@@ -160,6 +172,7 @@ impl Cpu {
             slice_start: 0,
             idle,
             queue: VecDeque::new(),
+            moved: Vec::new(),
             offline_wanted: false,
         }
     }

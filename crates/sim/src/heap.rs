@@ -104,6 +104,11 @@ impl EventHeap {
     pub(crate) fn is_first(&self, order: u64) -> bool {
         self.orders.first().is_none_or(|&first| first > order)
     }
+    /// The time of the earliest; the end of time if there is none.
+    #[inline]
+    pub(crate) fn first_time_ps(&self) -> u64 {
+        self.orders.first().map_or(END_PS, |&first| time_of(first))
+    }
     /// Takes out the earliest and puts `entry` in; `None` if `entry` itself is the earliest.
     #[inline]
     pub(crate) fn exchange(&mut self, entry: Entry) -> Option<Entry> {

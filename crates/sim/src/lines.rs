@@ -2,10 +2,12 @@
 //!
 //! Touching a line is no operation on shared state: it costs time and waits for nobody. It is
 //! exact as long as a line is touched only by whoever owns what it holds (under its lock, or as
-//! the holder of the frame). `Access::Peek` is for lines that others may be writing meanwhile.
+//! the holder of the frame). `Access::Peek` is for a frame that somebody else may be writing
+//! meanwhile: it waits for the CPU's turn, looks at the line as it is at that time, even if its
+//! owner has run ahead on the host, and leaves no trace.
 //!
-//! Approximation: of several readers since the last write only the latest is known; the others pay
-//! for the line again.
+//! Approximations: of several readers since the last write only the latest is known, the others
+//! pay for the line again; and so does whoever peeks twice, while the owner pays nothing for it.
 
 use crate::topology::{NOBODY, Seats};
 use mmscale_mm::arch::{Access, Line};
@@ -56,6 +58,11 @@ fn take(users: &mut Users, at: usize, access: Access, seats: &Seats) -> u64 {
 impl Lines {
     pub(crate) fn new(frames: usize) -> Self {
         Self { frames: vec![0; frames], free_areas: Vec::new(), shared: Vec::new() }
+    }
+    /// The last writer of a frame's line.
+    #[inline]
+    pub(crate) fn frame_writer(&self, index: usize) -> u16 {
+        self.frames.get(index).map_or(NOBODY, |&users| writer(users))
     }
     #[inline]
     pub(crate) fn touch(&mut self, line: Line, at: usize, access: Access, seats: &Seats) -> u64 {

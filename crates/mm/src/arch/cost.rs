@@ -100,7 +100,7 @@ pub enum Line {
 pub enum Access {
     /// Read by whoever owns what the line holds: other CPUs keep their copies.
     Read,
-    /// Read while others may be writing (a neighbour's frame): the simulator waits for its turn.
+    /// Read of a frame that somebody else may be writing (a neighbour): leaves no copy behind.
     Peek,
     /// Write: this CPU becomes the owner.
     Write,

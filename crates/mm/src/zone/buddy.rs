@@ -237,7 +237,8 @@ impl<A: Arch> Buddy<A> {
             if !self.spans(buddy, order) {
                 break;
             }
-            FrameTable::touch::<A>(buddy, Access::Read);
+            // Its owner, if it is not free, may be writing to it.
+            FrameTable::touch::<A>(buddy, Access::Peek);
             if !frames.is_free_head(buddy, order) {
                 break;
             }
@@ -263,7 +264,7 @@ impl<A: Arch> Buddy<A> {
         if !self.spans(higher, up) {
             return false;
         }
-        FrameTable::touch::<A>(higher, Access::Read);
+        FrameTable::touch::<A>(higher, Access::Peek);
         frames.is_free_head(higher, up)
     }
 }

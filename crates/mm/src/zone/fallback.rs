@@ -123,7 +123,7 @@ impl<A: Arch> Buddy<A> {
         let mut at = 0;
         while at < PAGEBLOCK_PAGES {
             let pfn = block.offset(at);
-            FrameTable::touch::<A>(pfn, crate::arch::Access::Read);
+            FrameTable::touch::<A>(pfn, crate::arch::Access::Peek);
             let word = frames.word(pfn);
             let pages = word.order().pages();
             match word.state() {

@@ -1,5 +1,6 @@
 //! The simulated machine, tested through the trait that the memory manager sees.
 
+mod allocator;
 mod basics;
 mod checks;
 mod common;
