@@ -34,7 +34,7 @@ impl Drop for PutBack {
 ///
 /// # Panics
 /// If the engine is in use: code on the machine was called from inside it.
-#[inline]
+#[inline(always)]
 pub(crate) fn with_any<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let engine = ENGINE.replace(null_mut());
     let Some(mut running) = NonNull::new(engine) else { return no_engine() };
@@ -49,7 +49,7 @@ pub(crate) fn with_any<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
 ///
 /// # Panics
 /// If no engine runs on this host thread, or it is in use.
-#[inline]
+#[inline(always)]
 pub(crate) fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> R {
     match with_any(f) {
         Some(result) => result,
@@ -96,7 +96,7 @@ impl Drop for Inside<'_> {
 
 /// Leaves the current coroutine until its task goes on. Whoever calls this has asked for its turn
 /// before: `irq::turn` sees to it that nothing is left while a panic unwinds the stack.
-#[inline]
+#[inline(always)]
 pub(crate) fn suspend(switch: Switch) {
     // SAFETY: the yielder is that of the coroutine that runs now: the engine stores it when the
     // coroutine starts (`run`), keeps it with the task, and the running CPU's is the current

@@ -42,7 +42,7 @@ enum Found {
 
 /// Does `f` when it is the running CPU's turn, after the interrupts that have arrived by then;
 /// `None` if no engine runs on this host thread.
-#[inline]
+#[inline(always)]
 pub(crate) fn at_turn_if_any<R>(mut f: impl FnMut(&mut Engine) -> R) -> Option<R> {
     loop {
         match with_any(|engine| match engine.gate() {
@@ -57,7 +57,7 @@ pub(crate) fn at_turn_if_any<R>(mut f: impl FnMut(&mut Engine) -> R) -> Option<R
 }
 
 /// Does `f` when it is the running CPU's turn, after the interrupts that have arrived by then.
-#[inline]
+#[inline(always)]
 pub(crate) fn at_turn<R>(f: impl FnMut(&mut Engine) -> R) -> R {
     match at_turn_if_any(f) {
         Some(result) => result,

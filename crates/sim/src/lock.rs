@@ -6,7 +6,7 @@
 
 use crate::context::{suspend, with, with_any};
 use crate::cpu::{Answer, Wait, Waiter};
-use crate::engine::Engine;
+use crate::engine::{Engine, Gate};
 use crate::heap::{NEVER, time_of};
 use crate::irq::{at_turn_if_any, charge, deliver};
 use crate::spin::{NOWHERE, SimSpin};
@@ -27,7 +27,9 @@ enum Take {
 /// How a call of `lock` goes on.
 enum Step {
     Mine,
-    /// After others.
+    /// After others, from the start.
+    Turn(Switch),
+    /// After others, which may have answered.
     Leave(Switch),
     /// After interrupts, from the start.
     Retry,
@@ -39,29 +41,17 @@ impl RawSpin for SimSpin {
     fn new(class: LockClass) -> Self {
         Self::free(class)
     }
-    #[inline]
+    #[inline(always)]
     fn lock(&self) {
-        let mut step = match with_any(|engine| engine.ask_spin(self)) {
-            None | Some(Step::Mine) => return,
-            Some(step) => step,
+        // An owner now is a hint that the CPU will have to queue. The two ways differ for the host
+        // alone: in what they cost it.
+        let step = if self.owner.get() == NOBODY {
+            at_turn_if_any(|engine| engine.spin_lock_at_turn(self))
+        } else {
+            with_any(|engine| engine.begin_lock(self))
         };
-        // Preemption is off from the queue on: interrupts come in between, other tasks do not.
-        loop {
-            step = match step {
-                Step::Mine => return,
-                Step::Leave(switch) => {
-                    suspend(switch);
-                    with(|engine| engine.ask_spin_again(self))
-                }
-                Step::Retry => {
-                    deliver();
-                    with(|engine| engine.ask_spin(self))
-                }
-                Step::Deliver => {
-                    deliver();
-                    with(Engine::spin_poll)
-                }
-            };
+        if let Some(step) = step {
+            self.go_on(step);
         }
     }
     #[inline]
@@ -81,31 +71,60 @@ impl RawSpin for SimSpin {
     }
 }
 
+impl SimSpin {
+    /// Goes on with a call of `lock` until it has the lock. Preemption is off from the queue on:
+    /// interrupts come in between, other tasks do not. Inlined, so that the coroutine is left from
+    /// `lock` itself: returns through frames after a switch of stacks are what hosts predict worst.
+    #[inline(always)]
+    fn go_on(&self, mut step: Step) {
+        while !matches!(step, Step::Mine) {
+            if let Step::Leave(switch) = step {
+                suspend(switch);
+                step = with(|engine| engine.ask_spin_again(self));
+            } else {
+                step = self.go_on_after(step);
+            }
+        }
+    }
+    /// The same for what is seldom.
+    #[cold]
+    #[inline(never)]
+    fn go_on_after(&self, step: Step) -> Step {
+        match step {
+            Step::Turn(switch) => suspend(switch),
+            Step::Retry | Step::Deliver => deliver(),
+            Step::Mine | Step::Leave(_) => {}
+        }
+        if matches!(step, Step::Deliver) {
+            with(Engine::spin_poll)
+        } else {
+            with(|engine| engine.begin_lock(self))
+        }
+    }
+}
+
 impl Engine {
-    /// Asks for a lock. If the CPU has to wait for its turn, and would have to wait for the lock
-    /// too as things look now, it leaves the question behind: `accept` finds it, and the coroutine
-    /// is not resumed just to be queued.
+    /// Begins to take a lock. An owner now is a hint that the CPU will have to queue.
     #[inline]
+    fn begin_lock(&mut self, lock: &SimSpin) -> Step {
+        if lock.owner.get() != NOBODY && !self.heap.is_first(self.cpus[self.cur].order()) {
+            return self.ask_spin(lock);
+        }
+        match self.gate() {
+            Gate::Go => self.spin_lock_at_turn(lock),
+            Gate::Switch(switch) => Step::Turn(switch),
+            Gate::Deliver => Step::Retry,
+        }
+    }
+    /// Leaves the question for a lock behind while the CPU waits for its turn: `accept` finds it,
+    /// and the coroutine is not resumed just to be queued.
     fn ask_spin(&mut self, lock: &SimSpin) -> Step {
-        let cpu = &mut self.cpus[self.cur];
-        if !self.heap.is_first(cpu.order()) {
-            if lock.owner.get() != NOBODY {
-                cpu.asks = Some(NonNull::from(lock));
-            }
-            if let Some(switch) = self.yield_turn() {
-                return Step::Leave(switch);
-            }
-            self.cpu().asks = None;
-            return if self.quiet { Step::Mine } else { Step::Retry };
+        self.cpu().asks = Some(NonNull::from(lock));
+        if let Some(switch) = self.yield_turn() {
+            return Step::Leave(switch);
         }
-        if cpu.irq_due() && !self.quiet {
-            return Step::Retry;
-        }
-        match self.spin_lock_at_turn(lock) {
-            Take::Mine => Step::Mine,
-            Take::Never => Step::Retry,
-            Take::Wait => Step::Leave(self.leave_cpu()),
-        }
+        self.cpu().asks = None;
+        if self.quiet { Step::Mine } else { Step::Retry }
     }
     /// Goes on with a call of `lock` after it left its coroutine.
     fn ask_spin_again(&mut self, lock: &SimSpin) -> Step {
@@ -115,7 +134,7 @@ impl Engine {
             Answer::Queued => self.spin_poll(),
             Answer::None => {
                 cpu.asks = None;
-                self.ask_spin(lock)
+                self.begin_lock(lock)
             }
         }
     }
@@ -130,21 +149,26 @@ impl Engine {
         // SAFETY: the pointer comes from the `&self` of a call of `lock` that is suspended: it has
         // left its coroutine in `ask_spin` and takes the pointer back before it goes on. Coroutines
         // are dropped only when no CPU is given a turn any more. All fields are `Cell`s.
-        let taken = self.spin_lock_at_turn(unsafe { lock.as_ref() });
-        self.cpu().asks = None;
+        let lock = unsafe { lock.as_ref() };
+        if !cpu.irq_off {
+            cpu.plan_check();
+        }
+        cpu.asks = None;
+        self.count_event();
+        let taken = self.spin_lock(lock);
         if matches!(taken, Take::Mine) {
             self.cpu().answer = Answer::Mine;
         }
         matches!(taken, Take::Wait)
     }
+    /// Takes a lock or leaves the CPU to others, after the gate.
     #[inline]
-    fn spin_lock_at_turn(&mut self, lock: &SimSpin) -> Take {
-        let cpu = self.cpu();
-        if !cpu.irq_off {
-            cpu.plan_check();
+    fn spin_lock_at_turn(&mut self, lock: &SimSpin) -> Step {
+        match self.spin_lock(lock) {
+            Take::Mine => Step::Mine,
+            Take::Never => Step::Retry,
+            Take::Wait => Step::Leave(self.leave_cpu()),
         }
-        self.count_event();
-        self.spin_lock(lock)
     }
     #[inline]
     fn spin_lock(&mut self, lock: &SimSpin) -> Take {
