@@ -27,6 +27,12 @@ pub trait Peer: Sync + Sized {
     fn alloc(&self, order: u8) -> Option<u32>;
     /// Gives a block back.
     fn free(&self, frame: u32, order: u8);
+    /// How many frames are not out, asked by the last thread that uses it. Counted by taking them,
+    /// unless the allocator stops before the last one: ours keeps a reserve, and how far it goes
+    /// into that hangs on counters that lag behind.
+    fn frames_home(&self) -> usize {
+        std::iter::from_fn(|| self.alloc(0)).count()
+    }
     /// Makes an allocator with frames `0..frames` free and runs `body(allocator, thread)` for
     /// threads `0..threads` at the same time; returns when all have returned.
     fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static);

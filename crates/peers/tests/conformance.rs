@@ -44,20 +44,11 @@ fn churn(peer: &impl Peer, out: &Out, thread: usize) {
     held.into_iter().for_each(|(frame, order)| give_back(frame, order));
 }
 
-/// Takes single frames until there are none.
-fn count_free(peer: &impl Peer) -> usize {
-    std::iter::from_fn(|| peer.alloc(0)).count()
-}
-
-/// Where allocation stops at a watermark, the answer comes from a counter that may lag by CPUs times
-/// threshold: 2 times 4 here.
-const LAG: usize = 8;
-
 fn conforms<P: Peer>() {
     // Some keep their own data in the frames that they are given, or a reserve.
     let usable = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&usable);
-    P::run(FRAMES, 1, move |peer, _| count.store(count_free(peer), Ordering::Relaxed));
+    P::run(FRAMES, 1, move |peer, _| count.store(peer.frames_home(), Ordering::Relaxed));
     let usable = usable.load(Ordering::Relaxed);
     assert!(usable > FRAMES * 9 / 10, "{}: {usable} frames", P::NAME);
 
@@ -68,11 +59,11 @@ fn conforms<P: Peer>() {
         done.fetch_add(1, Ordering::AcqRel);
         if thread == 0 {
             wait_until(|| done.load(Ordering::Acquire) == 2);
-            count.store(count_free(peer), Ordering::Relaxed);
+            count.store(peer.frames_home(), Ordering::Relaxed);
         }
     });
     let after = after.load(Ordering::Relaxed);
-    assert!(after.abs_diff(usable) <= LAG, "{}: {after} of {usable} frames home", P::NAME);
+    assert_eq!(after, usable, "{}: all frames are home", P::NAME);
 }
 
 #[test]
