@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use mmscale_study::StudyError;
-use mmscale_study::fidelity::{self, Row};
+use mmscale_study::fidelity::{self, Hold, Row};
 
 use crate::args::FidelityArgs;
 use crate::failure::Failure;
@@ -21,13 +21,15 @@ pub(crate) fn fidelity(args: &FidelityArgs) -> Result<(), Failure> {
     let own = args.profile.as_deref().map(fidelity::profile).transpose()?;
     let published = fidelity::profile(PUBLISHED)?;
     let interrupt = interrupt::on_signals().map_err(|why| Failure::Run(why.into()))?;
-    let rows = fidelity::published(&published, &interrupt).map_err(failed)?;
+    let (rows, holds) = fidelity::published(&published, &interrupt).map_err(failed)?;
     let mut text = table(
         "Linux 6.0, order 0, all cores at once: 16384 pages allocated, then\n\
          freed. Measured: LLFree's benchmark, Xeon Gold 5320, bare metal.\n\
-         Simulated: profile x86-26, its handoff fitted at 8 cores only.",
+         Simulated: profile x86-26. Its sums were fixed with the rows of one core,\n\
+         its split with the holds below, its handoff with the rows of 8 cores.",
         &rows,
     );
+    text.push_str(&holds_table(&holds));
     if let Some(own) = own {
         let rows = fidelity::this_computer(&own, REPEATS, &interrupt).map_err(failed)?;
         text.push('\n');
@@ -67,6 +69,24 @@ fn table(title: &str, rows: &[Row]) -> String {
             free.error_percent()
         )
         .expect("a string takes all that is written");
+    }
+    text
+}
+
+/// How long zone->lock was held in the same runs, beside what is published.
+fn holds_table(holds: &[Hold]) -> String {
+    let (alloc, free) = fidelity::ICE_LAKE_HOLD_NS;
+    let us = |ns: f64| ns / 1000.0;
+    let mut text = format!(
+        "\nzone->lock held for a batch of 63 pages, mean us. Published for an\n\
+         Ice Lake server under another load: allocation {:.2}, free {:.2}.\n\n\
+         cpus   allocation       free\n",
+        us(alloc),
+        us(free)
+    );
+    for hold in holds {
+        writeln!(text, "{:4} {:12.2} {:10.2}", hold.cpus, us(hold.alloc_ns), us(hold.free_ns))
+            .expect("a string takes all that is written");
     }
     text
 }

@@ -179,7 +179,7 @@ fn scaling_moves_costs_and_nothing_else() {
     let dear = base.scaled_costs(1.3);
     assert_eq!(dear.costs.handoff_ps, (base.costs.handoff_ps as f64 * 1.3).round() as u64);
     assert_eq!(dear.costs.line.node_ps, 62_400);
-    assert_eq!(dear.costs.op_ps[Op::PagePrep as usize], 55_900);
+    assert_eq!(dear.costs.op_ps[Op::PagePrep as usize], 72_540);
     assert_eq!(dear.costs.node_bytes_per_us, 92_308);
     assert_eq!(dear.costs.jitter_1024, base.costs.jitter_1024);
     assert_eq!((dear.topology, dear.hz), (base.topology, base.hz));
@@ -187,8 +187,8 @@ fn scaling_moves_costs_and_nothing_else() {
     assert_eq!(lines.costs.line.node_ps, 33_600);
     assert_eq!(lines.costs.op_ps, base.costs.op_ps);
     let holds = base.scaled_ops(&[Op::BuddyPut], 6.0);
-    assert_eq!(holds.costs.op_ps[Op::BuddyPut as usize], 30_000);
-    assert_eq!(holds.costs.op_ps[Op::BuddyTake as usize], 4_000);
+    assert_eq!(holds.costs.op_ps[Op::BuddyPut as usize], 17_400);
+    assert_eq!(holds.costs.op_ps[Op::BuddyTake as usize], 2_300);
 }
 
 #[test]

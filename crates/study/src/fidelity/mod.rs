@@ -1,9 +1,10 @@
 //! How well the simulator predicts: published measurements, and this computer's own threads.
 //!
 //! Both use one program ([`bulk`]). The published rows are those of the LLFree paper's benchmark
-//! for Linux 6.0 on a Xeon Gold 5320; of the profile `x86-26` only the lock's handoff was fitted,
-//! at 8 cores. The profile of this computer comes from `mmscale calibrate`, which measures single
-//! CPUs and transfers between two, never this program.
+//! for Linux 6.0 on a Xeon Gold 5320. Of the profile `x86-26` the rows of one core, published holds
+//! of zone->lock and the rows of 8 cores were used (`machines/x86-26.toml` says how); the others
+//! are predictions. The profile of this computer comes from `mmscale calibrate`, which measures
+//! single CPUs and transfers between two, never this program.
 
 mod bulk;
 
@@ -14,7 +15,7 @@ use crate::study::{Checks, Interrupt, RunContext, StudyError};
 use bulk::{Bulk, NsPerPage};
 use mmscale_kernel::Kernel;
 use mmscale_mm::arch::Arch;
-use mmscale_record::On;
+use mmscale_record::{LockRecord, LockRow, On};
 use mmscale_sim::profile::{self, Profile};
 use std::sync::{Arc, Mutex};
 
@@ -28,6 +29,21 @@ pub const LINUX_6_0_BULK: [(usize, f64, f64); 6] = [
     (16, 599.0, 731.0),
     (26, 984.0, 1241.0),
 ];
+
+/// How long zone->lock was held for a batch of 63 order-0 pages under load on an Ice Lake server,
+/// mean ns for an allocation and a free. Source: kernel mailing list, Huang Ying.
+pub const ICE_LAKE_HOLD_NS: (f64, f64) = (2020.0, 2210.0);
+
+/// How long the program held zone->lock on so many CPUs, mean ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hold {
+    /// CPUs that ran at once.
+    pub cpus: usize,
+    /// In refills of page caches.
+    pub alloc_ns: f64,
+    /// In drains of page caches.
+    pub free_ns: f64,
+}
 
 /// One row of a comparison, in ns per page.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,19 +81,27 @@ fn host_cpus() -> usize {
     mmscale_threads::host_cpus()
 }
 
-/// Predicts the published rows with `profile`.
-pub fn published(profile: &Profile, interrupt: &Interrupt) -> Result<Vec<Row>, StudyError> {
-    let mut rows = Vec::new();
+/// Predicts the published rows with `profile`; the holds of zone->lock in the same runs.
+pub fn published(
+    profile: &Profile,
+    interrupt: &Interrupt,
+) -> Result<(Vec<Row>, Vec<Hold>), StudyError> {
+    let (mut rows, mut holds) = (Vec::new(), Vec::new());
     for (cpus, alloc, free) in LINUX_6_0_BULK {
         let bulk = Bulk { cpus, pages_per_cpu: 16_384, rounds: 2, slot_ns: 100_000_000 };
-        let got = simulated(profile, bulk, interrupt)?;
+        let (got, locks) = simulated(profile, bulk, interrupt)?;
         rows.push(Row {
             cpus,
             alloc: Pair { real: alloc, simulated: got.alloc },
             free: Pair { real: free, simulated: got.free },
         });
+        // The first round, which meets memory that nobody has used yet, does not count here either.
+        let (_, warm_up) = simulated(profile, Bulk { rounds: 0, ..bulk }, interrupt)?;
+        let mean_ns = |function| mean_hold_ns(&locks, &warm_up, function);
+        let (alloc_ns, free_ns) = (mean_ns("rmqueue_bulk"), mean_ns("free_pcppages_bulk"));
+        holds.push(Hold { cpus, alloc_ns, free_ns });
     }
-    Ok(rows)
+    Ok((rows, holds))
 }
 
 /// Compares this computer's threads with a simulation of it, on 1 to all of its CPUs. Both sides
@@ -94,11 +118,11 @@ pub fn this_computer(
     let mut rows = Vec::new();
     for cpus in 1..=host_cpus() {
         let bulk = Bulk { cpus, pages_per_cpu: 16_384, rounds: 8, slot_ns: 40_000_000 };
-        let simulated = simulated(profile, bulk, interrupt)?;
+        let (simulated, _) = simulated(profile, bulk, interrupt)?;
         let (mut alloc, mut free) = (Vec::new(), Vec::new());
         for _ in 0..repeats {
             let before = speed.slowness().map_err(refused)?;
-            let real = undisturbed(&context(On::Threads, None, host_cpus(), interrupt), bulk)?;
+            let (real, _) = undisturbed(&context(On::Threads, None, host_cpus(), interrupt), bulk)?;
             let slowness = (before + speed.slowness().map_err(refused)?) / 2.0;
             alloc.push(real.median_alloc / slowness);
             free.push(real.median_free / slowness);
@@ -113,7 +137,7 @@ pub fn this_computer(
 }
 
 /// Measures again if a phase did not fit its slot: others used the CPU.
-fn undisturbed(ctx: &RunContext, bulk: Bulk) -> Result<NsPerPage, StudyError> {
+fn undisturbed(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
     const TRIES: usize = 20;
     let tries = (1..TRIES)
         .map(|_| measure(ctx, bulk))
@@ -134,7 +158,7 @@ fn simulated(
     profile: &Profile,
     bulk: Bulk,
     interrupt: &Interrupt,
-) -> Result<NsPerPage, StudyError> {
+) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
     let cpus = profile.topology.cpus;
     measure(&context(On::Sim, Some(profile), cpus, interrupt), bulk)
 }
@@ -166,14 +190,14 @@ impl Program for Measure {
     }
 }
 
-fn measure(ctx: &RunContext, bulk: Bulk) -> Result<NsPerPage, StudyError> {
+fn measure(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
     let got = Arc::new(Mutex::new(NsPerPage::default()));
     let mut spec = MachineSpec::new(ctx, 1);
     // Linux 6.0 did not tune its page caches: refills of one batch, and `high` at the low watermark
     // over the CPUs, which is 1/672 of a machine of 64 GiB.
     spec.mm.alloc.batch_scale_max = 0;
     spec.mm.alloc.high_fraction = Some(672);
-    machine::run(spec, machine::silent, Measure { bulk, got: Arc::clone(&got) })?;
+    let run = machine::run(spec, machine::silent, Measure { bulk, got: Arc::clone(&got) })?;
     let got = *got.lock().expect("the run is over");
     if got.overruns > 0 {
         return Err(StudyError::Machine(format!(
@@ -182,5 +206,16 @@ fn measure(ctx: &RunContext, bulk: Bulk) -> Result<NsPerPage, StudyError> {
             bulk.slot_ns / 1_000_000
         )));
     }
-    Ok(got)
+    Ok((got, run.locks))
+}
+
+/// The mean time for which `function` held zone->lock in a run after its warm-up, in ns.
+fn mean_hold_ns(run: &[LockRow], warm_up: &[LockRow], function: &str) -> f64 {
+    let sum = |rows: &[LockRow]| {
+        let rows = LockRecord::aggregate(rows).into_iter();
+        rows.filter(|row| row.class == "zone" && row.site == function)
+            .fold((0, 0), |sum, row| (sum.0 + row.hold_total_ns, sum.1 + row.acquisitions))
+    };
+    let (all, before) = (sum(run), sum(warm_up));
+    (all.0 - before.0) as f64 / (all.1 - before.1).max(1) as f64
 }
