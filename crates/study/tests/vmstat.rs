@@ -2,8 +2,10 @@
 //! against the naive one, and the checkers on a machine whose CPUs come and go.
 
 use mmscale_record::Document;
+use mmscale_study::vmstat::Vmstat;
 use mmscale_study::{
-    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunEvent, Settings, execute, plan,
+    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunEvent, Settings, Study, execute,
+    plan,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +18,20 @@ impl ProgressSink for Silent {
 
 /// Runs `vmstat` on the simulated machine.
 fn run(arms: &[&str], seeds: u64, checks: Checks, settings: &[&str]) -> Document {
+    run_of(Registry::shipped(), "vmstat", arms, seeds, checks, settings)
+}
+
+/// Runs a study of `registry` on the simulated machine.
+fn run_of(
+    registry: Registry,
+    study: &str,
+    arms: &[&str],
+    seeds: u64,
+    checks: Checks,
+    settings: &[&str],
+) -> Document {
     let request = Request {
-        studies: vec!["vmstat".to_owned()],
+        studies: vec![study.to_owned()],
         on: None,
         arms: arms.iter().map(|arm| (*arm).to_owned()).collect(),
         profile: None,
@@ -27,7 +41,7 @@ fn run(arms: &[&str], seeds: u64, checks: Checks, settings: &[&str]) -> Document
         length: Length::Quick,
         checks,
     };
-    let plans = plan(Registry::shipped(), &request).expect("the test asks for what there is");
+    let plans = plan(registry, &request).expect("the test asks for what there is");
     let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
     execute(&plans[0], &Interrupt::default(), &sink).unwrap_or_else(|why| {
         panic!(
@@ -54,6 +68,28 @@ fn the_same_seed_gives_the_same_fingerprint_under_either_policy() {
     let lazy = with("lazy");
     assert_eq!(lazy, with("lazy"));
     assert_eq!(lazy, with("naive"));
+}
+
+/// Costs and results come from what an arm does. Were a name to reach a cost, a seed or the
+/// fingerprint, another name would give other figures.
+#[test]
+fn other_names_for_study_and_arms_change_no_figure() {
+    const FILE: &str = include_str!("../../../studies/vmstat/study.toml");
+    let renamed = FILE
+        .replace("name = \"vmstat\"", "name = \"other\"")
+        .replace("name = \"stock\"", "name = \"zebra\"")
+        .replace("name = \"posted\"", "name = \"a\"")
+        .replace("name = \"phased\"", "name = \"stock\"");
+    let other: &'static dyn Study = Box::leak(Box::new(Vmstat::of_file(&renamed)));
+    let registry = Registry::new(Box::leak(Box::new([other])));
+    let first = run(&["stock", "posted", "phased"], 2, Checks::Off, &SMALL);
+    let second = run_of(registry, "other", &["zebra", "a", "stock"], 2, Checks::Off, &SMALL);
+    assert_eq!(first.fingerprint, second.fingerprint);
+    for (one, two) in first.arms.iter().zip(&second.arms) {
+        assert_ne!(one.arm, two.arm);
+        assert_eq!(one.metrics, two.metrics, "{} is {}", one.arm, two.arm);
+        assert_eq!(one.locks, two.locks, "{} is {}", one.arm, two.arm);
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use std::sync::LazyLock;
 
 /// The study, for the registry.
-pub static VMSTAT: LazyLock<Vmstat> = LazyLock::new(Vmstat::new);
+pub static VMSTAT: LazyLock<Vmstat> = LazyLock::new(|| Vmstat::of_file(FILE));
 
 const FILE: &str = include_str!("../../../../studies/vmstat/study.toml");
 
@@ -63,8 +63,10 @@ pub struct Vmstat {
 }
 
 impl Vmstat {
-    fn new() -> Self {
-        let file = StudyFile::<Choice>::parse(FILE);
+    /// The study that a `study.toml` describes: its name, its arms and their names, its defaults.
+    /// Panics on a file that makes no sense: the shipped one is part of the program.
+    pub fn of_file(text: &str) -> Self {
+        let file = StudyFile::<Choice>::parse(text);
         let params = file.params(declared());
         let policies = file.arm.iter().map(|arm| arm.choice.tick.policy()).collect();
         // The registry wants names that live as long as the program, which these do: one study.
