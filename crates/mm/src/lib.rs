@@ -20,6 +20,7 @@ pub mod mm;
 pub mod page_alloc;
 pub mod pcp;
 pub mod rcu;
+pub mod space;
 pub mod sync;
 pub mod time;
 pub mod upkeep;

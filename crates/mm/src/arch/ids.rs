@@ -161,3 +161,34 @@ impl TaskId {
         self.0 as usize
     }
 }
+
+/// A virtual address of a process, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VirtAddr(u64);
+
+impl VirtAddr {
+    /// Byte `address`. Any number will do; what is asked of it says whether it is mapped.
+    #[inline]
+    pub const fn new(address: u64) -> Self {
+        Self(address)
+    }
+    /// The number, in bytes.
+    #[inline]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+    /// The address `bytes` further on; `None` past the last one.
+    #[inline]
+    pub const fn checked_add(self, bytes: u64) -> Option<Self> {
+        match self.0.checked_add(bytes) {
+            Some(address) => Some(Self(address)),
+            None => None,
+        }
+    }
+}
+
+impl core::fmt::Display for VirtAddr {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}

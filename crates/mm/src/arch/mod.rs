@@ -22,7 +22,9 @@ mod trace;
 
 pub use atomic::{Atomic, LockClass, OwnedCounter, RawSpin};
 pub use cost::{Access, Line, Op};
-pub use ids::{CpuId, MAX_CPUS, MAX_NODES, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn, TaskId};
+pub use ids::{
+    CpuId, MAX_CPUS, MAX_NODES, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn, TaskId, VirtAddr,
+};
 pub use mask::CpuMask;
 pub use trace::{Func, Probe, Trace};
 

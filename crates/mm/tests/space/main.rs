@@ -1,0 +1,8 @@
+//! The VMA tree and the VMAs by number.
+
+mod failures;
+mod finder;
+mod model;
+mod random;
+mod rules;
+mod slots;

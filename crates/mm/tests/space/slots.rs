@@ -1,0 +1,47 @@
+//! VMAs by number.
+
+use mmscale_mm::space::{VmaId, VmaSlots};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[test]
+fn an_id_is_of_one_life_only() {
+    let mut slots = VmaSlots::<AtomicU64>::new();
+    let lookup = slots.lookup();
+    let first = slots.alloc().unwrap();
+    slots.get(first).unwrap().store(7, Relaxed);
+    assert!(lookup.is_live(first));
+    assert!(slots.free(first));
+    assert!(!slots.free(first), "freed twice");
+    assert!(lookup.get(first).is_none());
+    let second = slots.alloc().unwrap();
+    assert_eq!(first.slot(), second.slot());
+    assert!(lookup.get(first).is_none(), "the slot's next VMA is another one");
+    assert_eq!(lookup.get(second).map(|value| value.load(Relaxed)), Some(7));
+    assert!(slots.verify());
+}
+
+#[test]
+fn any_word_is_safe_to_ask_for() {
+    let mut slots = VmaSlots::<AtomicU64>::new();
+    let ids: Vec<VmaId> = (0..100).map(|_| slots.alloc().unwrap()).collect();
+    ids.iter().step_by(3).for_each(|&id| assert!(slots.free(id)));
+    let lookup = slots.lookup();
+    let words = (0..2000u64).flat_map(|low| [low, low | 1 << 32, low | 2 << 32, !low, low << 32]);
+    let found: Vec<VmaId> = words.map(VmaId::from_word).filter(|&id| lookup.is_live(id)).collect();
+    assert_eq!(found.len(), 66);
+    assert!(ids.iter().all(|&id| VmaId::from_word(id.to_word()) == id));
+    assert_eq!(slots.len(), 66);
+    assert!(slots.verify());
+}
+
+#[test]
+fn a_reserve_is_there_when_it_is_needed() {
+    let mut slots = VmaSlots::<AtomicU64>::new();
+    slots.reserve(1000).unwrap();
+    let ids: Vec<VmaId> = (0..1000).map(|_| slots.alloc().unwrap()).collect();
+    let mut numbers: Vec<usize> = ids.iter().map(|id| id.slot()).collect();
+    numbers.sort_unstable();
+    assert!(numbers.iter().copied().eq(0..1000));
+    ids.into_iter().for_each(|id| assert!(slots.free(id)));
+    assert!(slots.is_empty() && slots.verify());
+}
