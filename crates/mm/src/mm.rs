@@ -169,9 +169,12 @@ impl<A: Arch> Mm<A> {
     }
 
     /// After [`Mm::shutdown`], when nothing else runs: counters are folded and page caches are
-    /// emptied, those of CPUs that are offline too. What is not free then is held by somebody.
+    /// emptied. What is not free then is held by somebody. CPUs that are offline are left as they
+    /// are: whatever is found there has been lost on hotplug ([`Violation::LeftBehind`]).
     pub fn quiesce(&self) {
-        for cpu in (0..A::cpus_possible()).map(CpuId::new) {
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        for cpu in online.iter() {
             self.frames.drain_pages(cpu);
             self.frames.stats().fold_dead(cpu);
         }

@@ -183,6 +183,7 @@ impl<A: Arch, const N: usize> Pair<'_, A, N> {
             old,
             new: left,
             folded: folded as i32,
+            threshold: self.deltas.threshold.get() as u8,
         });
         if folded != 0 {
             self.learn_threshold();
@@ -399,6 +400,10 @@ impl<A: Arch> Stats<A> {
     /// Whether any byte of `cpu` is not zero; any CPU may ask.
     pub fn needs_update(&self, cpu: CpuId) -> bool {
         A::work(Op::CounterScan, 1);
+        self.has_deltas(cpu)
+    }
+    /// As [`Stats::needs_update`], without cost: for checks.
+    pub(crate) fn has_deltas(&self, cpu: CpuId) -> bool {
         let deltas = self.cpus.of(cpu);
         deltas.zones.iter().any(Deltas::any) || deltas.nodes.iter().any(Deltas::any)
     }

@@ -147,6 +147,7 @@ impl Arch for Sim {
         with(|engine| {
             let (now_ns, at) = (engine.cpu().clock / 1000, engine.cur);
             engine.probes[at].event(now_ns, &event);
+            engine.check_event(&event);
         });
     }
     #[inline]
@@ -167,12 +168,21 @@ impl Arch for Sim {
     }
 
     fn clear_block(pfn: Pfn, order: Order) {
-        irq::charge(at_turn(|engine| engine.clear(pfn, order)));
+        irq::charge(at_turn(|engine| {
+            engine.check_use(pfn, order);
+            engine.clear(pfn, order)
+        }));
     }
     fn write_stamp(pfn: Pfn, stamp: u64) {
-        with(|engine| engine.memory.write_stamp(pfn, stamp));
+        with(|engine| {
+            engine.check_use(pfn, Order::ZERO);
+            engine.memory.write_stamp(pfn, stamp);
+        });
     }
     fn read_stamp(pfn: Pfn) -> u64 {
-        with(|engine| engine.memory.read_stamp(pfn))
+        with(|engine| {
+            engine.check_use(pfn, Order::ZERO);
+            engine.memory.read_stamp(pfn)
+        })
     }
 }

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::outcome::{Failure, Place, Rule, Violation};
 use crate::topology::NOBODY;
-use mmscale_mm::arch::{CpuId, LockClass};
+use mmscale_mm::arch::{CpuId, LockClass, Order, Pfn, Trace};
 
 impl Engine {
     /// Notes a broken rule, once for each rule, deed and call path.
@@ -25,26 +25,34 @@ impl Engine {
             let (class, inner) = (class.name(), inner.name());
             self.broken(Rule::LockOrder, format!("takes a {class} lock under a {inner} lock"));
         }
-        self.check_trylock(class);
+        if self.cpus[self.cur].in_irq {
+            let bit = 1 << class as u16;
+            self.check_contexts(self.checker.in_irq | bit, self.checker.irqs_on, class);
+        } else {
+            self.check_trylock(class);
+        }
     }
-    /// Before the running CPU takes a lock of `class` without waiting: order does not matter.
+    /// Before the running CPU takes a lock of `class` without waiting: order does not matter, and
+    /// an interrupt that only tries never waits for the task that it interrupted. But a task that
+    /// got a lock by trying holds it like any other.
     #[inline]
     pub(crate) fn check_trylock(&mut self, class: LockClass) {
         let cpu = &self.cpus[self.cur];
-        let bit = 1 << class as u16;
-        let known = if cpu.in_irq {
-            &mut self.checker.in_irq
-        } else if cpu.irq_off {
+        if self.checker.on && !cpu.in_irq && !cpu.irq_off {
+            let bit = 1 << class as u16;
+            self.check_contexts(self.checker.in_irq, self.checker.irqs_on | bit, class);
+        }
+    }
+    /// Classes waited for in interrupts, and taken with interrupts on, once `class` is taken too.
+    #[inline]
+    fn check_contexts(&mut self, in_irq: u16, irqs_on: u16, class: LockClass) {
+        if (in_irq, irqs_on) == (self.checker.in_irq, self.checker.irqs_on) {
             return;
-        } else {
-            &mut self.checker.irqs_on
-        };
-        if *known & bit == 0 {
-            *known |= bit;
-            if self.checker.in_irq & self.checker.irqs_on & bit != 0 && self.checker.on {
-                let what = "is taken in interrupts and with interrupts on";
-                self.broken(Rule::InterruptSafety, format!("a {} lock {what}", class.name()));
-            }
+        }
+        (self.checker.in_irq, self.checker.irqs_on) = (in_irq, irqs_on);
+        if in_irq & irqs_on & 1 << class as u16 != 0 {
+            let what = "is waited for in interrupts and taken with interrupts on";
+            self.broken(Rule::InterruptSafety, format!("a {} lock {what}", class.name()));
         }
     }
     /// The running CPU has taken a lock of `class`.
@@ -133,6 +141,33 @@ impl Engine {
             self.broken(Rule::OfflineIpi, format!("sends an interrupt to {to}, which is offline"));
         }
         there
+    }
+    /// What a tracepoint says, into the books.
+    #[inline]
+    pub(crate) fn check_event(&mut self, event: &Trace) {
+        if self.checker.on
+            && !self.quiet
+            && let Some((rule, what)) = self.checker.ledger.book(event)
+        {
+            self.broken(rule, what);
+        }
+    }
+    /// Before a block's bytes are used.
+    pub(crate) fn check_use(&mut self, pfn: Pfn, order: Order) {
+        if self.checker.on
+            && !self.quiet
+            && let Some(frame) = self.checker.ledger.freed(pfn, order)
+        {
+            self.broken(Rule::FrameState, format!("uses frame {frame}, which was freed"));
+        }
+    }
+    /// After `cpu` has gone and others have taken over what it left.
+    pub(crate) fn check_gone(&mut self, cpu: CpuId) {
+        let left = if self.quiet { Vec::new() } else { self.checker.ledger.left_by(cpu) };
+        if self.checker.on && !left.is_empty() {
+            let what = format!("{cpu} is gone and leaves {}", left.join(", "));
+            self.broken(Rule::LeftBehind, what);
+        }
     }
     /// The running CPU wants a lock of `class` that it holds itself: nothing can help it.
     #[cold]

@@ -1,6 +1,7 @@
 //! What the checkers know.
 
 use crate::config::Checks;
+use crate::ledger::Ledger;
 use crate::outcome::Violation;
 use crate::stats::CLASSES;
 use crate::topology::NOBODY;
@@ -19,11 +20,13 @@ pub(crate) struct Held {
 pub(crate) struct Checker {
     pub(crate) on: bool,
     pub(crate) held: Vec<Held>,
-    /// Classes taken in an interrupt, and classes taken with interrupts on.
+    /// Classes waited for in an interrupt, and classes taken with interrupts on.
     pub(crate) in_irq: u16,
     pub(crate) irqs_on: u16,
     /// The owner of each lock that somebody has waited for, by lock id; for messages.
     pub(crate) owners: Vec<u16>,
+    /// What the tracepoints have said of frames and counters.
+    pub(crate) ledger: Ledger,
     violations: Vec<Violation>,
 }
 
@@ -35,6 +38,7 @@ impl Checker {
             in_irq: 0,
             irqs_on: 0,
             owners: vec![NOBODY],
+            ledger: Ledger::default(),
             violations: Vec::new(),
         }
     }

@@ -31,6 +31,7 @@ pub(crate) fn offline(cpu: CpuId) -> Result<(), HotplugError> {
         park();
     }
     callbacks.cpu_dead(cpu);
+    with(|engine| engine.check_gone(cpu));
     Ok(())
 }
 

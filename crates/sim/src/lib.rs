@@ -11,7 +11,8 @@
 //! | `irq` | charges, checkpoints, interrupts, timers |
 //! | `sched`, `task`, `park`, `idle` | run queues, park and unpark, idle |
 //! | `lock`, `spin`, `atomics`, `lines`, `memory`, `cost` | shared state and what it costs |
-//! | `stats`, `check`, `noise`, `hotplug` | statistics, checkers, disturbance, CPUs that leave |
+//! | `stats`, `noise`, `hotplug` | statistics, disturbance, CPUs that leave |
+//! | `check`, `checker`, `ledger` | checkers: locks and contexts; frames and counters |
 //! | `context`, `run`, `stack` | coroutines, and the way from `Sim`'s functions to the engine |
 //!
 //! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager;
@@ -30,6 +31,7 @@ mod heap;
 mod hotplug;
 mod idle;
 mod irq;
+mod ledger;
 mod lines;
 mod lock;
 mod memory;

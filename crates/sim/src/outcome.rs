@@ -74,7 +74,7 @@ impl std::fmt::Display for Violation {
 pub enum Rule {
     /// A lock is taken only while every lock held has a smaller rank.
     LockOrder,
-    /// A class taken in an interrupt is never taken with interrupts on.
+    /// A class that an interrupt waits for is never taken with interrupts on.
     InterruptSafety,
     /// Nobody sleeps with preemption or interrupts off, or in an interrupt.
     SleepWhileAtomic,
@@ -84,6 +84,14 @@ pub enum Rule {
     UnlockOwner,
     /// No interrupt is sent to a CPU that is offline.
     OfflineIpi,
+    /// A frame is handed out to one holder at a time, taken back from a holder, and used by nobody
+    /// after that.
+    FrameState,
+    /// A counter's bytes stay within the thresholds, so that its total is off by at most CPUs x
+    /// threshold, and change on no way that the tracepoints do not tell.
+    CounterDrift,
+    /// A CPU that has gone leaves no counts and no cached pages behind.
+    LeftBehind,
 }
 
 /// Why a run ended early.

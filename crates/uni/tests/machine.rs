@@ -37,6 +37,51 @@ fn a_lock_taken_both_ways_is_caught() {
 }
 
 #[test]
+#[should_panic(expected = "in interrupts and taken with interrupts on")]
+fn a_lock_got_by_trying_is_held_like_any_other() {
+    uni::boot(1, 1000);
+    let other = lock(LockClass::Other);
+    drop(other.try_lock());
+    uni::interrupt(|| core::mem::forget(other.lock()));
+}
+
+#[test]
+fn an_interrupt_that_only_tries_waits_for_nobody() {
+    uni::boot(1, 1000);
+    let other = lock(LockClass::Other);
+    drop(other.lock());
+    uni::interrupt(|| drop(other.try_lock()));
+    drop(other.lock());
+    uni::assert_quiet();
+}
+
+#[test]
+#[should_panic(expected = "unlocked by another CPU")]
+fn a_lock_let_go_elsewhere_is_caught() {
+    uni::boot(2, 1000);
+    let held = core::mem::ManuallyDrop::new(lock(LockClass::Other));
+    let guard = held.lock_irqsave();
+    uni::set_cpu(1);
+    drop(guard);
+}
+
+#[test]
+#[should_panic(expected = "parked while atomic")]
+fn sleeping_while_atomic_is_caught() {
+    uni::boot(1, 1000);
+    Uni::unpark(TaskId::new(0));
+    uni::interrupt(Uni::park);
+}
+
+#[test]
+#[should_panic(expected = "cpu0 has preemption off")]
+fn an_unbalanced_guard_is_caught() {
+    uni::boot(1, 1000);
+    Uni::preempt_disable();
+    uni::assert_quiet();
+}
+
+#[test]
 #[should_panic(expected = "sleep for ever")]
 fn a_park_that_nobody_ends_is_caught() {
     uni::boot(1, 1000);

@@ -17,6 +17,8 @@
 mod atomic;
 mod cost;
 mod ids;
+#[cfg(test)]
+pub(crate) mod lone;
 mod mask;
 mod trace;
 

@@ -126,6 +126,8 @@ pub enum Trace {
         new: i8,
         /// What was added atomically to the shared counter in the same step.
         folded: i32,
+        /// The threshold that this change went by: `new` is within it.
+        threshold: u8,
     },
     /// The upkeep tick (`vmstat_update`) of the emitting CPU begins.
     TickBegin,

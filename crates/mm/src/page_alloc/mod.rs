@@ -22,6 +22,8 @@ mod age;
 mod claim;
 mod config;
 mod gfp;
+#[cfg(test)]
+mod planted;
 mod release;
 mod verify;
 mod zone;

@@ -1,7 +1,7 @@
 //! Whether everything adds up: for tests, and for the end of a run.
 
 use super::{FrameAllocator, Zone};
-use crate::arch::{Arch, Order, Pfn};
+use crate::arch::{Arch, CpuId, Order, Pfn};
 use crate::frame::FrameState;
 use crate::vmstat::ZoneItem;
 use crate::zone::{Buddy, ZoneId};
@@ -39,6 +39,8 @@ pub enum Violation {
     AreaCount(ZoneId, Order),
     /// The zone's counter of free pages, bytes included, is not what is free.
     Counter(ZoneId),
+    /// A CPU is offline, and nobody took over its counters' bytes or its page caches.
+    LeftBehind(CpuId),
 }
 
 impl core::fmt::Display for Violation {
@@ -55,6 +57,7 @@ impl core::fmt::Display for Violation {
                 write!(f, "zone {}: order {} miscounts", zone.index(), order.get())
             }
             Self::Counter(zone) => write!(f, "zone {}: free pages miscounted", zone.index()),
+            Self::LeftBehind(cpu) => write!(f, "{cpu} is gone and left counts or pages behind"),
         }
     }
 }
@@ -63,8 +66,8 @@ impl core::error::Error for Violation {}
 
 impl<A: Arch> FrameAllocator<A> {
     /// Walks everything: every frame in exactly one block, every block in exactly one state and on
-    /// its list, free buddies merged, all counts right. Costs time and memory by the number of
-    /// blocks in use.
+    /// its list, free buddies merged, all counts right, nothing left by CPUs that are gone. Costs
+    /// time and memory by the number of blocks in use.
     ///
     /// Only while nobody allocates or frees: it takes the locks one after the other.
     pub fn verify(&self) -> Result<Audit, Violation> {
@@ -75,7 +78,19 @@ impl<A: Arch> FrameAllocator<A> {
             audit.cached += found.cached;
             audit.held += found.held;
         }
+        self.verify_offline()?;
         Ok(audit)
+    }
+
+    /// What an offline CPU leaves in its bytes or its page caches no tick ever finds again.
+    fn verify_offline(&self) -> Result<(), Violation> {
+        for cpu in (0..A::cpus_possible()).map(CpuId::new).filter(|&cpu| !A::is_online(cpu)) {
+            let cached = self.zones.iter().any(|zone| zone.pcps.of(cpu).lock().count() > 0);
+            if cached || self.stats.has_deltas(cpu) {
+                return Err(Violation::LeftBehind(cpu));
+            }
+        }
+        Ok(())
     }
 
     fn verify_zone(&self, zone: &Zone<A>) -> Result<Audit, Violation> {

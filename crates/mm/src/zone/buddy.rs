@@ -99,6 +99,27 @@ impl<A: Arch> Buddy<A> {
     pub(crate) fn untouched(&self) -> Range<u32> {
         self.untouched.clone()
     }
+    /// Plants a wrong number of free blocks.
+    #[cfg(test)]
+    pub(crate) fn miscount(&mut self, order: Order) {
+        self.areas[order.index()].blocks += 1;
+    }
+    /// Plants a pageblock type that its free blocks' lists deny.
+    #[cfg(test)]
+    pub(crate) fn mistype(&mut self, pfn: Pfn, to: MigrateType) {
+        self.set_block_type(pfn, Order::PAGEBLOCK, to);
+    }
+    /// Plants a free block on a list of `list_type`, without merging it.
+    #[cfg(test)]
+    pub(crate) fn misplace(
+        &mut self,
+        frames: &FrameTable,
+        pfn: Pfn,
+        order: Order,
+        list_type: MigrateType,
+    ) {
+        self.link(frames, pfn, order, list_type, End::Front);
+    }
     pub(crate) fn lists(&self) -> impl Iterator<Item = (Order, MigrateType, &FrameList)> {
         Order::all().flat_map(|order| {
             let lists = MigrateType::ALL.into_iter().zip(&self.areas[order.index()].lists);

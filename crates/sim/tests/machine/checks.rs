@@ -4,6 +4,7 @@ use crate::common::{Script, config, run_script};
 use mmscale_mm::arch::{Arch, CpuId, Func, Ipi, LockClass, RawSpin, Span};
 use mmscale_mm::sync::{IrqGuard, PreemptGuard, SpinLock};
 use mmscale_sim::{Checks, Failure, Rule, Sim, SimConfig, SimSpin, Violation};
+use std::cell::Cell;
 use std::rc::Rc;
 
 fn lock(class: LockClass) -> SpinLock<Sim, ()> {
@@ -71,10 +72,60 @@ fn a_class_taken_in_interrupts_and_with_interrupts_on_is_named() {
         if safe {
             assert_eq!(outcome.violations, []);
         } else {
-            let text = "a zone lock is taken in interrupts and with interrupts on";
+            let text = "a zone lock is waited for in interrupts and taken with interrupts on";
             only(&outcome.violations, Rule::InterruptSafety, text);
         }
     }
+}
+
+/// An interrupt that only tries a lock never waits for the task that it interrupted; a task that
+/// got the lock by trying holds it like any other.
+#[test]
+fn a_try_counts_in_tasks_and_not_in_interrupts() {
+    for (try_in_interrupt, expected) in [(true, 0), (false, 1)] {
+        let outcome = run_script(config(1), |script| {
+            let zone = Rc::new(lock(LockClass::Zone));
+            let mine = Rc::clone(&zone);
+            *script.on_timer.borrow_mut() = Some(Box::new(move || {
+                if try_in_interrupt { drop(zone.try_lock()) } else { drop(zone.lock()) }
+            }));
+            script.spawn(0, move || {
+                Sim::timer_arm(1_000);
+                Sim::user(5_000);
+                drop(mine.try_lock());
+            });
+        });
+        assert_eq!(outcome.violations.len(), expected, "{:?}", outcome.violations);
+    }
+}
+
+/// Somebody looks whether a thing is done, then stands in the queue, and does not look again.
+#[test]
+fn a_lost_wake_up_ends_in_a_deadlock_that_names_the_sleeper() {
+    let run = |looks_again: bool| {
+        run_script(config(2), |script| {
+            let done = Rc::new(Cell::new(false));
+            let queue = Rc::new(SpinLock::<Sim, Vec<_>>::new(LockClass::WaitQueue, Vec::new()));
+            let (mine, waiters) = (Rc::clone(&done), Rc::clone(&queue));
+            script.spawn(0, move || {
+                if !mine.get() {
+                    Sim::user(10_000); // The other one is done now, and has woken everybody.
+                    waiters.lock_irqsave().push(Sim::current());
+                    if !(looks_again && mine.get()) {
+                        Sim::park();
+                    }
+                }
+            });
+            script.spawn(1, move || {
+                Sim::user(5_000);
+                done.set(true);
+                queue.lock_irqsave().drain(..).for_each(Sim::unpark);
+            });
+        })
+    };
+    assert_eq!(run(true).failure, None);
+    let text = run(false).failure.expect("it sleeps for ever").to_string();
+    assert!(text.contains("deadlock") && text.contains("is parked on cpu0"), "{text}");
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub(crate) struct Script {
     pub(crate) on_idle_enter: RefCell<Option<Hook>>,
     pub(crate) on_idle_exit: RefCell<Option<Hook>>,
     pub(crate) on_switch: RefCell<Option<Hook>>,
+    pub(crate) on_dead: RefCell<Option<Hook>>,
     pub(crate) hotplug: RefCell<Vec<(&'static str, CpuId)>>,
     pub(crate) switches: Cell<u64>,
 }
@@ -77,6 +78,7 @@ impl Callbacks for Script {
     }
     fn cpu_dead(&self, cpu: CpuId) {
         self.hotplug.borrow_mut().push(("dead", cpu));
+        call(&self.on_dead);
     }
     fn cpu_online(&self, cpu: CpuId) {
         self.hotplug.borrow_mut().push(("online", cpu));

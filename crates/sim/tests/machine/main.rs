@@ -2,6 +2,7 @@
 
 mod allocator;
 mod basics;
+mod books;
 mod checks;
 mod common;
 mod disturbed;

@@ -184,7 +184,7 @@ mod tests {
     fn drift_adds_the_cpus_up_at_each_grid_point() {
         let delta = |cpu, old, new| {
             let cpu = CpuId::new(cpu);
-            Trace::CounterDelta { cpu, domain: 0, item: 0, old, new, folded: 0 }
+            Trace::CounterDelta { cpu, domain: 0, item: 0, old, new, folded: 0, threshold: 125 }
         };
         let mut a = TickProbe::new(CpuId::new(0), 0);
         a.event(100, &delta(0, 0, -40));

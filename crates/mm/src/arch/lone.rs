@@ -1,0 +1,177 @@
+//! One CPU, nothing else: for unit tests that must see inside. Tests of behaviour use the machine
+//! of `mmscale-uni` from outside the crate.
+
+use super::{
+    Access, Arch, Atomic, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, LockClass,
+    NodeId, Op, Order, OwnedCounter, PathId, Pfn, RawSpin, TaskId, TaskSpec, Trace,
+};
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
+
+/// The machine's tag.
+pub(crate) struct Lone;
+
+/// A lock that somebody has or not.
+pub(crate) struct LoneSpin(Cell<bool>);
+
+impl RawSpin for LoneSpin {
+    fn new(_: LockClass) -> Self {
+        Self(Cell::new(false))
+    }
+    fn lock(&self) {
+        assert!(self.try_lock(), "it would spin for ever");
+    }
+    fn try_lock(&self) -> bool {
+        !self.0.replace(true)
+    }
+    unsafe fn unlock(&self) {
+        self.0.set(false);
+    }
+    fn is_locked(&self) -> bool {
+        self.0.get()
+    }
+}
+
+/// An integer.
+pub(crate) struct LoneCell<T>(Cell<T>);
+
+macro_rules! atomic {
+    ($($int:ty)*) => {$(
+        impl Atomic<$int> for LoneCell<$int> {
+            fn new(value: $int) -> Self {
+                Self(Cell::new(value))
+            }
+            fn load(&self, _: Ordering) -> $int {
+                self.0.get()
+            }
+            fn store(&self, value: $int, _: Ordering) {
+                self.0.set(value);
+            }
+            fn swap(&self, value: $int, _: Ordering) -> $int {
+                self.0.replace(value)
+            }
+            fn compare_exchange(
+                &self,
+                current: $int,
+                new: $int,
+                _: Ordering,
+                _: Ordering,
+            ) -> Result<$int, $int> {
+                let found = self.0.get();
+                if found != current {
+                    return Err(found);
+                }
+                Ok(self.0.replace(new))
+            }
+            fn fetch_add(&self, value: $int, _: Ordering) -> $int {
+                self.0.replace(self.0.get().wrapping_add(value))
+            }
+            fn fetch_sub(&self, value: $int, _: Ordering) -> $int {
+                self.0.replace(self.0.get().wrapping_sub(value))
+            }
+            fn fetch_or(&self, value: $int, _: Ordering) -> $int {
+                self.0.replace(self.0.get() | value)
+            }
+            fn fetch_and(&self, value: $int, _: Ordering) -> $int {
+                self.0.replace(self.0.get() & value)
+            }
+        }
+    )*};
+}
+
+atomic!(u8 u32 u64 i64);
+
+impl OwnedCounter<i8> for LoneCell<i8> {
+    fn zero() -> Self {
+        Self(Cell::new(0))
+    }
+    fn get(&self) -> i8 {
+        self.0.get()
+    }
+    fn set(&self, value: i8) {
+        self.0.set(value);
+    }
+    fn is_nonzero(&self) -> bool {
+        self.0.get() != 0
+    }
+}
+
+impl Arch for Lone {
+    type Spin = LoneSpin;
+    type AtomicU8 = LoneCell<u8>;
+    type AtomicU32 = LoneCell<u32>;
+    type AtomicU64 = LoneCell<u64>;
+    type AtomicI64 = LoneCell<i64>;
+    type OwnedI8 = LoneCell<i8>;
+
+    fn cpu() -> CpuId {
+        CpuId::new(0)
+    }
+    fn cpus_possible() -> usize {
+        1
+    }
+    fn node_of(_: CpuId) -> NodeId {
+        NodeId::new(0)
+    }
+    fn online(mask: &mut CpuMask) {
+        *mask = CpuMask::first(1);
+    }
+    fn is_online(_: CpuId) -> bool {
+        true
+    }
+    fn preempt_disable() {}
+    fn preempt_enable() {}
+    fn irq_save() -> IrqState {
+        IrqState(true)
+    }
+    fn irq_restore(_: IrqState) {}
+    fn in_interrupt() -> bool {
+        false
+    }
+    fn ipi_send(_: CpuId, _: Ipi) {}
+    fn now_ns() -> u64 {
+        0
+    }
+    fn hz() -> u32 {
+        1000
+    }
+    fn timer_arm(_: u64) {}
+    fn timer_cancel() {}
+    fn current() -> TaskId {
+        TaskId::new(0)
+    }
+    fn park() {
+        panic!("nobody would wake it");
+    }
+    fn unpark(_: TaskId) {}
+    fn is_running(_: TaskId) -> bool {
+        true
+    }
+    fn spawn(_: TaskSpec) -> TaskId {
+        panic!("there is one task");
+    }
+    fn relax() {}
+    fn cond_resched() {}
+    fn user(_: u64) {}
+    fn cpu_offline(_: CpuId) -> Result<(), HotplugError> {
+        Err(HotplugError::LastCpu)
+    }
+    fn cpu_online(_: CpuId) -> Result<(), HotplugError> {
+        Err(HotplugError::NotNow)
+    }
+    fn fail_alloc() -> bool {
+        false
+    }
+    fn touch(_: Line, _: Access) {}
+    fn work(_: Op, _: u32) {}
+    fn trace(_: Trace) {}
+    fn span_enter(_: Func) -> PathId {
+        PathId(0)
+    }
+    fn span_exit(_: PathId) {}
+    fn clear_block(_: Pfn, _: Order) {}
+    fn write_stamp(_: Pfn, _: u64) {}
+    fn read_stamp(_: Pfn) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,144 @@
+//! Books kept from tracepoints: who was given which frame, and what stands in the counters' bytes.
+//!
+//! They stand outside the memory manager and share nothing with it. Nothing of this waits for a
+//! turn: whoever has a frame or a byte got it by an operation on shared state, so the host runs the
+//! events of one frame, and of one byte, in their order.
+
+use crate::outcome::Rule;
+use mmscale_mm::arch::{CpuId, Order, Pfn, Trace};
+use std::collections::BTreeMap;
+
+/// Frames whose bits are kept together.
+const GROUP: usize = 4096;
+const WORDS: usize = GROUP / 64;
+
+/// A bit for each of a group's frames.
+#[derive(Clone)]
+struct Group {
+    held: [u64; WORDS],
+    /// Held once or more.
+    seen: [u64; WORDS],
+}
+
+/// A counter's byte: whose, which zone or node, which counter.
+type Byte = (CpuId, u16, u8);
+
+/// What the tracepoints have said.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    /// By groups of frames; absent while no frame of a group was handed out.
+    groups: Vec<Option<Box<Group>>>,
+    /// Bytes that are not zero.
+    bytes: BTreeMap<Byte, i8>,
+    /// Pages in page caches, by CPU and zone, where there are any.
+    cached: BTreeMap<(CpuId, u16), u32>,
+}
+
+fn pages(first: Pfn, order: Order) -> impl Iterator<Item = usize> {
+    first.index()..first.index() + order.pages()
+}
+
+impl Ledger {
+    fn group(&mut self, index: usize) -> &mut Group {
+        let at = index / GROUP;
+        if at >= self.groups.len() {
+            self.groups.resize(at + 1, None);
+        }
+        self.groups[at]
+            .get_or_insert_with(|| Box::new(Group { held: [0; WORDS], seen: [0; WORDS] }))
+    }
+    /// Gives a block out; the first of its frames that somebody has already.
+    fn hand_out(&mut self, first: Pfn, order: Order) -> Option<usize> {
+        let mut taken = None;
+        for index in pages(first, order) {
+            let group = self.group(index);
+            let (word, bit) = (index % GROUP / 64, 1 << (index % 64));
+            if group.held[word] & bit != 0 {
+                taken = taken.or(Some(index));
+            }
+            group.held[word] |= bit;
+            group.seen[word] |= bit;
+        }
+        taken
+    }
+    /// Takes a block back; the first of its frames that nobody has.
+    fn take_back(&mut self, first: Pfn, order: Order) -> Option<usize> {
+        let mut free = None;
+        for index in pages(first, order) {
+            let group = self.group(index);
+            let (word, bit) = (index % GROUP / 64, 1 << (index % 64));
+            if group.held[word] & bit == 0 {
+                free = free.or(Some(index));
+            }
+            group.held[word] &= !bit;
+        }
+        free
+    }
+    /// The first frame of a block that was taken back and not handed out since.
+    pub(crate) fn freed(&self, first: Pfn, order: Order) -> Option<usize> {
+        pages(first, order).find(|index| {
+            let group = self.groups.get(index / GROUP).and_then(Option::as_ref);
+            let (word, bit) = (index % GROUP / 64, 1 << (index % 64));
+            group.is_some_and(|group| group.seen[word] & !group.held[word] & bit != 0)
+        })
+    }
+    /// Notes a byte's new value; returns the one it had.
+    fn set_byte(&mut self, byte: Byte, new: i8) -> i8 {
+        let old = if new == 0 { self.bytes.remove(&byte) } else { self.bytes.insert(byte, new) };
+        old.unwrap_or(0)
+    }
+    fn set_cached(&mut self, cache: (CpuId, u16), pages: u32) {
+        if pages == 0 {
+            self.cached.remove(&cache);
+        } else {
+            self.cached.insert(cache, pages);
+        }
+    }
+    /// Books what a tracepoint says, and says what is wrong with it.
+    pub(crate) fn book(&mut self, event: &Trace) -> Option<(Rule, String)> {
+        match *event {
+            Trace::PageAlloc { pfn, order } => {
+                let frame = self.hand_out(pfn, order)?;
+                let what = format!("hands out frame {frame}, which somebody has already");
+                Some((Rule::FrameState, what))
+            }
+            Trace::PageFree { pfn, order } => {
+                let frame = self.take_back(pfn, order)?;
+                Some((Rule::FrameState, format!("takes frame {frame} back, which nobody has")))
+            }
+            Trace::PcpCount { cpu, zone, count, .. } => {
+                self.set_cached((cpu, zone), count);
+                None
+            }
+            Trace::CounterDelta { cpu, domain, item, old, new, threshold, .. } => {
+                let known = self.set_byte((cpu, domain, item), new);
+                let wrong = if known != old {
+                    format!("was left at {known} and is {old}")
+                } else if new.unsigned_abs() > threshold {
+                    format!("is {new}, past its threshold {threshold}")
+                } else {
+                    return None;
+                };
+                let which = format!("{cpu}'s byte of counter {item} of {}", domain_name(domain));
+                Some((Rule::CounterDrift, format!("{which} {wrong}")))
+            }
+            _ => None,
+        }
+    }
+    /// What `cpu` has in its bytes and its page caches.
+    pub(crate) fn left_by(&self, cpu: CpuId) -> Vec<String> {
+        let bytes = self.bytes.iter().filter(|((whose, ..), _)| *whose == cpu);
+        let bytes = bytes.map(|((_, domain, item), count)| {
+            format!("{count} in counter {item} of {}", domain_name(*domain))
+        });
+        let caches = self.cached.iter().filter(|((whose, _), _)| *whose == cpu);
+        let caches =
+            caches.map(|((_, zone), pages)| format!("{pages} pages cached of zone {zone}"));
+        bytes.chain(caches).collect()
+    }
+}
+
+fn domain_name(domain: u16) -> String {
+    let (kind, number) = if domain & 0x8000 == 0 { ("zone", domain) } else { ("node", domain) };
+    format!("{kind} {}", number & 0x7fff)
+}
