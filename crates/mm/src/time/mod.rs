@@ -15,6 +15,8 @@
 
 mod base;
 mod jiffies;
+#[cfg(test)]
+mod model;
 mod sleepers;
 mod wheel;
 

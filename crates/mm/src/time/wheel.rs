@@ -181,7 +181,7 @@ mod tests {
         let mut seed = 1;
         for delta in 0..100_000 {
             let clk = next(&mut seed) >> 20;
-            let mut wheel = Wheel::new(1000, clk);
+            let mut wheel = Wheel::new([100, 250, 300, 1000][delta as usize % 4], clk);
             let place = wheel.insert(3, clk, clk + delta);
             let expected = formula(clk, delta);
             assert_eq!((place.expiry, wheel.next_expiry()), (expected, expected));
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_farthest_and_the_past_are_taken_too() {
-        for hz in [100, 250, 1000] {
+        for hz in [100, 250, 300, 1000] {
             let clk = 123_456;
             let mut wheel = Wheel::new(hz, clk);
             assert_eq!(wheel.insert(0, clk, clk - 50).expiry, clk);

@@ -1,6 +1,7 @@
 //! Random operations on several CPUs, zones, orders and types against a simple oracle.
 
-use mmscale_mm::arch::{Arch, CpuId, Order, Pfn};
+use crate::oracle::Oracle;
+use mmscale_mm::arch::{Arch, CpuId, Order};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{
     AllocConfig, AllocError, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap,
@@ -8,7 +9,6 @@ use mmscale_mm::page_alloc::{
 use mmscale_mm::vmstat::ZoneItem;
 use mmscale_mm::zone::ZoneId;
 use mmscale_uni::{self as uni, Uni};
-use std::collections::BTreeMap;
 
 const CPUS: usize = 4;
 
@@ -38,38 +38,6 @@ impl Random {
             _ => 10,
         };
         Order::new(order as u8).unwrap()
-    }
-}
-
-/// Who has which frames, by the simplest means.
-#[derive(Default)]
-struct Oracle {
-    /// First frame -> order; no two blocks overlap.
-    blocks: BTreeMap<usize, Order>,
-    keys: Vec<usize>,
-    pages: u64,
-}
-
-impl Oracle {
-    fn add(&mut self, pfn: Pfn, order: Order) {
-        let (start, end) = (pfn.index(), pfn.index() + order.pages());
-        assert!(pfn.is_aligned(order), "block at {start} of order {} is askew", order.get());
-        if let Some((&before, size)) = self.blocks.range(..end).next_back() {
-            assert!(before + size.pages() <= start, "block at {start} overlaps one at {before}");
-        }
-        self.blocks.insert(start, order);
-        self.keys.push(start);
-        self.pages += order.pages() as u64;
-    }
-    fn take(&mut self, random: &mut Random) -> Option<(Pfn, Order)> {
-        if self.keys.is_empty() {
-            return None;
-        }
-        let at = random.below(self.keys.len());
-        let start = self.keys.swap_remove(at);
-        let order = self.blocks.remove(&start).unwrap();
-        self.pages -= order.pages() as u64;
-        Some((Pfn::new(start), order))
     }
 }
 
@@ -119,7 +87,7 @@ impl Run {
         }
     }
     fn free(&mut self) {
-        if let Some((pfn, order)) = self.oracle.take(&mut self.random) {
+        if let Some((pfn, order)) = self.oracle.take(self.random.next() as usize) {
             self.allocator.free_pages(pfn, order);
         }
     }
@@ -175,7 +143,7 @@ impl Run {
     }
     /// Everything comes home: nothing held, nothing cached, only largest blocks left.
     fn end(mut self) {
-        while !self.oracle.keys.is_empty() {
+        while self.oracle.len() > 0 {
             self.free();
         }
         self.allocator.drain_all();

@@ -1,0 +1,6 @@
+//! The frame allocator against a simple oracle: long seeded runs, and short random sequences that
+//! shrink to what matters when one fails.
+
+mod oracle;
+mod random;
+mod sequences;
