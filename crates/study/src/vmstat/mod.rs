@@ -12,7 +12,7 @@ mod run;
 mod workload;
 
 use crate::file::StudyFile;
-use crate::param::{ParamSpec, Unit};
+use crate::param::{ParamSpec, Params, Unit};
 use crate::study::{
     ArmId, ArmSpec, Defaults, MetricSpec, RunContext, SeedResult, Study, StudyError,
 };
@@ -25,6 +25,9 @@ use std::sync::LazyLock;
 pub static VMSTAT: LazyLock<Vmstat> = LazyLock::new(|| Vmstat::of_file(FILE));
 
 const FILE: &str = include_str!("../../../../studies/vmstat/study.toml");
+
+/// When the figures of page caches have settled, as seen in runs of 10, 20, 40 and 60 s.
+const SETTLED_S: f64 = 20.0;
 
 /// What an arm chooses.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -164,6 +167,22 @@ impl Study for Vmstat {
     }
     fn defaults(&self) -> Defaults {
         Defaults { machines: &[On::Sim, On::Threads], profile: self.profile, cpus: 72, hz: 1000 }
+    }
+    fn remarks(&self, params: &Params) -> Vec<String> {
+        let (duration_s, decay_s) = (params.real("duration_s"), params.real("decay_s"));
+        let mut remark = format!("Each run is {duration_s} s long");
+        if decay_s > 0.0 {
+            remark += &format!("; high_decay_ns is from a second one of at most {decay_s} s");
+        }
+        remark.push('.');
+        if duration_s < SETTLED_S {
+            remark += &format!(
+                " Page caches begin empty and need some {SETTLED_S} s to settle: pages returned, \
+                 pages held and the waits of all callers are nearer to their long-run values with \
+                 --set duration_s=40."
+            );
+        }
+        vec![remark]
     }
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
         run::run(ctx, self.policies[arm.0], seed)
