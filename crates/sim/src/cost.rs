@@ -64,12 +64,12 @@ impl Engine {
     /// What `ps` of a CPU's own work take while it holds what it holds.
     #[inline]
     pub(crate) fn scaled(&self, ps: u64) -> u64 {
-        match self.hold_scale {
-            Some(scale) if self.cpus[self.cur].scaled != 0 => {
-                ((u128::from(ps) * u128::from(scale.factor_1024)) >> 10) as u64
-            }
-            _ => ps,
-        }
+        if self.cpus[self.cur].scaled == 0 { ps } else { self.scaled_hold(ps) }
+    }
+    #[inline(never)]
+    fn scaled_hold(&self, ps: u64) -> u64 {
+        let factor_1024 = self.hold_scale.map_or(1024, |scale| scale.factor_1024);
+        ((u128::from(ps) * u128::from(factor_1024)) >> 10) as u64
     }
     /// Clears a block, at the running CPU's turn; returns what that takes, in ps: the work, or the
     /// wait for the node's memory if that is longer.
@@ -82,15 +82,10 @@ impl Engine {
     /// What `count` times `op` take on the running CPU, jitter included, in ps.
     #[inline]
     pub(crate) fn op_ps(&mut self, op: Op, count: u32) -> u64 {
-        let jitter = u64::from(self.costs.jitter_1024.min(1024));
         let base = self.costs.op_ps[op as usize] * u64::from(count);
-        let ps = if jitter == 0 {
-            base
-        } else {
-            let factor = 1024 - jitter + self.cpu().rng.below(2 * jitter + 1);
-            // No overflow: a piece of work takes less than 2^53 ps, two and a half hours.
-            base.wrapping_mul(factor) >> 10
-        };
-        self.scaled(ps)
+        let cpu = &mut self.cpus[self.cur];
+        let factor = self.jitter.factor_1024(&mut cpu.rng);
+        // No overflow: a piece of work takes less than 2^53 ps, two and a half hours.
+        self.scaled(base.wrapping_mul(factor) >> 10)
     }
 }

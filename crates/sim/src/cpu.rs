@@ -1,6 +1,6 @@
 //! One virtual CPU.
 
-use crate::heap::{Entry, Kind, NEVER, order_of};
+use crate::heap::{NEVER, order_of};
 use crate::rng::SplitMix64;
 use crate::spin::{NOWHERE, SimSpin};
 use crate::stats::ROOT_PATH;
@@ -97,8 +97,9 @@ pub(crate) struct Cpu {
     pub(crate) yielder: *const Yielder,
     /// The lock that it takes when its turn comes.
     pub(crate) asks: Option<NonNull<SimSpin>>,
-    /// When it goes on if nothing comes in between; meaningful while it waits.
-    pub(crate) wake_at: u64,
+    /// The order of its next turn, which stands in the queue; `NEVER` if none does. Any other entry
+    /// of its, but for its timer's, is out of date.
+    pub(crate) queued: u64,
     /// When its timer goes off, in ps.
     pub(crate) timer: u64,
     pub(crate) current: u32,
@@ -107,18 +108,16 @@ pub(crate) struct Cpu {
     /// Locks held of the class whose holds are scaled.
     pub(crate) scaled: u32,
     pub(crate) preempt: u32,
-    /// The generation of its entry in the queue: older entries mean nothing.
-    pub(crate) generation: u32,
     /// Its place in ties.
     pub(crate) rank: u16,
-    /// Its number.
-    pub(crate) number: u16,
     pub(crate) irq_off: bool,
     pub(crate) in_irq: bool,
     pub(crate) need_resched: bool,
     /// What came of its call of `lock`, when it goes on.
     pub(crate) answer: Answer,
     pub(crate) wait: Wait,
+    /// The earliest interrupt that was sent to it.
+    pub(crate) ipi_at: u64,
     /// When each kind of interrupt arrives.
     ipi: [u64; Reason::ALL.len()],
     /// For when a timer entry stands in the queue.
@@ -141,7 +140,7 @@ pub(crate) struct Cpu {
 const _: () = assert!(std::mem::offset_of!(Cpu, wait) < 128);
 
 impl Cpu {
-    pub(crate) fn new(index: usize, rank: usize, seed: u64, idle: u32) -> Self {
+    pub(crate) fn new(rank: usize, seed: u64, idle: u32) -> Self {
         Self {
             clock: 0,
             stop_at: 0,
@@ -149,7 +148,6 @@ impl Cpu {
             steal_at: NEVER,
             irq_at: NEVER,
             rank: rank as u16,
-            number: index as u16,
             rng: SplitMix64::new(seed),
             noise_rng: SplitMix64::new(!seed),
             yielder: std::ptr::null(),
@@ -163,10 +161,10 @@ impl Cpu {
             need_resched: false,
             answer: Answer::None,
             wait: Wait::No,
-            generation: 0,
-            wake_at: NEVER,
+            queued: NEVER,
             timer: NEVER,
             timer_queued: NEVER,
+            ipi_at: NEVER,
             ipi: [NEVER; Reason::ALL.len()],
             device_at: NEVER,
             slice_start: 0,
@@ -181,14 +179,10 @@ impl Cpu {
     pub(crate) fn order(&self) -> u64 {
         order_of(self.clock, self.rank)
     }
-    /// Its entry in the queue if it goes on at `time_ps`.
+    /// The place in which it, CPU `number`, waits for a lock.
     #[inline]
-    pub(crate) fn entry_at(&self, time_ps: u64) -> Entry {
-        Entry::new(order_of(time_ps, self.rank), self.number, Kind::Run(self.generation))
-    }
-    /// The entry of its timer.
-    pub(crate) fn timer_entry(&self) -> Entry {
-        Entry::new(order_of(self.timer, self.rank), self.number, Kind::Timer)
+    pub(crate) fn place_to_wait(&self, number: usize) -> usize {
+        2 * number + usize::from(self.in_irq)
     }
     /// Whether an interrupt reaches it while it waits.
     pub(crate) fn heeds_irqs(&self) -> bool {
@@ -238,6 +232,7 @@ impl Cpu {
     pub(crate) fn post(&mut self, reason: Reason, time_ps: u64) {
         let slot = &mut self.ipi[reason.slot()];
         *slot = (*slot).min(time_ps);
+        self.ipi_at = self.ipi_at.min(time_ps);
         self.irq_at = self.irq_at.min(time_ps);
     }
     /// Takes the first interrupt that has arrived, with the time at which it did; `None` for the
@@ -255,15 +250,13 @@ impl Cpu {
         taken
     }
     fn update_irq_at(&mut self) {
-        self.irq_at = self.ipi.iter().fold(self.timer, |first, &at| first.min(at));
-    }
-    /// Whether nothing but the timer is on its way.
-    pub(crate) fn ipi_at(&self) -> u64 {
-        self.ipi.iter().fold(NEVER, |first, &at| first.min(at))
+        self.ipi_at = self.ipi.iter().fold(NEVER, |first, &at| first.min(at));
+        self.irq_at = self.ipi_at.min(self.timer);
     }
     pub(crate) fn drop_irqs(&mut self) {
         self.ipi = [NEVER; Reason::ALL.len()];
         self.timer = NEVER;
+        self.ipi_at = NEVER;
         self.irq_at = NEVER;
     }
 }

@@ -5,19 +5,20 @@
 //! (ties go by a rank drawn from the seed). So all operations on shared state happen in the order
 //! of virtual time, whatever ran ahead on the host.
 
+use crate::ahead::Ahead;
 use crate::checker::Checker;
 use crate::config::{Faults, HoldScale, Noise, Policy, SimConfig};
 use crate::cpu::{Cpu, Wait, Waiter};
-use crate::heap::{END_PS, Entry, EventHeap, Kind, NEVER};
+use crate::heap::{END_PS, EventHeap, NEVER, order_of, rank_of, time_of};
 use crate::lines::Lines;
 use crate::memory::Memory;
 use crate::outcome::{Failure, Place};
 use crate::profile::Costs;
-use crate::rng::SplitMix64;
+use crate::rng::{Jitter, SplitMix64};
 use crate::stats::Stats;
-use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState};
+use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
 use crate::topology::Seats;
-use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, Probe};
+use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, MAX_CPUS, Probe};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,8 +38,8 @@ pub(crate) struct Delays {
 pub(crate) enum Gate {
     /// Now.
     Go,
-    /// After the CPUs that are behind.
-    Switch(Switch),
+    /// After the CPUs that are behind: a [`Switch`], but flat, so that it fits registers.
+    Switch { yielder: *const Yielder, next: u32 },
     /// After `irq::deliver`.
     Deliver,
 }
@@ -54,6 +55,7 @@ pub(crate) struct Engine {
     pub(crate) quiet: bool,
     pub(crate) naive: bool,
     pub(crate) costs: Costs,
+    pub(crate) jitter: Jitter,
     pub(crate) hold_scale: Option<HoldScale>,
     pub(crate) seats: Seats,
     pub(crate) stats: Stats,
@@ -77,6 +79,11 @@ pub(crate) struct Engine {
     pub(crate) failure: Option<Failure>,
     pub(crate) callbacks: Option<Rc<dyn Callbacks>>,
     pub(crate) probes: Vec<Box<dyn Probe>>,
+    pub(crate) ahead: Ahead,
+    /// The CPU of each rank.
+    by_rank: Box<[u16; MAX_CPUS]>,
+    /// No CPU is given a turn at this time or later: the run is over.
+    over_at: u64,
     limit_ps: u64,
     interrupt: Option<Arc<AtomicBool>>,
 }
@@ -87,14 +94,14 @@ impl Engine {
         let seats = Seats::new(&config.profile.topology, cpus, config.profile.costs.line);
         let limit_ps = config.limit_ns.saturating_mul(1000).min(END_PS - (1 << 44));
         let ranks = ranks(cpus, config.seed);
+        let mut by_rank = Box::new([0; MAX_CPUS]);
+        ranks.iter().enumerate().for_each(|(cpu, &rank)| by_rank[rank] = cpu as u16);
         let mut seeds = SplitMix64::new(config.seed);
         let tasks = (0..cpus).map(|cpu| Task::new(cpu, true, IDLE_URGENCY, Body::Idle)).collect();
         let mut engine = Self {
             cur: 0,
-            cpus: (0..cpus)
-                .map(|cpu| Cpu::new(cpu, ranks[cpu], seeds.next(), cpu as u32))
-                .collect(),
-            heap: EventHeap::default(),
+            cpus: (0..cpus).map(|cpu| Cpu::new(ranks[cpu], seeds.next(), cpu as u32)).collect(),
+            heap: EventHeap::new(),
             events: 0,
             quiet: true,
             naive: config.policy == Policy::Naive,
@@ -116,8 +123,12 @@ impl Engine {
             failure: None,
             callbacks: None,
             probes: (0..cpus).map(CpuId::new).map(probe).collect(),
+            jitter: Jitter::new(config.profile.costs.jitter_1024),
             costs: config.profile.costs,
             seats,
+            ahead: Ahead::new(cpus),
+            by_rank,
+            over_at: limit_ps + 1,
             limit_ps,
             interrupt: config.interrupt,
         };
@@ -140,11 +151,7 @@ impl Engine {
     pub(crate) fn gate(&mut self) -> Gate {
         let cpu = &mut self.cpus[self.cur];
         if !self.heap.is_first(cpu.order()) {
-            return match self.yield_turn() {
-                Some(switch) => Gate::Switch(switch),
-                None if self.quiet => Gate::Go,
-                None => Gate::Deliver,
-            };
+            return self.yield_turn();
         }
         if cpu.irq_due() && !self.quiet {
             return Gate::Deliver;
@@ -162,32 +169,49 @@ impl Engine {
             self.poll();
         }
     }
-    /// Lets the CPUs go first that are behind: whom to switch to, or `None` if it is this CPU's
+    /// Lets the CPUs go first that are behind: whom to switch to, or `Deliver` if it is this CPU's
     /// turn. After the switch back it is. While a panic unwinds the stack the run is over, and
-    /// guards are only being dropped: from here on nothing waits any more.
-    #[inline]
-    pub(crate) fn yield_turn(&mut self) -> Option<Switch> {
-        let cpu = &self.cpus[self.cur];
-        let (mine, yielder) = (cpu.entry_at(cpu.clock), cpu.yielder);
+    /// guards are only being dropped: from here on nothing waits any more, and all may `Go`.
+    pub(crate) fn yield_turn(&mut self) -> Gate {
+        let from = self.cur;
+        let cpu = &mut self.cpus[from];
+        let (mine, yielder) = (cpu.order(), cpu.yielder);
         if self.quiet {
-            return None;
+            return Gate::Go;
         }
         if std::thread::panicking() {
             self.die();
-            return None;
+            return Gate::Go;
         }
-        let mut first = self.heap.exchange(mine)?;
-        let from = self.cur;
+        let Some(mut first) = self.heap.exchange(mine) else { return Gate::Deliver };
+        cpu.queued = mine;
+        self.ahead.leaves(from);
         loop {
-            if let Some(next) = self.accept(first) {
-                return Some(Switch { yielder, next });
+            let next =
+                if first == mine { self.accept_twin(mine, from) } else { self.accept(first) };
+            if let Some(next) = next {
+                return Gate::Switch { yielder, next };
             }
-            first = self.heap.pop()?;
+            // The running CPU's own entry is in the queue, so there is one.
+            first = self.heap.pop().unwrap_or(mine);
             if first == mine {
-                self.cur = from;
-                return None;
+                break;
             }
         }
+        while self.heap.first() == mine && self.heap.pop().is_some() {
+            if let Some(next) = self.accept_twin(mine, from) {
+                return Gate::Switch { yielder, next };
+            }
+        }
+        self.cpus[from].queued = NEVER;
+        self.cur = from;
+        Gate::Deliver
+    }
+    /// Takes note of another entry at the running CPU's own place: out of date, or its timer's,
+    /// which it does not wait for; or the end of the run.
+    #[cold]
+    fn accept_twin(&mut self, order: u64, at: usize) -> Option<u32> {
+        self.accept_other(order, at).then_some(STOP)
     }
     /// The running CPU waits, at most until `until`; whom to switch to.
     pub(crate) fn block(&mut self, wait: Wait, until: u64) -> Switch {
@@ -198,13 +222,14 @@ impl Engine {
     pub(crate) fn rest(&mut self, wait: Wait, until: u64) {
         let cpu = &mut self.cpus[self.cur];
         cpu.wait = wait;
-        cpu.wake_at = until;
+        cpu.queued = NEVER;
         if until != NEVER {
-            self.heap.push(cpu.entry_at(until.max(cpu.clock)));
+            cpu.queued = order_of(until.max(cpu.clock), cpu.rank);
+            self.heap.push(cpu.queued);
         }
         if cpu.heeds_irqs() && cpu.timer != NEVER && cpu.timer_queued != cpu.timer {
             cpu.timer_queued = cpu.timer;
-            self.heap.push(cpu.timer_entry());
+            self.heap.push(order_of(cpu.timer, cpu.rank));
         }
         if self.heap.len() > 4 * self.cpus.len() + 256 {
             self.purge();
@@ -213,6 +238,7 @@ impl Engine {
     /// The running CPU waits already: whom to switch to.
     pub(crate) fn leave_cpu(&mut self) -> Switch {
         let yielder = self.cpus[self.cur].yielder;
+        self.ahead.leaves(self.cur);
         while let Some(first) = self.heap.pop() {
             if let Some(next) = self.accept(first) {
                 return Switch { yielder, next };
@@ -226,72 +252,63 @@ impl Engine {
     }
     /// The first task of a started machine; `STOP` if there is none.
     pub(crate) fn first(&mut self) -> u32 {
-        let entry = if self.live == 0 { None } else { self.heap.pop() };
-        entry.and_then(|entry| self.accept(entry)).unwrap_or(STOP)
+        let order = if self.live == 0 { None } else { self.heap.pop() };
+        order.and_then(|order| self.accept(order)).unwrap_or(STOP)
     }
     /// Goes on with the CPU that an entry of the queue is for; `None` if the entry is out of date.
     #[inline]
-    fn accept(&mut self, entry: Entry) -> Option<u32> {
-        let at = entry.cpu();
-        let time_ps = entry.time_ps();
-        if entry.kind() != Kind::Run(self.cpus[at].generation)
-            && !self.accept_other(entry, at, time_ps)
-        {
+    fn accept(&mut self, order: u64) -> Option<u32> {
+        let at = usize::from(self.by_rank[rank_of(order)]);
+        if self.cpus[at].queued != order && !self.accept_other(order, at) {
             return None;
         }
-        if self.failure.is_some() {
-            return Some(STOP);
-        }
         let cpu = &mut self.cpus[at];
-        cpu.clock = cpu.clock.max(time_ps);
+        cpu.queued = NEVER;
+        cpu.clock = cpu.clock.max(time_of(order));
         cpu.wait = Wait::No;
         let (clock, next, asks) = (cpu.clock, cpu.current, cpu.asks.is_some());
         self.cur = at;
-        if clock > self.limit_ps {
+        if clock >= self.over_at {
             self.fail_limit();
             return Some(STOP);
         }
+        let after = usize::from(self.by_rank[rank_of(self.heap.first())]);
+        self.ahead.comes(after, &self.cpus[after]);
         if asks && self.answer_spin() {
             return None;
         }
         Some(next)
     }
-    /// Whether an entry that gives no CPU its time wakes one: a timer's, or the end of the run.
-    /// Timers of idle CPUs end with the last task.
+    /// Whether an entry that is not for its CPU's next turn wakes it: its timer's, or the end of
+    /// the run. Timers of idle CPUs end with the last task.
     #[cold]
-    fn accept_other(&mut self, entry: Entry, at: usize, time_ps: u64) -> bool {
-        if entry.kind() != Kind::Timer {
+    fn accept_other(&mut self, order: u64, at: usize) -> bool {
+        let (live, time_ps) = (self.live, time_of(order));
+        let cpu = &mut self.cpus[at];
+        if self.failure.is_some() || cpu.timer_queued != time_ps {
             return self.failure.is_some();
         }
-        let live = self.live;
-        let cpu = &mut self.cpus[at];
-        if cpu.timer_queued == time_ps {
-            cpu.timer_queued = NEVER;
-        }
+        cpu.timer_queued = NEVER;
         let heard = cpu.heeds_irqs() && (live != 0 || cpu.wait != Wait::Halt);
-        if !heard || cpu.timer != time_ps {
-            return false;
-        }
-        cpu.generation = cpu.generation.wrapping_add(1);
-        true
+        heard && cpu.timer == time_ps
     }
     /// Drops entries that are out of date: waits that ended early leave them behind.
     #[cold]
     fn purge(&mut self) {
-        let (cpus, failed) = (&self.cpus, self.failure.is_some());
-        self.heap.retain(|entry| match entry.kind() {
-            Kind::Run(generation) => failed || cpus[entry.cpu()].generation == generation,
-            Kind::Timer => cpus[entry.cpu()].timer_queued == entry.time_ps(),
+        let (cpus, by_rank, failed) = (&self.cpus, &self.by_rank, self.failure.is_some());
+        self.heap.retain(|order| {
+            let cpu = &cpus[usize::from(by_rank[rank_of(order)])];
+            failed || cpu.queued == order || cpu.timer_queued == time_of(order)
         });
     }
     /// A waiting CPU goes on at `time_ps`, if not earlier.
     pub(crate) fn wake_by(&mut self, at: usize, time_ps: u64) {
         let cpu = &mut self.cpus[at];
         let time_ps = time_ps.max(cpu.clock);
-        if cpu.wait != Wait::No && time_ps < cpu.wake_at {
-            cpu.wake_at = time_ps;
-            cpu.generation = cpu.generation.wrapping_add(1);
-            self.heap.push(cpu.entry_at(time_ps));
+        let order = order_of(time_ps, cpu.rank);
+        if cpu.wait != Wait::No && order < cpu.queued {
+            cpu.queued = order;
+            self.heap.push(order);
         }
     }
     /// Ends the run: for whoever waits for a turn next.
@@ -299,7 +316,8 @@ impl Engine {
         if self.failure.is_none() && !self.quiet {
             self.failure = Some(failure);
             // Comes before everything, so that nobody's turn is granted again.
-            self.heap.push(Entry::new(0, 0, Kind::Run(u32::MAX)));
+            self.over_at = 0;
+            self.heap.push(0);
         }
     }
     fn fail_limit(&mut self) {

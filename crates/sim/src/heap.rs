@@ -1,7 +1,9 @@
 //! The order of things to come: which CPU goes on when.
 //!
-//! An implicit heap with four children to a node: keys of one word, so that the four children are
-//! half a cache line and their minimum needs no branch. What an entry is for stands apart.
+//! An implicit heap with four children to a node: entries of one word, so that the four children
+//! are half a cache line and their minimum needs no branch. What an entry is for is the CPU's to
+//! know: it has the order of its next turn and the time of its timer, and any other entry of its
+//! is out of date.
 
 /// "Never", as a time in ps.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -26,131 +28,131 @@ pub(crate) const fn time_of(order: u64) -> u64 {
     order >> RANK_BITS
 }
 
-/// What an entry of the queue is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// The CPU goes on, unless it has been given another time since: its generation says so.
-    Run(u32),
-    /// The CPU's timer goes off, if it still stands at this time and the CPU waits.
-    Timer,
+/// The place in ties of the CPU in an order word.
+#[inline]
+pub(crate) const fn rank_of(order: u64) -> usize {
+    (order & ((1 << RANK_BITS) - 1)) as usize
 }
 
-/// An entry of the queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
-    order: u64,
-    what: u64,
-}
+/// The children of a node; [`NEVER`] where there is none.
+#[derive(Clone, Copy)]
+#[repr(align(32))]
+struct Children([u64; 4]);
 
-/// Marks an entry as a timer's; the bits below it hold a generation otherwise.
-const TIMER: u64 = 1 << 32;
-
-impl Entry {
+impl Children {
+    /// The earliest, and which it is.
     #[inline]
-    pub(crate) const fn new(order: u64, cpu: u16, kind: Kind) -> Self {
-        let low = match kind {
-            Kind::Run(generation) => generation as u64,
-            Kind::Timer => TIMER,
-        };
-        Self { order, what: (cpu as u64) << 48 | low }
-    }
-    #[inline]
-    pub(crate) const fn time_ps(self) -> u64 {
-        time_of(self.order)
-    }
-    #[inline]
-    pub(crate) const fn cpu(self) -> usize {
-        (self.what >> 48) as usize
-    }
-    #[inline]
-    pub(crate) const fn kind(self) -> Kind {
-        if self.what & TIMER != 0 { Kind::Timer } else { Kind::Run(self.what as u32) }
+    fn first(&self) -> (usize, u64) {
+        let [a, b, c, d] = self.0;
+        let (left, low) = if b < a { (1, b) } else { (0, a) };
+        let (right, high) = if d < c { (3, d) } else { (2, c) };
+        if high < low { (right, high) } else { (left, low) }
     }
 }
 
-/// A queue of entries, earliest first.
-#[derive(Default)]
+/// A queue of order words, earliest first. Node 0 is the earliest; the children of node `n` are
+/// the nodes from `4 n + 1` to `4 n + 4`.
 pub(crate) struct EventHeap {
-    orders: Vec<u64>,
-    whats: Vec<u64>,
+    /// Node 0; [`NEVER`] if the queue is empty.
+    first: u64,
+    len: usize,
+    /// All other nodes, by parent.
+    children: Vec<Children>,
 }
 
 impl EventHeap {
-    pub(crate) fn len(&self) -> usize {
-        self.orders.len()
+    pub(crate) const fn new() -> Self {
+        Self { first: NEVER, len: 0, children: Vec::new() }
     }
-    pub(crate) fn push(&mut self, entry: Entry) {
-        let mut at = self.orders.len();
-        self.orders.push(entry.order);
-        self.whats.push(entry.what);
-        while at != 0 {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+    /// The earliest; [`NEVER`] if there is none.
+    #[inline]
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+    #[inline]
+    fn node(&mut self, at: usize) -> &mut u64 {
+        &mut self.children[(at - 1) / 4].0[(at - 1) % 4]
+    }
+    pub(crate) fn push(&mut self, mut order: u64) {
+        let mut at = self.len;
+        self.len += 1;
+        if at == 0 {
+            self.first = order;
+            return;
+        }
+        if at.div_ceil(4) > self.children.len() {
+            self.children.push(Children([NEVER; 4]));
+        }
+        while at > 4 {
             let parent = (at - 1) / 4;
-            if self.orders[parent] <= entry.order {
+            let above = *self.node(parent);
+            if above <= order {
                 break;
             }
-            self.orders[at] = self.orders[parent];
-            self.whats[at] = self.whats[parent];
+            *self.node(at) = above;
             at = parent;
         }
-        self.orders[at] = entry.order;
-        self.whats[at] = entry.what;
+        if at <= 4 && order < self.first {
+            std::mem::swap(&mut self.first, &mut order);
+        }
+        *self.node(at) = order;
     }
-    pub(crate) fn pop(&mut self) -> Option<Entry> {
-        let last = Entry { order: self.orders.pop()?, what: self.whats.pop()? };
-        if self.orders.is_empty() { Some(last) } else { Some(self.replace_first(last)) }
+    pub(crate) fn pop(&mut self) -> Option<u64> {
+        let at = self.len.checked_sub(1)?;
+        self.len = at;
+        if at == 0 {
+            return Some(std::mem::replace(&mut self.first, NEVER));
+        }
+        let last = std::mem::replace(self.node(at), NEVER);
+        Some(self.replace_first(last))
     }
     /// Whether nothing comes before `order`.
     #[inline]
     pub(crate) fn is_first(&self, order: u64) -> bool {
-        self.orders.first().is_none_or(|&first| first > order)
+        self.first > order
     }
     /// The time of the earliest; the end of time if there is none.
     #[inline]
     pub(crate) fn first_time_ps(&self) -> u64 {
-        self.orders.first().map_or(END_PS, |&first| time_of(first))
+        if self.len == 0 { END_PS } else { time_of(self.first) }
     }
-    /// Takes out the earliest and puts `entry` in; `None` if `entry` itself is the earliest.
+    /// Takes out the earliest and puts `order` in; `None` if `order` itself is the earliest.
     #[inline]
-    pub(crate) fn exchange(&mut self, entry: Entry) -> Option<Entry> {
-        if self.is_first(entry.order) { None } else { Some(self.replace_first(entry)) }
+    pub(crate) fn exchange(&mut self, order: u64) -> Option<u64> {
+        if self.is_first(order) { None } else { Some(self.replace_first(order)) }
     }
-    /// Keeps the entries that `keep` wants.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Entry) -> bool) {
-        let (orders, whats) = (std::mem::take(&mut self.orders), std::mem::take(&mut self.whats));
-        for (order, what) in orders.into_iter().zip(whats) {
-            if keep(Entry { order, what }) {
-                self.push(Entry { order, what });
+    /// Keeps the orders that `keep` wants.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(u64) -> bool) {
+        let mut all = std::mem::replace(self, Self::new());
+        while let Some(order) = all.pop() {
+            if keep(order) {
+                self.push(order);
             }
         }
     }
-    /// Puts `entry` in the place of the earliest, of a queue that is not empty.
+    /// Puts `order` in the place of the earliest, of a queue that is not empty.
     #[inline]
-    fn replace_first(&mut self, entry: Entry) -> Entry {
-        let first = Entry { order: self.orders[0], what: self.whats[0] };
-        let (orders, whats) = (&mut self.orders[..], &mut self.whats[..]);
-        let mut at = 0;
-        loop {
-            let child = 4 * at + 1;
-            let best = match orders.get(child..child + 4) {
-                Some(&[a, b, c, d]) => {
-                    let (left, low) = if b < a { (1, b) } else { (0, a) };
-                    let (right, high) = if d < c { (3, d) } else { (2, c) };
-                    child + if high < low { right } else { left }
-                }
-                _ => match (child..orders.len()).min_by_key(|&child| orders[child]) {
-                    Some(best) => best,
-                    None => break,
-                },
-            };
-            if orders[best] >= entry.order {
+    fn replace_first(&mut self, order: u64) -> u64 {
+        let first = self.first;
+        let mut hole = &mut self.first;
+        // The children of node `at` are the `skip`th of the rest.
+        let (mut at, mut skip, mut rest) = (0, 0, &mut self.children[..]);
+        while let Some((children, further)) = rest.get_mut(skip..).and_then(<[_]>::split_first_mut)
+        {
+            let (best, low) = children.first();
+            if low >= order {
                 break;
             }
-            orders[at] = orders[best];
-            whats[at] = whats[best];
-            at = best;
+            *hole = low;
+            hole = &mut children.0[best];
+            skip = 3 * at + best;
+            at = 4 * at + 1 + best;
+            rest = further;
         }
-        orders[at] = entry.order;
-        whats[at] = entry.what;
+        *hole = order;
         first
     }
 }
@@ -160,36 +162,36 @@ mod tests {
     use super::*;
     use crate::rng::SplitMix64;
 
-    fn entry(time: u64) -> Entry {
-        Entry::new(order_of(time, 0), 0, Kind::Run(0))
+    fn entry(time: u64) -> u64 {
+        order_of(time, 0)
     }
 
     #[test]
-    fn entries_order_by_time_then_rank_and_keep_their_parts() {
+    fn entries_order_by_time_then_rank_and_keep_both() {
         assert!(order_of(5, 9) < order_of(5, 10) && order_of(5, 4095) < order_of(6, 0));
         assert!(order_of(NEVER, 0) > order_of(1 << 50, 4095));
-        let run = Entry::new(order_of(5, 9), 4095, Kind::Run(u32::MAX));
-        assert_eq!((run.time_ps(), run.cpu(), run.kind()), (5, 4095, Kind::Run(u32::MAX)));
-        assert_eq!(Entry::new(0, 1, Kind::Timer).kind(), Kind::Timer);
+        let order = order_of(5, 4095);
+        assert_eq!((time_of(order), rank_of(order)), (5, 4095));
     }
 
     #[test]
     fn exchange_returns_the_earliest_unless_the_new_one_is() {
-        let mut heap = EventHeap::default();
+        let mut heap = EventHeap::new();
+        assert_eq!((heap.first(), heap.first_time_ps()), (NEVER, END_PS));
         assert_eq!(heap.exchange(entry(1)), None);
         [30, 10, 20].into_iter().for_each(|time| heap.push(entry(time)));
         assert!(heap.is_first(order_of(9, 0)) && !heap.is_first(order_of(11, 0)));
         assert_eq!(heap.exchange(entry(9)), None);
         assert_eq!(heap.exchange(entry(25)), Some(entry(10)));
-        let rest: Vec<_> = std::iter::from_fn(|| heap.pop()).map(Entry::time_ps).collect();
+        let rest: Vec<_> = std::iter::from_fn(|| heap.pop()).map(time_of).collect();
         assert_eq!(rest, [20, 25, 30]);
     }
 
     #[test]
     fn random_use_gives_what_sorting_gives() {
         let mut rng = SplitMix64::new(3);
-        for size in 0..70 {
-            let (mut heap, mut sorted) = (EventHeap::default(), Vec::new());
+        for size in 0..200 {
+            let (mut heap, mut sorted) = (EventHeap::new(), Vec::new());
             for _ in 0..size {
                 let time = rng.below(1000);
                 heap.push(entry(time));
@@ -199,14 +201,14 @@ mod tests {
                 let time = rng.below(1000);
                 if let Some(first) = heap.exchange(entry(time)) {
                     sorted.sort_unstable();
-                    assert_eq!(std::mem::replace(&mut sorted[0], time), first.time_ps());
+                    assert_eq!(std::mem::replace(&mut sorted[0], time), time_of(first));
                 }
             }
-            heap.retain(|entry| entry.time_ps() % 3 != 0);
+            heap.retain(|order| !time_of(order).is_multiple_of(3));
             sorted.retain(|time| time % 3 != 0);
             sorted.sort_unstable();
             assert_eq!(heap.len(), sorted.len());
-            let rest: Vec<_> = std::iter::from_fn(|| heap.pop()).map(Entry::time_ps).collect();
+            let rest: Vec<_> = std::iter::from_fn(|| heap.pop()).map(time_of).collect();
             assert_eq!(rest, sorted);
         }
     }

@@ -62,7 +62,7 @@ impl Engine {
         if self.quiet || !self.idle_may_stop() {
             return None;
         }
-        let until = self.cpu().ipi_at();
+        let until = self.cpu().ipi_at;
         if self.cpu().offline_wanted && until == NEVER {
             return Some(self.go_offline());
         }

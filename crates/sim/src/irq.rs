@@ -50,7 +50,7 @@ pub(crate) fn at_turn_if_any<R>(mut f: impl FnMut(&mut Engine) -> R) -> Option<R
             not_yet => Err(not_yet),
         })? {
             Ok(result) => return Some(result),
-            Err(Gate::Switch(switch)) => suspend(switch),
+            Err(Gate::Switch { yielder, next }) => suspend(Switch { yielder, next }),
             Err(_) => deliver(),
         }
     }
@@ -285,7 +285,7 @@ impl Engine {
         if due || noise_at <= cpu.clock {
             return Some(User::Check);
         }
-        let until = end.min(noise_at).min(if open { cpu.ipi_at() } else { NEVER });
+        let until = end.min(noise_at).min(if open { cpu.ipi_at } else { NEVER });
         if !open || until < cpu.timer && self.heap.is_first(order_of(until, cpu.rank)) {
             *left -= until - cpu.clock;
             cpu.clock = until;

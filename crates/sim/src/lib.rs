@@ -8,6 +8,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `engine`, `heap`, `cpu`, `turn` | clocks, turns, the queue of events |
+//! | `ahead` | what the host fetches before a turn |
 //! | `irq` | charges, checkpoints, interrupts, timers |
 //! | `sched`, `task`, `park`, `idle` | run queues, park and unpark, idle |
 //! | `lock`, `spin`, `atomics`, `lines`, `memory`, `cost` | shared state and what it costs |
@@ -18,6 +19,7 @@
 //! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager;
 //! waiting emerges from locks that are taken.
 
+mod ahead;
 mod arch;
 mod atomics;
 mod check;

@@ -10,7 +10,7 @@ use crate::engine::{Engine, Gate};
 use crate::heap::{NEVER, time_of};
 use crate::irq::{at_turn_if_any, charge, deliver};
 use crate::spin::{NOWHERE, SimSpin};
-use crate::task::Switch;
+use crate::task::{Switch, Yielder};
 use crate::topology::NOBODY;
 use mmscale_mm::arch::{LockClass, RawSpin};
 use std::ptr::NonNull;
@@ -27,10 +27,16 @@ enum Take {
 /// How a call of `lock` goes on.
 enum Step {
     Mine,
-    /// After others, from the start.
-    Turn(Switch),
+    /// After others, from the start: a [`Switch`], but flat, so that it fits registers.
+    Turn {
+        yielder: *const Yielder,
+        next: u32,
+    },
     /// After others, which may have answered.
-    Leave(Switch),
+    Leave {
+        yielder: *const Yielder,
+        next: u32,
+    },
     /// After interrupts, from the start.
     Retry,
     /// After interrupts, in the queue.
@@ -78,8 +84,8 @@ impl SimSpin {
     #[inline(always)]
     fn go_on(&self, mut step: Step) {
         while !matches!(step, Step::Mine) {
-            if let Step::Leave(switch) = step {
-                suspend(switch);
+            if let Step::Leave { yielder, next } = step {
+                suspend(Switch { yielder, next });
                 step = with(|engine| engine.ask_spin_again(self));
             } else {
                 step = self.go_on_after(step);
@@ -91,9 +97,9 @@ impl SimSpin {
     #[inline(never)]
     fn go_on_after(&self, step: Step) -> Step {
         match step {
-            Step::Turn(switch) => suspend(switch),
+            Step::Turn { yielder, next } => suspend(Switch { yielder, next }),
             Step::Retry | Step::Deliver => deliver(),
-            Step::Mine | Step::Leave(_) => {}
+            Step::Mine | Step::Leave { .. } => {}
         }
         if matches!(step, Step::Deliver) {
             with(Engine::spin_poll)
@@ -112,7 +118,7 @@ impl Engine {
         }
         match self.gate() {
             Gate::Go => self.spin_lock_at_turn(lock),
-            Gate::Switch(switch) => Step::Turn(switch),
+            Gate::Switch { yielder, next } => Step::Turn { yielder, next },
             Gate::Deliver => Step::Retry,
         }
     }
@@ -120,11 +126,12 @@ impl Engine {
     /// and the coroutine is not resumed just to be queued.
     fn ask_spin(&mut self, lock: &SimSpin) -> Step {
         self.cpu().asks = Some(NonNull::from(lock));
-        if let Some(switch) = self.yield_turn() {
-            return Step::Leave(switch);
+        let gate = self.yield_turn();
+        if let Gate::Switch { yielder, next } = gate {
+            return Step::Leave { yielder, next };
         }
         self.cpu().asks = None;
-        if self.quiet { Step::Mine } else { Step::Retry }
+        if matches!(gate, Gate::Go) { Step::Mine } else { Step::Retry }
     }
     /// Goes on with a call of `lock` after it left its coroutine.
     fn ask_spin_again(&mut self, lock: &SimSpin) -> Step {
@@ -167,7 +174,7 @@ impl Engine {
         match self.spin_lock(lock) {
             Take::Mine => Step::Mine,
             Take::Never => Step::Retry,
-            Take::Wait => Step::Leave(self.leave_cpu()),
+            Take::Wait => self.leave_in_queue(),
         }
     }
     #[inline]
@@ -199,6 +206,10 @@ impl Engine {
         self.hold(lock.class);
         Take::Mine
     }
+    fn leave_in_queue(&mut self) -> Step {
+        let Switch { yielder, next } = self.leave_cpu();
+        Step::Leave { yielder, next }
+    }
     #[inline]
     fn transfer(&self, lock: &SimSpin, to: usize) -> u64 {
         match lock.last.get() {
@@ -208,6 +219,7 @@ impl Engine {
         }
     }
     /// The lock goes to CPU `to`, which came at `arrived` and has it from `grant` on.
+    #[inline]
     fn hand_over(&mut self, lock: &SimSpin, to: usize, row: u32, arrived: u64, grant: u64) {
         lock.owner.set(to as u16);
         lock.last.set(to as u16);
@@ -219,9 +231,10 @@ impl Engine {
         }
     }
     /// The lock is this CPU's from `grant` on, and nobody else has to do anything for that.
+    #[inline(never)]
     fn wait_until(&mut self, lock: &SimSpin, grant: u64) -> Take {
-        let place = self.place_to_wait();
         let cpu = &mut self.cpus[self.cur];
+        let place = cpu.place_to_wait(self.cur);
         self.waiters[place] = Waiter {
             grant,
             class: lock.class,
@@ -231,7 +244,7 @@ impl Engine {
         };
         if !cpu.irq_off {
             cpu.preempt += 1;
-            let until = grant.min(cpu.ipi_at());
+            let until = grant.min(cpu.ipi_at);
             self.rest_in_queue(until);
             return Take::Wait;
         }
@@ -240,6 +253,7 @@ impl Engine {
         Take::Mine
     }
     /// The running CPU stands in a lock's queue.
+    #[inline]
     fn rest_in_queue(&mut self, until: u64) {
         self.cpu().answer = Answer::Queued;
         self.rest(Wait::Spin, until);
@@ -252,23 +266,25 @@ impl Engine {
             self.fail_relock(lock.class);
             return Take::Never;
         }
-        let place = self.place_to_wait();
+        let cpu = &mut self.cpus[self.cur];
+        let place = cpu.place_to_wait(self.cur);
         self.waiters[place] = Waiter {
             next: NOWHERE,
             row,
-            arrived: self.cpus[self.cur].clock,
+            arrived: cpu.clock,
             grant: NEVER,
             lock_id: lock.id.get(),
             class: lock.class,
         };
         match lock.tail.replace(place as u32) {
-            NOWHERE => lock.head.set(place as u32),
+            NOWHERE => {
+                lock.head.set(place as u32);
+                self.checker.lock_owner(lock.id.get(), lock.owner.get());
+            }
             before => self.waiters[before as usize].next = place as u32,
         }
-        self.checker.lock_owner(lock.id.get(), lock.owner.get());
-        let cpu = self.cpu();
         cpu.preempt += 1;
-        let until = if cpu.irq_off { NEVER } else { cpu.ipi_at() };
+        let until = if cpu.irq_off { NEVER } else { cpu.ipi_at };
         self.rest_in_queue(until);
         Take::Wait
     }
@@ -280,38 +296,36 @@ impl Engine {
         }
         self.check_taken(class);
     }
-    /// The end of a wait for a lock: it is the running CPU's.
-    fn end_wait(&mut self) {
-        let cpu = self.cpu();
+    /// How a wait in the queue goes on; at the CPU's turn, unless interrupts are off.
+    #[inline]
+    fn spin_poll(&mut self) -> Step {
+        let cpu = &mut self.cpus[self.cur];
+        let Waiter { grant, class, .. } = self.waiters[cpu.place_to_wait(self.cur)];
+        if cpu.irq_off && grant != NEVER {
+            cpu.clock = cpu.clock.max(grant);
+        }
+        if grant > cpu.clock && !self.quiet {
+            return self.spin_on(grant);
+        }
         cpu.preempt = cpu.preempt.saturating_sub(1);
         if !cpu.irq_off {
             cpu.plan_check();
         }
         if !self.quiet {
-            self.hold(self.waiters[self.place_to_wait()].class);
+            self.hold(class);
         }
+        Step::Mine
     }
-    fn place_to_wait(&self) -> usize {
-        2 * self.cur + usize::from(self.cpus[self.cur].in_irq)
-    }
-    /// How a wait in the queue goes on; at the CPU's turn, unless interrupts are off.
-    fn spin_poll(&mut self) -> Step {
-        let grant = self.waiters[self.place_to_wait()].grant;
-        let quiet = self.quiet;
+    /// Something came while the running CPU waits in the queue until `grant`.
+    #[cold]
+    fn spin_on(&mut self, grant: u64) -> Step {
         let cpu = self.cpu();
-        if cpu.irq_off && grant != NEVER {
-            cpu.clock = cpu.clock.max(grant);
-        }
-        if grant <= cpu.clock || quiet {
-            self.end_wait();
-            return Step::Mine;
-        }
         if cpu.irq_due() {
             return Step::Deliver;
         }
-        let until = if cpu.irq_off { NEVER } else { grant.min(cpu.ipi_at()) };
+        let until = if cpu.irq_off { NEVER } else { grant.min(cpu.ipi_at) };
         self.rest_in_queue(until);
-        Step::Leave(self.leave_cpu())
+        self.leave_in_queue()
     }
     #[inline]
     fn spin_try_lock(&mut self, lock: &SimSpin) -> bool {
@@ -361,10 +375,10 @@ impl Engine {
         if self.quiet || !self.check_unlock(lock.class, lock.owner.get()) {
             return;
         }
-        if self.hold_scale.is_some_and(|scale| scale.class == lock.class) {
-            self.cpu().scaled -= 1;
+        let cpu = &mut self.cpus[at];
+        if cpu.scaled != 0 && self.hold_scale.is_some_and(|scale| scale.class == lock.class) {
+            cpu.scaled -= 1;
         }
-        let cpu = &self.cpus[at];
         let held = cpu.clock.saturating_sub(lock.since.get());
         self.stats.row(lock.row.get()).hold_ps += held;
         let place = lock.head.get();
@@ -377,10 +391,13 @@ impl Engine {
         let grant = cpu.clock + self.costs.handoff_ps + self.transfer(lock, to);
         let waiter = &mut self.waiters[place as usize];
         waiter.grant = grant;
-        let (row, arrived) = (waiter.row, waiter.arrived);
-        lock.head.set(waiter.next);
-        if waiter.next == NOWHERE {
+        let (row, arrived, after) = (waiter.row, waiter.arrived, waiter.next);
+        lock.head.set(after);
+        if after == NOWHERE {
             lock.tail.set(NOWHERE);
+        } else {
+            let (at, waiter) = (after as usize / 2, &self.waiters[after as usize]);
+            self.ahead.gets_lock(at, &self.cpus[at], waiter);
         }
         self.hand_over(lock, to, row, arrived, grant);
         if self.cpus[to].wait == Wait::Spin {

@@ -39,6 +39,28 @@ const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// The jitter of work: the factors that are drawn, in 1/1024.
+#[derive(Clone, Copy)]
+pub(crate) struct Jitter {
+    /// The least factor.
+    least: u64,
+    /// How many factors there are; 1 without jitter: then none is drawn.
+    span: u64,
+}
+
+impl Jitter {
+    /// Work takes up to `share_1024` longer or shorter.
+    pub(crate) fn new(share_1024: u32) -> Self {
+        let share = u64::from(share_1024.min(1024));
+        Self { least: 1024 - share, span: 2 * share + 1 }
+    }
+    /// Draws a factor.
+    #[inline]
+    pub(crate) fn factor_1024(self, rng: &mut SplitMix64) -> u64 {
+        self.least + if self.span == 1 { 0 } else { rng.below(self.span) }
+    }
+}
+
 /// A running hash of 64-bit words, in order: each step is splitmix64's finalizer.
 pub(crate) struct Mix64(u64);
 

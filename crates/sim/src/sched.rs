@@ -3,6 +3,7 @@
 use crate::context::{callbacks, suspend, with};
 use crate::cpu::{Reason, Wait};
 use crate::engine::Engine;
+use crate::heap::order_of;
 use crate::stats::ROOT_PATH;
 use crate::task::{IDLE_URGENCY, STOP, Switch, TaskState, Yielder};
 use crate::turn::turn;
@@ -204,8 +205,9 @@ impl Engine {
             let first = cpu.queue.pop_front().unwrap_or(cpu.idle);
             cpu.current = first;
             self.tasks[first as usize].state = TaskState::Running;
-            let entry = self.cpus[at].entry_at(0);
-            self.heap.push(entry);
+            let order = order_of(0, self.cpus[at].rank);
+            self.cpus[at].queued = order;
+            self.heap.push(order);
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) const NOBODY: u16 = u16::MAX;
 
 /// Where a CPU sits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(align(8))]
 struct Seat {
     core: u16,
     cluster: u16,
@@ -18,6 +19,9 @@ struct Seat {
 pub(crate) struct Seats {
     seats: Vec<Seat>,
     line: LineCosts,
+    /// What moving a line between two CPUs costs, in ps, by where they differ: in their cluster
+    /// (1), their node (2), their core (4). A table, because hosts cannot predict the branches.
+    apart_ps: [u64; 8],
     nodes: usize,
 }
 
@@ -41,7 +45,9 @@ impl Seats {
                 node: (cpu / per_node) as u16,
             })
             .collect();
-        Self { seats, line, nodes: topology.nodes }
+        let LineCosts { smt_ps, cluster_ps, node_ps, remote_ps, .. } = line;
+        let apart_ps = [smt_ps, smt_ps, smt_ps, smt_ps, cluster_ps, node_ps, remote_ps, remote_ps];
+        Self { seats, line, apart_ps, nodes: topology.nodes }
     }
     pub(crate) fn nodes(&self) -> usize {
         self.nodes
@@ -60,15 +66,10 @@ impl Seats {
             return self.line.memory_ps;
         }
         let (a, b) = (self.seats[usize::from(from)], self.seats[to]);
-        if a.core == b.core {
-            self.line.smt_ps
-        } else if a.node != b.node {
-            self.line.remote_ps
-        } else if a.cluster == b.cluster {
-            self.line.cluster_ps
-        } else {
-            self.line.node_ps
-        }
+        let cluster = usize::from(a.cluster != b.cluster);
+        let node = usize::from(a.node != b.node);
+        let core = usize::from(a.core != b.core);
+        self.apart_ps[cluster | node << 1 | core << 2]
     }
     pub(crate) fn memory_ps(&self) -> u64 {
         self.line.memory_ps

@@ -1,12 +1,13 @@
 //! Waiting for a CPU's turn.
 
 use crate::context::{suspend, with};
-use crate::engine::Engine;
+use crate::engine::{Engine, Gate};
+use crate::task::Switch;
 
 /// Waits until the running CPU is the earliest.
 #[inline]
 pub(crate) fn turn() {
-    if let Some(switch) = with(Engine::yield_turn) {
-        suspend(switch);
+    if let Gate::Switch { yielder, next } = with(Engine::yield_turn) {
+        suspend(Switch { yielder, next });
     }
 }
