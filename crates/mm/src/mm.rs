@@ -12,6 +12,9 @@
 //! Lock order: none of its own.
 
 use crate::arch::{Arch, CpuId, CpuMask, Func, Ipi, Span, TaskEntry};
+use crate::folio::Folios;
+use crate::group::{GroupId, Groups};
+use crate::lru::{Lru, LruPolicy, Memory};
 use crate::page_alloc::{AllocConfig, Audit, ConfigError, FrameAllocator, MemoryMap, Violation};
 use crate::rcu::Rcu;
 use crate::time::{NSEC_PER_SEC, Time};
@@ -40,6 +43,10 @@ pub struct MmConfig {
     pub tick: TickPolicy,
     /// When a tick arms itself again.
     pub requeue: Requeue,
+    /// How folios get onto their LRU lists.
+    pub lru: LruPolicy,
+    /// Memory groups, the root among them: 1 to [`GroupId::MAX`].
+    pub groups: usize,
 }
 
 impl MmConfig {
@@ -51,6 +58,8 @@ impl MmConfig {
             interval_ns: NSEC_PER_SEC,
             tick,
             requeue: Requeue::Needed,
+            lru: LruPolicy::Stock,
+            groups: 1,
         }
     }
 }
@@ -62,6 +71,8 @@ pub enum MmError {
     Hz(u32),
     /// The upkeep interval is shorter than a jiffy or longer than an hour; in ns.
     Interval(u64),
+    /// The number of memory groups is 0 or above [`GroupId::MAX`].
+    Groups(usize),
     /// The memory map or the page caches' settings make no sense.
     Config(ConfigError),
 }
@@ -72,6 +83,9 @@ impl core::fmt::Display for MmError {
             Self::Hz(hz) => write!(f, "setting up timers: hz {hz} is not in 1 to 10000"),
             Self::Interval(ns) => {
                 write!(f, "setting up the upkeep: an interval of {ns} ns; take a jiffy to an hour")
+            }
+            Self::Groups(count) => {
+                write!(f, "setting up {count} memory groups: take 1 to {}", GroupId::MAX)
             }
             Self::Config(why) => write!(f, "setting up memory: {why}"),
         }
@@ -93,6 +107,9 @@ pub struct Mm<A: Arch> {
     work: Work<A>,
     rcu: Rcu<A>,
     upkeep: Upkeep<A>,
+    folios: Folios<A>,
+    groups: Groups<A>,
+    lru: Lru<A>,
 }
 
 impl<A: Arch> Mm<A> {
@@ -101,8 +118,20 @@ impl<A: Arch> Mm<A> {
         let time = Time::new().ok_or(MmError::Hz(A::hz()))?;
         let upkeep = Upkeep::new(config.tick, config.requeue, config.interval_ns, time.hz())
             .ok_or(MmError::Interval(config.interval_ns))?;
+        if !(1..=GroupId::MAX).contains(&config.groups) {
+            return Err(MmError::Groups(config.groups));
+        }
         let frames = FrameAllocator::new(&config.map, config.alloc)?;
-        Ok(Self { frames, time, work: Work::new(), rcu: Rcu::new(), upkeep })
+        Ok(Self {
+            frames,
+            time,
+            work: Work::new(),
+            rcu: Rcu::new(),
+            upkeep,
+            folios: Folios::new(config.map.frames()),
+            groups: Groups::new(config.groups),
+            lru: Lru::new(config.lru, config.groups, config.map.node_count()),
+        })
     }
 
     fn parts(&self) -> Parts<'_, A> {
@@ -128,6 +157,20 @@ impl<A: Arch> Mm<A> {
     /// Grace periods.
     pub fn rcu(&self) -> &Rcu<A> {
         &self.rcu
+    }
+
+    /// What a folio's life touches: allocating, adding, isolating and releasing folios are its
+    /// methods.
+    #[inline]
+    pub fn memory(&self) -> Memory<'_, A> {
+        Memory {
+            frames: &self.frames,
+            folios: &self.folios,
+            groups: &self.groups,
+            lru: &self.lru,
+            work: &self.work,
+            rcu: &self.rcu,
+        }
     }
 
     // -- The life of a run. Tasks only.
@@ -168,12 +211,15 @@ impl<A: Arch> Mm<A> {
         self.work.wait_for_workers();
     }
 
-    /// After [`Mm::shutdown`], when nothing else runs: counters are folded and page caches are
-    /// emptied. What is not free then is held by somebody. CPUs that are offline are left as they
-    /// are: whatever is found there has been lost on hotplug ([`Violation::LeftBehind`]).
+    /// After [`Mm::shutdown`], when nothing else runs: LRU batches and page caches are emptied,
+    /// stocks of charges given back and counters folded. What is not free then is held by
+    /// somebody. CPUs that are offline are left as they are: whatever is found there has been lost
+    /// on hotplug ([`Violation::LeftBehind`]).
     pub fn quiesce(&self) {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
+        // All batches first: what they free goes to this CPU's page caches.
+        online.iter().for_each(|cpu| self.memory().drain_stopped(cpu));
         for cpu in online.iter() {
             self.frames.drain_pages(cpu);
             self.frames.stats().fold_dead(cpu);
@@ -244,6 +290,7 @@ impl<A: Arch> Mm<A> {
                 let _span = Span::<A>::enter(Func::DrainPages);
                 self.frames.drain_pages(cpu);
             }
+            WorkItem::LruDrain(_) => self.memory().drain_work(),
             WorkItem::Test(_) => {}
         }
     }
@@ -255,14 +302,17 @@ impl<A: Arch> Mm<A> {
         let _span = Span::<A>::enter(Func::CpuhpDown);
         self.upkeep.cpu_down_prepare(&self.parts(), cpu);
         self.work.disable_sync(&self.time, WorkItem::DrainPages(cpu));
+        self.work.disable_sync(&self.time, WorkItem::LruDrain(cpu));
         self.work.stop_worker(cpu);
     }
 
-    /// `cpu` is gone: others take over its readers' debts, its timers, its counters, its pages.
+    /// `cpu` is gone: others take over its readers' debts, its timers, its LRU batches, its
+    /// counters, its pages.
     pub fn cpu_dead(&self, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::CpuhpDown);
         self.rcu.cpu_dead(cpu);
         self.time.cpu_dead(cpu, |slot, expiry| self.work.adopt(&self.time, cpu, slot, expiry));
+        self.memory().drain_stopped(cpu);
         self.frames.cpu_dead(cpu);
         self.upkeep.cpu_dead();
     }
@@ -274,6 +324,7 @@ impl<A: Arch> Mm<A> {
         self.frames.cpu_online();
         self.work.start_worker(cpu, worker_entry(cpu));
         self.work.enable(WorkItem::DrainPages(cpu));
+        self.work.enable(WorkItem::LruDrain(cpu));
         self.upkeep.cpu_online(&self.parts(), cpu);
     }
 }

@@ -82,6 +82,8 @@ pub enum LockClass {
     Rwsem,
     /// The line of tasks that spin for a sleeping lock whose owner runs.
     Osq,
+    /// The LRU lists of one memory group on one node.
+    Lruvec,
     /// A CPU's page cache.
     Pcp,
     /// A zone's buddy allocator.
@@ -100,11 +102,12 @@ pub enum LockClass {
 
 impl LockClass {
     /// All classes, outermost first.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Hotplug,
         Self::Mutex,
         Self::Rwsem,
         Self::Osq,
+        Self::Lruvec,
         Self::Pcp,
         Self::Zone,
         Self::Work,
@@ -120,6 +123,7 @@ impl LockClass {
             Self::Mutex => "mutex",
             Self::Rwsem => "rwsem",
             Self::Osq => "osq",
+            Self::Lruvec => "lruvec",
             Self::Pcp => "pcp",
             Self::Zone => "zone",
             Self::Work => "work",

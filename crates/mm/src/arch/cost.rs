@@ -39,11 +39,17 @@ pub enum Op {
     WorkQueue,
     /// A worker taking up one piece of work.
     WorkRun,
+    /// Putting one folio into a CPU's LRU batch, or taking it out of one by itself.
+    LruBatch,
+    /// Linking one folio into an LRU list or unlinking it, sizes and counters included.
+    LruLink,
+    /// Charging or uncharging a memory group once, the shared counter not included.
+    GroupCharge,
 }
 
 impl Op {
     /// All operations, in the order of their discriminants.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Syscall,
         Self::AllocEntry,
         Self::PcpTake,
@@ -59,6 +65,9 @@ impl Op {
         Self::TimerExpire,
         Self::WorkQueue,
         Self::WorkRun,
+        Self::LruBatch,
+        Self::LruLink,
+        Self::GroupCharge,
     ];
     /// The key under which profiles give the cost.
     pub const fn name(self) -> &'static str {
@@ -78,6 +87,9 @@ impl Op {
             Self::TimerExpire => "timer_expire",
             Self::WorkQueue => "work_queue",
             Self::WorkRun => "work_run",
+            Self::LruBatch => "lru_batch",
+            Self::LruLink => "lru_link",
+            Self::GroupCharge => "group_charge",
         }
     }
 }

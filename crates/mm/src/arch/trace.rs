@@ -40,11 +40,27 @@ pub enum Func {
     SynchronizeRcuExpedited,
     CpuhpDown,
     CpuhpUp,
+    FolioAddLru,
+    FolioBatchMoveLru,
+    LruAddDrain,
+    LruAddDrainAll,
+    LruCacheDisable,
+    ReleasePages,
+    FolioIsolateLru,
+    FolioPutbackLru,
+    IsolateLruFolios,
+    MoveFoliosToLru,
+    FolioActivate,
+    FolioRotateReclaimable,
+    MlockFolio,
+    MunlockFolio,
+    TryCharge,
+    DrainAllStock,
 }
 
 impl Func {
     /// The number of functions; discriminants are below it.
-    pub const COUNT: usize = 26;
+    pub const COUNT: usize = 42;
     /// The name, as the kernel writes it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,6 +90,22 @@ impl Func {
             Self::SynchronizeRcuExpedited => "synchronize_rcu_expedited",
             Self::CpuhpDown => "cpuhp_down",
             Self::CpuhpUp => "cpuhp_up",
+            Self::FolioAddLru => "folio_add_lru",
+            Self::FolioBatchMoveLru => "folio_batch_move_lru",
+            Self::LruAddDrain => "lru_add_drain",
+            Self::LruAddDrainAll => "lru_add_drain_all",
+            Self::LruCacheDisable => "lru_cache_disable",
+            Self::ReleasePages => "release_pages",
+            Self::FolioIsolateLru => "folio_isolate_lru",
+            Self::FolioPutbackLru => "folio_putback_lru",
+            Self::IsolateLruFolios => "isolate_lru_folios",
+            Self::MoveFoliosToLru => "move_folios_to_lru",
+            Self::FolioActivate => "folio_activate",
+            Self::FolioRotateReclaimable => "folio_rotate_reclaimable",
+            Self::MlockFolio => "mlock_folio",
+            Self::MunlockFolio => "munlock_folio",
+            Self::TryCharge => "try_charge",
+            Self::DrainAllStock => "drain_all_stock",
         }
     }
 }
@@ -165,6 +197,28 @@ pub enum Trace {
         pfn: Pfn,
         /// Size.
         order: Order,
+    },
+    /// A batch of LRU moves was carried out.
+    LruMove {
+        /// Which kind of batch, as `lru::BatchKind` numbers them; 0 adds folios to their lists.
+        kind: u8,
+        /// Folios in it.
+        folios: u8,
+        /// Of these, folios that nobody but the batch used any more.
+        dead: u8,
+        /// Of the dead, those that were freed without having been put on a list.
+        freed: u8,
+    },
+    /// LRU batches, of whichever CPU, hold references to this many folios more than before.
+    LruPinned {
+        /// The change.
+        folios: i32,
+    },
+    /// This much more memory than before is charged to its group although only an LRU batch still
+    /// holds it: it was unmapped.
+    LruDead {
+        /// The change.
+        pages: i32,
     },
 }
 

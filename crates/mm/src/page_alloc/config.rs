@@ -84,7 +84,7 @@ impl MemoryMap {
         Ok(())
     }
     /// The number of nodes: one more than the largest node number.
-    pub(super) fn node_count(&self) -> usize {
+    pub fn node_count(&self) -> usize {
         let nodes = self.zones.iter().map(|zone| zone.node.index() + 1);
         nodes.max().unwrap_or(1).min(MAX_NODES)
     }

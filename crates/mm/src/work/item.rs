@@ -18,6 +18,8 @@ pub enum WorkItem {
     Shepherd,
     /// Emptying the page caches of a CPU, on that CPU.
     DrainPages(CpuId),
+    /// Carrying out what a CPU has gathered for the LRU, on that CPU.
+    LruDrain(CpuId),
     /// For tests.
     Test(u8),
 }
@@ -29,6 +31,7 @@ impl WorkItem {
             Self::VmstatTick(_) => 0,
             Self::Shepherd => 1,
             Self::DrainPages(_) => 2,
+            Self::LruDrain(_) => 3,
             Self::Test(number) => FIRST_TEST_SLOT + number as usize,
         })
     }
@@ -38,6 +41,7 @@ impl WorkItem {
             0 => Some(Self::VmstatTick(cpu)),
             1 => Some(Self::Shepherd),
             2 => Some(Self::DrainPages(cpu)),
+            3 => Some(Self::LruDrain(cpu)),
             test if test >= FIRST_TEST_SLOT => Some(Self::Test((test - FIRST_TEST_SLOT) as u8)),
             _ => None,
         }
@@ -45,7 +49,7 @@ impl WorkItem {
     /// The CPU it belongs to, if it belongs to one.
     pub(super) const fn bound_to(self) -> Option<CpuId> {
         match self {
-            Self::VmstatTick(cpu) | Self::DrainPages(cpu) => Some(cpu),
+            Self::VmstatTick(cpu) | Self::DrainPages(cpu) | Self::LruDrain(cpu) => Some(cpu),
             Self::Shepherd | Self::Test(_) => None,
         }
     }
@@ -111,6 +115,7 @@ impl<A: Arch> ItemState<A> {
 pub(super) struct Items<A: Arch> {
     ticks: EachCpu<ItemState<A>>,
     drains: EachCpu<ItemState<A>>,
+    lru_drains: EachCpu<ItemState<A>>,
     shepherd: ItemState<A>,
     tests: [ItemState<A>; TEST_ITEMS],
 }
@@ -120,6 +125,7 @@ impl<A: Arch> Items<A> {
         Self {
             ticks: EachCpu::new::<A>(|_| ItemState::new()),
             drains: EachCpu::new::<A>(|_| ItemState::new()),
+            lru_drains: EachCpu::new::<A>(|_| ItemState::new()),
             shepherd: ItemState::new(),
             tests: core::array::from_fn(|_| ItemState::new()),
         }
@@ -128,6 +134,7 @@ impl<A: Arch> Items<A> {
         match item {
             WorkItem::VmstatTick(cpu) => self.ticks.of(cpu),
             WorkItem::DrainPages(cpu) => self.drains.of(cpu),
+            WorkItem::LruDrain(cpu) => self.lru_drains.of(cpu),
             WorkItem::Shepherd => &self.shepherd,
             WorkItem::Test(number) => &self.tests[usize::from(number)],
         }
@@ -142,9 +149,10 @@ mod tests {
     fn every_item_has_a_timer_of_its_own() {
         let cpu = CpuId::new(5);
         let tests = (0..TEST_ITEMS as u8).map(WorkItem::Test);
-        let own = [WorkItem::VmstatTick(cpu), WorkItem::Shepherd, WorkItem::DrainPages(cpu)];
+        let drains = [WorkItem::DrainPages(cpu), WorkItem::LruDrain(cpu)];
+        let own = [WorkItem::VmstatTick(cpu), WorkItem::Shepherd].into_iter().chain(drains);
         let mut seen = 0_u32;
-        for item in own.into_iter().chain(tests) {
+        for item in own.chain(tests) {
             assert_eq!(WorkItem::of_slot(item.slot(), cpu), Some(item));
             assert_eq!(seen >> item.slot().index() & 1, 0);
             seen |= 1 << item.slot().index();

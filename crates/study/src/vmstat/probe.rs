@@ -177,7 +177,12 @@ impl Probe for TickProbe {
                 self.drains += 1;
                 self.drain_pages += u64::from(pages);
             }
-            Trace::TickKicked { .. } | Trace::PageAlloc { .. } | Trace::PageFree { .. } => {}
+            Trace::TickKicked { .. }
+            | Trace::PageAlloc { .. }
+            | Trace::PageFree { .. }
+            | Trace::LruMove { .. }
+            | Trace::LruPinned { .. }
+            | Trace::LruDead { .. } => {}
         }
     }
 

@@ -1,0 +1,313 @@
+//! Folios: what is kept about a block of frames that is in use as pages of programs.
+//!
+//! A folio is named by the first frame of its block, its head; its size is the order that the frame
+//! table knows. Its state is one word ([`FolioWord`]). The other fields are plain: they are written
+//! by whoever makes the folio, before anybody else knows it, or under a lock that is named with
+//! them, and read by those who hold a reference.
+//!
+//! Records are made in blocks of 512 when a folio first uses a frame of the block, so untouched
+//! memory costs nothing; it stands for the memory map that a kernel sets up at boot, and takes no
+//! time on a machine in virtual time.
+//!
+//! Lock order: no lock.
+
+mod word;
+
+pub use word::{FolioFlags, FolioWord};
+
+use crate::arch::{Arch, Atomic, Pfn};
+use crate::group::GroupId;
+use alloc::boxed::Box;
+use core::marker::PhantomData;
+use core::ptr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
+use word::{ONE_MAP, ONE_REF, flag_bits};
+
+/// Frames whose records are made together.
+const CHUNK: usize = 512;
+
+/// What a new folio is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FolioInit {
+    /// Who pays for it.
+    pub group: GroupId,
+    /// What is true of it from the start.
+    pub flags: FolioFlags,
+    /// What maps it, in the words of whoever asks later.
+    pub mapping: u64,
+    /// Where in that, in pages.
+    pub index: u64,
+}
+
+/// One folio.
+struct Folio<A: Arch> {
+    word: A::AtomicU64,
+    mapping: AtomicU64,
+    index: AtomicU64,
+    /// `PENDING`: where it waits. Written by whoever adds the folio, before `PENDING` is set; who
+    /// reads it after `PENDING` was cleared may find an old place, and nothing there.
+    place: AtomicU32,
+    /// On the unevictable list: how often it was locked in memory. Under its list's lock.
+    mlocks: AtomicU32,
+    group: AtomicU16,
+}
+
+impl<A: Arch> Folio<A> {
+    fn new() -> Self {
+        Self {
+            word: A::AtomicU64::new(0),
+            mapping: AtomicU64::new(0),
+            index: AtomicU64::new(0),
+            place: AtomicU32::new(0),
+            mlocks: AtomicU32::new(0),
+            group: AtomicU16::new(0),
+        }
+    }
+}
+
+type Chunk<A> = [Folio<A>; CHUNK];
+
+/// The records of all folios, by head.
+pub struct Folios<A: Arch> {
+    chunks: Box<[AtomicPtr<Chunk<A>>]>,
+    owns: PhantomData<Chunk<A>>,
+}
+
+impl<A: Arch> Folios<A> {
+    /// No folio, in a machine of `frames` frames.
+    pub fn new(frames: usize) -> Self {
+        let chunks = Box::<[AtomicPtr<Chunk<A>>]>::new_zeroed_slice(frames.div_ceil(CHUNK));
+        // SAFETY: an atomic pointer of zero bits is the null pointer.
+        Self { chunks: unsafe { chunks.assume_init() }, owns: PhantomData }
+    }
+
+    #[inline]
+    fn at(&self, pfn: Pfn) -> &Folio<A> {
+        let slot = &self.chunks[pfn.index() / CHUNK];
+        let mut chunk = slot.load(Acquire);
+        if chunk.is_null() {
+            chunk = Self::make(slot);
+        }
+        // SAFETY: the pointer came from `Box::into_raw` in `make`, and chunks live as long as
+        // `self`.
+        unsafe { &(*chunk)[pfn.index() % CHUNK] }
+    }
+
+    #[cold]
+    fn make(slot: &AtomicPtr<Chunk<A>>) -> *mut Chunk<A> {
+        let folios: Box<[Folio<A>]> = (0..CHUNK).map(|_| Folio::new()).collect();
+        let Ok(chunk) = Box::<Chunk<A>>::try_from(folios) else { unreachable!("of that length") };
+        let new = Box::into_raw(chunk);
+        match slot.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
+            Ok(_) => new,
+            Err(other) => {
+                // SAFETY: `new` is what `into_raw` gave, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(new) });
+                other
+            }
+        }
+    }
+
+    // -- A folio's life.
+
+    /// The block at `pfn`, which the caller holds, becomes a folio with one reference: the
+    /// caller's.
+    #[inline]
+    pub fn init(&self, pfn: Pfn, what: FolioInit) {
+        let folio = self.at(pfn);
+        folio.group.store(what.group.index() as u16, Relaxed);
+        folio.mapping.store(what.mapping, Relaxed);
+        folio.index.store(what.index, Relaxed);
+        folio.mlocks.store(0, Relaxed);
+        folio.word.store(FolioWord::new(1, 0, what.flags).0, Release);
+    }
+    /// The state now. No references: there is no such folio.
+    #[inline]
+    pub fn word(&self, pfn: Pfn) -> FolioWord {
+        FolioWord(self.at(pfn).word.load(Acquire))
+    }
+    /// Takes a further reference; the caller has one, or knows that somebody keeps his.
+    #[inline]
+    pub fn get(&self, pfn: Pfn) {
+        let old = self.add(pfn, ONE_REF);
+        debug_assert!(old.refs() > 0, "a reference to the folio at {pfn:?}, which is free");
+    }
+    /// Takes a reference if there is a folio.
+    pub fn try_get(&self, pfn: Pfn) -> bool {
+        self.update(pfn, |word| (word.refs() > 0).then_some(FolioWord(word.0 + ONE_REF))).is_ok()
+    }
+    /// Takes the folio away from everybody who may look it up, if its references are just
+    /// `expected`: there are none then, in one step. Says whether it did.
+    pub fn freeze(&self, pfn: Pfn, expected: u32) -> bool {
+        let alone = |word: FolioWord| (word.refs() == expected).then_some(word.without_refs());
+        self.update(pfn, alone).is_ok()
+    }
+    /// Ends a [`Folios::freeze`] with `refs` references.
+    pub fn unfreeze(&self, pfn: Pfn, refs: u32) {
+        self.update(pfn, |word| Some(word.with_refs(refs))).unwrap_or_else(|word| word);
+    }
+
+    // -- Mappings.
+
+    /// One more page-table entry maps it; the state before.
+    #[inline]
+    pub fn add_map(&self, pfn: Pfn) -> FolioWord {
+        self.add(pfn, ONE_MAP)
+    }
+    /// One page-table entry less maps it; the state after.
+    #[inline]
+    pub fn remove_map(&self, pfn: Pfn) -> FolioWord {
+        let old = FolioWord(self.at(pfn).word.fetch_sub(ONE_MAP, AcqRel));
+        debug_assert!(old.maps() > 0, "the folio at {pfn:?} is not mapped");
+        FolioWord(old.0.wrapping_sub(ONE_MAP))
+    }
+
+    // -- Flags.
+
+    /// Makes `flags` true; the state before.
+    #[inline]
+    pub fn set(&self, pfn: Pfn, flags: FolioFlags) -> FolioWord {
+        FolioWord(self.at(pfn).word.fetch_or(flag_bits(flags), AcqRel))
+    }
+    /// Makes `flags` false; the state before.
+    #[inline]
+    pub fn clear(&self, pfn: Pfn, flags: FolioFlags) -> FolioWord {
+        FolioWord(self.at(pfn).word.fetch_and(!flag_bits(flags), AcqRel))
+    }
+    /// Makes `flag` true; whether it was.
+    #[inline]
+    pub fn test_and_set(&self, pfn: Pfn, flag: FolioFlags) -> bool {
+        self.set(pfn, flag).has(flag)
+    }
+    /// Makes `flag` false; whether it was true.
+    #[inline]
+    pub fn test_and_clear(&self, pfn: Pfn, flag: FolioFlags) -> bool {
+        self.clear(pfn, flag).has(flag)
+    }
+
+    // -- Plain fields, for those who hold a reference.
+
+    /// Who pays for it.
+    #[inline]
+    pub fn group(&self, pfn: Pfn) -> GroupId {
+        GroupId::new(self.at(pfn).group.load(Relaxed).into())
+    }
+    /// What maps it, in the words of whoever made it.
+    #[inline]
+    pub fn mapping(&self, pfn: Pfn) -> u64 {
+        self.at(pfn).mapping.load(Relaxed)
+    }
+    /// Where in its mapping it is, in pages.
+    #[inline]
+    pub fn index(&self, pfn: Pfn) -> u64 {
+        self.at(pfn).index.load(Relaxed)
+    }
+    /// Sets what maps it, and where in that. The caller keeps others from asking meanwhile.
+    pub fn set_mapping(&self, pfn: Pfn, mapping: u64, index: u64) {
+        self.at(pfn).mapping.store(mapping, Relaxed);
+        self.at(pfn).index.store(index, Relaxed);
+    }
+
+    // -- For the LRU.
+
+    /// Adds to the word; the state before.
+    #[inline]
+    pub(crate) fn add(&self, pfn: Pfn, number: u64) -> FolioWord {
+        FolioWord(self.at(pfn).word.fetch_add(number, AcqRel))
+    }
+    /// Drops `count` references; the state before.
+    #[inline]
+    pub(crate) fn drop_refs(&self, pfn: Pfn, count: u32) -> FolioWord {
+        let old = FolioWord(self.at(pfn).word.fetch_sub(u64::from(count), AcqRel));
+        assert!(old.refs() >= count, "the folio at {pfn:?} is used, and has no reference: {old:?}");
+        old
+    }
+    /// An add batch takes a reference: the folio is pending from now on. The state before.
+    #[inline]
+    pub(crate) fn make_pending(&self, pfn: Pfn) -> FolioWord {
+        let old = self.add(pfn, ONE_REF + flag_bits(FolioFlags::PENDING));
+        let busy = FolioFlags::PENDING.union(FolioFlags::LRU);
+        debug_assert!(
+            old.refs() > 0 && !old.flags().intersects(busy),
+            "the folio at {pfn:?} cannot be added to the LRU: {old:?}"
+        );
+        old
+    }
+    /// The folio goes from its add batch to its list, whose lock the caller holds; the batch's
+    /// reference becomes the caller's. The state before.
+    #[inline]
+    pub(crate) fn pending_to_lru(&self, pfn: Pfn) -> FolioWord {
+        self.add(pfn, flag_bits(FolioFlags::LRU).wrapping_sub(flag_bits(FolioFlags::PENDING)))
+    }
+    /// Replaces the state `from` by `to`; what there is if it is not `from`.
+    #[inline]
+    pub(crate) fn exchange(
+        &self,
+        pfn: Pfn,
+        from: FolioWord,
+        to: FolioWord,
+    ) -> Result<(), FolioWord> {
+        let result = self.at(pfn).word.compare_exchange(from.0, to.0, AcqRel, Acquire);
+        result.map(|_| ()).map_err(FolioWord)
+    }
+    /// Changes the state in one step, unless `change` says no. `Ok`: the state before; `Err`: the
+    /// state that did not allow it.
+    pub(crate) fn update(
+        &self,
+        pfn: Pfn,
+        change: impl Fn(FolioWord) -> Option<FolioWord>,
+    ) -> Result<FolioWord, FolioWord> {
+        let mut word = self.word(pfn);
+        loop {
+            let Some(next) = change(word) else { return Err(word) };
+            match self.exchange(pfn, word, next) {
+                Ok(()) => return Ok(word),
+                Err(other) => word = other,
+            }
+        }
+    }
+    #[inline]
+    pub(crate) fn place(&self, pfn: Pfn) -> u32 {
+        self.at(pfn).place.load(Relaxed)
+    }
+    #[inline]
+    pub(crate) fn set_place(&self, pfn: Pfn, place: u32) {
+        self.at(pfn).place.store(place, Relaxed);
+    }
+    pub(crate) fn mlocks(&self, pfn: Pfn) -> u32 {
+        self.at(pfn).mlocks.load(Relaxed)
+    }
+    pub(crate) fn set_mlocks(&self, pfn: Pfn, mlocks: u32) {
+        self.at(pfn).mlocks.store(mlocks, Relaxed);
+    }
+
+    /// Every folio and its state, lowest frame first: for checks, while nothing changes.
+    pub fn iter(&self) -> impl Iterator<Item = (Pfn, FolioWord)> + '_ {
+        let made = self.chunks.iter().enumerate().filter_map(|(at, slot)| {
+            let chunk = slot.load(Acquire);
+            // SAFETY: a pointer that is not null came from `Box::into_raw`, and chunks live as
+            // long as `self`.
+            (!chunk.is_null()).then(|| (at, unsafe { &*chunk }))
+        });
+        made.flat_map(|(at, chunk)| {
+            let folios = chunk.iter().enumerate();
+            folios.map(move |(inner, folio)| {
+                (Pfn::new(at * CHUNK + inner), FolioWord(folio.word.load(Acquire)))
+            })
+        })
+        .filter(|(_, word)| word.refs() > 0)
+    }
+}
+
+impl<A: Arch> Drop for Folios<A> {
+    fn drop(&mut self) {
+        for slot in self.chunks.iter_mut() {
+            let chunk = *slot.get_mut();
+            if !chunk.is_null() {
+                // SAFETY: the pointer came from `Box::into_raw`, and `&mut self` is the last use.
+                drop(unsafe { Box::from_raw(chunk) });
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Memory groups: who pays for a folio, and how much each may have.
+//!
+//! A group has a counter of pages and a limit. Charging in ones would make every fault write one
+//! shared line, so each CPU keeps a stock of up to 64 pages that it has charged already, for the
+//! group that charged last on it (as Linux has it; Linux 6.15 and later keep stocks for several
+//! groups). What is given back goes to the counter at once. A group's counter is therefore its
+//! folios and the stocks.
+//!
+//! Group 0 is the root: it has no limit, and nothing is counted.
+//!
+//! A CPU's stock is used only on that CPU with preemption off, or after the CPU has died.
+//!
+//! Lock order: no lock.
+
+use crate::arch::{Arch, Atomic, CpuId, Func, Op, Pfn, Span};
+use crate::sync::{EachCpu, NoPreempt, PreemptGuard};
+use alloc::boxed::Box;
+use alloc::vec;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU16, AtomicU32};
+
+/// Pages that a CPU charges at once (`MEMCG_CHARGE_BATCH`).
+pub const CHARGE_BATCH: u32 = 64;
+/// The limit of a group without a limit.
+const NO_LIMIT: u64 = i64::MAX as u64;
+
+/// A memory group.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct GroupId(u16);
+
+impl GroupId {
+    /// The group of everybody who is in no other.
+    pub const ROOT: Self = Self(0);
+    /// The largest number of groups.
+    pub const MAX: usize = 1 << 12;
+    /// Group number `index`. Panics from [`GroupId::MAX`] on.
+    #[inline]
+    pub const fn new(index: usize) -> Self {
+        assert!(index < Self::MAX);
+        Self(index as u16)
+    }
+    /// The number, for indexing.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A charge would take the group over its limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OverLimit {
+    /// The group.
+    pub group: GroupId,
+}
+
+impl core::fmt::Display for OverLimit {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "charging group {}: it is at its limit", self.group.index())
+    }
+}
+
+impl core::error::Error for OverLimit {}
+
+/// A group's counter is not what its folios and stocks say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mischarged {
+    /// The group.
+    pub group: GroupId,
+    /// What its counter says, in pages.
+    pub counted_pages: u64,
+    /// Its folios and stocks, in pages.
+    pub found_pages: u64,
+}
+
+impl core::fmt::Display for Mischarged {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (group, counted, found) = (self.group.index(), self.counted_pages, self.found_pages);
+        write!(f, "group {group}: {counted} pages charged, {found} pages found")
+    }
+}
+
+impl core::error::Error for Mischarged {}
+
+struct Group<A: Arch> {
+    pages: A::AtomicU64,
+    limit: A::AtomicU64,
+}
+
+/// What a CPU has charged in advance. Only its CPU uses it.
+struct Stock {
+    group: AtomicU16,
+    pages: AtomicU32,
+}
+
+/// All memory groups.
+pub struct Groups<A: Arch> {
+    groups: Box<[Group<A>]>,
+    stocks: EachCpu<Stock>,
+}
+
+impl<A: Arch> Groups<A> {
+    /// `count` groups with the root among them, at least that; none has a limit.
+    /// Panics above [`GroupId::MAX`].
+    pub fn new(count: usize) -> Self {
+        assert!(count <= GroupId::MAX, "{count} memory groups: take up to {}", GroupId::MAX);
+        let group = |_| Group { pages: A::AtomicU64::new(0), limit: A::AtomicU64::new(NO_LIMIT) };
+        Self {
+            groups: (0..count.max(1)).map(group).collect(),
+            stocks: EachCpu::new::<A>(|_| Stock {
+                group: AtomicU16::new(0),
+                pages: AtomicU32::new(0),
+            }),
+        }
+    }
+    /// How many groups there are.
+    pub fn count(&self) -> usize {
+        self.groups.len()
+    }
+    /// Sets a group's limit in pages; `None`: it has none. What it has above stays. The root's
+    /// limit has no effect.
+    pub fn set_limit(&self, group: GroupId, pages: Option<u64>) {
+        self.groups[group.index()].limit.store(pages.unwrap_or(NO_LIMIT), Relaxed);
+    }
+    /// A group's limit in pages.
+    pub fn limit(&self, group: GroupId) -> Option<u64> {
+        let limit = self.groups[group.index()].limit.load(Relaxed);
+        (limit != NO_LIMIT).then_some(limit)
+    }
+    /// What is charged to a group, the CPUs' stocks included, in pages. 0 for the root.
+    pub fn usage(&self, group: GroupId) -> u64 {
+        self.groups[group.index()].pages.load(Relaxed)
+    }
+
+    /// Charges `pages` to `group`. An error leaves everything as it was; whoever gets it may
+    /// reclaim memory of the group, or drain the stocks, and try again.
+    pub fn charge(&self, group: GroupId, pages: u32) -> Result<(), OverLimit> {
+        if group == GroupId::ROOT {
+            return Ok(());
+        }
+        let _span = Span::<A>::enter(Func::TryCharge);
+        A::work(Op::GroupCharge, 1);
+        let pinned = PreemptGuard::<A>::new();
+        let stock = self.stocks.of(pinned.cpu());
+        let left = stock.pages.load(Relaxed);
+        if usize::from(stock.group.load(Relaxed)) == group.index() && left >= pages {
+            stock.pages.store(left - pages, Relaxed);
+            return Ok(());
+        }
+        let batch = pages.max(CHARGE_BATCH);
+        if self.count_up(group, batch).is_ok() {
+            self.refill(stock, group, batch - pages);
+            return Ok(());
+        }
+        self.count_up(group, pages)
+    }
+
+    /// Adds to a group's counter, if its limit allows. Adds first and takes back, as Linux does:
+    /// the counter may be over the limit for a moment.
+    fn count_up(&self, group: GroupId, pages: u32) -> Result<(), OverLimit> {
+        let counted = &self.groups[group.index()];
+        let pages = u64::from(pages);
+        let before = counted.pages.fetch_add(pages, Relaxed);
+        if before + pages > counted.limit.load(Relaxed) {
+            counted.pages.fetch_sub(pages, Relaxed);
+            return Err(OverLimit { group });
+        }
+        Ok(())
+    }
+
+    fn refill(&self, stock: &Stock, group: GroupId, pages: u32) {
+        if usize::from(stock.group.load(Relaxed)) != group.index() {
+            self.empty(stock);
+            stock.group.store(group.index() as u16, Relaxed);
+        }
+        let sum = stock.pages.load(Relaxed) + pages;
+        stock.pages.store(sum, Relaxed);
+        if sum > CHARGE_BATCH {
+            self.empty(stock);
+        }
+    }
+
+    fn empty(&self, stock: &Stock) {
+        let pages = stock.pages.load(Relaxed);
+        if pages > 0 {
+            stock.pages.store(0, Relaxed);
+            let group = usize::from(stock.group.load(Relaxed));
+            self.groups[group].pages.fetch_sub(pages.into(), Relaxed);
+        }
+    }
+
+    /// Gives `pages` of `group` back.
+    pub fn uncharge(&self, group: GroupId, pages: u32) {
+        if group == GroupId::ROOT || pages == 0 {
+            return;
+        }
+        A::work(Op::GroupCharge, 1);
+        let old = self.groups[group.index()].pages.fetch_sub(pages.into(), Relaxed);
+        assert!(old >= u64::from(pages), "group {}: more given back than charged", group.index());
+    }
+
+    /// Gives the calling CPU's stock back.
+    pub fn drain_stock(&self) {
+        let pinned = PreemptGuard::<A>::new();
+        self.empty(self.stocks.of(pinned.cpu()));
+    }
+    /// Gives the stock of `cpu` back, which has died, or where nothing runs any more.
+    pub fn drain_stopped(&self, cpu: CpuId) {
+        self.empty(self.stocks.of(cpu));
+    }
+
+    /// Whether every group's counter is its folios, given with their sizes, and the stocks; while
+    /// nothing changes.
+    pub fn verify(
+        &self,
+        folios: impl Iterator<Item = (Pfn, GroupId, u32)>,
+    ) -> Result<(), Mischarged> {
+        let mut found = vec![0_u64; self.groups.len()];
+        folios.for_each(|(_, group, pages)| found[group.index()] += u64::from(pages));
+        for (_, stock) in self.stocks.iter() {
+            let group = usize::from(stock.group.load(Relaxed));
+            found[group] += u64::from(stock.pages.load(Relaxed));
+        }
+        for (at, group) in self.groups.iter().enumerate().skip(1) {
+            let counted_pages = group.pages.load(Relaxed);
+            if counted_pages != found[at] {
+                let group = GroupId::new(at);
+                return Err(Mischarged { group, counted_pages, found_pages: found[at] });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! Ageing and locking: moves between lists, gathered in batches, and memory that stays.
+
+use super::lists::{End, Relock};
+use super::{BatchKind, LruList, LruPolicy, Memory};
+use crate::arch::{Arch, Func, Op, Pfn, Span, Trace};
+use crate::folio::{FolioFlags, FolioWord};
+use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
+
+impl<A: Arch> Memory<'_, A> {
+    /// The folio was used (`folio_mark_accessed`): inactive and unreferenced becomes referenced,
+    /// referenced becomes active, active becomes referenced.
+    pub fn mark_accessed(&self, pfn: Pfn) {
+        let word = self.folios.word(pfn);
+        if !word.has(FolioFlags::REFERENCED) {
+            self.folios.set(pfn, FolioFlags::REFERENCED);
+        } else if !word.flags().intersects(FolioFlags::UNEVICTABLE | FolioFlags::ACTIVE) {
+            self.activate(pfn);
+            self.folios.clear(pfn, FolioFlags::REFERENCED);
+        }
+    }
+    /// The folio is to go to its active list.
+    pub fn activate(&self, pfn: Pfn) {
+        let _span = Span::<A>::enter(Func::FolioActivate);
+        self.age(BatchKind::Activate, pfn);
+    }
+    /// The folio is to leave its active list (`MADV_COLD`).
+    pub fn deactivate(&self, pfn: Pfn) {
+        self.age(BatchKind::Deactivate, pfn);
+    }
+    /// The folio of a file is to be reclaimed soon.
+    pub fn deactivate_file(&self, pfn: Pfn) {
+        self.age(BatchKind::DeactivateFile, pfn);
+    }
+    /// The content of the anonymous folio may be dropped (`MADV_FREE`).
+    pub fn lazyfree(&self, pfn: Pfn) {
+        self.age(BatchKind::Lazyfree, pfn);
+    }
+
+    /// Gathers the move for a listed folio. A folio that waits in an add batch is changed where it
+    /// waits: under `Lazy` in any CPU's, otherwise only for activation and in this CPU's, as Linux
+    /// does.
+    fn age(&self, kind: BatchKind, pfn: Pfn) {
+        let word = self.folios.word(pfn);
+        if word.has(FolioFlags::LRU) {
+            if kind.change(word).is_some() {
+                self.gather(kind, pfn);
+            }
+            return;
+        }
+        let reachable = match self.lru.policy {
+            LruPolicy::Lazy => true,
+            LruPolicy::Stock | LruPolicy::Freeze => {
+                let pinned = PreemptGuard::<A>::new();
+                let own = self.lru.cpus.of(pinned.cpu());
+                kind == BatchKind::Activate && own.has(BatchKind::Add, pfn)
+            }
+        };
+        if reachable {
+            let pending = |word: FolioWord| {
+                if word.has(FolioFlags::PENDING) { kind.change(word) } else { None }
+            };
+            let _ = self.folios.update(pfn, pending);
+        }
+    }
+
+    /// The folio was written out for reclaim: it goes to the end of its list
+    /// (`folio_rotate_reclaimable`). Also from interrupts.
+    pub fn rotate(&self, pfn: Pfn) {
+        let _span = Span::<A>::enter(Func::FolioRotateReclaimable);
+        let word = self.folios.word(pfn);
+        let stays = FolioFlags::LOCKED | FolioFlags::DIRTY | FolioFlags::UNEVICTABLE;
+        if word.flags().intersects(stays) || !word.has(FolioFlags::LRU) {
+            return;
+        }
+        A::work(Op::LruBatch, 1);
+        self.folios.get(pfn);
+        A::trace(Trace::LruPinned { folios: 1 });
+        let off = IrqGuard::<A>::new();
+        let own = self.lru.cpus.of(off.cpu());
+        if own.push(BatchKind::MoveTail, pfn) || self.moves_at_once(pfn) {
+            self.move_others(BatchKind::MoveTail, &own.take(BatchKind::MoveTail));
+        }
+    }
+
+    // -- Locked memory.
+
+    /// One more program locks the folio in memory: it goes to the unevictable list, at once if it
+    /// is on a list or under `Lazy`, otherwise when its batch is moved. The caller has a reference.
+    pub fn mlock(&self, pfn: Pfn) {
+        let _span = Span::<A>::enter(Func::MlockFolio);
+        if !self.folios.test_and_set(pfn, FolioFlags::MLOCKED) {
+            self.count_mlocked(pfn, 1);
+        }
+        loop {
+            let word = self.folios.word(pfn);
+            if word.has(FolioFlags::LRU) {
+                if self.hold_still(pfn, word, |relock| self.mlock_listed(relock, pfn)) {
+                    return;
+                }
+            } else if self.waits_in_slot(word) {
+                if self.claim(pfn) {
+                    return self.join_claimed(pfn);
+                }
+                A::relax();
+            } else {
+                // Whoever puts it on its list sees that it is locked.
+                return;
+            }
+        }
+    }
+
+    fn mlock_listed(&self, relock: &mut Relock<'_, A>, pfn: Pfn) {
+        let word = self.folios.word(pfn);
+        let list = LruList::of(word);
+        if list == LruList::Unevictable {
+            self.folios.set_mlocks(pfn, self.folios.mlocks(pfn) + 1);
+            return self.restore(relock, pfn, list);
+        }
+        relock.unlink(pfn, list);
+        let (set, clear) = (FolioFlags::UNEVICTABLE, FolioFlags::ACTIVE);
+        let _ = self.folios.update(pfn, |word| Some(word.with(set, clear)));
+        self.folios.set_mlocks(pfn, 1);
+        relock.link(pfn, LruList::Unevictable, End::Head);
+        self.restore(relock, pfn, LruList::Unevictable);
+    }
+
+    /// One program less locks the folio in memory; with the last it goes to the list of its age.
+    /// How many there are is known only while it is on its list (as in Linux): a folio that was
+    /// off its list meanwhile counts as locked once. The caller has a reference.
+    pub fn munlock(&self, pfn: Pfn) {
+        let _span = Span::<A>::enter(Func::MunlockFolio);
+        loop {
+            let word = self.folios.word(pfn);
+            if word.has(FolioFlags::LRU) {
+                if self.hold_still(pfn, word, |relock| self.munlock_listed(relock, pfn)) {
+                    return;
+                }
+                continue;
+            }
+            let unlocked = word.with(FolioFlags::empty(), FolioFlags::MLOCKED);
+            if self.folios.exchange(pfn, word, unlocked).is_ok() {
+                if word.has(FolioFlags::MLOCKED) {
+                    self.count_mlocked(pfn, -1);
+                }
+                return;
+            }
+        }
+    }
+
+    fn munlock_listed(&self, relock: &mut Relock<'_, A>, pfn: Pfn) {
+        let list = LruList::of(self.folios.word(pfn));
+        let mlocks = self.folios.mlocks(pfn);
+        if list == LruList::Unevictable && mlocks > 1 {
+            self.folios.set_mlocks(pfn, mlocks - 1);
+        } else if self.folios.test_and_clear(pfn, FolioFlags::MLOCKED) {
+            self.count_mlocked(pfn, -1);
+        }
+        // Brings it to the right list.
+        self.restore(relock, pfn, list);
+    }
+
+    /// Isolates a listed folio whose state was `word`, does `f` under its lruvec lock; `f` ends the
+    /// isolation. `false`: its state has changed.
+    fn hold_still(&self, pfn: Pfn, word: FolioWord, f: impl FnOnce(&mut Relock<'_, A>)) -> bool {
+        let held = word.with(FolioFlags::empty(), FolioFlags::LRU);
+        if self.folios.exchange(pfn, word, held).is_err() {
+            return false;
+        }
+        let mut relock = Relock::new(*self);
+        relock.hold_of(pfn);
+        f(&mut relock);
+        true
+    }
+}

@@ -1,0 +1,152 @@
+//! Draining: this CPU, all CPUs, CPUs that are gone, and doing without batches for a while.
+
+use super::{BatchKind, Event, LruPolicy, Memory};
+use crate::arch::{Arch, Atomic, CpuId, CpuMask, Func, Span};
+use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
+use crate::work::WorkItem;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// Which CPUs a drain of all asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asks {
+    /// Those that have gathered something.
+    Busy,
+    /// Every one that is online, even if another drain has just ended.
+    Everyone,
+}
+
+impl<'a, A: Arch> Memory<'a, A> {
+    /// Carries out everything that this CPU has gathered (`lru_add_drain`).
+    pub fn drain(&self) {
+        let _span = Span::<A>::enter(Func::LruAddDrain);
+        let pinned = PreemptGuard::<A>::new();
+        self.drain_batches(pinned.cpu());
+    }
+
+    /// The drain of this CPU at the places where Linux has one as a precaution: after populating,
+    /// before advice that looks for folios on lists, at munlock. `Lazy` has none: whoever wants a
+    /// folio there asks for that folio.
+    pub fn blanket_drain(&self) {
+        if self.lru.policy != LruPolicy::Lazy {
+            self.drain();
+        }
+    }
+
+    /// As [`Memory::blanket_drain`], for the places where Linux drains all CPUs. Sleeps.
+    pub fn blanket_drain_all(&self) {
+        if self.lru.policy != LruPolicy::Lazy {
+            self.drain_all();
+        }
+    }
+
+    /// Carries out what `cpu` has gathered: the caller's CPU, with preemption off, or one on which
+    /// nothing runs any more.
+    fn drain_batches(&self, cpu: CpuId) {
+        let own = self.lru.cpus.of(cpu);
+        for kind in BatchKind::ALL {
+            if kind == BatchKind::Add && self.lru.policy == LruPolicy::Lazy {
+                let swept = own.sweep();
+                if !swept.as_slice().is_empty() {
+                    self.move_adds(&swept);
+                }
+            }
+            if own.len(kind) == 0 {
+                continue;
+            }
+            match kind {
+                BatchKind::Add => self.move_adds(&own.take(kind)),
+                BatchKind::MoveTail => {
+                    let off = IrqGuard::<A>::new();
+                    let taken = own.take(kind);
+                    drop(off);
+                    self.move_others(kind, &taken);
+                }
+                _ => self.move_others(kind, &own.take(kind)),
+            }
+        }
+    }
+
+    /// Carries out everything that CPUs had gathered when this was called (`lru_add_drain_all`).
+    /// A caller who finds a drain of all that began after its own call is content with that one.
+    /// Sleeps.
+    pub fn drain_all(&self) {
+        self.drain_cpus(Asks::Busy);
+    }
+
+    fn drain_cpus(&self, asks: Asks) {
+        let _span = Span::<A>::enter(Func::LruAddDrainAll);
+        let seen = self.lru.generation.load(SeqCst);
+        let _one = self.lru.one_drain.lock();
+        if asks == Asks::Busy && self.lru.generation.load(SeqCst) != seen {
+            self.lru.tally(Event::DrainShared, 1);
+            return;
+        }
+        // First: who calls from now on is not served by what this drain has looked at already.
+        self.lru.generation.fetch_add(1, SeqCst);
+        self.lru.tally(Event::DrainOfAll, 1);
+        let (mut online, mut asked) = (CpuMask::EMPTY, CpuMask::EMPTY);
+        A::online(&mut online);
+        for cpu in online.iter() {
+            if asks == Asks::Everyone || self.lru.cpus.of(cpu).is_busy() {
+                self.work.queue_on(cpu, WorkItem::LruDrain(cpu));
+                asked.insert(cpu);
+            }
+        }
+        for cpu in asked.iter() {
+            self.work.flush(WorkItem::LruDrain(cpu));
+        }
+    }
+
+    /// The work [`WorkItem::LruDrain`]: drains the CPU it runs on, its stock of charges too.
+    pub fn drain_work(&self) {
+        self.drain();
+        self.groups.drain_stock();
+    }
+
+    /// Every online CPU gives its stock of charges back; returns when all have. For a group at its
+    /// limit. Sleeps.
+    pub fn drain_stocks(&self) {
+        let _span = Span::<A>::enter(Func::DrainAllStock);
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        online.iter().for_each(|cpu| {
+            self.work.queue_on(cpu, WorkItem::LruDrain(cpu));
+        });
+        online.iter().for_each(|cpu| {
+            self.work.flush(WorkItem::LruDrain(cpu));
+        });
+    }
+
+    /// Carries out what a CPU has gathered on which nothing runs any more: it died, or the machine
+    /// has stopped.
+    pub fn drain_stopped(&self, cpu: CpuId) {
+        let _span = Span::<A>::enter(Func::LruAddDrain);
+        let _pinned = PreemptGuard::<A>::new();
+        self.drain_batches(cpu);
+        self.groups.drain_stopped(cpu);
+    }
+
+    /// From now on until the value is dropped no batch gathers anything, on any CPU, and what was
+    /// gathered is where it belongs (`lru_cache_disable`): for whoever needs many folios on their
+    /// lists. Sleeps.
+    pub fn batches_off(&self) -> BatchesOff<'a, A> {
+        let _span = Span::<A>::enter(Func::LruCacheDisable);
+        self.lru.disabled.fetch_add(1, SeqCst);
+        // After this nobody adds without having seen the count.
+        self.rcu.synchronize_expedited();
+        self.drain_cpus(Asks::Everyone);
+        BatchesOff { memory: *self }
+    }
+}
+
+/// No batch gathers anything until this is dropped (`lru_cache_enable`).
+#[must_use]
+pub struct BatchesOff<'a, A: Arch> {
+    memory: Memory<'a, A>,
+}
+
+impl<A: Arch> Drop for BatchesOff<'_, A> {
+    fn drop(&mut self) {
+        self.memory.lru.disabled.fetch_sub(1, SeqCst);
+    }
+}

@@ -1,0 +1,192 @@
+//! Taking folios off their lists, putting them back, asking for one in particular.
+//!
+//! Whoever clears a folio's LRU flag has isolated it: nobody else moves it, and its list is that of
+//! its other flags until the lruvec lock says otherwise. Under `Lazy` a pending folio is isolated
+//! by emptying its slot: without a lock, and whichever CPU it waits on.
+
+use super::batch::Taken;
+use super::lists::{End, Relock};
+use super::{Event, LruList, LruPolicy, Memory};
+use crate::arch::{Arch, Func, NodeId, Pfn, Span};
+use crate::folio::{FolioFlags, FolioWord};
+use crate::group::GroupId;
+
+/// What a look at the end of a list gave.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Scan {
+    /// Folios looked at.
+    pub scanned: usize,
+    /// Folios isolated.
+    pub taken: usize,
+}
+
+impl<A: Arch> Memory<'_, A> {
+    /// Takes the folio off its list, with a reference of the caller's own beside the one that the
+    /// caller needs for asking (`folio_isolate_lru`). `false`: it is not on one. Under `Stock` and
+    /// `Freeze` that may mean that it waits in some CPU's batch; under `Lazy` it means that
+    /// somebody else has it.
+    pub fn isolate(&self, pfn: Pfn) -> bool {
+        let _span = Span::<A>::enter(Func::FolioIsolateLru);
+        loop {
+            let word = self.folios.word(pfn);
+            if word.has(FolioFlags::LRU) {
+                let taken = word.with_refs(word.refs() + 1);
+                let taken = taken.with(FolioFlags::empty(), FolioFlags::LRU);
+                if self.folios.exchange(pfn, word, taken).is_ok() {
+                    self.take_off(pfn);
+                    return true;
+                }
+            } else if self.waits_in_slot(word) {
+                if self.claim(pfn) {
+                    self.folios.clear(pfn, FolioFlags::PENDING);
+                    self.note_unpinned();
+                    self.lru.tally(Event::Demanded, 1);
+                    return true;
+                }
+                // It is going into its slot, or from there to its list: a matter of moments.
+                A::relax();
+            } else {
+                return false;
+            }
+        }
+    }
+
+    /// Takes an isolated folio off its list.
+    fn take_off(&self, pfn: Pfn) {
+        let mut relock = Relock::new(*self);
+        relock.hold_of(pfn);
+        let list = LruList::of(self.folios.word(pfn));
+        relock.unlink(pfn, list);
+    }
+
+    pub(super) fn waits_in_slot(&self, word: FolioWord) -> bool {
+        self.lru.policy == LruPolicy::Lazy && word.has(FolioFlags::PENDING)
+    }
+
+    /// Puts an isolated folio back through this CPU's batch, and drops the reference that came with
+    /// the isolation (`folio_putback_lru`).
+    pub fn putback(&self, pfn: Pfn) {
+        let _span = Span::<A>::enter(Func::FolioPutbackLru);
+        self.add(pfn);
+        self.put(pfn);
+    }
+
+    /// Puts isolated folios back on their lists at once, those of their flags, and drops the
+    /// references that came with the isolation (`move_folios_to_lru`).
+    pub fn putback_now(&self, folios: &[Pfn]) {
+        let _span = Span::<A>::enter(Func::MoveFoliosToLru);
+        for some in folios.chunks(super::BATCH) {
+            let mut back = Taken::EMPTY;
+            let mut relock = Relock::new(*self);
+            for &pfn in some {
+                relock.hold_of(pfn);
+                let old = self.folios.set(pfn, FolioFlags::LRU);
+                debug_assert!(!old.has(FolioFlags::LRU), "{pfn:?} is on a list: {old:?}");
+                let list = LruList::of(self.agree(pfn, old));
+                relock.link(pfn, list, End::Head);
+                back.push(pfn);
+            }
+            drop(relock);
+            self.drop_batch(&back);
+        }
+    }
+
+    /// Isolates up to `into.len()` of the oldest folios of a list, each with a reference; looks at
+    /// up to `limit` (`isolate_lru_folios`). Folios that are about to be freed are left.
+    pub fn isolate_oldest(
+        &self,
+        group: GroupId,
+        node: NodeId,
+        list: LruList,
+        limit: usize,
+        into: &mut [Pfn],
+    ) -> Scan {
+        let _span = Span::<A>::enter(Func::IsolateLruFolios);
+        let lruvec = self.lru.index_of(group, node);
+        let (mut scan, mut relock) = (Scan::default(), Relock::new(*self));
+        while scan.scanned < limit && scan.taken < into.len() {
+            let Some(pfn) = relock.oldest(lruvec, list) else { break };
+            scan.scanned += 1;
+            let there = |word: FolioWord| {
+                let taken = word.with_refs(word.refs() + 1);
+                let taken = taken.with(FolioFlags::empty(), FolioFlags::LRU);
+                (word.refs() > 0 && word.has(FolioFlags::LRU)).then_some(taken)
+            };
+            if self.folios.update(pfn, there).is_ok() {
+                relock.unlink(pfn, list);
+                into[scan.taken] = pfn;
+                scan.taken += 1;
+            } else {
+                // Its last user, or who isolated it, waits for this lock.
+                relock.skip(lruvec, list, pfn);
+            }
+        }
+        scan
+    }
+
+    /// Brings a folio of which the caller has a reference to its list, if it waits in a batch that
+    /// can be reached: of any CPU under `Lazy`, this CPU's otherwise. Whether it is on its list
+    /// now; if not, somebody has isolated it, or another CPU's batch has it.
+    pub fn demand(&self, pfn: Pfn) -> bool {
+        if self.lru.policy != LruPolicy::Lazy && !self.folios.word(pfn).has(FolioFlags::LRU) {
+            self.drain();
+        }
+        loop {
+            let word = self.folios.word(pfn);
+            if word.has(FolioFlags::LRU) {
+                return true;
+            }
+            if !self.waits_in_slot(word) {
+                return false;
+            }
+            if self.claim(pfn) {
+                self.join_claimed(pfn);
+                return true;
+            }
+            A::relax();
+        }
+    }
+
+    /// Puts a folio on its list that the caller has claimed, and drops the slot's reference.
+    pub(super) fn join_claimed(&self, pfn: Pfn) {
+        let mut relock = Relock::new(*self);
+        self.join(&mut relock, pfn);
+        drop(relock);
+        self.note_unpinned();
+        self.lru.tally(Event::Demanded, 1);
+        self.retire(core::iter::once((pfn, 1)), Self::drop_plain);
+    }
+
+    /// Whether the folio has no more than `users` references, a batch's not counted: what
+    /// copy-on-write asks before it reuses a page. `Stock` and `Freeze` cannot tell batches'
+    /// references from others: they drain this CPU and count again, as Linux does; the answer may
+    /// be no because of another CPU's batch. `Lazy` knows. The caller keeps new users away, by its
+    /// page-table lock.
+    pub fn is_exclusive(&self, pfn: Pfn, users: u32) -> bool {
+        let word = self.folios.word(pfn);
+        if self.lru.policy == LruPolicy::Lazy {
+            return word.users() <= users;
+        }
+        if word.refs() > users && !word.has(FolioFlags::LRU) {
+            self.drain();
+            return self.folios.word(pfn).refs() <= users;
+        }
+        word.refs() <= users
+    }
+
+    /// Takes a folio with just `users` references away from everybody: for splitting or moving it
+    /// (`folio_ref_freeze`). A batch's reference that can be reached is got rid of first. Ended by
+    /// [`Folios::unfreeze`](crate::folio::Folios::unfreeze).
+    pub fn freeze(&self, pfn: Pfn, users: u32) -> bool {
+        if self.folios.freeze(pfn, users) {
+            return true;
+        }
+        self.demand(pfn);
+        self.folios.freeze(pfn, users)
+    }
+
+    /// The pages on a list, exactly; takes its lock.
+    pub fn list_pages(&self, group: GroupId, node: NodeId, list: LruList) -> u64 {
+        self.lru.lruvecs[self.lru.index_of(group, node)].lock_irqsave().pages[list as usize]
+    }
+}

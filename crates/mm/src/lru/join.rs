@@ -1,0 +1,258 @@
+//! Onto the lists: adding folios, and carrying out what batches have gathered.
+
+use super::batch::{BATCH, Place, Taken};
+use super::lists::{End, Relock};
+use super::{BatchKind, Event, LruList, LruPolicy, Memory};
+use crate::arch::{Arch, Atomic, Func, NodeId, Op, Order, Pfn, Span, Trace};
+use crate::folio::{FolioFlags, FolioInit, FolioWord};
+use crate::frame::MigrateType;
+use crate::group::OverLimit;
+use crate::page_alloc::{AllocError, Gfp};
+use crate::sync::NoPreempt;
+use core::sync::atomic::Ordering::Acquire;
+
+/// Why there is no folio.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FolioError {
+    /// There are no frames.
+    Frames(AllocError),
+    /// Its group has no room for it.
+    Group(OverLimit),
+}
+
+impl core::fmt::Display for FolioError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Frames(why) => why.fmt(f),
+            Self::Group(why) => why.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for FolioError {}
+
+impl<A: Arch> Memory<'_, A> {
+    /// A new folio of 2^`order` frames from the memory nearest to `node`, charged to its group,
+    /// with one reference: the caller's. It is on no list and in no batch.
+    pub fn alloc_folio(
+        &self,
+        node: NodeId,
+        order: Order,
+        gfp: Gfp,
+        what: FolioInit,
+    ) -> Result<Pfn, FolioError> {
+        let pages = order.pages() as u32;
+        let found = self.frames.alloc_pages_node(node, order, MigrateType::Movable, gfp);
+        let pfn = found.map_err(FolioError::Frames)?;
+        if let Err(why) = self.groups.charge(what.group, pages) {
+            self.frames.free_pages(pfn, order);
+            return Err(FolioError::Group(why));
+        }
+        self.folios.init(pfn, what);
+        Ok(pfn)
+    }
+
+    /// Adds a folio that is on no list, and of which the caller has a reference, to the LRU
+    /// (`folio_add_lru`). It is pending then, or on its list already.
+    #[inline]
+    pub fn add(&self, pfn: Pfn) {
+        let _span = Span::<A>::enter(Func::FolioAddLru);
+        A::work(Op::LruBatch, 1);
+        // A reader: whoever does without batches waits for adds that have not seen it yet.
+        let reading = self.rcu.read();
+        let own = self.lru.cpus.of(reading.cpu());
+        let at_once = self.moves_at_once(pfn);
+        if self.lru.policy == LruPolicy::Lazy && !at_once {
+            let slot = own.free_slot().unwrap_or_else(|| {
+                self.move_adds(&own.sweep());
+                0
+            });
+            self.folios.set_place(pfn, Place { cpu: reading.cpu(), slot }.pack());
+            self.folios.make_pending(pfn);
+            A::trace(Trace::LruPinned { folios: 1 });
+            own.fill(slot, pfn);
+            return;
+        }
+        self.folios.make_pending(pfn);
+        A::trace(Trace::LruPinned { folios: 1 });
+        if own.push(BatchKind::Add, pfn) || at_once {
+            self.move_adds(&own.take(BatchKind::Add));
+        }
+    }
+
+    /// Whether this folio does not wait for a full batch.
+    #[inline]
+    pub(super) fn moves_at_once(&self, pfn: Pfn) -> bool {
+        self.table().word(pfn).order() > Order::ZERO || self.lru.disabled.load(Acquire) != 0
+    }
+
+    /// Puts pending folios on their lists and drops the batch's references; under `Freeze` and
+    /// `Lazy` those that nobody else uses are freed instead. Preemption is off.
+    pub(super) fn move_adds(&self, taken: &Taken) {
+        let _span = Span::<A>::enter(Func::FolioBatchMoveLru);
+        let (mut joined, mut gone) = (Taken::EMPTY, Taken::EMPTY);
+        let (mut dead, mut dead_pages) = (0, 0);
+        let mut relock = Relock::new(*self);
+        for &pfn in taken.as_slice() {
+            if self.lru.policy != LruPolicy::Stock
+                && let Some(word) = self.reap(pfn)
+            {
+                self.note_death(pfn, word);
+                dead_pages += self.pages_of(pfn);
+                gone.push(pfn);
+                continue;
+            }
+            if self.join(&mut relock, pfn).refs() == 1 {
+                dead += 1;
+                dead_pages += self.pages_of(pfn);
+            }
+            joined.push(pfn);
+        }
+        drop(relock);
+        let (added, frozen) = (joined.as_slice().len(), gone.as_slice().len());
+        A::trace(Trace::LruMove {
+            kind: BatchKind::Add as u8,
+            folios: (added + frozen) as u8,
+            dead: (dead + frozen) as u8,
+            freed: frozen as u8,
+        });
+        if dead_pages > 0 {
+            A::trace(Trace::LruDead { pages: -(dead_pages as i32) });
+        }
+        self.lru.tally(Event::AddBatch, 1);
+        self.lru.tally(Event::Added, added);
+        self.lru.tally(Event::Dead, dead + frozen);
+        self.lru.tally(Event::Frozen, frozen);
+        self.drop_batch(&joined);
+        self.free_all(&gone);
+        A::trace(Trace::LruPinned { folios: -((added + frozen) as i32) });
+    }
+
+    /// If the batch's reference, which the caller has, is the last one, it is gone, and the folio
+    /// with it: the state at its end.
+    fn reap(&self, pfn: Pfn) -> Option<FolioWord> {
+        let last = |word: FolioWord| {
+            let after = word.without_refs().with(FolioFlags::empty(), FolioFlags::PENDING);
+            (word.refs() == 1).then_some(after)
+        };
+        self.folios.update(pfn, last).ok()
+    }
+
+    /// Puts a pending folio, whose batch's reference the caller has, on its list. The state before.
+    pub(super) fn join(&self, relock: &mut Relock<'_, A>, pfn: Pfn) -> FolioWord {
+        relock.hold_of(pfn);
+        let old = self.folios.pending_to_lru(pfn);
+        let word = self.agree(pfn, old);
+        relock.link(pfn, LruList::of(word), End::Head);
+        old
+    }
+
+    /// Brings "unevictable" into line with "locked in memory" for a folio whose state was `old`
+    /// and whose lruvec lock the caller holds. Returns a state that says the right list.
+    pub(super) fn agree(&self, pfn: Pfn, old: FolioWord) -> FolioWord {
+        let (set, clear) = match (old.has(FolioFlags::MLOCKED), old.has(FolioFlags::UNEVICTABLE)) {
+            (true, false) => (FolioFlags::UNEVICTABLE, FolioFlags::ACTIVE),
+            (false, true) => (FolioFlags::empty(), FolioFlags::UNEVICTABLE),
+            _ => return old,
+        };
+        self.folios.set_mlocks(pfn, old.has(FolioFlags::MLOCKED).into());
+        let _ = self.folios.update(pfn, |word| Some(word.with(set, clear)));
+        old.with(set, clear)
+    }
+
+    /// Ends the isolation of a folio that stayed on `list` all the while; the lock is held.
+    pub(super) fn restore(&self, relock: &mut Relock<'_, A>, pfn: Pfn, list: LruList) {
+        let old = self.folios.set(pfn, FolioFlags::LRU);
+        let right = LruList::of(self.agree(pfn, old));
+        if right != list {
+            relock.unlink(pfn, list);
+            relock.link(pfn, right, End::Head);
+        }
+    }
+
+    /// Gathers a folio for `kind`, which is not `Add`, with a reference of the batch's own.
+    pub(super) fn gather(&self, kind: BatchKind, pfn: Pfn) {
+        A::work(Op::LruBatch, 1);
+        let reading = self.rcu.read();
+        let own = self.lru.cpus.of(reading.cpu());
+        self.folios.get(pfn);
+        A::trace(Trace::LruPinned { folios: 1 });
+        if own.push(kind, pfn) || self.moves_at_once(pfn) {
+            self.move_others(kind, &own.take(kind));
+        }
+    }
+
+    /// Carries out a batch of any kind but `Add`, and drops its references. Preemption is off.
+    pub(super) fn move_others(&self, kind: BatchKind, taken: &Taken) {
+        let _span = Span::<A>::enter(Func::FolioBatchMoveLru);
+        let mut relock = Relock::new(*self);
+        for &pfn in taken.as_slice() {
+            if self.folios.test_and_clear(pfn, FolioFlags::LRU) {
+                self.move_one(&mut relock, kind, pfn);
+            }
+        }
+        drop(relock);
+        let folios = taken.as_slice().len();
+        A::trace(Trace::LruMove { kind: kind as u8, folios: folios as u8, dead: 0, freed: 0 });
+        self.lru.tally(Event::OtherBatch, 1);
+        self.drop_batch(taken);
+        A::trace(Trace::LruPinned { folios: -(folios as i32) });
+    }
+
+    /// Moves a folio that the caller has isolated, without taking it off its list.
+    fn move_one(&self, relock: &mut Relock<'_, A>, kind: BatchKind, pfn: Pfn) {
+        relock.hold_of(pfn);
+        let word = self.folios.word(pfn);
+        let list = LruList::of(word);
+        let Some(next) = kind.change(word) else {
+            return self.restore(relock, pfn, list);
+        };
+        relock.unlink(pfn, list);
+        let set = (next.flags() - word.flags()) | FolioFlags::LRU;
+        let clear = word.flags() - next.flags();
+        let old = self.folios.update(pfn, |word| Some(word.with(set, clear)));
+        let now = old.unwrap_or_else(|word| word).with(set, clear);
+        let right = self.agree(pfn, now);
+        relock.link(pfn, LruList::of(right), kind.end(next));
+    }
+}
+
+impl BatchKind {
+    /// What it makes of a folio that is on a list or pending; `None`: nothing.
+    pub(super) fn change(self, word: FolioWord) -> Option<FolioWord> {
+        let used = FolioFlags::ACTIVE | FolioFlags::REFERENCED;
+        if word.has(FolioFlags::UNEVICTABLE) {
+            return None;
+        }
+        match self {
+            Self::Add => None,
+            Self::Activate => (!word.has(FolioFlags::ACTIVE))
+                .then_some(word.with(FolioFlags::ACTIVE, FolioFlags::REFERENCED)),
+            Self::Deactivate => {
+                word.has(FolioFlags::ACTIVE).then_some(word.with(FolioFlags::empty(), used))
+            }
+            Self::DeactivateFile => {
+                let busy = FolioFlags::DIRTY | FolioFlags::WRITEBACK;
+                let unwritten = word.flags().intersects(busy);
+                let set = if unwritten { FolioFlags::RECLAIM } else { FolioFlags::empty() };
+                (word.maps() == 0).then_some(word.with(set, used))
+            }
+            Self::Lazyfree => {
+                let kept = FolioFlags::ANON | FolioFlags::SWAP_BACKED;
+                let free = word.has(kept) && !word.has(FolioFlags::SWAP_CACHE);
+                free.then_some(word.with(FolioFlags::empty(), used | FolioFlags::SWAP_BACKED))
+            }
+            Self::MoveTail => Some(word.with(FolioFlags::empty(), FolioFlags::ACTIVE)),
+        }
+    }
+    /// Where a folio of the new state `word` goes on its list.
+    fn end(self, word: FolioWord) -> End {
+        match self {
+            Self::MoveTail => End::Tail,
+            Self::DeactivateFile if !word.has(FolioFlags::RECLAIM) => End::Tail,
+            _ => End::Head,
+        }
+    }
+}
+
+const _: () = assert!(BATCH <= u8::MAX as usize);

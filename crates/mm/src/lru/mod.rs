@@ -1,0 +1,202 @@
+//! The LRU: lists of folios by age, the batches in which they get there, and the way out.
+//!
+//! A *lruvec* is five lists of one memory group on one node, with one lock. Because that lock is
+//! shared, a CPU gathers what it wants done to folios in batches of 31, each with a reference of
+//! its own. A folio that waits in an add batch is *pending*: its state says so.
+//!
+//! | policy | a folio joins its list | one that dies while pending |
+//! |---|---|---|
+//! | [`LruPolicy::Stock`] | when its batch is full or drained | is listed, then removed |
+//! | [`LruPolicy::Freeze`] | the same | is freed at the drain, unlisted |
+//! | [`LruPolicy::Lazy`] | when 31 more wait, or on demand | is freed at once, unlocked |
+//!
+//! `Lazy` keeps pending folios in slots that any CPU can empty: a folio says where it waits,
+//! and whoever exchanges the slot's folio for nothing owns the slot's reference. Dropping the last
+//! reference but the slot's frees the folio; isolating it, locking it in memory, or asking for it
+//! on its list takes that one folio out of its slot, whichever CPU it waits on. So a blanket drain
+//! is never needed, and [`Memory::blanket_drain`] does nothing.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `lists` | lruvecs, relock |
+//! | `batch` | what a CPU gathers |
+//! | `join` | adding folios, carrying batches out |
+//! | `drain` | draining one CPU or all, doing without batches for a while |
+//! | `isolate` | taking folios off lists and putting them back, demand |
+//! | `age` | activation, deactivation, locking in memory |
+//! | `retire` | the last reference, giving frames back |
+//! | `verify` | whether it all adds up |
+//!
+//! Lock order: drain-all mutex (class Mutex) outermost; lruvec lock (class Lruvec, interrupts off)
+//! inside page-table locks; two are never held together, nor one with a page cache's lock.
+
+mod age;
+mod batch;
+mod drain;
+mod isolate;
+mod join;
+mod lists;
+mod retire;
+mod verify;
+
+pub use batch::{BATCH, BatchKind};
+pub use drain::BatchesOff;
+pub use isolate::Scan;
+pub use join::FolioError;
+pub use lists::LruList;
+pub use verify::{LruAudit, LruViolation};
+
+use crate::arch::{Arch, Atomic, NodeId};
+use crate::folio::Folios;
+use crate::group::{GroupId, Groups};
+use crate::page_alloc::FrameAllocator;
+use crate::rcu::Rcu;
+use crate::sync::{EachCpu, Mutex};
+use crate::work::Work;
+use alloc::boxed::Box;
+use batch::CpuBatches;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use lists::{Lruvec, new_lruvec};
+
+/// How folios get onto their lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LruPolicy {
+    /// As in Linux 6.18.
+    #[default]
+    Stock,
+    /// As in Linux with dead folios freed at the drain.
+    Freeze,
+    /// Only if they survive their batch, or are wanted there.
+    Lazy,
+}
+
+/// How often things happened, over all CPUs; exact while nothing runs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LruCounters {
+    /// Add batches carried out.
+    pub add_batches: u64,
+    /// Folios in them that were put on lists.
+    pub added: u64,
+    /// Folios in them that nobody else used any more.
+    pub dead: u64,
+    /// Of these, folios that were freed without having been on a list.
+    pub frozen: u64,
+    /// Pending folios that were freed at once, because their last user went.
+    pub freed_pending: u64,
+    /// Pending folios that somebody took out of their slots because he wanted them.
+    pub demanded: u64,
+    /// Batches of other kinds carried out.
+    pub other_batches: u64,
+    /// Drains of all CPUs carried out.
+    pub drains_of_all: u64,
+    /// Drains of all CPUs that were content with one that began meanwhile.
+    pub drains_shared: u64,
+}
+
+/// One CPU's part of [`LruCounters`], by [`Event`].
+type Tally = [AtomicU64; Event::COUNT];
+
+/// What is counted.
+#[derive(Clone, Copy)]
+enum Event {
+    AddBatch,
+    Added,
+    Dead,
+    Frozen,
+    FreedPending,
+    Demanded,
+    OtherBatch,
+    DrainOfAll,
+    DrainShared,
+}
+
+impl Event {
+    const COUNT: usize = 9;
+}
+
+/// The lists, the batches, and what goes with them.
+pub struct Lru<A: Arch> {
+    policy: LruPolicy,
+    nodes: usize,
+    /// By group, then by node.
+    lruvecs: Box<[Lruvec<A>]>,
+    cpus: EachCpu<CpuBatches<A>>,
+    /// Not zero: every folio moves at once.
+    disabled: A::AtomicU32,
+    /// Drains of all CPUs that have begun.
+    generation: A::AtomicU64,
+    one_drain: Mutex<A, ()>,
+    tallies: EachCpu<Tally>,
+}
+
+impl<A: Arch> Lru<A> {
+    /// Empty lists for `groups` memory groups on `nodes` nodes.
+    pub fn new(policy: LruPolicy, groups: usize, nodes: usize) -> Self {
+        let slots = if policy == LruPolicy::Lazy { BATCH } else { 0 };
+        Self {
+            policy,
+            nodes,
+            lruvecs: (0..groups * nodes).map(|_| new_lruvec()).collect(),
+            cpus: EachCpu::new::<A>(|_| CpuBatches::new(slots)),
+            disabled: A::AtomicU32::new(0),
+            generation: A::AtomicU64::new(0),
+            one_drain: Mutex::new(()),
+            tallies: EachCpu::new::<A>(|_| Tally::default()),
+        }
+    }
+    /// How folios get onto their lists.
+    pub fn policy(&self) -> LruPolicy {
+        self.policy
+    }
+    /// How often things have happened.
+    pub fn counters(&self) -> LruCounters {
+        let sum = |event: Event| {
+            self.tallies.iter().map(|(_, tally)| tally[event as usize].load(Relaxed)).sum()
+        };
+        LruCounters {
+            add_batches: sum(Event::AddBatch),
+            added: sum(Event::Added),
+            dead: sum(Event::Dead),
+            frozen: sum(Event::Frozen),
+            freed_pending: sum(Event::FreedPending),
+            demanded: sum(Event::Demanded),
+            other_batches: sum(Event::OtherBatch),
+            drains_of_all: sum(Event::DrainOfAll),
+            drains_shared: sum(Event::DrainShared),
+        }
+    }
+    /// Counts on the calling CPU.
+    #[inline]
+    fn tally(&self, event: Event, times: usize) {
+        self.tallies.of(A::cpu())[event as usize].fetch_add(times as u64, Relaxed);
+    }
+    #[inline]
+    fn index_of(&self, group: GroupId, node: NodeId) -> usize {
+        group.index() * self.nodes + node.index()
+    }
+}
+
+/// Everything that a folio's life touches, to call its steps on.
+pub struct Memory<'a, A: Arch> {
+    /// Where frames come from and go.
+    pub frames: &'a FrameAllocator<A>,
+    /// The folios.
+    pub folios: &'a Folios<A>,
+    /// Who pays for them.
+    pub groups: &'a Groups<A>,
+    /// Their lists.
+    pub lru: &'a Lru<A>,
+    /// For drains of all CPUs.
+    pub work: &'a Work<A>,
+    /// For doing without batches.
+    pub rcu: &'a Rcu<A>,
+}
+
+impl<A: Arch> Clone for Memory<'_, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A: Arch> Copy for Memory<'_, A> {}

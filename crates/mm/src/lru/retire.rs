@@ -1,0 +1,177 @@
+//! The way out: the last reference, off the list, the frames back to the page cache.
+
+use super::batch::{BATCH, Place, Taken};
+use super::lists::Relock;
+use super::{Event, LruList, LruPolicy, Memory};
+use crate::arch::{Arch, Func, Op, Pfn, Span, Trace};
+use crate::folio::{FolioFlags, FolioWord};
+use crate::group::GroupId;
+use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
+use crate::vmstat::ZoneItem;
+
+impl<A: Arch> Memory<'_, A> {
+    /// Drops references of many folios, as many of each as stand beside it (`release_pages`): what
+    /// a gather does with what it has unmapped, once no translation is left. Folios whose last
+    /// reference goes are taken off their lists, uncharged and freed, 31 at a time.
+    ///
+    /// Nothing that is taken inside a page cache's lock is held.
+    pub fn release(&self, folios: &[(Pfn, u32)]) {
+        let _span = Span::<A>::enter(Func::ReleasePages);
+        for some in folios.chunks(BATCH) {
+            self.retire(some.iter().copied(), Self::drop_users);
+        }
+    }
+
+    /// Drops one reference of one folio; frees it if it was the last.
+    pub fn put(&self, pfn: Pfn) {
+        self.retire(core::iter::once((pfn, 1)), Self::drop_users);
+    }
+
+    /// Drops the references of a batch that is no add batch any more.
+    pub(super) fn drop_batch(&self, batch: &Taken) {
+        self.retire(batch.as_slice().iter().map(|&pfn| (pfn, 1)), Self::drop_plain);
+    }
+
+    /// Drops references with `drop_some`, which says the state of a folio that this ended. At most
+    /// a batch of folios.
+    pub(super) fn retire(
+        &self,
+        folios: impl Iterator<Item = (Pfn, u32)>,
+        drop_some: fn(&Self, &mut Relock<'_, A>, Pfn, u32) -> Option<FolioWord>,
+    ) {
+        let mut gone = Taken::EMPTY;
+        let mut relock = Relock::new(*self);
+        for (pfn, refs) in folios {
+            let Some(word) = drop_some(self, &mut relock, pfn, refs) else { continue };
+            if word.has(FolioFlags::LRU) {
+                relock.unlink(pfn, LruList::of(word));
+            }
+            self.note_death(pfn, word);
+            gone.push(pfn);
+        }
+        drop(relock);
+        self.free_all(&gone);
+    }
+
+    /// Drops references that no batch has.
+    fn drop_users(&self, relock: &mut Relock<'_, A>, pfn: Pfn, refs: u32) -> Option<FolioWord> {
+        if self.lru.policy == LruPolicy::Lazy {
+            return self.drop_lazily(relock, pfn, refs);
+        }
+        let old = self.folios.drop_refs(pfn, refs);
+        if old.has(FolioFlags::PENDING) && old.refs() == refs + 1 {
+            A::trace(Trace::LruDead { pages: self.pages_of(pfn) as i32 });
+        }
+        (old.refs() == refs).then_some(old)
+    }
+
+    /// Drops references of which none is an add batch's. The same under every policy.
+    pub(super) fn drop_plain(
+        &self,
+        _: &mut Relock<'_, A>,
+        pfn: Pfn,
+        refs: u32,
+    ) -> Option<FolioWord> {
+        let old = self.folios.drop_refs(pfn, refs);
+        (old.refs() == refs).then_some(old)
+    }
+
+    /// Drops references; if only a slot's is left, that one too.
+    fn drop_lazily(&self, relock: &mut Relock<'_, A>, pfn: Pfn, refs: u32) -> Option<FolioWord> {
+        let word = self.folios.word(pfn);
+        let ends = |word: FolioWord| word.has(FolioFlags::PENDING) && word.refs() == refs + 1;
+        let mut owned = refs;
+        if ends(word) && self.claim(pfn) {
+            let after = word.without_refs().with(FolioFlags::empty(), FolioFlags::PENDING);
+            if self.folios.exchange(pfn, word, after).is_ok() {
+                self.note_freed_pending();
+                return Some(after);
+            }
+            // Somebody has come in between. The slot's reference is ours.
+            self.join(relock, pfn);
+            self.note_unpinned();
+            owned += 1;
+        }
+        let old = self.folios.drop_refs(pfn, owned);
+        if old.refs() == owned {
+            return Some(old);
+        }
+        if owned == refs && ends(old) { self.end_pending(relock, pfn) } else { None }
+    }
+
+    /// Only a slot still has a reference: the caller dropped the last other one just now.
+    #[cold]
+    fn end_pending(&self, relock: &mut Relock<'_, A>, pfn: Pfn) -> Option<FolioWord> {
+        if !self.claim(pfn) {
+            // Its CPU sweeps, and will find it dead; or somebody has taken it up again.
+            A::trace(Trace::LruDead { pages: self.pages_of(pfn) as i32 });
+            return None;
+        }
+        let last = |word: FolioWord| {
+            let after = word.without_refs().with(FolioFlags::empty(), FolioFlags::PENDING);
+            (word.refs() == 1).then_some(after)
+        };
+        if let Ok(word) = self.folios.update(pfn, last) {
+            self.note_freed_pending();
+            return Some(word);
+        }
+        self.join(relock, pfn);
+        self.note_unpinned();
+        self.drop_plain(relock, pfn, 1)
+    }
+
+    /// Takes the folio out of its slot, wherever that is; the slot's reference is the caller's
+    /// then, and the folio still says that it is pending. `false`: it is in no slot.
+    pub(super) fn claim(&self, pfn: Pfn) -> bool {
+        let place = Place::unpack(self.folios.place(pfn));
+        let pinned = PreemptGuard::<A>::new();
+        let theirs = self.lru.cpus.of(place.cpu);
+        if !theirs.claim(place.slot, pfn) {
+            return false;
+        }
+        A::work(Op::LruBatch, 1);
+        if place.cpu == pinned.cpu() {
+            theirs.emptied(place.slot);
+        }
+        true
+    }
+
+    fn note_freed_pending(&self) {
+        self.lru.tally(Event::FreedPending, 1);
+        self.note_unpinned();
+    }
+    pub(super) fn note_unpinned(&self) {
+        A::trace(Trace::LruPinned { folios: -1 });
+    }
+
+    /// The folio has come to its end in the state `word`.
+    pub(super) fn note_death(&self, pfn: Pfn, word: FolioWord) {
+        debug_assert!(word.maps() == 0, "the folio at {pfn:?} ends while it is mapped: {word:?}");
+        if word.has(FolioFlags::MLOCKED) {
+            self.count_mlocked(pfn, -1);
+        }
+    }
+    /// Adds the folio's pages, times `sign`, to the counter of locked memory.
+    pub(super) fn count_mlocked(&self, pfn: Pfn, sign: i64) {
+        let (off, seat) = (IrqGuard::<A>::new(), self.seat(pfn));
+        let pages = sign * i64::from(seat.pages);
+        self.frames.stats().mod_zone(&off, seat.zone, ZoneItem::Mlock, pages);
+    }
+
+    /// Uncharges and frees folios that are no more.
+    pub(super) fn free_all(&self, gone: &Taken) {
+        let (mut group, mut pages) = (GroupId::ROOT, 0);
+        for &pfn in gone.as_slice() {
+            let of = self.folios.group(pfn);
+            if of != group {
+                self.groups.uncharge(group, pages);
+                (group, pages) = (of, 0);
+            }
+            pages += self.pages_of(pfn);
+        }
+        self.groups.uncharge(group, pages);
+        for &pfn in gone.as_slice() {
+            self.frames.free_pages(pfn, self.table().word(pfn).order());
+        }
+    }
+}

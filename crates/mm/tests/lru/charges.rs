@@ -1,0 +1,129 @@
+//! Memory groups: limits, stocks, and what is left when folios go.
+
+use crate::machine::{ALL, ANON, Machine, NODE};
+use mmscale_mm::arch::{CpuId, Order};
+use mmscale_mm::folio::FolioInit;
+use mmscale_mm::group::{CHARGE_BATCH, GroupId, OverLimit};
+use mmscale_mm::lru::{FolioError, LruPolicy, LruViolation};
+use mmscale_mm::page_alloc::Gfp;
+
+const GROUP: GroupId = GroupId::new(1);
+const MINE: FolioInit = FolioInit { group: GROUP, ..ANON };
+
+fn machine(policy: LruPolicy, cpus: usize) -> Machine {
+    Machine::with(cpus, |config| {
+        config.lru = policy;
+        config.groups = 3;
+    })
+}
+
+#[test]
+fn charges_come_in_64_pages_and_what_is_given_back_goes_at_once() {
+    let machine = machine(LruPolicy::Stock, 1);
+    let groups = machine.memory().groups;
+    for pages in 1..=CHARGE_BATCH {
+        groups.charge(GROUP, 1).unwrap();
+        assert_eq!(groups.usage(GROUP), 64, "{pages} pages");
+    }
+    groups.charge(GROUP, 1).unwrap();
+    assert_eq!(groups.usage(GROUP), 128);
+    groups.uncharge(GROUP, 65);
+    assert_eq!(groups.usage(GROUP), 63, "the stock");
+    groups.drain_stock();
+    assert_eq!(groups.usage(GROUP), 0);
+    groups.charge(GROUP, 512).unwrap();
+    assert_eq!(groups.usage(GROUP), 512, "a huge page leaves no stock");
+    groups.uncharge(GROUP, 512);
+}
+
+#[test]
+fn a_stock_is_one_groups_and_goes_when_another_charges() {
+    let machine = machine(LruPolicy::Stock, 1);
+    let (groups, other) = (machine.memory().groups, GroupId::new(2));
+    groups.charge(GROUP, 1).unwrap();
+    groups.charge(other, 1).unwrap();
+    assert_eq!((groups.usage(GROUP), groups.usage(other)), (1, 64));
+    groups.charge(GroupId::ROOT, 1000).unwrap();
+    assert_eq!(groups.usage(GroupId::ROOT), 0, "nobody counts the root's");
+    groups.uncharge(GROUP, 1);
+    groups.uncharge(other, 1);
+    machine.end();
+}
+
+#[test]
+fn a_limit_refuses_and_leaves_nothing_behind() {
+    let machine = machine(LruPolicy::Stock, 2);
+    let (memory, groups) = (machine.memory(), machine.memory().groups);
+    groups.set_limit(GROUP, Some(70));
+    assert_eq!((groups.limit(GROUP), groups.limit(GroupId::new(2))), (Some(70), None));
+    let first = machine.folio(MINE);
+    // The other CPU has no room for a stock: it charges what it needs.
+    let six: Vec<_> = machine.on(1, || (0..6).map(|_| machine.folio(MINE)).collect());
+    assert_eq!(groups.usage(GROUP), 70);
+    let held = machine.mm.verify().unwrap().held;
+    let refused = machine.on(1, || memory.alloc_folio(NODE, Order::ZERO, Gfp::KERNEL, MINE));
+    assert_eq!(refused, Err(FolioError::Group(OverLimit { group: GROUP })));
+    assert_eq!((groups.usage(GROUP), machine.mm.verify().unwrap().held), (70, held));
+    // This CPU has its stock still; once that is given back the other one may go on.
+    groups.drain_stock();
+    assert_eq!(groups.usage(GROUP), 7);
+    let seventh = machine.on(1, || machine.folio(MINE));
+    machine.audit();
+    [vec![first, seventh], six].concat().into_iter().for_each(|pfn| memory.put(pfn));
+    machine.end();
+    assert_eq!(groups.usage(GROUP), 0);
+}
+
+#[test]
+fn unmapped_memory_stays_charged_for_as_long_as_a_batch_keeps_it() {
+    for policy in ALL {
+        let machine = machine(policy, 1);
+        let groups = machine.memory().groups;
+        for _ in 0..20 {
+            let pfn = machine.fault(MINE);
+            machine.unmap(pfn);
+        }
+        groups.drain_stock();
+        let kept = if policy == LruPolicy::Lazy { 0 } else { 20 };
+        assert_eq!(groups.usage(GROUP), kept, "{policy:?}");
+        machine.audit();
+        machine.memory().drain();
+        assert_eq!(groups.usage(GROUP), 0);
+        machine.end();
+    }
+}
+
+#[test]
+fn each_group_has_lists_of_its_own() {
+    let machine = machine(LruPolicy::Stock, 1);
+    let (mine, roots) = (machine.listed(MINE), machine.listed(ANON));
+    let list = mmscale_mm::lru::LruList::InactiveAnon;
+    assert_eq!(machine.memory().list_pages(GROUP, NODE, list), 1);
+    assert_eq!(machine.memory().list_pages(GroupId::ROOT, NODE, list), 1);
+    // Folios of two groups alternate: the lock changes with each.
+    let before = crate::machine::locks();
+    [mine, roots].iter().for_each(|&pfn| {
+        machine.memory().folios.remove_map(pfn);
+    });
+    machine.memory().release(&[(mine, 1), (roots, 1)]);
+    assert_eq!(crate::machine::locks() - before, 2);
+    machine.end();
+}
+
+#[test]
+fn a_charge_that_belongs_to_no_folio_is_seen() {
+    let machine = machine(LruPolicy::Stock, 1);
+    machine.memory().groups.charge(GROUP, 1).unwrap();
+    assert!(matches!(machine.memory().verify(), Err(LruViolation::Charge(_))));
+}
+
+#[test]
+fn a_dead_cpus_stock_is_given_back() {
+    let machine = machine(LruPolicy::Stock, 2);
+    let pfn = machine.on(1, || machine.folio(MINE));
+    mmscale_uni::set_online(1, false);
+    machine.mm.cpu_dead(CpuId::new(1));
+    assert_eq!(machine.memory().groups.usage(GROUP), 1);
+    machine.memory().put(pfn);
+    machine.end();
+}

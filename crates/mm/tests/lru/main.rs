@@ -1,0 +1,6 @@
+//! Folios, their lists and batches, memory groups, on the machine that is stepped by hand.
+
+mod batches;
+mod charges;
+mod folios;
+mod machine;
