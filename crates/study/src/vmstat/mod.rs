@@ -101,7 +101,7 @@ fn declared() -> Vec<ParamSpec> {
         ParamSpec::real(
             "duration_s",
             Unit::Seconds,
-            10.0,
+            20.0,
             [0.01, 3600.0],
             "virtual time (on threads: real time) of the workload",
         ),
@@ -179,7 +179,7 @@ impl Study for Vmstat {
             remark += &format!(
                 " Page caches begin empty and need some {SETTLED_S} s to settle: pages returned, \
                  pages held and the waits of all callers are nearer to their long-run values with \
-                 --set duration_s=40."
+                 --set duration_s={SETTLED_S} or more."
             );
         }
         vec![remark]
