@@ -4,8 +4,9 @@ use core::sync::atomic::{
     AtomicBool, AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering,
 };
 use mmscale_mm::arch::{
-    Access, Arch, Atomic, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, LockClass,
-    NodeId, Op, Order, OwnedCounter, PathId, Pfn, RawSpin, TaskId, TaskSpec, Trace,
+    Access, Arch, Asid, Atomic, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, LockClass,
+    NodeId, Op, Order, OwnedCounter, PathId, Pfn, RawSpin, TaskId, TaskSpec, Trace, Translation,
+    VmaRange, Vpn,
 };
 
 pub struct Bare;
@@ -185,5 +186,42 @@ impl Arch for Bare {
     fn write_stamp(_: Pfn, _: u64) {}
     fn read_stamp(_: Pfn) -> u64 {
         0
+    }
+
+    fn table_load(_: Pfn, _: usize) -> u64 {
+        unreachable!()
+    }
+    fn table_store(_: Pfn, _: usize, _: u64) {
+        unreachable!()
+    }
+    fn table_peek(_: Pfn, _: usize) -> u64 {
+        unreachable!()
+    }
+    fn table_swap(_: Pfn, _: usize, _: u64) -> u64 {
+        unreachable!()
+    }
+    fn table_compare_exchange(_: Pfn, _: usize, _: u64, _: u64) -> Result<u64, u64> {
+        unreachable!()
+    }
+    fn table_drop(_: Pfn) {
+        unreachable!()
+    }
+    fn has_tlb_broadcast() -> bool {
+        false
+    }
+    fn tlb_load(_: Option<Asid>) {
+        unreachable!()
+    }
+    fn tlb_lookup(_: Asid, _: Vpn) -> Option<Translation> {
+        unreachable!()
+    }
+    fn tlb_fill(_: Asid, _: Vpn, _: Translation) {
+        unreachable!()
+    }
+    fn tlb_flush_local(_: Asid, _: Option<VmaRange>) {
+        unreachable!()
+    }
+    fn tlb_broadcast(_: Asid, _: Option<VmaRange>) {
+        unreachable!()
     }
 }

@@ -19,8 +19,8 @@ pub use spin::ModelSpin;
 pub use world::{Cpu, Hooks, check, cpu_body, interrupt, run, set_online};
 
 use mmscale_mm::arch::{
-    Access, Arch, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
-    PathId, Pfn, TaskId, TaskSpec, Trace,
+    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
+    PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 use world::with;
 
@@ -128,9 +128,54 @@ impl Arch for Model {
         PathId(0)
     }
     fn span_exit(_: PathId) {}
-    fn clear_block(_: Pfn, _: Order) {}
+    fn clear_block(pfn: Pfn, order: Order) {
+        let drop = |page| drop(with(|w| w.tables.borrow_mut().remove(&pfn.offset(page))));
+        (0..order.pages()).for_each(drop);
+    }
     fn write_stamp(_: Pfn, _: u64) {}
     fn read_stamp(_: Pfn) -> u64 {
         0
+    }
+
+    fn table_load(pfn: Pfn, index: usize) -> u64 {
+        world::entry(pfn, index, |entry| *entry)
+    }
+    fn table_store(pfn: Pfn, index: usize, value: u64) {
+        world::point();
+        world::entry(pfn, index, |entry| *entry = value);
+    }
+    fn table_peek(pfn: Pfn, index: usize) -> u64 {
+        world::point();
+        world::entry(pfn, index, |entry| *entry)
+    }
+    fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64 {
+        world::point();
+        world::entry(pfn, index, |entry| core::mem::replace(entry, value))
+    }
+    fn table_compare_exchange(pfn: Pfn, index: usize, current: u64, new: u64) -> Result<u64, u64> {
+        world::point();
+        world::entry(pfn, index, |entry| {
+            if *entry == current { Ok(core::mem::replace(entry, new)) } else { Err(*entry) }
+        })
+    }
+    fn table_drop(pfn: Pfn) {
+        with(|w| w.tables.borrow_mut().remove(&pfn));
+    }
+    fn has_tlb_broadcast() -> bool {
+        false
+    }
+    fn tlb_load(_: Option<Asid>) {}
+    fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {
+        world::point();
+        world::on_here(|cpu| cpu.tlb.lookup(asid, page).map(|found| found.translation))
+    }
+    fn tlb_fill(asid: Asid, page: Vpn, translation: Translation) {
+        world::on_here(|cpu| cpu.tlb.fill(asid, page, translation));
+    }
+    fn tlb_flush_local(asid: Asid, range: Option<VmaRange>) {
+        world::on_here(|cpu| cpu.tlb.flush(asid, range, |_| {}));
+    }
+    fn tlb_broadcast(_: Asid, _: Option<VmaRange>) {
+        unreachable!("translations of this machine are invalidated by interrupts");
     }
 }

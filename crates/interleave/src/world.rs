@@ -4,8 +4,9 @@
 //! no points of the schedule. The state is made anew for every schedule.
 
 use core::cell::{Cell, RefCell};
-use mmscale_mm::arch::Ipi;
+use mmscale_mm::arch::{Ipi, Pfn, SoftTlb};
 use shuttle::thread::{self, Thread};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub(crate) struct CpuState {
     pub(crate) pending: Vec<Ipi>,
     /// The task is on the CPU, not parked.
     pub(crate) runs: bool,
+    pub(crate) tlb: SoftTlb,
     thread: Option<Thread>,
 }
 
@@ -37,6 +39,7 @@ pub(crate) struct World {
     pub(crate) cpus: RefCell<Vec<CpuState>>,
     pub(crate) now_ns: Cell<u64>,
     pub(crate) step_ns: u64,
+    pub(crate) tables: RefCell<BTreeMap<Pfn, Box<[u64; 512]>>>,
     hooks: RefCell<Option<Arc<dyn Hooks>>>,
 }
 
@@ -65,6 +68,14 @@ pub(crate) fn here() -> usize {
 pub(crate) fn on_here<R>(f: impl FnOnce(&mut CpuState) -> R) -> R {
     let here = here();
     with(|w| f(&mut w.cpus.borrow_mut()[here]))
+}
+
+/// Entry `index` of the table at `pfn`; does `f` to it.
+pub(crate) fn entry<R>(pfn: Pfn, index: usize, f: impl FnOnce(&mut u64) -> R) -> R {
+    with(|w| {
+        let mut tables = w.tables.borrow_mut();
+        f(&mut tables.entry(pfn).or_insert_with(|| Box::new([0; 512]))[index])
+    })
 }
 
 /// Runs the pending interrupts of this CPU, if its interrupts are on.
@@ -145,12 +156,14 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<Cpu>
         preempt: 0,
         pending: Vec::new(),
         runs: true,
+        tlb: SoftTlb::EMPTY,
         thread: None,
     };
     let world = World {
         cpus: RefCell::new((0..cpus).map(cpu).collect()),
         now_ns: Cell::new(0),
         step_ns: STEP_NS,
+        tables: RefCell::default(),
         hooks: RefCell::new(None),
     };
     WORLD.with(|slot| *slot.borrow_mut() = Some(Rc::new(world)));

@@ -17,7 +17,9 @@ use crate::group::{GroupId, Groups};
 use crate::lru::{Lru, LruPolicy, Memory};
 use crate::page_alloc::{AllocConfig, Audit, ConfigError, FrameAllocator, MemoryMap, Violation};
 use crate::rcu::Rcu;
+use crate::table::{Paging, TableLocks};
 use crate::time::{NSEC_PER_SEC, Time};
+use crate::tlb::Tlb;
 use crate::upkeep::{Parts, Requeue, TickPolicy, Upkeep};
 use crate::work::{Work, WorkItem};
 
@@ -110,6 +112,8 @@ pub struct Mm<A: Arch> {
     folios: Folios<A>,
     groups: Groups<A>,
     lru: Lru<A>,
+    tlb: Tlb<A>,
+    tables: TableLocks<A>,
 }
 
 impl<A: Arch> Mm<A> {
@@ -130,6 +134,8 @@ impl<A: Arch> Mm<A> {
             upkeep,
             folios: Folios::new(config.map.frames()),
             groups: Groups::new(config.groups),
+            tlb: Tlb::new(),
+            tables: TableLocks::new(config.map.frames()),
             lru: Lru::new(config.lru, config.groups, config.map.node_count()),
         })
     }
@@ -171,6 +177,15 @@ impl<A: Arch> Mm<A> {
             work: &self.work,
             rcu: &self.rcu,
         }
+    }
+    /// What CPUs keep of page tables.
+    pub fn tlb(&self) -> &Tlb<A> {
+        &self.tlb
+    }
+
+    /// What page tables are made of and share.
+    pub fn paging(&self) -> Paging<'_, A> {
+        Paging { frames: &self.frames, locks: &self.tables, tlb: &self.tlb }
     }
 
     // -- The life of a run. Tasks only.
@@ -239,6 +254,7 @@ impl<A: Arch> Mm<A> {
             Ipi::CallFunction => {}
             Ipi::RcuExpedited => self.rcu.expedited_ipi(),
             Ipi::Timer => self.time.reprogram(),
+            Ipi::TlbFlush => self.tlb.ipi(),
         }
     }
 
@@ -254,6 +270,7 @@ impl<A: Arch> Mm<A> {
     pub fn idle_enter(&self) {
         self.upkeep.idle_enter(&self.parts());
         self.time.idle_enter();
+        self.tlb.enter_lazy();
         self.rcu.idle_enter();
     }
 
@@ -310,6 +327,7 @@ impl<A: Arch> Mm<A> {
     /// counters, its pages.
     pub fn cpu_dead(&self, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::CpuhpDown);
+        self.tlb.cpu_dead(cpu);
         self.rcu.cpu_dead(cpu);
         self.time.cpu_dead(cpu, |slot, expiry| self.work.adopt(&self.time, cpu, slot, expiry));
         self.memory().drain_stopped(cpu);

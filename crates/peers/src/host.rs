@@ -11,8 +11,8 @@ mod lock;
 use atomic::{HostAtomic, HostOwned};
 use lock::HostSpin;
 use mmscale_mm::arch::{
-    Access, Arch, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
-    PathId, Pfn, TaskId, TaskSpec, Trace,
+    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
+    PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
@@ -164,5 +164,42 @@ impl Arch for Host {
     }
     fn read_stamp(_: Pfn) -> u64 {
         absent("memory behind the frames")
+    }
+
+    fn table_load(_: Pfn, _: usize) -> u64 {
+        absent("page tables")
+    }
+    fn table_store(_: Pfn, _: usize, _: u64) {
+        absent("page tables")
+    }
+    fn table_peek(_: Pfn, _: usize) -> u64 {
+        absent("page tables")
+    }
+    fn table_swap(_: Pfn, _: usize, _: u64) -> u64 {
+        absent("page tables")
+    }
+    fn table_compare_exchange(_: Pfn, _: usize, _: u64, _: u64) -> Result<u64, u64> {
+        absent("page tables")
+    }
+    fn table_drop(_: Pfn) {
+        absent("page tables")
+    }
+    fn has_tlb_broadcast() -> bool {
+        false
+    }
+    fn tlb_load(_: Option<Asid>) {
+        absent("address spaces")
+    }
+    fn tlb_lookup(_: Asid, _: Vpn) -> Option<Translation> {
+        absent("address spaces")
+    }
+    fn tlb_fill(_: Asid, _: Vpn, _: Translation) {
+        absent("address spaces")
+    }
+    fn tlb_flush_local(_: Asid, _: Option<VmaRange>) {
+        absent("address spaces")
+    }
+    fn tlb_broadcast(_: Asid, _: Option<VmaRange>) {
+        absent("address spaces")
     }
 }

@@ -9,8 +9,8 @@ use crate::park;
 use crate::spin::SimSpin;
 use crate::task::TaskState;
 use mmscale_mm::arch::{
-    Access, Arch, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
-    PathId, Pfn, TaskId, TaskSpec, Trace,
+    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
+    PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 
 /// The tag of the simulated machine that runs on this host thread.
@@ -148,6 +148,7 @@ impl Arch for Sim {
             let (now_ns, at) = (engine.cpu().clock / 1000, engine.cur);
             engine.probes[at].event(now_ns, &event);
             engine.check_event(&event);
+            engine.check_reached(&event);
         });
     }
     #[inline]
@@ -185,4 +186,53 @@ impl Arch for Sim {
             engine.memory.read_stamp(pfn)
         })
     }
+
+    #[inline]
+    fn table_load(pfn: Pfn, index: usize) -> u64 {
+        with(|engine| engine.tables.load(pfn, index))
+    }
+    #[inline]
+    fn table_store(pfn: Pfn, index: usize, value: u64) {
+        with(|engine| engine.table_store(pfn, index, value));
+    }
+    fn table_peek(pfn: Pfn, index: usize) -> u64 {
+        at_turn(|engine| engine.table_now(pfn, index))
+    }
+    fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64 {
+        at_turn(|engine| engine.tables.replace(pfn, index, value))
+    }
+    fn table_compare_exchange(pfn: Pfn, index: usize, current: u64, new: u64) -> Result<u64, u64> {
+        at_turn(|engine| engine.table_exchange(pfn, index, current, new))
+    }
+    fn table_drop(pfn: Pfn) {
+        with(|engine| engine.tables.clear(pfn, Order::ZERO));
+    }
+    #[inline]
+    fn has_tlb_broadcast() -> bool {
+        with(|engine| engine.has_broadcast())
+    }
+    fn tlb_load(asid: Option<Asid>) {
+        with(|engine| engine.tlbs.load(engine.cur, asid));
+    }
+    #[inline]
+    fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {
+        if with(|engine| engine.has_broadcast()) {
+            return at_turn(|engine| engine.tlb_lookup(asid, page));
+        }
+        with(|engine| engine.tlb_lookup(asid, page))
+    }
+    fn tlb_fill(asid: Asid, page: Vpn, translation: Translation) {
+        with(|engine| engine.tlbs.fill(engine.cur, asid, page, translation));
+    }
+    fn tlb_flush_local(asid: Asid, range: Option<VmaRange>) {
+        with(|engine| engine.tlbs.flush(engine.cur, asid, range));
+    }
+    fn tlb_broadcast(asid: Asid, range: Option<VmaRange>) {
+        irq::charge(at_turn(|engine| engine.tlb_broadcast(asid, range)));
+    }
+}
+
+/// Host memory, in bytes, that the words of the running machine's page tables take up.
+pub fn table_host_bytes() -> usize {
+    with(|engine| engine.tables.host_bytes())
 }

@@ -8,7 +8,7 @@ use mmscale_mm::arch::{CpuId, LockClass, Order, Pfn, Trace};
 impl Engine {
     /// Notes a broken rule, once for each rule, deed and call path.
     #[cold]
-    fn broken(&mut self, rule: Rule, what: String) {
+    pub(crate) fn broken(&mut self, rule: Rule, what: String) {
         let place = self.place();
         self.checker.keep(Violation { rule, what, place });
     }

@@ -77,6 +77,7 @@ impl Engine {
         let pages = self.memory.bytes(order).div_ceil(4096);
         let work_ps = self.op_ps(Op::ClearPage, pages as u32);
         let now_ps = self.cpu().clock;
+        self.tables.clear(pfn, order);
         work_ps.max(self.memory.clear(pfn, order, now_ps) - now_ps)
     }
     /// What `count` times `op` take on the running CPU, jitter included, in ps.

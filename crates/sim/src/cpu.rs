@@ -26,6 +26,7 @@ impl Reason {
         Self::Ipi(Ipi::CallFunction),
         Self::Ipi(Ipi::RcuExpedited),
         Self::Ipi(Ipi::Timer),
+        Self::Ipi(Ipi::TlbFlush),
         Self::Resched,
     ];
 

@@ -16,7 +16,9 @@ use crate::outcome::{Failure, Place};
 use crate::profile::Costs;
 use crate::rng::{Jitter, SplitMix64};
 use crate::stats::Stats;
+use crate::tables::Tables;
 use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
+use crate::tlbs::Tlbs;
 use crate::topology::Seats;
 use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, MAX_CPUS, Probe};
 use std::rc::Rc;
@@ -68,6 +70,8 @@ pub(crate) struct Engine {
     pub(crate) end_ps: u64,
     pub(crate) lines: Lines,
     pub(crate) memory: Memory,
+    pub(crate) tables: Tables,
+    pub(crate) tlbs: Tlbs,
     pub(crate) online: CpuMask,
     /// CPUs that are asked to stop, each with the task that waits for it.
     pub(crate) leaving: Vec<(usize, usize)>,
@@ -113,6 +117,8 @@ impl Engine {
             end_ps: 0,
             lines: Lines::new(config.profile.node_pages as usize * seats.nodes()),
             memory: Memory::new(&config.profile, seats.nodes()),
+            tables: Tables::new(cpus),
+            tlbs: Tlbs::new(cpus, config.checks),
             online: CpuMask::first(cpus),
             leaving: Vec::new(),
             checker: Checker::new(config.checks, cpus),

@@ -14,6 +14,7 @@
 //! | `lock`, `spin`, `atomics`, `lines`, `memory`, `cost` | shared state and what it costs |
 //! | `stats`, `noise`, `hotplug` | statistics, disturbance, CPUs that leave |
 //! | `check`, `checker`, `ledger` | checkers: locks and contexts; frames and counters |
+//! | `tables`, `tlbs`, `paging` | words of page tables, and the translations that CPUs keep |
 //! | `context`, `run`, `stack` | coroutines, and the way from `Sim`'s functions to the engine |
 //!
 //! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager;
@@ -39,6 +40,7 @@ mod lock;
 mod memory;
 mod noise;
 mod outcome;
+mod paging;
 mod park;
 pub mod profile;
 mod rng;
@@ -48,11 +50,14 @@ mod sched;
 mod spin;
 mod stack;
 mod stats;
+mod tables;
 mod task;
+mod tlbs;
 mod topology;
 mod turn;
 
 pub use arch::Sim;
+pub use arch::table_host_bytes;
 pub use atomics::{SimAtomic, SimOwnedI8, Word};
 pub use config::{Checks, Disturbance, Faults, HoldScale, Noise, Policy, SimConfig};
 pub use noise::random_u64;

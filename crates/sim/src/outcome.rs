@@ -92,6 +92,8 @@ pub enum Rule {
     CounterDrift,
     /// A CPU that has gone leaves no counts and no cached pages behind.
     LeftBehind,
+    /// No CPU can reach a frame that was freed by a translation that it still keeps.
+    StaleTranslation,
 }
 
 /// Why a run ended early.

@@ -30,6 +30,7 @@ pub fn sample_profile(cpus: usize) -> Profile {
             ipi_send_ps: 150_000,
             ipi_delivery_ps: 900_000,
             irq_ps: 300_000,
+            tlb_broadcast_ps: 0,
             switch_ps: 800_000,
             wake_ps: 300_000,
             idle_exit_ps: 2_000_000,

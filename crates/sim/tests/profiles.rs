@@ -25,6 +25,7 @@ fn text() -> String {
         "ipi_send_ns",
         "ipi_delivery_ns",
         "irq_ns",
+        "tlb_broadcast_ns",
         "switch_ns",
         "wake_ns",
         "idle_exit_ns",

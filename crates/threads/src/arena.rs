@@ -49,10 +49,16 @@ impl Arena {
         self.first_word(pfn).store(stamp, Ordering::Relaxed);
     }
 
-    fn first_word(&self, pfn: Pfn) -> &AtomicU64 {
+    /// One of the 512 words of a frame.
+    pub(crate) fn word(&self, pfn: Pfn, index: usize) -> &AtomicU64 {
+        assert!(index < PAGE_BYTES / 8, "a frame has no word {index}");
         let start = self.frame(pfn, 1);
-        // SAFETY: page-aligned memory of the arena, which lives as long as `self`.
-        unsafe { AtomicU64::from_ptr(start.cast()) }
+        // SAFETY: an aligned word of the frame, in memory that lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(start.cast::<u64>().add(index)) }
+    }
+
+    fn first_word(&self, pfn: Pfn) -> &AtomicU64 {
+        self.word(pfn, 0)
     }
 
     fn frame(&self, pfn: Pfn, pages: usize) -> *mut u8 {

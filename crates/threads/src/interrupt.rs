@@ -20,7 +20,8 @@ const YIELD_EVERY_SHARED: u32 = 64;
 const YIELD_EVERY_OWN: u32 = 1 << 14;
 
 /// Why interrupts are sent, in the order in which they are taken.
-const REASONS: [Ipi; 3] = [Ipi::CallFunction, Ipi::RcuExpedited, Ipi::Timer];
+const REASONS: [Ipi; Ipi::COUNT] =
+    [Ipi::CallFunction, Ipi::RcuExpedited, Ipi::Timer, Ipi::TlbFlush];
 
 /// Looks for interrupts. Interrupts are on.
 #[inline]

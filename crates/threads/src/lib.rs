@@ -36,8 +36,8 @@ pub use lock::ThreadsSpin;
 pub use run::run;
 
 use mmscale_mm::arch::{
-    Access, Arch, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
-    PathId, Pfn, TaskId, TaskSpec, Trace,
+    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
+    PathId, Pfn, SoftTlb, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 use state::{Machine, NEVER, here};
 use std::sync::atomic::Ordering;
@@ -199,4 +199,45 @@ impl Arch for Threads {
     fn read_stamp(pfn: Pfn) -> u64 {
         here().machine().arena.stamp(pfn)
     }
+
+    fn table_load(pfn: Pfn, index: usize) -> u64 {
+        here().machine().arena.word(pfn, index).load(Ordering::Relaxed)
+    }
+    fn table_store(pfn: Pfn, index: usize, value: u64) {
+        here().machine().arena.word(pfn, index).store(value, Ordering::Release);
+    }
+    fn table_peek(pfn: Pfn, index: usize) -> u64 {
+        here().machine().arena.word(pfn, index).load(Ordering::Acquire)
+    }
+    fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64 {
+        here().machine().arena.word(pfn, index).swap(value, Ordering::AcqRel)
+    }
+    fn table_compare_exchange(pfn: Pfn, index: usize, current: u64, new: u64) -> Result<u64, u64> {
+        let word = here().machine().arena.word(pfn, index);
+        word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+    }
+    fn table_drop(_: Pfn) {}
+    fn has_tlb_broadcast() -> bool {
+        false
+    }
+    fn tlb_load(_: Option<Asid>) {}
+    fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {
+        on_tlb(|tlb| tlb.lookup(asid, page)).map(|found| found.translation)
+    }
+    fn tlb_fill(asid: Asid, page: Vpn, translation: Translation) {
+        on_tlb(|tlb| tlb.fill(asid, page, translation));
+    }
+    fn tlb_flush_local(asid: Asid, range: Option<VmaRange>) {
+        on_tlb(|tlb| tlb.flush(asid, range, |_| {}));
+    }
+    fn tlb_broadcast(_: Asid, _: Option<VmaRange>) {
+        unreachable!("translations of this machine are invalidated by interrupts");
+    }
+}
+
+/// Uses the TLB of the CPU that this runs on. Interrupts are off, and `f` calls no machine.
+fn on_tlb<R>(f: impl FnOnce(&mut SoftTlb) -> R) -> R {
+    let tlb = here().local.tlb.get();
+    // SAFETY: only the CPU's own thread comes here, and `f` does not come back.
+    f(unsafe { &mut *tlb })
 }

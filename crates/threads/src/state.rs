@@ -7,7 +7,7 @@ use crate::host::{Waiting, lock};
 use crate::paths::{LockStats, PathTree};
 use crate::queue::RunQueue;
 use crate::task::{Task, TaskTable};
-use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, TaskId};
+use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, SoftTlb, TaskId};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -120,6 +120,7 @@ pub(crate) struct Local {
     pub(crate) probe: UnsafeCell<Option<Box<dyn Probe>>>,
     pub(crate) timer_late_max_ns: Cell<u64>,
     pub(crate) stacks: UnsafeCell<Vec<corosensei::stack::DefaultStack>>,
+    pub(crate) tlb: UnsafeCell<SoftTlb>,
 }
 
 // SAFETY: `local` and `machine` are used by the CPU's own thread, or before it starts and after it
@@ -158,6 +159,7 @@ impl Cpu {
                 probe: UnsafeCell::new(Some(probe)),
                 timer_late_max_ns: Cell::new(0),
                 stacks: UnsafeCell::new(Vec::new()),
+                tlb: UnsafeCell::new(SoftTlb::EMPTY),
             },
         }
     }

@@ -15,16 +15,16 @@ mod machine;
 pub use atomic::{UniAtomic, UniOwned};
 pub use lock::UniSpin;
 pub use machine::{
-    advance, assert_quiet, boot, current_path, deliver_ipis, earliest_timer, fail_allocs,
-    interrupt, lock_acquisitions, record, run_timer, set_clock, set_cpu, set_node, set_online,
-    set_task, take_ipis, take_spawned, take_timer, take_touches, take_traces, timer_of,
-    unpark_tokens, work_count,
+    advance, assert_quiet, boot, current_path, deliver_ipis, earliest_timer, fail_alloc_after,
+    fail_allocs, interrupt, lock_acquisitions, record, run_timer, set_broadcast, set_clock,
+    set_cpu, set_node, set_online, set_task, table_count, take_ipis, take_spawned, take_timer,
+    take_touches, take_traces, timer_of, tlb_len, unpark_tokens, work_count,
 };
 
 use machine::expect;
 use mmscale_mm::arch::{
-    Access, Arch, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
-    PathId, Pfn, TaskId, TaskSpec, Trace,
+    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
+    PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 
 /// The machine, as a tag type.
@@ -156,9 +156,10 @@ impl Arch for Uni {
     fn clear_block(pfn: Pfn, order: Order) {
         machine::work(Op::ClearPage, order.pages() as u32);
         machine::with(|m| {
-            let mut stamps = m.stamps.borrow_mut();
+            let (mut stamps, mut tables) = (m.stamps.borrow_mut(), m.tables.borrow_mut());
             for at in 0..order.pages() {
                 stamps.remove(&pfn.offset(at));
+                tables.remove(&pfn.offset(at));
             }
         });
     }
@@ -167,5 +168,54 @@ impl Arch for Uni {
     }
     fn read_stamp(pfn: Pfn) -> u64 {
         machine::with(|m| m.stamps.borrow().get(&pfn).copied().unwrap_or(0))
+    }
+
+    fn table_load(pfn: Pfn, index: usize) -> u64 {
+        machine::entry(pfn, index, |entry| *entry)
+    }
+    fn table_store(pfn: Pfn, index: usize, value: u64) {
+        machine::entry(pfn, index, |entry| *entry = value);
+    }
+    fn table_peek(pfn: Pfn, index: usize) -> u64 {
+        machine::entry(pfn, index, |entry| *entry)
+    }
+    fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64 {
+        machine::entry(pfn, index, |entry| core::mem::replace(entry, value))
+    }
+    fn table_compare_exchange(pfn: Pfn, index: usize, current: u64, new: u64) -> Result<u64, u64> {
+        machine::entry(pfn, index, |entry| {
+            if *entry == current { Ok(core::mem::replace(entry, new)) } else { Err(*entry) }
+        })
+    }
+    fn table_drop(pfn: Pfn) {
+        machine::with(|m| m.tables.borrow_mut().remove(&pfn));
+    }
+    fn has_tlb_broadcast() -> bool {
+        machine::with(|m| m.broadcast.get())
+    }
+    fn tlb_load(asid: Option<Asid>) {
+        machine::here(|cpu| cpu.asid = asid);
+    }
+    fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {
+        machine::here(|cpu| {
+            assert!(!cpu.irqs_on && cpu.asid == Some(asid), "a look at what is not loaded");
+            cpu.tlb.lookup(asid, page).map(|found| found.translation)
+        })
+    }
+    fn tlb_fill(asid: Asid, page: Vpn, translation: Translation) {
+        machine::here(|cpu| {
+            assert!(!cpu.irqs_on && cpu.asid == Some(asid), "a walk of what is not loaded");
+            cpu.tlb.fill(asid, page, translation);
+        });
+    }
+    fn tlb_flush_local(asid: Asid, range: Option<VmaRange>) {
+        machine::here(|cpu| cpu.tlb.flush(asid, range, |_| {}));
+    }
+    fn tlb_broadcast(asid: Asid, range: Option<VmaRange>) {
+        assert!(Self::has_tlb_broadcast(), "this machine has no broadcast");
+        machine::with(|m| {
+            let mut cpus = m.cpus.borrow_mut();
+            cpus.iter_mut().for_each(|cpu| cpu.tlb.flush(asid, range, |_| {}));
+        });
     }
 }

@@ -2,8 +2,8 @@
 
 use core::cell::{Cell, RefCell};
 use mmscale_mm::arch::{
-    Access, Callbacks, CpuId, Func, HotplugError, Ipi, Line, LockClass, NodeId, Op, Pfn, TaskId,
-    TaskSpec, Trace,
+    Access, Asid, Callbacks, CpuId, Func, HotplugError, Ipi, Line, LockClass, NodeId, Op, Pfn,
+    SoftTlb, TaskId, TaskSpec, Trace,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,6 +17,9 @@ pub(crate) struct CpuState {
     pub(crate) timer: Option<u64>,
     pub(crate) task: TaskId,
     pub(crate) path: Vec<Func>,
+    pub(crate) tlb: SoftTlb,
+    /// The address space whose translations it uses.
+    pub(crate) asid: Option<Asid>,
     /// Spin locks held, in the order they were taken.
     pub(crate) held: Vec<(LockClass, u32)>,
 }
@@ -30,11 +33,15 @@ pub(crate) struct Machine {
     pub(crate) ipis: RefCell<VecDeque<(CpuId, Ipi)>>,
     pub(crate) tokens: RefCell<BTreeSet<TaskId>>,
     pub(crate) stamps: RefCell<BTreeMap<Pfn, u64>>,
+    pub(crate) tables: RefCell<BTreeMap<Pfn, Box<[u64; 512]>>>,
+    pub(crate) broadcast: Cell<bool>,
     spawned: RefCell<Vec<(TaskId, TaskSpec)>>,
     tasks: Cell<usize>,
     locks: Cell<u32>,
     recording: Cell<bool>,
     failures: Cell<u32>,
+    /// Allocations before the first that fails.
+    before_failure: Cell<u32>,
     traces: RefCell<Vec<(CpuId, Trace)>>,
     touches: RefCell<Vec<(Line, Access)>>,
     work: [Cell<u64>; Op::ALL.len()],
@@ -51,11 +58,14 @@ impl Machine {
             ipis: RefCell::default(),
             tokens: RefCell::default(),
             stamps: RefCell::default(),
+            tables: RefCell::default(),
+            broadcast: Cell::new(false),
             spawned: RefCell::default(),
             tasks: Cell::new(1),
             locks: Cell::new(0),
             recording: Cell::new(false),
             failures: Cell::new(0),
+            before_failure: Cell::new(0),
             traces: RefCell::default(),
             touches: RefCell::default(),
             work: [const { Cell::new(0) }; Op::ALL.len()],
@@ -75,6 +85,8 @@ impl CpuState {
             timer: None,
             task: TaskId::new(cpu),
             path: Vec::new(),
+            tlb: SoftTlb::EMPTY,
+            asid: None,
             held: Vec::new(),
         }
     }
@@ -175,6 +187,10 @@ pub(crate) fn hotplug(cpu: CpuId, online: bool) -> Result<(), HotplugError> {
 
 pub(crate) fn fail_alloc() -> bool {
     with(|m| {
+        if m.failures.get() > 0 && m.before_failure.get() > 0 {
+            m.before_failure.set(m.before_failure.get() - 1);
+            return false;
+        }
         let left = m.failures.get();
         m.failures.set(left.saturating_sub(1));
         left > 0
@@ -183,7 +199,18 @@ pub(crate) fn fail_alloc() -> bool {
 
 /// The next `count` allocations fail.
 pub fn fail_allocs(count: u32) {
-    with(|m| m.failures.set(count));
+    with(|m| {
+        m.failures.set(count);
+        m.before_failure.set(0);
+    });
+}
+
+/// `skip` allocations succeed, and the one after them fails.
+pub fn fail_alloc_after(skip: u32) {
+    with(|m| {
+        m.failures.set(1);
+        m.before_failure.set(skip);
+    });
 }
 
 /// Starts over: `cpus` CPUs, all online on node 0, `hz` ticks a second, time 0, nothing recorded.
@@ -198,6 +225,8 @@ pub fn boot(cpus: usize, hz: u32) {
         m.ipis.borrow_mut().clear();
         m.tokens.borrow_mut().clear();
         m.stamps.borrow_mut().clear();
+        m.tables.borrow_mut().clear();
+        m.broadcast.set(false);
         m.spawned.borrow_mut().clear();
         m.tasks.set(cpus);
         m.recording.set(false);
@@ -214,6 +243,29 @@ pub fn set_cpu(cpu: usize) {
         assert!(cpu < m.cpus.borrow().len(), "there is no cpu{cpu}");
         m.here.set(cpu);
     });
+}
+
+/// Whether translations of all CPUs can be invalidated by a broadcast; not after [`boot`].
+pub fn set_broadcast(broadcast: bool) {
+    with(|m| m.broadcast.set(broadcast));
+}
+
+/// The number of translations that CPU `cpu` keeps.
+pub fn tlb_len(cpu: usize) -> usize {
+    with(|m| m.cpus.borrow()[cpu].tlb.len())
+}
+
+/// The number of frames that are page tables or otherwise hold words of mm's own.
+pub fn table_count() -> usize {
+    with(|m| m.tables.borrow().len())
+}
+
+/// Entry `index` of the table at `pfn`; does `f` to it.
+pub(crate) fn entry<R>(pfn: Pfn, index: usize, f: impl FnOnce(&mut u64) -> R) -> R {
+    with(|m| {
+        let mut tables = m.tables.borrow_mut();
+        f(&mut tables.entry(pfn).or_insert_with(|| Box::new([0; 512]))[index])
+    })
 }
 
 /// Puts CPU `cpu` on memory node `node`.

@@ -82,6 +82,12 @@ pub enum LockClass {
     Rwsem,
     /// The line of tasks that spin for a sleeping lock whose owner runs.
     Osq,
+    /// The two upper levels of an address space's page tables.
+    PageTable,
+    /// A page table of the level that may map huge pages.
+    Pmd,
+    /// A page table of the lowest level.
+    Pte,
     /// The LRU lists of one memory group on one node.
     Lruvec,
     /// A CPU's page cache.
@@ -102,11 +108,14 @@ pub enum LockClass {
 
 impl LockClass {
     /// All classes, outermost first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Hotplug,
         Self::Mutex,
         Self::Rwsem,
         Self::Osq,
+        Self::PageTable,
+        Self::Pmd,
+        Self::Pte,
         Self::Lruvec,
         Self::Pcp,
         Self::Zone,
@@ -123,6 +132,9 @@ impl LockClass {
             Self::Mutex => "mutex",
             Self::Rwsem => "rwsem",
             Self::Osq => "osq",
+            Self::PageTable => "page_table",
+            Self::Pmd => "pmd",
+            Self::Pte => "pte",
             Self::Lruvec => "lruvec",
             Self::Pcp => "pcp",
             Self::Zone => "zone",

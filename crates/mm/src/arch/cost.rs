@@ -45,11 +45,25 @@ pub enum Op {
     LruLink,
     /// Charging or uncharging a memory group once, the shared counter not included.
     GroupCharge,
+    /// The walk of the hardware that a missing translation costs.
+    PageWalk,
+    /// The walk of the software from the root to one entry, locks not included.
+    TableWalk,
+    /// Filling one entry of a page table.
+    PteSet,
+    /// Taking one entry out of a page table, or changing one that is in use.
+    PteClear,
+    /// Invalidating one translation on the own CPU.
+    TlbFlushPage,
+    /// Invalidating all translations of an address space on the own CPU.
+    TlbFlushAll,
+    /// Loading another address space.
+    MmSwitch,
 }
 
 impl Op {
     /// All operations, in the order of their discriminants.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 25] = [
         Self::Syscall,
         Self::AllocEntry,
         Self::PcpTake,
@@ -68,6 +82,13 @@ impl Op {
         Self::LruBatch,
         Self::LruLink,
         Self::GroupCharge,
+        Self::PageWalk,
+        Self::TableWalk,
+        Self::PteSet,
+        Self::PteClear,
+        Self::TlbFlushPage,
+        Self::TlbFlushAll,
+        Self::MmSwitch,
     ];
     /// The key under which profiles give the cost.
     pub const fn name(self) -> &'static str {
@@ -90,6 +111,13 @@ impl Op {
             Self::LruBatch => "lru_batch",
             Self::LruLink => "lru_link",
             Self::GroupCharge => "group_charge",
+            Self::PageWalk => "page_walk",
+            Self::TableWalk => "table_walk",
+            Self::PteSet => "pte_set",
+            Self::PteClear => "pte_clear",
+            Self::TlbFlushPage => "tlb_flush_page",
+            Self::TlbFlushAll => "tlb_flush_all",
+            Self::MmSwitch => "mm_switch",
         }
     }
 }

@@ -2,8 +2,9 @@
 //! of `mmscale-uni` from outside the crate.
 
 use super::{
-    Access, Arch, Atomic, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, LockClass,
-    NodeId, Op, Order, OwnedCounter, PathId, Pfn, RawSpin, TaskId, TaskSpec, Trace,
+    Access, Arch, Asid, Atomic, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, LockClass,
+    NodeId, Op, Order, OwnedCounter, PathId, Pfn, RawSpin, TaskId, TaskSpec, Trace, Translation,
+    VmaRange, Vpn,
 };
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
@@ -173,5 +174,42 @@ impl Arch for Lone {
     fn write_stamp(_: Pfn, _: u64) {}
     fn read_stamp(_: Pfn) -> u64 {
         0
+    }
+
+    fn table_load(_: Pfn, _: usize) -> u64 {
+        panic!("it has no page tables")
+    }
+    fn table_store(_: Pfn, _: usize, _: u64) {
+        panic!("it has no page tables")
+    }
+    fn table_peek(_: Pfn, _: usize) -> u64 {
+        panic!("it has no page tables")
+    }
+    fn table_swap(_: Pfn, _: usize, _: u64) -> u64 {
+        panic!("it has no page tables")
+    }
+    fn table_compare_exchange(_: Pfn, _: usize, _: u64, _: u64) -> Result<u64, u64> {
+        panic!("it has no page tables")
+    }
+    fn table_drop(_: Pfn) {
+        panic!("it has no page tables")
+    }
+    fn has_tlb_broadcast() -> bool {
+        false
+    }
+    fn tlb_load(_: Option<Asid>) {
+        panic!("it has no address spaces")
+    }
+    fn tlb_lookup(_: Asid, _: Vpn) -> Option<Translation> {
+        panic!("it has no address spaces")
+    }
+    fn tlb_fill(_: Asid, _: Vpn, _: Translation) {
+        panic!("it has no address spaces")
+    }
+    fn tlb_flush_local(_: Asid, _: Option<VmaRange>) {
+        panic!("it has no address spaces")
+    }
+    fn tlb_broadcast(_: Asid, _: Option<VmaRange>) {
+        panic!("it has no address spaces")
     }
 }

@@ -14,20 +14,24 @@
 //!
 //! Architecture invariant: nothing here knows a study, an arm or a policy.
 
+mod addr;
 mod atomic;
 mod cost;
 mod ids;
 #[cfg(test)]
 pub(crate) mod lone;
 mod mask;
+mod tlb;
 mod trace;
 
+pub use addr::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use atomic::{Atomic, LockClass, OwnedCounter, RawSpin};
 pub use cost::{Access, Line, Op};
 pub use ids::{
     CpuId, MAX_CPUS, MAX_NODES, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn, TaskId, VirtAddr,
 };
 pub use mask::CpuMask;
+pub use tlb::{Asid, Found, PageSize, SoftTlb, Translation};
 pub use trace::{Func, Probe, Trace};
 
 /// The interrupt state that [`Arch::irq_save`] found, to be given back to [`Arch::irq_restore`].
@@ -48,11 +52,13 @@ pub enum Ipi {
     RcuExpedited,
     /// A timer of the target was armed that comes before everything its one-shot is armed for.
     Timer,
+    /// Translations that the target may hold are to be invalidated.
+    TlbFlush,
 }
 
 impl Ipi {
     /// The number of reasons; discriminants are below it.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 4;
 }
 
 /// Why a CPU was not taken offline or online.
@@ -232,12 +238,53 @@ pub trait Arch: Sized + 'static {
 
     // -- Bytes behind frames.
 
-    /// Clears the `order` block at `pfn`, for real where there is memory; costs included.
+    /// Clears the `order` block at `pfn`, for real where there is memory; costs included. A frame
+    /// that is to be a page table has 512 entries of 0 then.
     fn clear_block(pfn: Pfn, order: Order);
     /// Writes a stamp into the first bytes of a frame.
     fn write_stamp(pfn: Pfn, stamp: u64);
     /// Reads the stamp back; 0 after a clear.
     fn read_stamp(pfn: Pfn) -> u64;
+
+    // -- Page tables: the 512 words of 64 bits of a frame of the memory manager's own. None of
+    // these costs anything by itself. Who holds the lock of a table loads and stores. The hardware
+    // reads tables without it, and sets bits in entries that are present: so an entry that is
+    // present is changed by `table_swap` or `table_compare_exchange` only, under the lock too, and
+    // `table_store` fills entries that are not.
+
+    /// Entry `index` of the table at `pfn`, for who holds its lock.
+    fn table_load(pfn: Pfn, index: usize) -> u64;
+    /// Fills an entry that is not present, for who holds the table's lock. What was written before
+    /// is visible to whoever sees the entry.
+    fn table_store(pfn: Pfn, index: usize, value: u64);
+    /// An entry as the hardware reads it, without the lock: a synchronised operation.
+    fn table_peek(pfn: Pfn, index: usize) -> u64;
+    /// Writes an entry and returns what was there: a synchronised operation.
+    fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64;
+    /// Writes `new` if `current` is there; returns what was there, as `Ok` if it was `current`: a
+    /// synchronised operation.
+    fn table_compare_exchange(pfn: Pfn, index: usize, current: u64, new: u64) -> Result<u64, u64>;
+    /// The frame is no table any more; what stood in it is gone.
+    fn table_drop(pfn: Pfn);
+
+    // -- Translations that CPUs keep.
+
+    /// Whether [`Arch::tlb_broadcast`] reaches every CPU without an interrupt.
+    fn has_tlb_broadcast() -> bool;
+    /// This CPU uses the translations of `asid` from now on; `None`: of no address space.
+    /// Translations of others stay where they are.
+    fn tlb_load(asid: Option<Asid>);
+    /// The translation of `page` that this CPU keeps. Interrupts are off.
+    fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation>;
+    /// This CPU keeps the translation of `page`, in place of an older one. Interrupts have been
+    /// off since before the tables were read, and with [`Arch::has_tlb_broadcast`] no time has
+    /// passed since then.
+    fn tlb_fill(asid: Asid, page: Vpn, translation: Translation);
+    /// This CPU forgets translations of `asid`: those of `range`, or all.
+    fn tlb_flush_local(asid: Asid, range: Option<VmaRange>);
+    /// All CPUs forget translations of `asid`: those of `range`, or all; costs included. Only with
+    /// [`Arch::has_tlb_broadcast`].
+    fn tlb_broadcast(asid: Asid, range: Option<VmaRange>);
 }
 
 /// Enters a span for the rest of a scope.

@@ -56,11 +56,20 @@ pub enum Func {
     MunlockFolio,
     TryCharge,
     DrainAllStock,
+    PteAlloc,
+    FreePgtables,
+    CopyPageRange,
+    MovePageTables,
+    SplitHugePmd,
+    FlushTlbMmRange,
+    FlushTlbFunc,
+    TlbFinishMmu,
+    SwitchMm,
 }
 
 impl Func {
     /// The number of functions; discriminants are below it.
-    pub const COUNT: usize = 42;
+    pub const COUNT: usize = 51;
     /// The name, as the kernel writes it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -106,6 +115,15 @@ impl Func {
             Self::MunlockFolio => "munlock_folio",
             Self::TryCharge => "try_charge",
             Self::DrainAllStock => "drain_all_stock",
+            Self::PteAlloc => "__pte_alloc",
+            Self::FreePgtables => "free_pgtables",
+            Self::CopyPageRange => "copy_page_range",
+            Self::MovePageTables => "move_page_tables",
+            Self::SplitHugePmd => "__split_huge_pmd",
+            Self::FlushTlbMmRange => "flush_tlb_mm_range",
+            Self::FlushTlbFunc => "flush_tlb_func",
+            Self::TlbFinishMmu => "tlb_finish_mmu",
+            Self::SwitchMm => "switch_mm",
         }
     }
 }
@@ -190,6 +208,13 @@ pub enum Trace {
         pfn: Pfn,
         /// Size.
         order: Order,
+    },
+    /// Translations were invalidated, on this CPU and wherever else they may have been.
+    TlbFlush {
+        /// Pages invalidated one by one; 0: all of the address space.
+        pages: u32,
+        /// CPUs that were interrupted for it.
+        interrupted: u32,
     },
     /// A block came back.
     PageFree {

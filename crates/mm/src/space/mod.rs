@@ -1,6 +1,5 @@
 //! Address spaces: which pages of a process are mapped, and as what.
 //!
-//! * `addr`: pages and ranges of pages.
 //! * `tree`: the VMAs of an address space in order, a B-tree that knows its gaps.
 //! * `vma`: VMAs by number, so that one can be held on to while the tree changes.
 //!
@@ -24,12 +23,11 @@
 //!
 //! Lock order: mmap_lock, then the lock of a VMA.
 
-mod addr;
 mod arena;
 mod tree;
 mod vma;
 
-pub use addr::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
+pub use crate::arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use tree::{
     Edit, GapRequest, InsertError, Iter, Overlap, TreeAudit, TreeDefect, TreeWord, VmaEntry,
     VmaFinder, VmaTree,

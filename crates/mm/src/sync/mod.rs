@@ -16,6 +16,7 @@ mod mutex;
 mod optimistic;
 mod percpu;
 mod rwsem;
+mod sparse;
 mod spin;
 mod wait;
 
@@ -23,5 +24,6 @@ pub use guard::{IrqGuard, NoPreempt, PreemptGuard};
 pub use mutex::{Mutex, MutexGuard};
 pub use percpu::{EachCpu, PerCpu};
 pub use rwsem::{HANDOFF_AFTER_NS, READERS_AT_ONCE, ReadGuard, RwSem, WriteGuard};
+pub use sparse::Sparse;
 pub use spin::{SpinGuard, SpinLock};
 pub use wait::{Completion, WaitQueue};

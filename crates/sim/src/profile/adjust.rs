@@ -68,7 +68,12 @@ impl Profile {
                 &mut costs.handoff_ps,
             ],
             CostGroup::Interrupts => {
-                vec![&mut costs.ipi_send_ps, &mut costs.ipi_delivery_ps, &mut costs.irq_ps]
+                vec![
+                    &mut costs.ipi_send_ps,
+                    &mut costs.ipi_delivery_ps,
+                    &mut costs.irq_ps,
+                    &mut costs.tlb_broadcast_ps,
+                ]
             }
             CostGroup::Tasks => {
                 vec![&mut costs.switch_ps, &mut costs.wake_ps, &mut costs.idle_exit_ps]

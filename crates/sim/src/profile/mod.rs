@@ -76,6 +76,9 @@ pub struct Costs {
     pub ipi_send_ps: u64,
     /// From send to the handler's first instruction on a running target.
     pub ipi_delivery_ps: u64,
+    /// From a broadcast that invalidates translations until all CPUs have heard it; 0: there is no
+    /// such broadcast, CPUs are interrupted instead.
+    pub tlb_broadcast_ps: u64,
     /// Entry to and exit from an interrupt.
     pub irq_ps: u64,
     /// Switching between two tasks on a CPU.

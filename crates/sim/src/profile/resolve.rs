@@ -36,6 +36,7 @@ pub fn resolve(name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> 
             ipi_send_ps: costs.ps("ipi_send_ns")?,
             ipi_delivery_ps: costs.ps("ipi_delivery_ns")?,
             irq_ps: costs.ps("irq_ns")?,
+            tlb_broadcast_ps: costs.ps("tlb_broadcast_ns")?,
             switch_ps: costs.ps("switch_ns")?,
             wake_ps: costs.ps("wake_ns")?,
             idle_exit_ps: costs.ps("idle_exit_ns")?,

@@ -7,4 +7,5 @@ mod checks;
 mod common;
 mod disturbed;
 mod oracle;
+mod paging;
 mod plugging;

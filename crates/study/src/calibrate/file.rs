@@ -73,6 +73,7 @@ fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Section {
         ("wake_ns", taken(measured.wake_ns, "waking a task of the own CPU")),
         ("line_memory_ns", not_measured(metal, "line_memory_ns")),
         ("jitter_percent", not_measured(metal, "jitter_percent")),
+        ("tlb_broadcast_ns", not_measured(metal, "tlb_broadcast_ns")),
     ];
     const OTHERS: [&str; 4] = ["line_smt_ns", "line_cluster_ns", "line_node_ns", "line_remote_ns"];
     if let Some(pair) = &measured.pair {

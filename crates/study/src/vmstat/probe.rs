@@ -182,7 +182,8 @@ impl Probe for TickProbe {
             | Trace::PageFree { .. }
             | Trace::LruMove { .. }
             | Trace::LruPinned { .. }
-            | Trace::LruDead { .. } => {}
+            | Trace::LruDead { .. }
+            | Trace::TlbFlush { .. } => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! Pages and ranges of pages in a user address space.
 
-use crate::arch::VirtAddr;
+use super::VirtAddr;
 
 /// A page is 2^12 bytes.
 pub const PAGE_SHIFT: u32 = 12;
@@ -90,7 +90,7 @@ impl VmaRange {
     }
     /// Already known to be a range.
     #[inline]
-    pub(super) const fn raw(start: u64, end: u64) -> Self {
+    pub(crate) const fn raw(start: u64, end: u64) -> Self {
         Self { start: Vpn(start), end: Vpn(end) }
     }
     /// The first page.

@@ -1,0 +1,91 @@
+//! What the hardware does with page tables, and what a program's access comes to.
+
+use super::entry::{Pte, PteFlags};
+use super::level::Level;
+use super::walk::{Ending, peek};
+use super::{PageTable, Paging};
+use crate::arch::{Arch, Op, PageSize, Pfn, Translation, Vpn};
+use crate::sync::IrqGuard;
+
+/// How a program uses a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemAccess {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+}
+
+impl MemAccess {
+    /// What the entry must say for the access to leave no trace there.
+    const fn marks(self) -> PteFlags {
+        match self {
+            Self::Read => PteFlags::ACCESSED,
+            Self::Write => PteFlags::ACCESSED.union(PteFlags::DIRTY),
+        }
+    }
+}
+
+/// Why an access faults, and the entry as the hardware found it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Miss {
+    /// The hardware may not use the entry: there is none, the page is elsewhere, or hidden.
+    NotPresent(Pte),
+    /// A write to a page that may only be read.
+    ReadOnly(Pte),
+}
+
+impl<A: Arch> PageTable<A> {
+    /// A program on this CPU uses `page`: `use_page` gets the frame, and runs with interrupts off,
+    /// before any flush that would take the frame away can end; it does nothing that waits. First
+    /// the CPU's translations are asked, then the hardware reads the tables. A fault is left to
+    /// the caller, who fills the entry and tries again.
+    #[inline]
+    pub fn access<R>(
+        &self,
+        on: Paging<'_, A>,
+        page: Vpn,
+        access: MemAccess,
+        use_page: impl FnOnce(Pfn) -> R,
+    ) -> Result<R, Miss> {
+        let off = IrqGuard::<A>::new();
+        on.tlb.load(&off, self.asid());
+        if let Some(known) = A::tlb_lookup(self.asid(), page)
+            && (access == MemAccess::Read || known.writable && known.dirty)
+        {
+            return Ok(use_page(known.frame(page)));
+        }
+        A::work(Op::PageWalk, 1);
+        let translation = self.hardware_walk(page, access)?;
+        A::tlb_fill(self.asid(), page, translation);
+        Ok(use_page(translation.frame(page)))
+    }
+    /// Reads the tables as the hardware does, and marks the entry. No time passes: where flushes
+    /// are broadcast, the walk and the fill after it are one step.
+    fn hardware_walk(&self, page: Vpn, access: MemAccess) -> Result<Translation, Miss> {
+        loop {
+            let (table, level, size) = match self.descend(page) {
+                Ending::Nothing(_) => return Err(Miss::NotPresent(Pte::NONE)),
+                Ending::Huge(table) => (table, Level::Pmd, PageSize::Huge),
+                Ending::Table(table) => (table, Level::Pte, PageSize::Base),
+            };
+            let entry = peek::<A>(table, level, page);
+            if !entry.is_present() {
+                return Err(Miss::NotPresent(entry));
+            }
+            let writable = entry.flags().contains(PteFlags::WRITE);
+            if access == MemAccess::Write && !writable {
+                return Err(Miss::ReadOnly(entry));
+            }
+            let marked = entry.with(access.marks());
+            let index = level.index(page);
+            if marked != entry
+                && A::table_compare_exchange(table, index, entry.word(), marked.word()).is_err()
+            {
+                continue;
+            }
+            let dirty = marked.flags().contains(PteFlags::DIRTY);
+            return Ok(Translation { pfn: entry.frame(), size, writable, dirty });
+        }
+    }
+}

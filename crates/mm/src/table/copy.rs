@@ -1,0 +1,164 @@
+//! Copying entries to another address space, for fork.
+
+use super::entry::{Pte, PteFlags};
+use super::level::Level;
+use super::range::{Direction, Leaf};
+use super::{PageTable, Paging, TableError};
+use crate::arch::{Arch, Func, PageSize, Span, VmaRange, Vpn};
+use crate::tlb::Extent;
+
+/// What becomes of one entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyPte {
+    /// The copy has nothing there.
+    Skip,
+    /// The copy gets this entry; the original stays as it is.
+    Copy(Pte),
+    /// The copy gets this entry, and neither may write any more: `WRITE` is taken from the
+    /// original.
+    Share(Pte),
+}
+
+/// Why a copy ended early. What was copied is in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyError<E> {
+    /// A table could not be made.
+    Table(TableError),
+    /// The callback refused an entry.
+    Entry(E),
+}
+
+/// Whether the original lost rights that CPUs may still believe in.
+#[must_use]
+#[derive(Debug, Default)]
+pub struct Downgraded {
+    any: bool,
+}
+
+impl Downgraded {
+    /// Tells the CPUs, if there is anything to tell: at the end of a fork, however it ended.
+    pub fn flush<A: Arch>(self, on: Paging<'_, A>, table: &PageTable<A>) {
+        if self.any {
+            let _ = table.flush(on, Extent::All);
+        }
+    }
+}
+
+/// Entries that are copied before the lock changes hands.
+const BATCH: usize = 32;
+
+/// Entries that were approved, on their way.
+struct Batch {
+    entries: [(Vpn, Pte); BATCH],
+    len: usize,
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.len == BATCH
+    }
+    fn push(&mut self, page: Vpn, pte: Pte) {
+        self.entries[self.len] = (page, pte);
+        self.len += 1;
+    }
+}
+
+impl<A: Arch> PageTable<A> {
+    /// Copies what `range` maps to `to`, which nobody uses yet (`copy_page_range`). `decide` is
+    /// asked for each entry that is not empty, in order, under its table's lock, with the page and
+    /// how much it covers; it takes the references that the copy needs. Once it has approved an
+    /// entry, nothing that is still to come can fail for it.
+    ///
+    /// The source's VMAs are held for writing. After the last range, and after an error too,
+    /// `downgraded` is to be flushed.
+    pub fn copy_range<E>(
+        &self,
+        on: Paging<'_, A>,
+        to: &Self,
+        range: VmaRange,
+        downgraded: &mut Downgraded,
+        mut decide: impl FnMut(Vpn, PageSize, Pte) -> Result<CopyPte, E>,
+    ) -> Result<(), CopyError<E>> {
+        let _span = Span::<A>::enter(Func::CopyPageRange);
+        let mut left = Some(range);
+        while let Some(rest) = left {
+            let Some((place, found)) = self.find_leaf(rest, Direction::Forward) else { break };
+            // The place for the copies comes first: then nothing can fail any more.
+            let page = found.start();
+            let made = match place {
+                super::range::Place::Ptes(_) => to.pte_table(on, page),
+                super::range::Place::Huge(_) => to.pmd_table(on, page),
+            };
+            made.map_err(CopyError::Table)?;
+            let Some(leaf) = self.leaves(on, found, Direction::Forward).next() else {
+                left = Direction::Forward.after(rest, found);
+                continue;
+            };
+            let end = match leaf {
+                Leaf::Huge(mut pmd, _) => {
+                    let page = Level::Pmd.entry_start(page);
+                    let copy = decide(page, PageSize::Huge, pmd.get(page));
+                    let copy = copy.map_err(CopyError::Entry)?;
+                    let copied = settle(&mut pmd, page, copy, downgraded);
+                    drop(pmd);
+                    if let Some(pte) = copied {
+                        to.lock_pmd(on, page).map_err(CopyError::Table)?.fill(page, pte);
+                    }
+                    found.end()
+                }
+                Leaf::Ptes(mut ptes, part) => {
+                    let mut batch = Batch { entries: [(Vpn::ZERO, Pte::NONE); BATCH], len: 0 };
+                    let mut refused = Ok(());
+                    let mut at = part.start();
+                    while at < part.end() && !batch.is_full() && refused.is_ok() {
+                        let pte = ptes.get(at);
+                        if !pte.is_none() {
+                            match decide(at, PageSize::Base, pte) {
+                                Ok(copy) => {
+                                    let copied = settle(&mut ptes, at, copy, downgraded);
+                                    copied.into_iter().for_each(|pte| batch.push(at, pte));
+                                }
+                                Err(why) => refused = Err(CopyError::Entry(why)),
+                            }
+                        }
+                        at = at.offset(1);
+                    }
+                    drop(ptes);
+                    to.fill_batch(on, &batch).map_err(CopyError::Table)?;
+                    refused?;
+                    at
+                }
+            };
+            left = VmaRange::new(end, range.end());
+            A::cond_resched();
+        }
+        Ok(())
+    }
+    fn fill_batch(&self, on: Paging<'_, A>, batch: &Batch) -> Result<(), TableError> {
+        let Some(&(first, _)) = batch.entries[..batch.len].first() else { return Ok(()) };
+        let mut ptes = self.lock_pte(on, first)?;
+        batch.entries[..batch.len].iter().for_each(|&(page, pte)| ptes.fill(page, pte));
+        Ok(())
+    }
+}
+
+/// Does to the original what was decided; returns the copy.
+fn settle<A: Arch, const LEVEL: u8>(
+    table: &mut super::slot::LockedTable<'_, A, LEVEL>,
+    page: Vpn,
+    copy: CopyPte,
+    downgraded: &mut Downgraded,
+) -> Option<Pte> {
+    match copy {
+        CopyPte::Skip => None,
+        CopyPte::Copy(pte) => Some(pte),
+        CopyPte::Share(pte) => {
+            let before = table.get(page);
+            if before.is_mapped() && before.flags().contains(PteFlags::WRITE) {
+                table.clear(page, PteFlags::WRITE);
+                downgraded.any = true;
+            }
+            Some(pte.without(PteFlags::WRITE))
+        }
+    }
+}

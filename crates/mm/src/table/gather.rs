@@ -1,0 +1,237 @@
+//! Pages that were unmapped, on their way to be freed (`mmu_gather`).
+//!
+//! An entry is taken out, its frame goes into the gather; only when no CPU can translate to it any
+//! more, which is what a flush proves, the frame is handed on. So one flush serves many pages.
+//!
+//! As in Linux: room for 8 frames comes with the gather, more comes in pages of 510, up to 19 of
+//! them; if there is no memory for another, the gather is full earlier.
+
+use super::{ENTRIES, PageTable, Paging};
+use crate::arch::{Arch, Atomic, Func, Order, PageSize, Pfn, Span, VmaRange, Vpn};
+use crate::frame::MigrateType;
+use crate::page_alloc::Gfp;
+use crate::tlb::{Extent, Flushed};
+use core::sync::atomic::Ordering::SeqCst;
+
+/// Frames that fit without a page.
+const BUNDLE: usize = 8;
+/// Frames that fit into a page; two words of it are Linux's own.
+const PER_PAGE: usize = ENTRIES - 2;
+/// Pages at most: about 10,000 frames.
+const PAGES_MAX: usize = 10_000 / PER_PAGE;
+/// Frames that are handed on at a time.
+const CHUNK: usize = 32;
+/// Frames after which other tasks get a chance.
+const RESCHED_EVERY: usize = 512;
+
+const COUNT_SHIFT: u32 = 32;
+const TABLE: u64 = 1 << 63;
+
+/// Frames that no CPU translates to any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gathered {
+    /// The first.
+    pub pfn: Pfn,
+    /// How many in a row, of one folio; one reference for each.
+    pub count: u32,
+}
+
+/// Where frames go.
+pub trait Sink {
+    /// These frames were mapped, and `proof` says that no CPU can use them by that any more.
+    /// Called with nothing held.
+    fn release(&mut self, proof: &Flushed, frames: &[Gathered]);
+}
+
+impl<F: FnMut(&Flushed, &[Gathered])> Sink for F {
+    fn release(&mut self, proof: &Flushed, frames: &[Gathered]) {
+        self(proof, frames);
+    }
+}
+
+/// Whether a gather can take more.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// At least one more.
+    More,
+    /// None: [`Gather::flush`] before the next, with no lock held.
+    Full,
+}
+
+/// Frames and tables that wait for a flush.
+///
+/// End it with [`Gather::finish`]: frames in one that is dropped are lost.
+#[must_use]
+pub struct Gather<'t, A: Arch> {
+    table: &'t PageTable<A>,
+    bundle: [u64; BUNDLE],
+    pages: [Option<Pfn>; PAGES_MAX],
+    /// Frames in all batches.
+    len: usize,
+    /// Pages that there are.
+    made: usize,
+    /// First page and the end of what was unmapped since the last flush.
+    range: Option<(Vpn, Vpn)>,
+    /// The smallest size among it.
+    size: PageSize,
+    /// All of the address space is unmapped.
+    whole: bool,
+}
+
+impl<'t, A: Arch> Gather<'t, A> {
+    /// For unmapping parts of an address space (`tlb_gather_mmu`).
+    pub fn new(table: &'t PageTable<A>) -> Self {
+        table.gathers.fetch_add(1, SeqCst);
+        Self {
+            table,
+            bundle: [0; BUNDLE],
+            pages: [None; PAGES_MAX],
+            len: 0,
+            made: 0,
+            range: None,
+            size: PageSize::Huge,
+            whole: false,
+        }
+    }
+    /// For unmapping all of it at its end (`tlb_gather_mmu_fullmm`): what is flushed is flushed
+    /// as a whole.
+    pub fn new_whole(table: &'t PageTable<A>) -> Self {
+        let mut gather = Self::new(table);
+        gather.whole = true;
+        gather
+    }
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    /// The number of entries that wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// The entry for `page` was taken out or lost rights; it was present.
+    #[inline]
+    pub fn note(&mut self, page: Vpn, size: PageSize) {
+        let end = page.offset(size.pages());
+        self.range = Some(match self.range {
+            Some((first, last)) => (first.min(page), last.max(end)),
+            None => (page, end),
+        });
+        if size == PageSize::Base {
+            self.size = PageSize::Base;
+        }
+    }
+    /// `count` frames from `pfn` on, of one folio, were mapped by entries that were taken out and
+    /// noted. Under the tables' lock. There is room: see what the last call said.
+    #[inline]
+    pub fn add(&mut self, on: Paging<'_, A>, pfn: Pfn, count: u32) -> Room {
+        self.push(u64::from(count) << COUNT_SHIFT | pfn.index() as u64);
+        self.room(on)
+    }
+    fn push(&mut self, word: u64) {
+        match self.len.checked_sub(BUNDLE) {
+            None => self.bundle[self.len] = word,
+            Some(at) => match self.pages.get(at / PER_PAGE) {
+                Some(&Some(page)) => A::table_store(page, at % PER_PAGE, word),
+                _ => panic!("a full gather was given another frame"),
+            },
+        }
+        self.len += 1;
+    }
+    /// Looks for room for one more.
+    #[inline]
+    fn room(&mut self, on: Paging<'_, A>) -> Room {
+        if self.len < BUNDLE + self.made * PER_PAGE { Room::More } else { self.grow(on) }
+    }
+    #[cold]
+    fn grow(&mut self, on: Paging<'_, A>) -> Room {
+        if self.made == PAGES_MAX {
+            return Room::Full;
+        }
+        let kind = MigrateType::Unmovable;
+        let Ok(page) = on.frames.alloc_pages(Order::ZERO, kind, Gfp::NOWAIT) else {
+            return Room::Full;
+        };
+        self.pages[self.made] = Some(page);
+        self.made += 1;
+        Room::More
+    }
+    fn word(&self, at: usize) -> u64 {
+        match at.checked_sub(BUNDLE) {
+            None => self.bundle[at],
+            Some(at) => match self.pages[at / PER_PAGE] {
+                Some(page) => A::table_load(page, at % PER_PAGE),
+                None => panic!("a gather has lost a page"),
+            },
+        }
+    }
+    /// A table for pages from `page` on was unlinked. Nothing is locked.
+    pub(super) fn add_table(
+        &mut self,
+        on: Paging<'_, A>,
+        sink: &mut impl Sink,
+        page: Vpn,
+        table: Pfn,
+    ) {
+        self.note(page, PageSize::Base);
+        self.push(TABLE | table.index() as u64);
+        if self.room(on) == Room::Full {
+            self.flush(on, sink);
+        }
+    }
+    /// Makes sure that no CPU uses what was noted; the frames wait on. Also under a table's lock.
+    pub fn flush_tlb(&mut self, on: Paging<'_, A>) -> Flushed {
+        let range = self.range.take().and_then(|(first, end)| VmaRange::new(first, end));
+        let extent = match range {
+            Some(range) if !self.whole => Extent::Range(range, self.size),
+            _ => Extent::All,
+        };
+        self.size = PageSize::Huge;
+        self.table.flush(on, extent)
+    }
+    /// Flushes, if anything was noted, and hands on all that waits. Nothing is locked.
+    pub fn flush(&mut self, on: Paging<'_, A>, sink: &mut impl Sink) {
+        if self.len == 0 && self.range.is_none() {
+            return;
+        }
+        let proof = self.flush_tlb(on);
+        let mut chunk = [Gathered { pfn: Pfn::new(0), count: 0 }; CHUNK];
+        let mut filled = 0;
+        for at in 0..self.len {
+            let word = self.word(at);
+            let pfn = Pfn::new((word & u64::from(u32::MAX)) as usize);
+            if word & TABLE != 0 {
+                self.table.free(on, pfn);
+            } else {
+                chunk[filled] = Gathered { pfn, count: (word >> COUNT_SHIFT) as u32 };
+                filled += 1;
+            }
+            if filled == CHUNK || filled > 0 && at + 1 == self.len {
+                sink.release(&proof, &chunk[..filled]);
+                filled = 0;
+            }
+            if (at + 1).is_multiple_of(RESCHED_EVERY) {
+                A::cond_resched();
+            }
+        }
+        self.len = 0;
+    }
+    /// Flushes and hands on, for the last time (`tlb_finish_mmu`). If another gather on the same
+    /// address space is under way, whatever it has taken out and not flushed yet is flushed too:
+    /// its pages look unmapped to the caller already.
+    pub fn finish(mut self, on: Paging<'_, A>, sink: &mut impl Sink) {
+        let _span = Span::<A>::enter(Func::TlbFinishMmu);
+        if self.table.gathers.load(SeqCst) > 1 {
+            self.whole = true;
+            self.note(Vpn::ZERO, PageSize::Base);
+        }
+        self.flush(on, sink);
+        for page in self.pages.iter_mut().filter_map(Option::take) {
+            A::table_drop(page);
+            on.frames.free_pages(page, Order::ZERO);
+        }
+        self.table.gathers.fetch_sub(1, SeqCst);
+    }
+}
+
+const _: () = assert!(PAGES_MAX == 19);

@@ -1,0 +1,46 @@
+//! Splitting huge pages.
+
+use super::level::Level;
+use super::level::{ENTRIES, piece};
+use super::slot::PmdTable;
+use super::walk::{Ending, peek};
+use super::{PageTable, Paging, TableError};
+use crate::arch::{Arch, Func, Op, PageSize, Span, VmaRange, Vpn};
+use crate::tlb::Extent;
+
+impl<A: Arch> PageTable<A> {
+    /// Maps the 512 pages of the huge page at `page` one by one, with the same flags. `false`:
+    /// there was none. Nothing changes for who uses the pages, but that an access may fault
+    /// meanwhile; counts of the folio are the caller's.
+    pub fn split_huge(&self, on: Paging<'_, A>, page: Vpn) -> Result<bool, TableError> {
+        let _span = Span::<A>::enter(Func::SplitHugePmd);
+        let Ending::Huge(pmd) = self.descend(page) else { return Ok(false) };
+        let spare = self.alloc(on, Level::Pte)?;
+        let mut locked = PmdTable::<A>::new(pmd, page, on.locks.lock(pmd));
+        if !locked.get(page).is_huge() {
+            drop(locked);
+            self.free(on, spare);
+            return Ok(false);
+        }
+        let huge = locked.take(page);
+        if huge.is_present() {
+            // The hardware must not mark the entry that is gone, nor know both sizes at a time.
+            let covered = piece(VmaRange::USER, page, Level::Pmd.entry_pages());
+            let _ = self.flush(on, Extent::Range(covered, PageSize::Huge));
+        }
+        for at in 0..ENTRIES {
+            A::table_store(spare, at, huge.piece(at).word());
+        }
+        A::work(Op::PteSet, ENTRIES as u32);
+        locked.put_table(page, spare);
+        Ok(true)
+    }
+    /// Whether the entry at the level of huge pages is empty now; read without a lock.
+    pub fn may_be_huge(&self, page: Vpn) -> bool {
+        match self.descend(page) {
+            Ending::Nothing(_) => true,
+            Ending::Huge(table) => !peek::<A>(table, Level::Pmd, page).is_mapped(),
+            Ending::Table(_) => false,
+        }
+    }
+}

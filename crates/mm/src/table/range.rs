@@ -1,0 +1,164 @@
+//! The tables of a range, one after the other.
+
+use super::level::{Level, piece};
+use super::slot::{PmdTable, PteTable};
+use super::walk::Ending;
+use super::{PageTable, Paging};
+use crate::arch::{Arch, Op, VmaRange, Vpn};
+
+/// Which end of a range comes first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// The lowest page.
+    Forward,
+    /// The highest page.
+    Reverse,
+}
+
+impl Direction {
+    /// The page of a range that comes first.
+    pub(super) fn first(self, range: VmaRange) -> Vpn {
+        match self {
+            Self::Forward => range.start(),
+            Self::Reverse => Vpn::new(range.end().get() - 1),
+        }
+    }
+    /// What is left of a range after `page` and all that come before it.
+    pub(super) fn after(self, range: VmaRange, last: VmaRange) -> Option<VmaRange> {
+        match self {
+            Self::Forward => VmaRange::new(last.end(), range.end()),
+            Self::Reverse => VmaRange::new(range.start(), last.start()),
+        }
+    }
+    /// The pages of a range in this order.
+    pub fn pages(self, range: VmaRange) -> impl Iterator<Item = Vpn> {
+        let (mut start, mut end) = (range.start().get(), range.end().get());
+        core::iter::from_fn(move || {
+            if start == end {
+                return None;
+            }
+            if self == Self::Forward {
+                start += 1;
+                Some(Vpn::new(start - 1))
+            } else {
+                end -= 1;
+                Some(Vpn::new(end))
+            }
+        })
+    }
+}
+
+/// Something that maps pages, with the lock of its table. It is let go with the value.
+pub enum Leaf<'a, A: Arch> {
+    /// A table of single pages; the range is the part of it that was asked for.
+    Ptes(PteTable<'a, A>, VmaRange),
+    /// A huge page, and the part of it that was asked for: less than all of it must be split off
+    /// ([`PageTable::split_huge`]) before it can be treated differently.
+    Huge(PmdTable<'a, A>, VmaRange),
+}
+
+impl<A: Arch> Leaf<'_, A> {
+    /// The part of it that was asked for.
+    pub fn range(&self) -> VmaRange {
+        match self {
+            Self::Ptes(_, range) | Self::Huge(_, range) => *range,
+        }
+    }
+}
+
+/// Where something that maps pages is; nothing is locked.
+pub(super) enum Place {
+    Ptes(crate::arch::Pfn),
+    Huge(crate::arch::Pfn),
+}
+
+/// The tables and huge pages of a range, each locked while it is looked at.
+///
+/// An item must be dropped before the next is asked for: its lock is held until then.
+pub struct Leaves<'a, A: Arch> {
+    table: &'a PageTable<A>,
+    on: Paging<'a, A>,
+    rest: Option<VmaRange>,
+    direction: Direction,
+}
+
+impl<'a, A: Arch> Leaves<'a, A> {
+    /// What has not been looked at.
+    pub fn rest(&self) -> Option<VmaRange> {
+        self.rest
+    }
+    /// Goes on at `page`, for instance in the middle of a table that had to be let go. It lies
+    /// behind, or at the beginning of the rest.
+    pub fn back_to(&mut self, page: Vpn, whole: VmaRange) {
+        self.rest = match self.direction {
+            Direction::Forward => VmaRange::new(page, whole.end()),
+            Direction::Reverse => VmaRange::new(whole.start(), page.offset(1)),
+        };
+    }
+}
+
+impl<'a, A: Arch> Iterator for Leaves<'a, A> {
+    type Item = Leaf<'a, A>;
+
+    fn next(&mut self) -> Option<Leaf<'a, A>> {
+        loop {
+            let (place, found) = self.table.find_leaf(self.rest?, self.direction)?;
+            let page = found.start();
+            let leaf = match place {
+                Place::Ptes(table) => {
+                    Leaf::Ptes(PteTable::new(table, page, self.on.locks.lock(table)), found)
+                }
+                Place::Huge(table) => {
+                    let locked = PmdTable::new(table, page, self.on.locks.lock(table));
+                    if !locked.get(page).is_mapped() && locked.get(page).as_swap().is_none() {
+                        // It has gone, or was split, since it was seen.
+                        if locked.raw(page).is_none() {
+                            self.rest = self.direction.after(self.rest?, found);
+                        }
+                        continue;
+                    }
+                    Leaf::Huge(locked, found)
+                }
+            };
+            self.rest = self.rest.and_then(|rest| self.direction.after(rest, found));
+            return Some(leaf);
+        }
+    }
+}
+
+impl<A: Arch> PageTable<A> {
+    /// The tables of the lowest level, and the huge pages, that stand for pages of `range`.
+    pub fn leaves<'a>(
+        &'a self,
+        on: Paging<'a, A>,
+        range: VmaRange,
+        direction: Direction,
+    ) -> Leaves<'a, A> {
+        Leaves { table: self, on, rest: Some(range), direction }
+    }
+    /// The first table of the lowest level or huge page for pages of `range`, and the part of the
+    /// range that it stands for. Nothing is locked.
+    pub(super) fn find_leaf(
+        &self,
+        range: VmaRange,
+        direction: Direction,
+    ) -> Option<(Place, VmaRange)> {
+        let mut rest = range;
+        loop {
+            A::work(Op::TableWalk, 1);
+            let page = direction.first(rest);
+            let level = match self.descend(page) {
+                Ending::Table(table) => {
+                    let found = piece(rest, page, Level::Pte.table_pages());
+                    return Some((Place::Ptes(table), found));
+                }
+                Ending::Huge(table) => {
+                    let found = piece(rest, page, Level::Pmd.entry_pages());
+                    return Some((Place::Huge(table), found));
+                }
+                Ending::Nothing(level) => level,
+            };
+            rest = direction.after(rest, piece(rest, page, level.entry_pages()))?;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Moving entries to other pages of the same address space, for mremap.
+
+use super::entry::Pte;
+use super::level::{ENTRIES, Level, piece};
+use super::range::{Direction, Place};
+use super::slot::{PmdTable, PteTable};
+use super::{PageTable, Paging, TableError};
+use crate::arch::{Arch, Func, PageSize, Pfn, Span, VmaRange, Vpn};
+use crate::tlb::Extent;
+
+/// Why a move ended early.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MoveError {
+    /// Pages at the beginning of the range that were moved; move them back.
+    pub moved: u64,
+    /// What went wrong with the next.
+    pub why: TableError,
+}
+
+/// Entries that are on their way together, on the stack.
+const BATCH: u64 = 128;
+
+impl<A: Arch> PageTable<A> {
+    /// Moves what `from` maps to the pages from `to` on, where nothing is mapped
+    /// (`move_page_tables`). Whole tables and huge pages are moved as such where both ends are
+    /// aligned. No CPU uses the old translations afterwards.
+    ///
+    /// mmap_lock and the VMAs of both ranges are held for writing. The ranges do not overlap.
+    pub fn move_range(&self, on: Paging<'_, A>, from: VmaRange, to: Vpn) -> Result<(), MoveError> {
+        let _span = Span::<A>::enter(Func::MovePageTables);
+        let mut left = Some(from);
+        while let Some(rest) = left {
+            let Some((place, found)) = self.find_leaf(rest, Direction::Forward) else { break };
+            let moved = found.start().get() - from.start().get();
+            let there = to.offset(moved);
+            let fail = |why| MoveError { moved, why };
+            let done = self.move_leaf(on, &place, found, there).map_err(fail)?;
+            left = VmaRange::new(found.start().offset(done), from.end());
+            A::cond_resched();
+        }
+        Ok(())
+    }
+    /// Moves some of what was found at the beginning of `found`; returns how many pages are done.
+    fn move_leaf(
+        &self,
+        on: Paging<'_, A>,
+        place: &Place,
+        found: VmaRange,
+        to: Vpn,
+    ) -> Result<u64, TableError> {
+        let whole = found.pages() == ENTRIES as u64 && to == Level::Pmd.entry_start(to);
+        match *place {
+            Place::Ptes(table) => {
+                if whole && self.move_entry(on, found, to, PageSize::Base)? {
+                    return Ok(found.pages());
+                }
+                self.move_ptes(on, table, found, to)
+            }
+            Place::Huge(_) => {
+                if whole && self.move_entry(on, found, to, PageSize::Huge)? {
+                    return Ok(found.pages());
+                }
+                self.split_huge(on, found.start())?;
+                Ok(0)
+            }
+        }
+    }
+    /// Moves one entry of the level of huge pages, whatever it is. `false`: the place is taken by
+    /// an empty table, or the entry has changed.
+    fn move_entry(
+        &self,
+        on: Paging<'_, A>,
+        found: VmaRange,
+        to: Vpn,
+        size: PageSize,
+    ) -> Result<bool, TableError> {
+        let (page, target) = (found.start(), self.pmd_table(on, to)?);
+        let empty = |table: Pfn| PmdTable::<A>::new(table, to, on.locks.lock(table));
+        if !empty(target).raw(to).is_none() {
+            return Ok(false);
+        }
+        let source = self.pmd_table(on, page)?;
+        let mut locked = PmdTable::<A>::new(source, page, on.locks.lock(source));
+        if locked.raw(page).is_none() {
+            return Ok(true);
+        }
+        let entry = locked.take_raw(page);
+        let _ = self.flush(on, Extent::Range(found, size));
+        drop(locked);
+        let mut locked = PmdTable::<A>::new(target, to, on.locks.lock(target));
+        if entry.is_table() {
+            locked.put_table(to, entry.frame());
+        } else {
+            locked.fill(to, entry);
+        }
+        Ok(true)
+    }
+    /// Moves up to [`BATCH`] pages; returns how many.
+    fn move_ptes(
+        &self,
+        on: Paging<'_, A>,
+        source: Pfn,
+        found: VmaRange,
+        to: Vpn,
+    ) -> Result<u64, TableError> {
+        let target = self.pte_table(on, to)?;
+        let room = piece(VmaRange::USER, to, Level::Pte.table_pages()).end().get() - to.get();
+        let pages = found.pages().min(room).min(BATCH);
+        let mut batch = [Pte::NONE; BATCH as usize];
+        let mut translated = None;
+        {
+            let mut ptes = PteTable::<A>::new(source, found.start(), on.locks.lock(source));
+            for (slot, at) in batch.iter_mut().zip(0..pages) {
+                *slot = ptes.take(found.start().offset(at));
+                if slot.is_present() {
+                    let (first, _) = translated.unwrap_or((at, at));
+                    translated = Some((first, at + 1));
+                }
+            }
+            // Under the lock: whoever finds nothing here knows that nobody uses it.
+            if let Some((first, end)) = translated
+                && let Some(range) = VmaRange::with_pages(found.start().offset(first), end - first)
+            {
+                let _ = self.flush(on, Extent::Range(range, PageSize::Base));
+            }
+        }
+        let mut ptes = PteTable::<A>::new(target, to, on.locks.lock(target));
+        for (pte, at) in batch.into_iter().zip(0..pages).filter(|(pte, _)| !pte.is_none()) {
+            ptes.fill(to.offset(at), pte);
+        }
+        Ok(pages)
+    }
+}

@@ -1,0 +1,94 @@
+//! Entries under the lock of their table.
+
+use super::entry::{Pte, PteFlags};
+use super::level::Level;
+use super::lock::TableGuard;
+use crate::arch::{Arch, Op, Pfn, Vpn};
+
+/// A table whose lock is held, and its entries. `LEVEL` is a [`Level`].
+pub struct LockedTable<'a, A: Arch, const LEVEL: u8> {
+    pfn: Pfn,
+    /// The first page that the table stands for.
+    start: Vpn,
+    _guard: TableGuard<'a, A>,
+}
+
+/// A table of the lowest level, locked.
+pub type PteTable<'a, A> = LockedTable<'a, A, { Level::Pte as u8 }>;
+/// A table of the level of huge pages, locked. Entries that are tables are not seen: they read as
+/// [`Pte::NONE`] and cannot be changed.
+pub type PmdTable<'a, A> = LockedTable<'a, A, { Level::Pmd as u8 }>;
+
+impl<'a, A: Arch, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
+    const OF: Level = Level::ALL[LEVEL as usize];
+
+    pub(super) fn new(pfn: Pfn, page: Vpn, guard: TableGuard<'a, A>) -> Self {
+        Self { pfn, start: Self::OF.table_start(page), _guard: guard }
+    }
+    /// The entry's number. Panics if `page` belongs to another table.
+    #[inline]
+    fn index(&self, page: Vpn) -> usize {
+        assert!(Self::OF.table_start(page) == self.start, "{page:?} belongs to another table");
+        Self::OF.index(page)
+    }
+    /// The first page that the table stands for.
+    pub fn start(&self) -> Vpn {
+        self.start
+    }
+    /// The entry whatever it is.
+    #[inline]
+    pub(super) fn raw(&self, page: Vpn) -> Pte {
+        Pte::of(A::table_load(self.pfn, self.index(page)))
+    }
+    pub(super) fn put_table(&mut self, page: Vpn, table: Pfn) {
+        A::table_store(self.pfn, self.index(page), Pte::table(table).word());
+    }
+    /// Takes the entry out whatever it is.
+    pub(super) fn take_raw(&mut self, page: Vpn) -> Pte {
+        A::work(Op::PteClear, 1);
+        Pte::of(A::table_swap(self.pfn, self.index(page), 0))
+    }
+    /// The entry for `page`. That the hardware has set `ACCESSED` or `DIRTY` may show late:
+    /// [`LockedTable::take`] and [`LockedTable::update`] return what is really there.
+    #[inline]
+    pub fn get(&self, page: Vpn) -> Pte {
+        let pte = self.raw(page);
+        if pte.is_table() { Pte::NONE } else { pte }
+    }
+    /// Fills the entry, which is not present, with anything (`set_pte`).
+    #[inline]
+    pub fn fill(&mut self, page: Vpn, pte: Pte) {
+        let before = self.raw(page);
+        let huge = LEVEL == Level::Pmd as u8;
+        assert!(!before.is_present() && !before.is_table(), "{page:?} is in use: {before:?}");
+        debug_assert!(!pte.is_mapped() || pte.is_huge() == huge, "{pte:?} at level {LEVEL}");
+        A::work(Op::PteSet, 1);
+        A::table_store(self.pfn, self.index(page), pte.word());
+    }
+    /// Takes the entry out (`ptep_get_and_clear`). What it mapped may still be used by CPUs until
+    /// the next flush.
+    #[inline]
+    pub fn take(&mut self, page: Vpn) -> Pte {
+        if self.get(page).is_none() { Pte::NONE } else { self.take_raw(page) }
+    }
+    /// Changes an entry that is mapped; returns what it was. `change` may be asked again if the
+    /// hardware came in between. Taking rights away needs a flush.
+    pub fn update(&mut self, page: Vpn, change: impl Fn(Pte) -> Pte) -> Pte {
+        A::work(Op::PteClear, 1);
+        let index = self.index(page);
+        let mut before = self.get(page);
+        assert!(before.is_mapped(), "{page:?} maps nothing: {before:?}");
+        loop {
+            let (old, new) = (before.word(), change(before).word());
+            match A::table_compare_exchange(self.pfn, index, old, new) {
+                Ok(_) => return before,
+                Err(found) => before = Pte::of(found),
+            }
+        }
+    }
+    /// Clears `flags` of a mapped entry, such as `ACCESSED` (`ptep_test_and_clear_young`) or
+    /// `WRITE` (`ptep_set_wrprotect`); returns what the entry was.
+    pub fn clear(&mut self, page: Vpn, flags: PteFlags) -> Pte {
+        self.update(page, |pte| pte.without(flags))
+    }
+}

@@ -1,0 +1,75 @@
+//! Freeing tables.
+
+use super::entry::Pte;
+use super::gather::{Gather, Sink};
+use super::level::{ENTRIES, Level, piece};
+use super::walk::peek;
+use super::{PageTable, Paging};
+use crate::arch::{Arch, Func, Op, Pfn, Span, VmaRange, Vpn};
+
+/// What a teardown works on.
+struct Teardown<'g, 't, A: Arch, S: Sink> {
+    on: Paging<'g, A>,
+    gather: &'g mut Gather<'t, A>,
+    sink: &'g mut S,
+    /// Tables that stand for pages outside stay.
+    bounds: VmaRange,
+}
+
+impl<A: Arch> PageTable<A> {
+    /// Unlinks the tables for `range` (`free_pgtables`), all entries of which were taken out:
+    /// those that stand for no page outside `bounds`, which is from the end of the VMA before the
+    /// range to the start of the one after. They are freed through the gather, once no CPU can be
+    /// reading them. The root stays.
+    ///
+    /// Nobody can find the VMAs of the range any more: not by the tree, their locks, or the
+    /// reverse map.
+    pub fn free_tables<'t>(
+        &'t self,
+        on: Paging<'_, A>,
+        gather: &mut Gather<'t, A>,
+        sink: &mut impl Sink,
+        range: VmaRange,
+        bounds: VmaRange,
+    ) {
+        let _span = Span::<A>::enter(Func::FreePgtables);
+        let mut teardown = Teardown { on, gather, sink, bounds };
+        teardown.level(self.root(), Level::Pgd, range);
+    }
+}
+
+impl<A: Arch, S: Sink> Teardown<'_, '_, A, S> {
+    /// Unlinks what is below the entries for `range` of a table.
+    fn level(&mut self, table: Pfn, level: Level, range: VmaRange) {
+        let mut rest = Some(range);
+        while let Some(left) = rest {
+            let page = left.start();
+            let part = piece(left, page, level.entry_pages());
+            rest = VmaRange::new(part.end(), range.end());
+            let entry = peek::<A>(table, level, page);
+            if entry.is_none() {
+                continue;
+            }
+            assert!(entry.is_table(), "tables are freed under a huge page at {page:?}: {entry:?}");
+            let below = level.down();
+            if level != Level::Pmd {
+                self.level(entry.frame(), below, part);
+            }
+            let whole = piece(VmaRange::USER, page, level.entry_pages());
+            if self.bounds.covers(whole) {
+                debug_assert!(is_empty::<A>(entry.frame()), "a table with entries is freed");
+                A::work(Op::PteClear, 1);
+                A::table_swap(table, level.index(page), 0);
+                self.gather.add_table(self.on, self.sink, page_of(whole), entry.frame());
+            }
+        }
+    }
+}
+
+const fn page_of(range: VmaRange) -> Vpn {
+    range.start()
+}
+
+fn is_empty<A: Arch>(table: Pfn) -> bool {
+    (0..ENTRIES).all(|index| Pte::of(A::table_load(table, index)).is_none())
+}

@@ -1,0 +1,139 @@
+//! Whether all tables of an address space add up.
+
+use super::entry::{Pte, PteFlags};
+use super::level::{ENTRIES, Level};
+use super::{PageTable, Paging};
+use crate::arch::{Arch, Order, Pfn, USER_END, Vpn};
+use crate::frame::FrameState;
+use alloc::vec::Vec;
+
+/// What an address space has.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TableAudit {
+    /// Tables, by level, lowest first.
+    pub tables: [u64; Level::COUNT],
+    /// Entries that map one page, the page of zeros not included.
+    pub pages: u64,
+    /// Entries that map 512 pages.
+    pub huge: u64,
+    /// Entries that map the page of zeros.
+    pub zero: u64,
+    /// Entries of pages that are elsewhere.
+    pub swapped: u64,
+}
+
+/// What does not add up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableDefect {
+    /// The entry for this page, at this level, is none that can be there.
+    Entry(Level, Vpn),
+    /// The frame is used as a table, but was not handed out as one.
+    NotHeld(Pfn),
+    /// The frame is in two places of the tables.
+    Twice(Pfn),
+    /// The entry for this page maps a frame that is free.
+    MapsFree(Vpn),
+    /// There is another number of tables than was counted.
+    Count,
+}
+
+impl core::fmt::Display for TableDefect {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Entry(level, page) => write!(f, "page {:#x}: bad {level:?} entry", page.get()),
+            Self::NotHeld(pfn) => write!(f, "frame {}: a table, but not held", pfn.index()),
+            Self::Twice(pfn) => write!(f, "frame {}: a table in two places", pfn.index()),
+            Self::MapsFree(page) => write!(f, "page {:#x}: maps a free frame", page.get()),
+            Self::Count => f.write_str("the tables are miscounted"),
+        }
+    }
+}
+
+impl core::error::Error for TableDefect {}
+
+impl<A: Arch> PageTable<A> {
+    /// Walks everything: every table a frame that was handed out, found in one place; every entry
+    /// such as its level may have; no frame mapped that is free; the count of tables right. Only
+    /// while nobody changes the address space.
+    pub fn verify(&self, on: Paging<'_, A>) -> Result<TableAudit, TableDefect> {
+        let (mut audit, mut tables) = (TableAudit::default(), Vec::new());
+        self.verify_table(on, (self.root(), Level::Pgd), Vpn::ZERO, &mut audit, &mut tables)?;
+        tables.sort_unstable();
+        if let Some(twice) = tables.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(TableDefect::Twice(twice[0]));
+        }
+        let counted = u64::from(self.tables()) == audit.tables.iter().sum::<u64>();
+        if counted { Ok(audit) } else { Err(TableDefect::Count) }
+    }
+    fn verify_table(
+        &self,
+        on: Paging<'_, A>,
+        (table, level): (Pfn, Level),
+        start: Vpn,
+        audit: &mut TableAudit,
+        tables: &mut Vec<Pfn>,
+    ) -> Result<(), TableDefect> {
+        if !on.frames.frames().word(table).is(FrameState::Held, Order::ZERO) {
+            return Err(TableDefect::NotHeld(table));
+        }
+        tables.push(table);
+        audit.tables[level as usize] += 1;
+        for at in 0..ENTRIES {
+            let entry = Pte::of(A::table_load(table, at));
+            if entry.is_none() {
+                continue;
+            }
+            let page = start.offset(at as u64 * level.entry_pages());
+            let bad = TableDefect::Entry(level, page);
+            if page.addr() >= USER_END {
+                return Err(bad);
+            }
+            if !entry.is_table() {
+                verify_leaf(on, level, page, entry, audit)?;
+            } else if level == Level::Pte || entry.is_mapped() || entry.as_swap().is_some() {
+                return Err(bad);
+            } else {
+                self.verify_table(on, (entry.frame(), level.down()), page, audit, tables)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn verify_leaf<A: Arch>(
+    on: Paging<'_, A>,
+    level: Level,
+    page: Vpn,
+    entry: Pte,
+    audit: &mut TableAudit,
+) -> Result<(), TableDefect> {
+    let bad = TableDefect::Entry(level, page);
+    if level > Level::Pmd {
+        return Err(bad);
+    }
+    if entry.as_swap().is_some() {
+        audit.swapped += 1;
+        return Ok(());
+    }
+    let Some(pfn) = entry.pfn() else { return Err(bad) };
+    if entry.is_huge() != (level == Level::Pmd) || entry.is_present() == hidden(entry) {
+        return Err(bad);
+    }
+    let end = pfn.index() + level.entry_pages() as usize;
+    if end > on.frames.frames().len() {
+        return Err(bad);
+    }
+    if matches!(on.frames.frames().word(pfn).state(), FrameState::Free | FrameState::Cached) {
+        return Err(TableDefect::MapsFree(page));
+    }
+    match (entry.flags().contains(PteFlags::ZERO), entry.is_huge()) {
+        (true, _) => audit.zero += 1,
+        (false, true) => audit.huge += 1,
+        (false, false) => audit.pages += 1,
+    }
+    Ok(())
+}
+
+fn hidden(entry: Pte) -> bool {
+    entry.flags().contains(PteFlags::PROT_NONE)
+}

@@ -1,0 +1,132 @@
+//! A machine with page tables, and what a caller of theirs does.
+
+use mmscale_mm::arch::{Order, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_mm::frame::MigrateType;
+use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_mm::table::{
+    Direction, Gather, Leaf, PageTable, Paging, Pte, PteFlags, Room, Sink, TableLocks,
+};
+use mmscale_mm::tlb::Tlb;
+use mmscale_uni::{self as uni, Uni};
+
+pub(crate) const FRAMES: u32 = 1 << 16;
+
+/// Everything that page tables need.
+pub(crate) struct World {
+    pub(crate) frames: FrameAllocator<Uni>,
+    locks: TableLocks<Uni>,
+    pub(crate) tlb: Tlb<Uni>,
+}
+
+impl World {
+    pub(crate) fn new(cpus: usize) -> Self {
+        uni::boot(cpus, 1000);
+        let frames = FrameAllocator::new(&MemoryMap::single(FRAMES), AllocConfig::default());
+        let locks = TableLocks::new(FRAMES as usize);
+        Self { frames: frames.expect("the map is sound"), locks, tlb: Tlb::new() }
+    }
+    pub(crate) fn on(&self) -> Paging<'_, Uni> {
+        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb }
+    }
+    pub(crate) fn table(&self) -> PageTable<Uni> {
+        PageTable::new(self.on()).expect("there is memory")
+    }
+    pub(crate) fn take(&self, order: Order) -> Pfn {
+        let block = self.frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL);
+        block.expect("there is memory")
+    }
+    /// Pages handed out and not given back, tables included.
+    pub(crate) fn held(&self) -> u64 {
+        uni::set_cpu(0);
+        self.frames.verify().expect("frames add up").held
+    }
+    /// Ends an address space of which everything is unmapped.
+    pub(crate) fn end(&self, table: PageTable<Uni>) {
+        zap(self, &table, VmaRange::USER, Direction::Forward, &mut ignore);
+        let mut gather = Gather::new(&table);
+        let all = VmaRange::USER;
+        table.free_tables(self.on(), &mut gather, &mut ignore, all, all);
+        gather.finish(self.on(), &mut ignore);
+        assert_eq!(table.tables(), 1);
+        table.destroy(self.on());
+    }
+}
+
+pub(crate) fn ignore(_: &mmscale_mm::tlb::Flushed, _: &[mmscale_mm::table::Gathered]) {}
+
+pub(crate) fn range(start: u64, pages: u64) -> VmaRange {
+    VmaRange::with_pages(Vpn::new(start), pages).expect("a range of user pages")
+}
+
+pub(crate) fn page(pfn: Pfn) -> Pte {
+    Pte::page(pfn, PteFlags::WRITE)
+}
+
+/// Maps one page, where nothing is.
+pub(crate) fn map(world: &World, table: &PageTable<Uni>, at: u64, pte: Pte) {
+    let mut ptes = table.lock_pte(world.on(), Vpn::new(at)).expect("there is memory");
+    ptes.fill(Vpn::new(at), pte);
+}
+
+/// Takes the entries of one table out; where to go on if the gather is full.
+fn zap_ptes(
+    world: &World,
+    leaf: Leaf<'_, Uni>,
+    direction: Direction,
+    gather: &mut Gather<'_, Uni>,
+) -> Option<Vpn> {
+    match leaf {
+        Leaf::Ptes(mut ptes, part) => {
+            for at in direction.pages(part) {
+                let pte = ptes.take(at);
+                if pte.is_present() {
+                    gather.note(at, PageSize::Base);
+                }
+                let Some(pfn) = pte.pfn() else { continue };
+                if gather.add(world.on(), pfn, 1) == Room::Full {
+                    return Some(at);
+                }
+            }
+            None
+        }
+        Leaf::Huge(mut pmd, part) => {
+            let pte = pmd.take(part.start());
+            gather.note(part.start(), PageSize::Huge);
+            let pfn = pte.pfn().expect("a huge page is mapped");
+            (gather.add(world.on(), pfn, 512) == Room::Full).then_some(part.start())
+        }
+    }
+}
+
+/// Unmaps a range, as munmap does.
+pub(crate) fn zap(
+    world: &World,
+    table: &PageTable<Uni>,
+    range: VmaRange,
+    direction: Direction,
+    sink: &mut impl Sink,
+) {
+    let mut gather = Gather::new(table);
+    let mut leaves = table.leaves(world.on(), range, direction);
+    while let Some(leaf) = leaves.next() {
+        let part = leaf.range();
+        if matches!(leaf, Leaf::Huge(..)) && part.pages() < 512 {
+            drop(leaf);
+            assert_eq!(table.split_huge(world.on(), part.start()), Ok(true));
+            let again = if direction == Direction::Forward {
+                part.start()
+            } else {
+                Vpn::new(part.end().get() - 1)
+            };
+            leaves.back_to(again, range);
+            continue;
+        }
+        if let Some(at) = zap_ptes(world, leaf, direction, &mut gather) {
+            gather.flush(world.on(), sink);
+            if part.contains(at) {
+                leaves.back_to(at, range);
+            }
+        }
+    }
+    gather.finish(world.on(), sink);
+}

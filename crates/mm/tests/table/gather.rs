@@ -1,0 +1,90 @@
+//! Frames on their way to be freed.
+
+use crate::common::{World, ignore, map, page, range, zap};
+use mmscale_mm::arch::{Op, PageSize, Pfn, Vpn};
+use mmscale_mm::table::{Direction, Gather, Gathered, MemAccess, Room};
+use mmscale_mm::tlb::Flushed;
+use mmscale_uni as uni;
+
+#[test]
+fn frames_are_handed_on_once_and_only_when_no_cpu_translates_to_them() {
+    let world = World::new(1);
+    let table = world.table();
+    for at in 0..100 {
+        map(&world, &table, 1000 + at, page(Pfn::new(at as usize)));
+        let access = table.access(world.on(), Vpn::new(1000 + at), MemAccess::Write, |_| ());
+        assert_eq!(access, Ok(()));
+    }
+    assert_eq!(uni::tlb_len(0), 100);
+    let mut got = Vec::new();
+    let mut sink = |proof: &Flushed, frames: &[Gathered]| {
+        assert_eq!((uni::tlb_len(0), proof.asid()), (0, table.asid()));
+        got.extend(frames.iter().map(|frame| (frame.pfn.index(), frame.count)));
+    };
+    zap(&world, &table, range(0, 2000), Direction::Forward, &mut sink);
+    assert_eq!(got, (0..100).map(|pfn| (pfn, 1)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_gather_has_room_for_8_frames_and_19_pages_of_510() {
+    let world = World::new(1);
+    let table = world.table();
+    let mut handed_on = 0;
+    let mut sink = |_: &Flushed, frames: &[Gathered]| handed_on += frames.len();
+    let mut fill = |gather: &mut Gather<'_, _>| {
+        let mut added = 1;
+        while gather.add(world.on(), Pfn::new(added), 1) == Room::More {
+            added += 1;
+        }
+        gather.flush(world.on(), &mut sink);
+        added
+    };
+    let mut gather = Gather::new(&table);
+    gather.note(Vpn::new(0), PageSize::Base);
+    assert_eq!(fill(&mut gather), 8 + 19 * 510);
+    gather.finish(world.on(), &mut ignore);
+    assert_eq!(world.held(), 1, "its pages go with it");
+    let mut gather = Gather::new(&table);
+    uni::fail_allocs(1);
+    assert_eq!(fill(&mut gather), 8, "no memory for more");
+    gather.finish(world.on(), &mut ignore);
+    assert_eq!(handed_on, 8 + 19 * 510 + 8);
+}
+
+#[test]
+fn up_to_33_pages_are_flushed_one_by_one_and_huge_ones_count_as_one() {
+    let world = World::new(1);
+    let table = world.table();
+    let flushes = || (uni::work_count(Op::TlbFlushPage), uni::work_count(Op::TlbFlushAll));
+    let unmap = |pages: u64, size: PageSize| {
+        let _ = table.access(world.on(), Vpn::new(0), MemAccess::Read, |_| ());
+        let before = flushes();
+        let mut gather = Gather::new(&table);
+        gather.note(Vpn::new(512), size);
+        gather.note(Vpn::new(512).offset((pages - 1) * size.pages()), size);
+        gather.finish(world.on(), &mut ignore);
+        (flushes().0 - before.0, flushes().1 - before.1)
+    };
+    unmap(1, PageSize::Base);
+    assert_eq!(unmap(1, PageSize::Base), (1, 0));
+    assert_eq!(unmap(33, PageSize::Base), (33, 0));
+    assert_eq!(unmap(34, PageSize::Base), (0, 1));
+    assert_eq!(unmap(33, PageSize::Huge), (33, 0));
+    assert_eq!(unmap(34, PageSize::Huge), (0, 1));
+}
+
+#[test]
+fn a_gather_that_ends_beside_another_flushes_for_both() {
+    let world = World::new(1);
+    let table = world.table();
+    map(&world, &table, 7, page(Pfn::new(1)));
+    assert_eq!(table.access(world.on(), Vpn::new(7), MemAccess::Read, Pfn::index), Ok(1));
+    let mut first = Gather::new(&table);
+    assert!(table.lock_pte(world.on(), Vpn::new(7)).unwrap().take(Vpn::new(7)).is_present());
+    first.note(Vpn::new(7), PageSize::Base);
+    assert_eq!(first.add(world.on(), Pfn::new(1), 1), Room::More);
+    // The second finds nothing mapped, and its caller may rely on that.
+    Gather::new(&table).finish(world.on(), &mut ignore);
+    assert_eq!(uni::tlb_len(0), 0);
+    first.finish(world.on(), &mut ignore);
+}

@@ -1,0 +1,8 @@
+//! Page tables and translations, on CPUs that are stepped by hand.
+
+mod common;
+mod failures;
+mod gather;
+mod random;
+mod rules;
+mod tlb;

@@ -1,0 +1,81 @@
+//! Page tables and translations on the running CPU: what takes a turn, and what is checked.
+
+use crate::engine::Engine;
+use crate::heap::order_of;
+use crate::outcome::Rule;
+use mmscale_mm::arch::{Asid, CpuId, Order, Pfn, Trace, Translation, VmaRange, Vpn};
+
+impl Engine {
+    /// The running CPU, which holds the table's lock, stores a word without a turn.
+    pub(crate) fn table_store(&mut self, pfn: Pfn, word: usize, value: u64) {
+        let before = self.tables.replace(pfn, word, value);
+        if !self.quiet {
+            let times = (self.cpu().clock, self.heap.first_time_ps());
+            self.tables.note_store(self.cur, (pfn, word), times, before);
+        }
+    }
+    /// A word at the running CPU's time. It has its turn.
+    pub(crate) fn table_now(&self, pfn: Pfn, word: usize) -> u64 {
+        let stored = self.tables.load(pfn, word);
+        let (ahead, now) = (self.tables.ahead(pfn), self.cpus[self.cur].order());
+        match self.cpus.get(ahead) {
+            Some(cpu) if ahead != self.cur && cpu.order() > now => {
+                let is_later = |time_ps| order_of(time_ps, cpu.rank) > now;
+                self.tables.before(ahead, (pfn, word), is_later).unwrap_or(stored)
+            }
+            _ => stored,
+        }
+    }
+    /// Writes a word at the running CPU's turn, if it is `current`; returns what it was.
+    pub(crate) fn table_exchange(
+        &mut self,
+        pfn: Pfn,
+        word: usize,
+        current: u64,
+        new: u64,
+    ) -> Result<u64, u64> {
+        let found = self.table_now(pfn, word);
+        if found == current { Ok(self.tables.replace(pfn, word, new)) } else { Err(found) }
+    }
+
+    /// Whether translations are invalidated by broadcast.
+    #[inline]
+    pub(crate) fn has_broadcast(&self) -> bool {
+        self.costs.tlb_broadcast_ps > 0
+    }
+    /// The running CPU's translation of `page`.
+    pub(crate) fn tlb_lookup(&mut self, asid: Asid, page: Vpn) -> Option<Translation> {
+        let found = self.tlbs.lookup(self.cur, asid, page)?;
+        if found.freed && self.checker.on {
+            let frame = found.translation.frame(page).index();
+            let what = format!("reaches frame {frame}, which was freed, by an old translation");
+            self.broken(Rule::StaleTranslation, what);
+        }
+        Some(found.translation)
+    }
+    /// Invalidates on all CPUs, at the running CPU's turn; returns what that takes, in ps.
+    pub(crate) fn tlb_broadcast(&mut self, asid: Asid, range: Option<VmaRange>) -> u64 {
+        (0..self.cpus.len()).for_each(|at| self.tlbs.flush(at, asid, range));
+        self.costs.tlb_broadcast_ps
+    }
+    /// What a tracepoint says of frames: a frame that is freed while a CPU would still reach it is
+    /// a violation. Translations that a CPU keeps but does not use now are marked; using one is.
+    #[inline]
+    pub(crate) fn check_reached(&mut self, event: &Trace) {
+        if let Trace::PageFree { pfn, order } = *event
+            && self.checker.on
+            && !self.quiet
+        {
+            (0..Order::pages(order)).for_each(|page| self.check_frame_reached(pfn.offset(page)));
+        }
+    }
+    fn check_frame_reached(&mut self, pfn: Pfn) {
+        if self.tlbs.reach(pfn)
+            && let Some(at) = self.tlbs.mark_freed(pfn)
+        {
+            let cpu = CpuId::new(at);
+            let what = format!("frees frame {}, which {cpu} still translates to", pfn.index());
+            self.broken(Rule::StaleTranslation, what);
+        }
+    }
+}
