@@ -125,8 +125,8 @@ impl<A: Arch> Memory<'_, A> {
     }
 
     /// One program less locks the folio in memory; with the last it goes to the list of its age.
-    /// How many there are is known only while it is on its list (as in Linux): a folio that was
-    /// off its list meanwhile counts as locked once. The caller has a reference.
+    /// How many there are is counted only while it is on its list: of those that locked it before,
+    /// one counts (Linux approximates in the same way). The caller has a reference.
     pub fn munlock(&self, pfn: Pfn) {
         let _span = Span::<A>::enter(Func::MunlockFolio);
         loop {

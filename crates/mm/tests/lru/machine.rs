@@ -1,12 +1,13 @@
 //! A memory manager whose CPUs the tests step, and what tests do to folios.
 
-use mmscale_mm::arch::{Arch, LockClass, NodeId, Order, Pfn, Trace};
+use mmscale_mm::arch::{Arch, CpuId, LockClass, NodeId, Order, Pfn, Trace};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{BatchKind, LruAudit, LruList, LruPolicy, Memory};
 use mmscale_mm::mm::{Mm, MmConfig};
 use mmscale_mm::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::work::Step;
 use mmscale_uni::{self as uni, Uni};
 
 pub(crate) const NODE: NodeId = NodeId::new(0);
@@ -106,6 +107,13 @@ impl Machine {
         let result = f();
         uni::set_cpu(back);
         result
+    }
+    /// Runs what waits for the worker of `cpu`.
+    pub(crate) fn work_on(&self, cpu: usize) {
+        self.on(cpu, || {
+            let id = CpuId::new(cpu);
+            while self.mm.work().step(id, &mut |item| self.mm.run(item)) == Step::Ran {}
+        });
     }
     pub(crate) fn audit(&self) -> LruAudit {
         self.memory().verify().expect("everything adds up")

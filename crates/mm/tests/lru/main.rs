@@ -2,5 +2,8 @@
 
 mod batches;
 mod charges;
+mod drains;
 mod folios;
+mod lazy;
 mod machine;
+mod moves;
