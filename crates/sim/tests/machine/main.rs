@@ -6,6 +6,7 @@ mod books;
 mod checks;
 mod common;
 mod disturbed;
+mod lru;
 mod oracle;
 mod paging;
 mod plugging;

@@ -1,0 +1,215 @@
+//! Drains, demand and hotplug, with CPUs at work meanwhile.
+
+use super::world::{ALL, ANON, GROUP, config, well};
+use mmscale_mm::arch::{Arch, CpuId, LockClass, NodeId, Pfn};
+use mmscale_mm::folio::FolioFlags;
+use mmscale_mm::lru::{LruCounters, LruList, LruPolicy};
+use mmscale_sim::{Outcome, Sim};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+fn lruvec_locks(outcome: &Outcome) -> u64 {
+    let rows = outcome.locks.iter().filter(|row| row.class == LockClass::Lruvec.name());
+    rows.map(|row| row.acquisitions).sum()
+}
+
+/// Each of `cpus` CPUs maps and unmaps one page `rounds` times, with the drain of a populate.
+fn churn(policy: LruPolicy, cpus: usize, rounds: usize) -> (Outcome, LruCounters) {
+    well(config(cpus, 1), policy, move |world| {
+        for cpu in 1..cpus {
+            world.spawn(cpu, move |world| {
+                for _ in 0..rounds {
+                    let pfn = world.fault(ANON);
+                    world.memory().blanket_drain();
+                    world.unmap(pfn);
+                }
+            });
+        }
+        world.wait_for_others();
+    })
+}
+
+#[test]
+fn populate_churn_takes_two_lruvec_locks_a_page_and_none_under_lazy() {
+    let (rounds, cpus) = (200, 8);
+    let pages = (rounds * (cpus - 1)) as u64;
+    let verifying = lruvec_locks(&churn(LruPolicy::Stock, cpus, 0).0);
+    for policy in ALL {
+        let (outcome, counters) = churn(policy, cpus, rounds);
+        let locks = lruvec_locks(&outcome) - verifying;
+        if policy == LruPolicy::Lazy {
+            assert_eq!((locks, counters.freed_pending, counters.add_batches), (0, pages, 0));
+        } else {
+            assert_eq!((locks, counters.added, counters.add_batches), (2 * pages, pages, pages));
+        }
+    }
+}
+
+#[test]
+fn a_drain_of_all_finds_what_every_cpu_has_gathered_and_latecomers_share_it() {
+    for policy in ALL {
+        let (_, counters) = well(config(8, 2), policy, move |world| {
+            let folios = Rc::new(RefCell::new(Vec::new()));
+            for cpu in 1..8 {
+                let folios = Rc::clone(&folios);
+                world.spawn(cpu, move |world| {
+                    for _ in 0..5 {
+                        let pfn = world.fault(ANON);
+                        folios.borrow_mut().push(pfn);
+                    }
+                });
+            }
+            world.wait_for_others();
+            assert_eq!(folios.borrow().len(), 35);
+            for cpu in 1..8 {
+                let folios = Rc::clone(&folios);
+                world.spawn(cpu, move |world| {
+                    world.memory().drain_all();
+                    let folios = folios.borrow();
+                    assert!(folios.iter().all(|&pfn| world.listed(pfn)), "{policy:?}");
+                });
+            }
+            world.wait_for_others();
+            folios.take().into_iter().for_each(|pfn| world.unmap(pfn));
+        });
+        let drains = counters.drains_of_all + counters.drains_shared;
+        assert_eq!(drains, 7);
+        assert!(counters.drains_shared >= 4, "{counters:?}");
+    }
+}
+
+#[test]
+fn without_batches_every_folio_is_on_its_list_at_once() {
+    for policy in ALL {
+        well(config(8, 3), policy, move |world| {
+            let off = Rc::new(Cell::new(false));
+            for cpu in 1..8 {
+                let off = Rc::clone(&off);
+                world.spawn(cpu, move |world| {
+                    for _ in 0..150 {
+                        // Nobody turns batches on again before this program has ended.
+                        let was_off = off.get();
+                        let pfn = world.fault(ANON);
+                        assert!(!was_off || world.listed(pfn), "{policy:?}");
+                        Sim::user(1_000);
+                        world.unmap(pfn);
+                    }
+                });
+            }
+            let early: Vec<_> = (0..7).map(|_| world.fault(ANON)).collect();
+            Sim::user(30_000);
+            let batches = world.memory().batches_off();
+            off.set(true);
+            assert!(early.iter().all(|&pfn| world.listed(pfn)));
+            world.wait_for_others();
+            assert_eq!(world.memory().verify().expect("it adds up").gathered, 0);
+            drop(batches);
+            early.into_iter().for_each(|pfn| world.unmap(pfn));
+            let pfn = world.fault(ANON);
+            assert!(!world.listed(pfn), "batches gather again");
+            world.unmap(pfn);
+        });
+    }
+}
+
+#[test]
+fn lazy_finds_a_folio_on_whichever_cpu_it_waits() {
+    well(config(8, 4), LruPolicy::Lazy, |world| {
+        let shelf = Rc::new(RefCell::new(Vec::new()));
+        for cpu in 1..8 {
+            let shelf = Rc::clone(&shelf);
+            world.spawn(cpu, move |world| {
+                for _ in 0..60 {
+                    let pfn = world.fault(ANON);
+                    // The shelf's own reference: the folio lives until somebody has looked.
+                    world.memory().folios.get(pfn);
+                    shelf.borrow_mut().push(pfn);
+                    Sim::user(2_000);
+                    world.unmap(pfn);
+                }
+            });
+        }
+        let mut seen = 0;
+        while seen < 7 * 60 {
+            let Some(pfn) = shelf.borrow_mut().pop() else {
+                Sim::user(500);
+                continue;
+            };
+            let memory = world.memory();
+            if seen % 3 == 0 {
+                assert!(memory.isolate(pfn), "nobody else isolates");
+                memory.putback(pfn);
+            } else if seen % 3 == 1 {
+                assert!(memory.demand(pfn));
+            } else {
+                memory.mlock(pfn);
+                let word = memory.folios.word(pfn);
+                assert!(word.has(FolioFlags::LRU | FolioFlags::UNEVICTABLE), "{word:?}");
+            }
+            memory.put(pfn);
+            seen += 1;
+        }
+        world.wait_for_others();
+    });
+}
+
+#[test]
+fn locking_while_a_folio_waits_holds_under_every_policy() {
+    for policy in ALL {
+        well(config(4, 5), policy, move |world| {
+            let folios: Rc<RefCell<Vec<Pfn>>> = Rc::default();
+            let others = Rc::clone(&folios);
+            world.spawn(1, move |world| {
+                for _ in 0..40 {
+                    let pfn = world.fault(ANON);
+                    others.borrow_mut().push(pfn);
+                    Sim::user(1_000);
+                }
+            });
+            let mut locked = 0;
+            while locked < 40 {
+                let next = folios.borrow().get(locked).copied();
+                match next {
+                    Some(pfn) => {
+                        world.memory().mlock(pfn);
+                        locked += 1;
+                    }
+                    None => Sim::user(300),
+                }
+            }
+            world.wait_for_others();
+            world.memory().drain_all();
+            let pages = (0..2).map(|node| {
+                world.memory().list_pages(GROUP, NodeId::new(node), LruList::Unevictable)
+            });
+            assert_eq!(pages.sum::<u64>(), 40, "{policy:?}");
+            folios.take().into_iter().for_each(|pfn| world.unmap(pfn));
+        });
+    }
+}
+
+#[test]
+fn a_cpu_that_dies_with_full_batches_loses_nothing() {
+    for policy in ALL {
+        well(config(4, 6), policy, move |world| {
+            for round in 0..3 {
+                for cpu in 1..4 {
+                    world.spawn(cpu, move |world| {
+                        let mut kept: Vec<_> = (0..28).map(|_| world.fault(ANON)).collect();
+                        let dead: Vec<_> = kept.drain(..14).collect();
+                        dead.into_iter().for_each(|pfn| world.unmap(pfn));
+                        kept.iter().for_each(|&pfn| world.memory().activate(pfn));
+                        // The program outlives its CPU.
+                        Sim::user(400_000);
+                        kept.into_iter().for_each(|pfn| world.unmap(pfn));
+                    });
+                }
+                Sim::user(200_000);
+                let gone = CpuId::new(1 + round);
+                assert_eq!(Sim::cpu_offline(gone), Ok(()));
+                world.wait_for_others();
+                assert_eq!(Sim::cpu_online(gone), Ok(()));
+            }
+        });
+    }
+}

@@ -1,0 +1,5 @@
+//! The LRU on many CPUs.
+
+mod demand;
+mod swarm;
+mod world;

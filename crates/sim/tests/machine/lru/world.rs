@@ -1,0 +1,163 @@
+//! A memory manager on the machine, with programs as closures.
+
+use crate::common::Deaf;
+use mmscale_mm::arch::{
+    Arch, Atomic, Callbacks, CpuId, Ipi, Order, Pfn, Priority, TaskEntry, TaskSpec,
+};
+use mmscale_mm::folio::{FolioFlags, FolioInit};
+use mmscale_mm::group::GroupId;
+use mmscale_mm::lru::{LruAudit, LruCounters, LruPolicy, Memory};
+use mmscale_mm::mm::{MM_TASK, Mm, MmConfig};
+use mmscale_mm::page_alloc::{Gfp, MemoryMap};
+use mmscale_mm::upkeep::TickPolicy;
+use mmscale_sim::{Outcome, Sim, SimAtomic, SimConfig, run, sample_profile};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::SeqCst;
+
+pub(super) const ALL: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
+pub(super) const GROUP: GroupId = GroupId::new(1);
+pub(super) const ANON: FolioInit = FolioInit {
+    group: GROUP,
+    flags: FolioFlags::ANON.union(FolioFlags::SWAP_BACKED),
+    mapping: 0,
+    index: 0,
+};
+
+pub(super) type Job = Box<dyn FnOnce(&Rc<World>)>;
+
+/// A memory manager and programs as closures.
+pub(super) struct World {
+    pub(super) mm: Mm<Sim>,
+    jobs: RefCell<Vec<Option<Job>>>,
+    /// Programs that have not ended.
+    left: SimAtomic<u32>,
+    /// What the run found at its end.
+    found: Cell<Option<LruCounters>>,
+    me: RefCell<std::rc::Weak<World>>,
+}
+
+impl World {
+    pub(super) fn memory(&self) -> Memory<'_, Sim> {
+        self.mm.memory()
+    }
+    pub(super) fn spawn(&self, cpu: usize, job: impl FnOnce(&Rc<World>) + 'static) {
+        let entry = TaskEntry(self.jobs.borrow().len() as u64);
+        self.jobs.borrow_mut().push(Some(Box::new(job)));
+        self.left.fetch_add(1, SeqCst);
+        let cpu = CpuId::new(cpu);
+        Sim::spawn(TaskSpec { cpu, per_cpu: false, priority: Priority::Fair, entry });
+    }
+    /// Waits until only the caller is left.
+    pub(super) fn wait_for_others(&self) {
+        while self.left.load(SeqCst) > 1 {
+            self.mm.sleep_ns(20_000);
+        }
+    }
+    /// A page as a fault makes it: mapped, added, the mapping's reference left.
+    pub(super) fn fault(&self, what: FolioInit) -> Pfn {
+        let memory = self.memory();
+        let node = Sim::node_of(Sim::cpu());
+        let pfn = memory.alloc_folio(node, Order::ZERO, Gfp::KERNEL, what).expect("memory");
+        memory.folios.add_map(pfn);
+        memory.add(pfn);
+        pfn
+    }
+    pub(super) fn unmap(&self, pfn: Pfn) {
+        self.memory().folios.remove_map(pfn);
+        self.memory().release(&[(pfn, 1)]);
+    }
+    pub(super) fn listed(&self, pfn: Pfn) -> bool {
+        self.memory().folios.word(pfn).has(FolioFlags::LRU)
+    }
+    /// Ends the run: nothing may be left.
+    fn end(&self) {
+        self.mm.shutdown();
+        self.mm.quiesce();
+        assert_eq!(self.memory().verify().expect("the LRU adds up"), LruAudit::default());
+        let audit = self.mm.verify().expect("the frames add up");
+        assert_eq!((audit.held, self.memory().groups.usage(GROUP)), (0, 0), "{audit:?}");
+        self.found.set(Some(self.memory().lru.counters()));
+    }
+}
+
+impl Callbacks for World {
+    fn ipi(&self, reason: Ipi) {
+        self.mm.ipi(reason);
+    }
+    fn timer(&self) {
+        self.mm.timer();
+    }
+    fn idle_enter(&self) {
+        self.mm.idle_enter();
+    }
+    fn idle_exit(&self) {
+        self.mm.idle_exit();
+    }
+    fn context_switch(&self) {
+        self.mm.context_switch();
+    }
+    fn task(&self, entry: TaskEntry) {
+        if entry.0 & MM_TASK != 0 {
+            self.mm.task(entry);
+            return;
+        }
+        let job = self.jobs.borrow_mut()[entry.0 as usize].take();
+        let me = self.me.borrow().upgrade().expect("the machine holds it");
+        job.expect("a task starts once")(&me);
+        self.left.fetch_sub(1, SeqCst);
+    }
+    fn cpu_down_prepare(&self, cpu: CpuId) {
+        self.mm.cpu_down_prepare(cpu);
+    }
+    fn cpu_dead(&self, cpu: CpuId) {
+        self.mm.cpu_dead(cpu);
+    }
+    fn cpu_online(&self, cpu: CpuId) {
+        self.mm.cpu_online(cpu);
+    }
+}
+
+/// Runs `first` on CPU 0 of a machine of `cpus` CPUs; it starts the others, and everything must be
+/// well at the end.
+pub(super) fn well(
+    config: SimConfig,
+    policy: LruPolicy,
+    first: impl FnOnce(&Rc<World>) + 'static,
+) -> (Outcome, LruCounters) {
+    let nodes = config.profile.topology.nodes;
+    let kept = Rc::new(RefCell::new(None));
+    let keep = Rc::clone(&kept);
+    let outcome = run(
+        config,
+        |_| Box::new(Deaf),
+        move || {
+            let map = MemoryMap::nodes(nodes, 1 << 14);
+            let mut config = MmConfig::new(map, TickPolicy::Stock);
+            (config.lru, config.groups) = (policy, 2);
+            let world = Rc::new(World {
+                mm: Mm::new(&config).expect("a sound configuration"),
+                jobs: RefCell::default(),
+                left: SimAtomic::new(0),
+                found: Cell::new(None),
+                me: RefCell::default(),
+            });
+            *world.me.borrow_mut() = Rc::downgrade(&world);
+            *keep.borrow_mut() = Some(Rc::clone(&world));
+            world.spawn(0, |world| {
+                world.mm.start();
+                first(world);
+                world.end();
+            });
+            world
+        },
+    );
+    assert_eq!((&outcome.failure, &outcome.violations[..]), (&None, &[][..]), "{policy:?}");
+    let world = kept.borrow_mut().take().expect("it was built");
+    let found = world.found.get().expect("it came to its end");
+    (outcome, found)
+}
+
+pub(super) fn config(cpus: usize, seed: u64) -> SimConfig {
+    SimConfig { seed, limit_ns: 2_000_000_000, ..SimConfig::new(sample_profile(cpus), cpus) }
+}
