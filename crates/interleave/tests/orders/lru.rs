@@ -1,0 +1,130 @@
+//! Lazy membership: a folio is added, wanted and let go by different CPUs, in every order.
+
+use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
+use mmscale_mm::arch::{Ipi, NodeId, Order, Pfn};
+use mmscale_mm::folio::{FolioFlags, FolioInit};
+use mmscale_mm::group::GroupId;
+use mmscale_mm::lru::{BATCH, LruAudit, LruPolicy};
+use mmscale_mm::mm::{Mm, MmConfig};
+use mmscale_mm::page_alloc::{Gfp, MemoryMap};
+use mmscale_mm::upkeep::TickPolicy;
+use std::sync::Arc;
+
+type World = Mm<Model>;
+
+const WHAT: FolioInit = FolioInit {
+    group: GroupId::ROOT,
+    flags: FolioFlags::ANON.union(FolioFlags::SWAP_BACKED),
+    mapping: 0,
+    index: 0,
+};
+
+struct Forward(Arc<World>);
+
+impl Hooks for Forward {
+    fn ipi(&self, reason: Ipi) {
+        self.0.ipi(reason);
+    }
+}
+
+fn folio(mm: &World) -> Pfn {
+    let node = NodeId::new(0);
+    mm.memory().alloc_folio(node, Order::ZERO, Gfp::KERNEL, WHAT).expect("there is memory")
+}
+
+type Step = fn(&World, Pfn);
+
+/// Each CPU does its step on one folio, of which it has a reference; `before` folios wait on CPU 0
+/// already. Nothing may be left, and everything must add up at the end.
+fn on_one_folio(policy: LruPolicy, before: usize, steps: &'static [Step]) {
+    check(700, move || {
+        let mut made = None;
+        run(steps.len(), || {
+            let mut config = MmConfig::new(MemoryMap::single(2048), TickPolicy::Stock);
+            config.lru = policy;
+            let mm = Arc::new(Mm::<Model>::new(&config).expect("a sound configuration"));
+            let waiting: Vec<_> = (0..before).map(|_| folio(&mm)).collect();
+            waiting.iter().for_each(|&pfn| mm.memory().add(pfn));
+            let pfn = folio(&mm);
+            (1..steps.len()).for_each(|_| mm.memory().folios.get(pfn));
+            made = Some((Arc::clone(&mm), waiting));
+            let body = |step: &Step| {
+                let (mm, step) = (Arc::clone(&mm), *step);
+                cpu_body(move || {
+                    step(&mm, pfn);
+                    mm.memory().put(pfn);
+                })
+            };
+            let bodies = steps.iter().map(body).collect();
+            (Some(Arc::new(Forward(mm)) as Arc<dyn Hooks>), bodies)
+        });
+        let (mm, waiting) = made.expect("it was built");
+        let audit = mm.memory().verify().expect("the LRU adds up");
+        if policy == LruPolicy::Lazy {
+            assert_eq!(audit.folios, before as u64, "the last one out leaves nothing in a batch");
+        }
+        waiting.into_iter().for_each(|pfn| mm.memory().put(pfn));
+        (0..steps.len()).for_each(|cpu| {
+            mm.memory().drain_stopped(mmscale_mm::arch::CpuId::new(cpu));
+        });
+        assert_eq!(mm.memory().verify().expect("the LRU adds up"), LruAudit::default());
+        assert_eq!(mm.verify().expect("the frames add up").held, 0);
+    });
+}
+
+/// Adds it, as a fault does.
+fn add(mm: &World, pfn: Pfn) {
+    mm.memory().add(pfn);
+}
+/// Adds it and drains, so that a batch is swept while others want the folio.
+fn add_and_drain(mm: &World, pfn: Pfn) {
+    mm.memory().add(pfn);
+    mm.memory().drain();
+}
+/// Takes it off its list or out of its batch, and puts it back.
+fn isolate(mm: &World, pfn: Pfn) {
+    if mm.memory().isolate(pfn) {
+        let word = mm.memory().folios.word(pfn);
+        assert!(!word.flags().intersects(FolioFlags::LRU | FolioFlags::PENDING), "{word:?}");
+        mm.memory().putback(pfn);
+    }
+}
+fn demand(mm: &World, pfn: Pfn) {
+    mm.memory().demand(pfn);
+}
+fn lock_and_unlock(mm: &World, pfn: Pfn) {
+    mm.memory().mlock(pfn);
+    mm.memory().munlock(pfn);
+}
+/// Only lets go.
+fn leave(_: &World, _: Pfn) {}
+
+#[test]
+fn adding_demanding_and_letting_go_leave_nothing() {
+    on_one_folio(LruPolicy::Lazy, 0, &[add, demand, leave]);
+}
+
+#[test]
+fn a_batch_that_is_swept_loses_no_folio_to_whoever_wants_it() {
+    on_one_folio(LruPolicy::Lazy, 0, &[add_and_drain, isolate, leave]);
+    on_one_folio(LruPolicy::Lazy, 0, &[add_and_drain, demand]);
+}
+
+#[test]
+fn a_folio_that_is_added_to_a_full_batch_and_let_go_elsewhere_is_freed_once() {
+    on_one_folio(LruPolicy::Lazy, BATCH, &[add, leave, isolate]);
+}
+
+#[test]
+fn locking_while_it_is_added_leaves_it_on_the_right_list() {
+    for policy in [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy] {
+        on_one_folio(policy, 0, &[add_and_drain, lock_and_unlock]);
+    }
+}
+
+#[test]
+fn freezing_at_the_drain_and_the_last_put_free_it_once() {
+    for policy in [LruPolicy::Stock, LruPolicy::Freeze] {
+        on_one_folio(policy, 0, &[add_and_drain, leave, isolate]);
+    }
+}
