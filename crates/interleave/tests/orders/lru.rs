@@ -34,7 +34,7 @@ fn folio(mm: &World) -> Pfn {
 
 type Step = fn(&World, Pfn);
 
-/// Each CPU does its step on one folio, of which it has a reference; `before` folios wait on CPU 0
+/// Each CPU does its step on one folio, of which it has a reference that it drops; `before` folios wait on CPU 0
 /// already. Nothing may be left, and everything must add up at the end.
 fn on_one_folio(policy: LruPolicy, before: usize, steps: &'static [Step]) {
     check(700, move || {
@@ -50,10 +50,7 @@ fn on_one_folio(policy: LruPolicy, before: usize, steps: &'static [Step]) {
             made = Some((Arc::clone(&mm), waiting));
             let body = |step: &Step| {
                 let (mm, step) = (Arc::clone(&mm), *step);
-                cpu_body(move || {
-                    step(&mm, pfn);
-                    mm.memory().put(pfn);
-                })
+                cpu_body(move || step(&mm, pfn))
             };
             let bodies = steps.iter().map(body).collect();
             (Some(Arc::new(Forward(mm)) as Arc<dyn Hooks>), bodies)
@@ -75,11 +72,13 @@ fn on_one_folio(policy: LruPolicy, before: usize, steps: &'static [Step]) {
 /// Adds it, as a fault does.
 fn add(mm: &World, pfn: Pfn) {
     mm.memory().add(pfn);
+    mm.memory().put(pfn);
 }
 /// Adds it and drains, so that a batch is swept while others want the folio.
 fn add_and_drain(mm: &World, pfn: Pfn) {
     mm.memory().add(pfn);
     mm.memory().drain();
+    mm.memory().put(pfn);
 }
 /// Takes it off its list or out of its batch, and puts it back.
 fn isolate(mm: &World, pfn: Pfn) {
@@ -88,20 +87,39 @@ fn isolate(mm: &World, pfn: Pfn) {
         assert!(!word.flags().intersects(FolioFlags::LRU | FolioFlags::PENDING), "{word:?}");
         mm.memory().putback(pfn);
     }
+    mm.memory().put(pfn);
 }
 fn demand(mm: &World, pfn: Pfn) {
     mm.memory().demand(pfn);
+    mm.memory().put(pfn);
 }
 fn lock_and_unlock(mm: &World, pfn: Pfn) {
     mm.memory().mlock(pfn);
     mm.memory().munlock(pfn);
+    mm.memory().put(pfn);
 }
 /// Only lets go.
-fn leave(_: &World, _: Pfn) {}
+fn leave(mm: &World, pfn: Pfn) {
+    mm.memory().put(pfn);
+}
+/// Lets go, and finds it again as a look-up does that has no reference.
+fn look_up(mm: &World, pfn: Pfn) {
+    mm.memory().put(pfn);
+    if mm.memory().folios.try_get(pfn) {
+        assert!(mm.memory().folios.word(pfn).refs() > 0);
+        mm.memory().put(pfn);
+    }
+}
 
 #[test]
 fn adding_demanding_and_letting_go_leave_nothing() {
     on_one_folio(LruPolicy::Lazy, 0, &[add, demand, leave]);
+}
+
+#[test]
+fn a_look_up_that_comes_between_keeps_the_folio() {
+    on_one_folio(LruPolicy::Lazy, 0, &[add, look_up]);
+    on_one_folio(LruPolicy::Lazy, 0, &[add_and_drain, look_up, leave]);
 }
 
 #[test]
@@ -125,6 +143,6 @@ fn locking_while_it_is_added_leaves_it_on_the_right_list() {
 #[test]
 fn freezing_at_the_drain_and_the_last_put_free_it_once() {
     for policy in [LruPolicy::Stock, LruPolicy::Freeze] {
-        on_one_folio(policy, 0, &[add_and_drain, leave, isolate]);
+        on_one_folio(policy, 0, &[add_and_drain, look_up, isolate]);
     }
 }
