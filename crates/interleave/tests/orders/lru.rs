@@ -34,8 +34,8 @@ fn folio(mm: &World) -> Pfn {
 
 type Step = fn(&World, Pfn);
 
-/// Each CPU does its step on one folio, of which it has a reference that it drops; `before` folios wait on CPU 0
-/// already. Nothing may be left, and everything must add up at the end.
+/// Each CPU does its step on one folio, of which it has a reference that it drops; `before` folios
+/// wait on CPU 0 already. Nothing may be left, and everything must add up at the end.
 fn on_one_folio(policy: LruPolicy, before: usize, steps: &'static [Step]) {
     check(700, move || {
         let mut made = None;
