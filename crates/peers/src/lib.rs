@@ -6,6 +6,8 @@
 //! frame numbers from a counter on each thread: what the programs themselves cost.
 //!
 //! Frames are numbers here. Nobody touches the memory behind them.
+//!
+//! [`vma`] does the same for the VMA tree: `cargo bench -p mmscale-peers --bench vma`.
 
 mod disturbance;
 mod host;
@@ -14,6 +16,7 @@ pub mod phase;
 pub mod ring;
 pub mod round;
 pub mod table;
+pub mod vma;
 
 pub use peer::Peer;
 pub use phase::Phase;

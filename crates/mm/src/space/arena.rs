@@ -13,12 +13,18 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 /// Slots of the first chunk. Chunk n has `FIRST << n`.
-const FIRST: usize = 4;
-/// Enough for 2^27 slots.
-const CHUNKS: usize = 25;
+const FIRST: u32 = 4;
+/// Enough for 2^24 slots.
+const CHUNKS: usize = 22;
+/// A slot's number is its chunk above so many bits of its place there.
+const OFFSET_BITS: u32 = 23;
 
 /// The most slots an arena can have.
-pub(super) const MAX_SLOTS: usize = FIRST * ((1 << CHUNKS) - 1);
+pub(super) const MAX_SLOTS: u32 = FIRST * ((1 << CHUNKS) - 1);
+/// Bits of a slot's number.
+pub(super) const NUMBER_BITS: u32 = OFFSET_BITS + 5;
+
+const _: () = assert!(CHUNKS <= 1 << 5 && FIRST << (CHUNKS - 1) <= 1 << OFFSET_BITS);
 
 /// A growing array of `T` with shared access.
 pub(super) struct Arena<T> {
@@ -26,12 +32,26 @@ pub(super) struct Arena<T> {
     owns: PhantomData<T>,
 }
 
-/// The chunk of slot `index` and the place in it.
+/// The number of the `nth` slot, counted from 0. Numbers are not dense: taking one apart is on the
+/// way of every look-up, counting slots is not.
 #[inline]
-const fn place(index: u32) -> (usize, usize) {
-    let moved = index as usize + FIRST;
-    let chunk = (moved.ilog2() - FIRST.ilog2()) as usize;
-    (chunk, moved - (FIRST << chunk))
+pub(super) const fn number_of(nth: u32) -> u32 {
+    let moved = nth + FIRST;
+    let chunk = moved.ilog2() - FIRST.ilog2();
+    chunk << OFFSET_BITS | (moved - (FIRST << chunk))
+}
+
+/// Undoes [`number_of`]; some count for a number that is none.
+#[inline]
+pub(super) const fn nth_of(number: u32) -> u32 {
+    let (chunk, offset) = place(number);
+    FIRST.wrapping_shl(chunk as u32).wrapping_sub(FIRST).wrapping_add(offset)
+}
+
+/// The chunk of slot `number` and the place in it.
+#[inline]
+const fn place(number: u32) -> (usize, u32) {
+    ((number >> OFFSET_BITS) as usize, number & ((1 << OFFSET_BITS) - 1))
 }
 
 impl<T> Arena<T> {
@@ -39,29 +59,33 @@ impl<T> Arena<T> {
     pub(super) const fn new() -> Self {
         Self { chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS], owns: PhantomData }
     }
-    /// Slot `index`; `None` when it was not made yet.
+    /// Slot `number`; `None` when there is none of that number, or it was not made yet.
     #[inline]
-    pub(super) fn get(&self, index: u32) -> Option<&T> {
-        let (chunk, offset) = place(index);
+    pub(super) fn get(&self, number: u32) -> Option<&T> {
+        let (chunk, offset) = place(number);
         let first = self.chunks.get(chunk)?.load(Acquire);
-        if first.is_null() {
+        if first.is_null() || offset >= FIRST << chunk {
             return None;
         }
-        // SAFETY: a pointer that is not null leads to `FIRST << chunk` initialised slots (`grow`),
-        // which live until the arena is dropped; `place` says an offset below that.
-        Some(unsafe { &*first.add(offset) })
+        // SAFETY: a pointer that is not null leads to `FIRST << chunk` initialised slots
+        // (`ensure`), which live until the arena is dropped, and the offset is below that.
+        Some(unsafe { &*first.add(offset as usize) })
     }
 }
 
 impl<T: Default> Arena<T> {
-    /// Makes sure that slot `index` exists, and with it its whole chunk.
-    pub(super) fn ensure(&self, index: u32) -> Result<(), NoMemory> {
-        let (chunk, _) = place(index);
+    /// Makes sure that the `nth` slot exists, and with it its whole chunk; gives its number.
+    pub(super) fn ensure(&self, nth: u32) -> Result<u32, NoMemory> {
+        if nth >= MAX_SLOTS {
+            return Err(NoMemory);
+        }
+        let number = number_of(nth);
+        let (chunk, _) = place(number);
         let slot = self.chunks.get(chunk).ok_or(NoMemory)?;
         if !slot.load(Acquire).is_null() {
-            return Ok(());
+            return Ok(number);
         }
-        let count = FIRST << chunk;
+        let count = (FIRST as usize) << chunk;
         let mut made = Vec::new();
         made.try_reserve_exact(count).map_err(|_| NoMemory)?;
         made.resize_with(count, T::default);
@@ -70,7 +94,7 @@ impl<T: Default> Arena<T> {
             // SAFETY: made above with this length, and nobody else has seen it.
             drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(made, count)) });
         }
-        Ok(())
+        Ok(number)
     }
 }
 
@@ -79,8 +103,9 @@ impl<T> Drop for Arena<T> {
         for (at, chunk) in self.chunks.iter_mut().enumerate() {
             let first = *chunk.get_mut();
             if !first.is_null() {
+                let count = (FIRST as usize) << at;
                 // SAFETY: `ensure` made it with this length and put it here; it is ours alone.
-                drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(first, FIRST << at)) });
+                drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(first, count)) });
             }
         }
     }
@@ -98,25 +123,28 @@ mod tests {
     #[test]
     fn numbers_fill_chunk_after_chunk() {
         let mut expect = (0, 0);
-        for index in 0..100_000 {
-            assert_eq!(place(index), expect);
+        for nth in 0..100_000 {
+            assert_eq!(place(number_of(nth)), expect);
+            assert_eq!(nth_of(number_of(nth)), nth);
             expect.1 += 1;
             if expect.1 == FIRST << expect.0 {
                 expect = (expect.0 + 1, 0);
             }
         }
-        assert_eq!(place(MAX_SLOTS as u32 - 1).0, CHUNKS - 1);
-        assert_eq!(place(MAX_SLOTS as u32).0, CHUNKS);
+        let (chunk, offset) = place(number_of(MAX_SLOTS - 1));
+        assert_eq!((chunk + 1, offset + 1), (CHUNKS, FIRST << chunk));
     }
 
     #[test]
     fn slots_stay_where_they_are() {
         let arena = Arena::<u64>::new();
         assert!(arena.get(0).is_none());
-        assert_eq!(arena.ensure(0), Ok(()));
+        assert_eq!(arena.ensure(0), Ok(0));
         let first: *const u64 = arena.get(0).unwrap();
-        (0..1000).for_each(|index| assert_eq!(arena.ensure(index), Ok(())));
+        (0..1000).for_each(|nth| assert_eq!(arena.ensure(nth), Ok(number_of(nth))));
         assert!(ptr::eq(first, arena.get(0).unwrap()));
-        assert!(arena.get(999).is_some() && arena.get(u32::MAX).is_none());
+        assert!(arena.get(number_of(999)).is_some() && arena.get(u32::MAX).is_none());
+        assert!(arena.get(FIRST).is_none(), "behind the first chunk lies nothing");
+        assert_eq!(arena.ensure(MAX_SLOTS), Err(NoMemory));
     }
 }

@@ -29,7 +29,7 @@ mod vma;
 
 pub use crate::arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use tree::{
-    Edit, GapRequest, InsertError, Iter, Overlap, TreeAudit, TreeDefect, TreeWord, VmaEntry,
+    Edit, Found, GapRequest, InsertError, Iter, Overlap, TreeAudit, TreeDefect, TreeWord, VmaEntry,
     VmaFinder, VmaTree,
 };
 pub use vma::{VmaId, VmaLookup, VmaSlots};

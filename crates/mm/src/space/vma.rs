@@ -7,12 +7,12 @@
 //! looked for, as long as VMAs are removed only with that lock held for writing.
 
 use super::NoMemory;
-use super::arena::{Arena, MAX_SLOTS};
+use super::arena::{Arena, nth_of, number_of};
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// One life of one slot. It fits a word: the slot's number and how many lives it had.
+/// One life of one slot. It fits a word: the slot's number, and a count of its lives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VmaId {
     slot: u32,
@@ -20,10 +20,10 @@ pub struct VmaId {
 }
 
 impl VmaId {
-    /// The slot's number, for naming cache lines and locks.
+    /// Which slot of its address space it is, counted from 0: for naming cache lines and locks.
     #[inline]
-    pub const fn slot(self) -> usize {
-        self.slot as usize
+    pub const fn index(self) -> usize {
+        nth_of(self.slot) as usize
     }
     /// As one word; [`VmaId::from_word`] turns it back.
     #[inline]
@@ -110,11 +110,7 @@ impl<T: Default> VmaSlots<T> {
     /// Makes sure that the next `count` calls of [`VmaSlots::alloc`] succeed.
     pub fn reserve(&mut self, count: u32) -> Result<(), NoMemory> {
         while self.free_count < count {
-            if self.made as usize >= MAX_SLOTS {
-                return Err(NoMemory);
-            }
-            self.lookup.0.ensure(self.made)?;
-            let slot = self.made;
+            let slot = self.lookup.0.ensure(self.made)?;
             self.made += 1;
             self.push_free(slot);
         }
@@ -160,7 +156,7 @@ impl<T: Default> VmaSlots<T> {
     }
     /// Whether the free list and the generations agree with the counts.
     pub fn verify(&self) -> bool {
-        let slots = (0..self.made).filter_map(|number| self.lookup.0.get(number));
+        let slots = (0..self.made).filter_map(|nth| self.lookup.0.get(number_of(nth)));
         let live = slots.filter(|slot| slot.generation.load(Relaxed) & 1 == 1).count();
         let (mut listed, mut next) = (0, self.free);
         while listed <= self.made

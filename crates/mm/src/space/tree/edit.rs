@@ -1,7 +1,7 @@
 //! Changes, with their memory in hand.
 
-use super::node::{CAP, Item, MERGE, MIN, Node};
-use super::{Overlap, Path, TreeWord, VmaEntry, VmaTree};
+use super::node::{CAP, Item, MERGE, MIN, Node, UNUSED, gap_of, word_of};
+use super::{Overlap, TreeWord, VmaEntry, VmaTree};
 use crate::space::{VmaRange, Vpn};
 use core::ops::Deref;
 
@@ -47,44 +47,45 @@ impl<'a, V: TreeWord> Edit<'a, V> {
             self.tree.len = 1;
             return Ok(());
         }
-        let path = self.tree.path_to(start);
+        self.tree.go_to(start);
+        let path = &self.tree.path;
         let (leaf, at) = (self.tree.node(path.node(0)), path.at(0));
-        if at < leaf.len() && leaf.start(at) < end {
+        if leaf.start(at) < end {
             return Err(Overlap);
         }
+        let filled = leaf.gap_before(at);
         self.grow();
-        self.tree.insert_at(&path, at, item);
+        self.tree.insert_at(at, item, filled);
         Ok(())
+    }
+    /// The VMA that holds `page`, to change it. O(log n).
+    #[inline]
+    pub fn at(&mut self, page: Vpn) -> Option<Found<'_, 'a, V>> {
+        self.at_first_in(VmaRange::with_pages(page, 1)?)
+    }
+    /// The first VMA that has a page of `range`, to change it. O(log n).
+    #[inline]
+    pub fn at_first_in(&mut self, range: VmaRange) -> Option<Found<'_, 'a, V>> {
+        if self.tree.height == 0 {
+            return None;
+        }
+        self.tree.go_to(range.start().get());
+        let (leaf, at) = self.tree.place();
+        let item = leaf.item(at);
+        (item.start < range.end().get()).then_some(Found { edit: self, item })
     }
     /// Removes the VMA that holds `page`, and says what it was. O(log n).
     pub fn remove(&mut self, page: Vpn) -> Option<VmaEntry<V>> {
-        let path = self.tree.path_holding(page)?;
-        let removed = self.tree.node(path.node(0)).item(path.at(0));
-        self.tree.remove_at(&path);
-        Some(VmaEntry::of(removed))
+        Some(self.at(page)?.remove())
     }
     /// Puts another value to the VMA that holds `page`; gives the old one. O(log n).
     pub fn replace(&mut self, page: Vpn, value: V) -> Option<V> {
-        let path = self.tree.path_holding(page)?;
-        let (leaf, at) = (self.tree.node(path.node(0)), path.at(0));
-        let old = leaf.word(at);
-        leaf.set_word(at, value.to_word());
-        Some(V::from_word(old))
+        Some(self.at(page)?.replace(value))
     }
     /// Moves the ends of the VMA that holds `page` to those of `to`, as long as it keeps its place
     /// between its neighbours. Gives the old range; `None` where no VMA holds `page`. O(log n).
     pub fn resize(&mut self, page: Vpn, to: VmaRange) -> Option<Result<VmaRange, Overlap>> {
-        let path = self.tree.path_holding(page)?;
-        let (leaf, at) = (self.tree.node(path.node(0)), path.at(0));
-        let old = leaf.item(at);
-        let (start, end) = (to.start().get(), to.end().get());
-        let (before, after) = self.tree.room_around(&path, old);
-        if start < before || end > after {
-            return Some(Err(Overlap));
-        }
-        leaf.set_span(at, start, end);
-        self.tree.refresh(&path, 0);
-        Some(Ok(VmaRange::raw(old.start, old.end)))
+        Some(self.at(page)?.resize(to))
     }
     /// Cuts the VMA that reaches across `at` in two. The lower part keeps its value, the upper one
     /// gets what `upper` makes of it. Gives the two parts; `None`, and `upper` is not called, where
@@ -94,20 +95,7 @@ impl<'a, V: TreeWord> Edit<'a, V> {
         at: Vpn,
         upper: impl FnOnce(V) -> V,
     ) -> Option<(VmaEntry<V>, VmaEntry<V>)> {
-        let path = self.tree.path_holding(at)?;
-        let leaf = self.tree.node(path.node(0));
-        let old = leaf.item(path.at(0));
-        if old.start == at.get() {
-            return None;
-        }
-        self.grow();
-        let leaf = self.tree.node(path.node(0));
-        let low = Item { end: at.get(), ..old };
-        let word = upper(V::from_word(old.word)).to_word();
-        let high = Item { start: at.get(), end: old.end, word };
-        leaf.set(path.at(0), low);
-        self.tree.insert_at(&path, path.at(0) + 1, high);
-        Some((VmaEntry::of(low), VmaEntry::of(high)))
+        self.at(at)?.split(at, upper)
     }
     /// Makes one of the VMA that ends at `at` and the one that starts there. It keeps the lower
     /// one's value; gives it, and the upper one's value. `None` where no two VMAs meet. O(log n).
@@ -115,54 +103,194 @@ impl<'a, V: TreeWord> Edit<'a, V> {
         let low = self.tree.find_before(at).filter(|low| low.range.end() == at)?;
         let high = self.tree.find(at).filter(|high| high.range.start() == at)?;
         let whole = VmaRange::raw(low.range.start().get(), high.range.end().get());
-        self.remove(at);
-        let path = self.tree.path_holding(low.range.start())?;
-        self.tree.node(path.node(0)).set_span(path.at(0), whole.start().get(), whole.end().get());
-        self.tree.refresh(&path, 0);
+        self.remove(at)?;
+        let found = self.at(low.range.start())?;
+        found.edit.tree.set_span(whole.start().get(), whole.end().get());
         Some((VmaEntry { range: whole, value: low.value }, high.value))
     }
 }
 
-impl<V: TreeWord> VmaTree<V> {
-    /// Where the neighbours of the VMA at `path` end and start.
-    fn room_around(&self, path: &Path, item: Item) -> (u64, u64) {
-        let page = Vpn::new(item.start);
-        let before = self.find_before(page).map_or(0, |entry| entry.range.end().get());
-        let (leaf, next) = (self.node(path.node(0)), path.at(0) + 1);
-        let after = if next < leaf.len() {
-            leaf.start(next)
-        } else {
-            let after = self.find(Vpn::new(item.end));
-            after.map_or(Vpn::USER_END.get(), |entry| entry.range.start().get())
-        };
-        (before, after)
-    }
-    /// Sets the sums above the node at `level`, as far up as they differ.
+/// A VMA, and the tree knows the way to it: what is done with it needs no other search.
+pub struct Found<'e, 'a, V> {
+    edit: &'e mut Edit<'a, V>,
+    item: Item,
+}
+
+impl<V: TreeWord> Found<'_, '_, V> {
+    /// The VMA.
     #[inline]
-    fn refresh(&self, path: &Path, level: usize) {
-        for level in level..self.height - 1 {
-            let index = path.node(level);
-            let sum = self.node(index).summary(index, level == 0);
-            let (parent, at) = (self.node(path.node(level + 1)), path.at(level + 1));
-            if parent.item(at) == sum {
-                return;
-            }
-            parent.set(at, sum);
+    pub fn entry(&self) -> VmaEntry<V> {
+        VmaEntry::of(self.item)
+    }
+    /// Removes it.
+    #[inline]
+    pub fn remove(self) -> VmaEntry<V> {
+        self.edit.tree.remove_at();
+        VmaEntry::of(self.item)
+    }
+    /// As [`Edit::replace`].
+    pub fn replace(self, value: V) -> V {
+        let (leaf, at) = self.edit.tree.place();
+        leaf.set_word(at, value.to_word());
+        V::from_word(self.item.word)
+    }
+    /// As [`Edit::resize`].
+    pub fn resize(self, to: VmaRange) -> Result<VmaRange, Overlap> {
+        let (start, end) = (to.start().get(), to.end().get());
+        let tree = &*self.edit.tree;
+        // Between the old ends there is nobody else; past them somebody may be in the way.
+        let below = start < self.item.start && start < tree.end_before(self.item);
+        let above = end > self.item.end && end > tree.start_after(self.item);
+        if below || above {
+            return Err(Overlap);
+        }
+        tree.set_span(start, end);
+        Ok(VmaRange::raw(self.item.start, self.item.end))
+    }
+    /// As [`Edit::split`].
+    pub fn split(self, at: Vpn, upper: impl FnOnce(V) -> V) -> Option<(VmaEntry<V>, VmaEntry<V>)> {
+        let old = self.item;
+        if at.get() <= old.start || at.get() >= old.end {
+            return None;
+        }
+        self.edit.grow();
+        let low = Item { end: at.get(), ..old };
+        let word = upper(V::from_word(old.word)).to_word();
+        let high = Item { start: at.get(), end: old.end, word };
+        let (leaf, place) = self.edit.tree.place();
+        leaf.set(place, low);
+        self.edit.tree.insert_at(place + 1, high, 0);
+        Some((VmaEntry::of(low), VmaEntry::of(high)))
+    }
+}
+
+/// Where a node changed, and the largest gap there before and after.
+#[derive(Clone, Copy)]
+struct Change {
+    /// The entry that changed, or the last one if that one went.
+    at: usize,
+    was: u64,
+    is: u64,
+}
+
+impl Change {
+    /// The largest gap in `node`, which was `old` pages; `None` if only the whole node can tell.
+    #[inline]
+    fn gap(self, old: u64) -> Option<u64> {
+        if self.is >= old {
+            Some(self.is)
+        } else if self.was < old {
+            Some(old)
+        } else {
+            None
         }
     }
-    /// Puts `item` at `at` in the leaf of `path`, and splits full nodes on the way up.
-    fn insert_at(&mut self, path: &Path, at: usize, item: Item) {
+    /// Whether `node` still begins and ends where it did.
+    #[inline]
+    fn is_inside(self, node: &Node) -> bool {
+        self.at > 0 && node.end(self.at + 1) != UNUSED
+    }
+}
+
+impl<V: TreeWord> VmaTree<V> {
+    /// The leaf that the path leads to, and the place in it.
+    #[inline]
+    fn place(&self) -> (&Node, usize) {
+        (self.node(self.path.node(0)), self.path.at(0))
+    }
+    /// Where the VMA before the one that the path leads to ends; 0 if there is none.
+    fn end_before(&self, item: Item) -> u64 {
+        let (leaf, at) = self.place();
+        if at > 0 {
+            return leaf.end(at - 1);
+        }
+        self.find_before(Vpn::new(item.start)).map_or(0, |entry| entry.range.end().get())
+    }
+    /// Where the VMA after the one that the path leads to starts; the address space's end if there
+    /// is none.
+    fn start_after(&self, item: Item) -> u64 {
+        let (leaf, at) = self.place();
+        let next = leaf.start(at + 1);
+        if next != UNUSED {
+            return next;
+        }
+        let next = self.find(Vpn::new(item.end));
+        next.map_or(Vpn::USER_END.get(), |entry| entry.range.start().get())
+    }
+    /// Moves the ends of the VMA that the path leads to. It keeps its place.
+    fn set_span(&self, start: u64, end: u64) {
+        let (leaf, at) = self.place();
+        let was = leaf.gap_at(at, true);
+        leaf.set_span(at, start, end);
+        self.refresh_leaf(leaf, Change { at, was, is: leaf.gap_at(at, true) });
+    }
+    /// Sets the sums above the leaf that the path leads to. A change amid the leaf that makes no
+    /// larger gap and takes none of the largest ends here.
+    #[inline]
+    fn refresh_leaf(&self, leaf: &Node, change: Change) {
+        if self.height > 1 && change.is_inside(leaf) {
+            let old = gap_of(self.node(self.path.node(1)).word(self.path.at(1)));
+            if change.gap(old) == Some(old) {
+                return;
+            }
+        }
+        self.refresh(0, Some(change));
+    }
+    /// Sets the sums above the node at `level`, as far up as they differ. With the place of the
+    /// change most sums need no look at the rest of the node.
+    fn refresh(&self, level: usize, change: Option<Change>) {
+        let (path, mut change) = (&self.path, change);
+        for level in level..self.height - 1 {
+            let index = path.node(level);
+            let node = self.node(index);
+            let (above, at) = (self.node(path.node(level + 1)), path.at(level + 1));
+            let old_gap = gap_of(above.word(at));
+            let gap = change.and_then(|change| change.gap(old_gap));
+            let gap = gap.unwrap_or_else(|| node.largest_gap(level == 0));
+            if change.is_some_and(|change| change.is_inside(node)) {
+                if gap == old_gap {
+                    return;
+                }
+                above.set_word(at, word_of(gap, index));
+                change = Some(Change { at, was: old_gap, is: gap });
+                continue;
+            }
+            let new = Item::of_child(node.start(0), node.end(node.len() - 1), gap, index);
+            if new == above.item(at) {
+                return;
+            }
+            let was = above.gap_at(at, false);
+            above.set(at, new);
+            change = Some(Change { at, was, is: above.gap_at(at, false) });
+        }
+    }
+    /// Puts `item` at `at` in the leaf that the path leads to, into a gap of `filled` pages there.
+    fn insert_at(&mut self, at: usize, item: Item, filled: u64) {
         self.len += 1;
+        let leaf = self.path.node(0);
+        // Addresses handed out in one direction: each goes next to the one before.
+        let row = self.newest == (leaf, at) || self.newest == (leaf, at.wrapping_sub(1));
+        self.newest = (leaf, at);
+        let leaf = self.node(leaf);
+        if leaf.len() == CAP {
+            self.insert_and_split(at, item, row);
+            return;
+        }
+        leaf.insert(at, item);
+        self.refresh_leaf(leaf, Change { at, was: filled, is: leaf.gap_at(at, true) });
+    }
+    /// The same where the leaf is full: splits full nodes on the way up.
+    fn insert_and_split(&mut self, at: usize, item: Item, row: bool) {
         let (mut at, mut item) = (at, item);
         for level in 0..self.height {
-            let index = path.node(level);
+            let index = self.path.node(level);
             if self.node(index).len() < CAP {
                 self.node(index).insert(at, item);
-                self.refresh(path, level);
+                self.refresh(level, None);
                 return;
             }
             let right = self.take_node();
-            split_full(self.node(index), self.node(right), at, item);
+            split_full(self.node(index), self.node(right), at, item, row);
             let low = self.node(index).summary(index, level == 0);
             let high = self.node(right).summary(right, level == 0);
             if level + 1 == self.height {
@@ -172,34 +300,43 @@ impl<V: TreeWord> VmaTree<V> {
                 self.set_root(root, level + 2);
                 return;
             }
-            self.node(path.node(level + 1)).set(path.at(level + 1), low);
-            (at, item) = (path.at(level + 1) + 1, high);
+            let above = self.path.at(level + 1);
+            self.node(self.path.node(level + 1)).set(above, low);
+            (at, item) = (above + 1, high);
         }
     }
-    /// Takes the entry at `path` out, and fills or merges nodes that have too few on the way up.
-    fn remove_at(&mut self, path: &Path) {
+    /// Takes the VMA that the path leads to out.
+    fn remove_at(&mut self) {
         self.len -= 1;
-        self.node(path.node(0)).remove(path.at(0));
-        let mut level = 0;
-        while level + 1 < self.height {
-            if self.node(path.node(level)).len() >= MIN {
-                self.refresh(path, level);
+        let (leaf, at) = self.place();
+        let was = leaf.gap_at(at, true);
+        leaf.remove(at);
+        if leaf.len() < MIN {
+            self.merge_up();
+            return;
+        }
+        let is = leaf.gap_before(at);
+        self.refresh_leaf(leaf, Change { at: at.min(leaf.len() - 1), was, is });
+    }
+    /// Fills or merges nodes that have too few entries, from the leaf on the way up.
+    fn merge_up(&mut self) {
+        for level in 0..self.height - 1 {
+            if self.node(self.path.node(level)).len() >= MIN {
+                self.refresh(level, None);
                 return;
             }
-            let above = self.node(path.node(level + 1));
-            let at = path.at(level + 1);
+            let (above, at) = (self.node(self.path.node(level + 1)), self.path.at(level + 1));
             let low_at = if at + 1 < above.len() { at } else { at - 1 };
             let (low, high) = (above.child(low_at), above.child(low_at + 1));
             let merged = level_out(self.node(low), self.node(high));
             above.set(low_at, self.node(low).summary(low, level == 0));
             if !merged {
                 above.set(low_at + 1, self.node(high).summary(high, level == 0));
-                self.refresh(path, level + 1);
+                self.refresh(level + 1, None);
                 return;
             }
             above.remove(low_at + 1);
             self.give_node(high);
-            level += 1;
         }
         self.lower_root();
     }
@@ -218,14 +355,11 @@ impl<V: TreeWord> VmaTree<V> {
     }
 }
 
-/// Shares the entries of a full node and one more with an empty node to its right. Adding at an
-/// end leaves the nodes behind fuller: addresses are often handed out in one direction.
-fn split_full(node: &Node, right: &Node, at: usize, item: Item) {
-    let keep = match at {
-        0 => MIN - 1,
-        CAP => CAP + 1 - MIN,
-        _ => CAP / 2,
-    };
+/// Shares the entries of a full node and one more with an empty node to its right: half each, or
+/// in a row where the new entry is, so that the node that the row leaves behind is as full as it
+/// became.
+fn split_full(node: &Node, right: &Node, at: usize, item: Item, row: bool) {
+    let keep = if row { at.clamp(MIN - 1, CAP - MIN) } else { CAP / 2 };
     node.move_tail(keep, right);
     if at <= keep {
         node.insert(at, item);

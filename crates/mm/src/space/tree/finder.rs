@@ -48,7 +48,7 @@ impl<V: TreeWord> VmaFinder<V> {
         let mut node = self.shared.nodes.get((word >> HEIGHT_BITS) as u32)?;
         for level in (0..height).rev() {
             let at = node.first_ending_after(page.get());
-            if at >= super::node::CAP || node.start(at) > page.get() {
+            if node.start(at) > page.get() {
                 return None;
             }
             if level == 0 {

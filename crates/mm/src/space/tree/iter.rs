@@ -1,6 +1,6 @@
 //! Walking along the VMAs, from either end.
 
-use super::node::{Item, MAX_HEIGHT};
+use super::node::{Item, UNUSED};
 use super::{Path, TreeWord, VmaEntry, VmaTree};
 use crate::space::VmaRange;
 
@@ -26,13 +26,12 @@ impl<'a, V: TreeWord> Iter<'a, V> {
             return None;
         }
         let path = match &mut self.front {
-            None => self.front.insert(tree.path_to(self.low)),
+            None => self.front.insert(tree.path_to(self.low)?),
             Some(path) => {
                 path.steps[0].1 += 1;
                 path
             }
         };
-        // A leaf that ends, or one that ended where the path was made: on to the next.
         if path.at(0) >= tree.node(path.node(0)).len() && !tree.next_leaf(path) {
             return None;
         }
@@ -87,9 +86,23 @@ impl<V: TreeWord> DoubleEndedIterator for Iter<'_, V> {
 impl<V: TreeWord> core::iter::FusedIterator for Iter<'_, V> {}
 
 impl<V: TreeWord> VmaTree<V> {
+    /// The way to the first VMA that ends after `page`. There is a root.
+    fn path_to(&self, page: u64) -> Option<Path> {
+        let mut path = Path::NONE;
+        let mut index = self.root;
+        for level in (0..self.height).rev() {
+            let at = self.node(index).first_ending_after(page);
+            if self.node(index).end(at) == UNUSED {
+                return None;
+            }
+            path.steps[level] = (index, at as u32);
+            index = self.node(index).child(at);
+        }
+        Some(path)
+    }
     /// The way to the last VMA that starts before `page`. There is a root.
     fn path_before(&self, page: u64) -> Option<Path> {
-        let mut path = Path { steps: [(0, 0); MAX_HEIGHT] };
+        let mut path = Path::NONE;
         let mut index = self.root;
         for level in (0..self.height).rev() {
             let at = self.node(index).starting_before(page).checked_sub(1)?;

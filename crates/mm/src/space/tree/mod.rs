@@ -15,19 +15,19 @@ mod iter;
 mod node;
 mod verify;
 
-pub use edit::Edit;
+pub use edit::{Edit, Found};
 pub use finder::VmaFinder;
 pub use gap::GapRequest;
 pub use iter::Iter;
 pub use verify::{TreeAudit, TreeDefect};
 
-use super::arena::{Arena, MAX_SLOTS};
+use super::arena::Arena;
 use super::{NoMemory, VmaId, VmaRange, Vpn};
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use node::{Item, MAX_HEIGHT, Node};
+use node::{Item, MAX_HEIGHT, Node, UNUSED};
 
 /// A value that fits a word of a leaf. A [`VmaFinder`] may read a word that is no value at all, so
 /// any word must make some value.
@@ -96,6 +96,13 @@ struct Shared {
     root: AtomicU64,
 }
 
+impl Shared {
+    #[inline]
+    fn node(&self, index: u32) -> &Node {
+        self.nodes.get(index).expect("a node of the tree was made")
+    }
+}
+
 /// The VMAs of an address space.
 ///
 /// `V` is kept for each VMA: in the kernel a [`VmaId`]. Numbers of operations below are for n VMAs.
@@ -110,6 +117,10 @@ pub struct VmaTree<V> {
     free_count: u32,
     /// Nodes that were ever granted: in the tree or on the free list.
     made: u32,
+    /// The leaf that the last VMA was put into, and where.
+    newest: (u32, usize),
+    /// The way that the change in hand went down. Kept here: on the stack it would be copied.
+    path: Path,
     values: PhantomData<fn(V) -> V>,
 }
 
@@ -119,6 +130,7 @@ struct Path {
 }
 
 impl Path {
+    const NONE: Self = Self { steps: [(0, 0); MAX_HEIGHT] };
     #[inline]
     fn node(&self, level: usize) -> u32 {
         self.steps[level].0
@@ -138,7 +150,7 @@ impl<V: TreeWord> Default for VmaTree<V> {
 impl<V> VmaTree<V> {
     #[inline]
     fn node(&self, index: u32) -> &Node {
-        self.shared.nodes.get(index).expect("a node of the tree was made")
+        self.shared.node(index)
     }
 }
 
@@ -154,6 +166,8 @@ impl<V: TreeWord> VmaTree<V> {
             free: 0,
             free_count: 0,
             made: 0,
+            newest: (0, 0),
+            path: Path::NONE,
             values: PhantomData,
         }
     }
@@ -190,7 +204,7 @@ impl<V: TreeWord> VmaTree<V> {
         let mut node = self.node(self.root);
         let mut at = node.first_ending_after(page.get());
         // Only the root can end too early: below, the parent has said that it does not.
-        if at >= node.len() {
+        if node.end(at) == UNUSED {
             return None;
         }
         for _ in 1..self.height {
@@ -264,13 +278,10 @@ impl<V: TreeWord> VmaTree<V> {
         let each = self.height + 1 + usize::from(grows > 1);
         let need = grows.checked_mul(each).ok_or(NoMemory)?;
         while (self.free_count as usize) < need {
-            if self.made as usize >= MAX_SLOTS {
-                return Err(NoMemory);
-            }
             grant()?;
-            self.shared.nodes.ensure(self.made)?;
+            let index = self.shared.nodes.ensure(self.made)?;
             self.made += 1;
-            self.give_node(self.made - 1);
+            self.give_node(index);
         }
         Ok(())
     }
@@ -296,33 +307,37 @@ impl<V: TreeWord> VmaTree<V> {
         (self.root, self.height) = (root, height);
         self.shared.root.store(finder::root_word(root, height), Relaxed);
     }
-    /// The way to the first VMA that ends after `page`, or else behind the last one. There is a
-    /// root.
+    /// Turns the path to the first VMA that ends after `page`, or else behind the last one. There
+    /// is a root.
     #[inline]
-    fn path_to(&self, page: u64) -> Path {
-        let mut path = Path { steps: [(0, 0); MAX_HEIGHT] };
+    fn go_to(&mut self, page: u64) {
+        let nodes = &*self.shared;
         let mut index = self.root;
-        for level in (0..self.height).rev() {
-            let node = self.node(index);
-            let mut at = node.first_ending_after(page);
-            if level > 0 {
-                at = at.min(node.len() - 1);
-                path.steps[level] = (index, at as u32);
-                index = node.child(at);
-            } else {
-                path.steps[0] = (index, at.min(node.len()) as u32);
-            }
+        let mut node = nodes.node(index);
+        let mut at = node.first_ending_after(page);
+        if node.end(at) == UNUSED {
+            self.path = self.path_to_end();
+            return;
         }
-        path
+        // Below the root there is always one: the parent has said so.
+        for step in self.path.steps[..self.height].iter_mut().skip(1).rev() {
+            *step = (index, at as u32);
+            index = node.child(at);
+            node = nodes.node(index);
+            at = node.first_ending_after(page);
+        }
+        self.path.steps[0] = (index, at as u32);
     }
-    /// The way to the VMA that holds `page`.
-    #[inline]
-    fn path_holding(&self, page: Vpn) -> Option<Path> {
-        if self.height == 0 {
-            return None;
+    /// The way behind the last VMA. There is a root.
+    fn path_to_end(&self) -> Path {
+        let mut path = Path::NONE;
+        let mut index = self.root;
+        for level in (1..self.height).rev() {
+            let last = self.node(index).len() - 1;
+            path.steps[level] = (index, last as u32);
+            index = self.node(index).child(last);
         }
-        let path = self.path_to(page.get());
-        let (leaf, at) = (self.node(path.node(0)), path.at(0));
-        (at < leaf.len() && leaf.start(at) <= page.get()).then_some(path)
+        path.steps[0] = (index, self.node(index).len() as u32);
+        path
     }
 }

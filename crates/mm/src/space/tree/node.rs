@@ -8,11 +8,11 @@
 //! All fields are atomics because a page fault may read a node while it changes, see
 //! [`super::VmaFinder`]. They order nothing and cost what plain fields do.
 
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Entries of a node: measured, see `cargo bench -p mmscale-peers --bench vma`.
-pub(super) const CAP: usize = 16;
+pub(super) const CAP: usize = 15;
 /// The fewest entries of a node that is not the root.
 pub(super) const MIN: usize = CAP / 3;
 /// Two neighbours that have no more entries than this together become one.
@@ -20,15 +20,14 @@ pub(super) const MERGE: usize = CAP * 3 / 4;
 /// Enough for as many nodes as an arena can have.
 pub(super) const MAX_HEIGHT: usize = 13;
 /// Bits of a word that hold a child's number; the gap has the others.
-const CHILD_BITS: u32 = 28;
+const CHILD_BITS: u32 = crate::space::arena::NUMBER_BITS;
 
 /// Where an unused entry starts and ends: after every page.
 pub(super) const UNUSED: u64 = u64::MAX;
 
 const _: () = assert!(MIN >= 2 && MERGE.div_ceil(2) >= MIN && MERGE <= CAP);
-const _: () = assert!(2 * MIN.pow(MAX_HEIGHT as u32 - 1) > crate::space::arena::MAX_SLOTS);
+const _: () = assert!(2 * MIN.pow(MAX_HEIGHT as u32 - 1) > crate::space::arena::MAX_SLOTS as usize);
 const _: () = assert!(crate::space::Vpn::USER_END.get() < 1 << (64 - CHILD_BITS));
-const _: () = assert!(crate::space::arena::MAX_SLOTS < 1 << CHILD_BITS);
 
 /// An entry by value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,13 +46,25 @@ impl Item {
     /// The largest gap inside the child, in pages, above the leaves.
     #[inline]
     pub(super) fn gap(self) -> u64 {
-        self.word >> CHILD_BITS
+        gap_of(self.word)
     }
     /// The entry for `child`.
     #[inline]
     pub(super) fn of_child(start: u64, end: u64, gap: u64, child: u32) -> Self {
-        Self { start, end, word: gap << CHILD_BITS | u64::from(child) }
+        Self { start, end, word: word_of(gap, child) }
     }
+}
+
+/// The word above the leaves for `child` with a largest gap of `gap` pages.
+#[inline]
+pub(super) fn word_of(gap: u64, child: u32) -> u64 {
+    gap << CHILD_BITS | u64::from(child)
+}
+
+/// The gap that a word above the leaves tells, in pages.
+#[inline]
+pub(super) fn gap_of(word: u64) -> u64 {
+    word >> CHILD_BITS
 }
 
 #[inline]
@@ -61,65 +72,89 @@ fn child_of(word: u64) -> u32 {
     (word & ((1 << CHILD_BITS) - 1)) as u32
 }
 
-/// A node of either kind. Nodes on the free list are linked by `len`.
-#[repr(C, align(64))]
-pub(super) struct Node {
-    ends: [AtomicU64; CAP],
-    starts: [AtomicU64; CAP],
-    words: [AtomicU64; CAP],
-    len: AtomicU32,
+/// Places of a node's arrays: one more than entries, so that a mask keeps every index inside.
+const PLACES: usize = 16;
+const MASK: usize = PLACES - 1;
+const _: () = assert!(CAP == PLACES - 1 && PLACES.is_power_of_two());
+
+/// The end of an entry and its word.
+#[repr(C)]
+struct Pair {
+    end: AtomicU64,
+    word: AtomicU64,
 }
+
+/// A node of either kind.
+///
+/// A search compares ends, then reads the word of what it found. Four pairs are a cache line and a
+/// quarter of the node: three lines are asked for at once, and mostly the word is in one of them.
+/// The last place is never an entry: its end and start are [`UNUSED`], its word is the number of
+/// entries, or on the free list the link to the next node.
+#[repr(C, align(128))]
+pub(super) struct Node {
+    pairs: [Pair; PLACES],
+    starts: [AtomicU64; PLACES],
+}
+
+const _: () = assert!(size_of::<Node>() == 384);
 
 impl Default for Node {
     fn default() -> Self {
+        let unused = || Pair { end: AtomicU64::new(UNUSED), word: AtomicU64::new(0) };
         Self {
-            ends: [const { AtomicU64::new(UNUSED) }; CAP],
-            starts: [const { AtomicU64::new(UNUSED) }; CAP],
-            words: [const { AtomicU64::new(0) }; CAP],
-            len: AtomicU32::new(0),
+            pairs: core::array::from_fn(|_| unused()),
+            starts: [const { AtomicU64::new(UNUSED) }; PLACES],
         }
     }
+}
+
+/// How many places satisfy `ahead`, which holds for the first ones only, never for the last.
+///
+/// First which quarter, then how many in it: no branches, since what they would have to predict is
+/// random, and the cache lines are asked for at once.
+#[inline]
+fn count_ahead(ahead: impl Fn(usize) -> bool) -> usize {
+    let three = |a, b, c| usize::from(ahead(a)) + usize::from(ahead(b)) + usize::from(ahead(c));
+    let at = 4 * three(3, 7, 11);
+    at + three(at, at + 1, at + 2)
 }
 
 impl Node {
     /// Entries in use.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.len.load(Relaxed) as usize
+        self.word(CAP) as usize
     }
     #[inline]
     fn set_len(&self, len: usize) {
-        self.len.store(len as u32, Relaxed);
+        self.set_word(CAP, len as u64);
     }
     /// The next node on the free list plus 1.
     #[inline]
     pub(super) fn link(&self) -> u32 {
-        self.len.load(Relaxed)
+        self.word(CAP) as u32
     }
     /// Links a free node to the next one.
     #[inline]
     pub(super) fn set_link(&self, next: u32) {
-        self.len.store(next, Relaxed);
+        self.set_word(CAP, next.into());
     }
     /// No entries.
     pub(super) fn clear(&self) {
-        for at in 0..CAP {
-            self.ends[at].store(UNUSED, Relaxed);
-            self.starts[at].store(UNUSED, Relaxed);
-        }
+        (0..CAP).for_each(|at| self.set_span(at, UNUSED, UNUSED));
         self.set_len(0);
     }
     #[inline]
     pub(super) fn start(&self, at: usize) -> u64 {
-        self.starts[at].load(Relaxed)
+        self.starts[at & MASK].load(Relaxed)
     }
     #[inline]
     pub(super) fn end(&self, at: usize) -> u64 {
-        self.ends[at].load(Relaxed)
+        self.pairs[at & MASK].end.load(Relaxed)
     }
     #[inline]
     pub(super) fn word(&self, at: usize) -> u64 {
-        self.words[at].load(Relaxed)
+        self.pairs[at & MASK].word.load(Relaxed)
     }
     #[inline]
     pub(super) fn child(&self, at: usize) -> u32 {
@@ -131,35 +166,38 @@ impl Node {
     }
     #[inline]
     pub(super) fn set(&self, at: usize, item: Item) {
-        self.starts[at].store(item.start, Relaxed);
-        self.ends[at].store(item.end, Relaxed);
-        self.words[at].store(item.word, Relaxed);
+        self.set_span(at, item.start, item.end);
+        self.set_word(at, item.word);
     }
     #[inline]
     pub(super) fn set_word(&self, at: usize, word: u64) {
-        self.words[at].store(word, Relaxed);
+        self.pairs[at & MASK].word.store(word, Relaxed);
     }
     #[inline]
     pub(super) fn set_span(&self, at: usize, start: u64, end: u64) {
-        self.starts[at].store(start, Relaxed);
-        self.ends[at].store(end, Relaxed);
+        self.starts[at & MASK].store(start, Relaxed);
+        self.pairs[at & MASK].end.store(end, Relaxed);
     }
-    /// The first entry that ends after `page`; [`CAP`] or an unused one if none does.
+    /// The first entry that ends after `page`; the first unused place if none does.
     #[inline]
     pub(super) fn first_ending_after(&self, page: u64) -> usize {
-        self.ends.iter().map(|end| usize::from(end.load(Relaxed) <= page)).sum()
+        count_ahead(|at| self.end(at) <= page)
     }
     /// How many entries start before `page`.
     #[inline]
     pub(super) fn starting_before(&self, page: u64) -> usize {
-        self.starts.iter().map(|start| usize::from(start.load(Relaxed) < page)).sum()
+        count_ahead(|at| self.start(at) < page)
     }
     /// Puts an entry at `at`, before those that were there. There is room.
     #[inline]
     pub(super) fn insert(&self, at: usize, item: Item) {
         let len = self.len();
-        for to in (at + 1..=len).rev() {
-            self.set(to, self.item(to - 1));
+        for two in self.starts[at..=len].windows(2).rev() {
+            two[1].store(two[0].load(Relaxed), Relaxed);
+        }
+        for two in self.pairs[at..=len].windows(2).rev() {
+            two[1].end.store(two[0].end.load(Relaxed), Relaxed);
+            two[1].word.store(two[0].word.load(Relaxed), Relaxed);
         }
         self.set(at, item);
         self.set_len(len + 1);
@@ -168,8 +206,12 @@ impl Node {
     #[inline]
     pub(super) fn remove(&self, at: usize) {
         let len = self.len();
-        for to in at..len - 1 {
-            self.set(to, self.item(to + 1));
+        for two in self.starts[at..len].windows(2) {
+            two[0].store(two[1].load(Relaxed), Relaxed);
+        }
+        for two in self.pairs[at..len].windows(2) {
+            two[0].end.store(two[1].end.load(Relaxed), Relaxed);
+            two[0].word.store(two[1].word.load(Relaxed), Relaxed);
         }
         self.set_span(len - 1, UNUSED, UNUSED);
         self.set_len(len - 1);
@@ -202,25 +244,37 @@ impl Node {
         self.set_len(len + count);
         right.set_len(old - count);
     }
-    /// The largest gap between two entries, in pages.
+    /// The gap in pages before the entry at `at`; 0 before the first and after the last.
     #[inline]
-    fn gap_between(&self, len: usize) -> u64 {
-        (1..len).map(|at| self.start(at) - self.end(at - 1)).max().unwrap_or(0)
+    pub(super) fn gap_before(&self, at: usize) -> u64 {
+        let start = self.start(at);
+        if at == 0 || start == UNUSED { 0 } else { start - self.end(at - 1) }
     }
-    /// The entry that sums this node up, for its parent. It has entries.
+    /// The largest gap in pages of those before, in and after the entry at `at`.
     #[inline]
-    pub(super) fn summary(&self, index: u32, leaf: bool) -> Item {
+    pub(super) fn gap_at(&self, at: usize, leaf: bool) -> u64 {
+        let inside = if leaf { 0 } else { self.item(at).gap() };
+        inside.max(self.gap_before(at)).max(self.gap_before(at + 1))
+    }
+    /// The largest gap between VMAs in or below this node, in pages. It has entries.
+    #[inline]
+    pub(super) fn largest_gap(&self, leaf: bool) -> u64 {
         let len = self.len();
-        let between = self.gap_between(len);
-        let gap = if leaf {
-            between
-        } else {
-            (0..len).map(|at| self.word(at) >> CHILD_BITS).fold(between, u64::max)
-        };
-        Item::of_child(self.start(0), self.end(len - 1), gap, index)
+        let before = self.pairs[..len - 1].iter().map(|pair| pair.end.load(Relaxed));
+        let starts = self.starts[1..len].iter().map(|start| start.load(Relaxed));
+        let between = starts.zip(before).map(|(start, end)| start - end).fold(0, u64::max);
+        if leaf {
+            return between;
+        }
+        let words = self.pairs[..len].iter().map(|pair| pair.word.load(Relaxed));
+        between.max(gap_of(words.fold(0, u64::max)))
+    }
+    /// The entry that sums this node up, for its parent.
+    pub(super) fn summary(&self, index: u32, leaf: bool) -> Item {
+        Item::of_child(self.start(0), self.end(self.len() - 1), self.largest_gap(leaf), index)
     }
     /// Whether all entries from `len` on are marked unused.
     pub(super) fn tail_is_unused(&self) -> bool {
-        (self.len()..CAP).all(|at| self.start(at) == UNUSED && self.end(at) == UNUSED)
+        (self.len()..PLACES).all(|at| self.start(at) == UNUSED && self.end(at) == UNUSED)
     }
 }

@@ -77,9 +77,7 @@ impl<V: TreeWord> VmaTree<V> {
         if audit.vmas == self.len { Ok(audit) } else { Err(TreeDefect::Count) }
     }
     fn checked_node(&self, index: u32) -> Result<&Node, TreeDefect> {
-        let made = index < self.made;
-        let node = made.then(|| self.shared.nodes.get(index)).flatten();
-        node.ok_or(TreeDefect::Missing { node: index })
+        self.shared.nodes.get(index).ok_or(TreeDefect::Missing { node: index })
     }
     /// Checks the subtree at `index`, which may not reach below `from`.
     fn check_node(
