@@ -122,11 +122,13 @@ impl Tables {
     }
     /// Host memory of all words, in bytes.
     pub(crate) fn host_bytes(&self) -> usize {
-        let frames = self.groups.iter().flatten().flat_map(|group| group.iter().flatten());
-        let of_frame = |frame: &Box<Frame>| {
+        let frames = self.groups.iter().flatten().flat_map(|group| group.iter());
+        let of_frame = |frame: &Frame| {
             size_of::<Frame>() + frame.chunks.iter().flatten().count() * CHUNK * size_of::<u64>()
         };
         let groups = self.groups.iter().flatten().count() * size_of::<Group>();
-        frames.map(of_frame).sum::<usize>() + groups + self.groups.len() * size_of::<usize>()
+        frames.filter_map(Option::as_deref).map(of_frame).sum::<usize>()
+            + groups
+            + self.groups.len() * size_of::<usize>()
     }
 }

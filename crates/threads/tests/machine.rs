@@ -4,6 +4,7 @@
 //! Limits on time are guards against hangs only.
 
 mod common;
+mod paging;
 
 use common::{Kernel, config, go, task};
 use mmscale_mm::arch::{Arch, CpuId, CpuMask, HotplugError, Ipi, LockClass, Priority};

@@ -5,4 +5,5 @@ mod lru;
 mod pages;
 mod planted;
 mod rcu;
+mod tlb;
 mod work;

@@ -45,6 +45,12 @@ fn a_reader_without_a_guard_is_found() {
     check(4000, || super::rcu::scenario(Speed::Expedited, false));
 }
 
+#[test]
+#[should_panic(expected = "used after it was freed")]
+fn a_frame_freed_without_a_flush_is_found() {
+    check(1500, || super::tlb::scenario(false));
+}
+
 /// A pending bit that is looked at and set in two steps.
 #[test]
 #[should_panic(expected = "both own it")]

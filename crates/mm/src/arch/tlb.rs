@@ -181,7 +181,7 @@ impl SoftTlb {
             self.hand = self.hand.wrapping_add(1);
             self.hand % WAYS
         });
-        let flags = u64::from(new.writable) * WRITABLE | u64::from(new.dirty) * DIRTY;
+        let flags = (u64::from(new.writable) * WRITABLE) | (u64::from(new.dirty) * DIRTY);
         let old = core::mem::replace(
             &mut ways[at],
             Entry { key: wanted, value: new.pfn.index() as u64 | flags },

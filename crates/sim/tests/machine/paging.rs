@@ -340,8 +340,7 @@ fn a_store_is_seen_without_the_lock_only_from_its_time_on() {
                 }
             });
         });
-        let seen = seen.borrow().clone();
-        seen
+        seen.take()
     };
     let lazy = seen(Policy::Lazy);
     assert_eq!(lazy, seen(Policy::Naive));
