@@ -3,7 +3,7 @@
 use super::level::Level;
 use super::level::{ENTRIES, piece};
 use super::slot::PmdTable;
-use super::walk::{Ending, peek};
+use super::walk::Ending;
 use super::{PageTable, Paging, TableError};
 use crate::arch::{Arch, Func, Op, PageSize, Span, VmaRange, Vpn};
 use crate::tlb::Extent;
@@ -34,13 +34,5 @@ impl<A: Arch> PageTable<A> {
         A::work(Op::PteSet, ENTRIES as u32);
         locked.put_table(page, spare);
         Ok(true)
-    }
-    /// Whether the entry at the level of huge pages is empty now; read without a lock.
-    pub fn may_be_huge(&self, page: Vpn) -> bool {
-        match self.descend(page) {
-            Ending::Nothing(_) => true,
-            Ending::Huge(table) => !peek::<A>(table, Level::Pmd, page).is_mapped(),
-            Ending::Table(_) => false,
-        }
     }
 }
