@@ -132,6 +132,7 @@ impl Arch for Model {
         let drop = |page| drop(with(|w| w.tables.borrow_mut().remove(&pfn.offset(page))));
         (0..order.pages()).for_each(drop);
     }
+    fn copy_page(_: Pfn, _: Pfn) {}
     fn write_stamp(_: Pfn, _: u64) {}
     fn read_stamp(_: Pfn) -> u64 {
         0

@@ -159,6 +159,9 @@ impl Arch for Host {
     fn clear_block(_: Pfn, _: Order) {
         absent("memory behind the frames")
     }
+    fn copy_page(_: Pfn, _: Pfn) {
+        absent("memory behind the frames")
+    }
     fn write_stamp(_: Pfn, _: u64) {
         absent("memory behind the frames")
     }

@@ -174,6 +174,13 @@ impl Arch for Sim {
             engine.clear(pfn, order)
         }));
     }
+    fn copy_page(from: Pfn, to: Pfn) {
+        irq::charge(at_turn(|engine| {
+            engine.check_use(from, Order::ZERO);
+            engine.check_use(to, Order::ZERO);
+            engine.copy(from, to)
+        }));
+    }
     fn write_stamp(pfn: Pfn, stamp: u64) {
         with(|engine| {
             engine.check_use(pfn, Order::ZERO);

@@ -80,6 +80,14 @@ impl Engine {
         self.tables.clear(pfn, order);
         work_ps.max(self.memory.clear(pfn, order, now_ps) - now_ps)
     }
+    /// Copies a frame, at the running CPU's turn; returns what that takes, as for clearing, but
+    /// every byte is moved twice.
+    pub(crate) fn copy(&mut self, from: Pfn, to: Pfn) -> u64 {
+        let pages = self.memory.bytes(Order::ZERO).div_ceil(4096);
+        let work_ps = self.op_ps(Op::CopyPage, pages as u32);
+        let now_ps = self.cpu().clock;
+        work_ps.max(self.memory.copy(from, to, now_ps) - now_ps)
+    }
     /// What `count` times `op` take on the running CPU, jitter included, in ps.
     #[inline]
     pub(crate) fn op_ps(&mut self, op: Op, count: u32) -> u64 {

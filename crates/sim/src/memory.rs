@@ -57,7 +57,17 @@ impl Memory {
     /// node is through.
     pub(crate) fn clear(&mut self, pfn: Pfn, order: Order, now_ps: u64) -> u64 {
         self.clear_stamps(pfn, order.pages());
-        let bytes = self.bytes(order);
+        self.pass(pfn, self.bytes(order), now_ps)
+    }
+    /// Copies a stamp, and takes the bandwidth from both nodes; returns when both are through.
+    pub(crate) fn copy(&mut self, from: Pfn, to: Pfn, now_ps: u64) -> u64 {
+        self.write_stamp(to, self.read_stamp(from));
+        let bytes = self.bytes(Order::ZERO);
+        let read_ps = self.pass(from, bytes, now_ps);
+        read_ps.max(self.pass(to, bytes, now_ps))
+    }
+    /// Moves bytes to or from the memory of the node of `pfn`; returns when it is through.
+    fn pass(&mut self, pfn: Pfn, bytes: u64, now_ps: u64) -> u64 {
         let node = (pfn.index() / self.node_pages).min(self.busy_until.len() - 1);
         let Some(ps) = (bytes * 1_000_000).checked_div(self.bytes_per_us) else { return now_ps };
         let until = self.busy_until[node].max(now_ps) + ps;

@@ -39,6 +39,14 @@ impl Arena {
         unsafe { core::ptr::write_bytes(start, 0, order.pages() * PAGE_BYTES) };
     }
 
+    /// Copies a frame. The caller owns `to`, and `from` is read by others at most.
+    pub(crate) fn copy(&self, from: Pfn, to: Pfn) {
+        assert!(from != to, "a frame is copied to itself");
+        let (from, to) = (self.frame(from, 1), self.frame(to, 1));
+        // SAFETY: two frames of the arena, which do not overlap; the caller owns the second one.
+        unsafe { core::ptr::copy_nonoverlapping(from, to, PAGE_BYTES) };
+    }
+
     /// The first eight bytes of a frame.
     pub(crate) fn stamp(&self, pfn: Pfn) -> u64 {
         self.first_word(pfn).load(Ordering::Relaxed)

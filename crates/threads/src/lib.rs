@@ -193,6 +193,9 @@ impl Arch for Threads {
     fn clear_block(pfn: Pfn, order: Order) {
         here().machine().arena.clear(pfn, order);
     }
+    fn copy_page(from: Pfn, to: Pfn) {
+        here().machine().arena.copy(from, to);
+    }
     fn write_stamp(pfn: Pfn, stamp: u64) {
         here().machine().arena.set_stamp(pfn, stamp);
     }

@@ -163,6 +163,10 @@ impl Arch for Uni {
             }
         });
     }
+    fn copy_page(from: Pfn, to: Pfn) {
+        machine::work(Op::CopyPage, 1);
+        Self::write_stamp(to, Self::read_stamp(from));
+    }
     fn write_stamp(pfn: Pfn, stamp: u64) {
         machine::with(|m| m.stamps.borrow_mut().insert(pfn, stamp));
     }

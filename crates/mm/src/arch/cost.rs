@@ -59,11 +59,21 @@ pub enum Op {
     TlbFlushAll,
     /// Loading another address space.
     MmSwitch,
+    /// Copying one 4 KiB page that is not in the cache. Also uses its node's bandwidth.
+    CopyPage,
+    /// The exception of a page fault: entry, exit, and finding out what it is.
+    FaultEntry,
+    /// What a page fault does whatever the page: checks and books, look-ups not included.
+    FaultHandle,
+    /// One look-up of a VMA or of a gap in an address space.
+    VmaFind,
+    /// Adding, removing, splitting or resizing one VMA: its memory, the tree, the books.
+    VmaEdit,
 }
 
 impl Op {
     /// All operations, in the order of their discriminants.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 30] = [
         Self::Syscall,
         Self::AllocEntry,
         Self::PcpTake,
@@ -89,6 +99,11 @@ impl Op {
         Self::TlbFlushPage,
         Self::TlbFlushAll,
         Self::MmSwitch,
+        Self::CopyPage,
+        Self::FaultEntry,
+        Self::FaultHandle,
+        Self::VmaFind,
+        Self::VmaEdit,
     ];
     /// The key under which profiles give the cost.
     pub const fn name(self) -> &'static str {
@@ -118,6 +133,11 @@ impl Op {
             Self::TlbFlushPage => "tlb_flush_page",
             Self::TlbFlushAll => "tlb_flush_all",
             Self::MmSwitch => "mm_switch",
+            Self::CopyPage => "copy_page",
+            Self::FaultEntry => "fault_entry",
+            Self::FaultHandle => "fault_handle",
+            Self::VmaFind => "vma_find",
+            Self::VmaEdit => "vma_edit",
         }
     }
 }

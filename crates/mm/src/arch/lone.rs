@@ -171,6 +171,7 @@ impl Arch for Lone {
     }
     fn span_exit(_: PathId) {}
     fn clear_block(_: Pfn, _: Order) {}
+    fn copy_page(_: Pfn, _: Pfn) {}
     fn write_stamp(_: Pfn, _: u64) {}
     fn read_stamp(_: Pfn) -> u64 {
         0

@@ -241,6 +241,8 @@ pub trait Arch: Sized + 'static {
     /// Clears the `order` block at `pfn`, for real where there is memory; costs included. A frame
     /// that is to be a page table has 512 entries of 0 then.
     fn clear_block(pfn: Pfn, order: Order);
+    /// Copies a frame's bytes into another, for real where there is memory; costs included.
+    fn copy_page(from: Pfn, to: Pfn);
     /// Writes a stamp into the first bytes of a frame.
     fn write_stamp(pfn: Pfn, stamp: u64);
     /// Reads the stamp back; 0 after a clear.

@@ -65,11 +65,29 @@ pub enum Func {
     FlushTlbFunc,
     TlbFinishMmu,
     SwitchMm,
+    DoMmap,
+    DoMunmap,
+    UnmapPageRange,
+    MmPopulate,
+    HandleMmFault,
+    DoAnonymousPage,
+    DoWpPage,
+    DoSwapPage,
+    ChangeProtection,
+    DoMremap,
+    DoMadvise,
+    DoMlock,
+    DoMincore,
+    DupMmap,
+    ExitMmap,
+    MigratePages,
+    RmapWalk,
+    CollapseHugePage,
 }
 
 impl Func {
     /// The number of functions; discriminants are below it.
-    pub const COUNT: usize = 51;
+    pub const COUNT: usize = 69;
     /// The name, as the kernel writes it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -124,6 +142,24 @@ impl Func {
             Self::FlushTlbFunc => "flush_tlb_func",
             Self::TlbFinishMmu => "tlb_finish_mmu",
             Self::SwitchMm => "switch_mm",
+            Self::DoMmap => "do_mmap",
+            Self::DoMunmap => "do_munmap",
+            Self::UnmapPageRange => "unmap_page_range",
+            Self::MmPopulate => "mm_populate",
+            Self::HandleMmFault => "handle_mm_fault",
+            Self::DoAnonymousPage => "do_anonymous_page",
+            Self::DoWpPage => "do_wp_page",
+            Self::DoSwapPage => "do_swap_page",
+            Self::ChangeProtection => "change_protection",
+            Self::DoMremap => "do_mremap",
+            Self::DoMadvise => "do_madvise",
+            Self::DoMlock => "do_mlock",
+            Self::DoMincore => "do_mincore",
+            Self::DupMmap => "dup_mmap",
+            Self::ExitMmap => "exit_mmap",
+            Self::MigratePages => "migrate_pages",
+            Self::RmapWalk => "rmap_walk",
+            Self::CollapseHugePage => "collapse_huge_page",
         }
     }
 }
