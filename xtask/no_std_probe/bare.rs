@@ -4,9 +4,9 @@ use core::sync::atomic::{
     AtomicBool, AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering,
 };
 use mmscale_mm::arch::{
-    Access, Arch, Asid, Atomic, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, LockClass,
-    NodeId, Op, Order, OwnedCounter, PathId, Pfn, RawSpin, TaskId, TaskSpec, Trace, Translation,
-    VmaRange, Vpn,
+    Access, Arch, Asid, Atomic, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi,
+    IrqState, Line, LockClass, NodeId, Op, Order, OwnedCounter, PageIo, PathId, Pfn, RawSpin,
+    TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 
 pub struct Bare;
@@ -187,6 +187,16 @@ impl Arch for Bare {
     fn write_stamp(_: Pfn, _: u64) {}
     fn read_stamp(_: Pfn) -> u64 {
         0
+    }
+
+    fn is_zero(_: Pfn) -> bool {
+        false
+    }
+    fn io_submit(_: PageIo) -> Result<(), IoBusy> {
+        unreachable!()
+    }
+    fn io_done() -> Option<IoDone> {
+        unreachable!()
     }
 
     fn table_load(_: Pfn, _: usize) -> u64 {

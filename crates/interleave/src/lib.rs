@@ -19,8 +19,8 @@ pub use spin::ModelSpin;
 pub use world::{Cpu, Hooks, check, cpu_body, interrupt, run, set_online};
 
 use mmscale_mm::arch::{
-    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
-    PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
+    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
+    NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 use world::with;
 
@@ -129,13 +129,31 @@ impl Arch for Model {
     }
     fn span_exit(_: PathId) {}
     fn clear_block(pfn: Pfn, order: Order) {
-        let drop = |page| drop(with(|w| w.tables.borrow_mut().remove(&pfn.offset(page))));
+        let drop = |page| {
+            with(|w| {
+                w.tables.borrow_mut().remove(&pfn.offset(page));
+                w.stamps.borrow_mut().remove(&pfn.offset(page));
+            });
+        };
         (0..order.pages()).for_each(drop);
     }
     fn copy_page(_: Pfn, _: Pfn) {}
-    fn write_stamp(_: Pfn, _: u64) {}
-    fn read_stamp(_: Pfn) -> u64 {
-        0
+    fn write_stamp(pfn: Pfn, stamp: u64) {
+        with(|w| w.stamps.borrow_mut().insert(pfn, stamp));
+    }
+    fn read_stamp(pfn: Pfn) -> u64 {
+        with(|w| w.stamps.borrow().get(&pfn).copied().unwrap_or(0))
+    }
+
+    fn is_zero(pfn: Pfn) -> bool {
+        Self::read_stamp(pfn) == 0
+    }
+    fn io_submit(io: PageIo) -> Result<(), IoBusy> {
+        world::submit(io);
+        Ok(())
+    }
+    fn io_done() -> Option<IoDone> {
+        world::on_here(|cpu| cpu.finished.pop())
     }
 
     fn table_load(pfn: Pfn, index: usize) -> u64 {

@@ -4,7 +4,7 @@
 //! no points of the schedule. The state is made anew for every schedule.
 
 use core::cell::{Cell, RefCell};
-use mmscale_mm::arch::{Ipi, Pfn, SoftTlb};
+use mmscale_mm::arch::{IoDirection, IoDone, Ipi, PageIo, Pfn, SoftTlb};
 use shuttle::thread::{self, Thread};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -32,6 +32,8 @@ pub(crate) struct CpuState {
     /// The task is on the CPU, not parked.
     pub(crate) runs: bool,
     pub(crate) tlb: SoftTlb,
+    /// Requests to the swap device that have finished.
+    pub(crate) finished: Vec<IoDone>,
     thread: Option<Thread>,
 }
 
@@ -40,6 +42,9 @@ pub(crate) struct World {
     pub(crate) now_ns: Cell<u64>,
     pub(crate) step_ns: u64,
     pub(crate) tables: RefCell<BTreeMap<Pfn, Box<[u64; 512]>>>,
+    pub(crate) stamps: RefCell<BTreeMap<Pfn, u64>>,
+    /// What the blocks of the swap device hold.
+    blocks: RefCell<BTreeMap<u32, u64>>,
     hooks: RefCell<Option<Arc<dyn Hooks>>>,
 }
 
@@ -76,6 +81,26 @@ pub(crate) fn entry<R>(pfn: Pfn, index: usize, f: impl FnOnce(&mut u64) -> R) ->
         let mut tables = w.tables.borrow_mut();
         f(&mut tables.entry(pfn).or_insert_with(|| Box::new([0; 512]))[index])
     })
+}
+
+/// The swap device does what is asked at once, and interrupts this CPU at its next point.
+pub(crate) fn submit(io: PageIo) {
+    point();
+    with(|w| {
+        let (mut stamps, mut blocks) = (w.stamps.borrow_mut(), w.blocks.borrow_mut());
+        match io.direction {
+            IoDirection::Write => {
+                blocks.insert(io.block, stamps.get(&io.pfn).copied().unwrap_or(0));
+            }
+            IoDirection::Read => {
+                stamps.insert(io.pfn, blocks.get(&io.block).copied().unwrap_or(0));
+            }
+        }
+    });
+    on_here(|cpu| {
+        cpu.finished.push(IoDone { io, failed: false });
+        cpu.pending.push(Ipi::Block);
+    });
 }
 
 /// Runs the pending interrupts of this CPU, if its interrupts are on.
@@ -157,6 +182,7 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<Cpu>
         pending: Vec::new(),
         runs: true,
         tlb: SoftTlb::EMPTY,
+        finished: Vec::new(),
         thread: None,
     };
     let world = World {
@@ -164,6 +190,8 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<Cpu>
         now_ns: Cell::new(0),
         step_ns: STEP_NS,
         tables: RefCell::default(),
+        stamps: RefCell::default(),
+        blocks: RefCell::default(),
         hooks: RefCell::new(None),
     };
     WORLD.with(|slot| *slot.borrow_mut() = Some(Rc::new(world)));

@@ -251,7 +251,7 @@ impl<A: Arch> Mm<A> {
     /// An inter-processor interrupt arrived.
     pub fn ipi(&self, reason: Ipi) {
         match reason {
-            Ipi::CallFunction => {}
+            Ipi::CallFunction | Ipi::Block => {}
             Ipi::RcuExpedited => self.rcu.expedited_ipi(),
             Ipi::Timer => self.time.reprogram(),
             Ipi::TlbFlush => self.tlb.ipi(),

@@ -11,8 +11,8 @@ mod lock;
 use atomic::{HostAtomic, HostOwned};
 use lock::HostSpin;
 use mmscale_mm::arch::{
-    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
-    PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
+    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
+    NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
@@ -167,6 +167,16 @@ impl Arch for Host {
     }
     fn read_stamp(_: Pfn) -> u64 {
         absent("memory behind the frames")
+    }
+
+    fn is_zero(_: Pfn) -> bool {
+        absent("memory behind the frames")
+    }
+    fn io_submit(_: PageIo) -> Result<(), IoBusy> {
+        absent("swap device")
+    }
+    fn io_done() -> Option<IoDone> {
+        absent("swap device")
     }
 
     fn table_load(_: Pfn, _: usize) -> u64 {

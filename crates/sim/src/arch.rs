@@ -2,6 +2,7 @@
 
 use crate::atomics::{SimAtomic, SimOwnedI8};
 use crate::context::{with, with_any};
+use crate::engine::Engine;
 use crate::heap::NEVER;
 use crate::hotplug;
 use crate::irq::{self, at_turn};
@@ -9,8 +10,8 @@ use crate::park;
 use crate::spin::SimSpin;
 use crate::task::TaskState;
 use mmscale_mm::arch::{
-    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
-    PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
+    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
+    NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 
 /// The tag of the simulated machine that runs on this host thread.
@@ -192,6 +193,16 @@ impl Arch for Sim {
             engine.check_use(pfn, Order::ZERO);
             engine.memory.read_stamp(pfn)
         })
+    }
+
+    fn is_zero(pfn: Pfn) -> bool {
+        Self::read_stamp(pfn) == 0
+    }
+    fn io_submit(io: PageIo) -> Result<(), IoBusy> {
+        at_turn(|engine| engine.io_submit(io))
+    }
+    fn io_done() -> Option<IoDone> {
+        at_turn(Engine::io_done)
     }
 
     #[inline]

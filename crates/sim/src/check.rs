@@ -18,15 +18,15 @@ impl Engine {
         if !self.checker.on {
             return;
         }
-        let held = self.checker.held[self.cur].mask & !(1 << LockClass::Other as u16);
-        let wrong = if class == LockClass::Other { 0 } else { held >> class as u16 };
+        let held = self.checker.held[self.cur].mask & !(1 << LockClass::Other as u32);
+        let wrong = if class == LockClass::Other { 0 } else { held >> class as u32 };
         if wrong != 0 {
-            let inner = LockClass::ALL[15 - held.leading_zeros() as usize];
+            let inner = LockClass::ALL[held.ilog2() as usize];
             let (class, inner) = (class.name(), inner.name());
             self.broken(Rule::LockOrder, format!("takes a {class} lock under a {inner} lock"));
         }
         if self.cpus[self.cur].in_irq {
-            let bit = 1 << class as u16;
+            let bit = 1 << class as u32;
             self.check_contexts(self.checker.in_irq | bit, self.checker.irqs_on, class);
         } else {
             self.check_trylock(class);
@@ -39,18 +39,18 @@ impl Engine {
     pub(crate) fn check_trylock(&mut self, class: LockClass) {
         let cpu = &self.cpus[self.cur];
         if self.checker.on && !cpu.in_irq && !cpu.irq_off {
-            let bit = 1 << class as u16;
+            let bit = 1 << class as u32;
             self.check_contexts(self.checker.in_irq, self.checker.irqs_on | bit, class);
         }
     }
     /// Classes waited for in interrupts, and taken with interrupts on, once `class` is taken too.
     #[inline]
-    fn check_contexts(&mut self, in_irq: u16, irqs_on: u16, class: LockClass) {
+    fn check_contexts(&mut self, in_irq: u32, irqs_on: u32, class: LockClass) {
         if (in_irq, irqs_on) == (self.checker.in_irq, self.checker.irqs_on) {
             return;
         }
         (self.checker.in_irq, self.checker.irqs_on) = (in_irq, irqs_on);
-        if in_irq & irqs_on & 1 << class as u16 != 0 {
+        if in_irq & irqs_on & 1 << class as u32 != 0 {
             let what = "is waited for in interrupts and taken with interrupts on";
             self.broken(Rule::InterruptSafety, format!("a {} lock {what}", class.name()));
         }
@@ -61,7 +61,7 @@ impl Engine {
         if self.checker.on {
             let held = &mut self.checker.held[self.cur];
             held.count[class as usize] += 1;
-            held.mask |= 1 << class as u16;
+            held.mask |= 1 << class as u32;
         }
     }
     /// Before the running CPU lets go a lock that `owner` holds; says whether it may.
@@ -76,7 +76,7 @@ impl Engine {
             let count = &mut held.count[class as usize];
             *count = count.saturating_sub(1);
             if *count == 0 {
-                held.mask &= !(1 << class as u16);
+                held.mask &= !(1 << class as u32);
             }
         }
         true
@@ -163,7 +163,11 @@ impl Engine {
     }
     /// After `cpu` has gone and others have taken over what it left.
     pub(crate) fn check_gone(&mut self, cpu: CpuId) {
-        let left = if self.quiet { Vec::new() } else { self.checker.ledger.left_by(cpu) };
+        let mut left = if self.quiet { Vec::new() } else { self.checker.ledger.left_by(cpu) };
+        let requests = if self.quiet { 0 } else { self.requests_left(cpu) };
+        if requests > 0 {
+            left.push(format!("{requests} requests of the swap device"));
+        }
         if self.checker.on && !left.is_empty() {
             let what = format!("{cpu} is gone and leaves {}", left.join(", "));
             self.broken(Rule::LeftBehind, what);

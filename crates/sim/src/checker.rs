@@ -13,7 +13,7 @@ const KEPT: usize = 64;
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Held {
     pub(crate) count: [u8; CLASSES],
-    pub(crate) mask: u16,
+    pub(crate) mask: u32,
 }
 
 /// What the checkers know.
@@ -21,8 +21,8 @@ pub(crate) struct Checker {
     pub(crate) on: bool,
     pub(crate) held: Vec<Held>,
     /// Classes waited for in an interrupt, and classes taken with interrupts on.
-    pub(crate) in_irq: u16,
-    pub(crate) irqs_on: u16,
+    pub(crate) in_irq: u32,
+    pub(crate) irqs_on: u32,
     /// The owner of each lock that somebody has waited for, by lock id; for messages.
     pub(crate) owners: Vec<u16>,
     /// What the tracepoints have said of frames and counters.

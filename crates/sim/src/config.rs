@@ -111,4 +111,6 @@ pub struct Faults {
     pub early_park_1024: u32,
     /// Allocations that `Arch::fail_alloc` tells to fail.
     pub alloc_fail_1024: u32,
+    /// Requests that the swap device fails.
+    pub io_fail_1024: u32,
 }

@@ -27,6 +27,7 @@ impl Reason {
         Self::Ipi(Ipi::RcuExpedited),
         Self::Ipi(Ipi::Timer),
         Self::Ipi(Ipi::TlbFlush),
+        Self::Ipi(Ipi::Block),
         Self::Resched,
     ];
 

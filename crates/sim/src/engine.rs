@@ -9,6 +9,7 @@ use crate::ahead::Ahead;
 use crate::checker::Checker;
 use crate::config::{Faults, HoldScale, Noise, Policy, SimConfig};
 use crate::cpu::{Cpu, Wait, Waiter};
+use crate::device::Device;
 use crate::heap::{END_PS, EventHeap, NEVER, order_of, rank_of, time_of};
 use crate::lines::Lines;
 use crate::memory::Memory;
@@ -70,6 +71,7 @@ pub(crate) struct Engine {
     pub(crate) end_ps: u64,
     pub(crate) lines: Lines,
     pub(crate) memory: Memory,
+    pub(crate) device: Device,
     pub(crate) tables: Tables,
     pub(crate) tlbs: Tlbs,
     pub(crate) online: CpuMask,
@@ -117,6 +119,7 @@ impl Engine {
             end_ps: 0,
             lines: Lines::new(config.profile.node_pages as usize * seats.nodes()),
             memory: Memory::new(&config.profile, seats.nodes()),
+            device: Device::new(config.profile.swap, config.profile.page_bytes, cpus),
             tables: Tables::new(cpus),
             tlbs: Tlbs::new(cpus, config.checks),
             online: CpuMask::first(cpus),

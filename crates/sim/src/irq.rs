@@ -314,6 +314,9 @@ impl Engine {
             self.delays.max_ps = self.delays.max_ps.max(late);
             self.delays.total_ps += late;
             self.count_event();
+            if started_irq == Some(Reason::Ipi(Ipi::Block)) {
+                self.plan_block_interrupt();
+            }
             return Found::Interrupt(interrupted);
         }
         if cpu.need_resched && cpu.preempt == 0 {

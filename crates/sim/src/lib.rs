@@ -12,6 +12,7 @@
 //! | `irq` | charges, checkpoints, interrupts, timers |
 //! | `sched`, `task`, `park`, `idle` | run queues, park and unpark, idle |
 //! | `lock`, `spin`, `atomics`, `lines`, `memory`, `cost` | shared state and what it costs |
+//! | `device`, `io` | the swap device |
 //! | `stats`, `noise`, `hotplug` | statistics, disturbance, CPUs that leave |
 //! | `check`, `checker`, `ledger` | checkers: locks and contexts; frames and counters |
 //! | `tables`, `tlbs`, `paging` | words of page tables, and the translations that CPUs keep |
@@ -29,10 +30,12 @@ mod config;
 mod context;
 mod cost;
 mod cpu;
+mod device;
 mod engine;
 mod heap;
 mod hotplug;
 mod idle;
+mod io;
 mod irq;
 mod ledger;
 mod lines;

@@ -1,6 +1,6 @@
 //! A made-up machine for tests, examples and benchmarks of the engine.
 
-use crate::profile::{Costs, LineCosts, Profile, Topology};
+use crate::profile::{Costs, LineCosts, Profile, SwapDevice, Topology};
 use mmscale_mm::arch::Op;
 
 /// A machine of two nodes with round costs that stand for no real machine; never for results.
@@ -36,6 +36,12 @@ pub fn sample_profile(cpus: usize) -> Profile {
             idle_exit_ps: 2_000_000,
             node_bytes_per_us: 20_000,
             jitter_1024: 32,
+        },
+        swap: SwapDevice {
+            read_ps: 80_000_000,
+            write_ps: 20_000_000,
+            bytes_per_us: 3_000,
+            depth: 64,
         },
     }
 }

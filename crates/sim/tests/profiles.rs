@@ -42,6 +42,12 @@ fn text() -> String {
         ]),
         timer: section(&[("hz", 250.0)]),
         costs: section(&costs.map(|key| (key, 12.5))),
+        swap: section(&[
+            ("read_ns", 80_000.0),
+            ("write_ns", 20_000.0),
+            ("bytes_per_us", 3_000.0),
+            ("depth", 1024.0),
+        ]),
         ops: Op::ALL.iter().map(|&op| (profile::op_key(op), number(3.0))).collect(),
     })
 }
@@ -183,6 +189,8 @@ fn scaling_moves_costs_and_nothing_else() {
     assert_eq!(dear.costs.op_ps[Op::PagePrep as usize], 72_540);
     assert_eq!(dear.costs.node_bytes_per_us, 92_308);
     assert_eq!(dear.costs.jitter_1024, base.costs.jitter_1024);
+    assert_eq!((dear.swap.read_ps, dear.swap.bytes_per_us), (104_000_000, 2_308));
+    assert_eq!(dear.swap.depth, base.swap.depth);
     assert_eq!((dear.topology, dear.hz), (base.topology, base.hz));
     let lines = base.scaled_group(CostGroup::Lines, 0.7);
     assert_eq!(lines.costs.line.node_ps, 33_600);

@@ -57,6 +57,27 @@ impl Arena {
         self.first_word(pfn).store(stamp, Ordering::Relaxed);
     }
 
+    /// Whether all bytes of a frame are 0.
+    pub(crate) fn is_zero(&self, pfn: Pfn) -> bool {
+        (0..PAGE_BYTES / 8).all(|at| self.word(pfn, at).load(Ordering::Relaxed) == 0)
+    }
+
+    /// The bytes of a frame, word by word: somebody may be writing to it.
+    pub(crate) fn read(&self, pfn: Pfn, into: &mut [u8; PAGE_BYTES]) {
+        for (at, bytes) in into.chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&self.word(pfn, at).load(Ordering::Relaxed).to_ne_bytes());
+        }
+    }
+
+    /// Fills a frame.
+    pub(crate) fn fill(&self, pfn: Pfn, from: &[u8; PAGE_BYTES]) {
+        for (at, bytes) in from.chunks_exact(8).enumerate() {
+            let mut word = [0; 8];
+            word.copy_from_slice(bytes);
+            self.word(pfn, at).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+    }
+
     /// One of the 512 words of a frame.
     pub(crate) fn word(&self, pfn: Pfn, index: usize) -> &AtomicU64 {
         assert!(index < PAGE_BYTES / 8, "a frame has no word {index}");

@@ -4,6 +4,7 @@
 //! steps STOPPING -> DEAD and STARTING -> STARTED, the task that asked makes all others.
 
 use crate::host::lock;
+use crate::interrupt::take_interrupts;
 use crate::state::{Cpu, Machine, NEVER, here, hotplug, pending};
 use crate::task::Pause;
 use crate::wake::{enqueue, park, suspend, unpark};
@@ -80,6 +81,8 @@ fn leave(cpu: CpuId) {
 /// Stops this CPU until it is asked to start, or the run is over. Called by its scheduler.
 pub(crate) fn stop(cpu: &Cpu) {
     let machine = cpu.machine();
+    // Nothing that the swap device has finished may be lost with the interrupt.
+    while !lock(&cpu.finished).is_empty() && take_interrupts(cpu, machine.clock.now_ns()) {}
     let moved = {
         let mut queue = lock(&cpu.queue);
         queue.closed = true;

@@ -10,14 +10,16 @@
 //! the simulator either.
 //!
 //! The modules, each using only those before it: `host`, `clock`, `arena`, `atomic`, `config`,
-//! `paths`, `task`, `queue`, `state` (what a machine is made of), `wake`, `interrupt`, `lock`,
-//! `hotplug`, `sched`, `run`, and `calibrate`, which measures steps of this computer.
+//! `file`, `paths`, `task`, `queue`, `state` (what a machine is made of), `wake`, `interrupt`,
+//! `device`, `lock`, `hotplug`, `sched`, `run`, and `calibrate`, which measures steps of this computer.
 
 mod arena;
 mod atomic;
 pub mod calibrate;
 mod clock;
 mod config;
+mod device;
+mod file;
 mod host;
 mod hotplug;
 mod interrupt;
@@ -36,8 +38,9 @@ pub use lock::ThreadsSpin;
 pub use run::run;
 
 use mmscale_mm::arch::{
-    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
-    PathId, Pfn, SoftTlb, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
+    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
+    NodeId, Op, Order, PageIo, PathId, Pfn, SoftTlb, TaskId, TaskSpec, Trace, Translation,
+    VmaRange, Vpn,
 };
 use state::{Machine, NEVER, here};
 use std::sync::atomic::Ordering;
@@ -201,6 +204,17 @@ impl Arch for Threads {
     }
     fn read_stamp(pfn: Pfn) -> u64 {
         here().machine().arena.stamp(pfn)
+    }
+
+    fn is_zero(pfn: Pfn) -> bool {
+        here().machine().arena.is_zero(pfn)
+    }
+    fn io_submit(io: PageIo) -> Result<(), IoBusy> {
+        device::submit(io);
+        Ok(())
+    }
+    fn io_done() -> Option<IoDone> {
+        device::done()
     }
 
     fn table_load(pfn: Pfn, index: usize) -> u64 {

@@ -3,12 +3,14 @@
 use crate::arena::Arena;
 use crate::clock::Clock;
 use crate::config::{Failure, ThreadsConfig};
+use crate::file::SwapFile;
 use crate::host::{Waiting, lock};
 use crate::paths::{LockStats, PathTree};
 use crate::queue::RunQueue;
 use crate::task::{Task, TaskTable};
-use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, SoftTlb, TaskId};
+use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, IoDone, MAX_CPUS, Probe, SoftTlb, TaskId};
 use std::cell::{Cell, UnsafeCell};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
@@ -57,6 +59,7 @@ pub(crate) struct Machine {
     pub(crate) hz: u32,
     pub(crate) clock: Clock,
     pub(crate) arena: Arena,
+    pub(crate) swap_file: SwapFile,
     pub(crate) callbacks: OnceLock<Arc<dyn Callbacks + Send + Sync>>,
     online: [AtomicU64; MAX_CPUS / 64],
     pub(crate) online_count: AtomicUsize,
@@ -90,6 +93,8 @@ pub(crate) struct Cpu {
     pub(crate) sleeps: AtomicU64,
     thread: OnceLock<Thread>,
     pub(crate) queue: Mutex<RunQueue>,
+    /// Requests to the swap device that have finished.
+    pub(crate) finished: Mutex<VecDeque<IoDone>>,
     /// Length of `queue`, to look at without the lock.
     pub(crate) queued: AtomicUsize,
     /// Rank of the running task; 0 if there is none.
@@ -141,6 +146,7 @@ impl Cpu {
             sleeps: AtomicU64::new(0),
             thread: OnceLock::new(),
             queue: Mutex::new(RunQueue::new()),
+            finished: Mutex::default(),
             queued: AtomicUsize::new(0),
             running_rank: AtomicU32::new(0),
             running_used_ns: AtomicU64::new(0),
@@ -222,6 +228,7 @@ impl Machine {
             hz: config.hz,
             clock: Clock::start(),
             arena,
+            swap_file: SwapFile::default(),
             callbacks: OnceLock::new(),
             online: [const { AtomicU64::new(0) }; MAX_CPUS / 64],
             online_count: AtomicUsize::new(config.cpus),

@@ -9,22 +9,25 @@
 //! interrupts on, unbalanced interrupt and preemption counts, parking while atomic.
 
 mod atomic;
+mod device;
+mod io;
 mod lock;
 mod machine;
 
 pub use atomic::{UniAtomic, UniOwned};
+pub use io::{fail_ios, finish_ios, ios_in_flight, set_io_depth};
 pub use lock::UniSpin;
 pub use machine::{
     advance, assert_quiet, boot, current_path, deliver_ipis, earliest_timer, fail_alloc_after,
-    fail_allocs, interrupt, lock_acquisitions, record, run_timer, set_broadcast, set_clock,
-    set_cpu, set_node, set_online, set_task, table_count, take_ipis, take_spawned, take_timer,
-    take_touches, take_traces, timer_of, tlb_len, unpark_tokens, work_count,
+    fail_allocs, interrupt, lock_acquisitions, on_park, record, run_timer, set_broadcast,
+    set_clock, set_cpu, set_node, set_online, set_task, table_count, take_ipis, take_spawned,
+    take_timer, take_touches, take_traces, timer_of, tlb_len, unpark_tokens, work_count,
 };
 
 use machine::expect;
 use mmscale_mm::arch::{
-    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, NodeId, Op, Order,
-    PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
+    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
+    NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 
 /// The machine, as a tag type.
@@ -172,6 +175,16 @@ impl Arch for Uni {
     }
     fn read_stamp(pfn: Pfn) -> u64 {
         machine::with(|m| m.stamps.borrow().get(&pfn).copied().unwrap_or(0))
+    }
+
+    fn is_zero(pfn: Pfn) -> bool {
+        Self::read_stamp(pfn) == 0
+    }
+    fn io_submit(io: PageIo) -> Result<(), IoBusy> {
+        io::submit(io)
+    }
+    fn io_done() -> Option<IoDone> {
+        io::done()
     }
 
     fn table_load(pfn: Pfn, index: usize) -> u64 {

@@ -1,11 +1,13 @@
 //! The machine's state, and what tests do to it.
 
+use crate::device::Device;
 use core::cell::{Cell, RefCell};
 use mmscale_mm::arch::{
     Access, Asid, Callbacks, CpuId, Func, HotplugError, Ipi, Line, LockClass, NodeId, Op, Pfn,
     SoftTlb, TaskId, TaskSpec, Trace,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 
 /// One CPU.
 pub(crate) struct CpuState {
@@ -35,6 +37,8 @@ pub(crate) struct Machine {
     pub(crate) stamps: RefCell<BTreeMap<Pfn, u64>>,
     pub(crate) tables: RefCell<BTreeMap<Pfn, Box<[u64; 512]>>>,
     pub(crate) broadcast: Cell<bool>,
+    pub(crate) device: RefCell<Device>,
+    on_park: RefCell<Option<Rc<dyn Fn()>>>,
     spawned: RefCell<Vec<(TaskId, TaskSpec)>>,
     tasks: Cell<usize>,
     locks: Cell<u32>,
@@ -60,6 +64,8 @@ impl Machine {
             stamps: RefCell::default(),
             tables: RefCell::default(),
             broadcast: Cell::new(false),
+            device: RefCell::default(),
+            on_park: RefCell::default(),
             spawned: RefCell::default(),
             tasks: Cell::new(1),
             locks: Cell::new(0),
@@ -133,6 +139,14 @@ pub(crate) fn park() {
         cpu.task
     });
     let woken = with(|m| m.tokens.borrow_mut().remove(&task));
+    let hook = with(|m| m.on_park.borrow().clone());
+    let woken = match hook {
+        Some(hook) if !woken => {
+            hook();
+            with(|m| m.tokens.borrow_mut().remove(&task))
+        }
+        _ => woken,
+    };
     assert!(woken, "task {} parked without a token: it would sleep for ever", task.index());
 }
 
@@ -166,6 +180,12 @@ pub(crate) fn trace(event: Trace) {
             m.traces.borrow_mut().push((CpuId::new(m.here.get()), event));
         }
     });
+}
+
+/// What happens, from now until [`boot`], while a task sleeps that parks without having been
+/// unparked: `hook` runs on the task's CPU, and must bring the unpark about.
+pub fn on_park(hook: impl Fn() + 'static) {
+    with(|m| *m.on_park.borrow_mut() = Some(Rc::new(hook)));
 }
 
 /// A hotplug operation: the mask changes; the test makes the callbacks itself.
@@ -227,6 +247,8 @@ pub fn boot(cpus: usize, hz: u32) {
         m.stamps.borrow_mut().clear();
         m.tables.borrow_mut().clear();
         m.broadcast.set(false);
+        *m.device.borrow_mut() = Device::default();
+        *m.on_park.borrow_mut() = None;
         m.spawned.borrow_mut().clear();
         m.tasks.set(cpus);
         m.recording.set(false);

@@ -88,6 +88,8 @@ pub enum LockClass {
     Pmd,
     /// A page table of the lowest level.
     Pte,
+    /// A cluster of swap slots, or the list of clusters.
+    Swap,
     /// The LRU lists of one memory group on one node.
     Lruvec,
     /// A CPU's page cache.
@@ -108,7 +110,7 @@ pub enum LockClass {
 
 impl LockClass {
     /// All classes, outermost first.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Hotplug,
         Self::Mutex,
         Self::Rwsem,
@@ -116,6 +118,7 @@ impl LockClass {
         Self::PageTable,
         Self::Pmd,
         Self::Pte,
+        Self::Swap,
         Self::Lruvec,
         Self::Pcp,
         Self::Zone,
@@ -135,6 +138,7 @@ impl LockClass {
             Self::PageTable => "page_table",
             Self::Pmd => "pmd",
             Self::Pte => "pte",
+            Self::Swap => "swap",
             Self::Lruvec => "lruvec",
             Self::Pcp => "pcp",
             Self::Zone => "zone",

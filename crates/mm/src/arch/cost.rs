@@ -59,6 +59,16 @@ pub enum Op {
     TlbFlushAll,
     /// Loading another address space.
     MmSwitch,
+    /// Taking, sharing or giving back one swap slot, its cluster's lock not included.
+    SwapSlot,
+    /// Reading one page through and finding only zeros.
+    ZeroScan,
+    /// Making up one request to the swap device and handing it over.
+    IoSubmit,
+    /// Taking one finished request back and ending it.
+    IoComplete,
+    /// Looking at one folio that may be reclaimed, its page-table entries not included.
+    ReclaimScan,
     /// Copying one 4 KiB page that is not in the cache. Also uses its node's bandwidth.
     CopyPage,
     /// The exception of a page fault: entry, exit, and finding out what it is.
@@ -73,7 +83,7 @@ pub enum Op {
 
 impl Op {
     /// All operations, in the order of their discriminants.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 35] = [
         Self::Syscall,
         Self::AllocEntry,
         Self::PcpTake,
@@ -99,6 +109,11 @@ impl Op {
         Self::TlbFlushPage,
         Self::TlbFlushAll,
         Self::MmSwitch,
+        Self::SwapSlot,
+        Self::ZeroScan,
+        Self::IoSubmit,
+        Self::IoComplete,
+        Self::ReclaimScan,
         Self::CopyPage,
         Self::FaultEntry,
         Self::FaultHandle,
@@ -133,6 +148,11 @@ impl Op {
             Self::TlbFlushPage => "tlb_flush_page",
             Self::TlbFlushAll => "tlb_flush_all",
             Self::MmSwitch => "mm_switch",
+            Self::SwapSlot => "swap_slot",
+            Self::ZeroScan => "zero_scan",
+            Self::IoSubmit => "io_submit",
+            Self::IoComplete => "io_complete",
+            Self::ReclaimScan => "reclaim_scan",
             Self::CopyPage => "copy_page",
             Self::FaultEntry => "fault_entry",
             Self::FaultHandle => "fault_handle",

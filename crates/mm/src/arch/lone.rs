@@ -2,9 +2,9 @@
 //! of `mmscale-uni` from outside the crate.
 
 use super::{
-    Access, Arch, Asid, Atomic, CpuId, CpuMask, Func, HotplugError, Ipi, IrqState, Line, LockClass,
-    NodeId, Op, Order, OwnedCounter, PathId, Pfn, RawSpin, TaskId, TaskSpec, Trace, Translation,
-    VmaRange, Vpn,
+    Access, Arch, Asid, Atomic, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState,
+    Line, LockClass, NodeId, Op, Order, OwnedCounter, PageIo, PathId, Pfn, RawSpin, TaskId,
+    TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
@@ -175,6 +175,16 @@ impl Arch for Lone {
     fn write_stamp(_: Pfn, _: u64) {}
     fn read_stamp(_: Pfn) -> u64 {
         0
+    }
+
+    fn is_zero(_: Pfn) -> bool {
+        false
+    }
+    fn io_submit(_: PageIo) -> Result<(), IoBusy> {
+        panic!("it has no swap device")
+    }
+    fn io_done() -> Option<IoDone> {
+        panic!("it has no swap device")
     }
 
     fn table_load(_: Pfn, _: usize) -> u64 {

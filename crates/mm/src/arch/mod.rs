@@ -18,6 +18,7 @@ mod addr;
 mod atomic;
 mod cost;
 mod ids;
+mod io;
 #[cfg(test)]
 pub(crate) mod lone;
 mod mask;
@@ -30,6 +31,7 @@ pub use cost::{Access, Line, Op};
 pub use ids::{
     CpuId, MAX_CPUS, MAX_NODES, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn, TaskId, VirtAddr,
 };
+pub use io::{IoBusy, IoDirection, IoDone, PageIo};
 pub use mask::CpuMask;
 pub use tlb::{Asid, Found, PageSize, SoftTlb, Translation};
 pub use trace::{Func, Probe, Trace};
@@ -54,11 +56,13 @@ pub enum Ipi {
     Timer,
     /// Translations that the target may hold are to be invalidated.
     TlbFlush,
+    /// The swap device has finished requests of the target; no CPU sends this.
+    Block,
 }
 
 impl Ipi {
     /// The number of reasons; discriminants are below it.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 5;
 }
 
 /// Why a CPU was not taken offline or online.
@@ -247,6 +251,22 @@ pub trait Arch: Sized + 'static {
     fn write_stamp(pfn: Pfn, stamp: u64);
     /// Reads the stamp back; 0 after a clear.
     fn read_stamp(pfn: Pfn) -> u64;
+
+    /// Whether every byte of a frame is 0. Costs nothing by itself.
+    fn is_zero(pfn: Pfn) -> bool;
+
+    // -- The swap device: blocks of a page each, numbered from 0, as many as anybody asks for. What
+    // a block holds that was never written is anything. Nothing of this costs anything by itself
+    // but the device's time.
+
+    /// Hands a request to the device; preemption is off. Never waits: the device reads or writes
+    /// the frame by itself, at any time until it has finished, and then interrupts this CPU with
+    /// [`Ipi::Block`]. One interrupt may stand for many requests. A CPU that goes away stops only
+    /// when it has been interrupted for all of its requests.
+    fn io_submit(io: PageIo) -> Result<(), IoBusy>;
+    /// Takes a request back that has finished: of this CPU, or of one that is offline. Preemption
+    /// is off. A read has filled its frame by then.
+    fn io_done() -> Option<IoDone>;
 
     // -- Page tables: the 512 words of 64 bits of a frame of the memory manager's own. None of
     // these costs anything by itself. Who holds the lock of a table loads and stores. The hardware

@@ -18,12 +18,21 @@ pub enum CostGroup {
     Tasks,
     /// Memory bandwidth: the time that bytes take.
     Bandwidth,
+    /// The swap device: its latencies, and the time that bytes take.
+    Swap,
 }
 
 impl CostGroup {
     /// All groups.
-    pub const ALL: [Self; 6] =
-        [Self::Ops, Self::Lines, Self::Locks, Self::Interrupts, Self::Tasks, Self::Bandwidth];
+    pub const ALL: [Self; 7] = [
+        Self::Ops,
+        Self::Lines,
+        Self::Locks,
+        Self::Interrupts,
+        Self::Tasks,
+        Self::Bandwidth,
+        Self::Swap,
+    ];
     /// The name that parameters use.
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,6 +42,7 @@ impl CostGroup {
             Self::Interrupts => "interrupts",
             Self::Tasks => "tasks",
             Self::Bandwidth => "bandwidth",
+            Self::Swap => "swap",
         }
     }
 }
@@ -82,6 +92,12 @@ impl Profile {
                 let bandwidth = costs.node_bytes_per_us as f64 / factor;
                 costs.node_bytes_per_us = (bandwidth.round() as u64).max(1);
                 Vec::new()
+            }
+            CostGroup::Swap => {
+                let device = &mut scaled.swap;
+                let rate = device.bytes_per_us as f64 / factor;
+                device.bytes_per_us = (rate.round() as u64).max(1);
+                vec![&mut device.read_ps, &mut device.write_ps]
             }
         };
         members.into_iter().for_each(|cost| *cost = (*cost as f64 * factor).round() as u64);

@@ -35,6 +35,8 @@ pub struct ProfileFile {
     pub timer: Section,
     /// Cache lines, locks, interrupts, tasks.
     pub costs: Section,
+    /// The swap device.
+    pub swap: Section,
     /// The straight-line operations of the memory manager, see [`op_key`].
     pub ops: Section,
 }
@@ -65,6 +67,7 @@ pub fn write(file: &ProfileFile) -> String {
         ("memory", &file.memory),
         ("timer", &file.timer),
         ("costs", &file.costs),
+        ("swap", &file.swap),
         ("ops", &file.ops),
     ];
     for (name, section) in sections {

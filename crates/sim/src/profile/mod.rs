@@ -35,6 +35,21 @@ pub struct Profile {
     pub hz: u32,
     /// What things cost.
     pub costs: Costs,
+    /// The swap device.
+    pub swap: SwapDevice,
+}
+
+/// The swap device: one queue for the whole machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapDevice {
+    /// What a read takes beside its transfer, in picoseconds.
+    pub read_ps: u64,
+    /// The same for a write.
+    pub write_ps: u64,
+    /// Bytes it moves a microsecond, both ways together.
+    pub bytes_per_us: u64,
+    /// Requests it takes before the first of them has finished.
+    pub depth: usize,
 }
 
 /// Groups of CPUs, by number: CPU c is thread `c % smt` of core `c / smt`; cores fill clusters,

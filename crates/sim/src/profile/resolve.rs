@@ -1,7 +1,9 @@
 //! From the file's numbers to the engine's.
 
 use super::error::nearest;
-use super::{Costs, LineCosts, Number, Profile, ProfileError, ProfileFile, Topology, op_key};
+use super::{
+    Costs, LineCosts, Number, Profile, ProfileError, ProfileFile, SwapDevice, Topology, op_key,
+};
 use mmscale_mm::arch::{MAX_CPUS, MAX_NODES, Op};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -43,6 +45,7 @@ pub fn resolve(name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> 
             node_bytes_per_us: memory.count("node_bytes_per_us", 1, u64::from(u32::MAX))?,
             jitter_1024: costs.share("jitter_percent", 50.0)?,
         },
+        swap: swap(name, file)?,
     };
     memory.finish()?;
     timer.finish()?;
@@ -72,6 +75,18 @@ fn topology(name: &str, file: &ProfileFile) -> Result<Topology, ProfileError> {
     }
     topology.finish()?;
     Ok(Topology { cpus, smt, cluster, nodes })
+}
+
+fn swap(name: &str, file: &ProfileFile) -> Result<SwapDevice, ProfileError> {
+    let swap = Reader::new(name, "swap", &file.swap);
+    let device = SwapDevice {
+        read_ps: swap.ps("read_ns")?,
+        write_ps: swap.ps("write_ns")?,
+        bytes_per_us: swap.count("bytes_per_us", 1, u64::from(u32::MAX))?,
+        depth: swap.count("depth", 1, 65_536)? as usize,
+    };
+    swap.finish()?;
+    Ok(device)
 }
 
 fn page_bytes(memory: &Reader<'_>) -> Result<u32, ProfileError> {

@@ -2,10 +2,10 @@
 
 use crate::common::{Script, config, fair, run_script};
 use mmscale_mm::arch::{
-    Access, Arch, Atomic, CpuId, Func, Ipi, Line, LockClass, Op, Order, OwnedCounter, Pfn,
-    Priority, RawSpin, Span, TaskId, TaskSpec,
+    Access, Arch, Atomic, CpuId, Func, IoDirection, Ipi, Line, LockClass, Op, Order, OwnedCounter,
+    PageIo, Pfn, Priority, RawSpin, Span, TaskId, TaskSpec,
 };
-use mmscale_mm::sync::{IrqGuard, SpinLock};
+use mmscale_mm::sync::{IrqGuard, NoPreempt, PreemptGuard, SpinLock};
 use mmscale_sim::{
     Disturbance, Faults, HoldScale, Noise, Outcome, Policy, Sim, SimAtomic, SimConfig, SimOwnedI8,
     SimSpin,
@@ -65,7 +65,7 @@ impl World {
         self.log.set(self.log.get().wrapping_add(mixed >> 20));
     }
     fn step(&self, choices: &Choices) {
-        match choices.below(16) {
+        match choices.below(17) {
             0 => Sim::work(Op::BuddyStep, choices.below(40) as u32),
             1 => Sim::user(choices.below(5_000)),
             2 => self.drain(choices),
@@ -97,6 +97,7 @@ impl World {
             12 if choices.below(3) == 0 => Sim::park(),
             13 => Sim::relax(),
             14 => Sim::clear_block(Pfn::new(choices.below(4096) as usize), Order::ZERO),
+            15 => self.swap(choices),
             _ => Sim::cond_resched(),
         }
     }
@@ -113,6 +114,27 @@ impl World {
             Sim::work(Op::BuddyPut, choices.below(50) as u32);
             *zone += 1;
             self.note(*zone);
+        }
+    }
+    /// A page of this CPU's own to the swap device, or back.
+    fn swap(&self, choices: &Choices) {
+        let pinned = PreemptGuard::<Sim>::new();
+        let cpu = pinned.cpu().index();
+        let (block, pfn) = (8 * cpu as u32 + choices.below(8) as u32, Pfn::new(5_000 + cpu));
+        let direction = match choices.below(2) {
+            0 => IoDirection::Read,
+            _ => IoDirection::Write,
+        };
+        Sim::write_stamp(pfn, choices.below(1 << 20));
+        let given = Sim::io_submit(PageIo { direction, block, pfn });
+        self.note(u64::from(given.is_ok()));
+    }
+    /// The swap device says that something has finished.
+    fn swapped(&self) {
+        while let Some(done) = Sim::io_done() {
+            self.note(Sim::read_stamp(done.io.pfn) + u64::from(done.failed));
+            self.note(Sim::now_ns() + u64::from(done.io.block));
+            Sim::work(Op::IoComplete, 1);
         }
     }
     fn count(&self, choices: &Choices) {
@@ -137,7 +159,10 @@ fn boot(script: &Rc<Script>, seed: u64, cpus: usize, steps: u64) {
     let tasks = cpus as u32 + choices.below(2 * cpus as u64) as u32;
     let world = Rc::new(World::new(cpus, tasks, 5_000 + choices.below(40_000)));
     let (ipi, timer) = (Rc::clone(&world), Rc::clone(&world));
-    *script.on_ipi.borrow_mut() = Some(Box::new(move |_| ipi.interrupt(3)));
+    *script.on_ipi.borrow_mut() = Some(Box::new(move |reason| match reason {
+        Ipi::Block => ipi.swapped(),
+        _ => ipi.interrupt(3),
+    }));
     *script.on_timer.borrow_mut() = Some(Box::new(move || {
         timer.interrupt(7);
         Sim::timer_arm(Sim::now_ns() + timer.tick_ns);
@@ -227,7 +252,9 @@ fn lazy_is_naive_under_noise_and_faults() {
             late_ipi_ns: 7_000,
             early_park_1024: 300,
             alloc_fail_1024: 0,
+            io_fail_1024: 300,
         };
+        config.profile.swap.depth = 4;
         config.hold_scale = Some(HoldScale { class: LockClass::Zone, factor_1024: 3 * 1024 });
         same(&config, 60);
     }

@@ -28,6 +28,7 @@ pub(super) fn write(
             assumed(1000.0, [100.0, 1000.0], "as the run chooses"),
         )]),
         costs: costs(measured, &guest.costs, &metal.costs),
+        swap: swap(&metal.swap),
         ops: operations(measured, ops, &metal.ops),
     })
 }
@@ -96,6 +97,11 @@ fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Section {
         costs.extend(keys.map(|key| (key, not_measured(guest, key))));
     }
     costs.into_iter().map(|(key, number)| (key.to_owned(), number)).collect()
+}
+
+/// The swap device: nothing of it is measured.
+fn swap(metal: &Section) -> Section {
+    metal.keys().map(|key| (key.clone(), not_measured(metal, key))).collect()
 }
 
 /// The part of a line's transfer that a walk along frame records hides: several records share a

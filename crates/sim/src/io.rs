@@ -1,0 +1,66 @@
+//! Requests to the swap device from the running CPU, and the interrupts that end them.
+
+use crate::cpu::{Reason, Wait};
+use crate::device::Request;
+use crate::engine::Engine;
+use mmscale_mm::arch::{CpuId, IoBusy, IoDirection, IoDone, Ipi, Order, PageIo};
+
+impl Engine {
+    /// The running CPU hands a request to the device, at its turn.
+    pub(crate) fn io_submit(&mut self, io: PageIo) -> Result<(), IoBusy> {
+        if self.quiet {
+            return Ok(());
+        }
+        let (at, now_ps, share) = (self.cur, self.cpu().clock, self.faults.io_fail_1024);
+        let due = self.device.enqueue(io.direction, now_ps)?;
+        let failed = self.cpu().noise_rng.chance_1024(share);
+        self.check_use(io.pfn, Order::ZERO);
+        let block = io.block;
+        let stamp = match io.direction {
+            IoDirection::Read => self.device.blocks.get(&block).copied().unwrap_or(0),
+            IoDirection::Write if failed => 0,
+            IoDirection::Write => {
+                let stamp = self.memory.read_stamp(io.pfn);
+                self.device.blocks.insert(block, stamp);
+                stamp
+            }
+        };
+        self.device.numbered += 1;
+        let (key, done) = ((due, self.device.numbered), IoDone { io, failed });
+        self.device.requests[at].insert(key, Request { done, stamp });
+        self.post(at, Reason::Ipi(Ipi::Block), due);
+        Ok(())
+    }
+    /// Takes a request back that has finished, at the running CPU's turn.
+    pub(crate) fn io_done(&mut self) -> Option<IoDone> {
+        let now_ps = self.cpu().clock;
+        let has = |at: usize| self.device.next_of(at).is_some_and(|due| due <= now_ps);
+        let gone = |at: &usize| self.cpus[*at].wait == Wait::Offline && has(*at);
+        let from = if has(self.cur) {
+            self.cur
+        } else if self.online.count() < self.cpus.len() {
+            (0..self.cpus.len()).find(gone)?
+        } else {
+            return None;
+        };
+        let (_, request) = self.device.requests[from].pop_first()?;
+        let io = request.done.io;
+        if io.direction == IoDirection::Read && !request.done.failed {
+            self.check_use(io.pfn, Order::ZERO);
+            self.memory.write_stamp(io.pfn, request.stamp);
+        }
+        Some(request.done)
+    }
+    /// The running CPU was interrupted for requests that have finished: again for the next one.
+    pub(crate) fn plan_block_interrupt(&mut self) {
+        let (at, now_ps) = (self.cur, self.cpu().clock);
+        let mut later = self.device.requests[at].range((now_ps + 1, 0)..);
+        if let Some(due) = later.next().map(|(&(due, _), _)| due) {
+            self.post(at, Reason::Ipi(Ipi::Block), due);
+        }
+    }
+    /// Requests of `cpu`, which has gone, that nobody has taken back.
+    pub(crate) fn requests_left(&self, cpu: CpuId) -> usize {
+        self.device.requests[cpu.index()].len()
+    }
+}

@@ -1,0 +1,36 @@
+//! The swap device: a file that this CPU's thread reads and writes at once. That a request has
+//! finished is told as a device would tell it, by an interrupt where interrupts come on next.
+
+use crate::arena::PAGE_BYTES;
+use crate::host::lock;
+use crate::state::{Cpu, here, pending};
+use mmscale_mm::arch::{IoDirection, IoDone, Ipi, PageIo};
+
+/// Does what is asked, and sees to the interrupt.
+pub(crate) fn submit(io: PageIo) {
+    let cpu = here();
+    let machine = cpu.machine();
+    let mut page = [0; PAGE_BYTES];
+    let result = match io.direction {
+        IoDirection::Write => {
+            machine.arena.read(io.pfn, &mut page);
+            machine.swap_file.write(io.block, &page)
+        }
+        IoDirection::Read => machine.swap_file.read(io.block, &mut page).map(|()| {
+            machine.arena.fill(io.pfn, &page);
+        }),
+    };
+    lock(&cpu.finished).push_back(IoDone { io, failed: result.is_err() });
+    cpu.notify(pending::bit(Ipi::Block));
+}
+
+/// Takes a finished request of this CPU back, or of one that is offline.
+pub(crate) fn done() -> Option<IoDone> {
+    let cpu = here();
+    let take = |cpu: &Cpu| lock(&cpu.finished).pop_front();
+    take(cpu).or_else(|| {
+        let machine = cpu.machine();
+        let mut gone = machine.cpus.iter().filter(|other| !machine.is_online(other.id));
+        gone.find_map(take)
+    })
+}

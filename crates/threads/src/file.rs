@@ -1,0 +1,59 @@
+//! The file behind the swap device: without a name, gone with the machine.
+
+use crate::arena::PAGE_BYTES;
+use std::fs::File;
+use std::io::{Error, Result};
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Blocks of a page each, made when the first is used.
+#[derive(Default)]
+pub(crate) struct SwapFile {
+    file: OnceLock<Option<File>>,
+}
+
+impl SwapFile {
+    fn file(&self) -> Result<&File> {
+        let file = self.file.get_or_init(|| unnamed().ok()).as_ref();
+        file.ok_or_else(|| {
+            Error::other("no room for a swap file in the folder for temporary files")
+        })
+    }
+    pub(crate) fn write(&self, block: u32, page: &[u8; PAGE_BYTES]) -> Result<()> {
+        self.file()?.write_all_at(page, offset(block))
+    }
+    pub(crate) fn read(&self, block: u32, page: &mut [u8; PAGE_BYTES]) -> Result<()> {
+        self.file()?.read_exact_at(page, offset(block))
+    }
+}
+
+fn offset(block: u32) -> u64 {
+    u64::from(block) * PAGE_BYTES as u64
+}
+
+/// A file in the folder for temporary files that has lost its name already.
+fn unnamed() -> Result<File> {
+    static FILES: AtomicU64 = AtomicU64::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("mmscale-swap-{}-{number}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_keep_what_was_written_and_others_fail() {
+        let (file, mut page) = (SwapFile::default(), [0; PAGE_BYTES]);
+        file.write(3, &[7; PAGE_BYTES]).unwrap();
+        file.write(5, &[9; PAGE_BYTES]).unwrap();
+        file.read(3, &mut page).unwrap();
+        assert_eq!(page, [7; PAGE_BYTES]);
+        assert!(file.read(6, &mut page).is_err(), "it lies past the end");
+    }
+}
