@@ -17,6 +17,7 @@ use crate::group::{GroupId, Groups};
 use crate::lru::{Lru, LruPolicy, Memory};
 use crate::page_alloc::{AllocConfig, Audit, ConfigError, FrameAllocator, MemoryMap, Violation};
 use crate::rcu::Rcu;
+use crate::space::{Backing, SpaceConfig, Spaces};
 use crate::table::{Paging, TableLocks};
 use crate::time::{NSEC_PER_SEC, Time};
 use crate::tlb::Tlb;
@@ -26,6 +27,9 @@ use crate::work::{Work, WorkItem};
 /// Tasks whose entry has this bit are the memory manager's own; the rest of the numbers belongs
 /// to whoever embeds it.
 pub const MM_TASK: u64 = 1 << 63;
+
+/// How often the frame of zeros is asked for.
+const ZERO_ATTEMPTS: usize = 100;
 
 /// The worker of `cpu` as a task.
 const fn worker_entry(cpu: CpuId) -> TaskEntry {
@@ -49,6 +53,8 @@ pub struct MmConfig {
     pub lru: LruPolicy,
     /// Memory groups, the root among them: 1 to [`GroupId::MAX`].
     pub groups: usize,
+    /// What an administrator can set about address spaces.
+    pub space: SpaceConfig,
 }
 
 impl MmConfig {
@@ -62,6 +68,7 @@ impl MmConfig {
             requeue: Requeue::Needed,
             lru: LruPolicy::Stock,
             groups: 1,
+            space: SpaceConfig::default(),
         }
     }
 }
@@ -114,6 +121,7 @@ pub struct Mm<A: Arch> {
     lru: Lru<A>,
     tlb: Tlb<A>,
     tables: TableLocks<A>,
+    spaces: Spaces<A>,
 }
 
 impl<A: Arch> Mm<A> {
@@ -136,6 +144,7 @@ impl<A: Arch> Mm<A> {
             groups: Groups::new(config.groups),
             tlb: Tlb::new(),
             tables: TableLocks::new(config.map.frames()),
+            spaces: Spaces::new(config.space),
             lru: Lru::new(config.lru, config.groups, config.map.node_count()),
         })
     }
@@ -188,12 +197,21 @@ impl<A: Arch> Mm<A> {
         Paging { frames: &self.frames, locks: &self.tables, tlb: &self.tlb }
     }
 
+    /// What stands behind address spaces: making them is [`Space::new`](crate::space::Space::new).
+    #[inline]
+    pub fn backing(&self) -> Backing<'_, A> {
+        Backing { memory: self.memory(), paging: self.paging(), spaces: &self.spaces }
+    }
+
     // -- The life of a run. Tasks only.
 
-    /// Makes the workers of all online CPUs and arms the upkeep's shepherd on the caller's CPU.
-    /// Once, in the first task.
+    /// Takes the frame of zeros, makes the workers of all online CPUs and arms the upkeep's shepherd
+    /// on the caller's CPU. Once, in the first task. Panics if there is no frame at all.
     pub fn start(&self) {
         self.time.idle_exit();
+        // A run may inject failures of allocations; this one is not meant.
+        let taken = (0..ZERO_ATTEMPTS).any(|_| self.spaces.start(&self.frames).is_ok());
+        assert!(taken, "starting the memory manager: there is no free frame");
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         online.iter().for_each(|cpu| self.work.start_worker(cpu, worker_entry(cpu)));
@@ -233,6 +251,7 @@ impl<A: Arch> Mm<A> {
     pub fn quiesce(&self) {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
+        self.spaces.stop(&self.frames);
         // All batches first: what they free goes to this CPU's page caches.
         online.iter().for_each(|cpu| self.memory().drain_stopped(cpu));
         for cpu in online.iter() {

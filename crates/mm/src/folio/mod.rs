@@ -163,6 +163,17 @@ impl<A: Arch> Folios<A> {
         FolioWord(old.0.wrapping_sub(ONE_MAP))
     }
 
+    /// `count` more page-table entries map it, each with a reference: for entries that one entry is
+    /// about to be split into.
+    pub fn add_pieces(&self, pfn: Pfn, count: u32) {
+        self.add(pfn, u64::from(count) * (ONE_MAP + ONE_REF));
+    }
+    /// Undoes [`Folios::add_pieces`] but for the references, which the caller releases.
+    pub fn drop_pieces(&self, pfn: Pfn, count: u32) {
+        let old = self.add(pfn, (u64::from(count) * ONE_MAP).wrapping_neg());
+        debug_assert!(FolioWord(old.0).maps() > count, "the folio at {pfn:?} has fewer pieces");
+    }
+
     // -- Flags.
 
     /// Makes `flags` true; the state before.

@@ -1,38 +1,92 @@
 //! Address spaces: which pages of a process are mapped, and as what.
 //!
-//! * `tree`: the VMAs of an address space in order, a B-tree that knows its gaps.
-//! * `vma`: VMAs by number, so that one can be held on to while the tree changes.
+//! | file | what it does |
+//! |---|---|
+//! | `tree`, `arena` | the VMAs of an address space in order, a B-tree that knows its gaps |
+//! | `vma`, `area`, `lock` | VMAs by number, what is said of each, and its own lock |
+//! | `change` | changing VMAs: memory first, then locks, then the tree |
+//! | `mmap`, `protect`, `remap`, `advise`, `locked`, `bind`, `query` | the system calls |
+//! | `fault`, `anon`, `huge`, `populate` | how a page gets its frame |
+//! | `zap`, `exit` | how frames leave: entries out, gather, flush, release |
+//! | `fork` | copying an address space |
+//! | `registry`, `rmap` | all address spaces, and from a folio to the pages that it stands for |
+//! | `verify` | whether it all adds up |
+//!
+//! All memory here is private and anonymous: there are no files and no shared mappings.
 //!
 //! # Who finds a VMA, and how
-//! The tree belongs to mmap_lock: reading it (`&VmaTree`) takes the lock for reading, changing it
-//! (`&mut VmaTree`) for writing. A page fault does without. An address space keeps a
-//! [`VmaFinder`] and a [`VmaLookup`] beside the lock, and a fault
+//! The tree belongs to mmap_lock: reading it takes the lock for reading, changing it for writing
+//! (`change`). A page fault does without (`lock`). It
 //!
-//! 1. asks the finder for the id at the page ([`VmaFinder::find`]); it reads the tree while it
-//!    may be changing, so the answer is a hint;
-//! 2. asks the lookup for the VMA of that id ([`VmaLookup::get`]); ids of the past give nothing;
+//! 1. asks whether the tree is being changed just now, and if not, asks it for the id at the page;
+//! 2. asks the slots for the VMA of that id; ids of the past give nothing;
 //! 3. tries to take that VMA's own lock for reading;
-//! 4. asks, with the lock held, whether the id still lives ([`VmaLookup::is_live`]) and whether
-//!    the VMA's own range holds the page;
+//! 4. asks, with the lock held, whether the id still lives and whether the VMA's own range holds
+//!    the page;
 //! 5. on any no it lets go, and does it all again under mmap_lock.
 //!
 //! The other side, with mmap_lock held for writing, takes a VMA's lock for writing before it
-//! changes its range or flags, removes it from the tree or ends its id ([`VmaSlots::free`]), and
-//! keeps it until all of that is done. So a fault that passed step 4 has a VMA that is in the tree
-//! and stays there until the fault lets go. A hint that was wrong costs one more look.
+//! changes its range or flags, removes it from the tree or ends its id, and keeps it until all of
+//! that is done. So a fault that passed step 4 has a VMA that is in the tree and stays there until
+//! the fault lets go. The reverse map goes the same way, and leaves out what it cannot lock.
 //!
-//! Lock order: mmap_lock, then the lock of a VMA.
+//! Lock order: mmap_lock, the lock of a VMA, page-table locks, then the LRU's and the groups'.
+//! Whoever holds a VMA's lock for reading may wait for memory, but not for mmap_lock.
 
+mod advise;
+mod anon;
+mod area;
 mod arena;
+mod bind;
+mod change;
+mod collapse;
+mod error;
+mod exit;
+mod fault;
+mod fork;
+mod huge;
+mod lock;
+mod locked;
+mod mmap;
+mod populate;
+mod protect;
+mod query;
+mod registry;
+mod remap;
+mod rmap;
+mod swapped;
 mod tree;
+mod verify;
 mod vma;
+mod zap;
 
 pub use crate::arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
+pub use advise::Advice;
+pub use area::{Area, AreaFlags, Prot};
+pub use bind::Present;
+pub use error::{FaultError, SpaceError};
+pub use locked::LockWhat;
+pub use mmap::{MapRequest, Place};
+pub use registry::{HugePages, SpaceConfig, Spaces};
+pub use remap::{MayMove, RemapRequest};
 pub use tree::{
     Edit, Found, GapRequest, InsertError, Iter, Overlap, TreeAudit, TreeDefect, TreeWord, VmaEntry,
     VmaFinder, VmaTree,
 };
+pub use verify::{SpaceAudit, SpaceDefect};
 pub use vma::{VmaId, VmaLookup, VmaSlots};
+
+use crate::arch::{Arch, Asid, Atomic, LockClass};
+use crate::group::GroupId;
+use crate::lru::Memory;
+use crate::sync::{RwSem, SpinLock, WaitQueue};
+use crate::table::{PageTable, Paging};
+use alloc::sync::Arc;
+use change::{Change, Vmas};
+use core::sync::atomic::Ordering::{Acquire, Release};
+use lock::Vma;
+use registry::FamilyId;
+use rmap::Moved;
 
 /// There is no memory for a node or a slot: nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,3 +99,90 @@ impl core::fmt::Display for NoMemory {
 }
 
 impl core::error::Error for NoMemory {}
+
+/// What stands behind address spaces.
+pub struct Backing<'a, A: Arch> {
+    /// Folios and where they come from.
+    pub memory: Memory<'a, A>,
+    /// What page tables are made of.
+    pub paging: Paging<'a, A>,
+    /// The other address spaces.
+    pub spaces: &'a Spaces<A>,
+}
+
+impl<A: Arch> Clone for Backing<'_, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A: Arch> Copy for Backing<'_, A> {}
+
+/// The address space of a process.
+pub struct Space<A: Arch> {
+    /// mmap_lock, and the VMAs.
+    lock: RwSem<A, Vmas<A>>,
+    /// Odd while the tree of VMAs changes.
+    changes: A::AtomicU32,
+    finder: VmaFinder<VmaId>,
+    lookup: VmaLookup<Vma<A>>,
+    /// Whoever waits for the readers of a VMA.
+    vma_waiters: WaitQueue<A>,
+    table: PageTable<A>,
+    /// Where mremap has put what.
+    moved: SpinLock<A, Moved>,
+    family: FamilyId,
+    group: GroupId,
+    config: SpaceConfig,
+    /// 1 once its process is to end: long operations stop.
+    killed: A::AtomicU32,
+}
+
+impl<A: Arch> Space<A> {
+    /// An address space that maps nothing, whose pages are charged to `group`. End it with
+    /// [`Space::exit`].
+    pub fn new(on: Backing<'_, A>, group: GroupId) -> Result<Arc<Self>, SpaceError> {
+        let table = PageTable::new(on.paging)?;
+        let space = Arc::new(Self::with(on, table, on.spaces.new_family(), group));
+        on.spaces.enter(&space);
+        Ok(space)
+    }
+    fn with(on: Backing<'_, A>, table: PageTable<A>, family: FamilyId, group: GroupId) -> Self {
+        let vmas = Vmas::new();
+        Self {
+            changes: A::AtomicU32::new(0),
+            finder: vmas.tree.finder(),
+            lookup: vmas.slots().lookup(),
+            vma_waiters: WaitQueue::new(),
+            table,
+            moved: SpinLock::new(LockClass::Other, Moved::new()),
+            family,
+            group,
+            config: *on.spaces.config(),
+            killed: A::AtomicU32::new(0),
+            lock: RwSem::new(vmas),
+        }
+    }
+    /// Its number.
+    pub fn asid(&self) -> Asid {
+        self.table.asid()
+    }
+    /// Who pays for its pages.
+    pub fn group(&self) -> GroupId {
+        self.group
+    }
+    /// Its process is to end: populating and copying stop where they are (a fatal signal).
+    pub fn kill(&self) {
+        self.killed.store(1, Release);
+    }
+    /// Whether its process is to end.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Acquire) != 0
+    }
+    fn alive(&self) -> Result<(), SpaceError> {
+        if self.is_killed() { Err(SpaceError::Interrupted) } else { Ok(()) }
+    }
+    fn change(&self) -> Change<'_, A> {
+        Change::begin(self)
+    }
+}

@@ -211,6 +211,18 @@ impl<A: Arch, T> RwSem<A, T> {
         }
     }
 
+    fn write_to_read(&self) {
+        self.owner.store(0, Ordering::Relaxed);
+        // One addition: the writer's bit goes and a reader comes, nobody sees it free.
+        let old = self.count.fetch_add(READER - WRITER, Ordering::AcqRel);
+        if old & WAITERS != 0 {
+            let mut queue = self.queue.lock_irqsave();
+            if matches!(queue.front(), Some((_, Want::Read))) {
+                self.let_readers_in(&mut queue);
+            }
+        }
+    }
+
     /// Wakes the writer at the head of the queue, or lets the queue's readers in.
     fn wake_first(&self, queue: &mut VecDeque<(TaskId, Want)>) {
         match queue.front() {
@@ -272,6 +284,16 @@ impl<A: Arch, T> Drop for ReadGuard<'_, A, T> {
 pub struct WriteGuard<'a, A: Arch, T> {
     sem: &'a RwSem<A, T>,
     not_send: PhantomData<*const ()>,
+}
+
+impl<'a, A: Arch, T> WriteGuard<'a, A, T> {
+    /// Goes on holding it, for reading only: no writer gets in between (`downgrade_write`).
+    pub fn downgrade(self) -> ReadGuard<'a, A, T> {
+        let sem = self.sem;
+        core::mem::forget(self);
+        sem.write_to_read();
+        ReadGuard { sem, not_send: PhantomData }
+    }
 }
 
 impl<A: Arch, T> Deref for WriteGuard<'_, A, T> {

@@ -58,6 +58,13 @@ impl<T> Sparse<T> {
         // SAFETY: a whole group, which stays until `self` is dropped.
         unsafe { &(*group)[index % GROUP] }
     }
+    /// All values of the groups that were made, by index.
+    pub fn iter_made(&self) -> impl Iterator<Item = &T> {
+        // SAFETY: not null only once a whole group was made, which stays until `self` is dropped.
+        let made =
+            |group: &AtomicPtr<[T; GROUP]>| unsafe { group.load(Ordering::Acquire).as_ref() };
+        self.groups.iter().filter_map(made).flatten()
+    }
     /// How many groups were made.
     pub fn groups_made(&self) -> usize {
         self.groups.iter().filter(|group| !group.load(Ordering::Relaxed).is_null()).count()

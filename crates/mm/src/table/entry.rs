@@ -128,6 +128,11 @@ impl Pte {
     pub const fn without(self, flags: PteFlags) -> Self {
         Self(self.0 & !flags.bits())
     }
+    /// The same for another frame.
+    #[inline]
+    pub const fn to(self, pfn: Pfn) -> Self {
+        Self(self.0 & ((1 << FRAME_SHIFT) - 1) | (pfn.index() as u64) << FRAME_SHIFT)
+    }
     /// The same page, which the hardware may use from now on, or not.
     #[inline]
     pub const fn hidden(self, hidden: bool) -> Self {

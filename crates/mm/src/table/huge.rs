@@ -1,7 +1,7 @@
 //! Splitting huge pages.
 
-use super::level::Level;
-use super::level::{ENTRIES, piece};
+use super::entry::{Pte, PteFlags};
+use super::level::{ENTRIES, Level, piece};
 use super::slot::PmdTable;
 use super::walk::Ending;
 use super::{PageTable, Paging, TableError};
@@ -13,11 +13,22 @@ impl<A: Arch> PageTable<A> {
     /// there was none. Nothing changes for who uses the pages, but that an access may fault
     /// meanwhile; counts of the folio are the caller's.
     pub fn split_huge(&self, on: Paging<'_, A>, page: Vpn) -> Result<bool, TableError> {
+        self.split_huge_if(on, page, PteFlags::empty(), |_| true)
+    }
+    /// The same for a huge page of which `is_meant` is true, asked under the table's lock; its
+    /// pages' entries get the flags `mark` too.
+    pub fn split_huge_if(
+        &self,
+        on: Paging<'_, A>,
+        page: Vpn,
+        mark: PteFlags,
+        is_meant: impl Fn(Pte) -> bool,
+    ) -> Result<bool, TableError> {
         let _span = Span::<A>::enter(Func::SplitHugePmd);
         let Ending::Huge(pmd) = self.descend(page) else { return Ok(false) };
         let spare = self.alloc(on, Level::Pte)?;
         let mut locked = PmdTable::<A>::new(pmd, page, on.locks.lock(pmd));
-        if !locked.get(page).is_huge() {
+        if !locked.get(page).is_huge() || !is_meant(locked.get(page)) {
             drop(locked);
             self.free(on, spare);
             return Ok(false);
@@ -29,7 +40,7 @@ impl<A: Arch> PageTable<A> {
             let _ = self.flush(on, Extent::Range(covered, PageSize::Huge));
         }
         for at in 0..ENTRIES {
-            A::table_store(spare, at, huge.piece(at).word());
+            A::table_store(spare, at, huge.piece(at).with(mark).word());
         }
         A::work(Op::PteSet, ENTRIES as u32);
         locked.put_table(page, spare);

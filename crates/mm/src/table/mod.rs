@@ -134,10 +134,10 @@ impl<A: Arch> PageTable<A> {
             gathers: A::AtomicU32::new(0),
         })
     }
-    /// Frees the root and the address space's number.
+    /// Frees the root and the address space's number: the last that is done with it.
     ///
     /// Panics unless [`PageTable::free_tables`] has freed everything else.
-    pub fn destroy(self, on: Paging<'_, A>) {
+    pub fn destroy(&self, on: Paging<'_, A>) {
         let left = self.tables.load(Relaxed);
         assert!(left == 1, "an address space ends with {} page tables left", left - 1);
         // Whoever still has it loaded forgets it before the root goes.

@@ -1,0 +1,243 @@
+//! madvise.
+
+use super::mmap::locked_of;
+use super::zap::{HUGE_PAGES, Retire, folio_of};
+use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange};
+use crate::arch::{Arch, Func, PageSize, Span};
+use crate::folio::FolioFlags;
+use crate::table::{Direction, Gather, Leaf, MemAccess, PteFlags, PteTable};
+
+/// What a program says of its pages.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Advice {
+    /// They go; the next read finds zeros (`MADV_DONTNEED`).
+    DontNeed,
+    /// They may go, unless they are written to before that (`MADV_FREE`).
+    Free,
+    /// They were not used lately (`MADV_COLD`).
+    Cold,
+    /// They go to swap (`MADV_PAGEOUT`).
+    PageOut,
+    /// They are there, for reading (`MADV_POPULATE_READ`).
+    PopulateRead,
+    /// They are there, for writing (`MADV_POPULATE_WRITE`).
+    PopulateWrite,
+    /// They come back from swap (`MADV_WILLNEED`).
+    WillNeed,
+    /// They become huge pages (`MADV_COLLAPSE`).
+    Collapse,
+    /// They may be huge pages (`MADV_HUGEPAGE`).
+    HugePage,
+    /// They may not (`MADV_NOHUGEPAGE`).
+    NoHugePage,
+    /// A fork does not copy them (`MADV_DONTFORK`).
+    DontFork,
+    /// It does (`MADV_DOFORK`).
+    DoFork,
+    /// The child of a fork finds zeros (`MADV_WIPEONFORK`).
+    WipeOnFork,
+    /// It finds what the parent had (`MADV_KEEPONFORK`).
+    KeepOnFork,
+}
+
+impl Advice {
+    /// The flags that it sets and clears, where that is all it does.
+    const fn flags(self) -> Option<(AreaFlags, AreaFlags)> {
+        const NONE: AreaFlags = AreaFlags::empty();
+        Some(match self {
+            Self::HugePage => (AreaFlags::HUGE, AreaFlags::NO_HUGE),
+            Self::NoHugePage => (AreaFlags::NO_HUGE, AreaFlags::HUGE),
+            Self::DontFork => (AreaFlags::DONT_FORK, NONE),
+            Self::DoFork => (NONE, AreaFlags::DONT_FORK),
+            Self::WipeOnFork => (AreaFlags::WIPE_ON_FORK, NONE),
+            Self::KeepOnFork => (NONE, AreaFlags::WIPE_ON_FORK),
+            _ => return None,
+        })
+    }
+}
+
+impl<A: Arch> Space<A> {
+    /// Takes advice for `range` (`madvise`). Holes are skipped, and told of at the end.
+    ///
+    /// `NoMemory`: not all of the range is mapped; or there was no memory for it. `Inval`: the
+    /// advice is not for such memory: pages that are locked do not go. `Fault`, `Again`, `Busy`: for
+    /// populating and collapsing, as the manual page has them.
+    pub fn madvise(
+        &self,
+        on: Backing<'_, A>,
+        range: VmaRange,
+        advice: Advice,
+    ) -> Result<(), SpaceError> {
+        let _span = Span::<A>::enter(Func::DoMadvise);
+        if let Some((set, clear)) = advice.flags() {
+            return self.set_flags(range, set, clear);
+        }
+        match advice {
+            Advice::PopulateRead => return self.populate_for(on, range, MemAccess::Read),
+            Advice::PopulateWrite => return self.populate_for(on, range, MemAccess::Write),
+            Advice::Collapse => return self.collapse(on, range),
+            _ => {}
+        }
+        // One VMA, and nothing that sleeps for long: its own lock will do, as since Linux 6.17.
+        if matches!(advice, Advice::DontNeed | Advice::Free)
+            && let Some(vma) = self.lock_vma(range.start())
+            && vma.area().range.covers(range)
+        {
+            return self.advise_area(on, vma.area(), range, advice);
+        }
+        let vmas = self.lock.read();
+        let mut mapped = 0;
+        for (area, part) in vmas.areas(range) {
+            mapped += part.pages();
+            self.advise_area(on, &area, part, advice)?;
+        }
+        if mapped == range.pages() { Ok(()) } else { Err(SpaceError::NoMemory) }
+    }
+    fn set_flags(
+        &self,
+        range: VmaRange,
+        set: AreaFlags,
+        clear: AreaFlags,
+    ) -> Result<(), SpaceError> {
+        let mut change = self.change();
+        change.plan(change.cuts(range))?;
+        let mut mapped = 0;
+        let mut next = Some(range);
+        while let Some(rest) = next {
+            let Some(area) = change.first_in(rest) else { break };
+            let Some(part) = area.range.intersection(rest) else { break };
+            next = VmaRange::new(part.end(), range.end());
+            mapped += part.pages();
+            let flags = area.flags - clear | set;
+            if flags != area.flags {
+                change.cut(part.start());
+                change.cut(part.end());
+                change.alter(part.start(), |area| area.flags = flags);
+            }
+        }
+        change.join_at(range.end());
+        if mapped == range.pages() { Ok(()) } else { Err(SpaceError::NoMemory) }
+    }
+    /// Advice for a part of one VMA.
+    fn advise_area(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        part: VmaRange,
+        advice: Advice,
+    ) -> Result<(), SpaceError> {
+        if area.flags.contains(AreaFlags::LOCKED) && advice != Advice::WillNeed {
+            return Err(SpaceError::Inval);
+        }
+        match advice {
+            Advice::DontNeed => {
+                on.memory.blanket_drain();
+                let mut gather = Gather::new(&self.table);
+                let done = self.zap(on, &mut gather, part, locked_of(area));
+                gather.finish(on.paging, &mut Retire(on.memory));
+                if done { Ok(()) } else { Err(SpaceError::NoMemory) }
+            }
+            Advice::Free | Advice::Cold => {
+                on.memory.blanket_drain();
+                self.cool(on, part, advice)
+            }
+            Advice::PageOut => {
+                on.memory.blanket_drain();
+                self.page_out(on, part)
+            }
+            Advice::WillNeed => self.will_need(on, area, part),
+            _ => Ok(()),
+        }
+    }
+    /// `MADV_FREE` and `MADV_COLD`: entries are made to look unused, folios moved to where they are
+    /// reclaimed earlier. Pages that others share are left alone.
+    fn cool(&self, on: Backing<'_, A>, part: VmaRange, advice: Advice) -> Result<(), SpaceError> {
+        let mut gather = Gather::new(&self.table);
+        let mut leaves = self.table.leaves(on.paging, part, Direction::Forward);
+        let mut result = Ok(());
+        while let Some(leaf) = leaves.next() {
+            match leaf {
+                Leaf::Ptes(mut ptes, some) => {
+                    self.cool_entries(on, &mut gather, &mut ptes, some, advice);
+                }
+                Leaf::Huge(mut pmd, some) if some.pages() == HUGE_PAGES => {
+                    let pte = pmd.get(some.start());
+                    if let Some(folio) = pte.pfn()
+                        && on.memory.folios.word(folio).maps() == 1
+                    {
+                        pmd.clear(some.start(), cooled(advice));
+                        gather.note(some.start(), PageSize::Huge);
+                        advise_folio(on, folio, advice);
+                    }
+                }
+                Leaf::Huge(pmd, some) => {
+                    drop(pmd);
+                    match self.split_huge_page(on, some.start()) {
+                        Ok(()) => leaves.back_to(some.start(), part),
+                        Err(why) => result = Err(why),
+                    }
+                }
+            }
+            A::cond_resched();
+        }
+        gather.finish(on.paging, &mut Retire(on.memory));
+        result
+    }
+    fn cool_entries(
+        &self,
+        on: Backing<'_, A>,
+        gather: &mut Gather<'_, A>,
+        ptes: &mut PteTable<'_, A>,
+        part: VmaRange,
+        advice: Advice,
+    ) {
+        for page in Direction::Forward.pages(part) {
+            let pte = ptes.get(page);
+            if let Some(entry) = pte.as_swap() {
+                if advice == Advice::Free {
+                    ptes.take(page);
+                    self.forget_swap(on, entry);
+                }
+                continue;
+            }
+            let flags = pte.flags();
+            let Some(pfn) = pte.pfn().filter(|_| !flags.contains(PteFlags::ZERO)) else {
+                continue;
+            };
+            let folio = folio_of(pfn, flags);
+            let word = on.memory.folios.word(folio);
+            // A part of a huge folio says nothing of the rest.
+            if word.maps() != 1 {
+                continue;
+            }
+            if advice == Advice::Free
+                && word.has(FolioFlags::SWAP_CACHE)
+                && !self.drop_swap_cache(on, folio)
+            {
+                continue;
+            }
+            let old = ptes.clear(page, cooled(advice));
+            if old.is_present() && old.flags().intersects(cooled(advice)) {
+                gather.note(page, PageSize::Base);
+            }
+            advise_folio(on, folio, advice);
+        }
+    }
+}
+
+/// What an entry says no more after the advice.
+const fn cooled(advice: Advice) -> PteFlags {
+    match advice {
+        Advice::Free => PteFlags::ACCESSED.union(PteFlags::DIRTY),
+        _ => PteFlags::ACCESSED,
+    }
+}
+
+fn advise_folio<A: Arch>(on: Backing<'_, A>, folio: crate::arch::Pfn, advice: Advice) {
+    if advice == Advice::Free {
+        on.memory.folios.clear(folio, FolioFlags::DIRTY);
+        on.memory.lazyfree(folio);
+    } else {
+        on.memory.deactivate(folio);
+    }
+}

@@ -1,0 +1,108 @@
+//! Anonymous pages: a new folio for a page, and a page that comes back from swap.
+
+use super::registry::Mapping;
+use super::{Area, AreaFlags, Backing, FaultError, Space, Vpn};
+use crate::arch::{Arch, Func, NodeId, Order, Pfn, Span};
+use crate::folio::{FolioFlags, FolioInit};
+use crate::page_alloc::Gfp;
+use crate::table::{Pte, PteFlags, PteTable};
+
+/// What a page is that its program alone has.
+pub(super) const OWN: FolioFlags = FolioFlags::ANON
+    .union(FolioFlags::SWAP_BACKED)
+    .union(FolioFlags::UPTODATE)
+    .union(FolioFlags::EXCLUSIVE);
+
+impl<A: Arch> Space<A> {
+    /// Where new pages of the VMA come from.
+    pub(super) fn node_for(&self, area: &Area) -> NodeId {
+        area.node.unwrap_or_else(|| A::node_of(A::cpu()))
+    }
+    pub(super) fn init_for(&self, area: &Area, page: Vpn) -> FolioInit {
+        FolioInit {
+            group: self.group,
+            flags: OWN,
+            mapping: self.mapping().word(),
+            index: area.index_of(page),
+        }
+    }
+    fn mapping(&self) -> Mapping {
+        Mapping { family: self.family, owner: self.asid() }
+    }
+    /// A folio for `page`, with its content still to be made.
+    pub(super) fn new_page(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        page: Vpn,
+    ) -> Result<Pfn, FaultError> {
+        let what = self.init_for(area, page);
+        on.new_folio(self.node_for(area), Order::ZERO, Gfp::KERNEL, what)
+    }
+    /// A write to a page that nothing stands for (`do_anonymous_page`).
+    pub(super) fn fill_anonymous(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        page: Vpn,
+    ) -> Result<(), FaultError> {
+        let _span = Span::<A>::enter(Func::DoAnonymousPage);
+        let pfn = self.new_page(on, area, page)?;
+        A::clear_block(pfn, Order::ZERO);
+        let mut ptes = match self.table.lock_pte(on.paging, page) {
+            Ok(ptes) => ptes,
+            Err(why) => {
+                on.memory.put(pfn);
+                return super::huge::busy_or_oom(why);
+            }
+        };
+        if ptes.get(page).is_none() {
+            self.map_anonymous(on, area, &mut ptes, page, pfn);
+            return Ok(());
+        }
+        // Another thread was faster.
+        drop(ptes);
+        on.memory.put(pfn);
+        Ok(())
+    }
+    /// Fills the entry, where nothing is present, with a new folio, whose reference goes with it.
+    pub(super) fn map_anonymous(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        ptes: &mut PteTable<'_, A>,
+        page: Vpn,
+        pfn: Pfn,
+    ) {
+        on.memory.folios.add_map(pfn);
+        on.memory.add(pfn);
+        if area.flags.contains(AreaFlags::LOCKED) {
+            on.memory.mlock(pfn);
+        }
+        let marks = PteFlags::ACCESSED | PteFlags::DIRTY;
+        ptes.fill(page, Pte::page(pfn, marks | self.rights(area)));
+    }
+    /// What an entry for a page of its own says.
+    pub(super) fn rights(&self, area: &Area) -> PteFlags {
+        if area.prot.is_writable() { PteFlags::WRITE } else { PteFlags::empty() }
+    }
+    /// The folio belongs to this address space alone from now on.
+    pub(super) fn own(&self, on: Backing<'_, A>, folio: Pfn) {
+        let index = on.memory.folios.index(folio);
+        on.memory.folios.set_mapping(folio, self.mapping().word(), index);
+        on.memory.folios.set(folio, FolioFlags::EXCLUSIVE);
+    }
+}
+
+impl<A: Arch> Backing<'_, A> {
+    /// A folio, reclaiming memory for it if there is none.
+    pub(super) fn new_folio(
+        self,
+        node: NodeId,
+        order: Order,
+        gfp: Gfp,
+        what: FolioInit,
+    ) -> Result<Pfn, FaultError> {
+        self.memory.alloc_folio(node, order, gfp, what).map_err(|_| FaultError::Oom)
+    }
+}

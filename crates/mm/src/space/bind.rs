@@ -1,0 +1,194 @@
+//! mbind: which node pages come from, and moving those that are elsewhere.
+
+use super::zap::{Locked, Retire, folio_of};
+use super::{Area, Backing, Space, SpaceError, VmaRange, Vpn};
+use crate::arch::{Arch, Func, NodeId, Order, PageSize, Pfn, Span};
+use crate::folio::FolioFlags;
+use crate::lru::LruPolicy;
+use crate::page_alloc::Gfp;
+use crate::table::{Direction, Gather, Leaf, PteFlags};
+use crate::zone::ZoneId;
+use alloc::vec::Vec;
+
+impl<A: Arch> Space<A> {
+    /// New pages of `range` come from `node`; with [`Present::Move`] those that are elsewhere, and mapped
+    /// here alone, go there (`mbind` with `MPOL_BIND`, and `MPOL_MF_MOVE`). Returns how many pages
+    /// could not be moved.
+    ///
+    /// `Fault`: not all of the range is mapped. `NoMemory`: a VMA cannot be cut.
+    pub fn mbind(
+        &self,
+        on: Backing<'_, A>,
+        range: VmaRange,
+        node: NodeId,
+        present: Present,
+    ) -> Result<u64, SpaceError> {
+        // Linux does without batches, on all CPUs, for as long as it isolates and moves pages.
+        let blanket = on.memory.lru.policy() != LruPolicy::Lazy;
+        let off = (present == Present::Move && blanket).then(|| on.memory.batches_off());
+        let wrong = {
+            let mut change = self.change();
+            if !change.covers(range) {
+                return Err(SpaceError::Fault);
+            }
+            change.plan(change.cuts(range))?;
+            self.set_node(&mut change, range, node);
+            if present == Present::Stay {
+                return Ok(0);
+            }
+            self.isolate_wrong(on, range, node)
+        };
+        let failed = self.migrate(on, &wrong.taken, node);
+        drop(off);
+        Ok(failed + wrong.left)
+    }
+    fn set_node(&self, change: &mut super::change::Change<'_, A>, range: VmaRange, node: NodeId) {
+        let mut at = range.start();
+        while let Some(rest) = VmaRange::new(at, range.end()) {
+            let Some(area) = change.at(at) else { break };
+            let Some(part) = area.range.intersection(rest) else { break };
+            at = part.end();
+            if area.node != Some(node) {
+                change.cut(part.start());
+                change.cut(part.end());
+                change.alter(part.start(), |area| area.node = Some(node));
+            }
+        }
+        change.join_at(range.end());
+    }
+    /// Isolates the folios of `range` that are not on `node` (`queue_pages_range`).
+    fn isolate_wrong(&self, on: Backing<'_, A>, range: VmaRange, node: NodeId) -> Wrong {
+        let mut wrong = Wrong { taken: Vec::new(), left: 0 };
+        for leaf in self.table.leaves(on.paging, range, Direction::Forward) {
+            let Leaf::Ptes(ptes, part) = leaf else {
+                // Huge pages stay where they are.
+                wrong.left += leaf.range().pages();
+                continue;
+            };
+            for page in Direction::Forward.pages(part) {
+                let pte = ptes.get(page);
+                let flags = pte.flags();
+                let Some(pfn) = pte.pfn().filter(|_| !flags.contains(PteFlags::ZERO)) else {
+                    continue;
+                };
+                let folio = folio_of(pfn, flags);
+                if on.node_of(folio) == node {
+                    continue;
+                }
+                let word = on.memory.folios.word(folio);
+                let order = on.memory.frames.frames().word(folio).order();
+                if word.maps() == 1 && order == Order::ZERO && on.memory.isolate(folio) {
+                    wrong.taken.push((page, folio));
+                } else {
+                    wrong.left += 1;
+                }
+            }
+        }
+        wrong
+    }
+    /// Moves isolated folios; returns how many stayed (`migrate_pages`).
+    fn migrate(&self, on: Backing<'_, A>, taken: &[(Vpn, Pfn)], node: NodeId) -> u64 {
+        let _span = Span::<A>::enter(Func::MigratePages);
+        let mut failed = 0;
+        for &(page, folio) in taken {
+            let vma = self.lock.read();
+            let moved =
+                vma.at(page).is_some_and(|area| self.migrate_one(on, &area, page, folio, node));
+            failed += u64::from(!moved);
+            drop(vma);
+            if moved {
+                on.memory.put(folio);
+            } else {
+                on.memory.putback(folio);
+            }
+            A::cond_resched();
+        }
+        failed
+    }
+    /// Puts a copy on `node` in the place of `folio`, which the caller has isolated and which
+    /// `page` maps, if nobody else uses it. The entry's reference is dropped; the caller's is not.
+    fn migrate_one(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        page: Vpn,
+        folio: Pfn,
+        node: NodeId,
+    ) -> bool {
+        let mut what = self.init_for(area, page);
+        what.index = on.memory.folios.index(folio);
+        let gfp = Gfp::NOWAIT | Gfp::THIS_NODE;
+        let Ok(new) = on.memory.alloc_folio(node, Order::ZERO, gfp, what) else { return false };
+        let mut gather = Gather::new(&self.table);
+        let moved = self.exchange(on, area, &mut gather, page, folio, new);
+        gather.finish(on.paging, &mut Retire(on.memory));
+        if !moved {
+            on.memory.put(new);
+        }
+        moved
+    }
+    fn exchange(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        gather: &mut Gather<'_, A>,
+        page: Vpn,
+        folio: Pfn,
+        new: Pfn,
+    ) -> bool {
+        let Some(mut ptes) = self.table.find_pte(on.paging, page) else { return false };
+        if ptes.get(page).pfn() != Some(folio) {
+            return false;
+        }
+        let old = ptes.take(page);
+        gather.note(page, PageSize::Base);
+        // From here on no CPU writes to the old page.
+        let _ = gather.flush_tlb(on.paging);
+        let word = on.memory.folios.word(folio);
+        // The entry's reference and the one of the isolation: frozen, nobody else gets at it.
+        let kept = FolioFlags::SWAP_CACHE | FolioFlags::WRITEBACK | FolioFlags::LOCKED;
+        if word.flags().intersects(kept) || !on.memory.freeze(folio, 2) {
+            ptes.fill(page, old);
+            return false;
+        }
+        A::copy_page(folio, new);
+        let passed = FolioFlags::ACTIVE | FolioFlags::REFERENCED | FolioFlags::DIRTY;
+        on.memory.folios.set(new, word.flags() & passed);
+        if !word.has(FolioFlags::SWAP_BACKED) {
+            on.memory.folios.clear(new, FolioFlags::SWAP_BACKED);
+        }
+        on.memory.folios.unfreeze(folio, 1);
+        self.unmap_folio(on, folio, Locked::No);
+        on.memory.folios.add_map(new);
+        on.memory.add(new);
+        if area.flags.contains(super::AreaFlags::LOCKED) {
+            on.memory.mlock(new);
+        }
+        ptes.fill(page, old.to(new));
+        true
+    }
+}
+
+/// What becomes of pages that are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Present {
+    /// They stay where they are.
+    Stay,
+    /// They are moved (`MPOL_MF_MOVE`).
+    Move,
+}
+
+/// Folios on another node than they should be.
+struct Wrong {
+    taken: Vec<(Vpn, Pfn)>,
+    /// Those that could not be isolated, in pages.
+    left: u64,
+}
+
+impl<A: Arch> Backing<'_, A> {
+    /// The node whose memory the frame is.
+    pub(super) fn node_of(self, pfn: Pfn) -> NodeId {
+        let zone = ZoneId::new(usize::from(self.memory.frames.frames().word(pfn).zone()));
+        self.memory.frames.zone(zone).node()
+    }
+}

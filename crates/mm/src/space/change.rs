@@ -1,0 +1,311 @@
+//! Changing the VMAs of an address space.
+//!
+//! A change holds mmap_lock for writing. It takes the memory that it may need first
+//! ([`Change::plan`]); after that no step of it fails. It locks each VMA that it touches, and lets
+//! all of them go at its end, or when it lets readers of mmap_lock in again.
+
+use super::lock::Vma;
+use super::{Area, NoMemory, Space, SpaceError, VmaId, VmaRange, VmaSlots, VmaTree, Vpn};
+use crate::arch::{Arch, Atomic, Op};
+use crate::sync::{ReadGuard, WriteGuard};
+use alloc::vec::Vec;
+use core::ops::Deref;
+use core::sync::atomic::Ordering::AcqRel;
+
+/// What mmap_lock protects.
+pub(super) struct Vmas<A: Arch> {
+    pub(super) tree: VmaTree<VmaId>,
+    slots: VmaSlots<Vma<A>>,
+    /// VMAs that the change under way has locked.
+    held: Vec<VmaId>,
+    /// Pages of all VMAs.
+    pub(super) pages: u64,
+    /// Pages of those that are locked in memory.
+    pub(super) locked_pages: u64,
+}
+
+impl<A: Arch> Vmas<A> {
+    pub(super) fn new() -> Self {
+        Self {
+            tree: VmaTree::new(),
+            slots: VmaSlots::new(),
+            held: Vec::new(),
+            pages: 0,
+            locked_pages: 0,
+        }
+    }
+    pub(super) fn slots(&self) -> &VmaSlots<Vma<A>> {
+        &self.slots
+    }
+    fn vma(&self, id: VmaId) -> &Vma<A> {
+        self.slots.get(id).expect("a VMA of the tree lives")
+    }
+    /// The VMA of `id`, which is in the tree.
+    pub(super) fn area(&self, id: VmaId) -> Area {
+        self.vma(id).area()
+    }
+    /// The VMA that holds `page`.
+    pub(super) fn at(&self, page: Vpn) -> Option<Area> {
+        A::work(Op::VmaFind, 1);
+        self.tree.get(page).map(|entry| self.area(entry.value))
+    }
+    /// The first VMA with a page of `range`, whole.
+    pub(super) fn first_in(&self, range: VmaRange) -> Option<Area> {
+        A::work(Op::VmaFind, 1);
+        self.tree.first_in(range).map(|entry| self.area(entry.value))
+    }
+    /// The VMAs that have a page of `range`, in order, each whole and with its pages of `range`.
+    pub(super) fn areas(&self, range: VmaRange) -> impl Iterator<Item = (Area, VmaRange)> + '_ {
+        self.tree.range(range).filter_map(move |entry| {
+            let area = self.area(entry.value);
+            area.range.intersection(range).map(|part| (area, part))
+        })
+    }
+    /// Whether all of `range` is mapped.
+    pub(super) fn covers(&self, range: VmaRange) -> bool {
+        self.areas(range).map(|(_, part)| part.pages()).sum::<u64>() == range.pages()
+    }
+    /// From the end of the VMA before `range` to the start of the one after it: tables that stand
+    /// for these pages alone may go with the range.
+    pub(super) fn bounds_of(&self, range: VmaRange) -> VmaRange {
+        let before = self.tree.find_before(range.start());
+        let after = self.tree.find(range.end());
+        let low = before.map_or(Vpn::ZERO, |entry| entry.range.end().min(range.start()));
+        let high = after.map_or(Vpn::USER_END, |entry| entry.range.start().max(range.end()));
+        VmaRange::raw(low.get(), high.get())
+    }
+}
+
+/// mmap_lock, held for writing, and what the change has done so far.
+#[must_use]
+pub(super) struct Change<'a, A: Arch> {
+    space: &'a Space<A>,
+    /// There until the change is over.
+    vmas: Option<WriteGuard<'a, A, Vmas<A>>>,
+    /// The tree is being changed: page faults do not look at it.
+    shut: bool,
+}
+
+impl<A: Arch> Deref for Change<'_, A> {
+    type Target = Vmas<A>;
+    fn deref(&self) -> &Vmas<A> {
+        self.vmas.as_ref().expect("the change is not over")
+    }
+}
+
+impl<'a, A: Arch> Change<'a, A> {
+    /// Takes mmap_lock for writing.
+    pub(super) fn begin(space: &'a Space<A>) -> Self {
+        Self { space, vmas: Some(space.lock.write()), shut: false }
+    }
+    fn vmas(&mut self) -> &mut Vmas<A> {
+        self.vmas.as_mut().expect("the change is not over")
+    }
+    /// Takes memory for `adds` more VMAs. ENOMEM if there is none, or if there may not be as many.
+    pub(super) fn plan(&mut self, adds: usize) -> Result<(), SpaceError> {
+        let most = self.space.config.vmas_max as usize;
+        if adds == 0 {
+            return Ok(());
+        }
+        if self.tree.len() + adds > most {
+            return Err(SpaceError::NoMemory);
+        }
+        let grant = || if A::fail_alloc() { Err(NoMemory) } else { Ok(()) };
+        grant()?;
+        let vmas = self.vmas();
+        drop(vmas.tree.edit_with(adds, grant)?);
+        vmas.slots.reserve(adds as u32)?;
+        Ok(())
+    }
+    /// From here on the tree changes.
+    fn shut(&mut self) {
+        if !self.shut {
+            self.space.changes.fetch_add(1, AcqRel);
+            self.shut = true;
+        }
+    }
+    fn open(&mut self) {
+        if core::mem::take(&mut self.shut) {
+            self.space.changes.fetch_add(1, AcqRel);
+        }
+    }
+    /// Locks a VMA for writing until the change is over.
+    fn hold(&mut self, id: VmaId) {
+        if self.vma(id).write(self.space) {
+            self.vmas().held.push(id);
+        }
+    }
+    /// Locks the VMA that holds `page`, so that no page fault is under way in it.
+    pub(super) fn hold_at(&mut self, page: Vpn) {
+        if let Some(entry) = self.tree.get(page) {
+            self.hold(entry.value);
+        }
+    }
+    /// Adds a VMA where there is none; planned. Joins it with its neighbours if they are alike.
+    pub(super) fn add(&mut self, area: Area) {
+        A::work(Op::VmaEdit, 1);
+        let before = self.tree.find_before(area.range.start());
+        let before = before.map(|entry| entry.value).filter(|&id| self.area(id).joins(&area));
+        let after = self.tree.get(area.range.end());
+        let after = after.map(|entry| entry.value).filter(|&id| area.joins(&self.area(id)));
+        self.count(&area, 1);
+        match (before, after) {
+            (Some(low), high) => {
+                self.hold(low);
+                let mut whole = self.area(low);
+                let mut end = area.range.end();
+                if let Some(high) = high {
+                    end = self.area(high).range.end();
+                    self.drop_vma(high);
+                }
+                whole.range = VmaRange::raw(whole.range.start().get(), end.get());
+                self.put(low, whole);
+            }
+            (None, Some(high)) => {
+                self.hold(high);
+                let old = self.area(high).range;
+                let range = VmaRange::raw(area.range.start().get(), old.end().get());
+                self.put(high, Area { range, ..area });
+            }
+            (None, None) => {
+                self.shut();
+                let vmas = self.vmas();
+                let id = vmas.slots.alloc().expect("planned");
+                vmas.vma(id).set(&area);
+                let mut edit = vmas.tree.edit(1).expect("planned");
+                edit.insert(area.range, id).expect("nothing is mapped there");
+            }
+        }
+    }
+    /// Writes a VMA that is in the tree, and its ends there.
+    fn put(&mut self, id: VmaId, area: Area) {
+        let old = self.area(id).range;
+        if old != area.range {
+            self.shut();
+            let mut edit = self.vmas().tree.edit(0).expect("nothing is added");
+            let moved = edit.resize(old.start(), area.range);
+            moved.expect("it is in the tree").expect("nobody is in the way");
+        }
+        self.vma(id).set(&area);
+    }
+    /// Takes a VMA out of the tree and ends its life; the counts of pages are the caller's.
+    fn drop_vma(&mut self, id: VmaId) {
+        self.hold(id);
+        self.shut();
+        let start = self.area(id).range.start();
+        let vmas = self.vmas();
+        vmas.tree.remove(start).expect("it is in the tree");
+        // Its lock is let go now: nobody can find it, and its slot may be used again.
+        vmas.vma(id).write_done();
+        if let Some(at) = vmas.held.iter().rposition(|&held| held == id) {
+            vmas.held.swap_remove(at);
+        }
+        vmas.slots.free(id);
+    }
+    /// Makes an end of a VMA of `at`, if it lies inside of one; planned: it adds one.
+    pub(super) fn cut(&mut self, at: Vpn) {
+        let Some(entry) = self.tree.get(at).filter(|entry| entry.range.start() < at) else {
+            return;
+        };
+        A::work(Op::VmaEdit, 1);
+        self.hold(entry.value);
+        let area = self.area(entry.value);
+        let Some((low, high)) = area.range.split(at) else { return };
+        self.shut();
+        let vmas = self.vmas();
+        let id = vmas.slots.alloc().expect("planned");
+        vmas.vma(id).set(&area.part(high));
+        vmas.vma(entry.value).set(&area.part(low));
+        let mut edit = vmas.tree.edit(1).expect("planned");
+        edit.split(at, |_| id).expect("it reaches across");
+        self.hold(id);
+    }
+    /// How many VMAs [`Change::cut`] at both ends of `range` would add.
+    pub(super) fn cuts(&self, range: VmaRange) -> usize {
+        let inside = |at: Vpn| self.tree.get(at).is_some_and(|entry| entry.range.start() < at);
+        usize::from(inside(range.start())) + usize::from(inside(range.end()))
+    }
+    /// Takes out the first VMA of `range`, which is whole inside it.
+    pub(super) fn take_first(&mut self, range: VmaRange) -> Option<Area> {
+        let entry = self.tree.first_in(range)?;
+        debug_assert!(range.covers(entry.range), "cut first");
+        A::work(Op::VmaEdit, 1);
+        let area = self.area(entry.value);
+        self.drop_vma(entry.value);
+        self.count(&area, -1);
+        Some(area)
+    }
+    /// Changes what is said of the VMA that starts at `start`, but not its pages, and joins it with
+    /// the one before if they are alike now.
+    pub(super) fn alter(&mut self, start: Vpn, change: impl FnOnce(&mut Area)) {
+        let Some(entry) = self.tree.get(start) else { return };
+        debug_assert!(entry.range.start() == start, "cut first");
+        A::work(Op::VmaEdit, 1);
+        self.hold(entry.value);
+        let old = self.area(entry.value);
+        let mut new = old;
+        change(&mut new);
+        self.count(&old, -1);
+        self.count(&new, 1);
+        self.put(entry.value, new);
+        self.join_at(start);
+    }
+    /// Joins the VMAs that meet at `at`, if they are alike.
+    pub(super) fn join_at(&mut self, at: Vpn) {
+        let Some(high) = self.tree.get(at).filter(|entry| entry.range.start() == at) else {
+            return;
+        };
+        let low = self.tree.find_before(at);
+        let Some(low) = low.filter(|low| self.area(low.value).joins(&self.area(high.value))) else {
+            return;
+        };
+        self.hold(low.value);
+        let mut whole = self.area(low.value);
+        self.drop_vma(high.value);
+        whole.range = VmaRange::raw(low.range.start().get(), high.range.end().get());
+        self.put(low.value, whole);
+    }
+    /// Moves the end of the VMA that ends at `end` to `to`, where nothing is in the way.
+    pub(super) fn stretch(&mut self, end: Vpn, to: Vpn) {
+        let Some(entry) = self.tree.find_before(end).filter(|entry| entry.range.end() == end)
+        else {
+            return;
+        };
+        A::work(Op::VmaEdit, 1);
+        self.hold(entry.value);
+        let old = self.area(entry.value);
+        let range = VmaRange::raw(old.range.start().get(), to.get());
+        let new = Area { range, ..old };
+        self.count(&old, -1);
+        self.count(&new, 1);
+        self.put(entry.value, new);
+        self.join_at(to);
+    }
+    fn count(&mut self, area: &Area, sign: i64) {
+        let pages = area.range.pages() as i64 * sign;
+        let locked = if area.flags.contains(super::AreaFlags::LOCKED) { pages } else { 0 };
+        let vmas = self.vmas();
+        vmas.pages = vmas.pages.wrapping_add_signed(pages);
+        vmas.locked_pages = vmas.locked_pages.wrapping_add_signed(locked);
+    }
+    fn let_go(&mut self) {
+        self.open();
+        while let Some(id) = self.vmas().held.pop() {
+            self.vma(id).write_done();
+        }
+    }
+    /// The change is done; others may look while the caller goes on (`mmap_write_downgrade`).
+    pub(super) fn downgrade(mut self) -> ReadGuard<'a, A, Vmas<A>> {
+        self.let_go();
+        let guard = self.vmas.take().expect("the change is not over");
+        guard.downgrade()
+    }
+}
+
+impl<A: Arch> Drop for Change<'_, A> {
+    fn drop(&mut self) {
+        if self.vmas.is_some() {
+            self.let_go();
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Making one huge page of 512 single ones (`MADV_COLLAPSE`).
+
+use super::change::Change;
+use super::huge::huge_range;
+use super::zap::{HUGE_ORDER, HUGE_PAGES, Locked, Retire};
+use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange, Vpn};
+use crate::arch::{Arch, Func, Order, PageSize, Pfn, Span};
+use crate::folio::FolioFlags;
+use crate::page_alloc::Gfp;
+use crate::table::{Direction, Gather, Pte, PteFlags};
+use alloc::vec::Vec;
+
+impl<A: Arch> Space<A> {
+    /// Makes huge pages of all aligned stretches of `range`.
+    ///
+    /// `Inval`: there is no such stretch, or its VMA may have none. `NoMemory`: a part is not
+    /// mapped, or there is no memory for a huge page. `Again`: a page is shared, in swap, or in use
+    /// elsewhere.
+    pub(super) fn collapse(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+        let _span = Span::<A>::enter(Func::CollapseHugePage);
+        let start = range.start().get().next_multiple_of(HUGE_PAGES);
+        let end = range.end().get() & !(HUGE_PAGES - 1);
+        let all = VmaRange::new(Vpn::new(start), Vpn::new(end)).ok_or(SpaceError::Inval)?;
+        if !self.lock.read().covers(range) {
+            return Err(SpaceError::NoMemory);
+        }
+        let mut page = all.start();
+        while page < all.end() {
+            self.alive()?;
+            self.collapse_one(on, huge_range(page))?;
+            page = page.offset(HUGE_PAGES);
+            A::cond_resched();
+        }
+        Ok(())
+    }
+    fn collapse_one(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+        let mut change = self.change();
+        let page = range.start();
+        let area = change.at(page).ok_or(SpaceError::NoMemory)?;
+        let aligned = page.get().wrapping_sub(area.index_of(page)) % HUGE_PAGES == 0;
+        let refused = area.flags.contains(AreaFlags::NO_HUGE) || !aligned;
+        if refused || !area.range.covers(range) || area.prot.is_empty() {
+            return Err(SpaceError::Inval);
+        }
+        if matches!(self.table.lookup(page), Some((_, PageSize::Huge))) {
+            return Ok(());
+        }
+        change.hold_at(page);
+        on.memory.blanket_drain();
+        self.is_collapsible(on, range)?;
+        let what = self.init_for(&area, page);
+        let node = self.node_for(&area);
+        let new = on.new_folio(node, HUGE_ORDER, Gfp::KERNEL, what)?;
+        self.take_and_copy(on, &change, &area, range, new);
+        Ok(())
+    }
+    /// Whether all pages of `range` are this address space's alone. The VMA is held: the only
+    /// changes are those of the hardware.
+    fn is_collapsible(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+        let Some(ptes) = self.table.find_pte(on.paging, range.start()) else { return Ok(()) };
+        for page in Direction::Forward.pages(range) {
+            let pte = ptes.get(page);
+            let flags = pte.flags();
+            if pte.as_swap().is_some() {
+                return Err(SpaceError::Again);
+            }
+            let Some(pfn) = pte.pfn().filter(|_| !flags.contains(PteFlags::ZERO)) else {
+                continue;
+            };
+            let word = on.memory.folios.word(pfn);
+            let busy = FolioFlags::SWAP_CACHE | FolioFlags::WRITEBACK | FolioFlags::LOCKED;
+            let whole = flags.contains(super::zap::PIECE) || word.maps() != 1;
+            if whole || word.flags().intersects(busy) || !on.memory.is_exclusive(pfn, 1) {
+                return Err(SpaceError::Again);
+            }
+        }
+        Ok(())
+    }
+    /// Moves the content of `range` into the huge folio `new`, and maps that.
+    fn take_and_copy(
+        &self,
+        on: Backing<'_, A>,
+        change: &Change<'_, A>,
+        area: &Area,
+        range: VmaRange,
+        new: Pfn,
+    ) {
+        debug_assert!(change.covers(range), "the VMA is held");
+        let mut gather = Gather::new(&self.table);
+        let mut old: Vec<Pte> = Vec::new();
+        if let Some(mut ptes) = self.table.find_pte(on.paging, range.start()) {
+            for page in Direction::Forward.pages(range) {
+                let pte = ptes.take(page);
+                if pte.is_present() {
+                    gather.note(page, PageSize::Base);
+                }
+                old.push(pte);
+            }
+        }
+        // After this nobody writes to the old pages.
+        let _ = gather.flush_tlb(on.paging);
+        for at in 0..HUGE_PAGES as usize {
+            let pte = old.get(at).copied().unwrap_or(Pte::NONE);
+            let from = pte.pfn().filter(|_| !pte.flags().contains(PteFlags::ZERO));
+            let to = new.offset(at);
+            let Some(from) = from else {
+                A::clear_block(to, Order::ZERO);
+                continue;
+            };
+            A::copy_page(from, to);
+            let locked = area.flags.contains(AreaFlags::LOCKED);
+            self.unmap_folio(on, from, if locked { Locked::Yes } else { Locked::No });
+            on.memory.put(from);
+        }
+        let mut sink = Retire(on.memory);
+        self.table.free_tables(on.paging, &mut gather, &mut sink, range, range);
+        gather.finish(on.paging, &mut sink);
+        on.memory.folios.add_map(new);
+        on.memory.add(new);
+        if area.flags.contains(AreaFlags::LOCKED) {
+            on.memory.mlock(new);
+        }
+        let marks = PteFlags::HUGE | PteFlags::ACCESSED | PteFlags::DIRTY | self.rights(area);
+        let shown = Pte::page(new, marks).hidden(!area.prot.is_readable());
+        match self.table.lock_pmd(on.paging, range.start()) {
+            Ok(mut pmd) => pmd.fill(range.start(), shown),
+            Err(why) => panic!("the tables above a huge page were there: {why}"),
+        }
+    }
+}

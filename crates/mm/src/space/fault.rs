@@ -1,0 +1,210 @@
+//! Page faults: what a program's access to a page comes to when the tables do not allow it.
+//!
+//! A fault holds its VMA's lock for reading, or mmap_lock. It looks at the entry without the
+//! table's lock, makes ready what the page needs, takes the lock, and looks again: if the entry has
+//! changed meanwhile, it lets go, and the program's next attempt decides.
+
+use super::zap::PIECE;
+use super::{Area, Backing, FaultError, Space, Vpn};
+use crate::arch::{Arch, Func, Op, Pfn, Span};
+use crate::table::{MemAccess, Miss, Pte, PteFlags};
+
+impl Miss {
+    /// The entry as the hardware found it.
+    const fn entry(self) -> Pte {
+        match self {
+            Self::NotPresent(pte) | Self::ReadOnly(pte) => pte,
+        }
+    }
+}
+
+impl<A: Arch> Space<A> {
+    /// The program uses `page`, on this CPU: `use_page` gets the frame, as in
+    /// [`PageTable::access`](crate::table::PageTable::access), after as many faults as it takes.
+    pub fn access<R>(
+        &self,
+        on: Backing<'_, A>,
+        page: Vpn,
+        access: MemAccess,
+        mut use_page: impl FnMut(Pfn) -> R,
+    ) -> Result<R, FaultError> {
+        loop {
+            match self.table.access(on.paging, page, access, &mut use_page) {
+                Ok(result) => return Ok(result),
+                Err(miss) => {
+                    A::work(Op::FaultEntry, 1);
+                    self.fault(on, page, access, miss.entry())?;
+                }
+            }
+        }
+    }
+    /// A page fault; `seen` is the entry that did not allow the access.
+    fn fault(
+        &self,
+        on: Backing<'_, A>,
+        page: Vpn,
+        access: MemAccess,
+        seen: Pte,
+    ) -> Result<(), FaultError> {
+        if let Some(vma) = self.lock_vma(page) {
+            return self.handle_fault(on, vma.area(), page, access, seen);
+        }
+        let vmas = self.lock.read();
+        let area = vmas.at(page).ok_or(FaultError::Segv)?;
+        self.handle_fault(on, &area, page, access, seen)
+    }
+    /// The same with the VMA known and held in some way (`handle_mm_fault`).
+    pub(super) fn handle_fault(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        page: Vpn,
+        access: MemAccess,
+        seen: Pte,
+    ) -> Result<(), FaultError> {
+        let _span = Span::<A>::enter(Func::HandleMmFault);
+        A::work(Op::FaultHandle, 1);
+        let allowed = match access {
+            MemAccess::Read => area.prot.is_readable(),
+            MemAccess::Write => area.prot.is_writable(),
+        };
+        if !allowed {
+            return Err(FaultError::Segv);
+        }
+        if seen.is_none() {
+            return self.fill(on, area, page, access);
+        }
+        if let Some(entry) = seen.as_swap() {
+            return self.swap_in(on, area, page, seen, entry);
+        }
+        if seen.is_huge() {
+            return self.huge_write(on, area, page, seen);
+        }
+        if access == MemAccess::Write
+            && seen.is_present()
+            && !seen.flags().contains(PteFlags::WRITE)
+        {
+            return self.write_protected(on, area, page, seen);
+        }
+        Ok(())
+    }
+    /// Nothing was there.
+    fn fill(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        page: Vpn,
+        access: MemAccess,
+    ) -> Result<(), FaultError> {
+        if access == MemAccess::Write && self.fill_huge(on, area, page)? {
+            return Ok(());
+        }
+        match access {
+            MemAccess::Read => self.fill_zero(on, page),
+            MemAccess::Write => self.fill_anonymous(on, area, page),
+        }
+    }
+    /// A read: the frame of zeros will do.
+    fn fill_zero(&self, on: Backing<'_, A>, page: Vpn) -> Result<(), FaultError> {
+        let mut ptes = match self.table.lock_pte(on.paging, page) {
+            Ok(ptes) => ptes,
+            Err(why) => return super::huge::busy_or_oom(why),
+        };
+        if ptes.get(page).is_none() {
+            ptes.fill(page, Pte::page(on.spaces.zero(), PteFlags::ZERO | PteFlags::ACCESSED));
+        }
+        Ok(())
+    }
+    /// A write to a page that may only be read so far (`do_wp_page`): it gets a copy of its own,
+    /// unless nobody else has the page.
+    fn write_protected(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        page: Vpn,
+        seen: Pte,
+    ) -> Result<(), FaultError> {
+        let _span = Span::<A>::enter(Func::DoWpPage);
+        if seen.flags().contains(PteFlags::ZERO) {
+            let new = self.new_page(on, area, page)?;
+            A::clear_block(new, crate::arch::Order::ZERO);
+            self.replace(on, area, page, seen, new);
+            return Ok(());
+        }
+        let Some(pfn) = seen.pfn() else { return Ok(()) };
+        let folio = super::zap::folio_of(pfn, seen.flags());
+        {
+            let Some(mut ptes) = self.table.find_pte(on.paging, page) else { return Ok(()) };
+            let now = ptes.get(page);
+            if now.pfn() != Some(pfn) || now.flags().contains(PteFlags::WRITE) {
+                return Ok(());
+            }
+            if self.is_ours(on, folio, now) {
+                let marks = PteFlags::WRITE | PteFlags::ACCESSED | PteFlags::DIRTY;
+                ptes.update(page, |pte| pte.with(marks));
+                return Ok(());
+            }
+            // Stays while it is copied.
+            on.memory.folios.get(folio);
+        }
+        let new = match self.new_page(on, area, page) {
+            Ok(new) => new,
+            Err(why) => {
+                on.memory.put(folio);
+                return Err(why);
+            }
+        };
+        A::copy_page(pfn, new);
+        let replaced = self.replace(on, area, page, seen, new);
+        on.memory.release(&[(folio, 1 + u32::from(replaced))]);
+        Ok(())
+    }
+    /// Whether a write may go to the folio itself. Under the table's lock, which keeps a fork of
+    /// this address space away.
+    fn is_ours(&self, on: Backing<'_, A>, folio: Pfn, pte: Pte) -> bool {
+        use crate::folio::FolioFlags;
+        let word = on.memory.folios.word(folio);
+        if word.has(FolioFlags::EXCLUSIVE) {
+            return true;
+        }
+        // Parts of a huge folio are not given back one by one.
+        if pte.flags().contains(PIECE) || word.maps() != 1 {
+            return false;
+        }
+        if word.has(FolioFlags::SWAP_CACHE) && !self.drop_swap_cache(on, folio) {
+            return false;
+        }
+        if !on.memory.is_exclusive(folio, 1) {
+            return false;
+        }
+        self.own(on, folio);
+        true
+    }
+    /// Replaces the entry for `page`, if it still maps what `seen` maps, by the folio `new`, whose
+    /// reference goes with it. If not, `new` is given back. The old folio's mapping is taken off;
+    /// its reference is the caller's to drop if this says that it was replaced.
+    fn replace(&self, on: Backing<'_, A>, area: &Area, page: Vpn, seen: Pte, new: Pfn) -> bool {
+        let Some(mut ptes) = self.table.find_pte(on.paging, page) else {
+            on.memory.put(new);
+            return false;
+        };
+        let now = ptes.get(page);
+        if now.pfn() != seen.pfn() || now.flags().contains(PteFlags::WRITE) {
+            drop(ptes);
+            on.memory.put(new);
+            return false;
+        }
+        let old = ptes.take(page);
+        let one = super::VmaRange::raw(page.get(), page.get() + 1);
+        // Nobody reads the old page by this entry once the new one can be written to.
+        let extent = crate::tlb::Extent::Range(one, crate::arch::PageSize::Base);
+        let _ = self.table.flush(on.paging, extent);
+        self.map_anonymous(on, area, &mut ptes, page, new);
+        drop(ptes);
+        if let Some(pfn) = old.pfn().filter(|_| !old.flags().contains(PteFlags::ZERO)) {
+            let folio = super::zap::folio_of(pfn, old.flags());
+            self.unmap_folio(on, folio, super::mmap::locked_of(area));
+        }
+        true
+    }
+}

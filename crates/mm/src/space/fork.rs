@@ -1,0 +1,93 @@
+//! Copying an address space (`dup_mmap`): every page is shared until one of the two writes to it.
+
+use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange};
+use crate::arch::{Arch, Func, Span};
+use crate::folio::FolioFlags;
+use crate::table::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags};
+use alloc::sync::Arc;
+
+impl<A: Arch> Space<A> {
+    /// A new address space that maps what this one does. `NoMemory` or `Interrupted`: there is
+    /// none, and this one is as it was, but that its pages are copied or claimed again when they
+    /// are written to next.
+    ///
+    /// Locks in memory are not inherited (`fork(2)`, `mlock(2)`).
+    pub fn fork(&self, on: Backing<'_, A>) -> Result<Arc<Self>, SpaceError> {
+        let _span = Span::<A>::enter(Func::DupMmap);
+        let mut change = self.change();
+        let table = PageTable::new(on.paging)?;
+        let child = Arc::new(Self::with(on, table, self.family, self.group));
+        on.spaces.enter(&child);
+        let mut downgraded = Downgraded::default();
+        let copied = self.copy_areas(on, &mut change, &child, &mut downgraded);
+        downgraded.flush(on.paging, &self.table);
+        drop(change);
+        match copied {
+            Ok(()) => Ok(child),
+            Err(why) => {
+                child.exit(on);
+                Err(why)
+            }
+        }
+    }
+    fn copy_areas(
+        &self,
+        on: Backing<'_, A>,
+        change: &mut super::change::Change<'_, A>,
+        child: &Self,
+        downgraded: &mut Downgraded,
+    ) -> Result<(), SpaceError> {
+        let mut theirs = child.change();
+        let mut next = Some(VmaRange::USER);
+        while let Some(rest) = next {
+            let Some(area) = change.first_in(rest) else { break };
+            next = VmaRange::new(area.range.end(), rest.end());
+            // No fault of another thread adds to what is being copied.
+            change.hold_at(area.range.start());
+            if area.flags.contains(AreaFlags::DONT_FORK) {
+                continue;
+            }
+            self.alive()?;
+            theirs.plan(1)?;
+            let unlocked = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
+            let copy = Area { flags: area.flags - unlocked, ..area };
+            theirs.add(copy);
+            if copy.is_moved() {
+                child.moved.lock().note(&copy);
+            }
+            if !area.flags.contains(AreaFlags::WIPE_ON_FORK) {
+                self.copy_pages(on, child, area.range, downgraded)?;
+            }
+        }
+        Ok(())
+    }
+    fn copy_pages(
+        &self,
+        on: Backing<'_, A>,
+        child: &Self,
+        range: VmaRange,
+        downgraded: &mut Downgraded,
+    ) -> Result<(), SpaceError> {
+        let decide = |_, _, pte: Pte| Ok::<CopyPte, SpaceError>(self.share(on, pte));
+        let copied = self.table.copy_range(on.paging, &child.table, range, downgraded, decide);
+        copied.map_err(|why| match why {
+            CopyError::Table(why) => why.into(),
+            CopyError::Entry(why) => why,
+        })
+    }
+    /// What the copy of an entry is; takes what it needs. Under the table's lock.
+    fn share(&self, on: Backing<'_, A>, pte: Pte) -> CopyPte {
+        if let Some(entry) = pte.as_swap() {
+            self.share_swap(on, entry);
+            return CopyPte::Copy(pte);
+        }
+        let flags = pte.flags();
+        let Some(pfn) = pte.pfn().filter(|_| !flags.contains(PteFlags::ZERO)) else {
+            return CopyPte::Copy(pte);
+        };
+        let folio = super::zap::folio_of(pfn, flags);
+        on.memory.folios.add_pieces(folio, 1);
+        on.memory.folios.clear(folio, FolioFlags::EXCLUSIVE);
+        CopyPte::Share(pte)
+    }
+}

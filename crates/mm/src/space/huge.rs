@@ -1,0 +1,137 @@
+//! Huge pages: 512 pages behind one entry.
+//!
+//! A write to an empty, aligned stretch of 2 MiB may get a huge page. It is split into entries of
+//! single pages, which the huge folio goes on standing behind, as soon as a part of it is to be
+//! treated differently: each entry then counts as a mapping and a reference of its own. The folio
+//! itself is freed when the last of them is gone; it is not split into folios of single pages, and
+//! never goes to swap.
+
+use super::registry::HugePages;
+use super::zap::{HUGE_ORDER, HUGE_PAGES, PIECE};
+use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange, Vpn};
+use crate::arch::{Arch, PageSize, Pfn};
+use crate::folio::FolioFlags;
+use crate::page_alloc::Gfp;
+use crate::table::{Pte, PteFlags, TableError};
+use crate::tlb::Extent;
+
+/// What a fault makes of a table that it could not have: out of memory, or somebody has mapped a
+/// page of the other size meanwhile, and the next attempt will see it.
+pub(super) fn busy_or_oom(why: TableError) -> Result<(), FaultError> {
+    match why {
+        TableError::Huge | TableError::Table => Ok(()),
+        TableError::NoMemory(_) | TableError::NoAsid => Err(FaultError::Oom),
+    }
+}
+
+/// The huge page that holds `page`.
+pub(super) const fn huge_range(page: Vpn) -> VmaRange {
+    let start = page.get() & !(HUGE_PAGES - 1);
+    VmaRange::raw(start, start + HUGE_PAGES)
+}
+
+impl<A: Arch> Space<A> {
+    /// Whether a huge page may stand at `page`.
+    pub(super) fn takes_huge(&self, area: &Area, page: Vpn) -> bool {
+        let wanted = match self.config.huge {
+            HugePages::Never => false,
+            HugePages::Advised => area.flags.contains(AreaFlags::HUGE),
+            HugePages::Always => !area.flags.contains(AreaFlags::NO_HUGE),
+        };
+        // Their pages' indices must be those of a huge folio wherever the VMA was moved from.
+        let aligned = area.range.start().get().wrapping_sub(area.origin) % HUGE_PAGES == 0;
+        wanted && aligned && area.range.covers(huge_range(page))
+    }
+    /// A write to a page that nothing stands for: tries a huge page. `false`: a single one then.
+    pub(super) fn fill_huge(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        page: Vpn,
+    ) -> Result<bool, FaultError> {
+        if !self.takes_huge(area, page) {
+            return Ok(false);
+        }
+        let start = huge_range(page).start();
+        match self.table.lock_pmd(on.paging, start) {
+            Ok(pmd) if pmd.get(start).is_none() => {}
+            Ok(_) => return Ok(true),
+            Err(TableError::Table | TableError::Huge) => return Ok(false),
+            Err(TableError::NoMemory(_) | TableError::NoAsid) => return Err(FaultError::Oom),
+        }
+        // If there is none, single pages will do.
+        let what = self.init_for(area, start);
+        let folio = on.memory.alloc_folio(self.node_for(area), HUGE_ORDER, Gfp::NOWAIT, what);
+        let Ok(pfn) = folio else { return Ok(false) };
+        A::clear_block(pfn, HUGE_ORDER);
+        if let Ok(mut pmd) = self.table.lock_pmd(on.paging, start)
+            && pmd.get(start).is_none()
+        {
+            on.memory.folios.add_map(pfn);
+            on.memory.add(pfn);
+            if area.flags.contains(AreaFlags::LOCKED) {
+                on.memory.mlock(pfn);
+            }
+            let marks = PteFlags::HUGE | PteFlags::ACCESSED | PteFlags::DIRTY;
+            pmd.fill(start, Pte::page(pfn, marks | self.rights(area)));
+            return Ok(true);
+        }
+        on.memory.put(pfn);
+        Ok(true)
+    }
+    /// A write to a huge page that may only be read so far.
+    pub(super) fn huge_write(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        page: Vpn,
+        seen: Pte,
+    ) -> Result<(), FaultError> {
+        let start = huge_range(page).start();
+        if let Ok(mut pmd) = self.table.lock_pmd(on.paging, start) {
+            let now = pmd.get(start);
+            let Some(folio) = now.pfn().filter(|&pfn| Some(pfn) == seen.pfn()) else {
+                return Ok(());
+            };
+            if now.flags().contains(PteFlags::WRITE) {
+                return Ok(());
+            }
+            let word = on.memory.folios.word(folio);
+            let alone = word.maps() == 1 && on.memory.is_exclusive(folio, 1);
+            if area.prot.is_writable() && (word.has(FolioFlags::EXCLUSIVE) || alone) {
+                self.own(on, folio);
+                pmd.update(start, |pte| pte.with(PteFlags::WRITE | PteFlags::DIRTY));
+                return Ok(());
+            }
+        }
+        // Others have it: single pages of it are copied when they are written to.
+        self.split_huge_page(on, start).map_err(|_| FaultError::Oom)
+    }
+    /// Maps the huge page at `page`, if one is there, by entries of single pages.
+    pub(super) fn split_huge_page(&self, on: Backing<'_, A>, page: Vpn) -> Result<(), SpaceError> {
+        let Some((pte, PageSize::Huge)) = self.table.lookup(page) else { return Ok(()) };
+        let Some(folio) = pte.pfn() else { return Ok(()) };
+        // The entries' references and mappings come before the entries.
+        let more = HUGE_PAGES as u32 - 1;
+        if !on.memory.folios.try_get(folio) {
+            return Ok(());
+        }
+        on.memory.folios.add_pieces(folio, more);
+        let split =
+            self.table.split_huge_if(on.paging, page, PIECE, |pte| pte.pfn() == Some(folio));
+        if split != Ok(true) {
+            on.memory.folios.drop_pieces(folio, more);
+            on.memory.release(&[(folio, more)]);
+        }
+        on.memory.put(folio);
+        split.map(|_| ()).map_err(SpaceError::from)
+    }
+    /// Flushes what CPUs know of a huge page.
+    pub(super) fn flush_huge(&self, on: Backing<'_, A>, page: Vpn) {
+        let _ = self.table.flush(on.paging, Extent::Range(huge_range(page), PageSize::Huge));
+    }
+    /// Whether `folio` is a huge one.
+    pub(super) fn is_huge_folio(&self, on: Backing<'_, A>, folio: Pfn) -> bool {
+        on.memory.frames.frames().word(folio).order() == HUGE_ORDER
+    }
+}

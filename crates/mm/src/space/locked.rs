@@ -1,0 +1,119 @@
+//! mlock and munlock.
+
+use super::zap::folio_of;
+use super::{AreaFlags, Backing, Space, SpaceError, VmaRange};
+use crate::arch::{Arch, Func, Span};
+use crate::table::{Direction, Leaf, PteFlags};
+
+/// Which pages are locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockWhat {
+    /// All of the range, now (`mlock`).
+    Everything,
+    /// Those that are there, and others when they are touched (`MLOCK_ONFAULT`).
+    OnFault,
+}
+
+impl<A: Arch> Space<A> {
+    /// Locks `range` in memory (`mlock`).
+    ///
+    /// `Perm`: the process may lock nothing. `NoMemory`: it would have more locked than it may, or
+    /// not all of the range is mapped, or pages of it allow no access. `Again`: there was no memory
+    /// for all pages.
+    pub fn mlock(
+        &self,
+        on: Backing<'_, A>,
+        range: VmaRange,
+        what: LockWhat,
+    ) -> Result<(), SpaceError> {
+        let _span = Span::<A>::enter(Func::DoMlock);
+        if self.config.memlock_pages == 0 {
+            return Err(SpaceError::Perm);
+        }
+        let on_fault = AreaFlags::LOCK_ON_FAULT;
+        let set = match what {
+            LockWhat::Everything => AreaFlags::LOCKED,
+            LockWhat::OnFault => AreaFlags::LOCKED.union(on_fault),
+        };
+        self.set_locked(on, range, set)?;
+        if what == LockWhat::OnFault {
+            return Ok(());
+        }
+        self.populate(on, range).map_err(|why| match why {
+            SpaceError::NoMemory => SpaceError::Again,
+            SpaceError::Fault => SpaceError::NoMemory,
+            why => why,
+        })
+    }
+    /// Lets `range` go (`munlock`).
+    ///
+    /// `NoMemory`: not all of it is mapped, or a VMA cannot be cut.
+    pub fn munlock(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+        let _span = Span::<A>::enter(Func::DoMlock);
+        self.set_locked(on, range, AreaFlags::empty())
+    }
+    fn set_locked(
+        &self,
+        on: Backing<'_, A>,
+        range: VmaRange,
+        set: AreaFlags,
+    ) -> Result<(), SpaceError> {
+        let any = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
+        let mut change = self.change();
+        if !set.is_empty() {
+            let locked = change.areas(range).filter(|(area, _)| area.flags.intersects(any));
+            let already: u64 = locked.map(|(_, part)| part.pages()).sum();
+            if change.locked_pages + range.pages() - already > self.config.memlock_pages {
+                return Err(SpaceError::NoMemory);
+            }
+        }
+        change.plan(change.cuts(range))?;
+        self.split_ends(on, &mut change, range)?;
+        let mut at = range.start();
+        while let Some(rest) = VmaRange::new(at, range.end()) {
+            let area = change.at(at).ok_or(SpaceError::NoMemory)?;
+            let Some(part) = area.range.intersection(rest) else { break };
+            at = part.end();
+            let flags = area.flags - any | set;
+            if flags == area.flags {
+                continue;
+            }
+            change.cut(part.start());
+            change.cut(part.end());
+            change.alter(part.start(), |area| area.flags = flags);
+            if area.flags.contains(AreaFlags::LOCKED) != flags.contains(AreaFlags::LOCKED) {
+                self.lock_folios(on, part, flags.contains(AreaFlags::LOCKED));
+            }
+        }
+        change.join_at(range.end());
+        Ok(())
+    }
+    /// Locks or lets go what is there (`mlock_vma_pages_range`).
+    fn lock_folios(&self, on: Backing<'_, A>, range: VmaRange, lock: bool) {
+        on.memory.blanket_drain();
+        let set = |folio| {
+            if lock {
+                on.memory.mlock(folio);
+            } else {
+                on.memory.munlock(folio);
+            }
+        };
+        for leaf in self.table.leaves(on.paging, range, Direction::Forward) {
+            match leaf {
+                Leaf::Ptes(ptes, part) => {
+                    for page in Direction::Forward.pages(part) {
+                        let pte = ptes.get(page);
+                        let flags = pte.flags();
+                        if let Some(pfn) = pte.pfn().filter(|_| !flags.contains(PteFlags::ZERO)) {
+                            set(folio_of(pfn, flags));
+                        }
+                    }
+                }
+                Leaf::Huge(pmd, part) => {
+                    pmd.get(part.start()).pfn().into_iter().for_each(set);
+                }
+            }
+            A::cond_resched();
+        }
+    }
+}

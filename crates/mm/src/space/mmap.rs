@@ -1,0 +1,248 @@
+//! mmap and munmap.
+
+use super::zap::{Locked, Retire};
+use super::{Area, AreaFlags, Backing, Prot, Space, SpaceError, VmaRange, Vpn};
+use crate::arch::{Arch, Func, Op, Span};
+use crate::space::GapRequest;
+use crate::space::zap::HUGE_PAGES;
+use crate::table::Gather;
+use alloc::vec::Vec;
+
+/// Where mmap looks for room: above the lowest 64 KiB (`vm.mmap_min_addr`), below the stack's
+/// 128 MiB; the highest gap is taken.
+pub(super) const MAP_WINDOW: VmaRange = VmaRange::raw(16, Vpn::USER_END.get() - (128 << 20 >> 12));
+
+/// Where a mapping goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Anywhere.
+    Any,
+    /// There if nothing is there, anywhere otherwise.
+    Hint(Vpn),
+    /// There, in place of whatever is there (`MAP_FIXED`).
+    Fixed(Vpn),
+    /// There, where nothing is (`MAP_FIXED_NOREPLACE`).
+    Free(Vpn),
+}
+
+/// What is asked of mmap: private anonymous memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapRequest {
+    /// Where.
+    pub place: Place,
+    /// How many pages.
+    pub pages: u64,
+    /// What the program may do.
+    pub prot: Prot,
+    /// What else holds from the start.
+    pub flags: AreaFlags,
+    /// Its pages are there when mmap returns (`MAP_POPULATE`), as far as there is memory.
+    pub populate: bool,
+}
+
+impl MapRequest {
+    /// `pages` pages for reading and writing, anywhere.
+    pub const fn new(pages: u64) -> Self {
+        Self {
+            place: Place::Any,
+            pages,
+            prot: Prot::RW,
+            flags: AreaFlags::empty(),
+            populate: false,
+        }
+    }
+    /// At `place`.
+    #[must_use]
+    pub const fn at(self, place: Place) -> Self {
+        Self { place, ..self }
+    }
+    /// With these rights.
+    #[must_use]
+    pub const fn prot(self, prot: Prot) -> Self {
+        Self { prot, ..self }
+    }
+    /// With its pages.
+    #[must_use]
+    pub const fn populated(self) -> Self {
+        Self { populate: true, ..self }
+    }
+    /// Locked in memory (`MAP_LOCKED`).
+    #[must_use]
+    pub const fn locked(self) -> Self {
+        Self { flags: self.flags.union(AreaFlags::LOCKED), ..self }
+    }
+}
+
+impl<A: Arch> Space<A> {
+    /// Maps memory; returns the first page (`mmap`).
+    ///
+    /// `Inval`: no pages. `NoMemory`: no room, no memory, or too many VMAs. `Exists`: something is
+    /// where nothing was to be. `Again`: more was to be locked than may be.
+    pub fn mmap(&self, on: Backing<'_, A>, request: MapRequest) -> Result<Vpn, SpaceError> {
+        let _span = Span::<A>::enter(Func::DoMmap);
+        if request.pages == 0 {
+            return Err(SpaceError::Inval);
+        }
+        let locked = request.flags.contains(AreaFlags::LOCKED);
+        let range = {
+            let mut change = self.change();
+            if locked && change.locked_pages + request.pages > self.config.memlock_pages {
+                return Err(SpaceError::Again);
+            }
+            let range = self.place(&change, &request)?;
+            change.plan(1 + change.cuts(range))?;
+            if change.first_in(range).is_some() {
+                if matches!(request.place, Place::Free(_)) {
+                    return Err(SpaceError::Exists);
+                }
+                self.split_ends(on, &mut change, range)?;
+                self.unmap(on, &mut change, range);
+            }
+            change.add(Area {
+                range,
+                prot: request.prot,
+                flags: request.flags,
+                origin: range.start().get(),
+                node: None,
+            });
+            range
+        };
+        let lock_now = locked && !request.flags.contains(AreaFlags::LOCK_ON_FAULT);
+        if request.populate || lock_now {
+            // What could not be had is had when it is touched.
+            let _ = self.populate(on, range);
+        }
+        Ok(range.start())
+    }
+    /// Chooses the pages (`get_unmapped_area`).
+    pub(super) fn place(
+        &self,
+        vmas: &super::change::Vmas<A>,
+        request: &MapRequest,
+    ) -> Result<VmaRange, SpaceError> {
+        let at = |page| VmaRange::with_pages(page, request.pages).ok_or(SpaceError::NoMemory);
+        match request.place {
+            Place::Fixed(page) | Place::Free(page) => return at(page),
+            Place::Hint(page) => {
+                if let Ok(range) = at(page)
+                    && MAP_WINDOW.covers(range)
+                    && vmas.first_in(range).is_none()
+                {
+                    return Ok(range);
+                }
+            }
+            Place::Any => {}
+        }
+        A::work(Op::VmaFind, 1);
+        let gap = GapRequest::new(request.pages).within(MAP_WINDOW);
+        // Multiples of huge pages begin where one can (since Linux 6.13 only those).
+        let huge = request.pages.is_multiple_of(HUGE_PAGES);
+        let aligned = if huge { vmas.tree.highest_gap(&gap.aligned(HUGE_PAGES)) } else { None };
+        let start = aligned.or_else(|| vmas.tree.highest_gap(&gap));
+        start.ok_or(SpaceError::NoMemory)
+    }
+    /// Takes VMAs and pages of `range` out, under mmap_lock; planned for both ends.
+    pub(super) fn unmap(
+        &self,
+        on: Backing<'_, A>,
+        change: &mut super::change::Change<'_, A>,
+        range: VmaRange,
+    ) {
+        let taken = self.take_areas(change, range);
+        self.zap_areas(on, &taken, range, change.bounds_of(range));
+    }
+    /// Takes the VMAs of `range` out of the tree, cut at its ends.
+    pub(super) fn take_areas(
+        &self,
+        change: &mut super::change::Change<'_, A>,
+        range: VmaRange,
+    ) -> Areas {
+        change.cut(range.start());
+        change.cut(range.end());
+        let mut taken = Areas::new();
+        while let Some(area) = change.take_first(range) {
+            if area.is_moved() {
+                self.moved.lock().forget(&area);
+            }
+            taken.push(area);
+        }
+        taken
+    }
+    /// Takes the pages of VMAs out that nobody can find any more, and the tables.
+    pub(super) fn zap_areas(
+        &self,
+        on: Backing<'_, A>,
+        taken: &Areas,
+        range: VmaRange,
+        bounds: VmaRange,
+    ) {
+        let mut gather = Gather::new(&self.table);
+        for area in taken.iter() {
+            let done = self.zap(on, &mut gather, area.range, locked_of(area));
+            debug_assert!(done, "huge pages at the ends were split before");
+        }
+        let mut sink = Retire(on.memory);
+        self.table.free_tables(on.paging, &mut gather, &mut sink, range, bounds);
+        gather.finish(on.paging, &mut sink);
+    }
+    /// Unmaps all of `range` (`munmap`); it is no error if nothing is mapped there.
+    ///
+    /// `NoMemory`: a VMA would be cut in two, and there is no memory for that or too many VMAs.
+    pub fn munmap(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+        let _span = Span::<A>::enter(Func::DoMunmap);
+        let mut change = self.change();
+        if change.first_in(range).is_none() {
+            return Ok(());
+        }
+        change.plan(change.cuts(range))?;
+        self.split_ends(on, &mut change, range)?;
+        let taken = self.take_areas(&mut change, range);
+        let bounds = change.bounds_of(range);
+        // Nobody finds these VMAs any more: others may go on.
+        let _reading = change.downgrade();
+        self.zap_areas(on, &taken, range, bounds);
+        Ok(())
+    }
+    /// Splits huge pages that reach across an end of `range`, so that unmapping it cannot fail.
+    /// No fault makes new ones: the VMAs there are held.
+    pub(super) fn split_ends(
+        &self,
+        on: Backing<'_, A>,
+        change: &mut super::change::Change<'_, A>,
+        range: VmaRange,
+    ) -> Result<(), SpaceError> {
+        for end in [range.start(), range.end()] {
+            if !end.get().is_multiple_of(HUGE_PAGES) && end < Vpn::USER_END {
+                change.hold_at(end);
+                self.split_huge_page(on, end)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn locked_of(area: &Area) -> Locked {
+    if area.flags.contains(AreaFlags::LOCKED) { Locked::Yes } else { Locked::No }
+}
+
+/// VMAs that were taken out of the tree: mostly one, which needs no memory.
+pub(super) struct Areas {
+    first: Option<Area>,
+    more: Vec<Area>,
+}
+
+impl Areas {
+    fn new() -> Self {
+        Self { first: None, more: Vec::new() }
+    }
+    fn push(&mut self, area: Area) {
+        if self.first.is_none() {
+            self.first = Some(area);
+        } else {
+            self.more.push(area);
+        }
+    }
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Area> {
+        self.first.iter().chain(&self.more)
+    }
+}

@@ -1,0 +1,90 @@
+//! Faulting pages in before they are touched (`mm_populate`).
+
+use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange};
+use crate::arch::{Arch, Func, PageSize, Span};
+use crate::table::{MemAccess, Pte, PteFlags};
+
+/// Pages after which other tasks get a chance.
+const RESCHED_EVERY: u64 = 256;
+
+impl<A: Arch> Space<A> {
+    /// Brings the pages of `range` in, each VMA for what it allows, and drains this CPU's batches
+    /// at the end of each VMA, as Linux does under the policies that have a blanket drain. Holes
+    /// and VMAs that allow nothing end it.
+    pub(super) fn populate(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+        let _span = Span::<A>::enter(Func::MmPopulate);
+        let vmas = self.lock.read();
+        let mut at = range.start();
+        for (area, part) in vmas.areas(range) {
+            if part.start() != at {
+                return Err(SpaceError::NoMemory);
+            }
+            at = part.end();
+            if area.flags.contains(AreaFlags::LOCK_ON_FAULT) {
+                continue;
+            }
+            let access = if area.prot.is_writable() { MemAccess::Write } else { MemAccess::Read };
+            let done = self.populate_area(on, &area, part, access);
+            on.memory.blanket_drain();
+            done.map_err(SpaceError::from)?;
+            self.alive()?;
+        }
+        if at == range.end() { Ok(()) } else { Err(SpaceError::NoMemory) }
+    }
+    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`: all of `range`, as if it were accessed.
+    pub(super) fn populate_for(
+        &self,
+        on: Backing<'_, A>,
+        range: VmaRange,
+        access: MemAccess,
+    ) -> Result<(), SpaceError> {
+        let _span = Span::<A>::enter(Func::MmPopulate);
+        let vmas = self.lock.read();
+        if !vmas.covers(range) {
+            return Err(SpaceError::NoMemory);
+        }
+        for (area, part) in vmas.areas(range) {
+            let done = self.populate_area(on, &area, part, access);
+            on.memory.blanket_drain();
+            done.map_err(|why| match why {
+                // The manual page: the VMA's rights do not allow the access.
+                FaultError::Segv => SpaceError::Inval,
+                why => why.into(),
+            })?;
+            self.alive()?;
+        }
+        Ok(())
+    }
+    /// Brings pages of one VMA in; stops when the process is killed.
+    fn populate_area(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        part: VmaRange,
+        access: MemAccess,
+    ) -> Result<(), FaultError> {
+        let (mut page, end) = (part.start(), part.end());
+        while page < end {
+            let (seen, size) = self.table.lookup(page).unwrap_or((Pte::NONE, PageSize::Base));
+            let there = match access {
+                MemAccess::Read => seen.is_present(),
+                MemAccess::Write => seen.is_present() && seen.flags().contains(PteFlags::WRITE),
+            };
+            if !there {
+                self.handle_fault(on, area, page, access, seen)?;
+                if self.is_killed() {
+                    return Ok(());
+                }
+                continue;
+            }
+            page = match size {
+                PageSize::Base => page.offset(1),
+                PageSize::Huge => super::huge::huge_range(page).end(),
+            };
+            if page.get() % RESCHED_EVERY == 0 {
+                A::cond_resched();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! mprotect.
+
+use super::zap::HUGE_PAGES;
+use super::{Area, Backing, Prot, Space, SpaceError, VmaRange, Vpn};
+use crate::arch::{Arch, Func, PageSize, Span};
+use crate::folio::FolioFlags;
+use crate::table::{Direction, Leaf, Pte, PteFlags};
+use crate::tlb::Extent;
+
+impl<A: Arch> Space<A> {
+    /// Changes what a program may do with `range` (`mprotect`).
+    ///
+    /// `NoMemory`: not all of it is mapped (what comes before the hole is changed, as Linux does),
+    /// or there is no memory for cutting a VMA.
+    pub fn mprotect(
+        &self,
+        on: Backing<'_, A>,
+        range: VmaRange,
+        prot: Prot,
+    ) -> Result<(), SpaceError> {
+        let _span = Span::<A>::enter(Func::ChangeProtection);
+        let mut change = self.change();
+        let mut at = range.start();
+        if change.at(at).is_none() {
+            return Err(SpaceError::NoMemory);
+        }
+        change.plan(change.cuts(range))?;
+        self.split_ends(on, &mut change, range)?;
+        while let Some(rest) = VmaRange::new(at, range.end()) {
+            let area = change.at(at).ok_or(SpaceError::NoMemory)?;
+            let Some(part) = area.range.intersection(rest) else { break };
+            at = part.end();
+            if area.prot == prot {
+                continue;
+            }
+            change.cut(part.start());
+            change.cut(part.end());
+            change.alter(part.start(), |area| area.prot = prot);
+            self.change_entries(on, part, prot);
+        }
+        change.join_at(range.end());
+        Ok(())
+    }
+    /// Brings the entries of `range` into line with `prot`, and tells the CPUs of lost rights.
+    fn change_entries(&self, on: Backing<'_, A>, range: VmaRange, prot: Prot) {
+        let mut lost: Option<(Vpn, Vpn)> = None;
+        let mut note = |start: Vpn, end: Vpn| {
+            let (first, last) = lost.unwrap_or((start, end));
+            lost = Some((first.min(start), last.max(end)));
+        };
+        for leaf in self.table.leaves(on.paging, range, Direction::Forward) {
+            match leaf {
+                Leaf::Ptes(mut ptes, part) => {
+                    for page in Direction::Forward.pages(part) {
+                        let pte = ptes.get(page);
+                        if pte.is_mapped() && self.entry_for(on, pte, prot) != pte {
+                            let old = ptes.update(page, |pte| self.entry_for(on, pte, prot));
+                            if old.is_present() {
+                                note(page, page.offset(1));
+                            }
+                        }
+                    }
+                }
+                Leaf::Huge(mut pmd, part) => {
+                    debug_assert!(part.pages() == HUGE_PAGES, "the ends were split");
+                    let page = part.start();
+                    if pmd.get(page).is_mapped() {
+                        pmd.update(page, |pte| self.entry_for(on, pte, prot));
+                        note(page, part.end());
+                    }
+                }
+            }
+            A::cond_resched();
+        }
+        if let Some((start, end)) = lost
+            && let Some(lost) = VmaRange::new(start, end)
+        {
+            let _ = self.table.flush(on.paging, Extent::Range(lost, PageSize::Base));
+        }
+    }
+    /// What an entry says under `prot`. Writing is given only to pages that the program has to
+    /// itself and has written to: other writes fault, and are seen.
+    fn entry_for(&self, on: Backing<'_, A>, pte: Pte, prot: Prot) -> Pte {
+        let shown = pte.hidden(!prot.is_readable());
+        if !prot.is_writable() {
+            return shown.without(PteFlags::WRITE);
+        }
+        let flags = pte.flags();
+        let dirty = flags.contains(PteFlags::DIRTY) && !flags.contains(PteFlags::ZERO);
+        let Some(pfn) = pte.pfn().filter(|_| dirty) else { return shown };
+        let word = on.memory.folios.word(super::zap::folio_of(pfn, flags));
+        if word.has(FolioFlags::EXCLUSIVE) { shown.with(PteFlags::WRITE) } else { shown }
+    }
+    /// The VMA at `page`, in a copy: for whoever wants to look.
+    pub fn area_at(&self, page: Vpn) -> Option<Area> {
+        self.lock.read().at(page)
+    }
+}

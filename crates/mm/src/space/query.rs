@@ -1,0 +1,51 @@
+//! Asking about an address space.
+
+use super::{Area, Backing, Space, SpaceError, VmaRange};
+use crate::arch::{Arch, Func, Span};
+use crate::table::{Direction, Leaf};
+use alloc::vec::Vec;
+
+impl<A: Arch> Space<A> {
+    /// Which pages of `range` are in memory (`mincore`): `see` gets one answer after the other.
+    ///
+    /// `NoMemory`: not all of it is mapped; nothing was told.
+    pub fn mincore(
+        &self,
+        on: Backing<'_, A>,
+        range: VmaRange,
+        mut see: impl FnMut(bool),
+    ) -> Result<(), SpaceError> {
+        let _span = Span::<A>::enter(Func::DoMincore);
+        let vmas = self.lock.read();
+        if !vmas.covers(range) {
+            return Err(SpaceError::NoMemory);
+        }
+        let mut at = range.start();
+        for leaf in self.table.leaves(on.paging, range, Direction::Forward) {
+            let part = leaf.range();
+            (at.get()..part.start().get()).for_each(|_| see(false));
+            at = part.end();
+            match leaf {
+                Leaf::Ptes(ptes, part) => {
+                    for page in Direction::Forward.pages(part) {
+                        let pte = ptes.get(page);
+                        let cached = || pte.as_swap().is_some_and(|it| self.is_cached(on, it));
+                        see(pte.is_mapped() || cached());
+                    }
+                }
+                Leaf::Huge(_, part) => (0..part.pages()).for_each(|_| see(true)),
+            }
+        }
+        (at.get()..range.end().get()).for_each(|_| see(false));
+        Ok(())
+    }
+    /// The VMAs, in order (`/proc/PID/maps`).
+    pub fn areas(&self) -> Vec<Area> {
+        self.lock.read().areas(VmaRange::USER).map(|(area, _)| area).collect()
+    }
+    /// Pages of all VMAs (`total_vm`), and of those that are locked in memory.
+    pub fn pages(&self) -> (u64, u64) {
+        let vmas = self.lock.read();
+        (vmas.pages, vmas.locked_pages)
+    }
+}

@@ -1,0 +1,179 @@
+//! All address spaces: found by number for the reverse map, and related by fork.
+//!
+//! A folio of anonymous memory says in its mapping word which *family* it belongs to, and which
+//! address space had it to itself last. A family is what descends by fork from one address space:
+//! only its members can map the folio.
+//!
+//! Locks: each table entry has its own (class Other), held for moments, with nothing inside.
+
+use super::Space;
+use crate::arch::{Arch, Asid, LockClass, Order, Pfn};
+use crate::frame::MigrateType;
+use crate::page_alloc::{AllocError, FrameAllocator, Gfp};
+use crate::sync::{Sparse, SpinLock};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+/// Whether address spaces get huge pages (`transparent_hugepage/enabled`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HugePages {
+    /// Never.
+    Never,
+    /// Where a program has asked for them.
+    #[default]
+    Advised,
+    /// Wherever they fit.
+    Always,
+}
+
+/// What an administrator can set about address spaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpaceConfig {
+    /// VMAs that an address space may have (`vm.max_map_count`; the kernel's default is 65530).
+    pub vmas_max: u32,
+    /// Pages that a process may lock in memory (`RLIMIT_MEMLOCK`; 8 MiB by default since 5.16).
+    pub memlock_pages: u64,
+    /// Huge pages.
+    pub huge: HugePages,
+}
+
+impl Default for SpaceConfig {
+    fn default() -> Self {
+        Self { vmas_max: 65_530, memlock_pages: 2048, huge: HugePages::default() }
+    }
+}
+
+/// Address spaces that are related by fork.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FamilyId(pub(super) u32);
+
+const SPACE_BITS: u32 = 24;
+const _: () = assert!(Asid::COUNT <= 1 << SPACE_BITS);
+
+/// What a folio says of where it is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mapping {
+    pub(super) family: FamilyId,
+    /// Who had it to itself last; looked at first.
+    pub(super) owner: Asid,
+}
+
+impl Mapping {
+    pub(super) fn word(self) -> u64 {
+        u64::from(self.family.0) << SPACE_BITS | self.owner.index() as u64
+    }
+    pub(super) fn of(word: u64) -> Self {
+        let owner = word & ((1 << SPACE_BITS) - 1);
+        Self { family: FamilyId((word >> SPACE_BITS) as u32), owner: Asid::new(owner as usize) }
+    }
+}
+
+type Place<A> = SpinLock<A, Option<Arc<Space<A>>>>;
+type Family<A> = SpinLock<A, Vec<Asid>>;
+
+/// Numbers of families that nobody has.
+struct Pool {
+    next: u32,
+    free: Vec<u32>,
+}
+
+/// All address spaces of a machine.
+pub struct Spaces<A: Arch> {
+    pub(super) config: SpaceConfig,
+    places: Sparse<Place<A>>,
+    families: Sparse<Family<A>>,
+    pool: SpinLock<A, Pool>,
+    /// The frame of zeros plus 1; 0 until it is there.
+    zero: AtomicU64,
+}
+
+impl<A: Arch> Spaces<A> {
+    /// No address space.
+    pub fn new(config: SpaceConfig) -> Self {
+        Self {
+            config,
+            places: Sparse::new(Asid::COUNT),
+            families: Sparse::new(Asid::COUNT),
+            pool: SpinLock::new(LockClass::Other, Pool { next: 0, free: Vec::new() }),
+            zero: AtomicU64::new(0),
+        }
+    }
+    /// What is set about address spaces.
+    pub fn config(&self) -> &SpaceConfig {
+        &self.config
+    }
+    /// Takes the frame of zeros: once, before the first address space is used.
+    pub fn start(&self, frames: &FrameAllocator<A>) -> Result<(), AllocError> {
+        let pfn = frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL)?;
+        A::clear_block(pfn, Order::ZERO);
+        self.zero.store(pfn.index() as u64 + 1, Release);
+        Ok(())
+    }
+    /// Gives the frame of zeros back: when there is no address space any more.
+    pub fn stop(&self, frames: &FrameAllocator<A>) {
+        if let Some(pfn) = self.zero.swap(0, Release).checked_sub(1) {
+            frames.free_pages(Pfn::new(pfn as usize), Order::ZERO);
+        }
+    }
+    /// The frame of zeros, which every page that was only read stands for.
+    pub(super) fn zero(&self) -> Pfn {
+        let word = self.zero.load(Acquire);
+        assert!(word > 0, "the memory manager was not started");
+        Pfn::new(word as usize - 1)
+    }
+
+    fn place(&self, asid: Asid) -> &Place<A> {
+        self.places.get_or_make(asid.index(), |_| SpinLock::new(LockClass::Other, None))
+    }
+    fn family(&self, id: FamilyId) -> &Family<A> {
+        let make = |_| SpinLock::new(LockClass::Other, Vec::new());
+        self.families.get_or_make(id.0 as usize, make)
+    }
+    /// The address space of this number, if it lives.
+    pub(super) fn get(&self, asid: Asid) -> Option<Arc<Space<A>>> {
+        self.place(asid).lock().clone()
+    }
+    /// A family without members.
+    pub(super) fn new_family(&self) -> FamilyId {
+        let mut pool = self.pool.lock();
+        FamilyId(pool.free.pop().unwrap_or_else(|| {
+            pool.next += 1;
+            pool.next - 1
+        }))
+    }
+    /// The `at`th member of a family. Members may come and go between two questions.
+    pub(super) fn member(&self, id: FamilyId, at: usize) -> Option<Asid> {
+        self.family(id).lock().get(at).copied()
+    }
+    /// An address space begins.
+    pub(super) fn enter(&self, space: &Arc<Space<A>>) {
+        *self.place(space.asid()).lock() = Some(Arc::clone(space));
+        self.family(space.family).lock().push(space.asid());
+    }
+    /// It ends; it maps nothing any more. With the last member the family ends.
+    pub(super) fn leave(&self, space: &Space<A>) {
+        let gone = self.place(space.asid()).lock().take();
+        let left = {
+            let mut members = self.family(space.family).lock();
+            if let Some(at) = members.iter().position(|&member| member == space.asid()) {
+                members.swap_remove(at);
+            }
+            members.len()
+        };
+        if left == 0 {
+            self.pool.lock().free.push(space.family.0);
+        }
+        drop(gone);
+    }
+    /// Every address space there is: for checks, while nothing changes.
+    pub fn each(&self, mut see: impl FnMut(&Space<A>)) {
+        for place in self.places.iter_made() {
+            let found = place.lock().clone();
+            if let Some(space) = found {
+                see(&space);
+            }
+        }
+    }
+}

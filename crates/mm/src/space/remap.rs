@@ -1,0 +1,235 @@
+//! mremap: growing, shrinking and moving.
+
+use super::change::Change;
+use super::zap::{HUGE_PAGES, Retire};
+use super::{Area, AreaFlags, Backing, GapRequest, MapRequest, Place, Space, SpaceError};
+use super::{VmaRange, Vpn};
+use crate::arch::{Arch, Func, Span};
+use crate::table::Gather;
+
+/// Where the pages may end up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MayMove {
+    /// Where they are.
+    No,
+    /// Anywhere (`MREMAP_MAYMOVE`).
+    Anywhere,
+    /// There, in place of whatever is there (`MREMAP_FIXED`).
+    To(Vpn),
+    /// Anywhere, and the old range stays mapped, with nothing in it (`MREMAP_DONTUNMAP`).
+    Leave,
+}
+
+/// What is asked of mremap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemapRequest {
+    /// The first page.
+    pub from: Vpn,
+    /// How many pages there are; more than none.
+    pub old_pages: u64,
+    /// How many there are to be; more than none.
+    pub new_pages: u64,
+    /// Where.
+    pub may_move: MayMove,
+}
+
+impl<A: Arch> Space<A> {
+    /// Resizes or moves a part of one VMA; returns its first page afterwards (`mremap`).
+    ///
+    /// `Inval`: no pages; the new range overlaps the old one; [`MayMove::Leave`] with another size.
+    /// `Fault`: the old range is not all in one VMA. `Again`: more would be locked than may be.
+    /// `NoMemory`: no room where it is and it may not move, no memory, or too many VMAs.
+    pub fn mremap(&self, on: Backing<'_, A>, request: RemapRequest) -> Result<Vpn, SpaceError> {
+        let _span = Span::<A>::enter(Func::DoMremap);
+        let RemapRequest { from, old_pages, new_pages, may_move } = request;
+        let old = VmaRange::with_pages(from, old_pages).ok_or(SpaceError::Inval)?;
+        let (start, grown, locked) = {
+            let mut change = self.change();
+            match may_move {
+                MayMove::To(to) => {
+                    let new = VmaRange::with_pages(to, new_pages).ok_or(SpaceError::Inval)?;
+                    if new.overlaps(old) {
+                        return Err(SpaceError::Inval);
+                    }
+                }
+                MayMove::Leave if old_pages != new_pages => return Err(SpaceError::Inval),
+                _ if new_pages == 0 => return Err(SpaceError::Inval),
+                _ => {}
+            }
+            let area = change.at(from).ok_or(SpaceError::Fault)?;
+            let locked = area.flags.contains(AreaFlags::LOCKED);
+            if new_pages > old_pages || matches!(may_move, MayMove::To(_) | MayMove::Leave) {
+                if !area.range.covers(old) {
+                    return Err(SpaceError::Fault);
+                }
+                let more = new_pages.saturating_sub(old_pages);
+                if locked && change.locked_pages + more > self.config.memlock_pages {
+                    return Err(SpaceError::Again);
+                }
+            }
+            let start = self.remap(on, &mut change, &area, old, request)?;
+            (start, new_pages.saturating_sub(old_pages), locked)
+        };
+        if locked && let Some(new) = VmaRange::with_pages(start.offset(old_pages), grown) {
+            let _ = self.populate(on, new);
+        }
+        Ok(start)
+    }
+    fn remap(
+        &self,
+        on: Backing<'_, A>,
+        change: &mut Change<'_, A>,
+        area: &Area,
+        old: VmaRange,
+        request: RemapRequest,
+    ) -> Result<Vpn, SpaceError> {
+        let new_pages = request.new_pages;
+        let in_place = !matches!(request.may_move, MayMove::To(_) | MayMove::Leave);
+        if in_place && new_pages <= old.pages() {
+            if let Some((_, tail)) = old.split(old.start().offset(new_pages)) {
+                change.plan(change.cuts(tail))?;
+                self.split_ends(on, change, tail)?;
+                self.unmap(on, change, tail);
+            }
+            return Ok(old.start());
+        }
+        let whole_end = old.end() == area.range.end();
+        if in_place && whole_end && self.has_room(change, old, new_pages) {
+            change.stretch(old.end(), old.start().offset(new_pages));
+            return Ok(old.start());
+        }
+        match request.may_move {
+            MayMove::No => Err(SpaceError::NoMemory),
+            MayMove::Anywhere | MayMove::Leave => {
+                let to = self.place_for(change, area, old, new_pages)?;
+                self.move_to(on, change, old, to, request)
+            }
+            MayMove::To(page) => {
+                let to = VmaRange::with_pages(page, new_pages).ok_or(SpaceError::Inval)?;
+                self.move_to(on, change, old, to, request)
+            }
+        }
+    }
+    /// Whether the VMA that ends with `old` can grow to `pages` from its start.
+    fn has_room(&self, change: &Change<'_, A>, old: VmaRange, pages: u64) -> bool {
+        let new = VmaRange::with_pages(old.start(), pages);
+        let more = new.and_then(|new| VmaRange::new(old.end(), new.end()));
+        more.is_some_and(|more| change.tree.first_in(more).is_none())
+    }
+    /// Room elsewhere; at the same distance from a huge page's start as before, if that can be had.
+    fn place_for(
+        &self,
+        change: &Change<'_, A>,
+        area: &Area,
+        old: VmaRange,
+        pages: u64,
+    ) -> Result<VmaRange, SpaceError> {
+        let offset = area.index_of(old.start()) % HUGE_PAGES;
+        if pages >= HUGE_PAGES {
+            let gap = GapRequest::new(pages + offset).aligned(HUGE_PAGES);
+            let gap = gap.within(super::mmap::MAP_WINDOW);
+            let found = change.tree.highest_gap(&gap).map(|gap| gap.start().offset(offset));
+            if let Some(new) = found.and_then(|at| VmaRange::with_pages(at, pages)) {
+                return Ok(new);
+            }
+        }
+        self.place(change, &MapRequest::new(pages).at(Place::Any))
+    }
+    /// Moves pages and VMA. Nothing has changed if it fails, but that with [`MayMove::To`] what was
+    /// mapped at the target may be gone, as in Linux.
+    fn move_to(
+        &self,
+        on: Backing<'_, A>,
+        change: &mut Change<'_, A>,
+        old: VmaRange,
+        to: VmaRange,
+        request: RemapRequest,
+    ) -> Result<Vpn, SpaceError> {
+        if change.first_in(to).is_some() {
+            change.plan(change.cuts(to))?;
+            self.split_ends(on, change, to)?;
+            self.unmap(on, change, to);
+        }
+        // A target smaller than the source: the rest of the source goes.
+        let kept = old.pages().min(to.pages());
+        let source = VmaRange::raw(old.start().get(), old.start().get() + kept);
+        change.plan(1 + change.cuts(source) + change.cuts(old))?;
+        change.hold_at(old.start());
+        change.hold_at(old.end());
+        self.split_ends(on, change, old)?;
+        self.split_for_move(on, source, to.start())?;
+        change.cut(old.start());
+        change.cut(source.end());
+        change.cut(old.end());
+        let Some(area) = change.at(old.start()) else { return Err(SpaceError::Fault) };
+        let new = Area { range: to, origin: area.index_of(old.start()), ..area };
+        change.add(new);
+        change.hold_at(to.start());
+        if new.is_moved() {
+            self.moved.lock().note(&new);
+        }
+        if let Err(why) = self.table.move_range(on.paging, source, to.start()) {
+            self.move_back(on, change, source, to, why.moved);
+            return Err(SpaceError::NoMemory);
+        }
+        if request.may_move == MayMove::Leave {
+            // What stays is empty, and begins anew.
+            if area.is_moved() {
+                self.moved.lock().forget(&area);
+            }
+            change.alter(old.start(), |area| {
+                area.origin = area.range.start().get();
+                area.flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+            });
+            self.free_tables_of(on, change, old);
+        } else {
+            self.unmap(on, change, old);
+        }
+        change.join_at(old.start());
+        change.join_at(old.end());
+        Ok(to.start())
+    }
+    /// Where whole tables cannot be moved, huge pages are split first.
+    fn split_for_move(
+        &self,
+        on: Backing<'_, A>,
+        source: VmaRange,
+        to: Vpn,
+    ) -> Result<(), SpaceError> {
+        if (to.get().wrapping_sub(source.start().get())).is_multiple_of(HUGE_PAGES) {
+            return Ok(());
+        }
+        let mut page = Vpn::new(source.start().get().next_multiple_of(HUGE_PAGES));
+        while page < source.end() {
+            self.split_huge_page(on, page)?;
+            page = page.offset(HUGE_PAGES);
+        }
+        Ok(())
+    }
+    /// Undoes a move that ran out of memory: the tables that the pages came from are still there.
+    fn move_back(
+        &self,
+        on: Backing<'_, A>,
+        change: &mut Change<'_, A>,
+        source: VmaRange,
+        to: VmaRange,
+        moved: u64,
+    ) {
+        if let Some(back) = VmaRange::with_pages(to.start(), moved) {
+            let undone = self.table.move_range(on.paging, back, source.start());
+            debug_assert!(undone.is_ok(), "no table is made on the way back: {undone:?}");
+        }
+        self.unmap(on, change, to);
+        change.join_at(source.start());
+        change.join_at(source.end());
+    }
+    /// Frees the tables of a range that maps nothing but stays.
+    fn free_tables_of(&self, on: Backing<'_, A>, change: &Change<'_, A>, range: VmaRange) {
+        let mut gather = Gather::new(&self.table);
+        let mut sink = Retire(on.memory);
+        // Only tables that stand for nothing else; nobody can fault here: the VMA is held.
+        let bounds = change.bounds_of(range);
+        self.table.free_tables(on.paging, &mut gather, &mut sink, range, bounds);
+        gather.finish(on.paging, &mut sink);
+    }
+}

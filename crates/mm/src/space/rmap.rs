@@ -1,0 +1,203 @@
+//! From a folio to the pages that it stands for.
+//!
+//! A folio says which family of address spaces may map it, and its index. Where an address space
+//! has not moved it, the index is the page's number; where mremap has, [`Moved`] says where to. A
+//! walk looks at the family's members, the last sole owner first, until it has seen as many entries
+//! as the folio has mappings. It locks each VMA as a page fault does, but only tries: what it
+//! cannot lock it leaves out, and its caller sees that mappings are left.
+
+use super::lock::VmaRead;
+use super::registry::Mapping;
+use super::zap::folio_of;
+use super::{Area, AreaFlags, Backing, Space, Vpn};
+use crate::arch::{Arch, Func, Op, PageSize, Pfn, Span};
+use crate::folio::FolioFlags;
+use crate::reclaim::{References, Rmap, UnmapTo};
+use crate::table::{Pte, PteFlags, PteTable};
+use crate::tlb::Extent;
+use alloc::vec::Vec;
+
+/// A stretch of folio indices that mremap has put elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stretch {
+    index: u64,
+    pages: u64,
+    to: Vpn,
+}
+
+/// Where mremap has put what. More than one page may stand for an index.
+pub(super) struct Moved {
+    stretches: Vec<Stretch>,
+}
+
+impl Moved {
+    pub(super) const fn new() -> Self {
+        Self { stretches: Vec::new() }
+    }
+    /// Pages of `area` are where they are.
+    pub(super) fn note(&mut self, area: &Area) {
+        let (pages, to) = (area.range.pages(), area.range.start());
+        self.stretches.push(Stretch { index: area.origin, pages, to });
+    }
+    /// They are no more.
+    pub(super) fn forget(&mut self, area: &Area) {
+        let (from, to) = (area.range.start().get(), area.range.end().get());
+        let mut kept = Vec::new();
+        self.stretches.retain(|stretch| {
+            let (start, end) = (stretch.to.get(), stretch.to.get() + stretch.pages);
+            if end <= from || to <= start {
+                return true;
+            }
+            let part = |first: u64, last: u64| Stretch {
+                index: stretch.index + (first - start),
+                pages: last - first,
+                to: Vpn::new(first),
+            };
+            if start < from {
+                kept.push(part(start, from));
+            }
+            if to < end {
+                kept.push(part(to, end));
+            }
+            false
+        });
+        self.stretches.extend(kept);
+    }
+    /// The `at`th page that may stand for `index`.
+    fn page_of(&self, index: u64, at: usize) -> Option<Vpn> {
+        let holds = |it: &&Stretch| index.wrapping_sub(it.index) < it.pages;
+        self.stretches.iter().filter(holds).nth(at).map(|it| it.to.offset(index - it.index))
+    }
+}
+
+/// Whether a walk has seen enough.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Walk {
+    On,
+    Enough,
+}
+
+impl<A: Arch> Backing<'_, A> {
+    /// Shows `see` every entry of a single page that maps `folio`, under its table's lock.
+    pub(super) fn each_entry(
+        self,
+        folio: Pfn,
+        mut see: impl FnMut(&Space<A>, &Area, &mut PteTable<'_, A>, Vpn) -> Walk,
+    ) {
+        let _span = Span::<A>::enter(Func::RmapWalk);
+        let mapping = Mapping::of(self.memory.folios.mapping(folio));
+        let index = self.memory.folios.index(folio);
+        let mut visit = |space: &Space<A>| space.each_page_of(self, folio, index, &mut see);
+        if let Some(owner) = self.spaces.get(mapping.owner)
+            && owner.family == mapping.family
+            && visit(&owner) == Walk::Enough
+        {
+            return;
+        }
+        let mut at = 0;
+        while let Some(member) = self.spaces.member(mapping.family, at) {
+            at += 1;
+            if member != mapping.owner
+                && let Some(space) = self.spaces.get(member)
+                && visit(&space) == Walk::Enough
+            {
+                return;
+            }
+        }
+    }
+}
+
+impl<A: Arch> Space<A> {
+    fn each_page_of(
+        &self,
+        on: Backing<'_, A>,
+        folio: Pfn,
+        index: u64,
+        see: &mut impl FnMut(&Self, &Area, &mut PteTable<'_, A>, Vpn) -> Walk,
+    ) -> Walk {
+        let mut step = |page: Vpn| {
+            A::work(Op::VmaFind, 1);
+            let vma: VmaRead<'_, A> = self.lock_vma(page)?;
+            let area = vma.area();
+            if area.page_of(index) != Some(page) {
+                return None;
+            }
+            let mut ptes = self.table.find_pte(on.paging, page)?;
+            let pte = ptes.get(page);
+            let found = pte.pfn().map(|pfn| folio_of(pfn, pte.flags()));
+            if found != Some(folio) || pte.flags().contains(PteFlags::ZERO) {
+                return None;
+            }
+            Some(see(self, area, &mut ptes, page))
+        };
+        if step(Vpn::new(index)) == Some(Walk::Enough) {
+            return Walk::Enough;
+        }
+        let mut at = 0;
+        loop {
+            let next = self.moved.lock().page_of(index, at);
+            let Some(page) = next else { return Walk::On };
+            at += 1;
+            if step(page) == Some(Walk::Enough) {
+                return Walk::Enough;
+            }
+        }
+    }
+    /// Flushes one page's translation.
+    pub(super) fn flush_page(&self, on: Backing<'_, A>, page: Vpn) {
+        let one = super::VmaRange::raw(page.get(), page.get() + 1);
+        let _ = self.table.flush(on.paging, Extent::Range(one, PageSize::Base));
+    }
+}
+
+impl<A: Arch> Rmap<A> for Backing<'_, A> {
+    fn referenced(&self, pfn: Pfn) -> References {
+        let mut found = References::default();
+        let mut left = self.memory.folios.word(pfn).maps();
+        if left == 0 {
+            return found;
+        }
+        self.each_entry(pfn, |_, area, ptes, page| {
+            found.locked |= area.flags.contains(AreaFlags::LOCKED);
+            // No flush: a translation that stays only makes the page look unused for longer.
+            if ptes.get(page).flags().contains(PteFlags::ACCESSED) {
+                ptes.clear(page, PteFlags::ACCESSED);
+                found.accessed += 1;
+            }
+            left -= 1;
+            if left == 0 { Walk::Enough } else { Walk::On }
+        });
+        found
+    }
+    fn unmap(&self, pfn: Pfn, to: UnmapTo) -> bool {
+        let on = *self;
+        let mut dropped = 0;
+        self.each_entry(pfn, |space, area, ptes, page| {
+            if area.flags.contains(AreaFlags::LOCKED) {
+                return Walk::Enough;
+            }
+            let pte = ptes.take(page);
+            space.flush_page(on, page);
+            let dirty = pte.flags().contains(PteFlags::DIRTY);
+            if to == UnmapTo::Drop && dirty {
+                ptes.fill(page, pte);
+                return Walk::Enough;
+            }
+            if dirty {
+                on.memory.folios.set(pfn, FolioFlags::DIRTY);
+            }
+            if let UnmapTo::Swap(entry) = to {
+                on.dup_swap(entry);
+                ptes.fill(page, Pte::swap(0, entry.word()));
+            }
+            dropped += 1;
+            let left = on.memory.folios.remove_map(pfn).maps();
+            if left == 0 { Walk::Enough } else { Walk::On }
+        });
+        let unmapped = self.memory.folios.word(pfn).maps() == 0;
+        if dropped > 0 {
+            self.memory.release(&[(pfn, dropped)]);
+        }
+        unmapped
+    }
+}

@@ -1,0 +1,178 @@
+//! Whether address spaces, page tables and folios agree: for tests, and for the end of a run.
+
+use super::zap::folio_of;
+use super::{Backing, Space, TreeDefect, VmaRange, Vpn};
+use crate::arch::{Arch, Pfn};
+use crate::swap::SwapEntry;
+use crate::table::{Direction, Leaf, Pte, PteFlags, TableDefect};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// What all address spaces have.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct SpaceAudit {
+    /// Address spaces.
+    pub spaces: u64,
+    /// VMAs.
+    pub vmas: u64,
+    /// Pages of VMAs.
+    pub pages: u64,
+    /// Entries that map frames, the frame of zeros not included; a huge page is one.
+    pub mapped: u64,
+    /// Entries that name swap slots, one for each.
+    pub swapped: Vec<SwapEntry>,
+}
+
+/// What does not add up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SpaceDefect {
+    /// The tree of VMAs is broken.
+    Tree(TreeDefect),
+    /// The slots of VMAs are broken, or somebody holds the lock of one.
+    Slots,
+    /// The VMA that starts at this page is another than its place in the tree says.
+    Range(Vpn),
+    /// The counts of pages are wrong.
+    Pages,
+    /// The page tables are broken.
+    Table(TableDefect),
+    /// This page is mapped, but no VMA has it.
+    Stray(Vpn),
+    /// This page may be written to, and its VMA does not allow it.
+    Rights(Vpn),
+    /// The folio has this many mappings by its own count, and that many in the tables.
+    Maps(Pfn, u32, u32),
+    /// The folio has fewer references than mappings.
+    References(Pfn),
+}
+
+impl core::fmt::Display for SpaceDefect {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Tree(why) => write!(f, "the VMA tree: {why:?}"),
+            Self::Slots => f.write_str("the slots of VMAs are broken, or one is locked"),
+            Self::Range(page) => write!(f, "the VMA at page {:#x} has another range", page.get()),
+            Self::Pages => f.write_str("the pages of the VMAs are miscounted"),
+            Self::Table(why) => write!(f, "the page tables: {why}"),
+            Self::Stray(page) => write!(f, "page {:#x} is mapped without a VMA", page.get()),
+            Self::Rights(page) => write!(f, "page {:#x} may be written to", page.get()),
+            Self::Maps(pfn, counted, found) => {
+                write!(f, "folio {}: {counted} mappings, {found} found", pfn.index())
+            }
+            Self::References(pfn) => write!(f, "folio {}: mapped more than used", pfn.index()),
+        }
+    }
+}
+
+impl core::error::Error for SpaceDefect {}
+
+impl<A: Arch> Backing<'_, A> {
+    /// Walks all address spaces: trees and tables sound, every mapped page in a VMA and with no
+    /// more rights than that, every folio mapped as often as it says, and no folio's mappings lost.
+    /// While nothing changes.
+    pub fn verify(self) -> Result<SpaceAudit, SpaceDefect> {
+        let mut audit = SpaceAudit::default();
+        let mut maps: BTreeMap<Pfn, u32> = BTreeMap::new();
+        let mut result = Ok(());
+        self.spaces.each(|space| {
+            if result.is_ok() {
+                result = space.verify(self, &mut audit, &mut maps);
+            }
+        });
+        result?;
+        for (pfn, word) in self.memory.folios.iter() {
+            let found = maps.remove(&pfn).unwrap_or(0);
+            if word.maps() != found {
+                return Err(SpaceDefect::Maps(pfn, word.maps(), found));
+            }
+            if word.refs() < word.maps() {
+                return Err(SpaceDefect::References(pfn));
+            }
+        }
+        match maps.first_key_value() {
+            Some((&pfn, &found)) => Err(SpaceDefect::Maps(pfn, 0, found)),
+            None => Ok(audit),
+        }
+    }
+}
+
+impl<A: Arch> Space<A> {
+    fn verify(
+        &self,
+        on: Backing<'_, A>,
+        audit: &mut SpaceAudit,
+        maps: &mut BTreeMap<Pfn, u32>,
+    ) -> Result<(), SpaceDefect> {
+        let vmas = self.lock.read();
+        vmas.tree.verify().map_err(SpaceDefect::Tree)?;
+        if !vmas.slots().verify() || vmas.slots().len() != vmas.tree.len() {
+            return Err(SpaceDefect::Slots);
+        }
+        let (mut pages, mut locked) = (0, 0);
+        for entry in vmas.tree.iter() {
+            let area = vmas.area(entry.value);
+            if area.range != entry.range {
+                return Err(SpaceDefect::Range(entry.range.start()));
+            }
+            if vmas.slots().get(entry.value).is_none_or(|vma| !vma.is_free()) {
+                return Err(SpaceDefect::Slots);
+            }
+            pages += area.range.pages();
+            if area.flags.contains(super::AreaFlags::LOCKED) {
+                locked += area.range.pages();
+            }
+        }
+        if (pages, locked) != (vmas.pages, vmas.locked_pages) {
+            return Err(SpaceDefect::Pages);
+        }
+        audit.spaces += 1;
+        audit.vmas += vmas.tree.len() as u64;
+        audit.pages += pages;
+        self.table.verify(on.paging).map_err(SpaceDefect::Table)?;
+        for leaf in self.table.leaves(on.paging, VmaRange::USER, Direction::Forward) {
+            match leaf {
+                Leaf::Ptes(ptes, part) => {
+                    for page in Direction::Forward.pages(part) {
+                        self.verify_entry(&vmas, page, ptes.get(page), audit, maps)?;
+                    }
+                }
+                Leaf::Huge(pmd, part) => {
+                    let page = part.start();
+                    self.verify_entry(&vmas, page, pmd.get(page), audit, maps)?;
+                }
+            }
+        }
+        Ok(())
+    }
+    fn verify_entry(
+        &self,
+        vmas: &super::change::Vmas<A>,
+        page: Vpn,
+        pte: Pte,
+        audit: &mut SpaceAudit,
+        maps: &mut BTreeMap<Pfn, u32>,
+    ) -> Result<(), SpaceDefect> {
+        if pte.is_none() {
+            return Ok(());
+        }
+        let area = vmas.at(page).ok_or(SpaceDefect::Stray(page))?;
+        if pte.is_huge() && !area.range.covers(super::huge::huge_range(page)) {
+            return Err(SpaceDefect::Stray(page));
+        }
+        if let Some((_, word)) = pte.as_swap() {
+            audit.swapped.push(SwapEntry::from_word(word));
+            return Ok(());
+        }
+        let flags = pte.flags();
+        if flags.contains(PteFlags::WRITE) && !area.prot.is_writable()
+            || pte.is_present() && area.prot.is_empty()
+        {
+            return Err(SpaceDefect::Rights(page));
+        }
+        if let Some(pfn) = pte.pfn().filter(|_| !flags.contains(PteFlags::ZERO)) {
+            audit.mapped += 1;
+            *maps.entry(folio_of(pfn, flags)).or_insert(0) += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Taking pages out: entries out of the tables, frames into the gather, and, once no CPU
+//! translates to them, to the LRU, which drops their references.
+
+use super::{Backing, Space, VmaRange, Vpn};
+use crate::arch::{Arch, Func, Order, PageSize, Pfn, Span};
+use crate::lru::{BATCH, Memory};
+use crate::table::{Direction, Gather, Gathered, Leaf, PmdTable, PteFlags, PteTable, Room, Sink};
+use crate::tlb::Flushed;
+
+/// Pages of a huge page.
+pub(super) const HUGE_PAGES: u64 = PageSize::Huge.pages();
+/// The order of its folio.
+pub(super) const HUGE_ORDER: Order = match Order::new(9) {
+    Some(order) => order,
+    None => panic!("no order for huge pages"),
+};
+const _: () = assert!(HUGE_ORDER.pages() as u64 == HUGE_PAGES);
+
+/// An entry of a single page that is part of a huge folio.
+pub(super) const PIECE: PteFlags = PteFlags::SOFT;
+
+/// Where unmapped frames go: their references are dropped.
+pub(super) struct Retire<'a, A: Arch>(pub(super) Memory<'a, A>);
+
+impl<A: Arch> Sink for Retire<'_, A> {
+    fn release(&mut self, _: &Flushed, frames: &[Gathered]) {
+        for some in frames.chunks(BATCH) {
+            let mut folios = [(Pfn::new(0), 0); BATCH];
+            for (folio, frame) in folios.iter_mut().zip(some) {
+                *folio = (frame.pfn, frame.count);
+            }
+            self.0.release(&folios[..some.len()]);
+        }
+    }
+}
+
+/// The folio of the frame that an entry maps.
+#[inline]
+pub(super) fn folio_of(pfn: Pfn, flags: PteFlags) -> Pfn {
+    if flags.contains(PIECE) { Pfn::new(pfn.index() & !(HUGE_PAGES as usize - 1)) } else { pfn }
+}
+
+/// Whether the pages that are taken out were locked in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Locked {
+    No,
+    Yes,
+}
+
+impl<A: Arch> Space<A> {
+    /// Takes out what `range` maps (`unmap_page_range`). What is gathered goes to `sink` when the
+    /// gather is full; the rest stays in it. Nobody else takes pages of `range` out for good: its
+    /// VMAs are held in some way, or gone. ENOMEM is not possible but for a part of a huge page,
+    /// whose table cannot be made: `false`, and that huge page stays.
+    pub(super) fn zap<'t>(
+        &'t self,
+        on: Backing<'_, A>,
+        gather: &mut Gather<'t, A>,
+        range: VmaRange,
+        locked: Locked,
+    ) -> bool {
+        let _span = Span::<A>::enter(Func::UnmapPageRange);
+        let mut sink = Retire(on.memory);
+        let mut all = true;
+        let mut leaves = self.table.leaves(on.paging, range, Direction::Forward);
+        while let Some(leaf) = leaves.next() {
+            let part = leaf.range();
+            let next = match leaf {
+                Leaf::Ptes(mut ptes, part) => self.zap_ptes(on, gather, &mut ptes, part, locked),
+                Leaf::Huge(mut pmd, part) if part.pages() == HUGE_PAGES => {
+                    self.zap_huge(on, gather, &mut pmd, part.start(), locked)
+                }
+                Leaf::Huge(pmd, part) => {
+                    drop(pmd);
+                    if self.split_huge_page(on, part.start()).is_ok() {
+                        leaves.back_to(part.start(), range);
+                    } else {
+                        all = false;
+                    }
+                    continue;
+                }
+            };
+            if let Some(at) = next {
+                gather.flush(on.paging, &mut sink);
+                if part.contains(at) {
+                    leaves.back_to(at, range);
+                }
+            }
+            A::cond_resched();
+        }
+        all
+    }
+    /// One table's part; where to go on, if the gather is full.
+    fn zap_ptes(
+        &self,
+        on: Backing<'_, A>,
+        gather: &mut Gather<'_, A>,
+        ptes: &mut PteTable<'_, A>,
+        part: VmaRange,
+        locked: Locked,
+    ) -> Option<Vpn> {
+        for page in Direction::Forward.pages(part) {
+            let pte = ptes.take(page);
+            if pte.is_none() {
+                continue;
+            }
+            if let Some(entry) = pte.as_swap() {
+                self.forget_swap(on, entry);
+                continue;
+            }
+            if pte.is_present() {
+                gather.note(page, PageSize::Base);
+            }
+            let flags = pte.flags();
+            let Some(pfn) = pte.pfn().filter(|_| !flags.contains(PteFlags::ZERO)) else {
+                continue;
+            };
+            let folio = folio_of(pfn, flags);
+            self.unmap_folio(on, folio, locked);
+            if gather.add(on.paging, folio, 1) == Room::Full {
+                return Some(page.offset(1));
+            }
+        }
+        None
+    }
+    fn zap_huge(
+        &self,
+        on: Backing<'_, A>,
+        gather: &mut Gather<'_, A>,
+        pmd: &mut PmdTable<'_, A>,
+        page: Vpn,
+        locked: Locked,
+    ) -> Option<Vpn> {
+        let pte = pmd.take(page);
+        let pfn = pte.pfn()?;
+        if pte.is_present() {
+            gather.note(page, PageSize::Huge);
+        }
+        self.unmap_folio(on, pfn, locked);
+        (gather.add(on.paging, pfn, 1) == Room::Full).then(|| page.offset(HUGE_PAGES))
+    }
+    /// An entry that mapped the folio is gone; its reference is still there.
+    pub(super) fn unmap_folio(&self, on: Backing<'_, A>, folio: Pfn, locked: Locked) {
+        on.memory.folios.remove_map(folio);
+        if locked == Locked::Yes {
+            on.memory.munlock(folio);
+        }
+    }
+}
