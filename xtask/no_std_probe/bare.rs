@@ -4,9 +4,9 @@ use core::sync::atomic::{
     AtomicBool, AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering,
 };
 use mmscale_mm::arch::{
-    Access, Arch, Asid, Atomic, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi,
-    IrqState, Line, LockClass, NodeId, Op, Order, OwnedCounter, PageIo, PathId, Pfn, RawSpin,
-    TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
+    Access, Arch, Asid, Atomic, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState,
+    Line, LockClass, NodeId, Op, Order, OwnedCounter, PageIo, PathId, Pfn, RawSpin, TaskId,
+    TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 
 pub struct Bare;

@@ -40,7 +40,7 @@ impl Device {
             queue: BinaryHeap::new(),
             requests: (0..cpus).map(|_| BTreeMap::new()).collect(),
             numbered: 0,
-            pub(crate) blocks: BTreeMap::new(),
+            blocks: BTreeMap::new(),
         }
     }
     /// When the first request of CPU `at` has finished that was not taken back.

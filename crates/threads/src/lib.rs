@@ -11,7 +11,8 @@
 //!
 //! The modules, each using only those before it: `host`, `clock`, `arena`, `atomic`, `config`,
 //! `file`, `paths`, `task`, `queue`, `state` (what a machine is made of), `wake`, `interrupt`,
-//! `device`, `lock`, `hotplug`, `sched`, `run`, and `calibrate`, which measures steps of this computer.
+//! `device`, `lock`, `hotplug`, `sched`, `run`, and `calibrate`, which measures steps of this
+//! computer.
 
 mod arena;
 mod atomic;
