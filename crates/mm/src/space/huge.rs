@@ -13,7 +13,6 @@ use crate::arch::{Arch, PageSize, Pfn};
 use crate::folio::FolioFlags;
 use crate::page_alloc::Gfp;
 use crate::table::{Pte, PteFlags, TableError};
-use crate::tlb::Extent;
 
 /// What a fault makes of a table that it could not have: out of memory, or somebody has mapped a
 /// page of the other size meanwhile, and the next attempt will see it.
@@ -125,13 +124,5 @@ impl<A: Arch> Space<A> {
         }
         on.memory.put(folio);
         split.map(|_| ()).map_err(SpaceError::from)
-    }
-    /// Flushes what CPUs know of a huge page.
-    pub(super) fn flush_huge(&self, on: Backing<'_, A>, page: Vpn) {
-        let _ = self.table.flush(on.paging, Extent::Range(huge_range(page), PageSize::Huge));
-    }
-    /// Whether `folio` is a huge one.
-    pub(super) fn is_huge_folio(&self, on: Backing<'_, A>, folio: Pfn) -> bool {
-        on.memory.frames.frames().word(folio).order() == HUGE_ORDER
     }
 }
