@@ -1,7 +1,15 @@
-//! [`System`] over the memory manager, once, for every machine that implements [`Arch`].
+//! [`System`](mmscale_system::System) over the memory manager, once, for every machine that
+//! implements [`Arch`].
 //!
 //! A machine boots a [`Kernel`] and calls it back; the kernel forwards interrupts, timers and
-//! hotplug to the memory manager, and runs programs as threads. It knows no workload.
+//! hotplug to the memory manager, and runs programs as threads of processes. It knows no workload.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `callbacks` | what the machine calls |
+//! | `process`, `thread` | who there is |
+//! | `program` | the calls of programs that are not about memory |
+//! | `memory` | those that are |
 
 #![no_std]
 #![forbid(unsafe_op_in_unsafe_fn)]
@@ -9,16 +17,26 @@
 extern crate alloc;
 
 mod callbacks;
+mod memory;
+mod process;
 mod program;
 mod thread;
 
 use alloc::boxed::Box;
-use core::sync::atomic::Ordering;
-use mmscale_mm::arch::{Arch, Atomic, CpuId, LockClass, Priority, TaskEntry, TaskSpec};
+use alloc::sync::Arc;
+use mmscale_mm::arch::{Arch, CpuId, LockClass, Priority, TaskEntry, TaskSpec};
+use mmscale_mm::group::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig, MmError};
+use mmscale_mm::space::Space;
 use mmscale_mm::sync::SpinLock;
-use mmscale_system::{Body, Errno, System, ThreadId};
-use thread::ThreadTable;
+use mmscale_system::{Body, Errno, ProcessId, System, ThreadId};
+use process::{Current, Process, ProcessTable};
+use thread::{Start, ThreadTable};
+
+/// The process of a run's first thread.
+const INIT: ProcessId = ProcessId(0);
+/// How often memory for the first process is asked for: a run may inject failures.
+const INIT_ATTEMPTS: usize = 100;
 
 /// How thoroughly a system looks at itself at the end of its run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,31 +47,31 @@ pub enum Ending {
     Verified,
 }
 
-/// A running system: the memory manager and the threads of its programs.
+/// A running system: the memory manager, the processes and the threads of its programs.
 pub struct Kernel<A: Arch> {
     mm: Mm<A>,
     threads: SpinLock<A, ThreadTable<A>>,
-    /// 1 from the moment the first program returned: every call of the others says so.
-    stopping: A::AtomicU32,
+    processes: SpinLock<A, ProcessTable<A>>,
+    current: Current<A>,
+    nodes: usize,
     ending: Ending,
 }
 
 impl<A: Arch> Kernel<A> {
-    /// A system that runs `program` as its first thread, on CPU 0. When `program` returns, the
-    /// other threads are told to return at their next call, are waited for, and the memory
-    /// manager's own tasks end: the machine then has nothing left to run.
+    /// A system that runs `program` as its first thread, on CPU 0, in its first process. When
+    /// `program` returns, all threads are told to return at their next call, are waited for, and
+    /// the memory manager's own tasks end: the machine then has nothing left to run.
     pub fn boot(config: &MmConfig, ending: Ending, program: Body<Self>) -> Result<Self, MmError> {
         let kernel = Self {
             mm: Mm::new(config)?,
             threads: SpinLock::new(LockClass::Other, ThreadTable::new()),
-            stopping: A::AtomicU32::new(0),
+            processes: SpinLock::new(LockClass::Other, ProcessTable::new()),
+            current: Current::new(),
+            nodes: config.map.node_count(),
             ending,
         };
-        let first = kernel.threads.lock_irqsave().insert(Box::new(|system: &Self| {
-            system.mm.start();
-            program(system);
-            system.end();
-        }));
+        let body: Body<Self> = Box::new(|system: &Self| system.init(program));
+        let first = kernel.threads.lock_irqsave().insert(Start { process: None, body });
         A::spawn(TaskSpec {
             cpu: CpuId::new(0),
             per_cpu: false,
@@ -68,25 +86,58 @@ impl<A: Arch> Kernel<A> {
         &self.mm
     }
 
-    fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed) != 0
-    }
-
-    /// Ends the run from its first thread.
-    fn end(&self) {
-        self.stopping.store(1, Ordering::Release);
-        let count = self.threads.lock_irqsave().len();
-        for other in 1..count {
-            let _ = self.join(ThreadId(other as u32));
-        }
+    /// The run, from its first thread.
+    fn init(&self, program: Body<Self>) {
+        self.mm.start();
+        let space = (0..INIT_ATTEMPTS).find_map(|_| self.new_space().ok());
+        let space = space.expect("there is memory for the first process");
+        let process = self.processes.lock_irqsave().insert(space, INIT);
+        self.current.run(&process, || {
+            program(self);
+            self.stop();
+        });
+        process.end_thread(self.mm.backing());
         self.mm.shutdown();
         if self.ending == Ending::Verified {
             self.verify();
         }
     }
+    fn new_space(&self) -> Result<Arc<Space<A>>, Errno> {
+        Space::new(self.mm.backing(), GroupId::ROOT).map_err(memory::errno)
+    }
+
+    /// Ends all programs, from the first thread: returns when all other threads and processes are
+    /// gone. A thread that has been told may still start others.
+    fn stop(&self) {
+        let mut at = 0;
+        loop {
+            let next = self.processes.lock_irqsave().get(ProcessId(at));
+            let Some(process) = next else { break };
+            process.kill();
+            at += 1;
+        }
+        let mut at = 1;
+        while at < self.threads.lock_irqsave().len() {
+            let _ = self.join(ThreadId(at as u32));
+            at += 1;
+        }
+        let mut at = 1;
+        loop {
+            let next = self.processes.lock_irqsave().get(ProcessId(at));
+            let Some(process) = next else { break };
+            process.wait();
+            at += 1;
+        }
+    }
 
     /// All frames home? Panics if not: the machine then reports where and when.
     fn verify(&self) {
+        if let Err(defect) = self.mm.backing().verify() {
+            panic!("the address spaces do not add up: {defect}");
+        }
+        if let Err(violation) = self.mm.memory().verify() {
+            panic!("the LRU lists do not add up: {violation}");
+        }
         self.mm.quiesce();
         match self.mm.verify() {
             Ok(audit) => assert!(audit.held == 0, "frames lost at exit: {audit:?}"),
@@ -97,9 +148,14 @@ impl<A: Arch> Kernel<A> {
     /// The body of the thread that `entry` names.
     fn run_thread(&self, entry: TaskEntry) {
         let thread = thread::of_entry(entry);
-        let body = self.threads.lock_irqsave().take_body(thread);
-        if let Some(body) = body {
-            body(self);
+        let start = self.threads.lock_irqsave().take_start(thread);
+        match start {
+            Some(Start { process: Some(process), body }) => {
+                self.current.run(&process, || body(self));
+                process.end_thread(self.mm.backing());
+            }
+            Some(Start { process: None, body }) => body(self),
+            None => {}
         }
         let waiter = self.threads.lock_irqsave().finish(thread);
         if let Some(task) = waiter {
@@ -107,7 +163,9 @@ impl<A: Arch> Kernel<A> {
         }
     }
 
-    fn running(&self) -> Result<(), Errno> {
-        if self.is_stopping() { Err(Errno::Stopped) } else { Ok(()) }
+    /// The caller's process, unless it is to end.
+    fn running(&self) -> Result<&Process<A>, Errno> {
+        let process = self.current.process();
+        if process.is_stopped() { Err(Errno::Stopped) } else { Ok(process) }
     }
 }

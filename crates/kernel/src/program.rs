@@ -1,46 +1,54 @@
-//! The calls of [`System`].
+//! Calls about the machine, threads and processes.
 
 use crate::Kernel;
-use crate::thread::{self, Wait};
-use mmscale_mm::arch::{self, Arch, CpuId, HotplugError, Op, Order, Pfn, TaskSpec};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::Gfp;
-use mmscale_system::{Body, Errno, Pages, Priority, System, ThreadId, ThreadSpec};
+use crate::memory;
+use crate::process::Process;
+use crate::thread::{self, Start, Wait};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use mmscale_mm::arch::{self, Arch, CpuId, HotplugError, Op, TaskSpec};
+use mmscale_system::{
+    Addr, Advice, Body, Errno, Exit, LockWhat, MapSpec, MayMove, Present, Priority, ProcessId,
+    Prot, System, ThreadId, ThreadSpec,
+};
 
 impl<A: Arch> System for Kernel<A> {
     fn cpus(&self) -> usize {
         A::cpus_possible()
     }
-
+    fn nodes(&self) -> usize {
+        self.nodes
+    }
     fn clock_ns(&self) -> u64 {
         A::now_ns()
     }
-
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno> {
         self.running()?;
         A::work(Op::Syscall, 1);
         self.mm.sleep_ns(ns);
-        self.running()
+        self.running().map(|_| ())
     }
-
     fn compute_ns(&self, ns: u64) -> Result<(), Errno> {
         self.running()?;
         A::user(ns);
-        self.running()
+        self.running().map(|_| ())
+    }
+    fn cpu_offline(&self, cpu: usize) -> Result<(), Errno> {
+        self.running()?;
+        A::cpu_offline(existing_cpu::<A>(cpu)?).map_err(refused)
+    }
+    fn cpu_online(&self, cpu: usize) -> Result<(), Errno> {
+        self.running()?;
+        A::cpu_online(existing_cpu::<A>(cpu)?).map_err(refused)
     }
 
     fn spawn(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ThreadId, Errno> {
-        self.running()?;
+        let own = self.running()?.id;
         let cpu = existing_cpu::<A>(spec.cpu)?;
-        let priority = match spec.priority {
-            Priority::Fair => arch::Priority::Fair,
-            Priority::RealTime(level) => arch::Priority::RealTime(level),
-        };
-        let thread = self.threads.lock_irqsave().insert(body);
-        A::spawn(TaskSpec { cpu, per_cpu: false, priority, entry: thread::entry_of(thread) });
-        Ok(thread)
+        let process = self.processes.lock_irqsave().get(own).ok_or(Errno::Srch)?;
+        process.add_thread();
+        Ok(self.start(cpu, spec, process, body))
     }
-
     fn join(&self, thread: ThreadId) -> Result<(), Errno> {
         loop {
             let step = self.threads.lock_irqsave().wait(thread, A::current());
@@ -51,46 +59,111 @@ impl<A: Arch> System for Kernel<A> {
             }
         }
     }
-
-    fn alloc_pages(&self, order: u8) -> Result<Pages, Errno> {
-        self.running()?;
-        let order = Order::new(order).ok_or(Errno::Inval)?;
+    fn process(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
+        let parent = self.running()?.id;
+        let cpu = existing_cpu::<A>(spec.cpu)?;
         A::work(Op::Syscall, 1);
-        let pfn = self
-            .mm
-            .frames()
-            .alloc_pages(order, MigrateType::Movable, Gfp::KERNEL)
-            .map_err(|_| Errno::Nomem)?;
-        Ok(Pages { first: pfn.index() as u64, order: order.get() })
+        let space = self.new_space()?;
+        Ok(self.start_process(cpu, spec, space, parent, body))
     }
-
-    fn free_pages(&self, pages: Pages) {
-        let (pfn, order) = block_of(pages);
+    fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
+        let parent = self.running()?;
+        let cpu = existing_cpu::<A>(spec.cpu)?;
         A::work(Op::Syscall, 1);
-        self.mm.frames().free_pages(pfn, order);
+        let space = parent.space.fork(self.mm.backing()).map_err(memory::errno)?;
+        Ok(self.start_process(cpu, spec, space, parent.id, body))
     }
-
-    fn touch_pages(&self, pages: Pages, stamp: u64) -> Result<(), Errno> {
+    fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
+        let own = self.own_process();
+        let child = self.processes.lock_irqsave().claim(process, own).ok_or(Errno::Child)?;
+        child.wait();
+        Ok(self.processes.lock_irqsave().exit_of(process))
+    }
+    fn kill(&self, process: ProcessId) -> Result<(), Errno> {
         self.running()?;
-        let (first, order) = block_of(pages);
-        A::clear_block(first, order);
-        (0..order.pages()).for_each(|page| A::write_stamp(first.offset(page), stamp));
+        A::work(Op::Syscall, 1);
+        let victim = self.processes.lock_irqsave().kill(process).ok_or(Errno::Srch)?;
+        victim.kill();
         Ok(())
     }
-
-    fn read_stamp(&self, pages: Pages) -> Result<u64, Errno> {
-        self.running()?;
-        Ok(A::read_stamp(block_of(pages).0))
+    fn own_process(&self) -> ProcessId {
+        self.current.process().id
     }
 
-    fn cpu_offline(&self, cpu: usize) -> Result<(), Errno> {
-        self.running()?;
-        A::cpu_offline(existing_cpu::<A>(cpu)?).map_err(refused)
+    fn mmap(&self, spec: MapSpec) -> Result<Addr, Errno> {
+        self.sys_mmap(spec)
     }
+    fn munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
+        self.sys_munmap(at, bytes)
+    }
+    fn mprotect(&self, at: Addr, bytes: u64, prot: Prot) -> Result<(), Errno> {
+        self.sys_mprotect(at, bytes, prot)
+    }
+    fn mremap(
+        &self,
+        at: Addr,
+        old_bytes: u64,
+        new_bytes: u64,
+        may_move: MayMove,
+    ) -> Result<Addr, Errno> {
+        self.sys_mremap(at, old_bytes, new_bytes, may_move)
+    }
+    fn madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno> {
+        self.sys_madvise(at, bytes, advice)
+    }
+    fn mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
+        self.sys_mlock(at, bytes, what)
+    }
+    fn munlock(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
+        self.sys_munlock(at, bytes)
+    }
+    fn mbind(&self, at: Addr, bytes: u64, node: usize, present: Present) -> Result<(), Errno> {
+        self.sys_mbind(at, bytes, node, present)
+    }
+    fn mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno> {
+        self.sys_mincore(at, bytes)
+    }
+    fn write(&self, page: Addr, word: u64) -> Result<(), Errno> {
+        self.user_write(page, word)
+    }
+    fn read(&self, page: Addr) -> Result<u64, Errno> {
+        self.user_read(page)
+    }
+}
 
-    fn cpu_online(&self, cpu: usize) -> Result<(), Errno> {
-        self.running()?;
-        A::cpu_online(existing_cpu::<A>(cpu)?).map_err(refused)
+impl<A: Arch> Kernel<A> {
+    fn start(
+        &self,
+        cpu: CpuId,
+        spec: ThreadSpec,
+        process: Arc<Process<A>>,
+        body: Body<Self>,
+    ) -> ThreadId {
+        let priority = match spec.priority {
+            Priority::Fair => arch::Priority::Fair,
+            Priority::RealTime(level) => arch::Priority::RealTime(level),
+        };
+        let start = Start { process: Some(process), body };
+        let thread = self.threads.lock_irqsave().insert(start);
+        A::spawn(TaskSpec { cpu, per_cpu: false, priority, entry: thread::entry_of(thread) });
+        thread
+    }
+    fn start_process(
+        &self,
+        cpu: CpuId,
+        spec: ThreadSpec,
+        space: Arc<mmscale_mm::space::Space<A>>,
+        parent: ProcessId,
+        body: Body<Self>,
+    ) -> ProcessId {
+        let process = self.processes.lock_irqsave().insert(space, parent);
+        let id = process.id;
+        // Whoever ends the run looks at the parent's mark before the child's.
+        if self.current.process().is_stopped() {
+            process.kill();
+        }
+        self.start(cpu, spec, process, body);
+        id
     }
 }
 
@@ -100,10 +173,4 @@ fn refused(_: HotplugError) -> Errno {
 
 fn existing_cpu<A: Arch>(cpu: usize) -> Result<CpuId, Errno> {
     if cpu < A::cpus_possible() { Ok(CpuId::new(cpu)) } else { Err(Errno::Inval) }
-}
-
-/// The block behind a program's name for it. Panics on an order that was never handed out.
-fn block_of(pages: Pages) -> (Pfn, Order) {
-    let order = Order::new(pages.order).expect("a block that alloc_pages returned");
-    (Pfn::new(pages.first as usize), order)
 }

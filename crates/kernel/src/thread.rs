@@ -1,6 +1,8 @@
 //! The table of a system's threads. A slot is never used twice in a run.
 
 use crate::Kernel;
+use crate::process::Process;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mmscale_mm::arch::{Arch, TaskEntry, TaskId};
 use mmscale_system::{Body, ThreadId};
@@ -16,9 +18,16 @@ pub(crate) fn of_entry(entry: TaskEntry) -> ThreadId {
     ThreadId(entry.0 as u32)
 }
 
+/// What a thread begins with.
+pub(crate) struct Start<A: Arch> {
+    /// Whose thread it is. The first thread of all makes its process itself.
+    pub(crate) process: Option<Arc<Process<A>>>,
+    pub(crate) body: Body<Kernel<A>>,
+}
+
 struct Thread<A: Arch> {
-    /// What it is to run; gone once it has begun.
-    body: Option<Body<Kernel<A>>>,
+    /// Gone once it has begun.
+    start: Option<Start<A>>,
     returned: bool,
     /// Who waits for its end.
     waiter: Option<TaskId>,
@@ -46,12 +55,12 @@ impl<A: Arch> ThreadTable<A> {
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
-    pub(crate) fn insert(&mut self, body: Body<Kernel<A>>) -> ThreadId {
-        self.slots.push(Thread { body: Some(body), returned: false, waiter: None });
+    pub(crate) fn insert(&mut self, start: Start<A>) -> ThreadId {
+        self.slots.push(Thread { start: Some(start), returned: false, waiter: None });
         ThreadId((self.slots.len() - 1) as u32)
     }
-    pub(crate) fn take_body(&mut self, thread: ThreadId) -> Option<Body<Kernel<A>>> {
-        self.slots[thread.0 as usize].body.take()
+    pub(crate) fn take_start(&mut self, thread: ThreadId) -> Option<Start<A>> {
+        self.slots[thread.0 as usize].start.take()
     }
     /// Marks the thread as returned and says whom to wake.
     pub(crate) fn finish(&mut self, thread: ThreadId) -> Option<TaskId> {

@@ -1,13 +1,16 @@
 //! Programs with planted bugs on a whole simulated system: the run must end with what they did.
 
 use mmscale_kernel::{Ending, Kernel};
-use mmscale_mm::arch::{CpuId, Probe, Trace};
+use mmscale_mm::arch::{Arch, CpuId, Order, Pfn, Probe, Trace};
+use mmscale_mm::frame::MigrateType;
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::page_alloc::MemoryMap;
+use mmscale_mm::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_sim::{Outcome, Sim, SimConfig, sample_profile};
-use mmscale_system::{Priority, System, ThreadSpec};
+use mmscale_system::{Advice, Exit, MapSpec, MayMove, PAGE_BYTES, System, ThreadSpec};
 use std::rc::Rc;
+
+const TWO: Order = Order::new(1).unwrap();
 
 struct Deaf;
 
@@ -38,24 +41,44 @@ fn fails(program: fn(&Kernel<Sim>), text: &str) {
     assert!(failure.contains(text), "{failure}");
 }
 
+/// A block straight from the frame allocator, as only a program with a bug gets one.
+fn block(system: &Kernel<Sim>, order: Order) -> Pfn {
+    let frames = system.mm().frames();
+    frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).expect("there is memory")
+}
+
+/// Maps, writes, forks, checks on both sides, advises, moves and unmaps.
+fn sound(system: &Kernel<Sim>) {
+    for pages in [1, 8, 1, 512, 16, 3] {
+        let bytes = pages * PAGE_BYTES;
+        let at = system.mmap(MapSpec::new(bytes)).expect("there is room");
+        (0..pages).for_each(|page| system.write(at.page(page), 7 + page).expect("there is memory"));
+        let child = move |system: &Kernel<Sim>| {
+            assert_eq!(system.read(at), Ok(7));
+            system.write(at, 8).expect("there is memory");
+            assert_eq!(system.read(at.page(pages - 1)), Ok(if pages == 1 { 8 } else { 6 + pages }));
+        };
+        let child = system.fork(ThreadSpec::on(1), Box::new(child)).expect("there is memory");
+        system.compute_ns(50_000).expect("the run goes on");
+        assert_eq!(system.read(at), Ok(7));
+        assert_eq!(system.wait(child), Ok(Exit::Returned));
+        system.madvise(at, bytes, Advice::DontNeed).expect("it is mapped");
+        assert_eq!(system.read(at), Ok(0));
+        let moved = system.mremap(at, bytes, 2 * bytes, MayMove::Anywhere).expect("there is room");
+        system.munmap(moved, 2 * bytes).expect("it is mapped");
+    }
+}
+
 #[test]
 fn a_sound_program_with_hotplug_ends_well() {
     let outcome = run(|system| {
-        let worker = |system: &Kernel<Sim>| {
-            for order in [0, 3, 0, 9, 4, 0] {
-                let pages = system.alloc_pages(order).expect("there is memory");
-                system.touch_pages(pages, 7).expect("the run goes on");
-                system.compute_ns(50_000).expect("the run goes on");
-                assert_eq!(system.read_stamp(pages), Ok(7));
-                system.free_pages(pages);
-            }
-        };
-        let spec = ThreadSpec { cpu: 2, priority: Priority::Fair };
-        let thread = system.spawn(spec, Box::new(worker)).expect("the CPU exists");
-        worker(system);
+        let thread = system.spawn(ThreadSpec::on(2), Box::new(sound)).expect("the CPU exists");
+        let process = system.process(ThreadSpec::on(3), Box::new(sound)).expect("the CPU exists");
+        sound(system);
         system.join(thread).expect("it was started");
+        system.wait(process).expect("it is a child");
         system.cpu_offline(2).expect("others are left");
-        worker(system);
+        sound(system);
         system.cpu_online(2).expect("it was there before");
         system.cpu_offline(3).expect("others are left");
     });
@@ -64,33 +87,31 @@ fn a_sound_program_with_hotplug_ends_well() {
 
 #[test]
 fn a_block_that_is_never_freed_is_lost_at_exit() {
-    fails(|system| _ = system.alloc_pages(2), "frames lost at exit");
+    fails(|system| _ = block(system, TWO), "frames lost at exit");
 }
 
 #[test]
 fn a_block_freed_twice_ends_the_run() {
     let program = |system: &Kernel<Sim>| {
-        let pages = system.alloc_pages(1).expect("there is memory");
-        system.free_pages(pages);
-        system.free_pages(pages);
+        let pfn = block(system, TWO);
+        system.mm().frames().free_pages(pfn, TWO);
+        system.mm().frames().free_pages(pfn, TWO);
     };
     fails(program, "freed twice");
 }
 
 #[test]
-fn a_thread_that_frees_anothers_page_is_seen_by_its_owner() {
+fn a_page_that_is_freed_under_its_owner_is_seen() {
     let program = |system: &Kernel<Sim>| {
-        let mine = system.alloc_pages(0).expect("there is memory");
-        system.touch_pages(mine, 1).expect("the run goes on");
+        let mine = block(system, Order::ZERO);
+        Sim::write_stamp(mine, 1);
         let thief = move |system: &Kernel<Sim>| {
-            system.free_pages(mine);
-            let theirs = system.alloc_pages(0).expect("there is memory");
-            system.touch_pages(theirs, 2).expect("the run goes on");
+            system.mm().frames().free_pages(mine, Order::ZERO);
+            Sim::write_stamp(block(system, Order::ZERO), 2);
         };
-        let spec = ThreadSpec { cpu: 0, priority: Priority::Fair };
-        let thief = system.spawn(spec, Box::new(thief)).expect("the CPU exists");
+        let thief = system.spawn(ThreadSpec::on(0), Box::new(thief)).expect("the CPU exists");
         system.join(thief).expect("it was started");
-        assert_eq!(system.read_stamp(mine), Ok(1), "a stamp changed under its owner");
+        assert_eq!(Sim::read_stamp(mine), 1, "a stamp changed under its owner");
     };
     fails(program, "a stamp changed under its owner");
 }

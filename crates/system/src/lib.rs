@@ -1,95 +1,114 @@
 //! The upper waist: what a program can ask of an operating system.
 //!
 //! One workload source is written against [`System`] and runs on every machine: simulated, real
-//! threads, the live kernel. Until address spaces exist, memory is asked for by the page.
+//! threads, the live kernel. What the calls do and which errors they give is what the manual pages
+//! say; a conformance suite asks the same of every machine.
 
 #![no_std]
 
 extern crate alloc;
 
+mod errno;
+mod memory;
+mod process;
+
+pub use errno::Errno;
+pub use memory::{
+    Addr, Advice, HUGE_BYTES, LockWhat, MapSpec, MayMove, PAGE_BYTES, Place, Populate, Present,
+    Prot,
+};
+pub use process::{Exit, Priority, ProcessId, ThreadId, ThreadSpec};
+
 use alloc::boxed::Box;
-
-/// Why a call did not do what was asked. Names and meanings are those of the manual pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Errno {
-    /// Out of memory.
-    Nomem,
-    /// An argument makes no sense.
-    Inval,
-    /// The run is over: the program returns now. Every call says so from then on.
-    Stopped,
-}
-
-impl core::fmt::Display for Errno {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Nomem => "out of memory (ENOMEM)",
-            Self::Inval => "invalid argument (EINVAL)",
-            Self::Stopped => "the run is over",
-        })
-    }
-}
-
-impl core::error::Error for Errno {}
-
-/// A block of pages that a program holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pages {
-    /// The machine's own name for the first page.
-    pub first: u64,
-    /// The block is 2^order pages.
-    pub order: u8,
-}
-
-/// A thread that was started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ThreadId(pub u32);
-
-/// How a thread is scheduled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Priority {
-    /// Shares its CPU in time slices.
-    Fair,
-    /// Runs until it blocks; a larger number goes first.
-    RealTime(u8),
-}
-
-/// Where and how a new thread runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ThreadSpec {
-    /// The CPU it starts on, below [`System::cpus`].
-    pub cpu: usize,
-    /// How it is scheduled.
-    pub priority: Priority,
-}
+use alloc::vec::Vec;
 
 /// What a thread runs.
 pub type Body<S> = Box<dyn FnOnce(&S) + Send>;
 
-/// An operating system, as its programs see it. Each call may take a scheduling turn.
+/// An operating system, as its programs see it. Each call may take a scheduling turn. After the
+/// caller's process was killed, and after the first thread of the run has returned, every call says
+/// [`Errno::Stopped`].
+///
+/// Addresses of ranges must begin a page, and lengths are rounded up to pages, but where it says
+/// otherwise: [`Errno::Inval`] if not.
 pub trait System: Sized + 'static {
+    // -- The machine.
+
     /// How many CPUs there are.
     fn cpus(&self) -> usize;
+    /// How many memory nodes there are.
+    fn nodes(&self) -> usize;
     /// Monotonic time in ns.
     fn clock_ns(&self) -> u64;
     /// Sleeps for at least `ns`.
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno>;
     /// Computes for `ns` of CPU time without asking for anything.
     fn compute_ns(&self, ns: u64) -> Result<(), Errno>;
-    /// Starts a thread. `Inval` if the CPU does not exist.
-    fn spawn(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ThreadId, Errno>;
-    /// Waits until a thread has returned.
-    fn join(&self, thread: ThreadId) -> Result<(), Errno>;
-    /// Allocates 2^order pages. `Nomem` if there are none, `Inval` for an order above 10.
-    fn alloc_pages(&self, order: u8) -> Result<Pages, Errno>;
-    /// Gives pages back. Works to the very end of a run, so that nothing is lost.
-    fn free_pages(&self, pages: Pages);
-    /// Writes to every page of a block for the first time: they are cleared, then stamped.
-    fn touch_pages(&self, pages: Pages, stamp: u64) -> Result<(), Errno>;
-    /// Reads the stamp of a block back.
-    fn read_stamp(&self, pages: Pages) -> Result<u64, Errno>;
     /// Takes a CPU offline. `Inval` for the last one.
     fn cpu_offline(&self, cpu: usize) -> Result<(), Errno>;
     /// Takes a CPU online again.
     fn cpu_online(&self, cpu: usize) -> Result<(), Errno>;
+
+    // -- Threads and processes.
+
+    /// Starts a thread of the calling process. `Inval` if the CPU does not exist.
+    fn spawn(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ThreadId, Errno>;
+    /// Waits until a thread has returned. `Inval` if there is no such thread, or somebody waits for
+    /// it already.
+    fn join(&self, thread: ThreadId) -> Result<(), Errno>;
+    /// Starts a process with nothing mapped. `Nomem` if there is no memory for it.
+    fn process(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno>;
+    /// Starts a process with a copy of the caller's memory. `Nomem` if there is no memory for it.
+    fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno>;
+    /// Waits until all threads of a process that the caller has started have returned, and all that
+    /// it had is given back. Also after the caller was told to stop. `Child` if there is no such
+    /// process, somebody has waited for it already, or it is the caller's own.
+    fn wait(&self, process: ProcessId) -> Result<Exit, Errno>;
+    /// Ends a process: its threads are told to return. `Srch` if there is no such process.
+    fn kill(&self, process: ProcessId) -> Result<(), Errno>;
+    /// The calling process.
+    fn own_process(&self) -> ProcessId;
+
+    // -- Memory of the calling process.
+
+    /// Maps memory. `Inval`: no bytes. `Nomem`: no room, no memory, too many mappings. `Exist`:
+    /// something is where nothing was to be. `Again`: more would be locked than may be.
+    fn mmap(&self, spec: MapSpec) -> Result<Addr, Errno>;
+    /// Unmaps a range, whatever is in it. `Inval`: no bytes. `Nomem`: it would cut a mapping in
+    /// two, and there is no memory for that or too many mappings.
+    fn munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno>;
+    /// Changes what may be done with a range. `Nomem`: not all of it is mapped, or as for
+    /// [`System::munmap`].
+    fn mprotect(&self, at: Addr, bytes: u64, prot: Prot) -> Result<(), Errno>;
+    /// Resizes or moves a mapping. `Inval`: nothing is left, ranges overlap, or
+    /// [`MayMove::Leave`] with another size. `Fault`: the old range is not all in one mapping.
+    /// `Again`: more would be locked than may be. `Nomem`: it cannot grow where it is and may not
+    /// move, no memory, too many mappings.
+    fn mremap(
+        &self,
+        at: Addr,
+        old_bytes: u64,
+        new_bytes: u64,
+        may_move: MayMove,
+    ) -> Result<Addr, Errno>;
+    /// Gives advice. `Nomem`: not all of the range is mapped; what is, was advised. `Inval`: it is
+    /// not for such memory, as what lets pages go is not for locked ones. No bytes are no error.
+    fn madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno>;
+    /// Locks a range in memory; its ends are moved outwards to pages. `Nomem`: not all of it is
+    /// mapped, or more would be locked than may be. `Again`: there is no memory for all of it.
+    /// `Perm`: the process may lock nothing.
+    fn mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno>;
+    /// Lets a range go. Its ends are moved outwards to pages. `Nomem`: not all of it is mapped.
+    fn munlock(&self, at: Addr, bytes: u64) -> Result<(), Errno>;
+    /// New pages of a range come from `node`, and those that are there may be moved. `Inval`: there
+    /// is no such node. `Fault`: not all of it is mapped. `Io`: with [`Present::MoveAll`], a page
+    /// could not be moved.
+    fn mbind(&self, at: Addr, bytes: u64, node: usize, present: Present) -> Result<(), Errno>;
+    /// Which pages of a range are in memory. `Nomem`: not all of it is mapped.
+    fn mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno>;
+    /// Writes a word to the beginning of a page. `Segv`, `Bus`; `Nomem` where the out-of-memory
+    /// killer would be asked.
+    fn write(&self, page: Addr, word: u64) -> Result<(), Errno>;
+    /// Reads the word back: 0 where nobody has written.
+    fn read(&self, page: Addr) -> Result<u64, Errno>;
 }

@@ -11,7 +11,7 @@ use mmscale_mm::arch::{Arch, LockClass, Probe};
 use mmscale_mm::upkeep::{Requeue, TickPolicy};
 use mmscale_record::PerCpu;
 use mmscale_sim::{HoldScale, Policy, SimConfig};
-use mmscale_system::{Errno, Priority, System, ThreadSpec};
+use mmscale_system::{Errno, System, ThreadSpec};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,7 @@ impl Program for Bursts {
                 let tally = workload::vm_worker(system, &plan, cpu, seed);
                 tallies.lock().expect("no worker panics while it adds").push(tally);
             });
-            kernel.spawn(ThreadSpec { cpu, priority: Priority::Fair }, body)
+            kernel.process(ThreadSpec::on(cpu), body)
         };
         let workers: Vec<_> = (0..kernel.cpus()).step_by(self.stride).map(start).collect();
         if self.hotplug == Hotplug::On {
@@ -52,7 +52,7 @@ impl Program for Bursts {
             let _ = cycle_cpus(kernel, self.plan.until_ns, self.seed);
         }
         for worker in workers.into_iter().flatten() {
-            let _ = kernel.join(worker);
+            let _ = kernel.wait(worker);
         }
     }
 }

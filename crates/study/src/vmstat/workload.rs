@@ -1,12 +1,12 @@
-//! The program of the study: on every CPU, bursts of page allocation and freeing like
+//! The program of the study: on every CPU, bursts of mapping, touching and unmapping like
 //! `stress-ng --vm`, with computing in between so that no CPU goes idle.
 //!
 //! A `stress-ng --vm` worker maps a region, writes all of it, checks it for a while, unmaps it, and
-//! begins again; workers start one after another and drift apart. So does this one: it allocates
-//! `burst_pages` single pages and writes each, computes while it holds them, checks what it wrote,
-//! frees them in order, computes for the rest of the period.
+//! begins again; workers start one after another and drift apart. So does this one, in a process of
+//! its own: it maps `burst_pages` pages and writes each, computes while it holds them, checks what
+//! it wrote, unmaps them, computes for the rest of the period.
 
-use mmscale_system::{Errno, Pages, System};
+use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -39,11 +39,10 @@ pub(crate) struct Tally {
     pub(crate) last_burst_end_ns: u64,
 }
 
-/// One worker. Its pages are free again when it returns, whatever happened.
+/// One worker. Its memory is unmapped when it returns or its process ends.
 pub(crate) fn vm_worker<S: System>(system: &S, plan: &Plan, cpu: usize, seed: u64) -> Tally {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (cpu as u64) << 32);
     let mut tally = Tally { cpu, ..Tally::default() };
-    let mut held = Vec::with_capacity(plan.burst_pages);
     let mut life = || -> Result<(), Errno> {
         compute_until(system, plan, rng.next_u64() % plan.period_ns)?;
         for _ in 0..plan.bursts {
@@ -53,15 +52,8 @@ pub(crate) fn vm_worker<S: System>(system: &S, plan: &Plan, cpu: usize, seed: u6
             }
             let stretch_percent = 75 + rng.next_u64() % 51;
             let period_ns = plan.period_ns * stretch_percent / 100;
-            let outcome = fill(system, plan, cpu as u64, &mut held, &mut tally);
-            let kept = outcome
-                .and_then(|()| {
-                    compute_until(system, plan, begin_ns + period_ns * plan.duty_percent / 100)
-                })
-                .and_then(|()| check(system, cpu as u64, &held, &mut tally));
-            held.drain(..).for_each(|page| system.free_pages(page));
-            tally.last_burst_end_ns = system.clock_ns();
-            kept?;
+            let release_ns = begin_ns + period_ns * plan.duty_percent / 100;
+            burst(system, plan, release_ns, &mut tally)?;
             compute_until(system, plan, begin_ns + period_ns)?;
         }
         compute_until(system, plan, plan.until_ns)
@@ -80,43 +72,60 @@ fn compute_until<S: System>(system: &S, plan: &Plan, when_ns: u64) -> Result<(),
     }
 }
 
-fn fill<S: System>(
+/// Maps, writes, holds, checks, unmaps.
+fn burst<S: System>(
     system: &S,
     plan: &Plan,
-    stamp: u64,
-    held: &mut Vec<Pages>,
+    release_ns: u64,
     tally: &mut Tally,
 ) -> Result<(), Errno> {
-    while held.len() < plan.burst_pages {
-        match system.alloc_pages(0) {
-            Ok(page) => held.push(page),
+    let bytes = plan.burst_pages as u64 * PAGE_BYTES;
+    let region = match system.mmap(MapSpec::new(bytes)) {
+        Ok(region) => region,
+        Err(Errno::Nomem) => {
+            tally.failures += 1;
+            return Ok(());
+        }
+        Err(other) => return Err(other),
+    };
+    let written = fill(system, plan, region, tally)?;
+    compute_until(system, plan, release_ns)?;
+    check(system, region, written, tally)?;
+    system.munmap(region, bytes)?;
+    tally.last_burst_end_ns = system.clock_ns();
+    Ok(())
+}
+
+/// Writes to one page after the other until there is no memory; how many it were.
+fn fill<S: System>(system: &S, plan: &Plan, region: Addr, tally: &mut Tally) -> Result<u64, Errno> {
+    for page in 0..plan.burst_pages as u64 {
+        match system.write(region.page(page), stamp_of(tally.cpu, page)) {
+            Ok(()) => tally.pages_allocated += 1,
             Err(Errno::Nomem) => {
                 tally.failures += 1;
-                return Ok(());
+                return Ok(page);
             }
             Err(other) => return Err(other),
         }
-        tally.pages_allocated += 1;
-        system.touch_pages(held[held.len() - 1], stamp_of(stamp, held.len()))?;
     }
-    Ok(())
+    Ok(plan.burst_pages as u64)
 }
 
 fn check<S: System>(
     system: &S,
-    stamp: u64,
-    held: &[Pages],
+    region: Addr,
+    written: u64,
     tally: &mut Tally,
 ) -> Result<(), Errno> {
-    for (index, &page) in held.iter().enumerate() {
-        if system.read_stamp(page)? != stamp_of(stamp, index + 1) {
+    for page in 0..written {
+        if system.read(region.page(page))? != stamp_of(tally.cpu, page) {
             tally.damaged += 1;
         }
     }
     Ok(())
 }
 
-/// What a worker writes into its page number `index`: never 0, which is what a cleared page holds.
-fn stamp_of(worker: u64, index: usize) -> u64 {
-    (worker + 1) << 32 | index as u64
+/// What a worker writes into a page: never 0, which is what a cleared page holds.
+fn stamp_of(worker: usize, page: u64) -> u64 {
+    (worker as u64 + 1) << 32 | page
 }

@@ -1,0 +1,242 @@
+//! Calls about memory: from bytes and manual pages to pages and `mm::space`.
+
+use crate::Kernel;
+use alloc::vec::Vec;
+use mmscale_mm::arch::{Arch, NodeId, Op, PAGE_SIZE, VirtAddr, VmaRange, Vpn};
+use mmscale_mm::space::{self, FaultError, MapRequest, RemapRequest, SpaceError};
+use mmscale_mm::table::MemAccess;
+use mmscale_system::{
+    Addr, Advice, Errno, LockWhat, MapSpec, MayMove, Place, Populate, Present, Prot,
+};
+
+/// The error number of the manual page.
+pub(crate) fn errno(why: SpaceError) -> Errno {
+    match why {
+        SpaceError::Inval => Errno::Inval,
+        SpaceError::NoMemory => Errno::Nomem,
+        SpaceError::Fault => Errno::Fault,
+        SpaceError::Again => Errno::Again,
+        SpaceError::Exists => Errno::Exist,
+        SpaceError::Access => Errno::Acces,
+        SpaceError::Perm => Errno::Perm,
+        SpaceError::Busy => Errno::Busy,
+        SpaceError::Io => Errno::Io,
+        SpaceError::Interrupted => Errno::Intr,
+    }
+}
+
+fn signal(why: FaultError) -> Errno {
+    match why {
+        FaultError::Segv => Errno::Segv,
+        FaultError::Bus => Errno::Bus,
+        FaultError::Oom => Errno::Nomem,
+    }
+}
+
+/// The page that begins at `at`.
+fn page(at: Addr) -> Result<Vpn, Errno> {
+    Vpn::starting_at(VirtAddr::new(at.0)).ok_or(Errno::Inval)
+}
+
+/// The page that a program reads or writes, at its beginning.
+fn accessed(at: Addr) -> Result<Vpn, Errno> {
+    let page = page(at)?;
+    if page < Vpn::USER_END { Ok(page) } else { Err(Errno::Segv) }
+}
+
+/// Pages that `bytes` need.
+fn pages(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE_SIZE)
+}
+
+/// A range whose end must be in the address space; `beyond` if it is not.
+fn range(at: Addr, bytes: u64, beyond: Errno) -> Result<VmaRange, Errno> {
+    let start = page(at)?;
+    if bytes == 0 {
+        return Err(Errno::Inval);
+    }
+    VmaRange::with_pages(start, pages(bytes)).ok_or(beyond)
+}
+
+/// A range whose ends are moved outwards to pages. `None`: it has no bytes.
+fn around(at: Addr, bytes: u64) -> Result<Option<VmaRange>, Errno> {
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let start = Vpn::containing(VirtAddr::new(at.0));
+    let end = at.0.checked_add(bytes).ok_or(Errno::Inval)?;
+    let end = Vpn::new(end.div_ceil(PAGE_SIZE));
+    VmaRange::new(start, end).map(Some).ok_or(Errno::Nomem)
+}
+
+fn prot_of(prot: Prot) -> space::Prot {
+    match prot {
+        Prot::None => space::Prot::NONE,
+        Prot::Read => space::Prot::READ,
+        Prot::ReadWrite => space::Prot::RW,
+    }
+}
+
+fn advice_of(advice: Advice) -> space::Advice {
+    match advice {
+        Advice::DontNeed => space::Advice::DontNeed,
+        Advice::Free => space::Advice::Free,
+        Advice::Cold => space::Advice::Cold,
+        Advice::PageOut => space::Advice::PageOut,
+        Advice::PopulateRead => space::Advice::PopulateRead,
+        Advice::PopulateWrite => space::Advice::PopulateWrite,
+        Advice::WillNeed => space::Advice::WillNeed,
+        Advice::Collapse => space::Advice::Collapse,
+        Advice::HugePage => space::Advice::HugePage,
+        Advice::NoHugePage => space::Advice::NoHugePage,
+        Advice::DontFork => space::Advice::DontFork,
+        Advice::DoFork => space::Advice::DoFork,
+        Advice::WipeOnFork => space::Advice::WipeOnFork,
+        Advice::KeepOnFork => space::Advice::KeepOnFork,
+    }
+}
+
+fn addr(page: Vpn) -> Addr {
+    Addr(page.addr().get())
+}
+
+impl<A: Arch> Kernel<A> {
+    pub(crate) fn sys_mmap(&self, spec: MapSpec) -> Result<Addr, Errno> {
+        let process = self.running()?;
+        A::work(Op::Syscall, 1);
+        let place = match spec.place {
+            Place::Any => space::Place::Any,
+            // A hint is rounded down.
+            Place::Hint(at) => space::Place::Hint(Vpn::containing(VirtAddr::new(at.0))),
+            Place::Fixed(at) => space::Place::Fixed(page(at)?),
+            Place::Free(at) => space::Place::Free(page(at)?),
+        };
+        let request = MapRequest::new(pages(spec.bytes)).at(place).prot(prot_of(spec.prot));
+        let request = match spec.populate {
+            Populate::OnTouch => request,
+            Populate::Now => request.populated(),
+            Populate::Locked => request.locked(),
+        };
+        process.space.mmap(self.mm.backing(), request).map(addr).map_err(errno)
+    }
+    pub(crate) fn sys_munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
+        let process = self.running()?;
+        A::work(Op::Syscall, 1);
+        let range = range(at, bytes, Errno::Inval)?;
+        process.space.munmap(self.mm.backing(), range).map_err(errno)
+    }
+    pub(crate) fn sys_mprotect(&self, at: Addr, bytes: u64, prot: Prot) -> Result<(), Errno> {
+        let process = self.running()?;
+        A::work(Op::Syscall, 1);
+        page(at)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let range = range(at, bytes, Errno::Nomem)?;
+        process.space.mprotect(self.mm.backing(), range, prot_of(prot)).map_err(errno)
+    }
+    pub(crate) fn sys_mremap(
+        &self,
+        at: Addr,
+        old_bytes: u64,
+        new_bytes: u64,
+        may_move: MayMove,
+    ) -> Result<Addr, Errno> {
+        let process = self.running()?;
+        A::work(Op::Syscall, 1);
+        let may_move = match may_move {
+            MayMove::No => space::MayMove::No,
+            MayMove::Anywhere => space::MayMove::Anywhere,
+            MayMove::To(at) => space::MayMove::To(page(at)?),
+            MayMove::Leave => space::MayMove::Leave,
+        };
+        let request = RemapRequest {
+            from: page(at)?,
+            old_pages: pages(old_bytes),
+            new_pages: pages(new_bytes),
+            may_move,
+        };
+        process.space.mremap(self.mm.backing(), request).map(addr).map_err(errno)
+    }
+    pub(crate) fn sys_madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno> {
+        let process = self.running()?;
+        A::work(Op::Syscall, 1);
+        page(at)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let range = range(at, bytes, Errno::Inval)?;
+        process.space.madvise(self.mm.backing(), range, advice_of(advice)).map_err(errno)
+    }
+    pub(crate) fn sys_mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
+        let process = self.running()?;
+        A::work(Op::Syscall, 1);
+        let what = match what {
+            LockWhat::Everything => space::LockWhat::Everything,
+            LockWhat::OnFault => space::LockWhat::OnFault,
+        };
+        match around(at, bytes)? {
+            Some(range) => process.space.mlock(self.mm.backing(), range, what).map_err(errno),
+            None => Ok(()),
+        }
+    }
+    pub(crate) fn sys_munlock(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
+        let process = self.running()?;
+        A::work(Op::Syscall, 1);
+        match around(at, bytes)? {
+            Some(range) => process.space.munlock(self.mm.backing(), range).map_err(errno),
+            None => Ok(()),
+        }
+    }
+    pub(crate) fn sys_mbind(
+        &self,
+        at: Addr,
+        bytes: u64,
+        node: usize,
+        present: Present,
+    ) -> Result<(), Errno> {
+        let process = self.running()?;
+        A::work(Op::Syscall, 1);
+        page(at)?;
+        if node >= self.nodes {
+            return Err(Errno::Inval);
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        let range = range(at, bytes, Errno::Inval)?;
+        let what = match present {
+            Present::Stay => space::Present::Stay,
+            Present::Move | Present::MoveAll => space::Present::Move,
+        };
+        let bound = process.space.mbind(self.mm.backing(), range, NodeId::new(node), what);
+        match (bound.map_err(errno)?, present) {
+            (left, Present::MoveAll) if left > 0 => Err(Errno::Io),
+            _ => Ok(()),
+        }
+    }
+    pub(crate) fn sys_mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno> {
+        let process = self.running()?;
+        A::work(Op::Syscall, 1);
+        page(at)?;
+        let mut there = Vec::new();
+        if bytes == 0 {
+            return Ok(there);
+        }
+        let range = range(at, bytes, Errno::Nomem)?;
+        let see = |is| there.push(is);
+        process.space.mincore(self.mm.backing(), range, see).map_err(errno)?;
+        Ok(there)
+    }
+    pub(crate) fn user_write(&self, at: Addr, word: u64) -> Result<(), Errno> {
+        let process = self.running()?;
+        let at = accessed(at)?;
+        let write = |pfn| A::write_stamp(pfn, word);
+        process.space.access(self.mm.backing(), at, MemAccess::Write, write).map_err(signal)
+    }
+    pub(crate) fn user_read(&self, at: Addr) -> Result<u64, Errno> {
+        let process = self.running()?;
+        let at = accessed(at)?;
+        process.space.access(self.mm.backing(), at, MemAccess::Read, A::read_stamp).map_err(signal)
+    }
+}

@@ -1,0 +1,43 @@
+//! Processes and threads.
+
+/// A thread that was started.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ThreadId(pub u32);
+
+/// A process that was started.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProcessId(pub u32);
+
+/// How a thread is scheduled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Priority {
+    /// Shares its CPU in time slices.
+    Fair,
+    /// Runs until it blocks; a larger number goes first.
+    RealTime(u8),
+}
+
+/// Where and how a new thread runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadSpec {
+    /// The CPU it starts on, below [`System::cpus`](crate::System::cpus).
+    pub cpu: usize,
+    /// How it is scheduled.
+    pub priority: Priority,
+}
+
+impl ThreadSpec {
+    /// A fair thread on `cpu`.
+    pub const fn on(cpu: usize) -> Self {
+        Self { cpu, priority: Priority::Fair }
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// Its threads returned.
+    Returned,
+    /// It was killed.
+    Killed,
+}
