@@ -48,6 +48,8 @@ struct Folio<A: Arch> {
     /// `PENDING`: where it waits. Written by whoever adds the folio, before `PENDING` is set; who
     /// reads it after `PENDING` was cleared may find an old place, and nothing there.
     place: AtomicU32,
+    /// `SWAP_CACHE`: which slot knows it. Written before that is set, under the slot's lock.
+    slot: AtomicU32,
     /// On the unevictable list: how often it was locked in memory. Under its list's lock.
     mlocks: AtomicU32,
     group: AtomicU16,
@@ -60,6 +62,7 @@ impl<A: Arch> Folio<A> {
             mapping: AtomicU64::new(0),
             index: AtomicU64::new(0),
             place: AtomicU32::new(0),
+            slot: AtomicU32::new(0),
             mlocks: AtomicU32::new(0),
             group: AtomicU16::new(0),
         }
@@ -285,6 +288,12 @@ impl<A: Arch> Folios<A> {
     #[inline]
     pub(crate) fn set_place(&self, pfn: Pfn, place: u32) {
         self.at(pfn).place.store(place, Relaxed);
+    }
+    pub(crate) fn slot(&self, pfn: Pfn) -> u32 {
+        self.at(pfn).slot.load(Relaxed)
+    }
+    pub(crate) fn set_slot(&self, pfn: Pfn, slot: u32) {
+        self.at(pfn).slot.store(slot, Relaxed);
     }
     pub(crate) fn mlocks(&self, pfn: Pfn) -> u32 {
         self.at(pfn).mlocks.load(Relaxed)

@@ -46,6 +46,8 @@ bitflags::bitflags! {
         const WORKINGSET = 1 << 14;
         /// A CPU's add batch holds one of its references, and it waits there for its list.
         const PENDING = 1 << 15;
+        /// Somebody waits for its lock, or for the end of its being written out.
+        const WAITERS = 1 << 16;
     }
 }
 

@@ -1,5 +1,200 @@
 //! Swap: where anonymous memory goes when its frames are wanted elsewhere.
+//!
+//! The swap area is slots of a page each. A slot is named by page-table entries that stand for a
+//! page that is not there, and by the *swap cache*: the folio that has the slot's content, on its
+//! way out or back in. Whoever wants the content looks there first, so no two folios are ever made
+//! from one slot, and none is read while it is still being written.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `slots` | clusters of 512 slots, one for each CPU to take from; counts |
+//! | `cache` | from slot to folio and back; giving slots up |
+//! | `lock` | a folio's lock, waiting for it and for writeback |
+//! | `write`, `read` | the way out and the way in |
+//! | `verify` | whether it all adds up |
+//!
+//! A page of zeros need not be written: with [`Zeromap::On`] a bit of the slot says so instead, and
+//! reading it is clearing a frame (Linux from 6.12).
+//!
+//! Left out: readahead, several areas with priorities, folios of more than one page, compressed
+//! memory (zswap), discarding freed blocks. Reading waits for one page at a time. Linux writes many
+//! pages behind one doorbell (`swap_iocb`, plugging); here each is a request of its own.
+//!
+//! Lock order: a folio's lock is a sleeping lock, outside page-table locks; it is tried, not waited
+//! for, under them. A cluster's lock and the list's lock (class Swap) are taken inside page-table
+//! locks, never both, with nothing inside but the folio's state. They are never taken in
+//! interrupts.
 
+mod cache;
 mod entry;
+mod lock;
+mod read;
+mod slots;
+mod verify;
+mod write;
 
 pub use entry::SwapEntry;
+pub use read::SwapError;
+pub use verify::{SwapAudit, SwapViolation};
+pub use write::WriteOut;
+
+use crate::arch::{Arch, Atomic, LockClass};
+use crate::sync::{EachCpu, Sparse, SpinLock, WaitQueue};
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use slots::{Cluster, Lists, NO_CLUSTER, SLOTS, Slot};
+
+/// Queues in which waiters for folios stand; a folio's is found by its number.
+const QUEUES: usize = 256;
+
+/// Whether pages of zeros are remembered instead of written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Zeromap {
+    /// They are written like others (Linux before 6.12).
+    Off,
+    /// A bit of their slot is set.
+    #[default]
+    On,
+}
+
+/// What swap is made from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SwapConfig {
+    /// Slots, of a page each; 0: there is no swap.
+    pub pages: u32,
+    /// What happens to pages of zeros.
+    pub zeromap: Zeromap,
+}
+
+/// There is no free slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwapFull;
+
+impl core::fmt::Display for SwapFull {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("taking a swap slot: none is free")
+    }
+}
+
+impl core::error::Error for SwapFull {}
+
+/// How often things happened, over all CPUs; exact while nothing runs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SwapCounters {
+    /// Pages handed to the device to write.
+    pub writes: u64,
+    /// Pages handed to the device to read.
+    pub reads: u64,
+    /// Pages of zeros that were not written.
+    pub zero_writes: u64,
+    /// Pages of zeros that were made instead of read.
+    pub zero_reads: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Looks into the cache that found a folio.
+    pub cache_hits: u64,
+}
+
+/// What is counted.
+#[derive(Clone, Copy)]
+enum Event {
+    Write,
+    Read,
+    ZeroWrite,
+    ZeroRead,
+    WriteError,
+    ReadError,
+    CacheHit,
+}
+
+impl Event {
+    const COUNT: usize = 7;
+}
+
+/// One CPU's part of [`SwapCounters`], by [`Event`].
+type Tally = [AtomicU64; Event::COUNT];
+
+/// The swap area and its cache.
+pub struct Swap<A: Arch> {
+    config: SwapConfig,
+    slots: Sparse<Slot<A>>,
+    clusters: Box<[SpinLock<A, Cluster>]>,
+    lists: SpinLock<A, Lists>,
+    /// The cluster that each CPU takes from. Used by its CPU only, with preemption off, or after
+    /// the CPU has died.
+    own: EachCpu<AtomicU32>,
+    /// Where the search for slots that only the cache knows goes on.
+    pruned: A::AtomicU32,
+    /// Slots that nobody has been promised.
+    free: A::AtomicU64,
+    queues: Box<[WaitQueue<A>]>,
+    /// Tasks that wait for room in the device's queue.
+    room: WaitQueue<A>,
+    /// Not 0: somebody waits there.
+    crowded: A::AtomicU32,
+    tallies: EachCpu<Tally>,
+}
+
+impl<A: Arch> Swap<A> {
+    /// A swap area of which nothing is used.
+    pub fn new(config: SwapConfig) -> Self {
+        let slots = config.pages as usize;
+        let clusters = slots.div_ceil(SLOTS);
+        let cluster = |at: usize| Cluster::new((slots - at * SLOTS).min(SLOTS));
+        let queues = if slots == 0 { 1 } else { QUEUES };
+        Self {
+            config,
+            slots: Sparse::new(slots),
+            clusters: (0..clusters).map(|at| SpinLock::new(LockClass::Swap, cluster(at))).collect(),
+            lists: SpinLock::new(LockClass::Swap, Lists::all_free(clusters)),
+            own: EachCpu::new::<A>(|_| AtomicU32::new(NO_CLUSTER)),
+            pruned: A::AtomicU32::new(0),
+            free: A::AtomicU64::new(slots as u64),
+            queues: (0..queues).map(|_| WaitQueue::new()).collect(),
+            room: WaitQueue::new(),
+            crowded: A::AtomicU32::new(0),
+            tallies: EachCpu::new::<A>(|_| Tally::default()),
+        }
+    }
+    /// What it was made from.
+    pub fn config(&self) -> SwapConfig {
+        self.config
+    }
+    /// Whether there is any swap.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.config.pages > 0
+    }
+    /// Slots that are free now.
+    pub fn free_slots(&self) -> u64 {
+        self.free.load(Relaxed)
+    }
+    /// Whether more than half of the slots are used: slots whose content is in memory too are
+    /// better given back then (`vm_swap_full`).
+    pub fn is_half_full(&self) -> bool {
+        self.free_slots() * 2 < u64::from(self.config.pages)
+    }
+    /// How often things have happened.
+    pub fn counters(&self) -> SwapCounters {
+        let sum = |event: Event| {
+            self.tallies.iter().map(|(_, tally)| tally[event as usize].load(Relaxed)).sum()
+        };
+        SwapCounters {
+            writes: sum(Event::Write),
+            reads: sum(Event::Read),
+            zero_writes: sum(Event::ZeroWrite),
+            zero_reads: sum(Event::ZeroRead),
+            write_errors: sum(Event::WriteError),
+            read_errors: sum(Event::ReadError),
+            cache_hits: sum(Event::CacheHit),
+        }
+    }
+    /// Counts on the calling CPU.
+    #[inline]
+    fn tally(&self, event: Event) {
+        self.tallies.of(A::cpu())[event as usize].fetch_add(1, Relaxed);
+    }
+}

@@ -1,0 +1,78 @@
+//! A folio's lock, and waiting for it and for the end of writeback.
+//!
+//! The lock is a bit of the folio's state. Who waits says so by another bit (`WAITERS`, set in the
+//! same step that finds the lock taken) and stands in the queue of the folio's number; so letting
+//! go is one atomic operation where nobody waits. A queue is shared by many folios: a wake-up makes
+//! its waiters look again.
+
+use super::Swap;
+use crate::arch::{Arch, Func, Pfn, Span};
+use crate::folio::FolioFlags;
+use crate::lru::Memory;
+use crate::sync::WaitQueue;
+
+impl<A: Arch> Swap<A> {
+    fn queue(&self, pfn: Pfn) -> &WaitQueue<A> {
+        // Neighbouring frames in different queues.
+        &self.queues[pfn.index() % self.queues.len()]
+    }
+
+    /// Locks the folio if nobody has. The caller has a reference.
+    #[inline]
+    pub fn trylock_folio(&self, memory: Memory<'_, A>, pfn: Pfn) -> bool {
+        !memory.folios.test_and_set(pfn, FolioFlags::LOCKED)
+    }
+
+    /// Locks the folio (`folio_lock`). The caller has a reference. Sleeps.
+    #[inline]
+    pub fn lock_folio(&self, memory: Memory<'_, A>, pfn: Pfn) {
+        if !self.trylock_folio(memory, pfn) {
+            self.lock_slowly(memory, pfn);
+        }
+    }
+
+    #[cold]
+    fn lock_slowly(&self, memory: Memory<'_, A>, pfn: Pfn) {
+        let _span = Span::<A>::enter(Func::FolioLock);
+        let flags = FolioFlags::LOCKED | FolioFlags::WAITERS;
+        self.queue(pfn).wait_until(|| !memory.folios.set(pfn, flags).has(FolioFlags::LOCKED));
+    }
+
+    /// Lets the folio's lock go (`folio_unlock`). Also from interrupts.
+    #[inline]
+    pub fn unlock_folio(&self, memory: Memory<'_, A>, pfn: Pfn) {
+        self.end(memory, pfn, FolioFlags::LOCKED);
+    }
+
+    /// Makes `flag` false and wakes who waits for that. The folio may be gone afterwards.
+    pub(super) fn end(&self, memory: Memory<'_, A>, pfn: Pfn, flag: FolioFlags) {
+        let old = memory.folios.clear(pfn, flag | FolioFlags::WAITERS);
+        debug_assert!(old.has(flag), "the folio at {pfn:?} is not {flag:?}: {old:?}");
+        if old.has(FolioFlags::WAITERS) {
+            self.queue(pfn).wake_all();
+        }
+    }
+
+    /// Waits until nobody has the folio's lock, without taking it. The caller has a reference.
+    /// Sleeps.
+    pub(super) fn wait_unlocked(&self, memory: Memory<'_, A>, pfn: Pfn) {
+        if memory.folios.word(pfn).has(FolioFlags::LOCKED) {
+            let _span = Span::<A>::enter(Func::FolioLock);
+            self.wait(memory, pfn, FolioFlags::LOCKED);
+        }
+    }
+
+    /// Waits until the folio is not being written out (`folio_wait_writeback`). The caller has a
+    /// reference. Sleeps.
+    pub fn wait_writeback(&self, memory: Memory<'_, A>, pfn: Pfn) {
+        if memory.folios.word(pfn).has(FolioFlags::WRITEBACK) {
+            let _span = Span::<A>::enter(Func::FolioWaitWriteback);
+            self.wait(memory, pfn, FolioFlags::WRITEBACK);
+        }
+    }
+
+    fn wait(&self, memory: Memory<'_, A>, pfn: Pfn, flag: FolioFlags) {
+        let over = || !memory.folios.set(pfn, FolioFlags::WAITERS).has(flag);
+        self.queue(pfn).wait_until(over);
+    }
+}

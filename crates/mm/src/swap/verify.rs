@@ -1,0 +1,141 @@
+//! Whether slots, counts and the cache add up: for tests, and for the end of a run.
+
+use super::slots::SLOTS;
+use super::{Swap, SwapEntry};
+use crate::arch::{Arch, Atomic, Pfn};
+use crate::folio::FolioFlags;
+use crate::lru::Memory;
+use alloc::collections::BTreeMap;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// What slots are used for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SwapAudit {
+    /// Slots that are used.
+    pub used: u64,
+    /// Of these, slots whose content a folio has.
+    pub cached: u64,
+    /// Of these, slots that no page-table entry names.
+    pub unneeded: u64,
+    /// Used slots whose page is all zeros.
+    pub zero: u64,
+}
+
+/// What does not add up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwapViolation {
+    /// A slot's count is not the number of page-table entries that name it.
+    Count {
+        /// The slot.
+        entry: SwapEntry,
+        /// What it says.
+        counted: u32,
+        /// Entries found.
+        found: u32,
+    },
+    /// A slot is used by nobody, or used and said to be free.
+    Use(SwapEntry),
+    /// A slot's folio is free, or does not know the slot.
+    Folio(SwapEntry, Pfn),
+    /// A folio says that a slot knows it, and it does not.
+    Cache(Pfn),
+    /// A page-table entry names a slot that does not exist.
+    NoSlot(SwapEntry),
+    /// The count of free slots is wrong.
+    Free {
+        /// What it says.
+        counted: u64,
+        /// Free slots found.
+        found: u64,
+    },
+}
+
+impl core::fmt::Display for SwapViolation {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Count { entry, counted, found } => {
+                write!(f, "slot {}: counted {counted} times, named {found} times", entry.slot())
+            }
+            Self::Use(entry) => write!(f, "slot {}: used by nobody, or free", entry.slot()),
+            Self::Folio(entry, pfn) => {
+                write!(f, "slot {}: folio {} is not its own", entry.slot(), pfn.index())
+            }
+            Self::Cache(pfn) => write!(f, "folio {}: its slot does not know it", pfn.index()),
+            Self::NoSlot(entry) => write!(f, "slot {}: named, and not there", entry.slot()),
+            Self::Free { counted, found } => {
+                write!(f, "{counted} slots counted as free, {found} are")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SwapViolation {}
+
+impl<A: Arch> Swap<A> {
+    /// Compares every slot with the page-table entries that name slots, each given once, and the
+    /// cache with the folios. While nothing changes; costs time by the number of slots.
+    pub fn verify(
+        &self,
+        memory: Memory<'_, A>,
+        entries: impl Iterator<Item = SwapEntry>,
+    ) -> Result<SwapAudit, SwapViolation> {
+        let mut named = BTreeMap::<SwapEntry, u32>::new();
+        for entry in entries {
+            if entry.slot() >= self.config.pages {
+                return Err(SwapViolation::NoSlot(entry));
+            }
+            *named.entry(entry).or_default() += 1;
+        }
+        let mut audit = SwapAudit::default();
+        for slot in 0..self.config.pages {
+            let entry = SwapEntry::new(slot);
+            let found = named.get(&entry).copied().unwrap_or(0);
+            self.verify_slot(memory, entry, found, &mut audit)?;
+        }
+        for (pfn, word) in memory.folios.iter() {
+            if word.has(FolioFlags::SWAP_CACHE) {
+                let entry = SwapEntry::new(memory.folios.slot(pfn));
+                let slot = self.slots.get(entry.index());
+                let cached = slot.map_or(0, |slot| slot.cached.load(Relaxed));
+                if cached != pfn.index() as u32 + 1 {
+                    return Err(SwapViolation::Cache(pfn));
+                }
+            }
+        }
+        let (counted, found) = (self.free_slots(), u64::from(self.config.pages) - audit.used);
+        if counted != found {
+            return Err(SwapViolation::Free { counted, found });
+        }
+        Ok(audit)
+    }
+
+    fn verify_slot(
+        &self,
+        memory: Memory<'_, A>,
+        entry: SwapEntry,
+        found: u32,
+        audit: &mut SwapAudit,
+    ) -> Result<(), SwapViolation> {
+        let used = self.clusters[entry.index() / SLOTS].lock().is_used(entry.index() % SLOTS);
+        let slot = self.slots.get(entry.index());
+        let (counted, cached) =
+            slot.map_or((0, 0), |slot| (slot.count(), slot.cached.load(Relaxed)));
+        if counted != found {
+            return Err(SwapViolation::Count { entry, counted, found });
+        }
+        if used != (counted > 0 || cached != 0) {
+            return Err(SwapViolation::Use(entry));
+        }
+        if let Some(pfn) = cached.checked_sub(1).map(|pfn| Pfn::new(pfn as usize)) {
+            let word = memory.folios.word(pfn);
+            if word.refs() == 0 || self.entry_of(memory, pfn) != Some(entry) {
+                return Err(SwapViolation::Folio(entry, pfn));
+            }
+        }
+        audit.used += u64::from(used);
+        audit.cached += u64::from(cached != 0);
+        audit.unneeded += u64::from(cached != 0 && counted == 0);
+        audit.zero += u64::from(used && slot.is_some_and(|slot| slot.is_zero()));
+        Ok(())
+    }
+}

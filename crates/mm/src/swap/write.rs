@@ -1,0 +1,123 @@
+//! The way out: from a folio to its slot.
+
+use super::slots::SLOTS;
+use super::{Event, Swap, Zeromap};
+use crate::arch::{Arch, Atomic, Func, IoDirection, IoDone, Op, PageIo, Pfn, Span};
+use crate::folio::FolioFlags;
+use crate::lru::Memory;
+use crate::sync::PreemptGuard;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// What came of writing a folio out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteOut {
+    /// The device has been told. The folio is under writeback until [`Swap::io_interrupt`].
+    Started,
+    /// It is all zeros, and its slot says so. It is clean.
+    Zero,
+    /// Nobody needs its slot: it has left the cache.
+    Unneeded,
+}
+
+impl<A: Arch> Swap<A> {
+    /// Begins to write a folio of the cache to its slot, and lets its lock go, which the caller has
+    /// beside a reference (`swap_writeout`). It is clean from now on, unless somebody writes to it.
+    /// Sleeps if the device's queue is full, but does not wait for the device otherwise.
+    ///
+    /// If `RECLAIM` is set on the folio it goes to the end of its LRU list when it is written.
+    pub fn write_out(&self, memory: Memory<'_, A>, pfn: Pfn) -> WriteOut {
+        let _span = Span::<A>::enter(Func::SwapWriteout);
+        debug_assert!(memory.folios.word(pfn).has(FolioFlags::LOCKED | FolioFlags::SWAP_CACHE));
+        if self.free_swap(memory, pfn) {
+            memory.folios.clear(pfn, FolioFlags::RECLAIM);
+            self.unlock_folio(memory, pfn);
+            return WriteOut::Unneeded;
+        }
+        // First: what is written from now on makes it dirty again.
+        memory.folios.clear(pfn, FolioFlags::DIRTY);
+        let zero = self.config.zeromap == Zeromap::On && A::is_zero(pfn);
+        let Some(entry) = self.entry_of(memory, pfn) else {
+            unreachable!("the folio at {pfn:?} is in the cache, and its lock is held")
+        };
+        {
+            let _cluster = self.clusters[entry.index() / SLOTS].lock();
+            self.slot(entry).set_zero(zero);
+        }
+        if zero {
+            // Reading a page that is not all zeros ends at its first word mostly: it costs nothing.
+            A::work(Op::ZeroScan, 1);
+            self.tally(Event::ZeroWrite);
+            memory.folios.clear(pfn, FolioFlags::RECLAIM);
+            self.unlock_folio(memory, pfn);
+            return WriteOut::Zero;
+        }
+        memory.folios.set(pfn, FolioFlags::WRITEBACK);
+        self.unlock_folio(memory, pfn);
+        self.tally(Event::Write);
+        self.submit(PageIo { direction: IoDirection::Write, block: entry.slot(), pfn });
+        WriteOut::Started
+    }
+
+    /// Hands a request to the device; sleeps until its queue has room.
+    pub(super) fn submit(&self, io: PageIo) {
+        A::work(Op::IoSubmit, 1);
+        let given = || {
+            let _pinned = PreemptGuard::<A>::new();
+            A::io_submit(io).is_ok()
+        };
+        if given() {
+            return;
+        }
+        self.room.wait_until(|| {
+            // Before the next try: if that fails too, a request will end that sees this.
+            self.crowded.store(1, SeqCst);
+            given()
+        });
+    }
+
+    /// The device has finished requests of this CPU: for
+    /// [`Ipi::Block`](crate::arch::Ipi::Block). Also in a task, for a CPU that has died.
+    ///
+    /// A folio whose write has failed is dirty again and stays in the cache: its content is in
+    /// memory only. One whose read has failed is not up to date.
+    pub fn io_interrupt(&self, memory: Memory<'_, A>) {
+        let _span = Span::<A>::enter(Func::FolioEndWriteback);
+        let _pinned = PreemptGuard::<A>::new();
+        while let Some(done) = A::io_done() {
+            A::work(Op::IoComplete, 1);
+            match done.io.direction {
+                IoDirection::Write => self.written(memory, done),
+                IoDirection::Read => self.filled(memory, done),
+            }
+        }
+        if self.crowded.load(SeqCst) != 0 && self.crowded.swap(0, SeqCst) != 0 {
+            self.room.wake_all();
+        }
+    }
+
+    fn written(&self, memory: Memory<'_, A>, done: IoDone) {
+        let pfn = done.io.pfn;
+        if done.failed {
+            self.tally(Event::WriteError);
+            memory.folios.set(pfn, FolioFlags::DIRTY);
+            memory.folios.clear(pfn, FolioFlags::RECLAIM);
+        }
+        // While it is under writeback the cache keeps its reference; ours is for afterwards.
+        memory.folios.get(pfn);
+        if memory.folios.test_and_clear(pfn, FolioFlags::RECLAIM) {
+            memory.rotate(pfn);
+        }
+        self.end(memory, pfn, FolioFlags::WRITEBACK);
+        memory.put(pfn);
+    }
+
+    fn filled(&self, memory: Memory<'_, A>, done: IoDone) {
+        let pfn = done.io.pfn;
+        if done.failed {
+            self.tally(Event::ReadError);
+        } else {
+            memory.folios.set(pfn, FolioFlags::UPTODATE);
+        }
+        self.unlock_folio(memory, pfn);
+    }
+}

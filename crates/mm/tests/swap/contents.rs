@@ -1,0 +1,189 @@
+//! What goes out comes back, whatever happens between.
+
+use crate::machine::{Machine, NODE};
+use mmscale_mm::arch::{Arch, IoDirection};
+use mmscale_mm::folio::FolioFlags;
+use mmscale_mm::group::GroupId;
+use mmscale_mm::swap::{SwapError, WriteOut, Zeromap};
+use mmscale_uni::{self as uni, Uni};
+
+#[test]
+fn pages_come_back_with_their_content() {
+    let machine = Machine::boot(1, 2_000, Zeromap::On);
+    let entries: Vec<_> = (1..=700).map(|stamp| machine.out(stamp)).collect();
+    assert_eq!(machine.audit().used, 700);
+    for (at, &entry) in entries.iter().enumerate().rev() {
+        let pfn = machine.read(entry).expect("it is there");
+        assert_eq!(Uni::read_stamp(pfn), at as u64 + 1);
+        assert!(machine.word(pfn).has(FolioFlags::UPTODATE | FolioFlags::SWAP_CACHE));
+        machine.free(entry);
+        machine.memory().put(pfn);
+    }
+    let counters = machine.swap.counters();
+    assert_eq!((counters.writes, counters.reads, counters.zero_writes), (700, 700, 0));
+    machine.end();
+}
+
+#[test]
+fn zeros_are_not_written_and_not_read() {
+    for (zeromap, writes) in [(Zeromap::On, 0), (Zeromap::Off, 1)] {
+        let machine = Machine::boot(1, 64, zeromap);
+        let entry = machine.out(0);
+        assert_eq!(machine.audit().zero, 1 - writes);
+        let pfn = machine.read(entry).expect("it is there");
+        assert_eq!(Uni::read_stamp(pfn), 0);
+        let counters = machine.swap.counters();
+        assert_eq!((counters.writes, counters.reads), (writes, writes));
+        assert_eq!((counters.zero_writes, counters.zero_reads), (1 - writes, 1 - writes));
+        // The same page again with something in it: the bit goes.
+        Uni::write_stamp(pfn, 9);
+        machine.memory().folios.set(pfn, FolioFlags::DIRTY);
+        machine.swap.lock_folio(machine.memory(), pfn);
+        assert_eq!(machine.swap.write_out(machine.memory(), pfn), WriteOut::Started);
+        machine.finish_ios();
+        assert_eq!(machine.audit().zero, 0);
+        assert!(machine.forget(pfn));
+        let pfn = machine.read(entry).expect("it is there");
+        assert_eq!(Uni::read_stamp(pfn), 9);
+        machine.free(entry);
+        machine.memory().put(pfn);
+        machine.end();
+    }
+}
+
+#[test]
+fn a_page_is_found_while_it_is_being_written() {
+    let machine = Machine::boot(1, 64, Zeromap::On);
+    let (pfn, entry, how) = machine.write(5);
+    assert_eq!(how, WriteOut::Started);
+    assert!(machine.word(pfn).has(FolioFlags::WRITEBACK));
+    assert!(!machine.word(pfn).flags().intersects(FolioFlags::LOCKED | FolioFlags::DIRTY));
+    assert_eq!(machine.read(entry), Ok(pfn), "no second folio for the slot");
+    machine.memory().put(pfn);
+    assert!(!machine.forget(pfn), "it is under writeback");
+    let memory = machine.memory();
+    memory.folios.get(pfn);
+    machine.swap.wait_writeback(memory, pfn);
+    assert!(!machine.word(pfn).has(FolioFlags::WRITEBACK));
+    memory.put(pfn);
+    machine.free(entry);
+    machine.memory().put(pfn);
+    assert_eq!(machine.audit().used, 0);
+}
+
+#[test]
+fn what_is_written_to_meanwhile_is_dirty_and_stays() {
+    let machine = Machine::boot(1, 64, Zeromap::On);
+    let (pfn, entry, _) = machine.write(5);
+    machine.memory().folios.set(pfn, FolioFlags::DIRTY);
+    machine.finish_ios();
+    assert!(!machine.forget(pfn), "its content is newer than the slot's");
+    assert_eq!(machine.read(entry), Ok(pfn));
+}
+
+#[test]
+fn two_who_want_a_slot_get_one_folio_and_one_read() {
+    let machine = Machine::boot(2, 64, Zeromap::On);
+    let entry = machine.out(11);
+    let other = std::rc::Rc::clone(&machine);
+    let seen = std::rc::Rc::new(std::cell::Cell::new(None));
+    let keep = std::rc::Rc::clone(&seen);
+    // While the first sleeps for its read, the second finds the folio, and the read ends.
+    uni::on_park(move || {
+        uni::set_cpu(1);
+        let found = other.swap.lookup(other.memory(), entry).expect("it is in the cache");
+        assert!(other.word(found).has(FolioFlags::LOCKED));
+        keep.set(Some(found));
+        uni::set_cpu(0);
+        other.finish_ios();
+    });
+    let pfn = machine.swap.read_in(machine.memory(), entry, NODE, GroupId::ROOT);
+    assert_eq!(pfn.ok(), seen.get());
+    assert_eq!(machine.swap.counters().reads, 1);
+    assert_eq!(machine.word(seen.get().expect("found")).users(), 3, "two readers and the cache");
+}
+
+#[test]
+fn a_slot_that_was_given_back_has_no_content() {
+    let machine = Machine::boot(1, 64, Zeromap::On);
+    let entry = machine.out(3);
+    machine.free(entry);
+    assert_eq!(machine.read(entry), Err(SwapError::Gone));
+    machine.end();
+}
+
+#[test]
+fn a_slot_outlives_its_entries_only_in_the_cache() {
+    let machine = Machine::boot(1, 64, Zeromap::On);
+    let (pfn, entry, _) = machine.write(3);
+    machine.dup(entry);
+    machine.swap.free(machine.memory(), entry, 1);
+    machine.named.borrow_mut().pop();
+    assert_eq!(machine.swap.count(entry), 1);
+    // The folio is under writeback: it cannot leave the cache now.
+    machine.free(entry);
+    assert_eq!(machine.audit().unneeded, 1);
+    machine.finish_ios();
+    machine.memory().put(pfn);
+    assert_eq!(machine.swap.prune(machine.memory()), 1);
+    machine.end();
+}
+
+#[test]
+fn a_page_that_is_unmapped_takes_its_slot_along() {
+    let machine = Machine::boot(1, 64, Zeromap::On);
+    let entry = machine.out(3);
+    let pfn = machine.read(entry).expect("it is there");
+    machine.memory().folios.add_map(pfn);
+    machine.free(entry);
+    assert_eq!(machine.audit().unneeded, 1, "it is mapped: another swap-out may use the slot");
+    machine.memory().folios.remove_map(pfn);
+    machine.swap.free_swap_cache(machine.memory(), pfn);
+    machine.memory().put(pfn);
+    machine.end();
+}
+
+#[test]
+fn nobody_needs_the_slot_so_nothing_is_written() {
+    let machine = Machine::boot(1, 64, Zeromap::On);
+    let (pfn, entry) = machine.to_cache(8);
+    machine.free(entry);
+    assert_eq!(machine.swap.write_out(machine.memory(), pfn), WriteOut::Unneeded);
+    assert!(uni::ios_in_flight().is_empty());
+    assert!(!machine.word(pfn).has(FolioFlags::SWAP_CACHE));
+    machine.memory().put(pfn);
+    machine.end();
+}
+
+#[test]
+fn a_full_queue_makes_writers_wait() {
+    let machine = Machine::boot(1, 64, Zeromap::On);
+    uni::set_io_depth(3);
+    let entries: Vec<_> = (1..=8).map(|stamp| machine.write(stamp)).collect();
+    let flight = uni::ios_in_flight();
+    assert!(flight.len() <= 3 && flight.iter().all(|io| io.direction == IoDirection::Write));
+    machine.finish_ios();
+    for (at, (pfn, entry, _)) in entries.into_iter().enumerate() {
+        assert!(machine.forget(pfn));
+        let pfn = machine.read(entry).expect("it is there");
+        assert_eq!(Uni::read_stamp(pfn), at as u64 + 1);
+        machine.free(entry);
+        machine.memory().put(pfn);
+    }
+    machine.end();
+}
+
+#[test]
+fn another_cpu_takes_over_what_a_dead_one_asked_for() {
+    let machine = Machine::boot(2, 64, Zeromap::On);
+    uni::set_cpu(1);
+    let (pfn, entry, _) = machine.write(4);
+    uni::set_cpu(0);
+    uni::set_online(1, false);
+    uni::finish_ios(1);
+    assert_eq!(uni::deliver_ipis(&*machine), 0);
+    machine.swap.io_interrupt(machine.memory());
+    assert!(!machine.word(pfn).has(FolioFlags::WRITEBACK));
+    machine.free(entry);
+    machine.memory().put(pfn);
+}

@@ -1,0 +1,144 @@
+//! A memory manager with swap, and what tests do to pages.
+
+use mmscale_mm::arch::{Arch, Callbacks, CpuId, Ipi, NodeId, Order, Pfn, TaskEntry};
+use mmscale_mm::folio::{FolioFlags, FolioInit, FolioWord};
+use mmscale_mm::group::GroupId;
+use mmscale_mm::lru::{LruAudit, LruPolicy, Memory};
+use mmscale_mm::mm::{Mm, MmConfig};
+use mmscale_mm::page_alloc::{Gfp, MemoryMap};
+use mmscale_mm::swap::{Swap, SwapAudit, SwapConfig, SwapEntry, SwapError, WriteOut, Zeromap};
+use mmscale_mm::upkeep::TickPolicy;
+use mmscale_uni::{self as uni, Uni};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+pub(crate) const NODE: NodeId = NodeId::new(0);
+/// An ordinary page of a program.
+pub(crate) const ANON: FolioInit = FolioInit {
+    group: GroupId::ROOT,
+    flags: FolioFlags::ANON.union(FolioFlags::SWAP_BACKED),
+    mapping: 7,
+    index: 3,
+};
+
+pub(crate) struct Machine {
+    pub(crate) mm: Mm<Uni>,
+    pub(crate) swap: Swap<Uni>,
+    /// What page tables would name, an entry each.
+    pub(crate) named: RefCell<Vec<SwapEntry>>,
+}
+
+impl Machine {
+    /// A machine on which requests to the device finish whenever a task sleeps.
+    pub(crate) fn boot(cpus: usize, pages: u32, zeromap: Zeromap) -> Rc<Self> {
+        uni::boot(cpus, 1000);
+        let mut config = MmConfig::new(MemoryMap::single(1 << 14), TickPolicy::Stock);
+        config.lru = LruPolicy::Lazy;
+        let mm = Mm::new(&config).expect("the configuration is sound");
+        mm.start();
+        let swap = Swap::new(SwapConfig { pages, zeromap });
+        let machine = Rc::new(Self { mm, swap, named: RefCell::default() });
+        let sleeper = Rc::downgrade(&machine);
+        uni::on_park(move || sleeper.upgrade().expect("it is there").finish_ios());
+        machine
+    }
+    pub(crate) fn memory(&self) -> Memory<'_, Uni> {
+        self.mm.memory()
+    }
+    /// All requests finish, and their CPUs hear of it.
+    pub(crate) fn finish_ios(&self) {
+        uni::finish_ios(usize::MAX);
+        uni::deliver_ipis(self);
+    }
+    /// A page with `stamp` in it and one reference, on the LRU.
+    pub(crate) fn page(&self, stamp: u64) -> Pfn {
+        let pfn = self.memory().alloc_folio(NODE, Order::ZERO, Gfp::KERNEL, ANON).expect("memory");
+        Uni::clear_block(pfn, Order::ZERO);
+        Uni::write_stamp(pfn, stamp);
+        self.memory().add(pfn);
+        pfn
+    }
+    /// A page of the cache that one page-table entry names; the caller has its lock and a
+    /// reference.
+    pub(crate) fn to_cache(&self, stamp: u64) -> (Pfn, SwapEntry) {
+        let pfn = self.page(stamp);
+        self.swap.lock_folio(self.memory(), pfn);
+        let entry = self.swap.alloc(self.memory(), pfn).expect("a slot");
+        self.dup(entry);
+        (pfn, entry)
+    }
+    /// Writes a page out, as far as the device's part.
+    pub(crate) fn write(&self, stamp: u64) -> (Pfn, SwapEntry, WriteOut) {
+        let (pfn, entry) = self.to_cache(stamp);
+        (pfn, entry, self.swap.write_out(self.memory(), pfn))
+    }
+    /// Takes a page, of which the caller has the only reference beside the cache's, out of memory.
+    pub(crate) fn forget(&self, pfn: Pfn) -> bool {
+        assert!(self.swap.trylock_folio(self.memory(), pfn));
+        if self.memory().isolate(pfn) {
+            self.memory().put(pfn);
+        }
+        let gone = self.swap.take_away(self.memory(), pfn);
+        self.swap.unlock_folio(self.memory(), pfn);
+        if gone {
+            self.memory().put(pfn);
+        }
+        gone
+    }
+    /// A page that only its slot has.
+    pub(crate) fn out(&self, stamp: u64) -> SwapEntry {
+        let (pfn, entry, _) = self.write(stamp);
+        self.finish_ios();
+        assert!(self.forget(pfn), "{:?}", self.word(pfn));
+        entry
+    }
+    pub(crate) fn dup(&self, entry: SwapEntry) {
+        self.swap.dup(entry);
+        self.named.borrow_mut().push(entry);
+    }
+    /// All page-table entries that name the slot are gone.
+    pub(crate) fn free(&self, entry: SwapEntry) {
+        let before = self.named.borrow().len();
+        self.named.borrow_mut().retain(|&named| named != entry);
+        let entries = before - self.named.borrow().len();
+        self.swap.free(self.memory(), entry, entries as u32);
+    }
+    pub(crate) fn read(&self, entry: SwapEntry) -> Result<Pfn, SwapError> {
+        self.swap.read_in(self.memory(), entry, NODE, GroupId::ROOT)
+    }
+    pub(crate) fn word(&self, pfn: Pfn) -> FolioWord {
+        self.memory().folios.word(pfn)
+    }
+    pub(crate) fn audit(&self) -> SwapAudit {
+        let named = self.named.borrow().clone();
+        self.swap.verify(self.memory(), named.into_iter()).expect("swap adds up")
+    }
+    /// Nothing is left.
+    pub(crate) fn end(&self) {
+        self.mm.quiesce();
+        assert_eq!(self.audit(), SwapAudit::default());
+        assert_eq!(self.memory().verify().expect("the LRU adds up"), LruAudit::default());
+        let audit = self.mm.verify().expect("the frames add up");
+        assert_eq!((audit.held, audit.cached), (0, 0));
+        uni::assert_quiet();
+    }
+}
+
+impl Callbacks for Machine {
+    fn ipi(&self, reason: Ipi) {
+        match reason {
+            Ipi::Block => self.swap.io_interrupt(self.memory()),
+            _ => self.mm.ipi(reason),
+        }
+    }
+    fn timer(&self) {
+        self.mm.timer();
+    }
+    fn idle_enter(&self) {}
+    fn idle_exit(&self) {}
+    fn context_switch(&self) {}
+    fn task(&self, _: TaskEntry) {}
+    fn cpu_down_prepare(&self, _: CpuId) {}
+    fn cpu_dead(&self, _: CpuId) {}
+    fn cpu_online(&self, _: CpuId) {}
+}
