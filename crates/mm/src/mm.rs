@@ -11,7 +11,7 @@
 //!
 //! Lock order: none of its own.
 
-use crate::arch::{Arch, CpuId, CpuMask, Func, Ipi, Span, TaskEntry};
+use crate::arch::{Arch, CpuId, CpuMask, Func, Ipi, Span, TaskEntry, Trace};
 use crate::folio::Folios;
 use crate::group::{GroupId, Groups};
 use crate::lru::{Lru, LruPolicy, Memory};
@@ -287,6 +287,7 @@ impl<A: Arch> Mm<A> {
 
     /// This CPU is about to go idle.
     pub fn idle_enter(&self) {
+        A::trace(Trace::IdleEnter);
         self.upkeep.idle_enter(&self.parts());
         self.time.idle_enter();
         self.tlb.enter_lazy();
@@ -295,6 +296,7 @@ impl<A: Arch> Mm<A> {
 
     /// This CPU leaves idle.
     pub fn idle_exit(&self) {
+        A::trace(Trace::IdleExit);
         self.rcu.idle_exit();
         self.time.idle_exit();
     }

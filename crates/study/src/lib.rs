@@ -9,6 +9,7 @@
 
 pub mod calibrate;
 pub mod fidelity;
+pub mod churn;
 mod file;
 mod host;
 mod machine;

@@ -1,5 +1,6 @@
 //! The studies that there are.
 
+use crate::churn::CHURN;
 use crate::names::UnknownName;
 use crate::study::Study;
 use crate::vmstat::VMSTAT;
@@ -17,7 +18,7 @@ impl Registry {
 
     /// The studies of this workspace.
     pub fn shipped() -> Self {
-        static SHIPPED: LazyLock<[&dyn Study; 1]> = LazyLock::new(|| [&*VMSTAT]);
+        static SHIPPED: LazyLock<[&dyn Study; 2]> = LazyLock::new(|| [&*VMSTAT, &*CHURN]);
         Self(&*SHIPPED)
     }
 

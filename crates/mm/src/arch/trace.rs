@@ -195,6 +195,10 @@ pub enum Trace {
         /// When the tick was due.
         expires_ns: u64,
     },
+    /// The emitting CPU has nothing to run.
+    IdleEnter,
+    /// The emitting CPU has something to run again, if only an interrupt.
+    IdleExit,
     /// A frame was handed out as the head of a block.
     PageAlloc {
         /// First frame.

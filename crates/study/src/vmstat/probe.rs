@@ -178,6 +178,8 @@ impl Probe for TickProbe {
                 self.drain_pages += u64::from(pages);
             }
             Trace::TickKicked { .. }
+            | Trace::IdleEnter
+            | Trace::IdleExit
             | Trace::PageAlloc { .. }
             | Trace::PageFree { .. }
             | Trace::LruMove { .. }

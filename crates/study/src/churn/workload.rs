@@ -1,0 +1,140 @@
+//! The program of the study: what `stress-ng --mremap` does when its regions are one page long.
+//!
+//! Each process first has a small image in memory, as every real process has: its page tables are
+//! there for as long as it lives, and its VMAs are neighbours that the new one cannot join. Then,
+//! again and again: map with MAP_POPULATE, advise, touch, unmap.
+
+use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, Present, Prot, System};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// Pages of a process that are there all the time.
+const IMAGE_PAGES: u64 = 4;
+
+/// Which advice an op gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Advise {
+    /// None.
+    Never,
+    /// Any kind, each as often as the others.
+    Mix,
+    /// This.
+    Only(Advice),
+}
+
+/// What every process does. Times in ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Plan {
+    /// Pages of an op.
+    pub(crate) pages: u64,
+    /// Mapped with their pages, or touched.
+    pub(crate) populate: bool,
+    pub(crate) advise: Advise,
+    /// Whether an op binds its pages to a node and has them moved there.
+    pub(crate) bind: Present,
+    /// Computing of an op.
+    pub(crate) user_ns: u64,
+    /// When all begin, and when they end.
+    pub(crate) begin_ns: u64,
+    pub(crate) until_ns: u64,
+}
+
+/// What one process did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Tally {
+    /// Ops, the last one by the share of it that was in time.
+    pub(crate) ops: f64,
+    /// Ops begun.
+    pub(crate) begun: u64,
+    pub(crate) user_ns: u64,
+    /// Pages that did not hold what they should.
+    pub(crate) damaged: u64,
+    /// Ops that had no memory.
+    pub(crate) failures: u64,
+}
+
+/// One process.
+pub(crate) fn churner<S: System>(system: &S, plan: &Plan, number: usize, seed: u64) -> Tally {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (number as u64) << 32);
+    let mut tally = Tally::default();
+    let mut life = || -> Result<(), Errno> {
+        image(system)?;
+        system.sleep_ns(plan.begin_ns.saturating_sub(system.clock_ns()))?;
+        loop {
+            let began_ns = system.clock_ns();
+            if began_ns >= plan.until_ns {
+                return Ok(());
+            }
+            tally.begun += 1;
+            match op(system, plan, &mut rng, &mut tally) {
+                Ok(()) => {}
+                Err(Errno::Nomem) => tally.failures += 1,
+                Err(other) => return Err(other),
+            }
+            let ended_ns = system.clock_ns();
+            let in_time_ns = ended_ns.min(plan.until_ns) - began_ns;
+            tally.ops += in_time_ns as f64 / (ended_ns - began_ns).max(1) as f64;
+        }
+    };
+    // The only way out before the time is the end of the run.
+    let _ = life();
+    tally
+}
+
+/// What a process has in memory besides.
+fn image<S: System>(system: &S) -> Result<(), Errno> {
+    let bytes = IMAGE_PAGES * PAGE_BYTES;
+    let at = system.mmap(MapSpec::populated(bytes))?;
+    system.mprotect(at, bytes, Prot::Read)
+}
+
+fn op<S: System>(
+    system: &S,
+    plan: &Plan,
+    rng: &mut Xoshiro256PlusPlus,
+    tally: &mut Tally,
+) -> Result<(), Errno> {
+    let bytes = plan.pages * PAGE_BYTES;
+    let spec = if plan.populate { MapSpec::populated(bytes) } else { MapSpec::new(bytes) };
+    let at = system.mmap(spec)?;
+    if plan.bind == Present::Move {
+        let node = rng.next_u64() as usize % system.nodes();
+        system.mbind(at, bytes, node, Present::Move)?;
+    }
+    let advice = match plan.advise {
+        Advise::Never => None,
+        Advise::Only(advice) => Some(advice),
+        Advise::Mix => Some(Advice::ALL[rng.next_u64() as usize % Advice::ALL.len()]),
+    };
+    if let Some(advice) = advice {
+        // Some advice is refused for a single page, as collapsing is; stress-ng goes on, too.
+        let _ = system.madvise(at, bytes, advice);
+    }
+    let touched = touch(system, plan, at, rng.next_u64() | 1, tally);
+    if plan.user_ns > 0 {
+        system.compute_ns(plan.user_ns)?;
+        tally.user_ns += plan.user_ns;
+    }
+    // The mapping goes whatever came of its pages.
+    system.munmap(at, bytes)?;
+    touched
+}
+
+/// Finds zeros, writes, reads back.
+fn touch<S: System>(
+    system: &S,
+    plan: &Plan,
+    at: Addr,
+    stamp: u64,
+    tally: &mut Tally,
+) -> Result<(), Errno> {
+    for page in 0..plan.pages {
+        let here = at.page(page);
+        let fresh = if plan.populate { system.read(here)? == 0 } else { true };
+        system.write(here, stamp)?;
+        if !fresh || system.read(here)? != stamp {
+            tally.damaged += 1;
+        }
+    }
+    Ok(())
+}
