@@ -185,6 +185,11 @@ impl<A: Arch> Memory<'_, A> {
         self.folios.freeze(pfn, users)
     }
 
+    /// The pages on each list of a group on a node, exactly; takes their lock once.
+    pub fn list_sizes(&self, group: GroupId, node: NodeId) -> [u64; LruList::COUNT] {
+        self.lru.lruvecs[self.lru.index_of(group, node)].lock_irqsave().pages
+    }
+
     /// The pages on a list, exactly; takes its lock.
     pub fn list_pages(&self, group: GroupId, node: NodeId, list: LruList) -> u64 {
         self.lru.lruvecs[self.lru.index_of(group, node)].lock_irqsave().pages[list as usize]

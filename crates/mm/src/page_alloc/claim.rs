@@ -65,6 +65,7 @@ impl<A: Arch> FrameAllocator<A> {
     fn alloc_slowpath(&self, request: Request) -> Option<Pfn> {
         if request.gfp.contains(Gfp::KSWAPD) {
             self.wakes.fetch_add(1, Relaxed);
+            self.wake_reclaimers(request);
         }
         let found = self.get_page_from_freelist(request, Mark::Min);
         if found.is_some() || !request.gfp.contains(Gfp::DIRECT) {
@@ -75,6 +76,19 @@ impl<A: Arch> FrameAllocator<A> {
             self.draining.store(0, Release);
         }
         self.get_page_from_freelist(request, Mark::Min)
+    }
+
+    /// Wakes reclaim on every node whose zones the request may use.
+    fn wake_reclaimers(&self, request: Request) {
+        let mut before = None;
+        for &zone in self.zonelist(request) {
+            let node = self.zone(zone).node;
+            let other = request.gfp.contains(Gfp::THIS_NODE) && node != request.node;
+            if !other && before != Some(node) {
+                self.wake_reclaimer(node);
+                before = Some(node);
+            }
+        }
     }
 
     /// The zones that the request accepts, nearest first. Nodes without memory have no list of

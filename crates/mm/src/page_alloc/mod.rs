@@ -10,8 +10,8 @@
 //! to the zone if it is taken.
 //!
 //! What Linux 6.19 has and this has not: reserves of high-order atomic blocks, CMA and isolation,
-//! watermark boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (only its wake-ups are
-//! counted). Three things differ: whether a zone has a block of a higher order shows under its lock
+//! watermark boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (it is woken here, and
+//! works above: `reclaim`). Three things differ: whether a zone has a block of a higher order shows under its lock
 //! and not in the watermark check before it; a page goes back to the page-cache list of the type
 //! that its pageblock had when the zone handed it out, not of the type it has now (the buddy goes
 //! by the type of now, as in Linux); and for claims a page counts as movable if the zone handed it
@@ -26,6 +26,7 @@ mod gfp;
 mod planted;
 mod release;
 mod verify;
+mod wake;
 mod zone;
 
 pub use age::{DecayRequest, Refresh};
@@ -55,6 +56,8 @@ pub struct FrameAllocator<A: Arch> {
     config: AllocConfig,
     /// How often an allocation found memory low and wanted reclaim woken.
     wakes: A::AtomicU64,
+    /// By node: who is woken then.
+    reclaimers: Box<[wake::Reclaimer<A>]>,
     /// Somebody drains all page caches.
     draining: A::AtomicU32,
     /// Counters go by the thresholds for when memory is short.
@@ -102,6 +105,7 @@ impl<A: Arch> FrameAllocator<A> {
             stats,
             config,
             wakes: A::AtomicU64::new(0),
+            reclaimers: (0..nodes).map(|_| wake::Reclaimer::none()).collect(),
             draining: A::AtomicU32::new(0),
             short: A::AtomicU32::new(0),
         })

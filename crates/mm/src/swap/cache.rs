@@ -155,6 +155,11 @@ impl<A: Arch> Swap<A> {
         (0..self.clusters.len()).map(|at| self.prune_cluster(memory, at)).sum()
     }
 
+    /// Whether there are free slots, or slots that could be given back just now.
+    pub(crate) fn has_room(&self, memory: Memory<'_, A>) -> bool {
+        self.is_on() && (self.free_slots() > 0 || self.prune_some(memory) > 0)
+    }
+
     /// The same for a few clusters, others than the last time: for when slots run out.
     pub(super) fn prune_some(&self, memory: Memory<'_, A>) -> u32 {
         let from = self.pruned.fetch_add(PRUNED_AT_ONCE as u32, Relaxed) as usize;

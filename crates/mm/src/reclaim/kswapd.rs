@@ -1,0 +1,111 @@
+//! The task of a node that frees memory in the background.
+
+use super::scan::FIRST_PRIORITY;
+use super::shrink::BATCH;
+use super::{Event, Reclaim, Rmap, Scope};
+use crate::arch::{Arch, Atomic, Func, NodeId, Span};
+use crate::lru::Memory;
+use crate::page_alloc::Zone;
+use crate::vmstat::ZoneItem;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// Runs in a row that freed nothing, after which a node is given up until direct reclaim has freed
+/// something (`MAX_RECLAIM_RETRIES`).
+const MAX_FAILURES: u32 = 16;
+
+impl<A: Arch> Reclaim<A> {
+    /// The body of the task that reclaims memory of `node`; returns after [`Reclaim::stop`]. It
+    /// sleeps until an allocation finds memory low, then frees pages until every zone of the node
+    /// is above its high watermark. One task for each node.
+    pub fn kswapd<R: Rmap<A>>(&self, on: Scope<'_, A, R>, node: NodeId) {
+        let own = &self.nodes[node.index()];
+        own.begun.store(1, SeqCst);
+        on.memory.frames.set_reclaimer(node, Some(A::current()));
+        while self.stopping.load(SeqCst) == 0 {
+            if !on.memory.frames.take_wake(node) {
+                A::park();
+            } else if own.failures.load(Relaxed) < MAX_FAILURES {
+                self.balance(on, node);
+            }
+        }
+        on.memory.frames.set_reclaimer(node, None);
+        own.ended.complete();
+    }
+
+    /// Lets all background reclaimers return, and waits until they have. Those whose task has not
+    /// run yet return at once when it does. Sleeps.
+    pub fn stop(&self, memory: Memory<'_, A>) {
+        self.stopping.store(1, SeqCst);
+        for (at, node) in self.nodes.iter().enumerate() {
+            // One that begins later sees that it is to stop.
+            if node.begun.load(SeqCst) != 0 {
+                memory.frames.wake_reclaimer(NodeId::new(at));
+                node.ended.wait();
+            }
+        }
+    }
+
+    /// Frees memory until the node has enough (`balance_pgdat`).
+    fn balance<R: Rmap<A>>(&self, on: Scope<'_, A, R>, node: NodeId) {
+        let _span = Span::<A>::enter(Func::BalancePgdat);
+        if self.is_balanced(on.memory, node) {
+            return;
+        }
+        self.tally(Event::Background, 1);
+        self.set_active(on.memory, node, true);
+        let freed = self.balance_slowly(on, node);
+        self.set_active(on.memory, node, false);
+        let failures = &self.nodes[node.index()].failures;
+        if freed > 0 {
+            failures.store(0, Relaxed);
+        } else {
+            failures.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn balance_slowly<R: Rmap<A>>(&self, on: Scope<'_, A, R>, node: NodeId) -> u32 {
+        let high = |zone: &Zone<A>| zone.watermarks().high.max(BATCH as u32);
+        let wanted: u32 = zones_of(on.memory, node).map(high).sum();
+        let (mut priority, mut sum) = (FIRST_PRIORITY, 0);
+        loop {
+            let freed = self.shrink_node(on, node, None, priority, wanted);
+            sum += freed;
+            if self.is_balanced(on.memory, node) || self.stopping.load(SeqCst) != 0 {
+                return sum;
+            }
+            // A round that freed enough may be repeated as it is.
+            if freed < wanted {
+                let Some(next) = priority.checked_sub(1) else { return sum };
+                priority = next;
+            }
+            A::cond_resched();
+        }
+    }
+
+    /// Whether some zone of the node that is worth an allocation has more free pages than its high
+    /// watermark (`pgdat_balanced`).
+    fn is_balanced(&self, memory: Memory<'_, A>, node: NodeId) -> bool {
+        let free = |zone: &Zone<A>| memory.frames.stats().zone(zone.id(), ZoneItem::FreePages);
+        zones_of(memory, node).any(|zone| free(zone) > u64::from(zone.watermarks().high))
+    }
+
+    /// While a node is being balanced its page caches stay small, and counters are kept more
+    /// exactly everywhere.
+    fn set_active(&self, memory: Memory<'_, A>, node: NodeId, active: bool) {
+        zones_of(memory, node).for_each(|zone| {
+            memory.frames.set_reclaim_active(zone.id(), active);
+        });
+        let others = if active {
+            self.active.fetch_add(1, SeqCst)
+        } else {
+            self.active.fetch_sub(1, SeqCst) - 1
+        };
+        if others == 0 {
+            memory.frames.set_counter_pressure(active);
+        }
+    }
+}
+
+fn zones_of<'a, A: Arch>(memory: Memory<'a, A>, node: NodeId) -> impl Iterator<Item = &'a Zone<A>> {
+    memory.frames.zones().iter().filter(move |zone| zone.node() == node)
+}

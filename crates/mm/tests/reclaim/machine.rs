@@ -1,0 +1,70 @@
+//! The machine.
+
+use crate::paged::Paged;
+use mmscale_mm::arch::{Callbacks, CpuId, Ipi, TaskEntry};
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::mm::{Mm, MmConfig};
+use mmscale_mm::page_alloc::MemoryMap;
+use mmscale_mm::swap::{SwapConfig, Zeromap};
+use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::work::Step;
+use mmscale_uni::{self as uni, Uni};
+use std::rc::Rc;
+
+pub(crate) struct Machine(pub(crate) Paged<Uni>);
+
+impl core::ops::Deref for Machine {
+    type Target = Paged<Uni>;
+    fn deref(&self) -> &Paged<Uni> {
+        &self.0
+    }
+}
+
+impl Machine {
+    /// `frames` of memory, `slots` of swap, a program of `pages`, in the last of `groups` groups.
+    /// While a task sleeps the device finishes, and the worker works.
+    pub(crate) fn boot(frames: u32, slots: u32, pages: usize, groups: usize) -> Rc<Self> {
+        uni::boot(1, 1000);
+        let mut config = MmConfig::new(MemoryMap::single(frames), TickPolicy::Stock);
+        (config.lru, config.groups) = (LruPolicy::Stock, groups);
+        let swap = SwapConfig { pages: slots, zeromap: Zeromap::On };
+        let machine = Rc::new(Self(Paged::new(&config, swap, pages)));
+        machine.mm.start();
+        let sleeper = Rc::downgrade(&machine);
+        uni::on_park(move || sleeper.upgrade().expect("it is there").rest());
+        machine
+    }
+    /// What happens while the only task sleeps.
+    pub(crate) fn rest(&self) {
+        uni::finish_ios(usize::MAX);
+        uni::deliver_ipis(self);
+        work(&self.mm);
+    }
+    /// Every page is on its list.
+    pub(crate) fn settle(&self) {
+        self.memory().drain();
+    }
+}
+
+fn work(mm: &Mm<Uni>) {
+    while mm.work().step(CpuId::new(0), &mut |item| mm.run(item)) == Step::Ran {}
+}
+
+impl Callbacks for Machine {
+    fn ipi(&self, reason: Ipi) {
+        match reason {
+            Ipi::Block => self.swap.io_interrupt(self.memory()),
+            _ => self.mm.ipi(reason),
+        }
+    }
+    fn timer(&self) {
+        self.mm.timer();
+    }
+    fn idle_enter(&self) {}
+    fn idle_exit(&self) {}
+    fn context_switch(&self) {}
+    fn task(&self, _: TaskEntry) {}
+    fn cpu_down_prepare(&self, _: CpuId) {}
+    fn cpu_dead(&self, _: CpuId) {}
+    fn cpu_online(&self, _: CpuId) {}
+}

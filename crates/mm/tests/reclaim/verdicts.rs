@@ -1,0 +1,190 @@
+//! What becomes of a page, by what it is and how it was used.
+
+use crate::machine::Machine;
+use crate::paged::{Entry, NODE};
+use mmscale_mm::folio::FolioFlags;
+use mmscale_mm::group::GroupId;
+use mmscale_mm::lru::LruList;
+use mmscale_mm::reclaim::Rmap;
+use mmscale_uni as uni;
+
+/// Rounds over everything until nothing more comes of it.
+fn squeeze(machine: &Machine) -> u32 {
+    machine.settle();
+    machine.reclaim.direct(machine.scope(), NODE, u32::MAX, None)
+}
+
+fn list(machine: &Machine, list: LruList) -> u64 {
+    machine.memory().list_pages(GroupId::ROOT, NODE, list)
+}
+
+/// The page's entry is not accessed any more.
+fn rest(machine: &Machine, page: usize) {
+    let pfn = machine.hold(page).expect("it is there");
+    machine.referenced(pfn);
+    machine.memory().put(pfn);
+}
+
+#[test]
+fn a_page_that_is_paged_out_is_written_once_and_comes_back() {
+    let machine = Machine::boot(1 << 12, 64, 8, 1);
+    machine.touch(3, Some(33)).expect("memory");
+    machine.settle();
+    assert_eq!(machine.page_out(3), 0, "it has to be written first");
+    assert!(matches!(machine.entry(3), Entry::Swapped(_)));
+    machine.rest();
+    // What was written goes to the end of the inactive list: the next to go.
+    assert_eq!(squeeze(&machine), 1);
+    assert_eq!(machine.touch(3, None), Ok(33));
+    assert_eq!((machine.swap.counters().writes, machine.swap.counters().reads), (1, 1));
+    // Its slot still has its content: nothing is written this time.
+    machine.settle();
+    assert_eq!(machine.page_out(3), 1);
+    assert_eq!(machine.swap.counters().writes, 1);
+    assert_eq!(machine.touch(3, Some(34)), Ok(34));
+    machine.settle();
+    assert_eq!(machine.page_out(3), 0, "it was written to");
+    assert_eq!(machine.swap.counters().writes, 2);
+    machine.rest();
+    machine.end();
+}
+
+#[test]
+fn a_page_of_zeros_goes_at_once() {
+    let machine = Machine::boot(1 << 12, 64, 8, 1);
+    machine.touch(3, None).expect("memory");
+    machine.settle();
+    assert_eq!(machine.page_out(3), 1);
+    assert!(uni::ios_in_flight().is_empty());
+    assert_eq!(machine.touch(3, None), Ok(0));
+    assert_eq!(machine.swap.counters().zero_reads, 1);
+    machine.end();
+}
+
+#[test]
+fn use_gives_another_round_and_two_uses_the_active_list() {
+    let machine = Machine::boot(1 << 12, 64, 8, 1);
+    (0..3).for_each(|page| _ = machine.touch(page, Some(1 + page as u64)).expect("memory"));
+    rest(&machine, 0);
+    machine.settle();
+    assert_eq!(list(&machine, LruList::InactiveAnon), 3);
+    let round = || {
+        // Priority 0 looks at everything, once.
+        machine.reclaim.direct(machine.scope(), NODE, 1, None)
+    };
+    machine.touch(1, None).expect("it is there");
+    machine.touch(2, None).expect("it is there");
+    machine.memory().folios.set(machine.hold(2).expect("there"), FolioFlags::REFERENCED);
+    round();
+    assert!(matches!(machine.entry(0), Entry::Swapped(_)), "it was not used");
+    assert!(machine.flags(2).contains(FolioFlags::ACTIVE), "it was used twice");
+    assert_eq!(machine.reclaim.counters().activated, 1);
+}
+
+#[test]
+fn the_active_list_gives_up_its_oldest_when_the_inactive_one_is_short() {
+    let machine = Machine::boot(1 << 12, 256, 128, 1);
+    for page in 0..128 {
+        machine.touch(page, Some(9)).expect("memory");
+    }
+    machine.settle();
+    for page in 0..128 {
+        let pfn = machine.hold(page).expect("there");
+        machine.memory().activate(pfn);
+        machine.memory().put(pfn);
+    }
+    machine.settle();
+    assert_eq!(
+        (list(&machine, LruList::InactiveAnon), list(&machine, LruList::ActiveAnon)),
+        (0, 128)
+    );
+    let first = squeeze(&machine);
+    machine.rest();
+    assert_eq!(first + squeeze(&machine), 128, "{:?}", machine.reclaim.counters());
+    assert_eq!(machine.reclaim.counters().deactivated, 128);
+    for page in 0..128 {
+        assert_eq!(machine.touch(page, None), Ok(9));
+    }
+    machine.end();
+}
+
+#[test]
+fn shared_pages_lose_all_their_entries_and_share_again() {
+    let machine = Machine::boot(1 << 12, 64, 8, 1);
+    machine.touch(4, Some(44)).expect("memory");
+    machine.share(4);
+    machine.settle();
+    machine.page_out(4);
+    let (Entry::Swapped(one), Entry::Swapped(other)) = (machine.entry(4), machine.entry(5)) else {
+        panic!("both entries name the slot")
+    };
+    assert!(one == other && machine.swap.count(one) == 2);
+    machine.rest();
+    squeeze(&machine);
+    assert_eq!((machine.touch(5, None), machine.touch(4, None)), (Ok(44), Ok(44)));
+    assert_eq!(machine.swap.counters().reads, 1, "the second finds it in the cache");
+    let (Entry::Page { pfn: one, .. }, Entry::Page { pfn: other, .. }) =
+        (machine.entry(4), machine.entry(5))
+    else {
+        panic!("both are there")
+    };
+    assert_eq!(one, other);
+    machine.end();
+}
+
+#[test]
+fn given_up_memory_goes_without_being_written_unless_it_was_used_again() {
+    let machine = Machine::boot(1 << 12, 64, 8, 1);
+    (0..4).for_each(|page| _ = machine.touch(page, Some(1 + page as u64)).expect("memory"));
+    machine.settle();
+    (0..4).for_each(|page| machine.give_up(page));
+    machine.settle();
+    machine.touch(2, Some(99)).expect("it is there");
+    squeeze(&machine);
+    let counters = machine.reclaim.counters();
+    assert_eq!(counters.lazyfreed, 3);
+    assert_eq!(machine.touch(1, None), Ok(0), "its content was dropped");
+    assert_eq!(machine.touch(2, None), Ok(99));
+    assert!(machine.swap.counters().writes <= 1, "only what was used again");
+    machine.rest();
+    machine.end();
+}
+
+#[test]
+fn without_swap_only_given_up_memory_goes() {
+    let machine = Machine::boot(1 << 12, 0, 8, 1);
+    (0..4).for_each(|page| _ = machine.touch(page, Some(1 + page as u64)).expect("memory"));
+    machine.settle();
+    machine.give_up(1);
+    machine.settle();
+    rest(&machine, 0);
+    assert_eq!(squeeze(&machine), 1);
+    assert_eq!((machine.touch(0, None), machine.touch(1, None)), (Ok(1), Ok(0)));
+    machine.end();
+}
+
+#[test]
+fn locked_pages_and_pages_with_other_users_stay() {
+    let machine = Machine::boot(1 << 12, 64, 8, 1);
+    (0..4).for_each(|page| _ = machine.touch(page, Some(1 + page as u64)).expect("memory"));
+    machine.settle();
+    let hold = |page| machine.hold(page).expect("it is there");
+    let (mlocked, locked, used) = (hold(0), hold(1), hold(2));
+    machine.memory().mlock(mlocked);
+    machine.memory().put(mlocked);
+    machine.swap.lock_folio(machine.memory(), locked);
+    squeeze(&machine);
+    machine.rest();
+    squeeze(&machine);
+    assert!(matches!(machine.entry(0), Entry::Page { .. }));
+    assert!(matches!(machine.entry(1), Entry::Page { .. }));
+    assert!(matches!(machine.entry(3), Entry::Swapped(_)));
+    // The page in use was unmapped, but whoever uses it still has it.
+    assert_eq!(machine.touch(2, None), Ok(3));
+    assert!(matches!(machine.entry(2), Entry::Page { pfn, .. } if pfn == used));
+    machine.swap.unlock_folio(machine.memory(), locked);
+    machine.memory().put(locked);
+    machine.memory().put(used);
+    machine.memory().munlock(mlocked);
+    machine.end();
+}
