@@ -132,8 +132,13 @@ impl<A: Arch> Kernel<A> {
 
     /// All frames home? Panics if not: the machine then reports where and when.
     fn verify(&self) {
-        if let Err(defect) = self.mm.backing().verify() {
-            panic!("the address spaces do not add up: {defect}");
+        let backing = self.mm.backing();
+        let spaces = match backing.verify() {
+            Ok(audit) => audit,
+            Err(defect) => panic!("the address spaces do not add up: {defect}"),
+        };
+        if let Err(violation) = backing.swap.verify(backing.memory, spaces.swapped.into_iter()) {
+            panic!("swap does not add up: {violation}");
         }
         if let Err(violation) = self.mm.memory().verify() {
             panic!("the LRU lists do not add up: {violation}");

@@ -11,13 +11,17 @@
 //!
 //! Lock order: none of its own.
 
-use crate::arch::{Arch, CpuId, CpuMask, Func, Ipi, Span, TaskEntry, Trace};
+use crate::arch::{
+    Arch, CpuId, CpuMask, Func, Ipi, NodeId, Priority, Span, TaskEntry, TaskSpec, Trace,
+};
 use crate::folio::Folios;
 use crate::group::{GroupId, Groups};
 use crate::lru::{Lru, LruPolicy, Memory};
 use crate::page_alloc::{AllocConfig, Audit, ConfigError, FrameAllocator, MemoryMap, Violation};
 use crate::rcu::Rcu;
+use crate::reclaim::{Reclaim, Scope};
 use crate::space::{Backing, SpaceConfig, Spaces};
+use crate::swap::{Swap, SwapConfig};
 use crate::table::{Paging, TableLocks};
 use crate::time::{NSEC_PER_SEC, Time};
 use crate::tlb::Tlb;
@@ -27,6 +31,8 @@ use crate::work::{Work, WorkItem};
 /// Tasks whose entry has this bit are the memory manager's own; the rest of the numbers belongs
 /// to whoever embeds it.
 pub const MM_TASK: u64 = 1 << 63;
+/// Of these, the background reclaimers, by node.
+const KSWAPD: u64 = 1 << 62;
 
 /// How often the frame of zeros is asked for.
 const ZERO_ATTEMPTS: usize = 100;
@@ -55,6 +61,8 @@ pub struct MmConfig {
     pub groups: usize,
     /// What an administrator can set about address spaces.
     pub space: SpaceConfig,
+    /// The swap area.
+    pub swap: SwapConfig,
 }
 
 impl MmConfig {
@@ -69,6 +77,7 @@ impl MmConfig {
             lru: LruPolicy::Stock,
             groups: 1,
             space: SpaceConfig::default(),
+            swap: SwapConfig::default(),
         }
     }
 }
@@ -122,6 +131,9 @@ pub struct Mm<A: Arch> {
     tlb: Tlb<A>,
     tables: TableLocks<A>,
     spaces: Spaces<A>,
+    swap: Swap<A>,
+    reclaim: Reclaim<A>,
+    nodes: usize,
 }
 
 impl<A: Arch> Mm<A> {
@@ -145,6 +157,9 @@ impl<A: Arch> Mm<A> {
             tlb: Tlb::new(),
             tables: TableLocks::new(config.map.frames()),
             spaces: Spaces::new(config.space),
+            swap: Swap::new(config.swap),
+            reclaim: Reclaim::new(config.map.node_count()),
+            nodes: config.map.node_count(),
             lru: Lru::new(config.lru, config.groups, config.map.node_count()),
         })
     }
@@ -200,7 +215,13 @@ impl<A: Arch> Mm<A> {
     /// What stands behind address spaces: making them is [`Space::new`](crate::space::Space::new).
     #[inline]
     pub fn backing(&self) -> Backing<'_, A> {
-        Backing { memory: self.memory(), paging: self.paging(), spaces: &self.spaces }
+        Backing {
+            memory: self.memory(),
+            paging: self.paging(),
+            spaces: &self.spaces,
+            swap: &self.swap,
+            reclaim: &self.reclaim,
+        }
     }
 
     // -- The life of a run. Tasks only.
@@ -215,7 +236,16 @@ impl<A: Arch> Mm<A> {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         online.iter().for_each(|cpu| self.work.start_worker(cpu, worker_entry(cpu)));
+        (0..self.nodes).for_each(|node| self.start_kswapd(NodeId::new(node), &online));
         self.upkeep.start(&self.parts());
+    }
+
+    /// The background reclaimer of `node`, on its first CPU, or on the first of all if it has none.
+    fn start_kswapd(&self, node: NodeId, online: &CpuMask) {
+        let own = online.iter().find(|&cpu| A::node_of(cpu) == node);
+        let cpu = own.or_else(|| online.iter().next()).unwrap_or(A::cpu());
+        let entry = TaskEntry(MM_TASK | KSWAPD | node.index() as u64);
+        A::spawn(TaskSpec { cpu, per_cpu: false, priority: Priority::Fair, entry });
     }
 
     /// The calling task sleeps for `ns`, or until [`Mm::shutdown`].
@@ -239,6 +269,7 @@ impl<A: Arch> Mm<A> {
     /// Wakes every sleeper, lets all workers return, and waits until they have done their last
     /// work. Nothing is queued or slept afterwards.
     pub fn shutdown(&self) {
+        self.reclaim.stop(self.memory());
         self.time.stop_sleeping();
         self.work.shutdown();
         self.work.wait_for_workers();
@@ -251,6 +282,7 @@ impl<A: Arch> Mm<A> {
     pub fn quiesce(&self) {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
+        self.swap.prune(self.memory());
         self.spaces.stop(&self.frames);
         // All batches first: what they free goes to this CPU's page caches.
         online.iter().for_each(|cpu| self.memory().drain_stopped(cpu));
@@ -270,7 +302,8 @@ impl<A: Arch> Mm<A> {
     /// An inter-processor interrupt arrived.
     pub fn ipi(&self, reason: Ipi) {
         match reason {
-            Ipi::CallFunction | Ipi::Block => {}
+            Ipi::CallFunction => {}
+            Ipi::Block => self.swap.io_interrupt(self.memory()),
             Ipi::RcuExpedited => self.rcu.expedited_ipi(),
             Ipi::Timer => self.time.reprogram(),
             Ipi::TlbFlush => self.tlb.ipi(),
@@ -312,6 +345,13 @@ impl<A: Arch> Mm<A> {
         if entry.0 & MM_TASK == 0 {
             return false;
         }
+        if entry.0 & KSWAPD != 0 {
+            let node = NodeId::new((entry.0 & !(MM_TASK | KSWAPD)) as usize);
+            let backing = self.backing();
+            let scope = Scope { memory: self.memory(), swap: &self.swap, rmap: &backing };
+            self.reclaim.kswapd(scope, node);
+            return true;
+        }
         let cpu = CpuId::new((entry.0 & !MM_TASK) as usize);
         // The first task of a CPU that was never idle: it ticks from now on.
         self.time.idle_exit();
@@ -352,6 +392,7 @@ impl<A: Arch> Mm<A> {
         self.rcu.cpu_dead(cpu);
         self.time.cpu_dead(cpu, |slot, expiry| self.work.adopt(&self.time, cpu, slot, expiry));
         self.memory().drain_stopped(cpu);
+        self.swap.cpu_dead(cpu);
         self.frames.cpu_dead(cpu);
         self.upkeep.cpu_dead();
     }

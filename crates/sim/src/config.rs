@@ -27,6 +27,9 @@ pub struct SimConfig {
     pub faults: Faults,
     /// Whether the checkers look on.
     pub checks: Checks,
+    /// Locks are counted if they were asked for from the first time on and before the second, in
+    /// ns of virtual time.
+    pub locks_ns: (u64, u64),
     /// Virtual time after which the run counts as failed, in ns.
     pub limit_ns: u64,
     /// Somebody outside sets this to end the run early.
@@ -46,6 +49,7 @@ impl SimConfig {
             noise: Noise::default(),
             faults: Faults::default(),
             checks: Checks::On,
+            locks_ns: (0, u64::MAX),
             limit_ns: 3_600_000_000_000,
             interrupt: None,
         }

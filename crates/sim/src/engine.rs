@@ -112,7 +112,7 @@ impl Engine {
             quiet: true,
             naive: config.policy == Policy::Naive,
             hold_scale: config.hold_scale,
-            stats: Stats::new(),
+            stats: Stats::new(window_ps(config.locks_ns)),
             waiters: vec![Waiter::default(); 2 * cpus],
             tasks,
             live: 0,
@@ -375,6 +375,11 @@ impl Engine {
 }
 
 /// Each CPU's rank in ties: a permutation drawn from the seed.
+/// A window in ns as one in ps; open ends stay open.
+fn window_ps((from_ns, to_ns): (u64, u64)) -> std::ops::Range<u64> {
+    from_ns.saturating_mul(1000)..to_ns.saturating_mul(1000)
+}
+
 fn ranks(cpus: usize, seed: u64) -> Vec<usize> {
     let mut rng = SplitMix64::new(seed ^ 0x7469_6573);
     let mut ranks: Vec<usize> = (0..cpus).collect();

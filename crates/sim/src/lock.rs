@@ -185,7 +185,7 @@ impl Engine {
         let at = self.cur;
         self.check_lock(lock.class);
         let cpu = &self.cpus[at];
-        let row = self.stats.row_of(cpu.path, lock.class);
+        let row = self.stats.row_of(cpu.path, lock.class, cpu.clock);
         if lock.owner.get() != NOBODY {
             return self.enqueue_waiter(lock, row);
         }
@@ -340,7 +340,7 @@ impl Engine {
             return false;
         }
         self.check_trylock(lock.class);
-        let row = self.stats.row_of(self.cpus[at].path, lock.class);
+        let row = self.stats.row_of(self.cpus[at].path, lock.class, self.cpus[at].clock);
         let cpu = &mut self.cpus[at];
         cpu.clock += self.costs.lock_ps + cost;
         lock.since.set(cpu.clock);

@@ -2,6 +2,7 @@
 
 use mmscale_mm::arch::{Func, LockClass};
 use mmscale_record::LockRow;
+use std::ops::Range;
 
 /// The number of lock classes.
 pub(crate) const CLASSES: usize = LockClass::ALL.len();
@@ -36,14 +37,22 @@ pub(crate) struct Row {
 /// All call paths and all rows of lock statistics of one run.
 pub(crate) struct Stats {
     nodes: Vec<Node>,
+    /// The first one is for locks that are not counted.
     rows: Vec<Row>,
+    /// When locks are counted.
+    counted_ps: Range<u64>,
 }
 
+/// The row of locks that are not counted.
+const UNCOUNTED: u32 = 0;
+
 impl Stats {
-    pub(crate) fn new() -> Self {
+    /// Counts locks that are asked for at a time within `counted_ps`.
+    pub(crate) fn new(counted_ps: Range<u64>) -> Self {
         let node =
             |func| Node { parent: NONE, func, child: [NONE; Func::COUNT], row: [NONE; CLASSES] };
-        Self { nodes: vec![node(Func::Root), node(Func::Interrupt)], rows: Vec::new() }
+        let nodes = vec![node(Func::Root), node(Func::Interrupt)];
+        Self { nodes, rows: vec![Row::default()], counted_ps }
     }
     /// The path one function deeper.
     #[inline]
@@ -65,7 +74,10 @@ impl Stats {
     }
     /// Where locks of `class` taken on `path` are counted.
     #[inline]
-    pub(crate) fn row_of(&mut self, path: u32, class: LockClass) -> u32 {
+    pub(crate) fn row_of(&mut self, path: u32, class: LockClass, now_ps: u64) -> u32 {
+        if !self.counted_ps.contains(&now_ps) {
+            return UNCOUNTED;
+        }
         let known = self.nodes[path as usize].row[class as usize];
         if known == NONE { self.open_row(path, class) } else { known }
     }
@@ -99,6 +111,7 @@ impl Stats {
         let mut rows: Vec<_> = self
             .rows
             .iter()
+            .skip(UNCOUNTED as usize + 1)
             .map(|row| LockRow {
                 class: LockClass::ALL[usize::from(row.class)].name().to_owned(),
                 path: self.names(row.path).into_iter().map(str::to_owned).collect(),
@@ -130,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_same_function_under_two_callers_is_two_paths() {
-        let mut stats = Stats::new();
+        let mut stats = Stats::new(0..u64::MAX);
         let refill = stats.child(ROOT_PATH, Func::RmqueueBulk);
         let program = stats.child(ROOT_PATH, Func::Program);
         let under = stats.child(program, Func::RmqueueBulk);
@@ -142,13 +155,13 @@ mod tests {
 
     #[test]
     fn rows_are_kept_by_class_and_path_and_sorted() {
-        let mut stats = Stats::new();
+        let mut stats = Stats::new(0..u64::MAX);
         let path = stats.child(INTERRUPT_PATH, Func::RunTimers);
-        let zone = stats.row_of(path, LockClass::Zone);
+        let zone = stats.row_of(path, LockClass::Zone, 5);
         stats.row(zone).contended(5_000);
-        let pcp = stats.row_of(path, LockClass::Pcp);
+        let pcp = stats.row_of(path, LockClass::Pcp, 5);
         stats.row(pcp).acquisitions += 1;
-        assert_eq!(stats.row_of(path, LockClass::Zone), zone);
+        assert_eq!(stats.row_of(path, LockClass::Zone, 5), zone);
         let rows = stats.lock_rows();
         assert_eq!((rows[0].class.as_str(), rows[0].acquisitions), ("pcp", 1));
         assert_eq!((rows[1].contentions, rows[1].wait_max_ns), (1, 5));

@@ -8,8 +8,8 @@
 //! arm was given reaches a cost or a fingerprint.
 
 pub mod calibrate;
-pub mod fidelity;
 pub mod churn;
+pub mod fidelity;
 mod file;
 mod host;
 mod machine;

@@ -134,7 +134,7 @@ impl<A: Arch> Space<A> {
                 on.memory.blanket_drain();
                 let mut gather = Gather::new(&self.table);
                 let done = self.zap(on, &mut gather, part, locked_of(area));
-                gather.finish(on.paging, &mut Retire(on.memory));
+                gather.finish(on.paging, &mut Retire(on));
                 if done { Ok(()) } else { Err(SpaceError::NoMemory) }
             }
             Advice::Free | Advice::Cold => {
@@ -180,7 +180,7 @@ impl<A: Arch> Space<A> {
             }
             A::cond_resched();
         }
-        gather.finish(on.paging, &mut Retire(on.memory));
+        gather.finish(on.paging, &mut Retire(on));
         result
     }
     fn cool_entries(

@@ -53,7 +53,7 @@ impl<A: Arch> Space<A> {
             Ok(ptes) => ptes,
             Err(why) => {
                 on.memory.put(pfn);
-                return super::huge::busy_or_oom(why);
+                return on.table_or_oom(why);
             }
         };
         if ptes.get(page).is_none() {
@@ -91,18 +91,5 @@ impl<A: Arch> Space<A> {
         let index = on.memory.folios.index(folio);
         on.memory.folios.set_mapping(folio, self.mapping().word(), index);
         on.memory.folios.set(folio, FolioFlags::EXCLUSIVE);
-    }
-}
-
-impl<A: Arch> Backing<'_, A> {
-    /// A folio, reclaiming memory for it if there is none.
-    pub(super) fn new_folio(
-        self,
-        node: NodeId,
-        order: Order,
-        gfp: Gfp,
-        what: FolioInit,
-    ) -> Result<Pfn, FaultError> {
-        self.memory.alloc_folio(node, order, gfp, what).map_err(|_| FaultError::Oom)
     }
 }

@@ -121,7 +121,7 @@ impl<A: Arch> Space<A> {
         let Ok(new) = on.memory.alloc_folio(node, Order::ZERO, gfp, what) else { return false };
         let mut gather = Gather::new(&self.table);
         let moved = self.exchange(on, area, &mut gather, page, folio, new);
-        gather.finish(on.paging, &mut Retire(on.memory));
+        gather.finish(on.paging, &mut Retire(on));
         if !moved {
             on.memory.put(new);
         }

@@ -112,7 +112,7 @@ impl<A: Arch> Space<A> {
             self.unmap_folio(on, from, if locked { Locked::Yes } else { Locked::No });
             on.memory.put(from);
         }
-        let mut sink = Retire(on.memory);
+        let mut sink = Retire(on);
         self.table.free_tables(on.paging, &mut gather, &mut sink, range, range);
         gather.finish(on.paging, &mut sink);
         on.memory.folios.add_map(new);

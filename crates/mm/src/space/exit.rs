@@ -25,7 +25,7 @@ impl<A: Arch> Space<A> {
         let mut change = self.change();
         let _ = self.take_areas(&mut change, VmaRange::USER);
         drop(change);
-        let mut sink = Retire(on.memory);
+        let mut sink = Retire(on);
         let all = VmaRange::USER;
         self.table.free_tables(on.paging, &mut gather, &mut sink, all, all);
         gather.finish(on.paging, &mut sink);

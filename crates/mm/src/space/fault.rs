@@ -108,7 +108,7 @@ impl<A: Arch> Space<A> {
     fn fill_zero(&self, on: Backing<'_, A>, page: Vpn) -> Result<(), FaultError> {
         let mut ptes = match self.table.lock_pte(on.paging, page) {
             Ok(ptes) => ptes,
-            Err(why) => return super::huge::busy_or_oom(why),
+            Err(why) => return on.table_or_oom(why),
         };
         if ptes.get(page).is_none() {
             ptes.fill(page, Pte::page(on.spaces.zero(), PteFlags::ZERO | PteFlags::ACCESSED));

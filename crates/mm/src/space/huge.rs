@@ -9,19 +9,10 @@
 use super::registry::HugePages;
 use super::zap::{HUGE_ORDER, HUGE_PAGES, PIECE};
 use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange, Vpn};
-use crate::arch::{Arch, PageSize, Pfn};
+use crate::arch::{Arch, PageSize};
 use crate::folio::FolioFlags;
 use crate::page_alloc::Gfp;
 use crate::table::{Pte, PteFlags, TableError};
-
-/// What a fault makes of a table that it could not have: out of memory, or somebody has mapped a
-/// page of the other size meanwhile, and the next attempt will see it.
-pub(super) fn busy_or_oom(why: TableError) -> Result<(), FaultError> {
-    match why {
-        TableError::Huge | TableError::Table => Ok(()),
-        TableError::NoMemory(_) | TableError::NoAsid => Err(FaultError::Oom),
-    }
-}
 
 /// The huge page that holds `page`.
 pub(super) const fn huge_range(page: Vpn) -> VmaRange {

@@ -181,7 +181,7 @@ impl<A: Arch> Space<A> {
             let done = self.zap(on, &mut gather, area.range, locked_of(area));
             debug_assert!(done, "huge pages at the ends were split before");
         }
-        let mut sink = Retire(on.memory);
+        let mut sink = Retire(on);
         self.table.free_tables(on.paging, &mut gather, &mut sink, range, bounds);
         gather.finish(on.paging, &mut sink);
     }

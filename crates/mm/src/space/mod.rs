@@ -79,6 +79,8 @@ pub use vma::{VmaId, VmaLookup, VmaSlots};
 use crate::arch::{Arch, Asid, Atomic, LockClass};
 use crate::group::GroupId;
 use crate::lru::Memory;
+use crate::reclaim::Reclaim;
+use crate::swap::Swap;
 use crate::sync::{RwSem, SpinLock, WaitQueue};
 use crate::table::{PageTable, Paging};
 use alloc::sync::Arc;
@@ -108,6 +110,10 @@ pub struct Backing<'a, A: Arch> {
     pub paging: Paging<'a, A>,
     /// The other address spaces.
     pub spaces: &'a Spaces<A>,
+    /// Where pages go when their frames are wanted elsewhere.
+    pub swap: &'a Swap<A>,
+    /// Who takes them there.
+    pub reclaim: &'a Reclaim<A>,
 }
 
 impl<A: Arch> Clone for Backing<'_, A> {

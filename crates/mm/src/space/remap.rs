@@ -226,7 +226,7 @@ impl<A: Arch> Space<A> {
     /// Frees the tables of a range that maps nothing but stays.
     fn free_tables_of(&self, on: Backing<'_, A>, change: &Change<'_, A>, range: VmaRange) {
         let mut gather = Gather::new(&self.table);
-        let mut sink = Retire(on.memory);
+        let mut sink = Retire(on);
         // Only tables that stand for nothing else; nobody can fault here: the VMA is held.
         let bounds = change.bounds_of(range);
         self.table.free_tables(on.paging, &mut gather, &mut sink, range, bounds);

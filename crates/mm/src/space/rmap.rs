@@ -187,6 +187,8 @@ impl<A: Arch> Rmap<A> for Backing<'_, A> {
                 on.memory.folios.set(pfn, FolioFlags::DIRTY);
             }
             if let UnmapTo::Swap(entry) = to {
+                // Who brings it back finds out whether it is his alone.
+                on.memory.folios.clear(pfn, FolioFlags::EXCLUSIVE);
                 on.dup_swap(entry);
                 ptes.fill(page, Pte::swap(0, entry.word()));
             }

@@ -3,7 +3,7 @@
 
 use super::{Backing, Space, VmaRange, Vpn};
 use crate::arch::{Arch, Func, Order, PageSize, Pfn, Span};
-use crate::lru::{BATCH, Memory};
+use crate::lru::BATCH;
 use crate::table::{Direction, Gather, Gathered, Leaf, PmdTable, PteFlags, PteTable, Room, Sink};
 use crate::tlb::Flushed;
 
@@ -20,16 +20,18 @@ const _: () = assert!(HUGE_ORDER.pages() as u64 == HUGE_PAGES);
 pub(super) const PIECE: PteFlags = PteFlags::SOFT;
 
 /// Where unmapped frames go: their references are dropped.
-pub(super) struct Retire<'a, A: Arch>(pub(super) Memory<'a, A>);
+pub(super) struct Retire<'a, A: Arch>(pub(super) Backing<'a, A>);
 
 impl<A: Arch> Sink for Retire<'_, A> {
     fn release(&mut self, _: &Flushed, frames: &[Gathered]) {
         for some in frames.chunks(BATCH) {
+            // A folio that nobody maps any more would stay for its slot alone.
+            some.iter().for_each(|frame| self.0.swap.free_swap_cache(self.0.memory, frame.pfn));
             let mut folios = [(Pfn::new(0), 0); BATCH];
             for (folio, frame) in folios.iter_mut().zip(some) {
                 *folio = (frame.pfn, frame.count);
             }
-            self.0.release(&folios[..some.len()]);
+            self.0.memory.release(&folios[..some.len()]);
         }
     }
 }
@@ -60,7 +62,7 @@ impl<A: Arch> Space<A> {
         locked: Locked,
     ) -> bool {
         let _span = Span::<A>::enter(Func::UnmapPageRange);
-        let mut sink = Retire(on.memory);
+        let mut sink = Retire(on);
         let mut all = true;
         let mut leaves = self.table.leaves(on.paging, range, Direction::Forward);
         while let Some(leaf) = leaves.next() {

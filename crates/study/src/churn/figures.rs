@@ -35,14 +35,34 @@ pub(super) const METRICS: &[MetricSpec] = &[
 pub(super) struct Observed<'a> {
     pub(super) cpus: usize,
     pub(super) window_ns: u64,
+    pub(super) locks_counted: Counted,
     pub(super) locks: &'a [LockRow],
     pub(super) probes: &'a [ChurnProbe],
     pub(super) tallies: &'a [Tally],
 }
 
+/// When locks were counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Counted {
+    /// While ops counted.
+    Window,
+    /// All the time: they are set against all ops that were begun.
+    Always,
+}
+
 impl Observed<'_> {
+    /// Ops during which locks were counted.
+    fn lock_ops(&self) -> f64 {
+        match self.locks_counted {
+            Counted::Window => self.ops(),
+            Counted::Always => self.begun(),
+        }
+    }
+    fn begun(&self) -> f64 {
+        self.tallies.iter().map(|tally| tally.begun).sum::<u64>() as f64
+    }
     fn ops(&self) -> f64 {
-        self.tallies.iter().map(|tally| tally.ops).sum()
+        self.tallies.iter().map(|tally| tally.halves).sum::<u64>() as f64 / 2.0
     }
     /// All CPUs' time in the window, in ns.
     fn all_ns(&self) -> f64 {
@@ -77,18 +97,17 @@ pub(super) fn measure(seen: &Observed<'_>, result: &mut SeedResult) -> f64 {
     }
     let lruvec = || seen.locks.iter().filter(|row| row.class == "lruvec");
     result.metric("lruvec_wait_max_ns", lruvec().map(|row| row.wait_max_ns).max().unwrap_or(0));
-    let wait_ns: u64 = lruvec().map(|row| row.wait_total_ns).sum();
-    result.metric("lruvec_wait_share", wait_ns as f64 / seen.all_ns());
     if ops <= 0.0 {
         return f64::NAN;
     }
-    // Locks are counted over the whole run, so they are set against all ops that were begun.
-    let begun: u64 = seen.tallies.iter().map(|tally| tally.begun).sum();
+    let in_time = ops / seen.lock_ops();
+    let wait_ns: u64 = lruvec().map(|row| row.wait_total_ns).sum();
+    result.metric("lruvec_wait_share", wait_ns as f64 * in_time / seen.all_ns());
     let taken: u64 = lruvec().map(|row| row.acquisitions).sum();
-    result.metric("lruvec_acquisitions_per_op", taken as f64 / begun.max(1) as f64);
+    result.metric("lruvec_acquisitions_per_op", taken as f64 / seen.lock_ops());
     let cpu_ns = cpu_ns_per_op(seen);
     let user_ns: u64 = seen.tallies.iter().map(|tally| tally.user_ns).sum();
-    let usr_ns = user_ns as f64 / begun.max(1) as f64;
+    let usr_ns = user_ns as f64 / seen.begun();
     result.metric("cpu_ns_per_op", cpu_ns);
     result.metric("usr_ns_per_op", usr_ns);
     result.metric("sys_ns_per_op", cpu_ns - usr_ns);

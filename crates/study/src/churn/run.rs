@@ -1,6 +1,6 @@
 //! One seed of one arm: the machine with all its CPUs, then the same with one.
 
-use super::figures::{self, Observed};
+use super::figures::{self, Counted, Observed};
 use super::probe::ChurnProbe;
 use super::workload::{self, Advise, Plan, Tally};
 use crate::machine::{self, HostCost, MachineRun, MachineSpec, Program};
@@ -24,6 +24,9 @@ pub(super) struct Arm {
 const SETTLE_NS: u64 = 20_000_000;
 const MAKING_SIM_NS: u64 = 20_000;
 const MAKING_HOST_NS: u64 = 200_000;
+/// Ops run this long before anything is counted: page caches begin empty, and all CPUs fill theirs
+/// at once. Only where locks can be counted from then on too.
+const WARM_SIM_NS: u64 = 10_000_000;
 
 /// The first thread: a starter on each CPU, which makes the processes of its CPU.
 struct Churn {
@@ -75,6 +78,7 @@ fn plan(ctx: &RunContext, arm: Arm, processes: u64) -> Plan {
     let params = &ctx.params;
     let making_ns = if ctx.on == On::Sim { MAKING_SIM_NS } else { MAKING_HOST_NS };
     let begin_ns = SETTLE_NS + making_ns * processes;
+    let from_ns = begin_ns + if ctx.on == On::Sim { WARM_SIM_NS } else { 0 };
     Plan {
         pages: params.count("pages"),
         populate: params.switch("populate"),
@@ -82,7 +86,8 @@ fn plan(ctx: &RunContext, arm: Arm, processes: u64) -> Plan {
         bind: arm.bind,
         user_ns: params.count("user_ns"),
         begin_ns,
-        until_ns: begin_ns + (params.real("duration_ms") * 1e6) as u64,
+        from_ns,
+        until_ns: from_ns + (params.real("duration_ms") * 1e6) as u64,
     }
 }
 
@@ -100,9 +105,10 @@ fn on_machine(ctx: &RunContext, arm: Arm, seed: u64) -> Result<Ran, StudyError> 
             "naive" => Policy::Naive,
             _ => Policy::Lazy,
         };
+        config.locks_ns = (plan.from_ns, plan.until_ns);
         config.faults.alloc_fail_1024 = params.count("alloc_fail_1024") as u32;
     });
-    let window = (plan.begin_ns, plan.until_ns);
+    let window = (plan.from_ns, plan.until_ns);
     let mut machine = machine::run(spec, |_| Box::new(ChurnProbe::new(window)) as _, program)?;
     let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<ChurnProbe>();
     let probes = machine.probes.drain(..);
@@ -124,7 +130,8 @@ impl Ran {
     fn observed<'a>(&'a self, ctx: &RunContext) -> Observed<'a> {
         Observed {
             cpus: ctx.cpus,
-            window_ns: self.plan.until_ns - self.plan.begin_ns,
+            window_ns: self.plan.until_ns - self.plan.from_ns,
+            locks_counted: if ctx.on == On::Sim { Counted::Window } else { Counted::Always },
             locks: &self.machine.locks,
             probes: &self.probes,
             tallies: &self.tallies,
@@ -163,8 +170,7 @@ fn one_cpu(ctx: &RunContext) -> Result<RunContext, StudyError> {
     let mut one = ctx.clone();
     one.cpus = 1;
     if let Some(profile) = &ctx.profile {
-        let mut small =
-            profile.with_cpus(1).map_err(|why| StudyError::Machine(why.to_string()))?;
+        let mut small = profile.with_cpus(1).map_err(|why| StudyError::Machine(why.to_string()))?;
         small.hz = ctx.hz;
         one.profile = Some(Arc::new(small));
     }

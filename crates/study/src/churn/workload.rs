@@ -1,8 +1,9 @@
 //! The program of the study: what `stress-ng --mremap` does when its regions are one page long.
 //!
-//! Each process first has a small image in memory, as every real process has: its page tables are
-//! there for as long as it lives, and its VMAs are neighbours that the new one cannot join. Then,
-//! again and again: map with MAP_POPULATE, advise, touch, unmap.
+//! Each process first maps a few pages and reads them, in place of the image that every real process
+//! has: its page tables are there for as long as it lives, and its VMA is a neighbour that the new
+//! one cannot join. They stay pages of zeros, which no list knows. Then, again and again: map with
+//! MAP_POPULATE, advise, touch, unmap.
 
 use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, Present, Prot, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -34,17 +35,20 @@ pub(crate) struct Plan {
     pub(crate) bind: Present,
     /// Computing of an op.
     pub(crate) user_ns: u64,
-    /// When all begin, and when they end.
+    /// When all begin.
     pub(crate) begin_ns: u64,
+    /// What is done from here on counts.
+    pub(crate) from_ns: u64,
+    /// And what is done until here; then all end.
     pub(crate) until_ns: u64,
 }
 
 /// What one process did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Tally {
-    /// Ops, the last one by the share of it that was in time.
-    pub(crate) ops: f64,
-    /// Ops begun.
+    /// Ops that count, twice: one begun in time, one ended in time.
+    pub(crate) halves: u64,
+    /// Ops begun at any time.
     pub(crate) begun: u64,
     pub(crate) user_ns: u64,
     /// Pages that did not hold what they should.
@@ -71,9 +75,8 @@ pub(crate) fn churner<S: System>(system: &S, plan: &Plan, number: usize, seed: u
                 Err(Errno::Nomem) => tally.failures += 1,
                 Err(other) => return Err(other),
             }
-            let ended_ns = system.clock_ns();
-            let in_time_ns = ended_ns.min(plan.until_ns) - began_ns;
-            tally.ops += in_time_ns as f64 / (ended_ns - began_ns).max(1) as f64;
+            let counts = |at_ns: u64| u64::from((plan.from_ns..plan.until_ns).contains(&at_ns));
+            tally.halves += counts(began_ns) + counts(system.clock_ns());
         }
     };
     // The only way out before the time is the end of the run.
@@ -83,9 +86,8 @@ pub(crate) fn churner<S: System>(system: &S, plan: &Plan, number: usize, seed: u
 
 /// What a process has in memory besides.
 fn image<S: System>(system: &S) -> Result<(), Errno> {
-    let bytes = IMAGE_PAGES * PAGE_BYTES;
-    let at = system.mmap(MapSpec::populated(bytes))?;
-    system.mprotect(at, bytes, Prot::Read)
+    let at = system.mmap(MapSpec::new(IMAGE_PAGES * PAGE_BYTES).prot(Prot::Read))?;
+    (0..IMAGE_PAGES).try_for_each(|page| system.read(at.page(page)).map(|_| ()))
 }
 
 fn op<S: System>(
