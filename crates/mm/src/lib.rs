@@ -7,8 +7,8 @@
 //! machine goes through one trait, [`arch::Arch`]; everything it keeps hangs off one value that the
 //! machine hands back to every callback. There are no statics.
 //!
-//! Lock order, outermost first: page_table, pmd, pte, none twice; lruvec, alone; pcp > zone. A lock
-//! of a later rank is never held while one of an earlier rank is taken.
+//! Lock order, outermost first: page_table, pmd, pte, none twice; swap, alone; pcp > zone; lruvec,
+//! alone. A lock of a later rank is never held while one of an earlier rank is taken.
 
 #![no_std]
 #![forbid(unsafe_op_in_unsafe_fn)]

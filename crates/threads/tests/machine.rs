@@ -5,6 +5,7 @@
 
 mod common;
 mod paging;
+mod swap;
 
 use common::{Kernel, config, go, task};
 use mmscale_mm::arch::{Arch, CpuId, CpuMask, HotplugError, Ipi, LockClass, Priority};

@@ -90,12 +90,13 @@ pub enum LockClass {
     Pte,
     /// A cluster of swap slots, or the list of clusters.
     Swap,
-    /// The LRU lists of one memory group on one node.
-    Lruvec,
     /// A CPU's page cache.
     Pcp,
     /// A zone's buddy allocator.
     Zone,
+    /// The LRU lists of one memory group on one node. Never held together with a page cache's lock
+    /// by one context; but an interrupt may want it that has come while its CPU holds one.
+    Lruvec,
     /// A work queue of one CPU.
     Work,
     /// A timer base of one CPU.
@@ -119,9 +120,9 @@ impl LockClass {
         Self::Pmd,
         Self::Pte,
         Self::Swap,
-        Self::Lruvec,
         Self::Pcp,
         Self::Zone,
+        Self::Lruvec,
         Self::Work,
         Self::Timer,
         Self::Rcu,

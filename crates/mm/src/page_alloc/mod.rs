@@ -10,13 +10,13 @@
 //! to the zone if it is taken.
 //!
 //! What Linux 6.19 has and this has not: reserves of high-order atomic blocks, CMA and isolation,
-//! watermark boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (it is woken here, and
-//! works above: `reclaim`). Three things differ: whether a zone has a block of a higher order shows under its lock
-//! and not in the watermark check before it; a page goes back to the page-cache list of the type
-//! that its pageblock had when the zone handed it out, not of the type it has now (the buddy goes
-//! by the type of now, as in Linux); and for claims a page counts as movable if the zone handed it
-//! out as such, whether or not a page cache has it. All three keep what the zone lock protects
-//! under the zone lock.
+//! watermark boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (it is woken here, and works
+//! above: `reclaim`). Three things differ: whether a zone has a block of a higher order shows under
+//! its lock and not in the watermark check before it; a page goes back to the page-cache list of
+//! the type that its pageblock had when the zone handed it out, not of the type it has now (the
+//! buddy goes by the type of now, as in Linux); and for claims a page counts as movable if the zone
+//! handed it out as such, whether or not a page cache has it. All three keep what the zone lock
+//! protects under the zone lock.
 
 mod age;
 mod claim;

@@ -10,7 +10,7 @@
 //! | who | for whom | until |
 //! |---|---|---|
 //! | [`Reclaim::kswapd`] | a node, woken by allocations | its zones are above high |
-//! | [`Reclaim::direct`] | an allocation that failed, a group at its limit | enough pages are free |
+//! | [`Reclaim::direct`] | an allocation that failed, a full group | enough pages are free |
 //! | [`Reclaim::reclaim_pages`] | `MADV_PAGEOUT` | the given folios were tried |
 //!
 //! How much of a list a round looks at grows from 1/4096 to all of it while rounds free too little

@@ -3,4 +3,5 @@
 mod machine;
 mod paged;
 mod pressure;
+mod storm;
 mod verdicts;

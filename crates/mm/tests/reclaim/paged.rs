@@ -156,7 +156,11 @@ impl<A: Arch> Paged<A> {
         let seen = core::mem::replace(&mut *self.table[page].lock(), Entry::None);
         let memory = self.memory();
         match seen {
-            Entry::Page { pfn, .. } => {
+            Entry::Page { pfn, dirty, .. } => {
+                // Whoever shares it may write it through the same folio.
+                if dirty {
+                    memory.folios.set(pfn, FolioFlags::DIRTY);
+                }
                 memory.folios.remove_map(pfn);
                 self.swap.free_swap_cache(memory, pfn);
                 memory.release(&[(pfn, 1)]);

@@ -109,3 +109,13 @@ fn a_group_at_its_limit_reclaims_its_own() {
     assert!(machine.swap.counters().writes >= 1_000);
     machine.end();
 }
+
+#[test]
+fn random_use_finds_every_page_as_it_was_left() {
+    for seed in 0..4 {
+        let machine = Machine::boot(FRAMES, 8_192, PAGES, 1);
+        assert_eq!(crate::storm::storm(&machine, 0, PAGES, 20_000, seed), 0);
+        machine.audit();
+        machine.end();
+    }
+}

@@ -10,3 +10,4 @@ mod lru;
 mod oracle;
 mod paging;
 mod plugging;
+mod swap;
