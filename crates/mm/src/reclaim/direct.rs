@@ -7,11 +7,26 @@ use crate::arch::{Arch, Atomic, Func, NodeId, Pfn, Span};
 use crate::group::GroupId;
 use core::sync::atomic::Ordering::Relaxed;
 
+/// How often a last round that freed nothing is repeated (`MAX_RECLAIM_RETRIES`).
+const MAX_REPEATS: usize = 16;
+
+/// What a round came to, in pages.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Found {
+    /// Looked at.
+    pub(super) scanned: u32,
+    /// Freed.
+    pub(super) freed: u32,
+}
+
 impl<A: Arch> Reclaim<A> {
     /// Frees at least `pages` pages, or 32 if that is more, if it can (`try_to_free_pages`), and
     /// returns how many: of `group` on all nodes, for a charge that found the group at its limit;
     /// or of any group, for an allocation that found no memory. Memory of `node` goes first. It
     /// counts what it freed itself; others may have taken that already. Sleeps.
+    ///
+    /// 0 means that there is nothing to be had: a last round that looked at folios and freed none
+    /// is repeated, as what it looked at may have been in use, or on its way out.
     pub fn direct<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
@@ -22,15 +37,12 @@ impl<A: Arch> Reclaim<A> {
         let _span = Span::<A>::enter(Func::TryToFreePages);
         self.tally(Event::Direct, 1);
         let (wanted, mut freed) = (pages.max(BATCH as u32), 0);
-        for priority in (0..=FIRST_PRIORITY).rev() {
-            for step in 0..self.nodes.len() {
-                let node = NodeId::new((node.index() + step) % self.nodes.len());
-                freed += self.shrink_node(on, node, group, priority, wanted - freed);
-                if freed >= wanted {
-                    break;
-                }
-            }
-            if freed >= wanted {
+        let again = core::iter::repeat_n(0, MAX_REPEATS);
+        for (round, priority) in (0..=FIRST_PRIORITY).rev().chain(again).enumerate() {
+            let found = self.round(on, node, group, priority, wanted - freed);
+            freed += found.freed;
+            let last = round >= FIRST_PRIORITY as usize && (freed > 0 || found.scanned == 0);
+            if freed >= wanted || last {
                 break;
             }
         }
@@ -40,8 +52,30 @@ impl<A: Arch> Reclaim<A> {
         freed
     }
 
-    /// One round over the lists of one group, or of all, on a node; returns how many pages are
-    /// free by it. A round that frees nothing while folios are being written waits for one.
+    /// One round over all nodes, `node` first, until `wanted` pages are free.
+    fn round<R: Rmap<A>>(
+        &self,
+        on: Scope<'_, A, R>,
+        node: NodeId,
+        group: Option<GroupId>,
+        priority: u32,
+        wanted: u32,
+    ) -> Found {
+        let mut sum = Found::default();
+        for step in 0..self.nodes.len() {
+            let node = NodeId::new((node.index() + step) % self.nodes.len());
+            let found = self.shrink_node(on, node, group, priority, wanted - sum.freed);
+            sum.freed += found.freed;
+            sum.scanned += found.scanned;
+            if sum.freed >= wanted {
+                break;
+            }
+        }
+        sum
+    }
+
+    /// One round over the lists of one group, or of all, on a node. If it frees nothing while
+    /// folios are being written it waits for one of them.
     pub(super) fn shrink_node<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
@@ -49,26 +83,27 @@ impl<A: Arch> Reclaim<A> {
         group: Option<GroupId>,
         priority: u32,
         wanted: u32,
-    ) -> u32 {
+    ) -> Found {
         let groups = match group {
             Some(group) => group.index()..group.index() + 1,
             None => 0..on.memory.groups.count(),
         };
-        let (mut freed, mut writing) = (0, None);
+        let (mut sum, mut writing) = (Found::default(), None);
         for group in groups.map(GroupId::new) {
             let shrunk = self.shrink_lruvec(on, Lruvec { group, node }, priority, wanted);
-            freed += shrunk.freed;
+            sum.freed += shrunk.freed;
+            sum.scanned += shrunk.scanned;
             if let Some(before) = shrunk.writing.and_then(|pfn| writing.replace(pfn)) {
                 on.memory.put(before);
             }
         }
         if let Some(pfn) = writing {
-            if freed == 0 {
+            if sum.freed == 0 {
                 on.swap.wait_writeback(on.memory, pfn);
             }
             on.memory.put(pfn);
         }
-        freed
+        sum
     }
 
     /// Tries to free folios that the caller has isolated, whether they were used lately or not, and

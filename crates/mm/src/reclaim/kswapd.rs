@@ -68,7 +68,7 @@ impl<A: Arch> Reclaim<A> {
         let wanted: u32 = zones_of(on.memory, node).map(high).sum();
         let (mut priority, mut sum) = (FIRST_PRIORITY, 0);
         loop {
-            let freed = self.shrink_node(on, node, None, priority, wanted);
+            let freed = self.shrink_node(on, node, None, priority, wanted).freed;
             sum += freed;
             if self.is_balanced(on.memory, node) || self.stopping.load(SeqCst) != 0 {
                 return sum;

@@ -96,6 +96,7 @@ impl<A: Arch> Reclaim<A> {
         let scan = on.memory.isolate_oldest(of.group, of.node, list, BATCH, &mut folios);
         let shrunk = self.shrink_folio_list(on, &folios[..scan.taken], Uses::Count);
         sum.freed += shrunk.freed;
+        sum.scanned += shrunk.scanned;
         // The youngest of those that are being written is enough to wait for.
         if let Some(before) = shrunk.writing.and_then(|pfn| sum.writing.replace(pfn)) {
             on.memory.put(before);

@@ -37,6 +37,8 @@ enum Verdict {
 /// What came of some folios.
 #[derive(Default)]
 pub(super) struct Shrunk {
+    /// Looked at, in folios.
+    pub(super) scanned: u32,
     /// Freed, in folios, which are pages.
     pub(super) freed: u32,
     /// One that is being written, with a reference for whoever wants to wait for it.
@@ -92,6 +94,7 @@ impl<A: Arch> Reclaim<A> {
         on.memory.release(&last[..gone.len]);
         on.memory.putback_now(back.as_slice());
         shrunk.freed = gone.len as u32;
+        shrunk.scanned = folios.len() as u32;
         self.tally(Event::Scanned, folios.len());
         self.tally(Event::Freed, gone.len);
         shrunk

@@ -129,7 +129,7 @@ pub struct Swap<A: Arch> {
     /// Where the search for slots that only the cache knows goes on.
     pruned: A::AtomicU32,
     /// Slots that nobody has been promised.
-    free: A::AtomicU64,
+    free: A::AtomicI64,
     queues: Box<[WaitQueue<A>]>,
     /// Tasks that wait for room in the device's queue.
     room: WaitQueue<A>,
@@ -152,7 +152,7 @@ impl<A: Arch> Swap<A> {
             lists: SpinLock::new(LockClass::Swap, Lists::all_free(clusters)),
             own: EachCpu::new::<A>(|_| AtomicU32::new(NO_CLUSTER)),
             pruned: A::AtomicU32::new(0),
-            free: A::AtomicU64::new(slots as u64),
+            free: A::AtomicI64::new(slots as i64),
             queues: (0..queues).map(|_| WaitQueue::new()).collect(),
             room: WaitQueue::new(),
             crowded: A::AtomicU32::new(0),
@@ -170,7 +170,7 @@ impl<A: Arch> Swap<A> {
     }
     /// Slots that are free now.
     pub fn free_slots(&self) -> u64 {
-        self.free.load(Relaxed)
+        self.free.load(Relaxed).max(0) as u64
     }
     /// Whether more than half of the slots are used: slots whose content is in memory too are
     /// better given back then (`vm_swap_full`).

@@ -147,13 +147,11 @@ impl<A: Arch> Swap<A> {
 
     /// Makes sure that there is a slot to be found.
     fn reserve(&self) -> bool {
-        let mut free = self.free.load(Relaxed);
-        while free > 0 {
-            match self.free.compare_exchange(free, free - 1, Acquire, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => free = now,
-            }
+        if self.free.fetch_sub(1, Acquire) > 0 {
+            return true;
         }
+        // It says too little for a moment: whoever looks then finds swap full, which it is.
+        self.free.fetch_add(1, Relaxed);
         false
     }
 

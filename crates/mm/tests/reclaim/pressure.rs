@@ -119,3 +119,26 @@ fn random_use_finds_every_page_as_it_was_left() {
         machine.end();
     }
 }
+
+#[test]
+fn a_group_of_two_pages_still_gets_its_next_one() {
+    let machine = Machine::boot(1 << 13, 8_192, 64, 2);
+    let group = GroupId::new(1);
+    machine.memory().groups.set_limit(group, Some(2));
+    for round in 0..4 {
+        for page in 0..40 {
+            let holds = if round == 0 { 1 + page as u64 } else { 100 + page as u64 };
+            let before = if machine.memory().groups.usage(group) >= 2 {
+                let scope = machine.scope();
+                machine.settle();
+                // At once: what was used is not taken for nothing to be had.
+                machine.reclaim.direct(scope, NODE, 1, Some(group))
+            } else {
+                1
+            };
+            assert!(before > 0, "page {page} of round {round}");
+            machine.touch(page, Some(holds)).expect("memory");
+        }
+    }
+    machine.end();
+}
