@@ -70,7 +70,7 @@ impl<A: Arch> Space<A> {
     ) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::DoMadvise);
         if let Some((set, clear)) = advice.flags() {
-            return self.set_flags(range, set, clear);
+            return self.set_flags(on, range, set, clear);
         }
         match advice {
             Advice::PopulateRead => return self.populate_for(on, range, MemAccess::Read),
@@ -95,12 +95,14 @@ impl<A: Arch> Space<A> {
     }
     fn set_flags(
         &self,
+        on: Backing<'_, A>,
         range: VmaRange,
         set: AreaFlags,
         clear: AreaFlags,
     ) -> Result<(), SpaceError> {
         let mut change = self.change();
         change.plan(change.cuts(range))?;
+        self.split_ends(on, &mut change, range)?;
         let mut mapped = 0;
         let mut next = Some(range);
         while let Some(rest) = next {

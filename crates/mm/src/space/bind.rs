@@ -32,6 +32,7 @@ impl<A: Arch> Space<A> {
                 return Err(SpaceError::Fault);
             }
             change.plan(change.cuts(range))?;
+            self.split_ends(on, &mut change, range)?;
             self.set_node(&mut change, range, node);
             if present == Present::Stay {
                 return Ok(0);
@@ -60,10 +61,16 @@ impl<A: Arch> Space<A> {
     fn isolate_wrong(&self, on: Backing<'_, A>, range: VmaRange, node: NodeId) -> Wrong {
         let mut wrong = Wrong { taken: Vec::new(), left: 0 };
         for leaf in self.table.leaves(on.paging, range, Direction::Forward) {
-            let Leaf::Ptes(ptes, part) = leaf else {
-                // Huge pages stay where they are.
-                wrong.left += leaf.range().pages();
-                continue;
+            let (ptes, part) = match leaf {
+                Leaf::Ptes(ptes, part) => (ptes, part),
+                Leaf::Huge(pmd, part) => {
+                    // Huge pages stay where they are.
+                    let folio = pmd.get(part.start()).pfn();
+                    if folio.is_some_and(|folio| on.node_of(folio) != node) {
+                        wrong.left += part.pages();
+                    }
+                    continue;
+                }
             };
             for page in Direction::Forward.pages(part) {
                 let pte = ptes.get(page);

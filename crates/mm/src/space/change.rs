@@ -195,12 +195,13 @@ impl<'a, A: Arch> Change<'a, A> {
         let start = self.area(id).range.start();
         let vmas = self.vmas();
         vmas.tree.remove(start).expect("it is in the tree");
-        // Its lock is let go now: nobody can find it, and its slot may be used again.
-        vmas.vma(id).write_done();
         if let Some(at) = vmas.held.iter().rposition(|&held| held == id) {
             vmas.held.swap_remove(at);
         }
-        vmas.slots.free(id);
+        // First its life ends, then its lock is let go: who gets the lock sees that it is gone.
+        let vma = self.space.lookup.get(id).expect("a VMA of the tree lives");
+        self.vmas().slots.free(id);
+        vma.write_done();
     }
     /// Makes an end of a VMA of `at`, if it lies inside of one; planned: it adds one.
     pub(super) fn cut(&mut self, at: Vpn) {
@@ -236,7 +237,7 @@ impl<'a, A: Arch> Change<'a, A> {
         Some(area)
     }
     /// Changes what is said of the VMA that starts at `start`, but not its pages, and joins it with
-    /// the one before if they are alike now.
+    /// its neighbours if they are alike now.
     pub(super) fn alter(&mut self, start: Vpn, change: impl FnOnce(&mut Area)) {
         let Some(entry) = self.tree.get(start) else { return };
         debug_assert!(entry.range.start() == start, "cut first");
@@ -249,6 +250,7 @@ impl<'a, A: Arch> Change<'a, A> {
         self.count(&new, 1);
         self.put(entry.value, new);
         self.join_at(start);
+        self.join_at(new.range.end());
     }
     /// Joins the VMAs that meet at `at`, if they are alike.
     pub(super) fn join_at(&mut self, at: Vpn) {
@@ -279,6 +281,9 @@ impl<'a, A: Arch> Change<'a, A> {
         self.count(&old, -1);
         self.count(&new, 1);
         self.put(entry.value, new);
+        if let Some((_, more)) = range.split(end).filter(|_| new.is_moved()) {
+            self.space.moved.lock().note(&new.part(more));
+        }
         self.join_at(to);
     }
     fn count(&mut self, area: &Area, sign: i64) {

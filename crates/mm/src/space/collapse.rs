@@ -7,7 +7,7 @@ use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange, Vpn};
 use crate::arch::{Arch, Func, Order, PageSize, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::page_alloc::Gfp;
-use crate::table::{Direction, Gather, Pte, PteFlags};
+use crate::table::{Direction, Gather, Pte, PteFlags, TableError};
 use alloc::vec::Vec;
 
 impl<A: Arch> Space<A> {
@@ -48,6 +48,11 @@ impl<A: Arch> Space<A> {
         change.hold_at(page);
         on.memory.blanket_drain();
         self.is_collapsible(on, range)?;
+        // The tables above it come first: once a page is taken out nothing fails.
+        match self.table.lock_pmd(on.paging, page) {
+            Ok(_) | Err(TableError::Table) => {}
+            Err(why) => return Err(why.into()),
+        }
         let what = self.init_for(&area, page);
         let node = self.node_for(&area);
         let new = on.new_folio(node, HUGE_ORDER, Gfp::KERNEL, what)?;

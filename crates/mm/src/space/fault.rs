@@ -77,16 +77,14 @@ impl<A: Arch> Space<A> {
         if let Some(entry) = seen.as_swap() {
             return self.swap_in(on, area, page, seen, entry);
         }
+        let denied = seen.is_present() && !seen.flags().contains(PteFlags::WRITE);
+        if access == MemAccess::Read || !denied {
+            return Ok(());
+        }
         if seen.is_huge() {
             return self.huge_write(on, area, page, seen);
         }
-        if access == MemAccess::Write
-            && seen.is_present()
-            && !seen.flags().contains(PteFlags::WRITE)
-        {
-            return self.write_protected(on, area, page, seen);
-        }
-        Ok(())
+        self.write_protected(on, area, page, seen)
     }
     /// Nothing was there.
     fn fill(

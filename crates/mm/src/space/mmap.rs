@@ -83,18 +83,22 @@ impl<A: Arch> Space<A> {
         if request.pages == 0 {
             return Err(SpaceError::Inval);
         }
+        if request.pages > VmaRange::USER.pages() {
+            return Err(SpaceError::NoMemory);
+        }
         let locked = request.flags.contains(AreaFlags::LOCKED);
         let range = {
             let mut change = self.change();
+            let range = self.place(&change, &request)?;
+            let taken = change.first_in(range).is_some();
+            if taken && matches!(request.place, Place::Free(_)) {
+                return Err(SpaceError::Exists);
+            }
             if locked && change.locked_pages + request.pages > self.config.memlock_pages {
                 return Err(SpaceError::Again);
             }
-            let range = self.place(&change, &request)?;
             change.plan(1 + change.cuts(range))?;
-            if change.first_in(range).is_some() {
-                if matches!(request.place, Place::Free(_)) {
-                    return Err(SpaceError::Exists);
-                }
+            if taken {
                 self.split_ends(on, &mut change, range)?;
                 self.unmap(on, &mut change, range);
             }

@@ -42,20 +42,25 @@ impl<A: Arch> Space<A> {
     pub fn mremap(&self, on: Backing<'_, A>, request: RemapRequest) -> Result<Vpn, SpaceError> {
         let _span = Span::<A>::enter(Func::DoMremap);
         let RemapRequest { from, old_pages, new_pages, may_move } = request;
-        let old = VmaRange::with_pages(from, old_pages).ok_or(SpaceError::Inval)?;
+        if old_pages == 0 || new_pages == 0 {
+            return Err(SpaceError::Inval);
+        }
         let (start, grown, locked) = {
-            let mut change = self.change();
+            let old = VmaRange::with_pages(from, old_pages);
             match may_move {
                 MayMove::To(to) => {
                     let new = VmaRange::with_pages(to, new_pages).ok_or(SpaceError::Inval)?;
-                    if new.overlaps(old) {
+                    if new.start().get() < from.get().saturating_add(old_pages) && from < new.end()
+                    {
                         return Err(SpaceError::Inval);
                     }
                 }
                 MayMove::Leave if old_pages != new_pages => return Err(SpaceError::Inval),
-                _ if new_pages == 0 => return Err(SpaceError::Inval),
+                _ if new_pages > VmaRange::USER.pages() => return Err(SpaceError::NoMemory),
                 _ => {}
             }
+            let old = old.ok_or(SpaceError::Fault)?;
+            let mut change = self.change();
             let area = change.at(from).ok_or(SpaceError::Fault)?;
             let locked = area.flags.contains(AreaFlags::LOCKED);
             if new_pages > old_pages || matches!(may_move, MayMove::To(_) | MayMove::Leave) {
@@ -157,6 +162,7 @@ impl<A: Arch> Space<A> {
         change.hold_at(old.start());
         change.hold_at(old.end());
         self.split_ends(on, change, old)?;
+        self.split_ends(on, change, source)?;
         self.split_for_move(on, source, to.start())?;
         change.cut(old.start());
         change.cut(source.end());
@@ -170,6 +176,7 @@ impl<A: Arch> Space<A> {
         }
         if let Err(why) = self.table.move_range(on.paging, source, to.start()) {
             self.move_back(on, change, source, to, why.moved);
+            change.join_at(old.end());
             return Err(SpaceError::NoMemory);
         }
         if request.may_move == MayMove::Leave {

@@ -1,0 +1,118 @@
+//! A memory manager with address spaces, whose CPUs the tests step.
+
+use mmscale_mm::arch::{Arch, CpuId, NodeId, VmaRange, Vpn};
+use mmscale_mm::group::GroupId;
+use mmscale_mm::lru::{LruAudit, LruPolicy};
+use mmscale_mm::mm::{Mm, MmConfig};
+use mmscale_mm::page_alloc::MemoryMap;
+use mmscale_mm::space::{Backing, FaultError, Space, SpaceAudit};
+use mmscale_mm::table::MemAccess;
+use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::work::Step;
+use mmscale_uni::{self as uni, Uni};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+/// Who pays for all pages of the tests.
+pub(crate) const GROUP: GroupId = GroupId::new(1);
+pub(crate) const POLICIES: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
+/// Frames of each of the two nodes.
+const FRAMES: u32 = 1 << 15;
+
+pub(crate) struct Machine {
+    pub(crate) mm: Rc<Mm<Uni>>,
+}
+
+impl Machine {
+    /// Two nodes; CPUs are on one and the other in turn.
+    pub(crate) fn boot(cpus: usize, change: impl FnOnce(&mut MmConfig)) -> Self {
+        uni::boot(cpus, 1000);
+        (0..cpus).for_each(|cpu| uni::set_node(cpu, cpu % 2));
+        let mut config = MmConfig::new(MemoryMap::nodes(2, FRAMES), TickPolicy::Stock);
+        config.groups = 2;
+        change(&mut config);
+        let mm = Rc::new(Mm::new(&config).expect("the configuration is sound"));
+        mm.start();
+        let sleeping = Rc::downgrade(&mm);
+        uni::on_park(move || while_parked(&sleeping, cpus));
+        Self { mm }
+    }
+    pub(crate) fn stock() -> Self {
+        Self::boot(1, |_| {})
+    }
+    pub(crate) fn on(&self) -> Backing<'_, Uni> {
+        self.mm.backing()
+    }
+    pub(crate) fn space(&self) -> Arc<Space<Uni>> {
+        Space::new(self.on(), GROUP).expect("there is memory")
+    }
+    /// From now on this runs on `cpu`; the CPU before goes idle, so that nobody waits for it.
+    pub(crate) fn go_to(&self, cpu: usize) {
+        if Uni::cpu().index() != cpu {
+            self.mm.tlb().enter_lazy();
+            uni::set_cpu(cpu);
+        }
+    }
+    pub(crate) fn read(&self, space: &Space<Uni>, at: u64) -> Result<u64, FaultError> {
+        space.access(self.on(), Vpn::new(at), MemAccess::Read, Uni::read_stamp)
+    }
+    pub(crate) fn write(&self, space: &Space<Uni>, at: u64, stamp: u64) -> Result<(), FaultError> {
+        let write = |pfn| Uni::write_stamp(pfn, stamp);
+        space.access(self.on(), Vpn::new(at), MemAccess::Write, write)
+    }
+    /// Which pages are in memory.
+    pub(crate) fn mincore(&self, space: &Space<Uni>, at: u64, pages: u64) -> Vec<bool> {
+        let mut seen = Vec::new();
+        space.mincore(self.on(), range(at, pages), |there| seen.push(there)).expect("it is mapped");
+        seen
+    }
+    /// The node whose memory the page is in.
+    pub(crate) fn node_of(&self, space: &Space<Uni>, at: u64) -> NodeId {
+        let frame = |pfn: mmscale_mm::arch::Pfn| NodeId::new(pfn.index() / FRAMES as usize);
+        space.access(self.on(), Vpn::new(at), MemAccess::Read, frame).expect("it can be read")
+    }
+    /// Everything adds up.
+    pub(crate) fn check(&self) -> SpaceAudit {
+        if let Err(why) = self.mm.memory().verify() {
+            panic!("the LRU: {why}");
+        }
+        match self.on().verify() {
+            Ok(audit) => audit,
+            Err(why) => panic!("the address spaces: {why}"),
+        }
+    }
+    /// All address spaces are gone: nothing is left of any page, and every frame is home.
+    pub(crate) fn end(&self) {
+        assert_eq!(self.check(), SpaceAudit::default());
+        self.mm.quiesce();
+        assert_eq!(self.mm.memory().verify(), Ok(LruAudit::default()));
+        assert_eq!(self.mm.memory().groups.usage(GROUP), 0);
+        let audit = self.mm.verify().expect("the frames add up");
+        assert_eq!((audit.held, audit.cached), (0, 0));
+        assert_eq!(uni::table_count(), 0, "words of tables that are no more");
+        uni::assert_quiet();
+    }
+    pub(crate) fn exit(&self, space: Arc<Space<Uni>>) {
+        space.exit(self.on());
+        assert_eq!(Arc::strong_count(&space), 1, "somebody keeps an address space that has ended");
+    }
+}
+
+/// While a task sleeps, workers work and interrupts arrive.
+fn while_parked(mm: &Weak<Mm<Uni>>, cpus: usize) {
+    let Some(mm) = mm.upgrade() else { return };
+    let back = Uni::cpu().index();
+    for cpu in 0..cpus {
+        uni::set_cpu(cpu);
+        while mm.work().step(CpuId::new(cpu), &mut |item| mm.run(item)) == Step::Ran {}
+    }
+    for (cpu, reason) in uni::take_ipis() {
+        uni::set_cpu(cpu.index());
+        uni::interrupt(|| mm.ipi(reason));
+    }
+    uni::set_cpu(back);
+}
+
+pub(crate) fn range(at: u64, pages: u64) -> VmaRange {
+    VmaRange::with_pages(Vpn::new(at), pages).expect("a range of user pages")
+}

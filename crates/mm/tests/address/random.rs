@@ -1,0 +1,318 @@
+//! Random operations on address spaces and the model: short ones that shrink, long ones with a
+//! seed. The cases that matter are counted, and each has to come up.
+
+use crate::machine::POLICIES;
+use crate::steps::{CPUS, Cases, Run, Setting, Step};
+use mmscale_mm::arch::{VmaRange, Vpn};
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::space::{
+    Advice, AreaFlags, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
+    RemapRequest, SpaceConfig,
+};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+/// splitmix64.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+    fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// Chooses steps.
+struct Chooser {
+    random: Random,
+    setting: Setting,
+}
+
+const ADVICE: [Advice; 14] = [
+    Advice::DontNeed,
+    Advice::Free,
+    Advice::Cold,
+    Advice::PageOut,
+    Advice::PopulateRead,
+    Advice::PopulateWrite,
+    Advice::WillNeed,
+    Advice::Collapse,
+    Advice::HugePage,
+    Advice::NoHugePage,
+    Advice::DontFork,
+    Advice::DoFork,
+    Advice::WipeOnFork,
+    Advice::KeepOnFork,
+];
+
+impl Chooser {
+    fn new(seed: u64, setting: Setting) -> Self {
+        Self { random: Random(seed), setting }
+    }
+    /// With huge pages most ends are at multiples of a quarter of one.
+    fn rounded(&mut self, number: u64) -> u64 {
+        if self.setting.largest < 512 || self.random.one_in(4) {
+            return number;
+        };
+        number & !(self.random.pick(&[512, 512, 256, 128]) - 1)
+    }
+    /// A page: mostly of the arena, else one that mmap has chosen.
+    fn page(&mut self, run: &Run) -> u64 {
+        if self.random.one_in(6) {
+            let last = run.model().pages.keys().next_back();
+            if let Some(last) = last {
+                let back = self.random.below(self.setting.largest * 2);
+                return self.rounded(last.saturating_sub(back));
+            }
+        }
+        let at = self.setting.base + self.random.below(self.setting.pages);
+        self.rounded(at).max(self.setting.base)
+    }
+    fn size(&mut self) -> u64 {
+        let pages = 1 + self.random.below(self.setting.largest);
+        self.rounded(pages).max(1)
+    }
+    fn range(&mut self, run: &Run) -> VmaRange {
+        let (page, pages) = (self.page(run), self.size());
+        // Quite often just one VMA, or what lies between two.
+        if self.random.one_in(3)
+            && let Some((&first, _)) = run.model().pages.range(page..).next()
+            && run.model().one_vma(first, first + pages)
+        {
+            return crate::machine::range(first, pages);
+        }
+        crate::machine::range(page, pages)
+    }
+    fn prot(&mut self) -> Prot {
+        self.random.pick(&[Prot::RW, Prot::RW, Prot::RW, Prot::READ, Prot::NONE])
+    }
+    fn map(&mut self, run: &Run) -> MapRequest {
+        let page = Vpn::new(self.page(run));
+        let place = match self.random.below(12) {
+            0 => Place::Any,
+            1..3 => Place::Hint(page),
+            3..5 => Place::Free(page),
+            _ => Place::Fixed(page),
+        };
+        let mut request = MapRequest::new(self.size()).at(place).prot(self.prot());
+        request.populate = self.random.one_in(4);
+        if self.random.one_in(12) {
+            request.flags = AreaFlags::LOCKED;
+        }
+        match self.random.below(300) {
+            0 => request.pages = 0,
+            1 => request.pages = u64::MAX - self.random.below(3),
+            2 => request.pages = Vpn::USER_END.get() - self.random.below(40),
+            _ => {}
+        }
+        request
+    }
+    fn remap(&mut self, run: &Run) -> RemapRequest {
+        let mut old = self.range(run);
+        // Often a moved page, back to where it came from.
+        let moved = run.model().pages.range(self.page(run)..).find(|(at, page)| **at != page.index);
+        let mut to = self.page(run);
+        if let Some((&at, page)) = moved.filter(|_| self.random.one_in(3)) {
+            let most = self.random.below(self.setting.largest) + 1;
+            let pages = (1..=most).take_while(|&pages| run.model().one_vma(at, at + pages)).last();
+            old = crate::machine::range(at, pages.unwrap_or(1));
+            to = page.index;
+        }
+        let mut new_pages = if self.random.one_in(3) { old.pages() } else { self.size() };
+        let may_move = match self.random.below(10) {
+            0..3 => MayMove::No,
+            3..5 => MayMove::Anywhere,
+            5 => {
+                new_pages = if self.random.one_in(8) { new_pages } else { old.pages() };
+                MayMove::Leave
+            }
+            _ => MayMove::To(Vpn::new(to)),
+        };
+        let mut old_pages = old.pages();
+        match self.random.below(300) {
+            0 => new_pages = 0,
+            1 => new_pages = u64::MAX - self.random.below(3),
+            2 => old_pages = 0,
+            3 => old_pages = u64::MAX - self.random.below(3),
+            _ => {}
+        }
+        RemapRequest { from: old.start(), old_pages, new_pages, may_move }
+    }
+    fn step(&mut self, run: &Run) -> Step {
+        let range = self.range(run);
+        match self.random.below(100) {
+            0..16 => Step::Map(self.map(run)),
+            16..22 => Step::Unmap(range),
+            22..30 => Step::Protect(range, self.prot()),
+            30..39 => Step::Remap(self.remap(run)),
+            39..48 => {
+                let advice = self.random.pick(&ADVICE);
+                Step::Advise(range, advice)
+            }
+            48..51 => {
+                let what = self.random.pick(&[LockWhat::Everything, LockWhat::OnFault]);
+                Step::Lock(range, what)
+            }
+            51..54 => Step::Unlock(range),
+            54..57 => {
+                let present = self.random.pick(&[Present::Stay, Present::Move]);
+                Step::Bind(range, self.random.below(2) as usize, present)
+            }
+            57..60 => Step::Core(range),
+            60..68 => Step::Read(self.page(run)),
+            68..91 => Step::Write(self.page(run), 1 + self.random.below(u64::MAX - 1)),
+            91..93 => Step::Fork,
+            93 if self.random.one_in(2) => Step::Exit,
+            94..97 => Step::Turn(self.random.below(3) as usize),
+            97..99 => Step::Cpu(self.random.below(CPUS as u64) as usize),
+            _ => Step::Drain,
+        }
+    }
+}
+
+fn setting(policy: LruPolicy, huge: HugePages, broadcast: bool) -> Setting {
+    let config = SpaceConfig { vmas_max: 65_530, memlock_pages: 60, huge };
+    if huge == HugePages::Never {
+        // Across the edge of a page table, and too little for a huge page.
+        return Setting { policy, config, base: 512 * 9 - 100, pages: 220, largest: 24, broadcast };
+    }
+    let config = SpaceConfig { memlock_pages: 2000, ..config };
+    Setting { policy, config, base: 512 * 6, pages: 512 * 5, largest: 1400, broadcast }
+}
+
+fn long_run(seed: u64, setting: Setting, steps: usize) -> Cases {
+    let (mut run, mut chooser) = (Run::new(setting), Chooser::new(seed, setting));
+    for count in 0..steps {
+        let step = chooser.step(&run);
+        run.step(step);
+        if count % 500 == 0 {
+            run.verify();
+        }
+        if count % 3000 == 0 {
+            run.compare_contents();
+        }
+    }
+    run.end()
+}
+
+fn add(all: &mut Cases, more: Cases) {
+    more.into_iter().for_each(|(case, count)| *all.entry(case).or_default() += count);
+}
+
+fn assert_reached(cases: &Cases, expected: &[&str]) {
+    for case in expected {
+        let count = cases.get(case).copied().unwrap_or(0);
+        assert!(count >= 20, "{case:?} came up {count} times, of {cases:#?}");
+    }
+}
+
+const CASES: [&str; 35] = [
+    "a read that faults",
+    "a write after fork",
+    "a write that faults",
+    "advice for locked pages",
+    "advice over holes",
+    "exit with pages",
+    "fork",
+    "fork leaves VMAs out",
+    "mbind leaves pages",
+    "mbind moves all",
+    "mincore over holes",
+    "mlock",
+    "mlock over the limit",
+    "mmap elsewhere than hinted",
+    "mmap joins both sides",
+    "mmap joins one side",
+    "mmap locks too much",
+    "mmap over others",
+    "mmap where something is",
+    "mprotect makes one VMA of some",
+    "mprotect up to a hole",
+    "mremap back to where it was",
+    "mremap carries content",
+    "mremap grows in place",
+    "mremap leaves an empty VMA",
+    "mremap locks too much",
+    "mremap moves and shrinks",
+    "mremap of a moved VMA",
+    "mremap of more than a VMA",
+    "mremap onto others",
+    "mremap shrinks in place",
+    "mremap without room",
+    "munlock",
+    "munmap inside a VMA",
+    "munmap over holes",
+];
+
+#[test]
+fn small_pages() {
+    for (at, policy) in POLICIES.into_iter().enumerate() {
+        let mut cases = Cases::new();
+        for broadcast in [false, true] {
+            let seed = at as u64 * 10 + u64::from(broadcast);
+            add(&mut cases, long_run(seed, setting(policy, HugePages::Never, broadcast), 20_000));
+        }
+        assert_reached(&cases, &CASES);
+    }
+}
+
+#[test]
+fn huge_pages() {
+    for (at, policy) in POLICIES.into_iter().enumerate() {
+        let mut cases = Cases::new();
+        for broadcast in [false, true] {
+            let seed = 100 + at as u64 * 10 + u64::from(broadcast);
+            add(&mut cases, long_run(seed, setting(policy, HugePages::Always, broadcast), 2_000));
+        }
+        assert_reached(&cases, &["collapse", "collapse of shared pages", "mremap carries content"]);
+    }
+}
+
+#[test]
+fn few_vmas() {
+    let mut cases = Cases::new();
+    for (at, policy) in POLICIES.into_iter().enumerate() {
+        let mut setting = setting(policy, HugePages::Never, false);
+        setting.config.vmas_max = 12;
+        add(&mut cases, long_run(200 + at as u64, setting, 20_000));
+    }
+    assert_reached(&cases, &["munmap of too many VMAs", "mmap of too many VMAs"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 100,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    })]
+    /// The steps are chosen by numbers, which get fewer and smaller when a sequence fails.
+    #[test]
+    fn short_sequences(
+        numbers in prop::collection::vec(any::<u64>(), 1..200),
+        policy in prop::sample::select(&POLICIES[..]),
+        huge in any::<bool>(),
+    ) {
+        let huge = if huge { HugePages::Always } else { HugePages::Never };
+        let setting = setting(policy, huge, false);
+        let mut run = Run::new(setting);
+        for number in numbers {
+            let step = Chooser::new(number, setting).step(&run);
+            run.step(step);
+            run.verify();
+        }
+        run.end();
+    }
+}

@@ -1,0 +1,315 @@
+//! One operation on an address space and on its model, which must say the same.
+
+use crate::machine::Machine;
+use crate::model::Model;
+use mmscale_mm::arch::{NodeId, VmaRange};
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::space::{
+    Advice, LockWhat, MapRequest, MayMove, Place, Present, Prot, RemapRequest, Space, SpaceConfig,
+    SpaceError,
+};
+use mmscale_uni::{self as uni, Uni};
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::Arc;
+
+pub(crate) const CPUS: usize = 3;
+const SPACES: usize = 3;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Map(MapRequest),
+    Unmap(VmaRange),
+    Protect(VmaRange, Prot),
+    Remap(RemapRequest),
+    Advise(VmaRange, Advice),
+    Lock(VmaRange, LockWhat),
+    Unlock(VmaRange),
+    Bind(VmaRange, usize, Present),
+    Core(VmaRange),
+    Read(u64),
+    Write(u64, u64),
+    Fork,
+    Exit,
+    /// Another address space.
+    Turn(usize),
+    /// Another CPU.
+    Cpu(usize),
+    Drain,
+}
+
+/// What a run is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) policy: LruPolicy,
+    pub(crate) config: SpaceConfig,
+    /// Operations are in the `pages` pages from `base` on, and where mmap likes it.
+    pub(crate) base: u64,
+    pub(crate) pages: u64,
+    /// Sizes are up to so many pages.
+    pub(crate) largest: u64,
+    pub(crate) broadcast: bool,
+}
+
+/// How often what came up.
+pub(crate) type Cases = BTreeMap<&'static str, u64>;
+
+pub(crate) struct Run {
+    machine: Machine,
+    setting: Setting,
+    spaces: Vec<(Arc<Space<Uni>>, Model)>,
+    /// The one that is used now.
+    now: usize,
+    pub(crate) cases: Cases,
+}
+
+impl Run {
+    pub(crate) fn new(setting: Setting) -> Self {
+        let machine = Machine::boot(CPUS, |config| {
+            config.lru = setting.policy;
+            config.space = setting.config;
+        });
+        uni::set_broadcast(setting.broadcast);
+        let first = (machine.space(), Model::new(setting.config));
+        Self { machine, setting, spaces: vec![first], now: 0, cases: Cases::new() }
+    }
+    /// The model of the address space that is used now.
+    pub(crate) fn model(&self) -> &Model {
+        &self.spaces[self.now].1
+    }
+    fn case(&mut self, holds: bool, case: &'static str) {
+        if holds {
+            *self.cases.entry(case).or_default() += 1;
+        }
+    }
+    pub(crate) fn step(&mut self, step: Step) {
+        match step {
+            Step::Fork => self.fork(),
+            Step::Exit => self.exit(),
+            Step::Turn(to) => self.now = to % self.spaces.len(),
+            Step::Cpu(cpu) => self.machine.go_to(cpu),
+            Step::Drain => self.machine.mm.memory().drain(),
+            _ => {
+                let unused = Model::new(self.setting.config);
+                let (space, model) = &mut self.spaces[self.now];
+                let (space, mut model) = (Arc::clone(space), mem::replace(model, unused));
+                self.call(&space, &mut model, step);
+                self.spaces[self.now].1 = model;
+            }
+        }
+    }
+    fn fork(&mut self) {
+        if self.spaces.len() == SPACES {
+            return;
+        }
+        let (space, model) = &self.spaces[self.now];
+        let child = space.fork(self.machine.on()).expect("there is memory");
+        let copy = model.fork();
+        self.case(copy.pages.len() < model.pages.len(), "fork leaves VMAs out");
+        self.spaces.push((child, copy));
+        self.case(true, "fork");
+    }
+    fn exit(&mut self) {
+        let (gone, model) = self.spaces.swap_remove(self.now);
+        self.machine.exit(gone);
+        if self.spaces.is_empty() {
+            self.spaces.push((self.machine.space(), Model::new(self.setting.config)));
+        }
+        self.now = 0;
+        self.case(model.pages.len() > 20, "exit with pages");
+    }
+    fn call(&mut self, space: &Space<Uni>, model: &mut Model, step: Step) {
+        let mm = self.machine.mm.clone();
+        let on = mm.backing();
+        match step {
+            Step::Map(request) => self.map(space, model, request),
+            Step::Remap(request) => self.remap(space, model, request),
+            Step::Advise(range, advice) => self.advise(space, model, range, advice),
+            Step::Unmap(range) => {
+                let (start, end) = ends(range);
+                let inside = start > 0 && model.one_vma(start - 1, end + 1);
+                let holes = !model.covers(start, end) && !model.is_free(start, end);
+                let expect = model.munmap(start, end);
+                assert_eq!(space.munmap(on, range), expect, "{step:?}");
+                self.case(expect.is_ok() && inside, "munmap inside a VMA");
+                self.case(expect.is_err(), "munmap of too many VMAs");
+                self.case(holes, "munmap over holes");
+            }
+            Step::Protect(range, prot) => {
+                let (start, end) = ends(range);
+                let several = model.covers(start, end) && !model.one_vma(start, end);
+                let expect = model.mprotect(start, end, prot);
+                assert_eq!(space.mprotect(on, range, prot), expect, "{step:?}");
+                self.case(expect.is_err(), "mprotect up to a hole");
+                self.case(several && model.one_vma(start, end), "mprotect makes one VMA of some");
+            }
+            Step::Lock(range, what) => {
+                let (start, end) = ends(range);
+                let expect = model.mlock(start, end, what);
+                assert_eq!(space.mlock(on, range, what), expect, "{step:?}");
+                self.case(expect.is_err() && model.covers(start, end), "mlock over the limit");
+                self.case(expect.is_ok(), "mlock");
+            }
+            Step::Unlock(range) => {
+                let (start, end) = ends(range);
+                let locked = model.locked();
+                let expect = model.munlock(start, end);
+                assert_eq!(space.munlock(on, range), expect, "{step:?}");
+                self.case(model.locked() < locked, "munlock");
+            }
+            Step::Bind(range, node, present) => {
+                let (start, end) = ends(range);
+                let expect = model.mbind(start, end, NodeId::new(node));
+                let done = space.mbind(on, range, NodeId::new(node), present);
+                assert_eq!(done.map(|_| ()), expect, "{step:?}");
+                let left = done.unwrap_or(0);
+                assert!(left <= range.pages() && (left == 0 || present == Present::Move));
+                self.case(done == Ok(0) && present == Present::Move, "mbind moves all");
+                self.case(left > 0, "mbind leaves pages");
+            }
+            Step::Core(range) => self.core(space, model, range),
+            Step::Read(at) => {
+                let expect = model.access(at, None);
+                assert_eq!(self.machine.read(space, at), expect, "{step:?}");
+                self.case(expect.is_err(), "a read that faults");
+            }
+            Step::Write(at, stamp) => {
+                let expect = model.access(at, Some(stamp));
+                assert_eq!(self.machine.write(space, at, stamp), expect.map(drop), "{step:?}");
+                self.case(expect.is_err(), "a write that faults");
+                self.case(expect.is_ok() && self.spaces.len() > 1, "a write after fork");
+            }
+            Step::Fork | Step::Exit | Step::Turn(_) | Step::Cpu(_) | Step::Drain => {}
+        }
+    }
+    fn map(&mut self, space: &Space<Uni>, model: &mut Model, request: MapRequest) {
+        let over = match request.place {
+            Place::Fixed(at) => {
+                let end = at.get().saturating_add(request.pages).max(at.get() + 1);
+                !model.is_free(at.get(), end)
+            }
+            _ => false,
+        };
+        let expect = model.mmap(request);
+        let done = space.mmap(self.machine.on(), request);
+        assert_eq!(done.map(|page| page.get()), expect, "{request:?}");
+        let Ok(start) = expect else {
+            self.case(expect == Err(SpaceError::Exists), "mmap where something is");
+            self.case(expect == Err(SpaceError::Again), "mmap locks too much");
+            self.case(expect == Err(SpaceError::NoMemory), "mmap of too many VMAs");
+            return;
+        };
+        let end = start + request.pages;
+        let below = start > 0 && model.one_vma(start - 1, end);
+        let above = model.one_vma(start, end + 1);
+        self.case(below && above, "mmap joins both sides");
+        self.case(below != above, "mmap joins one side");
+        self.case(over, "mmap over others");
+        let hinted = matches!(request.place, Place::Hint(at) if at.get() != start);
+        self.case(hinted, "mmap elsewhere than hinted");
+    }
+    fn remap(&mut self, space: &Space<Uni>, model: &mut Model, request: RemapRequest) {
+        let RemapRequest { from, old_pages, new_pages, may_move } = request;
+        let over = match may_move {
+            MayMove::To(to) => !model.is_free(to.get(), to.get().saturating_add(new_pages)),
+            _ => false,
+        };
+        let moved =
+            |model: &Model, at: u64| model.pages.get(&at).is_some_and(|page| page.index != at);
+        let was_moved = moved(model, from.get());
+        let written = model.pages.get(&from.get()).is_some_and(|page| page.stamp != 0);
+        let expect = model.mremap(request);
+        let done = space.mremap(self.machine.on(), request);
+        assert_eq!(done.map(|page| page.get()), expect, "{request:?}");
+        let Ok(start) = expect else {
+            self.case(expect == Err(SpaceError::Fault), "mremap of more than a VMA");
+            self.case(expect == Err(SpaceError::NoMemory), "mremap without room");
+            self.case(expect == Err(SpaceError::Again), "mremap locks too much");
+            return;
+        };
+        let stays = start == from.get();
+        self.case(stays && new_pages > old_pages, "mremap grows in place");
+        self.case(stays && new_pages < old_pages, "mremap shrinks in place");
+        self.case(over, "mremap onto others");
+        self.case(!stays && written, "mremap carries content");
+        self.case(!stays && new_pages < old_pages, "mremap moves and shrinks");
+        self.case(may_move == MayMove::Leave, "mremap leaves an empty VMA");
+        self.case(!stays && was_moved, "mremap of a moved VMA");
+        self.case(was_moved && !moved(model, start), "mremap back to where it was");
+    }
+    fn advise(&mut self, space: &Space<Uni>, model: &mut Model, range: VmaRange, advice: Advice) {
+        let (start, end) = ends(range);
+        let expect = model.madvise(start, end, advice);
+        let done = space.madvise(self.machine.on(), range, advice);
+        if advice == Advice::Collapse && expect.is_ok() {
+            // Whether somebody shares a page, or a batch has it, the model does not know.
+            assert!(matches!(done, Ok(()) | Err(SpaceError::Again)), "{range}: {done:?}");
+            self.case(done.is_ok(), "collapse");
+            self.case(done.is_err(), "collapse of shared pages");
+            return;
+        }
+        assert_eq!(done, expect, "{advice:?} {range}");
+        self.case(expect == Err(SpaceError::Inval), "advice for locked pages");
+        self.case(expect == Err(SpaceError::NoMemory), "advice over holes");
+        self.case(expect.is_ok() && advice == Advice::DontNeed, "pages given up");
+    }
+    fn core(&mut self, space: &Space<Uni>, model: &Model, range: VmaRange) {
+        let (start, end) = ends(range);
+        let mut seen = Vec::new();
+        let done = space.mincore(self.machine.on(), range, |there| seen.push(there));
+        if !model.covers(start, end) {
+            assert_eq!((done, seen.len()), (Err(SpaceError::NoMemory), 0), "mincore {range}");
+            return self.case(true, "mincore over holes");
+        }
+        assert_eq!((done, seen.len() as u64), (Ok(()), range.pages()));
+        self.compare_core(model, start, &seen);
+    }
+    fn compare_core(&self, model: &Model, start: u64, seen: &[bool]) {
+        for (at, &there) in (start..).zip(seen) {
+            let page = &model.pages[&at];
+            let right =
+                if self.setting.largest < 512 { there == page.there } else { there || !page.there };
+            assert!(right, "mincore of {at:#x}: {there}, {page:?}");
+        }
+    }
+    /// All address spaces are as their models say, and everything adds up.
+    pub(crate) fn verify(&self) {
+        let audit = self.machine.check();
+        let vmas: usize = self.spaces.iter().map(|(_, model)| model.areas().len()).sum();
+        assert_eq!((audit.spaces, audit.vmas), (self.spaces.len() as u64, vmas as u64));
+        for (space, model) in &self.spaces {
+            let areas = model.areas();
+            assert_eq!(space.areas(), areas);
+            assert_eq!(space.pages(), (model.pages.len() as u64, model.locked()));
+            for area in areas {
+                let mut seen = Vec::new();
+                let _ = space.mincore(self.machine.on(), area.range, |there| seen.push(there));
+                self.compare_core(model, area.range.start().get(), &seen);
+            }
+        }
+    }
+    /// Reads every page that may be read, in every address space.
+    pub(crate) fn compare_contents(&mut self) {
+        for (space, model) in &mut self.spaces {
+            let all: Vec<u64> = model.pages.keys().copied().collect();
+            for at in all {
+                let expect = model.access(at, None);
+                assert_eq!(self.machine.read(space, at), expect, "page {at:#x}");
+            }
+        }
+    }
+    /// Ends everything; what came up.
+    pub(crate) fn end(mut self) -> Cases {
+        self.verify();
+        self.compare_contents();
+        for (space, _) in self.spaces.drain(..) {
+            self.machine.exit(space);
+        }
+        self.machine.end();
+        self.cases
+    }
+}
+
+fn ends(range: VmaRange) -> (u64, u64) {
+    (range.start().get(), range.end().get())
+}
