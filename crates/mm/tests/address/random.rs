@@ -95,6 +95,16 @@ impl Chooser {
         }
         crate::machine::range(page, pages)
     }
+    /// What a huge page could stand for, of the arena.
+    fn stretch(&mut self, run: &Run) -> Option<VmaRange> {
+        let (from, pages) = (self.setting.base, self.setting.pages);
+        let skip = self.random.below(4) as usize;
+        let mut stretches = (from..from + pages - 512).filter(|at| at.is_multiple_of(512));
+        let start = stretches.find(|&at| run.model().one_vma(at, at + 512));
+        let more = stretches.filter(|&at| run.model().one_vma(at, at + 512));
+        let start = more.take(skip).last().or(start);
+        start.map(|at| crate::machine::range(at, 512))
+    }
     fn prot(&mut self) -> Prot {
         self.random.pick(&[Prot::RW, Prot::RW, Prot::RW, Prot::READ, Prot::NONE])
     }
@@ -158,8 +168,11 @@ impl Chooser {
             22..30 => Step::Protect(range, self.prot()),
             30..39 => Step::Remap(self.remap(run)),
             39..48 => {
-                let advice = self.random.pick(&ADVICE);
-                Step::Advise(range, advice)
+                let large = self.setting.largest >= 512 && self.random.one_in(4);
+                if large {
+                    return Step::Advise(self.stretch(run).unwrap_or(range), Advice::Collapse);
+                }
+                Step::Advise(range, self.random.pick(&ADVICE))
             }
             48..51 => {
                 let what = self.random.pick(&[LockWhat::Everything, LockWhat::OnFault]);
@@ -182,13 +195,15 @@ impl Chooser {
     }
 }
 
-fn setting(policy: LruPolicy, huge: HugePages, broadcast: bool) -> Setting {
-    let config = SpaceConfig { vmas_max: 65_530, memlock_pages: 60, huge };
-    if huge == HugePages::Never {
-        // Across the edge of a page table, and too little for a huge page.
-        return Setting { policy, config, base: 512 * 9 - 100, pages: 220, largest: 24, broadcast };
-    }
-    let config = SpaceConfig { memlock_pages: 2000, ..config };
+/// Across the edge of a page table, and too little for a huge page.
+fn small(policy: LruPolicy, broadcast: bool) -> Setting {
+    let config = SpaceConfig { vmas_max: 65_530, memlock_pages: 60, huge: HugePages::Always };
+    Setting { policy, config, base: 512 * 9 - 100, pages: 220, largest: 24, broadcast }
+}
+
+/// Some huge pages.
+fn large(policy: LruPolicy, huge: HugePages, broadcast: bool) -> Setting {
+    let config = SpaceConfig { vmas_max: 65_530, memlock_pages: 2000, huge };
     Setting { policy, config, base: 512 * 6, pages: 512 * 5, largest: 1400, broadcast }
 }
 
@@ -211,10 +226,10 @@ fn add(all: &mut Cases, more: Cases) {
     more.into_iter().for_each(|(case, count)| *all.entry(case).or_default() += count);
 }
 
-fn assert_reached(cases: &Cases, expected: &[&str]) {
+fn assert_reached(cases: &Cases, least: u64, expected: &[&str]) {
     for case in expected {
         let count = cases.get(case).copied().unwrap_or(0);
-        assert!(count >= 20, "{case:?} came up {count} times, of {cases:#?}");
+        assert!(count >= least, "{case:?} came up {count} times, of {cases:#?}");
     }
 }
 
@@ -262,9 +277,9 @@ fn small_pages() {
         let mut cases = Cases::new();
         for broadcast in [false, true] {
             let seed = at as u64 * 10 + u64::from(broadcast);
-            add(&mut cases, long_run(seed, setting(policy, HugePages::Never, broadcast), 20_000));
+            add(&mut cases, long_run(seed, small(policy, broadcast), 120_000));
         }
-        assert_reached(&cases, &CASES);
+        assert_reached(&cases, 20, &CASES);
     }
 }
 
@@ -272,11 +287,12 @@ fn small_pages() {
 fn huge_pages() {
     for (at, policy) in POLICIES.into_iter().enumerate() {
         let mut cases = Cases::new();
-        for broadcast in [false, true] {
-            let seed = 100 + at as u64 * 10 + u64::from(broadcast);
-            add(&mut cases, long_run(seed, setting(policy, HugePages::Always, broadcast), 2_000));
+        for huge in [HugePages::Never, HugePages::Advised, HugePages::Always] {
+            let seed = 100 + at as u64 * 10 + huge as u64;
+            add(&mut cases, long_run(seed, large(policy, huge, huge as u64 == 1), 3_000));
         }
-        assert_reached(&cases, &["collapse", "collapse of shared pages", "mremap carries content"]);
+        let expected = ["collapse", "collapse of shared pages", "mremap carries content"];
+        assert_reached(&cases, 5, &expected);
     }
 }
 
@@ -284,11 +300,11 @@ fn huge_pages() {
 fn few_vmas() {
     let mut cases = Cases::new();
     for (at, policy) in POLICIES.into_iter().enumerate() {
-        let mut setting = setting(policy, HugePages::Never, false);
+        let mut setting = small(policy, false);
         setting.config.vmas_max = 12;
-        add(&mut cases, long_run(200 + at as u64, setting, 20_000));
+        add(&mut cases, long_run(200 + at as u64, setting, 60_000));
     }
-    assert_reached(&cases, &["munmap of too many VMAs", "mmap of too many VMAs"]);
+    assert_reached(&cases, 20, &["munmap of too many VMAs", "mmap of too many VMAs"]);
 }
 
 proptest! {
@@ -305,8 +321,8 @@ proptest! {
         policy in prop::sample::select(&POLICIES[..]),
         huge in any::<bool>(),
     ) {
-        let huge = if huge { HugePages::Always } else { HugePages::Never };
-        let setting = setting(policy, huge, false);
+        let setting =
+            if huge { large(policy, HugePages::Always, false) } else { small(policy, false) };
         let mut run = Run::new(setting);
         for number in numbers {
             let step = Chooser::new(number, setting).step(&run);
