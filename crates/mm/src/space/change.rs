@@ -103,11 +103,23 @@ impl<'a, A: Arch> Change<'a, A> {
     }
     /// Takes memory for `adds` more VMAs. ENOMEM if there is none, or if there may not be as many.
     pub(super) fn plan(&mut self, adds: usize) -> Result<(), SpaceError> {
+        self.plan_for(adds, adds)
+    }
+    /// Takes memory for unmapping `range` and adding `adds` VMAs. Cutting VMAs at the ends makes
+    /// more of them only where both ends are inside the same one.
+    pub(super) fn plan_unmap(&mut self, range: VmaRange, adds: usize) -> Result<(), SpaceError> {
+        let around =
+            |area: &Area| area.range.start() < range.start() && range.end() < area.range.end();
+        let split = self.first_in(range).filter(around).is_some();
+        self.plan_for(adds + self.cuts(range), adds + usize::from(split))
+    }
+    /// Takes memory for up to `adds` more VMAs, of which `stay` are there at the end.
+    fn plan_for(&mut self, adds: usize, stay: usize) -> Result<(), SpaceError> {
         let most = self.space.config.vmas_max as usize;
         if adds == 0 {
             return Ok(());
         }
-        if self.tree.len() + adds > most {
+        if stay > 0 && self.tree.len() + stay > most {
             return Err(SpaceError::NoMemory);
         }
         let grant = || if A::fail_alloc() { Err(NoMemory) } else { Ok(()) };

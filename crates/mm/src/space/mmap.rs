@@ -97,7 +97,7 @@ impl<A: Arch> Space<A> {
             if locked && change.locked_pages + request.pages > self.config.memlock_pages {
                 return Err(SpaceError::Again);
             }
-            change.plan(1 + change.cuts(range))?;
+            change.plan_unmap(range, 1)?;
             if taken {
                 self.split_ends(on, &mut change, range)?;
                 self.unmap(on, &mut change, range);
@@ -198,7 +198,7 @@ impl<A: Arch> Space<A> {
         if change.first_in(range).is_none() {
             return Ok(());
         }
-        change.plan(change.cuts(range))?;
+        change.plan_unmap(range, 0)?;
         self.split_ends(on, &mut change, range)?;
         let taken = self.take_areas(&mut change, range);
         let bounds = change.bounds_of(range);

@@ -92,7 +92,7 @@ impl<A: Arch> Space<A> {
         let in_place = !matches!(request.may_move, MayMove::To(_) | MayMove::Leave);
         if in_place && new_pages <= old.pages() {
             if let Some((_, tail)) = old.split(old.start().offset(new_pages)) {
-                change.plan(change.cuts(tail))?;
+                change.plan_unmap(tail, 0)?;
                 self.split_ends(on, change, tail)?;
                 self.unmap(on, change, tail);
             }
@@ -151,7 +151,7 @@ impl<A: Arch> Space<A> {
         request: RemapRequest,
     ) -> Result<Vpn, SpaceError> {
         if change.first_in(to).is_some() {
-            change.plan(change.cuts(to))?;
+            change.plan_unmap(to, 0)?;
             self.split_ends(on, change, to)?;
             self.unmap(on, change, to);
         }

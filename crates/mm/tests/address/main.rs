@@ -1,6 +1,9 @@
 //! Address spaces: the rules of each system call, a model of all of them, failures, defects.
 
+mod advice;
 mod machine;
+mod mapping;
 mod model;
+mod moving;
 mod random;
 mod steps;

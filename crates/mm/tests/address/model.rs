@@ -92,6 +92,10 @@ impl Model {
         }
         areas
     }
+    /// Whether `start .. end` lies inside one VMA, with more of it on both sides.
+    fn splits(&self, start: u64, end: u64) -> usize {
+        usize::from(start > 0 && self.one_vma(start - 1, end + 1))
+    }
     fn plan(&self, adds: usize) -> Done {
         let most = self.config.vmas_max as usize;
         // Counting is slow; there are never more VMAs than pages.
@@ -149,7 +153,7 @@ impl Model {
         if locked && self.locked() + pages > self.config.memlock_pages {
             return Err(SpaceError::Again);
         }
-        self.plan(1 + self.cuts(start, end))?;
+        self.plan(1 + self.splits(start, end))?;
         for at in start..end {
             let page = Page { prot, flags, index: at, node: None, stamp: 0, there: false };
             self.pages.insert(at, page);
@@ -163,7 +167,7 @@ impl Model {
         if self.is_free(start, end) {
             return Ok(());
         }
-        self.plan(self.cuts(start, end))?;
+        self.plan(self.splits(start, end))?;
         self.remove(start, end);
         Ok(())
     }
@@ -357,7 +361,7 @@ impl Model {
         let (end, moves) = (from + old, matches!(may_move, MayMove::To(_) | MayMove::Leave));
         if !moves && new <= old {
             if new < old {
-                self.plan(self.cuts(from + new, end))?;
+                self.plan(self.splits(from + new, end))?;
                 self.remove(from + new, end);
             }
             return Ok(from);
@@ -388,7 +392,7 @@ impl Model {
     }
     fn carry(&mut self, from: u64, old: u64, to: u64, new: u64, may_move: MayMove) -> Done {
         if !self.is_free(to, to + new) {
-            self.plan(self.cuts(to, to + new))?;
+            self.plan(self.splits(to, to + new))?;
             self.remove(to, to + new);
         }
         let kept = old.min(new);
