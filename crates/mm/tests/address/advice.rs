@@ -218,3 +218,28 @@ fn mincore_wants_all_of_it_mapped() {
     machine.exit(space);
     machine.end();
 }
+
+#[test]
+fn pages_given_up_are_dropped_and_others_go_to_swap() {
+    for policy in POLICIES {
+        let machine = Machine::boot(1, |config| {
+            config.lru = policy;
+            config.swap.pages = 100;
+        });
+        let (on, space) = (machine.on(), machine.space());
+        map(&machine, &space, AT, 8, Prot::RW);
+        fill(&machine, &space, AT, 8, 50);
+        let advise = |at, pages, advice| space.madvise(on, range(at, pages), advice);
+        assert_eq!(advise(AT, 4, Advice::Free), Ok(()));
+        // One of them is written to again.
+        machine.write(&space, AT + 1, 151).unwrap();
+        assert_eq!(advise(AT, 7, Advice::PageOut), Ok(()));
+        machine.finish_ios(usize::MAX);
+        let audit = machine.check();
+        assert_eq!((audit.mapped, audit.swapped.len()), (1 + 1, 3), "{policy:?}");
+        let stamps = [0, 1, 2, 3, 4, 5, 6, 7].map(|page| machine.read(&space, AT + page).unwrap());
+        assert_eq!(stamps, [0, 151, 0, 0, 54, 55, 56, 57]);
+        machine.exit(space);
+        machine.end();
+    }
+}

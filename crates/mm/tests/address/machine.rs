@@ -76,13 +76,24 @@ impl Machine {
         if let Err(why) = self.mm.memory().verify() {
             panic!("the LRU: {why}");
         }
-        match self.on().verify() {
+        let audit = match self.on().verify() {
             Ok(audit) => audit,
             Err(why) => panic!("the address spaces: {why}"),
+        };
+        let on = self.on();
+        if let Err(why) = on.swap.verify(on.memory, audit.swapped.iter().copied()) {
+            panic!("swap: {why}");
         }
+        audit
+    }
+    /// The device finishes its `count` oldest requests.
+    pub(crate) fn finish_ios(&self, count: usize) {
+        uni::finish_ios(count);
+        interrupt_all(&self.mm);
     }
     /// All address spaces are gone: nothing is left of any page, and every frame is home.
     pub(crate) fn end(&self) {
+        self.finish_ios(usize::MAX);
         assert_eq!(self.check(), SpaceAudit::default());
         self.mm.quiesce();
         assert_eq!(self.mm.memory().verify(), Ok(LruAudit::default()));
@@ -98,7 +109,7 @@ impl Machine {
     }
 }
 
-/// While a task sleeps, workers work and interrupts arrive.
+/// While a task sleeps, workers work, the device finishes, and interrupts arrive.
 fn while_parked(mm: &Weak<Mm<Uni>>, cpus: usize) {
     let Some(mm) = mm.upgrade() else { return };
     let back = Uni::cpu().index();
@@ -106,6 +117,14 @@ fn while_parked(mm: &Weak<Mm<Uni>>, cpus: usize) {
         uni::set_cpu(cpu);
         while mm.work().step(CpuId::new(cpu), &mut |item| mm.run(item)) == Step::Ran {}
     }
+    uni::set_cpu(back);
+    uni::finish_ios(usize::MAX);
+    interrupt_all(&mm);
+}
+
+/// Interrupts that were sent arrive.
+fn interrupt_all(mm: &Mm<Uni>) {
+    let back = Uni::cpu().index();
     for (cpu, reason) in uni::take_ipis() {
         uni::set_cpu(cpu.index());
         uni::interrupt(|| mm.ipi(reason));

@@ -24,15 +24,26 @@ pub(crate) struct Page {
     pub(crate) stamp: u64,
     /// It is in memory: exactly so without huge pages, at least so with them.
     pub(crate) there: bool,
+    /// It may have gone to swap since.
+    pub(crate) paged_out: bool,
+    /// It was given up, and may be zero by now.
+    pub(crate) freed: bool,
 }
 
 impl Page {
+    fn new(prot: Prot, flags: AreaFlags, index: u64) -> Self {
+        let (stamp, node) = (0, None);
+        Self { prot, flags, index, node, stamp, there: false, paged_out: false, freed: false }
+    }
     fn joins(&self, next: &Self) -> bool {
         let alike = (self.prot, self.flags, self.node) == (next.prot, next.flags, next.node);
         alike && self.index + 1 == next.index
     }
+    fn arrive(&mut self) {
+        (self.there, self.paged_out) = (true, false);
+    }
     fn empty(self) -> Self {
-        Self { stamp: 0, there: false, ..self }
+        Self { stamp: 0, there: false, paged_out: false, freed: false, ..self }
     }
 }
 
@@ -155,7 +166,7 @@ impl Model {
         }
         self.plan(1 + self.splits(start, end))?;
         for at in start..end {
-            let page = Page { prot, flags, index: at, node: None, stamp: 0, there: false };
+            let page = Page::new(prot, flags, at);
             self.pages.insert(at, page);
         }
         if populate || locked {
@@ -215,8 +226,11 @@ impl Model {
                     if page.flags.contains(AreaFlags::LOCKED) && advice != Advice::WillNeed {
                         return Err(SpaceError::Inval);
                     }
-                    if advice == Advice::DontNeed {
-                        *page = page.empty();
+                    match advice {
+                        Advice::DontNeed => *page = page.empty(),
+                        Advice::Free => page.freed = true,
+                        Advice::PageOut => page.paged_out = true,
+                        _ => {}
                     }
                 }
                 if self.covers(start, end) { Ok(()) } else { Err(SpaceError::NoMemory) }
@@ -249,7 +263,7 @@ impl Model {
             if !allowed(page.prot) {
                 return Err(SpaceError::Inval);
             }
-            page.there = true;
+            page.arrive();
         }
         Ok(())
     }
@@ -263,7 +277,7 @@ impl Model {
             if page.prot.is_empty() {
                 return Err(SpaceError::NoMemory);
             }
-            page.there = true;
+            page.arrive();
         }
         Ok(())
     }
@@ -304,9 +318,24 @@ impl Model {
         if !allowed {
             return Err(FaultError::Segv);
         }
-        page.there = true;
+        page.arrive();
+        page.freed &= write.is_none();
         page.stamp = write.unwrap_or(page.stamp);
         Ok(page.stamp)
+    }
+    /// A read that came out as `done`: that must be right. Whether a page that was given up turned
+    /// out to be gone.
+    pub(crate) fn read(&mut self, at: u64, done: Result<u64, FaultError>) -> bool {
+        let expect = self.access(at, None);
+        if let Some(page) = self.pages.get_mut(&at).filter(|page| page.freed)
+            && page.stamp != 0
+            && done == Ok(0)
+        {
+            (page.stamp, page.freed) = (0, false);
+            return true;
+        }
+        assert_eq!(done, expect, "reading {at:#x}");
+        false
     }
     pub(crate) fn fork(&self) -> Self {
         let kept = self.pages.iter().filter(|(_, page)| !page.flags.contains(AreaFlags::DONT_FORK));
