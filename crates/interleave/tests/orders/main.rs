@@ -5,5 +5,10 @@ mod lru;
 mod pages;
 mod planted;
 mod rcu;
+mod swap;
 mod tlb;
 mod work;
+
+#[path = "../../../mm/tests/reclaim/paged.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
+mod paged;

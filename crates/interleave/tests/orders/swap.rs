@@ -1,0 +1,128 @@
+//! A page goes out, comes back, is written, shared and unmapped by different CPUs, in every order.
+
+use crate::paged::{Entry, Paged};
+use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
+use mmscale_mm::arch::{Ipi, NodeId};
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::mm::MmConfig;
+use mmscale_mm::page_alloc::MemoryMap;
+use mmscale_mm::swap::{SwapConfig, Zeromap};
+use mmscale_mm::sync::Completion;
+use mmscale_mm::upkeep::TickPolicy;
+use std::sync::Arc;
+
+type World = Paged<Model>;
+
+struct Forward(Arc<World>);
+
+impl Hooks for Forward {
+    fn ipi(&self, reason: Ipi) {
+        match reason {
+            Ipi::Block => self.0.swap.io_interrupt(self.0.memory()),
+            _ => self.0.mm.ipi(reason),
+        }
+    }
+}
+
+type Step = fn(&World);
+
+/// Pages 0 and 1 share a folio that holds 7. `before` happens on CPU 0, then each CPU does its
+/// step; `after` looks, everything must add up, and nothing may be left.
+fn on_two_pages(before: Step, steps: &'static [Step], after: Step) {
+    check(150, move || {
+        let mut made = None;
+        run(steps.len(), || {
+            let mut config = MmConfig::new(MemoryMap::single(2048), TickPolicy::Stock);
+            config.lru = LruPolicy::Lazy;
+            let swap = SwapConfig { pages: 600, zeromap: Zeromap::On };
+            let world = Arc::new(World::new(&config, swap, 4));
+            made = Some(Arc::clone(&world));
+            let ready = Arc::new(Completion::<Model>::new());
+            let body = |(at, step): (usize, &Step)| {
+                let (world, step, ready) = (Arc::clone(&world), *step, Arc::clone(&ready));
+                cpu_body(move || {
+                    if at == 0 {
+                        world.touch(0, Some(7)).expect("there is memory");
+                        world.share(0);
+                        before(&world);
+                        ready.complete();
+                    }
+                    ready.wait();
+                    step(&world);
+                })
+            };
+            let bodies = steps.iter().enumerate().map(body).collect();
+            (Some(Arc::new(Forward(world)) as Arc<dyn Hooks>), bodies)
+        });
+        let world = made.expect("it was built");
+        after(&world);
+        world.audit();
+        world.end();
+    });
+}
+
+fn out(world: &World) {
+    world.page_out(0);
+}
+
+/// Out of memory altogether: only the slot has it.
+fn gone(world: &World) {
+    world.page_out(0);
+    world.reclaim.direct(world.scope(), NodeId::new(0), 1, None);
+}
+
+fn write(world: &World) {
+    world.touch(0, Some(9)).expect("the device works");
+}
+
+/// What is shared is 7 until somebody writes 9, if it is there yet.
+fn read_twin(world: &World) {
+    if world.entry(1) != Entry::None {
+        let found = world.touch(1, None).expect("the device works");
+        assert!(found == 7 || found == 9, "{found}");
+    }
+}
+
+fn unmap(world: &World) {
+    world.unmap_page(0);
+}
+
+fn reclaim(world: &World) {
+    world.reclaim.direct(world.scope(), NodeId::new(0), 1, None);
+}
+
+#[test]
+fn what_is_written_while_it_goes_out_is_not_lost() {
+    on_two_pages(
+        |_| {},
+        &[out, write, read_twin],
+        |world| {
+            assert_eq!(world.touch(0, None), Ok(9));
+        },
+    );
+}
+
+#[test]
+fn two_reclaimers_and_a_writer_agree() {
+    on_two_pages(
+        |_| {},
+        &[gone, reclaim, write],
+        |world| {
+            assert_eq!(world.touch(0, None), Ok(9));
+        },
+    );
+}
+
+#[test]
+fn both_owners_get_one_folio_back() {
+    on_two_pages(gone, &[read_twin, write, reclaim], |world| {
+        assert_eq!((world.touch(0, None), world.touch(1, None)), (Ok(9), Ok(9)));
+    });
+}
+
+#[test]
+fn a_slot_that_is_given_back_while_it_is_read_leaves_nothing() {
+    on_two_pages(gone, &[unmap, read_twin, reclaim], |world| {
+        assert_eq!((world.touch(0, None), world.touch(1, None)), (Ok(0), Ok(7)));
+    });
+}
