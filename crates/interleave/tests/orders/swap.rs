@@ -126,3 +126,18 @@ fn a_slot_that_is_given_back_while_it_is_read_leaves_nothing() {
         assert_eq!((world.touch(0, None), world.touch(1, None)), (Ok(0), Ok(7)));
     });
 }
+
+/// The frame goes to page 2 at once: the page cache gives back first what it got last.
+fn reuse(world: &World) {
+    reclaim(world);
+    world.touch(2, Some(22)).expect("there is memory");
+}
+
+#[test]
+fn a_look_that_comes_late_does_not_find_the_next_folio_of_the_frame() {
+    // At first it is in the cache, clean, and nobody maps it.
+    on_two_pages(out, &[reuse, read_twin, write], |world| {
+        let found = (world.touch(0, None), world.touch(1, None), world.touch(2, None));
+        assert_eq!(found, (Ok(9), Ok(9), Ok(22)));
+    });
+}

@@ -50,6 +50,29 @@ fn a_page_that_is_paged_out_is_written_once_and_comes_back() {
 }
 
 #[test]
+fn what_was_written_goes_next_even_if_it_was_wanted_meanwhile() {
+    let machine = Machine::boot(1 << 12, 64, 8, 1);
+    (0..4).for_each(|page| _ = machine.touch(page, Some(1 + page as u64)).expect("memory"));
+    machine.settle();
+    let pfn = machine.hold(3).expect("it is there");
+    machine.memory().put(pfn);
+    machine.page_out(3);
+    machine.touch(3, None).expect("it is in the cache");
+    machine.page_out(3);
+    let waits = FolioFlags::WRITEBACK | FolioFlags::RECLAIM | FolioFlags::ACTIVE | FolioFlags::LRU;
+    assert!(machine.flags(3).contains(waits), "{:?}", machine.flags(3));
+    assert_eq!(list(&machine, LruList::ActiveAnon), 1);
+    machine.rest();
+    machine.settle();
+    let mut oldest = [pfn; 1];
+    let (memory, from) = (machine.memory(), LruList::InactiveAnon);
+    memory.isolate_oldest(GroupId::ROOT, NODE, from, 1, &mut oldest);
+    assert_eq!(oldest, [pfn]);
+    memory.putback_now(&oldest);
+    machine.end();
+}
+
+#[test]
 fn a_page_of_zeros_goes_at_once() {
     let machine = Machine::boot(1 << 12, 64, 8, 1);
     machine.touch(3, None).expect("memory");
@@ -179,6 +202,7 @@ fn locked_pages_and_pages_with_other_users_stay() {
     assert!(matches!(machine.entry(0), Entry::Page { .. }));
     assert!(matches!(machine.entry(1), Entry::Page { .. }));
     assert!(matches!(machine.entry(3), Entry::Swapped(_)));
+    assert_eq!(machine.swap.counters().writes, 1, "a page in use may still change");
     // The page in use was unmapped, but whoever uses it still has it.
     assert_eq!(machine.touch(2, None), Ok(3));
     assert!(matches!(machine.entry(2), Entry::Page { pfn, .. } if pfn == used));
