@@ -72,9 +72,14 @@ impl<A: Arch> Memory<'_, A> {
     }
 
     /// Puts isolated folios back on their lists at once, those of their flags, and drops the
-    /// references that came with the isolation (`move_folios_to_lru`).
+    /// references that came with the isolation (`move_folios_to_lru`). Under `Lazy` they go back
+    /// through this CPU's batch, like any others: whoever wants one on its list asks for it.
     pub fn putback_now(&self, folios: &[Pfn]) {
         let _span = Span::<A>::enter(Func::MoveFoliosToLru);
+        if self.lru.policy == LruPolicy::Lazy {
+            folios.iter().for_each(|&pfn| self.putback(pfn));
+            return;
+        }
         for some in folios.chunks(super::BATCH) {
             let mut back = Taken::EMPTY;
             let mut relock = Relock::new(*self);

@@ -3,8 +3,8 @@
 use super::zap::folio_of;
 use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange, Vpn};
 use crate::arch::{Arch, Func, NodeId, Order, Pfn, Span};
-use crate::folio::{FolioFlags, FolioInit};
-use crate::lru::FolioError;
+use crate::folio::{FolioFlags, FolioInit, FolioWord};
+use crate::lru::{FolioError, LruPolicy};
 use crate::page_alloc::{AllocError, Gfp};
 use crate::reclaim::Scope;
 use crate::swap::{SwapEntry, SwapError};
@@ -124,7 +124,8 @@ impl<A: Arch> Space<A> {
                     continue;
                 };
                 let folio = folio_of(pfn, flags);
-                if on.memory.folios.word(folio).maps() != 1 || folio != pfn {
+                let word = on.memory.folios.word(folio);
+                if word.maps() != 1 || folio != pfn || !self.can_go(on, word) {
                     continue;
                 }
                 if flags.contains(PteFlags::ACCESSED) {
@@ -141,6 +142,12 @@ impl<A: Arch> Space<A> {
             A::cond_resched();
         }
         Ok(())
+    }
+    /// Whether it makes sense to isolate a folio to reclaim it. Linux isolates folios also where
+    /// there is no swap, and puts them back.
+    fn can_go(&self, on: Backing<'_, A>, word: FolioWord) -> bool {
+        let blanket = on.memory.lru.policy() != LruPolicy::Lazy;
+        blanket || on.swap.is_on() || word.is_lazyfree()
     }
     /// `MADV_WILLNEED`: brings pages in from swap, to the swap cache.
     pub(super) fn will_need(

@@ -98,6 +98,8 @@ impl Machine {
         let scan = self.memory().isolate_oldest(GroupId::ROOT, NODE, list, 128, &mut folios);
         let folios = folios[..scan.taken].to_vec();
         self.memory().putback_now(&folios);
+        // Under `Lazy` they wait for their list now.
+        folios.iter().for_each(|&pfn| assert!(self.memory().demand(pfn)));
         folios
     }
     /// Runs `f` on `cpu` and comes back.

@@ -102,7 +102,12 @@ fn declared() -> Vec<ParamSpec> {
         ParamSpec::count("pages", Unit::Pages, 1, [1, 1 << 16], "pages of an op"),
         ParamSpec::switch("populate", true, "ops map with MAP_POPULATE; off: pages are touched"),
         ParamSpec::choice("madvise", "mix", run::ADVISE, "advice in each op, before the touch"),
-        ParamSpec::choice("swap", "off", &["off"], "where MADV_PAGEOUT puts pages"),
+        ParamSpec::choice(
+            "swap",
+            "off",
+            &["off", "zeromap", "disk"],
+            "none; pages of zeros are remembered; they are written as others are",
+        ),
         ParamSpec::real(
             "duration_ms",
             Unit::Ms,

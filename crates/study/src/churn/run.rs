@@ -8,6 +8,7 @@ use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_mm::arch::{Arch, Probe};
 use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_record::On;
 use mmscale_sim::Policy;
 use mmscale_system::{Advice, Present, System, ThreadSpec};
@@ -26,7 +27,7 @@ const MAKING_SIM_NS: u64 = 20_000;
 const MAKING_HOST_NS: u64 = 200_000;
 /// Ops run this long before anything is counted: page caches begin empty, and all CPUs fill theirs
 /// at once. Only where locks can be counted from then on too.
-const WARM_SIM_NS: u64 = 10_000_000;
+const WARM_SIM_NS: u64 = 3_000_000;
 
 /// The first thread: a starter on each CPU, which makes the processes of its CPU.
 struct Churn {
@@ -99,6 +100,7 @@ fn on_machine(ctx: &RunContext, arm: Arm, seed: u64) -> Result<Ran, StudyError> 
     let program = Churn { plan, per_cpu, seed, tallies: Arc::clone(&tallies) };
     let mut spec = MachineSpec::new(ctx, seed);
     spec.mm.lru = arm.lru;
+    spec.mm.swap = swap_of(params.choice("swap"));
     spec.simulated(|config| {
         config.profile = config.profile.scaled_costs(params.real("cost_scale"));
         config.policy = match params.choice("sched") {
@@ -175,6 +177,17 @@ fn one_cpu(ctx: &RunContext) -> Result<RunContext, StudyError> {
         one.profile = Some(Arc::new(small));
     }
     Ok(one)
+}
+
+/// Slots of the swap area: 4 GiB.
+const SWAP_PAGES: u32 = 1 << 20;
+
+fn swap_of(name: &str) -> SwapConfig {
+    match name {
+        "zeromap" => SwapConfig { pages: SWAP_PAGES, zeromap: Zeromap::On },
+        "disk" => SwapConfig { pages: SWAP_PAGES, zeromap: Zeromap::Off },
+        _ => SwapConfig::default(),
+    }
 }
 
 /// The names of `madvise`.
