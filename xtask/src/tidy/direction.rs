@@ -21,7 +21,7 @@ const fn dev_room(name: &'static str, may_use: &'static [&'static str]) -> Room 
 
 /// The house. `linux` never sees `mm`, `report` never sees a machine, and `mm` and `system` see
 /// nobody.
-const HOUSE: [Room; 13] = [
+const HOUSE: [Room; 14] = [
     room("mm", &[]),
     room("system", &[]),
     room("record", &[]),
@@ -32,6 +32,7 @@ const HOUSE: [Room; 13] = [
     room("report", &["record"]),
     room("study", &["kernel", "linux", "mm", "record", "sim", "system", "threads"]),
     room("cli", &["record", "report", "study"]),
+    dev_room("conform", &["system", "kernel", "mm", "sim", "threads"]),
     dev_room("uni", &["mm"]),
     dev_room("interleave", &["mm"]),
     dev_room("peers", &["mm", "threads"]),

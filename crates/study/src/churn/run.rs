@@ -27,7 +27,7 @@ const MAKING_SIM_NS: u64 = 20_000;
 const MAKING_HOST_NS: u64 = 200_000;
 /// Ops run this long before anything is counted: page caches begin empty, and all CPUs fill theirs
 /// at once. Only where locks can be counted from then on too.
-const WARM_SIM_NS: u64 = 3_000_000;
+const WARM_SIM_NS: u64 = 2_000_000;
 
 /// The first thread: a starter on each CPU, which makes the processes of its CPU.
 struct Churn {

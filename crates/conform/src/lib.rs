@@ -1,0 +1,150 @@
+//! What the manual pages say of the calls of [`System`], asked of any implementation: simulated, on
+//! real threads, the live kernel.
+//!
+//! A case is a program that panics where the system does something else. It runs as a process of
+//! its own, starts with nothing mapped that it knows of, and leaves nothing behind. Where manual
+//! pages leave a choice, a case allows all of it. Contents are checked throughout: what was written
+//! is read back, and memory that is new reads as zeros.
+
+mod advise;
+mod lock;
+mod map;
+mod process;
+mod protect;
+mod remap;
+
+use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, Place, System};
+
+/// One thing that the manual pages say.
+pub struct Case<S> {
+    /// What holds, as a name.
+    pub name: &'static str,
+    /// Finds out.
+    pub run: fn(&S),
+}
+
+macro_rules! cases {
+    ($($module:ident { $($name:ident)* })*) => {
+        /// All cases.
+        pub fn cases<S: System>() -> Vec<Case<S>> {
+            vec![$($(Case {
+                name: concat!(stringify!($module), "::", stringify!($name)),
+                run: $module::$name::<S>,
+            },)*)*]
+        }
+    };
+}
+
+cases! {
+    map {
+        memory_is_zero_and_keeps_what_is_written
+        populated_memory_is_there_and_zero
+        lengths_round_up_and_nothing_is_refused
+        fixed_replaces_and_free_does_not
+        hints_are_taken_where_there_is_room
+        unmapping_a_hole_is_no_error
+        unmapping_the_middle_leaves_both_ends
+        unaligned_addresses_are_refused
+        memory_that_was_unmapped_is_zero_when_it_comes_back
+        too_much_is_refused
+        mincore_tells_what_is_there
+    }
+    protect {
+        reading_is_allowed_and_writing_is_not
+        nothing_is_allowed_until_it_is_again
+        a_hole_ends_it_and_what_comes_before_is_changed
+        a_part_can_differ_from_the_rest
+    }
+    remap {
+        shrinking_cuts_the_end_off
+        growing_adds_zeros
+        growing_where_there_is_no_room_needs_leave_to_move
+        moving_carries_the_content
+        moving_onto_something_replaces_it
+        moving_onto_itself_is_refused
+        an_unmapped_range_cannot_be_moved
+        what_is_left_behind_is_empty
+        no_size_is_no_mapping
+    }
+    advise {
+        dontneed_gives_zeros
+        free_gives_the_old_content_or_zeros
+        what_is_written_after_free_stays
+        cold_and_pageout_keep_the_content
+        populating_brings_pages_in
+        populating_what_may_not_be_written_is_refused
+        holes_are_told_of_and_the_rest_is_done
+        locked_memory_does_not_go
+        huge_pages_keep_the_content
+        no_bytes_are_no_error
+    }
+    lock {
+        locked_memory_is_there
+        the_limit_holds
+        a_hole_cannot_be_locked
+        munlock_lets_go
+        binding_moves_pages_and_keeps_the_content
+        an_unknown_node_is_refused
+    }
+    process {
+        a_child_has_a_copy_and_both_may_change_theirs
+        a_new_process_has_nothing
+        threads_share_memory
+        memory_advised_so_is_not_inherited
+        waiting_is_for_ones_own_children_and_once
+        a_killed_process_ends
+        grandchildren_keep_the_content_when_the_middle_ends
+        locks_are_not_inherited
+    }
+}
+
+// -- What cases share.
+
+const PAGES: u64 = 8;
+
+/// Maps `pages` pages for reading and writing.
+fn map<S: System>(system: &S, pages: u64) -> Addr {
+    system.mmap(MapSpec::new(pages * PAGE_BYTES)).expect("there is room")
+}
+
+/// Maps `pages` pages in the middle of `around` free ones on each side, which stay free.
+fn map_apart<S: System>(system: &S, pages: u64, around: u64) -> Addr {
+    let whole = map(system, pages + 2 * around);
+    let at = whole.page(around);
+    unmap(system, whole, pages + 2 * around);
+    let spec = MapSpec::new(pages * PAGE_BYTES).at(Place::Fixed(at));
+    assert_eq!(system.mmap(spec), Ok(at));
+    at
+}
+
+fn unmap<S: System>(system: &S, at: Addr, pages: u64) {
+    assert_eq!(system.munmap(at, pages * PAGE_BYTES), Ok(()));
+}
+
+/// Writes a different word into each page.
+fn fill<S: System>(system: &S, at: Addr, pages: u64, seed: u64) {
+    for page in 0..pages {
+        assert_eq!(system.write(at.page(page), seed + page), Ok(()), "page {page}");
+    }
+}
+
+/// Finds what [`fill`] has written.
+fn check<S: System>(system: &S, at: Addr, pages: u64, seed: u64) {
+    for page in 0..pages {
+        assert_eq!(system.read(at.page(page)), Ok(seed + page), "page {page}");
+    }
+}
+
+/// Finds zeros.
+fn check_zero<S: System>(system: &S, at: Addr, pages: u64) {
+    for page in 0..pages {
+        assert_eq!(system.read(at.page(page)), Ok(0), "page {page}");
+    }
+}
+
+/// Finds nothing mapped.
+fn check_gone<S: System>(system: &S, at: Addr, pages: u64) {
+    for page in 0..pages {
+        assert_eq!(system.read(at.page(page)), Err(Errno::Segv), "page {page}");
+    }
+}

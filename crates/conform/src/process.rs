@@ -1,0 +1,161 @@
+//! fork(2), waitpid(2), kill(2), and what threads share.
+
+use super::{PAGES, check, check_gone, check_zero, fill, map, unmap};
+use mmscale_system::{Advice, Errno, Exit, LockWhat, PAGE_BYTES, ProcessId, System, ThreadSpec};
+
+const BYTES: u64 = PAGES * PAGE_BYTES;
+
+/// The last CPU there is.
+fn other<S: System>(system: &S) -> ThreadSpec {
+    ThreadSpec::on(system.cpus() - 1)
+}
+
+pub(crate) fn a_child_has_a_copy_and_both_may_change_theirs<S: System>(system: &S) {
+    let at = map(system, PAGES);
+    fill(system, at, PAGES, 100);
+    let child = move |system: &S| {
+        check(system, at, PAGES, 100);
+        fill(system, at, 4, 200);
+        check(system, at, 4, 200);
+        check(system, at.page(4), 4, 104);
+        unmap(system, at.page(7), 1);
+    };
+    let child = system.fork(other(system), Box::new(child)).expect("there is memory");
+    fill(system, at.page(4), 4, 300);
+    assert_eq!(system.wait(child), Ok(Exit::Returned));
+    check(system, at, 4, 100);
+    check(system, at.page(4), 4, 300);
+    fill(system, at, PAGES, 400);
+    check(system, at, PAGES, 400);
+    unmap(system, at, PAGES);
+}
+
+pub(crate) fn a_new_process_has_nothing<S: System>(system: &S) {
+    let at = map(system, PAGES);
+    fill(system, at, PAGES, 100);
+    let child = move |system: &S| {
+        check_gone(system, at, PAGES);
+        let own = map(system, PAGES);
+        check_zero(system, own, PAGES);
+        // It ends with memory mapped.
+        fill(system, own, PAGES, 500);
+    };
+    let child = system.process(other(system), Box::new(child)).expect("there is memory");
+    assert_eq!(system.wait(child), Ok(Exit::Returned));
+    check(system, at, PAGES, 100);
+    unmap(system, at, PAGES);
+}
+
+pub(crate) fn threads_share_memory<S: System>(system: &S) {
+    let at = map(system, PAGES);
+    let own = system.own_process();
+    let writer = move |system: &S| {
+        assert_eq!(system.own_process(), own);
+        fill(system, at, PAGES, 100);
+    };
+    let thread = system.spawn(other(system), Box::new(writer)).expect("there is memory");
+    assert_eq!(system.join(thread), Ok(()));
+    check(system, at, PAGES, 100);
+    // What one unmaps is gone for all.
+    let cutter = move |system: &S| unmap(system, at, 1);
+    let thread = system.spawn(other(system), Box::new(cutter)).expect("there is memory");
+    assert_eq!(system.join(thread), Ok(()));
+    check_gone(system, at, 1);
+    unmap(system, at, PAGES);
+}
+
+pub(crate) fn memory_advised_so_is_not_inherited<S: System>(system: &S) {
+    let (at, wiped) = (map(system, PAGES), map(system, PAGES));
+    fill(system, at, PAGES, 100);
+    fill(system, wiped, PAGES, 200);
+    assert_eq!(system.madvise(at.page(2), PAGE_BYTES, Advice::DontFork), Ok(()));
+    assert_eq!(system.madvise(wiped, BYTES, Advice::WipeOnFork), Ok(()));
+    assert_eq!(system.madvise(wiped, PAGE_BYTES, Advice::KeepOnFork), Ok(()));
+    let child = move |system: &S| {
+        check(system, at, 2, 100);
+        check_gone(system, at.page(2), 1);
+        check(system, at.page(3), 5, 103);
+        check(system, wiped, 1, 200);
+        check_zero(system, wiped.page(1), PAGES - 1);
+    };
+    let child = system.fork(other(system), Box::new(child)).expect("there is memory");
+    assert_eq!(system.wait(child), Ok(Exit::Returned));
+    check(system, at, PAGES, 100);
+    check(system, wiped, PAGES, 200);
+    unmap(system, at, PAGES);
+    unmap(system, wiped, PAGES);
+}
+
+pub(crate) fn waiting_is_for_ones_own_children_and_once<S: System>(system: &S) {
+    let child = system.process(other(system), Box::new(|_| {})).expect("there is memory");
+    assert_eq!(system.wait(child), Ok(Exit::Returned));
+    assert_eq!(system.wait(child), Err(Errno::Child));
+    assert_eq!(system.wait(system.own_process()), Err(Errno::Child));
+    assert_eq!(system.wait(ProcessId(u32::MAX)), Err(Errno::Child));
+    assert_eq!(system.kill(ProcessId(u32::MAX)), Err(Errno::Srch));
+}
+
+pub(crate) fn a_killed_process_ends<S: System>(system: &S) {
+    let victim = system.process(other(system), Box::new(endure)).expect("there is memory");
+    let _ = system.sleep_ns(2_000_000);
+    assert_eq!(system.kill(victim), Ok(()));
+    assert_eq!(system.wait(victim), Ok(Exit::Killed));
+}
+
+/// Touches memory until the system says that it is over.
+fn endure<S: System>(system: &S) {
+    loop {
+        let spec = mmscale_system::MapSpec::populated(BYTES);
+        let at = match system.mmap(spec) {
+            Ok(at) => at,
+            Err(why) => return assert_eq!(why, Errno::Stopped),
+        };
+        for page in 0..PAGES {
+            if let Err(why) = system.write(at.page(page), 7) {
+                return assert_eq!(why, Errno::Stopped);
+            }
+        }
+        if let Err(why) = system.munmap(at, BYTES) {
+            return assert_eq!(why, Errno::Stopped);
+        }
+    }
+}
+
+pub(crate) fn grandchildren_keep_the_content_when_the_middle_ends<S: System>(system: &S) {
+    let at = map(system, PAGES);
+    fill(system, at, PAGES, 100);
+    let middle = move |system: &S| {
+        fill(system, at, 1, 200);
+        let grandchild = move |system: &S| {
+            check(system, at, 1, 200);
+            check(system, at.page(1), PAGES - 1, 101);
+            let _ = system.compute_ns(1_000_000);
+            fill(system, at, PAGES, 300);
+            check(system, at, PAGES, 300);
+        };
+        let grandchild = system.fork(other(system), Box::new(grandchild));
+        let grandchild = grandchild.expect("there is memory");
+        unmap(system, at, PAGES);
+        assert_eq!(system.wait(grandchild), Ok(Exit::Returned));
+    };
+    let middle = system.fork(other(system), Box::new(middle)).expect("there is memory");
+    unmap(system, at.page(PAGES - 1), 1);
+    assert_eq!(system.wait(middle), Ok(Exit::Returned));
+    check(system, at, PAGES - 1, 100);
+    unmap(system, at, PAGES);
+}
+
+pub(crate) fn locks_are_not_inherited<S: System>(system: &S) {
+    let at = map(system, PAGES);
+    fill(system, at, PAGES, 100);
+    assert_eq!(system.mlock(at, BYTES, LockWhat::Everything), Ok(()));
+    let child = move |system: &S| {
+        assert_eq!(system.madvise(at, BYTES, Advice::DontNeed), Ok(()));
+        check_zero(system, at, PAGES);
+    };
+    let child = system.fork(other(system), Box::new(child)).expect("there is memory");
+    assert_eq!(system.wait(child), Ok(Exit::Returned));
+    assert_eq!(system.madvise(at, BYTES, Advice::DontNeed), Err(Errno::Inval));
+    check(system, at, PAGES, 100);
+    unmap(system, at, PAGES);
+}

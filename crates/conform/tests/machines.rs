@@ -1,0 +1,112 @@
+//! The cases on the machines that run the memory manager, under every LRU policy. Each case runs on
+//! a machine of its own, which looks at itself at the end: everything adds up, and is given back.
+
+use mmscale_conform::{Case, cases};
+use mmscale_kernel::{Ending, Kernel};
+use mmscale_mm::arch::{Arch, CpuId, Probe, Trace};
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::mm::MmConfig;
+use mmscale_mm::page_alloc::MemoryMap;
+use mmscale_mm::space::HugePages;
+use mmscale_mm::swap::{SwapConfig, Zeromap};
+use mmscale_mm::upkeep::TickPolicy;
+use mmscale_sim::{Policy, Sim, SimConfig, sample_profile};
+use mmscale_system::{Exit, System, ThreadSpec};
+use mmscale_threads::{Threads, ThreadsConfig};
+use std::rc::Rc;
+use std::sync::Arc;
+
+const LRU: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
+const PAGES: u32 = 1 << 15;
+
+struct Deaf;
+
+impl Probe for Deaf {
+    fn event(&mut self, _: u64, _: &Trace) {}
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
+        self
+    }
+}
+
+fn deaf(_: CpuId) -> Box<dyn Probe> {
+    Box::new(Deaf)
+}
+
+/// A kernel that runs one case in a process of its own.
+fn kernel<A: Arch>(nodes: usize, lru: LruPolicy, case: fn(&Kernel<A>)) -> Kernel<A> {
+    let mut mm = MmConfig::new(MemoryMap::nodes(nodes, PAGES / nodes as u32), TickPolicy::Stock);
+    mm.lru = lru;
+    mm.swap = SwapConfig { pages: 1 << 12, zeromap: Zeromap::On };
+    mm.space.huge = HugePages::Advised;
+    let init = move |system: &Kernel<A>| {
+        let process = system.process(ThreadSpec::on(0), Box::new(case)).expect("there is memory");
+        assert_eq!(system.wait(process), Ok(Exit::Returned));
+    };
+    Kernel::boot(&mm, Ending::Verified, Box::new(init)).expect("the configuration is sound")
+}
+
+fn on_sim(case: &Case<Kernel<Sim>>, lru: LruPolicy, policy: Policy) -> Result<u64, String> {
+    let mut config = SimConfig::new(sample_profile(4), 4);
+    config.policy = policy;
+    config.limit_ns = 60_000_000_000;
+    let run = case.run;
+    let outcome = mmscale_sim::run(config, deaf, || Rc::new(kernel::<Sim>(2, lru, run)));
+    match (outcome.failure, outcome.violations.first()) {
+        (Some(failure), _) => Err(format!("{} ({lru:?}): {failure}", case.name)),
+        (None, Some(violation)) => Err(format!("{} ({lru:?}): {violation}", case.name)),
+        (None, None) => Ok(outcome.fingerprint),
+    }
+}
+
+fn on_threads(case: &Case<Kernel<Threads>>, lru: LruPolicy) -> Result<(), String> {
+    let config = ThreadsConfig {
+        cpus: 2,
+        hz: 250,
+        memory_pages: u64::from(PAGES),
+        limit_ns: 60_000_000_000,
+        interrupt: None,
+    };
+    let run = case.run;
+    let outcome = mmscale_threads::run(&config, deaf, || Arc::new(kernel::<Threads>(1, lru, run)));
+    outcome.failure.map_or(Ok(()), |why| Err(format!("{} ({lru:?}): {why}", case.name)))
+}
+
+/// All failures at once: which cases fail together says more than the first of them.
+fn none(failures: &[String]) {
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_case_holds_on_the_simulated_machine_and_lazy_is_naive() {
+    let mut failures = Vec::new();
+    for case in cases::<Kernel<Sim>>() {
+        for lru in LRU {
+            let lazy = on_sim(&case, lru, Policy::Lazy);
+            let naive = on_sim(&case, lru, Policy::Naive);
+            match (lazy, naive) {
+                (Ok(lazy), Ok(naive)) if lazy == naive => {}
+                (Ok(_), Ok(_)) => failures.push(format!("{}: lazy is not naive", case.name)),
+                (Err(why), _) | (_, Err(why)) => failures.push(why),
+            }
+        }
+    }
+    none(&failures);
+}
+
+#[test]
+fn every_case_holds_on_real_threads() {
+    let each = |case: &Case<Kernel<Threads>>| LRU.map(|lru| on_threads(case, lru).err());
+    let failures: Vec<_> = cases().iter().flat_map(each).flatten().collect();
+    none(&failures);
+}
+
+#[test]
+fn a_case_that_does_not_hold_is_told_of() {
+    fn wrong<S: System>(system: &S) {
+        assert_eq!(system.munmap(mmscale_system::Addr(0), 0), Ok(()), "it is refused");
+    }
+    let sim = on_sim(&Case { name: "wrong", run: wrong }, LruPolicy::Stock, Policy::Lazy);
+    assert!(sim.is_err_and(|why| why.contains("wrong") && why.contains("it is refused")));
+    let threads = on_threads(&Case { name: "wrong", run: wrong }, LruPolicy::Stock);
+    assert!(threads.is_err_and(|why| why.contains("it is refused")));
+}
