@@ -32,7 +32,7 @@ use crate::work::{Work, WorkItem};
 /// to whoever embeds it.
 pub const MM_TASK: u64 = 1 << 63;
 /// Of these, the background reclaimers, by node.
-const KSWAPD: u64 = 1 << 62;
+pub const KSWAPD: u64 = 1 << 62;
 
 /// How often the frame of zeros is asked for.
 const ZERO_ATTEMPTS: usize = 100;

@@ -21,10 +21,12 @@ impl<A: Arch> Reclaimer<A> {
 
 impl<A: Arch> FrameAllocator<A> {
     /// Says which task is woken when memory of `node` is low. It waits by parking while
-    /// [`FrameAllocator::take_wake`] says no.
+    /// [`FrameAllocator::take_wake`] says no. Panics if another one is woken already: it would
+    /// never be woken again.
     pub fn set_reclaimer(&self, node: NodeId, task: Option<TaskId>) {
         let number = task.map_or(0, |task| task.index() as u32 + 1);
-        self.reclaimers[node.index()].task.store(number, SeqCst);
+        let before = self.reclaimers[node.index()].task.swap(number, SeqCst);
+        assert!(before == 0 || number == 0, "node {} has a reclaimer", node.index());
     }
     /// Wakes the task that frees memory of `node`, if there is one and it was not woken since it
     /// last asked (`wakeup_kswapd`). Also under spin locks and in interrupts.

@@ -14,6 +14,15 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// Clusters that are looked through when slots run out.
 const PRUNED_AT_ONCE: usize = 4;
 
+/// What becomes of folios that are being written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writing {
+    /// They are waited for.
+    Wait,
+    /// They stay.
+    Skip,
+}
+
 impl<A: Arch> Swap<A> {
     /// The folio that has the slot's content, with a reference for the caller
     /// (`swap_cache_get_folio`). It may leave the cache until the caller has its lock: see
@@ -150,9 +159,9 @@ impl<A: Arch> Swap<A> {
     /// Goes through all slots and gives those back that only the cache knows, with the folios that
     /// nobody else uses; returns how many. For the end of a run: folios whose lock was taken or
     /// that were being written when their slot's last page-table entry went are left in the cache
-    /// until somebody looks.
+    /// until somebody looks. Waits for those that are still being written, so it may sleep.
     pub fn prune(&self, memory: Memory<'_, A>) -> u32 {
-        (0..self.clusters.len()).map(|at| self.prune_cluster(memory, at)).sum()
+        (0..self.clusters.len()).map(|at| self.prune_cluster(memory, at, Writing::Wait)).sum()
     }
 
     /// Whether there are free slots, or slots that could be given back just now.
@@ -165,15 +174,18 @@ impl<A: Arch> Swap<A> {
         let from = self.pruned.fetch_add(PRUNED_AT_ONCE as u32, Relaxed) as usize;
         let count = PRUNED_AT_ONCE.min(self.clusters.len());
         let clusters = (from..from + count).map(|at| at % self.clusters.len());
-        clusters.map(|at| self.prune_cluster(memory, at)).sum()
+        clusters.map(|at| self.prune_cluster(memory, at, Writing::Skip)).sum()
     }
 
-    fn prune_cluster(&self, memory: Memory<'_, A>, at: usize) -> u32 {
+    fn prune_cluster(&self, memory: Memory<'_, A>, at: usize, writing: Writing) -> u32 {
         let _span = Span::<A>::enter(Func::SwapReclaimFull);
         let entry = |slot: usize| SwapEntry::new((at * SLOTS + slot) as u32);
         let mut unneeded = [0_u64; SLOTS / 64];
         {
             let cluster = self.clusters[at].lock();
+            if cluster.count == 0 {
+                return 0;
+            }
             for slot in (0..SLOTS).filter(|&slot| cluster.is_used(slot)) {
                 if self.slot(entry(slot)).count() == 0 {
                     unneeded[slot / 64] |= 1 << (slot % 64);
@@ -183,6 +195,9 @@ impl<A: Arch> Swap<A> {
         let mut freed = 0;
         for slot in (0..SLOTS).filter(|slot| unneeded[slot / 64] >> (slot % 64) & 1 == 1) {
             if let Some(pfn) = self.lookup(memory, entry(slot)) {
+                if writing == Writing::Wait {
+                    self.wait_writeback(memory, pfn);
+                }
                 freed += u32::from(self.try_free_swap(memory, pfn));
                 memory.put(pfn);
             }

@@ -44,6 +44,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use slots::{Cluster, Lists, NO_CLUSTER, SLOTS, Slot};
+use write::{ROOMS, Room};
 
 /// Queues in which waiters for folios stand; a folio's is found by its number.
 const QUEUES: usize = 256;
@@ -131,10 +132,8 @@ pub struct Swap<A: Arch> {
     /// Slots that nobody has been promised.
     free: A::AtomicI64,
     queues: Box<[WaitQueue<A>]>,
-    /// Tasks that wait for room in the device's queue.
-    room: WaitQueue<A>,
-    /// Not 0: somebody waits there.
-    crowded: A::AtomicU32,
+    /// Tasks that wait for room in the device's queue, by CPU.
+    rooms: [Room<A>; ROOMS],
     tallies: EachCpu<Tally>,
 }
 
@@ -154,8 +153,7 @@ impl<A: Arch> Swap<A> {
             pruned: A::AtomicU32::new(0),
             free: A::AtomicI64::new(slots as i64),
             queues: (0..queues).map(|_| WaitQueue::new()).collect(),
-            room: WaitQueue::new(),
-            crowded: A::AtomicU32::new(0),
+            rooms: core::array::from_fn(|_| Room::new()),
             tallies: EachCpu::new::<A>(|_| Tally::default()),
         }
     }

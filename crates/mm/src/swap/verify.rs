@@ -87,10 +87,14 @@ impl<A: Arch> Swap<A> {
             *named.entry(entry).or_default() += 1;
         }
         let mut audit = SwapAudit::default();
-        for slot in 0..self.config.pages {
-            let entry = SwapEntry::new(slot);
-            let found = named.get(&entry).copied().unwrap_or(0);
-            self.verify_slot(memory, entry, found, &mut audit)?;
+        for (at, cluster) in self.clusters.iter().enumerate() {
+            let used = cluster.lock().used;
+            for slot in 0..SLOTS.min(self.config.pages as usize - at * SLOTS) {
+                let entry = SwapEntry::new((at * SLOTS + slot) as u32);
+                let found = named.get(&entry).copied().unwrap_or(0);
+                let used = used[slot / 64] >> (slot % 64) & 1 == 1;
+                self.verify_slot(memory, entry, (used, found), &mut audit)?;
+            }
         }
         for (pfn, word) in memory.folios.iter() {
             if word.has(FolioFlags::SWAP_CACHE) {
@@ -113,10 +117,9 @@ impl<A: Arch> Swap<A> {
         &self,
         memory: Memory<'_, A>,
         entry: SwapEntry,
-        found: u32,
+        (used, found): (bool, u32),
         audit: &mut SwapAudit,
     ) -> Result<(), SwapViolation> {
-        let used = self.clusters[entry.index() / SLOTS].lock().is_used(entry.index() % SLOTS);
         let slot = self.slots.get(entry.index());
         let (counted, cached) =
             slot.map_or((0, 0), |slot| (slot.count(), slot.cached.load(Relaxed)));

@@ -5,7 +5,7 @@ use super::{Event, Swap, Zeromap};
 use crate::arch::{Arch, Atomic, Func, IoDirection, IoDone, Op, PageIo, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::lru::Memory;
-use crate::sync::PreemptGuard;
+use crate::sync::{PreemptGuard, WaitQueue};
 use core::sync::atomic::Ordering::SeqCst;
 
 /// What came of writing a folio out.
@@ -17,6 +17,22 @@ pub enum WriteOut {
     Zero,
     /// Nobody needs its slot: it has left the cache.
     Unneeded,
+}
+
+/// Queues for room in the device's queue; many CPUs share each (`SBQ_WAIT_QUEUES`).
+pub(super) const ROOMS: usize = 8;
+
+/// Tasks that wait for room in the device's queue.
+pub(super) struct Room<A: Arch> {
+    waiters: WaitQueue<A>,
+    /// How many there are, those among them that do not sleep yet or any more.
+    waiting: A::AtomicU32,
+}
+
+impl<A: Arch> Room<A> {
+    pub(super) fn new() -> Self {
+        Self { waiters: WaitQueue::new(), waiting: A::AtomicU32::new(0) }
+    }
 }
 
 impl<A: Arch> Swap<A> {
@@ -68,11 +84,11 @@ impl<A: Arch> Swap<A> {
         if given() {
             return;
         }
-        self.room.wait_until(|| {
-            // Before the next try: if that fails too, a request will end that sees this.
-            self.crowded.store(1, SeqCst);
-            given()
-        });
+        let room = &self.rooms[A::cpu().index() % ROOMS];
+        // Before the next try: if that fails too, a request will end that sees this.
+        room.waiting.fetch_add(1, SeqCst);
+        room.waiters.wait_until(given);
+        room.waiting.fetch_sub(1, SeqCst);
     }
 
     /// The device has finished requests of this CPU: for
@@ -89,9 +105,18 @@ impl<A: Arch> Swap<A> {
                 IoDirection::Write => self.written(memory, done),
                 IoDirection::Read => self.filled(memory, done),
             }
+            self.wake_for_room();
         }
-        if self.crowded.load(SeqCst) != 0 && self.crowded.swap(0, SeqCst) != 0 {
-            self.room.wake_all();
+    }
+
+    /// There is one place more in the device's queue: for one waiter, if there is one. If somebody
+    /// else has the place by now, or the waiter has found one by himself, then that one's request
+    /// wakes the next when it ends: while anybody waits, requests are under way.
+    fn wake_for_room(&self) {
+        let own = A::cpu().index();
+        let mut rooms = (0..ROOMS).map(|step| &self.rooms[(own + step) % ROOMS]);
+        if let Some(room) = rooms.find(|room| room.waiting.load(SeqCst) != 0) {
+            room.waiters.wake_one();
         }
     }
 

@@ -5,7 +5,7 @@ use mmscale_mm::arch::{
     Arch, CpuId, IoDirection, IoDone, Ipi, NodeId, PageIo, Pfn, Priority, TaskEntry,
 };
 use mmscale_mm::lru::LruPolicy;
-use mmscale_mm::mm::{MM_TASK, MmConfig};
+use mmscale_mm::mm::{KSWAPD, MM_TASK, MmConfig};
 use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_mm::sync::PreemptGuard;
@@ -89,11 +89,12 @@ impl mmscale_mm::arch::Callbacks for Kernel {
     fn task(&self, entry: TaskEntry) {
         let paged = &self.0.paged;
         match entry.0 {
+            // The memory manager's own would look for pages in address spaces.
+            own if own & KSWAPD != 0 => paged.reclaim.kswapd(paged.scope(), NodeId::new(0)),
             own if own & MM_TASK != 0 => _ = paged.mm.task(entry),
             0 => self.first(),
-            1 => paged.reclaim.kswapd(paged.scope(), NodeId::new(0)),
             program => {
-                let at = program as usize - 2;
+                let at = program as usize - 1;
                 storm::storm(paged, at * EACH, EACH, 20_000, program);
                 self.0.left.fetch_sub(1, SeqCst);
             }
@@ -123,8 +124,7 @@ impl Kernel {
     fn first(&self) {
         let paged = &self.0.paged;
         paged.mm.start();
-        spawn(1, 1);
-        (0..CPUS).for_each(|cpu| spawn(cpu, 2 + cpu as u64));
+        (0..CPUS).for_each(|cpu| spawn(cpu, 1 + cpu as u64));
         while self.0.left.load(SeqCst) > 0 {
             paged.mm.sleep_ns(5_000_000);
             Threads::cpu_offline(CpuId::new(2)).expect("it is online");

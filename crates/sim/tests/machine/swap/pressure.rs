@@ -37,7 +37,7 @@ fn run(config: SimConfig, sizes: Sizes) -> (Outcome, Found) {
 fn programs_larger_than_memory_find_their_pages_under_every_policy() {
     for lru in [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy] {
         let (_, found) = run(config(1), Sizes { lru, ..SIZES });
-        assert!(found.swap.writes > 1_000 && found.swap.reads > 1_000, "{lru:?} {found:?}");
+        assert!(found.swap.writes > 500 && found.swap.reads > 500, "{lru:?} {found:?}");
         assert!(found.swap.zero_writes > 50 && found.swap.zero_reads > 50, "{lru:?} {found:?}");
         assert!(found.reclaim.background_runs > 0, "{lru:?} {found:?}");
     }

@@ -6,7 +6,7 @@ use mmscale_mm::arch::{
     Arch, Atomic, Callbacks, CpuId, Ipi, NodeId, Priority, TaskEntry, TaskSpec,
 };
 use mmscale_mm::lru::LruPolicy;
-use mmscale_mm::mm::{MM_TASK, MmConfig};
+use mmscale_mm::mm::{KSWAPD, MM_TASK, MmConfig};
 use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::reclaim::ReclaimCounters;
 use mmscale_mm::swap::{SwapConfig, SwapCounters};
@@ -15,9 +15,6 @@ use mmscale_sim::{Outcome, Sim, SimAtomic, SimConfig, run};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering::SeqCst;
-
-/// Tasks from here on reclaim a node's memory in the background.
-const KSWAPD: u64 = 1 << 32;
 
 type Job = Box<dyn FnOnce(&Rc<World>)>;
 
@@ -94,13 +91,14 @@ impl Callbacks for World {
         self.paged.mm.context_switch();
     }
     fn task(&self, entry: TaskEntry) {
+        if entry.0 & KSWAPD != 0 {
+            // The memory manager's own would look for pages in address spaces.
+            let node = NodeId::new((entry.0 & !(MM_TASK | KSWAPD)) as usize);
+            return self.paged.reclaim.kswapd(self.paged.scope(), node);
+        }
         if entry.0 & MM_TASK != 0 {
             self.paged.mm.task(entry);
             return;
-        }
-        if entry.0 >= KSWAPD {
-            let node = NodeId::new((entry.0 - KSWAPD) as usize);
-            return self.paged.reclaim.kswapd(self.paged.scope(), node);
         }
         let job = self.jobs.borrow_mut()[entry.0 as usize].take();
         let me = self.me.borrow().upgrade().expect("the machine holds it");
@@ -127,7 +125,7 @@ pub(super) fn well(
     sizes: Sizes,
     first: impl FnOnce(&Rc<World>) + 'static,
 ) -> (Outcome, Found) {
-    let (cpus, nodes) = (config.cpus, config.profile.topology.nodes);
+    let nodes = config.profile.topology.nodes;
     let kept = Rc::new(RefCell::new(None));
     let keep = Rc::clone(&kept);
     let outcome = run(
@@ -148,9 +146,6 @@ pub(super) fn well(
             *keep.borrow_mut() = Some(Rc::clone(&world));
             world.spawn(0, move |world| {
                 world.paged.mm.start();
-                for node in 0..nodes {
-                    spawn(node * cpus / nodes, TaskEntry(KSWAPD + node as u64));
-                }
                 first(world);
                 world.end();
             });
