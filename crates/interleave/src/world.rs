@@ -5,7 +5,9 @@
 
 use core::cell::{Cell, RefCell};
 use mmscale_mm::arch::{IoDirection, IoDone, Ipi, PageIo, Pfn, SoftTlb};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread::{self, Thread};
+use shuttle::{Config, Runner};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,6 +57,9 @@ std::thread_local! {
 shuttle::thread_local! {
     static HERE: Cell<usize> = Cell::new(0);
 }
+
+/// Bytes of a CPU's stack; only touched pages of it take memory.
+const STACK_BYTES: usize = 256 * 1024;
 
 /// How far the clock goes on with each reading, in ns: far enough that a few readings outlast
 /// every patience in mm.
@@ -220,10 +225,19 @@ pub fn cpu_body(f: impl FnOnce() + Send + 'static) -> Cpu {
     Box::new(f)
 }
 
+/// Stacks on which a whole memory manager can be built.
+fn roomy() -> Config {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    config
+}
+
 /// Runs `scenario` under `schedules` random schedules, and as many with few switches.
 pub fn check(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
     let scenario = Arc::new(scenario);
     let again = Arc::clone(&scenario);
-    shuttle::check_random(move || scenario(), schedules);
-    shuttle::check_pct(move || again(), schedules, 3);
+    let random = RandomScheduler::new(schedules);
+    Runner::new(random, roomy()).run(move || scenario());
+    let straight = PctScheduler::new(3, schedules);
+    Runner::new(straight, roomy()).run(move || again());
 }

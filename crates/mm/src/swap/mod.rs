@@ -133,7 +133,7 @@ pub struct Swap<A: Arch> {
     free: A::AtomicI64,
     queues: Box<[WaitQueue<A>]>,
     /// Tasks that wait for room in the device's queue, by CPU.
-    rooms: [Room<A>; ROOMS],
+    rooms: Box<[Room<A>]>,
     tallies: EachCpu<Tally>,
 }
 
@@ -153,7 +153,7 @@ impl<A: Arch> Swap<A> {
             pruned: A::AtomicU32::new(0),
             free: A::AtomicI64::new(slots as i64),
             queues: (0..queues).map(|_| WaitQueue::new()).collect(),
-            rooms: core::array::from_fn(|_| Room::new()),
+            rooms: (0..ROOMS).map(|_| Room::new()).collect(),
             tallies: EachCpu::new::<A>(|_| Tally::default()),
         }
     }
