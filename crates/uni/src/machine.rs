@@ -225,6 +225,11 @@ pub fn fail_allocs(count: u32) {
     });
 }
 
+/// Allocations that are still to fail.
+pub fn failures_left() -> u32 {
+    with(|m| m.failures.get())
+}
+
 /// `skip` allocations succeed, and the one after them fails.
 pub fn fail_alloc_after(skip: u32) {
     with(|m| {

@@ -60,8 +60,8 @@ impl<A: Arch> Space<A> {
     /// Takes advice for `range` (`madvise`). Holes are skipped, and told of at the end.
     ///
     /// `NoMemory`: not all of the range is mapped; or there was no memory for it. `Inval`: the
-    /// advice is not for such memory: pages that are locked do not go. `Fault`, `Again`, `Busy`: for
-    /// populating and collapsing, as the manual page has them.
+    /// advice is not for such memory: pages that are locked do not go. `Fault`, `Again`, `Busy`:
+    /// for populating and collapsing, as the manual page has them.
     pub fn madvise(
         &self,
         on: Backing<'_, A>,

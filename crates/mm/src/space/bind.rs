@@ -11,9 +11,9 @@ use crate::zone::ZoneId;
 use alloc::vec::Vec;
 
 impl<A: Arch> Space<A> {
-    /// New pages of `range` come from `node`; with [`Present::Move`] those that are elsewhere, and mapped
-    /// here alone, go there (`mbind` with `MPOL_BIND`, and `MPOL_MF_MOVE`). Returns how many pages
-    /// could not be moved.
+    /// New pages of `range` come from `node`; with [`Present::Move`] those that are elsewhere, and
+    /// mapped here alone, go there (`mbind` with `MPOL_BIND`, and `MPOL_MF_MOVE`). Returns how many
+    /// pages could not be moved.
     ///
     /// `Fault`: not all of the range is mapped. `NoMemory`: a VMA cannot be cut.
     pub fn mbind(
