@@ -42,10 +42,11 @@ impl<A: Arch> Space<A> {
         if refused || !area.range.covers(range) || area.prot.is_empty() {
             return Err(SpaceError::Inval);
         }
+        // Page faults of other threads are over before the first look.
+        change.hold_at(page);
         if matches!(self.table.lookup(page), Some((_, PageSize::Huge))) {
             return Ok(());
         }
-        change.hold_at(page);
         on.memory.blanket_drain();
         self.is_collapsible(on, range)?;
         // The tables above it come first: once a page is taken out nothing fails.

@@ -10,4 +10,5 @@ mod lru;
 mod oracle;
 mod paging;
 mod plugging;
+mod space;
 mod swap;

@@ -2,4 +2,4 @@
 
 mod demand;
 mod swarm;
-mod world;
+pub(crate) mod world;

@@ -15,20 +15,20 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
-pub(super) const ALL: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
-pub(super) const GROUP: GroupId = GroupId::new(1);
-pub(super) const ANON: FolioInit = FolioInit {
+pub(crate) const ALL: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
+pub(crate) const GROUP: GroupId = GroupId::new(1);
+pub(crate) const ANON: FolioInit = FolioInit {
     group: GROUP,
     flags: FolioFlags::ANON.union(FolioFlags::SWAP_BACKED),
     mapping: 0,
     index: 0,
 };
 
-pub(super) type Job = Box<dyn FnOnce(&Rc<World>)>;
+pub(crate) type Job = Box<dyn FnOnce(&Rc<World>)>;
 
 /// A memory manager and programs as closures.
-pub(super) struct World {
-    pub(super) mm: Mm<Sim>,
+pub(crate) struct World {
+    pub(crate) mm: Mm<Sim>,
     jobs: RefCell<Vec<Option<Job>>>,
     /// Programs that have not ended.
     left: SimAtomic<u32>,
@@ -38,10 +38,10 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn memory(&self) -> Memory<'_, Sim> {
+    pub(crate) fn memory(&self) -> Memory<'_, Sim> {
         self.mm.memory()
     }
-    pub(super) fn spawn(&self, cpu: usize, job: impl FnOnce(&Rc<World>) + 'static) {
+    pub(crate) fn spawn(&self, cpu: usize, job: impl FnOnce(&Rc<World>) + 'static) {
         let entry = TaskEntry(self.jobs.borrow().len() as u64);
         self.jobs.borrow_mut().push(Some(Box::new(job)));
         self.left.fetch_add(1, SeqCst);
@@ -49,13 +49,13 @@ impl World {
         Sim::spawn(TaskSpec { cpu, per_cpu: false, priority: Priority::Fair, entry });
     }
     /// Waits until only the caller is left.
-    pub(super) fn wait_for_others(&self) {
+    pub(crate) fn wait_for_others(&self) {
         while self.left.load(SeqCst) > 1 {
             self.mm.sleep_ns(20_000);
         }
     }
     /// A page as a fault makes it: mapped, added, the mapping's reference left.
-    pub(super) fn fault(&self, what: FolioInit) -> Pfn {
+    pub(crate) fn fault(&self, what: FolioInit) -> Pfn {
         let memory = self.memory();
         let node = Sim::node_of(Sim::cpu());
         let pfn = memory.alloc_folio(node, Order::ZERO, Gfp::KERNEL, what).expect("memory");
@@ -63,11 +63,11 @@ impl World {
         memory.add(pfn);
         pfn
     }
-    pub(super) fn unmap(&self, pfn: Pfn) {
+    pub(crate) fn unmap(&self, pfn: Pfn) {
         self.memory().folios.remove_map(pfn);
         self.memory().release(&[(pfn, 1)]);
     }
-    pub(super) fn listed(&self, pfn: Pfn) -> bool {
+    pub(crate) fn listed(&self, pfn: Pfn) -> bool {
         self.memory().folios.word(pfn).has(FolioFlags::LRU)
     }
     /// Ends the run: nothing may be left.
@@ -120,9 +120,19 @@ impl Callbacks for World {
 
 /// Runs `first` on CPU 0 of a machine of `cpus` CPUs; it starts the others, and everything must be
 /// well at the end.
-pub(super) fn well(
+pub(crate) fn well(
     config: SimConfig,
     policy: LruPolicy,
+    first: impl FnOnce(&Rc<World>) + 'static,
+) -> (Outcome, LruCounters) {
+    well_with(config, policy, |_| {}, first)
+}
+
+/// The same; `change` has the last word about the memory manager.
+pub(crate) fn well_with(
+    config: SimConfig,
+    policy: LruPolicy,
+    change: impl FnOnce(&mut MmConfig) + 'static,
     first: impl FnOnce(&Rc<World>) + 'static,
 ) -> (Outcome, LruCounters) {
     let nodes = config.profile.topology.nodes;
@@ -135,6 +145,7 @@ pub(super) fn well(
             let map = MemoryMap::nodes(nodes, 1 << 14);
             let mut config = MmConfig::new(map, TickPolicy::Stock);
             (config.lru, config.groups) = (policy, 2);
+            change(&mut config);
             let world = Rc::new(World {
                 mm: Mm::new(&config).expect("a sound configuration"),
                 jobs: RefCell::default(),
@@ -158,6 +169,6 @@ pub(super) fn well(
     (outcome, found)
 }
 
-pub(super) fn config(cpus: usize, seed: u64) -> SimConfig {
+pub(crate) fn config(cpus: usize, seed: u64) -> SimConfig {
     SimConfig { seed, limit_ns: 2_000_000_000, ..SimConfig::new(sample_profile(cpus), cpus) }
 }

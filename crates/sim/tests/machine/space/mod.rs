@@ -1,0 +1,4 @@
+//! Address spaces on many CPUs.
+
+mod process;
+mod swarm;
