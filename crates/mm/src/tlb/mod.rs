@@ -163,10 +163,13 @@ impl<A: Arch> Tlb<A> {
         let _span = Span::<A>::enter(Func::SwitchMm);
         A::work(Op::MmSwitch, 1);
         own.active.set(Some(asid));
-        A::tlb_load(Some(asid));
         if A::has_tlb_broadcast() {
+            A::tlb_load(Some(asid));
             return;
         }
+        // Until it has caught up the CPU uses no translations: not those that nobody waits for any
+        // more, and not those that it has to forget.
+        A::tlb_load(None);
         let (cpu, word) = (off.cpu(), self.loaded_on(off.cpu()));
         let before = Loaded::of(word.load(Acquire));
         if before.asid() != Some(asid) {
@@ -183,6 +186,7 @@ impl<A: Arch> Tlb<A> {
         };
         word.store(Loaded::new(asid, known).word(), SeqCst);
         self.catch_up(off);
+        A::tlb_load(Some(asid));
     }
     /// This CPU is idle: it keeps what it has loaded, but uses none of it (`enter_lazy_tlb`).
     /// Interrupts are off.

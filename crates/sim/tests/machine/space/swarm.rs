@@ -32,7 +32,6 @@ fn swarm(setting: Setting) -> Outcome {
         config.space.huge =
             if seed.is_multiple_of(3) { HugePages::Always } else { HugePages::Advised };
     };
-    eprintln!("{setting:?}");
     let (outcome, _) = well_with(config, lru, change, move |world| {
         let spaces = [new_space(world), new_space(world)];
         for cpu in 0..CPUS {
@@ -47,6 +46,8 @@ fn swarm(setting: Setting) -> Outcome {
         let audit = on.verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
         assert_eq!(audit.spaces, 2);
         on.swap.verify(on.memory, audit.swapped.into_iter()).expect("swap adds up");
+        let scanned = on.reclaim.counters().freed;
+        assert!(frames > 2048 || scanned > 0, "memory was not short: {:?}", on.reclaim.counters());
         on.memory.verify().unwrap_or_else(|why| panic!("the LRU: {why}"));
         for space in spaces {
             space.exit(on);
@@ -68,16 +69,18 @@ const PLAIN: Setting = Setting {
 #[test]
 fn a_swarm_of_threads_leaves_all_in_order() {
     for lru in ALL {
-        for seed in 0..8 {
+        for seed in 0..15 {
             swarm(Setting { seed, lru, ..PLAIN });
         }
     }
 }
 
+/// Seed 103 found a CPU that used translations before it had caught up with what was invalidated
+/// while it was elsewhere; seed 0, in all of these, a huge page that came before a collapse.
 #[test]
 fn so_it_does_when_allocations_fail() {
     for lru in ALL {
-        for seed in 100..108 {
+        for seed in 100..115 {
             swarm(Setting { seed, lru, alloc_fail_1024: 20, ..PLAIN });
         }
     }
@@ -86,7 +89,7 @@ fn so_it_does_when_allocations_fail() {
 #[test]
 fn so_it_does_when_memory_is_short() {
     for lru in ALL {
-        for seed in 200..204 {
+        for seed in 200..215 {
             swarm(Setting { seed, lru, frames: 1 << 11, ..PLAIN });
         }
     }
