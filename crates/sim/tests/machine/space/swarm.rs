@@ -47,7 +47,7 @@ fn swarm(setting: Setting) -> Outcome {
         assert_eq!(audit.spaces, 2);
         on.swap.verify(on.memory, audit.swapped.into_iter()).expect("swap adds up");
         let scanned = on.reclaim.counters().freed;
-        assert!(frames > 2048 || scanned > 0, "memory was not short: {:?}", on.reclaim.counters());
+        assert!(frames > 1000 || scanned > 0, "memory was not short: {:?}", on.reclaim.counters());
         on.memory.verify().unwrap_or_else(|why| panic!("the LRU: {why}"));
         for space in spaces {
             space.exit(on);
@@ -90,7 +90,7 @@ fn so_it_does_when_allocations_fail() {
 fn so_it_does_when_memory_is_short() {
     for lru in ALL {
         for seed in 200..215 {
-            swarm(Setting { seed, lru, frames: 1 << 11, ..PLAIN });
+            swarm(Setting { seed, lru, frames: 700, steps: 120, ..PLAIN });
         }
     }
 }
