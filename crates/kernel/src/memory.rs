@@ -30,6 +30,7 @@ fn signal(why: FaultError) -> Errno {
         FaultError::Segv => Errno::Segv,
         FaultError::Bus => Errno::Bus,
         FaultError::Oom => Errno::Nomem,
+        FaultError::Killed => Errno::Stopped,
     }
 }
 
@@ -229,13 +230,13 @@ impl<A: Arch> Kernel<A> {
         Ok(there)
     }
     pub(crate) fn user_write(&self, at: Addr, word: u64) -> Result<(), Errno> {
-        let process = self.running()?;
+        let process = self.current.process();
         let at = accessed(at)?;
         let write = |pfn| A::write_stamp(pfn, word);
         process.space.access(self.mm.backing(), at, MemAccess::Write, write).map_err(signal)
     }
     pub(crate) fn user_read(&self, at: Addr) -> Result<u64, Errno> {
-        let process = self.running()?;
+        let process = self.current.process();
         let at = accessed(at)?;
         process.space.access(self.mm.backing(), at, MemAccess::Read, A::read_stamp).map_err(signal)
     }

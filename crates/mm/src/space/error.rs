@@ -67,6 +67,8 @@ pub enum FaultError {
     Bus,
     /// There is no memory for the page: the out-of-memory killer's case.
     Oom,
+    /// SIGKILL: the process is to end.
+    Killed,
 }
 
 impl core::fmt::Display for FaultError {
@@ -75,6 +77,7 @@ impl core::fmt::Display for FaultError {
             Self::Segv => "nothing mapped there, or not for this (SIGSEGV)",
             Self::Bus => "the page could not be read (SIGBUS)",
             Self::Oom => "no memory for the page",
+            Self::Killed => "the process was killed (SIGKILL)",
         })
     }
 }
@@ -87,6 +90,7 @@ impl From<FaultError> for SpaceError {
         match why {
             FaultError::Segv | FaultError::Bus => Self::Fault,
             FaultError::Oom => Self::NoMemory,
+            FaultError::Killed => Self::Interrupted,
         }
     }
 }

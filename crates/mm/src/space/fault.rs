@@ -33,6 +33,9 @@ impl<A: Arch> Space<A> {
                 Ok(result) => return Ok(result),
                 Err(miss) => {
                     A::work(Op::FaultEntry, 1);
+                    if self.is_killed() {
+                        return Err(FaultError::Killed);
+                    }
                     self.fault(on, page, access, miss.entry())?;
                 }
             }

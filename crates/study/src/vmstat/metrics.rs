@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn fired(cpu: usize, times_ns: &[u64]) -> TickProbe {
-        let mut probe = TickProbe::new(CpuId::new(cpu), 0);
+        let mut probe = TickProbe::new(CpuId::new(cpu), 0, u64::MAX);
         for &at_ns in times_ns {
             probe.event(at_ns, &Trace::TickBegin);
             probe.event(at_ns, &rearmed());
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn pages_in_caches_are_integrated_across_cpus() {
-        let mut a = TickProbe::new(CpuId::new(0), 0);
-        let mut b = TickProbe::new(CpuId::new(1), 0);
+        let mut a = TickProbe::new(CpuId::new(0), 0, u64::MAX);
+        let mut b = TickProbe::new(CpuId::new(1), 0, u64::MAX);
         let change = |cpu, old, count| Trace::PcpCount {
             cpu: CpuId::new(cpu),
             zone: 0,
@@ -186,10 +186,10 @@ mod tests {
             let cpu = CpuId::new(cpu);
             Trace::CounterDelta { cpu, domain: 0, item: 0, old, new, folded: 0, threshold: 125 }
         };
-        let mut a = TickProbe::new(CpuId::new(0), 0);
+        let mut a = TickProbe::new(CpuId::new(0), 0, u64::MAX);
         a.event(100, &delta(0, 0, -40));
         a.event(2_500_000, &delta(0, -40, 0));
-        let mut b = TickProbe::new(CpuId::new(1), 0);
+        let mut b = TickProbe::new(CpuId::new(1), 0, u64::MAX);
         b.event(1_500_000, &delta(1, 0, -30));
         a.event(4_900_000, &delta(1, -30, 0)); // CPU 1 died, CPU 0 folds for it
         let mut probes = [a, b];

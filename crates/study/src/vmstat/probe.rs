@@ -34,6 +34,8 @@ pub(crate) struct TickProbe {
     /// When `high` of this CPU's cache last came back to its floor, and whether it is there.
     pub(crate) high_back_ns: u64,
     high_raised: bool,
+    /// From then on processes end, which is not what is being looked at.
+    high_until_ns: u64,
     /// Since when each counter delta of this CPU has been unfolded, by domain and item.
     unfolded_since_ns: BTreeMap<(u16, u8), u64>,
     /// Deltas of this CPU that began to be unfolded and were folded by another CPU.
@@ -51,9 +53,11 @@ pub(crate) struct TickProbe {
 }
 
 impl TickProbe {
-    /// The probe of `cpu`; ticks before `early_until_ns` belong to the start of the run.
-    pub(crate) fn new(cpu: CpuId, early_until_ns: u64) -> Self {
-        Self { cpu: cpu.index(), broken: true, early_until_ns, ..Self::default() }
+    /// The probe of `cpu`; ticks before `early_until_ns` belong to the start of the run, and what
+    /// happens to `high` from `high_until_ns` on to its end.
+    pub(crate) fn new(cpu: CpuId, early_until_ns: u64, high_until_ns: u64) -> Self {
+        let cpu = cpu.index();
+        Self { cpu, broken: true, early_until_ns, high_until_ns, ..Self::default() }
     }
 
     /// Pages in the caches times ns, from the changes this CPU made, up to `end_ns`. The sum over
@@ -148,7 +152,7 @@ impl Probe for TickProbe {
                 let change = i64::from(count) - i64::from(old);
                 self.count_change += change;
                 self.count_moment += i128::from(change) * i128::from(now_ns);
-                if cpu.index() == self.cpu {
+                if cpu.index() == self.cpu && now_ns < self.high_until_ns {
                     if self.high_raised && high <= high_min {
                         self.high_back_ns = now_ns;
                     }

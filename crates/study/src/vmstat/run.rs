@@ -111,8 +111,8 @@ fn on_machine(
     };
     spec.simulated(|config| what_if(ctx, config));
     let early_until_ns = figures::EARLY_INTERVALS * spec.mm.interval_ns;
-    let mut machine =
-        machine::run(spec, |cpu| Box::new(TickProbe::new(cpu, early_until_ns)) as _, program)?;
+    let probe = |cpu| TickProbe::new(cpu, early_until_ns, plan.until_ns);
+    let mut machine = machine::run(spec, |cpu| Box::new(probe(cpu)) as _, program)?;
     let end_ns = machine.end_ns;
     let probes = machine.probes.drain(..);
     let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<TickProbe>();
