@@ -179,12 +179,12 @@ impl<A: Arch> Rmap<A> for Backing<'_, A> {
             let pte = ptes.take(page);
             space.flush_page(on, page);
             let dirty = pte.flags().contains(PteFlags::DIRTY);
+            if dirty {
+                on.memory.folios.set(pfn, FolioFlags::DIRTY);
+            }
             if to == UnmapTo::Drop && dirty {
                 ptes.fill(page, pte);
                 return Walk::Enough;
-            }
-            if dirty {
-                on.memory.folios.set(pfn, FolioFlags::DIRTY);
             }
             if let UnmapTo::Swap(entry) = to {
                 // Who brings it back finds out whether it is his alone.

@@ -29,6 +29,7 @@ pub(super) const METRICS: &[MetricSpec] = &[
         "unmapped pages that only a batch holds, looked at each 0.1 ms",
     ),
     figure("op_failures", "1", "ops that had no memory"),
+    figure("meddler_rounds", "1", "rounds of those beside: lock, move, age, reclaim, use again"),
 ];
 
 /// What one run of the machine left.
@@ -39,6 +40,7 @@ pub(super) struct Observed<'a> {
     pub(super) locks: &'a [LockRow],
     pub(super) probes: &'a [ChurnProbe],
     pub(super) tallies: &'a [Tally],
+    pub(super) meddlers: &'a [Tally],
 }
 
 /// When locks were counted.
@@ -85,6 +87,10 @@ pub(super) fn measure(seen: &Observed<'_>, result: &mut SeedResult) -> f64 {
     result.metric("ops_per_s", ops * 1e9 / seen.window_ns.max(1) as f64);
     let failures: u64 = seen.tallies.iter().map(|tally| tally.failures).sum();
     result.metric("op_failures", failures);
+    if !seen.meddlers.is_empty() {
+        let rounds: u64 = seen.meddlers.iter().map(|tally| tally.begun).sum();
+        result.metric("meddler_rounds", rounds);
+    }
     let pinned = Level::max(seen.probes.iter().map(|probe| &probe.pinned));
     result.metric("folios_pinned_in_batches_max", pinned.max(0) as u64);
     let dead = Level::max(seen.probes.iter().map(|probe| &probe.dead));

@@ -108,6 +108,19 @@ fn declared() -> Vec<ParamSpec> {
             &["off", "zeromap", "disk"],
             "none; pages of zeros are remembered; they are written as others are",
         ),
+        ParamSpec::choice(
+            "beside",
+            "none",
+            &["none", "mixed"],
+            "processes on every 16th CPU that lock, move, age and reclaim 64 pages",
+        ),
+        ParamSpec::real(
+            "swap_mb_per_s",
+            Unit::One,
+            0.0,
+            [0.0, 1e6],
+            "MB a second that the swap device moves; 0: as in the profile (sim)",
+        ),
         ParamSpec::real(
             "duration_ms",
             Unit::Ms,

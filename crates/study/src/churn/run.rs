@@ -21,20 +21,26 @@ pub(super) struct Arm {
     pub(super) bind: Present,
 }
 
+/// CPUs from meddler to meddler.
+const MEDDLER_EVERY: usize = 16;
+
 /// When processes begin: they are made before that, and a process takes this long to make.
 const SETTLE_NS: u64 = 20_000_000;
 const MAKING_SIM_NS: u64 = 20_000;
 const MAKING_HOST_NS: u64 = 200_000;
-/// Ops run this long before anything is counted: page caches begin empty, and all CPUs fill theirs
-/// at once. Only where locks can be counted from then on too.
-const WARM_SIM_NS: u64 = 2_000_000;
+/// Ops run this long before anything is counted, until as many wait for the locks as ever will.
+/// Only where locks can be counted from then on too.
+const WARM_SIM_NS: u64 = 1_000_000;
 
 /// The first thread: a starter on each CPU, which makes the processes of its CPU.
 struct Churn {
     plan: Plan,
     per_cpu: usize,
+    /// A meddler on every CPU whose number is a multiple of this.
+    meddler_every: Option<usize>,
     seed: u64,
     tallies: Arc<Mutex<Vec<(usize, Tally)>>>,
+    meddlers: Arc<Mutex<Vec<(usize, Tally)>>>,
 }
 
 impl Program for Churn {
@@ -44,6 +50,7 @@ impl Program for Churn {
             let (plan, seed, per_cpu) = (self.plan, self.seed, self.per_cpu);
             let tallies = Arc::clone(&self.tallies);
             let starter = move |system: &Kernel<A>| {
+                workload::warm(system, &plan);
                 let make = |nth: usize| {
                     let (number, tallies) = (nth * cpus + cpu, Arc::clone(&tallies));
                     let body = move |system: &Kernel<A>| {
@@ -60,9 +67,19 @@ impl Program for Churn {
             };
             kernel.process(ThreadSpec::on(cpu), Box::new(starter))
         };
-        let starters: Vec<_> = (0..cpus).map(start).collect();
-        for starter in starters.into_iter().flatten() {
-            let _ = kernel.wait(starter);
+        let meddle = |cpu: usize| {
+            let (plan, seed, tallies) = (self.plan, self.seed, Arc::clone(&self.meddlers));
+            let body = move |system: &Kernel<A>| {
+                let tally = workload::meddler(system, &plan, seed ^ (cpu as u64) << 32);
+                tallies.lock().expect("nobody panics while adding").push((cpu, tally));
+            };
+            kernel.process(ThreadSpec::on(cpu), Box::new(body))
+        };
+        let starters = (0..cpus).map(start);
+        let meddlers = self.meddler_every.map(|every| (0..cpus).step_by(every).map(meddle));
+        let all: Vec<_> = starters.chain(meddlers.into_iter().flatten()).collect();
+        for process in all.into_iter().flatten() {
+            let _ = kernel.wait(process);
         }
     }
 }
@@ -72,6 +89,7 @@ struct Ran {
     machine: MachineRun,
     probes: Vec<ChurnProbe>,
     tallies: Vec<Tally>,
+    meddlers: Vec<Tally>,
     plan: Plan,
 }
 
@@ -97,11 +115,23 @@ fn on_machine(ctx: &RunContext, arm: Arm, seed: u64) -> Result<Ran, StudyError> 
     let per_cpu = params.count("processes_per_cpu") as usize;
     let plan = plan(ctx, arm, (per_cpu * ctx.cpus) as u64);
     let tallies = Arc::new(Mutex::new(Vec::new()));
-    let program = Churn { plan, per_cpu, seed, tallies: Arc::clone(&tallies) };
+    let meddlers = Arc::new(Mutex::new(Vec::new()));
+    let program = Churn {
+        plan,
+        per_cpu,
+        meddler_every: (params.choice("beside") == "mixed").then_some(MEDDLER_EVERY),
+        seed,
+        tallies: Arc::clone(&tallies),
+        meddlers: Arc::clone(&meddlers),
+    };
     let mut spec = MachineSpec::new(ctx, seed);
     spec.mm.lru = arm.lru;
     spec.mm.swap = swap_of(params.choice("swap"));
     spec.simulated(|config| {
+        let mb_per_s = params.real("swap_mb_per_s");
+        if mb_per_s > 0.0 {
+            config.profile.swap.bytes_per_us = (mb_per_s.round() as u64).max(1);
+        }
         config.profile = config.profile.scaled_costs(params.real("cost_scale"));
         config.policy = match params.choice("sched") {
             "naive" => Policy::Naive,
@@ -120,12 +150,15 @@ fn on_machine(ctx: &RunContext, arm: Arm, seed: u64) -> Result<Ran, StudyError> 
     let mut tallies = std::mem::take(&mut *tallies.lock().expect("all processes have ended"));
     tallies.sort_by_key(|&(number, _)| number);
     let tallies: Vec<Tally> = tallies.into_iter().map(|(_, tally)| tally).collect();
-    let damaged: u64 = tallies.iter().map(|tally| tally.damaged).sum();
+    let meddlers = std::mem::take(&mut *meddlers.lock().expect("all processes have ended"));
+    let meddlers: Vec<Tally> = meddlers.into_iter().map(|(_, tally)| tally).collect();
+    let all = tallies.iter().chain(&meddlers);
+    let damaged: u64 = all.map(|tally| tally.damaged).sum();
     if damaged > 0 {
         let what = format!("{damaged} pages did not hold what their process had written, or zeros");
         return Err(StudyError::Check(vec![what]));
     }
-    Ok(Ran { machine, probes, tallies, plan })
+    Ok(Ran { machine, probes, tallies, meddlers, plan })
 }
 
 impl Ran {
@@ -137,6 +170,7 @@ impl Ran {
             locks: &self.machine.locks,
             probes: &self.probes,
             tallies: &self.tallies,
+            meddlers: &self.meddlers,
         }
     }
 }

@@ -5,7 +5,7 @@
 //! one cannot join. They stay pages of zeros, which no list knows. Then, again and again: map with
 //! MAP_POPULATE, advise, touch, unmap.
 
-use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, Present, Prot, System};
+use mmscale_system::{Addr, Advice, Errno, LockWhat, MapSpec, PAGE_BYTES, Present, Prot, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -84,6 +84,20 @@ pub(crate) fn churner<S: System>(system: &S, plan: &Plan, number: usize, seed: u
     tally
 }
 
+/// Ops of each CPU before all begin.
+const WARMING_OPS: u64 = 8;
+
+/// What fills a CPU's page caches, which begin empty: otherwise all CPUs fill theirs at once when
+/// they begin.
+pub(crate) fn warm<S: System>(system: &S, plan: &Plan) {
+    let bytes = plan.pages * PAGE_BYTES;
+    for _ in 0..WARMING_OPS {
+        if let Ok(at) = system.mmap(MapSpec::populated(bytes)) {
+            let _ = system.munmap(at, bytes);
+        }
+    }
+}
+
 /// What a process has in memory besides.
 fn image<S: System>(system: &S) -> Result<(), Errno> {
     let at = system.mmap(MapSpec::new(IMAGE_PAGES * PAGE_BYTES).prot(Prot::Read))?;
@@ -139,4 +153,51 @@ fn touch<S: System>(
         }
     }
     Ok(())
+}
+
+/// Pages that a [`meddler`] works on.
+const MEDDLED_PAGES: u64 = 64;
+
+/// A process that needs folios on their lists, again and again until the end: it locks memory and
+/// lets it go, has it moved to another node, ages it, has it reclaimed, and uses it again.
+pub(crate) fn meddler<S: System>(system: &S, plan: &Plan, seed: u64) -> Tally {
+    let mut tally = Tally::default();
+    let mut life = || -> Result<(), Errno> {
+        system.sleep_ns(plan.begin_ns.saturating_sub(system.clock_ns()))?;
+        while system.clock_ns() < plan.until_ns {
+            tally.begun += 1;
+            match meddle(system, seed ^ tally.begun, &mut tally) {
+                Ok(()) => {}
+                Err(Errno::Nomem | Errno::Again) => tally.failures += 1,
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(())
+    };
+    // The only way out before the time is the end of the run.
+    let _ = life();
+    tally
+}
+
+fn meddle<S: System>(system: &S, seed: u64, tally: &mut Tally) -> Result<(), Errno> {
+    let bytes = MEDDLED_PAGES * PAGE_BYTES;
+    let at = system.mmap(MapSpec::populated(bytes))?;
+    let worked = (|| {
+        let stamp = |page: u64| seed << 8 | page;
+        for page in 0..MEDDLED_PAGES {
+            system.write(at.page(page), stamp(page))?;
+        }
+        system.mlock(at, bytes / 2, LockWhat::Everything)?;
+        system.munlock(at, bytes / 2)?;
+        let node = seed as usize % system.nodes();
+        system.mbind(at, bytes, node, Present::Move)?;
+        system.madvise(at, bytes, Advice::Cold)?;
+        system.madvise(at, bytes, Advice::PageOut)?;
+        for page in 0..MEDDLED_PAGES {
+            tally.damaged += u64::from(system.read(at.page(page))? != stamp(page));
+        }
+        Ok(())
+    })();
+    system.munmap(at, bytes)?;
+    worked
 }
