@@ -212,7 +212,7 @@ impl<A: Arch> Mm<A> {
         Paging { frames: &self.frames, locks: &self.tables, tlb: &self.tlb }
     }
 
-    /// What stands behind address spaces: making them is [`Space::new`](crate::space::Space::new).
+    /// What stands behind address spaces: making one is [`Space::new`](crate::space::Space::new).
     #[inline]
     pub fn backing(&self) -> Backing<'_, A> {
         Backing {

@@ -107,8 +107,8 @@ pub trait System: Sized + 'static {
     /// Which pages of a range are in memory. `Nomem`: not all of it is mapped.
     fn mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno>;
     /// Writes a word to the beginning of a page. An access to a page that is there is no call: only
-    /// one that faults notices that its process is to end. `Segv`, `Bus`; `Nomem` where the out-of-memory
-    /// killer would be asked.
+    /// one that faults notices that its process is to end. `Segv`, `Bus`; `Nomem` where the
+    /// out-of-memory killer would be asked.
     fn write(&self, page: Addr, word: u64) -> Result<(), Errno>;
     /// Reads the word back: 0 where nobody has written.
     fn read(&self, page: Addr) -> Result<u64, Errno>;

@@ -1,8 +1,8 @@
 //! The program of the study: what `stress-ng --mremap` does when its regions are one page long.
 //!
-//! Each process first maps a few pages and reads them, in place of the image that every real process
-//! has: its page tables are there for as long as it lives, and its VMA is a neighbour that the new
-//! one cannot join. They stay pages of zeros, which no list knows. Then, again and again: map with
+//! Each process first maps a few pages and reads them, in place of the image that every real
+//! process has: its page tables are there for as long as it lives, and its VMA is a neighbour that
+//! the new one cannot join. They stay pages of zeros, which no list knows. Then, again and again: map with
 //! MAP_POPULATE, advise, touch, unmap.
 
 use mmscale_system::{Addr, Advice, Errno, LockWhat, MapSpec, PAGE_BYTES, Present, Prot, System};
