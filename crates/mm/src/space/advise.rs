@@ -110,7 +110,7 @@ impl<A: Arch> Space<A> {
             let Some(part) = area.range.intersection(rest) else { break };
             next = VmaRange::new(part.end(), range.end());
             mapped += part.pages();
-            let flags = area.flags - clear | set;
+            let flags = (area.flags - clear) | set;
             if flags != area.flags {
                 change.cut(part.start());
                 change.cut(part.end());

@@ -125,7 +125,7 @@ impl<'a, A: Arch> Change<'a, A> {
         let grant = || if A::fail_alloc() { Err(NoMemory) } else { Ok(()) };
         grant()?;
         let vmas = self.vmas();
-        drop(vmas.tree.edit_with(adds, grant)?);
+        vmas.tree.edit_with(adds, grant)?;
         vmas.slots.reserve(adds as u32)?;
         Ok(())
     }

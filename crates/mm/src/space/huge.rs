@@ -29,7 +29,8 @@ impl<A: Arch> Space<A> {
             HugePages::Always => !area.flags.contains(AreaFlags::NO_HUGE),
         };
         // Their pages' indices must be those of a huge folio wherever the VMA was moved from.
-        let aligned = area.range.start().get().wrapping_sub(area.origin) % HUGE_PAGES == 0;
+        let moved = area.range.start().get().wrapping_sub(area.origin);
+        let aligned = moved.is_multiple_of(HUGE_PAGES);
         wanted && aligned && area.range.covers(huge_range(page))
     }
     /// A write to a page that nothing stands for: tries a huge page. `false`: a single one then.

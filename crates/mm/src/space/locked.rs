@@ -74,7 +74,7 @@ impl<A: Arch> Space<A> {
             let area = change.at(at).ok_or(SpaceError::NoMemory)?;
             let Some(part) = area.range.intersection(rest) else { break };
             at = part.end();
-            let flags = area.flags - any | set;
+            let flags = (area.flags - any) | set;
             if flags == area.flags {
                 continue;
             }

@@ -113,9 +113,8 @@ impl<A: Arch> Space<A> {
     /// `MADV_PAGEOUT`: isolates the folios of a part of a VMA and reclaims them, those that others
     /// share excepted.
     pub(super) fn page_out(&self, on: Backing<'_, A>, part: VmaRange) -> Result<(), SpaceError> {
-        let mut leaves = self.table.leaves(on.paging, part, Direction::Forward);
         let mut taken: Vec<Pfn> = Vec::new();
-        while let Some(leaf) = leaves.next() {
+        for leaf in self.table.leaves(on.paging, part, Direction::Forward) {
             let Leaf::Ptes(mut ptes, some) = leaf else { continue };
             for page in Direction::Forward.pages(some) {
                 let pte = ptes.get(page);

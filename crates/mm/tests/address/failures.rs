@@ -180,7 +180,8 @@ fn a_move_comes_about_or_everything_is_back() {
         let request = RemapRequest { from: Vpn::new(from), old_pages, new_pages, may_move };
         let remap = |machine: &Machine, space: &Space<Uni>| space.mremap(machine.on(), request);
         each_failing_then(leaves, remap, |machine, space, start| {
-            let page = (from..from + old_pages.min(new_pages)).find(|at| (at - SMALL) % 7 == 0);
+            let page =
+                (from..from + old_pages.min(new_pages)).find(|at| (at - SMALL).is_multiple_of(7));
             if let Some(page) = page.filter(|_| from < HUGE) {
                 let there = machine.read(space, start.get() + (page - from));
                 assert_eq!(there, Ok(1000 + (page - SMALL)));

@@ -204,7 +204,7 @@ impl Model {
     }
     fn set_flags(&mut self, start: u64, end: u64, set: AreaFlags, clear: AreaFlags) -> Done {
         self.plan(self.cuts(start, end))?;
-        let change = |page: &mut Page| page.flags = page.flags - clear | set;
+        let change = |page: &mut Page| page.flags = (page.flags - clear) | set;
         self.pages.range_mut(start..end).for_each(|(_, page)| change(page));
         if self.covers(start, end) { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
@@ -300,7 +300,7 @@ impl Model {
     }
     fn set_locked(&mut self, start: u64, end: u64, set: AreaFlags) -> Done {
         self.plan(self.cuts(start, end))?;
-        self.change(start, end, |page| page.flags = page.flags - LOCKS | set)
+        self.change(start, end, |page| page.flags = (page.flags - LOCKS) | set)
     }
     pub(crate) fn mbind(&mut self, start: u64, end: u64, node: NodeId) -> Done {
         if !self.covers(start, end) {
