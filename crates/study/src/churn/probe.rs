@@ -80,7 +80,9 @@ impl ChurnProbe {
 impl Probe for ChurnProbe {
     fn event(&mut self, now_ns: u64, event: &Trace) {
         match *event {
-            Trace::LruMove { kind, folios, dead, .. } if kind == ADD => {
+            Trace::LruMove { kind, folios, dead, .. }
+                if kind == ADD && (self.window.0..self.window.1).contains(&now_ns) =>
+            {
                 self.add_batches += 1;
                 self.add_folios += u64::from(folios);
                 self.add_dead += u64::from(dead);
@@ -105,5 +107,59 @@ impl Probe for ChurnProbe {
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(events: &[(u64, Trace)]) -> ChurnProbe {
+        let mut probe = ChurnProbe::new((1_000, 2_000));
+        events.iter().for_each(|(now_ns, event)| probe.event(*now_ns, event));
+        probe.finish(3_000);
+        probe
+    }
+
+    #[test]
+    fn idle_time_counts_within_the_window_and_from_the_start() {
+        assert_eq!(probe(&[]).idle_ns, 1_000, "nothing was heard: it was idle all the time");
+        assert_eq!(probe(&[(1_200, Trace::IdleExit)]).idle_ns, 200);
+        let twice = [
+            (100, Trace::IdleExit),
+            (900, Trace::IdleEnter),
+            (1_100, Trace::IdleExit),
+            (1_500, Trace::IdleEnter),
+            (1_600, Trace::IdleEnter),
+            (2_600, Trace::IdleExit),
+        ];
+        assert_eq!(probe(&twice).idle_ns, 100 + 500);
+    }
+
+    #[test]
+    fn batches_count_within_the_window_and_only_those_that_add() {
+        let batch = |kind, folios| Trace::LruMove { kind, folios, dead: folios - 1, freed: 0 };
+        let seen = probe(&[
+            (999, batch(ADD, 5)),
+            (1_000, batch(ADD, 31)),
+            (1_500, batch(ADD + 1, 7)),
+            (2_000, batch(ADD, 3)),
+        ]);
+        assert_eq!((seen.add_batches, seen.add_folios, seen.add_dead), (1, 31, 30));
+    }
+
+    #[test]
+    fn what_all_cpus_hold_is_summed_at_each_point_before_the_largest_is_taken() {
+        let level = |changes: &[(u64, i64)]| {
+            let mut level = Level::default();
+            changes.iter().for_each(|&(now_ns, by)| level.change(now_ns, by));
+            level.pass(5 * GRID_NS);
+            level
+        };
+        // One holds 3 from the first point to the third, the other 4 from the fourth on.
+        let one = level(&[(GRID_NS / 2, 3), (3 * GRID_NS + 1, -3)]);
+        let other = level(&[(3 * GRID_NS + 1, 4)]);
+        assert_eq!(Level::max([&one, &other].into_iter()), 4);
+        assert_eq!(Level::max([&one].into_iter()), 3);
     }
 }
