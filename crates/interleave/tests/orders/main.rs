@@ -5,6 +5,7 @@ mod lru;
 mod pages;
 mod planted;
 mod rcu;
+mod space;
 mod swap;
 mod tlb;
 mod work;
