@@ -1,4 +1,5 @@
-//! Spin locks that block instead: the checker need not try every turn of a spin.
+//! Spin locks that block instead: the checker need not try every turn of a spin. Only who waits
+//! with interrupts on does spin, since interrupts must reach him: the holder may wait for that.
 
 use crate::world;
 use mmscale_mm::arch::{LockClass, RawSpin};
@@ -16,6 +17,13 @@ impl RawSpin for ModelSpin {
     }
     fn lock(&self) {
         world::deliver();
+        while world::on_here(|cpu| cpu.irqs_on) {
+            if !core::mem::replace(&mut *self.held.lock().expect("no holder has panicked"), true) {
+                return;
+            }
+            shuttle::thread::yield_now();
+            world::deliver();
+        }
         let mut held = self.held.lock().expect("no holder has panicked");
         while *held {
             held = self.freed.wait(held).expect("no holder has panicked");
