@@ -6,8 +6,18 @@ use super::{
     Line, LockClass, NodeId, Op, Order, OwnedCounter, PageIo, PathId, Pfn, RawSpin, TaskId,
     TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
-use core::cell::Cell;
+use alloc::collections::BTreeMap;
+use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering;
+
+std::thread_local! {
+    /// Words of page tables, by frame and place; 0 where there is none.
+    static TABLES: RefCell<BTreeMap<(Pfn, usize), u64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+fn entry<R>(pfn: Pfn, index: usize, f: impl FnOnce(&mut u64) -> R) -> R {
+    TABLES.with_borrow_mut(|tables| f(tables.entry((pfn, index)).or_default()))
+}
 
 /// The machine's tag.
 pub(crate) struct Lone;
@@ -170,7 +180,9 @@ impl Arch for Lone {
         PathId(0)
     }
     fn span_exit(_: PathId) {}
-    fn clear_block(_: Pfn, _: Order) {}
+    fn clear_block(pfn: Pfn, order: Order) {
+        (0..order.pages()).for_each(|page| Self::table_drop(pfn.offset(page)));
+    }
     fn copy_page(_: Pfn, _: Pfn) {}
     fn write_stamp(_: Pfn, _: u64) {}
     fn read_stamp(_: Pfn) -> u64 {
@@ -187,40 +199,36 @@ impl Arch for Lone {
         panic!("it has no swap device")
     }
 
-    fn table_load(_: Pfn, _: usize) -> u64 {
-        panic!("it has no page tables")
+    fn table_load(pfn: Pfn, index: usize) -> u64 {
+        entry(pfn, index, |word| *word)
     }
-    fn table_store(_: Pfn, _: usize, _: u64) {
-        panic!("it has no page tables")
+    fn table_store(pfn: Pfn, index: usize, value: u64) {
+        entry(pfn, index, |word| *word = value);
     }
-    fn table_peek(_: Pfn, _: usize) -> u64 {
-        panic!("it has no page tables")
+    fn table_peek(pfn: Pfn, index: usize) -> u64 {
+        entry(pfn, index, |word| *word)
     }
-    fn table_swap(_: Pfn, _: usize, _: u64) -> u64 {
-        panic!("it has no page tables")
+    fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64 {
+        entry(pfn, index, |word| core::mem::replace(word, value))
     }
-    fn table_compare_exchange(_: Pfn, _: usize, _: u64, _: u64) -> Result<u64, u64> {
-        panic!("it has no page tables")
+    fn table_compare_exchange(pfn: Pfn, index: usize, current: u64, new: u64) -> Result<u64, u64> {
+        entry(pfn, index, |word| {
+            if *word == current { Ok(core::mem::replace(word, new)) } else { Err(*word) }
+        })
     }
-    fn table_drop(_: Pfn) {
-        panic!("it has no page tables")
+    fn table_drop(pfn: Pfn) {
+        TABLES.with_borrow_mut(|tables| tables.retain(|&(table, _), _| table != pfn));
     }
     fn has_tlb_broadcast() -> bool {
         false
     }
-    fn tlb_load(_: Option<Asid>) {
-        panic!("it has no address spaces")
-    }
+    fn tlb_load(_: Option<Asid>) {}
     fn tlb_lookup(_: Asid, _: Vpn) -> Option<Translation> {
-        panic!("it has no address spaces")
+        None
     }
-    fn tlb_fill(_: Asid, _: Vpn, _: Translation) {
-        panic!("it has no address spaces")
-    }
-    fn tlb_flush_local(_: Asid, _: Option<VmaRange>) {
-        panic!("it has no address spaces")
-    }
+    fn tlb_fill(_: Asid, _: Vpn, _: Translation) {}
+    fn tlb_flush_local(_: Asid, _: Option<VmaRange>) {}
     fn tlb_broadcast(_: Asid, _: Option<VmaRange>) {
-        panic!("it has no address spaces")
+        panic!("it has no broadcast")
     }
 }

@@ -48,6 +48,8 @@ mod huge;
 mod lock;
 mod locked;
 mod mmap;
+#[cfg(test)]
+mod planted;
 mod populate;
 mod protect;
 mod query;

@@ -7,4 +7,5 @@ mod mapping;
 mod model;
 mod moving;
 mod random;
+mod reverse;
 mod steps;

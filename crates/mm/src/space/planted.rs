@@ -1,0 +1,224 @@
+//! Damage planted in address spaces: [`Backing::verify`] must name each. And the locks of VMAs,
+//! seen from inside.
+
+use super::{AreaFlags, Backing, MapRequest, Place, Prot, Space, SpaceDefect, VmaRange, Vpn};
+use crate::arch::{Arch, Order, Pfn, lone::Lone};
+use crate::frame::MigrateType;
+use crate::group::GroupId;
+use crate::mm::{Mm, MmConfig};
+use crate::page_alloc::{Gfp, MemoryMap};
+use crate::table::{MemAccess, Pte, PteFlags, TableDefect};
+use crate::upkeep::TickPolicy;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+
+const AT: Vpn = Vpn::new(4096);
+
+/// A program with six pages, two of them in memory; the last two may only be read.
+struct World {
+    mm: Mm<Lone>,
+    space: Arc<Space<Lone>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let config = MmConfig::new(MemoryMap::single(1 << 13), TickPolicy::Stock);
+        let mm = Mm::<Lone>::new(&config).unwrap();
+        mm.backing().spaces.start(mm.frames()).unwrap();
+        let space = Space::new(mm.backing(), GroupId::ROOT).unwrap();
+        let request = MapRequest::new(4).at(Place::Fixed(AT));
+        space.mmap(mm.backing(), request).unwrap();
+        let read = request.at(Place::Fixed(AT.offset(4))).prot(Prot::READ);
+        space.mmap(mm.backing(), MapRequest { pages: 2, ..read }).unwrap();
+        let world = Self { mm, space };
+        (0..2).for_each(|page| {
+            world.frame(AT.offset(page));
+        });
+        world
+    }
+    fn on(&self) -> Backing<'_, Lone> {
+        self.mm.backing()
+    }
+    /// The frame behind a page, which is there afterwards.
+    fn frame(&self, page: Vpn) -> Pfn {
+        self.space.access(self.on(), page, MemAccess::Write, |pfn| pfn).unwrap()
+    }
+    /// Puts `pte` in the place of what `page` maps.
+    fn put(&self, page: Vpn, pte: Pte) {
+        let mut ptes = self.space.table.lock_pte(self.on().paging, page).unwrap();
+        ptes.take(page);
+        ptes.fill(page, pte);
+    }
+}
+
+/// What `plant` does to a sound address space must be what the audit says.
+#[track_caller]
+fn caught(plant: impl FnOnce(&World) -> SpaceDefect) {
+    let world = World::new();
+    let audit = world.on().verify().unwrap();
+    assert_eq!((audit.spaces, audit.vmas, audit.pages, audit.mapped), (1, 2, 6, 2));
+    let expected = plant(&world);
+    assert_eq!(world.on().verify(), Err(expected));
+    assert!(!expected.to_string().is_empty());
+}
+
+#[test]
+fn a_vma_with_another_range_than_its_place() {
+    caught(|world| {
+        let vmas = world.space.lock.write();
+        let id = vmas.tree.get(AT).unwrap().value;
+        let area = vmas.area(id);
+        let range = VmaRange::with_pages(AT, 3).unwrap();
+        vmas.slots().get(id).unwrap().set(&super::Area { range, ..area });
+        SpaceDefect::Range(AT)
+    });
+}
+
+#[test]
+fn a_vma_whose_lock_was_never_let_go() {
+    caught(|world| {
+        let vmas = world.space.lock.write();
+        let id = vmas.tree.get(AT).unwrap().value;
+        assert!(vmas.slots().get(id).unwrap().write(&world.space));
+        SpaceDefect::Slots
+    });
+}
+
+#[test]
+fn pages_that_were_counted_wrong() {
+    caught(|world| {
+        world.space.lock.write().pages += 1;
+        SpaceDefect::Pages
+    });
+    caught(|world| {
+        world.space.lock.write().locked_pages += 1;
+        SpaceDefect::Pages
+    });
+}
+
+#[test]
+fn a_vma_that_is_lost() {
+    caught(|world| {
+        let mut vmas = world.space.lock.write();
+        vmas.tree.remove(AT.offset(4));
+        SpaceDefect::Slots
+    });
+}
+
+#[test]
+fn a_page_outside_of_all_vmas() {
+    caught(|world| {
+        let pte = Pte::page(world.frame(AT), PteFlags::empty());
+        world.put(AT.offset(6), pte);
+        SpaceDefect::Stray(AT.offset(6))
+    });
+}
+
+#[test]
+fn a_huge_page_that_reaches_out_of_its_vma() {
+    caught(|world| {
+        let far = Vpn::new(1 << 20);
+        let request = MapRequest::new(100).at(Place::Fixed(far));
+        world.space.mmap(world.on(), request).unwrap();
+        let mut pmd = world.space.table.lock_pmd(world.on().paging, far).unwrap();
+        pmd.fill(far, Pte::page(world.frame(AT), PteFlags::HUGE));
+        SpaceDefect::Stray(far)
+    });
+}
+
+#[test]
+fn a_page_with_more_rights_than_its_vma() {
+    caught(|world| {
+        let pte = Pte::page(world.on().spaces.zero(), PteFlags::ZERO | PteFlags::WRITE);
+        world.put(AT.offset(5), pte);
+        SpaceDefect::Rights(AT.offset(5))
+    });
+    caught(|world| {
+        let id = world.space.lock.read().tree.get(AT).unwrap().value;
+        let vmas = world.space.lock.write();
+        let area = vmas.area(id);
+        vmas.slots().get(id).unwrap().set(&super::Area { prot: Prot::NONE, ..area });
+        SpaceDefect::Rights(AT)
+    });
+}
+
+#[test]
+fn a_folio_with_another_count_of_mappings() {
+    caught(|world| {
+        let pfn = world.frame(AT);
+        world.on().memory.folios.add_map(pfn);
+        SpaceDefect::Maps(pfn, 2, 1)
+    });
+    caught(|world| {
+        let pfn = world.frame(AT);
+        world.on().memory.folios.remove_map(pfn);
+        SpaceDefect::Maps(pfn, 0, 1)
+    });
+}
+
+#[test]
+fn a_folio_that_is_mapped_more_than_used() {
+    caught(|world| {
+        let pfn = world.frame(AT);
+        let flags = PteFlags::ACCESSED | PteFlags::DIRTY;
+        for page in [2, 3] {
+            world.put(AT.offset(page), Pte::page(pfn, flags));
+            world.on().memory.folios.add_map(pfn);
+        }
+        SpaceDefect::References(pfn)
+    });
+}
+
+#[test]
+fn an_entry_that_maps_a_free_frame() {
+    caught(|world| {
+        let (frames, kind) = (world.mm.frames(), MigrateType::Movable);
+        let pfn = frames.alloc_pages(Order::ZERO, kind, Gfp::KERNEL).unwrap();
+        frames.free_pages(pfn, Order::ZERO);
+        world.put(AT.offset(2), Pte::page(pfn, PteFlags::empty()));
+        SpaceDefect::Table(TableDefect::MapsFree(AT.offset(2)))
+    });
+}
+
+/// While a change is on, page faults go to mmap_lock; when it is over they need none.
+#[test]
+fn a_page_fault_falls_back_while_a_vma_changes() {
+    let world = World::new();
+    let space = &world.space;
+    assert!(space.lock_vma(AT).is_some_and(|vma| vma.area().range.contains(AT)));
+    assert!(space.lock_vma(AT.offset(6)).is_none(), "nothing is there");
+    let mut change = space.change();
+    assert!(space.lock_vma(AT).is_some(), "nothing has changed yet");
+    change.hold_at(AT);
+    assert!(space.lock_vma(AT).is_none(), "its lock is held for writing");
+    assert!(space.lock_vma(AT.offset(4)).is_some(), "the other VMA's is not");
+    change.plan(1).unwrap();
+    change.cut(AT.offset(2));
+    assert!(space.lock_vma(AT.offset(4)).is_none(), "the tree is being changed");
+    let reading = change.downgrade();
+    let halves = [0, 3].map(|page| space.lock_vma(AT.offset(page)).unwrap().area().range.pages());
+    assert_eq!(halves, [2, 2], "whoever is let in again sees the change");
+    drop(reading);
+    let mut change = space.change();
+    change.join_at(AT.offset(2));
+    drop(change);
+    assert_eq!(space.lock_vma(AT.offset(3)).unwrap().area().range.pages(), 4);
+    world.on().verify().unwrap();
+}
+
+/// An id of a VMA that is gone leads to nothing, also when its slot has another VMA.
+#[test]
+fn the_slot_of_a_vma_that_is_gone_is_not_mistaken_for_it() {
+    let world = World::new();
+    let space = &world.space;
+    let old = space.lock.read().tree.get(AT).unwrap().value;
+    let range = VmaRange::with_pages(AT, 4).unwrap();
+    space.munmap(world.on(), range).unwrap();
+    let request = MapRequest::new(4).at(Place::Fixed(AT));
+    let request = MapRequest { flags: AreaFlags::DONT_FORK, ..request };
+    space.mmap(world.on(), request).unwrap();
+    let new = space.lock.read().tree.get(AT).unwrap().value;
+    assert_eq!(new.index(), old.index(), "the slot is used again");
+    assert!(space.lookup.get(old).is_none() && space.lookup.get(new).is_some());
+    assert_eq!(Lone::cpu().index(), 0);
+}
