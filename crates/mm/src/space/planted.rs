@@ -3,6 +3,7 @@
 
 use super::{AreaFlags, Backing, MapRequest, Place, Prot, Space, SpaceDefect, VmaRange, Vpn};
 use crate::arch::{Arch, Order, Pfn, lone::Lone};
+use crate::folio::FolioFlags;
 use crate::frame::MigrateType;
 use crate::group::GroupId;
 use crate::mm::{Mm, MmConfig};
@@ -167,6 +168,23 @@ fn a_folio_that_is_mapped_more_than_used() {
         }
         SpaceDefect::References(pfn)
     });
+}
+
+#[test]
+fn a_folio_that_is_written_to_and_shared() {
+    caught(|world| {
+        let pfn = world.frame(AT);
+        world.on().memory.folios.clear(pfn, FolioFlags::EXCLUSIVE);
+        SpaceDefect::Shared(pfn)
+    });
+    let world = World::new();
+    let child = world.space.fork(world.on()).unwrap();
+    world.on().verify().unwrap();
+    let pfn = world.frame(AT.offset(1));
+    let shared = child.access(world.on(), AT, MemAccess::Read, |pfn| pfn).unwrap();
+    assert_ne!(pfn, shared);
+    world.on().memory.folios.set(shared, FolioFlags::EXCLUSIVE);
+    assert_eq!(world.on().verify(), Err(SpaceDefect::Shared(shared)));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::zap::folio_of;
 use super::{Backing, Space, TreeDefect, VmaRange, Vpn};
-use crate::arch::{Arch, Pfn};
+use crate::arch::{Arch, Asid, Pfn};
+use crate::folio::FolioFlags;
 use crate::swap::SwapEntry;
 use crate::table::{Direction, Leaf, Pte, PteFlags, TableDefect};
 use alloc::collections::BTreeMap;
@@ -44,6 +45,9 @@ pub enum SpaceDefect {
     Maps(Pfn, u32, u32),
     /// The folio has fewer references than mappings.
     References(Pfn),
+    /// The folio is said to be one address space's alone, and others map it; or it may be written
+    /// to, and is not said to be alone.
+    Shared(Pfn),
 }
 
 impl core::fmt::Display for SpaceDefect {
@@ -59,6 +63,9 @@ impl core::fmt::Display for SpaceDefect {
             Self::Maps(pfn, counted, found) => {
                 write!(f, "folio {}: {counted} mappings, {found} found", pfn.index())
             }
+            Self::Shared(pfn) => {
+                write!(f, "folio {}: written to or said to be alone, and shared", pfn.index())
+            }
             Self::References(pfn) => write!(f, "folio {}: mapped more than used", pfn.index()),
         }
     }
@@ -66,13 +73,28 @@ impl core::fmt::Display for SpaceDefect {
 
 impl core::error::Error for SpaceDefect {}
 
+/// How a folio is mapped.
+#[derive(Clone, Copy)]
+struct Mapped {
+    entries: u32,
+    /// The first address space that was seen to map it.
+    by: Asid,
+    /// Others do too.
+    shared: bool,
+    /// Some entry allows writing.
+    written: bool,
+}
+
+type Maps = BTreeMap<Pfn, Mapped>;
+
 impl<A: Arch> Backing<'_, A> {
     /// Walks all address spaces: trees and tables sound, every mapped page in a VMA and with no
-    /// more rights than that, every folio mapped as often as it says, and no folio's mappings lost.
+    /// more rights than that, every folio mapped as often as it says, no folio's mappings lost, and
+    /// only those written to that one address space has alone.
     /// While nothing changes.
     pub fn verify(self) -> Result<SpaceAudit, SpaceDefect> {
         let mut audit = SpaceAudit::default();
-        let mut maps: BTreeMap<Pfn, u32> = BTreeMap::new();
+        let mut maps = Maps::new();
         let mut result = Ok(());
         self.spaces.each(|space| {
             if result.is_ok() {
@@ -81,7 +103,12 @@ impl<A: Arch> Backing<'_, A> {
         });
         result?;
         for (pfn, word) in self.memory.folios.iter() {
-            let found = maps.remove(&pfn).unwrap_or(0);
+            let found = maps.remove(&pfn);
+            let alone = word.has(FolioFlags::EXCLUSIVE);
+            if found.is_some_and(|found| if alone { found.shared } else { found.written }) {
+                return Err(SpaceDefect::Shared(pfn));
+            }
+            let found = found.map_or(0, |found| found.entries);
             if word.maps() != found {
                 return Err(SpaceDefect::Maps(pfn, word.maps(), found));
             }
@@ -90,7 +117,7 @@ impl<A: Arch> Backing<'_, A> {
             }
         }
         match maps.first_key_value() {
-            Some((&pfn, &found)) => Err(SpaceDefect::Maps(pfn, 0, found)),
+            Some((&pfn, found)) => Err(SpaceDefect::Maps(pfn, 0, found.entries)),
             None => Ok(audit),
         }
     }
@@ -101,7 +128,7 @@ impl<A: Arch> Space<A> {
         &self,
         on: Backing<'_, A>,
         audit: &mut SpaceAudit,
-        maps: &mut BTreeMap<Pfn, u32>,
+        maps: &mut Maps,
     ) -> Result<(), SpaceDefect> {
         let vmas = self.lock.read();
         vmas.tree.verify().map_err(SpaceDefect::Tree)?;
@@ -150,7 +177,7 @@ impl<A: Arch> Space<A> {
         page: Vpn,
         pte: Pte,
         audit: &mut SpaceAudit,
-        maps: &mut BTreeMap<Pfn, u32>,
+        maps: &mut Maps,
     ) -> Result<(), SpaceDefect> {
         if pte.is_none() {
             return Ok(());
@@ -170,8 +197,13 @@ impl<A: Arch> Space<A> {
             return Err(SpaceDefect::Rights(page));
         }
         if let Some(pfn) = pte.pfn().filter(|_| !flags.contains(PteFlags::ZERO)) {
+            let (folio, by) = (folio_of(pfn, flags), self.asid());
             audit.mapped += 1;
-            *maps.entry(folio_of(pfn, flags)).or_insert(0) += 1;
+            let new = Mapped { entries: 0, by, shared: false, written: false };
+            let mapped = maps.entry(folio).or_insert(new);
+            mapped.entries += 1;
+            mapped.shared |= mapped.by != by;
+            mapped.written |= flags.contains(PteFlags::WRITE);
         }
         Ok(())
     }
