@@ -15,8 +15,6 @@
 #![forbid(unsafe_op_in_unsafe_fn)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 pub mod arch;
 pub mod folio;

@@ -7,16 +7,51 @@ use super::{
     TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 use alloc::collections::BTreeMap;
-use core::cell::{Cell, RefCell};
-use core::sync::atomic::Ordering;
+use core::cell::{Cell, UnsafeCell};
+use core::sync::atomic::{AtomicBool, Ordering};
 
-std::thread_local! {
-    /// Words of page tables, by frame and place; 0 where there is none.
-    static TABLES: RefCell<BTreeMap<(Pfn, usize), u64>> = const { RefCell::new(BTreeMap::new()) };
+/// Words of page tables, by frame and place; 0 where there is none.
+type Words = BTreeMap<(Pfn, usize), u64>;
+
+/// The words of the one test that has taken them.
+struct Tables {
+    taken: AtomicBool,
+    words: UnsafeCell<Words>,
+}
+
+// SAFETY: only the test that has set `taken` uses the words, and a test is one thread.
+unsafe impl Sync for Tables {}
+
+static TABLES: Tables =
+    Tables { taken: AtomicBool::new(false), words: UnsafeCell::new(BTreeMap::new()) };
+
+fn words<R>(f: impl FnOnce(&mut Words) -> R) -> R {
+    assert!(TABLES.taken.load(Ordering::Relaxed), "take the page tables first");
+    // SAFETY: the caller's test has them, and `f` of this module does not come back here.
+    f(unsafe { &mut *TABLES.words.get() })
 }
 
 fn entry<R>(pfn: Pfn, index: usize, f: impl FnOnce(&mut u64) -> R) -> R {
-    TABLES.with_borrow_mut(|tables| f(tables.entry((pfn, index)).or_default()))
+    words(|words| f(words.entry((pfn, index)).or_default()))
+}
+
+/// A test's right to have page tables: empty ones, and one test at a time.
+pub(crate) struct HasTables(());
+
+impl HasTables {
+    pub(crate) fn take() -> Self {
+        while TABLES.taken.swap(true, Ordering::Acquire) {
+            core::hint::spin_loop();
+        }
+        words(Words::clear);
+        Self(())
+    }
+}
+
+impl Drop for HasTables {
+    fn drop(&mut self) {
+        TABLES.taken.store(false, Ordering::Release);
+    }
 }
 
 /// The machine's tag.
@@ -217,7 +252,7 @@ impl Arch for Lone {
         })
     }
     fn table_drop(pfn: Pfn) {
-        TABLES.with_borrow_mut(|tables| tables.retain(|&(table, _), _| table != pfn));
+        words(|words| words.retain(|&(table, _), _| table != pfn));
     }
     fn has_tlb_broadcast() -> bool {
         false

@@ -1,15 +1,21 @@
 //! Damage planted in address spaces: [`Backing::verify`] must name each. And the locks of VMAs,
 //! seen from inside.
 
-use super::{AreaFlags, Backing, MapRequest, Place, Prot, Space, SpaceDefect, VmaRange, Vpn};
-use crate::arch::{Arch, Order, Pfn, lone::Lone};
-use crate::folio::FolioFlags;
+use super::{AreaFlags, Backing, MapRequest, Place, Prot, Space, SpaceConfig, SpaceDefect};
+use super::{Spaces, VmaRange, Vpn};
+use crate::arch::lone::{HasTables, Lone};
+use crate::arch::{Order, Pfn};
+use crate::folio::{FolioFlags, Folios};
 use crate::frame::MigrateType;
-use crate::group::GroupId;
-use crate::mm::{Mm, MmConfig};
-use crate::page_alloc::{Gfp, MemoryMap};
-use crate::table::{MemAccess, Pte, PteFlags, TableDefect};
-use crate::upkeep::TickPolicy;
+use crate::group::{GroupId, Groups};
+use crate::lru::{Lru, LruPolicy, Memory};
+use crate::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use crate::rcu::Rcu;
+use crate::reclaim::Reclaim;
+use crate::swap::{Swap, SwapConfig};
+use crate::table::{MemAccess, Paging, Pte, PteFlags, TableDefect, TableLocks};
+use crate::tlb::Tlb;
+use crate::work::Work;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 
@@ -17,28 +23,69 @@ const AT: Vpn = Vpn::new(4096);
 
 /// A program with six pages, two of them in memory; the last two may only be read.
 struct World {
-    mm: Mm<Lone>,
+    parts: Parts,
     space: Arc<Space<Lone>>,
+    _tables: HasTables,
+}
+
+/// What stands behind it.
+struct Parts {
+    frames: FrameAllocator<Lone>,
+    folios: Folios<Lone>,
+    groups: Groups<Lone>,
+    lru: Lru<Lone>,
+    work: Work<Lone>,
+    rcu: Rcu<Lone>,
+    locks: TableLocks<Lone>,
+    tlb: Tlb<Lone>,
+    spaces: Spaces<Lone>,
+    swap: Swap<Lone>,
+    reclaim: Reclaim<Lone>,
+}
+
+impl Parts {
+    fn new() -> Self {
+        let map = MemoryMap::single(1 << 13);
+        Self {
+            frames: FrameAllocator::new(&map, AllocConfig::default()).unwrap(),
+            folios: Folios::new(map.frames()),
+            groups: Groups::new(1),
+            lru: Lru::new(LruPolicy::Stock, 1, 1),
+            work: Work::new(),
+            rcu: Rcu::new(),
+            locks: TableLocks::new(map.frames()),
+            tlb: Tlb::new(),
+            spaces: Spaces::new(SpaceConfig::default()),
+            swap: Swap::new(SwapConfig::default()),
+            reclaim: Reclaim::new(1),
+        }
+    }
+    fn on(&self) -> Backing<'_, Lone> {
+        let Self { frames, folios, groups, lru, work, rcu, locks, tlb, spaces, swap, reclaim } =
+            self;
+        let memory = Memory { frames, folios, groups, lru, work, rcu };
+        Backing { memory, paging: Paging { frames, locks, tlb }, spaces, swap, reclaim }
+    }
 }
 
 impl World {
     fn new() -> Self {
-        let config = MmConfig::new(MemoryMap::single(1 << 13), TickPolicy::Stock);
-        let mm = Mm::<Lone>::new(&config).unwrap();
-        mm.backing().spaces.start(mm.frames()).unwrap();
-        let space = Space::new(mm.backing(), GroupId::ROOT).unwrap();
+        let (tables, parts) = (HasTables::take(), Parts::new());
+        let on = parts.on();
+        on.spaces.start(&parts.frames).unwrap();
+        let space = Space::new(on, GroupId::ROOT).unwrap();
         let request = MapRequest::new(4).at(Place::Fixed(AT));
-        space.mmap(mm.backing(), request).unwrap();
+        space.mmap(on, request).unwrap();
         let read = request.at(Place::Fixed(AT.offset(4))).prot(Prot::READ);
-        space.mmap(mm.backing(), MapRequest { pages: 2, ..read }).unwrap();
-        let world = Self { mm, space };
+        space.mmap(on, MapRequest { pages: 2, ..read }).unwrap();
+        let world = Self { parts, space, _tables: tables };
         (0..2).for_each(|page| {
             world.frame(AT.offset(page));
         });
         world
     }
     fn on(&self) -> Backing<'_, Lone> {
-        self.mm.backing()
+        self.parts.on()
     }
     /// The frame behind a page, which is there afterwards.
     fn frame(&self, page: Vpn) -> Pfn {
@@ -190,7 +237,7 @@ fn a_folio_that_is_written_to_and_shared() {
 #[test]
 fn an_entry_that_maps_a_free_frame() {
     caught(|world| {
-        let (frames, kind) = (world.mm.frames(), MigrateType::Movable);
+        let (frames, kind) = (&world.parts.frames, MigrateType::Movable);
         let pfn = frames.alloc_pages(Order::ZERO, kind, Gfp::KERNEL).unwrap();
         frames.free_pages(pfn, Order::ZERO);
         world.put(AT.offset(2), Pte::page(pfn, PteFlags::empty()));
@@ -238,5 +285,4 @@ fn the_slot_of_a_vma_that_is_gone_is_not_mistaken_for_it() {
     let new = space.lock.read().tree.get(AT).unwrap().value;
     assert_eq!(new.index(), old.index(), "the slot is used again");
     assert!(space.lookup.get(old).is_none() && space.lookup.get(new).is_some());
-    assert_eq!(Lone::cpu().index(), 0);
 }
