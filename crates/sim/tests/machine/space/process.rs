@@ -142,10 +142,9 @@ impl<'a> Thread<'a> {
             }
             7 => explained(self.space.madvise(self.on(), part, Advice::PageOut)),
             _ => {
-                let read = self.insist(|| self.space.mprotect(self.on(), part, Prot::READ));
+                self.insist(|| self.space.mprotect(self.on(), part, Prot::READ));
                 assert_eq!(access(self.world, self.space, at, Some(1)), Err(FaultError::Segv));
                 self.insist(|| self.space.mprotect(self.on(), part, Prot::RW));
-                read
             }
         }
     }
