@@ -188,7 +188,8 @@ pub(super) fn run(ctx: &RunContext, arm: Arm, seed: u64) -> Result<SeedResult, S
         let one = one_cpu(ctx)?;
         let ran = on_machine(&one, arm, seed)?;
         let alone_ns = figures::cpu_ns_per_op(&ran.observed(&one));
-        if alone_ns.is_finite() && cpu_ns.is_finite() {
+        // A computer that is busy elsewhere may give a run no time at all.
+        if alone_ns.is_finite() && alone_ns > 0.0 && cpu_ns.is_finite() {
             result.metric("amplification", cpu_ns / alone_ns);
             result.metric("cpu_ns_per_op_alone", alone_ns);
         }
