@@ -1,6 +1,6 @@
 //! Whether address spaces, page tables and folios agree: for tests, and for the end of a run.
 
-use super::zap::folio_of;
+use super::zap::{PIECE, folio_of};
 use super::{Backing, Space, TreeDefect, VmaRange, Vpn};
 use crate::arch::{Arch, Asid, Pfn};
 use crate::folio::FolioFlags;
@@ -203,7 +203,8 @@ impl<A: Arch> Space<A> {
             let mapped = maps.entry(folio).or_insert(new);
             mapped.entries += 1;
             mapped.shared |= mapped.by != by;
-            mapped.written |= flags.contains(PteFlags::WRITE);
+            // Of a huge folio some pages may be shared, and others written to.
+            mapped.written |= flags & (PteFlags::WRITE | PIECE) == PteFlags::WRITE;
         }
         Ok(())
     }

@@ -310,3 +310,24 @@ fn huge_pages_that_are_where_they_should_be_count_as_moved() {
     machine.exit(space);
     machine.end();
 }
+
+#[test]
+fn of_a_huge_page_a_part_may_be_shared_and_the_rest_written_to() {
+    let machine = Machine::boot(1, |config| config.space.huge = HugePages::Always);
+    let (on, parent, at) = (machine.on(), machine.space(), 512 * 8);
+    map(&machine, &parent, at, 512);
+    fill(&machine, &parent, at, 512, 1000);
+    assert_eq!(parent.madvise(on, range(at, 100), Advice::DontFork), Ok(()));
+    let child = parent.fork(on).expect("there is memory");
+    machine.check();
+    machine.write(&parent, at + 5, 1).unwrap();
+    machine.write(&parent, at + 200, 2).unwrap();
+    machine.write(&child, at + 201, 3).unwrap();
+    machine.check();
+    let stamps = |space: &Space<Uni>| [5, 200, 201].map(|page| machine.read(space, at + page));
+    assert_eq!(stamps(&parent), [Ok(1), Ok(2), Ok(1201)]);
+    assert_eq!(stamps(&child), [Err(FaultError::Segv), Ok(1200), Ok(3)]);
+    machine.exit(child);
+    machine.exit(parent);
+    machine.end();
+}

@@ -25,7 +25,10 @@ struct Setting {
 fn swarm(setting: Setting) -> Outcome {
     let Setting { seed, lru, policy, frames, alloc_fail_1024, steps } = setting;
     let faults = Faults { alloc_fail_1024, ..Faults::default() };
-    let config = SimConfig { policy, faults, ..config(CPUS, seed) };
+    let mut config = SimConfig { policy, faults, ..config(CPUS, seed) };
+    if seed % 4 == 1 {
+        config.profile.costs.tlb_broadcast_ps = 400_000;
+    }
     let change = move |config: &mut mmscale_mm::mm::MmConfig| {
         config.map = MemoryMap::nodes(2, frames);
         config.swap.pages = 2000;
