@@ -2,11 +2,12 @@
 //!
 //! The modules follow the life of a frame: a frame is *claimed* (`zone`, `pcp`), *mapped* (`space`,
 //! `table`), unmapped, *proved* unreachable (`tlb`), *retired* (`folio`, `group`, `lru`),
-//! *returned* (`pcp`, `zone`), and all the while the machine *ages* (`vmstat`: the upkeep tick). Where
-//! memory runs short, `reclaim` sends folios to `swap`.
+//! *returned* (`pcp`, `zone`), and all the while the machine *ages* (`vmstat`: the upkeep tick).
+//! Where memory runs short, `reclaim` sends folios to `swap`.
 //!
-//! Everything the memory manager asks of a machine goes through one trait, [`arch::Arch`]; everything
-//! it keeps hangs off one value that the machine hands back to every callback. There are no statics.
+//! Everything the memory manager asks of a machine goes through one trait, [`arch::Arch`];
+//! everything it keeps hangs off one value that the machine hands back to every callback. There are
+//! no statics.
 //!
 //! Lock order, outermost first: page_table, pmd, pte, none twice; swap, alone; pcp > zone; lruvec,
 //! alone. A lock of a later rank is never held while one of an earlier rank is taken.

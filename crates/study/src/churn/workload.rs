@@ -2,8 +2,8 @@
 //!
 //! Each process first maps a few pages and reads them, in place of the image that every real
 //! process has: its page tables are there for as long as it lives, and its VMA is a neighbour that
-//! the new one cannot join. They stay pages of zeros, which no list knows. Then, again and again: map with
-//! MAP_POPULATE, advise, touch, unmap.
+//! the new one cannot join. They stay pages of zeros, which no list knows. Then, again and again:
+//! map with MAP_POPULATE, advise, touch, unmap.
 
 use mmscale_system::{Addr, Advice, Errno, LockWhat, MapSpec, PAGE_BYTES, Present, Prot, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
