@@ -226,8 +226,9 @@ impl<A: Arch> Mm<A> {
 
     // -- The life of a run. Tasks only.
 
-    /// Takes the frame of zeros, makes the workers of all online CPUs and the background reclaimers,
-    /// and arms the upkeep's shepherd on the caller's CPU. Once, in the first task. Panics if there is no frame at all.
+    /// Takes the frame of zeros, makes the workers of all online CPUs and the background
+    /// reclaimers, and arms the upkeep's shepherd on the caller's CPU. Once, in the first task.
+    /// Panics if there is no frame at all.
     pub fn start(&self) {
         self.time.idle_exit();
         // A run may inject failures of allocations; this one is not meant.
