@@ -28,6 +28,9 @@ const MEDDLER_EVERY: usize = 16;
 const SETTLE_NS: u64 = 20_000_000;
 const MAKING_SIM_NS: u64 = 20_000;
 const MAKING_HOST_NS: u64 = 200_000;
+/// What each further page of an op adds to the time that page caches take to fill, when all CPUs of
+/// a node fill theirs at once.
+const WARMING_NS: u64 = 400_000;
 /// Ops run this long before anything is counted, until as many wait for the locks as ever will.
 /// Only where locks can be counted from then on too.
 const WARM_SIM_NS: u64 = 1_000_000;
@@ -96,7 +99,8 @@ struct Ran {
 fn plan(ctx: &RunContext, arm: Arm, processes: u64) -> Plan {
     let params = &ctx.params;
     let making_ns = if ctx.on == On::Sim { MAKING_SIM_NS } else { MAKING_HOST_NS };
-    let begin_ns = SETTLE_NS + making_ns * processes;
+    let warming_ns = WARMING_NS * (params.count("pages") - 1);
+    let begin_ns = SETTLE_NS + making_ns * processes + warming_ns;
     let from_ns = begin_ns + if ctx.on == On::Sim { WARM_SIM_NS } else { 0 };
     Plan {
         pages: params.count("pages"),
@@ -180,6 +184,10 @@ pub(super) fn run(ctx: &RunContext, arm: Arm, seed: u64) -> Result<SeedResult, S
     let all = on_machine(ctx, arm, seed)?;
     let mut result = SeedResult::default();
     let cpu_ns = figures::measure(&all.observed(ctx), &mut result);
+    if cpu_ns.is_nan() {
+        let what = "no op began or ended in the time that counts: give it more (--set duration_ms)";
+        return Err(StudyError::Machine(what.to_owned()));
+    }
     let mut cost: HostCost = all.machine.cost;
     let begun: u64 = all.tallies.iter().map(|tally| tally.begun).sum();
     let host_ns_per_op = cost.host_ns as f64 / begun.max(1) as f64;
