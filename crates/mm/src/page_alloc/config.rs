@@ -99,6 +99,15 @@ pub enum BulkHold {
     Whole,
 }
 
+/// How pages travel between a CPU and its zone.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum PcpPolicy {
+    /// A page goes into the page cache of the CPU that frees it, whoever allocated it, and from
+    /// there to the zone, under the zone lock (Linux).
+    #[default]
+    Stock,
+}
+
 /// What an administrator can set. The default is the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllocConfig {
@@ -116,6 +125,8 @@ pub struct AllocConfig {
     pub cache_slice_pages: u32,
     /// How long a hold may be.
     pub hold: BulkHold,
+    /// How pages travel between CPUs and zones.
+    pub caches: PcpPolicy,
 }
 
 impl Default for AllocConfig {
@@ -128,6 +139,7 @@ impl Default for AllocConfig {
             batch_scale_max: BATCH_SCALE_MAX,
             cache_slice_pages: 0,
             hold: BulkHold::Batch,
+            caches: PcpPolicy::Stock,
         }
     }
 }

@@ -30,7 +30,7 @@ mod wake;
 mod zone;
 
 pub use age::{DecayRequest, Refresh};
-pub use config::{AllocConfig, BulkHold, ConfigError, MemoryMap, ZoneSpec};
+pub use config::{AllocConfig, BulkHold, ConfigError, MemoryMap, PcpPolicy, ZoneSpec};
 pub use gfp::{AllocError, Gfp};
 pub use verify::{Audit, Violation};
 pub use zone::Zone;
