@@ -46,6 +46,9 @@ pub(crate) struct Machine {
     failures: Cell<u32>,
     /// Allocations before the first that fails.
     before_failure: Cell<u32>,
+    /// What is to happen in the middle of something, and the steps before it.
+    step: RefCell<Option<Box<dyn FnOnce()>>>,
+    before_step: Cell<u32>,
     traces: RefCell<Vec<(CpuId, Trace)>>,
     touches: RefCell<Vec<(Line, Access)>>,
     work: [Cell<u64>; Op::ALL.len()],
@@ -72,6 +75,8 @@ impl Machine {
             recording: Cell::new(false),
             failures: Cell::new(0),
             before_failure: Cell::new(0),
+            step: RefCell::default(),
+            before_step: Cell::new(0),
             traces: RefCell::default(),
             touches: RefCell::default(),
             work: [const { Cell::new(0) }; Op::ALL.len()],
@@ -164,6 +169,30 @@ pub(crate) fn work(op: Op, count: u32) {
         let cell = &m.work[op as usize];
         cell.set(cell.get() + u64::from(count));
     });
+    let due = with(|m| match m.before_step.get() {
+        0 => m.step.borrow_mut().take(),
+        left => {
+            m.before_step.set(left - 1);
+            None
+        }
+    });
+    if let Some(happen) = due {
+        happen();
+    }
+}
+
+/// Something happens once, `skip` steps of work from now: in the middle of what the caller does
+/// next. A step is any call of [`Arch::work`](mmscale_mm::arch::Arch::work).
+pub fn at_step(skip: u32, happen: impl FnOnce() + 'static) {
+    with(|m| {
+        m.before_step.set(skip);
+        *m.step.borrow_mut() = Some(Box::new(happen));
+    });
+}
+
+/// What [`at_step`] was to bring does not happen any more; `true`: it had not.
+pub fn forget_step() -> bool {
+    with(|m| m.step.borrow_mut().take()).is_some()
 }
 
 pub(crate) fn touch(line: Line, access: Access) {
@@ -258,6 +287,7 @@ pub fn boot(cpus: usize, hz: u32) {
         m.tasks.set(cpus);
         m.recording.set(false);
         m.failures.set(0);
+        *m.step.borrow_mut() = None;
         m.traces.borrow_mut().clear();
         m.touches.borrow_mut().clear();
         m.work.iter().chain(&m.taken).for_each(|count| count.set(0));

@@ -2,6 +2,7 @@
 
 mod advice;
 mod failures;
+mod killed;
 mod machine;
 mod mapping;
 mod model;

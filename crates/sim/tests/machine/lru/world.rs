@@ -48,9 +48,13 @@ impl World {
         let cpu = CpuId::new(cpu);
         Sim::spawn(TaskSpec { cpu, per_cpu: false, priority: Priority::Fair, entry });
     }
+    /// Programs that have not ended.
+    pub(crate) fn left(&self) -> u32 {
+        self.left.load(SeqCst)
+    }
     /// Waits until only the caller is left.
     pub(crate) fn wait_for_others(&self) {
-        while self.left.load(SeqCst) > 1 {
+        while self.left() > 1 {
             self.mm.sleep_ns(20_000);
         }
     }

@@ -1,4 +1,5 @@
 //! Address spaces on many CPUs.
 
+mod killed;
 mod process;
 mod swarm;
