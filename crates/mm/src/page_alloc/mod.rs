@@ -19,6 +19,7 @@
 //! protects under the zone lock.
 
 mod age;
+mod census;
 mod claim;
 mod config;
 mod gfp;
@@ -30,6 +31,7 @@ mod wake;
 mod zone;
 
 pub use age::{DecayRequest, Refresh};
+pub use census::Census;
 pub use config::{AllocConfig, BulkHold, ConfigError, MemoryMap, PcpPolicy, ZoneSpec};
 pub use gfp::{AllocError, Gfp};
 pub use verify::{Audit, Violation};

@@ -85,6 +85,11 @@ impl<A: Arch> Zone<A> {
             reclaim_active: flags & RECLAIM_ACTIVE != 0,
         }
     }
+    /// Bytes that are kept about it beside the records of its frames; a byte for each of its
+    /// `pageblocks`.
+    pub(super) fn metadata_bytes(&self, pageblocks: usize) -> u64 {
+        (size_of::<Self>() + self.pcps.bytes() + pageblocks) as u64
+    }
     /// Sets or clears a flag.
     pub(super) fn put(&self, flag: u32, on: bool) {
         if on {

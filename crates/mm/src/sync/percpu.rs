@@ -60,6 +60,10 @@ impl<T> EachCpu<T> {
     pub fn of(&self, cpu: CpuId) -> &T {
         &self.slots[cpu.index()].0
     }
+    /// Bytes that all copies take.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.slots)
+    }
     /// All copies, by CPU.
     pub fn iter(&self) -> impl Iterator<Item = (CpuId, &T)> {
         self.slots.iter().enumerate().map(|(cpu, slot)| (CpuId::new(cpu), &slot.0))

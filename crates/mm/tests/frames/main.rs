@@ -1,6 +1,7 @@
 //! The frame allocator against a simple oracle: long seeded runs, and short random sequences that
 //! shrink to what matters when one fails.
 
+mod census;
 mod oracle;
 mod random;
 mod sequences;

@@ -39,6 +39,10 @@ impl Oracle {
         let range = start.index()..start.index() + pages as usize;
         self.blocks.range(range).map(|(_, order)| order.pages() as u64).sum()
     }
+    /// All blocks: first frame and size.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, Order)> {
+        self.blocks.iter().map(|(&start, &order)| (start, order))
+    }
     /// Blocks held.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()

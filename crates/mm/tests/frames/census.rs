@@ -1,0 +1,136 @@
+//! The census of free memory against a count of what is held.
+
+use crate::oracle::Oracle;
+use crate::random::Random;
+use mmscale_mm::arch::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn};
+use mmscale_mm::frame::{FrameTable, MigrateType};
+use mmscale_mm::page_alloc::{
+    AllocConfig, Census, FrameAllocator, Gfp, MemoryMap, PcpPolicy, ZoneSpec,
+};
+use mmscale_mm::zone::ZoneKind;
+use mmscale_uni::{self as uni, Uni};
+
+const CPUS: usize = 4;
+const BLOCK: usize = 1 << PAGEBLOCK_ORDER;
+/// Neither end of the zone is the end of a pageblock.
+const START: usize = 700;
+const PAGES: usize = 20_000;
+
+fn allocator(caches: PcpPolicy) -> FrameAllocator<Uni> {
+    uni::boot(CPUS, 1000);
+    let zone = ZoneSpec {
+        node: NodeId::new(0),
+        kind: ZoneKind::Normal,
+        start: Pfn::new(START),
+        pages: PAGES as u32,
+    };
+    let config = AllocConfig { caches, ..AllocConfig::default() };
+    FrameAllocator::new(&MemoryMap { zones: vec![zone] }, config).unwrap()
+}
+
+/// Pages held of each pageblock, and how many it has.
+fn held_by_block(oracle: &Oracle) -> Vec<(usize, usize)> {
+    let (first, last) = (START / BLOCK, (START + PAGES).div_ceil(BLOCK));
+    let mut held = vec![(0, 0); last - first];
+    for frame in START..START + PAGES {
+        held[frame / BLOCK - first].1 += 1;
+    }
+    for (start, order) in oracle.blocks() {
+        for frame in start..start + order.pages() {
+            held[frame / BLOCK - first].0 += 1;
+        }
+    }
+    held
+}
+
+/// Free blocks of each order if everything that could be merged were.
+fn merged(oracle: &Oracle) -> [u64; MAX_ORDER as usize + 1] {
+    let mut free = vec![false; (START + PAGES).next_multiple_of(1 << MAX_ORDER)];
+    free[START..START + PAGES].fill(true);
+    for (start, order) in oracle.blocks() {
+        free[start..start + order.pages()].fill(false);
+    }
+    let mut blocks = [0; MAX_ORDER as usize + 1];
+    for order in Order::all().rev() {
+        for block in free.chunks_mut(order.pages()) {
+            if block.iter().all(|&free| free) {
+                blocks[order.index()] += 1;
+                block.fill(false);
+            }
+        }
+    }
+    blocks
+}
+
+fn check(census: &Census, oracle: &Oracle) {
+    let held = held_by_block(oracle);
+    let count = |is: &dyn Fn(usize, usize) -> bool| {
+        held.iter().filter(|&&(held, pages)| is(held, pages)).count() as u64
+    };
+    assert_eq!(census.pages, PAGES as u64);
+    assert_eq!(census.free_pages(), PAGES as u64 - oracle.pages);
+    assert_eq!(census.full_blocks, count(&|held, pages| held == pages));
+    assert_eq!(census.partial_blocks, count(&|held, pages| held > 0 && held < pages));
+    // The pieces of pageblocks at the zone's ends are loose, as no zone can give them whole.
+    assert_eq!(census.whole_blocks + census.loose_blocks, count(&|held, _| held == 0));
+    assert_eq!(census.unusable_pages(Order::ZERO), census.cached_pages);
+}
+
+/// Allocates and frees blocks of all sizes on all CPUs; what stays is held.
+fn churn(frames: &FrameAllocator<Uni>, seed: u64) -> Oracle {
+    let mut rng = Random(seed);
+    let mut oracle = Oracle::default();
+    for step in 0..6_000 {
+        uni::set_cpu(rng.below(CPUS));
+        if step % 3 == 2 {
+            let Some((pfn, order)) = oracle.take(rng.next() as usize) else { continue };
+            frames.free_pages(pfn, order);
+        } else {
+            let small = rng.next().trailing_zeros().min(u32::from(MAX_ORDER));
+            let order = Order::new(small as u8).unwrap();
+            if let Ok(pfn) = frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL) {
+                oracle.add(pfn, order);
+            }
+        }
+        if step % 1_000 == 0 {
+            check(&frames.census(), &oracle);
+        }
+    }
+    oracle
+}
+
+#[test]
+fn a_census_counts_what_is_not_held() {
+    for seed in 0..8 {
+        let frames = allocator(PcpPolicy::Stock);
+        let mut oracle = churn(&frames, seed);
+        check(&frames.census(), &oracle);
+        assert!(frames.census().cached_pages > 0, "page caches keep something");
+        for cpu in 0..CPUS {
+            frames.drain_pages(CpuId::new(cpu));
+        }
+        let census = frames.census();
+        check(&census, &oracle);
+        assert_eq!((census.cached_pages, census.free_blocks), (0, merged(&oracle)));
+        let huge: u64 = (census.free_blocks[9] << 9) + (census.free_blocks[10] << 10);
+        assert_eq!(census.unusable_pages(Order::PAGEBLOCK), census.free_pages() - huge);
+        while let Some((pfn, order)) = oracle.take(0) {
+            frames.free_pages(pfn, order);
+        }
+        frames.drain_all();
+        check(&frames.census(), &oracle);
+        assert_eq!(frames.census().free_blocks, merged(&oracle));
+    }
+}
+
+#[test]
+fn memory_that_was_never_used_is_whole_and_small_to_keep() {
+    let frames = allocator(PcpPolicy::Stock);
+    let census = frames.census();
+    check(&census, &Oracle::default());
+    assert_eq!(census.whole_blocks, (PAGES / BLOCK - 1) as u64);
+    assert_eq!(census.loose_blocks, 2, "the ends");
+    let records = (START + PAGES) * FrameTable::RECORD_BYTES;
+    let rest = census.metadata_bytes - records as u64;
+    assert!((1_000..20_000).contains(&rest), "{rest} bytes for a zone and four page caches");
+}
