@@ -170,10 +170,12 @@ impl Arch for Sim {
     }
 
     fn clear_block(pfn: Pfn, order: Order) {
-        irq::charge(at_turn(|engine| {
+        let cost = at_turn(|engine| {
             engine.check_use(pfn, order);
             engine.clear(pfn, order)
-        }));
+        });
+        irq::charge(cost);
+        Self::trace(Trace::PageClear { ns: (cost / 1000) as u32 });
     }
     fn copy_page(from: Pfn, to: Pfn) {
         irq::charge(at_turn(|engine| {

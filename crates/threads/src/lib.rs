@@ -195,7 +195,11 @@ impl Arch for Threads {
     }
 
     fn clear_block(pfn: Pfn, order: Order) {
-        here().machine().arena.clear(pfn, order);
+        let machine = here().machine();
+        let begin_ns = machine.clock.now_ns();
+        machine.arena.clear(pfn, order);
+        let ns = machine.clock.now_ns() - begin_ns;
+        Self::trace(Trace::PageClear { ns: ns.try_into().unwrap_or(u32::MAX) });
     }
     fn copy_page(from: Pfn, to: Pfn) {
         here().machine().arena.copy(from, to);

@@ -213,6 +213,11 @@ pub enum Trace {
         /// CPUs that were interrupted for it.
         interrupted: u32,
     },
+    /// A block was cleared, before this, in `ns`.
+    PageClear {
+        /// Time that it took, waits for the node's memory included.
+        ns: u32,
+    },
     /// A block came back.
     PageFree {
         /// First frame.

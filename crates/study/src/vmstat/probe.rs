@@ -189,7 +189,8 @@ impl Probe for TickProbe {
             | Trace::LruMove { .. }
             | Trace::LruPinned { .. }
             | Trace::LruDead { .. }
-            | Trace::TlbFlush { .. } => {}
+            | Trace::TlbFlush { .. }
+            | Trace::PageClear { .. } => {}
         }
     }
 
