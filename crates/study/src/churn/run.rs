@@ -1,25 +1,18 @@
 //! One seed of one arm: the machine with all its CPUs, then the same with one.
 
+use super::ChurnArm;
 use super::figures::{self, Counted, Observed};
 use super::probe::ChurnProbe;
 use super::workload::{self, Advise, Plan, Tally};
 use crate::machine::{self, HostCost, MachineRun, MachineSpec, Program};
+use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_mm::arch::{Arch, Probe};
-use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_record::On;
-use mmscale_sim::Policy;
-use mmscale_system::{Advice, Present, System, ThreadSpec};
+use mmscale_system::{Advice, System, ThreadSpec};
 use std::sync::{Arc, Mutex};
-
-/// What an arm is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arm {
-    pub(super) lru: LruPolicy,
-    pub(super) bind: Present,
-}
 
 /// CPUs from meddler to meddler.
 const MEDDLER_EVERY: usize = 16;
@@ -96,7 +89,7 @@ struct Ran {
     plan: Plan,
 }
 
-fn plan(ctx: &RunContext, arm: Arm, processes: u64) -> Plan {
+fn plan(ctx: &RunContext, arm: ChurnArm, processes: u64) -> Plan {
     let params = &ctx.params;
     let making_ns = if ctx.on == On::Sim { MAKING_SIM_NS } else { MAKING_HOST_NS };
     let warming_ns = WARMING_NS * (params.count("pages") - 1);
@@ -114,7 +107,7 @@ fn plan(ctx: &RunContext, arm: Arm, processes: u64) -> Plan {
     }
 }
 
-fn on_machine(ctx: &RunContext, arm: Arm, seed: u64) -> Result<Ran, StudyError> {
+fn on_machine(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<Ran, StudyError> {
     let params = &ctx.params;
     let per_cpu = params.count("processes_per_cpu") as usize;
     let plan = plan(ctx, arm, (per_cpu * ctx.cpus) as u64);
@@ -136,13 +129,8 @@ fn on_machine(ctx: &RunContext, arm: Arm, seed: u64) -> Result<Ran, StudyError> 
         if mb_per_s > 0.0 {
             config.profile.swap.bytes_per_us = (mb_per_s.round() as u64).max(1);
         }
-        config.profile = config.profile.scaled_costs(params.real("cost_scale"));
-        config.policy = match params.choice("sched") {
-            "naive" => Policy::Naive,
-            _ => Policy::Lazy,
-        };
+        set_machine(params, config);
         config.locks_ns = (plan.from_ns, plan.until_ns);
-        config.faults.alloc_fail_1024 = params.count("alloc_fail_1024") as u32;
     });
     let window = (plan.from_ns, plan.until_ns);
     let mut machine = machine::run(spec, |_| Box::new(ChurnProbe::new(window)) as _, program)?;
@@ -180,7 +168,7 @@ impl Ran {
 }
 
 /// Runs the workload on all CPUs, then on one.
-pub(super) fn run(ctx: &RunContext, arm: Arm, seed: u64) -> Result<SeedResult, StudyError> {
+pub(super) fn run(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<SeedResult, StudyError> {
     let all = on_machine(ctx, arm, seed)?;
     let mut result = SeedResult::default();
     let cpu_ns = figures::measure(&all.observed(ctx), &mut result);

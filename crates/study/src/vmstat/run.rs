@@ -5,12 +5,13 @@ use super::metrics;
 use super::probe::TickProbe;
 use super::workload::{self, Plan, Tally};
 use crate::machine::{self, MachineRun, MachineSpec, Program};
+use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_mm::arch::{Arch, LockClass, Probe};
 use mmscale_mm::upkeep::{Requeue, TickPolicy};
 use mmscale_record::PerCpu;
-use mmscale_sim::{HoldScale, Policy, SimConfig};
+use mmscale_sim::{HoldScale, SimConfig};
 use mmscale_system::{Errno, System, ThreadSpec};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -84,12 +85,7 @@ fn what_if(ctx: &RunContext, config: &mut SimConfig) {
     let factor = ctx.params.real("hold_scale");
     config.hold_scale =
         Some(HoldScale { class: LockClass::Zone, factor_1024: (factor * 1024.0).round() as u32 });
-    config.profile = config.profile.scaled_costs(ctx.params.real("cost_scale"));
-    config.policy = match ctx.params.choice("sched") {
-        "naive" => Policy::Naive,
-        _ => Policy::Lazy,
-    };
-    config.faults.alloc_fail_1024 = ctx.params.count("alloc_fail_1024") as u32;
+    set_machine(&ctx.params, config);
 }
 
 fn on_machine(
