@@ -14,7 +14,7 @@ extern crate mmscale_system as _;
 mod bare;
 
 use alloc::vec::Vec;
-use bare::Bare;
+use bare::Machine;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -64,7 +64,7 @@ const FRAMES: u32 = 1 << 14;
 /// and looks at the whole structure. Returns the number of the first step that went wrong, or 0.
 fn probe() -> i32 {
     let map = MemoryMap::single(FRAMES);
-    let Ok(frames) = FrameAllocator::<Bare>::new(&map, AllocConfig::default()) else { return 1 };
+    let Ok(frames) = FrameAllocator::<Machine>::new(&map, AllocConfig::default()) else { return 1 };
     let mut held: Vec<(Pfn, Order)> = Vec::new();
     let mut pages = 0;
     let sizes = core::iter::repeat_with(|| Order::all().rev()).flatten();

@@ -1,14 +1,16 @@
 //! One CPU, nothing else: for unit tests that must see inside. Tests of behaviour use the machine
 //! of `mmscale-uni` from outside the crate.
 
+use super::bare::BareSpin;
 use super::{
-    Access, Arch, Asid, Atomic, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState,
-    Line, LockClass, NodeId, Op, Order, OwnedCounter, PageIo, PathId, Pfn, RawSpin, TaskId,
-    TaskSpec, Trace, Translation, VmaRange, Vpn,
+    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
+    NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 use alloc::collections::BTreeMap;
-use core::cell::{Cell, UnsafeCell};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{
+    AtomicBool, AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering,
+};
 
 /// Words of page tables, by frame and place; 0 where there is none.
 type Words = BTreeMap<(Pfn, usize), u64>;
@@ -57,98 +59,13 @@ impl Drop for HasTables {
 /// The machine's tag.
 pub(crate) struct Lone;
 
-/// A lock that somebody has or not.
-pub(crate) struct LoneSpin(Cell<bool>);
-
-impl RawSpin for LoneSpin {
-    fn new(_: LockClass) -> Self {
-        Self(Cell::new(false))
-    }
-    fn lock(&self) {
-        assert!(self.try_lock(), "it would spin for ever");
-    }
-    fn try_lock(&self) -> bool {
-        !self.0.replace(true)
-    }
-    unsafe fn unlock(&self) {
-        self.0.set(false);
-    }
-    fn is_locked(&self) -> bool {
-        self.0.get()
-    }
-}
-
-/// An integer.
-pub(crate) struct LoneCell<T>(Cell<T>);
-
-macro_rules! atomic {
-    ($($int:ty)*) => {$(
-        impl Atomic<$int> for LoneCell<$int> {
-            fn new(value: $int) -> Self {
-                Self(Cell::new(value))
-            }
-            fn load(&self, _: Ordering) -> $int {
-                self.0.get()
-            }
-            fn store(&self, value: $int, _: Ordering) {
-                self.0.set(value);
-            }
-            fn swap(&self, value: $int, _: Ordering) -> $int {
-                self.0.replace(value)
-            }
-            fn compare_exchange(
-                &self,
-                current: $int,
-                new: $int,
-                _: Ordering,
-                _: Ordering,
-            ) -> Result<$int, $int> {
-                let found = self.0.get();
-                if found != current {
-                    return Err(found);
-                }
-                Ok(self.0.replace(new))
-            }
-            fn fetch_add(&self, value: $int, _: Ordering) -> $int {
-                self.0.replace(self.0.get().wrapping_add(value))
-            }
-            fn fetch_sub(&self, value: $int, _: Ordering) -> $int {
-                self.0.replace(self.0.get().wrapping_sub(value))
-            }
-            fn fetch_or(&self, value: $int, _: Ordering) -> $int {
-                self.0.replace(self.0.get() | value)
-            }
-            fn fetch_and(&self, value: $int, _: Ordering) -> $int {
-                self.0.replace(self.0.get() & value)
-            }
-        }
-    )*};
-}
-
-atomic!(u8 u32 u64 i64);
-
-impl OwnedCounter<i8> for LoneCell<i8> {
-    fn zero() -> Self {
-        Self(Cell::new(0))
-    }
-    fn get(&self) -> i8 {
-        self.0.get()
-    }
-    fn set(&self, value: i8) {
-        self.0.set(value);
-    }
-    fn is_nonzero(&self) -> bool {
-        self.0.get() != 0
-    }
-}
-
 impl Arch for Lone {
-    type Spin = LoneSpin;
-    type AtomicU8 = LoneCell<u8>;
-    type AtomicU32 = LoneCell<u32>;
-    type AtomicU64 = LoneCell<u64>;
-    type AtomicI64 = LoneCell<i64>;
-    type OwnedI8 = LoneCell<i8>;
+    type Spin = BareSpin<Self>;
+    type AtomicU8 = AtomicU8;
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+    type AtomicI64 = AtomicI64;
+    type OwnedI8 = AtomicI8;
 
     fn cpu() -> CpuId {
         CpuId::new(0)
@@ -196,7 +113,9 @@ impl Arch for Lone {
     fn spawn(_: TaskSpec) -> TaskId {
         panic!("there is one task");
     }
-    fn relax() {}
+    fn relax() {
+        panic!("there is nobody to wait for")
+    }
     fn cond_resched() {}
     fn user(_: u64) {}
     fn cpu_offline(_: CpuId) -> Result<(), HotplugError> {

@@ -16,6 +16,7 @@
 
 mod addr;
 mod atomic;
+pub mod bare;
 mod cost;
 mod ids;
 mod io;

@@ -1,0 +1,105 @@
+//! A machine for the frame allocator alone.
+//!
+//! A kernel, a hypervisor or a program without an operating system that wants
+//! [`FrameAllocator`](crate::page_alloc::FrameAllocator) and nothing else of this crate writes
+//! [`Bare`]: which CPU this is, how many there are, and how preemption and interrupts go off and
+//! on. [`BareMachine`] makes an [`Arch`] of it, with the processor's atomics and a spin lock. It
+//! names no costs, traces nothing, and has neither tasks nor a clock nor page tables: what asks
+//! for those panics, and the frame allocator does not.
+//!
+//! ```
+//! use mmscale_mm::arch::bare::{Bare, BareMachine};
+//! use mmscale_mm::arch::{CpuId, IrqState, Order};
+//! use mmscale_mm::frame::MigrateType;
+//! use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+//!
+//! /// One processor that runs to completion, and no interrupt handler that allocates.
+//! struct Board;
+//!
+//! impl Bare for Board {
+//!     fn cpu() -> CpuId {
+//!         CpuId::new(0)
+//!     }
+//!     fn cpus() -> usize {
+//!         1
+//!     }
+//!     fn preempt_disable() {}
+//!     fn preempt_enable() {}
+//!     fn irq_save() -> IrqState {
+//!         IrqState(false)
+//!     }
+//!     fn irq_restore(_: IrqState) {}
+//! }
+//!
+//! let map = MemoryMap::single(1 << 14);
+//! let frames = FrameAllocator::<BareMachine<Board>>::new(&map, AllocConfig::default())?;
+//! let page = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL)?;
+//! frames.free_pages(page, Order::ZERO);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod atomic;
+mod lock;
+mod machine;
+
+pub use lock::BareSpin;
+pub use machine::BareMachine;
+
+use super::{CpuId, CpuMask, Ipi, IrqState, NodeId};
+
+/// What the frame allocator asks of whoever embeds it, as static functions on a tag type.
+///
+/// All are called on every way to a page, so those that are a few instructions long should be
+/// `#[inline]`.
+pub trait Bare: Sized + 'static {
+    /// The CPU this runs on. Stable between [`Bare::preempt_disable`] and its end; asked outside
+    /// too, for the nearest node, where an old answer does no harm.
+    fn cpu() -> CpuId;
+    /// How many CPUs may ever exist; their numbers are below it. Always the same.
+    fn cpus() -> usize;
+    /// Forbids that this CPU goes on with anything else than interrupts; nests. Nothing where no
+    /// code that allocates can be preempted.
+    fn preempt_disable();
+    /// Ends one [`Bare::preempt_disable`].
+    fn preempt_enable();
+    /// Turns interrupts off on this CPU and says what they were. Nothing where no interrupt
+    /// handler allocates or frees.
+    fn irq_save() -> IrqState;
+    /// Puts the interrupt state back.
+    fn irq_restore(state: IrqState);
+
+    /// The memory node nearest to `cpu`.
+    #[inline]
+    fn node_of(_cpu: CpuId) -> NodeId {
+        NodeId::new(0)
+    }
+    /// Copies the mask of CPUs that are online now. Whoever changes it tells the frame allocator
+    /// (`cpu_dead`, `cpu_online`).
+    fn online(mask: &mut CpuMask) {
+        *mask = CpuMask::first(Self::cpus());
+    }
+    /// Whether `cpu` is online now.
+    #[inline]
+    fn is_online(_cpu: CpuId) -> bool {
+        true
+    }
+    /// One turn of a wait for a lock that another CPU has.
+    #[inline]
+    fn relax() {
+        core::hint::spin_loop();
+    }
+    /// Interrupts another CPU. Without it nothing that works by such interrupts can be chosen.
+    ///
+    /// # Panics
+    /// Where it is not there.
+    fn ipi_send(_cpu: CpuId, _reason: Ipi) {
+        absent("interrupts between CPUs")
+    }
+}
+
+/// The frame allocator never asks for this.
+#[cold]
+#[track_caller]
+fn absent(what: &str) -> ! {
+    panic!("a bare machine has no {what}: it serves the frame allocator alone")
+}
