@@ -72,7 +72,7 @@ const STATES: u8 = 4;
 const _: () = assert!(FrameState::Held as u8 + 1 == STATES && FrameState::Inside as u8 == 0);
 
 /// What the head of a block says, in 32 bits: four each for state, order, list and what it was
-/// taken as, eight for the zone.
+/// taken as, eight for the zone, one for whether it may merge where it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FrameWord(u32);
 
@@ -82,6 +82,7 @@ const ORDER_SHIFT: u32 = 4;
 const LIST_SHIFT: u32 = 8;
 const TAKEN_SHIFT: u32 = 12;
 const ZONE_SHIFT: u32 = 16;
+const MAY_MERGE: u32 = 1 << 24;
 
 impl FrameWord {
     /// A block of `zone` in `state`.
@@ -105,6 +106,31 @@ impl FrameWord {
     #[inline]
     pub(crate) const fn with_state(self, state: FrameState) -> Self {
         Self(self.0 & !STATE_MASK | state as u32)
+    }
+    /// The same block, cut or merged to another size.
+    #[inline]
+    pub(crate) const fn with_order(self, order: Order) -> Self {
+        Self(self.0 & !(0xf << ORDER_SHIFT) | (order.get() as u32) << ORDER_SHIFT)
+    }
+    /// The same block, which may merge with its buddy on the page cache that has both.
+    #[inline]
+    pub(crate) const fn merging(self) -> Self {
+        Self(self.0 | MAY_MERGE)
+    }
+    /// The same block, which merges only in its zone.
+    #[inline]
+    pub(crate) const fn not_merging(self) -> Self {
+        Self(self.0 & !MAY_MERGE)
+    }
+    /// Whether it may merge with its buddy on the page cache that has both.
+    #[inline]
+    pub const fn may_merge(self) -> bool {
+        self.0 & MAY_MERGE != 0
+    }
+    /// Whether it is cached, of exactly this order, and may merge.
+    #[inline]
+    pub(crate) const fn merges_at(self, order: Order) -> bool {
+        self.may_merge() && self.is(FrameState::Cached, order)
     }
     /// Whether it is the head of a block of exactly this order in this state.
     #[inline]
@@ -212,6 +238,12 @@ impl FrameTable {
     /// Whether the frame's record says nothing at all, not even by oversight.
     pub(crate) fn is_blank(&self, pfn: Pfn) -> bool {
         self.frames[pfn.index()].word.load(Relaxed) == 0
+    }
+    /// The block after `pfn` on the list that it is on. For the owner of the list.
+    #[inline]
+    pub(crate) fn next(&self, pfn: Pfn) -> Option<Pfn> {
+        let next = self.frames[pfn.index()].next.load(Relaxed);
+        (next != NIL).then(|| Pfn::new(next as usize))
     }
     #[inline]
     fn at(&self, index: u32) -> &Frame {

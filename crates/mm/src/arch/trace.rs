@@ -154,6 +154,38 @@ pub enum Trace {
         /// Pages moved.
         pages: u32,
     },
+    /// One phase of a refill of a cache that owns pageblocks moved `pages` pages.
+    PcpPhase {
+        /// Zone index.
+        zone: u16,
+        /// Which, as `pcp::RefillPhase` numbers them.
+        phase: u8,
+        /// Pages moved.
+        pages: u32,
+    },
+    /// `cpu` owns this many pageblocks of a zone more than before.
+    PcpOwned {
+        /// Whose; not always the CPU that emits.
+        cpu: CpuId,
+        /// Zone index.
+        zone: u16,
+        /// The change.
+        change: i8,
+    },
+    /// A block was freed into the cache of another CPU, which owns its pageblock.
+    PcpFreeRemote {
+        /// The owner.
+        owner: CpuId,
+        /// Pages freed.
+        pages: u32,
+    },
+    /// A block was freed into its zone because the cache it belongs into was locked.
+    PcpBusy {
+        /// Whose cache; the emitting CPU's own, or the owner's of the pageblock.
+        cpu: CpuId,
+        /// Pages freed.
+        pages: u32,
+    },
     /// The delta of a counter of `cpu` changed. Zone counters and node counters have different
     /// `domain`s; `item` numbers the counters of a domain.
     CounterDelta {

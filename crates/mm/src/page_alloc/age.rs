@@ -222,6 +222,8 @@ impl<A: Arch> FrameAllocator<A> {
     /// Takes over what a CPU left that has stopped for good: its pages go to their zones, its
     /// counters to the totals; limits and thresholds follow the CPUs that are left.
     pub fn cpu_dead(&self, dead: CpuId) {
+        // First of all nobody may send it pages any more.
+        self.disown(dead);
         self.drain_pages(dead);
         self.stats.fold_dead(dead);
         self.refresh_limits();

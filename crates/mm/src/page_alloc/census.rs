@@ -99,7 +99,7 @@ impl<A: Arch> FrameAllocator<A> {
         for zone in &self.zones {
             census.pages += u64::from(zone.pages);
             match self.config.caches {
-                PcpPolicy::Stock => self.listed_census(zone, &mut census),
+                PcpPolicy::Stock | PcpPolicy::Posted => self.listed_census(zone, &mut census),
             }
         }
         census.metadata_bytes += (self.frames.len() * FrameTable::RECORD_BYTES) as u64;

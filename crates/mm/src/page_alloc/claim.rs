@@ -1,7 +1,7 @@
 //! The way to a page: zonelist, watermarks, the CPU's page cache, the zone.
 
 use super::zone::BELOW_HIGH;
-use super::{AllocError, FrameAllocator, Gfp, Zone};
+use super::{AllocError, FrameAllocator, Gfp, PcpPolicy, Zone};
 use crate::arch::{Arch, Atomic, Func, NodeId, Op, Order, Pfn, Span, Trace};
 use crate::frame::{FrameState, MigrateType};
 use crate::pcp::{Pcp, PcpList};
@@ -12,9 +12,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// What every step of one allocation knows.
 #[derive(Clone, Copy)]
-struct Request {
-    order: Order,
-    wanted: MigrateType,
+pub(super) struct Request {
+    pub(super) order: Order,
+    pub(super) wanted: MigrateType,
     gfp: Gfp,
     node: NodeId,
 }
@@ -147,7 +147,10 @@ impl<A: Arch> FrameAllocator<A> {
     #[inline]
     fn rmqueue(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
         if let Some(list) = PcpList::of(request.order, request.wanted) {
-            let pfn = self.rmqueue_pcplist(zone, request, list);
+            let pfn = match self.config.caches {
+                PcpPolicy::Stock => self.rmqueue_pcplist(zone, request, list),
+                PcpPolicy::Posted => self.rmqueue_owned(zone, request),
+            };
             if pfn.is_some() {
                 return pfn;
             }

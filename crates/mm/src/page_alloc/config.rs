@@ -106,6 +106,10 @@ pub enum PcpPolicy {
     /// there to the zone, under the zone lock (Linux).
     #[default]
     Stock,
+    /// A CPU takes whole pageblocks, owns them, and gets their pages back whoever frees them;
+    /// buddies merge in its page cache (posted to linux-mm in April 2026 as an RFC, "mm:
+    /// page_alloc: pcp buddy allocator").
+    Posted,
 }
 
 /// What an administrator can set. The default is the kernel's.

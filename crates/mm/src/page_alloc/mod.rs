@@ -9,8 +9,9 @@
 //! with interrupts on, so allocation and freeing, which may run in an interrupt, only try it and go
 //! to the zone if it is taken.
 //!
-//! What Linux 6.19 has and this has not: reserves of high-order atomic blocks, CMA and isolation,
-//! watermark boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (it is woken here, and works
+//! `posted` is both ways where CPUs own pageblocks; `isolate` takes pageblocks away.
+//!
+//! What Linux 6.19 has and this has not: reserves of high-order atomic blocks, CMA, watermark boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (it is woken here, and works
 //! above: `reclaim`). Three things differ: whether a zone has a block of a higher order shows under
 //! its lock and not in the watermark check before it; a page goes back to the page-cache list of
 //! the type that its pageblock had when the zone handed it out, not of the type it has now (the
@@ -19,12 +20,15 @@
 //! protects under the zone lock.
 
 mod age;
+mod blocks;
 mod census;
 mod claim;
 mod config;
 mod gfp;
+mod isolate;
 #[cfg(test)]
 mod planted;
+mod posted;
 mod release;
 mod verify;
 mod wake;
@@ -34,6 +38,7 @@ pub use age::{DecayRequest, Refresh};
 pub use census::Census;
 pub use config::{AllocConfig, BulkHold, ConfigError, MemoryMap, PcpPolicy, ZoneSpec};
 pub use gfp::{AllocError, Gfp};
+pub use isolate::IsolateError;
 pub use verify::{Audit, Violation};
 pub use zone::Zone;
 
@@ -88,6 +93,7 @@ impl<A: Arch> FrameAllocator<A> {
                     (spec.start, spec.pages),
                     (marks, reserves(map, spec)),
                     buddy,
+                    config.caches,
                     || Pcp::new(limits, config.cache_slice_pages),
                 )
             })
@@ -161,7 +167,7 @@ impl<A: Arch> FrameAllocator<A> {
             let threshold = if short {
                 pressure_threshold(cpus, zone.marks.low - zone.marks.min)
             } else {
-                normal_threshold(cpus, zone.pages.into(), self.config.page_kib)
+                normal_threshold(cpus, zone.managed_pages().into(), self.config.page_kib)
             };
             (zone.node, threshold)
         }));
@@ -170,8 +176,8 @@ impl<A: Arch> FrameAllocator<A> {
     fn refresh_limits(&self) {
         let online = online_cpus::<A>();
         for zone in &self.zones {
-            let spec =
-                ZoneSpec { node: zone.node, kind: zone.kind, start: zone.start, pages: zone.pages };
+            let pages = zone.managed_pages();
+            let spec = ZoneSpec { node: zone.node, kind: zone.kind, start: zone.start, pages };
             let limits = pcp_limits::<A>(&spec, zone.marks, &self.config, &online);
             for (_, pcp) in zone.pcps.iter() {
                 pcp.lock().set_limits(limits);

@@ -1,7 +1,7 @@
 //! The way back: the CPU's page cache, and from it, in bulk, the zone.
 
 use super::zone::BELOW_HIGH;
-use super::{BulkHold, FrameAllocator, Zone};
+use super::{BulkHold, FrameAllocator, PcpPolicy, Zone};
 use crate::arch::{Arch, CpuId, Func, Op, Order, Pfn, Span, Trace};
 use crate::frame::{FrameState, FrameWord};
 use crate::pcp::{Pcp, PcpList};
@@ -21,7 +21,10 @@ impl<A: Arch> FrameAllocator<A> {
         A::trace(Trace::PageFree { pfn, order });
         let zone = &self.zones[usize::from(word.zone())];
         if let Some(list) = PcpList::of(order, word.list())
-            && self.free_to_pcp(zone, pfn, word, list)
+            && match self.config.caches {
+                PcpPolicy::Stock => self.free_to_pcp(zone, pfn, word, list),
+                PcpPolicy::Posted => self.free_to_owner(zone, pfn, word),
+            }
         {
             return;
         }
@@ -39,13 +42,16 @@ impl<A: Arch> FrameAllocator<A> {
     }
 
     /// Puts the block into this CPU's page cache, and gives back what is too many. `false`: the
-    /// cache's lock was taken.
+    /// cache's lock was taken, or the block's pageblock is isolated.
     #[inline]
     fn free_to_pcp(&self, zone: &Zone<A>, pfn: Pfn, word: FrameWord, list: PcpList) -> bool {
         let pinned = PreemptGuard::<A>::new();
         let cpu = pinned.cpu();
         let Some(mut pcp) = zone.pcps.of(cpu).try_lock_with(pinned) else { return false };
-        let pressure = zone.pressure();
+        let (pressure, isolating) = zone.condition();
+        if isolating && zone.buddy.lock_irqsave().is_isolated(pfn) {
+            return false;
+        }
         let old = pcp.count();
         pcp.put::<A>(&self.frames, list, pfn, word);
         let surplus = pcp.note_free(word.order(), pressure);
@@ -102,12 +108,13 @@ impl<A: Arch> FrameAllocator<A> {
         first: PcpList,
     ) -> u32 {
         let _span = Span::<A>::enter(Func::FreePcppagesBulk);
+        pcp.merge_owned::<A>(&self.frames);
         let mut buddy = zone.buddy.lock_irqsave();
         let moved = pcp.drain(&self.frames, &mut *buddy, pages, first);
-        self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.into());
+        self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.free.into());
         drop(buddy);
-        A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved });
-        moved
+        A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved.pages });
+        moved.pages
     }
 
     /// As [`FrameAllocator::free_pcppages_bulk`], if the zone lock is free now.
@@ -118,20 +125,24 @@ impl<A: Arch> FrameAllocator<A> {
         pages: u32,
     ) -> Option<u32> {
         let _span = Span::<A>::enter(Func::FreePcppagesBulk);
+        pcp.merge_owned::<A>(&self.frames);
         let mut buddy = zone.buddy.try_lock_irqsave()?;
         let moved = pcp.drain(&self.frames, &mut *buddy, pages, PcpList::FIRST);
-        self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.into());
+        self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.free.into());
         drop(buddy);
-        A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved });
-        Some(moved)
+        A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved.pages });
+        Some(moved.pages)
     }
 
     /// Gives a block straight back to its zone.
     fn free_one_page(&self, zone: &Zone<A>, pfn: Pfn, order: Order) {
         let _span = Span::<A>::enter(Func::FreeOnePage);
         let mut buddy = zone.buddy.lock_irqsave();
-        buddy.free_block(&self.frames, pfn, order);
-        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, order.pages() as i64);
+        let free = match self.config.caches {
+            PcpPolicy::Stock => buddy.free_block(&self.frames, pfn, order),
+            PcpPolicy::Posted => buddy.free_fragment(&self.frames, pfn, order),
+        };
+        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, free.into());
     }
 
     /// Gives all pages of one page cache back (`drain_pages_zone`), in holds of at most

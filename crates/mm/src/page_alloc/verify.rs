@@ -1,5 +1,6 @@
 //! Whether everything adds up: for tests, and for the end of a run.
 
+use super::blocks::OwnedSeen;
 use super::{FrameAllocator, Zone};
 use crate::arch::{Arch, CpuId, Order, Pfn};
 use crate::frame::FrameState;
@@ -16,6 +17,10 @@ pub struct Audit {
     pub cached: u64,
     /// Handed out.
     pub held: u64,
+    /// Free, but in isolated pageblocks.
+    pub isolated: u64,
+    /// In pageblocks that are offline.
+    pub offline: u64,
 }
 
 /// What does not add up.
@@ -33,6 +38,21 @@ pub enum Violation {
     Lost(Pfn),
     /// A free block's list is not that of its pageblock's type.
     BlockType(Pfn),
+    /// A block that can be allocated or is cached is in a pageblock that is isolated or offline, or
+    /// one on the list of isolated blocks is not.
+    Isolation(Pfn),
+    /// A pageblock has an owner although it is all in its zone, isolated, or its owner is gone.
+    Owner(Pfn),
+    /// A block may merge although it is not on its pageblock's owner's page cache, or was handed
+    /// out for another use than its pageblock's; or blocks of one pageblock may merge on two page
+    /// caches.
+    Stray(Pfn),
+    /// A pageblock counts as remembered by its owner, which does not remember it.
+    Remembered(Pfn),
+    /// The zone's isolated pages, or its pageblocks that are isolated or offline, are miscounted.
+    IsolatedCount(ZoneId),
+    /// A CPU owns another number of a zone's pageblocks than the zone says.
+    OwnedCount(CpuId),
     /// A page cache of the zone holds another number of pages than it says.
     PcpCount(ZoneId),
     /// A zone's area of this order holds another number of blocks than it says.
@@ -52,6 +72,14 @@ impl core::fmt::Display for Violation {
             Self::Unmerged(pfn) => write!(f, "frame {}: its buddy is free too", pfn.index()),
             Self::Lost(pfn) => write!(f, "frame {}: not on exactly one list", pfn.index()),
             Self::BlockType(pfn) => write!(f, "frame {}: on another type's list", pfn.index()),
+            Self::Isolation(pfn) => write!(f, "frame {}: isolated, or not", pfn.index()),
+            Self::Owner(pfn) => write!(f, "frame {}: its pageblock has an owner", pfn.index()),
+            Self::Stray(pfn) => write!(f, "frame {}: may merge where it must not", pfn.index()),
+            Self::Remembered(pfn) => write!(f, "frame {}: its owner forgot it", pfn.index()),
+            Self::IsolatedCount(zone) => {
+                write!(f, "zone {}: isolated or offline miscounts", zone.index())
+            }
+            Self::OwnedCount(cpu) => write!(f, "{cpu}: its pageblocks are miscounted"),
             Self::PcpCount(zone) => write!(f, "zone {}: a page cache miscounts", zone.index()),
             Self::AreaCount(zone, order) => {
                 write!(f, "zone {}: order {} miscounts", zone.index(), order.get())
@@ -77,6 +105,8 @@ impl<A: Arch> FrameAllocator<A> {
             audit.free += found.free;
             audit.cached += found.cached;
             audit.held += found.held;
+            audit.isolated += found.isolated;
+            audit.offline += found.offline;
         }
         self.verify_offline()?;
         Ok(audit)
@@ -94,13 +124,20 @@ impl<A: Arch> FrameAllocator<A> {
     }
 
     fn verify_zone(&self, zone: &Zone<A>) -> Result<Audit, Violation> {
-        let mut listed: Vec<Pfn> = Vec::new();
-        for (_, pcp) in zone.pcps.iter() {
-            let checked = pcp.lock().check(&self.frames, |pfn, _| listed.push(pfn));
+        let (mut listed, mut owned): (Vec<Pfn>, _) = (Vec::new(), OwnedSeen::default());
+        for (cpu, pcp) in zone.pcps.iter() {
+            let pcp = pcp.lock();
+            let checked = pcp.check(&self.frames, |pfn, word| {
+                listed.push(pfn);
+                owned.cached(cpu, pfn, word);
+            });
             checked.map_err(|pfn| pfn.map_or(Violation::PcpCount(zone.id), Violation::List))?;
+            owned.remembered.extend(pcp.remembered().map(|block| (block, cpu)));
         }
         let mut buddy = zone.buddy.lock_irqsave();
         self.verify_lists(zone, &mut buddy, &mut listed)?;
+        self.verify_isolated(zone, &buddy, &mut listed)?;
+        self.verify_owners(zone, &buddy, owned)?;
         listed.sort_unstable();
         if let Some(twice) = listed.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Violation::Lost(twice[0]));
@@ -129,6 +166,9 @@ impl<A: Arch> FrameAllocator<A> {
                 if buddy.block_type(pfn) != list_type {
                     return Err(Violation::BlockType(pfn));
                 }
+                if self.kept_back(buddy, pfn, order) {
+                    return Err(Violation::Isolation(pfn));
+                }
                 blocks[order.index()] += 1;
                 listed.push(pfn);
             }
@@ -155,13 +195,25 @@ impl<A: Arch> FrameAllocator<A> {
                 continue;
             }
             let pfn = Pfn::new(at);
+            if buddy.is_offline(pfn) {
+                at += self.verify_offline_block(pfn)?;
+                audit.offline += Order::PAGEBLOCK.pages() as u64;
+                continue;
+            }
             let word = self.frames.word(pfn);
             let (order, pages) = (word.order(), word.order().pages() as u64);
             match word.state() {
                 FrameState::Inside => return Err(Violation::Cover(pfn)),
+                FrameState::Free if buddy.is_isolated(pfn) => audit.isolated += pages,
                 FrameState::Free => audit.free += pages,
+                FrameState::Cached if buddy.is_isolated(pfn) => {
+                    return Err(Violation::Isolation(pfn));
+                }
                 FrameState::Cached => audit.cached += pages,
                 FrameState::Held => audit.held += pages,
+            }
+            if word.may_merge() && word.state() != FrameState::Cached {
+                return Err(Violation::Stray(pfn));
             }
             let fits = pfn.is_aligned(order) && at + order.pages() <= end;
             if !fits || usize::from(word.zone()) != zone.id.index() {
@@ -176,9 +228,14 @@ impl<A: Arch> FrameAllocator<A> {
             }
             let buddy_pfn = pfn.buddy(order);
             let inside = buddy_pfn.index() >= zone.start.index() && buddy_pfn.index() < end;
+            // Neither an isolated pageblock nor its neighbour merges with the other.
+            let apart = order >= Order::PAGEBLOCK
+                && inside
+                && (buddy.is_isolated(pfn) || buddy.is_isolated(buddy_pfn));
             if word.state() == FrameState::Free
                 && order < Order::MAX
                 && inside
+                && !apart
                 && self.frames.is_free_head(buddy_pfn, order)
             {
                 return Err(Violation::Unmerged(pfn));

@@ -1,15 +1,19 @@
 //! A zone: a stretch of frames of one node, with its buddy allocator and its page caches.
 
+use super::PcpPolicy;
 use crate::arch::{Arch, Atomic, LockClass, NodeId, Pfn};
 use crate::pcp::{Pcp, Pressure};
 use crate::sync::{EachCpu, SpinLock};
-use crate::zone::{Buddy, Watermarks, ZoneId, ZoneKind};
+use crate::zone::{Buddy, Owners, Watermarks, ZoneId, ZoneKind};
 use core::sync::atomic::Ordering;
 
 /// The zone has fewer free pages than its high watermark: page caches must not grow.
 pub(super) const BELOW_HIGH: u32 = 1;
 /// Reclaim is at work in the zone: page caches stay small.
 pub(super) const RECLAIM_ACTIVE: u32 = 2;
+
+/// A pageblock of the zone is isolated: a page that comes back may be of it.
+pub(super) const ISOLATING: u32 = 4;
 
 /// A zone.
 pub struct Zone<A: Arch> {
@@ -22,8 +26,12 @@ pub struct Zone<A: Arch> {
     pub(super) marks: Watermarks,
     /// By the best kind that an allocation accepts: pages kept from it.
     pub(super) reserve: [u32; ZoneKind::COUNT],
-    /// `BELOW_HIGH`, `RECLAIM_ACTIVE`.
+    /// `BELOW_HIGH`, `RECLAIM_ACTIVE`, `ISOLATING`.
     pub(super) flags: A::AtomicU32,
+    /// Pages of pageblocks that are offline. Written under the zone lock.
+    pub(super) offline: A::AtomicU32,
+    /// Who owns which pageblock, if pageblocks have owners.
+    pub(super) owners: Owners<A>,
     /// Taken with interrupts off, inside a page cache's lock or alone.
     pub(super) buddy: SpinLock<A, Buddy<A>>,
     /// The page caches. Allocation and freeing only try their locks, so that an interrupt never
@@ -36,9 +44,18 @@ impl<A: Arch> Zone<A> {
         (id, node, kind): (ZoneId, NodeId, ZoneKind),
         (start, pages): (Pfn, u32),
         (marks, reserve): (Watermarks, [u32; ZoneKind::COUNT]),
-        buddy: Buddy<A>,
+        mut buddy: Buddy<A>,
+        policy: PcpPolicy,
         mut pcp: impl FnMut() -> Pcp,
     ) -> Self {
+        let owners = match policy {
+            PcpPolicy::Stock => Owners::none(),
+            PcpPolicy::Posted => buddy.with_owners(),
+        };
+        let mut cache = |cpu| match policy {
+            PcpPolicy::Stock => pcp(),
+            PcpPolicy::Posted => pcp().owning(cpu),
+        };
         Self {
             id,
             node,
@@ -48,8 +65,10 @@ impl<A: Arch> Zone<A> {
             marks,
             reserve,
             flags: A::AtomicU32::new(0),
+            offline: A::AtomicU32::new(0),
+            owners,
             buddy: SpinLock::new(LockClass::Zone, buddy),
-            pcps: EachCpu::new::<A>(|_| SpinLock::new(LockClass::Pcp, pcp())),
+            pcps: EachCpu::new::<A>(|cpu| SpinLock::new(LockClass::Pcp, cache(cpu))),
         }
     }
     /// Its number.
@@ -68,27 +87,37 @@ impl<A: Arch> Zone<A> {
     pub fn start(&self) -> Pfn {
         self.start
     }
-    /// The number of its frames.
+    /// The number of its frames, those that are offline included.
     pub fn pages(&self) -> u32 {
         self.pages
     }
-    /// Its watermarks.
+    /// The number of its frames that are not offline.
+    pub fn managed_pages(&self) -> u32 {
+        self.pages - self.offline.load(Ordering::Relaxed)
+    }
+    /// Its watermarks: those that it started with, also when pageblocks have gone offline.
     pub fn watermarks(&self) -> Watermarks {
         self.marks
     }
     /// How short of memory it is.
     #[inline]
     pub fn pressure(&self) -> Pressure {
+        pressure_of(self.flags.load(Ordering::Relaxed))
+    }
+    /// How short of memory it is, and whether a pageblock of it is isolated.
+    #[inline]
+    pub(super) fn condition(&self) -> (Pressure, bool) {
         let flags = self.flags.load(Ordering::Relaxed);
-        Pressure {
-            below_high: flags & BELOW_HIGH != 0,
-            reclaim_active: flags & RECLAIM_ACTIVE != 0,
-        }
+        (pressure_of(flags), flags & ISOLATING != 0)
     }
     /// Bytes that are kept about it beside the records of its frames; a byte for each of its
-    /// `pageblocks`.
+    /// `pageblocks`, and four more where CPUs own them, and their lists for each CPU.
     pub(super) fn metadata_bytes(&self, pageblocks: usize) -> u64 {
-        (size_of::<Self>() + self.pcps.bytes() + pageblocks) as u64
+        let (lists, owners) = match self.owners.exist() {
+            true => (A::cpus_possible() * (Pcp::OWNED_BYTES + 4), 4 * pageblocks),
+            false => (0, 0),
+        };
+        (size_of::<Self>() + self.pcps.bytes() + pageblocks + lists + owners) as u64
     }
     /// Sets or clears a flag.
     pub(super) fn put(&self, flag: u32, on: bool) {
@@ -98,4 +127,9 @@ impl<A: Arch> Zone<A> {
             self.flags.fetch_and(!flag, Ordering::Relaxed);
         }
     }
+}
+
+#[inline]
+fn pressure_of(flags: u32) -> Pressure {
+    Pressure { below_high: flags & BELOW_HIGH != 0, reclaim_active: flags & RECLAIM_ACTIVE != 0 }
 }

@@ -7,15 +7,20 @@
 
 mod decay;
 mod limits;
+mod merge;
+mod owned;
 mod tune;
 
 pub use decay::decayed;
 pub use limits::{BATCH_SCALE_MAX, PcpLimits, batch_size};
+pub(crate) use owned::Home;
+pub use owned::{REMEMBERED_BLOCKS, RefillPhase};
 pub use tune::Pressure;
 
 use crate::arch::{Arch, Op, Order, Pfn};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
 use crate::zone::{Buddy, RmqueueMode};
+use alloc::boxed::Box;
 
 /// Orders up to this one have a list for each migratetype (`PAGE_ALLOC_COSTLY_ORDER`).
 pub const COSTLY_ORDER: u8 = 3;
@@ -82,6 +87,17 @@ pub struct Pcp {
     /// By how much `high` is above what decay wanted, because the zone lock was taken.
     pub(crate) pending: u32,
     lists: [FrameList; LISTS],
+    /// In place of `lists`, if the cache owns pageblocks.
+    owned: Option<Box<owned::OwnedLists>>,
+}
+
+/// What a drain moved.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Drained {
+    /// Pages that left the cache.
+    pub(crate) pages: u32,
+    /// Those that can be allocated now: pages of isolated pageblocks cannot.
+    pub(crate) free: u32,
 }
 
 impl Pcp {
@@ -98,6 +114,7 @@ impl Pcp {
             free_high_batch: cache_slice_pages > 3 * limits.batch,
             pending: 0,
             lists: [const { FrameList::EMPTY }; LISTS],
+            owned: None,
         }
     }
     /// New limits; `high` follows when it is next used.
@@ -177,15 +194,19 @@ impl Pcp {
     }
     /// Moves at least `pages` pages, if there are that many, back to the zone
     /// (`free_pcppages_bulk`): from the ends of the lists, one list after the other from `first`
-    /// on. Returns the pages moved; the last block may make it a few more than asked for.
+    /// on. The last block may make it a few pages more than asked for.
     pub(crate) fn drain<A: Arch>(
         &mut self,
         frames: &FrameTable,
         buddy: &mut Buddy<A>,
         pages: u32,
         first: PcpList,
-    ) -> u32 {
+    ) -> Drained {
+        if self.owned.is_some() {
+            return self.drain_owned(frames, buddy, pages);
+        }
         let (before, goal) = (self.count, self.count.saturating_sub(pages));
+        let mut free = 0;
         let mut list = first;
         while self.count > goal {
             let order = list.order();
@@ -195,11 +216,11 @@ impl Pcp {
                 A::work(Op::PcpTake, 1);
                 self.lists[list.0 as usize].unlink::<A>(frames, pfn);
                 self.count -= order.pages() as u32;
-                buddy.free_block(frames, pfn, order);
+                free += buddy.free_block(frames, pfn, order);
             }
             list = list.next();
         }
-        before - self.count
+        Drained { pages: before - self.count, free }
     }
     /// Checks the lists against the records and the count. The error is the first block that is
     /// wrong, or `None` if the count is. Calls `seen` for each block.
@@ -209,10 +230,14 @@ impl Pcp {
         mut seen: impl FnMut(Pfn, FrameWord),
     ) -> Result<(), Option<Pfn>> {
         let mut pages = 0;
-        for list in PcpList::all() {
-            for (pfn, linked) in self.lists[list.0 as usize].walk(frames) {
+        let plain = PcpList::all().map(|at| (at.order(), None, &self.lists[at.0 as usize]));
+        let owned = self.owned.iter().flat_map(|owned| owned.lists());
+        let owned = owned.map(|(order, list_type, list)| (order, Some(list_type), list));
+        for (order, list_type, list) in plain.chain(owned) {
+            for (pfn, linked) in list.walk(frames) {
                 let word = frames.word(pfn);
-                if !linked || word.state() != FrameState::Cached || word.order() != list.order() {
+                let cached = word.state() == FrameState::Cached && word.order() == order;
+                if !linked || !cached || list_type.is_some_and(|of| of != word.list()) {
                     return Err(Some(pfn));
                 }
                 pages += word.order().pages();

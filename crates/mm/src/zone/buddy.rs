@@ -1,6 +1,7 @@
 //! The buddy allocator: free blocks of 2^0..2^10 frames, split on demand, merged at once.
 
 use super::ZoneId;
+use super::owners::Owners;
 use crate::arch::{Access, Arch, Line, MAX_ORDER, Op, Order, PAGEBLOCK_ORDER, Pfn};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
 use alloc::boxed::Box;
@@ -9,6 +10,10 @@ use core::ops::Range;
 
 /// Pages in a pageblock.
 pub(super) const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER;
+
+/// The bits of a pageblock's byte that are its type.
+pub(super) const TYPE_MASK: u8 = 3;
+const _: () = assert!(MigrateType::COUNT <= TYPE_MASK as usize + 1);
 
 /// The free blocks of one order.
 pub(super) struct FreeArea {
@@ -23,15 +28,26 @@ pub(super) struct FreeArea {
 /// list entry at a time: starting up costs nothing per block. All of it is movable, as all memory
 /// is at first.
 pub struct Buddy<A: Arch> {
-    zone: ZoneId,
+    pub(super) zone: ZoneId,
     /// All frames of the zone.
-    span: Range<u32>,
+    pub(super) span: Range<u32>,
     /// Frames never handed to a list yet; whole largest blocks.
-    untouched: Range<u32>,
-    areas: [FreeArea; MAX_ORDER as usize + 1],
-    /// A [`MigrateType`] for each pageblock that the span has a part of; zero is movable.
-    block_types: Box<[u8]>,
-    first_block: usize,
+    pub(super) untouched: Range<u32>,
+    pub(super) areas: [FreeArea; MAX_ORDER as usize + 1],
+    /// A [`MigrateType`] for each pageblock that the span has a part of; zero is movable. The
+    /// upper bits say what isolation did: `isolate`.
+    pub(super) block_types: Box<[u8]>,
+    pub(super) first_block: usize,
+    /// Who owns which pageblock, if pageblocks have owners.
+    pub(super) owners: Owners<A>,
+    /// By CPU: how many it owns.
+    pub(super) owned: Box<[u32]>,
+    /// Free blocks of all orders in isolated pageblocks, and how many pages they have.
+    pub(super) isolated: FrameList,
+    pub(super) isolated_pages: u64,
+    /// Pageblocks that are isolated, and those that are offline.
+    pub(super) isolated_blocks: u32,
+    pub(super) offline_blocks: u32,
     arch: PhantomData<fn() -> A>,
 }
 
@@ -54,12 +70,25 @@ impl<A: Arch> Buddy<A> {
             areas: core::array::from_fn(|_| area()),
             block_types,
             first_block,
+            owners: Owners::none(),
+            owned: Box::new([]),
+            isolated: FrameList::EMPTY,
+            isolated_pages: 0,
+            isolated_blocks: 0,
+            offline_blocks: 0,
             arch: PhantomData,
         };
         buddy.areas[MAX_ORDER as usize].blocks = untouched.len() as u32 >> MAX_ORDER;
         buddy.add_ends(frames, span.start..untouched.start);
         buddy.add_ends(frames, untouched.end..span.end);
         buddy
+    }
+    /// Lets pageblocks have owners. Before anything was allocated; returns what everybody may read.
+    pub(crate) fn with_owners(&mut self) -> Owners<A> {
+        let blocks = self.first_block..self.first_block + self.block_types.len();
+        self.owners = Owners::of(blocks);
+        self.owned = (0..A::cpus_possible()).map(|_| 0).collect();
+        self.owners.clone()
     }
     /// Puts a range without a whole largest block on the lists, as large blocks as fit.
     fn add_ends(&mut self, frames: &FrameTable, range: Range<u32>) {
@@ -82,13 +111,21 @@ impl<A: Arch> Buddy<A> {
     /// The type of the pageblock that holds `pfn`.
     #[inline]
     pub fn block_type(&self, pfn: Pfn) -> MigrateType {
-        MigrateType::from_index(self.block_types[pfn.pageblock() - self.first_block].into())
+        let bits = self.block_types[pfn.pageblock() - self.first_block];
+        MigrateType::from_index(usize::from(bits & TYPE_MASK))
     }
-    /// Sets the type of the pageblocks of the block at `pfn`.
+    /// What isolation did to the pageblock that holds `pfn`; 0: nothing.
+    #[inline]
+    pub(super) fn isolation(&self, pfn: Pfn) -> u8 {
+        self.block_types[pfn.pageblock() - self.first_block] & !TYPE_MASK
+    }
+    /// Sets the type of the pageblocks of the block at `pfn`, of which none is isolated. Whoever
+    /// owned them does so no more.
     pub(super) fn set_block_type(&mut self, pfn: Pfn, order: Order, to: MigrateType) {
         let first = pfn.pageblock() - self.first_block;
         let count = order.pages().div_ceil(PAGEBLOCK_PAGES);
         self.block_types[first..first + count].fill(to as u8);
+        self.disown(pfn, order);
     }
     /// Whether the zone has the whole block.
     #[inline]
@@ -248,10 +285,33 @@ impl<A: Arch> Buddy<A> {
     ///
     /// The block is the caller's, and on no list. A block whose next merge is likely (the buddy
     /// one order up is free) goes to the list's end, where it may be left alone for long enough.
+    /// Returns how many of its pages can be allocated now: those of isolated pageblocks cannot.
     #[inline]
-    pub(crate) fn free_block(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) {
+    pub(crate) fn free_block(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) -> u32 {
+        if order > Order::PAGEBLOCK && self.isolated_blocks > 0 {
+            return self.free_by_pageblocks(frames, pfn, order);
+        }
+        let pages = order.pages() as u32;
+        let Some((pfn, order, list_type)) = self.merge(frames, pfn, order) else { return 0 };
+        let end = if self.merge_likely(frames, pfn, order) { End::Back } else { End::Front };
+        self.link(frames, pfn, order, list_type, end);
+        pages
+    }
+    /// Merges a block with its buddies as far as they are free; it is on no list then. `None`: its
+    /// pageblock is isolated, and so is the block.
+    #[inline]
+    pub(super) fn merge(
+        &mut self,
+        frames: &FrameTable,
+        pfn: Pfn,
+        order: Order,
+    ) -> Option<(Pfn, Order, MigrateType)> {
         debug_assert!(self.spans(pfn, order), "the block is of another zone");
         let list_type = self.block_type(pfn);
+        if self.isolation(pfn) != 0 {
+            self.free_isolated(frames, pfn, order);
+            return None;
+        }
         let (mut pfn, mut order) = (pfn, order);
         while let Some(up) = order.up() {
             let buddy = pfn.buddy(order);
@@ -264,6 +324,9 @@ impl<A: Arch> Buddy<A> {
                 break;
             }
             let buddy_type = frames.word(buddy).list();
+            if order >= Order::PAGEBLOCK && self.isolation(buddy) != 0 {
+                break;
+            }
             self.unlink(frames, buddy, order, buddy_type);
             if order >= Order::PAGEBLOCK && buddy_type != list_type {
                 self.set_block_type(buddy, order, list_type);
@@ -273,10 +336,10 @@ impl<A: Arch> Buddy<A> {
             pfn = pfn.min(buddy);
             order = up;
         }
-        let end = if self.merge_likely(frames, pfn, order) { End::Back } else { End::Front };
-        self.link(frames, pfn, order, list_type, end);
+        Some((pfn, order, list_type))
     }
-    fn merge_likely(&self, frames: &FrameTable, pfn: Pfn, order: Order) -> bool {
+    #[inline]
+    pub(super) fn merge_likely(&self, frames: &FrameTable, pfn: Pfn, order: Order) -> bool {
         let Some(up) = order.up() else { return false };
         if up == Order::MAX {
             return false;

@@ -67,7 +67,12 @@ impl<A: Arch> Buddy<A> {
 
     /// Largest blocks first, so that what is broken up stays together: makes the pageblock of a
     /// free block of another type belong to `wanted`, if enough of it is free or compatible.
-    fn claim(&mut self, frames: &FrameTable, order: Order, wanted: MigrateType) -> Option<Pfn> {
+    pub(super) fn claim(
+        &mut self,
+        frames: &FrameTable,
+        order: Order,
+        wanted: MigrateType,
+    ) -> Option<Pfn> {
         for at in Order::all().rev().take_while(|&at| at >= order) {
             let Some((from, pfn)) = self.fallback_with(frames, at, wanted) else { continue };
             if !may_claim(at, wanted) {
@@ -119,6 +124,10 @@ impl<A: Arch> Buddy<A> {
     /// A page that is not free counts as movable if the zone handed it out for that. This, unlike
     /// what a page cache's pages are, changes only under the zone lock.
     fn census(&self, frames: &FrameTable, block: Pfn) -> Census {
+        if self.owners.exist() {
+            let (free, movable) = self.census_of_pages(frames, block);
+            return Census { free, movable };
+        }
         let mut census = Census { free: 0, movable: 0 };
         let mut at = 0;
         while at < PAGEBLOCK_PAGES {

@@ -2,10 +2,14 @@
 
 mod buddy;
 mod fallback;
+mod isolate;
+mod owned;
+mod owners;
 mod watermark;
 
 pub use buddy::Buddy;
 pub(crate) use fallback::RmqueueMode;
+pub(crate) use owners::Owners;
 pub use watermark::{LOWMEM_RESERVE_RATIO, Watermarks, default_min_free_kb, watermarks};
 
 /// A zone, numbered over the whole machine in the order of the memory map.

@@ -4,7 +4,7 @@ use crate::oracle::Oracle;
 use mmscale_mm::arch::{Arch, CpuId, Order};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{
-    AllocConfig, AllocError, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap,
+    AllocConfig, AllocError, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap, PcpPolicy,
 };
 use mmscale_mm::vmstat::ZoneItem;
 use mmscale_mm::zone::ZoneId;
@@ -159,11 +159,18 @@ impl Run {
     }
 }
 
+/// Every policy against the oracle.
+const POLICIES: [PcpPolicy; 2] = [PcpPolicy::Stock, PcpPolicy::Posted];
+
+fn with(caches: PcpPolicy) -> AllocConfig {
+    AllocConfig { caches, ..AllocConfig::default() }
+}
+
 #[test]
 fn one_small_zone_that_runs_out() {
-    for seed in 0..4 {
-        let mut run = Run::new(seed, &MemoryMap::single(5000), AllocConfig::default());
-        run.go(100_000);
+    for (seed, caches) in (0..4).flat_map(|seed| POLICIES.map(|caches| (seed, caches))) {
+        let mut run = Run::new(seed, &MemoryMap::single(5000), with(caches));
+        run.go(60_000);
         assert!(run.failures > 0, "memory never ran out");
         run.end();
     }
@@ -171,20 +178,23 @@ fn one_small_zone_that_runs_out() {
 
 #[test]
 fn two_nodes_with_a_low_zone() {
-    for seed in 10..14 {
+    for (seed, caches) in (10..14).flat_map(|seed| POLICIES.map(|caches| (seed, caches))) {
         let map = MemoryMap::nodes(2, 16_384).with_dma32(3_000);
-        let mut run = Run::new(seed, &map, AllocConfig::default());
-        run.go(100_000);
+        let mut run = Run::new(seed, &map, with(caches));
+        run.go(60_000);
         run.end();
     }
 }
 
 #[test]
 fn a_zone_large_enough_for_full_batches() {
-    for (seed, hold) in [(20, BulkHold::Batch), (21, BulkHold::Whole)] {
-        let config = AllocConfig { hold, cache_slice_pages: 512, ..AllocConfig::default() };
+    let holds = [(20, BulkHold::Batch), (21, BulkHold::Whole)];
+    for ((seed, hold), caches) in
+        holds.into_iter().flat_map(|hold| POLICIES.map(|caches| (hold, caches)))
+    {
+        let config = AllocConfig { hold, cache_slice_pages: 512, ..with(caches) };
         let mut run = Run::new(seed, &MemoryMap::single(300_000), config);
-        run.go(150_000);
+        run.go(120_000);
         run.end();
     }
 }

@@ -182,6 +182,10 @@ impl Probe for TickProbe {
                 self.drain_pages += u64::from(pages);
             }
             Trace::TickKicked { .. }
+            | Trace::PcpPhase { .. }
+            | Trace::PcpOwned { .. }
+            | Trace::PcpFreeRemote { .. }
+            | Trace::PcpBusy { .. }
             | Trace::IdleEnter
             | Trace::IdleExit
             | Trace::PageAlloc { .. }
