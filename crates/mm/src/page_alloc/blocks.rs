@@ -1,6 +1,7 @@
 //! Whether what is kept about pageblocks adds up: owners, isolation.
 
-use super::{FrameAllocator, Violation, Zone};
+use super::audit::Violation;
+use super::{FrameAllocator, Zone};
 use crate::arch::{Arch, CpuId, Order, Pfn};
 use crate::frame::{FrameState, FrameWord};
 use crate::zone::Buddy;

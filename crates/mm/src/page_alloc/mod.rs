@@ -2,24 +2,25 @@
 //!
 //! It stands alone: a kernel embeds it in its memory manager, a hypervisor may use it directly.
 //! `claim` is the way to a page, `release` the way back, `age` what time does: decay, draining,
-//! folding, hotplug.
+//! folding, hotplug. `posted` is both ways where CPUs own pageblocks; `isolate` takes pageblocks
+//! out of use.
 //!
 //! Locks: a page cache's lock, then its zone's lock. Neither is ever held together with another
 //! of its class. The zone lock is always taken with interrupts off; the page cache's lock is taken
 //! with interrupts on, so allocation and freeing, which may run in an interrupt, only try it and go
 //! to the zone if it is taken.
 //!
-//! `posted` is both ways where CPUs own pageblocks; `isolate` takes pageblocks away.
-//!
-//! What Linux 6.19 has and this has not: reserves of high-order atomic blocks, CMA, watermark boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (it is woken here, and works
-//! above: `reclaim`). Three things differ: whether a zone has a block of a higher order shows under
-//! its lock and not in the watermark check before it; a page goes back to the page-cache list of
-//! the type that its pageblock had when the zone handed it out, not of the type it has now (the
-//! buddy goes by the type of now, as in Linux); and for claims a page counts as movable if the zone
+//! What Linux 6.19 has and this has not: reserves of high-order atomic blocks, CMA, watermark
+//! boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (it is woken here, and works above:
+//! `reclaim`). Three things differ: whether a zone has a block of a higher order shows under its
+//! lock and not in the watermark check before it; a page goes back to the page-cache list of the
+//! type that its pageblock had when the zone handed it out, not of the type it has now (the buddy
+//! goes by the type of now, as in Linux); and for claims a page counts as movable if the zone
 //! handed it out as such, whether or not a page cache has it. All three keep what the zone lock
 //! protects under the zone lock.
 
 mod age;
+mod audit;
 mod blocks;
 mod census;
 mod claim;
@@ -35,11 +36,12 @@ mod wake;
 mod zone;
 
 pub use age::{DecayRequest, Refresh};
+pub use audit::{Audit, Violation};
 pub use census::Census;
 pub use config::{AllocConfig, BulkHold, ConfigError, MemoryMap, PcpPolicy, ZoneSpec};
 pub use gfp::{AllocError, Gfp};
 pub use isolate::IsolateError;
-pub use verify::{Audit, Violation};
+
 pub use zone::Zone;
 
 use crate::arch::{Arch, Atomic, CpuId, CpuMask, NodeId, Pfn, Trace};

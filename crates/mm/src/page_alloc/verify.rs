@@ -1,96 +1,13 @@
 //! Whether everything adds up: for tests, and for the end of a run.
 
+use super::audit::{Audit, Violation};
 use super::blocks::OwnedSeen;
 use super::{FrameAllocator, Zone};
 use crate::arch::{Arch, CpuId, Order, Pfn};
 use crate::frame::FrameState;
 use crate::vmstat::ZoneItem;
-use crate::zone::{Buddy, ZoneId};
+use crate::zone::Buddy;
 use alloc::vec::Vec;
-
-/// Where the pages are.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Audit {
-    /// On buddy lists, or never used.
-    pub free: u64,
-    /// In page caches.
-    pub cached: u64,
-    /// Handed out.
-    pub held: u64,
-    /// Free, but in isolated pageblocks.
-    pub isolated: u64,
-    /// In pageblocks that are offline.
-    pub offline: u64,
-}
-
-/// What does not add up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Violation {
-    /// A frame is in no state, or in two: no block covers it, or two do.
-    Cover(Pfn),
-    /// A block does not start at a multiple of its size, or reaches out of its zone.
-    Shape(Pfn),
-    /// A block's record disagrees with the list it is on.
-    List(Pfn),
-    /// Two free buddies were not merged.
-    Unmerged(Pfn),
-    /// The block is on no list, or on two.
-    Lost(Pfn),
-    /// A free block's list is not that of its pageblock's type.
-    BlockType(Pfn),
-    /// A block that can be allocated or is cached is in a pageblock that is isolated or offline, or
-    /// one on the list of isolated blocks is not.
-    Isolation(Pfn),
-    /// A pageblock has an owner although it is all in its zone, isolated, or its owner is gone.
-    Owner(Pfn),
-    /// A block may merge although it is not on its pageblock's owner's page cache, or was handed
-    /// out for another use than its pageblock's; or blocks of one pageblock may merge on two page
-    /// caches.
-    Stray(Pfn),
-    /// A pageblock counts as remembered by its owner, which does not remember it.
-    Remembered(Pfn),
-    /// The zone's isolated pages, or its pageblocks that are isolated or offline, are miscounted.
-    IsolatedCount(ZoneId),
-    /// A CPU owns another number of a zone's pageblocks than the zone says.
-    OwnedCount(CpuId),
-    /// A page cache of the zone holds another number of pages than it says.
-    PcpCount(ZoneId),
-    /// A zone's area of this order holds another number of blocks than it says.
-    AreaCount(ZoneId, Order),
-    /// The zone's counter of free pages, bytes included, is not what is free.
-    Counter(ZoneId),
-    /// A CPU is offline, and nobody took over its counters' bytes or its page caches.
-    LeftBehind(CpuId),
-}
-
-impl core::fmt::Display for Violation {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Cover(pfn) => write!(f, "frame {}: not in exactly one block", pfn.index()),
-            Self::Shape(pfn) => write!(f, "frame {}: misplaced block", pfn.index()),
-            Self::List(pfn) => write!(f, "frame {}: its record denies its list", pfn.index()),
-            Self::Unmerged(pfn) => write!(f, "frame {}: its buddy is free too", pfn.index()),
-            Self::Lost(pfn) => write!(f, "frame {}: not on exactly one list", pfn.index()),
-            Self::BlockType(pfn) => write!(f, "frame {}: on another type's list", pfn.index()),
-            Self::Isolation(pfn) => write!(f, "frame {}: isolated, or not", pfn.index()),
-            Self::Owner(pfn) => write!(f, "frame {}: its pageblock has an owner", pfn.index()),
-            Self::Stray(pfn) => write!(f, "frame {}: may merge where it must not", pfn.index()),
-            Self::Remembered(pfn) => write!(f, "frame {}: its owner forgot it", pfn.index()),
-            Self::IsolatedCount(zone) => {
-                write!(f, "zone {}: isolated or offline miscounts", zone.index())
-            }
-            Self::OwnedCount(cpu) => write!(f, "{cpu}: its pageblocks are miscounted"),
-            Self::PcpCount(zone) => write!(f, "zone {}: a page cache miscounts", zone.index()),
-            Self::AreaCount(zone, order) => {
-                write!(f, "zone {}: order {} miscounts", zone.index(), order.get())
-            }
-            Self::Counter(zone) => write!(f, "zone {}: free pages miscounted", zone.index()),
-            Self::LeftBehind(cpu) => write!(f, "{cpu} is gone and left counts or pages behind"),
-        }
-    }
-}
-
-impl core::error::Error for Violation {}
 
 impl<A: Arch> FrameAllocator<A> {
     /// Walks everything: every frame in exactly one block, every block in exactly one state and on
