@@ -29,6 +29,8 @@ mod gfp;
 mod isolate;
 #[cfg(test)]
 mod planted;
+#[cfg(test)]
+mod planted_blocks;
 mod posted;
 mod release;
 mod verify;

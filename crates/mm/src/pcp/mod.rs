@@ -237,7 +237,10 @@ impl Pcp {
             for (pfn, linked) in list.walk(frames) {
                 let word = frames.word(pfn);
                 let cached = word.state() == FrameState::Cached && word.order() == order;
-                if !linked || !cached || list_type.is_some_and(|of| of != word.list()) {
+                // A block that was stolen stands where it was wanted.
+                let stolen = |of| !word.may_merge() && of == word.taken_as();
+                let here = |of: MigrateType| of == word.list() || stolen(of);
+                if !linked || !cached || !list_type.is_none_or(here) {
                     return Err(Some(pfn));
                 }
                 pages += word.order().pages();

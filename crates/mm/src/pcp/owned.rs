@@ -285,7 +285,8 @@ impl Filling<'_> {
             self.put::<A>(pfn, Order::PAGEBLOCK, RefillPhase::Claim);
         }
     }
-    /// Phase 2, the largest blocks that are not too large first.
+    /// Phase 2: the largest blocks that are not too large first. One that is not there is cut from
+    /// a larger one, which breaks up pageblocks only where phase 1 had none or found no room.
     fn chunks<A: Arch>(&mut self, buddy: &mut Buddy<A>) {
         let order = self.order;
         for at in orders().rev().filter(|&at| at >= order && at < Order::PAGEBLOCK) {

@@ -44,6 +44,16 @@ impl<A: Arch> Buddy<A> {
         let bits = &mut self.block_types[block.pageblock() - self.first_block];
         *bits = *bits & TYPE_MASK | to;
     }
+    /// Plants an isolated pageblock of which nothing was isolated.
+    #[cfg(test)]
+    pub(crate) fn plant_isolation(&mut self, block: Pfn) {
+        self.set_isolation(block, ISOLATED);
+    }
+    /// Plants a wrong number of isolated pageblocks.
+    #[cfg(test)]
+    pub(crate) fn miscount_isolated(&mut self) {
+        self.isolated_blocks += 1;
+    }
     fn link_isolated(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) {
         A::work(Op::BuddyPut, 1);
         self.isolated.push_front::<A>(frames, pfn);

@@ -67,6 +67,17 @@ impl<A: Arch> Buddy<A> {
         self.owners.exist() && self.owners.is_remembered(pfn)
     }
 
+    /// Plants an owner, past the counts.
+    #[cfg(test)]
+    pub(crate) fn plant_owner(&mut self, block: Pfn, owner: CpuId) {
+        self.owners.set(block, Some(owner));
+    }
+    /// Plants a wrong number of owned pageblocks.
+    #[cfg(test)]
+    pub(crate) fn miscount_owned(&mut self, cpu: CpuId) {
+        self.owned[cpu.index()] += 1;
+    }
+
     /// Phase 0: takes every free block of a pageblock that `wanted`'s page cache owns, and calls
     /// `each` for it. Looks at every page of the block that is not free, as the kernel would have
     /// to: their sizes belong to others.
@@ -107,15 +118,14 @@ impl<A: Arch> Buddy<A> {
         self.set_owner(pfn, Some(cpu));
         Some(pfn)
     }
-    /// Phase 2: takes a free block of exactly this order from the type's own list.
+    /// Phase 2: takes a block of this order from the type's own lists.
     pub(crate) fn take_chunk(
         &mut self,
         frames: &FrameTable,
         order: Order,
         wanted: MigrateType,
     ) -> Option<Pfn> {
-        let pfn = self.first(frames, order, wanted)?;
-        self.unlink(frames, pfn, order, wanted);
+        let pfn = self.take_smallest(frames, order, wanted)?;
         self.hand_out(frames, pfn, order, wanted, FrameState::Cached);
         Some(pfn)
     }

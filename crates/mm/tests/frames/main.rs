@@ -2,6 +2,8 @@
 //! shrink to what matters when one fails.
 
 mod census;
+mod isolation;
 mod oracle;
+mod posted;
 mod random;
 mod sequences;

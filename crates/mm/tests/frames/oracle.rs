@@ -43,6 +43,15 @@ impl Oracle {
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, Order)> {
         self.blocks.iter().map(|(&start, &order)| (start, order))
     }
+    /// Pages held of the frames from `start` on, `pages` in number, also of blocks that only
+    /// partly lie there.
+    pub(crate) fn held_of(&self, start: Pfn, pages: usize) -> u64 {
+        let (from, to) = (start.index(), start.index() + pages);
+        let near = self.blocks.range(..to).rev();
+        let parts = near.map(|(&first, order)| (first, first + order.pages()));
+        let inside = parts.take_while(|&(_, end)| end + Order::MAX.pages() > from);
+        inside.map(|(first, end)| end.min(to).saturating_sub(first.max(from)) as u64).sum()
+    }
     /// Blocks held.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()

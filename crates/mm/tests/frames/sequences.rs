@@ -2,16 +2,18 @@
 //! is shrunk to the fewest and plainest steps that still fail, and printed.
 
 use crate::oracle::Oracle;
-use mmscale_mm::arch::{Arch, CpuId, MAX_ORDER, Order};
+use mmscale_mm::arch::{Arch, CpuId, MAX_ORDER, Order, Pfn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{
-    AllocConfig, AllocError, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap, Zone,
+    AllocConfig, AllocError, BulkHold, DecayRequest, FrameAllocator, Gfp, IsolateError, MemoryMap,
+    PcpPolicy, Zone,
 };
 use mmscale_mm::vmstat::ZoneItem;
 use mmscale_mm::zone::{ZoneId, ZoneKind};
 use mmscale_uni::{self as uni, Uni};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
+use std::collections::BTreeSet;
 
 const CPUS: usize = 4;
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -52,9 +54,20 @@ enum Step {
     },
     Offline(usize),
     Online(usize),
+    /// To a pageblock, of which the number's remainder counts.
+    Block(BlockStep, usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+#[derive(Clone, Copy, Debug)]
+enum BlockStep {
+    Isolate,
+    Unisolate,
+    Offline,
+    Online,
+}
+
+/// To pages and CPUs.
+fn page_step() -> impl Strategy<Value = Step> {
     let order = prop_oneof![4 => Just(0), 2 => 1u8..4, 1 => 4..=MAX_ORDER];
     let count = prop_oneof![3 => Just(1usize), 2 => 2usize..12, 1 => 12usize..300];
     let alloc = (order, 0..MigrateType::COUNT, 0u8..6, count.clone())
@@ -75,6 +88,17 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn step() -> impl Strategy<Value = Step> {
+    let block = prop_oneof![
+        2 => Just(BlockStep::Isolate),
+        2 => Just(BlockStep::Unisolate),
+        2 => Just(BlockStep::Offline),
+        1 => Just(BlockStep::Online),
+    ];
+    let block = (block, any::<usize>()).prop_map(|(step, at)| Step::Block(step, at));
+    prop_oneof![15 => page_step(), 1 => block]
+}
+
 /// Memory of one zone, of a low and a normal one, of three on two nodes; sizes that end anywhere.
 fn memory() -> impl Strategy<Value = MemoryMap> {
     prop_oneof![
@@ -90,13 +114,15 @@ fn memory() -> impl Strategy<Value = MemoryMap> {
 
 fn settings() -> impl Strategy<Value = AllocConfig> {
     let hold = prop_oneof![Just(BulkHold::Batch), Just(BulkHold::Whole)];
+    let caches = prop_oneof![Just(PcpPolicy::Stock), Just(PcpPolicy::Posted)];
     let fraction = prop_oneof![3 => Just(None), 1 => Just(Some(8)), 1 => Just(Some(100))];
-    (hold, fraction, 0u8..=6, prop_oneof![Just(0u32), Just(512)]).prop_map(
-        |(hold, high_fraction, batch_scale_max, cache_slice_pages)| AllocConfig {
+    (hold, fraction, 0u8..=6, prop_oneof![Just(0u32), Just(512)], caches).prop_map(
+        |(hold, high_fraction, batch_scale_max, cache_slice_pages, caches)| AllocConfig {
             hold,
             high_fraction,
             batch_scale_max,
             cache_slice_pages,
+            caches,
             ..AllocConfig::default()
         },
     )
@@ -118,6 +144,8 @@ struct Pair {
     frames: FrameAllocator<Uni>,
     oracle: Oracle,
     total: u64,
+    isolated: BTreeSet<Pfn>,
+    offline: BTreeSet<Pfn>,
 }
 
 impl Pair {
@@ -129,6 +157,8 @@ impl Pair {
             frames: FrameAllocator::new(map, config).unwrap(),
             oracle: Oracle::default(),
             total: map.zones.iter().map(|zone| u64::from(zone.pages)).sum(),
+            isolated: BTreeSet::new(),
+            offline: BTreeSet::new(),
         }
     }
     fn zone(&self, number: usize) -> ZoneId {
@@ -144,6 +174,11 @@ impl Pair {
             Ok(pfn) => {
                 let zone = self.frames.zone_of(pfn).expect("the frame exists");
                 assert!(Self::accepts(gfp, zone), "a page of a zone that was not asked for");
+                for page in (0..order.pages()).map(|at| pfn.offset(at)) {
+                    let block = page.align_down(Order::PAGEBLOCK);
+                    let gone = self.isolated.contains(&block) || self.offline.contains(&block);
+                    assert!(!gone, "a page of a pageblock that nobody is to get");
+                }
                 self.oracle.add(pfn, order);
             }
             Err(error) => {
@@ -152,7 +187,9 @@ impl Pair {
                 if order == Order::ZERO && gfp.contains(Gfp::MEMALLOC) {
                     for zone in self.frames.zones().iter().filter(|zone| Self::accepts(gfp, zone)) {
                         let held = self.oracle.held_within(zone.start(), zone.pages());
-                        assert_eq!(held, u64::from(zone.pages()), "refused, and pages are left");
+                        let kept = self.frames.inspect_buddy(zone.id(), |b| b.isolated_pages());
+                        let pages = u64::from(zone.managed_pages());
+                        assert_eq!(held + kept, pages, "refused, and pages are left");
                     }
                 }
             }
@@ -173,6 +210,46 @@ impl Pair {
             }
             uni::set_online(cpu, false);
             self.frames.cpu_dead(CpuId::new(cpu));
+        }
+    }
+    /// What isolation must say, by the oracle's books.
+    fn block(&mut self, step: BlockStep, number: usize) {
+        let block =
+            Pfn::new(number % (self.frames.frames().len() + 1)).align_down(Order::PAGEBLOCK);
+        let size = Order::PAGEBLOCK.pages();
+        let in_zone = |zone: &&Zone<Uni>| {
+            let end = zone.start().index() + zone.pages() as usize;
+            zone.start() <= block && block.index() + size <= end
+        };
+        let whole = self.frames.zones().iter().any(|zone| in_zone(&zone));
+        let (isolated, offline) = (self.isolated.contains(&block), self.offline.contains(&block));
+        let busy = self.oracle.held_of(block, size) as u32;
+        let may = |fits: bool| match fits {
+            _ if !whole => Err(IsolateError::NoBlock),
+            true => Ok(()),
+            false => Err(IsolateError::NotNow),
+        };
+        let inside = block.offset(number % size);
+        let (done, expected) = match step {
+            BlockStep::Isolate => {
+                (self.frames.isolate_pageblock(inside), may(!isolated && !offline))
+            }
+            BlockStep::Unisolate => (self.frames.unisolate_pageblock(inside), may(isolated)),
+            BlockStep::Offline if whole && !offline && busy > 0 => {
+                (self.frames.offline_pageblock(inside), Err(IsolateError::Busy(busy)))
+            }
+            BlockStep::Offline => (self.frames.offline_pageblock(inside), may(!offline)),
+            BlockStep::Online => (self.frames.online_pageblock(inside), may(offline)),
+        };
+        assert_eq!(done, expected, "{step:?} of {block:?}");
+        if done.is_ok() {
+            self.isolated.remove(&block);
+            self.offline.remove(&block);
+            match step {
+                BlockStep::Isolate => _ = self.isolated.insert(block),
+                BlockStep::Offline => _ = self.offline.insert(block),
+                BlockStep::Unisolate | BlockStep::Online => {}
+            }
         }
     }
     fn run(&mut self, step: &Step) {
@@ -212,12 +289,15 @@ impl Pair {
                 uni::set_online(cpu, true);
                 frames.cpu_online();
             }
+            Step::Block(step, number) => self.block(step, number),
         }
     }
     fn check(&self) {
         let audit = self.frames.verify().unwrap();
         assert_eq!(audit.held, self.oracle.pages);
-        assert_eq!(audit.free + audit.cached + audit.held, self.total);
+        let kept_back = audit.isolated + audit.offline;
+        assert_eq!(audit.free + audit.cached + audit.held + kept_back, self.total);
+        assert_eq!(audit.offline, (self.offline.len() * Order::PAGEBLOCK.pages()) as u64);
         let mut cached = 0;
         for zone in self.frames.zones() {
             let in_cpu = |cpu| self.frames.inspect_pcp(zone.id(), CpuId::new(cpu), |p| p.count());
@@ -230,8 +310,14 @@ impl Pair {
         assert_eq!(cached, audit.cached);
         uni::assert_quiet();
     }
-    /// Everything comes home.
+    /// Everything comes home, and every block is whole.
     fn end(&mut self) {
+        for block in core::mem::take(&mut self.isolated) {
+            self.frames.unisolate_pageblock(block).expect("it is isolated");
+        }
+        for block in core::mem::take(&mut self.offline) {
+            self.frames.online_pageblock(block).expect("it is offline");
+        }
         while self.oracle.len() > 0 {
             self.free(0);
         }
@@ -275,7 +361,7 @@ fn any_sequence_agrees_with_the_oracle() {
 #[test]
 fn a_planted_bug_shrinks_to_the_steps_that_matter() {
     let two = Order::new(1).expect("in range");
-    let result = runner(400).run(&prop::collection::vec(step(), 1..120), |steps| {
+    let result = runner(400).run(&prop::collection::vec(page_step(), 1..120), |steps| {
         let mut pair = Pair::new(&MemoryMap::single(5_000), AllocConfig::default());
         for step in &steps {
             pair.run(step);
