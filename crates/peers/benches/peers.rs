@@ -1,47 +1,98 @@
-//! `cargo bench -p mmscale-peers [-- --rounds N] [-- --quick]`: all allocators, side by side.
+//! `cargo bench -p mmscale-peers --bench peers [-- OPTION...]`: all allocators, side by side.
 
+use mmscale_peers::options::{Mode, Options, USAGE};
 use mmscale_peers::peer::{
-    Bitmap, BuddySystem, BuddySystemMutex, Floor, Magazines, Ours, OursOnMachine,
+    Bitmap, BuddySlab, BuddySystem, BuddySystemMutex, Floor, Magazines, Ours, OursOnMachine, Stock,
 };
-use mmscale_peers::phase::TRIES;
-use mmscale_peers::round::{Entry, run};
+use mmscale_peers::phase::{Program, TRIES};
+use mmscale_peers::round::{self, Entry, Row};
 use mmscale_peers::{FRAMES, Phase, table};
+use std::process::ExitCode;
 
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let quick = args.iter().any(|arg| arg == "--quick");
-    let given = args.iter().position(|arg| arg == "--rounds").and_then(|at| args.get(at + 1));
-    let rounds = match given.map(|text| text.parse()) {
-        None => {
-            if quick {
-                3
-            } else {
-                15
-            }
-        }
-        Some(Ok(rounds)) if rounds > 0 => rounds,
-        Some(_) => {
-            eprintln!("--rounds takes a number above 0");
-            std::process::exit(2);
-        }
-    };
-    let scale = if quick { 1 } else { 4 };
+/// All allocators, ours first.
+fn entries() -> Vec<Entry> {
     // It searches for runs of frames from the first bitmap on: minutes, not nanoseconds.
-    let mixed = |phase| matches!(phase, Phase::Mix { .. });
-    let entries = [
-        Entry::of::<Ours>(),
+    let runs = |phase: Phase| phase.program == Program::Mix || phase.order > 0;
+    vec![
+        Entry::of::<Ours<Stock>>(),
         Entry::of::<OursOnMachine>(),
         Entry::of::<BuddySystem<11>>(),
         Entry::of::<BuddySystem<33>>(),
         Entry::of::<BuddySystemMutex>(),
+        Entry::of::<BuddySlab>(),
         Entry::of::<Magazines>(),
-        Entry::of::<Bitmap>().without(mixed),
+        Entry::of::<Bitmap>().without(runs),
         Entry::of::<Floor>(),
-    ];
-    let rows = run(&entries, rounds, scale, |round| eprintln!("round {round} of {rounds}"));
-    print!("{}", table::render(&rows));
-    let disturbed: usize = rows.iter().map(|row| row.disturbed).sum();
-    let all = rows.iter().flat_map(|row| &row.medians).flatten().count() * rounds;
-    println!("\nNAME/THREADS; {FRAMES} frames; medians of {rounds} interleaved rounds.");
-    println!("{disturbed} of {all} samples disturbed by other programs, {TRIES} tries each.");
+    ]
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|arg| arg == "--help") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let options = match Options::parse(args) {
+        Ok(options) => options,
+        Err(why) => {
+            eprint!("{why}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut chosen = entries();
+    let first = chosen[0].name;
+    chosen.retain(|entry| entry.name == first || options.wants(entry.name));
+    match options.mode {
+        Mode::Time => time(&options, &chosen),
+        Mode::Checked => return check(&options, &chosen),
+        Mode::Fragmentation => fragmentation(&chosen),
+    }
+    ExitCode::SUCCESS
+}
+
+fn time(options: &Options, entries: &[Entry]) {
+    let effort = options.effort();
+    let (mut disturbed, mut samples) = (0, 0);
+    for sheet in options.sheets() {
+        eprintln!("{}", sheet.title);
+        let rounds = effort.rounds;
+        let rows: Vec<Row> = round::run(entries, &sheet, effort, |round| {
+            eprintln!("round {round} of {rounds}");
+        });
+        println!("{}", table::render(&sheet, &rows));
+        disturbed += rows.iter().map(|row| row.disturbed).sum::<usize>();
+        samples += rows.iter().map(|row| row.samples).sum::<usize>();
+    }
+    println!("NAME/THREADS; {FRAMES} frames; medians of {} interleaved rounds.", effort.rounds);
+    println!("-: takes no part there, or has no such blocks left.");
+    println!("{disturbed} of {samples} samples disturbed by other programs, {TRIES} tries each.");
+}
+
+fn check(options: &Options, entries: &[Entry]) -> ExitCode {
+    for sheet in options.sheets() {
+        eprintln!("{}", sheet.title);
+        match round::check(entries, &sheet, options.effort()) {
+            Ok(rows) => println!("{}", table::render_medians(&sheet, &rows)),
+            Err(why) => {
+                eprintln!("{why}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    println!("Every page was written by its owner and found as it was: all are honest.");
+    println!("The times count that too.");
+    ExitCode::SUCCESS
+}
+
+fn fragmentation(entries: &[Entry]) {
+    let measured = entries.iter().filter(|entry| entry.is_allocator).map(|entry| {
+        eprintln!("{}", entry.name);
+        (entry.name, entry.fragmentation(FRAMES))
+    });
+    let rows: Vec<_> = measured.collect();
+    println!("{}", table::render_fragmentation(&rows));
+    println!("Free blocks of 512 frames, after churn at half occupancy (churn); after all frames");
+    println!("were out, a random half came back, and the rest was replaced 5, 10, 20 times (rec).");
+    println!("After two CPUs gave back each other's frames: frames that one of them can take");
+    println!("(reach), and free blocks of 512 (whole), of what a fresh pool gives.");
 }

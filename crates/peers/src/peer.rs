@@ -1,6 +1,7 @@
 //! The allocators, behind one small trait.
 
 mod bitmap;
+mod buddy_slab;
 mod buddy_system;
 mod floor;
 mod machine;
@@ -8,23 +9,28 @@ mod magazines;
 mod ours;
 
 pub use bitmap::Bitmap;
+pub use buddy_slab::BuddySlab;
 pub use buddy_system::{BuddySystem, BuddySystemMutex};
 pub use floor::Floor;
 pub use machine::OursOnMachine;
 pub use magazines::Magazines;
-pub use ours::Ours;
+pub use ours::{Ours, Policy, Stock};
 
 /// An allocator of frames, shared by the threads of a program.
 ///
 /// Calls are monomorphised: no dispatch is measured.
 pub trait Peer: Sync + Sized {
-    /// The name in the table, at most 26 columns.
+    /// The name in the table, at most 22 columns.
     const NAME: &'static str;
     /// Whether it promises distinct frames; the floor does not.
     const IS_ALLOCATOR: bool = true;
 
     /// Takes 2^order frames, naturally aligned; the number of the first.
     fn alloc(&self, order: u8) -> Option<u32>;
+    /// The same at the end, when nobody needs a reserve: down to the last frame.
+    fn alloc_last(&self, order: u8) -> Option<u32> {
+        self.alloc(order)
+    }
     /// Gives a block back.
     fn free(&self, frame: u32, order: u8);
     /// How many frames are not out, asked by the last thread that uses it. Counted by taking them,

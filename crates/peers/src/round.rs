@@ -1,56 +1,132 @@
 //! Interleaved rounds and their medians.
 
+use crate::fragmentation::{self, Fragmentation};
+use crate::hand::Trusting;
 use crate::phase::Sample;
+use crate::sheet::Sheet;
+use crate::stamps::Stamps;
 use crate::{Peer, Phase};
+use std::sync::Arc;
 
-/// One allocator, with its medians in ns, in the order of [`Phase::ALL`].
+/// One allocator, with its medians in ns, by the columns of a sheet.
 pub struct Row {
     /// The allocator's name.
     pub name: &'static str,
-    /// Median ns for one allocation with its free; `None` where it took no part.
+    /// Median ns for one allocation with its free; `None` where it took no part, or had no such
+    /// blocks.
     pub medians: Vec<Option<f64>>,
     /// Half of the distance between the quartiles, over the median, in percent.
     pub spreads: Vec<Option<f64>>,
     /// Measurements in which somebody else had a processor every time.
     pub disturbed: usize,
+    /// Measurements that there are.
+    pub samples: usize,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Frames that each allocator manages; a power of two.
+    pub frames: usize,
+    /// Rounds.
+    pub rounds: usize,
+    /// Operations of a thread in each measurement, about.
+    pub operations: usize,
 }
 
 /// An allocator that takes part in the rounds.
 pub struct Entry {
-    name: &'static str,
-    measure: fn(Phase, usize) -> Sample,
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it promises distinct frames.
+    pub is_allocator: bool,
+    time: fn(Phase, Effort) -> Option<Sample>,
+    check: fn(Phase, Effort, &Arc<Stamps>) -> Option<Sample>,
+    fragment: fn(usize) -> Fragmentation,
     skips: fn(Phase) -> bool,
 }
 
 impl Entry {
     /// Takes part in everything.
     pub fn of<P: Peer>() -> Self {
-        Self { name: P::NAME, measure: |phase, scale| phase.measure::<P>(scale), skips: |_| false }
+        Self {
+            name: P::NAME,
+            is_allocator: P::IS_ALLOCATOR,
+            time: |phase, effort| {
+                phase.measure::<P, _>(effort.frames, effort.operations, &Arc::new(Trusting))
+            },
+            check: |phase, effort, stamps| {
+                phase.measure_once::<P, _>(effort.frames, effort.operations, stamps)
+            },
+            fragment: fragmentation::measure::<P>,
+            skips: |_| false,
+        }
     }
     /// Takes no part where `skips` says so.
     #[must_use]
     pub fn without(self, skips: fn(Phase) -> bool) -> Self {
         Self { skips, ..self }
     }
+    /// How it keeps `frames` frames together.
+    pub fn fragmentation(&self, frames: usize) -> Fragmentation {
+        (self.fragment)(frames)
+    }
+    /// Runs a phase with every page of memory written and looked at. What it takes counts that
+    /// too.
+    ///
+    /// # Errors
+    /// The first page that was not the program's alone, or was not given back.
+    pub fn check(
+        &self,
+        phase: Phase,
+        effort: Effort,
+        stamps: &Arc<Stamps>,
+    ) -> Result<Option<Sample>, String> {
+        if (self.skips)(phase) {
+            return Ok(None);
+        }
+        let sample = (self.check)(phase, effort, stamps);
+        stamps.settle().map(|()| sample)
+    }
 }
 
-/// Measures every entry in every phase, `rounds` times. Within a round the phases come one after
-/// another, and in a phase the entries do, beginning with another one in each round. `progress` is
+/// Measures every entry in every column, in rounds. Within a round the columns come one after
+/// another, and in a column the entries do, beginning with another one in each round. `progress` is
 /// told when a round is over.
-pub fn run(entries: &[Entry], rounds: usize, scale: usize, progress: impl Fn(usize)) -> Vec<Row> {
-    let mut samples = vec![vec![Vec::<Sample>::new(); Phase::ALL.len()]; entries.len()];
-    for round in 0..rounds {
-        for (column, phase) in Phase::ALL.into_iter().enumerate() {
+pub fn run(entries: &[Entry], sheet: &Sheet, effort: Effort, progress: impl Fn(usize)) -> Vec<Row> {
+    let mut samples = vec![vec![Vec::<Sample>::new(); sheet.columns.len()]; entries.len()];
+    for round in 0..effort.rounds {
+        for (column, &(_, phase)) in sheet.columns.iter().enumerate() {
             for turn in 0..entries.len() {
                 let at = (round + turn) % entries.len();
                 if !(entries[at].skips)(phase) {
-                    samples[at][column].push((entries[at].measure)(phase, scale));
+                    samples[at][column].extend((entries[at].time)(phase, effort));
                 }
             }
         }
         progress(round + 1);
     }
     entries.iter().zip(&samples).map(|(entry, columns)| row_of(entry.name, columns)).collect()
+}
+
+/// Checks every entry in every column, once.
+///
+/// # Errors
+/// Which allocator gave a page out twice, or not at all, and where.
+pub fn check(entries: &[Entry], sheet: &Sheet, effort: Effort) -> Result<Vec<Row>, String> {
+    let stamps = Arc::new(Stamps::new(effort.frames));
+    let rows = entries.iter().filter(|entry| entry.is_allocator).map(|entry| {
+        let columns: Result<Vec<Vec<Sample>>, String> = sheet
+            .columns
+            .iter()
+            .map(|(name, phase)| match entry.check(*phase, effort, &stamps) {
+                Ok(sample) => Ok(sample.into_iter().collect()),
+                Err(why) => Err(format!("{} in {name}, {}: {why}", entry.name, sheet.title)),
+            })
+            .collect();
+        Ok(row_of(entry.name, &columns?))
+    });
+    rows.collect()
 }
 
 fn row_of(name: &'static str, columns: &[Vec<Sample>]) -> Row {
@@ -65,6 +141,7 @@ fn row_of(name: &'static str, columns: &[Vec<Sample>]) -> Row {
         medians: columns_ns.iter().map(|sorted| quantile(sorted, 2)).collect(),
         spreads: columns_ns.iter().map(|sorted| spread(sorted)).collect(),
         disturbed: columns.iter().flatten().filter(|sample| sample.disturbed > 0).count(),
+        samples: columns.iter().map(Vec::len).sum(),
     }
 }
 

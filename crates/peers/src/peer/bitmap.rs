@@ -8,7 +8,7 @@ use std::sync::Mutex;
 pub struct Bitmap(Mutex<Box<BitAlloc1M>>);
 
 impl Peer for Bitmap {
-    const NAME: &'static str = "bitmap-allocator, mutex";
+    const NAME: &'static str = "bitmap, mutex";
     fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static) {
         let mut allocator = Box::<BitAlloc1M>::default();
         allocator.insert(0..frames);

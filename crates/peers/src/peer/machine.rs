@@ -74,6 +74,10 @@ impl Peer for OursOnMachine {
         let pfn = self.0.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).ok()?;
         Some(pfn.index() as u32)
     }
+    fn alloc_last(&self, order: u8) -> Option<u32> {
+        let (order, gfp) = (Order::new(order)?, Gfp::KERNEL | Gfp::MEMALLOC);
+        Some(self.0.alloc_pages(order, MigrateType::Movable, gfp).ok()?.index() as u32)
+    }
     #[inline]
     fn free(&self, frame: u32, order: u8) {
         if let Some(order) = Order::new(order) {

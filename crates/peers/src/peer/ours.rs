@@ -4,17 +4,35 @@ use super::{Peer, on_threads};
 use crate::host::{Host, become_cpu};
 use mmscale_mm::arch::{Order, Pfn};
 use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
+use std::marker::PhantomData;
+
+/// A choice of how pages travel between CPUs and zones, as a tag type.
+pub trait Policy: Send + Sync + 'static {
+    /// The row's name.
+    const NAME: &'static str;
+    /// The choice.
+    const CACHES: PcpPolicy;
+}
+
+/// As in Linux.
+pub struct Stock;
+
+impl Policy for Stock {
+    const NAME: &'static str = "mmscale stock";
+    const CACHES: PcpPolicy = PcpPolicy::Stock;
+}
 
 /// On threads with a number, and nothing else of a machine.
-pub struct Ours(FrameAllocator<Host>);
+pub struct Ours<T>(FrameAllocator<Host>, PhantomData<T>);
 
-impl Peer for Ours {
-    const NAME: &'static str = "mmscale";
+impl<T: Policy> Peer for Ours<T> {
+    const NAME: &'static str = T::NAME;
     fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static) {
         let map = MemoryMap::single(frames as u32);
-        let allocator = FrameAllocator::new(&map, AllocConfig::default());
-        let ours = Self(allocator.expect("a plain map and the defaults make sense"));
+        let config = AllocConfig { caches: T::CACHES, ..AllocConfig::default() };
+        let allocator = FrameAllocator::new(&map, config).expect("a plain map makes sense");
+        let ours = Self(allocator, PhantomData);
         on_threads(&ours, threads, |ours, thread| {
             become_cpu(thread);
             body(ours, thread);
@@ -26,6 +44,10 @@ impl Peer for Ours {
         let order = Order::new(order)?;
         let pfn = self.0.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).ok()?;
         Some(pfn.index() as u32)
+    }
+    fn alloc_last(&self, order: u8) -> Option<u32> {
+        let (order, gfp) = (Order::new(order)?, Gfp::KERNEL | Gfp::MEMALLOC);
+        Some(self.0.alloc_pages(order, MigrateType::Movable, gfp).ok()?.index() as u32)
     }
     #[inline]
     fn free(&self, frame: u32, order: u8) {

@@ -1,0 +1,165 @@
+//! How well an allocator keeps its free frames together, and within reach.
+//!
+//! Single frames go out and come back at random places, on one thread, always the same ones; then
+//! blocks of 512 frames are taken until there are none. How many there are is compared with how
+//! many there could be, had the free frames been in one piece. Counting disturbs: each figure
+//! has an allocator of its own.
+
+use crate::ring::wait_until;
+use crate::{Peer, random::Random};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The order of a block that counts as whole: 2 MiB.
+const WHOLE: u8 = 9;
+
+/// How often all that is out is replaced before the count, at half occupancy.
+const CHURN_TURNS: usize = 10;
+
+/// The same for `recovery`, three times.
+pub const RECOVERY_TURNS: [usize; 3] = [5, 10, 20];
+
+/// What was found, each in percent of the ideal.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Fragmentation {
+    /// Whole free blocks after half of the frames were taken from a fresh pool, and all of these
+    /// replaced ten times.
+    pub churn: f64,
+    /// Whole free blocks after all frames were taken, a random half given back, and what was left
+    /// replaced as often as [`RECOVERY_TURNS`] says.
+    pub recovery: [f64; 3],
+    /// Frames that one CPU can take after two have taken all, given each other's back, and
+    /// stopped; of those that it can take at first.
+    pub reachable: f64,
+    /// The same for whole blocks.
+    pub whole: f64,
+}
+
+impl Fragmentation {
+    /// The names of the figures.
+    pub const NAMES: [&'static str; 6] = ["churn", "rec-5", "rec-10", "rec-20", "reach", "whole"];
+
+    /// The figures by name.
+    pub fn figures(&self) -> [f64; 6] {
+        let [five, ten, twenty] = self.recovery;
+        [self.churn, five, ten, twenty, self.reachable, self.whole]
+    }
+}
+
+/// All figures of one allocator with `frames` frames.
+pub fn measure<P: Peer>(frames: usize) -> Fragmentation {
+    let fresh = on_one::<P, _>(frames, |peer| Reach::of(peer));
+    let afterwards = crossed::<P>(frames);
+    Fragmentation {
+        churn: on_one::<P, _>(frames, move |peer| {
+            let mut held: Vec<u32> = (0..frames / 2).filter_map(|_| peer.alloc(0)).collect();
+            churned(peer, &mut held, CHURN_TURNS, frames)
+        }),
+        recovery: RECOVERY_TURNS.map(|turns| {
+            on_one::<P, _>(frames, move |peer| {
+                let mut held: Vec<u32> = std::iter::from_fn(|| peer.alloc(0)).collect();
+                Random::new(1).shuffle(&mut held);
+                held.drain(held.len() / 2..).for_each(|frame| peer.free(frame, 0));
+                churned(peer, &mut held, turns, frames)
+            })
+        }),
+        reachable: percent(afterwards.frames(), fresh.frames()),
+        whole: percent(afterwards.blocks, fresh.blocks),
+    }
+}
+
+/// Runs `body` on a fresh allocator and hands out what it returns.
+fn on_one<P: Peer, R: Send + 'static>(
+    frames: usize,
+    body: impl Fn(&P) -> R + Send + Sync + 'static,
+) -> R {
+    let result = Arc::new(Mutex::new(None));
+    let place = Arc::clone(&result);
+    P::run(frames, 1, move |peer, _| {
+        *place.lock().expect("no thread panicked") = Some(body(peer));
+    });
+    result.lock().expect("no thread panicked").take().expect("the body ran")
+}
+
+/// Replaces everything in `held` `turns` times on average, at random; then the whole free blocks
+/// in percent of those that fit into what is free. Gives everything back.
+fn churned<P: Peer>(peer: &P, held: &mut Vec<u32>, turns: usize, frames: usize) -> f64 {
+    let mut random = Random::new(2);
+    for _ in 0..held.len() * turns {
+        let at = random.below(held.len());
+        peer.free(held[at], 0);
+        match peer.alloc(0) {
+            Some(frame) => held[at] = frame,
+            None => drop(held.swap_remove(at)),
+        }
+    }
+    let blocks = take_all(peer, WHOLE);
+    let ideal = (frames - held.len()) >> WHOLE;
+    blocks.iter().for_each(|&block| peer.free(block, WHOLE));
+    held.drain(..).for_each(|frame| peer.free(frame, 0));
+    percent(blocks.len(), ideal)
+}
+
+/// What one CPU can take.
+#[derive(Clone, Copy, Default)]
+struct Reach {
+    /// Whole blocks, taken first.
+    blocks: usize,
+    /// Single frames, taken after them.
+    rest: usize,
+}
+
+impl Reach {
+    /// Takes everything, counts it, gives it back.
+    fn of<P: Peer>(peer: &P) -> Self {
+        let (blocks, rest) = (take_all(peer, WHOLE), take_all(peer, 0));
+        blocks.iter().for_each(|&block| peer.free(block, WHOLE));
+        rest.iter().for_each(|&frame| peer.free(frame, 0));
+        Self { blocks: blocks.len(), rest: rest.len() }
+    }
+    fn frames(self) -> usize {
+        (self.blocks << WHOLE) + self.rest
+    }
+}
+
+fn take_all<P: Peer>(peer: &P, order: u8) -> Vec<u32> {
+    std::iter::from_fn(|| peer.alloc_last(order)).collect()
+}
+
+/// Two CPUs take all frames in turns, then give each other's back in random order; what the first
+/// one can take then. Never both at a time, so the outcome is always the same.
+fn crossed<P: Peer>(frames: usize) -> Reach {
+    let found = Arc::new(Mutex::new(Reach::default()));
+    let (place, piles, turn) =
+        (Arc::clone(&found), [const { Mutex::new(Vec::new()) }; 2], AtomicUsize::new(0));
+    P::run(frames, 2, move |peer, thread| {
+        // Half each, a little at a time: their frames lie side by side.
+        let slices = 64;
+        let mut random = Random::new(3 + thread as u64);
+        for slice in 0..2 * slices {
+            wait_until(|| turn.load(Ordering::Acquire) == 2 * slice + thread);
+            let mine = &piles[if slice < slices { thread } else { 1 - thread }];
+            let mut mine = mine.lock().expect("no thread panicked");
+            if slice < slices {
+                mine.extend((0..frames / 2 / slices).map_while(|_| peer.alloc(0)));
+            } else {
+                if slice == slices {
+                    random.shuffle(&mut mine);
+                }
+                let left = mine.len() * (2 * slices - 1 - slice) / (2 * slices - slice);
+                mine.drain(left..).for_each(|frame| peer.free(frame, 0));
+            }
+            drop(mine);
+            turn.fetch_add(1, Ordering::AcqRel);
+        }
+        if thread == 0 {
+            wait_until(|| turn.load(Ordering::Acquire) == 4 * slices);
+            *place.lock().expect("no thread panicked") = Reach::of(peer);
+        }
+    });
+    *found.lock().expect("no thread panicked")
+}
+
+fn percent(found: usize, ideal: usize) -> f64 {
+    found as f64 / ideal.max(1) as f64 * 100.0
+}

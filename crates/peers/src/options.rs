@@ -1,0 +1,149 @@
+//! What the benchmark is asked to do.
+
+use crate::FRAMES;
+use crate::phase::{FreeOrder, PoolState};
+use crate::round::Effort;
+use crate::sheet::Sheet;
+
+/// What is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// How long it takes.
+    Time,
+    /// Whether every page is its owner's alone, with real memory.
+    Checked,
+    /// Whether free frames stay together.
+    Fragmentation,
+}
+
+/// The arguments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// What is wanted.
+    pub mode: Mode,
+    quick: bool,
+    rounds: Option<usize>,
+    orders: bool,
+    fragmented: bool,
+    free: FreeOrder,
+    all: bool,
+    only: Option<String>,
+}
+
+/// What there is to ask for.
+pub const USAGE: &str = "\
+usage: cargo bench -p mmscale-peers --bench peers -- [OPTION]...
+  --quick             3 rounds of a quarter of the operations
+  --rounds N          rounds, 15 unless told
+  --only TEXT         allocators whose name contains TEXT, and the first one
+  --orders            pair and bulk with blocks of order 0 to 9
+  --fragmented        on a pool with 3/4 of the frames out at random places
+  --free-order ORDER  same, reverse or random: bulk and cross only
+  --all               all of these tables
+  --checked           write and check every page: is each its owner's alone?
+  --fragmentation     do free frames stay together, and within reach?
+";
+
+impl Options {
+    /// Reads the arguments; those that `cargo bench` adds are passed over.
+    ///
+    /// # Errors
+    /// Which argument makes no sense.
+    pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self {
+            mode: Mode::Time,
+            quick: false,
+            rounds: None,
+            orders: false,
+            fragmented: false,
+            free: FreeOrder::Same,
+            all: false,
+            only: None,
+        };
+        let mut args = args.into_iter();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("{arg} takes a value"));
+            match &*arg {
+                "--bench" => {}
+                "--quick" => options.quick = true,
+                "--orders" => options.orders = true,
+                "--fragmented" => options.fragmented = true,
+                "--all" => options.all = true,
+                "--checked" => options.mode = Mode::Checked,
+                "--fragmentation" => options.mode = Mode::Fragmentation,
+                "--only" => options.only = Some(value()?),
+                "--rounds" => {
+                    let rounds = value()?.parse().ok().filter(|&rounds| rounds > 0);
+                    options.rounds = Some(rounds.ok_or("--rounds takes a number above 0")?);
+                }
+                "--free-order" => {
+                    let name = value()?;
+                    let found = FreeOrder::ALL.into_iter().find(|free| free.name() == name);
+                    options.free = found.ok_or("--free-order takes same, reverse or random")?;
+                }
+                other => return Err(format!("no such option: {other}")),
+            }
+        }
+        Ok(options)
+    }
+    /// How much is measured. A check needs no precise times.
+    pub fn effort(&self) -> Effort {
+        let checked = self.mode == Mode::Checked;
+        let rounds = self.rounds.unwrap_or(if self.quick || checked { 3 } else { 15 });
+        let operations = if self.quick || checked { 100_000 } else { 400_000 };
+        Effort { frames: FRAMES, rounds, operations }
+    }
+    /// Whether the allocator of this name takes part.
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|text| name.contains(&**text))
+    }
+    /// The tables.
+    pub fn sheets(&self) -> Vec<Sheet> {
+        let (fresh, used) = (PoolState::Fresh, PoolState::Fragmented);
+        if !self.all {
+            let pool = if self.fragmented { used } else { fresh };
+            return if self.orders {
+                Sheet::all_orders(pool, self.free)
+            } else {
+                vec![Sheet::programs(pool, self.free)]
+            };
+        }
+        let mut sheets = Vec::new();
+        for pool in [fresh, used] {
+            sheets.extend(FreeOrder::ALL.map(|free| Sheet::programs(pool, free)));
+            sheets.extend(Sheet::all_orders(pool, FreeOrder::Same));
+        }
+        sheets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Options, String> {
+        Options::parse(text.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn tables_follow_the_arguments() {
+        let columns = |text| {
+            let sheets = parse(text).expect("good arguments").sheets();
+            sheets.iter().map(|sheet| sheet.columns.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(columns("--bench"), [8]);
+        assert_eq!(columns("--fragmented"), [6]);
+        assert_eq!(columns("--free-order random"), [3]);
+        assert_eq!(columns("--orders"), [10; 4]);
+        assert_eq!(columns("--all").len(), 14);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["--rounds", "--rounds 0", "--rounds x", "--free-order up", "--what"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        assert_eq!(parse("--quick").map(|options| options.effort().rounds), Ok(3));
+        assert_eq!(parse("--quick --rounds 7").map(|options| options.effort().rounds), Ok(7));
+    }
+}

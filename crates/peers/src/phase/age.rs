@@ -1,0 +1,23 @@
+//! Makes a used pool out of a fresh one.
+
+use crate::hand::{Hand, Ledger};
+use crate::{Peer, random::Random};
+
+/// Takes one thread's `share` of the frames until three quarters of it are out, at random places:
+/// first nearly all, then a random part goes back, then every page that is left is replaced once.
+/// Returns what is out. In what is left free, a block of a high order is rare.
+pub(super) fn age<P: Peer, L: Ledger>(
+    hand: &Hand<'_, P, L>,
+    random: &mut Random,
+    share: usize,
+) -> Vec<u32> {
+    let mut held: Vec<u32> = (0..share / 16 * 15).map(|_| hand.take(0)).collect();
+    random.shuffle(&mut held);
+    held.drain(share / 4 * 3..).for_each(|frame| hand.give(frame, 0));
+    for _ in 0..held.len() {
+        let at = random.below(held.len());
+        hand.give(held[at], 0);
+        held[at] = hand.take(0);
+    }
+    held
+}

@@ -1,0 +1,157 @@
+//! Real memory behind the frames, and books on who has which.
+
+use crate::hand::Ledger;
+use std::fmt::Display;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Words of a page of 4 KiB.
+const PAGE_WORDS: usize = 512;
+
+/// Words of a cache line: one in each is written, so that a page is written all over.
+const LINE_WORDS: usize = 8;
+
+/// Bits of a ticket that hold the block's order.
+const ORDER_BITS: u32 = 4;
+
+/// Whoever takes a block writes its ticket into every line of every page of it; whoever gives it
+/// back finds it there, or somebody else has written. Errors are kept, not thrown: the other
+/// threads go on.
+pub struct Stamps {
+    /// For each frame the ticket of the block it is out in; 0: it is home.
+    owners: Vec<AtomicU64>,
+    /// The pages.
+    memory: Box<[AtomicU64]>,
+    tickets: AtomicU64,
+    wrong: Mutex<Option<String>>,
+}
+
+impl Stamps {
+    /// All frames home, and memory for all, which costs nothing until it is written.
+    pub fn new(frames: usize) -> Self {
+        let zeros = Box::into_raw(vec![0u64; frames * PAGE_WORDS].into_boxed_slice());
+        // SAFETY: it is a box of words of the same size and alignment, with nobody else's
+        // references, and any bits are an atomic word.
+        let memory = unsafe { Box::from_raw(zeros as *mut [AtomicU64]) };
+        Self {
+            owners: (0..frames).map(|_| AtomicU64::new(0)).collect(),
+            memory,
+            tickets: AtomicU64::new(1),
+            wrong: Mutex::new(None),
+        }
+    }
+    /// Whether nothing was wrong and everything is home; forgets what was.
+    ///
+    /// # Errors
+    /// What was wrong first.
+    pub fn settle(&self) -> Result<(), String> {
+        let out = self.owners.iter().filter(|owner| owner.swap(0, Ordering::Relaxed) != 0).count();
+        match self.wrong.lock().expect("no thread panicked").take() {
+            Some(wrong) => Err(wrong),
+            None if out > 0 => Err(format!("{out} pages were never given back")),
+            None => Ok(()),
+        }
+    }
+    fn report(&self, frame: usize, what: impl Display) {
+        let mut wrong = self.wrong.lock().expect("no thread panicked");
+        wrong.get_or_insert_with(|| format!("frame {frame}: {what}"));
+    }
+    /// The frames of a block, if it lies where it should.
+    fn frames(&self, frame: u32, order: u8) -> Option<std::ops::Range<usize>> {
+        let range = frame as usize..frame as usize + (1 << order);
+        if !frame.is_multiple_of(1 << order) || range.end > self.owners.len() {
+            self.report(range.start, format!("no place for a block of order {order}"));
+            return None;
+        }
+        Some(range)
+    }
+    /// The words of a frame that are written and looked at.
+    fn page(&self, frame: usize) -> impl Iterator<Item = &AtomicU64> {
+        self.memory[frame * PAGE_WORDS..][..PAGE_WORDS].iter().step_by(LINE_WORDS)
+    }
+}
+
+/// What stands in a page: another word for every page of a block.
+fn word(ticket: u64, frame: usize) -> u64 {
+    ticket ^ (frame as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Ledger for Stamps {
+    fn took(&self, frame: u32, order: u8) {
+        let Some(frames) = self.frames(frame, order) else { return };
+        let number = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let ticket = number << ORDER_BITS | u64::from(order);
+        for frame in frames {
+            if self.owners[frame].swap(ticket, Ordering::AcqRel) != 0 {
+                self.report(frame, "given out while somebody had it");
+            }
+            let word = word(ticket, frame);
+            self.page(frame).for_each(|place| place.store(word, Ordering::Relaxed));
+        }
+    }
+    fn gives(&self, frame: u32, order: u8) {
+        let Some(frames) = self.frames(frame, order) else { return };
+        let ticket = self.owners[frames.start].load(Ordering::Acquire);
+        if ticket & ((1 << ORDER_BITS) - 1) != u64::from(order) {
+            self.report(frames.start, format!("given back as a block of order {order}"));
+        }
+        for frame in frames {
+            let word = word(ticket, frame);
+            if self.page(frame).any(|place| place.load(Ordering::Relaxed) != word) {
+                self.report(frame, "written by somebody else while it was out");
+            }
+            if ticket == 0 || self.owners[frame].swap(0, Ordering::AcqRel) != ticket {
+                self.report(frame, "given back by who does not have it");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn honest_blocks_settle() {
+        let stamps = Stamps::new(64);
+        stamps.took(8, 3);
+        stamps.took(1, 0);
+        stamps.gives(8, 3);
+        stamps.gives(1, 0);
+        stamps.took(8, 0);
+        stamps.gives(8, 0);
+        assert_eq!(stamps.settle(), Ok(()));
+    }
+
+    #[test]
+    fn every_kind_of_fraud_is_told() {
+        let told = |fraud: fn(&Stamps)| {
+            let stamps = Stamps::new(64);
+            fraud(&stamps);
+            let told = stamps.settle().expect_err("something is wrong");
+            assert_eq!(stamps.settle(), Ok(()), "it is told once");
+            told
+        };
+        let twice = told(|stamps| {
+            stamps.took(8, 2);
+            stamps.took(10, 0);
+        });
+        assert_eq!(twice, "frame 10: given out while somebody had it");
+        let written = told(|stamps| {
+            stamps.took(8, 2);
+            let last = stamps.page(11).last().expect("a page has lines");
+            last.store(0, Ordering::Relaxed);
+            stamps.gives(8, 2);
+        });
+        assert_eq!(written, "frame 11: written by somebody else while it was out");
+        let other = told(|stamps| {
+            stamps.took(8, 2);
+            stamps.gives(8, 1);
+        });
+        assert_eq!(other, "frame 8: given back as a block of order 1");
+        assert_eq!(told(|stamps| stamps.took(2, 2)), "frame 2: no place for a block of order 2");
+        assert_eq!(told(|stamps| stamps.took(64, 0)), "frame 64: no place for a block of order 0");
+        assert_eq!(told(|stamps| stamps.took(0, 4)), "16 pages were never given back");
+        assert!(told(|stamps| stamps.gives(3, 0)).starts_with("frame 3: "));
+    }
+}
