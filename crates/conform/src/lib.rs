@@ -93,6 +93,8 @@ cases! {
         memory_advised_so_is_not_inherited
         waiting_is_for_ones_own_children_and_once
         a_killed_process_ends
+        a_killed_process_wakes_from_its_sleep
+        a_killed_process_waits_no_more
         grandchildren_keep_the_content_when_the_middle_ends
         locks_are_not_inherited
     }

@@ -1,7 +1,10 @@
 //! fork(2), waitpid(2), kill(2), and what threads share.
 
 use super::{PAGES, check, check_gone, check_zero, fill, map, unmap};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::SeqCst;
 use mmscale_system::{Advice, Errno, Exit, LockWhat, PAGE_BYTES, ProcessId, System, ThreadSpec};
+use std::sync::Arc;
 
 const BYTES: u64 = PAGES * PAGE_BYTES;
 
@@ -100,6 +103,58 @@ pub(crate) fn a_killed_process_ends<S: System>(system: &S) {
     let _ = system.sleep_ns(2_000_000);
     assert_eq!(system.kill(victim), Ok(()));
     assert_eq!(system.wait(victim), Ok(Exit::Killed));
+}
+
+/// Longer than any machine waits for a run to end.
+const FOR_EVER_NS: u64 = 1 << 50;
+
+fn sleep_for_ever<S: System>(system: &S) {
+    assert_eq!(system.sleep_ns(FOR_EVER_NS), Err(Errno::Stopped));
+    assert_eq!(system.sleep_ns(1), Err(Errno::Stopped));
+}
+
+pub(crate) fn a_killed_process_wakes_from_its_sleep<S: System>(system: &S) {
+    let sleeper = move |system: &S| {
+        let thread = system.spawn(other(system), Box::new(sleep_for_ever)).expect("it has a CPU");
+        // A short sleep ends by itself.
+        assert_eq!(system.sleep_ns(1_000), Ok(()));
+        sleep_for_ever(system);
+        let joined = system.join(thread);
+        assert!(matches!(joined, Ok(()) | Err(Errno::Stopped)), "{joined:?}");
+    };
+    // One that is asleep by then, and one that has perhaps not begun.
+    for pause_ns in [2_000_000, 1] {
+        let victim = system.process(other(system), Box::new(sleeper)).expect("there is memory");
+        assert_eq!(system.sleep_ns(pause_ns), Ok(()));
+        assert_eq!(system.kill(victim), Ok(()));
+        assert_eq!(system.wait(victim), Ok(Exit::Killed));
+    }
+}
+
+/// Neither for its threads nor for its children.
+pub(crate) fn a_killed_process_waits_no_more<S: System>(system: &S) {
+    let orphan = Arc::new(AtomicU32::new(0));
+    let told = Arc::clone(&orphan);
+    let waiting = move |system: &S| {
+        let child = system.process(other(system), Box::new(sleep_for_ever));
+        let child = child.expect("there is memory");
+        told.store(child.0, SeqCst);
+        let wait = move |system: &S| {
+            assert_eq!(system.wait(child), Err(Errno::Stopped));
+        };
+        let thread = system.spawn(other(system), Box::new(wait)).expect("it has a CPU");
+        let joined = system.join(thread);
+        assert!(matches!(joined, Ok(()) | Err(Errno::Stopped)), "{joined:?}");
+    };
+    let victim = system.process(other(system), Box::new(waiting)).expect("there is memory");
+    while orphan.load(SeqCst) == 0 {
+        assert_eq!(system.sleep_ns(1_000_000), Ok(()));
+    }
+    assert_eq!(system.sleep_ns(2_000_000), Ok(()));
+    assert_eq!(system.kill(victim), Ok(()));
+    assert_eq!(system.wait(victim), Ok(Exit::Killed));
+    // Its child goes on, until it is killed too.
+    assert_eq!(system.kill(ProcessId(orphan.load(SeqCst))), Ok(()));
 }
 
 /// Touches memory until the system says that it is over.

@@ -29,7 +29,7 @@ use mmscale_mm::group::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig, MmError};
 use mmscale_mm::space::Space;
 use mmscale_mm::sync::SpinLock;
-use mmscale_system::{Body, Errno, ProcessId, System, ThreadId};
+use mmscale_system::{Body, Errno, ProcessId, ThreadId};
 use process::{Current, Process, ProcessTable};
 use thread::{Start, ThreadTable};
 
@@ -116,9 +116,10 @@ impl<A: Arch> Kernel<A> {
             process.kill();
             at += 1;
         }
+        self.threads.lock_irqsave().wake(|process| process != INIT);
         let mut at = 1;
         while at < self.threads.lock_irqsave().len() {
-            let _ = self.join(ThreadId(at as u32));
+            let _ = self.join_unless(ThreadId(at as u32), || false);
             at += 1;
         }
         let mut at = 1;
@@ -153,7 +154,7 @@ impl<A: Arch> Kernel<A> {
     /// The body of the thread that `entry` names.
     fn run_thread(&self, entry: TaskEntry) {
         let thread = thread::of_entry(entry);
-        let start = self.threads.lock_irqsave().take_start(thread);
+        let start = self.threads.lock_irqsave().take_start(thread, A::current());
         match start {
             Some(Start { process: Some(process), body }) => {
                 self.current.run(&process, || body(self));

@@ -39,7 +39,8 @@ impl<A: Arch> Process<A> {
             self.over.complete();
         }
     }
-    /// Its threads are to return.
+    /// Its threads are to return. Those that sleep have to be woken afterwards: see
+    /// [`ThreadTable::wake`](crate::thread::ThreadTable::wake).
     pub(crate) fn kill(&self) {
         self.space.kill();
     }
@@ -48,6 +49,10 @@ impl<A: Arch> Process<A> {
     }
     pub(crate) fn wait(&self) {
         self.over.wait();
+    }
+    /// Waits for it on behalf of `caller`, who may be killed meanwhile. Whether it has ended.
+    pub(crate) fn wait_for(&self, caller: &Self) -> bool {
+        self.over.wait_unless(|| caller.is_stopped())
     }
 }
 

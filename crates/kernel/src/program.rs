@@ -23,9 +23,9 @@ impl<A: Arch> System for Kernel<A> {
         A::now_ns()
     }
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno> {
-        self.running()?;
+        let process = self.running()?;
         A::work(Op::Syscall, 1);
-        self.mm.sleep_ns(ns);
+        self.mm.sleep_ns_unless(ns, || process.is_stopped());
         self.running().map(|_| ())
     }
     fn compute_ns(&self, ns: u64) -> Result<(), Errno> {
@@ -50,14 +50,8 @@ impl<A: Arch> System for Kernel<A> {
         Ok(self.start(cpu, spec, process, body))
     }
     fn join(&self, thread: ThreadId) -> Result<(), Errno> {
-        loop {
-            let step = self.threads.lock_irqsave().wait(thread, A::current());
-            match step {
-                Wait::Over => return Ok(()),
-                Wait::Park => A::park(),
-                Wait::Invalid => return Err(Errno::Inval),
-            }
-        }
+        let own = self.current.process();
+        self.join_unless(thread, || own.is_stopped())
     }
     fn process(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
         let parent = self.running()?.id;
@@ -76,7 +70,9 @@ impl<A: Arch> System for Kernel<A> {
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
         let own = self.own_process();
         let child = self.processes.lock_irqsave().claim(process, own).ok_or(Errno::Child)?;
-        child.wait();
+        if !child.wait_for(self.current.process()) {
+            return Err(Errno::Stopped);
+        }
         Ok(self.processes.lock_irqsave().exit_of(process))
     }
     fn kill(&self, process: ProcessId) -> Result<(), Errno> {
@@ -84,6 +80,7 @@ impl<A: Arch> System for Kernel<A> {
         A::work(Op::Syscall, 1);
         let victim = self.processes.lock_irqsave().kill(process).ok_or(Errno::Srch)?;
         victim.kill();
+        self.threads.lock_irqsave().wake(|other| other == process);
         Ok(())
     }
     fn own_process(&self) -> ProcessId {
@@ -132,6 +129,26 @@ impl<A: Arch> System for Kernel<A> {
 }
 
 impl<A: Arch> Kernel<A> {
+    /// Waits until a thread has returned, or the caller is woken and `over` is true.
+    pub(crate) fn join_unless(
+        &self,
+        thread: ThreadId,
+        over: impl Fn() -> bool,
+    ) -> Result<(), Errno> {
+        let me = A::current();
+        loop {
+            let step = self.threads.lock_irqsave().wait(thread, me);
+            match step {
+                Wait::Over => return Ok(()),
+                Wait::Invalid => return Err(Errno::Inval),
+                Wait::Park if over() => {
+                    self.threads.lock_irqsave().give_up(thread, me);
+                    return Err(Errno::Stopped);
+                }
+                Wait::Park => A::park(),
+            }
+        }
+    }
     fn start(
         &self,
         cpu: CpuId,

@@ -251,7 +251,12 @@ impl<A: Arch> Mm<A> {
 
     /// The calling task sleeps for `ns`, or until [`Mm::shutdown`].
     pub fn sleep_ns(&self, ns: u64) {
-        self.time.sleep_until(A::now_ns().saturating_add(ns));
+        self.sleep_ns_unless(ns, || false);
+    }
+    /// The same, but that the task wakes when it is unparked and `over` is true, as in
+    /// [`Time::sleep_until`].
+    pub fn sleep_ns_unless(&self, ns: u64, over: impl Fn() -> bool) {
+        self.time.sleep_until(A::now_ns().saturating_add(ns), over);
     }
 
     /// Every online CPU gives all pages of its page caches back; returns when all have.

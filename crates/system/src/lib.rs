@@ -40,7 +40,7 @@ pub trait System: Sized + 'static {
     fn nodes(&self) -> usize;
     /// Monotonic time in ns.
     fn clock_ns(&self) -> u64;
-    /// Sleeps for at least `ns`.
+    /// Sleeps for at least `ns`, or until the caller's process is killed.
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno>;
     /// Computes for `ns` of CPU time without asking for anything.
     fn compute_ns(&self, ns: u64) -> Result<(), Errno>;
@@ -54,15 +54,16 @@ pub trait System: Sized + 'static {
     /// Starts a thread of the calling process. `Inval` if the CPU does not exist.
     fn spawn(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ThreadId, Errno>;
     /// Waits until a thread has returned. `Inval` if there is no such thread, or somebody waits for
-    /// it already.
+    /// it already; [`Errno::Stopped`] if the caller's process is killed meanwhile.
     fn join(&self, thread: ThreadId) -> Result<(), Errno>;
     /// Starts a process with nothing mapped. `Nomem` if there is no memory for it.
     fn process(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno>;
     /// Starts a process with a copy of the caller's memory. `Nomem` if there is no memory for it.
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno>;
     /// Waits until all threads of a process that the caller has started have returned, and all that
-    /// it had is given back. Also after the caller was told to stop. `Child` if there is no such
-    /// process, somebody has waited for it already, or it is the caller's own.
+    /// it had is given back. `Child` if there is no such process, somebody has waited for it
+    /// already, or it is the caller's own. [`Errno::Stopped`] if the caller's process is killed
+    /// meanwhile; who was told to stop may still ask for a process that has ended.
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno>;
     /// Ends a process: its threads are told to return. `Srch` if there is no such process.
     fn kill(&self, process: ProcessId) -> Result<(), Errno>;

@@ -97,4 +97,14 @@ impl<A: Arch> Completion<A> {
     pub fn wait(&self) {
         self.waiters.wait_until(|| self.is_done());
     }
+    /// Sleeps until it is done, or `over` is true; whoever makes it so unparks the task afterwards.
+    /// Whether it is done.
+    pub fn wait_unless(&self, over: impl Fn() -> bool) -> bool {
+        let mut done = false;
+        self.waiters.wait_until(|| {
+            done = self.is_done();
+            done || over()
+        });
+        done
+    }
 }

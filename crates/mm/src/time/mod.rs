@@ -23,7 +23,7 @@ mod wheel;
 pub use jiffies::{Hz, NSEC_PER_SEC, ROUND_SKEW_JIFFIES};
 pub use wheel::SLOTS;
 
-use crate::arch::{Arch, Atomic, CpuId, Func, Ipi, LockClass, Op, Span};
+use crate::arch::{Arch, Atomic, CpuId, Func, Ipi, LockClass, Op, Span, TaskId};
 use crate::sync::{EachCpu, IrqGuard, NoPreempt, SpinLock};
 use base::Base;
 use core::sync::atomic::Ordering;
@@ -142,8 +142,11 @@ impl<A: Arch> Time<A> {
         self.bases.of(cpu).lock_irqsave().due_ns(slot)
     }
 
-    /// The calling task sleeps until `deadline_ns`, or until [`Time::stop_sleeping`].
-    pub fn sleep_until(&self, deadline_ns: u64) {
+    /// The calling task sleeps until `deadline_ns`, or until [`Time::stop_sleeping`]; or until it
+    /// is unparked by others than its timer and `over` is true then. Whoever makes `over` true
+    /// unparks the task afterwards. It was not true before: it is not asked until the task has
+    /// been woken early.
+    pub fn sleep_until(&self, deadline_ns: u64, over: impl Fn() -> bool) {
         if self.stopped.load(Ordering::Acquire) != 0 || A::now_ns() >= deadline_ns {
             return;
         }
@@ -157,7 +160,17 @@ impl<A: Arch> Time<A> {
         }
         while A::now_ns() < deadline_ns && self.stopped.load(Ordering::Acquire) == 0 {
             A::park();
+            if A::now_ns() < deadline_ns && over() {
+                return self.forget_sleeper(A::current());
+            }
         }
+    }
+
+    /// The task wakes early: its timer is not to disturb what it does later. The CPU that has it
+    /// may be another than that which the task went to sleep on.
+    #[cold]
+    fn forget_sleeper(&self, task: TaskId) {
+        self.bases.iter().for_each(|(_, base)| base.lock_irqsave().sleepers.forget(task));
     }
 
     /// Wakes every sleeper for good: the machine is about to stop.

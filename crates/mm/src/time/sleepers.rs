@@ -36,6 +36,10 @@ impl Sleepers {
         }
         self.heap.pop().map(|Reverse((_, _, task))| task)
     }
+    /// Takes `task` out, which has woken early.
+    pub(super) fn forget(&mut self, task: TaskId) {
+        self.heap.retain(|Reverse((_, _, other))| *other != task);
+    }
     /// Takes out the first sleeper, due or not, with its due time.
     pub(super) fn pop(&mut self) -> Option<(u64, TaskId)> {
         self.heap.pop().map(|Reverse((deadline_ns, _, task))| (deadline_ns, task))

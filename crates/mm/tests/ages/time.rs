@@ -153,18 +153,35 @@ fn sleepers_wake_to_the_nanosecond_in_order() {
     uni::set_task(task);
     Uni::unpark(task);
     let asleep = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        time.sleep_until(4 * MS + 321);
+        time.sleep_until(4 * MS + 321, || false);
     }));
     assert!(asleep.is_err(), "an early return from park is not enough to wake up");
     assert_eq!(uni::timer_of(0), Some(4 * MS + 321));
     assert!(next(&time).1.is_empty());
     assert_eq!(Uni::now_ns(), 4 * MS + 321);
     assert_eq!(uni::unpark_tokens(), [task]);
-    time.sleep_until(4 * MS + 321);
-    time.sleep_until(0);
+    time.sleep_until(4 * MS + 321, || false);
+    time.sleep_until(0, || false);
     // The end of the run ends every sleep.
     time.stop_sleeping();
-    time.sleep_until(u64::MAX);
+    time.sleep_until(u64::MAX, || false);
+}
+
+/// Who is told that it is over sleeps no more, and is not woken when it would have been time.
+#[test]
+fn a_sleeper_that_wakes_early_leaves_no_timer_behind() {
+    let time = time(2, 100);
+    let (early, other) = (TaskId::new(7), TaskId::new(8));
+    for task in [early, other] {
+        uni::set_task(task);
+        Uni::unpark(task);
+        let sleep = || time.sleep_until(4 * MS, || task == early);
+        let slept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(sleep));
+        assert_eq!(slept.is_ok(), task == early);
+    }
+    next(&time);
+    assert_eq!(Uni::now_ns(), 4 * MS);
+    assert_eq!(uni::unpark_tokens(), [other]);
 }
 
 #[test]
@@ -174,7 +191,7 @@ fn a_dead_cpus_sleepers_and_timers_go_elsewhere() {
     let task = TaskId::new(9);
     uni::set_task(task);
     let asleep = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        time.sleep_until(500_123);
+        time.sleep_until(500_123, || false);
     }));
     assert!(asleep.is_err());
     time.arm(CpuId::new(1), SLOT, Expiry::Standard { jiffies: 100 });
