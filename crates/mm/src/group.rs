@@ -131,6 +131,11 @@ impl<A: Arch> Groups<A> {
         self.groups[group.index()].pages.load(Relaxed)
     }
 
+    /// Whether `pages` more could be charged to the group just now.
+    pub fn has_room(&self, group: GroupId, pages: u32) -> bool {
+        self.limit(group).is_none_or(|limit| self.usage(group) + u64::from(pages) <= limit)
+    }
+
     /// Charges `pages` to `group`. An error leaves everything as it was; whoever gets it may
     /// reclaim memory of the group, or drain the stocks, and try again.
     pub fn charge(&self, group: GroupId, pages: u32) -> Result<(), OverLimit> {

@@ -18,7 +18,7 @@ pub use atomic::{UniAtomic, UniOwned};
 pub use io::{fail_ios, finish_ios, ios_in_flight, set_io_depth};
 pub use lock::UniSpin;
 pub use machine::{
-    advance, assert_quiet, at_step, boot, current_path, deliver_ipis, earliest_timer,
+    advance, assert_quiet, at_op, at_step, boot, current_path, deliver_ipis, earliest_timer,
     fail_alloc_after, fail_allocs, failures_left, forget_step, interrupt, lock_acquisitions,
     on_park, record, run_timer, set_broadcast, set_clock, set_cpu, set_node, set_online, set_task,
     table_count, take_ipis, take_spawned, take_timer, take_touches, take_traces, timer_of, tlb_len,

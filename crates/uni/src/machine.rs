@@ -49,6 +49,8 @@ pub(crate) struct Machine {
     /// What is to happen in the middle of something, and the steps before it.
     step: RefCell<Option<Box<dyn FnOnce()>>>,
     before_step: Cell<u32>,
+    /// The only operation whose steps count.
+    step_of: Cell<Option<Op>>,
     traces: RefCell<Vec<(CpuId, Trace)>>,
     touches: RefCell<Vec<(Line, Access)>>,
     work: [Cell<u64>; Op::ALL.len()],
@@ -77,6 +79,7 @@ impl Machine {
             before_failure: Cell::new(0),
             step: RefCell::default(),
             before_step: Cell::new(0),
+            step_of: Cell::new(None),
             traces: RefCell::default(),
             touches: RefCell::default(),
             work: [const { Cell::new(0) }; Op::ALL.len()],
@@ -170,6 +173,7 @@ pub(crate) fn work(op: Op, count: u32) {
         cell.set(cell.get() + u64::from(count));
     });
     let due = with(|m| match m.before_step.get() {
+        _ if m.step_of.get().is_some_and(|of| of != op) => None,
         0 => m.step.borrow_mut().take(),
         left => {
             m.before_step.set(left - 1);
@@ -186,8 +190,15 @@ pub(crate) fn work(op: Op, count: u32) {
 pub fn at_step(skip: u32, happen: impl FnOnce() + 'static) {
     with(|m| {
         m.before_step.set(skip);
+        m.step_of.set(None);
         *m.step.borrow_mut() = Some(Box::new(happen));
     });
+}
+
+/// Something happens once, when `op` is done next.
+pub fn at_op(op: Op, happen: impl FnOnce() + 'static) {
+    at_step(0, happen);
+    with(|m| m.step_of.set(Some(op)));
 }
 
 /// What [`at_step`] was to bring does not happen any more; `true`: it had not.

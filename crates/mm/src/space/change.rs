@@ -154,7 +154,18 @@ impl<'a, A: Arch> Change<'a, A> {
         }
     }
     /// Adds a VMA where there is none; planned. Joins it with its neighbours if they are alike.
+    /// Page faults may be under way in it from now on: some CPU may have asked before whether the
+    /// tree is being changed.
     pub(super) fn add(&mut self, area: Area) {
+        self.add_then(area, |_, _| {});
+    }
+    /// The same, for a VMA whose pages are still to come: it is locked before it can be found.
+    pub(super) fn add_held(&mut self, area: Area) {
+        self.add_then(area, Self::hold);
+        self.hold_at(area.range.start());
+    }
+    /// The same; `before` is done with a new VMA that is not in the tree yet.
+    fn add_then(&mut self, area: Area, before_found: fn(&mut Self, VmaId)) {
         A::work(Op::VmaEdit, 1);
         let before = self.tree.find_before(area.range.start());
         let before = before.map(|entry| entry.value).filter(|&id| self.area(id).joins(&area));
@@ -184,7 +195,8 @@ impl<'a, A: Arch> Change<'a, A> {
                 let vmas = self.vmas();
                 let id = vmas.slots.alloc().expect("planned");
                 vmas.vma(id).set(&area);
-                let mut edit = vmas.tree.edit(1).expect("planned");
+                before_found(self, id);
+                let mut edit = self.vmas().tree.edit(1).expect("planned");
                 edit.insert(area.range, id).expect("nothing is mapped there");
             }
         }

@@ -116,6 +116,8 @@ impl<A: Arch> Space<A> {
             A::copy_page(from, to);
             let locked = area.flags.contains(AreaFlags::LOCKED);
             self.unmap_folio(on, from, if locked { Locked::Yes } else { Locked::No });
+            // Reclaim may have given it a slot, in vain, since it was looked at.
+            on.swap.free_swap_cache(on.memory, from);
             on.memory.put(from);
         }
         let mut sink = Retire(on);

@@ -133,13 +133,15 @@ impl<A: Arch> Space<A> {
             return Ok(());
         }
         let Some(pfn) = seen.pfn() else { return Ok(()) };
-        let folio = super::zap::folio_of(pfn, seen.flags());
+        let folio;
         {
             let Some(mut ptes) = self.table.find_pte(on.paging, page) else { return Ok(()) };
             let now = ptes.get(page);
             if now.pfn() != Some(pfn) || now.flags().contains(PteFlags::WRITE) {
                 return Ok(());
             }
+            // What was seen may have been a part of a huge folio that is gone.
+            folio = super::zap::folio_of(pfn, now.flags());
             if self.is_ours(on, folio, now) {
                 let marks = PteFlags::WRITE | PteFlags::ACCESSED | PteFlags::DIRTY;
                 ptes.update(page, |pte| pte.with(marks));
@@ -157,6 +159,8 @@ impl<A: Arch> Space<A> {
         };
         A::copy_page(pfn, new);
         let replaced = self.replace(on, area, page, seen, new);
+        // Others may have copied it at the same time: then nobody needs its slot either.
+        on.swap.free_swap_cache(on.memory, folio);
         on.memory.release(&[(folio, 1 + u32::from(replaced))]);
         Ok(())
     }

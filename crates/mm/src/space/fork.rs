@@ -1,5 +1,6 @@
 //! Copying an address space (`dup_mmap`): every page is shared until one of the two writes to it.
 
+use super::swapped::{ALONE, SHARED};
 use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange};
 use crate::arch::{Arch, Func, Span};
 use crate::folio::FolioFlags;
@@ -79,7 +80,10 @@ impl<A: Arch> Space<A> {
     fn share(&self, on: Backing<'_, A>, pte: Pte) -> CopyPte {
         if let Some(entry) = pte.as_swap() {
             self.share_swap(on, entry);
-            return CopyPte::Copy(pte);
+            return match entry {
+                (ALONE, word) => CopyPte::Both(Pte::swap(SHARED, word)),
+                _ => CopyPte::Copy(pte),
+            };
         }
         let flags = pte.flags();
         let Some(pfn) = pte.pfn().filter(|_| !flags.contains(PteFlags::ZERO)) else {

@@ -51,7 +51,7 @@ impl<A: Arch> Vma<A> {
         self.lock.fetch_and(!WRITER, Release);
     }
     /// Takes it for reading, unless a writer has it or waits.
-    fn try_read(&self, space: &Space<A>) -> bool {
+    pub(super) fn try_read(&self, space: &Space<A>) -> bool {
         if self.lock.fetch_add(1, Acquire) & WRITER == 0 {
             return true;
         }

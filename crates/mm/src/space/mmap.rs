@@ -77,7 +77,8 @@ impl<A: Arch> Space<A> {
     /// Maps memory; returns the first page (`mmap`).
     ///
     /// `Inval`: no pages. `NoMemory`: no room, no memory, or too many VMAs. `Exists`: something is
-    /// where nothing was to be. `Again`: more was to be locked than may be.
+    /// where nothing was to be. `Perm`: the process may lock nothing. `Again`: more was to be
+    /// locked than may be.
     pub fn mmap(&self, on: Backing<'_, A>, request: MapRequest) -> Result<Vpn, SpaceError> {
         let _span = Span::<A>::enter(Func::DoMmap);
         if request.pages == 0 {
@@ -93,6 +94,9 @@ impl<A: Arch> Space<A> {
             let taken = change.first_in(range).is_some();
             if taken && matches!(request.place, Place::Free(_)) {
                 return Err(SpaceError::Exists);
+            }
+            if locked && self.config.memlock_pages == 0 {
+                return Err(SpaceError::Perm);
             }
             if locked && change.locked_pages + request.pages > self.config.memlock_pages {
                 return Err(SpaceError::Again);

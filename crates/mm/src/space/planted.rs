@@ -271,6 +271,43 @@ fn a_page_fault_falls_back_while_a_vma_changes() {
     world.on().verify().unwrap();
 }
 
+/// A VMA to which mremap moves pages cannot be locked by a page fault that has found it early.
+#[test]
+fn a_vma_that_waits_for_its_pages_is_locked_before_it_can_be_found() {
+    let world = World::new();
+    let space = &world.space;
+    let area = space.area_at(AT).unwrap();
+    let range = VmaRange::with_pages(AT.offset(100), 4).unwrap();
+    let area = super::Area { range, prot: Prot::READ, ..area };
+    let mut change = space.change();
+    change.plan(1).unwrap();
+    change.add_held(area);
+    let id = change.tree.get(range.start()).unwrap().value;
+    assert!(!space.lookup.get(id).unwrap().try_read(space));
+    drop(change);
+    assert!(space.lock_vma(range.start()).is_some());
+    world.on().verify().unwrap();
+}
+
+/// What a page fault has seen may be old: the frame was part of a huge folio, and is not any more.
+#[test]
+fn a_fault_that_has_seen_a_part_of_a_huge_page_finds_the_folio_that_is_there_now() {
+    let world = World::new();
+    let (space, on) = (&world.space, world.on());
+    let pfn = world.frame(AT.offset(1));
+    {
+        let mut ptes = space.table.find_pte(on.paging, AT.offset(1)).unwrap();
+        ptes.clear(AT.offset(1), PteFlags::WRITE);
+    }
+    let seen = Pte::page(pfn, PteFlags::ACCESSED | super::zap::PIECE);
+    let area = space.area_at(AT).unwrap();
+    let page = AT.offset(1);
+    space.handle_fault(on, &area, page, MemAccess::Write, seen).unwrap();
+    assert_eq!(world.frame(page), pfn, "it has the page to itself and needs no copy");
+    assert!(space.table.lookup(page).unwrap().0.flags().contains(PteFlags::WRITE));
+    on.verify().unwrap();
+}
+
 /// An id of a VMA that is gone leads to nothing, also when its slot has another VMA.
 #[test]
 fn the_slot_of_a_vma_that_is_gone_is_not_mistaken_for_it() {

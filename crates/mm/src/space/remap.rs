@@ -169,8 +169,7 @@ impl<A: Arch> Space<A> {
         change.cut(old.end());
         let Some(area) = change.at(old.start()) else { return Err(SpaceError::Fault) };
         let new = Area { range: to, origin: area.index_of(old.start()), ..area };
-        change.add(new);
-        change.hold_at(to.start());
+        change.add_held(new);
         if new.is_moved() {
             self.moved.lock().note(&new);
         }

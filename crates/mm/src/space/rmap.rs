@@ -8,6 +8,7 @@
 
 use super::lock::VmaRead;
 use super::registry::Mapping;
+use super::swapped::{ALONE, SHARED};
 use super::zap::folio_of;
 use super::{Area, AreaFlags, Backing, Space, Vpn};
 use crate::arch::{Arch, Func, Op, PageSize, Pfn, Span};
@@ -187,10 +188,10 @@ impl<A: Arch> Rmap<A> for Backing<'_, A> {
                 return Walk::Enough;
             }
             if let UnmapTo::Swap(entry) = to {
-                // Who brings it back finds out whether it is his alone.
-                on.memory.folios.clear(pfn, FolioFlags::EXCLUSIVE);
+                let alone = on.memory.folios.clear(pfn, FolioFlags::EXCLUSIVE);
+                let kind = if alone.has(FolioFlags::EXCLUSIVE) { ALONE } else { SHARED };
                 on.dup_swap(entry);
-                ptes.fill(page, Pte::swap(0, entry.word()));
+                ptes.fill(page, Pte::swap(kind, entry.word()));
             }
             dropped += 1;
             let left = on.memory.folios.remove_map(pfn).maps();

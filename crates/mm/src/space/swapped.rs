@@ -16,6 +16,13 @@ const ATTEMPTS: u32 = 16;
 /// Folios that are isolated and reclaimed together.
 const BATCH: usize = 32;
 
+/// The kind of a swap entry whose page others may have too.
+pub(super) const SHARED: u8 = 0;
+/// That of an entry whose page its address space had to itself, and still has (the exclusive
+/// marker of a swap entry): it may write to the page when that comes back, whoever else has
+/// references.
+pub(super) const ALONE: u8 = 1;
+
 impl<A: Arch> Space<A> {
     /// A swap entry of the tables is gone.
     pub(super) fn forget_swap(&self, on: Backing<'_, A>, (_, word): (u8, u64)) {
@@ -90,10 +97,13 @@ impl<A: Arch> Space<A> {
             return false;
         }
         let folios = on.memory.folios;
-        // No other entry names the slot and nobody maps the folio: it is this program's alone. A
-        // fork, which would copy the entry, waits for this VMA.
+        // Nobody maps the folio. If no other entry names the slot either, it may still be on its
+        // way out of another address space, whose CPUs read it until they are told: then somebody
+        // has a reference beside the cache and us. A fork, which would copy the entry, waits for
+        // this VMA.
         let fresh = folios.word(pfn).maps() == 0;
-        let alone = fresh && on.swap.count(entry) == 1;
+        let last = || on.swap.count(entry) == 1 && on.memory.is_exclusive(pfn, 2);
+        let alone = fresh && (matches!(seen.as_swap(), Some((ALONE, _))) || last());
         if fresh {
             folios.set_mapping(pfn, self.init_for(area, page).mapping, area.index_of(page));
         }
@@ -211,6 +221,10 @@ impl<A: Arch> Backing<'_, A> {
             FolioError::Frames(AllocError::NoMemory) => None,
             FolioError::Group(over) => {
                 self.memory.drain_stocks();
+                // What other CPUs had charged in advance may do.
+                if self.memory.groups.has_room(over.group, order.pages() as u32) {
+                    return Ok(());
+                }
                 Some(over.group)
             }
         };

@@ -17,6 +17,8 @@ pub enum CopyPte {
     /// The copy gets this entry, and neither may write any more: `WRITE` is taken from the
     /// original.
     Share(Pte),
+    /// Both get this entry, which maps nothing, in the place of one that maps nothing either.
+    Both(Pte),
 }
 
 /// Why a copy ended early. What was copied is in place.
@@ -152,6 +154,11 @@ fn settle<A: Arch, const LEVEL: u8>(
     match copy {
         CopyPte::Skip => None,
         CopyPte::Copy(pte) => Some(pte),
+        CopyPte::Both(pte) => {
+            table.take(page);
+            table.fill(page, pte);
+            Some(pte)
+        }
         CopyPte::Share(pte) => {
             let before = table.get(page);
             if before.is_mapped() && before.flags().contains(PteFlags::WRITE) {

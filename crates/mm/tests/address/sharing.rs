@@ -1,0 +1,148 @@
+//! Pages that two address spaces have, between one step of one and one of the other.
+
+use crate::machine::{GROUP, Machine, POLICIES, range};
+use mmscale_mm::arch::{Arch, Op, Vpn};
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::space::{Advice, FaultError, MapRequest, Place, Space, SpaceError};
+use mmscale_mm::table::MemAccess;
+use mmscale_uni::{self as uni, Uni};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const AT: u64 = 512 * 5;
+const SLOTS: u64 = 100;
+
+fn map(machine: &Machine, space: &Space<Uni>, pages: u64) {
+    let request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(AT)));
+    assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(AT)));
+}
+
+/// A parent and a child that share a page, which holds 1 and is in swap.
+fn shared_in_swap(lru: LruPolicy) -> (Machine, Arc<Space<Uni>>, Arc<Space<Uni>>) {
+    let machine = Machine::boot(3, |config| {
+        config.lru = lru;
+        config.swap.pages = SLOTS as u32;
+    });
+    uni::set_broadcast(true);
+    let parent = machine.space();
+    map(&machine, &parent, 1);
+    machine.write(&parent, AT, 1).expect("there is memory");
+    assert_eq!(parent.madvise(machine.on(), range(AT, 1), Advice::PageOut), Ok(()));
+    machine.finish_ios(usize::MAX);
+    assert_eq!(machine.check().swapped.len(), 1, "it is in swap");
+    let child = parent.fork(machine.on()).expect("there is memory");
+    (machine, parent, child)
+}
+
+/// A child gives its page up, and its CPUs can read it until they are told. Meanwhile its parent
+/// brings the page back from swap and writes: it is the last who has the page, but not yet alone.
+#[test]
+fn what_can_still_be_read_elsewhere_is_not_written_to() {
+    for lru in POLICIES {
+        let (machine, parent, child) = shared_in_swap(lru);
+        machine.go_to(1);
+        assert_eq!(machine.read(&child, AT), Ok(1));
+        machine.go_to(0);
+        let seen = Rc::new(Cell::new(None));
+        let told = Rc::clone(&seen);
+        let (mm, writer, reader) = (Rc::clone(&machine.mm), Arc::clone(&parent), child.clone());
+        uni::at_op(Op::TlbFlushPage, move || {
+            let (on, at) = (mm.backing(), Vpn::new(AT));
+            uni::set_cpu(2);
+            let write = |pfn| Uni::write_stamp(pfn, 99);
+            writer.access(on, at, MemAccess::Write, write).expect("there is memory");
+            uni::set_cpu(1);
+            told.set(Some(reader.access(on, at, MemAccess::Read, Uni::read_stamp)));
+            uni::set_cpu(0);
+        });
+        let gone = child.madvise(machine.on(), range(AT, 1), Advice::DontNeed);
+        assert_eq!(gone, Ok(()));
+        assert_eq!(seen.get(), Some(Ok(1)), "the child's CPU had a translation");
+        assert_eq!(machine.read(&parent, AT), Ok(99));
+        assert_eq!(machine.read(&child, AT), Ok(0));
+        machine.check();
+        machine.exit(child);
+        machine.exit(parent);
+        machine.end();
+    }
+}
+
+/// A page that was never shared may be written to as soon as it is back, in whatever batch it is.
+#[test]
+fn a_page_that_was_never_shared_comes_back_for_writing() {
+    for lru in POLICIES {
+        let (machine, parent, child) = shared_in_swap(lru);
+        machine.exit(child);
+        machine.write(&parent, AT, 2).expect("there is memory");
+        assert_eq!(parent.madvise(machine.on(), range(AT, 1), Advice::PageOut), Ok(()));
+        machine.finish_ios(usize::MAX);
+        let copies = uni::work_count(Op::CopyPage);
+        let faults = uni::work_count(Op::FaultEntry);
+        machine.write(&parent, AT, 3).expect("there is memory");
+        assert_eq!(
+            uni::work_count(Op::FaultEntry) - faults,
+            1,
+            "one fault brings it and all rights"
+        );
+        assert_eq!(uni::work_count(Op::CopyPage), copies);
+        machine.check();
+        machine.exit(parent);
+        machine.end();
+    }
+}
+
+/// Both copy a page at the same time: nobody needs the original any more, nor its slot.
+#[test]
+fn a_page_that_everybody_has_copied_leaves_no_slot_behind() {
+    for lru in POLICIES {
+        let (machine, parent, child) = shared_in_swap(lru);
+        assert_eq!((machine.read(&parent, AT), machine.read(&child, AT)), (Ok(1), Ok(1)));
+        let (mm, other) = (Rc::clone(&machine.mm), Arc::clone(&child));
+        uni::at_op(Op::CopyPage, move || {
+            uni::set_cpu(1);
+            let write = |pfn| Uni::write_stamp(pfn, 3);
+            let at = Vpn::new(AT);
+            other.access(mm.backing(), at, MemAccess::Write, write).expect("there is memory");
+            uni::set_cpu(0);
+        });
+        machine.write(&parent, AT, 2).expect("there is memory");
+        assert!(!uni::forget_step(), "the page was copied");
+        assert_eq!((machine.read(&parent, AT), machine.read(&child, AT)), (Ok(2), Ok(3)));
+        machine.check();
+        assert_eq!(machine.on().swap.free_slots(), SLOTS);
+        machine.exit(child);
+        machine.exit(parent);
+        machine.end();
+    }
+}
+
+/// What another CPU has charged in advance is there for who needs it, where nothing can be
+/// reclaimed.
+#[test]
+fn a_group_has_all_pages_up_to_its_limit() {
+    let machine = Machine::boot(2, |_| {});
+    let space = machine.space();
+    map(&machine, &space, 200);
+    machine.mm.memory().groups.set_limit(GROUP, Some(80));
+    machine.go_to(1);
+    machine.write(&space, AT, 1).expect("there is memory");
+    machine.go_to(0);
+    for page in 1..80 {
+        assert_eq!(machine.write(&space, AT + page, 1), Ok(()), "page {page}");
+    }
+    assert_eq!(machine.write(&space, AT + 80, 1), Err(FaultError::Oom));
+    assert_eq!(machine.mm.memory().groups.usage(GROUP), 80);
+    machine.exit(space);
+    machine.end();
+}
+
+#[test]
+fn who_may_lock_nothing_may_not_map_it_locked_either() {
+    let machine = Machine::boot(1, |config| config.space.memlock_pages = 0);
+    let space = machine.space();
+    let request = MapRequest::new(1).locked();
+    assert_eq!(space.mmap(machine.on(), request), Err(SpaceError::Perm));
+    machine.exit(space);
+    machine.end();
+}
