@@ -1,4 +1,8 @@
 //! Atomics: shuttle's, with interrupts let in before each operation.
+//!
+//! Another CPU may go on before each operation. That is enough where everything that CPUs share is
+//! such an atomic. What a lock protects is not: so after the operation by which mm's own locks are
+//! let go (`fetch_and`) another CPU may go on too, before the caller does anything else.
 
 use crate::world;
 use core::sync::atomic::Ordering;
@@ -59,7 +63,9 @@ macro_rules! atomic {
             }
             fn fetch_and(&self, value: $int, order: Ordering) -> $int {
                 world::deliver();
-                self.0.fetch_and(value, order)
+                let before = self.0.fetch_and(value, order);
+                self.0.load(Ordering::Relaxed);
+                before
             }
         }
     )*};

@@ -85,8 +85,12 @@ type Step = fn(&World);
 
 /// `before` happens on CPU 0, then each CPU does its step at once with the others; then `after`.
 fn in_every_order(before: Step, steps: &'static [Step], after: Step) {
+    in_orders(60, before, steps, after);
+}
+
+fn in_orders(schedules: usize, before: Step, steps: &'static [Step], after: Step) {
     for policy in POLICIES {
-        check(60, move || {
+        check(schedules, move || {
             let mut made = None;
             run(steps.len(), || {
                 let mut config = MmConfig::new(MemoryMap::single(2048), TickPolicy::Stock);
@@ -161,6 +165,22 @@ fn faults_against_munmap_against_drain() {
         assert_eq!(world.read(world.space(), 3), Ok(23));
     });
     in_every_order(nothing, &[touch_and_drain, unmap, touch_and_drain], nothing);
+}
+
+/// A fault that has found its VMA, and is held up until that is unmapped, must not take it for
+/// alive: it is not if its life ends before its lock is let go.
+#[test]
+fn a_fault_against_the_end_of_its_vma() {
+    fn touch_one(world: &World) {
+        let done = world.write(world.space(), 3, 23);
+        assert!(done.is_ok() || done == Err(FaultError::Segv), "{done:?}");
+    }
+    fn unmap_all(world: &World) {
+        assert_eq!(world.space().munmap(world.mm.backing(), range(AT, 6)), Ok(()));
+    }
+    in_orders(300, nothing, &[unmap_all, touch_one], |world| {
+        assert_eq!(world.read(world.space(), 3), Err(FaultError::Segv));
+    });
 }
 
 #[test]
