@@ -31,7 +31,8 @@ impl<A: Arch> Space<A> {
         }
         if at == range.end() { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
-    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`: all of `range`, as if it were accessed.
+    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`: all of `range`, as if it were accessed. What
+    /// comes before a hole, or before pages that may not be accessed so, is there then.
     pub(super) fn populate_for(
         &self,
         on: Backing<'_, A>,
@@ -40,10 +41,12 @@ impl<A: Arch> Space<A> {
     ) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::MmPopulate);
         let vmas = self.lock.read();
-        if !vmas.covers(range) {
-            return Err(SpaceError::NoMemory);
-        }
+        let mut at = range.start();
         for (area, part) in vmas.areas(range) {
+            if part.start() != at {
+                return Err(SpaceError::NoMemory);
+            }
+            at = part.end();
             let done = self.populate_area(on, &area, part, access);
             on.memory.blanket_drain();
             done.map_err(|why| match why {
@@ -53,7 +56,7 @@ impl<A: Arch> Space<A> {
             })?;
             self.alive()?;
         }
-        Ok(())
+        if at == range.end() { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
     /// Brings pages of one VMA in; stops when the process is killed.
     fn populate_area(

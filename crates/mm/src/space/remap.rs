@@ -36,7 +36,8 @@ pub struct RemapRequest {
 impl<A: Arch> Space<A> {
     /// Resizes or moves a part of one VMA; returns its first page afterwards (`mremap`).
     ///
-    /// `Inval`: no pages; the new range overlaps the old one; [`MayMove::Leave`] with another size.
+    /// `Inval`: no pages, or more than an address space has; the new range overlaps the old one;
+    /// [`MayMove::Leave`] with another size.
     /// `Fault`: the old range is not all in one VMA. `Again`: more would be locked than may be.
     /// `NoMemory`: no room where it is and it may not move, no memory, or too many VMAs.
     pub fn mremap(&self, on: Backing<'_, A>, request: RemapRequest) -> Result<Vpn, SpaceError> {
@@ -56,7 +57,8 @@ impl<A: Arch> Space<A> {
                     }
                 }
                 MayMove::Leave if old_pages != new_pages => return Err(SpaceError::Inval),
-                _ if new_pages > VmaRange::USER.pages() => return Err(SpaceError::NoMemory),
+                // Since Linux 6.17; it was ENOMEM before.
+                _ if new_pages > VmaRange::USER.pages() => return Err(SpaceError::Inval),
                 _ => {}
             }
             let old = old.ok_or(SpaceError::Fault)?;

@@ -84,8 +84,13 @@ fn populating_wants_the_right() {
     assert_eq!(machine.mincore(&space, AT, 4), [true, true, false, false]);
     assert_eq!(advise(6, Advice::PopulateRead), Err(SpaceError::Inval));
     assert_eq!(machine.mincore(&space, AT, 6), [true, true, true, true, false, false]);
-    assert_eq!(advise(7, Advice::PopulateRead), Err(SpaceError::NoMemory));
+    assert_eq!(advise(7, Advice::PopulateRead), Err(SpaceError::Inval), "before the hole");
     assert_eq!(machine.check().mapped, 2);
+    // What comes before a hole is there.
+    assert_eq!(space.munmap(on, range(AT + 3, 3)), Ok(()));
+    assert_eq!(space.madvise(on, range(AT, 3), Advice::DontNeed), Ok(()));
+    assert_eq!(advise(5, Advice::PopulateRead), Err(SpaceError::NoMemory));
+    assert_eq!(machine.mincore(&space, AT, 3), [true, true, true]);
     machine.exit(space);
     machine.end();
 }

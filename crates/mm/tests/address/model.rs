@@ -256,10 +256,8 @@ impl Model {
         if all { Ok(()) } else { Err(SpaceError::Inval) }
     }
     fn populate_for(&mut self, start: u64, end: u64, allowed: fn(Prot) -> bool) -> Done {
-        if !self.covers(start, end) {
-            return Err(SpaceError::NoMemory);
-        }
-        for (_, page) in self.pages.range_mut(start..end) {
+        for at in start..end {
+            let page = self.pages.get_mut(&at).ok_or(SpaceError::NoMemory)?;
             if !allowed(page.prot) {
                 return Err(SpaceError::Inval);
             }
@@ -363,7 +361,7 @@ impl Model {
                 }
             }
             MayMove::Leave if old_pages != new_pages => return Err(SpaceError::Inval),
-            _ if new_pages > END => return Err(SpaceError::NoMemory),
+            _ if new_pages > END => return Err(SpaceError::Inval),
             _ => {}
         }
         if to_end > END || !self.pages.contains_key(&from) {

@@ -56,7 +56,7 @@ fn mremap_says_what_is_wrong() {
         RemapRequest { from: Vpn::new(AT + 10), ..resize(1, 1, MayMove::No) },
     ] {
         let expect =
-            if request.new_pages > 1 << 35 { SpaceError::NoMemory } else { SpaceError::Fault };
+            if request.new_pages > 1 << 35 { SpaceError::Inval } else { SpaceError::Fault };
         assert_eq!(error(request), expect, "{request:?}");
     }
     assert_eq!(error(resize(10, 13, MayMove::No)), SpaceError::NoMemory);
