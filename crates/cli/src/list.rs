@@ -69,6 +69,9 @@ fn describe(study: &dyn Study) -> Vec<String> {
 
 fn parameter(spec: &ParamSpec) -> String {
     let [full, quick] = [Length::Full, Length::Quick].map(|length| spec.default(length));
+    if !spec.in_turn().is_empty() {
+        return format!("{}; {} (default: each in turn)", spec.help, spec.range());
+    }
     let mut default = full.to_string();
     if full != quick {
         default.push_str(&format!(", quick {quick}"));
@@ -125,7 +128,7 @@ fn parameter_json(spec: &ParamSpec) -> Value {
         "help": spec.help,
         "unit": spec.unit().map(|unit| unit.name()),
         "range": spec.range(),
-        "default": default[0],
-        "quick_default": default[1],
+        "default": spec.in_turn().is_empty().then_some(&default[0]),
+        "quick_default": spec.in_turn().is_empty().then_some(&default[1]),
     })
 }

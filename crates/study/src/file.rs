@@ -77,6 +77,7 @@ fn set_default(spec: &mut ParamSpec, length: usize, value: &toml::Value) -> Opti
             *default = value.as_bool()?;
             Some(())
         }
+        Kind::Each { .. } => None,
         Kind::Choice { default, names } => {
             *default = names.iter().find(|name| Some(**name) == value.as_str())?;
             Some(())

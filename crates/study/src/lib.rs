@@ -13,6 +13,7 @@ pub mod fidelity;
 mod file;
 mod host;
 mod machine;
+mod meters;
 mod names;
 pub mod param;
 mod plan;

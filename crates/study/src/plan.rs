@@ -91,9 +91,12 @@ impl Plan {
         self.arms.len() * self.seeds.len()
     }
 
-    /// The parameters' defaults in a full run.
+    /// The parameters' defaults in a full run; those that have values in turn have none.
     pub fn defaults(&self) -> BTreeMap<String, ParamValue> {
-        Params::defaults(self.study.params(), Length::Full).values().clone()
+        let specs = self.study.params();
+        let in_turn: Vec<_> = specs.iter().filter(|spec| !spec.in_turn().is_empty()).collect();
+        let in_turn: Vec<_> = in_turn.iter().map(|spec| spec.name).collect();
+        Params::defaults(specs, Length::Full).without(&in_turn).values().clone()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The figures of the study: their names, which are fixed, and how each is computed.
 
-use super::probe::{ChurnProbe, Level};
+use super::probe::ChurnProbe;
 use super::workload::Tally;
+use crate::meters::Level;
 use crate::study::{MetricSpec, SeedResult};
 use mmscale_record::LockRow;
 
@@ -71,7 +72,7 @@ impl Observed<'_> {
         self.cpus as f64 * self.window_ns as f64
     }
     fn busy_ns(&self) -> f64 {
-        let idle_ns: u64 = self.probes.iter().map(|probe| probe.idle_ns).sum();
+        let idle_ns: u64 = self.probes.iter().map(|probe| probe.idle.total_ns()).sum();
         self.all_ns() - idle_ns as f64
     }
 }

@@ -1,47 +1,15 @@
 //! What one CPU's tracepoints say about batches and idle time. As with every probe, the machine's
 //! figures are sums and maxima over CPUs.
 
+use crate::meters::{Idle, Level};
 use mmscale_mm::arch::{Probe, Trace};
 use std::any::Any;
 
-/// How often what batches hold is looked at.
-pub(crate) const GRID_NS: u64 = 100_000;
 /// The kind of batch that adds folios.
 const ADD: u8 = mmscale_mm::lru::BatchKind::Add as u8;
 
-/// A quantity of the machine of which every CPU sees some changes, at the points of a grid.
-#[derive(Debug, Default)]
-pub(crate) struct Level {
-    now: i64,
-    grid: Vec<i64>,
-}
-
-impl Level {
-    fn change(&mut self, now_ns: u64, by: i64) {
-        self.pass(now_ns);
-        self.now += by;
-    }
-    fn pass(&mut self, now_ns: u64) {
-        let points = (now_ns / GRID_NS) as usize + 1;
-        if self.grid.len() < points {
-            self.grid.resize(points, self.now);
-        }
-    }
-    /// The largest sum over CPUs at a point of the grid.
-    pub(crate) fn max<'a>(levels: impl Iterator<Item = &'a Self>) -> i64 {
-        let mut sums: Vec<i64> = Vec::new();
-        for level in levels {
-            sums.resize(sums.len().max(level.grid.len()), 0);
-            for (sum, value) in sums.iter_mut().zip(&level.grid) {
-                *sum += value;
-            }
-        }
-        sums.into_iter().max().unwrap_or(0)
-    }
-}
-
 /// One CPU's view of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ChurnProbe {
     /// The time that counts.
     window: (u64, u64),
@@ -50,28 +18,24 @@ pub(crate) struct ChurnProbe {
     pub(crate) add_dead: u64,
     pub(crate) pinned: Level,
     pub(crate) dead: Level,
-    idle_since_ns: Option<u64>,
-    /// Nothing was heard of idling yet.
-    unheard: bool,
-    /// Idle time within the window.
-    pub(crate) idle_ns: u64,
+    pub(crate) idle: Idle,
 }
 
 impl ChurnProbe {
     pub(crate) fn new(window: (u64, u64)) -> Self {
-        Self { window, unheard: true, ..Self::default() }
-    }
-    fn idled(&mut self, from_ns: u64, to_ns: u64) {
-        let (begin_ns, end_ns) = self.window;
-        self.idle_ns += to_ns.min(end_ns).saturating_sub(from_ns.max(begin_ns));
+        Self {
+            window,
+            add_batches: 0,
+            add_folios: 0,
+            add_dead: 0,
+            pinned: Level::default(),
+            dead: Level::default(),
+            idle: Idle::within(window),
+        }
     }
     /// Closes what is open at the end of a run; both levels stay as they are until then.
     pub(crate) fn finish(&mut self, end_ns: u64) {
-        if let Some(since_ns) = self.idle_since_ns.take() {
-            self.idled(since_ns, end_ns);
-        } else if self.unheard {
-            self.idled(0, end_ns);
-        }
+        self.idle.finish(end_ns);
         self.pinned.pass(end_ns);
         self.dead.pass(end_ns);
     }
@@ -89,20 +53,7 @@ impl Probe for ChurnProbe {
             }
             Trace::LruPinned { folios } => self.pinned.change(now_ns, folios.into()),
             Trace::LruDead { pages } => self.dead.change(now_ns, pages.into()),
-            Trace::IdleEnter => {
-                self.unheard = false;
-                self.idle_since_ns.get_or_insert(now_ns);
-            }
-            Trace::IdleExit => {
-                // A CPU of which nothing was heard has been idle from the start.
-                let since_ns = self.idle_since_ns.take();
-                let since_ns = since_ns.or(self.unheard.then_some(0));
-                self.unheard = false;
-                if let Some(since_ns) = since_ns {
-                    self.idled(since_ns, now_ns);
-                }
-            }
-            _ => {}
+            _ => self.idle.event(now_ns, event),
         }
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -122,21 +73,6 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_counts_within_the_window_and_from_the_start() {
-        assert_eq!(probe(&[]).idle_ns, 1_000, "nothing was heard: it was idle all the time");
-        assert_eq!(probe(&[(1_200, Trace::IdleExit)]).idle_ns, 200);
-        let twice = [
-            (100, Trace::IdleExit),
-            (900, Trace::IdleEnter),
-            (1_100, Trace::IdleExit),
-            (1_500, Trace::IdleEnter),
-            (1_600, Trace::IdleEnter),
-            (2_600, Trace::IdleExit),
-        ];
-        assert_eq!(probe(&twice).idle_ns, 100 + 500);
-    }
-
-    #[test]
     fn batches_count_within_the_window_and_only_those_that_add() {
         let batch = |kind, folios| Trace::LruMove { kind, folios, dead: folios - 1, freed: 0 };
         let seen = probe(&[
@@ -146,20 +82,5 @@ mod tests {
             (2_000, batch(ADD, 3)),
         ]);
         assert_eq!((seen.add_batches, seen.add_folios, seen.add_dead), (1, 31, 30));
-    }
-
-    #[test]
-    fn what_all_cpus_hold_is_summed_at_each_point_before_the_largest_is_taken() {
-        let level = |changes: &[(u64, i64)]| {
-            let mut level = Level::default();
-            changes.iter().for_each(|&(now_ns, by)| level.change(now_ns, by));
-            level.pass(5 * GRID_NS);
-            level
-        };
-        // One holds 3 from the first point to the third, the other 4 from the fourth on.
-        let one = level(&[(GRID_NS / 2, 3), (3 * GRID_NS + 1, -3)]);
-        let other = level(&[(3 * GRID_NS + 1, 4)]);
-        assert_eq!(Level::max([&one, &other].into_iter()), 4);
-        assert_eq!(Level::max([&one].into_iter()), 3);
     }
 }

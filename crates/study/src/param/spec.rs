@@ -60,6 +60,11 @@ pub enum Kind {
         /// All names.
         names: &'static [&'static str],
     },
+    /// One of several names; unless it is set, each of them in turn, in a document of its own.
+    Each {
+        /// All names.
+        names: &'static [&'static str],
+    },
 }
 
 impl ParamSpec {
@@ -100,6 +105,15 @@ impl ParamSpec {
         Self { name, help, kind: Kind::Choice { default, names } }
     }
 
+    /// One of `names`; all of them, one after another, unless it is set.
+    pub const fn each(
+        name: &'static str,
+        names: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Self { name, help, kind: Kind::Each { names } }
+    }
+
     /// The same count with another default for quick runs.
     pub const fn quick_count(mut self, quick: u64) -> Self {
         match &mut self.kind {
@@ -118,13 +132,22 @@ impl ParamSpec {
         self
     }
 
-    /// The default for a run of that length.
+    /// The values that it has one after another unless it is set; none where it has a default.
+    pub fn in_turn(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Each { names } => names,
+            _ => &[],
+        }
+    }
+
+    /// The default for a run of that length; the first value of those that it has in turn.
     pub fn default(&self, length: Length) -> ParamValue {
         match self.kind {
             Kind::Count { default, .. } => ParamValue::Count(default[length as usize]),
             Kind::Real { default, .. } => ParamValue::Real(default[length as usize]),
             Kind::Switch { default } => ParamValue::Switch(default),
             Kind::Choice { default, .. } => ParamValue::Choice(default.to_owned()),
+            Kind::Each { names } => ParamValue::Choice(names[0].to_owned()),
         }
     }
 
@@ -132,7 +155,7 @@ impl ParamSpec {
     pub fn unit(&self) -> Option<Unit> {
         match self.kind {
             Kind::Count { unit, .. } | Kind::Real { unit, .. } => Some(unit),
-            Kind::Switch { .. } | Kind::Choice { .. } => None,
+            Kind::Switch { .. } | Kind::Choice { .. } | Kind::Each { .. } => None,
         }
     }
 
@@ -142,7 +165,9 @@ impl ParamSpec {
             Kind::Count { unit, range: [lo, hi], .. } => format!("{lo} to {hi}{}", unit.suffix()),
             Kind::Real { unit, range: [lo, hi], .. } => format!("{lo} to {hi}{}", unit.suffix()),
             Kind::Switch { .. } => "on or off".to_owned(),
-            Kind::Choice { names, .. } => format!("one of {}", names.join(", ")),
+            Kind::Choice { names, .. } | Kind::Each { names } => {
+                format!("one of {}", names.join(", "))
+            }
         }
     }
 
@@ -170,7 +195,7 @@ impl ParamSpec {
                 "off" | "false" | "no" | "0" => Ok(ParamValue::Switch(false)),
                 _ => Err(fail("it is on or off".to_owned())),
             },
-            Kind::Choice { names, .. } => {
+            Kind::Choice { names, .. } | Kind::Each { names } => {
                 if names.contains(&given) {
                     return Ok(ParamValue::Choice(given.to_owned()));
                 }

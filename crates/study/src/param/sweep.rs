@@ -48,7 +48,7 @@ impl Settings {
 }
 
 /// All combinations of the given values, over the defaults; the parameter that `specs` name first
-/// changes slowest.
+/// changes slowest. A parameter that has values in turn has them all unless it is set.
 pub fn sweep(
     specs: &[ParamSpec],
     settings: &Settings,
@@ -59,8 +59,11 @@ pub fn sweep(
     }
     let mut combinations = vec![Params::defaults(specs, length)];
     for spec in specs {
-        let Some(given) = settings.0.get(spec.name) else { continue };
-        let values = given.iter().map(|v| spec.parse(v)).collect::<Result<Vec<_>, _>>()?;
+        let values = match settings.0.get(spec.name) {
+            Some(given) => given.iter().map(|v| spec.parse(v)).collect::<Result<Vec<_>, _>>()?,
+            None if spec.in_turn().is_empty() => continue,
+            None => spec.in_turn().iter().map(|v| spec.parse(v)).collect::<Result<_, _>>()?,
+        };
         combinations = combinations
             .iter()
             .flat_map(|params| {
@@ -94,6 +97,21 @@ mod tests {
         let values: Vec<_> = runs.iter().map(|p| (p.count("cpus"), p.real("duty"))).collect();
         assert_eq!(values, [(8, 0.1), (8, 1.0), (16, 0.1), (16, 1.0)]);
         assert_eq!(sweep(&specs(), &Settings::default(), Length::Full).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn values_in_turn_are_a_sweep_unless_one_is_asked_for() {
+        let specs = [ParamSpec::each("load", &["a", "b", "c"], ""), specs()[0].clone()];
+        let loads = |items: &[&str]| -> Vec<(String, u64)> {
+            let settings = Settings::parse(items).unwrap();
+            let runs = sweep(&specs, &settings, Length::Full).unwrap();
+            runs.iter().map(|p| (p.choice("load").to_owned(), p.count("cpus"))).collect()
+        };
+        assert_eq!(loads(&[]), ["a", "b", "c"].map(|load| (load.to_owned(), 72)));
+        assert_eq!(loads(&["load=c", "cpus=4"]), [("c".to_owned(), 4)]);
+        let error = sweep(&specs, &Settings::parse(&["load=d"]).unwrap(), Length::Full);
+        let error = error.unwrap_err().to_string();
+        assert!(error.ends_with("it is one of a, b, c"), "{error}");
     }
 
     #[test]
