@@ -16,6 +16,7 @@ mod machine;
 mod meters;
 mod names;
 pub mod param;
+pub mod pcp;
 mod plan;
 mod policies;
 mod profiles;

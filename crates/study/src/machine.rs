@@ -45,6 +45,21 @@ pub(crate) struct MachineRun {
     pub(crate) cost: HostCost,
 }
 
+/// When a machine counts locks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counted {
+    /// In the window that the run was given.
+    Window,
+    /// All the time: they are set against all that was done.
+    Always,
+}
+
+impl Counted {
+    pub(crate) fn on(machine: On) -> Self {
+        if machine == On::Sim { Self::Window } else { Self::Always }
+    }
+}
+
 /// What a run cost the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct HostCost {
@@ -116,6 +131,18 @@ impl MachineSpec {
                 interrupt: Some(ctx.interrupt.flag()),
             }),
         }
+    }
+
+    /// Gives a simulated machine that much memory, spread over its nodes; other machines keep
+    /// theirs. Returns the pages that there are.
+    pub(crate) fn set_memory_gib(&mut self, gib: u64) -> u64 {
+        let Machine::Sim(config) = &mut self.machine else { return MEMORY_PAGES };
+        let nodes = config.profile.topology.nodes;
+        let pages = (gib << 30) / u64::from(config.profile.page_bytes) / nodes as u64;
+        config.profile.node_pages = pages;
+        let per_node = u32::try_from(pages).expect("parameters are checked");
+        self.mm.map = MemoryMap::nodes(nodes, per_node);
+        pages * nodes as u64
     }
 
     /// What only a simulated machine has: nothing happens on others.

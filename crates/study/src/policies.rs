@@ -1,6 +1,7 @@
 //! The names that policies have in a `study.toml`.
 
 use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::page_alloc::PcpPolicy;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_system::Present;
 use serde::{Deserialize, Deserializer, de::Error};
@@ -37,4 +38,9 @@ pub(crate) fn lru<'de, D: Deserializer<'de>>(source: D) -> Result<LruPolicy, D::
 /// Whether an op has its pages moved.
 pub(crate) fn bind<'de, D: Deserializer<'de>>(source: D) -> Result<Present, D::Error> {
     named(source, [("stay", Present::Stay), ("move", Present::Move)])
+}
+
+/// How pages travel between CPUs and zones.
+pub(crate) fn caches<'de, D: Deserializer<'de>>(source: D) -> Result<PcpPolicy, D::Error> {
+    named(source, [("stock", PcpPolicy::Stock)])
 }

@@ -2,6 +2,7 @@
 
 use crate::churn::CHURN;
 use crate::names::UnknownName;
+use crate::pcp::PCP;
 use crate::study::Study;
 use crate::vmstat::VMSTAT;
 use std::sync::LazyLock;
@@ -18,7 +19,7 @@ impl Registry {
 
     /// The studies of this workspace.
     pub fn shipped() -> Self {
-        static SHIPPED: LazyLock<[&dyn Study; 2]> = LazyLock::new(|| [&*VMSTAT, &*CHURN]);
+        static SHIPPED: LazyLock<[&dyn Study; 3]> = LazyLock::new(|| [&*VMSTAT, &*CHURN, &*PCP]);
         Self(&*SHIPPED)
     }
 

@@ -2,6 +2,7 @@
 
 use super::probe::ChurnProbe;
 use super::workload::Tally;
+use crate::machine::Counted;
 use crate::meters::Level;
 use crate::study::{MetricSpec, SeedResult};
 use mmscale_record::LockRow;
@@ -42,15 +43,6 @@ pub(super) struct Observed<'a> {
     pub(super) probes: &'a [ChurnProbe],
     pub(super) tallies: &'a [Tally],
     pub(super) meddlers: &'a [Tally],
-}
-
-/// When locks were counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Counted {
-    /// While ops counted.
-    Window,
-    /// All the time: they are set against all ops that were begun.
-    Always,
 }
 
 impl Observed<'_> {

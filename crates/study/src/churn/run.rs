@@ -1,10 +1,10 @@
 //! One seed of one arm: the machine with all its CPUs, then the same with one.
 
 use super::ChurnArm;
-use super::figures::{self, Counted, Observed};
+use super::figures::{self, Observed};
 use super::probe::ChurnProbe;
 use super::workload::{self, Advise, Plan, Tally};
-use crate::machine::{self, HostCost, MachineRun, MachineSpec, Program};
+use crate::machine::{self, Counted, HostCost, MachineRun, MachineSpec, Program};
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
@@ -158,7 +158,7 @@ impl Ran {
         Observed {
             cpus: ctx.cpus,
             window_ns: self.plan.until_ns - self.plan.from_ns,
-            locks_counted: if ctx.on == On::Sim { Counted::Window } else { Counted::Always },
+            locks_counted: Counted::on(ctx.on),
             locks: &self.machine.locks,
             probes: &self.probes,
             tallies: &self.tallies,

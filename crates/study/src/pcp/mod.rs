@@ -1,0 +1,101 @@
+//! The study `pcp`: page caches, the buddy allocator and zone->lock.
+//!
+//! One seed of one arm is one run of one workload: programs on all CPUs, a window in which what
+//! they do counts, and a census of free memory when they have stopped, before caches are drained.
+
+mod figures;
+mod plan;
+mod probe;
+mod run;
+mod workload;
+
+use crate::param::{ParamSpec, Params, Unit};
+use crate::policies;
+use crate::shipped::{Experiment, Shipped};
+use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
+use mmscale_mm::page_alloc::PcpPolicy;
+use serde::Deserialize;
+use std::sync::LazyLock;
+
+/// The study, for the registry.
+pub static PCP: LazyLock<Pcp> = LazyLock::new(|| Pcp::of_file(FILE));
+
+const FILE: &str = include_str!("../../../../studies/pcp/study.toml");
+
+/// The study.
+pub type Pcp = Shipped<PageCaches>;
+
+/// What the study does.
+#[derive(Debug)]
+pub struct PageCaches;
+
+/// What an arm chooses.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct PcpArm {
+    /// How pages travel between CPUs and zones.
+    #[serde(deserialize_with = "policies::caches")]
+    caches: PcpPolicy,
+}
+
+impl Experiment for PageCaches {
+    type Arm = PcpArm;
+    const CPUS: usize = 32;
+    const METRICS: &'static [MetricSpec] = figures::METRICS;
+
+    fn params() -> Vec<ParamSpec> {
+        let ms = |name, help| ParamSpec::real(name, Unit::Ms, 5.0, [0.1, 60_000.0], help);
+        let user_ns = |name| {
+            ParamSpec::count(name, Unit::Ns, 1000, [0, 1_000_000], "computing after each page")
+        };
+        let pages =
+            |name, least, help| ParamSpec::count(name, Unit::Pages, 1024, [least, 1 << 20], help);
+        vec![
+            ParamSpec::each("workload", plan::NAMES, "what programs do"),
+            ParamSpec::count("memory_gib", Unit::One, 32, [1, 4096], "memory of the machine (sim)"),
+            ParamSpec::choice(
+                "lru",
+                "lazy",
+                &["lazy", "stock"],
+                "how folios get onto their lists; the locks of these hide zone locks under `stock`",
+            ),
+            ms("build_ms", "window of `build`"),
+            pages("build_pages", 1, "pages of a process, on the mean"),
+            user_ns("build_user_ns"),
+            ms("purger_ms", "window of `purger`"),
+            pages("purger_chunk_pages", 1, "pages that are given back at once"),
+            user_ns("purger_user_ns"),
+            pages("exit_pages", 1, "pages of each thread of the processes that end"),
+            ms("mixed_ms", "window of `mixed`"),
+            pages("mixed_pages", 8, "memory for each CPU: a quarter for long-lived pages"),
+            ms("edge_ms", "window of `oom-edge`"),
+            ParamSpec::real(
+                "edge_free_percent",
+                Unit::One,
+                2.0,
+                [0.01, 2.0],
+                "share of the memory that is free at most",
+            ),
+            user_ns("edge_user_ns"),
+        ]
+    }
+    fn remarks(params: &Params) -> Vec<String> {
+        let window = match params.choice("workload") {
+            "build" => format!("{} ms", params.real("build_ms")),
+            "purger" => format!("{} ms", params.real("purger_ms")),
+            "exit" => {
+                let pages = params.count("exit_pages");
+                format!("the end of processes of {} times {pages} pages", workload::exit::THREADS)
+            }
+            "mixed" => format!("{} ms", params.real("mixed_ms")),
+            _ => format!("{} ms", params.real("edge_ms")),
+        };
+        vec![format!(
+            "Figures per page and locks are of a window: {window}. A page is one that was \
+             allocated in it or one that was freed, whichever are more. Free memory is counted \
+             when programs have stopped, before any cache is drained."
+        )]
+    }
+    fn run(ctx: &RunContext, arm: &PcpArm, seed: u64) -> Result<SeedResult, StudyError> {
+        run::run(ctx, *arm, seed)
+    }
+}

@@ -1,0 +1,121 @@
+//! What a run does and when, from its parameters.
+
+use super::workload::Phases;
+use super::workload::build::Build;
+use super::workload::edge::Edge;
+use super::workload::exit::Exit;
+use super::workload::mixed::Mixed;
+use super::workload::purger::Purger;
+use crate::study::RunContext;
+use mmscale_record::On;
+
+/// The names of the workloads, in the order in which they run.
+pub(super) const NAMES: &[&str] = &["build", "purger", "exit", "mixed", "oom-edge"];
+
+/// A workload and its sizes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Load {
+    Build(Build),
+    Purger(Purger),
+    Exit(Exit),
+    Mixed(Mixed),
+    Edge(Edge),
+}
+
+/// What a run does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) load: Load,
+    pub(super) at: Phases,
+    /// Pages that are free when programs begin; `None`: all that there are.
+    pub(super) room_pages: Option<u64>,
+}
+
+/// Programs are made before anything begins, one after the other.
+const SETTLE_NS: u64 = 2_000_000;
+const MAKING_SIM_NS: u64 = 20_000;
+const MAKING_HOST_NS: u64 = 400_000;
+/// Taking one of the largest blocks.
+const KEEPING_NS: u64 = 3_000;
+/// A page that is touched and goes again, with the waits of a busy machine.
+const PAGE_NS: u64 = 6_000;
+/// What may be under way when time is up.
+const STOPPING_NS: u64 = 20_000_000;
+/// At the edge, programs have so many 1/1024 of the memory among them; the rest is taken.
+const EDGE_1024: u64 = 10;
+/// More free pages than programs want, in 1/1024 of all: for watermarks, tables and page caches.
+const SPARE_1024: u64 = 8;
+
+impl Plan {
+    /// The plan of a run on a machine of `pages` pages. The error says what does not fit.
+    pub(super) fn of(ctx: &RunContext, pages: u64) -> Result<Self, String> {
+        let (params, cpus) = (&ctx.params, ctx.cpus as u64);
+        let making_ns = if ctx.on == On::Sim { MAKING_SIM_NS } else { MAKING_HOST_NS };
+        let begin_ns = SETTLE_NS + 2 * cpus * making_ns;
+        let ms = |name: &str| (params.real(name) * 1e6) as u64;
+        let spare = pages * SPARE_1024 / 1024;
+        let name = params.choice("workload");
+        // How many pages all programs have at most, how long they run before it counts and then,
+        // and how many pages are free when they begin.
+        let (load, wants, fill_ns, window_ns, room) = match name {
+            "build" => {
+                let mean = params.count("build_pages");
+                let build = Build { pages: mean, user_ns: params.count("build_user_ns") };
+                let window_ns = ms("build_ms");
+                (Load::Build(build), 2 * cpus * (2 * mean + 300), 0, window_ns, None)
+            }
+            "purger" => {
+                let chunk_pages = params.count("purger_chunk_pages");
+                let purger = Purger { chunk_pages, user_ns: params.count("purger_user_ns") };
+                let window_ns = ms("purger_ms");
+                (Load::Purger(purger), cpus * 5 * chunk_pages, 0, window_ns, None)
+            }
+            "exit" => {
+                let exit = Exit { pages: params.count("exit_pages") };
+                let filled_ns = exit.pages * PAGE_NS * cpus.div_ceil(64);
+                let all = cpus * exit.pages;
+                (Load::Exit(exit), all + all / 64, filled_ns, SETTLE_NS + all * 500, None)
+            }
+            "mixed" => {
+                let all = params.count("mixed_pages");
+                let mixed = Mixed { long_pages: all / 4, short_pages: all / 2 };
+                let window_ns = ms("mixed_ms");
+                let room = Some(cpus * all + spare);
+                (Load::Mixed(mixed), cpus * all, all * PAGE_NS, window_ns, room)
+            }
+            _ => {
+                let free = (pages as f64 * params.real("edge_free_percent") / 100.0) as u64;
+                let room = (pages * EDGE_1024 / 1024).max(2 * free);
+                let edge = Edge {
+                    share_pages: room / cpus,
+                    free_pages: free / cpus,
+                    user_ns: params.count("edge_user_ns"),
+                };
+                let fill_ns = edge.share_pages * PAGE_NS;
+                (Load::Edge(edge), 0, fill_ns, ms("edge_ms"), Some(room))
+            }
+        };
+        if wants + spare > pages {
+            return Err(format!(
+                "workload {name} wants {wants} pages on {cpus} CPUs, and the machine has {pages}: \
+                 give it more (--set memory_gib), or make programs smaller"
+            ));
+        }
+        let kept_ns = if room.is_some() { (pages >> 10) * KEEPING_NS } else { 0 };
+        let begin_ns = begin_ns + kept_ns;
+        let warm_ns = begin_ns + fill_ns;
+        // Nothing is to be in the way of those who all end at once.
+        let from_ns = if name == "exit" { warm_ns } else { warm_ns + window_ns / 2 };
+        let until_ns = from_ns + window_ns.max(1);
+        let census_ns = until_ns + STOPPING_NS;
+        let at = Phases {
+            begin_ns,
+            warm_ns,
+            from_ns,
+            until_ns,
+            census_ns,
+            end_ns: census_ns + STOPPING_NS,
+        };
+        Ok(Self { load, at, room_pages: room })
+    }
+}

@@ -1,0 +1,134 @@
+//! What one CPU's tracepoints say about pages, their clearing, and what page caches hold.
+
+use crate::meters::{Idle, Level};
+use mmscale_mm::arch::{CpuId, Order, Pfn, Probe, Trace};
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+
+/// Which CPU was given each frame last: its number plus 1, or 0.
+///
+/// Probes of all CPUs share it, and its values are nevertheless those of virtual time: a frame that
+/// goes from one CPU to another goes by a lock or an atomic, and so one after the other on the
+/// host, too.
+#[derive(Clone, Debug)]
+pub(crate) struct Owners(Arc<[AtomicU16]>);
+
+impl Owners {
+    pub(crate) fn new(frames: usize) -> Self {
+        Self((0..frames).map(|_| AtomicU16::new(0)).collect())
+    }
+    fn of(&self, pfn: Pfn) -> Option<&AtomicU16> {
+        self.0.get(pfn.index())
+    }
+}
+
+/// One CPU's view of a run.
+#[derive(Debug)]
+pub(crate) struct PcpProbe {
+    cpu: u16,
+    /// The time that counts.
+    window: (u64, u64),
+    owners: Owners,
+    pub(crate) allocated: u64,
+    pub(crate) freed: u64,
+    /// Of these, pages that another CPU was given.
+    pub(crate) freed_elsewhere: u64,
+    /// Pages that this CPU was given, at any time.
+    pub(crate) all_pages: u64,
+    /// When the first page was given or came back within the window, and the last.
+    pub(crate) busy_ns: Option<(u64, u64)>,
+    pub(crate) clear_ns: u64,
+    pub(crate) idle: Idle,
+    /// Pages in page caches.
+    pub(crate) cached: Level,
+}
+
+impl PcpProbe {
+    pub(crate) fn new(cpu: CpuId, window: (u64, u64), owners: Owners) -> Self {
+        Self {
+            cpu: cpu.index() as u16 + 1,
+            window,
+            owners,
+            allocated: 0,
+            freed: 0,
+            freed_elsewhere: 0,
+            all_pages: 0,
+            busy_ns: None,
+            clear_ns: 0,
+            idle: Idle::within(window),
+            cached: Level::default(),
+        }
+    }
+    /// Closes what is open at the end of a run.
+    pub(crate) fn finish(&mut self, end_ns: u64) {
+        self.idle.finish(end_ns);
+        self.cached.pass(end_ns);
+    }
+    fn counts(&self, now_ns: u64) -> bool {
+        (self.window.0..self.window.1).contains(&now_ns)
+    }
+    fn page(&mut self, now_ns: u64) {
+        let (_, last_ns) = self.busy_ns.get_or_insert((now_ns, now_ns));
+        *last_ns = now_ns;
+    }
+    fn given(&mut self, now_ns: u64, pfn: Pfn, order: Order) {
+        if let Some(owner) = self.owners.of(pfn) {
+            owner.store(self.cpu, Relaxed);
+        }
+        self.all_pages += order.pages() as u64;
+        if self.counts(now_ns) {
+            self.allocated += order.pages() as u64;
+            self.page(now_ns);
+        }
+    }
+    fn came_back(&mut self, now_ns: u64, pfn: Pfn, order: Order) {
+        if self.counts(now_ns) {
+            self.freed += order.pages() as u64;
+            let owner = self.owners.of(pfn).map_or(0, |owner| owner.load(Relaxed));
+            if owner != self.cpu {
+                self.freed_elsewhere += order.pages() as u64;
+            }
+            self.page(now_ns);
+        }
+    }
+}
+
+impl Probe for PcpProbe {
+    fn event(&mut self, now_ns: u64, event: &Trace) {
+        match *event {
+            Trace::PageAlloc { pfn, order } => self.given(now_ns, pfn, order),
+            Trace::PageFree { pfn, order } => self.came_back(now_ns, pfn, order),
+            Trace::PageClear { ns } if self.counts(now_ns) => self.clear_ns += u64::from(ns),
+            Trace::PcpCount { old, count, .. } => {
+                self.cached.change(now_ns, i64::from(count) - i64::from(old));
+            }
+            _ => self.idle.event(now_ns, event),
+        }
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_another_cpu_was_given_comes_back_from_elsewhere() {
+        let owners = Owners::new(8);
+        let probe = |cpu| PcpProbe::new(CpuId::new(cpu), (100, 200), owners.clone());
+        let (mut one, mut other) = (probe(0), probe(1));
+        let (four, pfn) = (Order::new(2).unwrap(), Pfn::new(4));
+        one.event(90, &Trace::PageAlloc { pfn, order: four });
+        one.event(120, &Trace::PageAlloc { pfn: Pfn::new(1), order: Order::ZERO });
+        other.event(130, &Trace::PageFree { pfn, order: four });
+        one.event(150, &Trace::PageFree { pfn: Pfn::new(1), order: Order::ZERO });
+        one.event(160, &Trace::PageClear { ns: 7 });
+        one.event(200, &Trace::PageClear { ns: 7 });
+        assert_eq!((one.allocated, one.freed, one.freed_elsewhere), (1, 1, 0));
+        assert_eq!((other.freed, other.freed_elsewhere), (4, 4));
+        assert_eq!((one.busy_ns, one.clear_ns), (Some((120, 150)), 7));
+    }
+}

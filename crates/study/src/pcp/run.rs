@@ -1,0 +1,196 @@
+//! One seed of one arm: a machine with its memory, a workload on it, and what they leave.
+
+use super::PcpArm;
+use super::figures::{self, Observed};
+use super::plan::{Load, Plan};
+use super::probe::{Owners, PcpProbe};
+use super::workload::{Books, Worker, build, edge, exit, mixed, purger, sleep_until};
+use crate::machine::{self, Counted, MachineSpec, Program};
+use crate::shipped::set_machine;
+use crate::study::{RunContext, SeedResult, StudyError};
+use mmscale_kernel::Kernel;
+use mmscale_mm::arch::{Arch, Order, Pfn, Probe};
+use mmscale_mm::frame::MigrateType;
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::page_alloc::{Census, FrameAllocator, Gfp};
+use mmscale_system::{Errno, ProcessId, System, ThreadId, ThreadSpec};
+use std::sync::{Arc, Mutex};
+
+/// Parents on each CPU: while one waits for a child that was moved, the other goes on.
+const MAKES_PER_CPU: usize = 2;
+
+/// The first thread: takes what the workload is not to have, starts it, counts free memory.
+struct Caches {
+    plan: Plan,
+    seed: u64,
+    books: Books,
+    counted: Arc<Mutex<Memory>>,
+}
+
+/// Free memory, when and as far as it was counted.
+#[derive(Debug, Default)]
+struct Memory {
+    before: Option<Census>,
+    after: Option<Census>,
+    /// The min watermarks of all zones, in pages.
+    min_mark: u64,
+}
+
+/// Threads or processes that were started.
+#[derive(Default)]
+struct Started {
+    processes: Vec<ProcessId>,
+    threads: Vec<ThreadId>,
+}
+
+impl Program for Caches {
+    fn run<A: Arch>(self, kernel: &Kernel<A>) {
+        let frames = kernel.mm().frames();
+        let kept = keep(frames, self.plan.room_pages);
+        let marks = frames.zones().iter().map(|zone| u64::from(zone.watermarks().min));
+        *self.counted() =
+            Memory { before: Some(frames.census()), after: None, min_mark: marks.sum() };
+        let mut started = Started::default();
+        // The end of the run may come first.
+        let _ = self.start(kernel, &mut started);
+        let at = self.plan.at;
+        if sleep_until(kernel, at.census_ns).is_ok() {
+            self.counted().after = Some(frames.census());
+        }
+        for process in started.processes {
+            let _ = kernel.wait(process);
+        }
+        for thread in started.threads {
+            let _ = kernel.join(thread);
+        }
+        kept.into_iter().for_each(|block| frames.free_pages(block, Order::MAX));
+    }
+}
+
+/// Takes the largest blocks until about `room_pages` are free.
+fn keep<A: Arch>(frames: &FrameAllocator<A>, room_pages: Option<u64>) -> Vec<Pfn> {
+    let Some(room_pages) = room_pages else { return Vec::new() };
+    let surplus = frames.census().free_pages().saturating_sub(room_pages);
+    let blocks = 0..surplus >> Order::MAX.get();
+    let take = |_| frames.alloc_pages(Order::MAX, MigrateType::Movable, Gfp::KERNEL).ok();
+    blocks.map_while(take).collect()
+}
+
+impl Caches {
+    fn counted(&self) -> std::sync::MutexGuard<'_, Memory> {
+        self.counted.lock().expect("only the first thread counts")
+    }
+    fn worker(&self, number: usize, cpu: usize, cpus: usize) -> Worker {
+        let (at, books) = (self.plan.at, self.books.clone());
+        Worker { number, cpu, cpus, seed: self.seed, at, books }
+    }
+    fn start<A: Arch>(&self, kernel: &Kernel<A>, started: &mut Started) -> Result<(), Errno> {
+        let cpus = kernel.cpus();
+        let mut process = |number: usize, body: Start<A>| -> Result<(), Errno> {
+            let worker = self.worker(number, number % cpus, cpus);
+            let body = move |system: &Kernel<A>| _ = body(system, &worker);
+            match kernel.process(ThreadSpec::on(number % cpus), Box::new(body)) {
+                Ok(process) => started.processes.push(process),
+                // Injected, or out of memory: one program less.
+                Err(Errno::Nomem) => {}
+                Err(other) => return Err(other),
+            }
+            Ok(())
+        };
+        match self.plan.load {
+            Load::Build(plan) => (0..MAKES_PER_CPU * cpus).try_for_each(|nth| {
+                process(nth, Box::new(move |system, worker| build::make(system, &plan, worker)))
+            }),
+            Load::Purger(plan) => (0..cpus).step_by(purger::GROUP).try_for_each(|first| {
+                let size = purger::GROUP.min(cpus - first);
+                let body: Start<A> = Box::new(move |system, worker| {
+                    purger::process(system, &plan, worker, size, turn::<A>)
+                });
+                process(first, body)
+            }),
+            Load::Exit(plan) => (0..cpus).step_by(exit::THREADS).try_for_each(|first| {
+                let size = exit::THREADS.min(cpus - first);
+                let body: Start<A> =
+                    Box::new(move |system, worker| exit::process(system, &plan, worker, size));
+                process(first, body)
+            }),
+            Load::Mixed(plan) => (0..cpus).try_for_each(|cpu| {
+                process(cpu, Box::new(move |system, worker| mixed::process(system, &plan, worker)))
+            }),
+            Load::Edge(plan) => (0..cpus).try_for_each(|cpu| {
+                let worker = self.worker(cpu, cpu, cpus);
+                let body = move |system: &Kernel<A>| {
+                    edge::program(system, system.mm().frames(), &plan, &worker);
+                };
+                started.threads.push(kernel.spawn(ThreadSpec::on(cpu), Box::new(body))?);
+                Ok(())
+            }),
+        }
+    }
+}
+
+type Start<A> = Box<dyn FnOnce(&Kernel<A>, &Worker) -> Result<(), Errno> + Send>;
+
+/// An operation on shared state, which comes in its order.
+fn turn<A: Arch>() {
+    let _ = A::need_resched();
+}
+
+/// Runs one arm with one seed.
+pub(super) fn run(ctx: &RunContext, arm: PcpArm, seed: u64) -> Result<SeedResult, StudyError> {
+    let mut spec = MachineSpec::new(ctx, seed);
+    let pages = spec.set_memory_gib(ctx.params.count("memory_gib"));
+    let plan = Plan::of(ctx, pages).map_err(StudyError::Machine)?;
+    spec.mm.alloc.caches = arm.caches;
+    spec.mm.lru = match ctx.params.choice("lru") {
+        "stock" => LruPolicy::Stock,
+        _ => LruPolicy::Lazy,
+    };
+    let window = (plan.at.from_ns, plan.at.until_ns);
+    spec.simulated(|config| {
+        set_machine(&ctx.params, config);
+        config.locks_ns = window;
+    });
+    let (books, counted) = (Books::default(), Arc::new(Mutex::new(Memory::default())));
+    let program = Caches { plan, seed, books: books.clone(), counted: Arc::clone(&counted) };
+    let owners = Owners::new(pages as usize);
+    let probe = |cpu| Box::new(PcpProbe::new(cpu, window, owners.clone())) as Box<dyn Probe>;
+    let mut machine = machine::run(spec, probe, program)?;
+    let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<PcpProbe>();
+    let probes = machine.probes.drain(..);
+    let mut probes: Vec<PcpProbe> =
+        probes.map(|probe| *own(probe).expect("made by this function")).collect();
+    probes.iter_mut().for_each(|probe| probe.finish(machine.end_ns));
+    let tally = books.close();
+    if tally.damaged > 0 {
+        let what = format!("{} pages did not hold what their program had written", tally.damaged);
+        return Err(StudyError::Check(vec![what]));
+    }
+    let counted = counted.lock().expect("the run is over");
+    let Some((before, census)) = counted.before.zip(counted.after) else {
+        return Err(StudyError::Interrupted);
+    };
+    let edge = matches!(plan.load, Load::Edge(_));
+    let seen = Observed {
+        cpus: ctx.cpus,
+        window_ns: window.1 - window.0,
+        locks_counted: Counted::on(ctx.on),
+        locks: &machine.locks,
+        probes: &probes,
+        tally: &tally,
+        census,
+        edge: edge.then_some((before.free_pages(), counted.min_mark)),
+    };
+    let mut result = SeedResult::default();
+    if !figures::measure(&seen, &mut result) {
+        let what = "no page came or went in the time that counts: make it longer";
+        return Err(StudyError::Machine(what.to_owned()));
+    }
+    let given: u64 = probes.iter().map(|probe| probe.all_pages).sum();
+    let host_ns = machine.cost.host_ns as f64;
+    result.host_metrics.insert("host_ns_per_event".to_owned(), machine.cost.ns_per_event());
+    result.host_metrics.insert("host_ns_per_page".to_owned(), host_ns / given.max(1) as f64);
+    result.locks = machine.locks;
+    result.fingerprint = machine.fingerprint;
+    Ok(result)
+}

@@ -1,0 +1,152 @@
+//! `purger`: what user-space allocators do. Some threads touch memory, chunk by chunk; a few others
+//! give the chunks back for them (MADV_DONTNEED), whoever touched them. So the page caches of the
+//! first are always empty, and those of the others always full.
+
+use super::{Tally, Worker};
+use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, Prot, System, ThreadSpec};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// CPUs of a process: 28 allocate, 4 purge.
+pub(crate) const GROUP: usize = 32;
+/// Of so many threads, one purges.
+const PURGES: usize = 8;
+/// Chunks of a thread.
+const CHUNKS: u64 = 4;
+/// How long a thread that has nothing to do computes before it looks again.
+const PAUSE_NS: u64 = 500;
+
+/// What threads do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Purger {
+    pub(crate) chunk_pages: u64,
+    /// Computing after each page.
+    pub(crate) user_ns: u64,
+}
+
+/// The chunks of one thread, and whether the purger has them.
+struct Arena {
+    at: Addr,
+    full: [AtomicBool; CHUNKS as usize],
+    turn: Turn,
+}
+
+/// Waits until all that other CPUs did before now is done, and nothing that they will do later: on
+/// a machine whose CPUs run one after the other on the host, they get ahead of one another between
+/// such points. What is read or written right after it is read or written in order.
+pub(crate) type Turn = fn();
+
+impl Arena {
+    fn is_full(&self, chunk: u64) -> bool {
+        (self.turn)();
+        self.full[chunk as usize].load(Acquire)
+    }
+    fn set_full(&self, chunk: u64, full: bool) {
+        (self.turn)();
+        self.full[chunk as usize].store(full, Release);
+    }
+}
+
+/// A process on `cpus` CPUs from the worker's on.
+pub(crate) fn process<S: System>(
+    system: &S,
+    purger: &Purger,
+    worker: &Worker,
+    cpus: usize,
+    turn: Turn,
+) -> Result<(), Errno> {
+    let purgers = (cpus / PURGES).max(1);
+    let allocators = (cpus - purgers).max(1);
+    let pages = CHUNKS * purger.chunk_pages;
+    let mut arenas = Vec::new();
+    for _ in 0..allocators {
+        // With a guard page behind it, which keeps it a VMA of its own.
+        let at = system.mmap(MapSpec::new((pages + 1) * PAGE_BYTES))?;
+        system.mprotect(at.page(pages), PAGE_BYTES, Prot::None)?;
+        arenas.push(Arc::new(Arena { at, full: Default::default(), turn }));
+    }
+    let mut threads = Vec::new();
+    let mut start = |nth: usize, body: Box<dyn FnOnce(&S, &mut Tally) + Send>| {
+        let books = worker.books.clone();
+        let body = move |system: &S| {
+            let mut tally = Tally::default();
+            body(system, &mut tally);
+            books.add(tally);
+        };
+        let spec = ThreadSpec::on(worker.cpu + nth % cpus);
+        system.spawn(spec, Box::new(body)).map(|thread| threads.push(thread))
+    };
+    for (nth, arena) in arenas.iter().enumerate() {
+        let (arena, plan, worker) = (Arc::clone(arena), *purger, worker.clone());
+        let body = move |system: &S, tally: &mut Tally| {
+            let _ = allocate(system, &plan, &worker, &arena, tally);
+        };
+        start(nth, Box::new(body))?;
+    }
+    for nth in 0..purgers {
+        let own: Vec<_> = arenas.iter().skip(nth).step_by(purgers).cloned().collect();
+        let (plan, worker) = (*purger, worker.clone());
+        let body = move |system: &S, tally: &mut Tally| {
+            let _ = purge(system, &plan, &worker, &own, tally);
+        };
+        start(allocators + nth, Box::new(body))?;
+    }
+    threads.into_iter().try_for_each(|thread| system.join(thread))
+}
+
+fn allocate<S: System>(
+    system: &S,
+    plan: &Purger,
+    worker: &Worker,
+    arena: &Arena,
+    tally: &mut Tally,
+) -> Result<(), Errno> {
+    worker.begin(system)?;
+    for chunk in (0..CHUNKS).cycle() {
+        while arena.is_full(chunk) && worker.has_time(system) {
+            tally.compute(system, &worker.at, PAUSE_NS)?;
+        }
+        if !worker.has_time(system) {
+            break;
+        }
+        for page in 0..plan.chunk_pages {
+            let page = arena.at.page(chunk * plan.chunk_pages + page);
+            tally.forgive(system.write(page, page.0))?;
+            tally.compute(system, &worker.at, plan.user_ns)?;
+        }
+        let last = arena.at.page(chunk * plan.chunk_pages);
+        if let Some(word) = tally.forgive(system.read(last))? {
+            tally.damaged += u64::from(word != last.0 && tally.failures == 0);
+        }
+        arena.set_full(chunk, true);
+    }
+    Ok(())
+}
+
+fn purge<S: System>(
+    system: &S,
+    plan: &Purger,
+    worker: &Worker,
+    arenas: &[Arc<Arena>],
+    tally: &mut Tally,
+) -> Result<(), Errno> {
+    worker.begin(system)?;
+    let mut next = vec![0_u64; arenas.len()];
+    while worker.has_time(system) {
+        let mut found = false;
+        for (arena, chunk) in arenas.iter().zip(&mut next) {
+            if arena.is_full(*chunk) {
+                let at = arena.at.page(*chunk * plan.chunk_pages);
+                system.madvise(at, plan.chunk_pages * PAGE_BYTES, Advice::DontNeed)?;
+                arena.set_full(*chunk, false);
+                *chunk = (*chunk + 1) % CHUNKS;
+                found = true;
+            }
+        }
+        if !found {
+            tally.compute(system, &worker.at, PAUSE_NS)?;
+        }
+    }
+    Ok(())
+}
