@@ -54,6 +54,7 @@ pub struct Kernel<A: Arch> {
     processes: SpinLock<A, ProcessTable<A>>,
     current: Current<A>,
     nodes: usize,
+    groups: usize,
     ending: Ending,
 }
 
@@ -68,6 +69,7 @@ impl<A: Arch> Kernel<A> {
             processes: SpinLock::new(LockClass::Other, ProcessTable::new()),
             current: Current::new(),
             nodes: config.map.node_count(),
+            groups: config.groups,
             ending,
         };
         let body: Body<Self> = Box::new(|system: &Self| system.init(program));
@@ -89,7 +91,7 @@ impl<A: Arch> Kernel<A> {
     /// The run, from its first thread.
     fn init(&self, program: Body<Self>) {
         self.mm.start();
-        let space = (0..INIT_ATTEMPTS).find_map(|_| self.new_space().ok());
+        let space = (0..INIT_ATTEMPTS).find_map(|_| self.new_space(GroupId::ROOT).ok());
         let space = space.expect("there is memory for the first process");
         let process = self.processes.lock_irqsave().insert(space, INIT);
         self.current.run(&process, || {
@@ -102,8 +104,17 @@ impl<A: Arch> Kernel<A> {
             self.verify();
         }
     }
-    fn new_space(&self) -> Result<Arc<Space<A>>, Errno> {
-        Space::new(self.mm.backing(), GroupId::ROOT).map_err(memory::errno)
+    fn new_space(&self, group: GroupId) -> Result<Arc<Space<A>>, Errno> {
+        Space::new(self.mm.backing(), group).map_err(memory::errno)
+    }
+    /// The memory group of a process that is started on `cpu`; a fork is in its parent's. The root
+    /// where there are no others; else the others in turn, so that with one more group than CPUs
+    /// each CPU's processes have one, and LRU lists, to themselves.
+    fn group_of(&self, cpu: CpuId) -> GroupId {
+        match self.groups - 1 {
+            0 => GroupId::ROOT,
+            others => GroupId::new(1 + cpu.index() % others),
+        }
     }
 
     /// Ends all programs, from the first thread: returns when all other threads and processes are

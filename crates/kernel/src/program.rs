@@ -57,7 +57,7 @@ impl<A: Arch> System for Kernel<A> {
         let parent = self.running()?.id;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         A::work(Op::Syscall, 1);
-        let space = self.new_space()?;
+        let space = self.new_space(self.group_of(cpu))?;
         Ok(self.start_process(cpu, spec, space, parent, body))
     }
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {

@@ -112,7 +112,8 @@ fn at_the_edge_pages_run_out() {
 
 #[test]
 fn what_does_not_fit_is_refused_with_a_way_out() {
-    let why = run(Checks::Off, 1, &["workload=exit", "memory_gib=1", "exit_pages=9000"]).unwrap_err();
+    let why =
+        run(Checks::Off, 1, &["workload=exit", "memory_gib=1", "exit_pages=9000"]).unwrap_err();
     assert!(why.contains("give it more (--set memory_gib)"), "{why}");
     let why = run(Checks::Off, 1, &["workload=exist"]).unwrap_err();
     assert!(why.contains("did you mean `exit`?"), "{why}");

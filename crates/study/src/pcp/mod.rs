@@ -4,6 +4,7 @@
 //! they do counts, and a census of free memory when they have stopped, before caches are drained.
 
 mod figures;
+mod frames;
 mod plan;
 mod probe;
 mod run;
@@ -57,6 +58,18 @@ impl Experiment for PageCaches {
                 "lazy",
                 &["lazy", "stock"],
                 "how folios get onto their lists; the locks of these hide zone locks under `stock`",
+            ),
+            ParamSpec::choice(
+                "groups",
+                "cpu",
+                &["cpu", "root"],
+                "memory groups, each with lists of its own: one for each CPU, or one for all",
+            ),
+            ParamSpec::choice(
+                "through",
+                "system",
+                &["system", "frames"],
+                "pages of `purger` and `exit`: mapped, or straight from the frame allocator",
             ),
             ms("build_ms", "window of `build`"),
             pages("build_pages", 1, "pages of a process, on the mean"),

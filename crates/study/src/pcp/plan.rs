@@ -22,10 +22,20 @@ pub(super) enum Load {
     Edge(Edge),
 }
 
+/// Where the workloads `purger` and `exit` get their pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Through {
+    /// From address spaces.
+    System,
+    /// From the frame allocator.
+    Frames,
+}
+
 /// What a run does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) load: Load,
+    pub(super) through: Through,
     pub(super) at: Phases,
     /// Pages that are free when programs begin; `None`: all that there are.
     pub(super) room_pages: Option<u64>,
@@ -39,6 +49,9 @@ const MAKING_HOST_NS: u64 = 400_000;
 const KEEPING_NS: u64 = 3_000;
 /// A page that is touched and goes again, with the waits of a busy machine.
 const PAGE_NS: u64 = 6_000;
+/// The same for a frame straight from the allocator, and for how long nobody else can have one.
+const FRAME_NS: u64 = 600;
+const FRAME_HOLD_NS: u64 = 200;
 /// What may be under way when time is up.
 const STOPPING_NS: u64 = 20_000_000;
 /// At the edge, programs have so many 1/1024 of the memory among them; the rest is taken.
@@ -91,7 +104,7 @@ impl Plan {
                     free_pages: free / cpus,
                     user_ns: params.count("edge_user_ns"),
                 };
-                let fill_ns = edge.share_pages * PAGE_NS;
+                let fill_ns = edge.share_pages * FRAME_NS + room * FRAME_HOLD_NS;
                 (Load::Edge(edge), 0, fill_ns, ms("edge_ms"), Some(room))
             }
         };
@@ -116,6 +129,10 @@ impl Plan {
             census_ns,
             end_ns: census_ns + STOPPING_NS,
         };
-        Ok(Self { load, at, room_pages: room })
+        let through = match params.choice("through") {
+            "frames" => Through::Frames,
+            _ => Through::System,
+        };
+        Ok(Self { load, through, at, room_pages: room })
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct PcpProbe {
     pub(crate) freed: u64,
     /// Of these, pages that another CPU was given.
     pub(crate) freed_elsewhere: u64,
-    /// Pages that this CPU was given, at any time.
+    /// Pages that this CPU was given, at any time, but in the largest blocks, which nobody uses.
     pub(crate) all_pages: u64,
     /// When the first page was given or came back within the window, and the last.
     pub(crate) busy_ns: Option<(u64, u64)>,
@@ -76,7 +76,9 @@ impl PcpProbe {
         if let Some(owner) = self.owners.of(pfn) {
             owner.store(self.cpu, Relaxed);
         }
-        self.all_pages += order.pages() as u64;
+        if order < Order::MAX {
+            self.all_pages += order.pages() as u64;
+        }
         if self.counts(now_ns) {
             self.allocated += order.pages() as u64;
             self.page(now_ns);

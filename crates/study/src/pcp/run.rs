@@ -2,8 +2,11 @@
 
 use super::PcpArm;
 use super::figures::{self, Observed};
-use super::plan::{Load, Plan};
+use super::frames::frames;
+use super::plan::{Load, Plan, Through};
 use super::probe::{Owners, PcpProbe};
+use super::workload::exit::GiveBack;
+use super::workload::purger::Make;
 use super::workload::{Books, Worker, build, edge, exit, mixed, purger, sleep_until};
 use crate::machine::{self, Counted, MachineSpec, Program};
 use crate::shipped::set_machine;
@@ -11,6 +14,7 @@ use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_mm::arch::{Arch, Order, Pfn, Probe};
 use mmscale_mm::frame::MigrateType;
+use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::page_alloc::{Census, FrameAllocator, Gfp};
 use mmscale_system::{Errno, ProcessId, System, ThreadId, ThreadSpec};
@@ -86,6 +90,11 @@ impl Caches {
     }
     fn start<A: Arch>(&self, kernel: &Kernel<A>, started: &mut Started) -> Result<(), Errno> {
         let cpus = kernel.cpus();
+        let (make, how): (Make<Kernel<A>>, _) = match self.plan.through {
+            Through::System => (purger::mapped, GiveBack::Exit),
+            Through::Frames => (frames, GiveBack::Itself),
+        };
+        let how = (make, how);
         let mut process = |number: usize, body: Start<A>| -> Result<(), Errno> {
             let worker = self.worker(number, number % cpus, cpus);
             let body = move |system: &Kernel<A>| _ = body(system, &worker);
@@ -104,14 +113,14 @@ impl Caches {
             Load::Purger(plan) => (0..cpus).step_by(purger::GROUP).try_for_each(|first| {
                 let size = purger::GROUP.min(cpus - first);
                 let body: Start<A> = Box::new(move |system, worker| {
-                    purger::process(system, &plan, worker, size, turn::<A>)
+                    purger::process(system, &plan, worker, size, (make, turn::<A>))
                 });
                 process(first, body)
             }),
             Load::Exit(plan) => (0..cpus).step_by(exit::THREADS).try_for_each(|first| {
                 let size = exit::THREADS.min(cpus - first);
                 let body: Start<A> =
-                    Box::new(move |system, worker| exit::process(system, &plan, worker, size));
+                    Box::new(move |system, worker| exit::process(system, &plan, worker, size, how));
                 process(first, body)
             }),
             Load::Mixed(plan) => (0..cpus).try_for_each(|cpu| {
@@ -142,6 +151,9 @@ pub(super) fn run(ctx: &RunContext, arm: PcpArm, seed: u64) -> Result<SeedResult
     let pages = spec.set_memory_gib(ctx.params.count("memory_gib"));
     let plan = Plan::of(ctx, pages).map_err(StudyError::Machine)?;
     spec.mm.alloc.caches = arm.caches;
+    if ctx.params.choice("groups") == "cpu" {
+        spec.mm.groups = (ctx.cpus + 1).min(GroupId::MAX);
+    }
     spec.mm.lru = match ctx.params.choice("lru") {
         "stock" => LruPolicy::Stock,
         _ => LruPolicy::Lazy,

@@ -1,8 +1,10 @@
 //! `exit`: big processes that end all at once. Each has threads on several CPUs, which touch its
 //! pages; one of them takes it down: it frees what all of them were given, and allocates nothing.
 
+use super::purger::{Make, Source};
 use super::{Tally, Worker, wait};
-use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
+use mmscale_system::{Errno, System, ThreadSpec};
+use std::sync::Arc;
 
 /// Threads of a process, each on a CPU of its own.
 pub(crate) const THREADS: usize = 4;
@@ -13,37 +15,52 @@ pub(crate) struct Exit {
     pub(crate) pages: u64,
 }
 
-/// A process on `cpus` CPUs from the worker's on. Its first thread returns last.
+/// A process on `cpus` CPUs from the worker's on. Its first thread returns last; mapped memory goes
+/// with it, and other memory just before.
 pub(crate) fn process<S: System>(
     system: &S,
     exit: &Exit,
     worker: &Worker,
     cpus: usize,
+    (make, give_back): (Make<S>, GiveBack),
 ) -> Result<(), Errno> {
-    let bytes = cpus as u64 * exit.pages * PAGE_BYTES;
-    let mut tally = Tally::default();
-    let Some(heap) = tally.forgive(system.mmap(MapSpec::new(bytes)))? else { return Ok(()) };
+    let heap: Arc<dyn Source<S>> = make(system, cpus as u64, exit.pages)?.into();
     let mut threads = Vec::new();
     for nth in 1..cpus {
-        let (part, exit) = (heap.page(nth as u64 * exit.pages), *exit);
+        let (heap, exit) = (Arc::clone(&heap), *exit);
         let own = Worker { cpu: worker.cpu + nth, ..worker.clone() };
         let spec = ThreadSpec::on(own.cpu);
-        let body = move |system: &S| _ = touch(system, &exit, &own, part);
+        let body = move |system: &S| _ = touch(system, &exit, &own, &*heap, nth as u64);
         threads.push(system.spawn(spec, Box::new(body))?);
     }
-    touch(system, exit, worker, heap)?;
+    touch(system, exit, worker, &*heap, 0)?;
     threads.into_iter().try_for_each(|thread| system.join(thread))?;
-    wait(system, worker.at.from_ns)
+    let waited = wait(system, worker.at.from_ns);
+    if give_back == GiveBack::Itself {
+        (0..cpus as u64).try_for_each(|chunk| heap.give_back(system, chunk))?;
+    }
+    waited
 }
 
-fn touch<S: System>(system: &S, exit: &Exit, worker: &Worker, part: Addr) -> Result<(), Errno> {
+/// Who gives memory back at the end of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum GiveBack {
+    /// The system.
+    Exit,
+    /// The process.
+    Itself,
+}
+
+fn touch<S: System>(
+    system: &S,
+    exit: &Exit,
+    worker: &Worker,
+    heap: &dyn Source<S>,
+    nth: u64,
+) -> Result<(), Errno> {
     let mut tally = Tally::default();
     worker.begin(system)?;
-    for page in (0..exit.pages).map(|page| part.page(page)) {
-        tally.forgive(system.write(page, page.0))?;
-    }
-    let unharmed = tally.failures > 0 || system.read(part)? == part.0;
-    tally.damaged += u64::from(!unharmed);
+    (0..exit.pages).try_for_each(|page| heap.touch(system, nth, page, &mut tally))?;
     worker.books.add(tally);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `purger`: what user-space allocators do. Some threads touch memory, chunk by chunk; a few others
 //! give the chunks back for them (MADV_DONTNEED), whoever touched them. So the page caches of the
-//! first are always empty, and those of the others always full.
+//! first are always empty, and those of the others always full. The same with frames straight from
+//! the allocator, without address spaces, is a [`Source`] of another kind.
 
 use super::{Tally, Worker};
 use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, Prot, System, ThreadSpec};
@@ -25,9 +26,52 @@ pub(crate) struct Purger {
     pub(crate) user_ns: u64,
 }
 
-/// The chunks of one thread, and whether the purger has them.
-struct Arena {
+/// The memory of one thread's chunks.
+pub(crate) trait Source<S>: Send + Sync {
+    /// Has another page of a chunk come.
+    fn touch(&self, system: &S, chunk: u64, page: u64, tally: &mut Tally) -> Result<(), Errno>;
+    /// Gives all pages of a chunk back.
+    fn give_back(&self, system: &S, chunk: u64) -> Result<(), Errno>;
+}
+
+/// Makes the memory of one thread: so many chunks of so many pages.
+pub(crate) type Make<S> = fn(&S, u64, u64) -> Result<Box<dyn Source<S>>, Errno>;
+
+/// Memory that is mapped.
+struct Mapped {
     at: Addr,
+    chunk_pages: u64,
+}
+
+/// Maps memory, with a guard page behind it, which keeps it a VMA of its own.
+pub(crate) fn mapped<S: System>(
+    system: &S,
+    chunks: u64,
+    chunk_pages: u64,
+) -> Result<Box<dyn Source<S>>, Errno> {
+    let pages = chunks * chunk_pages;
+    let at = system.mmap(MapSpec::new((pages + 1) * PAGE_BYTES))?;
+    system.mprotect(at.page(pages), PAGE_BYTES, Prot::None)?;
+    Ok(Box::new(Mapped { at, chunk_pages }))
+}
+
+impl<S: System> Source<S> for Mapped {
+    fn touch(&self, system: &S, chunk: u64, page: u64, tally: &mut Tally) -> Result<(), Errno> {
+        let page = self.at.page(chunk * self.chunk_pages + page);
+        if tally.forgive(system.write(page, page.0))?.is_some() {
+            tally.damaged += u64::from(tally.forgive(system.read(page))? != Some(page.0));
+        }
+        Ok(())
+    }
+    fn give_back(&self, system: &S, chunk: u64) -> Result<(), Errno> {
+        let at = self.at.page(chunk * self.chunk_pages);
+        system.madvise(at, self.chunk_pages * PAGE_BYTES, Advice::DontNeed)
+    }
+}
+
+/// The chunks of one thread, and whether the purger has them.
+struct Arena<S> {
+    source: Box<dyn Source<S>>,
     full: [AtomicBool; CHUNKS as usize],
     turn: Turn,
 }
@@ -37,7 +81,7 @@ struct Arena {
 /// such points. What is read or written right after it is read or written in order.
 pub(crate) type Turn = fn();
 
-impl Arena {
+impl<S> Arena<S> {
     fn is_full(&self, chunk: u64) -> bool {
         (self.turn)();
         self.full[chunk as usize].load(Acquire)
@@ -54,17 +98,14 @@ pub(crate) fn process<S: System>(
     purger: &Purger,
     worker: &Worker,
     cpus: usize,
-    turn: Turn,
+    (make, turn): (Make<S>, Turn),
 ) -> Result<(), Errno> {
     let purgers = (cpus / PURGES).max(1);
     let allocators = (cpus - purgers).max(1);
-    let pages = CHUNKS * purger.chunk_pages;
     let mut arenas = Vec::new();
     for _ in 0..allocators {
-        // With a guard page behind it, which keeps it a VMA of its own.
-        let at = system.mmap(MapSpec::new((pages + 1) * PAGE_BYTES))?;
-        system.mprotect(at.page(pages), PAGE_BYTES, Prot::None)?;
-        arenas.push(Arc::new(Arena { at, full: Default::default(), turn }));
+        let source = make(system, CHUNKS, purger.chunk_pages)?;
+        arenas.push(Arc::new(Arena { source, full: Default::default(), turn }));
     }
     let mut threads = Vec::new();
     let mut start = |nth: usize, body: Box<dyn FnOnce(&S, &mut Tally) + Send>| {
@@ -86,20 +127,22 @@ pub(crate) fn process<S: System>(
     }
     for nth in 0..purgers {
         let own: Vec<_> = arenas.iter().skip(nth).step_by(purgers).cloned().collect();
-        let (plan, worker) = (*purger, worker.clone());
+        let worker = worker.clone();
         let body = move |system: &S, tally: &mut Tally| {
-            let _ = purge(system, &plan, &worker, &own, tally);
+            let _ = purge(system, &worker, &own, tally);
         };
         start(allocators + nth, Box::new(body))?;
     }
-    threads.into_iter().try_for_each(|thread| system.join(thread))
+    threads.into_iter().try_for_each(|thread| system.join(thread))?;
+    let mut chunks = (0..CHUNKS).flat_map(|chunk| arenas.iter().map(move |arena| (arena, chunk)));
+    chunks.try_for_each(|(arena, chunk)| arena.source.give_back(system, chunk))
 }
 
 fn allocate<S: System>(
     system: &S,
     plan: &Purger,
     worker: &Worker,
-    arena: &Arena,
+    arena: &Arena<S>,
     tally: &mut Tally,
 ) -> Result<(), Errno> {
     worker.begin(system)?;
@@ -111,13 +154,8 @@ fn allocate<S: System>(
             break;
         }
         for page in 0..plan.chunk_pages {
-            let page = arena.at.page(chunk * plan.chunk_pages + page);
-            tally.forgive(system.write(page, page.0))?;
+            arena.source.touch(system, chunk, page, tally)?;
             tally.compute(system, &worker.at, plan.user_ns)?;
-        }
-        let last = arena.at.page(chunk * plan.chunk_pages);
-        if let Some(word) = tally.forgive(system.read(last))? {
-            tally.damaged += u64::from(word != last.0 && tally.failures == 0);
         }
         arena.set_full(chunk, true);
     }
@@ -126,9 +164,8 @@ fn allocate<S: System>(
 
 fn purge<S: System>(
     system: &S,
-    plan: &Purger,
     worker: &Worker,
-    arenas: &[Arc<Arena>],
+    arenas: &[Arc<Arena<S>>],
     tally: &mut Tally,
 ) -> Result<(), Errno> {
     worker.begin(system)?;
@@ -137,8 +174,7 @@ fn purge<S: System>(
         let mut found = false;
         for (arena, chunk) in arenas.iter().zip(&mut next) {
             if arena.is_full(*chunk) {
-                let at = arena.at.page(*chunk * plan.chunk_pages);
-                system.madvise(at, plan.chunk_pages * PAGE_BYTES, Advice::DontNeed)?;
+                arena.source.give_back(system, *chunk)?;
                 arena.set_full(*chunk, false);
                 *chunk = (*chunk + 1) % CHUNKS;
                 found = true;
