@@ -92,6 +92,9 @@ impl<S> Arena<S> {
     }
 }
 
+/// What a thread does.
+type Part<S> = Box<dyn FnOnce(&S, &mut Tally) + Send>;
+
 /// A process on `cpus` CPUs from the worker's on.
 pub(crate) fn process<S: System>(
     system: &S,
@@ -108,7 +111,7 @@ pub(crate) fn process<S: System>(
         arenas.push(Arc::new(Arena { source, full: Default::default(), turn }));
     }
     let mut threads = Vec::new();
-    let mut start = |nth: usize, body: Box<dyn FnOnce(&S, &mut Tally) + Send>| {
+    let mut start = |nth: usize, body: Part<S>| {
         let books = worker.books.clone();
         let body = move |system: &S| {
             let mut tally = Tally::default();
