@@ -2,7 +2,8 @@
 
 use mmscale_peers::options::{Mode, Options, USAGE};
 use mmscale_peers::peer::{
-    Bitmap, BuddySlab, BuddySystem, BuddySystemMutex, Floor, Magazines, Ours, OursOnMachine, Stock,
+    Bitmap, BuddySlab, BuddySystem, BuddySystemMutex, Floor, Magazines, Ours, OursOnMachine,
+    Posted, Stock,
 };
 use mmscale_peers::phase::{Program, TRIES};
 use mmscale_peers::round::{self, Entry, Row};
@@ -15,6 +16,7 @@ fn entries() -> Vec<Entry> {
     let runs = |phase: Phase| phase.program == Program::Mix || phase.order > 0;
     vec![
         Entry::of::<Ours<Stock>>(),
+        Entry::of::<Ours<Posted>>(),
         Entry::of::<OursOnMachine>(),
         Entry::of::<BuddySystem<11>>(),
         Entry::of::<BuddySystem<33>>(),

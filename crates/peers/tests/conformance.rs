@@ -1,7 +1,7 @@
 //! Every allocator in the benchmark is one: blocks are aligned, disjoint, and come back.
 
 use mmscale_peers::peer::{
-    Bitmap, BuddySystem, BuddySystemMutex, Magazines, Ours, OursOnMachine, Peer, Stock,
+    Bitmap, BuddySystem, BuddySystemMutex, Magazines, Ours, OursOnMachine, Peer, Posted, Stock,
 };
 use mmscale_peers::ring::wait_until;
 use std::collections::BTreeMap;
@@ -86,5 +86,6 @@ fn magazines_conform() {
 #[test]
 fn ours_conforms() {
     conforms::<Ours<Stock>>();
+    conforms::<Ours<Posted>>();
     conforms::<OursOnMachine>();
 }

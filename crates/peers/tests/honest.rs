@@ -4,7 +4,7 @@
 
 use mmscale_peers::fragmentation::{Fragmentation, measure};
 use mmscale_peers::peer::{
-    Bitmap, BuddySlab, BuddySystem, Floor, Magazines, Ours, OursOnMachine, Peer, Stock,
+    Bitmap, BuddySlab, BuddySystem, Floor, Magazines, Ours, Peer, Posted, Stock,
 };
 use mmscale_peers::phase::{FreeOrder, PoolState, Program};
 use mmscale_peers::round::{Effort, Entry, check};
@@ -40,7 +40,7 @@ fn honest(entry: Entry) {
 #[test]
 fn ours_is_honest() {
     honest(Entry::of::<Ours<Stock>>());
-    honest(Entry::of::<OursOnMachine>());
+    honest(Entry::of::<Ours<Posted>>());
 }
 
 #[test]
@@ -94,6 +94,7 @@ fn lowest_address_first_recovers_and_lists_do_not() {
 
 #[test]
 fn ours_loses_no_page_and_no_whole_block_for_good() {
-    let found = figures::<Ours<Stock>>();
-    assert_eq!((found.reachable, found.whole), (100.0, 100.0), "{found:?}");
+    for found in [figures::<Ours<Stock>>(), figures::<Ours<Posted>>()] {
+        assert_eq!((found.reachable, found.whole), (100.0, 100.0), "{found:?}");
+    }
 }

@@ -23,6 +23,14 @@ impl Policy for Stock {
     const CACHES: PcpPolicy = PcpPolicy::Stock;
 }
 
+/// A page goes home to the CPU that owns its pageblock.
+pub struct Posted;
+
+impl Policy for Posted {
+    const NAME: &'static str = "mmscale posted";
+    const CACHES: PcpPolicy = PcpPolicy::Posted;
+}
+
 /// On threads with a number, and nothing else of a machine.
 pub struct Ours<T>(FrameAllocator<Host>, PhantomData<T>);
 
