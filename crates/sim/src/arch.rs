@@ -12,6 +12,7 @@ use crate::task::TaskState;
 use mmscale_mm::arch::{
     Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
     NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
+    Walked,
 };
 
 /// The tag of the simulated machine that runs on this host thread.
@@ -217,6 +218,12 @@ impl Arch for Sim {
     }
     fn table_peek(pfn: Pfn, index: usize) -> u64 {
         at_turn(|engine| engine.table_now(pfn, index))
+    }
+    #[inline]
+    fn table_walk(root: Pfn, path: &[usize], down: impl Fn(u64) -> Option<Pfn>) -> Walked {
+        at_turn(|engine| {
+            Walked::read(root, path, &down, |table, index| engine.table_now(table, index))
+        })
     }
     fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64 {
         at_turn(|engine| engine.tables.replace(pfn, index, value))

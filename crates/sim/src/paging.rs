@@ -15,11 +15,16 @@ impl Engine {
         }
     }
     /// A word at the running CPU's time. It has its turn.
+    #[inline]
     pub(crate) fn table_now(&self, pfn: Pfn, word: usize) -> u64 {
-        let stored = self.tables.load(pfn, word);
-        let (ahead, now) = (self.tables.ahead(pfn), self.cpus[self.cur].order());
+        let (stored, ahead) = self.tables.load_with_ahead(pfn, word);
+        // Most often the CPU itself, or nobody at all.
+        if ahead == self.cur {
+            return stored;
+        }
+        let now = self.cpus[self.cur].order();
         match self.cpus.get(ahead) {
-            Some(cpu) if ahead != self.cur && cpu.order() > now => {
+            Some(cpu) if cpu.order() > now => {
                 let is_later = |time_ps| order_of(time_ps, cpu.rank) > now;
                 self.tables.before(ahead, (pfn, word), is_later).unwrap_or(stored)
             }

@@ -66,6 +66,13 @@ impl Tables {
         let chunk = self.frame(pfn).and_then(|frame| frame.chunks[word / CHUNK].as_ref());
         chunk.map_or(0, |chunk| chunk[word % CHUNK])
     }
+    /// A word as it was stored last, and the CPU that may be ahead with stores to its frame.
+    #[inline]
+    pub(crate) fn load_with_ahead(&self, pfn: Pfn, word: usize) -> (u64, usize) {
+        let Some(frame) = self.frame(pfn) else { return (0, usize::from(NOBODY)) };
+        let stored = frame.chunks[word / CHUNK].as_ref().map_or(0, |chunk| chunk[word % CHUNK]);
+        (stored, usize::from(frame.ahead.wrapping_sub(1)))
+    }
     /// Writes a word; returns what was there.
     #[inline]
     pub(crate) fn replace(&mut self, pfn: Pfn, word: usize, value: u64) -> u64 {
@@ -88,10 +95,6 @@ impl Tables {
             stores.retain(|stored| stored.time_ps >= floor_ps);
         }
         stores.push(Stored { frame: pfn.index() as u32, word: word as u16, time_ps, before });
-    }
-    /// The CPU that may be ahead with stores to a frame.
-    pub(crate) fn ahead(&self, pfn: Pfn) -> usize {
-        usize::from(self.frame(pfn).map_or(NOBODY, |frame| frame.ahead.wrapping_sub(1)))
     }
     /// What a word was before the first store of CPU `at` for which `is_later` holds of its time.
     pub(crate) fn before(

@@ -34,7 +34,7 @@ pub use ids::{
 };
 pub use io::{IoBusy, IoDirection, IoDone, PageIo};
 pub use mask::CpuMask;
-pub use tlb::{Asid, Found, PageSize, SoftTlb, Translation};
+pub use tlb::{Asid, Found, PageSize, SoftTlb, Translation, Walked};
 pub use trace::{Func, Probe, Trace};
 
 /// The interrupt state that [`Arch::irq_save`] found, to be given back to [`Arch::irq_restore`].
@@ -282,6 +282,14 @@ pub trait Arch: Sized + 'static {
     fn table_store(pfn: Pfn, index: usize, value: u64);
     /// An entry as the hardware reads it, without the lock: a synchronised operation.
     fn table_peek(pfn: Pfn, index: usize) -> u64;
+    /// Reads entries as the hardware does on its way down: that of the root at `path[0]`, and as
+    /// long as `down` names a table for what it finds, that table's at the next index of `path`,
+    /// which is not empty. All at one time where the machine can: a walk is one synchronised
+    /// operation, or one for each entry.
+    #[inline]
+    fn table_walk(root: Pfn, path: &[usize], down: impl Fn(u64) -> Option<Pfn>) -> Walked {
+        Walked::read(root, path, down, Self::table_peek)
+    }
     /// Writes an entry and returns what was there: a synchronised operation.
     fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64;
     /// Writes `new` if `current` is there; returns what was there, as `Ok` if it was `current`: a

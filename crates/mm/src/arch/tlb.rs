@@ -73,6 +73,35 @@ impl Translation {
     }
 }
 
+/// Where a walk through page tables ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Walked {
+    /// The table of the last entry.
+    pub table: Pfn,
+    /// How many tables were passed before it.
+    pub depth: usize,
+    /// What the entry says.
+    pub entry: u64,
+}
+
+impl Walked {
+    /// The walk of [`super::Arch::table_walk`], with entries as `read` reads them.
+    #[inline]
+    pub fn read(
+        root: Pfn,
+        path: &[usize],
+        down: impl Fn(u64) -> Option<Pfn>,
+        mut read: impl FnMut(Pfn, usize) -> u64,
+    ) -> Self {
+        let mut walked = Self { table: root, depth: 0, entry: read(root, path[0]) };
+        for (before, &index) in path[1..].iter().enumerate() {
+            let Some(table) = down(walked.entry) else { break };
+            walked = Self { table, depth: before + 1, entry: read(table, index) };
+        }
+        walked
+    }
+}
+
 /// Entries with the same low bits of the page number.
 const WAYS: usize = 4;
 /// Sets of single pages, and of huge ones. Together 288 translations, of which a processor of

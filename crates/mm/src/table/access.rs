@@ -2,7 +2,6 @@
 
 use super::entry::{Pte, PteFlags};
 use super::level::Level;
-use super::walk::{Ending, peek};
 use super::{PageTable, Paging};
 use crate::arch::{Arch, Op, PageSize, Pfn, Translation, Vpn};
 use crate::sync::IrqGuard;
@@ -64,12 +63,9 @@ impl<A: Arch> PageTable<A> {
     /// are broadcast, the walk and the fill after it are one step.
     fn hardware_walk(&self, page: Vpn, access: MemAccess) -> Result<Translation, Miss> {
         loop {
-            let (table, level, size) = match self.descend(page) {
-                Ending::Nothing(_) => return Err(Miss::NotPresent(Pte::NONE)),
-                Ending::Huge(table) => (table, Level::Pmd, PageSize::Huge),
-                Ending::Table(table) => (table, Level::Pte, PageSize::Base),
+            let Some((table, entry, size)) = self.leaf(page) else {
+                return Err(Miss::NotPresent(Pte::NONE));
             };
-            let entry = peek::<A>(table, level, page);
             if !entry.is_present() {
                 return Err(Miss::NotPresent(entry));
             }
@@ -78,7 +74,10 @@ impl<A: Arch> PageTable<A> {
                 return Err(Miss::ReadOnly(entry));
             }
             let marked = entry.with(access.marks());
-            let index = level.index(page);
+            let index = match size {
+                PageSize::Base => Level::Pte.index(page),
+                PageSize::Huge => Level::Pmd.index(page),
+            };
             if marked != entry
                 && A::table_compare_exchange(table, index, entry.word(), marked.word()).is_err()
             {

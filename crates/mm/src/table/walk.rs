@@ -4,7 +4,12 @@ use super::entry::Pte;
 use super::level::Level;
 use super::slot::{PmdTable, PteTable};
 use super::{PageTable, Paging, TableError};
-use crate::arch::{Arch, Op, PageSize, Pfn, Vpn};
+use crate::arch::{Arch, Op, PageSize, Pfn, Vpn, Walked};
+
+/// The levels above the lowest, from the root on.
+const UPPER: [Level; 3] = [Level::Pgd, Level::Pud, Level::Pmd];
+/// All levels, from the root on.
+const DOWN: [Level; Level::COUNT] = [Level::Pgd, Level::Pud, Level::Pmd, Level::Pte];
 
 /// Where a walk down to the lowest level ended.
 pub(super) enum Ending {
@@ -26,24 +31,33 @@ impl<A: Arch> PageTable<A> {
     pub(super) fn root(&self) -> Pfn {
         self.root
     }
+    /// Reads the entries of `levels` for `page`, as far as there are tables.
+    #[inline]
+    pub(super) fn walk<const N: usize>(&self, levels: [Level; N], page: Vpn) -> Walked {
+        let path = levels.map(|level| level.index(page));
+        A::table_walk(self.root, &path, |word| {
+            let entry = Pte::of(word);
+            entry.is_table().then(|| entry.frame())
+        })
+    }
     /// Walks down as far as there are tables.
     pub(super) fn descend(&self, page: Vpn) -> Ending {
-        let mut table = self.root;
-        for level in [Level::Pgd, Level::Pud, Level::Pmd] {
-            let entry = peek::<A>(table, level, page);
-            if entry.is_table() {
-                table = entry.frame();
-            } else if entry.is_none() {
-                return Ending::Nothing(level);
-            } else {
-                return Ending::Huge(table);
-            }
+        let found = self.walk(UPPER, page);
+        let entry = Pte::of(found.entry);
+        if entry.is_table() {
+            Ending::Table(entry.frame())
+        } else if entry.is_none() {
+            Ending::Nothing(UPPER[found.depth])
+        } else {
+            Ending::Huge(found.table)
         }
-        Ending::Table(table)
     }
     /// The table of the level of huge pages for `page`, made if it is not there.
     pub(super) fn pmd_table(&self, on: Paging<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
         A::work(Op::TableWalk, 1);
+        self.reach_pmd(on, page)
+    }
+    fn reach_pmd(&self, on: Paging<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
         let mut table = self.root;
         for level in [Level::Pgd, Level::Pud] {
             let mut entry = peek::<A>(table, level, page);
@@ -77,7 +91,17 @@ impl<A: Arch> PageTable<A> {
     }
     /// The table of the lowest level for `page`, made if it is not there.
     pub(super) fn pte_table(&self, on: Paging<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
-        let pmd = self.pmd_table(on, page)?;
+        A::work(Op::TableWalk, 1);
+        let found = self.walk(UPPER, page);
+        let entry = Pte::of(found.entry);
+        if entry.is_table() {
+            return Ok(entry.frame());
+        }
+        self.make_pte_table(on, page)
+    }
+    #[cold]
+    fn make_pte_table(&self, on: Paging<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
+        let pmd = self.reach_pmd(on, page)?;
         let entry = peek::<A>(pmd, Level::Pmd, page);
         if entry.is_table() {
             return Ok(entry.frame());
@@ -130,12 +154,19 @@ impl<A: Arch> PageTable<A> {
     /// What stands at `page`, and how much it covers; read without a lock, so old when it arrives.
     pub fn lookup(&self, page: Vpn) -> Option<(Pte, PageSize)> {
         A::work(Op::TableWalk, 1);
-        let (table, level, size) = match self.descend(page) {
-            Ending::Nothing(_) => return None,
-            Ending::Huge(table) => (table, Level::Pmd, PageSize::Huge),
-            Ending::Table(table) => (table, Level::Pte, PageSize::Base),
-        };
-        let entry = peek::<A>(table, level, page);
-        (!entry.is_none() && !entry.is_table()).then_some((entry, size))
+        let (_, entry, size) = self.leaf(page)?;
+        (!entry.is_none()).then_some((entry, size))
+    }
+    /// The entry that maps `page`, if there are tables down to it: the table of it, what it says,
+    /// and how much it covers.
+    #[inline]
+    pub(super) fn leaf(&self, page: Vpn) -> Option<(Pfn, Pte, PageSize)> {
+        let found = self.walk(DOWN, page);
+        let entry = Pte::of(found.entry);
+        match DOWN[found.depth] {
+            Level::Pte => Some((found.table, entry, PageSize::Base)),
+            _ if entry.is_none() => None,
+            _ => Some((found.table, entry, PageSize::Huge)),
+        }
     }
 }
