@@ -332,7 +332,7 @@ impl<A: Arch> Stats<A> {
     /// The total of a zone counter, without what is in the bytes. Never negative.
     #[inline]
     pub fn zone(&self, zone: ZoneId, item: ZoneItem) -> u64 {
-        self.zones[zone.index()].items[item as usize].load(Relaxed).max(0) as u64
+        self.zones[zone.index()].items[item as usize].glance(Relaxed).max(0) as u64
     }
     /// The total of a node counter, without what is in the bytes. Never negative.
     pub fn node(&self, node: NodeId, item: NodeItem) -> u64 {

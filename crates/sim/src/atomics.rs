@@ -79,6 +79,34 @@ impl<T: Word> Atomic<T> for SimAtomic<T> {
         self.at_turn(Usage::Load, Cell::get)
     }
     #[inline]
+    fn glance(&self, _: Ordering) -> T {
+        self.at_turn(Usage::Glance, Cell::get)
+    }
+    #[inline]
+    fn fetch_update(
+        &self,
+        _: Ordering,
+        _: Ordering,
+        change: impl Fn(T) -> Option<T>,
+    ) -> Result<T, T> {
+        let attempt = |value: &Cell<T>| {
+            let found = value.get();
+            let new = change(found);
+            new.inspect(|&new| value.set(new)).map(|_| found).ok_or(found)
+        };
+        let done = at_turn_if_any(|engine| {
+            let result = attempt(&self.value);
+            if !engine.quiet {
+                engine.use_atomic(&self.line, Usage::Load);
+                if result.is_ok() {
+                    engine.use_atomic(&self.line, Usage::Update);
+                }
+            }
+            result
+        });
+        done.unwrap_or_else(|| attempt(&self.value))
+    }
+    #[inline]
     fn store(&self, value: T, _: Ordering) {
         self.at_turn(Usage::Store, |held| held.set(value));
     }

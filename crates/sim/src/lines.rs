@@ -114,12 +114,13 @@ impl LineState {
         let bit = 1 << (cpu % 64);
         let writer = self.writer.get();
         let owner = usize::from(writer) == cpu || writer == NOBODY;
-        if usage == Usage::Load && (owner || self.readers.get() & bit != 0) {
-            return seats.own_ps();
+        let reads = matches!(usage, Usage::Load | Usage::Glance);
+        if reads && (owner || self.readers.get() & bit != 0) {
+            return if usage == Usage::Load { seats.own_ps() } else { 0 };
         }
         let busy = self.busy_until.get().saturating_sub(clock);
         let move_ps = if owner { seats.own_ps() } else { seats.transfer_ps(writer, cpu) };
-        if usage == Usage::Load {
+        if reads {
             self.readers.set(self.readers.get() | bit);
             self.reader.set(cpu as u16);
             return busy + move_ps;
@@ -142,6 +143,8 @@ impl LineState {
 pub(crate) enum Usage {
     /// It reads.
     Load,
+    /// It reads, and is part of other work if it finds the line in the cache.
+    Glance,
     /// It writes.
     Store,
     /// It reads and writes in one step.

@@ -32,6 +32,32 @@ pub trait Atomic<T: Copy> {
     fn fetch_or(&self, value: T, order: Ordering) -> T;
     /// And, and returns what was there.
     fn fetch_and(&self, value: T, order: Ordering) -> T;
+
+    /// Reads what this CPU most often has in its cache, as a part of work that is charged by
+    /// itself: in virtual time it costs something only if the line has to be fetched.
+    #[inline]
+    fn glance(&self, order: Ordering) -> T {
+        self.load(order)
+    }
+    /// Reads, and writes what `change` makes of it unless that is nothing, until nobody has come
+    /// in between. Returns what was there: as `Ok` if it was changed. In virtual time it is one
+    /// step, so `change` asks nothing of the machine.
+    #[inline]
+    fn fetch_update(
+        &self,
+        success: Ordering,
+        failure: Ordering,
+        change: impl Fn(T) -> Option<T>,
+    ) -> Result<T, T> {
+        let mut found = self.load(failure);
+        loop {
+            let Some(new) = change(found) else { return Err(found) };
+            match self.compare_exchange(found, new, success, failure) {
+                Ok(_) => return Ok(found),
+                Err(other) => found = other,
+            }
+        }
+    }
 }
 
 /// A small integer that one CPU writes, often, and other CPUs ask of only whether it is zero.

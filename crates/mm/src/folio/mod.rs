@@ -130,6 +130,11 @@ impl<A: Arch> Folios<A> {
     pub fn word(&self, pfn: Pfn) -> FolioWord {
         FolioWord(self.at(pfn).word.load(Acquire))
     }
+    /// The same in passing: see [`Atomic::glance`].
+    #[inline]
+    pub(crate) fn glance(&self, pfn: Pfn) -> FolioWord {
+        FolioWord(self.at(pfn).word.glance(Acquire))
+    }
     /// Takes a further reference; the caller has one, or knows that somebody keeps his.
     #[inline]
     pub fn get(&self, pfn: Pfn) {
@@ -272,14 +277,9 @@ impl<A: Arch> Folios<A> {
         pfn: Pfn,
         change: impl Fn(FolioWord) -> Option<FolioWord>,
     ) -> Result<FolioWord, FolioWord> {
-        let mut word = self.word(pfn);
-        loop {
-            let Some(next) = change(word) else { return Err(word) };
-            match self.exchange(pfn, word, next) {
-                Ok(()) => return Ok(word),
-                Err(other) => word = other,
-            }
-        }
+        let change = |word| change(FolioWord(word)).map(|next| next.0);
+        let result = self.at(pfn).word.fetch_update(AcqRel, Acquire, change);
+        result.map(FolioWord).map_err(FolioWord)
     }
     #[inline]
     pub(crate) fn place(&self, pfn: Pfn) -> u32 {

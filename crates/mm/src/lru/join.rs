@@ -83,7 +83,7 @@ impl<A: Arch> Memory<'_, A> {
     /// Whether this folio does not wait for a full batch.
     #[inline]
     pub(super) fn moves_at_once(&self, pfn: Pfn) -> bool {
-        self.table().word(pfn).order() > Order::ZERO || self.lru.disabled.load(Acquire) != 0
+        self.table().word(pfn).order() > Order::ZERO || self.lru.disabled.glance(Acquire) != 0
     }
 
     /// Puts pending folios on their lists and drops the batch's references; under `Freeze` and
@@ -131,6 +131,10 @@ impl<A: Arch> Memory<'_, A> {
     /// If the batch's reference, which the caller has, is the last one, it is gone, and the folio
     /// with it: the state at its end.
     fn reap(&self, pfn: Pfn) -> Option<FolioWord> {
+        // Most often it is not. If another's goes just now, he leaves the folio to the list.
+        if self.folios.glance(pfn).refs() != 1 {
+            return None;
+        }
         let last = |word: FolioWord| {
             let after = word.without_refs().with(FolioFlags::empty(), FolioFlags::PENDING);
             (word.refs() == 1).then_some(after)

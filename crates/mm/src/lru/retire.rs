@@ -78,7 +78,7 @@ impl<A: Arch> Memory<'_, A> {
 
     /// Drops references; if only a slot's is left, that one too.
     fn drop_lazily(&self, relock: &mut Relock<'_, A>, pfn: Pfn, refs: u32) -> Option<FolioWord> {
-        let word = self.folios.word(pfn);
+        let word = self.folios.glance(pfn);
         let ends = |word: FolioWord| word.has(FolioFlags::PENDING) && word.refs() == refs + 1;
         let mut owned = refs;
         if ends(word) && self.claim(pfn) {

@@ -102,12 +102,12 @@ impl<A: Arch> Zone<A> {
     /// How short of memory it is.
     #[inline]
     pub fn pressure(&self) -> Pressure {
-        pressure_of(self.flags.load(Ordering::Relaxed))
+        pressure_of(self.flags.glance(Ordering::Relaxed))
     }
     /// How short of memory it is, and whether a pageblock of it is isolated.
     #[inline]
     pub(super) fn condition(&self) -> (Pressure, bool) {
-        let flags = self.flags.load(Ordering::Relaxed);
+        let flags = self.flags.glance(Ordering::Relaxed);
         (pressure_of(flags), flags & ISOLATING != 0)
     }
     /// Bytes that are kept about it beside the records of its frames; a byte for each of its

@@ -6,8 +6,9 @@
 
 use super::zap::PIECE;
 use super::{Area, Backing, FaultError, Space, Vpn};
-use crate::arch::{Arch, Func, Op, Pfn, Span};
+use crate::arch::{Arch, Atomic, Func, Op, Pfn, Span};
 use crate::table::{MemAccess, Miss, Pte, PteFlags};
+use core::sync::atomic::Ordering::Acquire;
 
 impl Miss {
     /// The entry as the hardware found it.
@@ -33,9 +34,6 @@ impl<A: Arch> Space<A> {
                 Ok(result) => return Ok(result),
                 Err(miss) => {
                     A::work(Op::FaultEntry, 1);
-                    if self.is_killed() {
-                        return Err(FaultError::Killed);
-                    }
                     self.fault(on, page, access, miss.entry())?;
                 }
             }
@@ -49,7 +47,11 @@ impl<A: Arch> Space<A> {
         access: MemAccess,
         seen: Pte,
     ) -> Result<(), FaultError> {
-        if let Some(vma) = self.lock_vma(page) {
+        A::work(Op::VmaFind, 1);
+        if self.killed.glance(Acquire) != 0 {
+            return Err(FaultError::Killed);
+        }
+        if let Some(vma) = self.lock_vma_now(page) {
             return self.handle_fault(on, vma.area(), page, access, seen);
         }
         let vmas = self.lock.read();

@@ -90,9 +90,13 @@ impl<A: Arch> Space<A> {
     /// `None`: there is none, or it or the tree is being changed; mmap_lock tells.
     #[inline]
     pub(super) fn lock_vma(&self, page: Vpn) -> Option<VmaRead<'_, A>> {
-        let found = self.find_vma(page);
         A::work(Op::VmaFind, 1);
-        let id = found?;
+        self.lock_vma_now(page)
+    }
+    /// The same with the look-up charged.
+    #[inline]
+    pub(super) fn lock_vma_now(&self, page: Vpn) -> Option<VmaRead<'_, A>> {
+        let id = self.find_vma(page)?;
         let vma = self.lookup.get(id)?;
         if !vma.try_read(self) {
             return None;
@@ -106,7 +110,7 @@ impl<A: Arch> Space<A> {
     /// that time, in the simulator too.
     #[inline]
     fn find_vma(&self, page: Vpn) -> Option<VmaId> {
-        (self.changes.load(Acquire) & 1 == 0).then(|| self.finder.find(page))?
+        (self.changes.glance(Acquire) & 1 == 0).then(|| self.finder.find(page))?
     }
 }
 

@@ -11,7 +11,7 @@ use super::registry::Mapping;
 use super::swapped::{ALONE, SHARED};
 use super::zap::folio_of;
 use super::{Area, AreaFlags, Backing, Space, Vpn};
-use crate::arch::{Arch, Func, Op, PageSize, Pfn, Span};
+use crate::arch::{Arch, Func, PageSize, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::reclaim::{References, Rmap, UnmapTo};
 use crate::table::{Pte, PteFlags, PteTable};
@@ -117,7 +117,6 @@ impl<A: Arch> Space<A> {
         see: &mut impl FnMut(&Self, &Area, &mut PteTable<'_, A>, Vpn) -> Walk,
     ) -> Walk {
         let mut step = |page: Vpn| {
-            A::work(Op::VmaFind, 1);
             let vma: VmaRead<'_, A> = self.lock_vma(page)?;
             let area = vma.area();
             if area.page_of(index) != Some(page) {
