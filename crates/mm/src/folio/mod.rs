@@ -118,12 +118,25 @@ impl<A: Arch> Folios<A> {
     /// caller's.
     #[inline]
     pub fn init(&self, pfn: Pfn, what: FolioInit) {
+        self.prepare(pfn, what);
+        self.at(pfn).word.store(FolioWord::new(1, 0, what.flags).0, Release);
+    }
+    /// Notes what the block at `pfn`, which the caller holds, is going to be. It is no folio yet:
+    /// it has no reference, and nobody who looks it up gets one.
+    #[inline]
+    pub fn prepare(&self, pfn: Pfn, what: FolioInit) {
         let folio = self.at(pfn);
         folio.group.store(what.group.index() as u16, Relaxed);
         folio.mapping.store(what.mapping, Relaxed);
         folio.index.store(what.index, Relaxed);
         folio.mlocks.store(0, Relaxed);
-        folio.word.store(FolioWord::new(1, 0, what.flags).0, Release);
+    }
+    /// What was prepared becomes a folio that is mapped once and waits in an add batch, with a
+    /// reference for each of the two. Nobody else knows it, so all of that is one store.
+    #[inline]
+    pub(crate) fn start_mapped(&self, pfn: Pfn, flags: FolioFlags) {
+        let word = FolioWord::new(2, 1, flags.union(FolioFlags::PENDING));
+        self.at(pfn).word.store(word.0, Release);
     }
     /// The state now. No references: there is no such folio.
     #[inline]

@@ -41,6 +41,19 @@ impl<A: Arch> Memory<'_, A> {
         gfp: Gfp,
         what: FolioInit,
     ) -> Result<Pfn, FolioError> {
+        let pfn = self.alloc_unborn(node, order, gfp, what)?;
+        self.folios.init(pfn, what);
+        Ok(pfn)
+    }
+    /// The same, but it is no folio yet, and has no reference: [`Memory::add_mapped`] makes it one,
+    /// [`Memory::free_unborn`] gives it back.
+    pub fn alloc_unborn(
+        &self,
+        node: NodeId,
+        order: Order,
+        gfp: Gfp,
+        what: FolioInit,
+    ) -> Result<Pfn, FolioError> {
         let pages = order.pages() as u32;
         let found = self.frames.alloc_pages_node(node, order, MigrateType::Movable, gfp);
         let pfn = found.map_err(FolioError::Frames)?;
@@ -48,14 +61,32 @@ impl<A: Arch> Memory<'_, A> {
             self.frames.free_pages(pfn, order);
             return Err(FolioError::Group(why));
         }
-        self.folios.init(pfn, what);
+        self.folios.prepare(pfn, what);
         Ok(pfn)
+    }
+    /// Gives back what [`Memory::alloc_unborn`] gave, before it became a folio.
+    pub fn free_unborn(&self, pfn: Pfn) {
+        let mut gone = Taken::EMPTY;
+        gone.push(pfn);
+        self.free_all(&gone);
     }
 
     /// Adds a folio that is on no list, and of which the caller has a reference, to the LRU
     /// (`folio_add_lru`). It is pending then, or on its list already.
     #[inline]
     pub fn add(&self, pfn: Pfn) {
+        self.add_once(pfn, || {
+            self.folios.make_pending(pfn);
+        });
+    }
+    /// What [`Memory::alloc_unborn`] gave becomes a folio with `flags` that the caller is about to
+    /// map once, by an entry to which the only reference goes, and is added to the LRU.
+    #[inline]
+    pub fn add_mapped(&self, pfn: Pfn, flags: FolioFlags) {
+        self.add_once(pfn, || self.folios.start_mapped(pfn, flags));
+    }
+    #[inline]
+    fn add_once(&self, pfn: Pfn, make_pending: impl FnOnce()) {
         let _span = Span::<A>::enter(Func::FolioAddLru);
         A::work(Op::LruBatch, 1);
         // A reader: whoever does without batches waits for adds that have not seen it yet.
@@ -68,12 +99,12 @@ impl<A: Arch> Memory<'_, A> {
                 0
             });
             self.folios.set_place(pfn, Place { cpu: reading.cpu(), slot }.pack());
-            self.folios.make_pending(pfn);
+            make_pending();
             A::trace(Trace::LruPinned { folios: 1 });
             own.fill(slot, pfn);
             return;
         }
-        self.folios.make_pending(pfn);
+        make_pending();
         A::trace(Trace::LruPinned { folios: 1 });
         if own.push(BatchKind::Add, pfn) || at_once {
             self.move_adds(&own.take(BatchKind::Add));

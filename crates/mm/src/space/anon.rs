@@ -47,22 +47,24 @@ impl<A: Arch> Space<A> {
         page: Vpn,
     ) -> Result<(), FaultError> {
         let _span = Span::<A>::enter(Func::DoAnonymousPage);
-        let pfn = self.new_page(on, area, page)?;
+        let what = self.init_for(area, page);
+        let pfn = on.new_unborn(self.node_for(area), Gfp::KERNEL, what)?;
         A::clear_block(pfn, Order::ZERO);
         let mut ptes = match self.table.lock_pte(on.paging, page) {
             Ok(ptes) => ptes,
             Err(why) => {
-                on.memory.put(pfn);
+                on.memory.free_unborn(pfn);
                 return on.table_or_oom(why);
             }
         };
         if ptes.get(page).is_none() {
-            self.map_anonymous(on, area, &mut ptes, page, pfn);
+            on.memory.add_mapped(pfn, what.flags);
+            self.enter(on, area, &mut ptes, page, pfn);
             return Ok(());
         }
         // Another thread was faster.
         drop(ptes);
-        on.memory.put(pfn);
+        on.memory.free_unborn(pfn);
         Ok(())
     }
     /// Fills the entry, where nothing is present, with a new folio, whose reference goes with it.
@@ -76,6 +78,17 @@ impl<A: Arch> Space<A> {
     ) {
         on.memory.folios.add_map(pfn);
         on.memory.add(pfn);
+        self.enter(on, area, ptes, page, pfn);
+    }
+    /// The entry of a folio that is mapped, as far as it itself says, and pending.
+    fn enter(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        ptes: &mut PteTable<'_, A>,
+        page: Vpn,
+        pfn: Pfn,
+    ) {
         if area.flags.contains(AreaFlags::LOCKED) {
             on.memory.mlock(pfn);
         }

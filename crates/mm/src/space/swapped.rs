@@ -201,8 +201,27 @@ impl<A: Arch> Backing<'_, A> {
         gfp: Gfp,
         what: FolioInit,
     ) -> Result<Pfn, FaultError> {
+        self.with_room(node, order, || self.memory.alloc_folio(node, order, gfp, what))
+    }
+    /// The same for a folio of one page that is not born yet.
+    pub(super) fn new_unborn(
+        self,
+        node: NodeId,
+        gfp: Gfp,
+        what: FolioInit,
+    ) -> Result<Pfn, FaultError> {
+        let order = Order::ZERO;
+        self.with_room(node, order, || self.memory.alloc_unborn(node, order, gfp, what))
+    }
+    #[inline]
+    fn with_room(
+        self,
+        node: NodeId,
+        order: Order,
+        alloc: impl Fn() -> Result<Pfn, FolioError>,
+    ) -> Result<Pfn, FaultError> {
         for _ in 0..ATTEMPTS {
-            match self.memory.alloc_folio(node, order, gfp, what) {
+            match alloc() {
                 Ok(pfn) => return Ok(pfn),
                 Err(why) => self.make_room(node, order, why)?,
             }
