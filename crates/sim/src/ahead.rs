@@ -23,6 +23,11 @@ impl Ahead {
     pub(crate) fn new(cpus: usize) -> Self {
         Self { stacks: if cpus < FEW_CPUS { Vec::new() } else { vec![0; cpus] } }
     }
+    /// Whether there are so many CPUs that it is worth it.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        !self.stacks.is_empty()
+    }
     /// CPU `at` leaves its coroutine; called on the coroutine's stack.
     #[inline]
     pub(crate) fn leaves(&mut self, at: usize) {

@@ -133,12 +133,11 @@ impl Arch for Sim {
 
     #[inline]
     fn touch(line: Line, access: Access) {
-        let cost = if access == Access::Peek {
-            at_turn(|engine| engine.touch(line, access))
+        if access == Access::Peek {
+            irq::charge(at_turn(|engine| engine.touch(line, access)));
         } else {
-            with(|engine| engine.touch(line, access))
-        };
-        irq::charge(cost);
+            irq::charge_of(|engine| engine.touch(line, access));
+        }
     }
     #[inline]
     fn work(op: Op, count: u32) {
@@ -147,10 +146,9 @@ impl Arch for Sim {
     #[inline]
     fn trace(event: Trace) {
         with(|engine| {
-            let (now_ns, at) = (engine.cpu().clock / 1000, engine.cur);
-            engine.probes[at].event(now_ns, &event);
-            engine.check_event(&event);
-            engine.check_reached(&event);
+            if engine.heard >> event.group() as u8 & 1 != 0 {
+                engine.tell(&event);
+            }
         });
     }
     #[inline]

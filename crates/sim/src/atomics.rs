@@ -79,6 +79,10 @@ impl<T: Word> Atomic<T> for SimAtomic<T> {
         self.at_turn(Usage::Load, Cell::get)
     }
     #[inline]
+    fn jot(&self, value: T, _: Ordering) {
+        self.at_turn(Usage::Jot, |held| held.set(value));
+    }
+    #[inline]
     fn glance(&self, _: Ordering) -> T {
         self.at_turn(Usage::Glance, Cell::get)
     }

@@ -25,7 +25,7 @@ struct PutBack(*mut Engine);
 impl Drop for PutBack {
     #[inline]
     fn drop(&mut self) {
-        ENGINE.set(self.0);
+        ENGINE.with(|engine| engine.set(self.0));
     }
 }
 
@@ -36,7 +36,7 @@ impl Drop for PutBack {
 /// If the engine is in use: code on the machine was called from inside it.
 #[inline(always)]
 pub(crate) fn with_any<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
-    let engine = ENGINE.replace(null_mut());
+    let engine = ENGINE.with(|engine| engine.replace(null_mut()));
     let Some(mut running) = NonNull::new(engine) else { return no_engine() };
     let _put_back = PutBack(engine);
     // SAFETY: `enter` made the pointer from a `&mut Engine` that outlives `Inside`, and nobody

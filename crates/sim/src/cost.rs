@@ -14,6 +14,14 @@ impl Engine {
             let cost = self.lines.touch(line, self.cur, access, &self.seats);
             return self.scaled(cost);
         };
+        if self.lines.is_own(pfn.index(), self.cur) {
+            return self.scaled(self.seats.own_ps());
+        }
+        self.touch_frame(pfn, access)
+    }
+    #[inline(never)]
+    fn touch_frame(&mut self, pfn: Pfn, access: Access) -> u64 {
+        let line = Line::Frame(pfn);
         let cost = if access == Access::Peek {
             let from = self.frame_writer_now(pfn);
             self.seats.transfer_ps(from, self.cur)
@@ -57,9 +65,19 @@ impl Engine {
     /// Uses the line of an atomic: the cost, on the running CPU, at its turn.
     #[inline]
     pub(crate) fn use_atomic(&mut self, line: &LineState, usage: Usage) {
+        let (own_ps, atomic_ps) = (self.seats.own_ps(), self.costs.atomic_ps);
         let clock = self.cpus[self.cur].clock;
-        let cost = line.take(self.cur, usage, clock, &self.seats, self.costs.atomic_ps);
-        self.cpus[self.cur].clock += self.scaled(cost);
+        let cost = match line.take_own(self.cur, usage, clock, own_ps, atomic_ps) {
+            Some(cost) => cost,
+            None => self.fetch_atomic(line, usage),
+        };
+        let cost = self.scaled(cost);
+        self.cpus[self.cur].clock += cost;
+    }
+    #[inline(never)]
+    fn fetch_atomic(&self, line: &LineState, usage: Usage) -> u64 {
+        let clock = self.cpus[self.cur].clock;
+        line.take(self.cur, usage, clock, &self.seats, self.costs.atomic_ps)
     }
     /// What `ps` of a CPU's own work take while it holds what it holds.
     #[inline]

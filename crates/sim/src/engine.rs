@@ -7,7 +7,7 @@
 
 use crate::ahead::Ahead;
 use crate::checker::Checker;
-use crate::config::{Faults, HoldScale, Noise, Policy, SimConfig};
+use crate::config::{Checks, Faults, HoldScale, Noise, Policy, SimConfig};
 use crate::cpu::{Cpu, Wait, Waiter};
 use crate::device::Device;
 use crate::heap::{END_PS, EventHeap, NEVER, order_of, rank_of, time_of};
@@ -21,7 +21,7 @@ use crate::tables::Tables;
 use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
 use crate::tlbs::Tlbs;
 use crate::topology::Seats;
-use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, MAX_CPUS, Probe};
+use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, Trace, TraceGroup};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,6 +85,8 @@ pub(crate) struct Engine {
     pub(crate) failure: Option<Failure>,
     pub(crate) callbacks: Option<Rc<dyn Callbacks>>,
     pub(crate) probes: Vec<Box<dyn Probe>>,
+    /// Groups of tracepoints that anybody hears, by bit.
+    pub(crate) heard: u8,
     pub(crate) ahead: Ahead,
     /// The CPU of each rank.
     by_rank: Box<[u16; MAX_CPUS]>,
@@ -103,6 +105,8 @@ impl Engine {
         let mut by_rank = Box::new([0; MAX_CPUS]);
         ranks.iter().enumerate().for_each(|(cpu, &rank)| by_rank[rank] = cpu as u16);
         let mut seeds = SplitMix64::new(config.seed);
+        let probes: Vec<_> = (0..cpus).map(CpuId::new).map(probe).collect();
+        let heard = heard(&probes, config.checks);
         let tasks = (0..cpus).map(|cpu| Task::new(cpu, true, IDLE_URGENCY, Body::Idle)).collect();
         let mut engine = Self {
             cur: 0,
@@ -131,7 +135,8 @@ impl Engine {
             hz: config.hz,
             failure: None,
             callbacks: None,
-            probes: (0..cpus).map(CpuId::new).map(probe).collect(),
+            probes,
+            heard,
             jitter: Jitter::new(config.profile.costs.jitter_1024),
             costs: config.profile.costs,
             seats,
@@ -192,19 +197,32 @@ impl Engine {
             self.die();
             return Gate::Go;
         }
-        let Some(mut first) = self.heap.exchange(mine) else { return Gate::Deliver };
+        let Some(first) = self.heap.exchange(mine) else { return Gate::Deliver };
         cpu.queued = mine;
         self.ahead.leaves(from);
+        if first != mine
+            && let Some(next) = self.accept(first)
+        {
+            return Gate::Switch { yielder, next };
+        }
+        self.yield_on(from, mine, first == mine)
+    }
+    /// Goes on with yielding when the first entry was for nobody; `twin`: it was one at the running
+    /// CPU's own place.
+    #[cold]
+    fn yield_on(&mut self, from: usize, mine: u64, twin: bool) -> Gate {
+        let yielder = self.cpus[from].yielder;
+        if twin && let Some(next) = self.accept_twin(mine, from) {
+            return Gate::Switch { yielder, next };
+        }
+        // The running CPU's own entry is in the queue, so there is one.
         loop {
-            let next =
-                if first == mine { self.accept_twin(mine, from) } else { self.accept(first) };
-            if let Some(next) = next {
-                return Gate::Switch { yielder, next };
-            }
-            // The running CPU's own entry is in the queue, so there is one.
-            first = self.heap.pop().unwrap_or(mine);
+            let first = self.heap.pop().unwrap_or(mine);
             if first == mine {
                 break;
+            }
+            if let Some(next) = self.accept(first) {
+                return Gate::Switch { yielder, next };
             }
         }
         while self.heap.first() == mine && self.heap.pop().is_some() {
@@ -265,7 +283,7 @@ impl Engine {
         order.and_then(|order| self.accept(order)).unwrap_or(STOP)
     }
     /// Goes on with the CPU that an entry of the queue is for; `None` if the entry is out of date.
-    #[inline]
+    #[inline(always)]
     fn accept(&mut self, order: u64) -> Option<u32> {
         let at = usize::from(self.by_rank[rank_of(order)]);
         if self.cpus[at].queued != order && !self.accept_other(order, at) {
@@ -281,8 +299,10 @@ impl Engine {
             self.fail_limit();
             return Some(STOP);
         }
-        let after = usize::from(self.by_rank[rank_of(self.heap.first())]);
-        self.ahead.comes(after, &self.cpus[after]);
+        if self.ahead.is_on() {
+            let after = usize::from(self.by_rank[rank_of(self.heap.first())]);
+            self.ahead.comes(after, &self.cpus[after]);
+        }
         if asks && self.answer_spin() {
             return None;
         }
@@ -343,6 +363,14 @@ impl Engine {
             self.fail_limit();
         }
     }
+    /// Tells of a tracepoint on the running CPU.
+    #[inline(never)]
+    pub(crate) fn tell(&mut self, event: &Trace) {
+        let (now_ns, at) = (self.cpu().clock / 1000, self.cur);
+        self.probes[at].event(now_ns, event);
+        self.check_event(event);
+        self.check_reached(event);
+    }
     /// From now on nothing waits and nothing is delivered.
     pub(crate) fn die(&mut self) {
         self.quiet = true;
@@ -374,12 +402,20 @@ impl Engine {
     }
 }
 
-/// Each CPU's rank in ties: a permutation drawn from the seed.
+/// What the probes and the checkers hear, by bit.
+fn heard(probes: &[Box<dyn Probe>], checks: Checks) -> u8 {
+    let hears =
+        |group: &TraceGroup| checks == Checks::On || probes.iter().any(|probe| probe.hears(*group));
+    let groups = TraceGroup::ALL.into_iter().filter(hears);
+    groups.fold(0, |heard, group| heard | 1 << group as u8)
+}
+
 /// A window in ns as one in ps; open ends stay open.
 fn window_ps((from_ns, to_ns): (u64, u64)) -> std::ops::Range<u64> {
     from_ns.saturating_mul(1000)..to_ns.saturating_mul(1000)
 }
 
+/// Each CPU's rank in ties: a permutation drawn from the seed.
 fn ranks(cpus: usize, seed: u64) -> Vec<usize> {
     let mut rng = SplitMix64::new(seed ^ 0x7469_6573);
     let mut ranks: Vec<usize> = (0..cpus).collect();

@@ -78,9 +78,15 @@ pub(crate) fn charge(ps: u64) {
 /// `count` times `op` happen on the running CPU.
 #[inline]
 pub(crate) fn work(op: Op, count: u32) {
+    charge_of(|engine| engine.op_ps(op, count));
+}
+
+/// What `cost` says, in ps, passes on the running CPU.
+#[inline(always)]
+pub(crate) fn charge_of(cost: impl FnOnce(&mut Engine) -> u64) {
     let mut left = 0;
     let step = with(|engine| {
-        left = engine.op_ps(op, count);
+        left = cost(engine);
         engine.advance(&mut left)
     });
     match step {

@@ -59,6 +59,12 @@ impl Lines {
     pub(crate) fn new(frames: usize) -> Self {
         Self { frames: vec![0; frames], free_areas: Vec::new(), shared: Vec::new() }
     }
+    /// Whether CPU `at` wrote the frame's line last, and nobody has read it since: any use of it
+    /// costs what the own cache costs, and leaves it as it is.
+    #[inline]
+    pub(crate) fn is_own(&self, index: usize, at: usize) -> bool {
+        self.frames.get(index).is_some_and(|&users| users == at as Users + 1)
+    }
     /// The last writer of a frame's line.
     #[inline]
     pub(crate) fn frame_writer(&self, index: usize) -> u16 {
@@ -99,6 +105,30 @@ impl LineState {
             readers: Cell::new(0),
             busy_until: Cell::new(0),
         }
+    }
+    /// As [`LineState::take`], if `cpu` wrote the line last and nobody has read it since.
+    #[inline]
+    pub(crate) fn take_own(
+        &self,
+        cpu: usize,
+        usage: Usage,
+        clock: u64,
+        own_ps: u64,
+        atomic_ps: u64,
+    ) -> Option<u64> {
+        if usize::from(self.writer.get()) != cpu || self.reader.get() != NOBODY {
+            return None;
+        }
+        let busy = self.busy_until.get().saturating_sub(clock);
+        let cost = match usage {
+            Usage::Load => return Some(own_ps),
+            Usage::Glance => return Some(0),
+            Usage::Jot if busy == 0 => return Some(0),
+            Usage::Store | Usage::Jot => busy + own_ps,
+            Usage::Update => busy + own_ps + atomic_ps,
+        };
+        self.busy_until.set(clock + cost);
+        Some(cost)
     }
     /// Brings the line to `cpu` at `clock`; returns what that and the operation take, in ps, the
     /// wait for a busy line included.
@@ -147,6 +177,8 @@ pub(crate) enum Usage {
     Glance,
     /// It writes.
     Store,
+    /// It writes, and is part of other work if it finds the line in the cache.
+    Jot,
     /// It reads and writes in one step.
     Update,
 }

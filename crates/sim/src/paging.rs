@@ -8,11 +8,12 @@ use mmscale_mm::arch::{Asid, CpuId, Order, Pfn, Trace, Translation, VmaRange, Vp
 impl Engine {
     /// The running CPU, which holds the table's lock, stores a word without a turn.
     pub(crate) fn table_store(&mut self, pfn: Pfn, word: usize, value: u64) {
-        let before = self.tables.replace(pfn, word, value);
-        if !self.quiet {
-            let times = (self.cpu().clock, self.heap.first_time_ps());
-            self.tables.note_store(self.cur, (pfn, word), times, before);
+        if self.quiet {
+            self.tables.replace(pfn, word, value);
+            return;
         }
+        let times = (self.cpu().clock, self.heap.first_time_ps());
+        self.tables.store(self.cur, (pfn, word), times, value);
     }
     /// A word at the running CPU's time. It has its turn.
     #[inline]

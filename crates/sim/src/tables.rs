@@ -26,6 +26,14 @@ struct Frame {
     ahead: u16,
 }
 
+impl Frame {
+    #[inline]
+    fn replace(&mut self, word: usize, value: u64) -> u64 {
+        let chunk = self.chunks[word / CHUNK].get_or_insert_with(|| Box::new([0; CHUNK]));
+        std::mem::replace(&mut chunk[word % CHUNK], value)
+    }
+}
+
 /// A store that its CPU made before its turn.
 struct Stored {
     frame: u32,
@@ -76,20 +84,20 @@ impl Tables {
     /// Writes a word; returns what was there.
     #[inline]
     pub(crate) fn replace(&mut self, pfn: Pfn, word: usize, value: u64) -> u64 {
-        let chunk = &mut self.frame_mut(pfn).chunks[word / CHUNK];
-        let chunk = chunk.get_or_insert_with(|| Box::new([0; CHUNK]));
-        std::mem::replace(&mut chunk[word % CHUNK], value)
+        self.frame_mut(pfn).replace(word, value)
     }
-    /// Notes that CPU `at` stored over `before` without a turn at `time_ps`. Nobody will look at
-    /// the machine as it was before `floor_ps`.
-    pub(crate) fn note_store(
+    /// CPU `at` writes a word without a turn at `time_ps`, and what stood there is noted. Nobody
+    /// will look at the machine as it was before `floor_ps`.
+    pub(crate) fn store(
         &mut self,
         at: usize,
         (pfn, word): (Pfn, usize),
         (time_ps, floor_ps): (u64, u64),
-        before: u64,
+        value: u64,
     ) {
-        self.frame_mut(pfn).ahead = at as u16 + 1;
+        let frame = self.frame_mut(pfn);
+        frame.ahead = at as u16 + 1;
+        let before = frame.replace(word, value);
         let stores = &mut self.stores[at];
         if stores.len() == stores.capacity() {
             stores.retain(|stored| stored.time_ps >= floor_ps);

@@ -39,6 +39,12 @@ pub trait Atomic<T: Copy> {
     fn glance(&self, order: Ordering) -> T {
         self.load(order)
     }
+    /// Writes to what this CPU most often has in its cache, as a part of work that is charged by
+    /// itself: the counterpart of [`Atomic::glance`].
+    #[inline]
+    fn jot(&self, value: T, order: Ordering) {
+        self.store(value, order);
+    }
     /// Reads, and writes what `change` makes of it unless that is nothing, until nobody has come
     /// in between. Returns what was there: as `Ok` if it was changed. In virtual time it is one
     /// step, so `change` asks nothing of the machine.

@@ -281,9 +281,50 @@ pub enum Trace {
     },
 }
 
+/// Tracepoints that a probe hears or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum TraceGroup {
+    /// Frames handed out and given back.
+    Frames,
+    /// What page caches hold.
+    PageCaches,
+    /// Counters of CPUs.
+    Counters,
+    /// LRU batches.
+    Lru,
+    /// What is seldom.
+    Seldom,
+}
+
+impl TraceGroup {
+    /// All groups.
+    pub const ALL: [Self; 5] =
+        [Self::Frames, Self::PageCaches, Self::Counters, Self::Lru, Self::Seldom];
+}
+
+impl Trace {
+    /// The group that it belongs to.
+    #[inline]
+    pub const fn group(&self) -> TraceGroup {
+        match self {
+            Self::PageAlloc { .. } | Self::PageFree { .. } => TraceGroup::Frames,
+            Self::PcpCount { .. } => TraceGroup::PageCaches,
+            Self::CounterDelta { .. } => TraceGroup::Counters,
+            Self::LruMove { .. } | Self::LruPinned { .. } | Self::LruDead { .. } => TraceGroup::Lru,
+            _ => TraceGroup::Seldom,
+        }
+    }
+}
+
 /// Listens to the tracepoints of one CPU. Machines call it on that CPU only, in the order of that
 /// CPU's own time.
 pub trait Probe: Any + Send {
+    /// Whether it wants the events of `group`: a machine asks once, and need not tell of others.
+    fn hears(&self, group: TraceGroup) -> bool {
+        let _ = group;
+        true
+    }
     /// `event` happened at `now_ns` on this probe's CPU.
     fn event(&mut self, now_ns: u64, event: &Trace);
     /// Gives the probe back as its own type at the end of a run.

@@ -2,7 +2,7 @@
 //! figures are sums and maxima over CPUs.
 
 use crate::meters::{Idle, Level};
-use mmscale_mm::arch::{Probe, Trace};
+use mmscale_mm::arch::{Probe, Trace, TraceGroup};
 use std::any::Any;
 
 /// The kind of batch that adds folios.
@@ -42,6 +42,9 @@ impl ChurnProbe {
 }
 
 impl Probe for ChurnProbe {
+    fn hears(&self, group: TraceGroup) -> bool {
+        matches!(group, TraceGroup::Lru | TraceGroup::Seldom)
+    }
     fn event(&mut self, now_ns: u64, event: &Trace) {
         match *event {
             Trace::LruMove { kind, folios, dead, .. }

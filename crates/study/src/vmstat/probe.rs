@@ -4,7 +4,7 @@
 //! no probe needs to see another CPU, and the result does not depend on the order in which a
 //! machine runs its CPUs.
 
-use mmscale_mm::arch::{CpuId, Probe, Trace};
+use mmscale_mm::arch::{CpuId, Probe, Trace, TraceGroup};
 use std::any::Any;
 use std::collections::BTreeMap;
 
@@ -146,6 +146,9 @@ impl TickProbe {
 }
 
 impl Probe for TickProbe {
+    fn hears(&self, group: TraceGroup) -> bool {
+        matches!(group, TraceGroup::PageCaches | TraceGroup::Counters | TraceGroup::Seldom)
+    }
     fn event(&mut self, now_ns: u64, event: &Trace) {
         match *event {
             Trace::PcpCount { cpu, old, count, high, high_min, .. } => {
