@@ -136,7 +136,7 @@ impl<A: Arch> Folios<A> {
     #[inline]
     pub(crate) fn start_mapped(&self, pfn: Pfn, flags: FolioFlags) {
         let word = FolioWord::new(2, 1, flags.union(FolioFlags::PENDING));
-        self.at(pfn).word.store(word.0, Release);
+        self.at(pfn).word.jot(word.0, Release);
     }
     /// The state now. No references: there is no such folio.
     #[inline]

@@ -175,10 +175,10 @@ impl<A: Arch> Memory<'_, A> {
 
     /// Puts a pending folio, whose batch's reference the caller has, on its list. The state before.
     pub(super) fn join(&self, relock: &mut Relock<'_, A>, pfn: Pfn) -> FolioWord {
-        relock.hold_of(pfn);
+        let seat = relock.hold_of(pfn);
         let old = self.folios.pending_to_lru(pfn);
         let word = self.agree(pfn, old);
-        relock.link(pfn, LruList::of(word), End::Head);
+        relock.link_at(seat, pfn, LruList::of(word), End::Head);
         old
     }
 

@@ -141,13 +141,19 @@ impl<'a, A: Arch> Relock<'a, A> {
         let lru = self.memory.lru;
         &mut self.held.get_or_insert_with(|| (index, lru.lruvecs[index].lock_irqsave())).1
     }
-    /// Holds the lock of the folio's lruvec.
-    pub(super) fn hold_of(&mut self, pfn: Pfn) {
-        self.hold(self.memory.seat(pfn).lruvec);
+    /// Holds the lock of the folio's lruvec, and says where the folio belongs.
+    pub(super) fn hold_of(&mut self, pfn: Pfn) -> Seat {
+        let seat = self.memory.seat(pfn);
+        self.hold(seat.lruvec);
+        seat
     }
     /// Puts the folio on `list`.
     pub(super) fn link(&mut self, pfn: Pfn, list: LruList, end: End) {
-        let (memory, seat) = (self.memory, self.memory.seat(pfn));
+        self.link_at(self.memory.seat(pfn), pfn, list, end);
+    }
+    /// Puts the folio, which belongs to `seat`, on `list`.
+    pub(super) fn link_at(&mut self, seat: Seat, pfn: Pfn, list: LruList, end: End) {
+        let memory = self.memory;
         let lists = self.hold(seat.lruvec);
         A::work(Op::LruLink, 1);
         match end {

@@ -153,6 +153,10 @@ impl<'a, A: Arch> Change<'a, A> {
             self.hold(entry.value);
         }
     }
+    /// Whether a VMA reaches across the beginning of `page`.
+    pub(super) fn spans(&self, page: Vpn) -> bool {
+        self.tree.get(page).is_some_and(|entry| entry.range.start() < page)
+    }
     /// Adds a VMA where there is none; planned. Joins it with its neighbours if they are alike.
     /// Page faults may be under way in it from now on: some CPU may have asked before whether the
     /// tree is being changed.

@@ -211,8 +211,9 @@ impl<A: Arch> Space<A> {
         self.zap_areas(on, &taken, range, bounds);
         Ok(())
     }
-    /// Splits huge pages that reach across an end of `range`, so that unmapping it cannot fail.
-    /// No fault makes new ones: the VMAs there are held.
+    /// Splits huge pages that reach across an end of `range`, so that unmapping it cannot fail: each
+    /// lies in one VMA, so only where a VMA is about to be cut. No fault makes new ones: the VMAs
+    /// there are held.
     pub(super) fn split_ends(
         &self,
         on: Backing<'_, A>,
@@ -220,7 +221,7 @@ impl<A: Arch> Space<A> {
         range: VmaRange,
     ) -> Result<(), SpaceError> {
         for end in [range.start(), range.end()] {
-            if !end.get().is_multiple_of(HUGE_PAGES) && end < Vpn::USER_END {
+            if !end.get().is_multiple_of(HUGE_PAGES) && change.spans(end) {
                 change.hold_at(end);
                 self.split_huge_page(on, end)?;
             }
