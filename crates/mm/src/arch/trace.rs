@@ -285,7 +285,7 @@ pub enum Trace {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum TraceGroup {
-    /// Frames handed out and given back.
+    /// Frames handed out, cleared and given back.
     Frames,
     /// What page caches hold.
     PageCaches,
@@ -308,7 +308,9 @@ impl Trace {
     #[inline]
     pub const fn group(&self) -> TraceGroup {
         match self {
-            Self::PageAlloc { .. } | Self::PageFree { .. } => TraceGroup::Frames,
+            Self::PageAlloc { .. } | Self::PageFree { .. } | Self::PageClear { .. } => {
+                TraceGroup::Frames
+            }
             Self::PcpCount { .. } => TraceGroup::PageCaches,
             Self::CounterDelta { .. } => TraceGroup::Counters,
             Self::LruMove { .. } | Self::LruPinned { .. } | Self::LruDead { .. } => TraceGroup::Lru,
