@@ -18,6 +18,7 @@
 extern crate alloc;
 
 pub mod arch;
+pub mod blockmap;
 pub mod folio;
 pub mod frame;
 pub mod group;

@@ -313,6 +313,7 @@ impl<A: Arch> Mm<A> {
             Ipi::RcuExpedited => self.rcu.expedited_ipi(),
             Ipi::Timer => self.time.reprogram(),
             Ipi::TlbFlush => self.tlb.ipi(),
+            Ipi::DrainPages => self.frames.drain_ipi(),
         }
     }
 

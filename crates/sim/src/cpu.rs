@@ -28,6 +28,7 @@ impl Reason {
         Self::Ipi(Ipi::Timer),
         Self::Ipi(Ipi::TlbFlush),
         Self::Ipi(Ipi::Block),
+        Self::Ipi(Ipi::DrainPages),
         Self::Resched,
     ];
 

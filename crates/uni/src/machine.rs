@@ -39,6 +39,7 @@ pub(crate) struct Machine {
     pub(crate) broadcast: Cell<bool>,
     pub(crate) device: RefCell<Device>,
     on_park: RefCell<Option<Rc<dyn Fn()>>>,
+    on_relax: RefCell<Option<Rc<dyn Fn()>>>,
     spawned: RefCell<Vec<(TaskId, TaskSpec)>>,
     tasks: Cell<usize>,
     locks: Cell<u32>,
@@ -71,6 +72,7 @@ impl Machine {
             broadcast: Cell::new(false),
             device: RefCell::default(),
             on_park: RefCell::default(),
+            on_relax: RefCell::default(),
             spawned: RefCell::default(),
             tasks: Cell::new(1),
             locks: Cell::new(0),
@@ -228,6 +230,17 @@ pub fn on_park(hook: impl Fn() + 'static) {
     with(|m| *m.on_park.borrow_mut() = Some(Rc::new(hook)));
 }
 
+/// What happens, from now until [`boot`], while a CPU spins for something that another CPU has to
+/// do: `hook` does it, and leaves the caller where it was.
+pub fn on_relax(hook: impl Fn() + 'static) {
+    with(|m| *m.on_relax.borrow_mut() = Some(Rc::new(hook)));
+}
+
+pub(crate) fn relax() {
+    let hook = with(|m| m.on_relax.borrow().clone());
+    hook.into_iter().for_each(|hook| hook());
+}
+
 /// A hotplug operation: the mask changes; the test makes the callbacks itself.
 pub(crate) fn hotplug(cpu: CpuId, online: bool) -> Result<(), HotplugError> {
     with(|m| {
@@ -294,6 +307,7 @@ pub fn boot(cpus: usize, hz: u32) {
         m.broadcast.set(false);
         *m.device.borrow_mut() = Device::default();
         *m.on_park.borrow_mut() = None;
+        *m.on_relax.borrow_mut() = None;
         m.spawned.borrow_mut().clear();
         m.tasks.set(cpus);
         m.recording.set(false);

@@ -59,11 +59,13 @@ pub enum Ipi {
     TlbFlush,
     /// The swap device has finished requests of the target; no CPU sends this.
     Block,
+    /// Somebody short of pages wants those that the target keeps to itself.
+    DrainPages,
 }
 
 impl Ipi {
     /// The number of reasons; discriminants are below it.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
 }
 
 /// Why a CPU was not taken offline or online.
@@ -177,6 +179,12 @@ pub trait Arch: Sized + 'static {
     /// Sends `reason` to `cpu`, whose [`Callbacks::ipi`] runs when its interrupts are on. Sending
     /// the same reason again before it was delivered may merge the two.
     fn ipi_send(cpu: CpuId, reason: Ipi);
+    /// Whether CPUs can interrupt one another. Where they cannot, what a CPU keeps to itself stays
+    /// there until it gives it up.
+    #[inline]
+    fn has_ipi() -> bool {
+        true
+    }
     /// Monotonic time in ns since the machine started; the same on all CPUs.
     fn now_ns() -> u64;
     /// Timer interrupts a second while a CPU is busy: the unit of the timer wheel.

@@ -60,7 +60,7 @@ impl<A: Arch> FrameAllocator<A> {
     /// The caller is a task bound to its CPU; it may be preempted between zones.
     pub fn refresh_cpu_vm_stats(&self, decay: DecayRequest) -> Refresh {
         let _span = Span::<A>::enter(Func::RefreshCpuVmStats);
-        let mut run = Refresh::default();
+        let mut run = Refresh { folded: self.settle_all(), ..Refresh::default() };
         for zone in &self.zones {
             let folded = self.stats.fold_zone(&IrqGuard::new(), zone.id);
             run.folded += folded;
@@ -87,7 +87,7 @@ impl<A: Arch> FrameAllocator<A> {
     /// Folds the calling CPU's counters and nothing else, as at idle entry; returns how many were
     /// not zero.
     pub fn fold_counters(&self) -> u32 {
-        self.stats.fold_all(&IrqGuard::new())
+        self.settle_all() + self.stats.fold_all(&IrqGuard::new())
     }
 
     /// `decay_pcp_high`.

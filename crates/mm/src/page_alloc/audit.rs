@@ -54,6 +54,12 @@ pub enum Violation {
     AreaCount(ZoneId, Order),
     /// The zone's counter of free pages, bytes included, is not what is free.
     Counter(ZoneId),
+    /// The head of the pageblock at this frame counts another number of frames than its bits.
+    BlockCount(Pfn),
+    /// Somebody is still inside the pageblock at this frame, or its owner does not know of it.
+    BlockOwner(Pfn),
+    /// The pageblock at this frame has free frames, and no allocation finds it.
+    BlockUnfiled(Pfn),
     /// A CPU is offline, and nobody took over its counters' bytes or its page caches.
     LeftBehind(CpuId),
 }
@@ -80,6 +86,9 @@ impl core::fmt::Display for Violation {
                 write!(f, "zone {}: order {} miscounts", zone.index(), order.get())
             }
             Self::Counter(zone) => write!(f, "zone {}: free pages miscounted", zone.index()),
+            Self::BlockCount(pfn) => write!(f, "pageblock at {}: miscounts", pfn.index()),
+            Self::BlockOwner(pfn) => write!(f, "pageblock at {}: its owner is lost", pfn.index()),
+            Self::BlockUnfiled(pfn) => write!(f, "pageblock at {}: in no index", pfn.index()),
             Self::LeftBehind(cpu) => write!(f, "{cpu} is gone and left counts or pages behind"),
         }
     }

@@ -1,7 +1,8 @@
 //! What is free and in which pieces: for figures about fragmentation.
 
-use super::{FrameAllocator, PcpPolicy, Zone};
+use super::{FrameAllocator, Zone};
 use crate::arch::{Arch, MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
+use crate::blockmap::BlockMap;
 use crate::frame::FrameTable;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -98,8 +99,9 @@ impl<A: Arch> FrameAllocator<A> {
         let mut census = Census::default();
         for zone in &self.zones {
             census.pages += u64::from(zone.pages);
-            match self.config.caches {
-                PcpPolicy::Stock | PcpPolicy::Posted => self.listed_census(zone, &mut census),
+            match &zone.blocks {
+                None => self.listed_census(zone, &mut census),
+                Some(map) => mapped_census(zone, map, &mut census),
             }
         }
         census.metadata_bytes += (self.frames.len() * FrameTable::RECORD_BYTES) as u64;
@@ -132,4 +134,30 @@ impl<A: Arch> FrameAllocator<A> {
         blocks.count(zone, whole as u64, census);
         census.metadata_bytes += zone.metadata_bytes(blocks.free.len());
     }
+}
+
+/// A zone whose free pages are bits of a map.
+fn mapped_census<A: Arch>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census) {
+    let mut blocks = Blocks::of(zone);
+    let (mut whole, mut before) = (0, None);
+    map.pieces(|pfn, order, kept| {
+        blocks.add(pfn, order.pages());
+        if kept {
+            census.cached_pages += 1;
+            return;
+        }
+        census.free_blocks[order.index()] += 1;
+        if order == Order::PAGEBLOCK {
+            whole += 1;
+            // Two halves of a largest block count as one.
+            if before == Some(pfn.buddy(order)) && before < Some(pfn) {
+                census.free_blocks[order.index()] -= 2;
+                census.free_blocks[Order::MAX.index()] += 1;
+            }
+            before = Some(pfn);
+        }
+    });
+    blocks.count(zone, whole, census);
+    let (shared, per_cpu) = map.metadata_bytes();
+    census.metadata_bytes += (shared + per_cpu * A::cpus_possible()) as u64;
 }

@@ -52,7 +52,8 @@ impl<A: Arch> FrameAllocator<A> {
             return Err(AllocError::Injected);
         }
         let request = Request { order, wanted, gfp, node };
-        let found = self.get_page_from_freelist(request, Mark::Low);
+        let found =
+            self.take_cached(request).or_else(|| self.get_page_from_freelist(request, Mark::Low));
         let pfn = found.or_else(|| self.alloc_slowpath(request)).ok_or(AllocError::NoMemory)?;
         A::work(Op::PagePrep, 1);
         A::trace(Trace::PageAlloc { pfn, order });
@@ -94,7 +95,7 @@ impl<A: Arch> FrameAllocator<A> {
     /// The zones that the request accepts, nearest first. Nodes without memory have no list of
     /// their own and use the first.
     #[inline]
-    fn zonelist(&self, request: Request) -> &[ZoneId] {
+    pub(super) fn zonelist(&self, request: Request) -> &[ZoneId] {
         let lists = self.zonelists.get(request.node.index()).unwrap_or(&self.zonelists[0]);
         &lists[request.gfp.best_kind() as usize]
     }
@@ -146,9 +147,12 @@ impl<A: Arch> FrameAllocator<A> {
 
     #[inline]
     fn rmqueue(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
+        if let Some(map) = &zone.blocks {
+            return self.rmqueue_blocks(zone, map, request);
+        }
         if let Some(list) = PcpList::of(request.order, request.wanted) {
             let pfn = match self.config.caches {
-                PcpPolicy::Stock => self.rmqueue_pcplist(zone, request, list),
+                PcpPolicy::Stock | PcpPolicy::Blockmap => self.rmqueue_pcplist(zone, request, list),
                 PcpPolicy::Posted => self.rmqueue_owned(zone, request),
             };
             if pfn.is_some() {

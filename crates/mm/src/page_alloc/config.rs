@@ -110,6 +110,21 @@ pub enum PcpPolicy {
     /// buddies merge in its page cache (posted to linux-mm in April 2026 as an RFC, "mm:
     /// page_alloc: pcp buddy allocator").
     Posted,
+    /// Pages are bits in maps of pageblocks that CPUs own, and there is no zone lock
+    /// ([`blockmap`](crate::blockmap)).
+    Blockmap,
+}
+
+/// What is kept about each frame.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Records {
+    /// A record of each frame ([`FrameTable`](crate::frame::FrameTable)): whoever frees what is
+    /// not held, or with another order, is caught. What works above the allocator needs it too.
+    #[default]
+    Kept,
+    /// Nothing: for [`PcpPolicy::Blockmap`] alone, whose maps are all it needs. A frame freed
+    /// twice is caught when it meets itself, not at once; a wrong order is not caught.
+    None,
 }
 
 /// What an administrator can set. The default is the kernel's.
@@ -131,6 +146,8 @@ pub struct AllocConfig {
     pub hold: BulkHold,
     /// How pages travel between CPUs and zones.
     pub caches: PcpPolicy,
+    /// What is kept about each frame.
+    pub records: Records,
 }
 
 impl Default for AllocConfig {
@@ -144,6 +161,7 @@ impl Default for AllocConfig {
             cache_slice_pages: 0,
             hold: BulkHold::Batch,
             caches: PcpPolicy::Stock,
+            records: Records::Kept,
         }
     }
 }
@@ -169,6 +187,8 @@ pub enum ConfigError {
     HighFraction(u32),
     /// Refills can grow by at most 2^6.
     BatchScale(u8),
+    /// Only the policy `blockmap` does without records of frames.
+    NoRecords,
 }
 
 impl core::fmt::Display for ConfigError {
@@ -188,6 +208,9 @@ impl core::fmt::Display for ConfigError {
             Self::HighFraction(fraction) => {
                 write!(f, "a page-cache fraction of {fraction}: take 8 or more")
             }
+            Self::NoRecords => f.write_str(
+                "no records of frames: keep them, or take the policy that does without (blockmap)",
+            ),
             Self::BatchScale(scale) => write!(f, "a batch scale of {scale}: take 0 to 6"),
         }
     }
@@ -206,6 +229,9 @@ impl AllocConfig {
         }
         if self.batch_scale_max > 6 {
             return Err(ConfigError::BatchScale(self.batch_scale_max));
+        }
+        if self.records == Records::None && self.caches != PcpPolicy::Blockmap {
+            return Err(ConfigError::NoRecords);
         }
         match self.high_fraction {
             Some(fraction) if fraction < 8 => Err(ConfigError::HighFraction(fraction)),

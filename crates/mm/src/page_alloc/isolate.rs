@@ -4,30 +4,8 @@ use super::zone::ISOLATING;
 use super::{FrameAllocator, Zone};
 use crate::arch::{Arch, Atomic, CpuId, Order, Pfn};
 use crate::vmstat::ZoneItem;
+use crate::zone::IsolateError;
 use core::sync::atomic::Ordering::Relaxed;
-
-/// Why a pageblock was not isolated, or taken offline, or brought back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IsolateError {
-    /// No zone has the whole pageblock.
-    NoBlock,
-    /// It is not in the state that was asked for: isolated or offline already, or not yet.
-    NotNow,
-    /// That many of its pages are in use.
-    Busy(u32),
-}
-
-impl core::fmt::Display for IsolateError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::NoBlock => f.write_str("no zone has the whole pageblock: take another one"),
-            Self::NotNow => f.write_str("the pageblock is isolated or offline already, or not yet"),
-            Self::Busy(pages) => write!(f, "{pages} pages of the pageblock are in use: free them"),
-        }
-    }
-}
-
-impl core::error::Error for IsolateError {}
 
 impl<A: Arch> FrameAllocator<A> {
     /// Isolates the pageblock of `pfn`: none of its pages is handed out any more, also not those
@@ -36,7 +14,9 @@ impl<A: Arch> FrameAllocator<A> {
     /// for interrupts.
     pub fn isolate_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let (zone, block) = self.whole_block(pfn)?;
-        {
+        if let Some(map) = &zone.blocks {
+            self.isolate_mapped(zone, map, block)?;
+        } else {
             let mut buddy = zone.buddy.lock_irqsave();
             let pages = buddy.isolate(&self.frames, block).ok_or(IsolateError::NotNow)?;
             zone.put(ISOLATING, true);
@@ -52,6 +32,9 @@ impl<A: Arch> FrameAllocator<A> {
     /// Undoes [`FrameAllocator::isolate_pageblock`].
     pub fn unisolate_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let (zone, block) = self.whole_block(pfn)?;
+        if let Some(map) = &zone.blocks {
+            return self.unisolate_mapped(zone, map, block);
+        }
         let mut buddy = zone.buddy.lock_irqsave();
         let pages = buddy.unisolate(&self.frames, block).ok_or(IsolateError::NotNow)?;
         zone.put(ISOLATING, buddy.isolated_blocks() > 0);
@@ -76,6 +59,11 @@ impl<A: Arch> FrameAllocator<A> {
         done
     }
     fn try_offline(&self, zone: &Zone<A>, block: Pfn) -> Result<(), IsolateError> {
+        if let Some(map) = &zone.blocks {
+            map.take_offline(block)?;
+            zone.offline.fetch_add(Order::PAGEBLOCK.pages() as u32, Relaxed);
+            return Ok(());
+        }
         let mut buddy = zone.buddy.lock_irqsave();
         if !buddy.is_isolated(block) {
             return Err(IsolateError::NotNow);
@@ -88,7 +76,11 @@ impl<A: Arch> FrameAllocator<A> {
     /// Brings an offline pageblock back: all of it free and movable.
     pub fn online_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let (zone, block) = self.whole_block(pfn)?;
-        {
+        if let Some(map) = &zone.blocks {
+            map.bring_online(block)?;
+            zone.offline.fetch_sub(Order::PAGEBLOCK.pages() as u32, Relaxed);
+            self.unisolate_mapped(zone, map, block)?;
+        } else {
             let mut buddy = zone.buddy.lock_irqsave();
             if !buddy.bring_online(&self.frames, block) {
                 return Err(IsolateError::NotNow);

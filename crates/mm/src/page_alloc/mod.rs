@@ -27,6 +27,7 @@ mod claim;
 mod config;
 mod gfp;
 mod isolate;
+mod mapped;
 #[cfg(test)]
 mod planted;
 #[cfg(test)]
@@ -37,16 +38,16 @@ mod verify;
 mod wake;
 mod zone;
 
+pub use crate::zone::IsolateError;
 pub use age::{DecayRequest, Refresh};
 pub use audit::{Audit, Violation};
 pub use census::Census;
-pub use config::{AllocConfig, BulkHold, ConfigError, MemoryMap, PcpPolicy, ZoneSpec};
+pub use config::{AllocConfig, BulkHold, ConfigError, MemoryMap, PcpPolicy, Records, ZoneSpec};
 pub use gfp::{AllocError, Gfp};
-pub use isolate::IsolateError;
-
 pub use zone::Zone;
 
 use crate::arch::{Arch, Atomic, CpuId, CpuMask, NodeId, Pfn, Trace};
+use crate::blockmap::BlockMap;
 use crate::frame::FrameTable;
 use crate::pcp::{Pcp, PcpLimits};
 use crate::vmstat::{Stats, normal_threshold, pressure_threshold};
@@ -80,7 +81,8 @@ impl<A: Arch> FrameAllocator<A> {
     pub fn new(map: &MemoryMap, config: AllocConfig) -> Result<Self, ConfigError> {
         map.check()?;
         config.check()?;
-        let frames = FrameTable::new(map.frames());
+        let recorded = if config.records == Records::Kept { map.frames() } else { 0 };
+        let frames = FrameTable::new(recorded);
         let marks = zone_marks(map, &config);
         let online = online_cpus::<A>();
         let zones: Box<[Zone<A>]> = map
@@ -91,12 +93,16 @@ impl<A: Arch> FrameAllocator<A> {
             .map(|(at, (spec, &marks))| {
                 let id = ZoneId::new(at);
                 let limits = pcp_limits::<A>(spec, marks, &config, &online);
-                let buddy = Buddy::new(&frames, id, spec.start, spec.pages);
+                let blocks = (config.caches == PcpPolicy::Blockmap)
+                    .then(|| BlockMap::new(spec.start, spec.pages));
+                // With a map the buddy allocator has nothing.
+                let listed = if blocks.is_some() { 0 } else { spec.pages };
+                let buddy = Buddy::new(&frames, id, spec.start, listed);
                 Zone::new(
                     (id, spec.node, spec.kind),
                     (spec.start, spec.pages),
                     (marks, reserves(map, spec)),
-                    buddy,
+                    (buddy, blocks),
                     config.caches,
                     || Pcp::new(limits, config.cache_slice_pages),
                 )
@@ -149,6 +155,13 @@ impl<A: Arch> FrameAllocator<A> {
     /// Looks at a page cache, under its lock.
     pub fn inspect_pcp<R>(&self, zone: ZoneId, cpu: CpuId, look: impl FnOnce(&Pcp) -> R) -> R {
         look(&self.zone(zone).pcps.of(cpu).lock())
+    }
+    /// Pages of `zone` that `cpu` keeps to itself: in its page cache, or in its words.
+    pub fn cached_pages(&self, zone: ZoneId, cpu: CpuId) -> u32 {
+        match &self.zone(zone).blocks {
+            Some(map) => map.cached_pages(cpu),
+            None => self.inspect_pcp(zone, cpu, Pcp::count),
+        }
     }
     /// Looks at a zone's free blocks, under its lock.
     pub fn inspect_buddy<R>(&self, zone: ZoneId, look: impl FnOnce(&Buddy<A>) -> R) -> R {

@@ -1,7 +1,7 @@
 //! The way back: the CPU's page cache, and from it, in bulk, the zone.
 
 use super::zone::BELOW_HIGH;
-use super::{BulkHold, FrameAllocator, PcpPolicy, Zone};
+use super::{BulkHold, FrameAllocator, PcpPolicy, Records, Zone};
 use crate::arch::{Arch, CpuId, Func, Op, Order, Pfn, Span, Trace};
 use crate::frame::{FrameState, FrameWord};
 use crate::pcp::{Pcp, PcpList};
@@ -16,19 +16,42 @@ impl<A: Arch> FrameAllocator<A> {
     /// allocated.
     pub fn free_pages(&self, pfn: Pfn, order: Order) {
         let _span = Span::<A>::enter(Func::FreePages);
+        if self.config.records == Records::None {
+            return self.free_unrecorded(pfn, order);
+        }
         let word = self.check_held(pfn, order);
         A::work(Op::PagePrep, 1);
         A::trace(Trace::PageFree { pfn, order });
         let zone = &self.zones[usize::from(word.zone())];
+        if let Some(map) = &zone.blocks {
+            return self.free_to_blocks(zone, map, pfn, order);
+        }
         if let Some(list) = PcpList::of(order, word.list())
             && match self.config.caches {
-                PcpPolicy::Stock => self.free_to_pcp(zone, pfn, word, list),
+                PcpPolicy::Stock | PcpPolicy::Blockmap => self.free_to_pcp(zone, pfn, word, list),
                 PcpPolicy::Posted => self.free_to_owner(zone, pfn, word),
             }
         {
             return;
         }
         self.free_one_page(zone, pfn, order);
+    }
+
+    /// Nothing is known of the frame but which zone it is in.
+    #[inline]
+    fn free_unrecorded(&self, pfn: Pfn, order: Order) {
+        A::work(Op::PagePrep, 1);
+        A::trace(Trace::PageFree { pfn, order });
+        let zone = self.zone_of(pfn);
+        let inside = zone.and_then(|zone| Some((zone, zone.blocks.as_ref()?)));
+        match inside.filter(|(_, map)| pfn.is_aligned(order) && map.spans(pfn, order)) {
+            Some((zone, map)) => self.free_to_blocks(zone, map, pfn, order),
+            None => panic!(
+                "frame {} freed with order {}: no such block was ever handed out",
+                pfn.index(),
+                order.get()
+            ),
+        }
     }
 
     #[inline]
@@ -139,7 +162,7 @@ impl<A: Arch> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::FreeOnePage);
         let mut buddy = zone.buddy.lock_irqsave();
         let free = match self.config.caches {
-            PcpPolicy::Stock => buddy.free_block(&self.frames, pfn, order),
+            PcpPolicy::Stock | PcpPolicy::Blockmap => buddy.free_block(&self.frames, pfn, order),
             PcpPolicy::Posted => buddy.free_fragment(&self.frames, pfn, order),
         };
         self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, free.into());
@@ -150,6 +173,9 @@ impl<A: Arch> FrameAllocator<A> {
     pub fn drain_pages_zone(&self, zone: ZoneId, cpu: CpuId) -> u32 {
         let _span = Span::<A>::enter(Func::DrainPages);
         let zone = self.zone(zone);
+        if let Some(map) = &zone.blocks {
+            return self.drain_blocks(zone, map, cpu);
+        }
         let mut drained = 0;
         loop {
             let mut pcp = zone.pcps.of(cpu).lock();

@@ -32,7 +32,11 @@ impl<A: Arch> FrameAllocator<A> {
     /// What an offline CPU leaves in its bytes or its page caches no tick ever finds again.
     fn verify_offline(&self) -> Result<(), Violation> {
         for cpu in (0..A::cpus_possible()).map(CpuId::new).filter(|&cpu| !A::is_online(cpu)) {
-            let cached = self.zones.iter().any(|zone| zone.pcps.of(cpu).lock().count() > 0);
+            let kept = |zone: &Zone<A>| match &zone.blocks {
+                Some(map) => map.keeps_something(cpu),
+                None => zone.pcps.of(cpu).lock().count() > 0,
+            };
+            let cached = self.zones.iter().any(kept);
             if cached || self.stats.has_deltas(cpu) {
                 return Err(Violation::LeftBehind(cpu));
             }
@@ -41,6 +45,9 @@ impl<A: Arch> FrameAllocator<A> {
     }
 
     fn verify_zone(&self, zone: &Zone<A>) -> Result<Audit, Violation> {
+        if let Some(map) = &zone.blocks {
+            return self.verify_mapped(zone, map);
+        }
         let (mut listed, mut owned): (Vec<Pfn>, _) = (Vec::new(), OwnedSeen::default());
         for (cpu, pcp) in zone.pcps.iter() {
             let pcp = pcp.lock();

@@ -2,6 +2,7 @@
 
 use super::PcpPolicy;
 use crate::arch::{Arch, Atomic, LockClass, NodeId, Pfn};
+use crate::blockmap::BlockMap;
 use crate::pcp::{Pcp, Pressure};
 use crate::sync::{EachCpu, SpinLock};
 use crate::zone::{Buddy, Owners, Watermarks, ZoneId, ZoneKind};
@@ -34,6 +35,11 @@ pub struct Zone<A: Arch> {
     pub(super) owners: Owners<A>,
     /// Taken with interrupts off, inside a page cache's lock or alone.
     pub(super) buddy: SpinLock<A, Buddy<A>>,
+    /// The free pages, with the policy `blockmap`; the buddy allocator and the page caches are
+    /// empty then.
+    pub(super) blocks: Option<BlockMap<A>>,
+    /// Pages by which one CPU's account of `blocks` may lag.
+    pub(super) lag_pages: u32,
     /// The page caches. Allocation and freeing only try their locks, so that an interrupt never
     /// waits for one; inside, the buddy lock may be taken.
     pub(super) pcps: EachCpu<SpinLock<A, Pcp>>,
@@ -44,16 +50,16 @@ impl<A: Arch> Zone<A> {
         (id, node, kind): (ZoneId, NodeId, ZoneKind),
         (start, pages): (Pfn, u32),
         (marks, reserve): (Watermarks, [u32; ZoneKind::COUNT]),
-        mut buddy: Buddy<A>,
+        (mut buddy, blocks): (Buddy<A>, Option<BlockMap<A>>),
         policy: PcpPolicy,
         mut pcp: impl FnMut() -> Pcp,
     ) -> Self {
         let owners = match policy {
-            PcpPolicy::Stock => Owners::none(),
+            PcpPolicy::Stock | PcpPolicy::Blockmap => Owners::none(),
             PcpPolicy::Posted => buddy.with_owners(),
         };
         let mut cache = |cpu| match policy {
-            PcpPolicy::Stock => pcp(),
+            PcpPolicy::Stock | PcpPolicy::Blockmap => pcp(),
             PcpPolicy::Posted => pcp().owning(cpu),
         };
         Self {
@@ -68,6 +74,8 @@ impl<A: Arch> Zone<A> {
             offline: A::AtomicU32::new(0),
             owners,
             buddy: SpinLock::new(LockClass::Zone, buddy),
+            blocks,
+            lag_pages: (marks.low - marks.min) / A::cpus_possible() as u32,
             pcps: EachCpu::new::<A>(|cpu| SpinLock::new(LockClass::Pcp, cache(cpu))),
         }
     }

@@ -12,6 +12,7 @@
 //! A lock that is ever taken in an interrupt must always be taken with interrupts off.
 
 mod guard;
+mod local;
 mod mutex;
 mod optimistic;
 mod percpu;
@@ -21,6 +22,7 @@ mod spin;
 mod wait;
 
 pub use guard::{IrqGuard, NoPreempt, PreemptGuard};
+pub use local::{Local, LocalGuard};
 pub use mutex::{Mutex, MutexGuard};
 pub use percpu::{EachCpu, PerCpu};
 pub use rwsem::{HANDOFF_AFTER_NS, READERS_AT_ONCE, ReadGuard, RwSem, WriteGuard};

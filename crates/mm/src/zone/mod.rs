@@ -1,6 +1,7 @@
 //! What a zone is made of: its buddy allocator, its watermarks.
 
 mod buddy;
+mod error;
 mod fallback;
 mod isolate;
 mod owned;
@@ -8,6 +9,7 @@ mod owners;
 mod watermark;
 
 pub use buddy::Buddy;
+pub use error::IsolateError;
 pub(crate) use fallback::RmqueueMode;
 pub(crate) use owners::Owners;
 pub use watermark::{LOWMEM_RESERVE_RATIO, Watermarks, default_min_free_kb, watermarks};

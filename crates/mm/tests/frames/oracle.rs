@@ -1,7 +1,24 @@
 //! Who has which frames, by the simplest means.
 
-use mmscale_mm::arch::{Order, Pfn};
+use mmscale_mm::arch::{Arch, Ipi, Order, Pfn};
+use mmscale_mm::page_alloc::FrameAllocator;
+use mmscale_uni::{self as uni, Uni};
 use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Lets the other CPUs answer when one of them waits for what they keep.
+pub(crate) fn answer_drains(allocator: &Rc<FrameAllocator<Uni>>) {
+    let allocator = Rc::clone(allocator);
+    uni::on_relax(move || {
+        let back = Uni::cpu().index();
+        for (cpu, reason) in uni::take_ipis() {
+            assert_eq!(reason, Ipi::DrainPages);
+            uni::set_cpu(cpu.index());
+            uni::interrupt(|| allocator.drain_ipi());
+        }
+        uni::set_cpu(back);
+    });
+}
 
 /// The blocks that somebody holds.
 #[derive(Default)]

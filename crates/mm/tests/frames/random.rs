@@ -1,14 +1,16 @@
 //! Random operations on several CPUs, zones, orders and types against a simple oracle.
 
-use crate::oracle::Oracle;
-use mmscale_mm::arch::{Arch, CpuId, Order};
+use crate::oracle::{Oracle, answer_drains};
+use mmscale_mm::arch::{Arch, CpuId, Order, Pfn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{
     AllocConfig, AllocError, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap, PcpPolicy,
+    Records,
 };
 use mmscale_mm::vmstat::ZoneItem;
 use mmscale_mm::zone::ZoneId;
 use mmscale_uni::{self as uni, Uni};
+use std::rc::Rc;
 
 const CPUS: usize = 4;
 
@@ -42,7 +44,7 @@ impl Random {
 }
 
 struct Run {
-    allocator: FrameAllocator<Uni>,
+    allocator: Rc<FrameAllocator<Uni>>,
     oracle: Oracle,
     random: Random,
     total: u64,
@@ -54,8 +56,10 @@ impl Run {
         uni::boot(CPUS, 1000);
         uni::set_node(2, map.zones.last().unwrap().node.index());
         uni::set_node(3, map.zones.last().unwrap().node.index());
+        let allocator = Rc::new(FrameAllocator::new(map, config).unwrap());
+        answer_drains(&allocator);
         Self {
-            allocator: FrameAllocator::new(map, config).unwrap(),
+            allocator,
             oracle: Oracle::default(),
             random: Random(seed),
             total: map.zones.iter().map(|zone| u64::from(zone.pages)).sum(),
@@ -197,4 +201,38 @@ fn a_zone_large_enough_for_full_batches() {
         run.go(120_000);
         run.end();
     }
+}
+
+fn blockmap(records: Records) -> AllocConfig {
+    AllocConfig { caches: PcpPolicy::Blockmap, records, ..AllocConfig::default() }
+}
+
+#[test]
+fn a_map_of_blocks_that_runs_out() {
+    for (seed, records) in [(30, Records::Kept), (31, Records::None)] {
+        // Neither end of the zone is the end of a pageblock.
+        let mut map = MemoryMap::single(5_000);
+        map.zones[0].start = Pfn::new(700);
+        let mut run = Run::new(seed, &map, blockmap(records));
+        run.go(200_000);
+        assert!(run.failures > 0, "memory never ran out");
+        run.end();
+    }
+}
+
+#[test]
+fn maps_of_blocks_on_two_nodes_with_a_low_zone() {
+    for seed in 40..43 {
+        let map = MemoryMap::nodes(2, 16_384).with_dma32(3_000);
+        let mut run = Run::new(seed, &map, blockmap(Records::Kept));
+        run.go(100_000);
+        run.end();
+    }
+}
+
+#[test]
+fn a_map_of_blocks_with_room() {
+    let mut run = Run::new(50, &MemoryMap::single(300_000), blockmap(Records::Kept));
+    run.go(150_000);
+    run.end();
 }

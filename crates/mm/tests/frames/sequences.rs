@@ -1,7 +1,7 @@
 //! Short random sequences of everything that can be asked of the allocator. A sequence that fails
 //! is shrunk to the fewest and plainest steps that still fail, and printed.
 
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, answer_drains};
 use mmscale_mm::arch::{Arch, CpuId, MAX_ORDER, Order, Pfn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{
@@ -14,6 +14,7 @@ use mmscale_uni::{self as uni, Uni};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 const CPUS: usize = 4;
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -114,7 +115,8 @@ fn memory() -> impl Strategy<Value = MemoryMap> {
 
 fn settings() -> impl Strategy<Value = AllocConfig> {
     let hold = prop_oneof![Just(BulkHold::Batch), Just(BulkHold::Whole)];
-    let caches = prop_oneof![Just(PcpPolicy::Stock), Just(PcpPolicy::Posted)];
+    let caches =
+        prop_oneof![Just(PcpPolicy::Stock), Just(PcpPolicy::Posted), Just(PcpPolicy::Blockmap)];
     let fraction = prop_oneof![3 => Just(None), 1 => Just(Some(8)), 1 => Just(Some(100))];
     (hold, fraction, 0u8..=6, prop_oneof![Just(0u32), Just(512)], caches).prop_map(
         |(hold, high_fraction, batch_scale_max, cache_slice_pages, caches)| AllocConfig {
@@ -141,7 +143,7 @@ fn gfp_of(kind: u8) -> Gfp {
 
 /// The allocator and the oracle, side by side.
 struct Pair {
-    frames: FrameAllocator<Uni>,
+    frames: Rc<FrameAllocator<Uni>>,
     oracle: Oracle,
     total: u64,
     isolated: BTreeSet<Pfn>,
@@ -153,8 +155,10 @@ impl Pair {
         uni::boot(CPUS, 1000);
         let far = map.zones.last().unwrap().node.index();
         (CPUS / 2..CPUS).for_each(|cpu| uni::set_node(cpu, far));
+        let frames = Rc::new(FrameAllocator::new(map, config).unwrap());
+        answer_drains(&frames);
         Self {
-            frames: FrameAllocator::new(map, config).unwrap(),
+            frames,
             oracle: Oracle::default(),
             total: map.zones.iter().map(|zone| u64::from(zone.pages)).sum(),
             isolated: BTreeSet::new(),
@@ -266,7 +270,7 @@ impl Pair {
             Step::Drain { zone, cpu } => {
                 let (zone, cpu) = (self.zone(zone), CpuId::new(cpu));
                 frames.drain_pages_zone(zone, cpu);
-                assert_eq!(frames.inspect_pcp(zone, cpu, |pcp| pcp.count()), 0);
+                assert_eq!(frames.cached_pages(zone, cpu), 0);
             }
             Step::DrainAll => {
                 frames.drain_all();
@@ -300,7 +304,7 @@ impl Pair {
         assert_eq!(audit.offline, (self.offline.len() * Order::PAGEBLOCK.pages()) as u64);
         let mut cached = 0;
         for zone in self.frames.zones() {
-            let in_cpu = |cpu| self.frames.inspect_pcp(zone.id(), CpuId::new(cpu), |p| p.count());
+            let in_cpu = |cpu| self.frames.cached_pages(zone.id(), CpuId::new(cpu));
             cached += (0..CPUS).map(|cpu| u64::from(in_cpu(cpu))).sum::<u64>();
             let stats = self.frames.stats();
             let exact = stats.zone_snapshot(zone.id(), ZoneItem::FreePages);

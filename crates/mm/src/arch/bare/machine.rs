@@ -60,6 +60,9 @@ impl<T: Bare> Arch for BareMachine<T> {
     fn relax() {
         T::relax();
     }
+    fn has_ipi() -> bool {
+        T::has_ipi()
+    }
     fn ipi_send(cpu: CpuId, reason: Ipi) {
         T::ipi_send(cpu, reason);
     }

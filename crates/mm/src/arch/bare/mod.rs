@@ -88,7 +88,13 @@ pub trait Bare: Sized + 'static {
     fn relax() {
         core::hint::spin_loop();
     }
-    /// Interrupts another CPU. Without it nothing that works by such interrupts can be chosen.
+    /// Whether CPUs can interrupt one another. Where they cannot, what a CPU keeps to itself stays
+    /// there until it gives it up (`drain_pages`): it should before it goes idle for long.
+    #[inline]
+    fn has_ipi() -> bool {
+        false
+    }
+    /// Interrupts another CPU, whose `drain_ipi` of the frame allocator is to be called then.
     ///
     /// # Panics
     /// Where it is not there.

@@ -1,0 +1,149 @@
+//! The word that says who may allocate from a pageblock, and how much of it is in use.
+
+use crate::arch::{CpuId, Order, PAGEBLOCK_ORDER};
+use crate::frame::MigrateType;
+
+/// Frames of a pageblock.
+pub(super) const BLOCK_PAGES: u64 = 1 << PAGEBLOCK_ORDER;
+
+const USED: u64 = 0xfff;
+pub(super) const BUSY: u64 = 1 << 12;
+const TYPE_SHIFT: u32 = 13;
+const TYPE: u64 = 3 << TYPE_SHIFT;
+const ISOLATED: u64 = 1 << 15;
+const HELD_SHIFT: u32 = 16;
+const HELD: u64 = 0xf << HELD_SHIFT;
+const OFFLINE: u64 = 1 << 20;
+const OWNER_SHIFT: u32 = 32;
+const OWNER: u64 = 0xffff << OWNER_SHIFT;
+
+/// What the head of a pageblock says. All zero: all of it is free, movable, and nobody's.
+///
+/// `used` is never less than what is in use: who gives frames back clears their bits first, who
+/// takes frames counts them before anybody else may take some. So a block of which nothing is
+/// used has no bit set and none about to change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head(pub(super) u64);
+
+/// How full a block is; blocks that nobody owns are found by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Fill {
+    /// Under 16 frames free: hardly worth a visit.
+    Dregs = 0,
+    /// A quarter free at most.
+    Dense = 1,
+    /// Three quarters free at most.
+    Middle = 2,
+    /// More, but not all.
+    Sparse = 3,
+}
+
+impl Fill {
+    pub(super) const COUNT: usize = 4;
+    pub(super) const ALL: [Self; Self::COUNT] =
+        [Self::Dregs, Self::Dense, Self::Middle, Self::Sparse];
+}
+
+impl Head {
+    /// Frames in use, or about to be counted as free.
+    #[inline]
+    pub(super) const fn used(self) -> u64 {
+        self.0 & USED
+    }
+    /// Frames that are free for sure.
+    #[inline]
+    pub(super) const fn free(self) -> u64 {
+        BLOCK_PAGES.saturating_sub(self.used())
+    }
+    /// Somebody takes frames from it at this moment.
+    #[inline]
+    pub(super) const fn is_busy(self) -> bool {
+        self.0 & BUSY != 0
+    }
+    #[inline]
+    pub(super) const fn kind(self) -> MigrateType {
+        MigrateType::from_index((self.0 >> TYPE_SHIFT & 3) as usize)
+    }
+    #[inline]
+    pub(super) const fn is_isolated(self) -> bool {
+        self.0 & ISOLATED != 0
+    }
+    #[inline]
+    pub(super) const fn is_offline(self) -> bool {
+        self.0 & OFFLINE != 0
+    }
+    /// The order of the one block that holds all of it; its bits say nothing then.
+    #[inline]
+    pub(super) const fn held(self) -> Option<Order> {
+        match self.0 >> HELD_SHIFT & 0xf {
+            0 => None,
+            order => Order::new(order as u8),
+        }
+    }
+    #[inline]
+    pub(super) const fn is_owned(self) -> bool {
+        self.0 & OWNER != 0
+    }
+    #[inline]
+    pub(super) const fn owned_by(self, cpu: CpuId) -> bool {
+        self.0 >> OWNER_SHIFT & 0xffff == cpu.index() as u64 + 1
+    }
+    /// How it is found; `None`: nothing to be found, or all of it.
+    #[inline]
+    pub(super) const fn fill(self) -> Option<Fill> {
+        match self.free() {
+            0 | BLOCK_PAGES => None,
+            1..16 => Some(Fill::Dregs),
+            16..=128 => Some(Fill::Dense),
+            129..=384 => Some(Fill::Middle),
+            _ => Some(Fill::Sparse),
+        }
+    }
+    /// The same block, `cpu`'s and in use by it.
+    #[inline]
+    pub(super) const fn entered_by(self, cpu: CpuId) -> Self {
+        Self(self.0 & !OWNER | (cpu.index() as u64 + 1) << OWNER_SHIFT | BUSY)
+    }
+    /// The same block, `cpu`'s, which is not inside.
+    #[inline]
+    pub(super) const fn owned(self, cpu: CpuId) -> Self {
+        Self(self.entered_by(cpu).0 & !BUSY)
+    }
+    /// The same block, nobody's.
+    #[inline]
+    pub(super) const fn disowned(self) -> Self {
+        Self(self.0 & !(OWNER | BUSY))
+    }
+    #[inline]
+    pub(super) const fn with_kind(self, kind: MigrateType) -> Self {
+        Self(self.0 & !TYPE | (kind as u64) << TYPE_SHIFT)
+    }
+    #[inline]
+    pub(super) const fn with_isolated(self, isolated: bool) -> Self {
+        Self(if isolated { self.0 | ISOLATED } else { self.0 & !ISOLATED })
+    }
+    #[inline]
+    pub(super) const fn with_offline(self, offline: bool) -> Self {
+        Self(if offline { self.0 | OFFLINE } else { self.0 & !OFFLINE })
+    }
+    /// All of it held as part of one block of `order`, 9 or 10.
+    #[inline]
+    pub(super) const fn as_held(self, order: Order) -> Self {
+        let rest = self.0 & !(USED | HELD | OWNER | BUSY);
+        Self(rest | BLOCK_PAGES | (order.get() as u64) << HELD_SHIFT)
+    }
+    /// All of it free again, nobody's.
+    #[inline]
+    pub(super) const fn as_whole(self) -> Self {
+        Self(self.0 & !(USED | HELD | OWNER | BUSY))
+    }
+    /// Of these frames of the block, which `used` counts from the start, none exists.
+    pub(super) const fn missing(pages: u64) -> Self {
+        Self(pages)
+    }
+}
+
+const _: () = assert!(2 * BLOCK_PAGES <= USED, "frames may be counted as used twice for a moment");
+const _: () = assert!(crate::arch::MAX_CPUS < 0xffff);
+const _: () = assert!(MigrateType::COUNT <= 4 && MigrateType::Movable as u8 == 0);

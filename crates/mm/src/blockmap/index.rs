@@ -1,0 +1,176 @@
+//! Which blocks are worth a visit: a bitmap with summaries, changed without a lock.
+
+use crate::arch::{Arch, Atomic};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::SeqCst;
+
+const BITS: usize = u64::BITS as usize;
+
+/// A set of block numbers below a fixed length. Hints: a block in the set is worth looking at;
+/// what holds of it its head says.
+///
+/// Level 0 has a bit for each block, each further level a bit for each word of the level below
+/// that may have a bit set; the last level is one word. A bit of an upper level may be set for
+/// nothing, never missing for longer than the one who sets it takes.
+pub(super) struct Index<A: Arch> {
+    levels: Box<[Box<[A::AtomicU64]>]>,
+}
+
+impl<A: Arch> Index<A> {
+    /// For blocks `0..len`, of which those are in it that `holds` names.
+    pub(super) fn new(len: usize, holds: impl Fn(usize) -> bool) -> Self {
+        let mut bits: Vec<u64> = Vec::new();
+        for word in 0..len.div_ceil(BITS).max(1) {
+            let of = |bit: usize| word * BITS + bit < len && holds(word * BITS + bit);
+            bits.push((0..BITS).fold(0, |bits, bit| bits | u64::from(of(bit)) << bit));
+        }
+        let mut levels = Vec::new();
+        loop {
+            let level: Box<[A::AtomicU64]> = bits.iter().map(|&b| A::AtomicU64::new(b)).collect();
+            levels.push(level);
+            if bits.len() == 1 {
+                return Self { levels: levels.into() };
+            }
+            let any = |words: &[u64]| {
+                words.iter().enumerate().fold(0, |up, (bit, &w)| up | u64::from(w != 0) << bit)
+            };
+            bits = bits.chunks(BITS).map(any).collect();
+        }
+    }
+    /// Bytes of its bitmaps, where an atomic is as large as what it holds.
+    pub(super) fn bytes(&self) -> usize {
+        self.levels.iter().map(|level| level.len() * size_of::<u64>()).sum()
+    }
+    /// Puts `at` in.
+    #[inline]
+    pub(super) fn set(&self, at: usize) {
+        // Whoever takes the bit out looks at the block's head after that, and the caller changed
+        // the head before this: so a bit that is there already will do.
+        if self.levels[0][at / BITS].load(SeqCst) & 1 << (at % BITS) == 0 {
+            self.raise(0, at);
+        }
+    }
+    fn raise(&self, level: usize, mut at: usize) {
+        for words in &self.levels[level..] {
+            if words[at / BITS].fetch_or(1 << (at % BITS), SeqCst) != 0 {
+                return;
+            }
+            at /= BITS;
+        }
+    }
+    /// Takes `at` out; whether it was in.
+    #[inline]
+    pub(super) fn clear(&self, at: usize) -> bool {
+        let bit = 1 << (at % BITS);
+        let before = self.levels[0][at / BITS].fetch_and(!bit, SeqCst);
+        if before == bit {
+            self.lower(at / BITS);
+        }
+        before & bit != 0
+    }
+    /// The word `at` of level 0 has become empty.
+    fn lower(&self, mut at: usize) {
+        for level in 1..self.levels.len() {
+            let bit = 1 << (at % BITS);
+            let before = self.levels[level][at / BITS].fetch_and(!bit, SeqCst);
+            if self.levels[level - 1][at].load(SeqCst) != 0 {
+                // Somebody set a bit below meanwhile, and may have seen this one still set.
+                return self.raise(level, at);
+            }
+            if before != bit {
+                return;
+            }
+            at /= BITS;
+        }
+    }
+    /// The first one in it from `from` on.
+    pub(super) fn next(&self, mut from: usize) -> Option<usize> {
+        'search: loop {
+            let (mut level, mut at) = (0, from);
+            let mut found = loop {
+                let words = &self.levels[level];
+                let bits = words.get(at / BITS).map_or(0, |word| word.load(SeqCst));
+                let bits = bits & !0 << (at % BITS);
+                if bits != 0 {
+                    break at / BITS * BITS + bits.trailing_zeros() as usize;
+                }
+                level += 1;
+                if level == self.levels.len() {
+                    return None;
+                }
+                at = at / BITS + 1;
+            };
+            while level > 0 {
+                level -= 1;
+                let bits = self.levels[level][found].load(SeqCst);
+                if bits == 0 {
+                    // The summary was out of date: go on behind it.
+                    from = (found + 1) * BITS.pow(level as u32 + 1);
+                    continue 'search;
+                }
+                found = found * BITS + bits.trailing_zeros() as usize;
+            }
+            return Some(found);
+        }
+    }
+    /// All in it, beginning at `home` and going round once.
+    pub(super) fn from(&self, home: usize) -> impl Iterator<Item = usize> + '_ {
+        let (mut at, mut wrapped) = (home, false);
+        core::iter::from_fn(move || {
+            loop {
+                match self.next(at) {
+                    Some(found) if !wrapped || found < home => {
+                        at = found + 1;
+                        return Some(found);
+                    }
+                    _ if wrapped => return None,
+                    _ => (at, wrapped) = (0, true),
+                }
+            }
+        })
+    }
+    /// Whether `at` is in.
+    pub(super) fn contains(&self, at: usize) -> bool {
+        self.levels[0][at / BITS].load(SeqCst) & 1 << (at % BITS) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::lone::Lone;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn it_holds_what_a_set_holds_and_finds_it_in_order() {
+        for len in [1, 64, 65, 4096, 4097, 300_000] {
+            let index = Index::<Lone>::new(len, |at| at % 1000 == 7);
+            let mut model: BTreeSet<usize> = (0..len).filter(|at| at % 1000 == 7).collect();
+            let mut random = 1_u64;
+            for _ in 0..4000 {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e);
+                let at = (random >> 33) as usize % len;
+                match random >> 30 & 3 {
+                    0 => assert_eq!(index.clear(at), model.remove(&at)),
+                    1 => {
+                        let near = index.next(at);
+                        assert_eq!(near, model.range(at..).next().copied());
+                        near.into_iter().for_each(|at| {
+                            assert!(index.clear(at) && model.remove(&at));
+                        });
+                    }
+                    _ => {
+                        index.set(at);
+                        model.insert(at);
+                    }
+                }
+                assert_eq!(index.contains(at), model.contains(&at));
+            }
+            let home = len / 3;
+            let round: Vec<usize> = index.from(home).collect();
+            let expected = model.range(home..).chain(model.range(..home));
+            assert!(round.iter().eq(expected), "{len}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Page caches that own pageblocks, without a zone lock: the policy `blockmap`.
+//!
+//! The free pages of a zone are bits. A pageblock of 512 frames has a bitmap of one cache line (a
+//! set bit is a frame in use) and a [`head`] of one word: how many frames are used, of which type
+//! it is, who allocates from it. All zero is all free, and two free buddies are one free block
+//! without anybody's doing: merging is what bits do.
+//!
+//! **Who may change a bit.** Frames are *taken* (bits set) only by the CPU that has *entered* the
+//! block: it owns it, and has set `busy` in its head, by one compare-and-exchange. So bits that it
+//! finds clear stay clear until it sets them, and several words can be taken together. Frames are
+//! *given back* (bits cleared) by any CPU at any time, by one atomic operation on the word and one
+//! on the head. Nobody ever waits: who finds a block busy goes to another.
+//!
+//! **Ownership** only keeps others out of the way. Each CPU owns, for each type, the block that it
+//! takes from. An owner that is not inside at this moment can be replaced by anybody, and finds out
+//! when it next wants to enter. So blocks of CPUs that sleep, or have gone, strand nothing.
+//!
+//! **What is private.** Entering a block is worth it once for 64 frames: the CPU takes a whole word
+//! and hands its frames out without any atomic operation ([`cpu`]). Frames that come back go to
+//! the CPU that frees them until their word must make room for another. These frames, at most 64 a
+//! slot, are the only ones that others cannot reach; they ask for them with an interrupt
+//! ([`drain`]).
+//!
+//! **Finding a block.** Blocks that nobody owns stand in an [`index`]: the whole ones in one, the
+//! others by type and by how full they are. Refills prefer fuller blocks, so that emptier ones
+//! become whole again. An index is a hint; the head decides. Whoever changes a head such that its
+//! block belongs elsewhere sets the bit there afterwards, and who takes a bit out looks at the head
+//! afterwards, so that a block with free frames is missing from the indices only while somebody is
+//! about to put it in. The last resort, before an allocation fails, looks at all heads.
+//!
+//! **Counting.** A frame counts as free while its bit is clear. Each CPU gathers the change and
+//! folds it into the zone's counter when it exceeds a bound.
+
+mod bits;
+mod cpu;
+mod drain;
+mod find;
+mod give;
+mod head;
+mod index;
+mod isolate;
+mod take;
+mod verify;
+mod whole;
+
+pub(crate) use give::Touched;
+pub(crate) use take::Appetite;
+pub(crate) use verify::MapError;
+
+use crate::arch::{Arch, Atomic, CpuId, Order, OwnedCounter, PAGEBLOCK_ORDER, Pfn};
+use crate::frame::MigrateType;
+use crate::sync::{EachCpu, Local};
+use alloc::boxed::Box;
+use bits::WORD_PAGES;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
+use cpu::{CpuCache, SLOTS};
+use head::{BLOCK_PAGES, Fill, Head};
+use index::Index;
+
+/// Words of a block.
+const WORDS: usize = (1 << PAGEBLOCK_ORDER) / WORD_PAGES;
+const _: () = assert!(WORDS == 8, "the words of a block are one cache line");
+
+/// The bitmap of a block: set bits are frames in use.
+#[repr(align(64))]
+struct Words<A: Arch>([A::AtomicU64; WORDS]);
+
+/// What others may see of a CPU's cache.
+struct Outside<A: Arch> {
+    /// Nonzero if it may hold pages.
+    filled: A::OwnedI8,
+    /// How often it was emptied because somebody asked.
+    emptied: A::AtomicU32,
+    /// How often somebody asked when it was in use.
+    refused: A::AtomicU32,
+}
+
+/// The free frames of one zone.
+pub struct BlockMap<A: Arch> {
+    start: Pfn,
+    pages: u32,
+    /// Number of the first block, even, so that pairs of blocks begin at even places.
+    first_block: usize,
+    heads: Box<[A::AtomicU64]>,
+    words: Box<[Words<A>]>,
+    /// Whole blocks that nobody owns.
+    whole: Index<A>,
+    /// Other blocks with free frames that nobody owns, by type and fill.
+    partial: [[Index<A>; Fill::COUNT]; MigrateType::COUNT],
+    caches: EachCpu<Local<CpuCache>>,
+    outside: EachCpu<Outside<A>>,
+    slots: usize,
+}
+
+impl<A: Arch> BlockMap<A> {
+    /// All of `start .. start + pages` free and movable, for all possible CPUs. Takes time and
+    /// memory by the number of blocks; see [`BlockMap::metadata_bytes`].
+    pub fn new(start: Pfn, pages: u32) -> Self {
+        let (from, to) = (start.index(), start.index() + pages as usize);
+        let first_block = start.pageblock() & !1;
+        let blocks = to.div_ceil(BLOCK_PAGES as usize) - first_block;
+        let exists = |block: usize, bit: usize| {
+            let frame = (first_block + block) * BLOCK_PAGES as usize + bit;
+            (from..to).contains(&frame)
+        };
+        let missing = |block: usize, bits: core::ops::Range<usize>| {
+            bits.filter(|&bit| !exists(block, bit)).count() as u64
+        };
+        let missing_in = |block: usize| {
+            // Only blocks at the ends may lack frames: look no closer at the others.
+            let inside = exists(block, 0) && exists(block, BLOCK_PAGES as usize - 1);
+            if inside { 0 } else { missing(block, 0..BLOCK_PAGES as usize) }
+        };
+        let word = |block: usize, word: usize| {
+            let first = word * WORD_PAGES;
+            if exists(block, first) && exists(block, first + WORD_PAGES - 1) {
+                return 0;
+            }
+            let lacks = |bit: usize| !exists(block, first + bit);
+            (0..WORD_PAGES).fold(0, |bits, bit| bits | u64::from(lacks(bit)) << bit)
+        };
+        let fill = |block: usize| Head::missing(missing_in(block)).fill();
+        let slots = slots(pages, A::cpus_possible());
+        let index = |kind: MigrateType, wanted: Fill| {
+            Index::new(blocks, |block| kind == MigrateType::Movable && fill(block) == Some(wanted))
+        };
+        Self {
+            start,
+            pages,
+            first_block,
+            heads: (0..blocks).map(|at| A::AtomicU64::new(missing_in(at))).collect(),
+            words: (0..blocks)
+                .map(|at| Words(core::array::from_fn(|w| A::AtomicU64::new(word(at, w)))))
+                .collect(),
+            whole: Index::new(blocks, |block| missing_in(block) == 0),
+            partial: MigrateType::ALL.map(|kind| Fill::ALL.map(|fill| index(kind, fill))),
+            caches: EachCpu::new::<A>(|_| Local::new(CpuCache::new(slots))),
+            outside: EachCpu::new::<A>(|_| Outside {
+                filled: A::OwnedI8::zero(),
+                emptied: A::AtomicU32::new(0),
+                refused: A::AtomicU32::new(0),
+            }),
+            slots,
+        }
+    }
+    /// Bytes of metadata for all blocks together, and for each CPU, where an atomic is as large as
+    /// what it holds: 64 a block for its bitmap (a bit a frame), 8 for its head, 13 bits and their
+    /// summaries for the indices.
+    pub fn metadata_bytes(&self) -> (usize, usize) {
+        let indices = self.partial.iter().flatten().chain([&self.whole]);
+        let blocks = self.heads.len() * (size_of::<u64>() * (WORDS + 1));
+        (blocks + indices.map(Index::bytes).sum::<usize>(), size_of::<Local<CpuCache>>() + 8)
+    }
+    /// Pages that one CPU may keep to itself at most.
+    pub fn most_cached_pages(&self) -> usize {
+        CpuCache::most_pages(self.slots)
+    }
+    /// The type of the pageblock that holds `pfn`, which is in the zone.
+    pub fn block_type(&self, pfn: Pfn) -> MigrateType {
+        self.head(self.block_of(pfn)).kind()
+    }
+
+    #[inline]
+    fn block_of(&self, pfn: Pfn) -> usize {
+        pfn.pageblock() - self.first_block
+    }
+    #[inline]
+    fn head(&self, block: usize) -> Head {
+        Head(self.heads[block].load(Acquire))
+    }
+    /// Changes a head if it still is `from`.
+    #[inline]
+    fn change(&self, block: usize, from: Head, to: Head) -> bool {
+        self.heads[block].compare_exchange(from.0, to.0, SeqCst, Acquire).is_ok()
+    }
+    /// Word `word` of the zone.
+    #[inline]
+    fn word(&self, word: u32) -> &A::AtomicU64 {
+        &self.words[word as usize / WORDS].0[word as usize % WORDS]
+    }
+    /// The frame behind a bit of a word of the zone.
+    #[inline]
+    fn frame(&self, word: u32, bit: u32) -> Pfn {
+        Pfn::new(
+            self.first_block * BLOCK_PAGES as usize + word as usize * WORD_PAGES + bit as usize,
+        )
+    }
+    /// The word of the zone that holds `pfn`, and where in it.
+    #[inline]
+    fn place(&self, pfn: Pfn) -> (u32, u32) {
+        let at = pfn.index() - self.first_block * BLOCK_PAGES as usize;
+        ((at / WORD_PAGES) as u32, (at % WORD_PAGES) as u32)
+    }
+    /// Whether the zone has the whole block.
+    #[inline]
+    pub fn spans(&self, pfn: Pfn, order: Order) -> bool {
+        let (start, end) = (self.start.index(), self.start.index() + self.pages as usize);
+        start <= pfn.index() && pfn.index() + order.pages() <= end
+    }
+    /// Where `cpu` begins to look for blocks: each has a stretch of its own, so that they meet
+    /// rarely.
+    #[inline]
+    fn home(&self, cpu: CpuId) -> usize {
+        cpu.index() % A::cpus_possible() * self.heads.len() / A::cpus_possible()
+    }
+    /// Puts a block that nobody owns where it can be found; `head` is what its head was made.
+    #[inline]
+    fn file(&self, block: usize, head: Head) {
+        if head.is_isolated() || head.held().is_some() {
+            return;
+        }
+        if head.used() == 0 {
+            self.whole.set(block);
+        } else if let Some(fill) = head.fill() {
+            self.partial[head.kind().index()][fill as usize].set(block);
+        }
+    }
+    /// Leaves a block that the caller has entered, `taken` more frames of which are used now; it
+    /// stays the caller's.
+    #[inline]
+    fn leave(&self, block: usize, taken: u64) {
+        self.heads[block].fetch_add(taken.wrapping_sub(head::BUSY), AcqRel);
+    }
+    /// Gives up a block, if it still is `cpu`'s and `cpu` is not inside.
+    fn disown(&self, block: usize, cpu: CpuId) {
+        loop {
+            let head = self.head(block);
+            if !head.owned_by(cpu) || head.is_busy() {
+                return;
+            }
+            if self.change(block, head, head.disowned()) {
+                return self.file(block, head.disowned());
+            }
+        }
+    }
+}
+
+/// How many words a CPU may keep: as many as there can be, while all CPUs together keep at most a
+/// 64th of the zone.
+fn slots(pages: u32, cpus: usize) -> usize {
+    let share = pages as usize / 64 / cpus / WORD_PAGES;
+    if share == 0 { 1 } else { (1 << share.ilog2()).min(SLOTS) }
+}

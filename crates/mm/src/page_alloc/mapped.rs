@@ -1,0 +1,214 @@
+//! The policy `blockmap` in the frame allocator: the same zones, watermarks and counters, and
+//! [`BlockMap`] in place of page caches, buddy allocator and zone lock.
+
+use super::claim::Request;
+use super::zone::BELOW_HIGH;
+use super::{Audit, FrameAllocator, IsolateError, Records, Violation, Zone};
+use crate::arch::{Access, Arch, CpuId, Func, Order, Pfn, Span, Trace};
+use crate::blockmap::{Appetite, BlockMap, MapError, Touched};
+use crate::frame::{FrameState, FrameTable, FrameWord};
+use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
+use crate::vmstat::ZoneItem;
+
+impl<A: Arch> FrameAllocator<A> {
+    /// Takes a block from what this CPU has to itself of the nearest zone. These pages count as
+    /// taken, so no watermark is asked.
+    #[inline]
+    pub(super) fn take_cached(&self, request: Request) -> Option<Pfn> {
+        let zone = self.zone(*self.zonelist(request).first()?);
+        let map = zone.blocks.as_ref()?;
+        let pinned = PreemptGuard::<A>::new();
+        let pfn = map.take_cached(&pinned, request.order, request.wanted)?;
+        self.note_held(zone, pfn, request);
+        Some(pfn)
+    }
+
+    /// Takes a block from a zone whose watermark allows it.
+    pub(super) fn rmqueue_blocks(
+        &self,
+        zone: &Zone<A>,
+        map: &BlockMap<A>,
+        request: Request,
+    ) -> Option<Pfn> {
+        let _span = Span::<A>::enter(Func::RmqueueBulk);
+        let pinned = PreemptGuard::<A>::new();
+        let (what, mut change) = ((request.order, request.wanted), 0);
+        let cached = map.take_cached(&pinned, request.order, request.wanted);
+        let pfn = cached.or_else(|| map.claim(&pinned, what, appetite(zone), &mut change));
+        self.settle(zone, map, &pinned, change);
+        let pfn = pfn?;
+        self.note_held(zone, pfn, request);
+        Some(pfn)
+    }
+
+    #[inline]
+    fn note_held(&self, zone: &Zone<A>, pfn: Pfn, request: Request) {
+        if self.config.records == Records::Kept {
+            FrameTable::touch::<A>(pfn, Access::Write);
+            let (held, zone) = (FrameState::Held, zone.id.index() as u8);
+            let word = FrameWord::new(held, request.order, request.wanted, request.wanted, zone);
+            self.frames.set_word(pfn, word);
+        }
+    }
+
+    /// Gives a block back to the CPU's words, or to the map.
+    #[inline]
+    pub(super) fn free_to_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
+        if self.config.records == Records::Kept {
+            FrameTable::touch::<A>(pfn, Access::Write);
+            self.frames.set_inside(pfn);
+        }
+        let pinned = PreemptGuard::<A>::new();
+        let mut change = 0;
+        let touched = map.give(&pinned, (pfn, order), appetite(zone), &mut change);
+        if touched == Touched::Map {
+            self.settle(zone, map, &pinned, change);
+            if zone.pressure().below_high && self.above_high(zone) {
+                zone.put(BELOW_HIGH, false);
+            }
+        }
+    }
+
+    /// Counts what this CPU has gathered if it is more than may lag, and `change`.
+    fn settle(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>, change: i64) {
+        let most = if zone.pressure().below_high { 0 } else { zone.lag_pages.into() };
+        let due = map.settle(pinned, most).unwrap_or(0) + change;
+        if due != 0 {
+            self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
+        }
+    }
+
+    /// Counts all that this CPU has gathered; in how many zones there was something.
+    pub(super) fn settle_all(&self) -> u32 {
+        let pinned = PreemptGuard::<A>::new();
+        let maps = self.zones.iter().filter_map(|zone| Some((zone, zone.blocks.as_ref()?)));
+        let mut settled = 0;
+        for (zone, map) in maps {
+            if let Some(due) = map.settle(&pinned, 0) {
+                self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
+                settled += 1;
+            }
+        }
+        settled
+    }
+
+    /// Has a CPU give up what it keeps of one zone; how many pages, as far as this CPU knows.
+    pub(super) fn drain_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, cpu: CpuId) -> u32 {
+        let pinned = PreemptGuard::<A>::new();
+        if pinned.cpu() == cpu {
+            let pages = map.drain_here(&pinned).unwrap_or(0);
+            self.settle(zone, map, &pinned, 0);
+            A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages });
+            return pages;
+        }
+        drop(pinned);
+        if A::is_online(cpu) {
+            if A::has_ipi() {
+                map.drain_remote(cpu);
+            }
+            return 0;
+        }
+        let (pages, due) = map.drain_dead(cpu);
+        self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
+        pages
+    }
+
+    /// Whether a zone's map adds up with the counter, and with the records if there are any.
+    pub(super) fn verify_mapped(
+        &self,
+        zone: &Zone<A>,
+        map: &BlockMap<A>,
+    ) -> Result<Audit, Violation> {
+        let found = map.verify().map_err(|error| match error {
+            MapError::Count(pfn) => Violation::BlockCount(pfn),
+            MapError::Inside(pfn) => Violation::BlockOwner(pfn),
+            MapError::Unfiled(pfn) => Violation::BlockUnfiled(pfn),
+            MapError::Kept(pfn) => Violation::Lost(pfn),
+        })?;
+        if self.config.records == Records::Kept {
+            self.verify_held(map)?;
+        }
+        let counted = self.stats.zone_snapshot(zone.id, ZoneItem::FreePages) + found.uncounted;
+        if counted != found.free as i64 {
+            return Err(Violation::Counter(zone.id));
+        }
+        let (free, cached, isolated) = (found.free, found.cached, found.isolated);
+        if found.offline != u64::from(zone.pages - zone.managed_pages()) {
+            return Err(Violation::IsolatedCount(zone.id));
+        }
+        let held = u64::from(zone.managed_pages()) - free - cached - isolated;
+        Ok(Audit { free, cached, held, isolated, offline: found.offline })
+    }
+
+    /// Whether the records agree with the map on who holds what. Blocks of which all is free are
+    /// not looked into.
+    fn verify_held(&self, map: &BlockMap<A>) -> Result<(), Violation> {
+        let mut inside_until = 0;
+        for (first, held) in map.held_words() {
+            for bit in 0..u64::BITS as usize {
+                let at = first.index() + bit;
+                let (pfn, held) = (Pfn::new(at), held >> bit & 1 != 0);
+                // At its ends the zone may lack some frames of a pageblock.
+                if !map.spans(pfn, Order::ZERO) {
+                    continue;
+                }
+                let word = self.frames.word(pfn);
+                let head = word.state() == FrameState::Held;
+                if at < inside_until && (head || !held) || at >= inside_until && head != held {
+                    return Err(Violation::Cover(pfn));
+                }
+                if head {
+                    inside_until = at + word.order().pages();
+                    if !pfn.is_aligned(word.order()) || !map.spans(pfn, word.order()) {
+                        return Err(Violation::Shape(pfn));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Isolates a pageblock; page caches are to be drained afterwards.
+    pub(super) fn isolate_mapped(
+        &self,
+        zone: &Zone<A>,
+        map: &BlockMap<A>,
+        block: Pfn,
+    ) -> Result<(), IsolateError> {
+        let pages = map.isolate(block).ok_or(IsolateError::NotNow)?;
+        let off = IrqGuard::new();
+        self.stats.mod_zone(&off, zone.id, ZoneItem::FreePages, -(pages as i64));
+        Ok(())
+    }
+
+    /// Undoes it.
+    pub(super) fn unisolate_mapped(
+        &self,
+        zone: &Zone<A>,
+        map: &BlockMap<A>,
+        block: Pfn,
+    ) -> Result<(), IsolateError> {
+        let pages = map.unisolate(block).ok_or(IsolateError::NotNow)?;
+        self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, pages as i64);
+        Ok(())
+    }
+
+    /// Another CPU wants what this one keeps ([`Ipi::DrainPages`](crate::arch::Ipi::DrainPages)).
+    pub fn drain_ipi(&self) {
+        let pinned = PreemptGuard::<A>::new();
+        for zone in &self.zones {
+            if let Some(map) = &zone.blocks {
+                self.settle(zone, map, &pinned, 0);
+                map.drain_ipi(&pinned);
+                self.settle(zone, map, &pinned, 0);
+            }
+        }
+    }
+}
+
+/// How much to take at a time, and whether to keep what comes back.
+#[inline]
+fn appetite<A: Arch>(zone: &Zone<A>) -> Appetite {
+    let pressure = zone.pressure();
+    if pressure.below_high || pressure.reclaim_active { Appetite::Scarce } else { Appetite::Ample }
+}
