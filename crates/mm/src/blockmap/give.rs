@@ -52,11 +52,11 @@ impl<A: Arch> BlockMap<A> {
 
     /// The frames' word is not here.
     fn give_elsewhere(&self, cache: &CpuCache, cpu: CpuId, run: Run, appetite: Appetite) {
-        if appetite == Appetite::Scarce {
+        let head = self.head(run.word as usize / WORDS);
+        if appetite == Appetite::Scarce || head.is_isolated() {
             cache.account(self.put_back(run));
         } else {
-            let kind = self.head(run.word as usize / WORDS).kind();
-            self.keep(cache, cpu, run, kind);
+            self.keep(cache, cpu, run, head.kind());
         }
     }
 
