@@ -93,8 +93,8 @@ fn fragmentation(entries: &[Entry]) {
     });
     let rows: Vec<_> = measured.collect();
     println!("{}", table::render_fragmentation(&rows));
-    println!("Free blocks of 512 frames, after churn at half occupancy (churn); after all frames");
-    println!("were out, a random half came back, and the rest was replaced 5, 10, 20 times (rec).");
-    println!("After two CPUs gave back each other's frames: frames that one of them can take");
-    println!("(reach), and free blocks of 512 (whole), of what a fresh pool gives.");
+    println!("churn: free blocks of 512 frames after churn at half occupancy, orders 0 to 3.");
+    println!("rec-N: after all frames were out, a random half came back, and what was left was");
+    println!("replaced N times, order 0. reach, whole: what one CPU can take after two gave back");
+    println!("each other's frames, in frames and in blocks of 512, of what a fresh pool gives.");
 }

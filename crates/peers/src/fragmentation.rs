@@ -1,9 +1,9 @@
 //! How well an allocator keeps its free frames together, and within reach.
 //!
-//! Single frames go out and come back at random places, on one thread, always the same ones; then
-//! blocks of 512 frames are taken until there are none. How many there are is compared with how
-//! many there could be, had the free frames been in one piece. Counting disturbs: each figure
-//! has an allocator of its own.
+//! Blocks go out and come back at random places, on one thread, always the same ones; then blocks
+//! of 512 frames are taken until there are none. How many there are is compared with how many there
+//! could be, had the free frames been in one piece. Counting disturbs: each figure has an allocator
+//! of its own.
 
 use crate::ring::wait_until;
 use crate::{Peer, random::Random};
@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex};
 /// The order of a block that counts as whole: 2 MiB.
 const WHOLE: u8 = 9;
 
-/// How often all that is out is replaced before the count, at half occupancy.
-const CHURN_TURNS: usize = 10;
+/// How often all that is out is replaced before the count, at half occupancy: few, for allocators
+/// that look for a run of frames from the start of memory.
+const CHURN_TURNS: usize = 4;
 
 /// The same for `recovery`, three times.
 pub const RECOVERY_TURNS: [usize; 3] = [5, 10, 20];
@@ -22,11 +23,11 @@ pub const RECOVERY_TURNS: [usize; 3] = [5, 10, 20];
 /// What was found, each in percent of the ideal.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fragmentation {
-    /// Whole free blocks after half of the frames were taken from a fresh pool, and all of these
-    /// replaced ten times.
+    /// Whole free blocks after half of the frames were taken from a fresh pool in blocks of orders
+    /// 0 to 3, and all of these replaced four times.
     pub churn: f64,
-    /// Whole free blocks after all frames were taken, a random half given back, and what was left
-    /// replaced as often as [`RECOVERY_TURNS`] says.
+    /// Whole free blocks after all frames were taken one by one, a random half given back, and what
+    /// was left replaced as often as [`RECOVERY_TURNS`] says.
     pub recovery: [f64; 3],
     /// Frames that one CPU can take after two have taken all, given each other's back, and
     /// stopped; of those that it can take at first.
@@ -52,15 +53,21 @@ pub fn measure<P: Peer>(frames: usize) -> Fragmentation {
     let afterwards = crossed::<P>(frames);
     Fragmentation {
         churn: on_one::<P, _>(frames, move |peer| {
-            let mut held: Vec<u32> = (0..frames / 2).filter_map(|_| peer.alloc(0)).collect();
-            churned(peer, &mut held, CHURN_TURNS, frames)
+            let (mut random, mut held, mut pages) = (Random::new(1), Vec::new(), 0);
+            while pages < frames / 2 {
+                let order = random.small_order();
+                held.extend(peer.alloc(order).map(|frame| (frame, order)));
+                pages += 1 << order;
+            }
+            churned(peer, &mut held, Random::small_order, CHURN_TURNS, frames)
         }),
         recovery: RECOVERY_TURNS.map(|turns| {
             on_one::<P, _>(frames, move |peer| {
-                let mut held: Vec<u32> = std::iter::from_fn(|| peer.alloc(0)).collect();
+                let mut held: Vec<(u32, u8)> =
+                    std::iter::from_fn(|| peer.alloc(0).map(|frame| (frame, 0))).collect();
                 Random::new(1).shuffle(&mut held);
-                held.drain(held.len() / 2..).for_each(|frame| peer.free(frame, 0));
-                churned(peer, &mut held, turns, frames)
+                held.drain(held.len() / 2..).for_each(|(frame, order)| peer.free(frame, order));
+                churned(peer, &mut held, |_| 0, turns, frames)
             })
         }),
         reachable: percent(afterwards.frames(), fresh.frames()),
@@ -81,22 +88,32 @@ fn on_one<P: Peer, R: Send + 'static>(
     result.lock().expect("no thread panicked").take().expect("the body ran")
 }
 
-/// Replaces everything in `held` `turns` times on average, at random; then the whole free blocks
-/// in percent of those that fit into what is free. Gives everything back.
-fn churned<P: Peer>(peer: &P, held: &mut Vec<u32>, turns: usize, frames: usize) -> f64 {
+/// Replaces everything in `held` `turns` times on average, at random, by blocks of the orders that
+/// `order` gives; then the whole free blocks in percent of those that fit into what is free. Gives
+/// everything back.
+fn churned<P: Peer>(
+    peer: &P,
+    held: &mut Vec<(u32, u8)>,
+    order: fn(&mut Random) -> u8,
+    turns: usize,
+    frames: usize,
+) -> f64 {
     let mut random = Random::new(2);
     for _ in 0..held.len() * turns {
         let at = random.below(held.len());
-        peer.free(held[at], 0);
-        match peer.alloc(0) {
-            Some(frame) => held[at] = frame,
+        let (frame, old) = held[at];
+        peer.free(frame, old);
+        let order = order(&mut random);
+        match peer.alloc(order) {
+            Some(frame) => held[at] = (frame, order),
             None => drop(held.swap_remove(at)),
         }
     }
     let blocks = take_all(peer, WHOLE);
-    let ideal = (frames - held.len()) >> WHOLE;
+    let out: usize = held.iter().map(|&(_, order)| 1 << order).sum();
     blocks.iter().for_each(|&block| peer.free(block, WHOLE));
-    held.drain(..).for_each(|frame| peer.free(frame, 0));
+    held.drain(..).for_each(|(frame, order)| peer.free(frame, order));
+    let ideal = (frames - out) >> WHOLE;
     percent(blocks.len(), ideal)
 }
 
