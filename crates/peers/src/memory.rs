@@ -7,8 +7,11 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// One allocation of the host, zeros until it is written; freed when it is dropped.
 pub(crate) struct Memory {
-    first: *mut u8,
+    /// What the host gave.
+    whole: *mut u8,
     layout: Layout,
+    /// The first byte at a multiple of what was asked.
+    first: *mut u8,
 }
 
 // SAFETY: the pointer is handed out and used by `drop`; nothing behind it is used here.
@@ -20,11 +23,14 @@ impl Memory {
     /// `bytes` bytes, not 0, at a multiple of `align`.
     pub(crate) fn new(bytes: usize, align: usize) -> Self {
         assert!(bytes > 0);
-        let layout = Layout::from_size_align(bytes, align).expect("a sensible size");
+        // Aligned by hand: the host's allocator writes the zeros itself where it has to align.
+        let layout = Layout::array::<u8>(bytes + align).expect("a sensible size");
         // SAFETY: the size is not 0.
-        let first = unsafe { alloc_zeroed(layout) };
-        assert!(!first.is_null(), "the host has {bytes} bytes of address space");
-        Self { first, layout }
+        let whole = unsafe { alloc_zeroed(layout) };
+        assert!(!whole.is_null(), "the host has {bytes} bytes of address space");
+        // SAFETY: it goes less than `align` bytes on, and there are that many more than asked.
+        let first = unsafe { whole.add(whole.align_offset(align)) };
+        Self { whole, layout, first }
     }
     /// The first byte.
     pub(crate) fn first(&self) -> *mut u8 {
@@ -35,6 +41,6 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout, and dropped once.
-        unsafe { dealloc(self.first, self.layout) };
+        unsafe { dealloc(self.whole, self.layout) };
     }
 }
