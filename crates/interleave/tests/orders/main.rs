@@ -2,6 +2,7 @@
 
 mod locks;
 mod lru;
+mod owned;
 mod pages;
 mod planted;
 mod rcu;

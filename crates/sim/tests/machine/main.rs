@@ -8,6 +8,7 @@ mod common;
 mod disturbed;
 mod lru;
 mod oracle;
+mod pageblocks;
 mod paging;
 mod plugging;
 mod space;

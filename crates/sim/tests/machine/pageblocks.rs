@@ -1,0 +1,224 @@
+//! Everything at once on the real frame allocator: pages that travel between CPUs, CPUs that leave
+//! and come back, pageblocks that are isolated and go offline, memory that runs short. Under both
+//! policies of page caches; whole at the end.
+
+use crate::common::{Script, config, run_script};
+use mmscale_mm::arch::{Arch, CpuId, Order, Pfn};
+use mmscale_mm::frame::MigrateType;
+use mmscale_mm::page_alloc::{
+    AllocConfig, DecayRequest, FrameAllocator, Gfp, IsolateError, MemoryMap, PcpPolicy,
+};
+use mmscale_mm::zone::ZoneId;
+use mmscale_sim::{Outcome, Policy, Sim, SimConfig};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+const CPUS: usize = 8;
+/// CPUs from here on leave and come back.
+const COMING_AND_GOING: usize = 5;
+
+/// What a run is like.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    seed: u64,
+    policy: Policy,
+    caches: PcpPolicy,
+    pages: u32,
+    steps: u32,
+}
+
+/// What a run came to.
+#[derive(Default)]
+struct Found {
+    failures: Cell<u32>,
+    left: Cell<u32>,
+    offline: Cell<u32>,
+    busy: Cell<u32>,
+    workers: Cell<usize>,
+}
+
+struct World {
+    frames: FrameAllocator<Sim>,
+    /// Blocks that travel: whoever frees one is seldom who took it.
+    shelves: Vec<RefCell<Vec<(Pfn, Order)>>>,
+    found: Rc<Found>,
+    pages: u32,
+}
+
+/// A task's own choices.
+struct Choice(u64);
+
+impl Choice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+fn bump(count: &Cell<u32>) {
+    count.set(count.get() + 1);
+}
+
+impl World {
+    fn work(&self, task: usize, setting: Setting) {
+        let mut choice = Choice(setting.seed << 8 | task as u64);
+        for step in 0..setting.steps {
+            let growing = step / 150 % 2 == 0;
+            if choice.below(10) < if growing { 7 } else { 4 } {
+                self.take(task, &mut choice);
+            } else {
+                let from = if choice.below(3) == 0 { task } else { choice.below(CPUS) };
+                let block = self.shelves[from].borrow_mut().pop();
+                if let Some((pfn, order)) = block {
+                    self.frames.free_pages(pfn, order);
+                }
+            }
+            Sim::user(choice.below(400) as u64);
+        }
+        let mine = self.shelves[task].take();
+        mine.into_iter().for_each(|(pfn, order)| self.frames.free_pages(pfn, order));
+        self.found.workers.set(self.found.workers.get() - 1);
+    }
+    fn take(&self, task: usize, choice: &mut Choice) {
+        let order = [0, 0, 0, 0, 0, 0, 1, 3, 5, 9][choice.below(10)];
+        let order = Order::new(order).expect("all are small");
+        let wanted = MigrateType::from_index([0, 0, 0, 1, 2][choice.below(5)]);
+        let gfp = if choice.below(8) == 0 { Gfp::ATOMIC } else { Gfp::KERNEL };
+        match self.frames.alloc_pages(order, wanted, gfp) {
+            Ok(pfn) => self.shelves[task].borrow_mut().push((pfn, order)),
+            Err(_) => bump(&self.found.failures),
+        }
+    }
+    /// Pageblocks are taken out of use and come back.
+    fn isolate(&self, seed: u64) {
+        let mut choice = Choice(seed ^ 0x15_0a7e);
+        while self.found.workers.get() > 0 {
+            let block = Pfn::new(choice.below(self.pages as usize));
+            self.frames.isolate_pageblock(block).expect("nobody else does");
+            Sim::user(5_000 + choice.below(20_000) as u64);
+            match self.frames.offline_pageblock(block) {
+                Ok(()) => {
+                    bump(&self.found.offline);
+                    Sim::user(5_000);
+                    self.frames.online_pageblock(block).expect("it is offline");
+                }
+                Err(IsolateError::Busy(pages)) => {
+                    assert!((1..=512).contains(&pages));
+                    bump(&self.found.busy);
+                    self.frames.unisolate_pageblock(block).expect("it is isolated");
+                }
+                Err(why) => panic!("{why}"),
+            }
+        }
+    }
+    fn come_and_go(&self) {
+        let mut times = 0;
+        while self.found.workers.get() > 0 {
+            let cpu = CpuId::new(COMING_AND_GOING + times % (CPUS - COMING_AND_GOING));
+            Sim::cpu_offline(cpu).expect("it is online");
+            Sim::user(10_000);
+            Sim::cpu_online(cpu).expect("it is offline");
+            self.frames.cpu_online();
+            Sim::user(10_000);
+            bump(&self.found.left);
+            times += 1;
+        }
+    }
+    fn end(&self) {
+        for shelf in &self.shelves {
+            let left = shelf.take();
+            left.into_iter().for_each(|(pfn, order)| self.frames.free_pages(pfn, order));
+        }
+        self.frames.verify().expect("the allocator adds up");
+        self.frames.drain_all();
+        let audit = self.frames.verify().expect("the allocator adds up");
+        assert_eq!((audit.free, audit.cached), (self.pages.into(), 0), "{audit:?}");
+        let whole =
+            self.frames.inspect_buddy(ZoneId::new(0), |buddy| buddy.free_blocks(Order::MAX));
+        assert_eq!(whole, self.pages >> Order::MAX.get());
+    }
+}
+
+fn boot(script: &Rc<Script>, setting: Setting, found: Rc<Found>) {
+    let map = MemoryMap::single(setting.pages);
+    let config = AllocConfig { caches: setting.caches, ..AllocConfig::default() };
+    let frames = FrameAllocator::<Sim>::new(&map, config).expect("the map is sound");
+    let shelves = (0..CPUS).map(|_| RefCell::default()).collect();
+    found.workers.set(CPUS);
+    let world = Rc::new(World { frames, shelves, found, pages: setting.pages });
+    let (at_death, log) = (Rc::clone(&world), Rc::downgrade(script));
+    *script.on_dead.borrow_mut() = Some(Box::new(move || {
+        let script = log.upgrade().expect("it runs");
+        let (_, cpu) = *script.hotplug.borrow().last().expect("it was noted");
+        at_death.frames.cpu_dead(cpu);
+    }));
+    let spawn = |cpu: usize, job: Box<dyn FnOnce(&World)>| {
+        let world = Rc::clone(&world);
+        script.spawn(cpu, move || job(&world));
+    };
+    for task in 0..CPUS {
+        spawn(task, Box::new(move |world| world.work(task, setting)));
+    }
+    spawn(0, Box::new(move |world| world.isolate(setting.seed)));
+    spawn(1, Box::new(World::come_and_go));
+    spawn(
+        2,
+        Box::new(|world| {
+            while world.found.workers.get() > 0 {
+                Sim::user(30_000);
+                world.frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
+            }
+            Sim::user(300_000);
+            world.end();
+        }),
+    );
+}
+
+fn swarm(setting: Setting) -> (Outcome, Rc<Found>) {
+    let found = Rc::new(Found::default());
+    let Setting { seed, policy, .. } = setting;
+    let config = SimConfig { seed, policy, ..config(CPUS) };
+    let told = Rc::clone(&found);
+    let outcome = run_script(config, |script| boot(script, setting, told));
+    assert_eq!(outcome.failure, None, "{setting:?}");
+    assert_eq!(outcome.violations, [], "{setting:?}");
+    assert_eq!(found.workers.get(), 0, "{setting:?}: not at its end");
+    (outcome, found)
+}
+
+/// Roomy, and so small that it runs short.
+const SIZES: [u32; 2] = [1 << 17, 1 << 13];
+
+#[test]
+fn pages_travel_while_cpus_and_pageblocks_come_and_go() {
+    for caches in [PcpPolicy::Stock, PcpPolicy::Posted] {
+        for pages in SIZES {
+            let (mut failures, mut left, mut offline, mut busy) = (0, 0, 0, 0);
+            for seed in 0..6 {
+                let policy = Policy::Lazy;
+                let setting = Setting { seed, policy, caches, pages, steps: 900 };
+                let (_, found) = swarm(setting);
+                failures += found.failures.get();
+                left += found.left.get();
+                offline += found.offline.get();
+                busy += found.busy.get();
+            }
+            assert!(left > 20 && busy > 5, "{caches:?}: {left} left, {busy} busy");
+            assert!(offline > 5 || pages == SIZES[1], "{caches:?}: {offline} went offline");
+            assert_eq!(failures > 0, pages == SIZES[1], "{caches:?}: {failures} failures");
+        }
+    }
+}
+
+#[test]
+fn it_is_the_same_under_both_policies_of_the_machine() {
+    for caches in [PcpPolicy::Stock, PcpPolicy::Posted] {
+        for (seed, pages) in [(20, SIZES[0]), (21, SIZES[1])] {
+            let run = |policy| {
+                let (outcome, _) = swarm(Setting { seed, policy, caches, pages, steps: 300 });
+                (outcome.fingerprint, outcome.locks, outcome.virtual_ns)
+            };
+            assert_eq!(run(Policy::Lazy), run(Policy::Naive), "{caches:?}");
+        }
+    }
+}
