@@ -42,5 +42,12 @@ pub(crate) fn bind<'de, D: Deserializer<'de>>(source: D) -> Result<Present, D::E
 
 /// How pages travel between CPUs and zones.
 pub(crate) fn caches<'de, D: Deserializer<'de>>(source: D) -> Result<PcpPolicy, D::Error> {
-    named(source, [("stock", PcpPolicy::Stock)])
+    named(
+        source,
+        [
+            ("stock", PcpPolicy::Stock),
+            ("posted", PcpPolicy::Posted),
+            ("blockmap", PcpPolicy::Blockmap),
+        ],
+    )
 }

@@ -58,13 +58,16 @@ impl Census {
 struct Blocks {
     first: usize,
     free: Vec<u16>,
+    /// Those that the zone could hand out.
+    whole: Vec<bool>,
 }
 
 impl Blocks {
     fn of<A: Arch>(zone: &Zone<A>) -> Self {
         let first = zone.start.pageblock();
         let end = zone.start.index() + zone.pages as usize;
-        Self { first, free: vec![0; end.div_ceil(BLOCK_PAGES) - first] }
+        let count = end.div_ceil(BLOCK_PAGES) - first;
+        Self { first, free: vec![0; count], whole: vec![false; count] }
     }
     fn add(&mut self, pfn: Pfn, pages: usize) {
         let at = pfn.pageblock() - self.first;
@@ -73,22 +76,26 @@ impl Blocks {
             *free += (pages - nth * BLOCK_PAGES).min(BLOCK_PAGES) as u16;
         }
     }
-    /// Sorts the pageblocks into `census`, which knows those that are whole. Those at the zone's
-    /// ends may have fewer pages than others.
-    fn count<A: Arch>(&self, zone: &Zone<A>, whole: u64, census: &mut Census) {
+    /// Free pages of the zone itself: pageblocks among them are whole.
+    fn add_to_zone(&mut self, pfn: Pfn, pages: usize) {
+        self.add(pfn, pages);
+        let at = pfn.pageblock() - self.first;
+        self.whole[at..at + (pages >> PAGEBLOCK_ORDER)].fill(true);
+    }
+    /// Sorts the pageblocks into `census`. Those at the zone's ends may have fewer pages than
+    /// others. Pages that went from a CPU to the zone meanwhile count twice.
+    fn count<A: Arch>(&self, zone: &Zone<A>, census: &mut Census) {
         let (start, end) = (zone.start.index(), zone.start.index() + zone.pages as usize);
-        let mut without_use = 0;
-        for (nth, &free) in self.free.iter().enumerate() {
+        for (nth, (&free, &whole)) in self.free.iter().zip(&self.whole).enumerate() {
             let block = (self.first + nth) * BLOCK_PAGES;
             let pages = end.min(block + BLOCK_PAGES) - start.max(block);
             match usize::from(free) {
+                _ if whole => census.whole_blocks += 1,
                 0 => census.full_blocks += 1,
-                free if free == pages => without_use += 1,
+                free if free >= pages => census.loose_blocks += 1,
                 _ => census.partial_blocks += 1,
             }
         }
-        census.whole_blocks += whole;
-        census.loose_blocks += without_use - whole;
     }
 }
 
@@ -119,19 +126,17 @@ impl<A: Arch> FrameAllocator<A> {
         }
         let buddy = zone.buddy.lock_irqsave();
         let untouched = buddy.untouched();
-        let mut whole = untouched.len() >> PAGEBLOCK_ORDER;
-        blocks.add(Pfn::new(untouched.start as usize), untouched.len());
+        blocks.add_to_zone(Pfn::new(untouched.start as usize), untouched.len());
         for (order, _, list) in buddy.lists() {
             for (pfn, _) in list.walk(&self.frames) {
-                blocks.add(pfn, order.pages());
-                whole += order.pages() >> PAGEBLOCK_ORDER;
+                blocks.add_to_zone(pfn, order.pages());
             }
         }
         for order in Order::all() {
             census.free_blocks[order.index()] += u64::from(buddy.free_blocks(order));
         }
         drop(buddy);
-        blocks.count(zone, whole as u64, census);
+        blocks.count(zone, census);
         census.metadata_bytes += zone.metadata_bytes(blocks.free.len());
     }
 }
@@ -139,16 +144,16 @@ impl<A: Arch> FrameAllocator<A> {
 /// A zone whose free pages are bits of a map.
 fn mapped_census<A: Arch>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census) {
     let mut blocks = Blocks::of(zone);
-    let (mut whole, mut before) = (0, None);
+    let mut before = None;
     map.pieces(|pfn, order, kept| {
-        blocks.add(pfn, order.pages());
         if kept {
-            census.cached_pages += 1;
+            blocks.add(pfn, order.pages());
+            census.cached_pages += order.pages() as u64;
             return;
         }
+        blocks.add_to_zone(pfn, order.pages());
         census.free_blocks[order.index()] += 1;
         if order == Order::PAGEBLOCK {
-            whole += 1;
             // Two halves of a largest block count as one.
             if before == Some(pfn.buddy(order)) && before < Some(pfn) {
                 census.free_blocks[order.index()] -= 2;
@@ -157,7 +162,7 @@ fn mapped_census<A: Arch>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census
             before = Some(pfn);
         }
     });
-    blocks.count(zone, whole, census);
+    blocks.count(zone, census);
     let (shared, per_cpu) = map.metadata_bytes();
     census.metadata_bytes += (shared + per_cpu * A::cpus_possible()) as u64;
 }
