@@ -54,7 +54,7 @@ const PAGE_NS: u64 = 6_000;
 const ZAP_NS: u64 = 500;
 /// A frame straight from the allocator, and for how long nobody else can have one.
 const FRAME_NS: u64 = 600;
-const FRAME_HOLD_NS: u64 = 200;
+const FRAME_HOLD_NS: u64 = 1_000;
 /// What may be under way when time is up.
 const STOPPING_NS: u64 = 20_000_000;
 /// At the edge, programs have so many 1/1024 of the memory among them; the rest is taken.
