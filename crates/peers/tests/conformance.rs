@@ -1,7 +1,8 @@
 //! Every allocator in the benchmark is one: blocks are aligned, disjoint, and come back.
 
 use mmscale_peers::peer::{
-    Bitmap, BuddySystem, BuddySystemMutex, Magazines, Ours, OursOnMachine, Peer, Posted, Stock,
+    Bitmap, Blockmap, BlockmapRecords, BuddySystem, BuddySystemMutex, Magazines, Ours,
+    OursOnMachine, Peer, Posted, Stock,
 };
 use mmscale_peers::ring::wait_until;
 use std::collections::BTreeMap;
@@ -87,5 +88,7 @@ fn magazines_conform() {
 fn ours_conforms() {
     conforms::<Ours<Stock>>();
     conforms::<Ours<Posted>>();
+    conforms::<Ours<Blockmap>>();
+    conforms::<Ours<BlockmapRecords>>();
     conforms::<OursOnMachine>();
 }

@@ -4,7 +4,8 @@
 
 use mmscale_peers::fragmentation::{Fragmentation, measure};
 use mmscale_peers::peer::{
-    Bitmap, BuddySlab, BuddySystem, Floor, Magazines, Ours, Peer, Posted, Stock,
+    Bitmap, Blockmap, BlockmapRecords, BuddySlab, BuddySystem, Floor, Magazines, Ours, Peer,
+    Posted, Stock,
 };
 use mmscale_peers::phase::{FreeOrder, PoolState, Program};
 use mmscale_peers::round::{Effort, Entry, check};
@@ -41,6 +42,8 @@ fn honest(entry: Entry) {
 fn ours_is_honest() {
     honest(Entry::of::<Ours<Stock>>());
     honest(Entry::of::<Ours<Posted>>());
+    honest(Entry::of::<Ours<Blockmap>>());
+    honest(Entry::of::<Ours<BlockmapRecords>>());
 }
 
 #[test]

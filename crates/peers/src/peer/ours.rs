@@ -2,9 +2,9 @@
 
 use super::{Peer, on_threads};
 use crate::host::{Host, become_cpu};
-use mmscale_mm::arch::{Order, Pfn};
+use mmscale_mm::arch::{CpuId, Order, Pfn};
 use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
+use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records};
 use std::marker::PhantomData;
 
 /// A choice of how pages travel between CPUs and zones, as a tag type.
@@ -13,6 +13,8 @@ pub trait Policy: Send + Sync + 'static {
     const NAME: &'static str;
     /// The choice.
     const CACHES: PcpPolicy;
+    /// What is kept about each frame.
+    const RECORDS: Records = Records::Kept;
 }
 
 /// As in Linux.
@@ -31,6 +33,23 @@ impl Policy for Posted {
     const CACHES: PcpPolicy = PcpPolicy::Posted;
 }
 
+/// Free pages are bits in blocks that CPUs own, and nothing else is kept about a frame.
+pub struct Blockmap;
+
+impl Policy for Blockmap {
+    const NAME: &'static str = "mmscale blockmap";
+    const CACHES: PcpPolicy = PcpPolicy::Blockmap;
+    const RECORDS: Records = Records::None;
+}
+
+/// The same with a record of each frame, so that a wrong free is caught at once.
+pub struct BlockmapRecords;
+
+impl Policy for BlockmapRecords {
+    const NAME: &'static str = "blockmap with records";
+    const CACHES: PcpPolicy = PcpPolicy::Blockmap;
+}
+
 /// On threads with a number, and nothing else of a machine.
 pub struct Ours<T>(FrameAllocator<Host>, PhantomData<T>);
 
@@ -38,12 +57,15 @@ impl<T: Policy> Peer for Ours<T> {
     const NAME: &'static str = T::NAME;
     fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static) {
         let map = MemoryMap::single(frames as u32);
-        let config = AllocConfig { caches: T::CACHES, ..AllocConfig::default() };
+        let config =
+            AllocConfig { caches: T::CACHES, records: T::RECORDS, ..AllocConfig::default() };
         let allocator = FrameAllocator::new(&map, config).expect("a plain map makes sense");
         let ours = Self(allocator, PhantomData);
         on_threads(&ours, threads, |ours, thread| {
             become_cpu(thread);
             body(ours, thread);
+            // Before it goes, a CPU gives up what it keeps to itself.
+            ours.0.drain_pages(CpuId::new(thread));
         });
         ours.0.verify().expect("the allocator is whole after the program");
     }
