@@ -1,8 +1,7 @@
 //! Finding a block to take from: the fullest that will do, then a whole one, then anything.
 
-use super::BlockMap;
 use super::head::{BLOCK_PAGES, Fill, Head};
-use super::take::Want;
+use super::{BlockMap, Want};
 use crate::arch::{Arch, Op, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
 

@@ -3,8 +3,7 @@
 use super::bits::{self, WORD_ORDER};
 use super::cpu::{BlockCell, CpuCache, Joined, Run};
 use super::head::{BLOCK_PAGES, Head};
-use super::take::Appetite;
-use super::{BlockMap, WORDS};
+use super::{Appetite, BlockMap, WORDS, freed_twice};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
 use crate::sync::NoPreempt;
 use core::sync::atomic::Ordering::{AcqRel, SeqCst};
@@ -143,9 +142,4 @@ impl<A: Arch> BlockMap<A> {
         }
         gained
     }
-}
-
-#[cold]
-pub(super) fn freed_twice(pfn: Pfn) -> ! {
-    panic!("frame {} is freed, but it is free already, or was never handed out so", pfn.index())
 }

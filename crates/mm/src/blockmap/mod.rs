@@ -44,7 +44,6 @@ mod verify;
 mod whole;
 
 pub(crate) use give::Touched;
-pub(crate) use take::Appetite;
 pub(crate) use verify::MapError;
 
 use crate::arch::{Arch, Atomic, CpuId, Order, OwnedCounter, PAGEBLOCK_ORDER, Pfn};
@@ -60,6 +59,23 @@ use index::Index;
 /// Words of a block.
 const WORDS: usize = (1 << PAGEBLOCK_ORDER) / WORD_PAGES;
 const _: () = assert!(WORDS == 8, "the words of a block are one cache line");
+
+/// How much to take at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Appetite {
+    /// Whole words, for later.
+    Ample,
+    /// What is asked for: memory is short, and others want it too.
+    Scarce,
+}
+
+/// What an allocation wants.
+#[derive(Clone, Copy)]
+pub(super) struct Want {
+    pub(super) cpu: CpuId,
+    pub(super) order: Order,
+    pub(super) kind: MigrateType,
+}
 
 /// The bitmap of a block: set bits are frames in use.
 #[repr(align(64))]
@@ -240,4 +256,9 @@ impl<A: Arch> BlockMap<A> {
 fn slots(pages: u32, cpus: usize) -> usize {
     let share = pages as usize / 64 / cpus / WORD_PAGES;
     if share == 0 { 1 } else { (1 << share.ilog2()).min(SLOTS) }
+}
+
+#[cold]
+fn freed_twice(pfn: Pfn) -> ! {
+    panic!("frame {} is freed, but it is free already, or was never handed out so", pfn.index())
 }

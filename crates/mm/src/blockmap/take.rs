@@ -2,30 +2,12 @@
 
 use super::bits::{self, WORD_ORDER};
 use super::cpu::{CpuCache, Joined, Run};
-use super::give::freed_twice;
 use super::head::{BUSY, Head};
-use super::{BlockMap, WORDS};
+use super::{Appetite, BlockMap, WORDS, Want, freed_twice};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, OwnedCounter, Pfn};
 use crate::frame::MigrateType;
 use crate::sync::NoPreempt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-
-/// How much to take at a time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Appetite {
-    /// Whole words, for later.
-    Ample,
-    /// What is asked for: memory is short, and others want it too.
-    Scarce,
-}
-
-/// What an allocation wants.
-#[derive(Clone, Copy)]
-pub(super) struct Want {
-    pub(super) cpu: CpuId,
-    pub(super) order: Order,
-    pub(super) kind: MigrateType,
-}
 
 impl<A: Arch> BlockMap<A> {
     /// Takes a block of `order` from what this CPU has to itself: no other CPU sees it happen.

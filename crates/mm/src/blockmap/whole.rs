@@ -1,9 +1,8 @@
 //! Blocks that are wanted whole: orders 9 and 10 take no bits, only heads.
 
-use super::BlockMap;
 use super::cpu::CpuCache;
 use super::head::Head;
-use super::take::Want;
+use super::{BlockMap, Want};
 use crate::arch::{Arch, Op, Order, PAGEBLOCK_ORDER, Pfn};
 
 impl<A: Arch> BlockMap<A> {
