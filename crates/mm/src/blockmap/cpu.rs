@@ -68,6 +68,8 @@ pub(super) struct CpuCache {
     hot: [AtomicU8; MigrateType::COUNT],
     /// Slots in use, less one: fewer where memory is scarce for the number of CPUs.
     mask: u32,
+    /// Pages in it.
+    pages: AtomicU32,
     slots: [Slot; SLOTS],
     /// By type: the block that refills come from, if nobody has taken it over.
     pub(super) block: [BlockCell; MigrateType::COUNT],
@@ -85,6 +87,7 @@ impl CpuCache {
             full: [const { AtomicU32::new(0) }; MigrateType::COUNT],
             hot: [const { AtomicU8::new(0) }; MigrateType::COUNT],
             mask: slots as u32 - 1,
+            pages: AtomicU32::new(0),
             slots: [const {
                 Slot { word: AtomicU32::new(0), kind: AtomicU8::new(0), free: AtomicU64::new(0) }
             }; SLOTS],
@@ -123,6 +126,7 @@ impl CpuCache {
         let slot = &self.slots[at % SLOTS];
         let left = slot.free.load(Relaxed) & !bits::run(order, bit);
         slot.free.store(left, Relaxed);
+        self.pages.store(self.pages() - order.pages() as u32, Relaxed);
         if left == 0 {
             self.mark(kind.index(), at, false);
         }
@@ -134,9 +138,9 @@ impl CpuCache {
         let before = marks.load(Relaxed);
         marks.store(if full { before | bit } else { before & !bit }, Relaxed);
     }
-    /// Adds frames to their word if that is here.
+    /// Adds frames, `pages` in number, to their word if that is here.
     #[inline]
-    pub(super) fn join(&self, run: Run) -> Joined {
+    pub(super) fn join(&self, run: Run, pages: u32) -> Joined {
         let at = (run.word & self.mask) as usize;
         let slot = &self.slots[at % SLOTS];
         let free = slot.free.load(Relaxed);
@@ -147,6 +151,7 @@ impl CpuCache {
             return Joined::Twice;
         }
         slot.free.store(free | run.frames, Relaxed);
+        self.pages.store(self.pages() + pages, Relaxed);
         self.hot[slot.kind()].store(at as u8, Relaxed);
         Joined::Yes
     }
@@ -161,6 +166,8 @@ impl CpuCache {
         slot.word.store(run.word, Relaxed);
         slot.kind.store(kind as u8, Relaxed);
         slot.free.store(run.frames, Relaxed);
+        let pages = self.pages() - old.frames.count_ones() + run.frames.count_ones();
+        self.pages.store(pages, Relaxed);
         self.mark(kind.index(), at, true);
         self.hot[kind.index()].store(at as u8, Relaxed);
         (old.frames != 0).then_some(old)
@@ -170,7 +177,9 @@ impl CpuCache {
         let slot = self.slots.iter().position(|slot| slot.free.load(Relaxed) != 0)?;
         let (at, slot) = (slot, &self.slots[slot]);
         self.mark(slot.kind(), at, false);
-        Some(Run { word: slot.word.load(Relaxed), frames: slot.free.swap(0, Relaxed) })
+        let frames = slot.free.swap(0, Relaxed);
+        self.pages.store(self.pages() - frames.count_ones(), Relaxed);
+        Some(Run { word: slot.word.load(Relaxed), frames })
     }
     /// What is in it, a word at a time.
     pub(super) fn words(&self) -> impl Iterator<Item = Run> + '_ {
@@ -179,8 +188,9 @@ impl CpuCache {
         self.slots.iter().map(run).filter(|run| run.frames != 0)
     }
     /// Pages in it.
+    #[inline]
     pub(super) fn pages(&self) -> u32 {
-        self.words().map(|run| run.frames.count_ones()).sum()
+        self.pages.load(Relaxed)
     }
     /// Notes a change of the zone's free pages; what is noted now.
     #[inline]
@@ -227,12 +237,12 @@ mod tests {
     fn frames_that_come_back_join_their_word_and_go_out_as_larger_blocks() {
         let cache = CpuCache::new(SLOTS);
         let kind = MigrateType::Unmovable;
-        assert_eq!(cache.join(Run { word: 5, frames: 1 }), Joined::Absent);
+        assert_eq!(cache.join(Run { word: 5, frames: 1 }, 1), Joined::Absent);
         assert_eq!(cache.install(Run { word: 5, frames: 1 }, kind), None);
         for bit in 1..8 {
-            assert_eq!(cache.join(Run { word: 5, frames: 1 << bit }), Joined::Yes);
+            assert_eq!(cache.join(Run { word: 5, frames: 1 << bit }, 1), Joined::Yes);
         }
-        assert_eq!(cache.join(Run { word: 5, frames: 1 << 3 }), Joined::Twice);
+        assert_eq!(cache.join(Run { word: 5, frames: 1 << 3 }, 1), Joined::Twice);
         assert_eq!(cache.take(order(0), MigrateType::Movable), None, "another type's");
         assert_eq!(cache.take(order(4), kind), None);
         assert_eq!(cache.take(order(3), kind), Some((5, 0)));

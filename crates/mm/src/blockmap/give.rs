@@ -38,7 +38,7 @@ impl<A: Arch> BlockMap<A> {
             let (word, bit) = self.place(pfn);
             let run = Run { word, frames: bits::run(order, bit) };
             A::work(Op::PcpPut, 1);
-            match cache.join(run) {
+            match cache.join(run, order.pages() as u32) {
                 Joined::Yes => return Touched::Own,
                 Joined::Twice => freed_twice(pfn),
                 Joined::Absent => self.give_elsewhere(&cache, pinned.cpu(), run, appetite),

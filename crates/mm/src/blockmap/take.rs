@@ -100,7 +100,7 @@ impl<A: Arch> BlockMap<A> {
             filled.set(1);
         }
         // The word may be here already, with other frames of it that are free.
-        match cache.join(run) {
+        match cache.join(run, run.frames.count_ones()) {
             Joined::Yes => {}
             Joined::Absent => {
                 if let Some(old) = cache.install(run, kind) {

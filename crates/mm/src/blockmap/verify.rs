@@ -16,6 +16,8 @@ pub(crate) enum MapError {
     Inside(Pfn),
     /// The block at this frame has free frames, and nobody can find it.
     Unfiled(Pfn),
+    /// A CPU keeps another number of frames than it says.
+    Keeps(CpuId),
     /// A CPU keeps this frame, and it is free for all.
     Kept(Pfn),
 }
@@ -49,7 +51,7 @@ impl<A: Arch> BlockMap<A> {
             };
             *of += free;
         }
-        for (_, cache) in self.caches.iter() {
+        for (cpu, cache) in self.caches.iter() {
             let cache = cache.peek();
             for run in cache.words() {
                 let used = self.word(run.word).load(Acquire);
@@ -58,7 +60,11 @@ impl<A: Arch> BlockMap<A> {
                     return Err(MapError::Kept(self.frame(run.word, bit)));
                 }
             }
-            audit.cached += u64::from(cache.pages());
+            let pages: u32 = cache.words().map(|run| run.frames.count_ones()).sum();
+            if pages != cache.pages() {
+                return Err(MapError::Keeps(cpu));
+            }
+            audit.cached += u64::from(pages);
             audit.uncounted += cache.uncounted();
         }
         Ok(audit)

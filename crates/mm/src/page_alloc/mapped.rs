@@ -18,7 +18,9 @@ impl<A: Arch> FrameAllocator<A> {
         let zone = self.zone(*self.zonelist(request).first()?);
         let map = zone.blocks.as_ref()?;
         let pinned = PreemptGuard::<A>::new();
+        let old = map.cached_pages(pinned.cpu());
         let pfn = map.take_cached(&pinned, request.order, request.wanted)?;
+        trace_kept(zone, map, pinned.cpu(), old);
         self.note_held(zone, pfn, request);
         Some(pfn)
     }
@@ -32,10 +34,12 @@ impl<A: Arch> FrameAllocator<A> {
     ) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::RmqueueBulk);
         let pinned = PreemptGuard::<A>::new();
+        let old = map.cached_pages(pinned.cpu());
         let (what, mut change) = ((request.order, request.wanted), 0);
         let cached = map.take_cached(&pinned, request.order, request.wanted);
         let pfn = cached.or_else(|| map.claim(&pinned, what, appetite(zone), &mut change));
         self.settle(zone, map, &pinned, change);
+        trace_kept(zone, map, pinned.cpu(), old);
         let pfn = pfn?;
         self.note_held(zone, pfn, request);
         Some(pfn)
@@ -59,8 +63,9 @@ impl<A: Arch> FrameAllocator<A> {
             self.frames.set_inside(pfn);
         }
         let pinned = PreemptGuard::<A>::new();
-        let mut change = 0;
+        let (old, mut change) = (map.cached_pages(pinned.cpu()), 0);
         let touched = map.give(&pinned, (pfn, order), appetite(zone), &mut change);
+        trace_kept(zone, map, pinned.cpu(), old);
         if touched == Touched::Map {
             self.settle(zone, map, &pinned, change);
             if zone.pressure().below_high && self.above_high(zone) {
@@ -94,11 +99,12 @@ impl<A: Arch> FrameAllocator<A> {
 
     /// Has a CPU give up what it keeps of one zone; how many pages, as far as this CPU knows.
     pub(super) fn drain_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, cpu: CpuId) -> u32 {
-        let pinned = PreemptGuard::<A>::new();
+        let (pinned, old) = (PreemptGuard::<A>::new(), map.cached_pages(cpu));
         if pinned.cpu() == cpu {
             let pages = map.drain_here(&pinned).unwrap_or(0);
             self.settle(zone, map, &pinned, 0);
             A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages });
+            trace_kept(zone, map, cpu, old);
             return pages;
         }
         drop(pinned);
@@ -109,6 +115,7 @@ impl<A: Arch> FrameAllocator<A> {
             return 0;
         }
         let (pages, due) = map.drain_dead(cpu);
+        trace_kept(zone, map, cpu, old);
         self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
         pages
     }
@@ -123,6 +130,7 @@ impl<A: Arch> FrameAllocator<A> {
             MapError::Count(pfn) => Violation::BlockCount(pfn),
             MapError::Inside(pfn) => Violation::BlockOwner(pfn),
             MapError::Unfiled(pfn) => Violation::BlockUnfiled(pfn),
+            MapError::Keeps(_) => Violation::PcpCount(zone.id),
             MapError::Kept(pfn) => Violation::Lost(pfn),
         })?;
         if self.config.records == Records::Kept {
@@ -198,9 +206,10 @@ impl<A: Arch> FrameAllocator<A> {
         let pinned = PreemptGuard::<A>::new();
         for zone in &self.zones {
             if let Some(map) = &zone.blocks {
-                self.settle(zone, map, &pinned, 0);
+                let old = map.cached_pages(pinned.cpu());
                 map.drain_ipi(&pinned);
                 self.settle(zone, map, &pinned, 0);
+                trace_kept(zone, map, pinned.cpu(), old);
             }
         }
     }
@@ -211,4 +220,14 @@ impl<A: Arch> FrameAllocator<A> {
 fn appetite<A: Arch>(zone: &Zone<A>) -> Appetite {
     let pressure = zone.pressure();
     if pressure.below_high || pressure.reclaim_active { Appetite::Scarce } else { Appetite::Ample }
+}
+
+/// Says that `cpu` kept `old` pages and now keeps what it does.
+#[inline]
+fn trace_kept<A: Arch>(zone: &Zone<A>, map: &BlockMap<A>, cpu: CpuId, old: u32) {
+    let (count, most) = (map.cached_pages(cpu), map.most_cached_pages() as u32);
+    if count != old {
+        let zone = zone.id.index() as u16;
+        A::trace(Trace::PcpCount { cpu, zone, old, count, high: most, high_min: most });
+    }
 }
