@@ -1,13 +1,14 @@
 //! The frame allocator in a program of its own: `cargo run -p mmscale-mm --example embed`.
 //!
 //! Threads stand for CPUs, two on each of two memory nodes. Each takes pages and hands them to the
-//! next CPU, which gives them back. At the end every frame must be home. A kernel writes the same
-//! with its own CPU number and its own interrupt flag.
+//! next CPU, which gives them back. At the end every frame must be home. First as Linux does it,
+//! with a record of each frame, then with nothing kept but bits. A kernel writes the same with its
+//! own CPU number and its own interrupt flag.
 
 use mmscale_mm::arch::bare::{Bare, BareMachine};
 use mmscale_mm::arch::{CpuId, IrqState, NodeId, Order, Pfn};
 use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::error::Error;
@@ -67,11 +68,18 @@ type Block = (Pfn, Order);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let map = MemoryMap::nodes(NODES, NODE_PAGES);
-    let before = HEAP.bytes.load(Ordering::Relaxed);
-    let frames = Frames::new(&map, AllocConfig::default())?;
-    let bytes = HEAP.bytes.load(Ordering::Relaxed) - before;
     println!("{} pages on {NODES} nodes, {CPUS} CPUs", map.frames());
-    println!("{:.1} bytes of metadata a page", bytes as f64 / map.frames() as f64);
+    run("stock", &map, AllocConfig::default())?;
+    let (caches, records) = (PcpPolicy::Blockmap, Records::None);
+    run("blockmap", &map, AllocConfig { caches, records, ..AllocConfig::default() })
+}
+
+fn run(name: &str, map: &MemoryMap, config: AllocConfig) -> Result<(), Box<dyn Error>> {
+    let before = HEAP.bytes.load(Ordering::Relaxed);
+    let frames = Frames::new(map, config)?;
+    let bytes = HEAP.bytes.load(Ordering::Relaxed) - before;
+    let bits = 8.0 * bytes as f64 / map.frames() as f64;
+    println!("{name}: {bits:.2} bits of metadata a page, {bytes} bytes in all");
 
     let (to, from): (Vec<_>, Vec<_>) = (0..CPUS).map(|_| channel()).unzip();
     thread::scope(|scope| {
@@ -83,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
 
     let audit = frames.verify()?;
-    println!("{} pages free in zones, {} in page caches", audit.free, audit.cached);
+    println!("{} pages free for all, {} kept by CPUs", audit.free, audit.cached);
     frames.drain_all();
     let audit = frames.verify()?;
     println!("after draining: {} and {}", audit.free, audit.cached);
@@ -106,6 +114,8 @@ fn run_cpu(frames: &Frames, cpu: usize, to: Sender<Block>, from: &Receiver<Block
     }
     drop(to);
     from.iter().for_each(|(pfn, order)| frames.free_pages(pfn, order));
+    // Nobody can interrupt this CPU to ask for what it keeps, so it gives that up before it goes.
+    frames.drain_pages(CpuId::new(cpu));
 }
 
 /// Counts the bytes that are out, to know what the allocator's own records need.
