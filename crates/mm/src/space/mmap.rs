@@ -212,8 +212,8 @@ impl<A: Arch> Space<A> {
         Ok(())
     }
     /// Splits huge pages that reach across an end of `range`, so that unmapping it cannot fail:
-    /// each lies in one VMA, so only where a VMA is about to be cut. No fault makes new ones: the VMAs
-    /// there are held.
+    /// each lies in one VMA, so only where a VMA is about to be cut. No fault makes new ones: the
+    /// VMAs there are held.
     pub(super) fn split_ends(
         &self,
         on: Backing<'_, A>,
