@@ -1,5 +1,6 @@
 //! Small scenarios in which the order of a few steps on different CPUs matters.
 
+mod blockmap;
 mod locks;
 mod lru;
 mod owned;

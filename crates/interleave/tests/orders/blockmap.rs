@@ -1,0 +1,110 @@
+//! Bits in blocks that CPUs own: pages taken and given back at once, a block that becomes whole.
+
+use mmscale_interleave::{Cpu, Hooks, Model, check, cpu_body, run};
+use mmscale_mm::arch::{Arch, Ipi, Order, Pfn};
+use mmscale_mm::frame::MigrateType;
+use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
+use std::sync::Arc;
+
+/// Four pageblocks.
+const PAGES: u32 = 2048;
+const SCHEDULES: usize = 300;
+
+struct World(FrameAllocator<Model>);
+
+impl Hooks for World {
+    fn ipi(&self, reason: Ipi) {
+        assert_eq!(reason, Ipi::DrainPages);
+        self.0.drain_ipi();
+    }
+}
+
+impl World {
+    fn take(&self, order: Order) -> Option<Pfn> {
+        // Down to the last page: no watermark hides one.
+        let gfp = Gfp::KERNEL | Gfp::MEMALLOC;
+        self.0.alloc_pages(order, MigrateType::Movable, gfp).ok()
+    }
+    fn page(&self) -> Pfn {
+        self.take(Order::ZERO).expect("there is memory")
+    }
+    fn give(&self, pages: &[Pfn]) {
+        pages.iter().for_each(|&page| self.0.free_pages(page, Order::ZERO));
+    }
+    /// Takes pages, all different, and gives them back.
+    fn churn(&self, count: usize) {
+        let pages: Vec<Pfn> = (0..count).map(|_| self.page()).collect();
+        let mut seen = pages.clone();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), count, "one frame for two");
+        self.give(&pages);
+    }
+}
+
+/// CPU 0 has taken `held` pages, of which `bodies` say what the CPUs do with them: all come back.
+/// Afterwards everything adds up, and is whole.
+fn scenario(
+    held: usize,
+    bodies: impl Fn(&Arc<World>, Vec<Pfn>) -> Vec<Cpu> + Send + Sync + 'static,
+) {
+    check(SCHEDULES, move || {
+        let mut made = None;
+        run(3, || {
+            let config = AllocConfig { caches: PcpPolicy::Blockmap, ..AllocConfig::default() };
+            let frames = FrameAllocator::new(&MemoryMap::single(PAGES), config).expect("sane");
+            let world = Arc::new(World(frames));
+            let pages = (0..held).map(|_| world.page()).collect();
+            made = Some(Arc::clone(&world));
+            (Some(world.clone() as Arc<dyn Hooks>), bodies(&world, pages))
+        });
+        let world = made.expect("it was built");
+        let audit = world.0.verify().expect("everything adds up");
+        assert_eq!((audit.held, audit.cached), (0, 0));
+        assert_eq!(audit.free + audit.isolated, PAGES.into());
+        if audit.isolated == 0 {
+            assert_eq!(world.0.census().whole_blocks, 4);
+        }
+    });
+}
+
+/// A CPU that does `f`, and gives up what it keeps.
+fn body(world: &Arc<World>, f: impl FnOnce(&World) + Send + 'static) -> Cpu {
+    let world = Arc::clone(world);
+    cpu_body(move || {
+        f(&world);
+        world.0.drain_pages(Model::cpu());
+    })
+}
+
+#[test]
+fn pages_of_one_block_are_taken_and_given_back_at_once() {
+    scenario(70, |world, pages| {
+        let (some, others) = (pages[..35].to_vec(), pages[35..].to_vec());
+        vec![
+            body(world, |world| world.churn(70)),
+            body(world, move |world| {
+                world.give(&some);
+                world.churn(3);
+            }),
+            body(world, move |world| world.give(&others)),
+        ]
+    });
+}
+
+#[test]
+fn the_last_pages_of_a_block_come_back_while_somebody_wants_it_whole() {
+    scenario(512, |world, pages| {
+        let (some, others) = (pages[..256].to_vec(), pages[256..].to_vec());
+        vec![
+            body(world, move |world| world.give(&some)),
+            body(world, move |world| world.give(&others)),
+            body(world, |world| {
+                for _ in 0..3 {
+                    let huge = world.take(Order::PAGEBLOCK).expect("three blocks are whole");
+                    world.0.free_pages(huge, Order::PAGEBLOCK);
+                }
+            }),
+        ]
+    });
+}
