@@ -57,15 +57,16 @@ impl<A: Arch> Space<A> {
                 return on.table_or_oom(why);
             }
         };
-        if ptes.get(page).is_none() {
+        let stable = self.stable();
+        if stable.is_ok() && ptes.get(page).is_none() {
             on.memory.add_mapped(pfn, what.flags);
             self.enter(on, area, &mut ptes, page, pfn);
             return Ok(());
         }
-        // Another thread was faster.
+        // Another thread was faster, or a reaper.
         drop(ptes);
         on.memory.free_unborn(pfn);
-        Ok(())
+        stable
     }
     /// Fills the entry, where nothing is present, with a new folio, whose reference goes with it.
     pub(super) fn map_anonymous(

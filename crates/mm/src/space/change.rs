@@ -55,7 +55,10 @@ impl<A: Arch> Vmas<A> {
         self.tree.first_in(range).map(|entry| self.area(entry.value))
     }
     /// The VMAs that have a page of `range`, in order, each whole and with its pages of `range`.
-    pub(super) fn areas(&self, range: VmaRange) -> impl Iterator<Item = (Area, VmaRange)> + '_ {
+    pub(super) fn areas(
+        &self,
+        range: VmaRange,
+    ) -> impl DoubleEndedIterator<Item = (Area, VmaRange)> + '_ {
         self.tree.range(range).filter_map(move |entry| {
             let area = self.area(entry.value);
             area.range.intersection(range).map(|part| (area, part))

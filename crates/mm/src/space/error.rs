@@ -63,7 +63,7 @@ impl From<crate::table::TableError> for SpaceError {
 pub enum FaultError {
     /// SIGSEGV: nothing is mapped there, or the access is not allowed.
     Segv,
-    /// SIGBUS: the page could not be read from the swap device.
+    /// SIGBUS: the page could not be read from the swap device, or a reaper has taken pages out.
     Bus,
     /// There is no memory for the page: the out-of-memory killer's case.
     Oom,

@@ -5,7 +5,7 @@
 //! changed meanwhile, it lets go, and the program's next attempt decides.
 
 use super::zap::PIECE;
-use super::{Area, Backing, FaultError, Space, Vpn};
+use super::{Area, Backing, FaultError, KILLED, Space, Vpn};
 use crate::arch::{Arch, Atomic, Func, Op, Pfn, Span};
 use crate::table::{MemAccess, Miss, Pte, PteFlags};
 use core::sync::atomic::Ordering::Acquire;
@@ -48,7 +48,7 @@ impl<A: Arch> Space<A> {
         seen: Pte,
     ) -> Result<(), FaultError> {
         A::work(Op::VmaFind, 1);
-        if self.killed.glance(Acquire) != 0 {
+        if self.state.glance(Acquire) & KILLED != 0 {
             return Err(FaultError::Killed);
         }
         if let Some(vma) = self.lock_vma_now(page) {
@@ -113,6 +113,7 @@ impl<A: Arch> Space<A> {
             Ok(ptes) => ptes,
             Err(why) => return on.table_or_oom(why),
         };
+        self.stable()?;
         if ptes.get(page).is_none() {
             ptes.fill(page, Pte::page(on.spaces.zero(), PteFlags::ZERO | PteFlags::ACCESSED));
         }

@@ -57,6 +57,7 @@ impl<A: Arch> Space<A> {
         A::clear_block(pfn, HUGE_ORDER);
         if let Ok(mut pmd) = self.table.lock_pmd(on.paging, start)
             && pmd.get(start).is_none()
+            && self.stable().is_ok()
         {
             on.memory.folios.add_map(pfn);
             on.memory.add(pfn);
@@ -68,7 +69,7 @@ impl<A: Arch> Space<A> {
             return Ok(true);
         }
         on.memory.put(pfn);
-        Ok(true)
+        self.stable().map(|()| true)
     }
     /// A write to a huge page that may only be read so far.
     pub(super) fn huge_write(

@@ -8,6 +8,7 @@
 //! | `mmap`, `protect`, `remap`, `advise`, `locked`, `bind`, `query` | the system calls |
 //! | `fault`, `anon`, `huge`, `populate` | how a page gets its frame |
 //! | `zap`, `exit` | how frames leave: entries out, gather, flush, release |
+//! | `reap` | taking pages out of an address space whose process is dying, beside its exit |
 //! | `fork` | copying an address space |
 //! | `registry`, `rmap` | all address spaces, and from a folio to the pages that it stands for |
 //! | `verify` | whether it all adds up |
@@ -53,6 +54,7 @@ mod planted;
 mod populate;
 mod protect;
 mod query;
+mod reap;
 mod registry;
 mod remap;
 mod rmap;
@@ -69,7 +71,8 @@ pub use bind::Present;
 pub use error::{FaultError, SpaceError};
 pub use locked::LockWhat;
 pub use mmap::{MapRequest, Place};
-pub use registry::{HugePages, SpaceConfig, Spaces};
+pub use reap::{ReapLock, Reaped};
+pub use registry::{ExitPolicy, HugePages, SpaceConfig, Spaces};
 pub use remap::{MayMove, RemapRequest};
 pub use tree::{
     Edit, Found, GapRequest, InsertError, Iter, Overlap, TreeAudit, TreeDefect, TreeWord, VmaEntry,
@@ -87,7 +90,7 @@ use crate::sync::{RwSem, SpinLock, WaitQueue};
 use crate::table::{PageTable, Paging};
 use alloc::sync::Arc;
 use change::{Change, Vmas};
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use lock::Vma;
 use registry::FamilyId;
 use rmap::Moved;
@@ -126,6 +129,14 @@ impl<A: Arch> Clone for Backing<'_, A> {
 
 impl<A: Arch> Copy for Backing<'_, A> {}
 
+/// Its process is to end: long operations stop.
+const KILLED: u32 = 1 << 0;
+/// Pages were taken out that no VMA says are gone (`MMF_UNSTABLE`): no page is made any more, as it
+/// would be an empty one where there was something.
+const UNSTABLE: u32 = 1 << 1;
+/// There is nothing left for a reaper to do (`MMF_OOM_SKIP`).
+const SKIP: u32 = 1 << 2;
+
 /// The address space of a process.
 pub struct Space<A: Arch> {
     /// mmap_lock, and the VMAs.
@@ -142,8 +153,8 @@ pub struct Space<A: Arch> {
     family: FamilyId,
     group: GroupId,
     config: SpaceConfig,
-    /// 1 once its process is to end: long operations stop.
-    killed: A::AtomicU32,
+    /// What of its end has come, of [`KILLED`], [`UNSTABLE`] and [`SKIP`].
+    state: A::AtomicU32,
 }
 
 impl<A: Arch> Space<A> {
@@ -167,7 +178,7 @@ impl<A: Arch> Space<A> {
             family,
             group,
             config: *on.spaces.config(),
-            killed: A::AtomicU32::new(0),
+            state: A::AtomicU32::new(0),
             lock: RwSem::new(vmas),
         }
     }
@@ -181,11 +192,11 @@ impl<A: Arch> Space<A> {
     }
     /// Its process is to end: populating and copying stop where they are (a fatal signal).
     pub fn kill(&self) {
-        self.killed.store(1, Release);
+        self.state.fetch_or(KILLED, AcqRel);
     }
     /// Whether its process is to end.
     pub fn is_killed(&self) -> bool {
-        self.killed.load(Acquire) != 0
+        self.state.load(Acquire) & KILLED != 0
     }
     fn alive(&self) -> Result<(), SpaceError> {
         if self.is_killed() { Err(SpaceError::Interrupted) } else { Ok(()) }

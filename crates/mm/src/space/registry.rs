@@ -28,6 +28,17 @@ pub enum HugePages {
     Always,
 }
 
+/// How an address space is emptied at its end, by its own exit and by whoever helps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ExitPolicy {
+    /// The exit and every helper walk the VMAs from the lowest to the highest.
+    #[default]
+    Stock,
+    /// Helpers walk the VMAs from the highest to the lowest, and each VMA forward (merged in
+    /// autumn 2025).
+    Posted,
+}
+
 /// What an administrator can set about address spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpaceConfig {
@@ -37,11 +48,18 @@ pub struct SpaceConfig {
     pub memlock_pages: u64,
     /// Huge pages.
     pub huge: HugePages,
+    /// How address spaces end.
+    pub exit: ExitPolicy,
 }
 
 impl Default for SpaceConfig {
     fn default() -> Self {
-        Self { vmas_max: 65_530, memlock_pages: 2048, huge: HugePages::default() }
+        Self {
+            vmas_max: 65_530,
+            memlock_pages: 2048,
+            huge: HugePages::default(),
+            exit: ExitPolicy::default(),
+        }
     }
 }
 

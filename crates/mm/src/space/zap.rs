@@ -143,6 +143,7 @@ impl<A: Arch> Space<A> {
     }
     /// An entry that mapped the folio is gone; its reference is still there.
     pub(super) fn unmap_folio(&self, on: Backing<'_, A>, folio: Pfn, locked: Locked) {
+        let _span = Span::<A>::enter(Func::FolioRemoveRmapPtes);
         on.memory.folios.remove_map(folio);
         if locked == Locked::Yes {
             on.memory.munlock(folio);

@@ -9,6 +9,7 @@ mod mapping;
 mod model;
 mod moving;
 mod random;
+mod reaped;
 mod reverse;
 mod sharing;
 mod steps;

@@ -220,13 +220,14 @@ impl Chooser {
 
 /// Across the edge of a page table, and too little for a huge page.
 fn small(policy: LruPolicy, broadcast: bool) -> Setting {
-    let config = SpaceConfig { vmas_max: 65_530, memlock_pages: 60, huge: HugePages::Always };
+    let config =
+        SpaceConfig { memlock_pages: 60, huge: HugePages::Always, ..SpaceConfig::default() };
     Setting { policy, config, base: 512 * 9 - 100, pages: 220, largest: 24, broadcast, slots: 80 }
 }
 
 /// Some huge pages.
 fn large(policy: LruPolicy, huge: HugePages, broadcast: bool) -> Setting {
-    let config = SpaceConfig { vmas_max: 65_530, memlock_pages: 2000, huge };
+    let config = SpaceConfig { memlock_pages: 2000, huge, ..SpaceConfig::default() };
     Setting { policy, config, base: 512 * 6, pages: 512 * 5, largest: 1400, broadcast, slots: 500 }
 }
 

@@ -1,0 +1,122 @@
+//! Pages are taken out of an address space by somebody else than its process.
+
+use crate::machine::{Machine, POLICIES, range};
+use mmscale_mm::arch::{NodeId, Vpn};
+use mmscale_mm::space::{
+    Advice, ExitPolicy, FaultError, HugePages, LockWhat, MapRequest, Place, Prot, ReapLock, Reaped,
+    Space, SpaceError,
+};
+use mmscale_uni::Uni;
+use std::sync::Arc;
+
+const EXITS: [ExitPolicy; 2] = [ExitPolicy::Stock, ExitPolicy::Posted];
+/// Across the edge of a page table.
+const AT: u64 = 512 * 8 - 20;
+/// Room for a huge page.
+const HUGE: u64 = 512 * 20;
+
+fn map(machine: &Machine, space: &Space<Uni>, at: u64, pages: u64) {
+    let request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(at)));
+    assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(at)));
+}
+
+/// Single pages in two VMAs, some of them locked, one that is in swap, one of zeros, a huge page.
+fn build(exit: ExitPolicy, nth: usize) -> (Machine, Arc<Space<Uni>>) {
+    let machine = Machine::boot(1, |config| {
+        config.lru = POLICIES[nth % 3];
+        config.space.huge = HugePages::Advised;
+        config.space.exit = exit;
+        config.swap.pages = 100;
+    });
+    let space = machine.space();
+    map(&machine, &space, AT, 60);
+    (0..60).for_each(|page| machine.write(&space, AT + page, 1).expect("there is memory"));
+    let on = machine.on();
+    assert_eq!(space.mlock(on, range(AT + 10, 10), LockWhat::Everything), Ok(()));
+    assert_eq!(space.madvise(on, range(AT + 40, 1), Advice::PageOut), Ok(()));
+    map(&machine, &space, AT + 100, 10);
+    assert_eq!(machine.read(&space, AT + 105), Ok(0));
+    map(&machine, &space, HUGE, 512);
+    assert_eq!(space.madvise(on, range(HUGE, 512), Advice::HugePage), Ok(()));
+    machine.write(&space, HUGE + 3, 1).expect("there is memory");
+    machine.finish_ios(usize::MAX);
+    (machine, space)
+}
+
+#[test]
+fn a_reaper_takes_every_page_and_leaves_the_vmas_to_the_exit() {
+    for (nth, exit) in EXITS.into_iter().cycle().take(6).enumerate() {
+        let (machine, space) = build(exit, nth);
+        let before = machine.check();
+        assert!(before.mapped >= 59 && before.swapped.len() == 1, "{before:?}");
+        let areas = space.areas();
+        space.kill();
+        assert_eq!((space.is_unstable(), space.is_skipped()), (false, false));
+        assert_eq!(space.reap(machine.on(), ReapLock::Wait), Reaped::Done);
+        assert_eq!((space.is_unstable(), space.is_skipped()), (true, false));
+        let after = machine.check();
+        assert_eq!((after.mapped, after.swapped.len()), (0, 0));
+        assert_eq!(space.areas(), areas);
+        // Once more: there is nothing, but nobody knows that.
+        assert_eq!(space.reap(machine.on(), ReapLock::Try), Reaped::Done);
+        space.skip();
+        assert_eq!(space.reap(machine.on(), ReapLock::Try), Reaped::Skipped);
+        assert_eq!(space.reap(machine.on(), ReapLock::Wait), Reaped::Skipped);
+        machine.exit(space);
+        machine.end();
+    }
+}
+
+#[test]
+fn after_an_exit_there_is_nothing_to_reap() {
+    for exit in EXITS {
+        let (machine, space) = build(exit, 0);
+        space.kill();
+        space.exit(machine.on());
+        assert!(space.is_skipped() && !space.is_unstable());
+        assert_eq!(space.reap(machine.on(), ReapLock::Wait), Reaped::Skipped);
+        drop(space);
+        machine.end();
+    }
+}
+
+/// Threads that were killed may still run: what they find must not look like memory that was never
+/// written to.
+#[test]
+fn where_pages_were_reaped_none_are_made() {
+    for exit in EXITS {
+        let (machine, space) = build(exit, 1);
+        let on = machine.on();
+        assert_eq!(space.reap(on, ReapLock::Wait), Reaped::Done);
+        for at in [AT, AT + 10, AT + 40, AT + 105, HUGE, HUGE + 511] {
+            assert_eq!(machine.read(&space, at), Err(FaultError::Bus), "{at}");
+            assert_eq!(machine.write(&space, at, 2), Err(FaultError::Bus), "{at}");
+        }
+        let populate = space.madvise(on, range(AT, 20), Advice::PopulateWrite);
+        assert_eq!(populate, Err(SpaceError::Fault));
+        assert_eq!(machine.read(&space, AT + 200), Err(FaultError::Segv));
+        assert_eq!(space.mprotect(on, range(AT, 60), Prot::READ), Ok(()));
+        assert_eq!(machine.write(&space, AT, 2), Err(FaultError::Segv));
+        assert_eq!(machine.check().mapped, 0);
+        machine.exit(space);
+        machine.end();
+    }
+}
+
+/// A child has pages of its parent's: they stay what they were.
+#[test]
+fn a_reaper_leaves_what_others_share() {
+    for exit in EXITS {
+        let (machine, space) = build(exit, 2);
+        let child = space.fork(machine.on()).expect("there is memory");
+        assert_eq!(space.reap(machine.on(), ReapLock::Wait), Reaped::Done);
+        machine.exit(space);
+        for page in [0, 19, 20, 40, 59] {
+            assert_eq!(machine.read(&child, AT + page), Ok(1), "{page}");
+        }
+        assert_eq!(machine.read(&child, HUGE + 3), Ok(1));
+        assert!(machine.node_of(&child, AT) == NodeId::new(0));
+        machine.exit(child);
+        machine.end();
+    }
+}
