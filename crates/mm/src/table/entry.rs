@@ -90,6 +90,17 @@ impl Pte {
     pub(super) const fn is_table(self) -> bool {
         self.0 & TABLE != 0
     }
+    /// Pages that it stands for, in memory or elsewhere, other than the one of zeros.
+    #[inline]
+    pub(super) const fn weight(self) -> i32 {
+        if self.is_none() || self.is_table() || self.flags().contains(PteFlags::ZERO) {
+            0
+        } else if self.is_huge() {
+            super::level::ENTRIES as i32
+        } else {
+            1
+        }
+    }
     /// Whether it maps 512 pages.
     #[inline]
     pub const fn is_huge(self) -> bool {

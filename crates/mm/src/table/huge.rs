@@ -27,7 +27,7 @@ impl<A: Arch> PageTable<A> {
         let _span = Span::<A>::enter(Func::SplitHugePmd);
         let Ending::Huge(pmd) = self.descend(page) else { return Ok(false) };
         let spare = self.alloc(on, Level::Pte)?;
-        let mut locked = PmdTable::<A>::new(pmd, page, on.locks.lock(pmd));
+        let mut locked = PmdTable::<A>::lock(self, on, pmd, page);
         if !locked.get(page).is_huge() || !is_meant(locked.get(page)) {
             drop(locked);
             self.free(on, spare);
@@ -44,6 +44,7 @@ impl<A: Arch> PageTable<A> {
         }
         A::work(Op::PteSet, ENTRIES as u32);
         locked.put_table(page, spare);
+        locked.count(ENTRIES as i32);
         Ok(true)
     }
 }

@@ -7,6 +7,7 @@
 //! * `lock`: the lock of each table. `slot`: an entry under its table's lock.
 //! * `walk`: from the root to an entry, making tables on the way. `range`: the tables of a range.
 //! * `access`: what the hardware does, and what a program's access to a page comes to.
+//! * `resident`: how many pages there are.
 //! * `copy`, `shift`, `huge`: for fork, for mremap, and splitting huge pages.
 //! * `teardown`, `gather`: freeing tables, and freeing pages once no CPU translates to them.
 //! * `verify`: whether all adds up.
@@ -31,6 +32,7 @@ mod huge;
 mod level;
 mod lock;
 mod range;
+mod resident;
 mod shift;
 mod slot;
 mod teardown;
@@ -56,6 +58,7 @@ use crate::tlb::{Extent, Tlb};
 use crate::vmstat::NodeItem;
 use crate::zone::ZoneId;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use resident::Resident;
 
 /// What page tables are made of and share.
 pub struct Paging<'a, A: Arch> {
@@ -116,6 +119,8 @@ pub struct PageTable<A: Arch> {
     tables: A::AtomicU32,
     /// Gathers under way.
     gathers: A::AtomicU32,
+    /// Pages that are mapped or swapped out.
+    resident: Resident<A>,
 }
 
 impl<A: Arch> PageTable<A> {
@@ -132,6 +137,7 @@ impl<A: Arch> PageTable<A> {
             upper: SpinLock::new(LockClass::PageTable, ()),
             tables: A::AtomicU32::new(1),
             gathers: A::AtomicU32::new(0),
+            resident: Resident::new(),
         })
     }
     /// Frees the root and the address space's number: the last that is done with it.
@@ -151,6 +157,11 @@ impl<A: Arch> PageTable<A> {
     /// The number of tables, the root included.
     pub fn tables(&self) -> u32 {
         self.tables.load(Relaxed)
+    }
+    /// Pages that are mapped, but for that of zeros, or swapped out. It is off by up to max(32,
+    /// 2 * CPUs) pages for each CPU.
+    pub fn resident_pages(&self) -> u64 {
+        self.resident.pages()
     }
     /// Makes sure that no CPU uses what `extent` mapped before its entries were last changed.
     pub fn flush(&self, on: Paging<'_, A>, extent: Extent) -> crate::tlb::Flushed {

@@ -106,10 +106,10 @@ impl<'a, A: Arch> Iterator for Leaves<'a, A> {
             let page = found.start();
             let leaf = match place {
                 Place::Ptes(table) => {
-                    Leaf::Ptes(PteTable::new(table, page, self.on.locks.lock(table)), found)
+                    Leaf::Ptes(PteTable::lock(self.table, self.on, table, page), found)
                 }
                 Place::Huge(table) => {
-                    let locked = PmdTable::new(table, page, self.on.locks.lock(table));
+                    let locked = PmdTable::lock(self.table, self.on, table, page);
                     if !locked.get(page).is_mapped() && locked.get(page).as_swap().is_none() {
                         // It has gone, or was split, since it was seen.
                         if locked.raw(page).is_none() {

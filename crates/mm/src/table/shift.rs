@@ -75,19 +75,19 @@ impl<A: Arch> PageTable<A> {
         size: PageSize,
     ) -> Result<bool, TableError> {
         let (page, target) = (found.start(), self.pmd_table(on, to)?);
-        let empty = |table: Pfn| PmdTable::<A>::new(table, to, on.locks.lock(table));
+        let empty = |table: Pfn| PmdTable::<A>::lock(self, on, table, to);
         if !empty(target).raw(to).is_none() {
             return Ok(false);
         }
         let source = self.pmd_table(on, page)?;
-        let mut locked = PmdTable::<A>::new(source, page, on.locks.lock(source));
+        let mut locked = PmdTable::<A>::lock(self, on, source, page);
         if locked.raw(page).is_none() {
             return Ok(true);
         }
         let entry = locked.take_raw(page);
         let _ = self.flush(on, Extent::Range(found, size));
         drop(locked);
-        let mut locked = PmdTable::<A>::new(target, to, on.locks.lock(target));
+        let mut locked = PmdTable::<A>::lock(self, on, target, to);
         if entry.is_table() {
             locked.put_table(to, entry.frame());
         } else {
@@ -109,7 +109,7 @@ impl<A: Arch> PageTable<A> {
         let mut batch = [Pte::NONE; BATCH as usize];
         let mut translated = None;
         {
-            let mut ptes = PteTable::<A>::new(source, found.start(), on.locks.lock(source));
+            let mut ptes = PteTable::<A>::lock(self, on, source, found.start());
             for (slot, at) in batch.iter_mut().zip(0..pages) {
                 *slot = ptes.take(found.start().offset(at));
                 if slot.is_present() {
@@ -124,7 +124,7 @@ impl<A: Arch> PageTable<A> {
                 let _ = self.flush(on, Extent::Range(range, PageSize::Base));
             }
         }
-        let mut ptes = PteTable::<A>::new(target, to, on.locks.lock(target));
+        let mut ptes = PteTable::<A>::lock(self, on, target, to);
         for (pte, at) in batch.into_iter().zip(0..pages).filter(|(pte, _)| !pte.is_none()) {
             ptes.fill(to.offset(at), pte);
         }

@@ -3,6 +3,7 @@
 use super::entry::{Pte, PteFlags};
 use super::level::Level;
 use super::lock::TableGuard;
+use super::{PageTable, Paging};
 use crate::arch::{Arch, Op, Pfn, Vpn};
 
 /// A table whose lock is held, and its entries. `LEVEL` is a [`Level`].
@@ -10,7 +11,19 @@ pub struct LockedTable<'a, A: Arch, const LEVEL: u8> {
     pfn: Pfn,
     /// The first page that the table stands for.
     start: Vpn,
-    _guard: TableGuard<'a, A>,
+    of: &'a PageTable<A>,
+    /// Pages that the entries stand for more than when the lock was taken.
+    change: i32,
+    guard: TableGuard<'a, A>,
+}
+
+impl<A: Arch, const LEVEL: u8> Drop for LockedTable<'_, A, LEVEL> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.change != 0 {
+            self.of.resident.add(&self.guard, self.change);
+        }
+    }
 }
 
 /// A table of the lowest level, locked.
@@ -22,8 +35,11 @@ pub type PmdTable<'a, A> = LockedTable<'a, A, { Level::Pmd as u8 }>;
 impl<'a, A: Arch, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
     const OF: Level = Level::ALL[LEVEL as usize];
 
-    pub(super) fn new(pfn: Pfn, page: Vpn, guard: TableGuard<'a, A>) -> Self {
-        Self { pfn, start: Self::OF.table_start(page), _guard: guard }
+    /// The table at `pfn`, of which `page` has an entry.
+    #[inline]
+    pub(super) fn lock(of: &'a PageTable<A>, on: Paging<'a, A>, pfn: Pfn, page: Vpn) -> Self {
+        let guard = on.locks.lock(pfn);
+        Self { pfn, start: Self::OF.table_start(page), of, change: 0, guard }
     }
     /// The entry's number. Panics if `page` belongs to another table.
     #[inline]
@@ -46,7 +62,9 @@ impl<'a, A: Arch, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
     /// Takes the entry out whatever it is.
     pub(super) fn take_raw(&mut self, page: Vpn) -> Pte {
         A::work(Op::PteClear, 1);
-        Pte::of(A::table_swap(self.pfn, self.index(page), 0))
+        let pte = Pte::of(A::table_swap(self.pfn, self.index(page), 0));
+        self.change -= pte.weight();
+        pte
     }
     /// The entry for `page`. That the hardware has set `ACCESSED` or `DIRTY` may show late:
     /// [`LockedTable::take`] and [`LockedTable::update`] return what is really there.
@@ -64,6 +82,11 @@ impl<'a, A: Arch, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
         debug_assert!(!pte.is_mapped() || pte.is_huge() == huge, "{pte:?} at level {LEVEL}");
         A::work(Op::PteSet, 1);
         A::table_store(self.pfn, self.index(page), pte.word());
+        self.change += pte.weight() - before.weight();
+    }
+    /// The table below the entry stands for `pages` pages that were not filled under its own lock.
+    pub(super) fn count(&mut self, pages: i32) {
+        self.change += pages;
     }
     /// Takes the entry out (`ptep_get_and_clear`). What it mapped may still be used by CPUs until
     /// the next flush.

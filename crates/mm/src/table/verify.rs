@@ -35,6 +35,9 @@ pub enum TableDefect {
     MapsFree(Vpn),
     /// There is another number of tables than was counted.
     Count,
+    /// Entries stand for another number of pages than was counted: this many were counted, that
+    /// many found.
+    Resident(i64, i64),
 }
 
 impl core::fmt::Display for TableDefect {
@@ -44,6 +47,9 @@ impl core::fmt::Display for TableDefect {
             Self::NotHeld(pfn) => write!(f, "frame {}: a table, but not held", pfn.index()),
             Self::Twice(pfn) => write!(f, "frame {}: a table in two places", pfn.index()),
             Self::MapsFree(page) => write!(f, "page {:#x}: maps a free frame", page.get()),
+            Self::Resident(counted, found) => {
+                write!(f, "{counted} pages counted, {found} found")
+            }
             Self::Count => f.write_str("the tables are miscounted"),
         }
     }
@@ -63,7 +69,12 @@ impl<A: Arch> PageTable<A> {
             return Err(TableDefect::Twice(twice[0]));
         }
         let counted = u64::from(self.tables()) == audit.tables.iter().sum::<u64>();
-        if counted { Ok(audit) } else { Err(TableDefect::Count) }
+        if !counted {
+            return Err(TableDefect::Count);
+        }
+        let found = (audit.pages + audit.huge * ENTRIES as u64 + audit.swapped) as i64;
+        let counted = self.resident.exactly();
+        if counted == found { Ok(audit) } else { Err(TableDefect::Resident(counted, found)) }
     }
     fn verify_table(
         &self,

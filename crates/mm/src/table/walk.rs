@@ -110,7 +110,7 @@ impl<A: Arch> PageTable<A> {
             return Err(TableError::Huge);
         }
         let spare = self.alloc(on, Level::Pte)?;
-        let mut locked = PmdTable::<A>::new(pmd, page, on.locks.lock(pmd));
+        let mut locked = PmdTable::<A>::lock(self, on, pmd, page);
         let found = locked.raw(page);
         if found.is_none() {
             locked.put_table(page, spare);
@@ -124,31 +124,31 @@ impl<A: Arch> PageTable<A> {
     /// The table of the entry for `page`, locked; made if it is not there (`pte_alloc_map_lock`).
     #[inline]
     pub fn lock_pte<'a>(
-        &self,
+        &'a self,
         on: Paging<'a, A>,
         page: Vpn,
     ) -> Result<PteTable<'a, A>, TableError> {
         let table = self.pte_table(on, page)?;
-        Ok(PteTable::new(table, page, on.locks.lock(table)))
+        Ok(PteTable::lock(self, on, table, page))
     }
     /// The table of the entry for `page`, locked, if it is there (`pte_offset_map_lock`). `None` at
     /// a huge page too.
-    pub fn find_pte<'a>(&self, on: Paging<'a, A>, page: Vpn) -> Option<PteTable<'a, A>> {
+    pub fn find_pte<'a>(&'a self, on: Paging<'a, A>, page: Vpn) -> Option<PteTable<'a, A>> {
         A::work(Op::TableWalk, 1);
         match self.descend(page) {
-            Ending::Table(table) => Some(PteTable::new(table, page, on.locks.lock(table))),
+            Ending::Table(table) => Some(PteTable::lock(self, on, table, page)),
             Ending::Nothing(_) | Ending::Huge(_) => None,
         }
     }
     /// The table of the entry for the huge page at `page`, locked; made if it is not there.
     /// [`TableError::Table`] where single pages are or were mapped.
     pub fn lock_pmd<'a>(
-        &self,
+        &'a self,
         on: Paging<'a, A>,
         page: Vpn,
     ) -> Result<PmdTable<'a, A>, TableError> {
         let table = self.pmd_table(on, page)?;
-        let locked = PmdTable::new(table, page, on.locks.lock(table));
+        let locked = PmdTable::lock(self, on, table, page);
         if locked.raw(page).is_table() { Err(TableError::Table) } else { Ok(locked) }
     }
     /// What stands at `page`, and how much it covers; read without a lock, so old when it arrives.

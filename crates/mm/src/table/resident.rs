@@ -1,0 +1,80 @@
+//! How many pages an address space has, in memory or in swap (the RSS counters and `MM_SWAPENTS`).
+//!
+//! What becomes of entries under their table's lock is summed up there, and goes to the calling
+//! CPU's part when the lock is let go. A part that has grown beyond a batch goes to the total, which
+//! everybody may ask. So the total is off by at most a batch for each CPU, as with the kernel's
+//! `percpu_counter`.
+//!
+//! A CPU's part is used only on that CPU with preemption off.
+
+use crate::arch::{Arch, Atomic};
+use crate::sync::{NoPreempt, Sparse};
+use core::sync::atomic::AtomicI32;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// A CPU's part, on cache lines of its own.
+#[repr(align(128))]
+struct Part(AtomicI32);
+
+/// Pages of one address space.
+pub(super) struct Resident<A: Arch> {
+    total: A::AtomicI64,
+    parts: Sparse<Part>,
+    /// What a part may have before it goes to the total: max(32, 2 * CPUs), as the kernel's
+    /// `percpu_counter_batch`.
+    batch: i32,
+}
+
+impl<A: Arch> Resident<A> {
+    /// No pages.
+    pub(super) fn new() -> Self {
+        let cpus = A::cpus_possible();
+        Self {
+            total: A::AtomicI64::new(0),
+            parts: Sparse::new(cpus),
+            batch: (2 * cpus as i32).max(32),
+        }
+    }
+    /// There are `pages` more.
+    #[inline]
+    pub(super) fn add(&self, pinned: &impl NoPreempt<A>, pages: i32) {
+        let own = self.parts.get_or_make(pinned.cpu().index(), |_| Part(AtomicI32::new(0)));
+        let sum = own.0.load(Relaxed) + pages;
+        if sum.abs() >= self.batch {
+            own.0.store(0, Relaxed);
+            self.total.fetch_add(sum.into(), Relaxed);
+        } else {
+            own.0.store(sum, Relaxed);
+        }
+    }
+    /// How many there are, but for what the CPUs' parts have.
+    pub(super) fn pages(&self) -> u64 {
+        self.total.load(Relaxed).max(0) as u64
+    }
+    /// Exactly how many there are: while nothing changes.
+    pub(super) fn exactly(&self) -> i64 {
+        let parts = self.parts.iter_made().map(|part| i64::from(part.0.load(Relaxed)));
+        self.total.load(Relaxed) + parts.sum::<i64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Resident;
+    use crate::arch::lone::Lone;
+    use crate::sync::PreemptGuard;
+
+    #[test]
+    fn small_changes_stay_with_their_cpu_and_large_ones_do_not() {
+        let resident = Resident::<Lone>::new();
+        let pinned = PreemptGuard::<Lone>::new();
+        (0..31).for_each(|_| resident.add(&pinned, 1));
+        assert_eq!((resident.pages(), resident.exactly()), (0, 31));
+        resident.add(&pinned, 1);
+        assert_eq!((resident.pages(), resident.exactly()), (32, 32));
+        resident.add(&pinned, -31);
+        assert_eq!((resident.pages(), resident.exactly()), (32, 1));
+        resident.add(&pinned, 512);
+        assert_eq!((resident.pages(), resident.exactly()), (513, 513));
+    }
+}
