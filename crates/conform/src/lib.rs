@@ -11,6 +11,7 @@ mod lock;
 mod map;
 mod process;
 mod protect;
+mod release;
 mod remap;
 
 use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, Place, System};
@@ -97,6 +98,15 @@ cases! {
         a_killed_process_waits_no_more
         grandchildren_keep_the_content_when_the_middle_ends
         locks_are_not_inherited
+    }
+    release {
+        the_living_are_not_released
+        there_are_no_flags
+        the_dying_are_released_until_they_are_gone
+        what_was_released_is_not_there
+        the_dead_are_gone
+        the_children_of_others_are_released_too
+        numbers_are_used_again_and_meanings_are_not
     }
 }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `callbacks` | what the machine calls |
 //! | `process`, `thread` | who there is |
+//! | `descriptor` | what processes have opened, and process_mrelease |
 //! | `program` | the calls of programs that are not about memory |
 //! | `memory` | those that are |
 
@@ -17,6 +18,7 @@
 extern crate alloc;
 
 mod callbacks;
+mod descriptor;
 mod memory;
 mod process;
 mod program;
@@ -24,6 +26,7 @@ mod thread;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use descriptor::Descriptors;
 use mmscale_mm::arch::{Arch, CpuId, LockClass, Priority, TaskEntry, TaskSpec};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig, MmError};
@@ -93,7 +96,7 @@ impl<A: Arch> Kernel<A> {
         self.mm.start();
         let space = (0..INIT_ATTEMPTS).find_map(|_| self.new_space(GroupId::ROOT).ok());
         let space = space.expect("there is memory for the first process");
-        let process = self.processes.lock_irqsave().insert(space, INIT);
+        let process = self.processes.lock_irqsave().insert(space, Descriptors::new(), INIT);
         self.current.run(&process, || {
             program(self);
             self.stop();
@@ -120,24 +123,22 @@ impl<A: Arch> Kernel<A> {
     /// Ends all programs, from the first thread: returns when all other threads and processes are
     /// gone. A thread that has been told may still start others.
     fn stop(&self) {
-        let mut at = 0;
-        loop {
-            let next = self.processes.lock_irqsave().get(ProcessId(at));
-            let Some(process) = next else { break };
-            process.kill();
-            at += 1;
-        }
+        self.each_process(0, |process| process.kill());
         self.threads.lock_irqsave().wake(|process| process != INIT);
         let mut at = 1;
         while at < self.threads.lock_irqsave().len() {
             let _ = self.join_unless(ThreadId(at as u32), || false);
             at += 1;
         }
-        let mut at = 1;
-        loop {
+        self.each_process(1, |process| process.wait());
+    }
+    /// Does something with every process from number `at` on, those included that start meanwhile.
+    fn each_process(&self, mut at: u32, mut visit: impl FnMut(&Process<A>)) {
+        while at < self.processes.lock_irqsave().len() {
             let next = self.processes.lock_irqsave().get(ProcessId(at));
-            let Some(process) = next else { break };
-            process.wait();
+            if let Some(process) = next {
+                visit(&process);
+            }
             at += 1;
         }
     }

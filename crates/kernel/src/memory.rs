@@ -1,9 +1,10 @@
 //! Calls about memory: from bytes and manual pages to pages and `mm::space`.
 
 use crate::Kernel;
+use crate::process::Process;
 use alloc::vec::Vec;
 use mmscale_mm::arch::{Arch, NodeId, Op, PAGE_SIZE, VirtAddr, VmaRange, Vpn};
-use mmscale_mm::space::{self, FaultError, MapRequest, RemapRequest, SpaceError};
+use mmscale_mm::space::{self, FaultError, MapRequest, Reaped, RemapRequest, SpaceError};
 use mmscale_mm::table::MemAccess;
 use mmscale_system::{
     Addr, Advice, Errno, LockWhat, MapSpec, MayMove, Place, Populate, Present, Prot,
@@ -25,8 +26,19 @@ pub(crate) fn errno(why: SpaceError) -> Errno {
     }
 }
 
-fn signal(why: FaultError) -> Errno {
+/// What process_mrelease says of an attempt.
+pub(crate) fn reaped(result: Reaped) -> Result<(), Errno> {
+    match result {
+        Reaped::Done | Reaped::Skipped => Ok(()),
+        Reaped::Busy | Reaped::Partly => Err(Errno::Again),
+        Reaped::Interrupted => Err(Errno::Intr),
+    }
+}
+
+/// What becomes of a program whose access failed. SIGKILL comes before every other signal.
+fn signal<A: Arch>(process: &Process<A>, why: FaultError) -> Errno {
     match why {
+        _ if process.is_stopped() => Errno::Stopped,
         FaultError::Segv => Errno::Segv,
         FaultError::Bus => Errno::Bus,
         FaultError::Oom => Errno::Nomem,
@@ -233,11 +245,13 @@ impl<A: Arch> Kernel<A> {
         let process = self.current.process();
         let at = accessed(at)?;
         let write = |pfn| A::write_stamp(pfn, word);
-        process.space.access(self.mm.backing(), at, MemAccess::Write, write).map_err(signal)
+        let done = process.space.access(self.mm.backing(), at, MemAccess::Write, write);
+        done.map_err(|why| signal(process, why))
     }
     pub(crate) fn user_read(&self, at: Addr) -> Result<u64, Errno> {
         let process = self.current.process();
         let at = accessed(at)?;
-        process.space.access(self.mm.backing(), at, MemAccess::Read, A::read_stamp).map_err(signal)
+        let done = process.space.access(self.mm.backing(), at, MemAccess::Read, A::read_stamp);
+        done.map_err(|why| signal(process, why))
     }
 }

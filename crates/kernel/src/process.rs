@@ -1,13 +1,14 @@
 //! Processes: an address space and the threads in it.
 
+use crate::descriptor::Descriptors;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ptr::null_mut;
-use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use mmscale_mm::arch::{Arch, Atomic, TaskId};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicPtr};
+use mmscale_mm::arch::{Arch, Atomic, LockClass, TaskId};
 use mmscale_mm::space::{Backing, Space};
-use mmscale_mm::sync::{Completion, Sparse};
+use mmscale_mm::sync::{Completion, Sparse, SpinLock};
 use mmscale_system::{Exit, ProcessId};
 
 /// Tasks that a machine may have.
@@ -17,27 +18,47 @@ const TASKS_MAX: usize = 1 << 22;
 pub(crate) struct Process<A: Arch> {
     pub(crate) id: ProcessId,
     pub(crate) space: Arc<Space<A>>,
+    pub(crate) descriptors: SpinLock<A, Descriptors<A>>,
     /// Threads that have not ended, the starting ones included.
     threads: A::AtomicU32,
+    /// It was killed before its last thread had returned. Written before `over`.
+    killed: AtomicBool,
     /// All of it has ended.
     over: Completion<A>,
 }
 
 impl<A: Arch> Process<A> {
     /// A process whose first thread is about to be made.
-    pub(crate) fn new(id: ProcessId, space: Arc<Space<A>>) -> Arc<Self> {
-        Arc::new(Self { id, space, threads: A::AtomicU32::new(1), over: Completion::new() })
+    fn new(id: ProcessId, space: Arc<Space<A>>, descriptors: Descriptors<A>) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            space,
+            descriptors: SpinLock::new(LockClass::Other, descriptors),
+            threads: A::AtomicU32::new(1),
+            killed: AtomicBool::new(false),
+            over: Completion::new(),
+        })
     }
     /// One more thread.
     pub(crate) fn add_thread(&self) {
         self.threads.fetch_add(1, Relaxed);
     }
-    /// One thread less; with the last the memory is given back.
+    /// One thread less; with the last, memory and descriptors are given back.
     pub(crate) fn end_thread(&self, on: Backing<'_, A>) {
         if self.threads.fetch_sub(1, AcqRel) == 1 {
+            self.killed.store(self.is_stopped(), Relaxed);
             self.space.exit(on);
+            // Outside the lock: some may be the last to know a process.
+            let open =
+                core::mem::replace(&mut *self.descriptors.lock_irqsave(), Descriptors::new());
+            drop(open);
             self.over.complete();
         }
+    }
+    /// Whether some thread has not returned, so that its memory is still its own
+    /// (`find_lock_task_mm`).
+    pub(crate) fn has_memory(&self) -> bool {
+        self.threads.load(Acquire) > 0
     }
     /// Its threads are to return. Those that sleep have to be woken afterwards: see
     /// [`ThreadTable::wake`](crate::thread::ThreadTable::wake).
@@ -54,13 +75,17 @@ impl<A: Arch> Process<A> {
     pub(crate) fn wait_for(&self, caller: &Self) -> bool {
         self.over.wait_unless(|| caller.is_stopped())
     }
+    /// How it has ended.
+    pub(crate) fn exit(&self) -> Exit {
+        if self.killed.load(Relaxed) { Exit::Killed } else { Exit::Returned }
+    }
 }
 
 struct Slot<A: Arch> {
-    process: Arc<Process<A>>,
+    /// There until somebody has waited for its end.
+    process: Option<Arc<Process<A>>>,
     parent: ProcessId,
     waited_for: bool,
-    killed: bool,
 }
 
 /// All processes of a run, by [`ProcessId`]. A number is never used twice.
@@ -72,34 +97,37 @@ impl<A: Arch> ProcessTable<A> {
     pub(crate) const fn new() -> Self {
         Self { slots: Vec::new() }
     }
-    pub(crate) fn insert(&mut self, space: Arc<Space<A>>, parent: ProcessId) -> Arc<Process<A>> {
-        let process = Process::new(ProcessId(self.slots.len() as u32), space);
-        let slot = Slot { process: Arc::clone(&process), parent, waited_for: false, killed: false };
+    pub(crate) fn insert(
+        &mut self,
+        space: Arc<Space<A>>,
+        descriptors: Descriptors<A>,
+        parent: ProcessId,
+    ) -> Arc<Process<A>> {
+        let process = Process::new(ProcessId(self.slots.len() as u32), space, descriptors);
+        let slot = Slot { process: Some(Arc::clone(&process)), parent, waited_for: false };
         self.slots.push(slot);
         process
     }
+    /// How many processes there have been.
+    pub(crate) fn len(&self) -> u32 {
+        self.slots.len() as u32
+    }
+    /// The process, unless somebody has waited for its end.
     pub(crate) fn get(&self, id: ProcessId) -> Option<Arc<Process<A>>> {
-        self.slots.get(id.0 as usize).map(|slot| Arc::clone(&slot.process))
+        self.slots.get(id.0 as usize)?.process.clone()
     }
     /// The child `id` of `parent`, for the first who waits for it.
     pub(crate) fn claim(&mut self, id: ProcessId, parent: ProcessId) -> Option<Arc<Process<A>>> {
         let slot = self.slots.get_mut(id.0 as usize)?;
-        let own = slot.parent == parent && slot.process.id != parent;
+        let own = slot.parent == parent && id != parent;
         if !own || core::mem::replace(&mut slot.waited_for, true) {
             return None;
         }
-        Some(Arc::clone(&slot.process))
+        slot.process.clone()
     }
-    /// Notes that somebody has killed it.
-    pub(crate) fn kill(&mut self, id: ProcessId) -> Option<Arc<Process<A>>> {
-        let slot = self.slots.get_mut(id.0 as usize)?;
-        slot.killed = true;
-        Some(Arc::clone(&slot.process))
-    }
-    /// How it ended.
-    pub(crate) fn exit_of(&self, id: ProcessId) -> Exit {
-        let killed = self.slots.get(id.0 as usize).is_some_and(|slot| slot.killed);
-        if killed { Exit::Killed } else { Exit::Returned }
+    /// Somebody has waited for its end: nobody finds it any more.
+    pub(crate) fn forget(&mut self, id: ProcessId) -> Option<Arc<Process<A>>> {
+        self.slots.get_mut(id.0 as usize)?.process.take()
     }
 }
 

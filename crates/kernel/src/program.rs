@@ -1,14 +1,16 @@
 //! Calls about the machine, threads and processes.
 
 use crate::Kernel;
+use crate::descriptor::Descriptors;
 use crate::memory;
 use crate::process::Process;
 use crate::thread::{self, Start, Wait};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mmscale_mm::arch::{self, Arch, CpuId, HotplugError, Op, TaskSpec};
+use mmscale_mm::space::Space;
 use mmscale_system::{
-    Addr, Advice, Body, Errno, Exit, LockWhat, MapSpec, MayMove, Present, Priority, ProcessId,
+    Addr, Advice, Body, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present, Priority, ProcessId,
     Prot, System, ThreadId, ThreadSpec,
 };
 
@@ -58,14 +60,15 @@ impl<A: Arch> System for Kernel<A> {
         let cpu = existing_cpu::<A>(spec.cpu)?;
         A::work(Op::Syscall, 1);
         let space = self.new_space(self.group_of(cpu))?;
-        Ok(self.start_process(cpu, spec, space, parent, body))
+        Ok(self.start_process(cpu, spec, (space, Descriptors::new()), parent, body))
     }
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
         let parent = self.running()?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         A::work(Op::Syscall, 1);
         let space = parent.space.fork(self.mm.backing()).map_err(memory::errno)?;
-        Ok(self.start_process(cpu, spec, space, parent.id, body))
+        let descriptors = parent.descriptors.lock_irqsave().clone();
+        Ok(self.start_process(cpu, spec, (space, descriptors), parent.id, body))
     }
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
         let own = self.own_process();
@@ -73,15 +76,27 @@ impl<A: Arch> System for Kernel<A> {
         if !child.wait_for(self.current.process()) {
             return Err(Errno::Stopped);
         }
-        Ok(self.processes.lock_irqsave().exit_of(process))
+        // Outside the lock: this may be the last to know it.
+        let forgotten = self.processes.lock_irqsave().forget(process);
+        drop(forgotten);
+        Ok(child.exit())
     }
     fn kill(&self, process: ProcessId) -> Result<(), Errno> {
         self.running()?;
         A::work(Op::Syscall, 1);
-        let victim = self.processes.lock_irqsave().kill(process).ok_or(Errno::Srch)?;
+        let victim = self.processes.lock_irqsave().get(process).ok_or(Errno::Srch)?;
         victim.kill();
         self.threads.lock_irqsave().wake(|other| other == process);
         Ok(())
+    }
+    fn pidfd_open(&self, process: ProcessId) -> Result<Fd, Errno> {
+        self.sys_pidfd_open(process)
+    }
+    fn close(&self, fd: Fd) -> Result<(), Errno> {
+        self.sys_close(fd)
+    }
+    fn process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno> {
+        self.sys_process_mrelease(process, flags)
     }
     fn own_process(&self) -> ProcessId {
         self.current.process().id
@@ -169,11 +184,11 @@ impl<A: Arch> Kernel<A> {
         &self,
         cpu: CpuId,
         spec: ThreadSpec,
-        space: Arc<mmscale_mm::space::Space<A>>,
+        (space, descriptors): (Arc<Space<A>>, Descriptors<A>),
         parent: ProcessId,
         body: Body<Self>,
     ) -> ProcessId {
-        let process = self.processes.lock_irqsave().insert(space, parent);
+        let process = self.processes.lock_irqsave().insert(space, descriptors, parent);
         let id = process.id;
         // Whoever ends the run looks at the parent's mark before the child's.
         if self.current.process().is_stopped() {

@@ -8,6 +8,8 @@ pub enum Errno {
     Acces,
     /// Pages could not be locked, or something is short for the moment.
     Again,
+    /// It is no descriptor of the process, or not one for this.
+    Badf,
     /// A page is in use.
     Busy,
     /// There is no such child.
@@ -41,6 +43,7 @@ impl core::fmt::Display for Errno {
         f.write_str(match self {
             Self::Acces => "permission denied (EACCES)",
             Self::Again => "try again (EAGAIN)",
+            Self::Badf => "bad descriptor (EBADF)",
             Self::Busy => "in use (EBUSY)",
             Self::Child => "no such child (ECHILD)",
             Self::Exist => "mapped already (EEXIST)",

@@ -17,7 +17,7 @@ pub use memory::{
     Addr, Advice, HUGE_BYTES, LockWhat, MapSpec, MayMove, PAGE_BYTES, Place, Populate, Present,
     Prot,
 };
-pub use process::{Exit, Priority, ProcessId, ThreadId, ThreadSpec};
+pub use process::{Exit, Fd, Priority, ProcessId, ThreadId, ThreadSpec};
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -65,8 +65,20 @@ pub trait System: Sized + 'static {
     /// already, or it is the caller's own. [`Errno::Stopped`] if the caller's process is killed
     /// meanwhile; who was told to stop may still ask for a process that has ended.
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno>;
-    /// Ends a process: its threads are told to return. `Srch` if there is no such process.
+    /// Ends a process: its threads are told to return. `Srch` if there is no such process, or
+    /// somebody has waited for its end.
     fn kill(&self, process: ProcessId) -> Result<(), Errno>;
+    /// Opens a descriptor of a process, whosever child it is, that goes on to mean this one
+    /// (`pidfd_open`). `Srch` if there is no such process, or somebody has waited for its end.
+    fn pidfd_open(&self, process: ProcessId) -> Result<Fd, Errno>;
+    /// Closes a descriptor of the caller's process. `Badf` if it has no such one.
+    fn close(&self, fd: Fd) -> Result<(), Errno>;
+    /// Takes the pages of a dying process out of its memory, on the caller's CPU and beside its own
+    /// exit (`process_mrelease`). `Badf`: `process` is no descriptor of a process. `Srch`: the
+    /// process has no memory any more, as its last thread has returned. `Inval`: it is not dying,
+    /// or `flags` is not 0. `Again`: some pages could not be taken out now. `Intr`: the caller was
+    /// killed while it waited.
+    fn process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno>;
     /// The calling process.
     fn own_process(&self) -> ProcessId;
 

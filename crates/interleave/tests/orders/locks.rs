@@ -122,6 +122,39 @@ fn tries_on_a_semaphore_never_wait() {
 }
 
 #[test]
+fn a_reader_that_gives_up_keeps_nobody_waiting() {
+    check(4000, || {
+        let sem = Arc::new(RwSem::<Model, u32>::new(0));
+        let writer = |_| {
+            let sem = Arc::clone(&sem);
+            cpu_body(move || {
+                let mut value = sem.write();
+                nap();
+                *value += 1;
+            })
+        };
+        let quitter = {
+            let sem = Arc::clone(&sem);
+            cpu_body(move || {
+                for _ in 0..2 {
+                    if let Some(value) = sem.read_unless(|| true) {
+                        let first = *value;
+                        pause();
+                        assert_eq!(first, *value, "a writer came in between");
+                    }
+                }
+            })
+        };
+        let reader = {
+            let sem = Arc::clone(&sem);
+            cpu_body(move || assert!(*sem.read() <= 2))
+        };
+        run(4, || (None, (0..2).map(writer).chain([quitter, reader]).collect()));
+        assert_eq!(*sem.try_write().expect("it is free"), 2);
+    });
+}
+
+#[test]
 fn a_completion_wakes_all_who_wait_and_all_who_come_later() {
     check(3000, || {
         let done = Arc::new(Completion::<Model>::new());

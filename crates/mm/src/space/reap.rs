@@ -5,6 +5,7 @@
 //! at the same time. The VMAs stay; they are the exit's. As the exit takes mmap_lock for writing
 //! before it frees page tables, no table goes under a reaper.
 
+use super::change::Vmas;
 use super::mmap::locked_of;
 use super::zap::Retire;
 use super::{Area, Backing, ExitPolicy, FaultError, SKIP, Space, UNSTABLE, VmaRange};
@@ -17,7 +18,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 pub enum ReapLock {
     /// If it need not wait for it: the out-of-memory reaper, which tries again later.
     Try,
-    /// It waits: process_mrelease.
+    /// It waits.
     Wait,
 }
 
@@ -32,6 +33,8 @@ pub enum Reaped {
     Busy,
     /// Some pages could not be taken out without a wait (EAGAIN).
     Partly,
+    /// The caller was killed while it waited for mmap_lock: nothing was done (EINTR).
+    Interrupted,
 }
 
 impl<A: Arch> Space<A> {
@@ -47,6 +50,17 @@ impl<A: Arch> Space<A> {
                 None => return Reaped::Busy,
             },
         };
+        self.reap_locked(on, &vmas)
+    }
+    /// The same for process_mrelease, which waits for mmap_lock unless its caller is woken and
+    /// `over` is true.
+    pub fn reap_unless(&self, on: Backing<'_, A>, over: impl Fn() -> bool) -> Reaped {
+        match self.lock.read_unless(over) {
+            Some(vmas) => self.reap_locked(on, &vmas),
+            None => Reaped::Interrupted,
+        }
+    }
+    fn reap_locked(&self, on: Backing<'_, A>, vmas: &Vmas<A>) -> Reaped {
         if self.is_skipped() {
             return Reaped::Skipped;
         }

@@ -116,8 +116,22 @@ impl<A: Arch, T> RwSem<A, T> {
         Some(WriteGuard { sem: self, not_send: PhantomData })
     }
 
+    /// Takes it for reading as [`RwSem::read`] does, unless `over` is true by the time that it would
+    /// sleep, or when it wakes; whoever makes it so unparks the task afterwards
+    /// (`mmap_read_lock_killable`). `None`: it does not have the semaphore.
+    pub fn read_unless(&self, over: impl Fn() -> bool) -> Option<ReadGuard<'_, A, T>> {
+        let count = self.count.fetch_add(READER, Ordering::Acquire);
+        let got = count & (WRITER | WAITERS | HANDOFF) == 0 || self.read_slow_unless(over);
+        got.then(|| ReadGuard { sem: self, not_send: PhantomData })
+    }
+
     /// The reader's bit stands in the count although it may not have the semaphore.
     fn read_slow(&self) {
+        self.read_slow_unless(|| false);
+    }
+
+    /// The same; `false`: it has no bit there any more, as `over` is true.
+    fn read_slow_unless(&self, over: impl Fn() -> bool) -> bool {
         let me = A::current();
         {
             let mut queue = self.queue.lock_irqsave();
@@ -131,8 +145,26 @@ impl<A: Arch, T> RwSem<A, T> {
         }
         // Whoever lets readers in takes them out of the queue, and counts them.
         while self.queue.lock_irqsave().iter().any(|(task, _)| *task == me) {
+            if over() {
+                return !self.leave_queue(me);
+            }
             A::park();
         }
+        true
+    }
+
+    /// The reader `me` waits no more; `false`: it has been let in meanwhile.
+    fn leave_queue(&self, me: TaskId) -> bool {
+        let mut queue = self.queue.lock_irqsave();
+        let Some(at) = queue.iter().position(|(task, _)| *task == me) else { return false };
+        queue.remove(at);
+        if queue.is_empty() {
+            self.count.fetch_and(!(WAITERS | HANDOFF), Ordering::Relaxed);
+        } else if self.count.load(Ordering::Relaxed) & TAKEN == 0 {
+            // Whoever stands behind might otherwise wait for the caller to pass it on.
+            self.wake_first(&mut queue);
+        }
+        true
     }
 
     /// Takes a free semaphore that is not promised to a waiting writer.

@@ -1,0 +1,193 @@
+//! pidfd_open(2), close(2), process_mrelease(2).
+
+use super::{PAGES, check, fill, map, unmap};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::SeqCst;
+use mmscale_system::{Errno, Exit, Fd, MapSpec, PAGE_BYTES, ProcessId, System, ThreadSpec};
+use std::sync::Arc;
+
+/// Longer than any machine waits for a run to end.
+const FOR_EVER_NS: u64 = 1 << 50;
+/// Long enough for a process to begin, and for one that was told to end.
+const PAUSE_NS: u64 = 2_000_000;
+
+/// The last CPU there is.
+fn other<S: System>(system: &S) -> ThreadSpec {
+    ThreadSpec::on(system.cpus() - 1)
+}
+
+/// A process with memory that sleeps until it is killed.
+fn sleeper<S: System>(system: &S) -> ProcessId {
+    let body = |system: &S| {
+        // It may be killed before it begins.
+        let at = match system.mmap(MapSpec::new(PAGES * PAGE_BYTES)) {
+            Ok(at) => at,
+            Err(why) => return assert_eq!(why, Errno::Stopped),
+        };
+        for page in 0..PAGES {
+            if let Err(why) = system.write(at.page(page), 7) {
+                return assert_eq!(why, Errno::Stopped);
+            }
+        }
+        assert_eq!(system.sleep_ns(FOR_EVER_NS), Err(Errno::Stopped));
+    };
+    system.process(other(system), Box::new(body)).expect("there is memory")
+}
+
+fn open<S: System>(system: &S, process: ProcessId) -> Fd {
+    system.pidfd_open(process).expect("there is such a process")
+}
+
+/// Asks until the process has no memory any more.
+fn until_gone<S: System>(system: &S, fd: Fd, meanwhile: &[Errno]) {
+    loop {
+        match system.process_mrelease(fd, 0) {
+            Err(Errno::Srch) => return,
+            Ok(()) => {}
+            Err(why) => assert!(meanwhile.contains(&why), "{why}"),
+        }
+        assert_eq!(system.sleep_ns(PAUSE_NS / 8), Ok(()));
+    }
+}
+
+pub(crate) fn the_living_are_not_released<S: System>(system: &S) {
+    let living = sleeper(system);
+    let fd = open(system, living);
+    assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Inval));
+    assert_eq!(system.sleep_ns(PAUSE_NS), Ok(()));
+    assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Inval));
+    // Nor is the caller itself.
+    let (at, own) = (map(system, PAGES), open(system, system.own_process()));
+    fill(system, at, PAGES, 100);
+    assert_eq!(system.process_mrelease(own, 0), Err(Errno::Inval));
+    check(system, at, PAGES, 100);
+    unmap(system, at, PAGES);
+    assert_eq!(system.close(own), Ok(()));
+    assert_eq!(system.kill(living), Ok(()));
+    assert_eq!(system.wait(living), Ok(Exit::Killed));
+    assert_eq!(system.close(fd), Ok(()));
+}
+
+pub(crate) fn there_are_no_flags<S: System>(system: &S) {
+    let dying = sleeper(system);
+    let fd = open(system, dying);
+    assert_eq!(system.kill(dying), Ok(()));
+    assert_eq!(system.process_mrelease(fd, 1), Err(Errno::Inval));
+    assert_eq!(system.process_mrelease(Fd(u32::MAX), 1), Err(Errno::Inval));
+    assert_eq!(system.wait(dying), Ok(Exit::Killed));
+    assert_eq!(system.close(fd), Ok(()));
+}
+
+pub(crate) fn the_dying_are_released_until_they_are_gone<S: System>(system: &S) {
+    let dying = sleeper(system);
+    let fd = open(system, dying);
+    assert_eq!(system.sleep_ns(PAUSE_NS), Ok(()));
+    assert_eq!(system.kill(dying), Ok(()));
+    let released = system.process_mrelease(fd, 0);
+    let fine = matches!(released, Ok(()) | Err(Errno::Srch | Errno::Again));
+    assert!(fine, "{released:?}");
+    until_gone(system, fd, &[Errno::Again]);
+    // It is still there, to be waited for.
+    let again = open(system, dying);
+    assert_ne!(again, fd);
+    assert_eq!(system.process_mrelease(again, 0), Err(Errno::Srch));
+    assert_eq!(system.wait(dying), Ok(Exit::Killed));
+    assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Srch));
+    assert_eq!(system.pidfd_open(dying), Err(Errno::Srch));
+    assert_eq!(system.kill(dying), Err(Errno::Srch));
+    assert_eq!(system.close(fd), Ok(()));
+    assert_eq!(system.close(again), Ok(()));
+}
+
+/// The victim computes: it cannot notice that it was killed, and its memory goes all the same.
+pub(crate) fn what_was_released_is_not_there<S: System>(system: &S) {
+    let ready = Arc::new(AtomicU32::new(0));
+    let told = Arc::clone(&ready);
+    let body = move |system: &S| {
+        let at = map(system, PAGES);
+        fill(system, at, PAGES, 100);
+        told.store(1, SeqCst);
+        let _ = system.compute_ns(40 * PAUSE_NS);
+        for page in 0..PAGES {
+            let read = system.read(at.page(page));
+            assert_eq!(read, Err(Errno::Stopped), "page {page}");
+        }
+    };
+    let victim = system.process(other(system), Box::new(body)).expect("there is memory");
+    let fd = open(system, victim);
+    while ready.load(SeqCst) == 0 {
+        assert_eq!(system.sleep_ns(PAUSE_NS / 8), Ok(()));
+    }
+    assert_eq!(system.kill(victim), Ok(()));
+    // On a machine that runs slower than its clock it may have computed enough.
+    let released = system.process_mrelease(fd, 0);
+    assert!(matches!(released, Ok(()) | Err(Errno::Srch)), "{released:?}");
+    assert_eq!(system.wait(victim), Ok(Exit::Killed));
+    assert_eq!(system.close(fd), Ok(()));
+}
+
+/// A process that returns is gone for process_mrelease, and was never dying.
+pub(crate) fn the_dead_are_gone<S: System>(system: &S) {
+    let child = system.process(other(system), Box::new(|_: &S| {})).expect("there is memory");
+    let fd = open(system, child);
+    until_gone(system, fd, &[Errno::Inval]);
+    // Who has ended is not killed any more, but may be told to.
+    assert_eq!(system.kill(child), Ok(()));
+    assert_eq!(system.wait(child), Ok(Exit::Returned));
+    assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Srch));
+    assert_eq!(system.close(fd), Ok(()));
+}
+
+/// It need not be one's own child.
+pub(crate) fn the_children_of_others_are_released_too<S: System>(system: &S) {
+    let grandchild = Arc::new(AtomicU32::new(u32::MAX));
+    let told = Arc::clone(&grandchild);
+    let middle = move |system: &S| {
+        let child = sleeper(system);
+        told.store(child.0, SeqCst);
+        assert_eq!(system.wait(child), Ok(Exit::Killed));
+    };
+    let middle = system.process(other(system), Box::new(middle)).expect("there is memory");
+    while grandchild.load(SeqCst) == u32::MAX {
+        assert_eq!(system.sleep_ns(PAUSE_NS / 8), Ok(()));
+    }
+    let foreign = ProcessId(grandchild.load(SeqCst));
+    let fd = open(system, foreign);
+    assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Inval));
+    assert_eq!(system.kill(foreign), Ok(()));
+    until_gone(system, fd, &[Errno::Again]);
+    assert_eq!(system.wait(middle), Ok(Exit::Returned));
+    assert_eq!(system.close(fd), Ok(()));
+}
+
+/// A number means what was opened last under it; a descriptor means its process for good.
+pub(crate) fn numbers_are_used_again_and_meanings_are_not<S: System>(system: &S) {
+    let first = sleeper(system);
+    let fd = open(system, first);
+    assert_eq!(system.close(fd), Ok(()));
+    assert_eq!(system.close(fd), Err(Errno::Badf));
+    assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Badf));
+    assert_eq!(open(system, first), fd);
+    assert_eq!(system.kill(first), Ok(()));
+    assert_eq!(system.wait(first), Ok(Exit::Killed));
+    // Whoever starts now is somebody else.
+    let second = sleeper(system);
+    assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Srch));
+    assert_eq!(system.close(fd), Ok(()));
+    assert_eq!(open(system, second), fd);
+    assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Inval));
+    // A fork has it too, another process has not.
+    let forked = move |system: &S| {
+        assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Inval));
+        assert_eq!(system.close(fd), Ok(()));
+    };
+    let forked = system.fork(other(system), Box::new(forked)).expect("there is memory");
+    assert_eq!(system.wait(forked), Ok(Exit::Returned));
+    let fresh = move |system: &S| assert_eq!(system.close(fd), Err(Errno::Badf));
+    let fresh = system.process(other(system), Box::new(fresh)).expect("there is memory");
+    assert_eq!(system.wait(fresh), Ok(Exit::Returned));
+    assert_eq!(system.kill(second), Ok(()));
+    assert_eq!(system.wait(second), Ok(Exit::Killed));
+    assert_eq!(system.close(fd), Ok(()));
+    assert_eq!(system.close(Fd(u32::MAX)), Err(Errno::Badf));
+}
