@@ -36,32 +36,95 @@ pub(super) const fn starts(free: u64, order: Order) -> u64 {
     runs & STARTS[order.index()]
 }
 
-/// The lowest block of `order`, at most a word, that is all in `free`.
+/// Those of `starts`, where blocks of `order` start, whose buddy is not among them.
 #[inline]
-pub(super) const fn lowest(free: u64, order: Order) -> Option<u32> {
+const fn lone(starts: u64, order: Order) -> u64 {
+    if order.get() == WORD_ORDER {
+        return starts;
+    }
+    let pairs = starts & starts >> order.pages() & STARTS[order.index() + 1];
+    starts & !(pairs | pairs << order.pages())
+}
+
+/// A block of `order`, at most a word, that is all in `free`: the lowest one whose buddy is not,
+/// so that larger blocks stay; if there is none, the lowest of all.
+#[inline]
+pub(super) const fn best(free: u64, order: Order) -> Option<u32> {
     let starts = starts(free, order);
-    if starts == 0 { None } else { Some(starts.trailing_zeros()) }
+    if starts == 0 {
+        return None;
+    }
+    let lone = lone(starts, order);
+    Some(if lone == 0 { starts } else { lone }.trailing_zeros())
+}
+
+/// How well a word suits an order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fit {
+    /// It has no such block.
+    None,
+    /// Only as a part of larger ones.
+    Larger,
+    /// Just that.
+    Exact,
+}
+
+/// How well a word of which `free` is free suits `order`, at most a word.
+#[inline]
+pub(super) const fn fit(free: u64, order: Order) -> Fit {
+    let starts = starts(free, order);
+    match (starts, lone(starts, order)) {
+        (0, _) => Fit::None,
+        (_, 0) => Fit::Larger,
+        _ => Fit::Exact,
+    }
+}
+
+/// The order of the largest block, at most a word, that is all in `free`; 0 if `free` is empty.
+#[inline]
+pub(super) const fn largest(free: u64) -> u8 {
+    let (mut runs, mut order) = (free, 0);
+    while order < WORD_ORDER {
+        runs &= runs >> (1 << order) & STARTS[order as usize + 1];
+        if runs == 0 {
+            break;
+        }
+        order += 1;
+    }
+    order
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
 
     #[test]
-    fn the_lowest_block_is_aligned_and_free_and_no_lower_one_is() {
+    fn the_best_block_is_aligned_and_free_and_breaks_up_no_larger_one_unless_all_are() {
         let mut word = 0x9e37_79b9_7f4a_7c15_u64;
         for _ in 0..20_000 {
             word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(17) ^ word >> 3;
             let free = word | word.rotate_left(1) | word.rotate_left(2);
             for order in Order::all().take(WORD_ORDER as usize + 1) {
-                let slow = (0..64u32)
-                    .step_by(order.pages())
-                    .find(|&bit| free & run(order, bit) == run(order, bit));
-                assert_eq!(lowest(free, order), slow, "{free:#x} order {}", order.get());
+                let is_free = |order: Order, bit: u32| free & run(order, bit) == run(order, bit);
+                let all = || (0..64u32).step_by(order.pages()).filter(|&bit| is_free(order, bit));
+                let buddy = |bit: u32| bit ^ order.pages() as u32;
+                let exact = all().find(|&bit| buddy(bit) > 63 || !is_free(order, buddy(bit)));
+                let slow = exact.or_else(|| all().next());
+                let what = || format!("{free:#x} order {}", order.get());
+                assert_eq!(best(free, order), slow, "{}", what());
+                let expected = match (exact, slow) {
+                    (Some(_), _) => Fit::Exact,
+                    (_, Some(_)) => Fit::Larger,
+                    _ => Fit::None,
+                };
+                assert_eq!(fit(free, order), expected, "{}", what());
+                let fits = order.get() <= largest(free);
+                assert_eq!(fits, slow.is_some() || order == Order::ZERO, "{}", what());
             }
         }
         assert_eq!(run(Order::ZERO, 63), 1 << 63);
-        assert_eq!(lowest(!0, Order::new(WORD_ORDER).unwrap()), Some(0));
-        assert_eq!(lowest(0, Order::ZERO), None);
+        assert_eq!(best(!0, Order::new(WORD_ORDER).unwrap()), Some(0));
+        assert_eq!(best(0, Order::ZERO), None);
     }
 }

@@ -8,19 +8,50 @@ use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Re
 /// Words that a CPU keeps at most; a power of two.
 pub(super) const SLOTS: usize = 16;
 
+/// What the frames of a slot, or a block that a CPU owns, are for: blocks of one type and order.
+///
+/// Orders keep apart: what is broken up for a larger block would soon be used up by smaller ones
+/// otherwise, and the next one would break up more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct List(u8);
+
+impl List {
+    /// Orders that keep apart; the last one is all above, too.
+    const ORDERS: u8 = 4;
+    pub(super) const COUNT: usize = Self::ORDERS as usize * MigrateType::COUNT + 1;
+    /// Not for use: frames of a block that is to become empty, gathered on their way home.
+    pub(super) const HOMEWARD: Self = Self(Self::COUNT as u8 - 1);
+
+    /// What blocks of `order` are taken from.
+    #[inline]
+    pub(super) const fn of(order: Order, kind: MigrateType) -> Self {
+        let last = Self::ORDERS - 1;
+        let order = if order.get() < last { order.get() } else { last };
+        Self(Self::ORDERS * kind as u8 + order)
+    }
+    #[inline]
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// The lists of a type, that of the largest blocks first.
+    pub(super) fn of_type(kind: MigrateType) -> impl Iterator<Item = Self> {
+        (0..Self::ORDERS).rev().map(move |order| Self(Self::ORDERS * kind as u8 + order))
+    }
+}
+
 /// Free frames of one word, all of which are this CPU's.
 struct Slot {
     /// The word's number in the zone; means something only with a frame free.
     word: AtomicU32,
-    /// What the frames may be used for.
-    kind: AtomicU8,
+    /// What the frames are for.
+    list: AtomicU8,
     free: AtomicU64,
 }
 
 impl Slot {
     #[inline]
-    fn kind(&self) -> usize {
-        self.kind.load(Relaxed).into()
+    fn list(&self) -> usize {
+        self.list.load(Relaxed).into()
     }
 }
 
@@ -62,17 +93,19 @@ impl BlockCell {
 /// A word has one slot that it may be in, by its number: to look for it costs one comparison, and
 /// a frame that comes back joins its neighbours if they are here.
 pub(super) struct CpuCache {
-    /// By type: which slots have a free frame of that type.
-    full: [AtomicU32; MigrateType::COUNT],
-    /// By type: the slot used last.
-    hot: [AtomicU8; MigrateType::COUNT],
+    /// By list: which slots have a free frame.
+    full: [AtomicU32; List::COUNT],
+    /// By list: the slot used last.
+    hot: [AtomicU8; List::COUNT],
+    /// The word of a frame that came back last and could not stay.
+    missed: AtomicU32,
     /// Slots in use, less one: fewer where memory is scarce for the number of CPUs.
     mask: u32,
     /// Pages in it.
     pages: AtomicU32,
     slots: [Slot; SLOTS],
-    /// By type: the block that refills come from, if nobody has taken it over.
-    pub(super) block: [BlockCell; MigrateType::COUNT],
+    /// By list: the block that refills come from, if nobody has taken it over.
+    pub(super) block: [BlockCell; List::COUNT],
     /// A whole block that came back, kept for the next one who wants one, like `block`.
     pub(super) spare: BlockCell,
     /// Pages that became free less those that were taken, not yet in the zone's counter.
@@ -84,14 +117,15 @@ impl CpuCache {
     pub(super) const fn new(slots: usize) -> Self {
         assert!(slots.is_power_of_two() && slots <= SLOTS);
         Self {
-            full: [const { AtomicU32::new(0) }; MigrateType::COUNT],
-            hot: [const { AtomicU8::new(0) }; MigrateType::COUNT],
+            full: [const { AtomicU32::new(0) }; List::COUNT],
+            hot: [const { AtomicU8::new(0) }; List::COUNT],
+            missed: AtomicU32::new(u32::MAX),
             mask: slots as u32 - 1,
             pages: AtomicU32::new(0),
             slots: [const {
-                Slot { word: AtomicU32::new(0), kind: AtomicU8::new(0), free: AtomicU64::new(0) }
+                Slot { word: AtomicU32::new(0), list: AtomicU8::new(0), free: AtomicU64::new(0) }
             }; SLOTS],
-            block: [const { BlockCell::none() }; MigrateType::COUNT],
+            block: [const { BlockCell::none() }; List::COUNT],
             spare: BlockCell::none(),
             uncounted: AtomicI64::new(0),
         }
@@ -99,42 +133,43 @@ impl CpuCache {
     /// Takes a block of `order`, at most a word, from what is here: the word, and where in it.
     #[inline]
     pub(super) fn take(&self, order: Order, kind: MigrateType) -> Option<(u32, u32)> {
-        let hot = usize::from(self.hot[kind.index()].load(Relaxed));
+        let list = List::of(order, kind);
+        let hot = usize::from(self.hot[list.index()].load(Relaxed));
         // `hot` is below the number of slots; the compiler cannot know.
         let slot = &self.slots[hot % SLOTS];
-        if self.full[kind.index()].load(Relaxed) & 1 << hot != 0
-            && let Some(bit) = bits::lowest(slot.free.load(Relaxed), order)
+        if self.full[list.index()].load(Relaxed) & 1 << hot != 0
+            && let Some(bit) = bits::best(slot.free.load(Relaxed), order)
         {
-            return Some(self.take_at(hot, bit, order, kind));
+            return Some(self.take_at(hot, bit, order, list));
         }
-        self.take_elsewhere(order, kind)
+        self.take_elsewhere(order, list)
     }
-    fn take_elsewhere(&self, order: Order, kind: MigrateType) -> Option<(u32, u32)> {
-        let mut left = self.full[kind.index()].load(Relaxed);
+    fn take_elsewhere(&self, order: Order, list: List) -> Option<(u32, u32)> {
+        let mut left = self.full[list.index()].load(Relaxed);
         while left != 0 {
             let at = left.trailing_zeros() as usize;
-            if let Some(bit) = bits::lowest(self.slots[at].free.load(Relaxed), order) {
-                self.hot[kind.index()].store(at as u8, Relaxed);
-                return Some(self.take_at(at, bit, order, kind));
+            if let Some(bit) = bits::best(self.slots[at].free.load(Relaxed), order) {
+                self.hot[list.index()].store(at as u8, Relaxed);
+                return Some(self.take_at(at, bit, order, list));
             }
             left &= left - 1;
         }
         None
     }
     #[inline]
-    fn take_at(&self, at: usize, bit: u32, order: Order, kind: MigrateType) -> (u32, u32) {
+    fn take_at(&self, at: usize, bit: u32, order: Order, list: List) -> (u32, u32) {
         let slot = &self.slots[at % SLOTS];
         let left = slot.free.load(Relaxed) & !bits::run(order, bit);
         slot.free.store(left, Relaxed);
         self.pages.store(self.pages() - order.pages() as u32, Relaxed);
         if left == 0 {
-            self.mark(kind.index(), at, false);
+            self.mark(list.index(), at, false);
         }
         (slot.word.load(Relaxed), bit)
     }
     #[inline]
-    fn mark(&self, kind: usize, at: usize, full: bool) {
-        let (marks, bit) = (&self.full[kind], 1 << at);
+    fn mark(&self, list: usize, at: usize, full: bool) {
+        let (marks, bit) = (&self.full[list], 1 << at);
         let before = marks.load(Relaxed);
         marks.store(if full { before | bit } else { before & !bit }, Relaxed);
     }
@@ -152,31 +187,42 @@ impl CpuCache {
         }
         slot.free.store(free | run.frames, Relaxed);
         self.pages.store(self.pages() + pages, Relaxed);
-        self.hot[slot.kind()].store(at as u8, Relaxed);
+        self.hot[slot.list()].store(at as u8, Relaxed);
         Joined::Yes
     }
+    /// Whether frames of a word that is not here may wait in its slot for others of that word:
+    /// nothing useful is in the way, or it is the second time in a row that some came.
+    pub(super) fn may_gather(&self, word: u32) -> bool {
+        let slot = &self.slots[(word & self.mask) as usize];
+        let useful = slot.free.load(Relaxed) != 0 && slot.list() != List::HOMEWARD.index();
+        !useful || {
+            let again = self.missed.load(Relaxed) == word;
+            self.missed.store(word, Relaxed);
+            again
+        }
+    }
     /// Puts frames of a word that is not here into its slot; what was there is the caller's now.
-    pub(super) fn install(&self, run: Run, kind: MigrateType) -> Option<Run> {
+    pub(super) fn install(&self, run: Run, list: List) -> Option<Run> {
         let at = (run.word & self.mask) as usize;
         let slot = &self.slots[at];
         let old = Run { word: slot.word.load(Relaxed), frames: slot.free.load(Relaxed) };
         if old.frames != 0 {
-            self.mark(slot.kind(), at, false);
+            self.mark(slot.list(), at, false);
         }
         slot.word.store(run.word, Relaxed);
-        slot.kind.store(kind as u8, Relaxed);
+        slot.list.store(list.0, Relaxed);
         slot.free.store(run.frames, Relaxed);
         let pages = self.pages() - old.frames.count_ones() + run.frames.count_ones();
         self.pages.store(pages, Relaxed);
-        self.mark(kind.index(), at, true);
-        self.hot[kind.index()].store(at as u8, Relaxed);
+        self.mark(list.index(), at, true);
+        self.hot[list.index()].store(at as u8, Relaxed);
         (old.frames != 0).then_some(old)
     }
     /// Takes the frames of one word out.
     pub(super) fn pop(&self) -> Option<Run> {
         let slot = self.slots.iter().position(|slot| slot.free.load(Relaxed) != 0)?;
         let (at, slot) = (slot, &self.slots[slot]);
-        self.mark(slot.kind(), at, false);
+        self.mark(slot.list(), at, false);
         let frames = slot.free.swap(0, Relaxed);
         self.pages.store(self.pages() - frames.count_ones(), Relaxed);
         Some(Run { word: slot.word.load(Relaxed), frames })
@@ -237,13 +283,15 @@ mod tests {
     fn frames_that_come_back_join_their_word_and_go_out_as_larger_blocks() {
         let cache = CpuCache::new(SLOTS);
         let kind = MigrateType::Unmovable;
+        let list = List::of(order(3), kind);
         assert_eq!(cache.join(Run { word: 5, frames: 1 }, 1), Joined::Absent);
-        assert_eq!(cache.install(Run { word: 5, frames: 1 }, kind), None);
+        assert_eq!(cache.install(Run { word: 5, frames: 1 }, list), None);
         for bit in 1..8 {
             assert_eq!(cache.join(Run { word: 5, frames: 1 << bit }, 1), Joined::Yes);
         }
         assert_eq!(cache.join(Run { word: 5, frames: 1 << 3 }, 1), Joined::Twice);
-        assert_eq!(cache.take(order(0), MigrateType::Movable), None, "another type's");
+        assert_eq!(cache.take(order(3), MigrateType::Movable), None, "another type's");
+        assert_eq!(cache.take(order(2), kind), None, "another order's");
         assert_eq!(cache.take(order(4), kind), None);
         assert_eq!(cache.take(order(3), kind), Some((5, 0)));
         assert_eq!((cache.pages(), cache.pop()), (0, None));
@@ -253,14 +301,32 @@ mod tests {
     fn a_word_that_needs_its_slot_pushes_the_other_one_out() {
         let cache = CpuCache::new(4);
         let kind = MigrateType::Movable;
-        cache.install(Run { word: 1, frames: 0xf0 }, kind);
-        cache.install(Run { word: 2, frames: 1 }, kind);
-        let out = cache.install(Run { word: 5, frames: 3 }, MigrateType::Reclaimable);
+        let list = List::of(order(0), kind);
+        cache.install(Run { word: 1, frames: 0xf0 }, list);
+        cache.install(Run { word: 2, frames: 1 }, list);
+        let other = List::of(order(0), MigrateType::Reclaimable);
+        let out = cache.install(Run { word: 5, frames: 3 }, other);
         assert_eq!(out, Some(Run { word: 1, frames: 0xf0 }));
         assert_eq!(cache.take(order(0), kind), Some((2, 0)));
         assert_eq!(cache.take(order(0), kind), None, "the slot is of another type now");
         assert_eq!(cache.pages(), 2);
         assert_eq!(cache.pop(), Some(Run { word: 5, frames: 3 }));
         assert_eq!(cache.pop(), None);
+    }
+
+    #[test]
+    fn frames_on_their_way_home_are_not_handed_out_and_push_out_none_that_are_unless_more_come() {
+        let cache = CpuCache::new(4);
+        let kind = MigrateType::Movable;
+        assert!(cache.may_gather(9), "the slot is empty");
+        cache.install(Run { word: 9, frames: 1 }, List::HOMEWARD);
+        assert_eq!(cache.join(Run { word: 9, frames: 2 }, 1), Joined::Yes);
+        assert_eq!(cache.take(order(0), kind), None);
+        assert!(cache.may_gather(13), "nothing of use is in the way");
+        cache.install(Run { word: 2, frames: 1 }, List::of(order(0), kind));
+        assert!(!cache.may_gather(6));
+        assert!(!cache.may_gather(10), "another word's came between");
+        assert!(cache.may_gather(10), "the second of its word in a row");
+        assert_eq!(cache.pop(), Some(Run { word: 9, frames: 3 }));
     }
 }

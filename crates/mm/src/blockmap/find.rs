@@ -1,13 +1,16 @@
 //! Finding a block to take from: the fullest that will do, then a whole one, then anything.
 
+use super::bits::{self, WORD_ORDER};
 use super::head::{BLOCK_PAGES, Fill, Head};
+use super::index::Index;
 use super::{BlockMap, Want};
-use crate::arch::{Arch, Op, PAGEBLOCK_ORDER};
+use crate::arch::{Arch, Atomic, Op, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
+use core::sync::atomic::Ordering::SeqCst;
 
-/// How many candidates of an index a search looks into for a block of higher order; a whole block
-/// is broken up if none of them has one.
-const LOOKS: usize = 8;
+/// How many blocks a search looks into for an order that no index knows; a whole block is broken
+/// up if none of them has one.
+const LOOKS: usize = 64;
 
 /// Which blocks a search may take over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,47 +22,78 @@ enum Owners {
 }
 
 impl<A: Arch> BlockMap<A> {
-    /// Enters a block, nobody's or, if need be, another CPU's, that has what is wanted: the block
-    /// and the word. It is of the wanted type unless only other types' blocks are left with too
-    /// much in use to change that.
+    /// Enters a block when none that is in use already has what is wanted, but for other types'
+    /// and other CPUs': the block and the word. It is of the wanted type unless only other types'
+    /// blocks are left with too much in use to change that.
     pub(super) fn find(&self, want: Want) -> Option<(usize, usize)> {
-        let single = want.order.get() <= 3;
-        let first: &[Fill] = if single {
-            &[Fill::Dense, Fill::Middle, Fill::Sparse]
-        } else {
-            &[Fill::Middle, Fill::Sparse]
-        };
-        self.find_partial(want, want.kind, first, LOOKS)
-            .or_else(|| self.find_whole(want))
-            .or_else(|| self.find_partial(want, want.kind, &Fill::ALL, usize::MAX))
-            .or_else(|| self.find_fallback(want))
-            .or_else(|| self.sweep(want))
+        let whole = self.find_whole(want);
+        whole.or_else(|| self.find_fallback(want)).or_else(|| self.sweep(want))
     }
 
-    /// Enters one of the blocks of `kind` that nobody owns.
-    fn find_partial(
+    /// Enters the fullest of the blocks of `kind`, in use already and nobody's, that has what is
+    /// wanted; rather one that has nothing larger, so that nothing is broken up.
+    pub(super) fn find_partial(&self, want: Want, kind: MigrateType) -> Option<(usize, usize)> {
+        let mut fills = Fill::all();
+        let nearly_full = [fills.next()?, fills.next()?];
+        let exact = |fill: &Fill| self.find_partly(want, (kind, *fill), true);
+        let any = |fill: &Fill| self.find_partly(want, (kind, *fill), false);
+        let found = nearly_full.iter().find_map(exact).or_else(|| nearly_full.iter().find_map(any));
+        found.or_else(|| fills.find_map(|fill| exact(&fill).or_else(|| any(&fill))))
+    }
+
+    fn fill(&self, kind: MigrateType, fill: Fill) -> &Index<A> {
+        &self.partial[kind.index()][fill.index()]
+    }
+
+    fn find_partly(
         &self,
         want: Want,
-        kind: MigrateType,
-        fills: &[Fill],
-        looks: usize,
+        (kind, fill): (MigrateType, Fill),
+        exact: bool,
     ) -> Option<(usize, usize)> {
-        for &fill in fills {
-            let index = &self.partial[kind.index()][fill as usize];
-            for block in index.from(self.home(want.cpu)).take(looks) {
-                A::work(Op::BuddyStep, 1);
-                // Look first: most blocks that lack a run of a higher order need not be entered.
-                if want.order.get() > 0 && self.word_with(block, want.order).is_none() {
-                    continue;
+        let above = if exact { Some(self.rooms.above(want.order)?) } else { None };
+        let (index, home) = (self.fill(kind, fill), self.home(want.cpu));
+        let blocks = index.common(self.rooms.of(want.order), above, home);
+        self.find_among(want, (kind, fill), blocks)
+    }
+
+    /// Enters one of these blocks, which are filed under a type and a fill.
+    fn find_among(
+        &self,
+        want: Want,
+        (kind, fill): (MigrateType, Fill),
+        blocks: impl Iterator<Item = usize>,
+    ) -> Option<(usize, usize)> {
+        let index = self.fill(kind, fill);
+        let mut looks = 0;
+        for block in blocks {
+            A::work(Op::BuddyStep, 1);
+            let head = self.head(block);
+            if head.fill() != Some(fill) || head.kind() != kind {
+                // It is filed elsewhere too, or about to be.
+                index.clear(block);
+                self.file_if_nobodys(block);
+                continue;
+            }
+            // Look first: a block that lacks a run of a higher order need not be entered.
+            if want.order.get() > 0 && self.word_with(block, want.order).is_none() {
+                self.rooms.forget(block, want.order);
+                if let Some(word) = self.word_with(block, want.order) {
+                    // It came about at this moment.
+                    self.rooms.note(block, bits::largest(!self.words[block].0[word].load(SeqCst)));
                 }
-                if !index.clear(block) {
-                    continue;
+                looks += 1;
+                if looks == LOOKS {
+                    return None;
                 }
-                match self.enter(block, want, Owners::None, Some(kind)) {
-                    Ok(word) => return Some((block, word)),
-                    Err(head) if !head.is_owned() => self.file(block, head),
-                    Err(_) => {}
-                }
+                continue;
+            }
+            if !index.clear(block) {
+                continue;
+            }
+            match self.enter(block, want, Owners::None, Some(kind)) {
+                Ok(word) => return Some((block, word)),
+                Err(_) => self.file_if_nobodys(block),
             }
         }
         None
@@ -75,20 +109,18 @@ impl<A: Arch> BlockMap<A> {
             let head = self.head(block);
             let free = head.used() == 0 && !head.is_owned() && !head.is_isolated();
             if free && self.change(block, head, head.entered_by(want.cpu).with_kind(want.kind)) {
+                self.rooms.note(block, WORD_ORDER);
                 return Some((block, 0));
             }
-            let now = self.head(block);
-            if !now.is_owned() {
-                self.file(block, now);
-            }
+            self.file_if_nobodys(block);
         }
         None
     }
 
     /// Enters a block of another type, the emptiest first.
     fn find_fallback(&self, want: Want) -> Option<(usize, usize)> {
-        let fills = [Fill::Sparse, Fill::Middle, Fill::Dense, Fill::Dregs];
-        let of = |kind| self.find_partial(want, kind, &fills, usize::MAX);
+        let of =
+            |kind| Fill::all().rev().find_map(|fill| self.find_partly(want, (kind, fill), false));
         want.kind.fallbacks().into_iter().find_map(of)
     }
 

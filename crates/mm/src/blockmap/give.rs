@@ -1,7 +1,7 @@
 //! The way back: the CPU's words, and from them the map.
 
 use super::bits::{self, WORD_ORDER};
-use super::cpu::{BlockCell, CpuCache, Joined, Run};
+use super::cpu::{BlockCell, CpuCache, Joined, List, Run};
 use super::head::{BLOCK_PAGES, Head};
 use super::{Appetite, BlockMap, WORDS, freed_twice};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
@@ -41,7 +41,9 @@ impl<A: Arch> BlockMap<A> {
             match cache.join(run, order.pages() as u32) {
                 Joined::Yes => return Touched::Own,
                 Joined::Twice => freed_twice(pfn),
-                Joined::Absent => self.give_elsewhere(&cache, pinned.cpu(), run, appetite),
+                Joined::Absent => {
+                    self.give_elsewhere(&cache, pinned.cpu(), (run, order), appetite);
+                }
             }
         } else {
             self.give_large(pinned, pfn, order, change);
@@ -50,12 +52,26 @@ impl<A: Arch> BlockMap<A> {
     }
 
     /// The frames' word is not here.
-    fn give_elsewhere(&self, cache: &CpuCache, cpu: CpuId, run: Run, appetite: Appetite) {
+    ///
+    /// Frames of a block that is in full use otherwise, or that this CPU is using up, are the next
+    /// to be handed out. Those of other blocks go home, so that the block may become empty; they
+    /// wait for others of their word if it looks as if some came.
+    fn give_elsewhere(
+        &self,
+        cache: &CpuCache,
+        cpu: CpuId,
+        (run, order): (Run, Order),
+        appetite: Appetite,
+    ) {
         let head = self.head(run.word as usize / WORDS);
         if appetite == Appetite::Scarce || head.is_isolated() {
             cache.account(self.put_back(run));
+        } else if head.is_full() || head.owned_by(cpu) {
+            self.keep(cache, cpu, run, List::of(order, head.kind()));
+        } else if cache.may_gather(run.word) {
+            self.keep(cache, cpu, run, List::HOMEWARD);
         } else {
-            self.keep(cache, cpu, run, head.kind());
+            cache.account(self.put_back(run));
         }
     }
 
@@ -80,11 +96,13 @@ impl<A: Arch> BlockMap<A> {
     /// Gives frames of one word to the map; returns by how many pages the zone's free pages grow.
     pub(super) fn put_back(&self, run: Run) -> i64 {
         A::work(Op::BuddyPut, 1);
-        let before = self.word(run.word).fetch_and(!run.frames, AcqRel);
+        let before = self.word(run.word).fetch_and(!run.frames, SeqCst);
         if before & run.frames != run.frames {
             freed_twice(self.frame(run.word, (!before & run.frames).trailing_zeros()));
         }
-        self.uncount(run.word as usize / WORDS, run.frames.count_ones().into())
+        let block = run.word as usize / WORDS;
+        self.rooms.note(block, bits::largest(!before | run.frames));
+        self.uncount(block, run.frames.count_ones().into())
     }
 
     /// Gives two or four words back.
@@ -97,7 +115,9 @@ impl<A: Arch> BlockMap<A> {
                 freed_twice(self.frame(at, (!before).trailing_zeros()));
             }
         }
-        self.uncount(word as usize / WORDS, order.pages() as u64)
+        let block = word as usize / WORDS;
+        self.rooms.note(block, WORD_ORDER);
+        self.uncount(block, order.pages() as u64)
     }
 
     /// Counts frames of a block, whose bits are clear, as free, and puts the block where it is

@@ -25,24 +25,23 @@ const OWNER: u64 = 0xffff << OWNER_SHIFT;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head(pub(super) u64);
 
-/// How full a block is; blocks that nobody owns are found by it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(super) enum Fill {
-    /// Under 16 frames free: hardly worth a visit.
-    Dregs = 0,
-    /// A quarter free at most.
-    Dense = 1,
-    /// Three quarters free at most.
-    Middle = 2,
-    /// More, but not all.
-    Sparse = 3,
-}
+/// How full a block is, fullest first; blocks that nobody owns are found by it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Fill(u8);
 
 impl Fill {
-    pub(super) const COUNT: usize = 4;
-    pub(super) const ALL: [Self; Self::COUNT] =
-        [Self::Dregs, Self::Dense, Self::Middle, Self::Sparse];
+    pub(super) const COUNT: usize = Self::MOST_FREE.len();
+    /// By fill: the most frames that are free.
+    const MOST_FREE: [u64; 6] = [7, 31, 127, 255, 383, BLOCK_PAGES - 1];
+
+    /// All of them, the fullest first.
+    pub(super) fn all() -> impl DoubleEndedIterator<Item = Self> {
+        (0..Self::COUNT as u8).map(Self)
+    }
+    #[inline]
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 impl Head {
@@ -92,13 +91,22 @@ impl Head {
     /// How it is found; `None`: nothing to be found, or all of it.
     #[inline]
     pub(super) const fn fill(self) -> Option<Fill> {
-        match self.free() {
-            0 | BLOCK_PAGES => None,
-            1..16 => Some(Fill::Dregs),
-            16..=128 => Some(Fill::Dense),
-            129..=384 => Some(Fill::Middle),
-            _ => Some(Fill::Sparse),
+        let free = self.free();
+        if free == 0 || free == BLOCK_PAGES {
+            return None;
         }
+        let mut fill = 0;
+        while free > Fill::MOST_FREE[fill] {
+            fill += 1;
+        }
+        Some(Fill(fill as u8))
+    }
+    /// Whether frames that come back to it are best handed out again: next to nothing else of it
+    /// is free. Blocks with more free are to become empty, and nothing is taken from them while
+    /// there are fuller ones.
+    #[inline]
+    pub(super) const fn is_full(self) -> bool {
+        self.free() <= Fill::MOST_FREE[1]
     }
     /// The same block, `cpu`'s and in use by it.
     #[inline]

@@ -7,6 +7,10 @@ use core::sync::atomic::Ordering::SeqCst;
 
 const BITS: usize = u64::BITS as usize;
 
+/// How many words of level 0 a search among two sets looks at in vain: what it is for, the best
+/// of what there is, is not worth more.
+const PATIENCE: usize = 32;
+
 /// A set of block numbers below a fixed length. Hints: a block in the set is worth looking at;
 /// what holds of it its head says.
 ///
@@ -85,13 +89,23 @@ impl<A: Arch> Index<A> {
         }
     }
     /// The first one in it from `from` on.
-    pub(super) fn next(&self, mut from: usize) -> Option<usize> {
+    pub(super) fn next(&self, from: usize) -> Option<usize> {
+        self.search(from, usize::MAX, |level, at| {
+            self.levels[level].get(at).map_or(0, |word| word.load(SeqCst))
+        })
+    }
+    /// The first one from `from` on by what `load` says of the words of each level.
+    #[inline]
+    fn search(
+        &self,
+        mut from: usize,
+        mut patience: usize,
+        load: impl Fn(usize, usize) -> u64,
+    ) -> Option<usize> {
         'search: loop {
             let (mut level, mut at) = (0, from);
             let mut found = loop {
-                let words = &self.levels[level];
-                let bits = words.get(at / BITS).map_or(0, |word| word.load(SeqCst));
-                let bits = bits & !0 << (at % BITS);
+                let bits = load(level, at / BITS) & !0 << (at % BITS);
                 if bits != 0 {
                     break at / BITS * BITS + bits.trailing_zeros() as usize;
                 }
@@ -103,9 +117,11 @@ impl<A: Arch> Index<A> {
             };
             while level > 0 {
                 level -= 1;
-                let bits = self.levels[level][found].load(SeqCst);
+                let bits = load(level, found);
                 if bits == 0 {
-                    // The summary was out of date: go on behind it.
+                    // The summary was out of date, or of two words of which each has others: go on
+                    // behind it.
+                    patience = patience.checked_sub(1)?;
                     from = (found + 1) * BITS.pow(level as u32 + 1);
                     continue 'search;
                 }
@@ -116,24 +132,51 @@ impl<A: Arch> Index<A> {
     }
     /// All in it, beginning at `home` and going round once.
     pub(super) fn from(&self, home: usize) -> impl Iterator<Item = usize> + '_ {
-        let (mut at, mut wrapped) = (home, false);
-        core::iter::from_fn(move || {
-            loop {
-                match self.next(at) {
-                    Some(found) if !wrapped || found < home => {
-                        at = found + 1;
-                        return Some(found);
-                    }
-                    _ if wrapped => return None,
-                    _ => (at, wrapped) = (0, true),
-                }
+        round(home, |from| self.next(from))
+    }
+    /// Those in it, in `also`, and not in `without`, both as long, in the same way; not those that
+    /// are hard to find.
+    pub(super) fn common<'a>(
+        &'a self,
+        also: Option<&'a Self>,
+        without: Option<&'a Self>,
+        home: usize,
+    ) -> impl Iterator<Item = usize> + 'a {
+        let load = move |level: usize, at: usize| {
+            let bits = self.levels[level].get(at).map_or(0, |word| word.load(SeqCst));
+            if bits == 0 {
+                return 0;
             }
-        })
+            let bits = also.map_or(bits, |also| bits & also.levels[level][at].load(SeqCst));
+            match without {
+                // Above, a bit says that there is one, not that there are all.
+                Some(without) if level == 0 => bits & !without.levels[0][at].load(SeqCst),
+                _ => bits,
+            }
+        };
+        round(home, move |from| self.search(from, PATIENCE, load))
     }
     /// Whether `at` is in.
     pub(super) fn contains(&self, at: usize) -> bool {
         self.levels[0][at / BITS].load(SeqCst) & 1 << (at % BITS) != 0
     }
+}
+
+/// All that `next` finds, beginning at `home` and going round once.
+fn round(home: usize, next: impl Fn(usize) -> Option<usize>) -> impl Iterator<Item = usize> {
+    let (mut at, mut wrapped) = (home, false);
+    core::iter::from_fn(move || {
+        loop {
+            match next(at) {
+                Some(found) if !wrapped || found < home => {
+                    at = found + 1;
+                    return Some(found);
+                }
+                _ if wrapped => return None,
+                _ => (at, wrapped) = (0, true),
+            }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -172,5 +215,27 @@ mod tests {
             let expected = model.range(home..).chain(model.range(..home));
             assert!(round.iter().eq(expected), "{len}");
         }
+    }
+
+    #[test]
+    fn what_two_sets_share_and_a_third_has_not_is_found_in_order() {
+        let by = |step: usize| Index::<Lone>::new(2000, |at| at % step == 0);
+        let (twos, threes, fives) = (by(2), by(3), by(5));
+        let found = |also, without, home| twos.common(also, without, home).collect::<Vec<_>>();
+        let expected = |holds: fn(usize) -> bool| {
+            (600..2000).chain(0..600).filter(|&at| at % 2 == 0 && holds(at)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(Some(&threes), None, 600), expected(|at| at % 3 == 0));
+        assert_eq!(found(None, Some(&fives), 600), expected(|at| at % 5 != 0));
+        assert_eq!(
+            found(Some(&threes), Some(&fives), 600),
+            expected(|at| at % 3 == 0 && at % 5 != 0)
+        );
+        // Each word has some of both sets, and no bit in common but the last: given up on the way.
+        let (odd, last) = (4001, 3998);
+        let left = Index::<Lone>::new(odd, |at| at % 2 == 0);
+        let right = Index::<Lone>::new(odd, |at| at % 2 == 1 || at == last);
+        assert_eq!(left.common(Some(&right), None, 0).next(), None);
+        assert_eq!(left.common(Some(&right), None, 3000).next(), Some(last));
     }
 }

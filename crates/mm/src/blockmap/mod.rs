@@ -39,6 +39,7 @@ mod give;
 mod head;
 mod index;
 mod isolate;
+mod rooms;
 mod take;
 mod verify;
 mod whole;
@@ -52,9 +53,10 @@ use crate::sync::{EachCpu, Local};
 use alloc::boxed::Box;
 use bits::WORD_PAGES;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
-use cpu::{CpuCache, SLOTS};
+use cpu::{CpuCache, List, SLOTS};
 use head::{BLOCK_PAGES, Fill, Head};
 use index::Index;
+use rooms::Rooms;
 
 /// Words of a block.
 const WORDS: usize = (1 << PAGEBLOCK_ORDER) / WORD_PAGES;
@@ -75,6 +77,13 @@ pub(super) struct Want {
     pub(super) cpu: CpuId,
     pub(super) order: Order,
     pub(super) kind: MigrateType,
+}
+
+impl Want {
+    /// What it is taken from.
+    const fn list(self) -> List {
+        List::of(self.order, self.kind)
+    }
 }
 
 /// The bitmap of a block: set bits are frames in use.
@@ -103,6 +112,7 @@ pub struct BlockMap<A: Arch> {
     whole: Index<A>,
     /// Other blocks with free frames that nobody owns, by type and fill.
     partial: [[Index<A>; Fill::COUNT]; MigrateType::COUNT],
+    rooms: Rooms<A>,
     caches: EachCpu<Local<CpuCache>>,
     outside: EachCpu<Outside<A>>,
     slots: usize,
@@ -149,7 +159,11 @@ impl<A: Arch> BlockMap<A> {
                 .map(|at| Words(core::array::from_fn(|w| A::AtomicU64::new(word(at, w)))))
                 .collect(),
             whole: Index::new(blocks, |block| missing_in(block) == 0),
-            partial: MigrateType::ALL.map(|kind| Fill::ALL.map(|fill| index(kind, fill))),
+            partial: MigrateType::ALL.map(|kind| {
+                let mut fills = Fill::all();
+                core::array::from_fn(|_| index(kind, fills.next().expect("as many as there are")))
+            }),
+            rooms: Rooms::all(blocks),
             caches: EachCpu::new::<A>(|_| Local::new(CpuCache::new(slots))),
             outside: EachCpu::new::<A>(|_| Outside {
                 filled: A::OwnedI8::zero(),
@@ -160,12 +174,15 @@ impl<A: Arch> BlockMap<A> {
         }
     }
     /// Bytes of metadata for all blocks together, and for each CPU, where an atomic is as large as
-    /// what it holds: 64 a block for its bitmap (a bit a frame), 8 for its head, 13 bits and their
+    /// what it holds: 64 a block for its bitmap (a bit a frame), 8 for its head, 25 bits and their
     /// summaries for the indices.
     pub fn metadata_bytes(&self) -> (usize, usize) {
         let indices = self.partial.iter().flatten().chain([&self.whole]);
         let blocks = self.heads.len() * (size_of::<u64>() * (WORDS + 1));
-        (blocks + indices.map(Index::bytes).sum::<usize>(), size_of::<Local<CpuCache>>() + 8)
+        (
+            blocks + indices.map(Index::bytes).sum::<usize>() + self.rooms.bytes(),
+            size_of::<Local<CpuCache>>() + 8,
+        )
     }
     /// Pages that one CPU may keep to itself at most.
     pub fn most_cached_pages(&self) -> usize {
@@ -228,7 +245,7 @@ impl<A: Arch> BlockMap<A> {
         if head.used() == 0 {
             self.whole.set(block);
         } else if let Some(fill) = head.fill() {
-            self.partial[head.kind().index()][fill as usize].set(block);
+            self.partial[head.kind().index()][fill.index()].set(block);
         }
     }
     /// Leaves a block that the caller has entered, `taken` more frames of which are used now; it

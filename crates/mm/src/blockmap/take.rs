@@ -1,7 +1,7 @@
 //! The way to a frame: the CPU's words, then the block it owns, then another block.
 
-use super::bits::{self, WORD_ORDER};
-use super::cpu::{CpuCache, Joined, Run};
+use super::bits::{self, Fit, WORD_ORDER};
+use super::cpu::{CpuCache, Joined, List, Run};
 use super::head::{BUSY, Head};
 use super::{Appetite, BlockMap, WORDS, Want, freed_twice};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, OwnedCounter, Pfn};
@@ -66,7 +66,7 @@ impl<A: Arch> BlockMap<A> {
         let used = bits.load(Acquire);
         // Frames of another type's block are taken one by one: it stays what it is.
         let own = self.head(block).kind() == want.kind;
-        let run = bits::lowest(!used, want.order).map(|bit| (bit, bits::run(want.order, bit)));
+        let run = bits::best(!used, want.order).map(|bit| (bit, bits::run(want.order, bit)));
         let Some((bit, run)) = run else {
             debug_assert!(false, "nobody else takes frames of a block that was entered");
             self.leave(block, 0);
@@ -87,13 +87,13 @@ impl<A: Arch> BlockMap<A> {
         cache.account(-i64::from(taken.count_ones()));
         let rest = Run { word: at, frames: taken & !run };
         if rest.frames != 0 {
-            self.keep(cache, want.cpu, rest, want.kind);
+            self.keep(cache, want.cpu, rest, want.list());
         }
         Some(self.frame(at, bit))
     }
 
     /// Puts frames into the CPU's cache; what has to make room goes to the map.
-    pub(super) fn keep(&self, cache: &CpuCache, cpu: CpuId, run: Run, kind: MigrateType) {
+    pub(super) fn keep(&self, cache: &CpuCache, cpu: CpuId, run: Run, list: List) {
         A::work(Op::PcpPut, 1);
         let filled = &self.outside.of(cpu).filled;
         if !filled.is_nonzero() {
@@ -103,7 +103,7 @@ impl<A: Arch> BlockMap<A> {
         match cache.join(run, run.frames.count_ones()) {
             Joined::Yes => {}
             Joined::Absent => {
-                if let Some(old) = cache.install(run, kind) {
+                if let Some(old) = cache.install(run, list) {
                     cache.account(self.put_back(old));
                 }
             }
@@ -124,10 +124,10 @@ impl<A: Arch> BlockMap<A> {
         Some(self.frame((block * WORDS + word) as u32, 0))
     }
 
-    /// Enters the CPU's block for the type, or another that becomes it: the block, and the word in
-    /// it where what is wanted can be taken.
+    /// Enters the CPU's block for what is wanted, or another that becomes it: the block, and the
+    /// word in it where that can be taken.
     fn enter_some(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
-        let own = &cache.block[want.kind.index()];
+        let own = &cache.block[want.list().index()];
         if let Some(block) = own.get() {
             if let Some(word) = self.enter_own(block, want) {
                 return Some((block, word));
@@ -135,11 +135,27 @@ impl<A: Arch> BlockMap<A> {
             own.take();
             self.disown(block, want.cpu);
         }
-        let spare = cache.spare.take();
-        let spare = spare.and_then(|block| Some((block, self.enter_spare(block, want)?)));
-        let (block, word) = spare.or_else(|| self.find(want))?;
+        let found = self.find_partial(want, want.kind);
+        if found.is_none()
+            && let Some(found) = self.enter_others_own(cache, want)
+        {
+            return Some(found);
+        }
+        let found = found.or_else(|| {
+            let spare = cache.spare.take()?;
+            Some((spare, self.enter_spare(spare, want)?))
+        });
+        let (block, word) = found.or_else(|| self.find(want))?;
         own.set(block);
         Some((block, word))
+    }
+
+    /// Enters a block that the CPU owns for other orders: better than to break up a whole one.
+    fn enter_others_own(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
+        List::of_type(want.kind).find_map(|list| {
+            let block = cache.block[list.index()].get()?;
+            Some((block, self.enter_own(block, want)?))
+        })
     }
 
     /// Enters the block that the CPU took from last time, if it still owns it and it has what is
@@ -162,7 +178,11 @@ impl<A: Arch> BlockMap<A> {
         let head = self.head(block);
         let mine = head.owned_by(want.cpu) && !head.is_busy() && head.used() == 0;
         let entered = head.entered_by(want.cpu).with_kind(want.kind);
-        (mine && self.change(block, head, entered)).then_some(0)
+        if !mine || !self.change(block, head, entered) {
+            return None;
+        }
+        self.rooms.note(block, WORD_ORDER);
+        Some(0)
     }
 
     /// In a block that was entered: the word where `order` can be taken; leaves the block if there
@@ -175,11 +195,20 @@ impl<A: Arch> BlockMap<A> {
         word
     }
 
-    /// The first word of a block where `order`, at most 8, can be taken.
+    /// A word of a block where `order`, at most 8, can be taken: the first one with a block of just
+    /// that order, or the first.
     pub(super) fn word_with(&self, block: usize, order: Order) -> Option<usize> {
         let words = &self.words[block].0;
         if order.get() <= WORD_ORDER {
-            return (0..WORDS).find(|&at| bits::starts(!words[at].load(Acquire), order) != 0);
+            let mut any = None;
+            for (at, word) in words.iter().enumerate() {
+                match bits::fit(!word.load(Acquire), order) {
+                    Fit::Exact => return Some(at),
+                    Fit::Larger => any = any.or(Some(at)),
+                    Fit::None => {}
+                }
+            }
+            return any;
         }
         let step = order.pages() >> WORD_ORDER;
         let free = |at: &usize| words[*at..*at + step].iter().all(|word| word.load(Acquire) == 0);

@@ -83,7 +83,7 @@ impl<A: Arch> BlockMap<A> {
         let filed = head.is_owned()
             || head.is_isolated()
             || match head.fill() {
-                Some(fill) => self.partial[head.kind().index()][fill as usize].contains(block),
+                Some(fill) => self.partial[head.kind().index()][fill.index()].contains(block),
                 None => head.used() > 0 || self.whole.contains(block),
             };
         if filed { Ok(head.free()) } else { Err(MapError::Unfiled(at)) }
@@ -145,7 +145,7 @@ impl<A: Arch> BlockMap<A> {
                         }
                         continue;
                     }
-                    while let Some(bit) = bits::lowest(group[0], order) {
+                    while let Some(bit) = bits::best(group[0], order) {
                         group[0] &= !bits::run(order, bit);
                         piece(self.frame(first, bit), order, false);
                     }

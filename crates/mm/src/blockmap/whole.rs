@@ -87,7 +87,8 @@ impl<A: Arch> BlockMap<A> {
         }
     }
 
-    fn file_if_nobodys(&self, block: usize) {
+    /// Puts a block where it can be found if nobody owns it.
+    pub(super) fn file_if_nobodys(&self, block: usize) {
         let head = self.head(block);
         if !head.is_owned() {
             self.file(block, head);

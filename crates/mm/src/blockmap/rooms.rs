@@ -1,0 +1,83 @@
+//! Which blocks may have larger free blocks in them.
+
+use super::bits::WORD_ORDER;
+use super::index::Index;
+use crate::arch::{Arch, Order};
+
+/// For each order from 1 to 6, the pageblocks with a free block of that order; for none larger
+/// ones, which lie in more than one word. Hints, and mostly too many: who gives frames back puts
+/// in what has come together in their word, who looks in vain takes out. So nobody looks twice in
+/// vain, unless something came back meanwhile. What is in for an order is in for all below.
+pub(super) struct Rooms<A: Arch> {
+    orders: [Index<A>; WORD_ORDER as usize],
+}
+
+impl<A: Arch> Rooms<A> {
+    /// All of `len` blocks in, for all orders.
+    pub(super) fn all(len: usize) -> Self {
+        Self { orders: core::array::from_fn(|_| Index::new(len, |_| true)) }
+    }
+    /// Bytes of its bitmaps.
+    pub(super) fn bytes(&self) -> usize {
+        self.orders.iter().map(Index::bytes).sum()
+    }
+    /// Where to look for `order`; `None`: anywhere.
+    #[inline]
+    pub(super) fn of(&self, order: Order) -> Option<&Index<A>> {
+        let at = order.get().min(WORD_ORDER).checked_sub(1)?;
+        Some(&self.orders[usize::from(at)])
+    }
+    /// What has a larger block than `order` too, within a word.
+    #[inline]
+    pub(super) fn above(&self, order: Order) -> Option<&Index<A>> {
+        self.orders.get(order.index())
+    }
+    /// A free block of `order` has come about.
+    #[inline]
+    pub(super) fn note(&self, block: usize, order: u8) {
+        for index in self.orders[..usize::from(order)].iter().rev() {
+            if index.contains(block) {
+                return;
+            }
+            index.set(block);
+        }
+    }
+    /// Somebody looked for `order` in vain.
+    pub(super) fn forget(&self, block: usize, order: Order) {
+        // Larger ones may be missing only because of how they lie.
+        if (1..=WORD_ORDER).contains(&order.get()) {
+            let above = &self.orders[order.index() - 1..];
+            above.iter().filter(|index| index.contains(block)).for_each(|index| {
+                index.clear(block);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::lone::Lone;
+
+    #[test]
+    fn what_is_looked_for_in_vain_is_not_looked_for_again_until_something_comes_back() {
+        let rooms = Rooms::<Lone>::all(100);
+        let order = |order| Order::new(order).unwrap();
+        let there = |at| {
+            let orders = (0..=8).map(order);
+            let found = orders.filter(|&order| rooms.of(order).is_none_or(|of| of.contains(at)));
+            found.map(Order::get).collect::<alloc::vec::Vec<_>>()
+        };
+        assert_eq!(there(7), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        rooms.forget(7, order(8));
+        assert_eq!(there(7).len(), 9, "words may be free, but no two side by side");
+        rooms.forget(7, order(2));
+        assert_eq!(there(7), [0, 1]);
+        rooms.forget(7, order(0));
+        rooms.note(7, 0);
+        assert_eq!(there(7), [0, 1]);
+        rooms.note(7, 4);
+        assert_eq!(there(7), [0, 1, 2, 3, 4]);
+        assert_eq!(there(8).len(), 9);
+    }
+}
