@@ -1,4 +1,5 @@
-//! Bits in blocks that CPUs own: pages taken and given back at once, a block that becomes whole.
+//! Bits in blocks that CPUs own: pages taken and given back at once, blocks taken over from their
+//! owners, a CPU asked for what it keeps, blocks that become whole or are isolated meanwhile.
 
 use mmscale_interleave::{Cpu, Hooks, Model, check, cpu_body, run};
 use mmscale_mm::arch::{Arch, Ipi, Order, Pfn};
@@ -105,6 +106,61 @@ fn the_last_pages_of_a_block_come_back_while_somebody_wants_it_whole() {
                     world.0.free_pages(huge, Order::PAGEBLOCK);
                 }
             }),
+        ]
+    });
+}
+
+#[test]
+fn the_last_free_pages_are_found_wherever_they_are() {
+    scenario(PAGES as usize - 6, |world, pages| {
+        // Six pages are left, in CPU 0's words and in its block.
+        vec![
+            body(world, move |world| {
+                let two = [world.page(), world.page()];
+                world.give(&two);
+                world.give(&pages);
+            }),
+            body(world, |world| world.churn(2)),
+            body(world, |world| world.churn(2)),
+        ]
+    });
+}
+
+#[test]
+fn a_cpu_is_asked_for_what_it_keeps_in_the_middle_of_its_work() {
+    scenario(8, |world, pages| {
+        let (some, others) = (pages[..4].to_vec(), pages[4..].to_vec());
+        vec![
+            body(world, move |world| {
+                world.give(&some);
+                world.churn(4);
+            }),
+            body(world, |world| _ = world.0.drain_all()),
+            body(world, move |world| {
+                world.give(&others);
+                world.0.drain_all();
+            }),
+        ]
+    });
+}
+
+#[test]
+fn nothing_of_an_isolated_block_is_handed_out() {
+    scenario(8, |world, pages| {
+        let target = pages[0];
+        let (some, others) = (pages[..4].to_vec(), pages[4..].to_vec());
+        vec![
+            body(world, move |world| {
+                world.churn(2);
+                world.give(&some);
+            }),
+            body(world, move |world| {
+                world.0.isolate_pageblock(target).expect("nobody else does");
+                let page = world.page();
+                assert_ne!(page.pageblock(), target.pageblock(), "a page that nobody is to get");
+                world.give(&[page]);
+            }),
+            body(world, move |world| world.give(&others)),
         ]
     });
 }

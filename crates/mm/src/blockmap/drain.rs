@@ -18,9 +18,16 @@ impl<A: Arch> BlockMap<A> {
             cache.account(self.put_back(run));
             pages += run.frames.count_ones();
         }
-        let blocks = cache.block.iter().chain([&cache.spare]);
-        blocks.filter_map(|block| block.take()).for_each(|block| self.disown(block, cpu));
+        self.disown_all(cache, cpu);
         pages
+    }
+
+    /// Gives up all blocks that a CPU owns.
+    pub(super) fn disown_all(&self, cache: &CpuCache, cpu: CpuId) {
+        let blocks = cache.block.iter().chain([&cache.spare]);
+        for cell in blocks.filter(|cell| cell.get().is_some()) {
+            cell.take().into_iter().for_each(|block| self.disown(block, cpu));
+        }
     }
 
     /// Gives all that this CPU keeps to the map; how many pages. `None`: it is an interrupt in the
@@ -28,15 +35,17 @@ impl<A: Arch> BlockMap<A> {
     pub(crate) fn drain_here(&self, pinned: &impl NoPreempt<A>) -> Option<u32> {
         let cpu = pinned.cpu();
         let cache = self.caches.of(cpu).enter()?;
+        let pages = self.empty(&cache, cpu);
+        // Not before: who sees it finds the pages in the map.
         self.outside.of(cpu).filled.set(0);
-        Some(self.empty(&cache, cpu))
+        Some(pages)
     }
 
-    /// The interrupt by which another CPU asks this one for what it keeps.
-    pub(crate) fn drain_ipi(&self, pinned: &impl NoPreempt<A>) {
+    /// Tells a CPU that asked this one for what it keeps ([`BlockMap::drain_remote`]) whether that
+    /// has come home and is counted.
+    pub(crate) fn answer(&self, pinned: &impl NoPreempt<A>, drained: bool) {
         let outside = self.outside.of(pinned.cpu());
-        let answer =
-            if self.drain_here(pinned).is_some() { &outside.emptied } else { &outside.refused };
+        let answer = if drained { &outside.emptied } else { &outside.refused };
         answer.fetch_add(1, AcqRel);
     }
 
@@ -45,8 +54,9 @@ impl<A: Arch> BlockMap<A> {
     pub(crate) fn drain_dead(&self, dead: CpuId) -> (u32, i64) {
         let cache = self.caches.of(dead).enter();
         let cache = cache.expect("a CPU stops only between allocations and frees");
+        let pages = self.empty(&cache, dead);
         self.outside.of(dead).filled.set(0);
-        (self.empty(&cache, dead), cache.settle())
+        (pages, cache.settle())
     }
 
     /// Has another CPU, which is online, give up what it keeps, and waits for that. The caller may
@@ -57,7 +67,7 @@ impl<A: Arch> BlockMap<A> {
             let before = (outside.emptied.load(Acquire), outside.refused.load(Acquire));
             A::ipi_send(cpu, Ipi::DrainPages);
             while (outside.emptied.load(Acquire), outside.refused.load(Acquire)) == before {
-                if !A::is_online(cpu) {
+                if !A::is_online(cpu) || !outside.filled.is_nonzero() {
                     return;
                 }
                 A::relax();
@@ -83,7 +93,22 @@ impl<A: Arch> BlockMap<A> {
     #[inline]
     pub(crate) fn settle(&self, pinned: &impl NoPreempt<A>, most: i64) -> Option<i64> {
         let cache = self.caches.of(pinned.cpu()).peek();
-        let due = cache.uncounted().abs() > most;
-        due.then(|| cache.settle())
+        let uncounted = cache.uncounted();
+        if uncounted.abs() > most {
+            return Some(cache.settle());
+        }
+        if uncounted != 0 {
+            self.say_filled(pinned.cpu());
+        }
+        None
+    }
+
+    /// Lets others know that this CPU keeps something.
+    #[inline]
+    pub(super) fn say_filled(&self, cpu: CpuId) {
+        let filled = &self.outside.of(cpu).filled;
+        if !filled.is_nonzero() {
+            filled.set(1);
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::bits::{self, WORD_ORDER};
 use super::head::{BLOCK_PAGES, Fill, Head};
 use super::index::Index;
 use super::{BlockMap, Want};
-use crate::arch::{Arch, Atomic, Op, PAGEBLOCK_ORDER};
+use crate::arch::{Arch, Atomic, Op, Order, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -144,6 +144,20 @@ impl<A: Arch> BlockMap<A> {
             }
         }
         None
+    }
+
+    /// Enters a block of the wanted type, whoever owns it, if it has what is wanted.
+    pub(super) fn take_over(&self, block: usize, want: Want) -> Option<usize> {
+        self.word_with(block, want.order)?;
+        self.enter(block, want, Owners::Any, Some(want.kind)).ok()
+    }
+
+    /// Whether somebody is inside a block at this moment that has `order`, perhaps: it could not
+    /// be looked into.
+    pub(crate) fn is_busy_with(&self, order: Order) -> bool {
+        (0..self.heads.len()).map(|block| self.head(block)).any(|head| {
+            head.is_busy() && !head.is_isolated() && head.free() >= order.pages() as u64
+        })
     }
 
     /// Enters a block, of type `kind` if one is given. The error is what its head says: it is

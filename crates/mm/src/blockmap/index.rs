@@ -232,10 +232,10 @@ mod tests {
             expected(|at| at % 3 == 0 && at % 5 != 0)
         );
         // Each word has some of both sets, and no bit in common but the last: given up on the way.
-        let (odd, last) = (4001, 3998);
+        let (odd, last) = (8001, 7998);
         let left = Index::<Lone>::new(odd, |at| at % 2 == 0);
         let right = Index::<Lone>::new(odd, |at| at % 2 == 1 || at == last);
         assert_eq!(left.common(Some(&right), None, 0).next(), None);
-        assert_eq!(left.common(Some(&right), None, 3000).next(), Some(last));
+        assert_eq!(left.common(Some(&right), None, 7000).next(), Some(last));
     }
 }

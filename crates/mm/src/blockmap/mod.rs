@@ -92,7 +92,7 @@ struct Words<A: Arch>([A::AtomicU64; WORDS]);
 
 /// What others may see of a CPU's cache.
 struct Outside<A: Arch> {
-    /// Nonzero if it may hold pages.
+    /// Nonzero if it may hold pages, or owe the zone's counter.
     filled: A::OwnedI8,
     /// How often it was emptied because somebody asked.
     emptied: A::AtomicU32,

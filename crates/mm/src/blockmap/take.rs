@@ -4,7 +4,7 @@ use super::bits::{self, Fit, WORD_ORDER};
 use super::cpu::{CpuCache, Joined, List, Run};
 use super::head::{BUSY, Head};
 use super::{Appetite, BlockMap, WORDS, Want, freed_twice};
-use crate::arch::{Arch, Atomic, CpuId, Op, Order, OwnedCounter, Pfn};
+use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
 use crate::frame::MigrateType;
 use crate::sync::NoPreempt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -52,14 +52,14 @@ impl<A: Arch> BlockMap<A> {
     fn claim_with(&self, cache: &CpuCache, want: Want, appetite: Appetite) -> Option<Pfn> {
         match want.order.get() {
             0..=WORD_ORDER => self.refill(cache, want, appetite),
-            7..9 => self.take_words(cache, want),
+            7..9 => self.take_words(cache, want, appetite),
             _ => self.take_whole(cache, want),
         }
     }
 
     /// Takes a word, or of it what is wanted.
     fn refill(&self, cache: &CpuCache, want: Want, appetite: Appetite) -> Option<Pfn> {
-        let (block, word) = self.enter_some(cache, want)?;
+        let (block, word) = self.enter_some(cache, want, appetite)?;
         A::work(Op::BuddyTake, 1);
         let bits = &self.words[block].0[word];
         let at = (block * WORDS + word) as u32;
@@ -69,7 +69,7 @@ impl<A: Arch> BlockMap<A> {
         let run = bits::best(!used, want.order).map(|bit| (bit, bits::run(want.order, bit)));
         let Some((bit, run)) = run else {
             debug_assert!(false, "nobody else takes frames of a block that was entered");
-            self.leave(block, 0);
+            self.leave_as(block, 0, appetite);
             return None;
         };
         let all = appetite == Appetite::Ample && own;
@@ -83,7 +83,7 @@ impl<A: Arch> BlockMap<A> {
             (false, _) => bits.fetch_or(run, AcqRel),
         };
         let taken = if all { !before } else { run };
-        self.leave(block, taken.count_ones().into());
+        self.leave_as(block, taken.count_ones().into(), appetite);
         cache.account(-i64::from(taken.count_ones()));
         let rest = Run { word: at, frames: taken & !run };
         if rest.frames != 0 {
@@ -95,10 +95,7 @@ impl<A: Arch> BlockMap<A> {
     /// Puts frames into the CPU's cache; what has to make room goes to the map.
     pub(super) fn keep(&self, cache: &CpuCache, cpu: CpuId, run: Run, list: List) {
         A::work(Op::PcpPut, 1);
-        let filled = &self.outside.of(cpu).filled;
-        if !filled.is_nonzero() {
-            filled.set(1);
-        }
+        self.say_filled(cpu);
         // The word may be here already, with other frames of it that are free.
         match cache.join(run, run.frames.count_ones()) {
             Joined::Yes => {}
@@ -112,21 +109,29 @@ impl<A: Arch> BlockMap<A> {
     }
 
     /// Takes two or four whole words.
-    fn take_words(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
-        let (block, word) = self.enter_some(cache, want)?;
+    fn take_words(&self, cache: &CpuCache, want: Want, appetite: Appetite) -> Option<Pfn> {
+        let (block, word) = self.enter_some(cache, want, appetite)?;
         A::work(Op::BuddyTake, 1);
         for bits in &self.words[block].0[word..word + (want.order.pages() >> WORD_ORDER)] {
             // It is clear, and only the CPU that has entered the block sets bits.
             bits.store(!0, Release);
         }
-        self.leave(block, want.order.pages() as u64);
+        self.leave_as(block, want.order.pages() as u64, appetite);
         cache.account(-(want.order.pages() as i64));
         Some(self.frame((block * WORDS + word) as u32, 0))
     }
 
     /// Enters the CPU's block for what is wanted, or another that becomes it: the block, and the
     /// word in it where that can be taken.
-    fn enter_some(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
+    fn enter_some(
+        &self,
+        cache: &CpuCache,
+        want: Want,
+        appetite: Appetite,
+    ) -> Option<(usize, usize)> {
+        if appetite == Appetite::Scarce {
+            return self.enter_shared(cache, want);
+        }
         let own = &cache.block[want.list().index()];
         if let Some(block) = own.get() {
             if let Some(word) = self.enter_own(block, want) {
@@ -148,6 +153,41 @@ impl<A: Arch> BlockMap<A> {
         let (block, word) = found.or_else(|| self.find(want))?;
         own.set(block);
         Some((block, word))
+    }
+
+    /// The same where memory is short: no CPU keeps a block then, and none is broken up while any
+    /// CPU's has room. Otherwise CPUs would hold as many whole blocks open as there are CPUs.
+    fn enter_shared(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
+        self.disown_all(cache, want.cpu);
+        let found = self.find_partial(want, want.kind);
+        found.or_else(|| self.enter_others(want)).or_else(|| self.find(want))
+    }
+
+    /// Enters a block in use that another CPU owns.
+    fn enter_others(&self, want: Want) -> Option<(usize, usize)> {
+        let (me, cpus) = (want.cpu.index(), A::cpus_possible());
+        (1..cpus).map(|step| CpuId::new((me + step) % cpus)).find_map(|cpu| {
+            let cells = &self.caches.of(cpu).peek().block;
+            let blocks = List::of_type(want.kind).filter_map(|list| cells[list.index()].get());
+            blocks.filter(|&block| self.head(block).used() > 0).find_map(|block| {
+                A::work(Op::BuddyStep, 1);
+                Some((block, self.take_over(block, want)?))
+            })
+        })
+    }
+
+    /// Leaves a block that was entered; where memory is short it is nobody's then.
+    fn leave_as(&self, block: usize, taken: u64, appetite: Appetite) {
+        match appetite {
+            Appetite::Ample => self.leave(block, taken),
+            Appetite::Scarce => loop {
+                let head = self.head(block);
+                let after = Head(head.0 + taken).disowned();
+                if self.change(block, head, after) {
+                    return self.file(block, after);
+                }
+            },
+        }
     }
 
     /// Enters a block that the CPU owns for other orders: better than to break up a whole one.

@@ -19,6 +19,14 @@ pub(super) struct Request {
     node: NodeId,
 }
 
+impl Request {
+    /// Whether it may use the zone's memory.
+    #[inline]
+    fn allows<A: Arch>(&self, zone: &Zone<A>) -> bool {
+        !self.gfp.contains(Gfp::THIS_NODE) || zone.node == self.node
+    }
+}
+
 /// Down to which watermark a try may go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
@@ -72,11 +80,46 @@ impl<A: Arch> FrameAllocator<A> {
         if found.is_some() || !request.gfp.contains(Gfp::DIRECT) {
             return found;
         }
+        if self.config.caches == PcpPolicy::Blockmap {
+            return self.alloc_drained(request);
+        }
         if self.draining.swap(1, Acquire) == 0 {
             self.drain_all();
             self.draining.store(0, Release);
         }
         self.get_page_from_freelist(request, Mark::Min)
+    }
+
+    /// Takes back what CPUs keep, for who may wait; also when somebody else is at it: what he gets
+    /// back he may take himself. A single page is refused only if there is none: when somebody is
+    /// inside the block that has it, that is waited for.
+    fn alloc_drained(&self, request: Request) -> Option<Pfn> {
+        while self.draining.swap(1, Acquire) != 0 {
+            A::relax();
+        }
+        let found = loop {
+            self.drain_all();
+            let found = self.get_page_from_freelist(request, Mark::Min);
+            if found.is_some() || request.order > Order::ZERO || !self.may_be_busy(request) {
+                break found;
+            }
+            A::relax();
+        };
+        self.draining.store(0, Release);
+        found
+    }
+
+    /// Whether a zone that has memory for the request could not be looked into.
+    fn may_be_busy(&self, request: Request) -> bool {
+        self.zonelist(request).iter().map(|&zone| self.zone(zone)).any(|zone| {
+            let allowed = request.allows(zone);
+            let enough = || {
+                let floor = lowered(zone.marks.min, request.gfp);
+                request.gfp.contains(Gfp::MEMALLOC) || self.watermark_ok(zone, floor, request)
+            };
+            let map = zone.blocks.as_ref();
+            allowed && enough() && map.is_some_and(|map| map.is_busy_with(request.order))
+        })
     }
 
     /// Wakes reclaim on every node whose zones the request may use.
@@ -104,7 +147,7 @@ impl<A: Arch> FrameAllocator<A> {
     fn get_page_from_freelist(&self, request: Request, mark: Mark) -> Option<Pfn> {
         for &zone in self.zonelist(request) {
             let zone = self.zone(zone);
-            if request.gfp.contains(Gfp::THIS_NODE) && zone.node != request.node {
+            if !request.allows(zone) {
                 continue;
             }
             // Found out here, so that freeing, which is hotter, need not.

@@ -83,6 +83,15 @@ impl<A: Arch> FrameAllocator<A> {
         }
     }
 
+    /// Counts all that this CPU has gathered, for whoever needs to know what is free.
+    fn settle_for_drain(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>) {
+        let off = IrqGuard::new();
+        if let Some(due) = map.settle(pinned, 0) {
+            self.stats.mod_zone(&off, zone.id, ZoneItem::FreePages, due);
+        }
+        self.stats.fold_zone(&off, zone.id);
+    }
+
     /// Counts all that this CPU has gathered; in how many zones there was something.
     pub(super) fn settle_all(&self) -> u32 {
         let pinned = PreemptGuard::<A>::new();
@@ -101,8 +110,11 @@ impl<A: Arch> FrameAllocator<A> {
     pub(super) fn drain_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, cpu: CpuId) -> u32 {
         let (pinned, old) = (PreemptGuard::<A>::new(), map.cached_pages(cpu));
         if pinned.cpu() == cpu {
-            let pages = map.drain_here(&pinned).unwrap_or(0);
-            self.settle(zone, map, &pinned, 0);
+            let drained = map.drain_here(&pinned);
+            if drained.is_some() {
+                self.settle_for_drain(zone, map, &pinned);
+            }
+            let pages = drained.unwrap_or(0);
             A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages });
             trace_kept(zone, map, cpu, old);
             return pages;
@@ -207,8 +219,11 @@ impl<A: Arch> FrameAllocator<A> {
         for zone in &self.zones {
             if let Some(map) = &zone.blocks {
                 let old = map.cached_pages(pinned.cpu());
-                map.drain_ipi(&pinned);
-                self.settle(zone, map, &pinned, 0);
+                let drained = map.drain_here(&pinned).is_some();
+                if drained {
+                    self.settle_for_drain(zone, map, &pinned);
+                }
+                map.answer(&pinned, drained);
                 trace_kept(zone, map, pinned.cpu(), old);
             }
         }
