@@ -1,6 +1,6 @@
 //! The census of free memory against a count of what is held.
 
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, answer_drains};
 use crate::random::Random;
 use mmscale_mm::arch::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn};
 use mmscale_mm::frame::{FrameTable, MigrateType};
@@ -9,6 +9,7 @@ use mmscale_mm::page_alloc::{
 };
 use mmscale_mm::zone::ZoneKind;
 use mmscale_uni::{self as uni, Uni};
+use std::rc::Rc;
 
 const CPUS: usize = 4;
 const BLOCK: usize = 1 << PAGEBLOCK_ORDER;
@@ -16,7 +17,7 @@ const BLOCK: usize = 1 << PAGEBLOCK_ORDER;
 const START: usize = 700;
 const PAGES: usize = 20_000;
 
-fn allocator(caches: PcpPolicy) -> FrameAllocator<Uni> {
+fn allocator(caches: PcpPolicy) -> Rc<FrameAllocator<Uni>> {
     uni::boot(CPUS, 1000);
     let zone = ZoneSpec {
         node: NodeId::new(0),
@@ -25,7 +26,9 @@ fn allocator(caches: PcpPolicy) -> FrameAllocator<Uni> {
         pages: PAGES as u32,
     };
     let config = AllocConfig { caches, ..AllocConfig::default() };
-    FrameAllocator::new(&MemoryMap { zones: vec![zone] }, config).unwrap()
+    let frames = Rc::new(FrameAllocator::new(&MemoryMap { zones: vec![zone] }, config).unwrap());
+    answer_drains(&frames);
+    frames
 }
 
 /// Pages held of each pageblock, and how many it has.
@@ -101,8 +104,9 @@ fn churn(frames: &FrameAllocator<Uni>, seed: u64) -> Oracle {
 
 #[test]
 fn a_census_counts_what_is_not_held() {
-    for seed in 0..8 {
-        let frames = allocator(PcpPolicy::Stock);
+    let policies = [PcpPolicy::Stock, PcpPolicy::Posted, PcpPolicy::Blockmap];
+    for (seed, caches) in (0..8).flat_map(|seed| policies.map(|caches| (seed, caches))) {
+        let frames = allocator(caches);
         let mut oracle = churn(&frames, seed);
         check(&frames.census(), &oracle);
         assert!(frames.census().cached_pages > 0, "page caches keep something");

@@ -6,6 +6,16 @@ use mmscale_uni::{self as uni, Uni};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// How many times as many operations as usual to try: `MMSCALE_DEPTH`, 1 unless set. A usual run
+/// of these tests is more than a million operations, one with 10 more than ten million.
+///
+/// Panics if it is no number above 0.
+pub(crate) fn depth() -> usize {
+    let Ok(text) = std::env::var("MMSCALE_DEPTH") else { return 1 };
+    let depth = text.parse().ok().filter(|&depth: &usize| depth > 0);
+    depth.unwrap_or_else(|| panic!("MMSCALE_DEPTH is {text}: give a number above 0"))
+}
+
 /// Lets the other CPUs answer when one of them waits for what they keep.
 pub(crate) fn answer_drains(allocator: &Rc<FrameAllocator<Uni>>) {
     let allocator = Rc::clone(allocator);

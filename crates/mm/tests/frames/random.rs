@@ -1,6 +1,6 @@
 //! Random operations on several CPUs, zones, orders and types against a simple oracle.
 
-use crate::oracle::{Oracle, answer_drains};
+use crate::oracle::{Oracle, answer_drains, depth};
 use mmscale_mm::arch::{Arch, CpuId, Order, Pfn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{
@@ -128,7 +128,7 @@ impl Run {
     }
     /// Waves of more allocating and of more freeing, on one CPU for a while, then on another.
     fn go(&mut self, steps: usize) {
-        for step in 0..steps {
+        for step in 0..steps * depth() {
             if step % 97 == 0 {
                 uni::set_cpu(self.random.below(CPUS));
             }

@@ -1,7 +1,7 @@
 //! Short random sequences of everything that can be asked of the allocator. A sequence that fails
 //! is shrunk to the fewest and plainest steps that still fail, and printed.
 
-use crate::oracle::{Oracle, answer_drains};
+use crate::oracle::{Oracle, answer_drains, depth};
 use mmscale_mm::arch::{Arch, CpuId, MAX_ORDER, Order, Pfn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{
@@ -343,7 +343,7 @@ fn runner(cases: u32) -> TestRunner {
 #[test]
 fn any_sequence_agrees_with_the_oracle() {
     let sequences = (memory(), settings(), prop::collection::vec(step(), 1..120));
-    let result = runner(400).run(&sequences, |(map, config, steps)| {
+    let result = runner(400 * depth() as u32).run(&sequences, |(map, config, steps)| {
         let mut pair = Pair::new(&map, config);
         for (at, step) in steps.iter().enumerate() {
             pair.run(step);
