@@ -120,6 +120,19 @@ pub(crate) fn huge_pages_keep_the_content<S: System>(system: &S) {
     unmap(system, at, pages);
 }
 
+/// madvise(2): ENOMEM where nothing is mapped, whatever the range's length; EINVAL for memory that
+/// cannot have a huge page.
+pub(crate) fn nothing_to_collapse_is_no_memory<S: System>(system: &S) {
+    let at = map(system, PAGES);
+    assert_eq!(system.madvise(at, BYTES, Advice::Collapse), Err(Errno::Inval));
+    unmap(system, at, PAGES);
+    assert_eq!(system.madvise(at, BYTES, Advice::Collapse), Err(Errno::Nomem));
+    let at = system.mmap(MapSpec::new(2 * HUGE_BYTES)).expect("there is room");
+    let pages = 2 * HUGE_BYTES / PAGE_BYTES;
+    unmap(system, at, pages);
+    assert_eq!(system.madvise(at, 2 * HUGE_BYTES, Advice::Collapse), Err(Errno::Nomem));
+}
+
 pub(crate) fn no_bytes_are_no_error<S: System>(system: &S) {
     let at = map(system, 1);
     Advice::ALL.iter().for_each(|&advice| assert_eq!(system.madvise(at, 0, advice), Ok(())));

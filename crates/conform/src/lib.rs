@@ -48,6 +48,7 @@ cases! {
         unaligned_addresses_are_refused
         memory_that_was_unmapped_is_zero_when_it_comes_back
         too_much_is_refused
+        the_lowest_and_the_last_page_are_refused
         mincore_tells_what_is_there
     }
     protect {
@@ -77,6 +78,7 @@ cases! {
         holes_are_told_of_and_the_rest_is_done
         locked_memory_does_not_go
         huge_pages_keep_the_content
+        nothing_to_collapse_is_no_memory
         no_bytes_are_no_error
     }
     lock {

@@ -1,7 +1,7 @@
 //! mmap(2), munmap(2), mincore(2).
 
 use super::{PAGES, check, check_gone, check_zero, fill, map, map_apart, unmap};
-use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, Place, System};
+use mmscale_system::{Addr, Errno, MapSpec, MayMove, PAGE_BYTES, Place, System};
 
 pub(crate) fn memory_is_zero_and_keeps_what_is_written<S: System>(system: &S) {
     let at = map(system, PAGES);
@@ -93,6 +93,29 @@ pub(crate) fn too_much_is_refused<S: System>(system: &S) {
     assert_eq!(system.mmap(MapSpec::new(1 << 60)), Err(Errno::Nomem));
     let beyond = Place::Fixed(Addr(1 << 62));
     assert_eq!(system.mmap(MapSpec::new(PAGE_BYTES).at(beyond)), Err(Errno::Nomem));
+}
+
+/// mmap(2): EPERM is told below `vm.mmap_min_addr`, unless the caller has CAP_SYS_RAWIO; a hint there
+/// is taken for the first address that is allowed. Processors with the last page of the lower half
+/// in reach keep it empty: a mapping there is ENOMEM.
+pub(crate) fn the_lowest_and_the_last_page_are_refused<S: System>(system: &S) {
+    let one = MapSpec::new(PAGE_BYTES);
+    for place in [Place::Fixed(Addr(0)), Place::Free(Addr(PAGE_BYTES))] {
+        assert_eq!(system.mmap(one.at(place)), Err(Errno::Perm), "{place:?}");
+    }
+    let at = map(system, 1);
+    let move_to = MayMove::To(Addr(PAGE_BYTES));
+    assert_eq!(system.mremap(at, PAGE_BYTES, PAGE_BYTES, move_to), Err(Errno::Perm));
+    check_zero(system, at, 1);
+    unmap(system, at, 1);
+    let hinted = system.mmap(one.at(Place::Hint(Addr(PAGE_BYTES)))).expect("there is room");
+    assert!(hinted.0 > PAGE_BYTES, "{hinted:?}");
+    unmap(system, hinted, 1);
+    let last = Addr((1 << 47) - PAGE_BYTES);
+    assert_eq!(system.mmap(one.at(Place::Fixed(last))), Err(Errno::Nomem));
+    let before = Addr(last.0 - PAGE_BYTES);
+    assert_eq!(system.mmap(one.at(Place::Free(before))), Ok(before));
+    unmap(system, before, 1);
 }
 
 pub(crate) fn mincore_tells_what_is_there<S: System>(system: &S) {

@@ -8,8 +8,9 @@ pub const PAGE_SHIFT: u32 = 12;
 pub const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
 /// User addresses are below 2^47, as with four levels of page tables on x86-64.
 pub const ADDRESS_BITS: u32 = 47;
-/// The first address that no user mapping may reach.
-pub const USER_END: VirtAddr = VirtAddr::new(1 << ADDRESS_BITS);
+/// The first address that no user mapping may reach: x86-64 keeps the last page below 2^47 empty
+/// (`TASK_SIZE_MAX`), so that what follows a mapping is always an address that may be called.
+pub const USER_END: VirtAddr = VirtAddr::new((1 << ADDRESS_BITS) - PAGE_SIZE);
 
 /// A virtual page: an address without its lowest [`PAGE_SHIFT`] bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -103,6 +104,11 @@ impl VmaRange {
     pub const fn end(self) -> Vpn {
         self.end
     }
+    /// The last page.
+    #[inline]
+    pub const fn last(self) -> Vpn {
+        Vpn(self.end.0 - 1)
+    }
     /// The number of pages, at least 1.
     #[inline]
     pub const fn pages(self) -> u64 {
@@ -145,7 +151,7 @@ impl core::fmt::Display for VmaRange {
     }
 }
 
-const _: () = assert!(Vpn::USER_END.get() == 1 << 35);
+const _: () = assert!(Vpn::USER_END.get() == (1 << 35) - 1);
 
 #[cfg(test)]
 mod tests {

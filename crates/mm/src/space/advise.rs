@@ -101,7 +101,7 @@ impl<A: Arch> Space<A> {
         clear: AreaFlags,
     ) -> Result<(), SpaceError> {
         let mut change = self.change();
-        change.plan(change.cuts(range))?;
+        change.plan_alter(range, |area| area.flags = (area.flags - clear) | set)?;
         self.split_ends(on, &mut change, range)?;
         let mut mapped = 0;
         let mut next = Some(range);

@@ -90,10 +90,14 @@ impl Area {
     pub(super) const fn part(&self, range: VmaRange) -> Self {
         Self { origin: self.index_of(range.start()), range, ..*self }
     }
+    /// Whether the same is said of both.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        (self.prot, self.flags, self.node) == (other.prot, other.flags, other.node)
+    }
     /// Whether `next`, which starts where this ends, may be one VMA with it.
     pub(super) fn joins(&self, next: &Self) -> bool {
         self.range.end() == next.range.start()
-            && (self.prot, self.flags, self.node) == (next.prot, next.flags, next.node)
+            && self.is_alike(next)
             && self.index_of(self.range.end()) == next.origin
     }
 }

@@ -31,7 +31,7 @@ impl<A: Arch> Space<A> {
             if !change.covers(range) {
                 return Err(SpaceError::Fault);
             }
-            change.plan(change.cuts(range))?;
+            change.plan_alter(range, |area| area.node = Some(node))?;
             self.split_ends(on, &mut change, range)?;
             self.set_node(&mut change, range, node);
             if present == Present::Stay {

@@ -64,6 +64,17 @@ impl<A: Arch> Vmas<A> {
             area.range.intersection(range).map(|part| (area, part))
         })
     }
+    /// The pages of `range` up to its first hole.
+    pub(super) fn first_run(&self, range: VmaRange) -> Option<VmaRange> {
+        let mut end = range.start();
+        for (_, part) in self.areas(range) {
+            if part.start() != end {
+                break;
+            }
+            end = part.end();
+        }
+        VmaRange::new(range.start(), end)
+    }
     /// Whether all of `range` is mapped.
     pub(super) fn covers(&self, range: VmaRange) -> bool {
         self.areas(range).map(|(_, part)| part.pages()).sum::<u64>() == range.pages()
@@ -108,16 +119,56 @@ impl<'a, A: Arch> Change<'a, A> {
     pub(super) fn plan(&mut self, adds: usize) -> Result<(), SpaceError> {
         self.plan_for(adds, adds)
     }
-    /// Takes memory for unmapping `range` and adding `adds` VMAs. Cutting VMAs at the ends makes
+    /// Takes memory for unmapping `range` and adding `adds` VMAs, which the caller has made sure
+    /// may be. Cutting VMAs at the ends makes
     /// more of them only where both ends are inside the same one.
     pub(super) fn plan_unmap(&mut self, range: VmaRange, adds: usize) -> Result<(), SpaceError> {
-        let around =
-            |area: &Area| area.range.start() < range.start() && range.end() < area.range.end();
-        let split = self.first_in(range).filter(around).is_some();
-        self.plan_for(adds + self.cuts(range), adds + usize::from(split))
+        let (low, high) = match self.first_in(range) {
+            None => (false, false),
+            Some(first) => {
+                let ends = self.ends_inside(first.range, range);
+                (first.range.start() < range.start(), ends)
+            }
+        };
+        let around = low && high && self.tree.get(range.start()) == self.tree.get(range.end());
+        self.plan_for(adds + usize::from(low) + usize::from(high), usize::from(around))
     }
-    /// Takes memory for up to `adds` more VMAs, of which `stay` are there at the end.
-    fn plan_for(&mut self, adds: usize, stay: usize) -> Result<(), SpaceError> {
+    /// Takes memory for changing what is said of the VMAs of `range` by `alter`. VMAs that become
+    /// like a neighbour are joined with it before one is cut (`vma_modify`), so that also works
+    /// where there are as many VMAs as there may be.
+    pub(super) fn plan_alter(
+        &mut self,
+        range: VmaRange,
+        alter: impl Fn(&mut Area),
+    ) -> Result<(), SpaceError> {
+        let adds = self.cuts(range);
+        if adds == 0 {
+            return Ok(());
+        }
+        let (mut count, most) = (self.tree.len(), self.space.config.vmas_max as usize);
+        let before = self.tree.find_before(range.start()).map(|entry| self.area(entry.value));
+        let mut before = before.filter(|area| area.range.end() == range.start());
+        for (area, part) in self.areas(range) {
+            let mut new = area.part(part);
+            alter(&mut new);
+            if !area.part(part).is_alike(&new) {
+                let cuts = usize::from(area.range.start() < part.start())
+                    + usize::from(part.end() < area.range.end());
+                let after = self.tree.get(part.end()).map(|entry| self.area(entry.value));
+                let after = after.filter(|after| after.range.start() == part.end());
+                let joins = usize::from(before.is_some_and(|before| before.joins(&new)))
+                    + usize::from(after.is_some_and(|after| new.joins(&after)));
+                count = count + cuts - joins;
+                if cuts > joins && count > most {
+                    return Err(SpaceError::NoMemory);
+                }
+            }
+            before = Some(new);
+        }
+        self.plan_for(adds, 0)
+    }
+    /// Takes memory for up to `adds` more VMAs, of which `stay` count: the others are joined again.
+    pub(super) fn plan_for(&mut self, adds: usize, stay: usize) -> Result<(), SpaceError> {
         let most = self.space.config.vmas_max as usize;
         if adds == 0 {
             return Ok(());
@@ -251,6 +302,11 @@ impl<'a, A: Arch> Change<'a, A> {
         let mut edit = vmas.tree.edit(1).expect("planned");
         edit.split(at, |_| id).expect("it reaches across");
         self.hold(id);
+    }
+    /// Whether `range`, whose first VMA is `first`, ends inside a VMA.
+    pub(super) fn ends_inside(&self, first: VmaRange, range: VmaRange) -> bool {
+        // Mostly it ends with that VMA, and nothing is to be looked for.
+        if first.end() >= range.end() { first.end() > range.end() } else { self.spans(range.end()) }
     }
     /// How many VMAs [`Change::cut`] at both ends of `range` would add.
     pub(super) fn cuts(&self, range: VmaRange) -> usize {

@@ -10,22 +10,52 @@ use crate::page_alloc::Gfp;
 use crate::table::{Direction, Gather, Pte, PteFlags, TableError};
 use alloc::vec::Vec;
 
+impl Area {
+    /// Whether it may have a huge page somewhere (`thp_vma_allowable_order`): its pages' indices
+    /// are those of a huge folio, and one fits.
+    fn has_huge_stretch(&self) -> bool {
+        let moved = self.range.start().get().wrapping_sub(self.origin);
+        let refused = self.flags.contains(AreaFlags::NO_HUGE) || self.prot.is_empty();
+        let last = self.range.end().get() & !(HUGE_PAGES - 1);
+        let fits = last.checked_sub(HUGE_PAGES).is_some_and(|at| at >= self.range.start().get());
+        fits && !refused && moved.is_multiple_of(HUGE_PAGES)
+    }
+}
+
 impl<A: Arch> Space<A> {
-    /// Makes huge pages of all aligned stretches of `range`.
+    /// Makes huge pages of all aligned stretches of `range`, VMA by VMA; holes are skipped, and told
+    /// of at the end.
     ///
-    /// `Inval`: there is no such stretch, or its VMA may have none. `NoMemory`: a part is not
-    /// mapped, or there is no memory for a huge page. `Again`: a page is shared, in swap, or in use
-    /// elsewhere.
+    /// `Inval`: a VMA may have none or has no room for one, or its part of the range has no such
+    /// stretch. `NoMemory`: a part is not mapped, or there is no memory for a huge page. `Again`: a
+    /// page is shared, in swap, or in use elsewhere.
     pub(super) fn collapse(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::CollapseHugePage);
-        let start = range.start().get().next_multiple_of(HUGE_PAGES);
-        let end = range.end().get() & !(HUGE_PAGES - 1);
-        let all = VmaRange::new(Vpn::new(start), Vpn::new(end)).ok_or(SpaceError::Inval)?;
-        if !self.lock.read().covers(range) {
-            return Err(SpaceError::NoMemory);
+        let (mut rest, mut mapped) = (Some(range), 0);
+        while let Some(left) = rest {
+            let Some(area) = self.lock.read().first_in(left) else { break };
+            let Some(part) = area.range.intersection(left) else { break };
+            mapped += part.pages();
+            rest = VmaRange::new(part.end(), range.end());
+            self.collapse_area(on, &area, part)?;
         }
-        let mut page = all.start();
-        while page < all.end() {
+        if mapped == range.pages() { Ok(()) } else { Err(SpaceError::NoMemory) }
+    }
+    /// The stretches of a part of one VMA (`madvise_collapse`).
+    fn collapse_area(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        part: VmaRange,
+    ) -> Result<(), SpaceError> {
+        let start = part.start().get().next_multiple_of(HUGE_PAGES);
+        let end = part.end().get() & !(HUGE_PAGES - 1);
+        // None that is whole, not even an empty one between two: Linux says so.
+        if start > end || !area.has_huge_stretch() {
+            return Err(SpaceError::Inval);
+        }
+        let mut page = Vpn::new(start);
+        while page.get() < end {
             self.alive()?;
             self.collapse_one(on, huge_range(page))?;
             page = page.offset(HUGE_PAGES);
@@ -37,9 +67,7 @@ impl<A: Arch> Space<A> {
         let mut change = self.change();
         let page = range.start();
         let area = change.at(page).ok_or(SpaceError::NoMemory)?;
-        let aligned = page.get().wrapping_sub(area.index_of(page)) % HUGE_PAGES == 0;
-        let refused = area.flags.contains(AreaFlags::NO_HUGE) || !aligned;
-        if refused || !area.range.covers(range) || area.prot.is_empty() {
+        if !area.has_huge_stretch() || !area.range.covers(range) {
             return Err(SpaceError::Inval);
         }
         // Page faults of other threads are over before the first look.

@@ -49,7 +49,8 @@ impl<A: Arch> Space<A> {
                 continue;
             }
             self.alive()?;
-            theirs.plan(1)?;
+            // As many VMAs as the parent has may be, whatever their number.
+            theirs.plan_for(1, 0)?;
             let unlocked = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
             let copy = Area { flags: area.flags - unlocked, ..area };
             theirs.add(copy);

@@ -101,14 +101,19 @@ impl<A: Arch> Space<A> {
     }
     /// Maps the huge page at `page`, if one is there, by entries of single pages.
     pub(super) fn split_huge_page(&self, on: Backing<'_, A>, page: Vpn) -> Result<(), SpaceError> {
-        let Some((pte, PageSize::Huge)) = self.table.lookup(page) else { return Ok(()) };
-        let Some(folio) = pte.pfn() else { return Ok(()) };
-        // The entries' references and mappings come before the entries.
-        let more = HUGE_PAGES as u32 - 1;
-        if !on.memory.folios.try_get(folio) {
+        if !matches!(self.table.lookup(page), Some((_, PageSize::Huge))) {
             return Ok(());
         }
-        on.memory.folios.add_pieces(folio, more);
+        // The entries' references and mappings come before the entries. Whoever takes the entry out
+        // drops its reference after the lock: under it the folio is in use.
+        let more = HUGE_PAGES as u32 - 1;
+        let folio = {
+            let Ok(pmd) = self.table.lock_pmd(on.paging, page) else { return Ok(()) };
+            let Some(folio) = pmd.get(page).pfn() else { return Ok(()) };
+            on.memory.folios.get(folio);
+            on.memory.folios.add_pieces(folio, more);
+            folio
+        };
         let split =
             self.table.split_huge_if(on.paging, page, PIECE, |pte| pte.pfn() == Some(folio));
         if split != Ok(true) {

@@ -67,7 +67,9 @@ impl<A: Arch> Space<A> {
                 return Err(SpaceError::NoMemory);
             }
         }
-        change.plan(change.cuts(range))?;
+        if let Some(run) = change.first_run(range) {
+            change.plan_alter(run, |area| area.flags = (area.flags - any) | set)?;
+        }
         self.split_ends(on, &mut change, range)?;
         let mut at = range.start();
         while let Some(rest) = VmaRange::new(at, range.end()) {

@@ -1,16 +1,22 @@
 //! mmap and munmap.
 
 use super::zap::{Locked, Retire};
-use super::{Area, AreaFlags, Backing, Prot, Space, SpaceError, VmaRange, Vpn};
+use super::{ADDRESS_BITS, PAGE_SHIFT, VmaRange, Vpn};
+use super::{Area, AreaFlags, Backing, Prot, Space, SpaceError};
 use crate::arch::{Arch, Func, Op, Span};
 use crate::space::GapRequest;
 use crate::space::zap::HUGE_PAGES;
 use crate::table::Gather;
 use alloc::vec::Vec;
 
-/// Where mmap looks for room: above the lowest 64 KiB (`vm.mmap_min_addr`), below the stack's
-/// 128 MiB; the highest gap is taken.
-pub(super) const MAP_WINDOW: VmaRange = VmaRange::raw(16, Vpn::USER_END.get() - (128 << 20 >> 12));
+/// The first page that a program without CAP_SYS_RAWIO may map: the lowest 64 KiB stay empty, so
+/// that a null pointer of the kernel's leads nowhere (`vm.mmap_min_addr`).
+pub const MAP_MIN: Vpn = Vpn::new(16);
+
+/// Where mmap looks for room: from [`MAP_MIN`] on, below the stack's 128 MiB; the highest gap is
+/// taken. It ends where a huge page may end.
+pub(super) const MAP_WINDOW: VmaRange =
+    VmaRange::raw(MAP_MIN.get(), (1 << (ADDRESS_BITS - PAGE_SHIFT)) - (128 << 20 >> PAGE_SHIFT));
 
 /// Where a mapping goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,9 +82,10 @@ impl MapRequest {
 impl<A: Arch> Space<A> {
     /// Maps memory; returns the first page (`mmap`).
     ///
-    /// `Inval`: no pages. `NoMemory`: no room, no memory, or too many VMAs. `Exists`: something is
-    /// where nothing was to be. `Perm`: the process may lock nothing. `Again`: more was to be
-    /// locked than may be.
+    /// `Inval`: no pages. `NoMemory`: no room, no memory, or too many VMAs (it may make one more
+    /// than there may be, as Linux does). `Exists`: something is where nothing was to be. `Perm`: a
+    /// place below [`MAP_MIN`], or the process may lock nothing. `Again`: more was to be locked
+    /// than may be.
     pub fn mmap(&self, on: Backing<'_, A>, request: MapRequest) -> Result<Vpn, SpaceError> {
         let _span = Span::<A>::enter(Func::DoMmap);
         if request.pages == 0 {
@@ -90,6 +97,9 @@ impl<A: Arch> Space<A> {
         let locked = request.flags.contains(AreaFlags::LOCKED);
         let range = {
             let mut change = self.change();
+            if change.tree.len() > self.config.vmas_max as usize {
+                return Err(SpaceError::NoMemory);
+            }
             let range = self.place(&change, &request)?;
             let taken = change.first_in(range).is_some();
             if taken && matches!(request.place, Place::Free(_)) {
@@ -130,9 +140,14 @@ impl<A: Arch> Space<A> {
     ) -> Result<VmaRange, SpaceError> {
         let at = |page| VmaRange::with_pages(page, request.pages).ok_or(SpaceError::NoMemory);
         match request.place {
-            Place::Fixed(page) | Place::Free(page) => return at(page),
+            Place::Fixed(page) | Place::Free(page) => {
+                let range = at(page)?;
+                return if page < MAP_MIN { Err(SpaceError::Perm) } else { Ok(range) };
+            }
             Place::Hint(page) => {
-                if let Ok(range) = at(page)
+                // One that is too low is raised (`round_hint_to_min`); 0 is none.
+                let low = page > Vpn::ZERO && page < MAP_MIN;
+                if let Ok(range) = at(if low { MAP_MIN } else { page })
                     && MAP_WINDOW.covers(range)
                     && vmas.first_in(range).is_none()
                 {
@@ -165,13 +180,23 @@ impl<A: Arch> Space<A> {
         change: &mut super::change::Change<'_, A>,
         range: VmaRange,
     ) -> Areas {
-        change.cut(range.start());
-        change.cut(range.end());
         let mut taken = Areas::new();
-        while let Some(area) = change.take_first(range) {
+        let Some(first) = change.tree.first_in(range).map(|entry| entry.range) else {
+            return taken;
+        };
+        let ends_inside = change.ends_inside(first, range);
+        if first.start() < range.start() {
+            change.cut(range.start());
+        }
+        if ends_inside {
+            change.cut(range.end());
+        }
+        let mut rest = Some(range);
+        while let Some(area) = rest.and_then(|rest| change.take_first(rest)) {
             if area.is_moved() {
                 self.moved.lock().forget(&area);
             }
+            rest = VmaRange::new(area.range.end(), range.end());
             taken.push(area);
         }
         taken

@@ -70,7 +70,7 @@ pub use area::{Area, AreaFlags, Prot};
 pub use bind::Present;
 pub use error::{FaultError, SpaceError};
 pub use locked::LockWhat;
-pub use mmap::{MapRequest, Place};
+pub use mmap::{MAP_MIN, MapRequest, Place};
 pub use reap::{ReapLock, Reaped};
 pub use registry::{ExitPolicy, HugePages, SpaceConfig, Spaces};
 pub use remap::{MayMove, RemapRequest};

@@ -74,10 +74,11 @@ impl<A: Arch> Space<A> {
                 MemAccess::Write => seen.is_present() && seen.flags().contains(PteFlags::WRITE),
             };
             if !there {
-                self.handle_fault(on, area, page, access, seen)?;
+                // A signal that is there already stops it before the first page.
                 if self.is_killed() {
                     return Ok(());
                 }
+                self.handle_fault(on, area, page, access, seen)?;
                 continue;
             }
             page = match size {

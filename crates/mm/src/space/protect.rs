@@ -21,10 +21,10 @@ impl<A: Arch> Space<A> {
         let _span = Span::<A>::enter(Func::ChangeProtection);
         let mut change = self.change();
         let mut at = range.start();
-        if change.at(at).is_none() {
-            return Err(SpaceError::NoMemory);
+        change.at(at).ok_or(SpaceError::NoMemory)?;
+        if let Some(run) = change.first_run(range) {
+            change.plan_alter(run, |area| area.prot = prot)?;
         }
-        change.plan(change.cuts(range))?;
         self.split_ends(on, &mut change, range)?;
         while let Some(rest) = VmaRange::new(at, range.end()) {
             let area = change.at(at).ok_or(SpaceError::NoMemory)?;

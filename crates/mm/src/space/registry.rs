@@ -42,7 +42,8 @@ pub enum ExitPolicy {
 /// What an administrator can set about address spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpaceConfig {
-    /// VMAs that an address space may have (`vm.max_map_count`; the kernel's default is 65530).
+    /// VMAs that an address space may have (`vm.max_map_count`; the kernel's default is 65530);
+    /// with mmap one more.
     pub vmas_max: u32,
     /// Pages that a process may lock in memory (`RLIMIT_MEMLOCK`; 8 MiB by default since 5.16).
     pub memlock_pages: u64,

@@ -3,7 +3,7 @@
 use super::change::Change;
 use super::zap::{HUGE_PAGES, Retire};
 use super::{Area, AreaFlags, Backing, GapRequest, MapRequest, Place, Space, SpaceError};
-use super::{VmaRange, Vpn};
+use super::{MAP_MIN, VmaRange, Vpn};
 use crate::arch::{Arch, Func, Span};
 use crate::table::Gather;
 
@@ -39,6 +39,7 @@ impl<A: Arch> Space<A> {
     /// `Inval`: no pages, or more than an address space has; the new range overlaps the old one;
     /// [`MayMove::Leave`] with another size.
     /// `Fault`: the old range is not all in one VMA. `Again`: more would be locked than may be.
+    /// `Perm`: below [`MAP_MIN`].
     /// `NoMemory`: no room where it is and it may not move, no memory, or too many VMAs.
     pub fn mremap(&self, on: Backing<'_, A>, request: RemapRequest) -> Result<Vpn, SpaceError> {
         let _span = Span::<A>::enter(Func::DoMremap);
@@ -156,6 +157,9 @@ impl<A: Arch> Space<A> {
             change.plan_unmap(to, 0)?;
             self.split_ends(on, change, to)?;
             self.unmap(on, change, to);
+        }
+        if to.start() < MAP_MIN {
+            return Err(SpaceError::Perm);
         }
         // A target smaller than the source: the rest of the source goes.
         let kept = old.pages().min(to.pages());

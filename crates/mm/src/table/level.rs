@@ -67,6 +67,8 @@ impl Level {
 /// of them.
 pub(super) fn piece(range: VmaRange, page: Vpn, pages: u64) -> VmaRange {
     let start = Vpn::new(page.get() & !(pages - 1));
-    let whole = VmaRange::with_pages(start, pages).unwrap_or(VmaRange::USER);
+    // The last entry of a table stands for less than its share: the address space ends there.
+    let end = Vpn::new((start.get() + pages).min(Vpn::USER_END.get()));
+    let whole = VmaRange::new(start, end).unwrap_or(VmaRange::USER);
     range.intersection(whole).unwrap_or(range)
 }

@@ -162,7 +162,10 @@ fn collapsing_keeps_the_content() {
         fill(&machine, &space, AT, 100, 50);
         machine.read(&space, AT + 200).unwrap();
         let collapse = |at, pages| space.madvise(on, range(at, pages), Advice::Collapse);
-        assert_eq!(collapse(AT, 511), Err(SpaceError::Inval));
+        assert_eq!(collapse(AT + 1, 510), Err(SpaceError::Inval));
+        assert_eq!(collapse(AT, 511), Ok(()), "none of no stretches is missing");
+        assert_eq!(collapse(AT + 2000, 10), Err(SpaceError::NoMemory));
+        assert_eq!(machine.check().mapped, 100);
         assert_eq!(collapse(AT - 4, 600), Err(SpaceError::NoMemory));
         assert_eq!(collapse(AT - 3, 1030), Ok(()));
         assert_eq!(machine.check().mapped, 2);

@@ -113,6 +113,18 @@ fn in_the_middle_of_populating() {
     assert!(killed.midway > 19 * 5 && killed.late > 0, "{killed:?}");
 }
 
+/// A signal that is there already stops it before the first page.
+#[test]
+fn before_populating() {
+    let (machine, space) = build(0, HugePages::Never);
+    space.kill();
+    let done = space.madvise(machine.on(), range(AT + 1, 2), Advice::PopulateWrite);
+    assert_eq!(done, Err(SpaceError::Interrupted));
+    assert_eq!(machine.mincore(&space, AT + 1, 2), [false, false]);
+    machine.exit(space);
+    machine.end();
+}
+
 #[test]
 fn in_the_middle_of_locking() {
     let lock = |machine: &Machine, space: &Space<Uni>| {

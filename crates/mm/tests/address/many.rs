@@ -15,7 +15,7 @@ fn prot(at: u64) -> Prot {
 
 #[test]
 fn a_million_vmas() {
-    let machine = Machine::boot(1, |config| config.space.vmas_max = VMAS as u32);
+    let machine = Machine::boot(1, |config| config.space.vmas_max = VMAS as u32 - 1);
     let (space, on) = (machine.space(), machine.on());
     for at in 0..VMAS {
         let request = MapRequest::new(1).at(Place::Free(Vpn::new(FIRST + at))).prot(prot(at));

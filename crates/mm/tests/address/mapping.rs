@@ -3,7 +3,8 @@
 use crate::machine::{Machine, POLICIES, range};
 use mmscale_mm::arch::Vpn;
 use mmscale_mm::space::{
-    AreaFlags, FaultError, MapRequest, Place, Prot, Space, SpaceError, VmaRange,
+    Advice, AreaFlags, FaultError, LockWhat, MAP_MIN, MapRequest, Place, Prot, Space, SpaceError,
+    VmaRange,
 };
 use mmscale_uni::Uni;
 
@@ -50,6 +51,7 @@ fn mmap_says_what_is_wrong() {
         assert_eq!(map(MapRequest::new(pages)), Err(SpaceError::NoMemory));
     }
     assert_eq!(map(fixed(Vpn::USER_END.get() - 1, 2)), Err(SpaceError::NoMemory));
+    assert_eq!(map(fixed(MAP_MIN.get() - 1, 2)), Err(SpaceError::Perm));
     assert_eq!(map(fixed(AT, 4)), Ok(Vpn::new(AT)));
     let free = |at: u64| MapRequest::new(2).at(Place::Free(Vpn::new(at)));
     for at in [AT - 1, AT, AT + 3] {
@@ -75,7 +77,9 @@ fn a_hint_is_followed_where_there_is_room() {
     let other = space.mmap(on, hint(AT + 3)).expect("there is room");
     assert!(other > Vpn::new(AT + 100), "the highest gap is far up: {other:?}");
     let lowest = space.mmap(on, hint(2)).expect("there is room");
-    assert_eq!(lowest.get(), other.get() - 4, "nothing is mapped below the lowest address");
+    assert_eq!(lowest, MAP_MIN, "nothing is mapped below the lowest address");
+    let highest = space.mmap(on, hint(0)).expect("there is room");
+    assert_eq!(highest.get(), other.get() - 4, "0 is no hint");
     // Room for huge pages begins where one can.
     let huge = space.mmap(on, MapRequest::new(1024)).expect("there is room");
     assert!(huge.get().is_multiple_of(512));
@@ -121,6 +125,42 @@ fn munmap_takes_what_is_there() {
     assert_eq!(space.munmap(on, range(AT + 13, 1)), Err(SpaceError::NoMemory));
     assert_eq!(vmas(&space).len(), 3);
     assert_eq!(space.munmap(on, range(AT + 14, 1)), Ok(()));
+    machine.exit(space);
+    machine.end();
+}
+
+/// Where there are as many VMAs as there may be, a change still works if it makes no more.
+#[test]
+fn vmas_are_joined_before_they_are_cut() {
+    let machine = Machine::boot(1, |config| config.space.vmas_max = 3);
+    let (on, space) = (machine.on(), machine.space());
+    let gone = SpaceError::NoMemory;
+    assert_eq!(space.mmap(on, fixed(AT, 9)), Ok(Vpn::new(AT)));
+    assert_eq!(space.mprotect(on, range(AT + 3, 3), Prot::READ), Ok(()));
+    // The border between two VMAs moves, to both sides.
+    assert_eq!(space.mprotect(on, range(AT + 3, 1), Prot::RW), Ok(()));
+    assert_eq!(vmas(&space), [(AT, AT + 4), (AT + 4, AT + 6), (AT + 6, AT + 9)]);
+    assert_eq!(space.mprotect(on, range(AT + 5, 1), Prot::RW), Ok(()));
+    assert_eq!(space.mprotect(on, range(AT + 3, 1), Prot::READ), Ok(()));
+    assert_eq!(vmas(&space), [(AT, AT + 3), (AT + 3, AT + 5), (AT + 5, AT + 9)]);
+    assert_eq!(space.mprotect(on, range(AT + 4, 1), Prot::READ), Ok(()), "nothing to change");
+    // One more is one too many, though the next step would join two.
+    assert_eq!(space.mprotect(on, range(AT + 1, 1), Prot::NONE), Err(gone));
+    assert_eq!(space.mprotect(on, range(AT + 2, 2), Prot::NONE), Err(gone));
+    assert_eq!(space.madvise(on, range(AT + 8, 1), Advice::DontFork), Err(gone));
+    assert_eq!(space.mlock(on, range(AT + 8, 1), LockWhat::OnFault), Err(gone));
+    assert_eq!(space.madvise(on, range(AT + 5, 4), Advice::DontFork), Ok(()));
+    assert_eq!(space.madvise(on, range(AT + 5, 2), Advice::DoFork), Err(gone));
+    assert_eq!(space.mprotect(on, range(AT + 3, 2), Prot::RW), Ok(()));
+    assert_eq!(vmas(&space), [(AT, AT + 5), (AT + 5, AT + 9)]);
+    assert_eq!(space.madvise(on, range(AT + 5, 2), Advice::DoFork), Ok(()));
+    assert_eq!(vmas(&space), [(AT, AT + 7), (AT + 7, AT + 9)]);
+    // mmap may make one more than there may be.
+    for at in [AT + 20, AT + 30] {
+        assert_eq!(space.mmap(on, fixed(at, 1)), Ok(Vpn::new(at)));
+    }
+    assert_eq!(space.mmap(on, fixed(AT + 40, 1)), Err(gone));
+    machine.check();
     machine.exit(space);
     machine.end();
 }

@@ -11,7 +11,7 @@ const LOCKS: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
 const HUGE: u64 = 512;
 const END: u64 = Vpn::USER_END.get();
 /// Where mmap looks for room.
-const WINDOW: (u64, u64) = (16, END - (128 << 20 >> 12));
+const WINDOW: (u64, u64) = (16, (1 << 35) - (128 << 20 >> 12));
 
 type Done<T = ()> = Result<T, SpaceError>;
 
@@ -131,10 +131,13 @@ impl Model {
         let fits = |at: u64| at.checked_add(pages).is_some_and(|end| end <= END);
         match place {
             Place::Fixed(at) | Place::Free(at) => {
-                return if fits(at.get()) { Ok(at.get()) } else { Err(SpaceError::NoMemory) };
+                let low = at.get() < WINDOW.0;
+                let there = if low { Err(SpaceError::Perm) } else { Ok(at.get()) };
+                return if fits(at.get()) { there } else { Err(SpaceError::NoMemory) };
             }
             Place::Hint(at) => {
-                let (start, end) = (at.get(), at.get().saturating_add(pages));
+                let start = if at.get() == 0 { 0 } else { at.get().max(WINDOW.0) };
+                let end = start.saturating_add(pages);
                 if start >= WINDOW.0 && end <= WINDOW.1 && self.is_free(start, end) {
                     return Ok(start);
                 }
@@ -155,6 +158,10 @@ impl Model {
         if pages > END {
             return Err(SpaceError::NoMemory);
         }
+        let most = self.config.vmas_max as usize;
+        if self.pages.len() > most && self.areas().len() > most {
+            return Err(SpaceError::NoMemory);
+        }
         let start = self.place(place, pages)?;
         let end = start + pages;
         if matches!(place, Place::Free(_)) && !self.is_free(start, end) {
@@ -164,7 +171,7 @@ impl Model {
         if locked && self.locked() + pages > self.config.memlock_pages {
             return Err(SpaceError::Again);
         }
-        self.plan(1 + self.splits(start, end))?;
+        self.plan(self.splits(start, end))?;
         for at in start..end {
             let page = Page::new(prot, flags, at);
             self.pages.insert(at, page);
@@ -188,8 +195,33 @@ impl Model {
             self.pages.remove(&at);
         }
     }
+    /// Whether all VMAs of the range, up to the first hole if `run` is so, can be changed one after
+    /// the other with no more VMAs than may be, wherever one more is made.
+    fn plan_change(&self, range: (u64, u64), run: bool, change: impl Fn(&mut Page)) -> Done {
+        let most = self.config.vmas_max as usize;
+        if self.pages.len() + 2 <= most {
+            return Ok(());
+        }
+        let (mut then, mut count, mut expected) = (self.clone(), self.areas().len(), range.0);
+        for area in self.areas() {
+            let start = area.range.start().get().max(range.0);
+            let end = area.range.end().get().min(range.1);
+            if start >= end || run && start != expected {
+                continue;
+            }
+            expected = end;
+            then.pages.range_mut(start..end).for_each(|(_, page)| change(page));
+            let now = then.areas().len();
+            if now > count && now > most {
+                return Err(SpaceError::NoMemory);
+            }
+            count = now;
+        }
+        Ok(())
+    }
     /// Changes page after page up to the first hole.
     fn change(&mut self, start: u64, end: u64, change: impl Fn(&mut Page)) -> Done {
+        self.plan_change((start, end), true, &change)?;
         for at in start..end {
             change(self.pages.get_mut(&at).ok_or(SpaceError::NoMemory)?);
         }
@@ -199,12 +231,11 @@ impl Model {
         if !self.pages.contains_key(&start) {
             return Err(SpaceError::NoMemory);
         }
-        self.plan(self.cuts(start, end))?;
         self.change(start, end, |page| page.prot = prot)
     }
     fn set_flags(&mut self, start: u64, end: u64, set: AreaFlags, clear: AreaFlags) -> Done {
-        self.plan(self.cuts(start, end))?;
         let change = |page: &mut Page| page.flags = (page.flags - clear) | set;
+        self.plan_change((start, end), false, change)?;
         self.pages.range_mut(start..end).for_each(|(_, page)| change(page));
         if self.covers(start, end) { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
@@ -239,21 +270,21 @@ impl Model {
     }
     /// What can be said of collapsing without knowing who shares pages.
     fn may_collapse(&self, start: u64, end: u64) -> Done {
-        let (first, last) = (start.next_multiple_of(HUGE), end & !(HUGE - 1));
-        if first >= last {
-            return Err(SpaceError::Inval);
+        for area in self.areas() {
+            let (low, high) = (area.range.start().get(), area.range.end().get());
+            let (from, to) = (low.max(start), high.min(end));
+            if from >= to {
+                continue;
+            }
+            let fits = |at: u64| low.next_multiple_of(HUGE) + HUGE <= at;
+            let aligned = low.wrapping_sub(area.origin).is_multiple_of(HUGE);
+            let refused = area.flags.contains(AreaFlags::NO_HUGE) || area.prot.is_empty();
+            let none = from.next_multiple_of(HUGE) > to & !(HUGE - 1);
+            if !fits(high) || !aligned || refused || none {
+                return Err(SpaceError::Inval);
+            }
         }
-        if !self.covers(start, end) {
-            return Err(SpaceError::NoMemory);
-        }
-        let fits = |at: u64| {
-            let page = &self.pages[&at];
-            let aligned = at.wrapping_sub(page.index).is_multiple_of(HUGE);
-            let refused = page.flags.contains(AreaFlags::NO_HUGE) || page.prot.is_empty();
-            aligned && !refused && self.one_vma(at, at + HUGE)
-        };
-        let all = (first..last).step_by(HUGE as usize).all(fits);
-        if all { Ok(()) } else { Err(SpaceError::Inval) }
+        if self.covers(start, end) { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
     fn populate_for(&mut self, start: u64, end: u64, allowed: fn(Prot) -> bool) -> Done {
         for at in start..end {
@@ -297,14 +328,12 @@ impl Model {
         self.set_locked(start, end, AreaFlags::empty())
     }
     fn set_locked(&mut self, start: u64, end: u64, set: AreaFlags) -> Done {
-        self.plan(self.cuts(start, end))?;
         self.change(start, end, |page| page.flags = (page.flags - LOCKS) | set)
     }
     pub(crate) fn mbind(&mut self, start: u64, end: u64, node: NodeId) -> Done {
         if !self.covers(start, end) {
             return Err(SpaceError::Fault);
         }
-        self.plan(self.cuts(start, end))?;
         self.change(start, end, |page| page.node = Some(node))
     }
     pub(crate) fn access(&mut self, at: u64, write: Option<u64>) -> Result<u64, FaultError> {
@@ -421,6 +450,9 @@ impl Model {
         if !self.is_free(to, to + new) {
             self.plan(self.splits(to, to + new))?;
             self.remove(to, to + new);
+        }
+        if to < WINDOW.0 {
+            return Err(SpaceError::Perm);
         }
         let kept = old.min(new);
         self.plan(1 + self.cuts(from, from + kept) + self.cuts(from, from + old))?;

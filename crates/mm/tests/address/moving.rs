@@ -4,7 +4,7 @@ use crate::machine::{Machine, POLICIES, range};
 use mmscale_mm::arch::{NodeId, Vpn};
 use mmscale_mm::space::{
     Advice, AreaFlags, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
-    RemapRequest, Space, SpaceError,
+    RemapRequest, Space, SpaceError, VmaRange,
 };
 use mmscale_uni::Uni;
 
@@ -61,7 +61,9 @@ fn mremap_says_what_is_wrong() {
     }
     assert_eq!(error(resize(10, 13, MayMove::No)), SpaceError::NoMemory);
     assert_eq!(error(resize(5, 6, MayMove::No)), SpaceError::NoMemory);
-    assert_eq!(error(resize(10, 1 << 35, MayMove::Anywhere)), SpaceError::NoMemory);
+    let most = VmaRange::USER.pages();
+    assert_eq!(error(resize(10, most, MayMove::Anywhere)), SpaceError::NoMemory);
+    assert_eq!(error(resize(10, 10, MayMove::To(Vpn::new(3)))), SpaceError::Perm);
     assert_eq!(space.areas().len(), 2);
     machine.exit(space);
     machine.end();
