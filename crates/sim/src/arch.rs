@@ -217,6 +217,9 @@ impl Arch for Sim {
     fn table_peek(pfn: Pfn, index: usize) -> u64 {
         at_turn(|engine| engine.table_now(pfn, index))
     }
+    fn table_scan(pfn: Pfn, indices: std::ops::Range<usize>) -> Option<(usize, u64)> {
+        at_turn(|engine| engine.table_scan(pfn, indices.clone()))
+    }
     #[inline]
     fn table_walk(root: Pfn, path: &[usize], down: impl Fn(u64) -> Option<Pfn>) -> Walked {
         at_turn(|engine| {

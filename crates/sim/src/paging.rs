@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::heap::order_of;
 use crate::outcome::Rule;
 use mmscale_mm::arch::{Asid, CpuId, Order, Pfn, Trace, Translation, VmaRange, Vpn};
+use std::ops::Range;
 
 impl Engine {
     /// The running CPU, which holds the table's lock, stores a word without a turn.
@@ -31,6 +32,19 @@ impl Engine {
             }
             _ => stored,
         }
+    }
+    /// The first word among `indices` that is not 0 at the running CPU's time. It has its turn.
+    pub(crate) fn table_scan(&self, pfn: Pfn, indices: Range<usize>) -> Option<(usize, u64)> {
+        let mut at = indices.start;
+        while at < indices.end {
+            at = self.tables.first_kept(pfn, at);
+            let word = if at < indices.end { self.table_now(pfn, at) } else { 0 };
+            if word != 0 {
+                return Some((at, word));
+            }
+            at += 1;
+        }
+        None
     }
     /// Writes a word at the running CPU's turn, if it is `current`; returns what it was.
     pub(crate) fn table_exchange(

@@ -81,6 +81,14 @@ impl Tables {
         let stored = frame.chunks[word / CHUNK].as_ref().map_or(0, |chunk| chunk[word % CHUNK]);
         (stored, usize::from(frame.ahead.wrapping_sub(1)))
     }
+    /// The first word from `word` on that was ever written since its frame was cleared; all before
+    /// it are 0, and always were.
+    pub(crate) fn first_kept(&self, pfn: Pfn, word: usize) -> usize {
+        let Some(frame) = self.frame(pfn) else { return WORDS };
+        let mut chunks = frame.chunks.iter().enumerate().skip(word / CHUNK);
+        let kept = chunks.find(|(_, chunk)| chunk.is_some());
+        kept.map_or(WORDS, |(at, _)| word.max(at * CHUNK))
+    }
     /// Writes a word; returns what was there.
     #[inline]
     pub(crate) fn replace(&mut self, pfn: Pfn, word: usize, value: u64) -> u64 {

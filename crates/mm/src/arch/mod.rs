@@ -290,6 +290,15 @@ pub trait Arch: Sized + 'static {
     fn table_store(pfn: Pfn, index: usize, value: u64);
     /// An entry as the hardware reads it, without the lock: a synchronised operation.
     fn table_peek(pfn: Pfn, index: usize) -> u64;
+    /// The first entry of a table among `indices` that is not empty, as the hardware reads it: one
+    /// synchronised operation where the machine can, or one for each entry.
+    #[inline]
+    fn table_scan(pfn: Pfn, mut indices: core::ops::Range<usize>) -> Option<(usize, u64)> {
+        indices.find_map(|index| {
+            let word = Self::table_peek(pfn, index);
+            (word != 0).then_some((index, word))
+        })
+    }
     /// Reads entries as the hardware does on its way down: that of the root at `path[0]`, and as
     /// long as `down` names a table for what it finds, that table's at the next index of `path`,
     /// which is not empty. All at one time where the machine can: a walk is one synchronised

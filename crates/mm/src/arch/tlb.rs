@@ -230,28 +230,38 @@ impl SoftTlb {
     ) {
         let Some(entries) = self.entries.as_mut().filter(|_| self.live > 0) else { return };
         let live = &mut self.live;
-        let mut look = |slot: usize, entry: &mut Entry| {
-            let size = size_of_slot(slot);
-            let (whose, first) = entry.tag(size);
-            let hit = |range: VmaRange| {
-                first < range.end().get() && range.start().get() < first + size.pages()
-            };
-            if entry.key != 0 && whose == asid && range.is_none_or(hit) {
-                dropped(entry.translation(size));
-                *entry = NO_ENTRY;
-                *live -= 1;
+        let mut drop_one = |entry: &mut Entry, size| {
+            dropped(entry.translation(size));
+            *entry = NO_ENTRY;
+            *live -= 1;
+        };
+        let Some(range) = range.filter(|range| range.pages() < BASE_SETS as u64 / 2) else {
+            for (slot, entry) in entries.iter_mut().enumerate() {
+                let size = size_of_slot(slot);
+                let (whose, first) = entry.tag(size);
+                let hit = |range: VmaRange| {
+                    first < range.end().get() && range.start().get() < first + size.pages()
+                };
+                if entry.key != 0 && whose == asid && range.is_none_or(hit) {
+                    drop_one(entry, size);
+                }
+            }
+            return;
+        };
+        // Few pages, and not more than two huge ones: only where they can be.
+        let mut look = |page: u64, size| {
+            let (set, unit) = set_of(Vpn::new(page), size);
+            let ways = &mut entries[set * WAYS..(set + 1) * WAYS];
+            let found = ways.iter_mut().find(|entry| entry.key == key(asid, unit));
+            if let Some(entry) = found {
+                drop_one(entry, size);
             }
         };
-        match range.filter(|range| range.pages() < BASE_SETS as u64 / 2) {
-            None => entries.iter_mut().enumerate().for_each(|(slot, entry)| look(slot, entry)),
-            Some(range) => {
-                for page in range.start().get()..range.end().get() {
-                    let (set, _) = set_of(Vpn::new(page), PageSize::Base);
-                    let slots = set * WAYS..(set + 1) * WAYS;
-                    slots.for_each(|slot| look(slot, &mut entries[slot]));
-                }
-                (BASE_SETS * WAYS..ENTRIES).for_each(|slot| look(slot, &mut entries[slot]));
-            }
+        let (start, last) = (range.start().get(), range.last().get());
+        (start..=last).for_each(|page| look(page, PageSize::Base));
+        look(start, PageSize::Huge);
+        if last / HUGE_PAGES != start / HUGE_PAGES {
+            look(last, PageSize::Huge);
         }
     }
     /// For a checker: `pfn` was freed. Marks the translations that reach it, and tells whose they

@@ -3,7 +3,6 @@
 use super::entry::Pte;
 use super::gather::{Gather, Sink};
 use super::level::{ENTRIES, Level, piece};
-use super::walk::peek;
 use super::{PageTable, Paging};
 use crate::arch::{Arch, Func, Op, Pfn, Span, VmaRange, Vpn};
 
@@ -43,13 +42,13 @@ impl<A: Arch, S: Sink> Teardown<'_, '_, A, S> {
     fn level(&mut self, table: Pfn, level: Level, range: VmaRange) {
         let mut rest = Some(range);
         while let Some(left) = rest {
-            let page = left.start();
+            let (first, last) = (level.index(left.start()), level.index(range.last()));
+            let Some((index, word)) = A::table_scan(table, first..last + 1) else { break };
+            let skipped = (index - first) as u64 * level.entry_pages();
+            let page = left.start().max(level.entry_start(left.start()).offset(skipped));
             let part = piece(left, page, level.entry_pages());
             rest = VmaRange::new(part.end(), range.end());
-            let entry = peek::<A>(table, level, page);
-            if entry.is_none() {
-                continue;
-            }
+            let entry = Pte::of(word);
             assert!(entry.is_table(), "tables are freed under a huge page at {page:?}: {entry:?}");
             let below = level.down();
             if level != Level::Pmd {
