@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
-use mmscale_mm::arch::{Arch, Atomic, LockClass, TaskId};
+use mmscale_mm::arch::{Arch, Atomic, Func, LockClass, Span, TaskId};
 use mmscale_mm::space::{Backing, Space};
 use mmscale_mm::sync::{Completion, Sparse, SpinLock};
 use mmscale_system::{Exit, ProcessId};
@@ -47,6 +47,7 @@ impl<A: Arch> Process<A> {
     pub(crate) fn end_thread(&self, on: Backing<'_, A>) {
         if self.threads.fetch_sub(1, AcqRel) == 1 {
             self.killed.store(self.is_stopped(), Relaxed);
+            let _span = Span::<A>::enter(Func::DoExit);
             self.space.exit(on);
             // Outside the lock: some may be the last to know a process.
             let open =

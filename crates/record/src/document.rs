@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{LockRecord, Metric, ParamValue};
+use crate::{CallRecord, LockRecord, Metric, ParamValue};
 
 /// The name and version of the document's form, in its `schema` field.
 pub const SCHEMA: &str = "mmscale/run/1";
@@ -98,6 +98,9 @@ pub struct ArmRecord {
     pub metrics: BTreeMap<String, Metric>,
     /// Lock statistics by class and site, summed over seeds.
     pub locks: Vec<LockRecord>,
+    /// CPU time by call path, summed over seeds; only where a study has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallRecord>,
     /// Figures that each CPU has, by name; only where a study has them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub per_cpu: BTreeMap<String, PerCpu>,

@@ -5,12 +5,14 @@
 //! form is stable and has a schema ([`schema_json`]). Everything is ordered, so that the same
 //! results always make the same bytes; a [`Fingerprint`] over the results says so in 16 digits.
 
+mod call;
 mod document;
 mod fingerprint;
 mod lock;
 mod metric;
 mod value;
 
+pub use call::{CallRecord, CallRow};
 pub use document::{ArmRecord, Document, Histogram, Host, On, PerCpu, SCHEMA, Span, schema_json};
 pub use fingerprint::Fingerprint;
 pub use lock::{LockRecord, LockRow};

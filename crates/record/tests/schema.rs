@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use mmscale_record::{
-    ArmRecord, Document, Histogram, Host, LockRecord, LockRow, Metric, On, ParamValue, PerCpu,
-    SCHEMA, Span, Value, schema_json,
+    ArmRecord, CallRecord, Document, Histogram, Host, LockRecord, LockRow, Metric, On, ParamValue,
+    PerCpu, SCHEMA, Span, Value, schema_json,
 };
 use serde_json::json;
 
@@ -26,6 +26,7 @@ fn arm() -> ArmRecord {
         seeds: vec![1, 2, 3],
         metrics: BTreeMap::from([("zone_lock_contentions".into(), metric)]),
         locks: LockRecord::aggregate([&row]),
+        calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),
         spans: vec![],
@@ -83,6 +84,7 @@ fn parts_that_only_some_studies_have_survive_the_round_trip() {
     waits.merge(&Histogram { unit: "ns".into(), buckets: vec![[8, 16, 5], [16, 32, 2]] });
     assert_eq!(waits.buckets, [[0, 8, 3], [8, 16, 5], [16, 32, 3]]);
     arm.histograms.insert("wait_ns".into(), waits);
+    arm.calls.push(CallRecord { path: vec!["f".into()], entered: 1, total_ns: 9, self_ns: 4 });
     arm.spans.push(Span { seed: 1, cpu: 0, name: "f".into(), begin_ns: 1, end_ns: 2 });
     let text = serde_json::to_string(&document).unwrap();
     assert_eq!(serde_json::from_str::<Document>(&text).unwrap(), document);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mmscale_record::{
-    ArmRecord, Document, Host, LockRecord, Metric, On, ParamValue, SCHEMA, Value,
+    ArmRecord, CallRecord, Document, Host, LockRecord, Metric, On, ParamValue, SCHEMA, Value,
 };
 use mmscale_report::{Notes, WIDTH, json_line, text};
 
@@ -48,6 +48,7 @@ fn arm(name: &str, scale: f64) -> ArmRecord {
             lock("zone", "free_pcppages_bulk", 412_345, contentions),
             lock("zone", "rmqueue_bulk", 398_000, contentions / 2),
         ],
+        calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),
         spans: vec![],
@@ -151,4 +152,41 @@ fn json_is_one_line() {
     assert!(line.ends_with("}\n"));
     assert_eq!(line.matches('\n').count(), 1);
     assert!(line.starts_with(r#"{"schema":"mmscale/run/1""#));
+}
+
+#[test]
+fn call_trees_have_arms_side_by_side_and_callees_under_their_callers() {
+    let mut arms = vec![arm("stock", 1.0), arm("posted", 0.2), arm("a-third-arm-of-ours", 0.1)];
+    for (nth, arm) in arms.iter_mut().enumerate() {
+        let call = |path: &str, total_ns: u64, self_ns: u64| CallRecord {
+            path: path.split(' ').map(str::to_owned).collect(),
+            entered: 3,
+            total_ns: total_ns / (nth as u64 + 1),
+            self_ns: self_ns / (nth as u64 + 1),
+        };
+        arm.calls = vec![
+            call("do_exit", 300_000_000, 3_000_000),
+            call("do_exit exit_mmap", 297_000_000, 297_000_000 - 31_000_000),
+            call("do_exit exit_mmap a_function_with_a_name_that_is_too_long", 30_000_000, 0),
+            call("do_exit exit_mmap small", 1_000_000, 1_000_000),
+            call("process_mrelease", 600_000_000, 600_000_000),
+        ];
+    }
+    let text = text(&document(arms), &Notes::default());
+    assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    let from = text.find("CPU time in ms").expect("there are calls");
+    let tree: Vec<&str> = text[from..].lines().take(10).collect();
+    let wanted = [
+        "CPU time in ms of one run, spinning included and sleeping not: with all",
+        "  that a function calls, and in it alone; functions below 0.5 % of their",
+        "  tree add up in (-)",
+        "                                       stock        posted  a-third-arm…",
+        "                                total   self  total   self  total   self",
+        "process_mrelease                200.0  200.0  100.0  100.0  66.67  66.67",
+        "do_exit                         100.0   1.00  50.00   0.50  33.33   0.33",
+        " exit_mmap                      99.00  88.67  49.50  44.33  33.00  29.56",
+        "  a_function_with_a_name_tha…   10.00      -   5.00      -   3.33      -",
+        "  (-)                            0.33   0.33   0.17   0.17   0.11   0.11",
+    ];
+    assert_eq!(tree, wanted, "{text}");
 }

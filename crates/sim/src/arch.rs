@@ -156,7 +156,9 @@ impl Arch for Sim {
         with(|engine| {
             let before = engine.cpu().path;
             let path = engine.stats.child(before, func);
-            engine.cpu().path = path;
+            engine.go_to_path(path);
+            let now_ps = engine.cpu().clock;
+            engine.stats.enter(path, now_ps);
             PathId(before)
         })
     }
@@ -164,7 +166,7 @@ impl Arch for Sim {
     fn span_exit(path: PathId) {
         // While a panic unwinds the stack the path stays, for the message.
         if !std::thread::panicking() {
-            with(|engine| engine.cpu().path = path.0);
+            with(|engine| engine.go_to_path(path.0));
         }
     }
 

@@ -127,6 +127,8 @@ pub(crate) struct Cpu {
     pub(crate) timer_queued: u64,
     /// For noise and faults: apart, so that they do not shift the jitter.
     pub(crate) noise_rng: SplitMix64,
+    /// When the call path changed last.
+    pub(crate) path_since: u64,
     /// When the current task got the CPU, for time slices.
     pub(crate) slice_start: u64,
     /// Tasks that wait for it, the next one first.
@@ -167,6 +169,7 @@ impl Cpu {
             queued: NEVER,
             timer: NEVER,
             timer_queued: NEVER,
+            path_since: 0,
             ipi_at: NEVER,
             ipi: [NEVER; Reason::ALL.len()],
             device_at: NEVER,

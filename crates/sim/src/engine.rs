@@ -153,6 +153,15 @@ impl Engine {
     pub(crate) fn cpu(&mut self) -> &mut Cpu {
         &mut self.cpus[self.cur]
     }
+    /// The running CPU's call path changes: what has passed since the last change was spent on the
+    /// path that it leaves.
+    #[inline]
+    pub(crate) fn go_to_path(&mut self, path: u32) {
+        let cpu = &mut self.cpus[self.cur];
+        self.stats.spent(cpu.path, cpu.path_since, cpu.clock);
+        cpu.path_since = cpu.clock;
+        cpu.path = path;
+    }
     pub(crate) fn cpu_id(&self) -> CpuId {
         CpuId::new(self.cur)
     }

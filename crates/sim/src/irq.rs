@@ -314,8 +314,8 @@ impl Engine {
             let late = cpu.clock - arrival;
             cpu.irqs_off();
             cpu.in_irq = true;
-            cpu.path = INTERRUPT_PATH;
-            cpu.clock += irq_ps;
+            self.go_to_path(INTERRUPT_PATH);
+            self.cpu().clock += irq_ps;
             self.delays.interrupts += 1;
             self.delays.max_ps = self.delays.max_ps.max(late);
             self.delays.total_ps += late;
@@ -335,9 +335,9 @@ impl Engine {
     fn end_interrupt(&mut self, interrupted: &Interrupted) {
         self.check_interrupt_end(interrupted.preempt);
         let slice_over = self.slice_over();
+        self.go_to_path(interrupted.path);
         let cpu = self.cpu();
         cpu.preempt = interrupted.preempt;
-        cpu.path = interrupted.path;
         cpu.in_irq = false;
         cpu.irqs_on();
         match interrupted.started_irq {

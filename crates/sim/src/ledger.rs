@@ -5,8 +5,8 @@
 //! events of one frame, and of one byte, in their order.
 
 use crate::outcome::Rule;
-use mmscale_mm::arch::{CpuId, Order, Pfn, Trace};
-use std::collections::BTreeMap;
+use mmscale_mm::arch::{CpuId, Order, Pfn, Trace, ZapBy};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Frames whose bits are kept together.
 const GROUP: usize = 4096;
@@ -32,6 +32,8 @@ pub(crate) struct Ledger {
     bytes: BTreeMap<Byte, i8>,
     /// Pages in page caches, by CPU and zone, where there are any.
     cached: BTreeMap<(CpuId, u16), u32>,
+    /// Page tables of dying address spaces that somebody has claimed, by address space.
+    claimed: BTreeSet<(usize, u32)>,
 }
 
 fn pages(first: Pfn, order: Order) -> impl Iterator<Item = usize> {
@@ -108,6 +110,17 @@ impl Ledger {
             }
             Trace::PcpCount { cpu, zone, count, .. } => {
                 self.set_cached((cpu, zone), count);
+                None
+            }
+            Trace::TableZap { asid, unit, by: ZapBy::Claim } => {
+                if self.claimed.insert((asid.index(), unit)) {
+                    return None;
+                }
+                let what = format!("claims table {unit} of address space {}", asid.index());
+                Some((Rule::ClaimedTwice, what + ", which somebody has claimed already"))
+            }
+            Trace::ClaimsOpen { asid } => {
+                self.claimed.retain(|&(of, _)| of != asid.index());
                 None
             }
             Trace::CounterDelta { cpu, domain, item, old, new, threshold, .. } => {

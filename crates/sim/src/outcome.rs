@@ -1,7 +1,7 @@
 //! What a run leaves.
 
 use mmscale_mm::arch::{CpuId, Probe};
-use mmscale_record::LockRow;
+use mmscale_record::{CallRow, LockRow};
 
 /// What a run leaves.
 pub struct Outcome {
@@ -14,6 +14,8 @@ pub struct Outcome {
     pub fingerprint: u64,
     /// Lock statistics by class and call path, sorted.
     pub locks: Vec<LockRow>,
+    /// CPU time by call path, spinning included and sleeping not, sorted: while locks are counted.
+    pub calls: Vec<CallRow>,
     /// How late interrupts were delivered, after they arrived, with interrupts off or not.
     pub lateness: Lateness,
     /// What the checkers saw, in the order in which it happened.
@@ -92,6 +94,8 @@ pub enum Rule {
     CounterDrift,
     /// A CPU that has gone leaves no counts and no cached pages behind.
     LeftBehind,
+    /// Of the page tables that exit and reapers share out each is claimed once.
+    ClaimedTwice,
     /// No CPU can reach a frame that was freed by a translation that it still keeps.
     StaleTranslation,
 }

@@ -144,6 +144,7 @@ impl Engine {
             events: self.events,
             fingerprint: mix.finish(),
             locks,
+            calls: self.stats.call_rows(),
             lateness: Lateness {
                 interrupts: self.delays.interrupts,
                 max_ns: self.delays.max_ps / 1000,

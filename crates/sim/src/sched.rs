@@ -70,14 +70,14 @@ impl Engine {
         let left = Left { path: cpu.path, irq_off: cpu.irq_off, preempt: cpu.preempt };
         let current = cpu.current as usize;
         cpu.irqs_off();
-        cpu.path = ROOT_PATH;
+        self.go_to_path(ROOT_PATH);
         self.tasks[current].path = left.path;
         left
     }
     /// The task that was switched out runs again, perhaps on another CPU than before.
     fn come_back(&mut self, left: &Left) {
+        self.go_to_path(left.path);
         let cpu = self.cpu();
-        cpu.path = left.path;
         cpu.preempt = left.preempt;
         if left.irq_off { cpu.irqs_off() } else { cpu.irqs_on() }
     }
@@ -130,8 +130,8 @@ impl Engine {
         let left = std::mem::replace(&mut cpu.yielder, yielder);
         cpu.current = next as u32;
         cpu.slice_start = cpu.clock;
-        cpu.path = ROOT_PATH;
         cpu.preempt = 0;
+        self.go_to_path(ROOT_PATH);
         Switch { yielder: left, next: next as u32 }
     }
     /// A task's coroutine runs for the first time.

@@ -1,7 +1,7 @@
 //! Call paths and lock statistics.
 
 use mmscale_mm::arch::{Func, LockClass};
-use mmscale_record::LockRow;
+use mmscale_record::{CallRow, LockRow};
 use std::ops::Range;
 
 /// The number of lock classes.
@@ -16,10 +16,21 @@ pub(crate) const INTERRUPT_PATH: u32 = 1;
 
 /// One call path: a node of a tree, found from its parent by function.
 struct Node {
+    /// CPU time spent in it and in nothing below it, while locks were counted.
+    self_ps: u64,
+    /// How often it was entered in that time.
+    entered: u64,
     parent: u32,
     func: Func,
     child: [u32; Func::COUNT],
     row: [u32; CLASSES],
+}
+
+impl Node {
+    const fn new(parent: u32, func: Func) -> Self {
+        let (child, row) = ([NONE; Func::COUNT], [NONE; CLASSES]);
+        Self { self_ps: 0, entered: 0, parent, func, child, row }
+    }
 }
 
 /// The locks of one class taken on one path.
@@ -49,9 +60,7 @@ const UNCOUNTED: u32 = 0;
 impl Stats {
     /// Counts locks that are asked for at a time within `counted_ps`.
     pub(crate) fn new(counted_ps: Range<u64>) -> Self {
-        let node =
-            |func| Node { parent: NONE, func, child: [NONE; Func::COUNT], row: [NONE; CLASSES] };
-        let nodes = vec![node(Func::Root), node(Func::Interrupt)];
+        let nodes = vec![Node::new(NONE, Func::Root), Node::new(NONE, Func::Interrupt)];
         Self { nodes, rows: vec![Row::default()], counted_ps }
     }
     /// The path one function deeper.
@@ -63,14 +72,32 @@ impl Stats {
     #[cold]
     fn grow(&mut self, path: u32, func: Func) -> u32 {
         let new = self.nodes.len() as u32;
-        self.nodes.push(Node {
-            parent: path,
-            func,
-            child: [NONE; Func::COUNT],
-            row: [NONE; CLASSES],
-        });
+        self.nodes.push(Node::new(path, func));
         self.nodes[path as usize].child[func as usize] = new;
         new
+    }
+    /// A CPU was on `path` from one time to another.
+    #[inline]
+    pub(crate) fn spent(&mut self, path: u32, from_ps: u64, to_ps: u64) {
+        let (from_ps, to_ps) = (from_ps.max(self.counted_ps.start), to_ps.min(self.counted_ps.end));
+        self.nodes[path as usize].self_ps += to_ps.saturating_sub(from_ps);
+    }
+    /// `path` is entered.
+    #[inline]
+    pub(crate) fn enter(&mut self, path: u32, now_ps: u64) {
+        self.nodes[path as usize].entered += u64::from(self.counted_ps.contains(&now_ps));
+    }
+    /// CPU time by call path, sorted by path.
+    pub(crate) fn call_rows(&self) -> Vec<CallRow> {
+        let known = self.nodes.iter().enumerate().filter(|(_, node)| node.self_ps > 0);
+        let row = |(path, node): (usize, &Node)| CallRow {
+            path: self.names(path as u32).into_iter().map(str::to_owned).collect(),
+            entered: node.entered,
+            self_ns: node.self_ps / 1000,
+        };
+        let mut rows: Vec<_> = known.map(row).collect();
+        rows.sort_by(|a, b| a.path.cmp(&b.path));
+        rows
     }
     /// Where locks of `class` taken on `path` are counted.
     #[inline]
@@ -151,6 +178,22 @@ mod tests {
         assert_eq!(stats.child(program, Func::RmqueueBulk), under);
         assert_eq!(stats.names(under), ["program", "rmqueue_bulk"]);
         assert_eq!(stats.names(ROOT_PATH), ["root"]);
+    }
+
+    #[test]
+    fn time_is_counted_by_path_and_within_the_window() {
+        let mut stats = Stats::new(10_000..50_000);
+        let program = stats.child(ROOT_PATH, Func::Program);
+        let exit = stats.child(program, Func::ExitMmap);
+        stats.enter(program, 5_000);
+        stats.enter(exit, 20_000);
+        stats.spent(program, 5_000, 20_000);
+        stats.spent(exit, 20_000, 60_000);
+        stats.spent(program, 60_000, 70_000);
+        let rows = stats.call_rows();
+        assert_eq!(rows.len(), 2);
+        let of = |nth: usize| (rows[nth].path.len(), rows[nth].entered, rows[nth].self_ns);
+        assert_eq!((of(0), of(1)), ((1, 0, 10), (2, 1, 30)));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use mmscale_mm::arch::{Arch, CpuId, Probe};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::upkeep::TickPolicy;
-use mmscale_record::{LockRow, On};
+use mmscale_record::{CallRow, LockRow, On};
 use mmscale_sim::profile::Profile;
 use mmscale_sim::{Sim, SimConfig};
 use mmscale_threads::{MEMORY_PAGES, Threads, ThreadsConfig};
@@ -40,6 +40,8 @@ pub(crate) struct MachineRun {
     /// When it ended, on the machine's clock.
     pub(crate) end_ns: u64,
     pub(crate) locks: Vec<LockRow>,
+    /// CPU time by call path.
+    pub(crate) calls: Vec<CallRow>,
     pub(crate) probes: Vec<Box<dyn Probe>>,
     pub(crate) fingerprint: u64,
     pub(crate) cost: HostCost,
@@ -212,6 +214,7 @@ fn on_sim<P: Program>(
     Ok(MachineRun {
         end_ns: outcome.virtual_ns,
         locks: outcome.locks,
+        calls: outcome.calls,
         probes: outcome.probes,
         fingerprint: outcome.fingerprint,
         cost: HostCost { host_ns: 0, events: outcome.events },
@@ -233,6 +236,7 @@ fn on_threads<P: Program>(
     Ok(MachineRun {
         end_ns: outcome.wall_ns,
         locks: outcome.locks,
+        calls: outcome.calls,
         probes: outcome.probes,
         fingerprint: 0,
         cost: HostCost { host_ns: 0, events: acquisitions },

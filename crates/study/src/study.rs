@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mmscale_record::{Histogram, LockRow, On, PerCpu, Span, Value};
+use mmscale_record::{CallRow, Histogram, LockRow, On, PerCpu, Span, Value};
 use mmscale_sim::profile::Profile;
 use thiserror::Error;
 
@@ -207,6 +207,8 @@ pub struct SeedResult {
     pub metrics: BTreeMap<&'static str, Value>,
     /// Lock statistics by class and call path.
     pub locks: Vec<LockRow>,
+    /// CPU time by call path, where the study shows it.
+    pub calls: Vec<CallRow>,
     /// Figures that each CPU has, by name.
     pub per_cpu: BTreeMap<String, PerCpu>,
     /// Distributions, by name.

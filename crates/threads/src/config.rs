@@ -1,7 +1,7 @@
 //! What a run is asked to be, and what it leaves.
 
 use mmscale_mm::arch::{CpuId, Probe};
-use mmscale_record::LockRow;
+use mmscale_record::{CallRow, LockRow};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -27,6 +27,8 @@ pub struct Outcome {
     pub wall_ns: u64,
     /// Lock statistics by class and call path, sorted. Holds are not measured.
     pub locks: Vec<LockRow>,
+    /// Time in functions that are coarse enough to be measured, by call path, sorted.
+    pub calls: Vec<CallRow>,
     /// The probe of each CPU.
     pub probes: Vec<Box<dyn Probe>>,
     /// The latest that a timer interrupt came after its time, in ns.

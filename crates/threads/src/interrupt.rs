@@ -94,7 +94,7 @@ pub(crate) fn take_interrupts(cpu: &Cpu, now_ns: u64) -> bool {
     if bits & pending::INTERRUPTS == 0 && !timer {
         return false;
     }
-    let (irqs_on, path) = (local.irqs_on.replace(false), local.path.replace(INTERRUPT));
+    let (irqs_on, path) = (local.irqs_on.replace(false), cpu.go_to_path(INTERRUPT));
     local.in_interrupt.set(true);
     local.preempt.set(local.preempt.get() + 1);
     let callbacks = cpu.machine().callbacks();
@@ -110,7 +110,7 @@ pub(crate) fn take_interrupts(cpu: &Cpu, now_ns: u64) -> bool {
     local.preempt.set(local.preempt.get() - 1);
     local.in_interrupt.set(false);
     local.irqs_on.set(irqs_on);
-    local.path.set(path);
+    cpu.go_to_path(path);
     true
 }
 

@@ -187,11 +187,11 @@ impl Arch for Threads {
     fn span_enter(func: Func) -> PathId {
         let cpu = here();
         let path = cpu.machine().paths.child(cpu.local.path.get(), func);
-        PathId(cpu.local.path.replace(path))
+        PathId(cpu.go_to_path(path))
     }
     #[inline]
     fn span_exit(path: PathId) {
-        here().local.path.set(path.0);
+        here().go_to_path(path.0);
     }
 
     fn clear_block(pfn: Pfn, order: Order) {

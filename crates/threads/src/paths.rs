@@ -2,7 +2,7 @@
 
 use crate::host::lock;
 use mmscale_mm::arch::{Func, LockClass};
-use mmscale_record::LockRow;
+use mmscale_record::{CallRow, LockRow};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,6 +20,8 @@ pub(crate) const INTERRUPT: u32 = 1;
 pub(crate) struct PathTree {
     /// Child of path p by function f at `p * Func::COUNT + f`; 0 is none, as no child is the root.
     children: Box<[AtomicU32]>,
+    /// For each path the nearest one whose time is measured: itself, or one of its callers.
+    measured: Box<[AtomicU32]>,
     /// Parent and function of each path.
     nodes: Mutex<Vec<(u32, Func)>>,
 }
@@ -27,8 +29,10 @@ pub(crate) struct PathTree {
 impl PathTree {
     pub(crate) fn new() -> Self {
         let children = (0..MAX_PATHS * Func::COUNT).map(|_| AtomicU32::new(0)).collect();
+        let measured: Box<[AtomicU32]> = (0..MAX_PATHS).map(|_| AtomicU32::new(ROOT)).collect();
+        measured[INTERRUPT as usize].store(INTERRUPT, Ordering::Relaxed);
         let nodes = vec![(ROOT, Func::Root), (ROOT, Func::Interrupt)];
-        Self { children, nodes: Mutex::new(nodes) }
+        Self { children, measured, nodes: Mutex::new(nodes) }
     }
 
     /// The path one function deeper.
@@ -48,8 +52,16 @@ impl PathTree {
         }
         let new = nodes.len() as u32;
         nodes.push((path, func));
+        let measured = if func.is_coarse() { new } else { self.measured(path) };
+        self.measured[new as usize].store(measured, Ordering::Relaxed);
         slot.store(new, Ordering::Release);
         new
+    }
+
+    /// The path that time on `path` is counted for.
+    #[inline]
+    pub(crate) fn measured(&self, path: u32) -> u32 {
+        self.measured[path as usize].load(Ordering::Relaxed)
     }
 
     /// The functions of a path, outermost first; the root is left out of longer paths.
@@ -84,11 +96,13 @@ struct Row {
 /// The lock statistics of one CPU, by path and class.
 pub(crate) struct LockStats {
     rows: Vec<Row>,
+    /// Time by path: how often it was left, and ns.
+    calls: Vec<(u64, u64)>,
 }
 
 impl LockStats {
     pub(crate) fn new() -> Self {
-        Self { rows: Vec::new() }
+        Self { rows: Vec::new(), calls: Vec::new() }
     }
 
     #[inline]
@@ -103,6 +117,16 @@ impl LockStats {
         row.contentions += 1;
         row.wait_ns += wait_ns;
         row.wait_max_ns = row.wait_max_ns.max(wait_ns);
+    }
+
+    /// The CPU was on `path` for `ns`.
+    pub(crate) fn spent(&mut self, path: u32, ns: u64) {
+        let at = path as usize;
+        if at >= self.calls.len() {
+            self.calls.resize(at + 1, (0, 0));
+        }
+        self.calls[at].0 += 1;
+        self.calls[at].1 += ns;
     }
 
     #[inline]
@@ -140,6 +164,24 @@ pub(crate) fn merge<'a>(
     merged.into_values().collect()
 }
 
+/// The time of all CPUs together on each measured path, sorted by path. A path is entered anew
+/// whenever something measured below it ends.
+pub(crate) fn merge_calls<'a>(
+    tree: &PathTree,
+    cpus: impl Iterator<Item = &'a LockStats>,
+) -> Vec<CallRow> {
+    let mut merged: BTreeMap<Vec<String>, CallRow> = BTreeMap::new();
+    for (at, &(entered, self_ns)) in cpus.flat_map(|stats| stats.calls.iter().enumerate()) {
+        if entered > 0 {
+            let path = tree.names(at as u32);
+            let row = merged.entry(path.clone()).or_insert(CallRow { path, ..CallRow::default() });
+            row.entered += entered;
+            row.self_ns += self_ns;
+        }
+    }
+    merged.into_values().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,5 +206,23 @@ mod tests {
         let zone = &rows[2];
         assert_eq!((zone.acquisitions, zone.contentions), (3, 2));
         assert_eq!((zone.wait_total_ns, zone.wait_max_ns), (14, 9));
+    }
+    #[test]
+    fn time_counts_for_the_nearest_coarse_caller() {
+        let tree = PathTree::new();
+        let program = tree.child(ROOT, Func::Program);
+        let exit = tree.child(program, Func::ExitMmap);
+        let free = tree.child(exit, Func::FreePages);
+        let timer = tree.child(INTERRUPT, Func::RunTimers);
+        let measured = [program, exit, free, timer].map(|path| tree.measured(path));
+        assert_eq!(measured, [ROOT, exit, exit, INTERRUPT]);
+        let (mut one, mut two) = (LockStats::new(), LockStats::new());
+        one.spent(exit, 5);
+        one.spent(ROOT, 1);
+        two.spent(exit, 6);
+        let rows = merge_calls(&tree, [one, two].iter());
+        assert_eq!(rows.len(), 2);
+        assert_eq!((rows[0].path.join("/").as_str(), rows[0].self_ns), ("program/exit_mmap", 11));
+        assert_eq!((rows[0].entered, rows[1].self_ns), (2, 1));
     }
 }

@@ -71,11 +71,14 @@ pub fn run<K: Callbacks + Send + Sync + 'static>(
         bury(&machine);
     }
     let stats = machine.cpus.iter_mut().map(|cpu| &*cpu.local.stats.get_mut());
-    let locks = paths::merge(&machine.paths, stats.collect::<Vec<_>>().into_iter());
+    let stats = stats.collect::<Vec<_>>();
+    let locks = paths::merge(&machine.paths, stats.iter().copied());
+    let calls = paths::merge_calls(&machine.paths, stats.into_iter());
     let late = machine.cpus.iter().map(|cpu| cpu.local.timer_late_max_ns.get());
     Outcome {
         wall_ns,
         locks,
+        calls,
         timer_late_max_ns: late.max().unwrap_or(0),
         probes: machine
             .cpus
@@ -113,6 +116,7 @@ fn not_started(failure: Failure) -> Outcome {
     Outcome {
         wall_ns: 0,
         locks: Vec::new(),
+        calls: Vec::new(),
         probes: Vec::new(),
         timer_late_max_ns: 0,
         own_host_cpus: false,

@@ -58,11 +58,11 @@ fn run(cpu: &Cpu, task: Arc<Task>) {
     local.started_ns.set(start_ns);
     local.need_resched.set(false);
     local.task.set(Arc::as_ptr(&task));
-    local.path.set(task.path.get());
+    cpu.go_to_path(task.path.get());
     local.irqs_on.set(true);
     let result = body.resume(());
     local.irqs_on.set(false);
-    local.path.set(ROOT);
+    cpu.go_to_path(ROOT);
     local.task.set(core::ptr::null());
     cpu.running_rank.store(0, Ordering::Relaxed);
     task.used_ns.store(used_ns + (machine.clock.now_ns() - start_ns), Ordering::Relaxed);

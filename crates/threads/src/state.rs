@@ -121,6 +121,8 @@ pub(crate) struct Local {
     pub(crate) task: Cell<*const Task>,
     pub(crate) started_ns: Cell<u64>,
     pub(crate) path: Cell<u32>,
+    /// When the nearest measured path changed last.
+    pub(crate) path_since_ns: Cell<u64>,
     pub(crate) stats: UnsafeCell<LockStats>,
     pub(crate) probe: UnsafeCell<Option<Box<dyn Probe>>>,
     pub(crate) timer_late_max_ns: Cell<u64>,
@@ -161,6 +163,7 @@ impl Cpu {
                 task: Cell::new(core::ptr::null()),
                 started_ns: Cell::new(0),
                 path: Cell::new(crate::paths::ROOT),
+                path_since_ns: Cell::new(0),
                 stats: UnsafeCell::new(LockStats::new()),
                 probe: UnsafeCell::new(Some(probe)),
                 timer_late_max_ns: Cell::new(0),
@@ -168,6 +171,26 @@ impl Cpu {
                 tlb: UnsafeCell::new(SoftTlb::EMPTY),
             },
         }
+    }
+
+    /// The call path changes; returns the one before. For the CPU's own thread. Where that changes
+    /// what time is counted for, the clock is read.
+    #[inline]
+    pub(crate) fn go_to_path(&self, path: u32) -> u32 {
+        let before = self.local.path.replace(path);
+        let paths = &self.machine().paths;
+        let (from, to) = (paths.measured(before), paths.measured(path));
+        if from != to {
+            self.measure(from);
+        }
+        before
+    }
+    #[cold]
+    fn measure(&self, path: u32) {
+        let now_ns = self.machine().clock.now_ns();
+        let since_ns = self.local.path_since_ns.replace(now_ns);
+        // SAFETY: only the CPU's own thread uses its statistics, for moments.
+        unsafe { &mut *self.local.stats.get() }.spent(path, now_ns.saturating_sub(since_ns));
     }
 
     /// The machine that this CPU belongs to. For the CPU's own thread.

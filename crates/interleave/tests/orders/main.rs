@@ -1,12 +1,14 @@
 //! Small scenarios in which the order of a few steps on different CPUs matters.
 
 mod blockmap;
+mod claims;
 mod locks;
 mod lru;
 mod owned;
 mod pages;
 mod planted;
 mod rcu;
+mod reaped;
 mod space;
 mod swap;
 mod tlb;

@@ -51,6 +51,8 @@ pub enum Op {
     TableWalk,
     /// Filling one entry of a page table.
     PteSet,
+    /// Looking at one entry of a page table that turns out to be empty.
+    PteScan,
     /// Taking one entry out of a page table, or changing one that is in use.
     PteClear,
     /// Invalidating one translation on the own CPU.
@@ -83,7 +85,7 @@ pub enum Op {
 
 impl Op {
     /// All operations, in the order of their discriminants.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::Syscall,
         Self::AllocEntry,
         Self::PcpTake,
@@ -105,6 +107,7 @@ impl Op {
         Self::PageWalk,
         Self::TableWalk,
         Self::PteSet,
+        Self::PteScan,
         Self::PteClear,
         Self::TlbFlushPage,
         Self::TlbFlushAll,
@@ -144,6 +147,7 @@ impl Op {
             Self::PageWalk => "page_walk",
             Self::TableWalk => "table_walk",
             Self::PteSet => "pte_set",
+            Self::PteScan => "pte_scan",
             Self::PteClear => "pte_clear",
             Self::TlbFlushPage => "tlb_flush_page",
             Self::TlbFlushAll => "tlb_flush_all",

@@ -35,7 +35,7 @@ pub use ids::{
 pub use io::{IoBusy, IoDirection, IoDone, PageIo};
 pub use mask::CpuMask;
 pub use tlb::{Asid, Found, PageSize, SoftTlb, Translation, Walked};
-pub use trace::{Func, Probe, Trace, TraceGroup};
+pub use trace::{Func, Probe, Trace, TraceGroup, ZapBy};
 
 /// The interrupt state that [`Arch::irq_save`] found, to be given back to [`Arch::irq_restore`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

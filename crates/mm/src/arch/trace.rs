@@ -5,7 +5,7 @@
 //! call path. A tracepoint is a fact about one CPU at one time. A machine hands it to a [`Probe`]
 //! of that CPU; adding facts up over CPUs is the reader's work, so that no probe shares anything.
 
-use super::{CpuId, Order, Pfn};
+use super::{Asid, CpuId, Order, Pfn};
 use alloc::boxed::Box;
 use core::any::Any;
 
@@ -28,6 +28,21 @@ macro_rules! funcs {
             /// The name, as the kernel writes it.
             pub const fn name(self) -> &'static str {
                 Self::NAMES[self as usize]
+            }
+            /// Whether it is called seldom enough, and takes long enough, to be measured by a
+            /// clock that takes time to read.
+            pub const fn is_coarse(self) -> bool {
+                matches!(
+                    self,
+                    Self::DoExit
+                        | Self::ExitMmap
+                        | Self::UnmapVmas
+                        | Self::FreePgtables
+                        | Self::TlbFlushMmu
+                        | Self::TlbFinishMmu
+                        | Self::ProcessMrelease
+                        | Self::OomReapTaskMm
+                )
             }
         }
     };
@@ -83,6 +98,7 @@ funcs! {
     SplitHugePmd "__split_huge_pmd",
     FlushTlbMmRange "flush_tlb_mm_range",
     FlushTlbFunc "flush_tlb_func",
+    TlbFlushMmu "tlb_flush_mmu",
     TlbFinishMmu "tlb_finish_mmu",
     SwitchMm "switch_mm",
     DoMmap "do_mmap",
@@ -124,6 +140,15 @@ funcs! {
     FolioLock "__folio_lock",
     FolioWaitWriteback "folio_wait_writeback",
     SwapReclaimFull "swap_reclaim_full_clusters",
+}
+
+/// On what grounds pages are taken out of a page table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZapBy {
+    /// A walk comes by it; others may too.
+    Walk,
+    /// It was claimed: nobody else comes by it.
+    Claim,
 }
 
 /// A fact about one CPU, emitted where it happens.
@@ -249,6 +274,27 @@ pub enum Trace {
         pages: u32,
         /// CPUs that were interrupted for it.
         interrupted: u32,
+    },
+    /// Somebody takes the pages out that a page table maps, to the extent that it holds a VMA, or
+    /// has claimed the table.
+    TableZap {
+        /// Whose table.
+        asid: Asid,
+        /// Which: the first page that it stands for, in units of its 512 pages.
+        unit: u32,
+        /// On what grounds.
+        by: ZapBy,
+    },
+    /// Every page table of an address space may be claimed anew: it is over and its number may be
+    /// given to another, or pages have moved since the first was claimed.
+    ClaimsOpen {
+        /// Whose.
+        asid: Asid,
+    },
+    /// The end of an address space waited for mmap_lock.
+    ExitLockWait {
+        /// How long.
+        ns: u32,
     },
     /// A block was cleared, before this, in `ns`.
     PageClear {

@@ -386,6 +386,14 @@ impl<'a, A: Arch> Change<'a, A> {
             self.vma(id).write_done();
         }
     }
+    /// Locks every VMA for writing, and keeps them all so when the change is over: nobody finds any
+    /// of them any more but in the tree. The VMAs must go with the next change.
+    pub(super) fn hold_all_for_good(&mut self) {
+        self.tree.iter().for_each(|entry| {
+            self.vma(entry.value).write(self.space);
+        });
+        self.vmas().held.clear();
+    }
     /// The change is done; others may look while the caller goes on (`mmap_write_downgrade`).
     pub(super) fn downgrade(mut self) -> ReadGuard<'a, A, Vmas<A>> {
         self.let_go();

@@ -1,14 +1,16 @@
 //! The end of an address space (`exit_mmap`).
 
+use super::change::Change;
 use super::mmap::locked_of;
 use super::zap::Retire;
-use super::{Backing, Space, VmaRange};
-use crate::arch::{Arch, Func, Span};
+use super::{Backing, ExitPolicy, Space, VmaRange};
+use crate::arch::{Arch, Func, Span, Trace};
 use crate::table::Gather;
 
 impl<A: Arch> Space<A> {
     /// Gives everything back. The caller was the last to use the address space; nobody will again,
-    /// but for those who [reap](Space::reap) it.
+    /// but for those who [reap](Space::reap) it: what they have taken out they give back themselves,
+    /// perhaps after this has returned.
     ///
     /// Pages go first, lowest first, with mmap_lock held for reading and the VMAs still there; then
     /// VMAs and tables, with it held for writing: that waits for whoever is still reaping, and who
@@ -17,23 +19,46 @@ impl<A: Arch> Space<A> {
         let _span = Span::<A>::enter(Func::ExitMmap);
         on.memory.blanket_drain();
         let mut gather = Gather::new_whole(&self.table);
-        {
-            let vmas = self.lock.read();
-            let _span = Span::<A>::enter(Func::UnmapVmas);
-            for (area, range) in vmas.areas(VmaRange::USER) {
-                let done = self.zap(on, &mut gather, range, locked_of(&area));
-                debug_assert!(done, "no huge page reaches across the end of a VMA");
-            }
+        match self.config.exit {
+            ExitPolicy::Stock | ExitPolicy::Posted => self.zap_all(on, &mut gather),
+            ExitPolicy::Claims => self.share_out(on, &mut gather),
         }
         self.skip();
-        let mut change = self.change();
+        let mut change = self.last_change();
         let _ = self.take_areas(&mut change, VmaRange::USER);
         drop(change);
         let mut sink = Retire(on);
         let all = VmaRange::USER;
         self.table.free_tables(on.paging, &mut gather, &mut sink, all, all);
         gather.finish(on.paging, &mut sink);
+        A::trace(Trace::ClaimsOpen { asid: self.asid() });
         on.spaces.leave(self);
         self.table.destroy(on.paging);
+    }
+    /// Takes all pages out, whoever else does.
+    fn zap_all<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
+        let vmas = self.lock.read();
+        let _span = Span::<A>::enter(Func::UnmapVmas);
+        for (area, range) in vmas.areas(VmaRange::USER) {
+            let done = self.zap(on, gather, range, locked_of(&area));
+            debug_assert!(done, "no huge page reaches across the end of a VMA");
+        }
+    }
+    /// Takes the pages out that nobody else has claimed (`claims`).
+    fn share_out<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
+        let mut change = self.last_change();
+        change.hold_all_for_good();
+        self.die(on);
+        let vmas = change.downgrade();
+        let _span = Span::<A>::enter(Func::UnmapVmas);
+        self.zap_unclaimed(on, &vmas, gather);
+    }
+    /// mmap_lock for writing, and how long that took.
+    fn last_change(&self) -> Change<'_, A> {
+        let since_ns = A::now_ns();
+        let change = Change::begin(self);
+        let ns = (A::now_ns() - since_ns).try_into().unwrap_or(u32::MAX);
+        A::trace(Trace::ExitLockWait { ns });
+        change
     }
 }

@@ -9,6 +9,7 @@
 //! | `fault`, `anon`, `huge`, `populate` | how a page gets its frame |
 //! | `zap`, `exit` | how frames leave: entries out, gather, flush, release |
 //! | `reap` | taking pages out of an address space whose process is dying, beside its exit |
+//! | `claims` | page tables that exit and reapers share out among them |
 //! | `fork` | copying an address space |
 //! | `registry`, `rmap` | all address spaces, and from a folio to the pages that it stands for |
 //! | `verify` | whether it all adds up |
@@ -40,6 +41,7 @@ mod area;
 mod arena;
 mod bind;
 mod change;
+mod claims;
 mod collapse;
 mod error;
 mod exit;
@@ -68,6 +70,7 @@ pub use crate::arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, V
 pub use advise::Advice;
 pub use area::{Area, AreaFlags, Prot};
 pub use bind::Present;
+pub use claims::{Claims, End};
 pub use error::{FaultError, SpaceError};
 pub use locked::LockWhat;
 pub use mmap::{MAP_MIN, MapRequest, Place};
@@ -136,6 +139,12 @@ const KILLED: u32 = 1 << 0;
 const UNSTABLE: u32 = 1 << 1;
 /// There is nothing left for a reaper to do (`MMF_OOM_SKIP`).
 const SKIP: u32 = 1 << 2;
+/// VMAs were changed after a reaper had begun.
+const CHANGED: u32 = 1 << 3;
+/// A reaper has left pages that it may not take while threads run.
+const LEFT: u32 = 1 << 4;
+/// Its last thread has ended, and nobody finds its VMAs but who empties it.
+const DEAD: u32 = 1 << 5;
 
 /// The address space of a process.
 pub struct Space<A: Arch> {
@@ -153,8 +162,10 @@ pub struct Space<A: Arch> {
     family: FamilyId,
     group: GroupId,
     config: SpaceConfig,
-    /// What of its end has come, of [`KILLED`], [`UNSTABLE`] and [`SKIP`].
+    /// What of its end has come: [`KILLED`] and the others.
     state: A::AtomicU32,
+    /// Which of its page tables nobody has claimed.
+    claims: Claims<A>,
 }
 
 impl<A: Arch> Space<A> {
@@ -179,6 +190,7 @@ impl<A: Arch> Space<A> {
             group,
             config: *on.spaces.config(),
             state: A::AtomicU32::new(0),
+            claims: Self::new_claims(),
             lock: RwSem::new(vmas),
         }
     }
@@ -202,6 +214,10 @@ impl<A: Arch> Space<A> {
         if self.is_killed() { Err(SpaceError::Interrupted) } else { Ok(()) }
     }
     fn change(&self) -> Change<'_, A> {
-        Change::begin(self)
+        let change = Change::begin(self);
+        if self.state.glance(Acquire) & (UNSTABLE | DEAD) == UNSTABLE {
+            self.state.fetch_or(CHANGED, AcqRel);
+        }
+        change
     }
 }

@@ -10,6 +10,7 @@ use super::mmap::locked_of;
 use super::zap::Retire;
 use super::{Area, Backing, ExitPolicy, FaultError, SKIP, Space, UNSTABLE, VmaRange};
 use crate::arch::{Arch, Atomic, Func, Span};
+use crate::sync::ReadGuard;
 use crate::table::Gather;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -37,38 +38,58 @@ pub enum Reaped {
     Interrupted,
 }
 
+/// Whether pages of a VMA may be taken out while threads of its process may still run.
+pub(super) const fn is_reapable(_: &Area) -> bool {
+    // All memory is private.
+    true
+}
+
 impl<A: Arch> Space<A> {
     /// Takes the pages of private memory out. The process is dying; its threads may still run, and
     /// what they access from now on fails ([`FaultError::Bus`]) unless it is still there.
     ///
     /// That there is nothing left to do is not noted: see [`Space::skip`].
     pub fn reap(&self, on: Backing<'_, A>, how: ReapLock) -> Reaped {
-        let vmas = match how {
-            ReapLock::Wait => self.lock.read(),
-            ReapLock::Try => match self.lock.try_read() {
-                Some(vmas) => vmas,
-                None => return Reaped::Busy,
-            },
-        };
-        self.reap_locked(on, &vmas)
+        self.reap_while(on, how, || true)
+    }
+    /// The same for as long as `more` says so, asked before each VMA, or before each page table
+    /// where they are claimed. Who gives up leaves nothing half done: [`Reaped::Partly`].
+    pub fn reap_while(&self, on: Backing<'_, A>, how: ReapLock, more: impl Fn() -> bool) -> Reaped {
+        match self.lock_to_reap(how) {
+            Some(vmas) => self.reap_locked(on, how, vmas, more),
+            None => Reaped::Busy,
+        }
     }
     /// The same for process_mrelease, which waits for mmap_lock unless its caller is woken and
     /// `over` is true.
     pub fn reap_unless(&self, on: Backing<'_, A>, over: impl Fn() -> bool) -> Reaped {
         match self.lock.read_unless(over) {
-            Some(vmas) => self.reap_locked(on, &vmas),
+            Some(vmas) => self.reap_locked(on, ReapLock::Wait, vmas, || true),
             None => Reaped::Interrupted,
         }
     }
-    fn reap_locked(&self, on: Backing<'_, A>, vmas: &Vmas<A>) -> Reaped {
+    fn reap_locked<'t>(
+        &'t self,
+        on: Backing<'_, A>,
+        how: ReapLock,
+        vmas: ReadGuard<'t, A, Vmas<A>>,
+        more: impl Fn() -> bool,
+    ) -> Reaped {
         if self.is_skipped() {
             return Reaped::Skipped;
         }
         let _span = Span::<A>::enter(Func::OomReapTaskMm);
         self.state.fetch_or(UNSTABLE, AcqRel);
         match self.config.exit {
-            ExitPolicy::Stock => self.reap_areas(on, vmas.areas(VmaRange::USER)),
-            ExitPolicy::Posted => self.reap_areas(on, vmas.areas(VmaRange::USER).rev()),
+            ExitPolicy::Stock => self.reap_areas(on, vmas.areas(VmaRange::USER), more),
+            ExitPolicy::Posted => self.reap_areas(on, vmas.areas(VmaRange::USER).rev(), more),
+            ExitPolicy::Claims => self.reap_claims(on, how, vmas, more),
+        }
+    }
+    pub(super) fn lock_to_reap(&self, how: ReapLock) -> Option<ReadGuard<'_, A, Vmas<A>>> {
+        match how {
+            ReapLock::Wait => Some(self.lock.read()),
+            ReapLock::Try => self.lock.try_read(),
         }
     }
     /// Each VMA has a gather of its own.
@@ -76,9 +97,13 @@ impl<A: Arch> Space<A> {
         &self,
         on: Backing<'_, A>,
         areas: impl Iterator<Item = (Area, VmaRange)>,
+        more: impl Fn() -> bool,
     ) -> Reaped {
         let mut result = Reaped::Done;
-        for (area, range) in areas {
+        for (area, range) in areas.filter(|(area, _)| is_reapable(area)) {
+            if !more() {
+                return Reaped::Partly;
+            }
             let mut gather = Gather::new(&self.table);
             if !self.zap(on, &mut gather, range, locked_of(&area)) {
                 result = Reaped::Partly;

@@ -37,6 +37,8 @@ pub enum ExitPolicy {
     /// Helpers walk the VMAs from the highest to the lowest, and each VMA forward (merged in
     /// autumn 2025).
     Posted,
+    /// The exit takes page tables from the lowest on, helpers from the highest on, until they meet.
+    Claims,
 }
 
 /// What an administrator can set about address spaces.

@@ -2,7 +2,7 @@
 //! translates to them, to the LRU, which drops their references.
 
 use super::{Backing, Space, VmaRange, Vpn};
-use crate::arch::{Arch, Func, Order, PageSize, Pfn, Span};
+use crate::arch::{Arch, Func, Op, Order, PageSize, Pfn, Span, Trace, ZapBy};
 use crate::lru::BATCH;
 use crate::table::{Direction, Gather, Gathered, Leaf, PmdTable, PteFlags, PteTable, Room, Sink};
 use crate::tlb::Flushed;
@@ -101,9 +101,13 @@ impl<A: Arch> Space<A> {
         part: VmaRange,
         locked: Locked,
     ) -> Option<Vpn> {
+        let unit = (part.start().get() / HUGE_PAGES) as u32;
+        A::trace(Trace::TableZap { asid: self.asid(), unit, by: ZapBy::Walk });
+        let mut empty = 0;
         for page in Direction::Forward.pages(part) {
             let pte = ptes.take(page);
             if pte.is_none() {
+                empty += 1;
                 continue;
             }
             if let Some(entry) = pte.as_swap() {
@@ -120,9 +124,11 @@ impl<A: Arch> Space<A> {
             let folio = folio_of(pfn, flags);
             self.unmap_folio(on, folio, locked);
             if gather.add(on.paging, folio, 1) == Room::Full {
+                A::work(Op::PteScan, empty);
                 return Some(page.offset(1));
             }
         }
+        A::work(Op::PteScan, empty);
         None
     }
     fn zap_huge(

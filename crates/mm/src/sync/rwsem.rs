@@ -107,6 +107,11 @@ impl<A: Arch, T> RwSem<A, T> {
         }
     }
 
+    /// Whether somebody waits for it; a hint, for holders that can give way.
+    pub fn has_waiters(&self) -> bool {
+        self.count.load(Ordering::Relaxed) & WAITERS != 0
+    }
+
     /// Takes it for writing if it is free.
     pub fn try_write(&self) -> Option<WriteGuard<'_, A, T>> {
         if !self.steal() {

@@ -11,7 +11,7 @@ use crate::arch::{Arch, Atomic, Func, Order, PageSize, Pfn, Span, VmaRange, Vpn}
 use crate::frame::MigrateType;
 use crate::page_alloc::Gfp;
 use crate::tlb::{Extent, Flushed};
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::Ordering::{AcqRel, SeqCst};
 
 /// Frames that fit without a page.
 const BUNDLE: usize = 8;
@@ -174,13 +174,19 @@ impl<'t, A: Arch> Gather<'t, A> {
         table: Pfn,
     ) {
         self.note(page, PageSize::Base);
+        self.table.tables.fetch_sub(1, AcqRel);
         self.push(TABLE | table.index() as u64);
         if self.room(on) == Room::Full {
             self.flush(on, sink);
         }
     }
     /// Makes sure that no CPU uses what was noted; the frames wait on. Also under a table's lock.
+    /// Where the address space is retired that is so already.
     pub fn flush_tlb(&mut self, on: Paging<'_, A>) -> Flushed {
+        if let Some(retired) = self.table.retired() {
+            (self.range, self.size) = (None, PageSize::Huge);
+            return retired.flushed();
+        }
         let range = self.range.take().and_then(|(first, end)| VmaRange::new(first, end));
         let extent = match range {
             Some(range) if !self.whole => Extent::Range(range, self.size),
@@ -194,6 +200,7 @@ impl<'t, A: Arch> Gather<'t, A> {
         if self.len == 0 && self.range.is_none() {
             return;
         }
+        let _span = Span::<A>::enter(Func::TlbFlushMmu);
         let proof = self.flush_tlb(on);
         let mut chunk = [Gathered { pfn: Pfn::new(0), count: 0 }; CHUNK];
         let mut filled = 0;
@@ -201,7 +208,7 @@ impl<'t, A: Arch> Gather<'t, A> {
             let word = self.word(at);
             let pfn = Pfn::new((word & u64::from(u32::MAX)) as usize);
             if word & TABLE != 0 {
-                self.table.free(on, pfn);
+                super::free_table(on, pfn);
             } else {
                 chunk[filled] = Gathered { pfn, count: (word >> COUNT_SHIFT) as u32 };
                 filled += 1;
@@ -221,7 +228,7 @@ impl<'t, A: Arch> Gather<'t, A> {
     /// its pages look unmapped to the caller already.
     pub fn finish(mut self, on: Paging<'_, A>, sink: &mut impl Sink) {
         let _span = Span::<A>::enter(Func::TlbFinishMmu);
-        if self.table.gathers.load(SeqCst) > 1 {
+        if self.table.gathers.load(SeqCst) > 1 && self.table.retired().is_none() {
             self.whole = true;
             self.note(Vpn::ZERO, PageSize::Base);
         }

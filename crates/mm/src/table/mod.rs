@@ -54,10 +54,10 @@ use crate::arch::{Arch, Asid, Atomic, Func, LockClass, Order, Pfn, Span};
 use crate::frame::MigrateType;
 use crate::page_alloc::{AllocError, FrameAllocator, Gfp};
 use crate::sync::{IrqGuard, SpinLock};
-use crate::tlb::{Extent, Tlb};
+use crate::tlb::{Extent, Retired, Tlb};
 use crate::vmstat::NodeItem;
 use crate::zone::ZoneId;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use resident::Resident;
 
 /// What page tables are made of and share.
@@ -121,6 +121,8 @@ pub struct PageTable<A: Arch> {
     gathers: A::AtomicU32,
     /// Pages that are mapped or swapped out.
     resident: Resident<A>,
+    /// 1 once nobody will use a translation any more.
+    retired: A::AtomicU32,
 }
 
 impl<A: Arch> PageTable<A> {
@@ -138,6 +140,7 @@ impl<A: Arch> PageTable<A> {
             tables: A::AtomicU32::new(1),
             gathers: A::AtomicU32::new(0),
             resident: Resident::new(),
+            retired: A::AtomicU32::new(0),
         })
     }
     /// Frees the root and the address space's number: the last that is done with it.
@@ -166,6 +169,16 @@ impl<A: Arch> PageTable<A> {
     /// Makes sure that no CPU uses what `extent` mapped before its entries were last changed.
     pub fn flush(&self, on: Paging<'_, A>, extent: Extent) -> crate::tlb::Flushed {
         on.tlb.flush(self.asid, extent)
+    }
+    /// No thread is in the address space, and none will be: makes sure that no CPU uses a
+    /// translation of it, once and for all ([`Tlb::retire`]). Gathers need no flush from then on.
+    pub fn retire(&self, on: Paging<'_, A>) {
+        let _ = on.tlb.retire(self.asid);
+        self.retired.store(1, Release);
+    }
+    /// Proof of [`PageTable::retire`], if that was done.
+    pub fn retired(&self) -> Option<Retired> {
+        (self.retired.load(Acquire) == 1).then(|| Retired::again(self.asid))
     }
     /// A table of `level` that nobody knows.
     fn alloc(&self, on: Paging<'_, A>, level: Level) -> Result<Pfn, TableError> {

@@ -23,8 +23,8 @@ impl Direction {
             Self::Reverse => Vpn::new(range.end().get() - 1),
         }
     }
-    /// What is left of a range after `page` and all that come before it.
-    pub(super) fn after(self, range: VmaRange, last: VmaRange) -> Option<VmaRange> {
+    /// What is left of a range after `last` and all that come before it.
+    pub(crate) fn after(self, range: VmaRange, last: VmaRange) -> Option<VmaRange> {
         match self {
             Self::Forward => VmaRange::new(last.end(), range.end()),
             Self::Reverse => VmaRange::new(range.start(), last.start()),
@@ -135,6 +135,11 @@ impl<A: Arch> PageTable<A> {
         direction: Direction,
     ) -> Leaves<'a, A> {
         Leaves { table: self, on, rest: Some(range), direction }
+    }
+    /// The part of `range` that the first table of the lowest level or huge page in it stands for.
+    /// Nothing is locked: it is there, or was a moment ago.
+    pub(crate) fn first_leaf(&self, range: VmaRange, direction: Direction) -> Option<VmaRange> {
+        self.find_leaf(range, direction).map(|(_, found)| found)
     }
     /// The first table of the lowest level or huge page for pages of `range`, and the part of the
     /// range that it stands for. Nothing is locked.

@@ -67,7 +67,7 @@ impl Extent {
 }
 
 /// Proof that no CPU uses a translation any more that was taken out of the address space's tables
-/// before the flush that returned it. Only a flush makes one.
+/// before the flush that returned it. A flush makes one; so does [`Retired`].
 #[must_use]
 #[derive(Debug)]
 pub struct Flushed {
@@ -78,6 +78,30 @@ impl Flushed {
     /// Whose translations were invalidated.
     pub fn asid(&self) -> Asid {
         self.asid
+    }
+}
+
+/// Proof that nobody uses a translation of an address space any more, nor ever will: its last
+/// thread had ended, and then all were invalidated. So whatever is taken out of its tables, then or
+/// later, needs no flush. That holds until its number goes to another ([`Tlb::free_asid`], which
+/// flushes for that).
+///
+/// That the hardware does not read its tables either, on a CPU that has them loaded lazily, is an
+/// assumption: a kernel would have such CPUs load something else.
+#[must_use]
+#[derive(Debug)]
+pub struct Retired {
+    asid: Asid,
+}
+
+impl Retired {
+    /// The proof once more, for who keeps a note that [`Tlb::retire`] was done.
+    pub(crate) fn again(asid: Asid) -> Self {
+        Self { asid }
+    }
+    /// What it proves of frames that were mapped.
+    pub fn flushed(&self) -> Flushed {
+        Flushed { asid: self.asid }
     }
 }
 
@@ -242,6 +266,14 @@ impl<A: Arch> Tlb<A> {
         let interrupted = self.reach_others(pinned.cpu(), asid, generation);
         trace::<A>(extent, interrupted);
         Flushed { asid }
+    }
+    /// Makes sure, once and for all, that no CPU uses a translation of `asid`. Its last thread has
+    /// ended, and the caller sees to it that nobody loads it any more. This CPU keeps what it has
+    /// loaded lazily from now on (`exit_mm`).
+    pub fn retire(&self, asid: Asid) -> Retired {
+        self.enter_lazy();
+        let Flushed { asid } = self.flush(asid, Extent::All);
+        Retired { asid }
     }
     /// Interrupts the other CPUs that are behind `generation`, and waits for them; returns how
     /// many there were.

@@ -9,7 +9,7 @@ use mmscale_mm::space::{
 use mmscale_uni::Uni;
 use std::sync::Arc;
 
-const EXITS: [ExitPolicy; 2] = [ExitPolicy::Stock, ExitPolicy::Posted];
+const EXITS: [ExitPolicy; 3] = [ExitPolicy::Stock, ExitPolicy::Posted, ExitPolicy::Claims];
 /// Across the edge of a page table.
 const AT: u64 = 512 * 8 - 20;
 /// Room for a huge page.

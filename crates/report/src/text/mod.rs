@@ -1,5 +1,6 @@
 //! Records as text for a mail: a header, one table with arms as columns, locks, the host's cost.
 
+mod calls;
 mod header;
 mod locks;
 mod number;
@@ -30,6 +31,7 @@ pub fn text(document: &Document, notes: &Notes<'_>) -> String {
     let mut lines = header::lines(document, notes);
     lines.extend(table::metrics(document, notes));
     lines.extend(locks::lines(document));
+    lines.extend(calls::lines(document));
     lines.extend(table::host(document));
     for remark in &notes.remarks {
         lines.push(String::new());

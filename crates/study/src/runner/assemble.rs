@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_record::{
-    ArmRecord, Document, Fingerprint, Histogram, LockRecord, Metric, PerCpu, SCHEMA, Value,
+    ArmRecord, CallRecord, Document, Fingerprint, Histogram, LockRecord, Metric, PerCpu, SCHEMA,
+    Value,
 };
 
 use crate::host::host;
@@ -54,6 +55,10 @@ fn fingerprint(seeds: &[u64], arms: &[Vec<&SeedResult>]) -> String {
                 let times = [lock.wait_total_ns, lock.wait_max_ns, lock.hold_total_ns];
                 counts.into_iter().chain(times).for_each(|n| print.add(n));
             }
+            for call in CallRecord::aggregate(&run.calls) {
+                call.path.iter().for_each(|step| print.add_str(step));
+                [call.entered, call.self_ns].into_iter().for_each(|n| print.add(n));
+            }
         }
     }
     print.to_hex()
@@ -78,6 +83,7 @@ fn arm(plan: &Plan, id: ArmId, runs: &[&SeedResult]) -> ArmRecord {
         seeds: plan.seeds.clone(),
         metrics: metrics.collect(),
         locks: LockRecord::aggregate(runs.iter().flat_map(|run| &run.locks)),
+        calls: CallRecord::aggregate(runs.iter().flat_map(|run| &run.calls)),
         per_cpu: per_cpu(runs),
         histograms: histograms(runs),
         spans: runs.iter().flat_map(|run| run.spans.iter().cloned()).collect(),

@@ -197,6 +197,9 @@ impl Probe for TickProbe {
             | Trace::LruPinned { .. }
             | Trace::LruDead { .. }
             | Trace::TlbFlush { .. }
+            | Trace::TableZap { .. }
+            | Trace::ClaimsOpen { .. }
+            | Trace::ExitLockWait { .. }
             | Trace::PageClear { .. } => {}
         }
     }

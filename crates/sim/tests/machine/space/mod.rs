@@ -2,4 +2,5 @@
 
 mod killed;
 mod process;
+mod reaped;
 mod swarm;

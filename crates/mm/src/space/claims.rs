@@ -1,0 +1,234 @@
+//! Claims on the page tables of a dying address space: each is emptied by one walker, and none is
+//! looked at twice.
+//!
+//! The tables of the lowest level are numbered by the pages that they stand for. What nobody has
+//! claimed is one stretch of these numbers, in one word. The exit takes tables from its low end,
+//! whoever helps from its high end, until the two meet: so there is no lock for which both come,
+//! whatever the VMAs are, and the one who finds nothing left is done.
+//!
+//! # While the process still runs
+//! A reaper may begin before the last thread has ended. Then CPUs may still translate by the
+//! entries that it takes out, so its gather flushes, and tables stay where they are.
+//!
+//! # When the address space is dead
+//! The exit begins with the last thread's end. It takes mmap_lock for writing, for which a reaper
+//! gives way between two tables, locks every VMA for good, so that neither faults nor the reverse
+//! map find anything, and retires the address space's translations: one flush for all that is to
+//! come ([`crate::tlb::Retired`]). From then on a walker unlinks each table that it has emptied,
+//! and frees frames and tables at once.
+//!
+//! Lock order: as for zapping; the word itself is no lock.
+
+use super::change::Vmas;
+use super::mmap::locked_of;
+use super::reap::is_reapable;
+use super::zap::Retire;
+use super::{Backing, CHANGED, DEAD, LEFT, ReapLock, Reaped, Space, VmaRange, Vpn};
+use crate::arch::{Arch, Atomic, Op, Trace, ZapBy};
+use crate::table::{Direction, ENTRIES, Gather};
+use core::ops::Range;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+/// Pages that a table stands for.
+const UNIT_PAGES: u64 = ENTRIES as u64;
+/// Tables that an address space can have.
+const UNITS: u32 = (Vpn::USER_END.get() / UNIT_PAGES) as u32;
+const _: () = assert!(Vpn::USER_END.get() / UNIT_PAGES < u32::MAX as u64);
+
+/// From which end somebody claims.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The lowest first: the exit.
+    Low,
+    /// The highest first: whoever helps.
+    High,
+}
+
+impl End {
+    const fn direction(self) -> Direction {
+        match self {
+            Self::Low => Direction::Forward,
+            Self::High => Direction::Reverse,
+        }
+    }
+}
+
+/// A stretch of numbers of which each is given to one claimant, from either end.
+pub struct Claims<A: Arch> {
+    /// The end of the stretch, and its beginning in the low half.
+    left: A::AtomicU64,
+}
+
+const fn pack(left: Range<u32>) -> u64 {
+    (left.end as u64) << 32 | left.start as u64
+}
+
+const fn unpack(word: u64) -> Range<u32> {
+    word as u32..(word >> 32) as u32
+}
+
+impl<A: Arch> Claims<A> {
+    /// Nobody has claimed any of the numbers below `count`.
+    pub fn new(count: u32) -> Self {
+        Self { left: A::AtomicU64::new(pack(0..count)) }
+    }
+    /// What nobody has claimed or passed over.
+    pub fn left(&self) -> Range<u32> {
+        unpack(self.left.load(Acquire))
+    }
+    /// Claims the first number from `end` on for which there is something to do: `find` says which
+    /// of a stretch that is, if any. It may be asked again when somebody else has come in between,
+    /// and what it passes over is asked for by nobody any more.
+    pub fn take(&self, end: End, find: impl Fn(Range<u32>) -> Option<u32>) -> Option<u32> {
+        let mut seen = self.left.load(Acquire);
+        loop {
+            let left = unpack(seen);
+            if left.is_empty() {
+                return None;
+            }
+            let found = find(left.clone());
+            debug_assert!(found.is_none_or(|found| left.contains(&found)), "{found:?} of {left:?}");
+            let rest = match (found, end) {
+                (None, _) => left.end..left.end,
+                (Some(found), End::Low) => found + 1..left.end,
+                (Some(found), End::High) => left.start..found,
+            };
+            match self.left.compare_exchange(seen, pack(rest), AcqRel, Acquire) {
+                Ok(_) => return found,
+                Err(other) => seen = other,
+            }
+        }
+    }
+    /// Everything below `count` may be claimed anew. Nobody claims meanwhile.
+    fn reset(&self, count: u32) {
+        self.left.store(pack(0..count), Release);
+    }
+}
+
+/// The pages of some tables.
+fn pages_of(units: Range<u32>) -> VmaRange {
+    VmaRange::raw(u64::from(units.start) * UNIT_PAGES, u64::from(units.end) * UNIT_PAGES)
+}
+
+impl<A: Arch> Space<A> {
+    /// The claims of a new address space.
+    pub(super) fn new_claims() -> Claims<A> {
+        Claims::new(UNITS)
+    }
+    /// Claims a table, or a huge page. mmap_lock is held.
+    fn claim(&self, vmas: &Vmas<A>, end: End) -> Option<u32> {
+        let unit = self.claims.take(end, |left| self.find_unit(vmas, left, end.direction()))?;
+        A::trace(Trace::TableZap { asid: self.asid(), unit, by: ZapBy::Claim });
+        Some(unit)
+    }
+    /// The first table of some in which a VMA may have pages.
+    fn find_unit(&self, vmas: &Vmas<A>, units: Range<u32>, way: Direction) -> Option<u32> {
+        let mut rest = Some(pages_of(units));
+        while let Some(range) = rest {
+            A::work(Op::VmaFind, 1);
+            let mut areas = vmas.areas(range);
+            let next = match way {
+                Direction::Forward => areas.next(),
+                Direction::Reverse => areas.next_back(),
+            };
+            let (_, part) = next?;
+            if let Some(found) = self.table.first_leaf(part, way) {
+                return Some((found.start().get() / UNIT_PAGES) as u32);
+            }
+            rest = way.after(range, part);
+        }
+        None
+    }
+    /// Empties a claimed table, and frees it if nobody can be looking at it. mmap_lock is held.
+    fn zap_claimed<'t>(
+        &'t self,
+        on: Backing<'_, A>,
+        vmas: &Vmas<A>,
+        gather: &mut Gather<'t, A>,
+        unit: u32,
+    ) {
+        let range = pages_of(unit..unit + 1);
+        let dead = self.state.load(Acquire) & DEAD != 0;
+        for (area, part) in vmas.areas(range) {
+            if dead || is_reapable(&area) {
+                let done = self.zap(on, gather, part, locked_of(&area));
+                debug_assert!(done, "no huge page reaches across the end of a VMA");
+            } else {
+                self.state.fetch_or(LEFT, AcqRel);
+            }
+        }
+        if dead {
+            let mut sink = Retire(on);
+            self.table.free_claimed(on.paging, gather, &mut sink, range.start());
+            // It costs no flush, and leaves less to be done when the two ends have met.
+            gather.flush(on.paging, &mut sink);
+        }
+    }
+    /// A reaper's part. `more` is asked before each table: `false` ends it, with all that it has
+    /// claimed done.
+    pub(super) fn reap_claims<'t>(
+        &'t self,
+        on: Backing<'_, A>,
+        how: ReapLock,
+        vmas: crate::sync::ReadGuard<'t, A, Vmas<A>>,
+        more: impl Fn() -> bool,
+    ) -> Reaped {
+        let mut gather = Gather::new(&self.table);
+        let mut vmas = Some(vmas);
+        let mut result = Reaped::Done;
+        while let Some(held) = &vmas {
+            if !more() {
+                result = Reaped::Partly;
+                break;
+            }
+            let Some(unit) = self.claim(held, End::High) else { break };
+            self.zap_claimed(on, held, &mut gather, unit);
+            if self.lock.has_waiters() {
+                // The exit wants to begin, or another change to be made.
+                drop(vmas.take());
+                vmas = self.lock_to_reap(how);
+                if vmas.is_none() {
+                    result = Reaped::Busy;
+                } else if self.is_skipped() {
+                    break;
+                }
+            }
+        }
+        // What is left to do is to free frames that nobody else knows of.
+        drop(vmas);
+        gather.finish(on.paging, &mut Retire(on));
+        result
+    }
+    /// The walk of the exit. The address space is dead.
+    pub(super) fn zap_unclaimed<'t>(
+        &'t self,
+        on: Backing<'_, A>,
+        vmas: &Vmas<A>,
+        gather: &mut Gather<'t, A>,
+    ) {
+        while let Some(unit) = self.claim(vmas, End::Low) {
+            self.zap_claimed(on, vmas, gather, unit);
+        }
+        if self.state.load(Acquire) & LEFT != 0 {
+            // Pages that a reaper had to leave while threads were still running.
+            for (area, part) in vmas.areas(VmaRange::USER) {
+                if !is_reapable(&area) {
+                    self.zap(on, gather, part, locked_of(&area));
+                }
+            }
+        }
+    }
+    /// From here on the address space is dead. mmap_lock is held for writing, and every VMA.
+    pub(super) fn die(&self, on: Backing<'_, A>) {
+        self.table.retire(on.paging);
+        let before = self.state.fetch_or(DEAD, AcqRel);
+        if before & CHANGED != 0 {
+            // Pages may have moved to where a reaper has been.
+            self.reopen_claims();
+        }
+    }
+    fn reopen_claims(&self) {
+        self.claims.reset(UNITS);
+        A::trace(Trace::ClaimsOpen { asid: self.asid() });
+    }
+}

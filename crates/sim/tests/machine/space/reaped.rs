@@ -1,0 +1,264 @@
+//! A process is killed while its threads are at work, and others help to empty its memory: before
+//! its last thread has ended, meanwhile and afterwards, one or several, to the end or not.
+
+use super::process::{new_space, next};
+use crate::common::{config as small, run_script};
+use crate::lru::world::{ALL, World, config, well_with};
+use mmscale_mm::arch::{Arch, Asid, Atomic, CpuId, Trace, VmaRange, Vpn, ZapBy};
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::page_alloc::MemoryMap;
+use mmscale_mm::space::{
+    Advice, Backing, ExitPolicy, FaultError, HugePages, MapRequest, MayMove, Place, ReapLock,
+    Reaped, RemapRequest, Space, SpaceError,
+};
+use mmscale_mm::table::MemAccess;
+use mmscale_sim::{Policy, Rule, Sim, SimAtomic, SimConfig};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+const CPUS: usize = 4;
+const EXITS: [ExitPolicy; 3] = [ExitPolicy::Stock, ExitPolicy::Posted, ExitPolicy::Claims];
+/// Pages of the process: several tables, with VMAs that end inside of them.
+const AT: u64 = 512 * 8 - 40;
+const PAGES: u64 = 512 * 3 + 80;
+/// Where mremap puts some of them: below all others, and above.
+const MOVED: [u64; 2] = [512 * 3 + 7, 512 * 40 - 9];
+
+/// How often something happened that is worth testing.
+#[derive(Clone, Copy, Default, Debug)]
+struct Seen {
+    done: u32,
+    skipped: u32,
+    busy: u32,
+    gave_up: u32,
+    bus: u32,
+    /// Reapers that had begun before the last thread ended.
+    early: u32,
+    left: u32,
+}
+
+/// A process whose last thread takes it down.
+struct Victim {
+    space: Arc<Space<Sim>>,
+    threads: SimAtomic<u32>,
+    /// Whether its exit has begun.
+    exiting: SimAtomic<u32>,
+    seen: Rc<Cell<Seen>>,
+}
+
+fn range(at: u64, pages: u64) -> VmaRange {
+    VmaRange::with_pages(Vpn::new(at), pages).expect("user pages")
+}
+
+impl Victim {
+    fn note(&self, add: impl FnOnce(&mut Seen)) {
+        let mut seen = self.seen.get();
+        add(&mut seen);
+        self.seen.set(seen);
+    }
+    fn map(&self, on: Backing<'_, Sim>, state: &mut u64) {
+        let mut at = AT;
+        while at < AT + PAGES {
+            let pages = (1 + next(state) % 700).min(AT + PAGES - at);
+            let request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(at)));
+            self.space.mmap(on, request).expect("there is memory");
+            if next(state).is_multiple_of(2) {
+                let advice = Advice::HugePage;
+                self.space.madvise(on, range(at, pages), advice).expect("it is mapped");
+            }
+            // Now and then a hole.
+            at += pages + next(state) % 2 * (next(state) % 300);
+        }
+    }
+    /// A thread: until it is told to end. The last one takes the process down.
+    fn thread(&self, on: Backing<'_, Sim>, mut state: u64) {
+        while !self.space.is_killed() {
+            self.step(on, &mut state);
+            assert!(Sim::now_ns() < 1_900_000_000, "nobody is told");
+        }
+        if self.threads.fetch_sub(1, SeqCst) == 1 {
+            self.exiting.store(1, SeqCst);
+            self.space.exit(on);
+        }
+    }
+    fn step(&self, on: Backing<'_, Sim>, state: &mut u64) {
+        let at = AT + next(state) % PAGES;
+        let part = range(at, 1 + next(state) % 100);
+        let explained = |done: Result<(), SpaceError>| {
+            use SpaceError::{Again, Fault, Interrupted, Inval, NoMemory};
+            let well = |why| matches!(why, Again | Fault | Interrupted | Inval | NoMemory);
+            assert!(done.is_ok() || done.is_err_and(well), "{done:?}");
+        };
+        match next(state) % 12 {
+            0 => explained(self.space.madvise(on, part, Advice::DontNeed)),
+            1 => explained(self.space.madvise(on, part, Advice::PageOut)),
+            2 => explained(self.space.munmap(on, range(at, 1 + next(state) % 8))),
+            3 => {
+                let to = MOVED[(next(state) % 2) as usize] + next(state) % 600;
+                let pages = 1 + next(state) % 40;
+                let may_move = MayMove::To(Vpn::new(to));
+                let from = Vpn::new(at);
+                let request = RemapRequest { from, old_pages: pages, new_pages: pages, may_move };
+                explained(self.space.mremap(on, request).map(|_| ()));
+            }
+            4 => explained(self.space.madvise(on, part, Advice::PopulateWrite)),
+            _ => (at..(at + 40).min(AT + PAGES)).for_each(|page| {
+                let write = |pfn| Sim::write_stamp(pfn, page);
+                let done = self.space.access(on, Vpn::new(page), MemAccess::Write, write);
+                let well =
+                    |why| matches!(why, FaultError::Killed | FaultError::Segv | FaultError::Oom);
+                if done == Err(FaultError::Bus) {
+                    assert!(self.space.is_unstable());
+                    self.note(|seen| seen.bus += 1);
+                } else {
+                    assert!(done.is_ok() || done.is_err_and(well), "{done:?}");
+                }
+            }),
+        }
+    }
+    /// Somebody else who takes pages out, and may give up after some steps.
+    fn reap(&self, on: Backing<'_, Sim>, mut state: u64) {
+        Sim::user(next(&mut state) % 60_000);
+        let how = if next(&mut state).is_multiple_of(2) { ReapLock::Try } else { ReapLock::Wait };
+        let steps = Cell::new(if next(&mut state).is_multiple_of(3) { 2 } else { u32::MAX });
+        let more = || steps.replace(steps.get().saturating_sub(1)) > 0;
+        if self.exiting.load(SeqCst) == 0 {
+            self.note(|seen| seen.early += 1);
+        }
+        let result = self.space.reap_while(on, how, more);
+        self.note(|seen| match result {
+            Reaped::Done => seen.done += 1,
+            Reaped::Skipped => seen.skipped += 1,
+            Reaped::Busy => seen.busy += 1,
+            Reaped::Partly => seen.gave_up += 1,
+            Reaped::Interrupted => panic!("nobody was killed while it waited"),
+        });
+        assert!(how == ReapLock::Try || result != Reaped::Busy);
+    }
+}
+
+/// One process that is killed, and its helpers.
+fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>) {
+    let on = world.mm.backing();
+    let threads = 1 + next(state) % 3;
+    let victim = Rc::new(Victim {
+        space: new_space(world),
+        threads: SimAtomic::new(threads as u32),
+        exiting: SimAtomic::new(0),
+        seen: Rc::clone(seen),
+    });
+    victim.map(on, state);
+    for nth in 0..threads {
+        let (victim, state) = (Rc::clone(&victim), next(state));
+        world.spawn(nth as usize % CPUS, move |world| victim.thread(world.mm.backing(), state));
+    }
+    world.mm.sleep_ns(1_000 + next(state) % 300_000);
+    // One that is there before the signal, at times, and others after it.
+    let first = next(state) % 2;
+    for nth in 0..first + 1 + next(state) % 3 {
+        if nth == first {
+            victim.space.kill();
+        }
+        let (victim, state) = (Rc::clone(&victim), next(state));
+        let cpu = 1 + nth as usize % (CPUS - 1);
+        world.spawn(cpu, move |world| victim.reap(world.mm.backing(), state));
+    }
+    victim.space.kill();
+    if hotplug {
+        let cpu = CpuId::new(1 + next(state) as usize % (CPUS - 1));
+        Sim::cpu_offline(cpu).expect("it is online");
+        world.mm.sleep_ns(next(state) % 50_000);
+        Sim::cpu_online(cpu).expect("it is offline");
+        victim.note(|seen| seen.left += 1);
+    }
+    world.wait_for_others();
+    // Who is done holds nothing: this would wait for ever.
+    assert_eq!(victim.space.munmap(on, range(AT, PAGES)), Ok(()));
+    assert_eq!(victim.space.reap(on, ReapLock::Try), Reaped::Skipped);
+    assert_eq!(victim.space.areas(), []);
+    let audit = on.verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
+    assert_eq!((audit.spaces, audit.mapped), (0, 0));
+    on.memory.verify().unwrap_or_else(|why| panic!("the LRU: {why}"));
+}
+
+/// `rounds` processes, one after the other: a run's beginning costs more than a kill. Returns the
+/// run's fingerprint too.
+fn run(seed: u64, rounds: u64, policy: Policy, lru: LruPolicy, exit: ExitPolicy) -> (Seen, u64) {
+    let found = Rc::new(Cell::new(Seen::default()));
+    let seen = Rc::clone(&found);
+    let mut config = SimConfig { policy, ..config(CPUS, seed) };
+    if seed.is_multiple_of(2) {
+        config.profile.costs.tlb_broadcast_ps = 400_000;
+    }
+    let change = move |config: &mut mmscale_mm::mm::MmConfig| {
+        config.map = MemoryMap::nodes(2, 1 << 13);
+        config.swap.pages = 3000;
+        config.space.exit = exit;
+        config.space.huge =
+            if seed.is_multiple_of(3) { HugePages::Always } else { HugePages::Advised };
+    };
+    let (outcome, _) = well_with(config, lru, change, move |world| {
+        let mut state = seed;
+        for round in 0..rounds {
+            kill(world, &mut state, round % 8 == 7, &seen);
+        }
+    });
+    (found.get(), outcome.fingerprint)
+}
+
+/// 10,000 processes in all.
+const SEEDS: u64 = 510;
+const ROUNDS: u64 = 20;
+
+#[test]
+fn whoever_helps_and_whenever_every_frame_comes_home_once() {
+    for (nth, exit) in EXITS.into_iter().enumerate() {
+        let mut all = Seen::default();
+        for seed in (0..SEEDS).filter(|seed| seed % 3 == nth as u64) {
+            let lru = ALL[(seed / 3 % 3) as usize];
+            let (seen, _) = run(seed, ROUNDS, Policy::Lazy, lru, exit);
+            all.done += seen.done;
+            all.skipped += seen.skipped;
+            all.busy += seen.busy;
+            all.gave_up += seen.gave_up;
+            all.bus += seen.bus;
+            all.early += seen.early;
+            all.left += seen.left;
+        }
+        let met = [all.done, all.skipped, all.busy, all.gave_up, all.bus, all.early, all.left];
+        assert!(met.into_iter().all(|count| count > 20), "{exit:?}: {all:?}");
+    }
+}
+
+#[test]
+fn the_order_of_cpus_is_the_same_under_either_policy() {
+    for (seed, exit) in EXITS.into_iter().cycle().take(6).enumerate() {
+        let of = |policy| run(seed as u64, 8, policy, LruPolicy::Stock, exit).1;
+        assert_eq!(of(Policy::Lazy), of(Policy::Naive), "{exit:?}");
+    }
+}
+
+#[test]
+fn a_table_that_is_claimed_twice_is_named() {
+    let claim = |asid, unit| {
+        Sim::trace(Trace::TableZap { asid: Asid::new(asid), unit, by: ZapBy::Claim });
+    };
+    let outcome = run_script(small(2), move |script| {
+        script.spawn(0, move || {
+            claim(1, 7);
+            claim(1, 8);
+            claim(2, 7);
+            Sim::trace(Trace::ClaimsOpen { asid: Asid::new(2) });
+            claim(2, 7);
+            let walk = ZapBy::Walk;
+            Sim::trace(Trace::TableZap { asid: Asid::new(1), unit: 7, by: walk });
+            claim(1, 7);
+        });
+    });
+    assert_eq!(outcome.failure, None);
+    let [violation] = &outcome.violations[..] else { panic!("{:?}", outcome.violations) };
+    assert_eq!(violation.rule, Rule::ClaimedTwice);
+    assert!(violation.what.contains("table 7 of address space 1"), "{violation}");
+}
