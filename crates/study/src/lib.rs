@@ -20,6 +20,7 @@ pub mod pcp;
 mod plan;
 mod policies;
 mod profiles;
+pub mod reap;
 mod registry;
 mod runner;
 pub mod shipped;

@@ -135,6 +135,11 @@ impl MachineSpec {
         }
     }
 
+    /// The pages that there are.
+    pub(crate) fn pages(&self) -> u64 {
+        self.mm.map.frames() as u64
+    }
+
     /// Gives a simulated machine that much memory, spread over its nodes; other machines keep
     /// theirs. Returns the pages that there are.
     pub(crate) fn set_memory_gib(&mut self, gib: u64) -> u64 {

@@ -2,6 +2,7 @@
 
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::page_alloc::PcpPolicy;
+use mmscale_mm::space::ExitPolicy;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_system::Present;
 use serde::{Deserialize, Deserializer, de::Error};
@@ -50,4 +51,14 @@ pub(crate) fn caches<'de, D: Deserializer<'de>>(source: D) -> Result<PcpPolicy, 
             ("blockmap", PcpPolicy::Blockmap),
         ],
     )
+}
+
+/// How an address space is emptied at its end.
+pub(crate) fn exit<'de, D: Deserializer<'de>>(source: D) -> Result<ExitPolicy, D::Error> {
+    let names = [
+        ("stock", ExitPolicy::Stock),
+        ("posted", ExitPolicy::Posted),
+        ("claims", ExitPolicy::Claims),
+    ];
+    named(source, names)
 }

@@ -3,6 +3,7 @@
 use crate::churn::CHURN;
 use crate::names::UnknownName;
 use crate::pcp::PCP;
+use crate::reap::REAP;
 use crate::study::Study;
 use crate::vmstat::VMSTAT;
 use std::sync::LazyLock;
@@ -19,7 +20,8 @@ impl Registry {
 
     /// The studies of this workspace.
     pub fn shipped() -> Self {
-        static SHIPPED: LazyLock<[&dyn Study; 3]> = LazyLock::new(|| [&*VMSTAT, &*CHURN, &*PCP]);
+        static SHIPPED: LazyLock<[&dyn Study; 4]> =
+            LazyLock::new(|| [&*VMSTAT, &*CHURN, &*PCP, &*REAP]);
         Self(&*SHIPPED)
     }
 

@@ -1,0 +1,128 @@
+//! The figures of the study: their names, which are fixed, and how each is computed.
+
+use super::probe::{ReapProbe, visited_twice};
+use super::workload::Happened;
+use crate::study::{MetricSpec, SeedResult};
+use mmscale_record::{CallRow, LockRow};
+
+const fn figure(name: &'static str, unit: &'static str, help: &'static str) -> MetricSpec {
+    MetricSpec { name, unit, help }
+}
+
+/// Every figure, in the order in which tables show them.
+pub(super) const METRICS: &[MetricSpec] = &[
+    figure("total_cpu_ns", "ns", "CPU time of both sides, with waits for spin locks"),
+    figure("exit_cpu_ns", "ns", "of it the victim's exit"),
+    figure("reaper_cpu_ns", "ns", "of it process_mrelease"),
+    figure("pte_lock_wait_ns", "ns", "waits for the locks of page tables, both sides"),
+    figure("exit_pte_lock_wait_ns", "ns", "of it the exit's"),
+    figure("reaper_pte_lock_wait_ns", "ns", "of it process_mrelease's"),
+    figure("other_lock_wait_ns", "ns", "waits for all other spin locks, both sides"),
+    figure("rmap_ns", "ns", "in folio_remove_rmap_ptes, both sides"),
+    figure("exit_rmap_ns", "ns", "of it the exit's"),
+    figure("reaper_rmap_ns", "ns", "of it process_mrelease's"),
+    figure("gather_flush_ns", "ns", "in tlb_flush_mmu: flushing and freeing, both sides"),
+    figure("exit_gather_flush_ns", "ns", "of it the exit's"),
+    figure("reaper_gather_flush_ns", "ns", "of it process_mrelease's"),
+    figure("exit_mmap_lock_wait_ns", "ns", "how long the exit slept for mmap_lock"),
+    figure("wall_to_last_frame_ns", "ns", "from the signal until the last frame was free"),
+    figure("serial_ns", "ns", "the exit's CPU time outside of unmap_vmas"),
+    figure("amdahl_bound_ns", "ns", "serial, and each walker's share of the rest without waits"),
+    figure("frames_freed", "pages", "pages that came back"),
+    figure("frames_freed_by_reaper_share", "1", "of these, on process_mrelease's CPUs"),
+    figure("tables_visited_twice", "1", "page tables that more than one walker came by"),
+    figure("flushes", "1", "invalidations of translations"),
+    figure("walkers_too_late", "1", "callers of process_mrelease for whom nothing was left"),
+];
+
+/// The functions that the two sides are below.
+const EXIT: &str = "do_exit";
+const REAPER: &str = "process_mrelease";
+
+/// What one run of the machine left.
+pub(super) struct Observed<'a> {
+    pub(super) calls: &'a [CallRow],
+    pub(super) locks: &'a [LockRow],
+    pub(super) probes: &'a [ReapProbe],
+    pub(super) happened: Happened,
+    pub(super) walkers: u64,
+    /// CPUs on which the victim's exit does not run.
+    pub(super) helpers: std::ops::RangeInclusive<usize>,
+}
+
+impl Observed<'_> {
+    /// CPU time below `side`, in functions below `within` if that is given.
+    fn cpu_ns(&self, side: &str, within: Option<&str>) -> u64 {
+        let below = self.calls.iter().filter_map(|row| Some((row, row.below(side)?)));
+        let meant = below.filter(|(_, path)| within.is_none_or(|func| path.iter().any(|f| f == func)));
+        meant.map(|(row, _)| row.self_ns).sum()
+    }
+    fn wait_ns(&self, side: &str, meant: impl Fn(&str) -> bool) -> u64 {
+        let rows = self.locks.iter().filter(|row| row.passes_through(side) && meant(&row.class));
+        rows.map(|row| row.wait_total_ns).sum()
+    }
+    fn has_calls_of(&self, function: &str) -> bool {
+        self.calls.iter().any(|row| row.below(function).is_some())
+    }
+    /// A figure of both sides, and each side's.
+    fn both(&self, of: impl Fn(&str) -> u64) -> [u64; 3] {
+        let sides = [EXIT, REAPER].map(of);
+        [sides[0] + sides[1], sides[0], sides[1]]
+    }
+}
+
+fn is_table(class: &str) -> bool {
+    ["pte", "pmd", "page_table"].contains(&class)
+}
+
+/// Fills in every figure of one run. `false`: the victim did not come to its end.
+pub(super) fn measure(seen: &Observed<'_>, result: &mut SeedResult) -> bool {
+    let Some((killed_ns, over_ns)) = seen.happened.killed_ns.zip(seen.happened.over_ns) else {
+        return false;
+    };
+    let mut three = |names: [&'static str; 3], values: [u64; 3]| {
+        names.into_iter().zip(values).for_each(|(name, ns)| result.metric(name, ns));
+    };
+    let cpu = seen.both(|side| seen.cpu_ns(side, None));
+    three(["total_cpu_ns", "exit_cpu_ns", "reaper_cpu_ns"], cpu);
+    let waits = seen.both(|side| seen.wait_ns(side, is_table));
+    let names = ["pte_lock_wait_ns", "exit_pte_lock_wait_ns", "reaper_pte_lock_wait_ns"];
+    three(names, waits);
+    if seen.has_calls_of("folio_remove_rmap_ptes") {
+        let rmap = seen.both(|side| seen.cpu_ns(side, Some("folio_remove_rmap_ptes")));
+        three(["rmap_ns", "exit_rmap_ns", "reaper_rmap_ns"], rmap);
+    }
+    let flush = seen.both(|side| seen.cpu_ns(side, Some("tlb_flush_mmu")));
+    three(["gather_flush_ns", "exit_gather_flush_ns", "reaper_gather_flush_ns"], flush);
+    let others = seen.both(|side| seen.wait_ns(side, |class| !is_table(class)))[0];
+    result.metric("other_lock_wait_ns", others);
+    let serial_ns = cpu[1].saturating_sub(seen.cpu_ns(EXIT, Some("unmap_vmas")));
+    let parallel_ns = cpu[0].saturating_sub(serial_ns + waits[0] + others);
+    result.metric("serial_ns", serial_ns);
+    result.metric("amdahl_bound_ns", serial_ns + parallel_ns / seen.walkers);
+    measure_events(seen, killed_ns, over_ns, result);
+    true
+}
+
+fn measure_events(seen: &Observed<'_>, killed_ns: u64, over_ns: u64, result: &mut SeedResult) {
+    let sum = |of: fn(&ReapProbe) -> u64| seen.probes.iter().map(of).sum::<u64>();
+    result.metric("exit_mmap_lock_wait_ns", sum(|probe| probe.exit_lock_wait_ns));
+    let last_ns = seen.probes.iter().filter_map(|probe| probe.last_ns(over_ns)).max();
+    result.metric("wall_to_last_frame_ns", last_ns.unwrap_or(killed_ns) - killed_ns);
+    let pages: Vec<u64> = seen.probes.iter().map(|probe| probe.pages(over_ns)).collect();
+    let freed: u64 = pages.iter().sum();
+    let by_helpers: u64 = pages.get(seen.helpers.clone()).map_or(0, |pages| pages.iter().sum());
+    result.metric("frames_freed", freed);
+    result.metric("frames_freed_by_reaper_share", by_helpers as f64 / freed.max(1) as f64);
+    result.metric("tables_visited_twice", visited_twice(seen.probes));
+    result.metric("flushes", sum(|probe| probe.flushes));
+}
+
+/// The call trees of both sides, each from its own root.
+pub(super) fn trees(calls: &[CallRow]) -> Vec<CallRow> {
+    let side = |row: &CallRow| {
+        let path = row.below(EXIT).or_else(|| row.below(REAPER))?;
+        Some(CallRow { path: path.to_vec(), ..*row })
+    };
+    calls.iter().filter_map(side).collect()
+}

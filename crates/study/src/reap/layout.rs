@@ -1,0 +1,109 @@
+//! What a victim's memory looks like: its VMAs, and which of their pages are there.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// The names of the layouts, in the order in which they run.
+pub(super) const NAMES: &[&str] = &["app", "single", "sparse", "huge"];
+
+/// Pages of a huge page, and of a page table.
+const TABLE_PAGES: u64 = 512;
+/// Where the first VMA begins, in pages.
+const FIRST_PAGE: u64 = 1 << 20;
+/// One page of so many is there in the sparse layout.
+const SPARSE_STRIDE: u64 = 32;
+
+/// Which pages of a VMA are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Filled {
+    /// All of them.
+    Whole,
+    /// The first of every so many.
+    Every(u64),
+    /// All of them, as huge pages.
+    Huge,
+}
+
+/// One mapping of the victim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mapping {
+    pub(super) first_page: u64,
+    pub(super) pages: u64,
+    pub(super) filled: Filled,
+}
+
+/// The mappings of a victim with about `pages` pages in memory, lowest first.
+pub(super) fn mappings(name: &str, pages: u64, seed: u64) -> Vec<Mapping> {
+    let one = |pages, filled| vec![Mapping { first_page: FIRST_PAGE, pages, filled }];
+    match name {
+        "single" => one(pages, Filled::Whole),
+        "huge" => one(pages.next_multiple_of(TABLE_PAGES), Filled::Huge),
+        "sparse" => sparse(pages),
+        _ => app(pages, seed),
+    }
+}
+
+/// A heavy application on a phone: some large heaps, dozens of arenas and mapped buffers, hundreds
+/// of small mappings such as stacks; one after the other in a random order, with holes between.
+fn app(pages: u64, seed: u64) -> Vec<Mapping> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut sizes = Vec::new();
+    // How many, and which share of the pages in 1/1024.
+    for (count, share_1024) in [(4, 400), (56, 360), (340, 264)] {
+        let mean = (pages * share_1024 / 1024 / count).max(1);
+        // From a half to one and a half of the mean.
+        sizes.extend((0..count).map(|_| mean / 2 + rng.next_u64() % mean + 1));
+    }
+    for at in (1..sizes.len()).rev() {
+        sizes.swap(at, (rng.next_u64() % (at as u64 + 1)) as usize);
+    }
+    let mut first_page = FIRST_PAGE;
+    let place = |pages: u64| {
+        let mapping = Mapping { first_page, pages, filled: Filled::Whole };
+        first_page += pages + 1 + rng.next_u64() % 16;
+        mapping
+    };
+    sizes.into_iter().map(place).collect()
+}
+
+/// Four large mappings, 64 GiB apart, of which few pages are there: each page table has some.
+fn sparse(pages: u64) -> Vec<Mapping> {
+    const APART: u64 = 1 << 24;
+    let each = (pages / 4).max(1) * SPARSE_STRIDE;
+    let mapping = |nth: u64| Mapping {
+        first_page: FIRST_PAGE + nth * APART.max(each.next_multiple_of(APART)),
+        pages: each,
+        filled: Filled::Every(SPARSE_STRIDE),
+    };
+    (0..4).map(mapping).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn there(mapping: &Mapping) -> u64 {
+        match mapping.filled {
+            Filled::Every(stride) => mapping.pages.div_ceil(stride),
+            Filled::Whole | Filled::Huge => mapping.pages,
+        }
+    }
+
+    #[test]
+    fn every_layout_has_its_pages_and_no_two_mappings_meet() {
+        for name in NAMES {
+            for pages in [1024, 100_000] {
+                let all = mappings(name, pages, 7);
+                let sum: u64 = all.iter().map(there).sum();
+                assert!(sum.abs_diff(pages) * 8 < pages, "{name}: {sum} of {pages}");
+                let apart = all.windows(2).all(|two| {
+                    two[0].first_page + two[0].pages < two[1].first_page
+                });
+                assert!(apart, "{name}");
+            }
+        }
+        assert_eq!(mappings("app", 100_000, 7).len(), 400);
+        assert_ne!(mappings("app", 100_000, 7), mappings("app", 100_000, 8));
+        assert_eq!(mappings("single", 100_000, 7).len(), 1);
+    }
+}

@@ -1,0 +1,91 @@
+//! The study `reap`: the end of an address space, emptied by its exit and by others who help.
+//!
+//! One seed of one arm is one victim: a process that is killed, and another whose threads call
+//! process_mrelease for it at once.
+
+mod figures;
+mod layout;
+mod probe;
+mod run;
+mod workload;
+
+use crate::param::{ParamSpec, Params, Unit};
+use crate::policies;
+use crate::shipped::{Experiment, Shipped};
+use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
+use mmscale_mm::space::ExitPolicy;
+use serde::Deserialize;
+use std::sync::LazyLock;
+
+/// The study, for the registry.
+pub static REAP: LazyLock<Reap> = LazyLock::new(|| Reap::of_file(FILE));
+
+const FILE: &str = include_str!("../../../../studies/reap/study.toml");
+
+/// The study.
+pub type Reap = Shipped<Exits>;
+
+/// What the study does.
+#[derive(Debug)]
+pub struct Exits;
+
+/// What an arm chooses.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct ReapArm {
+    /// How address spaces end.
+    #[serde(deserialize_with = "policies::exit")]
+    exit: ExitPolicy,
+}
+
+impl Experiment for Exits {
+    type Arm = ReapArm;
+    const CPUS: usize = 8;
+    const METRICS: &'static [MetricSpec] = figures::METRICS;
+
+    fn params() -> Vec<ParamSpec> {
+        vec![
+            ParamSpec::each("layout", layout::NAMES, "what the victim's memory looks like"),
+            ParamSpec::count("pages", Unit::Pages, 1024, [1024, 1 << 19], "pages of the victim"),
+            ParamSpec::count(
+                "walkers",
+                Unit::One,
+                2,
+                [1, 64],
+                "who empties it: its exit, and the others call process_mrelease",
+            ),
+            ParamSpec::real(
+                "notice_ms",
+                Unit::Ms,
+                0.0,
+                [0.0, 1000.0],
+                "how long the victim computes before it notices the signal",
+            ),
+            ParamSpec::count(
+                "swapped_1024",
+                Unit::One,
+                0,
+                [0, 1024],
+                "share of the pages that are in swap, in 1/1024 (not with huge pages)",
+            ),
+            ParamSpec::choice(
+                "lru",
+                "stock",
+                &["lazy", "stock"],
+                "how folios get onto their lists",
+            ),
+        ]
+    }
+    fn remarks(params: &Params) -> Vec<String> {
+        let helpers = params.count("walkers") - 1;
+        vec![format!(
+            "From the signal to the last frame: the exit's side is all that its last thread does \
+             in do_exit, the reaper's is process_mrelease, of {helpers} threads together. CPU time \
+             includes waits for spin locks, and not sleep. amdahl_bound_ns is the exit's CPU time \
+             outside of unmap_vmas, and an equal share of the rest for each walker, waits for spin \
+             locks left out."
+        )]
+    }
+    fn run(ctx: &RunContext, arm: &ReapArm, seed: u64) -> Result<SeedResult, StudyError> {
+        run::run(ctx, *arm, seed)
+    }
+}
