@@ -68,7 +68,7 @@ impl<A: Arch> Memory<'_, A> {
     pub fn free_unborn(&self, pfn: Pfn) {
         let mut gone = Taken::EMPTY;
         gone.push(pfn);
-        self.free_all(&gone);
+        self.free_all(gone.as_slice());
     }
 
     /// Adds a folio that is on no list, and of which the caller has a reference, to the LRU
@@ -155,7 +155,7 @@ impl<A: Arch> Memory<'_, A> {
         self.lru.tally(Event::Dead, dead + frozen);
         self.lru.tally(Event::Frozen, frozen);
         self.drop_batch(&joined);
-        self.free_all(&gone);
+        self.free_all(gone.as_slice());
         A::trace(Trace::LruPinned { folios: -((added + frozen) as i32) });
     }
 

@@ -44,6 +44,7 @@ pub use drain::BatchesOff;
 pub use isolate::Scan;
 pub use join::FolioError;
 pub use lists::LruList;
+pub use retire::MANY;
 pub use verify::{LruAudit, LruViolation};
 
 use crate::arch::{Arch, Atomic, NodeId};

@@ -9,6 +9,9 @@ use crate::group::GroupId;
 use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use crate::vmstat::ZoneItem;
 
+/// Folios that [`Memory::release_many`] takes off their lists together: four batches.
+pub const MANY: usize = 4 * BATCH;
+
 impl<A: Arch> Memory<'_, A> {
     /// Drops references of many folios, as many of each as stand beside it (`release_pages`): what
     /// a gather does with what it has unmapped, once no translation is left. Folios whose last
@@ -19,6 +22,37 @@ impl<A: Arch> Memory<'_, A> {
         let _span = Span::<A>::enter(Func::ReleasePages);
         for some in folios.chunks(BATCH) {
             self.retire(some.iter().copied(), Self::drop_users);
+        }
+    }
+
+    /// The same for folios of an address space that is over, of which there are many and whose lists
+    /// others empty too: their lists' lock is taken once for [`MANY`] of them, and held for nothing
+    /// but taking them off. It costs as many line transfers and handoffs less; whoever waits for
+    /// the lock may do so for 5 us instead of 1.
+    pub fn release_many(&self, folios: &[(Pfn, u32)]) {
+        if self.lru.policy == LruPolicy::Lazy {
+            // There may be nothing to take off a list.
+            return self.release(folios);
+        }
+        let _span = Span::<A>::enter(Func::ReleasePages);
+        for some in folios.chunks(MANY) {
+            let mut gone = [Pfn::new(0); MANY];
+            let mut listed = [None; MANY];
+            let mut count = 0;
+            for &(pfn, refs) in some {
+                let mut relock = Relock::new(*self);
+                let Some(word) = self.drop_users(&mut relock, pfn, refs) else { continue };
+                listed[count] = word.has(FolioFlags::LRU).then(|| LruList::of(word));
+                gone[count] = pfn;
+                count += 1;
+                self.note_death(pfn, word);
+            }
+            let mut relock = Relock::new(*self);
+            for (&pfn, list) in gone[..count].iter().zip(listed) {
+                list.into_iter().for_each(|list| relock.unlink(pfn, list));
+            }
+            drop(relock);
+            self.free_all(&gone[..count]);
         }
     }
 
@@ -50,7 +84,7 @@ impl<A: Arch> Memory<'_, A> {
             gone.push(pfn);
         }
         drop(relock);
-        self.free_all(&gone);
+        self.free_all(gone.as_slice());
     }
 
     /// Drops references that no batch has.
@@ -159,9 +193,9 @@ impl<A: Arch> Memory<'_, A> {
     }
 
     /// Uncharges and frees folios that are no more.
-    pub(super) fn free_all(&self, gone: &Taken) {
+    pub(super) fn free_all(&self, gone: &[Pfn]) {
         let (mut group, mut pages) = (GroupId::ROOT, 0);
-        for &pfn in gone.as_slice() {
+        for &pfn in gone {
             let of = self.folios.group(pfn);
             if of != group {
                 self.groups.uncharge(group, pages);
@@ -170,7 +204,7 @@ impl<A: Arch> Memory<'_, A> {
             pages += self.pages_of(pfn);
         }
         self.groups.uncharge(group, pages);
-        for &pfn in gone.as_slice() {
+        for &pfn in gone {
             self.frames.free_pages(pfn, self.table().word(pfn).order());
         }
     }

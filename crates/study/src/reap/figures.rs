@@ -54,7 +54,8 @@ impl Observed<'_> {
     /// CPU time below `side`, in functions below `within` if that is given.
     fn cpu_ns(&self, side: &str, within: Option<&str>) -> u64 {
         let below = self.calls.iter().filter_map(|row| Some((row, row.below(side)?)));
-        let meant = below.filter(|(_, path)| within.is_none_or(|func| path.iter().any(|f| f == func)));
+        let meant =
+            below.filter(|(_, path)| within.is_none_or(|func| path.iter().any(|f| f == func)));
         meant.map(|(row, _)| row.self_ns).sum()
     }
     fn wait_ns(&self, side: &str, meant: impl Fn(&str) -> bool) -> u64 {

@@ -51,8 +51,11 @@ fn app(pages: u64, seed: u64) -> Vec<Mapping> {
     // How many, and which share of the pages in 1/1024.
     for (count, share_1024) in [(4, 400), (56, 360), (340, 264)] {
         let mean = (pages * share_1024 / 1024 / count).max(1);
-        // From a half to one and a half of the mean.
-        sizes.extend((0..count).map(|_| mean / 2 + rng.next_u64() % mean + 1));
+        // From a half to one and a half of the mean; all seeds have the same number of pages.
+        let mut some: Vec<u64> = (0..count).map(|_| mean / 2 + rng.next_u64() % mean + 1).collect();
+        let sum: u64 = some.iter().sum();
+        some.iter_mut().for_each(|size| *size = (*size * mean * count / sum).max(1));
+        sizes.extend(some);
     }
     for at in (1..sizes.len()).rev() {
         sizes.swap(at, (rng.next_u64() % (at as u64 + 1)) as usize);
@@ -96,9 +99,8 @@ mod tests {
                 let all = mappings(name, pages, 7);
                 let sum: u64 = all.iter().map(there).sum();
                 assert!(sum.abs_diff(pages) * 8 < pages, "{name}: {sum} of {pages}");
-                let apart = all.windows(2).all(|two| {
-                    two[0].first_page + two[0].pages < two[1].first_page
-                });
+                let apart =
+                    all.windows(2).all(|two| two[0].first_page + two[0].pages < two[1].first_page);
                 assert!(apart, "{name}");
             }
         }

@@ -120,8 +120,7 @@ fn make<S: System>(system: &S, plan: &Plan, nth: usize, of: usize) -> Result<(),
 
 fn make_one<S: System>(system: &S, mapping: &Mapping) -> Result<(), Errno> {
     let (at, bytes) = (addr(mapping.first_page), mapping.pages * PAGE_BYTES);
-    let populate =
-        if mapping.filled == Filled::Whole { Populate::Now } else { Populate::OnTouch };
+    let populate = if mapping.filled == Filled::Whole { Populate::Now } else { Populate::OnTouch };
     let spec = MapSpec { bytes, place: Place::Fixed(at), prot: Prot::ReadWrite, populate };
     insist(|| system.mmap(spec))?;
     let step = match mapping.filled {
@@ -180,11 +179,7 @@ pub(super) fn killer<S: System>(
 }
 
 /// One call of process_mrelease that the victim is ready for.
-fn help<S: System>(
-    system: &S,
-    descriptor: mmscale_system::Fd,
-    books: &Books,
-) -> Result<(), Errno> {
+fn help<S: System>(system: &S, descriptor: mmscale_system::Fd, books: &Books) -> Result<(), Errno> {
     loop {
         match system.process_mrelease(descriptor, 0) {
             Ok(()) => books.note(|happened| happened.helped += 1),

