@@ -180,7 +180,7 @@ fn call_trees_have_arms_side_by_side_and_callees_under_their_callers() {
         "CPU time in ms of one run, spinning included and sleeping not: with all",
         "  that a function calls, and in it alone; functions below 0.5 % of their",
         "  tree add up in (-)",
-        "                                       stock        posted  a-third-arm…",
+        "                                       stock        posted a-third-arm-…",
         "                                total   self  total   self  total   self",
         "process_mrelease                200.0  200.0  100.0  100.0  66.67  66.67",
         "do_exit                         100.0   1.00  50.00   0.50  33.33   0.33",

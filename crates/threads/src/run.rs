@@ -70,8 +70,7 @@ pub fn run<K: Callbacks + Send + Sync + 'static>(
     if failure.is_some() {
         bury(&machine);
     }
-    let stats = machine.cpus.iter_mut().map(|cpu| &*cpu.local.stats.get_mut());
-    let stats = stats.collect::<Vec<_>>();
+    let stats: Vec<_> = machine.cpus.iter_mut().map(|cpu| &*cpu.local.stats.get_mut()).collect();
     let locks = paths::merge(&machine.paths, stats.iter().copied());
     let calls = paths::merge_calls(&machine.paths, stats.into_iter());
     let late = machine.cpus.iter().map(|cpu| cpu.local.timer_late_max_ns.get());

@@ -25,9 +25,9 @@ impl<A: Arch> Memory<'_, A> {
         }
     }
 
-    /// The same for folios of an address space that is over, of which there are many and whose lists
-    /// others empty too: their lists' lock is taken once for [`MANY`] of them, and held for nothing
-    /// but taking them off. It costs as many line transfers and handoffs less; whoever waits for
+    /// The same for folios of an address space that is over, of which there are many and whose
+    /// lists others empty too: their lists' lock is taken once for [`MANY`] of them, and held for
+    /// nothing but taking them off. That is fewer line transfers and handoffs; whoever waits for
     /// the lock may do so for 5 us instead of 1.
     pub fn release_many(&self, folios: &[(Pfn, u32)]) {
         if self.lru.policy == LruPolicy::Lazy {

@@ -9,8 +9,8 @@ use crate::table::Gather;
 
 impl<A: Arch> Space<A> {
     /// Gives everything back. The caller was the last to use the address space; nobody will again,
-    /// but for those who [reap](Space::reap) it: what they have taken out they give back themselves,
-    /// perhaps after this has returned.
+    /// but for those who [reap](Space::reap) it: what they have taken out they give back
+    /// themselves, perhaps after this has returned.
     ///
     /// Pages go first, lowest first, with mmap_lock held for reading and the VMAs still there; then
     /// VMAs and tables, with it held for writing: that waits for whoever is still reaping, and who
