@@ -238,6 +238,11 @@ impl CpuCache {
     pub(super) fn pages(&self) -> u32 {
         self.pages.load(Relaxed)
     }
+    /// Says that it has `more` pages than there are.
+    #[cfg(test)]
+    pub(super) fn plant_pages(&self, more: u32) {
+        self.pages.store(self.pages() + more, Relaxed);
+    }
     /// Notes a change of the zone's free pages; what is noted now.
     #[inline]
     pub(super) fn account(&self, change: i64) -> i64 {

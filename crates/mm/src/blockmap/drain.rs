@@ -78,6 +78,16 @@ impl<A: Arch> BlockMap<A> {
         }
     }
 
+    /// Waits until no CPU that goes away keeps anything. The caller may wait, with interrupts on,
+    /// and is not the one who sees that CPU off.
+    pub(crate) fn wait_for_dying(&self) {
+        for (cpu, outside) in self.outside.iter() {
+            while !A::is_online(cpu) && outside.filled.is_nonzero() {
+                A::relax();
+            }
+        }
+    }
+
     /// Pages that `cpu` keeps to itself; only while it does nothing.
     pub(crate) fn cached_pages(&self, cpu: CpuId) -> u32 {
         self.caches.of(cpu).peek().pages()

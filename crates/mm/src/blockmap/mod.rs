@@ -16,14 +16,17 @@
 //! when it next wants to enter. So blocks of CPUs that sleep, or have gone, strand nothing.
 //!
 //! **What is private.** Entering a block is worth it once for 64 frames: the CPU takes a whole word
-//! and hands its frames out without any atomic operation ([`cpu`]). Frames that come back go to
-//! the CPU that frees them until their word must make room for another. These frames, at most 64 a
+//! and hands its frames out without any atomic operation ([`cpu`]). Frames that come back to a block
+//! that is nearly full stay with the CPU that frees, and are the next to be handed out; those of
+//! other blocks only wait for others of their word. Orders keep apart. These frames, at most 64 a
 //! slot, are the only ones that others cannot reach; they ask for them with an interrupt
 //! ([`drain`]).
 //!
 //! **Finding a block.** Blocks that nobody owns stand in an [`index`]: the whole ones in one, the
-//! others by type and by how full they are. Refills prefer fuller blocks, so that emptier ones
-//! become whole again. An index is a hint; the head decides. Whoever changes a head such that its
+//! others by type and by how full they are, with [`rooms`] for who needs a larger block. Refills
+//! take from the fullest block that will do, so that emptier ones become whole again. Where memory
+//! is short no CPU owns a block: they share those that are broken up already.
+//! An index is a hint; the head decides. Whoever changes a head such that its
 //! block belongs elsewhere sets the bit there afterwards, and who takes a bit out looks at the head
 //! afterwards, so that a block with free frames is missing from the indices only while somebody is
 //! about to put it in. The last resort, before an allocation fails, looks at all heads.
@@ -39,6 +42,8 @@ mod give;
 mod head;
 mod index;
 mod isolate;
+#[cfg(test)]
+mod planted;
 mod rooms;
 mod take;
 mod verify;

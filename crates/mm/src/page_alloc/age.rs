@@ -225,6 +225,7 @@ impl<A: Arch> FrameAllocator<A> {
         // First of all nobody may send it pages any more.
         self.disown(dead);
         self.drain_pages(dead);
+        self.drain_dead(dead);
         self.stats.fold_dead(dead);
         self.refresh_limits();
         self.refresh_thresholds();

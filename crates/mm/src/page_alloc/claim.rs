@@ -80,7 +80,7 @@ impl<A: Arch> FrameAllocator<A> {
         if found.is_some() || !request.gfp.contains(Gfp::DIRECT) {
             return found;
         }
-        if self.config.caches == PcpPolicy::Blockmap {
+        if self.config.caches == PcpPolicy::Blockmap && request.order == Order::ZERO {
             return self.alloc_drained(request);
         }
         if self.draining.swap(1, Acquire) == 0 {
@@ -91,20 +91,26 @@ impl<A: Arch> FrameAllocator<A> {
     }
 
     /// Takes back what CPUs keep, for who may wait; also when somebody else is at it: what he gets
-    /// back he may take himself. A single page is refused only if there is none: when somebody is
-    /// inside the block that has it, that is waited for.
+    /// back he may take himself. A page is refused only if there is none: when somebody is inside
+    /// the block that has it, that is waited for.
     fn alloc_drained(&self, request: Request) -> Option<Pfn> {
+        let mut waited = false;
         while self.draining.swap(1, Acquire) != 0 {
+            waited = true;
             A::relax();
         }
-        let found = loop {
+        let mut found = None;
+        if waited {
+            found = self.get_page_from_freelist(request, Mark::Min);
+        }
+        while found.is_none() {
             self.drain_all();
-            let found = self.get_page_from_freelist(request, Mark::Min);
-            if found.is_some() || request.order > Order::ZERO || !self.may_be_busy(request) {
-                break found;
+            found = self.get_page_from_freelist(request, Mark::Min);
+            if found.is_none() && !self.may_be_busy(request) {
+                break;
             }
             A::relax();
-        };
+        }
         self.draining.store(0, Release);
         found
     }

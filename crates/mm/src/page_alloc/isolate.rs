@@ -27,6 +27,9 @@ impl<A: Arch> FrameAllocator<A> {
         for cpu in (0..A::cpus_possible()).map(CpuId::new) {
             self.drain_pages_zone(zone.id, cpu);
         }
+        if let Some(map) = &zone.blocks {
+            map.wait_for_dying();
+        }
         Ok(())
     }
     /// Undoes [`FrameAllocator::isolate_pageblock`].

@@ -120,16 +120,25 @@ impl<A: Arch> FrameAllocator<A> {
             return pages;
         }
         drop(pinned);
-        if A::is_online(cpu) {
-            if A::has_ipi() {
-                map.drain_remote(cpu);
-            }
-            return 0;
+        // What a CPU keeps that goes away comes home when it has stopped (`drain_dead`); until then
+        // it may be in the middle of an allocation.
+        if A::is_online(cpu) && A::has_ipi() {
+            map.drain_remote(cpu);
         }
-        let (pages, due) = map.drain_dead(cpu);
-        trace_kept(zone, map, cpu, old);
-        self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
-        pages
+        0
+    }
+
+    /// Gives what a CPU keeps that has stopped for good, and has not come back, to the maps. Only
+    /// for the one who sees it off: nobody else looks after a dead CPU's pages.
+    pub(super) fn drain_dead(&self, dead: CpuId) {
+        for (zone, map) in self.zones.iter().filter_map(|zone| Some((zone, zone.blocks.as_ref()?)))
+        {
+            let old = map.cached_pages(dead);
+            let (pages, due) = map.drain_dead(dead);
+            self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
+            A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages });
+            trace_kept(zone, map, dead, old);
+        }
     }
 
     /// Whether a zone's map adds up with the counter, and with the records if there are any.

@@ -1,15 +1,14 @@
 //! Everything at once on the real frame allocator: pages that travel between CPUs, CPUs that leave
-//! and come back, pageblocks that are isolated and go offline, memory that runs short. Under both
+//! and come back, pageblocks that are isolated and go offline, memory that runs short. Under all
 //! policies of page caches; whole at the end.
 
 use crate::common::{Script, config, run_script};
-use mmscale_mm::arch::{Arch, Atomic, CpuId, LockClass, Order, Pfn};
+use mmscale_mm::arch::{Arch, Atomic, CpuId, Ipi, LockClass, Order, Pfn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{
     AllocConfig, DecayRequest, FrameAllocator, Gfp, IsolateError, MemoryMap, PcpPolicy,
 };
 use mmscale_mm::sync::SpinLock;
-use mmscale_mm::zone::ZoneId;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -144,9 +143,8 @@ impl World {
         self.frames.drain_all();
         let audit = self.frames.verify().expect("the allocator adds up");
         assert_eq!((audit.free, audit.cached), (self.pages.into(), 0), "{audit:?}");
-        let whole =
-            self.frames.inspect_buddy(ZoneId::new(0), |buddy| buddy.free_blocks(Order::MAX));
-        assert_eq!(whole, self.pages >> Order::MAX.get());
+        let largest = self.frames.census().free_blocks[Order::MAX.index()];
+        assert_eq!(largest, u64::from(self.pages >> Order::MAX.get()));
     }
 }
 
@@ -163,6 +161,11 @@ fn boot(script: &Rc<Script>, setting: Setting, found: Rc<Found>) {
         let script = log.upgrade().expect("it runs");
         let (_, cpu) = *script.hotplug.borrow().last().expect("it was noted");
         at_death.frames.cpu_dead(cpu);
+    }));
+    let asked = Rc::clone(&world);
+    *script.on_ipi.borrow_mut() = Some(Box::new(move |reason| {
+        assert_eq!(reason, Ipi::DrainPages);
+        asked.frames.drain_ipi();
     }));
     let spawn = |cpu: usize, job: Box<dyn FnOnce(&World)>| {
         let world = Rc::clone(&world);
@@ -200,12 +203,14 @@ fn swarm(setting: Setting) -> (Outcome, Rc<Found>) {
     (outcome, found)
 }
 
+const POLICIES: [PcpPolicy; 3] = [PcpPolicy::Stock, PcpPolicy::Posted, PcpPolicy::Blockmap];
+
 /// Roomy, and so small that it runs short.
 const SIZES: [u32; 2] = [1 << 17, 1 << 13];
 
 #[test]
 fn pages_travel_while_cpus_and_pageblocks_come_and_go() {
-    for caches in [PcpPolicy::Stock, PcpPolicy::Posted] {
+    for caches in POLICIES {
         for pages in SIZES {
             let (mut failures, mut left, mut offline, mut busy) = (0, 0, 0, 0);
             for seed in 0..6 {
@@ -226,7 +231,7 @@ fn pages_travel_while_cpus_and_pageblocks_come_and_go() {
 
 #[test]
 fn it_is_the_same_under_both_policies_of_the_machine() {
-    for caches in [PcpPolicy::Stock, PcpPolicy::Posted] {
+    for caches in POLICIES {
         for (seed, pages) in [(20, SIZES[0]), (21, SIZES[1])] {
             let run = |policy| {
                 let (outcome, _) = swarm(Setting { seed, policy, caches, pages, steps: 300 });

@@ -1,0 +1,112 @@
+//! Damage planted in a map: [`BlockMap::verify`] must name each.
+
+use super::cpu::{List, Run};
+use super::head::BUSY;
+use super::{Appetite, BlockMap, MapError, WORDS};
+use crate::arch::{Atomic, CpuId, Order, Pfn, lone::Lone};
+use crate::frame::MigrateType;
+use crate::sync::PreemptGuard;
+use core::sync::atomic::Ordering::SeqCst;
+
+type Map = BlockMap<Lone>;
+
+const ME: CpuId = CpuId::new(0);
+/// A block that nobody has touched.
+const FRESH: usize = 7;
+
+fn take(map: &Map) -> Pfn {
+    let (mut change, wanted) = (0, (Order::ZERO, MigrateType::Movable));
+    map.claim(&PreemptGuard::new(), wanted, Appetite::Ample, &mut change).unwrap()
+}
+
+/// What `plant` does to a sound map, of which one CPU owns the block of the page that it is given,
+/// which is held, must be what `verify` says.
+#[track_caller]
+fn caught(plant: impl FnOnce(&Map, Pfn) -> MapError) {
+    let map = Map::new(Pfn::new(0), 1 << 16);
+    let held = take(&map);
+    let audit = map.verify().unwrap();
+    assert_eq!(audit.free + audit.cached, (1 << 16) - 1);
+    assert!(audit.cached > 0 && map.head(map.block_of(held)).owned_by(ME));
+    let expected = plant(&map, held);
+    assert_eq!(map.verify(), Err(expected));
+}
+
+fn first(map: &Map, block: usize) -> Pfn {
+    map.frame((block * WORDS) as u32, 0)
+}
+
+#[test]
+fn a_frame_in_use_that_its_block_does_not_count() {
+    caught(|map, _| {
+        map.words[FRESH].0[3].store(1 << 9, SeqCst);
+        MapError::Count(first(map, FRESH))
+    });
+}
+
+#[test]
+fn a_frame_handed_out_that_is_free_for_all() {
+    caught(|map, held| {
+        let (word, bit) = map.place(held);
+        map.word(word).fetch_and(!(1 << bit), SeqCst);
+        MapError::Count(held.align_down(Order::PAGEBLOCK))
+    });
+}
+
+#[test]
+fn a_block_that_somebody_never_left() {
+    caught(|map, held| {
+        let block = map.block_of(held);
+        map.heads[block].fetch_or(BUSY, SeqCst);
+        MapError::Inside(first(map, block))
+    });
+}
+
+#[test]
+fn a_block_whose_owner_does_not_know() {
+    caught(|map, _| {
+        let head = map.head(FRESH);
+        assert!(map.whole.clear(FRESH) && map.change(FRESH, head, head.owned(ME)));
+        MapError::Inside(first(map, FRESH))
+    });
+}
+
+#[test]
+fn a_whole_block_that_nobody_can_find() {
+    caught(|map, _| {
+        assert!(map.whole.clear(FRESH));
+        MapError::Unfiled(first(map, FRESH))
+    });
+}
+
+#[test]
+fn a_block_in_use_that_is_filed_under_another_fill() {
+    caught(|map, held| {
+        let block = map.block_of(held);
+        map.caches.of(ME).enter().unwrap().block.iter().for_each(|cell| _ = cell.take());
+        map.disown(block, ME);
+        let fill = map.head(block).fill().unwrap();
+        let filed = &map.partial[MigrateType::Movable.index()];
+        assert!(filed[fill.index()].clear(block));
+        filed[0].set(block);
+        MapError::Unfiled(first(map, block))
+    });
+}
+
+#[test]
+fn a_frame_that_a_cpu_keeps_and_everybody_may_take() {
+    caught(|map, _| {
+        let run = Run { word: (FRESH * WORDS) as u32, frames: 1 << 5 };
+        let list = List::of(Order::ZERO, MigrateType::Movable);
+        assert_eq!(map.caches.of(ME).enter().unwrap().install(run, list), None);
+        MapError::Kept(map.frame(run.word, 5))
+    });
+}
+
+#[test]
+fn a_cpu_that_miscounts_what_it_keeps() {
+    caught(|map, _| {
+        map.caches.of(ME).enter().unwrap().plant_pages(1);
+        MapError::Keeps(ME)
+    });
+}
