@@ -16,7 +16,8 @@
 //! when it next wants to enter. So blocks of CPUs that sleep, or have gone, strand nothing.
 //!
 //! **What is private.** Entering a block is worth it once for 64 frames: the CPU takes a whole word
-//! and hands its frames out without any atomic operation ([`cpu`]). Frames that come back to a block
+//! and hands its frames out without any atomic operation ([`cpu`]). Frames that come back to a
+//! block
 //! that is nearly full stay with the CPU that frees, and are the next to be handed out; those of
 //! other blocks only wait for others of their word. Orders keep apart. These frames, at most 64 a
 //! slot, are the only ones that others cannot reach; they ask for them with an interrupt

@@ -3,7 +3,7 @@
 use super::cpu::{List, Run};
 use super::head::BUSY;
 use super::{Appetite, BlockMap, MapError, WORDS};
-use crate::arch::{Atomic, CpuId, Order, Pfn, lone::Lone};
+use crate::arch::{CpuId, Order, Pfn, lone::Lone};
 use crate::frame::MigrateType;
 use crate::sync::PreemptGuard;
 use core::sync::atomic::Ordering::SeqCst;
