@@ -12,10 +12,10 @@ impl ProgressSink for Silent {
     fn event(&self, _: RunEvent) {}
 }
 
-fn run_on(on: On, settings: &[&str]) -> Document {
+fn run(settings: &[&str]) -> Document {
     let request = Request {
         studies: vec!["reap".to_owned()],
-        on: Some(on),
+        on: Some(On::Sim),
         arms: vec![],
         profile: None,
         settings: Settings::parse(settings).expect("the test's settings are spelt well"),
@@ -31,10 +31,6 @@ fn run_on(on: On, settings: &[&str]) -> Document {
         let source = std::error::Error::source(&why).map(ToString::to_string);
         panic!("{why}: {}", source.unwrap_or_default())
     })
-}
-
-fn run(settings: &[&str]) -> Document {
-    run_on(On::Sim, settings)
 }
 
 fn mean(arm: &ArmRecord, name: &str) -> f64 {
@@ -99,17 +95,4 @@ fn every_layout_comes_to_its_end_with_any_number_of_walkers() {
             }
         }
     }
-}
-
-/// The same code on real memory; how long it takes is no matter of a test.
-#[test]
-fn on_real_threads_every_frame_comes_back_in_every_arm() {
-    let document = run_on(On::Threads, &["layout=app", "pages=4096", "cpus=2"]);
-    for arm in &document.arms {
-        let freed = mean(arm, "frames_freed");
-        assert!((3_600.0..5_000.0).contains(&freed), "{}: {freed}", arm.arm);
-        assert!(mean(arm, "exit_cpu_ns") > 0.0, "{}", arm.arm);
-    }
-    let claims = document.arms.last().expect("three arms");
-    assert_eq!(mean(claims, "tables_visited_twice"), 0.0);
 }

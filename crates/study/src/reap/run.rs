@@ -128,7 +128,7 @@ pub(super) fn run(ctx: &RunContext, arm: ReapArm, seed: u64) -> Result<SeedResul
     let probes: Vec<ReapProbe> =
         probes.map(|probe| *own(probe).expect("made by this function")).collect();
     let happened = books.read();
-    if happened.ready_ns.is_some_and(|ready_ns| ready_ns >= kill_ns) {
+    if happened.ready_ns.is_none_or(|ready_ns| ready_ns >= kill_ns) {
         let what = "the victim's memory was not there in time: this computer is busy";
         return Err(StudyError::Machine(what.to_owned()));
     }
