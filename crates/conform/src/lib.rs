@@ -7,6 +7,7 @@
 //! is read back, and memory that is new reads as zeros.
 
 mod advise;
+mod file;
 mod lock;
 mod map;
 mod process;
@@ -88,6 +89,18 @@ cases! {
         munlock_lets_go
         binding_moves_pages_and_keeps_the_content
         an_unknown_node_is_refused
+    }
+    file {
+        what_is_written_to_a_shared_mapping_is_seen_in_all
+        what_is_written_to_a_private_mapping_stays_there
+        a_fork_shares_what_is_shared_and_no_more
+        beyond_the_end_there_is_nothing
+        what_is_no_part_of_a_file_is_refused
+        advice_for_anonymous_memory_is_refused
+        rights_come_and_go
+        a_mapping_moves_with_its_part
+        mincore_knows_what_the_file_has
+        populated_and_locked_mappings_keep_the_content
     }
     process {
         a_child_has_a_copy_and_both_may_change_theirs

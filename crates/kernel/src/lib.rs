@@ -30,6 +30,7 @@ use descriptor::Descriptors;
 use mmscale_mm::arch::{Arch, CpuId, LockClass, Priority, TaskEntry, TaskSpec};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig, MmError};
+use mmscale_mm::oom::ADJ_MIN;
 use mmscale_mm::space::Space;
 use mmscale_mm::sync::SpinLock;
 use mmscale_system::{Body, Errno, ProcessId, ThreadId};
@@ -97,7 +98,9 @@ impl<A: Arch> Kernel<A> {
         let space = (0..INIT_ATTEMPTS).find_map(|_| self.new_space(GroupId::ROOT).ok());
         let space = space.expect("there is memory for the first process");
         let process = self.processes.lock_irqsave().insert(space, Descriptors::new(), INIT);
-        self.current.run(&process, || {
+        // As with the first process of a Unix: nobody is killed in its place.
+        process.space.set_oom_adjustment(ADJ_MIN);
+        self.current.run(self.mm.backing(), &process, || {
             program(self);
             self.stop();
         });
@@ -124,7 +127,6 @@ impl<A: Arch> Kernel<A> {
     /// gone. A thread that has been told may still start others.
     fn stop(&self) {
         self.each_process(0, |process| process.kill());
-        self.threads.lock_irqsave().wake(|process| process != INIT);
         let mut at = 1;
         while at < self.threads.lock_irqsave().len() {
             let _ = self.join_unless(ThreadId(at as u32), || false);
@@ -166,10 +168,10 @@ impl<A: Arch> Kernel<A> {
     /// The body of the thread that `entry` names.
     fn run_thread(&self, entry: TaskEntry) {
         let thread = thread::of_entry(entry);
-        let start = self.threads.lock_irqsave().take_start(thread, A::current());
+        let start = self.threads.lock_irqsave().take_start(thread);
         match start {
             Some(Start { process: Some(process), body }) => {
-                self.current.run(&process, || body(self));
+                self.current.run(self.mm.backing(), &process, || body(self));
                 process.end_thread(self.mm.backing());
             }
             Some(Start { process: None, body }) => body(self),

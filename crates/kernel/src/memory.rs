@@ -7,7 +7,7 @@ use mmscale_mm::arch::{Arch, NodeId, Op, PAGE_SIZE, VirtAddr, VmaRange, Vpn};
 use mmscale_mm::space::{self, FaultError, MapRequest, Reaped, RemapRequest, SpaceError};
 use mmscale_mm::table::MemAccess;
 use mmscale_system::{
-    Addr, Advice, Errno, LockWhat, MapSpec, MayMove, Place, Populate, Present, Prot,
+    Addr, Advice, Errno, LockWhat, MapSpec, MayMove, Place, Populate, Present, Prot, Share,
 };
 
 /// The error number of the manual page.
@@ -125,12 +125,25 @@ impl<A: Arch> Kernel<A> {
             Place::Free(at) => space::Place::Free(page(at)?),
         };
         let request = MapRequest::new(pages(spec.bytes)).at(place).prot(prot_of(spec.prot));
-        let request = match spec.populate {
+        let mut request = match spec.populate {
             Populate::OnTouch => request,
             Populate::Now => request.populated(),
             Populate::Locked => request.locked(),
         };
-        process.space.mmap(self.mm.backing(), request).map(addr).map_err(errno)
+        let mut file = None;
+        if let Some(part) = spec.file {
+            let (found, index) = self.file_part(part, spec.bytes)?;
+            request = request.of_file(found.id(), index);
+            if part.share == Share::Shared {
+                request = request.shared();
+            }
+            file = Some(found);
+        }
+        let on = self.mm.backing();
+        let mapped = process.space.mmap(on, request).map(addr).map_err(errno);
+        // The address space is a user of its own now.
+        file.inspect(|file| file.put(on));
+        mapped
     }
     pub(crate) fn sys_munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
         let process = self.running()?;

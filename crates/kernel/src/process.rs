@@ -49,10 +49,10 @@ impl<A: Arch> Process<A> {
             self.killed.store(self.is_stopped(), Relaxed);
             let _span = Span::<A>::enter(Func::DoExit);
             self.space.exit(on);
-            // Outside the lock: some may be the last to know a process.
+            // Outside the lock: some may be the last to know a process, or a file.
             let open =
                 core::mem::replace(&mut *self.descriptors.lock_irqsave(), Descriptors::new());
-            drop(open);
+            open.close(on);
             self.over.complete();
         }
     }
@@ -61,8 +61,7 @@ impl<A: Arch> Process<A> {
     pub(crate) fn has_memory(&self) -> bool {
         self.threads.load(Acquire) > 0
     }
-    /// Its threads are to return. Those that sleep have to be woken afterwards: see
-    /// [`ThreadTable::wake`](crate::thread::ThreadTable::wake).
+    /// Its threads are to return. Those that sleep, or wait for others, wake up to see it.
     pub(crate) fn kill(&self) {
         self.space.kill();
     }
@@ -146,10 +145,15 @@ impl<A: Arch> Current<A> {
         self.tasks.get_or_make(task.index(), |_| AtomicPtr::new(null_mut()))
     }
     /// The calling task is in `process` for as long as `run` runs.
-    pub(crate) fn run<R>(&self, process: &Arc<Process<A>>, run: impl FnOnce() -> R) -> R {
+    pub(crate) fn run<R>(
+        &self,
+        on: Backing<'_, A>,
+        process: &Arc<Process<A>>,
+        run: impl FnOnce() -> R,
+    ) -> R {
         let slot = self.slot(A::current());
         slot.store(Arc::as_ptr(process).cast_mut(), Relaxed);
-        let result = run();
+        let result = process.space.run(on, run);
         slot.store(null_mut(), Relaxed);
         result
     }

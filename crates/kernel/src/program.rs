@@ -60,6 +60,7 @@ impl<A: Arch> System for Kernel<A> {
         let cpu = existing_cpu::<A>(spec.cpu)?;
         A::work(Op::Syscall, 1);
         let space = self.new_space(self.group_of(cpu))?;
+        self.inherit_oom_score_adj(&space);
         Ok(self.start_process(cpu, spec, (space, Descriptors::new()), parent, body))
     }
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
@@ -67,7 +68,8 @@ impl<A: Arch> System for Kernel<A> {
         let cpu = existing_cpu::<A>(spec.cpu)?;
         A::work(Op::Syscall, 1);
         let space = parent.space.fork(self.mm.backing()).map_err(memory::errno)?;
-        let descriptors = parent.descriptors.lock_irqsave().clone();
+        self.inherit_oom_score_adj(&space);
+        let descriptors = parent.descriptors.lock_irqsave().share();
         Ok(self.start_process(cpu, spec, (space, descriptors), parent.id, body))
     }
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
@@ -86,7 +88,6 @@ impl<A: Arch> System for Kernel<A> {
         A::work(Op::Syscall, 1);
         let victim = self.processes.lock_irqsave().get(process).ok_or(Errno::Srch)?;
         victim.kill();
-        self.threads.lock_irqsave().wake(|other| other == process);
         Ok(())
     }
     fn pidfd_open(&self, process: ProcessId) -> Result<Fd, Errno> {
@@ -98,10 +99,16 @@ impl<A: Arch> System for Kernel<A> {
     fn process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno> {
         self.sys_process_mrelease(process, flags)
     }
+    fn set_oom_score_adj(&self, process: ProcessId, thousandths: i32) -> Result<(), Errno> {
+        self.sys_set_oom_score_adj(process, thousandths)
+    }
     fn own_process(&self) -> ProcessId {
         self.current.process().id
     }
 
+    fn file(&self, bytes: u64) -> Result<Fd, Errno> {
+        self.sys_file(bytes)
+    }
     fn mmap(&self, spec: MapSpec) -> Result<Addr, Errno> {
         self.sys_mmap(spec)
     }
@@ -163,6 +170,20 @@ impl<A: Arch> Kernel<A> {
                 Wait::Park => A::park(),
             }
         }
+    }
+    fn sys_set_oom_score_adj(&self, process: ProcessId, thousandths: i32) -> Result<(), Errno> {
+        self.running()?;
+        A::work(Op::Syscall, 1);
+        let meant = self.processes.lock_irqsave().get(process).ok_or(Errno::Srch)?;
+        if meant.space.set_oom_adjustment(thousandths) { Ok(()) } else { Err(Errno::Inval) }
+    }
+    /// A new process has its parent's. But the first process of all is never killed because of what
+    /// it is: what it starts begins with 0.
+    fn inherit_oom_score_adj(&self, space: &Space<A>) {
+        let parent = self.current.process();
+        let first = parent.id == crate::INIT;
+        let inherited = if first { 0 } else { parent.space.oom_adjustment() };
+        space.set_oom_adjustment(inherited);
     }
     fn start(
         &self,

@@ -1,11 +1,11 @@
 //! The table of a system's threads. A slot is never used twice in a run.
 
+use crate::Kernel;
 use crate::process::Process;
-use crate::{INIT, Kernel};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mmscale_mm::arch::{Arch, TaskEntry, TaskId};
-use mmscale_system::{Body, ProcessId, ThreadId};
+use mmscale_system::{Body, ThreadId};
 
 /// What a machine is given to start a thread; the memory manager's own tasks have other numbers
 /// (see [`mmscale_mm::mm::MM_TASK`]).
@@ -28,8 +28,6 @@ pub(crate) struct Start<A: Arch> {
 struct Thread<A: Arch> {
     /// Gone once it has begun.
     start: Option<Start<A>>,
-    /// The task, from when it has begun until it has returned, and its process.
-    runs: Option<(TaskId, ProcessId)>,
     returned: bool,
     /// Who waits for its end.
     waiter: Option<TaskId>,
@@ -58,27 +56,17 @@ impl<A: Arch> ThreadTable<A> {
         self.slots.len()
     }
     pub(crate) fn insert(&mut self, start: Start<A>) -> ThreadId {
-        self.slots.push(Thread { start: Some(start), runs: None, returned: false, waiter: None });
+        self.slots.push(Thread { start: Some(start), returned: false, waiter: None });
         ThreadId((self.slots.len() - 1) as u32)
     }
-    /// The thread begins as the task `me`.
-    pub(crate) fn take_start(&mut self, thread: ThreadId, me: TaskId) -> Option<Start<A>> {
-        let slot = &mut self.slots[thread.0 as usize];
-        let start = slot.start.take()?;
-        slot.runs = Some((me, start.process.as_ref().map_or(INIT, |process| process.id)));
-        Some(start)
-    }
-    /// Unparks the threads of the processes that are `meant`, which were killed: those that sleep,
-    /// or wait for others, see that it is over. For all others it is a wake-up for nothing, which
-    /// every wait expects.
-    pub(crate) fn wake(&self, meant: impl Fn(ProcessId) -> bool) {
-        let running = self.slots.iter().filter_map(|slot| slot.runs);
-        running.filter(|&(_, process)| meant(process)).for_each(|(task, _)| A::unpark(task));
+    /// The thread begins.
+    pub(crate) fn take_start(&mut self, thread: ThreadId) -> Option<Start<A>> {
+        self.slots[thread.0 as usize].start.take()
     }
     /// Marks the thread as returned and says whom to wake.
     pub(crate) fn finish(&mut self, thread: ThreadId) -> Option<TaskId> {
         let slot = &mut self.slots[thread.0 as usize];
-        (slot.runs, slot.returned) = (None, true);
+        slot.returned = true;
         slot.waiter.take()
     }
     /// The task `me` waits for `thread` no more.

@@ -17,12 +17,15 @@ use crate::arch::{
 use crate::folio::Folios;
 use crate::group::{GroupId, Groups};
 use crate::lru::{Lru, LruPolicy, Memory};
-use crate::page_alloc::{AllocConfig, Audit, ConfigError, FrameAllocator, MemoryMap, Violation};
+use crate::oom::{Oom, OomConfig, Patience};
+use crate::page_alloc::{
+    AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap, Violation,
+};
 use crate::rcu::Rcu;
 use crate::reclaim::{Reclaim, Scope};
 use crate::space::{Backing, SpaceConfig, Spaces};
 use crate::swap::{Swap, SwapConfig};
-use crate::table::{Paging, TableLocks};
+use crate::table::{MakeRoom, Paging, TableLocks};
 use crate::time::{NSEC_PER_SEC, Time};
 use crate::tlb::Tlb;
 use crate::upkeep::{Parts, Requeue, TickPolicy, Upkeep};
@@ -33,6 +36,8 @@ use crate::work::{Work, WorkItem};
 pub const MM_TASK: u64 = 1 << 63;
 /// Of these, the background reclaimers, by node.
 pub const KSWAPD: u64 = 1 << 62;
+/// Of these, the out-of-memory reaper.
+pub const OOM_REAPER: u64 = 1 << 61;
 
 /// How often the frame of zeros is asked for.
 const ZERO_ATTEMPTS: usize = 100;
@@ -63,6 +68,8 @@ pub struct MmConfig {
     pub space: SpaceConfig,
     /// The swap area.
     pub swap: SwapConfig,
+    /// What happens when there is no memory.
+    pub oom: OomConfig,
 }
 
 impl MmConfig {
@@ -78,6 +85,7 @@ impl MmConfig {
             groups: 1,
             space: SpaceConfig::default(),
             swap: SwapConfig::default(),
+            oom: OomConfig::default(),
         }
     }
 }
@@ -133,6 +141,7 @@ pub struct Mm<A: Arch> {
     spaces: Spaces<A>,
     swap: Swap<A>,
     reclaim: Reclaim<A>,
+    oom: Oom<A>,
     nodes: usize,
 }
 
@@ -159,6 +168,7 @@ impl<A: Arch> Mm<A> {
             spaces: Spaces::new(config.space),
             swap: Swap::new(config.swap),
             reclaim: Reclaim::new(config.map.node_count()),
+            oom: Oom::new(config.oom),
             nodes: config.map.node_count(),
             lru: Lru::new(config.lru, config.groups, config.map.node_count()),
         })
@@ -209,7 +219,7 @@ impl<A: Arch> Mm<A> {
 
     /// What page tables are made of and share.
     pub fn paging(&self) -> Paging<'_, A> {
-        Paging { frames: &self.frames, locks: &self.tables, tlb: &self.tlb }
+        Paging { frames: &self.frames, locks: &self.tables, tlb: &self.tlb, room: Some(self) }
     }
 
     /// What stands behind address spaces: making one is [`Space::new`](crate::space::Space::new).
@@ -221,7 +231,13 @@ impl<A: Arch> Mm<A> {
             spaces: &self.spaces,
             swap: &self.swap,
             reclaim: &self.reclaim,
+            oom: &self.oom,
+            time: &self.time,
         }
+    }
+    /// The out-of-memory killer.
+    pub fn oom(&self) -> &Oom<A> {
+        &self.oom
     }
 
     // -- The life of a run. Tasks only.
@@ -238,6 +254,8 @@ impl<A: Arch> Mm<A> {
         A::online(&mut online);
         online.iter().for_each(|cpu| self.work.start_worker(cpu, worker_entry(cpu)));
         (0..self.nodes).for_each(|node| self.start_kswapd(NodeId::new(node), &online));
+        let entry = TaskEntry(MM_TASK | OOM_REAPER);
+        A::spawn(TaskSpec { cpu: A::cpu(), per_cpu: false, priority: Priority::Fair, entry });
         self.upkeep.start(&self.parts());
     }
 
@@ -276,6 +294,7 @@ impl<A: Arch> Mm<A> {
     /// work. Nothing is queued or slept afterwards.
     pub fn shutdown(&self) {
         self.reclaim.stop(self.memory());
+        self.oom.stop();
         self.time.stop_sleeping();
         self.work.shutdown();
         self.work.wait_for_workers();
@@ -352,6 +371,10 @@ impl<A: Arch> Mm<A> {
         if entry.0 & MM_TASK == 0 {
             return false;
         }
+        if entry.0 & OOM_REAPER != 0 {
+            self.oom.reaper(self.backing());
+            return true;
+        }
         if entry.0 & KSWAPD != 0 {
             let node = NodeId::new((entry.0 & !(MM_TASK | KSWAPD)) as usize);
             let backing = self.backing();
@@ -374,6 +397,7 @@ impl<A: Arch> Mm<A> {
             WorkItem::DrainPages(cpu) => {
                 let _span = Span::<A>::enter(Func::DrainPages);
                 self.frames.drain_pages(cpu);
+                self.frames.fold_counters();
             }
             WorkItem::LruDrain(_) => self.memory().drain_work(),
             WorkItem::Test(_) => {}
@@ -413,5 +437,11 @@ impl<A: Arch> Mm<A> {
         self.work.enable(WorkItem::DrainPages(cpu));
         self.work.enable(WorkItem::LruDrain(cpu));
         self.upkeep.cpu_online(&self.parts(), cpu);
+    }
+}
+
+impl<A: Arch> MakeRoom for Mm<A> {
+    fn make_room(&self, why: AllocError, patience: &mut Patience) -> Result<Gfp, AllocError> {
+        MakeRoom::make_room(&self.backing(), why, patience)
     }
 }

@@ -5,6 +5,7 @@ use crate::study::{Checks, RunContext, StudyError};
 use mmscale_kernel::{Ending, Kernel};
 use mmscale_mm::arch::{Arch, CpuId, Probe};
 use mmscale_mm::mm::MmConfig;
+use mmscale_mm::oom::OomPolicy;
 use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_record::{CallRow, LockRow, On};
@@ -115,7 +116,7 @@ impl MachineSpec {
             Checks::Off => mmscale_sim::Checks::Off,
         };
         Self {
-            mm: MmConfig::new(MemoryMap::nodes(profile.topology.nodes, pages), TickPolicy::Stock),
+            mm: mm_of(MemoryMap::nodes(profile.topology.nodes, pages)),
             ending: ending_of(ctx),
             machine: Machine::Sim(Box::new(config)),
         }
@@ -123,7 +124,7 @@ impl MachineSpec {
 
     fn threads(ctx: &RunContext) -> Self {
         Self {
-            mm: MmConfig::new(MemoryMap::single(MEMORY_PAGES as u32), TickPolicy::Stock),
+            mm: mm_of(MemoryMap::single(MEMORY_PAGES as u32)),
             ending: ending_of(ctx),
             machine: Machine::Threads(ThreadsConfig {
                 cpus: ctx.cpus,
@@ -158,6 +159,14 @@ impl MachineSpec {
             change(config);
         }
     }
+}
+
+/// The kernel's defaults, but that allocations fail where somebody would be killed: a workload that
+/// meets the end of memory goes on with what it has. A study of kills sets the policy itself.
+fn mm_of(map: MemoryMap) -> MmConfig {
+    let mut config = MmConfig::new(map, TickPolicy::Stock);
+    config.oom.policy = OomPolicy::Fail;
+    config
 }
 
 /// With checkers on, the kernel also looks for lost frames at the end.

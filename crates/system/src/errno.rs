@@ -26,13 +26,17 @@ pub enum Errno {
     Io,
     /// Out of memory, no room, or pages that are not mapped.
     Nomem,
+    /// It cannot be mapped.
+    Nodev,
+    /// It would end beyond what a number can hold.
+    Overflow,
     /// Not allowed.
     Perm,
     /// There is no such process.
     Srch,
     /// SIGSEGV: an access to memory that is not mapped, or not for this.
     Segv,
-    /// SIGBUS: an access to a page that could not be read from swap.
+    /// SIGBUS: an access to a page that could not be read from swap, or beyond the end of a file.
     Bus,
     /// SIGKILL, or the run is over: the program returns now. Every call says so from then on.
     Stopped,
@@ -52,6 +56,8 @@ impl core::fmt::Display for Errno {
             Self::Inval => "invalid argument (EINVAL)",
             Self::Io => "input/output error (EIO)",
             Self::Nomem => "out of memory (ENOMEM)",
+            Self::Nodev => "cannot be mapped (ENODEV)",
+            Self::Overflow => "too large (EOVERFLOW)",
             Self::Perm => "not permitted (EPERM)",
             Self::Srch => "no such process (ESRCH)",
             Self::Segv => "segmentation fault (SIGSEGV)",

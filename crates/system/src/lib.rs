@@ -14,8 +14,8 @@ mod process;
 
 pub use errno::Errno;
 pub use memory::{
-    Addr, Advice, HUGE_BYTES, LockWhat, MapSpec, MayMove, PAGE_BYTES, Place, Populate, Present,
-    Prot,
+    Addr, Advice, FilePart, HUGE_BYTES, LockWhat, MapSpec, MayMove, PAGE_BYTES, Place, Populate,
+    Present, Prot, Share,
 };
 pub use process::{Exit, Fd, Priority, ProcessId, ThreadId, ThreadSpec};
 
@@ -79,12 +79,23 @@ pub trait System: Sized + 'static {
     /// or `flags` is not 0. `Again`: some pages could not be taken out now. `Intr`: the caller was
     /// killed while it waited.
     fn process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno>;
+    /// Sets by how many thousandths of all memory a process is more (or less) likely to be killed
+    /// when there is none: -1000, never, to 1000 (`/proc/PID/oom_score_adj`). Processes that it
+    /// starts inherit it. `Inval`: not in that range. `Srch`: there is no such process, or somebody
+    /// has waited for its end.
+    fn set_oom_score_adj(&self, process: ProcessId, thousandths: i32) -> Result<(), Errno>;
     /// The calling process.
     fn own_process(&self) -> ProcessId;
 
     // -- Memory of the calling process.
 
-    /// Maps memory. `Inval`: no bytes. `Nomem`: no room, no memory, too many mappings. `Exist`:
+    /// Makes a file of `bytes` bytes in memory, all zeros, and opens it (`memfd_create`). It is there
+    /// until it is closed everywhere, and no process that has mapped it is left. `Overflow`: it
+    /// would be larger than the machine can say.
+    fn file(&self, bytes: u64) -> Result<Fd, Errno>;
+    /// Maps memory. `Badf`, `Nodev`: it is no descriptor, or not of a file. `Overflow`: the part
+    /// would end beyond all numbers. A part may reach beyond the end of its file: an access there
+    /// is [`Errno::Bus`]. `Inval`: no bytes, or an offset that is none of a page. `Nomem`: no room, no memory, too many mappings. `Exist`:
     /// something is where nothing was to be. `Again`: more would be locked than may be.
     fn mmap(&self, spec: MapSpec) -> Result<Addr, Errno>;
     /// Unmaps a range, whatever is in it. `Inval`: no bytes. `Nomem`: it would cut a mapping in
@@ -120,8 +131,8 @@ pub trait System: Sized + 'static {
     /// Which pages of a range are in memory. `Nomem`: not all of it is mapped.
     fn mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno>;
     /// Writes a word to the beginning of a page. An access to a page that is there is no call: only
-    /// one that faults notices that its process is to end. `Segv`, `Bus`; `Nomem` where the
-    /// out-of-memory killer would be asked.
+    /// one that faults notices that its process is to end. `Segv`, `Bus`; `Nomem` where there is no
+    /// memory and nobody to kill for it.
     fn write(&self, page: Addr, word: u64) -> Result<(), Errno>;
     /// Reads the word back: 0 where nobody has written.
     fn read(&self, page: Addr) -> Result<u64, Errno>;

@@ -1,5 +1,7 @@
 //! What programs say about memory.
 
+use crate::Fd;
+
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
 /// Bytes of a huge page.
@@ -57,7 +59,27 @@ pub enum Populate {
     Locked,
 }
 
-/// What is asked of mmap: private anonymous memory.
+/// Who sees what is written to a mapping of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Share {
+    /// The process alone (`MAP_PRIVATE`).
+    Private,
+    /// All who map the file (`MAP_SHARED`).
+    Shared,
+}
+
+/// A part of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FilePart {
+    /// The file.
+    pub fd: Fd,
+    /// Where the part begins in it, in bytes: at a page.
+    pub offset: u64,
+    /// Who sees what is written.
+    pub share: Share,
+}
+
+/// What is asked of mmap: anonymous memory, which is private, or a part of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapSpec {
     /// Where.
@@ -68,16 +90,29 @@ pub struct MapSpec {
     pub prot: Prot,
     /// When.
     pub populate: Populate,
+    /// Of which file; `None`: anonymous memory.
+    pub file: Option<FilePart>,
 }
 
 impl MapSpec {
     /// Memory for reading and writing, anywhere, whose pages come when they are touched.
     pub const fn new(bytes: u64) -> Self {
-        Self { place: Place::Any, bytes, prot: Prot::ReadWrite, populate: Populate::OnTouch }
+        Self {
+            place: Place::Any,
+            bytes,
+            prot: Prot::ReadWrite,
+            populate: Populate::OnTouch,
+            file: None,
+        }
     }
     /// The same with its pages.
     pub const fn populated(bytes: u64) -> Self {
         Self { populate: Populate::Now, ..Self::new(bytes) }
+    }
+    /// Of a file.
+    #[must_use]
+    pub const fn of(self, fd: Fd, offset: u64, share: Share) -> Self {
+        Self { file: Some(FilePart { fd, offset, share }), ..self }
     }
     /// At `place`.
     #[must_use]

@@ -50,7 +50,7 @@ impl World {
         world
     }
     fn on(&self) -> Paging<'_, Model> {
-        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb }
+        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
     /// A program writes to a page, if it is mapped.
     fn write(&self, page: Vpn) {

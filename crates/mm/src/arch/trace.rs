@@ -107,6 +107,7 @@ funcs! {
     MmPopulate "mm_populate",
     HandleMmFault "handle_mm_fault",
     DoAnonymousPage "do_anonymous_page",
+    DoFault "do_fault",
     DoWpPage "do_wp_page",
     DoSwapPage "do_swap_page",
     ChangeProtection "change_protection",
@@ -121,6 +122,8 @@ funcs! {
     FolioRemoveRmapPtes "folio_remove_rmap_ptes",
     ProcessMrelease "process_mrelease",
     DoExit "do_exit",
+    OutOfMemory "out_of_memory",
+    OomReaper "oom_reaper",
     MigratePages "migrate_pages",
     RmapWalk "rmap_walk",
     CollapseHugePage "collapse_huge_page",
@@ -307,6 +310,33 @@ pub enum Trace {
         pfn: Pfn,
         /// Size.
         order: Order,
+    },
+    /// The process of an address space was chosen to give its memory back (`mark_victim`).
+    MarkVictim {
+        /// Whose.
+        asid: Asid,
+        /// Pages of it, in memory, in swap and as page tables; by its counters.
+        pages: u64,
+    },
+    /// The reaper takes up a victim whose time to end by itself is over (`wake_reaper`).
+    WakeReaper {
+        /// Whose.
+        asid: Asid,
+    },
+    /// It tries to take the victim's pages out (`start_task_reaping`).
+    StartTaskReaping {
+        /// Whose.
+        asid: Asid,
+    },
+    /// It has (`finish_task_reaping`).
+    FinishTaskReaping {
+        /// Whose.
+        asid: Asid,
+    },
+    /// It could not, as somebody had mmap_lock (`skip_task_reaping`).
+    SkipTaskReaping {
+        /// Whose.
+        asid: Asid,
     },
     /// A batch of LRU moves was carried out.
     LruMove {

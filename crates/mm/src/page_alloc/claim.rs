@@ -189,6 +189,16 @@ impl<A: Arch> FrameAllocator<A> {
         usable > u64::from(mark) + u64::from(reserve)
     }
 
+    /// Whether an allocation that may go down to the min watermark would find a page now, as far as
+    /// the counters know.
+    pub fn is_available(&self, node: NodeId, order: Order, gfp: Gfp) -> bool {
+        let request = Request { order, wanted: MigrateType::Movable, gfp, node };
+        self.zonelist(request).iter().any(|&zone| {
+            let zone = self.zone(zone);
+            self.watermark_ok(zone, lowered(zone.marks.min, gfp), request)
+        })
+    }
+
     /// Whether the zone has more free pages than its high watermark.
     pub(super) fn above_high(&self, zone: &Zone<A>) -> bool {
         self.stats.zone(zone.id, ZoneItem::FreePages) > u64::from(zone.marks.high)
@@ -247,8 +257,13 @@ impl<A: Arch> FrameAllocator<A> {
     }
 }
 
-/// The min watermark for urgent allocations.
+/// The min watermark for urgent allocations and for victims.
 fn lowered(min: u32, gfp: Gfp) -> u32 {
+    let urgent = lowered_if_urgent(min, gfp);
+    if gfp.contains(Gfp::VICTIM) { urgent - urgent / 2 } else { urgent }
+}
+
+fn lowered_if_urgent(min: u32, gfp: Gfp) -> u32 {
     if !gfp.contains(Gfp::HIGH) {
         return min;
     }

@@ -20,6 +20,9 @@ bitflags::bitflags! {
         const DMA32 = 1 << 5;
         /// Only the asked node.
         const THIS_NODE = 1 << 6;
+        /// It is for a process that the out-of-memory killer waits for: down to half of the min
+        /// watermark, or of what is left of it otherwise (`ALLOC_OOM`).
+        const VICTIM = 1 << 7;
     }
 }
 

@@ -110,6 +110,10 @@ impl<A: Arch> Space<A> {
             let Some(part) = area.range.intersection(rest) else { break };
             next = VmaRange::new(part.end(), range.end());
             mapped += part.pages();
+            // Only private anonymous memory is wiped.
+            if set.contains(AreaFlags::WIPE_ON_FORK) && area.file.is_some() {
+                return Err(SpaceError::Inval);
+            }
             let flags = (area.flags - clear) | set;
             if flags != area.flags {
                 change.cut(part.start());
@@ -129,6 +133,9 @@ impl<A: Arch> Space<A> {
         advice: Advice,
     ) -> Result<(), SpaceError> {
         if area.flags.contains(AreaFlags::LOCKED) && advice != Advice::WillNeed {
+            return Err(SpaceError::Inval);
+        }
+        if advice == Advice::Free && area.file.is_some() {
             return Err(SpaceError::Inval);
         }
         match advice {
@@ -208,8 +215,8 @@ impl<A: Arch> Space<A> {
             };
             let folio = folio_of(pfn, flags);
             let word = on.memory.folios.word(folio);
-            // A part of a huge folio says nothing of the rest.
-            if word.maps() != 1 {
+            // A part of a huge folio says nothing of the rest, nor do uses of a file.
+            if word.maps() != 1 || !word.has(FolioFlags::ANON) {
                 continue;
             }
             if advice == Advice::Free

@@ -1,6 +1,6 @@
 //! What is said of a VMA: its pages, what a program may do with them, and which VMAs are one.
 
-use super::{VmaRange, Vpn};
+use super::{FileId, FileMap, VmaRange, Vpn};
 use crate::arch::NodeId;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -50,10 +50,12 @@ bitflags::bitflags! {
         const DONT_FORK = 1 << 4;
         /// A fork gives the child an empty one (`MADV_WIPEONFORK`).
         const WIPE_ON_FORK = 1 << 5;
+        /// Of a file, and writes go to the file (`MAP_SHARED`).
+        const SHARED = 1 << 6;
     }
 }
 
-/// A VMA: private anonymous memory.
+/// A VMA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Area {
     /// Its pages.
@@ -67,6 +69,8 @@ pub struct Area {
     pub origin: u64,
     /// Where new pages come from, if mbind has said so.
     pub node: Option<NodeId>,
+    /// What stands behind pages that the program has not to itself; `None`: zeros.
+    pub file: Option<FileMap>,
 }
 
 impl Area {
@@ -93,6 +97,7 @@ impl Area {
     /// Whether the same is said of both.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         (self.prot, self.flags, self.node) == (other.prot, other.flags, other.node)
+            && self.file == other.file
     }
     /// Whether `next`, which starts where this ends, may be one VMA with it.
     pub(super) fn joins(&self, next: &Self) -> bool {
@@ -114,6 +119,8 @@ pub(super) struct AreaCell {
     prot: AtomicU32,
     flags: AtomicU32,
     node: AtomicU32,
+    file: AtomicU32,
+    base: AtomicU64,
 }
 
 impl AreaCell {
@@ -125,6 +132,8 @@ impl AreaCell {
             flags: AreaFlags::from_bits_truncate(self.flags.load(Relaxed)),
             origin: self.origin.load(Relaxed),
             node: (node != NO_NODE).then(|| NodeId::new(node as usize)),
+            file: FileId::from_word(self.file.load(Relaxed))
+                .map(|id| FileMap { id, base: self.base.load(Relaxed) }),
         }
     }
     pub(super) fn set(&self, area: &Area) {
@@ -133,6 +142,8 @@ impl AreaCell {
         self.origin.store(area.origin, Relaxed);
         self.prot.store(area.prot.bits(), Relaxed);
         self.flags.store(area.flags.bits(), Relaxed);
+        self.file.store(FileId::to_word(area.file.map(|map| map.id)), Relaxed);
+        self.base.store(area.file.map_or(0, |map| map.base), Relaxed);
         self.node.store(area.node.map_or(NO_NODE, |node| node.index() as u32), Relaxed);
     }
 }

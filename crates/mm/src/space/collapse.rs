@@ -67,7 +67,7 @@ impl<A: Arch> Space<A> {
         let mut change = self.change();
         let page = range.start();
         let area = change.at(page).ok_or(SpaceError::NoMemory)?;
-        if !area.has_huge_stretch() || !area.range.covers(range) {
+        if !area.has_huge_stretch() || area.file.is_some() || !area.range.covers(range) {
             return Err(SpaceError::Inval);
         }
         // Page faults of other threads are over before the first look.

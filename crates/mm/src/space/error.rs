@@ -65,7 +65,7 @@ pub enum FaultError {
     Segv,
     /// SIGBUS: the page could not be read from the swap device, or a reaper has taken pages out.
     Bus,
-    /// There is no memory for the page: the out-of-memory killer's case.
+    /// There is no memory for the page, and the out-of-memory killer has found nobody.
     Oom,
     /// SIGKILL: the process is to end.
     Killed,

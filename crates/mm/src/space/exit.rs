@@ -3,9 +3,10 @@
 use super::change::Change;
 use super::mmap::locked_of;
 use super::zap::Retire;
-use super::{Backing, ExitPolicy, Space, VmaRange};
-use crate::arch::{Arch, Func, Span, Trace};
+use super::{Backing, EXITING, ExitPolicy, Space, VmaRange};
+use crate::arch::{Arch, Atomic, Func, Span, Trace};
 use crate::table::Gather;
+use core::sync::atomic::Ordering::AcqRel;
 
 impl<A: Arch> Space<A> {
     /// Gives everything back. The caller was the last to use the address space; nobody will again,
@@ -17,6 +18,9 @@ impl<A: Arch> Space<A> {
     /// comes later finds nothing.
     pub fn exit(&self, on: Backing<'_, A>) {
         let _span = Span::<A>::enter(Func::ExitMmap);
+        // First the count: who has read it before, and sees no mark later, sees another count.
+        on.spaces.begin_exit();
+        self.state.fetch_or(EXITING, AcqRel);
         on.memory.blanket_drain();
         let mut gather = Gather::new_whole(&self.table);
         match self.config.exit {
@@ -31,6 +35,7 @@ impl<A: Arch> Space<A> {
         let all = VmaRange::USER;
         self.table.free_tables(on.paging, &mut gather, &mut sink, all, all);
         gather.finish(on.paging, &mut sink);
+        self.drop_files(on);
         A::trace(Trace::ClaimsOpen { asid: self.asid() });
         on.spaces.leave(self);
         self.table.destroy(on.paging);

@@ -5,7 +5,7 @@
 //! changed meanwhile, it lets go, and the program's next attempt decides.
 
 use super::zap::PIECE;
-use super::{Area, Backing, FaultError, KILLED, Space, Vpn};
+use super::{Area, AreaFlags, Backing, FaultError, KILLED, Space, Vpn};
 use crate::arch::{Arch, Atomic, Func, Op, Pfn, Span};
 use crate::table::{MemAccess, Miss, Pte, PteFlags};
 use core::sync::atomic::Ordering::Acquire;
@@ -86,6 +86,9 @@ impl<A: Arch> Space<A> {
         if access == MemAccess::Read || !denied {
             return Ok(());
         }
+        if area.flags.contains(AreaFlags::SHARED) {
+            return self.write_shared(on, page);
+        }
         if seen.is_huge() {
             return self.huge_write(on, area, page, seen);
         }
@@ -99,6 +102,9 @@ impl<A: Arch> Space<A> {
         page: Vpn,
         access: MemAccess,
     ) -> Result<(), FaultError> {
+        if let Some(map) = area.file {
+            return self.fill_from_file(on, area, map, page, access);
+        }
         if access == MemAccess::Write && self.fill_huge(on, area, page)? {
             return Ok(());
         }
@@ -175,8 +181,8 @@ impl<A: Arch> Space<A> {
         if word.has(FolioFlags::EXCLUSIVE) {
             return true;
         }
-        // Parts of a huge folio are not given back one by one.
-        if pte.flags().contains(PIECE) || word.maps() != 1 {
+        // Parts of a huge folio are not given back one by one; a file's folio is the file's.
+        if !word.has(FolioFlags::ANON) || pte.flags().contains(PIECE) || word.maps() != 1 {
             return false;
         }
         if word.has(FolioFlags::SWAP_CACHE) && !self.drop_swap_cache(on, folio) {

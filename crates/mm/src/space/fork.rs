@@ -18,6 +18,8 @@ impl<A: Arch> Space<A> {
         let mut change = self.change();
         let table = PageTable::new(on.paging)?;
         let child = Arc::new(Self::with(on, table, self.family, self.group));
+        child.set_oom_adjustment(self.oom_adjustment());
+        child.hold_files_of(self);
         on.spaces.enter(&child);
         let mut downgraded = Downgraded::default();
         let copied = self.copy_areas(on, &mut change, &child, &mut downgraded);
@@ -58,7 +60,7 @@ impl<A: Arch> Space<A> {
                 child.moved.lock().note(&copy);
             }
             if !area.flags.contains(AreaFlags::WIPE_ON_FORK) {
-                self.copy_pages(on, child, area.range, downgraded)?;
+                self.copy_pages(on, child, &area, downgraded)?;
             }
         }
         Ok(())
@@ -67,18 +69,19 @@ impl<A: Arch> Space<A> {
         &self,
         on: Backing<'_, A>,
         child: &Self,
-        range: VmaRange,
+        area: &Area,
         downgraded: &mut Downgraded,
     ) -> Result<(), SpaceError> {
-        let decide = |_, _, pte: Pte| Ok::<CopyPte, SpaceError>(self.share(on, pte));
-        let copied = self.table.copy_range(on.paging, &child.table, range, downgraded, decide);
+        let decide = |_, _, pte: Pte| Ok::<CopyPte, SpaceError>(self.share(on, area, pte));
+        let copied = self.table.copy_range(on.paging, &child.table, area.range, downgraded, decide);
         copied.map_err(|why| match why {
+            CopyError::Table(_) if self.is_killed() => SpaceError::Interrupted,
             CopyError::Table(why) => why.into(),
             CopyError::Entry(why) => why,
         })
     }
     /// What the copy of an entry is; takes what it needs. Under the table's lock.
-    fn share(&self, on: Backing<'_, A>, pte: Pte) -> CopyPte {
+    fn share(&self, on: Backing<'_, A>, area: &Area, pte: Pte) -> CopyPte {
         if let Some(entry) = pte.as_swap() {
             self.share_swap(on, entry);
             return match entry {
@@ -92,6 +95,9 @@ impl<A: Arch> Space<A> {
         };
         let folio = super::zap::folio_of(pfn, flags);
         on.memory.folios.add_pieces(folio, 1);
+        if area.flags.contains(AreaFlags::SHARED) {
+            return CopyPte::Copy(pte);
+        }
         on.memory.folios.clear(folio, FolioFlags::EXCLUSIVE);
         CopyPte::Share(pte)
     }

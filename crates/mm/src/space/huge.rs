@@ -31,7 +31,7 @@ impl<A: Arch> Space<A> {
         // Their pages' indices must be those of a huge folio wherever the VMA was moved from.
         let moved = area.range.start().get().wrapping_sub(area.origin);
         let aligned = moved.is_multiple_of(HUGE_PAGES);
-        wanted && aligned && area.range.covers(huge_range(page))
+        wanted && aligned && area.file.is_none() && area.range.covers(huge_range(page))
     }
     /// A write to a page that nothing stands for: tries a huge page. `false`: a single one then.
     pub(super) fn fill_huge(

@@ -94,6 +94,10 @@ impl<A: Arch> Space<A> {
     fn lock_folios(&self, on: Backing<'_, A>, range: VmaRange, lock: bool) {
         on.memory.blanket_drain();
         let set = |folio| {
+            // A file's folios stay anyway.
+            if !on.is_anonymous(folio) {
+                return;
+            }
             if lock {
                 on.memory.mlock(folio);
             } else {

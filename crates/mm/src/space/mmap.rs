@@ -2,7 +2,7 @@
 
 use super::zap::{Locked, Retire};
 use super::{ADDRESS_BITS, PAGE_SHIFT, VmaRange, Vpn};
-use super::{Area, AreaFlags, Backing, Prot, Space, SpaceError};
+use super::{Area, AreaFlags, Backing, FileId, FileMap, Prot, Space, SpaceError};
 use crate::arch::{Arch, Func, Op, Span};
 use crate::space::GapRequest;
 use crate::space::zap::HUGE_PAGES;
@@ -31,7 +31,7 @@ pub enum Place {
     Free(Vpn),
 }
 
-/// What is asked of mmap: private anonymous memory.
+/// What is asked of mmap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapRequest {
     /// Where.
@@ -44,6 +44,9 @@ pub struct MapRequest {
     pub flags: AreaFlags,
     /// Its pages are there when mmap returns (`MAP_POPULATE`), as far as there is memory.
     pub populate: bool,
+    /// Whose pages, from which page of it on; `None`: anonymous memory. It is private unless
+    /// `flags` say [`AreaFlags::SHARED`].
+    pub file: Option<(FileId, u64)>,
 }
 
 impl MapRequest {
@@ -55,6 +58,7 @@ impl MapRequest {
             prot: Prot::RW,
             flags: AreaFlags::empty(),
             populate: false,
+            file: None,
         }
     }
     /// At `place`.
@@ -66,6 +70,16 @@ impl MapRequest {
     #[must_use]
     pub const fn prot(self, prot: Prot) -> Self {
         Self { prot, ..self }
+    }
+    /// Of the file `id`, from its page `index` on; writes stay the program's own.
+    #[must_use]
+    pub const fn of_file(self, id: FileId, index: u64) -> Self {
+        Self { file: Some((id, index)), ..self }
+    }
+    /// Writes go to the file.
+    #[must_use]
+    pub const fn shared(self) -> Self {
+        Self { flags: self.flags.union(AreaFlags::SHARED), ..self }
     }
     /// With its pages.
     #[must_use]
@@ -82,8 +96,8 @@ impl MapRequest {
 impl<A: Arch> Space<A> {
     /// Maps memory; returns the first page (`mmap`).
     ///
-    /// `Inval`: no pages. `NoMemory`: no room, no memory, or too many VMAs (it may make one more
-    /// than there may be, as Linux does). `Exists`: something is where nothing was to be. `Perm`: a
+    /// `Inval`: no pages, no such file, or shared anonymous memory. `NoMemory`: no room, no memory,
+    /// or too many VMAs (it may make one more than there may be, as Linux does). `Exists`: something is where nothing was to be. `Perm`: a
     /// place below [`MAP_MIN`], or the process may lock nothing. `Again`: more was to be locked
     /// than may be.
     pub fn mmap(&self, on: Backing<'_, A>, request: MapRequest) -> Result<Vpn, SpaceError> {
@@ -95,6 +109,12 @@ impl<A: Arch> Space<A> {
             return Err(SpaceError::NoMemory);
         }
         let locked = request.flags.contains(AreaFlags::LOCKED);
+        if let Some((id, _)) = request.file {
+            let file = on.spaces.file(id).ok_or(SpaceError::Inval)?;
+            self.hold_file(&file);
+        } else if request.flags.contains(AreaFlags::SHARED) {
+            return Err(SpaceError::Inval);
+        }
         let range = {
             let mut change = self.change();
             if change.tree.len() > self.config.vmas_max as usize {
@@ -122,6 +142,7 @@ impl<A: Arch> Space<A> {
                 flags: request.flags,
                 origin: range.start().get(),
                 node: None,
+                file: request.file.map(|(id, index)| FileMap::new(id, index, range.start())),
             });
             range
         };

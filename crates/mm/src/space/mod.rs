@@ -10,11 +10,13 @@
 //! | `zap`, `exit` | how frames leave: entries out, gather, flush, release |
 //! | `reap` | taking pages out of an address space whose process is dying, beside its exit |
 //! | `claims` | page tables that exit and reapers share out among them |
+//! | `victim` | what the out-of-memory killer asks of them |
+//! | `file` | files in memory, and what a fault in one does |
 //! | `fork` | copying an address space |
 //! | `registry`, `rmap` | all address spaces, and from a folio to the pages that it stands for |
 //! | `verify` | whether it all adds up |
 //!
-//! All memory here is private and anonymous: there are no files and no shared mappings.
+//! Memory is private and anonymous, or of a file, private or shared.
 //!
 //! # Who finds a VMA, and how
 //! The tree belongs to mmap_lock: reading it takes the lock for reading, changing it for writing
@@ -46,6 +48,7 @@ mod collapse;
 mod error;
 mod exit;
 mod fault;
+mod file;
 mod fork;
 mod huge;
 mod lock;
@@ -63,6 +66,7 @@ mod rmap;
 mod swapped;
 mod tree;
 mod verify;
+mod victim;
 mod vma;
 mod zap;
 
@@ -72,6 +76,7 @@ pub use area::{Area, AreaFlags, Prot};
 pub use bind::Present;
 pub use claims::{Claims, End};
 pub use error::{FaultError, SpaceError};
+pub use file::{File, FileId, FileMap};
 pub use locked::LockWhat;
 pub use mmap::{MAP_MIN, MapRequest, Place};
 pub use reap::{ReapLock, Reaped};
@@ -84,15 +89,19 @@ pub use tree::{
 pub use verify::{SpaceAudit, SpaceDefect};
 pub use vma::{VmaId, VmaLookup, VmaSlots};
 
-use crate::arch::{Arch, Asid, Atomic, LockClass};
+use crate::arch::{Arch, Asid, Atomic, LockClass, TaskId};
 use crate::group::GroupId;
 use crate::lru::Memory;
+use crate::oom::Oom;
 use crate::reclaim::Reclaim;
 use crate::swap::Swap;
 use crate::sync::{RwSem, SpinLock, WaitQueue};
 use crate::table::{PageTable, Paging};
+use crate::time::Time;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use change::{Change, Vmas};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use lock::Vma;
 use registry::FamilyId;
@@ -122,6 +131,10 @@ pub struct Backing<'a, A: Arch> {
     pub swap: &'a Swap<A>,
     /// Who takes them there.
     pub reclaim: &'a Reclaim<A>,
+    /// Who is asked when that did not help.
+    pub oom: &'a Oom<A>,
+    /// For waiting.
+    pub time: &'a Time<A>,
 }
 
 impl<A: Arch> Clone for Backing<'_, A> {
@@ -145,6 +158,10 @@ const CHANGED: u32 = 1 << 3;
 const LEFT: u32 = 1 << 4;
 /// Its last thread has ended, and nobody finds its VMAs but who empties it.
 const DEAD: u32 = 1 << 5;
+/// The out-of-memory killer waits for its memory (`TIF_MEMDIE`).
+const VICTIM: u32 = 1 << 6;
+/// Its exit has begun.
+const EXITING: u32 = 1 << 7;
 
 /// The address space of a process.
 pub struct Space<A: Arch> {
@@ -166,6 +183,14 @@ pub struct Space<A: Arch> {
     state: A::AtomicU32,
     /// Which of its page tables nobody has claimed.
     claims: Claims<A>,
+    /// Files that it has mapped.
+    files: SpinLock<A, Vec<Arc<File<A>>>>,
+    /// Who runs in it.
+    tasks: SpinLock<A, Vec<TaskId>>,
+    /// Thousandths, as an `i32`.
+    adjustment: A::AtomicU32,
+    /// When the reaper comes, in ns. Written before `VICTIM` is set.
+    due_ns: AtomicU64,
 }
 
 impl<A: Arch> Space<A> {
@@ -191,6 +216,10 @@ impl<A: Arch> Space<A> {
             config: *on.spaces.config(),
             state: A::AtomicU32::new(0),
             claims: Self::new_claims(),
+            files: SpinLock::new(LockClass::Other, Vec::new()),
+            tasks: SpinLock::new(LockClass::Other, Vec::new()),
+            adjustment: A::AtomicU32::new(0),
+            due_ns: AtomicU64::new(0),
             lock: RwSem::new(vmas),
         }
     }
@@ -201,10 +230,6 @@ impl<A: Arch> Space<A> {
     /// Who pays for its pages.
     pub fn group(&self) -> GroupId {
         self.group
-    }
-    /// Its process is to end: populating and copying stop where they are (a fatal signal).
-    pub fn kill(&self) {
-        self.state.fetch_or(KILLED, AcqRel);
     }
     /// Whether its process is to end.
     pub fn is_killed(&self) -> bool {

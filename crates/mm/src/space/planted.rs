@@ -9,11 +9,13 @@ use crate::folio::{FolioFlags, Folios};
 use crate::frame::MigrateType;
 use crate::group::{GroupId, Groups};
 use crate::lru::{Lru, LruPolicy, Memory};
+use crate::oom::{Oom, OomConfig};
 use crate::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use crate::rcu::Rcu;
 use crate::reclaim::Reclaim;
 use crate::swap::{Swap, SwapConfig};
 use crate::table::{MemAccess, Paging, Pte, PteFlags, TableDefect, TableLocks};
+use crate::time::Time;
 use crate::tlb::Tlb;
 use crate::work::Work;
 use alloc::string::ToString;
@@ -41,6 +43,8 @@ struct Parts {
     spaces: Spaces<Lone>,
     swap: Swap<Lone>,
     reclaim: Reclaim<Lone>,
+    oom: Oom<Lone>,
+    time: Time<Lone>,
 }
 
 impl Parts {
@@ -58,13 +62,16 @@ impl Parts {
             spaces: Spaces::new(SpaceConfig::default()),
             swap: Swap::new(SwapConfig::default()),
             reclaim: Reclaim::new(1),
+            oom: Oom::new(OomConfig::default()),
+            time: Time::new().expect("a frequency"),
         }
     }
     fn on(&self) -> Backing<'_, Lone> {
-        let Self { frames, folios, groups, lru, work, rcu, locks, tlb, spaces, swap, reclaim } =
-            self;
+        let Self { frames, folios, groups, lru, work, rcu, locks, tlb, .. } = self;
         let memory = Memory { frames, folios, groups, lru, work, rcu };
-        Backing { memory, paging: Paging { frames, locks, tlb }, spaces, swap, reclaim }
+        let paging = Paging { frames, locks, tlb, room: None };
+        let Self { spaces, swap, reclaim, oom, time, .. } = self;
+        Backing { memory, paging, spaces, swap, reclaim, oom, time }
     }
 }
 

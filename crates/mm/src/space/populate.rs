@@ -23,7 +23,8 @@ impl<A: Arch> Space<A> {
             if area.flags.contains(AreaFlags::LOCK_ON_FAULT) {
                 continue;
             }
-            let access = if area.prot.is_writable() { MemAccess::Write } else { MemAccess::Read };
+            let own = area.prot.is_writable() && !area.flags.contains(AreaFlags::SHARED);
+            let access = if own { MemAccess::Write } else { MemAccess::Read };
             let done = self.populate_area(on, &area, part, access);
             on.memory.blanket_drain();
             done.map_err(SpaceError::from)?;

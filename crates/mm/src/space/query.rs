@@ -1,6 +1,6 @@
 //! Asking about an address space.
 
-use super::{Area, Backing, Space, SpaceError, VmaRange};
+use super::{Area, Backing, Space, SpaceError, VmaRange, Vpn};
 use crate::arch::{Arch, Func, Span};
 use crate::table::{Direction, Leaf};
 use alloc::vec::Vec;
@@ -20,23 +20,27 @@ impl<A: Arch> Space<A> {
         if !vmas.covers(range) {
             return Err(SpaceError::NoMemory);
         }
+        // What is not mapped may be in a file's cache.
+        let files = vmas.areas(range).any(|(area, _)| area.file.is_some());
+        let cached =
+            |page| files && vmas.at(page).is_some_and(|area| self.is_in_file(on, &area, page));
         let mut at = range.start();
         for leaf in self.table.leaves(on.paging, range, Direction::Forward) {
             let part = leaf.range();
-            (at.get()..part.start().get()).for_each(|_| see(false));
+            (at.get()..part.start().get()).for_each(|page| see(cached(Vpn::new(page))));
             at = part.end();
             match leaf {
                 Leaf::Ptes(ptes, part) => {
                     for page in Direction::Forward.pages(part) {
                         let pte = ptes.get(page);
-                        let cached = || pte.as_swap().is_some_and(|it| self.is_cached(on, it));
-                        see(pte.is_mapped() || cached());
+                        let swapped = || pte.as_swap().is_some_and(|it| self.is_cached(on, it));
+                        see(pte.is_mapped() || swapped() || pte.is_none() && cached(page));
                     }
                 }
                 Leaf::Huge(_, part) => (0..part.pages()).for_each(|_| see(true)),
             }
         }
-        (at.get()..range.end().get()).for_each(|_| see(false));
+        (at.get()..range.end().get()).for_each(|page| see(cached(Vpn::new(page))));
         Ok(())
     }
     /// The VMAs, in order (`/proc/PID/maps`).

@@ -8,7 +8,7 @@
 use super::change::Vmas;
 use super::mmap::locked_of;
 use super::zap::Retire;
-use super::{Area, Backing, ExitPolicy, FaultError, SKIP, Space, UNSTABLE, VmaRange};
+use super::{Area, AreaFlags, Backing, ExitPolicy, FaultError, SKIP, Space, UNSTABLE, VmaRange};
 use crate::arch::{Arch, Atomic, Func, Span};
 use crate::sync::ReadGuard;
 use crate::table::Gather;
@@ -39,9 +39,9 @@ pub enum Reaped {
 }
 
 /// Whether pages of a VMA may be taken out while threads of its process may still run.
-pub(super) const fn is_reapable(_: &Area) -> bool {
-    // All memory is private.
-    true
+pub(super) const fn is_reapable(area: &Area) -> bool {
+    // Others may have the pages of a shared mapping, and nothing would come back.
+    !area.flags.contains(AreaFlags::SHARED)
 }
 
 impl<A: Arch> Space<A> {

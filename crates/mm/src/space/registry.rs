@@ -6,15 +6,17 @@
 //!
 //! Locks: each table entry has its own (class Other), held for moments, with nothing inside.
 
-use super::Space;
-use crate::arch::{Arch, Asid, LockClass, Order, Pfn};
+use super::file::Files;
+use super::{File, FileId, Space};
+use crate::arch::{Arch, Asid, Atomic, LockClass, Order, Pfn};
 use crate::frame::MigrateType;
 use crate::page_alloc::{AllocError, FrameAllocator, Gfp};
 use crate::sync::{Sparse, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU64};
 
 /// Whether address spaces get huge pages (`transparent_hugepage/enabled`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -70,6 +72,9 @@ impl Default for SpaceConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FamilyId(pub(super) u32);
 
+/// Tasks that a machine may have.
+const TASKS_MAX: usize = 1 << 22;
+
 const SPACE_BITS: u32 = 24;
 const _: () = assert!(Asid::COUNT <= 1 << SPACE_BITS);
 
@@ -108,6 +113,11 @@ pub struct Spaces<A: Arch> {
     pool: SpinLock<A, Pool>,
     /// The frame of zeros plus 1; 0 until it is there.
     zero: AtomicU64,
+    /// By task, the address space that it runs in. A task asks only for its own.
+    running: Sparse<AtomicPtr<Space<A>>>,
+    files: Files<A>,
+    /// Address spaces that have begun to exit.
+    exits: A::AtomicU32,
 }
 
 impl<A: Arch> Spaces<A> {
@@ -119,6 +129,9 @@ impl<A: Arch> Spaces<A> {
             families: Sparse::new(Asid::COUNT),
             pool: SpinLock::new(LockClass::Other, Pool { next: 0, free: Vec::new() }),
             zero: AtomicU64::new(0),
+            running: Sparse::new(TASKS_MAX),
+            files: SpinLock::new(LockClass::Other, Vec::new()),
+            exits: A::AtomicU32::new(0),
         }
     }
     /// What is set about address spaces.
@@ -188,8 +201,46 @@ impl<A: Arch> Spaces<A> {
         }
         drop(gone);
     }
+    pub(super) fn files(&self) -> &Files<A> {
+        &self.files
+    }
+    /// The file of this number, if it lives.
+    pub(super) fn file(&self, id: FileId) -> Option<Arc<File<A>>> {
+        let at = FileId::to_word(Some(id)) as usize - 1;
+        self.files.lock().get(at)?.clone()
+    }
+    /// An address space begins to exit.
+    pub(super) fn begin_exit(&self) {
+        self.exits.fetch_add(1, AcqRel);
+    }
+    /// How many address spaces have begun to exit.
+    pub(super) fn exits(&self) -> u32 {
+        self.exits.load(Acquire)
+    }
+    fn running(&self) -> &AtomicPtr<Space<A>> {
+        self.running.get_or_make(A::current().index(), |_| AtomicPtr::new(null_mut()))
+    }
+    /// The calling task is in `space` for as long as `run` runs.
+    pub(super) fn run_in<R>(&self, space: &Arc<Space<A>>, run: impl FnOnce() -> R) -> R {
+        let slot = self.running();
+        slot.store(Arc::as_ptr(space).cast_mut(), Relaxed);
+        let result = run();
+        slot.store(null_mut(), Relaxed);
+        result
+    }
+    /// The address space that the calling task runs in, if it has said so.
+    pub(super) fn current(&self) -> Option<&Space<A>> {
+        let space = self.running().load(Relaxed);
+        // SAFETY: not null only while `run_in` is on this task's stack, whose caller keeps the
+        // `Arc`; the reference is used within a call that `run` has made.
+        unsafe { space.as_ref() }
+    }
     /// Every address space there is: for checks, while nothing changes.
     pub fn each(&self, mut see: impl FnMut(&Space<A>)) {
+        self.each_shared(|space| see(space));
+    }
+    /// Every address space; some may come and go meanwhile.
+    pub(super) fn each_shared(&self, mut see: impl FnMut(&Arc<Space<A>>)) {
         for place in self.places.iter_made() {
             let found = place.lock().clone();
             if let Some(space) = found {

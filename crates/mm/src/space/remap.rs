@@ -174,7 +174,9 @@ impl<A: Arch> Space<A> {
         change.cut(source.end());
         change.cut(old.end());
         let Some(area) = change.at(old.start()) else { return Err(SpaceError::Fault) };
-        let new = Area { range: to, origin: area.index_of(old.start()), ..area };
+        let origin = area.index_of(old.start());
+        let file = area.file.map(|map| map.moved(old.start(), to.start()));
+        let new = Area { range: to, origin, file, ..area };
         change.add_held(new);
         if new.is_moved() {
             self.moved.lock().note(&new);

@@ -5,14 +5,20 @@ use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange, V
 use crate::arch::{Arch, Func, NodeId, Order, Pfn, Span};
 use crate::folio::{FolioFlags, FolioInit, FolioWord};
 use crate::lru::{FolioError, LruPolicy};
+use crate::oom::{Outcome, Patience, Shortage};
 use crate::page_alloc::{AllocError, Gfp};
 use crate::reclaim::Scope;
 use crate::swap::{SwapEntry, SwapError};
-use crate::table::{Direction, Leaf, Pte, PteFlags, TableError};
+use crate::table::{Direction, Leaf, MakeRoom, Pte, PteFlags, TableError};
 use alloc::vec::Vec;
 
-/// How often memory is reclaimed for one folio (`MAX_RECLAIM_RETRIES`).
+/// How often memory is reclaimed in vain before the killer is asked (`MAX_RECLAIM_RETRIES`).
 const ATTEMPTS: u32 = 16;
+/// Nobody is killed for larger blocks (`PAGE_ALLOC_COSTLY_ORDER`).
+const COSTLY_ORDER: Order = match Order::new(3) {
+    Some(order) => order,
+    None => panic!("no such order"),
+};
 /// Folios that are isolated and reclaimed together.
 const BATCH: usize = 32;
 
@@ -58,10 +64,15 @@ impl<A: Arch> Space<A> {
     ) -> Result<(), FaultError> {
         let _span = Span::<A>::enter(Func::DoSwapPage);
         let (entry, node) = (SwapEntry::from_word(word), self.node_for(area));
-        let pfn = match on.swap.read_in(on.memory, entry, node, self.group) {
+        let read = on.with_room(node, Order::ZERO, |more| {
+            match on.swap.read_in(on.memory, entry, node, self.group, Gfp::KERNEL | more) {
+                Err(SwapError::NoMemory(why)) => Err(why),
+                other => Ok(other),
+            }
+        });
+        let pfn = match read? {
             Ok(pfn) => pfn,
-            Err(SwapError::Io) => return Err(FaultError::Bus),
-            Err(SwapError::NoMemory(why)) => return on.make_room(node, Order::ZERO, why),
+            Err(SwapError::Io | SwapError::NoMemory(_)) => return Err(FaultError::Bus),
             // Somebody has brought it in: the next attempt finds it.
             Err(SwapError::Gone) => return Ok(()),
         };
@@ -156,7 +167,7 @@ impl<A: Arch> Space<A> {
     /// there is no swap, and puts them back.
     fn can_go(&self, on: Backing<'_, A>, word: FolioWord) -> bool {
         let blanket = on.memory.lru.policy() != LruPolicy::Lazy;
-        blanket || on.swap.is_on() || word.is_lazyfree()
+        word.has(FolioFlags::ANON) && (blanket || on.swap.is_on() || word.is_lazyfree())
     }
     /// `MADV_WILLNEED`: brings pages in from swap, to the swap cache.
     pub(super) fn will_need(
@@ -175,7 +186,7 @@ impl<A: Arch> Space<A> {
         for word in wanted {
             let (entry, node) = (SwapEntry::from_word(word), self.node_for(area));
             // It is advice: what cannot be had now is had when it is touched.
-            if let Ok(pfn) = on.swap.read_in(on.memory, entry, node, self.group) {
+            if let Ok(pfn) = on.swap.read_in(on.memory, entry, node, self.group, Gfp::KERNEL) {
                 on.memory.put(pfn);
             }
         }
@@ -185,6 +196,10 @@ impl<A: Arch> Space<A> {
 }
 
 impl<A: Arch> Backing<'_, A> {
+    /// Whether the folio is of no file.
+    pub(super) fn is_anonymous(self, folio: Pfn) -> bool {
+        self.memory.folios.word(folio).has(FolioFlags::ANON)
+    }
     /// One more entry names the slot.
     pub(super) fn dup_swap(self, entry: SwapEntry) {
         self.swap.dup(entry);
@@ -201,7 +216,8 @@ impl<A: Arch> Backing<'_, A> {
         gfp: Gfp,
         what: FolioInit,
     ) -> Result<Pfn, FaultError> {
-        self.with_room(node, order, || self.memory.alloc_folio(node, order, gfp, what))
+        let alloc = |more| self.memory.alloc_folio(node, order, gfp | more, what);
+        self.with_room(node, order, alloc)
     }
     /// The same for a folio of one page that is not born yet.
     pub(super) fn new_unborn(
@@ -211,30 +227,49 @@ impl<A: Arch> Backing<'_, A> {
         what: FolioInit,
     ) -> Result<Pfn, FaultError> {
         let order = Order::ZERO;
-        self.with_room(node, order, || self.memory.alloc_unborn(node, order, gfp, what))
+        let alloc = |more| self.memory.alloc_unborn(node, order, gfp | more, what);
+        self.with_room(node, order, alloc)
     }
+    /// Does what `alloc` does, making room for it as often as that helps; `alloc` is told what else
+    /// it may do.
     #[inline]
-    fn with_room(
+    fn with_room<T>(
         self,
         node: NodeId,
         order: Order,
-        alloc: impl Fn() -> Result<Pfn, FolioError>,
-    ) -> Result<Pfn, FaultError> {
-        for _ in 0..ATTEMPTS {
-            match alloc() {
-                Ok(pfn) => return Ok(pfn),
-                Err(why) => self.make_room(node, order, why)?,
+        alloc: impl Fn(Gfp) -> Result<T, FolioError>,
+    ) -> Result<T, FaultError> {
+        match alloc(Gfp::empty()) {
+            Ok(done) => Ok(done),
+            Err(why) => self.with_more_room(node, order, why, alloc),
+        }
+    }
+    #[cold]
+    fn with_more_room<T>(
+        self,
+        node: NodeId,
+        order: Order,
+        mut why: FolioError,
+        alloc: impl Fn(Gfp) -> Result<T, FolioError>,
+    ) -> Result<T, FaultError> {
+        let mut patience = Patience::new();
+        loop {
+            let more = self.make_room(node, order, why, &mut patience)?;
+            match alloc(more) {
+                Ok(done) => return Ok(done),
+                Err(next) => why = next,
             }
         }
-        Err(FaultError::Oom)
     }
-    /// Frees memory after `why`: the caller tries again. `Oom`: nothing could be freed.
-    pub(super) fn make_room(
+    /// Frees memory after `why`: the caller tries again, and may do what this says (the slow path
+    /// of `__alloc_pages`). `Oom`: there is none to be had. `Killed`: the caller is to end.
+    fn make_room(
         self,
         node: NodeId,
         order: Order,
         why: FolioError,
-    ) -> Result<(), FaultError> {
+        patience: &mut Patience,
+    ) -> Result<Gfp, FaultError> {
         let group = match why {
             FolioError::Frames(AllocError::Injected) => return Err(FaultError::Oom),
             FolioError::Frames(AllocError::NoMemory) => None,
@@ -242,25 +277,46 @@ impl<A: Arch> Backing<'_, A> {
                 self.memory.drain_stocks();
                 // What other CPUs had charged in advance may do.
                 if self.memory.groups.has_room(over.group, order.pages() as u32) {
-                    return Ok(());
+                    return Ok(Gfp::empty());
                 }
                 Some(over.group)
             }
         };
+        if self.spaces.is_caller_dying(self) {
+            let first = !core::mem::replace(&mut patience.reserve_used, true);
+            return if first { Ok(Gfp::VICTIM) } else { Err(FaultError::Killed) };
+        }
         let scope = Scope { memory: self.memory, swap: self.swap, rmap: &self };
-        let freed = self.reclaim.direct(scope, node, order.pages() as u32, group);
-        if freed > 0 { Ok(()) } else { Err(FaultError::Oom) }
+        if self.reclaim.direct(scope, node, order.pages() as u32, group) > 0 {
+            patience.reclaimed += 1;
+            if patience.reclaimed <= ATTEMPTS {
+                return Ok(Gfp::empty());
+            }
+        }
+        patience.reclaimed = 0;
+        if order > COSTLY_ORDER {
+            return Err(FaultError::Oom);
+        }
+        match self.oom.out_of_memory(self, Shortage { node, order, group }, patience) {
+            Outcome::Retry => Ok(Gfp::empty()),
+            Outcome::Hopeless => Err(FaultError::Oom),
+        }
     }
     /// What a fault makes of a table that it could not have: somebody has mapped a page of the
-    /// other size meanwhile, or there was no memory and there is now: the next attempt tells.
+    /// other size meanwhile, and the next attempt tells; or there is no memory to be had.
     pub(super) fn table_or_oom(self, why: TableError) -> Result<(), FaultError> {
         match why {
             TableError::Huge | TableError::Table => Ok(()),
-            TableError::NoMemory(why) => {
-                let here = A::node_of(A::cpu());
-                self.make_room(here, Order::ZERO, FolioError::Frames(why))
-            }
-            TableError::NoAsid => Err(FaultError::Oom),
+            TableError::NoMemory(_) if self.spaces.is_caller_dying(self) => Err(FaultError::Killed),
+            TableError::NoMemory(_) | TableError::NoAsid => Err(FaultError::Oom),
         }
+    }
+}
+
+impl<A: Arch> MakeRoom for Backing<'_, A> {
+    fn make_room(&self, why: AllocError, patience: &mut Patience) -> Result<Gfp, AllocError> {
+        let (here, why_not) = (A::node_of(A::cpu()), why);
+        let made = Backing::make_room(*self, here, Order::ZERO, FolioError::Frames(why), patience);
+        made.map_err(|_| why_not)
     }
 }

@@ -105,7 +105,9 @@ impl<A: Arch> Backing<'_, A> {
         for (pfn, word) in self.memory.folios.iter() {
             let found = maps.remove(&pfn);
             let alone = word.has(FolioFlags::EXCLUSIVE);
-            if found.is_some_and(|found| if alone { found.shared } else { found.written }) {
+            let anonymous = word.has(FolioFlags::ANON);
+            let wrong = |found: Mapped| if alone { found.shared } else { found.written };
+            if anonymous && found.is_some_and(wrong) {
                 return Err(SpaceDefect::Shared(pfn));
             }
             let found = found.map_or(0, |found| found.entries);

@@ -151,7 +151,7 @@ impl<A: Arch> Space<A> {
     pub(super) fn unmap_folio(&self, on: Backing<'_, A>, folio: Pfn, locked: Locked) {
         let _span = Span::<A>::enter(Func::FolioRemoveRmapPtes);
         on.memory.folios.remove_map(folio);
-        if locked == Locked::Yes {
+        if locked == Locked::Yes && on.is_anonymous(folio) {
             on.memory.munlock(folio);
         }
     }

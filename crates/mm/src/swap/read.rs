@@ -57,6 +57,7 @@ impl<A: Arch> Swap<A> {
         entry: SwapEntry,
         node: NodeId,
         group: GroupId,
+        gfp: Gfp,
     ) -> Result<Pfn, SwapError> {
         let _span = Span::<A>::enter(Func::SwapReadFolio);
         let what = FolioInit {
@@ -69,7 +70,7 @@ impl<A: Arch> Swap<A> {
             if let Some(pfn) = self.lookup(memory, entry) {
                 return self.wait_for_content(memory, pfn);
             }
-            let made = memory.alloc_folio(node, Order::ZERO, Gfp::KERNEL, what);
+            let made = memory.alloc_folio(node, Order::ZERO, gfp, what);
             let pfn = made.map_err(SwapError::NoMemory)?;
             match self.join(memory, pfn, entry) {
                 Joined::Zero => {

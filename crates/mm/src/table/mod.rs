@@ -52,6 +52,7 @@ pub use verify::{TableAudit, TableDefect};
 
 use crate::arch::{Arch, Asid, Atomic, Func, LockClass, Order, Pfn, Span};
 use crate::frame::MigrateType;
+use crate::oom::Patience;
 use crate::page_alloc::{AllocError, FrameAllocator, Gfp};
 use crate::sync::{IrqGuard, SpinLock};
 use crate::tlb::{Extent, Retired, Tlb};
@@ -68,6 +69,16 @@ pub struct Paging<'a, A: Arch> {
     pub locks: &'a TableLocks<A>,
     /// What CPUs keep of them.
     pub tlb: &'a Tlb<A>,
+    /// Who is asked when there is no frame for one; `None`: nobody, it fails.
+    pub room: Option<&'a dyn MakeRoom>,
+}
+
+/// Who frees memory for page tables.
+pub trait MakeRoom {
+    /// Frees memory, as far as that goes, after an allocation has failed because of `why`: it is
+    /// tried again, and may do what this says too. An error: it has failed for good. Sleeps; no lock
+    /// of a table is held.
+    fn make_room(&self, why: AllocError, patience: &mut Patience) -> Result<Gfp, AllocError>;
 }
 
 impl<A: Arch> Clone for Paging<'_, A> {
@@ -195,7 +206,9 @@ impl<A: Arch> PageTable<A> {
 
 fn alloc_table<A: Arch>(on: Paging<'_, A>, level: Level) -> Result<Pfn, TableError> {
     let _span = Span::<A>::enter(Func::PteAlloc);
-    let pfn = on.frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL)?;
+    let alloc =
+        |more| on.frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL | more);
+    let pfn = alloc(Gfp::empty()).or_else(|why| alloc_slowly(on, why, alloc))?;
     A::clear_block(pfn, Order::ZERO);
     match level {
         Level::Pte => on.locks.make(pfn, LockClass::Pte),
@@ -204,6 +217,22 @@ fn alloc_table<A: Arch>(on: Paging<'_, A>, level: Level) -> Result<Pfn, TableErr
     }
     count(on, pfn, 1);
     Ok(pfn)
+}
+
+#[cold]
+fn alloc_slowly<A: Arch>(
+    on: Paging<'_, A>,
+    mut why: AllocError,
+    alloc: impl Fn(Gfp) -> Result<Pfn, AllocError>,
+) -> Result<Pfn, AllocError> {
+    let Some(room) = on.room else { return Err(why) };
+    let mut patience = Patience::new();
+    loop {
+        match alloc(room.make_room(why, &mut patience)?) {
+            Ok(pfn) => return Ok(pfn),
+            Err(next) => why = next,
+        }
+    }
 }
 
 fn free_table<A: Arch>(on: Paging<'_, A>, table: Pfn) {

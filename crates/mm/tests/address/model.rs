@@ -98,6 +98,7 @@ impl Model {
                     flags: page.flags,
                     origin: page.index,
                     node: page.node,
+                    file: None,
                 }),
             }
         }
@@ -151,7 +152,7 @@ impl Model {
     // -- System calls.
 
     pub(crate) fn mmap(&mut self, request: MapRequest) -> Done<u64> {
-        let MapRequest { place, pages, prot, flags, populate } = request;
+        let MapRequest { place, pages, prot, flags, populate, .. } = request;
         if pages == 0 {
             return Err(SpaceError::Inval);
         }

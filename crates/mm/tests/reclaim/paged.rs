@@ -105,10 +105,11 @@ impl<A: Arch> Paged<A> {
     }
     fn swap_in(&self, page: usize, slot: SwapEntry) -> Result<(), Lost> {
         let (memory, swap, node) = (self.memory(), &self.swap, A::node_of(A::cpu()));
-        let read = self.with_memory(|| match swap.read_in(memory, slot, node, self.group) {
-            Err(SwapError::NoMemory(_)) => Err(()),
-            other => Ok(other),
-        });
+        let read =
+            self.with_memory(|| match swap.read_in(memory, slot, node, self.group, Gfp::KERNEL) {
+                Err(SwapError::NoMemory(_)) => Err(()),
+                other => Ok(other),
+            });
         let pfn = match read {
             Ok(pfn) => pfn,
             Err(SwapError::Io) => return Err(Lost),

@@ -4,6 +4,7 @@ use crate::machine::{Machine, NODE};
 use mmscale_mm::arch::{Arch, IoDirection};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::group::GroupId;
+use mmscale_mm::page_alloc::Gfp;
 use mmscale_mm::swap::{SwapError, WriteOut, Zeromap};
 use mmscale_uni::{self as uni, Uni};
 
@@ -97,7 +98,7 @@ fn two_who_want_a_slot_get_one_folio_and_one_read() {
         uni::set_cpu(0);
         other.finish_ios();
     });
-    let pfn = machine.swap.read_in(machine.memory(), entry, NODE, GroupId::ROOT);
+    let pfn = machine.swap.read_in(machine.memory(), entry, NODE, GroupId::ROOT, Gfp::KERNEL);
     assert_eq!(pfn.ok(), seen.get());
     assert_eq!(machine.swap.counters().reads, 1);
     assert_eq!(machine.word(seen.get().expect("found")).users(), 3, "two readers and the cache");

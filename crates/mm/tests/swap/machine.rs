@@ -104,7 +104,7 @@ impl Machine {
         self.swap.free(self.memory(), entry, entries as u32);
     }
     pub(crate) fn read(&self, entry: SwapEntry) -> Result<Pfn, SwapError> {
-        self.swap.read_in(self.memory(), entry, NODE, GroupId::ROOT)
+        self.swap.read_in(self.memory(), entry, NODE, GroupId::ROOT, Gfp::KERNEL)
     }
     pub(crate) fn word(&self, pfn: Pfn) -> FolioWord {
         self.memory().folios.word(pfn)

@@ -26,7 +26,7 @@ impl World {
         Self { frames: frames.expect("the map is sound"), locks, tlb: Tlb::new() }
     }
     pub(crate) fn on(&self) -> Paging<'_, Uni> {
-        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb }
+        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
     pub(crate) fn table(&self) -> PageTable<Uni> {
         PageTable::new(self.on()).expect("there is memory")

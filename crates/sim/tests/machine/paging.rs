@@ -58,7 +58,7 @@ impl World {
         world
     }
     fn on(&self) -> Paging<'_, Sim> {
-        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb }
+        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
     fn new_table(&self) -> Rc<PageTable<Sim>> {
         Rc::new(PageTable::new(self.on()).expect("there is memory"))

@@ -2,7 +2,7 @@
 
 use super::layout::{Filled, Mapping};
 use mmscale_system::{
-    Addr, Advice, Errno, MapSpec, PAGE_BYTES, Place, Populate, ProcessId, Prot, System, ThreadSpec,
+    Addr, Advice, Errno, MapSpec, PAGE_BYTES, Place, Populate, ProcessId, System, ThreadSpec,
 };
 use std::sync::{Arc, Mutex};
 
@@ -121,7 +121,7 @@ fn make<S: System>(system: &S, plan: &Plan, nth: usize, of: usize) -> Result<(),
 fn make_one<S: System>(system: &S, mapping: &Mapping) -> Result<(), Errno> {
     let (at, bytes) = (addr(mapping.first_page), mapping.pages * PAGE_BYTES);
     let populate = if mapping.filled == Filled::Whole { Populate::Now } else { Populate::OnTouch };
-    let spec = MapSpec { bytes, place: Place::Fixed(at), prot: Prot::ReadWrite, populate };
+    let spec = MapSpec { populate, ..MapSpec::new(bytes).at(Place::Fixed(at)) };
     insist(|| system.mmap(spec))?;
     let step = match mapping.filled {
         Filled::Whole => return Ok(()),

@@ -200,6 +200,11 @@ impl Probe for TickProbe {
             | Trace::TableZap { .. }
             | Trace::ClaimsOpen { .. }
             | Trace::ExitLockWait { .. }
+            | Trace::MarkVictim { .. }
+            | Trace::WakeReaper { .. }
+            | Trace::StartTaskReaping { .. }
+            | Trace::FinishTaskReaping { .. }
+            | Trace::SkipTaskReaping { .. }
             | Trace::PageClear { .. } => {}
         }
     }

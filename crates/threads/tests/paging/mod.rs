@@ -36,7 +36,7 @@ impl World {
         }
     }
     fn on(&self) -> Paging<'_, Threads> {
-        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb }
+        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
     fn table(&self) -> &PageTable<Threads> {
         self.table.get_or_init(|| PageTable::new(self.on()).expect("there is memory"))

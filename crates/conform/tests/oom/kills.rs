@@ -1,0 +1,286 @@
+//! Who is killed.
+
+use super::world::*;
+use mmscale_kernel::Kernel;
+use mmscale_mm::arch::Arch;
+use mmscale_mm::group::GroupId;
+use mmscale_mm::oom::OomPolicy;
+use mmscale_sim::Policy;
+use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
+
+/// A large process sleeps, and a smaller one wants more than there is.
+fn the_largest_dies<A: Arch>(system: &Kernel<A>) {
+    let large = holder(system, 1, 2000);
+    let small = holder(system, 2, 400);
+    let grows = grower(system, 3, 1900);
+    ends(system, grows, Exit::Returned);
+    ends(system, large, Exit::Killed);
+    end(system, small);
+    let seen = counters(system);
+    assert_eq!((seen.kills, seen.group_kills, seen.hopeless), (1, 0, 0), "{seen:?}");
+}
+
+#[test]
+fn one_is_killed_where_one_is_enough_whatever_keeps_pages() {
+    for caches in CACHES {
+        for lru in LRU {
+            let mut config = config();
+            (config.alloc.caches, config.lru) = (caches, lru);
+            (0..3).for_each(|seed| {
+                sim(seed, &config, the_largest_dies);
+            });
+        }
+    }
+}
+
+#[test]
+fn swap_is_filled_first() {
+    fn program<A: Arch>(system: &Kernel<A>) {
+        let large = holder(system, 1, 2500);
+        let grows = grower(system, 2, 2400);
+        ends(system, grows, Exit::Returned);
+        ends(system, large, Exit::Killed);
+        let seen = counters(system);
+        assert_eq!((seen.kills, seen.hopeless), (1, 0), "{seen:?}");
+        assert!(system.mm().backing().swap.counters().writes >= 512);
+    }
+    for seed in 0..3 {
+        sim(seed, &with_swap(config(), 512), program);
+    }
+    // With swap for all of it nobody dies.
+    fn enough<A: Arch>(system: &Kernel<A>) {
+        let large = holder(system, 1, 2500);
+        let grows = grower(system, 2, 2400);
+        ends(system, grows, Exit::Returned);
+        end(system, large);
+        assert_eq!(counters(system).kills, 0);
+    }
+    sim(1, &with_swap(config(), 4096), enough);
+}
+
+/// The victim is the one that asks: it is killed in the slow path, and gets out of it.
+fn who_wants_too_much_dies_of_it<A: Arch>(system: &Kernel<A>) {
+    let small = holder(system, 1, 300);
+    let hog = start(system, 2, |system: &Kernel<A>| {
+        assert_eq!(grow(system, 2 * u64::from(FRAMES)), Err(Errno::Stopped));
+    });
+    ends(system, hog, Exit::Killed);
+    end(system, small);
+    let seen = counters(system);
+    assert_eq!((seen.kills, seen.hopeless), (1, 0), "{seen:?}");
+}
+
+#[test]
+fn a_victim_gets_out_of_its_own_slow_path() {
+    for caches in CACHES {
+        let mut config = config();
+        config.alloc.caches = caches;
+        sim(1, &config, who_wants_too_much_dies_of_it);
+    }
+    sim(2, &with_swap(config(), 256), who_wants_too_much_dies_of_it);
+}
+
+#[test]
+fn populating_and_threads_die_together() {
+    fn program<A: Arch>(system: &Kernel<A>) {
+        let hog = start(system, 1, |system: &Kernel<A>| {
+            let mut threads = Vec::new();
+            for cpu in 0..system.cpus() {
+                let body = |system: &Kernel<A>| {
+                    let spec = MapSpec::populated(u64::from(FRAMES) * PAGE_BYTES);
+                    let _ = system.mmap(spec);
+                    assert_eq!(system.sleep_ns(FOR_EVER_NS), Err(Errno::Stopped));
+                };
+                threads.extend(system.spawn(ThreadSpec::on(cpu), Box::new(body)).ok());
+            }
+            assert_eq!(system.sleep_ns(FOR_EVER_NS), Err(Errno::Stopped));
+        });
+        ends(system, hog, Exit::Killed);
+        assert_eq!(counters(system).kills, 1);
+    }
+    (0..4).for_each(|seed| {
+        sim(seed, &config(), program);
+    });
+}
+
+#[test]
+fn an_adjustment_changes_who_dies_and_is_inherited() {
+    fn program<A: Arch>(system: &Kernel<A>) {
+        let large = holder(system, 1, 1800);
+        let small = holder(system, 2, 700);
+        assert_eq!(system.set_oom_score_adj(small, 1001), Err(Errno::Inval));
+        assert_eq!(system.set_oom_score_adj(small, -1001), Err(Errno::Inval));
+        assert_eq!(system.set_oom_score_adj(small, 500), Ok(()));
+        let grows = start(system, 3, |system: &Kernel<A>| {
+            let me = system.own_process();
+            assert_eq!(system.set_oom_score_adj(me, -1000), Ok(()));
+            let child = |system: &Kernel<A>| {
+                grow(system, 1700).map(|_| ()).expect("others die for it");
+            };
+            let child = system.fork(ThreadSpec::on(3), Box::new(child)).expect("there is memory");
+            ends(system, child, Exit::Returned);
+        });
+        ends(system, grows, Exit::Returned);
+        ends(system, small, Exit::Killed);
+        assert_eq!(system.set_oom_score_adj(small, 0), Err(Errno::Srch));
+        end(system, large);
+        assert_eq!(counters(system).kills, 1);
+    }
+    (0..3).for_each(|seed| {
+        sim(seed, &config(), program);
+    });
+}
+
+/// Nobody may be killed: the allocation fails, and all goes on.
+fn nobody_may_die<A: Arch>(system: &Kernel<A>) {
+    let safe = holder(system, 1, 800);
+    assert_eq!(system.set_oom_score_adj(safe, -1000), Ok(()));
+    let grows = start(system, 2, |system: &Kernel<A>| {
+        let me = system.own_process();
+        assert_eq!(system.set_oom_score_adj(me, -1000), Ok(()));
+        assert_eq!(grow(system, u64::from(FRAMES)), Err(Errno::Nomem));
+        // It has what it has, and can still end.
+    });
+    ends(system, grows, Exit::Returned);
+    let again = grower(system, 2, 1000);
+    ends(system, again, Exit::Returned);
+    end(system, safe);
+    let seen = counters(system);
+    assert_eq!(seen.kills, 0, "{seen:?}");
+    assert!(seen.hopeless >= 1);
+}
+
+#[test]
+fn without_a_victim_the_allocation_fails() {
+    sim(1, &config(), nobody_may_die);
+    sim(2, &with_swap(config(), 128), nobody_may_die);
+    // The first process is nobody's victim, and dies of nothing.
+    fn first<A: Arch>(system: &Kernel<A>) {
+        assert_eq!(grow(system, u64::from(FRAMES)), Err(Errno::Nomem));
+        assert_eq!(counters(system).kills, 0);
+    }
+    sim(1, &config(), first);
+    // Nor is anybody where that was not wanted.
+    fn unwanted<A: Arch>(system: &Kernel<A>) {
+        let hog = start(system, 1, |system: &Kernel<A>| {
+            assert_eq!(grow(system, u64::from(FRAMES)), Err(Errno::Nomem));
+        });
+        ends(system, hog, Exit::Returned);
+    }
+    let mut fails = config();
+    fails.oom.policy = OomPolicy::Fail;
+    sim(1, &fails, unwanted);
+}
+
+/// Processes of CPU 0 are in group 1, those of CPU 1 in group 2.
+fn a_group_dies_alone<A: Arch>(system: &Kernel<A>) {
+    let mm = system.mm();
+    mm.memory().groups.set_limit(GroupId::new(1), Some(900));
+    let other = holder(system, 1, 1500);
+    let mate = holder(system, 0, 600);
+    let grows = grower(system, 0, 500);
+    ends(system, grows, Exit::Returned);
+    ends(system, mate, Exit::Killed);
+    end(system, other);
+    let seen = counters(system);
+    assert_eq!((seen.kills, seen.group_kills), (0, 1), "{seen:?}");
+    assert!(mm.memory().groups.usage(GroupId::new(1)) <= 900);
+}
+
+#[test]
+fn a_group_at_its_limit_kills_its_own() {
+    for lru in LRU {
+        let mut config = config();
+        (config.lru, config.groups) = (lru, 3);
+        for seed in 0..3 {
+            sim(seed, &config, a_group_dies_alone);
+            sim(seed, &with_swap(config.clone(), 100), a_group_dies_alone);
+        }
+    }
+}
+
+#[test]
+fn a_fork_kills_for_its_tables_or_dies_itself() {
+    /// A page in each of `regions` stretches of 2 MiB: a fork needs as many tables.
+    fn spread<A: Arch>(system: &Kernel<A>, regions: u64) -> Result<(), Errno> {
+        for _ in 0..regions {
+            let at = system.mmap(MapSpec::new(512 * PAGE_BYTES))?;
+            system.write(at, 7)?;
+        }
+        Ok(())
+    }
+    fn others<A: Arch>(system: &Kernel<A>) {
+        let large = holder(system, 1, 1600);
+        let forks = start(system, 2, |system: &Kernel<A>| {
+            spread(system, 500).expect("there is memory");
+            let left = available(system).saturating_sub(200);
+            grow(system, left).expect("there is memory");
+            let me = system.own_process();
+            assert_eq!(system.set_oom_score_adj(me, -1000), Ok(()));
+            let child = system.fork(ThreadSpec::on(3), Box::new(|_| {}));
+            ends(system, child.expect("others die for it"), Exit::Returned);
+        });
+        ends(system, forks, Exit::Returned);
+        ends(system, large, Exit::Killed);
+        assert_eq!(counters(system).kills, 1);
+    }
+    fn itself<A: Arch>(system: &Kernel<A>) {
+        let forks = start(system, 2, |system: &Kernel<A>| {
+            spread(system, 1500).expect("there is memory");
+            let child = system.fork(ThreadSpec::on(3), Box::new(|_| {}));
+            assert!(matches!(child, Err(Errno::Intr | Errno::Nomem)), "{child:?}");
+            assert_eq!(system.sleep_ns(1), Err(Errno::Stopped));
+        });
+        ends(system, forks, Exit::Killed);
+        assert_eq!(counters(system).kills, 1);
+    }
+    for seed in 0..3 {
+        sim(seed, &config(), others);
+        sim(seed, &config(), itself);
+    }
+}
+
+/// Who was told to end by others is waited for.
+#[test]
+fn the_dying_are_waited_for() {
+    fn program<A: Arch>(system: &Kernel<A>) {
+        let large = holder(system, 1, 2400);
+        let bystander = holder(system, 2, 300);
+        let grows = start(system, 3, move |system: &Kernel<A>| {
+            let left = available(system).saturating_sub(100);
+            grow(system, left).expect("there is memory");
+            assert_eq!(system.kill(large), Ok(()));
+            grow(system, 1500).map(|_| ()).expect("it is dying");
+        });
+        ends(system, grows, Exit::Returned);
+        ends(system, large, Exit::Killed);
+        end(system, bystander);
+        assert_eq!(counters(system).kills, 0);
+    }
+    for caches in CACHES {
+        let mut config = config();
+        config.alloc.caches = caches;
+        (0..4).for_each(|seed| {
+            sim(seed, &config, program);
+        });
+    }
+}
+
+#[test]
+fn lazy_is_naive() {
+    let config = with_swap(config(), 256);
+    for program in [the_largest_dies, who_wants_too_much_dies_of_it] {
+        let lazy = sim_with(5, 4, Policy::Lazy, &config, program);
+        assert_eq!(lazy, sim_with(5, 4, Policy::Naive, &config, program));
+    }
+}
+
+#[test]
+fn the_same_on_real_threads() {
+    threads(&config(), the_largest_dies);
+    threads(&config(), who_wants_too_much_dies_of_it);
+    threads(&config(), nobody_may_die);
+    let mut groups = config();
+    groups.groups = 3;
+    threads(&groups, a_group_dies_alone);
+}

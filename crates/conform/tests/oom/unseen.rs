@@ -1,0 +1,131 @@
+//! Memory that is free and that nobody sees: nobody is killed for it.
+
+use super::world::*;
+use mmscale_kernel::Kernel;
+use mmscale_mm::arch::Arch;
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::mm::MmConfig;
+use mmscale_mm::oom::Settle;
+use mmscale_sim::{Policy, Sim};
+use mmscale_system::{Errno, ProcessId, System, ThreadSpec};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+const CPUS: usize = 8;
+/// Fewer than an LRU batch holds.
+const PAGES: u64 = 25;
+/// What batches of all CPUs hold, or most of it.
+const HELD: u64 = CPUS as u64 * PAGES;
+
+/// A process that gets [`PAGES`] pages on each CPU, all of which wait in LRU batches then, and
+/// ends or sleeps.
+fn scattered<A: Arch>(system: &Kernel<A>, ends: bool) -> ProcessId {
+    let done = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&done);
+    let process = start(system, 1, move |system: &Kernel<A>| {
+        for cpu in 0..system.cpus() {
+            let body = |system: &Kernel<A>| {
+                grow(system, PAGES).map(|_| ()).expect("there is memory for it");
+            };
+            let thread = system.spawn(ThreadSpec::on(cpu), Box::new(body)).expect("a thread");
+            assert_eq!(system.join(thread), Ok(()));
+        }
+        told.store(1, SeqCst);
+        if !ends {
+            assert_eq!(system.sleep_ns(FOR_EVER_NS), Err(Errno::Stopped));
+        }
+    });
+    while done.load(SeqCst) == 0 {
+        assert_eq!(system.sleep_ns(PAUSE_NS), Ok(()));
+    }
+    process
+}
+
+/// Somebody who is not killed takes all that is seen, and half of what batches hold.
+fn take_more_than_is_seen<A: Arch>(system: &Kernel<A>) -> Result<(), Errno> {
+    let got = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&got);
+    let grows = start(system, 2, move |system: &Kernel<A>| {
+        let me = system.own_process();
+        assert_eq!(system.set_oom_score_adj(me, -1000), Ok(()));
+        match grow(system, available(system) + HELD / 2) {
+            Ok(_) => told.store(1, SeqCst),
+            Err(why) => assert_eq!(why, Errno::Nomem),
+        }
+    });
+    system.wait(grows).map(|_| ())?;
+    if got.load(SeqCst) == 1 { Ok(()) } else { Err(Errno::Nomem) }
+}
+
+/// One that ended by itself has left pages in the batches; another could be killed for nothing.
+fn left_behind<A: Arch>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
+    let decoy = holder(system, 0, 20);
+    let gone = scattered(system, true);
+    assert!(system.wait(gone).is_ok());
+    let got = take_more_than_is_seen(system);
+    let _ = system.kill(decoy);
+    assert!(system.wait(decoy).is_ok());
+    (counters(system).kills, got)
+}
+
+/// A victim leaves pages there; a second one could be killed for nothing.
+fn victims<A: Arch>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
+    let decoy = holder(system, 0, 20);
+    let victim = scattered(system, false);
+    assert_eq!(system.set_oom_score_adj(victim, 500), Ok(()));
+    let got = take_more_than_is_seen(system);
+    for process in [victim, decoy] {
+        let _ = system.kill(process);
+        assert!(system.wait(process).is_ok());
+    }
+    (counters(system).kills, got)
+}
+
+fn on(seed: u64, config: &MmConfig, program: fn(&Kernel<Sim>)) {
+    sim_with(seed, CPUS, Policy::Lazy, config, program);
+}
+
+fn kinds() -> impl Iterator<Item = MmConfig> {
+    CACHES.into_iter().flat_map(|caches| {
+        LRU.into_iter().map(move |lru| {
+            let mut config = config();
+            (config.alloc.caches, config.lru) = (caches, lru);
+            config
+        })
+    })
+}
+
+#[test]
+fn what_batches_hold_is_found_before_anybody_is_killed() {
+    fn program<A: Arch>(system: &Kernel<A>) {
+        assert_eq!(left_behind(system), (0, Ok(())));
+        assert!(counters(system).settled >= 1);
+    }
+    // With `Lazy` nothing stays in batches that nobody uses: all that is free is seen.
+    let holding = kinds().filter(|config| config.lru != LruPolicy::Lazy);
+    holding.for_each(|config| on(1, &config, program));
+}
+
+#[test]
+fn a_victims_memory_is_found_before_the_next_is_killed() {
+    fn program<A: Arch>(system: &Kernel<A>) {
+        assert_eq!(victims(system), (1, Ok(())));
+    }
+    kinds().for_each(|config| on(2, &config, program));
+}
+
+/// The same machine without that look: what the tests above would say.
+#[test]
+fn without_a_look_everywhere_others_die_for_nothing() {
+    fn behind<A: Arch>(system: &Kernel<A>) {
+        assert!(left_behind(system).0 >= 1);
+    }
+    fn second<A: Arch>(system: &Kernel<A>) {
+        assert_eq!(victims(system).0, 2);
+    }
+    let mut config = config();
+    config.oom.settle = Settle::Nothing;
+    on(1, &config, behind);
+    on(2, &config, second);
+}

@@ -1,0 +1,181 @@
+//! Small machines, and programs that fill them.
+
+use mmscale_kernel::{Ending, Kernel};
+use mmscale_mm::arch::{Arch, CpuId, Probe, Trace};
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::mm::MmConfig;
+use mmscale_mm::oom::OomCounters;
+use mmscale_mm::page_alloc::{MemoryMap, PcpPolicy};
+use mmscale_mm::swap::{SwapConfig, Zeromap};
+use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat::ZoneItem;
+use mmscale_mm::zone::ZoneId;
+use mmscale_sim::{Policy, Sim, SimConfig, sample_profile};
+use mmscale_system::{Addr, Body, Errno, Exit, MapSpec, PAGE_BYTES, ProcessId, System, ThreadSpec};
+use mmscale_threads::{Threads, ThreadsConfig};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Frames of a machine, 16 MiB; 128 of them are its min watermark.
+pub(crate) const FRAMES: u32 = 1 << 12;
+/// Longer than any run.
+pub(crate) const FOR_EVER_NS: u64 = 1 << 50;
+/// A moment.
+pub(crate) const PAUSE_NS: u64 = 1_000_000;
+pub(crate) const CACHES: [PcpPolicy; 3] =
+    [PcpPolicy::Stock, PcpPolicy::Posted, PcpPolicy::Blockmap];
+pub(crate) const LRU: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
+
+struct Deaf;
+
+impl Probe for Deaf {
+    fn event(&mut self, _: u64, _: &Trace) {}
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
+        self
+    }
+}
+
+fn deaf(_: CpuId) -> Box<dyn Probe> {
+    Box::new(Deaf)
+}
+
+/// One node of [`FRAMES`] frames, without swap.
+pub(crate) fn config() -> MmConfig {
+    MmConfig::new(MemoryMap::single(FRAMES), TickPolicy::Stock)
+}
+
+pub(crate) fn with_swap(mut config: MmConfig, pages: u32) -> MmConfig {
+    config.swap = SwapConfig { pages, zeromap: Zeromap::Off };
+    config
+}
+
+fn kernel<A: Arch>(config: &MmConfig, program: fn(&Kernel<A>)) -> Kernel<A> {
+    Kernel::boot(config, Ending::Verified, Box::new(program)).expect("the configuration is sound")
+}
+
+/// Runs `program` as the first thread of a simulated machine of four CPUs; the fingerprint.
+#[track_caller]
+pub(crate) fn sim(seed: u64, config: &MmConfig, program: fn(&Kernel<Sim>)) -> u64 {
+    sim_with(seed, 4, Policy::Lazy, config, program)
+}
+
+#[track_caller]
+pub(crate) fn sim_with(
+    seed: u64,
+    cpus: usize,
+    policy: Policy,
+    config: &MmConfig,
+    program: fn(&Kernel<Sim>),
+) -> u64 {
+    let mut machine = SimConfig::new(sample_profile(cpus), cpus);
+    machine.seed = seed;
+    machine.policy = policy;
+    machine.limit_ns = 60_000_000_000;
+    let config = config.clone();
+    let outcome = mmscale_sim::run(machine, deaf, move || Rc::new(kernel::<Sim>(&config, program)));
+    if let Some(failure) = outcome.failure {
+        panic!("seed {seed}: {failure}");
+    }
+    if let Some(violation) = outcome.violations.first() {
+        panic!("seed {seed}: {violation}");
+    }
+    outcome.fingerprint
+}
+
+/// Runs `program` on two CPUs of this computer.
+#[track_caller]
+pub(crate) fn threads(config: &MmConfig, program: fn(&Kernel<Threads>)) {
+    let machine = ThreadsConfig {
+        cpus: 2,
+        hz: 250,
+        memory_pages: u64::from(FRAMES),
+        limit_ns: 60_000_000_000,
+        interrupt: None,
+    };
+    let config = config.clone();
+    let boot = move || Arc::new(kernel::<Threads>(&config, program));
+    if let Some(failure) = mmscale_threads::run(&machine, deaf, boot).failure {
+        panic!("{failure}");
+    }
+}
+
+// -- Programs.
+
+/// Starts a process on the CPU `cpu`, or on the last if there are fewer.
+pub(crate) fn start<S: System>(
+    system: &S,
+    cpu: usize,
+    body: impl FnOnce(&S) + Send + 'static,
+) -> ProcessId {
+    let spec = ThreadSpec::on(cpu.min(system.cpus() - 1));
+    let body: Body<S> = Box::new(body);
+    system.process(spec, body).expect("there is memory for a process")
+}
+
+/// Maps `pages` pages and writes to each; what went wrong.
+pub(crate) fn grow<S: System>(system: &S, pages: u64) -> Result<Addr, Errno> {
+    let at = system.mmap(MapSpec::new(pages * PAGE_BYTES))?;
+    for page in 0..pages {
+        system.write(at.page(page), 1 + page)?;
+    }
+    Ok(at)
+}
+
+/// Finds what [`grow`] has written.
+pub(crate) fn check<S: System>(system: &S, at: Addr, pages: u64) {
+    for page in 0..pages {
+        assert_eq!(system.read(at.page(page)), Ok(1 + page), "page {page}");
+    }
+}
+
+/// A process that has `pages` pages by the time that this returns, and sleeps until it is killed.
+pub(crate) fn holder<S: System>(system: &S, cpu: usize, pages: u64) -> ProcessId {
+    let done = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&done);
+    let process = start(system, cpu, move |system: &S| {
+        grow(system, pages).expect("there is memory for it");
+        told.store(1, SeqCst);
+        assert_eq!(system.sleep_ns(FOR_EVER_NS), Err(Errno::Stopped));
+    });
+    while done.load(SeqCst) == 0 {
+        assert_eq!(system.sleep_ns(PAUSE_NS), Ok(()));
+    }
+    process
+}
+
+/// A process that wants `pages` pages, checks them, and ends.
+pub(crate) fn grower<S: System>(system: &S, cpu: usize, pages: u64) -> ProcessId {
+    start(system, cpu, move |system: &S| {
+        if let Ok(at) = grow(system, pages) {
+            check(system, at, pages);
+        }
+    })
+}
+
+/// Pages that allocations can have yet, as the counters say.
+pub(crate) fn available<A: Arch>(system: &Kernel<A>) -> u64 {
+    let frames = system.mm().frames();
+    let zone = ZoneId::new(0);
+    let free = frames.stats().zone(zone, ZoneItem::FreePages);
+    let cached: u32 =
+        (0..system.cpus()).map(|cpu| frames.cached_pages(zone, CpuId::new(cpu))).sum();
+    (free + u64::from(cached)).saturating_sub(frames.zone(zone).watermarks().min.into())
+}
+
+pub(crate) fn counters<A: Arch>(system: &Kernel<A>) -> OomCounters {
+    system.mm().oom().counters()
+}
+
+#[track_caller]
+pub(crate) fn ends<S: System>(system: &S, process: ProcessId, how: Exit) {
+    assert_eq!(system.wait(process), Ok(how));
+}
+
+/// Kills a process, and waits for it.
+#[track_caller]
+pub(crate) fn end<S: System>(system: &S, process: ProcessId) {
+    assert_eq!(system.kill(process), Ok(()));
+    ends(system, process, Exit::Killed);
+}

@@ -1,0 +1,198 @@
+//! From "there is no memory" to a victim, or to another try.
+
+use super::score::badness;
+use super::{Event, Fate, Oom, OomPolicy, Outcome, Patience, Scene, Settle, Shortage, Victim};
+use crate::arch::{Arch, CpuMask, Func, Span, Trace};
+use crate::page_alloc::Gfp;
+use crate::time::NSEC_PER_SEC;
+use crate::work::WorkItem;
+use alloc::sync::Arc;
+
+/// How long one allocation waits for processes that end by themselves, in ns. It is long for an
+/// exit, which takes about 0.3 us a page.
+const EXIT_PATIENCE_NS: u64 = NSEC_PER_SEC;
+
+/// What the one who decides finds.
+enum Decision {
+    /// There is memory.
+    Again,
+    /// There will be.
+    Wait,
+    /// There is none, and there will be none.
+    Hopeless,
+}
+
+/// Who is dying in the scope.
+enum Dying {
+    Nobody,
+    /// Somebody whose memory is going to come.
+    Soon,
+}
+
+impl<A: Arch> Oom<A> {
+    /// The caller's allocation failed, or its charge, and reclaim had nothing to give
+    /// (`__alloc_pages_may_oom`, `mem_cgroup_oom`). Sleeps; mmap_lock and VMA locks may be held.
+    pub fn out_of_memory<S: Scene<A>>(
+        &self,
+        on: S,
+        short: Shortage,
+        patience: &mut Patience,
+    ) -> Outcome {
+        if self.config.policy == OomPolicy::Fail {
+            return Outcome::Hopeless;
+        }
+        let _span = Span::<A>::enter(Func::OutOfMemory);
+        let decision = match self.one.try_lock() {
+            Some(_one) => self.decide(on, short, patience),
+            None => Decision::Wait,
+        };
+        match decision {
+            Decision::Again => Outcome::Retry,
+            Decision::Wait => {
+                let jiffy_ns = NSEC_PER_SEC / u64::from(A::hz());
+                on.time().sleep_until(A::now_ns() + jiffy_ns, || false);
+                Outcome::Retry
+            }
+            Decision::Hopeless => {
+                self.tally(Event::Hopeless);
+                Outcome::Hopeless
+            }
+        }
+    }
+
+    /// With `oom_lock` held.
+    fn decide<S: Scene<A>>(&self, on: S, short: Shortage, patience: &mut Patience) -> Decision {
+        let exits = on.exits();
+        if matches!(self.who_is_dying(on, short, patience), Dying::Soon) {
+            return Decision::Wait;
+        }
+        // Only now: what somebody has given back by the time that nobody is dying is seen.
+        if self.config.settle == Settle::Everywhere {
+            settle(on);
+        }
+        if self.has_room(on, short) {
+            self.tally(Event::Settled);
+            return Decision::Again;
+        }
+        // Whoever has begun to exit meanwhile may have brought more than was seen.
+        if on.exits() != exits && patience.may_wait_from(A::now_ns()) {
+            return Decision::Wait;
+        }
+        match self.choose(on, short) {
+            Some(victim) => {
+                self.tally(if short.group.is_some() { Event::GroupKill } else { Event::Kill });
+                self.doom(&*victim);
+                Decision::Wait
+            }
+            None => Decision::Hopeless,
+        }
+    }
+
+    /// Whether memory of the scope is on its way. Marks whoever was killed by others
+    /// (`task_will_free_mem`).
+    fn who_is_dying<S: Scene<A>>(&self, on: S, short: Shortage, patience: &mut Patience) -> Dying {
+        let (mut soon, mut exiting) = (false, false);
+        on.each(|space| {
+            if !short.concerns(&**space) {
+                return;
+            }
+            match space.fate() {
+                Fate::Dying { marked: true } | Fate::Exiting { marked: true } => soon = true,
+                Fate::Dying { marked: false } => {
+                    soon = true;
+                    self.tally(Event::MarkedDying);
+                    self.doom(&**space);
+                }
+                Fate::Exiting { marked: false } => exiting = true,
+                Fate::Living | Fate::Beyond => {}
+            }
+        });
+        if soon || exiting && patience.may_wait_from(A::now_ns()) {
+            Dying::Soon
+        } else {
+            Dying::Nobody
+        }
+    }
+
+    /// Whether what is short can be had now.
+    fn has_room<S: Scene<A>>(&self, on: S, short: Shortage) -> bool {
+        let memory = on.memory();
+        match short.group {
+            Some(group) => memory.groups.has_room(group, short.order.pages() as u32),
+            None => memory.frames.is_available(short.node, short.order, Gfp::KERNEL),
+        }
+    }
+
+    /// The one with the highest score; of equals, the one with the highest number
+    /// (`select_bad_process`).
+    fn choose<S: Scene<A>>(&self, on: S, short: Shortage) -> Option<Arc<S::Space>> {
+        let total = self.total(on, short);
+        let mut best: Option<(i64, Arc<S::Space>)> = None;
+        on.each(|space| {
+            if !short.concerns(&**space) || space.fate() != Fate::Living {
+                return;
+            }
+            let score = badness(space.pages(), space.adjustment(), total);
+            if let Some(score) = score
+                && best.as_ref().is_none_or(|&(most, _)| score >= most)
+            {
+                best = Some((score, Arc::clone(space)));
+            }
+        });
+        best.map(|(_, space)| space)
+    }
+
+    /// Pages in the scope (`oom_control.totalpages`).
+    fn total<S: Scene<A>>(&self, on: S, short: Shortage) -> u64 {
+        let memory = on.memory();
+        let limit = short.group.and_then(|group| memory.groups.limit(group));
+        limit.unwrap_or_else(|| {
+            let zones = memory.frames.zones().iter();
+            zones.map(|zone| u64::from(zone.managed_pages())).sum::<u64>() + on.swap_pages()
+        })
+    }
+
+    /// Somebody is to die, or is dying: he is told, marked, and handed to the reaper.
+    pub fn doom(&self, victim: &impl Victim) {
+        let (asid, pages) = (victim.asid(), victim.pages());
+        victim.kill();
+        if victim.mark(A::now_ns() + self.config.delay_ns) {
+            A::trace(Trace::MarkVictim { asid, pages });
+            self.wake_reaper();
+        }
+    }
+}
+
+impl Shortage {
+    /// Whether the address space could help.
+    fn concerns(&self, space: &impl Victim) -> bool {
+        self.group.is_none_or(|group| space.group() == group)
+    }
+}
+
+impl Patience {
+    /// Nothing has happened so far.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Whether somebody's exit may be waited for, by one who has done so before.
+    fn may_wait_from(&mut self, now_ns: u64) -> bool {
+        now_ns - *self.exits_since_ns.get_or_insert(now_ns) < EXIT_PATIENCE_NS
+    }
+}
+
+/// Brings everything that is free to where allocations look, and says so in the counters. First
+/// the batches, on all CPUs: what they free goes to page caches, of other CPUs too.
+fn settle<A: Arch>(on: impl Scene<A>) {
+    let memory = on.memory();
+    memory.drain_stocks();
+    let _span = Span::<A>::enter(Func::DrainAllPages);
+    let mut online = CpuMask::EMPTY;
+    A::online(&mut online);
+    online.iter().for_each(|cpu| {
+        memory.work.queue_on(cpu, WorkItem::DrainPages(cpu));
+    });
+    online.iter().for_each(|cpu| {
+        memory.work.flush(WorkItem::DrainPages(cpu));
+    });
+}

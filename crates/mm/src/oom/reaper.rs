@@ -1,0 +1,99 @@
+//! The task that takes the memory of victims back which do not end by themselves (`oom_reaper`).
+
+use super::{Event, Oom, Scene, Victim};
+use crate::arch::{Arch, Atomic, Func, Span, TaskId, Trace};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::SeqCst;
+
+/// What came of one attempt to reap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attempt {
+    /// All that a reaper may take is out.
+    Done,
+    /// There was nothing to do.
+    Skipped,
+    /// It was not possible just now.
+    Later,
+}
+
+impl<A: Arch> Oom<A> {
+    /// The body of the reaper's task; returns after [`Oom::stop`]. One task.
+    pub fn reaper<S: Scene<A>>(&self, on: S) {
+        self.reaper.store(A::current().index() as u32 + 1, SeqCst);
+        while self.stopping.load(SeqCst) == 0 {
+            match next_due(on) {
+                None => A::park(),
+                Some((due_ns, _)) if A::now_ns() < due_ns => self.rest_until(on, due_ns),
+                Some((_, space)) => self.oom_reap(on, &space),
+            }
+        }
+        self.ended.complete();
+    }
+
+    /// Lets the reaper return, and waits until it has. If its task has not run yet it returns at
+    /// once when it does. Sleeps.
+    pub fn stop(&self) {
+        self.stopping.store(1, SeqCst);
+        if self.wake_reaper() {
+            self.ended.wait();
+        }
+    }
+
+    /// Whether there is a reaper to wake.
+    pub(super) fn wake_reaper(&self) -> bool {
+        let task = self.reaper.load(SeqCst).checked_sub(1);
+        task.map(|task| A::unpark(TaskId::new(task as usize))).is_some()
+    }
+
+    fn rest_until<S: Scene<A>>(&self, on: S, due_ns: u64) {
+        on.time().sleep_until(due_ns, || self.stopping.load(SeqCst) != 0);
+    }
+
+    /// Tries several times (`oom_reap_task`). However that went, nobody need look at this one
+    /// again: what is left comes with its exit, and the next victim may be chosen.
+    fn oom_reap<S: Scene<A>>(&self, on: S, space: &Arc<S::Space>) {
+        let asid = space.asid();
+        A::trace(Trace::WakeReaper { asid });
+        let mut reaped = false;
+        for attempt in 0..self.config.tries {
+            if attempt > 0 {
+                self.rest_until(on, A::now_ns() + self.config.pause_ns);
+            }
+            if self.stopping.load(SeqCst) != 0 {
+                return;
+            }
+            A::trace(Trace::StartTaskReaping { asid });
+            match self.try_reap(on, space) {
+                Attempt::Later => A::trace(Trace::SkipTaskReaping { asid }),
+                Attempt::Done | Attempt::Skipped => {
+                    reaped = true;
+                    break;
+                }
+            }
+        }
+        self.tally(if reaped { Event::Reaped } else { Event::GivenUp });
+        space.skip();
+    }
+
+    fn try_reap<S: Scene<A>>(&self, on: S, space: &Arc<S::Space>) -> Attempt {
+        let _span = Span::<A>::enter(Func::OomReaper);
+        let attempt = on.reap(space);
+        if attempt == Attempt::Done {
+            A::trace(Trace::FinishTaskReaping { asid: space.asid() });
+        }
+        attempt
+    }
+}
+
+/// The victim that is due first.
+fn next_due<A: Arch, S: Scene<A>>(on: S) -> Option<(u64, Arc<S::Space>)> {
+    let mut first: Option<(u64, Arc<S::Space>)> = None;
+    on.each(|space| {
+        if let Some(due_ns) = space.due_ns()
+            && first.as_ref().is_none_or(|&(least_ns, _)| due_ns < least_ns)
+        {
+            first = Some((due_ns, Arc::clone(space)));
+        }
+    });
+    first
+}

@@ -1,0 +1,237 @@
+//! Files in memory, and VMAs that map them.
+//!
+//! A file is its page cache: a folio for each page that was touched, which stays as long as the
+//! file. What a page holds that nobody has written is zeros, and it is there as soon as it is asked
+//! for: a file that was read long ago. There is no disk, so nothing is read, written back or
+//! evicted: folios of files are on no LRU list, and reclaim does not see them. They are charged to
+//! the group of whoever touched them first.
+//!
+//! A file ends with its last user: those who have it open, and address spaces that have mapped it,
+//! each until its own end.
+//!
+//! Lock order: the lock of a file's cache, and that of the table of files (class Other), are held
+//! for moments, with nothing inside but a folio's state.
+
+use super::{Area, AreaFlags, Backing, FaultError, Space, Vpn};
+use crate::arch::{Arch, Atomic, Func, LockClass, NodeId, Order, Pfn, Span};
+use crate::folio::{FolioFlags, FolioInit};
+use crate::group::GroupId;
+use crate::page_alloc::Gfp;
+use crate::sync::SpinLock;
+use crate::table::{MemAccess, Pte, PteFlags};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::AcqRel;
+
+/// A file, by number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileId(u32);
+
+impl FileId {
+    /// The number as a word that is not 0, and back.
+    pub(super) const fn to_word(id: Option<Self>) -> u32 {
+        match id {
+            Some(id) => id.0 + 1,
+            None => 0,
+        }
+    }
+    pub(super) const fn from_word(word: u32) -> Option<Self> {
+        match word.checked_sub(1) {
+            Some(id) => Some(Self(id)),
+            None => None,
+        }
+    }
+}
+
+/// Which page of which file stands behind the pages of a VMA. Parts of a VMA, and VMAs that meet
+/// within a file, have the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileMap {
+    /// The file.
+    pub id: FileId,
+    /// The number of the page that stands for the file's first, wherever that would be.
+    pub(super) base: u64,
+}
+
+impl FileMap {
+    /// The file's page `index` stands at `page`.
+    pub(super) const fn new(id: FileId, index: u64, page: Vpn) -> Self {
+        Self { id, base: page.get().wrapping_sub(index) }
+    }
+    /// The file's page for `page`.
+    pub const fn index_of(self, page: Vpn) -> u64 {
+        page.get().wrapping_sub(self.base)
+    }
+    /// The same for pages that have been moved.
+    pub(super) const fn moved(self, from: Vpn, to: Vpn) -> Self {
+        Self::new(self.id, self.index_of(from), to)
+    }
+}
+
+/// A file in memory.
+pub struct File<A: Arch> {
+    id: FileId,
+    /// By page, the frame of its folio plus 1; 0: nobody has touched it.
+    cache: SpinLock<A, Vec<u32>>,
+    users: A::AtomicU32,
+}
+
+/// All files of a machine.
+pub(super) type Files<A> = SpinLock<A, Vec<Option<Arc<File<A>>>>>;
+
+impl<A: Arch> File<A> {
+    /// A file of `pages` pages of zeros, with one user: the caller. Give it back with
+    /// [`File::put`].
+    pub fn new(on: Backing<'_, A>, pages: u64) -> Arc<Self> {
+        let cache = SpinLock::new(LockClass::Other, alloc::vec![0; pages as usize]);
+        let mut files = on.spaces.files().lock();
+        let free = files.iter().position(Option::is_none);
+        let at = free.unwrap_or_else(|| {
+            files.push(None);
+            files.len() - 1
+        });
+        let file = Arc::new(Self { id: FileId(at as u32), cache, users: A::AtomicU32::new(1) });
+        files[at] = Some(Arc::clone(&file));
+        file
+    }
+    /// Its number.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+    /// One more user; the caller is one, or knows one.
+    pub fn get(&self) {
+        self.users.fetch_add(1, AcqRel);
+    }
+    /// One user less. With the last one its pages go.
+    pub fn put(&self, on: Backing<'_, A>) {
+        if self.users.fetch_sub(1, AcqRel) > 1 {
+            return;
+        }
+        let gone = on.spaces.files().lock()[self.id.0 as usize].take();
+        let pages = core::mem::take(&mut *self.cache.lock());
+        for word in pages.into_iter().filter(|&word| word > 0) {
+            on.memory.put(Pfn::new(word as usize - 1));
+        }
+        drop(gone);
+    }
+    /// Whether a page is in memory.
+    pub(super) fn has(&self, index: u64) -> bool {
+        self.cache.lock().get(index as usize).is_some_and(|&word| word > 0)
+    }
+    /// The folio of a page, with a reference for the caller. `Bus`: the file is shorter.
+    fn page(
+        &self,
+        on: Backing<'_, A>,
+        index: u64,
+        node: NodeId,
+        group: GroupId,
+    ) -> Result<Pfn, FaultError> {
+        match self.cache.lock().get(index as usize) {
+            None => return Err(FaultError::Bus),
+            Some(0) => {}
+            Some(&word) => return Ok(referenced(on, word)),
+        }
+        let what = FolioInit { group, flags: FolioFlags::UPTODATE, mapping: 0, index };
+        let new = on.new_folio(node, Order::ZERO, Gfp::KERNEL, what)?;
+        A::clear_block(new, Order::ZERO);
+        let mut cache = self.cache.lock();
+        let slot = &mut cache[index as usize];
+        if *slot > 0 {
+            // Somebody else was faster.
+            let pfn = referenced(on, *slot);
+            drop(cache);
+            on.memory.put(new);
+            return Ok(pfn);
+        }
+        *slot = new.index() as u32 + 1;
+        on.memory.folios.get(new);
+        Ok(new)
+    }
+}
+
+fn referenced<A: Arch>(on: Backing<'_, A>, word: u32) -> Pfn {
+    let pfn = Pfn::new(word as usize - 1);
+    on.memory.folios.get(pfn);
+    pfn
+}
+
+impl<A: Arch> Space<A> {
+    /// Keeps a file until the address space ends.
+    pub(super) fn hold_file(&self, file: &Arc<File<A>>) {
+        let mut files = self.files.lock();
+        if files.iter().all(|held| held.id != file.id) {
+            file.get();
+            files.push(Arc::clone(file));
+        }
+    }
+    /// Keeps the files that `other` keeps.
+    pub(super) fn hold_files_of(&self, other: &Self) {
+        let files = other.files.lock().clone();
+        files.iter().for_each(|file| self.hold_file(file));
+    }
+    /// Keeps no file any more: no VMA is left.
+    pub(super) fn drop_files(&self, on: Backing<'_, A>) {
+        let files = core::mem::take(&mut *self.files.lock());
+        files.iter().for_each(|file| file.put(on));
+    }
+    /// Whether the page that nothing is mapped for is in memory all the same.
+    pub(super) fn is_in_file(&self, on: Backing<'_, A>, area: &Area, page: Vpn) -> bool {
+        let file = area.file.and_then(|map| Some((map, on.spaces.file(map.id)?)));
+        file.is_some_and(|(map, file)| file.has(map.index_of(page)))
+    }
+    /// An access to a page of a file that nothing is mapped for (`do_fault`): the file's folio,
+    /// but for a write to a private mapping, which gets a copy of its own.
+    pub(super) fn fill_from_file(
+        &self,
+        on: Backing<'_, A>,
+        area: &Area,
+        map: FileMap,
+        page: Vpn,
+        access: MemAccess,
+    ) -> Result<(), FaultError> {
+        let _span = Span::<A>::enter(Func::DoFault);
+        let file = on.spaces.file(map.id).ok_or(FaultError::Bus)?;
+        let folio = file.page(on, map.index_of(page), self.node_for(area), self.group)?;
+        let shared = area.flags.contains(AreaFlags::SHARED);
+        let own = access == MemAccess::Write && !shared;
+        let mut folio = folio;
+        if own {
+            let copy = self.new_page(on, area, page);
+            if let Ok(copy) = copy {
+                A::copy_page(folio, copy);
+            }
+            on.memory.put(folio);
+            folio = copy?;
+        }
+        let mut ptes = match self.table.lock_pte(on.paging, page) {
+            Ok(ptes) => ptes,
+            Err(why) => {
+                on.memory.put(folio);
+                return on.table_or_oom(why);
+            }
+        };
+        let stable = self.stable();
+        if stable.is_ok() && ptes.get(page).is_none() {
+            if own {
+                self.map_anonymous(on, area, &mut ptes, page, folio);
+            } else {
+                on.memory.folios.add_map(folio);
+                let rights = if shared { self.rights(area) } else { PteFlags::empty() };
+                ptes.fill(page, Pte::page(folio, PteFlags::ACCESSED | rights));
+            }
+            return Ok(());
+        }
+        drop(ptes);
+        on.memory.put(folio);
+        stable
+    }
+    /// A write to a page of a shared mapping that may only be read so far.
+    pub(super) fn write_shared(&self, on: Backing<'_, A>, page: Vpn) -> Result<(), FaultError> {
+        if let Some(mut ptes) = self.table.find_pte(on.paging, page)
+            && ptes.get(page).is_present()
+        {
+            ptes.update(page, |pte| pte.with(PteFlags::WRITE | PteFlags::ACCESSED));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! An address space and the tasks that run in it, as the out-of-memory killer sees them.
+
+use super::{Backing, EXITING, KILLED, ReapLock, Reaped, SKIP, Space, Spaces, VICTIM};
+use crate::arch::{Arch, Asid, Atomic};
+use crate::group::GroupId;
+use crate::lru::Memory;
+use crate::oom::{ADJ_MAX, ADJ_MIN, Attempt, Fate, Scene, Victim};
+use crate::time::Time;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+impl<A: Arch> Space<A> {
+    /// The calling task runs in this address space for as long as `run` runs: it is woken when the
+    /// address space is killed, and what it allocates is allocated for its process (`current->mm`).
+    pub fn run<R>(self: &Arc<Self>, on: Backing<'_, A>, run: impl FnOnce() -> R) -> R {
+        let me = A::current();
+        self.tasks.lock().push(me);
+        let result = on.spaces.run_in(self, run);
+        let mut tasks = self.tasks.lock();
+        if let Some(at) = tasks.iter().position(|&task| task == me) {
+            tasks.swap_remove(at);
+        }
+        drop(tasks);
+        result
+    }
+    /// Its process is to end: populating and copying stop where they are, and tasks that sleep wake
+    /// up to see it (a fatal signal).
+    pub fn kill(&self) {
+        self.state.fetch_or(KILLED, AcqRel);
+        self.tasks.lock().iter().for_each(|&task| A::unpark(task));
+    }
+    /// Sets the adjustment of its score (`oom_score_adj`): -1000, never to be killed, to 1000.
+    /// `false`: it is not in that range. A fork inherits it.
+    pub fn set_oom_adjustment(&self, thousandths: i32) -> bool {
+        let fine = (ADJ_MIN..=ADJ_MAX).contains(&thousandths);
+        if fine {
+            self.adjustment.store(thousandths as u32, Release);
+        }
+        fine
+    }
+    /// The adjustment of its score.
+    pub fn oom_adjustment(&self) -> i32 {
+        self.adjustment.load(Acquire) as i32
+    }
+    /// Whether the out-of-memory killer has chosen it.
+    pub fn is_victim(&self) -> bool {
+        self.state.load(Acquire) & VICTIM != 0
+    }
+}
+
+impl<A: Arch> Victim for Space<A> {
+    fn asid(&self) -> Asid {
+        self.table.asid()
+    }
+    fn group(&self) -> GroupId {
+        self.group
+    }
+    fn fate(&self) -> Fate {
+        let state = self.state.load(Acquire);
+        let marked = state & VICTIM != 0;
+        if state & EXITING != 0 {
+            Fate::Exiting { marked }
+        } else if state & SKIP != 0 || self.tasks.lock().is_empty() {
+            Fate::Beyond
+        } else if state & KILLED != 0 {
+            Fate::Dying { marked }
+        } else {
+            Fate::Living
+        }
+    }
+    fn pages(&self) -> u64 {
+        self.table.resident_pages() + u64::from(self.table.tables())
+    }
+    fn adjustment(&self) -> i32 {
+        self.oom_adjustment()
+    }
+    fn kill(&self) {
+        Self::kill(self);
+    }
+    fn mark(&self, due_ns: u64) -> bool {
+        self.due_ns.store(due_ns, Relaxed);
+        self.state.fetch_or(VICTIM, AcqRel) & VICTIM == 0
+    }
+    fn due_ns(&self) -> Option<u64> {
+        let state = self.state.load(Acquire);
+        (state & (VICTIM | SKIP) == VICTIM).then(|| self.due_ns.load(Relaxed))
+    }
+    fn skip(&self) {
+        Self::skip(self);
+    }
+}
+
+impl<A: Arch> Scene<A> for Backing<'_, A> {
+    type Space = Space<A>;
+
+    fn memory(&self) -> Memory<'_, A> {
+        self.memory
+    }
+    fn time(&self) -> &Time<A> {
+        self.time
+    }
+    fn each(&self, see: impl FnMut(&Arc<Space<A>>)) {
+        self.spaces.each_shared(see);
+    }
+    fn exits(&self) -> u32 {
+        self.spaces.exits()
+    }
+    fn swap_pages(&self) -> u64 {
+        self.swap.config().pages.into()
+    }
+    fn reap(&self, space: &Space<A>) -> Attempt {
+        match space.reap(*self, ReapLock::Try) {
+            Reaped::Done => Attempt::Done,
+            Reaped::Skipped => Attempt::Skipped,
+            Reaped::Busy | Reaped::Partly | Reaped::Interrupted => Attempt::Later,
+        }
+    }
+}
+
+impl<A: Arch> Spaces<A> {
+    /// Whether the calling task is a thread of a process that is to end, and that process is marked
+    /// as a victim then, so that it gets to its end.
+    pub(super) fn is_caller_dying(&self, on: Backing<'_, A>) -> bool {
+        let Some(own) = self.current() else { return false };
+        let state = own.state.load(Acquire);
+        if state & KILLED != 0 && state & VICTIM == 0 {
+            on.oom.doom(own);
+        }
+        state & KILLED != 0
+    }
+}
