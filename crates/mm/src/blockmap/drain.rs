@@ -67,7 +67,9 @@ impl<A: Arch> BlockMap<A> {
             let before = (outside.emptied.load(Acquire), outside.refused.load(Acquire));
             A::ipi_send(cpu, Ipi::DrainPages);
             while (outside.emptied.load(Acquire), outside.refused.load(Acquire)) == before {
-                if !A::is_online(cpu) || !outside.filled.is_nonzero() {
+                // That nothing is kept is not enough: it is counted only by the time of the answer,
+                // which an interrupt that was sent always brings.
+                if !A::is_online(cpu) {
                     return;
                 }
                 A::relax();
