@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `callbacks` | what the machine calls |
 //! | `process`, `thread` | who there is |
-//! | `descriptor` | what processes have opened, and process_mrelease |
+//! | `descriptor` | what processes have opened |
+//! | `open` | the calls about that, and process_mrelease |
 //! | `program` | the calls of programs that are not about memory |
 //! | `memory` | those that are |
 
@@ -20,6 +21,7 @@ extern crate alloc;
 mod callbacks;
 mod descriptor;
 mod memory;
+mod open;
 mod process;
 mod program;
 mod thread;

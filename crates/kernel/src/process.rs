@@ -18,7 +18,7 @@ const TASKS_MAX: usize = 1 << 22;
 pub(crate) struct Process<A: Arch> {
     pub(crate) id: ProcessId,
     pub(crate) space: Arc<Space<A>>,
-    pub(crate) descriptors: SpinLock<A, Descriptors<A>>,
+    pub(crate) descriptors: SpinLock<A, Descriptors<A, Self>>,
     /// Threads that have not ended, the starting ones included.
     threads: A::AtomicU32,
     /// It was killed before its last thread had returned. Written before `over`.
@@ -29,7 +29,7 @@ pub(crate) struct Process<A: Arch> {
 
 impl<A: Arch> Process<A> {
     /// A process whose first thread is about to be made.
-    fn new(id: ProcessId, space: Arc<Space<A>>, descriptors: Descriptors<A>) -> Arc<Self> {
+    fn new(id: ProcessId, space: Arc<Space<A>>, descriptors: Descriptors<A, Self>) -> Arc<Self> {
         Arc::new(Self {
             id,
             space,
@@ -100,7 +100,7 @@ impl<A: Arch> ProcessTable<A> {
     pub(crate) fn insert(
         &mut self,
         space: Arc<Space<A>>,
-        descriptors: Descriptors<A>,
+        descriptors: Descriptors<A, Process<A>>,
         parent: ProcessId,
     ) -> Arc<Process<A>> {
         let process = Process::new(ProcessId(self.slots.len() as u32), space, descriptors);

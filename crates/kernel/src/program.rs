@@ -205,7 +205,7 @@ impl<A: Arch> Kernel<A> {
         &self,
         cpu: CpuId,
         spec: ThreadSpec,
-        (space, descriptors): (Arc<Space<A>>, Descriptors<A>),
+        (space, descriptors): (Arc<Space<A>>, Descriptors<A, Process<A>>),
         parent: ProcessId,
         body: Body<Self>,
     ) -> ProcessId {

@@ -3,7 +3,8 @@
 //! The modules follow the life of a frame: a frame is *claimed* (`zone`, `pcp`), *mapped* (`space`,
 //! `table`), unmapped, *proved* unreachable (`tlb`), *retired* (`folio`, `group`, `lru`),
 //! *returned* (`pcp`, `zone`), and all the while the machine *ages* (`vmstat`: the upkeep tick).
-//! Where memory runs short, `reclaim` sends folios to `swap`; where it ends, `oom` chooses a victim.
+//! Where memory runs short, `reclaim` sends folios to `swap`; where it ends, `oom` chooses a
+//! victim.
 //!
 //! Everything the memory manager asks of a machine goes through one trait, [`arch::Arch`];
 //! everything it keeps hangs off one value that the machine hands back to every callback. There are

@@ -89,14 +89,15 @@ pub trait System: Sized + 'static {
 
     // -- Memory of the calling process.
 
-    /// Makes a file of `bytes` bytes in memory, all zeros, and opens it (`memfd_create`). It is there
-    /// until it is closed everywhere, and no process that has mapped it is left. `Overflow`: it
-    /// would be larger than the machine can say.
+    /// Makes a file of `bytes` bytes in memory, all zeros, and opens it (`memfd_create`). It is
+    /// there until it is closed everywhere, and no process that has mapped it is left. `Overflow`:
+    /// it would be larger than the machine can say.
     fn file(&self, bytes: u64) -> Result<Fd, Errno>;
     /// Maps memory. `Badf`, `Nodev`: it is no descriptor, or not of a file. `Overflow`: the part
     /// would end beyond all numbers. A part may reach beyond the end of its file: an access there
-    /// is [`Errno::Bus`]. `Inval`: no bytes, or an offset that is none of a page. `Nomem`: no room, no memory, too many mappings. `Exist`:
-    /// something is where nothing was to be. `Again`: more would be locked than may be.
+    /// is [`Errno::Bus`]. `Inval`: no bytes, or an offset that is none of a page. `Nomem`: no room,
+    /// no memory, too many mappings. `Exist`: something is where nothing was to be. `Again`: more
+    /// would be locked than may be.
     fn mmap(&self, spec: MapSpec) -> Result<Addr, Errno>;
     /// Unmaps a range, whatever is in it. `Inval`: no bytes. `Nomem`: it would cut a mapping in
     /// two, and there is no memory for that or too many mappings.

@@ -8,8 +8,8 @@ pub struct ThreadId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessId(pub u32);
 
-/// A descriptor: what a process calls something that it has opened. The lowest free number is taken,
-/// so a number that was closed is used again. A fork has the same descriptors, any other new
+/// A descriptor: what a process calls something that it has opened. The lowest free number is
+/// taken, so a number that was closed is used again. A fork has the same descriptors, any other new
 /// process has none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fd(pub u32);

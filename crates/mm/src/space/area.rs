@@ -1,6 +1,6 @@
 //! What is said of a VMA: its pages, what a program may do with them, and which VMAs are one.
 
-use super::{FileId, FileMap, VmaRange, Vpn};
+use super::{VmaRange, Vpn};
 use crate::arch::NodeId;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -52,6 +52,58 @@ bitflags::bitflags! {
         const WIPE_ON_FORK = 1 << 5;
         /// Of a file, and writes go to the file (`MAP_SHARED`).
         const SHARED = 1 << 6;
+    }
+}
+
+/// A file, by number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileId(u32);
+
+impl FileId {
+    pub(super) const fn new(index: usize) -> Self {
+        Self(index as u32)
+    }
+    /// The number, for indexing.
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// The number as a word that is not 0, and back.
+    pub(super) const fn to_word(id: Option<Self>) -> u32 {
+        match id {
+            Some(id) => id.0 + 1,
+            None => 0,
+        }
+    }
+    pub(super) const fn from_word(word: u32) -> Option<Self> {
+        match word.checked_sub(1) {
+            Some(id) => Some(Self(id)),
+            None => None,
+        }
+    }
+}
+
+/// Which page of which file stands behind the pages of a VMA. Parts of a VMA, and VMAs that meet
+/// within a file, have the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileMap {
+    /// The file.
+    pub id: FileId,
+    /// The number of the page that stands for the file's first, wherever that would be.
+    pub(super) base: u64,
+}
+
+impl FileMap {
+    /// The file's page `index` stands at `page`.
+    pub(super) const fn new(id: FileId, index: u64, page: Vpn) -> Self {
+        Self { id, base: page.get().wrapping_sub(index) }
+    }
+    /// The file's page for `page`.
+    pub const fn index_of(self, page: Vpn) -> u64 {
+        page.get().wrapping_sub(self.base)
+    }
+    /// The same for pages that have been moved.
+    pub(super) const fn moved(self, from: Vpn, to: Vpn) -> Self {
+        Self::new(self.id, self.index_of(from), to)
     }
 }
 

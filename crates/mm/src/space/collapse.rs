@@ -23,8 +23,8 @@ impl Area {
 }
 
 impl<A: Arch> Space<A> {
-    /// Makes huge pages of all aligned stretches of `range`, VMA by VMA; holes are skipped, and told
-    /// of at the end.
+    /// Makes huge pages of all aligned stretches of `range`, VMA by VMA; holes are skipped, and
+    /// told of at the end.
     ///
     /// `Inval`: a VMA may have none or has no room for one, or its part of the range has no such
     /// stretch. `NoMemory`: a part is not mapped, or there is no memory for a huge page. `Again`: a

@@ -12,7 +12,7 @@
 //! Lock order: the lock of a file's cache, and that of the table of files (class Other), are held
 //! for moments, with nothing inside but a folio's state.
 
-use super::{Area, AreaFlags, Backing, FaultError, Space, Vpn};
+use super::{Area, AreaFlags, Backing, FaultError, FileId, FileMap, Space, Vpn};
 use crate::arch::{Arch, Atomic, Func, LockClass, NodeId, Order, Pfn, Span};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::group::GroupId;
@@ -22,51 +22,6 @@ use crate::table::{MemAccess, Pte, PteFlags};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::AcqRel;
-
-/// A file, by number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FileId(u32);
-
-impl FileId {
-    /// The number as a word that is not 0, and back.
-    pub(super) const fn to_word(id: Option<Self>) -> u32 {
-        match id {
-            Some(id) => id.0 + 1,
-            None => 0,
-        }
-    }
-    pub(super) const fn from_word(word: u32) -> Option<Self> {
-        match word.checked_sub(1) {
-            Some(id) => Some(Self(id)),
-            None => None,
-        }
-    }
-}
-
-/// Which page of which file stands behind the pages of a VMA. Parts of a VMA, and VMAs that meet
-/// within a file, have the same.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FileMap {
-    /// The file.
-    pub id: FileId,
-    /// The number of the page that stands for the file's first, wherever that would be.
-    pub(super) base: u64,
-}
-
-impl FileMap {
-    /// The file's page `index` stands at `page`.
-    pub(super) const fn new(id: FileId, index: u64, page: Vpn) -> Self {
-        Self { id, base: page.get().wrapping_sub(index) }
-    }
-    /// The file's page for `page`.
-    pub const fn index_of(self, page: Vpn) -> u64 {
-        page.get().wrapping_sub(self.base)
-    }
-    /// The same for pages that have been moved.
-    pub(super) const fn moved(self, from: Vpn, to: Vpn) -> Self {
-        Self::new(self.id, self.index_of(from), to)
-    }
-}
 
 /// A file in memory.
 pub struct File<A: Arch> {
@@ -90,7 +45,7 @@ impl<A: Arch> File<A> {
             files.push(None);
             files.len() - 1
         });
-        let file = Arc::new(Self { id: FileId(at as u32), cache, users: A::AtomicU32::new(1) });
+        let file = Arc::new(Self { id: FileId::new(at), cache, users: A::AtomicU32::new(1) });
         files[at] = Some(Arc::clone(&file));
         file
     }
@@ -107,7 +62,7 @@ impl<A: Arch> File<A> {
         if self.users.fetch_sub(1, AcqRel) > 1 {
             return;
         }
-        let gone = on.spaces.files().lock()[self.id.0 as usize].take();
+        let gone = on.spaces.files().lock()[self.id.index()].take();
         let pages = core::mem::take(&mut *self.cache.lock());
         for word in pages.into_iter().filter(|&word| word > 0) {
             on.memory.put(Pfn::new(word as usize - 1));

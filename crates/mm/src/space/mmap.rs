@@ -97,9 +97,9 @@ impl<A: Arch> Space<A> {
     /// Maps memory; returns the first page (`mmap`).
     ///
     /// `Inval`: no pages, no such file, or shared anonymous memory. `NoMemory`: no room, no memory,
-    /// or too many VMAs (it may make one more than there may be, as Linux does). `Exists`: something is where nothing was to be. `Perm`: a
-    /// place below [`MAP_MIN`], or the process may lock nothing. `Again`: more was to be locked
-    /// than may be.
+    /// or too many VMAs (it may make one more than there may be, as Linux does). `Exists`:
+    /// something is where nothing was to be. `Perm`: a place below [`MAP_MIN`], or the process may
+    /// lock nothing. `Again`: more was to be locked than may be.
     pub fn mmap(&self, on: Backing<'_, A>, request: MapRequest) -> Result<Vpn, SpaceError> {
         let _span = Span::<A>::enter(Func::DoMmap);
         if request.pages == 0 {

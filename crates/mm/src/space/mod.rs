@@ -72,11 +72,11 @@ mod zap;
 
 pub use crate::arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use advise::Advice;
-pub use area::{Area, AreaFlags, Prot};
+pub use area::{Area, AreaFlags, FileId, FileMap, Prot};
 pub use bind::Present;
 pub use claims::{Claims, End};
 pub use error::{FaultError, SpaceError};
-pub use file::{File, FileId, FileMap};
+pub use file::File;
 pub use locked::LockWhat;
 pub use mmap::{MAP_MIN, MapRequest, Place};
 pub use reap::{ReapLock, Reaped};

@@ -206,8 +206,7 @@ impl<A: Arch> Spaces<A> {
     }
     /// The file of this number, if it lives.
     pub(super) fn file(&self, id: FileId) -> Option<Arc<File<A>>> {
-        let at = FileId::to_word(Some(id)) as usize - 1;
-        self.files.lock().get(at)?.clone()
+        self.files.lock().get(id.index())?.clone()
     }
     /// An address space begins to exit.
     pub(super) fn begin_exit(&self) {

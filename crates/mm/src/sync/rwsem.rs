@@ -121,8 +121,8 @@ impl<A: Arch, T> RwSem<A, T> {
         Some(WriteGuard { sem: self, not_send: PhantomData })
     }
 
-    /// Takes it for reading as [`RwSem::read`] does, unless `over` is true by the time that it would
-    /// sleep, or when it wakes; whoever makes it so unparks the task afterwards
+    /// Takes it for reading as [`RwSem::read`] does, unless `over` is true by the time that it
+    /// would sleep, or when it wakes; whoever makes it so unparks the task afterwards
     /// (`mmap_read_lock_killable`). `None`: it does not have the semaphore.
     pub fn read_unless(&self, over: impl Fn() -> bool) -> Option<ReadGuard<'_, A, T>> {
         let count = self.count.fetch_add(READER, Ordering::Acquire);

@@ -76,8 +76,8 @@ pub struct Paging<'a, A: Arch> {
 /// Who frees memory for page tables.
 pub trait MakeRoom {
     /// Frees memory, as far as that goes, after an allocation has failed because of `why`: it is
-    /// tried again, and may do what this says too. An error: it has failed for good. Sleeps; no lock
-    /// of a table is held.
+    /// tried again, and may do what this says too. An error: it has failed for good. Sleeps; no
+    /// lock of a table is held.
     fn make_room(&self, why: AllocError, patience: &mut Patience) -> Result<Gfp, AllocError>;
 }
 

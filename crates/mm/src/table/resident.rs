@@ -1,9 +1,9 @@
 //! How many pages an address space has, in memory or in swap (the RSS counters and `MM_SWAPENTS`).
 //!
 //! What becomes of entries under their table's lock is summed up there, and goes to the calling
-//! CPU's part when the lock is let go. A part that has grown beyond a batch goes to the total, which
-//! everybody may ask. So the total is off by at most a batch for each CPU, as with the kernel's
-//! `percpu_counter`.
+//! CPU's part when the lock is let go. A part that has grown beyond a batch goes to the total,
+//! which everybody may ask. So the total is off by at most a batch for each CPU, as with the
+//! kernel's `percpu_counter`.
 //!
 //! A CPU's part is used only on that CPU with preemption off.
 

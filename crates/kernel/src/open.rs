@@ -1,0 +1,75 @@
+//! Calls about what processes have opened: files and other processes, and process_mrelease.
+
+use crate::Kernel;
+use crate::descriptor::Open;
+use crate::memory;
+use alloc::sync::Arc;
+use mmscale_mm::arch::{Arch, Func, Op, Span};
+use mmscale_mm::space::File;
+use mmscale_system::{Errno, Fd, FilePart, PAGE_BYTES, ProcessId};
+
+impl<A: Arch> Kernel<A> {
+    pub(crate) fn sys_pidfd_open(&self, process: ProcessId) -> Result<Fd, Errno> {
+        let own = self.running()?;
+        A::work(Op::Syscall, 1);
+        let meant = self.processes.lock_irqsave().get(process).ok_or(Errno::Srch)?;
+        Ok(own.descriptors.lock_irqsave().insert(Open::Process(meant)))
+    }
+    pub(crate) fn sys_close(&self, fd: Fd) -> Result<(), Errno> {
+        let own = self.running()?;
+        A::work(Op::Syscall, 1);
+        let closed = own.descriptors.lock_irqsave().remove(fd);
+        closed.ok_or(Errno::Badf)?.close(self.mm.backing());
+        Ok(())
+    }
+    pub(crate) fn sys_file(&self, bytes: u64) -> Result<Fd, Errno> {
+        let own = self.running()?;
+        A::work(Op::Syscall, 1);
+        let pages = bytes.div_ceil(PAGE_BYTES);
+        if pages > u64::from(u32::MAX) {
+            return Err(Errno::Overflow);
+        }
+        let file = File::new(self.mm.backing(), pages);
+        Ok(own.descriptors.lock_irqsave().insert(Open::File(file)))
+    }
+    /// The file, and the page of it, that a part begins with; the file has one user more.
+    pub(crate) fn file_part(
+        &self,
+        part: FilePart,
+        bytes: u64,
+    ) -> Result<(Arc<File<A>>, u64), Errno> {
+        if !part.offset.is_multiple_of(PAGE_BYTES) {
+            return Err(Errno::Inval);
+        }
+        part.offset.checked_add(bytes).ok_or(Errno::Overflow)?;
+        let own = self.current.process();
+        match own.descriptors.lock_irqsave().get(part.fd) {
+            None => Err(Errno::Badf),
+            Some(Open::Process(_)) => Err(Errno::Nodev),
+            Some(Open::File(file)) => {
+                file.get();
+                Ok((Arc::clone(file), part.offset / PAGE_BYTES))
+            }
+        }
+    }
+    /// The checks come in the order in which Linux makes them.
+    pub(crate) fn sys_process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno> {
+        let own = self.running()?;
+        A::work(Op::Syscall, 1);
+        let _span = Span::<A>::enter(Func::ProcessMrelease);
+        if flags != 0 {
+            return Err(Errno::Inval);
+        }
+        let found = own.descriptors.lock_irqsave().get(process).cloned();
+        let Some(Open::Process(victim)) = found else { return Err(Errno::Badf) };
+        if !victim.has_memory() {
+            return Err(Errno::Srch);
+        }
+        if !victim.is_stopped() {
+            // Nothing is left of an address space that was reaped already, dying or not.
+            return if victim.space.is_skipped() { Ok(()) } else { Err(Errno::Inval) };
+        }
+        let over = || own.is_stopped();
+        memory::reaped(victim.space.reap_unless(self.mm.backing(), over))
+    }
+}
