@@ -36,9 +36,16 @@ impl<A: Arch> BlockMap<A> {
         let cpu = pinned.cpu();
         let cache = self.caches.of(cpu).enter()?;
         let pages = self.empty(&cache, cpu);
+        let outside = self.outside.of(cpu);
+        outside.counting.fetch_add(1, AcqRel);
         // Not before: who sees it finds the pages in the map.
-        self.outside.of(cpu).filled.set(0);
+        outside.filled.set(0);
         Some(pages)
+    }
+
+    /// What [`BlockMap::drain_here`] has brought home is counted now.
+    pub(crate) fn counted(&self, pinned: &impl NoPreempt<A>) {
+        self.outside.of(pinned.cpu()).counting.fetch_sub(1, AcqRel);
     }
 
     /// Tells a CPU that asked this one for what it keeps ([`BlockMap::drain_remote`]) whether that
@@ -67,16 +74,18 @@ impl<A: Arch> BlockMap<A> {
             let before = (outside.emptied.load(Acquire), outside.refused.load(Acquire));
             A::ipi_send(cpu, Ipi::DrainPages);
             while (outside.emptied.load(Acquire), outside.refused.load(Acquire)) == before {
-                // That nothing is kept is not enough: it is counted only by the time of the answer,
-                // which an interrupt that was sent always brings.
-                if !A::is_online(cpu) {
-                    return;
+                if !A::is_online(cpu) || !outside.filled.is_nonzero() {
+                    break;
                 }
                 A::relax();
             }
-            if outside.emptied.load(Acquire) != before.0 {
-                return;
+            if !A::is_online(cpu) || outside.emptied.load(Acquire) != before.0 {
+                break;
             }
+        }
+        // The pages are in the map, but perhaps not in the counters.
+        while A::is_online(cpu) && outside.counting.load(Acquire) != 0 {
+            A::relax();
         }
     }
 

@@ -104,6 +104,8 @@ struct Outside<A: Arch> {
     emptied: A::AtomicU32,
     /// How often somebody asked when it was in use.
     refused: A::AtomicU32,
+    /// How many have emptied it on its CPU, and not counted that yet.
+    counting: A::AtomicU32,
 }
 
 /// The free frames of one zone.
@@ -175,6 +177,7 @@ impl<A: Arch> BlockMap<A> {
                 filled: A::OwnedI8::zero(),
                 emptied: A::AtomicU32::new(0),
                 refused: A::AtomicU32::new(0),
+                counting: A::AtomicU32::new(0),
             }),
             slots,
         }

@@ -113,6 +113,7 @@ impl<A: Arch> FrameAllocator<A> {
             let drained = map.drain_here(&pinned);
             if drained.is_some() {
                 self.settle_for_drain(zone, map, &pinned);
+                map.counted(&pinned);
             }
             let pages = drained.unwrap_or(0);
             A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages });
@@ -231,6 +232,7 @@ impl<A: Arch> FrameAllocator<A> {
                 let drained = map.drain_here(&pinned).is_some();
                 if drained {
                     self.settle_for_drain(zone, map, &pinned);
+                    map.counted(&pinned);
                 }
                 map.answer(&pinned, drained);
                 trace_kept(zone, map, pinned.cpu(), old);
