@@ -73,7 +73,7 @@ impl Arch for Model {
         world::on_here(|cpu| cpu.in_interrupt)
     }
     fn ipi_send(cpu: CpuId, reason: Ipi) {
-        with(|w| w.cpus.borrow_mut()[cpu.index()].pending.push(reason));
+        world::send(cpu.index(), reason);
         world::point();
     }
     fn now_ns() -> u64 {

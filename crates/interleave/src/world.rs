@@ -37,6 +37,8 @@ pub(crate) struct CpuState {
     /// Requests to the swap device that have finished.
     pub(crate) finished: Vec<IoDone>,
     thread: Option<Thread>,
+    /// Its body has ended: it takes interrupts, and nothing else.
+    ended: bool,
 }
 
 pub(crate) struct World {
@@ -189,6 +191,7 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<Cpu>
         tlb: SoftTlb::EMPTY,
         finished: Vec::new(),
         thread: None,
+        ended: false,
     };
     let world = World {
         cpus: RefCell::new((0..cpus).map(cpu).collect()),
@@ -218,6 +221,32 @@ fn on_cpu(cpu: usize, body: Cpu) {
     body();
     // Nothing runs here any more.
     idle(true);
+    on_here(|state| state.ended = true);
+    if have_all_ended() {
+        (0..with(|w| w.cpus.borrow().len())).for_each(unpark);
+    }
+    while !have_all_ended() {
+        thread::park();
+        if on_here(|state| state.online) {
+            deliver();
+        }
+    }
+}
+
+fn have_all_ended() -> bool {
+    with(|w| w.cpus.borrow().iter().all(|cpu| cpu.ended))
+}
+
+/// An interrupt for a CPU. It wakes one whose body has ended: others may wait for its answer.
+pub(crate) fn send(cpu: usize, reason: Ipi) {
+    let ended = with(|w| {
+        let target = &mut w.cpus.borrow_mut()[cpu];
+        target.pending.push(reason);
+        target.ended
+    });
+    if ended {
+        unpark(cpu);
+    }
 }
 
 /// A body that does `f`.
