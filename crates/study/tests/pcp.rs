@@ -8,10 +8,11 @@ use mmscale_study::{
 use std::sync::Arc;
 
 const WORKLOADS: [&str; 5] = ["build", "purger", "exit", "mixed", "oom-edge"];
-const SMALL: [&str; 7] = [
+const SMALL: [&str; 8] = [
     "cpus=8",
     "memory_gib=1",
     "build_ms=2",
+    "edge_ms=4",
     "purger_ms=1",
     "exit_pages=600",
     "mixed_ms=1",

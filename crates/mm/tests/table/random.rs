@@ -30,7 +30,8 @@ impl Random {
 
 /// Where pages are mapped: around the borders of tables of every level, and at both ends.
 const WINDOW: u64 = 1400;
-const END: u64 = 1 << 35;
+/// Where the last whole huge page ends: the last page of all is nobody's.
+const END: u64 = (1 << 35) - 512;
 const BASES: [u64; 5] = [0, (1 << 18) - 700, (1 << 27) - 600, 512 * 9000, END - WINDOW];
 
 struct Run {
