@@ -25,6 +25,9 @@ impl<A: Arch> Callbacks for Kernel<A> {
             self.run_thread(entry);
         }
     }
+    fn cpu_dying(&self) -> bool {
+        self.mm.cpu_dying()
+    }
     fn cpu_down_prepare(&self, cpu: CpuId) {
         self.mm.cpu_down_prepare(cpu);
     }

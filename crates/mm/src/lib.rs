@@ -30,6 +30,7 @@ pub mod page_alloc;
 pub mod pcp;
 pub mod rcu;
 pub mod reclaim;
+pub mod smp;
 pub mod space;
 pub mod swap;
 pub mod sync;

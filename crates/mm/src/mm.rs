@@ -23,6 +23,7 @@ use crate::page_alloc::{
 };
 use crate::rcu::Rcu;
 use crate::reclaim::{Reclaim, Scope};
+use crate::smp::{Call, CallFunc, CallStats, Smp, SmpConfig};
 use crate::space::{Backing, SpaceConfig, Spaces};
 use crate::swap::{Swap, SwapConfig};
 use crate::table::{MakeRoom, Paging, TableLocks};
@@ -70,6 +71,8 @@ pub struct MmConfig {
     pub swap: SwapConfig,
     /// What happens when there is no memory.
     pub oom: OomConfig,
+    /// How CPUs call one another.
+    pub smp: SmpConfig,
 }
 
 impl MmConfig {
@@ -86,6 +89,7 @@ impl MmConfig {
             space: SpaceConfig::default(),
             swap: SwapConfig::default(),
             oom: OomConfig::default(),
+            smp: SmpConfig::default(),
         }
     }
 }
@@ -163,7 +167,7 @@ impl<A: Arch> Mm<A> {
             upkeep,
             folios: Folios::new(config.map.frames()),
             groups: Groups::new(config.groups),
-            tlb: Tlb::new(),
+            tlb: Tlb::new(config.smp),
             tables: TableLocks::new(config.map.frames()),
             spaces: Spaces::new(config.space),
             swap: Swap::new(config.swap),
@@ -215,6 +219,25 @@ impl<A: Arch> Mm<A> {
     /// What CPUs keep of page tables.
     pub fn tlb(&self) -> &Tlb<A> {
         &self.tlb
+    }
+
+    /// Calls to other CPUs; the local part of a call is [`Mm::run_call`].
+    pub fn smp(&self) -> &Smp<A> {
+        self.tlb.smp()
+    }
+    /// What calls, flushes and limbo have come to.
+    pub fn call_stats(&self) -> CallStats {
+        self.tlb.stats()
+    }
+    /// Runs a call on this CPU, in its interrupt or for the caller himself.
+    pub fn run_call(&self, call: Call) {
+        match call.func {
+            CallFunc::FlushTlb
+            | CallFunc::FlushTlbBatch
+            | CallFunc::FlushTlbKernel
+            | CallFunc::CatchUp => self.tlb.run(call),
+            CallFunc::Barrier | CallFunc::Test => {}
+        }
     }
 
     /// What page tables are made of and share.
@@ -327,11 +350,10 @@ impl<A: Arch> Mm<A> {
     /// An inter-processor interrupt arrived.
     pub fn ipi(&self, reason: Ipi) {
         match reason {
-            Ipi::CallFunction => {}
+            Ipi::CallFunction => self.smp().interrupt(&|call| self.run_call(call)),
             Ipi::Block => self.swap.io_interrupt(self.memory()),
             Ipi::RcuExpedited => self.rcu.expedited_ipi(),
             Ipi::Timer => self.time.reprogram(),
-            Ipi::TlbFlush => self.tlb.ipi(),
             Ipi::DrainPages => self.frames.drain_ipi(),
         }
     }
@@ -356,6 +378,7 @@ impl<A: Arch> Mm<A> {
     /// This CPU leaves idle.
     pub fn idle_exit(&self) {
         A::trace(Trace::IdleExit);
+        self.smp().idle_exit();
         self.rcu.idle_exit();
         self.time.idle_exit();
     }
@@ -393,7 +416,10 @@ impl<A: Arch> Mm<A> {
     pub fn run(&self, item: WorkItem) {
         match item {
             WorkItem::VmstatTick(cpu) => self.upkeep.vmstat_update(&self.parts(), cpu),
-            WorkItem::Shepherd => self.upkeep.shepherd(&self.parts()),
+            WorkItem::Shepherd => {
+                self.upkeep.shepherd(&self.parts());
+                self.tlb.watch();
+            }
             WorkItem::DrainPages(cpu) => {
                 let _span = Span::<A>::enter(Func::DrainPages);
                 self.frames.drain_pages(cpu);
@@ -405,6 +431,11 @@ impl<A: Arch> Mm<A> {
     }
 
     // -- Hotplug.
+
+    /// This CPU is about to stop for good: whether it may.
+    pub fn cpu_dying(&self) -> bool {
+        self.smp().cpu_dying()
+    }
 
     /// `cpu` is about to go away: its tick and its worker end.
     pub fn cpu_down_prepare(&self, cpu: CpuId) {
@@ -431,6 +462,7 @@ impl<A: Arch> Mm<A> {
     /// `cpu` runs: it gets a worker and its tick.
     pub fn cpu_online(&self, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::CpuhpUp);
+        self.smp().cpu_online(cpu);
         self.rcu.cpu_online(cpu);
         self.frames.cpu_online();
         self.work.start_worker(cpu, worker_entry(cpu));

@@ -26,7 +26,6 @@ impl Reason {
         Self::Ipi(Ipi::CallFunction),
         Self::Ipi(Ipi::RcuExpedited),
         Self::Ipi(Ipi::Timer),
-        Self::Ipi(Ipi::TlbFlush),
         Self::Ipi(Ipi::Block),
         Self::Ipi(Ipi::DrainPages),
         Self::Resched,

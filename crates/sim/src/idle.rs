@@ -36,7 +36,10 @@ fn idle_stop() {
     }
     loop {
         turn();
-        match with(Engine::halt) {
+        // Nothing may be on its way to a CPU that stops for good.
+        let dies = with(|engine| engine.may_go_offline())
+            && callbacks().is_none_or(|owner| owner.cpu_dying());
+        match with(|engine| engine.halt(dies)) {
             Some(switch) => suspend(switch),
             None => break,
         }
@@ -58,14 +61,18 @@ impl Engine {
         !cpu.queue.is_empty() && !cpu.offline_wanted
     }
     /// Stops the running CPU, at its turn; `None` if something has come meanwhile.
-    fn halt(&mut self) -> Option<Switch> {
+    fn halt(&mut self, dies: bool) -> Option<Switch> {
         if self.quiet || !self.idle_may_stop() {
             return None;
         }
-        let until = self.cpu().ipi_at;
-        if self.cpu().offline_wanted && until == NEVER {
+        if dies && self.may_go_offline() {
             return Some(self.go_offline());
         }
+        let until = self.cpu().ipi_at;
         Some(self.block(Wait::Halt, until))
+    }
+    /// Whether the CPU is to stop for good, and nothing is on its way to it.
+    fn may_go_offline(&mut self) -> bool {
+        self.cpu().offline_wanted && self.cpu().ipi_at == NEVER && !self.quiet
     }
 }

@@ -83,6 +83,12 @@ pub(crate) fn stop(cpu: &Cpu) {
     let machine = cpu.machine();
     // Nothing that the swap device has finished may be lost with the interrupt.
     while !lock(&cpu.finished).is_empty() && take_interrupts(cpu, machine.clock.now_ns()) {}
+    let callbacks = machine.callbacks();
+    callbacks.idle_enter();
+    while !callbacks.cpu_dying() && !machine.over.load(Ordering::Acquire) {
+        take_interrupts(cpu, machine.clock.now_ns());
+        std::thread::yield_now();
+    }
     let moved = {
         let mut queue = lock(&cpu.queue);
         queue.closed = true;
@@ -109,6 +115,7 @@ pub(crate) fn stop(cpu: &Cpu) {
         cpu.queued.store(queue.len(), Ordering::Release);
     }
     cpu.pending.fetch_and(pending::DYING, Ordering::Relaxed);
+    callbacks.idle_exit();
     tell(cpu, hotplug::STARTED);
 }
 

@@ -21,7 +21,7 @@ const YIELD_EVERY_OWN: u32 = 1 << 14;
 
 /// Why interrupts are sent, in the order in which they are taken.
 const REASONS: [Ipi; Ipi::COUNT] =
-    [Ipi::CallFunction, Ipi::RcuExpedited, Ipi::Timer, Ipi::TlbFlush, Ipi::Block, Ipi::DrainPages];
+    [Ipi::CallFunction, Ipi::RcuExpedited, Ipi::Timer, Ipi::Block, Ipi::DrainPages];
 
 /// Looks for interrupts. Interrupts are on.
 #[inline]

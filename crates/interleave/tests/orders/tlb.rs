@@ -3,6 +3,7 @@
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::arch::{Arch, Atomic, Ipi, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
+use mmscale_mm::smp::SmpConfig;
 use mmscale_mm::table::{MemAccess, PageTable, Paging, Pte, PteFlags, TableLocks};
 use mmscale_mm::tlb::{Extent, Tlb};
 use std::sync::Arc;
@@ -23,8 +24,8 @@ struct World {
 
 impl Hooks for World {
     fn ipi(&self, reason: Ipi) {
-        assert_eq!(reason, Ipi::TlbFlush);
-        self.tlb.ipi();
+        assert_eq!(reason, Ipi::CallFunction);
+        self.tlb.interrupt();
     }
     fn idle_enter(&self) {
         self.tlb.enter_lazy();
@@ -37,7 +38,7 @@ impl World {
         let mut world = Self {
             frames: frames.expect("a sane map"),
             locks: TableLocks::new(FRAMES as usize),
-            tlb: Tlb::new(),
+            tlb: Tlb::new(SmpConfig::default()),
             tables: Vec::new(),
             freed: [Atomic::new(0), Atomic::new(0)],
         };

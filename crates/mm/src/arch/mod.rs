@@ -55,8 +55,6 @@ pub enum Ipi {
     RcuExpedited,
     /// A timer of the target was armed that comes before everything its one-shot is armed for.
     Timer,
-    /// Translations that the target may hold are to be invalidated.
-    TlbFlush,
     /// The swap device has finished requests of the target; no CPU sends this.
     Block,
     /// Somebody short of pages wants those that the target keeps to itself.
@@ -65,7 +63,7 @@ pub enum Ipi {
 
 impl Ipi {
     /// The number of reasons; discriminants are below it.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 5;
 }
 
 /// Why a CPU was not taken offline or online.
@@ -122,6 +120,12 @@ pub trait Callbacks {
     fn context_switch(&self);
     /// The body of a task; when it returns the task is over.
     fn task(&self, entry: TaskEntry);
+    /// This CPU is about to stop for good, in idle; interrupts are off. `false`: it may not yet, as
+    /// an interrupt is on its way to it; it is asked again after that one. After `true` it either
+    /// stops, or leaves idle ([`Callbacks::idle_exit`]) and is asked again.
+    fn cpu_dying(&self) -> bool {
+        true
+    }
     /// `cpu` is about to go away; called in a task on another CPU, may sleep. Last chance to stop
     /// what runs on its behalf; `cpu` is out of the online mask already, but still runs.
     fn cpu_down_prepare(&self, cpu: CpuId);

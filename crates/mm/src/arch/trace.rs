@@ -96,7 +96,13 @@ funcs! {
     CopyPageRange "copy_page_range",
     MovePageTables "move_page_tables",
     SplitHugePmd "__split_huge_pmd",
+    SmpCallFunctionMany "smp_call_function_many_cond",
+    CsdLock "csd_lock",
+    CsdLockWait "csd_lock_wait",
+    FlushSmpCallFunctionQueue "__flush_smp_call_function_queue",
     FlushTlbMmRange "flush_tlb_mm_range",
+    FlushTlbKernelRange "flush_tlb_kernel_range",
+    ArchTlbbatchFlush "arch_tlbbatch_flush",
     FlushTlbFunc "flush_tlb_func",
     TlbFlushMmu "tlb_flush_mmu",
     TlbFinishMmu "tlb_finish_mmu",
@@ -277,6 +283,20 @@ pub enum Trace {
         pages: u32,
         /// CPUs that were interrupted for it.
         interrupted: u32,
+    },
+    /// A caller had to wait for other CPUs to run its call, before this.
+    CsdWait {
+        /// The last of them that it had to wait for.
+        target: CpuId,
+        /// How long it waited for all of them.
+        ns: u64,
+    },
+    /// A CPU has not answered a call in time: the run is about to end with its name.
+    CsdTimeout {
+        /// Which.
+        target: CpuId,
+        /// For how long it was waited.
+        ns: u64,
     },
     /// Somebody takes the pages out that a page table maps, to the extent that it holds a VMA, or
     /// has claimed the table.

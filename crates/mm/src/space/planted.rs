@@ -13,6 +13,7 @@ use crate::oom::{Oom, OomConfig};
 use crate::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use crate::rcu::Rcu;
 use crate::reclaim::Reclaim;
+use crate::smp::SmpConfig;
 use crate::swap::{Swap, SwapConfig};
 use crate::table::{MemAccess, Paging, Pte, PteFlags, TableDefect, TableLocks};
 use crate::time::Time;
@@ -58,7 +59,7 @@ impl Parts {
             work: Work::new(),
             rcu: Rcu::new(),
             locks: TableLocks::new(map.frames()),
-            tlb: Tlb::new(),
+            tlb: Tlb::new(SmpConfig::default()),
             spaces: Spaces::new(SpaceConfig::default()),
             swap: Swap::new(SwapConfig::default()),
             reclaim: Reclaim::new(1),

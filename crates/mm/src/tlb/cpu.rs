@@ -38,6 +38,10 @@ impl Loaded {
     pub(super) const fn lazily(self) -> Self {
         Self(self.0 | LAZY)
     }
+    /// Whether none of its translations are used.
+    pub(super) const fn is_lazy(self) -> bool {
+        self.0 & LAZY != 0
+    }
     /// The same, up to another generation.
     pub(super) const fn at(self, generation: u64) -> Self {
         Self(self.0 & !GENERATION | generation & GENERATION)

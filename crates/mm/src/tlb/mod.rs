@@ -2,33 +2,55 @@
 //!
 //! Every address space has a generation, which grows with each invalidation, and every CPU says
 //! which address space it has loaded and up to which generation it has forgotten what it was to
-//! forget. An invalidation ([`Tlb::flush`]) makes a new generation, interrupts the CPUs that have
-//! the address space loaded and are behind, and waits until each has caught up, or has loaded
-//! something else: whoever loads an address space looks at its generation. So nothing is queued,
-//! two invalidations at a time serve one another, and an interrupt that was merged with another
-//! does no harm. Where all CPUs can be told by a broadcast, that is all there is to do.
+//! forget. An invalidation ([`Tlb::flush`]) makes a new generation, and reaches the CPUs that have
+//! the address space loaded; whoever loads an address space looks at its generation. How CPUs are
+//! reached is the policy of [`crate::smp`]:
+//!
+//! | policy | how | a CPU that is interrupted |
+//! |---|---|---|
+//! | `stock`, `posted` | a call to each CPU, idle ones if tables are freed | forgets the call's pages if exactly one generation behind, else all; an idle one loads nothing |
+//! | `requests` | a nudge to each that is behind; waits on what CPUs have loaded | forgets the last few invalidations' pages if it knows them all |
+//!
+//! Where all CPUs can be told by a broadcast, that is all there is to do.
 //!
 //! The order that makes this right: an invalidation first changes the page table, then the
 //! generation, then looks at what the CPUs have loaded. A CPU first says what it loads, then looks
 //! at the generation. One of the two sees the other.
 //!
 //! A CPU that is idle keeps its address space loaded, but *lazily*: it uses none of its
-//! translations, is not interrupted, and looks at the generation when it leaves idle. So a CPU
-//! that stops for good, which it does when idle, is waited for by nobody.
+//! translations, and looks at the generation when it leaves idle. So a CPU that stops for good,
+//! which it does when idle, is waited for by nobody. Its hardware may still read the tables by
+//! itself: so where tables are freed it is called like the others, and loads none. With `requests`
+//! it loads none when it goes idle, which takes a switch ([`Op::MmSwitch`]), and is left alone.
 //!
-//! Locks: a flush may be asked for under page-table locks. It waits with interrupts on and
-//! preemption off; so whoever waits for a lock under which somebody flushes must have interrupts
-//! on as well: page-table locks are never taken with interrupts off.
+//! | file | what it holds |
+//! |---|---|
+//! | `flush` | invalidations, from the side of who wants them |
+//! | `target` | the same, at a CPU that is reached |
+//! | `batch` | invalidations that are put off and done together, for reclaim |
+//! | `space`, `cpu` | what is known of an address space, and of a CPU |
+//!
+//! Locks: a flush may be asked for under page-table locks. It waits with interrupts on; so whoever
+//! waits for a lock under which somebody flushes must have interrupts on as well: page-table locks
+//! are never taken with interrupts off.
 
+mod batch;
 mod cpu;
+mod flush;
 mod space;
+mod target;
 
-use crate::arch::{Arch, Asid, Atomic, CpuId, CpuMask, Func, Ipi, LockClass, Op, PageSize, Span};
+pub use batch::Batch;
+pub use flush::Begun;
+
+use crate::arch::{Arch, Asid, Atomic, CpuId, Func, LockClass, Op, PageSize, Span};
 use crate::arch::{Trace, VmaRange};
-use crate::sync::{EachCpu, IrqGuard, NoPreempt, PerCpu, PreemptGuard, Sparse, SpinLock};
+use crate::smp::{CallPolicy, CallStats, Smp, SmpConfig, Wait};
+use crate::sync::{EachCpu, IrqGuard, NoPreempt, PerCpu, Sparse, SpinLock};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use cpu::{Loaded, Own};
+use flush::Sleepers;
 use space::Space;
 
 /// More translations than this are not invalidated one by one on the own CPU but all together
@@ -66,6 +88,18 @@ impl Extent {
     }
 }
 
+/// What becomes of page tables that the invalidated entries led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tables {
+    /// They stay.
+    Kept,
+    /// They are freed once the flush is done (`freed_tables`).
+    Freed,
+}
+
+/// The kernel's own translations, as TLBs tag them. Every CPU uses them at any time.
+pub const KERNEL: Asid = Asid::new(Asid::COUNT - 1);
+
 /// Proof that no CPU uses a translation any more that was taken out of the address space's tables
 /// before the flush that returned it. A flush makes one; so does [`Retired`].
 #[must_use]
@@ -85,9 +119,6 @@ impl Flushed {
 /// thread had ended, and then all were invalidated. So whatever is taken out of its tables, then or
 /// later, needs no flush. That holds until its number goes to another ([`Tlb::free_asid`], which
 /// flushes for that).
-///
-/// That the hardware does not read its tables either, on a CPU that has them loaded lazily, is an
-/// assumption: a kernel would have such CPUs load something else.
 #[must_use]
 #[derive(Debug)]
 pub struct Retired {
@@ -122,18 +153,32 @@ pub struct Tlb<A: Arch> {
     pool: SpinLock<A, Pool>,
     loaded: EachCpu<A::AtomicU64>,
     own: PerCpu<A, Own>,
+    sleepers: EachCpu<Sleepers<A>>,
+    smp: Smp<A>,
 }
 
 impl<A: Arch> Tlb<A> {
-    /// No address space.
-    #[expect(clippy::new_without_default, reason = "there is one of it, made on purpose")]
-    pub fn new() -> Self {
+    /// No address space; CPUs reach one another by `config`.
+    pub fn new(config: SmpConfig) -> Self {
         Self {
             spaces: Sparse::new(Asid::COUNT),
             pool: SpinLock::new(LockClass::Other, Pool { next: 1, free: Vec::new() }),
             loaded: EachCpu::new::<A>(|_| A::AtomicU64::new(Loaded::NOTHING.word())),
             own: PerCpu::new(|_| Own::default()),
+            sleepers: EachCpu::new::<A>(|_| Sleepers::new()),
+            smp: Smp::new(config),
         }
+    }
+    /// Calls to other CPUs. The TLB has them, as nothing reaches other CPUs without it below.
+    pub fn smp(&self) -> &Smp<A> {
+        &self.smp
+    }
+    fn policy(&self) -> CallPolicy {
+        self.smp.config().policy
+    }
+    /// What has been counted, of calls and of flushes.
+    pub fn stats(&self) -> CallStats {
+        self.smp.stats()
     }
     /// A number for a new address space. No CPU keeps a translation of it that it would use.
     pub fn alloc_asid(&self) -> Result<Asid, NoAsid> {
@@ -141,7 +186,7 @@ impl<A: Arch> Tlb<A> {
             let mut pool = self.pool.lock();
             match pool.free.pop() {
                 Some(asid) => asid,
-                None if pool.next < Asid::COUNT => {
+                None if pool.next < KERNEL.index() => {
                     pool.next += 1;
                     Asid::new(pool.next - 1)
                 }
@@ -153,7 +198,7 @@ impl<A: Arch> Tlb<A> {
     }
     /// Gives the number back. Nobody will use the address space or load it.
     pub fn free_asid(&self, asid: Asid) {
-        let _ = self.flush(asid, Extent::All);
+        let _ = self.flush_with(asid, Extent::All, Tables::Freed, Wait::Sleep);
         self.pool.lock().free.push(asid);
     }
     fn space(&self, asid: Asid) -> &Space<A> {
@@ -209,6 +254,7 @@ impl<A: Arch> Tlb<A> {
             own.recall(asid).unwrap_or(0)
         };
         word.store(Loaded::new(asid, known).word(), SeqCst);
+        self.wake_sleepers(cpu);
         self.catch_up(off);
         A::tlb_load(Some(asid));
     }
@@ -225,86 +271,23 @@ impl<A: Arch> Tlb<A> {
             let word = self.loaded_on(off.cpu());
             let loaded = Loaded::of(word.load(Acquire));
             word.store(loaded.lazily().word(), SeqCst);
-        }
-    }
-    /// Forgets what this CPU is to forget of what it has loaded (`flush_tlb_func`).
-    fn catch_up(&self, off: &IrqGuard<A>) {
-        let word = self.loaded_on(off.cpu());
-        let loaded = Loaded::of(word.load(Acquire));
-        let Some(asid) = loaded.asid() else { return };
-        let space = self.space(asid);
-        let generation = space.generation.load(SeqCst);
-        if generation > loaded.generation() {
-            space.forget(asid, loaded.generation(), generation);
-            word.store(loaded.at(generation).word(), SeqCst);
-        }
-    }
-
-    /// Makes sure that no CPU uses a translation of `asid` within `extent` that is not in the page
-    /// table any more (`flush_tlb_mm_range`). Waits for other CPUs with preemption off; interrupts
-    /// are on.
-    pub fn flush(&self, asid: Asid, extent: Extent) -> Flushed {
-        let _span = Span::<A>::enter(Func::FlushTlbMmRange);
-        let pinned = PreemptGuard::<A>::new();
-        if A::has_tlb_broadcast() {
-            let extent = extent.at_most(BROADCAST_CEILING);
-            match extent.units() {
-                Some(units) => A::work(Op::TlbFlushPage, units as u32),
-                None => A::work(Op::TlbFlushAll, 1),
+            if self.policy() == CallPolicy::Requests {
+                // Its hardware has no business in tables that may go without a word to it.
+                A::work(Op::MmSwitch, 1);
+                self.wake_sleepers(off.cpu());
             }
-            A::tlb_broadcast(asid, extent.range());
-            trace::<A>(extent, 0);
-            return Flushed { asid };
         }
-        let extent = extent.at_most(SINGLE_FLUSH_CEILING);
-        let generation = self.space(asid).begin(extent);
-        let off = IrqGuard::<A>::new();
-        if self.own.get(&off).active.get() == Some(asid) {
-            self.catch_up(&off);
-        }
-        drop(off);
-        let interrupted = self.reach_others(pinned.cpu(), asid, generation);
-        trace::<A>(extent, interrupted);
-        Flushed { asid }
     }
     /// Makes sure, once and for all, that no CPU uses a translation of `asid`. Its last thread has
     /// ended, and the caller sees to it that nobody loads it any more. This CPU keeps what it has
     /// loaded lazily from now on (`exit_mm`).
     pub fn retire(&self, asid: Asid) -> Retired {
         self.enter_lazy();
-        let Flushed { asid } = self.flush(asid, Extent::All);
+        let Flushed { asid } = self.flush_with(asid, Extent::All, Tables::Freed, Wait::Sleep);
         Retired { asid }
     }
-    /// Interrupts the other CPUs that are behind `generation`, and waits for them; returns how
-    /// many there were.
-    fn reach_others(&self, here: CpuId, asid: Asid, generation: u64) -> u32 {
-        let behind = |cpu| Loaded::of(self.loaded_on(cpu).load(SeqCst)).is_behind(asid, generation);
-        let mut waited_for = CpuMask::EMPTY;
-        let mut count = 0;
-        for cpu in self.space(asid).cpus() {
-            if cpu != here && behind(cpu) {
-                A::ipi_send(cpu, Ipi::TlbFlush);
-                waited_for.insert(cpu);
-                count += 1;
-            }
-        }
-        if count > 0 {
-            for cpu in waited_for.iter() {
-                while behind(cpu) {
-                    A::relax();
-                }
-            }
-        }
-        count
-    }
-
     // -- Callbacks.
 
-    /// Another CPU interrupts this one to have translations invalidated.
-    pub fn ipi(&self) {
-        let _span = Span::<A>::enter(Func::FlushTlbFunc);
-        self.catch_up(&IrqGuard::new());
-    }
     /// `cpu` has stopped for good: when it starts again it knows nothing.
     pub fn cpu_dead(&self, cpu: CpuId) {
         // SAFETY: the CPU has stopped, and its hotplug operation is still under way here.
@@ -314,6 +297,7 @@ impl<A: Arch> Tlb<A> {
         if let Some(asid) = loaded.asid() {
             self.space(asid).leave(cpu);
         }
+        self.wake_sleepers(cpu);
     }
 }
 

@@ -12,6 +12,9 @@ const RECENT: u64 = 4;
 
 /// One address space.
 pub(super) struct Space<A: Arch> {
+    /// The last generation of an invalidation that was put off and that nobody has waited for yet;
+    /// 0: there is none.
+    pub(super) deferred: A::AtomicU64,
     /// Grows with every invalidation; goes on when the number gets another owner.
     pub(super) generation: A::AtomicU64,
     /// The last invalidations, by generation modulo [`RECENT`]; see [`Recent`]. Written after the
@@ -24,7 +27,7 @@ pub(super) struct Space<A: Arch> {
 /// One invalidation in a word: the end of its generation (22 bits), its size (1), the number of
 /// translations (6; 63: all), the first page (35).
 #[derive(Clone, Copy)]
-struct Recent(u64);
+pub(super) struct Recent(u64);
 
 const PAGE_BITS: u32 = 35;
 const UNITS_BITS: u32 = 6;
@@ -35,7 +38,13 @@ const TAG_SHIFT: u32 = PAGE_BITS + UNITS_BITS + 1;
 const _: () = assert!(SINGLE_FLUSH_CEILING < ALL_UNITS && Vpn::USER_END.get() <= 1 << PAGE_BITS);
 
 impl Recent {
-    fn new(generation: u64, extent: Extent) -> Self {
+    pub(super) const fn of(word: u64) -> Self {
+        Self(word)
+    }
+    pub(super) const fn word(self) -> u64 {
+        self.0
+    }
+    pub(super) fn new(generation: u64, extent: Extent) -> Self {
         let tag = generation << TAG_SHIFT;
         Self(match extent {
             Extent::All => tag | ALL_UNITS << PAGE_BITS,
@@ -48,7 +57,7 @@ impl Recent {
     }
     /// What the invalidation of `generation` was: its range, and translations in it. `None`: all,
     /// or not known.
-    fn range(self, generation: u64) -> Option<(VmaRange, u64)> {
+    pub(super) fn range(self, generation: u64) -> Option<(VmaRange, u64)> {
         let units = self.0 >> PAGE_BITS & ALL_UNITS;
         if self.0 >> TAG_SHIFT != generation << TAG_SHIFT >> TAG_SHIFT || units == ALL_UNITS {
             return None;
@@ -64,6 +73,7 @@ impl<A: Arch> Space<A> {
     pub(super) fn new() -> Self {
         let words = A::cpus_possible().div_ceil(64);
         Self {
+            deferred: A::AtomicU64::new(0),
             generation: A::AtomicU64::new(FIRST),
             recent: core::array::from_fn(|_| A::AtomicU64::new(0)),
             cpus: (0..words).map(|_| A::AtomicU64::new(0)).collect(),
@@ -89,11 +99,21 @@ impl<A: Arch> Space<A> {
         })
     }
     /// An invalidation begins; returns its generation.
-    pub(super) fn begin(&self, extent: Extent) -> u64 {
-        let generation = self.generation.fetch_add(1, SeqCst) + 1;
+    pub(super) fn begin(&self) -> u64 {
+        self.generation.fetch_add(1, SeqCst) + 1
+    }
+    /// What the invalidation of `generation` is, for CPUs that are not told otherwise.
+    pub(super) fn note(&self, generation: u64, extent: Extent) {
         let slot = &self.recent[(generation % RECENT) as usize];
         slot.store(Recent::new(generation, extent).0, Release);
-        generation
+    }
+    /// All CPUs have forgotten what they were to up to `generation`: nobody waits for it any more.
+    pub(super) fn settled(&self, generation: u64) {
+        let is_over = |deferred| deferred != 0 && deferred <= generation;
+        if is_over(self.deferred.glance(Acquire)) {
+            let over = |deferred| is_over(deferred).then_some(0);
+            let _ = self.deferred.fetch_update(SeqCst, SeqCst, over);
+        }
     }
     /// This CPU forgets what was invalidated after the generation `from` up to `to`: one by one if
     /// it is known and little, or else everything.

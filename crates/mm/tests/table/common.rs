@@ -3,6 +3,7 @@
 use mmscale_mm::arch::{Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_mm::smp::SmpConfig;
 use mmscale_mm::table::{
     Direction, Gather, Leaf, PageTable, Paging, Pte, PteFlags, Room, Sink, TableLocks,
 };
@@ -23,7 +24,11 @@ impl World {
         uni::boot(cpus, 1000);
         let frames = FrameAllocator::new(&MemoryMap::single(FRAMES), AllocConfig::default());
         let locks = TableLocks::new(FRAMES as usize);
-        Self { frames: frames.expect("the map is sound"), locks, tlb: Tlb::new() }
+        Self {
+            frames: frames.expect("the map is sound"),
+            locks,
+            tlb: Tlb::new(SmpConfig::default()),
+        }
     }
     pub(crate) fn on(&self) -> Paging<'_, Uni> {
         Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }

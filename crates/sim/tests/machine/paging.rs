@@ -4,6 +4,7 @@ use crate::common::{Script, config, run_script, run_well};
 use mmscale_mm::arch::{Arch, Atomic, CpuId, Ipi, Op, Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_mm::smp::SmpConfig;
 use mmscale_mm::sync::IrqGuard;
 use mmscale_mm::table::{
     Direction, Gather, Gathered, Leaf, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, Room,
@@ -33,7 +34,7 @@ impl World {
         let world = Rc::new(Self {
             frames: frames.expect("the map is sound"),
             locks: TableLocks::new(pages as usize),
-            tlb: Tlb::new(),
+            tlb: Tlb::new(SmpConfig::default()),
             table: RefCell::new(None),
             made: Atomic::new(0),
             busy: Atomic::new(0),
@@ -42,9 +43,9 @@ impl World {
             let world = Rc::clone(&world);
             move || f(&world)
         };
-        let hear = of(|world| world.tlb.ipi());
+        let hear = of(|world| world.tlb.interrupt());
         *script.on_ipi.borrow_mut() = Some(Box::new(move |reason| {
-            assert_eq!(reason, Ipi::TlbFlush);
+            assert_eq!(reason, Ipi::CallFunction);
             hear();
         }));
         *script.on_idle_enter.borrow_mut() = Some(Box::new(of(|world| world.tlb.enter_lazy())));

@@ -197,6 +197,8 @@ impl Probe for TickProbe {
             | Trace::LruPinned { .. }
             | Trace::LruDead { .. }
             | Trace::TlbFlush { .. }
+            | Trace::CsdWait { .. }
+            | Trace::CsdTimeout { .. }
             | Trace::TableZap { .. }
             | Trace::ClaimsOpen { .. }
             | Trace::ExitLockWait { .. }

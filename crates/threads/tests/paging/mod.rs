@@ -4,6 +4,7 @@ use crate::common::{config, run, task};
 use mmscale_mm::arch::{Arch, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_mm::smp::SmpConfig;
 use mmscale_mm::table::{
     Direction, Gather, Gathered, Leaf, MemAccess, PageTable, Paging, Pte, PteFlags, Room,
     TableLocks,
@@ -30,7 +31,7 @@ impl World {
         Self {
             frames: frames.expect("the map is sound"),
             locks: TableLocks::new(FRAMES as usize),
-            tlb: Tlb::new(),
+            tlb: Tlb::new(SmpConfig::default()),
             table: OnceLock::new(),
             touched: AtomicU64::new(0),
         }
@@ -91,7 +92,7 @@ fn threads_flush_one_another_and_none_reads_a_freed_frame() {
         let _ = kept.set(Arc::clone(&world));
         let (hears, idles) = (Arc::clone(&world), Arc::clone(&world));
         kernel.on_ipi(move |reason| {
-            assert_eq!(reason, Ipi::TlbFlush);
+            assert_eq!(reason, Ipi::CallFunction);
             hears.tlb.ipi();
         });
         kernel.on_idle(move |what| {

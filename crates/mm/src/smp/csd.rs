@@ -1,0 +1,224 @@
+//! Calls by records for each source and target (`call_single_data`), as Linux has them: the
+//! policies `stock` and `posted`.
+//!
+//! A record is free, or locked by the one use that is under way. Its source locks it with
+//! preemption off; its target lets it go: of a synchronous call after the function has run, of an
+//! asynchronous one before. So a CPU that queues a call spins with preemption off until its last
+//! call to the same target is through.
+//!
+//! With `posted` the wait has preemption on. The waiter may be preempted, or go to another CPU, and
+//! looks at the records of the CPU that it called from; records are never freed. Another task there
+//! may use a record again meanwhile: then the first waits for that use too.
+
+use super::call::{Call, CallWords, Here, Reached, Wait};
+use super::queue::{Head, Queued};
+use super::stats::{Count, Max, Tally};
+use super::watch::Watch;
+use super::{SmpConfig, may_call};
+use crate::arch::{Arch, Atomic, CpuId, CpuMask, Func, Ipi, Span, Trace};
+use crate::sync::{EachCpu, IrqGuard, NoPreempt, PreemptGuard, Sparse};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Bytes of a record on hardware: its link, its state, its function and its words.
+const RECORD_BYTES: u64 = 32;
+
+/// The states of a record.
+const FREE: u32 = 0;
+const SYNC: u32 = 1;
+const ASYNC: u32 = 2;
+
+/// One record.
+struct Csd<A: Arch> {
+    state: A::AtomicU32,
+    /// The record below it in its target's queue.
+    next: AtomicU32,
+    call: CallWords,
+}
+
+/// How long a caller waits with preemption off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Section {
+    /// Until all targets have answered.
+    Whole,
+    /// Until the call is queued, sent, and run locally.
+    QueuePhase,
+}
+
+/// The records and the queues.
+pub(super) struct Csds<A: Arch> {
+    cpus: usize,
+    section: Section,
+    /// By source and target. Those of a source are made when it first calls.
+    csds: Sparse<Csd<A>>,
+    queues: EachCpu<Head<A>>,
+}
+
+impl<A: Arch> Csds<A> {
+    pub(super) fn new(section: Section) -> Self {
+        let cpus = A::cpus_possible();
+        Self {
+            cpus,
+            section,
+            csds: Sparse::new(cpus * cpus),
+            queues: EachCpu::new::<A>(|_| Head::new()),
+        }
+    }
+    /// A record for each pair, a queue for each CPU, and the masks: two for each CPU, or where the
+    /// one that is waited by belongs to the task, one.
+    pub(super) fn bytes(&self) -> u64 {
+        let cpus = self.cpus as u64;
+        let masks = if self.section == Section::Whole { 2 } else { 1 };
+        cpus * cpus * RECORD_BYTES + cpus * (Head::<A>::BYTES + masks * cpus.div_ceil(8))
+    }
+    fn index(&self, source: CpuId, target: CpuId) -> usize {
+        source.index() * self.cpus + target.index()
+    }
+    fn csd(&self, index: usize) -> &Csd<A> {
+        self.csds.get_or_make(index, |_| Csd {
+            state: A::AtomicU32::new(FREE),
+            next: AtomicU32::new(0),
+            call: CallWords::default(),
+        })
+    }
+
+    /// Calls the CPUs of `targets` for which `cond` holds; see [`super::Smp::call_function_many`].
+    pub(super) fn call_many(
+        &self,
+        on: (&SmpConfig, &Tally),
+        targets: impl Iterator<Item = CpuId>,
+        cond: impl Fn(CpuId) -> bool,
+        call: Call,
+        (here, wait): (Here, Wait),
+        run: &impl Fn(Call),
+    ) -> Reached {
+        let (config, tally) = on;
+        let since_ns = A::now_ns();
+        let pinned = PreemptGuard::<A>::new();
+        let source = pinned.cpu();
+        let (mut sent, mut reached) = (CpuMask::EMPTY, Reached::default());
+        let mut to_interrupt = CpuMask::EMPTY;
+        for target in targets.filter(|&target| cond(target)) {
+            if target == source {
+                reached.here = u32::from(here == Here::Run);
+                continue;
+            }
+            if reached.others == 0 {
+                may_call::<A>();
+            }
+            match self.queue(on, (source, target), call, wait) {
+                Queued::First => to_interrupt.insert(target),
+                Queued::Behind => tally.add::<A>(Count::Elided, 1),
+                Queued::Closed => continue,
+            }
+            sent.insert(target);
+            reached.others += 1;
+        }
+        if reached.others > 0 {
+            tally.add::<A>(Count::Calls, 1);
+            to_interrupt.iter().for_each(|target| {
+                tally.add::<A>(Count::Sent, 1);
+                A::ipi_send(target, Ipi::CallFunction);
+            });
+        }
+        if reached.here > 0 {
+            let _off = IrqGuard::<A>::new();
+            run(call);
+        }
+        tally.max::<A>(Max::QueuePhase, A::now_ns() - since_ns);
+        if reached.others > 0 && wait != Wait::No {
+            let whole = (self.section == Section::Whole).then_some(pinned);
+            self.wait(config, tally, source, &sent, call);
+            drop(whole);
+        }
+        reached
+    }
+    /// Locks the record, fills it and queues it. Preemption is off, on `source`.
+    fn queue(
+        &self,
+        (config, tally): (&SmpConfig, &Tally),
+        (source, target): (CpuId, CpuId),
+        call: Call,
+        wait: Wait,
+    ) -> Queued {
+        let index = self.index(source, target);
+        let csd = self.csd(index);
+        if csd.state.load(Acquire) != FREE {
+            let _span = Span::<A>::enter(Func::CsdLock);
+            let mut watch = Watch::<A>::begin(config, source, csd.call.get().func);
+            while csd.state.load(Acquire) != FREE {
+                watch.turn(|| target);
+            }
+            tally.add::<A>(Count::LockWaited, watch.age_ns());
+            tally.max::<A>(Max::LockWait, watch.age_ns());
+        }
+        // Only this CPU locks it, and preemption is off: a store does.
+        csd.state.store(if wait == Wait::No { ASYNC } else { SYNC }, Relaxed);
+        csd.call.put(call);
+        let queued = self.queues.of(target).push(index, &csd.next);
+        if queued == Queued::Closed {
+            csd.state.store(FREE, Relaxed);
+        }
+        queued
+    }
+    /// Waits until the records of `source` for `sent` are free.
+    fn wait(&self, config: &SmpConfig, tally: &Tally, source: CpuId, sent: &CpuMask, call: Call) {
+        let _span = Span::<A>::enter(Func::CsdLockWait);
+        let mut watch = Watch::<A>::begin(config, source, call.func);
+        let mut last = None;
+        for target in sent.iter() {
+            let csd = self.csd(self.index(source, target));
+            while csd.state.load(Acquire) != FREE {
+                last = Some(target);
+                watch.turn(|| target);
+            }
+        }
+        let ns = watch.age_ns();
+        tally.add::<A>(Count::Waited, ns);
+        tally.max::<A>(Max::Wait, ns);
+        if let Some(target) = last {
+            A::trace(Trace::CsdWait { target, ns });
+        }
+    }
+
+    /// Runs what was queued for this CPU: synchronous calls first, each kind in the order in which
+    /// it was queued. Interrupts are off. Once for each interrupt, and by nobody else: so that a
+    /// queue with something in it is one for which an interrupt is on its way.
+    pub(super) fn run_queued(&self, run: &impl Fn(Call)) {
+        let _span = Span::<A>::enter(Func::FlushSmpCallFunctionQueue);
+        let queue = self.queues.of(A::cpu());
+        let mut next = queue.take(|index| &self.csd(index).next);
+        let (mut later, mut last) = (None, None::<usize>);
+        while let Some(index) = next {
+            let csd = self.csd(index);
+            next = Head::<A>::after(&csd.next);
+            if csd.state.load(Acquire) == SYNC {
+                run(csd.call.get());
+                csd.state.store(FREE, Release);
+                continue;
+            }
+            Head::<A>::link(&csd.next, None);
+            match last.replace(index) {
+                Some(before) => Head::<A>::link(&self.csd(before).next, Some(index)),
+                None => later = Some(index),
+            }
+        }
+        while let Some(index) = later {
+            let csd = self.csd(index);
+            later = Head::<A>::after(&csd.next);
+            let call = csd.call.get();
+            csd.state.store(FREE, Release);
+            run(call);
+        }
+    }
+    pub(super) fn close(&self) -> bool {
+        self.queues.of(A::cpu()).close()
+    }
+    pub(super) fn open(&self, cpu: CpuId) {
+        self.queues.of(cpu).open();
+    }
+    /// Whether anything is queued for `cpu`.
+    pub(super) fn is_queued(&self, cpu: CpuId) -> bool {
+        self.queues.of(cpu).is_queued()
+    }
+}

@@ -1,0 +1,346 @@
+//! Calls by requests that own their completion: the policy `requests`.
+//!
+//! A request has a slot: the call, how many targets it still waits for, and who waits. There are
+//! [`SLOTS`] slots on a machine, and a word for each CPU with a bit for each slot: so memory grows
+//! with the CPUs, not with their square. Who finds no slot free waits for one with preemption on.
+//!
+//! | bit of a CPU's word | meaning |
+//! |---|---|
+//! | below [`SLOTS`] | this slot's call is to be run |
+//! | [`NUDGE`] | the CPU is to catch up with what it has loaded; no slot, no count |
+//! | [`CLOSED`] | the CPU has stopped: nothing can be set |
+//!
+//! Who sets the first bit of a word interrupts its CPU, and the CPU takes the word once for each
+//! interrupt: as with [`super::queue`], a word that is 0 has no interrupt on its way, and can be
+//! closed.
+//!
+//! # What nobody waits for
+//! A slot belongs to one request until its waiter has seen it done, so nobody waits for another use
+//! of it. A target runs what it has taken in the order of the requests' tickets: so no request
+//! waits for one that began later.
+//!
+//! # What is bounded
+//! Queueing goes in pieces of [`CHUNK`] targets; between two the caller may be preempted, or go to
+//! another CPU. Each piece looks anew at who runs: a CPU that has stopped meanwhile has closed its
+//! word.
+
+use super::call::{Call, CallWords, Here, Reached, Wait};
+use super::stats::{Count, Max, Tally};
+use super::watch::Watch;
+use super::{CHUNK, SPIN_NS, SmpConfig, may_call};
+use crate::arch::{Arch, Atomic, CpuId, Func, Ipi, Span, TaskId, Trace};
+use crate::sync::{EachCpu, IrqGuard, NoPreempt, PreemptGuard, WaitQueue};
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Requests under way at a time.
+pub(super) const SLOTS: usize = 62;
+const NUDGE: u64 = 1 << 62;
+const CLOSED: u64 = 1 << 63;
+const SLOT_BITS: u64 = (1 << SLOTS) - 1;
+const _: () = assert!(SLOT_BITS & (NUDGE | CLOSED) == 0);
+
+/// More than any number of targets: the caller's own part of a count, until it knows the number.
+const QUEUEING: u64 = 1 << 32;
+
+/// Bytes of a slot on hardware, and of what each CPU and the whole machine have, each on lines of
+/// their own.
+const SLOT_BYTES: u64 = 64;
+const WORD_BYTES: u64 = 64;
+const SHARED_BYTES: u64 = 3 * 64;
+
+/// One request.
+struct Slot<A: Arch> {
+    /// Targets that have not run it.
+    remaining: A::AtomicU64,
+    /// The task that sleeps until they have, plus one; 0: none.
+    waiter: A::AtomicU32,
+    ticket: AtomicU64,
+    /// 1: nobody waits, and the last target frees the slot.
+    unattended: AtomicU32,
+    call: CallWords,
+}
+
+/// What came of setting a bit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Set {
+    /// It is the word's first: the CPU was interrupted.
+    Sent,
+    /// An interrupt is on its way.
+    Elided,
+    /// The CPU has stopped.
+    Closed,
+}
+
+/// The slots and the words.
+pub(super) struct Requests<A: Arch> {
+    slots: Box<[Slot<A>]>,
+    /// Slots that nobody has.
+    free: A::AtomicU64,
+    /// Tasks that sleep until there is one, those on their way there included.
+    waiting: A::AtomicU32,
+    room: WaitQueue<A>,
+    tickets: A::AtomicU64,
+    words: EachCpu<A::AtomicU64>,
+}
+
+impl<A: Arch> Requests<A> {
+    pub(super) fn new() -> Self {
+        let slot = |_| Slot {
+            remaining: A::AtomicU64::new(0),
+            waiter: A::AtomicU32::new(0),
+            ticket: AtomicU64::new(0),
+            unattended: AtomicU32::new(0),
+            call: CallWords::default(),
+        };
+        Self {
+            slots: (0..SLOTS).map(slot).collect(),
+            free: A::AtomicU64::new(SLOT_BITS),
+            waiting: A::AtomicU32::new(0),
+            room: WaitQueue::new(),
+            tickets: A::AtomicU64::new(0),
+            words: EachCpu::new::<A>(|_| A::AtomicU64::new(0)),
+        }
+    }
+    pub(super) fn bytes() -> u64 {
+        A::cpus_possible() as u64 * WORD_BYTES + SLOTS as u64 * SLOT_BYTES + SHARED_BYTES
+    }
+
+    // -- Slots.
+
+    fn try_slot(&self) -> Option<usize> {
+        let taken = self.free.fetch_update(AcqRel, Acquire, |free| {
+            // The lowest bit goes.
+            (free != 0).then(|| free & (free - 1))
+        });
+        taken.ok().map(|free| free.trailing_zeros() as usize)
+    }
+    /// A slot; waits for one with preemption as the caller has it.
+    fn slot(&self, (config, tally): (&SmpConfig, &Tally), call: Call, wait: Wait) -> usize {
+        if let Some(slot) = self.try_slot() {
+            return slot;
+        }
+        let _span = Span::<A>::enter(Func::CsdLock);
+        let mut watch = Watch::<A>::begin(config, A::cpu(), call.func);
+        let slot = match wait {
+            Wait::No | Wait::Spin => loop {
+                if let Some(slot) = self.try_slot() {
+                    break slot;
+                }
+                watch.turn(|| self.someone());
+            },
+            Wait::Sleep => {
+                let mut found = None;
+                self.waiting.fetch_add(1, SeqCst);
+                tally.add::<A>(Count::Sleeps, 1);
+                self.room.wait_until(|| {
+                    found = self.try_slot();
+                    if found.is_none() {
+                        watch.look(|| self.someone());
+                    }
+                    found.is_some()
+                });
+                self.waiting.fetch_sub(1, SeqCst);
+                found.unwrap_or_else(|| unreachable!("the wait ends with a slot"))
+            }
+        };
+        tally.add::<A>(Count::LockWaited, watch.age_ns());
+        tally.max::<A>(Max::LockWait, watch.age_ns());
+        slot
+    }
+    fn give_slot(&self, slot: usize) {
+        self.free.fetch_or(1 << slot, SeqCst);
+        if self.waiting.load(SeqCst) != 0 {
+            self.room.wake_one();
+        }
+    }
+    /// A CPU that has something to run, for a message.
+    fn someone(&self) -> CpuId {
+        let busy = |(_, word): &(_, &A::AtomicU64)| word.load(Relaxed) & SLOT_BITS != 0;
+        self.words.iter().find(busy).map_or(A::cpu(), |(cpu, _)| cpu)
+    }
+    /// A CPU that has not run what is in `slot`, for a message.
+    fn owing(&self, slot: usize) -> CpuId {
+        let owes = |(_, word): &(_, &A::AtomicU64)| word.load(Relaxed) >> slot & 1 != 0;
+        self.words.iter().find(owes).map_or_else(|| self.someone(), |(cpu, _)| cpu)
+    }
+
+    // -- Words.
+
+    /// Sets a bit of the word of `cpu`, and interrupts it if that is the first. Preemption is off.
+    fn set(&self, tally: &Tally, cpu: CpuId, bit: u64) -> Set {
+        let before = self.words.of(cpu).fetch_update(SeqCst, SeqCst, |word| {
+            (word & (CLOSED | bit) == 0).then_some(word | bit)
+        });
+        match before {
+            Ok(0) => {
+                tally.add::<A>(Count::Sent, 1);
+                A::ipi_send(cpu, Ipi::CallFunction);
+                Set::Sent
+            }
+            Err(word) if word & CLOSED != 0 => Set::Closed,
+            Ok(_) | Err(_) => {
+                tally.add::<A>(Count::Elided, 1);
+                Set::Elided
+            }
+        }
+    }
+    /// `cpu` is to catch up with what it has loaded, after what the caller has done so far.
+    pub(super) fn nudge(&self, tally: &Tally, cpu: CpuId) -> Set {
+        self.set(tally, cpu, NUDGE)
+    }
+    /// Runs what this CPU was asked for, requests in the order in which they began. Interrupts are
+    /// off. Once for each interrupt, and by nobody else.
+    pub(super) fn run_queued(&self, run: &impl Fn(Call)) {
+        let _span = Span::<A>::enter(Func::FlushSmpCallFunctionQueue);
+        let word = self.words.of(A::cpu()).swap(0, SeqCst);
+        if word & NUDGE != 0 {
+            run(Call::bare(super::CallFunc::CatchUp));
+        }
+        let mut left = word & SLOT_BITS;
+        while left != 0 {
+            let of = |slot: &usize| self.slots[*slot].ticket.load(Relaxed);
+            let next = (0..SLOTS).filter(|slot| left >> slot & 1 != 0).min_by_key(of);
+            let Some(slot) = next else { return };
+            left &= !(1 << slot);
+            run(self.slots[slot].call.get());
+            self.done(slot, 1);
+        }
+    }
+    /// `count` of a request's targets have run it, or turn out not to be. Says whether it is done.
+    fn done(&self, at: usize, count: u64) -> bool {
+        let slot = &self.slots[at];
+        // Before the count: when it is 0 the slot may be another's.
+        let unattended = slot.unattended.load(Relaxed) != 0;
+        if slot.remaining.fetch_sub(count, SeqCst) != count {
+            return false;
+        }
+        if unattended {
+            self.give_slot(at);
+        } else if let Some(task) = slot.waiter.load(SeqCst).checked_sub(1) {
+            // If it is another's by now, that one looks, and sleeps on.
+            A::unpark(TaskId::new(task as usize));
+        }
+        true
+    }
+    pub(super) fn close(&self) -> bool {
+        let word = self.words.of(A::cpu());
+        matches!(word.compare_exchange(0, CLOSED, SeqCst, SeqCst), Ok(_) | Err(CLOSED))
+    }
+    pub(super) fn open(&self, cpu: CpuId) {
+        let _ = self.words.of(cpu).compare_exchange(CLOSED, 0, SeqCst, SeqCst);
+    }
+    pub(super) fn is_queued(&self, cpu: CpuId) -> bool {
+        self.words.of(cpu).load(Acquire) & !CLOSED != 0
+    }
+
+    // -- Calls.
+
+    /// See [`super::Smp::call_function_many`].
+    pub(super) fn call_many(
+        &self,
+        on: (&SmpConfig, &Tally),
+        targets: impl Iterator<Item = CpuId>,
+        cond: impl Fn(CpuId) -> bool,
+        call: Call,
+        (here, wait): (Here, Wait),
+        run: &impl Fn(Call),
+    ) -> Reached {
+        may_call::<A>();
+        let (config, tally) = on;
+        let at = self.slot(on, call, wait);
+        let slot = &self.slots[at];
+        slot.call.put(call);
+        slot.unattended.store(u32::from(wait == Wait::No), Relaxed);
+        slot.waiter.store(0, Relaxed);
+        slot.remaining.store(QUEUEING, Relaxed);
+        slot.ticket.store(self.tickets.fetch_add(1, SeqCst), Relaxed);
+        let (caller, reached) = self.queue(tally, at, targets, cond, (call, here), run);
+        if reached.others > 0 {
+            tally.add::<A>(Count::Calls, 1);
+        }
+        let over = self.done(at, QUEUEING - u64::from(reached.others));
+        if wait != Wait::No {
+            if !over {
+                self.wait(config, tally, at, wait, caller);
+            }
+            self.give_slot(at);
+        }
+        reached
+    }
+    /// The queue phase, in pieces. The CPU on which it began, and where the call went.
+    fn queue(
+        &self,
+        tally: &Tally,
+        at: usize,
+        mut targets: impl Iterator<Item = CpuId>,
+        cond: impl Fn(CpuId) -> bool,
+        (call, here): (Call, Here),
+        run: &impl Fn(Call),
+    ) -> (CpuId, Reached) {
+        let mut reached = Reached::default();
+        let mut caller = None;
+        loop {
+            let since_ns = A::now_ns();
+            let pinned = PreemptGuard::<A>::new();
+            let current = pinned.cpu();
+            let origin = *caller.get_or_insert(current);
+            let mut looked = 0;
+            for target in targets.by_ref().take(CHUNK) {
+                looked += 1;
+                if target == origin && here == Here::Skip || !cond(target) {
+                    continue;
+                }
+                if target == current {
+                    let _off = IrqGuard::<A>::new();
+                    run(call);
+                    reached.here += u32::from(target == origin);
+                } else if self.set(tally, target, 1 << at) != Set::Closed {
+                    reached.others += 1;
+                }
+            }
+            tally.max::<A>(Max::QueuePhase, A::now_ns() - since_ns);
+            if looked < CHUNK {
+                return (origin, reached);
+            }
+        }
+    }
+    fn wait(&self, config: &SmpConfig, tally: &Tally, at: usize, wait: Wait, caller: CpuId) {
+        let _span = Span::<A>::enter(Func::CsdLockWait);
+        let slot = &self.slots[at];
+        let mut watch = Watch::<A>::begin(config, caller, slot.call.get().func);
+        let mut last = None;
+        while slot.remaining.load(SeqCst) != 0 {
+            last.get_or_insert_with(|| self.owing(at));
+            if wait == Wait::Sleep && watch.age_ns() >= SPIN_NS {
+                slot.waiter.store(A::current().index() as u32 + 1, SeqCst);
+                tally.add::<A>(Count::Sleeps, 1);
+                while slot.remaining.load(SeqCst) != 0 {
+                    watch.look(|| self.owing(at));
+                    A::park();
+                }
+                slot.waiter.store(0, SeqCst);
+                break;
+            }
+            watch.turn(|| self.owing(at));
+        }
+        let ns = watch.age_ns();
+        tally.add::<A>(Count::Waited, ns);
+        tally.max::<A>(Max::Wait, ns);
+        if let Some(target) = last {
+            A::trace(Trace::CsdWait { target, ns });
+        }
+    }
+    /// Wakes whoever sleeps for a slot or for a target: they look at the clock.
+    pub(super) fn wake_all(&self) {
+        for slot in &self.slots {
+            if let Some(task) = slot.waiter.load(SeqCst).checked_sub(1) {
+                A::unpark(TaskId::new(task as usize));
+            }
+        }
+        if self.waiting.load(SeqCst) != 0 {
+            self.room.wake_all();
+        }
+    }
+}

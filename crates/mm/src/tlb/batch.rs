@@ -1,0 +1,113 @@
+//! Invalidations that are put off and done together (`arch_tlbbatch_flush`): reclaim takes many
+//! pages out and flushes once, before it writes or frees any of them.
+//!
+//! Until then a CPU may use a page that no entry maps any more. Whoever promises its caller that a
+//! page is gone, and finds no entry of it, has to see to that: [`Tlb::settle`]
+//! (`flush_tlb_batched_pending`).
+
+use super::cpu::Loaded;
+use super::{Extent, Tlb, trace};
+use crate::arch::{Arch, Asid, Atomic, CpuMask, Func, Span};
+use crate::smp::{Call, CallFunc, CallPolicy, Count, Here, Wait};
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+
+/// Address spaces that a batch can hold; one more is flushed at once.
+const SPACES: usize = 8;
+
+/// What was put off: address spaces, and for each the last generation.
+#[must_use]
+#[derive(Default, Debug)]
+pub struct Batch {
+    spaces: [Option<(Asid, u64)>; SPACES],
+}
+
+impl Batch {
+    /// Nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Whether nothing was put off.
+    pub fn is_empty(&self) -> bool {
+        self.spaces[0].is_none()
+    }
+    fn iter(&self) -> impl Iterator<Item = (Asid, u64)> + '_ {
+        self.spaces.iter().map_while(|slot| *slot)
+    }
+    /// The place of `asid`, or one that is free.
+    fn place(&mut self, asid: Asid) -> Option<&mut Option<(Asid, u64)>> {
+        self.spaces.iter_mut().find(|slot| slot.is_none_or(|(known, _)| known == asid))
+    }
+}
+
+impl<A: Arch> Tlb<A> {
+    /// Entries of `asid` within `extent` were taken out, and are flushed with the batch, or at once
+    /// if it has no room, or by a broadcast. Under the lock of the entries' table: who takes it
+    /// next sees that something was put off.
+    pub fn defer(&self, batch: &mut Batch, asid: Asid, extent: Extent) {
+        let place = batch.place(asid).filter(|_| !A::has_tlb_broadcast());
+        let Some(place) = place else {
+            let _ = self.flush(asid, extent);
+            return;
+        };
+        let space = self.space(asid);
+        let generation = space.begin();
+        if self.policy() == CallPolicy::Requests {
+            space.note(generation, extent.at_most(super::SINGLE_FLUSH_CEILING));
+        }
+        space.deferred.store(generation, SeqCst);
+        *place = Some((asid, generation));
+    }
+    /// Flushes what was put off; the batch is empty then.
+    pub fn flush_batch(&self, batch: &mut Batch, wait: Wait) {
+        if batch.is_empty() {
+            return;
+        }
+        let _span = Span::<A>::enter(Func::ArchTlbbatchFlush);
+        assert!(wait != Wait::No, "a flush proves something only to who waits for it");
+        self.smp.tally().add::<A>(Count::Flushes, 1);
+        let interrupted = match self.policy() {
+            CallPolicy::Stock | CallPolicy::Posted => self.call_for_batch(batch, wait),
+            CallPolicy::Requests => {
+                // First to all, then wait for all.
+                let nudged: [_; SPACES] = core::array::from_fn(|at| {
+                    let (asid, generation) = batch.spaces[at]?;
+                    Some(self.nudge_others(asid, self.space(asid), generation))
+                });
+                for ((asid, generation), behind) in batch.iter().zip(nudged.iter().flatten()) {
+                    self.wait_for_all(asid, generation, behind, wait);
+                }
+                nudged.iter().flatten().map(|behind| behind.count() as u32).sum()
+            }
+        };
+        batch.iter().for_each(|(asid, generation)| self.space(asid).settled(generation));
+        batch.spaces = [None; SPACES];
+        trace::<A>(Extent::All, interrupted);
+    }
+    /// One call to all CPUs that use an address space of the batch.
+    fn call_for_batch(&self, batch: &Batch, wait: Wait) -> u32 {
+        let mut cpus = CpuMask::EMPTY;
+        for (asid, _) in batch.iter() {
+            self.space(asid).cpus().for_each(|cpu| cpus.insert(cpu));
+        }
+        let awake = |cpu| {
+            let loaded = Loaded::of(self.loaded_on(cpu).load(SeqCst));
+            loaded.asid().is_some() && !loaded.is_lazy()
+        };
+        let call = Call::bare(CallFunc::FlushTlbBatch);
+        let run = |call| self.run(call);
+        self.smp.call_function_many(cpus.iter(), awake, call, Here::Run, wait, &run).others
+    }
+    /// Whether an invalidation of `asid` was put off that nobody has waited for yet.
+    #[inline]
+    pub fn is_deferred(&self, asid: Asid) -> bool {
+        self.space(asid).deferred.glance(Acquire) != 0
+    }
+    /// Makes sure that what was put off of `asid` is done, if anything was. After the lock of the
+    /// tables was held under which the caller found entries gone. The caller may hold spin locks.
+    #[inline]
+    pub fn settle(&self, asid: Asid) {
+        if self.is_deferred(asid) {
+            let _ = self.flush(asid, Extent::All);
+        }
+    }
+}

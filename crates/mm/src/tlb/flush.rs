@@ -1,0 +1,211 @@
+//! Invalidations, from the side of who wants them.
+//!
+//! With `stock` and `posted` a flush is a call to the CPUs that have the address space loaded: with
+//! its generation and its extent, as on x86. With `requests` it is a look at what the CPUs have
+//! loaded, a nudge to those that are behind, which serves all flushes at a time, and a wait until
+//! each has caught up or gone elsewhere.
+
+use super::cpu::Loaded;
+use super::space::{Recent, Space};
+use super::{BROADCAST_CEILING, Extent, Flushed, KERNEL, SINGLE_FLUSH_CEILING, Tables, Tlb, trace};
+use crate::arch::{Arch, Asid, Atomic, CpuId, CpuMask, Func, Op, PageSize, Span, Trace, VmaRange};
+use crate::smp::{CHUNK, Call, CallFunc, CallPolicy, Count, Here, Max, SPIN_NS, Wait, Watch};
+use crate::sync::{IrqGuard, NoPreempt, PreemptGuard, WaitQueue};
+use core::sync::atomic::Ordering::SeqCst;
+
+/// Tasks that sleep until a CPU has caught up.
+pub(super) struct Sleepers<A: Arch> {
+    /// How many there are, those on their way there included.
+    waiting: A::AtomicU32,
+    queue: WaitQueue<A>,
+}
+
+impl<A: Arch> Sleepers<A> {
+    pub(super) fn new() -> Self {
+        Self { waiting: A::AtomicU32::new(0), queue: WaitQueue::new() }
+    }
+}
+
+/// An invalidation that nobody waits for yet.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begun {
+    pub(super) asid: Asid,
+    /// `None`: it is over.
+    pub(super) generation: Option<u64>,
+}
+
+impl<A: Arch> Tlb<A> {
+    /// Makes sure that no CPU uses a translation of `asid` within `extent` that is not in the page
+    /// table any more (`flush_tlb_mm_range`). The caller may hold spin locks; interrupts are on.
+    pub fn flush(&self, asid: Asid, extent: Extent) -> Flushed {
+        self.flush_with(asid, extent, Tables::Kept, Wait::Spin)
+    }
+    /// The same. With [`Tables::Freed`] no CPU reads the address space's tables by itself any more
+    /// either, unless it comes to use them again. With [`Wait::Sleep`] nothing is held.
+    pub fn flush_with(&self, asid: Asid, extent: Extent, tables: Tables, wait: Wait) -> Flushed {
+        let _span = Span::<A>::enter(Func::FlushTlbMmRange);
+        assert!(wait != Wait::No, "a flush proves something only to who waits for it");
+        self.smp.tally().add::<A>(Count::Flushes, 1);
+        if A::has_tlb_broadcast() {
+            self.broadcast(asid, extent);
+            return Flushed { asid };
+        }
+        let extent = extent.at_most(SINGLE_FLUSH_CEILING);
+        let space = self.space(asid);
+        let generation = space.begin();
+        let interrupted = match self.policy() {
+            CallPolicy::Stock | CallPolicy::Posted => {
+                self.call_others(asid, generation, extent, tables, wait)
+            }
+            CallPolicy::Requests => {
+                space.note(generation, extent);
+                let behind = self.nudge_others(asid, space, generation);
+                self.wait_for_all(asid, generation, &behind, wait);
+                behind.count() as u32
+            }
+        };
+        space.settled(generation);
+        trace::<A>(extent, interrupted);
+        Flushed { asid }
+    }
+    fn broadcast(&self, asid: Asid, extent: Extent) {
+        let _pinned = PreemptGuard::<A>::new();
+        let extent = extent.at_most(BROADCAST_CEILING);
+        match extent.units() {
+            Some(units) => A::work(Op::TlbFlushPage, units as u32),
+            None => A::work(Op::TlbFlushAll, 1),
+        }
+        A::tlb_broadcast(asid, extent.range());
+        trace::<A>(extent, 0);
+    }
+
+    // -- `stock` and `posted`.
+
+    /// Whether `cpu` is called for a flush (`should_flush_tlb`).
+    pub(super) fn is_called(&self, cpu: CpuId, asid: Asid, tables: Tables) -> bool {
+        let loaded = Loaded::of(self.loaded_on(cpu).load(SeqCst));
+        loaded.asid() == Some(asid) && (tables == Tables::Freed || !loaded.is_lazy())
+    }
+    fn call_others(
+        &self,
+        asid: Asid,
+        generation: u64,
+        extent: Extent,
+        tables: Tables,
+        wait: Wait,
+    ) -> u32 {
+        let what = Recent::new(generation, extent).word();
+        let info = [Loaded::new(asid, generation).word(), what];
+        let call = Call { func: CallFunc::FlushTlb, info };
+        let called = |cpu| self.is_called(cpu, asid, tables);
+        let targets = self.space(asid).cpus();
+        let run = |call| self.run(call);
+        self.smp.call_function_many(targets, called, call, Here::Run, wait, &run).others
+    }
+
+    // -- `requests`.
+
+    fn is_behind(&self, cpu: CpuId, asid: Asid, generation: u64) -> bool {
+        Loaded::of(self.loaded_on(cpu).load(SeqCst)).is_behind(asid, generation)
+    }
+    /// This CPU catches up, wherever that is, and those that are behind are nudged; returns these.
+    /// In pieces: between two the caller may be preempted or go to another CPU. Who comes to use
+    /// the address space after it was looked at finds the generation.
+    pub(super) fn nudge_others(&self, asid: Asid, space: &Space<A>, generation: u64) -> CpuMask {
+        let mut behind = CpuMask::EMPTY;
+        let mut cpus = space.cpus();
+        loop {
+            let since_ns = A::now_ns();
+            let pinned = PreemptGuard::<A>::new();
+            let mut looked = 0;
+            for cpu in cpus.by_ref().take(CHUNK) {
+                looked += 1;
+                if cpu == pinned.cpu() {
+                    let off = IrqGuard::<A>::new();
+                    if self.own.get(&off).active.get() == Some(asid) {
+                        self.catch_up(&off);
+                    }
+                } else if self.is_behind(cpu, asid, generation) && self.smp.nudge(&pinned, cpu) {
+                    behind.insert(cpu);
+                }
+            }
+            self.smp.tally().max::<A>(Max::QueuePhase, A::now_ns() - since_ns);
+            if looked < CHUNK {
+                return behind;
+            }
+        }
+    }
+    /// Waits until none of `cpus` is behind.
+    pub(super) fn wait_for_all(&self, asid: Asid, generation: u64, cpus: &CpuMask, wait: Wait) {
+        let mut behind = cpus.iter().filter(|&cpu| self.is_behind(cpu, asid, generation));
+        let Some(first) = behind.next() else { return };
+        let _span = Span::<A>::enter(Func::CsdLockWait);
+        let mut watch = Watch::<A>::begin(self.smp.config(), A::cpu(), CallFunc::CatchUp);
+        let mut last = first;
+        for cpu in core::iter::once(first).chain(behind) {
+            last = cpu;
+            while self.is_behind(cpu, asid, generation) {
+                if wait == Wait::Sleep && watch.age_ns() >= SPIN_NS {
+                    self.sleep_for(cpu, &watch, || !self.is_behind(cpu, asid, generation));
+                } else {
+                    watch.turn(|| cpu);
+                }
+            }
+        }
+        let ns = watch.age_ns();
+        self.smp.tally().add::<A>(Count::Waited, ns);
+        self.smp.tally().max::<A>(Max::Wait, ns);
+        A::trace(Trace::CsdWait { target: last, ns });
+    }
+    fn sleep_for(&self, cpu: CpuId, watch: &Watch<A>, over: impl Fn() -> bool) {
+        let sleepers = self.sleepers.of(cpu);
+        self.smp.tally().add::<A>(Count::Sleeps, 1);
+        sleepers.waiting.fetch_add(1, SeqCst);
+        sleepers.queue.wait_until(|| {
+            let over = over();
+            if !over {
+                watch.look(|| cpu);
+            }
+            over
+        });
+        sleepers.waiting.fetch_sub(1, SeqCst);
+    }
+    /// What `cpu` has loaded has changed: whoever sleeps for that looks again.
+    #[inline]
+    pub(super) fn wake_sleepers(&self, cpu: CpuId) {
+        if self.policy() == CallPolicy::Requests {
+            let sleepers = self.sleepers.of(cpu);
+            if sleepers.waiting.load(SeqCst) != 0 {
+                sleepers.queue.wake_all();
+            }
+        }
+    }
+    /// Once an interval: whoever sleeps looks at the clock.
+    pub fn watch(&self) {
+        self.smp.watch();
+        for (_, sleepers) in self.sleepers.iter() {
+            if sleepers.waiting.load(SeqCst) != 0 {
+                sleepers.queue.wake_all();
+            }
+        }
+    }
+
+    // -- The kernel's own range.
+
+    /// Makes sure that no CPU uses a translation of the kernel's own `range` that is not in the
+    /// tables any more (`flush_tlb_kernel_range`): all CPUs have these, idle ones too.
+    pub fn flush_kernel_range(&self, range: VmaRange, wait: Wait) {
+        let _span = Span::<A>::enter(Func::FlushTlbKernelRange);
+        self.smp.tally().add::<A>(Count::Flushes, 1);
+        if A::has_tlb_broadcast() {
+            self.broadcast(KERNEL, Extent::Range(range, PageSize::Base));
+            return;
+        }
+        let info = [range.start().get(), range.pages()];
+        let call = Call { func: CallFunc::FlushTlbKernel, info };
+        let reached = self.smp.on_each_cpu(call, wait, &|call| self.run(call));
+        let extent = Extent::Range(range, PageSize::Base).at_most(SINGLE_FLUSH_CEILING);
+        trace::<A>(extent, reached.others);
+    }
+}

@@ -1,0 +1,94 @@
+//! Invalidations, at a CPU that is reached.
+
+use super::cpu::{Loaded, Own};
+use super::space::Recent;
+use super::{KERNEL, SINGLE_FLUSH_CEILING, Tlb};
+use crate::arch::{Arch, Asid, Atomic, Func, Op, Span, VmaRange, Vpn};
+use crate::smp::{Call, CallFunc, CallPolicy};
+use crate::sync::{IrqGuard, NoPreempt};
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+
+impl<A: Arch> Tlb<A> {
+    /// This CPU was interrupted for calls that are all the TLB's.
+    pub fn interrupt(&self) {
+        self.smp.interrupt(&|call| self.run(call));
+    }
+    /// Runs a call that is the TLB's, on this CPU; others do nothing here.
+    pub fn run(&self, call: Call) {
+        let off = IrqGuard::<A>::new();
+        match call.func {
+            CallFunc::FlushTlb => {
+                let _span = Span::<A>::enter(Func::FlushTlbFunc);
+                self.flush_func(&off, Loaded::of(call.info[0]), Recent::of(call.info[1]));
+            }
+            CallFunc::FlushTlbBatch | CallFunc::CatchUp => {
+                let _span = Span::<A>::enter(Func::FlushTlbFunc);
+                self.catch_up(&off);
+                self.wake_sleepers(off.cpu());
+            }
+            CallFunc::FlushTlbKernel => {
+                let [start, pages] = call.info;
+                let range = VmaRange::with_pages(Vpn::new(start), pages);
+                match range.filter(|_| pages <= SINGLE_FLUSH_CEILING) {
+                    Some(_) => A::work(Op::TlbFlushPage, pages as u32),
+                    None => A::work(Op::TlbFlushAll, 1),
+                }
+                A::tlb_flush_local(KERNEL, range.filter(|_| pages <= SINGLE_FLUSH_CEILING));
+            }
+            CallFunc::Barrier | CallFunc::Test => {}
+        }
+    }
+    /// What a call asks for (`flush_tlb_func`): nothing, if this CPU has something else loaded or
+    /// has caught up; the call's pages, if that is all that is new; else everything.
+    fn flush_func(&self, off: &IrqGuard<A>, wanted: Loaded, what: Recent) {
+        let word = self.loaded_on(off.cpu());
+        let loaded = Loaded::of(word.load(Acquire));
+        let Some(asid) = loaded.asid().filter(|&asid| wanted.asid() == Some(asid)) else { return };
+        if loaded.is_lazy() {
+            self.leave(off, self.own.get(off), asid, loaded);
+            return;
+        }
+        let generation = self.space(asid).generation.load(SeqCst);
+        if generation <= loaded.generation() {
+            return;
+        }
+        let only = wanted.generation() == generation && loaded.generation() + 1 == generation;
+        match what.range(generation).filter(|_| only) {
+            Some((range, units)) => {
+                A::work(Op::TlbFlushPage, units as u32);
+                A::tlb_flush_local(asid, Some(range));
+            }
+            None => {
+                A::work(Op::TlbFlushAll, 1);
+                A::tlb_flush_local(asid, None);
+            }
+        }
+        word.store(loaded.at(generation).word(), SeqCst);
+    }
+    /// This CPU has nothing loaded any more, not even lazily (`leave_mm`).
+    fn leave(&self, off: &IrqGuard<A>, own: &Own, asid: Asid, loaded: Loaded) {
+        A::work(Op::MmSwitch, 1);
+        own.remember(asid, loaded.generation());
+        self.loaded_on(off.cpu()).store(Loaded::NOTHING.word(), SeqCst);
+        self.space(asid).leave(off.cpu());
+    }
+    /// Forgets what this CPU is to forget of what it has loaded.
+    pub(super) fn catch_up(&self, off: &IrqGuard<A>) {
+        let word = self.loaded_on(off.cpu());
+        let loaded = Loaded::of(word.load(Acquire));
+        let Some(asid) = loaded.asid() else { return };
+        let space = self.space(asid);
+        let generation = space.generation.load(SeqCst);
+        if generation <= loaded.generation() {
+            return;
+        }
+        match self.policy() {
+            CallPolicy::Stock | CallPolicy::Posted => {
+                A::work(Op::TlbFlushAll, 1);
+                A::tlb_flush_local(asid, None);
+            }
+            CallPolicy::Requests => space.forget(asid, loaded.generation(), generation),
+        }
+        word.store(loaded.at(generation).word(), SeqCst);
+    }
+}
