@@ -20,9 +20,9 @@ pub use lock::UniSpin;
 pub use machine::{
     advance, assert_quiet, at_op, at_step, boot, current_path, deliver_ipis, earliest_timer,
     fail_alloc_after, fail_allocs, failures_left, forget_step, interrupt, lock_acquisitions,
-    on_park, on_relax, record, run_timer, set_broadcast, set_clock, set_cpu, set_node, set_online,
-    set_task, table_count, take_ipis, take_spawned, take_timer, take_touches, take_traces,
-    timer_of, tlb_len, unpark_tokens, work_count,
+    on_park, on_relax, preempt_depth, record, run_timer, set_broadcast, set_clock, set_cpu,
+    set_node, set_online, set_task, table_count, take_ipis, take_spawned, take_timer, take_touches,
+    take_traces, timer_of, tlb_len, unpark_tokens, work_count,
 };
 
 use machine::expect;

@@ -498,3 +498,8 @@ pub fn assert_quiet() {
         }
     });
 }
+
+/// How many times preemption is off on the CPU the caller is on.
+pub fn preempt_depth() -> u32 {
+    here(|cpu| cpu.preempt)
+}

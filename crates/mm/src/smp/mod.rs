@@ -1,10 +1,10 @@
 //! Calls to other CPUs: a function, by value, that other CPUs run in an interrupt.
 //!
-//! | policy | records | preemption while targets are waited for | the caller waits for |
+//! | policy | records | preemption in the wait | the caller waits for |
 //! |---|---|---|---|
-//! | [`Stock`](CallPolicy::Stock) | one for each source and target | off | each of its records |
-//! | [`Posted`](CallPolicy::Posted) | the same | on | the same, whoever uses them by then |
-//! | [`Requests`](CallPolicy::Requests) | 62, and a word for each CPU | on; or it sleeps | its own request |
+//! | `stock` | one for each source and target | off | each of its records |
+//! | `posted` | the same | on | the same, whoever uses them by then |
+//! | `requests` | 62, and a word for each CPU | on; or it sleeps | its own request |
 //!
 //! Whoever queues the first call to a CPU interrupts it; whoever comes later, until the CPU has
 //! taken its calls, need not (`ipis_elided`).

@@ -6,10 +6,11 @@
 //! the address space loaded; whoever loads an address space looks at its generation. How CPUs are
 //! reached is the policy of [`crate::smp`]:
 //!
-//! | policy | how | a CPU that is interrupted |
-//! |---|---|---|
-//! | `stock`, `posted` | a call to each CPU, idle ones if tables are freed | forgets the call's pages if exactly one generation behind, else all; an idle one loads nothing |
-//! | `requests` | a nudge to each that is behind; waits on what CPUs have loaded | forgets the last few invalidations' pages if it knows them all |
+//! * `stock` and `posted`: a call to each CPU, to idle ones too if tables are freed. A CPU that is
+//!   called forgets the call's pages if it is exactly one generation behind, or else everything; an
+//!   idle one loads nothing from then on.
+//! * `requests`: a nudge to each that is behind, and a wait on what CPUs have loaded. A CPU that is
+//!   nudged forgets the pages of the last few invalidations if it knows them all.
 //!
 //! Where all CPUs can be told by a broadcast, that is all there is to do.
 //!

@@ -93,7 +93,7 @@ fn threads_flush_one_another_and_none_reads_a_freed_frame() {
         let (hears, idles) = (Arc::clone(&world), Arc::clone(&world));
         kernel.on_ipi(move |reason| {
             assert_eq!(reason, Ipi::CallFunction);
-            hears.tlb.ipi();
+            hears.tlb.interrupt();
         });
         kernel.on_idle(move |what| {
             if what == "enter" {

@@ -1,0 +1,51 @@
+//! CPUs that stop and start again.
+
+use crate::common::{POLICIES, World};
+use mmscale_mm::arch::CpuId;
+use mmscale_mm::smp::{Offline, Reached, Wait};
+use mmscale_uni as uni;
+
+#[test]
+fn a_cpu_stops_only_with_nothing_queued_and_no_interrupt_on_its_way() {
+    for policy in POLICIES {
+        let world = World::new(policy, 2);
+        world.call(&[1], 4, Wait::No);
+        uni::set_cpu(1);
+        uni::interrupt(|| assert!(!world.smp.cpu_dying(), "{policy:?}: an interrupt comes"));
+        assert_eq!((world.deliver(), world.ran()), (1, vec![(1, 4)]));
+        uni::interrupt(|| assert!(world.smp.cpu_dying(), "{policy:?}"));
+        uni::set_cpu(0);
+        assert_eq!(world.call(&[1], 5, Wait::Spin), Reached::default(), "{policy:?}");
+        assert_eq!((world.deliver(), world.ran()), (0, vec![]));
+        let run = |_| panic!("another CPU was asked");
+        let single =
+            world.smp.call_function_single(CpuId::new(1), crate::common::test(6), Wait::No, &run);
+        assert_eq!(single, Err(Offline));
+    }
+}
+
+#[test]
+fn a_cpu_that_is_back_is_called_from_its_first_step_on() {
+    for policy in POLICIES {
+        for by_itself in [true, false] {
+            let world = World::new(policy, 2);
+            uni::set_cpu(1);
+            uni::interrupt(|| assert!(world.smp.cpu_dying()));
+            if by_itself {
+                uni::interrupt(|| world.smp.idle_exit());
+            }
+            uni::set_cpu(0);
+            if !by_itself {
+                world.smp.cpu_online(CpuId::new(1));
+            }
+            assert_eq!(world.call(&[1], 6, Wait::Spin).others, 1, "{policy:?}");
+            assert_eq!(world.ran(), [(1, 6)]);
+            // To be told twice changes nothing.
+            world.call(&[1], 7, Wait::No);
+            world.smp.cpu_online(CpuId::new(1));
+            uni::set_cpu(1);
+            uni::interrupt(|| world.smp.idle_exit());
+            assert_eq!((world.deliver(), world.ran()), (1, vec![(1, 7)]), "{policy:?}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Who runs what, how often, in which order, and who is interrupted for it.
+
+use crate::common::{POLICIES, World, cpus, test};
+use mmscale_mm::arch::{CpuId, CpuMask};
+use mmscale_mm::smp::{CallPolicy, Here, Offline, Reached, Wait};
+use mmscale_uni as uni;
+
+#[test]
+fn a_call_runs_once_on_each_target_and_here_if_asked() {
+    for policy in POLICIES {
+        let world = World::new(policy, 4);
+        let reached = world.call(&[0, 1, 3], 7, Wait::Spin);
+        assert_eq!(reached, Reached { others: 2, here: 1 });
+        let mut ran = world.ran();
+        assert_eq!(ran[0], (0, 7), "{policy:?}: locally while the others are on their way");
+        ran.sort_unstable();
+        assert_eq!(ran, [(0, 7), (1, 7), (3, 7)], "{policy:?}");
+        let skipped = world.smp.call_function_many(
+            cpus(&[0, 2]),
+            |_| true,
+            test(8),
+            Here::Skip,
+            Wait::Spin,
+            &|_| panic!("it does not run here"),
+        );
+        assert_eq!((skipped, world.ran()), (Reached { others: 1, here: 0 }, vec![(2, 8)]));
+        uni::assert_quiet();
+    }
+}
+
+#[test]
+fn a_condition_is_asked_for_each_target_and_keeps_it_from_being_called() {
+    for policy in POLICIES {
+        let world = World::new(policy, 6);
+        let asked = std::cell::RefCell::new(Vec::new());
+        let odd = |cpu: CpuId| {
+            asked.borrow_mut().push(cpu.index());
+            cpu.index() % 2 == 1
+        };
+        let targets = cpus(&[1, 2, 3, 4]);
+        let run = |_| panic!("this CPU is not among them");
+        world.smp.call_function_many(targets, odd, test(1), Here::Run, Wait::Spin, &run);
+        assert_eq!((world.ran(), asked.take()), (vec![(1, 1), (3, 1)], vec![1, 2, 3, 4]));
+        let stats = world.smp.stats();
+        assert_eq!((stats.ipis_sent, stats.ipis_elided, stats.calls), (2, 0, 1), "{policy:?}");
+    }
+}
+
+#[test]
+fn whoever_comes_while_an_interrupt_is_on_its_way_sends_none() {
+    for policy in POLICIES {
+        let world = World::new(policy, 3);
+        for source in [0, 2] {
+            uni::set_cpu(source);
+            world.call(&[1], source as u64, Wait::No);
+        }
+        let stats = world.smp.stats();
+        assert_eq!((stats.ipis_sent, stats.ipis_elided), (1, 1), "{policy:?}");
+        assert!(world.smp.is_queued(CpuId::new(1)));
+        assert_eq!((world.deliver(), world.ran()), (1, vec![(1, 0), (1, 2)]), "{policy:?}");
+        assert!(!world.smp.is_queued(CpuId::new(1)));
+        world.call(&[1], 9, Wait::No);
+        assert_eq!((world.smp.stats().ipis_sent, world.deliver()), (2, 1), "{policy:?}");
+    }
+}
+
+#[test]
+fn records_run_synchronous_calls_first_and_requests_run_in_the_order_of_their_beginning() {
+    for policy in POLICIES {
+        let world = World::new(policy, 5);
+        // Three that do not wait, and then one that does, from CPUs of their own.
+        for source in [1, 2, 3] {
+            uni::set_cpu(source);
+            world.call(&[4], source as u64, Wait::No);
+        }
+        uni::set_cpu(0);
+        world.call(&[4], 0, Wait::Spin);
+        let order: Vec<_> = world.ran().into_iter().map(|(_, call)| call).collect();
+        match policy {
+            CallPolicy::Requests => assert_eq!(order, [1, 2, 3, 0]),
+            CallPolicy::Stock | CallPolicy::Posted => assert_eq!(order, [0, 1, 2, 3]),
+        }
+    }
+}
+
+#[test]
+fn one_of_several_is_this_one_or_near_and_nobody_is_called_who_is_not_there() {
+    for policy in POLICIES {
+        let world = World::new(policy, 4);
+        uni::set_node(2, 1);
+        uni::set_node(0, 1);
+        let any = |among: &[usize]| {
+            let mut mask = CpuMask::EMPTY;
+            cpus(among).into_iter().for_each(|cpu| mask.insert(cpu));
+            let log = &world.log;
+            let run = |_| log.ran.borrow_mut().push((crate::common::cpu(), 99));
+            world.smp.call_function_any(&mask, test(5), Wait::Spin, &run).map(CpuId::index)
+        };
+        assert_eq!(any(&[0, 1, 2]), Ok(0), "{policy:?}: this one");
+        assert_eq!(any(&[1, 2, 3]), Ok(2), "{policy:?}: one of this node");
+        uni::set_cpu(2);
+        uni::interrupt(|| assert!(world.smp.cpu_dying()));
+        uni::set_cpu(0);
+        assert_eq!(any(&[1, 2, 3]), Ok(1), "{policy:?}: another node's");
+        assert_eq!(any(&[2]), Err(Offline));
+        assert_eq!(any(&[]), Err(Offline));
+        assert_eq!(world.ran(), [(0, 99), (2, 5), (1, 5)]);
+    }
+}
+
+#[test]
+fn every_cpu_that_is_online_is_called() {
+    for policy in POLICIES {
+        let world = World::new(policy, 40);
+        uni::set_online(7, false);
+        let log = std::rc::Rc::clone(&world.log);
+        let run = move |_| log.ran.borrow_mut().push((crate::common::cpu(), 3));
+        let reached = world.smp.on_each_cpu(test(3), Wait::Spin, &run);
+        assert_eq!(reached, Reached { others: 38, here: 1 }, "{policy:?}");
+        let mut ran: Vec<_> = world.ran().into_iter().map(|(cpu, _)| cpu).collect();
+        ran.sort_unstable();
+        let all: Vec<_> = (0..40).filter(|&cpu| cpu != 7).collect();
+        assert_eq!(ran, all, "{policy:?}");
+    }
+}
+
+#[test]
+fn requests_take_memory_that_grows_with_the_cpus_and_records_with_their_square() {
+    let bytes = |policy, count| World::new(policy, count).smp.stats().call_memory_bytes;
+    for policy in [CallPolicy::Stock, CallPolicy::Posted] {
+        assert!(bytes(policy, 512) >= 512 * 512 * 32, "{policy:?}");
+        assert!(bytes(policy, 512) / bytes(policy, 256) >= 3, "{policy:?}");
+    }
+    let (small, large) = (bytes(CallPolicy::Requests, 256), bytes(CallPolicy::Requests, 512));
+    assert!(large < 2 * small, "{small} {large}");
+    assert!(large * 50 <= bytes(CallPolicy::Stock, 512), "{large}");
+}
+
+#[test]
+#[should_panic(expected = "from an interrupt")]
+fn a_call_from_an_interrupt_is_refused() {
+    let world = World::new(CallPolicy::Stock, 2);
+    uni::interrupt(|| world.call(&[1], 1, Wait::Spin));
+}
+
+#[test]
+#[should_panic(expected = "with interrupts off")]
+fn a_call_with_interrupts_off_is_refused() {
+    let world = World::new(CallPolicy::Requests, 2);
+    let _off = mmscale_mm::sync::IrqGuard::<uni::Uni>::new();
+    world.call(&[1], 1, Wait::No);
+}
