@@ -123,9 +123,7 @@ pub trait Callbacks {
     /// This CPU is about to stop for good, in idle; interrupts are off. `false`: it may not yet, as
     /// an interrupt is on its way to it; it is asked again after that one. After `true` it either
     /// stops, or leaves idle ([`Callbacks::idle_exit`]) and is asked again.
-    fn cpu_dying(&self) -> bool {
-        true
-    }
+    fn cpu_dying(&self) -> bool;
     /// `cpu` is about to go away; called in a task on another CPU, may sleep. Last chance to stop
     /// what runs on its behalf; `cpu` is out of the online mask already, but still runs.
     fn cpu_down_prepare(&self, cpu: CpuId);

@@ -138,6 +138,9 @@ impl Callbacks for Machine {
     fn idle_exit(&self) {}
     fn context_switch(&self) {}
     fn task(&self, _: TaskEntry) {}
+    fn cpu_dying(&self) -> bool {
+        true
+    }
     fn cpu_down_prepare(&self, _: CpuId) {}
     fn cpu_dead(&self, _: CpuId) {}
     fn cpu_online(&self, _: CpuId) {}

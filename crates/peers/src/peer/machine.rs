@@ -39,6 +39,9 @@ impl<F: Fn(&OursOnMachine, usize)> Callbacks for Program<F> {
     fn task(&self, entry: TaskEntry) {
         (self.body)(&self.ours, entry.0 as usize);
     }
+    fn cpu_dying(&self) -> bool {
+        true
+    }
     fn cpu_down_prepare(&self, _: CpuId) {}
     fn cpu_dead(&self, _: CpuId) {}
     fn cpu_online(&self, _: CpuId) {}

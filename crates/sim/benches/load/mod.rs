@@ -51,6 +51,9 @@ impl Callbacks for Load {
             unsafe { lock.unlock() };
         }
     }
+    fn cpu_dying(&self) -> bool {
+        true
+    }
     fn cpu_down_prepare(&self, _: CpuId) {}
     fn cpu_dead(&self, _: CpuId) {}
     fn cpu_online(&self, _: CpuId) {}

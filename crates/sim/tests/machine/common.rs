@@ -11,6 +11,7 @@ use std::rc::Rc;
 type Job = Box<dyn FnOnce()>;
 type Hook = Box<dyn Fn()>;
 type IpiHook = Box<dyn Fn(Ipi)>;
+type DyingHook = Box<dyn Fn() -> bool>;
 
 /// Closures in the place of a kernel.
 #[derive(Default)]
@@ -22,6 +23,7 @@ pub(crate) struct Script {
     pub(crate) on_idle_exit: RefCell<Option<Hook>>,
     pub(crate) on_switch: RefCell<Option<Hook>>,
     pub(crate) on_dead: RefCell<Option<Hook>>,
+    pub(crate) on_dying: RefCell<Option<DyingHook>>,
     pub(crate) hotplug: RefCell<Vec<(&'static str, CpuId)>>,
     pub(crate) switches: Cell<u64>,
 }
@@ -72,6 +74,9 @@ impl Callbacks for Script {
     fn task(&self, entry: TaskEntry) {
         let job = self.jobs.borrow_mut()[entry.0 as usize].take();
         job.expect("a task starts once")();
+    }
+    fn cpu_dying(&self) -> bool {
+        self.on_dying.borrow().as_ref().is_none_or(|hook| hook())
     }
     fn cpu_down_prepare(&self, cpu: CpuId) {
         self.hotplug.borrow_mut().push(("down_prepare", cpu));

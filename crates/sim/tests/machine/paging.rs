@@ -49,6 +49,9 @@ impl World {
             hear();
         }));
         *script.on_idle_enter.borrow_mut() = Some(Box::new(of(|world| world.tlb.enter_lazy())));
+        *script.on_idle_exit.borrow_mut() = Some(Box::new(of(|world| world.tlb.smp().idle_exit())));
+        let dying = Rc::clone(&world);
+        *script.on_dying.borrow_mut() = Some(Box::new(move || dying.tlb.smp().cpu_dying()));
         let (dead, log) = (Rc::clone(&world), Rc::downgrade(script));
         *script.on_dead.borrow_mut() = Some(Box::new(move || {
             let script = log.upgrade().expect("the machine runs");

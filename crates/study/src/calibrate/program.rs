@@ -177,6 +177,9 @@ impl<A: Arch> Callbacks for Pieces<A> {
         let figures = self.measure();
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(figures);
     }
+    fn cpu_dying(&self) -> bool {
+        true
+    }
     fn cpu_down_prepare(&self, _: CpuId) {}
     fn cpu_dead(&self, _: CpuId) {}
     fn cpu_online(&self, _: CpuId) {}

@@ -73,6 +73,9 @@ impl Callbacks for Jobs {
         drop(jobs);
         job.into_iter().for_each(|job| job());
     }
+    fn cpu_dying(&self) -> bool {
+        true
+    }
     fn cpu_down_prepare(&self, _: CpuId) {}
     fn cpu_dead(&self, _: CpuId) {}
     fn cpu_online(&self, _: CpuId) {}

@@ -66,6 +66,9 @@ impl Callbacks for Kernel {
         let job = self.jobs.lock().unwrap()[entry.0 as usize].take();
         job.expect("a task runs once")();
     }
+    fn cpu_dying(&self) -> bool {
+        true
+    }
     fn cpu_down_prepare(&self, cpu: CpuId) {
         self.hotplug.get().iter().for_each(|hook| hook(("prepare", cpu)));
     }

@@ -100,6 +100,9 @@ impl mmscale_mm::arch::Callbacks for Kernel {
             }
         }
     }
+    fn cpu_dying(&self) -> bool {
+        self.0.paged.mm.cpu_dying()
+    }
     fn cpu_down_prepare(&self, cpu: CpuId) {
         self.0.paged.mm.cpu_down_prepare(cpu);
     }

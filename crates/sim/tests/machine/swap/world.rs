@@ -105,6 +105,9 @@ impl Callbacks for World {
         job.expect("a task starts once")(&me);
         self.left.fetch_sub(1, SeqCst);
     }
+    fn cpu_dying(&self) -> bool {
+        self.paged.mm.cpu_dying()
+    }
     fn cpu_down_prepare(&self, cpu: CpuId) {
         self.paged.mm.cpu_down_prepare(cpu);
     }
