@@ -113,6 +113,7 @@ cases! {
         a_killed_process_waits_no_more
         grandchildren_keep_the_content_when_the_middle_ends
         locks_are_not_inherited
+        the_more_urgent_thread_goes_first
     }
     release {
         the_living_are_not_released

@@ -218,3 +218,44 @@ pub(crate) fn locks_are_not_inherited<S: System>(system: &S) {
     check(system, at, PAGES, 100);
     unmap(system, at, PAGES);
 }
+
+/// sched(7): a thread that wakes goes before all that are less urgent, and real time before fair.
+pub(crate) fn the_more_urgent_thread_goes_first<S: System>(system: &S) {
+    const COMPUTING_NS: u64 = 60_000_000;
+    const ASLEEP_NS: u64 = 5_000_000;
+    /// Adds a number to the order in which threads were done, in a digit each.
+    fn done(order: &AtomicU32, who: u32) {
+        let add = |so_far| Some(so_far * 10 + who);
+        order.fetch_update(SeqCst, SeqCst, add).expect("it always adds");
+    }
+    let order = Arc::new(AtomicU32::new(0));
+    let sleeper = |who| {
+        let order = Arc::clone(&order);
+        move |system: &S| {
+            system.sleep_ns(ASLEEP_NS).expect("nobody is killed");
+            done(&order, who);
+        }
+    };
+    let busy = Arc::clone(&order);
+    let computes = move |system: &S| {
+        // In pieces: a machine may look for others between two calls only.
+        let end_ns = system.clock_ns() + COMPUTING_NS;
+        while system.clock_ns() < end_ns {
+            system.compute_ns(100_000).expect("nobody is killed");
+        }
+        done(&busy, 2);
+    };
+    let cpu = other(system);
+    let threads = [
+        system.spawn(cpu, Box::new(sleeper(3))),
+        system.spawn(cpu.real_time(20), Box::new(sleeper(1))),
+        system.spawn(cpu.real_time(10), Box::new(computes)),
+    ];
+    // Not everybody may run in real time everywhere.
+    for thread in threads.into_iter().flatten() {
+        assert_eq!(system.join(thread), Ok(()));
+    }
+    if threads.iter().all(Result::is_ok) {
+        assert_eq!(order.load(SeqCst), 123);
+    }
+}

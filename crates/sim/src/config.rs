@@ -1,6 +1,6 @@
 //! What a run is asked to be.
 
-use crate::profile::Profile;
+use crate::profile::{Noise, Profile};
 use mmscale_mm::arch::LockClass;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -30,6 +30,8 @@ pub struct SimConfig {
     /// Locks are counted if they were asked for from the first time on and before the second, in
     /// ns of virtual time.
     pub locks_ns: (u64, u64),
+    /// Windows in which sections without preemption are looked at; `None`: they are not.
+    pub sections: Option<Windows>,
     /// Virtual time after which the run counts as failed, in ns.
     pub limit_ns: u64,
     /// Somebody outside sets this to end the run early.
@@ -50,10 +52,22 @@ impl SimConfig {
             faults: Faults::default(),
             checks: Checks::On,
             locks_ns: (0, u64::MAX),
+            sections: None,
             limit_ns: 3_600_000_000_000,
             interrupt: None,
         }
     }
+}
+
+/// Windows one after the other, of each of which every CPU tells its longest section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Windows {
+    /// When the first begins, in ns of virtual time.
+    pub from_ns: u64,
+    /// How long each is, in ns; not 0.
+    pub window_ns: u64,
+    /// How many there are.
+    pub count: usize,
 }
 
 /// When a CPU waits for the CPUs that are behind it.
@@ -86,24 +100,6 @@ pub enum Checks {
     Off,
 }
 
-/// One kind of disturbance: how often and how long, for each CPU by itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Disturbance {
-    /// Mean time from one to the next, in ns; each gap is within half and one and a half of it.
-    pub period_ns: u64,
-    /// Durations in ns, drawn with equal chance. Weight a duration by naming it more than once.
-    pub durations_ns: [u64; 8],
-}
-
-/// Disturbance from outside: off by default.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Noise {
-    /// The CPU does not run at all, whatever it was doing: a hypervisor, firmware.
-    pub stolen: Option<Disturbance>,
-    /// Somebody else's interrupt handler: only where interrupts are on; they are off meanwhile.
-    pub irq_off: Option<Disturbance>,
-}
-
 /// Faults to inject: none by default. Shares are in 1/1024.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
@@ -111,6 +107,8 @@ pub struct Faults {
     pub late_ipi_1024: u32,
     /// How much later they arrive, in ns.
     pub late_ipi_ns: u64,
+    /// Inter-processor interrupts that never arrive, as a machine with a fault in it has them.
+    pub lost_ipi_1024: u32,
     /// Parks that return early.
     pub early_park_1024: u32,
     /// Allocations that `Arch::fail_alloc` tells to fail.

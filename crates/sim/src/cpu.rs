@@ -2,6 +2,7 @@
 
 use crate::heap::{NEVER, order_of};
 use crate::rng::SplitMix64;
+use crate::sections::Watch;
 use crate::spin::{NOWHERE, SimSpin};
 use crate::stats::ROOT_PATH;
 use crate::task::Yielder;
@@ -115,9 +116,13 @@ pub(crate) struct Cpu {
     pub(crate) irq_off: bool,
     pub(crate) in_irq: bool,
     pub(crate) need_resched: bool,
+    /// Its sections are looked at.
+    pub(crate) watched: bool,
     /// What came of its call of `lock`, when it goes on.
     pub(crate) answer: Answer,
     pub(crate) wait: Wait,
+    /// Since when it can run no other task; `NEVER` if it can.
+    pub(crate) section_since: u64,
     /// The earliest interrupt that was sent to it.
     pub(crate) ipi_at: u64,
     /// When each kind of interrupt arrives.
@@ -136,6 +141,8 @@ pub(crate) struct Cpu {
     pub(crate) moved: Vec<Moved>,
     /// Its idle task.
     pub(crate) idle: u32,
+    /// The books about its sections.
+    pub(crate) watch: Option<Box<Watch>>,
     /// It should stop as soon as its idle task runs.
     pub(crate) offline_wanted: bool,
 }
@@ -163,6 +170,9 @@ impl Cpu {
             irq_off: false,
             in_irq: false,
             need_resched: false,
+            watched: false,
+            section_since: NEVER,
+            watch: None,
             answer: Answer::None,
             wait: Wait::No,
             queued: NEVER,
@@ -220,6 +230,9 @@ impl Cpu {
     }
     #[inline]
     pub(crate) fn irqs_off(&mut self) {
+        if self.preempt == 0 {
+            self.open_section();
+        }
         self.irq_off = true;
         self.stop_at = self.steal_at;
     }
@@ -227,6 +240,9 @@ impl Cpu {
     pub(crate) fn irqs_on(&mut self) {
         self.irq_off = false;
         self.stop_at = self.check_at;
+        if self.preempt == 0 {
+            self.close_section();
+        }
     }
     pub(crate) fn set_timer(&mut self, time_ps: u64) {
         self.timer = time_ps;

@@ -7,15 +7,16 @@
 
 use crate::ahead::Ahead;
 use crate::checker::Checker;
-use crate::config::{Checks, Faults, HoldScale, Noise, Policy, SimConfig};
+use crate::config::{Checks, Faults, HoldScale, Policy, SimConfig};
 use crate::cpu::{Cpu, Wait, Waiter};
 use crate::device::Device;
 use crate::heap::{END_PS, EventHeap, NEVER, order_of, rank_of, time_of};
 use crate::lines::Lines;
 use crate::memory::Memory;
 use crate::outcome::{Failure, Place};
-use crate::profile::Costs;
+use crate::profile::{Costs, Noise};
 use crate::rng::{Jitter, SplitMix64};
+use crate::sections::Watch;
 use crate::stats::Stats;
 use crate::tables::Tables;
 use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
@@ -147,6 +148,11 @@ impl Engine {
             interrupt: config.interrupt,
         };
         (0..cpus).for_each(|cpu| engine.plan_noise(cpu, 0));
+        if let Some(windows) = config.sections {
+            for cpu in &mut engine.cpus {
+                (cpu.watched, cpu.watch) = (true, Some(Box::new(Watch::new(windows))));
+            }
+        }
         engine
     }
     #[inline]
@@ -158,6 +164,9 @@ impl Engine {
     #[inline]
     pub(crate) fn go_to_path(&mut self, path: u32) {
         let cpu = &mut self.cpus[self.cur];
+        if cpu.section_since != NEVER {
+            cpu.section_on_path();
+        }
         self.stats.spent(cpu.path, cpu.path_since, cpu.clock);
         cpu.path_since = cpu.clock;
         cpu.path = path;
@@ -398,6 +407,10 @@ impl Engine {
         let spinning = (0..self.cpus.len())
             .filter(|&at| self.cpus[at].wait == Wait::Spin)
             .map(|at| self.spinning_text(at, &self.place_of(at, self.cpus[at].path)));
+        let busy = (0..self.cpus.len()).filter(|&at| self.is_busy(at)).map(|at| {
+            let place = self.place_of(at, self.cpus[at].path);
+            format!("{place}: runs with preemption off")
+        });
         let parked = self.tasks.iter().enumerate().filter_map(|(id, task)| {
             let what = match task.state {
                 TaskState::Parked => "parked",
@@ -407,7 +420,13 @@ impl Engine {
             let place = self.place_of(usize::from(task.cpu), task.path);
             (!matches!(task.body, Body::Idle)).then(|| format!("task {id} is {what} on {place}"))
         });
-        spinning.chain(parked).take(64).collect()
+        spinning.chain(busy).chain(parked).take(64).collect()
+    }
+    /// Whether CPU `at` runs something that nothing else can interrupt for a task: a loop that
+    /// waits for another CPU, perhaps.
+    fn is_busy(&self, at: usize) -> bool {
+        let cpu = &self.cpus[at];
+        cpu.wait == Wait::No && cpu.preempt != 0 && cpu.current != cpu.idle
     }
 }
 

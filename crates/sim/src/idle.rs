@@ -12,6 +12,7 @@ use crate::turn::turn;
 /// The body of a CPU's idle task. Preemption is off in it: it switches by itself.
 pub(crate) fn idle_loop() {
     with(|engine| {
+        engine.cpu().open_section();
         engine.cpu().preempt += 1;
         engine.cpu().irqs_off();
     });
@@ -43,6 +44,7 @@ fn idle_stop() {
             Some(switch) => suspend(switch),
             None => break,
         }
+        with(Engine::go_on_from_halt);
     }
     charge(with(|engine| engine.costs.idle_exit_ps));
     if let Some(callbacks) = callbacks() {
@@ -60,11 +62,19 @@ impl Engine {
         let cpu = self.cpu();
         !cpu.queue.is_empty() && !cpu.offline_wanted
     }
+    /// The running CPU was stopped and goes on.
+    fn go_on_from_halt(&mut self) {
+        if !self.quiet {
+            self.noise_while_halted();
+            self.cpu().open_section();
+        }
+    }
     /// Stops the running CPU, at its turn; `None` if something has come meanwhile.
     fn halt(&mut self, dies: bool) -> Option<Switch> {
         if self.quiet || !self.idle_may_stop() {
             return None;
         }
+        self.cpu().close_section();
         if dies && self.may_go_offline() {
             return Some(self.go_offline());
         }

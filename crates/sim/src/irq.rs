@@ -201,7 +201,11 @@ pub(crate) fn restore(before: IrqState) {
 
 #[inline]
 pub(crate) fn preempt_disable() {
-    with_any(|engine| engine.cpu().preempt += 1);
+    with_any(|engine| {
+        let cpu = engine.cpu();
+        cpu.open_section();
+        cpu.preempt += 1;
+    });
 }
 
 #[inline]
@@ -210,7 +214,11 @@ pub(crate) fn preempt_enable() {
         let quiet = engine.quiet;
         let cpu = engine.cpu();
         cpu.preempt = cpu.preempt.saturating_sub(1);
-        cpu.need_resched && cpu.preempt == 0 && !cpu.irq_off && !quiet
+        if cpu.preempt != 0 || cpu.irq_off {
+            return false;
+        }
+        cpu.close_section();
+        cpu.need_resched && !quiet
     });
     if resched == Some(true) {
         deliver();
@@ -234,9 +242,15 @@ pub(crate) fn cond_resched() {
 /// that a loop without any other cost still makes time pass.
 pub(crate) fn relax() {
     const RELAX_PS: u64 = 40_000;
-    charge(RELAX_PS);
+    charge_of(|engine| {
+        engine.loop_begins();
+        RELAX_PS
+    });
     deliver();
-    with(Engine::count_event);
+    with(|engine| {
+        engine.loop_ends();
+        engine.count_event();
+    });
 }
 
 /// Sends `reason` to CPU `to`.
@@ -350,6 +364,10 @@ impl Engine {
     pub(crate) fn send(&mut self, to: usize, reason: Reason) {
         let (delivery_ps, send_ps) = (self.costs.ipi_delivery_ps, self.costs.ipi_send_ps);
         if self.quiet || !self.check_ipi(to) {
+            return;
+        }
+        if matches!(reason, Reason::Ipi(_)) && self.lost_ipi() {
+            self.cpu().clock += send_ps;
             return;
         }
         let late_ps = self.late_ipi();

@@ -14,6 +14,7 @@
 //! | `lock`, `spin`, `atomics`, `lines`, `memory`, `cost` | shared state and what it costs |
 //! | `device`, `io` | the swap device |
 //! | `stats`, `noise`, `hotplug` | statistics, disturbance, CPUs that leave |
+//! | `sections`, `watch` | for how long CPUs can run no other task, and why |
 //! | `check`, `checker`, `ledger` | checkers: locks and contexts; frames and counters |
 //! | `tables`, `tlbs`, `paging` | words of page tables, and the translations that CPUs keep |
 //! | `context`, `run`, `stack` | coroutines, and the way from `Sim`'s functions to the engine |
@@ -50,6 +51,7 @@ mod rng;
 mod run;
 mod sample;
 mod sched;
+mod sections;
 mod spin;
 mod stack;
 mod stats;
@@ -58,14 +60,17 @@ mod task;
 mod tlbs;
 mod topology;
 mod turn;
+mod watch;
 
 pub use arch::Sim;
 pub use arch::table_host_bytes;
 pub use atomics::{SimAtomic, SimOwnedI8, Word};
-pub use config::{Checks, Disturbance, Faults, HoldScale, Noise, Policy, SimConfig};
+pub use config::{Checks, Faults, HoldScale, Policy, SimConfig, Windows};
 pub use noise::random_u64;
 pub use outcome::{Failure, Lateness, Outcome, Place, Rule, Violation};
+pub use profile::{Disturbance, Gaps, Lengths, Noise};
 pub use run::run;
 pub use sample::sample_profile;
+pub use sections::{CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited};
 pub use spin::SimSpin;
 pub use topology::scaled as scaled_topology;

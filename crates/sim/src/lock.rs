@@ -226,6 +226,7 @@ impl Engine {
         lock.since.set(grant);
         lock.row.set(row);
         self.stats.row(row).contended(grant - arrived);
+        self.section_waited(to, lock.class, grant - arrived);
         if lock.id.get() != 0 {
             self.checker.lock_owner(lock.id.get(), to as u16);
         }

@@ -1,19 +1,29 @@
 //! Disturbance from outside and injected faults. They draw from generators of their own, so that
 //! turning them on changes nothing else.
 
-use crate::config::Disturbance;
 use crate::context::with;
 use crate::engine::Engine;
 use crate::heap::NEVER;
+use crate::profile::{Disturbance, Gaps, Lengths};
 use crate::rng::SplitMix64;
+use crate::sections::Waited;
 
 impl Disturbance {
     fn gap_ps(&self, rng: &mut SplitMix64) -> u64 {
-        rng.around(self.period_ns.saturating_mul(1000))
+        let mean_ps = self.period_ns.saturating_mul(1000);
+        match self.gaps {
+            Gaps::Around => rng.around(mean_ps),
+            Gaps::Random => rng.exponential(mean_ps),
+        }
     }
     fn duration_ps(&self, rng: &mut SplitMix64) -> u64 {
-        let at = rng.below(self.durations_ns.len() as u64) as usize;
-        self.durations_ns[at].saturating_mul(1000)
+        let ns = match self.lengths {
+            Lengths::Of(lengths_ns) => lengths_ns[rng.below(lengths_ns.len() as u64) as usize],
+            Lengths::Tail { least_ns, most_ns, doubles_1024 } => {
+                rng.tail(least_ns, most_ns, doubles_1024)
+            }
+        };
+        ns.saturating_mul(1000)
     }
 }
 
@@ -56,14 +66,18 @@ impl Engine {
         if let Some(stolen) = noise.stolen
             && cpu.clock >= cpu.steal_at
         {
-            cpu.clock += stolen.duration_ps(&mut cpu.noise_rng);
+            let lost_ps = stolen.duration_ps(&mut cpu.noise_rng);
+            cpu.clock += lost_ps;
+            cpu.section_lost(Waited::Stolen, lost_ps);
             cpu.steal_at = (cpu.clock + stolen.gap_ps(&mut cpu.noise_rng)).min(end);
         }
         if let Some(device) = noise.irq_off
             && !cpu.irq_off
             && cpu.clock >= cpu.device_at
         {
-            cpu.clock += irq_ps + device.duration_ps(&mut cpu.noise_rng);
+            let lost_ps = irq_ps + device.duration_ps(&mut cpu.noise_rng);
+            cpu.clock += lost_ps;
+            cpu.section_lost(Waited::Handler, lost_ps);
             cpu.device_at = cpu.clock + device.gap_ps(&mut cpu.noise_rng);
         }
         if cpu.irq_off {
@@ -76,6 +90,29 @@ impl Engine {
         let faults = self.faults;
         let late = self.cpu().noise_rng.chance_1024(faults.late_ipi_1024);
         if late { faults.late_ipi_ns.saturating_mul(1000) } else { 0 }
+    }
+    /// Whether an interrupt that is sent never arrives.
+    pub(crate) fn lost_ipi(&mut self) -> bool {
+        let share = self.faults.lost_ipi_1024;
+        self.cpu().noise_rng.chance_1024(share)
+    }
+    /// A CPU that was stopped goes on: what would have been taken from it meanwhile was nobody's,
+    /// but for what is left of it now.
+    pub(crate) fn noise_while_halted(&mut self) {
+        let (noise, end) = (self.noise, self.limit_ps() + 1);
+        let cpu = self.cpu();
+        if let Some(stolen) = noise.stolen {
+            while cpu.steal_at < cpu.clock && cpu.clock < end {
+                let over_at = cpu.steal_at + stolen.duration_ps(&mut cpu.noise_rng);
+                cpu.clock = cpu.clock.max(over_at);
+                cpu.steal_at = (over_at + stolen.gap_ps(&mut cpu.noise_rng)).min(end);
+            }
+        }
+        if let Some(device) = noise.irq_off {
+            while cpu.device_at < cpu.clock {
+                cpu.device_at += device.gap_ps(&mut cpu.noise_rng);
+            }
+        }
     }
     /// Whether a park returns at once though nobody asked for it.
     pub(crate) fn early_park(&mut self) -> bool {

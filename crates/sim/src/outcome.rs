@@ -1,5 +1,6 @@
 //! What a run leaves.
 
+use crate::sections::CpuSections;
 use mmscale_mm::arch::{CpuId, Probe};
 use mmscale_record::{CallRow, LockRow};
 
@@ -18,6 +19,8 @@ pub struct Outcome {
     pub calls: Vec<CallRow>,
     /// How late interrupts were delivered, after they arrived, with interrupts off or not.
     pub lateness: Lateness,
+    /// Sections without preemption, by CPU; empty unless the run asked for them.
+    pub sections: Vec<CpuSections>,
     /// What the checkers saw, in the order in which it happened.
     pub violations: Vec<Violation>,
     /// Why the run ended early, if it did.

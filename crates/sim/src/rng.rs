@@ -26,6 +26,30 @@ impl SplitMix64 {
     pub(crate) fn around(&mut self, mean: u64) -> u64 {
         (mean / 2 + self.below(mean.max(1))).max(1)
     }
+    /// Exponentially distributed around `mean`, at least 1. Whole numbers only: a host's logarithm
+    /// would be another on another host.
+    pub(crate) fn exponential(&mut self, mean: u64) -> u64 {
+        /// The natural logarithm of 2, times 2^32.
+        const LN_2: u128 = 2_977_044_472;
+        let bits = (64 << 32) - log2(self.next() | 1);
+        // bits / 2^32 is -log2 of a number between 0 and 1.
+        ((u128::from(bits) * LN_2 >> 32) * u128::from(mean) >> 32).max(1) as u64
+    }
+    /// At least `least`; each doubling has the chance `doubles_1024`; drawn again above `most`.
+    pub(crate) fn tail(&mut self, least: u64, most: u64, doubles_1024: u32) -> u64 {
+        const ATTEMPTS: usize = 64;
+        for _ in 0..ATTEMPTS {
+            let mut low = least.max(1);
+            while low < most && self.chance_1024(doubles_1024) {
+                low *= 2;
+            }
+            let drawn = low + self.below(low);
+            if drawn <= most {
+                return drawn;
+            }
+        }
+        most
+    }
     pub(crate) const fn state(&self) -> u64 {
         self.0
     }
@@ -37,6 +61,20 @@ const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// The logarithm of `x` to base 2, times 2^32; `x` is not 0.
+fn log2(x: u64) -> u64 {
+    let whole = x.ilog2();
+    let mut rest = u128::from(x) << (63 - whole);
+    let mut bits = u64::from(whole);
+    for _ in 0..32 {
+        rest = rest * rest >> 63;
+        let one = rest >> 64;
+        rest >>= one;
+        bits = bits << 1 | one as u64;
+    }
+    bits
 }
 
 /// The jitter of work: the factors that are drawn, in 1/1024.
@@ -104,6 +142,37 @@ mod tests {
         };
         assert_ne!(hash(&[1, 2]), hash(&[2, 1]));
         assert_ne!(hash(&[0]), hash(&[0, 0]));
+    }
+
+    #[test]
+    fn logarithms_are_right_to_nine_digits() {
+        for x in [1, 2, 3, 10, 1 << 40, u64::MAX] {
+            let exact = (x as f64).log2();
+            assert!((log2(x) as f64 / 4_294_967_296.0 - exact).abs() < 1e-9, "{x}");
+        }
+    }
+
+    #[test]
+    fn exponential_gaps_have_their_mean_and_their_tail() {
+        let mut rng = SplitMix64::new(7);
+        let drawn: Vec<u64> = (0..100_000).map(|_| rng.exponential(1_000_000)).collect();
+        let mean = drawn.iter().sum::<u64>() / 100_000;
+        assert!((990_000..1_010_000).contains(&mean), "{mean}");
+        let above = drawn.iter().filter(|&&x| x > 3_000_000).count();
+        assert!((4_700..5_250).contains(&above), "{above}: e^-3 of them are above three means");
+    }
+
+    #[test]
+    fn a_tail_doubles_with_its_chance_and_ends_where_it_is_cut() {
+        let mut rng = SplitMix64::new(7);
+        let drawn: Vec<u64> = (0..100_000).map(|_| rng.tail(1_000, 1_000_000, 512)).collect();
+        assert!(drawn.iter().all(|x| (1_000..=1_000_000).contains(x)));
+        for doublings in 1..6 {
+            let above = drawn.iter().filter(|&&x| x >= 1_000 << doublings).count();
+            let wanted = 100_000 >> doublings;
+            assert!(above.abs_diff(wanted) < wanted / 10 + 100, "{doublings}: {above}");
+        }
+        assert_eq!(rng.tail(1_000, 1_500, 1024), 1_500, "a law that never ends is cut");
     }
 
     #[test]

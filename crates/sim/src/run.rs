@@ -139,6 +139,7 @@ impl Engine {
             figures.into_iter().for_each(|word| mix.word(word));
             [row.wait_max_ns, row.hold_total_ns].into_iter().for_each(|word| mix.word(word));
         }
+        let sections = self.take_sections(&mut mix);
         Outcome {
             virtual_ns: self.end_ps / 1000,
             events: self.events,
@@ -151,6 +152,7 @@ impl Engine {
                 mean_ns: self.delays.total_ps.checked_div(self.delays.interrupts).unwrap_or(0)
                     / 1000,
             },
+            sections,
             violations: self.checker.take_violations(),
             failure: self.failure,
             probes: self.probes,

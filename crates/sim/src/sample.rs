@@ -1,6 +1,6 @@
 //! A made-up machine for tests, examples and benchmarks of the engine.
 
-use crate::profile::{Costs, LineCosts, Profile, SwapDevice, Topology};
+use crate::profile::{Costs, LineCosts, Noise, Profile, SwapDevice, Topology};
 use mmscale_mm::arch::Op;
 
 /// A machine of two nodes with round costs that stand for no real machine; never for results.
@@ -43,5 +43,6 @@ pub fn sample_profile(cpus: usize) -> Profile {
             bytes_per_us: 3_000,
             depth: 64,
         },
+        noise: Noise::default(),
     }
 }

@@ -2,7 +2,7 @@
 
 use mmscale_mm::arch::Op;
 use mmscale_sim::profile::{
-    self, CostGroup, Number, Profile, ProfileError, ProfileFile, builtin_names,
+    self, CostGroup, Lengths, Noise, Number, Profile, ProfileError, ProfileFile, builtin_names,
 };
 
 /// A sound file to break in one place.
@@ -47,6 +47,16 @@ fn text() -> String {
             ("write_ns", 20_000.0),
             ("bytes_per_us", 3_000.0),
             ("depth", 1024.0),
+        ]),
+        noise: section(&[
+            ("stolen_gap_ms", 1000.0),
+            ("stolen_least_ns", 5000.0),
+            ("stolen_most_ns", 90_000.0),
+            ("stolen_doubles_percent", 50.0),
+            ("handler_gap_ms", 10.0),
+            ("handler_least_ns", 500.0),
+            ("handler_most_ns", 600.0),
+            ("handler_doubles_percent", 0.0),
         ]),
         ops: Op::ALL.iter().map(|&op| (profile::op_key(op), number(3.0))).collect(),
     })
@@ -156,8 +166,28 @@ fn wrong_files_are_refused_with_key_and_reason() {
     assert!(message.contains("`timer.hz` = NaN is not between"), "{message}");
     let message = broken("atomic_ns = { value = 12.5", "atomic_ns = { value = -1.0");
     assert!(message.contains("`costs.atomic_ns` = -1 is not between"), "{message}");
+    let message = broken(
+        "stolen_most_ns = { value = 90000.0, range = [90000.0",
+        "stolen_most_ns = { value = 400.0, range = [4.0",
+    );
+    assert!(message.contains("`noise.stolen_most_ns` = 400 is below stolen_least_ns"), "{message}");
     let message = broken("source = \"a test\"", "source = \" \"");
     assert!(message.contains("has no source"), "{message}");
+}
+
+#[test]
+fn noise_is_there_only_where_a_profile_has_it() {
+    let noise = load(&text()).unwrap().noise;
+    let stolen = noise.stolen.unwrap();
+    let lengths = Lengths::Tail { least_ns: 5_000, most_ns: 90_000, doubles_1024: 512 };
+    assert_eq!((stolen.period_ns, stolen.lengths), (1_000_000_000, lengths));
+    assert_eq!(noise.irq_off.unwrap().period_ns, 10_000_000);
+    let text = text();
+    let (before, after) = text.split_once("\n[noise]\n").unwrap();
+    let rest = &after[after.find("\n[ops]").unwrap()..];
+    let without = format!("{before}\n{}", rest.trim_start());
+    assert_eq!(load(&without).unwrap().noise, Noise::default());
+    assert_eq!(profile::write(&profile::parse("mine", &without).unwrap()), without);
 }
 
 #[test]

@@ -37,6 +37,11 @@ impl ThreadSpec {
     pub const fn on(cpu: usize) -> Self {
         Self { cpu, priority: Priority::Fair }
     }
+    /// The same thread as a real-time one; a larger number goes first.
+    #[must_use]
+    pub const fn real_time(self, level: u8) -> Self {
+        Self { priority: Priority::RealTime(level), ..self }
+    }
 }
 
 /// How a process ended.

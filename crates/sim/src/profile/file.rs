@@ -37,6 +37,9 @@ pub struct ProfileFile {
     pub costs: Section,
     /// The swap device.
     pub swap: Section,
+    /// Disturbance from outside, where it is known or fitted; empty where it is not.
+    #[serde(default, skip_serializing_if = "Section::is_empty")]
+    pub noise: Section,
     /// The straight-line operations of the memory manager, see [`op_key`].
     pub ops: Section,
 }
@@ -68,9 +71,13 @@ pub fn write(file: &ProfileFile) -> String {
         ("timer", &file.timer),
         ("costs", &file.costs),
         ("swap", &file.swap),
+        ("noise", &file.noise),
         ("ops", &file.ops),
     ];
     for (name, section) in sections {
+        if name == "noise" && section.is_empty() {
+            continue;
+        }
         let _ = write!(text, "\n[{name}]\n");
         for (key, number) in section {
             let [low, high] = number.range;

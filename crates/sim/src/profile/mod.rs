@@ -8,12 +8,14 @@ mod adjust;
 mod builtin;
 mod error;
 mod file;
+mod noise;
 mod resolve;
 
 pub use adjust::CostGroup;
 pub use builtin::{builtin_file, builtin_names, load};
 pub use error::ProfileError;
 pub use file::{Number, ProfileFile, Section, op_key, parse, write};
+pub use noise::{Disturbance, Gaps, Lengths, Noise};
 pub use resolve::resolve;
 
 use mmscale_mm::arch::Op;
@@ -37,6 +39,8 @@ pub struct Profile {
     pub costs: Costs,
     /// The swap device.
     pub swap: SwapDevice,
+    /// Disturbance from outside. A run asks for it: nothing disturbs it otherwise.
+    pub noise: Noise,
 }
 
 /// The swap device: one queue for the whole machine.

@@ -2,7 +2,8 @@
 
 use super::error::nearest;
 use super::{
-    Costs, LineCosts, Number, Profile, ProfileError, ProfileFile, SwapDevice, Topology, op_key,
+    Costs, Disturbance, Gaps, Lengths, LineCosts, Noise, Number, Profile, ProfileError,
+    ProfileFile, SwapDevice, Topology, op_key,
 };
 use mmscale_mm::arch::{MAX_CPUS, MAX_NODES, Op};
 use std::cell::RefCell;
@@ -46,6 +47,7 @@ pub fn resolve(name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> 
             jitter_1024: costs.share("jitter_percent", 50.0)?,
         },
         swap: swap(name, file)?,
+        noise: noise(name, file)?,
     };
     memory.finish()?;
     timer.finish()?;
@@ -87,6 +89,38 @@ fn swap(name: &str, file: &ProfileFile) -> Result<SwapDevice, ProfileError> {
     };
     swap.finish()?;
     Ok(device)
+}
+
+/// A section that is there has all of its keys.
+fn noise(name: &str, file: &ProfileFile) -> Result<Noise, ProfileError> {
+    if file.noise.is_empty() {
+        return Ok(Noise::default());
+    }
+    let noise = Reader::new(name, "noise", &file.noise);
+    let both = Noise {
+        stolen: Some(disturbance(&noise, "stolen")?),
+        irq_off: Some(disturbance(&noise, "handler")?),
+    };
+    noise.finish()?;
+    Ok(both)
+}
+
+/// Gaps without memory, lengths with a tail.
+fn disturbance(noise: &Reader<'_>, what: &str) -> Result<Disturbance, ProfileError> {
+    let key = |rest: &str| format!("{what}_{rest}");
+    let gap_ms = noise.count(&key("gap_ms"), 1, 1_000_000_000)?;
+    let least_ns = noise.count(&key("least_ns"), 1, MAX_NS as u64)?;
+    let most_ns = noise.count(&key("most_ns"), 1, MAX_NS as u64)?;
+    if most_ns < least_ns {
+        let reason = format!("= {most_ns} is below {}; make it more", key("least_ns"));
+        return Err(noise.wrong(&key("most_ns"), reason));
+    }
+    let doubles_1024 = noise.share(&key("doubles_percent"), 90.0)?;
+    Ok(Disturbance {
+        period_ns: gap_ms * 1_000_000,
+        gaps: Gaps::Random,
+        lengths: Lengths::Tail { least_ns, most_ns, doubles_1024 },
+    })
 }
 
 fn page_bytes(memory: &Reader<'_>) -> Result<u32, ProfileError> {

@@ -3,7 +3,7 @@
 use crate::common::{config, run_script, run_well};
 use mmscale_mm::arch::{Access, Arch, CpuId, Ipi, Line, LockClass, Op, Order, Pfn};
 use mmscale_mm::sync::{IrqGuard, SpinLock};
-use mmscale_sim::{Disturbance, Faults, HoldScale, Noise, Outcome, Sim, SimConfig};
+use mmscale_sim::{Disturbance, Faults, Gaps, HoldScale, Lengths, Noise, Outcome, Sim, SimConfig};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ fn exact(cpus: usize) -> SimConfig {
 }
 
 fn each(period_ns: u64, duration_ns: u64) -> Option<Disturbance> {
-    Some(Disturbance { period_ns, durations_ns: [duration_ns; 8] })
+    Some(Disturbance { period_ns, gaps: Gaps::Around, lengths: Lengths::Of([duration_ns; 8]) })
 }
 
 /// How long a program of one task takes, in ns, without the end of what it returns.

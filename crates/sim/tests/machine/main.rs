@@ -11,5 +11,6 @@ mod oracle;
 mod pageblocks;
 mod paging;
 mod plugging;
+mod sections;
 mod space;
 mod swap;

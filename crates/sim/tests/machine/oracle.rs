@@ -7,8 +7,8 @@ use mmscale_mm::arch::{
 };
 use mmscale_mm::sync::{IrqGuard, NoPreempt, PreemptGuard, SpinLock};
 use mmscale_sim::{
-    Disturbance, Faults, HoldScale, Noise, Outcome, Policy, Sim, SimAtomic, SimConfig, SimOwnedI8,
-    SimSpin,
+    Disturbance, Faults, Gaps, HoldScale, Lengths, Noise, Outcome, Policy, Sim, SimAtomic,
+    SimConfig, SimOwnedI8, SimSpin, Windows,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -242,14 +242,17 @@ fn lazy_is_naive_without_jitter_where_ties_are_common() {
 fn lazy_is_naive_under_noise_and_faults() {
     let noise = |period_ns| Disturbance {
         period_ns,
-        durations_ns: [500, 700, 900, 1_500, 2_000, 3_000, 5_000, 40_000],
+        gaps: if period_ns < 40_000 { Gaps::Around } else { Gaps::Random },
+        lengths: Lengths::Of([500, 700, 900, 1_500, 2_000, 3_000, 5_000, 40_000]),
     };
     for seed in 0..60 {
         let mut config = SimConfig { seed, ..roomy(6) };
+        config.sections = Some(Windows { from_ns: 0, window_ns: 100_000, count: 1000 });
         config.noise = Noise { stolen: Some(noise(30_000)), irq_off: Some(noise(50_000)) };
         config.faults = Faults {
             late_ipi_1024: 200,
             late_ipi_ns: 7_000,
+            lost_ipi_1024: 0,
             early_park_1024: 300,
             alloc_fail_1024: 0,
             io_fail_1024: 300,

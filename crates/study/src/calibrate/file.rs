@@ -29,6 +29,7 @@ pub(super) fn write(
         )]),
         costs: costs(measured, &guest.costs, &metal.costs),
         swap: swap(&metal.swap),
+        noise: Section::new(),
         ops: operations(measured, ops, &metal.ops),
     })
 }

@@ -1,0 +1,282 @@
+//! Sections: stretches of time in which a CPU can run no other task, because preemption is off, or
+//! interrupts are, or it is in an interrupt. What the kernel's preemptirqsoff tracer measures.
+//!
+//! A section begins when the first of the three begins and ends when the last one ends; idling is
+//! none, from the halt until the wake-up. Time that is stolen from a CPU counts if it was in a
+//! section, and is invisible otherwise, as it is to a kernel. Nothing is kept unless a run asks
+//! ([`crate::SimConfig::sections`]).
+
+use crate::config::Windows;
+use crate::stats::{CLASSES, Stats};
+use mmscale_mm::arch::{CpuId, LockClass};
+
+/// Buckets of the histogram: lengths of up to 2^40 ns.
+pub const SECTION_BUCKETS: usize = 40;
+/// Sections longer than these are counted, in ns.
+pub const SECTION_LIMITS_NS: [u64; 3] = [1_000_000, 10_000_000, 50_000_000];
+/// The longest sections that are kept of each CPU.
+const KEPT: usize = 4;
+/// Call paths among which the one is found that took most of a section; others are left out.
+const PATHS: usize = 24;
+
+/// What a CPU waited for while it could run no other task.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Waited {
+    /// A spin lock.
+    Lock(LockClass),
+    /// Other CPUs, in a loop of [`mmscale_mm::arch::Arch::relax`].
+    Loop,
+    /// The machine took it away: [`crate::Noise::stolen`].
+    Stolen,
+    /// Somebody else's interrupt handler ran on it: [`crate::Noise::irq_off`].
+    Handler,
+}
+
+impl Waited {
+    const COUNT: usize = CLASSES + 3;
+
+    const fn slot(self) -> usize {
+        match self {
+            Self::Lock(class) => class as usize,
+            Self::Loop => CLASSES,
+            Self::Stolen => CLASSES + 1,
+            Self::Handler => CLASSES + 2,
+        }
+    }
+    const fn of_slot(slot: usize) -> Self {
+        match slot {
+            CLASSES => Self::Loop,
+            slot if slot == CLASSES + 1 => Self::Stolen,
+            slot if slot == CLASSES + 2 => Self::Handler,
+            slot => Self::Lock(LockClass::ALL[slot]),
+        }
+    }
+}
+
+/// One section.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Section {
+    /// Where.
+    pub cpu: CpuId,
+    /// When it began, in ns of virtual time.
+    pub begin_ns: u64,
+    /// How long it was.
+    pub ns: u64,
+    /// The call path on which most of it passed, outermost first.
+    pub path: Vec<&'static str>,
+    /// What it waited for and how long in all, the longest first. The rest is work.
+    pub waits: Vec<(Waited, u64)>,
+}
+
+/// Waits in loops within sections, by call path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoopRow {
+    /// The call path of the loop, outermost first.
+    pub path: Vec<&'static str>,
+    /// Sections with such a wait.
+    pub sections: u64,
+    /// All waits of one section together: the sum over sections, and the longest of one, in ns.
+    pub total_ns: u64,
+    /// The longest of one section.
+    pub max_ns: u64,
+}
+
+/// The sections of one CPU that ended within the windows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CpuSections {
+    /// The longest of each window, in ns; a section counts where it ends.
+    pub window_max_ns: Vec<u64>,
+    /// How many there were with a length of `2^n` ns or more and less than twice that, by n.
+    pub buckets: [u64; SECTION_BUCKETS],
+    /// How many were longer than each of [`SECTION_LIMITS_NS`].
+    pub over: [u64; SECTION_LIMITS_NS.len()],
+    /// The longest ones, longest first.
+    pub longest: Vec<Section>,
+    /// Waits in loops, by path.
+    pub loops: Vec<LoopRow>,
+}
+
+/// A section that is kept, with its call path as a number.
+struct Kept {
+    begin_ps: u64,
+    ps: u64,
+    path: u32,
+    waits: Vec<(Waited, u64)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct LoopSum {
+    path: u32,
+    sections: u64,
+    total_ps: u64,
+    max_ps: u64,
+}
+
+/// One CPU's books about its sections.
+pub(crate) struct Watch {
+    from_ps: u64,
+    window_ps: u64,
+    window_max_ps: Vec<u64>,
+    buckets: [u64; SECTION_BUCKETS],
+    over: [u64; SECTION_LIMITS_NS.len()],
+    longest: Vec<Kept>,
+    loops: Vec<LoopSum>,
+    /// The section that is open: what it waited for, on which paths it was, in which loops.
+    waits_ps: [u64; Waited::COUNT],
+    waited: bool,
+    paths: Vec<(u32, u64)>,
+    looped: Vec<(u32, u64)>,
+    /// When the turn of a wait loop began, and what had been taken away until then.
+    pub(crate) loop_since: u64,
+    pub(crate) loop_lost: u64,
+}
+
+impl Watch {
+    pub(crate) fn new(windows: Windows) -> Self {
+        Self {
+            from_ps: windows.from_ns.saturating_mul(1000),
+            window_ps: windows.window_ns.saturating_mul(1000).max(1),
+            window_max_ps: vec![0; windows.count],
+            buckets: [0; SECTION_BUCKETS],
+            over: [0; SECTION_LIMITS_NS.len()],
+            longest: Vec::new(),
+            loops: Vec::new(),
+            waits_ps: [0; Waited::COUNT],
+            waited: false,
+            paths: Vec::with_capacity(PATHS),
+            looped: Vec::new(),
+            loop_since: 0,
+            loop_lost: 0,
+        }
+    }
+    /// The open section waited.
+    pub(crate) fn wait(&mut self, what: Waited, ps: u64) {
+        self.waits_ps[what.slot()] += ps;
+        self.waited = true;
+    }
+    pub(crate) fn lost_ps(&self) -> u64 {
+        self.waits_ps[Waited::Stolen.slot()] + self.waits_ps[Waited::Handler.slot()]
+    }
+    /// The CPU was on `path` for `ps` of the open section.
+    pub(crate) fn spent(&mut self, path: u32, ps: u64) {
+        let full = self.paths.len() == PATHS;
+        match self.paths.iter_mut().find(|(known, _)| *known == path) {
+            Some((_, sum)) => *sum += ps,
+            None if full => {}
+            None => self.paths.push((path, ps)),
+        }
+    }
+    /// The open section waited in a loop on `path`.
+    pub(crate) fn looped(&mut self, path: u32, ps: u64) {
+        self.wait(Waited::Loop, ps);
+        match self.looped.iter_mut().find(|(known, _)| *known == path) {
+            Some((_, sum)) => *sum += ps,
+            None => self.looped.push((path, ps)),
+        }
+    }
+    /// The open section has ended.
+    pub(crate) fn close(&mut self, begin_ps: u64, end_ps: u64) {
+        let window = end_ps.checked_sub(self.from_ps).map(|ps| ps / self.window_ps);
+        let window = window.map_or(usize::MAX, |nth| nth as usize);
+        if window < self.window_max_ps.len() {
+            self.note(begin_ps, end_ps - begin_ps, window);
+        }
+        self.paths.clear();
+        self.looped.clear();
+        if std::mem::take(&mut self.waited) {
+            self.waits_ps = [0; Waited::COUNT];
+        }
+    }
+    fn note(&mut self, begin_ps: u64, ps: u64, window: usize) {
+        let max = &mut self.window_max_ps[window];
+        *max = (*max).max(ps);
+        let ns = ps / 1000;
+        let bucket = ns.max(1).ilog2() as usize;
+        self.buckets[bucket.min(SECTION_BUCKETS - 1)] += 1;
+        for (count, limit) in self.over.iter_mut().zip(SECTION_LIMITS_NS) {
+            *count += u64::from(ns > limit);
+        }
+        for &(path, ps) in &self.looped {
+            let known = self.loops.iter().position(|sum| sum.path == path);
+            let at = known.unwrap_or_else(|| {
+                self.loops.push(LoopSum { path, ..LoopSum::default() });
+                self.loops.len() - 1
+            });
+            let sum = &mut self.loops[at];
+            sum.sections += 1;
+            sum.total_ps += ps;
+            sum.max_ps = sum.max_ps.max(ps);
+        }
+        let place = self.longest.partition_point(|kept| kept.ps >= ps);
+        if place < KEPT {
+            self.keep(place, begin_ps, ps);
+        }
+    }
+    #[cold]
+    fn keep(&mut self, place: usize, begin_ps: u64, ps: u64) {
+        let path = self.paths.iter().max_by_key(|(path, ps)| (*ps, std::cmp::Reverse(*path)));
+        let mut waits: Vec<_> =
+            self.waits_ps.iter().enumerate().filter(|(_, ps)| **ps > 0).collect();
+        waits.sort_by_key(|&(slot, ps)| (std::cmp::Reverse(*ps), slot));
+        let waits = waits.into_iter().map(|(slot, ps)| (Waited::of_slot(slot), *ps)).collect();
+        let path = path.map_or(crate::stats::ROOT_PATH, |(path, _)| *path);
+        self.longest.insert(place, Kept { begin_ps, ps, path, waits });
+        self.longest.truncate(KEPT);
+    }
+    pub(crate) fn into_sections(self, cpu: CpuId, stats: &Stats) -> CpuSections {
+        let section = |kept: Kept| Section {
+            cpu,
+            begin_ns: kept.begin_ps / 1000,
+            ns: kept.ps / 1000,
+            path: stats.names(kept.path),
+            waits: kept.waits.into_iter().map(|(what, ps)| (what, ps / 1000)).collect(),
+        };
+        let row = |sum: LoopSum| LoopRow {
+            path: stats.names(sum.path),
+            sections: sum.sections,
+            total_ns: sum.total_ps / 1000,
+            max_ns: sum.max_ps / 1000,
+        };
+        let mut loops: Vec<_> = self.loops.into_iter().map(row).collect();
+        loops.sort_by(|a, b| a.path.cmp(&b.path));
+        CpuSections {
+            window_max_ns: self.window_max_ps.into_iter().map(|ps| ps / 1000).collect(),
+            buckets: self.buckets,
+            over: self.over,
+            longest: self.longest.into_iter().map(section).collect(),
+            loops,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_a_slot_of_its_own() {
+        for slot in 0..Waited::COUNT {
+            assert_eq!(Waited::of_slot(slot).slot(), slot);
+        }
+    }
+
+    #[test]
+    fn a_section_counts_in_the_window_in_which_it_ends() {
+        let mut watch = Watch::new(Windows { from_ns: 100, window_ns: 10, count: 3 });
+        // Ends before the windows, in the first, in the last, after them; in ps.
+        for (begin, end) in [(1, 99), (90, 101), (129, 130), (118, 129), (125, 129), (0, 131)] {
+            watch.wait(Waited::Loop, 5);
+            watch.spent(7, 1);
+            watch.close(begin * 1000, end * 1000);
+        }
+        assert_eq!(watch.window_max_ps, [11_000, 0, 11_000]);
+        assert_eq!(watch.buckets.iter().sum::<u64>(), 3);
+        assert_eq!((watch.buckets[3], watch.buckets[2]), (2, 1));
+        assert_eq!(
+            watch.longest.iter().map(|kept| kept.ps).collect::<Vec<_>>(),
+            [11_000, 11_000, 4_000]
+        );
+        assert!(watch.longest.iter().all(|kept| kept.waits == [(Waited::Loop, 5)]));
+        assert_eq!(watch.over, [0; 3]);
+    }
+}

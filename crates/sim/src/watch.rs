@@ -1,0 +1,112 @@
+//! When sections begin and end, and what the CPU waits for meanwhile: see [`crate::sections`].
+
+use crate::cpu::Cpu;
+use crate::engine::Engine;
+use crate::heap::NEVER;
+use crate::rng::Mix64;
+use crate::sections::{CpuSections, Waited};
+use mmscale_mm::arch::{CpuId, LockClass};
+
+impl Cpu {
+    /// A section begins now, unless one is open.
+    #[inline]
+    pub(crate) fn open_section(&mut self) {
+        if self.watched && self.section_since == NEVER {
+            self.section_since = self.clock;
+        }
+    }
+    /// The open section ends now.
+    #[inline]
+    pub(crate) fn close_section(&mut self) {
+        if self.watched && self.section_since != NEVER {
+            self.note_section();
+        }
+    }
+    #[cold]
+    #[inline(never)]
+    fn note_section(&mut self) {
+        let since = std::mem::replace(&mut self.section_since, NEVER);
+        let stretch = self.clock - since.max(self.path_since).min(self.clock);
+        if let Some(watch) = &mut self.watch {
+            watch.spent(self.path, stretch);
+            watch.close(since, self.clock);
+        }
+    }
+    /// The call path changes: so much of the open section passed on the one that is left.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn section_on_path(&mut self) {
+        let since = self.section_since.max(self.path_since);
+        if let Some(watch) = &mut self.watch
+            && since < self.clock
+        {
+            watch.spent(self.path, self.clock - since);
+        }
+    }
+    /// The CPU lost `ps` to something outside, just now. A handler is a section by itself where
+    /// none is open; stolen time is not.
+    pub(crate) fn section_lost(&mut self, what: Waited, ps: u64) {
+        if !self.watched {
+            return;
+        }
+        let open = self.section_since != NEVER;
+        if !open && what == Waited::Handler {
+            self.section_since = self.clock - ps;
+        }
+        if let Some(watch) = &mut self.watch
+            && self.section_since != NEVER
+        {
+            watch.wait(what, ps);
+        }
+        if !open {
+            self.close_section();
+        }
+    }
+}
+
+impl Engine {
+    /// CPU `at` gets a lock for which it waited.
+    #[inline]
+    pub(crate) fn section_waited(&mut self, at: usize, class: LockClass, ps: u64) {
+        let cpu = &mut self.cpus[at];
+        if cpu.section_since != NEVER
+            && let Some(watch) = &mut cpu.watch
+        {
+            watch.wait(Waited::Lock(class), ps);
+        }
+    }
+    /// A turn of a wait loop begins on the running CPU.
+    #[inline]
+    pub(crate) fn loop_begins(&mut self) {
+        let cpu = &mut self.cpus[self.cur];
+        if let Some(watch) = &mut cpu.watch {
+            watch.loop_since = cpu.clock;
+            watch.loop_lost = watch.lost_ps();
+        }
+    }
+    /// It ends: it counts if it was all within a section.
+    #[inline]
+    pub(crate) fn loop_ends(&mut self) {
+        let cpu = &mut self.cpus[self.cur];
+        if let Some(watch) = &mut cpu.watch
+            && cpu.section_since <= watch.loop_since
+        {
+            let lost_ps = watch.lost_ps() - watch.loop_lost;
+            let ps = (cpu.clock - watch.loop_since).saturating_sub(lost_ps);
+            watch.looped(cpu.path, ps);
+        }
+    }
+    /// What was seen of sections, by CPU; into the fingerprint too.
+    pub(crate) fn take_sections(&mut self, mix: &mut Mix64) -> Vec<CpuSections> {
+        let stats = &self.stats;
+        let watches = self.cpus.iter_mut().enumerate();
+        let watches = watches.filter_map(|(at, cpu)| Some((at, cpu.watch.take()?)));
+        let all: Vec<_> =
+            watches.map(|(at, watch)| watch.into_sections(CpuId::new(at), stats)).collect();
+        for cpu in &all {
+            let words = cpu.window_max_ns.iter().chain(&cpu.buckets).chain(&cpu.over);
+            words.for_each(|&word| mix.word(word));
+        }
+        all
+    }
+}
