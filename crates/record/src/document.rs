@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CallRecord, LockRecord, Metric, ParamValue};
+use crate::{CallRecord, LockRecord, Metric, ParamValue, SectionRecord};
 
 /// The name and version of the document's form, in its `schema` field.
 pub const SCHEMA: &str = "mmscale/run/1";
@@ -107,6 +107,9 @@ pub struct ArmRecord {
     /// Distributions, by name, summed over seeds; only where a study has them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub histograms: BTreeMap<String, Histogram>,
+    /// The longest stretches without preemption, of all seeds; only where a study has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sections: Vec<SectionRecord>,
     /// What ran when; only where a study has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Span>,

@@ -10,6 +10,7 @@ mod document;
 mod fingerprint;
 mod lock;
 mod metric;
+mod section;
 mod value;
 
 pub use call::{CallRecord, CallRow};
@@ -17,4 +18,5 @@ pub use document::{ArmRecord, Document, Histogram, Host, On, PerCpu, SCHEMA, Spa
 pub use fingerprint::Fingerprint;
 pub use lock::{LockRecord, LockRow};
 pub use metric::Metric;
+pub use section::{SectionRecord, SectionWait};
 pub use value::{ParamValue, Value};

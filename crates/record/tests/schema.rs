@@ -29,6 +29,7 @@ fn arm() -> ArmRecord {
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),
+        sections: vec![],
         spans: vec![],
         host_metrics: BTreeMap::from([("host_ns_per_event".into(), 71.5)]),
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use mmscale_record::{
-    ArmRecord, CallRecord, Document, Host, LockRecord, Metric, On, ParamValue, SCHEMA, Value,
+    ArmRecord, CallRecord, Document, Histogram, Host, LockRecord, Metric, On, ParamValue, SCHEMA,
+    SectionRecord, SectionWait, Value,
 };
 use mmscale_report::{Notes, WIDTH, json_line, text};
 
@@ -51,6 +52,7 @@ fn arm(name: &str, scale: f64) -> ArmRecord {
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),
+        sections: vec![],
         spans: vec![],
         host_metrics: BTreeMap::from([("host_ns_per_event".into(), 71.523)]),
     }
@@ -189,4 +191,45 @@ fn call_trees_have_arms_side_by_side_and_callees_under_their_callers() {
         "  (-)                            0.33   0.33   0.17   0.17   0.11   0.11",
     ];
     assert_eq!(tree, wanted, "{text}");
+}
+
+#[test]
+fn histograms_have_arms_side_by_side_and_sections_say_what_they_waited_for() {
+    let mut arms = vec![arm("stock", 1.0), arm("posted", 0.2)];
+    for (nth, arm) in arms.iter_mut().enumerate() {
+        let buckets = vec![[1024, 2048, 250_000], [1 << 20, 1 << 21, 9 - 5 * nth as u64]];
+        let histogram = Histogram { unit: "ns".into(), buckets };
+        arm.histograms = BTreeMap::from([("preempt_off_ns".to_owned(), histogram)]);
+        let section = |seed, ns| SectionRecord {
+            seed,
+            cpu: 11,
+            begin_ns: 5,
+            ns,
+            path: ["program", "do_munmap", "flush_tlb_mm_range"].map(str::to_owned).into(),
+            waits: vec![SectionWait { what: "cpu 7".into(), ns: ns - 8_000 }],
+        };
+        arm.sections = vec![section(1, 9_000), section(2, 16_723_000)];
+        arm.sections[0].waits.clear();
+    }
+    arms[1].histograms.get_mut("preempt_off_ns").unwrap().buckets.remove(0);
+    let text = text(&document(arms), &Notes::default());
+    assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    let from = text.find("histogram of").expect("there are histograms");
+    let shown: Vec<&str> = text[from..].lines().take(13).collect();
+    let wanted = [
+        "histogram of preempt_off_ns, summed over seeds",
+        "       from    to below                                 stock     posted",
+        "    1.024us -   2.048us                                250.0k          0",
+        "    1.049ms -   2.097ms                                     9          4",
+        "",
+        "longest sections without preemption, of all seeds: where most of it",
+        "  passed, and what it waited for; the rest is work",
+        "stock",
+        "   16.72ms cpu11   program > do_munmap > flush_tlb_mm_range; waited for",
+        "                   cpu 7 16.71ms",
+        "   9.000us cpu11   program > do_munmap > flush_tlb_mm_range; waited for",
+        "                   nothing",
+        "posted",
+    ];
+    assert_eq!(shown, wanted, "{text}");
 }

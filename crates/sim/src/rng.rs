@@ -33,7 +33,8 @@ impl SplitMix64 {
         const LN_2: u128 = 2_977_044_472;
         let bits = (64 << 32) - log2(self.next() | 1);
         // bits / 2^32 is -log2 of a number between 0 and 1.
-        ((u128::from(bits) * LN_2 >> 32) * u128::from(mean) >> 32).max(1) as u64
+        let times = (u128::from(bits) * LN_2) >> 32;
+        ((times * u128::from(mean)) >> 32).max(1) as u64
     }
     /// At least `least`; each doubling has the chance `doubles_1024`; drawn again above `most`.
     pub(crate) fn tail(&mut self, least: u64, most: u64, doubles_1024: u32) -> u64 {
@@ -69,7 +70,7 @@ fn log2(x: u64) -> u64 {
     let mut rest = u128::from(x) << (63 - whole);
     let mut bits = u64::from(whole);
     for _ in 0..32 {
-        rest = rest * rest >> 63;
+        rest = (rest * rest) >> 63;
         let one = rest >> 64;
         rest >>= one;
         bits = bits << 1 | one as u64;

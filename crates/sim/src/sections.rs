@@ -66,6 +66,8 @@ pub struct Section {
     pub path: Vec<&'static str>,
     /// What it waited for and how long in all, the longest first. The rest is work.
     pub waits: Vec<(Waited, u64)>,
+    /// The CPU for which it waited longest in a call, as far as a tracepoint told.
+    pub target: Option<CpuId>,
 }
 
 /// Waits in loops within sections, by call path.
@@ -79,6 +81,8 @@ pub struct LoopRow {
     pub total_ns: u64,
     /// The longest of one section.
     pub max_ns: u64,
+    /// Sections in which it was longer than each of [`SECTION_LIMITS_NS`].
+    pub over: [u64; SECTION_LIMITS_NS.len()],
 }
 
 /// The sections of one CPU that ended within the windows.
@@ -102,6 +106,7 @@ struct Kept {
     ps: u64,
     path: u32,
     waits: Vec<(Waited, u64)>,
+    target: Option<CpuId>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -110,6 +115,7 @@ struct LoopSum {
     sections: u64,
     total_ps: u64,
     max_ps: u64,
+    over: [u64; SECTION_LIMITS_NS.len()],
 }
 
 /// One CPU's books about its sections.
@@ -124,11 +130,20 @@ pub(crate) struct Watch {
     /// The section that is open: what it waited for, on which paths it was, in which loops.
     waits_ps: [u64; Waited::COUNT],
     waited: bool,
+    /// For which CPU a call waited longest.
+    target: Option<(u64, CpuId)>,
     paths: Vec<(u32, u64)>,
     looped: Vec<(u32, u64)>,
     /// When the turn of a wait loop began, and what had been taken away until then.
     pub(crate) loop_since: u64,
     pub(crate) loop_lost: u64,
+}
+
+/// Counts `ns` under the limits that it is above.
+fn count_over(over: &mut [u64; SECTION_LIMITS_NS.len()], ns: u64) {
+    for (count, limit) in over.iter_mut().zip(SECTION_LIMITS_NS) {
+        *count += u64::from(ns > limit);
+    }
 }
 
 impl Watch {
@@ -139,6 +154,7 @@ impl Watch {
             window_max_ps: vec![0; windows.count],
             buckets: [0; SECTION_BUCKETS],
             over: [0; SECTION_LIMITS_NS.len()],
+            target: None,
             longest: Vec::new(),
             loops: Vec::new(),
             waits_ps: [0; Waited::COUNT],
@@ -185,6 +201,7 @@ impl Watch {
         self.looped.clear();
         if std::mem::take(&mut self.waited) {
             self.waits_ps = [0; Waited::COUNT];
+            self.target = None;
         }
     }
     fn note(&mut self, begin_ps: u64, ps: u64, window: usize) {
@@ -193,9 +210,7 @@ impl Watch {
         let ns = ps / 1000;
         let bucket = ns.max(1).ilog2() as usize;
         self.buckets[bucket.min(SECTION_BUCKETS - 1)] += 1;
-        for (count, limit) in self.over.iter_mut().zip(SECTION_LIMITS_NS) {
-            *count += u64::from(ns > limit);
-        }
+        count_over(&mut self.over, ns);
         for &(path, ps) in &self.looped {
             let known = self.loops.iter().position(|sum| sum.path == path);
             let at = known.unwrap_or_else(|| {
@@ -206,6 +221,7 @@ impl Watch {
             sum.sections += 1;
             sum.total_ps += ps;
             sum.max_ps = sum.max_ps.max(ps);
+            count_over(&mut sum.over, ps / 1000);
         }
         let place = self.longest.partition_point(|kept| kept.ps >= ps);
         if place < KEPT {
@@ -220,7 +236,8 @@ impl Watch {
         waits.sort_by_key(|&(slot, ps)| (std::cmp::Reverse(*ps), slot));
         let waits = waits.into_iter().map(|(slot, ps)| (Waited::of_slot(slot), *ps)).collect();
         let path = path.map_or(crate::stats::ROOT_PATH, |(path, _)| *path);
-        self.longest.insert(place, Kept { begin_ps, ps, path, waits });
+        let target = self.target.map(|(_, target)| target);
+        self.longest.insert(place, Kept { begin_ps, ps, path, waits, target });
         self.longest.truncate(KEPT);
     }
     pub(crate) fn into_sections(self, cpu: CpuId, stats: &Stats) -> CpuSections {
@@ -230,12 +247,14 @@ impl Watch {
             ns: kept.ps / 1000,
             path: stats.names(kept.path),
             waits: kept.waits.into_iter().map(|(what, ps)| (what, ps / 1000)).collect(),
+            target: kept.target,
         };
         let row = |sum: LoopSum| LoopRow {
             path: stats.names(sum.path),
             sections: sum.sections,
             total_ns: sum.total_ps / 1000,
             max_ns: sum.max_ps / 1000,
+            over: sum.over,
         };
         let mut loops: Vec<_> = self.loops.into_iter().map(row).collect();
         loops.sort_by(|a, b| a.path.cmp(&b.path));

@@ -12,6 +12,7 @@ pub mod churn;
 pub mod fidelity;
 mod file;
 mod host;
+pub mod ipi;
 mod machine;
 mod meters;
 mod names;

@@ -10,7 +10,7 @@ use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_record::{CallRow, LockRow, On};
 use mmscale_sim::profile::Profile;
-use mmscale_sim::{Sim, SimConfig};
+use mmscale_sim::{CpuSections, Sim, SimConfig};
 use mmscale_threads::{MEMORY_PAGES, Threads, ThreadsConfig};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ pub(crate) struct MachineRun {
     /// CPU time by call path.
     pub(crate) calls: Vec<CallRow>,
     pub(crate) probes: Vec<Box<dyn Probe>>,
+    /// Sections without preemption, by CPU, if the run asked for them; simulated machines only.
+    pub(crate) sections: Vec<CpuSections>,
     pub(crate) fingerprint: u64,
     pub(crate) cost: HostCost,
 }
@@ -230,6 +232,7 @@ fn on_sim<P: Program>(
         locks: outcome.locks,
         calls: outcome.calls,
         probes: outcome.probes,
+        sections: outcome.sections,
         fingerprint: outcome.fingerprint,
         cost: HostCost { host_ns: 0, events: outcome.events },
     })
@@ -252,6 +255,7 @@ fn on_threads<P: Program>(
         locks: outcome.locks,
         calls: outcome.calls,
         probes: outcome.probes,
+        sections: Vec::new(),
         fingerprint: 0,
         cost: HostCost { host_ns: 0, events: acquisitions },
     })

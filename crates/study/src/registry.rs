@@ -1,6 +1,7 @@
 //! The studies that there are.
 
 use crate::churn::CHURN;
+use crate::ipi::IPI;
 use crate::names::UnknownName;
 use crate::pcp::PCP;
 use crate::reap::REAP;
@@ -20,8 +21,8 @@ impl Registry {
 
     /// The studies of this workspace.
     pub fn shipped() -> Self {
-        static SHIPPED: LazyLock<[&dyn Study; 4]> =
-            LazyLock::new(|| [&*VMSTAT, &*CHURN, &*PCP, &*REAP]);
+        static SHIPPED: LazyLock<[&dyn Study; 5]> =
+            LazyLock::new(|| [&*VMSTAT, &*CHURN, &*PCP, &*REAP, &*IPI]);
         Self(&*SHIPPED)
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mmscale_record::{CallRow, Histogram, LockRow, On, PerCpu, Span, Value};
+use mmscale_record::{CallRow, Histogram, LockRow, On, PerCpu, SectionRecord, Span, Value};
 use mmscale_sim::profile::Profile;
 use thiserror::Error;
 
@@ -213,6 +213,8 @@ pub struct SeedResult {
     pub per_cpu: BTreeMap<String, PerCpu>,
     /// Distributions, by name.
     pub histograms: BTreeMap<String, Histogram>,
+    /// The longest stretches without preemption, longest first.
+    pub sections: Vec<SectionRecord>,
     /// What ran when; the runner fills the seed in.
     pub spans: Vec<Span>,
     /// What the run cost the host, by name; outside the fingerprint.

@@ -2,8 +2,10 @@
 
 mod calls;
 mod header;
+mod histograms;
 mod locks;
 mod number;
+mod sections;
 mod table;
 
 use std::collections::BTreeMap;
@@ -32,6 +34,8 @@ pub fn text(document: &Document, notes: &Notes<'_>) -> String {
     lines.extend(table::metrics(document, notes));
     lines.extend(locks::lines(document));
     lines.extend(calls::lines(document));
+    lines.extend(histograms::lines(document));
+    lines.extend(sections::lines(document));
     lines.extend(table::host(document));
     for remark in &notes.remarks {
         lines.push(String::new());

@@ -9,7 +9,6 @@ use mmscale_sim::{
 };
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// No jitter, one window of 1 ms.
 fn watched(cpus: usize) -> SimConfig {
@@ -234,10 +233,10 @@ fn an_interrupt_waits_until_a_long_window_ends() {
 #[test]
 fn a_target_that_never_answers_ends_the_run_and_is_told_of() {
     let faults = Faults { lost_ipi_1024: 1024, ..Faults::default() };
-    let answered = Arc::new(SimAtomic::<u32>::new(0));
+    let answered = Rc::new(SimAtomic::<u32>::new(0));
     let config = SimConfig { faults, limit_ns: 2_000_000, ..watched(2) };
     let outcome = run_script(config, |script| {
-        let answer = Arc::clone(&answered);
+        let answer = Rc::clone(&answered);
         *script.on_ipi.borrow_mut() =
             Some(Box::new(move |_| answer.store(1, std::sync::atomic::Ordering::SeqCst)));
         script.spawn(1, || Sim::user(100_000_000));

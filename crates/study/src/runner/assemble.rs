@@ -86,6 +86,7 @@ fn arm(plan: &Plan, id: ArmId, runs: &[&SeedResult]) -> ArmRecord {
         calls: CallRecord::aggregate(runs.iter().flat_map(|run| &run.calls)),
         per_cpu: per_cpu(runs),
         histograms: histograms(runs),
+        sections: runs.iter().flat_map(|run| run.sections.iter().cloned()).collect(),
         spans: runs.iter().flat_map(|run| run.spans.iter().cloned()).collect(),
         host_metrics: host_metrics(runs),
     }
