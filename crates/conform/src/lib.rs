@@ -15,7 +15,7 @@ mod protect;
 mod release;
 mod remap;
 
-use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, Place, System};
+use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, Place, Share, System};
 
 /// One thing that the manual pages say.
 pub struct Case<S> {
@@ -174,5 +174,35 @@ fn check_zero<S: System>(system: &S, at: Addr, pages: u64) {
 fn check_gone<S: System>(system: &S, at: Addr, pages: u64) {
     for page in 0..pages {
         assert_eq!(system.read(at.page(page)), Err(Errno::Segv), "page {page}");
+    }
+}
+
+/// A word that a process hears from one that it has forked: a page of a file that both have mapped.
+#[derive(Clone, Copy)]
+struct Told(Addr);
+
+impl Told {
+    fn new<S: System>(system: &S) -> Self {
+        let file = system.file(PAGE_BYTES).expect("there is memory");
+        let spec = MapSpec::new(PAGE_BYTES).of(file, 0, Share::Shared);
+        let at = system.mmap(spec).expect("there is room");
+        assert_eq!(system.close(file), Ok(()));
+        Self(at)
+    }
+    /// Says a word that is not 0.
+    fn tell<S: System>(self, system: &S, word: u64) {
+        assert_eq!(system.write(self.0, word), Ok(()));
+    }
+    /// Waits for it.
+    fn hear<S: System>(self, system: &S) -> u64 {
+        loop {
+            match system.read(self.0).expect("it is mapped") {
+                0 => assert_eq!(system.sleep_ns(250_000), Ok(())),
+                word => return word,
+            }
+        }
+    }
+    fn forget<S: System>(self, system: &S) {
+        unmap(system, self.0, 1);
     }
 }

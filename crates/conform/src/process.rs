@@ -1,10 +1,7 @@
 //! fork(2), waitpid(2), kill(2), and what threads share.
 
-use super::{PAGES, check, check_gone, check_zero, fill, map, unmap};
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::SeqCst;
+use super::{PAGES, Told, check, check_gone, check_zero, fill, map, unmap};
 use mmscale_system::{Advice, Errno, Exit, LockWhat, PAGE_BYTES, ProcessId, System, ThreadSpec};
-use std::sync::Arc;
 
 const BYTES: u64 = PAGES * PAGE_BYTES;
 
@@ -134,12 +131,11 @@ pub(crate) fn a_killed_process_wakes_from_its_sleep<S: System>(system: &S) {
 
 /// Neither for its threads nor for its children.
 pub(crate) fn a_killed_process_waits_no_more<S: System>(system: &S) {
-    let orphan = Arc::new(AtomicU32::new(0));
-    let told = Arc::clone(&orphan);
+    let orphan = Told::new(system);
     let waiting = move |system: &S| {
         let child = system.process(other(system), Box::new(sleep_for_ever));
         let child = child.expect("there is memory");
-        told.store(child.0, SeqCst);
+        orphan.tell(system, u64::from(child.0) + 1);
         let wait = move |system: &S| {
             assert_eq!(system.wait(child), Err(Errno::Stopped));
         };
@@ -150,15 +146,14 @@ pub(crate) fn a_killed_process_waits_no_more<S: System>(system: &S) {
         let joined = system.join(thread);
         assert!(matches!(joined, Ok(()) | Err(Errno::Stopped)), "{joined:?}");
     };
-    let victim = system.process(other(system), Box::new(waiting)).expect("there is memory");
-    while orphan.load(SeqCst) == 0 {
-        assert_eq!(system.sleep_ns(1_000_000), Ok(()));
-    }
+    let victim = system.fork(other(system), Box::new(waiting)).expect("there is memory");
+    let child = ProcessId(orphan.hear(system) as u32 - 1);
     assert_eq!(system.sleep_ns(2_000_000), Ok(()));
     assert_eq!(system.kill(victim), Ok(()));
     assert_eq!(system.wait(victim), Ok(Exit::Killed));
     // Its child goes on, until it is killed too.
-    assert_eq!(system.kill(ProcessId(orphan.load(SeqCst))), Ok(()));
+    assert_eq!(system.kill(child), Ok(()));
+    orphan.forget(system);
 }
 
 /// Touches memory until the system says that it is over.

@@ -1,10 +1,7 @@
 //! pidfd_open(2), close(2), process_mrelease(2).
 
-use super::{PAGES, check, fill, map, unmap};
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::SeqCst;
+use super::{PAGES, Told, check, fill, map, unmap};
 use mmscale_system::{Errno, Exit, Fd, MapSpec, PAGE_BYTES, ProcessId, System, ThreadSpec};
-use std::sync::Arc;
 
 /// Longer than any machine waits for a run to end.
 const FOR_EVER_NS: u64 = 1 << 50;
@@ -101,28 +98,26 @@ pub(crate) fn the_dying_are_released_until_they_are_gone<S: System>(system: &S) 
 
 /// The victim computes: it cannot notice that it was killed, and its memory goes all the same.
 pub(crate) fn what_was_released_is_not_there<S: System>(system: &S) {
-    let ready = Arc::new(AtomicU32::new(0));
-    let told = Arc::clone(&ready);
+    let ready = Told::new(system);
     let body = move |system: &S| {
         let at = map(system, PAGES);
         fill(system, at, PAGES, 100);
-        told.store(1, SeqCst);
+        ready.tell(system, 1);
         let _ = system.compute_ns(40 * PAUSE_NS);
         for page in 0..PAGES {
             let read = system.read(at.page(page));
             assert_eq!(read, Err(Errno::Stopped), "page {page}");
         }
     };
-    let victim = system.process(other(system), Box::new(body)).expect("there is memory");
+    let victim = system.fork(other(system), Box::new(body)).expect("there is memory");
     let fd = open(system, victim);
-    while ready.load(SeqCst) == 0 {
-        assert_eq!(system.sleep_ns(PAUSE_NS / 8), Ok(()));
-    }
+    ready.hear(system);
     assert_eq!(system.kill(victim), Ok(()));
     // On a machine that runs slower than its clock it may have computed enough.
     let released = system.process_mrelease(fd, 0);
     assert!(matches!(released, Ok(()) | Err(Errno::Srch)), "{released:?}");
     assert_eq!(system.wait(victim), Ok(Exit::Killed));
+    ready.forget(system);
     assert_eq!(system.close(fd), Ok(()));
 }
 
@@ -140,23 +135,20 @@ pub(crate) fn the_dead_are_gone<S: System>(system: &S) {
 
 /// It need not be one's own child.
 pub(crate) fn the_children_of_others_are_released_too<S: System>(system: &S) {
-    let grandchild = Arc::new(AtomicU32::new(u32::MAX));
-    let told = Arc::clone(&grandchild);
+    let grandchild = Told::new(system);
     let middle = move |system: &S| {
         let child = sleeper(system);
-        told.store(child.0, SeqCst);
+        grandchild.tell(system, u64::from(child.0) + 1);
         assert_eq!(system.wait(child), Ok(Exit::Killed));
     };
-    let middle = system.process(other(system), Box::new(middle)).expect("there is memory");
-    while grandchild.load(SeqCst) == u32::MAX {
-        assert_eq!(system.sleep_ns(PAUSE_NS / 8), Ok(()));
-    }
-    let foreign = ProcessId(grandchild.load(SeqCst));
+    let middle = system.fork(other(system), Box::new(middle)).expect("there is memory");
+    let foreign = ProcessId(grandchild.hear(system) as u32 - 1);
     let fd = open(system, foreign);
     assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Inval));
     assert_eq!(system.kill(foreign), Ok(()));
     until_gone(system, fd, &[Errno::Again]);
     assert_eq!(system.wait(middle), Ok(Exit::Returned));
+    grandchild.forget(system);
     assert_eq!(system.close(fd), Ok(()));
 }
 

@@ -17,7 +17,7 @@ pub use memory::{
     Addr, Advice, FilePart, HUGE_BYTES, LockWhat, MapSpec, MayMove, PAGE_BYTES, Place, Populate,
     Present, Prot, Share,
 };
-pub use process::{Exit, Fd, Priority, ProcessId, ThreadId, ThreadSpec};
+pub use process::{CpuTime, Exit, Fd, Priority, ProcessId, ThreadId, ThreadSpec};
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -40,6 +40,11 @@ pub trait System: Sized + 'static {
     fn nodes(&self) -> usize;
     /// Monotonic time in ns.
     fn clock_ns(&self) -> u64;
+    /// The CPU time that the calling process has used until now; `None` where the machine keeps its
+    /// own books of that.
+    fn cpu_time(&self) -> Option<CpuTime> {
+        None
+    }
     /// Sleeps for at least `ns`, or until the caller's process is killed.
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno>;
     /// Computes for `ns` of CPU time without asking for anything.

@@ -52,3 +52,12 @@ pub enum Exit {
     /// It was killed.
     Killed,
 }
+
+/// CPU time of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CpuTime {
+    /// In its own code, in ns.
+    pub user_ns: u64,
+    /// In the system, in ns.
+    pub system_ns: u64,
+}

@@ -1,0 +1,29 @@
+//! The live kernel: [`System`](mmscale_system::System) by system calls in real processes, and what
+//! can be measured in the kernel meanwhile.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `run` | starts a run's processes, watches over them, ends all of them |
+//! | `limits` | what a run may use |
+//! | `system`, `memory` | the calls |
+//! | `process`, `table` | what a process has for itself, and what all of them share |
+//! | `shared` | values that processes share |
+//! | `user` | accesses that may fault |
+
+#![forbid(unsafe_op_in_unsafe_fn)]
+
+mod compute;
+mod errno;
+mod limits;
+mod memory;
+mod process;
+mod run;
+mod shared;
+mod system;
+mod table;
+mod user;
+
+pub use limits::{LimitedBy, PROCESS_BYTES, TooMuch, available_bytes};
+pub use run::{Config, Failure, Outcome, run};
+pub use shared::Shared;
+pub use system::Linux;

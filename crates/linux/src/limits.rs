@@ -1,0 +1,191 @@
+//! What a run may use, so that it cannot hurt the computer that it is on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A run that wants more than there is.
+#[derive(Debug, Error)]
+#[error(
+    "the run wants {} MiB of memory and {} MiB are available: make it smaller (--set), or free some",
+    wants >> 20,
+    available >> 20
+)]
+pub struct TooMuch {
+    wants: u64,
+    available: u64,
+}
+
+/// What keeps the run's memory within its limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitedBy {
+    /// A memory group: at the limit somebody of the run is killed, and nobody else.
+    Group,
+    /// Nothing but the plan, which fits; processes of the run would be killed before others.
+    Plan,
+}
+
+/// A share of what is available stays for others.
+const LEFT_FOR_OTHERS: u64 = 8;
+/// The program's image in each process, page tables and kernel memory included.
+pub const PROCESS_BYTES: u64 = 512 << 10;
+/// The limit of locked memory of a process, in bytes: as Linux has it by default.
+const MEMLOCK_BYTES: u64 = 8 << 20;
+
+/// The limits of one run; dropping them removes their group.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    group: Option<PathBuf>,
+}
+
+/// Memory that programs could get now, in bytes.
+pub fn available_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+impl Limits {
+    /// Refuses what does not fit; makes a memory group where that is allowed.
+    pub(crate) fn set_up(wants: u64) -> Result<Self, TooMuch> {
+        if let Some(available) = available_bytes() {
+            let free = available - available / LEFT_FOR_OTHERS;
+            if wants > free {
+                return Err(TooMuch { wants, available: free });
+            }
+        }
+        Ok(Self { group: group(wants) })
+    }
+    pub(crate) fn by(&self) -> LimitedBy {
+        if self.group.is_some() { LimitedBy::Group } else { LimitedBy::Plan }
+    }
+    /// Puts the calling process, and all that it will fork, under them.
+    pub(crate) fn enter(&self) -> std::io::Result<()> {
+        if let Some(group) = &self.group {
+            fs::write(group.join("cgroup.procs"), "0")?;
+        }
+        // Before anybody else, if memory runs out all the same.
+        let _ = fs::write("/proc/self/oom_score_adj", "1000");
+        let limit = libc::rlimit { rlim_cur: MEMLOCK_BYTES, rlim_max: MEMLOCK_BYTES };
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the limits are ours. No core files: they would be of all memory.
+        unsafe {
+            libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit);
+            libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Limits {
+    fn drop(&mut self) {
+        if let Some(group) = &self.group {
+            // The last process may still be on its way out.
+            for _ in 0..200 {
+                if fs::remove_dir(group).is_ok() || !group.exists() {
+                    return;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+/// A new memory group below this process's own, with a limit; none if that is not allowed.
+fn group(bytes: u64) -> Option<PathBuf> {
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let places = own.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let path = path.trim_start_matches('/');
+        if controllers.split(',').any(|name| name == "memory") {
+            Some((Path::new("/sys/fs/cgroup/memory").join(path), "memory.limit_in_bytes"))
+        } else if number == "0" {
+            Some((Path::new("/sys/fs/cgroup").join(path), "memory.max"))
+        } else {
+            None
+        }
+    });
+    // SAFETY: asks for a number.
+    let name = format!("mmscale-{}-{}", unsafe { libc::getpid() }, next());
+    for (place, limit) in places {
+        let made = place.join(&name);
+        if fs::create_dir(&made).is_err() {
+            continue;
+        }
+        if fs::write(made.join(limit), bytes.to_string()).is_ok() {
+            return Some(made);
+        }
+        let _ = fs::remove_dir(&made);
+    }
+    None
+}
+
+fn next() -> u32 {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The kernel's numbers of `count` CPUs that this process may use; around again where there are
+/// fewer.
+pub(crate) fn cpus(count: usize) -> std::io::Result<Vec<usize>> {
+    // SAFETY: a set of CPUs of ours, which the call fills.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        set
+    };
+    // SAFETY: within the set.
+    let allowed =
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) });
+    let allowed: Vec<usize> = allowed.collect();
+    Ok(allowed.iter().copied().cycle().take(count).collect())
+}
+
+/// Memory nodes.
+pub(crate) fn nodes() -> usize {
+    let folder = fs::read_dir("/sys/devices/system/node");
+    let is_node =
+        |name: &str| name.strip_prefix("node").is_some_and(|rest| rest.parse::<u32>().is_ok());
+    let count = folder.map_or(1, |entries| {
+        entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count()
+    });
+    count.max(1)
+}
+
+/// Rights that programs may have, from capabilities(7): to set priorities, and to lower their
+/// `oom_score_adj` again. All others go, so that manual pages hold for root too.
+const KEPT: [u32; 2] = [23, 24];
+
+/// Gives up what root may do.
+pub(crate) fn give_up_rights() {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Data {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    let mut header = Header { version: VERSION_3, pid: 0 };
+    let mut data = [Data::default(); 2];
+    let kept = KEPT.iter().fold(0, |bits, bit| bits | 1 << bit);
+    // SAFETY: both places are as the calls want them.
+    unsafe {
+        if libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) == 0 {
+            data[0].effective &= kept;
+            data[0].permitted &= kept;
+            data[1] = Data::default();
+            libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr());
+        }
+    }
+}

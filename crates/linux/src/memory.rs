@@ -1,0 +1,295 @@
+//! The calls about memory.
+
+use crate::errno::{check, last};
+use crate::process::{CHOSEN, USER_BEGIN, USER_END};
+use crate::system::Linux;
+use mmscale_system::{
+    Addr, Advice, Errno, LockWhat, MapSpec, MayMove, PAGE_BYTES, Place, Populate, Present, Prot,
+    Share,
+};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Flags of mbind(2), from its manual page and `linux/mempolicy.h`.
+const MPOL_MF_STRICT: i32 = 1;
+const MPOL_MF_MOVE: i32 = 2;
+
+fn prot_of(prot: Prot) -> i32 {
+    match prot {
+        Prot::None => libc::PROT_NONE,
+        Prot::Read => libc::PROT_READ,
+        Prot::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+    }
+}
+
+fn flags_of(spec: &MapSpec) -> i32 {
+    let kind = match spec.file {
+        None => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        Some(part) if part.share == Share::Shared => libc::MAP_SHARED,
+        Some(_) => libc::MAP_PRIVATE,
+    };
+    kind | match spec.populate {
+        Populate::OnTouch => 0,
+        Populate::Now => libc::MAP_POPULATE,
+        Populate::Locked => libc::MAP_LOCKED,
+    }
+}
+
+fn advice_of(advice: Advice) -> i32 {
+    match advice {
+        Advice::DontNeed => libc::MADV_DONTNEED,
+        Advice::Free => libc::MADV_FREE,
+        Advice::Cold => libc::MADV_COLD,
+        Advice::PageOut => libc::MADV_PAGEOUT,
+        Advice::PopulateRead => libc::MADV_POPULATE_READ,
+        Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
+        Advice::WillNeed => libc::MADV_WILLNEED,
+        Advice::Collapse => libc::MADV_COLLAPSE,
+        Advice::HugePage => libc::MADV_HUGEPAGE,
+        Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
+        Advice::DontFork => libc::MADV_DONTFORK,
+        Advice::DoFork => libc::MADV_DOFORK,
+        Advice::WipeOnFork => libc::MADV_WIPEONFORK,
+        Advice::KeepOnFork => libc::MADV_KEEPONFORK,
+    }
+}
+
+/// Whole pages.
+fn rounded(bytes: u64) -> Option<u64> {
+    bytes.checked_next_multiple_of(PAGE_BYTES)
+}
+
+fn is_page(at: u64) -> bool {
+    at.is_multiple_of(PAGE_BYTES)
+}
+
+impl Linux {
+    /// `at` begins a page, and the range is the program's. Otherwise `Inval`, or `beyond`.
+    fn own_range(&self, at: Addr, bytes: u64, beyond: Errno) -> Result<(), Errno> {
+        if !is_page(at.0) {
+            return Err(Errno::Inval);
+        }
+        self.reachable(at.0, bytes, beyond)
+    }
+    fn reachable(&self, at: u64, bytes: u64, beyond: Errno) -> Result<(), Errno> {
+        let bytes = rounded(bytes).ok_or(beyond)?;
+        if self.own.may_use(at, bytes) { Ok(()) } else { Err(beyond) }
+    }
+    /// An address for `bytes` bytes that nobody else is told, if nobody maps there by himself.
+    fn choose(&self, bytes: u64) -> Result<u64, Errno> {
+        let bytes = rounded(bytes).filter(|&bytes| bytes < USER_END - CHOSEN);
+        let bytes = bytes.ok_or(Errno::Nomem)?;
+        let at = self.own.next.fetch_add(bytes, Relaxed);
+        if at + bytes > USER_END {
+            self.own.next.store(CHOSEN, Relaxed);
+            return Err(Errno::Nomem);
+        }
+        Ok(at)
+    }
+    fn map_at(&self, spec: &MapSpec, at: u64, how: i32) -> Result<u64, Errno> {
+        let (fd, offset) = match spec.file {
+            None => (-1, 0),
+            Some(part) => (self.own.descriptor(part.fd).ok_or(Errno::Badf)?, part.offset),
+        };
+        let offset = i64::try_from(offset).map_err(|_| Errno::Overflow)?;
+        // SAFETY: a new mapping, where nothing is or only memory of programs, of which Rust has no
+        // references.
+        let got = unsafe {
+            let flags = flags_of(spec) | how;
+            libc::mmap(at as *mut _, spec.bytes as usize, prot_of(spec.prot), flags, fd, offset)
+        };
+        if got == libc::MAP_FAILED { Err(last()) } else { Ok(got as u64) }
+    }
+    /// Where the system likes.
+    fn map_anywhere(&self, spec: &MapSpec) -> Result<Addr, Errno> {
+        const ATTEMPTS: usize = 64;
+        if spec.bytes == 0 {
+            return Err(Errno::Inval);
+        }
+        for _ in 0..ATTEMPTS {
+            let at = self.choose(spec.bytes)?;
+            match self.map_at(spec, at, libc::MAP_FIXED_NOREPLACE) {
+                Ok(got) => return Ok(Addr(got)),
+                // The program has put something there.
+                Err(Errno::Exist) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Err(Errno::Nomem)
+    }
+    fn map_there(&self, spec: &MapSpec, at: u64) -> Result<Addr, Errno> {
+        // As where `vm.mmap_min_addr` is at its default.
+        if is_page(at) && at < USER_BEGIN {
+            return Err(Errno::Perm);
+        }
+        let bytes = rounded(spec.bytes).ok_or(Errno::Nomem)?;
+        let got = self.map_at(spec, at, libc::MAP_FIXED_NOREPLACE)?;
+        if !self.own.may_use(at, bytes) {
+            self.own.note_stray(at, bytes);
+        }
+        Ok(Addr(got))
+    }
+
+    pub(crate) fn sys_mmap(&self, spec: MapSpec) -> Result<Addr, Errno> {
+        match spec.place {
+            Place::Any => self.map_anywhere(&spec),
+            Place::Hint(at) => {
+                let at = at.0 & !(PAGE_BYTES - 1);
+                if at < USER_BEGIN || !self.own.may_use(at, spec.bytes) {
+                    return self.map_anywhere(&spec);
+                }
+                match self.map_there(&spec, at) {
+                    Err(Errno::Exist) => self.map_anywhere(&spec),
+                    other => other,
+                }
+            }
+            Place::Free(at) => self.map_there(&spec, at.0),
+            Place::Fixed(at) if self.own.may_use(at.0, spec.bytes) => {
+                self.map_at(&spec, at.0, libc::MAP_FIXED).map(Addr)
+            }
+            // What lies there may be this program itself.
+            Place::Fixed(at) => match self.map_there(&spec, at.0) {
+                Err(Errno::Exist) => Err(Errno::Nomem),
+                other => other,
+            },
+        }
+    }
+    pub(crate) fn sys_munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
+        self.own_range(at, bytes, Errno::Inval)?;
+        // SAFETY: memory of programs only.
+        check(unsafe { libc::munmap(at.0 as *mut _, bytes as usize) })?;
+        // The next that is chosen follows what is there: tables that are in use are used again.
+        if let Some(bytes) = rounded(bytes) {
+            let _ = self.own.next.compare_exchange(at.0 + bytes, at.0, Relaxed, Relaxed);
+        }
+        Ok(())
+    }
+    pub(crate) fn sys_mprotect(&self, at: Addr, bytes: u64, prot: Prot) -> Result<(), Errno> {
+        if is_page(at.0) && bytes == 0 {
+            return Ok(());
+        }
+        self.own_range(at, bytes, Errno::Nomem)?;
+        // SAFETY: memory of programs only.
+        check(unsafe { libc::mprotect(at.0 as *mut _, bytes as usize, prot_of(prot)) }).map(|_| ())
+    }
+    fn remap(&self, at: u64, old: u64, new: u64, flags: i32, to: u64) -> Result<Addr, Errno> {
+        // SAFETY: both places are memory of programs only.
+        let got = unsafe {
+            libc::mremap(at as *mut _, old as usize, new as usize, flags, to as *mut libc::c_void)
+        };
+        if got == libc::MAP_FAILED { Err(last()) } else { Ok(Addr(got as u64)) }
+    }
+    pub(crate) fn sys_mremap(
+        &self,
+        at: Addr,
+        old: u64,
+        new: u64,
+        may_move: MayMove,
+    ) -> Result<Addr, Errno> {
+        self.own_range(at, old, Errno::Fault)?;
+        let moving = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        match may_move {
+            MayMove::No => self.remap(at.0, old, new, 0, 0),
+            MayMove::To(to) => {
+                if to.0 < USER_BEGIN && is_page(to.0) {
+                    return Err(Errno::Perm);
+                }
+                if is_page(to.0) {
+                    self.reachable(to.0, new, Errno::Nomem)?;
+                }
+                self.remap(at.0, old, new, moving, to.0)
+            }
+            // Where it is if it fits, which is what the system would try first.
+            MayMove::Anywhere => match self.remap(at.0, old, new, 0, 0) {
+                Err(Errno::Nomem) => self.move_elsewhere(at.0, old, new, moving),
+                other => other,
+            },
+            MayMove::Leave if new != old => Err(Errno::Inval),
+            MayMove::Leave => self.move_elsewhere(at.0, old, new, moving | libc::MREMAP_DONTUNMAP),
+        }
+    }
+    /// Moves a mapping to where nothing is: something that nobody can use holds the place meanwhile.
+    fn move_elsewhere(&self, at: u64, old: u64, new: u64, flags: i32) -> Result<Addr, Errno> {
+        let place = self.map_anywhere(&MapSpec::new(new).prot(Prot::None))?;
+        let moved = self.remap(at, old, new, flags, place.0);
+        if moved.is_err() {
+            let _ = self.sys_munmap(place, new);
+        }
+        moved
+    }
+    pub(crate) fn sys_madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno> {
+        self.own_range(at, bytes, Errno::Inval)?;
+        // SAFETY: memory of programs only.
+        check(unsafe { libc::madvise(at.0 as *mut _, bytes as usize, advice_of(advice)) })
+            .map(|_| ())
+    }
+    pub(crate) fn sys_mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
+        self.reachable(at.0 & !(PAGE_BYTES - 1), bytes, Errno::Nomem)?;
+        let flags = match what {
+            LockWhat::Everything => 0,
+            LockWhat::OnFault => libc::MLOCK_ONFAULT,
+        };
+        // SAFETY: memory of programs only.
+        check(unsafe { libc::mlock2(at.0 as *const _, bytes as usize, flags as _) }).map(|_| ())
+    }
+    pub(crate) fn sys_munlock(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
+        self.reachable(at.0 & !(PAGE_BYTES - 1), bytes, Errno::Nomem)?;
+        // SAFETY: memory of programs only.
+        check(unsafe { libc::munlock(at.0 as *const _, bytes as usize) }).map(|_| ())
+    }
+    pub(crate) fn sys_mbind(
+        &self,
+        at: Addr,
+        bytes: u64,
+        node: usize,
+        present: Present,
+    ) -> Result<(), Errno> {
+        const MASK_BITS: usize = u64::BITS as usize;
+        self.own_range(at, bytes, Errno::Inval)?;
+        if node >= self.run.nodes || node >= MASK_BITS {
+            return Err(Errno::Inval);
+        }
+        let mask = 1_u64 << node;
+        let flags = match present {
+            Present::Stay => 0,
+            Present::Move => MPOL_MF_MOVE,
+            Present::MoveAll => MPOL_MF_MOVE | MPOL_MF_STRICT,
+        };
+        // SAFETY: memory of programs only; the mask is read during the call, one bit more than it
+        // has being what the call wants to be told.
+        check(unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                at.0,
+                bytes,
+                libc::MPOL_BIND,
+                &raw const mask,
+                MASK_BITS + 1,
+                flags,
+            )
+        })
+        .map(|_| ())
+    }
+    pub(crate) fn sys_mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno> {
+        self.own_range(at, bytes, Errno::Nomem)?;
+        let pages = bytes.div_ceil(PAGE_BYTES) as usize;
+        let mut there = vec![0_u8; pages];
+        // SAFETY: one byte for each page.
+        check(unsafe { libc::mincore(at.0 as *mut _, bytes as usize, there.as_mut_ptr()) })?;
+        Ok(there.into_iter().map(|byte| byte & 1 == 1).collect())
+    }
+    pub(crate) fn sys_file(&self, bytes: u64) -> Result<mmscale_system::Fd, Errno> {
+        let bytes = i64::try_from(bytes).map_err(|_| Errno::Overflow)?;
+        // SAFETY: a name with a 0 at its end.
+        let fd = check(unsafe { libc::memfd_create(c"mmscale".as_ptr(), libc::MFD_CLOEXEC) })?;
+        let fd = fd as i32;
+        // SAFETY: a descriptor of ours.
+        match check(unsafe { libc::ftruncate(fd, bytes) }) {
+            Ok(_) => Ok(self.own.open(fd)),
+            Err(why) => {
+                // SAFETY: as above.
+                unsafe { libc::close(fd) };
+                Err(why)
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A process of a run, as it sees itself, and its threads.
+
+use crate::shared::Region;
+use crate::table::Table;
+use mmscale_system::{Fd, ProcessId, ThreadId};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Where programs' memory is: below everything that the kernel chooses addresses for by itself, so
+/// that it can be told from the rest of the process, and dropped in one call.
+pub(crate) const USER_BEGIN: u64 = 1 << 16;
+/// Where it ends.
+pub(crate) const USER_END: u64 = 1 << 46;
+/// Where addresses begin that the system chooses.
+pub(crate) const CHOSEN: u64 = 1 << 44;
+
+/// The run that a process is in.
+pub(crate) struct RunState {
+    pub(crate) table: Region<Table>,
+    /// The kernel's numbers of the CPUs, by ours.
+    pub(crate) cpus: Vec<usize>,
+    pub(crate) nodes: usize,
+    /// Turns of the computing loop in 1024 ns.
+    pub(crate) turns_1024: u64,
+}
+
+/// What a thread's join waits for.
+pub(crate) enum Thread {
+    Running(JoinHandle<()>),
+    /// Somebody waits for it, or has.
+    Claimed,
+}
+
+/// What each process has for itself.
+pub(crate) struct Own {
+    pub(crate) id: ProcessId,
+    /// Threads that have not returned.
+    pub(crate) running: AtomicU32,
+    threads: Mutex<BTreeMap<ThreadId, Thread>>,
+    descriptors: Mutex<Vec<Option<i32>>>,
+    /// Mappings outside of [`USER_BEGIN`] and [`USER_END`], with their bytes.
+    strays: Mutex<Vec<(u64, u64)>>,
+    /// The next address to choose.
+    pub(crate) next: AtomicU64,
+}
+
+fn open<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Own {
+    /// A process with nothing.
+    pub(crate) fn new(id: ProcessId) -> Arc<Self> {
+        Self::with(id, Vec::new(), Vec::new(), CHOSEN)
+    }
+    fn with(
+        id: ProcessId,
+        descriptors: Vec<Option<i32>>,
+        strays: Vec<(u64, u64)>,
+        next: u64,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            running: AtomicU32::new(1),
+            threads: Mutex::default(),
+            descriptors: Mutex::new(descriptors),
+            strays: Mutex::new(strays),
+            next: AtomicU64::new(next),
+        })
+    }
+    pub(crate) fn threads(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Thread>> {
+        open(&self.threads)
+    }
+    /// A thread has returned. Whether it was the last.
+    pub(crate) fn returned(&self) -> bool {
+        self.running.fetch_sub(1, AcqRel) == 1
+    }
+    /// Forks. In the child: what it has of the caller's, which `keep` decides.
+    pub(crate) fn fork(&self, id: ProcessId, keep: Keep) -> Forked {
+        // Held over the fork: the child finds both in one piece.
+        let descriptors = open(&self.descriptors);
+        let strays = open(&self.strays);
+        // SAFETY: the child goes on with memory, locks of the C library's allocator included, that
+        // the C library keeps in order over forks; our own locks are held here or made anew.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => Forked::Failed,
+            0 if keep == Keep::Everything => {
+                let next = self.next.load(Relaxed);
+                Forked::Child(Self::with(id, descriptors.clone(), strays.clone(), next))
+            }
+            0 => {
+                for fd in descriptors.iter().flatten() {
+                    // SAFETY: descriptors that the program has opened.
+                    unsafe { libc::close(*fd) };
+                }
+                let whole = (USER_BEGIN, USER_END - USER_BEGIN);
+                for &(at, bytes) in strays.iter().chain([&whole]) {
+                    // SAFETY: memory of programs only, of which nobody here has a reference.
+                    unsafe { libc::munmap(at as *mut _, bytes as usize) };
+                }
+                Forked::Child(Self::new(id))
+            }
+            pid => Forked::Parent(pid),
+        }
+    }
+
+    /// The lowest free number, for something that the kernel calls `fd`.
+    pub(crate) fn open(&self, fd: i32) -> Fd {
+        let mut all = open(&self.descriptors);
+        let place = all.iter().position(Option::is_none).unwrap_or(all.len());
+        if place == all.len() {
+            all.push(None);
+        }
+        all[place] = Some(fd);
+        Fd(place as u32)
+    }
+    /// What the kernel calls it.
+    pub(crate) fn descriptor(&self, fd: Fd) -> Option<i32> {
+        open(&self.descriptors).get(fd.0 as usize).copied().flatten()
+    }
+    pub(crate) fn forget(&self, fd: Fd) -> Option<i32> {
+        open(&self.descriptors).get_mut(fd.0 as usize)?.take()
+    }
+
+    /// Whether a range is memory of programs, mapped or not.
+    pub(crate) fn may_use(&self, at: u64, bytes: u64) -> bool {
+        let Some(end) = at.checked_add(bytes) else { return false };
+        if at >= USER_BEGIN && end <= USER_END {
+            return true;
+        }
+        open(&self.strays).iter().any(|&(from, len)| at >= from && end <= from + len)
+    }
+    pub(crate) fn note_stray(&self, at: u64, bytes: u64) {
+        open(&self.strays).push((at, bytes));
+    }
+}
+
+/// What a new process has of its parent's memory and descriptors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keep {
+    Nothing,
+    Everything,
+}
+
+/// Who one is after a fork.
+pub(crate) enum Forked {
+    Failed,
+    Child(Arc<Own>),
+    Parent(i32),
+}

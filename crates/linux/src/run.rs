@@ -1,0 +1,338 @@
+//! A run on the live kernel: who starts whom, and how all of it ends.
+//!
+//! The tool forks a *warden*, in a session of its own, which forks the run's first process. Orphans
+//! are the warden's children. It ends all processes of the run when the first has ended, when time
+//! is up, and when the pipe from the tool is closed: the tool closes it when it is interrupted, and
+//! the kernel does when the tool is killed. If the warden itself is killed, the first process gets
+//! a signal from the kernel, and the tool ends the others.
+
+use crate::compute;
+use crate::limits::{self, Limits};
+use crate::process::{Own, RunState};
+use crate::system::{Linux, clock_ns};
+use crate::table::Table;
+use crate::user;
+use mmscale_system::{Body, ProcessId, ThreadSpec};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// What a run is given.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// CPUs that programs see. With more than there are, several of them are one.
+    pub cpus: usize,
+    /// Memory that all processes may have together, in bytes.
+    pub memory_bytes: u64,
+    /// The longest it may take, in ns.
+    pub limit_ns: u64,
+    /// Ends the run early.
+    pub interrupt: Option<Arc<AtomicBool>>,
+}
+
+/// What a run left.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// How long it took, in ns.
+    pub wall_ns: u64,
+    /// When its clock began, in ns of `CLOCK_MONOTONIC`.
+    pub begin_ns: u64,
+    /// How its memory was limited.
+    pub limited_by: limits::LimitedBy,
+}
+
+/// Why a run gave nothing.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// Somebody asked it to stop.
+    #[error("it was interrupted")]
+    Interrupted,
+    /// It took too long.
+    #[error("it did not end within {} s and was ended", .0.as_secs())]
+    Limit(Duration),
+    /// A program failed.
+    #[error("{0}")]
+    Program(String),
+    /// Somebody else ended processes of the run.
+    #[error("its first process was killed from outside (signal {0})")]
+    Killed(i32),
+    /// The warden was killed.
+    #[error("the process that watches over it was killed from outside (signal {0})")]
+    WardenKilled(i32),
+    /// It could not begin.
+    #[error("cannot {what}: {why}")]
+    Setup {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        why: std::io::Error,
+    },
+    /// It would not fit into this computer.
+    #[error(transparent)]
+    Limits(#[from] limits::TooMuch),
+}
+
+/// Exit codes of processes of a run.
+pub(crate) const PANICKED: i32 = 101;
+const TIME_UP: i32 = 102;
+const CANCELLED: i32 = 103;
+const KILLED: i32 = 104;
+
+/// How often those who wait look up.
+const LOOK: Duration = Duration::from_millis(20);
+
+fn setup(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
+    move |why| Failure::Setup { what, why }
+}
+
+/// Runs `program` as the first thread of the first process of a run; returns when nothing of it is
+/// left.
+pub fn run(config: &Config, program: Body<Linux>) -> Result<Outcome, Failure> {
+    let limits = Limits::set_up(config.memory_bytes)?;
+    let table = Table::new().map_err(setup("share memory between processes"))?;
+    let state = Arc::new(RunState {
+        table,
+        cpus: limits::cpus(config.cpus).map_err(setup("ask which CPUs may be used"))?,
+        nodes: limits::nodes(),
+        turns_1024: compute::turns_in_1024_ns(),
+    });
+    let mut ends = [0; 2];
+    // SAFETY: the place for two descriptors is ours.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(setup("make a pipe")(std::io::Error::last_os_error()));
+    }
+    let [watched, held] = ends;
+    let begun = Instant::now();
+    // SAFETY: the child uses memory and the C library's allocator, which survives forks.
+    let warden = unsafe { libc::fork() };
+    if warden == 0 {
+        close(held);
+        warden_life(config, &state, &limits, watched, program);
+    }
+    close(watched);
+    if warden < 0 {
+        close(held);
+        return Err(setup("start a process")(std::io::Error::last_os_error()));
+    }
+    let status = attend(config, warden, held);
+    let wall_ns = begun.elapsed().as_nanos() as u64;
+    if libc::WIFSIGNALED(status) {
+        sweep(&state.table, warden);
+    }
+    let limited_by = limits.by();
+    drop(limits);
+    judge(config, &state.table, status)?;
+    Ok(Outcome { wall_ns, begin_ns: state.table.begin_ns(), limited_by })
+}
+
+fn close(fd: i32) {
+    // SAFETY: a descriptor of ours that is not used any more.
+    unsafe { libc::close(fd) };
+}
+
+/// Waits for the warden; tells it when somebody wants the run to stop.
+fn attend(config: &Config, warden: i32, held: i32) -> i32 {
+    let mut held = Some(held);
+    loop {
+        let mut status = 0;
+        // SAFETY: the status is ours.
+        let ended = unsafe { libc::waitpid(warden, &raw mut status, libc::WNOHANG) };
+        if ended != 0 {
+            held.map(close);
+            return status;
+        }
+        let stop = config.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+        if stop {
+            held.take().map(close);
+        }
+        std::thread::sleep(LOOK.min(Duration::from_millis(5)));
+    }
+}
+
+fn judge(config: &Config, table: &Table, status: i32) -> Result<(), Failure> {
+    if libc::WIFSIGNALED(status) {
+        return Err(Failure::WardenKilled(libc::WTERMSIG(status)));
+    }
+    match libc::WEXITSTATUS(status) {
+        CANCELLED => return Err(Failure::Interrupted),
+        TIME_UP => return Err(Failure::Limit(Duration::from_nanos(config.limit_ns))),
+        _ => {}
+    }
+    match (libc::WEXITSTATUS(status), table.told()) {
+        (_, Some(text)) => Err(Failure::Program(text)),
+        (0, None) => Ok(()),
+        (KILLED, None) => Err(Failure::Killed(libc::SIGKILL)),
+        (code, None) => Err(Failure::Program(format!("it ended with code {code}"))),
+    }
+}
+
+fn warden_life(
+    config: &Config,
+    state: &Arc<RunState>,
+    limits: &Limits,
+    watched: i32,
+    program: Body<Linux>,
+) -> ! {
+    let code = match enter(state, limits) {
+        Ok(()) => guard(config, state, watched, program),
+        Err(why) => {
+            state.table.tell(&format!("cannot set up a run's processes: {why}"));
+            PANICKED
+        }
+    };
+    end_all(&state.table);
+    // SAFETY: ends the warden.
+    unsafe { libc::_exit(code) }
+}
+
+/// What holds for the warden and all processes of the run.
+fn enter(state: &Arc<RunState>, limits: &Limits) -> std::io::Result<()> {
+    // SAFETY: calls without memory of ours.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+        libc::prctl(libc::PR_SET_NAME, c"mmscale-warden".as_ptr());
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+    }
+    user::catch_faults()?;
+    limits.enter()?;
+    let state = Arc::clone(state);
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.payload().downcast_ref::<&str>().copied());
+        let place = panic.location().map_or(String::new(), |at| format!(" ({at})"));
+        state.table.tell(&format!("a program panicked: {}{place}", text.unwrap_or("no message")));
+    }));
+    Ok(())
+}
+
+/// Starts the first process and waits for its end, or for a reason to end it.
+fn guard(config: &Config, state: &Arc<RunState>, watched: i32, program: Body<Linux>) -> i32 {
+    let table = &state.table;
+    // The first process is its own parent: nobody may wait for it.
+    let Ok(id) = table.take(ProcessId(0)) else { return PANICKED };
+    let deadline = Instant::now() + Duration::from_nanos(config.limit_ns);
+    // SAFETY: the warden has one thread.
+    let first = unsafe { libc::fork() };
+    if first == 0 {
+        close(watched);
+        // SAFETY: calls without memory of ours. The warden is the thread that has forked, and lives
+        // for as long as its process.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        // SAFETY: asks for a number.
+        table.begun(id, unsafe { libc::getpid() });
+        limits::give_up_rights();
+        table.begin(clock_ns(libc::CLOCK_MONOTONIC));
+        let linux = Linux { run: Arc::clone(state), own: Own::new(id) };
+        let cpu = state.cpus[0];
+        linux.live(cpu, ThreadSpec::on(0), program);
+    }
+    if first < 0 {
+        return PANICKED;
+    }
+    table.begun(id, first);
+    loop {
+        let mut poll = libc::pollfd { fd: watched, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor to look at.
+        let seen = unsafe { libc::poll(&raw mut poll, 1, LOOK.as_millis() as i32) };
+        if seen > 0 {
+            return CANCELLED;
+        }
+        if let Some(code) = reap_orphans(table, first) {
+            return code;
+        }
+        if Instant::now() > deadline {
+            return TIME_UP;
+        }
+    }
+}
+
+/// Reaps who has ended; the first process's code if it has.
+fn reap_orphans(table: &Table, first: i32) -> Option<i32> {
+    while let Some(pid) = ended_child() {
+        if pid != first {
+            table.reap(pid);
+            continue;
+        }
+        let mut status = 0;
+        // SAFETY: the status is ours, and the child has ended.
+        unsafe { libc::waitpid(first, &raw mut status, 0) };
+        return Some(if libc::WIFSIGNALED(status) { KILLED } else { libc::WEXITSTATUS(status) });
+    }
+    None
+}
+
+/// A child that has ended and is not reaped.
+fn ended_child() -> Option<i32> {
+    // SAFETY: a zeroed siginfo is one, and the place is ours.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        let asked = libc::waitid(libc::P_ALL, 0, &raw mut info, how);
+        (asked == 0 && info.si_pid() != 0).then(|| info.si_pid())
+    }
+}
+
+/// Waits until a child has ended, and leaves it to be reaped.
+pub(crate) fn await_end(pid: i32) {
+    // SAFETY: a zeroed siginfo is one, and the place is ours.
+    while unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_PID, pid as _, &raw mut info, libc::WEXITED | libc::WNOWAIT)
+    } == -1
+        && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
+    {}
+}
+
+/// Ends all processes of the run, from the warden: all of them are its children in the end.
+fn end_all(table: &Table) {
+    table.end();
+    loop {
+        // SAFETY: asks for a number.
+        kill_session(table, unsafe { libc::getpid() });
+        loop {
+            match ended_child() {
+                Some(pid) => _ = table.reap(pid),
+                None if has_children() => break,
+                None => return,
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn has_children() -> bool {
+    // SAFETY: nothing is written.
+    let asked = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
+    asked != -1
+}
+
+/// Kills who is in the warden's session. Everybody in it is of this run.
+fn kill_session(table: &Table, session: i32) {
+    for pid in table.live() {
+        // SAFETY: numbers only. Somebody else who has got the number is in another session.
+        unsafe {
+            if libc::getsid(pid) == session {
+                libc::kill(pid, libc::SIGKILL);
+            }
+        }
+    }
+}
+
+/// Ends what is left of a run whose warden was killed, from the tool.
+fn sweep(table: &Table, warden: i32) {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    table.end();
+    let begun = Instant::now();
+    let there = || {
+        // SAFETY: numbers only.
+        table.live().any(|pid| unsafe { libc::getsid(pid) } == warden)
+    };
+    while there() && begun.elapsed() < PATIENCE {
+        kill_session(table, warden);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

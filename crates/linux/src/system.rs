@@ -1,0 +1,311 @@
+//! [`System`] by system calls: the calls about the machine, processes and threads.
+
+use crate::compute::compute;
+use crate::errno::{check, last};
+use crate::process::{Forked, Keep, Own, RunState, Thread};
+use crate::user;
+use mmscale_system::{
+    Addr, Advice, Body, CpuTime, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present, Priority,
+    ProcessId, Prot, System, ThreadId, ThreadSpec,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Bytes of a thread's stack: bodies are shallow.
+const STACK_BYTES: usize = 256 << 10;
+
+/// The live kernel, as a process of a run sees it.
+#[derive(Clone)]
+pub struct Linux {
+    pub(crate) run: Arc<RunState>,
+    pub(crate) own: Arc<Own>,
+}
+
+impl std::fmt::Debug for Linux {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Linux(process {})", self.own.id.0)
+    }
+}
+
+/// Nanoseconds of a clock of the kernel.
+pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is ours; these clocks are always there.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ }
+}
+
+/// Binds the calling thread to a CPU and gives it its priority.
+fn place(cpu: usize, priority: Priority) -> Result<(), Errno> {
+    // SAFETY: a set of CPUs of ours, without any in it.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if cpu < libc::CPU_SETSIZE as usize {
+        // SAFETY: within the set.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+        // SAFETY: the set is ours.
+        check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })?;
+    }
+    if let Priority::RealTime(level) = priority {
+        let param = libc::sched_param { sched_priority: i32::from(level).clamp(1, 99) };
+        // SAFETY: the parameters are ours.
+        check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) })?;
+    }
+    Ok(())
+}
+
+impl Linux {
+    fn running(&self) -> Result<(), Errno> {
+        if self.run.table.is_over() { Err(Errno::Stopped) } else { Ok(()) }
+    }
+    fn real_cpu(&self, spec: ThreadSpec) -> Result<usize, Errno> {
+        self.run.cpus.get(spec.cpu).copied().ok_or(Errno::Inval)
+    }
+    /// Runs a body; whoever panics in it ends its process and is told of.
+    fn run_body(&self, body: Body<Self>) {
+        if catch_unwind(AssertUnwindSafe(|| body(self))).is_err() {
+            exit(crate::run::PANICKED);
+        }
+    }
+    /// The life of a new process, from its fork to its end.
+    pub(crate) fn live(&self, cpu: usize, spec: ThreadSpec, body: Body<Self>) -> ! {
+        if place(cpu, spec.priority).is_err() {
+            self.run.table.tell("a thread could not get the CPU or the priority that it wants");
+            exit(crate::run::PANICKED);
+        }
+        self.run_body(body);
+        if self.own.returned() {
+            exit(0);
+        }
+        // Other threads go on, and the last of them takes the process down.
+        // SAFETY: ends this thread alone; nothing of its stack is used by others.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+        unreachable!("the thread has ended")
+    }
+    fn start(&self, spec: ThreadSpec, keep: Keep, body: Body<Self>) -> Result<ProcessId, Errno> {
+        self.running()?;
+        let cpu = self.real_cpu(spec)?;
+        let id = self.run.table.take(self.own.id)?;
+        match self.own.fork(id, keep) {
+            Forked::Failed => {
+                let why = last();
+                self.run.table.never_was(id);
+                Err(if why == Errno::Again { Errno::Nomem } else { why })
+            }
+            Forked::Parent(pid) => {
+                self.run.table.begun(id, pid);
+                Ok(id)
+            }
+            Forked::Child(own) => {
+                // SAFETY: asks for a number.
+                self.run.table.begun(id, unsafe { libc::getpid() });
+                Self { run: Arc::clone(&self.run), own }.live(cpu, spec, body)
+            }
+        }
+    }
+}
+
+/// Ends the process at once: what Rust would clean up belongs to its parent.
+fn exit(code: i32) -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(code) }
+}
+
+impl System for Linux {
+    fn cpus(&self) -> usize {
+        self.run.cpus.len()
+    }
+    fn nodes(&self) -> usize {
+        self.run.nodes
+    }
+    fn clock_ns(&self) -> u64 {
+        clock_ns(libc::CLOCK_MONOTONIC) - self.run.table.begin_ns()
+    }
+    fn cpu_time(&self) -> Option<CpuTime> {
+        // SAFETY: a zeroed rusage is one, and the place is ours.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+            usage
+        };
+        let ns =
+            |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+        Some(CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) })
+    }
+    fn sleep_ns(&self, ns: u64) -> Result<(), Errno> {
+        self.running()?;
+        let until = timespec(clock_ns(libc::CLOCK_MONOTONIC).saturating_add(ns));
+        let clock = libc::CLOCK_MONOTONIC;
+        // SAFETY: the time is ours.
+        while unsafe {
+            libc::clock_nanosleep(
+                clock,
+                libc::TIMER_ABSTIME,
+                &raw const until,
+                std::ptr::null_mut(),
+            )
+        } == libc::EINTR
+        {}
+        self.running()
+    }
+    fn compute_ns(&self, ns: u64) -> Result<(), Errno> {
+        compute(ns, self.run.turns_1024);
+        Ok(())
+    }
+    fn cpu_offline(&self, _: usize) -> Result<(), Errno> {
+        // Others run on this computer too.
+        Err(Errno::Perm)
+    }
+    fn cpu_online(&self, _: usize) -> Result<(), Errno> {
+        Err(Errno::Perm)
+    }
+
+    fn spawn(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ThreadId, Errno> {
+        self.running()?;
+        let cpu = self.real_cpu(spec)?;
+        let id = ThreadId(self.run.table.next_thread());
+        self.own.running.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+        let system = self.clone();
+        let life = move || {
+            // A thread that cannot be bound runs where it can.
+            let _ = place(cpu, spec.priority);
+            system.run_body(body);
+            if system.own.returned() {
+                exit(0);
+            }
+        };
+        // Held until it is noted: it may end, and be waited for, before this returns.
+        let mut threads = self.own.threads();
+        match std::thread::Builder::new().stack_size(STACK_BYTES).spawn(life) {
+            Ok(handle) => {
+                threads.insert(id, Thread::Running(handle));
+                Ok(id)
+            }
+            Err(_) => {
+                self.own.returned();
+                Err(Errno::Nomem)
+            }
+        }
+    }
+    fn join(&self, thread: ThreadId) -> Result<(), Errno> {
+        let found = match self.own.threads().get_mut(&thread) {
+            Some(slot @ Thread::Running(_)) => std::mem::replace(slot, Thread::Claimed),
+            _ => return Err(Errno::Inval),
+        };
+        if let Thread::Running(handle) = found {
+            // It ends the process if it panics.
+            let _ = handle.join();
+        }
+        Ok(())
+    }
+    fn process(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
+        self.start(spec, Keep::Nothing, body)
+    }
+    fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
+        self.start(spec, Keep::Everything, body)
+    }
+    fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
+        let pid = self.run.table.claim(process, self.own.id)?;
+        crate::run::await_end(pid);
+        let reaped = self.run.table.reap(pid).ok_or(Errno::Child)?;
+        if let Some(signal) = reaped.crash {
+            self.run.table.tell(&format!("a process ended by signal {signal}"));
+        }
+        Ok(reaped.exit)
+    }
+    fn kill(&self, process: ProcessId) -> Result<(), Errno> {
+        // SAFETY: a process of this run, which nobody reaps meanwhile.
+        let kill = |pid| check(unsafe { libc::kill(pid, libc::SIGKILL) }).map(|_| ());
+        self.run.table.with(process, kill)
+    }
+    fn pidfd_open(&self, process: ProcessId) -> Result<Fd, Errno> {
+        let open = |pid: i32| {
+            // SAFETY: numbers only.
+            check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
+        };
+        self.run.table.with(process, open).map(|fd| self.own.open(fd as i32))
+    }
+    fn close(&self, fd: Fd) -> Result<(), Errno> {
+        let real = self.own.forget(fd).ok_or(Errno::Badf)?;
+        // SAFETY: a descriptor that the program has opened, and that nobody finds any more.
+        check(unsafe { libc::close(real) }).map(|_| ())
+    }
+    fn process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno> {
+        let fd = self.own.descriptor(process).unwrap_or(-1);
+        // SAFETY: numbers only.
+        check(unsafe { libc::syscall(libc::SYS_process_mrelease, fd, flags) }).map(|_| ())
+    }
+    fn set_oom_score_adj(&self, process: ProcessId, thousandths: i32) -> Result<(), Errno> {
+        if !(-1000..=1000).contains(&thousandths) {
+            return Err(Errno::Inval);
+        }
+        self.run.table.with(process, |pid| {
+            std::fs::write(format!("/proc/{pid}/oom_score_adj"), thousandths.to_string())
+                .map_err(|why| why.raw_os_error().map_or(Errno::Io, crate::errno::of))
+        })
+    }
+    fn own_process(&self) -> ProcessId {
+        self.own.id
+    }
+
+    fn file(&self, bytes: u64) -> Result<Fd, Errno> {
+        self.sys_file(bytes)
+    }
+    fn mmap(&self, spec: MapSpec) -> Result<Addr, Errno> {
+        self.sys_mmap(spec)
+    }
+    fn munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
+        self.sys_munmap(at, bytes)
+    }
+    fn mprotect(&self, at: Addr, bytes: u64, prot: Prot) -> Result<(), Errno> {
+        self.sys_mprotect(at, bytes, prot)
+    }
+    fn mremap(
+        &self,
+        at: Addr,
+        old_bytes: u64,
+        new_bytes: u64,
+        may_move: MayMove,
+    ) -> Result<Addr, Errno> {
+        self.sys_mremap(at, old_bytes, new_bytes, may_move)
+    }
+    fn madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno> {
+        self.sys_madvise(at, bytes, advice)
+    }
+    fn mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
+        self.sys_mlock(at, bytes, what)
+    }
+    fn munlock(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
+        self.sys_munlock(at, bytes)
+    }
+    fn mbind(&self, at: Addr, bytes: u64, node: usize, present: Present) -> Result<(), Errno> {
+        self.sys_mbind(at, bytes, node, present)
+    }
+    fn mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno> {
+        self.sys_mincore(at, bytes)
+    }
+    fn write(&self, page: Addr, word: u64) -> Result<(), Errno> {
+        if page.0 % 8 != 0 {
+            return Err(Errno::Inval);
+        }
+        self.reachable_word(page)?;
+        user::store(page.0, word)
+    }
+    fn read(&self, page: Addr) -> Result<u64, Errno> {
+        if page.0 % 8 != 0 {
+            return Err(Errno::Inval);
+        }
+        self.reachable_word(page)?;
+        user::load(page.0)
+    }
+}
+
+impl Linux {
+    /// An access to what is no program's memory would be one to this program itself.
+    fn reachable_word(&self, at: Addr) -> Result<(), Errno> {
+        if self.own.may_use(at.0, 8) { Ok(()) } else { Err(Errno::Segv) }
+    }
+}

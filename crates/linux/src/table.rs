@@ -1,0 +1,170 @@
+//! All processes of a run, in memory that they share. A number is never used twice; the kernel's own
+//! process numbers are, so nobody is signalled but under the lock that his parent reaps him under.
+
+use crate::shared::{Region, SharedLock, Zeroed};
+use mmscale_system::{Errno, Exit, ProcessId};
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
+
+/// Processes of one run, one after the other included.
+const SLOTS: usize = 1 << 20;
+/// Bytes of the text that says what went wrong first.
+const TEXT_BYTES: usize = 2048;
+
+/// A process.
+struct Slot {
+    /// 0 until it has begun.
+    pid: AtomicI32,
+    parent: AtomicU32,
+    /// Somebody waits for it, or has.
+    claimed: AtomicBool,
+    /// Nobody finds it any more.
+    gone: AtomicBool,
+    lock: SharedLock,
+}
+
+/// The shared state of a run.
+pub(crate) struct Table {
+    used: AtomicU32,
+    threads: AtomicU32,
+    begin_ns: AtomicU64,
+    /// No process and no thread starts any more.
+    over: AtomicBool,
+    told: AtomicBool,
+    text_len: AtomicU32,
+    text: UnsafeCell<[u8; TEXT_BYTES]>,
+    slots: [Slot; SLOTS],
+}
+
+// SAFETY: numbers, flags, and locks that are free.
+unsafe impl Zeroed for Table {}
+// SAFETY: the text is written once, by whoever set `told`, and read when `text_len` says so.
+unsafe impl Sync for Table {}
+
+/// How a process was reaped.
+pub(crate) struct Reaped {
+    /// As [`System::wait`](mmscale_system::System::wait) says it.
+    pub(crate) exit: Exit,
+    /// It ended by a signal that nobody in the run has sent.
+    pub(crate) crash: Option<i32>,
+}
+
+impl Table {
+    pub(crate) fn new() -> std::io::Result<Region<Self>> {
+        Region::zeroed()
+    }
+    /// A number for a child of `parent`. `Nomem`: there are none left, or the run is over.
+    pub(crate) fn take(&self, parent: ProcessId) -> Result<ProcessId, Errno> {
+        if self.is_over() {
+            return Err(Errno::Stopped);
+        }
+        let number = self.used.fetch_add(1, Relaxed);
+        let Some(slot) = self.slots.get(number as usize) else {
+            self.used.store(SLOTS as u32, Relaxed);
+            return Err(Errno::Nomem);
+        };
+        slot.parent.store(parent.0, Relaxed);
+        Ok(ProcessId(number))
+    }
+    /// The process has the kernel's number `pid`.
+    pub(crate) fn begun(&self, process: ProcessId, pid: i32) {
+        self.slots[process.0 as usize].pid.store(pid, Release);
+    }
+    /// It could not be made.
+    pub(crate) fn never_was(&self, process: ProcessId) {
+        self.slots[process.0 as usize].gone.store(true, Release);
+    }
+    fn known(&self) -> &[Slot] {
+        &self.slots[..(self.used.load(Acquire) as usize).min(SLOTS)]
+    }
+    /// Does something with a process that is there, dead or alive: nobody reaps it meanwhile.
+    pub(crate) fn with<R>(
+        &self,
+        process: ProcessId,
+        work: impl FnOnce(i32) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        let slot = self.known().get(process.0 as usize).ok_or(Errno::Srch)?;
+        slot.lock.with(|| {
+            let pid = slot.pid.load(Acquire);
+            if pid <= 0 || slot.gone.load(Acquire) { Err(Errno::Srch) } else { work(pid) }
+        })
+    }
+    /// The child `process` of `parent`, for the first who waits for it.
+    pub(crate) fn claim(&self, process: ProcessId, parent: ProcessId) -> Result<i32, Errno> {
+        let slot = self.known().get(process.0 as usize).ok_or(Errno::Child)?;
+        let own = slot.parent.load(Relaxed) == parent.0 && process != parent;
+        if !own || slot.gone.load(Acquire) || slot.claimed.swap(true, AcqRel) {
+            return Err(Errno::Child);
+        }
+        Ok(slot.pid.load(Acquire))
+    }
+    /// Reaps a child of the calling process that has ended.
+    pub(crate) fn reap(&self, pid: i32) -> Option<Reaped> {
+        let slot = self
+            .known()
+            .iter()
+            .find(|slot| slot.pid.load(Acquire) == pid && !slot.gone.load(Acquire));
+        let reap = || {
+            let mut status = 0;
+            // SAFETY: the status is ours.
+            let reaped = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            (reaped == pid).then(|| reaped_as(status))
+        };
+        match slot {
+            Some(slot) => slot.lock.with(|| {
+                slot.gone.store(true, Release);
+                reap()
+            }),
+            None => reap(),
+        }
+    }
+    /// Kernel numbers of processes that nobody has waited for.
+    pub(crate) fn live(&self) -> impl Iterator<Item = i32> {
+        let there = |slot: &&Slot| !slot.gone.load(Acquire) && slot.pid.load(Acquire) > 0;
+        self.known().iter().filter(there).map(|slot| slot.pid.load(Acquire))
+    }
+
+    pub(crate) fn next_thread(&self) -> u32 {
+        self.threads.fetch_add(1, Relaxed)
+    }
+    pub(crate) fn begin(&self, now_ns: u64) {
+        self.begin_ns.store(now_ns, Release);
+    }
+    pub(crate) fn begin_ns(&self) -> u64 {
+        self.begin_ns.load(Acquire)
+    }
+    pub(crate) fn end(&self) {
+        self.over.store(true, Release);
+    }
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Acquire)
+    }
+
+    /// Notes what went wrong, if it is the first.
+    pub(crate) fn tell(&self, text: &str) {
+        if self.told.swap(true, AcqRel) {
+            return;
+        }
+        let bytes = text.as_bytes();
+        let len = bytes.len().min(TEXT_BYTES);
+        // SAFETY: only the first to tell is here, and nobody reads before the length is there.
+        unsafe { (&mut *self.text.get())[..len].copy_from_slice(&bytes[..len]) };
+        self.text_len.store(len as u32, Release);
+    }
+    /// What went wrong first.
+    pub(crate) fn told(&self) -> Option<String> {
+        let len = self.text_len.load(Acquire) as usize;
+        // SAFETY: written for good once the length is there.
+        let text = unsafe { &(&*self.text.get())[..len] };
+        (len > 0).then(|| String::from_utf8_lossy(text).into_owned())
+    }
+}
+
+fn reaped_as(status: i32) -> Reaped {
+    if !libc::WIFSIGNALED(status) {
+        return Reaped { exit: Exit::Returned, crash: None };
+    }
+    let signal = libc::WTERMSIG(status);
+    Reaped { exit: Exit::Killed, crash: (signal != libc::SIGKILL).then_some(signal) }
+}
