@@ -66,7 +66,7 @@ pub(crate) enum Machine {
     Sim,
     /// This computer's threads
     Threads,
-    /// The live kernel (not built yet)
+    /// The live kernel: real processes and system calls, and what it tells of its locks
     Linux,
 }
 

@@ -1,7 +1,10 @@
 //! fork(2), waitpid(2), kill(2), and what threads share.
 
 use super::{PAGES, Told, check, check_gone, check_zero, fill, map, unmap};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::SeqCst;
 use mmscale_system::{Advice, Errno, Exit, LockWhat, PAGE_BYTES, ProcessId, System, ThreadSpec};
+use std::sync::Arc;
 
 const BYTES: u64 = PAGES * PAGE_BYTES;
 

@@ -4,6 +4,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `run` | starts a run's processes, watches over them, ends all of them |
+//! | `end` | how processes end |
 //! | `limits` | what a run may use |
 //! | `system`, `memory` | the calls |
 //! | `process`, `table` | what a process has for itself, and what all of them share |
@@ -13,6 +14,7 @@
 #![forbid(unsafe_op_in_unsafe_fn)]
 
 mod compute;
+mod end;
 mod errno;
 mod limits;
 mod memory;
@@ -26,4 +28,4 @@ mod user;
 pub use limits::{LimitedBy, PROCESS_BYTES, TooMuch, available_bytes};
 pub use run::{Config, Failure, Outcome, run};
 pub use shared::Shared;
-pub use system::Linux;
+pub use system::{Linux, tick_hz};

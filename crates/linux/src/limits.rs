@@ -7,7 +7,8 @@ use thiserror::Error;
 /// A run that wants more than there is.
 #[derive(Debug, Error)]
 #[error(
-    "the run wants {} MiB of memory and {} MiB are available: make it smaller (--set), or free some",
+    "the run wants {} MiB of memory and {} MiB are available: make it smaller (--set), or free \
+     some",
     wants >> 20,
     available >> 20
 )]

@@ -207,7 +207,7 @@ impl Linux {
             MayMove::Leave => self.move_elsewhere(at.0, old, new, moving | libc::MREMAP_DONTUNMAP),
         }
     }
-    /// Moves a mapping to where nothing is: something that nobody can use holds the place meanwhile.
+    /// Moves a mapping to where nothing is; what nobody can use holds the place meanwhile.
     fn move_elsewhere(&self, at: u64, old: u64, new: u64, flags: i32) -> Result<Addr, Errno> {
         let place = self.map_anywhere(&MapSpec::new(new).prot(Prot::None))?;
         let moved = self.remap(at, old, new, flags, place.0);

@@ -7,12 +7,13 @@
 //! a signal from the kernel, and the tool ends the others.
 
 use crate::compute;
+use crate::end::{PANICKED, ended_child};
 use crate::limits::{self, Limits};
 use crate::process::{Own, RunState};
-use crate::system::{Linux, clock_ns};
+use crate::system::{self, Linux, clock_ns};
 use crate::table::Table;
 use crate::user;
-use mmscale_system::{Body, ProcessId, ThreadSpec};
+use mmscale_system::{Body, CpuTime, ProcessId, ThreadSpec};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -38,6 +39,8 @@ pub struct Outcome {
     pub wall_ns: u64,
     /// When its clock began, in ns of `CLOCK_MONOTONIC`.
     pub begin_ns: u64,
+    /// CPU time of all its processes, from their forks to their ends.
+    pub cpu: CpuTime,
     /// How its memory was limited.
     pub limited_by: limits::LimitedBy,
 }
@@ -74,7 +77,6 @@ pub enum Failure {
 }
 
 /// Exit codes of processes of a run.
-pub(crate) const PANICKED: i32 = 101;
 const TIME_UP: i32 = 102;
 const CANCELLED: i32 = 103;
 const KILLED: i32 = 104;
@@ -123,7 +125,8 @@ pub fn run(config: &Config, program: Body<Linux>) -> Result<Outcome, Failure> {
     let limited_by = limits.by();
     drop(limits);
     judge(config, &state.table, status)?;
-    Ok(Outcome { wall_ns, begin_ns: state.table.begin_ns(), limited_by })
+    let cpu = state.table.cpu();
+    Ok(Outcome { wall_ns, begin_ns: state.table.begin_ns(), cpu, limited_by })
 }
 
 fn close(fd: i32) {
@@ -139,14 +142,16 @@ fn attend(config: &Config, warden: i32, held: i32) -> i32 {
         // SAFETY: the status is ours.
         let ended = unsafe { libc::waitpid(warden, &raw mut status, libc::WNOHANG) };
         if ended != 0 {
-            held.map(close);
+            if let Some(held) = held {
+                close(held);
+            }
             return status;
         }
         let stop = config.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
-        if stop {
-            held.take().map(close);
+        if let Some(held) = held.take_if(|_| stop) {
+            close(held);
         }
-        std::thread::sleep(LOOK.min(Duration::from_millis(5)));
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -182,6 +187,7 @@ fn warden_life(
         }
     };
     end_all(&state.table);
+    state.table.set_cpu(system::cpu_time(libc::RUSAGE_CHILDREN));
     // SAFETY: ends the warden.
     unsafe { libc::_exit(code) }
 }
@@ -263,28 +269,6 @@ fn reap_orphans(table: &Table, first: i32) -> Option<i32> {
         return Some(if libc::WIFSIGNALED(status) { KILLED } else { libc::WEXITSTATUS(status) });
     }
     None
-}
-
-/// A child that has ended and is not reaped.
-fn ended_child() -> Option<i32> {
-    // SAFETY: a zeroed siginfo is one, and the place is ours.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        let asked = libc::waitid(libc::P_ALL, 0, &raw mut info, how);
-        (asked == 0 && info.si_pid() != 0).then(|| info.si_pid())
-    }
-}
-
-/// Waits until a child has ended, and leaves it to be reaped.
-pub(crate) fn await_end(pid: i32) {
-    // SAFETY: a zeroed siginfo is one, and the place is ours.
-    while unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        libc::waitid(libc::P_PID, pid as _, &raw mut info, libc::WEXITED | libc::WNOWAIT)
-    } == -1
-        && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
-    {}
 }
 
 /// Ends all processes of the run, from the warden: all of them are its children in the end.

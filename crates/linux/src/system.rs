@@ -1,6 +1,7 @@
 //! [`System`] by system calls: the calls about the machine, processes and threads.
 
 use crate::compute::compute;
+use crate::end::{PANICKED, await_end};
 use crate::errno::{check, last};
 use crate::process::{Forked, Keep, Own, RunState, Thread};
 use crate::user;
@@ -35,6 +36,28 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// CPU time of `who` in getrusage(2).
+pub(crate) fn cpu_time(who: i32) -> CpuTime {
+    // SAFETY: a zeroed rusage is one, and the place is ours.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(who, &raw mut usage);
+        usage
+    };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
+}
+
+/// HZ of the kernel that runs here, if kernels are built with it: its coarse clock moves once a
+/// tick.
+pub fn tick_hz() -> Option<u32> {
+    let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the place is ours.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) };
+    let is = |hz: &u32| (1_000_000_000 / i64::from(*hz)).abs_diff(tick.tv_nsec) <= 1;
+    [100, 250, 300, 1000].into_iter().find(is)
+}
+
 fn timespec(ns: u64) -> libc::timespec {
     libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ }
 }
@@ -67,14 +90,14 @@ impl Linux {
     /// Runs a body; whoever panics in it ends its process and is told of.
     fn run_body(&self, body: Body<Self>) {
         if catch_unwind(AssertUnwindSafe(|| body(self))).is_err() {
-            exit(crate::run::PANICKED);
+            exit(PANICKED);
         }
     }
     /// The life of a new process, from its fork to its end.
     pub(crate) fn live(&self, cpu: usize, spec: ThreadSpec, body: Body<Self>) -> ! {
         if place(cpu, spec.priority).is_err() {
             self.run.table.tell("a thread could not get the CPU or the priority that it wants");
-            exit(crate::run::PANICKED);
+            exit(PANICKED);
         }
         self.run_body(body);
         if self.own.returned() {
@@ -125,15 +148,7 @@ impl System for Linux {
         clock_ns(libc::CLOCK_MONOTONIC) - self.run.table.begin_ns()
     }
     fn cpu_time(&self) -> Option<CpuTime> {
-        // SAFETY: a zeroed rusage is one, and the place is ours.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-            usage
-        };
-        let ns =
-            |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
-        Some(CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) })
+        Some(cpu_time(libc::RUSAGE_SELF))
     }
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno> {
         self.running()?;
@@ -209,7 +224,7 @@ impl System for Linux {
     }
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
         let pid = self.run.table.claim(process, self.own.id)?;
-        crate::run::await_end(pid);
+        await_end(pid);
         let reaped = self.run.table.reap(pid).ok_or(Errno::Child)?;
         if let Some(signal) = reaped.crash {
             self.run.table.tell(&format!("a process ended by signal {signal}"));
@@ -288,14 +303,14 @@ impl System for Linux {
         self.sys_mincore(at, bytes)
     }
     fn write(&self, page: Addr, word: u64) -> Result<(), Errno> {
-        if page.0 % 8 != 0 {
+        if !page.0.is_multiple_of(8) {
             return Err(Errno::Inval);
         }
         self.reachable_word(page)?;
         user::store(page.0, word)
     }
     fn read(&self, page: Addr) -> Result<u64, Errno> {
-        if page.0 % 8 != 0 {
+        if !page.0.is_multiple_of(8) {
             return Err(Errno::Inval);
         }
         self.reachable_word(page)?;

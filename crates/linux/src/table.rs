@@ -1,8 +1,9 @@
-//! All processes of a run, in memory that they share. A number is never used twice; the kernel's own
-//! process numbers are, so nobody is signalled but under the lock that his parent reaps him under.
+//! All processes of a run, in memory that they share. A number is never used twice; the kernel's
+//! own process numbers are, so nobody is signalled but under the lock that his parent reaps him
+//! under.
 
 use crate::shared::{Region, SharedLock, Zeroed};
-use mmscale_system::{Errno, Exit, ProcessId};
+use mmscale_system::{CpuTime, Errno, Exit, ProcessId};
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
@@ -29,6 +30,8 @@ pub(crate) struct Table {
     used: AtomicU32,
     threads: AtomicU32,
     begin_ns: AtomicU64,
+    user_ns: AtomicU64,
+    system_ns: AtomicU64,
     /// No process and no thread starts any more.
     over: AtomicBool,
     told: AtomicBool,
@@ -133,6 +136,15 @@ impl Table {
     }
     pub(crate) fn begin_ns(&self) -> u64 {
         self.begin_ns.load(Acquire)
+    }
+    /// What all processes have used together, when they have ended.
+    pub(crate) fn set_cpu(&self, cpu: CpuTime) {
+        self.user_ns.store(cpu.user_ns, Release);
+        self.system_ns.store(cpu.system_ns, Release);
+    }
+    pub(crate) fn cpu(&self) -> CpuTime {
+        let (user_ns, system_ns) = (self.user_ns.load(Acquire), self.system_ns.load(Acquire));
+        CpuTime { user_ns, system_ns }
     }
     pub(crate) fn end(&self) {
         self.over.store(true, Release);

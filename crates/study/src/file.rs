@@ -20,6 +20,13 @@ pub(crate) struct StudyFile<A> {
     /// Defaults of quick runs, where they differ.
     #[serde(default)]
     pub(crate) quick: BTreeMap<String, toml::Value>,
+    /// Defaults on the live kernel, where they differ: real time is shorter than simulated time is
+    /// long.
+    #[serde(default)]
+    pub(crate) linux: BTreeMap<String, toml::Value>,
+    /// Defaults of quick runs there.
+    #[serde(default)]
+    pub(crate) linux_quick: BTreeMap<String, toml::Value>,
     /// The arms. The others are compared with the first.
     pub(crate) arm: Vec<ArmFile<A>>,
 }
@@ -49,8 +56,21 @@ impl<A: for<'de> Deserialize<'de>> StudyFile<A> {
     ///
     /// # Panics
     /// If the file sets a parameter that is not declared, or to something that it cannot be.
-    pub(crate) fn params(&self, mut declared: Vec<ParamSpec>) -> Vec<ParamSpec> {
-        for (length, values) in [(0, &self.defaults), (1, &self.quick)] {
+    pub(crate) fn params(&self, declared: Vec<ParamSpec>) -> Vec<ParamSpec> {
+        self.with_defaults(declared, [&self.defaults, &self.quick])
+    }
+
+    /// The same as they are on the live kernel.
+    pub(crate) fn params_on_linux(&self, params: &[ParamSpec]) -> Vec<ParamSpec> {
+        self.with_defaults(params.to_vec(), [&self.linux, &self.linux_quick])
+    }
+
+    fn with_defaults(
+        &self,
+        mut declared: Vec<ParamSpec>,
+        [full, quick]: [&BTreeMap<String, toml::Value>; 2],
+    ) -> Vec<ParamSpec> {
+        for (length, values) in [(0, full), (1, quick)] {
             for (name, value) in values {
                 let spec = declared.iter_mut().find(|spec| spec.name == name);
                 let spec = spec.unwrap_or_else(|| panic!("{}: no parameter `{name}`", self.name));
@@ -77,7 +97,13 @@ fn set_default(spec: &mut ParamSpec, length: usize, value: &toml::Value) -> Opti
             *default = value.as_bool()?;
             Some(())
         }
-        Kind::Each { .. } => None,
+        Kind::Each { names } => {
+            let wanted: Vec<_> = value.as_array()?.iter().map(|name| name.as_str()).collect();
+            let kept: Vec<_> =
+                names.iter().copied().filter(|name| wanted.contains(&Some(*name))).collect();
+            *names = (kept.len() == wanted.len()).then(|| &*kept.leak())?;
+            Some(())
+        }
         Kind::Choice { default, names } => {
             *default = names.iter().find(|name| Some(**name) == value.as_str())?;
             Some(())

@@ -13,6 +13,7 @@ pub mod fidelity;
 mod file;
 mod host;
 pub mod ipi;
+mod live;
 mod machine;
 mod meters;
 mod names;

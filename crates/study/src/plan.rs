@@ -93,7 +93,7 @@ impl Plan {
 
     /// The parameters' defaults in a full run; those that have values in turn have none.
     pub fn defaults(&self) -> BTreeMap<String, ParamValue> {
-        let specs = self.study.params();
+        let specs = self.study.params_on(self.on);
         let in_turn: Vec<_> = specs.iter().filter(|spec| !spec.in_turn().is_empty()).collect();
         let in_turn: Vec<_> = in_turn.iter().map(|spec| spec.name).collect();
         Params::defaults(specs, Length::Full).without(&in_turn).values().clone()
@@ -178,11 +178,12 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
         Some(_) => defaults.cpus,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let arms = arms(study, &request.arms)?;
+    let arms = arms(study, on, &request.arms)?;
     let seeds = seeds(request)?;
-    let common = common_params(cpus, defaults.hz);
+    let hz = if on == On::Linux { live_hz(request)? } else { defaults.hz };
+    let common = common_params(cpus, hz);
     let mut specs = common.to_vec();
-    specs.extend(study.params().iter().cloned());
+    specs.extend(study.params_on(on).iter().cloned());
     let mut plans = Vec::new();
     for values in sweep(&specs, &request.settings.only(&specs), request.length)? {
         let cpus = values.count("cpus") as usize;
@@ -220,22 +221,41 @@ fn machine(study: &dyn Study, request: &Request) -> Result<On, CallError> {
     }
     let names: Vec<_> = can.iter().map(|on| on.name()).collect();
     let why = match on {
-        On::Linux => "--on linux, the live kernel, is not built yet".to_owned(),
+        On::Linux => format!("study `{}` does not run on the live kernel", study.name()),
         On::Sim | On::Threads => format!("study `{}` does not run on {on}", study.name()),
     };
     Err(CallError::Other(format!("{why}; use --on {}", names.join(" or --on "))))
 }
 
-fn arms(study: &dyn Study, names: &[String]) -> Result<Vec<ArmId>, CallError> {
+/// HZ of the kernel that runs here, which nobody can choose.
+fn live_hz(request: &Request) -> Result<u32, CallError> {
+    if request.settings.keys().any(|key| key == "hz") {
+        let what = "--hz is a property of the kernel that runs here, which is what --on linux \
+                    measures: leave it out";
+        return Err(CallError::Other(what.to_owned()));
+    }
+    Ok(crate::live::hz().unwrap_or(1000))
+}
+
+fn arms(study: &dyn Study, on: On, names: &[String]) -> Result<Vec<ArmId>, CallError> {
     let all = study.arms();
+    let there: Vec<ArmId> =
+        (0..all.len()).map(ArmId).filter(|&arm| study.has_arm(arm, on)).collect();
     if names.is_empty() {
-        return Ok((0..all.len()).map(ArmId).collect());
+        return Ok(there);
     }
     let mut arms = Vec::new();
     for name in names {
         let place = all.iter().position(|arm| arm.name == name);
         let place = place.ok_or_else(|| UnknownName::new("arm", name, all.iter().map(|a| a.name)));
         let arm = ArmId(place?);
+        if !there.contains(&arm) {
+            let here: Vec<_> = there.iter().map(|arm| all[arm.0].name).collect();
+            return Err(CallError::Other(format!(
+                "arm `{name}` is not in the kernel that runs here; on {on} there is: {}",
+                here.join(", ")
+            )));
+        }
         if arms.contains(&arm) {
             return Err(CallError::Other(format!("arm `{name}` is named twice; name it once")));
         }

@@ -25,6 +25,10 @@ pub trait Experiment: Debug + 'static {
     fn params() -> Vec<ParamSpec>;
     /// What a reader of its report must know.
     fn remarks(params: &Params) -> Vec<String>;
+    /// Whether the live kernel does what the arm asks for. No arm is run there otherwise.
+    fn is_live(_arm: &Self::Arm) -> bool {
+        false
+    }
     /// Runs one arm with one seed.
     fn run(ctx: &RunContext, arm: &Self::Arm, seed: u64) -> Result<SeedResult, StudyError>;
 }
@@ -36,6 +40,7 @@ pub struct Shipped<E: Experiment> {
     summary: &'static str,
     profile: &'static str,
     params: &'static [ParamSpec],
+    params_on_linux: &'static [ParamSpec],
     arms: &'static [ArmSpec],
     choices: Vec<E::Arm>,
 }
@@ -50,6 +55,7 @@ impl<E: Experiment> Shipped<E> {
         let mut declared = E::params();
         declared.extend(machine_params());
         let params = file.params(declared);
+        let params_on_linux = file.params_on_linux(&params);
         // The registry wants names that live as long as the program, which these do.
         let (mut arms, mut choices) = (Vec::new(), Vec::new());
         for arm in file.arm {
@@ -61,6 +67,7 @@ impl<E: Experiment> Shipped<E> {
             summary: file.summary.leak(),
             profile: file.profile.leak(),
             params: params.leak(),
+            params_on_linux: params_on_linux.leak(),
             arms: arms.leak(),
             choices,
         }
@@ -83,9 +90,20 @@ impl<E: Experiment> Study for Shipped<E> {
     fn metrics(&self) -> &'static [MetricSpec] {
         E::METRICS
     }
+    fn params_on(&self, on: On) -> &'static [ParamSpec] {
+        if on == On::Linux { self.params_on_linux } else { self.params }
+    }
+    fn has_arm(&self, arm: ArmId, on: On) -> bool {
+        on != On::Linux || E::is_live(&self.choices[arm.0])
+    }
     fn defaults(&self) -> Defaults {
+        let live = self.choices.iter().any(E::is_live);
         Defaults {
-            machines: &[On::Sim, On::Threads],
+            machines: if live {
+                &[On::Sim, On::Threads, On::Linux]
+            } else {
+                &[On::Sim, On::Threads]
+            },
             profile: self.profile,
             cpus: E::CPUS,
             hz: 1000,

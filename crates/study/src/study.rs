@@ -67,6 +67,15 @@ pub trait Study: Sync {
     fn remarks(&self, _params: &Params) -> Vec<String> {
         Vec::new()
     }
+    /// Its parameters on a machine: the same, but perhaps with other defaults.
+    fn params_on(&self, _on: On) -> &'static [ParamSpec] {
+        self.params()
+    }
+    /// Whether a machine can be what an arm asks for. The live kernel has its own mechanisms and no
+    /// others.
+    fn has_arm(&self, _arm: ArmId, _on: On) -> bool {
+        true
+    }
     /// Runs one arm with one seed. Called from several host threads at once where the machine is
     /// simulated, and from one at a time where it is this computer.
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError>;

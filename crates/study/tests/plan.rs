@@ -91,7 +91,10 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         (refusal(|r| r.settings = set(&["factor=-2"])), "must not be negative"),
         (refusal(|r| r.seeds = Some(0)), "give 1 to 10000"),
         (refusal(|r| r.first_seed = u64::MAX), "there are no 5 seeds"),
-        (refusal(|r| r.on = Some(On::Linux)), "not built yet; use --on sim or --on threads"),
+        (
+            refusal(|r| r.on = Some(On::Linux)),
+            "does not run on the live kernel; use --on sim or --on threads",
+        ),
     ];
     for (message, expected) in cases {
         assert!(message.contains(expected), "`{message}` does not say `{expected}`");

@@ -20,9 +20,11 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure("cpu_ns_per_op_alone", "ns", "CPU time per op on a machine with one CPU"),
     figure("amplification", "1", "CPU time per op over that on one CPU"),
     figure("lruvec_acquisitions_per_op", "1", "how often the lruvec lock was taken"),
+    figure("lruvec_waits_per_op", "1", "how often somebody waited for it (linux)"),
     figure("lruvec_wait_share", "1", "share of all CPU time spent waiting for it"),
     figure("lruvec_wait_max_ns", "ns", "the longest wait"),
     figure("lru_batch_size_mean", "1", "folios in a batch that is added to the lists"),
+    figure("lru_batches_per_op", "1", "batches that are added: each takes the lock (linux)"),
     figure("lru_batch_dead_mean", "1", "of these, folios that nobody else held any more"),
     figure("folios_pinned_in_batches_max", "1", "folios that batches hold, looked at each 0.1 ms"),
     figure(
@@ -41,8 +43,8 @@ pub(super) struct Observed<'a> {
     pub(super) locks_counted: Counted,
     pub(super) locks: &'a [LockRow],
     pub(super) probes: &'a [ChurnProbe],
-    pub(super) tallies: &'a [Tally],
-    pub(super) meddlers: &'a [Tally],
+    pub(super) tallies: &'a Tally,
+    pub(super) meddlers: Option<&'a Tally>,
 }
 
 impl Observed<'_> {
@@ -54,10 +56,10 @@ impl Observed<'_> {
         }
     }
     fn begun(&self) -> f64 {
-        self.tallies.iter().map(|tally| tally.begun).sum::<u64>() as f64
+        self.tallies.begun as f64
     }
     fn ops(&self) -> f64 {
-        self.tallies.iter().map(|tally| tally.halves).sum::<u64>() as f64 / 2.0
+        self.tallies.halves as f64 / 2.0
     }
     /// All CPUs' time in the window, in ns.
     fn all_ns(&self) -> f64 {
@@ -78,11 +80,9 @@ pub(super) fn cpu_ns_per_op(seen: &Observed<'_>) -> f64 {
 pub(super) fn measure(seen: &Observed<'_>, result: &mut SeedResult) -> f64 {
     let ops = seen.ops();
     result.metric("ops_per_s", ops * 1e9 / seen.window_ns.max(1) as f64);
-    let failures: u64 = seen.tallies.iter().map(|tally| tally.failures).sum();
-    result.metric("op_failures", failures);
-    if !seen.meddlers.is_empty() {
-        let rounds: u64 = seen.meddlers.iter().map(|tally| tally.begun).sum();
-        result.metric("meddler_rounds", rounds);
+    result.metric("op_failures", seen.tallies.failures);
+    if let Some(meddlers) = seen.meddlers {
+        result.metric("meddler_rounds", meddlers.begun);
     }
     let pinned = Level::max(seen.probes.iter().map(|probe| &probe.pinned));
     result.metric("folios_pinned_in_batches_max", pinned.max(0) as u64);
@@ -105,8 +105,7 @@ pub(super) fn measure(seen: &Observed<'_>, result: &mut SeedResult) -> f64 {
     let taken: u64 = lruvec().map(|row| row.acquisitions).sum();
     result.metric("lruvec_acquisitions_per_op", taken as f64 / seen.lock_ops());
     let cpu_ns = cpu_ns_per_op(seen);
-    let user_ns: u64 = seen.tallies.iter().map(|tally| tally.user_ns).sum();
-    let usr_ns = user_ns as f64 / seen.begun();
+    let usr_ns = seen.tallies.user_ns as f64 / seen.begun();
     result.metric("cpu_ns_per_op", cpu_ns);
     result.metric("usr_ns_per_op", usr_ns);
     result.metric("sys_ns_per_op", cpu_ns - usr_ns);

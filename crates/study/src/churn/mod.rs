@@ -4,6 +4,7 @@
 //! `amplification`, for which the same runs on one CPU.
 
 mod figures;
+mod live;
 mod probe;
 mod run;
 mod workload;
@@ -13,6 +14,7 @@ use crate::policies;
 use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
 use mmscale_mm::lru::LruPolicy;
+use mmscale_record::On;
 use mmscale_system::Present;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -46,7 +48,13 @@ impl Experiment for PageChurn {
 
     fn params() -> Vec<ParamSpec> {
         vec![
-            ParamSpec::count("processes_per_cpu", Unit::One, 16, [1, 256], "processes on each CPU"),
+            ParamSpec::count(
+                "processes_per_cpu",
+                Unit::One,
+                16,
+                [1, 8192],
+                "processes on each CPU",
+            ),
             ParamSpec::count("pages", Unit::Pages, 1, [1, 1 << 16], "pages of an op"),
             ParamSpec::switch(
                 "populate",
@@ -90,7 +98,13 @@ impl Experiment for PageChurn {
              on one CPU, amplification is the ratio."
         )]
     }
+    fn is_live(arm: &ChurnArm) -> bool {
+        arm.lru == LruPolicy::Stock
+    }
     fn run(ctx: &RunContext, arm: &ChurnArm, seed: u64) -> Result<SeedResult, StudyError> {
-        run::run(ctx, *arm, seed)
+        match ctx.on {
+            On::Linux => live::run(ctx, *arm, seed),
+            On::Sim | On::Threads => run::run(ctx, *arm, seed),
+        }
     }
 }

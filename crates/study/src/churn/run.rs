@@ -8,11 +8,12 @@ use crate::machine::{self, Counted, HostCost, MachineRun, MachineSpec, Program};
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
+use mmscale_linux::Shared;
 use mmscale_mm::arch::{Arch, Probe};
 use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_record::On;
 use mmscale_system::{Advice, System, ThreadSpec};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// CPUs from meddler to meddler.
 const MEDDLER_EVERY: usize = 16;
@@ -29,30 +30,68 @@ const WARMING_NS: u64 = 400_000;
 const WARM_SIM_NS: u64 = 1_000_000;
 
 /// The first thread: a starter on each CPU, which makes the processes of its CPU.
-struct Churn {
+#[derive(Clone)]
+pub(super) struct Churn {
     plan: Plan,
     per_cpu: usize,
     /// A meddler on every CPU whose number is a multiple of this.
     meddler_every: Option<usize>,
     seed: u64,
-    tallies: Arc<Mutex<Vec<(usize, Tally)>>>,
-    meddlers: Arc<Mutex<Vec<(usize, Tally)>>>,
+    tallies: Sums,
+    meddlers: Sums,
+}
+
+/// What processes did and how many they were, wherever their memory is.
+#[derive(Clone, Default)]
+pub(super) struct Sums(Shared<(u64, Tally)>);
+
+impl Sums {
+    fn add(&self, tally: &Tally) {
+        self.0.change(|(count, sum)| {
+            *count += 1;
+            sum.add(tally);
+        });
+    }
+    /// The sum, if there was anybody.
+    pub(super) fn sum(&self) -> Option<Tally> {
+        let (count, sum) = self.0.get();
+        (count > 0).then_some(sum)
+    }
 }
 
 impl Program for Churn {
     fn run<A: Arch>(self, kernel: &Kernel<A>) {
+        self.go(kernel);
+    }
+}
+
+impl Churn {
+    pub(super) fn new(ctx: &RunContext, plan: Plan, seed: u64) -> Self {
+        let params = &ctx.params;
+        Self {
+            plan,
+            per_cpu: params.count("processes_per_cpu") as usize,
+            meddler_every: (params.choice("beside") == "mixed").then_some(MEDDLER_EVERY),
+            seed,
+            tallies: Sums::default(),
+            meddlers: Sums::default(),
+        }
+    }
+    pub(super) fn sums(&self) -> (Sums, Sums) {
+        (self.tallies.clone(), self.meddlers.clone())
+    }
+    /// The same on every machine.
+    pub(super) fn go<S: System>(self, kernel: &S) {
         let cpus = kernel.cpus();
         let start = |cpu: usize| {
             let (plan, seed, per_cpu) = (self.plan, self.seed, self.per_cpu);
-            let tallies = Arc::clone(&self.tallies);
-            let starter = move |system: &Kernel<A>| {
+            let tallies = self.tallies.clone();
+            let starter = move |system: &S| {
                 workload::warm(system, &plan);
                 let make = |nth: usize| {
-                    let (number, tallies) = (nth * cpus + cpu, Arc::clone(&tallies));
-                    let body = move |system: &Kernel<A>| {
-                        let tally = workload::churner(system, &plan, number, seed);
-                        let mut all = tallies.lock().expect("nobody panics while adding");
-                        all.push((number, tally));
+                    let (number, tallies) = (nth * cpus + cpu, tallies.clone());
+                    let body = move |system: &S| {
+                        tallies.add(&workload::churner(system, &plan, number, seed));
                     };
                     system.process(ThreadSpec::on(cpu), Box::new(body))
                 };
@@ -64,10 +103,9 @@ impl Program for Churn {
             kernel.process(ThreadSpec::on(cpu), Box::new(starter))
         };
         let meddle = |cpu: usize| {
-            let (plan, seed, tallies) = (self.plan, self.seed, Arc::clone(&self.meddlers));
-            let body = move |system: &Kernel<A>| {
-                let tally = workload::meddler(system, &plan, seed ^ (cpu as u64) << 32);
-                tallies.lock().expect("nobody panics while adding").push((cpu, tally));
+            let (plan, seed, tallies) = (self.plan, self.seed, self.meddlers.clone());
+            let body = move |system: &S| {
+                tallies.add(&workload::meddler(system, &plan, seed ^ (cpu as u64) << 32));
             };
             kernel.process(ThreadSpec::on(cpu), Box::new(body))
         };
@@ -84,12 +122,12 @@ impl Program for Churn {
 struct Ran {
     machine: MachineRun,
     probes: Vec<ChurnProbe>,
-    tallies: Vec<Tally>,
-    meddlers: Vec<Tally>,
+    tallies: Tally,
+    meddlers: Option<Tally>,
     plan: Plan,
 }
 
-fn plan(ctx: &RunContext, arm: ChurnArm, processes: u64) -> Plan {
+pub(super) fn plan(ctx: &RunContext, arm: ChurnArm, processes: u64) -> Plan {
     let params = &ctx.params;
     let making_ns = if ctx.on == On::Sim { MAKING_SIM_NS } else { MAKING_HOST_NS };
     let warming_ns = WARMING_NS * (params.count("pages") - 1);
@@ -111,16 +149,8 @@ fn on_machine(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<Ran, StudyEr
     let params = &ctx.params;
     let per_cpu = params.count("processes_per_cpu") as usize;
     let plan = plan(ctx, arm, (per_cpu * ctx.cpus) as u64);
-    let tallies = Arc::new(Mutex::new(Vec::new()));
-    let meddlers = Arc::new(Mutex::new(Vec::new()));
-    let program = Churn {
-        plan,
-        per_cpu,
-        meddler_every: (params.choice("beside") == "mixed").then_some(MEDDLER_EVERY),
-        seed,
-        tallies: Arc::clone(&tallies),
-        meddlers: Arc::clone(&meddlers),
-    };
+    let program = Churn::new(ctx, plan, seed);
+    let (tallies, meddlers) = program.sums();
     let mut spec = MachineSpec::new(ctx, seed);
     spec.mm.lru = arm.lru;
     spec.mm.swap = swap_of(params.choice("swap"));
@@ -139,18 +169,19 @@ fn on_machine(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<Ran, StudyEr
     let mut probes: Vec<ChurnProbe> =
         probes.map(|probe| *own(probe).expect("made by this function")).collect();
     probes.iter_mut().for_each(|probe| probe.finish(machine.end_ns));
-    let mut tallies = std::mem::take(&mut *tallies.lock().expect("all processes have ended"));
-    tallies.sort_by_key(|&(number, _)| number);
-    let tallies: Vec<Tally> = tallies.into_iter().map(|(_, tally)| tally).collect();
-    let meddlers = std::mem::take(&mut *meddlers.lock().expect("all processes have ended"));
-    let meddlers: Vec<Tally> = meddlers.into_iter().map(|(_, tally)| tally).collect();
-    let all = tallies.iter().chain(&meddlers);
-    let damaged: u64 = all.map(|tally| tally.damaged).sum();
-    if damaged > 0 {
-        let what = format!("{damaged} pages did not hold what their process had written, or zeros");
-        return Err(StudyError::Check(vec![what]));
-    }
+    let (tallies, meddlers) = (tallies.sum().unwrap_or_default(), meddlers.sum());
+    undamaged(&tallies, meddlers.as_ref())?;
     Ok(Ran { machine, probes, tallies, meddlers, plan })
+}
+
+/// Whether all pages held what they should.
+pub(super) fn undamaged(tallies: &Tally, meddlers: Option<&Tally>) -> Result<(), StudyError> {
+    let damaged = tallies.damaged + meddlers.map_or(0, |tally| tally.damaged);
+    if damaged == 0 {
+        return Ok(());
+    }
+    let what = format!("{damaged} pages did not hold what their process had written, or zeros");
+    Err(StudyError::Check(vec![what]))
 }
 
 impl Ran {
@@ -162,7 +193,7 @@ impl Ran {
             locks: &self.machine.locks,
             probes: &self.probes,
             tallies: &self.tallies,
-            meddlers: &self.meddlers,
+            meddlers: self.meddlers.as_ref(),
         }
     }
 }
@@ -177,8 +208,7 @@ pub(super) fn run(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<SeedResu
         return Err(StudyError::Machine(what.to_owned()));
     }
     let mut cost: HostCost = all.machine.cost;
-    let begun: u64 = all.tallies.iter().map(|tally| tally.begun).sum();
-    let host_ns_per_op = cost.host_ns as f64 / begun.max(1) as f64;
+    let host_ns_per_op = cost.host_ns as f64 / all.tallies.begun.max(1) as f64;
     result.fingerprint = all.machine.fingerprint;
     if ctx.cpus > 1 {
         let one = one_cpu(ctx)?;
@@ -199,7 +229,7 @@ pub(super) fn run(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<SeedResu
 }
 
 /// The same machine with one CPU.
-fn one_cpu(ctx: &RunContext) -> Result<RunContext, StudyError> {
+pub(super) fn one_cpu(ctx: &RunContext) -> Result<RunContext, StudyError> {
     let mut one = ctx.clone();
     one.cpus = 1;
     if let Some(profile) = &ctx.profile {

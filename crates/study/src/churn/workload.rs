@@ -5,7 +5,9 @@
 //! the new one cannot join. They stay pages of zeros, which no list knows. Then, again and again:
 //! map with MAP_POPULATE, advise, touch, unmap.
 
-use mmscale_system::{Addr, Advice, Errno, LockWhat, MapSpec, PAGE_BYTES, Present, Prot, System};
+use mmscale_system::{
+    Addr, Advice, CpuTime, Errno, LockWhat, MapSpec, PAGE_BYTES, Present, Prot, System,
+};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -55,6 +57,8 @@ pub(crate) struct Tally {
     pub(crate) damaged: u64,
     /// Ops that had no memory.
     pub(crate) failures: u64,
+    /// CPU time of all ops, where the machine tells it.
+    pub(crate) cpu: CpuTime,
 }
 
 /// One process.
@@ -64,9 +68,11 @@ pub(crate) fn churner<S: System>(system: &S, plan: &Plan, number: usize, seed: u
     let mut life = || -> Result<(), Errno> {
         image(system)?;
         system.sleep_ns(plan.begin_ns.saturating_sub(system.clock_ns()))?;
+        let before = system.cpu_time();
         loop {
             let began_ns = system.clock_ns();
             if began_ns >= plan.until_ns {
+                tally.cpu = used(before, system.cpu_time());
                 return Ok(());
             }
             tally.begun += 1;
@@ -82,6 +88,28 @@ pub(crate) fn churner<S: System>(system: &S, plan: &Plan, number: usize, seed: u
     // The only way out before the time is the end of the run.
     let _ = life();
     tally
+}
+
+impl Tally {
+    /// Adds another's.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.halves += other.halves;
+        self.begun += other.begun;
+        self.user_ns += other.user_ns;
+        self.damaged += other.damaged;
+        self.failures += other.failures;
+        self.cpu.user_ns += other.cpu.user_ns;
+        self.cpu.system_ns += other.cpu.system_ns;
+    }
+}
+
+/// CPU time between two looks.
+fn used(before: Option<CpuTime>, after: Option<CpuTime>) -> CpuTime {
+    let (Some(before), Some(after)) = (before, after) else { return CpuTime::default() };
+    CpuTime {
+        user_ns: after.user_ns.saturating_sub(before.user_ns),
+        system_ns: after.system_ns.saturating_sub(before.system_ns),
+    }
 }
 
 /// Ops of each CPU before all begin.

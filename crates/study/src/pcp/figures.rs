@@ -18,6 +18,7 @@ const fn figure(name: &'static str, unit: &'static str, help: &'static str) -> M
 /// allocated in it, or one that was freed, whichever is more.
 pub(super) const METRICS: &[MetricSpec] = &[
     figure("sys_ns_per_page", "ns", "CPU time in the kernel per page, without clearing it"),
+    figure("system_ns_per_page", "ns", "in the kernel per page, clearing and exits too (linux)"),
     figure("clear_ns_per_page", "ns", "clearing, per page, with the wait for the memory"),
     figure("pages_per_s", "1/s", "pages allocated, or freed where that is more"),
     figure("zone_lock_acquisitions_per_page", "1", "how often a zone lock was taken, per page"),

@@ -5,6 +5,7 @@
 
 mod figures;
 mod frames;
+mod live;
 mod plan;
 mod probe;
 mod run;
@@ -15,6 +16,7 @@ use crate::policies;
 use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
 use mmscale_mm::page_alloc::PcpPolicy;
+use mmscale_record::On;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
@@ -108,7 +110,13 @@ impl Experiment for PageCaches {
              when programs have stopped, before any cache is drained."
         )]
     }
+    fn is_live(arm: &PcpArm) -> bool {
+        arm.caches == PcpPolicy::Stock
+    }
     fn run(ctx: &RunContext, arm: &PcpArm, seed: u64) -> Result<SeedResult, StudyError> {
-        run::run(ctx, *arm, seed)
+        match ctx.on {
+            On::Linux => live::run(ctx, seed),
+            On::Sim | On::Threads => run::run(ctx, *arm, seed),
+        }
     }
 }

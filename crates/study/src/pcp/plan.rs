@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub(super) at: Phases,
     /// Pages that are free when programs begin; `None`: all that there are.
     pub(super) room_pages: Option<u64>,
+    /// Pages that all programs have at most.
+    pub(super) wants_pages: u64,
 }
 
 /// Programs are made before anything begins, one after the other.
@@ -147,6 +149,6 @@ impl Plan {
             "frames" => Through::Frames,
             _ => Through::System,
         };
-        Ok(Self { load, through, at, room_pages: room })
+        Ok(Self { load, through, at, room_pages: room, wants_pages: wants })
     }
 }

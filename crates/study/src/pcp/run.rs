@@ -24,16 +24,16 @@ use std::sync::{Arc, Mutex};
 const MAKES_PER_CPU: usize = 2;
 
 /// The first thread: takes what the workload is not to have, starts it, counts free memory.
-struct Caches {
-    plan: Plan,
-    seed: u64,
-    books: Books,
-    counted: Arc<Mutex<Memory>>,
+pub(super) struct Caches {
+    pub(super) plan: Plan,
+    pub(super) seed: u64,
+    pub(super) books: Books,
+    pub(super) counted: Arc<Mutex<Memory>>,
 }
 
 /// Free memory, when and as far as it was counted.
 #[derive(Debug, Default)]
-struct Memory {
+pub(super) struct Memory {
     before: Option<Census>,
     after: Option<Census>,
     /// The min watermarks of all zones, in pages.
@@ -42,9 +42,9 @@ struct Memory {
 
 /// Threads or processes that were started.
 #[derive(Default)]
-struct Started {
-    processes: Vec<ProcessId>,
-    threads: Vec<ThreadId>,
+pub(super) struct Started {
+    pub(super) processes: Vec<ProcessId>,
+    pub(super) threads: Vec<ThreadId>,
 }
 
 impl Program for Caches {
@@ -89,15 +89,42 @@ impl Caches {
         Worker { number, cpu, cpus, seed: self.seed, at, books }
     }
     fn start<A: Arch>(&self, kernel: &Kernel<A>, started: &mut Started) -> Result<(), Errno> {
-        let cpus = kernel.cpus();
-        let (make, how): (Make<Kernel<A>>, _) = match self.plan.through {
+        if let Load::Edge(plan) = self.plan.load {
+            return self.start_edge(kernel, plan, started);
+        }
+        let (make, give_back): (Make<Kernel<A>>, _) = match self.plan.through {
             Through::System => (purger::mapped, GiveBack::Exit),
             Through::Frames => (frames, GiveBack::Itself),
         };
-        let how = (make, how);
-        let mut process = |number: usize, body: Start<A>| -> Result<(), Errno> {
+        self.start_processes(kernel, started, Ways { make, give_back, turn: turn::<A> })
+    }
+    fn start_edge<A: Arch>(
+        &self,
+        kernel: &Kernel<A>,
+        plan: edge::Edge,
+        started: &mut Started,
+    ) -> Result<(), Errno> {
+        (0..kernel.cpus()).try_for_each(|cpu| {
+            let worker = self.worker(cpu, cpu, kernel.cpus());
+            let body = move |system: &Kernel<A>| {
+                edge::program(system, system.mm().frames(), &plan, &worker);
+            };
+            started.threads.push(kernel.spawn(ThreadSpec::on(cpu), Box::new(body))?);
+            Ok(())
+        })
+    }
+    /// The workloads that are programs of any system.
+    pub(super) fn start_processes<S: System>(
+        &self,
+        kernel: &S,
+        started: &mut Started,
+        ways: Ways<S>,
+    ) -> Result<(), Errno> {
+        let cpus = kernel.cpus();
+        let Ways { make, give_back, turn } = ways;
+        let mut process = |number: usize, body: Start<S>| -> Result<(), Errno> {
             let worker = self.worker(number, number % cpus, cpus);
-            let body = move |system: &Kernel<A>| _ = body(system, &worker);
+            let body = move |system: &S| _ = body(system, &worker);
             match kernel.process(ThreadSpec::on(number % cpus), Box::new(body)) {
                 Ok(process) => started.processes.push(process),
                 // Injected, or out of memory: one program less.
@@ -112,33 +139,34 @@ impl Caches {
             }),
             Load::Purger(plan) => (0..cpus).step_by(purger::GROUP).try_for_each(|first| {
                 let size = purger::GROUP.min(cpus - first);
-                let body: Start<A> = Box::new(move |system, worker| {
-                    purger::process(system, &plan, worker, size, (make, turn::<A>))
+                let body: Start<S> = Box::new(move |system, worker| {
+                    purger::process(system, &plan, worker, size, (make, turn))
                 });
                 process(first, body)
             }),
             Load::Exit(plan) => (0..cpus).step_by(exit::THREADS).try_for_each(|first| {
-                let size = exit::THREADS.min(cpus - first);
-                let body: Start<A> =
+                let (size, how) = (exit::THREADS.min(cpus - first), (make, give_back));
+                let body: Start<S> =
                     Box::new(move |system, worker| exit::process(system, &plan, worker, size, how));
                 process(first, body)
             }),
             Load::Mixed(plan) => (0..cpus).try_for_each(|cpu| {
                 process(cpu, Box::new(move |system, worker| mixed::process(system, &plan, worker)))
             }),
-            Load::Edge(plan) => (0..cpus).try_for_each(|cpu| {
-                let worker = self.worker(cpu, cpu, cpus);
-                let body = move |system: &Kernel<A>| {
-                    edge::program(system, system.mm().frames(), &plan, &worker);
-                };
-                started.threads.push(kernel.spawn(ThreadSpec::on(cpu), Box::new(body))?);
-                Ok(())
-            }),
+            // Blocks straight from the frame allocator: only the memory manager has it.
+            Load::Edge(_) => Err(Errno::Inval),
         }
     }
 }
 
-type Start<A> = Box<dyn FnOnce(&Kernel<A>, &Worker) -> Result<(), Errno> + Send>;
+/// Where pages come from, how they go, and how programs see each other's doings in order.
+pub(super) struct Ways<S> {
+    pub(super) make: Make<S>,
+    pub(super) give_back: GiveBack,
+    pub(super) turn: purger::Turn,
+}
+
+type Start<S> = Box<dyn FnOnce(&S, &Worker) -> Result<(), Errno> + Send>;
 
 /// An operation on shared state, which comes in its order.
 fn turn<A: Arch>() {

@@ -26,6 +26,7 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure("reaper_gather_flush_ns", "ns", "of it process_mrelease's"),
     figure("exit_mmap_lock_wait_ns", "ns", "how long the exit slept for mmap_lock"),
     figure("wall_to_last_frame_ns", "ns", "from the signal until the last frame was free"),
+    figure("wall_to_end_ns", "ns", "from the signal until the victim was gone (linux)"),
     figure("serial_ns", "ns", "the exit's CPU time outside of unmap_vmas"),
     figure("amdahl_bound_ns", "ns", "serial, and each walker's share of the rest without waits"),
     figure("frames_freed", "pages", "pages that came back"),

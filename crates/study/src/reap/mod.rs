@@ -5,6 +5,7 @@
 
 mod figures;
 mod layout;
+mod live;
 mod probe;
 mod run;
 mod workload;
@@ -14,6 +15,7 @@ use crate::policies;
 use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
 use mmscale_mm::space::ExitPolicy;
+use mmscale_record::On;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
@@ -85,7 +87,13 @@ impl Experiment for Exits {
              locks left out."
         )]
     }
+    fn is_live(arm: &ReapArm) -> bool {
+        arm.exit == ExitPolicy::Stock
+    }
     fn run(ctx: &RunContext, arm: &ReapArm, seed: u64) -> Result<SeedResult, StudyError> {
-        run::run(ctx, *arm, seed)
+        match ctx.on {
+            On::Linux => live::run(ctx, seed),
+            On::Sim | On::Threads => run::run(ctx, *arm, seed),
+        }
     }
 }

@@ -24,9 +24,9 @@ const HOST_TIMES: u64 = 4;
 const SPARE_1024: u64 = 128;
 
 /// The first thread: starts the victim and its killer, and waits for both.
-struct Ending {
-    plan: Plan,
-    books: Books,
+pub(super) struct Ending {
+    pub(super) plan: Plan,
+    pub(super) books: Books,
 }
 
 impl Program for Ending {
@@ -37,7 +37,7 @@ impl Program for Ending {
 }
 
 impl Ending {
-    fn both<S: System>(self, system: &S) -> Result<(), Errno> {
+    pub(super) fn both<S: System>(self, system: &S) -> Result<(), Errno> {
         let (plan, books) = (self.plan.clone(), self.books.clone());
         let body = move |system: &S| _ = workload::victim(system, &plan, &books);
         let victim = start(system, 0, body)?;
@@ -70,7 +70,7 @@ fn start<S: System>(
 }
 
 /// The plan of a run on a machine of `room` pages. The error says what does not fit.
-fn plan_of(ctx: &RunContext, seed: u64, room: u64) -> Result<Plan, String> {
+pub(super) fn plan_of(ctx: &RunContext, seed: u64, room: u64) -> Result<Plan, String> {
     let (params, layout) = (&ctx.params, ctx.params.choice("layout"));
     let pages = params.count("pages");
     let mappings = mappings(layout, pages, seed);

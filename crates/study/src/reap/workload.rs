@@ -1,10 +1,12 @@
 //! The victim, and the process that ends it and helps to take it down.
 
 use super::layout::{Filled, Mapping};
+use mmscale_linux::Shared;
 use mmscale_system::{
-    Addr, Advice, Errno, MapSpec, PAGE_BYTES, Place, Populate, ProcessId, System, ThreadSpec,
+    Addr, Advice, CpuTime, Errno, MapSpec, PAGE_BYTES, Place, Populate, ProcessId, System,
+    ThreadSpec,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Threads of the victim that make its memory, each on a CPU of its own.
 const MAKERS: usize = 4;
@@ -35,18 +37,21 @@ pub(super) struct Happened {
     /// Calls of process_mrelease that took part, and those that came too late.
     pub(super) helped: u32,
     pub(super) too_late: u32,
+    /// CPU time of the victim before the signal, and of its killer, where the machine tells it.
+    pub(super) victim_cpu: Option<CpuTime>,
+    pub(super) killer_cpu: Option<CpuTime>,
 }
 
 /// Where all programs note what happened.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Books(Arc<Mutex<Happened>>);
+pub(super) struct Books(Shared<Happened>);
 
 impl Books {
     pub(super) fn note(&self, note: impl FnOnce(&mut Happened)) {
-        note(&mut self.0.lock().expect("nobody panics while noting"));
+        self.0.change(note);
     }
     pub(super) fn read(&self) -> Happened {
-        *self.0.lock().expect("all programs have ended")
+        self.0.get()
     }
 }
 
@@ -91,7 +96,11 @@ pub(super) fn victim<S: System>(system: &S, plan: &Plan, books: &Books) -> Resul
     make(system, plan, 0, makers)?;
     threads.into_iter().try_for_each(|thread| system.join(thread))?;
     let now_ns = system.clock_ns();
-    books.note(|happened| happened.ready_ns = Some(now_ns));
+    let cpu = system.cpu_time();
+    books.note(|happened| {
+        happened.ready_ns = Some(now_ns);
+        happened.victim_cpu = cpu;
+    });
     wait_for_signal(system, plan)
 }
 
@@ -169,13 +178,26 @@ pub(super) fn killer<S: System>(
         threads.push(system.spawn(ThreadSpec::on(nth % cpus), Box::new(body))?);
     }
     wait(system, plan.kill_ns)?;
+    let before = system.cpu_time();
     let now_ns = system.clock_ns();
     system.kill(victim)?;
     if plan.helpers > 0 {
         help(system, descriptor, books)?;
     }
     books.note(|happened| happened.killed_ns = Some(now_ns));
-    threads.into_iter().try_for_each(|thread| system.join(thread))
+    let joined = threads.into_iter().try_for_each(|thread| system.join(thread));
+    let used = used(before, system.cpu_time());
+    books.note(|happened| happened.killer_cpu = used);
+    joined
+}
+
+/// CPU time between two looks.
+fn used(before: Option<CpuTime>, after: Option<CpuTime>) -> Option<CpuTime> {
+    let (before, after) = (before?, after?);
+    Some(CpuTime {
+        user_ns: after.user_ns.saturating_sub(before.user_ns),
+        system_ns: after.system_ns.saturating_sub(before.system_ns),
+    })
 }
 
 /// One call of process_mrelease that the victim is ready for.

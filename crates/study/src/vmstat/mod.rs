@@ -6,6 +6,7 @@
 //! `high_decay_ns`.
 
 mod figures;
+mod live;
 mod metrics;
 mod probe;
 mod run;
@@ -16,6 +17,7 @@ use crate::policies;
 use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
 use mmscale_mm::upkeep::TickPolicy;
+use mmscale_record::On;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
@@ -104,7 +106,13 @@ impl Experiment for UpkeepTick {
         }
         vec![remark]
     }
+    fn is_live(arm: &TickArm) -> bool {
+        arm.tick == TickPolicy::Stock
+    }
     fn run(ctx: &RunContext, arm: &TickArm, seed: u64) -> Result<SeedResult, StudyError> {
-        run::run(ctx, arm.tick, seed)
+        match ctx.on {
+            On::Linux => live::run(ctx, run::plan(&ctx.params), seed),
+            On::Sim | On::Threads => run::run(ctx, arm.tick, seed),
+        }
     }
 }

@@ -5,9 +5,11 @@ use super::metrics;
 use super::probe::TickProbe;
 use super::workload::{self, Plan, Tally};
 use crate::machine::{self, MachineRun, MachineSpec, Program};
+use crate::param::Params;
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
+use mmscale_linux::Shared;
 use mmscale_mm::arch::{Arch, LockClass, Probe};
 use mmscale_mm::upkeep::{Requeue, TickPolicy};
 use mmscale_record::PerCpu;
@@ -28,21 +30,40 @@ enum Hotplug {
 }
 
 /// The first thread: starts a worker on each CPU, or on some, then waits for them.
-struct Bursts {
+pub(super) struct Bursts {
     plan: Plan,
     /// A worker on every CPU whose number is a multiple of this; the others stay idle.
     stride: usize,
     hotplug: Hotplug,
     seed: u64,
     tallies: Arc<Mutex<Vec<Tally>>>,
+    /// The same added up, for machines whose processes have nothing else in common.
+    sum: Shared<Tally>,
 }
 
 impl Program for Bursts {
     fn run<A: Arch>(self, kernel: &Kernel<A>) {
+        self.go(kernel);
+    }
+}
+
+impl Bursts {
+    /// A worker on every CPU, and all CPUs stay.
+    pub(super) fn new(plan: Plan, seed: u64) -> Self {
+        let (tallies, sum) = (Arc::default(), Shared::default());
+        Self { plan, stride: 1, hotplug: Hotplug::Off, seed, tallies, sum }
+    }
+    pub(super) fn sum(&self) -> Shared<Tally> {
+        self.sum.clone()
+    }
+    /// The same on every machine.
+    pub(super) fn go<S: System>(self, kernel: &S) {
         let start = |cpu| {
             let (plan, seed, tallies) = (self.plan, self.seed, Arc::clone(&self.tallies));
-            let body = Box::new(move |system: &Kernel<A>| {
+            let sum = self.sum.clone();
+            let body = Box::new(move |system: &S| {
                 let tally = workload::vm_worker(system, &plan, cpu, seed);
+                sum.change(|sum| sum.add(&tally));
                 tallies.lock().expect("no worker panics while it adds").push(tally);
             });
             kernel.process(ThreadSpec::on(cpu), body)
@@ -97,7 +118,8 @@ fn on_machine(
     hotplug: Hotplug,
 ) -> Result<Ran, StudyError> {
     let tallies = Arc::new(Mutex::new(Vec::new()));
-    let program = Bursts { plan, stride, hotplug, seed, tallies: Arc::clone(&tallies) };
+    let program =
+        Bursts { stride, hotplug, tallies: Arc::clone(&tallies), ..Bursts::new(plan, seed) };
     let mut spec = MachineSpec::new(ctx, seed);
     spec.mm.tick = tick;
     spec.mm.interval_ns = ctx.params.count("interval_ms") * 1_000_000;
@@ -127,16 +149,21 @@ fn on_machine(
     Ok(Ran { machine, probes, tallies })
 }
 
-/// Runs the workload, then the decay, with one seed.
-pub(super) fn run(ctx: &RunContext, tick: TickPolicy, seed: u64) -> Result<SeedResult, StudyError> {
-    let params = &ctx.params;
-    let plan = Plan {
+/// What every worker does.
+pub(super) fn plan(params: &Params) -> Plan {
+    Plan {
         burst_pages: params.count("burst_pages") as usize,
         period_ns: params.count("period_ms") * 1_000_000,
         duty_percent: params.count("duty_percent"),
         bursts: u64::MAX,
         until_ns: (params.real("duration_s") * 1e9) as u64,
-    };
+    }
+}
+
+/// Runs the workload, then the decay, with one seed.
+pub(super) fn run(ctx: &RunContext, tick: TickPolicy, seed: u64) -> Result<SeedResult, StudyError> {
+    let params = &ctx.params;
+    let plan = plan(params);
     let hotplug = if params.switch("hotplug") { Hotplug::On } else { Hotplug::Off };
     let ran = on_machine(ctx, tick, seed, plan, 1, hotplug)?;
     let mut result = SeedResult::default();

@@ -26,7 +26,7 @@ pub(crate) struct Plan {
 }
 
 /// What one worker did.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Tally {
     /// The CPU it was started on.
     pub(crate) cpu: usize,
@@ -37,6 +37,15 @@ pub(crate) struct Tally {
     pub(crate) damaged: u64,
     /// When the last burst had been freed.
     pub(crate) last_burst_end_ns: u64,
+}
+
+impl Tally {
+    /// Adds what another did.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.pages_allocated += other.pages_allocated;
+        self.failures += other.failures;
+        self.damaged += other.damaged;
+    }
 }
 
 /// One worker. Its memory is unmapped when it returns or its process ends.

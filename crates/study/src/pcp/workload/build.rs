@@ -99,6 +99,7 @@ fn half<S: System>(
         if !worker.has_time(system) || tally.forgive(system.write(page, job.stamp))?.is_none() {
             return Ok(());
         }
+        tally.pages += 1;
         tally.compute(system, &worker.at, build.user_ns)?;
         if let Some(word) = tally.forgive(system.read(page))? {
             tally.damaged += u64::from(word != job.stamp);

@@ -57,7 +57,9 @@ fn stretch<S: System>(
     let Some(at) = tally.forgive(system.mmap(MapSpec::new(bytes)))? else { return Ok(()) };
     let stamp = rng.next_u64() | 1;
     for page in 0..pages {
-        tally.forgive(system.write(at.page(page), stamp))?;
+        if tally.forgive(system.write(at.page(page), stamp))?.is_some() {
+            tally.pages += 1;
+        }
         let every = if files.is_full() { FILE_EVERY } else { 2 };
         if page % every == 0 {
             files.next(system, rng, tally)?;
@@ -89,6 +91,7 @@ impl Files {
         if full {
             system.madvise(page, PAGE_BYTES, Advice::DontNeed)?;
         }
+        tally.pages += 1;
         tally.forgive(system.write(page, self.read)).map(|_| ())
     }
 }

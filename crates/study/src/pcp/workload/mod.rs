@@ -14,6 +14,7 @@ pub(crate) mod exit;
 pub(crate) mod mixed;
 pub(crate) mod purger;
 
+use mmscale_linux::Shared;
 use mmscale_system::{Errno, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -51,6 +52,8 @@ pub(crate) struct Tally {
     pub(crate) damaged: u64,
     /// Calls that had no memory.
     pub(crate) failures: u64,
+    /// Pages that were touched first, at any time.
+    pub(crate) pages: u64,
     pub(crate) edge: edge::EdgeTally,
 }
 
@@ -80,18 +83,38 @@ impl Tally {
 
 /// Where all programs add up what they did.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Books(Arc<Mutex<Tally>>);
+pub(crate) struct Books {
+    all: Arc<Mutex<Tally>>,
+    /// What can be told over the bounds of processes that share no other memory.
+    shared: Shared<Counts>,
+}
+
+/// Counts of all programs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) pages: u64,
+    pub(crate) damaged: u64,
+    pub(crate) failures: u64,
+}
 
 impl Books {
     pub(crate) fn add(&self, tally: Tally) {
-        let mut sum = self.0.lock().expect("nobody panics while adding");
+        self.shared.change(|sum| {
+            sum.pages += tally.pages;
+            sum.damaged += tally.damaged;
+            sum.failures += tally.failures;
+        });
+        let mut sum = self.all.lock().expect("nobody panics while adding");
         sum.user_ns += tally.user_ns;
         sum.damaged += tally.damaged;
         sum.failures += tally.failures;
         sum.edge.add(tally.edge);
     }
+    pub(crate) fn counts(&self) -> Counts {
+        self.shared.get()
+    }
     pub(crate) fn close(&self) -> Tally {
-        std::mem::take(&mut *self.0.lock().expect("all programs have ended"))
+        std::mem::take(&mut *self.all.lock().expect("all programs have ended"))
     }
 }
 

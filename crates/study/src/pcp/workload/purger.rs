@@ -59,6 +59,7 @@ impl<S: System> Source<S> for Mapped {
     fn touch(&self, system: &S, chunk: u64, page: u64, tally: &mut Tally) -> Result<(), Errno> {
         let page = self.at.page(chunk * self.chunk_pages + page);
         if tally.forgive(system.write(page, page.0))?.is_some() {
+            tally.pages += 1;
             tally.damaged += u64::from(tally.forgive(system.read(page))? != Some(page.0));
         }
         Ok(())

@@ -1,0 +1,68 @@
+//! One seed on the live kernel: the same processes, with its own clocks and what it tells of locks.
+
+use super::ChurnArm;
+use super::run::{self, Churn};
+use super::workload::Tally;
+use crate::live::{self, LiveRun};
+use crate::study::{RunContext, SeedResult, StudyError};
+use mmscale_record::ParamValue;
+
+/// One run.
+struct Ran {
+    tallies: Tally,
+    meddlers: Option<Tally>,
+    window_ns: u64,
+    live: LiveRun,
+}
+
+impl Ran {
+    fn cpu_ns_per_op(&self) -> f64 {
+        let cpu = self.tallies.cpu;
+        (cpu.user_ns + cpu.system_ns) as f64 / self.tallies.begun.max(1) as f64
+    }
+}
+
+fn on_linux(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<Ran, StudyError> {
+    let processes = ctx.params.count("processes_per_cpu") * ctx.cpus as u64;
+    let plan = run::plan(ctx, arm, processes);
+    let program = Churn::new(ctx, plan, seed);
+    let (tallies, meddlers) = program.sums();
+    let memory_bytes = live::memory_bytes(processes, processes * plan.pages);
+    let live = live::run(ctx, memory_bytes, move |system| program.go(system))?;
+    let (tallies, meddlers) = (tallies.sum().unwrap_or_default(), meddlers.sum());
+    run::undamaged(&tallies, meddlers.as_ref())?;
+    Ok(Ran { tallies, meddlers, window_ns: plan.until_ns - plan.from_ns, live })
+}
+
+/// Runs the workload on all CPUs, then on one.
+pub(super) fn run(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<SeedResult, StudyError> {
+    let off = ParamValue::Choice("off".to_owned());
+    live::refuse(ctx, &[("swap", off), ("swap_mb_per_s", ParamValue::Real(0.0))])?;
+    let all = on_linux(ctx, arm, seed)?;
+    let tally = &all.tallies;
+    if tally.begun == 0 {
+        let what = "no op began in the time that counts: give it more (--set duration_ms)";
+        return Err(StudyError::Machine(what.to_owned()));
+    }
+    let mut result = SeedResult::default();
+    all.live.tell_host(&mut result);
+    let ops = tally.halves as f64 / 2.0;
+    result.metric("ops_per_s", ops * 1e9 / all.window_ns.max(1) as f64);
+    result.metric("op_failures", tally.failures);
+    let per_op = |ns: u64| ns as f64 / tally.begun as f64;
+    result.metric("cpu_ns_per_op", all.cpu_ns_per_op());
+    result.metric("usr_ns_per_op", per_op(tally.cpu.user_ns));
+    result.metric("sys_ns_per_op", per_op(tally.cpu.system_ns));
+    if let Some(meddlers) = all.meddlers {
+        result.metric("meddler_rounds", meddlers.begun);
+    }
+    if ctx.cpus > 1 {
+        let one = on_linux(&run::one_cpu(ctx)?, arm, seed)?;
+        let alone_ns = one.cpu_ns_per_op();
+        if alone_ns > 0.0 {
+            result.metric("amplification", all.cpu_ns_per_op() / alone_ns);
+            result.metric("cpu_ns_per_op_alone", alone_ns);
+        }
+    }
+    Ok(result)
+}

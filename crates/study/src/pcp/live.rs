@@ -1,0 +1,69 @@
+//! One seed on the live kernel: the workloads that are programs of any system.
+
+use super::plan::{Load, Plan, Through};
+use super::run::{Caches, Started, Ways};
+use super::workload::exit::GiveBack;
+use super::workload::{Books, purger};
+use crate::live;
+use crate::study::{RunContext, SeedResult, StudyError};
+use mmscale_linux::Linux;
+use mmscale_record::ParamValue;
+use mmscale_system::System;
+use std::sync::Arc;
+
+/// CPUs of a real machine see each other's stores in order by themselves.
+fn no_turn() {}
+
+/// Runs it once.
+pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError> {
+    let choice = |name: &str| ParamValue::Choice(name.to_owned());
+    live::refuse(
+        ctx,
+        &[
+            ("memory_gib", ParamValue::Count(32)),
+            ("lru", choice("lazy")),
+            ("groups", choice("cpu")),
+        ],
+    )?;
+    let available = mmscale_linux::available_bytes().unwrap_or(u64::MAX) / 4096;
+    let plan = Plan::of(ctx, available).map_err(StudyError::Machine)?;
+    if matches!(plan.load, Load::Edge(_)) || plan.through == Through::Frames {
+        let what = "only the memory manager of this program hands out frames by themselves: choose \
+                    another workload (build, purger, exit, mixed) and through=system";
+        return Err(StudyError::Machine(what.to_owned()));
+    }
+    let books = Books::default();
+    let caches = Caches { plan, seed, books: books.clone(), counted: Arc::default() };
+    let program = move |system: &Linux| {
+        let mut started = Started::default();
+        let ways = Ways { make: purger::mapped, give_back: GiveBack::Exit, turn: no_turn };
+        // Whoever could be started is waited for.
+        let _ = caches.start_processes(system, &mut started, ways);
+        for process in started.processes {
+            let _ = system.wait(process);
+        }
+    };
+    let processes = 8 * ctx.cpus as u64;
+    let memory_bytes = live::memory_bytes(processes, plan.wants_pages);
+    let ran = live::run(ctx, memory_bytes, program)?;
+    let counts = books.counts();
+    if counts.damaged > 0 {
+        let what = format!("{} pages did not hold what their program had written", counts.damaged);
+        return Err(StudyError::Check(vec![what]));
+    }
+    if counts.pages == 0 {
+        let what = "no page was touched: make it longer";
+        return Err(StudyError::Machine(what.to_owned()));
+    }
+    let mut result = SeedResult::default();
+    ran.tell_host(&mut result);
+    let pages = counts.pages as f64;
+    let active_ns = plan.at.until_ns - plan.at.begin_ns;
+    // `exit` touches its pages once, before the time that counts.
+    if !matches!(plan.load, Load::Exit(_)) {
+        result.metric("pages_per_s", pages * 1e9 / active_ns as f64);
+    }
+    result.metric("system_ns_per_page", ran.cpu.system_ns as f64 / pages);
+    result.metric("alloc_failures", counts.failures);
+    Ok(result)
+}

@@ -1,0 +1,44 @@
+//! One seed on the live kernel: a real process is killed, and another calls process_mrelease.
+
+use super::run::{Ending, plan_of};
+use super::workload::Books;
+use crate::live;
+use crate::study::{RunContext, SeedResult, StudyError};
+use mmscale_record::ParamValue;
+
+/// Runs it once.
+pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError> {
+    live::refuse(
+        ctx,
+        &[("lru", ParamValue::Choice("stock".to_owned())), ("swapped_1024", ParamValue::Count(0))],
+    )?;
+    let room = mmscale_linux::available_bytes().unwrap_or(u64::MAX) / 4096;
+    let plan = plan_of(ctx, seed, room).map_err(StudyError::Machine)?;
+    let kill_ns = plan.kill_ns;
+    let books = Books::default();
+    let program = Ending { plan, books: books.clone() };
+    let memory_bytes = live::memory_bytes(4, ctx.params.count("pages"));
+    let ran = live::run(ctx, memory_bytes, move |system| {
+        // A victim that is not killed has ended by itself, which is told below.
+        let _ = program.both(system);
+    })?;
+    let happened = books.read();
+    if happened.ready_ns.is_none_or(|ready_ns| ready_ns >= kill_ns) {
+        let what = "the victim's memory was not there in time: this computer is busy";
+        return Err(StudyError::Machine(what.to_owned()));
+    }
+    let Some((killed_ns, over_ns)) = happened.killed_ns.zip(happened.over_ns) else {
+        let what = "the victim was not killed, or has not come to its end";
+        return Err(StudyError::Machine(what.to_owned()));
+    };
+    let mut result = SeedResult::default();
+    ran.tell_host(&mut result);
+    result.metric("wall_to_end_ns", over_ns - killed_ns);
+    if happened.helped > 0
+        && let Some(cpu) = happened.killer_cpu
+    {
+        result.metric("reaper_cpu_ns", cpu.system_ns + cpu.user_ns);
+    }
+    result.metric("walkers_too_late", u64::from(happened.too_late));
+    Ok(result)
+}

@@ -1,0 +1,35 @@
+//! One seed on the live kernel: the same workers, and what the kernel tells of zone->lock.
+
+use super::run::Bursts;
+use super::workload::Plan;
+use crate::live;
+use crate::study::{RunContext, SeedResult, StudyError};
+use mmscale_record::ParamValue;
+
+/// Runs the workload. How page caches come to rest after it cannot be seen from outside.
+pub(super) fn run(ctx: &RunContext, plan: Plan, seed: u64) -> Result<SeedResult, StudyError> {
+    live::refuse(
+        ctx,
+        &[
+            ("hold_scale", ParamValue::Real(1.0)),
+            ("hotplug", ParamValue::Switch(false)),
+            ("interval_ms", ParamValue::Count(1000)),
+        ],
+    )?;
+    let program = Bursts::new(plan, seed);
+    let sum = program.sum();
+    let pages = (plan.burst_pages * ctx.cpus) as u64;
+    let memory_bytes = live::memory_bytes(ctx.cpus as u64, pages);
+    let ran = live::run(ctx, memory_bytes, move |system| program.go(system))?;
+    let sum = sum.get();
+    if sum.damaged > 0 {
+        let what = format!("{} pages did not hold what their owner had written", sum.damaged);
+        return Err(StudyError::Check(vec![what]));
+    }
+    let mut result = SeedResult::default();
+    ran.tell_host(&mut result);
+    let seconds = plan.until_ns as f64 / 1e9;
+    result.metric("pages_allocated_per_s", sum.pages_allocated as f64 / seconds);
+    result.metric("allocation_failures", sum.failures);
+    Ok(result)
+}
