@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub mod bpf;
 pub mod no_std;
 pub mod tidy;
 

@@ -7,6 +7,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   tidy     house rules: sizes, banned calls, crate direction, module
            circles, pages, links
+  bpf      compiles the programs that watch the live kernel;
+           with --check: looks whether that was done
   no-std   builds mm, system and kernel into a program without std,
            and runs it
 
@@ -17,16 +19,9 @@ fn main() -> ExitCode {
     let root = xtask::root();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(&root),
-        ["no-std"] => match xtask::no_std::check(&root) {
-            Ok(done) => {
-                println!("{done}");
-                ExitCode::SUCCESS
-            }
-            Err(why) => {
-                eprintln!("no-std: {why}");
-                ExitCode::FAILURE
-            }
-        },
+        ["bpf"] => told("bpf", xtask::bpf::build(&root)),
+        ["bpf", "--check"] => told("bpf", xtask::bpf::check(&root)),
+        ["no-std"] => told("no-std", xtask::no_std::check(&root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -34,6 +29,19 @@ fn main() -> ExitCode {
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
+        }
+    }
+}
+
+fn told(command: &str, result: Result<String, String>) -> ExitCode {
+    match result {
+        Ok(done) => {
+            println!("{done}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{command}: {why}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `process`, `table` | what a process has for itself, and what all of them share |
 //! | `shared` | values that processes share |
 //! | `user` | accesses that may fault |
+//! | `watch` | what the kernel tells meanwhile |
 
 #![forbid(unsafe_op_in_unsafe_fn)]
 
@@ -24,8 +25,10 @@ mod shared;
 mod system;
 mod table;
 mod user;
+mod watch;
 
 pub use limits::{LimitedBy, PROCESS_BYTES, TooMuch, available_bytes};
-pub use run::{Config, Failure, Outcome, run};
+pub use run::{Begun, Config, Failure, Outcome, run, run_watched};
 pub use shared::Shared;
 pub use system::{Linux, tick_hz};
+pub use watch::{Call, Plan, Seen, Side, Symbols, Times, Wait, Watch, WatchError, Watching};

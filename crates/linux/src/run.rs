@@ -91,6 +91,24 @@ fn setup(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
 /// Runs `program` as the first thread of the first process of a run; returns when nothing of it is
 /// left.
 pub fn run(config: &Config, program: Body<Linux>) -> Result<Outcome, Failure> {
+    run_watched(config, |_| {}, program)
+}
+
+/// When and where a run has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    /// When its clock was 0, in ns of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// The session that all of its processes are in.
+    pub session: i32,
+}
+
+/// The same; `begun` is told as soon as the first process runs.
+pub fn run_watched(
+    config: &Config,
+    begun: impl FnOnce(Begun),
+    program: Body<Linux>,
+) -> Result<Outcome, Failure> {
     let limits = Limits::set_up(config.memory_bytes)?;
     let table = Table::new().map_err(setup("share memory between processes"))?;
     let state = Arc::new(RunState {
@@ -105,7 +123,7 @@ pub fn run(config: &Config, program: Body<Linux>) -> Result<Outcome, Failure> {
         return Err(setup("make a pipe")(std::io::Error::last_os_error()));
     }
     let [watched, held] = ends;
-    let begun = Instant::now();
+    let started = Instant::now();
     // SAFETY: the child uses memory and the C library's allocator, which survives forks.
     let warden = unsafe { libc::fork() };
     if warden == 0 {
@@ -117,8 +135,8 @@ pub fn run(config: &Config, program: Body<Linux>) -> Result<Outcome, Failure> {
         close(held);
         return Err(setup("start a process")(std::io::Error::last_os_error()));
     }
-    let status = attend(config, warden, held);
-    let wall_ns = begun.elapsed().as_nanos() as u64;
+    let status = attend(config, &state.table, warden, held, begun);
+    let wall_ns = started.elapsed().as_nanos() as u64;
     if libc::WIFSIGNALED(status) {
         sweep(&state.table, warden);
     }
@@ -135,8 +153,15 @@ fn close(fd: i32) {
 }
 
 /// Waits for the warden; tells it when somebody wants the run to stop.
-fn attend(config: &Config, warden: i32, held: i32) -> i32 {
+fn attend(
+    config: &Config,
+    table: &Table,
+    warden: i32,
+    held: i32,
+    begun: impl FnOnce(Begun),
+) -> i32 {
     let mut held = Some(held);
+    let mut begun = Some(begun);
     loop {
         let mut status = 0;
         // SAFETY: the status is ours.
@@ -151,7 +176,13 @@ fn attend(config: &Config, warden: i32, held: i32) -> i32 {
         if let Some(held) = held.take_if(|_| stop) {
             close(held);
         }
-        std::thread::sleep(Duration::from_millis(5));
+        let at_ns = table.begin_ns();
+        if at_ns > 0
+            && let Some(begun) = begun.take()
+        {
+            begun(Begun { at_ns, session: warden });
+        }
+        std::thread::sleep(Duration::from_millis(if begun.is_some() { 1 } else { 5 }));
     }
 }
 

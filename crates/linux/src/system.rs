@@ -10,7 +10,7 @@ use mmscale_system::{
     ProcessId, Prot, System, ThreadId, ThreadSpec,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 /// Bytes of a thread's stack: bodies are shallow.
 const STACK_BYTES: usize = 256 << 10;
@@ -184,10 +184,14 @@ impl System for Linux {
         let id = ThreadId(self.run.table.next_thread());
         self.own.running.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
         let system = self.clone();
+        let (tell, placed) = mpsc::channel();
         let life = move || {
-            // A thread that cannot be bound runs where it can.
-            let _ = place(cpu, spec.priority);
-            system.run_body(body);
+            let place = place(cpu, spec.priority);
+            let may = place.is_ok();
+            let _ = tell.send(place);
+            if may {
+                system.run_body(body);
+            }
             if system.own.returned() {
                 exit(0);
             }
@@ -197,7 +201,8 @@ impl System for Linux {
         match std::thread::Builder::new().stack_size(STACK_BYTES).spawn(life) {
             Ok(handle) => {
                 threads.insert(id, Thread::Running(handle));
-                Ok(id)
+                drop(threads);
+                placed.recv().unwrap_or(Err(Errno::Again)).map(|()| id)
             }
             Err(_) => {
                 self.own.returned();

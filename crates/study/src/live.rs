@@ -1,9 +1,15 @@
 //! Runs on the live kernel: one program in real processes, with what can be measured meanwhile.
 
+use crate::param::{ParamSpec, Params};
 use crate::study::{RunContext, SeedResult, StudyError};
-use mmscale_linux::{Config, Failure, LimitedBy, Linux, PROCESS_BYTES};
+use mmscale_linux::{
+    Begun, Config, Failure, LimitedBy, Linux, PROCESS_BYTES, Plan, Seen, Watch, Watching,
+    run_watched,
+};
+use mmscale_linux::{Side, Wait};
 use mmscale_record::ParamValue;
 use mmscale_system::CpuTime;
+use std::collections::btree_map::Entry;
 
 /// What a run left.
 pub(crate) struct LiveRun {
@@ -11,6 +17,8 @@ pub(crate) struct LiveRun {
     pub(crate) limited_by: LimitedBy,
     /// CPU time of all processes of the run, from their forks to their ends.
     pub(crate) cpu: CpuTime,
+    /// What the kernel told meanwhile; nothing where it may not be asked.
+    pub(crate) seen: Option<Seen>,
 }
 
 impl LiveRun {
@@ -19,7 +27,49 @@ impl LiveRun {
         let limited = f64::from(u8::from(self.limited_by == LimitedBy::Group));
         result.host_metrics.insert("memory_group".to_owned(), limited);
         result.host_metrics.insert("wall_s".to_owned(), self.wall_ns as f64 / 1e9);
+        let Some(seen) = &self.seen else { return };
+        let (others, _, _) = seen.sum(|wait| wait.side == Side::Other);
+        result.host_metrics.insert("waits_of_others".to_owned(), others as f64);
+        result.locks = seen.lock_rows();
+        for wait in &seen.waits {
+            let name = format!("{}_wait_ns", wait.class);
+            match result.histograms.entry(name) {
+                Entry::Vacant(place) => _ = place.insert(wait.histogram()),
+                Entry::Occupied(mut place) => place.get_mut().merge(&wait.histogram()),
+            }
+        }
+        for call in seen.calls.iter().take(CALLS_SHOWN) {
+            let name = format!("ipi_delivery_{}_ns", call.function);
+            match result.histograms.entry(name) {
+                Entry::Vacant(place) => _ = place.insert(call.delivery.histogram()),
+                Entry::Occupied(mut place) => place.get_mut().merge(&call.delivery.histogram()),
+            }
+        }
     }
+    /// Waits and their sum and longest; `None` where the kernel may not be asked.
+    pub(crate) fn waits(&self, meant: impl Fn(&Wait) -> bool) -> Option<Waited> {
+        let (count, total_ns, max_ns) =
+            self.seen.as_ref()?.sum(|wait| wait.side != Side::Other && meant(wait));
+        Some(Waited { count, total_ns, max_ns })
+    }
+}
+
+/// Some waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waited {
+    pub(crate) count: u64,
+    pub(crate) total_ns: u64,
+    pub(crate) max_ns: u64,
+}
+
+/// Functions called on other CPUs whose times are shown.
+const CALLS_SHOWN: usize = 4;
+
+/// What is looked at, and when: in ns of the run's clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    pub(crate) watches: Vec<Watch>,
+    pub(crate) window: (u64, u64),
 }
 
 /// The longest a run may take: a hang becomes an error.
@@ -58,21 +108,61 @@ pub(crate) fn refuse(
 pub(crate) fn run(
     ctx: &RunContext,
     memory_bytes: u64,
+    look: &Look,
     program: impl FnOnce(&Linux) + Send + 'static,
 ) -> Result<LiveRun, StudyError> {
+    let mut watching = watch(&ctx.params, look)?;
     let config = Config {
         cpus: ctx.cpus,
         memory_bytes,
         limit_ns: LIMIT_NS,
         interrupt: Some(ctx.interrupt.flag()),
     };
-    match mmscale_linux::run(&config, Box::new(program)) {
+    let mut counting = Ok(());
+    let begun = |begun: Begun| {
+        let at = |ns: u64| begun.at_ns.saturating_add(ns);
+        if let Some(watching) = &mut watching {
+            let window = (at(look.window.0), at(look.window.1));
+            counting = watching.count(window, Some(begun.session));
+        }
+    };
+    let outcome = run_watched(&config, begun, Box::new(program));
+    let failed = |why: mmscale_linux::WatchError| StudyError::Machine(why.to_string());
+    counting.map_err(failed)?;
+    match outcome {
         Ok(outcome) => Ok(LiveRun {
             wall_ns: outcome.wall_ns,
             limited_by: outcome.limited_by,
             cpu: outcome.cpu,
+            seen: watching.map(|watching| watching.seen()).transpose().map_err(failed)?,
         }),
         Err(Failure::Interrupted) => Err(StudyError::Interrupted),
+        Err(why) => Err(StudyError::Machine(why.to_string())),
+    }
+}
+
+/// How the kernel is watched.
+pub(crate) const WATCH: &[&str] = &["auto", "off", "locks", "holders"];
+
+/// The parameter of all studies on the live kernel.
+pub(crate) fn watch_param() -> ParamSpec {
+    let help = "what the kernel is asked meanwhile: all that it may, nothing, waits for locks, or \
+                who holds them too (linux)";
+    ParamSpec::choice("watch", "auto", WATCH, help)
+}
+
+/// Begins to watch as far as that is wanted and allowed. Whoever asks for something in particular
+/// is told if it cannot be.
+fn watch(params: &Params, look: &Look) -> Result<Option<Watching>, StudyError> {
+    let watches = match params.choice("watch") {
+        "off" => return Ok(None),
+        "locks" => vec![Watch::Locks],
+        "holders" => vec![Watch::Locks, Watch::Holders],
+        _ => look.watches.clone(),
+    };
+    match Watching::begin(&Plan { watches }) {
+        Ok(watching) => Ok(Some(watching)),
+        Err(_) if params.choice("watch") == "auto" => Ok(None),
         Err(why) => Err(StudyError::Machine(why.to_string())),
     }
 }

@@ -137,7 +137,7 @@ fn chosen(registry: Registry, names: &[String]) -> Result<Vec<&'static dyn Study
 fn check_keys(studies: &[&'static dyn Study], settings: &Settings) -> Result<(), CallError> {
     let mut known: Vec<ParamSpec> = common_params(1, 1000).into();
     for study in studies {
-        known.extend(study.params().iter().cloned());
+        known.extend(study.params().iter().chain(study.params_on(On::Linux)).cloned());
     }
     for key in settings.keys() {
         ParamSpec::find(&known, key)?;
@@ -185,6 +185,15 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
     let mut specs = common.to_vec();
     specs.extend(study.params_on(on).iter().cloned());
     let mut plans = Vec::new();
+    let elsewhere = |key: &&str| {
+        let has = |specs: &[ParamSpec]| specs.iter().any(|spec| spec.name == *key);
+        !has(&specs) && (has(study.params()) || has(study.params_on(On::Linux)))
+    };
+    if let Some(key) = request.settings.keys().find(elsewhere) {
+        return Err(CallError::Other(format!(
+            "parameter `{key}` means nothing on {on}: leave it out"
+        )));
+    }
     for values in sweep(&specs, &request.settings.only(&specs), request.length)? {
         let cpus = values.count("cpus") as usize;
         let hz = values.choice("hz").parse().expect("the choices are numbers");

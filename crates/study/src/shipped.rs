@@ -3,6 +3,7 @@
 //! The file gives names, arms and defaults; an [`Experiment`] gives what is done and measured.
 
 use crate::file::StudyFile;
+use crate::live;
 use crate::param::{ParamSpec, Params, Unit};
 use crate::study::{
     ArmId, ArmSpec, Defaults, MetricSpec, RunContext, SeedResult, Study, StudyError,
@@ -52,10 +53,10 @@ impl<E: Experiment> Shipped<E> {
     /// On a file that makes no sense: the shipped ones are part of the program.
     pub fn of_file(text: &str) -> Self {
         let file = StudyFile::<E::Arm>::parse(text);
-        let mut declared = E::params();
-        declared.extend(machine_params());
-        let params = file.params(declared);
-        let params_on_linux = file.params_on_linux(&params);
+        let mut params = file.params(E::params());
+        let mut params_on_linux = file.params_on_linux(&params);
+        params.extend(machine_params());
+        params_on_linux.push(live::watch_param());
         // The registry wants names that live as long as the program, which these do.
         let (mut arms, mut choices) = (Vec::new(), Vec::new());
         for arm in file.arm {

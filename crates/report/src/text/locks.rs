@@ -73,7 +73,11 @@ fn row(arm: &str, lock: &LockRecord) -> String {
         0 => "-".to_owned(),
         n => scaled(lock.hold_total_ns as f64 / n as f64, "ns"),
     };
-    let counts = [lock.acquisitions, lock.contentions].map(|n| scaled(n as f64, "1"));
+    let mut counts = [lock.acquisitions, lock.contentions].map(|n| scaled(n as f64, "1"));
+    // The live kernel tells of waits only.
+    if lock.acquisitions < lock.contentions {
+        counts[0] = "-".to_owned();
+    }
     let times = [lock.wait_total_ns, lock.wait_max_ns].map(|ns| scaled(ns as f64, "ns"));
     let [taken, waited] = counts;
     let [wait, max] = times;

@@ -3,8 +3,9 @@
 use super::ChurnArm;
 use super::run::{self, Churn};
 use super::workload::Tally;
-use crate::live::{self, LiveRun};
+use crate::live::{self, LiveRun, Look};
 use crate::study::{RunContext, SeedResult, StudyError};
+use mmscale_linux::Watch;
 use mmscale_record::ParamValue;
 
 /// One run.
@@ -28,7 +29,11 @@ fn on_linux(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<Ran, StudyErro
     let program = Churn::new(ctx, plan, seed);
     let (tallies, meddlers) = program.sums();
     let memory_bytes = live::memory_bytes(processes, processes * plan.pages);
-    let live = live::run(ctx, memory_bytes, move |system| program.go(system))?;
+    let look = Look {
+        watches: vec![Watch::Locks, Watch::Lru, Watch::Calls],
+        window: (plan.from_ns, plan.until_ns),
+    };
+    let live = live::run(ctx, memory_bytes, &look, move |system| program.go(system))?;
     let (tallies, meddlers) = (tallies.sum().unwrap_or_default(), meddlers.sum());
     run::undamaged(&tallies, meddlers.as_ref())?;
     Ok(Ran { tallies, meddlers, window_ns: plan.until_ns - plan.from_ns, live })
@@ -53,6 +58,17 @@ pub(super) fn run(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<SeedResu
     result.metric("cpu_ns_per_op", all.cpu_ns_per_op());
     result.metric("usr_ns_per_op", per_op(tally.cpu.user_ns));
     result.metric("sys_ns_per_op", per_op(tally.cpu.system_ns));
+    let all_ns = (ctx.cpus as u64 * all.window_ns) as f64;
+    if let Some(waited) = all.live.waits(|wait| wait.class == "lruvec") {
+        result.metric("lruvec_waits_per_op", waited.count as f64 / tally.begun as f64);
+        result.metric("lruvec_wait_share", waited.total_ns as f64 / all_ns);
+        result.metric("lruvec_wait_max_ns", waited.max_ns);
+    }
+    if let Some(seen) = all.live.seen.as_ref().filter(|seen| seen.lru_batches > 0) {
+        let mean = seen.lru_folios as f64 / seen.lru_batches as f64;
+        result.metric("lru_batch_size_mean", mean);
+        result.metric("lru_batches_per_op", seen.lru_batches as f64 / tally.begun as f64);
+    }
     if let Some(meddlers) = all.meddlers {
         result.metric("meddler_rounds", meddlers.begun);
     }

@@ -23,6 +23,7 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure("pages_per_s", "1/s", "pages allocated, or freed where that is more"),
     figure("zone_lock_acquisitions_per_page", "1", "how often a zone lock was taken, per page"),
     figure("zone_lock_hold_ns_per_page", "ns", "how long zone locks were held, per page"),
+    figure("zone_lock_waits_per_page", "1", "how often somebody waited for one (linux)"),
     figure("zone_lock_wait_share", "1", "share of CPU time spent waiting for a zone lock"),
     figure("pcp_lock_remote_wait_ns", "ns", "waits for the locks of page caches, all together"),
     figure("remote_free_share", "1", "share of freed pages that another CPU had allocated"),

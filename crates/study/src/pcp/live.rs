@@ -4,9 +4,9 @@ use super::plan::{Load, Plan, Through};
 use super::run::{Caches, Started, Ways};
 use super::workload::exit::GiveBack;
 use super::workload::{Books, purger};
-use crate::live;
+use crate::live::{self, Look};
 use crate::study::{RunContext, SeedResult, StudyError};
-use mmscale_linux::Linux;
+use mmscale_linux::{Linux, Watch};
 use mmscale_record::ParamValue;
 use mmscale_system::System;
 use std::sync::Arc;
@@ -43,9 +43,10 @@ pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError>
             let _ = system.wait(process);
         }
     };
+    let look = Look { watches: vec![Watch::Locks], window: (plan.at.begin_ns, u64::MAX) };
     let processes = 8 * ctx.cpus as u64;
     let memory_bytes = live::memory_bytes(processes, plan.wants_pages);
-    let ran = live::run(ctx, memory_bytes, program)?;
+    let ran = live::run(ctx, memory_bytes, &look, program)?;
     let counts = books.counts();
     if counts.damaged > 0 {
         let what = format!("{} pages did not hold what their program had written", counts.damaged);
@@ -64,6 +65,11 @@ pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError>
         result.metric("pages_per_s", pages * 1e9 / active_ns as f64);
     }
     result.metric("system_ns_per_page", ran.cpu.system_ns as f64 / pages);
+    if let Some(waited) = ran.waits(|wait| wait.class == "zone") {
+        let cpu_ns = (ran.cpu.user_ns + ran.cpu.system_ns).max(1);
+        result.metric("zone_lock_wait_share", waited.total_ns as f64 / cpu_ns as f64);
+        result.metric("zone_lock_waits_per_page", waited.count as f64 / pages);
+    }
     result.metric("alloc_failures", counts.failures);
     Ok(result)
 }

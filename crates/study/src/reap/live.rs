@@ -2,8 +2,9 @@
 
 use super::run::{Ending, plan_of};
 use super::workload::Books;
-use crate::live;
+use crate::live::{self, Look};
 use crate::study::{RunContext, SeedResult, StudyError};
+use mmscale_linux::{Side, Watch};
 use mmscale_record::ParamValue;
 
 /// Runs it once.
@@ -15,10 +16,14 @@ pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError>
     let room = mmscale_linux::available_bytes().unwrap_or(u64::MAX) / 4096;
     let plan = plan_of(ctx, seed, room).map_err(StudyError::Machine)?;
     let kill_ns = plan.kill_ns;
+    let look = Look {
+        watches: vec![Watch::Locks, Watch::Exits, Watch::Calls],
+        window: (kill_ns, u64::MAX),
+    };
     let books = Books::default();
     let program = Ending { plan, books: books.clone() };
     let memory_bytes = live::memory_bytes(4, ctx.params.count("pages"));
-    let ran = live::run(ctx, memory_bytes, move |system| {
+    let ran = live::run(ctx, memory_bytes, &look, move |system| {
         // A victim that is not killed has ended by itself, which is told below.
         let _ = program.both(system);
     })?;
@@ -40,5 +45,23 @@ pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError>
         result.metric("reaper_cpu_ns", cpu.system_ns + cpu.user_ns);
     }
     result.metric("walkers_too_late", u64::from(happened.too_late));
+    let tables = |class: &str| ["pte", "pmd"].contains(&class);
+    let both = ran.waits(|wait| tables(wait.class));
+    let exit = ran.waits(|wait| tables(wait.class) && wait.side == Side::Exiting);
+    if let Some((both, exit)) = both.zip(exit) {
+        result.metric("pte_lock_wait_ns", both.total_ns);
+        result.metric("exit_pte_lock_wait_ns", exit.total_ns);
+        result.metric("reaper_pte_lock_wait_ns", both.total_ns - exit.total_ns);
+        result.metric("pte_lock_waits", both.count);
+    }
+    if let Some(waited) = ran.waits(|wait| wait.side == Side::Exiting && wait.class == "mmap_lock")
+    {
+        result.metric("exit_mmap_lock_wait_ns", waited.total_ns);
+    }
+    if let Some(seen) = &ran.seen {
+        // The killer exits too, with nothing to take down: the longest is the victim's.
+        result.metric("exit_zap_ns", seen.exit_zap.max_ns);
+        result.metric("exit_tables_ns", seen.exit_tables.max_ns);
+    }
     Ok(result)
 }

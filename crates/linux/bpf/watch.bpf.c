@@ -1,0 +1,652 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+//
+// What the live kernel tells of its locks, lists and calls between CPUs, added up in the kernel:
+// one record for each call path, not one for each event. The kernel's types are not taken from a
+// header of one kernel: the few fields that are looked at are named here, and found at load time.
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef int s32;
+typedef unsigned long long u64;
+typedef long long s64;
+
+#define SEC(name) __attribute__((section(name), used))
+#define CORE __attribute__((preserve_access_index))
+#define INLINE static inline __attribute__((always_inline))
+
+#define __uint(name, value) int(*name)[value]
+#define __type(name, value) typeof(value) *name
+
+#define BPF_MAP_TYPE_HASH 1
+#define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_PERCPU_HASH 5
+#define BPF_MAP_TYPE_PERCPU_ARRAY 6
+#define BPF_MAP_TYPE_STACK_TRACE 7
+#define BPF_ANY 0
+#define BPF_NOEXIST 1
+
+// Helpers by their numbers in linux/bpf.h.
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value,
+					 u64 flags) = (void *)2;
+static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
+static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
+static long (*const bpf_get_stackid)(void *ctx, void *map, u64 flags) = (void *)27;
+static u64 (*const bpf_get_current_task)(void) = (void *)35;
+static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
+
+// The first number is that of the first namespace.
+struct upid {
+	int nr;
+} CORE;
+
+struct pid {
+	struct upid numbers[1];
+} CORE;
+
+struct __call_single_data {
+	void *func;
+} CORE;
+
+struct signal_struct {
+	struct pid *pids[4];
+} CORE;
+
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	struct signal_struct *signal;
+} CORE;
+
+#define READ(dst, place)                                                                           \
+	bpf_probe_read_kernel(&(dst), sizeof(dst),                                                 \
+			      (const void *)__builtin_preserve_access_index(&(place)))
+
+#define PF_EXITING 0x00000004
+#define PF_KTHREAD 0x00200000
+#define PIDTYPE_SID 3
+
+// Who does something.
+#define SIDE_OTHER 0
+#define SIDE_OURS 1
+#define SIDE_KERNEL 2
+#define SIDE_EXITING 4
+
+#define BUCKETS 32
+#define PATHS 16384
+#define DEPTH 32
+#define HOLDERS 128
+
+struct config {
+	// Only what happens from here until there counts, in ns of the monotonic clock.
+	u64 from_ns;
+	u64 until_ns;
+	// The session whose processes are ours; 0: everybody's are.
+	u32 session;
+	// Longer between two insertions on one CPU than this is another batch.
+	u32 batch_gap_ns;
+	// CPUs whose holders are looked at; 0: none are.
+	u32 holders;
+	u32 unused;
+};
+
+struct sums {
+	u64 count;
+	u64 total_ns;
+	u64 max_ns;
+	u64 log2[BUCKETS];
+};
+
+struct path {
+	s32 stack;
+	u32 flags;
+	u32 side;
+	u32 holder;
+};
+
+struct waiting {
+	u64 since_ns;
+	s32 stack;
+	u32 flags;
+};
+
+struct waiter {
+	u64 lock;
+	// The CPU of a spin lock's, and else the task, above all CPUs.
+	u64 who;
+};
+
+struct batch {
+	u64 last_ns;
+	u64 folios;
+};
+
+struct batches {
+	u64 count;
+	u64 folios;
+	u64 log2[BUCKETS];
+};
+
+struct call {
+	u64 queued_ns;
+	u64 entered_ns;
+	u64 func;
+	u64 ours;
+};
+
+struct calls {
+	struct sums delivery;
+	struct sums run;
+	struct sums total;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct config);
+} CONFIG SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, PATHS);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, DEPTH * sizeof(u64));
+} STACKS SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct waiter);
+	__type(value, struct waiting);
+} WAITING SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct path);
+	__type(value, struct sums);
+} WAITS SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sums);
+} EMPTY SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct batch);
+} BATCH SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct batches);
+} BATCHES SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, struct call);
+} QUEUED SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, struct path);
+	__type(value, struct calls);
+} CALLS SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct calls);
+} EMPTY_CALLS SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, struct waiting);
+} PHASE SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 64);
+	__type(key, struct path);
+	__type(value, struct sums);
+} PHASES SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} RESCHED SEC(".maps");
+
+struct holder {
+	u64 last_ns;
+	u64 stack;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HOLDERS);
+	__type(key, u32);
+	__type(value, struct holder);
+} HELD SEC(".maps");
+
+INLINE const struct config *config(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&CONFIG, &zero);
+}
+
+INLINE u32 log2_of(u64 x)
+{
+	u32 at = 0;
+
+	if (x >> 32)
+		return BUCKETS - 1;
+#pragma unroll
+	for (u32 step = 16; step; step >>= 1) {
+		if (x >> step) {
+			x >>= step;
+			at += step;
+		}
+	}
+	return at;
+}
+
+INLINE void add(struct sums *sums, u64 ns)
+{
+	__sync_fetch_and_add(&sums->count, 1);
+	__sync_fetch_and_add(&sums->total_ns, ns);
+	if (ns > sums->max_ns)
+		sums->max_ns = ns;
+	__sync_fetch_and_add(&sums->log2[log2_of(ns) & (BUCKETS - 1)], 1);
+}
+
+// Who the current task is; what it is in the middle of does not matter.
+INLINE u32 side(const struct config *config)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct signal_struct *signal = 0;
+	struct pid *session = 0;
+	u32 flags = 0, exiting;
+	int number = 0;
+
+	READ(flags, task->flags);
+	if (flags & PF_KTHREAD)
+		return SIDE_KERNEL;
+	exiting = flags & PF_EXITING ? SIDE_EXITING : 0;
+	if (!config->session)
+		return SIDE_OURS | exiting;
+	READ(signal, task->signal);
+	READ(session, signal->pids[PIDTYPE_SID]);
+	if (!session)
+		return SIDE_OTHER;
+	READ(number, session->numbers[0].nr);
+	return number == (int)config->session ? SIDE_OURS | exiting : SIDE_OTHER;
+}
+
+// The flags of lock:contention_begin.
+#define LCB_F_SPIN 1
+#define LCB_F_MUTEX 32
+
+INLINE struct waiter waiter(u64 lock, u32 flags)
+{
+	struct waiter waiter = { .lock = lock };
+
+	if ((flags & LCB_F_SPIN) && !(flags & LCB_F_MUTEX))
+		waiter.who = bpf_get_smp_processor_id();
+	else
+		waiter.who = bpf_get_current_pid_tgid() | 1ULL << 63;
+	return waiter;
+}
+
+SEC("tp_btf/contention_begin")
+int contention_begin(u64 *ctx)
+{
+	const struct config *conf = config();
+	u64 now = bpf_ktime_get_ns();
+	u32 flags = ctx[1];
+	struct waiter who = waiter(ctx[0], flags);
+	struct waiting entry = { .flags = flags };
+
+	if (!conf || now < conf->from_ns || now >= conf->until_ns)
+		return 0;
+	// Somebody who spins first and sleeps then says so twice.
+	if (bpf_map_lookup_elem(&WAITING, &who))
+		return 0;
+	entry.stack = bpf_get_stackid(ctx, &STACKS, 0);
+	entry.since_ns = now;
+	bpf_map_update_elem(&WAITING, &who, &entry, BPF_ANY);
+	return 0;
+}
+
+// Who was seen last to hold a zone's lock, on another CPU, since the wait began. Stacks are counted
+// from 1.
+INLINE u32 holder(const struct config *conf, u64 since_ns)
+{
+	u32 own = bpf_get_smp_processor_id(), found = 0;
+	u64 last_ns = since_ns;
+
+	for (u32 cpu = 0; cpu < HOLDERS; cpu++) {
+		u32 key = cpu;
+		struct holder *held;
+
+		if (cpu >= conf->holders)
+			break;
+		held = bpf_map_lookup_elem(&HELD, &key);
+		if (held && cpu != own && held->last_ns >= last_ns) {
+			last_ns = held->last_ns;
+			found = (u32)held->stack + 1;
+		}
+	}
+	return found;
+}
+
+// Fires for each page while a zone's lock is held.
+INLINE int holds(u64 *ctx)
+{
+	const struct config *conf = config();
+	u32 cpu = bpf_get_smp_processor_id();
+	struct holder *held = bpf_map_lookup_elem(&HELD, &cpu);
+
+	if (!conf || !held || !conf->holders)
+		return 0;
+	held->stack = bpf_get_stackid(ctx, &STACKS, 0);
+	held->last_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/mm_page_pcpu_drain")
+int mm_page_pcpu_drain(u64 *ctx)
+{
+	return holds(ctx);
+}
+
+SEC("tp_btf/mm_page_alloc_zone_locked")
+int mm_page_alloc_zone_locked(u64 *ctx)
+{
+	return holds(ctx);
+}
+
+INLINE void waited(const struct config *conf, struct waiter *who, struct waiting *entry)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct path path = { .stack = entry->stack, .flags = entry->flags };
+	u32 zero = 0;
+	struct sums *sums;
+
+	path.side = side(conf);
+	if (conf->holders)
+		path.holder = holder(conf, entry->since_ns);
+	sums = bpf_map_lookup_elem(&WAITS, &path);
+	if (!sums) {
+		struct sums *empty = bpf_map_lookup_elem(&EMPTY, &zero);
+
+		if (!empty)
+			return;
+		bpf_map_update_elem(&WAITS, &path, empty, BPF_NOEXIST);
+		sums = bpf_map_lookup_elem(&WAITS, &path);
+		if (!sums)
+			return;
+	}
+	add(sums, now - entry->since_ns);
+}
+
+SEC("tp_btf/contention_end")
+int contention_end(u64 *ctx)
+{
+	const struct config *conf = config();
+	struct waiter spinning = waiter(ctx[0], LCB_F_SPIN);
+	struct waiter sleeping = waiter(ctx[0], 0);
+	struct waiting *entry;
+
+	if (!conf)
+		return 0;
+	entry = bpf_map_lookup_elem(&WAITING, &spinning);
+	if (entry) {
+		waited(conf, &spinning, entry);
+		bpf_map_delete_elem(&WAITING, &spinning);
+		return 0;
+	}
+	entry = bpf_map_lookup_elem(&WAITING, &sleeping);
+	if (entry) {
+		waited(conf, &sleeping, entry);
+		bpf_map_delete_elem(&WAITING, &sleeping);
+	}
+	return 0;
+}
+
+INLINE void close_batch(struct batch *batch, struct batches *sums)
+{
+	if (!batch->folios)
+		return;
+	sums->count += 1;
+	sums->folios += batch->folios;
+	sums->log2[log2_of(batch->folios) & (BUCKETS - 1)] += 1;
+	batch->folios = 0;
+}
+
+// Folios of one batch are added one right after the other, with interrupts off.
+SEC("tp_btf/mm_lru_insertion")
+int mm_lru_insertion(u64 *ctx)
+{
+	const struct config *conf = config();
+	u64 now = bpf_ktime_get_ns();
+	u32 zero = 0;
+	struct batches *sums;
+	struct batch *batch;
+
+	if (!conf || now < conf->from_ns || now >= conf->until_ns)
+		return 0;
+	if (!(side(conf) & SIDE_OURS))
+		return 0;
+	batch = bpf_map_lookup_elem(&BATCH, &zero);
+	sums = bpf_map_lookup_elem(&BATCHES, &zero);
+	if (!batch || !sums)
+		return 0;
+	if (now - batch->last_ns > conf->batch_gap_ns)
+		close_batch(batch, sums);
+	batch->folios += 1;
+	// The trace itself takes its time.
+	batch->last_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/csd_queue_cpu")
+int csd_queue_cpu(u64 *ctx)
+{
+	const struct config *conf = config();
+	u64 now = bpf_ktime_get_ns();
+	struct call call = { .queued_ns = now };
+	u64 csd = ctx[3];
+
+	if (!conf || now < conf->from_ns || now >= conf->until_ns)
+		return 0;
+	READ(call.func, ((struct __call_single_data *)csd)->func);
+	call.ours = side(conf);
+	bpf_map_update_elem(&QUEUED, &csd, &call, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/csd_function_entry")
+int csd_function_entry(u64 *ctx)
+{
+	u64 csd = ctx[1];
+	struct call *call = bpf_map_lookup_elem(&QUEUED, &csd);
+
+	if (call)
+		call->entered_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/csd_function_exit")
+int csd_function_exit(u64 *ctx)
+{
+	u64 csd = ctx[1], now = bpf_ktime_get_ns();
+	struct call *call = bpf_map_lookup_elem(&QUEUED, &csd);
+	struct path path = {};
+	struct calls *calls;
+	u32 zero = 0;
+
+	if (!call)
+		return 0;
+	if (call->entered_ns) {
+		path.stack = (s32)call->func;
+		path.flags = (u32)(call->func >> 32);
+		path.side = call->ours;
+		calls = bpf_map_lookup_elem(&CALLS, &path);
+		if (!calls) {
+			struct calls *empty = bpf_map_lookup_elem(&EMPTY_CALLS, &zero);
+
+			if (!empty)
+				return 0;
+			bpf_map_update_elem(&CALLS, &path, empty, BPF_NOEXIST);
+			calls = bpf_map_lookup_elem(&CALLS, &path);
+			if (!calls)
+				return 0;
+		}
+		add(&calls->delivery, call->entered_ns - call->queued_ns);
+		add(&calls->run, now - call->entered_ns);
+		add(&calls->total, now - call->queued_ns);
+	}
+	bpf_map_delete_elem(&QUEUED, &csd);
+	return 0;
+}
+
+// Phases of an exit, by what the exiting task does with mmap_lock.
+#define PHASE_ZAP 1
+#define PHASE_AWAIT_REAPER 2
+#define PHASE_TABLES 3
+#define PHASE_REAP 4
+#define PHASE_RESCHED 5
+
+INLINE void phase_done(u32 which, u64 ns)
+{
+	struct path path = { .flags = which };
+	u32 zero = 0;
+	struct sums *sums = bpf_map_lookup_elem(&PHASES, &path);
+
+	if (!sums) {
+		struct sums *empty = bpf_map_lookup_elem(&EMPTY, &zero);
+
+		if (!empty)
+			return;
+		bpf_map_update_elem(&PHASES, &path, empty, BPF_NOEXIST);
+		sums = bpf_map_lookup_elem(&PHASES, &path);
+		if (!sums)
+			return;
+	}
+	add(sums, ns);
+}
+
+INLINE int exiting_of_ours(const struct config *conf)
+{
+	u32 who;
+
+	if (!conf)
+		return 0;
+	who = side(conf);
+	return (who & SIDE_OURS) && (who & SIDE_EXITING);
+}
+
+INLINE void phase_begins(u32 which)
+{
+	struct waiting entry = { .since_ns = bpf_ktime_get_ns(), .flags = which };
+	u64 who = bpf_get_current_pid_tgid();
+
+	bpf_map_update_elem(&PHASE, &who, &entry, BPF_ANY);
+}
+
+INLINE void phase_ends(void)
+{
+	u64 who = bpf_get_current_pid_tgid();
+	struct waiting *entry = bpf_map_lookup_elem(&PHASE, &who);
+
+	if (!entry)
+		return;
+	phase_done(entry->flags, bpf_ktime_get_ns() - entry->since_ns);
+	bpf_map_delete_elem(&PHASE, &who);
+}
+
+SEC("tp_btf/mmap_lock_start_locking")
+int mmap_lock_start_locking(u64 *ctx)
+{
+	const struct config *conf = config();
+
+	if (!exiting_of_ours(conf))
+		return 0;
+	if ((u8)ctx[1])
+		phase_begins(PHASE_AWAIT_REAPER);
+	return 0;
+}
+
+SEC("tp_btf/mmap_lock_acquire_returned")
+int mmap_lock_acquire_returned(u64 *ctx)
+{
+	const struct config *conf = config();
+
+	if (!exiting_of_ours(conf))
+		return 0;
+	phase_ends();
+	if ((u8)ctx[2])
+		phase_begins((u8)ctx[1] ? PHASE_TABLES : PHASE_ZAP);
+	return 0;
+}
+
+SEC("tp_btf/mmap_lock_released")
+int mmap_lock_released(u64 *ctx)
+{
+	const struct config *conf = config();
+
+	if (exiting_of_ours(conf))
+		phase_ends();
+	return 0;
+}
+
+// From the wish for another task to the switch, on one CPU: in place of the time without
+// preemption, which only kernels built for that tell.
+SEC("tp_btf/sched_set_need_resched_tp")
+int need_resched(u64 *ctx)
+{
+	const struct config *conf = config();
+	u32 zero = 0, cpu = ctx[1];
+	u64 *since = bpf_map_lookup_elem(&RESCHED, &zero);
+
+	// Another CPU's wish is not this one's clock.
+	if (conf && since && cpu == bpf_get_smp_processor_id() && !*since)
+		*since = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/sched_switch")
+int sched_switch(u64 *ctx)
+{
+	const struct config *conf = config();
+	u32 zero = 0;
+	u64 *since = bpf_map_lookup_elem(&RESCHED, &zero), now;
+
+	if (!conf || !since || !*since)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (*since >= conf->from_ns && now < conf->until_ns)
+		phase_done(PHASE_RESCHED, now - *since);
+	*since = 0;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,267 @@
+//! The programs in the kernel: loaded, attached, and what they have added up.
+
+use super::{Plan, Watch};
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, PerCpuHashMap, StackTraceMap};
+use aya::programs::{BtfTracePoint, ProgramError};
+use aya::{Btf, Ebpf, EbpfLoader, Pod};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// The compiled programs; `cargo xtask bpf` makes them of `bpf/watch.bpf.c`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/watch.bpf.o");
+
+/// Why the kernel cannot be watched.
+#[derive(Debug, Error)]
+pub enum WatchError {
+    /// The kernel does not describe its types.
+    #[error("the kernel does not describe its types (no /sys/kernel/btf/vmlinux): {0}")]
+    Btf(String),
+    /// The kernel refuses the programs.
+    #[error("the kernel refuses BPF programs ({0}): run as root, or with CAP_BPF and CAP_PERFMON")]
+    Refused(String),
+    /// What the programs have added up cannot be read.
+    #[error("what was measured in the kernel cannot be read: {0}")]
+    Read(String),
+}
+
+/// Buckets of a histogram: powers of two, the last open.
+pub(crate) const BUCKETS: usize = 32;
+
+/// As `struct config` in the program.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Config {
+    pub(crate) from_ns: u64,
+    pub(crate) until_ns: u64,
+    pub(crate) session: u32,
+    pub(crate) batch_gap_ns: u32,
+    pub(crate) holders: u32,
+    pub(crate) unused: u32,
+}
+
+/// As `struct sums`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub(crate) count: u64,
+    pub(crate) total_ns: u64,
+    pub(crate) max_ns: u64,
+    pub(crate) log2: [u64; BUCKETS],
+}
+
+impl Sums {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.log2.iter_mut().zip(other.log2).for_each(|(sum, n)| *sum += n);
+    }
+}
+
+/// As `struct path`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Path {
+    pub(crate) stack: i32,
+    pub(crate) flags: u32,
+    pub(crate) side: u32,
+    pub(crate) holder: u32,
+}
+
+/// As `struct batch`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Batch {
+    pub(crate) last_ns: u64,
+    pub(crate) folios: u64,
+}
+
+/// As `struct batches`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Batches {
+    pub(crate) count: u64,
+    pub(crate) folios: u64,
+    pub(crate) log2: [u64; BUCKETS],
+}
+
+/// As `struct calls`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Calls {
+    pub(crate) delivery: Sums,
+    pub(crate) run: Sums,
+    pub(crate) total: Sums,
+}
+
+// SAFETY: numbers without gaps between them, as the program has them.
+unsafe impl Pod for Config {}
+// SAFETY: as above.
+unsafe impl Pod for Sums {}
+// SAFETY: as above.
+unsafe impl Pod for Path {}
+// SAFETY: as above.
+unsafe impl Pod for Batch {}
+// SAFETY: as above.
+unsafe impl Pod for Batches {}
+// SAFETY: as above.
+unsafe impl Pod for Calls {}
+
+/// The programs, loaded and attached; they go when this is dropped.
+pub(crate) struct Programs {
+    ebpf: Ebpf,
+    /// Tracepoints that this kernel does not have.
+    pub(crate) missing: Vec<String>,
+}
+
+fn read(why: impl std::fmt::Display) -> WatchError {
+    WatchError::Read(why.to_string())
+}
+
+/// All that an error says, with its causes.
+fn causes(why: &dyn std::error::Error) -> String {
+    let mut text = why.to_string();
+    let mut cause = why.source();
+    while let Some(why) = cause {
+        text.push_str(": ");
+        text.push_str(&why.to_string());
+        cause = why.source();
+    }
+    // The verifier's log is long; its end says what is wrong.
+    let long = text.chars().count().saturating_sub(600);
+    text.chars().skip(long).collect()
+}
+
+impl Programs {
+    /// Loads and attaches what `plan` asks for.
+    pub(crate) fn load(plan: &Plan) -> Result<Self, WatchError> {
+        let btf = Btf::from_sys_fs().map_err(|why| WatchError::Btf(causes(&why)))?;
+        let refused = |why: aya::EbpfError| WatchError::Refused(causes(&why));
+        let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(OBJECT).map_err(refused)?;
+        let mut missing = Vec::new();
+        for watch in &plan.watches {
+            for (program, points) in watch.programs() {
+                match attach(&mut ebpf, &btf, program, points) {
+                    Ok(()) => {}
+                    Err(Attach::NoSuchPoint) => missing.push((*program).to_owned()),
+                    Err(Attach::Refused(why)) => return Err(WatchError::Refused(why)),
+                }
+            }
+        }
+        let empty = |ebpf: &mut Ebpf| {
+            Array::<_, Sums>::try_from(ebpf.map_mut("EMPTY")?).ok()?.set(0, Sums::default(), 0).ok()
+        };
+        empty(&mut ebpf).ok_or_else(|| read("the map EMPTY"))?;
+        Ok(Self { ebpf, missing })
+    }
+    /// What counts from now on.
+    pub(crate) fn configure(&mut self, config: Config) -> Result<(), WatchError> {
+        let map = self.ebpf.map_mut("CONFIG").ok_or_else(|| read("no map CONFIG"))?;
+        let mut map = Array::<_, Config>::try_from(map).map_err(read)?;
+        map.set(0, config, 0).map_err(read)
+    }
+    fn map<'a, T: TryFrom<&'a aya::maps::Map, Error = aya::maps::MapError>>(
+        &'a self,
+        name: &str,
+    ) -> Result<T, WatchError> {
+        T::try_from(self.ebpf.map(name).ok_or_else(|| read(name))?).map_err(read)
+    }
+    fn sums(&self, name: &str) -> Result<BTreeMap<Path, Sums>, WatchError> {
+        let map: PerCpuHashMap<&MapData, Path, Sums> = self.map(name)?;
+        let mut all = BTreeMap::<Path, Sums>::new();
+        for entry in map.iter() {
+            let (path, per_cpu) = entry.map_err(read)?;
+            let sum = all.entry(path).or_default();
+            per_cpu.iter().for_each(|one| sum.add(one));
+        }
+        Ok(all)
+    }
+    /// Waits for locks.
+    pub(crate) fn waits(&self) -> Result<BTreeMap<Path, Sums>, WatchError> {
+        self.sums("WAITS")
+    }
+    /// Phases of exits, and delays of task switches.
+    pub(crate) fn phases(&self) -> Result<BTreeMap<Path, Sums>, WatchError> {
+        self.sums("PHASES")
+    }
+    /// Calls between CPUs.
+    pub(crate) fn calls(&self) -> Result<BTreeMap<Path, Calls>, WatchError> {
+        let map: HashMap<&MapData, Path, Calls> = self.map("CALLS")?;
+        map.iter().map(|entry| entry.map_err(read)).collect()
+    }
+    /// The frames of a stack, innermost first.
+    pub(crate) fn stack(&self, id: u32) -> Vec<u64> {
+        let map: Result<StackTraceMap<&MapData>, _> = self.map("STACKS");
+        let trace = map.ok().and_then(|map| map.get(&id, 0).ok());
+        trace.map_or(Vec::new(), |trace| trace.frames().iter().map(|frame| frame.ip).collect())
+    }
+    /// Batches of folios that were added to LRU lists, the last of each CPU included.
+    pub(crate) fn batches(&self) -> Result<Batches, WatchError> {
+        let closed: PerCpuArray<&MapData, Batches> = self.map("BATCHES")?;
+        let open: PerCpuArray<&MapData, Batch> = self.map("BATCH")?;
+        let mut sum = Batches::default();
+        for one in closed.get(&0, 0).map_err(read)?.iter() {
+            sum.count += one.count;
+            sum.folios += one.folios;
+            sum.log2.iter_mut().zip(one.log2).for_each(|(sum, n)| *sum += n);
+        }
+        for one in open.get(&0, 0).map_err(read)?.iter().filter(|one| one.folios > 0) {
+            sum.count += 1;
+            sum.folios += one.folios;
+            sum.log2[(one.folios.ilog2() as usize).min(BUCKETS - 1)] += 1;
+        }
+        Ok(sum)
+    }
+}
+
+enum Attach {
+    NoSuchPoint,
+    Refused(String),
+}
+
+/// Attaches a program to the first of some tracepoints that this kernel has.
+fn attach(ebpf: &mut Ebpf, btf: &Btf, program: &str, points: &[&str]) -> Result<(), Attach> {
+    let refused = |why: ProgramError| Attach::Refused(causes(&why));
+    let found = ebpf.program_mut(program).ok_or(Attach::NoSuchPoint)?;
+    let found: &mut BtfTracePoint = found.try_into().map_err(refused)?;
+    for point in points {
+        match found.load(point, btf) {
+            Ok(()) => return found.attach().map(|_| ()).map_err(refused),
+            // The kernel has no tracepoint of that name.
+            Err(ProgramError::Btf(_)) => {}
+            Err(why) => return Err(refused(why)),
+        }
+    }
+    Err(Attach::NoSuchPoint)
+}
+
+impl Watch {
+    /// Programs, each with the tracepoints that it can be attached to.
+    fn programs(self) -> &'static [(&'static str, &'static [&'static str])] {
+        match self {
+            Self::Locks => &[
+                ("contention_begin", &["contention_begin"]),
+                ("contention_end", &["contention_end"]),
+            ],
+            Self::Lru => &[("mm_lru_insertion", &["mm_lru_insertion"])],
+            Self::Calls => &[
+                ("csd_queue_cpu", &["csd_queue_cpu"]),
+                ("csd_function_entry", &["csd_function_entry"]),
+                ("csd_function_exit", &["csd_function_exit"]),
+            ],
+            Self::Exits => &[
+                ("mmap_lock_start_locking", &["mmap_lock_start_locking"]),
+                ("mmap_lock_acquire_returned", &["mmap_lock_acquire_returned"]),
+                ("mmap_lock_released", &["mmap_lock_released"]),
+            ],
+            Self::Resched => &[
+                ("need_resched", &["sched_set_need_resched_tp", "sched_set_need_resched"]),
+                ("sched_switch", &["sched_switch"]),
+            ],
+            Self::Holders => &[
+                ("mm_page_pcpu_drain", &["mm_page_pcpu_drain"]),
+                ("mm_page_alloc_zone_locked", &["mm_page_alloc_zone_locked"]),
+            ],
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `cargo xtask bpf`: compiles the programs that watch the live kernel, and checks that the compiled
+//! object that is in the repository is the one that its source gives.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SOURCE: &str = "crates/linux/bpf/watch.bpf.c";
+const OBJECT: &str = "crates/linux/bpf/watch.bpf.o";
+/// What the object was made from, one `key: value` a line.
+const SUM: &str = "crates/linux/bpf/watch.bpf.sum";
+const FLAGS: [&str; 7] = ["-target", "bpf", "-O2", "-g", "-Wall", "-Werror", "-mcpu=v3"];
+/// Versions that are looked for, besides the plain name.
+const VERSIONS: [&str; 9] = ["", "-14", "-15", "-16", "-17", "-18", "-19", "-20", "-21"];
+
+/// A compiler with the tool that takes debugging information out again.
+struct Tools {
+    clang: String,
+    strip: String,
+    version: String,
+}
+
+/// The first compiler that has BPF as a target, and its `llvm-strip`; `version` alone if given.
+fn tools(version: Option<&str>) -> Option<Tools> {
+    VERSIONS.iter().find_map(|suffix| {
+        let (clang, strip) = (format!("clang{suffix}"), format!("llvm-strip{suffix}"));
+        let said = Command::new(&clang).arg("--version").output().ok()?;
+        let said = String::from_utf8_lossy(&said.stdout).lines().next()?.to_owned();
+        let targets = Command::new(&clang).arg("--print-targets").output().ok()?;
+        let bpf = String::from_utf8_lossy(&targets.stdout).contains(" bpf ");
+        let strips = Command::new(&strip).arg("--version").output().is_ok();
+        let meant = version.is_none_or(|version| version == said);
+        (bpf && strips && meant).then_some(Tools { clang, strip, version: said })
+    })
+}
+
+/// Runs a command; what it said if it failed.
+fn done(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|why| format!("cannot run {command:?}: {why}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn compile(root: &Path, tools: &Tools, to: &Path) -> Result<(), String> {
+    // The same bytes wherever the repository is.
+    let map = format!("-ffile-prefix-map={}=.", root.display());
+    let with_names = to.with_extension("full");
+    done(
+        Command::new(&tools.clang)
+            .current_dir(root)
+            .args(FLAGS)
+            .arg(map)
+            .args(["-c", SOURCE, "-o"])
+            .arg(&with_names),
+    )?;
+    done(Command::new(&tools.strip).arg("-g").arg(&with_names).arg("-o").arg(to))?;
+    fs::remove_file(&with_names).map_err(|why| format!("{}: {why}", with_names.display()))
+}
+
+/// 64-bit FNV-1a, in hexadecimal digits: it tells changes, and is no defence against forgers.
+fn sum_of(path: &Path) -> Result<String, String> {
+    let bytes = fs::read(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+    let fnv = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    Ok(format!("{:016x}", bytes.iter().fold(0xcbf2_9ce4_8422_2325, fnv)))
+}
+
+fn sums(root: &Path, version: &str) -> Result<String, String> {
+    let (source, object) = (sum_of(&root.join(SOURCE))?, sum_of(&root.join(OBJECT))?);
+    let flags = FLAGS.join(" ");
+    Ok(format!("clang: {version}\nflags: {flags}\nsource: {source}\nobject: {object}\n"))
+}
+
+/// Compiles the programs, and notes from what.
+pub fn build(root: &Path) -> Result<String, String> {
+    let tools = tools(None).ok_or(
+        "no clang with BPF as a target, or no llvm-strip of its version: install both (on Debian: \
+         apt-get install clang llvm)",
+    )?;
+    compile(root, &tools, &root.join(OBJECT))?;
+    let text = sums(root, &tools.version)?;
+    fs::write(root.join(SUM), text).map_err(|why| format!("cannot write {SUM}: {why}"))?;
+    Ok(format!("bpf: {OBJECT} compiled with {}", tools.version))
+}
+
+/// Compares the object and its source with what was noted, and compiles it again where the same
+/// compiler is there. What it gives says if it is not.
+pub fn check(root: &Path) -> Result<String, String> {
+    let noted = fs::read_to_string(root.join(SUM)).map_err(|why| format!("{SUM}: {why}"))?;
+    let version = noted.lines().find_map(|line| line.strip_prefix("clang: ")).unwrap_or("unknown");
+    if sums(root, version)? != noted {
+        return Err(format!("{OBJECT} was not made from {SOURCE}: run `cargo xtask bpf`"));
+    }
+    let Some(tools) = tools(Some(version)) else {
+        return Ok(format!("bpf: sums agree; skipped: no {version} here to compile it again"));
+    };
+    let again = scratch();
+    compile(root, &tools, &again)?;
+    let same = sum_of(&again)? == sum_of(&root.join(OBJECT))?;
+    fs::remove_file(&again).map_err(|why| format!("{}: {why}", again.display()))?;
+    if same {
+        Ok(format!("bpf: {OBJECT} is what {version} makes of {SOURCE}"))
+    } else {
+        Err(format!("{version} makes another object of {SOURCE}: run `cargo xtask bpf`"))
+    }
+}
+
+fn scratch() -> PathBuf {
+    std::env::temp_dir().join(format!("mmscale-bpf-{}.o", std::process::id()))
+}
