@@ -8,7 +8,7 @@ use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::space::HugePages;
-use mmscale_mm::swap::{SwapConfig, Zeromap};
+use mmscale_mm::swap::SwapConfig;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_sim::{Policy, Sim, SimConfig, sample_profile};
 use mmscale_system::{Exit, System, ThreadSpec};
@@ -36,7 +36,7 @@ fn deaf(_: CpuId) -> Box<dyn Probe> {
 fn kernel<A: Arch>(nodes: usize, lru: LruPolicy, case: fn(&Kernel<A>)) -> Kernel<A> {
     let mut mm = MmConfig::new(MemoryMap::nodes(nodes, PAGES / nodes as u32), TickPolicy::Stock);
     mm.lru = lru;
-    mm.swap = SwapConfig { pages: 1 << 12, zeromap: Zeromap::On };
+    mm.swap = SwapConfig { pages: 1 << 12, ..SwapConfig::default() };
     mm.space.huge = HugePages::Advised;
     let init = move |system: &Kernel<A>| {
         let process = system.process(ThreadSpec::on(0), Box::new(case)).expect("there is memory");

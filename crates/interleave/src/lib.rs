@@ -155,6 +155,10 @@ impl Arch for Model {
     fn io_done() -> Option<IoDone> {
         world::on_here(|cpu| cpu.finished.pop())
     }
+    fn io_now(io: PageIo) -> bool {
+        world::transfer(io);
+        true
+    }
 
     fn table_load(pfn: Pfn, index: usize) -> u64 {
         world::entry(pfn, index, |entry| *entry)

@@ -92,6 +92,15 @@ pub(crate) fn entry<R>(pfn: Pfn, index: usize, f: impl FnOnce(&mut u64) -> R) ->
 
 /// The swap device does what is asked at once, and interrupts this CPU at its next point.
 pub(crate) fn submit(io: PageIo) {
+    transfer(io);
+    on_here(|cpu| {
+        cpu.finished.push(IoDone { io, failed: false });
+        cpu.pending.push(Ipi::Block);
+    });
+}
+
+/// Reads or writes a block.
+pub(crate) fn transfer(io: PageIo) {
     point();
     with(|w| {
         let (mut stamps, mut blocks) = (w.stamps.borrow_mut(), w.blocks.borrow_mut());
@@ -103,10 +112,6 @@ pub(crate) fn submit(io: PageIo) {
                 stamps.insert(io.pfn, blocks.get(&io.block).copied().unwrap_or(0));
             }
         }
-    });
-    on_here(|cpu| {
-        cpu.finished.push(IoDone { io, failed: false });
-        cpu.pending.push(Ipi::Block);
     });
 }
 

@@ -207,6 +207,9 @@ impl Arch for Sim {
     fn io_done() -> Option<IoDone> {
         at_turn(Engine::io_done)
     }
+    fn io_now(io: PageIo) -> bool {
+        at_turn(|engine| engine.io_now(io))
+    }
 
     #[inline]
     fn table_load(pfn: Pfn, index: usize) -> u64 {

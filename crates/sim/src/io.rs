@@ -31,6 +31,29 @@ impl Engine {
         self.post(at, Reason::Ipi(Ipi::Block), due);
         Ok(())
     }
+    /// The running CPU reads or writes a block by itself, at its turn. What it charges for that it
+    /// has charged before.
+    pub(crate) fn io_now(&mut self, io: PageIo) -> bool {
+        if self.quiet {
+            return true;
+        }
+        let share = self.faults.io_fail_1024;
+        if self.cpu().noise_rng.chance_1024(share) {
+            return false;
+        }
+        self.check_use(io.pfn, Order::ZERO);
+        match io.direction {
+            IoDirection::Read => {
+                let stamp = self.device.blocks.get(&io.block).copied().unwrap_or(0);
+                self.memory.write_stamp(io.pfn, stamp);
+            }
+            IoDirection::Write => {
+                let stamp = self.memory.read_stamp(io.pfn);
+                self.device.blocks.insert(io.block, stamp);
+            }
+        }
+        true
+    }
     /// Takes a request back that has finished, at the running CPU's turn.
     pub(crate) fn io_done(&mut self) -> Option<IoDone> {
         let now_ps = self.cpu().clock;

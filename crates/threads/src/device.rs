@@ -8,8 +8,15 @@ use mmscale_mm::arch::{IoDirection, IoDone, Ipi, PageIo};
 
 /// Does what is asked, and sees to the interrupt.
 pub(crate) fn submit(io: PageIo) {
+    let failed = !now(io);
     let cpu = here();
-    let machine = cpu.machine();
+    lock(&cpu.finished).push_back(IoDone { io, failed });
+    cpu.notify(pending::bit(Ipi::Block));
+}
+
+/// Reads or writes a block; whether that went well.
+pub(crate) fn now(io: PageIo) -> bool {
+    let machine = here().machine();
     let mut page = [0; PAGE_BYTES];
     let result = match io.direction {
         IoDirection::Write => {
@@ -20,8 +27,7 @@ pub(crate) fn submit(io: PageIo) {
             machine.arena.fill(io.pfn, &page);
         }),
     };
-    lock(&cpu.finished).push_back(IoDone { io, failed: result.is_err() });
-    cpu.notify(pending::bit(Ipi::Block));
+    result.is_ok()
 }
 
 /// Takes a finished request of this CPU back, or of one that is offline.

@@ -221,6 +221,9 @@ impl Arch for Threads {
     fn io_done() -> Option<IoDone> {
         device::done()
     }
+    fn io_now(io: PageIo) -> bool {
+        device::now(io)
+    }
 
     fn table_load(pfn: Pfn, index: usize) -> u64 {
         here().machine().arena.word(pfn, index).load(Ordering::Relaxed)

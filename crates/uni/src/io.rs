@@ -37,14 +37,7 @@ pub fn finish_ios(count: usize) -> usize {
         device.queue.drain(..count).collect()
     });
     for &(of, io) in &taken {
-        let failed = device(|device| {
-            let failed = device.failures > 0;
-            device.failures = device.failures.saturating_sub(1);
-            failed
-        });
-        if !failed {
-            transfer(io);
-        }
+        let failed = !now(io);
         device(|device| device.finished.push((of, IoDone { io, failed })));
         with(|m| {
             if m.cpus.borrow()[of.index()].online {
@@ -53,6 +46,19 @@ pub fn finish_ios(count: usize) -> usize {
         });
     }
     taken.len()
+}
+
+/// Reads or writes at once, unless it is to fail.
+pub(crate) fn now(io: PageIo) -> bool {
+    let failed = device(|device| {
+        let failed = device.failures > 0;
+        device.failures = device.failures.saturating_sub(1);
+        failed
+    });
+    if !failed {
+        transfer(io);
+    }
+    !failed
 }
 
 fn transfer(io: PageIo) {

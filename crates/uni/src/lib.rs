@@ -189,6 +189,9 @@ impl Arch for Uni {
     fn io_done() -> Option<IoDone> {
         io::done()
     }
+    fn io_now(io: PageIo) -> bool {
+        io::now(io)
+    }
 
     fn table_load(pfn: Pfn, index: usize) -> u64 {
         machine::entry(pfn, index, |entry| *entry)

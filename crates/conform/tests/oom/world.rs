@@ -47,7 +47,7 @@ pub(crate) fn config() -> MmConfig {
 }
 
 pub(crate) fn with_swap(mut config: MmConfig, pages: u32) -> MmConfig {
-    config.swap = SwapConfig { pages, zeromap: Zeromap::Off };
+    config.swap = SwapConfig { pages, zeromap: Zeromap::Off, ..SwapConfig::default() };
     config
 }
 

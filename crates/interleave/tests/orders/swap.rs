@@ -6,7 +6,7 @@ use mmscale_mm::arch::{Ipi, NodeId};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::page_alloc::MemoryMap;
-use mmscale_mm::swap::{SwapConfig, Zeromap};
+use mmscale_mm::swap::SwapConfig;
 use mmscale_mm::sync::Completion;
 use mmscale_mm::upkeep::TickPolicy;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn on_two_pages(before: Step, steps: &'static [Step], after: Step) {
         run(steps.len(), || {
             let mut config = MmConfig::new(MemoryMap::single(2048), TickPolicy::Stock);
             config.lru = LruPolicy::Lazy;
-            let swap = SwapConfig { pages: 600, zeromap: Zeromap::On };
+            let swap = SwapConfig { pages: 600, ..SwapConfig::default() };
             let world = Arc::new(World::new(&config, swap, 4));
             made = Some(Arc::clone(&world));
             let ready = Arc::new(Completion::<Model>::new());

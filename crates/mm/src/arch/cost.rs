@@ -81,11 +81,19 @@ pub enum Op {
     VmaFind,
     /// Adding, removing, splitting or resizing one VMA: its memory, the tree, the books.
     VmaEdit,
+    /// Compressing one 4 KiB page and storing what comes out.
+    CompressPage,
+    /// Finding one compressed page and unpacking it.
+    DecompressPage,
+    /// Giving the memory of one compressed page back.
+    CompressedFree,
+    /// Unlinking one more folio from an LRU list, sizes and counters not included.
+    LruDetach,
 }
 
 impl Op {
     /// All operations, in the order of their discriminants.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 40] = [
         Self::Syscall,
         Self::AllocEntry,
         Self::PcpTake,
@@ -122,6 +130,10 @@ impl Op {
         Self::FaultHandle,
         Self::VmaFind,
         Self::VmaEdit,
+        Self::CompressPage,
+        Self::DecompressPage,
+        Self::CompressedFree,
+        Self::LruDetach,
     ];
     /// The key under which profiles give the cost.
     pub const fn name(self) -> &'static str {
@@ -162,6 +174,10 @@ impl Op {
             Self::FaultHandle => "fault_handle",
             Self::VmaFind => "vma_find",
             Self::VmaEdit => "vma_edit",
+            Self::CompressPage => "compress_page",
+            Self::DecompressPage => "decompress_page",
+            Self::CompressedFree => "compressed_free",
+            Self::LruDetach => "lru_detach",
         }
     }
 }

@@ -152,6 +152,9 @@ impl Arch for Lone {
     fn io_done() -> Option<IoDone> {
         panic!("it has no swap device")
     }
+    fn io_now(_: PageIo) -> bool {
+        panic!("it has no swap device")
+    }
 
     fn table_load(pfn: Pfn, index: usize) -> u64 {
         entry(pfn, index, |word| *word)

@@ -278,6 +278,9 @@ pub trait Arch: Sized + 'static {
     /// Takes a request back that has finished: of this CPU, or of one that is offline. Preemption
     /// is off. A read has filled its frame by then.
     fn io_done() -> Option<IoDone>;
+    /// Reads or writes a block at once, in the caller's own time and without an interrupt, as where
+    /// the device is memory; `false`: it has failed.
+    fn io_now(io: PageIo) -> bool;
 
     // -- Page tables: the 512 words of 64 bits of a frame of the memory manager's own. None of
     // these costs anything by itself. Who holds the lock of a table loads and stores. The hardware

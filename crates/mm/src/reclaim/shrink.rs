@@ -195,7 +195,7 @@ impl<A: Arch> Reclaim<A> {
                 // It is in no cache, and everybody who drops it drops it for good.
                 WriteOut::Unneeded => return self.last_reference(on, pfn),
                 WriteOut::Started if self.is_writing(on, pfn) => return Fate::Writing,
-                WriteOut::Started | WriteOut::Zero => {}
+                WriteOut::Started | WriteOut::Zero | WriteOut::Stored => {}
             }
             if !swap.trylock_folio(memory, pfn) {
                 return Fate::Keep;

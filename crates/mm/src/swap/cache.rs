@@ -146,6 +146,25 @@ impl<A: Arch> Swap<A> {
         }
     }
 
+    /// The same; if nobody maps the folio it stays where it is, with a reference for the caller.
+    pub(super) fn take_unneeded(
+        &self,
+        memory: Memory<'_, A>,
+        entry: SwapEntry,
+        pfn: Pfn,
+    ) -> Option<Pfn> {
+        let found = self.lookup(memory, entry)?;
+        let mapped = memory.folios.word(pfn).maps() > 0;
+        if found == pfn && !mapped {
+            return Some(found);
+        }
+        if found == pfn && self.is_half_full() {
+            self.try_free_swap(memory, pfn);
+        }
+        memory.put(found);
+        None
+    }
+
     /// The caller has a reference.
     fn try_free_swap(&self, memory: Memory<'_, A>, pfn: Pfn) -> bool {
         let locked = self.trylock_folio(memory, pfn);

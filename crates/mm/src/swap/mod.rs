@@ -17,8 +17,9 @@
 //! reading it is clearing a frame (Linux from 6.12).
 //!
 //! Left out: readahead, several areas with priorities, folios of more than one page, compressed
-//! memory (zswap), discarding freed blocks. Reading waits for one page at a time. Linux writes many
-//! pages behind one doorbell (`swap_iocb`, plugging); here each is a request of its own.
+//! memory in front of a device (zswap), discarding freed blocks, reading past the cache. Reading
+//! waits for one page at a time. Linux writes many pages behind one doorbell (`swap_iocb`,
+//! plugging); here each is a request of its own.
 //!
 //! Lock order: a folio's lock is a sleeping lock, outside page-table locks; it is tried, not waited
 //! for, under them. A cluster's lock and the list's lock (class Swap) are taken inside page-table
@@ -59,6 +60,20 @@ pub enum Zeromap {
     On,
 }
 
+/// What the slots are on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SwapDevice {
+    /// A block device, which works by itself and interrupts when it is done.
+    #[default]
+    Block,
+    /// Compressed memory (zram): whoever writes a page compresses it, whoever reads it unpacks it,
+    /// and is done with that (`SWP_SYNCHRONOUS_IO`). A page that was written is clean, so reclaim
+    /// frees its frame at once; with a slot its compressed page goes.
+    ///
+    /// The memory for compressed pages is beside that of the zones.
+    Compressed,
+}
+
 /// What swap is made from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SwapConfig {
@@ -66,6 +81,8 @@ pub struct SwapConfig {
     pub pages: u32,
     /// What happens to pages of zeros.
     pub zeromap: Zeromap,
+    /// Where pages go.
+    pub device: SwapDevice,
 }
 
 /// There is no free slot.

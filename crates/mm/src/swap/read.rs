@@ -1,8 +1,8 @@
 //! The way in: from a slot to a folio that has its content.
 
 use super::slots::SLOTS;
-use super::{Event, Swap, SwapEntry};
-use crate::arch::{Arch, Atomic, Func, IoDirection, NodeId, Order, PageIo, Pfn, Span};
+use super::{Event, Swap, SwapDevice, SwapEntry};
+use crate::arch::{Arch, Atomic, Func, IoDirection, IoDone, NodeId, Op, Order, PageIo, Pfn, Span};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::group::GroupId;
 use crate::lru::{FolioError, Memory};
@@ -84,8 +84,10 @@ impl<A: Arch> Swap<A> {
                 Joined::Read => {
                     memory.add(pfn);
                     self.tally(Event::Read);
-                    let direction = IoDirection::Read;
-                    self.submit(PageIo { direction, block: entry.slot(), pfn });
+                    self.fill(
+                        memory,
+                        PageIo { direction: IoDirection::Read, block: entry.slot(), pfn },
+                    );
                     return self.wait_for_content(memory, pfn);
                 }
                 Joined::Other => self.drop_new(memory, pfn),
@@ -95,6 +97,15 @@ impl<A: Arch> Swap<A> {
                 }
             }
         }
+    }
+
+    /// Has a new folio of the cache, which is locked, read; it may take a while.
+    fn fill(&self, memory: Memory<'_, A>, io: PageIo) {
+        if self.config.device == SwapDevice::Block {
+            return self.submit(io);
+        }
+        A::work(Op::DecompressPage, 1);
+        self.filled(memory, IoDone { io, failed: !A::io_now(io) });
     }
 
     fn drop_new(&self, memory: Memory<'_, A>, pfn: Pfn) {

@@ -9,7 +9,7 @@
 //! A slot is used while it has a count, one for each page-table entry that names it, or while the
 //! cache knows it.
 
-use super::{Swap, SwapEntry, SwapFull};
+use super::{Swap, SwapDevice, SwapEntry, SwapFull};
 use crate::arch::{Arch, Atomic, CpuId, Func, Op, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::lru::Memory;
@@ -222,6 +222,23 @@ impl<A: Arch> Swap<A> {
     /// (`free_swap_and_cache`). Also under page-table locks.
     pub fn free(&self, memory: Memory<'_, A>, entry: SwapEntry, entries: u32) {
         let _span = Span::<A>::enter(Func::SwapFree);
+        if let Some(pfn) = self.forget(entry, entries) {
+            self.drop_unneeded(memory, entry, pfn);
+        }
+    }
+
+    /// One page-table entry less names the slot. If it was the last, and a folio has the slot's
+    /// content that nobody maps, the caller gets a reference to it instead, and asks
+    /// [`Swap::free_swap_cache`] before he drops that. Also under page-table locks.
+    pub fn free_but_folio(&self, memory: Memory<'_, A>, entry: SwapEntry) -> Option<Pfn> {
+        let _span = Span::<A>::enter(Func::SwapFree);
+        let pfn = self.forget(entry, 1)?;
+        self.take_unneeded(memory, entry, pfn)
+    }
+
+    /// `entries` page-table entries less name the slot; the folio that is in the cache for it, if
+    /// these were the last.
+    fn forget(&self, entry: SwapEntry, entries: u32) -> Option<Pfn> {
         A::work(Op::SwapSlot, 1);
         let slot = self.slot(entry);
         let mut cluster = self.clusters[entry.index() / SLOTS].lock();
@@ -232,9 +249,7 @@ impl<A: Arch> Swap<A> {
         let freed = self.settle(&mut cluster, entry);
         drop(cluster);
         self.after(entry, freed);
-        if old == entries && cached != 0 {
-            self.drop_unneeded(memory, entry, Pfn::new(cached as usize - 1));
-        }
+        (old == entries && cached != 0).then(|| Pfn::new(cached as usize - 1))
     }
 
     /// The slot is free if nothing uses it any more. Its cluster's lock is held.
@@ -242,6 +257,9 @@ impl<A: Arch> Swap<A> {
         let slot = self.slot(entry);
         if slot.count() > 0 || slot.cached.load(Relaxed) != 0 {
             return Freed::No;
+        }
+        if self.config.device == SwapDevice::Compressed && !slot.is_zero() {
+            A::work(Op::CompressedFree, 1);
         }
         match cluster.give_back(entry.index() % SLOTS) {
             true => Freed::SlotAndRoom,

@@ -1,7 +1,7 @@
 //! The way out: from a folio to its slot.
 
 use super::slots::SLOTS;
-use super::{Event, Swap, Zeromap};
+use super::{Event, Swap, SwapDevice, Zeromap};
 use crate::arch::{Arch, Atomic, Func, IoDirection, IoDone, Op, PageIo, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::lru::Memory;
@@ -15,6 +15,8 @@ pub enum WriteOut {
     Started,
     /// It is all zeros, and its slot says so. It is clean.
     Zero,
+    /// The device has it, or has failed: then it is dirty again. It is not under writeback.
+    Stored,
     /// Nobody needs its slot: it has left the cache.
     Unneeded,
 }
@@ -67,10 +69,21 @@ impl<A: Arch> Swap<A> {
             self.unlock_folio(memory, pfn);
             return WriteOut::Zero;
         }
+        let io = PageIo { direction: IoDirection::Write, block: entry.slot(), pfn };
+        self.tally(Event::Write);
+        if self.config.device == SwapDevice::Compressed {
+            A::work(Op::CompressPage, 1);
+            if !A::io_now(io) {
+                self.tally(Event::WriteError);
+                memory.folios.set(pfn, FolioFlags::DIRTY);
+            }
+            memory.folios.clear(pfn, FolioFlags::RECLAIM);
+            self.unlock_folio(memory, pfn);
+            return WriteOut::Stored;
+        }
         memory.folios.set(pfn, FolioFlags::WRITEBACK);
         self.unlock_folio(memory, pfn);
-        self.tally(Event::Write);
-        self.submit(PageIo { direction: IoDirection::Write, block: entry.slot(), pfn });
+        self.submit(io);
         WriteOut::Started
     }
 
@@ -136,7 +149,7 @@ impl<A: Arch> Swap<A> {
         memory.put(pfn);
     }
 
-    fn filled(&self, memory: Memory<'_, A>, done: IoDone) {
+    pub(super) fn filled(&self, memory: Memory<'_, A>, done: IoDone) {
         let pfn = done.io.pfn;
         if done.failed {
             self.tally(Event::ReadError);

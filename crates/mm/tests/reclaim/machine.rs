@@ -5,7 +5,7 @@ use mmscale_mm::arch::{Callbacks, CpuId, Ipi, TaskEntry};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::{Mm, MmConfig};
 use mmscale_mm::page_alloc::MemoryMap;
-use mmscale_mm::swap::{SwapConfig, Zeromap};
+use mmscale_mm::swap::SwapConfig;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::Step;
 use mmscale_uni::{self as uni, Uni};
@@ -27,7 +27,7 @@ impl Machine {
         uni::boot(1, 1000);
         let mut config = MmConfig::new(MemoryMap::single(frames), TickPolicy::Stock);
         (config.lru, config.groups) = (LruPolicy::Stock, groups);
-        let swap = SwapConfig { pages: slots, zeromap: Zeromap::On };
+        let swap = SwapConfig { pages: slots, ..SwapConfig::default() };
         let machine = Rc::new(Self(Paged::new(&config, swap, pages)));
         machine.mm.start();
         let sleeper = Rc::downgrade(&machine);

@@ -5,7 +5,7 @@ use mmscale_mm::arch::{Arch, IoDirection};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::page_alloc::Gfp;
-use mmscale_mm::swap::{SwapError, WriteOut, Zeromap};
+use mmscale_mm::swap::{SwapDevice, SwapError, WriteOut, Zeromap};
 use mmscale_uni::{self as uni, Uni};
 
 #[test]
@@ -187,4 +187,73 @@ fn another_cpu_takes_over_what_a_dead_one_asked_for() {
     assert!(!machine.word(pfn).has(FolioFlags::WRITEBACK));
     machine.free(entry);
     machine.memory().put(pfn);
+}
+
+#[test]
+fn compressed_memory_has_a_page_as_soon_as_it_is_written() {
+    let machine = Machine::boot_on(1, 64, SwapDevice::Compressed);
+    let (pfn, entry, how) = machine.write(5);
+    assert_eq!(how, WriteOut::Stored);
+    let busy = FolioFlags::WRITEBACK | FolioFlags::LOCKED | FolioFlags::DIRTY | FolioFlags::RECLAIM;
+    assert!(!machine.word(pfn).flags().intersects(busy), "{:?}", machine.word(pfn));
+    assert!(machine.forget(pfn));
+    let pfn = machine.read(entry).expect("it is there");
+    assert_eq!(Uni::read_stamp(pfn), 5);
+    machine.memory().put(pfn);
+    machine.free(entry);
+    // One that could not be stored stays, and is found dirty.
+    let (pfn, entry) = machine.to_cache(6);
+    machine.memory().folios.set(pfn, FolioFlags::RECLAIM);
+    uni::fail_ios(1);
+    assert_eq!(machine.swap.write_out(machine.memory(), pfn), WriteOut::Stored);
+    assert!(machine.word(pfn).has(FolioFlags::DIRTY) && !machine.forget(pfn));
+    assert!(!machine.word(pfn).flags().intersects(FolioFlags::LOCKED | FolioFlags::RECLAIM));
+    // One that cannot be read is told of, and is there at the next try.
+    let other = machine.out(7);
+    uni::fail_ios(1);
+    assert_eq!(machine.read(other), Err(SwapError::Io));
+    let again = machine.read(other).expect("it is there");
+    assert_eq!(Uni::read_stamp(again), 7);
+    assert!(uni::ios_in_flight().is_empty(), "nothing goes by a queue");
+    let counters = machine.swap.counters();
+    assert_eq!((counters.write_errors, counters.read_errors), (1, 1));
+    for (pfn, entry) in [(pfn, entry), (again, other)] {
+        machine.free(entry);
+        machine.memory().put(pfn);
+    }
+    machine.end();
+}
+
+/// Whoever takes the last entry of a slot out may have the folio instead of its being freed.
+#[test]
+fn a_folio_that_only_its_slot_keeps_is_handed_over() {
+    let machine = Machine::boot(1, 64, Zeromap::On);
+    let memory = machine.memory();
+    let (pfn, entry, _) = machine.write(5);
+    machine.finish_ios();
+    machine.memory().put(pfn);
+    machine.dup(entry);
+    let take = || {
+        let at = machine.named.borrow().iter().position(|&named| named == entry);
+        machine.named.borrow_mut().swap_remove(at.expect("it is named"));
+        machine.swap.free_but_folio(memory, entry)
+    };
+    let refs = machine.word(pfn).refs();
+    assert_eq!(take(), None, "another entry names it");
+    assert_eq!(take(), Some(pfn));
+    assert_eq!(machine.word(pfn).refs(), refs + 1, "the caller's");
+    machine.swap.free_swap_cache(memory, pfn);
+    assert_eq!((machine.word(pfn).refs(), machine.audit().used), (refs, 0));
+    memory.put(pfn);
+    // One that somebody maps stays where it is.
+    let (pfn, entry, _) = machine.write(6);
+    machine.finish_ios();
+    memory.folios.add_map(pfn);
+    machine.named.borrow_mut().clear();
+    assert_eq!(machine.swap.free_but_folio(memory, entry), None);
+    assert!(machine.word(pfn).has(FolioFlags::SWAP_CACHE));
+    memory.folios.remove_map(pfn);
+    machine.swap.free_swap_cache(memory, pfn);
+    memory.put(pfn);
+    machine.end();
 }

@@ -6,7 +6,9 @@ use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruPolicy, Memory};
 use mmscale_mm::mm::{Mm, MmConfig};
 use mmscale_mm::page_alloc::{Gfp, MemoryMap};
-use mmscale_mm::swap::{Swap, SwapAudit, SwapConfig, SwapEntry, SwapError, WriteOut, Zeromap};
+use mmscale_mm::swap::{
+    Swap, SwapAudit, SwapConfig, SwapDevice, SwapEntry, SwapError, WriteOut, Zeromap,
+};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_uni::{self as uni, Uni};
 use std::cell::RefCell;
@@ -31,12 +33,19 @@ pub(crate) struct Machine {
 impl Machine {
     /// A machine on which requests to the device finish whenever a task sleeps.
     pub(crate) fn boot(cpus: usize, pages: u32, zeromap: Zeromap) -> Rc<Self> {
+        Self::boot_with(cpus, SwapConfig { pages, zeromap, ..SwapConfig::default() })
+    }
+    /// The same on another device.
+    pub(crate) fn boot_on(cpus: usize, pages: u32, device: SwapDevice) -> Rc<Self> {
+        Self::boot_with(cpus, SwapConfig { pages, device, ..SwapConfig::default() })
+    }
+    fn boot_with(cpus: usize, swap: SwapConfig) -> Rc<Self> {
         uni::boot(cpus, 1000);
         let mut config = MmConfig::new(MemoryMap::single(1 << 14), TickPolicy::Stock);
         config.lru = LruPolicy::Lazy;
         let mm = Mm::new(&config).expect("the configuration is sound");
         mm.start();
-        let swap = Swap::new(SwapConfig { pages, zeromap });
+        let swap = Swap::new(swap);
         let machine = Rc::new(Self { mm, swap, named: RefCell::default() });
         let sleeper = Rc::downgrade(&machine);
         uni::on_park(move || sleeper.upgrade().expect("it is there").finish_ios());

@@ -245,8 +245,8 @@ const SWAP_PAGES: u32 = 1 << 20;
 
 fn swap_of(name: &str) -> SwapConfig {
     match name {
-        "zeromap" => SwapConfig { pages: SWAP_PAGES, zeromap: Zeromap::On },
-        "disk" => SwapConfig { pages: SWAP_PAGES, zeromap: Zeromap::Off },
+        "zeromap" => SwapConfig { pages: SWAP_PAGES, ..SwapConfig::default() },
+        "disk" => SwapConfig { pages: SWAP_PAGES, zeromap: Zeromap::Off, ..SwapConfig::default() },
         _ => SwapConfig::default(),
     }
 }

@@ -99,7 +99,7 @@ pub(super) fn run(ctx: &RunContext, arm: IpiArm, seed: u64) -> Result<SeedResult
     spec.mm.lru = arm.lru;
     spec.mm.space.exit = arm.exit;
     spec.mm.alloc.caches = arm.caches;
-    spec.mm.swap = SwapConfig { pages: SWAP_PAGES, zeromap: Zeromap::Off };
+    spec.mm.swap = SwapConfig { pages: SWAP_PAGES, zeromap: Zeromap::Off, ..SwapConfig::default() };
     spec.simulated(|config| {
         set_machine(&ctx.params, config);
         if ctx.params.switch("noise") {

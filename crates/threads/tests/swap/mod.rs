@@ -7,7 +7,7 @@ use mmscale_mm::arch::{
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::{KSWAPD, MM_TASK, MmConfig};
 use mmscale_mm::page_alloc::MemoryMap;
-use mmscale_mm::swap::{SwapConfig, Zeromap};
+use mmscale_mm::swap::SwapConfig;
 use mmscale_mm::sync::PreemptGuard;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_threads::{Outcome, Threads, ThreadsConfig};
@@ -151,7 +151,7 @@ fn pressure(lru: LruPolicy) -> (Outcome, Arc<World>) {
         || {
             let mut config = MmConfig::new(MemoryMap::single(FRAMES), TickPolicy::Stock);
             config.lru = lru;
-            let swap = SwapConfig { pages: 8_192, zeromap: Zeromap::On };
+            let swap = SwapConfig { pages: 8_192, ..SwapConfig::default() };
             let paged = Paged::new(&config, swap, CPUS * EACH);
             let world = Arc::new(World { paged, left: AtomicU32::new(CPUS as u32) });
             *keep = Some(Arc::clone(&world));

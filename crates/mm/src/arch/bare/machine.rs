@@ -150,6 +150,9 @@ impl<T: Bare> Arch for BareMachine<T> {
     fn io_done() -> Option<IoDone> {
         absent("swap device")
     }
+    fn io_now(_: PageIo) -> bool {
+        absent("swap device")
+    }
     fn table_load(_: Pfn, _: usize) -> u64 {
         absent("page tables")
     }

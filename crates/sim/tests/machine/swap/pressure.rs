@@ -4,7 +4,7 @@ use super::storm::storm;
 use super::world::{Found, Sizes, well};
 use mmscale_mm::arch::{Arch, CpuId};
 use mmscale_mm::lru::LruPolicy;
-use mmscale_mm::swap::{SwapConfig, Zeromap};
+use mmscale_mm::swap::{SwapConfig, SwapDevice, Zeromap};
 use mmscale_sim::{Faults, Outcome, Policy, Sim, SimConfig, sample_profile};
 
 const CPUS: usize = 4;
@@ -12,7 +12,7 @@ const EACH: usize = 1_200;
 const SIZES: Sizes = Sizes {
     node_frames: 1_536,
     program: CPUS * EACH,
-    swap: SwapConfig { pages: 8_192, zeromap: Zeromap::On },
+    swap: SwapConfig { pages: 8_192, zeromap: Zeromap::On, device: SwapDevice::Block },
     lru: LruPolicy::Stock,
 };
 
@@ -79,6 +79,25 @@ fn a_small_queue_and_cpus_that_come_and_go_lose_nothing() {
         });
     });
     assert!(found.swap.writes > 1_000, "{found:?}");
+}
+
+/// Who writes a page compresses it, and has its frame back at once: nobody is interrupted, and no
+/// page waits for its writeback.
+#[test]
+fn compressed_memory_is_a_device_too() {
+    let swap = SwapConfig { device: SwapDevice::Compressed, ..SIZES.swap };
+    for lru in [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy] {
+        let (outcome, found) = run(config(4), Sizes { swap, lru, ..SIZES });
+        assert!(found.swap.writes > 500 && found.swap.reads > 500, "{lru:?} {found:?}");
+        let ends = outcome.calls.iter().filter(|row| row.below("folio_end_writeback").is_some());
+        assert_eq!(ends.count(), 0, "{lru:?}");
+    }
+    let faults = Faults { io_fail_1024: 40, ..Faults::default() };
+    let with = |policy| SimConfig { policy, faults, ..config(7) };
+    let (lazy, found) = run(with(Policy::Lazy), Sizes { swap, ..SIZES });
+    let (naive, _) = run(with(Policy::Naive), Sizes { swap, ..SIZES });
+    assert_eq!(lazy.fingerprint, naive.fingerprint);
+    assert!(found.swap.write_errors > 20 && found.swap.read_errors > 20, "{found:?}");
 }
 
 #[test]
