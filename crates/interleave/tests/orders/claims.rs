@@ -5,13 +5,21 @@ use mmscale_mm::space::{Claims, End};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// Of 12 numbers these have something behind them.
-const THERE: [u32; 5] = [0, 1, 5, 6, 11];
+/// Of 12 numbers these have something behind them; those in a row belong together.
+const THERE: [u32; 6] = [0, 1, 5, 6, 7, 11];
 
-fn find(end: End) -> impl Fn(Range<u32>) -> Option<u32> {
+/// The first number from `end` on, and up to one more of its row.
+fn find(end: End) -> impl Fn(Range<u32>) -> Option<Range<u32>> {
     move |left| {
-        let mut there = THERE.into_iter().filter(|number| left.contains(number));
-        if end == End::Low { there.next() } else { there.next_back() }
+        let is_there = |number: u32| left.contains(&number) && THERE.contains(&number);
+        let mut there = left.clone().filter(|&number| is_there(number));
+        if end == End::Low {
+            let first = there.next()?;
+            Some(first..first + 1 + u32::from(is_there(first + 1)))
+        } else {
+            let last = there.next_back()?;
+            Some(last - u32::from(last > 0 && is_there(last - 1))..last + 1)
+        }
     }
 }
 
@@ -24,8 +32,8 @@ fn each_number_is_claimed_once_and_none_is_left_out() {
             let claimant = |end: End| -> Cpu {
                 let (claims, claimed) = (Arc::clone(&claims), Arc::clone(&claimed));
                 cpu_body(move || {
-                    while let Some(number) = claims.take(end, find(end)) {
-                        claimed.lock().expect("nobody panics with it").push(number);
+                    while let Some(numbers) = claims.take(end, find(end)) {
+                        claimed.lock().expect("nobody panics with it").extend(numbers);
                     }
                     assert!(claims.left().is_empty(), "it was told that nothing is left");
                 })

@@ -172,6 +172,36 @@ impl<'a, A: Arch> Relock<'a, A> {
         lists.pages[list as usize] -= u64::from(seat.pages);
         memory.count(lists, seat, list, -i64::from(seat.pages));
     }
+    /// Takes folios off the lists on which they are. Sizes and counters change once for those in a
+    /// row that count the same.
+    pub(super) fn unlink_all(&mut self, folios: impl Iterator<Item = (Pfn, LruList)>) {
+        let mut row: Option<(Seat, LruList, u64)> = None;
+        for (pfn, list) in folios {
+            let (memory, seat) = (self.memory, self.memory.seat(pfn));
+            let goes_on = |&(first, of, _): &(Seat, LruList, u64)| {
+                (first.lruvec, first.zone, of) == (seat.lruvec, seat.zone, list)
+            };
+            if row.as_ref().is_some_and(goes_on) {
+                A::work(Op::LruDetach, 1);
+            } else {
+                self.count_off(row.take());
+                A::work(Op::LruLink, 1);
+            }
+            let lists = self.hold(seat.lruvec);
+            lists.lists[list as usize].unlink::<A>(memory.table(), pfn);
+            let pages = row.map_or(0, |(.., pages)| pages) + u64::from(seat.pages);
+            row = Some((seat, list, pages));
+        }
+        self.count_off(row);
+    }
+    /// Pages of one zone were taken off one list, whose lock is still held.
+    fn count_off(&mut self, row: Option<(Seat, LruList, u64)>) {
+        let Some((seat, list, pages)) = row else { return };
+        let memory = self.memory;
+        let lists = self.hold(seat.lruvec);
+        lists.pages[list as usize] -= pages;
+        memory.count(lists, seat, list, -(pages as i64));
+    }
     /// The folio that reclaim would look at first.
     pub(super) fn oldest(&mut self, lruvec: usize, list: LruList) -> Option<Pfn> {
         self.hold(lruvec).lists[list as usize].last()

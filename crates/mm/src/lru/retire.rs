@@ -3,7 +3,7 @@
 use super::batch::{BATCH, Place, Taken};
 use super::lists::Relock;
 use super::{Event, LruList, LruPolicy, Memory};
-use crate::arch::{Arch, Func, Op, Pfn, Span, Trace};
+use crate::arch::{Arch, Func, Op, Order, Pfn, Span, Trace};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
 use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
@@ -11,6 +11,12 @@ use crate::vmstat::ZoneItem;
 
 /// Folios that [`Memory::release_many`] takes off their lists together: four batches.
 pub const MANY: usize = 4 * BATCH;
+
+/// Folios of this size, huge pages, go back to their zone together.
+const LARGE: Order = match Order::new(9) {
+    Some(order) => order,
+    None => panic!("no order for huge pages"),
+};
 
 impl<A: Arch> Memory<'_, A> {
     /// Drops references of many folios, as many of each as stand beside it (`release_pages`): what
@@ -27,8 +33,9 @@ impl<A: Arch> Memory<'_, A> {
 
     /// The same for folios of an address space that is over, of which there are many and whose
     /// lists others empty too: their lists' lock is taken once for [`MANY`] of them, and held for
-    /// nothing but taking them off. That is fewer line transfers and handoffs; whoever waits for
-    /// the lock may do so for 5 us instead of 1.
+    /// nothing but taking them off; sizes and counters change once for all of a list. That is less
+    /// held, fewer line transfers and fewer handoffs; whoever waits for the lock may do so for 4 us
+    /// instead of 1. Huge ones go back to their zone together.
     pub fn release_many(&self, folios: &[(Pfn, u32)]) {
         if self.lru.policy == LruPolicy::Lazy {
             // There may be nothing to take off a list.
@@ -47,12 +54,18 @@ impl<A: Arch> Memory<'_, A> {
                 count += 1;
                 self.note_death(pfn, word);
             }
-            let mut relock = Relock::new(*self);
-            for (&pfn, list) in gone[..count].iter().zip(listed) {
-                list.into_iter().for_each(|list| relock.unlink(pfn, list));
+            let gone = &gone[..count];
+            let on_lists = gone.iter().zip(listed).filter_map(|(&pfn, list)| Some((pfn, list?)));
+            Relock::new(*self).unlink_all(on_lists);
+            self.uncharge_all(gone);
+            let is_large = |pfn: Pfn| self.table().word(pfn).order() == LARGE;
+            let alike = |&one: &Pfn, &next: &Pfn| is_large(one) && is_large(next);
+            for some in gone.chunk_by(alike) {
+                match self.table().word(some[0]).order() {
+                    order if order == LARGE => self.frames.free_large(some, order),
+                    order => self.frames.free_pages(some[0], order),
+                }
             }
-            drop(relock);
-            self.free_all(&gone[..count]);
         }
     }
 
@@ -194,6 +207,13 @@ impl<A: Arch> Memory<'_, A> {
 
     /// Uncharges and frees folios that are no more.
     pub(super) fn free_all(&self, gone: &[Pfn]) {
+        self.uncharge_all(gone);
+        for &pfn in gone {
+            self.frames.free_pages(pfn, self.table().word(pfn).order());
+        }
+    }
+
+    fn uncharge_all(&self, gone: &[Pfn]) {
         let (mut group, mut pages) = (GroupId::ROOT, 0);
         for &pfn in gone {
             let of = self.folios.group(pfn);
@@ -204,8 +224,5 @@ impl<A: Arch> Memory<'_, A> {
             pages += self.pages_of(pfn);
         }
         self.groups.uncharge(group, pages);
-        for &pfn in gone {
-            self.frames.free_pages(pfn, self.table().word(pfn).order());
-        }
     }
 }

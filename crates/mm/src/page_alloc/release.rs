@@ -37,6 +37,35 @@ impl<A: Arch> FrameAllocator<A> {
         self.free_one_page(zone, pfn, order);
     }
 
+    /// Gives blocks of the same `order` back together, such as the huge pages of a program that has
+    /// ended. A page cache would keep hardly any of them, and take the zone's lock for each: so
+    /// where page caches are in front of zones each zone's lock is taken once for all that follow
+    /// one another.
+    ///
+    /// Panics as [`FrameAllocator::free_pages`] does.
+    pub fn free_large(&self, blocks: &[Pfn], order: Order) {
+        let in_zones = self.config.records != Records::None
+            && self.config.caches == PcpPolicy::Stock
+            && self.zones.iter().all(|zone| zone.blocks.is_none());
+        if !in_zones {
+            return blocks.iter().for_each(|&pfn| self.free_pages(pfn, order));
+        }
+        let _span = Span::<A>::enter(Func::FreeOnePage);
+        for &pfn in blocks {
+            self.check_held(pfn, order);
+            A::work(Op::PagePrep, 1);
+            A::trace(Trace::PageFree { pfn, order });
+        }
+        let zone_of = |pfn: Pfn| usize::from(self.frames.word(pfn).zone());
+        for some in blocks.chunk_by(|&one, &next| zone_of(one) == zone_of(next)) {
+            let zone = &self.zones[zone_of(some[0])];
+            let mut buddy = zone.buddy.lock_irqsave();
+            let free: u32 =
+                some.iter().map(|&pfn| buddy.free_block(&self.frames, pfn, order)).sum();
+            self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, free.into());
+        }
+    }
+
     /// Nothing is known of the frame but which zone it is in.
     #[inline]
     fn free_unrecorded(&self, pfn: Pfn, order: Order) {

@@ -17,15 +17,24 @@
 //! come ([`crate::tlb::Retired`]). From then on a walker unlinks each table that it has emptied,
 //! and frees frames and tables at once.
 //!
+//! Nobody else can be at an entry that was claimed then: the claim is as good as a lock, and no
+//! table is locked.
+//!
+//! # Pages that are in swap too
+//! The folio that the swap cache still has for a slot goes into the gather when the slot's last
+//! entry goes. So it is taken off its list together with others, not by itself under a table's
+//! lock, where all walkers would come for the lruvec's lock once for each such page.
+//!
 //! Lock order: as for zapping; the word itself is no lock.
 
 use super::change::Vmas;
 use super::mmap::locked_of;
 use super::reap::is_reapable;
+use super::zap::{Swapped, Zap};
 use super::{Backing, CHANGED, DEAD, LEFT, ReapLock, Reaped, Space, VmaRange, Vpn};
-use crate::arch::{Arch, Atomic, Op, Pfn, Trace, ZapBy};
+use crate::arch::{Arch, Atomic, Func, Op, Pfn, Span, Trace, ZapBy};
 use crate::lru::MANY;
-use crate::table::{Direction, ENTRIES, Gather, Gathered, Sink};
+use crate::table::{Direction, ENTRIES, Gather, Gathered, Hold, Sink};
 use crate::tlb::Flushed;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -97,10 +106,14 @@ impl<A: Arch> Claims<A> {
     pub fn left(&self) -> Range<u32> {
         unpack(self.left.load(Acquire))
     }
-    /// Claims the first number from `end` on for which there is something to do: `find` says which
-    /// of a stretch that is, if any. It may be asked again when somebody else has come in between,
-    /// and what it passes over is asked for by nobody any more.
-    pub fn take(&self, end: End, find: impl Fn(Range<u32>) -> Option<u32>) -> Option<u32> {
+    /// Claims the first numbers from `end` on for which there is something to do: `find` says which
+    /// of a stretch these are, if any. It may be asked again when somebody else has come in
+    /// between, and what it passes over is asked for by nobody any more.
+    pub fn take(
+        &self,
+        end: End,
+        find: impl Fn(Range<u32>) -> Option<Range<u32>>,
+    ) -> Option<Range<u32>> {
         let mut seen = self.left.load(Acquire);
         loop {
             let left = unpack(seen);
@@ -108,11 +121,16 @@ impl<A: Arch> Claims<A> {
                 return None;
             }
             let found = find(left.clone());
-            debug_assert!(found.is_none_or(|found| left.contains(&found)), "{found:?} of {left:?}");
-            let rest = match (found, end) {
+            debug_assert!(
+                found.as_ref().is_none_or(|found| {
+                    left.start <= found.start && found.start < found.end && found.end <= left.end
+                }),
+                "{found:?} of {left:?}"
+            );
+            let rest = match (&found, end) {
                 (None, _) => left.end..left.end,
-                (Some(found), End::Low) => found + 1..left.end,
-                (Some(found), End::High) => left.start..found,
+                (Some(found), End::Low) => found.end..left.end,
+                (Some(found), End::High) => left.start..found.start,
             };
             match self.left.compare_exchange(seen, pack(rest), AcqRel, Acquire) {
                 Ok(_) => return found,
@@ -136,14 +154,16 @@ impl<A: Arch> Space<A> {
     pub(super) fn new_claims() -> Claims<A> {
         Claims::new(UNITS)
     }
-    /// Claims a table, or a huge page. mmap_lock is held.
-    fn claim(&self, vmas: &Vmas<A>, end: End) -> Option<u32> {
-        let unit = self.claims.take(end, |left| self.find_unit(vmas, left, end.direction()))?;
-        A::trace(Trace::TableZap { asid: self.asid(), unit, by: ZapBy::Claim });
-        Some(unit)
+    /// Claims a table, or some huge pages. mmap_lock is held.
+    fn claim(&self, vmas: &Vmas<A>, end: End) -> Option<Range<u32>> {
+        let units = self.claims.take(end, |left| self.find_units(vmas, left, end.direction()))?;
+        for unit in units.clone() {
+            A::trace(Trace::TableZap { asid: self.asid(), unit, by: ZapBy::Claim });
+        }
+        Some(units)
     }
-    /// The first table of some in which a VMA may have pages.
-    fn find_unit(&self, vmas: &Vmas<A>, units: Range<u32>, way: Direction) -> Option<u32> {
+    /// The first table of some, or huge pages, in which a VMA may have pages.
+    fn find_units(&self, vmas: &Vmas<A>, units: Range<u32>, way: Direction) -> Option<Range<u32>> {
         let mut rest = Some(pages_of(units));
         while let Some(range) = rest {
             A::work(Op::VmaFind, 1);
@@ -153,26 +173,30 @@ impl<A: Arch> Space<A> {
                 Direction::Reverse => areas.next_back(),
             };
             let (_, part) = next?;
-            if let Some(found) = self.table.first_leaf(part, way) {
-                return Some((found.start().get() / UNIT_PAGES) as u32);
+            if let Some(found) = self.table.first_share(part, way) {
+                let first = (found.start().get() / UNIT_PAGES) as u32;
+                return Some(first..found.end().get().div_ceil(UNIT_PAGES) as u32);
             }
             rest = way.after(range, part);
         }
         None
     }
-    /// Empties a claimed table, and frees it if nobody can be looking at it. mmap_lock is held.
+    /// Empties what was claimed, and frees its tables if nobody can be looking at them. mmap_lock
+    /// is held.
     fn zap_claimed<'t>(
         &'t self,
         on: Backing<'_, A>,
         vmas: &Vmas<A>,
         gather: &mut Gather<'t, A>,
-        unit: u32,
+        units: Range<u32>,
     ) {
-        let range = pages_of(unit..unit + 1);
+        let range = pages_of(units.clone());
         let dead = self.state.load(Acquire) & DEAD != 0;
+        let how =
+            Zap { hold: if dead { Hold::Claim } else { Hold::Lock }, swapped: Swapped::Gather };
         for (area, part) in vmas.areas(range) {
             if dead || is_reapable(&area) {
-                let done = self.zap(on, gather, part, locked_of(&area));
+                let done = self.zap_with(on, gather, part, locked_of(&area), how);
                 debug_assert!(done, "no huge page reaches across the end of a VMA");
             } else {
                 self.state.fetch_or(LEFT, AcqRel);
@@ -180,10 +204,15 @@ impl<A: Arch> Space<A> {
         }
         if dead {
             let mut sink = RetireMany(on);
-            let small = self.table.free_claimed(on.paging, gather, &mut sink, range.start());
-            // It costs no flush, and leaves less to be done when the two ends have met. One huge
-            // page is worth it by itself.
-            if !small || gather.len() >= FREED_AT_ONCE {
+            let table_of = |unit: u32| pages_of(unit..unit + 1).start();
+            let small = units
+                .filter(|&unit| {
+                    self.table.free_claimed(on.paging, gather, &mut sink, table_of(unit))
+                })
+                .count();
+            // It costs no flush, and leaves less to be done when the two ends have met. Huge pages
+            // are worth it, few as they are.
+            if small == 0 || gather.len() >= FREED_AT_ONCE {
                 gather.flush(on.paging, &mut sink);
             }
         }
@@ -205,8 +234,8 @@ impl<A: Arch> Space<A> {
                 result = Reaped::Partly;
                 break;
             }
-            let Some(unit) = self.claim(held, End::High) else { break };
-            self.zap_claimed(on, held, &mut gather, unit);
+            let Some(units) = self.claim(held, End::High) else { break };
+            self.zap_claimed(on, held, &mut gather, units);
             if self.lock.has_waiters() {
                 // The exit wants to begin, or another change to be made.
                 drop(vmas.take());
@@ -230,15 +259,27 @@ impl<A: Arch> Space<A> {
         vmas: &Vmas<A>,
         gather: &mut Gather<'t, A>,
     ) {
-        while let Some(unit) = self.claim(vmas, End::Low) {
-            self.zap_claimed(on, vmas, gather, unit);
+        while let Some(units) = self.claim(vmas, End::Low) {
+            self.zap_claimed(on, vmas, gather, units);
         }
-        if self.state.load(Acquire) & LEFT != 0 {
-            // Pages that a reaper had to leave while threads were still running.
-            for (area, part) in vmas.areas(VmaRange::USER) {
-                if !is_reapable(&area) {
-                    self.zap(on, gather, part, locked_of(&area));
-                }
+    }
+    /// Takes the pages out that a reaper had to leave while threads were still running. The
+    /// address space is dead, and mmap_lock is held for writing: before, somebody may still be at
+    /// these VMAs' other tables, and free them.
+    pub(super) fn zap_left<'t>(
+        &'t self,
+        on: Backing<'_, A>,
+        vmas: &Vmas<A>,
+        gather: &mut Gather<'t, A>,
+    ) {
+        if self.state.load(Acquire) & LEFT == 0 {
+            return;
+        }
+        let _span = Span::<A>::enter(Func::UnmapVmas);
+        let how = Zap { hold: Hold::Claim, swapped: Swapped::Gather };
+        for (area, part) in vmas.areas(VmaRange::USER) {
+            if !is_reapable(&area) {
+                self.zap_with(on, gather, part, locked_of(&area), how);
             }
         }
     }

@@ -29,16 +29,28 @@ impl<A: Arch> Space<A> {
         }
         self.skip();
         let mut change = self.last_change();
-        let _ = self.take_areas(&mut change, VmaRange::USER);
-        drop(change);
-        let mut sink = Retire(on);
-        let all = VmaRange::USER;
-        self.table.free_tables(on.paging, &mut gather, &mut sink, all, all);
-        gather.finish(on.paging, &mut sink);
+        if self.config.exit == ExitPolicy::Claims {
+            // Nobody finds the VMAs but by the tree, and nobody holds mmap_lock: so the tables can
+            // go first, and the last frame need not wait for the books.
+            self.zap_left(on, &change, &mut gather);
+            self.free_tables(on, gather);
+            let _ = self.take_areas(&mut change, VmaRange::USER);
+            drop(change);
+        } else {
+            let _ = self.take_areas(&mut change, VmaRange::USER);
+            drop(change);
+            self.free_tables(on, gather);
+        }
         self.drop_files(on);
         A::trace(Trace::ClaimsOpen { asid: self.asid() });
         on.spaces.leave(self);
         self.table.destroy(on.paging);
+    }
+    /// Frees the page tables but the root, and all that still waits in the gather.
+    fn free_tables<'t>(&'t self, on: Backing<'_, A>, mut gather: Gather<'t, A>) {
+        let (mut sink, all) = (Retire(on), VmaRange::USER);
+        self.table.free_tables(on.paging, &mut gather, &mut sink, all, all);
+        gather.finish(on.paging, &mut sink);
     }
     /// Takes all pages out, whoever else does.
     fn zap_all<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {

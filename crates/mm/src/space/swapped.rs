@@ -34,6 +34,15 @@ impl<A: Arch> Space<A> {
     pub(super) fn forget_swap(&self, on: Backing<'_, A>, (_, word): (u8, u64)) {
         on.swap.free(on.memory, SwapEntry::from_word(word), 1);
     }
+    /// The same; a folio that nobody has any more but the swap cache is the caller's to drop: the
+    /// reference that is returned.
+    pub(super) fn forget_swap_but_folio(
+        &self,
+        on: Backing<'_, A>,
+        (_, word): (u8, u64),
+    ) -> Option<Pfn> {
+        on.swap.free_but_folio(on.memory, SwapEntry::from_word(word))
+    }
     /// A swap entry is copied.
     pub(super) fn share_swap(&self, on: Backing<'_, A>, (_, word): (u8, u64)) {
         on.swap.dup(SwapEntry::from_word(word));

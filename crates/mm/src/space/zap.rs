@@ -4,7 +4,9 @@
 use super::{Backing, Space, VmaRange, Vpn};
 use crate::arch::{Arch, Func, Op, Order, PageSize, Pfn, Span, Trace, ZapBy};
 use crate::lru::BATCH;
-use crate::table::{Direction, Gather, Gathered, Leaf, PmdTable, PteFlags, PteTable, Room, Sink};
+use crate::table::{
+    Direction, Gather, Gathered, Hold, Leaf, PmdTable, PteFlags, PteTable, Room, Sink,
+};
 use crate::tlb::Flushed;
 
 /// Pages of a huge page.
@@ -49,6 +51,29 @@ pub(super) enum Locked {
     Yes,
 }
 
+/// Where a folio goes that only the swap cache still has, when its slot's last entry is taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Swapped {
+    /// It is freed at once (`free_swap_and_cache`).
+    Free,
+    /// Into the gather: it is freed with others.
+    Gather,
+}
+
+/// How pages are taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Zap {
+    /// Who else may be at the entries.
+    pub(super) hold: Hold,
+    /// What becomes of folios in the swap cache.
+    pub(super) swapped: Swapped,
+}
+
+impl Zap {
+    /// As in Linux.
+    const PLAIN: Self = Self { hold: Hold::Lock, swapped: Swapped::Free };
+}
+
 impl<A: Arch> Space<A> {
     /// Takes out what `range` maps (`unmap_page_range`). What is gathered goes to `sink` when the
     /// gather is full; the rest stays in it. Nobody else takes pages of `range` out for good: its
@@ -61,14 +86,27 @@ impl<A: Arch> Space<A> {
         range: VmaRange,
         locked: Locked,
     ) -> bool {
+        self.zap_with(on, gather, range, locked, Zap::PLAIN)
+    }
+    /// The same in another way.
+    pub(super) fn zap_with<'t>(
+        &'t self,
+        on: Backing<'_, A>,
+        gather: &mut Gather<'t, A>,
+        range: VmaRange,
+        locked: Locked,
+        how: Zap,
+    ) -> bool {
         let _span = Span::<A>::enter(Func::UnmapPageRange);
         let mut sink = Retire(on);
         let mut all = true;
-        let mut leaves = self.table.leaves(on.paging, range, Direction::Forward);
+        let mut leaves = self.table.leaves_held(on.paging, range, Direction::Forward, how.hold);
         while let Some(leaf) = leaves.next() {
             let part = leaf.range();
             let next = match leaf {
-                Leaf::Ptes(mut ptes, part) => self.zap_ptes(on, gather, &mut ptes, part, locked),
+                Leaf::Ptes(mut ptes, part) => {
+                    self.zap_ptes(on, gather, &mut ptes, part, (locked, how.swapped))
+                }
                 Leaf::Huge(mut pmd, part) if part.pages() == HUGE_PAGES => {
                     self.zap_huge(on, gather, &mut pmd, part.start(), locked)
                 }
@@ -99,7 +137,7 @@ impl<A: Arch> Space<A> {
         gather: &mut Gather<'_, A>,
         ptes: &mut PteTable<'_, A>,
         part: VmaRange,
-        locked: Locked,
+        (locked, swapped): (Locked, Swapped),
     ) -> Option<Vpn> {
         let unit = (part.start().get() / HUGE_PAGES) as u32;
         A::trace(Trace::TableZap { asid: self.asid(), unit, by: ZapBy::Walk });
@@ -111,7 +149,19 @@ impl<A: Arch> Space<A> {
                 continue;
             }
             if let Some(entry) = pte.as_swap() {
-                self.forget_swap(on, entry);
+                let left = match swapped {
+                    Swapped::Free => {
+                        self.forget_swap(on, entry);
+                        None
+                    }
+                    Swapped::Gather => self.forget_swap_but_folio(on, entry),
+                };
+                if let Some(folio) = left
+                    && gather.add(on.paging, folio, 1) == Room::Full
+                {
+                    A::work(Op::PteScan, empty);
+                    return Some(page.offset(1));
+                }
                 continue;
             }
             if pte.is_present() {

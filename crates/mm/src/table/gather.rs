@@ -14,7 +14,7 @@ use crate::tlb::{Extent, Flushed};
 use core::sync::atomic::Ordering::{AcqRel, SeqCst};
 
 /// Frames that fit without a page.
-const BUNDLE: usize = 8;
+pub(super) const BUNDLE: usize = 8;
 /// Frames that fit into a page; two words of it are Linux's own.
 const PER_PAGE: usize = ENTRIES - 2;
 /// Pages at most: about 10,000 frames.

@@ -47,6 +47,7 @@ pub use level::{ENTRIES, Level};
 pub use lock::TableLocks;
 pub use range::{Direction, Leaf, Leaves};
 pub use shift::MoveError;
+pub(crate) use slot::Hold;
 pub use slot::{PmdTable, PteTable};
 pub use verify::{TableAudit, TableDefect};
 

@@ -1,10 +1,16 @@
 //! The tables of a range, one after the other.
 
+use super::entry::Pte;
 use super::level::{Level, piece};
-use super::slot::{PmdTable, PteTable};
-use super::walk::Ending;
+use super::slot::{Hold, PmdTable, PteTable};
+use super::walk::{Ending, peek};
 use super::{PageTable, Paging};
 use crate::arch::{Arch, Op, VmaRange, Vpn};
+
+/// Huge pages that one walker takes together at most: what a gather has room for without a page.
+const HUGE_AT_ONCE: u64 = super::gather::BUNDLE as u64 - 1;
+/// Of the huge pages in sight that part is taken.
+const HUGE_SHARE: u64 = 8;
 
 /// Which end of a range comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,6 +86,7 @@ pub struct Leaves<'a, A: Arch> {
     on: Paging<'a, A>,
     rest: Option<VmaRange>,
     direction: Direction,
+    hold: Hold,
 }
 
 impl<'a, A: Arch> Leaves<'a, A> {
@@ -106,10 +113,11 @@ impl<'a, A: Arch> Iterator for Leaves<'a, A> {
             let page = found.start();
             let leaf = match place {
                 Place::Ptes(table) => {
-                    Leaf::Ptes(PteTable::lock(self.table, self.on, table, page), found)
+                    let ptes = PteTable::hold(self.table, self.on, table, page, self.hold);
+                    Leaf::Ptes(ptes, found)
                 }
                 Place::Huge(table) => {
-                    let locked = PmdTable::lock(self.table, self.on, table, page);
+                    let locked = PmdTable::hold(self.table, self.on, table, page, self.hold);
                     if !locked.get(page).is_mapped() && locked.get(page).as_swap().is_none() {
                         // It has gone, or was split, since it was seen.
                         if locked.raw(page).is_none() {
@@ -134,12 +142,52 @@ impl<A: Arch> PageTable<A> {
         range: VmaRange,
         direction: Direction,
     ) -> Leaves<'a, A> {
-        Leaves { table: self, on, rest: Some(range), direction }
+        self.leaves_held(on, range, direction, Hold::Lock)
     }
-    /// The part of `range` that the first table of the lowest level or huge page in it stands for.
+    /// The same, held as `hold` says.
+    pub(crate) fn leaves_held<'a>(
+        &'a self,
+        on: Paging<'a, A>,
+        range: VmaRange,
+        direction: Direction,
+        hold: Hold,
+    ) -> Leaves<'a, A> {
+        Leaves { table: self, on, rest: Some(range), direction, hold }
+    }
+    /// The part of `range` that is worth one walker's while: that for which the first table of the
+    /// lowest level in it stands, or the first huge page and some of those that follow it.
     /// Nothing is locked: it is there, or was a moment ago.
-    pub(crate) fn first_leaf(&self, range: VmaRange, direction: Direction) -> Option<VmaRange> {
-        self.find_leaf(range, direction).map(|(_, found)| found)
+    ///
+    /// A huge page is one entry, and little work: so of many in one table several are taken
+    /// together, fewer where few are left, so that all walkers end at about the same time.
+    pub(crate) fn first_share(&self, range: VmaRange, direction: Direction) -> Option<VmaRange> {
+        let (place, found) = self.find_leaf(range, direction)?;
+        let Place::Huge(table) = place else { return Some(found) };
+        let most = HUGE_AT_ONCE * HUGE_SHARE;
+        let is_huge = |pte: Pte| pte.is_mapped() && pte.is_huge();
+        let mut last = found;
+        let mut run = 1;
+        while run < most
+            && let Some(rest) = direction.after(range, last)
+        {
+            let page = direction.first(rest);
+            let next = piece(rest, page, Level::Pmd.entry_pages());
+            let same = Level::Pmd.table_start(page) == Level::Pmd.table_start(found.start());
+            if !same
+                || next.pages() != Level::Pmd.entry_pages()
+                || !is_huge(peek::<A>(table, Level::Pmd, page))
+            {
+                break;
+            }
+            (last, run) = (next, run + 1);
+        }
+        A::work(Op::PteScan, run as u32);
+        let more = (run / HUGE_SHARE).max(1) - 1;
+        let pages = more * Level::Pmd.entry_pages();
+        Some(match direction {
+            Direction::Forward => VmaRange::raw(found.start().get(), found.end().get() + pages),
+            Direction::Reverse => VmaRange::raw(found.start().get() - pages, found.end().get()),
+        })
     }
     /// The first table of the lowest level or huge page for pages of `range`, and the part of the
     /// range that it stands for. Nothing is locked.

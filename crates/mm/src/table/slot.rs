@@ -5,6 +5,25 @@ use super::level::Level;
 use super::lock::TableGuard;
 use super::{PageTable, Paging};
 use crate::arch::{Arch, Op, Pfn, Vpn};
+use crate::sync::PreemptGuard;
+
+/// Why nobody else is at a table.
+enum Held<'a, A: Arch> {
+    /// Its lock is taken.
+    Locked(TableGuard<'a, A>),
+    /// Its address space is dead, and the entries were claimed.
+    Claimed(PreemptGuard<A>),
+}
+
+/// Who else may be at the tables that somebody walks through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hold {
+    /// Others: each table is locked.
+    Lock,
+    /// Nobody: the address space is retired, its VMAs are locked for good, and the caller has
+    /// claimed the entries. No table is locked.
+    Claim,
+}
 
 /// A table whose lock is held, and its entries. `LEVEL` is a [`Level`].
 pub struct LockedTable<'a, A: Arch, const LEVEL: u8> {
@@ -14,14 +33,17 @@ pub struct LockedTable<'a, A: Arch, const LEVEL: u8> {
     of: &'a PageTable<A>,
     /// Pages that the entries stand for more than when the lock was taken.
     change: i32,
-    guard: TableGuard<'a, A>,
+    held: Held<'a, A>,
 }
 
 impl<A: Arch, const LEVEL: u8> Drop for LockedTable<'_, A, LEVEL> {
     #[inline]
     fn drop(&mut self) {
         if self.change != 0 {
-            self.of.resident.add(&self.guard, self.change);
+            match &self.held {
+                Held::Locked(guard) => self.of.resident.add(guard, self.change),
+                Held::Claimed(pinned) => self.of.resident.add(pinned, self.change),
+            }
         }
     }
 }
@@ -38,8 +60,23 @@ impl<'a, A: Arch, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
     /// The table at `pfn`, of which `page` has an entry.
     #[inline]
     pub(super) fn lock(of: &'a PageTable<A>, on: Paging<'a, A>, pfn: Pfn, page: Vpn) -> Self {
-        let guard = on.locks.lock(pfn);
-        Self { pfn, start: Self::OF.table_start(page), of, change: 0, guard }
+        let held = Held::Locked(on.locks.lock(pfn));
+        Self { pfn, start: Self::OF.table_start(page), of, change: 0, held }
+    }
+    /// The same, held as `hold` says.
+    #[inline]
+    pub(super) fn hold(
+        of: &'a PageTable<A>,
+        on: Paging<'a, A>,
+        pfn: Pfn,
+        page: Vpn,
+        hold: Hold,
+    ) -> Self {
+        if hold == Hold::Lock {
+            return Self::lock(of, on, pfn, page);
+        }
+        let held = Held::Claimed(PreemptGuard::new());
+        Self { pfn, start: Self::OF.table_start(page), of, change: 0, held }
     }
     /// The entry's number. Panics if `page` belongs to another table.
     #[inline]

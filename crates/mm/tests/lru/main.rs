@@ -6,4 +6,5 @@ mod drains;
 mod folios;
 mod lazy;
 mod machine;
+mod many;
 mod moves;

@@ -8,9 +8,10 @@ use mmscale_mm::arch::{Arch, Asid, Atomic, CpuId, Trace, VmaRange, Vpn, ZapBy};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::space::{
-    Advice, Backing, ExitPolicy, FaultError, HugePages, MapRequest, MayMove, Place, ReapLock,
-    Reaped, RemapRequest, Space, SpaceError,
+    Advice, AreaFlags, Backing, ExitPolicy, FaultError, File, HugePages, MapRequest, MayMove,
+    Place, ReapLock, Reaped, RemapRequest, Space, SpaceError,
 };
+use mmscale_mm::swap::SwapDevice;
 use mmscale_mm::table::MemAccess;
 use mmscale_sim::{Policy, Rule, Sim, SimAtomic, SimConfig};
 use std::cell::Cell;
@@ -58,11 +59,16 @@ impl Victim {
         add(&mut seen);
         self.seen.set(seen);
     }
-    fn map(&self, on: Backing<'_, Sim>, state: &mut u64) {
+    fn map(&self, on: Backing<'_, Sim>, file: &File<Sim>, state: &mut u64) {
         let mut at = AT;
         while at < AT + PAGES {
             let pages = (1 + next(state) % 700).min(AT + PAGES - at);
-            let request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(at)));
+            let mut request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(at)));
+            let kind = next(state) % 6;
+            if kind < 2 {
+                request.file = Some((file.id(), at - AT));
+                request.flags = if kind == 0 { AreaFlags::SHARED } else { AreaFlags::empty() };
+            }
             self.space.mmap(on, request).expect("there is memory");
             if next(state).is_multiple_of(2) {
                 let advice = Advice::HugePage;
@@ -149,7 +155,8 @@ fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>
         exiting: SimAtomic::new(0),
         seen: Rc::clone(seen),
     });
-    victim.map(on, state);
+    let file = File::new(on, PAGES * 2);
+    victim.map(on, &file, state);
     for nth in 0..threads {
         let (victim, state) = (Rc::clone(&victim), next(state));
         world.spawn(nth as usize % CPUS, move |world| victim.thread(world.mm.backing(), state));
@@ -178,6 +185,7 @@ fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>
     assert_eq!(victim.space.munmap(on, range(AT, PAGES)), Ok(()));
     assert_eq!(victim.space.reap(on, ReapLock::Try), Reaped::Skipped);
     assert_eq!(victim.space.areas(), []);
+    file.put(on);
     let audit = on.verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
     assert_eq!((audit.spaces, audit.mapped), (0, 0));
     on.memory.verify().unwrap_or_else(|why| panic!("the LRU: {why}"));
@@ -195,6 +203,9 @@ fn run(seed: u64, rounds: u64, policy: Policy, lru: LruPolicy, exit: ExitPolicy)
     let change = move |config: &mut mmscale_mm::mm::MmConfig| {
         config.map = MemoryMap::nodes(2, 1 << 13);
         config.swap.pages = 3000;
+        if seed % 4 == 3 {
+            config.swap.device = SwapDevice::Compressed;
+        }
         config.space.exit = exit;
         config.space.huge =
             if seed.is_multiple_of(3) { HugePages::Always } else { HugePages::Advised };
