@@ -51,7 +51,7 @@ fn the_two_sides_add_up() {
         let trees: u64 = roots.iter().map(|root| root.total_ns).sum();
         let runs = arm.seeds.len() as f64;
         assert!((trees as f64 / runs - mean(arm, "total_cpu_ns")).abs() < 1000.0, "{}", arm.arm);
-        assert!(mean(arm, "frames_freed") > 16_000.0, "{}", arm.arm);
+        assert!(mean(arm, "frames_freed") > 13_000.0, "{}", arm.arm);
     }
 }
 
@@ -94,5 +94,58 @@ fn every_layout_comes_to_its_end_with_any_number_of_walkers() {
                 assert_eq!(share > 0.0, walkers != "walkers=1", "{layout} {walkers}: {share}");
             }
         }
+    }
+}
+
+/// A victim that ends within two seconds is never reaped, as in Linux; one that cannot notice its
+/// signal is, and meets its reaper when it does.
+#[test]
+fn the_out_of_memory_reaper_comes_after_its_delay() {
+    let plain = run(&["via=oom", "layout=app", "pages=16384"]);
+    for arm in &plain.arms {
+        assert_eq!(mean(arm, "reaper_cpu_ns"), 0.0, "{}", arm.arm);
+        assert!(mean(arm, "wall_to_last_frame_ns") < 50e6, "{}", arm.arm);
+        assert!(mean(arm, "frames_freed") > 12_000.0, "{}", arm.arm);
+    }
+    let stuck = run(&["via=oom", "layout=app", "pages=16384", "delay_ms=20", "notice_ms=29"]);
+    let [stock, posted, claims] = &stuck.arms[..] else { panic!("three arms") };
+    for arm in [stock, posted, claims] {
+        let share = mean(arm, "frames_freed_by_reaper_share");
+        assert!(share > 0.05 && share < 1.0, "{}: {share}", arm.arm);
+        let wall_ns = mean(arm, "wall_to_last_frame_ns");
+        assert!((20e6..40e6).contains(&wall_ns), "{}: {wall_ns}", arm.arm);
+    }
+    let twice = |arm| mean(arm, "tables_visited_twice");
+    assert!(twice(stock) > 0.0 && twice(claims) == 0.0, "{} and {}", twice(stock), twice(claims));
+    assert_eq!(mean(claims, "pte_lock_wait_ns"), 0.0);
+}
+
+/// What only the swap cache still has is freed with the rest, not for itself under a table's lock.
+#[test]
+fn folios_of_the_swap_cache_cost_no_lock_of_their_own_in_claims() {
+    let document = run(&["swap=block", "layout=app", "pages=16384", "walkers=4"]);
+    let [stock, _, claims] = &document.arms[..] else { panic!("three arms") };
+    let taken = |arm: &ArmRecord| {
+        let rows = arm.locks.iter().filter(|row| row.class == "lruvec");
+        let rows = rows.filter(|row| row.site == "swap_free");
+        rows.map(|row| row.acquisitions).sum::<u64>()
+    };
+    assert!(taken(stock) > 500, "{}", taken(stock));
+    assert_eq!(taken(claims), 0);
+    let compressed = run(&["layout=app", "pages=16384"]);
+    assert!(compressed.arms.iter().all(|arm| taken(arm) == 0), "nothing is in the swap cache");
+}
+
+/// Pages of the file stay; those in shared mappings are the exit's alone.
+#[test]
+fn pages_of_files_are_unmapped_and_not_freed() {
+    let frames = |settings: &[&str]| {
+        let document = run(settings);
+        document.arms.iter().map(|arm| mean(arm, "frames_freed")).collect::<Vec<_>>()
+    };
+    let with = frames(&["layout=app", "pages=16384", "file_1024=256", "notice_ms=2"]);
+    let without = frames(&["layout=app", "pages=16384", "file_1024=0", "notice_ms=2"]);
+    for (with, without) in with.into_iter().zip(without) {
+        assert!((3_000.0..4_400.0).contains(&(without - with)), "{without} and {with}");
     }
 }

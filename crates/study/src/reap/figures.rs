@@ -13,17 +13,17 @@ const fn figure(name: &'static str, unit: &'static str, help: &'static str) -> M
 pub(super) const METRICS: &[MetricSpec] = &[
     figure("total_cpu_ns", "ns", "CPU time of both sides, with waits for spin locks"),
     figure("exit_cpu_ns", "ns", "of it the victim's exit"),
-    figure("reaper_cpu_ns", "ns", "of it process_mrelease"),
-    figure("pte_lock_wait_ns", "ns", "waits for the locks of page tables, both sides"),
+    figure("reaper_cpu_ns", "ns", "of it the other side: process_mrelease, or the reaper"),
+    figure("pte_lock_wait_ns", "ns", "waits for locks of page tables, both sides"),
     figure("exit_pte_lock_wait_ns", "ns", "of it the exit's"),
-    figure("reaper_pte_lock_wait_ns", "ns", "of it process_mrelease's"),
+    figure("reaper_pte_lock_wait_ns", "ns", "of it the other side's"),
     figure("other_lock_wait_ns", "ns", "waits for all other spin locks, both sides"),
     figure("rmap_ns", "ns", "in folio_remove_rmap_ptes, both sides"),
     figure("exit_rmap_ns", "ns", "of it the exit's"),
-    figure("reaper_rmap_ns", "ns", "of it process_mrelease's"),
+    figure("reaper_rmap_ns", "ns", "of it the other side's"),
     figure("gather_flush_ns", "ns", "in tlb_flush_mmu: flushing and freeing, both sides"),
     figure("exit_gather_flush_ns", "ns", "of it the exit's"),
-    figure("reaper_gather_flush_ns", "ns", "of it process_mrelease's"),
+    figure("reaper_gather_flush_ns", "ns", "of it the other side's"),
     figure("exit_mmap_lock_wait_ns", "ns", "how long the exit slept for mmap_lock"),
     figure("wall_to_last_frame_ns", "ns", "from the signal until the last frame was free"),
     figure("wall_to_end_ns", "ns", "from the signal until the victim was gone (linux)"),
@@ -33,15 +33,14 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure("serial_ns", "ns", "the exit's CPU time outside of unmap_vmas"),
     figure("amdahl_bound_ns", "ns", "serial, and each walker's share of the rest without waits"),
     figure("frames_freed", "pages", "pages that came back"),
-    figure("frames_freed_by_reaper_share", "1", "of these, on process_mrelease's CPUs"),
+    figure("frames_freed_by_reaper_share", "1", "of these, on the other side's CPUs"),
     figure("tables_visited_twice", "1", "page tables that more than one walker came by"),
     figure("flushes", "1", "invalidations of translations"),
     figure("walkers_too_late", "1", "callers of process_mrelease for whom nothing was left"),
 ];
 
-/// The functions that the two sides are below.
+/// The function that the exit's side is below.
 const EXIT: &str = "do_exit";
-const REAPER: &str = "process_mrelease";
 
 /// What one run of the machine left.
 pub(super) struct Observed<'a> {
@@ -50,8 +49,10 @@ pub(super) struct Observed<'a> {
     pub(super) probes: &'a [ReapProbe],
     pub(super) happened: Happened,
     pub(super) walkers: u64,
-    /// CPUs on which the victim's exit does not run.
-    pub(super) helpers: std::ops::RangeInclusive<usize>,
+    /// The function that the other side is below.
+    pub(super) reaper: &'static str,
+    /// The other side's CPUs: the victim's exit does not run there.
+    pub(super) helpers: std::ops::Range<usize>,
 }
 
 impl Observed<'_> {
@@ -71,7 +72,7 @@ impl Observed<'_> {
     }
     /// A figure of both sides, and each side's.
     fn both(&self, of: impl Fn(&str) -> u64) -> [u64; 3] {
-        let sides = [EXIT, REAPER].map(of);
+        let sides = [EXIT, self.reaper].map(of);
         [sides[0] + sides[1], sides[0], sides[1]]
     }
 }
@@ -110,23 +111,25 @@ pub(super) fn measure(seen: &Observed<'_>, result: &mut SeedResult) -> bool {
 }
 
 fn measure_events(seen: &Observed<'_>, killed_ns: u64, over_ns: u64, result: &mut SeedResult) {
-    let sum = |of: fn(&ReapProbe) -> u64| seen.probes.iter().map(of).sum::<u64>();
-    result.metric("exit_mmap_lock_wait_ns", sum(|probe| probe.exit_lock_wait_ns));
-    let last_ns = seen.probes.iter().filter_map(|probe| probe.last_ns(over_ns)).max();
+    let within = killed_ns..=over_ns;
+    let waits_ns = seen.probes.iter().map(|probe| probe.exit_lock_wait_ns);
+    result.metric("exit_mmap_lock_wait_ns", waits_ns.sum::<u64>());
+    let last_ns = seen.probes.iter().filter_map(|probe| probe.last_ns(&within)).max();
     result.metric("wall_to_last_frame_ns", last_ns.unwrap_or(killed_ns) - killed_ns);
-    let pages: Vec<u64> = seen.probes.iter().map(|probe| probe.pages(over_ns)).collect();
+    let pages: Vec<u64> = seen.probes.iter().map(|probe| probe.pages(&within)).collect();
     let freed: u64 = pages.iter().sum();
     let by_helpers: u64 = pages.get(seen.helpers.clone()).map_or(0, |pages| pages.iter().sum());
     result.metric("frames_freed", freed);
     result.metric("frames_freed_by_reaper_share", by_helpers as f64 / freed.max(1) as f64);
     result.metric("tables_visited_twice", visited_twice(seen.probes));
-    result.metric("flushes", sum(|probe| probe.flushes));
+    let flushes = seen.probes.iter().map(|probe| probe.flushes(&within));
+    result.metric("flushes", flushes.sum::<u64>());
 }
 
 /// The call trees of both sides, each from its own root.
-pub(super) fn trees(calls: &[CallRow]) -> Vec<CallRow> {
+pub(super) fn trees(calls: &[CallRow], reaper: &str) -> Vec<CallRow> {
     let side = |row: &CallRow| {
-        let path = row.below(EXIT).or_else(|| row.below(REAPER))?;
+        let path = row.below(EXIT).or_else(|| row.below(reaper))?;
         Some(CallRow { path: path.to_vec(), ..*row })
     };
     calls.iter().filter_map(side).collect()

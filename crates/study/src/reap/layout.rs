@@ -1,5 +1,6 @@
 //! What a victim's memory looks like: its VMAs, and which of their pages are there.
 
+use mmscale_system::Share;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -24,28 +25,48 @@ pub(super) enum Filled {
     Huge,
 }
 
+/// Whose pages they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Of {
+    /// The victim's own.
+    Anonymous,
+    /// Those of a file, from this page of it on; shared mappings are not for a reaper.
+    File(u64, Share),
+}
+
 /// One mapping of the victim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mapping {
     pub(super) first_page: u64,
     pub(super) pages: u64,
     pub(super) filled: Filled,
+    pub(super) of: Of,
 }
 
-/// The mappings of a victim with about `pages` pages in memory, lowest first.
-pub(super) fn mappings(name: &str, pages: u64, seed: u64) -> Vec<Mapping> {
-    let one = |pages, filled| vec![Mapping { first_page: FIRST_PAGE, pages, filled }];
+impl Mapping {
+    pub(super) fn is_anonymous(&self) -> bool {
+        self.of == Of::Anonymous
+    }
+}
+
+/// The mappings of a victim with about `pages` pages in memory, lowest first; of the pages of an
+/// application `file_1024` in 1024 are a file's.
+pub(super) fn mappings(name: &str, pages: u64, file_1024: u64, seed: u64) -> Vec<Mapping> {
+    let one =
+        |pages, filled| vec![Mapping { first_page: FIRST_PAGE, pages, filled, of: Of::Anonymous }];
     match name {
         "single" => one(pages, Filled::Whole),
         "huge" => one(pages.next_multiple_of(TABLE_PAGES), Filled::Huge),
         "sparse" => sparse(pages),
-        _ => app(pages, seed),
+        _ => app(pages, pages * file_1024 / 1024, seed),
     }
 }
 
 /// A heavy application on a phone: some large heaps, dozens of arenas and mapped buffers, hundreds
-/// of small mappings such as stacks; one after the other in a random order, with holes between.
-fn app(pages: u64, seed: u64) -> Vec<Mapping> {
+/// of small mappings such as stacks; one after the other in a random order, with holes between. Of
+/// those that are not heaps the first with `file_pages` pages together are of a file, such as code
+/// and resources: shared and private ones in turn.
+fn app(pages: u64, mut file_pages: u64, seed: u64) -> Vec<Mapping> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut sizes = Vec::new();
     // How many, and which share of the pages in 1/1024.
@@ -60,9 +81,16 @@ fn app(pages: u64, seed: u64) -> Vec<Mapping> {
     for at in (1..sizes.len()).rev() {
         sizes.swap(at, (rng.next_u64() % (at as u64 + 1)) as usize);
     }
-    let mut first_page = FIRST_PAGE;
+    let (mut first_page, mut in_file, mut share) = (FIRST_PAGE, 0, Share::Shared);
+    let heap = pages * 400 / 1024 / 4 / 2;
     let place = |pages: u64| {
-        let mapping = Mapping { first_page, pages, filled: Filled::Whole };
+        let mut of = Of::Anonymous;
+        if pages < heap && pages <= file_pages {
+            of = Of::File(in_file, share);
+            share = if share == Share::Shared { Share::Private } else { Share::Shared };
+            (in_file, file_pages) = (in_file + pages, file_pages - pages);
+        }
+        let mapping = Mapping { first_page, pages, filled: Filled::Whole, of };
         first_page += pages + 1 + rng.next_u64() % 16;
         mapping
     };
@@ -77,6 +105,7 @@ fn sparse(pages: u64) -> Vec<Mapping> {
         first_page: FIRST_PAGE + nth * APART.max(each.next_multiple_of(APART)),
         pages: each,
         filled: Filled::Every(SPARSE_STRIDE),
+        of: Of::Anonymous,
     };
     (0..4).map(mapping).collect()
 }
@@ -96,7 +125,7 @@ mod tests {
     fn every_layout_has_its_pages_and_no_two_mappings_meet() {
         for name in NAMES {
             for pages in [1024, 100_000] {
-                let all = mappings(name, pages, 7);
+                let all = mappings(name, pages, 128, 7);
                 let sum: u64 = all.iter().map(there).sum();
                 assert!(sum.abs_diff(pages) * 8 < pages, "{name}: {sum} of {pages}");
                 let apart =
@@ -104,8 +133,27 @@ mod tests {
                 assert!(apart, "{name}");
             }
         }
-        assert_eq!(mappings("app", 100_000, 7).len(), 400);
-        assert_ne!(mappings("app", 100_000, 7), mappings("app", 100_000, 8));
-        assert_eq!(mappings("single", 100_000, 7).len(), 1);
+        assert_eq!(mappings("app", 100_000, 0, 7).len(), 400);
+        assert_ne!(mappings("app", 100_000, 0, 7), mappings("app", 100_000, 0, 8));
+        assert_eq!(mappings("single", 100_000, 0, 7).len(), 1);
+    }
+
+    #[test]
+    fn an_application_has_pages_of_a_file_shared_and_not() {
+        for seed in 0..20 {
+            let all = mappings("app", 100_000, 128, seed);
+            let mut next = 0;
+            let mut pages = [0; 2];
+            for mapping in &all {
+                if let Of::File(first, share) = mapping.of {
+                    assert_eq!(first, next, "the parts of the file follow one another");
+                    next += mapping.pages;
+                    pages[usize::from(share == Share::Shared)] += mapping.pages;
+                }
+            }
+            assert!(next.abs_diff(12_500) < 1_000, "{next} of 12500, seed {seed}");
+            assert!(pages[0].min(pages[1]) > 2_000, "{pages:?}, seed {seed}");
+            assert!(mappings("app", 100_000, 0, seed).iter().all(Mapping::is_anonymous));
+        }
     }
 }

@@ -59,8 +59,21 @@ impl Experiment for Exits {
                 "notice_ms",
                 Unit::Ms,
                 0.0,
-                [0.0, 1000.0],
+                [0.0, 10_000.0],
                 "how long the victim computes before it notices the signal",
+            ),
+            ParamSpec::choice(
+                "via",
+                "mrelease",
+                &["mrelease", "oom"],
+                "a signal and process_mrelease, or its group's memory runs out",
+            ),
+            ParamSpec::count(
+                "delay_ms",
+                Unit::Ms,
+                2000,
+                [0, 60_000],
+                "how long the out-of-memory reaper leaves a victim to itself (via=oom)",
             ),
             ParamSpec::count(
                 "swapped_1024",
@@ -68,6 +81,19 @@ impl Experiment for Exits {
                 0,
                 [0, 1024],
                 "share of the pages that are in swap, in 1/1024 (not with huge pages)",
+            ),
+            ParamSpec::choice(
+                "swap",
+                "compressed",
+                &["block", "compressed"],
+                "what swap is on: pages stay in the swap cache, or memory like zram",
+            ),
+            ParamSpec::count(
+                "file_1024",
+                Unit::One,
+                0,
+                [0, 512],
+                "share of the pages that are a file's, half of them shared, in 1/1024 (app)",
             ),
             ParamSpec::choice(
                 "lru",
@@ -79,12 +105,15 @@ impl Experiment for Exits {
     }
     fn remarks(params: &Params) -> Vec<String> {
         let helpers = params.count("walkers") - 1;
+        let other = match params.choice("via") {
+            "oom" => "the reaper's is oom_reaper, which runs after a delay".to_owned(),
+            _ => format!("the reaper's is process_mrelease, of {helpers} threads together"),
+        };
         vec![format!(
             "From the signal to the last frame: the exit's side is all that its last thread does \
-             in do_exit, the reaper's is process_mrelease, of {helpers} threads together. CPU time \
-             includes waits for spin locks, and not sleep. amdahl_bound_ns is the exit's CPU time \
-             outside of unmap_vmas, and an equal share of the rest for each walker, waits for spin \
-             locks left out."
+             in do_exit, {other}. CPU time includes waits for spin locks, and not sleep. \
+             amdahl_bound_ns is the exit's CPU time outside of unmap_vmas, and an equal share of \
+             the rest for each walker, waits for spin locks left out."
         )]
     }
     fn is_live(arm: &ReapArm) -> bool {

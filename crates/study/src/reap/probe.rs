@@ -3,6 +3,7 @@
 use mmscale_mm::arch::{Probe, Trace, TraceGroup, ZapBy};
 use std::any::Any;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 /// One CPU's view of a run, from the signal on.
 #[derive(Debug)]
@@ -13,7 +14,10 @@ pub(super) struct ReapProbe {
     pub(super) freed: Vec<(u64, u32)>,
     /// Page tables that this CPU has taken pages out of, by address space.
     pub(super) tables: BTreeSet<(usize, u32)>,
-    pub(super) flushes: u64,
+    /// When translations were invalidated.
+    flushed: Vec<u64>,
+    /// When the victim was chosen by the out-of-memory killer.
+    pub(super) marked_ns: Option<u64>,
     /// Waits for mmap_lock at the end of an address space.
     pub(super) exit_lock_wait_ns: u64,
 }
@@ -21,16 +25,21 @@ pub(super) struct ReapProbe {
 impl ReapProbe {
     pub(super) fn new(from_ns: u64) -> Self {
         let (freed, tables) = (Vec::new(), BTreeSet::new());
-        Self { from_ns, freed, tables, flushes: 0, exit_lock_wait_ns: 0 }
+        let flushed = Vec::new();
+        Self { from_ns, freed, tables, flushed, marked_ns: None, exit_lock_wait_ns: 0 }
     }
-    /// Pages that came back until `until_ns`.
-    pub(super) fn pages(&self, until_ns: u64) -> u64 {
-        let counts = |&&(at_ns, _): &&(u64, u32)| at_ns <= until_ns;
-        self.freed.iter().filter(counts).map(|&(_, pages)| u64::from(pages)).sum()
+    /// Pages that came back in that time.
+    pub(super) fn pages(&self, within: &RangeInclusive<u64>) -> u64 {
+        let meant = self.freed.iter().filter(|(at_ns, _)| within.contains(at_ns));
+        meant.map(|&(_, pages)| u64::from(pages)).sum()
     }
-    /// When the last page came back until then.
-    pub(super) fn last_ns(&self, until_ns: u64) -> Option<u64> {
-        self.freed.iter().map(|&(at_ns, _)| at_ns).filter(|&at_ns| at_ns <= until_ns).max()
+    /// When the last page came back in it.
+    pub(super) fn last_ns(&self, within: &RangeInclusive<u64>) -> Option<u64> {
+        self.freed.iter().map(|&(at_ns, _)| at_ns).filter(|at_ns| within.contains(at_ns)).max()
+    }
+    /// Invalidations in it.
+    pub(super) fn flushes(&self, within: &RangeInclusive<u64>) -> u64 {
+        self.flushed.iter().filter(|at_ns| within.contains(at_ns)).count() as u64
     }
 }
 
@@ -56,7 +65,8 @@ impl Probe for ReapProbe {
             Trace::TableZap { asid, unit, by: ZapBy::Walk } => {
                 self.tables.insert((asid.index(), unit));
             }
-            Trace::TlbFlush { .. } => self.flushes += 1,
+            Trace::TlbFlush { .. } => self.flushed.push(now_ns),
+            Trace::MarkVictim { .. } => self.marked_ns = self.marked_ns.or(Some(now_ns)),
             Trace::ExitLockWait { ns } => self.exit_lock_wait_ns += u64::from(ns),
             _ => {}
         }
@@ -100,15 +110,24 @@ mod tests {
     }
 
     #[test]
-    fn pages_count_from_the_signal_to_the_end() {
+    fn what_comes_before_the_signal_and_after_the_end_does_not_count() {
         let mut probe = ReapProbe::new(1_000);
         let free = |order| Trace::PageFree { pfn: Pfn::new(0), order: Order::new(order).unwrap() };
         probe.event(999, &free(0));
         probe.event(1_100, &free(0));
         probe.event(1_200, &free(1));
         probe.event(2_000, &free(9));
-        assert_eq!((probe.pages(1_999), probe.pages(2_000)), (3, 515));
-        assert_eq!((probe.last_ns(1_999), probe.last_ns(9_999)), (Some(1_200), Some(2_000)));
-        assert_eq!(probe.last_ns(500), None);
+        assert_eq!((probe.pages(&(1_000..=1_999)), probe.pages(&(1_000..=2_000))), (3, 515));
+        assert_eq!(probe.pages(&(1_500..=2_000)), 512);
+        assert_eq!(probe.last_ns(&(1_000..=1_999)), Some(1_200));
+        assert_eq!(probe.last_ns(&(1_500..=9_999)), Some(2_000));
+        assert_eq!(probe.last_ns(&(1_000..=1_100)), None);
+        let flush = Trace::TlbFlush { pages: 1, interrupted: 0 };
+        (0..4).for_each(|nth| probe.event(900 + nth * 100, &flush));
+        assert_eq!(probe.flushes(&(1_050..=1_100)), 1);
+        assert_eq!(probe.flushes(&(0..=9_999)), 3);
+        let mark = Trace::MarkVictim { asid: Asid::new(3), pages: 7 };
+        [5_000, 6_000].into_iter().for_each(|at_ns| probe.event(at_ns, &mark));
+        assert_eq!(probe.marked_ns, Some(5_000));
     }
 }

@@ -4,26 +4,37 @@ use super::ReapArm;
 use super::figures::{self, Observed};
 use super::layout::{Filled, mappings};
 use super::probe::ReapProbe;
-use super::workload::{self, Books, Plan};
+use super::workload::{self, Books, Happened, Plan, Via};
 use crate::machine::{self, MachineSpec, Program};
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_mm::arch::{Arch, Probe};
+use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::mm::MmConfig;
+use mmscale_mm::oom::OomPolicy;
+use mmscale_mm::swap::SwapDevice;
 use mmscale_record::On;
 use mmscale_system::{Errno, System, ThreadSpec};
 
-/// Until programs run, and for what comes between making memory and the signal.
-const SETTLE_NS: u64 = 30_000_000;
-/// Making a page, and sending it to swap, if nobody helps; on real computers several times as long.
+/// Until programs run.
+const SETTLE_NS: u64 = 5_000_000;
+/// From there being all of the victim's memory to the signal: batches drain, writes end.
+const REST_NS: u64 = 25_000_000;
+/// Making a page, and sending it to swap, if nobody helps.
 const PAGE_NS: u64 = 2_500;
 const SWAP_NS: u64 = 30_000;
+/// How much longer that may take on a real computer.
 const HOST_TIMES: u64 = 4;
 /// More memory than the victim wants: for page tables, and for watermarks.
 const SPARE_1024: u64 = 128;
+/// The group of every process but the first.
+const GROUP: GroupId = GroupId::new(1);
+/// Longer than anything takes: there is no reaper.
+const NEVER_MS: u64 = 3_600_000;
 
-/// The first thread: starts the victim and its killer, and waits for both.
+/// The first thread: starts the processes, and waits for them.
 pub(super) struct Ending {
     pub(super) plan: Plan,
     pub(super) books: Books,
@@ -32,22 +43,45 @@ pub(super) struct Ending {
 impl Program for Ending {
     fn run<A: Arch>(self, kernel: &Kernel<A>) {
         // The end of the run may come first.
-        let _ = self.both(kernel);
+        let _ = self.all(kernel, || self.limit(kernel));
     }
 }
 
 impl Ending {
-    pub(super) fn both<S: System>(self, system: &S) -> Result<(), Errno> {
+    /// Starts all, and waits for them. `limit` sees to it that there is no memory.
+    pub(super) fn all<S: System>(
+        &self,
+        system: &S,
+        limit: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let (plan, books, last) = (self.plan.clone(), self.books.clone(), system.cpus() - 1);
+        let body = move |system: &S| _ = workload::parent(system, &plan, &books);
+        let parent = start(system, last, body)?;
         let (plan, books) = (self.plan.clone(), self.books.clone());
-        let body = move |system: &S| _ = workload::victim(system, &plan, &books);
-        let victim = start(system, 0, body)?;
-        let (plan, books) = (self.plan, self.books.clone());
-        let body = move |system: &S| _ = workload::killer(system, &plan, victim, &books);
-        let killer = start(system, 1 % system.cpus(), body)?;
+        let killer = match self.plan.via {
+            Via::Mrelease => {
+                let body = move |system: &S| _ = workload::killer(system, &plan, &books);
+                start(system, 1 % system.cpus(), body)?
+            }
+            Via::Oom => {
+                let body = move |system: &S| _ = workload::hog(system, &books);
+                let hog = start(system, last, body)?;
+                limit()?;
+                hog
+            }
+        };
         system.wait(killer)?;
-        system.wait(victim)?;
-        let now_ns = system.clock_ns();
-        self.books.note(|happened| happened.over_ns = Some(now_ns));
+        system.wait(parent)?;
+        Ok(())
+    }
+    /// Nobody may have more memory than they have just before the kill is due, as when an
+    /// administrator lowers a group's limit.
+    fn limit<A: Arch>(&self, kernel: &Kernel<A>) -> Result<(), Errno> {
+        let ready = |happened: Happened| happened.kill_at_ns;
+        self.books.wait_for(kernel, REST_NS / 4, ready)?;
+        let groups = kernel.mm().memory().groups;
+        groups.set_limit(GROUP, Some(groups.usage(GROUP)));
+        self.books.note(|happened| happened.limited = true);
         Ok(())
     }
 }
@@ -73,7 +107,7 @@ fn start<S: System>(
 pub(super) fn plan_of(ctx: &RunContext, seed: u64, room: u64) -> Result<Plan, String> {
     let (params, layout) = (&ctx.params, ctx.params.choice("layout"));
     let pages = params.count("pages");
-    let mappings = mappings(layout, pages, seed);
+    let mappings = mappings(layout, pages, params.count("file_1024"), seed);
     let tables = match mappings[0].filled {
         Filled::Every(_) => mappings.iter().map(|mapping| mapping.pages / 512).sum(),
         Filled::Whole | Filled::Huge => pages / 512,
@@ -90,16 +124,53 @@ pub(super) fn plan_of(ctx: &RunContext, seed: u64, room: u64) -> Result<Plan, St
         let cpus = ctx.cpus;
         return Err(format!("{walkers} walkers on {cpus} CPUs: each has one to itself"));
     }
+    let via = if params.choice("via") == "oom" { Via::Oom } else { Via::Mrelease };
+    if via == Via::Oom && walkers > 2 {
+        return Err(format!(
+            "{walkers} walkers with via=oom: there is the exit, and one reaper for all address \
+             spaces; take 1 or 2"
+        ));
+    }
     let swapped_1024 = if layout == "huge" { 0 } else { params.count("swapped_1024") };
-    let times = if ctx.on == On::Sim { 1 } else { HOST_TIMES };
     let page_ns = PAGE_NS + SWAP_NS * swapped_1024 / 1024;
+    // On a computer nobody knows how long that takes. The victim says when it is ready; what is
+    // watched in a live kernel is watched from what was planned.
+    let making_ns = match ctx.on {
+        On::Sim => pages * page_ns,
+        On::Linux => pages * page_ns * HOST_TIMES,
+        On::Threads => 0,
+    };
     Ok(Plan {
+        via,
         mappings: mappings.into(),
         swapped_1024,
         notice_ns: (params.real("notice_ms") * 1e6) as u64,
         helpers: walkers - 1,
-        kill_ns: SETTLE_NS + pages * page_ns * times,
+        kill_ns: SETTLE_NS + making_ns + REST_NS,
+        rest_ns: REST_NS,
     })
+}
+
+/// Swap, and what becomes of whoever wants more memory than there is.
+fn set_memory(ctx: &RunContext, plan: &Plan, mm: &mut MmConfig) {
+    let params = &ctx.params;
+    if plan.swapped_1024 > 0 {
+        mm.swap.device = match params.choice("swap") {
+            "block" => SwapDevice::Block,
+            _ => SwapDevice::Compressed,
+        };
+        // Where memory is to run out, swap is full.
+        mm.swap.pages = match plan.via {
+            Via::Oom => plan.swapped_pages() as u32,
+            Via::Mrelease => params.count("pages") as u32,
+        };
+    }
+    if plan.via == Via::Oom {
+        mm.groups = 2;
+        mm.oom.policy = OomPolicy::Kill;
+        let delay_ms = if plan.helpers == 0 { NEVER_MS } else { params.count("delay_ms") };
+        mm.oom.delay_ns = delay_ms * 1_000_000;
+    }
 }
 
 /// Runs one arm with one seed.
@@ -111,15 +182,13 @@ pub(super) fn run(ctx: &RunContext, arm: ReapArm, seed: u64) -> Result<SeedResul
         "lazy" => LruPolicy::Lazy,
         _ => LruPolicy::Stock,
     };
-    if plan.swapped_1024 > 0 {
-        spec.mm.swap.pages = ctx.params.count("pages") as u32;
-    }
+    set_memory(ctx, &plan, &mut spec.mm);
     spec.simulated(|config| {
         set_machine(&ctx.params, config);
         config.locks_ns = (plan.kill_ns, u64::MAX);
     });
     let books = Books::default();
-    let (kill_ns, helpers) = (plan.kill_ns, plan.helpers);
+    let (kill_ns, helpers, via) = (plan.kill_ns, plan.helpers, plan.via);
     let program = Ending { plan, books: books.clone() };
     let probe = |_| Box::new(ReapProbe::new(kill_ns)) as Box<dyn Probe>;
     let mut machine = machine::run(spec, probe, program)?;
@@ -127,10 +196,14 @@ pub(super) fn run(ctx: &RunContext, arm: ReapArm, seed: u64) -> Result<SeedResul
     let probes = machine.probes.drain(..);
     let probes: Vec<ReapProbe> =
         probes.map(|probe| *own(probe).expect("made by this function")).collect();
-    let happened = books.read();
-    if happened.ready_ns.is_none_or(|ready_ns| ready_ns >= kill_ns) {
-        let what = "the victim's memory was not there in time: this computer is busy";
+    let mut happened = books.read();
+    if ctx.on == On::Sim && happened.kill_at_ns.is_none_or(|at_ns| at_ns > kill_ns) {
+        let what = "the victim's memory was not there when it was to be killed: costs are higher \
+                    than the study has planned for";
         return Err(StudyError::Machine(what.to_owned()));
+    }
+    if via == Via::Oom {
+        happened.killed_ns = probes.iter().find_map(|probe| probe.marked_ns);
     }
     let seen = Observed {
         calls: &machine.calls,
@@ -138,7 +211,9 @@ pub(super) fn run(ctx: &RunContext, arm: ReapArm, seed: u64) -> Result<SeedResul
         probes: &probes,
         happened,
         walkers: helpers as u64 + 1,
-        helpers: 1..=helpers,
+        reaper: if via == Via::Oom { "oom_reaper" } else { "process_mrelease" },
+        // The reaper of the out-of-memory killer is on the first CPU.
+        helpers: if via == Via::Oom { 0..1 } else { 1..helpers + 1 },
     };
     let mut result = SeedResult::default();
     if !figures::measure(&seen, &mut result) {
@@ -151,7 +226,7 @@ pub(super) fn run(ctx: &RunContext, arm: ReapArm, seed: u64) -> Result<SeedResul
     let pages = ctx.params.count("pages") as f64;
     let host_ns = machine.cost.host_ns as f64;
     result.host_metrics.insert("host_ns_per_page".to_owned(), host_ns / pages);
-    result.calls = figures::trees(&machine.calls);
+    result.calls = figures::trees(&machine.calls, seen.reaper);
     result.locks = machine.locks;
     result.fingerprint = machine.fingerprint;
     Ok(result)
