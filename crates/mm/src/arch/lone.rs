@@ -60,6 +60,7 @@ impl Drop for HasTables {
 pub(crate) struct Lone;
 
 impl Arch for Lone {
+    const TRACES: bool = false;
     type Spin = BareSpin<Self>;
     type AtomicU8 = AtomicU8;
     type AtomicU32 = AtomicU32;

@@ -137,6 +137,9 @@ pub trait Callbacks {
 ///
 /// All functions are called on a CPU of the machine, in one of the contexts of the module's table.
 pub trait Arch: Sized + 'static {
+    /// Whether anybody looks at what [`Arch::trace`] is told. Where nobody does, what only those
+    /// events need is left out.
+    const TRACES: bool = true;
     /// A spin lock; fair between waiters where the machine can make it so.
     type Spin: RawSpin;
     /// 8-bit atomic.

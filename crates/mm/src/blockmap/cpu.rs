@@ -131,7 +131,7 @@ impl CpuCache {
         }
     }
     /// Takes a block of `order`, at most a word, from what is here: the word, and where in it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&self, order: Order, kind: MigrateType) -> Option<(u32, u32)> {
         let list = List::of(order, kind);
         let hot = usize::from(self.hot[list.index()].load(Relaxed));
@@ -144,6 +144,7 @@ impl CpuCache {
         }
         self.take_elsewhere(order, list)
     }
+    #[inline(never)]
     fn take_elsewhere(&self, order: Order, list: List) -> Option<(u32, u32)> {
         let mut left = self.full[list.index()].load(Relaxed);
         while left != 0 {

@@ -8,30 +8,37 @@ use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
 use crate::sync::NoPreempt;
 use core::sync::atomic::Ordering::{AcqRel, SeqCst};
 
-/// What a free has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Touched {
-    /// Only what its CPU has to itself.
-    Own,
-    /// What all see: the CPU's account may be due.
-    Map,
-}
-
 impl<A: Arch> BlockMap<A> {
     /// Gives a block back that [`BlockMap::take_cached`] or [`BlockMap::claim`] gave out with the
-    /// same `order`. `change` is as for `claim`.
+    /// same `order`, if this CPU has something of its word: no other CPU sees it happen. `false`:
+    /// nothing was done.
+    #[inline]
+    pub(crate) fn give_cached(&self, pinned: &impl NoPreempt<A>, pfn: Pfn, order: Order) -> bool {
+        if order.get() > WORD_ORDER {
+            return false;
+        }
+        let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
+        let (word, bit) = self.place(pfn);
+        let run = Run { word, frames: bits::run(order, bit) };
+        let joined = cache.join(run, order.pages() as u32) == Joined::Yes;
+        if joined {
+            A::work(Op::PcpPut, 1);
+        }
+        joined
+    }
+
+    /// The same wherever the block belongs. `change` is as for `claim`.
     ///
     /// Panics if a frame of it turns out to be free already. That is found out when the frame
     /// meets itself in this CPU's cache or on its way to the map; a frame freed twice by two CPUs
     /// may be handed out once in between. Records of frames, where they are kept, find it at once.
-    #[inline]
     pub(crate) fn give(
         &self,
         pinned: &impl NoPreempt<A>,
         (pfn, order): (Pfn, Order),
         appetite: Appetite,
         change: &mut i64,
-    ) -> Touched {
+    ) {
         if order.get() <= WORD_ORDER
             && let Some(cache) = self.caches.of(pinned.cpu()).enter()
         {
@@ -39,7 +46,8 @@ impl<A: Arch> BlockMap<A> {
             let run = Run { word, frames: bits::run(order, bit) };
             A::work(Op::PcpPut, 1);
             match cache.join(run, order.pages() as u32) {
-                Joined::Yes => return Touched::Own,
+                // An interrupt has brought some of the word since the caller looked.
+                Joined::Yes => {}
                 Joined::Twice => freed_twice(pfn),
                 Joined::Absent => {
                     self.give_elsewhere(&cache, pinned.cpu(), (run, order), appetite);
@@ -48,7 +56,6 @@ impl<A: Arch> BlockMap<A> {
         } else {
             self.give_large(pinned, pfn, order, change);
         }
-        Touched::Map
     }
 
     /// The frames' word is not here.

@@ -50,7 +50,6 @@ mod take;
 mod verify;
 mod whole;
 
-pub(crate) use give::Touched;
 pub(crate) use verify::MapError;
 
 use crate::arch::{Arch, Atomic, CpuId, Order, OwnedCounter, PAGEBLOCK_ORDER, Pfn};

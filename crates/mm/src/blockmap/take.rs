@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 impl<A: Arch> BlockMap<A> {
     /// Takes a block of `order` from what this CPU has to itself: no other CPU sees it happen.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_cached(
         &self,
         pinned: &impl NoPreempt<A>,

@@ -34,6 +34,14 @@ enum Mark {
     Min,
 }
 
+/// A block is the caller's now.
+#[inline]
+fn prepared<A: Arch>(pfn: Pfn, order: Order) -> Pfn {
+    A::work(Op::PagePrep, 1);
+    A::trace(Trace::PageAlloc { pfn, order });
+    pfn
+}
+
 impl<A: Arch> FrameAllocator<A> {
     /// Allocates a block of 2^`order` frames for `wanted`, from the nearest memory first. Its
     /// content is whatever it was. The head's record is the holder's until it frees the block.
@@ -60,12 +68,17 @@ impl<A: Arch> FrameAllocator<A> {
             return Err(AllocError::Injected);
         }
         let request = Request { order, wanted, gfp, node };
-        let found =
-            self.take_cached(request).or_else(|| self.get_page_from_freelist(request, Mark::Low));
+        match self.take_cached(request) {
+            Some(pfn) => Ok(prepared::<A>(pfn, order)),
+            None => self.alloc_uncached(request),
+        }
+    }
+
+    #[inline(never)]
+    fn alloc_uncached(&self, request: Request) -> Result<Pfn, AllocError> {
+        let found = self.get_page_from_freelist(request, Mark::Low);
         let pfn = found.or_else(|| self.alloc_slowpath(request)).ok_or(AllocError::NoMemory)?;
-        A::work(Op::PagePrep, 1);
-        A::trace(Trace::PageAlloc { pfn, order });
-        Ok(pfn)
+        Ok(prepared::<A>(pfn, request.order))
     }
 
     /// Memory is low: wakes reclaim, goes down to the min watermark, and, if it may wait, takes

@@ -5,7 +5,7 @@ use super::claim::Request;
 use super::zone::BELOW_HIGH;
 use super::{Audit, FrameAllocator, IsolateError, Records, Violation, Zone};
 use crate::arch::{Access, Arch, CpuId, Func, Order, Pfn, Span, Trace};
-use crate::blockmap::{Appetite, BlockMap, MapError, Touched};
+use crate::blockmap::{Appetite, BlockMap, MapError};
 use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use crate::vmstat::ZoneItem;
@@ -18,7 +18,7 @@ impl<A: Arch> FrameAllocator<A> {
         let zone = self.zone(*self.zonelist(request).first()?);
         let map = zone.blocks.as_ref()?;
         let pinned = PreemptGuard::<A>::new();
-        let old = map.cached_pages(pinned.cpu());
+        let old = kept_before(map, &pinned);
         let pfn = map.take_cached(&pinned, request.order, request.wanted)?;
         trace_kept(zone, map, pinned.cpu(), old);
         self.note_held(zone, pfn, request);
@@ -63,14 +63,28 @@ impl<A: Arch> FrameAllocator<A> {
             self.frames.set_inside(pfn);
         }
         let pinned = PreemptGuard::<A>::new();
-        let (old, mut change) = (map.cached_pages(pinned.cpu()), 0);
-        let touched = map.give(&pinned, (pfn, order), appetite(zone), &mut change);
+        let old = kept_before(map, &pinned);
+        if map.give_cached(&pinned, pfn, order) {
+            return trace_kept(zone, map, pinned.cpu(), old);
+        }
+        self.free_elsewhere(zone, map, &pinned, (pfn, order));
+    }
+
+    /// The CPU has nothing yet of where the block belongs.
+    #[inline(never)]
+    fn free_elsewhere(
+        &self,
+        zone: &Zone<A>,
+        map: &BlockMap<A>,
+        pinned: &PreemptGuard<A>,
+        block: (Pfn, Order),
+    ) {
+        let (old, mut change) = (kept_before(map, pinned), 0);
+        map.give(pinned, block, appetite(zone), &mut change);
         trace_kept(zone, map, pinned.cpu(), old);
-        if touched == Touched::Map {
-            self.settle(zone, map, &pinned, change);
-            if zone.pressure().below_high && self.above_high(zone) {
-                zone.put(BELOW_HIGH, false);
-            }
+        self.settle(zone, map, pinned, change);
+        if zone.pressure().below_high && self.above_high(zone) {
+            zone.put(BELOW_HIGH, false);
         }
     }
 
@@ -248,9 +262,18 @@ fn appetite<A: Arch>(zone: &Zone<A>) -> Appetite {
     if pressure.below_high || pressure.reclaim_active { Appetite::Scarce } else { Appetite::Ample }
 }
 
+/// What this CPU keeps, for [`trace_kept`].
+#[inline]
+fn kept_before<A: Arch>(map: &BlockMap<A>, pinned: &impl NoPreempt<A>) -> u32 {
+    if A::TRACES { map.cached_pages(pinned.cpu()) } else { 0 }
+}
+
 /// Says that `cpu` kept `old` pages and now keeps what it does.
 #[inline]
 fn trace_kept<A: Arch>(zone: &Zone<A>, map: &BlockMap<A>, cpu: CpuId, old: u32) {
+    if !A::TRACES {
+        return;
+    }
     let (count, most) = (map.cached_pages(cpu), map.most_cached_pages() as u32);
     if count != old {
         let zone = zone.id.index() as u16;

@@ -23,9 +23,16 @@ impl<A: Arch> FrameAllocator<A> {
         A::work(Op::PagePrep, 1);
         A::trace(Trace::PageFree { pfn, order });
         let zone = &self.zones[usize::from(word.zone())];
-        if let Some(map) = &zone.blocks {
-            return self.free_to_blocks(zone, map, pfn, order);
+        match &zone.blocks {
+            Some(map) => self.free_to_blocks(zone, map, pfn, order),
+            None => self.free_to_lists(zone, pfn, word),
         }
+    }
+
+    /// The block goes into a page cache, or back into the buddy allocator.
+    #[inline(never)]
+    fn free_to_lists(&self, zone: &Zone<A>, pfn: Pfn, word: FrameWord) {
+        let order = word.order();
         if let Some(list) = PcpList::of(order, word.list())
             && match self.config.caches {
                 PcpPolicy::Stock | PcpPolicy::Blockmap => self.free_to_pcp(zone, pfn, word, list),

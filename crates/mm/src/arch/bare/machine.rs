@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 pub struct BareMachine<T>(PhantomData<fn() -> T>);
 
 impl<T: Bare> Arch for BareMachine<T> {
+    const TRACES: bool = false;
     type Spin = BareSpin<Self>;
     type AtomicU8 = AtomicU8;
     type AtomicU32 = AtomicU32;
