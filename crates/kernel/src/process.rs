@@ -45,6 +45,7 @@ impl<A: Arch> Process<A> {
     }
     /// One thread less; with the last, memory and descriptors are given back.
     pub(crate) fn end_thread(&self, on: Backing<'_, A>) {
+        on.paging.tlb.exit_mm();
         if self.threads.fetch_sub(1, AcqRel) == 1 {
             self.killed.store(self.is_stopped(), Relaxed);
             let _span = Span::<A>::enter(Func::DoExit);

@@ -28,7 +28,7 @@ use crate::space::{Backing, SpaceConfig, Spaces};
 use crate::swap::{Swap, SwapConfig};
 use crate::table::{MakeRoom, Paging, TableLocks};
 use crate::time::{NSEC_PER_SEC, Time};
-use crate::tlb::Tlb;
+use crate::tlb::{Leave, Tlb};
 use crate::upkeep::{Parts, Requeue, TickPolicy, Upkeep};
 use crate::work::{Work, WorkItem};
 
@@ -316,6 +316,7 @@ impl<A: Arch> Mm<A> {
     /// Wakes every sleeper, lets all workers return, and waits until they have done their last
     /// work. Nothing is queued or slept afterwards.
     pub fn shutdown(&self) {
+        self.backing().leave_limbo(Leave::All);
         self.reclaim.stop(self.memory());
         self.oom.stop();
         self.time.stop_sleeping();
@@ -415,7 +416,10 @@ impl<A: Arch> Mm<A> {
     /// Runs one piece of work; the caller is a worker.
     pub fn run(&self, item: WorkItem) {
         match item {
-            WorkItem::VmstatTick(cpu) => self.upkeep.vmstat_update(&self.parts(), cpu),
+            WorkItem::VmstatTick(cpu) => {
+                self.backing().leave_limbo(Leave::Passed);
+                self.upkeep.vmstat_update(&self.parts(), cpu);
+            }
             WorkItem::Shepherd => {
                 self.upkeep.shepherd(&self.parts());
                 self.tlb.watch();

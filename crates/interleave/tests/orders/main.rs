@@ -1,6 +1,7 @@
 //! Small scenarios in which the order of a few steps on different CPUs matters.
 
 mod blockmap;
+mod calls;
 mod claims;
 mod locks;
 mod lru;

@@ -1,8 +1,11 @@
 //! Bugs planted on purpose: the checker must find them.
 
+use super::calls::Planted::{EarlyCompletion, UnclosedQueue};
+use super::tlb::Flush;
 use mmscale_interleave::{Model, check, cpu_body, run};
 use mmscale_mm::arch::{Arch, Atomic, LockClass, TaskId};
 use mmscale_mm::rcu::Speed;
+use mmscale_mm::smp::{CallPolicy, Wait};
 use mmscale_mm::sync::SpinLock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -48,7 +51,19 @@ fn a_reader_without_a_guard_is_found() {
 #[test]
 #[should_panic(expected = "used after it was freed")]
 fn a_frame_freed_without_a_flush_is_found() {
-    check(1500, || super::tlb::scenario(false));
+    check(1500, || super::tlb::scenario(Flush::Never, CallPolicy::Stock));
+}
+
+#[test]
+#[should_panic(expected = "is over")]
+fn a_call_that_is_over_before_it_ran_is_found() {
+    check(100, || super::calls::scenario(CallPolicy::Posted, Wait::Spin, EarlyCompletion, false));
+}
+
+#[test]
+#[should_panic(expected = "an interrupt reaches a CPU that has stopped")]
+fn a_cpu_that_stops_with_calls_queued_is_found() {
+    check(1000, || super::calls::scenario(CallPolicy::Requests, Wait::No, UnclosedQueue, true));
 }
 
 /// A pending bit that is looked at and set in two steps.

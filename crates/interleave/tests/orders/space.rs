@@ -13,6 +13,7 @@ use mmscale_mm::space::{
 };
 use mmscale_mm::sync::Completion;
 use mmscale_mm::table::MemAccess;
+use mmscale_mm::tlb::Batch;
 use mmscale_mm::upkeep::TickPolicy;
 use std::sync::{Arc, OnceLock};
 
@@ -291,7 +292,7 @@ fn the_reverse_map_against_faults_and_munmap() {
         for pfn in folios {
             if on.memory.folios.try_get(pfn) {
                 on.referenced(pfn);
-                on.unmap(pfn, UnmapTo::Drop);
+                on.unmap(pfn, UnmapTo::Drop, &mut Batch::new());
                 on.memory.put(pfn);
             }
         }

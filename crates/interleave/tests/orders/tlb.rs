@@ -3,9 +3,9 @@
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::arch::{Arch, Atomic, Ipi, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
-use mmscale_mm::smp::SmpConfig;
+use mmscale_mm::smp::{CallPolicy, SmpConfig, Wait};
 use mmscale_mm::table::{MemAccess, PageTable, Paging, Pte, PteFlags, TableLocks};
-use mmscale_mm::tlb::{Extent, Tlb};
+use mmscale_mm::tlb::{Batch, Extent, Tlb};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -32,13 +32,25 @@ impl Hooks for World {
     }
 }
 
+/// How a page's translations go before its frame does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flush {
+    /// Not at all: a bug.
+    Never,
+    /// By a flush of its own.
+    Each,
+    /// Put off, and flushed as a batch.
+    Batch,
+}
+
 impl World {
-    fn new() -> Self {
+    fn new(policy: CallPolicy) -> Self {
+        let smp = SmpConfig { policy, timeout_ns: u64::MAX };
         let frames = FrameAllocator::new(&MemoryMap::single(FRAMES), AllocConfig::default());
         let mut world = Self {
             frames: frames.expect("a sane map"),
             locks: TableLocks::new(FRAMES as usize),
-            tlb: Tlb::new(SmpConfig::default()),
+            tlb: Tlb::new(smp),
             tables: Vec::new(),
             freed: [Atomic::new(0), Atomic::new(0)],
         };
@@ -65,23 +77,29 @@ impl World {
         let _ = self.tables[1].access(self.on(), PAGES[0], MemAccess::Read, |_| ());
     }
     /// Unmaps a page, and frees its frame.
-    fn free(&self, at: usize, flushed: bool) {
+    fn free(&self, at: usize, flush: Flush) {
         let page = PAGES[at];
         let mut ptes = self.tables[0].find_pte(self.on(), page).expect("its table is there");
         let pfn = ptes.take(page).pfn().expect("it is mapped");
+        let range = VmaRange::with_pages(page, 1).expect("a user page");
+        let (extent, mut batch) = (Extent::Range(range, PageSize::Base), Batch::new());
+        if flush == Flush::Batch {
+            self.tlb.defer(&mut batch, self.tables[0].asid(), extent);
+        }
         drop(ptes);
-        if flushed {
-            let range = VmaRange::with_pages(page, 1).expect("a user page");
-            let _ = self.tables[0].flush(self.on(), Extent::Range(range, PageSize::Base));
+        match flush {
+            Flush::Never => {}
+            Flush::Each => drop(self.tables[0].flush(self.on(), extent)),
+            Flush::Batch => self.tlb.flush_batch(&mut batch, Wait::Sleep),
         }
         self.freed[pfn.index()].store(1, SeqCst);
     }
 }
 
 /// Two CPUs use the pages and go elsewhere in between, and then each unmaps one of them.
-pub(crate) fn scenario(flushed: bool) {
+pub(crate) fn scenario(flush: Flush, policy: CallPolicy) {
     run(3, || {
-        let world = Arc::new(World::new());
+        let world = Arc::new(World::new(policy));
         let body = |cpu: usize| {
             let world = Arc::clone(&world);
             cpu_body(move || {
@@ -90,7 +108,7 @@ pub(crate) fn scenario(flushed: bool) {
                     world.elsewhere();
                 }
                 world.write(PAGES[1 - cpu]);
-                world.free(cpu, flushed);
+                world.free(cpu, flush);
                 world.write(PAGES[1 - cpu]);
             })
         };
@@ -109,5 +127,8 @@ pub(crate) fn scenario(flushed: bool) {
 
 #[test]
 fn no_cpu_reaches_a_frame_after_the_flush() {
-    check(1500, || scenario(true));
+    for policy in [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests] {
+        check(700, move || scenario(Flush::Each, policy));
+        check(400, move || scenario(Flush::Batch, policy));
+    }
 }

@@ -36,7 +36,11 @@ impl<A: Arch> Reclaim<A> {
     ) -> u32 {
         let _span = Span::<A>::enter(Func::TryToFreePages);
         self.tally(Event::Direct, 1);
-        let (wanted, mut freed) = (pages.max(BATCH as u32), 0);
+        // What is as good as free goes first.
+        let (wanted, mut freed) = (pages.max(BATCH as u32), on.rmap.leave_limbo());
+        if freed >= wanted {
+            return freed;
+        }
         let again = core::iter::repeat_n(0, MAX_REPEATS);
         for (round, priority) in (0..=FIRST_PRIORITY).rev().chain(again).enumerate() {
             let found = self.round(on, node, group, priority, wanted - freed);

@@ -52,6 +52,7 @@ impl<A: Arch> Reclaim<A> {
             return;
         }
         self.tally(Event::Background, 1);
+        on.rmap.leave_limbo();
         self.set_active(on.memory, node, true);
         let freed = self.balance_slowly(on, node);
         self.set_active(on.memory, node, false);

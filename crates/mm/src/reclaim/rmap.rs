@@ -2,6 +2,7 @@
 
 use crate::arch::{Arch, Pfn};
 use crate::swap::SwapEntry;
+use crate::tlb::Batch;
 
 /// What the entries that map a folio said.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -27,14 +28,23 @@ pub enum UnmapTo {
 pub trait Rmap<A: Arch> {
     /// Clears ACCESSED in every entry that maps the folio; what was found (`folio_referenced`).
     fn referenced(&self, pfn: Pfn) -> References;
-    /// Takes every entry that maps the folio out, with what `to` says in its place, and flushes the
-    /// translations; whether no entry maps it now (`try_to_unmap`). The caller holds the folio's
-    /// lock.
+    /// Takes every entry that maps the folio out, with what `to` says in its place; whether no
+    /// entry maps it now (`try_to_unmap`). With [`UnmapTo::Swap`] the translations go when `batch`
+    /// is flushed: until then CPUs may read the folio, and write to it if an entry was dirty. So
+    /// it stays in the swap cache, where whoever faults on the slot finds it. The caller holds the
+    /// folio's lock.
     ///
     /// DIRTY is set on the folio if an entry was dirty. One reference and one mapping of the folio
     /// are dropped for each entry that is taken out. With [`UnmapTo::Swap`] the slot is duplicated
     /// (`Swap::dup`) before the entry names it. With [`UnmapTo::Drop`] an
     /// entry through which the page was written since it was given up stays, and the answer is no.
     /// Entries of mappings that are locked in memory stay too.
-    fn unmap(&self, pfn: Pfn, to: UnmapTo) -> bool;
+    fn unmap(&self, pfn: Pfn, to: UnmapTo, batch: &mut Batch) -> bool;
+    /// Frees frames that wait for CPUs to forget them, and waits for these; returns how many, in
+    /// pages. Sleeps.
+    fn leave_limbo(&self) -> u32 {
+        0
+    }
+    /// Makes sure that no CPU uses what was taken out for `batch` (`try_to_unmap_flush`). Sleeps.
+    fn flush(&self, batch: &mut Batch);
 }

@@ -4,6 +4,7 @@ use super::{Event, Reclaim, Rmap, Scope, UnmapTo};
 use crate::arch::{Arch, Func, Op, Order, Pfn, Span};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::swap::WriteOut;
+use crate::tlb::Batch;
 
 /// Folios of one round (`SWAP_CLUSTER_MAX`).
 pub(super) const BATCH: usize = 32;
@@ -17,8 +18,11 @@ pub(super) enum Uses {
     Ignored,
 }
 
-/// What is done with one folio. Its lock is let go.
+/// What is done with one folio. Its lock is let go, but for `Unmapped`.
 enum Fate {
+    /// No entry maps it, and its content is in its slot: it goes once the batch is flushed.
+    Unmapped,
+
     /// Nobody can find it, and the isolation's reference is the last.
     Freed,
     /// It goes back to its list.
@@ -75,9 +79,17 @@ impl<A: Arch> Reclaim<A> {
         let _span = Span::<A>::enter(Func::ShrinkFolioList);
         let (mut back, mut gone) = (Few::new(), Few::new());
         let mut shrunk = Shrunk::default();
+        let mut unmapped = Few::new();
+        let mut batch = Batch::new();
         for &pfn in folios {
             A::cond_resched();
-            match self.shrink_folio(on, pfn, uses) {
+            let fate = self.shrink_folio(on, pfn, uses, &mut batch);
+            let fate = match fate {
+                Fate::Unmapped if batch.is_empty() => self.take_away(on, pfn),
+                fate => fate,
+            };
+            match fate {
+                Fate::Unmapped => unmapped.push(pfn),
                 Fate::Freed => gone.push(pfn),
                 Fate::Keep => back.push(pfn),
                 Fate::Writing => {
@@ -87,6 +99,14 @@ impl<A: Arch> Reclaim<A> {
                     }
                     back.push(pfn);
                 }
+            }
+        }
+        // Before anything is freed, or goes where somebody else may free it.
+        on.rmap.flush(&mut batch);
+        for &pfn in unmapped.as_slice() {
+            match self.take_away(on, pfn) {
+                Fate::Freed => gone.push(pfn),
+                _ => back.push(pfn),
             }
         }
         let mut last = [(Pfn::new(0), 1); BATCH];
@@ -100,7 +120,13 @@ impl<A: Arch> Reclaim<A> {
         shrunk
     }
 
-    fn shrink_folio<R: Rmap<A>>(&self, on: Scope<'_, A, R>, pfn: Pfn, uses: Uses) -> Fate {
+    fn shrink_folio<R: Rmap<A>>(
+        &self,
+        on: Scope<'_, A, R>,
+        pfn: Pfn,
+        uses: Uses,
+        batch: &mut Batch,
+    ) -> Fate {
         A::work(Op::ReclaimScan, 1);
         let (memory, swap) = (on.memory, on.swap);
         if !swap.trylock_folio(memory, pfn) {
@@ -126,9 +152,9 @@ impl<A: Arch> Reclaim<A> {
             }
         }
         if word.has(FolioFlags::SWAP_BACKED) {
-            self.swap_out(on, pfn)
+            self.swap_out(on, pfn, batch)
         } else {
-            self.drop_lazyfree(on, pfn)
+            self.drop_lazyfree(on, pfn, batch)
         }
     }
 
@@ -171,7 +197,7 @@ impl<A: Arch> Reclaim<A> {
     }
 
     /// Slot, page-table entries, content, folio.
-    fn swap_out<R: Rmap<A>>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> Fate {
+    fn swap_out<R: Rmap<A>>(&self, on: Scope<'_, A, R>, pfn: Pfn, batch: &mut Batch) -> Fate {
         let (memory, swap) = (on.memory, on.swap);
         let entry = match swap.entry_of(memory, pfn) {
             Some(entry) => entry,
@@ -180,7 +206,8 @@ impl<A: Arch> Reclaim<A> {
                 Err(_) => return self.activate(on, pfn),
             },
         };
-        if memory.folios.word(pfn).maps() > 0 && !on.rmap.unmap(pfn, UnmapTo::Swap(entry)) {
+        let mapped = memory.folios.word(pfn).maps() > 0;
+        if mapped && !on.rmap.unmap(pfn, UnmapTo::Swap(entry), batch) {
             return self.activate(on, pfn);
         }
         let word = memory.folios.word(pfn);
@@ -188,6 +215,9 @@ impl<A: Arch> Reclaim<A> {
             // The isolation and the cache; anybody else may still write to it.
             if word.refs() != 2 {
                 return self.keep(on, pfn);
+            }
+            if batch.is_dirty() {
+                on.rmap.flush(batch);
             }
             memory.folios.set(pfn, FolioFlags::RECLAIM);
             self.tally(Event::Written, 1);
@@ -201,8 +231,13 @@ impl<A: Arch> Reclaim<A> {
                 return Fate::Keep;
             }
         }
-        let gone = swap.take_away(memory, pfn);
-        swap.unlock_folio(memory, pfn);
+        Fate::Unmapped
+    }
+
+    /// The folio leaves the cache, if nobody else has found it there. Its lock is let go.
+    fn take_away<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> Fate {
+        let gone = on.swap.take_away(on.memory, pfn);
+        on.swap.unlock_folio(on.memory, pfn);
         if gone { Fate::Freed } else { Fate::Keep }
     }
 
@@ -217,10 +252,10 @@ impl<A: Arch> Reclaim<A> {
     }
 
     /// Lazily freed memory: dropped, unless somebody has written to it since it was given up.
-    fn drop_lazyfree<R: Rmap<A>>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> Fate {
+    fn drop_lazyfree<R: Rmap<A>>(&self, on: Scope<'_, A, R>, pfn: Pfn, batch: &mut Batch) -> Fate {
         let memory = on.memory;
         let mapped = memory.folios.word(pfn).maps() > 0;
-        let unmapped = !mapped || on.rmap.unmap(pfn, UnmapTo::Drop);
+        let unmapped = !mapped || on.rmap.unmap(pfn, UnmapTo::Drop, batch);
         if memory.folios.word(pfn).has(FolioFlags::DIRTY) {
             memory.folios.set(pfn, FolioFlags::SWAP_BACKED);
             return self.activate(on, pfn);

@@ -226,7 +226,7 @@ impl<A: Arch> Space<A> {
         vmas: crate::sync::ReadGuard<'t, A, Vmas<A>>,
         more: impl Fn() -> bool,
     ) -> Reaped {
-        let mut gather = Gather::new(&self.table);
+        let mut gather = Gather::new_dying(&self.table);
         let mut vmas = Some(vmas);
         let mut result = Reaped::Done;
         while let Some(held) = &vmas {

@@ -5,6 +5,7 @@ use super::mmap::locked_of;
 use super::zap::Retire;
 use super::{Backing, EXITING, ExitPolicy, Space, VmaRange};
 use crate::arch::{Arch, Atomic, Func, Span, Trace};
+use crate::smp::CallPolicy;
 use crate::table::Gather;
 use core::sync::atomic::Ordering::AcqRel;
 
@@ -54,6 +55,10 @@ impl<A: Arch> Space<A> {
     }
     /// Takes all pages out, whoever else does.
     fn zap_all<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
+        if on.paging.tlb.smp().config().policy == CallPolicy::Requests {
+            // No CPU uses it any more, nor reads its tables: what follows needs no flush.
+            self.table.retire(on.paging);
+        }
         let vmas = self.lock.read();
         let _span = Span::<A>::enter(Func::UnmapVmas);
         for (area, range) in vmas.areas(VmaRange::USER) {

@@ -76,6 +76,8 @@ impl<A: Arch> Space<A> {
             && let Some(lost) = VmaRange::new(start, end)
         {
             let _ = self.table.flush(on.paging, Extent::Range(lost, PageSize::Base));
+        } else {
+            on.paging.tlb.settle(self.asid());
         }
     }
     /// What an entry says under `prot`. Writing is given only to pages that the program has to

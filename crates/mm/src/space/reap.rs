@@ -12,6 +12,7 @@ use super::{Area, AreaFlags, Backing, ExitPolicy, FaultError, SKIP, Space, UNSTA
 use crate::arch::{Arch, Atomic, Func, Span};
 use crate::sync::ReadGuard;
 use crate::table::Gather;
+use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 /// How a reaper gets mmap_lock.
@@ -75,6 +76,18 @@ impl<A: Arch> Space<A> {
         vmas: ReadGuard<'t, A, Vmas<A>>,
         more: impl Fn() -> bool,
     ) -> Reaped {
+        let reaped = self.reap_pages(on, how, vmas, more);
+        // By now most CPUs have answered.
+        on.leave_limbo(Leave::Passed);
+        reaped
+    }
+    fn reap_pages<'t>(
+        &'t self,
+        on: Backing<'_, A>,
+        how: ReapLock,
+        vmas: ReadGuard<'t, A, Vmas<A>>,
+        more: impl Fn() -> bool,
+    ) -> Reaped {
         if self.is_skipped() {
             return Reaped::Skipped;
         }
@@ -104,7 +117,7 @@ impl<A: Arch> Space<A> {
             if !more() {
                 return Reaped::Partly;
             }
-            let mut gather = Gather::new(&self.table);
+            let mut gather = Gather::new_dying(&self.table);
             if !self.zap(on, &mut gather, range, locked_of(&area)) {
                 result = Reaped::Partly;
             }

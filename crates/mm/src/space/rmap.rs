@@ -14,8 +14,9 @@ use super::{Area, AreaFlags, Backing, Space, Vpn};
 use crate::arch::{Arch, Func, PageSize, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::reclaim::{References, Rmap, UnmapTo};
+use crate::smp::Wait;
 use crate::table::{Pte, PteFlags, PteTable};
-use crate::tlb::Extent;
+use crate::tlb::{Batch, Extent, Leave};
 use alloc::vec::Vec;
 
 /// A stretch of folio indices that mremap has put elsewhere.
@@ -143,11 +144,11 @@ impl<A: Arch> Space<A> {
             }
         }
     }
-    /// Flushes one page's translation.
-    pub(super) fn flush_page(&self, on: Backing<'_, A>, page: Vpn) {
-        let one = super::VmaRange::raw(page.get(), page.get() + 1);
-        let _ = self.table.flush(on.paging, Extent::Range(one, PageSize::Base));
-    }
+}
+
+/// A single page.
+fn one(page: Vpn) -> Extent {
+    Extent::Range(super::VmaRange::raw(page.get(), page.get() + 1), PageSize::Base)
 }
 
 impl<A: Arch> Rmap<A> for Backing<'_, A> {
@@ -169,7 +170,7 @@ impl<A: Arch> Rmap<A> for Backing<'_, A> {
         });
         found
     }
-    fn unmap(&self, pfn: Pfn, to: UnmapTo) -> bool {
+    fn unmap(&self, pfn: Pfn, to: UnmapTo, batch: &mut Batch) -> bool {
         let on = *self;
         let mut dropped = 0;
         self.each_entry(pfn, |space, area, ptes, page| {
@@ -177,9 +178,19 @@ impl<A: Arch> Rmap<A> for Backing<'_, A> {
                 return Walk::Enough;
             }
             let pte = ptes.take(page);
-            space.flush_page(on, page);
+            match to {
+                // Who faults on the slot finds the same folio in the cache.
+                UnmapTo::Swap(_) => on.paging.tlb.defer(batch, space.asid(), one(page)),
+                // Who faults gets another folio: from then on nobody may read this one.
+                UnmapTo::Drop => {
+                    let _ = on.paging.tlb.flush(space.asid(), one(page));
+                }
+            }
             let dirty = pte.flags().contains(PteFlags::DIRTY);
             if dirty {
+                // Until the flush a CPU may go on writing: it knows that the entry was dirty. One
+                // that does not know reads the entry first, and faults.
+                batch.note_dirty();
                 on.memory.folios.set(pfn, FolioFlags::DIRTY);
             }
             if to == UnmapTo::Drop && dirty {
@@ -201,5 +212,11 @@ impl<A: Arch> Rmap<A> for Backing<'_, A> {
             self.memory.release(&[(pfn, dropped)]);
         }
         unmapped
+    }
+    fn leave_limbo(&self) -> u32 {
+        Backing::leave_limbo(*self, Leave::All)
+    }
+    fn flush(&self, batch: &mut Batch) {
+        self.paging.tlb.flush_batch(batch, Wait::Sleep);
     }
 }

@@ -7,7 +7,7 @@ use crate::lru::BATCH;
 use crate::table::{
     Direction, Gather, Gathered, Hold, Leaf, PmdTable, PteFlags, PteTable, Room, Sink,
 };
-use crate::tlb::Flushed;
+use crate::tlb::{Flushed, Leave};
 
 /// Pages of a huge page.
 pub(super) const HUGE_PAGES: u64 = PageSize::Huge.pages();
@@ -35,6 +35,24 @@ impl<A: Arch> Sink for Retire<'_, A> {
             }
             self.0.memory.release(&folios[..some.len()]);
         }
+    }
+}
+
+impl<A: Arch> Backing<'_, A> {
+    /// Frees frames that leave limbo; returns how many, in pages. Tasks only, with nothing held;
+    /// with [`Leave::All`] it sleeps.
+    pub fn leave_limbo(self, leave: Leave) -> u32 {
+        let mut sink = Retire(self);
+        let left = self.paging.tlb.leave_limbo(leave, |proof, frames| {
+            for some in frames.chunks(BATCH) {
+                let mut gathered = [Gathered { pfn: Pfn::new(0), count: 0 }; BATCH];
+                for (to, frame) in gathered.iter_mut().zip(some) {
+                    *to = Gathered { pfn: frame.pfn, count: frame.count };
+                }
+                sink.release(proof, &gathered[..some.len()]);
+            }
+        });
+        left as u32
     }
 }
 

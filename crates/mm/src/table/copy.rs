@@ -42,6 +42,8 @@ impl Downgraded {
     pub fn flush<A: Arch>(self, on: Paging<'_, A>, table: &PageTable<A>) {
         if self.any {
             let _ = table.flush(on, Extent::All);
+        } else {
+            on.tlb.settle(table.asid);
         }
     }
 }

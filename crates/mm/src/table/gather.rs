@@ -10,7 +10,8 @@ use super::{ENTRIES, PageTable, Paging};
 use crate::arch::{Arch, Atomic, Func, Order, PageSize, Pfn, Span, VmaRange, Vpn};
 use crate::frame::MigrateType;
 use crate::page_alloc::Gfp;
-use crate::tlb::{Extent, Flushed};
+use crate::smp::Wait;
+use crate::tlb::{Extent, Flushed, Parked, Tables};
 use core::sync::atomic::Ordering::{AcqRel, SeqCst};
 
 /// Frames that fit without a page.
@@ -77,6 +78,18 @@ pub struct Gather<'t, A: Arch> {
     size: PageSize,
     /// All of the address space is unmapped.
     whole: bool,
+    /// Whether tables are among what waits.
+    tables: Tables,
+    promise: Promise,
+}
+
+/// What whoever gathers has promised about the pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Promise {
+    /// They are gone for every CPU when a flush returns.
+    Gone,
+    /// Nothing: the frames may wait in limbo.
+    Nothing,
 }
 
 impl<'t, A: Arch> Gather<'t, A> {
@@ -92,6 +105,8 @@ impl<'t, A: Arch> Gather<'t, A> {
             range: None,
             size: PageSize::Huge,
             whole: false,
+            tables: Tables::Kept,
+            promise: Promise::Gone,
         }
     }
     /// For unmapping all of it at its end (`tlb_gather_mmu_fullmm`): what is flushed is flushed
@@ -99,6 +114,13 @@ impl<'t, A: Arch> Gather<'t, A> {
     pub fn new_whole(table: &'t PageTable<A>) -> Self {
         let mut gather = Self::new(table);
         gather.whole = true;
+        gather
+    }
+    /// The same for an address space whose process is dying, and by somebody who promises nothing:
+    /// with `requests` frames go into limbo instead of waiting for a flush.
+    pub fn new_dying(table: &'t PageTable<A>) -> Self {
+        let mut gather = Self::new(table);
+        gather.promise = Promise::Nothing;
         gather
     }
     /// Whether nothing waits.
@@ -175,6 +197,7 @@ impl<'t, A: Arch> Gather<'t, A> {
     ) {
         self.note(page, PageSize::Base);
         self.table.tables.fetch_sub(1, AcqRel);
+        self.tables = Tables::Freed;
         self.push(TABLE | table.index() as u64);
         if self.room(on) == Room::Full {
             self.flush(on, sink);
@@ -183,6 +206,10 @@ impl<'t, A: Arch> Gather<'t, A> {
     /// Makes sure that no CPU uses what was noted; the frames wait on. Also under a table's lock.
     /// Where the address space is retired that is so already.
     pub fn flush_tlb(&mut self, on: Paging<'_, A>) -> Flushed {
+        self.flush_tlb_for(on, Wait::Spin)
+    }
+    fn flush_tlb_for(&mut self, on: Paging<'_, A>, wait: Wait) -> Flushed {
+        let tables = core::mem::replace(&mut self.tables, Tables::Kept);
         if let Some(retired) = self.table.retired() {
             (self.range, self.size) = (None, PageSize::Huge);
             return retired.flushed();
@@ -193,15 +220,22 @@ impl<'t, A: Arch> Gather<'t, A> {
             _ => Extent::All,
         };
         self.size = PageSize::Huge;
-        self.table.flush(on, extent)
+        on.tlb.flush_with(self.table.asid, extent, tables, wait)
     }
     /// Flushes, if anything was noted, and hands on all that waits. Nothing is locked.
     pub fn flush(&mut self, on: Paging<'_, A>, sink: &mut impl Sink) {
         if self.len == 0 && self.range.is_none() {
+            // Entries that reclaim has taken out look unmapped to the caller as well.
+            if self.table.retired().is_none() {
+                on.tlb.settle(self.table.asid);
+            }
             return;
         }
         let _span = Span::<A>::enter(Func::TlbFlushMmu);
-        let proof = self.flush_tlb(on);
+        if self.park(on) {
+            return;
+        }
+        let proof = self.flush_tlb_for(on, Wait::Sleep);
         let mut chunk = [Gathered { pfn: Pfn::new(0), count: 0 }; CHUNK];
         let mut filled = 0;
         for at in 0..self.len {
@@ -223,12 +257,36 @@ impl<'t, A: Arch> Gather<'t, A> {
         }
         self.len = 0;
     }
+    /// Puts all that waits into limbo, if that may be and there is room.
+    fn park(&mut self, on: Paging<'_, A>) -> bool {
+        let waits = self.promise == Promise::Nothing
+            && self.tables == Tables::Kept
+            && on.tlb.has_limbo()
+            && self.table.retired().is_none();
+        if !waits {
+            return false;
+        }
+        let range = self.range.and_then(|(first, end)| VmaRange::new(first, end));
+        let extent = range.map_or(Extent::All, |range| Extent::Range(range, self.size));
+        let begun = on.tlb.begin(self.table.asid, extent);
+        let frames = (0..self.len).map(|at| {
+            let word = self.word(at);
+            let pfn = Pfn::new((word & u64::from(u32::MAX)) as usize);
+            Parked { pfn, count: (word >> COUNT_SHIFT) as u32 }
+        });
+        if !on.tlb.park(begun, frames) {
+            return false;
+        }
+        (self.range, self.size, self.len) = (None, PageSize::Huge, 0);
+        true
+    }
     /// Flushes and hands on, for the last time (`tlb_finish_mmu`). If another gather on the same
     /// address space is under way, whatever it has taken out and not flushed yet is flushed too:
     /// its pages look unmapped to the caller already.
     pub fn finish(mut self, on: Paging<'_, A>, sink: &mut impl Sink) {
         let _span = Span::<A>::enter(Func::TlbFinishMmu);
-        if self.table.gathers.load(SeqCst) > 1 && self.table.retired().is_none() {
+        let promised = self.promise == Promise::Gone && self.table.retired().is_none();
+        if promised && self.table.gathers.load(SeqCst) > 1 {
             self.whole = true;
             self.note(Vpn::ZERO, PageSize::Base);
         }

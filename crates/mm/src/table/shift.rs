@@ -122,6 +122,8 @@ impl<A: Arch> PageTable<A> {
                 && let Some(range) = VmaRange::with_pages(found.start().offset(first), end - first)
             {
                 let _ = self.flush(on, Extent::Range(range, PageSize::Base));
+            } else {
+                on.tlb.settle(self.asid);
             }
         }
         let mut ptes = PteTable::<A>::lock(self, on, target, to);

@@ -19,12 +19,23 @@ const SPACES: usize = 8;
 #[derive(Default, Debug)]
 pub struct Batch {
     spaces: [Option<(Asid, u64)>; SPACES],
+    /// A page was dirty by its entry.
+    dirty: bool,
 }
 
 impl Batch {
     /// Nothing.
     pub fn new() -> Self {
         Self::default()
+    }
+    /// An entry that was taken out said that its page was dirty.
+    pub fn note_dirty(&mut self) {
+        self.dirty = true;
+    }
+    /// Whether CPUs may still write to a page whose entry was taken out: flush before any of them
+    /// is read.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty && !self.is_empty()
     }
     /// Whether nothing was put off.
     pub fn is_empty(&self) -> bool {
@@ -80,7 +91,7 @@ impl<A: Arch> Tlb<A> {
             }
         };
         batch.iter().for_each(|(asid, generation)| self.space(asid).settled(generation));
-        batch.spaces = [None; SPACES];
+        *batch = Batch::new();
         trace::<A>(Extent::All, interrupted);
     }
     /// One call to all CPUs that use an address space of the batch.

@@ -31,8 +31,7 @@ impl<A: Arch> Sleepers<A> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begun {
     pub(super) asid: Asid,
-    /// `None`: it is over.
-    pub(super) generation: Option<u64>,
+    pub(super) generation: u64,
 }
 
 impl<A: Arch> Tlb<A> {

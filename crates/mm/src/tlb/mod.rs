@@ -29,6 +29,7 @@
 //! | `flush` | invalidations, from the side of who wants them |
 //! | `target` | the same, at a CPU that is reached |
 //! | `batch` | invalidations that are put off and done together, for reclaim |
+//! | `limbo` | frames whose release waits for an invalidation, for the reaper |
 //! | `space`, `cpu` | what is known of an address space, and of a CPU |
 //!
 //! Locks: a flush may be asked for under page-table locks. It waits with interrupts on; so whoever
@@ -38,11 +39,13 @@
 mod batch;
 mod cpu;
 mod flush;
+mod limbo;
 mod space;
 mod target;
 
 pub use batch::Batch;
 pub use flush::Begun;
+pub use limbo::{LIMBO_FRAMES, Leave, Parked};
 
 use crate::arch::{Arch, Asid, Atomic, CpuId, Func, LockClass, Op, PageSize, Span};
 use crate::arch::{Trace, VmaRange};
@@ -52,6 +55,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use cpu::{Loaded, Own};
 use flush::Sleepers;
+use limbo::Limbo;
 use space::Space;
 
 /// More translations than this are not invalidated one by one on the own CPU but all together
@@ -155,6 +159,7 @@ pub struct Tlb<A: Arch> {
     loaded: EachCpu<A::AtomicU64>,
     own: PerCpu<A, Own>,
     sleepers: EachCpu<Sleepers<A>>,
+    limbo: Limbo<A>,
     smp: Smp<A>,
 }
 
@@ -167,6 +172,7 @@ impl<A: Arch> Tlb<A> {
             loaded: EachCpu::new::<A>(|_| A::AtomicU64::new(Loaded::NOTHING.word())),
             own: PerCpu::new(|_| Own::default()),
             sleepers: EachCpu::new::<A>(|_| Sleepers::new()),
+            limbo: Limbo::new(config.policy),
             smp: Smp::new(config),
         }
     }
@@ -277,6 +283,13 @@ impl<A: Arch> Tlb<A> {
                 A::work(Op::MmSwitch, 1);
                 self.wake_sleepers(off.cpu());
             }
+        }
+    }
+    /// The calling thread is done with its address space: this CPU keeps it lazily (`exit_mm`).
+    /// With a broadcast nobody asks.
+    pub fn exit_mm(&self) {
+        if !A::has_tlb_broadcast() {
+            self.enter_lazy();
         }
     }
     /// Makes sure, once and for all, that no CPU uses a translation of `asid`. Its last thread has

@@ -35,6 +35,8 @@ impl Machine {
         mm.start();
         let sleeping = Rc::downgrade(&mm);
         uni::on_park(move || while_parked(&sleeping, cpus));
+        let waiting = Rc::downgrade(&mm);
+        uni::on_relax(move || waiting.upgrade().iter().for_each(|mm| interrupt_all(mm)));
         Self { mm }
     }
     pub(crate) fn stock() -> Self {

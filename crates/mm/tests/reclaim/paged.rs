@@ -12,6 +12,7 @@ use mmscale_mm::page_alloc::Gfp;
 use mmscale_mm::reclaim::{Reclaim, References, Rmap, Scope, UnmapTo};
 use mmscale_mm::swap::{Swap, SwapAudit, SwapConfig, SwapEntry, SwapError};
 use mmscale_mm::sync::SpinLock;
+use mmscale_mm::tlb::Batch;
 
 /// What a table has for a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -234,7 +235,7 @@ impl<A: Arch> Rmap<A> for Paged<A> {
         }
         found
     }
-    fn unmap(&self, pfn: Pfn, to: UnmapTo) -> bool {
+    fn unmap(&self, pfn: Pfn, to: UnmapTo, _: &mut Batch) -> bool {
         let memory = self.memory();
         let page = memory.folios.index(pfn) as usize;
         for page in [page, page ^ 1] {
@@ -258,6 +259,9 @@ impl<A: Arch> Rmap<A> for Paged<A> {
             memory.put(pfn);
         }
         memory.folios.word(pfn).maps() == 0
+    }
+    fn flush(&self, _: &mut Batch) {
+        // No CPU keeps a translation of this table.
     }
 }
 

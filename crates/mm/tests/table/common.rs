@@ -1,34 +1,49 @@
 //! A machine with page tables, and what a caller of theirs does.
 
-use mmscale_mm::arch::{Order, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_mm::arch::{Arch, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
-use mmscale_mm::smp::SmpConfig;
+use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::table::{
     Direction, Gather, Leaf, PageTable, Paging, Pte, PteFlags, Room, Sink, TableLocks,
 };
 use mmscale_mm::tlb::Tlb;
 use mmscale_uni::{self as uni, Uni};
+use std::rc::Rc;
 
 pub(crate) const FRAMES: u32 = 1 << 16;
+
+/// Interrupts that were sent arrive.
+pub(crate) fn interrupt_all(tlb: &Tlb<Uni>) {
+    let back = Uni::cpu().index();
+    for (cpu, reason) in uni::take_ipis() {
+        assert_eq!(reason, Ipi::CallFunction);
+        uni::set_cpu(cpu.index());
+        uni::interrupt(|| tlb.interrupt());
+    }
+    uni::set_cpu(back);
+}
 
 /// Everything that page tables need.
 pub(crate) struct World {
     pub(crate) frames: FrameAllocator<Uni>,
     locks: TableLocks<Uni>,
-    pub(crate) tlb: Tlb<Uni>,
+    pub(crate) tlb: Rc<Tlb<Uni>>,
 }
 
 impl World {
     pub(crate) fn new(cpus: usize) -> Self {
+        Self::with(cpus, CallPolicy::Stock)
+    }
+    /// CPUs that reach one another by `policy`. Who waits lets interrupts arrive.
+    pub(crate) fn with(cpus: usize, policy: CallPolicy) -> Self {
         uni::boot(cpus, 1000);
+        let tlb = Rc::new(Tlb::new(SmpConfig { policy, ..SmpConfig::default() }));
+        let waited_for = Rc::clone(&tlb);
+        uni::on_relax(move || interrupt_all(&waited_for));
         let frames = FrameAllocator::new(&MemoryMap::single(FRAMES), AllocConfig::default());
         let locks = TableLocks::new(FRAMES as usize);
-        Self {
-            frames: frames.expect("the map is sound"),
-            locks,
-            tlb: Tlb::new(SmpConfig::default()),
-        }
+        Self { frames: frames.expect("the map is sound"), locks, tlb }
     }
     pub(crate) fn on(&self) -> Paging<'_, Uni> {
         Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }

@@ -5,4 +5,5 @@ mod failures;
 mod gather;
 mod random;
 mod rules;
+mod shootdown;
 mod tlb;

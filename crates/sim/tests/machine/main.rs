@@ -3,6 +3,7 @@
 mod allocator;
 mod basics;
 mod books;
+mod calls;
 mod checks;
 mod common;
 mod disturbed;

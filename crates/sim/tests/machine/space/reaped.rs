@@ -2,6 +2,7 @@
 //! its last thread has ended, meanwhile and afterwards, one or several, to the end or not.
 
 use super::process::{new_space, next};
+use crate::calls::POLICIES;
 use crate::common::{config as small, run_script};
 use crate::lru::world::{ALL, World, config, well_with};
 use mmscale_mm::arch::{Arch, Asid, Atomic, CpuId, Trace, VmaRange, Vpn, ZapBy};
@@ -207,6 +208,7 @@ fn run(seed: u64, rounds: u64, policy: Policy, lru: LruPolicy, exit: ExitPolicy)
             config.swap.device = SwapDevice::Compressed;
         }
         config.space.exit = exit;
+        config.smp.policy = POLICIES[seed as usize % POLICIES.len()];
         config.space.huge =
             if seed.is_multiple_of(3) { HugePages::Always } else { HugePages::Advised };
     };

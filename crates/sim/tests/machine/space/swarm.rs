@@ -1,6 +1,7 @@
 //! Threads that do everything to the same address space at once.
 
 use super::process::{Disk, Thread, new_space};
+use crate::calls::POLICIES;
 use crate::lru::world::{ALL, GROUP, World, config, well_with};
 use mmscale_mm::arch::{Arch, CpuId};
 use mmscale_mm::lru::LruPolicy;
@@ -50,6 +51,7 @@ fn swarm(setting: Setting) -> Found {
     let change = move |config: &mut mmscale_mm::mm::MmConfig| {
         config.map = MemoryMap::nodes(2, frames);
         config.swap.pages = 2000;
+        config.smp.policy = POLICIES[seed as usize % POLICIES.len()];
         config.space.huge =
             if seed.is_multiple_of(3) { HugePages::Always } else { HugePages::Advised };
     };

@@ -1,0 +1,162 @@
+//! Frames that nobody waits for: they were taken out of an address space, are free once no CPU
+//! uses them by an old translation, and whoever took them out has other things to do.
+//!
+//! A frame waits with its address space and a generation. The CPUs that were behind have been
+//! nudged; when all have caught up, gone elsewhere or gone idle, the frame may go. Somebody comes
+//! by once an interval and looks, and so does whoever puts frames here next; and who is short of
+//! memory waits for the CPUs, and takes all.
+//!
+//! Only with `requests`, and only where nobody was promised that the pages are gone: the reaper's
+//! victim is dying. What munmap and mprotect say to their callers needs a flush.
+//!
+//! Lock order: the line's lock (class Other) is innermost. Frames are released with nothing held.
+
+use super::cpu::Loaded;
+use super::{Begun, Extent, Flushed, SINGLE_FLUSH_CEILING, Tlb};
+use crate::arch::{Arch, Asid, Atomic, CpuMask, LockClass, Pfn};
+use crate::smp::{CallPolicy, Count, Max, Wait};
+use crate::sync::SpinLock;
+use alloc::collections::VecDeque;
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+
+/// Frames that limbo has room for, on any machine: 16 MiB of single pages.
+pub const LIMBO_FRAMES: usize = 4096;
+/// Frames that are released at a time.
+const CHUNK: usize = 64;
+
+/// A frame, or several of one folio.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parked {
+    /// The first.
+    pub pfn: Pfn,
+    /// References that go with it.
+    pub count: u32,
+}
+
+/// One that waits.
+#[derive(Clone, Copy)]
+struct Waiting {
+    what: Parked,
+    asid: Asid,
+    generation: u64,
+    since_ns: u64,
+}
+
+/// Which frames leave limbo.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leave {
+    /// Those that nobody uses any more by now.
+    Passed,
+    /// All: the caller waits until nobody does. It may sleep.
+    All,
+}
+
+/// The line of those that wait, oldest first.
+pub(super) struct Limbo<A: Arch> {
+    line: SpinLock<A, VecDeque<Waiting>>,
+    /// How many there are, for who only wants to know whether there are any.
+    len: A::AtomicU32,
+}
+
+impl<A: Arch> Limbo<A> {
+    pub(super) fn new(policy: CallPolicy) -> Self {
+        let room = if policy == CallPolicy::Requests { LIMBO_FRAMES } else { 0 };
+        let line = SpinLock::new(LockClass::Other, VecDeque::with_capacity(room));
+        Self { line, len: A::AtomicU32::new(0) }
+    }
+    fn is_empty(&self) -> bool {
+        self.len.glance(Acquire) == 0
+    }
+}
+
+impl<A: Arch> Tlb<A> {
+    /// Whether frames may wait instead of their owner.
+    pub fn has_limbo(&self) -> bool {
+        self.policy() == CallPolicy::Requests && !A::has_tlb_broadcast()
+    }
+    /// Begins an invalidation that nobody waits for: what was taken out of `asid` within `extent`
+    /// goes into limbo by it. With `requests` only.
+    pub fn begin(&self, asid: Asid, extent: Extent) -> Begun {
+        assert!(self.policy() == CallPolicy::Requests, "a flush without a wait needs generations");
+        self.smp.tally().add::<A>(Count::Flushes, 1);
+        let space = self.space(asid);
+        let generation = space.begin();
+        space.note(generation, extent.at_most(SINGLE_FLUSH_CEILING));
+        let interrupted = self.nudge_others(asid, space, generation).count() as u32;
+        super::trace::<A>(extent, interrupted);
+        Begun { asid, generation }
+    }
+    /// Puts frames into limbo; `false`: there is no room for all of them, and none is in it.
+    pub fn park(&self, begun: Begun, frames: impl ExactSizeIterator<Item = Parked>) -> bool {
+        let since_ns = A::now_ns();
+        let mut line = self.limbo.line.lock();
+        if line.len() + frames.len() > LIMBO_FRAMES {
+            return false;
+        }
+        let Begun { asid, generation } = begun;
+        line.extend(frames.map(|what| Waiting { what, asid, generation, since_ns }));
+        self.limbo.len.store(line.len() as u32, Release);
+        self.smp.tally().max::<A>(Max::Limbo, line.len() as u64);
+        true
+    }
+    /// Frames in limbo.
+    pub fn in_limbo(&self) -> usize {
+        self.limbo.len.load(Acquire) as usize
+    }
+    /// Hands frames that leave limbo to `release`, with proof, some at a time; returns how many.
+    pub fn leave_limbo(&self, leave: Leave, mut release: impl FnMut(&Flushed, &[Parked])) -> usize {
+        let mut released = 0;
+        // With another policy there is none, and nobody asks for its line.
+        while self.policy() == CallPolicy::Requests && !self.limbo.is_empty() {
+            let Some((asid, generation)) = self.oldest() else { break };
+            let behind = self.behind(asid, generation);
+            if leave == Leave::Passed && behind.count() > 0 {
+                break;
+            }
+            self.wait_for_all(asid, generation, &behind, Wait::Sleep);
+            let mut chunk = [Parked { pfn: Pfn::new(0), count: 0 }; CHUNK];
+            let mut len = CHUNK;
+            while len == CHUNK {
+                len = self.take(asid, generation, &mut chunk);
+                if len > 0 {
+                    release(&Flushed { asid }, &chunk[..len]);
+                    released += len;
+                }
+            }
+        }
+        released
+    }
+    fn oldest(&self) -> Option<(Asid, u64)> {
+        let line = self.limbo.line.lock();
+        line.front().map(|first| (first.asid, first.generation))
+    }
+    /// Takes frames at the front that wait for no more than this.
+    fn take(&self, asid: Asid, generation: u64, to: &mut [Parked; CHUNK]) -> usize {
+        let now_ns = A::now_ns();
+        let mut line = self.limbo.line.lock();
+        let mut taken = 0;
+        while taken < CHUNK
+            && let Some(first) = line.front()
+            && first.asid == asid
+            && first.generation <= generation
+        {
+            let age_ns = now_ns.saturating_sub(first.since_ns);
+            self.smp.tally().max::<A>(Max::LimboAge, age_ns);
+            to[taken] = first.what;
+            line.pop_front();
+            taken += 1;
+        }
+        self.limbo.len.store(line.len() as u32, Release);
+        taken
+    }
+    /// The CPUs that use translations older than `generation`.
+    fn behind(&self, asid: Asid, generation: u64) -> CpuMask {
+        let mut behind = CpuMask::EMPTY;
+        for cpu in self.space(asid).cpus() {
+            if Loaded::of(self.loaded_on(cpu).load(SeqCst)).is_behind(asid, generation) {
+                behind.insert(cpu);
+            }
+        }
+        behind
+    }
+}

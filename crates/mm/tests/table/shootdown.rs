@@ -1,0 +1,235 @@
+//! Who is interrupted for an invalidation, by which policy, and what he forgets.
+
+use crate::common::{World, map, page};
+use mmscale_mm::arch::{Arch, CpuId, Op, PageSize, Pfn, Translation, VmaRange, Vpn};
+use mmscale_mm::smp::{CallPolicy, Wait};
+use mmscale_mm::table::{Gather, MemAccess, PageTable};
+use mmscale_mm::tlb::{Batch, Extent, KERNEL, Leave, Parked, Tables};
+use mmscale_uni::{self as uni, Uni};
+
+const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
+const AT: Vpn = Vpn::new(5);
+
+/// Two pages, which all CPUs have used; the caller is on CPU 0.
+fn used_on_all(cpus: usize, policy: CallPolicy) -> (World, PageTable<Uni>) {
+    let world = World::with(cpus, policy);
+    let table = world.table();
+    map(&world, &table, AT.get(), page(Pfn::new(3)));
+    map(&world, &table, AT.get() + 1, page(Pfn::new(4)));
+    for cpu in (0..cpus).rev() {
+        uni::set_cpu(cpu);
+        read(&world, &table);
+    }
+    (world, table)
+}
+
+fn read(world: &World, table: &PageTable<Uni>) {
+    for at in [AT, AT.offset(1)] {
+        let _ = table.access(world.on(), at, MemAccess::Read, |_| ());
+    }
+}
+
+fn take(world: &World, table: &PageTable<Uni>, at: Vpn) {
+    assert!(table.lock_pte(world.on(), at).unwrap().take(at).is_present());
+}
+
+fn one(at: Vpn) -> Extent {
+    Extent::Range(VmaRange::with_pages(at, 1).unwrap(), PageSize::Base)
+}
+
+fn go_idle(world: &World, cpu: usize) {
+    let back = Uni::cpu().index();
+    uni::set_cpu(cpu);
+    uni::interrupt(|| world.tlb.enter_lazy());
+    uni::set_cpu(back);
+}
+
+fn lens(cpus: usize) -> Vec<usize> {
+    (0..cpus).map(uni::tlb_len).collect()
+}
+
+#[test]
+fn who_uses_it_is_interrupted_and_forgets_the_pages_and_no_more() {
+    for policy in POLICIES {
+        let (world, table) = used_on_all(4, policy);
+        go_idle(&world, 3);
+        take(&world, &table, AT);
+        let all = uni::work_count(Op::TlbFlushAll);
+        let _ = table.flush(world.on(), one(AT));
+        assert_eq!(lens(4), [1, 1, 1, 2], "{policy:?}");
+        assert_eq!(uni::work_count(Op::TlbFlushAll), all, "{policy:?}: page by page");
+        let stats = world.tlb.stats();
+        assert_eq!((stats.ipis_sent, stats.flushes), (2, 1), "{policy:?}");
+        uni::assert_quiet();
+    }
+}
+
+#[test]
+fn who_is_more_than_one_invalidation_behind_forgets_all_unless_he_knows_what_they_were() {
+    for policy in POLICIES {
+        let (world, table) = used_on_all(2, policy);
+        take(&world, &table, AT);
+        let (mut batch, mut more) = (Batch::new(), Batch::new());
+        world.tlb.defer(&mut batch, table.asid(), one(AT.offset(9)));
+        world.tlb.defer(&mut more, table.asid(), one(AT));
+        let all = uni::work_count(Op::TlbFlushAll);
+        let _ = table.flush(world.on(), one(AT.offset(7)));
+        let expected = if policy == CallPolicy::Requests { (1, 0) } else { (0, 2) };
+        let found = (uni::tlb_len(1), uni::work_count(Op::TlbFlushAll) - all);
+        assert_eq!(found, expected, "{policy:?}");
+    }
+}
+
+#[test]
+fn idle_cpus_are_called_where_tables_are_freed_but_not_with_requests() {
+    for policy in POLICIES {
+        let (world, table) = used_on_all(3, policy);
+        let switches = uni::work_count(Op::MmSwitch);
+        go_idle(&world, 1);
+        let own = uni::work_count(Op::MmSwitch) - switches;
+        assert_eq!(own, u64::from(policy == CallPolicy::Requests), "{policy:?}");
+        take(&world, &table, AT);
+        let _ = world.tlb.flush_with(table.asid(), one(AT), Tables::Freed, Wait::Sleep);
+        let (sent, users) = (world.tlb.stats().ipis_sent, world.tlb.cpus_of(table.asid()));
+        match policy {
+            CallPolicy::Requests => assert_eq!((sent, users), (1, 3)),
+            CallPolicy::Stock | CallPolicy::Posted => assert_eq!((sent, users), (2, 2)),
+        }
+        // What it missed it forgets when it comes back.
+        uni::set_cpu(1);
+        assert!(table.access(world.on(), AT, MemAccess::Read, |_| ()).is_err(), "{policy:?}");
+    }
+}
+
+#[test]
+fn a_batch_is_flushed_by_one_round_of_interrupts() {
+    for policy in POLICIES {
+        let (world, table) = used_on_all(3, policy);
+        let other = world.table();
+        map(&world, &other, AT.get(), page(Pfn::new(9)));
+        uni::set_cpu(2);
+        let _ = other.access(world.on(), AT, MemAccess::Read, |_| ());
+        uni::set_cpu(0);
+        let mut batch = Batch::new();
+        for (table, at) in [(&table, AT), (&table, AT.offset(1)), (&other, AT)] {
+            take(&world, table, at);
+            world.tlb.defer(&mut batch, table.asid(), one(at));
+        }
+        assert!(world.tlb.is_deferred(table.asid()) && !batch.is_empty());
+        assert_eq!((lens(3)[0], lens(3)[1], world.tlb.stats().ipis_sent), (2, 2, 0));
+        world.tlb.flush_batch(&mut batch, Wait::Sleep);
+        assert!(batch.is_empty() && !world.tlb.is_deferred(table.asid()));
+        // CPU 2 keeps two of the first address space, which it does not use now.
+        assert_eq!((lens(3), world.tlb.stats().ipis_sent), (vec![0, 0, 2], 2), "{policy:?}");
+    }
+}
+
+#[test]
+fn whoever_finds_entries_gone_flushes_what_was_put_off() {
+    for policy in POLICIES {
+        let (world, table) = used_on_all(2, policy);
+        take(&world, &table, AT);
+        let mut batch = Batch::new();
+        world.tlb.defer(&mut batch, table.asid(), one(AT));
+        // An munmap that finds nothing.
+        Gather::new(&table).finish(world.on(), &mut crate::common::ignore);
+        assert!(lens(2) == [0, 0] || lens(2) == [1, 1], "{policy:?}: {:?}", lens(2));
+        assert!(!world.tlb.is_deferred(table.asid()));
+        let sent = world.tlb.stats().ipis_sent;
+        Gather::new(&table).finish(world.on(), &mut crate::common::ignore);
+        assert_eq!(world.tlb.stats().ipis_sent, sent, "{policy:?}: once is enough");
+    }
+}
+
+#[test]
+fn the_kernels_own_range_is_flushed_on_all_cpus() {
+    for policy in POLICIES {
+        let world = World::with(3, policy);
+        let known =
+            Translation { pfn: Pfn::new(1), size: PageSize::Base, writable: true, dirty: true };
+        for cpu in 0..3 {
+            uni::set_cpu(cpu);
+            let _off = mmscale_mm::sync::IrqGuard::<Uni>::new();
+            Uni::tlb_load(Some(KERNEL));
+            Uni::tlb_fill(KERNEL, AT, known);
+            Uni::tlb_fill(KERNEL, AT.offset(20), known);
+            Uni::tlb_fill(KERNEL, AT.offset(40), known);
+            Uni::tlb_load(None);
+        }
+        go_idle(&world, 0);
+        world.tlb.flush_kernel_range(VmaRange::with_pages(AT, 33).unwrap(), Wait::Spin);
+        assert_eq!((lens(3), world.tlb.stats().ipis_sent), (vec![1; 3], 2), "{policy:?}");
+        world.tlb.flush_kernel_range(VmaRange::with_pages(AT, 34).unwrap(), Wait::Spin);
+        assert_eq!(lens(3), [0; 3], "{policy:?}");
+    }
+}
+
+#[test]
+fn many_who_want_the_same_cpu_send_it_one_interrupt_with_requests() {
+    let (world, table) = used_on_all(4, CallPolicy::Requests);
+    for cpu in 0..3 {
+        uni::set_cpu(cpu);
+        let _ = world.tlb.begin(table.asid(), one(AT));
+    }
+    // Each has told the three others, but whoever was told is told no more.
+    let stats = world.tlb.stats();
+    assert_eq!((stats.ipis_sent, stats.ipis_elided), (4, 5));
+    crate::common::interrupt_all(&world.tlb);
+    assert_eq!(world.tlb.stats().ipis_sent, 4);
+}
+
+#[test]
+fn frames_leave_limbo_when_no_cpu_uses_them_and_not_before() {
+    let (world, table) = used_on_all(3, CallPolicy::Requests);
+    let parked = |pfn| Parked { pfn: Pfn::new(pfn), count: 1 };
+    let leave = |how| {
+        let mut left = Vec::new();
+        world.tlb.leave_limbo(how, |proof, some| {
+            assert_eq!(proof.asid(), table.asid());
+            left.extend(some.iter().map(|frame| frame.pfn.index()));
+        });
+        left
+    };
+    take(&world, &table, AT);
+    let begun = world.tlb.begin(table.asid(), one(AT));
+    assert!(world.tlb.park(begun, [parked(3), parked(8)].into_iter()));
+    uni::advance(5_000);
+    assert_eq!((world.tlb.in_limbo(), leave(Leave::Passed)), (2, vec![]));
+    // One goes idle, the other answers.
+    go_idle(&world, 1);
+    assert_eq!(leave(Leave::Passed), []);
+    crate::common::interrupt_all(&world.tlb);
+    assert_eq!((leave(Leave::Passed), world.tlb.in_limbo()), (vec![3, 8], 0));
+    // Who is short of memory waits.
+    let begun = world.tlb.begin(table.asid(), one(AT));
+    assert!(world.tlb.park(begun, [parked(5)].into_iter()));
+    assert_eq!((leave(Leave::Passed), leave(Leave::All)), (vec![], vec![5]));
+    let stats = world.tlb.stats();
+    assert_eq!((stats.frames_in_limbo_max, stats.limbo_age_max_ns), (2, 5_000));
+}
+
+#[test]
+fn limbo_is_bounded() {
+    let (world, table) = used_on_all(2, CallPolicy::Requests);
+    let begun = world.tlb.begin(table.asid(), one(AT));
+    let frames = |count: usize| (0..count).map(|at| Parked { pfn: Pfn::new(at), count: 1 });
+    assert!(world.tlb.park(begun, frames(4000)));
+    assert!(!world.tlb.park(begun, frames(97)) && world.tlb.in_limbo() == 4000);
+    assert!(world.tlb.park(begun, frames(96)));
+    assert_eq!(world.tlb.leave_limbo(Leave::All, |_, _| ()), 4096);
+}
+
+#[test]
+fn a_cpu_that_stops_for_good_is_waited_for_by_nobody() {
+    for policy in POLICIES {
+        let (world, table) = used_on_all(2, policy);
+        go_idle(&world, 1);
+        uni::set_cpu(1);
+        uni::interrupt(|| assert!(world.tlb.smp().cpu_dying()));
+        uni::set_cpu(0);
+        let _ = world.tlb.flush_with(table.asid(), one(AT), Tables::Freed, Wait::Sleep);
+        assert_eq!(world.tlb.stats().ipis_sent, 0, "{policy:?}");
+        world.tlb.cpu_dead(CpuId::new(1));
+        assert_eq!(world.tlb.cpus_of(table.asid()), 1);
+    }
+}
