@@ -20,7 +20,9 @@ pub(crate) enum Command {
     List(FormatArgs),
     /// Show predictions beside measurements: published ones, and this computer's own
     Fidelity(FidelityArgs),
-    /// Show what this computer can do, by looking only, and what to do about the rest
+    /// Watch this kernel as it is, and say which contention problems it shows
+    Live(LiveArgs),
+    /// Show what this computer can do, and what to do about the rest
     Doctor(FormatArgs),
     /// Measure this computer's single steps and write a machine profile of it
     Calibrate(CalibrateArgs),
@@ -37,6 +39,16 @@ pub(crate) enum Format {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct FormatArgs {
+    /// The form of the output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LiveArgs {
+    /// How long: 30s, 500ms, 2m
+    #[arg(long = "for", value_name = "TIME", default_value = "10s")]
+    pub(crate) length: String,
     /// The form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -105,6 +117,9 @@ pub(crate) struct RunArgs {
     /// Also write each document to DIR, as text and as JSON
     #[arg(short = 'o', long = "output", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+    /// Compare two values of a kernel setting or of a parameter, in turn, on the live kernel
+    #[arg(long, value_name = "KEY=V1,V2", conflicts_with = "output")]
+    pub(crate) ab: Option<String>,
     /// Let the checkers watch; what they find fails the run
     #[arg(long)]
     pub(crate) check: bool,

@@ -5,6 +5,7 @@
 //! a run or a check failed, 2 where the call was wrong; a reader that closes stdout early is no
 //! failure.
 
+mod ab;
 mod args;
 mod calibrate;
 mod doctor;
@@ -12,6 +13,7 @@ mod failure;
 mod fidelity;
 mod interrupt;
 mod list;
+mod live;
 mod names;
 mod output;
 mod progress;
@@ -44,6 +46,7 @@ fn dispatch(registry: Registry, command: Option<Command>) -> Result<(), Failure>
         Some(Command::Run(args)) => run::run(registry, &args),
         Some(Command::List(args)) => list::list(registry, args.format),
         Some(Command::Fidelity(args)) => fidelity::fidelity(&args),
+        Some(Command::Live(args)) => live::live(&args),
         Some(Command::Doctor(args)) => doctor::doctor(args.format),
         Some(Command::Calibrate(args)) => calibrate::calibrate(&args),
     }

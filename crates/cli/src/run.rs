@@ -5,6 +5,7 @@ use mmscale_record::{Document, On};
 use mmscale_report::{Folder, Notes, json_line, text};
 use mmscale_study::{CallError, Checks, Length, Plan, Registry, Request, Settings, execute, plan};
 
+use crate::ab::ab;
 use crate::args::{Format, Machine, RunArgs};
 use crate::failure::Failure;
 use crate::interrupt;
@@ -14,7 +15,15 @@ use crate::progress;
 
 /// Runs studies. Each document is written as soon as it is complete.
 pub(crate) fn run(registry: Registry, args: &RunArgs) -> Result<(), Failure> {
-    let plans = plan(registry, &request(args)?)?;
+    let request = request(args)?;
+    if let Some(question) = &args.ab {
+        if request.on.is_some_and(|on| on != On::Linux) {
+            let what = "--ab compares on the live kernel: leave --on out, or say --on linux";
+            return Err(Failure::Call(anyhow::anyhow!(what)));
+        }
+        return ab(registry, &request, question, args.format);
+    }
+    let plans = plan(registry, &request)?;
     let folder = args.output.as_deref().map(Folder::open).transpose()?;
     let interrupt =
         interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;

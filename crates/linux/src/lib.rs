@@ -9,6 +9,8 @@
 //! | `system`, `memory` | the calls |
 //! | `process`, `table` | what a process has for itself, and what all of them share |
 //! | `shared` | values that processes share |
+//! | `sysctl` | settings of the kernel, changed for a while |
+//! | `provenance` | what figures from a computer hang on |
 //! | `user` | accesses that may fault |
 //! | `watch` | what the kernel tells meanwhile |
 
@@ -20,15 +22,19 @@ mod errno;
 mod limits;
 mod memory;
 mod process;
+mod provenance;
 mod run;
 mod shared;
+mod sysctl;
 mod system;
 mod table;
 mod user;
 mod watch;
 
 pub use limits::{LimitedBy, PROCESS_BYTES, TooMuch, available_bytes};
+pub use provenance::provenance;
 pub use run::{Begun, Config, Failure, Outcome, run, run_watched};
 pub use shared::Shared;
+pub use sysctl::{Sysctl, SysctlError, is_sysctl};
 pub use system::{Linux, tick_hz};
 pub use watch::{Call, Plan, Seen, Side, Symbols, Times, Wait, Watch, WatchError, Watching};

@@ -7,6 +7,7 @@
 //! the record. Which arm a run belongs to is a number to the framework: no name that a study or an
 //! arm was given reaches a cost or a fingerprint.
 
+pub mod ab;
 pub mod calibrate;
 pub mod churn;
 pub mod fidelity;
@@ -17,6 +18,7 @@ mod live;
 mod machine;
 mod meters;
 mod names;
+pub mod observe;
 pub mod param;
 pub mod pcp;
 mod plan;
@@ -31,6 +33,7 @@ mod study;
 pub mod vmstat;
 
 pub use host::host;
+pub use mmscale_linux::provenance;
 pub use names::{UnknownName, nearest};
 pub use param::{Length, ParamError, ParamSpec, Params, Settings, Unit};
 pub use plan::{CallError, MAX_CPUS, Plan, Request, plan};

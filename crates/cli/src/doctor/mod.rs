@@ -2,6 +2,7 @@
 
 mod cpu;
 mod kernel;
+mod live;
 mod system;
 mod trace;
 
@@ -50,11 +51,18 @@ impl Finding {
 
 /// Looks and tells.
 pub(crate) fn doctor(format: Format) -> Result<(), Failure> {
-    let findings = examine(&System::this());
+    let system = System::this();
+    let mut findings = examine(&system);
+    findings.extend(live::examine(&system));
     output::print(&match format {
         Format::Text => text(&findings),
         Format::Json => {
-            let document = json!({"schema": "mmscale/doctor/1", "findings": findings});
+            let provenance = mmscale_study::provenance();
+            let document = json!({
+                "schema": "mmscale/doctor/1",
+                "findings": findings,
+                "provenance": provenance,
+            });
             format!("{document}\n")
         }
     })

@@ -99,6 +99,23 @@ pub fn execute(
     Ok(assemble::document(plan, &results(plan, &jobs, outcomes)?))
 }
 
+/// Runs one arm with one seed, and nothing beside it.
+pub(crate) fn run_alone(
+    plan: &Plan,
+    arm: ArmId,
+    seed: u64,
+    interrupt: &Interrupt,
+) -> Result<SeedResult, RunError> {
+    run_one(plan, Job { arm, seed }, interrupt, Progress::default()).map_err(|source| {
+        let study = plan.study.name().to_owned();
+        let arm = plan.study.arms()[arm.0].name.to_owned();
+        match source {
+            StudyError::Interrupted => RunError::Interrupted { study, done: 0, all: 1 },
+            source => RunError::Failed { study, arm, seed, on: plan.on, source },
+        }
+    })
+}
+
 fn run_one(
     plan: &Plan,
     job: Job,

@@ -1,0 +1,134 @@
+//! `mmscale run --on linux --ab KEY=V1,V2`.
+
+use std::fmt::Write;
+
+use anyhow::Context;
+use mmscale_report::wrap;
+use mmscale_study::ab::{AbError, Answer, Compared, Question, answer, prepare};
+use mmscale_study::{Registry, Request};
+
+use crate::args::Format;
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::output;
+
+impl From<AbError> for Failure {
+    fn from(error: AbError) -> Self {
+        match error {
+            AbError::Call(why) => Self::Call(why.into()),
+            AbError::Run(why) => Self::Run(why.into()),
+            AbError::Sysctl(why) => Self::Run(why.into()),
+        }
+    }
+}
+
+/// Asks a question and shows the answer.
+pub(crate) fn ab(
+    registry: Registry,
+    request: &Request,
+    question: &str,
+    format: Format,
+) -> Result<(), Failure> {
+    let question = Question::parse(question)?;
+    let plans = prepare(registry, request, &question)?;
+    let interrupt =
+        interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
+    let pairs = plans[0].seeds.len();
+    let told = |pair: usize| eprintln!("{}: pair {} of {pairs}", plans[0].study.name(), pair + 1);
+    let found = answer(&plans, &question, &interrupt, told)?;
+    output::print(&match format {
+        Format::Text => text(&found),
+        Format::Json => {
+            let line = serde_json::to_string(&found).expect("an answer is plain data");
+            format!("{line}\n")
+        }
+    })
+}
+
+fn text(answer: &Answer) -> String {
+    let [a, b] = &answer.values;
+    let mut text = format!(
+        "{} on the live kernel, arm {}, {} CPUs\nA: {key}={a}\nB: {key}={b}\n",
+        answer.study,
+        answer.arm,
+        answer.cpus,
+        key = answer.key,
+    );
+    if let Some(before) = &answer.before {
+        text.push_str(&format!("before, and again now: {}={before}\n", answer.key));
+    }
+    let pairs = answer.pairs;
+    text.push_str(&format!("{pairs} pairs, A and B in turn; medians, and B / A of each pair\n\n"));
+    text.push_str("                                     A         B     B/A  95 % interval\n");
+    for compared in &answer.metrics {
+        row(&mut text, compared);
+    }
+    text.push('\n');
+    for (name, value) in &answer.provenance {
+        for line in wrap(value, &format!("{name}: "), "  ") {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn row(text: &mut String, compared: &Compared) {
+    let (a, b) = (median(&compared.a), median(&compared.b));
+    let ratio = compared.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
+    let interval = compared.ci95.map_or("-".to_owned(), |[lo, hi]| format!("{lo:.3}..{hi:.3}"));
+    writeln!(
+        text,
+        "{:<28}{:>10}{:>10}{ratio:>8}{interval:>16}",
+        compared.metric,
+        number(a),
+        number(b)
+    )
+    .expect("a string takes all that is written");
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[middle],
+        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
+}
+
+/// About four digits.
+fn number(x: f64) -> String {
+    match x.abs() {
+        _ if x == 0.0 => "0".to_owned(),
+        size if size >= 1e9 => format!("{:.2}G", x / 1e9),
+        size if size >= 1e6 => format!("{:.2}M", x / 1e6),
+        size if size >= 1e4 => format!("{:.1}k", x / 1e3),
+        size if size >= 100.0 => format!("{x:.0}"),
+        size if size >= 0.01 => format!("{x:.3}"),
+        _ => format!("{x:.1e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_fit_a_mail() {
+        let compared = Compared {
+            metric: "pages_per_s".to_owned(),
+            unit: "1/s".to_owned(),
+            a: vec![371_000.0, 380_000.0, 360_000.0],
+            b: vec![534_000.0, 500_000.0, 540_000.0],
+            ratio: Some(1.43),
+            ci95: Some([1.38, 1.50]),
+        };
+        let mut text = String::new();
+        row(&mut text, &compared);
+        let line = "pages_per_s                     371.0k    534.0k   1.430    1.380..1.500\n";
+        assert_eq!(text, line);
+        assert!(text.len() <= 73);
+    }
+}

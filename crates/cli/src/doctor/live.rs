@@ -1,0 +1,98 @@
+//! Whether the live kernel can be watched, and how quiet this computer is: tried, not only looked
+//! at.
+
+use std::time::{Duration, Instant};
+
+use mmscale_study::observe::watchable;
+
+use super::system::System;
+use super::{Finding, State};
+
+/// How long gaps of the clock are looked for.
+const LOOK: Duration = Duration::from_millis(200);
+/// A stretch in which this program did not run that is a gap, in ns.
+const GAP_NS: u128 = 50_000;
+
+pub(super) fn examine(system: &System) -> Vec<Finding> {
+    let mut findings = vec![watching(), gaps()];
+    findings.extend(neighbours(system));
+    findings
+}
+
+/// Loads the programs and takes them out again.
+fn watching() -> Finding {
+    const WHAT: &str = "live kernel";
+    match watchable() {
+        Ok(missing) if missing.is_empty() => {
+            let seen = "waits, LRU batches, calls between CPUs, exits and holders can be watched";
+            Finding::good(WHAT, seen.to_owned())
+        }
+        Ok(missing) => Finding {
+            what: WHAT,
+            state: State::Limited,
+            seen: format!("it can be watched, but does not show: {}", missing.join(", ")),
+            means: "waits below these functions are told as their callers', or as `other`",
+            remedy: "use a kernel that shows them in /proc/kallsyms, or read paths by hand",
+        },
+        Err(why) => Finding {
+            what: WHAT,
+            state: State::Missing,
+            seen: why.to_string(),
+            means: "--on linux gives rates and CPU time only, and `mmscale live` nothing",
+            remedy: "run as root, or give the binary cap_bpf,cap_perfmon with setcap; in a \
+                     container both must be allowed from outside",
+        },
+    }
+}
+
+/// Looks at the clock as fast as it can.
+fn gaps() -> Finding {
+    let (begun, mut last) = (Instant::now(), Instant::now());
+    let (mut count, mut longest) = (0_u32, 0_u128);
+    while begun.elapsed() < LOOK {
+        let now = Instant::now();
+        let gap = now.duration_since(last).as_nanos();
+        if gap > GAP_NS {
+            count += 1;
+            longest = longest.max(gap);
+        }
+        last = now;
+    }
+    let seen = format!(
+        "{count} gaps of more than 50 us in {} ms, the longest {} us",
+        LOOK.as_millis(),
+        longest / 1000
+    );
+    if longest < 1_000_000 {
+        return Finding::good("quiet", seen);
+    }
+    Finding {
+        what: "quiet",
+        state: State::Limited,
+        seen,
+        means: "others, or the hypervisor, take the CPU away for milliseconds: longest waits of \
+                real machines are partly theirs",
+        remedy: "stop what else runs here, take medians, and compare pairs with --ab",
+    }
+}
+
+/// Tasks that want to run, and time that the hypervisor took.
+fn neighbours(system: &System) -> Option<Finding> {
+    let load: f64 = system.read("/proc/loadavg")?.split(' ').next()?.parse().ok()?;
+    let stat = system.read("/proc/stat")?;
+    let cpu: Vec<u64> =
+        stat.lines().next()?.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
+    let stolen = *cpu.get(7)? as f64 / cpu.iter().sum::<u64>().max(1) as f64;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let seen = format!("load {load}, {:.2} % of time stolen since boot", stolen * 100.0);
+    if load < cpus / 4.0 && stolen < 0.01 {
+        return Some(Finding::good("neighbours", seen));
+    }
+    Some(Finding {
+        what: "neighbours",
+        state: State::Limited,
+        seen,
+        means: "runs on real machines share their CPUs with others",
+        remedy: "stop what else runs here, or let both sides of a comparison meet it with --ab",
+    })
+}

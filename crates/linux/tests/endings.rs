@@ -1,0 +1,257 @@
+//! How runs end: nothing of them is left, whoever ends them. Each test counts processes and memory
+//! groups of its own session's runs before it says so.
+
+use mmscale_linux::{Config, Failure, Linux, Shared, Sysctl, run};
+use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+fn config() -> Config {
+    Config { cpus: 2, memory_bytes: 256 << 20, limit_ns: 30_000_000_000, interrupt: None }
+}
+
+/// Whether a process is there and not only waits to be reaped.
+fn lives(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// Memory groups that this process has made and not removed.
+fn groups() -> Vec<PathBuf> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mut found = Vec::new();
+    for line in own.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let root = if controllers.is_empty() { "".to_owned() } else { format!("/{controllers}") };
+        let place = format!("/sys/fs/cgroup{root}{path}");
+        let name = format!("mmscale-{}-", std::process::id());
+        let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+        found.extend(entries.map(|entry| entry.path()).filter(|path| {
+            path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&name))
+        }));
+    }
+    found
+}
+
+const PIDS: usize = 16;
+type Pids = Shared<([i32; PIDS], usize)>;
+
+fn note(pids: &Pids) {
+    let own = std::process::id() as i32;
+    pids.change(|(all, count)| {
+        all[*count] = own;
+        *count += 1;
+    });
+}
+
+/// A tree of processes that go on for ever, with threads, and memory that comes and goes.
+fn endless(pids: &Pids) -> impl FnOnce(&Linux) + Send + 'static {
+    let pids = pids.clone();
+    move |system| {
+        note(&pids);
+        for cpu in 0..4 {
+            let pids = pids.clone();
+            let body = move |system: &Linux| {
+                note(&pids);
+                let inner = pids.clone();
+                let orphan = move |system: &Linux| {
+                    note(&inner);
+                    let _ = system.sleep_ns(1 << 50);
+                };
+                system.process(ThreadSpec::on(0), Box::new(orphan)).unwrap();
+                let busy = |system: &Linux| {
+                    while let Ok(at) = system.mmap(MapSpec::populated(PAGE_BYTES)) {
+                        system.munmap(at, PAGE_BYTES).unwrap();
+                        let _ = system.sleep_ns(1_000_000);
+                    }
+                };
+                system.spawn(ThreadSpec::on(1), Box::new(busy)).unwrap();
+                let _ = system.sleep_ns(1 << 50);
+            };
+            system.process(ThreadSpec::on(cpu % 2), Box::new(body)).unwrap();
+        }
+        let _ = system.sleep_ns(1 << 50);
+    }
+}
+
+fn all_gone(pids: &Pids) {
+    let (all, count) = pids.get();
+    assert_eq!(count, 9, "all of them had begun");
+    let left: Vec<i32> = all[..count].iter().copied().filter(|pid| lives(*pid)).collect();
+    assert!(left.is_empty(), "{left:?} are left");
+}
+
+/// Waits until nine processes have begun.
+fn begun(pids: &Pids) {
+    let since = Instant::now();
+    while pids.get().1 < 9 {
+        assert!(since.elapsed() < Duration::from_secs(20), "they do not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_all_processes_and_removes_the_group() {
+    let (pids, stop) = (Pids::new(([0; PIDS], 0)), Arc::new(AtomicBool::new(false)));
+    let config = Config { interrupt: Some(Arc::clone(&stop)), ..config() };
+    let program = endless(&pids);
+    let running = std::thread::spawn(move || run(&config, Box::new(program)));
+    begun(&pids);
+    stop.store(true, Ordering::Relaxed);
+    let ended = running.join().unwrap();
+    assert!(matches!(ended, Err(Failure::Interrupted)), "{ended:?}");
+    all_gone(&pids);
+}
+
+#[test]
+fn time_is_up_at_some_point() {
+    let pids = Pids::new(([0; PIDS], 0));
+    let config = Config { limit_ns: 2_000_000_000, ..config() };
+    let ended = run(&config, Box::new(endless(&pids)));
+    assert!(matches!(ended, Err(Failure::Limit(_))), "{ended:?}");
+    all_gone(&pids);
+}
+
+#[test]
+fn a_first_process_that_is_killed_from_outside_takes_all_others_with_it() {
+    let pids = Pids::new(([0; PIDS], 0));
+    let (seen, program) = (pids.clone(), endless(&pids));
+    let killer = std::thread::spawn(move || {
+        begun(&seen);
+        // SAFETY: a process of this test's run.
+        unsafe { libc::kill(seen.get().0[0], libc::SIGKILL) };
+    });
+    let ended = run(&config(), Box::new(program));
+    killer.join().unwrap();
+    assert!(matches!(ended, Err(Failure::Killed(libc::SIGKILL))), "{ended:?}");
+    all_gone(&pids);
+}
+
+#[test]
+fn a_warden_that_is_killed_from_outside_leaves_nobody() {
+    let pids = Pids::new(([0; PIDS], 0));
+    let (seen, program) = (pids.clone(), endless(&pids));
+    let killer = std::thread::spawn(move || {
+        begun(&seen);
+        // SAFETY: numbers only: the session of the run is its warden's.
+        unsafe { libc::kill(libc::getsid(seen.get().0[0]), libc::SIGKILL) };
+    });
+    let ended = run(&config(), Box::new(program));
+    killer.join().unwrap();
+    assert!(matches!(ended, Err(Failure::WardenKilled(libc::SIGKILL))), "{ended:?}");
+    all_gone(&pids);
+}
+
+/// A tool that is killed closes its pipe. A fork of this test stands for the tool.
+#[test]
+fn a_tool_that_is_killed_leaves_no_process_and_no_setting() {
+    const KEY: &str = "vm.stat_interval";
+    let pids = Pids::new(([0; PIDS], 0));
+    let may_set = Sysctl::guard(KEY).and_then(|setting| setting.set(setting.before())).is_ok();
+    let path = "/proc/sys/vm/stat_interval";
+    let before = std::fs::read_to_string(path).unwrap();
+    // SAFETY: the child runs what a tool does and is killed in it.
+    let tool = unsafe { libc::fork() };
+    if tool == 0 {
+        let setting = may_set.then(|| Sysctl::guard(KEY).unwrap());
+        if let Some(setting) = &setting {
+            setting.set("7").unwrap();
+        }
+        let _ = run(&config(), Box::new(endless(&pids)));
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(0) };
+    }
+    begun(&pids);
+    if may_set {
+        assert_eq!(std::fs::read_to_string(path).unwrap().trim(), "7");
+    } else {
+        println!("live-test skipped: a setting that goes back: it may not be set here");
+    }
+    // SAFETY: our own child.
+    unsafe {
+        libc::kill(tool, libc::SIGKILL);
+        libc::waitpid(tool, std::ptr::null_mut(), 0);
+    }
+    let since = Instant::now();
+    let gone = || {
+        let (all, count) = pids.get();
+        !all[..count].iter().any(|pid| lives(*pid))
+            && std::fs::read_to_string(path).unwrap() == before
+    };
+    while !gone() {
+        assert!(since.elapsed() < Duration::from_secs(10), "something is left");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn more_memory_than_there_is_is_refused_before_anything_starts() {
+    let config = Config { memory_bytes: 1 << 60, ..config() };
+    let refused = run(&config, Box::new(|_: &Linux| {}));
+    assert!(matches!(refused, Err(Failure::Limits(_))), "{refused:?}");
+    assert!(refused.unwrap_err().to_string().contains("make it smaller"));
+}
+
+/// At the limit of its group the kernel kills somebody of the run, and the run says so.
+#[test]
+fn a_run_that_takes_more_than_its_plan_is_stopped_alone() {
+    let ended = Shared::new(None::<bool>);
+    let told = ended.clone();
+    let program = move |system: &Linux| {
+        let greedy = |system: &Linux| {
+            let _ = system.set_oom_score_adj(system.own_process(), 1000);
+            let _ = system.mmap(MapSpec::populated(512 << 20));
+        };
+        let child = system.process(ThreadSpec::on(0), Box::new(greedy)).unwrap();
+        let killed = system.wait(child) == Ok(Exit::Killed);
+        told.change(|ended| *ended = Some(killed));
+    };
+    let config = Config { memory_bytes: 128 << 20, ..config() };
+    match run(&config, Box::new(program)) {
+        Ok(outcome) if outcome.limited_by == mmscale_linux::LimitedBy::Plan => {
+            println!("live-test skipped: the limit of a memory group: none may be made here");
+        }
+        // The kernel may choose the parent: then the run says that it was killed.
+        other => assert!(other.is_err() || ended.get() == Some(true), "{other:?}"),
+    }
+}
+
+#[test]
+fn a_thousand_processes_run_and_end() {
+    let count = Shared::new(0_u64);
+    let told = count.clone();
+    let program = move |system: &Linux| {
+        let child = |nth: usize| {
+            let told = told.clone();
+            let body = move |_: &Linux| told.change(|count| *count += 1);
+            system.process(ThreadSpec::on(nth % 2), Box::new(body))
+        };
+        let all: Result<Vec<_>, Errno> = (0..1000).map(child).collect();
+        for process in all.expect("there is room for a thousand") {
+            assert_eq!(system.wait(process), Ok(Exit::Returned));
+        }
+    };
+    let config = Config { memory_bytes: 1 << 30, ..config() };
+    run(&config, Box::new(program)).expect("all of them end");
+    assert_eq!(count.get(), 1000);
+}
+
+#[test]
+fn nothing_stays_of_a_run_that_has_ended() {
+    run(&config(), Box::new(|_: &Linux| {})).expect("it does nothing");
+    let mine = |path: &PathBuf| std::fs::read_to_string(path.join("cgroup.procs")).is_ok();
+    // Other tests of this program run beside this one and have groups of their own, with somebody
+    // in them.
+    let empty = |path: &PathBuf| {
+        mine(path) && std::fs::read_to_string(path.join("cgroup.procs")).is_ok_and(|p| p.is_empty())
+    };
+    let since = Instant::now();
+    while groups().iter().any(empty) {
+        assert!(since.elapsed() < Duration::from_secs(20), "{:?} are left", groups());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,211 @@
+//! A against B on the live kernel: one setting of the kernel, or one parameter of a workload, with
+//! two values in turn (A B A B), and the ratio of each pair.
+//!
+//! A computer that others use too is slower at one moment than at the next; both runs of a pair meet
+//! about the same. So the ratios of pairs are much surer than the ratio of means.
+
+use std::collections::BTreeMap;
+
+use mmscale_linux::{Sysctl, SysctlError, is_sysctl};
+use mmscale_record::On;
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::plan::{CallError, Plan, Request, plan};
+use crate::registry::Registry;
+use crate::runner::{RunError, run_alone};
+use crate::stats;
+use crate::study::Interrupt;
+
+/// What is set to two values.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// A setting of the kernel, or a parameter of the study.
+    pub key: String,
+    /// Its values.
+    pub values: [String; 2],
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum AbError {
+    /// The call was wrong.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The setting cannot be changed.
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+}
+
+/// One figure of both sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// Its name.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// Of each A, in the order of the pairs.
+    pub a: Vec<f64>,
+    /// Of each B.
+    pub b: Vec<f64>,
+    /// The geometric mean of B / A over pairs; none where an A is 0.
+    pub ratio: Option<f64>,
+    /// Its 95 % bootstrap interval; none with fewer than two pairs.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answer {
+    /// `mmscale/ab/1`.
+    pub schema: &'static str,
+    /// The study, and its arm.
+    pub study: String,
+    /// See [`Answer::study`].
+    pub arm: String,
+    /// What was set, and to what.
+    pub key: String,
+    /// See [`Answer::key`].
+    pub values: [String; 2],
+    /// What it was before, and is again: for a setting of the kernel.
+    pub before: Option<String>,
+    /// CPUs.
+    pub cpus: usize,
+    /// Pairs.
+    pub pairs: usize,
+    /// Figures that both sides have, in the study's order.
+    pub metrics: Vec<Compared>,
+    /// What they hang on besides.
+    pub provenance: BTreeMap<String, String>,
+}
+
+impl Question {
+    /// Reads `KEY=V1,V2`.
+    pub fn parse(text: &str) -> Result<Self, CallError> {
+        let wrong = || {
+            CallError::Other(format!(
+                "cannot read `{text}`: --ab wants KEY=V1,V2, a setting of the kernel such as \
+                 vm.percpu_pagelist_high_fraction=0,100000, or a parameter such as watch=off,auto"
+            ))
+        };
+        let (key, values) = text.split_once('=').ok_or_else(wrong)?;
+        let (a, b) = values.split_once(',').ok_or_else(wrong)?;
+        let [key, a, b] = [key, a, b].map(|word| word.trim().to_owned());
+        if key.is_empty() || a.is_empty() || b.is_empty() || b.contains(',') {
+            return Err(wrong());
+        }
+        Ok(Self { key, values: [a, b] })
+    }
+}
+
+/// What a question needs, checked: nothing was started.
+pub fn prepare(
+    registry: Registry,
+    request: &Request,
+    question: &Question,
+) -> Result<[Plan; 2], CallError> {
+    let sysctl = is_sysctl(&question.key);
+    let side = |value: &String| -> Result<Plan, CallError> {
+        let mut request = request.clone();
+        request.on = Some(On::Linux);
+        if !sysctl {
+            request.settings.add(&question.key, value)?;
+        }
+        let mut plans = plan(registry, &request)?;
+        let one = (plans.len() == 1).then(|| plans.remove(0)).ok_or_else(|| {
+            let what = "--ab compares runs of one study with one set of parameters: name one, and \
+                        one workload or layout of it (--set)";
+            CallError::Other(what.to_owned())
+        })?;
+        Ok(one)
+    };
+    Ok([side(&question.values[0])?, side(&question.values[1])?])
+}
+
+/// Runs the pairs. Each seed is one; the first arm that was asked for is meant.
+pub fn answer(
+    plans: &[Plan; 2],
+    question: &Question,
+    interrupt: &Interrupt,
+    mut told: impl FnMut(usize),
+) -> Result<Answer, AbError> {
+    let setting = is_sysctl(&question.key).then(|| Sysctl::guard(&question.key)).transpose()?;
+    let arm = plans[0].arms[0];
+    let mut found = BTreeMap::<&'static str, [Vec<f64>; 2]>::new();
+    let pairs = plans[0].seeds.len();
+    for (pair, &seed) in plans[0].seeds.iter().enumerate() {
+        told(pair);
+        for (side, plan) in plans.iter().enumerate() {
+            if let Some(setting) = &setting {
+                setting.set(&question.values[side])?;
+            }
+            let result = run_alone(plan, arm, seed, interrupt)?;
+            for (name, value) in result.metrics {
+                found.entry(name).or_default()[side].push(value.as_f64());
+            }
+        }
+    }
+    let before = setting.as_ref().map(|setting| setting.before().to_owned());
+    drop(setting);
+    let study = plans[0].study;
+    let metrics = study.metrics().iter().filter_map(|spec| {
+        let [a, b] = found.remove(spec.name)?;
+        (a.len() == pairs && b.len() == pairs).then(|| compare(spec.name, spec.unit, a, b))
+    });
+    Ok(Answer {
+        schema: "mmscale/ab/1",
+        study: study.name().to_owned(),
+        arm: study.arms()[arm.0].name.to_owned(),
+        key: question.key.clone(),
+        values: question.values.clone(),
+        before,
+        cpus: plans[0].cpus,
+        pairs,
+        metrics: metrics.collect(),
+        provenance: mmscale_linux::provenance(),
+    })
+}
+
+/// Ratios are multiplied, so their logarithms are averaged.
+fn compare(metric: &str, unit: &str, a: Vec<f64>, b: Vec<f64>) -> Compared {
+    let both = a.iter().zip(&b);
+    let logs: Option<Vec<f64>> =
+        both.map(|(a, b)| (*a > 0.0 && *b > 0.0).then(|| (b / a).ln())).collect();
+    let logs = logs.unwrap_or_default();
+    let ratio = stats::mean(&logs).map(f64::exp);
+    let ci95 = stats::mean_ci95(&logs).map(|ends| ends.map(f64::exp));
+    Compared { metric: metric.to_owned(), unit: unit.to_owned(), a, b, ratio, ci95 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_has_a_key_and_two_values() {
+        let question = Question::parse("vm.stat_interval=1,10").unwrap();
+        assert_eq!(
+            (question.key.as_str(), question.values),
+            ("vm.stat_interval", ["1", "10"].map(str::to_owned))
+        );
+        for wrong in ["", "a", "a=1", "a=1,", "a=1,2,3", "=1,2"] {
+            assert!(
+                Question::parse(wrong).unwrap_err().to_string().contains("KEY=V1,V2"),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_slow_pair_does_not_hide_a_ratio() {
+        // The computer is three times slower in the second pair; B is 10 % faster in both.
+        let compared = compare("x", "1/s", vec![300.0, 100.0], vec![330.0, 110.0]);
+        assert!((compared.ratio.unwrap() - 1.1).abs() < 1e-9);
+        let [low, high] = compared.ci95.unwrap();
+        assert!(low > 1.09 && high < 1.11);
+        assert_eq!(compare("x", "1", vec![0.0, 1.0], vec![1.0, 1.0]).ratio, None);
+    }
+}
