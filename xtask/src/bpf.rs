@@ -1,5 +1,5 @@
-//! `cargo xtask bpf`: compiles the programs that watch the live kernel, and checks that the compiled
-//! object that is in the repository is the one that its source gives.
+//! `cargo xtask bpf`: compiles the programs that watch the live kernel, and checks that the
+//! compiled object that is in the repository is the one that its source gives.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -245,9 +245,9 @@ pub(crate) fn the_more_urgent_thread_goes_first<S: System>(system: &S) {
     };
     let cpu = other(system);
     let threads = [
-        system.spawn(cpu, Box::new(sleeper(3))),
-        system.spawn(cpu.real_time(20), Box::new(sleeper(1))),
         system.spawn(cpu.real_time(10), Box::new(computes)),
+        system.spawn(cpu.real_time(20), Box::new(sleeper(1))),
+        system.spawn(cpu, Box::new(sleeper(3))),
     ];
     // Not everybody may run in real time everywhere.
     for thread in threads.into_iter().flatten() {

@@ -34,7 +34,8 @@ static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_get_stackid)(void *ctx, void *map, u64 flags) = (void *)27;
-static u64 (*const bpf_get_current_task)(void) = (void *)35;
+struct task_struct;
+static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
 
 // The first number is that of the first namespace.
@@ -280,24 +281,21 @@ INLINE void add(struct sums *sums, u64 ns)
 // Who the current task is; what it is in the middle of does not matter.
 INLINE u32 side(const struct config *config)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct signal_struct *signal = 0;
-	struct pid *session = 0;
-	u32 flags = 0, exiting;
-	int number = 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 flags = task->flags, exiting;
+	struct pid *session;
 
-	READ(flags, task->flags);
 	if (flags & PF_KTHREAD)
 		return SIDE_KERNEL;
 	exiting = flags & PF_EXITING ? SIDE_EXITING : 0;
 	if (!config->session)
 		return SIDE_OURS | exiting;
-	READ(signal, task->signal);
-	READ(session, signal->pids[PIDTYPE_SID]);
+	session = task->signal->pids[PIDTYPE_SID];
 	if (!session)
 		return SIDE_OTHER;
-	READ(number, session->numbers[0].nr);
-	return number == (int)config->session ? SIDE_OURS | exiting : SIDE_OTHER;
+	if (session->numbers[0].nr != (int)config->session)
+		return SIDE_OTHER;
+	return SIDE_OURS | exiting;
 }
 
 // The flags of lock:contention_begin.
@@ -462,8 +460,7 @@ int mm_lru_insertion(u64 *ctx)
 	if (now - batch->last_ns > conf->batch_gap_ns)
 		close_batch(batch, sums);
 	batch->folios += 1;
-	// The trace itself takes its time.
-	batch->last_ns = bpf_ktime_get_ns();
+	batch->last_ns = now;
 	return 0;
 }
 

@@ -79,16 +79,32 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// Takes the calling process, the last of the run, out of the group and removes it: whoever
+    /// made it may be gone.
+    pub(crate) fn leave(&self) {
+        let Some(group) = &self.group else { return };
+        if let Some(parent) = group.parent() {
+            let _ = fs::write(parent.join("cgroup.procs"), "0");
+        }
+        remove(group);
+    }
+}
+
+/// Removes a group; its last process may still be on its way out.
+fn remove(group: &Path) {
+    for _ in 0..200 {
+        if fs::remove_dir(group).is_ok() || !group.exists() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 impl Drop for Limits {
     fn drop(&mut self) {
         if let Some(group) = &self.group {
-            // The last process may still be on its way out.
-            for _ in 0..200 {
-                if fs::remove_dir(group).is_ok() || !group.exists() {
-                    return;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
+            remove(group);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 /// Settings that memory management hangs on.
 const SETTINGS: [&str; 9] = [
@@ -70,7 +71,11 @@ fn field(text: &str, key: &str) -> Option<String> {
 /// The configuration, where there is one in words.
 fn configuration() -> Option<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-    fs::read_to_string(format!("/boot/config-{}", release.trim())).ok()
+    let packed = || {
+        let output = Command::new("gzip").args(["-dc", "/proc/config.gz"]).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    fs::read_to_string(format!("/boot/config-{}", release.trim())).ok().or_else(packed)
 }
 
 fn options(text: &str) -> String {
@@ -112,10 +117,14 @@ mod tests {
 
     #[test]
     fn the_largest_zone_tells_its_page_caches() {
-        let text = "Node 0, zone      DMA\n        managed  3840\n    cpu: 0\n              high:  0\n\
-                    \n              batch: 1\nNode 0, zone   Normal\n        managed  9000\n\
-                    \n    cpu: 0\n              high:  1344\n              batch: 63\n";
-        assert_eq!(page_caches(text).as_deref(), Some("zone Normal: high 1344, batch 63"));
+        let zone = |name: &str, managed: u64, high: u64, batch: u64| {
+            format!(
+                "Node 0, zone {name:>8}\n        managed  {managed}\n    cpu: 0\n        \
+                 high:  {high}\n        batch: {batch}\n"
+            )
+        };
+        let text = zone("DMA", 3840, 0, 1) + &zone("Normal", 9000, 1344, 63);
+        assert_eq!(page_caches(&text).as_deref(), Some("zone Normal: high 1344, batch 63"));
         assert_eq!(page_caches(""), None);
     }
 

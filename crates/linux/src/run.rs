@@ -219,6 +219,7 @@ fn warden_life(
     };
     end_all(&state.table);
     state.table.set_cpu(system::cpu_time(libc::RUSAGE_CHILDREN));
+    limits.leave();
     // SAFETY: ends the warden.
     unsafe { libc::_exit(code) }
 }

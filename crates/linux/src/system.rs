@@ -64,6 +64,12 @@ fn timespec(ns: u64) -> libc::timespec {
 
 /// Binds the calling thread to a CPU and gives it its priority.
 fn place(cpu: usize, priority: Priority) -> Result<(), Errno> {
+    // First the priority: on the CPU there may be somebody whom it is to go before.
+    if let Priority::RealTime(level) = priority {
+        let param = libc::sched_param { sched_priority: i32::from(level).clamp(1, 99) };
+        // SAFETY: the parameters are ours.
+        check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) })?;
+    }
     // SAFETY: a set of CPUs of ours, without any in it.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     if cpu < libc::CPU_SETSIZE as usize {
@@ -71,11 +77,6 @@ fn place(cpu: usize, priority: Priority) -> Result<(), Errno> {
         unsafe { libc::CPU_SET(cpu, &mut set) };
         // SAFETY: the set is ours.
         check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })?;
-    }
-    if let Priority::RealTime(level) = priority {
-        let param = libc::sched_param { sched_priority: i32::from(level).clamp(1, 99) };
-        // SAFETY: the parameters are ours.
-        check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) })?;
     }
     Ok(())
 }

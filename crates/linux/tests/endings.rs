@@ -19,8 +19,8 @@ fn lives(pid: i32) -> bool {
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// Memory groups that this process has made and not removed.
-fn groups() -> Vec<PathBuf> {
+/// Memory groups that a process has made and not removed.
+fn groups(of: i32) -> Vec<PathBuf> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut found = Vec::new();
     for line in own.lines() {
@@ -28,7 +28,7 @@ fn groups() -> Vec<PathBuf> {
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
         let root = if controllers.is_empty() { "".to_owned() } else { format!("/{controllers}") };
         let place = format!("/sys/fs/cgroup{root}{path}");
-        let name = format!("mmscale-{}-", std::process::id());
+        let name = format!("mmscale-{of}-");
         let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
         found.extend(entries.map(|entry| entry.path()).filter(|path| {
             path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&name))
@@ -166,6 +166,7 @@ fn a_tool_that_is_killed_leaves_no_process_and_no_setting() {
         unsafe { libc::_exit(0) };
     }
     begun(&pids);
+    println!("memory groups of the tool: {:?}", groups(tool));
     if may_set {
         assert_eq!(std::fs::read_to_string(path).unwrap().trim(), "7");
     } else {
@@ -181,6 +182,7 @@ fn a_tool_that_is_killed_leaves_no_process_and_no_setting() {
         let (all, count) = pids.get();
         !all[..count].iter().any(|pid| lives(*pid))
             && std::fs::read_to_string(path).unwrap() == before
+            && groups(tool).is_empty()
     };
     while !gone() {
         assert!(since.elapsed() < Duration::from_secs(10), "something is left");
@@ -249,9 +251,9 @@ fn nothing_stays_of_a_run_that_has_ended() {
     let empty = |path: &PathBuf| {
         mine(path) && std::fs::read_to_string(path.join("cgroup.procs")).is_ok_and(|p| p.is_empty())
     };
-    let since = Instant::now();
-    while groups().iter().any(empty) {
-        assert!(since.elapsed() < Duration::from_secs(20), "{:?} are left", groups());
+    let (own, since) = (std::process::id() as i32, Instant::now());
+    while groups(own).iter().any(empty) {
+        assert!(since.elapsed() < Duration::from_secs(20), "{:?} are left", groups(own));
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -1,8 +1,8 @@
 //! A against B on the live kernel: one setting of the kernel, or one parameter of a workload, with
 //! two values in turn (A B A B), and the ratio of each pair.
 //!
-//! A computer that others use too is slower at one moment than at the next; both runs of a pair meet
-//! about the same. So the ratios of pairs are much surer than the ratio of means.
+//! A computer that others use too is slower at one moment than at the next; both runs of a pair
+//! meet about the same. So the ratios of pairs are much surer than the ratio of means.
 
 use std::collections::BTreeMap;
 

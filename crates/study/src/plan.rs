@@ -137,7 +137,11 @@ fn chosen(registry: Registry, names: &[String]) -> Result<Vec<&'static dyn Study
 fn check_keys(studies: &[&'static dyn Study], settings: &Settings) -> Result<(), CallError> {
     let mut known: Vec<ParamSpec> = common_params(1, 1000).into();
     for study in studies {
-        known.extend(study.params().iter().chain(study.params_on(On::Linux)).cloned());
+        for spec in study.params().iter().chain(study.params_on(On::Linux)) {
+            if !known.iter().any(|other| other.name == spec.name) {
+                known.push(spec.clone());
+            }
+        }
     }
     for key in settings.keys() {
         ParamSpec::find(&known, key)?;
