@@ -166,7 +166,6 @@ fn a_tool_that_is_killed_leaves_no_process_and_no_setting() {
         unsafe { libc::_exit(0) };
     }
     begun(&pids);
-    println!("memory groups of the tool: {:?}", groups(tool));
     if may_set {
         assert_eq!(std::fs::read_to_string(path).unwrap().trim(), "7");
     } else {
