@@ -28,14 +28,15 @@ impl<A: Arch> Watch<A> {
     pub(crate) fn age_ns(&self) -> u64 {
         A::now_ns().saturating_sub(self.since_ns)
     }
-    /// One more turn of the loop. `target` is who has not answered.
+    /// One more turn of the loop. `target` is who has not answered, as the caller has just seen: it
+    /// may be preempted in here, and must look again before it complains.
     #[inline]
     pub(crate) fn turn(&mut self, target: impl FnOnce() -> CpuId) {
-        A::relax();
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(TURNS) {
             self.look(target);
         }
+        A::relax();
     }
     /// Panics, which names the CPU and the call, if it has waited too long: a machine one of whose
     /// CPUs answers no interrupt is lost, and would hang without a word.

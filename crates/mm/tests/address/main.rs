@@ -12,4 +12,5 @@ mod random;
 mod reaped;
 mod reverse;
 mod sharing;
+mod silent;
 mod steps;

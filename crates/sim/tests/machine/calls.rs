@@ -178,7 +178,7 @@ fn swarm(config: SimConfig, setting: Setting) -> (Outcome, CallStats) {
 
 fn plain(policy: CallPolicy) -> Setting {
     Setting {
-        smp: SmpConfig { policy, timeout_ns: 5_000_000 },
+        smp: SmpConfig { policy, timeout_ns: 50_000_000 },
         cpus: 6,
         steps: 12,
         planted: Planted::Nothing,
@@ -214,7 +214,8 @@ fn no_call_is_lost_and_no_caller_returns_early_while_cpus_come_and_go() {
 fn a_lost_interrupt_is_named_with_its_cpu_and_its_call() {
     for policy in POLICIES {
         let planted = Planted::LostIpi(9);
-        let setting = Setting { planted, come_and_go: false, ..plain(policy) };
+        let smp = SmpConfig { policy, timeout_ns: 5_000_000 };
+        let setting = Setting { planted, smp, come_and_go: false, ..plain(policy) };
         let (outcome, _) = swarm(machine(1, 7), setting);
         let Some(Failure::Panic { message, .. }) = outcome.failure else {
             panic!("{policy:?}: it goes unseen: {:?}", outcome.failure)

@@ -1,16 +1,17 @@
 //! Page tables and translations on many CPUs: what flushes reach, and what happens without them.
 
+use crate::calls::{POLICIES, seeds};
 use crate::common::{Script, config, run_script, run_well};
 use mmscale_mm::arch::{Arch, Atomic, CpuId, Ipi, Op, Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
-use mmscale_mm::smp::SmpConfig;
+use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::sync::IrqGuard;
 use mmscale_mm::table::{
     Direction, Gather, Gathered, Leaf, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, Room,
     TableLocks,
 };
-use mmscale_mm::tlb::{Flushed, Tlb};
+use mmscale_mm::tlb::{Extent, Flushed, Leave, Parked, Tlb};
 use mmscale_sim::{Outcome, Policy, Rule, Sim, SimConfig, random_u64, table_host_bytes};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,11 +31,14 @@ struct World {
 impl World {
     /// A world whose TLB hears what the machine has to say.
     fn boot(script: &Rc<Script>, pages: u32) -> Rc<Self> {
+        Self::with(script, pages, SmpConfig::default())
+    }
+    fn with(script: &Rc<Script>, pages: u32, smp: SmpConfig) -> Rc<Self> {
         let frames = FrameAllocator::new(&MemoryMap::single(pages), AllocConfig::default());
         let world = Rc::new(Self {
             frames: frames.expect("the map is sound"),
             locks: TableLocks::new(pages as usize),
-            tlb: Tlb::new(SmpConfig::default()),
+            tlb: Tlb::new(smp),
             table: RefCell::new(None),
             made: Atomic::new(0),
             busy: Atomic::new(0),
@@ -184,8 +188,12 @@ fn a_frame_freed_without_a_flush_is_caught_when_freed_and_when_used() {
 
 /// Every CPU uses pages of a window and unmaps parts of it, all in one address space.
 fn crowd(config: SimConfig, cpus: usize, rounds: u32) -> Outcome {
+    crowd_by(SmpConfig::default(), config, cpus, rounds)
+}
+
+fn crowd_by(smp: SmpConfig, config: SimConfig, cpus: usize, rounds: u32) -> Outcome {
     run_script(config, |script| {
-        let world = World::boot(script, 1 << 14);
+        let world = World::with(script, 1 << 14, smp);
         for cpu in 0..cpus {
             let world = Rc::clone(&world);
             script.spawn(cpu, move || {
@@ -350,4 +358,65 @@ fn a_store_is_seen_without_the_lock_only_from_its_time_on() {
     assert_eq!(lazy, seen(Policy::Naive));
     let steps = lazy.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(steps > 10 && lazy.is_sorted(), "{lazy:?}");
+}
+
+/// CPU 1 uses a page, then has interrupts off for a while. CPU 0 puts the page's frame into limbo,
+/// and frees it when it leaves limbo, or too early.
+fn leave_limbo(early: bool) -> Outcome {
+    let smp = SmpConfig { policy: CallPolicy::Requests, ..SmpConfig::default() };
+    run_script(machine(2, false), |script| {
+        let world = World::with(script, 1 << 14, smp);
+        let user = Rc::clone(&world);
+        script.spawn(1, move || {
+            let table = user.shared();
+            user.touch(&table, Vpn::new(9));
+            let off = IrqGuard::<Sim>::new();
+            user.busy.store(1, SeqCst);
+            Sim::user(50_000);
+            let _ = table.access(user.on(), Vpn::new(9), MemAccess::Read, |_| ());
+            drop(off);
+        });
+        script.spawn(0, move || {
+            let table = world.shared();
+            while world.busy.load(SeqCst) != 1 {
+                Sim::relax();
+            }
+            let mut ptes = table.find_pte(world.on(), Vpn::new(9)).expect("it is mapped");
+            let pfn = ptes.take(Vpn::new(9)).pfn().expect("it is mapped");
+            drop(ptes);
+            let began_ns = Sim::now_ns();
+            let begun = world.tlb.begin(table.asid(), Extent::Range(range(9, 1), PageSize::Base));
+            assert!(world.tlb.park(begun, [Parked { pfn, count: 1 }].into_iter()));
+            assert!(Sim::now_ns() - began_ns < 10_000, "it does not wait");
+            if early {
+                world.frames.free_pages(pfn, Order::ZERO);
+                return;
+            }
+            let free = |_: &Flushed, frames: &[Parked]| {
+                frames.iter().for_each(|frame| world.frames.free_pages(frame.pfn, Order::ZERO));
+            };
+            assert_eq!(world.tlb.leave_limbo(Leave::Passed, free), 0, "CPU 1 uses it");
+            assert_eq!(world.tlb.leave_limbo(Leave::All, free), 1);
+            assert!(world.tlb.stats().limbo_age_max_ns > 30_000);
+        });
+    })
+}
+
+#[test]
+fn a_frame_that_leaves_limbo_early_is_caught_and_one_that_leaves_in_time_is_not() {
+    let outcome = leave_limbo(false);
+    assert_eq!((outcome.failure, outcome.violations), (None, vec![]));
+    let found = leave_limbo(true).violations;
+    assert!(found.iter().any(|found| found.rule == Rule::StaleTranslation), "{found:?}");
+}
+
+#[test]
+fn all_policies_flush_one_another_and_nobody_reads_a_freed_frame() {
+    for policy in POLICIES {
+        for seed in seeds(10) {
+            let smp = SmpConfig { policy, ..SmpConfig::default() };
+            let outcome = crowd_by(smp, SimConfig { seed, ..machine(8, false) }, 8, 10);
+            assert_eq!((outcome.failure, outcome.violations), (None, vec![]), "{policy:?} {seed}");
+        }
+    }
 }

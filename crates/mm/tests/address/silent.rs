@@ -1,0 +1,136 @@
+//! Who is interrupted when address spaces end, and what waits in limbo instead.
+
+use crate::machine::{Machine, range};
+use mmscale_mm::arch::{CpuId, NodeId, Vpn};
+use mmscale_mm::reclaim::Scope;
+use mmscale_mm::smp::CallPolicy;
+use mmscale_mm::space::{Advice, ExitPolicy, MapRequest, Place, ReapLock, Reaped, Space};
+use mmscale_mm::tlb::Leave;
+use mmscale_uni::{self as uni, Uni};
+use std::sync::Arc;
+
+const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
+const EXITS: [ExitPolicy; 3] = [ExitPolicy::Stock, ExitPolicy::Posted, ExitPolicy::Claims];
+const AT: u64 = 512 * 8 - 20;
+const PAGES: u64 = 40;
+
+/// An address space with a thread on each of three CPUs that has used all its pages; the caller is
+/// on CPU 0.
+fn used(policy: CallPolicy, exit: ExitPolicy) -> (Machine, Arc<Space<Uni>>) {
+    let machine = Machine::boot(3, |config| {
+        config.smp.policy = policy;
+        config.space.exit = exit;
+        config.swap.pages = 100;
+    });
+    let space = machine.space();
+    let request = MapRequest::new(PAGES).at(Place::Fixed(Vpn::new(AT)));
+    space.mmap(machine.on(), request).expect("there is memory");
+    for cpu in [2, 1, 0] {
+        uni::set_cpu(cpu);
+        (0..PAGES).for_each(|page| machine.write(&space, AT + page, 1).expect("there is memory"));
+    }
+    (machine, space)
+}
+
+/// The threads end.
+fn threads_end(machine: &Machine) {
+    for cpu in [2, 1, 0] {
+        uni::set_cpu(cpu);
+        machine.mm.tlb().exit_mm();
+    }
+}
+
+#[test]
+fn the_end_of_a_dead_address_space_interrupts_nobody_with_requests() {
+    for policy in POLICIES {
+        for exit in EXITS {
+            let (machine, space) = used(policy, exit);
+            space.kill();
+            threads_end(&machine);
+            machine.exit(space);
+            let sent = machine.mm.call_stats().ipis_sent;
+            match policy {
+                CallPolicy::Requests => assert_eq!(sent, 0, "{exit:?}"),
+                // Tables are freed: the idle CPUs must not read them.
+                CallPolicy::Stock | CallPolicy::Posted => {
+                    assert_eq!(sent, 2, "{policy:?} {exit:?}")
+                }
+            }
+            machine.end();
+        }
+    }
+}
+
+#[test]
+fn a_reaper_of_a_living_victim_waits_for_its_cpus_or_leaves_the_frames_in_limbo() {
+    for policy in POLICIES {
+        for exit in EXITS {
+            let (machine, space) = used(policy, exit);
+            space.kill();
+            let held = machine.mm.verify().expect("frames add up").held;
+            assert_eq!(space.reap(machine.on(), ReapLock::Wait), Reaped::Done);
+            let freed = held - machine.mm.verify().expect("frames add up").held;
+            let limbo = machine.mm.tlb().in_limbo() as u64;
+            if policy == CallPolicy::Requests {
+                assert_eq!((freed, limbo), (0, PAGES), "{exit:?}");
+                assert_eq!(machine.on().leave_limbo(Leave::Passed), 0, "nobody has answered");
+                machine.finish_ios(0);
+                assert_eq!(machine.on().leave_limbo(Leave::Passed) as u64, PAGES);
+            } else {
+                // LRU batches keep a few.
+                assert!(freed > PAGES / 2 && limbo == 0, "{policy:?} {exit:?}: {freed}, {limbo}");
+            }
+            assert_eq!(machine.mm.tlb().in_limbo(), 0);
+            threads_end(&machine);
+            machine.exit(space);
+            machine.end();
+        }
+    }
+}
+
+#[test]
+fn who_is_short_of_memory_gets_what_is_in_limbo_first() {
+    let (machine, space) = used(CallPolicy::Requests, ExitPolicy::Stock);
+    space.kill();
+    assert_eq!(space.reap(machine.on(), ReapLock::Wait), Reaped::Done);
+    let on = machine.on();
+    let scope = Scope { memory: on.memory, swap: on.swap, rmap: &on };
+    let freed = on.reclaim.direct(scope, NodeId::new(0), 1, None);
+    let counters = on.reclaim.counters();
+    assert_eq!((u64::from(freed), counters.scanned), (PAGES, 0));
+    let stats = machine.mm.call_stats();
+    assert_eq!((stats.frames_in_limbo_max, machine.mm.tlb().in_limbo()), (PAGES, 0));
+    threads_end(&machine);
+    machine.exit(space);
+    machine.end();
+}
+
+#[test]
+fn reclaim_flushes_once_for_many_pages() {
+    for policy in POLICIES {
+        let (machine, space) = used(policy, ExitPolicy::Stock);
+        let part = range(AT, PAGES);
+        assert_eq!(space.madvise(machine.on(), part, Advice::PageOut), Ok(()));
+        machine.finish_ios(usize::MAX);
+        // All are in memory and clean, and have a slot.
+        (0..PAGES).for_each(|page| assert_eq!(machine.read(&space, AT + page), Ok(1)));
+        for cpu in [1, 2, 0] {
+            uni::set_cpu(cpu);
+            (0..PAGES).for_each(|page| assert_eq!(machine.read(&space, AT + page), Ok(1)));
+        }
+        let before = machine.mm.call_stats();
+        assert_eq!(space.madvise(machine.on(), part, Advice::PageOut), Ok(()));
+        let after = machine.mm.call_stats();
+        let (flushes, sent) = (after.flushes - before.flushes, after.ipis_sent - before.ipis_sent);
+        assert!(flushes <= 4 && sent <= 2 * flushes, "{policy:?}: {flushes} flushes, {sent} sent");
+        // Those that were on a list; LRU batches keep a few.
+        let left = machine.mincore(&space, AT, PAGES).iter().filter(|&&there| there).count();
+        assert!(left < PAGES as usize / 2, "{policy:?}: {left}");
+        for cpu in 0..3 {
+            assert!(uni::tlb_len(cpu) <= left, "{policy:?}: {}", CpuId::new(cpu));
+        }
+        threads_end(&machine);
+        machine.exit(space);
+        machine.end();
+    }
+}
