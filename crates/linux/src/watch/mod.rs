@@ -169,13 +169,22 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Waits of the run's processes and of the kernel's threads, as rows of a record. How often a
+    /// Waits of the run's processes and of the kernel's threads, as rows of a record; the site says
+    /// who held the lock, where that was looked at. How often a
     /// lock was taken without waiting is not known: acquisitions are 0.
     pub fn lock_rows(&self) -> Vec<LockRow> {
         let known = |wait: &&Wait| wait.side != Side::Other;
+        let path = |wait: &Wait| {
+            let held = wait.holder.last().map(|function| format!("(held by {function})"));
+            let mut path = wait.path.clone();
+            if let (Some(site), Some(held)) = (path.last_mut(), held) {
+                *site = format!("{site} {held}");
+            }
+            path
+        };
         let row = |wait: &Wait| LockRow {
             class: wait.class.to_owned(),
-            path: wait.path.clone(),
+            path: path(wait),
             acquisitions: 0,
             contentions: wait.count,
             wait_total_ns: wait.total_ns,
@@ -264,8 +273,10 @@ impl Watching {
         let mut merged = BTreeMap::<Key, Sums>::new();
         for (path, sums) in self.programs.waits()? {
             let mut steps = self.path(path.stack);
-            let holder = path.holder.checked_sub(1).map_or(Vec::new(), |id| self.path(id as i32));
             let class = class::of(&steps, path.flags);
+            // Holders of zone locks are known, and of no others.
+            let holder = path.holder.checked_sub(1).filter(|_| class == "zone");
+            let holder = holder.map_or(Vec::new(), |id| self.path(id as i32));
             // Who calls it says more.
             if steps.last().is_some_and(|step| step.starts_with("folio_lruvec_")) {
                 steps.pop();
