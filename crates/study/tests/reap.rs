@@ -115,6 +115,10 @@ fn the_out_of_memory_reaper_comes_after_its_delay() {
         let wall_ns = mean(arm, "wall_to_last_frame_ns");
         assert!((20e6..40e6).contains(&wall_ns), "{}: {wall_ns}", arm.arm);
     }
+    // Who has begun goes on beside the exit, for which he had to give way.
+    let late = run(&["via=oom", "layout=app", "pages=16384", "delay_ms=20", "notice_ms=31"]);
+    let share = mean(&late.arms[2], "frames_freed_by_reaper_share");
+    assert!(share > 0.6, "{share}");
     let twice = |arm| mean(arm, "tables_visited_twice");
     assert!(twice(stock) > 0.0 && twice(claims) == 0.0, "{} and {}", twice(stock), twice(claims));
     assert_eq!(mean(claims, "pte_lock_wait_ns"), 0.0);

@@ -31,7 +31,7 @@ use super::change::Vmas;
 use super::mmap::locked_of;
 use super::reap::is_reapable;
 use super::zap::{Swapped, Zap};
-use super::{Backing, CHANGED, DEAD, LEFT, ReapLock, Reaped, Space, VmaRange, Vpn};
+use super::{Backing, CHANGED, DEAD, EXITING, LEFT, ReapLock, Reaped, Space, VmaRange, Vpn};
 use crate::arch::{Arch, Atomic, Func, Op, Pfn, Span, Trace, ZapBy};
 use crate::lru::MANY;
 use crate::table::{Direction, ENTRIES, Gather, Gathered, Hold, Sink};
@@ -237,9 +237,11 @@ impl<A: Arch> Space<A> {
             let Some(units) = self.claim(held, End::High) else { break };
             self.zap_claimed(on, held, &mut gather, units);
             if self.lock.has_waiters() {
-                // The exit wants to begin, or another change to be made.
+                // The exit wants to begin, or another change to be made. The exit lets readers in as
+                // soon as it has begun, so whoever would not wait for others waits for that.
                 drop(vmas.take());
-                vmas = self.lock_to_reap(how);
+                let exits = self.state.load(Acquire) & EXITING != 0;
+                vmas = self.lock_to_reap(if exits { ReapLock::Wait } else { how });
                 if vmas.is_none() {
                     result = Reaped::Busy;
                 } else if self.is_skipped() {
