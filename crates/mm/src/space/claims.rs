@@ -237,8 +237,8 @@ impl<A: Arch> Space<A> {
             let Some(units) = self.claim(held, End::High) else { break };
             self.zap_claimed(on, held, &mut gather, units);
             if self.lock.has_waiters() {
-                // The exit wants to begin, or another change to be made. The exit lets readers in as
-                // soon as it has begun, so whoever would not wait for others waits for that.
+                // The exit wants to begin, or another change to be made. The exit lets readers in
+                // as soon as it has begun, so whoever would not wait for others waits for that.
                 drop(vmas.take());
                 let exits = self.state.load(Acquire) & EXITING != 0;
                 vmas = self.lock_to_reap(if exits { ReapLock::Wait } else { how });
