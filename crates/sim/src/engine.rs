@@ -388,6 +388,9 @@ impl Engine {
         self.probes[at].event(now_ns, event);
         self.check_event(event);
         self.check_reached(event);
+        if let Trace::CsdWait { target, ns } = *event {
+            self.section_waited_for(target, ns);
+        }
     }
     /// From now on nothing waits and nothing is delivered.
     pub(crate) fn die(&mut self) {

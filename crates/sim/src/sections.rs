@@ -190,6 +190,12 @@ impl Watch {
             None => self.looped.push((path, ps)),
         }
     }
+    /// A call of the open section waited `ns` for `target`.
+    pub(crate) fn waited_for(&mut self, target: CpuId, ns: u64) {
+        if self.target.is_none_or(|(longest, _)| longest < ns) {
+            self.target = Some((ns, target));
+        }
+    }
     /// The open section has ended.
     pub(crate) fn close(&mut self, begin_ps: u64, end_ps: u64) {
         let window = end_ps.checked_sub(self.from_ps).map(|ps| ps / self.window_ps);

@@ -75,6 +75,15 @@ impl Engine {
             watch.wait(Waited::Lock(class), ps);
         }
     }
+    /// The running CPU has waited for others to answer a call, the last of them `target`.
+    pub(crate) fn section_waited_for(&mut self, target: CpuId, ns: u64) {
+        let cpu = &mut self.cpus[self.cur];
+        if cpu.section_since != NEVER
+            && let Some(watch) = &mut cpu.watch
+        {
+            watch.waited_for(target, ns);
+        }
+    }
     /// A turn of a wait loop begins on the running CPU.
     #[inline]
     pub(crate) fn loop_begins(&mut self) {

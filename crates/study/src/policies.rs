@@ -2,6 +2,7 @@
 
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::page_alloc::PcpPolicy;
+use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::ExitPolicy;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_system::Present;
@@ -51,6 +52,16 @@ pub(crate) fn caches<'de, D: Deserializer<'de>>(source: D) -> Result<PcpPolicy, 
             ("blockmap", PcpPolicy::Blockmap),
         ],
     )
+}
+
+/// How CPUs call one another.
+pub(crate) fn calls<'de, D: Deserializer<'de>>(source: D) -> Result<CallPolicy, D::Error> {
+    let names = [
+        ("stock", CallPolicy::Stock),
+        ("posted", CallPolicy::Posted),
+        ("requests", CallPolicy::Requests),
+    ];
+    named(source, names)
 }
 
 /// How an address space is emptied at its end.

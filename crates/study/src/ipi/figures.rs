@@ -3,7 +3,8 @@
 use super::probe::IpiProbe;
 use super::workload::Tally;
 use crate::study::{MetricSpec, SeedResult};
-use mmscale_record::{Histogram, PerCpu, SectionRecord, SectionWait};
+use mmscale_mm::smp::CallStats;
+use mmscale_record::{CallRow, Histogram, PerCpu, SectionRecord, SectionWait};
 use mmscale_sim::{CpuSections, LoopRow, SECTION_LIMITS_NS, Section, Waited};
 
 const fn figure(name: &'static str, unit: &'static str, help: &'static str) -> MetricSpec {
@@ -30,6 +31,8 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure("wakeup_latency_max_ns", "ns", "the latest of all"),
     figure("csd_wait_total_ns", "ns", "waits for other CPUs' answers, preemption on or off"),
     figure("csd_wait_max_ns", "ns", "the longest"),
+    figure("csd_wait_cpu_ns", "ns", "CPU time spent waiting so: asleep and preempted is not"),
+    figure("call_sleeps", "1", "times that a caller went to sleep for its answer"),
     figure("ipis_sent", "1", "interrupts from CPU to CPU for calls and flushes"),
     figure("ipis_elided", "1", "calls queued behind others, without an interrupt"),
     figure("flushes", "1", "invalidations of translations"),
@@ -54,6 +57,10 @@ pub(super) struct Observed<'a> {
     pub(super) sections: &'a [CpuSections],
     pub(super) probes: &'a [IpiProbe],
     pub(super) tally: &'a Tally,
+    /// What was counted until the time that counts began, and until it ended.
+    pub(super) counted: [CallStats; 2],
+    /// CPU time by call path; empty where it is not measured.
+    pub(super) calls: &'a [CallRow],
 }
 
 /// The smallest value that `percent` of 100 of the values do not exceed (nearest rank); 0 of none.
@@ -68,9 +75,7 @@ fn percentile(values: &[u64], percent: usize) -> u64 {
 pub(super) fn measure(seen: &Observed<'_>, result: &mut SeedResult) {
     measure_sections(seen.sections, result);
     measure_wakeups(seen, result);
-    let sum = |of: fn(&IpiProbe) -> u64| seen.probes.iter().map(of).sum::<u64>();
-    result.metric("flushes", sum(|probe| probe.flushes));
-    result.metric("ipis_sent", sum(|probe| probe.interrupted));
+    measure_calls(seen, result);
     let seconds = seen.window_ns as f64 / 1e9;
     let calls = &seen.tally.call_ns;
     result.metric("ops_per_s", seen.tally.ops as f64 / seconds);
@@ -85,9 +90,7 @@ pub(super) fn measure(seen: &Observed<'_>, result: &mut SeedResult) {
 
 /// Whether a loop waits for other CPUs to answer a call, and not for the owner of a lock.
 fn is_call(row: &LoopRow) -> bool {
-    const CALLS: [&str; 4] =
-        ["smp_call_function_many_cond", "csd_lock", "csd_lock_wait", "flush_tlb_mm_range"];
-    row.path.iter().any(|step| CALLS.contains(step))
+    row.path.iter().any(|step| is_wait(step) || *step == "smp_call_function_many_cond")
 }
 
 fn measure_sections(sections: &[CpuSections], result: &mut SeedResult) {
@@ -112,6 +115,31 @@ fn measure_sections(sections: &[CpuSections], result: &mut SeedResult) {
     result.metric("preempt_off_over_1ms_for_calls", over);
     let longest = calls().map(|row| row.max_ns).max();
     result.metric("preempt_off_in_call_max_ns", longest.unwrap_or(0));
+}
+
+fn measure_calls(seen: &Observed<'_>, result: &mut SeedResult) {
+    let waits = || seen.probes.iter().flat_map(|probe| &probe.waits_ns).copied();
+    result.metric("csd_wait_total_ns", waits().sum::<u64>());
+    result.metric("csd_wait_max_ns", waits().max().unwrap_or(0));
+    let spins = seen.calls.iter().filter(|row| row.path.iter().any(|step| is_wait(step)));
+    if !seen.sections.is_empty() {
+        result.metric("csd_wait_cpu_ns", spins.map(|row| row.self_ns).sum::<u64>());
+    }
+    let [before, after] = seen.counted;
+    let counted = |of: fn(&CallStats) -> u64| of(&after).saturating_sub(of(&before));
+    result.metric("ipis_sent", counted(|stats| stats.ipis_sent));
+    result.metric("ipis_elided", counted(|stats| stats.ipis_elided));
+    result.metric("flushes", counted(|stats| stats.flushes));
+    result.metric("call_sleeps", counted(|stats| stats.sleeps));
+    result.metric("preempt_off_queue_phase_max_ns", after.preempt_off_queue_phase_max_ns);
+    result.metric("frames_in_limbo_max", after.frames_in_limbo_max);
+    result.metric("limbo_age_max_ns", after.limbo_age_max_ns);
+    result.metric("call_memory_bytes", after.call_memory_bytes);
+}
+
+/// Whether a function waits for other CPUs to answer, or to be done with a record.
+fn is_wait(function: &str) -> bool {
+    ["csd_lock", "csd_lock_wait"].contains(&function)
 }
 
 /// What a CPU's watchman noted, for each CPU.
@@ -157,7 +185,11 @@ pub(super) fn distributions(seen: &Observed<'_>, result: &mut SeedResult) {
     }
     let mut delays = vec![0; 64];
     by_cpu.iter().flatten().for_each(|ns| delays[ns.max(&1).ilog2() as usize] += 1);
-    for (name, counts) in [("preempt_off_ns", sum), ("wakeup_latency_ns", delays)] {
+    let mut waits = vec![0; 64];
+    let all = seen.probes.iter().flat_map(|probe| &probe.waits_ns);
+    all.for_each(|ns| waits[ns.max(&1).ilog2() as usize] += 1);
+    let names = ["preempt_off_ns", "wakeup_latency_ns", "csd_wait_ns"];
+    for (name, counts) in names.into_iter().zip([sum, delays, waits]) {
         let histogram = histogram(&counts);
         if !histogram.buckets.is_empty() {
             result.histograms.insert(name.to_owned(), histogram);

@@ -15,6 +15,7 @@ use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::page_alloc::PcpPolicy;
+use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::ExitPolicy;
 use mmscale_mm::upkeep::TickPolicy;
 use serde::Deserialize;
@@ -35,6 +36,9 @@ pub struct CrossCalls;
 /// What an arm chooses.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct IpiArm {
+    /// How CPUs call one another.
+    #[serde(deserialize_with = "policies::calls")]
+    calls: CallPolicy,
     #[serde(deserialize_with = "policies::tick")]
     tick: TickPolicy,
     #[serde(deserialize_with = "policies::lru")]

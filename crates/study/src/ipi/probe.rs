@@ -1,4 +1,4 @@
-//! What one CPU's tracepoints say about flushes, within the time that counts.
+//! What one CPU's tracepoints say about calls, within the time that counts.
 
 use mmscale_mm::arch::{Probe, Trace, TraceGroup};
 use std::any::Any;
@@ -7,14 +7,13 @@ use std::any::Any;
 #[derive(Debug)]
 pub(super) struct IpiProbe {
     window: (u64, u64),
-    pub(super) flushes: u64,
-    /// CPUs that flushes interrupted.
-    pub(super) interrupted: u64,
+    /// How long calls from this CPU waited for their answers.
+    pub(super) waits_ns: Vec<u64>,
 }
 
 impl IpiProbe {
     pub(super) fn new(window: (u64, u64)) -> Self {
-        Self { window, flushes: 0, interrupted: 0 }
+        Self { window, waits_ns: Vec::new() }
     }
 }
 
@@ -26,9 +25,8 @@ impl Probe for IpiProbe {
         if !(self.window.0..self.window.1).contains(&now_ns) {
             return;
         }
-        if let Trace::TlbFlush { interrupted, .. } = *event {
-            self.flushes += 1;
-            self.interrupted += u64::from(interrupted);
+        if let Trace::CsdWait { ns, .. } = *event {
+            self.waits_ns.push(ns);
         }
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -39,14 +37,15 @@ impl Probe for IpiProbe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mmscale_mm::arch::CpuId;
 
     #[test]
-    fn flushes_count_in_their_time_only() {
+    fn waits_count_in_their_time_only() {
         let mut probe = IpiProbe::new((100, 200));
-        let flush = |interrupted| Trace::TlbFlush { pages: 1, interrupted };
-        for (at_ns, interrupted) in [(99, 1), (100, 3), (199, 4), (200, 50)] {
-            probe.event(at_ns, &flush(interrupted));
+        let wait = |ns| Trace::CsdWait { target: CpuId::new(3), ns };
+        for (at_ns, ns) in [(99, 1), (100, 3), (199, 4), (200, 50)] {
+            probe.event(at_ns, &wait(ns));
         }
-        assert_eq!((probe.flushes, probe.interrupted), (2, 7));
+        assert_eq!(probe.waits_ns, [3, 4]);
     }
 }

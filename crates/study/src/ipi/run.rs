@@ -9,10 +9,12 @@ use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_mm::arch::{Arch, Probe};
+use mmscale_mm::smp::CallStats;
 use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_record::On;
 use mmscale_sim::{Disturbance, Lengths, Noise, Windows};
 use mmscale_system::{System, ThreadSpec};
+use std::sync::{Arc, Mutex};
 
 /// The window of the real measurements, for which the profile's noise stands.
 const REAL_WINDOW_S: f64 = 30.0;
@@ -27,6 +29,20 @@ const SWAP_PAGES: u32 = 1 << 16;
 struct Calls {
     plan: Plan,
     books: Books,
+    counted: Counted,
+}
+
+/// What was counted about calls when the time that counts began, and when it ended.
+#[derive(Clone, Debug, Default)]
+struct Counted(Arc<Mutex<[CallStats; 2]>>);
+
+impl Counted {
+    fn note(&self, at: usize, stats: CallStats) {
+        self.0.lock().expect("nobody panics while noting")[at] = stats;
+    }
+    fn read(&self) -> [CallStats; 2] {
+        *self.0.lock().expect("all programs have ended")
+    }
 }
 
 impl Program for Calls {
@@ -38,6 +54,10 @@ impl Program for Calls {
         let watch = move |system: &Kernel<A>| _ = workload::watch(system, plan, &books);
         let watch =
             (plan.work == Work::Mixed).then(|| kernel.process(ThreadSpec::on(0), Box::new(watch)));
+        for (at, when_ns) in [plan.from_ns, plan.until_ns].into_iter().enumerate() {
+            let _ = kernel.sleep_ns(when_ns.saturating_sub(kernel.clock_ns()));
+            self.counted.note(at, kernel.mm().call_stats());
+        }
         for process in [Some(service), watch].into_iter().flatten().flatten() {
             let _ = kernel.wait(process);
         }
@@ -95,6 +115,7 @@ fn noise_of(noise: Noise, window_ns: u64, tail: f64) -> Noise {
 pub(super) fn run(ctx: &RunContext, arm: IpiArm, seed: u64) -> Result<SeedResult, StudyError> {
     let (plan, windows) = plan_of(ctx, seed);
     let mut spec = MachineSpec::new(ctx, seed);
+    spec.mm.smp.policy = arm.calls;
     spec.mm.tick = arm.tick;
     spec.mm.lru = arm.lru;
     spec.mm.space.exit = arm.exit;
@@ -110,7 +131,8 @@ pub(super) fn run(ctx: &RunContext, arm: IpiArm, seed: u64) -> Result<SeedResult
         config.sections = Some(windows);
     });
     let books = Books::default();
-    let program = Calls { plan, books: books.clone() };
+    let counted = Counted::default();
+    let program = Calls { plan, books: books.clone(), counted: counted.clone() };
     let window = (plan.from_ns, plan.until_ns);
     let mut machine = machine::run(spec, |_| Box::new(IpiProbe::new(window)) as _, program)?;
     let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<IpiProbe>();
@@ -134,6 +156,8 @@ pub(super) fn run(ctx: &RunContext, arm: IpiArm, seed: u64) -> Result<SeedResult
         sections: &machine.sections,
         probes: &probes,
         tally: &tally,
+        counted: counted.read(),
+        calls: &machine.calls,
     };
     figures::measure(&seen, &mut result);
     figures::distributions(&seen, &mut result);

@@ -1,7 +1,7 @@
 //! The programs of the study: a service whose threads are spread over all CPUs and that changes its
 //! memory on a few of them, and a watchman on each CPU, more urgent than everything else.
 
-use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, Prot, System, ThreadSpec};
+use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, Place, Prot, System, ThreadSpec};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::sync::{Arc, Mutex};
@@ -14,6 +14,10 @@ const KEPT_PAGES: u64 = 16;
 const CHANGED_PAGES: u64 = 4;
 /// Pages of each thread of a process that ends.
 const CHILD_PAGES: u64 = 8;
+/// Where threads keep their memory, a stretch for each CPU, as the arenas of an allocator: no two
+/// threads share a page table.
+const ARENAS: u64 = 1 << 40;
+const ARENA_BYTES: u64 = 64 << 20;
 /// How long a poller computes between two looks at memory.
 const POLL_NS: u64 = 1_000_000;
 /// The priority of the watchmen: above everything else.
@@ -85,6 +89,12 @@ pub(super) fn workers(cpus: usize) -> Vec<usize> {
     [0, 3, 8, 11].into_iter().filter(|&cpu| cpu < cpus).take(at_most).collect()
 }
 
+/// `pages` pages of the arena of `cpu`, from page `from` of it on.
+fn arena(cpu: usize, from: u64, pages: u64) -> MapSpec {
+    let at = Addr(ARENAS + cpu as u64 * ARENA_BYTES).page(from);
+    MapSpec::new(pages * PAGE_BYTES).at(Place::Fixed(at))
+}
+
 fn rng_of(plan: &Plan, what: u64, cpu: usize) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(plan.seed ^ what << 56 ^ (cpu as u64) << 32)
 }
@@ -104,7 +114,8 @@ pub(super) fn service<S: System>(system: &S, plan: Plan, books: &Books) -> Resul
         let body = move |system: &S| {
             let mut tally = Tally::default();
             // The only way out before the time is the end of the run.
-            let _ = if works { work(system, &plan, cpu, &mut tally) } else { poll(system, &plan) };
+            let _ =
+                if works { work(system, &plan, cpu, &mut tally) } else { poll(system, &plan, cpu) };
             books.add(tally);
         };
         threads.push(system.spawn(ThreadSpec::on(cpu), Box::new(body))?);
@@ -117,8 +128,9 @@ pub(super) fn service<S: System>(system: &S, plan: Plan, books: &Books) -> Resul
 }
 
 /// Computes, and looks at a page of its own now and then.
-fn poll<S: System>(system: &S, plan: &Plan) -> Result<(), Errno> {
-    let page = system.mmap(MapSpec::populated(PAGE_BYTES))?;
+fn poll<S: System>(system: &S, plan: &Plan, cpu: usize) -> Result<(), Errno> {
+    let page = insist(|| system.mmap(arena(cpu, 0, 1)))?;
+    insist(|| system.write(page, 1))?;
     while system.clock_ns() < plan.until_ns {
         system.read(page)?;
         system.compute_ns(POLL_NS.min(plan.until_ns.saturating_sub(system.clock_ns()).max(1)))?;
@@ -129,7 +141,7 @@ fn poll<S: System>(system: &S, plan: &Plan) -> Result<(), Errno> {
 fn work<S: System>(system: &S, plan: &Plan, cpu: usize, tally: &mut Tally) -> Result<(), Errno> {
     match plan.work {
         Work::Mixed => mixed(system, plan, cpu, tally),
-        Work::Flush => flush(system, plan, tally),
+        Work::Flush => flush(system, plan, cpu, tally),
     }
 }
 
@@ -150,8 +162,8 @@ fn timed<S: System, T>(
 }
 
 /// Lets a page go and touches it, again and again.
-fn flush<S: System>(system: &S, plan: &Plan, tally: &mut Tally) -> Result<(), Errno> {
-    let page = system.mmap(MapSpec::populated(PAGE_BYTES))?;
+fn flush<S: System>(system: &S, plan: &Plan, cpu: usize, tally: &mut Tally) -> Result<(), Errno> {
+    let page = insist(|| system.mmap(arena(cpu, 0, 1)))?;
     system.sleep_ns(plan.from_ns.saturating_sub(system.clock_ns()))?;
     while system.clock_ns() < plan.until_ns {
         match system.write(page, 1) {
@@ -178,7 +190,7 @@ struct Worker<'a, S> {
 /// Ops in a random order, with half of the time between them asleep.
 fn mixed<S: System>(system: &S, plan: &Plan, cpu: usize, tally: &mut Tally) -> Result<(), Errno> {
     let mut rng = rng_of(plan, 1, cpu);
-    let kept = insist(|| system.mmap(MapSpec::populated(KEPT_PAGES * PAGE_BYTES)))?;
+    let kept = insist(|| system.mmap(arena(cpu, 0, KEPT_PAGES)))?;
     let others = workers(system.cpus()).into_iter().filter(|&other| other != cpu).collect();
     let mut worker = Worker { system, plan, kept, others, cpu, stamp: 0 };
     system.sleep_ns(plan.from_ns.saturating_sub(system.clock_ns()))?;
@@ -232,7 +244,7 @@ impl<S: System> Worker<'_, S> {
     /// Maps, writes, unmaps.
     fn come_and_go(&self, tally: &mut Tally) -> Result<(), Errno> {
         let (system, bytes) = (self.system, MAPPED_PAGES * PAGE_BYTES);
-        let at = system.mmap(MapSpec::new(bytes))?;
+        let at = system.mmap(arena(self.cpu, 2 * KEPT_PAGES, MAPPED_PAGES))?;
         let filled = self.fill(at, MAPPED_PAGES);
         timed(system, self.plan, tally, || system.munmap(at, bytes))?;
         filled

@@ -1,0 +1,144 @@
+//! The study `ipi` as a user runs it: what it must show, on short runs.
+
+use mmscale_record::{ArmRecord, Document, On};
+use mmscale_study::{
+    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunEvent, Settings, execute, plan,
+};
+use std::sync::Arc;
+
+struct Silent;
+
+impl ProgressSink for Silent {
+    fn event(&self, _: RunEvent) {}
+}
+
+const SHORT: [&str; 2] = ["window_s=0.02", "windows=40"];
+
+fn request(settings: &[&str]) -> Request {
+    Request {
+        studies: vec!["ipi".to_owned()],
+        on: Some(On::Sim),
+        arms: vec![],
+        profile: None,
+        settings: Settings::parse(settings).expect("the test's settings are spelt well"),
+        seeds: Some(2),
+        first_seed: 1,
+        length: Length::Full,
+        checks: Checks::On,
+    }
+}
+
+fn run_of(request: &Request) -> Document {
+    let plans = plan(Registry::shipped(), request).unwrap_or_else(|why| panic!("{why}"));
+    let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
+    execute(&plans[0], &Interrupt::default(), &sink).unwrap_or_else(|why| {
+        let source = std::error::Error::source(&why).map(ToString::to_string);
+        panic!("{why}: {}", source.unwrap_or_default())
+    })
+}
+
+fn run(settings: &[&str]) -> Document {
+    run_of(&request(settings))
+}
+
+fn mean(arm: &ArmRecord, name: &str) -> f64 {
+    arm.metrics.get(name).unwrap_or_else(|| panic!("no metric {name}")).mean
+}
+
+const WORKERS: [usize; 4] = [0, 3, 8, 11];
+
+#[test]
+fn only_stock_locks_others_out_while_a_call_waits() {
+    let document = run(&SHORT);
+    let [stock, others @ ..] = &document.arms[..] else { panic!("four arms") };
+    let p99 = |arm| mean(arm, "preempt_off_max_window_p99_ns");
+    assert!(p99(stock) > 1e6, "{}", p99(stock));
+    assert!(mean(stock, "preempt_off_over_1ms_for_calls") > 0.0);
+    for arm in others {
+        assert!(p99(arm) * 5.0 < p99(stock), "{}: {} and {}", arm.arm, p99(arm), p99(stock));
+        assert_eq!(mean(arm, "preempt_off_over_1ms_for_calls"), 0.0, "{}", arm.arm);
+        assert!(mean(arm, "wakeup_latency_p99_ns") < mean(stock, "wakeup_latency_p99_ns"));
+    }
+    let [posted, requests, all] = others else { panic!("three arms") };
+    assert!(mean(requests, "csd_wait_cpu_ns") * 2.0 < mean(posted, "csd_wait_cpu_ns"));
+    for arm in [requests, all] {
+        assert!(mean(arm, "call_sleeps") > 0.0, "{}", arm.arm);
+        assert!(mean(arm, "call_memory_bytes") < mean(stock, "call_memory_bytes"));
+    }
+    assert_eq!(mean(posted, "call_sleeps"), 0.0);
+}
+
+#[test]
+fn the_cpus_that_poll_are_no_part_of_it() {
+    let document = run(&SHORT);
+    for arm in &document.arms {
+        let p99 = &arm.per_cpu["preempt_off_max_window_p99_ns"].values;
+        assert_eq!(p99.len(), 16);
+        for (cpu, ns) in p99.iter().enumerate().filter(|(cpu, _)| !WORKERS.contains(cpu)) {
+            assert!(*ns < 150_000.0, "{} cpu{cpu}: {ns}", arm.arm);
+        }
+        let largest = p99.iter().copied().fold(0.0, f64::max);
+        // The metric is a mean over seeds of each seed's worst CPU.
+        assert!(mean(arm, "preempt_off_max_window_p99_ns") >= largest);
+        assert!(!arm.histograms["preempt_off_ns"].buckets.is_empty());
+        let longest = arm.sections.iter().map(|section| section.ns).max().unwrap_or(0);
+        assert!(longest as f64 >= mean(arm, "preempt_off_max_ns"), "{}", arm.arm);
+    }
+    let stock = &document.arms[0];
+    let waits = stock.sections.iter().flat_map(|section| &section.waits);
+    assert!(waits.into_iter().any(|wait| wait.what.starts_with("cpu")), "a target is named");
+}
+
+#[test]
+fn without_noise_no_section_is_long_and_a_longer_tail_makes_them_longer() {
+    let of = |setting: &str| {
+        let settings: Vec<&str> = SHORT.into_iter().chain([setting]).collect();
+        let arms = vec!["stock".to_owned()];
+        let document = run_of(&Request { arms, ..request(&settings) });
+        let arm = &document.arms[0];
+        (mean(arm, "preempt_off_max_ns"), mean(arm, "preempt_off_over_1ms"))
+    };
+    let quiet = of("noise=off");
+    assert!(quiet.0 < 50_000.0 && quiet.1 == 0.0, "{quiet:?}");
+    assert!(of("tail=0.3").0 < of("tail=1").0);
+}
+
+#[test]
+fn a_flush_takes_longer_the_more_cpus_have_to_hear_of_it() {
+    let of = |cpus: &str| {
+        let document = run(&["workload=flush", "flush_ms=0.2", "noise=off", cpus]);
+        document.arms.iter().map(|arm| mean(arm, "call_mean_ns")).collect::<Vec<_>>()
+    };
+    for (few, many) in of("cpus=2").into_iter().zip(of("cpus=16")) {
+        assert!(few * 1.5 < many, "{few} and {many} ns");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_fingerprint_under_either_policy() {
+    let with = |sched: &str| {
+        let settings = ["window_s=0.01", "windows=5", "cpus=6", sched];
+        run_of(&Request { checks: Checks::Off, ..request(&settings) }).fingerprint
+    };
+    assert_eq!(with("sched=lazy"), with("sched=naive"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_way_out() {
+    let refusal = |setting: &str| {
+        let refused = plan(Registry::shipped(), &request(&[setting]));
+        refused.expect_err("it makes no sense").to_string()
+    };
+    let cases = [
+        ("workload=flsh", "did you mean `flush`?"),
+        ("windows=0", "0 is outside its range, 1 to 100000"),
+        ("window_s=0", "0 is outside its range"),
+        ("tail=-1", "is outside its range, 0.01 to 100"),
+        ("noise=some", "it is on or off"),
+        ("window=1", "did you mean `window_s`?"),
+    ];
+    for (setting, expected) in cases {
+        let message = refusal(setting);
+        assert!(message.contains(expected), "`{message}` does not say `{expected}`");
+    }
+}
