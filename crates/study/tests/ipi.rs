@@ -53,19 +53,21 @@ fn only_stock_locks_others_out_while_a_call_waits() {
     let [stock, others @ ..] = &document.arms[..] else { panic!("four arms") };
     let p99 = |arm| mean(arm, "preempt_off_max_window_p99_ns");
     assert!(p99(stock) > 1e6, "{}", p99(stock));
-    assert!(mean(stock, "preempt_off_over_1ms_for_calls") > 0.0);
+    let for_calls = |arm| mean(arm, "preempt_off_over_1ms_for_calls");
+    assert!(for_calls(stock) > 0.0);
     for arm in others {
-        assert!(p99(arm) * 5.0 < p99(stock), "{}: {} and {}", arm.arm, p99(arm), p99(stock));
-        assert_eq!(mean(arm, "preempt_off_over_1ms_for_calls"), 0.0, "{}", arm.arm);
-        assert!(mean(arm, "wakeup_latency_p99_ns") < mean(stock, "wakeup_latency_p99_ns"));
+        assert_eq!(for_calls(arm), 0.0, "{}", arm.arm);
+        assert!(p99(arm) < 0.7 * p99(stock), "{}: {} and {}", arm.arm, p99(arm), p99(stock));
+        assert!(mean(arm, "csd_wait_total_ns") > 1e6, "{}: it still waits", arm.arm);
     }
     let [posted, requests, all] = others else { panic!("three arms") };
-    assert!(mean(requests, "csd_wait_cpu_ns") * 2.0 < mean(posted, "csd_wait_cpu_ns"));
+    assert_eq!(mean(posted, "call_sleeps"), 0.0);
     for arm in [requests, all] {
         assert!(mean(arm, "call_sleeps") > 0.0, "{}", arm.arm);
+        let spins = |arm| mean(arm, "csd_wait_cpu_ns");
+        assert!(2.0 * spins(arm) < spins(posted), "{}: {}", arm.arm, spins(arm));
         assert!(mean(arm, "call_memory_bytes") < mean(stock, "call_memory_bytes"));
     }
-    assert_eq!(mean(posted, "call_sleeps"), 0.0);
 }
 
 #[test]
@@ -74,9 +76,11 @@ fn the_cpus_that_poll_are_no_part_of_it() {
     for arm in &document.arms {
         let p99 = &arm.per_cpu["preempt_off_max_window_p99_ns"].values;
         assert_eq!(p99.len(), 16);
-        for (cpu, ns) in p99.iter().enumerate().filter(|(cpu, _)| !WORKERS.contains(cpu)) {
-            assert!(*ns < 150_000.0, "{} cpu{cpu}: {ns}", arm.arm);
-        }
+        let over = &arm.per_cpu["preempt_off_over_1ms"].values;
+        let pollers = over.iter().enumerate().filter(|(cpu, _)| !WORKERS.contains(cpu));
+        // Time that is stolen may fall into a section of theirs, but seldom.
+        let pollers: f64 = pollers.map(|(_, sections)| sections).sum();
+        assert!(pollers <= 1.0, "{}: {pollers} of a run", arm.arm);
         let largest = p99.iter().copied().fold(0.0, f64::max);
         // The metric is a mean over seeds of each seed's worst CPU.
         assert!(mean(arm, "preempt_off_max_window_p99_ns") >= largest);
@@ -101,6 +105,18 @@ fn without_noise_no_section_is_long_and_a_longer_tail_makes_them_longer() {
     let quiet = of("noise=off");
     assert!(quiet.0 < 50_000.0 && quiet.1 == 0.0, "{quiet:?}");
     assert!(of("tail=0.3").0 < of("tail=1").0);
+}
+
+#[test]
+fn a_copy_under_the_lock_of_its_table_locks_others_out_whatever_the_policy() {
+    let flushes = |copies: &str| {
+        let settings: Vec<&str> = SHORT.into_iter().chain([copies, "noise=off"]).collect();
+        let document = run(&settings);
+        document.arms.iter().map(|arm| mean(arm, "flushes")).collect::<Vec<_>>()
+    };
+    for (without, with) in flushes("copies=off").into_iter().zip(flushes("copies=on")) {
+        assert!(with > 1.05 * without, "{with} and {without} flushes");
+    }
 }
 
 #[test]
@@ -135,7 +151,7 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         ("window_s=0", "0 is outside its range"),
         ("tail=-1", "is outside its range, 0.01 to 100"),
         ("noise=some", "it is on or off"),
-        ("window=1", "did you mean `window_s`?"),
+        ("tial=1", "did you mean `tail`?"),
     ];
     for (setting, expected) in cases {
         let message = refusal(setting);

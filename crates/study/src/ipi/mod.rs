@@ -80,6 +80,11 @@ impl Experiment for CrossCalls {
                 [0.01, 100.0],
                 "stolen times of the profile times this (sim)",
             ),
+            ParamSpec::switch(
+                "copies",
+                false,
+                "working CPUs also read pages of zeros, which are copied when they are written to",
+            ),
             ParamSpec::count(
                 "op_gap_us",
                 Unit::One,

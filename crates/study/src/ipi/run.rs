@@ -85,6 +85,7 @@ fn plan_of(ctx: &RunContext, seed: u64) -> (Plan, Windows) {
         op_gap_ns: params.count("op_gap_us") * 1000,
         wake_gap_ns: params.count("wake_gap_us") * 1000,
         work,
+        copies: params.switch("copies"),
         seed,
     };
     (plan, Windows { from_ns, window_ns, count })

@@ -33,6 +33,9 @@ pub(super) struct Plan {
     pub(super) op_gap_ns: u64,
     pub(super) wake_gap_ns: u64,
     pub(super) work: Work,
+    /// Whether workers read pages that they have let go before they write to them: each is then
+    /// the page of zeros, and copied, with a flush under the lock of its page table.
+    pub(super) copies: bool,
     pub(super) seed: u64,
 }
 
@@ -261,7 +264,11 @@ impl<S: System> Worker<'_, S> {
         let (system, bytes) = (self.system, CHANGED_PAGES * PAGE_BYTES);
         self.fill(at, CHANGED_PAGES)?;
         timed(system, self.plan, tally, || system.madvise(at, bytes, Advice::DontNeed))?;
-        tally.damaged += u64::from(system.read(at)? != 0);
+        if self.plan.copies {
+            for page in 0..CHANGED_PAGES {
+                tally.damaged += u64::from(system.read(at.page(page))? != 0);
+            }
+        }
         Ok(())
     }
     /// Has pages reclaimed, and uses them again.
