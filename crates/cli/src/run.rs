@@ -3,6 +3,7 @@
 use anyhow::Context;
 use mmscale_record::{Document, On};
 use mmscale_report::{Folder, Notes, json_line, text};
+use mmscale_study::observe;
 use mmscale_study::{CallError, Checks, Length, Plan, Registry, Request, Settings, execute, plan};
 
 use crate::ab::ab;
@@ -27,6 +28,9 @@ pub(crate) fn run(registry: Registry, args: &RunArgs) -> Result<(), Failure> {
     let folder = args.output.as_deref().map(Folder::open).transpose()?;
     let interrupt =
         interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
+    if plans.iter().any(|plan| plan.on == On::Linux) {
+        tell_unwatched();
+    }
     let names = stems(&plans);
     for (place, (plan, name)) in plans.iter().zip(names).enumerate() {
         let sink = progress::watch(plan, place + 1, plans.len());
@@ -47,6 +51,14 @@ pub(crate) fn run(registry: Registry, args: &RunArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Says what the live kernel will not tell, and why: a run does without.
+fn tell_unwatched() {
+    if let Err(why) = observe::watchable() {
+        eprintln!("no waits, batches and calls of the kernel will be shown: {why}");
+        eprintln!("`mmscale doctor` says what to do about it; rates and CPU time are measured");
+    }
 }
 
 /// A failure, with what is safe already.
