@@ -1,7 +1,7 @@
 //! Page faults against everything that takes pages and VMAs away, in every order of a few steps.
 
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
-use mmscale_mm::arch::{Arch, Ipi, VmaRange, Vpn};
+use mmscale_mm::arch::{Arch, CpuId, Ipi, VmaRange, Vpn};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruPolicy};
 use mmscale_mm::mm::{Mm, MmConfig};
@@ -137,6 +137,8 @@ pub(super) fn in_orders_with(
                 (Some(world.clone() as Arc<dyn Hooks>), bodies)
             });
             let world = made.expect("it was built");
+            // The CPUs have stopped for good: none would answer a call.
+            (0..steps.len()).for_each(|cpu| world.mm.tlb().cpu_dead(CpuId::new(cpu)));
             after(&world);
             world.end();
         });
