@@ -108,6 +108,10 @@ pub fn prepare(
     question: &Question,
 ) -> Result<[Plan; 2], CallError> {
     let sysctl = is_sysctl(&question.key);
+    if !sysctl && question.key.contains(['.', '/']) {
+        let unknown = SysctlError::Unknown(question.key.clone());
+        return Err(CallError::Other(unknown.to_string()));
+    }
     let side = |value: &String| -> Result<Plan, CallError> {
         let mut request = request.clone();
         request.on = Some(On::Linux);

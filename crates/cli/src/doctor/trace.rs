@@ -32,9 +32,10 @@ fn tracefs(system: &System) -> Finding {
     let Some(root) = open else {
         return Finding {
             what: "tracefs",
-            state: State::Missing,
+            state: State::Limited,
             seen: "/sys/kernel/tracing cannot be read".to_owned(),
-            means: "tracepoints cannot be seen: no lock, IPI or OOM events of the live kernel",
+            means: "runs and `live` do without: BPF programs find tracepoints by themselves. \
+                    Other tools, and the example live_counts, want it",
             remedy: "run as root, or: mount -t tracefs nodev /sys/kernel/tracing",
         };
     };
