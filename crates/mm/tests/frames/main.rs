@@ -3,6 +3,7 @@
 
 mod census;
 mod isolation;
+mod misuse;
 mod oracle;
 mod posted;
 mod random;

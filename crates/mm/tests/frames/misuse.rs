@@ -1,0 +1,75 @@
+//! Frees of what is not held: each says which frame it was, under every policy, whether records
+//! of frames are kept or not.
+
+use mmscale_mm::arch::{Order, Pfn};
+use mmscale_mm::frame::MigrateType;
+use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records};
+use mmscale_uni::{self as uni, Uni};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const PAGES: u32 = 1 << 13;
+
+type Frames = FrameAllocator<Uni>;
+
+fn take(frames: &Frames, order: Order) -> Pfn {
+    frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).unwrap()
+}
+
+/// `wrong` frees something that it does not hold, last of all; it gets a new allocator each time.
+fn refused(records: &[Records], wrong: impl Fn(&Frames)) {
+    let all = [PcpPolicy::Stock, PcpPolicy::Posted, PcpPolicy::Blockmap];
+    for caches in all {
+        for &records in records {
+            if records == Records::None && caches != PcpPolicy::Blockmap {
+                continue;
+            }
+            uni::boot(1, 1000);
+            let config = AllocConfig { caches, records, ..AllocConfig::default() };
+            let frames = FrameAllocator::new(&MemoryMap::single(PAGES), config).unwrap();
+            let said = catch_unwind(AssertUnwindSafe(|| wrong(&frames))).unwrap_err();
+            let said = said.downcast_ref::<String>().expect("a message with a frame's number");
+            assert!(said.contains("frame ") && said.contains("freed"), "{caches:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn what_was_just_freed() {
+    for order in [Order::ZERO, Order::new(3).unwrap(), Order::PAGEBLOCK, Order::MAX] {
+        refused(&[Records::Kept, Records::None], |frames| {
+            let page = take(frames, order);
+            frames.free_pages(page, order);
+            frames.free_pages(page, order);
+        });
+    }
+}
+
+/// Without records that is found when the frame goes home once more.
+#[test]
+fn what_was_freed_and_went_home() {
+    refused(&[Records::Kept, Records::None], |frames| {
+        let page = take(frames, Order::ZERO);
+        frames.free_pages(page, Order::ZERO);
+        frames.drain_all();
+        frames.free_pages(page, Order::ZERO);
+        frames.drain_all();
+    });
+}
+
+#[test]
+fn what_is_no_block_or_in_no_zone() {
+    refused(&[Records::Kept, Records::None], |frames| {
+        let page = take(frames, Order::PAGEBLOCK);
+        frames.free_pages(Pfn::new(page.index() + 1), Order::PAGEBLOCK);
+    });
+    refused(&[Records::None], |frames| frames.free_pages(Pfn::new(PAGES as usize), Order::ZERO));
+}
+
+/// Without records a wrong order is not found: that is documented.
+#[test]
+fn what_was_handed_out_with_another_order() {
+    refused(&[Records::Kept], |frames| {
+        let page = take(frames, Order::new(2).unwrap());
+        frames.free_pages(page, Order::new(1).unwrap());
+    });
+}
