@@ -132,6 +132,9 @@ fn group(bytes: u64) -> Option<PathBuf> {
             continue;
         }
         if fs::write(made.join(limit), bytes.to_string()).is_ok() {
+            // The limit is of memory: what is swapped out beyond it is taken from others too.
+            let _ = fs::write(made.join("memory.swap.max"), "0");
+            let _ = fs::write(made.join("memory.memsw.limit_in_bytes"), bytes.to_string());
             return Some(made);
         }
         let _ = fs::remove_dir(&made);

@@ -62,22 +62,29 @@ unsafe impl<T: Send + Sync> Send for Region<T> {}
 // SAFETY: as with a reference to a `T`.
 unsafe impl<T: Send + Sync> Sync for Region<T> {}
 
-/// A lock between processes and threads. Whoever is killed while he holds it keeps it: others take
-/// it from him after a while.
+/// A lock between processes and threads: 0, or the number of the thread that holds it. Whoever is
+/// killed while he holds it keeps it: others take it from him.
 #[derive(Default)]
 pub(crate) struct SharedLock(AtomicU32);
 
-/// Nobody holds a [`SharedLock`] longer than this who still lives.
-const DEAD_AFTER: Duration = Duration::from_millis(500);
+/// How long somebody waits before he asks whether the holder lives, and between two questions.
+const DOUBT_AFTER: Duration = Duration::from_millis(200);
 
 impl SharedLock {
     /// Runs `work` while nobody else does.
     pub(crate) fn with<R>(&self, work: impl FnOnce() -> R) -> R {
+        // SAFETY: asks for a number.
+        let own = unsafe { libc::gettid() } as u32;
         let mut since = None;
-        while self.0.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
-            let since = *since.get_or_insert_with(Instant::now);
-            if since.elapsed() > DEAD_AFTER {
-                break;
+        while let Err(holder) = self.0.compare_exchange_weak(0, own, Acquire, Relaxed) {
+            let doubted = since.get_or_insert_with(Instant::now);
+            if holder != 0 && doubted.elapsed() > DOUBT_AFTER {
+                let dead = !lives(holder);
+                // Of all who found him dead, one has it.
+                if dead && self.0.compare_exchange(holder, own, Acquire, Relaxed).is_ok() {
+                    break;
+                }
+                since = None;
             }
             std::thread::yield_now();
         }
@@ -85,6 +92,13 @@ impl SharedLock {
         self.0.store(0, Release);
         result
     }
+}
+
+/// Whether a thread still runs: one that has ended and is not reaped does not.
+fn lives(thread: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    state.is_some_and(|state| !"ZX".contains(state))
 }
 
 struct Cell<T> {
@@ -165,8 +179,35 @@ mod tests {
 
     #[test]
     fn a_lock_whose_holder_died_is_taken_from_him() {
-        let lock = SharedLock(AtomicU32::new(1));
-        assert_eq!(lock.with(|| 5), 5);
-        assert_eq!(lock.with(|| 6), 6);
+        // SAFETY: the child ends at once, and is reaped at the end.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) };
+        }
+        // Not reaped yet, and reaped: both are dead.
+        for reaped in [false, true] {
+            let lock = SharedLock(AtomicU32::new(child as u32));
+            assert_eq!(lock.with(|| 5), 5, "reaped: {reaped}");
+            assert_eq!(lock.with(|| 6), 6);
+            // SAFETY: waits for the child above.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        }
+    }
+
+    #[test]
+    fn a_lock_is_left_to_a_holder_who_is_only_slow() {
+        let (lock, sum) = (SharedLock::default(), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            let slow = || {
+                lock.with(|| {
+                    let seen = sum.load(Relaxed);
+                    std::thread::sleep(2 * DOUBT_AFTER);
+                    sum.store(seen + 1, Relaxed);
+                });
+            };
+            (0..3).for_each(|_| _ = scope.spawn(slow));
+        });
+        assert_eq!(sum.into_inner(), 3, "nobody came between reading and writing");
     }
 }
