@@ -1,8 +1,11 @@
 //! How runs end: nothing of them is left, whoever ends them. Each test counts processes and memory
 //! groups of its own session's runs before it says so.
 
+mod skip;
+
 use mmscale_linux::{Config, Failure, Linux, Shared, Sysctl, run};
 use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
+use skip::skipped;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -160,7 +163,7 @@ fn own_setting() -> Option<&'static str> {
     let may = || Sysctl::guard(KEY).and_then(|setting| setting.set(setting.before())).is_ok();
     let key = (own && may()).then_some(KEY);
     if key.is_none() {
-        println!("live-test skipped: a setting that goes back: none may be set here");
+        skipped("a setting that goes back", "none may be set here");
     }
     key
 }
@@ -230,7 +233,7 @@ fn a_run_that_takes_more_than_its_plan_is_stopped_alone() {
     let config = Config { memory_bytes: 128 << 20, ..config() };
     match run(&config, Box::new(program)) {
         Ok(outcome) if outcome.limited_by == mmscale_linux::LimitedBy::Plan => {
-            println!("live-test skipped: the limit of a memory group: none may be made here");
+            skipped("the limit of a memory group", "none may be made here");
         }
         // The kernel may choose the parent: then the run says that it was killed.
         other => assert!(other.is_err() || ended.get() == Some(true), "{other:?}"),
@@ -259,7 +262,7 @@ fn a_thousand_processes_run_and_end() {
     let config = Config { memory_bytes: 1 << 30, ..config() };
     run(&config, Box::new(program)).expect("all of them end");
     if refused.get() {
-        println!("live-test skipped: a thousand processes: so many may not be started here");
+        skipped("a thousand processes", "so many may not be started here");
         return;
     }
     assert_eq!(count.get(), 1000);

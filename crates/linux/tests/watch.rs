@@ -3,8 +3,11 @@
 //! Other processes share the CPUs with these, as many as they like: they take a CPU in the middle
 //! of anything, and empty its lists. What is asserted holds however often that happens.
 
+mod skip;
+
 use mmscale_linux::{Begun, Config, Linux, Plan, Seen, Shared, Side, Watch, Watching, run_watched};
 use mmscale_system::{Advice, MapSpec, PAGE_BYTES, System, ThreadSpec};
+use skip::skipped;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,21 +20,20 @@ fn config() -> Config {
 
 /// Begins to watch; says why where the kernel cannot be, or does not have what is watched.
 fn begin(test: &str, watches: &[Watch]) -> Option<Watching> {
-    let skipped = |why: &str| println!("live-test skipped: {test}: {why}");
     let watching = match Watching::begin(&Plan { watches: watches.to_vec() }) {
         Ok(watching) => watching,
         Err(why) => {
-            skipped(&why.to_string());
+            skipped(test, &why.to_string());
             return None;
         }
     };
     let missing = watching.seen().expect("it can be read").missing;
     if !missing.is_empty() {
-        skipped(&format!("this kernel does not have: {}", missing.join(", ")));
+        skipped(test, &format!("this kernel does not have: {}", missing.join(", ")));
         return None;
     }
     if watching.symbols().is_empty() {
-        skipped("the kernel hides its functions (kernel.kptr_restrict)");
+        skipped(test, "the kernel hides its functions (kernel.kptr_restrict)");
         return None;
     }
     Some(watching)
@@ -64,7 +66,7 @@ fn watched(
 fn two_cpus(test: &str) -> bool {
     let two = std::thread::available_parallelism().map_or(1, usize::from) > 1;
     if !two {
-        println!("live-test skipped: {test}: there is one CPU");
+        skipped(test, "there is one CPU");
     }
     two
 }
@@ -170,7 +172,7 @@ fn calls_between_cpus_have_their_function_and_their_delivery() {
         return;
     }
     if !cfg!(target_arch = "x86_64") {
-        println!("live-test skipped: calls: flushes need no calls on this architecture");
+        skipped("calls", "flushes need no calls on this architecture");
         return;
     }
     let Some(seen) = watched("calls", &[Watch::Calls], shoot) else { return };
