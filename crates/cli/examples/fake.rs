@@ -50,7 +50,7 @@ impl Study for Fake {
         Defaults { machines: &[On::Sim, On::Threads], profile: "arm64-72", cpus: 72, hz: 1000 }
     }
 
-    fn remarks(&self, params: &Params) -> Vec<String> {
+    fn remarks(&self, params: &Params, _on: On) -> Vec<String> {
         vec![format!("Each run lasted {} s.", params.real("pause_s"))]
     }
 

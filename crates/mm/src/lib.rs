@@ -38,6 +38,7 @@ pub mod table;
 pub mod time;
 pub mod tlb;
 pub mod upkeep;
+pub mod vmap;
 pub mod vmstat;
 pub mod work;
 pub mod zone;

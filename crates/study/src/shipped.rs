@@ -25,7 +25,7 @@ pub trait Experiment: Debug + 'static {
     /// Its parameters, but those that every simulated machine has ([`set_machine`]).
     fn params() -> Vec<ParamSpec>;
     /// What a reader of its report must know.
-    fn remarks(params: &Params) -> Vec<String>;
+    fn remarks(params: &Params, on: On) -> Vec<String>;
     /// Whether the live kernel does what the arm asks for. No arm is run there otherwise.
     fn is_live(_arm: &Self::Arm) -> bool {
         false
@@ -110,8 +110,8 @@ impl<E: Experiment> Study for Shipped<E> {
             hz: 1000,
         }
     }
-    fn remarks(&self, params: &Params) -> Vec<String> {
-        E::remarks(params)
+    fn remarks(&self, params: &Params, on: On) -> Vec<String> {
+        E::remarks(params, on)
     }
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
         E::run(ctx, &self.choices[arm.0], seed)

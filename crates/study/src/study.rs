@@ -64,7 +64,7 @@ pub trait Study: Sync {
     fn defaults(&self) -> Defaults;
     /// What a reader of its report must know: how long it ran, which figures want longer runs. One
     /// paragraph each.
-    fn remarks(&self, _params: &Params) -> Vec<String> {
+    fn remarks(&self, _params: &Params, _on: On) -> Vec<String> {
         Vec::new()
     }
     /// Its parameters on a machine: the same, but perhaps with other defaults.

@@ -55,6 +55,12 @@ fn a_frame_freed_without_a_flush_is_found() {
 }
 
 #[test]
+#[should_panic(expected = "used after it was freed")]
+fn a_frame_that_leaves_limbo_early_is_found() {
+    check(1500, || super::tlb::scenario(Flush::Early, CallPolicy::Requests));
+}
+
+#[test]
 #[should_panic(expected = "is over")]
 fn a_call_that_is_over_before_it_ran_is_found() {
     check(100, || super::calls::scenario(CallPolicy::Posted, Wait::Spin, EarlyCompletion, false));

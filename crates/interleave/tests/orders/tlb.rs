@@ -5,7 +5,7 @@ use mmscale_mm::arch::{Arch, Atomic, Ipi, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_mm::smp::{CallPolicy, SmpConfig, Wait};
 use mmscale_mm::table::{MemAccess, PageTable, Paging, Pte, PteFlags, TableLocks};
-use mmscale_mm::tlb::{Batch, Extent, Tlb};
+use mmscale_mm::tlb::{Batch, Extent, Leave, Tlb};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -41,6 +41,10 @@ pub(crate) enum Flush {
     Each,
     /// Put off, and flushed as a batch.
     Batch,
+    /// Put off, and the frame waits in limbo (`requests`).
+    Limbo,
+    /// The same, but the frame is freed while it waits: a bug.
+    Early,
 }
 
 impl World {
@@ -83,7 +87,7 @@ impl World {
         let pfn = ptes.take(page).pfn().expect("it is mapped");
         let range = VmaRange::with_pages(page, 1).expect("a user page");
         let (extent, mut batch) = (Extent::Range(range, PageSize::Base), Batch::new());
-        if flush == Flush::Batch {
+        if matches!(flush, Flush::Batch | Flush::Limbo | Flush::Early) {
             self.tlb.defer(&mut batch, self.tables[0].asid(), extent);
         }
         drop(ptes);
@@ -91,8 +95,17 @@ impl World {
             Flush::Never => {}
             Flush::Each => drop(self.tables[0].flush(self.on(), extent)),
             Flush::Batch => self.tlb.flush_batch(&mut batch, Wait::Sleep),
+            Flush::Limbo | Flush::Early => assert!(self.tlb.park_batch(&mut batch, &[pfn])),
         }
-        self.freed[pfn.index()].store(1, SeqCst);
+        if flush != Flush::Limbo {
+            self.freed[pfn.index()].store(1, SeqCst);
+            return;
+        }
+        // Whoever comes first frees what others have put there, too.
+        self.tlb.leave_parcels(Leave::All, |pages| {
+            pages.iter().for_each(|pfn| self.freed[pfn.index()].store(1, SeqCst));
+            pages.len() as u32
+        });
     }
 }
 
@@ -131,4 +144,5 @@ fn no_cpu_reaches_a_frame_after_the_flush() {
         check(700, move || scenario(Flush::Each, policy));
         check(400, move || scenario(Flush::Batch, policy));
     }
+    check(700, || scenario(Flush::Limbo, CallPolicy::Requests));
 }

@@ -1,10 +1,11 @@
 //! Reclaim on behalf of whoever needs the memory, at once.
 
 use super::scan::{FIRST_PRIORITY, Lruvec};
-use super::shrink::{BATCH, Uses};
+use super::shrink::{BATCH, Haste, Uses};
 use super::{Event, Reclaim, Rmap, Scope};
 use crate::arch::{Arch, Atomic, Func, NodeId, Pfn, Span};
 use crate::group::GroupId;
+use crate::tlb::Leave;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// How often a last round that freed nothing is repeated (`MAX_RECLAIM_RETRIES`).
@@ -37,7 +38,7 @@ impl<A: Arch> Reclaim<A> {
         let _span = Span::<A>::enter(Func::TryToFreePages);
         self.tally(Event::Direct, 1);
         // What is as good as free goes first.
-        let (wanted, mut freed) = (pages.max(BATCH as u32), on.rmap.leave_limbo());
+        let (wanted, mut freed) = (pages.max(BATCH as u32), on.rmap.leave_limbo(Leave::All));
         if freed >= wanted {
             return freed;
         }
@@ -68,7 +69,8 @@ impl<A: Arch> Reclaim<A> {
         let mut sum = Found::default();
         for step in 0..self.nodes.len() {
             let node = NodeId::new((node.index() + step) % self.nodes.len());
-            let found = self.shrink_node(on, node, group, priority, wanted - sum.freed);
+            let found =
+                self.shrink_node(on, (node, Haste::Now), group, priority, wanted - sum.freed);
             sum.freed += found.freed;
             sum.scanned += found.scanned;
             if sum.freed >= wanted {
@@ -83,7 +85,7 @@ impl<A: Arch> Reclaim<A> {
     pub(super) fn shrink_node<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
-        node: NodeId,
+        (node, haste): (NodeId, Haste),
         group: Option<GroupId>,
         priority: u32,
         wanted: u32,
@@ -94,7 +96,7 @@ impl<A: Arch> Reclaim<A> {
         };
         let (mut sum, mut writing) = (Found::default(), None);
         for group in groups.map(GroupId::new) {
-            let shrunk = self.shrink_lruvec(on, Lruvec { group, node }, priority, wanted);
+            let shrunk = self.shrink_lruvec(on, Lruvec { group, node, haste }, priority, wanted);
             sum.freed += shrunk.freed;
             sum.scanned += shrunk.scanned;
             if let Some(before) = shrunk.writing.and_then(|pfn| writing.replace(pfn)) {
@@ -112,13 +114,13 @@ impl<A: Arch> Reclaim<A> {
 
     /// Tries to free folios that the caller has isolated, whether they were used lately or not, and
     /// puts back what stays (`reclaim_pages`, for `MADV_PAGEOUT`). Returns how many are free now;
-    /// those that have to be written first are not, and go to the end of their list once they are.
-    /// Sleeps.
+    /// those that have to be written first are not, and go to the end of their list once they are;
+    /// nor are those that wait for CPUs to forget them. Sleeps.
     pub fn reclaim_pages<R: Rmap<A>>(&self, on: Scope<'_, A, R>, isolated: &[Pfn]) -> u32 {
         let _span = Span::<A>::enter(Func::ReclaimPages);
         let mut freed = 0;
         for some in isolated.chunks(BATCH) {
-            let shrunk = self.shrink_folio_list(on, some, Uses::Ignored);
+            let shrunk = self.shrink_folio_list(on, some, Uses::Ignored, Haste::Later);
             freed += shrunk.freed;
             if let Some(pfn) = shrunk.writing {
                 on.memory.put(pfn);

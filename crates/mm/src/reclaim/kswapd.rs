@@ -1,11 +1,12 @@
 //! The task of a node that frees memory in the background.
 
 use super::scan::FIRST_PRIORITY;
-use super::shrink::BATCH;
+use super::shrink::{BATCH, Haste};
 use super::{Event, Reclaim, Rmap, Scope};
 use crate::arch::{Arch, Atomic, Func, NodeId, Span};
 use crate::lru::Memory;
 use crate::page_alloc::Zone;
+use crate::tlb::Leave;
 use crate::vmstat::ZoneItem;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -52,7 +53,7 @@ impl<A: Arch> Reclaim<A> {
             return;
         }
         self.tally(Event::Background, 1);
-        on.rmap.leave_limbo();
+        on.rmap.leave_limbo(Leave::All);
         self.set_active(on.memory, node, true);
         let freed = self.balance_slowly(on, node);
         self.set_active(on.memory, node, false);
@@ -69,7 +70,12 @@ impl<A: Arch> Reclaim<A> {
         let wanted: u32 = zones_of(on.memory, node).map(high).sum();
         let (mut priority, mut sum) = (FIRST_PRIORITY, 0);
         loop {
-            let freed = self.shrink_node(on, node, None, priority, wanted).freed;
+            let how = (node, Haste::Later);
+            let mut freed = self.shrink_node(on, how, None, priority, wanted).freed;
+            if freed < wanted {
+                // What waits may be enough.
+                freed += on.rmap.leave_limbo(Leave::All);
+            }
             sum += freed;
             if self.is_balanced(on.memory, node) || self.stopping.load(SeqCst) != 0 {
                 return sum;

@@ -2,7 +2,7 @@
 
 use crate::arch::{Arch, Pfn};
 use crate::swap::SwapEntry;
-use crate::tlb::Batch;
+use crate::tlb::{Batch, Leave};
 
 /// What the entries that map a folio said.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -40,10 +40,22 @@ pub trait Rmap<A: Arch> {
     /// entry through which the page was written since it was given up stays, and the answer is no.
     /// Entries of mappings that are locked in memory stay too.
     fn unmap(&self, pfn: Pfn, to: UnmapTo, batch: &mut Batch) -> bool;
-    /// Frees frames that wait for CPUs to forget them, and waits for these; returns how many, in
-    /// pages. Sleeps.
-    fn leave_limbo(&self) -> u32 {
+    /// Frees frames that wait for CPUs to forget them: those that no CPU uses by now, or all, and
+    /// waits for the CPUs. Returns how many, in pages. Sleeps with [`Leave::All`].
+    fn leave_limbo(&self, leave: Leave) -> u32 {
+        let _ = leave;
         0
+    }
+    /// Whether there is a limbo.
+    fn has_limbo(&self) -> bool {
+        false
+    }
+    /// Instead of [`Rmap::flush`]: the folios of which entries were taken out for `batch` wait in
+    /// limbo until no CPU uses them. They come back with [`super::Reclaim::leave_limbo`], whoever
+    /// sees to that. `false`: they cannot wait, and nothing was done. Nobody has their locks.
+    fn park(&self, batch: &mut Batch, folios: &[Pfn]) -> bool {
+        let _ = (batch, folios);
+        false
     }
     /// Makes sure that no CPU uses what was taken out for `batch` (`try_to_unmap_flush`). Sleeps.
     fn flush(&self, batch: &mut Batch);

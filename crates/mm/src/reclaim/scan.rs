@@ -1,6 +1,6 @@
 //! How much is looked at, and which end of which list.
 
-use super::shrink::{BATCH, Shrunk, Uses};
+use super::shrink::{BATCH, Haste, Shrunk, Uses};
 use super::{Event, Reclaim, Rmap, Scope};
 use crate::arch::{Arch, Func, NodeId, Pfn, Span};
 use crate::folio::FolioFlags;
@@ -15,6 +15,8 @@ pub(super) const FIRST_PRIORITY: u32 = 12;
 pub(super) struct Lruvec {
     pub(super) group: GroupId,
     pub(super) node: NodeId,
+    /// For all that is reclaimed from it.
+    pub(super) haste: Haste,
 }
 
 /// How many pages of each list are to be looked at.
@@ -94,7 +96,7 @@ impl<A: Arch> Reclaim<A> {
         let mut folios = [Pfn::new(0); BATCH];
         on.memory.blanket_drain();
         let scan = on.memory.isolate_oldest(of.group, of.node, list, BATCH, &mut folios);
-        let shrunk = self.shrink_folio_list(on, &folios[..scan.taken], Uses::Count);
+        let shrunk = self.shrink_folio_list(on, &folios[..scan.taken], Uses::Count, of.haste);
         sum.freed += shrunk.freed;
         sum.scanned += shrunk.scanned;
         // The youngest of those that are being written is enough to wait for.

@@ -4,7 +4,8 @@ use super::{Event, Reclaim, Rmap, Scope, UnmapTo};
 use crate::arch::{Arch, Func, Op, Order, Pfn, Span};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::swap::WriteOut;
-use crate::tlb::Batch;
+use crate::tlb::{Batch, Leave};
+use crate::vmstat::ZoneItem;
 
 /// Folios of one round (`SWAP_CLUSTER_MAX`).
 pub(super) const BATCH: usize = 32;
@@ -18,11 +19,20 @@ pub(super) enum Uses {
     Ignored,
 }
 
+/// Whether a batch's frames have to be free when it is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Haste {
+    /// They have: somebody needs them, and the CPUs that use them are waited for.
+    Now,
+    /// They may wait in limbo until the CPUs have forgotten them, unless memory is so short that
+    /// allocations would have to.
+    Later,
+}
+
 /// What is done with one folio. Its lock is let go, but for `Unmapped`.
 enum Fate {
     /// No entry maps it, and its content is in its slot: it goes once the batch is flushed.
     Unmapped,
-
     /// Nobody can find it, and the isolation's reference is the last.
     Freed,
     /// It goes back to its list.
@@ -75,6 +85,7 @@ impl<A: Arch> Reclaim<A> {
         on: Scope<'_, A, R>,
         folios: &[Pfn],
         uses: Uses,
+        haste: Haste,
     ) -> Shrunk {
         let _span = Span::<A>::enter(Func::ShrinkFolioList);
         let (mut back, mut gone) = (Few::new(), Few::new());
@@ -83,12 +94,7 @@ impl<A: Arch> Reclaim<A> {
         let mut batch = Batch::new();
         for &pfn in folios {
             A::cond_resched();
-            let fate = self.shrink_folio(on, pfn, uses, &mut batch);
-            let fate = match fate {
-                Fate::Unmapped if batch.is_empty() => self.take_away(on, pfn),
-                fate => fate,
-            };
-            match fate {
+            match self.shrink_one(on, pfn, uses, &mut batch) {
                 Fate::Unmapped => unmapped.push(pfn),
                 Fate::Freed => gone.push(pfn),
                 Fate::Keep => back.push(pfn),
@@ -101,23 +107,92 @@ impl<A: Arch> Reclaim<A> {
                 }
             }
         }
-        // Before anything is freed, or goes where somebody else may free it.
-        on.rmap.flush(&mut batch);
-        for &pfn in unmapped.as_slice() {
-            match self.take_away(on, pfn) {
-                Fate::Freed => gone.push(pfn),
-                _ => back.push(pfn),
+        if haste == Haste::Later && self.may_park(on, &batch, unmapped.as_slice()) {
+            shrunk.freed += self.park(on, &mut batch, unmapped.as_slice());
+        } else {
+            // Before anything is freed, or goes where somebody else may free it.
+            on.rmap.flush(&mut batch);
+            for &pfn in unmapped.as_slice() {
+                match self.take_away(on, pfn) {
+                    Fate::Freed => gone.push(pfn),
+                    _ => back.push(pfn),
+                }
             }
         }
+        self.part(on, &gone, &back);
+        shrunk.freed += gone.len as u32;
+        shrunk.scanned = folios.len() as u32;
+        self.tally(Event::Scanned, folios.len());
+        shrunk
+    }
+
+    /// Whether unmapped folios may wait in limbo: not those of a zone at its min watermark.
+    fn may_park<R: Rmap<A>>(&self, on: Scope<'_, A, R>, batch: &Batch, unmapped: &[Pfn]) -> bool {
+        let frames = on.memory.frames;
+        on.rmap.has_limbo()
+            && batch.may_wait()
+            && unmapped.first().and_then(|&pfn| frames.zone_of(pfn)).is_some_and(|zone| {
+                let free = frames.stats().zone(zone.id(), ZoneItem::FreePages);
+                free > u64::from(zone.watermarks().min)
+            })
+    }
+
+    /// Frees some and puts the others back.
+    fn part<R>(&self, on: Scope<'_, A, R>, gone: &Few, back: &Few) {
         let mut last = [(Pfn::new(0), 1); BATCH];
         last.iter_mut().zip(gone.as_slice()).for_each(|(to, &pfn)| *to = (pfn, 1));
         on.memory.release(&last[..gone.len]);
         on.memory.putback_now(back.as_slice());
-        shrunk.freed = gone.len as u32;
-        shrunk.scanned = folios.len() as u32;
-        self.tally(Event::Scanned, folios.len());
         self.tally(Event::Freed, gone.len);
-        shrunk
+    }
+
+    /// Lets the unmapped folios of a batch wait in limbo, or waits for the CPUs if there is no
+    /// room. Returns how many folios are free by now, those of earlier batches included.
+    fn park<R: Rmap<A>>(&self, on: Scope<'_, A, R>, batch: &mut Batch, unmapped: &[Pfn]) -> u32 {
+        // Whoever faults on one has it back at once.
+        unmapped.iter().for_each(|&pfn| on.swap.unlock_folio(on.memory, pfn));
+        if on.rmap.park(batch, unmapped) {
+            return on.rmap.leave_limbo(Leave::Passed);
+        }
+        on.rmap.flush(batch);
+        self.leave_limbo(on, unmapped)
+    }
+
+    /// What becomes of folios that leave limbo, at most a batch: no CPU uses them any more. Those
+    /// that nobody has called back meanwhile are freed; the others go back to their lists. Returns
+    /// how many are free.
+    pub fn leave_limbo<R>(&self, on: Scope<'_, A, R>, folios: &[Pfn]) -> u32 {
+        let (mut back, mut gone) = (Few::new(), Few::new());
+        for &pfn in folios {
+            let locked = on.swap.trylock_folio(on.memory, pfn);
+            match locked.then(|| self.take_away(on, pfn)) {
+                Some(Fate::Freed) => gone.push(pfn),
+                _ => back.push(pfn),
+            }
+        }
+        self.part(on, &gone, &back);
+        gone.len as u32
+    }
+
+    /// One folio. If it stays although an entry of it was put off, the batch knows.
+    fn shrink_one<R: Rmap<A>>(
+        &self,
+        on: Scope<'_, A, R>,
+        pfn: Pfn,
+        uses: Uses,
+        batch: &mut Batch,
+    ) -> Fate {
+        let before = batch.taken();
+        match self.shrink_folio(on, pfn, uses, batch) {
+            Fate::Unmapped if batch.is_empty() => self.take_away(on, pfn),
+            Fate::Unmapped => Fate::Unmapped,
+            fate => {
+                if !batch.is_empty() && batch.taken() != before {
+                    batch.note_kept();
+                }
+                fate
+            }
+        }
     }
 
     fn shrink_folio<R: Rmap<A>>(

@@ -25,12 +25,14 @@
 
 mod call;
 mod csd;
+mod pieces;
 mod queue;
 mod requests;
 mod stats;
 mod watch;
 
 pub use call::{Call, CallFunc, Here, Offline, Reached, Unanswered, Wait};
+pub(crate) use pieces::in_pieces;
 pub use stats::CallStats;
 pub(crate) use stats::{Count, Max, Tally};
 pub(crate) use watch::Watch;
@@ -41,9 +43,6 @@ use core::cell::Cell;
 use csd::{Csds, Section};
 use requests::{Requests, Set};
 
-/// Targets that are looked at with preemption off in one piece, with `requests`: at most 0.5 us
-/// for each on the profiles' machines, two transfers of a line and an interrupt sent.
-pub(crate) const CHUNK: usize = 16;
 /// With `requests`, how long a caller that may sleep spins first, in ns: about what it takes to
 /// sleep and to be woken.
 pub(crate) const SPIN_NS: u64 = 5_000;

@@ -20,16 +20,16 @@
 //! waits for one that began later.
 //!
 //! # What is bounded
-//! Queueing goes in pieces of [`CHUNK`] targets; between two the caller may be preempted, or go to
+//! Queueing goes in pieces ([`super::pieces`]); between two the caller may be preempted, or go to
 //! another CPU. Each piece looks anew at who runs: a CPU that has stopped meanwhile has closed its
 //! word.
 
 use super::call::{Call, CallWords, Here, Reached, Wait};
 use super::stats::{Count, Max, Tally};
 use super::watch::Watch;
-use super::{CHUNK, SPIN_NS, SmpConfig, may_call};
+use super::{SPIN_NS, SmpConfig, in_pieces, may_call};
 use crate::arch::{Arch, Atomic, CpuId, Func, Ipi, Span, TaskId, Trace};
-use crate::sync::{EachCpu, IrqGuard, NoPreempt, PreemptGuard, WaitQueue};
+use crate::sync::{EachCpu, NoPreempt, WaitQueue};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -274,37 +274,27 @@ impl<A: Arch> Requests<A> {
         &self,
         tally: &Tally,
         at: usize,
-        mut targets: impl Iterator<Item = CpuId>,
+        targets: impl Iterator<Item = CpuId>,
         cond: impl Fn(CpuId) -> bool,
         (call, here): (Call, Here),
         run: &impl Fn(Call),
     ) -> (CpuId, Reached) {
         let mut reached = Reached::default();
         let mut caller = None;
-        loop {
-            let since_ns = A::now_ns();
-            let pinned = PreemptGuard::<A>::new();
-            let current = pinned.cpu();
+        in_pieces::<A>(tally, targets, |off, target| {
+            let current = off.cpu();
             let origin = *caller.get_or_insert(current);
-            let mut looked = 0;
-            for target in targets.by_ref().take(CHUNK) {
-                looked += 1;
-                if target == origin && here == Here::Skip || !cond(target) {
-                    continue;
-                }
-                if target == current {
-                    let _off = IrqGuard::<A>::new();
-                    run(call);
-                    reached.here += u32::from(target == origin);
-                } else if self.set(tally, target, 1 << at) != Set::Closed {
-                    reached.others += 1;
-                }
+            if target == origin && here == Here::Skip || !cond(target) {
+                return;
             }
-            tally.max::<A>(Max::QueuePhase, A::now_ns() - since_ns);
-            if looked < CHUNK {
-                return (origin, reached);
+            if target == current {
+                run(call);
+                reached.here += u32::from(target == origin);
+            } else if self.set(tally, target, 1 << at) != Set::Closed {
+                reached.others += 1;
             }
-        }
+        });
+        (caller.unwrap_or_else(A::cpu), reached)
     }
     fn wait(&self, config: &SmpConfig, tally: &Tally, at: usize, wait: Wait, caller: CpuId) {
         let _span = Span::<A>::enter(Func::CsdLockWait);

@@ -213,8 +213,14 @@ impl<A: Arch> Rmap<A> for Backing<'_, A> {
         }
         unmapped
     }
-    fn leave_limbo(&self) -> u32 {
-        Backing::leave_limbo(*self, Leave::All)
+    fn leave_limbo(&self, leave: Leave) -> u32 {
+        Backing::leave_limbo(*self, leave)
+    }
+    fn has_limbo(&self) -> bool {
+        self.paging.tlb.has_limbo()
+    }
+    fn park(&self, batch: &mut Batch, folios: &[Pfn]) -> bool {
+        self.paging.tlb.park_batch(batch, folios)
     }
     fn flush(&self, batch: &mut Batch) {
         self.paging.tlb.flush_batch(batch, Wait::Sleep);

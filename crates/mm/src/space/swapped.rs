@@ -10,6 +10,7 @@ use crate::page_alloc::{AllocError, Gfp};
 use crate::reclaim::Scope;
 use crate::swap::{SwapEntry, SwapError};
 use crate::table::{Direction, Leaf, MakeRoom, Pte, PteFlags, TableError};
+use crate::tlb::Leave;
 use alloc::vec::Vec;
 
 /// How often memory is reclaimed in vain before the killer is asked (`MAX_RECLAIM_RETRIES`).
@@ -143,6 +144,8 @@ impl<A: Arch> Space<A> {
     /// `MADV_PAGEOUT`: isolates the folios of a part of a VMA and reclaims them, those that others
     /// share excepted.
     pub(super) fn page_out(&self, on: Backing<'_, A>, part: VmaRange) -> Result<(), SpaceError> {
+        // What is in limbo is on no list, and cannot be isolated, though it may be in use again.
+        on.leave_limbo(Leave::Passed);
         let mut taken: Vec<Pfn> = Vec::new();
         for leaf in self.table.leaves(on.paging, part, Direction::Forward) {
             let Leaf::Ptes(mut ptes, some) = leaf else { continue };

@@ -4,6 +4,7 @@
 use super::{Backing, Space, VmaRange, Vpn};
 use crate::arch::{Arch, Func, Op, Order, PageSize, Pfn, Span, Trace, ZapBy};
 use crate::lru::BATCH;
+use crate::reclaim::Scope;
 use crate::table::{
     Direction, Gather, Gathered, Hold, Leaf, PmdTable, PteFlags, PteTable, Room, Sink,
 };
@@ -52,7 +53,10 @@ impl<A: Arch> Backing<'_, A> {
                 sink.release(proof, &gathered[..some.len()]);
             }
         });
-        left as u32
+        let scope = Scope { memory: self.memory, swap: self.swap, rmap: &self };
+        let parcels =
+            self.paging.tlb.leave_parcels(leave, |folios| self.reclaim.leave_limbo(scope, folios));
+        left as u32 + parcels
     }
 }
 

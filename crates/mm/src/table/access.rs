@@ -5,6 +5,7 @@ use super::level::Level;
 use super::{PageTable, Paging};
 use crate::arch::{Arch, Op, PageSize, Pfn, Translation, Vpn};
 use crate::sync::IrqGuard;
+use crate::tlb::KERNEL;
 
 /// How a program uses a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +49,10 @@ impl<A: Arch> PageTable<A> {
         use_page: impl FnOnce(Pfn) -> R,
     ) -> Result<R, Miss> {
         let off = IrqGuard::<A>::new();
-        on.tlb.load(&off, self.asid());
+        // The kernel's translations are there whatever is loaded.
+        if self.asid() != KERNEL {
+            on.tlb.load(&off, self.asid());
+        }
         if let Some(known) = A::tlb_lookup(self.asid(), page)
             && (access == MemAccess::Read || known.writable && known.dirty)
         {

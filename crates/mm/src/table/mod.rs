@@ -56,7 +56,7 @@ use crate::frame::MigrateType;
 use crate::oom::Patience;
 use crate::page_alloc::{AllocError, FrameAllocator, Gfp};
 use crate::sync::{IrqGuard, SpinLock};
-use crate::tlb::{Extent, Retired, Tlb};
+use crate::tlb::{Extent, KERNEL, Retired, Tlb};
 use crate::vmstat::NodeItem;
 use crate::zone::ZoneId;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -145,7 +145,14 @@ impl<A: Arch> PageTable<A> {
             free_table(on, root);
             return Err(TableError::NoAsid);
         };
-        Ok(Self {
+        Ok(Self::of(root, asid))
+    }
+    /// The kernel's own tables, which map nothing. All CPUs use them at any time.
+    pub(crate) fn new_kernel(on: Paging<'_, A>) -> Result<Self, TableError> {
+        Ok(Self::of(alloc_table(on, Level::Pgd)?, KERNEL))
+    }
+    fn of(root: Pfn, asid: Asid) -> Self {
+        Self {
             root,
             asid,
             upper: SpinLock::new(LockClass::PageTable, ()),
@@ -153,7 +160,7 @@ impl<A: Arch> PageTable<A> {
             gathers: A::AtomicU32::new(0),
             resident: Resident::new(),
             retired: A::AtomicU32::new(0),
-        })
+        }
     }
     /// Frees the root and the address space's number: the last that is done with it.
     ///
@@ -162,7 +169,9 @@ impl<A: Arch> PageTable<A> {
         let left = self.tables.load(Relaxed);
         assert!(left == 1, "an address space ends with {} page tables left", left - 1);
         // Whoever still has it loaded forgets it before the root goes.
-        on.tlb.free_asid(self.asid);
+        if self.asid != KERNEL {
+            on.tlb.free_asid(self.asid);
+        }
         free_table(on, self.root);
     }
     /// The number by which CPUs know the address space.
@@ -184,8 +193,12 @@ impl<A: Arch> PageTable<A> {
     }
     /// No thread is in the address space, and none will be: makes sure that no CPU uses a
     /// translation of it, once and for all ([`Tlb::retire`]). Gathers need no flush from then on.
+    ///
+    /// Of the kernel's own: the caller has flushed it, and nobody uses it any more.
     pub fn retire(&self, on: Paging<'_, A>) {
-        let _ = on.tlb.retire(self.asid);
+        if self.asid != KERNEL {
+            let _ = on.tlb.retire(self.asid);
+        }
         self.retired.store(1, Release);
     }
     /// Proof of [`PageTable::retire`], if that was done.

@@ -16,11 +16,15 @@ const SPACES: usize = 8;
 
 /// What was put off: address spaces, and for each the last generation.
 #[must_use]
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Batch {
     spaces: [Option<(Asid, u64)>; SPACES],
     /// A page was dirty by its entry.
     dirty: bool,
+    /// Entries that were put off.
+    taken: u32,
+    /// A page of which an entry was taken out is not on its way to be freed.
+    kept: bool,
 }
 
 impl Batch {
@@ -37,11 +41,25 @@ impl Batch {
     pub fn is_dirty(&self) -> bool {
         self.dirty && !self.is_empty()
     }
+    /// How many entries were put off.
+    pub fn taken(&self) -> u32 {
+        self.taken
+    }
+    /// A page of which an entry was put off goes back to whoever had it: nobody remembers after
+    /// the batch that CPUs may still use it by that entry. So the batch is waited for.
+    pub fn note_kept(&mut self) {
+        self.kept = true;
+    }
+    /// Whether all pages whose entries were put off are clean, and the caller has them all: the
+    /// batch need not be waited for, but the pages may wait in limbo.
+    pub fn may_wait(&self) -> bool {
+        !self.dirty && !self.kept && !self.is_empty()
+    }
     /// Whether nothing was put off.
     pub fn is_empty(&self) -> bool {
         self.spaces[0].is_none()
     }
-    fn iter(&self) -> impl Iterator<Item = (Asid, u64)> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Asid, u64)> + '_ {
         self.spaces.iter().map_while(|slot| *slot)
     }
     /// The place of `asid`, or one that is free.
@@ -67,6 +85,7 @@ impl<A: Arch> Tlb<A> {
         }
         space.deferred.store(generation, SeqCst);
         *place = Some((asid, generation));
+        batch.taken += 1;
     }
     /// Flushes what was put off; the batch is empty then.
     pub fn flush_batch(&self, batch: &mut Batch, wait: Wait) {
@@ -80,19 +99,27 @@ impl<A: Arch> Tlb<A> {
             CallPolicy::Stock | CallPolicy::Posted => self.call_for_batch(batch, wait),
             CallPolicy::Requests => {
                 // First to all, then wait for all.
-                let nudged: [_; SPACES] = core::array::from_fn(|at| {
-                    let (asid, generation) = batch.spaces[at]?;
-                    Some(self.nudge_others(asid, self.space(asid), generation))
-                });
+                let nudged = self.nudge_for_batch(batch);
                 for ((asid, generation), behind) in batch.iter().zip(nudged.iter().flatten()) {
                     self.wait_for_all(asid, generation, behind, wait);
                 }
                 nudged.iter().flatten().map(|behind| behind.count() as u32).sum()
             }
         };
-        batch.iter().for_each(|(asid, generation)| self.space(asid).settled(generation));
+        self.settle_batch(batch);
         *batch = Batch::new();
         trace::<A>(Extent::All, interrupted);
+    }
+    /// Nudges all CPUs that are behind; which, by the batch's address spaces.
+    pub(super) fn nudge_for_batch(&self, batch: &Batch) -> [Option<CpuMask>; SPACES] {
+        core::array::from_fn(|at| {
+            let (asid, generation) = batch.spaces[at]?;
+            Some(self.nudge_others(asid, self.space(asid), generation))
+        })
+    }
+    /// No CPU uses what was put off any more.
+    pub(super) fn settle_batch(&self, batch: &Batch) {
+        batch.iter().for_each(|(asid, generation)| self.space(asid).settled(generation));
     }
     /// One call to all CPUs that use an address space of the batch.
     fn call_for_batch(&self, batch: &Batch, wait: Wait) -> u32 {

@@ -9,8 +9,8 @@ use super::cpu::Loaded;
 use super::space::{Recent, Space};
 use super::{BROADCAST_CEILING, Extent, Flushed, KERNEL, SINGLE_FLUSH_CEILING, Tables, Tlb, trace};
 use crate::arch::{Arch, Asid, Atomic, CpuId, CpuMask, Func, Op, PageSize, Span, Trace, VmaRange};
-use crate::smp::{CHUNK, Call, CallFunc, CallPolicy, Count, Here, Max, SPIN_NS, Wait, Watch};
-use crate::sync::{IrqGuard, NoPreempt, PreemptGuard, WaitQueue};
+use crate::smp::{Call, CallFunc, CallPolicy, Count, Here, Max, SPIN_NS, Wait, Watch, in_pieces};
+use crate::sync::{NoPreempt, PreemptGuard, WaitQueue};
 use core::sync::atomic::Ordering::SeqCst;
 
 /// Tasks that sleep until a CPU has caught up.
@@ -113,27 +113,16 @@ impl<A: Arch> Tlb<A> {
     /// the address space after it was looked at finds the generation.
     pub(super) fn nudge_others(&self, asid: Asid, space: &Space<A>, generation: u64) -> CpuMask {
         let mut behind = CpuMask::EMPTY;
-        let mut cpus = space.cpus();
-        loop {
-            let since_ns = A::now_ns();
-            let pinned = PreemptGuard::<A>::new();
-            let mut looked = 0;
-            for cpu in cpus.by_ref().take(CHUNK) {
-                looked += 1;
-                if cpu == pinned.cpu() {
-                    let off = IrqGuard::<A>::new();
-                    if self.own.get(&off).active.get() == Some(asid) {
-                        self.catch_up(&off);
-                    }
-                } else if self.is_behind(cpu, asid, generation) && self.smp.nudge(&pinned, cpu) {
-                    behind.insert(cpu);
+        in_pieces::<A>(self.smp.tally(), space.cpus(), |off, cpu| {
+            if cpu == off.cpu() {
+                if self.own.get(off).active.get() == Some(asid) {
+                    self.catch_up(off);
                 }
+            } else if self.is_behind(cpu, asid, generation) && self.smp.nudge(off, cpu) {
+                behind.insert(cpu);
             }
-            self.smp.tally().max::<A>(Max::QueuePhase, A::now_ns() - since_ns);
-            if looked < CHUNK {
-                return behind;
-            }
-        }
+        });
+        behind
     }
     /// Waits until none of `cpus` is behind.
     pub(super) fn wait_for_all(&self, asid: Asid, generation: u64, cpus: &CpuMask, wait: Wait) {

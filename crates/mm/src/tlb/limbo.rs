@@ -7,7 +7,8 @@
 //! memory waits for the CPUs, and takes all.
 //!
 //! Only with `requests`, and only where nobody was promised that the pages are gone: the reaper's
-//! victim is dying. What munmap and mprotect say to their callers needs a flush.
+//! victim is dying. What munmap and mprotect say to their callers needs a flush. What reclaim takes
+//! out waits in parcels of its own ([`super::Batch`], `parcel`).
 //!
 //! Lock order: the line's lock (class Other) is innermost. Frames are released with nothing held.
 
@@ -96,12 +97,18 @@ impl<A: Arch> Tlb<A> {
         let Begun { asid, generation } = begun;
         line.extend(frames.map(|what| Waiting { what, asid, generation, since_ns }));
         self.limbo.len.store(line.len() as u32, Release);
-        self.smp.tally().max::<A>(Max::Limbo, line.len() as u64);
+        drop(line);
+        self.note_limbo();
         true
     }
-    /// Frames in limbo.
+    /// Frames in limbo, reclaim's included.
     pub fn in_limbo(&self) -> usize {
-        self.limbo.len.load(Acquire) as usize
+        self.limbo.len.load(Acquire) as usize + self.parcels.pages()
+    }
+    /// More frames are in limbo than before.
+    pub(super) fn note_limbo(&self) {
+        let frames = self.limbo.len.glance(Acquire) as usize + self.parcels.pages();
+        self.smp.tally().max::<A>(Max::Limbo, frames as u64);
     }
     /// Hands frames that leave limbo to `release`, with proof, some at a time; returns how many.
     pub fn leave_limbo(&self, leave: Leave, mut release: impl FnMut(&Flushed, &[Parked])) -> usize {
@@ -150,7 +157,7 @@ impl<A: Arch> Tlb<A> {
         taken
     }
     /// The CPUs that use translations older than `generation`.
-    fn behind(&self, asid: Asid, generation: u64) -> CpuMask {
+    pub(super) fn behind(&self, asid: Asid, generation: u64) -> CpuMask {
         let mut behind = CpuMask::EMPTY;
         for cpu in self.space(asid).cpus() {
             if Loaded::of(self.loaded_on(cpu).load(SeqCst)).is_behind(asid, generation) {

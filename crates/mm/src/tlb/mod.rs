@@ -30,6 +30,7 @@
 //! | `target` | the same, at a CPU that is reached |
 //! | `batch` | invalidations that are put off and done together, for reclaim |
 //! | `limbo` | frames whose release waits for an invalidation, for the reaper |
+//! | `parcel` | the same for reclaim, by batches |
 //! | `space`, `cpu` | what is known of an address space, and of a CPU |
 //!
 //! Locks: a flush may be asked for under page-table locks. It waits with interrupts on; so whoever
@@ -40,12 +41,14 @@ mod batch;
 mod cpu;
 mod flush;
 mod limbo;
+mod parcel;
 mod space;
 mod target;
 
 pub use batch::Batch;
 pub use flush::Begun;
 pub use limbo::{LIMBO_FRAMES, Leave, Parked};
+pub use parcel::{PARCEL_PAGES, PARCELS};
 
 use crate::arch::{Arch, Asid, Atomic, CpuId, Func, LockClass, Op, PageSize, Span};
 use crate::arch::{Trace, VmaRange};
@@ -56,6 +59,7 @@ use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use cpu::{Loaded, Own};
 use flush::Sleepers;
 use limbo::Limbo;
+use parcel::Parcels;
 use space::Space;
 
 /// More translations than this are not invalidated one by one on the own CPU but all together
@@ -160,6 +164,7 @@ pub struct Tlb<A: Arch> {
     own: PerCpu<A, Own>,
     sleepers: EachCpu<Sleepers<A>>,
     limbo: Limbo<A>,
+    parcels: Parcels<A>,
     smp: Smp<A>,
 }
 
@@ -173,6 +178,7 @@ impl<A: Arch> Tlb<A> {
             own: PerCpu::new(|_| Own::default()),
             sleepers: EachCpu::new::<A>(|_| Sleepers::new()),
             limbo: Limbo::new(config.policy),
+            parcels: Parcels::new(config.policy),
             smp: Smp::new(config),
         }
     }

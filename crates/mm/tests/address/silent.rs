@@ -121,6 +121,10 @@ fn reclaim_flushes_once_for_many_pages() {
         let before = machine.mm.call_stats();
         assert_eq!(space.madvise(machine.on(), part, Advice::PageOut), Ok(()));
         let after = machine.mm.call_stats();
+        if policy == CallPolicy::Requests {
+            machine.finish_ios(0);
+            machine.on().leave_limbo(Leave::Passed);
+        }
         let (flushes, sent) = (after.flushes - before.flushes, after.ipis_sent - before.ipis_sent);
         assert!(flushes <= 4 && sent <= 2 * flushes, "{policy:?}: {flushes} flushes, {sent} sent");
         // Those that were on a list; LRU batches keep a few.
@@ -129,6 +133,87 @@ fn reclaim_flushes_once_for_many_pages() {
         for cpu in 0..3 {
             assert!(uni::tlb_len(cpu) <= left, "{policy:?}: {}", CpuId::new(cpu));
         }
+        threads_end(&machine);
+        machine.exit(space);
+        machine.end();
+    }
+}
+
+/// As [`used`], and all pages are in memory, clean, and in swap too; then they are reclaimed.
+fn paged_out(policy: CallPolicy) -> (Machine, Arc<Space<Uni>>) {
+    let (machine, space) = used(policy, ExitPolicy::Stock);
+    let part = range(AT, PAGES);
+    assert_eq!(space.madvise(machine.on(), part, Advice::PageOut), Ok(()));
+    machine.finish_ios(usize::MAX);
+    for cpu in [1, 2, 0] {
+        uni::set_cpu(cpu);
+        (0..PAGES).for_each(|page| assert_eq!(machine.read(&space, AT + page), Ok(1)));
+    }
+    assert_eq!(space.madvise(machine.on(), part, Advice::PageOut), Ok(()));
+    (machine, space)
+}
+
+#[test]
+fn clean_pages_that_reclaim_takes_wait_in_limbo_and_are_had_back_from_there() {
+    let (machine, space) = paged_out(CallPolicy::Requests);
+    let held = || machine.mm.verify().expect("frames add up").held;
+    let (before, limbo) = (held(), machine.mm.tlb().in_limbo() as u64);
+    assert!(limbo > PAGES / 2, "{limbo}");
+    assert_eq!(machine.on().leave_limbo(Leave::Passed), 0, "nobody has answered");
+    // A write goes to the page that other CPUs may still read.
+    let page = AT;
+    assert_eq!(machine.write(&space, page, 7), Ok(()));
+    for cpu in [1, 2, 0] {
+        uni::set_cpu(cpu);
+        assert_eq!(machine.read(&space, page), Ok(7), "CPU {cpu}");
+    }
+    machine.finish_ios(0);
+    assert_eq!(u64::from(machine.on().leave_limbo(Leave::Passed)), limbo - 1);
+    assert_eq!((machine.mm.tlb().in_limbo(), held()), (0, before - (limbo - 1)));
+    assert_eq!(machine.read(&space, page), Ok(7));
+    (0..PAGES).filter(|at| AT + at != page).for_each(|at| {
+        assert_eq!(machine.read(&space, AT + at), Ok(1));
+    });
+    threads_end(&machine);
+    machine.exit(space);
+    machine.end();
+}
+
+#[test]
+fn who_is_promised_that_pages_are_gone_waits_for_what_is_in_limbo() {
+    let (machine, space) = paged_out(CallPolicy::Requests);
+    assert!(machine.mm.tlb().is_deferred(space.asid()));
+    space.munmap(machine.on(), range(AT, PAGES)).expect("it is mapped");
+    assert!(!machine.mm.tlb().is_deferred(space.asid()));
+    (0..3).for_each(|cpu| assert_eq!(uni::tlb_len(cpu), 0));
+    // All have answered: what waited may go, and nobody has it any more.
+    machine.on().leave_limbo(Leave::Passed);
+    assert_eq!(machine.mm.tlb().in_limbo(), 0);
+    threads_end(&machine);
+    machine.exit(space);
+    machine.end();
+}
+
+#[test]
+fn who_is_short_of_memory_gets_what_reclaim_has_put_into_limbo() {
+    let (machine, space) = paged_out(CallPolicy::Requests);
+    let (on, limbo) = (machine.on(), machine.mm.tlb().in_limbo());
+    let scope = Scope { memory: on.memory, swap: on.swap, rmap: &on };
+    let before = on.reclaim.counters();
+    let freed = on.reclaim.direct(scope, NodeId::new(0), 1, None) as usize;
+    let after = on.reclaim.counters();
+    assert!(freed >= limbo && machine.mm.tlb().in_limbo() == 0, "{freed} of {limbo}");
+    assert_eq!(after.freed - before.freed, freed as u64);
+    threads_end(&machine);
+    machine.exit(space);
+    machine.end();
+}
+
+#[test]
+fn there_is_no_limbo_with_other_policies() {
+    for policy in [CallPolicy::Stock, CallPolicy::Posted] {
+        let (machine, space) = paged_out(policy);
+        assert_eq!(machine.mm.call_stats().frames_in_limbo_max, 0, "{policy:?}");
         threads_end(&machine);
         machine.exit(space);
         machine.end();

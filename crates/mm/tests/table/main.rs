@@ -7,3 +7,4 @@ mod random;
 mod rules;
 mod shootdown;
 mod tlb;
+mod vmap;

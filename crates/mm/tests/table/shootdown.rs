@@ -4,7 +4,7 @@ use crate::common::{World, map, page};
 use mmscale_mm::arch::{Arch, CpuId, Op, PageSize, Pfn, Translation, VmaRange, Vpn};
 use mmscale_mm::smp::{CallPolicy, Wait};
 use mmscale_mm::table::{Gather, MemAccess, PageTable};
-use mmscale_mm::tlb::{Batch, Extent, KERNEL, Leave, Parked, Tables};
+use mmscale_mm::tlb::{Batch, Extent, KERNEL, Leave, PARCEL_PAGES, PARCELS, Parked, Tables};
 use mmscale_uni::{self as uni, Uni};
 
 const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
@@ -217,6 +217,35 @@ fn limbo_is_bounded() {
     assert!(!world.tlb.park(begun, frames(97)) && world.tlb.in_limbo() == 4000);
     assert!(world.tlb.park(begun, frames(96)));
     assert_eq!(world.tlb.leave_limbo(Leave::All, |_, _| ()), 4096);
+}
+
+#[test]
+fn reclaims_part_of_limbo_is_bounded_and_takes_clean_batches_only() {
+    let (world, table) = used_on_all(2, CallPolicy::Requests);
+    let defer = || {
+        let mut batch = Batch::new();
+        world.tlb.defer(&mut batch, table.asid(), one(AT));
+        batch
+    };
+    let pages = [Pfn::new(3); PARCEL_PAGES];
+    for spoil in [Batch::note_dirty, Batch::note_kept] {
+        let mut batch = defer();
+        spoil(&mut batch);
+        assert!(!world.tlb.park_batch(&mut batch, &pages) && !batch.is_empty());
+        world.tlb.flush_batch(&mut batch, Wait::Spin);
+    }
+    for nth in 0..PARCELS {
+        assert!(world.tlb.park_batch(&mut defer(), &pages), "{nth}");
+    }
+    let mut batch = defer();
+    assert!(!world.tlb.park_batch(&mut batch, &pages) && !batch.is_empty());
+    assert_eq!(world.tlb.in_limbo(), PARCELS * PARCEL_PAGES);
+    assert_eq!(world.tlb.leave_parcels(Leave::Passed, |_| 1), 0);
+    // A flush for another reason settles these too.
+    world.tlb.flush_batch(&mut batch, Wait::Spin);
+    assert_eq!(world.tlb.leave_parcels(Leave::Passed, |pages| pages.len() as u32), 1024);
+    let stats = world.tlb.stats();
+    assert_eq!((stats.frames_in_limbo_max, world.tlb.in_limbo()), (1024, 0));
 }
 
 #[test]

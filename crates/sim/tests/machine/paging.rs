@@ -18,14 +18,14 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// What address spaces need, and one of them.
-struct World {
-    frames: FrameAllocator<Sim>,
+pub(crate) struct World {
+    pub(crate) frames: FrameAllocator<Sim>,
     locks: TableLocks<Sim>,
-    tlb: Tlb<Sim>,
+    pub(crate) tlb: Tlb<Sim>,
     table: RefCell<Option<Rc<PageTable<Sim>>>>,
-    made: <Sim as Arch>::AtomicU32,
+    pub(crate) made: <Sim as Arch>::AtomicU32,
     /// CPUs that are at work.
-    busy: <Sim as Arch>::AtomicU32,
+    pub(crate) busy: <Sim as Arch>::AtomicU32,
 }
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
     fn boot(script: &Rc<Script>, pages: u32) -> Rc<Self> {
         Self::with(script, pages, SmpConfig::default())
     }
-    fn with(script: &Rc<Script>, pages: u32, smp: SmpConfig) -> Rc<Self> {
+    pub(crate) fn with(script: &Rc<Script>, pages: u32, smp: SmpConfig) -> Rc<Self> {
         let frames = FrameAllocator::new(&MemoryMap::single(pages), AllocConfig::default());
         let world = Rc::new(Self {
             frames: frames.expect("the map is sound"),
@@ -65,14 +65,14 @@ impl World {
         }));
         world
     }
-    fn on(&self) -> Paging<'_, Sim> {
+    pub(crate) fn on(&self) -> Paging<'_, Sim> {
         Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
     fn new_table(&self) -> Rc<PageTable<Sim>> {
         Rc::new(PageTable::new(self.on()).expect("there is memory"))
     }
     /// The address space that all share; CPU 0 makes it.
-    fn shared(&self) -> Rc<PageTable<Sim>> {
+    pub(crate) fn shared(&self) -> Rc<PageTable<Sim>> {
         if Sim::cpu() == CpuId::new(0) && self.made.load(SeqCst) == 0 {
             *self.table.borrow_mut() = Some(self.new_table());
             self.made.store(1, SeqCst);
@@ -82,13 +82,13 @@ impl World {
         }
         self.table.borrow().clone().expect("it is made")
     }
-    fn frame(&self) -> Pfn {
+    pub(crate) fn frame(&self) -> Pfn {
         let page = self.frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
         page.expect("there is memory")
     }
     /// A program uses `page`; a fault maps a new frame with the page's number in it. What is read
     /// is always the page's number: a frame that was given to another page says another.
-    fn touch(&self, table: &PageTable<Sim>, page: Vpn) {
+    pub(crate) fn touch(&self, table: &PageTable<Sim>, page: Vpn) {
         let look = |pfn| assert_eq!(Sim::read_stamp(pfn), page.get() + 1, "somebody else's frame");
         while let Err(miss) = table.access(self.on(), page, MemAccess::Write, look) {
             assert!(matches!(miss, Miss::NotPresent(_)), "{miss:?}");
@@ -131,13 +131,13 @@ impl World {
 }
 
 /// A machine that has a broadcast, or not.
-fn machine(cpus: usize, broadcast: bool) -> SimConfig {
+pub(crate) fn machine(cpus: usize, broadcast: bool) -> SimConfig {
     let mut config = config(cpus);
     config.profile.costs.tlb_broadcast_ps = if broadcast { 400_000 } else { 0 };
     config
 }
 
-fn range(start: u64, pages: u64) -> VmaRange {
+pub(crate) fn range(start: u64, pages: u64) -> VmaRange {
     VmaRange::with_pages(Vpn::new(start), pages).expect("a range of user pages")
 }
 

@@ -91,7 +91,7 @@ impl Experiment for PageChurn {
             ParamSpec::count("user_ns", Unit::Ns, 315, [0, 1_000_000], "computing in each op"),
         ]
     }
-    fn remarks(params: &Params) -> Vec<String> {
+    fn remarks(params: &Params, _on: On) -> Vec<String> {
         let duration_ms = params.real("duration_ms");
         vec![format!(
             "All processes run ops for {duration_ms} ms; cpu_ns_per_op_alone is from a second run \

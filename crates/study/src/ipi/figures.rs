@@ -44,6 +44,13 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure("call_mean_ns", "ns", "how long such a call took"),
     figure("call_max_ns", "ns", "the longest"),
     figure("op_failures", "1", "ops that had no memory"),
+    figure("flush_calls", "1", "times that a CPU was called to forget translations (linux)"),
+    figure("other_calls", "1", "times that a CPU was called for something else (linux)"),
+    figure("flush_delivery_mean_ns", "ns", "from such a flush to its function (linux)"),
+    figure("flush_delivery_max_ns", "ns", "the longest"),
+    figure("flush_run_max_ns", "ns", "the longest that the function ran (linux)"),
+    figure("resched_delay_mean_ns", "ns", "a CPU is to run another task, until it does (linux)"),
+    figure("resched_delay_max_ns", "ns", "the longest"),
 ];
 
 /// Sections of all CPUs that a record keeps.

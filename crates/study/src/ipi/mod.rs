@@ -2,11 +2,14 @@
 //!
 //! One seed of one arm is one run of the machine: a service whose threads poll on most CPUs and
 //! change its memory on a few, and a watchman on each CPU. Or, as `workload=flush`, a thread on
-//! each CPU that does nothing but let a page go.
+//! each CPU that does nothing but let a page go. Or, as `workload=reclaim`, the same service, of
+//! which the few have pages reclaimed that are in swap already.
 
 mod figures;
+mod live;
 mod probe;
 mod run;
+mod spread;
 mod workload;
 
 use crate::param::{ParamSpec, Params, Unit};
@@ -18,6 +21,7 @@ use mmscale_mm::page_alloc::PcpPolicy;
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::ExitPolicy;
 use mmscale_mm::upkeep::TickPolicy;
+use mmscale_record::On;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
@@ -61,8 +65,9 @@ impl Experiment for CrossCalls {
             ParamSpec::choice(
                 "workload",
                 "mixed",
-                &["flush", "mixed"],
-                "four CPUs change memory and the others poll; or all CPUs flush",
+                &["flush", "mixed", "reclaim"],
+                "four CPUs change memory and the others poll; or all CPUs flush; or the four have \
+                 clean pages reclaimed",
             ),
             ParamSpec::real(
                 "window_s",
@@ -102,29 +107,102 @@ impl Experiment for CrossCalls {
             ParamSpec::real("flush_ms", Unit::Ms, 5.0, [0.01, 600_000.0], duration),
         ]
     }
-    fn remarks(params: &Params) -> Vec<String> {
-        if params.choice("workload") == "flush" {
-            let ms = params.real("flush_ms");
-            return vec![format!(
+    fn remarks(params: &Params, on: On) -> Vec<String> {
+        let mut all = vec![match params.choice("workload") {
+            "flush" => format!(
                 "A thread on every CPU writes to a page of its own and lets it go \
-                 (MADV_DONTNEED) for {ms} ms; call_mean_ns is the call alone."
-            )];
-        }
-        let (window_s, windows) = (params.real("window_s"), params.count("windows"));
-        let times = 30.0 / window_s;
-        vec![
-            format!(
-                "{windows} windows of {window_s} s; disturbances come {times:.0} times as often \
-                 as in the profile, so that each window has as many as one of 30 s. Ordinary \
-                 sections are not scaled: a longer window has more of them, and a longer longest."
+                 (MADV_DONTNEED) for {} ms; call_mean_ns is the call alone.",
+                params.real("flush_ms")
             ),
+            _ => windows_of(params, on),
+        }];
+        all.extend(seen_on(on).map(str::to_owned));
+        all
+    }
+    fn is_live(arm: &IpiArm) -> bool {
+        arm.calls == CallPolicy::Stock
+    }
+    fn run(ctx: &RunContext, arm: &IpiArm, seed: u64) -> Result<SeedResult, StudyError> {
+        match ctx.on {
+            On::Linux => live::run(ctx, seed),
+            On::Sim | On::Threads => run::run(ctx, *arm, seed),
+        }
+    }
+}
+
+/// How long the run is, and what that means for what disturbs it.
+fn windows_of(params: &Params, on: On) -> String {
+    let (window_s, windows) = (params.real("window_s"), params.count("windows"));
+    let length = format!("{windows} windows of {window_s} s");
+    if on != On::Sim {
+        return format!(
+            "{length}, one after the other. Whatever else this computer does in that time is in \
+             the figures."
+        );
+    }
+    if !params.switch("noise") {
+        return format!("{length}, and nothing disturbs the CPUs.");
+    }
+    let times = 30.0 / window_s;
+    format!(
+        "{length}; disturbances come {times:.0} times as often as in the profile, so that each \
+         window has as many as one of 30 s. Ordinary sections are not scaled: a longer window has \
+         more of them, and a longer longest."
+    )
+}
+
+/// What can be seen on a machine, and what cannot.
+fn seen_on(on: On) -> Option<&'static str> {
+    Some(match on {
+        On::Sim => {
             "p50 and p99 are of the CPU that has the largest: of its windows' longest sections, \
              of its watchman's wake-ups. A section is preemption off, interrupts off or an \
              interrupt. Stolen time counts where it falls into one."
-                .to_owned(),
-        ]
+        }
+        On::Threads => {
+            "CPUs are threads of this computer, and interrupts are looked for at certain points: \
+             sections without preemption cannot be seen. p50 and p99 of wake-ups are of the CPU \
+             that has the largest; calls, waits and interrupts are counted by the memory manager \
+             itself."
+        }
+        On::Linux => {
+            "p50 and p99 of wake-ups are of the CPU that has the largest. Sections without \
+             preemption cannot be seen without a tracer in each of them; resched_delay, how long a \
+             CPU goes on after it is to run another task, stands in for those that somebody waited \
+             for. Calls are those of the run's processes, from the wish until the function began \
+             (delivery) and while it ran."
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::param::Length;
+    use crate::study::Study;
+
+    fn text(on: On) -> String {
+        let specs = IPI.params_on(on);
+        let params = Params::defaults(specs, Length::Full);
+        IPI.remarks(&params, on).join("\n")
     }
-    fn run(ctx: &RunContext, arm: &IpiArm, seed: u64) -> Result<SeedResult, StudyError> {
-        run::run(ctx, *arm, seed)
+
+    #[test]
+    fn real_machines_are_not_said_to_be_disturbed_by_a_profile() {
+        assert!(text(On::Sim).contains("times as often as in the profile"));
+        for on in [On::Threads, On::Linux] {
+            let text = text(on);
+            assert!(!text.contains("profile") && !text.contains("Stolen"), "{text}");
+            assert!(text.contains("without"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_live_kernel_is_stock() {
+        let live = |name: &str| {
+            let arm = IPI.arms().iter().position(|arm| arm.name == name).expect("it is an arm");
+            IPI.has_arm(crate::study::ArmId(arm), On::Linux)
+        };
+        assert_eq!(["stock", "posted", "requests", "all"].map(live), [true, false, false, false]);
     }
 }

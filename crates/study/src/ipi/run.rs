@@ -51,9 +51,11 @@ impl Program for Calls {
         let service = move |system: &Kernel<A>| _ = workload::service(system, plan, &books);
         let service = kernel.process(ThreadSpec::on(0), Box::new(service));
         let books = self.books.clone();
-        let watch = move |system: &Kernel<A>| _ = workload::watch(system, plan, &books);
+        let watch = move |system: &Kernel<A>| {
+            _ = workload::watch(system, plan, &books, workload::watchman_on)
+        };
         let watch =
-            (plan.work == Work::Mixed).then(|| kernel.process(ThreadSpec::on(0), Box::new(watch)));
+            (plan.work != Work::Flush).then(|| kernel.process(ThreadSpec::on(0), Box::new(watch)));
         for (at, when_ns) in [plan.from_ns, plan.until_ns].into_iter().enumerate() {
             let _ = kernel.sleep_ns(when_ns.saturating_sub(kernel.clock_ns()));
             self.counted.note(at, kernel.mm().call_stats());
@@ -69,13 +71,19 @@ fn windows_of(ctx: &RunContext, work: Work) -> (u64, usize) {
     let params = &ctx.params;
     match work {
         Work::Flush => ((params.real("flush_ms") * 1e6) as u64, 1),
-        Work::Mixed => ((params.real("window_s") * 1e9) as u64, params.count("windows") as usize),
+        Work::Mixed | Work::Reclaim => {
+            ((params.real("window_s") * 1e9) as u64, params.count("windows") as usize)
+        }
     }
 }
 
-fn plan_of(ctx: &RunContext, seed: u64) -> (Plan, Windows) {
+pub(super) fn plan_of(ctx: &RunContext, seed: u64) -> (Plan, Windows) {
     let params = &ctx.params;
-    let work = if params.choice("workload") == "flush" { Work::Flush } else { Work::Mixed };
+    let work = match params.choice("workload") {
+        "flush" => Work::Flush,
+        "reclaim" => Work::Reclaim,
+        _ => Work::Mixed,
+    };
     let (window_ns, count) = windows_of(ctx, work);
     let making_ns = if ctx.on == On::Sim { MAKING_SIM_NS } else { MAKING_HOST_NS };
     let from_ns = SETTLE_NS + 2 * making_ns * ctx.cpus as u64;

@@ -46,6 +46,8 @@ pub(super) enum Work {
     Mixed,
     /// Every CPU lets a page go, again and again.
     Flush,
+    /// The workers have pages reclaimed that they have only read; pollers and watchmen as above.
+    Reclaim,
 }
 
 /// What threads did.
@@ -72,16 +74,33 @@ impl Tally {
     }
 }
 
+/// Where tallies go that other processes have to see.
+pub(super) trait Sink: Send + Sync {
+    /// One thread's, at its end.
+    fn add(&self, tally: Tally);
+}
+
 /// Where all threads put their tallies.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Books(Arc<Mutex<Tally>>);
+#[derive(Clone, Default)]
+pub(super) struct Books {
+    own: Arc<Mutex<Tally>>,
+    /// Instead of `own`, where processes do not share the memory of the tool.
+    elsewhere: Option<Arc<dyn Sink>>,
+}
 
 impl Books {
+    /// Tallies go to `sink`.
+    pub(super) fn into(sink: Arc<dyn Sink>) -> Self {
+        Self { elsewhere: Some(sink), ..Self::default() }
+    }
     fn add(&self, tally: Tally) {
-        self.0.lock().expect("nobody panics while adding").add(tally);
+        match &self.elsewhere {
+            Some(sink) => sink.add(tally),
+            None => self.own.lock().expect("nobody panics while adding").add(tally),
+        }
     }
     pub(super) fn take(&self) -> Tally {
-        std::mem::take(&mut *self.0.lock().expect("all programs have ended"))
+        std::mem::take(&mut *self.own.lock().expect("all programs have ended"))
     }
 }
 
@@ -145,6 +164,7 @@ fn work<S: System>(system: &S, plan: &Plan, cpu: usize, tally: &mut Tally) -> Re
     match plan.work {
         Work::Mixed => mixed(system, plan, cpu, tally),
         Work::Flush => flush(system, plan, cpu, tally),
+        Work::Reclaim => reclaim(system, plan, cpu, tally),
     }
 }
 
@@ -178,6 +198,32 @@ fn flush<S: System>(system: &S, plan: &Plan, cpu: usize, tally: &mut Tally) -> R
         tally.ops += u64::from(system.clock_ns() <= plan.until_ns);
     }
     Ok(())
+}
+
+/// Has pages reclaimed whose content is in swap already, and reads them again. The first time they
+/// are written out; from then on nothing but translations stands in the way.
+fn reclaim<S: System>(system: &S, plan: &Plan, cpu: usize, tally: &mut Tally) -> Result<(), Errno> {
+    let mut rng = rng_of(plan, 1, cpu);
+    let (kept, bytes) =
+        (insist(|| system.mmap(arena(cpu, 0, KEPT_PAGES)))?, KEPT_PAGES * PAGE_BYTES);
+    for page in 0..KEPT_PAGES {
+        insist(|| system.write(kept.page(page), page + 1))?;
+    }
+    system.madvise(kept, bytes, Advice::PageOut)?;
+    system.sleep_ns(plan.from_ns.saturating_sub(system.clock_ns()))?;
+    loop {
+        let gap_ns = around(&mut rng, plan.op_gap_ns);
+        system.compute_ns(gap_ns / 2)?;
+        system.sleep_ns(gap_ns / 2)?;
+        if system.clock_ns() >= plan.until_ns {
+            return Ok(());
+        }
+        for page in 0..KEPT_PAGES {
+            tally.damaged += u64::from(insist(|| system.read(kept.page(page)))? != page + 1);
+        }
+        timed(system, plan, tally, || system.madvise(kept, bytes, Advice::PageOut))?;
+        tally.ops += u64::from(system.clock_ns() <= plan.until_ns);
+    }
 }
 
 /// What a worker keeps for its ops.
@@ -306,8 +352,19 @@ fn live<S: System>(system: &S, others: &[usize]) -> Result<(), Errno> {
     threads.into_iter().try_for_each(|thread| system.join(thread?))
 }
 
-/// The first thread of the process that watches: a thread for each CPU, itself among them.
-pub(super) fn watch<S: System>(system: &S, plan: Plan, books: &Books) -> Result<(), Errno> {
+/// A watchman's place, and its right to go before everybody else.
+pub(super) fn watchman_on(cpu: usize) -> ThreadSpec {
+    ThreadSpec::on(cpu).real_time(MOST_URGENT)
+}
+
+/// The first thread of the process that watches, which starts a watchman on each CPU, as `spec`
+/// says.
+pub(super) fn watch<S: System>(
+    system: &S,
+    plan: Plan,
+    books: &Books,
+    spec: fn(usize) -> ThreadSpec,
+) -> Result<(), Errno> {
     let mut threads = Vec::new();
     for cpu in 0..system.cpus() {
         let books = books.clone();
@@ -316,7 +373,7 @@ pub(super) fn watch<S: System>(system: &S, plan: Plan, books: &Books) -> Result<
             let _ = watchman(system, &plan, cpu, &mut tally);
             books.add(tally);
         };
-        threads.push(system.spawn(ThreadSpec::on(cpu).real_time(MOST_URGENT), Box::new(body))?);
+        threads.push(system.spawn(spec(cpu), Box::new(body))?);
     }
     threads.into_iter().try_for_each(|thread| system.join(thread))
 }

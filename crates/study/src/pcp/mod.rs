@@ -93,7 +93,7 @@ impl Experiment for PageCaches {
             user_ns("edge_user_ns"),
         ]
     }
-    fn remarks(params: &Params) -> Vec<String> {
+    fn remarks(params: &Params, _on: On) -> Vec<String> {
         let window = match params.choice("workload") {
             "build" => format!("{} ms", params.real("build_ms")),
             "purger" => format!("{} ms", params.real("purger_ms")),

@@ -103,7 +103,7 @@ impl Experiment for Exits {
             ),
         ]
     }
-    fn remarks(params: &Params) -> Vec<String> {
+    fn remarks(params: &Params, _on: On) -> Vec<String> {
         let helpers = params.count("walkers") - 1;
         let other = match params.choice("via") {
             "oom" => "the reaper's is oom_reaper, which runs after a delay".to_owned(),

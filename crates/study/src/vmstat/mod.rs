@@ -90,7 +90,7 @@ impl Experiment for UpkeepTick {
             ),
         ]
     }
-    fn remarks(params: &Params) -> Vec<String> {
+    fn remarks(params: &Params, _on: On) -> Vec<String> {
         let (duration_s, decay_s) = (params.real("duration_s"), params.real("decay_s"));
         let mut remark = format!("Each run is {duration_s} s long");
         if decay_s > 0.0 {

@@ -39,6 +39,8 @@ struct Found {
     swap: SwapCounters,
     /// CPUs that left.
     left: u32,
+    /// The most frames that waited in limbo.
+    limbo: u64,
 }
 
 fn swarm(setting: Setting) -> Found {
@@ -85,10 +87,11 @@ fn swarm(setting: Setting) -> Found {
             space.exit(on);
         }
         assert_eq!(on.verify().expect("nothing is left").spaces, 0);
-        told.set(Some((on.swap.counters(), left)));
+        let limbo = world.mm.call_stats().frames_in_limbo_max;
+        told.set(Some((on.swap.counters(), left, limbo)));
     });
-    let (swap, left) = found.take().expect("it came to its end");
-    Found { outcome, swap, left }
+    let (swap, left, limbo) = found.take().expect("it came to its end");
+    Found { outcome, swap, left, limbo }
 }
 
 /// CPUs from `first` on leave, one after the other, for as long as others have something to do.
@@ -139,11 +142,13 @@ fn so_it_does_when_allocations_fail() {
 
 #[test]
 fn so_it_does_when_memory_is_short() {
+    let mut limbo = 0;
     for lru in ALL {
         for seed in 200..215 {
-            swarm(Setting { seed, lru, frames: 700, steps: 120, ..PLAIN });
+            limbo += swarm(Setting { seed, lru, frames: 700, steps: 120, ..PLAIN }).limbo;
         }
     }
+    assert!(limbo > 20, "{limbo} pages of reclaim have been in limbo");
 }
 
 /// A page that the device cannot write stays in memory; one that it cannot read is told of, and is

@@ -1,0 +1,188 @@
+//! Frames at addresses of the kernel's own (`vmap`), and addresses that wait for CPUs to forget
+//! them.
+//!
+//! Every CPU uses the kernel's translations at any time, idle ones too: so to invalidate them all
+//! CPUs are interrupted. That is put off. What is unmapped loses its entries at once, and its
+//! addresses go into limbo; when there are too many there, or no others are left, one flush is done
+//! for all of them ([`Vmap::purge`]), and those that were there when it began are free. So no
+//! address is mapped anew while a CPU may translate it to what was there before
+//! (`__purge_vmap_area_lazy` of Linux, with every policy).
+//!
+//! The *frames* are the caller's again when [`Vmap::unmap`] returns, as in Linux: a CPU may keep a
+//! translation to one that it does not use, as nobody uses an address that he has unmapped.
+//!
+//! Lock order: the purge's mutex, then locks of page tables; the lock of the addresses (class Other)
+//! is innermost.
+
+mod ranges;
+
+use crate::arch::{Arch, LockClass, Pfn, VmaRange, Vpn};
+use crate::smp::Wait;
+use crate::sync::{Mutex, SpinLock};
+use crate::table::{
+    Gather, Gathered, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, TableError,
+};
+use crate::tlb::Flushed;
+use ranges::{KERNEL_RANGE, Ranges, lazy_max_pages};
+
+/// Why frames were not mapped. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VmapError {
+    /// There is no free stretch of addresses as long, not even after a purge.
+    NoAddresses,
+    /// There is no memory for page tables.
+    Tables(TableError),
+}
+
+impl core::fmt::Display for VmapError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NoAddresses => f.write_str(
+                "mapping frames for the kernel: no stretch of addresses is as long, unmap some",
+            ),
+            Self::Tables(why) => write!(f, "mapping frames for the kernel: {why}"),
+        }
+    }
+}
+
+impl core::error::Error for VmapError {}
+
+/// What limbo came to, and what there is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct VmapStats {
+    /// Pages of addresses in limbo now.
+    pub lazy_pages: u64,
+    /// The most that ever were.
+    pub lazy_pages_max: u64,
+    /// The longest time that addresses waited there, in ns.
+    pub lazy_age_max_ns: u64,
+    /// Flushes of the kernel's range.
+    pub purges: u64,
+    /// Pages of addresses that are free, and in how many stretches.
+    pub free_pages: u64,
+    /// See [`VmapStats::free_pages`].
+    pub free_stretches: usize,
+}
+
+struct Books {
+    ranges: Ranges,
+    stats: VmapStats,
+}
+
+/// The kernel's own range.
+pub struct Vmap<A: Arch> {
+    table: PageTable<A>,
+    books: SpinLock<A, Books>,
+    /// One flush at a time, for all that is in limbo.
+    purging: Mutex<A, ()>,
+    lazy_max_pages: u64,
+}
+
+impl<A: Arch> Vmap<A> {
+    /// A range in which nothing is mapped: 8 GiB, of which 32 MiB for each doubling of the CPUs may
+    /// be in limbo. Give it back with [`Vmap::destroy`]. One for each [`crate::tlb::Tlb`].
+    pub fn new(on: Paging<'_, A>) -> Result<Self, TableError> {
+        let (start, pages) = KERNEL_RANGE;
+        let whole = VmaRange::with_pages(start, pages).unwrap_or(VmaRange::USER);
+        Self::with(on, whole, lazy_max_pages(A::cpus_possible()))
+    }
+    /// The same with other addresses and another bound.
+    pub fn with(
+        on: Paging<'_, A>,
+        whole: VmaRange,
+        lazy_max_pages: u64,
+    ) -> Result<Self, TableError> {
+        let books = Books { ranges: Ranges::new(whole), stats: VmapStats::default() };
+        Ok(Self {
+            table: PageTable::new_kernel(on)?,
+            books: SpinLock::new(LockClass::Other, books),
+            purging: Mutex::new(()),
+            lazy_max_pages,
+        })
+    }
+    /// Maps frames one after the other, at least one, to be read and written (`vmap`); where.
+    /// Sleeps if all addresses are in use or in limbo.
+    pub fn map(&self, on: Paging<'_, A>, frames: &[Pfn]) -> Result<VmaRange, VmapError> {
+        let pages = frames.len() as u64;
+        let take = || self.books.lock().ranges.take(pages);
+        let (mut found, mut more) = (take(), true);
+        while found.is_none() && more {
+            // Somebody else may just have done it.
+            more = self.purge(on);
+            found = take();
+        }
+        let range = found.ok_or(VmapError::NoAddresses)?;
+        for (at, &pfn) in (range.start().get()..).map(Vpn::new).zip(frames) {
+            match self.table.lock_pte(on, at) {
+                Ok(mut ptes) => ptes.fill(at, Pte::page(pfn, PteFlags::WRITE)),
+                Err(why) => {
+                    self.unmap(on, range);
+                    return Err(VmapError::Tables(why));
+                }
+            }
+        }
+        Ok(range)
+    }
+    /// Unmaps what [`Vmap::map`] returned (`vunmap`). The frames are the caller's; the addresses
+    /// are in limbo. Sleeps, now and then, for a purge.
+    pub fn unmap(&self, on: Paging<'_, A>, range: VmaRange) {
+        for at in (range.start().get()..range.end().get()).map(Vpn::new) {
+            if let Some(mut ptes) = self.table.find_pte(on, at) {
+                let _ = ptes.take(at);
+            }
+        }
+        let mut books = self.books.lock();
+        books.ranges.defer(range, A::now_ns());
+        let lazy = books.ranges.lazy_pages;
+        books.stats.lazy_pages_max = books.stats.lazy_pages_max.max(lazy);
+        drop(books);
+        if lazy > self.lazy_max_pages {
+            self.purge(on);
+        }
+    }
+    /// Flushes for all that is in limbo, and frees it; whether there was anything. Sleeps.
+    pub fn purge(&self, on: Paging<'_, A>) -> bool {
+        let _one = self.purging.lock();
+        // A statement of its own: the flush is waited for with nothing else held.
+        let begun = self.books.lock().ranges.begin_flush();
+        let Some((generation, hull)) = begun else { return false };
+        on.tlb.flush_kernel_range(hull, Wait::Sleep);
+        let mut books = self.books.lock();
+        let oldest_ns = books.ranges.end_flush(generation);
+        books.stats.purges += 1;
+        let age_ns = oldest_ns.map_or(0, |since_ns| A::now_ns().saturating_sub(since_ns));
+        books.stats.lazy_age_max_ns = books.stats.lazy_age_max_ns.max(age_ns);
+        true
+    }
+    /// The kernel uses `page`, on this CPU; see [`PageTable::access`].
+    pub fn access<R>(
+        &self,
+        on: Paging<'_, A>,
+        page: Vpn,
+        access: MemAccess,
+        use_page: impl FnOnce(Pfn) -> R,
+    ) -> Result<R, Miss> {
+        self.table.access(on, page, access, use_page)
+    }
+    /// What limbo came to.
+    pub fn stats(&self) -> VmapStats {
+        let books = self.books.lock();
+        let (free_pages, free_stretches) = books.ranges.free();
+        VmapStats { lazy_pages: books.ranges.lazy_pages, free_pages, free_stretches, ..books.stats }
+    }
+    /// The most pages of addresses that limbo holds when nobody is in [`Vmap::unmap`].
+    pub fn lazy_max_pages(&self) -> u64 {
+        self.lazy_max_pages
+    }
+    /// Frees all tables. Everything was unmapped. Sleeps.
+    pub fn destroy(&self, on: Paging<'_, A>) {
+        self.purge(on);
+        self.table.retire(on);
+        let mut nothing = |_: &Flushed, _: &[Gathered]| {};
+        let mut gather = Gather::new(&self.table);
+        let all = VmaRange::USER;
+        self.table.free_tables(on, &mut gather, &mut nothing, all, all);
+        gather.finish(on, &mut nothing);
+        self.table.destroy(on);
+    }
+}

@@ -1,0 +1,77 @@
+//! The kernel's own range: who is interrupted for it, and when addresses come back.
+
+use crate::common::{World, range};
+use mmscale_mm::arch::{Pfn, VmaRange, Vpn};
+use mmscale_mm::smp::CallPolicy;
+use mmscale_mm::table::MemAccess;
+use mmscale_mm::vmap::{Vmap, VmapError};
+use mmscale_uni::{self as uni, Uni};
+
+const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
+const FRAMES: [Pfn; 4] = [Pfn::new(70), Pfn::new(71), Pfn::new(72), Pfn::new(73)];
+
+fn vmap(world: &World, pages: u64, lazy_max_pages: u64) -> Vmap<Uni> {
+    Vmap::with(world.on(), range(1 << 30, pages), lazy_max_pages).expect("there is memory")
+}
+
+/// The frame that each CPU reaches at `page`.
+fn reached(world: &World, vmap: &Vmap<Uni>, page: Vpn) -> Vec<Option<Pfn>> {
+    let see = |cpu| {
+        uni::set_cpu(cpu);
+        vmap.access(world.on(), page, MemAccess::Read, |pfn| pfn).ok()
+    };
+    let all = [2, 1, 0].map(see);
+    all.to_vec()
+}
+
+#[test]
+fn addresses_are_mapped_anew_only_after_all_cpus_have_forgotten_them() {
+    for policy in POLICIES {
+        let world = World::with(3, policy);
+        let vmap = vmap(&world, 8, 100);
+        let first = vmap.map(world.on(), &FRAMES).expect("there is room");
+        assert_eq!(reached(&world, &vmap, first.start()), [Some(FRAMES[0]); 3]);
+        vmap.unmap(world.on(), first);
+        // No interrupt so far, and the other half is taken first.
+        let second = vmap.map(world.on(), &FRAMES).expect("there is room");
+        assert!(second != first && world.tlb.stats().ipis_sent == 0, "{policy:?}");
+        // Nothing else is left.
+        let other = FRAMES.map(|pfn| pfn.offset(20));
+        let third = vmap.map(world.on(), &other).expect("what is in limbo will do");
+        assert_eq!((third, world.tlb.stats().ipis_sent), (first, 2), "{policy:?}");
+        assert_eq!(reached(&world, &vmap, third.start()), [Some(other[0]); 3], "{policy:?}");
+        assert_eq!(vmap.map(world.on(), &FRAMES[..1]), Err(VmapError::NoAddresses));
+        vmap.unmap(world.on(), second);
+        vmap.unmap(world.on(), third);
+        vmap.destroy(world.on());
+        assert_eq!(world.held(), 0, "{policy:?}");
+    }
+}
+
+#[test]
+fn limbo_is_bounded_and_many_share_a_flush() {
+    let world = World::with(4, CallPolicy::Stock);
+    let vmap = vmap(&world, 1000, 20);
+    for nth in 0..60 {
+        let range = vmap.map(world.on(), &FRAMES[..2]).expect("there is room");
+        uni::advance(1_000);
+        vmap.unmap(world.on(), range);
+        assert!(vmap.stats().lazy_pages <= vmap.lazy_max_pages(), "{nth}");
+    }
+    let stats = vmap.stats();
+    // The eleventh is one too many.
+    assert_eq!((stats.purges, stats.lazy_pages_max, stats.lazy_age_max_ns), (5, 22, 10_000));
+    assert_eq!(world.tlb.stats().ipis_sent, 5 * 3);
+    vmap.destroy(world.on());
+    assert_eq!(vmap.stats().free_stretches, 1);
+}
+
+#[test]
+fn nothing_is_no_stretch_of_addresses() {
+    let world = World::with(1, CallPolicy::Stock);
+    let vmap = Vmap::new(world.on()).expect("there is memory");
+    assert_eq!(vmap.map(world.on(), &[]), Err(VmapError::NoAddresses));
+    assert_eq!((vmap.stats().free_pages, vmap.lazy_max_pages()), (1 << 21, 8192));
+    assert!(VmaRange::USER.pages() > 1 << 21);
+    vmap.destroy(world.on());
+}
