@@ -131,6 +131,29 @@ fn a_flush_takes_longer_the_more_cpus_have_to_hear_of_it() {
 }
 
 #[test]
+fn the_queue_phase_of_requests_does_not_grow_with_the_cpus() {
+    let arms = vec!["stock".to_owned(), "requests".to_owned()];
+    let settings = ["workload=flush", "flush_ms=3", "noise=off", "cpus=96"];
+    let document = run_of(&Request { arms, ..request(&settings) });
+    let longest = |at: usize| mean(&document.arms[at], "preempt_off_queue_phase_max_ns");
+    assert!(longest(0) > 20_000.0 && longest(1) < 8_000.0, "{} {}", longest(0), longest(1));
+}
+
+#[test]
+fn pages_that_reclaim_takes_wait_in_limbo_instead_of_reclaim() {
+    let document = run(&["window_s=0.02", "windows=20", "workload=reclaim"]);
+    let [stock, posted, requests, all] = &document.arms[..] else { panic!("four arms") };
+    for arm in [requests, all] {
+        assert!(mean(arm, "frames_in_limbo_max") >= 16.0, "{}", arm.arm);
+        assert!(mean(arm, "limbo_age_max_ns") > 1_000.0, "{}", arm.arm);
+        let (waited, before) = (mean(arm, "csd_wait_total_ns"), mean(stock, "csd_wait_total_ns"));
+        assert!(waited < 0.1 * before, "{}: {waited} ns", arm.arm);
+        assert!(mean(arm, "flushes") > 0.8 * mean(stock, "flushes"), "{}", arm.arm);
+    }
+    assert_eq!([stock, posted].map(|arm| mean(arm, "frames_in_limbo_max")), [0.0; 2]);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_fingerprint_under_either_policy() {
     let with = |sched: &str| {
         let settings = ["window_s=0.01", "windows=5", "cpus=6", sched];
