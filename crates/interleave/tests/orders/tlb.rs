@@ -43,7 +43,7 @@ pub(crate) enum Flush {
     Batch,
     /// Put off, and the frame waits in limbo (`requests`).
     Limbo,
-    /// The same, but the frame is freed while it waits: a bug.
+    /// The same, but the frame is freed when it goes there, and not when it leaves: a bug.
     Early,
 }
 
@@ -91,6 +91,9 @@ impl World {
             self.tlb.defer(&mut batch, self.tables[0].asid(), extent);
         }
         drop(ptes);
+        if flush == Flush::Early {
+            self.freed[pfn.index()].store(1, SeqCst);
+        }
         match flush {
             Flush::Never => {}
             Flush::Each => drop(self.tables[0].flush(self.on(), extent)),

@@ -11,8 +11,8 @@
 //! The *frames* are the caller's again when [`Vmap::unmap`] returns, as in Linux: a CPU may keep a
 //! translation to one that it does not use, as nobody uses an address that he has unmapped.
 //!
-//! Lock order: the purge's mutex, then locks of page tables; the lock of the addresses (class Other)
-//! is innermost.
+//! Lock order: the purge's mutex, then locks of page tables; the lock of the addresses (class
+//! Other) is innermost.
 
 mod ranges;
 

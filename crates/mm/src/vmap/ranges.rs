@@ -102,8 +102,8 @@ pub(super) fn lazy_max_pages(cpus: usize) -> u64 {
     u64::from(usize::BITS - cpus.leading_zeros()) * STEP
 }
 
-/// Where the kernel maps: 8 GiB of addresses, which no page of a program stands for, as translations
-/// are told apart by address space.
+/// Where the kernel maps: 8 GiB of addresses, which no page of a program stands for, as
+/// translations are told apart by address space.
 pub(super) const KERNEL_RANGE: (Vpn, u64) = (Vpn::new(1 << 30), 1 << 21);
 
 #[cfg(test)]
