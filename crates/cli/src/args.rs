@@ -49,6 +49,9 @@ pub(crate) struct LiveArgs {
     /// How long: 30s, 500ms, 2m
     #[arg(long = "for", value_name = "TIME", default_value = "10s")]
     pub(crate) length: String,
+    /// Only what these studies are about, of vmstat, churn, reap, pcp, ipi; all if none is named
+    #[arg(long = "study", value_name = "A,B", value_delimiter = ',')]
+    pub(crate) studies: Vec<String>,
     /// The form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -80,6 +83,22 @@ pub(crate) enum Machine {
     Threads,
     /// The live kernel: real processes and system calls, and what it tells of its locks
     Linux,
+}
+
+/// Whose workload it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Tool {
+    /// The stress-ng that is installed here
+    StressNg,
+}
+
+/// How large somebody else's workload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Workers {
+    /// As many for each CPU as the report had
+    Machine,
+    /// As many as the report had
+    Report,
 }
 
 #[derive(Debug, clap::Args)]
@@ -120,6 +139,15 @@ pub(crate) struct RunArgs {
     /// Compare two values of a kernel setting or of a parameter, in turn, on the live kernel
     #[arg(long, value_name = "KEY=V1,V2", conflicts_with = "output")]
     pub(crate) ab: Option<String>,
+    /// Run an installed stress-ng in place of the study's own workload (vmstat, churn)
+    #[arg(long, value_enum, conflicts_with_all = ["output", "ab", "set", "check", "arms", "hz"])]
+    pub(crate) with: Option<Tool>,
+    /// How many workers stress-ng has: for this machine, or as many as the report had
+    #[arg(long, value_enum, requires = "with", default_value_t = Workers::Machine)]
+    pub(crate) scale: Workers,
+    /// How long each run of stress-ng is: 30s, 2m; 30s if not given, 5s with --quick
+    #[arg(long = "for", value_name = "TIME", requires = "with")]
+    pub(crate) length: Option<String>,
     /// Let the checkers watch; what they find fails the run
     #[arg(long)]
     pub(crate) check: bool,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use mmscale_report::wrap;
-use mmscale_study::observe::{Class, Observed, Verdict, observe};
+use mmscale_study::observe::{Class, Ends, Observed, STUDIES, Verdict, observe};
 
 use crate::args::{Format, LiveArgs};
 use crate::failure::Failure;
@@ -14,10 +14,11 @@ use crate::output;
 /// Watches, then tells.
 pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let length = seconds(&args.length)?;
+    let studies = studies(&args.studies)?;
     let interrupt =
         interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
     eprintln!("watching this kernel for {} s", length.as_secs_f64());
-    let seen = observe(length, &interrupt).map_err(|why| {
+    let seen = observe(length, &studies, &interrupt).map_err(|why| {
         let hint = "`mmscale doctor` says what is missing, and what to do about it";
         Failure::Run(anyhow!("{why}; {hint}"))
     })?;
@@ -30,8 +31,23 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     })
 }
 
+/// The studies that are meant: all of them if none is named.
+fn studies(names: &[String]) -> Result<Vec<&'static str>, Failure> {
+    let known = |name: &String| {
+        let found = STUDIES.into_iter().find(|study| study == name);
+        found.ok_or_else(|| {
+            let all = STUDIES.join(", ");
+            Failure::Call(anyhow!("a live kernel shows nothing of `{name}`: name some of {all}"))
+        })
+    };
+    match names {
+        [] => Ok(STUDIES.to_vec()),
+        names => names.iter().map(known).collect(),
+    }
+}
+
 /// `30s`, `500ms`, `2m`, or seconds.
-fn seconds(text: &str) -> Result<Duration, Failure> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, Failure> {
     const DAY_S: f64 = 86_400.0;
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("", 1.0)];
     let found = units.into_iter().find_map(|(unit, scale)| {
@@ -49,7 +65,6 @@ fn seconds(text: &str) -> Result<Duration, Failure> {
 fn text(seen: &Observed) -> String {
     let mut lines = vec![
         format!("this kernel for {:.1} s, {} CPUs, everybody on it", seen.seconds, seen.cpus),
-        "a problem: 1 % of all CPU time, or 1 ms at a time; visible: 0.1 %".to_owned(),
         String::new(),
         "                     verdict       waits       sum   longest  CPU time".to_owned(),
     ];
@@ -59,13 +74,26 @@ fn text(seen: &Observed) -> String {
     for class in seen.classes.iter().filter(|class| class.verdict > Verdict::Quiet) {
         lines.push(String::new());
         lines.push(class.name.to_owned());
+        let limits = class.limits;
+        lines.push(format!(
+            "  a problem from {} % of all CPU time or {} at a time on, visible from {} %",
+            limits.problem_share * 100.0,
+            time(limits.long_ns),
+            limits.visible_share * 100.0
+        ));
         for (path, share) in &class.paths {
             lines.extend(wrap(path, &format!("  {:>3.0} % ", share * 100.0), "        "));
         }
         lines.extend(wrap(class.advice, "  try: ", "       "));
     }
-    lines.push(String::new());
-    lines.push(format!("longest wait for a task switch: {}", time(seen.resched_max_ns)));
+    if let Some(ends) = &seen.ends {
+        lines.push(String::new());
+        lines.extend(of_ends(ends));
+    }
+    if let Some(longest_ns) = seen.resched_max_ns {
+        lines.push(String::new());
+        lines.push(format!("longest wait for a task switch: {}", time(longest_ns)));
+    }
     if !seen.missing.is_empty() {
         let missing = seen.missing.join(", ");
         lines.extend(wrap(&missing, "not shown by this kernel: ", "  "));
@@ -89,7 +117,23 @@ fn row(class: &Class) -> String {
     )
 }
 
-fn time(ns: u64) -> String {
+/// Phases that there were, and events of the out-of-memory killer.
+fn of_ends(ends: &Ends) -> Vec<String> {
+    let mut lines = vec!["ends of address spaces            times       sum   longest".to_owned()];
+    for phase in ends.phases.iter().filter(|phase| phase.count > 0) {
+        let (sum, longest) = (time(phase.total_ns), time(phase.max_ns));
+        lines.push(format!("{:<29}{:>10} {sum:>10}{longest:>10}", phase.name, phase.count));
+    }
+    if lines.len() == 1 {
+        lines.push("none".to_owned());
+    }
+    let events: Vec<String> =
+        ends.oom.iter().map(|(event, count)| format!("{event} {count}")).collect();
+    lines.extend(wrap(&events.join(", "), "out of memory: ", "  "));
+    lines
+}
+
+pub(crate) fn time(ns: u64) -> String {
     match ns as f64 {
         x if x >= 1e9 => format!("{:.2} s", x / 1e9),
         x if x >= 1e6 => format!("{:.2} ms", x / 1e6),
@@ -110,6 +154,35 @@ mod tests {
     }
 
     #[test]
+    fn studies_are_those_that_a_live_kernel_shows() {
+        let read = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            studies(&names).map_err(|why| why.to_string())
+        };
+        assert_eq!(read(&[]).unwrap(), STUDIES);
+        assert_eq!(read(&["ipi", "reap"]).unwrap(), ["ipi", "reap"]);
+        assert!(read(&["ip"]).unwrap_err().contains("vmstat, churn, reap, pcp, ipi"));
+    }
+
+    #[test]
+    fn ends_that_there_were_are_told() {
+        let phase = |name, count| mmscale_study::observe::Phase {
+            name,
+            count,
+            total_ns: 3_000_000,
+            max_ns: 2_000_000,
+        };
+        let ends = Ends {
+            phases: vec![phase("exit: unmapping", 2), phase("oom_reaper: unmapping", 0)],
+            oom: vec![("victims", 1), ("reaper woken", 0)],
+        };
+        let lines = of_ends(&ends);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[1].ends_with("2    3.00 ms   2.00 ms"), "{lines:?}");
+        assert_eq!(lines[2], "out of memory: victims 1, reaper woken 0");
+    }
+
+    #[test]
     fn rows_fit_a_mail() {
         let class = Class {
             name: "calls between CPUs",
@@ -120,6 +193,11 @@ mod tests {
             max_ns: 9_990_000,
             share: 0.123,
             paths: vec![],
+            limits: mmscale_study::observe::Limits {
+                problem_share: 0.01,
+                visible_share: 0.001,
+                long_ns: 1_000_000,
+            },
             advice: "",
         };
         assert!(row(&class).len() <= 72, "{}", row(&class));

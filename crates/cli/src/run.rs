@@ -13,9 +13,13 @@ use crate::interrupt;
 use crate::names::stems;
 use crate::output::{self, Reader};
 use crate::progress;
+use crate::with::with;
 
 /// Runs studies. Each document is written as soon as it is complete.
 pub(crate) fn run(registry: Registry, args: &RunArgs) -> Result<(), Failure> {
+    if args.with.is_some() {
+        return with(args);
+    }
     let request = request(args)?;
     if let Some(question) = &args.ab {
         if request.on.is_some_and(|on| on != On::Linux) {

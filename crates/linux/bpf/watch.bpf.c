@@ -38,14 +38,17 @@ struct task_struct;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static long (*const bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
 
-// The first number is that of the first namespace.
 struct upid {
 	int nr;
 } CORE;
 
+// A number in each namespace, from the first to the one that it was made in, its level.
 struct pid {
+	unsigned int level;
 	struct upid numbers[1];
 } CORE;
+
+struct mm_struct;
 
 struct __call_single_data {
 	void *func;
@@ -57,9 +60,11 @@ struct signal_struct {
 
 struct task_struct {
 	unsigned int flags;
-	int pid;
+	struct mm_struct *mm;
 	struct signal_struct *signal;
 } CORE;
+
+#define TYPE_SIZE 1
 
 #define READ(dst, place)                                                                           \
 	bpf_probe_read_kernel(&(dst), sizeof(dst),                                                 \
@@ -90,7 +95,9 @@ struct config {
 	u32 batch_gap_ns;
 	// CPUs whose holders are looked at; 0: none are.
 	u32 holders;
-	u32 unused;
+	// Of what happens very often one in sparse + 1 is looked at, and counts for all of them. A
+	// power of two less one.
+	u32 sparse;
 };
 
 struct sums {
@@ -119,15 +126,37 @@ struct waiter {
 	u64 who;
 };
 
-struct batch {
-	u64 last_ns;
-	u64 folios;
+// A wait for a spin lock that has not ended.
+struct spin {
+	u64 lock;
+	u64 since_ns;
+	s32 stack;
+	u32 flags;
 };
 
-struct batches {
-	u64 count;
+// Interrupts wait in the middle of others' waits: not deeper than this.
+#define SPINS 4
+
+struct spins {
+	u32 depth;
+	u32 random;
+	struct spin at[SPINS];
+};
+
+// Folios are looked at in blocks of so many, one after the other.
+#define BLOCK_LOG2 6
+
+struct batch {
+	// All folios, looked at or not.
+	u64 all;
+	u64 last_ns;
+	// The block that the last one was in.
+	u64 block;
+	// Those that were the first of their block: nobody knows whether they began a batch.
+	u64 firsts;
+	// All others that were looked at, and those of them that began a batch.
 	u64 folios;
-	u64 log2[BUCKETS];
+	u64 begun;
 };
 
 struct call {
@@ -182,15 +211,15 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct batch);
-} BATCH SEC(".maps");
+	__type(value, struct spins);
+} SPINNING SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct batches);
-} BATCHES SEC(".maps");
+	__type(value, struct batch);
+} BATCH SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -222,10 +251,20 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 64);
+	__uint(max_entries, 256);
 	__type(key, struct path);
 	__type(value, struct sums);
 } PHASES SEC(".maps");
+
+// What the out-of-memory killer and its reaper did, one count each.
+#define EVENTS 8
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, EVENTS);
+	__type(key, u32);
+	__type(value, u64);
+} HAPPENED SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -269,13 +308,31 @@ INLINE u32 log2_of(u64 x)
 	return at;
 }
 
-INLINE void add(struct sums *sums, u64 ns)
+// Something that took `ns`, and stands for `times` such.
+INLINE void add(struct sums *sums, u64 ns, u64 times)
 {
-	__sync_fetch_and_add(&sums->count, 1);
-	__sync_fetch_and_add(&sums->total_ns, ns);
+	__sync_fetch_and_add(&sums->count, times);
+	__sync_fetch_and_add(&sums->total_ns, ns * times);
 	if (ns > sums->max_ns)
 		sums->max_ns = ns;
-	__sync_fetch_and_add(&sums->log2[log2_of(ns) & (BUCKETS - 1)], 1);
+	__sync_fetch_and_add(&sums->log2[log2_of(ns) & (BUCKETS - 1)], times);
+}
+
+INLINE int counts(const struct config *conf, u64 now)
+{
+	return conf && now >= conf->from_ns && now < conf->until_ns;
+}
+
+// A process's number in the namespace that it was made in, which is that of the tool for those that
+// the tool has made.
+INLINE int number(struct pid *pid)
+{
+	u64 at = (u64)__builtin_preserve_access_index(&pid->numbers[0]);
+	int nr = 0;
+
+	at += pid->level * (u64)__builtin_preserve_type_info(*(struct upid *)0, TYPE_SIZE);
+	bpf_probe_read_kernel(&nr, sizeof(nr), (const void *)at);
+	return nr;
 }
 
 // Who the current task is; what it is in the middle of does not matter.
@@ -293,7 +350,7 @@ INLINE u32 side(const struct config *config)
 	session = task->signal->pids[PIDTYPE_SID];
 	if (!session)
 		return SIDE_OTHER;
-	if (session->numbers[0].nr != (int)config->session)
+	if (number(session) != (int)config->session)
 		return SIDE_OTHER;
 	return SIDE_OURS | exiting;
 }
@@ -302,15 +359,43 @@ INLINE u32 side(const struct config *config)
 #define LCB_F_SPIN 1
 #define LCB_F_MUTEX 32
 
-INLINE struct waiter waiter(u64 lock, u32 flags)
+// Whoever spins stays on his CPU; all others are known by their numbers.
+INLINE int spins(u32 flags)
 {
-	struct waiter waiter = { .lock = lock };
+	return (flags & LCB_F_SPIN) && !(flags & LCB_F_MUTEX);
+}
 
-	if ((flags & LCB_F_SPIN) && !(flags & LCB_F_MUTEX))
-		waiter.who = bpf_get_smp_processor_id();
-	else
-		waiter.who = bpf_get_current_pid_tgid() | 1ULL << 63;
+INLINE struct waiter sleeper(u64 lock)
+{
+	struct waiter waiter = { .lock = lock, .who = bpf_get_current_pid_tgid() };
+
 	return waiter;
+}
+
+// No stack was taken.
+#define NOT_TAKEN (-1000)
+// Waits for spin locks from here on are all looked at, in ns.
+#define LONG_NS 10000
+
+// Nothing is looked up or taken before somebody spins: it would be in the way of his wait.
+INLINE void begin_spin(u64 *ctx, const struct config *conf, u64 now)
+{
+	u32 zero = 0, depth;
+	struct spins *spins = bpf_map_lookup_elem(&SPINNING, &zero);
+	struct spin *spin;
+
+	if (!spins)
+		return;
+	depth = spins->depth;
+	// Ends that nobody saw.
+	if (depth >= SPINS)
+		depth = 0;
+	spin = &spins->at[depth & (SPINS - 1)];
+	spin->lock = ctx[0];
+	spin->since_ns = now;
+	spin->flags = ctx[1];
+	spin->stack = conf->sparse ? NOT_TAKEN : bpf_get_stackid(ctx, &STACKS, 0);
+	spins->depth = depth + 1;
 }
 
 SEC("tp_btf/contention_begin")
@@ -319,16 +404,20 @@ int contention_begin(u64 *ctx)
 	const struct config *conf = config();
 	u64 now = bpf_ktime_get_ns();
 	u32 flags = ctx[1];
-	struct waiter who = waiter(ctx[0], flags);
-	struct waiting entry = { .flags = flags };
+	struct waiter who;
+	struct waiting entry = { .flags = flags, .since_ns = now };
 
-	if (!conf || now < conf->from_ns || now >= conf->until_ns)
+	if (!counts(conf, now))
 		return 0;
+	if (spins(flags)) {
+		begin_spin(ctx, conf, now);
+		return 0;
+	}
+	who = sleeper(ctx[0]);
 	// Somebody who spins first and sleeps then says so twice.
 	if (bpf_map_lookup_elem(&WAITING, &who))
 		return 0;
 	entry.stack = bpf_get_stackid(ctx, &STACKS, 0);
-	entry.since_ns = now;
 	bpf_map_update_elem(&WAITING, &who, &entry, BPF_ANY);
 	return 0;
 }
@@ -381,9 +470,8 @@ int mm_page_alloc_zone_locked(u64 *ctx)
 	return holds(ctx);
 }
 
-INLINE void waited(const struct config *conf, struct waiter *who, struct waiting *entry)
+INLINE void waited(const struct config *conf, const struct waiting *entry, u64 now, u64 times)
 {
-	u64 now = bpf_ktime_get_ns();
 	struct path path = { .stack = entry->stack, .flags = entry->flags };
 	u32 zero = 0;
 	struct sums *sums;
@@ -402,64 +490,101 @@ INLINE void waited(const struct config *conf, struct waiter *who, struct waiting
 		if (!sums)
 			return;
 	}
-	add(sums, now - entry->since_ns);
+	add(sums, now - entry->since_ns, times);
+}
+
+// Whether a wait for a spin lock is one of those that are looked at where not all are.
+INLINE int chosen(const struct config *conf, struct spins *spins)
+{
+	spins->random = spins->random * 1664525 + 1013904223;
+	return !((spins->random >> 16) & conf->sparse);
+}
+
+// Whoever spun has his lock now, and others wait for him: only long waits, and a few of the others,
+// have their stacks taken.
+INLINE int end_spin(u64 *ctx, const struct config *conf, u64 now)
+{
+	u32 zero = 0;
+	struct spins *spins = bpf_map_lookup_elem(&SPINNING, &zero);
+	u64 times = 1;
+
+	if (!spins)
+		return 0;
+#pragma unroll
+	for (u32 down = 1; down <= SPINS; down++) {
+		u32 at = spins->depth - down;
+		struct spin *spin = &spins->at[at & (SPINS - 1)];
+		struct waiting entry;
+
+		if (at >= SPINS)
+			return 0;
+		if (spin->lock != ctx[0])
+			continue;
+		spins->depth = at;
+		entry.since_ns = spin->since_ns;
+		entry.stack = spin->stack;
+		entry.flags = spin->flags;
+		if (conf->sparse) {
+			if (now - entry.since_ns < LONG_NS) {
+				if (!chosen(conf, spins))
+					return 1;
+				times = conf->sparse + 1;
+			}
+			entry.stack = bpf_get_stackid(ctx, &STACKS, 0);
+		}
+		waited(conf, &entry, now, times);
+		return 1;
+	}
+	return 0;
 }
 
 SEC("tp_btf/contention_end")
 int contention_end(u64 *ctx)
 {
 	const struct config *conf = config();
-	struct waiter spinning = waiter(ctx[0], LCB_F_SPIN);
-	struct waiter sleeping = waiter(ctx[0], 0);
+	u64 now = bpf_ktime_get_ns();
 	struct waiting *entry;
+	struct waiter who;
 
-	if (!conf)
+	if (!conf || end_spin(ctx, conf, now))
 		return 0;
-	entry = bpf_map_lookup_elem(&WAITING, &spinning);
+	who = sleeper(ctx[0]);
+	entry = bpf_map_lookup_elem(&WAITING, &who);
 	if (entry) {
-		waited(conf, &spinning, entry);
-		bpf_map_delete_elem(&WAITING, &spinning);
-		return 0;
-	}
-	entry = bpf_map_lookup_elem(&WAITING, &sleeping);
-	if (entry) {
-		waited(conf, &sleeping, entry);
-		bpf_map_delete_elem(&WAITING, &sleeping);
+		waited(conf, entry, now, 1);
+		bpf_map_delete_elem(&WAITING, &who);
 	}
 	return 0;
 }
 
-INLINE void close_batch(struct batch *batch, struct batches *sums)
-{
-	if (!batch->folios)
-		return;
-	sums->count += 1;
-	sums->folios += batch->folios;
-	sums->log2[log2_of(batch->folios) & (BUCKETS - 1)] += 1;
-	batch->folios = 0;
-}
-
-// Folios of one batch are added one right after the other, with interrupts off.
+// Folios of one batch are added one right after the other, with interrupts off. This fires for each
+// folio that there is: most only count.
 SEC("tp_btf/mm_lru_insertion")
 int mm_lru_insertion(u64 *ctx)
 {
 	const struct config *conf = config();
-	u64 now = bpf_ktime_get_ns();
 	u32 zero = 0;
-	struct batches *sums;
-	struct batch *batch;
+	struct batch *batch = bpf_map_lookup_elem(&BATCH, &zero);
+	u64 block, now;
 
-	if (!conf || now < conf->from_ns || now >= conf->until_ns)
+	if (!conf || !batch)
+		return 0;
+	block = batch->all++ >> BLOCK_LOG2;
+	if (block & conf->sparse)
 		return 0;
 	if (!(side(conf) & SIDE_OURS))
 		return 0;
-	batch = bpf_map_lookup_elem(&BATCH, &zero);
-	sums = bpf_map_lookup_elem(&BATCHES, &zero);
-	if (!batch || !sums)
+	now = bpf_ktime_get_ns();
+	if (!counts(conf, now))
 		return 0;
-	if (now - batch->last_ns > conf->batch_gap_ns)
-		close_batch(batch, sums);
-	batch->folios += 1;
+	if (conf->sparse && block != batch->block) {
+		batch->block = block;
+		batch->firsts += 1;
+	} else {
+		batch->folios += 1;
+		if (now - batch->last_ns > conf->batch_gap_ns)
+			batch->begun += 1;
+	}
 	batch->last_ns = now;
 	return 0;
 }
@@ -472,7 +597,7 @@ int csd_queue_cpu(u64 *ctx)
 	struct call call = { .queued_ns = now };
 	u64 csd = ctx[3];
 
-	if (!conf || now < conf->from_ns || now >= conf->until_ns)
+	if (!counts(conf, now))
 		return 0;
 	READ(call.func, ((struct __call_single_data *)csd)->func);
 	call.ours = side(conf);
@@ -517,24 +642,31 @@ int csd_function_exit(u64 *ctx)
 			if (!calls)
 				return 0;
 		}
-		add(&calls->delivery, call->entered_ns - call->queued_ns);
-		add(&calls->run, now - call->entered_ns);
-		add(&calls->total, now - call->queued_ns);
+		add(&calls->delivery, call->entered_ns - call->queued_ns, 1);
+		add(&calls->run, now - call->entered_ns, 1);
+		add(&calls->total, now - call->queued_ns, 1);
 	}
 	bpf_map_delete_elem(&QUEUED, &csd);
 	return 0;
 }
 
-// Phases of an exit, by what the exiting task does with mmap_lock.
+// Phases of an exit, by what the exiting task does with its mmap_lock.
 #define PHASE_ZAP 1
 #define PHASE_AWAIT_REAPER 2
 #define PHASE_TABLES 3
-#define PHASE_REAP 4
 #define PHASE_RESCHED 5
+// Phases of somebody who empties another's memory, or looks at it.
+#define PHASE_AWAIT_OTHERS 6
+#define PHASE_OTHERS 7
+// The same by the reaper of the out-of-memory killer, from its own events.
+#define PHASE_OOM_REAP 8
 
-INLINE void phase_done(u32 which, u64 ns)
+// In PHASE, a reaper's own events are apart from his locks.
+#define REAPING (1ULL << 63)
+
+INLINE void phase_done(u32 which, s32 stack, u64 ns)
 {
-	struct path path = { .flags = which };
+	struct path path = { .flags = which, .stack = stack };
 	u32 zero = 0;
 	struct sums *sums = bpf_map_lookup_elem(&PHASES, &path);
 
@@ -548,47 +680,60 @@ INLINE void phase_done(u32 which, u64 ns)
 		if (!sums)
 			return;
 	}
-	add(sums, ns);
+	add(sums, ns, 1);
 }
 
-INLINE int exiting_of_ours(const struct config *conf)
+INLINE void phase_begins(u64 who, u32 which, s32 stack)
 {
-	u32 who;
+	struct waiting entry = { .flags = which, .stack = stack };
 
-	if (!conf)
-		return 0;
-	who = side(conf);
-	return (who & SIDE_OURS) && (who & SIDE_EXITING);
-}
-
-INLINE void phase_begins(u32 which)
-{
-	struct waiting entry = { .since_ns = bpf_ktime_get_ns(), .flags = which };
-	u64 who = bpf_get_current_pid_tgid();
-
+	entry.since_ns = bpf_ktime_get_ns();
 	bpf_map_update_elem(&PHASE, &who, &entry, BPF_ANY);
 }
 
-INLINE void phase_ends(void)
+INLINE void phase_ends(const struct config *conf, u64 who)
 {
-	u64 who = bpf_get_current_pid_tgid();
 	struct waiting *entry = bpf_map_lookup_elem(&PHASE, &who);
+	u64 now;
 
 	if (!entry)
 		return;
-	phase_done(entry->flags, bpf_ktime_get_ns() - entry->since_ns);
+	now = bpf_ktime_get_ns();
+	if (counts(conf, now))
+		phase_done(entry->flags, entry->stack, now - entry->since_ns);
 	bpf_map_delete_elem(&PHASE, &who);
+}
+
+// Who has to do with the lock of an address space: nobody for those that work in their own.
+#define NOBODY 0
+#define EXITING 1
+#define STRANGER 2
+
+INLINE u32 meddles(const struct config *conf, u64 mm)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 who;
+
+	if (!conf || (u64)task->mm == mm)
+		return NOBODY;
+	who = side(conf);
+	if ((who & SIDE_OURS) && (who & SIDE_EXITING))
+		return EXITING;
+	// The reaper is one of the kernel's threads, and they are nobody's.
+	return who == SIDE_OTHER ? NOBODY : STRANGER;
 }
 
 SEC("tp_btf/mmap_lock_start_locking")
 int mmap_lock_start_locking(u64 *ctx)
 {
 	const struct config *conf = config();
+	u32 who = meddles(conf, ctx[0]);
 
-	if (!exiting_of_ours(conf))
-		return 0;
-	if ((u8)ctx[1])
-		phase_begins(PHASE_AWAIT_REAPER);
+	if (who == EXITING && (u8)ctx[1])
+		phase_begins(bpf_get_current_pid_tgid(), PHASE_AWAIT_REAPER, 0);
+	if (who == STRANGER)
+		phase_begins(bpf_get_current_pid_tgid(), PHASE_AWAIT_OTHERS,
+			     bpf_get_stackid(ctx, &STACKS, 0));
 	return 0;
 }
 
@@ -596,12 +741,21 @@ SEC("tp_btf/mmap_lock_acquire_returned")
 int mmap_lock_acquire_returned(u64 *ctx)
 {
 	const struct config *conf = config();
+	u64 self = bpf_get_current_pid_tgid();
+	u32 who = meddles(conf, ctx[0]);
+	u32 which = (u8)ctx[1] ? PHASE_TABLES : PHASE_ZAP;
+	s32 stack = 0;
 
-	if (!exiting_of_ours(conf))
+	if (who == NOBODY)
 		return 0;
-	phase_ends();
-	if ((u8)ctx[2])
-		phase_begins((u8)ctx[1] ? PHASE_TABLES : PHASE_ZAP);
+	phase_ends(conf, self);
+	if (!(u8)ctx[2])
+		return 0;
+	if (who == STRANGER) {
+		which = PHASE_OTHERS;
+		stack = bpf_get_stackid(ctx, &STACKS, 0);
+	}
+	phase_begins(self, which, stack);
 	return 0;
 }
 
@@ -610,8 +764,73 @@ int mmap_lock_released(u64 *ctx)
 {
 	const struct config *conf = config();
 
-	if (exiting_of_ours(conf))
-		phase_ends();
+	if (meddles(conf, ctx[0]) != NOBODY)
+		phase_ends(conf, bpf_get_current_pid_tgid());
+	return 0;
+}
+
+// Events of the out-of-memory killer: whoever they are about, they are of the whole computer.
+#define OOM_MARKED 0
+#define OOM_WOKEN 1
+#define OOM_STARTED 2
+#define OOM_FINISHED 3
+#define OOM_SKIPPED 4
+#define OOM_ADJUSTED 5
+
+INLINE void happened(const struct config *conf, u32 which)
+{
+	u64 *count;
+
+	if (!counts(conf, bpf_ktime_get_ns()))
+		return;
+	count = bpf_map_lookup_elem(&HAPPENED, &which);
+	if (count)
+		*count += 1;
+}
+
+SEC("tp_btf/mark_victim")
+int mark_victim(u64 *ctx)
+{
+	happened(config(), OOM_MARKED);
+	return 0;
+}
+
+SEC("tp_btf/wake_reaper")
+int wake_reaper(u64 *ctx)
+{
+	happened(config(), OOM_WOKEN);
+	return 0;
+}
+
+SEC("tp_btf/start_task_reaping")
+int start_task_reaping(u64 *ctx)
+{
+	happened(config(), OOM_STARTED);
+	phase_begins(bpf_get_current_pid_tgid() | REAPING, PHASE_OOM_REAP, 0);
+	return 0;
+}
+
+SEC("tp_btf/finish_task_reaping")
+int finish_task_reaping(u64 *ctx)
+{
+	const struct config *conf = config();
+
+	happened(conf, OOM_FINISHED);
+	phase_ends(conf, bpf_get_current_pid_tgid() | REAPING);
+	return 0;
+}
+
+SEC("tp_btf/skip_task_reaping")
+int skip_task_reaping(u64 *ctx)
+{
+	happened(config(), OOM_SKIPPED);
+	return 0;
+}
+
+SEC("tp_btf/oom_score_adj_update")
+int oom_score_adj_update(u64 *ctx)
+{
+	happened(config(), OOM_ADJUSTED);
 	return 0;
 }
 
@@ -640,8 +859,8 @@ int sched_switch(u64 *ctx)
 	if (!conf || !since || !*since)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (*since >= conf->from_ns && now < conf->until_ns)
-		phase_done(PHASE_RESCHED, now - *since);
+	if (*since >= conf->from_ns && counts(conf, now))
+		phase_done(PHASE_RESCHED, 0, now - *since);
 	*since = 0;
 	return 0;
 }

@@ -4,8 +4,9 @@
 //! | file | what it does |
 //! |---|---|
 //! | `run` | starts a run's processes, watches over them, ends all of them |
+//! | `command` | a run of somebody else's program |
 //! | `end` | how processes end |
-//! | `limits` | what a run may use |
+//! | `limits`, `room` | what a run may use |
 //! | `system`, `memory` | the calls |
 //! | `process`, `table` | what a process has for itself, and what all of them share |
 //! | `shared` | values that processes share |
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+mod command;
 mod compute;
 mod end;
 mod errno;
@@ -23,6 +25,7 @@ mod limits;
 mod memory;
 mod process;
 mod provenance;
+mod room;
 mod run;
 mod shared;
 mod sysctl;
@@ -31,10 +34,15 @@ mod table;
 mod user;
 mod watch;
 
-pub use limits::{LimitedBy, PROCESS_BYTES, TooMuch, available_bytes};
+pub use command::{Foreign, find_program, run_command};
+pub use limits::{LimitedBy, PROCESS_BYTES, available_bytes};
 pub use provenance::provenance;
+pub use room::TooMuch;
 pub use run::{Begun, Config, Failure, Outcome, run, run_watched};
 pub use shared::Shared;
 pub use sysctl::{Sysctl, SysctlError, is_sysctl};
 pub use system::{Linux, tick_hz};
-pub use watch::{Call, Plan, Seen, Side, Symbols, Times, Wait, Watch, WatchError, Watching};
+pub use table::CallTimes;
+pub use watch::{
+    Call, OomEvents, Plan, Sampling, Seen, Side, Symbols, Times, Wait, Watch, WatchError, Watching,
+};

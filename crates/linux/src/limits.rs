@@ -1,21 +1,8 @@
 //! What a run may use, so that it cannot hurt the computer that it is on.
 
+use crate::room::{Place, TooMuch, room_for, rooms};
 use std::fs;
 use std::path::{Path, PathBuf};
-use thiserror::Error;
-
-/// A run that wants more than there is.
-#[derive(Debug, Error)]
-#[error(
-    "the run wants {} MiB of memory and {} MiB are available: make it smaller (--set), or free \
-     some",
-    wants >> 20,
-    available >> 20
-)]
-pub struct TooMuch {
-    wants: u64,
-    available: u64,
-}
 
 /// What keeps the run's memory within its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,11 +36,12 @@ pub fn available_bytes() -> Option<u64> {
 
 impl Limits {
     /// Refuses what does not fit; makes a memory group where that is allowed.
-    pub(crate) fn set_up(wants: u64) -> Result<Self, TooMuch> {
+    pub(crate) fn set_up(wants: u64, processes: u64) -> Result<Self, TooMuch> {
+        room_for(processes, &rooms(&Place::this()))?;
         if let Some(available) = available_bytes() {
             let free = available - available / LEFT_FOR_OTHERS;
             if wants > free {
-                return Err(TooMuch { wants, available: free });
+                return Err(TooMuch::Memory { wants, available: free });
             }
         }
         Ok(Self { group: group(wants) })

@@ -10,8 +10,9 @@ use crate::compute;
 use crate::end::{PANICKED, ended_child};
 use crate::limits::{self, Limits};
 use crate::process::{Own, RunState};
+use crate::room::TooMuch;
 use crate::system::{self, Linux, clock_ns};
-use crate::table::Table;
+use crate::table::{CallTimes, Table};
 use crate::user;
 use mmscale_system::{Body, CpuTime, ProcessId, ThreadSpec};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct Config {
     pub cpus: usize,
     /// Memory that all processes may have together, in bytes.
     pub memory_bytes: u64,
+    /// Processes and threads that there will be at the same time at most.
+    pub processes: u64,
     /// The longest it may take, in ns.
     pub limit_ns: u64,
     /// Ends the run early.
@@ -41,6 +44,8 @@ pub struct Outcome {
     pub begin_ns: u64,
     /// CPU time of all its processes, from their forks to their ends.
     pub cpu: CpuTime,
+    /// Its calls of process_mrelease that helped.
+    pub releases: CallTimes,
     /// How its memory was limited.
     pub limited_by: limits::LimitedBy,
 }
@@ -73,7 +78,7 @@ pub enum Failure {
     },
     /// It would not fit into this computer.
     #[error(transparent)]
-    Limits(#[from] limits::TooMuch),
+    Limits(#[from] TooMuch),
 }
 
 /// Exit codes of processes of a run.
@@ -109,7 +114,34 @@ pub fn run_watched(
     begun: impl FnOnce(Begun),
     program: Body<Linux>,
 ) -> Result<Outcome, Failure> {
-    let limits = Limits::set_up(config.memory_bytes)?;
+    run_of(Whose::Own, config, begun, program)
+}
+
+/// The same for a program that becomes somebody else's, which starts processes by itself.
+pub(crate) fn run_foreign(
+    config: &Config,
+    begun: impl FnOnce(Begun),
+    program: Body<Linux>,
+) -> Result<Outcome, Failure> {
+    run_of(Whose::Foreign, config, begun, program)
+}
+
+/// Whose processes a run has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// All of them are in the table.
+    Own,
+    /// Nobody notes them: they are looked for.
+    Foreign,
+}
+
+fn run_of(
+    whose: Whose,
+    config: &Config,
+    begun: impl FnOnce(Begun),
+    program: Body<Linux>,
+) -> Result<Outcome, Failure> {
+    let limits = Limits::set_up(config.memory_bytes, config.processes)?;
     let table = Table::new().map_err(setup("share memory between processes"))?;
     let state = Arc::new(RunState {
         table,
@@ -128,7 +160,7 @@ pub fn run_watched(
     let warden = unsafe { libc::fork() };
     if warden == 0 {
         close(held);
-        warden_life(config, &state, &limits, watched, program);
+        warden_life(config, &state, &limits, watched, whose, program);
     }
     close(watched);
     if warden < 0 {
@@ -138,13 +170,14 @@ pub fn run_watched(
     let status = attend(config, &state.table, warden, held, begun);
     let wall_ns = started.elapsed().as_nanos() as u64;
     if libc::WIFSIGNALED(status) {
-        sweep(&state.table, warden);
+        sweep(&state.table, warden, whose);
     }
     let limited_by = limits.by();
     drop(limits);
     judge(config, &state.table, status)?;
     let cpu = state.table.cpu();
-    Ok(Outcome { wall_ns, begin_ns: state.table.begin_ns(), cpu, limited_by })
+    let releases = state.table.releases();
+    Ok(Outcome { wall_ns, begin_ns: state.table.begin_ns(), cpu, releases, limited_by })
 }
 
 fn close(fd: i32) {
@@ -208,6 +241,7 @@ fn warden_life(
     state: &Arc<RunState>,
     limits: &Limits,
     watched: i32,
+    whose: Whose,
     program: Body<Linux>,
 ) -> ! {
     let code = match enter(state, limits) {
@@ -217,7 +251,7 @@ fn warden_life(
             PANICKED
         }
     };
-    end_all(&state.table);
+    end_all(&state.table, whose);
     state.table.set_cpu(system::cpu_time(libc::RUSAGE_CHILDREN));
     limits.leave();
     // SAFETY: ends the warden.
@@ -292,7 +326,9 @@ fn guard(config: &Config, state: &Arc<RunState>, watched: i32, program: Body<Lin
 fn reap_orphans(table: &Table, first: i32) -> Option<i32> {
     while let Some(pid) = ended_child() {
         if pid != first {
-            table.reap(pid);
+            if let Some(complaint) = table.reap(pid).and_then(|reaped| reaped.complaint()) {
+                table.tell(&complaint);
+            }
             continue;
         }
         let mut status = 0;
@@ -304,11 +340,15 @@ fn reap_orphans(table: &Table, first: i32) -> Option<i32> {
 }
 
 /// Ends all processes of the run, from the warden: all of them are its children in the end.
-fn end_all(table: &Table) {
+fn end_all(table: &Table, whose: Whose) {
     table.end();
     loop {
         // SAFETY: asks for a number.
-        kill_session(table, unsafe { libc::getpid() });
+        let warden = unsafe { libc::getpid() };
+        kill_session(table, warden);
+        if whose == Whose::Foreign {
+            strangers(warden).into_iter().for_each(kill);
+        }
         loop {
             match ended_child() {
                 Some(pid) => _ = table.reap(pid),
@@ -320,6 +360,26 @@ fn end_all(table: &Table) {
     }
 }
 
+fn kill(pid: i32) {
+    // SAFETY: numbers only.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+}
+
+/// Who is in the warden's session or his child, whoever started them.
+fn strangers(warden: i32) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // After the name: the state, the parent, the group, the session.
+        let rest = stat.rsplit(')').next().unwrap_or_default();
+        let mut numbers = rest.split_whitespace().map(|word| word.parse::<i32>().ok());
+        let (parent, session) = (numbers.nth(1).flatten(), numbers.nth(1).flatten());
+        *pid != warden && (parent == Some(warden) || session == Some(warden))
+    })
+    .collect()
+}
+
 fn has_children() -> bool {
     // SAFETY: nothing is written.
     let asked = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
@@ -328,27 +388,27 @@ fn has_children() -> bool {
 
 /// Kills who is in the warden's session. Everybody in it is of this run.
 fn kill_session(table: &Table, session: i32) {
-    for pid in table.live() {
-        // SAFETY: numbers only. Somebody else who has got the number is in another session.
-        unsafe {
-            if libc::getsid(pid) == session {
-                libc::kill(pid, libc::SIGKILL);
-            }
-        }
-    }
+    // SAFETY: asks for a number. Somebody else who has got the number is in another session.
+    let ours = |pid: &i32| unsafe { libc::getsid(*pid) } == session;
+    table.live().filter(ours).for_each(kill);
 }
 
 /// Ends what is left of a run whose warden was killed, from the tool.
-fn sweep(table: &Table, warden: i32) {
+fn sweep(table: &Table, warden: i32, whose: Whose) {
     const PATIENCE: Duration = Duration::from_secs(10);
     table.end();
     let begun = Instant::now();
-    let there = || {
+    loop {
         // SAFETY: numbers only.
-        table.live().any(|pid| unsafe { libc::getsid(pid) } == warden)
-    };
-    while there() && begun.elapsed() < PATIENCE {
-        kill_session(table, warden);
+        let ours = |pid: &i32| unsafe { libc::getsid(*pid) } == warden;
+        let mut left: Vec<i32> = table.live().filter(ours).collect();
+        if whose == Whose::Foreign {
+            left.extend(strangers(warden));
+        }
+        if left.is_empty() || begun.elapsed() > PATIENCE {
+            return;
+        }
+        left.into_iter().for_each(kill);
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -232,12 +232,13 @@ impl System for Linux {
         let pid = self.run.table.claim(process, self.own.id)?;
         await_end(pid);
         let reaped = self.run.table.reap(pid).ok_or(Errno::Child)?;
-        if let Some(signal) = reaped.crash {
-            self.run.table.tell(&format!("a process ended by signal {signal}"));
+        if let Some(complaint) = reaped.complaint() {
+            self.run.table.tell(&complaint);
         }
         Ok(reaped.exit)
     }
     fn kill(&self, process: ProcessId) -> Result<(), Errno> {
+        self.run.table.will_be_killed(process);
         // SAFETY: a process of this run, which nobody reaps meanwhile.
         let kill = |pid| check(unsafe { libc::kill(pid, libc::SIGKILL) }).map(|_| ());
         self.run.table.with(process, kill)
@@ -256,8 +257,11 @@ impl System for Linux {
     }
     fn process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno> {
         let fd = self.own.descriptor(process).unwrap_or(-1);
+        let begun_ns = clock_ns(libc::CLOCK_MONOTONIC);
         // SAFETY: numbers only.
-        check(unsafe { libc::syscall(libc::SYS_process_mrelease, fd, flags) }).map(|_| ())
+        check(unsafe { libc::syscall(libc::SYS_process_mrelease, fd, flags) })?;
+        self.run.table.released(clock_ns(libc::CLOCK_MONOTONIC) - begun_ns);
+        Ok(())
     }
     fn set_oom_score_adj(&self, process: ProcessId, thousandths: i32) -> Result<(), Errno> {
         if !(-1000..=1000).contains(&thousandths) {

@@ -22,6 +22,8 @@ struct Slot {
     claimed: AtomicBool,
     /// Nobody finds it any more.
     gone: AtomicBool,
+    /// Somebody of the run has killed it.
+    killed: AtomicBool,
     lock: SharedLock,
 }
 
@@ -32,6 +34,10 @@ pub(crate) struct Table {
     begin_ns: AtomicU64,
     user_ns: AtomicU64,
     system_ns: AtomicU64,
+    /// Calls of process_mrelease that helped: how many, their sum and the longest in ns.
+    releases: AtomicU64,
+    release_ns: AtomicU64,
+    release_max_ns: AtomicU64,
     /// No process and no thread starts any more.
     over: AtomicBool,
     told: AtomicBool,
@@ -45,11 +51,22 @@ unsafe impl Zeroed for Table {}
 // SAFETY: the text is written once, by whoever set `told`, and read when `text_len` says so.
 unsafe impl Sync for Table {}
 
+/// How long calls took, from outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CallTimes {
+    /// How many.
+    pub count: u64,
+    /// The sum, in ns.
+    pub total_ns: u64,
+    /// The longest, in ns.
+    pub max_ns: u64,
+}
+
 /// How a process was reaped.
 pub(crate) struct Reaped {
     /// As [`System::wait`](mmscale_system::System::wait) says it.
     pub(crate) exit: Exit,
-    /// It ended by a signal that nobody in the run has sent.
+    /// It ended by a signal that nobody of the run has sent, before the run was over.
     pub(crate) crash: Option<i32>,
 }
 
@@ -93,6 +110,12 @@ impl Table {
             if pid <= 0 || slot.gone.load(Acquire) { Err(Errno::Srch) } else { work(pid) }
         })
     }
+    /// The run itself kills a process.
+    pub(crate) fn will_be_killed(&self, process: ProcessId) {
+        if let Some(slot) = self.known().get(process.0 as usize) {
+            slot.killed.store(true, Release);
+        }
+    }
     /// The child `process` of `parent`, for the first who waits for it.
     pub(crate) fn claim(&self, process: ProcessId, parent: ProcessId) -> Result<i32, Errno> {
         let slot = self.known().get(process.0 as usize).ok_or(Errno::Child)?;
@@ -108,11 +131,13 @@ impl Table {
             .known()
             .iter()
             .find(|slot| slot.pid.load(Acquire) == pid && !slot.gone.load(Acquire));
+        let expected = |slot: &Slot| slot.killed.load(Acquire) || self.is_over();
         let reap = || {
+            let expected = slot.is_none_or(expected);
             let mut status = 0;
             // SAFETY: the status is ours.
             let reaped = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-            (reaped == pid).then(|| reaped_as(status))
+            (reaped == pid).then(|| reaped_as(status, expected))
         };
         match slot {
             Some(slot) => slot.lock.with(|| {
@@ -146,6 +171,20 @@ impl Table {
         let (user_ns, system_ns) = (self.user_ns.load(Acquire), self.system_ns.load(Acquire));
         CpuTime { user_ns, system_ns }
     }
+    /// A call of process_mrelease has helped.
+    pub(crate) fn released(&self, ns: u64) {
+        self.releases.fetch_add(1, Relaxed);
+        self.release_ns.fetch_add(ns, Relaxed);
+        self.release_max_ns.fetch_max(ns, Relaxed);
+    }
+    /// All such calls.
+    pub(crate) fn releases(&self) -> CallTimes {
+        CallTimes {
+            count: self.releases.load(Relaxed),
+            total_ns: self.release_ns.load(Relaxed),
+            max_ns: self.release_max_ns.load(Relaxed),
+        }
+    }
     pub(crate) fn end(&self) {
         self.over.store(true, Release);
     }
@@ -173,10 +212,25 @@ impl Table {
     }
 }
 
-fn reaped_as(status: i32) -> Reaped {
+/// Whether a kill is `expected` depends on who killed; other signals never are.
+fn reaped_as(status: i32, expected: bool) -> Reaped {
     if !libc::WIFSIGNALED(status) {
         return Reaped { exit: Exit::Returned, crash: None };
     }
     let signal = libc::WTERMSIG(status);
-    Reaped { exit: Exit::Killed, crash: (signal != libc::SIGKILL).then_some(signal) }
+    let crash = (signal != libc::SIGKILL || !expected).then_some(signal);
+    Reaped { exit: Exit::Killed, crash }
+}
+
+impl Reaped {
+    /// What there is to tell of an end that nobody of the run wanted.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let by = match self.crash? {
+            libc::SIGKILL => {
+                "from outside, or by the kernel for want of memory (signal 9)".to_owned()
+            }
+            signal => format!("by signal {signal}"),
+        };
+        Some(format!("a process of the run was ended {by}"))
+    }
 }

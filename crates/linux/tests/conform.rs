@@ -7,7 +7,13 @@ use mmscale_system::{Exit, System, ThreadSpec};
 
 fn config() -> Config {
     // Only what hangs takes that long, on a computer that does much else too.
-    Config { cpus: 2, memory_bytes: 256 << 20, limit_ns: 300_000_000_000, interrupt: None }
+    Config {
+        cpus: 2,
+        memory_bytes: 256 << 20,
+        processes: 16,
+        limit_ns: 300_000_000_000,
+        interrupt: None,
+    }
 }
 
 /// One case, in a process of its own.

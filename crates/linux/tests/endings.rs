@@ -3,7 +3,7 @@
 
 mod skip;
 
-use mmscale_linux::{Config, Failure, Linux, Shared, Sysctl, run};
+use mmscale_linux::{Config, Failure, Foreign, Linux, Shared, Sysctl, run, run_command};
 use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use skip::skipped;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const LIMIT_NS: u64 = 300_000_000_000;
 
 fn config() -> Config {
-    Config { cpus: 2, memory_bytes: 256 << 20, limit_ns: LIMIT_NS, interrupt: None }
+    Config { cpus: 2, memory_bytes: 256 << 20, processes: 16, limit_ns: LIMIT_NS, interrupt: None }
 }
 
 /// Whether a process is there and not only waits to be reaped.
@@ -138,6 +138,34 @@ fn a_first_process_that_is_killed_from_outside_takes_all_others_with_it() {
     all_gone(&pids);
 }
 
+/// One of many workers: the figures of the others would not be those of the run.
+#[test]
+fn a_worker_that_is_killed_from_outside_fails_the_run() {
+    let worker = Shared::new(0);
+    let (seen, told) = (worker.clone(), worker);
+    let killer = std::thread::spawn(move || {
+        let since = Instant::now();
+        while seen.get() == 0 {
+            assert!(since.elapsed() < PATIENCE, "it does not begin");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // SAFETY: a process of this test's run.
+        unsafe { libc::kill(seen.get(), libc::SIGKILL) };
+    });
+    let program = move |system: &Linux| {
+        let body = move |system: &Linux| {
+            told.change(|pid| *pid = std::process::id() as i32);
+            let _ = system.sleep_ns(1 << 50);
+        };
+        let child = system.process(ThreadSpec::on(0), Box::new(body)).unwrap();
+        assert_eq!(system.wait(child), Ok(Exit::Killed));
+    };
+    let ended = run(&config(), Box::new(program));
+    killer.join().unwrap();
+    let why = ended.expect_err("one of its processes is missing").to_string();
+    assert!(why.contains("from outside"), "{why}");
+}
+
 #[test]
 fn a_warden_that_is_killed_from_outside_leaves_nobody() {
     let pids = Pids::new(([0; PIDS], 0));
@@ -216,6 +244,15 @@ fn more_memory_than_there_is_is_refused_before_anything_starts() {
     assert!(refused.unwrap_err().to_string().contains("make it smaller"));
 }
 
+#[test]
+fn more_processes_than_there_may_be_are_refused_before_anything_starts() {
+    let config = Config { processes: 1 << 40, ..config() };
+    let refused = run(&config, Box::new(|_: &Linux| {}));
+    assert!(matches!(refused, Err(Failure::Limits(_))), "{refused:?}");
+    let why = refused.unwrap_err().to_string();
+    assert!(why.contains("raise that limit"), "{why}");
+}
+
 /// At the limit of its group the kernel kills somebody of the run, and the run says so.
 #[test]
 fn a_run_that_takes_more_than_its_plan_is_stopped_alone() {
@@ -259,13 +296,86 @@ fn a_thousand_processes_run_and_end() {
             assert_eq!(system.wait(process), Ok(Exit::Returned));
         }
     };
-    let config = Config { memory_bytes: 1 << 30, ..config() };
-    run(&config, Box::new(program)).expect("all of them end");
-    if refused.get() {
+    let config = Config { memory_bytes: 1 << 30, processes: 1000, ..config() };
+    let ended = run(&config, Box::new(program));
+    if refused.get() || matches!(ended, Err(Failure::Limits(_))) {
         skipped("a thousand processes", "so many may not be started here");
         return;
     }
+    ended.expect("all of them end");
     assert_eq!(count.get(), 1000);
+}
+
+/// A script as a run of somebody else's program.
+fn script(text: &str) -> (tempfile::TempDir, Foreign) {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("script");
+    std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let foreign = Foreign { program, args: Vec::new(), folder: folder.path().to_owned() };
+    (folder, foreign)
+}
+
+#[test]
+fn somebody_elses_program_says_what_it_says() {
+    let (_folder, foreign) =
+        script("echo one; echo two >&2; grep Cpus_allowed_list /proc/self/status");
+    let (_, said) = run_command(&config(), &foreign, |_| {}).expect("it runs");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[..2], ["one", "two"], "both streams, in their order");
+    // The run's first process is on one CPU, and the program on all that the run has.
+    let several = |list: &str| list.rsplit(":").next().unwrap_or("").contains([',', '-']);
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    let own = own.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap();
+    assert_eq!(several(lines[2].trim()), several(own), "{said}");
+    let (_folder, foreign) = script("echo it is broken; exit 3");
+    let why = run_command(&config(), &foreign, |_| {}).unwrap_err().to_string();
+    assert!(why.contains("code 3") && why.contains("it is broken"), "{why}");
+    let nothing = Foreign { program: "/no/such/program".into(), ..foreign };
+    let why = run_command(&config(), &nothing, |_| {}).unwrap_err().to_string();
+    assert!(why.contains("/no/such/program") && why.contains("No such file"), "{why}");
+}
+
+/// What it has started goes with it, in a session of its own too, whoever ends the run.
+#[test]
+fn nobody_is_left_of_somebody_elses_program() {
+    for killed in [false, true] {
+        let (folder, foreign) = script(
+            "sh -c 'echo $$ > one; exec sleep 100000' &\n\
+             setsid sh -c 'echo $$ > two; exec sleep 100000' &\n\
+             echo $$ > three; sleep 100000; sleep 100000",
+        );
+        let stop = Arc::new(AtomicBool::new(false));
+        let config = Config { interrupt: Some(Arc::clone(&stop)), ..config() };
+        let running = std::thread::spawn(move || run_command(&config, &foreign, |_| {}));
+        let since = Instant::now();
+        let pid = |name: &str| {
+            let text = std::fs::read_to_string(folder.path().join(name)).ok()?;
+            text.trim().parse::<i32>().ok()
+        };
+        let pids = loop {
+            let all: Vec<i32> = ["one", "two", "three"].into_iter().filter_map(pid).collect();
+            if all.len() == 3 {
+                break all;
+            }
+            assert!(since.elapsed() < PATIENCE, "they do not begin");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        if killed {
+            // SAFETY: a process of this test's run, by its number.
+            unsafe { libc::kill(pids[2], libc::SIGKILL) };
+        } else {
+            stop.store(true, Ordering::Relaxed);
+        }
+        let ended = running.join().unwrap();
+        match killed {
+            true => assert!(matches!(ended, Err(Failure::Killed(_))), "{ended:?}"),
+            false => assert!(matches!(ended, Err(Failure::Interrupted)), "{ended:?}"),
+        }
+        let left: Vec<i32> = pids.into_iter().filter(|pid| lives(*pid)).collect();
+        assert!(left.is_empty(), "{left:?} are left");
+    }
 }
 
 #[test]

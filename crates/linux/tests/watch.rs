@@ -5,7 +5,9 @@
 
 mod skip;
 
-use mmscale_linux::{Begun, Config, Linux, Plan, Seen, Shared, Side, Watch, Watching, run_watched};
+use mmscale_linux::{
+    Begun, Config, Linux, Plan, Sampling, Seen, Shared, Side, Watch, Watching, run_watched,
+};
 use mmscale_system::{Advice, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use skip::skipped;
 use std::sync::Arc;
@@ -15,18 +17,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const LIMIT_NS: u64 = 300_000_000_000;
 
 fn config() -> Config {
-    Config { cpus: 2, memory_bytes: 256 << 20, limit_ns: LIMIT_NS, interrupt: None }
+    Config { cpus: 2, memory_bytes: 256 << 20, processes: 16, limit_ns: LIMIT_NS, interrupt: None }
 }
 
 /// Begins to watch; says why where the kernel cannot be, or does not have what is watched.
 fn begin(test: &str, watches: &[Watch]) -> Option<Watching> {
-    let watching = match Watching::begin(&Plan { watches: watches.to_vec() }) {
-        Ok(watching) => watching,
-        Err(why) => {
-            skipped(test, &why.to_string());
-            return None;
-        }
-    };
+    let watching =
+        match Watching::begin(&Plan { watches: watches.to_vec(), sampling: Sampling::All }) {
+            Ok(watching) => watching,
+            Err(why) => {
+                skipped(test, &why.to_string());
+                return None;
+            }
+        };
     let missing = watching.seen().expect("it can be read").missing;
     if !missing.is_empty() {
         skipped(test, &format!("this kernel does not have: {}", missing.join(", ")));
@@ -60,6 +63,24 @@ fn watched(
     };
     run_watched(&config(), begun, Box::new(waits)).expect("the program runs");
     Some(watching.seen().expect("it can be read"))
+}
+
+/// The kernel takes every program, and says which tracepoints it does not have.
+#[test]
+fn all_there_is_can_be_watched_at_once() {
+    let all = [
+        Watch::Locks,
+        Watch::Lru,
+        Watch::Calls,
+        Watch::Exits,
+        Watch::Oom,
+        Watch::Resched,
+        Watch::Holders,
+    ];
+    if let Some(mut watching) = begin("all at once", &all) {
+        watching.count_all(1_000_000_000).expect("it can be set");
+        watching.seen().expect("it can be read");
+    }
 }
 
 /// Whether there are two CPUs for two threads that do something to each other.
@@ -217,4 +238,62 @@ fn waits_have_a_class_and_a_path() {
     let wait = seen.waits.iter().find(mmap).expect("one was counted");
     let counted: u64 = wait.histogram().buckets.iter().map(|bucket| bucket[2]).sum();
     assert_eq!(counted, wait.count, "each wait is in one bucket");
+}
+
+/// A victim's end is seen from both sides: its exit, and the call that helps it.
+#[test]
+fn ends_have_phases_on_both_sides() {
+    const BYTES: u64 = 64 << 20;
+    fn kill(system: &Linux) {
+        let ready = Shared::new(false);
+        let told = ready.clone();
+        let victim = move |system: &Linux| {
+            system.mmap(MapSpec::populated(BYTES)).unwrap();
+            told.change(|ready| *ready = true);
+            while system.sleep_ns(1 << 50).is_ok() {}
+        };
+        let victim = system.process(ThreadSpec::on(1), Box::new(victim)).unwrap();
+        while !ready.get() {
+            system.sleep_ns(1_000_000).unwrap();
+        }
+        let fd = system.pidfd_open(victim).unwrap();
+        system.kill(victim).unwrap();
+        // It may be gone before this.
+        let _ = system.process_mrelease(fd, 0);
+        system.wait(victim).unwrap();
+    }
+    // Whoever is late finds nothing to do: somebody is in time once.
+    for _ in 0..20 {
+        let Some(seen) = watched("ends", &[Watch::Exits], kill) else { return };
+        assert!(seen.exit_zap.count > 0 && seen.exit_tables.count > 0, "{seen:?}");
+        assert!(seen.exit_zap.max_ns > 0, "{seen:?}");
+        if seen.mrelease.count > 0 {
+            assert!(seen.mrelease.max_ns > 0 && seen.mrelease_await.count > 0, "{seen:?}");
+            return;
+        }
+    }
+    panic!("no call of process_mrelease was in time, and seen");
+}
+
+/// At the limit of its memory group a run has a victim, and the kernel tells of it.
+#[test]
+fn victims_of_the_out_of_memory_killer_are_counted() {
+    let Some(mut watching) = begin("victims", &[Watch::Oom]) else { return };
+    watching.count_all(u64::MAX).expect("it can be set");
+    let program = |system: &Linux| {
+        let greedy = |system: &Linux| {
+            let _ = system.set_oom_score_adj(system.own_process(), 1000);
+            let _ = system.mmap(MapSpec::populated(512 << 20));
+        };
+        let child = system.process(ThreadSpec::on(0), Box::new(greedy)).unwrap();
+        let _ = system.wait(child);
+    };
+    let ended = run_watched(&config(), |_| {}, Box::new(program));
+    match ended {
+        Ok(outcome) if outcome.limited_by == mmscale_linux::LimitedBy::Plan => {
+            skipped("victims", "no memory group may be made here");
+        }
+        // The kernel may choose the parent: then the run says that it was killed.
+        _ => assert!(watching.seen().expect("it can be read").oom.marked > 0, "{ended:?}"),
+    }
 }

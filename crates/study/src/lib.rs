@@ -29,6 +29,7 @@ mod registry;
 mod runner;
 pub mod shipped;
 pub mod stats;
+pub mod stress;
 mod study;
 pub mod vmstat;
 

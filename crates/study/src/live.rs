@@ -3,8 +3,8 @@
 use crate::param::{ParamSpec, Params};
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_linux::{
-    Begun, Config, Failure, LimitedBy, Linux, PROCESS_BYTES, Plan, Seen, Watch, Watching,
-    run_watched,
+    Begun, CallTimes, Config, Failure, LimitedBy, Linux, PROCESS_BYTES, Plan, Sampling, Seen,
+    Watch, Watching, run_watched,
 };
 use mmscale_linux::{Side, Wait};
 use mmscale_record::ParamValue;
@@ -17,6 +17,8 @@ pub(crate) struct LiveRun {
     pub(crate) limited_by: LimitedBy,
     /// CPU time of all processes of the run, from their forks to their ends.
     pub(crate) cpu: CpuTime,
+    /// Calls of process_mrelease that helped.
+    pub(crate) releases: CallTimes,
     /// What the kernel told meanwhile; nothing where it may not be asked.
     pub(crate) seen: Option<Seen>,
 }
@@ -83,9 +85,17 @@ pub(crate) fn hz() -> Option<u32> {
     mmscale_linux::tick_hz()
 }
 
-/// Memory for `processes` that have `pages` pages among them, in bytes.
-pub(crate) fn memory_bytes(processes: u64, pages: u64) -> u64 {
-    SPARE_BYTES + processes * PROCESS_BYTES + pages * (4096 + 4096 / 128)
+/// What a run will need at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    processes: u64,
+    memory_bytes: u64,
+}
+
+/// What `processes` need that have `pages` pages among them.
+pub(crate) fn needs(processes: u64, pages: u64) -> Needs {
+    let memory_bytes = SPARE_BYTES + processes * PROCESS_BYTES + pages * (4096 + 4096 / 128);
+    Needs { processes, memory_bytes }
 }
 
 /// Refuses parameters that mean nothing here, where they are not at their defaults.
@@ -107,14 +117,16 @@ pub(crate) fn refuse(
 /// Runs `program` as the first process of a run on the live kernel.
 pub(crate) fn run(
     ctx: &RunContext,
-    memory_bytes: u64,
+    needs: Needs,
     look: &Look,
     program: impl FnOnce(&Linux) + Send + 'static,
 ) -> Result<LiveRun, StudyError> {
     let mut watching = watch(&ctx.params, look)?;
     let config = Config {
         cpus: ctx.cpus,
-        memory_bytes,
+        memory_bytes: needs.memory_bytes,
+        // Each may have some threads; those that watch and start others come on top.
+        processes: needs.processes + ctx.cpus as u64,
         limit_ns: LIMIT_NS,
         interrupt: Some(ctx.interrupt.flag()),
     };
@@ -134,6 +146,7 @@ pub(crate) fn run(
             wall_ns: outcome.wall_ns,
             limited_by: outcome.limited_by,
             cpu: outcome.cpu,
+            releases: outcome.releases,
             seen: watching.map(|watching| watching.seen()).transpose().map_err(failed)?,
         }),
         Err(Failure::Interrupted) => Err(StudyError::Interrupted),
@@ -142,25 +155,26 @@ pub(crate) fn run(
 }
 
 /// How the kernel is watched.
-pub(crate) const WATCH: &[&str] = &["auto", "off", "locks", "holders"];
+pub(crate) const WATCH: &[&str] = &["auto", "off", "locks", "holders", "all"];
 
 /// The parameter of all studies on the live kernel.
 pub(crate) fn watch_param() -> ParamSpec {
-    let help = "what the kernel is asked meanwhile: all that it may, nothing, waits for locks, or \
-                who holds them too (linux)";
+    let help = "what the kernel is asked meanwhile: all that it may, nothing, waits for locks, who \
+                holds them too, or all of it and every event (linux)";
     ParamSpec::choice("watch", "auto", WATCH, help)
 }
 
 /// Begins to watch as far as that is wanted and allowed. Whoever asks for something in particular
 /// is told if it cannot be.
 fn watch(params: &Params, look: &Look) -> Result<Option<Watching>, StudyError> {
-    let watches = match params.choice("watch") {
+    let (watches, sampling) = match params.choice("watch") {
         "off" => return Ok(None),
-        "locks" => vec![Watch::Locks],
-        "holders" => vec![Watch::Locks, Watch::Holders],
-        _ => look.watches.clone(),
+        "locks" => (vec![Watch::Locks], Sampling::Sparse),
+        "holders" => (vec![Watch::Locks, Watch::Holders], Sampling::All),
+        "all" => (look.watches.clone(), Sampling::All),
+        _ => (look.watches.clone(), Sampling::Sparse),
     };
-    match Watching::begin(&Plan { watches }) {
+    match Watching::begin(&Plan { watches, sampling }) {
         Ok(watching) => Ok(Some(watching)),
         Err(_) if params.choice("watch") == "auto" => Ok(None),
         Err(why) => Err(StudyError::Machine(why.to_string())),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mmscale_linux::{Plan, Seen, Symbols, Wait, Watch, WatchError, Watching};
+use mmscale_linux::{Plan, Sampling, Seen, Symbols, Wait, Watch, WatchError, Watching};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -20,13 +20,25 @@ pub enum ObserveError {
     Interrupted,
 }
 
-/// A share of all CPU time spent waiting that is a problem: it is what a change is worth at most.
-const PROBLEM_SHARE: f64 = 0.01;
-/// One that is told of.
-const VISIBLE_SHARE: f64 = 0.001;
-/// A wait for a spin lock, or a call on another CPU, that is too long whatever the sum: what is
-/// promised to a program is often a millisecond.
-const LONG_NS: u64 = 1_000_000;
+/// From where on something is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Limits {
+    /// A share of all CPU time spent waiting that is a problem: what a change is worth at most.
+    pub problem_share: f64,
+    /// One that can be seen.
+    pub visible_share: f64,
+    /// One wait that is a problem whatever the sum, in ns.
+    pub long_ns: u64,
+}
+
+/// What programs ask for themselves. What is promised to one is often a millisecond.
+const ASKED_FOR: Limits = Limits { problem_share: 0.01, visible_share: 0.001, long_ns: 1_000_000 };
+/// What the kernel does by itself, which no program has asked for and none can leave out.
+const BY_ITSELF: Limits =
+    Limits { problem_share: 0.001, visible_share: 0.0001, long_ns: 1_000_000 };
+/// Whoever sleeps until an address space is gone leaves his CPU to others; what he waits for is the
+/// memory, and a hundredth of a second without it is long.
+const OF_AN_END: Limits = Limits { problem_share: 0.01, visible_share: 0.001, long_ns: 10_000_000 };
 
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -59,8 +71,32 @@ pub struct Class {
     pub share: f64,
     /// The call paths with the largest sums, innermost function first, with their share of it.
     pub paths: Vec<(String, f64)>,
+    /// What makes it called so.
+    pub limits: Limits,
     /// What to try.
     pub advice: &'static str,
+}
+
+/// How long something took that happened some times.
+#[derive(Clone, Debug, Serialize)]
+pub struct Phase {
+    /// What.
+    pub name: &'static str,
+    /// How often.
+    pub count: u64,
+    /// The sum, in ns.
+    pub total_ns: u64,
+    /// The longest, in ns.
+    pub max_ns: u64,
+}
+
+/// Ends of address spaces, and what the out-of-memory killer had to do with them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ends {
+    /// Phases of exits and of reapers that there were.
+    pub phases: Vec<Phase>,
+    /// Events of the out-of-memory killer and its reaper, with their counts.
+    pub oom: Vec<(&'static str, u64)>,
 }
 
 /// What was seen.
@@ -74,8 +110,10 @@ pub struct Observed {
     pub cpus: usize,
     /// The problems.
     pub classes: Vec<Class>,
-    /// From the wish for another task until it ran, the longest, in ns.
-    pub resched_max_ns: u64,
+    /// How address spaces ended, where that was looked at.
+    pub ends: Option<Ends>,
+    /// From the wish for another task until it ran, the longest, in ns, where that was looked at.
+    pub resched_max_ns: Option<u64>,
     /// Functions and tracepoints that this kernel does not show.
     pub missing: Vec<String>,
     /// What figures hang on.
@@ -87,6 +125,7 @@ struct Kind {
     name: &'static str,
     study: &'static str,
     meant: fn(&Wait) -> bool,
+    limits: Limits,
     advice: &'static str,
 }
 
@@ -106,12 +145,14 @@ const KINDS: [Kind; 4] = [
         name: "upkeep tick",
         study: "vmstat",
         meant: of_tick,
+        limits: BY_ITSELF,
         advice: "a larger vm.stat_interval makes it rarer; compare with: mmscale run vmstat",
     },
     Kind {
         name: "LRU lists",
         study: "churn",
         meant: |wait| wait.class == "lruvec",
+        limits: ASKED_FOR,
         advice: "fewer, larger mappings instead of many of one page; a memory group for each \
                  tenant has lists of its own; compare with: mmscale run churn",
     },
@@ -119,6 +160,7 @@ const KINDS: [Kind; 4] = [
         name: "exit and reaper",
         study: "reap",
         meant: of_exit,
+        limits: OF_AN_END,
         advice: "call process_mrelease from one thread only, or not for small processes; compare \
                  with: mmscale run reap",
     },
@@ -126,10 +168,29 @@ const KINDS: [Kind; 4] = [
         name: "page caches",
         study: "pcp",
         meant: |wait| wait.class == "zone" && !of_tick(wait),
+        limits: ASKED_FOR,
         advice: "larger page caches: vm.percpu_pagelist_high_fraction (ask with --ab); memory that \
                  is freed where it was allocated; compare with: mmscale run pcp",
     },
 ];
+
+/// The studies whose problems a live kernel can show.
+pub const STUDIES: [&str; 5] = ["vmstat", "churn", "reap", "pcp", "ipi"];
+
+/// What must be watched for the problems of some studies.
+fn watches(studies: &[&str]) -> Vec<Watch> {
+    let mut watches = Vec::new();
+    if studies.iter().any(|study| *study != "ipi") {
+        watches.push(Watch::Locks);
+    }
+    if studies.contains(&"reap") {
+        watches.extend([Watch::Exits, Watch::Oom]);
+    }
+    if studies.contains(&"ipi") {
+        watches.extend([Watch::Calls, Watch::Resched]);
+    }
+    watches
+}
 
 /// Functions that must be on stacks for the classes to be told apart.
 const ANCHORS: [&str; 6] = [
@@ -143,8 +204,9 @@ const ANCHORS: [&str; 6] = [
 
 /// Whether this kernel can be watched: functions that its stacks do not show.
 pub fn watchable() -> Result<Vec<String>, ObserveError> {
-    let watches = vec![Watch::Locks, Watch::Lru, Watch::Calls, Watch::Exits, Watch::Resched];
-    let watching = Watching::begin(&Plan { watches })?;
+    let mut watches = watches(&STUDIES);
+    watches.extend([Watch::Lru, Watch::Holders]);
+    let watching = Watching::begin(&Plan { watches, sampling: Sampling::All })?;
     let mut missing = watching.seen()?.missing;
     missing.extend(hidden(watching.symbols()));
     Ok(missing)
@@ -155,10 +217,15 @@ fn hidden(symbols: &Symbols) -> Vec<String> {
     hidden.map(|function| (*function).to_owned()).collect()
 }
 
-/// Watches for `length`; an interrupt ends it early, and what was seen until then is told.
-pub fn observe(length: Duration, interrupt: &Interrupt) -> Result<Observed, ObserveError> {
-    let watches = vec![Watch::Locks, Watch::Calls, Watch::Resched];
-    let mut watching = Watching::begin(&Plan { watches })?;
+/// Watches for `length` what has to do with `studies`; an interrupt ends it early, and what was
+/// seen until then is told.
+pub fn observe(
+    length: Duration,
+    studies: &[&str],
+    interrupt: &Interrupt,
+) -> Result<Observed, ObserveError> {
+    let watches = watches(studies);
+    let mut watching = Watching::begin(&Plan { watches, sampling: Sampling::Sparse })?;
     watching.count_all(length.as_nanos() as u64)?;
     let begun = Instant::now();
     while begun.elapsed() < length && !interrupt.is_set() {
@@ -173,22 +240,55 @@ pub fn observe(length: Duration, interrupt: &Interrupt) -> Result<Observed, Obse
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let mut missing = seen.missing.clone();
     missing.extend(hidden(watching.symbols()));
+    let mut classes = classes(&seen, seconds * cpus as f64 * 1e9);
+    classes.retain(|class| studies.contains(&class.study));
     Ok(Observed {
         schema: "mmscale/live/1",
         seconds,
         cpus,
-        classes: classes(&seen, seconds * cpus as f64 * 1e9),
-        resched_max_ns: seen.resched.max_ns,
+        classes,
+        ends: studies.contains(&"reap").then(|| ends(&seen)),
+        resched_max_ns: studies.contains(&"ipi").then_some(seen.resched.max_ns),
         missing,
         provenance: mmscale_linux::provenance(),
     })
 }
 
-fn verdict(share: f64, max_ns: u64) -> Verdict {
+fn verdict(limits: &Limits, share: f64, max_ns: u64) -> Verdict {
     match share {
-        _ if share >= PROBLEM_SHARE || max_ns >= LONG_NS => Verdict::Problem,
-        _ if share >= VISIBLE_SHARE => Verdict::Visible,
+        _ if share >= limits.problem_share || max_ns >= limits.long_ns => Verdict::Problem,
+        _ if share >= limits.visible_share => Verdict::Visible,
         _ => Verdict::Quiet,
+    }
+}
+
+/// How address spaces ended.
+fn ends(seen: &Seen) -> Ends {
+    let phases = [
+        ("exit: unmapping", &seen.exit_zap),
+        ("exit: waiting for a reaper", &seen.exit_await_reaper),
+        ("exit: freeing page tables", &seen.exit_tables),
+        ("process_mrelease: waiting", &seen.mrelease_await),
+        ("process_mrelease: unmapping", &seen.mrelease),
+        ("oom_reaper: unmapping", &seen.oom_reap),
+    ];
+    let phase = |(name, times): (&'static str, &mmscale_linux::Times)| Phase {
+        name,
+        count: times.count,
+        total_ns: times.total_ns,
+        max_ns: times.max_ns,
+    };
+    let oom = &seen.oom;
+    Ends {
+        phases: phases.into_iter().map(phase).collect(),
+        oom: vec![
+            ("victims", oom.marked),
+            ("reaper woken", oom.woken),
+            ("reaping begun", oom.started),
+            ("reaping finished", oom.finished),
+            ("reaping skipped", oom.skipped),
+            ("oom_score_adj changed", oom.adjusted),
+        ],
     }
 }
 
@@ -197,20 +297,11 @@ fn classes(seen: &Seen, all_ns: f64) -> Vec<Class> {
     let waits = KINDS.iter().map(|kind| {
         let (count, total_ns, max_ns) = seen.sum(kind.meant);
         let share = total_ns as f64 / all_ns;
-        let mut paths = BTreeMap::<String, u64>::new();
-        for wait in seen.waits.iter().filter(|wait| (kind.meant)(wait)) {
-            *paths.entry(short(&wait.path)).or_default() += wait.total_ns;
-        }
-        let mut paths: Vec<(String, f64)> = paths
-            .into_iter()
-            .map(|(path, ns)| (path, ns as f64 / total_ns.max(1) as f64))
-            .collect();
-        paths.sort_by(|a, b| b.1.total_cmp(&a.1));
-        paths.truncate(3);
+        let paths = paths(seen, kind.meant);
         // Who sleeps for mmap_lock leaves his CPU to others.
-        let (name, study, advice) = (kind.name, kind.study, kind.advice);
-        let verdict = verdict(share, max_ns);
-        Class { name, study, verdict, count, total_ns, max_ns, share, paths, advice }
+        let Kind { name, study, limits, advice, .. } = *kind;
+        let verdict = verdict(&limits, share, max_ns);
+        Class { name, study, verdict, count, total_ns, max_ns, share, paths, limits, advice }
     });
     waits.chain([calls(seen, all_ns)]).collect()
 }
@@ -229,15 +320,31 @@ fn calls(seen: &Seen, all_ns: f64) -> Class {
     Class {
         name: "calls between CPUs",
         study: "ipi",
-        verdict: verdict(share, max_ns),
+        verdict: verdict(&ASKED_FOR, share, max_ns),
         count,
         total_ns,
         max_ns,
         share,
         paths,
+        limits: ASKED_FOR,
         advice: "fewer changes of mappings that several CPUs use: larger ranges at once; long \
                  stretches with interrupts off make them slow, and so does a busy hypervisor",
     }
+}
+
+/// The call paths of some waits with the largest sums, innermost function first, and their shares
+/// of all of these.
+pub(crate) fn paths(seen: &Seen, meant: impl Fn(&Wait) -> bool) -> Vec<(String, f64)> {
+    let mut sums = BTreeMap::<String, u64>::new();
+    for wait in seen.waits.iter().filter(|wait| meant(wait)) {
+        *sums.entry(short(&wait.path)).or_default() += wait.total_ns;
+    }
+    let all = sums.values().sum::<u64>().max(1) as f64;
+    let mut paths: Vec<(String, f64)> =
+        sums.into_iter().map(|(path, ns)| (path, ns as f64 / all)).collect();
+    paths.sort_by(|a, b| b.1.total_cmp(&a.1));
+    paths.truncate(3);
+    paths
 }
 
 /// The innermost functions of a path.
@@ -252,10 +359,25 @@ mod tests {
 
     #[test]
     fn a_share_or_one_long_wait_makes_a_problem() {
-        assert_eq!(verdict(0.0, 0), Verdict::Quiet);
-        assert_eq!(verdict(0.002, 20_000), Verdict::Visible);
-        assert_eq!(verdict(0.02, 20_000), Verdict::Problem);
-        assert_eq!(verdict(0.0, 3_000_000), Verdict::Problem);
+        let asked = |share, max_ns| verdict(&ASKED_FOR, share, max_ns);
+        assert_eq!(asked(0.0, 0), Verdict::Quiet);
+        assert_eq!(asked(0.002, 20_000), Verdict::Visible);
+        assert_eq!(asked(0.02, 20_000), Verdict::Problem);
+        assert_eq!(asked(0.0, 3_000_000), Verdict::Problem);
+        // What nobody asked for is a problem earlier, and who sleeps may sleep longer.
+        assert_eq!(verdict(&BY_ITSELF, 0.002, 20_000), Verdict::Problem);
+        assert_eq!(verdict(&OF_AN_END, 0.0, 3_000_000), Verdict::Quiet);
+    }
+
+    #[test]
+    fn only_what_a_study_is_about_is_watched() {
+        assert_eq!(watches(&["churn"]), [Watch::Locks]);
+        assert_eq!(watches(&["ipi"]), [Watch::Calls, Watch::Resched]);
+        assert_eq!(watches(&["reap"]), [Watch::Locks, Watch::Exits, Watch::Oom]);
+        assert_eq!(watches(&STUDIES).len(), 5);
+        for kind in &KINDS {
+            assert!(STUDIES.contains(&kind.study), "{}", kind.name);
+        }
     }
 
     #[test]

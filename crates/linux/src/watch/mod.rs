@@ -25,12 +25,34 @@ pub enum Watch {
     Lru,
     /// Calls of functions on other CPUs.
     Calls,
-    /// Phases of exits.
+    /// Phases of exits, and of who empties others' memory.
     Exits,
+    /// What the out-of-memory killer and its reaper do.
+    Oom,
     /// How long a CPU goes on with a task when it is to run another.
     Resched,
     /// Who holds a zone's lock while others wait. Costs a third of the system time of each page.
     Holders,
+}
+
+/// How much is looked at of what happens very often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sampling {
+    /// All of it.
+    #[default]
+    All,
+    /// Of waits for spin locks below 10 us, and of blocks of 64 folios, one in eight, which counts
+    /// for all of them: looking at each would take a tenth of the time of small operations.
+    Sparse,
+}
+
+impl Sampling {
+    fn one_in(self) -> u32 {
+        match self {
+            Self::All => 1,
+            Self::Sparse => 8,
+        }
+    }
 }
 
 /// What is looked at.
@@ -38,6 +60,8 @@ pub enum Watch {
 pub struct Plan {
     /// All of it.
     pub watches: Vec<Watch>,
+    /// How closely. Holders are always looked at closely.
+    pub sampling: Sampling,
 }
 
 /// Who waited.
@@ -162,10 +186,36 @@ pub struct Seen {
     pub exit_await_reaper: Times,
     /// See [`Seen::exit_zap`].
     pub exit_tables: Times,
+    /// Waits of process_mrelease for the lock of an address space, and how long it held it: its
+    /// work.
+    pub mrelease_await: Times,
+    /// See [`Seen::mrelease_await`].
+    pub mrelease: Times,
+    /// How long the reaper of the out-of-memory killer worked on a victim.
+    pub oom_reap: Times,
+    /// What the out-of-memory killer did, on the whole computer.
+    pub oom: OomEvents,
     /// From the wish for another task until it ran.
     pub resched: Times,
     /// Tracepoints that this kernel does not have.
     pub missing: Vec<String>,
+}
+
+/// How often the out-of-memory killer and its reaper did what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OomEvents {
+    /// Victims were chosen.
+    pub marked: u64,
+    /// The reaper was told of a victim that had not ended for 2 s.
+    pub woken: u64,
+    /// It began with one.
+    pub started: u64,
+    /// It was done with one.
+    pub finished: u64,
+    /// There was nothing left to do for it.
+    pub skipped: u64,
+    /// Somebody's oom_score_adj was changed.
+    pub adjusted: u64,
 }
 
 impl Seen {
@@ -212,6 +262,7 @@ pub struct Watching {
     programs: Programs,
     symbols: Symbols,
     holders: u32,
+    one_in: u32,
 }
 
 impl std::fmt::Debug for Watching {
@@ -225,7 +276,8 @@ impl Watching {
     pub fn begin(plan: &Plan) -> Result<Self, WatchError> {
         let programs = Programs::load(plan)?;
         let holders = if plan.watches.contains(&Watch::Holders) { HOLDERS_MAX } else { 0 };
-        Ok(Self { programs, symbols: Symbols::of_kernel(), holders })
+        let one_in = if holders > 0 { 1 } else { plan.sampling.one_in() };
+        Ok(Self { programs, symbols: Symbols::of_kernel(), holders, one_in })
     }
     /// What happens in `window`, in ns of `CLOCK_MONOTONIC`, counts; the processes of `session` are
     /// ours, or all are.
@@ -236,7 +288,7 @@ impl Watching {
             session: session.unwrap_or(0) as u32,
             batch_gap_ns: BATCH_GAP_NS,
             holders: self.holders,
-            unused: 0,
+            sparse: self.one_in - 1,
         })
     }
     /// Counts everybody from now on, for `ns`.
@@ -251,11 +303,17 @@ impl Watching {
     /// What has been seen until now.
     pub fn seen(&self) -> Result<Seen, WatchError> {
         let phases = self.programs.phases()?;
-        let phase = |which: u32| {
-            let found = phases.iter().find(|(path, _)| path.flags == which);
-            found.map_or(Times::default(), |(_, sums)| Times::of(sums))
+        let sum = |which: u32, meant: &dyn Fn(&Path) -> bool| {
+            let mut sum = Sums::default();
+            let found = phases.iter().filter(|(path, _)| path.flags == which && meant(path));
+            found.for_each(|(_, sums)| sum.add(sums));
+            Times::of(&sum)
         };
-        let batches = self.programs.batches()?;
+        let phase = |which| sum(which, &|_| true);
+        // Others look at foreign memory too.
+        let released =
+            |path: &Path| symbols::passes(&self.path(path.stack), "__do_sys_process_mrelease");
+        let batches = self.programs.batches(u64::from(self.one_in))?;
         Ok(Seen {
             waits: self.waits()?,
             calls: self.calls()?,
@@ -264,8 +322,23 @@ impl Watching {
             exit_zap: phase(1),
             exit_await_reaper: phase(2),
             exit_tables: phase(3),
+            mrelease_await: sum(6, &released),
+            mrelease: sum(7, &released),
+            oom_reap: phase(8),
+            oom: self.oom()?,
             resched: phase(5),
             missing: self.programs.missing.clone(),
+        })
+    }
+    fn oom(&self) -> Result<OomEvents, WatchError> {
+        let count = |what| self.programs.happened(what);
+        Ok(OomEvents {
+            marked: count(0)?,
+            woken: count(1)?,
+            started: count(2)?,
+            finished: count(3)?,
+            skipped: count(4)?,
+            adjusted: count(5)?,
         })
     }
     fn waits(&self) -> Result<Vec<Wait>, WatchError> {

@@ -36,7 +36,7 @@ pub(crate) struct Config {
     pub(crate) session: u32,
     pub(crate) batch_gap_ns: u32,
     pub(crate) holders: u32,
-    pub(crate) unused: u32,
+    pub(crate) sparse: u32,
 }
 
 /// As `struct sums`.
@@ -72,17 +72,31 @@ pub(crate) struct Path {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Batch {
+    pub(crate) all: u64,
     pub(crate) last_ns: u64,
+    pub(crate) block: u64,
+    pub(crate) firsts: u64,
     pub(crate) folios: u64,
+    pub(crate) begun: u64,
 }
 
-/// As `struct batches`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
+/// What is told of batches.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Batches {
     pub(crate) count: u64,
     pub(crate) folios: u64,
-    pub(crate) log2: [u64; BUCKETS],
+}
+
+impl Batches {
+    /// Of what was looked at on all CPUs, where one block of folios in `one_in` is.
+    fn of(per_cpu: &[Batch], one_in: u64) -> Self {
+        let sum = |of: fn(&Batch) -> u64| per_cpu.iter().map(of).sum::<u64>();
+        let (firsts, folios, begun) = (sum(|b| b.firsts), sum(|b| b.folios), sum(|b| b.begun));
+        let all = (firsts + folios) * one_in;
+        // Whether the first of a block began a batch is not known: as often as the others did.
+        let count = (begun * all + folios / 2).checked_div(folios).unwrap_or(0);
+        Self { count, folios: all }
+    }
 }
 
 /// As `struct calls`.
@@ -102,8 +116,6 @@ unsafe impl Pod for Sums {}
 unsafe impl Pod for Path {}
 // SAFETY: as above.
 unsafe impl Pod for Batch {}
-// SAFETY: as above.
-unsafe impl Pod for Batches {}
 // SAFETY: as above.
 unsafe impl Pod for Calls {}
 
@@ -195,22 +207,16 @@ impl Programs {
         let trace = map.ok().and_then(|map| map.get(&id, 0).ok());
         trace.map_or(Vec::new(), |trace| trace.frames().iter().map(|frame| frame.ip).collect())
     }
-    /// Batches of folios that were added to LRU lists, the last of each CPU included.
-    pub(crate) fn batches(&self) -> Result<Batches, WatchError> {
-        let closed: PerCpuArray<&MapData, Batches> = self.map("BATCHES")?;
-        let open: PerCpuArray<&MapData, Batch> = self.map("BATCH")?;
-        let mut sum = Batches::default();
-        for one in closed.get(&0, 0).map_err(read)?.iter() {
-            sum.count += one.count;
-            sum.folios += one.folios;
-            sum.log2.iter_mut().zip(one.log2).for_each(|(sum, n)| *sum += n);
-        }
-        for one in open.get(&0, 0).map_err(read)?.iter().filter(|one| one.folios > 0) {
-            sum.count += 1;
-            sum.folios += one.folios;
-            sum.log2[(one.folios.ilog2() as usize).min(BUCKETS - 1)] += 1;
-        }
-        Ok(sum)
+    /// Batches of folios that were added to LRU lists, where one block of folios in `one_in` is
+    /// looked at.
+    pub(crate) fn batches(&self, one_in: u64) -> Result<Batches, WatchError> {
+        let map: PerCpuArray<&MapData, Batch> = self.map("BATCH")?;
+        Ok(Batches::of(&map.get(&0, 0).map_err(read)?, one_in))
+    }
+    /// How often something happened, by its number in the program.
+    pub(crate) fn happened(&self, what: u32) -> Result<u64, WatchError> {
+        let map: PerCpuArray<&MapData, u64> = self.map("HAPPENED")?;
+        Ok(map.get(&what, 0).map_err(read)?.iter().sum())
     }
 }
 
@@ -254,6 +260,14 @@ impl Watch {
                 ("mmap_lock_acquire_returned", &["mmap_lock_acquire_returned"]),
                 ("mmap_lock_released", &["mmap_lock_released"]),
             ],
+            Self::Oom => &[
+                ("mark_victim", &["mark_victim"]),
+                ("wake_reaper", &["wake_reaper"]),
+                ("start_task_reaping", &["start_task_reaping"]),
+                ("finish_task_reaping", &["finish_task_reaping"]),
+                ("skip_task_reaping", &["skip_task_reaping"]),
+                ("oom_score_adj_update", &["oom_score_adj_update"]),
+            ],
             Self::Resched => &[
                 ("need_resched", &["sched_set_need_resched_tp", "sched_set_need_resched"]),
                 ("sched_switch", &["sched_switch"]),
@@ -263,5 +277,38 @@ impl Watch {
                 ("mm_page_alloc_zone_locked", &["mm_page_alloc_zone_locked"]),
             ],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tracepoint_that_is_not_there_is_told_apart_from_a_refusal() {
+        let skipped = |why: &str| {
+            use std::io::Write as _;
+            let line = format!("live-test skipped: a missing tracepoint: {why}\n");
+            std::io::stderr().write_all(line.as_bytes()).expect("there is a standard error");
+        };
+        let Ok(btf) = Btf::from_sys_fs() else { return skipped("no BTF") };
+        let Ok(mut ebpf) = EbpfLoader::new().btf(Some(&btf)).load(OBJECT) else {
+            return skipped("no rights");
+        };
+        let mut attach = |points: &[&str]| attach(&mut ebpf, &btf, "contention_begin", points);
+        assert!(matches!(attach(&["no_such_tracepoint"]), Err(Attach::NoSuchPoint)));
+        // Under another name it is found.
+        assert!(attach(&["no_such_tracepoint", "contention_begin"]).is_ok());
+    }
+
+    #[test]
+    fn batches_that_were_not_looked_at_are_as_those_that_were() {
+        // Batches of 4, all looked at.
+        let all = Batch { all: 64, folios: 64, begun: 16, ..Batch::default() };
+        assert_eq!(Batches::of(&[all, all], 1), Batches { count: 32, folios: 128 });
+        // One block of 64 in 8: of its first nobody knows whether it began one.
+        let some = Batch { all: 512, firsts: 1, folios: 63, begun: 21, ..Batch::default() };
+        assert_eq!(Batches::of(&[some], 8), Batches { count: 171, folios: 512 });
+        assert_eq!(Batches::of(&[Batch::default()], 8), Batches::default());
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 /// Compilers leave other names behind than sources have: a function is inlined into its only
 /// caller, or a copy of it has a suffix. Each row: the name that sources have, then names that
 /// stand for it where it has none of its own. A stack that holds one of those holds the function.
-const ALIASES: [(&str, &[&str]); 9] = [
+const ALIASES: [(&str, &[&str]); 10] = [
     ("rmqueue_bulk", &["__rmqueue_pcplist", "rmqueue_pcplist"]),
     ("folio_batch_move_lru", &["lru_add_drain_cpu", "__folio_batch_add_and_move"]),
     ("zap_pte_range", &["unmap_page_range"]),
@@ -15,7 +15,15 @@ const ALIASES: [(&str, &[&str]); 9] = [
     ("__page_cache_release", &["page_cache_release"]),
     ("decay_pcp_high", &["refresh_cpu_vm_stats"]),
     ("exit_mmap", &["__mmput", "mmput"]),
-    ("oom_reap_task_mm", &["__oom_reap_task_mm"]),
+    (
+        "__do_sys_process_mrelease",
+        &[
+            "__se_sys_process_mrelease",
+            "__x64_sys_process_mrelease",
+            "__arm64_sys_process_mrelease",
+        ],
+    ),
+    ("oom_reap_task_mm", &["oom_reaper"]),
 ];
 
 /// Functions that are on every path to a lock, and say nothing of it.

@@ -28,12 +28,12 @@ fn on_linux(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<Ran, StudyErro
     let plan = run::plan(ctx, arm, processes);
     let program = Churn::new(ctx, plan, seed);
     let (tallies, meddlers) = program.sums();
-    let memory_bytes = live::memory_bytes(processes, processes * plan.pages);
+    let needs = live::needs(processes, processes * plan.pages);
     let look = Look {
         watches: vec![Watch::Locks, Watch::Lru, Watch::Calls],
         window: (plan.from_ns, plan.until_ns),
     };
-    let live = live::run(ctx, memory_bytes, &look, move |system| program.go(system))?;
+    let live = live::run(ctx, needs, &look, move |system| program.go(system))?;
     let (tallies, meddlers) = (tallies.sum().unwrap_or_default(), meddlers.sum());
     run::undamaged(&tallies, meddlers.as_ref())?;
     Ok(Ran { tallies, meddlers, window_ns: plan.until_ns - plan.from_ns, live })

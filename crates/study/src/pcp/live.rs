@@ -45,8 +45,8 @@ pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError>
     };
     let look = Look { watches: vec![Watch::Locks], window: (plan.at.begin_ns, u64::MAX) };
     let processes = 8 * ctx.cpus as u64;
-    let memory_bytes = live::memory_bytes(processes, plan.wants_pages);
-    let ran = live::run(ctx, memory_bytes, &look, program)?;
+    let needs = live::needs(processes, plan.wants_pages);
+    let ran = live::run(ctx, needs, &look, program)?;
     let counts = books.counts();
     if counts.damaged > 0 {
         let what = format!("{} pages did not hold what their program had written", counts.damaged);

@@ -4,8 +4,24 @@ use super::run::{Ending, plan_of};
 use super::workload::Books;
 use crate::live::{self, Look};
 use crate::study::{RunContext, SeedResult, StudyError};
-use mmscale_linux::{Side, Watch};
+use mmscale_linux::{OomEvents, Side, Watch};
 use mmscale_record::ParamValue;
+
+/// What the out-of-memory killer did meanwhile, on the whole computer: in a run that kills by
+/// itself, nothing but what it is told of adjustments.
+fn tell_oom(oom: OomEvents, result: &mut SeedResult) {
+    let events = [
+        ("oom_victims", oom.marked),
+        ("oom_reaper_woken", oom.woken),
+        ("oom_reaping_begun", oom.started),
+        ("oom_reaping_finished", oom.finished),
+        ("oom_reaping_skipped", oom.skipped),
+        ("oom_score_adj_changed", oom.adjusted),
+    ];
+    for (name, count) in events.into_iter().filter(|(_, count)| *count > 0) {
+        result.host_metrics.insert(name.to_owned(), count as f64);
+    }
+}
 
 /// Runs it once.
 pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError> {
@@ -21,13 +37,13 @@ pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError>
     let plan = plan_of(ctx, seed, room).map_err(StudyError::Machine)?;
     let kill_ns = plan.kill_ns;
     let look = Look {
-        watches: vec![Watch::Locks, Watch::Exits, Watch::Calls],
+        watches: vec![Watch::Locks, Watch::Exits, Watch::Oom, Watch::Calls],
         window: (kill_ns, u64::MAX),
     };
     let books = Books::default();
     let program = Ending { plan, books: books.clone() };
-    let memory_bytes = live::memory_bytes(4, ctx.params.count("pages"));
-    let ran = live::run(ctx, memory_bytes, &look, move |system| {
+    let needs = live::needs(4, ctx.params.count("pages"));
+    let ran = live::run(ctx, needs, &look, move |system| {
         // A victim that is not killed has ended by itself, which is told below.
         let _ = program.all(system, || Ok(()));
     })?;
@@ -43,6 +59,9 @@ pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError>
         && let Some(cpu) = happened.killer_cpu
     {
         result.metric("reaper_cpu_ns", cpu.system_ns + cpu.user_ns);
+    }
+    if ran.releases.count > 0 {
+        result.metric("mrelease_call_ns", ran.releases.max_ns);
     }
     result.metric("walkers_too_late", u64::from(happened.too_late));
     let tables = |class: &str| ["pte", "pmd"].contains(&class);
@@ -62,6 +81,11 @@ pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError>
         // The killer exits too, with nothing to take down: the longest is the victim's.
         result.metric("exit_zap_ns", seen.exit_zap.max_ns);
         result.metric("exit_tables_ns", seen.exit_tables.max_ns);
+        if happened.helped > 0 {
+            result.metric("mrelease_ns", seen.mrelease.total_ns);
+            result.metric("mrelease_await_ns", seen.mrelease_await.total_ns);
+        }
+        tell_oom(seen.oom, &mut result);
     }
     Ok(result)
 }

@@ -21,8 +21,8 @@ pub(super) fn run(ctx: &RunContext, plan: Plan, seed: u64) -> Result<SeedResult,
     let program = Bursts::new(plan, seed);
     let sum = program.sum();
     let pages = (plan.burst_pages * ctx.cpus) as u64;
-    let memory_bytes = live::memory_bytes(ctx.cpus as u64, pages);
-    let ran = live::run(ctx, memory_bytes, &look, move |system| program.go(system))?;
+    let needs = live::needs(ctx.cpus as u64, pages);
+    let ran = live::run(ctx, needs, &look, move |system| program.go(system))?;
     let sum = sum.get();
     if sum.damaged > 0 {
         let what = format!("{} pages did not hold what their owner had written", sum.damaged);

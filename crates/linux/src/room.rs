@@ -1,0 +1,199 @@
+//! How many processes and threads there may be: looked at before a run starts any.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A run that wants more than there is.
+#[derive(Debug, Error)]
+pub enum TooMuch {
+    /// More memory.
+    #[error(
+        "the run wants {} MiB of memory and {} MiB are available: make it smaller (--set), or free \
+         some",
+        wants >> 20,
+        available >> 20
+    )]
+    Memory {
+        /// What it wants, in bytes.
+        wants: u64,
+        /// What it may have, in bytes.
+        available: u64,
+    },
+    /// More processes and threads.
+    #[error(
+        "the run wants {wants} processes and threads, and {limit} leaves room for {room}: make it \
+         smaller (--set), or raise that limit"
+    )]
+    Processes {
+        /// How many it wants.
+        wants: u64,
+        /// How many there may be still.
+        room: u64,
+        /// What limits them.
+        limit: String,
+    },
+}
+
+/// Of what a limit leaves, one part in so many stays for others.
+const LEFT_FOR_OTHERS: u64 = 8;
+/// The warden and its like.
+const OWN: u64 = 4;
+
+/// A limit, and how many processes and threads it leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    limit: String,
+    left: u64,
+}
+
+/// Where `/proc` and `/sys` are, and who asks.
+pub(crate) struct Place {
+    root: PathBuf,
+    /// `RLIMIT_NPROC`, where it holds for who asks, and what it counts: all that he has already.
+    own: Option<(u64, u64)>,
+}
+
+/// Processes and threads of a user.
+fn tasks_of(user: u32) -> u64 {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_theirs = |entry: &fs::DirEntry| {
+        entry.file_name().to_string_lossy().parse::<u32>().is_ok()
+            && entry.metadata().is_ok_and(|data| data.uid() == user)
+    };
+    let threads = |entry: fs::DirEntry| {
+        fs::read_dir(entry.path().join("task")).map_or(0, |tasks| tasks.count() as u64)
+    };
+    entries.filter(is_theirs).map(threads).sum()
+}
+
+impl Place {
+    /// This computer.
+    pub(crate) fn this() -> Self {
+        // SAFETY: asks for a number.
+        let user = unsafe { libc::geteuid() };
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the place is ours.
+        let asked = unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit) } == 0;
+        let holds = asked && user != 0 && limit.rlim_cur != libc::RLIM_INFINITY;
+        Self { root: "/".into(), own: holds.then(|| (limit.rlim_cur, tasks_of(user))) }
+    }
+    fn read(&self, path: &str) -> Option<String> {
+        let text = fs::read_to_string(self.root.join(path.trim_start_matches('/'))).ok()?;
+        Some(text.trim().to_owned())
+    }
+    fn number(&self, path: &str) -> Option<u64> {
+        self.read(path)?.parse().ok()
+    }
+    /// Processes and threads that there are.
+    fn tasks(&self) -> Option<u64> {
+        let load = self.read("/proc/loadavg")?;
+        load.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
+    }
+    /// Limits of control groups, from the own one up.
+    fn groups(&self) -> Vec<Room> {
+        let own = self.read("/proc/self/cgroup").unwrap_or_default();
+        let mut found = Vec::new();
+        for line in own.lines() {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+            let base = match controllers {
+                "" => "/sys/fs/cgroup",
+                _ if controllers.split(',').any(|name| name == "pids") => "/sys/fs/cgroup/pids",
+                _ => continue,
+            };
+            for group in Path::new(path.trim_start_matches('/')).ancestors() {
+                let place = Path::new(base).join(group);
+                let file = |name: &str| place.join(name).to_string_lossy().into_owned();
+                let max = self.number(&file("pids.max"));
+                let now = self.number(&file("pids.current"));
+                if let Some((max, now)) = max.zip(now) {
+                    let left = max.saturating_sub(now);
+                    found.push(Room { limit: format!("{} ({max})", file("pids.max")), left });
+                }
+            }
+        }
+        found
+    }
+}
+
+/// What each limit leaves.
+pub(crate) fn rooms(place: &Place) -> Vec<Room> {
+    let mut rooms = place.groups();
+    let Some(tasks) = place.tasks() else { return rooms };
+    for key in ["pid_max", "threads-max"] {
+        if let Some(max) = place.number(&format!("/proc/sys/kernel/{key}")) {
+            let left = max.saturating_sub(tasks);
+            rooms.push(Room { limit: format!("kernel.{key} ({max})"), left });
+        }
+    }
+    if let Some((max, now)) = place.own {
+        rooms.push(Room { limit: format!("ulimit -u ({max})"), left: max.saturating_sub(now) });
+    }
+    rooms
+}
+
+/// Refuses more processes than the narrowest limit leaves.
+pub(crate) fn room_for(wants: u64, rooms: &[Room]) -> Result<(), TooMuch> {
+    let Some(narrowest) = rooms.iter().min_by_key(|room| room.left) else { return Ok(()) };
+    let room = narrowest.left - narrowest.left / LEFT_FOR_OTHERS;
+    if wants + OWN <= room {
+        return Ok(());
+    }
+    Err(TooMuch::Processes { wants, room, limit: narrowest.limit.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(files: &[(&str, &str)], own: Option<(u64, u64)>) -> (tempfile::TempDir, Place) {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let root = folder.path().to_owned();
+        (folder, Place { root, own })
+    }
+
+    const LOAD: (&str, &str) = ("proc/loadavg", "0.1 0.2 0.3 2/100 4711\n");
+    const MAX: (&str, &str) = ("proc/sys/kernel/pid_max", "1100\n");
+
+    #[test]
+    fn the_narrowest_limit_refuses_and_says_which_it_is() {
+        let (_folder, this) = place(&[LOAD, MAX], None);
+        let found = rooms(&this);
+        assert_eq!(found, [Room { limit: "kernel.pid_max (1100)".to_owned(), left: 1000 }]);
+        assert!(room_for(800, &found).is_ok(), "an eighth stays for others");
+        let why = room_for(900, &found).unwrap_err().to_string();
+        assert!(why.contains("900 processes") && why.contains("kernel.pid_max (1100)"), "{why}");
+        let (_folder, this) = place(&[LOAD, MAX], Some((300, 100)));
+        let why = room_for(300, &rooms(&this)).unwrap_err().to_string();
+        assert!(why.contains("ulimit -u (300)") && why.contains("room for 175"), "{why}");
+    }
+
+    #[test]
+    fn groups_above_ones_own_count() {
+        let files = [
+            LOAD,
+            MAX,
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("sys/fs/cgroup/a/b/pids.max", "max\n"),
+            ("sys/fs/cgroup/a/pids.max", "64\n"),
+            ("sys/fs/cgroup/a/pids.current", "14\n"),
+        ];
+        let (_folder, this) = place(&files, None);
+        let why = room_for(60, &rooms(&this)).unwrap_err().to_string();
+        assert!(why.contains("/sys/fs/cgroup/a/pids.max (64)"), "{why}");
+        assert!(room_for(40, &rooms(&this)).is_ok());
+    }
+
+    #[test]
+    fn who_can_see_no_limit_goes_on() {
+        let (_folder, this) = place(&[], None);
+        assert!(room_for(1 << 20, &rooms(&this)).is_ok());
+    }
+}
