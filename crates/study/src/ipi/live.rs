@@ -97,8 +97,8 @@ pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError>
     let together = Arc::new(Together::new(ctx.cpus));
     let books = Books::into(Arc::clone(&together) as Arc<dyn Sink>);
     let urgent = together.sum.clone();
-    let memory_bytes = live::memory_bytes(8, PAGES_OF_CPU * ctx.cpus as u64);
-    let ran = live::run(ctx, memory_bytes, &look, move |system| {
+    let needs = live::needs(8, PAGES_OF_CPU * ctx.cpus as u64);
+    let ran = live::run(ctx, needs, &look, move |system| {
         program(system, plan, &books, &urgent);
     })?;
     let sum = together.sum.get();
