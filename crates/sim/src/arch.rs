@@ -5,7 +5,7 @@ use crate::context::{with, with_any};
 use crate::engine::Engine;
 use crate::heap::NEVER;
 use crate::hotplug;
-use crate::irq::{self, at_turn};
+use crate::irq::{self, at_turn, at_turn_near};
 use crate::park;
 use crate::spin::SimSpin;
 use crate::task::TaskState;
@@ -227,9 +227,10 @@ impl Arch for Sim {
     }
     #[inline]
     fn table_walk(root: Pfn, path: &[usize], down: impl Fn(u64) -> Option<Pfn>) -> Walked {
-        at_turn(|engine| {
-            Walked::read(root, path, &down, |table, index| engine.table_now(table, index))
-        })
+        at_turn_near(
+            |engine| engine.tables.address(root),
+            |engine| engine.table_walk(root, path, &down),
+        )
     }
     fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64 {
         at_turn(|engine| engine.tables.replace(pfn, index, value))

@@ -4,6 +4,7 @@
 //! read-modify-writes, a time until which it is busy. An operation needs its CPU's turn, so that
 //! values change in the order of virtual time; memory orderings ask for nothing more.
 
+use crate::engine::Engine;
 use crate::irq::at_turn_if_any;
 use crate::lines::{LineState, Usage};
 use mmscale_mm::arch::{Atomic, OwnedCounter};
@@ -56,13 +57,19 @@ impl<T: Word> SimAtomic<T> {
     /// Waits for the CPU's turn, pays for the line, does `f`.
     #[inline]
     fn at_turn<R>(&self, usage: Usage, f: impl Fn(&Cell<T>) -> R) -> R {
-        let done = at_turn_if_any(|engine| {
+        let done = at_turn_if_any(self.near(), |engine| {
             if !engine.quiet {
                 engine.use_atomic(&self.line, usage);
             }
             f(&self.value)
         });
         done.unwrap_or_else(|| f(&self.value))
+    }
+    /// Where it is on the host.
+    #[inline]
+    fn near(&self) -> impl Fn(&Engine) -> usize {
+        let here = (&raw const self.line).addr();
+        move |_| here
     }
     #[inline]
     fn update(&self, f: impl Fn(T) -> T) -> T {
@@ -98,7 +105,7 @@ impl<T: Word> Atomic<T> for SimAtomic<T> {
             let new = change(found);
             new.inspect(|&new| value.set(new)).map(|_| found).ok_or(found)
         };
-        let done = at_turn_if_any(|engine| {
+        let done = at_turn_if_any(self.near(), |engine| {
             let result = attempt(&self.value);
             if !engine.quiet {
                 engine.use_atomic(&self.line, Usage::Load);

@@ -5,7 +5,7 @@
 //! (ties go by a rank drawn from the seed). So all operations on shared state happen in the order
 //! of virtual time, whatever ran ahead on the host.
 
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, NOWHERE};
 use crate::checker::Checker;
 use crate::config::{Checks, Faults, HoldScale, Policy, SimConfig};
 use crate::cpu::{Cpu, Wait, Waiter};
@@ -125,7 +125,7 @@ impl Engine {
             lines: Lines::new(config.profile.node_pages as usize * seats.nodes()),
             memory: Memory::new(&config.profile, seats.nodes()),
             device: Device::new(config.profile.swap, config.profile.page_bytes, cpus),
-            tables: Tables::new(cpus),
+            tables: Tables::new(cpus, config.profile.node_pages as usize * seats.nodes()),
             tlbs: Tlbs::new(cpus, config.checks),
             online: CpuMask::first(cpus),
             leaving: Vec::new(),
@@ -178,13 +178,14 @@ impl Engine {
         self.limit_ps
     }
     /// Whether an operation on shared state may happen now on the running CPU: it is the earliest,
-    /// and no interrupt should come first.
+    /// and no interrupt should come first. `near` says what it uses, for [`Ahead`].
     #[inline]
-    pub(crate) fn gate(&mut self) -> Gate {
-        let cpu = &mut self.cpus[self.cur];
-        if !self.heap.is_first(cpu.order()) {
-            return self.yield_turn();
+    pub(crate) fn gate(&mut self, near: &impl Fn(&Self) -> usize) -> Gate {
+        if !self.heap.is_first(self.cpus[self.cur].order()) {
+            let near = if self.ahead.is_on() { near(self) } else { NOWHERE };
+            return self.yield_turn(near);
         }
+        let cpu = &mut self.cpus[self.cur];
         if cpu.irq_due() && !self.quiet {
             return Gate::Deliver;
         }
@@ -204,7 +205,7 @@ impl Engine {
     /// Lets the CPUs go first that are behind: whom to switch to, or `Deliver` if it is this CPU's
     /// turn. After the switch back it is. While a panic unwinds the stack the run is over, and
     /// guards are only being dropped: from here on nothing waits any more, and all may `Go`.
-    pub(crate) fn yield_turn(&mut self) -> Gate {
+    pub(crate) fn yield_turn(&mut self, near: usize) -> Gate {
         let from = self.cur;
         let cpu = &mut self.cpus[from];
         let (mine, yielder) = (cpu.order(), cpu.yielder);
@@ -217,7 +218,7 @@ impl Engine {
         }
         let Some(first) = self.heap.exchange(mine) else { return Gate::Deliver };
         cpu.queued = mine;
-        self.ahead.leaves(from);
+        self.ahead.leaves(from, near, cpu.current);
         if first != mine
             && let Some(next) = self.accept(first)
         {
@@ -282,8 +283,8 @@ impl Engine {
     }
     /// The running CPU waits already: whom to switch to.
     pub(crate) fn leave_cpu(&mut self) -> Switch {
-        let yielder = self.cpus[self.cur].yielder;
-        self.ahead.leaves(self.cur);
+        let Cpu { yielder, current, .. } = self.cpus[self.cur];
+        self.ahead.leaves(self.cur, NOWHERE, current);
         while let Some(first) = self.heap.pop() {
             if let Some(next) = self.accept(first) {
                 return Switch { yielder, next };

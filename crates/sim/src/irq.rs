@@ -7,6 +7,7 @@
 //! Turning interrupts on is a delivery point only if a checkpoint has passed meanwhile: at most
 //! 500 ns after the last one, or at the time of a timer or of an interrupt that was known to come.
 
+use crate::ahead::NOWHERE;
 use crate::context::{callbacks, outside, suspend, with, with_any};
 use crate::cpu::{Reason, Wait};
 use crate::engine::{Engine, Gate};
@@ -41,11 +42,15 @@ enum Found {
 }
 
 /// Does `f` when it is the running CPU's turn, after the interrupts that have arrived by then;
-/// `None` if no engine runs on this host thread.
+/// `None` if no engine runs on this host thread. `near` says where on the host the first thing is
+/// that `f` uses: it is fetched before the turn comes.
 #[inline(always)]
-pub(crate) fn at_turn_if_any<R>(mut f: impl FnMut(&mut Engine) -> R) -> Option<R> {
+pub(crate) fn at_turn_if_any<R>(
+    near: impl Fn(&Engine) -> usize,
+    mut f: impl FnMut(&mut Engine) -> R,
+) -> Option<R> {
     loop {
-        match with_any(|engine| match engine.gate() {
+        match with_any(|engine| match engine.gate(&near) {
             Gate::Go => Ok(f(engine)),
             not_yet => Err(not_yet),
         })? {
@@ -59,7 +64,16 @@ pub(crate) fn at_turn_if_any<R>(mut f: impl FnMut(&mut Engine) -> R) -> Option<R
 /// Does `f` when it is the running CPU's turn, after the interrupts that have arrived by then.
 #[inline(always)]
 pub(crate) fn at_turn<R>(f: impl FnMut(&mut Engine) -> R) -> R {
-    match at_turn_if_any(f) {
+    at_turn_near(|_| NOWHERE, f)
+}
+
+/// The same; `near` as for [`at_turn_if_any`].
+#[inline(always)]
+pub(crate) fn at_turn_near<R>(
+    near: impl Fn(&Engine) -> usize,
+    f: impl FnMut(&mut Engine) -> R,
+) -> R {
+    match at_turn_if_any(near, f) {
         Some(result) => result,
         None => outside(),
     }

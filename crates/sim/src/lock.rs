@@ -52,7 +52,7 @@ impl RawSpin for SimSpin {
         // An owner now is a hint that the CPU will have to queue. The two ways differ for the host
         // alone: in what they cost it.
         let step = if self.owner.get() == NOBODY {
-            at_turn_if_any(|engine| engine.spin_lock_at_turn(self))
+            at_turn_if_any(self.near(), |engine| engine.spin_lock_at_turn(self))
         } else {
             with_any(|engine| engine.begin_lock(self))
         };
@@ -62,7 +62,7 @@ impl RawSpin for SimSpin {
     }
     #[inline]
     fn try_lock(&self) -> bool {
-        at_turn_if_any(|engine| engine.spin_try_lock(self)).unwrap_or(true)
+        at_turn_if_any(self.near(), |engine| engine.spin_try_lock(self)).unwrap_or(true)
     }
     #[inline]
     unsafe fn unlock(&self) {
@@ -73,11 +73,17 @@ impl RawSpin for SimSpin {
     }
     #[inline]
     fn is_locked(&self) -> bool {
-        at_turn_if_any(|engine| engine.spin_is_locked(self)).unwrap_or(false)
+        at_turn_if_any(self.near(), |engine| engine.spin_is_locked(self)).unwrap_or(false)
     }
 }
 
 impl SimSpin {
+    /// Where it is on the host.
+    #[inline]
+    fn near(&self) -> impl Fn(&Engine) -> usize {
+        let here = (&raw const *self).addr();
+        move |_| here
+    }
     /// Goes on with a call of `lock` until it has the lock. Preemption is off from the queue on:
     /// interrupts come in between, other tasks do not. Inlined, so that the coroutine is left from
     /// `lock` itself: returns through frames after a switch of stacks are what hosts predict worst.
@@ -116,7 +122,7 @@ impl Engine {
         if lock.owner.get() != NOBODY && !self.heap.is_first(self.cpus[self.cur].order()) {
             return self.ask_spin(lock);
         }
-        match self.gate() {
+        match self.gate(&lock.near()) {
             Gate::Go => self.spin_lock_at_turn(lock),
             Gate::Switch { yielder, next } => Step::Turn { yielder, next },
             Gate::Deliver => Step::Retry,
@@ -126,7 +132,7 @@ impl Engine {
     /// and the coroutine is not resumed just to be queued.
     fn ask_spin(&mut self, lock: &SimSpin) -> Step {
         self.cpu().asks = Some(NonNull::from(lock));
-        let gate = self.yield_turn();
+        let gate = self.yield_turn((&raw const *lock).addr());
         if let Gate::Switch { yielder, next } = gate {
             return Step::Leave { yielder, next };
         }

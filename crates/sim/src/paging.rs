@@ -3,7 +3,8 @@
 use crate::engine::Engine;
 use crate::heap::order_of;
 use crate::outcome::Rule;
-use mmscale_mm::arch::{Asid, CpuId, Order, Pfn, Trace, Translation, VmaRange, Vpn};
+use crate::tables::UPPER;
+use mmscale_mm::arch::{Asid, CpuId, Order, Pfn, Trace, Translation, VmaRange, Vpn, Walked};
 use std::ops::Range;
 
 impl Engine {
@@ -19,19 +20,65 @@ impl Engine {
     /// A word at the running CPU's time. It has its turn.
     #[inline]
     pub(crate) fn table_now(&self, pfn: Pfn, word: usize) -> u64 {
+        self.table_word(pfn, word).0
+    }
+    /// The same, and whether any other CPU would read that word too, whatever its time.
+    #[inline]
+    fn table_word(&self, pfn: Pfn, word: usize) -> (u64, bool) {
         let (stored, ahead) = self.tables.load_with_ahead(pfn, word);
         // Most often the CPU itself, or nobody at all.
         if ahead == self.cur {
-            return stored;
+            return (stored, true);
         }
         let now = self.cpus[self.cur].order();
         match self.cpus.get(ahead) {
             Some(cpu) if cpu.order() > now => {
                 let is_later = |time_ps| order_of(time_ps, cpu.rank) > now;
-                self.tables.before(ahead, (pfn, word), is_later).unwrap_or(stored)
+                let before = self.tables.before(ahead, (pfn, word), is_later);
+                (before.unwrap_or(stored), before.is_none())
             }
-            _ => stored,
+            _ => (stored, true),
         }
+    }
+    /// A walk at the running CPU's turn. The naive policy takes every step.
+    #[inline]
+    pub(crate) fn table_walk(
+        &mut self,
+        root: Pfn,
+        path: &[usize],
+        down: &impl Fn(u64) -> Option<Pfn>,
+    ) -> Walked {
+        match self.tables.remembered(root, path) {
+            Some(upper) if !self.naive => match (path.get(UPPER), down(upper.entry)) {
+                (Some(&index), Some(table)) => {
+                    Walked { table, depth: UPPER, entry: self.table_now(table, index) }
+                }
+                _ => upper,
+            },
+            _ => self.table_walk_down(root, path, down),
+        }
+    }
+    #[inline(never)]
+    fn table_walk_down(
+        &mut self,
+        root: Pfn,
+        path: &[usize],
+        down: &impl Fn(u64) -> Option<Pfn>,
+    ) -> Walked {
+        let (mut passed, mut steps, mut last, mut settled) = ([root; UPPER], 0, 0, true);
+        let walked = Walked::read(root, path, down, |table, index| {
+            let (word, same) = self.table_word(table, index);
+            if steps < UPPER {
+                (passed[steps], last) = (table, word);
+                settled &= same;
+            }
+            steps += 1;
+            word
+        });
+        if settled && steps >= UPPER && down(last).is_some() {
+            self.tables.remember(path, passed, last);
+        }
+        walked
     }
     /// The first word among `indices` that is not 0 at the running CPU's time. It has its turn.
     pub(crate) fn table_scan(&self, pfn: Pfn, indices: Range<usize>) -> Option<(usize, u64)> {

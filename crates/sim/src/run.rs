@@ -91,7 +91,11 @@ impl Runner {
         if self.coroutines.len() <= task {
             self.coroutines.resize_with(task + 1, || None);
         }
-        let body = with(|engine| engine.tasks[task].body);
+        let address = self.coroutines.as_ptr().addr();
+        let body = with(|engine| {
+            engine.ahead.coroutines_at(address, size_of::<Option<TaskCoroutine>>());
+            engine.tasks[task].body
+        });
         let stack = ColouredStack::new(task);
         self.coroutines[task] = Some(Coroutine::with_stack(stack, move |yielder, ()| {
             with(|engine| engine.begin_task(task, yielder));

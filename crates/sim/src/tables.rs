@@ -7,31 +7,46 @@
 //! even if the holder has run ahead on the host, a store notes what it overwrote. At most one CPU
 //! can be ahead with stores to a word: another would have got the lock at a turn of its own, when
 //! all that the first did under it lay in the past.
+//!
+//! The last walk through upper tables is remembered with its root, until a word of one of them
+//! changes: walks are most of what a page fault does here, and upper tables hardly ever change.
 
 use crate::topology::NOBODY;
-use mmscale_mm::arch::{Order, Pfn};
+use mmscale_mm::arch::{Order, Pfn, Walked};
 
 /// Words in a frame.
 const WORDS: usize = 512;
 /// Words that are kept together.
 const CHUNK: usize = 64;
-/// Frames that are found together.
+/// Frames that are looked for together when a block is cleared.
 const GROUP: usize = 64;
+/// The levels of tables above the lowest.
+pub(crate) const UPPER: usize = 3;
+/// The place of what is not there: nothing is ever written to it.
+const NONE: u32 = 0;
 
-/// The words of one frame.
-#[derive(Default)]
+/// The words of one frame, on a cache line of the host.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
 struct Frame {
-    chunks: [Option<Box<[u64; CHUNK]>>; WORDS / CHUNK],
+    /// Where its words are; [`NONE`] where all are 0.
+    chunks: [u32; WORDS / CHUNK],
     /// The CPU that stored last without a turn, plus 1.
     ahead: u16,
+    /// The root whose walk passes here; [`NONE`] if none is remembered that does.
+    root: u32,
+    /// Of a root: the walk that is remembered, plus 1; 0 if none is.
+    path: u32,
+    /// The last table of that walk, and its entry.
+    table: u32,
+    entry: u64,
 }
 
+const _: () = assert!(size_of::<Frame>() == 64);
+
 impl Frame {
-    #[inline]
-    fn replace(&mut self, word: usize, value: u64) -> u64 {
-        let chunk = self.chunks[word / CHUNK].get_or_insert_with(|| Box::new([0; CHUNK]));
-        std::mem::replace(&mut chunk[word % CHUNK], value)
-    }
+    const EMPTY: Self =
+        Self { chunks: [NONE; 8], ahead: 0, root: NONE, path: 0, table: 0, entry: 0 };
 }
 
 /// A store that its CPU made before its turn.
@@ -43,56 +58,118 @@ struct Stored {
     before: u64,
 }
 
-type Group = [Option<Box<Frame>>; GROUP];
-
 /// All words.
 pub(crate) struct Tables {
-    groups: Vec<Option<Box<Group>>>,
+    /// The place of each frame in `frames`. Takes up host memory only where frames have words: a
+    /// vector of zeros comes from the host as untouched pages.
+    places: Vec<u32>,
+    /// Which frames of a group have a place.
+    kept: Vec<u64>,
+    frames: Vec<Frame>,
+    chunks: Vec<[u64; CHUNK]>,
+    /// Places of `frames` and of `chunks` that are free.
+    free_frames: Vec<u32>,
+    free_chunks: Vec<u32>,
     /// Of each CPU, the stores that others may not have seen yet, and some older ones.
     stores: Vec<Vec<Stored>>,
 }
 
-impl Tables {
-    pub(crate) fn new(cpus: usize) -> Self {
-        Self { groups: Vec::new(), stores: (0..cpus).map(|_| Vec::new()).collect() }
-    }
-    fn frame(&self, pfn: Pfn) -> Option<&Frame> {
-        let group = self.groups.get(pfn.index() / GROUP)?.as_ref()?;
-        group[pfn.index() % GROUP].as_deref()
-    }
-    fn frame_mut(&mut self, pfn: Pfn) -> &mut Frame {
-        let at = pfn.index() / GROUP;
-        if at >= self.groups.len() {
-            self.groups.resize_with(at + 1, || None);
+/// A walk down the upper levels, as a number; `None` for other paths.
+#[inline]
+fn number_of(path: &[usize]) -> Option<u32> {
+    match *path {
+        [first, second, third] | [first, second, third, _] => {
+            Some((first * WORDS * WORDS + second * WORDS + third) as u32 + 1)
         }
-        let group = self.groups[at].get_or_insert_with(|| Box::new([const { None }; GROUP]));
-        group[pfn.index() % GROUP].get_or_insert_default()
+        _ => None,
+    }
+}
+
+impl Tables {
+    /// For `cpus` CPUs and `frames` frames.
+    pub(crate) fn new(cpus: usize, frames: usize) -> Self {
+        Self {
+            places: vec![NONE; frames],
+            kept: vec![0; frames.div_ceil(GROUP)],
+            frames: vec![Frame::EMPTY],
+            chunks: vec![[0; CHUNK]],
+            free_frames: Vec::new(),
+            free_chunks: Vec::new(),
+            stores: (0..cpus).map(|_| Vec::new()).collect(),
+        }
+    }
+    #[inline]
+    fn frame(&self, pfn: Pfn) -> &Frame {
+        let place = self.places.get(pfn.index()).copied().unwrap_or(NONE);
+        &self.frames[place as usize]
+    }
+    /// The place of a frame, which gets one if it has none.
+    #[inline]
+    fn place(&mut self, pfn: Pfn) -> usize {
+        match self.places.get(pfn.index()) {
+            Some(&place) if place != NONE => place as usize,
+            _ => self.make_place(pfn.index()),
+        }
+    }
+    #[cold]
+    fn make_place(&mut self, index: usize) -> usize {
+        if index >= self.places.len() {
+            self.places.resize(index + 1, NONE);
+            self.kept.resize(index / GROUP + 1, 0);
+        }
+        let place = self.free_frames.pop().unwrap_or_else(|| {
+            self.frames.push(Frame::EMPTY);
+            self.frames.len() as u32 - 1
+        });
+        self.places[index] = place;
+        self.kept[index / GROUP] |= 1 << (index % GROUP);
+        place as usize
+    }
+    /// Where a word of a frame with a place is.
+    #[inline]
+    fn word_mut(&mut self, place: usize, word: usize) -> &mut u64 {
+        let mut chunk = self.frames[place].chunks[word / CHUNK];
+        if chunk == NONE {
+            chunk = self.make_chunk();
+            self.frames[place].chunks[word / CHUNK] = chunk;
+        }
+        &mut self.chunks[chunk as usize][word % CHUNK]
+    }
+    #[cold]
+    fn make_chunk(&mut self) -> u32 {
+        if let Some(chunk) = self.free_chunks.pop() {
+            self.chunks[chunk as usize] = [0; CHUNK];
+            return chunk;
+        }
+        self.chunks.push([0; CHUNK]);
+        self.chunks.len() as u32 - 1
     }
     /// A word as it was stored last.
     #[inline]
     pub(crate) fn load(&self, pfn: Pfn, word: usize) -> u64 {
-        let chunk = self.frame(pfn).and_then(|frame| frame.chunks[word / CHUNK].as_ref());
-        chunk.map_or(0, |chunk| chunk[word % CHUNK])
+        self.load_with_ahead(pfn, word).0
     }
     /// A word as it was stored last, and the CPU that may be ahead with stores to its frame.
     #[inline]
     pub(crate) fn load_with_ahead(&self, pfn: Pfn, word: usize) -> (u64, usize) {
-        let Some(frame) = self.frame(pfn) else { return (0, usize::from(NOBODY)) };
-        let stored = frame.chunks[word / CHUNK].as_ref().map_or(0, |chunk| chunk[word % CHUNK]);
-        (stored, usize::from(frame.ahead.wrapping_sub(1)))
+        const { assert!(NOBODY == 0_u16.wrapping_sub(1)) };
+        let frame = self.frame(pfn);
+        let chunk = &self.chunks[frame.chunks[word / CHUNK] as usize];
+        (chunk[word % CHUNK], usize::from(frame.ahead.wrapping_sub(1)))
     }
     /// The first word from `word` on that was ever written since its frame was cleared; all before
     /// it are 0, and always were.
     pub(crate) fn first_kept(&self, pfn: Pfn, word: usize) -> usize {
-        let Some(frame) = self.frame(pfn) else { return WORDS };
-        let mut chunks = frame.chunks.iter().enumerate().skip(word / CHUNK);
-        let kept = chunks.find(|(_, chunk)| chunk.is_some());
+        let mut chunks = self.frame(pfn).chunks.iter().enumerate().skip(word / CHUNK);
+        let kept = chunks.find(|(_, chunk)| **chunk != NONE);
         kept.map_or(WORDS, |(at, _)| word.max(at * CHUNK))
     }
     /// Writes a word; returns what was there.
     #[inline]
     pub(crate) fn replace(&mut self, pfn: Pfn, word: usize, value: u64) -> u64 {
-        self.frame_mut(pfn).replace(word, value)
+        let place = self.place(pfn);
+        self.forget(place);
+        std::mem::replace(self.word_mut(place, word), value)
     }
     /// CPU `at` writes a word without a turn at `time_ps`, and what stood there is noted. Nobody
     /// will look at the machine as it was before `floor_ps`.
@@ -103,9 +180,10 @@ impl Tables {
         (time_ps, floor_ps): (u64, u64),
         value: u64,
     ) {
-        let frame = self.frame_mut(pfn);
-        frame.ahead = at as u16 + 1;
-        let before = frame.replace(word, value);
+        let place = self.place(pfn);
+        self.forget(place);
+        self.frames[place].ahead = at as u16 + 1;
+        let before = std::mem::replace(self.word_mut(place, word), value);
         let stores = &mut self.stores[at];
         if stores.len() == stores.capacity() {
             stores.retain(|stored| stored.time_ps >= floor_ps);
@@ -125,29 +203,139 @@ impl Tables {
         let mut stores = self.stores[at].iter().filter(same);
         stores.find(|store| is_later(store.time_ps)).map(|store| store.before)
     }
+    /// Where the walk that is remembered with `root` ended, if it goes the way of `path` through
+    /// the upper levels: the last of their tables and its entry.
+    #[inline]
+    pub(crate) fn remembered(&self, root: Pfn, path: &[usize]) -> Option<Walked> {
+        let frame = self.frame(root);
+        (frame.path != 0 && number_of(path) == Some(frame.path)).then(|| Walked {
+            table: Pfn::new(frame.table as usize),
+            depth: UPPER - 1,
+            entry: frame.entry,
+        })
+    }
+    /// Remembers with the first of the upper tables `passed` that a walk on `path` ends at `entry`
+    /// of the last. Only if no CPU, whatever its time, would read another word on the way.
+    pub(crate) fn remember(&mut self, path: &[usize], passed: [Pfn; UPPER], entry: u64) {
+        let Some(number) = number_of(path) else { return };
+        let places = passed.map(|table| self.place(table));
+        let root = places[0] as u32;
+        if places.iter().any(|&place| ![NONE, root].contains(&self.frames[place].root)) {
+            return;
+        }
+        places.iter().for_each(|&place| self.frames[place].root = root);
+        let frame = &mut self.frames[places[0]];
+        (frame.path, frame.table, frame.entry) = (number, passed[UPPER - 1].index() as u32, entry);
+    }
+    /// A word of a frame changes: walks that pass there are no longer remembered.
+    #[inline]
+    fn forget(&mut self, place: usize) {
+        let root = self.frames[place].root;
+        if root != NONE {
+            self.frames[root as usize].path = 0;
+        }
+    }
+    /// Where on the host a walk from `root` begins.
+    #[inline]
+    pub(crate) fn address(&self, root: Pfn) -> usize {
+        (&raw const *self.frame(root)).addr()
+    }
     /// Every word of a block is 0 from now on, and takes up no memory.
     pub(crate) fn clear(&mut self, pfn: Pfn, order: Order) {
         let (mut at, end) = (pfn.index(), pfn.index() + order.pages());
         while at < end {
             let stop = end.min((at / GROUP + 1) * GROUP);
-            if let Some(Some(group)) = self.groups.get_mut(at / GROUP) {
-                group[at % GROUP..(stop - 1) % GROUP + 1].fill_with(|| None);
-                if group.iter().all(Option::is_none) {
-                    self.groups[at / GROUP] = None;
-                }
+            let Some(&kept) = self.kept.get(at / GROUP) else { return };
+            let wanted = u64::MAX >> (GROUP - (stop - at)) << (at % GROUP);
+            let mut left = kept & wanted;
+            while left != 0 {
+                self.drop_frame(at / GROUP * GROUP + left.trailing_zeros() as usize);
+                left &= left - 1;
             }
             at = stop;
         }
     }
+    #[cold]
+    fn drop_frame(&mut self, index: usize) {
+        let place = std::mem::replace(&mut self.places[index], NONE);
+        self.kept[index / GROUP] &= !(1 << (index % GROUP));
+        self.forget(place as usize);
+        let frame = std::mem::replace(&mut self.frames[place as usize], Frame::EMPTY);
+        self.free_chunks.extend(frame.chunks.into_iter().filter(|&chunk| chunk != NONE));
+        self.free_frames.push(place);
+    }
     /// Host memory of all words, in bytes.
     pub(crate) fn host_bytes(&self) -> usize {
-        let frames = self.groups.iter().flatten().flat_map(|group| group.iter());
-        let of_frame = |frame: &Frame| {
-            size_of::<Frame>() + frame.chunks.iter().flatten().count() * CHUNK * size_of::<u64>()
-        };
-        let groups = self.groups.iter().flatten().count() * size_of::<Group>();
-        frames.filter_map(Option::as_deref).map(of_frame).sum::<usize>()
-            + groups
-            + self.groups.len() * size_of::<usize>()
+        let frames = self.frames.len() - self.free_frames.len();
+        let chunks = self.chunks.len() - self.free_chunks.len();
+        frames * size_of::<Frame>() + chunks * size_of::<[u64; CHUNK]>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATH: [usize; 4] = [1, 2, 3, 4];
+
+    /// A root, two tables below it, and a remembered walk through them.
+    fn walked() -> (Tables, [Pfn; UPPER]) {
+        let (mut tables, passed) = (Tables::new(2, 64), [5, 70, 7].map(Pfn::new));
+        passed.iter().enumerate().for_each(|(at, &table)| {
+            tables.replace(table, PATH[at], 1000 + at as u64);
+        });
+        tables.remember(&PATH, passed, 1002);
+        (tables, passed)
+    }
+
+    #[test]
+    fn a_walk_is_remembered_for_its_path_alone() {
+        let (tables, [root, _, last]) = walked();
+        let known = Walked { table: last, depth: 2, entry: 1002 };
+        assert_eq!(tables.remembered(root, &PATH), Some(known));
+        assert_eq!(tables.remembered(root, &[1, 2, 3]), Some(known));
+        assert_eq!(tables.remembered(root, &[1, 2, 4, 4]), None);
+        assert_eq!(tables.remembered(root, &[1, 2]), None);
+        assert_eq!(tables.remembered(last, &PATH), None);
+    }
+
+    #[test]
+    fn a_change_of_any_table_on_the_way_forgets_it() {
+        for at in 0..UPPER {
+            let changes: [fn(&mut Tables, Pfn); 3] = [
+                |tables, table| assert_eq!(tables.replace(table, 9, 1), 0),
+                |tables, table| tables.store(1, (table, 9), (10, 0), 1),
+                |tables, table| tables.clear(table, Order::ZERO),
+            ];
+            for change in changes {
+                let (mut tables, passed) = walked();
+                change(&mut tables, passed[at]);
+                assert_eq!(tables.remembered(passed[0], &PATH), None, "table {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_that_another_walk_passes_is_remembered_once() {
+        let (mut tables, [root, middle, last]) = walked();
+        let other = Pfn::new(20);
+        tables.remember(&PATH, [other, middle, last], 1002);
+        assert_eq!(tables.remembered(other, &PATH), None);
+        assert!(tables.remembered(root, &PATH).is_some());
+    }
+
+    #[test]
+    fn cleared_words_are_zero_and_their_memory_is_used_again() {
+        let (mut tables, passed) = walked();
+        let before = tables.host_bytes();
+        tables.clear(Pfn::new(0), Order::new(7).unwrap());
+        assert!(passed.iter().all(|&table| tables.load(table, 1) == 0));
+        let empty = tables.host_bytes();
+        assert!(empty < before);
+        passed.iter().for_each(|&table| assert_eq!(tables.replace(table, 1, 8), 0));
+        assert_eq!(tables.host_bytes(), before);
+        assert_eq!((tables.load(passed[0], 1), tables.load(passed[0], 2)), (8, 0));
+        assert_eq!(tables.first_kept(passed[0], 0), 0);
+        assert_eq!(tables.first_kept(passed[0], 70), WORDS);
     }
 }

@@ -1,13 +1,14 @@
 //! Waiting for a CPU's turn.
 
+use crate::ahead::NOWHERE;
 use crate::context::{suspend, with};
-use crate::engine::{Engine, Gate};
+use crate::engine::Gate;
 use crate::task::Switch;
 
 /// Waits until the running CPU is the earliest.
 #[inline]
 pub(crate) fn turn() {
-    if let Gate::Switch { yielder, next } = with(Engine::yield_turn) {
+    if let Gate::Switch { yielder, next } = with(|engine| engine.yield_turn(NOWHERE)) {
         suspend(Switch { yielder, next });
     }
 }
