@@ -360,6 +360,41 @@ fn a_store_is_seen_without_the_lock_only_from_its_time_on() {
     assert!(steps > 10 && lazy.is_sorted(), "{lazy:?}");
 }
 
+#[test]
+fn a_walk_goes_through_a_new_table_only_from_its_time_on() {
+    const TABLES: u64 = 20;
+    let seen = |policy| {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let out = Rc::clone(&seen);
+        run_well(SimConfig { policy, ..config(2) }, |script| {
+            // An entry is the number of the next frame; the last tables say which they are.
+            [(5, 1, 6), (6, 2, 7), (7, 3, 10)]
+                .into_iter()
+                .chain((0..TABLES).map(|table| (10 + table as usize, 4, table)))
+                .for_each(|(frame, word, entry)| Sim::table_store(Pfn::new(frame), word, entry));
+            script.spawn(0, || {
+                for table in 1..TABLES {
+                    Sim::work(Op::PteSet, 3);
+                    let _off = IrqGuard::<Sim>::new();
+                    Sim::table_store(Pfn::new(7), 3, 10 + table);
+                }
+            });
+            script.spawn(1, move || {
+                for _ in 0..60 {
+                    Sim::work(Op::PteSet, 1);
+                    let down = |entry| (entry != 0).then(|| Pfn::new(entry as usize));
+                    out.borrow_mut().push(Sim::table_walk(Pfn::new(5), &[1, 2, 3, 4], down).entry);
+                }
+            });
+        });
+        seen.take()
+    };
+    let lazy = seen(Policy::Lazy);
+    assert_eq!(lazy, seen(Policy::Naive));
+    assert!(lazy.is_sorted() && lazy.last() == Some(&(TABLES - 1)), "{lazy:?}");
+    assert!(lazy.windows(2).filter(|pair| pair[0] != pair[1]).count() > 10, "{lazy:?}");
+}
+
 /// CPU 1 uses a page, then has interrupts off for a while. CPU 0 puts the page's frame into limbo,
 /// and frees it when it leaves limbo, or too early.
 fn leave_limbo(early: bool) -> Outcome {
