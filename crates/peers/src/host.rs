@@ -22,7 +22,7 @@ pub(crate) struct HostThreads;
 
 /// What a CPU knows about itself.
 struct Local {
-    cpu: Cell<u16>,
+    cpu: Cell<CpuId>,
     preempt: Cell<u32>,
     irq_on: Cell<bool>,
     /// Turns spent waiting for locks, with wrap-around.
@@ -32,7 +32,7 @@ struct Local {
 thread_local! {
     static LOCAL: Local = const {
         Local {
-            cpu: Cell::new(0),
+            cpu: Cell::new(CpuId::new(0)),
             preempt: Cell::new(0),
             irq_on: Cell::new(true),
             turns: Cell::new(0),
@@ -43,13 +43,13 @@ thread_local! {
 /// From now on this thread is `cpu`.
 pub(crate) fn become_cpu(cpu: usize) {
     assert!(cpu < CPUS);
-    LOCAL.with(|local| local.cpu.set(cpu as u16));
+    LOCAL.with(|local| local.cpu.set(CpuId::new(cpu)));
 }
 
 impl Bare for HostThreads {
     #[inline]
     fn cpu() -> CpuId {
-        CpuId::new(LOCAL.with(|local| usize::from(local.cpu.get())))
+        LOCAL.with(|local| local.cpu.get())
     }
     #[inline]
     fn cpus() -> usize {

@@ -9,6 +9,10 @@
 //! then every page is written by who has it, and looked at before it goes back. `--
 //! --fragmentation` asks how well free frames stay together. `-- --help` says what else there is.
 //!
+//! Two that belong beside them are not: `osdk-frame-allocator` 0.19 is written against `ostd`, the
+//! kernel of its own project, which takes a dozen unstable features of the compiler and boots a
+//! machine, so that it would need a stand-in for that kernel; and LLFree is on no registry.
+//!
 //! [`vma`] does the same for the VMA tree: `cargo bench -p mmscale-peers --bench vma`.
 
 mod disturbance;

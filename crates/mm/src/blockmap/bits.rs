@@ -7,6 +7,18 @@ pub(super) const WORD_ORDER: u8 = 6;
 /// Frames of a word.
 pub(super) const WORD_PAGES: usize = 1 << WORD_ORDER;
 
+/// The word of a frame of the zone, and where in it.
+#[inline]
+pub(super) const fn split(frame: u32) -> (u32, u32) {
+    (frame / WORD_PAGES as u32, frame % WORD_PAGES as u32)
+}
+
+/// The frame behind a bit of a word.
+#[inline]
+pub(super) const fn join(word: u32, bit: u32) -> u32 {
+    word * WORD_PAGES as u32 + bit
+}
+
 /// By order: where a block of that order may start in a word.
 const STARTS: [u64; WORD_ORDER as usize + 1] = [
     !0,
@@ -34,6 +46,18 @@ pub(super) const fn starts(free: u64, order: Order) -> u64 {
         step += 1;
     }
     runs & STARTS[order.index()]
+}
+
+/// The frames of the blocks of `order`, at most a word, that start at `starts`.
+#[inline]
+pub(super) const fn runs(starts: u64, order: Order) -> u64 {
+    let mut runs = starts;
+    let mut step = 0;
+    while step < order.get() {
+        runs |= runs << (1 << step);
+        step += 1;
+    }
+    runs
 }
 
 /// Those of `starts`, where blocks of `order` start, whose buddy is not among them.
@@ -120,6 +144,8 @@ mod tests {
                 };
                 assert_eq!(fit(free, order), expected, "{}", what());
                 let fits = order.get() <= largest(free);
+                let all = all().fold(0, |frames, bit| frames | run(order, bit));
+                assert_eq!(runs(starts(free, order), order), all, "{}", what());
                 assert_eq!(fits, slow.is_some() || order == Order::ZERO, "{}", what());
             }
         }

@@ -1,26 +1,25 @@
-//! What a CPU has to itself: some words of free frames, and blocks that it takes more from.
+//! What a CPU has to itself: free blocks, frames on their way home, and pageblocks that it takes
+//! more from.
 
-use super::bits::{self, WORD_PAGES};
+use super::bits::WORD_PAGES;
+use super::stack::Stacks;
 use crate::arch::Order;
 use crate::frame::MigrateType;
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Words that a CPU keeps at most; a power of two.
-pub(super) const SLOTS: usize = 16;
+/// Words of frames on their way home that a CPU keeps at most; a power of two. On its stacks it
+/// keeps as many pages.
+pub(super) const HOMES: usize = 8;
 
-/// What the frames of a slot, or a block that a CPU owns, are for: blocks of one type and order.
-///
-/// Orders keep apart: what is broken up for a larger block would soon be used up by smaller ones
-/// otherwise, and the next one would break up more.
+/// What a pageblock that a CPU owns is for: blocks of one type and order, as on its stacks, but
+/// for the larger orders together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct List(u8);
 
 impl List {
     /// Orders that keep apart; the last one is all above, too.
     const ORDERS: u8 = 4;
-    pub(super) const COUNT: usize = Self::ORDERS as usize * MigrateType::COUNT + 1;
-    /// Not for use: frames of a block that is to become empty, gathered on their way home.
-    pub(super) const HOMEWARD: Self = Self(Self::COUNT as u8 - 1);
+    pub(super) const COUNT: usize = Self::ORDERS as usize * MigrateType::COUNT;
 
     /// What blocks of `order` are taken from.
     #[inline]
@@ -39,22 +38,6 @@ impl List {
     }
 }
 
-/// Free frames of one word, all of which are this CPU's.
-struct Slot {
-    /// The word's number in the zone; means something only with a frame free.
-    word: AtomicU32,
-    /// What the frames are for.
-    list: AtomicU8,
-    free: AtomicU64,
-}
-
-impl Slot {
-    #[inline]
-    fn list(&self) -> usize {
-        self.list.load(Relaxed).into()
-    }
-}
-
 /// Frames of one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Run {
@@ -62,7 +45,19 @@ pub(super) struct Run {
     pub(super) frames: u64,
 }
 
-/// A block that a CPU remembers, or none.
+/// Frames of one word that go home together; none, if no bit is set.
+struct Home {
+    frames: AtomicU64,
+    word: AtomicU32,
+}
+
+impl Home {
+    fn run(&self) -> Run {
+        Run { word: self.word.load(Relaxed), frames: self.frames.load(Relaxed) }
+    }
+}
+
+/// A pageblock that a CPU remembers, or none.
 pub(super) struct BlockCell(AtomicU32);
 
 impl BlockCell {
@@ -88,161 +83,144 @@ impl BlockCell {
     }
 }
 
+/// What becomes of blocks that come back to a pageblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    /// They are handed out again, as blocks of this type.
+    Again(MigrateType),
+    /// They go home, for the pageblock is to become whole.
+    Home,
+}
+
 /// One CPU's cache of one zone. Frames in it are free for this CPU only: their bits say "used".
-///
-/// A word has one slot that it may be in, by its number: to look for it costs one comparison, and
-/// a frame that comes back joins its neighbours if they are here.
 pub(super) struct CpuCache {
-    /// By list: which slots have a free frame.
-    full: [AtomicU32; List::COUNT],
-    /// By list: the slot used last.
-    hot: [AtomicU8; List::COUNT],
-    /// The word of a frame that came back last and could not stay.
-    missed: AtomicU32,
-    /// Slots in use, less one: fewer where memory is scarce for the number of CPUs.
+    /// Blocks to hand out.
+    pub(super) stacks: Stacks,
+    /// The pageblock to which something came back last.
+    recent: BlockCell,
+    /// And what became of it: a type, or the number of types for "it goes home".
+    recent_fate: AtomicU32,
+    /// By word: frames on their way home. A word has one place that it may be in.
+    homes: [Home; HOMES],
+    /// Pages in them.
+    homeward: AtomicU32,
+    /// Homes in use, less one: fewer where memory is scarce for the number of CPUs.
     mask: u32,
-    /// Pages in it.
-    pages: AtomicU32,
-    slots: [Slot; SLOTS],
-    /// By list: the block that refills come from, if nobody has taken it over.
+    /// By list: the pageblock that refills come from, if nobody has taken it over.
     pub(super) block: [BlockCell; List::COUNT],
-    /// A whole block that came back, kept for the next one who wants one, like `block`.
+    /// A whole pageblock that came back, kept for the next one who wants one, like `block`.
     pub(super) spare: BlockCell,
     /// Pages that became free less those that were taken, not yet in the zone's counter.
     uncounted: AtomicI64,
 }
 
 impl CpuCache {
-    /// An empty cache of `slots` slots, a power of two.
-    pub(super) const fn new(slots: usize) -> Self {
-        assert!(slots.is_power_of_two() && slots <= SLOTS);
+    /// An empty cache of `homes` homes, a power of two.
+    pub(super) const fn new(homes: usize) -> Self {
+        assert!(homes.is_power_of_two() && homes <= HOMES);
         Self {
-            full: [const { AtomicU32::new(0) }; List::COUNT],
-            hot: [const { AtomicU8::new(0) }; List::COUNT],
-            missed: AtomicU32::new(u32::MAX),
-            mask: slots as u32 - 1,
-            pages: AtomicU32::new(0),
-            slots: [const {
-                Slot { word: AtomicU32::new(0), list: AtomicU8::new(0), free: AtomicU64::new(0) }
-            }; SLOTS],
+            stacks: Stacks::new((homes * WORD_PAGES) as u32),
+            recent: BlockCell::none(),
+            recent_fate: AtomicU32::new(0),
+            homes: [const { Home { frames: AtomicU64::new(0), word: AtomicU32::new(0) } }; HOMES],
+            homeward: AtomicU32::new(0),
+            mask: homes as u32 - 1,
             block: [const { BlockCell::none() }; List::COUNT],
             spare: BlockCell::none(),
             uncounted: AtomicI64::new(0),
         }
     }
-    /// Takes a block of `order`, at most a word, from what is here: the word, and where in it.
-    #[inline(always)]
-    pub(super) fn take(&self, order: Order, kind: MigrateType) -> Option<(u32, u32)> {
-        let list = List::of(order, kind);
-        let hot = usize::from(self.hot[list.index()].load(Relaxed));
-        // `hot` is below the number of slots; the compiler cannot know.
-        let slot = &self.slots[hot % SLOTS];
-        if self.full[list.index()].load(Relaxed) & 1 << hot != 0
-            && let Some(bit) = bits::best(slot.free.load(Relaxed), order)
-        {
-            return Some(self.take_at(hot, bit, order, list));
-        }
-        self.take_elsewhere(order, list)
-    }
-    #[inline(never)]
-    fn take_elsewhere(&self, order: Order, list: List) -> Option<(u32, u32)> {
-        let mut left = self.full[list.index()].load(Relaxed);
-        while left != 0 {
-            let at = left.trailing_zeros() as usize;
-            if let Some(bit) = bits::best(self.slots[at].free.load(Relaxed), order) {
-                self.hot[list.index()].store(at as u8, Relaxed);
-                return Some(self.take_at(at, bit, order, list));
-            }
-            left &= left - 1;
-        }
-        None
-    }
+    /// What becomes of what comes back to `block`, if something just did. What the pageblock's head
+    /// says may have changed since; a drain forgets it.
     #[inline]
-    fn take_at(&self, at: usize, bit: u32, order: Order, list: List) -> (u32, u32) {
-        let slot = &self.slots[at % SLOTS];
-        let left = slot.free.load(Relaxed) & !bits::run(order, bit);
-        slot.free.store(left, Relaxed);
-        self.pages.store(self.pages() - order.pages() as u32, Relaxed);
-        if left == 0 {
-            self.mark(list.index(), at, false);
+    pub(super) fn fate(&self, block: usize) -> Option<Fate> {
+        if self.recent.0.load(Relaxed) != block as u32 {
+            return None;
         }
-        (slot.word.load(Relaxed), bit)
+        let kind = self.recent_fate.load(Relaxed) as usize;
+        Some(MigrateType::ALL.get(kind).map_or(Fate::Home, |&kind| Fate::Again(kind)))
     }
+    /// Remembers it, for as long as the cache keeps something.
     #[inline]
-    fn mark(&self, list: usize, at: usize, full: bool) {
-        let (marks, bit) = (&self.full[list], 1 << at);
-        let before = marks.load(Relaxed);
-        marks.store(if full { before | bit } else { before & !bit }, Relaxed);
+    pub(super) fn set_fate(&self, block: usize, fate: Fate) {
+        let kind = match fate {
+            Fate::Again(kind) => kind.index(),
+            Fate::Home => MigrateType::COUNT,
+        };
+        self.recent_fate.store(kind as u32, Relaxed);
+        self.recent.set(block);
     }
-    /// Adds frames, `pages` in number, to their word if that is here.
+    /// Forgets it.
+    pub(super) fn forget_fate(&self) {
+        self.recent.take();
+    }
+    /// Adds frames, `pages` in number, to others of their word that wait to go home. `false`: there
+    /// are none, or the word would be together, or one of them is there already.
     #[inline]
-    pub(super) fn join(&self, run: Run, pages: u32) -> Joined {
-        let at = (run.word & self.mask) as usize;
-        let slot = &self.slots[at % SLOTS];
-        let free = slot.free.load(Relaxed);
-        if free == 0 || slot.word.load(Relaxed) != run.word {
-            return Joined::Absent;
+    pub(super) fn join_home(&self, run: Run, pages: u32) -> bool {
+        let home = &self.homes[(run.word & self.mask) as usize % HOMES];
+        let old = home.frames.load(Relaxed);
+        let frames = old | run.frames;
+        let alone = old == 0 || home.word.load(Relaxed) != run.word;
+        if alone || frames == !0 || old & run.frames != 0 {
+            return false;
         }
-        if free & run.frames != 0 {
-            return Joined::Twice;
+        home.frames.store(frames, Relaxed);
+        self.homeward.store(self.homeward() + pages, Relaxed);
+        true
+    }
+    /// Adds frames, `pages` in number, to what goes home: `Ok` with what has to make room, or what
+    /// has its word together. The error: one of them is there already.
+    #[inline]
+    pub(super) fn go_home(&self, run: Run, pages: u32) -> Result<Option<Run>, FreedTwice> {
+        let home = &self.homes[(run.word & self.mask) as usize % HOMES];
+        let old = home.run();
+        if old.frames == 0 || old.word != run.word {
+            home.word.store(run.word, Relaxed);
+            home.frames.store(run.frames, Relaxed);
+            let left = self.homeward() + pages - old.frames.count_ones();
+            self.homeward.store(left, Relaxed);
+            return Ok((old.frames != 0).then_some(old));
         }
-        slot.free.store(free | run.frames, Relaxed);
-        self.pages.store(self.pages() + pages, Relaxed);
-        self.hot[slot.list()].store(at as u8, Relaxed);
-        Joined::Yes
-    }
-    /// Whether frames of a word that is not here may wait in its slot for others of that word:
-    /// nothing useful is in the way, or it is the second time in a row that some came.
-    pub(super) fn may_gather(&self, word: u32) -> bool {
-        let slot = &self.slots[(word & self.mask) as usize];
-        let useful = slot.free.load(Relaxed) != 0 && slot.list() != List::HOMEWARD.index();
-        !useful || {
-            let again = self.missed.load(Relaxed) == word;
-            self.missed.store(word, Relaxed);
-            again
+        if old.frames & run.frames != 0 {
+            return Err(FreedTwice);
         }
-    }
-    /// Puts frames of a word that is not here into its slot; what was there is the caller's now.
-    pub(super) fn install(&self, run: Run, list: List) -> Option<Run> {
-        let at = (run.word & self.mask) as usize;
-        let slot = &self.slots[at];
-        let old = Run { word: slot.word.load(Relaxed), frames: slot.free.load(Relaxed) };
-        if old.frames != 0 {
-            self.mark(slot.list(), at, false);
+        let frames = old.frames | run.frames;
+        if frames == !0 {
+            home.frames.store(0, Relaxed);
+            self.homeward.store(self.homeward() - old.frames.count_ones(), Relaxed);
+            return Ok(Some(Run { word: run.word, frames }));
         }
-        slot.word.store(run.word, Relaxed);
-        slot.list.store(list.0, Relaxed);
-        slot.free.store(run.frames, Relaxed);
-        let pages = self.pages() - old.frames.count_ones() + run.frames.count_ones();
-        self.pages.store(pages, Relaxed);
-        self.mark(list.index(), at, true);
-        self.hot[list.index()].store(at as u8, Relaxed);
-        (old.frames != 0).then_some(old)
+        home.frames.store(frames, Relaxed);
+        self.homeward.store(self.homeward() + pages, Relaxed);
+        Ok(None)
     }
-    /// Takes the frames of one word out.
-    pub(super) fn pop(&self) -> Option<Run> {
-        let slot = self.slots.iter().position(|slot| slot.free.load(Relaxed) != 0)?;
-        let (at, slot) = (slot, &self.slots[slot]);
-        self.mark(slot.list(), at, false);
-        let frames = slot.free.swap(0, Relaxed);
-        self.pages.store(self.pages() - frames.count_ones(), Relaxed);
-        Some(Run { word: slot.word.load(Relaxed), frames })
+    /// Takes what is on its way home out, a word at a time.
+    pub(super) fn pop_home(&self) -> Option<Run> {
+        let home = self.homes.iter().find(|home| home.frames.load(Relaxed) != 0)?;
+        let run = home.run();
+        home.frames.store(0, Relaxed);
+        self.homeward.store(self.homeward() - run.frames.count_ones(), Relaxed);
+        Some(run)
     }
-    /// What is in it, a word at a time.
+    /// What is in it, at most a word at a time.
     pub(super) fn words(&self) -> impl Iterator<Item = Run> + '_ {
-        let run =
-            |slot: &Slot| Run { word: slot.word.load(Relaxed), frames: slot.free.load(Relaxed) };
-        self.slots.iter().map(run).filter(|run| run.frames != 0)
+        let homeward = self.homes.iter().map(Home::run).filter(|run| run.frames != 0);
+        homeward.chain(self.stacks.runs())
     }
     /// Pages in it.
     #[inline]
     pub(super) fn pages(&self) -> u32 {
-        self.pages.load(Relaxed)
+        self.homeward() + self.stacks.pages()
+    }
+    #[inline]
+    fn homeward(&self) -> u32 {
+        self.homeward.load(Relaxed)
     }
     /// Says that it has `more` pages than there are.
     #[cfg(test)]
     pub(super) fn plant_pages(&self, more: u32) {
-        self.pages.store(self.pages() + more, Relaxed);
+        self.homeward.store(self.homeward() + more, Relaxed);
     }
     /// Notes a change of the zone's free pages; what is noted now.
     #[inline]
@@ -260,79 +238,50 @@ impl CpuCache {
     pub(super) fn uncounted(&self) -> i64 {
         self.uncounted.load(Relaxed)
     }
-    /// Pages that a cache of `slots` slots holds at most.
-    pub(super) const fn most_pages(slots: usize) -> usize {
-        slots * WORD_PAGES
+    /// Pages that a cache of `homes` homes holds at most.
+    pub(super) const fn most_pages(homes: usize) -> usize {
+        2 * homes * WORD_PAGES
     }
 }
 
-/// What became of frames that came back to a CPU.
+/// A frame came back to where it is already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Joined {
-    /// Their word is here, and they are in it.
-    Yes,
-    /// Their word is not here.
-    Absent,
-    /// One of them is in it already.
-    Twice,
-}
+pub(super) struct FreedTwice;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn order(order: u8) -> Order {
-        Order::new(order).unwrap()
+    #[test]
+    fn frames_go_home_with_their_word_and_make_room_for_another() {
+        let cache = CpuCache::new(4);
+        let go = |word, frames: u64| {
+            cache
+                .go_home(Run { word, frames }, frames.count_ones())
+                .map(|run| run.map(|run| (run.word, run.frames)))
+        };
+        assert_eq!(go(1, 0xf0), Ok(None));
+        assert_eq!(go(2, 1), Ok(None));
+        let join = |word, frames| cache.join_home(Run { word, frames }, 2);
+        assert!(join(1, 0x3) && !join(1, 0x81) && !join(5, 3) && !join(3, 3));
+        assert_eq!(go(1, 0x81), Err(FreedTwice));
+        assert_eq!(cache.pages(), 7);
+        assert_eq!(go(5, 1), Ok(Some((1, 0xf3))), "its place is the same");
+        assert_eq!(go(5, !1), Ok(Some((5, !0))), "the word is together");
+        assert_eq!(cache.pages(), 1);
+        assert_eq!(cache.pop_home(), Some(Run { word: 2, frames: 1 }));
+        assert_eq!((cache.pop_home(), cache.pages()), (None, 0));
     }
 
     #[test]
-    fn frames_that_come_back_join_their_word_and_go_out_as_larger_blocks() {
-        let cache = CpuCache::new(SLOTS);
-        let kind = MigrateType::Unmovable;
-        let list = List::of(order(3), kind);
-        assert_eq!(cache.join(Run { word: 5, frames: 1 }, 1), Joined::Absent);
-        assert_eq!(cache.install(Run { word: 5, frames: 1 }, list), None);
-        for bit in 1..8 {
-            assert_eq!(cache.join(Run { word: 5, frames: 1 << bit }, 1), Joined::Yes);
+    fn the_fate_of_one_pageblock_is_remembered_until_it_is_forgotten() {
+        let cache = CpuCache::new(1);
+        assert_eq!(cache.fate(0), None);
+        for fate in [Fate::Home, Fate::Again(MigrateType::Reclaimable)] {
+            cache.set_fate(7, fate);
+            assert_eq!((cache.fate(7), cache.fate(0)), (Some(fate), None));
         }
-        assert_eq!(cache.join(Run { word: 5, frames: 1 << 3 }, 1), Joined::Twice);
-        assert_eq!(cache.take(order(3), MigrateType::Movable), None, "another type's");
-        assert_eq!(cache.take(order(2), kind), None, "another order's");
-        assert_eq!(cache.take(order(4), kind), None);
-        assert_eq!(cache.take(order(3), kind), Some((5, 0)));
-        assert_eq!((cache.pages(), cache.pop()), (0, None));
-    }
-
-    #[test]
-    fn a_word_that_needs_its_slot_pushes_the_other_one_out() {
-        let cache = CpuCache::new(4);
-        let kind = MigrateType::Movable;
-        let list = List::of(order(0), kind);
-        cache.install(Run { word: 1, frames: 0xf0 }, list);
-        cache.install(Run { word: 2, frames: 1 }, list);
-        let other = List::of(order(0), MigrateType::Reclaimable);
-        let out = cache.install(Run { word: 5, frames: 3 }, other);
-        assert_eq!(out, Some(Run { word: 1, frames: 0xf0 }));
-        assert_eq!(cache.take(order(0), kind), Some((2, 0)));
-        assert_eq!(cache.take(order(0), kind), None, "the slot is of another type now");
-        assert_eq!(cache.pages(), 2);
-        assert_eq!(cache.pop(), Some(Run { word: 5, frames: 3 }));
-        assert_eq!(cache.pop(), None);
-    }
-
-    #[test]
-    fn frames_on_their_way_home_are_not_handed_out_and_push_out_none_that_are_unless_more_come() {
-        let cache = CpuCache::new(4);
-        let kind = MigrateType::Movable;
-        assert!(cache.may_gather(9), "the slot is empty");
-        cache.install(Run { word: 9, frames: 1 }, List::HOMEWARD);
-        assert_eq!(cache.join(Run { word: 9, frames: 2 }, 1), Joined::Yes);
-        assert_eq!(cache.take(order(0), kind), None);
-        assert!(cache.may_gather(13), "nothing of use is in the way");
-        cache.install(Run { word: 2, frames: 1 }, List::of(order(0), kind));
-        assert!(!cache.may_gather(6));
-        assert!(!cache.may_gather(10), "another word's came between");
-        assert!(cache.may_gather(10), "the second of its word in a row");
-        assert_eq!(cache.pop(), Some(Run { word: 9, frames: 3 }));
+        cache.forget_fate();
+        assert_eq!(cache.fate(7), None);
     }
 }

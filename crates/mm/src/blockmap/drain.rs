@@ -13,10 +13,11 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 impl<A: Arch> BlockMap<A> {
     /// Gives all that a cache holds to the map; how many pages.
     pub(super) fn empty(&self, cache: &CpuCache, cpu: CpuId) -> u32 {
-        let mut pages = 0;
-        while let Some(run) = cache.pop() {
+        let pages = cache.pages();
+        cache.forget_fate();
+        cache.stacks.clear(|frame, order| self.send_home(cache, frame, order));
+        while let Some(run) = cache.pop_home() {
             cache.account(self.put_back(run));
-            pages += run.frames.count_ones();
         }
         self.disown_all(cache, cpu);
         pages

@@ -146,10 +146,10 @@ impl<A: Arch> BlockMap<A> {
         None
     }
 
-    /// Enters a block of the wanted type, whoever owns it, if it has what is wanted.
-    pub(super) fn take_over(&self, block: usize, want: Want) -> Option<usize> {
+    /// Enters a block of `kind`, whoever owns it, if it has what is wanted.
+    pub(super) fn take_over(&self, block: usize, want: Want, kind: MigrateType) -> Option<usize> {
         self.word_with(block, want.order)?;
-        self.enter(block, want, Owners::Any, Some(want.kind)).ok()
+        self.enter(block, want, Owners::Any, Some(kind)).ok()
     }
 
     /// Whether somebody is inside a block at this moment that has `order`, perhaps: it could not

@@ -1,37 +1,94 @@
 //! The way back: the CPU's words, and from them the map.
 
 use super::bits::{self, WORD_ORDER};
-use super::cpu::{BlockCell, CpuCache, Joined, List, Run};
+use super::cpu::{BlockCell, CpuCache, Fate, FreedTwice, Run};
 use super::head::{BLOCK_PAGES, Head};
-use super::{Appetite, BlockMap, WORDS, freed_twice};
+use super::{Appetite, BlockMap, WORDS, block_of, freed_twice};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
-use crate::sync::NoPreempt;
+use crate::frame::MigrateType;
+use crate::sync::{Local, NoPreempt};
 use core::sync::atomic::Ordering::{AcqRel, SeqCst};
 
 impl<A: Arch> BlockMap<A> {
     /// Gives a block back that [`BlockMap::take_cached`] or [`BlockMap::claim`] gave out with the
-    /// same `order`, if this CPU has something of its word: no other CPU sees it happen. `false`:
-    /// nothing was done.
-    #[inline]
+    /// same `order`, if it is of the pageblock to which something came back last and nothing has to
+    /// make room for it: no other CPU sees it happen. `false`: nothing was done.
+    #[inline(always)]
     pub(crate) fn give_cached(&self, pinned: &impl NoPreempt<A>, pfn: Pfn, order: Order) -> bool {
-        if order.get() > WORD_ORDER {
+        if order >= Order::PAGEBLOCK {
             return false;
         }
-        let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
-        let (word, bit) = self.place(pfn);
-        let run = Run { word, frames: bits::run(order, bit) };
-        let joined = cache.join(run, order.pages() as u32) == Joined::Yes;
-        if joined {
+        let Some(cache) = self.caches.get(pinned.cpu()).and_then(Local::enter) else {
+            return false;
+        };
+        let frame = self.index(pfn);
+        let kept = match cache.fate(block_of(frame)) {
+            Some(Fate::Again(kind)) => {
+                self.check_once(&cache, (frame, order), kind);
+                cache.stacks.push(frame, order, kind)
+            }
+            Some(Fate::Home) if order.get() < WORD_ORDER => {
+                let (word, bit) = bits::split(frame);
+                let run = Run { word, frames: bits::run(order, bit) };
+                cache.join_home(run, order.pages() as u32)
+            }
+            _ => false,
+        };
+        if kept {
             A::work(Op::PcpPut, 1);
         }
-        joined
+        kept
+    }
+
+    /// The same for a block of any pageblock, if the next one is to be handed out from there.
+    pub(crate) fn give_again(&self, pinned: &impl NoPreempt<A>, pfn: Pfn, order: Order) -> bool {
+        let (frame, cpu) = (self.index(pfn), pinned.cpu());
+        if order >= Order::PAGEBLOCK {
+            return false;
+        }
+        let Some(cache) = self.caches.of(cpu).enter() else { return false };
+        let Some(Fate::Again(kind)) = self.fate(block_of(frame), cpu) else { return false };
+        self.say_filled(cpu);
+        self.check_once(&cache, (frame, order), kind);
+        cache.set_fate(block_of(frame), Fate::Again(kind));
+        let kept = cache.stacks.push(frame, order, kind);
+        if kept {
+            A::work(Op::PcpPut, 1);
+        }
+        kept
+    }
+
+    /// What becomes of blocks that come back to a pageblock; `None`: they stay there, for it is
+    /// isolated.
+    ///
+    /// Blocks of a pageblock that is in full use otherwise, or that this CPU is using up, are the
+    /// next to be handed out. Those of others go home, so that the pageblock may become whole.
+    #[inline]
+    fn fate(&self, block: usize, cpu: CpuId) -> Option<Fate> {
+        let head = self.head(block);
+        if head.is_isolated() {
+            None
+        } else if head.is_full() || head.owned_by(cpu) {
+            Some(Fate::Again(head.kind()))
+        } else {
+            Some(Fate::Home)
+        }
+    }
+
+    /// In checked builds: panics if a block that comes back is on its stack already.
+    #[inline]
+    fn check_once(&self, cache: &CpuCache, (frame, order): (u32, Order), kind: MigrateType) {
+        if cfg!(debug_assertions) && cache.stacks.has(frame, order, kind) {
+            freed_twice(self.pfn(frame));
+        }
     }
 
     /// The same wherever the block belongs. `change` is as for `claim`.
     ///
-    /// Panics if a frame of it turns out to be free already. That is found out when the frame
-    /// meets itself in this CPU's cache or on its way to the map; a frame freed twice by two CPUs
-    /// may be handed out once in between. Records of frames, where they are kept, find it at once.
+    /// Panics if a frame of it turns out to be free already. That is found out when the frame meets
+    /// itself on its way home, and in checked builds on this CPU's stacks; otherwise a frame freed
+    /// twice may be handed out twice in between. Records of frames, where they are kept, find it
+    /// at once.
     pub(crate) fn give(
         &self,
         pinned: &impl NoPreempt<A>,
@@ -39,64 +96,85 @@ impl<A: Arch> BlockMap<A> {
         appetite: Appetite,
         change: &mut i64,
     ) {
-        if order.get() <= WORD_ORDER
-            && let Some(cache) = self.caches.of(pinned.cpu()).enter()
+        let cpu = pinned.cpu();
+        if order < Order::PAGEBLOCK
+            && let Some(cache) = self.caches.of(cpu).enter()
         {
-            let (word, bit) = self.place(pfn);
-            let run = Run { word, frames: bits::run(order, bit) };
             A::work(Op::PcpPut, 1);
-            match cache.join(run, order.pages() as u32) {
-                // An interrupt has brought some of the word since the caller looked.
-                Joined::Yes => {}
-                Joined::Twice => freed_twice(pfn),
-                Joined::Absent => {
-                    self.give_elsewhere(&cache, pinned.cpu(), (run, order), appetite);
+            let frame = self.index(pfn);
+            let fate =
+                if appetite == Appetite::Scarce { None } else { self.fate(block_of(frame), cpu) };
+            let Some(fate) = fate else {
+                cache.account(self.put_block(frame, order));
+                return;
+            };
+            self.say_filled(cpu);
+            cache.set_fate(block_of(frame), fate);
+            match fate {
+                Fate::Again(kind) if cache.stacks.take_in(order) => {
+                    self.stack(&cache, (frame, order), kind);
                 }
+                _ => self.send_home(&cache, frame, order),
             }
         } else {
             self.give_large(pinned, pfn, order, change);
         }
     }
 
-    /// The frames' word is not here.
-    ///
-    /// Frames of a block that is in full use otherwise, or that this CPU is using up, are the next
-    /// to be handed out. Those of other blocks go home, so that the block may become empty; they
-    /// wait for others of their word if it looks as if some came.
-    fn give_elsewhere(
-        &self,
-        cache: &CpuCache,
-        cpu: CpuId,
-        (run, order): (Run, Order),
-        appetite: Appetite,
-    ) {
-        let head = self.head(run.word as usize / WORDS);
-        if appetite == Appetite::Scarce || head.is_isolated() {
-            cache.account(self.put_back(run));
-        } else if head.is_full() || head.owned_by(cpu) {
-            self.keep(cache, cpu, run, List::of(order, head.kind()));
-        } else if cache.may_gather(run.word) {
-            self.keep(cache, cpu, run, List::HOMEWARD);
-        } else {
-            cache.account(self.put_back(run));
+    /// Puts a block on top of its stack, where there is room for such blocks once others have gone.
+    fn stack(&self, cache: &CpuCache, (frame, order): (u32, Order), kind: MigrateType) {
+        self.check_once(cache, (frame, order), kind);
+        while !cache.stacks.push(frame, order, kind) {
+            self.shed(cache, order, kind);
+        }
+    }
+
+    /// Makes room on the stacks.
+    pub(super) fn shed(&self, cache: &CpuCache, order: Order, kind: MigrateType) {
+        cache.stacks.shed(order, kind, |frame, order| {
+            A::work(Op::PcpPut, 1);
+            self.send_home(cache, frame, order);
+        });
+    }
+
+    /// Sends a block to the map, with others of its word if there are any.
+    #[inline]
+    pub(super) fn send_home(&self, cache: &CpuCache, frame: u32, order: Order) {
+        if order.get() >= WORD_ORDER {
+            cache.account(self.put_block(frame, order));
+            return;
+        }
+        let (word, bit) = bits::split(frame);
+        match cache.go_home(Run { word, frames: bits::run(order, bit) }, order.pages() as u32) {
+            Ok(None) => {}
+            Ok(Some(run)) => _ = cache.account(self.put_back(run)),
+            Err(FreedTwice) => freed_twice(self.pfn(frame)),
         }
     }
 
     #[cold]
     fn give_large(&self, pinned: &impl NoPreempt<A>, pfn: Pfn, order: Order, change: &mut i64) {
-        let (word, bit) = self.place(pfn);
-        let gained = match order.get() {
-            0..=WORD_ORDER => self.put_back(Run { word, frames: bits::run(order, bit) }),
-            7..9 => self.put_words(word, order),
-            _ => {
-                let cache = self.caches.of(pinned.cpu()).enter();
-                let spare = cache.as_ref().map(|cache| &cache.spare);
-                self.put_whole(self.block_of(pfn), order, spare, pinned.cpu())
-            }
+        let gained = if order < Order::PAGEBLOCK {
+            self.put_block(self.index(pfn), order)
+        } else {
+            let cache = self.caches.of(pinned.cpu()).enter();
+            let spare = cache.as_ref().map(|cache| &cache.spare);
+            self.put_whole(self.block_of(pfn), order, spare, pinned.cpu())
         };
         match self.caches.of(pinned.cpu()).enter() {
             Some(cache) => _ = cache.account(gained),
             None => *change += gained,
+        }
+    }
+
+    /// Gives a block below a pageblock's order to the map; returns by how many pages the zone's
+    /// free pages grow.
+    pub(super) fn put_block(&self, frame: u32, order: Order) -> i64 {
+        let (word, bit) = bits::split(frame);
+        if order.get() <= WORD_ORDER {
+            self.put_back(Run { word, frames: bits::run(order, bit) })
+        } else {
+            self.put_words(word, order)
         }
     }
 

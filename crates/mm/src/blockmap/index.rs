@@ -154,7 +154,9 @@ impl<A: Arch> Index<A> {
                 _ => bits,
             }
         };
-        round(home, move |from| self.search(from, PATIENCE, load))
+        let top = self.levels.len() - 1;
+        let empty = load(top, 0) == 0;
+        round(home, move |from| if empty { None } else { self.search(from, PATIENCE, load) })
     }
     /// Whether `at` is in.
     pub(super) fn contains(&self, at: usize) -> bool {
@@ -172,7 +174,7 @@ fn round(home: usize, next: impl Fn(usize) -> Option<usize>) -> impl Iterator<It
                     at = found + 1;
                     return Some(found);
                 }
-                _ if wrapped => return None,
+                _ if wrapped || home == 0 => return None,
                 _ => (at, wrapped) = (0, true),
             }
         }

@@ -15,13 +15,12 @@
 //! takes from. An owner that is not inside at this moment can be replaced by anybody, and finds out
 //! when it next wants to enter. So blocks of CPUs that sleep, or have gone, strand nothing.
 //!
-//! **What is private.** Entering a block is worth it once for 64 frames: the CPU takes a whole word
-//! and hands its frames out without any atomic operation ([`cpu`]). Frames that come back to a
-//! block
-//! that is nearly full stay with the CPU that frees, and are the next to be handed out; those of
-//! other blocks only wait for others of their word. Orders keep apart. These frames, at most 64 a
-//! slot, are the only ones that others cannot reach; they ask for them with an interrupt
-//! ([`drain`]).
+//! **What is private.** Entering a block is worth it once for 64 frames: the CPU takes what a word
+//! has of the wanted order, puts it on a stack, and hands it out from there without any atomic
+//! operation ([`stack`]). Blocks that come back to a pageblock that is nearly full, or that the CPU
+//! is using up, go on top of the stack; those of other pageblocks wait only for others of their
+//! word, and go home with them ([`cpu`]). These frames are the only ones that others cannot reach;
+//! they ask for them with an interrupt ([`drain`]).
 //!
 //! **Finding a block.** Blocks that nobody owns stand in an [`index`]: the whole ones in one, the
 //! others by type and by how full they are, with [`rooms`] for who needs a larger block. Refills
@@ -46,6 +45,7 @@ mod isolate;
 #[cfg(test)]
 mod planted;
 mod rooms;
+mod stack;
 mod take;
 mod verify;
 mod whole;
@@ -58,7 +58,7 @@ use crate::sync::{EachCpu, Local};
 use alloc::boxed::Box;
 use bits::WORD_PAGES;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
-use cpu::{CpuCache, List, SLOTS};
+use cpu::{CpuCache, HOMES, List};
 use head::{BLOCK_PAGES, Fill, Head};
 use index::Index;
 use rooms::Rooms;
@@ -122,7 +122,7 @@ pub struct BlockMap<A: Arch> {
     rooms: Rooms<A>,
     caches: EachCpu<Local<CpuCache>>,
     outside: EachCpu<Outside<A>>,
-    slots: usize,
+    homes: usize,
 }
 
 impl<A: Arch> BlockMap<A> {
@@ -153,7 +153,7 @@ impl<A: Arch> BlockMap<A> {
             (0..WORD_PAGES).fold(0, |bits, bit| bits | u64::from(lacks(bit)) << bit)
         };
         let fill = |block: usize| Head::missing(missing_in(block)).fill();
-        let slots = slots(pages, A::cpus_possible());
+        let homes = homes(pages, A::cpus_possible());
         let index = |kind: MigrateType, wanted: Fill| {
             Index::new(blocks, |block| kind == MigrateType::Movable && fill(block) == Some(wanted))
         };
@@ -171,14 +171,14 @@ impl<A: Arch> BlockMap<A> {
                 core::array::from_fn(|_| index(kind, fills.next().expect("as many as there are")))
             }),
             rooms: Rooms::all(blocks),
-            caches: EachCpu::new::<A>(|_| Local::new(CpuCache::new(slots))),
+            caches: EachCpu::new::<A>(|_| Local::new(CpuCache::new(homes))),
             outside: EachCpu::new::<A>(|_| Outside {
                 filled: A::OwnedI8::zero(),
                 emptied: A::AtomicU32::new(0),
                 refused: A::AtomicU32::new(0),
                 counting: A::AtomicU32::new(0),
             }),
-            slots,
+            homes,
         }
     }
     /// Bytes of metadata for all blocks together, and for each CPU, where an atomic is as large as
@@ -194,7 +194,7 @@ impl<A: Arch> BlockMap<A> {
     }
     /// Pages that one CPU may keep to itself at most.
     pub fn most_cached_pages(&self) -> usize {
-        CpuCache::most_pages(self.slots)
+        CpuCache::most_pages(self.homes)
     }
     /// The type of the pageblock that holds `pfn`, which is in the zone.
     pub fn block_type(&self, pfn: Pfn) -> MigrateType {
@@ -222,21 +222,23 @@ impl<A: Arch> BlockMap<A> {
     /// The frame behind a bit of a word of the zone.
     #[inline]
     fn frame(&self, word: u32, bit: u32) -> Pfn {
-        Pfn::new(
-            self.first_block * BLOCK_PAGES as usize + word as usize * WORD_PAGES + bit as usize,
-        )
+        self.pfn(bits::join(word, bit))
     }
-    /// The word of the zone that holds `pfn`, and where in it.
+    /// Frame `frame` of the zone, counted from its first block on.
     #[inline]
-    fn place(&self, pfn: Pfn) -> (u32, u32) {
-        let at = pfn.index() - self.first_block * BLOCK_PAGES as usize;
-        ((at / WORD_PAGES) as u32, (at % WORD_PAGES) as u32)
+    fn pfn(&self, frame: u32) -> Pfn {
+        Pfn::new(self.first_block * BLOCK_PAGES as usize + frame as usize)
+    }
+    /// The number of a frame that the zone has, from its first block on.
+    #[inline]
+    fn index(&self, pfn: Pfn) -> u32 {
+        (pfn.index() - self.first_block * BLOCK_PAGES as usize) as u32
     }
     /// Whether the zone has the whole block.
     #[inline]
     pub fn spans(&self, pfn: Pfn, order: Order) -> bool {
-        let (start, end) = (self.start.index(), self.start.index() + self.pages as usize);
-        start <= pfn.index() && pfn.index() + order.pages() <= end
+        let (pages, block) = (self.pages as usize, order.pages());
+        block <= pages && pfn.index().wrapping_sub(self.start.index()) <= pages - block
     }
     /// Where `cpu` begins to look for blocks: each has a stretch of its own, so that they meet
     /// rarely.
@@ -276,11 +278,17 @@ impl<A: Arch> BlockMap<A> {
     }
 }
 
-/// How many words a CPU may keep: as many as there can be, while all CPUs together keep at most a
-/// 64th of the zone.
-fn slots(pages: u32, cpus: usize) -> usize {
-    let share = pages as usize / 64 / cpus / WORD_PAGES;
-    if share == 0 { 1 } else { (1 << share.ilog2()).min(SLOTS) }
+/// How many homes a CPU has for words: as many as there can be, while all CPUs together keep at
+/// most a 64th of the zone, half of it on stacks.
+fn homes(pages: u32, cpus: usize) -> usize {
+    let share = pages as usize / 64 / cpus / CpuCache::most_pages(1);
+    if share == 0 { 1 } else { (1 << share.ilog2()).min(HOMES) }
+}
+
+/// The pageblock of frame `frame` of a zone.
+#[inline]
+const fn block_of(frame: u32) -> usize {
+    (frame >> PAGEBLOCK_ORDER) as usize
 }
 
 #[cold]

@@ -1,8 +1,7 @@
 //! Damage planted in a map: [`BlockMap::verify`] must name each.
 
-use super::cpu::{List, Run};
 use super::head::BUSY;
-use super::{Appetite, BlockMap, MapError, WORDS};
+use super::{Appetite, BlockMap, MapError, WORDS, bits};
 use crate::arch::{CpuId, Order, Pfn, lone::Lone};
 use crate::frame::MigrateType;
 use crate::sync::PreemptGuard;
@@ -47,7 +46,7 @@ fn a_frame_in_use_that_its_block_does_not_count() {
 #[test]
 fn a_frame_handed_out_that_is_free_for_all() {
     caught(|map, held| {
-        let (word, bit) = map.place(held);
+        let (word, bit) = bits::split(map.index(held));
         map.word(word).fetch_and(!(1 << bit), SeqCst);
         MapError::Count(held.align_down(Order::PAGEBLOCK))
     });
@@ -96,10 +95,10 @@ fn a_block_in_use_that_is_filed_under_another_fill() {
 #[test]
 fn a_frame_that_a_cpu_keeps_and_everybody_may_take() {
     caught(|map, _| {
-        let run = Run { word: (FRESH * WORDS) as u32, frames: 1 << 5 };
-        let list = List::of(Order::ZERO, MigrateType::Movable);
-        assert_eq!(map.caches.of(ME).enter().unwrap().install(run, list), None);
-        MapError::Kept(map.frame(run.word, 5))
+        let word = (FRESH * WORDS) as u32;
+        let cache = map.caches.of(ME).enter().unwrap();
+        assert!(cache.stacks.push(bits::join(word, 5), Order::ZERO, MigrateType::Movable));
+        MapError::Kept(map.frame(word, 5))
     });
 }
 

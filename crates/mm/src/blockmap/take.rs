@@ -1,13 +1,36 @@
 //! The way to a frame: the CPU's words, then the block it owns, then another block.
 
 use super::bits::{self, Fit, WORD_ORDER};
-use super::cpu::{CpuCache, Joined, List, Run};
+use super::cpu::{CpuCache, List};
 use super::head::{BUSY, Head};
-use super::{Appetite, BlockMap, WORDS, Want, freed_twice};
+use super::{Appetite, BlockMap, WORDS, Want};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
 use crate::frame::MigrateType;
 use crate::sync::NoPreempt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+/// What was taken from the map.
+struct Taken {
+    /// The first frame of what was wanted.
+    first: Pfn,
+    word: u32,
+    /// In this word and those after it: where more blocks of the same order begin, which are the
+    /// taker's too.
+    rest: [u64; REFILL_WORDS],
+}
+
+/// Words that something is taken from at a time, at most.
+const REFILL_WORDS: usize = 4;
+
+/// How many blocks of `order`, at most a word, are enough at a time: what a word has, and a few of
+/// those that are large.
+const fn refill_blocks(order: Order) -> u32 {
+    match order.get() {
+        0..=3 => 1,
+        4 => 5,
+        _ => 4,
+    }
+}
 
 impl<A: Arch> BlockMap<A> {
     /// Takes a block of `order` from what this CPU has to itself: no other CPU sees it happen.
@@ -18,13 +41,12 @@ impl<A: Arch> BlockMap<A> {
         order: Order,
         kind: MigrateType,
     ) -> Option<Pfn> {
-        if order.get() > WORD_ORDER {
+        if order >= Order::PAGEBLOCK {
             return None;
         }
-        let taken = self.caches.of(pinned.cpu()).enter()?.take(order, kind);
-        let (word, bit) = taken?;
+        let frame = self.caches.get(pinned.cpu())?.enter()?.stacks.pop(order, kind)?;
         A::work(Op::PcpTake, 1);
-        Some(self.frame(word, bit))
+        Some(self.pfn(frame))
     }
 
     /// Takes a block of `order` from the map. `change` is what that changes in the zone's free
@@ -38,87 +60,77 @@ impl<A: Arch> BlockMap<A> {
     ) -> Option<Pfn> {
         let cpu = pinned.cpu();
         let want = Want { cpu, order, kind };
-        if let Some(cache) = self.caches.of(cpu).enter() {
-            return self.claim_with(&cache, want, appetite);
-        }
-        // An interrupt in the middle of the above: a cache of its own, for this time.
-        let cache = CpuCache::new(1);
-        let found = self.claim_with(&cache, want, Appetite::Scarce);
-        self.empty(&cache, cpu);
-        *change += cache.settle();
-        found
-    }
-
-    fn claim_with(&self, cache: &CpuCache, want: Want, appetite: Appetite) -> Option<Pfn> {
-        match want.order.get() {
-            0..=WORD_ORDER => self.refill(cache, want, appetite),
-            7..9 => self.take_words(cache, want, appetite),
-            _ => self.take_whole(cache, want),
-        }
-    }
-
-    /// Takes a word, or of it what is wanted.
-    fn refill(&self, cache: &CpuCache, want: Want, appetite: Appetite) -> Option<Pfn> {
-        let (block, word) = self.enter_some(cache, want, appetite)?;
-        A::work(Op::BuddyTake, 1);
-        let bits = &self.words[block].0[word];
-        let at = (block * WORDS + word) as u32;
-        let used = bits.load(Acquire);
-        // Frames of another type's block are taken one by one: it stays what it is.
-        let own = self.head(block).kind() == want.kind;
-        let run = bits::best(!used, want.order).map(|bit| (bit, bits::run(want.order, bit)));
-        let Some((bit, run)) = run else {
-            debug_assert!(false, "nobody else takes frames of a block that was entered");
-            self.leave_as(block, 0, appetite);
-            return None;
+        let Some(cache) = self.caches.of(cpu).enter() else {
+            // An interrupt in the middle of the above: nothing of this CPU's is for it.
+            let taken = match order < Order::PAGEBLOCK {
+                true => self.take_from(self.enter_any(want)?, want, Appetite::Scarce).first,
+                false => self.take_whole(None, want)?,
+            };
+            *change -= order.pages() as i64;
+            return Some(taken);
         };
-        let all = appetite == Appetite::Ample && own;
-        let before = match (all, used) {
-            // All are free, so nobody can be giving one back.
-            (true, 0) => {
-                bits.store(!0, Release);
-                0
-            }
-            (true, _) => bits.swap(!0, AcqRel),
-            (false, _) => bits.fetch_or(run, AcqRel),
-        };
-        let taken = if all { !before } else { run };
-        self.leave_as(block, taken.count_ones().into(), appetite);
-        cache.account(-i64::from(taken.count_ones()));
-        let rest = Run { word: at, frames: taken & !run };
-        if rest.frames != 0 {
-            self.keep(cache, want.cpu, rest, want.list());
+        if order >= Order::PAGEBLOCK {
+            let taken = self.take_whole(Some(&cache), want)?;
+            cache.account(-(order.pages() as i64));
+            return Some(taken);
         }
-        Some(self.frame(at, bit))
-    }
-
-    /// Puts frames into the CPU's cache; what has to make room goes to the map.
-    pub(super) fn keep(&self, cache: &CpuCache, cpu: CpuId, run: Run, list: List) {
-        A::work(Op::PcpPut, 1);
-        self.say_filled(cpu);
-        // The word may be here already, with other frames of it that are free.
-        match cache.join(run, run.frames.count_ones()) {
-            Joined::Yes => {}
-            Joined::Absent => {
-                if let Some(old) = cache.install(run, list) {
-                    cache.account(self.put_back(old));
+        let from = self.enter_some(&cache, want, appetite)?;
+        let taken = self.take_from(from, want, appetite);
+        let rest = taken.rest.iter().map(|starts| starts.count_ones()).sum::<u32>() as usize;
+        cache.account(-((order.pages() * (1 + rest)) as i64));
+        if rest > 0 {
+            A::work(Op::PcpPut, 1);
+            self.say_filled(cpu);
+            for (word, starts) in (taken.word..).zip(taken.rest).filter(|&(_, starts)| starts != 0)
+            {
+                while !cache.stacks.fill(word, starts, order, kind) {
+                    self.shed(&cache, order, kind);
                 }
             }
-            Joined::Twice => freed_twice(self.frame(run.word, run.frames.trailing_zeros())),
         }
+        Some(taken.first)
     }
 
-    /// Takes two or four whole words.
-    fn take_words(&self, cache: &CpuCache, want: Want, appetite: Appetite) -> Option<Pfn> {
-        let (block, word) = self.enter_some(cache, want, appetite)?;
+    /// Takes what is wanted from a block that was entered for it, with more of it from the same
+    /// word if that is for later; leaves the block.
+    fn take_from(&self, (block, at): (usize, usize), want: Want, appetite: Appetite) -> Taken {
         A::work(Op::BuddyTake, 1);
-        for bits in &self.words[block].0[word..word + (want.order.pages() >> WORD_ORDER)] {
-            // It is clear, and only the CPU that has entered the block sets bits.
-            bits.store(!0, Release);
+        let (order, word) = (want.order, (block * WORDS + at) as u32);
+        if order.get() > WORD_ORDER {
+            for bits in &self.words[block].0[at..at + (order.pages() >> WORD_ORDER)] {
+                // It is clear, and only the CPU that has entered the block sets bits.
+                bits.store(!0, Release);
+            }
+            self.leave_as(block, order.pages() as u64, appetite);
+            return Taken { first: self.frame(word, 0), word, rest: [0; REFILL_WORDS] };
         }
-        self.leave_as(block, want.order.pages() as u64, appetite);
-        cache.account(-(want.order.pages() as i64));
-        Some(self.frame((block * WORDS + word) as u32, 0))
+        // Frames of another type's block are taken one by one: it stays what it is.
+        let all = appetite == Appetite::Ample && self.head(block).kind() == want.kind;
+        let bit = bits::best(!self.words[block].0[at].load(Acquire), order);
+        let bit = bit.expect("nobody else takes frames of a block that was entered");
+        let mut taken = Taken { first: self.frame(word, bit), word, rest: [0; REFILL_WORDS] };
+        let (mut blocks, enough) = (0, if all { refill_blocks(order) } else { 1 });
+        for (bits, rest) in self.words[block].0[at..].iter().zip(&mut taken.rest) {
+            let used = bits.load(Acquire);
+            let starts = if all { bits::starts(!used, order) } else { 1 << bit };
+            blocks += starts.count_ones();
+            if starts != 0 {
+                let runs = bits::runs(starts, order);
+                if used == 0 && runs == !0 {
+                    // Nobody can be giving one back.
+                    bits.store(!0, Release);
+                } else {
+                    bits.fetch_or(runs, AcqRel);
+                }
+                *rest = starts;
+            }
+            if blocks >= enough {
+                break;
+            }
+        }
+        taken.rest[0] &= !(1 << bit);
+        self.leave_as(block, u64::from(blocks) << order.get(), appetite);
+        taken
     }
 
     /// Enters the CPU's block for what is wanted, or another that becomes it: the block, and the
@@ -159,19 +171,28 @@ impl<A: Arch> BlockMap<A> {
     /// CPU's has room. Otherwise CPUs would hold as many whole blocks open as there are CPUs.
     fn enter_shared(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
         self.disown_all(cache, want.cpu);
-        let found = self.find_partial(want, want.kind);
-        found.or_else(|| self.enter_others(want)).or_else(|| self.find(want))
+        self.enter_any(want)
     }
 
-    /// Enters a block in use that another CPU owns.
-    fn enter_others(&self, want: Want) -> Option<(usize, usize)> {
+    /// Enters whatever block has what is wanted. Those in use come first, whoever owns them and
+    /// whatever their type is: whole ones are what is left for those who need them whole.
+    fn enter_any(&self, want: Want) -> Option<(usize, usize)> {
+        let found = self.find_partial(want, want.kind);
+        let found = found.or_else(|| self.enter_others(want, want.kind));
+        let other = |kind| self.find_partial(want, kind).or_else(|| self.enter_others(want, kind));
+        let found = found.or_else(|| want.kind.fallbacks().into_iter().find_map(other));
+        found.or_else(|| self.find(want))
+    }
+
+    /// Enters a block of `kind`, in use already, that another CPU owns.
+    fn enter_others(&self, want: Want, kind: MigrateType) -> Option<(usize, usize)> {
         let (me, cpus) = (want.cpu.index(), A::cpus_possible());
         (1..cpus).map(|step| CpuId::new((me + step) % cpus)).find_map(|cpu| {
             let cells = &self.caches.of(cpu).peek().block;
-            let blocks = List::of_type(want.kind).filter_map(|list| cells[list.index()].get());
+            let blocks = List::of_type(kind).filter_map(|list| cells[list.index()].get());
             blocks.filter(|&block| self.head(block).used() > 0).find_map(|block| {
                 A::work(Op::BuddyStep, 1);
-                Some((block, self.take_over(block, want)?))
+                Some((block, self.take_over(block, want, kind)?))
             })
         })
     }

@@ -7,14 +7,14 @@ use crate::arch::{Arch, Op, Order, PAGEBLOCK_ORDER, Pfn};
 
 impl<A: Arch> BlockMap<A> {
     /// Takes one whole block, or two neighbours, for `want`.
-    pub(super) fn take_whole(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
+    pub(super) fn take_whole(&self, cache: Option<&CpuCache>, want: Want) -> Option<Pfn> {
         let block = if want.order == Order::PAGEBLOCK {
-            self.take_spare(cache, want).or_else(|| self.take_one(want))?
+            let spare = cache.and_then(|cache| self.take_spare(cache, want));
+            spare.or_else(|| self.take_one(want))?
         } else {
             self.take_pair(want)?
         };
         A::work(Op::BuddyTake, 1);
-        cache.account(-(want.order.pages() as i64));
         Some(Pfn::new((self.first_block + block) << PAGEBLOCK_ORDER))
     }
 

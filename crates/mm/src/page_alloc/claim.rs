@@ -45,6 +45,7 @@ fn prepared<A: Arch>(pfn: Pfn, order: Order) -> Pfn {
 impl<A: Arch> FrameAllocator<A> {
     /// Allocates a block of 2^`order` frames for `wanted`, from the nearest memory first. Its
     /// content is whatever it was. The head's record is the holder's until it frees the block.
+    #[inline]
     pub fn alloc_pages(
         &self,
         order: Order,
@@ -55,6 +56,7 @@ impl<A: Arch> FrameAllocator<A> {
     }
 
     /// As [`FrameAllocator::alloc_pages`], from the memory nearest to `node` first.
+    #[inline]
     pub fn alloc_pages_node(
         &self,
         node: NodeId,
@@ -160,6 +162,13 @@ impl<A: Arch> FrameAllocator<A> {
     pub(super) fn zonelist(&self, request: Request) -> &[ZoneId] {
         let lists = self.zonelists.get(request.node.index()).unwrap_or(&self.zonelists[0]);
         &lists[request.gfp.best_kind() as usize]
+    }
+
+    /// The zone that the request is best served from.
+    #[inline]
+    pub(super) fn nearest(&self, request: Request) -> Option<&Zone<A>> {
+        let nearest = self.nearest.get(request.node.index()).unwrap_or(&self.nearest[0]);
+        self.zones.get(nearest[request.gfp.best_kind() as usize]?.index())
     }
 
     #[inline]

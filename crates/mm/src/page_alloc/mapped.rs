@@ -15,12 +15,15 @@ impl<A: Arch> FrameAllocator<A> {
     /// taken, so no watermark is asked.
     #[inline]
     pub(super) fn take_cached(&self, request: Request) -> Option<Pfn> {
-        let zone = self.zone(*self.zonelist(request).first()?);
+        let zone = self.nearest(request)?;
         let map = zone.blocks.as_ref()?;
-        let pinned = PreemptGuard::<A>::new();
-        let old = kept_before(map, &pinned);
-        let pfn = map.take_cached(&pinned, request.order, request.wanted)?;
-        trace_kept(zone, map, pinned.cpu(), old);
+        let pfn = {
+            let pinned = PreemptGuard::<A>::new();
+            let old = kept_before(map, &pinned);
+            let pfn = map.take_cached(&pinned, request.order, request.wanted)?;
+            trace_kept(zone, map, pinned.cpu(), old);
+            pfn
+        };
         self.note_held(zone, pfn, request);
         Some(pfn)
     }
@@ -55,34 +58,36 @@ impl<A: Arch> FrameAllocator<A> {
         }
     }
 
-    /// Gives a block back to the CPU's words, or to the map.
-    #[inline]
+    /// Gives a block back to what this CPU has to itself, or to the map.
+    #[inline(always)]
     pub(super) fn free_to_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
-        if self.config.records == Records::Kept {
-            FrameTable::touch::<A>(pfn, Access::Write);
-            self.frames.set_inside(pfn);
+        let kept = appetite(zone) == Appetite::Ample && {
+            let pinned = PreemptGuard::<A>::new();
+            let old = kept_before(map, &pinned);
+            let kept = map.give_cached(&pinned, pfn, order);
+            trace_kept(zone, map, pinned.cpu(), old);
+            kept
+        };
+        if !kept {
+            self.free_elsewhere(zone, map, pfn, order);
         }
-        let pinned = PreemptGuard::<A>::new();
-        let old = kept_before(map, &pinned);
-        if map.give_cached(&pinned, pfn, order) {
-            return trace_kept(zone, map, pinned.cpu(), old);
-        }
-        self.free_elsewhere(zone, map, &pinned, (pfn, order));
     }
 
-    /// The CPU has nothing yet of where the block belongs.
+    /// The same for a block of another pageblock than the one before, or if something has to make
+    /// room.
     #[inline(never)]
-    fn free_elsewhere(
-        &self,
-        zone: &Zone<A>,
-        map: &BlockMap<A>,
-        pinned: &PreemptGuard<A>,
-        block: (Pfn, Order),
-    ) {
-        let (old, mut change) = (kept_before(map, pinned), 0);
-        map.give(pinned, block, appetite(zone), &mut change);
+    fn free_elsewhere(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
+        let pinned = PreemptGuard::<A>::new();
+        let (old, mut change) = (kept_before(map, &pinned), 0);
+        let kept = appetite(zone) == Appetite::Ample && map.give_again(&pinned, pfn, order);
+        if !kept {
+            map.give(&pinned, (pfn, order), appetite(zone), &mut change);
+        }
         trace_kept(zone, map, pinned.cpu(), old);
-        self.settle(zone, map, pinned, change);
+        if kept {
+            return;
+        }
+        self.settle(zone, map, &pinned, change);
         if zone.pressure().below_high && self.above_high(zone) {
             zone.put(BELOW_HIGH, false);
         }

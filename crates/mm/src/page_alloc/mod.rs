@@ -64,6 +64,8 @@ pub struct FrameAllocator<A: Arch> {
     zones: Box<[Zone<A>]>,
     /// For each node and best acceptable kind, the zones in the order in which they are asked.
     zonelists: Box<[[Box<[ZoneId]>; ZoneKind::COUNT]]>,
+    /// The first of each of these lists.
+    nearest: Box<[[Option<ZoneId>; ZoneKind::COUNT]]>,
     stats: Stats<A>,
     config: AllocConfig,
     /// How often an allocation found memory low and wanted reclaim woken.
@@ -116,9 +118,13 @@ impl<A: Arch> FrameAllocator<A> {
         };
         let counted: Vec<(NodeId, u8, u32)> = map.zones.iter().map(counted).collect();
         let stats = Stats::new(&counted, nodes);
+        let zonelists: Box<[_]> = (0..nodes).map(|node| zonelists(map, node, nodes)).collect();
+        let nearest =
+            zonelists.iter().map(|lists| lists.each_ref().map(|list| list.first().copied()));
         Ok(Self {
             frames,
-            zonelists: (0..nodes).map(|node| zonelists(map, node, nodes)).collect(),
+            nearest: nearest.collect(),
+            zonelists,
             zones,
             stats,
             config,

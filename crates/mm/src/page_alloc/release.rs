@@ -2,8 +2,8 @@
 
 use super::zone::BELOW_HIGH;
 use super::{BulkHold, FrameAllocator, PcpPolicy, Records, Zone};
-use crate::arch::{Arch, CpuId, Func, Op, Order, Pfn, Span, Trace};
-use crate::frame::{FrameState, FrameWord};
+use crate::arch::{Access, Arch, CpuId, Func, Op, Order, Pfn, Span, Trace};
+use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::pcp::{Pcp, PcpList};
 use crate::sync::{NoPreempt, PreemptGuard};
 use crate::vmstat::ZoneItem;
@@ -24,7 +24,11 @@ impl<A: Arch> FrameAllocator<A> {
         A::trace(Trace::PageFree { pfn, order });
         let zone = &self.zones[usize::from(word.zone())];
         match &zone.blocks {
-            Some(map) => self.free_to_blocks(zone, map, pfn, order),
+            Some(map) => {
+                FrameTable::touch::<A>(pfn, Access::Write);
+                self.frames.set_inside(pfn);
+                self.free_to_blocks(zone, map, pfn, order);
+            }
             None => self.free_to_lists(zone, pfn, word),
         }
     }
@@ -78,9 +82,11 @@ impl<A: Arch> FrameAllocator<A> {
     fn free_unrecorded(&self, pfn: Pfn, order: Order) {
         A::work(Op::PagePrep, 1);
         A::trace(Trace::PageFree { pfn, order });
-        let zone = self.zone_of(pfn);
-        let inside = zone.and_then(|zone| Some((zone, zone.blocks.as_ref()?)));
-        match inside.filter(|(_, map)| pfn.is_aligned(order) && map.spans(pfn, order)) {
+        let inside = self.zones.iter().find_map(|zone| {
+            let map = zone.blocks.as_ref()?;
+            map.spans(pfn, order).then_some((zone, map))
+        });
+        match inside.filter(|_| pfn.is_aligned(order)) {
             Some((zone, map)) => self.free_to_blocks(zone, map, pfn, order),
             None => panic!(
                 "frame {} freed with order {}: no such block was ever handed out",

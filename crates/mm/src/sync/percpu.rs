@@ -60,6 +60,11 @@ impl<T> EachCpu<T> {
     pub fn of(&self, cpu: CpuId) -> &T {
         &self.slots[cpu.index()].0
     }
+    /// The copy of `cpu`, if it is a CPU that may exist.
+    #[inline]
+    pub fn get(&self, cpu: CpuId) -> Option<&T> {
+        Some(&self.slots.get(cpu.index())?.0)
+    }
     /// Bytes that all copies take.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.slots)

@@ -1,0 +1,280 @@
+//! Blocks that a CPU has to itself, by order and type.
+
+use super::bits::{self, WORD_ORDER, WORD_PAGES};
+use super::cpu::Run;
+use crate::arch::{Order, PAGEBLOCK_ORDER};
+use crate::frame::MigrateType;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Orders that have stacks: all below a pageblock.
+const ORDERS: usize = PAGEBLOCK_ORDER as usize;
+/// By order: how many blocks of one type are kept at most. What a word gives fits, up to order 6;
+/// of the orders that programs ask for all the time there are so many that what comes and goes at
+/// random seldom needs more.
+const DEPTHS: [usize; ORDERS] = [64, 32, 32, 32, 8, 8, 4, 2, 2];
+/// By order: where its blocks begin among those of a type; last, their number.
+const FIRST: [u16; ORDERS + 1] = {
+    let mut first = [0; ORDERS + 1];
+    let mut order = 0;
+    while order < ORDERS {
+        assert!(DEPTHS[order] << order >= WORD_PAGES);
+        first[order + 1] = first[order] + DEPTHS[order] as u16;
+        order += 1;
+    }
+    first
+};
+/// Places for all blocks of one type.
+const PLACES: usize = FIRST[ORDERS] as usize;
+
+/// Blocks of one order and type.
+#[derive(Clone, Copy)]
+struct Kept {
+    order: Order,
+    /// Which of the counts is theirs.
+    list: usize,
+    /// Their first place.
+    first: usize,
+}
+
+impl Kept {
+    /// `order` is below a pageblock's.
+    #[inline]
+    const fn of(order: Order, kind: MigrateType) -> Self {
+        let first = kind.index() * PLACES + FIRST[order.index()] as usize;
+        let list = kind.index() * ORDERS + order.index();
+        Self { order, list, first }
+    }
+    #[inline]
+    const fn depth(self) -> usize {
+        DEPTHS[self.order.index()]
+    }
+    /// All of them.
+    fn all() -> impl Iterator<Item = Self> {
+        let orders = |kind| Order::all().take(ORDERS).map(move |order| Self::of(order, kind));
+        MigrateType::ALL.into_iter().flat_map(orders)
+    }
+}
+
+/// The blocks that a CPU hands out without asking anybody, the one that came last first. They are
+/// named by the number in the zone of their first frame; all of their bits say "used".
+///
+/// Orders keep apart: what is broken up for a larger block would soon be used up by smaller ones
+/// otherwise, and the next one would break up more.
+pub(super) struct Stacks {
+    /// By order and type: how many there are.
+    counts: [AtomicU32; ORDERS * MigrateType::COUNT],
+    blocks: [AtomicU32; PLACES * MigrateType::COUNT],
+    /// Pages in all of them.
+    pages: AtomicU32,
+    most_pages: u32,
+}
+
+impl Stacks {
+    /// Empty ones for at most `most_pages` pages together.
+    pub(super) const fn new(most_pages: u32) -> Self {
+        Self {
+            counts: [const { AtomicU32::new(0) }; ORDERS * MigrateType::COUNT],
+            blocks: [const { AtomicU32::new(0) }; PLACES * MigrateType::COUNT],
+            pages: AtomicU32::new(0),
+            most_pages,
+        }
+    }
+    /// Whether there is room for a block of `order` once others have gone.
+    #[inline]
+    pub(super) fn take_in(&self, order: Order) -> bool {
+        order.get() < PAGEBLOCK_ORDER && order.pages() as u32 <= self.most_pages
+    }
+    /// Pages in them.
+    #[inline]
+    pub(super) fn pages(&self) -> u32 {
+        self.pages.load(Relaxed)
+    }
+    /// Takes the block that came last. `order` is below a pageblock's.
+    #[inline(always)]
+    pub(super) fn pop(&self, order: Order, kind: MigrateType) -> Option<u32> {
+        let kept = Kept::of(order, kind);
+        let counter = self.counts.get(kept.list)?;
+        let count = counter.load(Relaxed).checked_sub(1)?;
+        let block = self.blocks.get(kept.first + count as usize)?;
+        counter.store(count, Relaxed);
+        self.pages.store(self.pages() - order.pages() as u32, Relaxed);
+        Some(block.load(Relaxed))
+    }
+    /// Puts a block on top; `false` if there is no room.
+    #[inline]
+    pub(super) fn push(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
+        let kept = Kept::of(order, kind);
+        let Some(counter) = self.counts.get(kept.list) else { return false };
+        let (count, pages) = (counter.load(Relaxed), self.pages() + order.pages() as u32);
+        let Some(place) = self.blocks.get(kept.first + count as usize) else { return false };
+        if count as usize >= kept.depth() || pages > self.most_pages {
+            return false;
+        }
+        place.store(frame, Relaxed);
+        counter.store(count + 1, Relaxed);
+        self.pages.store(pages, Relaxed);
+        true
+    }
+    /// Puts the blocks of `order`, at most a word, that start at `starts` in a word on top, the
+    /// first of them last; `false`: there is no room.
+    pub(super) fn fill(&self, word: u32, starts: u64, order: Order, kind: MigrateType) -> bool {
+        let kept = Kept::of(order, kind);
+        let (count, before) = (starts.count_ones(), self.counts[kept.list].load(Relaxed));
+        let pages = self.pages() + (count << order.get());
+        if pages > self.most_pages || (before + count) as usize > kept.depth() {
+            return false;
+        }
+        let places = &self.blocks[kept.first..][before as usize..(before + count) as usize];
+        let mut left = starts;
+        for place in places.iter().rev() {
+            place.store(bits::join(word, left.trailing_zeros()), Relaxed);
+            left &= left - 1;
+        }
+        self.counts[kept.list].store(before + count, Relaxed);
+        self.pages.store(pages, Relaxed);
+        true
+    }
+    /// Makes room for blocks of `order` and `kind` that found none: takes the older half of its
+    /// stack out if that is rather full, or else of the one that has most pages.
+    pub(super) fn shed(&self, order: Order, kind: MigrateType, gone: impl FnMut(u32, Order)) {
+        let own = Kept::of(order, kind);
+        let count = |kept: &Kept| self.counts[kept.list].load(Relaxed) as usize;
+        let largest = || Kept::all().max_by_key(|kept| count(kept) * kept.order.pages());
+        let full = if count(&own) > own.depth() / 2 { Some(own) } else { largest() };
+        if let Some(kept) = full {
+            self.remove(kept, count(&kept).div_ceil(2), gone);
+        }
+    }
+    /// Takes all blocks out.
+    pub(super) fn clear(&self, mut gone: impl FnMut(u32, Order)) {
+        for kept in Kept::all() {
+            let count = self.counts[kept.list].load(Relaxed) as usize;
+            self.remove(kept, count, &mut gone);
+        }
+    }
+    /// Takes the `oldest` blocks of a stack out.
+    fn remove(&self, kept: Kept, oldest: usize, mut gone: impl FnMut(u32, Order)) {
+        let count = self.counts[kept.list].load(Relaxed) as usize;
+        let blocks = &self.blocks[kept.first..kept.first + count];
+        blocks[..oldest].iter().for_each(|block| gone(block.load(Relaxed), kept.order));
+        for (to, from) in blocks.iter().zip(&blocks[oldest..]) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        self.counts[kept.list].store((count - oldest) as u32, Relaxed);
+        self.pages.store(self.pages() - (oldest * kept.order.pages()) as u32, Relaxed);
+    }
+    /// Whether a block is on its stack already. Looks at all that is on it.
+    pub(super) fn has(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
+        let kept = Kept::of(order, kind);
+        let count = self.counts[kept.list].load(Relaxed) as usize;
+        let blocks = &self.blocks[kept.first..kept.first + count];
+        blocks.iter().any(|block| block.load(Relaxed) == frame)
+    }
+    /// What is in them, by words.
+    pub(super) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        let blocks = Kept::all().flat_map(|kept| {
+            let count = self.counts[kept.list].load(Relaxed) as usize;
+            let blocks = &self.blocks[kept.first..kept.first + count];
+            blocks.iter().map(move |block| (block.load(Relaxed), kept.order))
+        });
+        blocks.flat_map(|(frame, order)| runs_of(frame, order))
+    }
+}
+
+/// The frames of a block below a pageblock, by words.
+fn runs_of(frame: u32, order: Order) -> impl Iterator<Item = Run> {
+    let (word, bit) = bits::split(frame);
+    let words = (order.pages() >> WORD_ORDER).max(1) as u32;
+    let frames = if order.get() <= WORD_ORDER { bits::run(order, bit) } else { !0 };
+    (word..word + words).map(move |word| Run { word, frames })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const MOVABLE: MigrateType = MigrateType::Movable;
+
+    fn order(order: u8) -> Order {
+        Order::new(order).unwrap()
+    }
+
+    #[test]
+    fn what_came_last_goes_first_and_orders_and_types_keep_apart() {
+        let stacks = Stacks::new(4096);
+        for (at, kept) in Kept::all().enumerate() {
+            let kind = MigrateType::ALL[at / ORDERS];
+            for frame in 0..2 {
+                assert!(stacks.push((at as u32 * 2 + frame) << 8, kept.order, kind));
+            }
+        }
+        for (at, kept) in Kept::all().enumerate() {
+            let kind = MigrateType::ALL[at / ORDERS];
+            let popped = core::iter::from_fn(|| stacks.pop(kept.order, kind));
+            let expected = [at as u32 * 2 + 1, at as u32 * 2].map(|frame| frame << 8);
+            assert_eq!(popped.collect::<Vec<_>>(), expected, "order {}", kept.order.get());
+        }
+        assert_eq!((stacks.pages(), stacks.runs().count()), (0, 0));
+    }
+
+    #[test]
+    fn the_oldest_make_room_and_larger_ones_where_pages_are_too_many() {
+        let stacks = Stacks::new(64);
+        let shed = |order, kind| {
+            let mut gone = Vec::new();
+            stacks.shed(order, kind, |frame, order| gone.push((frame, order.get())));
+            gone
+        };
+        assert!(stacks.take_in(order(6)) && !stacks.take_in(order(7)));
+        for frame in 0..32 {
+            assert!(stacks.push(2 * frame, order(1), MOVABLE));
+        }
+        assert!(!stacks.push(64, order(1), MOVABLE), "it is full");
+        assert!(!stacks.push(64, Order::ZERO, MOVABLE), "too many pages");
+        let older: Vec<(u32, u8)> = (0..16).map(|frame| (2 * frame, 1)).collect();
+        assert_eq!(shed(order(1), MOVABLE), older);
+        assert!(stacks.push(64, Order::ZERO, MOVABLE));
+        assert_eq!((stacks.pages(), stacks.pop(order(1), MOVABLE)), (33, Some(62)));
+        stacks.clear(|_, _| {});
+        for at in 0..5 {
+            assert!(stacks.push(64 + 8 * at, order(3), MOVABLE));
+        }
+        for at in 0..24 {
+            assert!(stacks.push(at, Order::ZERO, MOVABLE));
+        }
+        assert!(!stacks.push(0, order(2), MOVABLE), "too many pages");
+        assert_eq!(shed(order(2), MOVABLE), [(64, 3), (72, 3), (80, 3)], "those have most");
+        assert!(stacks.push(0, order(2), MOVABLE));
+    }
+
+    #[test]
+    fn a_word_is_handed_out_in_order() {
+        let stacks = Stacks::new(64);
+        let starts = 0x0101_0000_0001_0001;
+        assert!(stacks.fill(3, starts, order(3), MOVABLE));
+        assert_eq!(stacks.pages(), 32);
+        assert!(!stacks.fill(4, !0, Order::ZERO, MOVABLE), "too many pages");
+        let popped = core::iter::from_fn(|| stacks.pop(order(3), MOVABLE)).collect::<Vec<_>>();
+        assert_eq!(popped, [0, 16, 48, 56].map(|bit| 3 * 64 + bit));
+        assert!(stacks.fill(4, !0, Order::ZERO, MOVABLE));
+        let all: Vec<u32> = core::iter::from_fn(|| stacks.pop(Order::ZERO, MOVABLE)).collect();
+        assert_eq!(all, (256..320).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_in_them_is_told_by_words_and_can_be_cleared() {
+        let stacks = Stacks::new(512);
+        assert!(stacks.push(64 * 4, order(8), MOVABLE));
+        assert!(stacks.push(64 * 9 + 4, order(2), MOVABLE));
+        let small = Run { word: 9, frames: 0xf0 };
+        let runs: Vec<Run> = stacks.runs().collect();
+        assert_eq!(runs[0], small);
+        assert_eq!(runs[1..], [4, 5, 6, 7].map(|word| Run { word, frames: !0 }));
+        assert!(stacks.has(64 * 9 + 4, order(2), MOVABLE));
+        assert!(!stacks.has(64 * 9, order(2), MOVABLE));
+        let mut pages = 0;
+        stacks.clear(|_, order| pages += order.pages());
+        assert_eq!((pages, stacks.pages(), stacks.runs().count()), (260, 0, 0));
+    }
+}
