@@ -7,6 +7,13 @@ pub(super) const WORD_ORDER: u8 = 6;
 /// Frames of a word.
 pub(super) const WORD_PAGES: usize = 1 << WORD_ORDER;
 
+/// Frames of one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Run {
+    pub(super) word: u32,
+    pub(super) frames: u64,
+}
+
 /// The word of a frame of the zone, and where in it.
 #[inline]
 pub(super) const fn split(frame: u32) -> (u32, u32) {

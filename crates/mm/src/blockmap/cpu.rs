@@ -1,7 +1,7 @@
 //! What a CPU has to itself: free blocks, frames on their way home, and pageblocks that it takes
 //! more from.
 
-use super::bits::WORD_PAGES;
+use super::bits::{Run, WORD_PAGES};
 use super::stack::Stacks;
 use crate::arch::Order;
 use crate::frame::MigrateType;
@@ -36,13 +36,6 @@ impl List {
     pub(super) fn of_type(kind: MigrateType) -> impl Iterator<Item = Self> {
         (0..Self::ORDERS).rev().map(move |order| Self(Self::ORDERS * kind as u8 + order))
     }
-}
-
-/// Frames of one word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Run {
-    pub(super) word: u32,
-    pub(super) frames: u64,
 }
 
 /// Frames of one word that go home together; none, if no bit is set.

@@ -1,7 +1,7 @@
 //! The way back: the CPU's words, and from them the map.
 
-use super::bits::{self, WORD_ORDER};
-use super::cpu::{BlockCell, CpuCache, Fate, FreedTwice, Run};
+use super::bits::{self, Run, WORD_ORDER};
+use super::cpu::{BlockCell, CpuCache, Fate, FreedTwice};
 use super::head::{BLOCK_PAGES, Head};
 use super::{Appetite, BlockMap, WORDS, block_of, freed_twice};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};

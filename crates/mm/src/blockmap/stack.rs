@@ -1,7 +1,6 @@
 //! Blocks that a CPU has to itself, by order and type.
 
-use super::bits::{self, WORD_ORDER, WORD_PAGES};
-use super::cpu::Run;
+use super::bits::{self, Run, WORD_ORDER, WORD_PAGES};
 use crate::arch::{Order, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
