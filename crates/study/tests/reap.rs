@@ -97,6 +97,19 @@ fn every_layout_comes_to_its_end_with_any_number_of_walkers() {
     }
 }
 
+/// Four walkers take huge pages, of which there are few, nearly as fast as can be: several under one
+/// hold of a lock, and without falling asleep where they give way to one another.
+#[test]
+fn huge_pages_are_shared_out_among_four() {
+    let document = run(&["layout=huge", "walkers=4", "pages=200000"]);
+    let [stock, _, claims] = &document.arms[..] else { panic!("three arms") };
+    let (wall, bound) = (mean(claims, "wall_to_last_frame_ns"), mean(claims, "amdahl_bound_ns"));
+    assert!(wall <= 1.15 * bound, "{wall} ns, and {bound} could be");
+    assert!(mean(claims, "mmap_lock_spin_ns") > 0.0);
+    assert_eq!(mean(stock, "mmap_lock_spin_ns"), 0.0);
+    assert!(mean(claims, "pte_lock_wait_ns") * 5.0 < mean(stock, "pte_lock_wait_ns"));
+}
+
 /// A victim that ends within two seconds is never reaped, as in Linux; one that cannot notice its
 /// signal is, and meets its reaper when it does.
 #[test]

@@ -121,6 +121,69 @@ fn tries_on_a_semaphore_never_wait() {
     });
 }
 
+/// Who holds it for reading may wait for another reader.
+#[test]
+fn a_reader_is_not_left_behind_readers() {
+    for downgrades in [false, true] {
+        check(4000, move || {
+            let sem = Arc::new(RwSem::<Model, u32>::new(0));
+            let met = Arc::new(Completion::<Model>::new());
+            let (a, b, met_a, met_b) =
+                (Arc::clone(&sem), Arc::clone(&sem), Arc::clone(&met), Arc::clone(&met));
+            run(2, || {
+                let writer = cpu_body(move || {
+                    let mut value = a.write();
+                    *value += 1;
+                    let held = if downgrades {
+                        value.downgrade()
+                    } else {
+                        drop(value);
+                        a.read()
+                    };
+                    met_a.wait();
+                    assert_eq!(*held, 1);
+                });
+                let reader = cpu_body(move || {
+                    assert!(*b.read() <= 1);
+                    met_b.complete();
+                });
+                (None, vec![writer, reader])
+            });
+        });
+    }
+}
+
+#[test]
+fn who_spins_for_readers_or_for_a_writer_is_no_more_than_they_are() {
+    check(4000, || {
+        let sem = Arc::new(RwSem::<Model, (u32, u32)>::new((0, 0)));
+        let writer = |_| {
+            let sem = Arc::clone(&sem);
+            cpu_body(move || {
+                let mut pair = sem.write_after_readers();
+                pair.0 += 1;
+                nap();
+                pair.1 += 1;
+            })
+        };
+        let reader = |_| {
+            let sem = Arc::clone(&sem);
+            cpu_body(move || {
+                for due in [true, false] {
+                    let soon = sem.try_read_once(|| due);
+                    assert!(due || soon.is_none(), "it was not due");
+                    let pair = soon.unwrap_or_else(|| sem.read());
+                    let first = pair.0;
+                    pause();
+                    assert_eq!(first, pair.1, "a writer came in between");
+                }
+            })
+        };
+        run(4, || (None, (0..2).map(writer).chain((0..2).map(reader)).collect()));
+        assert_eq!(*sem.try_write().expect("it is free"), (2, 2));
+    });
+}
+
 #[test]
 fn a_reader_that_gives_up_keeps_nobody_waiting() {
     check(4000, || {

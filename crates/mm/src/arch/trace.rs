@@ -149,6 +149,7 @@ funcs! {
     FolioLock "__folio_lock",
     FolioWaitWriteback "folio_wait_writeback",
     SwapReclaimFull "swap_reclaim_full_clusters",
+    RwsemOptimisticSpin "rwsem_optimistic_spin",
 }
 
 /// On what grounds pages are taken out of a page table.

@@ -65,14 +65,16 @@ impl<A: Arch> FrameAllocator<A> {
         for &pfn in blocks {
             self.check_held(pfn, order);
             A::work(Op::PagePrep, 1);
-            A::trace(Trace::PageFree { pfn, order });
         }
         let zone_of = |pfn: Pfn| usize::from(self.frames.word(pfn).zone());
         for some in blocks.chunk_by(|&one, &next| zone_of(one) == zone_of(next)) {
             let zone = &self.zones[zone_of(some[0])];
             let mut buddy = zone.buddy.lock_irqsave();
-            let free: u32 =
-                some.iter().map(|&pfn| buddy.free_block(&self.frames, pfn, order)).sum();
+            let mut free = 0;
+            for &pfn in some {
+                A::trace(Trace::PageFree { pfn, order });
+                free += buddy.free_block(&self.frames, pfn, order);
+            }
             self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, free.into());
         }
     }

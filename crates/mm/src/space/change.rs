@@ -112,6 +112,11 @@ impl<'a, A: Arch> Change<'a, A> {
     pub(super) fn begin(space: &'a Space<A>) -> Self {
         Self { space, vmas: Some(space.lock.write()), shut: false }
     }
+    /// The same by somebody for whom readers give way: see
+    /// [`crate::sync::RwSem::write_after_readers`].
+    pub(super) fn begin_after_readers(space: &'a Space<A>) -> Self {
+        Self { space, vmas: Some(space.lock.write_after_readers()), shut: false }
+    }
     fn vmas(&mut self) -> &mut Vmas<A> {
         self.vmas.as_mut().expect("the change is not over")
     }

@@ -12,7 +12,7 @@
 //!
 //! # When the address space is dead
 //! The exit begins with the last thread's end. It takes mmap_lock for writing, for which a reaper
-//! gives way between two tables, locks every VMA for good, so that neither faults nor the reverse
+//! gives way between two tables: both spin for a moment before they sleep. It locks every VMA for good, so that neither faults nor the reverse
 //! map find anything, and retires the address space's translations: one flush for all that is to
 //! come ([`crate::tlb::Retired`]). From then on a walker unlinks each table that it has emptied,
 //! and frees frames and tables at once.
@@ -30,11 +30,12 @@
 use super::change::Vmas;
 use super::mmap::locked_of;
 use super::reap::is_reapable;
-use super::zap::{Swapped, Zap};
+use super::zap::Zap;
 use super::{Backing, CHANGED, DEAD, EXITING, LEFT, ReapLock, Reaped, Space, VmaRange, Vpn};
 use crate::arch::{Arch, Atomic, Func, Op, Pfn, Span, Trace, ZapBy};
 use crate::lru::MANY;
-use crate::table::{Direction, ENTRIES, Gather, Gathered, Hold, Sink};
+use crate::sync::ReadGuard;
+use crate::table::{Direction, ENTRIES, Gather, Gathered, HUGE_AT_ONCE, Hold, Sink};
 use crate::tlb::Flushed;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -192,8 +193,7 @@ impl<A: Arch> Space<A> {
     ) {
         let range = pages_of(units.clone());
         let dead = self.state.load(Acquire) & DEAD != 0;
-        let how =
-            Zap { hold: if dead { Hold::Claim } else { Hold::Lock }, swapped: Swapped::Gather };
+        let how = Zap::claimed(if dead { Hold::Claim } else { Hold::Lock });
         for (area, part) in vmas.areas(range) {
             if dead || is_reapable(&area) {
                 let done = self.zap_with(on, gather, part, locked_of(&area), how);
@@ -202,19 +202,21 @@ impl<A: Arch> Space<A> {
                 self.state.fetch_or(LEFT, AcqRel);
             }
         }
+        let mut sink = RetireMany(on);
         if dead {
-            let mut sink = RetireMany(on);
             let table_of = |unit: u32| pages_of(unit..unit + 1).start();
-            let small = units
-                .filter(|&unit| {
-                    self.table.free_claimed(on.paging, gather, &mut sink, table_of(unit))
-                })
-                .count();
-            // It costs no flush, and leaves less to be done when the two ends have met. Huge pages
-            // are worth it, few as they are.
-            if small == 0 || gather.len() >= FREED_AT_ONCE {
-                gather.flush(on.paging, &mut sink);
+            for unit in units {
+                self.table.free_claimed(on.paging, gather, &mut sink, table_of(unit));
             }
+        }
+        // Of a dead address space that costs no flush, and leaves less to be done when the two ends
+        // have met. Huge pages are worth a flush: so nobody has to take a page for the gather.
+        let is_due = match gather.has_only_huge() {
+            true => gather.is_short_of(HUGE_AT_ONCE as usize),
+            false => dead && gather.len() >= FREED_AT_ONCE,
+        };
+        if is_due {
+            gather.flush(on.paging, &mut sink);
         }
     }
     /// A reaper's part. `more` is asked before each table: `false` ends it, with all that it has
@@ -223,10 +225,11 @@ impl<A: Arch> Space<A> {
         &'t self,
         on: Backing<'_, A>,
         how: ReapLock,
-        vmas: crate::sync::ReadGuard<'t, A, Vmas<A>>,
+        vmas: ReadGuard<'t, A, Vmas<A>>,
         more: impl Fn() -> bool,
     ) -> Reaped {
         let mut gather = Gather::new_dying(&self.table);
+        gather.widen();
         let mut vmas = Some(vmas);
         let mut result = Reaped::Done;
         while let Some(held) = &vmas {
@@ -236,12 +239,11 @@ impl<A: Arch> Space<A> {
             }
             let Some(units) = self.claim(held, End::High) else { break };
             self.zap_claimed(on, held, &mut gather, units);
-            if self.lock.has_waiters() {
+            if self.exit_begins() || self.lock.has_waiters() {
                 // The exit wants to begin, or another change to be made. The exit lets readers in
                 // as soon as it has begun, so whoever would not wait for others waits for that.
                 drop(vmas.take());
-                let exits = self.state.load(Acquire) & EXITING != 0;
-                vmas = self.lock_to_reap(if exits { ReapLock::Wait } else { how });
+                vmas = self.lock_again(how);
                 if vmas.is_none() {
                     result = Reaped::Busy;
                 } else if self.is_skipped() {
@@ -254,6 +256,18 @@ impl<A: Arch> Space<A> {
         gather.finish(on.paging, &mut RetireMany(on));
         result
     }
+    /// Whether the exit is there, and the address space not dead yet.
+    fn exit_begins(&self) -> bool {
+        self.state.load(Acquire) & (EXITING | DEAD) == EXITING
+    }
+    /// mmap_lock for reading, for a reaper that has given way.
+    fn lock_again(&self, how: ReapLock) -> Option<ReadGuard<'_, A, Vmas<A>>> {
+        if self.state.load(Acquire) & EXITING == 0 {
+            return self.lock_to_reap(how);
+        }
+        let soon = self.lock.try_read_once(|| !self.exit_begins());
+        soon.or_else(|| self.lock_to_reap(ReapLock::Wait))
+    }
     /// The walk of the exit. The address space is dead.
     pub(super) fn zap_unclaimed<'t>(
         &'t self,
@@ -264,6 +278,8 @@ impl<A: Arch> Space<A> {
         while let Some(units) = self.claim(vmas, End::Low) {
             self.zap_claimed(on, vmas, gather, units);
         }
+        // Whoever helps may not be done yet.
+        gather.flush(on.paging, &mut RetireMany(on));
     }
     /// Takes the pages out that a reaper had to leave while threads were still running. The
     /// address space is dead, and mmap_lock is held for writing: before, somebody may still be at
@@ -278,7 +294,7 @@ impl<A: Arch> Space<A> {
             return;
         }
         let _span = Span::<A>::enter(Func::UnmapVmas);
-        let how = Zap { hold: Hold::Claim, swapped: Swapped::Gather };
+        let how = Zap::claimed(Hold::Claim);
         for (area, part) in vmas.areas(VmaRange::USER) {
             if !is_reapable(&area) {
                 self.zap_with(on, gather, part, locked_of(&area), how);

@@ -26,7 +26,10 @@ impl<A: Arch> Space<A> {
         let mut gather = Gather::new_whole(&self.table);
         match self.config.exit {
             ExitPolicy::Stock | ExitPolicy::Posted => self.zap_all(on, &mut gather),
-            ExitPolicy::Claims => self.share_out(on, &mut gather),
+            ExitPolicy::Claims => {
+                gather.widen();
+                self.share_out(on, &mut gather);
+            }
         }
         self.skip();
         let mut change = self.last_change();
@@ -78,7 +81,10 @@ impl<A: Arch> Space<A> {
     /// mmap_lock for writing, and how long that took.
     fn last_change(&self) -> Change<'_, A> {
         let since_ns = A::now_ns();
-        let change = Change::begin(self);
+        let change = match self.config.exit {
+            ExitPolicy::Claims => Change::begin_after_readers(self),
+            ExitPolicy::Stock | ExitPolicy::Posted => Change::begin(self),
+        };
         let ns = (A::now_ns() - since_ns).try_into().unwrap_or(u32::MAX);
         A::trace(Trace::ExitLockWait { ns });
         change

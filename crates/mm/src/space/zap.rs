@@ -82,6 +82,15 @@ pub(super) enum Swapped {
     Gather,
 }
 
+/// How many huge pages are taken out under one hold of their table's lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Huge {
+    /// One.
+    One,
+    /// All that are in a row.
+    Row,
+}
+
 /// How pages are taken out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Zap {
@@ -89,11 +98,16 @@ pub(super) struct Zap {
     pub(super) hold: Hold,
     /// What becomes of folios in the swap cache.
     pub(super) swapped: Swapped,
+    pub(super) huge: Huge,
 }
 
 impl Zap {
     /// As in Linux.
-    const PLAIN: Self = Self { hold: Hold::Lock, swapped: Swapped::Free };
+    const PLAIN: Self = Self { hold: Hold::Lock, swapped: Swapped::Free, huge: Huge::One };
+    /// By who has claimed the pages.
+    pub(super) const fn claimed(hold: Hold) -> Self {
+        Self { hold, swapped: Swapped::Gather, huge: Huge::Row }
+    }
 }
 
 impl<A: Arch> Space<A> {
@@ -130,7 +144,12 @@ impl<A: Arch> Space<A> {
                     self.zap_ptes(on, gather, &mut ptes, part, (locked, how.swapped))
                 }
                 Leaf::Huge(mut pmd, part) if part.pages() == HUGE_PAGES => {
-                    self.zap_huge(on, gather, &mut pmd, part.start(), locked)
+                    let end = if how.huge == Huge::Row { range.end() } else { part.end() };
+                    let row = VmaRange::raw(part.start().get(), end.get());
+                    let (done, room) = self.zap_huge(on, gather, &mut pmd, row, locked);
+                    drop(pmd);
+                    leaves.back_to(done, range);
+                    (room == Room::Full).then_some(done)
                 }
                 Leaf::Huge(pmd, part) => {
                     drop(pmd);
@@ -203,21 +222,33 @@ impl<A: Arch> Space<A> {
         A::work(Op::PteScan, empty);
         None
     }
+    /// The huge page at the beginning of `row`, and those that follow it in the same table; where
+    /// to go on, and whether the gather has room.
     fn zap_huge(
         &self,
         on: Backing<'_, A>,
         gather: &mut Gather<'_, A>,
         pmd: &mut PmdTable<'_, A>,
-        page: Vpn,
+        row: VmaRange,
         locked: Locked,
-    ) -> Option<Vpn> {
-        let pte = pmd.take(page);
-        let pfn = pte.pfn()?;
-        if pte.is_present() {
-            gather.note(page, PageSize::Huge);
+    ) -> (Vpn, Room) {
+        let mut page = row.start();
+        loop {
+            let pte = pmd.take(page);
+            let mut room = Room::More;
+            if let Some(pfn) = pte.pfn() {
+                if pte.is_present() {
+                    gather.note(page, PageSize::Huge);
+                }
+                self.unmap_folio(on, pfn, locked);
+                room = gather.add(on.paging, pfn, 1);
+            }
+            page = page.offset(HUGE_PAGES);
+            let is_in_row = page.offset(HUGE_PAGES) <= row.end() && pmd.maps(page);
+            if room == Room::Full || !is_in_row {
+                return (page, room);
+            }
         }
-        self.unmap_folio(on, pfn, locked);
-        (gather.add(on.paging, pfn, 1) == Room::Full).then(|| page.offset(HUGE_PAGES))
     }
     /// An entry that mapped the folio is gone; its reference is still there.
     pub(super) fn unmap_folio(&self, on: Backing<'_, A>, folio: Pfn, locked: Locked) {

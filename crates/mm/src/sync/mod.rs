@@ -25,7 +25,7 @@ pub use guard::{IrqGuard, NoPreempt, PreemptGuard};
 pub use local::{Local, LocalGuard};
 pub use mutex::{Mutex, MutexGuard};
 pub use percpu::{EachCpu, PerCpu};
-pub use rwsem::{HANDOFF_AFTER_NS, READERS_AT_ONCE, ReadGuard, RwSem, WriteGuard};
+pub use rwsem::{HANDOFF_AFTER_NS, READER_SPIN_NS, READERS_AT_ONCE, ReadGuard, RwSem, WriteGuard};
 pub use sparse::Sparse;
 pub use spin::{SpinGuard, SpinLock};
 pub use wait::{Completion, WaitQueue};

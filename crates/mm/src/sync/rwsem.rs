@@ -9,9 +9,9 @@
 //! Lock order: class Rwsem; taken by tasks with nothing atomic held. Its own queue lock (class
 //! WaitQueue) is held for moments.
 
-use super::SpinLock;
 use super::optimistic::{Spin, spin_in_line};
-use crate::arch::{Arch, Atomic, LockClass, RawSpin, TaskId};
+use super::{PreemptGuard, SpinLock};
+use crate::arch::{Arch, Atomic, Func, LockClass, RawSpin, Span, TaskId};
 use alloc::collections::VecDeque;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -33,6 +33,10 @@ const TAKEN: u64 = !(WAITERS | HANDOFF);
 pub const READERS_AT_ONCE: usize = 256;
 /// How long a writer waits before it shuts the spinners out, in ns; the kernel's 4 ms.
 pub const HANDOFF_AFTER_NS: u64 = 4_000_000;
+
+/// How long a reader spins that knows of a writer who will be done soon, in ns: as long as a writer
+/// does for many readers.
+pub const READER_SPIN_NS: u64 = 25_000;
 
 /// What a queued task wants.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,6 +95,38 @@ impl<A: Arch, T> RwSem<A, T> {
         WriteGuard { sem: self, not_send: PhantomData }
     }
 
+    /// Takes it for writing as [`RwSem::write`] does, but spins for readers too before it sleeps,
+    /// for as long as the kernel does: 10 us, and half a us for each of up to 30 of them. That they
+    /// run, and will be done soon, is the caller's guess.
+    pub fn write_after_readers(&self) -> WriteGuard<'_, A, T> {
+        let readers = (self.count.load(Ordering::Relaxed) / READER).min(30);
+        let got = self.spin_until(10_000 + 500 * readers, || self.try_write());
+        got.unwrap_or_else(|| self.write())
+    }
+
+    /// Takes it for reading once `due` is true and no writer has it or waits for it: spins, for at
+    /// most [`READER_SPIN_NS`]. `None`: that took longer, or another task wants the CPU.
+    pub fn try_read_once(&self, due: impl Fn() -> bool) -> Option<ReadGuard<'_, A, T>> {
+        self.spin_until(READER_SPIN_NS, || if due() { self.try_read() } else { None })
+    }
+
+    /// Asks for at most `ns` and with preemption off, unless there is another task to run.
+    fn spin_until<R>(&self, ns: u64, ask: impl Fn() -> Option<R>) -> Option<R> {
+        if let Some(got) = ask() {
+            return Some(got);
+        }
+        let _span = Span::<A>::enter(Func::RwsemOptimisticSpin);
+        let _pinned = PreemptGuard::<A>::new();
+        let until_ns = A::now_ns() + ns;
+        while A::now_ns() < until_ns && !A::need_resched() {
+            A::relax();
+            if let Some(got) = ask() {
+                return Some(got);
+            }
+        }
+        None
+    }
+
     /// Takes it for reading if no writer has it or waits for it.
     pub fn try_read(&self) -> Option<ReadGuard<'_, A, T>> {
         loop {
@@ -143,8 +179,10 @@ impl<A: Arch, T> RwSem<A, T> {
             queue.push_back((me, Want::Read));
             self.count.fetch_or(WAITERS, Ordering::Relaxed);
             let left = self.count.fetch_sub(READER, Ordering::Relaxed) - READER;
-            // A writer may have looked while the bit stood there, or the holder may be gone.
-            if left & TAKEN == 0 {
+            // A writer may have looked while the bit stood there. Or the holder is gone, or a
+            // reader by now, and has seen nobody in the queue.
+            let readers = left & WRITER == 0 && matches!(queue.front(), Some((_, Want::Read)));
+            if readers || left & TAKEN == 0 {
                 self.wake_first(&mut queue);
             }
         }

@@ -4,7 +4,8 @@
 //! more, which is what a flush proves, the frame is handed on. So one flush serves many pages.
 //!
 //! As in Linux: room for 8 frames comes with the gather, more comes in pages of 510, up to 19 of
-//! them; if there is no memory for another, the gather is full earlier.
+//! them; if there is no memory for another, the gather is full earlier. With `claims` room for 32
+//! comes with it: many huge pages, which no page of the zone that they go back to need be taken for.
 
 use super::{ENTRIES, PageTable, Paging};
 use crate::arch::{Arch, Atomic, Func, Order, PageSize, Pfn, Span, VmaRange, Vpn};
@@ -15,7 +16,9 @@ use crate::tlb::{Extent, Flushed, Parked, Tables};
 use core::sync::atomic::Ordering::{AcqRel, SeqCst};
 
 /// Frames that fit without a page.
-pub(super) const BUNDLE: usize = 8;
+const BUNDLE: usize = 8;
+/// The same in a gather that was widened.
+const WIDE: usize = 32;
 /// Frames that fit into a page; two words of it are Linux's own.
 const PER_PAGE: usize = ENTRIES - 2;
 /// Pages at most: about 10,000 frames.
@@ -66,7 +69,9 @@ pub enum Room {
 #[must_use]
 pub struct Gather<'t, A: Arch> {
     table: &'t PageTable<A>,
-    bundle: [u64; BUNDLE],
+    bundle: [u64; WIDE],
+    /// How many of the bundle there are.
+    room: usize,
     pages: [Option<Pfn>; PAGES_MAX],
     /// Frames in all batches.
     len: usize,
@@ -98,7 +103,8 @@ impl<'t, A: Arch> Gather<'t, A> {
         table.gathers.fetch_add(1, SeqCst);
         Self {
             table,
-            bundle: [0; BUNDLE],
+            bundle: [0; WIDE],
+            room: BUNDLE,
             pages: [None; PAGES_MAX],
             len: 0,
             made: 0,
@@ -122,6 +128,19 @@ impl<'t, A: Arch> Gather<'t, A> {
         let mut gather = Self::new(table);
         gather.promise = Promise::Nothing;
         gather
+    }
+    /// Makes room for 32 frames without a page. Nothing waits yet.
+    pub fn widen(&mut self) {
+        debug_assert!(self.is_empty(), "frames would be lost");
+        self.room = WIDE;
+    }
+    /// Whether `count` more frames might need a page, or another one.
+    pub fn is_short_of(&self, count: usize) -> bool {
+        self.len + count >= self.room + self.made * PER_PAGE
+    }
+    /// Whether huge pages were noted since the last flush, and nothing else.
+    pub fn has_only_huge(&self) -> bool {
+        self.range.is_some() && self.size == PageSize::Huge
     }
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
@@ -151,7 +170,7 @@ impl<'t, A: Arch> Gather<'t, A> {
         self.room(on)
     }
     fn push(&mut self, word: u64) {
-        match self.len.checked_sub(BUNDLE) {
+        match self.len.checked_sub(self.room) {
             None => self.bundle[self.len] = word,
             Some(at) => match self.pages.get(at / PER_PAGE) {
                 Some(&Some(page)) => A::table_store(page, at % PER_PAGE, word),
@@ -163,7 +182,7 @@ impl<'t, A: Arch> Gather<'t, A> {
     /// Looks for room for one more.
     #[inline]
     fn room(&mut self, on: Paging<'_, A>) -> Room {
-        if self.len < BUNDLE + self.made * PER_PAGE { Room::More } else { self.grow(on) }
+        if self.len < self.room + self.made * PER_PAGE { Room::More } else { self.grow(on) }
     }
     #[cold]
     fn grow(&mut self, on: Paging<'_, A>) -> Room {
@@ -179,7 +198,7 @@ impl<'t, A: Arch> Gather<'t, A> {
         Room::More
     }
     fn word(&self, at: usize) -> u64 {
-        match at.checked_sub(BUNDLE) {
+        match at.checked_sub(self.room) {
             None => self.bundle[at],
             Some(at) => match self.pages[at / PER_PAGE] {
                 Some(page) => A::table_load(page, at % PER_PAGE),

@@ -45,6 +45,7 @@ pub use entry::{Pte, PteFlags, SWAP_BITS};
 pub use gather::{Gather, Gathered, Room, Sink};
 pub use level::{ENTRIES, Level};
 pub use lock::TableLocks;
+pub(crate) use range::HUGE_AT_ONCE;
 pub use range::{Direction, Leaf, Leaves};
 pub use shift::MoveError;
 pub(crate) use slot::Hold;

@@ -7,8 +7,8 @@ use super::walk::{Ending, peek};
 use super::{PageTable, Paging};
 use crate::arch::{Arch, Op, VmaRange, Vpn};
 
-/// Huge pages that one walker takes together at most: what a gather has room for without a page.
-const HUGE_AT_ONCE: u64 = super::gather::BUNDLE as u64 - 1;
+/// Huge pages that one walker takes together at most.
+pub(crate) const HUGE_AT_ONCE: u64 = 7;
 /// Of the huge pages in sight that part is taken.
 const HUGE_SHARE: u64 = 8;
 

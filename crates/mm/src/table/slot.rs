@@ -110,6 +110,10 @@ impl<'a, A: Arch, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
         let pte = self.raw(page);
         if pte.is_table() { Pte::NONE } else { pte }
     }
+    /// Whether the entry for `page` is in this table and maps something.
+    pub(crate) fn maps(&self, page: Vpn) -> bool {
+        Self::OF.table_start(page) == self.start && self.get(page).is_mapped()
+    }
     /// Fills the entry, which is not present, with anything (`set_pte`).
     #[inline]
     pub fn fill(&mut self, page: Vpn, pte: Pte) {

@@ -36,7 +36,7 @@ impl<A: Arch> PageTable<A> {
         teardown.level(self.root(), Level::Pgd, range);
     }
     /// Unlinks the table of the lowest level for `page`, if there is one, all entries of which were
-    /// taken out by the caller; says whether there was. It is freed through the gather.
+    /// taken out by the caller. It is freed through the gather.
     ///
     /// The address space is retired, its VMAs are locked for good, and nobody but the caller takes
     /// or frees what is in this table: others may be at its neighbours.
@@ -46,18 +46,16 @@ impl<A: Arch> PageTable<A> {
         gather: &mut Gather<'t, A>,
         sink: &mut impl Sink,
         page: Vpn,
-    ) -> bool {
+    ) {
         A::work(Op::TableWalk, 1);
         let found = self.walk([Level::Pgd, Level::Pud, Level::Pmd], page);
         let entry = Pte::of(found.entry);
-        let is_there = found.depth == 2 && entry.is_table();
-        if is_there {
+        if found.depth == 2 && entry.is_table() {
             debug_assert!(is_empty::<A>(entry.frame()), "a table with entries is freed");
             A::work(Op::PteClear, 1);
             A::table_swap(found.table, Level::Pmd.index(page), 0);
             gather.add_table(on, sink, Level::Pte.table_start(page), entry.frame());
         }
-        is_there
     }
 }
 

@@ -1,12 +1,13 @@
 //! Pages are taken out of an address space by somebody else than its process.
 
 use crate::machine::{Machine, POLICIES, range};
-use mmscale_mm::arch::{NodeId, Vpn};
+use mmscale_mm::arch::{LockClass, NodeId, Vpn};
+use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::space::{
     Advice, ExitPolicy, FaultError, HugePages, LockWhat, MapRequest, Place, Prot, ReapLock, Reaped,
     Space, SpaceError,
 };
-use mmscale_uni::Uni;
+use mmscale_uni::{self as uni, Uni};
 use std::sync::Arc;
 
 const EXITS: [ExitPolicy; 3] = [ExitPolicy::Stock, ExitPolicy::Posted, ExitPolicy::Claims];
@@ -65,6 +66,36 @@ fn a_reaper_takes_every_page_and_leaves_the_vmas_to_the_exit() {
         machine.exit(space);
         machine.end();
     }
+}
+
+/// What a claim has of huge pages comes out under one hold of their table's lock, and goes back to
+/// the zone with others.
+#[test]
+fn huge_pages_that_are_claimed_together_take_each_lock_once() {
+    const COUNT: u64 = 40;
+    let taken = |exit| {
+        let machine = Machine::boot(1, |config| {
+            config.map = MemoryMap::nodes(2, 1 << 15);
+            config.space.huge = HugePages::Always;
+            config.space.exit = exit;
+        });
+        let space = machine.space();
+        map(&machine, &space, HUGE, COUNT * 512);
+        (0..COUNT).for_each(|nth| machine.write(&space, HUGE + nth * 512, 1).expect("memory"));
+        let locks = || [LockClass::Pmd, LockClass::Zone].map(uni::lock_acquisitions);
+        let before = locks();
+        assert_eq!(space.reap(machine.on(), ReapLock::Wait), Reaped::Done);
+        let after = locks();
+        assert_eq!(machine.check().mapped, 0);
+        machine.exit(space);
+        machine.end();
+        [after[0] - before[0], after[1] - before[1]]
+    };
+    let [tables, zones] = taken(ExitPolicy::Stock);
+    assert!(tables >= COUNT && zones + 5 >= COUNT, "{tables} and {zones}");
+    let [tables, zones] = taken(ExitPolicy::Claims);
+    // One of each eight in sight, and 25 or more at a time.
+    assert!((8..25).contains(&tables) && zones <= 4, "{tables} and {zones}");
 }
 
 #[test]

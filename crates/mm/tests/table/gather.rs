@@ -52,6 +52,42 @@ fn a_gather_has_room_for_8_frames_and_19_pages_of_510() {
 }
 
 #[test]
+fn a_wide_gather_takes_no_page_for_32_frames() {
+    let world = World::new(1);
+    let table = world.table();
+    let mut gather = Gather::new(&table);
+    gather.widen();
+    uni::fail_allocs(1);
+    for nth in 0..31 {
+        assert_eq!(gather.is_short_of(7), nth >= 25, "{nth}");
+        assert_eq!(gather.add(world.on(), Pfn::new(nth), 1), Room::More);
+    }
+    assert_eq!(gather.add(world.on(), Pfn::new(31), 1), Room::Full, "no memory for more");
+    let mut got = Vec::new();
+    gather.note(Vpn::new(0), PageSize::Huge);
+    gather.finish(world.on(), &mut |_: &Flushed, frames: &[Gathered]| {
+        got.extend(frames.iter().map(|frame| frame.pfn.index()));
+    });
+    assert_eq!(got, (0..32).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_gather_knows_whether_all_was_huge() {
+    let world = World::new(1);
+    let table = world.table();
+    let mut gather = Gather::new(&table);
+    assert!(!gather.has_only_huge(), "there is nothing");
+    gather.note(Vpn::new(512), PageSize::Huge);
+    assert!(gather.has_only_huge());
+    gather.note(Vpn::new(3), PageSize::Base);
+    assert!(!gather.has_only_huge());
+    gather.flush(world.on(), &mut ignore);
+    gather.note(Vpn::new(512), PageSize::Huge);
+    assert!(gather.has_only_huge());
+    gather.finish(world.on(), &mut ignore);
+}
+
+#[test]
 fn up_to_33_pages_are_flushed_one_by_one_and_huge_ones_count_as_one() {
     let world = World::new(1);
     let table = world.table();

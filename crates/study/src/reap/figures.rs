@@ -24,7 +24,8 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure("gather_flush_ns", "ns", "in tlb_flush_mmu: flushing and freeing, both sides"),
     figure("exit_gather_flush_ns", "ns", "of it the exit's"),
     figure("reaper_gather_flush_ns", "ns", "of it the other side's"),
-    figure("exit_mmap_lock_wait_ns", "ns", "how long the exit slept for mmap_lock"),
+    figure("exit_mmap_lock_wait_ns", "ns", "how long the exit waited for mmap_lock"),
+    figure("mmap_lock_spin_ns", "ns", "CPU time of spinning for mmap_lock, both sides (claims)"),
     figure("wall_to_last_frame_ns", "ns", "from the signal until the last frame was free"),
     figure("wall_to_end_ns", "ns", "from the signal until the victim was gone (linux)"),
     figure("pte_lock_waits", "1", "how often somebody waited for one (linux)"),
@@ -33,8 +34,8 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure("mrelease_ns", "ns", "process_mrelease with mmap_lock: its unmapping (linux)"),
     figure("mrelease_await_ns", "ns", "its wait for mmap_lock (linux)"),
     figure("mrelease_call_ns", "ns", "the longest call of process_mrelease (linux)"),
-    figure("serial_ns", "ns", "the exit's CPU time outside of unmap_vmas"),
-    figure("amdahl_bound_ns", "ns", "serial, and each walker's share of the rest without waits"),
+    figure("serial_ns", "ns", "the exit's CPU time outside of unmap_vmas, without spins"),
+    figure("amdahl_bound_ns", "ns", "serial, and each walker's share of the rest, without waits"),
     figure("frames_freed", "pages", "pages that came back"),
     figure("frames_freed_by_reaper_share", "1", "of these, on the other side's CPUs"),
     figure("tables_visited_twice", "1", "page tables that more than one walker came by"),
@@ -105,8 +106,11 @@ pub(super) fn measure(seen: &Observed<'_>, result: &mut SeedResult) -> bool {
     three(["gather_flush_ns", "exit_gather_flush_ns", "reaper_gather_flush_ns"], flush);
     let others = seen.both(|side| seen.wait_ns(side, |class| !is_table(class)))[0];
     result.metric("other_lock_wait_ns", others);
-    let serial_ns = cpu[1].saturating_sub(seen.cpu_ns(EXIT, Some("unmap_vmas")));
-    let parallel_ns = cpu[0].saturating_sub(serial_ns + waits[0] + others);
+    // The exit spins for mmap_lock outside of unmap_vmas.
+    let spins = seen.both(|side| seen.cpu_ns(side, Some("rwsem_optimistic_spin")));
+    result.metric("mmap_lock_spin_ns", spins[0]);
+    let serial_ns = cpu[1].saturating_sub(seen.cpu_ns(EXIT, Some("unmap_vmas")) + spins[1]);
+    let parallel_ns = cpu[0].saturating_sub(serial_ns + waits[0] + others + spins[0]);
     result.metric("serial_ns", serial_ns);
     result.metric("amdahl_bound_ns", serial_ns + parallel_ns / seen.walkers);
     measure_events(seen, killed_ns, over_ns, result);

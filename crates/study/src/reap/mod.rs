@@ -113,7 +113,7 @@ impl Experiment for Exits {
             "From the signal to the last frame: the exit's side is all that its last thread does \
              in do_exit, {other}. CPU time includes waits for spin locks, and not sleep. \
              amdahl_bound_ns is the exit's CPU time outside of unmap_vmas, and an equal share of \
-             the rest for each walker, waits for spin locks left out."
+             the rest for each walker, waits and spins for locks left out."
         )]
     }
     fn is_live(arm: &ReapArm) -> bool {
