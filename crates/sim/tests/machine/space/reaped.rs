@@ -1,5 +1,6 @@
 //! A process is killed while its threads are at work, and others help to empty its memory: before
-//! its last thread has ended, meanwhile and afterwards, one or several, to the end or not.
+//! its last thread has ended, meanwhile and afterwards, one or several, to the end or not, and some
+//! of them killed in turn.
 
 use super::process::{new_space, next};
 use crate::calls::POLICIES;
@@ -35,6 +36,7 @@ struct Seen {
     skipped: u32,
     busy: u32,
     gave_up: u32,
+    died: u32,
     bus: u32,
     /// Reapers that had begun before the last thread ended.
     early: u32,
@@ -47,6 +49,8 @@ struct Victim {
     threads: SimAtomic<u32>,
     /// Whether its exit has begun.
     exiting: SimAtomic<u32>,
+    /// Where those run who kill helpers.
+    killers: Rc<World>,
     seen: Rc<Cell<Seen>>,
 }
 
@@ -134,15 +138,34 @@ impl Victim {
         if self.exiting.load(SeqCst) == 0 {
             self.note(|seen| seen.early += 1);
         }
-        let result = self.space.reap_while(on, how, more);
+        let result = if next(&mut state).is_multiple_of(3) {
+            self.reap_and_die(on, &mut state)
+        } else {
+            self.space.reap_while(on, how, more)
+        };
         self.note(|seen| match result {
             Reaped::Done => seen.done += 1,
             Reaped::Skipped => seen.skipped += 1,
             Reaped::Busy => seen.busy += 1,
             Reaped::Partly => seen.gave_up += 1,
-            Reaped::Interrupted => panic!("nobody was killed while it waited"),
+            Reaped::Interrupted => seen.died += 1,
         });
         assert!(how == ReapLock::Try || result != Reaped::Busy);
+    }
+    /// The same by a helper that is itself killed: before it comes, or some time after.
+    fn reap_and_die(&self, on: Backing<'_, Sim>, state: &mut u64) -> Reaped {
+        let (me, dead) = (Sim::current(), Rc::new(Cell::new(false)));
+        let (after_ns, told) = (next(state) % 40_000, Rc::clone(&dead));
+        if next(state).is_multiple_of(2) {
+            dead.set(true);
+        } else {
+            self.killers.spawn(0, move |_| {
+                Sim::user(after_ns);
+                told.set(true);
+                Sim::unpark(me);
+            });
+        }
+        self.space.reap_unless(on, || dead.get())
     }
 }
 
@@ -154,6 +177,7 @@ fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>
         space: new_space(world),
         threads: SimAtomic::new(threads as u32),
         exiting: SimAtomic::new(0),
+        killers: Rc::clone(world),
         seen: Rc::clone(seen),
     });
     let file = File::new(on, PAGES * 2);
@@ -241,11 +265,13 @@ fn whoever_helps_and_whenever_every_frame_comes_home_once() {
             all.skipped += seen.skipped;
             all.busy += seen.busy;
             all.gave_up += seen.gave_up;
+            all.died += seen.died;
             all.bus += seen.bus;
             all.early += seen.early;
             all.left += seen.left;
         }
-        let met = [all.done, all.skipped, all.busy, all.gave_up, all.bus, all.early, all.left];
+        let helpers = [all.done, all.skipped, all.busy, all.gave_up, all.died];
+        let met = helpers.into_iter().chain([all.bus, all.early, all.left]);
         assert!(met.into_iter().all(|count| count > 0), "{exit:?}: {all:?}");
     }
 }
