@@ -23,7 +23,9 @@ const MEMLOCK_BYTES: u64 = 8 << 20;
 /// The limits of one run; dropping them removes their group.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    group: Option<PathBuf>,
+    /// Where its group may be, and the file with its limit: the first that can be made is it.
+    places: Vec<(PathBuf, &'static str)>,
+    bytes: u64,
 }
 
 /// Memory that programs could get now, in bytes.
@@ -35,7 +37,8 @@ pub fn available_bytes() -> Option<u64> {
 }
 
 impl Limits {
-    /// Refuses what does not fit; makes a memory group where that is allowed.
+    /// Refuses what does not fit. Nothing is made yet: somebody must be there who removes it, even
+    /// if this process is killed.
     pub(crate) fn set_up(wants: u64, processes: u64) -> Result<Self, TooMuch> {
         room_for(processes, &rooms(&Place::this()))?;
         if let Some(available) = available_bytes() {
@@ -44,14 +47,13 @@ impl Limits {
                 return Err(TooMuch::Memory { wants, available: free });
             }
         }
-        Ok(Self { group: group(wants) })
+        Ok(Self { places: places(), bytes: wants })
     }
-    pub(crate) fn by(&self) -> LimitedBy {
-        if self.group.is_some() { LimitedBy::Group } else { LimitedBy::Plan }
-    }
-    /// Puts the calling process, and all that it will fork, under them.
-    pub(crate) fn enter(&self) -> std::io::Result<()> {
-        if let Some(group) = &self.group {
+    /// Makes a memory group where that is allowed, and puts the calling process, the warden, under
+    /// the limits with all that it will fork.
+    pub(crate) fn enter(&self) -> std::io::Result<LimitedBy> {
+        let group = self.places.iter().find(|(group, limit)| make(group, limit, self.bytes));
+        if let Some((group, _)) = group {
             fs::write(group.join("cgroup.procs"), "0")?;
         }
         // Before anybody else, if memory runs out all the same.
@@ -63,7 +65,7 @@ impl Limits {
             libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit);
             libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         }
-        Ok(())
+        Ok(if group.is_some() { LimitedBy::Group } else { LimitedBy::Plan })
     }
 }
 
@@ -71,11 +73,12 @@ impl Limits {
     /// Takes the calling process, the last of the run, out of the group and removes it: whoever
     /// made it may be gone.
     pub(crate) fn leave(&self) {
-        let Some(group) = &self.group else { return };
-        if let Some(parent) = group.parent() {
-            let _ = fs::write(parent.join("cgroup.procs"), "0");
+        for (group, _) in self.places.iter().filter(|(group, _)| group.exists()) {
+            if let Some(parent) = group.parent() {
+                let _ = fs::write(parent.join("cgroup.procs"), "0");
+            }
+            remove(group);
         }
-        remove(group);
     }
 }
 
@@ -91,19 +94,20 @@ fn remove(group: &Path) {
 
 impl Drop for Limits {
     fn drop(&mut self) {
-        if let Some(group) = &self.group {
-            remove(group);
-        }
+        // The warden has done it, unless it was killed.
+        self.places.iter().for_each(|(group, _)| remove(group));
     }
 }
 
-/// A new memory group below this process's own, with a limit; none if that is not allowed.
-fn group(bytes: u64) -> Option<PathBuf> {
-    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let places = own.lines().filter_map(|line| {
+/// Where a new memory group below this process's own can be, with the file of its limit.
+fn places() -> Vec<(PathBuf, &'static str)> {
+    // SAFETY: asks for a number.
+    let name = format!("mmscale-{}-{}", unsafe { libc::getpid() }, next());
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let place = |line: &str| {
         let mut fields = line.splitn(3, ':');
         let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let path = path.trim_start_matches('/');
+        let path = Path::new(path.trim_start_matches('/')).join(&name);
         if controllers.split(',').any(|name| name == "memory") {
             Some((Path::new("/sys/fs/cgroup/memory").join(path), "memory.limit_in_bytes"))
         } else if number == "0" {
@@ -111,23 +115,23 @@ fn group(bytes: u64) -> Option<PathBuf> {
         } else {
             None
         }
-    });
-    // SAFETY: asks for a number.
-    let name = format!("mmscale-{}-{}", unsafe { libc::getpid() }, next());
-    for (place, limit) in places {
-        let made = place.join(&name);
-        if fs::create_dir(&made).is_err() {
-            continue;
-        }
-        if fs::write(made.join(limit), bytes.to_string()).is_ok() {
-            // The limit is of memory: what is swapped out beyond it is taken from others too.
-            let _ = fs::write(made.join("memory.swap.max"), "0");
-            let _ = fs::write(made.join("memory.memsw.limit_in_bytes"), bytes.to_string());
-            return Some(made);
-        }
-        let _ = fs::remove_dir(&made);
+    };
+    own.lines().filter_map(place).collect()
+}
+
+/// Makes a group with its limit; nothing is left of one that cannot have it.
+fn make(group: &Path, limit: &str, bytes: u64) -> bool {
+    if fs::create_dir(group).is_err() {
+        return false;
     }
-    None
+    if fs::write(group.join(limit), bytes.to_string()).is_err() {
+        let _ = fs::remove_dir(group);
+        return false;
+    }
+    // The limit is of memory: what is swapped out beyond it is taken from others too.
+    let _ = fs::write(group.join("memory.swap.max"), "0");
+    let _ = fs::write(group.join("memory.memsw.limit_in_bytes"), bytes.to_string());
+    true
 }
 
 fn next() -> u32 {

@@ -8,7 +8,7 @@
 
 use crate::compute;
 use crate::end::{PANICKED, ended_child};
-use crate::limits::{self, Limits};
+use crate::limits::{self, LimitedBy, Limits};
 use crate::process::{Own, RunState};
 use crate::room::TooMuch;
 use crate::system::{self, Linux, clock_ns};
@@ -47,7 +47,7 @@ pub struct Outcome {
     /// Its calls of process_mrelease that helped.
     pub releases: CallTimes,
     /// How its memory was limited.
-    pub limited_by: limits::LimitedBy,
+    pub limited_by: LimitedBy,
 }
 
 /// Why a run gave nothing.
@@ -172,7 +172,7 @@ fn run_of(
     if libc::WIFSIGNALED(status) {
         sweep(&state.table, warden, whose);
     }
-    let limited_by = limits.by();
+    let limited_by = if state.table.is_grouped() { LimitedBy::Group } else { LimitedBy::Plan };
     drop(limits);
     judge(config, &state.table, status)?;
     let cpu = state.table.cpu();
@@ -270,7 +270,9 @@ fn enter(state: &Arc<RunState>, limits: &Limits) -> std::io::Result<()> {
         }
     }
     user::catch_faults()?;
-    limits.enter()?;
+    if limits.enter()? == LimitedBy::Group {
+        state.table.set_grouped();
+    }
     let state = Arc::clone(state);
     std::panic::set_hook(Box::new(move |panic| {
         let text = panic.payload().downcast_ref::<String>().map(String::as_str);

@@ -38,6 +38,8 @@ pub(crate) struct Table {
     releases: AtomicU64,
     release_ns: AtomicU64,
     release_max_ns: AtomicU64,
+    /// A memory group limits the run.
+    grouped: AtomicBool,
     /// No process and no thread starts any more.
     over: AtomicBool,
     told: AtomicBool,
@@ -170,6 +172,14 @@ impl Table {
     pub(crate) fn cpu(&self) -> CpuTime {
         let (user_ns, system_ns) = (self.user_ns.load(Acquire), self.system_ns.load(Acquire));
         CpuTime { user_ns, system_ns }
+    }
+    /// A memory group limits the run from now on.
+    pub(crate) fn set_grouped(&self) {
+        self.grouped.store(true, Release);
+    }
+    /// Whether one does.
+    pub(crate) fn is_grouped(&self) -> bool {
+        self.grouped.load(Acquire)
     }
     /// A call of process_mrelease has helped.
     pub(crate) fn released(&self, ns: u64) {

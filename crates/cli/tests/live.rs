@@ -1,0 +1,280 @@
+//! What depends on the computer that the tests run on: the live kernel, its rights, and programs
+//! that are installed. What a computer cannot show is said (`live-test skipped: ...`).
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Nothing here takes that long, on a computer that does much else too: only what hangs does.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Says on the standard error itself that a test was left out: the harness keeps what is printed.
+fn skipped(what: &str, why: &str) {
+    let line = format!("live-test skipped: {what}: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+}
+
+fn mmscale() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_mmscale"))
+}
+
+fn said(output: &Output) -> String {
+    let both = [output.stdout.clone(), output.stderr.clone()].concat();
+    String::from_utf8(both).unwrap()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(since.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A folder with a program of that name, which is this script, and the PATH with it in front.
+fn with_program(name: &str, script: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join(name);
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", folder.path().display());
+    (folder, path)
+}
+
+/// What a stress-ng says that does nothing; `metrics` is what it writes at its end.
+fn stress_ng(metrics: &str) -> String {
+    format!(
+        "if [ \"$1\" = --version ]; then echo 'stress-ng, version 9.9.9 (none)'; exit 0; fi\n\
+         echo \"called: $*\"\n{metrics}"
+    )
+}
+
+const METRICS: &str = "printf 'metrics:\\n    - stressor: mremap\\n      bogo-ops: 5000\\n      \
+    wall-clock-time: 2.0\\n      user-time: 0.5\\n      system-time: 1.5\\n' > metrics.yaml";
+
+fn run_with(path: &str, arguments: &[&str]) -> Output {
+    let mut run = mmscale();
+    run.args(["run", "churn", "--with", "stress-ng", "--for", "1s"]).args(arguments);
+    run.env("PATH", path).output().unwrap()
+}
+
+#[test]
+fn figures_of_stress_ng_are_its_own_and_say_which_it_was() {
+    let (_folder, path) = with_program("stress-ng", &stress_ng(METRICS));
+    let output = run_with(&path, &["--seeds", "2", "--format", "json", "--cpus", "1"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["schema"], "mmscale/with/1");
+    assert_eq!(found["provenance"]["stress_ng"], "stress-ng, version 9.9.9 (none)");
+    let command = found["command"].as_str().unwrap();
+    let line = "stress-ng --mremap 16 --mremap-bytes 4K --timeout 1s --metrics --yaml metrics.yaml";
+    assert_eq!(command, line);
+    let figure = |name: &str| {
+        let figures = found["figures"].as_array().unwrap();
+        figures.iter().find(|figure| figure["name"] == name).unwrap()["values"].clone()
+    };
+    assert_eq!(figure("bogo_ops_per_s"), serde_json::json!([2500.0, 2500.0]));
+    assert_eq!(figure("cpu_ns_per_bogo_op"), serde_json::json!([400_000.0, 400_000.0]));
+    let text = run_with(&path, &["--quick", "--scale", "report"]);
+    let text = said(&text);
+    assert!(text.contains("--mremap 8192 ") || text.contains("wants"), "{text}");
+}
+
+#[test]
+fn a_stress_ng_that_is_missing_or_fails_is_told_of() {
+    let failure = |path: &str| {
+        let output = run_with(path, &["--seeds", "1"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(output.stdout.is_empty(), "no figures");
+        said(&output)
+    };
+    let nowhere = failure("/no/such/folder");
+    assert!(nowhere.contains("apt-get install"), "{nowhere}");
+    for (script, why) in [
+        (stress_ng("echo it ran out of luck; exit 3"), "it ran out of luck"),
+        (stress_ng("echo nothing was written"), "nothing was written"),
+        (stress_ng("echo 'metrics:' > metrics.yaml"), "nothing is said of the stressor mremap"),
+        (stress_ng(&METRICS.replace("5000", "many")), "bogo-ops is `many`"),
+        ("echo I am something else".to_owned(), "cannot ask"),
+        (stress_ng("kill -KILL $$"), "killed from outside (signal 9)"),
+    ] {
+        let (_folder, path) = with_program("stress-ng", &script);
+        let text = failure(&path);
+        assert!(text.contains(why), "{why}: {text}");
+    }
+}
+
+/// Memory groups that a program has made and not removed.
+fn groups(of: u32) -> Vec<PathBuf> {
+    fn look(folder: &Path, name: &str, found: &mut Vec<PathBuf>) {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            if entry.file_name().to_string_lossy().starts_with(name) {
+                found.push(entry.path());
+            }
+            look(&entry.path(), name, found);
+        }
+    }
+    let mut found = Vec::new();
+    look(Path::new("/sys/fs/cgroup"), &format!("mmscale-{of}-"), &mut found);
+    found
+}
+
+/// Whether a process is there and not only waits to be reaped.
+fn lives(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// Instances of trace files, which other programs make and this one does not.
+fn instances() -> usize {
+    fs::read_dir("/sys/kernel/tracing/instances").map_or(0, Iterator::count)
+}
+
+/// At any point: before anything runs, while it is set up, and while it runs.
+#[test]
+fn whenever_a_run_is_ended_nothing_of_it_is_left() {
+    let (noted, path) = with_program(
+        "stress-ng",
+        &stress_ng("echo $$ >> $NOTED/pids; sh -c 'echo $$ >> $NOTED/pids; sleep 100000'; exit 1"),
+    );
+    let pids = || fs::read_to_string(noted.path().join("pids")).unwrap_or_default();
+    let before = instances();
+    for (nth, signal) in
+        [Signal::INT, Signal::TERM, Signal::KILL].into_iter().cycle().take(15).enumerate()
+    {
+        let temporary = tempfile::tempdir().unwrap();
+        let known = pids().lines().count();
+        let mut run = mmscale();
+        run.args(["run", "churn", "--with", "stress-ng", "--for", "1000s"]);
+        run.env("PATH", &path).env("TMPDIR", temporary.path()).env("NOTED", noted.path());
+        let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        match nth / 3 {
+            // When all of it runs.
+            0 => until("it does not begin", || pids().lines().count() >= known + 2),
+            // And at moments before that.
+            round => std::thread::sleep(Duration::from_millis(8 << (2 * (round as u32 - 1)))),
+        }
+        let pid = Pid::from_child(&child);
+        kill_process(pid, signal).unwrap();
+        let tool = child.id();
+        let status = child.wait().unwrap();
+        let ended = status.code() == Some(1) || status.signal() == Some(signal.as_raw());
+        assert!(ended, "{signal:?}: {status:?}");
+        until("a process is left", || !pids().lines().any(lives));
+        until("a memory group is left", || groups(tool).is_empty());
+        if signal != Signal::KILL && status.code() == Some(1) {
+            assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0, "a folder is left");
+        }
+    }
+    assert_eq!(instances(), before);
+}
+
+/// A setting goes back when the tool is killed in the middle of a comparison. It is one of a
+/// namespace of the test's own: nobody else on this computer sees it change.
+#[test]
+fn a_comparison_that_is_killed_puts_its_setting_back() {
+    const PATH: &str = "/proc/sys/kernel/domainname";
+    // SAFETY: the calling thread alone gets names of its own; its children have them too.
+    let own = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUTS) };
+    if own.is_err() || fs::write(PATH, "before").is_err() {
+        skipped("a comparison that is killed", "no setting may be changed here");
+        return;
+    }
+    for signal in [Signal::KILL, Signal::INT] {
+        let mut run = mmscale();
+        run.args(["run", "vmstat", "--arm", "stock", "--set", "watch=off"]);
+        run.args(["--ab", "kernel.domainname=one,two", "--seeds", "1000"]);
+        let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let setting = || fs::read_to_string(PATH).unwrap().trim().to_owned();
+        until("it is not set", || setting() != "before");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let tool = child.id();
+        child.wait().unwrap();
+        until("it is not put back", || setting() == "before");
+        until("a memory group is left", || groups(tool).is_empty());
+    }
+}
+
+/// The binary where everybody may run it.
+fn for_everybody() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("mmscale");
+    fs::copy(env!("CARGO_BIN_EXE_mmscale"), &program).unwrap();
+    (folder, program)
+}
+
+/// Somebody without rights, with at most `processes` of his own.
+fn as_nobody(program: &Path, processes: u32) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
+    command.args(["prlimit", &format!("--nproc={processes}"), "--"]).arg(program);
+    command.current_dir("/");
+    command
+}
+
+#[test]
+fn without_rights_rates_are_measured_and_the_rest_is_said_to_be_missing() {
+    let (_folder, program) = for_everybody();
+    let run =
+        |processes, arguments: &[&str]| as_nobody(&program, processes).args(arguments).output();
+    let Some(doctor) = run(4096, &["doctor"]).ok().filter(|_| is_root()) else {
+        skipped("without rights", "needs root and setpriv to try as somebody else");
+        return;
+    };
+    assert!(doctor.status.success(), "{}", said(&doctor));
+    assert!(said(&doctor).contains("missing  live kernel"), "{}", said(&doctor));
+    let live = run(4096, &["live", "--for", "100ms"]).unwrap();
+    assert_eq!(live.status.code(), Some(1));
+    assert!(said(&live).contains("mmscale doctor"), "{}", said(&live));
+    let arguments = ["run", "churn", "--on", "linux", "--arm", "stock", "--quick", "--seeds", "1"];
+    let ran = run(4096, &arguments).unwrap();
+    let text = said(&ran);
+    assert!(ran.status.success(), "{text}");
+    assert!(text.contains("no waits, batches and calls of the kernel will be shown"), "{text}");
+    assert!(text.contains("ops_per_s") && !text.contains("lruvec_waits_per_op"), "{text}");
+    // Whoever asks for more is refused before anything starts.
+    let ran = run(20, &arguments).unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert!(said(&ran).contains("ulimit -u (20) leaves room for"), "{}", said(&ran));
+}
+
+/// In a mount namespace of its own, where the kernel's types are hidden.
+#[test]
+fn without_btf_nothing_is_watched_and_it_is_said_why() {
+    let script = "mount -t tmpfs none /sys/kernel/btf || exit 77; exec \"$0\" live --for 100ms";
+    let mut hidden = Command::new("unshare");
+    hidden.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_mmscale")]);
+    match hidden.output() {
+        Ok(output) if output.status.code() == Some(1) && !said(&output).starts_with("unshare") => {
+            let text = said(&output);
+            assert!(text.contains("does not describe its types"), "{text}");
+            assert!(text.contains("mmscale doctor"), "{text}");
+        }
+        other => skipped("without BTF", &format!("no mount namespace here: {other:?}")),
+    }
+}
+
+#[test]
+fn more_processes_than_there_may_be_are_refused() {
+    let mut run = mmscale();
+    run.args(["run", "churn", "--on", "linux", "--arm", "stock", "--quick", "--seeds", "1"]);
+    run.args(["--cpus", "4096", "--set", "processes_per_cpu=8192"]);
+    let output = run.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let text = said(&output);
+    assert!(text.contains("processes and threads") && text.contains("make it smaller"), "{text}");
+}
