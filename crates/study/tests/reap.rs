@@ -97,8 +97,8 @@ fn every_layout_comes_to_its_end_with_any_number_of_walkers() {
     }
 }
 
-/// Four walkers take huge pages, of which there are few, nearly as fast as can be: several under one
-/// hold of a lock, and without falling asleep where they give way to one another.
+/// Four walkers take huge pages, of which there are few, nearly as fast as can be: several under
+/// one hold of a lock, and without falling asleep where they give way to one another.
 #[test]
 fn huge_pages_are_shared_out_among_four() {
     let document = run(&["layout=huge", "walkers=4", "pages=200000"]);

@@ -12,10 +12,10 @@
 //!
 //! # When the address space is dead
 //! The exit begins with the last thread's end. It takes mmap_lock for writing, for which a reaper
-//! gives way between two tables: both spin for a moment before they sleep. It locks every VMA for good, so that neither faults nor the reverse
-//! map find anything, and retires the address space's translations: one flush for all that is to
-//! come ([`crate::tlb::Retired`]). From then on a walker unlinks each table that it has emptied,
-//! and frees frames and tables at once.
+//! gives way between two tables: both spin for a moment before they sleep. It locks every VMA for
+//! good, so that neither faults nor the reverse map find anything, and retires the address space's
+//! translations: one flush for all that is to come ([`crate::tlb::Retired`]). From then on a walker
+//! unlinks each table that it has emptied, and frees frames and tables at once.
 //!
 //! Nobody else can be at an entry that was claimed then: the claim is as good as a lock, and no
 //! table is locked.

@@ -5,7 +5,7 @@
 //!
 //! As in Linux: room for 8 frames comes with the gather, more comes in pages of 510, up to 19 of
 //! them; if there is no memory for another, the gather is full earlier. With `claims` room for 32
-//! comes with it: many huge pages, which no page of the zone that they go back to need be taken for.
+//! comes with it: many huge pages, for which no page need be taken from their zone.
 
 use super::{ENTRIES, PageTable, Paging};
 use crate::arch::{Arch, Atomic, Func, Order, PageSize, Pfn, Span, VmaRange, Vpn};
