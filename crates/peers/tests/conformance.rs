@@ -61,7 +61,10 @@ fn conforms<P: Peer>() {
         if thread == 0 {
             wait_until(|| done.load(Ordering::Acquire) == 2);
             count.store(peer.frames_home(), Ordering::Relaxed);
+            done.fetch_add(1, Ordering::AcqRel);
         }
+        // Who goes gives up what it keeps, and nobody may do that while frames are counted.
+        wait_until(|| done.load(Ordering::Acquire) == 3);
     });
     let after = after.load(Ordering::Relaxed);
     assert_eq!(after, usable, "{}: all frames are home", P::NAME);
