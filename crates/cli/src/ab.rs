@@ -11,6 +11,7 @@ use crate::args::Format;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output;
+use crate::unwatched;
 
 impl From<AbError> for Failure {
     fn from(error: AbError) -> Self {
@@ -33,6 +34,7 @@ pub(crate) fn ab(
     let plans = prepare(registry, request, &question)?;
     let interrupt =
         interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
+    unwatched::tell();
     let pairs = plans[0].seeds.len();
     let told = |pair: usize| eprintln!("{}: pair {} of {pairs}", plans[0].study.name(), pair + 1);
     let found = answer(&plans, &question, &interrupt, told)?;
@@ -58,7 +60,9 @@ fn text(answer: &Answer) -> String {
         text.push_str(&format!("before, and again now: {}={before}\n", answer.key));
     }
     let pairs = answer.pairs;
-    text.push_str(&format!("{pairs} pairs, A and B in turn; medians, and B / A of each pair\n\n"));
+    text.push_str(&format!(
+        "{pairs} pairs, A and B in turn; medians of each, and of B / A over pairs\n\n"
+    ));
     text.push_str("                                     A         B     B/A  95 % interval\n");
     for compared in &answer.metrics {
         row(&mut text, compared);

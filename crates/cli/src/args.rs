@@ -57,8 +57,20 @@ pub(crate) struct LiveArgs {
     pub(crate) format: Format,
 }
 
+/// What a profile is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileOf {
+    /// Its threads as a machine, to hold against --on threads
+    Threads,
+    /// Its kernel, to hold against --on linux
+    Kernel,
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct CalibrateArgs {
+    /// What of this computer the profile is of
+    #[arg(long, value_enum, default_value_t = ProfileOf::Threads)]
+    pub(crate) of: ProfileOf,
     /// The file to write, such as this-computer.toml; stdout if not given
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_report::Folder;
-use mmscale_study::calibrate::{Effort, calibrate as measure, text};
+use mmscale_study::calibrate::{Effort, Of, calibrate as measure, text};
 
-use crate::args::CalibrateArgs;
+use crate::args::{CalibrateArgs, ProfileOf};
 use crate::failure::Failure;
 use crate::output;
 
@@ -22,7 +22,11 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     bar.set_style(style.expect("the template is well-formed"));
     bar.set_message("measuring this computer");
     bar.enable_steady_tick(Duration::from_millis(200));
-    let measured = measure(effort, |done, all| {
+    let of = match args.of {
+        ProfileOf::Threads => Of::Threads,
+        ProfileOf::Kernel => Of::Kernel,
+    };
+    let measured = measure(of, effort, |done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     });

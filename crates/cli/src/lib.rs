@@ -18,6 +18,7 @@ mod names;
 mod output;
 mod progress;
 mod run;
+mod unwatched;
 mod with;
 
 use std::process::ExitCode;

@@ -3,7 +3,6 @@
 use anyhow::Context;
 use mmscale_record::{Document, On};
 use mmscale_report::{Folder, Notes, json_line, text};
-use mmscale_study::observe;
 use mmscale_study::{CallError, Checks, Length, Plan, Registry, Request, Settings, execute, plan};
 
 use crate::ab::ab;
@@ -13,6 +12,7 @@ use crate::interrupt;
 use crate::names::stems;
 use crate::output::{self, Reader};
 use crate::progress;
+use crate::unwatched;
 use crate::with::with;
 
 /// Runs studies. Each document is written as soon as it is complete.
@@ -33,7 +33,7 @@ pub(crate) fn run(registry: Registry, args: &RunArgs) -> Result<(), Failure> {
     let interrupt =
         interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
     if plans.iter().any(|plan| plan.on == On::Linux) {
-        tell_unwatched();
+        unwatched::tell();
     }
     let names = stems(&plans);
     for (place, (plan, name)) in plans.iter().zip(names).enumerate() {
@@ -55,14 +55,6 @@ pub(crate) fn run(registry: Registry, args: &RunArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Says what the live kernel will not tell, and why: a run does without.
-fn tell_unwatched() {
-    if let Err(why) = observe::watchable() {
-        eprintln!("no waits, batches and calls of the kernel will be shown: {why}");
-        eprintln!("`mmscale doctor` says what to do about it; rates and CPU time are measured");
-    }
 }
 
 /// A failure, with what is safe already.

@@ -50,10 +50,6 @@ struct pid {
 
 struct mm_struct;
 
-struct __call_single_data {
-	void *func;
-} CORE;
-
 struct signal_struct {
 	struct pid *pids[4];
 } CORE;
@@ -65,10 +61,6 @@ struct task_struct {
 } CORE;
 
 #define TYPE_SIZE 1
-
-#define READ(dst, place)                                                                           \
-	bpf_probe_read_kernel(&(dst), sizeof(dst),                                                 \
-			      (const void *)__builtin_preserve_access_index(&(place)))
 
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
@@ -137,24 +129,26 @@ struct spin {
 // Interrupts wait in the middle of others' waits: not deeper than this.
 #define SPINS 4
 
+// Locks share counters of how often a short wait for them has ended.
+#define SHORTS_LOG2 6
+// From so many on, fewer are looked at.
+#define OFTEN 512
+#define RARELY_LOG2 3
+
 struct spins {
 	u32 depth;
 	u32 random;
 	struct spin at[SPINS];
+	u32 shorts[1 << SHORTS_LOG2];
 };
 
-// Folios are looked at in blocks of so many, one after the other.
-#define BLOCK_LOG2 6
-
 struct batch {
-	// All folios, looked at or not.
-	u64 all;
 	u64 last_ns;
-	// The block that the last one was in.
-	u64 block;
-	// Those that were the first of their block: nobody knows whether they began a batch.
+	// The stretch of time that the last folio was in.
+	u64 stretch;
+	// Those that were the first of their stretch: nobody knows whether they began a batch.
 	u64 firsts;
-	// All others that were looked at, and those of them that began a batch.
+	// All others, and those of them that began a batch.
 	u64 folios;
 	u64 begun;
 };
@@ -220,6 +214,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct batch);
 } BATCH SEC(".maps");
+
+// Which stretch of time this is, from 1; counted by who attaches the program.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} STRETCH SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -493,11 +495,18 @@ INLINE void waited(const struct config *conf, const struct waiting *entry, u64 n
 	add(sums, now - entry->since_ns, times);
 }
 
-// Whether a wait for a spin lock is one of those that are looked at where not all are.
-INLINE int chosen(const struct config *conf, struct spins *spins)
+// How many short waits for this spin lock the one that has just ended stands for; 0: it is not looked
+// at. Where there are many, a few tell as much, and each stack is taken while others wait.
+INLINE u32 stands_for(const struct config *conf, struct spins *spins, u64 lock)
 {
+	// The upper bits of Fibonacci hashing.
+	u32 at = (lock * 0x9e3779b97f4a7c15ULL) >> (64 - SHORTS_LOG2);
+	u32 one_in = conf->sparse + 1;
+
+	if (spins->shorts[at & ((1 << SHORTS_LOG2) - 1)]++ >= OFTEN)
+		one_in <<= RARELY_LOG2;
 	spins->random = spins->random * 1664525 + 1013904223;
-	return !((spins->random >> 16) & conf->sparse);
+	return (spins->random >> 16) & (one_in - 1) ? 0 : one_in;
 }
 
 // Whoever spun has his lock now, and others wait for him: only long waits, and a few of the others,
@@ -525,11 +534,10 @@ INLINE int end_spin(u64 *ctx, const struct config *conf, u64 now)
 		entry.stack = spin->stack;
 		entry.flags = spin->flags;
 		if (conf->sparse) {
-			if (now - entry.since_ns < LONG_NS) {
-				if (!chosen(conf, spins))
-					return 1;
-				times = conf->sparse + 1;
-			}
+			if (now - entry.since_ns < LONG_NS)
+				times = stands_for(conf, spins, ctx[0]);
+			if (!times)
+				return 1;
 			entry.stack = bpf_get_stackid(ctx, &STACKS, 0);
 		}
 		waited(conf, &entry, now, times);
@@ -558,27 +566,26 @@ int contention_end(u64 *ctx)
 }
 
 // Folios of one batch are added one right after the other, with interrupts off. This fires for each
-// folio that there is: most only count.
+// folio that there is, while the list's lock is held: where not all are looked at, the program is
+// there for short stretches of time only, and says nothing of the first folio of each.
 SEC("tp_btf/mm_lru_insertion")
 int mm_lru_insertion(u64 *ctx)
 {
 	const struct config *conf = config();
 	u32 zero = 0;
 	struct batch *batch = bpf_map_lookup_elem(&BATCH, &zero);
-	u64 block, now;
+	u64 *stretch = bpf_map_lookup_elem(&STRETCH, &zero);
+	u64 now;
 
-	if (!conf || !batch)
-		return 0;
-	block = batch->all++ >> BLOCK_LOG2;
-	if (block & conf->sparse)
+	if (!conf || !batch || !stretch)
 		return 0;
 	if (!(side(conf) & SIDE_OURS))
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (!counts(conf, now))
 		return 0;
-	if (conf->sparse && block != batch->block) {
-		batch->block = block;
+	if (*stretch != batch->stretch) {
+		batch->stretch = *stretch;
 		batch->firsts += 1;
 	} else {
 		batch->folios += 1;
@@ -599,7 +606,9 @@ int csd_queue_cpu(u64 *ctx)
 
 	if (!counts(conf, now))
 		return 0;
-	READ(call.func, ((struct __call_single_data *)csd)->func);
+	// Not that of the record, as wake-ups have none there. The verifier does not let programs look
+	// at pointers to functions among their arguments, but they may read where these are.
+	bpf_probe_read_kernel(&call.func, sizeof(call.func), ctx + 2);
 	call.ours = side(conf);
 	bpf_map_update_elem(&QUEUED, &csd, &call, BPF_ANY);
 	return 0;

@@ -12,6 +12,7 @@
 //! | `shared` | values that processes share |
 //! | `sysctl` | settings of the kernel, changed for a while |
 //! | `provenance` | what figures from a computer hang on |
+//! | `steps` | single steps of the kernel, timed |
 //! | `user` | accesses that may fault |
 //! | `watch` | what the kernel tells meanwhile |
 
@@ -28,6 +29,7 @@ mod provenance;
 mod room;
 mod run;
 mod shared;
+pub mod steps;
 mod sysctl;
 mod system;
 mod table;

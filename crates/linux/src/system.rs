@@ -70,6 +70,11 @@ fn place(cpu: usize, priority: Priority) -> Result<(), Errno> {
         // SAFETY: the parameters are ours.
         check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) })?;
     }
+    bind(cpu)
+}
+
+/// Binds the calling thread to a CPU, by the kernel's number.
+pub(crate) fn bind(cpu: usize) -> Result<(), Errno> {
     // SAFETY: a set of CPUs of ours, without any in it.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     if cpu < libc::CPU_SETSIZE as usize {

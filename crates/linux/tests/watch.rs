@@ -6,7 +6,8 @@
 mod skip;
 
 use mmscale_linux::{
-    Begun, Config, Linux, Plan, Sampling, Seen, Shared, Side, Watch, Watching, run_watched,
+    Begun, Config, Linux, Plan, Sampling, Seen, Shared, Side, Watch, WatchError, Watching,
+    run_watched,
 };
 use mmscale_system::{Advice, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use skip::skipped;
@@ -20,16 +21,21 @@ fn config() -> Config {
     Config { cpus: 2, memory_bytes: 256 << 20, processes: 16, limit_ns: LIMIT_NS, interrupt: None }
 }
 
-/// Begins to watch; says why where the kernel cannot be, or does not have what is watched.
+/// Begins to watch all; says why where the kernel cannot be, or does not have what is watched.
 fn begin(test: &str, watches: &[Watch]) -> Option<Watching> {
-    let watching =
-        match Watching::begin(&Plan { watches: watches.to_vec(), sampling: Sampling::All }) {
-            Ok(watching) => watching,
-            Err(why) => {
-                skipped(test, &why.to_string());
-                return None;
-            }
-        };
+    begin_at(test, watches, Sampling::All)
+}
+
+fn begin_at(test: &str, watches: &[Watch], sampling: Sampling) -> Option<Watching> {
+    let watching = match Watching::begin(&Plan { watches: watches.to_vec(), sampling }) {
+        Ok(watching) => watching,
+        // What is compiled in is ours to mend; what is not allowed is not.
+        Err(why @ WatchError::Rejected(_)) => panic!("{test}: {why}"),
+        Err(why) => {
+            skipped(test, &why.to_string());
+            return None;
+        }
+    };
     let missing = watching.seen().expect("it can be read").missing;
     if !missing.is_empty() {
         skipped(test, &format!("this kernel does not have: {}", missing.join(", ")));
@@ -48,7 +54,14 @@ fn watched(
     watches: &[Watch],
     program: impl FnOnce(&Linux) + Send + 'static,
 ) -> Option<Seen> {
-    let mut watching = begin(test, watches)?;
+    run_under(begin(test, watches)?, program)
+}
+
+/// The same, under what was begun.
+fn run_under(
+    mut watching: Watching,
+    program: impl FnOnce(&Linux) + Send + 'static,
+) -> Option<Seen> {
     let counts = Shared::new(false);
     let seen = counts.clone();
     let begun = |begun: Begun| {
@@ -154,6 +167,26 @@ fn batches_are_whole_where_pages_are_touched_and_single_where_they_are_populated
     let (populated, others) = folios(populate).expect("it could before");
     assert!(populated.lru_folios >= least(ROUNDS, others), "{others} switches: {populated:?}");
     assert!(mean(&populated) < 3.0, "batches of 1: {populated:?}");
+}
+
+/// What is there for a twelfth of the time tells of all of it: as many folios, as many batches.
+#[test]
+fn folios_that_are_looked_at_now_and_then_count_for_the_others() {
+    const ROUNDS: u64 = 100_000;
+    let test = "folios now and then";
+    let Some(watching) = begin_at(test, &[Watch::Lru], Sampling::Sparse) else { return };
+    let populate = |system: &Linux| {
+        for _ in 0..ROUNDS {
+            let at = system.mmap(MapSpec::populated(PAGE_BYTES)).unwrap();
+            system.munmap(at, PAGE_BYTES).unwrap();
+        }
+    };
+    let seen = run_under(watching, populate).expect("it was begun");
+    // How many fall into those stretches is left to whoever else has the CPU then.
+    let about = ROUNDS / 5..ROUNDS * 5;
+    assert!(about.contains(&seen.lru_folios), "{seen:?}");
+    let mean = seen.lru_folios as f64 / seen.lru_batches as f64;
+    assert!((1.0..2.0).contains(&mean), "batches of 1: {seen:?}");
 }
 
 /// A page that is unmapped under another CPU's eyes makes that CPU flush: its delivery is seen.

@@ -24,11 +24,14 @@ pub(crate) struct LiveRun {
 }
 
 impl LiveRun {
-    /// What the run cost, and whether a memory group kept it in bounds (1) or its plan alone (0).
+    /// What the run cost, and whether a memory group kept it in bounds (1) or its plan alone (0),
+    /// and whether the kernel was watched.
     pub(crate) fn tell_host(&self, result: &mut SeedResult) {
         let limited = f64::from(u8::from(self.limited_by == LimitedBy::Group));
         result.host_metrics.insert("memory_group".to_owned(), limited);
         result.host_metrics.insert("wall_s".to_owned(), self.wall_ns as f64 / 1e9);
+        let watched = f64::from(u8::from(self.seen.is_some()));
+        result.host_metrics.insert("watched".to_owned(), watched);
         let Some(seen) = &self.seen else { return };
         let (others, _, _) = seen.sum(|wait| wait.side == Side::Other);
         result.host_metrics.insert("waits_of_others".to_owned(), others as f64);

@@ -74,6 +74,35 @@ pub fn mean_ci95(values: &[f64]) -> Option<[f64; 2]> {
     Some([end(0.025), end(0.975)])
 }
 
+/// The median. `None` of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
+}
+
+/// An interval that has the median of what the values are drawn from in it, with a probability of
+/// at least 95 %: from the k-th smallest to the k-th largest, whatever the distribution, as each
+/// value is below the median or above it like a tossed coin. `None` of fewer than six values: even
+/// the smallest and the largest of five have it between them in 94 % of all cases only.
+pub fn median_ci95(values: &[f64]) -> Option<[f64; 2]> {
+    let n = values.len();
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    // The chance that at most `k` of `n` coins show heads, term by term in logarithms.
+    let (mut below, mut term_ln) = (0.0, -(n as f64) * std::f64::consts::LN_2);
+    let mut k = 0;
+    for heads in 0..n {
+        below += term_ln.exp();
+        if below > 0.025 {
+            break;
+        }
+        k = heads + 1;
+        term_ln += ((n - heads) as f64 / (heads + 1) as f64).ln();
+    }
+    (k > 0).then(|| [sorted[k - 1], sorted[n - k]])
+}
+
 /// How far one mean lies from another, in percent of the other.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Change {
@@ -117,6 +146,23 @@ mod tests {
     //   f = lambda x, y, axis=-1: 100 * (np.mean(y, axis=axis) / np.mean(x, axis=axis) - 1)
     //   stats.bootstrap((x, y), f, n_resamples=1_000_000, batch=100_000, method='percentile',
     //                   vectorized=True, rng=np.random.default_rng(1)).confidence_interval
+    #[test]
+    fn the_interval_of_the_median_follows_the_binomial_distribution() {
+        // scipy.stats.binom.ppf(0.025, n, 0.5) is the number of values that are left out.
+        let of = |n: usize| median_ci95(&(1..=n).rev().map(|x| x as f64).collect::<Vec<_>>());
+        assert_eq!(of(0), None);
+        assert_eq!(of(5), None);
+        assert_eq!(of(6), Some([1.0, 6.0]));
+        assert_eq!(of(8), Some([1.0, 8.0]));
+        assert_eq!(of(9), Some([2.0, 8.0]));
+        assert_eq!(of(20), Some([6.0, 15.0]));
+        assert_eq!(of(60), Some([22.0, 39.0]));
+        assert_eq!(of(5000).map(|[low, _]| low), Some(2431.0));
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(&[]), None);
+    }
+
     const MANY: [f64; 5] = [872.0, 901.0, 845.0, 930.0, 866.0];
     const FEW: [f64; 5] = [117.0, 130.0, 99.0, 125.0, 121.0];
     const SKEWED: [f64; 8] = [4.19, 3.2, 35.76, 2.1, 5.5, 3.9, 2.8, 4.4];

@@ -5,7 +5,9 @@
 //! `--ab` shows with the parameter `watch`.
 
 mod class;
+mod error;
 mod object;
+mod stretch;
 mod symbols;
 
 use crate::system::clock_ns;
@@ -13,7 +15,7 @@ use mmscale_record::{Histogram, LockRow};
 use object::{Calls, Config, Path, Programs, Sums};
 use std::collections::BTreeMap;
 
-pub use object::WatchError;
+pub use error::WatchError;
 pub use symbols::Symbols;
 
 /// Something to look at.
@@ -41,8 +43,9 @@ pub enum Sampling {
     /// All of it.
     #[default]
     All,
-    /// Of waits for spin locks below 10 us, and of blocks of 64 folios, one in eight, which counts
-    /// for all of them: looking at each would take a tenth of the time of small operations.
+    /// Of waits for a spin lock below 10 us one in eight, and one in 64 after 512 on a CPU, which
+    /// counts for all of them; of folios that are added to lists those of 10 ms in 120. Looking at
+    /// each would take a tenth of the time of small operations.
     Sparse,
 }
 
@@ -313,7 +316,7 @@ impl Watching {
         // Others look at foreign memory too.
         let released =
             |path: &Path| symbols::passes(&self.path(path.stack), "__do_sys_process_mrelease");
-        let batches = self.programs.batches(u64::from(self.one_in))?;
+        let batches = self.programs.batches()?;
         Ok(Seen {
             waits: self.waits()?,
             calls: self.calls()?,

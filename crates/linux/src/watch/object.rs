@@ -1,28 +1,16 @@
 //! The programs in the kernel: loaded, attached, and what they have added up.
 
-use super::{Plan, Watch};
+use super::error::{WatchError, read};
+use super::stretch::Stretches;
+use super::{Plan, Sampling, Watch};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray, PerCpuHashMap, StackTraceMap};
+use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 use std::collections::BTreeMap;
-use thiserror::Error;
 
 /// The compiled programs; `cargo xtask bpf` makes them of `bpf/watch.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/watch.bpf.o");
-
-/// Why the kernel cannot be watched.
-#[derive(Debug, Error)]
-pub enum WatchError {
-    /// The kernel does not describe its types.
-    #[error("the kernel does not describe its types (no /sys/kernel/btf/vmlinux): {0}")]
-    Btf(String),
-    /// The kernel refuses the programs.
-    #[error("the kernel refuses BPF programs ({0}): run as root, or with CAP_BPF and CAP_PERFMON")]
-    Refused(String),
-    /// What the programs have added up cannot be read.
-    #[error("what was measured in the kernel cannot be read: {0}")]
-    Read(String),
-}
 
 /// Buckets of a histogram: powers of two, the last open.
 pub(crate) const BUCKETS: usize = 32;
@@ -72,9 +60,8 @@ pub(crate) struct Path {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Batch {
-    pub(crate) all: u64,
     pub(crate) last_ns: u64,
-    pub(crate) block: u64,
+    pub(crate) stretch: u64,
     pub(crate) firsts: u64,
     pub(crate) folios: u64,
     pub(crate) begun: u64,
@@ -88,13 +75,15 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// Of what was looked at on all CPUs, where one block of folios in `one_in` is.
-    fn of(per_cpu: &[Batch], one_in: u64) -> Self {
+    /// Of what was looked at on all CPUs, in one `share`th of the time.
+    fn of(per_cpu: &[Batch], share: f64) -> Self {
         let sum = |of: fn(&Batch) -> u64| per_cpu.iter().map(of).sum::<u64>();
         let (firsts, folios, begun) = (sum(|b| b.firsts), sum(|b| b.folios), sum(|b| b.begun));
-        let all = (firsts + folios) * one_in;
-        // Whether the first of a block began a batch is not known: as often as the others did.
-        let count = (begun * all + folios / 2).checked_div(folios).unwrap_or(0);
+        let all = ((firsts + folios) as f64 * share).round() as u64;
+        // Whether the first of a stretch began a batch is not known: as often as the others did.
+        let count = (u128::from(begun) * u128::from(all) + u128::from(folios / 2))
+            .checked_div(u128::from(folios))
+            .unwrap_or(0) as u64;
         Self { count, folios: all }
     }
 }
@@ -124,10 +113,8 @@ pub(crate) struct Programs {
     ebpf: Ebpf,
     /// Tracepoints that this kernel does not have.
     pub(crate) missing: Vec<String>,
-}
-
-fn read(why: impl std::fmt::Display) -> WatchError {
-    WatchError::Read(why.to_string())
+    /// What is attached for a part of the time only.
+    stretches: Option<Stretches>,
 }
 
 /// All that an error says, with its causes.
@@ -151,12 +138,17 @@ impl Programs {
         let refused = |why: aya::EbpfError| WatchError::Refused(causes(&why));
         let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(OBJECT).map_err(refused)?;
         let mut missing = Vec::new();
+        let mut stretches = None;
         for watch in &plan.watches {
+            let sparse = *watch == Watch::Lru && plan.sampling == Sampling::Sparse;
             for (program, points) in watch.programs() {
                 match attach(&mut ebpf, &btf, program, points) {
-                    Ok(()) => {}
+                    Ok(link) if sparse => {
+                        stretches = Some(Stretches::new(&mut ebpf, program, link)?);
+                    }
+                    Ok(_) => {}
                     Err(Attach::NoSuchPoint) => missing.push((*program).to_owned()),
-                    Err(Attach::Refused(why)) => return Err(WatchError::Refused(why)),
+                    Err(Attach::Failed(why)) => return Err(why),
                 }
             }
         }
@@ -164,13 +156,17 @@ impl Programs {
             Array::<_, Sums>::try_from(ebpf.map_mut("EMPTY")?).ok()?.set(0, Sums::default(), 0).ok()
         };
         empty(&mut ebpf).ok_or_else(|| read("the map EMPTY"))?;
-        Ok(Self { ebpf, missing })
+        Ok(Self { ebpf, missing, stretches })
     }
     /// What counts from now on.
     pub(crate) fn configure(&mut self, config: Config) -> Result<(), WatchError> {
         let map = self.ebpf.map_mut("CONFIG").ok_or_else(|| read("no map CONFIG"))?;
         let mut map = Array::<_, Config>::try_from(map).map_err(read)?;
-        map.set(0, config, 0).map_err(read)
+        map.set(0, config, 0).map_err(read)?;
+        match &mut self.stretches {
+            Some(stretches) => stretches.begin((config.from_ns, config.until_ns)),
+            None => Ok(()),
+        }
     }
     fn map<'a, T: TryFrom<&'a aya::maps::Map, Error = aya::maps::MapError>>(
         &'a self,
@@ -207,11 +203,11 @@ impl Programs {
         let trace = map.ok().and_then(|map| map.get(&id, 0).ok());
         trace.map_or(Vec::new(), |trace| trace.frames().iter().map(|frame| frame.ip).collect())
     }
-    /// Batches of folios that were added to LRU lists, where one block of folios in `one_in` is
-    /// looked at.
-    pub(crate) fn batches(&self, one_in: u64) -> Result<Batches, WatchError> {
+    /// Batches of folios that were added to LRU lists.
+    pub(crate) fn batches(&self) -> Result<Batches, WatchError> {
+        let share = self.stretches.as_ref().map_or(Ok(1.0), Stretches::share)?;
         let map: PerCpuArray<&MapData, Batch> = self.map("BATCH")?;
-        Ok(Batches::of(&map.get(&0, 0).map_err(read)?, one_in))
+        Ok(Batches::of(&map.get(&0, 0).map_err(read)?, share))
     }
     /// How often something happened, by its number in the program.
     pub(crate) fn happened(&self, what: u32) -> Result<u64, WatchError> {
@@ -222,20 +218,39 @@ impl Programs {
 
 enum Attach {
     NoSuchPoint,
-    Refused(String),
+    Failed(WatchError),
+}
+
+impl From<ProgramError> for Attach {
+    /// The verifier says EACCES or EINVAL, and has a log; who may not load programs gets EPERM.
+    fn from(why: ProgramError) -> Self {
+        let rejected = match &why {
+            ProgramError::LoadError { io_error, .. } => {
+                io_error.kind() != std::io::ErrorKind::PermissionDenied
+                    || io_error.raw_os_error() == Some(libc::EACCES)
+            }
+            _ => false,
+        };
+        let what = causes(&why);
+        Self::Failed(if rejected { WatchError::Rejected(what) } else { WatchError::Refused(what) })
+    }
 }
 
 /// Attaches a program to the first of some tracepoints that this kernel has.
-fn attach(ebpf: &mut Ebpf, btf: &Btf, program: &str, points: &[&str]) -> Result<(), Attach> {
-    let refused = |why: ProgramError| Attach::Refused(causes(&why));
+fn attach(
+    ebpf: &mut Ebpf,
+    btf: &Btf,
+    program: &str,
+    points: &[&str],
+) -> Result<BtfTracePointLinkId, Attach> {
     let found = ebpf.program_mut(program).ok_or(Attach::NoSuchPoint)?;
-    let found: &mut BtfTracePoint = found.try_into().map_err(refused)?;
+    let found: &mut BtfTracePoint = found.try_into()?;
     for point in points {
         match found.load(point, btf) {
-            Ok(()) => return found.attach().map(|_| ()).map_err(refused),
+            Ok(()) => return Ok(found.attach()?),
             // The kernel has no tracepoint of that name.
             Err(ProgramError::Btf(_)) => {}
-            Err(why) => return Err(refused(why)),
+            Err(why) => return Err(why.into()),
         }
     }
     Err(Attach::NoSuchPoint)
@@ -304,11 +319,11 @@ mod tests {
     #[test]
     fn batches_that_were_not_looked_at_are_as_those_that_were() {
         // Batches of 4, all looked at.
-        let all = Batch { all: 64, folios: 64, begun: 16, ..Batch::default() };
-        assert_eq!(Batches::of(&[all, all], 1), Batches { count: 32, folios: 128 });
-        // One block of 64 in 8: of its first nobody knows whether it began one.
-        let some = Batch { all: 512, firsts: 1, folios: 63, begun: 21, ..Batch::default() };
-        assert_eq!(Batches::of(&[some], 8), Batches { count: 171, folios: 512 });
-        assert_eq!(Batches::of(&[Batch::default()], 8), Batches::default());
+        let all = Batch { folios: 64, begun: 16, ..Batch::default() };
+        assert_eq!(Batches::of(&[all, all], 1.0), Batches { count: 32, folios: 128 });
+        // An eighth of the time: of the first folio of it nobody knows whether it began one.
+        let some = Batch { firsts: 1, folios: 63, begun: 21, ..Batch::default() };
+        assert_eq!(Batches::of(&[some], 8.0), Batches { count: 171, folios: 512 });
+        assert_eq!(Batches::of(&[Batch::default()], 8.0), Batches::default());
     }
 }

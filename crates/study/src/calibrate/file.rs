@@ -34,7 +34,7 @@ pub(super) fn write(
     })
 }
 
-fn topology(host_cpus: usize) -> Section {
+pub(super) fn topology(host_cpus: usize) -> Section {
     let number = |value: usize| Number {
         value: value as f64,
         range: [1.0, MAX_CPUS as f64],
@@ -46,6 +46,18 @@ fn topology(host_cpus: usize) -> Section {
 
 fn memory(measured: &Measured) -> Section {
     let pages = mmscale_threads::MEMORY_PAGES as f64;
+    Section::from([
+        (
+            "node_pages".to_owned(),
+            assumed(pages, [pages / 8.0, pages * 64.0], "as much as the machine of threads has"),
+        ),
+        ("page_bytes".to_owned(), assumed(4096.0, [4096.0, 65536.0], "frames of that machine")),
+        bandwidth(measured),
+    ])
+}
+
+/// What all CPUs together clear, with its key.
+pub(super) fn bandwidth(measured: &Measured) -> (String, Number) {
     let bandwidth = measured.clear_bytes_per_us;
     let whole = Quantity {
         median: bandwidth.median.round(),
@@ -53,17 +65,10 @@ fn memory(measured: &Measured) -> Section {
         high: bandwidth.high.ceil(),
         ..bandwidth
     };
-    Section::from([
-        (
-            "node_pages".to_owned(),
-            assumed(pages, [pages / 8.0, pages * 64.0], "as much as the machine of threads has"),
-        ),
-        ("page_bytes".to_owned(), assumed(4096.0, [4096.0, 65536.0], "frames of that machine")),
-        ("node_bytes_per_us".to_owned(), taken(whole, "all CPUs clear at once")),
-    ])
+    ("node_bytes_per_us".to_owned(), taken(whole, "all CPUs clear at once"))
 }
 
-fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Section {
+pub(super) fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Section {
     let own = measured.line_own_ns;
     let mut costs: Vec<(&str, Number)> = vec![
         ("line_own_ns", taken(own, "a walk along lines in the first-level cache")),
@@ -101,7 +106,7 @@ fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Section {
 }
 
 /// The swap device: nothing of it is measured.
-fn swap(metal: &Section) -> Section {
+pub(super) fn swap(metal: &Section) -> Section {
     metal.keys().map(|key| (key.clone(), not_measured(metal, key))).collect()
 }
 
@@ -149,7 +154,7 @@ fn piece_name(piece: Piece) -> &'static str {
     }
 }
 
-fn taken(quantity: Quantity, how: &str) -> Number {
+pub(super) fn taken(quantity: Quantity, how: &str) -> Number {
     let Quantity { median, low, high, rounds } = quantity;
     let round = |ns: f64| (ns * 1000.0).round() / 1000.0;
     let source =
@@ -157,17 +162,17 @@ fn taken(quantity: Quantity, how: &str) -> Number {
     Number { value: round(median), range: [round(low), round(high)], source }
 }
 
-fn assumed(value: f64, range: [f64; 2], why: &str) -> Number {
+pub(super) fn assumed(value: f64, range: [f64; 2], why: &str) -> Number {
     Number { value, range, source: format!("assumption: {why}") }
 }
 
-fn not_measured(section: &Section, key: &str) -> Number {
+pub(super) fn not_measured(section: &Section, key: &str) -> Number {
     let number = &section[key];
     Number { source: format!("not measured here; {}", number.source), ..number.clone() }
 }
 
 /// A quantity without a part that it contains; never negative.
-fn less(quantity: Quantity, part: f64) -> Quantity {
+pub(super) fn less(quantity: Quantity, part: f64) -> Quantity {
     let rest = |ns: f64| (ns - part).max(0.0);
     Quantity {
         median: rest(quantity.median),

@@ -1,13 +1,19 @@
-//! A profile of this computer, from measurements of single steps.
+//! A profile of this computer, from measurements of single steps: of its threads, as `--on threads`
+//! uses them, or of its kernel, as `--on linux` does.
 //!
 //! Atomics, locks, cache lines, interrupts and switches come from
 //! [`mmscale_threads::calibrate`]; the costs of operations come from the frame allocator's pieces
 //! on one CPU, while all CPUs do the same, each on memory of its own. Neither the throughput of
 //! several CPUs on one memory nor the waiting for a lock in the memory manager is measured: the
 //! profile is to predict those.
+//!
+//! Of the kernel, lines, locks and clearing are the threads'; system calls, VMAs, faults, switches,
+//! wake-ups and calls between CPUs come from [`mmscale_linux::steps`]. What its allocator's and its
+//! lists' steps cost cannot be told from outside: those are `x86-2`'s.
 
 mod file;
 mod fit;
+mod kernel;
 mod program;
 
 use fit::{Charges, FITTED};
@@ -19,11 +25,14 @@ use thiserror::Error;
 pub use mmscale_threads::calibrate::Effort;
 
 /// Why there is no profile.
-#[derive(Clone, Debug, PartialEq, Error)]
+#[derive(Debug, Error)]
 pub enum CalibrateError {
     /// The machine of threads did not run.
     #[error("measuring on this computer's threads: {0}")]
     Threads(#[from] mmscale_threads::Failure),
+    /// The kernel did not let a step be measured.
+    #[error(transparent)]
+    Kernel(#[from] mmscale_linux::steps::StepError),
     /// The simulated machine did not run.
     #[error("counting charges on the simulated machine: {0}")]
     Sim(String),
@@ -48,9 +57,20 @@ pub fn text(file: &ProfileFile) -> String {
     profile::write(file)
 }
 
+/// What a profile is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Of {
+    /// This computer's threads, as a machine.
+    #[default]
+    Threads,
+    /// Its kernel.
+    Kernel,
+}
+
 /// Measures this computer. `progress` is told steps done and steps to do. The result is checked:
 /// [`profile::resolve`] takes it.
 pub fn calibrate(
+    of: Of,
     effort: Effort,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<ProfileFile, CalibrateError> {
@@ -63,19 +83,31 @@ pub fn calibrate(
         before = all;
         progress(done, all + rounds);
     })?;
-    let mut pieces: Vec<Figures> = Vec::new();
-    for round in 0..rounds {
-        progress(before + round, before + rounds);
-        pieces.push(program::real(REPEATS, measured.clock_ns.median)?);
-    }
-    progress(before + rounds, before + rounds);
-    let prior = profile::load("x86-26")?;
-    // The file with the operations of the prior: it has the locks and lines of this computer.
-    let charges = Charges::count(&resolve(&file::write(&measured, None)?)?)?;
-    let ops = op_costs(&charges, &pieces, &prior);
-    let file = file::write(&measured, Some(&ops))?;
+    let mut done = |round| progress(before + round, before + rounds);
+    let file = match of {
+        Of::Threads => of_threads(&measured, rounds, &mut done)?,
+        Of::Kernel => kernel::measure(&measured, rounds, &mut done)?,
+    };
+    done(rounds);
     resolve(&file)?;
     Ok(file)
+}
+
+fn of_threads(
+    measured: &Measured,
+    rounds: usize,
+    done: &mut dyn FnMut(usize),
+) -> Result<ProfileFile, CalibrateError> {
+    let mut pieces: Vec<Figures> = Vec::new();
+    for round in 0..rounds {
+        done(round);
+        pieces.push(program::real(REPEATS, measured.clock_ns.median)?);
+    }
+    let prior = profile::load("x86-26")?;
+    // The file with the operations of the prior: it has the locks and lines of this computer.
+    let charges = Charges::count(&resolve(&file::write(measured, None)?)?)?;
+    let ops = op_costs(&charges, &pieces, &prior);
+    file::write(measured, Some(&ops))
 }
 
 /// How fast this computer is now, beside what a profile of it says.

@@ -57,6 +57,8 @@ pub(crate) struct Tally {
     pub(crate) damaged: u64,
     /// Ops that had no memory.
     pub(crate) failures: u64,
+    /// Processes that were not made yet when all began.
+    pub(crate) late: u64,
     /// CPU time of all ops, where the machine tells it.
     pub(crate) cpu: CpuTime,
 }
@@ -67,7 +69,9 @@ pub(crate) fn churner<S: System>(system: &S, plan: &Plan, number: usize, seed: u
     let mut tally = Tally::default();
     let mut life = || -> Result<(), Errno> {
         image(system)?;
-        system.sleep_ns(plan.begin_ns.saturating_sub(system.clock_ns()))?;
+        let ready_ns = system.clock_ns();
+        tally.late += u64::from(ready_ns > plan.begin_ns);
+        system.sleep_ns(plan.begin_ns.saturating_sub(ready_ns))?;
         let before = system.cpu_time();
         loop {
             let began_ns = system.clock_ns();
@@ -98,6 +102,7 @@ impl Tally {
         self.user_ns += other.user_ns;
         self.damaged += other.damaged;
         self.failures += other.failures;
+        self.late += other.late;
         self.cpu.user_ns += other.cpu.user_ns;
         self.cpu.system_ns += other.cpu.system_ns;
     }

@@ -1,0 +1,11 @@
+//! What a run on the live kernel cannot show.
+
+use mmscale_study::observe;
+
+/// Says what the live kernel will not tell, and why: a run does without.
+pub(crate) fn tell() {
+    if let Err(why) = observe::watchable() {
+        eprintln!("no waits, batches and calls of the kernel will be shown: {why}");
+        eprintln!("`mmscale doctor` says what to do about it; rates and CPU time are measured");
+    }
+}

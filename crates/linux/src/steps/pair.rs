@@ -1,0 +1,152 @@
+//! Steps between two tasks, of one CPU or of two.
+
+use super::{StepError, failed, median_ns, now_ns};
+use crate::system::bind;
+use std::io::Error;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Turns of one sample.
+const TURNS: u32 = 400;
+
+/// Runs `work` on a thread that is bound to a CPU.
+pub(super) fn on<T: Send>(
+    cpu: usize,
+    work: impl FnOnce() -> Result<T, StepError> + Send,
+) -> Result<T, StepError> {
+    std::thread::scope(|scope| join(scope.spawn(move || bound(cpu, work))))
+}
+
+fn bound<T>(cpu: usize, work: impl FnOnce() -> Result<T, StepError>) -> Result<T, StepError> {
+    let refused = |_| failed("binding a thread to a CPU")(Error::last_os_error());
+    bind(cpu).map_err(refused)?;
+    work()
+}
+
+fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why))
+}
+
+/// How often the calling thread has given its CPU away.
+fn switches() -> u64 {
+    // SAFETY: a zeroed rusage is one, and the place is ours.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage
+    };
+    (usage.ru_nvcsw + usage.ru_nivcsw) as u64
+}
+
+/// Two tasks of a CPU give way to each other. What the calls take alone, `yield_ns` each, goes off,
+/// and the rest is of the switches that there were: not every call makes one.
+pub(super) fn switch_ns(cpu: usize, yield_ns: f64) -> Result<f64, StepError> {
+    let start = Barrier::new(2);
+    let give_way = || {
+        bound(cpu, || {
+            start.wait();
+            let (begun_ns, before) = (now_ns(), switches());
+            for _ in 0..TURNS {
+                // SAFETY: it takes nothing.
+                unsafe { libc::sched_yield() };
+            }
+            Ok(((now_ns() - begun_ns) as f64, switches() - before))
+        })
+    };
+    std::thread::scope(|scope| {
+        let [one, other] = [scope.spawn(give_way), scope.spawn(give_way)].map(join);
+        let ((one_ns, ones), (other_ns, others)) = (one?, other?);
+        // They ran at the same time, one after the other: the longer of both is all of it.
+        let switching_ns = one_ns.max(other_ns) - 2.0 * f64::from(TURNS) * yield_ns;
+        Ok((switching_ns / (ones + others).max(1) as f64).max(0.0))
+    })
+}
+
+/// A word that two tasks wait on.
+#[derive(Default)]
+struct Word(AtomicU32);
+
+impl Word {
+    fn call(&self, what: i32, value: u32) {
+        let at = self.0.as_ptr();
+        let none = std::ptr::null::<libc::timespec>();
+        // SAFETY: the word lives as long as the call, and there is no time to read.
+        unsafe { libc::syscall(libc::SYS_futex, at, what | libc::FUTEX_PRIVATE_FLAG, value, none) };
+    }
+    fn wait_while(&self, value: u32) {
+        while self.0.load(Ordering::Acquire) == value {
+            self.call(libc::FUTEX_WAIT, value);
+        }
+    }
+    fn set(&self, value: u32) {
+        self.0.store(value, Ordering::Release);
+        self.call(libc::FUTEX_WAKE, 1);
+    }
+}
+
+/// Two tasks wake each other in turn: ns from one wake-up to the next.
+pub(super) fn turn_ns(one: usize, other: usize) -> Result<f64, StepError> {
+    let words = [Word::default(), Word::default()];
+    let start = Barrier::new(2);
+    let turns = |cpu: usize, me: usize| {
+        bound(cpu, || {
+            start.wait();
+            let begun_ns = now_ns();
+            for turn in 1..=TURNS {
+                if me == 0 {
+                    words[1].set(turn);
+                    words[0].wait_while(turn - 1);
+                } else {
+                    words[1].wait_while(turn - 1);
+                    words[0].set(turn);
+                }
+            }
+            Ok((now_ns() - begun_ns) as f64 / f64::from(2 * TURNS))
+        })
+    };
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| turns(other, 1));
+        let first = join(scope.spawn(|| turns(one, 0)));
+        join(second)?;
+        first
+    })
+}
+
+/// membarrier(2).
+fn membarrier(command: i32) -> Result<(), Error> {
+    // SAFETY: it takes numbers.
+    let done = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
+    if done < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+}
+
+/// What an expedited membarrier takes longer when a thread of the process runs on another CPU,
+/// which must be interrupted.
+pub(super) fn ipi_ns(one: usize, other: usize) -> Result<Option<f64>, StepError> {
+    if membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED).is_err() {
+        return Ok(None);
+    }
+    let calls = || {
+        let call = || drop(membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED));
+        on(one, || Ok(median_ns(21, 100, call)))
+    };
+    let (spins, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let alone_ns = calls()?;
+    std::thread::scope(|scope| {
+        let spinner = scope.spawn(|| {
+            bound(other, || {
+                spins.store(true, Ordering::Release);
+                while !over.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+                Ok(())
+            })
+        });
+        while !spins.load(Ordering::Acquire) && !spinner.is_finished() {
+            std::thread::yield_now();
+        }
+        let both_ns = calls();
+        over.store(true, Ordering::Release);
+        join(spinner)?;
+        Ok(Some((both_ns? - alone_ns).max(0.0)))
+    })
+}

@@ -1,0 +1,28 @@
+//! Why the kernel does not tell.
+
+use thiserror::Error;
+
+/// Why the kernel cannot be watched.
+#[derive(Debug, Error)]
+pub enum WatchError {
+    /// The kernel does not describe its types.
+    #[error("the kernel does not describe its types (no /sys/kernel/btf/vmlinux): {0}")]
+    Btf(String),
+    /// The kernel refuses the programs.
+    #[error("the kernel refuses BPF programs ({0}): run as root, or with CAP_BPF and CAP_PERFMON")]
+    Refused(String),
+    /// The kernel's verifier does not accept a program: a fault of ours, or a kernel that is too
+    /// different.
+    #[error(
+        "this kernel's verifier does not accept a BPF program of mmscale ({0}): please report it \
+         with the kernel's version; --set watch=off measures without"
+    )]
+    Rejected(String),
+    /// What the programs have added up cannot be read.
+    #[error("what was measured in the kernel cannot be read: {0}")]
+    Read(String),
+}
+
+pub(super) fn read(why: impl std::fmt::Display) -> WatchError {
+    WatchError::Read(why.to_string())
+}
