@@ -144,11 +144,7 @@ struct spins {
 
 struct batch {
 	u64 last_ns;
-	// The stretch of time that the last folio was in.
-	u64 stretch;
-	// Those that were the first of their stretch: nobody knows whether they began a batch.
-	u64 firsts;
-	// All others, and those of them that began a batch.
+	// All that were seen, and those of them that began a batch.
 	u64 folios;
 	u64 begun;
 };
@@ -214,14 +210,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct batch);
 } BATCH SEC(".maps");
-
-// Which stretch of time this is, from 1; counted by who attaches the program.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u64);
-} STRETCH SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -567,31 +555,25 @@ int contention_end(u64 *ctx)
 
 // Folios of one batch are added one right after the other, with interrupts off. This fires for each
 // folio that there is, while the list's lock is held: where not all are looked at, the program is
-// there for short stretches of time only, and says nothing of the first folio of each.
+// there for short stretches of time only.
 SEC("tp_btf/mm_lru_insertion")
 int mm_lru_insertion(u64 *ctx)
 {
 	const struct config *conf = config();
 	u32 zero = 0;
 	struct batch *batch = bpf_map_lookup_elem(&BATCH, &zero);
-	u64 *stretch = bpf_map_lookup_elem(&STRETCH, &zero);
 	u64 now;
 
-	if (!conf || !batch || !stretch)
+	if (!conf || !batch)
 		return 0;
 	if (!(side(conf) & SIDE_OURS))
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (!counts(conf, now))
 		return 0;
-	if (*stretch != batch->stretch) {
-		batch->stretch = *stretch;
-		batch->firsts += 1;
-	} else {
-		batch->folios += 1;
-		if (now - batch->last_ns > conf->batch_gap_ns)
-			batch->begun += 1;
-	}
+	batch->folios += 1;
+	if (now - batch->last_ns > conf->batch_gap_ns)
+		batch->begun += 1;
 	batch->last_ns = now;
 	return 0;
 }

@@ -306,15 +306,25 @@ fn classes(seen: &Seen, all_ns: f64) -> Vec<Class> {
     waits.chain([calls(seen, all_ns)]).collect()
 }
 
+/// Functions that are sent to another CPU by nobody who waits: a CPU that sleeps for long is no
+/// problem of theirs.
+const UNAWAITED: [&str; 3] = ["sched_ttwu_pending", "nohz_csd_func", "__hrtick_start"];
+
+/// Whether somebody waits for what was called.
+fn awaited(function: &str) -> bool {
+    !UNAWAITED.contains(&function)
+}
+
 fn calls(seen: &Seen, all_ns: f64) -> Class {
-    let sum = |of: fn(&mmscale_linux::Call) -> u64| seen.calls.iter().map(of).sum::<u64>();
+    let calls = || seen.calls.iter().filter(|call| awaited(&call.function));
+    let sum = |of: fn(&mmscale_linux::Call) -> u64| calls().map(of).sum::<u64>();
     let (count, total_ns) = (sum(|call| call.total.count), sum(|call| call.total.total_ns));
-    let max_ns = seen.calls.iter().map(|call| call.total.max_ns).max().unwrap_or(0);
+    let max_ns = calls().map(|call| call.total.max_ns).max().unwrap_or(0);
     let share = total_ns as f64 / all_ns;
     let path = |call: &mmscale_linux::Call| {
         (call.function.clone(), call.total.total_ns as f64 / total_ns.max(1) as f64)
     };
-    let mut paths: Vec<(String, f64)> = seen.calls.iter().map(path).collect();
+    let mut paths: Vec<(String, f64)> = calls().map(path).collect();
     paths.sort_by(|a, b| b.1.total_cmp(&a.1));
     paths.truncate(3);
     Class {

@@ -7,7 +7,6 @@
 use super::error::{WatchError, read};
 use crate::system::clock_ns;
 use aya::Ebpf;
-use aya::maps::{Array, MapData};
 use aya::programs::ProgramFd;
 use aya::programs::tp_btf::{BtfTracePoint, BtfTracePointLinkId};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -21,13 +20,10 @@ const STAY: Duration = Duration::from_millis(10);
 /// How long it is away then.
 const AWAY: Duration = Duration::from_millis(110);
 
-/// Which stretch this is, as the program reads it.
-type Number = Array<MapData, u64>;
-
 /// A program that comes and goes.
 pub(super) struct Stretches {
     /// Until it begins.
-    ready: Option<(ProgramFd, Number)>,
+    ready: Option<ProgramFd>,
     window: (u64, u64),
     so_far: Arc<Mutex<SoFar>>,
     /// Tells the thread to end, by being dropped.
@@ -51,19 +47,17 @@ impl Stretches {
         program: &str,
         link: BtfTracePointLinkId,
     ) -> Result<Self, WatchError> {
-        let map = ebpf.take_map("STRETCH").ok_or_else(|| read("no map STRETCH"))?;
-        let number = Array::try_from(map).map_err(read)?;
         let found = ebpf.program_mut(program).ok_or_else(|| read(program))?;
         let found: &mut BtfTracePoint = found.try_into().map_err(read)?;
         found.detach(link).map_err(read)?;
         let fd = found.fd().map_err(read)?.try_clone().map_err(read)?;
         let (window, so_far) = ((0, 0), Arc::default());
-        Ok(Self { ready: Some((fd, number)), window, so_far, end: None, thread: None })
+        Ok(Self { ready: Some(fd), window, so_far, end: None, thread: None })
     }
 
     /// Lets the program come and go in `window`, in ns of `CLOCK_MONOTONIC`.
     pub(super) fn begin(&mut self, window: (u64, u64)) -> Result<(), WatchError> {
-        let Some((fd, number)) = self.ready.take() else {
+        let Some(fd) = self.ready.take() else {
             return Err(read("what counts was set before"));
         };
         self.window = window;
@@ -72,7 +66,7 @@ impl Stretches {
         let pause = move |length| ended.recv_timeout(length) == Err(RecvTimeoutError::Timeout);
         let name = "stretches".to_owned();
         let thread = std::thread::Builder::new().name(name);
-        let thread = thread.spawn(move || come_and_go(&fd, number, window, &so_far, pause));
+        let thread = thread.spawn(move || come_and_go(&fd, window, &so_far, pause));
         self.end = Some(end);
         self.thread = Some(thread.map_err(read)?);
         Ok(())
@@ -102,7 +96,6 @@ impl Drop for Stretches {
 /// Sleeps, attaches, sleeps, detaches, until the window is over or `pause` says to end.
 fn come_and_go(
     program: &ProgramFd,
-    mut number: Number,
     (from_ns, until_ns): (u64, u64),
     so_far: &Mutex<SoFar>,
     pause: impl Fn(Duration) -> bool,
@@ -111,20 +104,16 @@ fn come_and_go(
     if !pause(Duration::from_nanos(from_ns.saturating_sub(now_ns()))) {
         return;
     }
-    for stretch in 1.. {
-        if now_ns() >= until_ns {
-            return;
-        }
-        let attached = number.set(0, stretch, 0).map_err(|why| why.to_string());
-        let attached = attached.and_then(|()| attach(program).map_err(|why| why.to_string()));
-        let begun_ns = now_ns();
-        let link = match attached {
+    while now_ns() < until_ns {
+        let link = match attach(program) {
             Ok(link) => link,
             Err(why) => {
-                so_far.lock().unwrap_or_else(PoisonError::into_inner).refused = Some(why);
+                let mut so_far = so_far.lock().unwrap_or_else(PoisonError::into_inner);
+                so_far.refused = Some(why.to_string());
                 return;
             }
         };
+        let begun_ns = now_ns();
         let goes_on = pause(STAY);
         let there_ns = now_ns().min(until_ns).saturating_sub(begun_ns.max(from_ns));
         drop(link);
