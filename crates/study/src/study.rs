@@ -35,6 +35,15 @@ pub struct MetricSpec {
     pub help: &'static str,
 }
 
+/// A line of a study's table of metrics.
+pub(crate) const fn figure(
+    name: &'static str,
+    unit: &'static str,
+    help: &'static str,
+) -> MetricSpec {
+    MetricSpec { name, unit, help }
+}
+
 /// What a study runs on unless somebody says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {

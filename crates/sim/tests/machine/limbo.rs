@@ -4,7 +4,6 @@ use crate::calls::{POLICIES, seeds};
 use crate::paging::{World, machine, range};
 use mmscale_mm::arch::{Arch, Atomic, Ipi, Order, PageSize, Pfn, Vpn};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
-use mmscale_mm::sync::IrqGuard;
 use mmscale_mm::table::MemAccess;
 use mmscale_mm::tlb::{Batch, Extent, Leave};
 use mmscale_mm::vmap::Vmap;
@@ -17,28 +16,11 @@ use crate::common::run_script;
 
 const REQUESTS: SmpConfig = SmpConfig { policy: CallPolicy::Requests, timeout_ns: 5_000_000_000 };
 
-/// CPU 1 uses a page and has interrupts off for a while; CPU 0 puts it into limbo as reclaim does,
-/// and frees it when it leaves, or early.
+/// CPU 0 puts a page in use into limbo as reclaim does, and frees it when it leaves, or early.
 fn parcel(early: bool) -> Outcome {
     run_script(machine(2, false), move |script| {
         let world = World::with(script, 1 << 14, REQUESTS);
-        let user = Rc::clone(&world);
-        script.spawn(1, move || {
-            let table = user.shared();
-            user.touch(&table, Vpn::new(9));
-            let off = IrqGuard::<Sim>::new();
-            user.busy.store(1, SeqCst);
-            Sim::user(50_000);
-            let _ = table.access(user.on(), Vpn::new(9), MemAccess::Read, |_| ());
-            drop(off);
-        });
-        script.spawn(0, move || {
-            let table = world.shared();
-            while world.busy.load(SeqCst) != 1 {
-                Sim::relax();
-            }
-            let mut ptes = table.find_pte(world.on(), Vpn::new(9)).expect("it is mapped");
-            let pfn = ptes.take(Vpn::new(9)).pfn().expect("it is mapped");
+        world.take_while_used(script, move |world, table, ptes, pfn| {
             let mut batch = Batch::new();
             world.tlb.defer(&mut batch, table.asid(), Extent::Range(range(9, 1), PageSize::Base));
             drop(ptes);

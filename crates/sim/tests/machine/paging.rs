@@ -8,8 +8,8 @@ use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::sync::IrqGuard;
 use mmscale_mm::table::{
-    Direction, Gather, Gathered, Leaf, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, Room,
-    TableLocks,
+    Direction, Gather, Gathered, Leaf, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, PteTable,
+    Room, TableLocks,
 };
 use mmscale_mm::tlb::{Extent, Flushed, Leave, Parked, Tlb};
 use mmscale_sim::{Outcome, Policy, Rule, Sim, SimConfig, random_u64, table_host_bytes};
@@ -119,6 +119,36 @@ impl World {
             }
         }
         gather.finish(self.on(), &mut self.release());
+    }
+    /// CPU 1 uses page 9, then has interrupts off for a while, and uses it again at the end of that.
+    /// Meanwhile CPU 0 takes the page's entry out, and does with the page what `then` says: given
+    /// are the locked table that the entry was in, and the frame.
+    pub(crate) fn take_while_used(
+        self: &Rc<Self>,
+        script: &Rc<Script>,
+        then: impl FnOnce(&Self, &PageTable<Sim>, PteTable<'_, Sim>, Pfn) + 'static,
+    ) {
+        const PAGE: Vpn = Vpn::new(9);
+        let user = Rc::clone(self);
+        script.spawn(1, move || {
+            let table = user.shared();
+            user.touch(&table, PAGE);
+            let off = IrqGuard::<Sim>::new();
+            user.busy.store(1, SeqCst);
+            Sim::user(50_000);
+            let _ = table.access(user.on(), PAGE, MemAccess::Read, |_| ());
+            drop(off);
+        });
+        let taker = Rc::clone(self);
+        script.spawn(0, move || {
+            let table = taker.shared();
+            while taker.busy.load(SeqCst) != 1 {
+                Sim::relax();
+            }
+            let mut ptes = table.find_pte(taker.on(), PAGE).expect("it is mapped");
+            let pfn = ptes.take(PAGE).pfn().expect("it is mapped");
+            then(&taker, &table, ptes, pfn);
+        });
     }
     /// Ends an address space; then nothing of it is left.
     fn end(&self, table: &PageTable<Sim>) {
@@ -395,45 +425,31 @@ fn a_walk_goes_through_a_new_table_only_from_its_time_on() {
     assert!(lazy.windows(2).filter(|pair| pair[0] != pair[1]).count() > 10, "{lazy:?}");
 }
 
-/// CPU 1 uses a page, then has interrupts off for a while. CPU 0 puts the page's frame into limbo,
-/// and frees it when it leaves limbo, or too early.
+/// CPU 0 puts the frame of a page in use into limbo, and frees it when it leaves limbo, or too early.
 fn leave_limbo(early: bool) -> Outcome {
     let smp = SmpConfig { policy: CallPolicy::Requests, ..SmpConfig::default() };
-    run_script(machine(2, false), |script| {
-        let world = World::with(script, 1 << 14, smp);
-        let user = Rc::clone(&world);
-        script.spawn(1, move || {
-            let table = user.shared();
-            user.touch(&table, Vpn::new(9));
-            let off = IrqGuard::<Sim>::new();
-            user.busy.store(1, SeqCst);
-            Sim::user(50_000);
-            let _ = table.access(user.on(), Vpn::new(9), MemAccess::Read, |_| ());
-            drop(off);
-        });
-        script.spawn(0, move || {
-            let table = world.shared();
-            while world.busy.load(SeqCst) != 1 {
-                Sim::relax();
-            }
-            let mut ptes = table.find_pte(world.on(), Vpn::new(9)).expect("it is mapped");
-            let pfn = ptes.take(Vpn::new(9)).pfn().expect("it is mapped");
-            drop(ptes);
-            let began_ns = Sim::now_ns();
-            let begun = world.tlb.begin(table.asid(), Extent::Range(range(9, 1), PageSize::Base));
-            assert!(world.tlb.park(begun, [Parked { pfn, count: 1 }].into_iter()));
-            assert!(Sim::now_ns() - began_ns < 10_000, "it does not wait");
-            if early {
-                world.frames.free_pages(pfn, Order::ZERO);
-                return;
-            }
-            let free = |_: &Flushed, frames: &[Parked]| {
-                frames.iter().for_each(|frame| world.frames.free_pages(frame.pfn, Order::ZERO));
-            };
-            assert_eq!(world.tlb.leave_limbo(Leave::Passed, free), 0, "CPU 1 uses it");
-            assert_eq!(world.tlb.leave_limbo(Leave::All, free), 1);
-            assert!(world.tlb.stats().limbo_age_max_ns > 30_000);
-        });
+    run_script(machine(2, false), move |script| {
+        World::with(script, 1 << 14, smp).take_while_used(
+            script,
+            move |world, table, ptes, pfn| {
+                drop(ptes);
+                let began_ns = Sim::now_ns();
+                let begun =
+                    world.tlb.begin(table.asid(), Extent::Range(range(9, 1), PageSize::Base));
+                assert!(world.tlb.park(begun, [Parked { pfn, count: 1 }].into_iter()));
+                assert!(Sim::now_ns() - began_ns < 10_000, "it does not wait");
+                if early {
+                    world.frames.free_pages(pfn, Order::ZERO);
+                    return;
+                }
+                let free = |_: &Flushed, frames: &[Parked]| {
+                    frames.iter().for_each(|frame| world.frames.free_pages(frame.pfn, Order::ZERO));
+                };
+                assert_eq!(world.tlb.leave_limbo(Leave::Passed, free), 0, "CPU 1 uses it");
+                assert_eq!(world.tlb.leave_limbo(Leave::All, free), 1);
+                assert!(world.tlb.stats().limbo_age_max_ns > 30_000);
+            },
+        );
     })
 }
 

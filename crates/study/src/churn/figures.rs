@@ -4,12 +4,8 @@ use super::probe::ChurnProbe;
 use super::workload::Tally;
 use crate::machine::Counted;
 use crate::meters::Level;
-use crate::study::{MetricSpec, SeedResult};
+use crate::study::{MetricSpec, SeedResult, figure};
 use mmscale_record::LockRow;
-
-const fn figure(name: &'static str, unit: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, unit, help }
-}
 
 /// Every figure, in the order in which tables show them.
 pub(super) const METRICS: &[MetricSpec] = &[

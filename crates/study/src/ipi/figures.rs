@@ -2,14 +2,10 @@
 
 use super::probe::IpiProbe;
 use super::workload::Tally;
-use crate::study::{MetricSpec, SeedResult};
+use crate::study::{MetricSpec, SeedResult, figure};
 use mmscale_mm::smp::CallStats;
 use mmscale_record::{CallRow, Histogram, PerCpu, SectionRecord, SectionWait};
 use mmscale_sim::{CpuSections, LoopRow, SECTION_LIMITS_NS, Section, Waited};
-
-const fn figure(name: &'static str, unit: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, unit, help }
-}
 
 /// Every figure, in the order in which tables show them.
 pub(super) const METRICS: &[MetricSpec] = &[

@@ -8,7 +8,7 @@
 
 use super::run::plan_of;
 use super::spread::Spread;
-use super::workload::{self, Books, Plan, Sink, Tally, Work};
+use super::workload::{self, Books, Plan, Sink, Tally};
 use crate::live::{self, LiveRun, Look};
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_linux::{Call, Linux, Shared, Side, Watch};
@@ -63,9 +63,6 @@ impl Sink for Together {
 /// The first process: starts the service and those who watch, and waits for both. Watchmen that may
 /// not go before others watch as they may.
 fn program(system: &Linux, plan: Plan, books: &Books, urgent: &Shared<Sum>) {
-    let tasks = books.clone();
-    let service = move |system: &Linux| _ = workload::service(system, plan, &tasks);
-    let service = system.process(ThreadSpec::on(0), Box::new(service));
     let (tasks, urgent) = (books.clone(), urgent.clone());
     let watch = move |system: &Linux| {
         // Asked of a thread that does nothing: one that may not be so urgent does not start.
@@ -75,10 +72,7 @@ fn program(system: &Linux, plan: Plan, books: &Books, urgent: &Shared<Sum>) {
         let on = if may.is_ok() { workload::watchman_on } else { ThreadSpec::on };
         let _ = workload::watch(system, plan, &tasks, on);
     };
-    let watch = (plan.work != Work::Flush)
-        .then(|| system.process(ThreadSpec::on(0), Box::new(watch)))
-        .and_then(Result::ok);
-    for process in [service.ok(), watch].into_iter().flatten() {
+    for process in workload::start(system, plan, books, watch) {
         let _ = system.wait(process);
     }
 }
@@ -102,15 +96,7 @@ pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError>
         program(system, plan, &books, &urgent);
     })?;
     let sum = together.sum.get();
-    if sum.damaged > 0 {
-        let what = format!("{} pages did not hold what their process had written", sum.damaged);
-        return Err(StudyError::Check(vec![what]));
-    }
-    if sum.ops == 0 {
-        let what = "no op began and ended in the time that counts: give it more (--set window_s \
-                    or flush_ms)";
-        return Err(StudyError::Machine(what.to_owned()));
-    }
+    workload::check(sum.ops, sum.damaged)?;
     let mut result = SeedResult::default();
     ran.tell_host(&mut result);
     let seconds = (plan.until_ns - plan.from_ns) as f64 / 1e9;

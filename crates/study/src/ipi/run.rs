@@ -13,7 +13,7 @@ use mmscale_mm::smp::CallStats;
 use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_record::On;
 use mmscale_sim::{Disturbance, Lengths, Noise, Windows};
-use mmscale_system::{System, ThreadSpec};
+use mmscale_system::System;
 use std::sync::{Arc, Mutex};
 
 /// The window of the real measurements, for which the profile's noise stands.
@@ -48,19 +48,15 @@ impl Counted {
 impl Program for Calls {
     fn run<A: Arch>(self, kernel: &Kernel<A>) {
         let (plan, books) = (self.plan, self.books.clone());
-        let service = move |system: &Kernel<A>| _ = workload::service(system, plan, &books);
-        let service = kernel.process(ThreadSpec::on(0), Box::new(service));
-        let books = self.books.clone();
         let watch = move |system: &Kernel<A>| {
             _ = workload::watch(system, plan, &books, workload::watchman_on)
         };
-        let watch =
-            (plan.work != Work::Flush).then(|| kernel.process(ThreadSpec::on(0), Box::new(watch)));
+        let processes = workload::start(kernel, plan, &self.books, watch);
         for (at, when_ns) in [plan.from_ns, plan.until_ns].into_iter().enumerate() {
             let _ = kernel.sleep_ns(when_ns.saturating_sub(kernel.clock_ns()));
             self.counted.note(at, kernel.mm().call_stats());
         }
-        for process in [Some(service), watch].into_iter().flatten().flatten() {
+        for process in processes {
             let _ = kernel.wait(process);
         }
     }
@@ -149,15 +145,7 @@ pub(super) fn run(ctx: &RunContext, arm: IpiArm, seed: u64) -> Result<SeedResult
     let probes: Vec<IpiProbe> =
         probes.map(|probe| *own(probe).expect("made by this function")).collect();
     let tally = books.take();
-    if tally.damaged > 0 {
-        let what = format!("{} pages did not hold what their process had written", tally.damaged);
-        return Err(StudyError::Check(vec![what]));
-    }
-    if tally.ops == 0 {
-        let what = "no op began and ended in the time that counts: give it more (--set window_s \
-                    or flush_ms)";
-        return Err(StudyError::Machine(what.to_owned()));
-    }
+    workload::check(tally.ops, tally.damaged)?;
     let mut result = SeedResult::default();
     let seen = Observed {
         cpus: ctx.cpus,

@@ -1,7 +1,10 @@
 //! The programs of the study: a service whose threads are spread over all CPUs and that changes its
 //! memory on a few of them, and a watchman on each CPU, more urgent than everything else.
 
-use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, Place, Prot, System, ThreadSpec};
+use crate::study::StudyError;
+use mmscale_system::{
+    Addr, Advice, Errno, MapSpec, PAGE_BYTES, Place, ProcessId, Prot, System, ThreadSpec,
+};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::sync::{Arc, Mutex};
@@ -104,6 +107,36 @@ impl Books {
     }
 }
 
+/// Starts the service in a process of its own, and those who `watch` in another one, unless all
+/// flush.
+pub(super) fn start<S: System>(
+    system: &S,
+    plan: Plan,
+    books: &Books,
+    watch: impl FnOnce(&S) + Send + 'static,
+) -> Vec<ProcessId> {
+    let books = books.clone();
+    let service = move |system: &S| _ = service(system, plan, &books);
+    let service = system.process(ThreadSpec::on(0), Box::new(service));
+    let watch =
+        (plan.work != Work::Flush).then(|| system.process(ThreadSpec::on(0), Box::new(watch)));
+    [Some(service), watch].into_iter().flatten().flatten().collect()
+}
+
+/// Whether all pages held what they should, and anything was done in the time that counts.
+pub(super) fn check(ops: u64, damaged: u64) -> Result<(), StudyError> {
+    if damaged > 0 {
+        let what = format!("{damaged} pages did not hold what their process had written");
+        return Err(StudyError::Check(vec![what]));
+    }
+    if ops == 0 {
+        let what = "no op began and ended in the time that counts: give it more (--set window_s \
+                    or flush_ms)";
+        return Err(StudyError::Machine(what.to_owned()));
+    }
+    Ok(())
+}
+
 /// The CPUs that work, of `cpus`: those on which the real measurements were made, as far as there
 /// is a CPU left to poll.
 pub(super) fn workers(cpus: usize) -> Vec<usize> {
@@ -168,6 +201,19 @@ fn work<S: System>(system: &S, plan: &Plan, cpu: usize, tally: &mut Tally) -> Re
     }
 }
 
+/// Computes for half of the time until the next op, and sleeps for the other half. Says whether
+/// there is time left for the op.
+fn comes_to_an_op<S: System>(
+    system: &S,
+    plan: &Plan,
+    rng: &mut Xoshiro256PlusPlus,
+) -> Result<bool, Errno> {
+    let gap_ns = around(rng, plan.op_gap_ns);
+    system.compute_ns(gap_ns / 2)?;
+    system.sleep_ns(gap_ns / 2)?;
+    Ok(system.clock_ns() < plan.until_ns)
+}
+
 /// Notes how long a call took, if all of it counts.
 fn timed<S: System, T>(
     system: &S,
@@ -211,19 +257,14 @@ fn reclaim<S: System>(system: &S, plan: &Plan, cpu: usize, tally: &mut Tally) ->
     }
     system.madvise(kept, bytes, Advice::PageOut)?;
     system.sleep_ns(plan.from_ns.saturating_sub(system.clock_ns()))?;
-    loop {
-        let gap_ns = around(&mut rng, plan.op_gap_ns);
-        system.compute_ns(gap_ns / 2)?;
-        system.sleep_ns(gap_ns / 2)?;
-        if system.clock_ns() >= plan.until_ns {
-            return Ok(());
-        }
+    while comes_to_an_op(system, plan, &mut rng)? {
         for page in 0..KEPT_PAGES {
             tally.damaged += u64::from(insist(|| system.read(kept.page(page)))? != page + 1);
         }
         timed(system, plan, tally, || system.madvise(kept, bytes, Advice::PageOut))?;
         tally.ops += u64::from(system.clock_ns() <= plan.until_ns);
     }
+    Ok(())
 }
 
 /// What a worker keeps for its ops.
@@ -243,13 +284,7 @@ fn mixed<S: System>(system: &S, plan: &Plan, cpu: usize, tally: &mut Tally) -> R
     let others = workers(system.cpus()).into_iter().filter(|&other| other != cpu).collect();
     let mut worker = Worker { system, plan, kept, others, cpu, stamp: 0 };
     system.sleep_ns(plan.from_ns.saturating_sub(system.clock_ns()))?;
-    loop {
-        let gap_ns = around(&mut rng, plan.op_gap_ns);
-        system.compute_ns(gap_ns / 2)?;
-        system.sleep_ns(gap_ns / 2)?;
-        if system.clock_ns() >= plan.until_ns {
-            return Ok(());
-        }
+    while comes_to_an_op(system, plan, &mut rng)? {
         worker.stamp += 1;
         match worker.op(rng.next_u64(), tally) {
             Ok(()) => tally.ops += u64::from(system.clock_ns() <= plan.until_ns),
@@ -257,6 +292,7 @@ fn mixed<S: System>(system: &S, plan: &Plan, cpu: usize, tally: &mut Tally) -> R
             Err(other) => return Err(other),
         }
     }
+    Ok(())
 }
 
 /// Asks again until there is memory: a run may inject failures.

@@ -5,14 +5,10 @@ use super::workload::Tally;
 use super::workload::edge::Tries;
 use crate::machine::Counted;
 use crate::meters::Level;
-use crate::study::{MetricSpec, SeedResult};
+use crate::study::{MetricSpec, SeedResult, figure};
 use mmscale_mm::arch::Order;
 use mmscale_mm::page_alloc::Census;
 use mmscale_record::LockRow;
-
-const fn figure(name: &'static str, unit: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, unit, help }
-}
 
 /// Every figure, in the order in which tables show them. A page of the window is one that was
 /// allocated in it, or one that was freed, whichever is more.

@@ -2,12 +2,8 @@
 
 use super::probe::{ReapProbe, visited_twice};
 use super::workload::Happened;
-use crate::study::{MetricSpec, SeedResult};
+use crate::study::{MetricSpec, SeedResult, figure};
 use mmscale_record::{CallRow, LockRow};
-
-const fn figure(name: &'static str, unit: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, unit, help }
-}
 
 /// Every figure, in the order in which tables show them.
 pub(super) const METRICS: &[MetricSpec] = &[

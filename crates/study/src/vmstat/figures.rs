@@ -3,12 +3,8 @@
 use super::metrics::{self, Waits};
 use super::probe::TickProbe;
 use super::workload::Tally;
-use crate::study::{MetricSpec, SeedResult};
+use crate::study::{MetricSpec, SeedResult, figure};
 use mmscale_record::LockRow;
-
-const fn figure(name: &'static str, unit: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, unit, help }
-}
 
 /// Every figure, in the order in which tables show them.
 pub(super) const METRICS: &[MetricSpec] = &[
