@@ -211,31 +211,6 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_there_is_not_is_told_of_before_anything_is_looked_up() {
-        let request = Request {
-            studies: vec!["vmstat".to_owned()],
-            on: None,
-            arms: Vec::new(),
-            profile: None,
-            settings: crate::param::Settings::default(),
-            seeds: None,
-            first_seed: 1,
-            length: crate::param::Length::Quick,
-            checks: crate::study::Checks::Off,
-        };
-        let ask = |question: &str| {
-            let question = Question::parse(question).unwrap();
-            prepare(Registry::shipped(), &request, &question).map(|_| ())
-        };
-        let why = ask("vm.no_such_setting=1,2").unwrap_err().to_string();
-        assert!(why.contains("`vm.no_such_setting` below /proc/sys"), "{why}");
-        assert!(why.contains("sysctl -a"), "{why}");
-        // Without a dot it is a parameter, and the study's are told.
-        let why = ask("no_such_parameter=1,2").unwrap_err().to_string();
-        assert!(why.contains("there is no parameter named"), "{why}");
-    }
-
-    #[test]
     fn a_slow_pair_does_not_hide_a_ratio() {
         // B is 10 % faster in every pair. The computer is three times slower in the second, and
         // somebody else had it while the last A ran.

@@ -1,10 +1,9 @@
 //! What is refused before anything starts, and what a request stands for.
 
-mod fake;
-
-use fake::{REGISTRY, request, single};
+use crate::fake::{REGISTRY, request, single};
 use mmscale_record::{On, ParamValue};
-use mmscale_study::{ArmId, Length, Request, Settings, plan};
+use mmscale_study::ab::{self, Question};
+use mmscale_study::{ArmId, Length, Registry, Request, Settings, plan};
 
 fn refusal(change: impl FnOnce(&mut Request)) -> String {
     let mut request = request();
@@ -99,4 +98,19 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
     for (message, expected) in cases {
         assert!(message.contains(expected), "`{message}` does not say `{expected}`");
     }
+}
+
+#[test]
+fn a_setting_that_there_is_not_is_told_of_before_anything_is_looked_up() {
+    let request = Request { on: None, studies: vec!["vmstat".to_owned()], ..request() };
+    let ask = |question: &str| {
+        let question = Question::parse(question).unwrap();
+        ab::prepare(Registry::shipped(), &request, &question).map(|_| ())
+    };
+    let why = ask("vm.no_such_setting=1,2").unwrap_err().to_string();
+    assert!(why.contains("`vm.no_such_setting` below /proc/sys"), "{why}");
+    assert!(why.contains("sysctl -a"), "{why}");
+    // Without a dot it is a parameter, and the study's are told.
+    let why = ask("no_such_parameter=1,2").unwrap_err().to_string();
+    assert!(why.contains("there is no parameter named"), "{why}");
 }

@@ -1,11 +1,9 @@
 //! What comes of running a plan: records, failures, interruptions.
 
-mod fake;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fake::{request, single};
+use crate::fake::{request, single};
 use mmscale_record::{Document, On, Value};
 use mmscale_study::{Interrupt, ProgressSink, Request, RunError, RunEvent, execute};
 

@@ -1,6 +1,6 @@
 //! madvise, mlock and mincore as their manual pages have them.
 
-use crate::machine::{GROUP, Machine, POLICIES, range};
+use crate::address::machine::{GROUP, Machine, POLICIES, range};
 use mmscale_mm::arch::{NodeId, Vpn};
 use mmscale_mm::lru::LruList;
 use mmscale_mm::space::{

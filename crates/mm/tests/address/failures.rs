@@ -1,6 +1,6 @@
 //! Every allocation fails once: each ends in a clean error, and nothing is lost or half done.
 
-use crate::machine::{Machine, POLICIES, range};
+use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_mm::arch::{NodeId, Vpn};
 use mmscale_mm::space::{
     Advice, Area, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,

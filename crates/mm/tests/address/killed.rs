@@ -1,7 +1,7 @@
 //! A process is killed in the middle of something: at every step of it in turn. It ends with a
 //! clean error, or had got too far; what it has done so far is in order, and nothing is left.
 
-use crate::machine::{Machine, POLICIES, range};
+use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_mm::arch::Vpn;
 use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::space::{

@@ -1,7 +1,7 @@
 //! An address space with a million VMAs.
 
-use crate::machine::{Machine, range};
-use crate::random::Random;
+use crate::address::machine::{Machine, range};
+use crate::address::random::Random;
 use mmscale_mm::arch::Vpn;
 use mmscale_mm::space::{MapRequest, MayMove, Place, Prot, RemapRequest, SpaceError};
 

@@ -1,6 +1,6 @@
 //! mmap, munmap and mprotect as their manual pages have them.
 
-use crate::machine::{Machine, POLICIES, range};
+use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_mm::arch::Vpn;
 use mmscale_mm::space::{
     Advice, AreaFlags, FaultError, LockWhat, MAP_MIN, MapRequest, Place, Prot, Space, SpaceError,

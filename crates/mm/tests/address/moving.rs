@@ -1,6 +1,6 @@
 //! mremap, fork and mbind: pages that change their place, and keep their content.
 
-use crate::machine::{Machine, POLICIES, range};
+use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_mm::arch::{NodeId, Vpn};
 use mmscale_mm::space::{
     Advice, AreaFlags, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,

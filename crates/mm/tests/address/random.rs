@@ -1,8 +1,8 @@
 //! Random operations on address spaces and the model: short ones that shrink, long ones with a
 //! seed. The cases that matter are counted, and each has to come up.
 
-use crate::machine::POLICIES;
-use crate::steps::{CPUS, Cases, Run, Setting, Step};
+use crate::address::machine::POLICIES;
+use crate::address::steps::{CPUS, Cases, Run, Setting, Step};
 use mmscale_mm::arch::{VmaRange, Vpn};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{
@@ -96,9 +96,9 @@ impl Chooser {
             && let Some((&first, _)) = run.model().pages.range(page..).next()
             && run.model().one_vma(first, first + pages)
         {
-            return crate::machine::range(first, pages);
+            return crate::address::machine::range(first, pages);
         }
-        crate::machine::range(page, pages)
+        crate::address::machine::range(page, pages)
     }
     /// What a huge page could stand for, of the arena.
     fn stretch(&mut self, run: &Run) -> Option<VmaRange> {
@@ -108,7 +108,7 @@ impl Chooser {
         let start = stretches.find(|&at| run.model().one_vma(at, at + 512));
         let more = stretches.filter(|&at| run.model().one_vma(at, at + 512));
         let start = more.take(skip).last().or(start);
-        start.map(|at| crate::machine::range(at, 512))
+        start.map(|at| crate::address::machine::range(at, 512))
     }
     /// A page of the range, or, mostly, one behind it that is mapped.
     fn touched(&mut self, run: &Run, range: VmaRange) -> u64 {
@@ -148,7 +148,7 @@ impl Chooser {
         if let Some((&at, page)) = moved.filter(|_| self.random.one_in(3)) {
             let most = self.random.below(self.setting.largest) + 1;
             let pages = (1..=most).take_while(|&pages| run.model().one_vma(at, at + pages)).last();
-            old = crate::machine::range(at, pages.unwrap_or(1));
+            old = crate::address::machine::range(at, pages.unwrap_or(1));
             to = page.index;
         }
         let mut new_pages = if self.random.one_in(3) { old.pages() } else { self.size() };

@@ -1,6 +1,6 @@
 //! Pages are taken out of an address space by somebody else than its process.
 
-use crate::machine::{Machine, POLICIES, range};
+use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_mm::arch::{LockClass, NodeId, Vpn};
 use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::space::{

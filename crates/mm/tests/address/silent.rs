@@ -1,6 +1,6 @@
 //! Who is interrupted when address spaces end, and what waits in limbo instead.
 
-use crate::machine::{Machine, range};
+use crate::address::machine::{Machine, range};
 use mmscale_mm::arch::{CpuId, NodeId, Vpn};
 use mmscale_mm::reclaim::Scope;
 use mmscale_mm::smp::CallPolicy;

@@ -1,7 +1,7 @@
 //! One operation on an address space and on its model, which must say the same.
 
-use crate::machine::Machine;
-use crate::model::{Model, Page};
+use crate::address::machine::Machine;
+use crate::address::model::{Model, Page};
 use mmscale_mm::arch::{NodeId, VmaRange};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{

@@ -1,6 +1,6 @@
 //! The phased tick's decay: the same pages as stock, without waiting for a zone.
 
-use crate::machine::{Machine, SEC};
+use crate::ages::machine::{Machine, SEC};
 use mmscale_mm::arch::{Arch, CpuId, Order, Pfn, Trace};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::Gfp;

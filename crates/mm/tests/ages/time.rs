@@ -1,6 +1,6 @@
 //! The tick, the idle CPU's timer, sleepers and exact timers.
 
-use crate::machine::{Machine, SEC};
+use crate::ages::machine::{Machine, SEC};
 use mmscale_mm::arch::{Arch, CpuId, Ipi, TaskId};
 use mmscale_mm::time::{Expiry, OverIdle, Time, TimerSlot};
 use mmscale_mm::upkeep::TickPolicy;

@@ -1,6 +1,6 @@
 //! The upkeep tick: when it fires under each policy, and what it must never do.
 
-use crate::machine::{Machine, SEC, firings};
+use crate::ages::machine::{Machine, SEC, firings};
 use mmscale_mm::arch::{Arch, CpuId, Trace};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::vmstat::NodeItem;

@@ -1,6 +1,6 @@
 //! Work queues: pending means pending, delays, cancelling, hotplug.
 
-use crate::machine::Machine;
+use crate::ages::machine::Machine;
 use mmscale_mm::arch::{Arch, CpuId, Func, Op, TaskId};
 use mmscale_mm::time::{Expiry, Time};
 use mmscale_mm::upkeep::TickPolicy;

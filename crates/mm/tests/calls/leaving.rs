@@ -1,6 +1,6 @@
 //! CPUs that stop and start again.
 
-use crate::common::{POLICIES, World};
+use crate::calls::common::{POLICIES, World};
 use mmscale_mm::arch::CpuId;
 use mmscale_mm::smp::{Offline, Reached, Wait};
 use mmscale_uni as uni;
@@ -18,8 +18,12 @@ fn a_cpu_stops_only_with_nothing_queued_and_no_interrupt_on_its_way() {
         assert_eq!(world.call(&[1], 5, Wait::Spin), Reached::default(), "{policy:?}");
         assert_eq!((world.deliver(), world.ran()), (0, vec![]));
         let run = |_| panic!("another CPU was asked");
-        let single =
-            world.smp.call_function_single(CpuId::new(1), crate::common::test(6), Wait::No, &run);
+        let single = world.smp.call_function_single(
+            CpuId::new(1),
+            crate::calls::common::test(6),
+            Wait::No,
+            &run,
+        );
         assert_eq!(single, Err(Offline));
     }
 }

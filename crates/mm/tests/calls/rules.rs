@@ -1,6 +1,6 @@
 //! Who runs what, how often, in which order, and who is interrupted for it.
 
-use crate::common::{POLICIES, World, cpus, test};
+use crate::calls::common::{POLICIES, World, cpus, test};
 use mmscale_mm::arch::{CpuId, CpuMask};
 use mmscale_mm::smp::{CallPolicy, Here, Offline, Reached, Wait};
 use mmscale_uni as uni;
@@ -93,7 +93,7 @@ fn one_of_several_is_this_one_or_near_and_nobody_is_called_who_is_not_there() {
             let mut mask = CpuMask::EMPTY;
             cpus(among).into_iter().for_each(|cpu| mask.insert(cpu));
             let log = &world.log;
-            let run = |_| log.ran.borrow_mut().push((crate::common::cpu(), 99));
+            let run = |_| log.ran.borrow_mut().push((crate::calls::common::cpu(), 99));
             world.smp.call_function_any(&mask, test(5), Wait::Spin, &run).map(CpuId::index)
         };
         assert_eq!(any(&[0, 1, 2]), Ok(0), "{policy:?}: this one");
@@ -114,7 +114,7 @@ fn every_cpu_that_is_online_is_called() {
         let world = World::new(policy, 40);
         uni::set_online(7, false);
         let log = std::rc::Rc::clone(&world.log);
-        let run = move |_| log.ran.borrow_mut().push((crate::common::cpu(), 3));
+        let run = move |_| log.ran.borrow_mut().push((crate::calls::common::cpu(), 3));
         let reached = world.smp.on_each_cpu(test(3), Wait::Spin, &run);
         assert_eq!(reached, Reached { others: 38, here: 1 }, "{policy:?}");
         let mut ran: Vec<_> = world.ran().into_iter().map(|(cpu, _)| cpu).collect();

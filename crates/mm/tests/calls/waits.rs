@@ -1,6 +1,6 @@
 //! Who waits for what, with what off, and for how long.
 
-use crate::common::{POLICIES, World, counter, cpus, test};
+use crate::calls::common::{POLICIES, World, counter, cpus, test};
 use mmscale_mm::arch::{Arch, Atomic, CpuId};
 use mmscale_mm::smp::{CallPolicy, Here, SmpConfig, Wait};
 use mmscale_uni::{self as uni, Uni};
@@ -167,7 +167,7 @@ fn two_cpus_call_one_another_at_the_same_time() {
         let other = Rc::new(World { smp: Rc::clone(&world.smp), log: Rc::clone(&world.log) });
         let begun = <Uni as Arch>::AtomicU32::new(0);
         uni::on_relax(move || {
-            let back = crate::common::cpu();
+            let back = crate::calls::common::cpu();
             if begun.swap(1, std::sync::atomic::Ordering::SeqCst) == 0 {
                 // While CPU 0 waits, CPU 1 calls it, and takes interrupts as it waits.
                 uni::set_cpu(1);

@@ -1,7 +1,7 @@
 //! The census of free memory against a count of what is held.
 
-use crate::oracle::{Oracle, answer_drains};
-use crate::random::Random;
+use crate::frames::oracle::{Oracle, answer_drains};
+use crate::frames::random::Random;
 use mmscale_mm::arch::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn};
 use mmscale_mm::frame::{FrameTable, MigrateType};
 use mmscale_mm::page_alloc::{

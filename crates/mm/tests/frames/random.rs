@@ -1,6 +1,6 @@
 //! Random operations on several CPUs, zones, orders and types against a simple oracle.
 
-use crate::oracle::{Oracle, answer_drains, depth};
+use crate::frames::oracle::{Oracle, answer_drains, depth};
 use mmscale_mm::arch::{Arch, CpuId, Order, Pfn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{

@@ -1,7 +1,7 @@
 //! Short random sequences of everything that can be asked of the allocator. A sequence that fails
 //! is shrunk to the fewest and plainest steps that still fail, and printed.
 
-use crate::oracle::{Oracle, answer_drains, depth};
+use crate::frames::oracle::{Oracle, answer_drains, depth};
 use mmscale_mm::arch::{Arch, CpuId, MAX_ORDER, Order, Pfn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{

@@ -1,6 +1,6 @@
 //! Memory groups: limits, stocks, and what is left when folios go.
 
-use crate::machine::{ALL, ANON, Machine, NODE};
+use crate::lru::machine::{ALL, ANON, Machine, NODE};
 use mmscale_mm::arch::{CpuId, Order};
 use mmscale_mm::folio::FolioInit;
 use mmscale_mm::group::{CHARGE_BATCH, GroupId, OverLimit};
@@ -101,12 +101,12 @@ fn each_group_has_lists_of_its_own() {
     assert_eq!(machine.memory().list_pages(GROUP, NODE, list), 1);
     assert_eq!(machine.memory().list_pages(GroupId::ROOT, NODE, list), 1);
     // Folios of two groups alternate: the lock changes with each.
-    let before = crate::machine::locks();
+    let before = crate::lru::machine::locks();
     [mine, roots].iter().for_each(|&pfn| {
         machine.memory().folios.remove_map(pfn);
     });
     machine.memory().release(&[(mine, 1), (roots, 1)]);
-    assert_eq!(crate::machine::locks() - before, 2);
+    assert_eq!(crate::lru::machine::locks() - before, 2);
     machine.end();
 }
 

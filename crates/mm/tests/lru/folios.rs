@@ -1,6 +1,6 @@
 //! Folios themselves: counts, flags, freezing.
 
-use crate::machine::{ANON, Machine};
+use crate::lru::machine::{ANON, Machine};
 use mmscale_mm::arch::{Order, Pfn};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::LruPolicy;
@@ -77,7 +77,7 @@ fn folios_that_cannot_be_had_leave_nothing_behind() {
     mmscale_uni::fail_allocs(1);
     let memory = machine.memory();
     let gfp = mmscale_mm::page_alloc::Gfp::KERNEL;
-    let refused = memory.alloc_folio(crate::machine::NODE, Order::ZERO, gfp, ANON);
+    let refused = memory.alloc_folio(crate::lru::machine::NODE, Order::ZERO, gfp, ANON);
     assert_eq!(refused, Err(mmscale_mm::lru::FolioError::Frames(AllocError::Injected)));
     assert_eq!(memory.folios.iter().collect::<Vec<(Pfn, _)>>(), []);
     machine.end();

@@ -1,6 +1,6 @@
 //! Lazy membership: what the blanket drain was for holds without it.
 
-use crate::machine::{ANON, FILE, Machine, locks, moves};
+use crate::lru::machine::{ANON, FILE, Machine, locks, moves};
 use mmscale_mm::arch::Pfn;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::{BATCH, LruList, LruPolicy};
@@ -158,7 +158,7 @@ fn advice_reaches_a_folio_where_it_waits() {
 
 #[test]
 fn copy_on_write_is_not_told_of_the_batch() {
-    for policy in crate::machine::ALL {
+    for policy in crate::lru::machine::ALL {
         let machine = Machine::boot(policy, 2);
         let memory = machine.memory();
         let pfn = machine.fault(ANON);
@@ -176,7 +176,7 @@ fn copy_on_write_is_not_told_of_the_batch() {
 
 #[test]
 fn a_split_gets_rid_of_the_batchs_reference() {
-    for policy in crate::machine::ALL {
+    for policy in crate::lru::machine::ALL {
         let machine = Machine::boot(policy, 2);
         let memory = machine.memory();
         let pfn = machine.fault(ANON);

@@ -1,6 +1,6 @@
 //! Many folios whose last references go together, as those of a program that has ended.
 
-use crate::machine::{ANON, FILE, Machine, locks};
+use crate::lru::machine::{ANON, FILE, Machine, locks};
 use mmscale_mm::arch::{LockClass, Order, Pfn};
 use mmscale_mm::folio::FolioInit;
 use mmscale_mm::group::GroupId;

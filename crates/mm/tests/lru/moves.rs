@@ -1,6 +1,6 @@
 //! Ageing, isolation, locking in memory: the rules of each move.
 
-use crate::machine::{ALL, ANON, FILE, Machine, NODE};
+use crate::lru::machine::{ALL, ANON, FILE, Machine, NODE};
 use mmscale_mm::arch::Pfn;
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;

@@ -1,6 +1,6 @@
 //! The machine.
 
-use crate::paged::Paged;
+use crate::reclaim::paged::Paged;
 use mmscale_mm::arch::{Callbacks, CpuId, Ipi, TaskEntry};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::{Mm, MmConfig};

@@ -1,7 +1,7 @@
 //! More pages than memory.
 
-use crate::machine::Machine;
-use crate::paged::{Entry, NODE};
+use crate::reclaim::machine::Machine;
+use crate::reclaim::paged::{Entry, NODE};
 use mmscale_mm::group::GroupId;
 use mmscale_uni as uni;
 
@@ -114,7 +114,7 @@ fn a_group_at_its_limit_reclaims_its_own() {
 fn random_use_finds_every_page_as_it_was_left() {
     for seed in 0..4 {
         let machine = Machine::boot(FRAMES, 8_192, PAGES, 1);
-        assert_eq!(crate::storm::storm(&machine, 0, PAGES, 20_000, seed), 0);
+        assert_eq!(crate::reclaim::storm::storm(&machine, 0, PAGES, 20_000, seed), 0);
         machine.audit();
         machine.end();
     }

@@ -1,7 +1,7 @@
 //! What becomes of a page, by what it is and how it was used.
 
-use crate::machine::Machine;
-use crate::paged::{Entry, NODE};
+use crate::reclaim::machine::Machine;
+use crate::reclaim::paged::{Entry, NODE};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::LruList;

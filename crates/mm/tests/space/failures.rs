@@ -1,6 +1,6 @@
 //! No memory for a node, at every node in turn.
 
-use crate::model::{Model, page, range};
+use crate::space::model::{Model, page, range};
 use mmscale_mm::space::{NoMemory, VmaTree};
 
 /// Grants so many nodes, then refuses.

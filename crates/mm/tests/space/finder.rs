@@ -1,7 +1,7 @@
 //! Finding VMAs while the tree changes.
 
-use crate::model::{page, range};
-use crate::random::Random;
+use crate::space::model::{page, range};
+use crate::space::random::Random;
 use mmscale_mm::space::{VmaId, VmaSlots, VmaTree};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,6 +1,6 @@
 //! Random operations on the tree and the model: short ones that shrink, long ones with a seed.
 
-use crate::model::{Model, page, range};
+use crate::space::model::{Model, page, range};
 use mmscale_mm::space::{GapRequest, VmaRange, VmaTree};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

@@ -1,6 +1,6 @@
 //! The rules of the tree, one by one.
 
-use crate::model::{page, range};
+use crate::space::model::{page, range};
 use mmscale_mm::arch::{USER_END, VirtAddr};
 use mmscale_mm::space::{GapRequest, InsertError, Overlap, VmaEntry, VmaRange, VmaTree, Vpn};
 

@@ -1,6 +1,6 @@
 //! What goes out comes back, whatever happens between.
 
-use crate::machine::{Machine, NODE};
+use crate::swap::machine::{Machine, NODE};
 use mmscale_mm::arch::{Arch, IoDirection};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::group::GroupId;

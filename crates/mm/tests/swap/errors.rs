@@ -1,6 +1,6 @@
 //! Devices that fail, memory and slots that run out: nothing is lost.
 
-use crate::machine::Machine;
+use crate::swap::machine::Machine;
 use mmscale_mm::arch::Arch;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::FolioError;

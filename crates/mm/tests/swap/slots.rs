@@ -1,6 +1,6 @@
 //! Who takes which slots.
 
-use crate::machine::Machine;
+use crate::swap::machine::Machine;
 use mmscale_mm::arch::{CpuId, LockClass};
 use mmscale_mm::swap::Zeromap;
 use mmscale_uni as uni;

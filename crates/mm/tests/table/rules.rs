@@ -1,6 +1,6 @@
 //! What page tables do, one thing at a time.
 
-use crate::common::{World, ignore, map, page, range, zap};
+use crate::table::common::{World, ignore, map, page, range, zap};
 use mmscale_mm::arch::NodeId;
 use mmscale_mm::arch::{Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::table::{

@@ -1,6 +1,6 @@
 //! Who is interrupted for an invalidation, by which policy, and what he forgets.
 
-use crate::common::{World, map, page};
+use crate::table::common::{World, map, page};
 use mmscale_mm::arch::{Arch, CpuId, Op, PageSize, Pfn, Translation, VmaRange, Vpn};
 use mmscale_mm::smp::{CallPolicy, Wait};
 use mmscale_mm::table::{Gather, MemAccess, PageTable};
@@ -132,11 +132,11 @@ fn whoever_finds_entries_gone_flushes_what_was_put_off() {
         let mut batch = Batch::new();
         world.tlb.defer(&mut batch, table.asid(), one(AT));
         // An munmap that finds nothing.
-        Gather::new(&table).finish(world.on(), &mut crate::common::ignore);
+        Gather::new(&table).finish(world.on(), &mut crate::table::common::ignore);
         assert!(lens(2) == [0, 0] || lens(2) == [1, 1], "{policy:?}: {:?}", lens(2));
         assert!(!world.tlb.is_deferred(table.asid()));
         let sent = world.tlb.stats().ipis_sent;
-        Gather::new(&table).finish(world.on(), &mut crate::common::ignore);
+        Gather::new(&table).finish(world.on(), &mut crate::table::common::ignore);
         assert_eq!(world.tlb.stats().ipis_sent, sent, "{policy:?}: once is enough");
     }
 }
@@ -174,7 +174,7 @@ fn many_who_want_the_same_cpu_send_it_one_interrupt_with_requests() {
     // Each has told the three others, but whoever was told is told no more.
     let stats = world.tlb.stats();
     assert_eq!((stats.ipis_sent, stats.ipis_elided), (4, 5));
-    crate::common::interrupt_all(&world.tlb);
+    crate::table::common::interrupt_all(&world.tlb);
     assert_eq!(world.tlb.stats().ipis_sent, 4);
 }
 
@@ -198,7 +198,7 @@ fn frames_leave_limbo_when_no_cpu_uses_them_and_not_before() {
     // One goes idle, the other answers.
     go_idle(&world, 1);
     assert_eq!(leave(Leave::Passed), []);
-    crate::common::interrupt_all(&world.tlb);
+    crate::table::common::interrupt_all(&world.tlb);
     assert_eq!((leave(Leave::Passed), world.tlb.in_limbo()), (vec![3, 8], 0));
     // Who is short of memory waits.
     let begun = world.tlb.begin(table.asid(), one(AT));

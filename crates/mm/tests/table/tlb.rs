@@ -1,6 +1,6 @@
 //! Who must forget what, and when.
 
-use crate::common::{World, map, page};
+use crate::table::common::{World, map, page};
 use mmscale_mm::arch::{Op, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::table::{MemAccess, Miss, PageTable, Pte};
 use mmscale_mm::tlb::Extent;

@@ -1,6 +1,6 @@
 //! The kernel's own range: who is interrupted for it, and when addresses come back.
 
-use crate::common::{World, range};
+use crate::table::common::{World, range};
 use mmscale_mm::arch::{Pfn, VmaRange, Vpn};
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::table::MemAccess;

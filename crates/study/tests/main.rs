@@ -1,0 +1,11 @@
+//! The studies as a user runs them, and what is asked and refused before they run.
+
+mod calibrate;
+mod fake;
+mod ipi;
+mod pcp;
+mod plan;
+mod planted;
+mod reap;
+mod runner;
+mod vmstat;
