@@ -120,9 +120,9 @@ impl World {
         }
         gather.finish(self.on(), &mut self.release());
     }
-    /// CPU 1 uses page 9, then has interrupts off for a while, and uses it again at the end of that.
-    /// Meanwhile CPU 0 takes the page's entry out, and does with the page what `then` says: given
-    /// are the locked table that the entry was in, and the frame.
+    /// CPU 1 uses page 9, then has interrupts off for a while, and uses it again at the end of
+    /// that. Meanwhile CPU 0 takes the page's entry out, and does with the page what `then` says:
+    /// given are the locked table that the entry was in, and the frame.
     pub(crate) fn take_while_used(
         self: &Rc<Self>,
         script: &Rc<Script>,
@@ -425,7 +425,7 @@ fn a_walk_goes_through_a_new_table_only_from_its_time_on() {
     assert!(lazy.windows(2).filter(|pair| pair[0] != pair[1]).count() > 10, "{lazy:?}");
 }
 
-/// CPU 0 puts the frame of a page in use into limbo, and frees it when it leaves limbo, or too early.
+/// CPU 0 puts the frame of a page in use into limbo, and frees it when it leaves, or too early.
 fn leave_limbo(early: bool) -> Outcome {
     let smp = SmpConfig { policy: CallPolicy::Requests, ..SmpConfig::default() };
     run_script(machine(2, false), move |script| {
