@@ -47,6 +47,7 @@ impl<V: TreeWord> VmaFinder<V> {
         }
         let mut node = self.shared.nodes.get((word >> HEIGHT_BITS) as u32)?;
         for level in (0..height).rev() {
+            node.fetch_starts();
             let at = node.first_ending_after(page.get());
             if node.start(at) > page.get() {
                 return None;

@@ -209,6 +209,7 @@ impl<V: TreeWord> VmaTree<V> {
         }
         for _ in 1..self.height {
             node = self.node(node.child(at));
+            node.fetch_starts();
             at = node.first_ending_after(page.get());
         }
         Some(VmaEntry::of(node.item(at)))
@@ -324,6 +325,7 @@ impl<V: TreeWord> VmaTree<V> {
             *step = (index, at as u32);
             index = node.child(at);
             node = nodes.node(index);
+            node.fetch_starts();
             at = node.first_ending_after(page);
         }
         self.path.steps[0] = (index, at as u32);
