@@ -3,10 +3,11 @@
 mod assemble;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use mmscale_record::{Document, On};
 use thiserror::Error;
@@ -53,11 +54,41 @@ struct Job {
     seed: u64,
 }
 
+/// The jobs that nobody has begun, and how long those that are done took the host.
+struct Queue {
+    /// Places in the list of all jobs.
+    left: Vec<usize>,
+    took: BTreeMap<ArmId, Duration>,
+    on: On,
+}
+
+impl Queue {
+    fn new(jobs: usize, on: On) -> Self {
+        Self { left: (0..jobs).collect(), took: BTreeMap::new(), on }
+    }
+    /// The next job. On the simulated machine those of the arm whose last run took longest, so that
+    /// no long one is left alone at the end; of arms that have not run, and on real machines of
+    /// all, the first.
+    fn next(&mut self, jobs: &[Job]) -> Option<usize> {
+        let cost = |&run: &usize| match self.on {
+            On::Sim => self.took.get(&jobs[run].arm).copied().unwrap_or(Duration::MAX),
+            On::Threads | On::Linux => Duration::MAX,
+        };
+        let longest = self.left.iter().map(cost).max()?;
+        let at = self.left.iter().position(|run| cost(run) == longest)?;
+        Some(self.left.remove(at))
+    }
+    fn done(&mut self, arm: ArmId, took: Duration) {
+        self.took.insert(arm, took);
+    }
+}
+
 type Outcome = Option<Result<SeedResult, StudyError>>;
 
 /// Runs all arms and seeds of a plan and assembles their record.
 ///
-/// On the simulated machine as many runs go on at once as the host has CPUs. On real ones it is one
+/// On the simulated machine as many runs go on at once as the host has CPUs, and those of the arm
+/// that takes longest are begun first. On real ones it is one
 /// at a time, and the arms take turns (A B A B), so that slow changes of the host meet all arms
 /// alike. Results do not depend on how many go on at once. The first failure stops the others
 /// through `interrupt`.
@@ -69,13 +100,16 @@ pub fn execute(
     let job = |seed: u64| plan.arms.iter().map(move |&arm| Job { arm, seed });
     let jobs: Vec<Job> = plan.seeds.iter().flat_map(|&seed| job(seed)).collect();
     let outcomes: Mutex<Vec<Outcome>> = Mutex::new(jobs.iter().map(|_| None).collect());
-    let next = AtomicUsize::new(0);
+    let queue = Mutex::new(Queue::new(jobs.len(), plan.on));
+    // A poisoned lock still holds a whole queue: nothing in it is left half done.
+    let queue = || queue.lock().unwrap_or_else(PoisonError::into_inner);
     let worker = || {
         while !interrupt.is_set() {
-            let run = next.fetch_add(1, Ordering::Relaxed);
-            let Some(&job) = jobs.get(run) else { break };
+            let Some(run) = queue().next(&jobs) else { break };
+            let (job, begin) = (jobs[run], Instant::now());
             sink.event(RunEvent::Started { run, arm: job.arm, seed: job.seed });
             let outcome = run_one(plan, job, interrupt, Progress::new(Arc::clone(sink), run));
+            queue().done(job.arm, begin.elapsed());
             match &outcome {
                 Ok(_) => sink.event(RunEvent::Finished { run }),
                 Err(_) => interrupt.set(),
@@ -173,4 +207,33 @@ fn results(plan: &Plan, jobs: &[Job], outcomes: Vec<Outcome>) -> Result<Vec<Seed
         return Err(RunError::Interrupted { study, done: results.len(), all: jobs.len() });
     }
     Ok(results)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In which order three seeds of two arms run, when the second takes longer.
+    fn order(on: On) -> Vec<(usize, u64)> {
+        let arms = |seed| [0, 1].map(|arm| Job { arm: ArmId(arm), seed });
+        let jobs: Vec<Job> = (1..=3).flat_map(arms).collect();
+        let mut queue = Queue::new(jobs.len(), on);
+        let next = || {
+            let job = jobs[queue.next(&jobs)?];
+            queue.done(job.arm, Duration::from_secs(1 + job.arm.0 as u64));
+            Some((job.arm.0, job.seed))
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn simulated_runs_that_take_long_are_not_left_for_the_end() {
+        assert_eq!(order(On::Sim), [(0, 1), (1, 1), (1, 2), (1, 3), (0, 2), (0, 3)]);
+    }
+
+    #[test]
+    fn on_real_machines_arms_take_turns() {
+        let turns = [(0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (1, 3)];
+        assert_eq!((order(On::Threads), order(On::Linux)), (turns.to_vec(), turns.to_vec()));
+    }
 }
