@@ -133,7 +133,7 @@ pub(crate) struct RunArgs {
     /// Timer interrupts a second: 100, 250, 300 or 1000
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) hz: Option<String>,
-    /// How many seeds, one run each: 5 if not given, 2 with --quick
+    /// How many seeds, one run each: 5 if not given, 2 with --quick; with --ab, 9 pairs
     #[arg(long, value_name = "N")]
     pub(crate) seeds: Option<u64>,
     /// The first seed; the others follow it

@@ -211,6 +211,19 @@ struct {
 	__type(value, struct batch);
 } BATCH SEC(".maps");
 
+// From when until when folios are looked at, where they are not all the time.
+struct stretch {
+	u64 from_ns;
+	u64 until_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct stretch);
+} STRETCH SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -562,14 +575,18 @@ int mm_lru_insertion(u64 *ctx)
 	const struct config *conf = config();
 	u32 zero = 0;
 	struct batch *batch = bpf_map_lookup_elem(&BATCH, &zero);
+	struct stretch *stretch = bpf_map_lookup_elem(&STRETCH, &zero);
 	u64 now;
 
-	if (!conf || !batch)
+	if (!conf || !batch || !stretch)
 		return 0;
 	if (!(side(conf) & SIDE_OURS))
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (!counts(conf, now))
+		return 0;
+	// It comes a little before, and goes a little after.
+	if (conf->sparse && (now < stretch->from_ns || now >= stretch->until_ns))
 		return 0;
 	batch->folios += 1;
 	if (now - batch->last_ns > conf->batch_gap_ns)

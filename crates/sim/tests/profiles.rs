@@ -78,7 +78,7 @@ fn every_builtin_profile_resolves() {
     for name in builtin_names() {
         let profile = profile::load(name).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(profile.name, name);
-        assert!(name.ends_with(&format!("-{}", profile.topology.cpus)));
+        assert!(name.trim_end_matches("-live").ends_with(&format!("-{}", profile.topology.cpus)));
         let line = profile.costs.line;
         assert!(line.own_ps < line.cluster_ps && line.cluster_ps <= line.node_ps, "{name}");
         assert!(line.node_ps < line.remote_ps || profile.topology.nodes == 1, "{name}");

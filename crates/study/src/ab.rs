@@ -184,8 +184,7 @@ pub fn answer(
 /// Medians, as one pair in which somebody else had the computer may be off by any factor.
 fn compare(metric: &str, unit: &str, a: Vec<f64>, b: Vec<f64>) -> Compared {
     let both = a.iter().zip(&b);
-    let ratios: Option<Vec<f64>> =
-        both.map(|(a, b)| (*a > 0.0 && *b > 0.0).then(|| b / a)).collect();
+    let ratios: Option<Vec<f64>> = both.map(|(a, b)| (*a > 0.0).then(|| b / a)).collect();
     let ratios = ratios.unwrap_or_default();
     let (ratio, ci95) = (stats::median(&ratios), stats::median_ci95(&ratios));
     Compared { metric: metric.to_owned(), unit: unit.to_owned(), a, b, ratio, ci95 }

@@ -148,7 +148,7 @@ mod tests {
     //                   vectorized=True, rng=np.random.default_rng(1)).confidence_interval
     #[test]
     fn the_interval_of_the_median_follows_the_binomial_distribution() {
-        // scipy.stats.binom.ppf(0.025, n, 0.5) is the number of values that are left out.
+        // scipy.stats.binom.ppf(0.025, n, 0.5) is the place of the lower end.
         let of = |n: usize| median_ci95(&(1..=n).rev().map(|x| x as f64).collect::<Vec<_>>());
         assert_eq!(of(0), None);
         assert_eq!(of(5), None);

@@ -7,6 +7,7 @@ use mmscale_mm::smp::{CallPolicy, SmpConfig, Wait};
 use mmscale_mm::table::{MemAccess, PageTable, Paging, Pte, PteFlags, TableLocks};
 use mmscale_mm::tlb::{Batch, Extent, Leave, Tlb};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 const FRAMES: u32 = 4096;
@@ -139,6 +140,42 @@ pub(crate) fn scenario(flush: Flush, policy: CallPolicy) {
         let bodies = vec![body(0), body(1), wanders];
         (Some(world.clone() as Arc<dyn Hooks>), bodies)
     });
+}
+
+/// Two CPUs put off what they took out of two tables of one address space, each under that table's
+/// lock alone.
+pub(crate) fn two_tables_put_off() {
+    run(2, || {
+        let world = Arc::new(World::new(CallPolicy::Requests));
+        // What each has put off. Looked at besides: no step of the model.
+        let put_off: Arc<[AtomicU64; 2]> = Arc::default();
+        let body = |cpu: usize| {
+            let (world, put_off) = (Arc::clone(&world), Arc::clone(&put_off));
+            cpu_body(move || {
+                let asid = world.tables[0].asid();
+                let mut batch = Batch::new();
+                let range = VmaRange::with_pages(PAGES[cpu], 1).expect("a user page");
+                world.write(PAGES[cpu]);
+                world.tlb.defer(&mut batch, asid, Extent::Range(range, PageSize::Base));
+                let own = batch.generation(asid).expect("there is room");
+                put_off[cpu].store(own, SeqCst);
+                world.elsewhere();
+                world.elsewhere();
+                // Whoever changes these pages next must know that there is something to flush, but
+                // for what the other's later flush has taken along.
+                let known = world.tlb.is_deferred(asid) || put_off[1 - cpu].load(SeqCst) > own;
+                assert!(known, "what is put off was forgotten");
+                world.tlb.flush_batch(&mut batch, Wait::Sleep);
+            })
+        };
+        let bodies = vec![body(0), body(1)];
+        (Some(world.clone() as Arc<dyn Hooks>), bodies)
+    });
+}
+
+#[test]
+fn what_is_put_off_is_known_until_it_is_flushed() {
+    check(1000, two_tables_put_off);
 }
 
 #[test]

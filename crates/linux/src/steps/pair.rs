@@ -14,13 +14,18 @@ pub(super) fn on<T: Send>(
     cpu: usize,
     work: impl FnOnce() -> Result<T, StepError> + Send,
 ) -> Result<T, StepError> {
-    std::thread::scope(|scope| join(scope.spawn(move || bound(cpu, work))))
+    std::thread::scope(|scope| {
+        join(scope.spawn(move || {
+            bound(cpu)?;
+            work()
+        }))
+    })
 }
 
-fn bound<T>(cpu: usize, work: impl FnOnce() -> Result<T, StepError>) -> Result<T, StepError> {
-    let refused = |_| failed("binding a thread to a CPU")(Error::last_os_error());
-    bind(cpu).map_err(refused)?;
-    work()
+/// Binds the calling thread. Whoever waits for others then does so whatever comes of it: they wait
+/// for him too.
+fn bound(cpu: usize) -> Result<(), StepError> {
+    bind(cpu).map_err(|_| failed("binding a thread to a CPU")(Error::last_os_error()))
 }
 
 fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
@@ -43,21 +48,21 @@ fn switches() -> u64 {
 pub(super) fn switch_ns(cpu: usize, yield_ns: f64) -> Result<f64, StepError> {
     let start = Barrier::new(2);
     let give_way = || {
-        bound(cpu, || {
-            start.wait();
-            let (begun_ns, before) = (now_ns(), switches());
-            for _ in 0..TURNS {
-                // SAFETY: it takes nothing.
-                unsafe { libc::sched_yield() };
-            }
-            Ok(((now_ns() - begun_ns) as f64, switches() - before))
-        })
+        let bound = bound(cpu);
+        start.wait();
+        let (begun_ns, before) = (now_ns(), switches());
+        for _ in 0..TURNS {
+            // SAFETY: it takes nothing.
+            unsafe { libc::sched_yield() };
+        }
+        bound.map(|()| (begun_ns, now_ns(), switches() - before))
     };
     std::thread::scope(|scope| {
         let [one, other] = [scope.spawn(give_way), scope.spawn(give_way)].map(join);
-        let ((one_ns, ones), (other_ns, others)) = (one?, other?);
-        // They ran at the same time, one after the other: the longer of both is all of it.
-        let switching_ns = one_ns.max(other_ns) - 2.0 * f64::from(TURNS) * yield_ns;
+        let ((begun_ns, ended_ns, ones), (begun_too_ns, ended_too_ns, others)) = (one?, other?);
+        // One CPU, whoever had it.
+        let all_ns = ended_ns.max(ended_too_ns) - begun_ns.min(begun_too_ns);
+        let switching_ns = all_ns as f64 - 2.0 * f64::from(TURNS) * yield_ns;
         Ok((switching_ns / (ones + others).max(1) as f64).max(0.0))
     })
 }
@@ -89,20 +94,19 @@ pub(super) fn turn_ns(one: usize, other: usize) -> Result<f64, StepError> {
     let words = [Word::default(), Word::default()];
     let start = Barrier::new(2);
     let turns = |cpu: usize, me: usize| {
-        bound(cpu, || {
-            start.wait();
-            let begun_ns = now_ns();
-            for turn in 1..=TURNS {
-                if me == 0 {
-                    words[1].set(turn);
-                    words[0].wait_while(turn - 1);
-                } else {
-                    words[1].wait_while(turn - 1);
-                    words[0].set(turn);
-                }
+        let bound = bound(cpu);
+        start.wait();
+        let begun_ns = now_ns();
+        for turn in 1..=TURNS {
+            if me == 0 {
+                words[1].set(turn);
+                words[0].wait_while(turn - 1);
+            } else {
+                words[1].wait_while(turn - 1);
+                words[0].set(turn);
             }
-            Ok((now_ns() - begun_ns) as f64 / f64::from(2 * TURNS))
-        })
+        }
+        bound.map(|()| (now_ns() - begun_ns) as f64 / f64::from(2 * TURNS))
     };
     std::thread::scope(|scope| {
         let second = scope.spawn(|| turns(other, 1));
@@ -133,15 +137,14 @@ pub(super) fn ipi_ns(one: usize, other: usize) -> Result<Option<f64>, StepError>
     let alone_ns = calls()?;
     std::thread::scope(|scope| {
         let spinner = scope.spawn(|| {
-            bound(other, || {
-                spins.store(true, Ordering::Release);
-                while !over.load(Ordering::Acquire) {
-                    std::hint::spin_loop();
-                }
-                Ok(())
-            })
+            let bound = bound(other);
+            spins.store(true, Ordering::Release);
+            while !over.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            bound
         });
-        while !spins.load(Ordering::Acquire) && !spinner.is_finished() {
+        while !spins.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
         let both_ns = calls();

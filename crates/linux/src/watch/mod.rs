@@ -43,9 +43,9 @@ pub enum Sampling {
     /// All of it.
     #[default]
     All,
-    /// Of waits for a spin lock below 10 us one in eight, and one in 64 after 512 on a CPU, which
-    /// counts for all of them; of folios that are added to lists those of 10 ms in 120. Looking at
-    /// each would take a tenth of the time of small operations.
+    /// Of waits for a spin lock below 10 us one in eight, and one in 64 after 512 for that lock on
+    /// a CPU, which counts for all of them; of folios that are added to lists those of 10 ms in
+    /// 120. Looking at each would take a tenth of the time of small operations.
     Sparse,
 }
 
@@ -65,6 +65,13 @@ pub struct Plan {
     pub watches: Vec<Watch>,
     /// How closely. Holders are always looked at closely.
     pub sampling: Sampling,
+}
+
+impl Plan {
+    /// How closely, holders considered.
+    fn sampling(&self) -> Sampling {
+        if self.watches.contains(&Watch::Holders) { Sampling::All } else { self.sampling }
+    }
 }
 
 /// Who waited.
@@ -279,7 +286,7 @@ impl Watching {
     pub fn begin(plan: &Plan) -> Result<Self, WatchError> {
         let programs = Programs::load(plan)?;
         let holders = if plan.watches.contains(&Watch::Holders) { HOLDERS_MAX } else { 0 };
-        let one_in = if holders > 0 { 1 } else { plan.sampling.one_in() };
+        let one_in = plan.sampling().one_in();
         Ok(Self { programs, symbols: Symbols::of_kernel(), holders, one_in })
     }
     /// What happens in `window`, in ns of `CLOCK_MONOTONIC`, counts; the processes of `session` are

@@ -134,7 +134,7 @@ impl Programs {
         let mut missing = Vec::new();
         let mut stretches = None;
         for watch in &plan.watches {
-            let sparse = *watch == Watch::Lru && plan.sampling == Sampling::Sparse;
+            let sparse = *watch == Watch::Lru && plan.sampling() == Sampling::Sparse;
             for (program, points) in watch.programs() {
                 match attach(&mut ebpf, &btf, program, points) {
                     Ok(link) if sparse => {
@@ -199,7 +199,8 @@ impl Programs {
     }
     /// Batches of folios that were added to LRU lists.
     pub(crate) fn batches(&self) -> Result<Batches, WatchError> {
-        let share = self.stretches.as_ref().map_or(Ok(1.0), Stretches::share)?;
+        let share = self.stretches.as_ref().map_or(Some(1.0), Stretches::share);
+        let Some(share) = share else { return Ok(Batches::default()) };
         let map: PerCpuArray<&MapData, Batch> = self.map("BATCH")?;
         Ok(Batches::of(&map.get(&0, 0).map_err(read)?, share))
     }

@@ -6,38 +6,52 @@
 
 use super::error::{WatchError, read};
 use crate::system::clock_ns;
-use aya::Ebpf;
+use aya::maps::{Array, MapData};
 use aya::programs::ProgramFd;
 use aya::programs::tp_btf::{BtfTracePoint, BtfTracePointLinkId};
+use aya::{Ebpf, Pod};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a program stays.
-const STAY: Duration = Duration::from_millis(10);
+/// How long a program looks.
+const LOOK_NS: u64 = 10_000_000;
 /// How long it is away then.
-const AWAY: Duration = Duration::from_millis(110);
+const AWAY_NS: u64 = 110_000_000;
+
+/// As `struct stretch` in the program, in ns of `CLOCK_MONOTONIC`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stretch {
+    from_ns: u64,
+    until_ns: u64,
+}
+
+// SAFETY: numbers without gaps between them, as the program has them.
+unsafe impl Pod for Stretch {}
+
+impl Stretch {
+    /// Its time until now.
+    fn passed_ns(self) -> u64 {
+        self.until_ns.min(now_ns()).saturating_sub(self.from_ns)
+    }
+}
+
+fn now_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
 
 /// A program that comes and goes.
 pub(super) struct Stretches {
     /// Until it begins.
-    ready: Option<ProgramFd>,
-    window: (u64, u64),
-    so_far: Arc<Mutex<SoFar>>,
+    ready: Option<(ProgramFd, Array<MapData, Stretch>)>,
+    window: Stretch,
+    seen: Arc<Mutex<Vec<Stretch>>>,
     /// Tells the thread to end, by being dropped.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What the thread tells.
-#[derive(Default)]
-struct SoFar {
-    /// Time with the program.
-    there_ns: u64,
-    /// Why it has stopped, if the kernel would not have the program again.
-    refused: Option<String>,
 }
 
 impl Stretches {
@@ -47,40 +61,41 @@ impl Stretches {
         program: &str,
         link: BtfTracePointLinkId,
     ) -> Result<Self, WatchError> {
+        let map = ebpf.take_map("STRETCH").ok_or_else(|| read("no map STRETCH"))?;
+        let map = Array::try_from(map).map_err(read)?;
         let found = ebpf.program_mut(program).ok_or_else(|| read(program))?;
         let found: &mut BtfTracePoint = found.try_into().map_err(read)?;
         found.detach(link).map_err(read)?;
         let fd = found.fd().map_err(read)?.try_clone().map_err(read)?;
-        let (window, so_far) = ((0, 0), Arc::default());
-        Ok(Self { ready: Some(fd), window, so_far, end: None, thread: None })
+        let (window, seen) = (Stretch::default(), Arc::default());
+        Ok(Self { ready: Some((fd, map)), window, seen, end: None, thread: None })
     }
 
     /// Lets the program come and go in `window`, in ns of `CLOCK_MONOTONIC`.
     pub(super) fn begin(&mut self, window: (u64, u64)) -> Result<(), WatchError> {
-        let Some(fd) = self.ready.take() else {
+        let Some((fd, map)) = self.ready.take() else {
             return Err(read("what counts was set before"));
         };
-        self.window = window;
+        self.window = Stretch { from_ns: window.0, until_ns: window.1 };
         let (end, ended) = channel::<()>();
-        let so_far = Arc::clone(&self.so_far);
-        let pause = move |length| ended.recv_timeout(length) == Err(RecvTimeoutError::Timeout);
-        let name = "stretches".to_owned();
-        let thread = std::thread::Builder::new().name(name);
-        let thread = thread.spawn(move || come_and_go(&fd, window, &so_far, pause));
+        let (window, seen) = (self.window, Arc::clone(&self.seen));
+        let pause = move |until_ns: u64| {
+            let rest = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
+            ended.recv_timeout(rest) == Err(RecvTimeoutError::Timeout)
+        };
+        let thread = std::thread::Builder::new().name("stretches".to_owned());
+        let thread = thread.spawn(move || come_and_go(&fd, map, window, &seen, pause));
         self.end = Some(end);
         self.thread = Some(thread.map_err(read)?);
         Ok(())
     }
 
-    /// All of the time that has passed, over that with the program.
-    pub(super) fn share(&self) -> Result<f64, WatchError> {
-        let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(why) = &so_far.refused {
-            return Err(WatchError::Refused(why.clone()));
-        }
-        let until_ns = clock_ns(libc::CLOCK_MONOTONIC).min(self.window.1);
-        let passed_ns = until_ns.saturating_sub(self.window.0);
-        Ok(if so_far.there_ns == 0 { 1.0 } else { passed_ns as f64 / so_far.there_ns as f64 })
+    /// All of the time that has passed, over that in which the program has looked; none where it
+    /// never has.
+    pub(super) fn share(&self) -> Option<f64> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen_ns = seen.iter().map(|stretch| stretch.passed_ns()).sum::<u64>();
+        (seen_ns > 0).then(|| self.window.passed_ns() as f64 / seen_ns as f64)
     }
 }
 
@@ -93,32 +108,32 @@ impl Drop for Stretches {
     }
 }
 
-/// Sleeps, attaches, sleeps, detaches, until the window is over or `pause` says to end.
+/// Waits, attaches, waits, detaches, until the window is over or `pause` says to end. Where the
+/// kernel will not have the program again, what was seen until then has to do.
 fn come_and_go(
     program: &ProgramFd,
-    (from_ns, until_ns): (u64, u64),
-    so_far: &Mutex<SoFar>,
-    pause: impl Fn(Duration) -> bool,
+    mut map: Array<MapData, Stretch>,
+    window: Stretch,
+    seen: &Mutex<Vec<Stretch>>,
+    pause: impl Fn(u64) -> bool,
 ) {
-    let now_ns = || clock_ns(libc::CLOCK_MONOTONIC);
-    if !pause(Duration::from_nanos(from_ns.saturating_sub(now_ns()))) {
+    if !pause(window.from_ns) {
         return;
     }
-    while now_ns() < until_ns {
-        let link = match attach(program) {
-            Ok(link) => link,
-            Err(why) => {
-                let mut so_far = so_far.lock().unwrap_or_else(PoisonError::into_inner);
-                so_far.refused = Some(why.to_string());
-                return;
-            }
-        };
-        let begun_ns = now_ns();
-        let goes_on = pause(STAY);
-        let there_ns = now_ns().min(until_ns).saturating_sub(begun_ns.max(from_ns));
+    while now_ns() < window.until_ns {
+        let Ok(link) = attach(program) else { return };
+        let from_ns = now_ns().max(window.from_ns);
+        let until_ns = (from_ns + LOOK_NS).min(window.until_ns);
+        let stretch = Stretch { from_ns, until_ns };
+        // Before the program knows of it, or what it counts then would be of no time.
+        seen.lock().unwrap_or_else(PoisonError::into_inner).push(stretch);
+        if map.set(0, stretch, 0).is_err() {
+            seen.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            return;
+        }
+        let goes_on = pause(until_ns);
         drop(link);
-        so_far.lock().unwrap_or_else(PoisonError::into_inner).there_ns += there_ns;
-        if !goes_on || !pause(AWAY) {
+        if !goes_on || !pause(until_ns + AWAY_NS) {
             return;
         }
     }

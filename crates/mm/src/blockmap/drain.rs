@@ -111,10 +111,12 @@ impl<A: Arch> BlockMap<A> {
         cache.pages() > 0 || cache.uncounted() != 0
     }
 
-    /// What this CPU has not counted yet, if that is more than `most` pages either way.
+    /// What this CPU has not counted yet, if that is more than `most` pages either way. Nothing in
+    /// an interrupt that came while the CPU uses its cache: it may be adding to the sum just then,
+    /// and settles itself.
     #[inline]
     pub(crate) fn settle(&self, pinned: &impl NoPreempt<A>, most: i64) -> Option<i64> {
-        let cache = self.caches.of(pinned.cpu()).peek();
+        let cache = self.caches.of(pinned.cpu()).enter()?;
         let uncounted = cache.uncounted();
         if uncounted.abs() > most {
             return Some(cache.settle());

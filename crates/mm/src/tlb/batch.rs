@@ -62,6 +62,10 @@ impl Batch {
     pub(super) fn iter(&self) -> impl Iterator<Item = (Asid, u64)> + '_ {
         self.spaces.iter().map_while(|slot| *slot)
     }
+    /// The latest generation of `asid` that is put off in it.
+    pub fn generation(&self, asid: Asid) -> Option<u64> {
+        self.iter().find(|(known, _)| *known == asid).map(|(_, generation)| generation)
+    }
     /// The place of `asid`, or one that is free.
     fn place(&mut self, asid: Asid) -> Option<&mut Option<(Asid, u64)>> {
         self.spaces.iter_mut().find(|slot| slot.is_none_or(|(known, _)| known == asid))
@@ -82,8 +86,11 @@ impl<A: Arch> Tlb<A> {
         let generation = space.begin();
         if self.policy() == CallPolicy::Requests {
             space.note(generation, extent.at_most(super::SINGLE_FLUSH_CEILING));
+            space.put_off(generation);
+        } else {
+            // Any will do: whoever settles calls all CPUs, whatever they have forgotten.
+            space.deferred.store(generation, SeqCst);
         }
-        space.deferred.store(generation, SeqCst);
         *place = Some((asid, generation));
         batch.taken += 1;
     }

@@ -107,6 +107,12 @@ impl<A: Arch> Space<A> {
         let slot = &self.recent[(generation % RECENT) as usize];
         slot.store(Recent::new(generation, extent).0, Release);
     }
+    /// The invalidation of `generation` is put off. Under the lock of one table only: another's may
+    /// have put off a later one meanwhile, which must not be forgotten over this.
+    pub(super) fn put_off(&self, generation: u64) {
+        let later = |deferred| (deferred < generation).then_some(generation);
+        let _ = self.deferred.fetch_update(SeqCst, SeqCst, later);
+    }
     /// All CPUs have forgotten what they were to up to `generation`: nobody waits for it any more.
     pub(super) fn settled(&self, generation: u64) {
         let is_over = |deferred| deferred != 0 && deferred <= generation;

@@ -4,11 +4,12 @@ use super::error::nearest;
 use super::{Profile, ProfileError, ProfileFile, parse, resolve};
 
 /// Name and text of each built-in profile, by name.
-const BUILTIN: [(&str, &str); 7] = [
+const BUILTIN: [(&str, &str); 8] = [
     ("arm64-72", include_str!("../../../../machines/arm64-72.toml")),
     ("arm64-8", include_str!("../../../../machines/arm64-8.toml")),
     ("x86-16", include_str!("../../../../machines/x86-16.toml")),
     ("x86-2", include_str!("../../../../machines/x86-2.toml")),
+    ("x86-2-live", include_str!("../../../../machines/x86-2-live.toml")),
     ("x86-26", include_str!("../../../../machines/x86-26.toml")),
     ("x86-32", include_str!("../../../../machines/x86-32.toml")),
     ("x86-512", include_str!("../../../../machines/x86-512.toml")),

@@ -21,7 +21,7 @@ pub(crate) struct Plan {
     pub(crate) duty_percent: u64,
     /// Bursts of each worker; after that it computes.
     pub(crate) bursts: u64,
-    /// When the workers return.
+    /// When the workers begin no other burst, and return when their last is over.
     pub(crate) until_ns: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn vm_worker<S: System>(system: &S, plan: &Plan, cpu: usize, seed: u6
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (cpu as u64) << 32);
     let mut tally = Tally { cpu, ..Tally::default() };
     let mut life = || -> Result<(), Errno> {
-        compute_until(system, plan, rng.next_u64() % plan.period_ns)?;
+        compute_until(system, (rng.next_u64() % plan.period_ns).min(plan.until_ns))?;
         for _ in 0..plan.bursts {
             let begin_ns = system.clock_ns();
             if begin_ns >= plan.until_ns {
@@ -63,19 +63,18 @@ pub(crate) fn vm_worker<S: System>(system: &S, plan: &Plan, cpu: usize, seed: u6
             let period_ns = plan.period_ns * stretch_percent / 100;
             let release_ns = begin_ns + period_ns * plan.duty_percent / 100;
             burst(system, plan, release_ns, &mut tally)?;
-            compute_until(system, plan, begin_ns + period_ns)?;
+            compute_until(system, (begin_ns + period_ns).min(plan.until_ns))?;
         }
-        compute_until(system, plan, plan.until_ns)
+        compute_until(system, plan.until_ns)
     };
     // The only way out before the time is the end of the run, which is how a run ends.
     let _ = life();
     tally
 }
 
-/// Computes until `when_ns`, or the end of the plan if that comes first.
-fn compute_until<S: System>(system: &S, plan: &Plan, when_ns: u64) -> Result<(), Errno> {
-    let now_ns = system.clock_ns();
-    match when_ns.min(plan.until_ns).saturating_sub(now_ns) {
+/// Computes until `when_ns`.
+fn compute_until<S: System>(system: &S, when_ns: u64) -> Result<(), Errno> {
+    match when_ns.saturating_sub(system.clock_ns()) {
         0 => Ok(()),
         rest_ns => system.compute_ns(rest_ns),
     }
@@ -98,7 +97,9 @@ fn burst<S: System>(
         Err(other) => return Err(other),
     };
     let written = fill(system, plan, region, tally)?;
-    compute_until(system, plan, release_ns)?;
+    // The last one too is held as long as it would be: if all ended when time is up, that would be
+    // an avalanche that no machine has.
+    compute_until(system, release_ns)?;
     check(system, region, written, tally)?;
     system.munmap(region, bytes)?;
     tally.last_burst_end_ns = system.clock_ns();
