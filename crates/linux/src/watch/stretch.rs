@@ -18,8 +18,10 @@ use std::time::Duration;
 
 /// How long a program looks.
 const LOOK_NS: u64 = 10_000_000;
+/// So much later than it was told it begins to: by then it knows.
+const LEAD_NS: u64 = 2_000_000;
 /// How long it is away then.
-const AWAY_NS: u64 = 110_000_000;
+const AWAY_NS: u64 = 108_000_000;
 
 /// As `struct stretch` in the program, in ns of `CLOCK_MONOTONIC`.
 #[repr(C)]
@@ -122,7 +124,7 @@ fn come_and_go(
     }
     while now_ns() < window.until_ns {
         let Ok(link) = attach(program) else { return };
-        let from_ns = now_ns().max(window.from_ns);
+        let from_ns = (now_ns() + LEAD_NS).max(window.from_ns);
         let until_ns = (from_ns + LOOK_NS).min(window.until_ns);
         let stretch = Stretch { from_ns, until_ns };
         // Before the program knows of it, or what it counts then would be of no time.

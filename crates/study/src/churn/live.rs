@@ -37,9 +37,12 @@ fn on_linux(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<Ran, StudyErro
         ran = once(ctx, arm, seed, patience)?;
     }
     if ran.tallies.begun == 0 {
-        let what = "no op began in the time that counts, as others have this computer: give it \
-                    more (--set duration_ms), or try again when they rest";
-        return Err(StudyError::Machine(what.to_owned()));
+        let Tally { late, unmade, .. } = ran.tallies;
+        return Err(StudyError::Machine(format!(
+            "no op began in the time that counts ({late} processes came too late, {unmade} could \
+             not be made): others have this computer; give it more (--set duration_ms), or try \
+             again when they rest"
+        )));
     }
     Ok(ran)
 }

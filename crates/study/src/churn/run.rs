@@ -96,6 +96,10 @@ impl Churn {
                     system.process(ThreadSpec::on(cpu), Box::new(body))
                 };
                 let made: Vec<_> = (0..per_cpu).map(make).collect();
+                let unmade = made.iter().filter(|process| process.is_err()).count() as u64;
+                if unmade > 0 {
+                    tallies.add(&Tally { unmade, ..Tally::default() });
+                }
                 for process in made.into_iter().flatten() {
                     let _ = system.wait(process);
                 }

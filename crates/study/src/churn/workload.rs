@@ -59,6 +59,8 @@ pub(crate) struct Tally {
     pub(crate) failures: u64,
     /// Processes that were not made yet when all began.
     pub(crate) late: u64,
+    /// Processes that could not be made.
+    pub(crate) unmade: u64,
     /// CPU time of all ops, where the machine tells it.
     pub(crate) cpu: CpuTime,
 }
@@ -103,6 +105,7 @@ impl Tally {
         self.damaged += other.damaged;
         self.failures += other.failures;
         self.late += other.late;
+        self.unmade += other.unmade;
         self.cpu.user_ns += other.cpu.user_ns;
         self.cpu.system_ns += other.cpu.system_ns;
     }
