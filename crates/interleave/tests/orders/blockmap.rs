@@ -10,6 +10,8 @@ use std::sync::Arc;
 /// Four pageblocks.
 const PAGES: u32 = 2048;
 const SCHEDULES: usize = 300;
+/// The min watermark, which only some of them mind: two pageblocks.
+const MIN_PAGES: u64 = 1024;
 
 struct World(FrameAllocator<Model>);
 
@@ -52,7 +54,8 @@ fn scenario(
     check(SCHEDULES, move || {
         let mut made = None;
         run(3, || {
-            let config = AllocConfig { caches: PcpPolicy::Blockmap, ..AllocConfig::default() };
+            let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(4 * MIN_PAGES));
+            let config = AllocConfig { caches, min_free_kb, ..AllocConfig::default() };
             let frames = FrameAllocator::new(&MemoryMap::single(PAGES), config).expect("sane");
             let world = Arc::new(World(frames));
             let pages = (0..held).map(|_| world.page()).collect();
@@ -122,6 +125,30 @@ fn the_last_free_pages_are_found_wherever_they_are() {
             }),
             body(world, |world| world.churn(2)),
             body(world, |world| world.churn(2)),
+        ]
+    });
+}
+
+#[test]
+fn who_wants_a_part_leaves_the_last_whole_blocks_alone() {
+    // Eight pages above the watermark; two blocks are whole.
+    scenario(PAGES as usize - MIN_PAGES as usize - 8, |world, pages| {
+        let part = |world: &World, order| {
+            let order = Order::new(order).expect("a small one");
+            let taken = world.0.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).ok();
+            assert!(world.0.census().whole_blocks >= 2, "order {}", order.get());
+            taken.inspect(|&block| world.0.free_pages(block, order)).is_some()
+        };
+        vec![
+            body(world, move |world| {
+                assert!(part(world, 0), "a page above the watermark is refused");
+                world.give(&pages);
+            }),
+            body(world, move |world| _ = part(world, 3)),
+            body(world, move |world| {
+                part(world, 2);
+                assert!(part(world, 0), "a page above the watermark is refused");
+            }),
         ]
     });
 }

@@ -3,7 +3,7 @@
 use super::bits::{self, WORD_ORDER};
 use super::head::{BLOCK_PAGES, Fill, Head};
 use super::index::Index;
-use super::{BlockMap, Want};
+use super::{Appetite, BlockMap, Reserve, Want};
 use crate::arch::{Arch, Atomic, Op, Order, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::SeqCst;
@@ -26,8 +26,15 @@ impl<A: Arch> BlockMap<A> {
     /// and other CPUs': the block and the word. It is of the wanted type unless only other types'
     /// blocks are left with too much in use to change that.
     pub(super) fn find(&self, want: Want) -> Option<(usize, usize)> {
-        let whole = self.find_whole(want);
-        whole.or_else(|| self.find_fallback(want)).or_else(|| self.sweep(want))
+        let found = self.find_whole(want).or_else(|| self.find_fallback(want));
+        let found = found.or_else(|| match want.appetite {
+            // If there is a whole one left, it is of the reserve.
+            Appetite::Ample => self.enter_used(want),
+            Appetite::Scarce => None,
+        });
+        // A single page may have the reserve later, and then it is worth a look at everything.
+        let later = want.reserve == Reserve::Kept && want.order == Order::ZERO;
+        found.or_else(|| if later { None } else { self.sweep(want) })
     }
 
     /// Enters the fullest of the blocks of `kind`, in use already and nobody's, that has what is
@@ -75,6 +82,10 @@ impl<A: Arch> BlockMap<A> {
                 self.file_if_nobodys(block);
                 continue;
             }
+            if head.is_busy() {
+                // Who is inside knows what becomes of it.
+                continue;
+            }
             // Look first: a block that lacks a run of a higher order need not be entered.
             if want.order.get() > 0 && self.word_with(block, want.order).is_none() {
                 self.rooms.forget(block, want.order);
@@ -88,12 +99,16 @@ impl<A: Arch> BlockMap<A> {
                 }
                 continue;
             }
-            if !index.clear(block) {
-                continue;
-            }
             match self.enter(block, want, Owners::None, Some(kind)) {
-                Ok(word) => return Some((block, word)),
-                Err(_) => self.file_if_nobodys(block),
+                Ok(word) => {
+                    index.clear(block);
+                    return Some((block, word));
+                }
+                Err(head) if head.is_owned() && !head.is_busy() => {
+                    index.clear(block);
+                    self.file_if_nobodys(block);
+                }
+                Err(_) => {}
             }
         }
         None
@@ -105,6 +120,11 @@ impl<A: Arch> BlockMap<A> {
             A::work(Op::BuddyStep, 1);
             if !self.whole.clear(block) {
                 continue;
+            }
+            if want.reserve == Reserve::Kept && !self.whole.has(self.reserve_blocks) {
+                // It is out already, so that no two can take the last one above the reserve.
+                self.file_if_nobodys(block);
+                return None;
             }
             let head = self.head(block);
             let free = head.used() == 0 && !head.is_owned() && !head.is_isolated();
@@ -131,7 +151,10 @@ impl<A: Arch> BlockMap<A> {
         for any_type in [false, true] {
             for block in (home..blocks).chain(0..home) {
                 let head = self.head(block);
-                let suits = any_type || head.kind() == want.kind || head.used() == 0;
+                let suits = match head.used() {
+                    0 => want.reserve == Reserve::Open,
+                    _ => any_type || head.kind() == want.kind,
+                };
                 if !suits || head.free() < want.order.pages() as u64 {
                     continue;
                 }

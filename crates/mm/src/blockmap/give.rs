@@ -117,7 +117,7 @@ impl<A: Arch> BlockMap<A> {
                 _ => self.send_home(&cache, frame, order),
             }
         } else {
-            self.give_large(pinned, pfn, order, change);
+            self.give_large(pinned, (pfn, order), appetite, change);
         }
     }
 
@@ -153,12 +153,20 @@ impl<A: Arch> BlockMap<A> {
     }
 
     #[cold]
-    fn give_large(&self, pinned: &impl NoPreempt<A>, pfn: Pfn, order: Order, change: &mut i64) {
+    fn give_large(
+        &self,
+        pinned: &impl NoPreempt<A>,
+        (pfn, order): (Pfn, Order),
+        appetite: Appetite,
+        change: &mut i64,
+    ) {
         let gained = if order < Order::PAGEBLOCK {
             self.put_block(self.index(pfn), order)
         } else {
             let cache = self.caches.of(pinned.cpu()).enter();
-            let spare = cache.as_ref().map(|cache| &cache.spare);
+            // Where memory is short others may want it at once.
+            let keeper = cache.as_ref().filter(|_| appetite == Appetite::Ample);
+            let spare = keeper.map(|cache| &cache.spare);
             self.put_whole(self.block_of(pfn), order, spare, pinned.cpu())
         };
         match self.caches.of(pinned.cpu()).enter() {

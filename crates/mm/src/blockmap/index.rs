@@ -130,6 +130,18 @@ impl<A: Arch> Index<A> {
             return Some(found);
         }
     }
+    /// Whether there are at least `least` in it. Looks at the words that have any, until it knows.
+    pub(super) fn has(&self, least: usize) -> bool {
+        let (mut count, mut from) = (0, 0);
+        while count < least
+            && let Some(at) = self.next(from)
+        {
+            let word = at / BITS;
+            count += self.levels[0][word].load(SeqCst).count_ones() as usize;
+            from = (word + 1) * BITS;
+        }
+        count >= least
+    }
     /// All in it, beginning at `home` and going round once.
     pub(super) fn from(&self, home: usize) -> impl Iterator<Item = usize> + '_ {
         round(home, |from| self.next(from))
@@ -212,6 +224,8 @@ mod tests {
                 }
                 assert_eq!(index.contains(at), model.contains(&at));
             }
+            let count = model.len();
+            assert!(index.has(count) && !index.has(count + 1), "{len}");
             let home = len / 3;
             let round: Vec<usize> = index.from(home).collect();
             let expected = model.range(home..).chain(model.range(..home));

@@ -25,7 +25,8 @@
 //! **Finding a block.** Blocks that nobody owns stand in an [`index`]: the whole ones in one, the
 //! others by type and by how full they are, with [`rooms`] for who needs a larger block. Refills
 //! take from the fullest block that will do, so that emptier ones become whole again. Where memory
-//! is short no CPU owns a block: they share those that are broken up already.
+//! is short CPUs take blocks over from one another before they break up a whole one, and the last
+//! whole ones are a [`Reserve`].
 //! An index is a hint; the head decides. Whoever changes a head such that its
 //! block belongs elsewhere sets the bit there afterwards, and who takes a bit out looks at the head
 //! afterwards, so that a block with free frames is missing from the indices only while somebody is
@@ -76,12 +77,25 @@ pub(crate) enum Appetite {
     Scarce,
 }
 
+/// What becomes of the last whole pageblocks where memory is short: as many as fit under the zone's
+/// min watermark, for who wants them whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reserve {
+    /// They stay whole.
+    Kept,
+    /// They are blocks like others: for who may go below the watermark, and for single pages when
+    /// nothing else is left.
+    Open,
+}
+
 /// What an allocation wants.
 #[derive(Clone, Copy)]
 pub(super) struct Want {
     pub(super) cpu: CpuId,
     pub(super) order: Order,
     pub(super) kind: MigrateType,
+    pub(super) appetite: Appetite,
+    pub(super) reserve: Reserve,
 }
 
 impl Want {
@@ -123,12 +137,15 @@ pub struct BlockMap<A: Arch> {
     caches: EachCpu<Local<CpuCache>>,
     outside: EachCpu<Outside<A>>,
     homes: usize,
+    /// How many whole blocks are the reserve.
+    reserve_blocks: usize,
 }
 
 impl<A: Arch> BlockMap<A> {
-    /// All of `start .. start + pages` free and movable, for all possible CPUs. Takes time and
-    /// memory by the number of blocks; see [`BlockMap::metadata_bytes`].
-    pub fn new(start: Pfn, pages: u32) -> Self {
+    /// All of `start .. start + pages` free and movable, for all possible CPUs, of which `min_pages`
+    /// are not to be taken but by who is urgent. Takes time and memory by the number of blocks; see
+    /// [`BlockMap::metadata_bytes`].
+    pub fn new(start: Pfn, pages: u32, min_pages: u32) -> Self {
         let (from, to) = (start.index(), start.index() + pages as usize);
         let first_block = start.pageblock() & !1;
         let blocks = to.div_ceil(BLOCK_PAGES as usize) - first_block;
@@ -179,6 +196,7 @@ impl<A: Arch> BlockMap<A> {
                 counting: A::AtomicU32::new(0),
             }),
             homes,
+            reserve_blocks: (u64::from(min_pages) / BLOCK_PAGES) as usize,
         }
     }
     /// Bytes of metadata for all blocks together, and for each CPU, where an atomic is as large as

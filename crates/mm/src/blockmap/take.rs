@@ -3,7 +3,7 @@
 use super::bits::{self, Fit, WORD_ORDER};
 use super::cpu::{CpuCache, List};
 use super::head::{BUSY, Head};
-use super::{Appetite, BlockMap, WORDS, Want};
+use super::{Appetite, BlockMap, Reserve, WORDS, Want};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
 use crate::frame::MigrateType;
 use crate::sync::NoPreempt;
@@ -54,16 +54,15 @@ impl<A: Arch> BlockMap<A> {
     pub(crate) fn claim(
         &self,
         pinned: &impl NoPreempt<A>,
-        (order, kind): (Order, MigrateType),
+        (order, kind, reserve): (Order, MigrateType, Reserve),
         appetite: Appetite,
         change: &mut i64,
     ) -> Option<Pfn> {
         let cpu = pinned.cpu();
-        let want = Want { cpu, order, kind };
+        let want = Want { cpu, order, kind, appetite, reserve };
         let Some(cache) = self.caches.of(cpu).enter() else {
-            // An interrupt in the middle of the above: nothing of this CPU's is for it.
             let taken = match order < Order::PAGEBLOCK {
-                true => self.take_from(self.enter_any(want)?, want, Appetite::Scarce).first,
+                true => self.claim_in_interrupt(want)?,
                 false => self.take_whole(None, want)?,
             };
             *change -= order.pages() as i64;
@@ -74,8 +73,13 @@ impl<A: Arch> BlockMap<A> {
             cache.account(-(order.pages() as i64));
             return Some(taken);
         }
-        let from = self.enter_some(&cache, want, appetite)?;
-        let taken = self.take_from(from, want, appetite);
+        let from = self.enter_some(&cache, want)?;
+        let taken = self.take_from(from, want);
+        if self.head(from.0).kind() != kind {
+            // It stays another type's, and those who look for that would not find it.
+            cache.block[want.list().index()].take();
+            self.disown(from.0, cpu);
+        }
         let rest = taken.rest.iter().map(|starts| starts.count_ones()).sum::<u32>() as usize;
         cache.account(-((order.pages() * (1 + rest)) as i64));
         if rest > 0 {
@@ -93,7 +97,7 @@ impl<A: Arch> BlockMap<A> {
 
     /// Takes what is wanted from a block that was entered for it, with more of it from the same
     /// word if that is for later; leaves the block.
-    fn take_from(&self, (block, at): (usize, usize), want: Want, appetite: Appetite) -> Taken {
+    fn take_from(&self, (block, at): (usize, usize), want: Want) -> Taken {
         A::work(Op::BuddyTake, 1);
         let (order, word) = (want.order, (block * WORDS + at) as u32);
         if order.get() > WORD_ORDER {
@@ -101,11 +105,11 @@ impl<A: Arch> BlockMap<A> {
                 // It is clear, and only the CPU that has entered the block sets bits.
                 bits.store(!0, Release);
             }
-            self.leave_as(block, order.pages() as u64, appetite);
+            self.leave(block, order.pages() as u64);
             return Taken { first: self.frame(word, 0), word, rest: [0; REFILL_WORDS] };
         }
         // Frames of another type's block are taken one by one: it stays what it is.
-        let all = appetite == Appetite::Ample && self.head(block).kind() == want.kind;
+        let all = want.appetite == Appetite::Ample && self.head(block).kind() == want.kind;
         let bit = bits::best(!self.words[block].0[at].load(Acquire), order);
         let bit = bit.expect("nobody else takes frames of a block that was entered");
         let mut taken = Taken { first: self.frame(word, bit), word, rest: [0; REFILL_WORDS] };
@@ -129,21 +133,16 @@ impl<A: Arch> BlockMap<A> {
             }
         }
         taken.rest[0] &= !(1 << bit);
-        self.leave_as(block, u64::from(blocks) << order.get(), appetite);
+        self.leave(block, u64::from(blocks) << order.get());
         taken
     }
 
     /// Enters the CPU's block for what is wanted, or another that becomes it: the block, and the
     /// word in it where that can be taken.
-    fn enter_some(
-        &self,
-        cache: &CpuCache,
-        want: Want,
-        appetite: Appetite,
-    ) -> Option<(usize, usize)> {
-        if appetite == Appetite::Scarce {
-            return self.enter_shared(cache, want);
-        }
+    ///
+    /// Where memory is short a CPU keeps its block too, so that what is taken together lies
+    /// together; but before a whole one is broken up those of all CPUs and types come first.
+    fn enter_some(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
         let own = &cache.block[want.list().index()];
         if let Some(block) = own.get() {
             if let Some(word) = self.enter_own(block, want) {
@@ -158,6 +157,10 @@ impl<A: Arch> BlockMap<A> {
         {
             return Some(found);
         }
+        let found = found.or_else(|| match want.appetite {
+            Appetite::Ample => None,
+            Appetite::Scarce => self.enter_used(want),
+        });
         let found = found.or_else(|| {
             let spare = cache.spare.take()?;
             Some((spare, self.enter_spare(spare, want)?))
@@ -167,21 +170,23 @@ impl<A: Arch> BlockMap<A> {
         Some((block, word))
     }
 
-    /// The same where memory is short: no CPU keeps a block then, and none is broken up while any
-    /// CPU's has room. Otherwise CPUs would hold as many whole blocks open as there are CPUs.
-    fn enter_shared(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
-        self.disown_all(cache, want.cpu);
-        self.enter_any(want)
+    /// Enters a block in use already, be it another CPU's or of another type, but none of the wanted
+    /// type that is nobody's.
+    pub(super) fn enter_used(&self, want: Want) -> Option<(usize, usize)> {
+        let other = |kind| self.find_partial(want, kind).or_else(|| self.enter_others(want, kind));
+        let fallbacks = || want.kind.fallbacks().into_iter().find_map(other);
+        self.enter_others(want, want.kind).or_else(fallbacks)
     }
 
-    /// Enters whatever block has what is wanted. Those in use come first, whoever owns them and
-    /// whatever their type is: whole ones are what is left for those who need them whole.
-    fn enter_any(&self, want: Want) -> Option<(usize, usize)> {
-        let found = self.find_partial(want, want.kind);
-        let found = found.or_else(|| self.enter_others(want, want.kind));
-        let other = |kind| self.find_partial(want, kind).or_else(|| self.enter_others(want, kind));
-        let found = found.or_else(|| want.kind.fallbacks().into_iter().find_map(other));
-        found.or_else(|| self.find(want))
+    /// Takes a block for an interrupt in the middle of an allocation or a free: nothing of its CPU's
+    /// is for it.
+    fn claim_in_interrupt(&self, want: Want) -> Option<Pfn> {
+        let want = Want { appetite: Appetite::Scarce, reserve: Reserve::Open, ..want };
+        let found = self.find_partial(want, want.kind).or_else(|| self.enter_used(want));
+        let from = found.or_else(|| self.find(want))?;
+        let taken = self.take_from(from, want);
+        self.disown(from.0, want.cpu);
+        Some(taken.first)
     }
 
     /// Enters a block of `kind`, in use already, that another CPU owns.
@@ -195,20 +200,6 @@ impl<A: Arch> BlockMap<A> {
                 Some((block, self.take_over(block, want, kind)?))
             })
         })
-    }
-
-    /// Leaves a block that was entered; where memory is short it is nobody's then.
-    fn leave_as(&self, block: usize, taken: u64, appetite: Appetite) {
-        match appetite {
-            Appetite::Ample => self.leave(block, taken),
-            Appetite::Scarce => loop {
-                let head = self.head(block);
-                let after = Head(head.0 + taken).disowned();
-                if self.change(block, head, after) {
-                    return self.file(block, after);
-                }
-            },
-        }
     }
 
     /// Enters a block that the CPU owns for other orders: better than to break up a whole one.

@@ -1,6 +1,6 @@
 //! Blocks that are wanted whole: orders 9 and 10 take no bits, only heads.
 
-use super::cpu::CpuCache;
+use super::cpu::{BlockCell, CpuCache};
 use super::head::Head;
 use super::{BlockMap, Want};
 use crate::arch::{Arch, Op, Order, PAGEBLOCK_ORDER, Pfn};
@@ -38,7 +38,12 @@ impl<A: Arch> BlockMap<A> {
             }
             self.file_if_nobodys(block);
         }
-        (0..self.heads.len()).find(|&block| self.hold(block, self.head(block), want))
+        let mut owned = self.caches.iter().flat_map(|(_, cache)| {
+            let cache = cache.peek();
+            let cells = cache.block.iter().chain([&cache.spare]);
+            cells.filter_map(BlockCell::get)
+        });
+        owned.find(|&block| self.hold(block, self.head(block), want))
     }
 
     fn take_pair(&self, want: Want) -> Option<usize> {

@@ -3,6 +3,7 @@
 use super::zone::BELOW_HIGH;
 use super::{AllocError, FrameAllocator, Gfp, PcpPolicy, Zone};
 use crate::arch::{Arch, Atomic, Func, NodeId, Op, Order, Pfn, Span, Trace};
+use crate::blockmap::Reserve;
 use crate::frame::{FrameState, MigrateType};
 use crate::pcp::{Pcp, PcpList};
 use crate::sync::{NoPreempt, PreemptGuard};
@@ -15,6 +16,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 pub(super) struct Request {
     pub(super) order: Order,
     pub(super) wanted: MigrateType,
+    /// With the policy `blockmap`.
+    pub(super) reserve: Reserve,
     gfp: Gfp,
     node: NodeId,
 }
@@ -69,7 +72,7 @@ impl<A: Arch> FrameAllocator<A> {
         if A::fail_alloc() {
             return Err(AllocError::Injected);
         }
-        let request = Request { order, wanted, gfp, node };
+        let request = Request { order, wanted, reserve: reserve(order, gfp), gfp, node };
         match self.take_cached(request) {
             Some(pfn) => Ok(prepared::<A>(pfn, order)),
             None => self.alloc_uncached(request),
@@ -107,7 +110,8 @@ impl<A: Arch> FrameAllocator<A> {
 
     /// Takes back what CPUs keep, for who may wait; also when somebody else is at it: what he gets
     /// back he may take himself. A page is refused only if there is none: when somebody is inside
-    /// the block that has it, that is waited for.
+    /// the block that has it, that is waited for. The last whole pageblocks come after all else: as
+    /// many may be inside others as there are CPUs, and each has its time to leave.
     fn alloc_drained(&self, request: Request) -> Option<Pfn> {
         let mut waited = false;
         while self.draining.swap(1, Acquire) != 0 {
@@ -118,7 +122,19 @@ impl<A: Arch> FrameAllocator<A> {
         if waited {
             found = self.get_page_from_freelist(request, Mark::Min);
         }
-        while found.is_none() {
+        for turn in 0..A::cpus_possible() {
+            if found.is_some() {
+                break;
+            }
+            if turn == 0 {
+                self.drain_all();
+            } else {
+                A::relax();
+            }
+            found = self.get_page_from_freelist(request, Mark::Min);
+        }
+        let request = Request { reserve: Reserve::Open, ..request };
+        while found.is_none() && self.is_exactly_available(request) {
             self.drain_all();
             found = self.get_page_from_freelist(request, Mark::Min);
             if found.is_none() && !self.may_be_busy(request) {
@@ -128,6 +144,18 @@ impl<A: Arch> FrameAllocator<A> {
         }
         self.draining.store(0, Release);
         found
+    }
+
+    /// Whether a zone has more free pages than its min watermark by all CPUs' counts: what is not
+    /// added up yet could pass for pages, for which a whole pageblock would be broken up.
+    fn is_exactly_available(&self, request: Request) -> bool {
+        self.zonelist(request).iter().map(|&zone| self.zone(zone)).any(|zone| {
+            let floor = lowered(zone.marks.min, request.gfp);
+            let kept = zone.reserve[request.gfp.best_kind() as usize];
+            let free = self.stats.zone_snapshot(zone.id, ZoneItem::FreePages);
+            let memalloc = request.gfp.contains(Gfp::MEMALLOC);
+            request.allows(zone) && (memalloc || free > i64::from(floor) + i64::from(kept))
+        })
     }
 
     /// Whether a zone that has memory for the request could not be looked into.
@@ -214,7 +242,8 @@ impl<A: Arch> FrameAllocator<A> {
     /// Whether an allocation that may go down to the min watermark would find a page now, as far as
     /// the counters know.
     pub fn is_available(&self, node: NodeId, order: Order, gfp: Gfp) -> bool {
-        let request = Request { order, wanted: MigrateType::Movable, gfp, node };
+        let (wanted, reserve) = (MigrateType::Movable, Reserve::Kept);
+        let request = Request { order, wanted, reserve, gfp, node };
         self.zonelist(request).iter().any(|&zone| {
             let zone = self.zone(zone);
             self.watermark_ok(zone, lowered(zone.marks.min, gfp), request)
@@ -277,6 +306,14 @@ impl<A: Arch> FrameAllocator<A> {
         self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -(order.pages() as i64));
         Some(pfn)
     }
+}
+
+/// Whether the last whole pageblocks are kept from a request at first. Who may go below the min
+/// watermark may have them, and so may single pages: at once if they cannot wait.
+fn reserve(order: Order, gfp: Gfp) -> Reserve {
+    let urgent = gfp.intersects(Gfp::HIGH | Gfp::MEMALLOC | Gfp::VICTIM);
+    let at_once = order == Order::ZERO && !gfp.contains(Gfp::DIRECT);
+    if urgent || at_once { Reserve::Open } else { Reserve::Kept }
 }
 
 /// The min watermark for urgent allocations and for victims.

@@ -38,7 +38,8 @@ impl<A: Arch> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::RmqueueBulk);
         let pinned = PreemptGuard::<A>::new();
         let old = map.cached_pages(pinned.cpu());
-        let (what, mut change) = ((request.order, request.wanted), 0);
+        let what = (request.order, request.wanted, request.reserve);
+        let mut change = 0;
         let cached = map.take_cached(&pinned, request.order, request.wanted);
         let pfn = cached.or_else(|| map.claim(&pinned, what, appetite(zone), &mut change));
         self.settle(zone, map, &pinned, change);

@@ -96,7 +96,7 @@ impl<A: Arch> FrameAllocator<A> {
                 let id = ZoneId::new(at);
                 let limits = pcp_limits::<A>(spec, marks, &config, &online);
                 let blocks = (config.caches == PcpPolicy::Blockmap)
-                    .then(|| BlockMap::new(spec.start, spec.pages));
+                    .then(|| BlockMap::new(spec.start, spec.pages, marks.min));
                 // With a map the buddy allocator has nothing.
                 let listed = if blocks.is_some() { 0 } else { spec.pages };
                 let buddy = Buddy::new(&frames, id, spec.start, listed);

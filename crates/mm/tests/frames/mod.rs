@@ -7,4 +7,5 @@ mod misuse;
 mod oracle;
 mod posted;
 mod random;
+mod reserve;
 mod sequences;
