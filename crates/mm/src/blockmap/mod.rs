@@ -142,8 +142,8 @@ pub struct BlockMap<A: Arch> {
 }
 
 impl<A: Arch> BlockMap<A> {
-    /// All of `start .. start + pages` free and movable, for all possible CPUs, of which `min_pages`
-    /// are not to be taken but by who is urgent. Takes time and memory by the number of blocks; see
+    /// All of `start .. start + pages` free and movable, for all possible CPUs; `min_pages` of them
+    /// are for who is urgent. Takes time and memory by the number of blocks; see
     /// [`BlockMap::metadata_bytes`].
     pub fn new(start: Pfn, pages: u32, min_pages: u32) -> Self {
         let (from, to) = (start.index(), start.index() + pages as usize);

@@ -170,16 +170,16 @@ impl<A: Arch> BlockMap<A> {
         Some((block, word))
     }
 
-    /// Enters a block in use already, be it another CPU's or of another type, but none of the wanted
-    /// type that is nobody's.
+    /// Enters a block in use already, be it another CPU's or of another type, but none of the
+    /// wanted type that is nobody's.
     pub(super) fn enter_used(&self, want: Want) -> Option<(usize, usize)> {
         let other = |kind| self.find_partial(want, kind).or_else(|| self.enter_others(want, kind));
         let fallbacks = || want.kind.fallbacks().into_iter().find_map(other);
         self.enter_others(want, want.kind).or_else(fallbacks)
     }
 
-    /// Takes a block for an interrupt in the middle of an allocation or a free: nothing of its CPU's
-    /// is for it.
+    /// Takes a block for an interrupt in the middle of an allocation or a free: nothing of its
+    /// CPU's is for it.
     fn claim_in_interrupt(&self, want: Want) -> Option<Pfn> {
         let want = Want { appetite: Appetite::Scarce, reserve: Reserve::Open, ..want };
         let found = self.find_partial(want, want.kind).or_else(|| self.enter_used(want));
