@@ -1,6 +1,6 @@
 //! `mmscale list`.
 
-use mmscale_record::ParamValue;
+use mmscale_record::{On, ParamValue};
 use mmscale_report::wrap;
 use mmscale_study::{Length, ParamSpec, ProfileSummary, Registry, Study, profiles};
 use serde_json::{Value, json};
@@ -60,11 +60,26 @@ fn describe(study: &dyn Study) -> Vec<String> {
         "parameters (--set key=value; every study also has cpus and hz)",
         study.params().iter().map(|spec| (spec.name, parameter(spec))).collect(),
     );
+    let on_linux: Vec<(&str, String)> = parameters_on_linux(study).collect();
+    if !on_linux.is_empty() {
+        section("besides or instead of these with --on linux", on_linux);
+    }
     section(
         "metrics",
         study.metrics().iter().map(|m| (m.name, format!("[{}] {}", m.unit, m.help))).collect(),
     );
     lines
+}
+
+/// Parameters that are others on the live kernel, or have other defaults there.
+fn parameters_on_linux(study: &dyn Study) -> impl Iterator<Item = (&'static str, String)> + '_ {
+    let there = study.defaults().machines.contains(&On::Linux);
+    let specs = if there { study.params_on(On::Linux) } else { &[] };
+    let known = |spec: &ParamSpec| {
+        let same = |other: &&ParamSpec| other.name == spec.name;
+        study.params().iter().find(same).map(parameter) == Some(parameter(spec))
+    };
+    specs.iter().filter(move |spec| !known(spec)).map(|spec| (spec.name, parameter(spec)))
 }
 
 fn parameter(spec: &ParamSpec) -> String {

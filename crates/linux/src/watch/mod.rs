@@ -33,7 +33,7 @@ pub enum Watch {
     Oom,
     /// How long a CPU goes on with a task when it is to run another.
     Resched,
-    /// Who holds a zone's lock while others wait. Costs a third of the system time of each page.
+    /// Who holds a zone's lock while others wait. A page of memory takes three times as long.
     Holders,
 }
 
