@@ -43,6 +43,8 @@ pub(super) const EARLY_INTERVALS: u64 = 2;
 /// What one run of the machine left.
 pub(super) struct Observed<'a> {
     pub(super) end_ns: u64,
+    /// When no burst began any more.
+    pub(super) until_ns: u64,
     pub(super) interval_ns: u64,
     pub(super) hz: u32,
     pub(super) locks: &'a [LockRow],
@@ -95,7 +97,7 @@ fn caches(seen: &Observed<'_>, result: &mut SeedResult) {
     result.metric("counter_drift_max", metrics::drift_max(seen.probes));
     result.metric("pcp_pages_mean", metrics::pcp_pages_mean(seen.probes, seen.end_ns));
     let allocated: u64 = seen.tallies.iter().map(|t| t.pages_allocated).sum();
-    result.metric("pages_allocated_per_s", per_s(allocated, seen.end_ns));
+    result.metric("pages_allocated_per_s", per_s(allocated, seen.until_ns));
     let failures: u64 = seen.tallies.iter().map(|t| t.failures).sum();
     result.metric("allocation_failures", failures);
 }

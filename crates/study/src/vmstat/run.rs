@@ -170,6 +170,7 @@ pub(super) fn run(ctx: &RunContext, tick: TickPolicy, seed: u64) -> Result<SeedR
     figures::measure(
         &Observed {
             end_ns: ran.machine.end_ns,
+            until_ns: plan.until_ns,
             interval_ns: params.count("interval_ms") * 1_000_000,
             hz: ctx.hz,
             locks: &ran.machine.locks,
