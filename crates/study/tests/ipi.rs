@@ -49,7 +49,8 @@ const WORKERS: [usize; 4] = [0, 3, 8, 11];
 
 #[test]
 fn only_stock_locks_others_out_while_a_call_waits() {
-    let document = run(&SHORT);
+    // In two seeds one steal that nobody could sleep through is a third of the waits.
+    let document = run_of(&Request { seeds: Some(6), ..request(&SHORT) });
     let [stock, others @ ..] = &document.arms[..] else { panic!("four arms") };
     let p99 = |arm| mean(arm, "preempt_off_max_window_p99_ns");
     assert!(p99(stock) > 1e6, "{}", p99(stock));
@@ -66,8 +67,7 @@ fn only_stock_locks_others_out_while_a_call_waits() {
         assert!(mean(arm, "call_sleeps") > 0.0, "{}", arm.arm);
         let spins = |arm| mean(arm, "csd_wait_cpu_ns");
         let (own, posts) = (spins(arm), spins(posted));
-        // A tenth of a second in two seeds: one steal that nobody could sleep through is a third.
-        assert!(1.5 * own < posts, "{}: {own} and {posts}", arm.arm);
+        assert!(2.0 * own < posts, "{}: {own} and {posts}", arm.arm);
         assert!(mean(arm, "call_memory_bytes") < mean(stock, "call_memory_bytes"));
     }
 }

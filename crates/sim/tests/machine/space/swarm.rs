@@ -144,11 +144,11 @@ fn so_it_does_when_allocations_fail() {
 fn so_it_does_when_memory_is_short() {
     let mut limbo = 0;
     for lru in ALL {
-        for seed in 200..215 {
+        for seed in 200..220 {
             limbo += swarm(Setting { seed, lru, frames: 700, steps: 120, ..PLAIN }).limbo;
         }
     }
-    assert!(limbo > 10, "{limbo} pages of reclaim have been in limbo");
+    assert!(limbo > 20, "{limbo} pages of reclaim have been in limbo");
 }
 
 /// A page that the device cannot write stays in memory; one that it cannot read is told of, and is
