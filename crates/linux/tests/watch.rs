@@ -5,6 +5,7 @@
 
 mod skip;
 
+use mmscale_linux::steps::switches;
 use mmscale_linux::{
     Begun, Config, Linux, Plan, Sampling, Seen, Shared, Side, Watch, WatchError, Watching,
     run_watched,
@@ -103,17 +104,6 @@ fn two_cpus(test: &str) -> bool {
         skipped(test, "there is one CPU");
     }
     two
-}
-
-/// How often others have had the CPU of the calling thread.
-fn switches() -> u64 {
-    // SAFETY: a zeroed rusage is one, and the place is ours.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
-        usage
-    };
-    (usage.ru_nvcsw + usage.ru_nivcsw) as u64
 }
 
 const PAGES: u64 = 31 * 64;

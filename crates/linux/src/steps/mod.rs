@@ -6,6 +6,8 @@
 
 mod pair;
 
+pub use pair::switches;
+
 use crate::limits;
 use crate::system::clock_ns;
 use std::io::Error;

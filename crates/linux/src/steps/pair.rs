@@ -32,8 +32,8 @@ fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why))
 }
 
-/// How often the calling thread has given its CPU away.
-fn switches() -> u64 {
+/// How often the calling thread has given its CPU away, or others have taken it.
+pub fn switches() -> u64 {
     // SAFETY: a zeroed rusage is one, and the place is ours.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
