@@ -59,7 +59,7 @@ fn check_names(tree: &Tree, source: &Source, line: usize, text: &str, found: &mu
 }
 
 /// `target` as seen from the page at `from`, relative to the root.
-fn resolve(from: &str, target: &str) -> String {
+pub(super) fn resolve(from: &str, target: &str) -> String {
     let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in target.split('/') {

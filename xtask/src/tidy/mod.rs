@@ -14,6 +14,7 @@ mod links;
 mod marks;
 mod pages;
 mod papers;
+mod reached;
 mod size;
 mod studies;
 mod tree;
@@ -37,6 +38,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("without_std", without_std::check),
     ("direction", direction::check),
     ("circles", circles::check),
+    ("reached", reached::check),
     ("marks", marks::check),
     ("words", words::check),
     ("pages", pages::check),
