@@ -11,6 +11,9 @@
 //! The *frames* are the caller's again when [`Vmap::unmap`] returns, as in Linux: a CPU may keep a
 //! translation to one that it does not use, as nobody uses an address that he has unmapped.
 //!
+//! Memory for the books of addresses is taken before their lock is, and by [`Vmap::map`] alone:
+//! what is mapped can always be unmapped.
+//!
 //! Lock order: the purge's mutex, then locks of page tables; the lock of the addresses (class
 //! Other) is innermost.
 
@@ -23,13 +26,15 @@ use crate::table::{
     Gather, Gathered, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, TableError,
 };
 use crate::tlb::Flushed;
-use ranges::{KERNEL_RANGE, Ranges, lazy_max_pages};
+use ranges::{KERNEL_RANGE, Ranges, Refusal, Room, lazy_max_pages};
 
 /// Why frames were not mapped. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VmapError {
     /// There is no free stretch of addresses as long, not even after a purge.
     NoAddresses,
+    /// There is no memory to keep books of one stretch more.
+    NoMemory,
     /// There is no memory for page tables.
     Tables(TableError),
 }
@@ -40,6 +45,7 @@ impl core::fmt::Display for VmapError {
             Self::NoAddresses => f.write_str(
                 "mapping frames for the kernel: no stretch of addresses is as long, unmap some",
             ),
+            Self::NoMemory => f.write_str("mapping frames for the kernel: no memory for its books"),
             Self::Tables(why) => write!(f, "mapping frames for the kernel: {why}"),
         }
     }
@@ -103,15 +109,7 @@ impl<A: Arch> Vmap<A> {
     /// Maps frames one after the other, at least one, to be read and written (`vmap`); where.
     /// Sleeps if all addresses are in use or in limbo.
     pub fn map(&self, on: Paging<'_, A>, frames: &[Pfn]) -> Result<VmaRange, VmapError> {
-        let pages = frames.len() as u64;
-        let take = || self.books.lock().ranges.take(pages);
-        let (mut found, mut more) = (take(), true);
-        while found.is_none() && more {
-            // Somebody else may just have done it.
-            more = self.purge(on);
-            found = take();
-        }
-        let range = found.ok_or(VmapError::NoAddresses)?;
+        let range = self.take(on, frames.len() as u64)?;
         for (at, &pfn) in (range.start().get()..).map(Vpn::new).zip(frames) {
             match self.table.lock_pte(on, at) {
                 Ok(mut ptes) => ptes.fill(at, Pte::page(pfn, PteFlags::WRITE)),
@@ -122,6 +120,24 @@ impl<A: Arch> Vmap<A> {
             }
         }
         Ok(range)
+    }
+    /// Addresses for `pages` pages. Sleeps if all are in use or in limbo.
+    fn take(&self, on: Paging<'_, A>, pages: u64) -> Result<VmaRange, VmapError> {
+        let (mut room, mut more) = (Room::default(), true);
+        loop {
+            // A statement of its own: what follows is done with the lock free.
+            let taken = self.books.lock().ranges.take(pages, &mut room);
+            match taken {
+                Ok(range) => return Ok(range),
+                Err(Refusal::NoRoom(_)) if A::fail_alloc() => return Err(VmapError::NoMemory),
+                Err(Refusal::NoRoom(stretches)) => {
+                    room = Room::for_stretches(stretches).map_err(|_| VmapError::NoMemory)?;
+                }
+                // If nothing was in limbo, somebody else may just have freed it.
+                Err(Refusal::NoAddresses) if more => more = self.purge(on),
+                Err(Refusal::NoAddresses) => return Err(VmapError::NoAddresses),
+            }
+        }
     }
     /// Unmaps what [`Vmap::map`] returned (`vunmap`). The frames are the caller's; the addresses
     /// are in limbo. Sleeps, now and then, for a purge.

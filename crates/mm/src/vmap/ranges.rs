@@ -1,6 +1,7 @@
 //! Addresses of the kernel's own range: free, in use, or in limbo.
 
 use crate::arch::{VmaRange, Vpn};
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
 /// Addresses that nothing is mapped at any more, but that a CPU may still translate.
@@ -12,44 +13,94 @@ pub(super) struct Lazy {
     pub(super) since_ns: u64,
 }
 
-/// All of them. No locks.
-pub(super) struct Ranges {
-    /// Free stretches, by address; no two touch.
+/// Why there are no addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refusal {
+    /// No free stretch is as long.
+    NoAddresses,
+    /// There has to be room for so many stretches first: see [`Room::for_stretches`].
+    NoRoom(usize),
+}
+
+/// Memory for the books. It is made with no lock held, and goes into them under theirs.
+#[derive(Default)]
+pub(super) struct Room {
     free: Vec<VmaRange>,
     lazy: Vec<Lazy>,
+}
+
+impl Room {
+    /// Room to keep `count` stretches that are in use or in limbo, and what is free between them.
+    pub(super) fn for_stretches(count: usize) -> Result<Self, TryReserveError> {
+        let mut room = Self::default();
+        room.lazy.try_reserve_exact(count)?;
+        room.free.try_reserve_exact(count.saturating_add(1))?;
+        Ok(room)
+    }
+    fn stretches(&self) -> usize {
+        self.lazy.capacity().min(self.free.capacity().saturating_sub(1))
+    }
+}
+
+/// All of them. No locks.
+///
+/// Whoever takes addresses has room for their way back: so giving them back needs no memory.
+pub(super) struct Ranges {
+    /// Free stretches, by address, no two of which touch; and what is in limbo. Between two free
+    /// ones lies one that is taken, so there is one more of them at most.
+    books: Room,
+    /// Stretches in use or in limbo.
+    taken: usize,
     pub(super) lazy_pages: u64,
     /// Flushes that have begun.
     pub(super) generation: u64,
 }
 
 impl Ranges {
+    /// All of `whole` is free, and there is no room yet.
     pub(super) fn new(whole: VmaRange) -> Self {
-        let mut free = Vec::with_capacity(64);
-        free.push(whole);
-        Self { free, lazy: Vec::with_capacity(64), lazy_pages: 0, generation: 0 }
+        let books = Room { free: alloc::vec![whole], lazy: Vec::new() };
+        Self { books, taken: 0, lazy_pages: 0, generation: 0 }
     }
-    /// The lowest stretch of `pages` pages that is free.
-    pub(super) fn take(&mut self, pages: u64) -> Option<VmaRange> {
-        let at = self.free.iter().position(|range| range.pages() >= pages)?;
-        let from = self.free[at];
-        let taken = VmaRange::with_pages(from.start(), pages)?;
-        match VmaRange::new(taken.end(), from.end()) {
-            Some(rest) => self.free[at] = rest,
-            None => drop(self.free.remove(at)),
+    /// The lowest stretch of `pages` pages that is free. If `room` is larger than what is there it
+    /// takes its place, and the caller drops the old with no lock held.
+    pub(super) fn take(&mut self, pages: u64, room: &mut Room) -> Result<VmaRange, Refusal> {
+        self.move_into(room);
+        if self.taken >= self.books.stretches() {
+            return Err(Refusal::NoRoom((2 * self.taken).max(ROOM_MIN)));
         }
-        Some(taken)
+        let free = &mut self.books.free;
+        let fits = |range: &VmaRange| range.pages() >= pages;
+        let at = free.iter().position(fits).ok_or(Refusal::NoAddresses)?;
+        let from = free[at];
+        let taken = VmaRange::with_pages(from.start(), pages).ok_or(Refusal::NoAddresses)?;
+        match VmaRange::new(taken.end(), from.end()) {
+            Some(rest) => free[at] = rest,
+            None => drop(free.remove(at)),
+        }
+        self.taken += 1;
+        Ok(taken)
     }
-    /// Nothing is mapped there any more.
+    fn move_into(&mut self, room: &mut Room) {
+        if room.stretches() > self.books.stretches() {
+            room.free.append(&mut self.books.free);
+            room.lazy.append(&mut self.books.lazy);
+            core::mem::swap(room, &mut self.books);
+        }
+    }
+    /// Nothing is mapped any more at addresses that were taken.
     pub(super) fn defer(&mut self, range: VmaRange, now_ns: u64) {
+        assert!(self.books.lazy.len() < self.taken, "addresses are unmapped twice, or in parts");
         let generation = self.generation;
-        self.lazy.push(Lazy { range, generation, since_ns: now_ns });
+        self.books.lazy.push(Lazy { range, generation, since_ns: now_ns });
         self.lazy_pages += range.pages();
     }
     /// A flush is about to begin: its number, and the stretch from the first to the last page that
     /// it has to be for. `None`: there is nothing in limbo.
     pub(super) fn begin_flush(&mut self) -> Option<(u64, VmaRange)> {
-        let start = self.lazy.iter().map(|lazy| lazy.range.start()).min()?;
-        let end = self.lazy.iter().map(|lazy| lazy.range.end()).max()?;
+        let lazy = &self.books.lazy;
+        let start = lazy.iter().map(|lazy| lazy.range.start()).min()?;
+        let end = lazy.iter().map(|lazy| lazy.range.end()).max()?;
         self.generation += 1;
         VmaRange::new(start, end).map(|hull| (self.generation, hull))
     }
@@ -58,42 +109,43 @@ impl Ranges {
     pub(super) fn end_flush(&mut self, generation: u64) -> Option<u64> {
         let mut oldest = None;
         let mut at = 0;
-        while at < self.lazy.len() {
-            if self.lazy[at].generation >= generation {
+        while at < self.books.lazy.len() {
+            if self.books.lazy[at].generation >= generation {
                 at += 1;
                 continue;
             }
-            let Lazy { range, since_ns, .. } = self.lazy.swap_remove(at);
+            let Lazy { range, since_ns, .. } = self.books.lazy.swap_remove(at);
             self.lazy_pages -= range.pages();
             oldest = Some(oldest.map_or(since_ns, |before: u64| before.min(since_ns)));
             self.give(range);
         }
         oldest
     }
-    /// `range` is free, and joins its neighbours.
+    /// `range`, which was taken, is free and joins its neighbours.
     fn give(&mut self, range: VmaRange) {
-        let at = self.free.partition_point(|free| free.start() < range.start());
-        let (mut start, mut end) = (range.start(), range.end());
-        let mut joined = at..at;
-        if let Some(before) = at.checked_sub(1).map(|before| self.free[before]) {
-            assert!(before.end() <= start, "addresses are freed twice");
-            if before.end() == start {
-                (start, joined.start) = (before.start(), at - 1);
-            }
-        }
-        if let Some(after) = self.free.get(at) {
-            assert!(end <= after.start(), "addresses are freed twice");
-            if after.start() == end {
-                (end, joined.end) = (after.end(), at + 1);
-            }
-        }
-        self.free.splice(joined, VmaRange::new(start, end));
+        let free = &mut self.books.free;
+        let at = free.partition_point(|free| free.start() < range.start());
+        let (before, after) = (at.checked_sub(1).map(|before| free[before]), free.get(at).copied());
+        let is_apart = before.is_none_or(|before| before.end() <= range.start())
+            && after.is_none_or(|after| range.end() <= after.start());
+        assert!(is_apart && self.taken > 0, "addresses are freed twice");
+        self.taken -= 1;
+        let before = before.filter(|before| before.end() == range.start());
+        let after = after.filter(|after| after.start() == range.end());
+        let start = before.map_or(range.start(), |before| before.start());
+        let end = after.map_or(range.end(), |after| after.end());
+        let joined = at - usize::from(before.is_some())..at + usize::from(after.is_some());
+        free.splice(joined, VmaRange::new(start, end));
     }
     /// Pages of all free stretches, and how many of these there are.
     pub(super) fn free(&self) -> (u64, usize) {
-        (self.free.iter().map(|range| range.pages()).sum(), self.free.len())
+        let free = &self.books.free;
+        (free.iter().map(|range| range.pages()).sum(), free.len())
     }
 }
+
+/// The least room that is made, in stretches: 3 KiB.
+const ROOM_MIN: usize = 64;
 
 /// The smallest number of pages that limbo has room for on `cpus` CPUs: 32 MiB for each doubling
 /// (`lazy_max_pages` of Linux: a flush costs more the more CPUs there are).
@@ -113,42 +165,102 @@ mod tests {
     fn range(start: u64, pages: u64) -> VmaRange {
         VmaRange::with_pages(Vpn::new(start), pages).unwrap()
     }
+    fn with_room(whole: VmaRange, stretches: usize) -> Ranges {
+        let mut ranges = Ranges::new(whole);
+        ranges.move_into(&mut Room::for_stretches(stretches).unwrap());
+        ranges
+    }
+    fn take(ranges: &mut Ranges, pages: u64) -> Option<VmaRange> {
+        ranges.take(pages, &mut Room::default()).ok()
+    }
 
     #[test]
     fn addresses_are_free_only_after_a_flush_that_began_later() {
-        let mut ranges = Ranges::new(range(100, 10));
-        assert_eq!(ranges.take(4), Some(range(100, 4)));
-        assert_eq!((ranges.take(6), ranges.take(1)), (Some(range(104, 6)), None));
+        let mut ranges = with_room(range(100, 10), 8);
+        assert_eq!(take(&mut ranges, 4), Some(range(100, 4)));
+        assert_eq!(take(&mut ranges, 6), Some(range(104, 6)));
+        assert_eq!(ranges.take(1, &mut Room::default()), Err(Refusal::NoAddresses));
         ranges.defer(range(100, 4), 7);
         let (first, hull) = ranges.begin_flush().unwrap();
         assert_eq!(hull, range(100, 4));
         // Unmapped while the flush is under way: it may have passed a CPU by then.
-        ranges.defer(range(104, 2), 9);
-        assert_eq!((ranges.take(1), ranges.lazy_pages), (None, 6));
+        ranges.defer(range(104, 6), 9);
+        assert_eq!((take(&mut ranges, 1), ranges.lazy_pages), (None, 10));
         assert_eq!(ranges.end_flush(first), Some(7));
-        assert_eq!((ranges.lazy_pages, ranges.free()), (2, (4, 1)));
-        assert_eq!(ranges.take(5), None);
+        assert_eq!((ranges.lazy_pages, ranges.free()), (6, (4, 1)));
+        assert_eq!(take(&mut ranges, 5), None);
         let (second, hull) = ranges.begin_flush().unwrap();
-        assert_eq!((hull, ranges.end_flush(second)), (range(104, 2), Some(9)));
-        assert_eq!((ranges.free(), ranges.begin_flush()), ((6, 1), None));
+        assert_eq!((hull, ranges.end_flush(second)), (range(104, 6), Some(9)));
+        assert_eq!((ranges.free(), ranges.begin_flush()), ((10, 1), None));
     }
 
     #[test]
     fn stretches_join_their_neighbours() {
-        let mut ranges = Ranges::new(range(0, 9));
-        let parts: Vec<_> = (0..3).map(|_| ranges.take(3).unwrap()).collect();
+        let mut ranges = with_room(range(0, 9), 8);
+        let parts: Vec<_> = (0..3).map(|_| take(&mut ranges, 3).unwrap()).collect();
         for (nth, free) in [(0, 1), (2, 2), (1, 1)] {
             ranges.give(parts[nth]);
             assert_eq!(ranges.free().1, free);
         }
-        assert_eq!(ranges.take(9), Some(range(0, 9)));
+        assert_eq!(take(&mut ranges, 9), Some(range(0, 9)));
+    }
+
+    #[test]
+    fn who_has_taken_addresses_needs_no_memory_to_give_them_back() {
+        const COUNT: usize = 128;
+        // In all orders that a step of `stride` gives.
+        for stride in (1..COUNT).step_by(2) {
+            let mut ranges = Ranges::new(range(0, COUNT as u64));
+            let mut room = Room::default();
+            for nth in 0..COUNT as u64 {
+                if let Err(Refusal::NoRoom(count)) = ranges.take(1, &mut room) {
+                    room = Room::for_stretches(count).unwrap();
+                    assert_eq!(ranges.take(1, &mut room), Ok(range(nth, 1)));
+                }
+            }
+            let at = |ranges: &Ranges| {
+                (ranges.books.free.as_ptr().addr(), ranges.books.lazy.as_ptr().addr())
+            };
+            let before = at(&ranges);
+            for nth in 0..COUNT {
+                ranges.defer(range((nth * stride % COUNT) as u64, 1), 0);
+                if nth % 3 == 2 {
+                    let (number, _) = ranges.begin_flush().unwrap();
+                    ranges.end_flush(number);
+                }
+                assert_eq!(at(&ranges), before, "the books have moved: they have grown");
+            }
+        }
+    }
+
+    #[test]
+    fn without_room_nothing_is_taken() {
+        let mut ranges = with_room(range(0, 9), 2);
+        let mut taken = [0, 1].map(|_| take(&mut ranges, 1).unwrap());
+        let Err(Refusal::NoRoom(count)) = ranges.take(1, &mut Room::default()) else {
+            panic!("there is room for two")
+        };
+        assert!(count > 2 && ranges.free() == (7, 1));
+        ranges.defer(taken[0], 0);
+        let mut room = Room::for_stretches(count).unwrap();
+        taken[0] = ranges.take(1, &mut room).unwrap();
+        // What was in limbo or free still is.
+        assert_eq!((taken[0], ranges.lazy_pages, ranges.free()), (range(2, 1), 1, (6, 1)));
     }
 
     #[test]
     #[should_panic(expected = "freed twice")]
     fn addresses_are_not_freed_twice() {
-        let mut ranges = Ranges::new(range(0, 9));
+        let mut ranges = with_room(range(0, 9), 8);
         ranges.give(range(3, 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "in parts")]
+    fn addresses_are_not_unmapped_in_parts() {
+        let mut ranges = with_room(range(0, 9), 8);
+        take(&mut ranges, 4);
+        [range(0, 2), range(2, 2)].into_iter().for_each(|part| ranges.defer(part, 0));
     }
 
     #[test]

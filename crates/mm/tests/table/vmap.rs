@@ -67,6 +67,32 @@ fn limbo_is_bounded_and_many_share_a_flush() {
 }
 
 #[test]
+fn without_memory_for_the_books_nothing_is_mapped_and_what_is_mapped_needs_none() {
+    const COUNT: usize = 300;
+    let world = World::with(2, CallPolicy::Stock);
+    let vmap = vmap(&world, 1000, 1000);
+    let (mut mapped, mut refused) = (Vec::new(), Vec::new());
+    for nth in 0..COUNT {
+        uni::fail_allocs(1);
+        let before = vmap.stats();
+        let mut range = vmap.map(world.on(), &FRAMES[..1]);
+        if range == Err(VmapError::NoMemory) {
+            assert_eq!(vmap.stats(), before);
+            refused.push(nth);
+            range = vmap.map(world.on(), &FRAMES[..1]);
+        }
+        mapped.push(range.expect("there is memory now"));
+    }
+    assert_eq!(refused, [0, 64, 128, 256], "room is made rarely");
+    uni::fail_allocs(1);
+    (0..COUNT).for_each(|nth| vmap.unmap(world.on(), mapped[7 * nth % COUNT]));
+    vmap.purge(world.on());
+    assert_eq!((vmap.stats().free_pages, vmap.stats().free_stretches), (1000, 1));
+    assert_eq!(uni::failures_left(), 1);
+    vmap.destroy(world.on());
+}
+
+#[test]
 fn nothing_is_no_stretch_of_addresses() {
     let world = World::with(1, CallPolicy::Stock);
     let vmap = Vmap::new(world.on()).expect("there is memory");
