@@ -45,14 +45,17 @@ impl<A: Arch> Swap<A> {
     /// If `RECLAIM` is set on the folio it goes to the end of its LRU list when it is written.
     pub fn write_out(&self, memory: Memory<'_, A>, pfn: Pfn) -> WriteOut {
         let _span = Span::<A>::enter(Func::SwapWriteout);
-        debug_assert!(memory.folios.word(pfn).has(FolioFlags::LOCKED | FolioFlags::SWAP_CACHE));
         if self.free_swap(memory, pfn) {
             memory.folios.clear(pfn, FolioFlags::RECLAIM);
             self.unlock_folio(memory, pfn);
             return WriteOut::Unneeded;
         }
         // First: what is written from now on makes it dirty again.
-        memory.folios.clear(pfn, FolioFlags::DIRTY);
+        let old = memory.folios.clear(pfn, FolioFlags::DIRTY);
+        debug_assert!(
+            old.has(FolioFlags::LOCKED | FolioFlags::SWAP_CACHE),
+            "the folio at {pfn:?} is not in the cache, or its lock is not held: {old:?}"
+        );
         let zero = self.config.zeromap == Zeromap::On && A::is_zero(pfn);
         let Some(entry) = self.entry_of(memory, pfn) else {
             unreachable!("the folio at {pfn:?} is in the cache, and its lock is held")
