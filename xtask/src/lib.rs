@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 pub mod bpf;
 pub mod no_std;
+pub mod tables;
 pub mod tidy;
 
 /// The workspace's root: the folder above this package.

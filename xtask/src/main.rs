@@ -1,7 +1,8 @@
 //! `cargo xtask COMMAND`: the checks that the compiler does not make.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use xtask::tables::Mode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
@@ -9,6 +10,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
            circles, pages, links
   bpf      compiles the programs that watch the live kernel;
            with --check: looks whether that was done
+  tables DIR..
+           looks whether the marked tables of pages are as the documents
+           in these folders have them; with --write: makes them so
   no-std   builds mm, system and kernel into a program without std,
            and runs it
 
@@ -21,6 +25,12 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(&root),
         ["bpf"] => told("bpf", xtask::bpf::build(&root)),
         ["bpf", "--check"] => told("bpf", xtask::bpf::check(&root)),
+        ["tables", "--write", ref folders @ ..] if !folders.is_empty() => {
+            told("tables", tables(&root, folders, Mode::Write))
+        }
+        ["tables", ref folders @ ..] if !folders.is_empty() => {
+            told("tables", tables(&root, folders, Mode::Check))
+        }
         ["no-std"] => told("no-std", xtask::no_std::check(&root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
@@ -31,6 +41,11 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn tables(root: &Path, folders: &[&str], mode: Mode) -> Result<String, String> {
+    let folders: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();
+    xtask::tables::run(root, &folders, mode)
 }
 
 fn told(command: &str, result: Result<String, String>) -> ExitCode {

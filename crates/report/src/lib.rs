@@ -4,8 +4,10 @@
 //! [`Notes`]. The text form fits 72 columns, to be pasted into a mail; the JSON form is one
 //! document a line. [`Folder`] puts either into files, whole or not at all.
 
+pub mod figure;
 mod folder;
 mod json;
+mod number;
 mod text;
 
 pub use folder::{Folder, FolderError};

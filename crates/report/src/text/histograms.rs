@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use mmscale_record::{Document, Histogram};
 
-use super::number::scaled;
 use super::table::beside;
 use super::{cut, wrap};
+use crate::number::scaled;
 
 /// Columns of an arm's counts.
 const COUNT: usize = 11;

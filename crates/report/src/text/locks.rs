@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use mmscale_record::{ArmRecord, Document, LockRecord};
 
-use super::number::scaled;
 use super::table::beside;
 use super::wrap;
+use crate::number::scaled;
 
 /// The site of the sums over a class.
 const ALL_SITES: &str = "(all sites)";

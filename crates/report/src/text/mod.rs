@@ -4,7 +4,6 @@ mod calls;
 mod header;
 mod histograms;
 mod locks;
-mod number;
 mod sections;
 mod table;
 

@@ -2,8 +2,8 @@
 
 use mmscale_record::{ArmRecord, Document, SectionRecord};
 
-use super::number::scaled;
 use super::wrap;
+use crate::number::scaled;
 
 /// Sections shown of each arm.
 const SHOWN: usize = 5;

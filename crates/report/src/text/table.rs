@@ -7,8 +7,9 @@
 
 use mmscale_record::{ArmRecord, Document, Metric};
 
-use super::number::{change, digits, percent, scaled};
 use super::{Notes, WIDTH, columns, cut, wrap};
+use crate::figure;
+use crate::number::digits;
 
 /// Columns of a mean, of a mean with its deviation, and of all that with a change.
 const MEAN: usize = 9;
@@ -76,7 +77,7 @@ fn row(name: &str, base: &ArmRecord, group: &[ArmRecord]) -> Vec<String> {
     for arm in group {
         let metric = arm.metrics.get(name);
         cells.push_str(&mean_cell(metric));
-        cells.push_str(&format!("{:>9}", change_cell(first, metric)));
+        cells.push_str(&format!("{:>9}", figure::change(first, metric)));
     }
     beside(name, &cells)
 }
@@ -92,21 +93,9 @@ pub(super) fn beside(name: &str, cells: &str) -> Vec<String> {
 }
 
 fn mean_cell(metric: Option<&Metric>) -> String {
-    let mean = metric.map_or("-".to_owned(), |m| scaled(m.mean, &m.unit));
-    let spread = metric.and_then(Metric::stddev_percent);
-    let spread = spread.map_or(String::new(), |sd| format!("±{:>5}", percent(sd)));
-    format!("{mean:>MEAN$} {spread:>6}")
-}
-
-fn change_cell(base: Option<&Metric>, metric: Option<&Metric>) -> String {
-    let (Some(base), Some(metric)) = (base, metric) else { return "-".to_owned() };
-    match metric.change_percent(base) {
-        None if metric.mean == 0.0 => "0.0%".to_owned(),
-        None => "from 0".to_owned(),
-        // Equal to the last digit: there is nothing to doubt.
-        Some(0.0) if metric.values == base.values => "0.0%".to_owned(),
-        Some(x) => format!("{}{}", if metric.overlaps(base) { "~" } else { "" }, change(x)),
-    }
+    let spread = figure::spread(metric);
+    let spread = spread.map_or(String::new(), |sd| format!("±{sd:>5}"));
+    format!("{:>MEAN$} {spread:>6}", figure::mean(metric))
 }
 
 /// What the run cost the host, arm by arm.

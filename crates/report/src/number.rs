@@ -2,7 +2,7 @@
 
 /// A value with about four significant digits, scaled to a unit of convenient size: `199.4ms` of
 /// `ns`, `1.5MiB` of `bytes`, `12.35M` of anything else.
-pub(super) fn scaled(value: f64, unit: &str) -> String {
+pub(crate) fn scaled(value: f64, unit: &str) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -21,7 +21,7 @@ pub(super) fn scaled(value: f64, unit: &str) -> String {
 }
 
 /// About four significant digits; whole numbers below 100,000 in full.
-pub(super) fn digits(x: f64) -> String {
+pub(crate) fn digits(x: f64) -> String {
     let size = x.abs();
     if x.fract() == 0.0 && size < 1e5 { format!("{x:.0}") } else { four_digits(x) }
 }
@@ -40,12 +40,12 @@ fn four_digits(x: f64) -> String {
 }
 
 /// A share in percent, without decimals from 10 on: `0.4%`, `12%`.
-pub(super) fn percent(x: f64) -> String {
+pub(crate) fn percent(x: f64) -> String {
     if x < 9.95 { format!("{x:.1}%") } else { format!("{x:.0}%") }
 }
 
 /// A change in percent, signed: `-86.6%`, `+1203%`.
-pub(super) fn change(x: f64) -> String {
+pub(crate) fn change(x: f64) -> String {
     if x.abs() < 0.05 {
         "0.0%".to_owned()
     } else if x.abs() < 999.95 {
