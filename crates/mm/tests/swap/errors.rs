@@ -124,3 +124,13 @@ fn wrong_books_are_seen() {
     machine.memory().folios.set(other, FolioFlags::SWAP_CACHE);
     assert_eq!(verify(vec![entry, entry]), Err(SwapViolation::Cache(other)));
 }
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "its lock is not held")]
+fn a_folio_that_nobody_has_locked_is_not_written() {
+    let machine = Machine::boot(1, 64, Zeromap::On);
+    let (pfn, _) = machine.to_cache(6);
+    machine.swap.unlock_folio(machine.memory(), pfn);
+    machine.swap.write_out(machine.memory(), pfn);
+}
