@@ -3,8 +3,8 @@
 use super::zap::folio_of;
 use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange, Vpn};
 use crate::arch::{Arch, Func, NodeId, Order, Pfn, Span};
-use crate::folio::{FolioFlags, FolioInit, FolioWord};
-use crate::lru::{FolioError, LruPolicy};
+use crate::folio::{FolioFlags, FolioInit};
+use crate::lru::FolioError;
 use crate::oom::{Outcome, Patience, Shortage};
 use crate::page_alloc::{AllocError, Gfp};
 use crate::reclaim::Scope;
@@ -142,7 +142,7 @@ impl<A: Arch> Space<A> {
         true
     }
     /// `MADV_PAGEOUT`: isolates the folios of a part of a VMA and reclaims them, those that others
-    /// share excepted.
+    /// share excepted. As in Linux also where there is no swap: then they are put back.
     pub(super) fn page_out(&self, on: Backing<'_, A>, part: VmaRange) -> Result<(), SpaceError> {
         // What is in limbo is on no list, and cannot be isolated, though it may be in use again.
         on.leave_limbo(Leave::Passed);
@@ -157,7 +157,7 @@ impl<A: Arch> Space<A> {
                 };
                 let folio = folio_of(pfn, flags);
                 let word = on.memory.folios.word(folio);
-                if word.maps() != 1 || folio != pfn || !self.can_go(on, word) {
+                if word.maps() != 1 || folio != pfn || !word.has(FolioFlags::ANON) {
                     continue;
                 }
                 if flags.contains(PteFlags::ACCESSED) {
@@ -174,12 +174,6 @@ impl<A: Arch> Space<A> {
             A::cond_resched();
         }
         Ok(())
-    }
-    /// Whether it makes sense to isolate a folio to reclaim it. Linux isolates folios also where
-    /// there is no swap, and puts them back.
-    fn can_go(&self, on: Backing<'_, A>, word: FolioWord) -> bool {
-        let blanket = on.memory.lru.policy() != LruPolicy::Lazy;
-        word.has(FolioFlags::ANON) && (blanket || on.swap.is_on() || word.is_lazyfree())
     }
     /// `MADV_WILLNEED`: brings pages in from swap, to the swap cache.
     pub(super) fn will_need(
