@@ -64,12 +64,24 @@ impl<A: Arch> Memory<'_, A> {
     }
 
     /// The folio was written out for reclaim: it goes to the end of its list
-    /// (`folio_rotate_reclaimable`). Also from interrupts.
+    /// (`folio_rotate_reclaimable`). Also from interrupts. One that waits in a slot is marked, and
+    /// joins its list there.
     pub fn rotate(&self, pfn: Pfn) {
         let _span = Span::<A>::enter(Func::FolioRotateReclaimable);
-        let word = self.folios.word(pfn);
         let stays = FolioFlags::LOCKED | FolioFlags::DIRTY | FolioFlags::UNEVICTABLE;
-        if word.flags().intersects(stays) || !word.has(FolioFlags::LRU) {
+        let turns = |word: FolioWord| !word.flags().intersects(stays);
+        let mut word = self.folios.word(pfn);
+        if self.waits_in_slot(word) {
+            let marked = |word: FolioWord| {
+                let marked = word.with(FolioFlags::RECLAIM, FolioFlags::empty());
+                (word.has(FolioFlags::PENDING) && turns(word)).then_some(marked)
+            };
+            match self.folios.update(pfn, marked) {
+                Ok(_) => return,
+                Err(found) => word = found,
+            }
+        }
+        if !turns(word) || !word.has(FolioFlags::LRU) {
             return;
         }
         A::work(Op::LruBatch, 1);

@@ -178,7 +178,13 @@ impl<A: Arch> Memory<'_, A> {
         let seat = relock.hold_of(pfn);
         let old = self.folios.pending_to_lru(pfn);
         let word = self.agree(pfn, old);
-        relock.link_at(seat, pfn, LruList::of(word), End::Head);
+        // Written out for reclaim while it waited ([`Memory::rotate`]).
+        let written = old.has(FolioFlags::RECLAIM) && !old.has(FolioFlags::WRITEBACK);
+        if written {
+            self.folios.clear(pfn, FolioFlags::RECLAIM);
+        }
+        let end = if written { End::Tail } else { End::Head };
+        relock.link_at(seat, pfn, LruList::of(word), end);
         old
     }
 

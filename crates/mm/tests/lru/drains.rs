@@ -119,6 +119,26 @@ fn rotation_comes_from_interrupts_too() {
     machine.end();
 }
 
+/// Under `Lazy` a folio that is written out may wait in a slot by then, as it does after a putback.
+#[test]
+fn a_folio_that_is_rotated_in_its_slot_joins_at_the_end() {
+    let machine = Machine::boot(LruPolicy::Lazy, 1);
+    let memory = machine.memory();
+    let folios: Vec<_> = (0..8).map(|_| machine.listed(ANON)).collect();
+    for &pfn in &folios[4..] {
+        assert!(memory.isolate(pfn));
+        memory.putback_now(&[pfn]);
+    }
+    folios[6..].iter().for_each(|&pfn| uni::interrupt(|| memory.rotate(pfn)));
+    assert_eq!(machine.audit().pending, 4, "nobody took a lock for that");
+    assert!(folios[4..].iter().all(|&pfn| memory.demand(pfn)));
+    let order = machine.oldest_first(mmscale_mm::lru::LruList::InactiveAnon);
+    let turned: Vec<_> = folios[6..].iter().rev().chain(&folios[..6]).copied().collect();
+    assert_eq!(order, turned);
+    folios.into_iter().for_each(|pfn| machine.unmap(pfn));
+    machine.end();
+}
+
 #[test]
 fn a_cpu_without_work_takes_no_lock_to_drain() {
     for policy in ALL {
