@@ -37,8 +37,10 @@ impl<A: Arch> Reclaim<A> {
     ) -> u32 {
         let _span = Span::<A>::enter(Func::TryToFreePages);
         self.tally(Event::Direct, 1);
-        // What is as good as free goes first.
-        let (wanted, mut freed) = (pages.max(BATCH as u32), on.rmap.leave_limbo(Leave::All));
+        // What is as good as free goes first. Whose it was is not known: for a group it is nothing.
+        let left = on.rmap.leave_limbo(Leave::All);
+        let mut freed = if group.is_some() { 0 } else { left };
+        let wanted = pages.max(BATCH as u32);
         if freed >= wanted {
             return freed;
         }
