@@ -1,9 +1,9 @@
 //! The phased tick: one period for all CPUs, a phase for each, no waiting for a zone.
 //!
-//! **When.** The tick of a CPU falls on fixed points of time: its phase, once an interval. The
-//! phase is the CPU's rank among the online CPUs of its node, as a fraction of the interval, plus
-//! a fraction of a slot that tells nodes apart. Ranks, unlike CPU numbers, leave no gaps and no
-//! doubles, and are given out anew on hotplug; each CPU moves by less than a slot then, with its
+//! **When.** The tick of a CPU falls on fixed points of time: its phase, once an interval. Online
+//! CPUs have a slot of the interval each, in the order of their ranks among the CPUs of their node,
+//! nodes in turn. Ranks, unlike CPU numbers, leave no gaps and no doubles, whatever nodes have, and
+//! are given out anew on hotplug; each CPU moves by no more than a slot then, with its
 //! next arming. As the points are absolute, the first arming is as spread out as every later one.
 //!
 //! **How exactly.** The timer is exact, off the wheel: at HZ=1000 the wheel's buckets for one
@@ -89,10 +89,13 @@ const fn waking(deadline_ns: u64) -> Expiry {
     Expiry::Exact { deadline_ns, over_idle: OverIdle::Wake }
 }
 
-/// The phase of the CPU of rank `rank` among `cpus` of node `node` of `nodes`.
-const fn phase_of(rank: usize, cpus: usize, node: usize, nodes: usize, interval_ns: u64) -> u64 {
-    let place = (rank * nodes + node) as u128;
-    (interval_ns as u128 * place / (cpus * nodes) as u128) as u64
+/// The phase of the CPU of rank `rank` in node `node`, where nodes have so many `cpus`: the first of
+/// each node, then the second of each that has one, and so on, as far apart as all together allow.
+fn phase_of(rank: usize, node: usize, cpus: &[usize], interval_ns: u64) -> u64 {
+    let earlier: usize = cpus.iter().map(|&cpus| cpus.min(rank)).sum();
+    let beside = cpus[..node].iter().filter(|&&cpus| cpus > rank).count();
+    let all: usize = cpus.iter().sum();
+    (u128::from(interval_ns) * (earlier + beside) as u128 / all as u128) as u64
 }
 
 impl<A: Arch> Upkeep<A> {
@@ -118,12 +121,10 @@ impl<A: Arch> Upkeep<A> {
         A::online(&mut online);
         let mut cpus = [0_usize; MAX_NODES];
         online.iter().for_each(|cpu| cpus[A::node_of(cpu).index()] += 1);
-        let nodes = cpus.iter().filter(|cpus| **cpus > 0).count();
         let mut ranks = [0_usize; MAX_NODES];
         for cpu in online.iter() {
             let node = A::node_of(cpu).index();
-            let before = cpus[..node].iter().filter(|cpus| **cpus > 0).count();
-            let phase = phase_of(ranks[node], cpus[node], before, nodes, self.interval_ns);
+            let phase = phase_of(ranks[node], node, &cpus, self.interval_ns);
             self.phases.of(cpu).ns.store(phase, Relaxed);
             ranks[node] += 1;
         }
@@ -266,14 +267,17 @@ mod tests {
     #[test]
     fn phases_are_even_and_nobody_shares_one() {
         let interval = 1_000_000_000;
-        for (cpus, nodes) in [(72, 1), (16, 2), (256, 2), (1, 1), (3, 4)] {
-            let mut phases: Vec<u64> = (0..nodes)
-                .flat_map(|node| {
-                    (0..cpus).map(move |rank| phase_of(rank, cpus, node, nodes, interval))
-                })
-                .collect();
+        let machines: [&[usize]; 8] =
+            [&[72], &[16, 16], &[256, 256], &[1], &[3; 4], &[72, 71], &[0, 2, 1], &[1, 0, 5]];
+        for cpus in machines {
+            let ranks = cpus
+                .iter()
+                .enumerate()
+                .flat_map(|(node, &cpus)| (0..cpus).map(move |rank| (rank, node)));
+            let mut phases: Vec<u64> =
+                ranks.map(|(rank, node)| phase_of(rank, node, cpus, interval)).collect();
             phases.sort_unstable();
-            let slot = interval / (cpus * nodes) as u64;
+            let slot = interval / cpus.iter().sum::<usize>() as u64;
             assert!(phases.windows(2).all(|w| (slot..=slot + 1).contains(&(w[1] - w[0]))));
             assert!(phases[phases.len() - 1] < interval);
         }
@@ -285,9 +289,9 @@ mod tests {
         let interval = 1_000_000_000;
         for gone in 0..72 {
             for cpu in (0..72).filter(|cpu| *cpu != gone) {
-                let before = phase_of(cpu, 72, 0, 1, interval);
+                let before = phase_of(cpu, 0, &[72], interval);
                 let rank = cpu - usize::from(cpu > gone);
-                let after = phase_of(rank, 71, 0, 1, interval);
+                let after = phase_of(rank, 0, &[71], interval);
                 assert!(before.abs_diff(after) <= interval / 71);
             }
         }
