@@ -37,13 +37,15 @@ impl<A: Arch> FrameAllocator<A> {
     ) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::RmqueueBulk);
         let pinned = PreemptGuard::<A>::new();
-        let old = map.cached_pages(pinned.cpu());
         let what = (request.order, request.wanted, request.reserve);
-        let mut change = 0;
+        // Asked first: an interrupt that drains this CPU may come with the answer.
+        let hungry = appetite(zone);
+        let (old, mut change) = (kept_before(map, &pinned), 0);
         let cached = map.take_cached(&pinned, request.order, request.wanted);
-        let pfn = cached.or_else(|| map.claim(&pinned, what, appetite(zone), &mut change));
-        self.settle(zone, map, &pinned, change);
+        let pfn = cached.or_else(|| map.claim(&pinned, what, hungry, &mut change));
+        // Before the account: an interrupt that drains this CPU may come there, and says so itself.
         trace_kept(zone, map, pinned.cpu(), old);
+        self.settle(zone, map, &pinned, change);
         let pfn = pfn?;
         self.note_held(zone, pfn, request);
         Some(pfn)
@@ -79,10 +81,12 @@ impl<A: Arch> FrameAllocator<A> {
     #[inline(never)]
     fn free_elsewhere(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
         let pinned = PreemptGuard::<A>::new();
+        // Asked first: an interrupt that drains this CPU may come with the answer.
+        let hungry = appetite(zone);
         let (old, mut change) = (kept_before(map, &pinned), 0);
-        let kept = appetite(zone) == Appetite::Ample && map.give_again(&pinned, pfn, order);
+        let kept = hungry == Appetite::Ample && map.give_again(&pinned, pfn, order);
         if !kept {
-            map.give(&pinned, (pfn, order), appetite(zone), &mut change);
+            map.give(&pinned, (pfn, order), hungry, &mut change);
         }
         trace_kept(zone, map, pinned.cpu(), old);
         if kept {
