@@ -151,14 +151,18 @@ fn pressure_lowers_thresholds_from_the_next_fold_on() {
     let add = |pages| stats.mod_zone(&IrqGuard::<Uni>::new(), ZONE, ZoneItem::Mlock, pages);
     add(90);
     assert_eq!(stats.zone(ZONE, ZoneItem::Mlock), 0);
-    frames.set_counter_pressure(true);
+    frames.node_is_short();
     // (low - min) / 72 = 1048 / 72.
     assert_eq!(stats.threshold(ZONE), 14);
     assert_eq!(stats.drift_bound(ZONE, 72), 14 * 72);
     frames.fold_counters();
     add(15);
     assert_eq!(stats.zone(ZONE, ZoneItem::Mlock), 105);
-    frames.set_counter_pressure(false);
+    frames.node_is_short();
+    frames.node_is_balanced();
+    assert_eq!(stats.threshold(ZONE), 14, "another node is short");
+    frames.node_is_balanced();
+    assert_eq!(stats.threshold(ZONE), 98);
     frames.fold_counters();
     add(15);
     assert_eq!(stats.zone(ZONE, ZoneItem::Mlock), 105);

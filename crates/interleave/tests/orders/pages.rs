@@ -6,9 +6,11 @@ use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{AllocConfig, DecayRequest, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::sync::IrqGuard;
 use mmscale_mm::vmstat::NodeItem;
+use mmscale_mm::zone::ZoneId;
 use std::sync::Arc;
 
 const PAGES: u32 = 4096;
+const ZONE: ZoneId = ZoneId::new(0);
 
 fn frames() -> Arc<FrameAllocator<Model>> {
     let map = MemoryMap::single(PAGES);
@@ -110,5 +112,31 @@ fn the_shepherd_sees_what_is_not_folded() {
         stats.fold_dead(CpuId::new(0));
         assert_eq!(stats.all_nodes(NodeItem::FilePages), 1005);
         assert!(!stats.needs_update(CpuId::new(0)));
+    });
+}
+
+/// Two nodes become short, and one of them has enough again: however the three changes fall, the
+/// thresholds are those for when memory is short, and in the end the normal ones.
+#[test]
+fn thresholds_follow_the_last_change_of_who_is_short() {
+    check(1500, || {
+        let mut made = None;
+        run(2, || {
+            let frames = frames();
+            made = Some(Arc::clone(&frames));
+            let (first, second) = (Arc::clone(&frames), frames);
+            let comes_and_goes = cpu_body(move || {
+                first.node_is_short();
+                first.node_is_balanced();
+            });
+            (None, vec![comes_and_goes, cpu_body(move || second.node_is_short())])
+        });
+        let frames = made.expect("it was built");
+        let short = frames.stats().threshold(ZONE);
+        frames.node_is_balanced();
+        let normal = frames.stats().threshold(ZONE);
+        frames.node_is_short();
+        assert_eq!(frames.stats().threshold(ZONE), short);
+        assert_ne!(short, normal);
     });
 }

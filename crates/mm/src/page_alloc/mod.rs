@@ -56,7 +56,7 @@ use crate::zone::{
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// All frames of a machine, and who has them.
 pub struct FrameAllocator<A: Arch> {
@@ -74,8 +74,11 @@ pub struct FrameAllocator<A: Arch> {
     reclaimers: Box<[wake::Reclaimer<A>]>,
     /// Somebody drains all page caches.
     draining: A::AtomicU32,
-    /// Counters go by the thresholds for when memory is short.
-    short: A::AtomicU32,
+    /// Nodes that are being balanced. While there are any, counters go by the thresholds for when
+    /// memory is short.
+    short_nodes: A::AtomicU32,
+    /// How often something has changed that thresholds go by.
+    threshold_changes: A::AtomicU32,
 }
 
 impl<A: Arch> FrameAllocator<A> {
@@ -131,7 +134,8 @@ impl<A: Arch> FrameAllocator<A> {
             wakes: A::AtomicU64::new(0),
             reclaimers: (0..nodes).map(|_| wake::Reclaimer::none()).collect(),
             draining: A::AtomicU32::new(0),
-            short: A::AtomicU32::new(0),
+            short_nodes: A::AtomicU32::new(0),
+            threshold_changes: A::AtomicU32::new(0),
         })
     }
     /// The zones, by number.
@@ -177,15 +181,34 @@ impl<A: Arch> FrameAllocator<A> {
     pub fn set_reclaim_active(&self, zone: ZoneId, active: bool) {
         self.zone(zone).put(zone::RECLAIM_ACTIVE, active);
     }
-    /// Chooses the counters' thresholds for when memory is short, or for when it is not.
-    pub fn set_counter_pressure(&self, short: bool) {
-        self.short.store(short.into(), Relaxed);
-        self.refresh_thresholds();
+    /// One node more is being balanced: counters are kept more exactly until the last is done.
+    pub fn node_is_short(&self) {
+        if self.short_nodes.fetch_add(1, SeqCst) == 0 {
+            self.refresh_thresholds();
+        }
     }
-    /// Thresholds of the counters for the CPUs that are online now.
+    /// One node less is.
+    pub fn node_is_balanced(&self) {
+        if self.short_nodes.fetch_sub(1, SeqCst) == 1 {
+            self.refresh_thresholds();
+        }
+    }
+    /// Thresholds of the counters for the CPUs that are online now and the nodes that are short,
+    /// one of which has changed. Who finds that somebody has changed more since he looked begins
+    /// anew: what stands in the end is what the last of them saw.
     fn refresh_thresholds(&self) {
+        let mut seen = self.threshold_changes.fetch_add(1, SeqCst) + 1;
+        loop {
+            self.set_thresholds();
+            match self.threshold_changes.load(SeqCst) {
+                now if now == seen => return,
+                now => seen = now,
+            }
+        }
+    }
+    fn set_thresholds(&self) {
         let online = online_cpus::<A>();
-        let (cpus, short) = (online.count(), self.short.load(Relaxed) != 0);
+        let (cpus, short) = (online.count(), self.short_nodes.load(SeqCst) != 0);
         self.stats.set_thresholds(self.zones.iter().map(|zone| {
             let threshold = if short {
                 pressure_threshold(cpus, zone.marks.low - zone.marks.min)

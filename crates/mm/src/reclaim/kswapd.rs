@@ -54,9 +54,9 @@ impl<A: Arch> Reclaim<A> {
         }
         self.tally(Event::Background, 1);
         on.rmap.leave_limbo(Leave::All);
-        self.set_active(on.memory, node, true);
+        Self::set_active(on.memory, node, true);
         let freed = self.balance_slowly(on, node);
-        self.set_active(on.memory, node, false);
+        Self::set_active(on.memory, node, false);
         let failures = &self.nodes[node.index()].failures;
         if freed > 0 {
             failures.store(0, Relaxed);
@@ -98,17 +98,13 @@ impl<A: Arch> Reclaim<A> {
 
     /// While a node is being balanced its page caches stay small, and counters are kept more
     /// exactly everywhere.
-    fn set_active(&self, memory: Memory<'_, A>, node: NodeId, active: bool) {
+    fn set_active(memory: Memory<'_, A>, node: NodeId, active: bool) {
         zones_of(memory, node).for_each(|zone| {
             memory.frames.set_reclaim_active(zone.id(), active);
         });
-        let others = if active {
-            self.active.fetch_add(1, SeqCst)
-        } else {
-            self.active.fetch_sub(1, SeqCst) - 1
-        };
-        if others == 0 {
-            memory.frames.set_counter_pressure(active);
+        match active {
+            true => memory.frames.node_is_short(),
+            false => memory.frames.node_is_balanced(),
         }
     }
 }

@@ -115,8 +115,6 @@ pub struct Reclaim<A: Arch> {
     nodes: Box<[Node<A>]>,
     /// Not 0: background reclaimers return.
     stopping: A::AtomicU32,
-    /// Background reclaimers at work.
-    active: A::AtomicU32,
     tallies: EachCpu<Tally>,
 }
 
@@ -131,7 +129,6 @@ impl<A: Arch> Reclaim<A> {
         Self {
             nodes: (0..nodes).map(node).collect(),
             stopping: A::AtomicU32::new(0),
-            active: A::AtomicU32::new(0),
             tallies: EachCpu::new::<A>(|_| Tally::default()),
         }
     }

@@ -49,6 +49,8 @@ struct Run {
     random: Random,
     total: u64,
     failures: u32,
+    /// Whether a node is said to be short.
+    short: bool,
 }
 
 impl Run {
@@ -64,7 +66,16 @@ impl Run {
             random: Random(seed),
             total: map.zones.iter().map(|zone| u64::from(zone.pages)).sum(),
             failures: 0,
+            short: false,
         }
+    }
+    fn set_short(&mut self, short: bool) {
+        match (self.short, short) {
+            (false, true) => self.allocator.node_is_short(),
+            (true, false) => self.allocator.node_is_balanced(),
+            _ => {}
+        }
+        self.short = short;
     }
     fn alloc(&mut self) {
         let order = self.random.order();
@@ -104,7 +115,10 @@ impl Run {
             0 => _ = self.allocator.drain_pages(cpu),
             1 => _ = self.allocator.drain_pages_zone(zone, cpu),
             2 => self.allocator.set_reclaim_active(zone, self.random.below(4) == 0),
-            3 => self.allocator.set_counter_pressure(self.random.below(2) == 0),
+            3 => {
+                let short = self.random.below(2) == 0;
+                self.set_short(short);
+            }
             4 => _ = self.allocator.fold_counters(),
             5 => _ = self.allocator.refresh_cpu_vm_stats(DecayRequest::PerRun),
             _ => {

@@ -148,6 +148,7 @@ struct Pair {
     total: u64,
     isolated: BTreeSet<Pfn>,
     offline: BTreeSet<Pfn>,
+    short_nodes: u32,
 }
 
 impl Pair {
@@ -163,6 +164,7 @@ impl Pair {
             total: map.zones.iter().map(|zone| u64::from(zone.pages)).sum(),
             isolated: BTreeSet::new(),
             offline: BTreeSet::new(),
+            short_nodes: 0,
         }
     }
     fn zone(&self, number: usize) -> ZoneId {
@@ -285,7 +287,16 @@ impl Pair {
                 frames.fold_counters();
                 assert!(!frames.stats().needs_update(Uni::cpu()));
             }
-            Step::CounterPressure(short) => frames.set_counter_pressure(short),
+            Step::CounterPressure(true) => {
+                self.short_nodes += 1;
+                frames.node_is_short();
+            }
+            Step::CounterPressure(false) => {
+                if let Some(left) = self.short_nodes.checked_sub(1) {
+                    self.short_nodes = left;
+                    frames.node_is_balanced();
+                }
+            }
             Step::Reclaim { zone, active } => frames.set_reclaim_active(self.zone(zone), active),
             Step::Offline(cpu) => self.offline(cpu),
             Step::Online(cpu) if Uni::is_online(CpuId::new(cpu)) => {}
