@@ -375,8 +375,9 @@ pub enum Trace {
         /// The change.
         folios: i32,
     },
-    /// This much more memory than before is charged to its group although only an LRU batch still
-    /// holds it: it was unmapped.
+    /// This much more memory than before is charged to its group although only an LRU batch of
+    /// folios that are new to their lists still holds it: it was unmapped. What batches of other
+    /// kinds hold last, as after `MADV_FREE`, is not told.
     LruDead {
         /// The change.
         pages: i32,

@@ -10,10 +10,18 @@ use mmscale_record::LockRow;
 /// Every figure, in the order in which tables show them.
 pub(super) const METRICS: &[MetricSpec] = &[
     figure("ops_per_s", "1/s", "ops of all processes: map, advise, touch, unmap"),
-    figure("cpu_ns_per_op", "ns", "CPU time that was not idle, per op"),
+    figure(
+        "cpu_ns_per_op",
+        "ns",
+        "CPU time that was not idle, per op; that of others beside them too",
+    ),
     figure("usr_ns_per_op", "ns", "of this, in user mode"),
     figure("sys_ns_per_op", "ns", "and in the kernel"),
-    figure("cpu_ns_per_op_alone", "ns", "CPU time per op on a machine with one CPU"),
+    figure(
+        "cpu_ns_per_op_alone",
+        "ns",
+        "CPU time per op on a machine with one CPU; not beside others",
+    ),
     figure("amplification", "1", "CPU time per op over that on one CPU"),
     figure("lruvec_acquisitions_per_op", "1", "how often the lruvec lock was taken"),
     figure("lruvec_waits_per_op", "1", "how often somebody waited for it (linux)"),
@@ -26,9 +34,9 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure(
         "memory_charged_after_unmap_max_pages",
         "pages",
-        "unmapped pages that only a batch holds, looked at each 0.1 ms",
+        "unmapped pages that only a batch of new folios holds, looked at each 0.1 ms",
     ),
-    figure("op_failures", "1", "ops that had no memory"),
+    figure("op_failures", "1", "ops that failed, for want of memory mostly; they count as no ops"),
     figure("meddler_rounds", "1", "rounds of those beside: lock, move, age, reclaim, use again"),
 ];
 

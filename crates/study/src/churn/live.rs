@@ -93,7 +93,7 @@ pub(super) fn run(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<SeedResu
     if let Some(meddlers) = all.meddlers {
         result.metric("meddler_rounds", meddlers.begun);
     }
-    if ctx.cpus > 1 {
+    if run::has_alone(ctx) {
         let one = on_linux(&run::one_cpu(ctx)?, arm, seed)?;
         let alone_ns = one.cpu_ns_per_op();
         if alone_ns > 0.0 {

@@ -214,7 +214,7 @@ pub(super) fn run(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<SeedResu
     let mut cost: HostCost = all.machine.cost;
     let host_ns_per_op = cost.host_ns as f64 / all.tallies.begun.max(1) as f64;
     result.fingerprint = all.machine.fingerprint;
-    if ctx.cpus > 1 {
+    if has_alone(ctx) {
         let one = one_cpu(ctx)?;
         let ran = on_machine(&one, arm, seed)?;
         let alone_ns = figures::cpu_ns_per_op(&ran.observed(&one));
@@ -230,6 +230,12 @@ pub(super) fn run(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<SeedResu
     result.host_metrics.insert("host_ns_per_event".to_owned(), cost.ns_per_event());
     result.host_metrics.insert("host_ns_per_op".to_owned(), host_ns_per_op);
     Ok(result)
+}
+
+/// Whether there is a machine with one CPU to compare with: beside others an op has no CPU time of
+/// its own, and one CPU would be shared with as many of them as sixteen are.
+pub(super) fn has_alone(ctx: &RunContext) -> bool {
+    ctx.cpus > 1 && ctx.params.choice("beside") == "none"
 }
 
 /// The same machine with one CPU.

@@ -55,7 +55,7 @@ pub(crate) struct Tally {
     pub(crate) user_ns: u64,
     /// Pages that did not hold what they should.
     pub(crate) damaged: u64,
-    /// Ops that had no memory.
+    /// Ops that failed.
     pub(crate) failures: u64,
     /// Processes that were not made yet when all began.
     pub(crate) late: u64,
@@ -83,12 +83,14 @@ pub(crate) fn churner<S: System>(system: &S, plan: &Plan, number: usize, seed: u
             }
             tally.begun += 1;
             match op(system, plan, &mut rng, &mut tally) {
-                Ok(()) => {}
-                Err(Errno::Nomem) => tally.failures += 1,
-                Err(other) => return Err(other),
+                Ok(()) => {
+                    let window = plan.from_ns..plan.until_ns;
+                    let counts = |at_ns: u64| u64::from(window.contains(&at_ns));
+                    tally.halves += counts(began_ns) + counts(system.clock_ns());
+                }
+                Err(Errno::Stopped) => return Err(Errno::Stopped),
+                Err(_) => tally.failures += 1,
             }
-            let counts = |at_ns: u64| u64::from((plan.from_ns..plan.until_ns).contains(&at_ns));
-            tally.halves += counts(began_ns) + counts(system.clock_ns());
         }
     };
     // The only way out before the time is the end of the run.
@@ -149,6 +151,21 @@ fn op<S: System>(
     let bytes = plan.pages * PAGE_BYTES;
     let spec = if plan.populate { MapSpec::populated(bytes) } else { MapSpec::new(bytes) };
     let at = system.mmap(spec)?;
+    // The mapping goes whatever came of its pages.
+    let used = use_pages(system, plan, at, rng, tally);
+    system.munmap(at, bytes)?;
+    used
+}
+
+/// Binds, advises, touches, computes.
+fn use_pages<S: System>(
+    system: &S,
+    plan: &Plan,
+    at: Addr,
+    rng: &mut Xoshiro256PlusPlus,
+    tally: &mut Tally,
+) -> Result<(), Errno> {
+    let bytes = plan.pages * PAGE_BYTES;
     if plan.bind == Present::Move {
         let node = rng.next_u64() as usize % system.nodes();
         system.mbind(at, bytes, node, Present::Move)?;
@@ -167,8 +184,6 @@ fn op<S: System>(
         system.compute_ns(plan.user_ns)?;
         tally.user_ns += plan.user_ns;
     }
-    // The mapping goes whatever came of its pages.
-    system.munmap(at, bytes)?;
     touched
 }
 
