@@ -114,7 +114,9 @@ pub(super) fn measure(seen: &Observed<'_>, result: &mut SeedResult) -> bool {
     if freed > 0.0 {
         result.metric("remote_free_share", seen.sum(|probe| probe.freed_elsewhere) / freed);
     }
-    result.metric("alloc_failures", seen.tally.failures);
+    let edge = &seen.tally.edge;
+    let refused: u64 = [edge.page, edge.order_3, edge.order_9].map(Tries::refused).iter().sum();
+    result.metric("alloc_failures", seen.tally.failures + refused);
     let cached = Level::max(seen.probes.iter().map(|probe| &probe.cached));
     result.metric("pages_stranded_max", cached.max(0) as u64);
     measure_census(&seen.census, result);
@@ -135,7 +137,7 @@ fn measure_census(census: &Census, result: &mut SeedResult) {
 
 fn measure_edge(tally: &Tally, all_pages: u64, mark: u64, result: &mut SeedResult) {
     let edge = &tally.edge;
-    result.metric("order0_failures", edge.page.asked - edge.page.given);
+    result.metric("order0_failures", edge.page.refused());
     let unjust = edge.failures_with_free_pages(all_pages, mark);
     result.metric("order0_failures_with_free_pages", unjust);
     let mut share = |name, tries: Tries| {

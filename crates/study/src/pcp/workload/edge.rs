@@ -38,6 +38,13 @@ pub(crate) struct Tries {
     pub(crate) given: u64,
 }
 
+impl Tries {
+    /// How often it was asked for in vain.
+    pub(crate) fn refused(self) -> u64 {
+        self.asked - self.given
+    }
+}
+
 /// What happened at the edge.
 #[derive(Debug, Default)]
 pub(crate) struct EdgeTally {
