@@ -1,6 +1,6 @@
 //! Zones: watermarks, the order in which they are asked, splitting, merging, claiming, stealing.
 
-use mmscale_mm::arch::{CpuId, NodeId, Order, Pfn};
+use mmscale_mm::arch::{Access, CpuId, Line, NodeId, Order, Pfn};
 use mmscale_mm::frame::{FrameState, MigrateType};
 use mmscale_mm::page_alloc::{
     AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap,
@@ -189,6 +189,31 @@ fn pages_that_fit_count_towards_a_claim() {
     direct(&frames, 0, MigrateType::Reclaimable).unwrap();
     // 202 free + 60 alike are.
     assert_eq!(block_type(&frames, 0), MigrateType::Reclaimable);
+    frames.verify().unwrap();
+}
+
+/// Who found nothing to claim steals for as long as it holds the zone lock. It looked at a pageblock
+/// for each page once: a refill of 2016 pages then held the lock for 10 ms.
+#[test]
+fn a_refill_that_can_claim_nothing_looks_once() {
+    uni::boot(1, 1000);
+    let config = AllocConfig { min_free_kb: Some(0), ..AllocConfig::default() };
+    let frames: Frames = FrameAllocator::new(&MemoryMap::single(1 << 16), config).unwrap();
+    let take = |wanted| frames.alloc_pages(Order::ZERO, wanted, Gfp::ATOMIC | Gfp::MEMALLOC);
+    let held: Vec<Pfn> = core::iter::from_fn(|| take(MigrateType::Unmovable).ok()).collect();
+    // In each pageblock 212 pages side by side come back: too few for movable ones to claim it. They
+    // are blocks of orders 7, 6, 4 and 2, and a look is at each order from 4 on.
+    let back = held.iter().filter(|page| page.index() % 512 >= 300);
+    back.for_each(|&page| frames.free_pages(page, Order::ZERO));
+    frames.drain_all();
+    uni::record(true);
+    uni::take_touches();
+    take(MigrateType::Movable).unwrap();
+    let peek = |touch: &(Line, Access)| matches!(touch, (Line::Frame(_), Access::Peek));
+    let looks = uni::take_touches().iter().filter(|touch| peek(touch)).count();
+    let refilled = frames.cached_pages(ZONE, CpuId::new(0)) as usize + 1;
+    assert!(refilled > 8, "{refilled} pages");
+    assert_eq!(looks, 3 * 304, "for {refilled} pages");
     frames.verify().unwrap();
 }
 

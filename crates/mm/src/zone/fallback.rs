@@ -39,16 +39,16 @@ impl<A: Arch> Buddy<A> {
         wanted: MigrateType,
         mode: &mut RmqueueMode,
     ) -> Option<Pfn> {
-        if *mode == RmqueueMode::Own
-            && let Some(pfn) = self.take_smallest(frames, order, wanted)
-        {
-            return Some(pfn);
+        if *mode == RmqueueMode::Own {
+            // A claimed pageblock refills the type's own lists.
+            let own = self.take_smallest(frames, order, wanted);
+            let own = own.or_else(|| self.claim(frames, order, wanted));
+            if own.is_some() {
+                return own;
+            }
         }
-        if let Some(pfn) = self.claim(frames, order, wanted) {
-            // A claimed pageblock has refilled the type's own lists.
-            *mode = RmqueueMode::Own;
-            return Some(pfn);
-        }
+        // What could not be claimed once cannot be later in the same hold: free pages only become
+        // fewer. To look again for each page, at all records of a pageblock, takes milliseconds.
         let pfn = self.steal(frames, order, wanted)?;
         *mode = RmqueueMode::Steal;
         Some(pfn)
