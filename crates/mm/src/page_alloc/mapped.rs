@@ -80,10 +80,7 @@ impl<A: Arch> FrameAllocator<A> {
     fn free_elsewhere(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
         let pinned = PreemptGuard::<A>::new();
         let (old, mut change) = (kept_before(map, &pinned), 0);
-        let kept = appetite(zone) == Appetite::Ample && map.give_again(&pinned, pfn, order);
-        if !kept {
-            map.give(&pinned, (pfn, order), appetite(zone), &mut change);
-        }
+        let kept = map.give(&pinned, (pfn, order), appetite(zone), &mut change);
         trace_kept(zone, map, pinned.cpu(), old);
         if kept {
             return;
