@@ -4,6 +4,8 @@ use crate::arch::Order;
 
 /// The largest order that fits into a word.
 pub(super) const WORD_ORDER: u8 = 6;
+/// The order of a whole word.
+pub(super) const WHOLE: Order = Order::new(WORD_ORDER).unwrap();
 /// Frames of a word.
 pub(super) const WORD_PAGES: usize = 1 << WORD_ORDER;
 
@@ -46,6 +48,9 @@ pub(super) const fn run(order: Order, bit: u32) -> u64 {
 /// Where all blocks of `order`, at most a word, start that are all in `free`.
 #[inline]
 pub(super) const fn starts(free: u64, order: Order) -> u64 {
+    if free == !0 {
+        return STARTS[order.index()];
+    }
     let mut runs = free;
     let mut step = 0;
     while step < order.get() {
@@ -58,6 +63,9 @@ pub(super) const fn starts(free: u64, order: Order) -> u64 {
 /// The frames of the blocks of `order`, at most a word, that start at `starts`.
 #[inline]
 pub(super) const fn runs(starts: u64, order: Order) -> u64 {
+    if starts == STARTS[order.index()] {
+        return !0;
+    }
     let mut runs = starts;
     let mut step = 0;
     while step < order.get() {
@@ -77,16 +85,21 @@ const fn lone(starts: u64, order: Order) -> u64 {
     starts & !(pairs | pairs << order.pages())
 }
 
-/// A block of `order`, at most a word, that is all in `free`: the lowest one whose buddy is not,
-/// so that larger blocks stay; if there is none, the lowest of all.
+/// Of `starts`, where blocks of `order`, at most a word, start: the lowest one whose buddy is not
+/// among them, so that larger blocks stay; if there is none, the lowest of all.
 #[inline]
-pub(super) const fn best(free: u64, order: Order) -> Option<u32> {
-    let starts = starts(free, order);
+pub(super) const fn best_of(starts: u64, order: Order) -> Option<u32> {
     if starts == 0 {
         return None;
     }
     let lone = lone(starts, order);
     Some(if lone == 0 { starts } else { lone }.trailing_zeros())
+}
+
+/// The best block of `order`, at most a word, that is all in `free`.
+#[inline]
+pub(super) const fn best(free: u64, order: Order) -> Option<u32> {
+    best_of(starts(free, order), order)
 }
 
 /// How well a word suits an order.
@@ -114,6 +127,9 @@ pub(super) const fn fit(free: u64, order: Order) -> Fit {
 /// The order of the largest block, at most a word, that is all in `free`; 0 if `free` is empty.
 #[inline]
 pub(super) const fn largest(free: u64) -> u8 {
+    if free == !0 {
+        return WORD_ORDER;
+    }
     let (mut runs, mut order) = (free, 0);
     while order < WORD_ORDER {
         runs &= runs >> (1 << order) & STARTS[order as usize + 1];

@@ -15,10 +15,7 @@ impl<A: Arch> BlockMap<A> {
     pub(super) fn empty(&self, cache: &CpuCache, cpu: CpuId) -> u32 {
         let pages = cache.pages();
         cache.forget_fate();
-        cache.stacks.clear(|frame, order| self.send_home(cache, frame, order));
-        while let Some(run) = cache.pop_home() {
-            cache.account(self.put_back(run));
-        }
+        self.send_all_home(cache);
         self.disown_all(cache, cpu);
         pages
     }

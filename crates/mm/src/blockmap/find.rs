@@ -1,15 +1,14 @@
 //! Finding a block to take from: the fullest that will do, then a whole one, then anything.
 
-use super::bits::{self, WORD_ORDER};
 use super::head::{BLOCK_PAGES, Fill, Head};
 use super::index::Index;
+use super::rooms::LARGEST_ROOM;
 use super::{Appetite, BlockMap, Reserve, Want};
-use crate::arch::{Arch, Atomic, Op, Order, PAGEBLOCK_ORDER};
+use crate::arch::{Arch, Op, Order, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
-use core::sync::atomic::Ordering::SeqCst;
 
-/// How many blocks a search looks into for an order that no index knows; a whole block is broken
-/// up if none of them has one.
+/// How many blocks a search looks into that turn out to have no room; a whole block is broken up
+/// then.
 const LOOKS: usize = 64;
 
 /// Which blocks a search may take over.
@@ -40,12 +39,15 @@ impl<A: Arch> BlockMap<A> {
     /// Enters the fullest of the blocks of `kind`, in use already and nobody's, that has what is
     /// wanted; rather one that has nothing larger, so that nothing is broken up.
     pub(super) fn find_partial(&self, want: Want, kind: MigrateType) -> Option<(usize, usize)> {
+        let pages = want.order.pages() as u64;
+        let may = |fill: &Fill| fill.most_free() >= pages && !self.fill(kind, *fill).is_empty();
+        let exact = |fill| self.find_partly(want, (kind, fill), true);
+        let any = |fill| self.find_partly(want, (kind, fill), false);
         let mut fills = Fill::all();
-        let nearly_full = [fills.next()?, fills.next()?];
-        let exact = |fill: &Fill| self.find_partly(want, (kind, *fill), true);
-        let any = |fill: &Fill| self.find_partly(want, (kind, *fill), false);
-        let found = nearly_full.iter().find_map(exact).or_else(|| nearly_full.iter().find_map(any));
-        found.or_else(|| fills.find_map(|fill| exact(&fill).or_else(|| any(&fill))))
+        let nearly_full = [fills.next().filter(may), fills.next().filter(may)];
+        let nearly_full = || nearly_full.into_iter().flatten();
+        let found = nearly_full().find_map(exact).or_else(|| nearly_full().find_map(any));
+        found.or_else(|| fills.filter(may).find_map(|fill| exact(fill).or_else(|| any(fill))))
     }
 
     fn fill(&self, kind: MigrateType, fill: Fill) -> &Index<A> {
@@ -89,9 +91,9 @@ impl<A: Arch> BlockMap<A> {
             // Look first: a block that lacks a run of a higher order need not be entered.
             if want.order.get() > 0 && self.word_with(block, want.order).is_none() {
                 self.rooms.forget(block, want.order);
-                if let Some(word) = self.word_with(block, want.order) {
+                if self.word_with(block, want.order).is_some() {
                     // It came about at this moment.
-                    self.rooms.note(block, bits::largest(!self.words[block].0[word].load(SeqCst)));
+                    self.rooms.note(block, want.order.get());
                 }
                 looks += 1;
                 if looks == LOOKS {
@@ -121,7 +123,7 @@ impl<A: Arch> BlockMap<A> {
             if !self.whole.clear(block) {
                 continue;
             }
-            if want.reserve == Reserve::Kept && !self.whole.has(self.reserve_blocks) {
+            if want.reserve == Reserve::Kept && !self.whole.has(self.reserve_blocks, block) {
                 // It is out already, so that no two can take the last one above the reserve.
                 self.file_if_nobodys(block);
                 return None;
@@ -129,7 +131,7 @@ impl<A: Arch> BlockMap<A> {
             let head = self.head(block);
             let free = head.used() == 0 && !head.is_owned() && !head.is_isolated();
             if free && self.change(block, head, head.entered_by(want.cpu).with_kind(want.kind)) {
-                self.rooms.note(block, WORD_ORDER);
+                self.rooms.note(block, LARGEST_ROOM);
                 return Some((block, 0));
             }
             self.file_if_nobodys(block);

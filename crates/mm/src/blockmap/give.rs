@@ -3,11 +3,12 @@
 use super::bits::{self, Run, WORD_ORDER};
 use super::cpu::{BlockCell, CpuCache, Fate, FreedTwice};
 use super::head::{BLOCK_PAGES, Head};
+use super::rooms::LARGEST_ROOM;
 use super::{Appetite, BlockMap, WORDS, block_of, freed_twice};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
 use crate::frame::MigrateType;
 use crate::sync::{Local, NoPreempt};
-use core::sync::atomic::Ordering::{AcqRel, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
 impl<A: Arch> BlockMap<A> {
     /// Gives a block back that [`BlockMap::take_cached`] or [`BlockMap::claim`] gave out with the
@@ -40,24 +41,6 @@ impl<A: Arch> BlockMap<A> {
         kept
     }
 
-    /// The same for a block of any pageblock, if the next one is to be handed out from there.
-    pub(crate) fn give_again(&self, pinned: &impl NoPreempt<A>, pfn: Pfn, order: Order) -> bool {
-        let (frame, cpu) = (self.index(pfn), pinned.cpu());
-        if order >= Order::PAGEBLOCK {
-            return false;
-        }
-        let Some(cache) = self.caches.of(cpu).enter() else { return false };
-        let Some(Fate::Again(kind)) = self.fate(block_of(frame), cpu) else { return false };
-        self.say_filled(cpu);
-        self.check_once(&cache, (frame, order), kind);
-        cache.set_fate(block_of(frame), Fate::Again(kind));
-        let kept = cache.stacks.push(frame, order, kind);
-        if kept {
-            A::work(Op::PcpPut, 1);
-        }
-        kept
-    }
-
     /// What becomes of blocks that come back to a pageblock; `None`: they stay there, for it is
     /// isolated.
     ///
@@ -83,7 +66,8 @@ impl<A: Arch> BlockMap<A> {
         }
     }
 
-    /// The same wherever the block belongs. `change` is as for `claim`.
+    /// The same wherever the block belongs: whether it went onto a stack and nothing had to make
+    /// room for it. `change` is as for `claim`.
     ///
     /// Panics if a frame of it turns out to be free already. That is found out when the frame meets
     /// itself on its way home, and in checked builds on this CPU's stacks; otherwise a frame freed
@@ -95,59 +79,62 @@ impl<A: Arch> BlockMap<A> {
         (pfn, order): (Pfn, Order),
         appetite: Appetite,
         change: &mut i64,
-    ) {
+    ) -> bool {
         let cpu = pinned.cpu();
-        if order < Order::PAGEBLOCK
-            && let Some(cache) = self.caches.of(cpu).enter()
-        {
-            A::work(Op::PcpPut, 1);
-            let frame = self.index(pfn);
-            let fate =
-                if appetite == Appetite::Scarce { None } else { self.fate(block_of(frame), cpu) };
-            let Some(fate) = fate else {
-                cache.account(self.put_block(frame, order));
-                return;
-            };
-            self.say_filled(cpu);
-            cache.set_fate(block_of(frame), fate);
-            match fate {
-                Fate::Again(kind) if cache.stacks.take_in(order) => {
-                    self.stack(&cache, (frame, order), kind);
-                }
-                _ => self.send_home(&cache, frame, order),
-            }
-        } else {
+        let cache = self.caches.of(cpu).enter().filter(|_| order < Order::PAGEBLOCK);
+        let Some(cache) = cache else {
             self.give_large(pinned, (pfn, order), appetite, change);
+            return false;
+        };
+        A::work(Op::PcpPut, 1);
+        let frame = self.index(pfn);
+        let fate =
+            if appetite == Appetite::Scarce { None } else { self.fate(block_of(frame), cpu) };
+        let Some(fate) = fate else {
+            cache.account(self.put_block(frame, order));
+            return false;
+        };
+        self.say_filled(cpu);
+        cache.set_fate(block_of(frame), fate);
+        match fate {
+            Fate::Again(kind) if cache.stacks.take_in(order) => {
+                self.stack(&cache, (frame, order), kind)
+            }
+            _ => {
+                self.send_home(&cache, frame, order);
+                false
+            }
         }
     }
 
     /// Puts a block on top of its stack, where there is room for such blocks once others have gone.
-    fn stack(&self, cache: &CpuCache, (frame, order): (u32, Order), kind: MigrateType) {
+    /// Whether none had to.
+    fn stack(&self, cache: &CpuCache, (frame, order): (u32, Order), kind: MigrateType) -> bool {
         self.check_once(cache, (frame, order), kind);
-        while !cache.stacks.push(frame, order, kind) {
+        let kept = cache.stacks.push(frame, order, kind);
+        while !kept && !cache.stacks.push(frame, order, kind) {
             self.shed(cache, order, kind);
         }
-    }
-
-    /// Makes room on the stacks.
-    pub(super) fn shed(&self, cache: &CpuCache, order: Order, kind: MigrateType) {
-        cache.stacks.shed(order, kind, |frame, order| {
-            A::work(Op::PcpPut, 1);
-            self.send_home(cache, frame, order);
-        });
+        kept
     }
 
     /// Sends a block to the map, with others of its word if there are any.
-    #[inline]
-    pub(super) fn send_home(&self, cache: &CpuCache, frame: u32, order: Order) {
+    fn send_home(&self, cache: &CpuCache, frame: u32, order: Order) {
         if order.get() >= WORD_ORDER {
             cache.account(self.put_block(frame, order));
-            return;
+        } else if let Some(run) = self.go_home(cache, frame, order) {
+            A::work(Op::BuddyPut, 1);
+            cache.account(self.put_back(run));
         }
+    }
+
+    /// Has a block, smaller than a word, wait for others of its word; what is to go home now.
+    #[inline]
+    pub(super) fn go_home(&self, cache: &CpuCache, frame: u32, order: Order) -> Option<Run> {
         let (word, bit) = bits::split(frame);
-        match cache.go_home(Run { word, frames: bits::run(order, bit) }, order.pages() as u32) {
-            Ok(None) => {}
-            Ok(Some(run)) => _ = cache.account(self.put_back(run)),
+        let run = Run { word, frames: bits::run(order, bit) };
+        match cache.go_home(run, order.pages() as u32) {
+            Ok(gone) => gone,
             Err(FreedTwice) => freed_twice(self.pfn(frame)),
         }
     }
@@ -178,49 +165,63 @@ impl<A: Arch> BlockMap<A> {
     /// Gives a block below a pageblock's order to the map; returns by how many pages the zone's
     /// free pages grow.
     pub(super) fn put_block(&self, frame: u32, order: Order) -> i64 {
+        A::work(Op::BuddyPut, 1);
         let (word, bit) = bits::split(frame);
         if order.get() <= WORD_ORDER {
-            self.put_back(Run { word, frames: bits::run(order, bit) })
-        } else {
-            self.put_words(word, order)
+            return self.put_back(Run { word, frames: bits::run(order, bit) });
         }
+        let (block, at) = (word as usize / WORDS, word as usize % WORDS);
+        (at..at + (order.pages() >> WORD_ORDER)).for_each(|at| self.clear_word(block, at));
+        self.uncount(block, order.pages() as u64, order.get())
     }
 
     /// Gives frames of one word to the map; returns by how many pages the zone's free pages grow.
-    pub(super) fn put_back(&self, run: Run) -> i64 {
-        A::work(Op::BuddyPut, 1);
-        let before = self.word(run.word).fetch_and(!run.frames, SeqCst);
-        if before & run.frames != run.frames {
-            freed_twice(self.frame(run.word, (!before & run.frames).trailing_zeros()));
-        }
-        let block = run.word as usize / WORDS;
-        self.rooms.note(block, bits::largest(!before | run.frames));
-        self.uncount(block, run.frames.count_ones().into())
+    fn put_back(&self, run: Run) -> i64 {
+        let (block, at) = (run.word as usize / WORDS, run.word as usize % WORDS);
+        let free = self.clear(block, at, run.frames);
+        self.uncount(block, run.frames.count_ones().into(), bits::largest(free))
     }
 
-    /// Gives two or four words back.
-    fn put_words(&self, word: u32, order: Order) -> i64 {
-        A::work(Op::BuddyPut, 1);
-        let words = (order.pages() >> WORD_ORDER) as u32;
-        for at in word..word + words {
-            let before = self.word(at).swap(0, AcqRel);
-            if before != !0 {
-                freed_twice(self.frame(at, (!before).trailing_zeros()));
-            }
+    /// Clears the bits of frames that are in use; what is free of their word now.
+    #[inline]
+    pub(super) fn clear(&self, block: usize, at: usize, frames: u64) -> u64 {
+        let before = self.words[block].0[at].fetch_and(!frames, SeqCst);
+        self.check_used(block, at, frames & !before);
+        !before | frames
+    }
+
+    /// The same with all frames of a word: nobody else can be giving any back, and nobody takes
+    /// what is not free.
+    #[inline]
+    pub(super) fn clear_word(&self, block: usize, at: usize) {
+        let word = &self.words[block].0[at];
+        let before = word.load(Acquire);
+        word.store(0, Release);
+        self.check_used(block, at, !before);
+    }
+
+    #[inline]
+    fn check_used(&self, block: usize, at: usize, twice: u64) {
+        if twice != 0 {
+            freed_twice(self.frame((block * WORDS + at) as u32, twice.trailing_zeros()));
         }
-        let block = word as usize / WORDS;
-        self.rooms.note(block, WORD_ORDER);
-        self.uncount(block, order.pages() as u64)
     }
 
     /// Counts frames of a block, whose bits are clear, as free, and puts the block where it is
-    /// found now; returns by how many pages the zone's free pages grow.
-    fn uncount(&self, block: usize, pages: u64) -> i64 {
+    /// found now, also as one with a free block of order `largest`; returns by how many pages the
+    /// zone's free pages grow.
+    pub(super) fn uncount(&self, block: usize, pages: u64, largest: u8) -> i64 {
         let before = Head(self.heads[block].fetch_sub(pages, SeqCst));
+        let after = Head(before.0 - pages);
+        let room = match after.free() {
+            // Perhaps: words may be free, but no two side by side.
+            free if largest >= WORD_ORDER => LARGEST_ROOM.min(free.ilog2() as u8).max(largest),
+            _ => largest,
+        };
+        self.rooms.note(block, room);
         if before.is_isolated() {
             return 0;
         }
-        let after = Head(before.0 - pages);
         if !before.is_owned() && (after.used() == 0 || after.fill() != before.fill()) {
             self.file(block, after);
         }

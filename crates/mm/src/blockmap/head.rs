@@ -42,6 +42,11 @@ impl Fill {
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
+    /// The most frames of such a block that are free.
+    #[inline]
+    pub(super) const fn most_free(self) -> u64 {
+        Self::MOST_FREE[self.0 as usize]
+    }
 }
 
 impl Head {

@@ -130,8 +130,12 @@ impl<A: Arch> Index<A> {
             return Some(found);
         }
     }
-    /// Whether there are at least `least` in it. Looks at the words that have any, until it knows.
-    pub(super) fn has(&self, least: usize) -> bool {
+    /// Whether there are at least `least` in it. Looks at the word of `near` first, then at those
+    /// that have any, until it knows.
+    pub(super) fn has(&self, least: usize, near: usize) -> bool {
+        if self.levels[0][near / BITS].load(SeqCst).count_ones() as usize >= least {
+            return true;
+        }
         let (mut count, mut from) = (0, 0);
         while count < least
             && let Some(at) = self.next(from)
@@ -169,6 +173,11 @@ impl<A: Arch> Index<A> {
         let top = self.levels.len() - 1;
         let empty = load(top, 0) == 0;
         round(home, move |from| if empty { None } else { self.search(from, PATIENCE, load) })
+    }
+    /// Whether there is nothing in it.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.levels[self.levels.len() - 1][0].load(SeqCst) == 0
     }
     /// Whether `at` is in.
     pub(super) fn contains(&self, at: usize) -> bool {
@@ -225,7 +234,9 @@ mod tests {
                 assert_eq!(index.contains(at), model.contains(&at));
             }
             let count = model.len();
-            assert!(index.has(count) && !index.has(count + 1), "{len}");
+            for near in [0, len / 2, len - 1] {
+                assert!(index.has(count, near) && !index.has(count + 1, near), "{len}");
+            }
             let home = len / 3;
             let round: Vec<usize> = index.from(home).collect();
             let expected = model.range(home..).chain(model.range(..home));

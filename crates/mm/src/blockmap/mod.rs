@@ -19,8 +19,9 @@
 //! has of the wanted order, puts it on a stack, and hands it out from there without any atomic
 //! operation ([`stack`]). Blocks that come back to a pageblock that is nearly full, or that the CPU
 //! is using up, go on top of the stack; those of other pageblocks wait only for others of their
-//! word, and go home with them ([`cpu`]). These frames are the only ones that others cannot reach;
-//! they ask for them with an interrupt ([`drain`]).
+//! word, and go home with them ([`cpu`]). Of larger orders it takes, and gives back, up to a whole
+//! pageblock at a time, with one change of its head ([`parcel`]). These frames are the only ones
+//! that others cannot reach; they ask for them with an interrupt ([`drain`]).
 //!
 //! **Finding a block.** Blocks that nobody owns stand in an [`index`]: the whole ones in one, the
 //! others by type and by how full they are, with [`rooms`] for who needs a larger block. Refills
@@ -43,6 +44,7 @@ mod give;
 mod head;
 mod index;
 mod isolate;
+mod parcel;
 #[cfg(test)]
 mod planted;
 mod rooms;
@@ -200,7 +202,7 @@ impl<A: Arch> BlockMap<A> {
         }
     }
     /// Bytes of metadata for all blocks together, and for each CPU, where an atomic is as large as
-    /// what it holds: 64 a block for its bitmap (a bit a frame), 8 for its head, 25 bits and their
+    /// what it holds: 64 a block for its bitmap (a bit a frame), 8 for its head, 27 bits and their
     /// summaries for the indices.
     pub fn metadata_bytes(&self) -> (usize, usize) {
         let indices = self.partial.iter().flatten().chain([&self.whole]);
@@ -281,6 +283,13 @@ impl<A: Arch> BlockMap<A> {
     #[inline]
     fn leave(&self, block: usize, taken: u64) {
         self.heads[block].fetch_add(taken.wrapping_sub(head::BUSY), AcqRel);
+    }
+    /// The same, and gives it up.
+    #[inline]
+    fn leave_for_good(&self, block: usize, taken: u64, cpu: CpuId) {
+        let gone = Head(0).entered_by(cpu).0;
+        let before = self.heads[block].fetch_add(taken.wrapping_sub(gone), AcqRel);
+        self.file(block, Head(before.wrapping_add(taken).wrapping_sub(gone)));
     }
     /// Gives up a block, if it still is `cpu`'s and `cpu` is not inside.
     fn disown(&self, block: usize, cpu: CpuId) {

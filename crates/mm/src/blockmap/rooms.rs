@@ -1,15 +1,17 @@
 //! Which blocks may have larger free blocks in them.
 
-use super::bits::WORD_ORDER;
 use super::index::Index;
-use crate::arch::{Arch, Order};
+use crate::arch::{Arch, Order, PAGEBLOCK_ORDER};
 
-/// For each order from 1 to 6, the pageblocks with a free block of that order; for none larger
-/// ones, which lie in more than one word. Hints, and mostly too many: who gives frames back puts
-/// in what has come together in their word, who looks in vain takes out. So nobody looks twice in
-/// vain, unless something came back meanwhile. What is in for an order is in for all below.
+/// The largest order below a pageblock's.
+pub(super) const LARGEST_ROOM: u8 = PAGEBLOCK_ORDER - 1;
+
+/// For each order from 1 to 8, the pageblocks with a free block of that order. Hints, and mostly
+/// too many: who gives frames back puts in what has come together, who looks in vain takes out. So
+/// nobody looks twice in vain, unless something came back meanwhile. What is in for an order is in
+/// for all below.
 pub(super) struct Rooms<A: Arch> {
-    orders: [Index<A>; WORD_ORDER as usize],
+    orders: [Index<A>; LARGEST_ROOM as usize],
 }
 
 impl<A: Arch> Rooms<A> {
@@ -24,10 +26,10 @@ impl<A: Arch> Rooms<A> {
     /// Where to look for `order`; `None`: anywhere.
     #[inline]
     pub(super) fn of(&self, order: Order) -> Option<&Index<A>> {
-        let at = order.get().min(WORD_ORDER).checked_sub(1)?;
+        let at = order.get().checked_sub(1)?;
         Some(&self.orders[usize::from(at)])
     }
-    /// What has a larger block than `order` too, within a word.
+    /// What has a larger block than `order` too.
     #[inline]
     pub(super) fn above(&self, order: Order) -> Option<&Index<A>> {
         self.orders.get(order.index())
@@ -44,13 +46,11 @@ impl<A: Arch> Rooms<A> {
     }
     /// Somebody looked for `order` in vain.
     pub(super) fn forget(&self, block: usize, order: Order) {
-        // Larger ones may be missing only because of how they lie.
-        if (1..=WORD_ORDER).contains(&order.get()) {
-            let above = &self.orders[order.index() - 1..];
-            above.iter().filter(|index| index.contains(block)).for_each(|index| {
-                index.clear(block);
-            });
-        }
+        let above = &self.orders[order.index().saturating_sub(1)..];
+        let above = if order == Order::ZERO { &[] } else { above };
+        above.iter().filter(|index| index.contains(block)).for_each(|index| {
+            index.clear(block);
+        });
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
         };
         assert_eq!(there(7), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
         rooms.forget(7, order(8));
-        assert_eq!(there(7).len(), 9, "words may be free, but no two side by side");
+        assert_eq!(there(7), [0, 1, 2, 3, 4, 5, 6, 7]);
         rooms.forget(7, order(2));
         assert_eq!(there(7), [0, 1]);
         rooms.forget(7, order(0));

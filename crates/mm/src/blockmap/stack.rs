@@ -7,16 +7,19 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Orders that have stacks: all below a pageblock.
 const ORDERS: usize = PAGEBLOCK_ORDER as usize;
-/// By order: how many blocks of one type are kept at most. What a word gives fits, up to order 6;
-/// of the orders that programs ask for all the time there are so many that what comes and goes at
-/// random seldom needs more.
-const DEPTHS: [usize; ORDERS] = [64, 32, 32, 32, 8, 8, 4, 2, 2];
+/// The smallest order of which a whole pageblock may be kept, if there is nothing else.
+const LARGE: u8 = 4;
+/// By order: how many blocks of one type are kept at most. Of the orders that programs ask for all
+/// the time there are so many that what comes and goes at random seldom needs more, of large ones
+/// as many as a pageblock has.
+const DEPTHS: [usize; ORDERS] = [64, 32, 32, 32, 32, 16, 8, 4, 2];
 /// By order: where its blocks begin among those of a type; last, their number.
 const FIRST: [u16; ORDERS + 1] = {
     let mut first = [0; ORDERS + 1];
     let mut order = 0;
     while order < ORDERS {
         assert!(DEPTHS[order] << order >= WORD_PAGES);
+        assert!(order < LARGE as usize || DEPTHS[order] << order == 1 << PAGEBLOCK_ORDER);
         first[order + 1] = first[order] + DEPTHS[order] as u16;
         order += 1;
     }
@@ -114,34 +117,68 @@ impl Stacks {
         self.pages.store(pages, Relaxed);
         true
     }
-    /// Puts the blocks of `order`, at most a word, that start at `starts` in a word on top, the
-    /// first of them last; `false`: there is no room.
-    pub(super) fn fill(&self, word: u32, starts: u64, order: Order, kind: MigrateType) -> bool {
+    /// How many blocks of `order` to take for later: of large ones as many as there is room for, be
+    /// it only once others have gone; 0: what a word has.
+    #[inline]
+    pub(super) fn refill(&self, order: Order, kind: MigrateType) -> u32 {
+        if order.get() < LARGE {
+            return 0;
+        }
         let kept = Kept::of(order, kind);
-        let (count, before) = (starts.count_ones(), self.counts[kept.list].load(Relaxed));
+        let depth = kept.depth() as u32;
+        let places = depth - self.counts[kept.list].load(Relaxed);
+        let room = places.min((self.most_pages - self.pages()) >> order.get());
+        room.max(depth.min(self.most_pages >> order.get()) / 4)
+    }
+    /// Puts `count` blocks of `order` on top, the first of them last: those that start at `starts`
+    /// in the words from `word` on. `false`: there is no room.
+    pub(super) fn fill(
+        &self,
+        (word, starts): (u32, &[u64]),
+        count: u32,
+        order: Order,
+        kind: MigrateType,
+    ) -> bool {
+        let kept = Kept::of(order, kind);
+        let before = self.counts[kept.list].load(Relaxed);
         let pages = self.pages() + (count << order.get());
         if pages > self.most_pages || (before + count) as usize > kept.depth() {
             return false;
         }
         let places = &self.blocks[kept.first..][before as usize..(before + count) as usize];
-        let mut left = starts;
-        for place in places.iter().rev() {
-            place.store(bits::join(word, left.trailing_zeros()), Relaxed);
-            left &= left - 1;
+        let mut places = places.iter().rev();
+        for (word, &starts) in (word..).zip(starts) {
+            let mut left = starts;
+            while left != 0 {
+                let Some(place) = places.next() else { break };
+                place.store(bits::join(word, left.trailing_zeros()), Relaxed);
+                left &= left - 1;
+            }
+            if places.len() == 0 {
+                break;
+            }
         }
         self.counts[kept.list].store(before + count, Relaxed);
         self.pages.store(pages, Relaxed);
         true
     }
     /// Makes room for blocks of `order` and `kind` that found none: takes the older half of its
-    /// stack out if that is rather full, or else of the one that has most pages.
+    /// stack out if that is rather full, or else of the one that has most pages; large ones with
+    /// all others that lie next to them there and in the same pageblock.
     pub(super) fn shed(&self, order: Order, kind: MigrateType, gone: impl FnMut(u32, Order)) {
         let own = Kept::of(order, kind);
         let count = |kept: &Kept| self.counts[kept.list].load(Relaxed) as usize;
         let largest = || Kept::all().max_by_key(|kept| count(kept) * kept.order.pages());
         let full = if count(&own) > own.depth() / 2 { Some(own) } else { largest() };
         if let Some(kept) = full {
-            self.remove(kept, count(&kept).div_ceil(2), gone);
+            let count = count(&kept);
+            let blocks = &self.blocks[kept.first..kept.first + count];
+            let block = |at: usize| blocks[at].load(Relaxed) >> PAGEBLOCK_ORDER;
+            let mut oldest = count.div_ceil(2);
+            if kept.order.get() >= LARGE {
+                oldest += (oldest..count).take_while(|&at| block(at) == block(oldest - 1)).count();
+            }
+            self.remove(kept, oldest, gone);
         }
     }
     /// Takes all blocks out.
@@ -251,12 +288,12 @@ mod tests {
     fn a_word_is_handed_out_in_order() {
         let stacks = Stacks::new(64);
         let starts = 0x0101_0000_0001_0001;
-        assert!(stacks.fill(3, starts, order(3), MOVABLE));
+        assert!(stacks.fill((3, &[starts]), 4, order(3), MOVABLE));
         assert_eq!(stacks.pages(), 32);
-        assert!(!stacks.fill(4, !0, Order::ZERO, MOVABLE), "too many pages");
+        assert!(!stacks.fill((4, &[!0]), 64, Order::ZERO, MOVABLE), "too many pages");
         let popped = core::iter::from_fn(|| stacks.pop(order(3), MOVABLE)).collect::<Vec<_>>();
         assert_eq!(popped, [0, 16, 48, 56].map(|bit| 3 * 64 + bit));
-        assert!(stacks.fill(4, !0, Order::ZERO, MOVABLE));
+        assert!(stacks.fill((4, &[!0]), 64, Order::ZERO, MOVABLE));
         let all: Vec<u32> = core::iter::from_fn(|| stacks.pop(Order::ZERO, MOVABLE)).collect();
         assert_eq!(all, (256..320).collect::<Vec<_>>());
     }

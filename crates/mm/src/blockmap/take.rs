@@ -2,7 +2,8 @@
 
 use super::bits::{self, Fit, WORD_ORDER};
 use super::cpu::{CpuCache, List};
-use super::head::{BUSY, Head};
+use super::head::{BLOCK_PAGES, BUSY, Head};
+use super::rooms::LARGEST_ROOM;
 use super::{Appetite, BlockMap, Reserve, WORDS, Want};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
 use crate::frame::MigrateType;
@@ -13,23 +14,15 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 struct Taken {
     /// The first frame of what was wanted.
     first: Pfn,
-    word: u32,
-    /// In this word and those after it: where more blocks of the same order begin, which are the
-    /// taker's too.
-    rest: [u64; REFILL_WORDS],
-}
-
-/// Words that something is taken from at a time, at most.
-const REFILL_WORDS: usize = 4;
-
-/// How many blocks of `order`, at most a word, are enough at a time: what a word has, and a few of
-/// those that are large.
-const fn refill_blocks(order: Order) -> u32 {
-    match order.get() {
-        0..=3 => 1,
-        4 => 5,
-        _ => 4,
-    }
+    /// By word of the pageblock: where more blocks of the same order begin, which are the taker's
+    /// too.
+    rest: [u64; WORDS],
+    /// How many those are.
+    more: u32,
+    /// What type the pageblock is of.
+    kind: MigrateType,
+    /// It was a whole one, nothing is left of it, and nobody owns it any more.
+    all: bool,
 }
 
 impl<A: Arch> BlockMap<A> {
@@ -74,67 +67,98 @@ impl<A: Arch> BlockMap<A> {
             return Some(taken);
         }
         let from = self.enter_some(&cache, want)?;
-        let taken = self.take_from(from, want);
-        if self.head(from.0).kind() != kind {
-            // It stays another type's, and those who look for that would not find it.
+        let taken = self.take_from(from, want, cache.stacks.refill(order, kind));
+        if taken.all || taken.kind != kind {
             cache.block[want.list().index()].take();
+        }
+        if !taken.all && taken.kind != kind {
+            // It stays another type's, and those who look for that would not find it.
             self.disown(from.0, cpu);
         }
-        let rest = taken.rest.iter().map(|starts| starts.count_ones()).sum::<u32>() as usize;
-        cache.account(-((order.pages() * (1 + rest)) as i64));
-        if rest > 0 {
+        cache.account(-((order.pages() * (1 + taken.more as usize)) as i64));
+        if taken.more > 0 {
             A::work(Op::PcpPut, 1);
             self.say_filled(cpu);
-            for (word, starts) in (taken.word..).zip(taken.rest).filter(|&(_, starts)| starts != 0)
-            {
-                while !cache.stacks.fill(word, starts, order, kind) {
-                    self.shed(&cache, order, kind);
-                }
+            let word = (from.0 * WORDS) as u32;
+            while !cache.stacks.fill((word, &taken.rest), taken.more, order, kind) {
+                self.shed(&cache, order, kind);
             }
         }
         Some(taken.first)
     }
 
-    /// Takes what is wanted from a block that was entered for it, with more of it from the same
-    /// word if that is for later; leaves the block.
-    fn take_from(&self, (block, at): (usize, usize), want: Want) -> Taken {
+    /// Takes what is wanted from a block that was entered for it, and what else its word has or
+    /// `more` blocks if that is for later; leaves the block.
+    fn take_from(&self, (block, word): (usize, usize), want: Want, more: u32) -> Taken {
         A::work(Op::BuddyTake, 1);
-        let (order, word) = (want.order, (block * WORDS + at) as u32);
-        if order.get() > WORD_ORDER {
-            for bits in &self.words[block].0[at..at + (order.pages() >> WORD_ORDER)] {
-                // It is clear, and only the CPU that has entered the block sets bits.
-                bits.store(!0, Release);
-            }
-            self.leave(block, order.pages() as u64);
-            return Taken { first: self.frame(word, 0), word, rest: [0; REFILL_WORDS] };
-        }
+        let (order, head) = (want.order, self.head(block));
         // Frames of another type's block are taken one by one: it stays what it is.
-        let all = want.appetite == Appetite::Ample && self.head(block).kind() == want.kind;
-        let bit = bits::best(!self.words[block].0[at].load(Acquire), order);
-        let bit = bit.expect("nobody else takes frames of a block that was entered");
-        let mut taken = Taken { first: self.frame(word, bit), word, rest: [0; REFILL_WORDS] };
-        let (mut blocks, enough) = (0, if all { refill_blocks(order) } else { 1 });
-        for (bits, rest) in self.words[block].0[at..].iter().zip(&mut taken.rest) {
-            let used = bits.load(Acquire);
-            let starts = if all { bits::starts(!used, order) } else { 1 << bit };
-            blocks += starts.count_ones();
-            if starts != 0 {
-                let runs = bits::runs(starts, order);
-                if used == 0 && runs == !0 {
-                    // Nobody can be giving one back.
-                    bits.store(!0, Release);
-                } else {
-                    bits.fetch_or(runs, AcqRel);
-                }
-                *rest = starts;
+        let ample = want.appetite == Appetite::Ample && head.kind() == want.kind;
+        let enough = if ample { 1 + more } else { 1 };
+        if head.used() == 0 && u64::from(enough) << order.get() >= BLOCK_PAGES {
+            return self.take_all(block, want);
+        }
+        let (step, part) = ((order.pages() >> WORD_ORDER).max(1), order.min(bits::WHOLE));
+        let (mut rest, mut blocks, mut first) = ([0; WORDS], 0, 0);
+        for at in (word..WORDS).step_by(step) {
+            let mut starts = self.starts(block, at, order);
+            if blocks > 0 && blocks + starts.count_ones() > enough {
+                break;
             }
+            rest[at] = starts;
+            if at == word {
+                let best = bits::best_of(starts, part);
+                first = best.expect("nobody else takes frames of a block that was entered");
+                starts = if ample { starts } else { 1 << first };
+                rest[at] = starts & !(1 << first);
+            }
+            blocks += starts.count_ones();
+            self.mark_used(block, at..at + step, bits::runs(starts, part));
             if blocks >= enough {
                 break;
             }
         }
-        taken.rest[0] &= !(1 << bit);
-        self.leave(block, u64::from(blocks) << order.get());
-        taken
+        let pages = u64::from(blocks) << order.get();
+        self.leave(block, pages);
+        let first = self.frame((block * WORDS + word) as u32, first);
+        Taken { first, rest, more: blocks - 1, kind: head.kind(), all: false }
+    }
+
+    /// Takes all of a whole block that was entered, and leaves it for good.
+    fn take_all(&self, block: usize, want: Want) -> Taken {
+        self.mark_used(block, 0..WORDS, !0);
+        self.leave_for_good(block, BLOCK_PAGES, want.cpu);
+        let (step, part) = ((want.order.pages() >> WORD_ORDER).max(1), want.order.min(bits::WHOLE));
+        let mut rest = [0; WORDS];
+        rest.iter_mut().step_by(step).for_each(|starts| *starts = bits::starts(!0, part));
+        rest[0] &= !1;
+        let first = self.frame((block * WORDS) as u32, 0);
+        let more = (BLOCK_PAGES >> want.order.get()) as u32 - 1;
+        Taken { first, rest, more, kind: want.kind, all: true }
+    }
+
+    /// Sets the bits of free frames in each of these words of a block that was entered.
+    #[inline]
+    fn mark_used(&self, block: usize, words: core::ops::Range<usize>, frames: u64) {
+        let words = &self.words[block].0[words];
+        if frames == !0 {
+            // Only the CPU that has entered the block sets bits, and nobody can be giving one back.
+            words.iter().for_each(|bits| bits.store(!0, Release));
+        } else if frames != 0 {
+            words.iter().for_each(|bits| _ = bits.fetch_or(frames, AcqRel));
+        }
+    }
+
+    /// Where blocks of `order` begin that can be taken from word `at` of a block, or from it and
+    /// those after it.
+    #[inline]
+    fn starts(&self, block: usize, at: usize, order: Order) -> u64 {
+        let words = &self.words[block].0;
+        if order.get() <= WORD_ORDER {
+            return bits::starts(!words[at].load(Acquire), order);
+        }
+        let step = order.pages() >> WORD_ORDER;
+        u64::from(words[at..at + step].iter().all(|word| word.load(Acquire) == 0))
     }
 
     /// Enters the CPU's block for what is wanted, or another that becomes it: the block, and the
@@ -184,8 +208,10 @@ impl<A: Arch> BlockMap<A> {
         let want = Want { appetite: Appetite::Scarce, reserve: Reserve::Open, ..want };
         let found = self.find_partial(want, want.kind).or_else(|| self.enter_used(want));
         let from = found.or_else(|| self.find(want))?;
-        let taken = self.take_from(from, want);
-        self.disown(from.0, want.cpu);
+        let taken = self.take_from(from, want, 0);
+        if !taken.all {
+            self.disown(from.0, want.cpu);
+        }
         Some(taken.first)
     }
 
@@ -233,7 +259,7 @@ impl<A: Arch> BlockMap<A> {
         if !mine || !self.change(block, head, entered) {
             return None;
         }
-        self.rooms.note(block, WORD_ORDER);
+        self.rooms.note(block, LARGEST_ROOM);
         Some(0)
     }
 
