@@ -3,7 +3,7 @@
 use super::head::{BLOCK_PAGES, Fill, Head};
 use super::index::Index;
 use super::rooms::LARGEST_ROOM;
-use super::{Appetite, BlockMap, Reserve, Want};
+use super::{Appetite, BlockMap, Reserve, ReservePages, Want};
 use crate::arch::{Arch, Op, Order, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
 
@@ -116,6 +116,13 @@ impl<A: Arch> BlockMap<A> {
         None
     }
 
+    /// How many whole blocks stay whole when `order`, below a pageblock, is wanted.
+    fn kept_from(&self, order: Order) -> usize {
+        let ReservePages { from_singles, from_larger } = self.reserve;
+        let pages = if order == Order::ZERO { from_singles } else { from_larger };
+        (u64::from(pages) / BLOCK_PAGES) as usize
+    }
+
     /// Enters a whole block, which becomes one of the wanted type.
     fn find_whole(&self, want: Want) -> Option<(usize, usize)> {
         for block in self.whole.from(self.home(want.cpu)) {
@@ -123,7 +130,7 @@ impl<A: Arch> BlockMap<A> {
             if !self.whole.clear(block) {
                 continue;
             }
-            if want.reserve == Reserve::Kept && !self.whole.has(self.reserve_blocks, block) {
+            if want.reserve == Reserve::Kept && !self.whole.has(self.kept_from(want.order), block) {
                 // It is out already, so that no two can take the last one above the reserve.
                 self.file_if_nobodys(block);
                 return None;

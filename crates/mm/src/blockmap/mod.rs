@@ -79,8 +79,17 @@ pub(crate) enum Appetite {
     Scarce,
 }
 
-/// What becomes of the last whole pageblocks where memory is short: as many as fit under the zone's
-/// min watermark, for who wants them whole.
+/// Pages whose worth of whole pageblocks stays for who wants them whole, where memory is short.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReservePages {
+    /// Single pages leave as many: they fit into any hole, and so there is somewhere else for them
+    /// for longest.
+    pub from_singles: u32,
+    /// Blocks of orders 1 to 8 leave as many.
+    pub from_larger: u32,
+}
+
+/// What becomes of the last whole pageblocks where memory is short, those of [`ReservePages`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reserve {
     /// They stay whole.
@@ -139,15 +148,14 @@ pub struct BlockMap<A: Arch> {
     caches: EachCpu<Local<CpuCache>>,
     outside: EachCpu<Outside<A>>,
     homes: usize,
-    /// How many whole blocks are the reserve.
-    reserve_blocks: usize,
+    /// How many whole blocks are the reserve, by who would break them up.
+    reserve: ReservePages,
 }
 
 impl<A: Arch> BlockMap<A> {
-    /// All of `start .. start + pages` free and movable, for all possible CPUs; `min_pages` of them
-    /// are for who is urgent. Takes time and memory by the number of blocks; see
+    /// All of `start .. start + pages` free and movable, for all possible CPUs. Takes time and memory by the number of blocks; see
     /// [`BlockMap::metadata_bytes`].
-    pub fn new(start: Pfn, pages: u32, min_pages: u32) -> Self {
+    pub fn new(start: Pfn, pages: u32, reserve: ReservePages) -> Self {
         let (from, to) = (start.index(), start.index() + pages as usize);
         let first_block = start.pageblock() & !1;
         let blocks = to.div_ceil(BLOCK_PAGES as usize) - first_block;
@@ -198,7 +206,7 @@ impl<A: Arch> BlockMap<A> {
                 counting: A::AtomicU32::new(0),
             }),
             homes,
-            reserve_blocks: (u64::from(min_pages) / BLOCK_PAGES) as usize,
+            reserve,
         }
     }
     /// Bytes of metadata for all blocks together, and for each CPU, where an atomic is as large as

@@ -1,7 +1,7 @@
 //! Damage planted in a map: [`BlockMap::verify`] must name each.
 
 use super::head::BUSY;
-use super::{Appetite, BlockMap, MapError, Reserve, WORDS, bits};
+use super::{Appetite, BlockMap, MapError, Reserve, ReservePages, WORDS, bits};
 use crate::arch::{CpuId, Order, Pfn, lone::Lone};
 use crate::frame::MigrateType;
 use crate::sync::PreemptGuard;
@@ -12,6 +12,7 @@ type Map = BlockMap<Lone>;
 const ME: CpuId = CpuId::new(0);
 /// A block that nobody has touched.
 const FRESH: usize = 7;
+const NO_RESERVE: ReservePages = ReservePages { from_singles: 0, from_larger: 0 };
 
 fn take(map: &Map) -> Pfn {
     let (mut change, wanted) = (0, (Order::ZERO, MigrateType::Movable, Reserve::Kept));
@@ -22,7 +23,7 @@ fn take(map: &Map) -> Pfn {
 /// which is held, must be what `verify` says.
 #[track_caller]
 fn caught(plant: impl FnOnce(&Map, Pfn) -> MapError) {
-    let map = Map::new(Pfn::new(0), 1 << 16, 0);
+    let map = Map::new(Pfn::new(0), 1 << 16, NO_RESERVE);
     let held = take(&map);
     let audit = map.verify().unwrap();
     assert_eq!(audit.free + audit.cached, (1 << 16) - 1);

@@ -47,7 +47,7 @@ pub use gfp::{AllocError, Gfp};
 pub use zone::Zone;
 
 use crate::arch::{Arch, Atomic, CpuId, CpuMask, NodeId, Pfn, Trace};
-use crate::blockmap::BlockMap;
+use crate::blockmap::{BlockMap, ReservePages};
 use crate::frame::FrameTable;
 use crate::pcp::{Pcp, PcpLimits};
 use crate::vmstat::{Stats, normal_threshold, pressure_threshold};
@@ -99,7 +99,7 @@ impl<A: Arch> FrameAllocator<A> {
                 let id = ZoneId::new(at);
                 let limits = pcp_limits::<A>(spec, marks, &config, &online);
                 let blocks = (config.caches == PcpPolicy::Blockmap)
-                    .then(|| BlockMap::new(spec.start, spec.pages, marks.min));
+                    .then(|| BlockMap::new(spec.start, spec.pages, whole_blocks_kept(marks)));
                 // With a map the buddy allocator has nothing.
                 let listed = if blocks.is_some() { 0 } else { spec.pages };
                 let buddy = Buddy::new(&frames, id, spec.start, listed);
@@ -266,6 +266,12 @@ fn zone_marks(map: &MemoryMap, config: &AllocConfig) -> Vec<Watermarks> {
         watermarks(zone.pages.into(), total, kb / page_kib, config.watermark_scale)
     };
     map.zones.iter().map(of).collect()
+}
+
+/// With the policy `blockmap`: what no one may take that is not urgent is free anyway, so let it be
+/// whole; and what reclaim keeps free besides, as far as single pages have somewhere else to go.
+fn whole_blocks_kept(marks: Watermarks) -> ReservePages {
+    ReservePages { from_singles: marks.high, from_larger: marks.min }
 }
 
 /// What a zone keeps from allocations that a better zone of its node could serve.

@@ -96,3 +96,29 @@ fn whole_blocks_above_the_reserve_are_broken_up() {
     assert_eq!(zone.whole(), RESERVE, "of {whole}, with {} blocks of order 3", threes.len());
     assert!(threes.len() as u64 > (whole - RESERVE) * 64 - 8, "all parts of them");
 }
+
+/// Above the min watermark single pages may break up whole blocks too, but only when no hole is left
+/// anywhere, as long as no more whole ones are there than fit under the high watermark.
+#[test]
+fn single_pages_take_every_hole_before_a_block_under_the_high_watermark() {
+    let zone = Zone::new();
+    let held = zone.fill();
+    let high = u64::from(zone.0.zones()[0].watermarks().high) / 512;
+    assert_eq!((zone.whole(), high), (RESERVE, 12));
+    let first = held[0].pageblock();
+    let (blocks, others): (Vec<Pfn>, Vec<Pfn>) =
+        held.iter().partition(|page| (first..first + 4).contains(&page.pageblock()));
+    blocks.iter().for_each(|&page| zone.0.free_pages(page, Order::ZERO));
+    let holes = others.iter().step_by(9);
+    let count = holes.len();
+    holes.for_each(|&page| zone.0.free_pages(page, Order::ZERO));
+    zone.0.drain_all();
+    assert_eq!(zone.whole(), high);
+    for nth in 0..count {
+        uni::set_cpu(nth / 16 % CPUS);
+        assert!(zone.take(Order::ZERO, Gfp::KERNEL).is_some());
+    }
+    assert_eq!(zone.whole(), high, "{count} holes were there");
+    assert!(zone.take(Order::ZERO, Gfp::KERNEL).is_some(), "and nobody is refused");
+    assert_eq!(zone.whole(), high - 1);
+}
