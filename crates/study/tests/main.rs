@@ -1,6 +1,7 @@
 //! The studies as a user runs them, and what is asked and refused before they run.
 
 mod calibrate;
+mod churn;
 mod fake;
 mod ipi;
 mod pcp;

@@ -1,0 +1,101 @@
+//! The study `churn` as a user runs it: what it must show, on 16 CPUs.
+
+use mmscale_record::{ArmRecord, Document, On};
+use mmscale_study::{
+    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunEvent, Settings, execute, plan,
+};
+use std::sync::Arc;
+
+struct Silent;
+
+impl ProgressSink for Silent {
+    fn event(&self, _: RunEvent) {}
+}
+
+/// One process a CPU, so that a window has hundreds of ops of each; checkers on.
+fn run(arms: &[&str], settings: &[&str]) -> Document {
+    let common = ["cpus=16", "processes_per_cpu=1", "duration_ms=5"];
+    let settings: Vec<&str> = common.iter().chain(settings).copied().collect();
+    let request = Request {
+        studies: vec!["churn".to_owned()],
+        on: Some(On::Sim),
+        arms: arms.iter().map(|&arm| arm.to_owned()).collect(),
+        profile: None,
+        settings: Settings::parse(&settings).expect("the test's settings are spelt well"),
+        seeds: Some(1),
+        first_seed: 1,
+        length: Length::Full,
+        checks: Checks::On,
+    };
+    let plans = plan(Registry::shipped(), &request).unwrap_or_else(|why| panic!("{why}"));
+    let [plan] = &plans[..] else { panic!("one plan") };
+    let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
+    execute(plan, &Interrupt::default(), &sink).unwrap_or_else(|why| {
+        let source = std::error::Error::source(&why).map(ToString::to_string);
+        panic!("{why}: {}", source.unwrap_or_default())
+    })
+}
+
+fn mean(arm: &ArmRecord, name: &str) -> f64 {
+    arm.metrics.get(name).unwrap_or_else(|| panic!("{}: no metric {name}", arm.arm)).mean
+}
+
+/// As measured on a live kernel: a batch of one for each page, two takings of the lock.
+#[test]
+fn populate_lists_each_page_by_itself() {
+    let document = run(&["stock", "freeze", "lazy"], &["madvise=none"]);
+    let [stock, freeze, lazy] = &document.arms[..] else { panic!("three arms") };
+    for arm in [stock, freeze] {
+        assert_eq!(mean(arm, "lru_batch_size_mean"), 1.0, "{}", arm.arm);
+        let taken = mean(arm, "lruvec_acquisitions_per_op");
+        assert!((1.95..=2.05).contains(&taken), "{}: {taken}", arm.arm);
+    }
+    assert_eq!(mean(lazy, "lruvec_acquisitions_per_op"), 0.0);
+    assert_eq!(mean(lazy, "memory_charged_after_unmap_max_pages"), 0.0);
+    let amplified = mean(lazy, "amplification");
+    assert!((0.98..=1.02).contains(&amplified), "{amplified}");
+    assert!(mean(stock, "amplification") > 1.5);
+}
+
+/// And where pages are touched: batches of 31, of which all but the last are unmapped already.
+#[test]
+fn touched_pages_fill_batches_and_die_in_them() {
+    let document = run(&["stock", "freeze"], &["madvise=none", "populate=off"]);
+    for arm in &document.arms {
+        assert_eq!(mean(arm, "lru_batch_size_mean"), 31.0, "{}", arm.arm);
+        assert!(mean(arm, "lru_batch_dead_mean") > 29.5, "{}", arm.arm);
+    }
+}
+
+/// MADV_PAGEOUT isolates pages under every policy, whether there is swap or not.
+#[test]
+fn lazy_pays_for_pageout_without_swap_too() {
+    let cost = |advice: &str| {
+        let document = run(&["lazy"], &[&format!("madvise={advice}")]);
+        let [lazy] = &document.arms[..] else { panic!("one arm") };
+        assert_eq!(mean(lazy, "lruvec_acquisitions_per_op"), 0.0);
+        mean(lazy, "sys_ns_per_op")
+    };
+    // The call itself is what `willneed` costs, which finds nothing to do.
+    let (nothing, pageout) = (cost("willneed"), cost("pageout"));
+    assert!(pageout > nothing + 50.0, "{pageout} against {nothing}");
+}
+
+#[test]
+fn beside_others_an_op_is_compared_with_no_other() {
+    let settings = ["madvise=none", "swap=zeromap", "beside=mixed"];
+    for arm in &run(&["stock", "lazy"], &settings).arms {
+        assert!(mean(arm, "meddler_rounds") > 0.0, "{}", arm.arm);
+        let alone = ["amplification", "cpu_ns_per_op_alone"];
+        assert!(alone.iter().all(|&name| !arm.metrics.contains_key(name)), "{}", arm.arm);
+    }
+}
+
+/// Ops that fail leave nothing mapped: with one allocation in ten refused, as many go on to the end.
+#[test]
+fn ops_that_fail_count_as_failures_and_leave_nothing() {
+    for arm in &run(&["numa", "lazy"], &["alloc_fail_1024=100"]).arms {
+        assert!(mean(arm, "op_failures") > 10.0, "{}", arm.arm);
+        assert!(mean(arm, "ops_per_s") > 0.0, "{}", arm.arm);
+    }
+}
