@@ -192,8 +192,8 @@ fn pages_that_fit_count_towards_a_claim() {
     frames.verify().unwrap();
 }
 
-/// Who found nothing to claim steals for as long as it holds the zone lock. It looked at a pageblock
-/// for each page once: a refill of 2016 pages then held the lock for 10 ms.
+/// Who found nothing to claim steals for as long as it holds the zone lock. It looked at pageblocks
+/// again for each page: a refill of 2016 pages held the lock for 10 ms.
 #[test]
 fn a_refill_that_can_claim_nothing_looks_once() {
     uni::boot(1, 1000);
@@ -201,8 +201,8 @@ fn a_refill_that_can_claim_nothing_looks_once() {
     let frames: Frames = FrameAllocator::new(&MemoryMap::single(1 << 16), config).unwrap();
     let take = |wanted| frames.alloc_pages(Order::ZERO, wanted, Gfp::ATOMIC | Gfp::MEMALLOC);
     let held: Vec<Pfn> = core::iter::from_fn(|| take(MigrateType::Unmovable).ok()).collect();
-    // In each pageblock 212 pages side by side come back: too few for movable ones to claim it. They
-    // are blocks of orders 7, 6, 4 and 2, and a look is at each order from 4 on.
+    // In each pageblock 212 pages side by side come back: too few for movable ones to claim it.
+    // They are blocks of orders 7, 6, 4 and 2, and a look is at each order from 4 on.
     let back = held.iter().filter(|page| page.index() % 512 >= 300);
     back.for_each(|&page| frames.free_pages(page, Order::ZERO));
     frames.drain_all();

@@ -91,7 +91,7 @@ fn beside_others_an_op_is_compared_with_no_other() {
     }
 }
 
-/// Ops that fail leave nothing mapped: with one allocation in ten refused, as many go on to the end.
+/// Ops that fail leave nothing mapped: with one allocation in ten refused, processes go on.
 #[test]
 fn ops_that_fail_count_as_failures_and_leave_nothing() {
     for arm in &run(&["numa", "lazy"], &["alloc_fail_1024=100"]).arms {

@@ -89,8 +89,8 @@ const fn waking(deadline_ns: u64) -> Expiry {
     Expiry::Exact { deadline_ns, over_idle: OverIdle::Wake }
 }
 
-/// The phase of the CPU of rank `rank` in node `node`, where nodes have so many `cpus`: the first of
-/// each node, then the second of each that has one, and so on, as far apart as all together allow.
+/// The phase of the CPU of rank `rank` in node `node`, where nodes have so many `cpus`: the first
+/// of each node, then the second of each that has one, and so on, as far apart as all allow.
 fn phase_of(rank: usize, node: usize, cpus: &[usize], interval_ns: u64) -> u64 {
     let earlier: usize = cpus.iter().map(|&cpus| cpus.min(rank)).sum();
     let beside = cpus[..node].iter().filter(|&&cpus| cpus > rank).count();

@@ -97,8 +97,8 @@ fn whole_blocks_above_the_reserve_are_broken_up() {
     assert!(threes.len() as u64 > (whole - RESERVE) * 64 - 8, "all parts of them");
 }
 
-/// Above the min watermark single pages may break up whole blocks too, but only when no hole is left
-/// anywhere, as long as no more whole ones are there than fit under the high watermark.
+/// Above the min watermark single pages may break up whole blocks too, but only when no hole is
+/// left anywhere, as long as no more whole ones are there than fit under the high watermark.
 #[test]
 fn single_pages_take_every_hole_before_a_block_under_the_high_watermark() {
     let zone = Zone::new();
