@@ -153,8 +153,8 @@ pub struct BlockMap<A: Arch> {
 }
 
 impl<A: Arch> BlockMap<A> {
-    /// All of `start .. start + pages` free and movable, for all possible CPUs. Takes time and memory
-    /// by the number of blocks; see [`BlockMap::metadata_bytes`].
+    /// All of `start .. start + pages` free and movable, for all possible CPUs. Takes time and
+    /// memory by the number of blocks; see [`BlockMap::metadata_bytes`].
     pub fn new(start: Pfn, pages: u32, reserve: ReservePages) -> Self {
         let (from, to) = (start.index(), start.index() + pages as usize);
         let first_block = start.pageblock() & !1;
