@@ -292,13 +292,6 @@ impl<A: Arch> BlockMap<A> {
     fn leave(&self, block: usize, taken: u64) {
         self.heads[block].fetch_add(taken.wrapping_sub(head::BUSY), AcqRel);
     }
-    /// The same, and gives it up.
-    #[inline]
-    fn leave_for_good(&self, block: usize, taken: u64, cpu: CpuId) {
-        let gone = Head(0).entered_by(cpu).0;
-        let before = self.heads[block].fetch_add(taken.wrapping_sub(gone), AcqRel);
-        self.file(block, Head(before.wrapping_add(taken).wrapping_sub(gone)));
-    }
     /// Gives up a block, if it still is `cpu`'s and `cpu` is not inside.
     fn disown(&self, block: usize, cpu: CpuId) {
         loop {

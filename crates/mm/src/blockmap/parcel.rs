@@ -2,6 +2,8 @@
 
 use super::bits::{self, Run, WORD_ORDER};
 use super::cpu::CpuCache;
+use super::head::BLOCK_PAGES;
+use super::rooms::LARGEST_ROOM;
 use super::{BlockMap, WORDS, freed_twice};
 use crate::arch::{Arch, Op, Order};
 use crate::frame::MigrateType;
@@ -111,6 +113,12 @@ impl<A: Arch> BlockMap<A> {
             return;
         }
         let (block, pages) = (parcel.block, core::mem::take(&mut parcel.pages));
+        if u64::from(pages) == BLOCK_PAGES {
+            (parcel.frames, parcel.words) = ([0; WORDS], 0);
+            (0..WORDS).for_each(|at| self.clear_word(block, at));
+            cache.account(self.uncount(block, BLOCK_PAGES, LARGEST_ROOM));
+            return;
+        }
         let (mut largest, several) = (0, !parcel.words.is_power_of_two());
         for (at, frames) in parcel.unpack() {
             largest = if several && frames == !0 {

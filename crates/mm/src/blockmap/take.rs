@@ -124,10 +124,13 @@ impl<A: Arch> BlockMap<A> {
         Taken { first, rest, more: blocks - 1, kind: head.kind(), all: false }
     }
 
-    /// Takes all of a whole block that was entered, and leaves it for good.
+    /// Takes all of a whole block that was entered, and leaves it for good. Nobody else changes the
+    /// head of a block that somebody is inside of while nothing of it is used.
     fn take_all(&self, block: usize, want: Want) -> Taken {
         self.mark_used(block, 0..WORDS, !0);
-        self.leave_for_good(block, BLOCK_PAGES, want.cpu);
+        let head = self.head(block).disowned();
+        debug_assert_eq!((head.used(), head.kind()), (0, want.kind));
+        self.heads[block].store(head.0 + BLOCK_PAGES, Release);
         let (step, part) = ((want.order.pages() >> WORD_ORDER).max(1), want.order.min(bits::WHOLE));
         let mut rest = [0; WORDS];
         rest.iter_mut().step_by(step).for_each(|starts| *starts = bits::starts(!0, part));

@@ -260,6 +260,13 @@ impl<A: Arch> FrameAllocator<A> {
         if let Some(map) = &zone.blocks {
             return self.rmqueue_blocks(zone, map, request);
         }
+        self.rmqueue_listed(zone, request)
+    }
+
+    /// The same with page caches and a buddy allocator. Apart, so that whoever has no lists need
+    /// not prepare for them.
+    #[inline(never)]
+    fn rmqueue_listed(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
         if let Some(list) = PcpList::of(request.order, request.wanted) {
             let pfn = match self.config.caches {
                 PcpPolicy::Stock | PcpPolicy::Blockmap => self.rmqueue_pcplist(zone, request, list),
