@@ -57,8 +57,15 @@ fn roots(tree: &Tree, home: &str, manifest: &Table) -> Vec<String> {
         let named = manifest.get(kind).and_then(Value::as_array);
         for target in named.into_iter().flatten() {
             let text = |key: &str| target.get(key).and_then(Value::as_str);
-            roots.extend(text("path").map(|path| format!("{home}{path}")));
-            roots.extend(text("name").map(|name| format!("{home}{folder}/{name}.rs")));
+            // Cargo goes by the name only where there is no path.
+            match (text("path"), text("name")) {
+                (Some(path), _) => roots.push(format!("{home}{path}")),
+                (None, Some(name)) => {
+                    roots.push(format!("{home}{folder}/{name}.rs"));
+                    roots.push(format!("{home}{folder}/{name}/main.rs"));
+                }
+                (None, None) => {}
+            }
         }
         let off = package.and_then(|package| package.get(auto)).and_then(Value::as_bool);
         if off != Some(false) {

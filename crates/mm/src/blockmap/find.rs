@@ -3,7 +3,7 @@
 use super::head::{BLOCK_PAGES, Fill, Head};
 use super::index::Index;
 use super::rooms::LARGEST_ROOM;
-use super::{Appetite, BlockMap, Reserve, ReservePages, Want};
+use super::{Appetite, BlockMap, Reserve, Want};
 use crate::arch::{Arch, Op, Order, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
 
@@ -32,7 +32,7 @@ impl<A: Arch> BlockMap<A> {
             Appetite::Scarce => None,
         });
         // A single page may have the reserve later, and then it is worth a look at everything.
-        let later = want.reserve == Reserve::Kept && want.order == Order::ZERO;
+        let later = want.reserve != Reserve::Open && want.order == Order::ZERO;
         found.or_else(|| if later { None } else { self.sweep(want) })
     }
 
@@ -92,8 +92,10 @@ impl<A: Arch> BlockMap<A> {
             if want.order.get() > 0 && self.word_with(block, want.order).is_none() {
                 self.rooms.forget(block, want.order);
                 if self.word_with(block, want.order).is_some() {
-                    // It came about at this moment.
-                    self.rooms.note(block, want.order.get());
+                    // It came about at this moment, and perhaps with it something larger.
+                    let free = self.head(block).free() | 1;
+                    let room = LARGEST_ROOM.min(free.ilog2() as u8).max(want.order.get());
+                    self.rooms.note(block, room);
                 }
                 looks += 1;
                 if looks == LOOKS {
@@ -116,21 +118,15 @@ impl<A: Arch> BlockMap<A> {
         None
     }
 
-    /// How many whole blocks stay whole when `order`, below a pageblock, is wanted.
-    fn kept_from(&self, order: Order) -> usize {
-        let ReservePages { from_singles, from_larger } = self.reserve;
-        let pages = if order == Order::ZERO { from_singles } else { from_larger };
-        (u64::from(pages) / BLOCK_PAGES) as usize
-    }
-
-    /// Enters a whole block, which becomes one of the wanted type.
+    /// Enters a whole block, which becomes one of the wanted type, unless that is of the reserve.
     fn find_whole(&self, want: Want) -> Option<(usize, usize)> {
+        let kept = self.reserve.blocks(want);
         for block in self.whole.from(self.home(want.cpu)) {
             A::work(Op::BuddyStep, 1);
             if !self.whole.clear(block) {
                 continue;
             }
-            if want.reserve == Reserve::Kept && !self.whole.has(self.kept_from(want.order), block) {
+            if kept > 0 && !self.whole.has(kept, block) {
                 // It is out already, so that no two can take the last one above the reserve.
                 self.file_if_nobodys(block);
                 return None;

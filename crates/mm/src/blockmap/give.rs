@@ -214,8 +214,11 @@ impl<A: Arch> BlockMap<A> {
         let before = Head(self.heads[block].fetch_sub(pages, SeqCst));
         let after = Head(before.0 - pages);
         let room = match after.free() {
-            // Perhaps: words may be free, but no two side by side.
-            free if largest >= WORD_ORDER => LARGEST_ROOM.min(free.ilog2() as u8).max(largest),
+            // Perhaps: words may be free, but no two side by side. Or none is by now: who is inside
+            // may have taken these frames before they were counted.
+            free if largest >= WORD_ORDER => {
+                LARGEST_ROOM.min((free | 1).ilog2() as u8).max(largest)
+            }
             _ => largest,
         };
         self.rooms.note(block, room);

@@ -89,11 +89,25 @@ pub struct ReservePages {
     pub from_larger: u32,
 }
 
+impl ReservePages {
+    /// How many whole blocks somebody leaves who wants less than one.
+    const fn blocks(self, want: Want) -> usize {
+        let pages = match want.reserve {
+            Reserve::Kept if want.order.get() == 0 => self.from_singles,
+            Reserve::Kept | Reserve::Less => self.from_larger,
+            Reserve::Open => 0,
+        };
+        pages as usize >> PAGEBLOCK_ORDER
+    }
+}
+
 /// What becomes of the last whole pageblocks where memory is short, those of [`ReservePages`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reserve {
     /// They stay whole.
     Kept,
+    /// Single pages leave no more than larger blocks do: the other choice is another zone.
+    Less,
     /// They are blocks like others: for who may go below the watermark, and for single pages when
     /// nothing else is left.
     Open,

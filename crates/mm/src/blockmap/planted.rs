@@ -5,6 +5,7 @@ use super::{Appetite, BlockMap, MapError, Reserve, ReservePages, WORDS, bits};
 use crate::arch::{CpuId, Order, Pfn, lone::Lone};
 use crate::frame::MigrateType;
 use crate::sync::PreemptGuard;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 
 type Map = BlockMap<Lone>;
@@ -109,4 +110,24 @@ fn a_cpu_that_miscounts_what_it_keeps() {
         map.caches.of(ME).enter().unwrap().plant_pages(1);
         MapError::Keeps(ME)
     });
+}
+
+/// Who takes several words may take one among them that somebody has cleared and not counted yet:
+/// for a moment more of the block is used than there is.
+#[test]
+fn frames_are_taken_before_they_are_counted_as_free() {
+    let map = Map::new(Pfn::new(0), 512, NO_RESERVE);
+    let (word, pinned, mut change) = (Order::new(6).unwrap(), PreemptGuard::new(), 0);
+    let mut claim = || {
+        let wanted = (word, MigrateType::Movable, Reserve::Kept);
+        let cached = map.take_cached(&pinned, word, MigrateType::Movable);
+        cached.or_else(|| map.claim(&pinned, wanted, Appetite::Ample, &mut change))
+    };
+    let mut held: Vec<Pfn> = (0..WORDS).map(|_| claim().unwrap()).collect();
+    held.sort_unstable();
+    map.put_block(0, word);
+    let free = map.clear(0, 1, !0);
+    assert_eq!([claim(), claim()], [Some(held[0]), Some(held[1])]);
+    assert_eq!(map.uncount(0, 64, bits::largest(free)), 64);
+    assert_eq!((map.head(0).free(), claim()), (0, None));
 }

@@ -6,6 +6,12 @@ use crate::arch::{Arch, Func, Op, Pfn, Span, Trace};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
 
+/// Whether a folio that was written out goes to the end of its list: nobody uses it by now.
+fn turns(word: FolioWord) -> bool {
+    let stays = FolioFlags::LOCKED | FolioFlags::DIRTY | FolioFlags::UNEVICTABLE;
+    !word.flags().intersects(stays)
+}
+
 impl<A: Arch> Memory<'_, A> {
     /// The folio was used (`folio_mark_accessed`): inactive and unreferenced becomes referenced,
     /// referenced becomes active, active becomes referenced.
@@ -64,23 +70,10 @@ impl<A: Arch> Memory<'_, A> {
     }
 
     /// The folio was written out for reclaim: it goes to the end of its list
-    /// (`folio_rotate_reclaimable`). Also from interrupts. One that waits in a slot is marked, and
-    /// joins its list there.
+    /// (`folio_rotate_reclaimable`). Also from interrupts.
     pub fn rotate(&self, pfn: Pfn) {
         let _span = Span::<A>::enter(Func::FolioRotateReclaimable);
-        let stays = FolioFlags::LOCKED | FolioFlags::DIRTY | FolioFlags::UNEVICTABLE;
-        let turns = |word: FolioWord| !word.flags().intersects(stays);
-        let mut word = self.folios.word(pfn);
-        if self.waits_in_slot(word) {
-            let marked = |word: FolioWord| {
-                let marked = word.with(FolioFlags::RECLAIM, FolioFlags::empty());
-                (word.has(FolioFlags::PENDING) && turns(word)).then_some(marked)
-            };
-            match self.folios.update(pfn, marked) {
-                Ok(_) => return,
-                Err(found) => word = found,
-            }
-        }
+        let word = self.folios.word(pfn);
         if !turns(word) || !word.has(FolioFlags::LRU) {
             return;
         }
@@ -91,6 +84,22 @@ impl<A: Arch> Memory<'_, A> {
         let own = self.lru.cpus.of(off.cpu());
         if own.push(BatchKind::MoveTail, pfn) || self.moves_at_once(pfn) {
             self.move_others(BatchKind::MoveTail, &own.take(BatchKind::MoveTail));
+        }
+    }
+
+    /// The same for one that waited in a slot when it was to be rotated, and is under writeback no
+    /// more: it is marked, and joins its list at the end. Also from interrupts.
+    pub fn rotate_waiting(&self, pfn: Pfn) {
+        if self.lru.policy != LruPolicy::Lazy {
+            return;
+        }
+        let marked = |word: FolioWord| {
+            let marked = word.with(FolioFlags::RECLAIM, FolioFlags::empty());
+            (word.has(FolioFlags::PENDING) && turns(word)).then_some(marked)
+        };
+        // It may have joined its list meanwhile.
+        if self.folios.update(pfn, marked).is_err() {
+            self.rotate(pfn);
         }
     }
 

@@ -178,12 +178,13 @@ impl<A: Arch> Memory<'_, A> {
         let seat = relock.hold_of(pfn);
         let old = self.folios.pending_to_lru(pfn);
         let word = self.agree(pfn, old);
-        // Written out for reclaim while it waited ([`Memory::rotate`]).
+        // Written out for reclaim while it waited ([`Memory::rotate_waiting`]).
         let written = old.has(FolioFlags::RECLAIM) && !old.has(FolioFlags::WRITEBACK);
         if written {
             self.folios.clear(pfn, FolioFlags::RECLAIM);
         }
-        let end = if written { End::Tail } else { End::Head };
+        let goes = written && !word.has(FolioFlags::ACTIVE);
+        let end = if goes { End::Tail } else { End::Head };
         relock.link_at(seat, pfn, LruList::of(word), end);
         old
     }

@@ -222,11 +222,26 @@ impl<A: Arch> FrameAllocator<A> {
                     continue;
                 }
             }
-            if let Some(pfn) = self.rmqueue(zone, request) {
-                return Some(pfn);
+            let found = self.rmqueue(zone, request);
+            let found = found.or_else(|| self.rmqueue_rather_here(zone, request));
+            if found.is_some() {
+                return found;
             }
         }
         None
+    }
+
+    /// With the policy `blockmap`, before another zone is asked for a single page: a whole pageblock
+    /// of this one, which would otherwise stay whole until all CPUs are drained.
+    #[cold]
+    fn rmqueue_rather_here(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
+        let kept = zone.blocks.is_some() && request.reserve == Reserve::Kept;
+        let zones = self.zonelist(request);
+        let others = zones.last().is_some_and(|&last| last != zone.id());
+        if !kept || !others || request.order != Order::ZERO {
+            return None;
+        }
+        self.rmqueue(zone, Request { reserve: Reserve::Less, ..request })
     }
 
     /// Whether the zone would keep more than `mark` free pages, and what it keeps from such

@@ -200,7 +200,8 @@ impl<A: Arch> FrameAllocator<A> {
         let mut seen = self.threshold_changes.fetch_add(1, SeqCst) + 1;
         loop {
             self.set_thresholds();
-            match self.threshold_changes.load(SeqCst) {
+            // No plain load: what was stored must be there before whoever changes more comes.
+            match self.threshold_changes.fetch_add(0, SeqCst) {
                 now if now == seen => return,
                 now => seen = now,
             }

@@ -4,7 +4,7 @@ use super::slots::SLOTS;
 use super::{Event, Swap, SwapDevice, Zeromap};
 use crate::arch::{Arch, Atomic, Func, IoDirection, IoDone, Op, PageIo, Pfn, Span};
 use crate::folio::FolioFlags;
-use crate::lru::Memory;
+use crate::lru::{LruPolicy, Memory};
 use crate::sync::{PreemptGuard, WaitQueue};
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -145,10 +145,14 @@ impl<A: Arch> Swap<A> {
         }
         // While it is under writeback the cache keeps its reference; ours is for afterwards.
         memory.folios.get(pfn);
-        if memory.folios.test_and_clear(pfn, FolioFlags::RECLAIM) {
+        let rotates = memory.folios.test_and_clear(pfn, FolioFlags::RECLAIM);
+        if rotates && memory.lru.policy() != LruPolicy::Lazy {
             memory.rotate(pfn);
         }
         self.end(memory, pfn, FolioFlags::WRITEBACK);
+        if rotates {
+            memory.rotate_waiting(pfn);
+        }
         memory.put(pfn);
     }
 

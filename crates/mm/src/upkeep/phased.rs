@@ -3,7 +3,7 @@
 //! **When.** The tick of a CPU falls on fixed points of time: its phase, once an interval. Online
 //! CPUs have a slot of the interval each, in the order of their ranks among the CPUs of their node,
 //! nodes in turn. Ranks, unlike CPU numbers, leave no gaps and no doubles, whatever nodes have, and
-//! are given out anew on hotplug; each CPU moves by no more than a slot then, with its
+//! are given out anew on hotplug; each CPU moves by at most as many slots as there are nodes, with its
 //! next arming. As the points are absolute, the first arming is as spread out as every later one.
 //!
 //! **How exactly.** The timer is exact, off the wheel: at HZ=1000 the wheel's buckets for one
@@ -283,16 +283,25 @@ mod tests {
         }
     }
 
-    /// A CPU that leaves moves every other by less than a slot.
+    /// A CPU that leaves moves every other by at most as many slots as there are nodes.
     #[test]
     fn closing_ranks_moves_nobody_far() {
         let interval = 1_000_000_000;
-        for gone in 0..72 {
-            for cpu in (0..72).filter(|cpu| *cpu != gone) {
-                let before = phase_of(cpu, 0, &[72], interval);
-                let rank = cpu - usize::from(cpu > gone);
-                let after = phase_of(rank, 0, &[71], interval);
-                assert!(before.abs_diff(after) <= interval / 71);
+        let machines: [&[usize]; 5] = [&[72], &[16, 16], &[256, 256], &[72, 71], &[3; 4]];
+        for cpus in machines {
+            let mut fewer = cpus.to_vec();
+            fewer[0] -= 1;
+            let slot = interval / fewer.iter().sum::<usize>() as u64;
+            for gone in 0..cpus[0] {
+                let others = cpus.iter().enumerate();
+                let others = others.flat_map(|(node, &cpus)| (0..cpus).map(move |cpu| (cpu, node)));
+                for (cpu, node) in others.filter(|&other| other != (gone, 0)) {
+                    let before = phase_of(cpu, node, cpus, interval);
+                    let rank = cpu - usize::from(node == 0 && cpu > gone);
+                    let after = phase_of(rank, node, &fewer, interval);
+                    let most = slot * cpus.len() as u64 + 1;
+                    assert!(before.abs_diff(after) <= most, "{cpus:?}: {cpu} of {node}");
+                }
             }
         }
     }

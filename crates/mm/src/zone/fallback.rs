@@ -47,8 +47,9 @@ impl<A: Arch> Buddy<A> {
                 return own;
             }
         }
-        // What could not be claimed once cannot be later in the same hold: free pages only become
-        // fewer. To look again for each page, at all records of a pageblock, takes milliseconds.
+        // In the same hold it is not looked again for something to claim, as in Linux: that is all
+        // records of pageblocks for each page, milliseconds of a refill. Who steals the first block
+        // of a list may pass over a second that could be claimed.
         let pfn = self.steal(frames, order, wanted)?;
         *mode = RmqueueMode::Steal;
         Some(pfn)

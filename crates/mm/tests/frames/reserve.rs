@@ -122,3 +122,19 @@ fn single_pages_take_every_hole_before_a_block_under_the_high_watermark() {
     assert!(zone.take(Order::ZERO, Gfp::KERNEL).is_some(), "and nobody is refused");
     assert_eq!(zone.whole(), high - 1);
 }
+
+/// Single pages are not sent to another node for a reserve that its watermark does not ask for.
+#[test]
+fn single_pages_break_up_near_blocks_rather_than_go_far() {
+    uni::boot(CPUS, 1000);
+    let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(8 * MIN_PAGES));
+    let config = AllocConfig { caches, min_free_kb, ..AllocConfig::default() };
+    let frames = Rc::new(FrameAllocator::new(&MemoryMap::nodes(2, 64 * 512), config).unwrap());
+    answer_drains(&frames);
+    let near = frames.zones()[0].id();
+    let is_near = |page: &Pfn| frames.zone_of(*page).unwrap().id() == near;
+    let take = || frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap();
+    let taken = core::iter::repeat_with(take).take_while(is_near).count() as u64;
+    let low = u64::from(frames.zones()[0].watermarks().low);
+    assert!(taken + low + 64 >= 64 * 512, "{taken} pages, and {low} were to be left");
+}
