@@ -231,8 +231,8 @@ impl<A: Arch> FrameAllocator<A> {
         None
     }
 
-    /// With the policy `blockmap`, before another zone is asked for a single page: a whole pageblock
-    /// of this one, which would otherwise stay whole until all CPUs are drained.
+    /// With the policy `blockmap`, before another zone is asked for a single page: from a whole
+    /// pageblock of this one, which would otherwise stay whole until all CPUs are drained.
     #[cold]
     fn rmqueue_rather_here(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
         let kept = zone.blocks.is_some() && request.reserve == Reserve::Kept;

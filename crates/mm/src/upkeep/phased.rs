@@ -3,8 +3,9 @@
 //! **When.** The tick of a CPU falls on fixed points of time: its phase, once an interval. Online
 //! CPUs have a slot of the interval each, in the order of their ranks among the CPUs of their node,
 //! nodes in turn. Ranks, unlike CPU numbers, leave no gaps and no doubles, whatever nodes have, and
-//! are given out anew on hotplug; each CPU moves by at most as many slots as there are nodes, with its
-//! next arming. As the points are absolute, the first arming is as spread out as every later one.
+//! are given out anew on hotplug; each CPU moves by at most as many slots as there are nodes then,
+//! with its next arming. As the points are absolute, the first arming is as spread out as every
+//! later one.
 //!
 //! **How exactly.** The timer is exact, off the wheel: at HZ=1000 the wheel's buckets for one
 //! second are 64 ms wide, and 4 or 5 of 72 CPUs would share one. It costs one more interrupt an
