@@ -98,9 +98,12 @@ impl<A: Arch> FrameAllocator<A> {
         if found.is_some() || !request.gfp.contains(Gfp::DIRECT) {
             return found;
         }
-        if self.config.caches == PcpPolicy::Blockmap && request.order == Order::ZERO {
+        let waited_for = self.config.caches == PcpPolicy::Blockmap;
+        if waited_for && request.order == Order::ZERO {
             return self.alloc_drained(request);
         }
+        // See `alloc_drained`.
+        let _pinned = waited_for.then(PreemptGuard::<A>::new);
         if self.draining.swap(1, Acquire) == 0 {
             self.drain_all();
             self.draining.store(0, Release);
@@ -114,10 +117,17 @@ impl<A: Arch> FrameAllocator<A> {
     /// many may be inside others as there are CPUs, and each has its time to leave.
     fn alloc_drained(&self, request: Request) -> Option<Pfn> {
         let mut waited = false;
-        while self.draining.swap(1, Acquire) != 0 {
+        // Preemption stays off for who drains: another task of its CPU may be waiting for it here,
+        // and would not let it go on.
+        let _pinned = loop {
+            let pinned = PreemptGuard::<A>::new();
+            if self.draining.swap(1, Acquire) == 0 {
+                break pinned;
+            }
+            drop(pinned);
             waited = true;
             A::relax();
-        }
+        };
         let mut found = None;
         if waited {
             found = self.get_page_from_freelist(request, Mark::Min);
