@@ -40,7 +40,12 @@ impl MigrateType {
     /// The type with this index. Panics from `COUNT` on.
     #[inline]
     pub const fn from_index(index: usize) -> Self {
-        Self::ALL[index]
+        match index {
+            0 => Self::Movable,
+            1 => Self::Unmovable,
+            2 => Self::Reclaimable,
+            _ => panic!("no migrate type has such an index"),
+        }
     }
     /// Where an allocation looks when its own type has run out, best first (as Linux has it).
     pub const fn fallbacks(self) -> [Self; 2] {

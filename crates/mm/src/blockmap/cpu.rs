@@ -131,7 +131,8 @@ impl CpuCache {
             return None;
         }
         let kind = self.recent_fate.load(Relaxed) as usize;
-        Some(MigrateType::ALL.get(kind).map_or(Fate::Home, |&kind| Fate::Again(kind)))
+        let again = kind < MigrateType::COUNT;
+        Some(if again { Fate::Again(MigrateType::from_index(kind)) } else { Fate::Home })
     }
     /// Remembers it, for as long as the cache keeps something.
     #[inline]
@@ -149,7 +150,7 @@ impl CpuCache {
     }
     /// Adds frames, `pages` in number, to others of their word that wait to go home. `false`: there
     /// are none, or the word would be together, or one of them is there already.
-    #[inline]
+    #[inline(always)]
     pub(super) fn join_home(&self, run: Run, pages: u32) -> bool {
         let home = &self.homes[(run.word & self.mask) as usize % HOMES];
         let old = home.frames.load(Relaxed);

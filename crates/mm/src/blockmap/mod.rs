@@ -150,8 +150,9 @@ struct Outside<A: Arch> {
 pub struct BlockMap<A: Arch> {
     start: Pfn,
     pages: u32,
-    /// Number of the first block, even, so that pairs of blocks begin at even places.
-    first_block: usize,
+    /// The first frame of the first block. The block's number is even, so that pairs of blocks
+    /// begin at even places.
+    first: Pfn,
     heads: Box<[A::AtomicU64]>,
     words: Box<[Words<A>]>,
     /// Whole blocks that nobody owns.
@@ -201,7 +202,7 @@ impl<A: Arch> BlockMap<A> {
         Self {
             start,
             pages,
-            first_block,
+            first: Pfn::new(first_block << PAGEBLOCK_ORDER),
             heads: (0..blocks).map(|at| A::AtomicU64::new(missing_in(at))).collect(),
             words: (0..blocks)
                 .map(|at| Words(core::array::from_fn(|w| A::AtomicU64::new(word(at, w)))))
@@ -245,7 +246,7 @@ impl<A: Arch> BlockMap<A> {
 
     #[inline]
     fn block_of(&self, pfn: Pfn) -> usize {
-        pfn.pageblock() - self.first_block
+        pfn.pageblock() - self.first.pageblock()
     }
     #[inline]
     fn head(&self, block: usize) -> Head {
@@ -269,18 +270,18 @@ impl<A: Arch> BlockMap<A> {
     /// Frame `frame` of the zone, counted from its first block on.
     #[inline]
     fn pfn(&self, frame: u32) -> Pfn {
-        Pfn::new(self.first_block * BLOCK_PAGES as usize + frame as usize)
+        self.first.offset(frame as usize)
     }
     /// The number of a frame that the zone has, from its first block on.
     #[inline]
     fn index(&self, pfn: Pfn) -> u32 {
-        (pfn.index() - self.first_block * BLOCK_PAGES as usize) as u32
+        (pfn.index() - self.first.index()) as u32
     }
     /// Whether the zone has the whole block.
     #[inline]
     pub fn spans(&self, pfn: Pfn, order: Order) -> bool {
-        let (pages, block) = (self.pages as usize, order.pages());
-        block <= pages && pfn.index().wrapping_sub(self.start.index()) <= pages - block
+        let first = (pfn.index() as u32).wrapping_sub(self.start.index() as u32);
+        first < self.pages && self.pages - first >= order.pages() as u32
     }
     /// Where `cpu` begins to look for blocks: each has a stretch of its own, so that they meet
     /// rarely.

@@ -8,11 +8,11 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Orders that have stacks: all below a pageblock.
 const ORDERS: usize = PAGEBLOCK_ORDER as usize;
 /// The smallest order of which a whole pageblock may be kept, if there is nothing else.
-const LARGE: u8 = 4;
+const LARGE: u8 = 3;
 /// By order: how many blocks of one type are kept at most. Of the orders that programs ask for all
 /// the time there are so many that what comes and goes at random seldom needs more, of large ones
 /// as many as a pageblock has.
-const DEPTHS: [usize; ORDERS] = [64, 32, 32, 32, 32, 16, 8, 4, 2];
+const DEPTHS: [usize; ORDERS] = [64, 32, 32, 64, 32, 16, 8, 4, 2];
 /// By order: where its blocks begin among those of a type; last, their number.
 const FIRST: [u16; ORDERS + 1] = {
     let mut first = [0; ORDERS + 1];
@@ -25,26 +25,41 @@ const FIRST: [u16; ORDERS + 1] = {
     }
     first
 };
+/// Stacks of a CPU.
+const STACKS: usize = ORDERS * MigrateType::COUNT;
 /// Places for all blocks of one type.
-const PLACES: usize = FIRST[ORDERS] as usize;
+const TYPE_PLACES: usize = FIRST[ORDERS] as usize;
+/// Places for all blocks.
+const PLACES: usize = TYPE_PLACES * MigrateType::COUNT;
+/// By stack: its first place; last, their number. So a stack ends where the next one begins.
+const BASE: [u16; STACKS + 1] = {
+    let mut base = [PLACES as u16; STACKS + 1];
+    let mut stack = 0;
+    while stack < STACKS {
+        base[stack] = (stack / ORDERS * TYPE_PLACES) as u16 + FIRST[stack % ORDERS];
+        stack += 1;
+    }
+    base
+};
 
 /// Blocks of one order and type.
 #[derive(Clone, Copy)]
 struct Kept {
     order: Order,
-    /// Which of the counts is theirs.
-    list: usize,
-    /// Their first place.
-    first: usize,
+    /// Which of the stacks is theirs.
+    stack: usize,
 }
 
 impl Kept {
     /// `order` is below a pageblock's.
     #[inline]
     const fn of(order: Order, kind: MigrateType) -> Self {
-        let first = kind.index() * PLACES + FIRST[order.index()] as usize;
-        let list = kind.index() * ORDERS + order.index();
-        Self { order, list, first }
+        Self { order, stack: kind.index() * ORDERS + order.index() }
+    }
+    /// Their first place.
+    #[inline]
+    const fn base(self) -> usize {
+        BASE[self.stack] as usize
     }
     #[inline]
     const fn depth(self) -> usize {
@@ -63,9 +78,9 @@ impl Kept {
 /// Orders keep apart: what is broken up for a larger block would soon be used up by smaller ones
 /// otherwise, and the next one would break up more.
 pub(super) struct Stacks {
-    /// By order and type: how many there are.
-    counts: [AtomicU32; ORDERS * MigrateType::COUNT],
-    blocks: [AtomicU32; PLACES * MigrateType::COUNT],
+    /// By stack: the first place that is empty.
+    tops: [AtomicU32; STACKS],
+    places: [AtomicU32; PLACES],
     /// Pages in all of them.
     pages: AtomicU32,
     most_pages: u32,
@@ -74,9 +89,15 @@ pub(super) struct Stacks {
 impl Stacks {
     /// Empty ones for at most `most_pages` pages together.
     pub(super) const fn new(most_pages: u32) -> Self {
+        let mut tops = [const { AtomicU32::new(0) }; STACKS];
+        let mut stack = 0;
+        while stack < STACKS {
+            tops[stack] = AtomicU32::new(BASE[stack] as u32);
+            stack += 1;
+        }
         Self {
-            counts: [const { AtomicU32::new(0) }; ORDERS * MigrateType::COUNT],
-            blocks: [const { AtomicU32::new(0) }; PLACES * MigrateType::COUNT],
+            tops,
+            places: [const { AtomicU32::new(0) }; PLACES],
             pages: AtomicU32::new(0),
             most_pages,
         }
@@ -95,27 +116,41 @@ impl Stacks {
     #[inline(always)]
     pub(super) fn pop(&self, order: Order, kind: MigrateType) -> Option<u32> {
         let kept = Kept::of(order, kind);
-        let counter = self.counts.get(kept.list)?;
-        let count = counter.load(Relaxed).checked_sub(1)?;
-        let block = self.blocks.get(kept.first + count as usize)?;
-        counter.store(count, Relaxed);
+        let top = self.tops.get(kept.stack)?;
+        let above = top.load(Relaxed);
+        if above <= kept.base() as u32 {
+            return None;
+        }
+        let block = self.places.get(above as usize - 1)?.load(Relaxed);
+        top.store(above - 1, Relaxed);
         self.pages.store(self.pages() - order.pages() as u32, Relaxed);
-        Some(block.load(Relaxed))
+        Some(block)
     }
     /// Puts a block on top; `false` if there is no room.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
         let kept = Kept::of(order, kind);
-        let Some(counter) = self.counts.get(kept.list) else { return false };
-        let (count, pages) = (counter.load(Relaxed), self.pages() + order.pages() as u32);
-        let Some(place) = self.blocks.get(kept.first + count as usize) else { return false };
-        if count as usize >= kept.depth() || pages > self.most_pages {
+        let Some(top) = self.tops.get(kept.stack) else { return false };
+        let (at, pages) = (top.load(Relaxed), self.pages() + order.pages() as u32);
+        let end = u32::from(BASE[kept.stack + 1]);
+        let Some(place) = self.places.get(at as usize) else { return false };
+        if at >= end || pages > self.most_pages {
             return false;
         }
         place.store(frame, Relaxed);
-        counter.store(count + 1, Relaxed);
+        top.store(at + 1, Relaxed);
         self.pages.store(pages, Relaxed);
         true
+    }
+    /// How many blocks are on a stack.
+    #[inline]
+    fn count(&self, kept: Kept) -> usize {
+        self.tops[kept.stack].load(Relaxed) as usize - kept.base()
+    }
+    /// What is on a stack, the oldest first.
+    #[inline]
+    fn blocks(&self, kept: Kept) -> &[AtomicU32] {
+        &self.places[kept.base()..][..self.count(kept)]
     }
     /// How many blocks of `order` to take for later: of large ones as many as there is room for, be
     /// it only once others have gone; 0: what a word has.
@@ -126,7 +161,7 @@ impl Stacks {
         }
         let kept = Kept::of(order, kind);
         let depth = kept.depth() as u32;
-        let places = depth - self.counts[kept.list].load(Relaxed);
+        let places = depth - self.count(kept) as u32;
         let room = places.min((self.most_pages - self.pages()) >> order.get());
         room.max(depth.min(self.most_pages >> order.get()) / 4)
     }
@@ -140,12 +175,13 @@ impl Stacks {
         kind: MigrateType,
     ) -> bool {
         let kept = Kept::of(order, kind);
-        let before = self.counts[kept.list].load(Relaxed);
-        let pages = self.pages() + (count << order.get());
-        if pages > self.most_pages || (before + count) as usize > kept.depth() {
+        let (before, count) = (self.count(kept), count as usize);
+        let pages = self.pages() + (count << order.get()) as u32;
+        if pages > self.most_pages || before + count > kept.depth() {
             return false;
         }
-        let places = &self.blocks[kept.first..][before as usize..(before + count) as usize];
+        let from = kept.base() + before;
+        let places = &self.places[from..from + count];
         let mut places = places.iter().rev();
         for (word, &starts) in (word..).zip(starts) {
             let mut left = starts;
@@ -158,7 +194,7 @@ impl Stacks {
                 break;
             }
         }
-        self.counts[kept.list].store(before + count, Relaxed);
+        self.tops[kept.stack].store((from + count) as u32, Relaxed);
         self.pages.store(pages, Relaxed);
         true
     }
@@ -167,12 +203,10 @@ impl Stacks {
     /// all others that lie next to them there and in the same pageblock.
     pub(super) fn shed(&self, order: Order, kind: MigrateType, gone: impl FnMut(u32, Order)) {
         let own = Kept::of(order, kind);
-        let count = |kept: &Kept| self.counts[kept.list].load(Relaxed) as usize;
-        let largest = || Kept::all().max_by_key(|kept| count(kept) * kept.order.pages());
-        let full = if count(&own) > own.depth() / 2 { Some(own) } else { largest() };
+        let largest = || Kept::all().max_by_key(|&kept| self.count(kept) * kept.order.pages());
+        let full = if self.count(own) > own.depth() / 2 { Some(own) } else { largest() };
         if let Some(kept) = full {
-            let count = count(&kept);
-            let blocks = &self.blocks[kept.first..kept.first + count];
+            let (blocks, count) = (self.blocks(kept), self.count(kept));
             let block = |at: usize| blocks[at].load(Relaxed) >> PAGEBLOCK_ORDER;
             let mut oldest = count.div_ceil(2);
             if kept.order.get() >= LARGE {
@@ -184,33 +218,28 @@ impl Stacks {
     /// Takes all blocks out.
     pub(super) fn clear(&self, mut gone: impl FnMut(u32, Order)) {
         for kept in Kept::all() {
-            let count = self.counts[kept.list].load(Relaxed) as usize;
-            self.remove(kept, count, &mut gone);
+            self.remove(kept, self.count(kept), &mut gone);
         }
     }
     /// Takes the `oldest` blocks of a stack out.
     fn remove(&self, kept: Kept, oldest: usize, mut gone: impl FnMut(u32, Order)) {
-        let count = self.counts[kept.list].load(Relaxed) as usize;
-        let blocks = &self.blocks[kept.first..kept.first + count];
+        let blocks = self.blocks(kept);
         blocks[..oldest].iter().for_each(|block| gone(block.load(Relaxed), kept.order));
         for (to, from) in blocks.iter().zip(&blocks[oldest..]) {
             to.store(from.load(Relaxed), Relaxed);
         }
-        self.counts[kept.list].store((count - oldest) as u32, Relaxed);
+        let top = kept.base() + blocks.len() - oldest;
+        self.tops[kept.stack].store(top as u32, Relaxed);
         self.pages.store(self.pages() - (oldest * kept.order.pages()) as u32, Relaxed);
     }
     /// Whether a block is on its stack already. Looks at all that is on it.
     pub(super) fn has(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
-        let kept = Kept::of(order, kind);
-        let count = self.counts[kept.list].load(Relaxed) as usize;
-        let blocks = &self.blocks[kept.first..kept.first + count];
-        blocks.iter().any(|block| block.load(Relaxed) == frame)
+        self.blocks(Kept::of(order, kind)).iter().any(|block| block.load(Relaxed) == frame)
     }
     /// What is in them, by words.
     pub(super) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         let blocks = Kept::all().flat_map(|kept| {
-            let count = self.counts[kept.list].load(Relaxed) as usize;
-            let blocks = &self.blocks[kept.first..kept.first + count];
+            let blocks = self.blocks(kept);
             blocks.iter().map(move |block| (block.load(Relaxed), kept.order))
         });
         blocks.flat_map(|(frame, order)| runs_of(frame, order))
@@ -273,15 +302,16 @@ mod tests {
         assert!(stacks.push(64, Order::ZERO, MOVABLE));
         assert_eq!((stacks.pages(), stacks.pop(order(1), MOVABLE)), (33, Some(62)));
         stacks.clear(|_, _| {});
-        for at in 0..5 {
-            assert!(stacks.push(64 + 8 * at, order(3), MOVABLE));
+        for at in 0..10 {
+            assert!(stacks.push(64 + 4 * at, order(2), MOVABLE));
         }
         for at in 0..24 {
             assert!(stacks.push(at, Order::ZERO, MOVABLE));
         }
-        assert!(!stacks.push(0, order(2), MOVABLE), "too many pages");
-        assert_eq!(shed(order(2), MOVABLE), [(64, 3), (72, 3), (80, 3)], "those have most");
-        assert!(stacks.push(0, order(2), MOVABLE));
+        assert!(!stacks.push(0, order(1), MOVABLE), "too many pages");
+        let most = [64, 68, 72, 76, 80].map(|frame| (frame, 2));
+        assert_eq!(shed(order(1), MOVABLE), most, "those have most");
+        assert!(stacks.push(0, order(1), MOVABLE));
     }
 
     #[test]

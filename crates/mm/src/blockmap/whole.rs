@@ -15,7 +15,7 @@ impl<A: Arch> BlockMap<A> {
             self.take_pair(want)?
         };
         A::work(Op::BuddyTake, 1);
-        Some(Pfn::new((self.first_block + block) << PAGEBLOCK_ORDER))
+        Some(self.first.offset(block << PAGEBLOCK_ORDER))
     }
 
     /// The one that the CPU kept.

@@ -1,7 +1,7 @@
 //! The way to a page: zonelist, watermarks, the CPU's page cache, the zone.
 
 use super::zone::BELOW_HIGH;
-use super::{AllocError, FrameAllocator, Gfp, PcpPolicy, Zone};
+use super::{AllocError, FrameAllocator, Gfp, PcpPolicy, Records, Zone};
 use crate::arch::{Arch, Atomic, Func, NodeId, Op, Order, Pfn, Span, Trace};
 use crate::blockmap::Reserve;
 use crate::frame::{FrameState, MigrateType};
@@ -73,8 +73,23 @@ impl<A: Arch> FrameAllocator<A> {
             return Err(AllocError::Injected);
         }
         let request = Request { order, wanted, reserve: reserve(order, gfp), gfp, node };
+        if self.config.records == Records::Kept {
+            return self.alloc_recorded(request);
+        }
         match self.take_cached(request) {
-            Some(pfn) => Ok(prepared::<A>(pfn, order)),
+            Some((_, pfn)) => Ok(prepared::<A>(pfn, order)),
+            None => self.alloc_uncached(request),
+        }
+    }
+
+    /// Apart, so that whoever keeps no records need not prepare for them.
+    #[inline(never)]
+    fn alloc_recorded(&self, request: Request) -> Result<Pfn, AllocError> {
+        match self.take_cached(request) {
+            Some((zone, pfn)) => {
+                self.note_held(zone, pfn, request);
+                Ok(prepared::<A>(pfn, request.order))
+            }
             None => self.alloc_uncached(request),
         }
     }

@@ -12,20 +12,16 @@ use crate::vmstat::ZoneItem;
 
 impl<A: Arch> FrameAllocator<A> {
     /// Takes a block from what this CPU has to itself of the nearest zone. These pages count as
-    /// taken, so no watermark is asked.
-    #[inline]
-    pub(super) fn take_cached(&self, request: Request) -> Option<Pfn> {
+    /// taken, so no watermark is asked. It is not noted yet who holds it.
+    #[inline(always)]
+    pub(super) fn take_cached(&self, request: Request) -> Option<(&Zone<A>, Pfn)> {
         let zone = self.nearest(request)?;
         let map = zone.blocks.as_ref()?;
-        let pfn = {
-            let pinned = PreemptGuard::<A>::new();
-            let old = kept_before(map, &pinned);
-            let pfn = map.take_cached(&pinned, request.order, request.wanted)?;
-            trace_kept(zone, map, pinned.cpu(), old);
-            pfn
-        };
-        self.note_held(zone, pfn, request);
-        Some(pfn)
+        let pinned = PreemptGuard::<A>::new();
+        let old = kept_before(map, &pinned);
+        let pfn = map.take_cached(&pinned, request.order, request.wanted)?;
+        trace_kept(zone, map, pinned.cpu(), old);
+        Some((zone, pfn))
     }
 
     /// Takes a block from a zone whose watermark allows it.
@@ -51,8 +47,9 @@ impl<A: Arch> FrameAllocator<A> {
         Some(pfn)
     }
 
+    /// Notes who holds a block, if there are records.
     #[inline]
-    fn note_held(&self, zone: &Zone<A>, pfn: Pfn, request: Request) {
+    pub(super) fn note_held(&self, zone: &Zone<A>, pfn: Pfn, request: Request) {
         if self.config.records == Records::Kept {
             FrameTable::touch::<A>(pfn, Access::Write);
             let (held, zone) = (FrameState::Held, zone.id.index() as u8);

@@ -3,6 +3,7 @@
 use super::zone::BELOW_HIGH;
 use super::{BulkHold, FrameAllocator, PcpPolicy, Records, Zone};
 use crate::arch::{Access, Arch, CpuId, Func, Op, Order, Pfn, Span, Trace};
+use crate::blockmap::BlockMap;
 use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::pcp::{Pcp, PcpList};
 use crate::sync::{NoPreempt, PreemptGuard};
@@ -16,9 +17,15 @@ impl<A: Arch> FrameAllocator<A> {
     /// allocated.
     pub fn free_pages(&self, pfn: Pfn, order: Order) {
         let _span = Span::<A>::enter(Func::FreePages);
-        if self.config.records == Records::None {
-            return self.free_unrecorded(pfn, order);
+        match self.config.records {
+            Records::None => self.free_unrecorded(pfn, order),
+            Records::Kept => self.free_recorded(pfn, order),
         }
+    }
+
+    /// Apart, so that whoever keeps no records need not prepare for them.
+    #[inline(never)]
+    fn free_recorded(&self, pfn: Pfn, order: Order) {
         let word = self.check_held(pfn, order);
         A::work(Op::PagePrep, 1);
         A::trace(Trace::PageFree { pfn, order });
@@ -84,17 +91,19 @@ impl<A: Arch> FrameAllocator<A> {
     fn free_unrecorded(&self, pfn: Pfn, order: Order) {
         A::work(Op::PagePrep, 1);
         A::trace(Trace::PageFree { pfn, order });
-        let inside = self.zones.iter().find_map(|zone| {
-            let map = zone.blocks.as_ref()?;
-            map.spans(pfn, order).then_some((zone, map))
-        });
-        match inside.filter(|_| pfn.is_aligned(order)) {
+        // Most of memory is in the last zone.
+        match self.zones.last().and_then(|zone| mapped_in(zone, pfn, order)) {
             Some((zone, map)) => self.free_to_blocks(zone, map, pfn, order),
-            None => panic!(
-                "frame {} freed with order {}: no such block was ever handed out",
-                pfn.index(),
-                order.get()
-            ),
+            None => self.free_unrecorded_elsewhere(pfn, order),
+        }
+    }
+
+    /// The same for whichever zone has it.
+    #[inline(never)]
+    fn free_unrecorded_elsewhere(&self, pfn: Pfn, order: Order) {
+        match self.zones.iter().find_map(|zone| mapped_in(zone, pfn, order)) {
+            Some((zone, map)) => self.free_to_blocks(zone, map, pfn, order),
+            None => never_given(pfn, order),
         }
     }
 
@@ -232,6 +241,19 @@ impl<A: Arch> FrameAllocator<A> {
             self.trace_count(zone, cpu, &pcp, old);
         }
     }
+}
+
+/// A zone, with its map, if a block of `order` may lie there in it.
+#[inline(always)]
+fn mapped_in<A: Arch>(zone: &Zone<A>, pfn: Pfn, order: Order) -> Option<(&Zone<A>, &BlockMap<A>)> {
+    let map = zone.blocks.as_ref()?;
+    (pfn.is_aligned(order) && map.spans(pfn, order)).then_some((zone, map))
+}
+
+#[cold]
+fn never_given(pfn: Pfn, order: Order) -> ! {
+    let (pfn, order) = (pfn.index(), order.get());
+    panic!("frame {pfn} freed with order {order}: no such block was ever handed out")
 }
 
 #[cold]
