@@ -2,14 +2,41 @@
 //! more from.
 
 use super::bits::{Run, WORD_PAGES};
-use super::stack::Stacks;
+use super::stack::{MOST_PAGES, Stacks};
 use crate::arch::Order;
 use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Words of frames on their way home that a CPU keeps at most; a power of two. On its stacks it
-/// keeps as many pages.
-pub(super) const HOMES: usize = 8;
+/// Words of frames on their way home that a CPU keeps at most; a power of two.
+const HOMES: usize = 8;
+
+/// How much a CPU keeps at most.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Words of frames on their way home, a power of two.
+    homes: usize,
+    /// Pages on its stacks.
+    stacked_pages: u32,
+}
+
+impl Limits {
+    /// About `pages` in all, but for the least that it takes: a word's worth on stacks and a word
+    /// on its way home.
+    pub(super) const fn of(pages: usize) -> Self {
+        let words = pages / 2 / WORD_PAGES;
+        let homes = if words == 0 { 1 } else { 1 << words.ilog2() };
+        let homes = if homes > HOMES { HOMES } else { homes };
+        let homeward = homes * WORD_PAGES;
+        let most = MOST_PAGES as usize;
+        let stacked = if pages < 2 * homeward { homeward } else { pages - homeward };
+        let stacked_pages = if stacked > most { most } else { stacked } as u32;
+        Self { homes, stacked_pages }
+    }
+    /// Pages in all.
+    pub(super) const fn pages(self) -> usize {
+        self.homes * WORD_PAGES + self.stacked_pages as usize
+    }
+}
 
 /// What a pageblock that a CPU owns is for: blocks of one type and order, as on its stacks, but
 /// for the larger orders together.
@@ -101,23 +128,23 @@ pub(super) struct CpuCache {
     mask: u32,
     /// By list: the pageblock that refills come from, if nobody has taken it over.
     pub(super) block: [BlockCell; List::COUNT],
-    /// A whole pageblock that came back, kept for the next one who wants one, like `block`.
+    /// A whole pageblock that came back and is too large for the stacks, kept for the next one who
+    /// wants one, like `block`.
     pub(super) spare: BlockCell,
     /// Pages that became free less those that were taken, not yet in the zone's counter.
     uncounted: AtomicI64,
 }
 
 impl CpuCache {
-    /// An empty cache of `homes` homes, a power of two.
-    pub(super) const fn new(homes: usize) -> Self {
-        assert!(homes.is_power_of_two() && homes <= HOMES);
+    /// An empty cache.
+    pub(super) const fn new(limits: Limits) -> Self {
         Self {
-            stacks: Stacks::new((homes * WORD_PAGES) as u32),
+            stacks: Stacks::new(limits.stacked_pages),
             recent: BlockCell::none(),
             recent_fate: AtomicU32::new(0),
             homes: [const { Home { frames: AtomicU64::new(0), word: AtomicU32::new(0) } }; HOMES],
             homeward: AtomicU32::new(0),
-            mask: homes as u32 - 1,
+            mask: limits.homes as u32 - 1,
             block: [const { BlockCell::none() }; List::COUNT],
             spare: BlockCell::none(),
             uncounted: AtomicI64::new(0),
@@ -232,10 +259,6 @@ impl CpuCache {
     pub(super) fn uncounted(&self) -> i64 {
         self.uncounted.load(Relaxed)
     }
-    /// Pages that a cache of `homes` homes holds at most.
-    pub(super) const fn most_pages(homes: usize) -> usize {
-        2 * homes * WORD_PAGES
-    }
 }
 
 /// A frame came back to where it is already.
@@ -248,7 +271,7 @@ mod tests {
 
     #[test]
     fn frames_go_home_with_their_word_and_make_room_for_another() {
-        let cache = CpuCache::new(4);
+        let cache = CpuCache::new(Limits::of(4 * 2 * WORD_PAGES));
         let go = |word, frames: u64| {
             cache
                 .go_home(Run { word, frames }, frames.count_ones())
@@ -269,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_fate_of_one_pageblock_is_remembered_until_it_is_forgotten() {
-        let cache = CpuCache::new(1);
+        let cache = CpuCache::new(Limits::of(0));
         assert_eq!(cache.fate(0), None);
         for fate in [Fate::Home, Fate::Again(MigrateType::Reclaimable)] {
             cache.set_fate(7, fate);

@@ -41,6 +41,25 @@ impl<A: Arch> BlockMap<A> {
         kept
     }
 
+    /// The same for a whole pageblock. It need not be remembered what becomes of it: the next one
+    /// is another.
+    #[inline]
+    pub(crate) fn give_whole_cached(&self, pinned: &impl NoPreempt<A>, pfn: Pfn) -> bool {
+        let (order, frame) = (Order::PAGEBLOCK, self.index(pfn));
+        let head = self.head(block_of(frame));
+        let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
+        if head.held() != Some(order) || head.is_isolated() {
+            return false;
+        }
+        self.check_once(&cache, (frame, order), head.kind());
+        let kept = cache.stacks.push(frame, order, head.kind());
+        if kept {
+            A::work(Op::PcpPut, 1);
+            self.say_filled(pinned.cpu());
+        }
+        kept
+    }
+
     /// What becomes of blocks that come back to a pageblock; `None`: they stay there, for it is
     /// isolated.
     ///
@@ -81,13 +100,17 @@ impl<A: Arch> BlockMap<A> {
         change: &mut i64,
     ) -> bool {
         let cpu = pinned.cpu();
-        let cache = self.caches.of(cpu).enter().filter(|_| order < Order::PAGEBLOCK);
+        let small = |cache: &CpuCache| order < Order::PAGEBLOCK || cache.stacks.take_in(order);
+        let cache = self.caches.of(cpu).enter().filter(|cache| small(cache));
         let Some(cache) = cache else {
             self.give_large(pinned, (pfn, order), appetite, change);
             return false;
         };
         A::work(Op::PcpPut, 1);
         let frame = self.index(pfn);
+        if order == Order::PAGEBLOCK && self.head(block_of(frame)).held() != Some(order) {
+            freed_twice(pfn);
+        }
         let fate =
             if appetite == Appetite::Scarce { None } else { self.fate(block_of(frame), cpu) };
         let Some(fate) = fate else {
@@ -153,8 +176,8 @@ impl<A: Arch> BlockMap<A> {
             let cache = self.caches.of(pinned.cpu()).enter();
             // Where memory is short others may want it at once.
             let keeper = cache.as_ref().filter(|_| appetite == Appetite::Ample);
-            let spare = keeper.map(|cache| &cache.spare);
-            self.put_whole(self.block_of(pfn), order, spare, pinned.cpu())
+            let spare = keeper.map(|cache| (&cache.spare, pinned.cpu()));
+            self.put_whole(self.block_of(pfn), order, spare)
         };
         match self.caches.of(pinned.cpu()).enter() {
             Some(cache) => _ = cache.account(gained),
@@ -162,7 +185,7 @@ impl<A: Arch> BlockMap<A> {
         }
     }
 
-    /// Gives a block below a pageblock's order to the map; returns by how many pages the zone's
+    /// Gives a block up to a pageblock's order to the map; returns by how many pages the zone's
     /// free pages grow.
     pub(super) fn put_block(&self, frame: u32, order: Order) -> i64 {
         A::work(Op::BuddyPut, 1);
@@ -171,6 +194,9 @@ impl<A: Arch> BlockMap<A> {
             return self.put_back(Run { word, frames: bits::run(order, bit) });
         }
         let (block, at) = (word as usize / WORDS, word as usize % WORDS);
+        if order == Order::PAGEBLOCK {
+            return self.put_whole(block, order, None);
+        }
         (at..at + (order.pages() >> WORD_ORDER)).for_each(|at| self.clear_word(block, at));
         self.uncount(block, order.pages() as u64, order.get())
     }
@@ -231,32 +257,37 @@ impl<A: Arch> BlockMap<A> {
         pages as i64
     }
 
-    /// Gives one or two blocks back that were held whole. One stays the CPU's as `spare` if that
-    /// is there and empty.
-    fn put_whole(&self, block: usize, order: Order, spare: Option<&BlockCell>, cpu: CpuId) -> i64 {
+    /// Gives one or two blocks back that were held whole. One stays a CPU's as its spare if that
+    /// is given and empty.
+    fn put_whole(&self, block: usize, order: Order, spare: Option<(&BlockCell, CpuId)>) -> i64 {
         let mut gained = 0;
-        let mut spare = spare.filter(|spare| spare.get().is_none() && order == Order::PAGEBLOCK);
+        let single = order == Order::PAGEBLOCK;
+        let mut spare = spare.filter(|(spare, _)| spare.get().is_none() && single);
         for block in block..block + (order.pages() >> Order::PAGEBLOCK.get()) {
-            loop {
-                let head = self.head(block);
-                if head.held() != Some(order) {
-                    freed_twice(self.frame((block * WORDS) as u32, 0));
-                }
-                let keep = spare.is_some() && !head.is_isolated();
-                let whole = head.as_whole();
-                let after = if keep { whole.owned(cpu) } else { whole };
-                if !self.change(block, head, after) {
-                    continue;
-                }
-                if keep && let Some(spare) = spare.take() {
-                    spare.set(block);
-                } else {
-                    self.file(block, after);
-                }
-                gained += if head.is_isolated() { 0 } else { BLOCK_PAGES as i64 };
-                break;
+            let head = self.release(block, order, spare.map(|(_, cpu)| cpu));
+            match spare.take_if(|_| head.is_owned()) {
+                Some((spare, _)) => spare.set(block),
+                None => self.file(block, head),
             }
+            gained += if head.is_isolated() { 0 } else { BLOCK_PAGES as i64 };
         }
         gained
+    }
+
+    /// Makes a pageblock free that is held as part of a block of `order`: a CPU's, if one is given,
+    /// unless it is isolated. What its head says then.
+    #[inline]
+    pub(super) fn release(&self, block: usize, order: Order, keeper: Option<CpuId>) -> Head {
+        loop {
+            let head = self.head(block);
+            if head.held() != Some(order) {
+                freed_twice(self.frame((block * WORDS) as u32, 0));
+            }
+            let keeper = keeper.filter(|_| !head.is_isolated());
+            let after = keeper.map_or(head.as_whole(), |cpu| head.as_whole().owned(cpu));
+            if self.change(block, head, after) {
+                return after;
+            }
+        }
     }
 }

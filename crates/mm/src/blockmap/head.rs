@@ -151,6 +151,11 @@ impl Head {
     pub(super) const fn as_whole(self) -> Self {
         Self(self.0 & !(USED | HELD | OWNER | BUSY))
     }
+    /// The same block, all of it in use; nothing of it was.
+    #[inline]
+    pub(super) const fn used_up(self) -> Self {
+        Self(self.0 | BLOCK_PAGES)
+    }
     /// Of these frames of the block, which `used` counts from the start, none exists.
     pub(super) const fn missing(pages: u64) -> Self {
         Self(pages)

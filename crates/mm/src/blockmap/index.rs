@@ -5,7 +5,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 
-const BITS: usize = u64::BITS as usize;
+/// How many of the set lie in a word.
+pub(super) const BITS: usize = u64::BITS as usize;
 
 /// How many words of level 0 a search among two sets looks at in vain: what it is for, the best
 /// of what there is, is not worth more.
@@ -52,7 +53,7 @@ impl<A: Arch> Index<A> {
         // Whoever takes the bit out looks at the block's head after that, and the caller changed
         // the head before this: so a bit that is there already will do.
         if self.levels[0][at / BITS].load(SeqCst) & 1 << (at % BITS) == 0 {
-            self.raise(0, at);
+            self.set_some(at, 1);
         }
     }
     fn raise(&self, level: usize, mut at: usize) {
@@ -72,6 +73,32 @@ impl<A: Arch> Index<A> {
             self.lower(at / BITS);
         }
         before & bit != 0
+    }
+    /// Takes out up to `most` of those that follow one another from `from` on, closely enough that
+    /// one step does it: the first one that it may be, and a bit for each from there on. `None`:
+    /// there is nothing from `from` on.
+    pub(super) fn take_some(&self, from: usize, most: u32) -> Option<(usize, u64)> {
+        let first = self.next(from)?;
+        let word = &self.levels[0][first / BITS];
+        let mut left = word.load(SeqCst) >> (first % BITS);
+        let mut wanted = 0;
+        for _ in 0..most {
+            wanted |= left & left.wrapping_neg();
+            left &= left.wrapping_sub(1);
+        }
+        let before = word.fetch_and(!(wanted << (first % BITS)), SeqCst);
+        let taken = before >> (first % BITS) & wanted;
+        if before == taken << (first % BITS) && taken != 0 {
+            self.lower(first / BITS);
+        }
+        Some((first, taken))
+    }
+    /// Puts those in whose bits are set, where `first` has the lowest; all are of one word.
+    pub(super) fn set_some(&self, first: usize, some: u64) {
+        let bits = some << (first % BITS);
+        if self.levels[0][first / BITS].fetch_or(bits, SeqCst) == 0 && self.levels.len() > 1 {
+            self.raise(1, first / BITS);
+        }
     }
     /// The word `at` of level 0 has become empty.
     fn lower(&self, mut at: usize) {

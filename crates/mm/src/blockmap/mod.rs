@@ -61,7 +61,7 @@ use crate::sync::{EachCpu, Local};
 use alloc::boxed::Box;
 use bits::WORD_PAGES;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
-use cpu::{CpuCache, HOMES, List};
+use cpu::{CpuCache, Limits, List};
 use head::{BLOCK_PAGES, Fill, Head};
 use index::Index;
 use rooms::Rooms;
@@ -115,12 +115,16 @@ pub(crate) enum Reserve {
 
 /// What an allocation wants.
 #[derive(Clone, Copy)]
-pub(super) struct Want {
-    pub(super) cpu: CpuId,
-    pub(super) order: Order,
-    pub(super) kind: MigrateType,
-    pub(super) appetite: Appetite,
-    pub(super) reserve: Reserve,
+pub(crate) struct Want {
+    /// Who asks.
+    pub(crate) cpu: CpuId,
+    pub(crate) order: Order,
+    pub(crate) kind: MigrateType,
+    pub(crate) appetite: Appetite,
+    pub(crate) reserve: Reserve,
+    /// Pages by which the zone is above its watermark: as many may be taken for later by whole
+    /// pageblocks beyond the first.
+    pub(crate) above_pages: u32,
 }
 
 impl Want {
@@ -162,7 +166,8 @@ pub struct BlockMap<A: Arch> {
     rooms: Rooms<A>,
     caches: EachCpu<Local<CpuCache>>,
     outside: EachCpu<Outside<A>>,
-    homes: usize,
+    /// How much each CPU may keep.
+    limits: Limits,
     /// How many whole blocks are the reserve, by who would break them up.
     reserve: ReservePages,
 }
@@ -195,7 +200,8 @@ impl<A: Arch> BlockMap<A> {
             (0..WORD_PAGES).fold(0, |bits, bit| bits | u64::from(lacks(bit)) << bit)
         };
         let fill = |block: usize| Head::missing(missing_in(block)).fill();
-        let homes = homes(pages, A::cpus_possible());
+        // All CPUs together keep at most a 64th of the zone, but for the least they need.
+        let limits = Limits::of(pages as usize / 64 / A::cpus_possible());
         let index = |kind: MigrateType, wanted: Fill| {
             Index::new(blocks, |block| kind == MigrateType::Movable && fill(block) == Some(wanted))
         };
@@ -213,14 +219,14 @@ impl<A: Arch> BlockMap<A> {
                 core::array::from_fn(|_| index(kind, fills.next().expect("as many as there are")))
             }),
             rooms: Rooms::all(blocks),
-            caches: EachCpu::new::<A>(|_| Local::new(CpuCache::new(homes))),
+            caches: EachCpu::new::<A>(|_| Local::new(CpuCache::new(limits))),
             outside: EachCpu::new::<A>(|_| Outside {
                 filled: A::OwnedI8::zero(),
                 emptied: A::AtomicU32::new(0),
                 refused: A::AtomicU32::new(0),
                 counting: A::AtomicU32::new(0),
             }),
-            homes,
+            limits,
             reserve,
         }
     }
@@ -237,7 +243,7 @@ impl<A: Arch> BlockMap<A> {
     }
     /// Pages that one CPU may keep to itself at most.
     pub fn most_cached_pages(&self) -> usize {
-        CpuCache::most_pages(self.homes)
+        self.limits.pages()
     }
     /// The type of the pageblock that holds `pfn`, which is in the zone.
     pub fn block_type(&self, pfn: Pfn) -> MigrateType {
@@ -319,13 +325,6 @@ impl<A: Arch> BlockMap<A> {
             }
         }
     }
-}
-
-/// How many homes a CPU has for words: as many as there can be, while all CPUs together keep at
-/// most a 64th of the zone, half of it on stacks.
-fn homes(pages: u32, cpus: usize) -> usize {
-    let share = pages as usize / 64 / cpus / CpuCache::most_pages(1);
-    if share == 0 { 1 } else { (1 << share.ilog2()).min(HOMES) }
 }
 
 /// The pageblock of frame `frame` of a zone.

@@ -1,7 +1,7 @@
 //! Damage planted in a map: [`BlockMap::verify`] must name each.
 
 use super::head::BUSY;
-use super::{Appetite, BlockMap, MapError, Reserve, ReservePages, WORDS, bits};
+use super::{Appetite, BlockMap, MapError, Reserve, ReservePages, WORDS, Want, bits};
 use crate::arch::{CpuId, Order, Pfn, lone::Lone};
 use crate::frame::MigrateType;
 use crate::sync::PreemptGuard;
@@ -15,9 +15,13 @@ const ME: CpuId = CpuId::new(0);
 const FRESH: usize = 7;
 const NO_RESERVE: ReservePages = ReservePages { from_singles: 0, from_larger: 0 };
 
+fn want(order: Order) -> Want {
+    let (kind, appetite, reserve) = (MigrateType::Movable, Appetite::Ample, Reserve::Kept);
+    Want { cpu: ME, order, kind, appetite, reserve, above_pages: 0 }
+}
+
 fn take(map: &Map) -> Pfn {
-    let (mut change, wanted) = (0, (Order::ZERO, MigrateType::Movable, Reserve::Kept));
-    map.claim(&PreemptGuard::new(), wanted, Appetite::Ample, &mut change).unwrap()
+    map.claim(&PreemptGuard::new(), want(Order::ZERO), &mut 0).unwrap()
 }
 
 /// What `plant` does to a sound map, of which one CPU owns the block of the page that it is given,
@@ -119,9 +123,8 @@ fn frames_are_taken_before_they_are_counted_as_free() {
     let map = Map::new(Pfn::new(0), 512, NO_RESERVE);
     let (word, pinned, mut change) = (Order::new(6).unwrap(), PreemptGuard::new(), 0);
     let mut claim = || {
-        let wanted = (word, MigrateType::Movable, Reserve::Kept);
         let cached = map.take_cached(&pinned, word, MigrateType::Movable);
-        cached.or_else(|| map.claim(&pinned, wanted, Appetite::Ample, &mut change))
+        cached.or_else(|| map.claim(&pinned, want(word), &mut change))
     };
     let mut held: Vec<Pfn> = (0..WORDS).map(|_| claim().unwrap()).collect();
     held.sort_unstable();
@@ -130,4 +133,56 @@ fn frames_are_taken_before_they_are_counted_as_free() {
     assert_eq!([claim(), claim()], [Some(held[0]), Some(held[1])]);
     assert_eq!(map.uncount(0, 64, bits::largest(free)), 64);
     assert_eq!((map.head(0).free(), claim()), (0, None));
+}
+
+/// 512 pageblocks: each CPU may keep several.
+const MANY: u32 = 1 << 18;
+
+fn block(order: u8) -> Order {
+    Order::new(order).unwrap()
+}
+
+/// Of what is above the watermark whole pageblocks are taken for later, as many as a CPU may keep,
+/// and no more than leave the reserve.
+#[test]
+fn what_is_taken_for_later_is_bounded() {
+    let pinned = PreemptGuard::new();
+    let kept = |order, above_pages, reserve_pages| {
+        let reserve = ReservePages { from_singles: reserve_pages, from_larger: reserve_pages };
+        let map = Map::new(Pfn::new(0), MANY, reserve);
+        let want = Want { above_pages, ..want(block(order)) };
+        let first = map.claim(&pinned, want, &mut 0).unwrap();
+        let audit = map.verify().unwrap();
+        let held = 1 << order;
+        assert_eq!(audit.free + audit.cached + held, MANY.into());
+        assert_eq!(audit.uncounted, -((audit.cached + held) as i64));
+        let mut taken = alloc::vec![(first, block(order))];
+        let again = || map.take_cached(&pinned, block(order), MigrateType::Movable);
+        taken.extend(core::iter::from_fn(again).map(|pfn| (pfn, block(order))));
+        let mut change = 0;
+        for &(pfn, order) in &taken {
+            map.give(&pinned, (pfn, order), Appetite::Ample, &mut change);
+        }
+        map.drain_here(&pinned).expect("no interrupt is here");
+        assert_eq!(map.verify().unwrap().free, MANY.into());
+        (audit.cached + held) / 512
+    };
+    let most = map_limit();
+    assert!(most >= 4, "{most}");
+    for order in [7, 8] {
+        let bounded = if order == 7 { most.min(8) } else { most };
+        assert_eq!(kept(order, u32::MAX, 0), bounded, "order {order}");
+        assert_eq!(kept(order, 1024, 0), 3, "order {order}");
+        assert_eq!(kept(order, 511, 0), 1, "order {order}");
+    }
+    assert_eq!(kept(9, u32::MAX, 0), most.min(8));
+    assert_eq!((kept(9, 1024, 0), kept(9, 511, 0), kept(10, u32::MAX, 0)), (3, 1, 2));
+    assert_eq!(kept(7, u32::MAX, MANY - 1024), 1, "the reserve stays: all of them, or none");
+}
+
+/// Pageblocks that the stacks of a CPU of such a map take.
+fn map_limit() -> u64 {
+    let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
+    let cache = map.caches.get(ME).unwrap().enter().unwrap();
+    u64::from(cache.stacks.refill(Order::PAGEBLOCK, MigrateType::Movable))
 }

@@ -5,21 +5,26 @@ use crate::arch::{Order, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Orders that have stacks: all below a pageblock.
-const ORDERS: usize = PAGEBLOCK_ORDER as usize;
-/// The smallest order of which a whole pageblock may be kept, if there is nothing else.
-const LARGE: u8 = 3;
+/// Orders that have stacks: all up to a pageblock.
+const ORDERS: usize = PAGEBLOCK_ORDER as usize + 1;
+/// The smallest order of which whole pageblocks may be kept.
+pub(super) const LARGE: u8 = 3;
 /// By order: how many blocks of one type are kept at most. Of the orders that programs ask for all
 /// the time there are so many that what comes and goes at random seldom needs more, of large ones
-/// as many as a pageblock has.
-const DEPTHS: [usize; ORDERS] = [64, 32, 32, 64, 32, 16, 8, 4, 2];
+/// whole pageblocks' worth: the larger they are, the more of them, up to eight, for the way to the
+/// map is paid once for all that come or go together.
+const DEPTHS: [usize; ORDERS] = [64, 32, 32, 64, 32, 32, 32, 32, 16, 8];
+/// Most pages that are kept, of all orders together.
+pub(super) const MOST_PAGES: u32 = 8 << PAGEBLOCK_ORDER;
 /// By order: where its blocks begin among those of a type; last, their number.
 const FIRST: [u16; ORDERS + 1] = {
     let mut first = [0; ORDERS + 1];
     let mut order = 0;
     while order < ORDERS {
         assert!(DEPTHS[order] << order >= WORD_PAGES);
-        assert!(order < LARGE as usize || DEPTHS[order] << order == 1 << PAGEBLOCK_ORDER);
+        let pages = DEPTHS[order] << order;
+        assert!(order < LARGE as usize || pages.is_multiple_of(1 << PAGEBLOCK_ORDER));
+        assert!(pages <= MOST_PAGES as usize);
         first[order + 1] = first[order] + DEPTHS[order] as u16;
         order += 1;
     }
@@ -51,7 +56,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// `order` is below a pageblock's.
+    /// `order` is at most a pageblock's.
     #[inline]
     const fn of(order: Order, kind: MigrateType) -> Self {
         Self { order, stack: kind.index() * ORDERS + order.index() }
@@ -105,14 +110,14 @@ impl Stacks {
     /// Whether there is room for a block of `order` once others have gone.
     #[inline]
     pub(super) fn take_in(&self, order: Order) -> bool {
-        order.get() < PAGEBLOCK_ORDER && order.pages() as u32 <= self.most_pages
+        order.get() <= PAGEBLOCK_ORDER && order.pages() as u32 <= self.most_pages
     }
     /// Pages in them.
     #[inline]
     pub(super) fn pages(&self) -> u32 {
         self.pages.load(Relaxed)
     }
-    /// Takes the block that came last. `order` is below a pageblock's.
+    /// Takes the block that came last. `order` is at most a pageblock's.
     #[inline(always)]
     pub(super) fn pop(&self, order: Order, kind: MigrateType) -> Option<u32> {
         let kept = Kept::of(order, kind);
@@ -198,6 +203,23 @@ impl Stacks {
         self.pages.store(pages, Relaxed);
         true
     }
+    /// The same with all blocks of `order` of the pageblock that starts at `frame`.
+    pub(super) fn fill_whole(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
+        let kept = Kept::of(order, kind);
+        let (top, each) = (kept.base() + self.count(kept), 1 << (PAGEBLOCK_ORDER - order.get()));
+        let pages = self.pages() + (1 << PAGEBLOCK_ORDER);
+        if pages > self.most_pages || top + each > usize::from(BASE[kept.stack + 1]) {
+            return false;
+        }
+        let mut block = frame + (1 << PAGEBLOCK_ORDER);
+        for place in &self.places[top..top + each] {
+            block -= 1 << order.get();
+            place.store(block, Relaxed);
+        }
+        self.tops[kept.stack].store((top + each) as u32, Relaxed);
+        self.pages.store(pages, Relaxed);
+        true
+    }
     /// Makes room for blocks of `order` and `kind` that found none: takes the older half of its
     /// stack out if that is rather full, or else of the one that has most pages; large ones with
     /// all others that lie next to them there and in the same pageblock.
@@ -246,7 +268,7 @@ impl Stacks {
     }
 }
 
-/// The frames of a block below a pageblock, by words.
+/// The frames of a block, at most a pageblock, by words.
 fn runs_of(frame: u32, order: Order) -> impl Iterator<Item = Run> {
     let (word, bit) = bits::split(frame);
     let words = (order.pages() >> WORD_ORDER).max(1) as u32;
@@ -267,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_came_last_goes_first_and_orders_and_types_keep_apart() {
-        let stacks = Stacks::new(4096);
+        let stacks = Stacks::new(8192);
         for (at, kept) in Kept::all().enumerate() {
             let kind = MigrateType::ALL[at / ORDERS];
             for frame in 0..2 {
@@ -326,6 +348,30 @@ mod tests {
         assert!(stacks.fill((4, &[!0]), 64, Order::ZERO, MOVABLE));
         let all: Vec<u32> = core::iter::from_fn(|| stacks.pop(Order::ZERO, MOVABLE)).collect();
         assert_eq!(all, (256..320).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_pageblock_is_handed_out_in_order_too_and_as_many_as_there_is_room_for() {
+        for order in Order::all().skip(usize::from(LARGE)).take(ORDERS - usize::from(LARGE)) {
+            let stacks = Stacks::new(MOST_PAGES);
+            let pageblocks = stacks.refill(order, MOVABLE) >> (PAGEBLOCK_ORDER - order.get());
+            assert!((1..=8).contains(&pageblocks), "order {}", order.get());
+            for block in 0..pageblocks {
+                assert!(stacks.fill_whole(512 * block, order, MOVABLE));
+            }
+            assert!(!stacks.fill_whole(512 * pageblocks, order, MOVABLE));
+            let words = stacks.runs().map(|run| run.frames.count_ones()).sum::<u32>();
+            assert_eq!((stacks.pages(), words), (512 * pageblocks, 512 * pageblocks));
+            let popped = core::iter::from_fn(|| stacks.pop(order, MOVABLE)).collect::<Vec<_>>();
+            let starts = |block: u32| (512 * block..512 * (block + 1)).step_by(order.pages());
+            assert_eq!(popped, (0..pageblocks).rev().flat_map(starts).collect::<Vec<_>>());
+        }
+        let (stacks, whole) = (Stacks::new(600), order(PAGEBLOCK_ORDER));
+        assert_eq!(stacks.refill(whole, MOVABLE), 1);
+        assert!(stacks.push(0, whole, MOVABLE) && !stacks.push(512, whole, MOVABLE));
+        let mut gone = Vec::new();
+        stacks.shed(whole, MOVABLE, |frame, order| gone.push((frame, order)));
+        assert_eq!((gone, stacks.pages()), (alloc::vec![(0, whole)], 0));
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl<A: Arch> BlockMap<A> {
         order: Order,
         kind: MigrateType,
     ) -> Option<Pfn> {
-        if order >= Order::PAGEBLOCK {
+        if order > Order::PAGEBLOCK {
             return None;
         }
         let frame = self.caches.get(pinned.cpu())?.enter()?.stacks.pop(order, kind)?;
@@ -42,47 +42,58 @@ impl<A: Arch> BlockMap<A> {
         Some(self.pfn(frame))
     }
 
-    /// Takes a block of `order` from the map. `change` is what that changes in the zone's free
-    /// pages, if the CPU's own account could not be used.
+    /// Takes a block from the map, for the CPU that asks. `change` is what that changes in the
+    /// zone's free pages, if the CPU's own account could not be used.
     pub(crate) fn claim(
         &self,
         pinned: &impl NoPreempt<A>,
-        (order, kind, reserve): (Order, MigrateType, Reserve),
-        appetite: Appetite,
+        want: Want,
         change: &mut i64,
     ) -> Option<Pfn> {
-        let cpu = pinned.cpu();
-        let want = Want { cpu, order, kind, appetite, reserve };
-        let Some(cache) = self.caches.of(cpu).enter() else {
-            let taken = match order < Order::PAGEBLOCK {
+        let Some(cache) = self.caches.of(pinned.cpu()).enter() else {
+            let taken = match want.order < Order::PAGEBLOCK {
                 true => self.claim_in_interrupt(want)?,
                 false => self.take_whole(None, want)?,
             };
-            *change -= order.pages() as i64;
+            *change -= want.order.pages() as i64;
             return Some(taken);
         };
-        if order >= Order::PAGEBLOCK {
-            let taken = self.take_whole(Some(&cache), want)?;
-            cache.account(-(order.pages() as i64));
-            return Some(taken);
+        if want.order < Order::PAGEBLOCK {
+            return self.claim_part(&cache, want);
         }
-        let from = self.enter_some(&cache, want)?;
-        let taken = self.take_from(from, want, cache.stacks.refill(order, kind));
+        let taken = self.take_whole(Some(&cache), want)?;
+        cache.account(-(want.order.pages() as i64));
+        if want.order == Order::PAGEBLOCK {
+            let most = cache.stacks.refill(want.order, want.kind);
+            self.take_more(&cache, want, self.block_of(taken), most.saturating_sub(1));
+        }
+        Some(taken)
+    }
+
+    /// Takes a block below a pageblock from the map.
+    fn claim_part(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
+        let (order, kind) = (want.order, want.kind);
+        let from = self.enter_some(cache, want)?;
+        let most = cache.stacks.refill(order, kind);
+        let taken = self.take_from(from, want, most);
         if taken.all || taken.kind != kind {
             cache.block[want.list().index()].take();
         }
         if !taken.all && taken.kind != kind {
             // It stays another type's, and those who look for that would not find it.
-            self.disown(from.0, cpu);
+            self.disown(from.0, want.cpu);
         }
         cache.account(-((order.pages() * (1 + taken.more as usize)) as i64));
         if taken.more > 0 {
             A::work(Op::PcpPut, 1);
-            self.say_filled(cpu);
+            self.say_filled(want.cpu);
             let word = (from.0 * WORDS) as u32;
             while !cache.stacks.fill((word, &taken.rest), taken.more, order, kind) {
-                self.shed(&cache, order, kind);
+                self.shed(cache, order, kind);
             }
+        }
+        if taken.all {
+            self.take_more(cache, want, from.0, most.saturating_sub(taken.more));
         }
         Some(taken.first)
     }
@@ -142,7 +153,7 @@ impl<A: Arch> BlockMap<A> {
 
     /// Sets the bits of free frames in each of these words of a block that was entered.
     #[inline]
-    fn mark_used(&self, block: usize, words: core::ops::Range<usize>, frames: u64) {
+    pub(super) fn mark_used(&self, block: usize, words: core::ops::Range<usize>, frames: u64) {
         let words = &self.words[block].0[words];
         if frames == !0 {
             // Only the CPU that has entered the block sets bits, and nobody can be giving one back.

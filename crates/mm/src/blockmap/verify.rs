@@ -54,7 +54,8 @@ impl<A: Arch> BlockMap<A> {
         for (cpu, cache) in self.caches.iter() {
             let cache = cache.peek();
             for run in cache.words() {
-                let used = self.word(run.word).load(Acquire);
+                let held = self.head(run.word as usize / WORDS).held().is_some();
+                let used = if held { !0 } else { self.word(run.word).load(Acquire) };
                 if used & run.frames != run.frames {
                     let bit = (run.frames & !used).trailing_zeros();
                     return Err(MapError::Kept(self.frame(run.word, bit)));

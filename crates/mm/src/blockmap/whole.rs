@@ -1,8 +1,9 @@
-//! Blocks that are wanted whole: orders 9 and 10 take no bits, only heads.
+//! Blocks that are wanted whole: orders 9 and 10 take no bits, only heads; and those that CPUs take
+//! for later.
 
 use super::cpu::{BlockCell, CpuCache};
-use super::head::Head;
-use super::{BlockMap, Want};
+use super::head::{BLOCK_PAGES, Head};
+use super::{Appetite, BlockMap, WORDS, Want};
 use crate::arch::{Arch, Op, Order, PAGEBLOCK_ORDER, Pfn};
 
 impl<A: Arch> BlockMap<A> {
@@ -16,6 +17,71 @@ impl<A: Arch> BlockMap<A> {
         };
         A::work(Op::BuddyTake, 1);
         Some(self.first.offset(block << PAGEBLOCK_ORDER))
+    }
+
+    /// Takes whole blocks that nobody owns for later, those after `near` first: onto the CPU's
+    /// stack, as blocks of the wanted order, at most `most` of them. They say that all of them is
+    /// in use before their bits do, and nobody looks for anything in them.
+    pub(super) fn take_more(&self, cache: &CpuCache, want: Want, near: usize, most: u32) {
+        let each = 1 << (PAGEBLOCK_ORDER - want.order.get());
+        let mut left = most.min((want.above_pages >> PAGEBLOCK_ORDER) * each) / each;
+        if want.appetite == Appetite::Scarce || left == 0 {
+            return;
+        }
+        let (mut near, kept, mut blocks) = (near, self.reserve.blocks(want), 0);
+        while left > 0
+            && let Some((first, mut some)) = self.whole.take_some(near, left)
+        {
+            // They are out already, so that no two can take the last ones above the reserve.
+            if kept > 0 && !self.whole.has(kept, first) {
+                self.whole.set_some(first, some);
+                break;
+            }
+            while some != 0 {
+                let block = first + some.trailing_zeros() as usize;
+                some &= some - 1;
+                A::work(Op::BuddyStep, 1);
+                if !self.use_up(block, want) {
+                    self.file_if_nobodys(block);
+                    continue;
+                }
+                self.stack_all(cache, block, want);
+                (left, blocks) = (left - 1, blocks + 1);
+            }
+            near = first + 1;
+        }
+        if blocks > 0 {
+            cache.account(-blocks * BLOCK_PAGES as i64);
+            self.say_filled(want.cpu);
+        }
+    }
+
+    /// Puts a block of which all is this CPU's onto its stack, as blocks of the wanted order.
+    fn stack_all(&self, cache: &CpuCache, block: usize, want: Want) {
+        A::work(Op::BuddyTake, 1);
+        A::work(Op::PcpPut, 1);
+        let first = (block << PAGEBLOCK_ORDER) as u32;
+        if want.order == Order::PAGEBLOCK && cache.stacks.push(first, want.order, want.kind) {
+            return;
+        }
+        while !cache.stacks.fill_whole(first, want.order, want.kind) {
+            self.shed(cache, want.order, want.kind);
+        }
+    }
+
+    /// Makes a whole block that nobody owns one of which all is in use, by blocks of the wanted
+    /// order.
+    fn use_up(&self, block: usize, want: Want) -> bool {
+        let head = self.head(block);
+        if want.order == Order::PAGEBLOCK {
+            return !head.is_owned() && self.hold(block, head, want);
+        }
+        let free = head.used() == 0 && !head.is_owned() && !head.is_isolated();
+        let taken = free && self.change(block, head, head.with_kind(want.kind).used_up());
+        if taken {
+            self.mark_used(block, 0..WORDS, !0);
+        }
+        taken
     }
 
     /// The one that the CPU kept.
@@ -71,7 +137,8 @@ impl<A: Arch> BlockMap<A> {
         if self.hold(block + 1, self.head(block + 1), want) {
             return true;
         }
-        self.release(block, want.order);
+        let head = self.release(block, want.order, None);
+        self.file(block, head);
         false
     }
 
@@ -79,17 +146,6 @@ impl<A: Arch> BlockMap<A> {
     fn hold(&self, block: usize, head: Head, want: Want) -> bool {
         let whole = head.used() == 0 && !head.is_busy() && !head.is_isolated();
         whole && self.change(block, head, head.as_held(want.order).with_kind(want.kind))
-    }
-
-    /// Undoes `hold`.
-    fn release(&self, block: usize, order: Order) {
-        loop {
-            let head = self.head(block);
-            debug_assert_eq!(head.held(), Some(order));
-            if self.change(block, head, head.as_whole()) {
-                return self.file(block, head.as_whole());
-            }
-        }
     }
 
     /// Puts a block where it can be found if nobody owns it.

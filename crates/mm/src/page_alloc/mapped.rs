@@ -5,7 +5,7 @@ use super::claim::Request;
 use super::zone::BELOW_HIGH;
 use super::{Audit, FrameAllocator, IsolateError, Records, Violation, Zone};
 use crate::arch::{Access, Arch, CpuId, Func, Order, Pfn, Span, Trace};
-use crate::blockmap::{Appetite, BlockMap, MapError};
+use crate::blockmap::{Appetite, BlockMap, MapError, Want};
 use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use crate::vmstat::ZoneItem;
@@ -33,12 +33,20 @@ impl<A: Arch> FrameAllocator<A> {
     ) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::RmqueueBulk);
         let pinned = PreemptGuard::<A>::new();
-        let what = (request.order, request.wanted, request.reserve);
         // Asked first: an interrupt that drains this CPU may come with the answer.
-        let hungry = appetite(zone);
+        let appetite = appetite(zone);
+        let free = self.stats.zone(zone.id, ZoneItem::FreePages);
+        let want = Want {
+            cpu: pinned.cpu(),
+            order: request.order,
+            kind: request.wanted,
+            appetite,
+            reserve: request.reserve,
+            above_pages: free.saturating_sub(zone.marks.high.into()) as u32,
+        };
         let (old, mut change) = (kept_before(map, &pinned), 0);
         let cached = map.take_cached(&pinned, request.order, request.wanted);
-        let pfn = cached.or_else(|| map.claim(&pinned, what, hungry, &mut change));
+        let pfn = cached.or_else(|| map.claim(&pinned, want, &mut change));
         // Before the account: an interrupt that drains this CPU may come there, and says so itself.
         trace_kept(zone, map, pinned.cpu(), old);
         self.settle(zone, map, &pinned, change);
@@ -61,10 +69,29 @@ impl<A: Arch> FrameAllocator<A> {
     /// Gives a block back to what this CPU has to itself, or to the map.
     #[inline(always)]
     pub(super) fn free_to_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
+        if order >= Order::PAGEBLOCK {
+            return self.free_whole(zone, map, pfn, order);
+        }
         let kept = appetite(zone) == Appetite::Ample && {
             let pinned = PreemptGuard::<A>::new();
             let old = kept_before(map, &pinned);
             let kept = map.give_cached(&pinned, pfn, order);
+            trace_kept(zone, map, pinned.cpu(), old);
+            kept
+        };
+        if !kept {
+            self.free_elsewhere(zone, map, pfn, order);
+        }
+    }
+
+    /// The same for pageblocks.
+    #[inline(never)]
+    fn free_whole(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
+        let single = order == Order::PAGEBLOCK;
+        let kept = single && appetite(zone) == Appetite::Ample && {
+            let pinned = PreemptGuard::<A>::new();
+            let old = kept_before(map, &pinned);
+            let kept = map.give_whole_cached(&pinned, pfn);
             trace_kept(zone, map, pinned.cpu(), old);
             kept
         };

@@ -7,7 +7,8 @@ use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPol
 use mmscale_uni::{self as uni, Uni};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const PAGES: u32 = 1 << 13;
+/// So many that a CPU may keep whole pageblocks.
+const PAGES: u32 = 1 << 17;
 
 type Frames = FrameAllocator<Uni>;
 
@@ -65,7 +66,19 @@ fn what_is_no_block_or_in_no_zone() {
     refused(&[Records::None], |frames| frames.free_pages(Pfn::new(PAGES as usize), Order::ZERO));
 }
 
-/// Without records a wrong order is not found: that is documented.
+/// Who gives a whole pageblock back must have had it as one: that is known without records, too.
+#[test]
+fn a_pageblock_that_is_out_in_parts_or_as_part_of_more() {
+    for (taken, given) in [(0, 9), (8, 9), (10, 9), (9, 10)] {
+        let [taken, given] = [taken, given].map(|order| Order::new(order).unwrap());
+        refused(&[Records::Kept, Records::None], |frames| {
+            let block = take(frames, taken).align_down(given);
+            frames.free_pages(block, given);
+        });
+    }
+}
+
+/// Without records another wrong order is not found: that is documented.
 #[test]
 fn what_was_handed_out_with_another_order() {
     refused(&[Records::Kept], |frames| {
