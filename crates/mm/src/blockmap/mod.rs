@@ -122,9 +122,9 @@ pub(crate) struct Want {
     pub(crate) kind: MigrateType,
     pub(crate) appetite: Appetite,
     pub(crate) reserve: Reserve,
-    /// Pages by which the zone is above its watermark: as many may be taken for later by whole
-    /// pageblocks beyond the first.
-    pub(crate) above_pages: u32,
+    /// What each CPU could keep without bringing the zone below its watermark: as much may be taken
+    /// for later, or what is in one word.
+    pub(crate) spare_pages: u32,
 }
 
 impl Want {

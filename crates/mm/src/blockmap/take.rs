@@ -74,7 +74,7 @@ impl<A: Arch> BlockMap<A> {
     fn claim_part(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
         let (order, kind) = (want.order, want.kind);
         let from = self.enter_some(cache, want)?;
-        let most = cache.stacks.refill(order, kind);
+        let most = cache.stacks.refill(order, kind).min(want.spare_pages >> order.get());
         let taken = self.take_from(from, want, most);
         if taken.all || taken.kind != kind {
             cache.block[want.list().index()].take();

@@ -24,7 +24,7 @@ impl<A: Arch> BlockMap<A> {
     /// in use before their bits do, and nobody looks for anything in them.
     pub(super) fn take_more(&self, cache: &CpuCache, want: Want, near: usize, most: u32) {
         let each = 1 << (PAGEBLOCK_ORDER - want.order.get());
-        let mut left = most.min((want.above_pages >> PAGEBLOCK_ORDER) * each) / each;
+        let mut left = most.min((want.spare_pages >> PAGEBLOCK_ORDER) * each) / each;
         if want.appetite == Appetite::Scarce || left == 0 {
             return;
         }

@@ -35,14 +35,13 @@ impl<A: Arch> FrameAllocator<A> {
         let pinned = PreemptGuard::<A>::new();
         // Asked first: an interrupt that drains this CPU may come with the answer.
         let appetite = appetite(zone);
-        let free = self.stats.zone(zone.id, ZoneItem::FreePages);
         let want = Want {
             cpu: pinned.cpu(),
             order: request.order,
             kind: request.wanted,
             appetite,
             reserve: request.reserve,
-            above_pages: free.saturating_sub(zone.marks.high.into()) as u32,
+            spare_pages: self.spare_pages(zone),
         };
         let (old, mut change) = (kept_before(map, &pinned), 0);
         let cached = map.take_cached(&pinned, request.order, request.wanted);
@@ -64,6 +63,13 @@ impl<A: Arch> FrameAllocator<A> {
             let word = FrameWord::new(held, request.order, request.wanted, request.wanted, zone);
             self.frames.set_word(pfn, word);
         }
+    }
+
+    /// What each CPU could keep of a zone without bringing it below its high watermark.
+    #[inline]
+    fn spare_pages(&self, zone: &Zone<A>) -> u32 {
+        let free = self.stats.zone(zone.id, ZoneItem::FreePages);
+        free.saturating_sub(zone.marks.high.into()) as u32 / A::cpus_possible() as u32
     }
 
     /// Gives a block back to what this CPU has to itself, or to the map.
@@ -88,7 +94,8 @@ impl<A: Arch> FrameAllocator<A> {
     #[inline(never)]
     fn free_whole(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
         let single = order == Order::PAGEBLOCK;
-        let kept = single && appetite(zone) == Appetite::Ample && {
+        let roomy = self.spare_pages(zone) as usize >= map.most_cached_pages();
+        let kept = single && roomy && appetite(zone) == Appetite::Ample && {
             let pinned = PreemptGuard::<A>::new();
             let old = kept_before(map, &pinned);
             let kept = map.give_whole_cached(&pinned, pfn);
