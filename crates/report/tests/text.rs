@@ -118,6 +118,21 @@ fn three_arms() {
 }
 
 #[test]
+fn an_arm_with_one_site_of_several_has_its_sum() {
+    let mut one_site = arm("posted", 1.0);
+    one_site.locks = vec![lock("zone", "rmqueue_bulk", 206, 7)];
+    let text = rendered(vec![arm("stock", 1.0), one_site.clone()]);
+    let of_posted = |site: &str| {
+        let block = text.split_once(&format!("\nzone {site}\n")).expect("a block").1;
+        block.lines().find(|line| line.starts_with("  posted")).expect("a line").to_owned()
+    };
+    assert!(of_posted("rmqueue_bulk").contains(" 206 "), "{text}");
+    assert_eq!(of_posted("(all sites)"), of_posted("rmqueue_bulk"));
+    let text = rendered(vec![one_site]);
+    assert!(!text.contains("(all sites)"), "one site in all needs no sum: {text}");
+}
+
+#[test]
 fn one_arm_and_one_seed() {
     let mut only = arm("stock", 1.0);
     only.seeds.truncate(1);
