@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mmscale_record::{ArmRecord, Document, LockRecord};
+use mmscale_record::{ArmRecord, Document, LockRecord, On};
 
 use super::table::beside;
 use super::wrap;
@@ -39,7 +39,7 @@ pub(super) fn lines(document: &Document) -> Vec<String> {
         lines.push(format!("{} {}", key.0, key.1));
         for (arm, locks) in document.arms.iter().zip(&arms) {
             let none = LockRecord::default();
-            lines.push(row(&arm.arm, locks.get(&key).unwrap_or(&none)));
+            lines.push(row(document.on, &arm.arm, locks.get(&key).unwrap_or(&none)));
         }
     }
     let quiet: Vec<String> = quiet
@@ -80,14 +80,14 @@ fn with_sums<'a>(arm: &'a ArmRecord, several: &BTreeSet<&str>) -> BTreeMap<Key<'
     locks
 }
 
-fn row(arm: &str, lock: &LockRecord) -> String {
+fn row(on: On, arm: &str, lock: &LockRecord) -> String {
     let hold = match lock.acquisitions {
         0 => "-".to_owned(),
         n => scaled(lock.hold_total_ns as f64 / n as f64, "ns"),
     };
     let mut counts = [lock.acquisitions, lock.contentions].map(|n| scaled(n as f64, "1"));
-    // The live kernel tells of waits only.
-    if lock.acquisitions < lock.contentions {
+    // The live kernel tells of waits only: that nobody waited does not say that nobody took it.
+    if on == On::Linux {
         counts[0] = "-".to_owned();
     }
     let times = [lock.wait_total_ns, lock.wait_max_ns].map(|ns| scaled(ns as f64, "ns"));
