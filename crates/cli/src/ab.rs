@@ -36,7 +36,8 @@ pub(crate) fn ab(
         interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
     unwatched::tell();
     let pairs = plans[0].seeds.len();
-    let told = |pair: usize| eprintln!("{}: pair {} of {pairs}", plans[0].study.name(), pair + 1);
+    let name = plans[0].study.name();
+    let told = |pair: usize| output::tell(&format!("{name}: pair {} of {pairs}", pair + 1));
     let found = answer(&plans, &question, &interrupt, told)?;
     output::print(&match format {
         Format::Text => text(&found),

@@ -75,7 +75,7 @@ fn write_files(
 ) -> Result<(), Failure> {
     let json = folder.write(&format!("{name}.json"), &json_line(document))?;
     let text = folder.write(&format!("{name}.txt"), shown)?;
-    eprintln!("wrote {} and {}", json.display(), text.display());
+    output::tell(&format!("wrote {} and {}", json.display(), text.display()));
     Ok(())
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn with(args: &RunArgs) -> Result<(), Failure> {
     let prepared = prepare(request)?;
     let interrupt =
         interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
-    let told = |run| eprintln!("{}: run {} of {runs}", prepared.command(), run + 1);
+    let told = |run| output::tell(&format!("{}: run {} of {runs}", prepared.command(), run + 1));
     let found = stress(&prepared, &interrupt, told)?;
     output::print(&match args.format {
         Format::Text => text(&found),
