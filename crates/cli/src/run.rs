@@ -108,6 +108,6 @@ fn notes(plan: &Plan) -> Notes<'static> {
         summary: plan.study.summary(),
         order: plan.study.metrics().iter().map(|metric| metric.name).collect(),
         defaults: plan.defaults(),
-        remarks: plan.study.remarks(&plan.params, plan.on),
+        remarks: plan.remarks(),
     }
 }
