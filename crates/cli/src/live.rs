@@ -57,7 +57,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, Failure> {
     match found {
         Some(s) if (0.1..=DAY_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
         _ => Err(Failure::Call(anyhow!(
-            "cannot watch for `{text}`: give a time from 100ms to 1440m, such as 30s"
+            "`{text}` is no time: give one from 100ms to 1440m, such as 30s"
         ))),
     }
 }
