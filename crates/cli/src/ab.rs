@@ -36,7 +36,8 @@ pub(crate) fn ab(
         interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
     unwatched::tell();
     let pairs = plans[0].seeds.len();
-    let told = |pair: usize| eprintln!("{}: pair {} of {pairs}", plans[0].study.name(), pair + 1);
+    let name = plans[0].study.name();
+    let told = |pair: usize| output::tell(&format!("{name}: pair {} of {pairs}", pair + 1));
     let found = answer(&plans, &question, &interrupt, told)?;
     output::print(&match format {
         Format::Text => text(&found),
@@ -59,13 +60,26 @@ fn text(answer: &Answer) -> String {
     if let Some(before) = &answer.before {
         text.push_str(&format!("before, and again now: {}={before}\n", answer.key));
     }
-    let pairs = answer.pairs;
-    text.push_str(&format!(
-        "{pairs} pairs, A and B in turn; medians of each, and of B / A over pairs\n\n"
-    ));
+    let params: Vec<_> =
+        answer.params.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let (pairs, seed) = (answer.pairs, answer.first_seed);
+    for line in [
+        wrap(&params.join(", "), "with: ", "  "),
+        wrap(&format!("{}, commit {}", answer.version, answer.commit), "mmscale: ", "  "),
+        wrap(&pairs_of(pairs, seed), "", "  "),
+    ]
+    .concat()
+    {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text.push('\n');
     text.push_str("                                     A         B     B/A  95 % interval\n");
     for compared in &answer.metrics {
         row(&mut text, compared);
+    }
+    if answer.metrics.iter().all(|compared| compared.ci95.is_none()) {
+        text.push_str("no interval: it takes six pairs or more\n");
     }
     text.push('\n');
     for (name, value) in &answer.provenance {
@@ -75,6 +89,14 @@ fn text(answer: &Answer) -> String {
         }
     }
     text
+}
+
+fn pairs_of(pairs: usize, first_seed: u64) -> String {
+    let last = first_seed + pairs as u64 - 1;
+    format!(
+        "{pairs} pairs of seeds {first_seed} to {last}, A and B in turn; medians of each, and of \
+         B / A over pairs"
+    )
 }
 
 fn row(text: &mut String, compared: &Compared) {
@@ -118,6 +140,35 @@ fn number(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mmscale_record::ParamValue;
+
+    #[test]
+    fn an_answer_says_what_was_run() {
+        let answer = Answer {
+            schema: "mmscale/ab/1",
+            study: "pcp".to_owned(),
+            arm: "stock".to_owned(),
+            key: "watch".to_owned(),
+            values: ["off", "auto"].map(str::to_owned),
+            before: None,
+            cpus: 2,
+            params: [("workload".to_owned(), ParamValue::Choice("purger".to_owned()))].into(),
+            pairs: 2,
+            first_seed: 5,
+            metrics: vec![],
+            version: "0.1.0",
+            commit: "0123456789ab".to_owned(),
+            provenance: [("kernel".to_owned(), "6.18".to_owned())].into(),
+        };
+        let text = text(&answer);
+        for line in ["with: workload=purger", "mmscale: 0.1.0, commit 0123456789ab", "kernel: 6.18"]
+        {
+            assert!(text.lines().any(|other| other == line), "{text}");
+        }
+        assert!(text.contains("2 pairs of seeds 5 to 6"), "{text}");
+        assert!(text.contains("six pairs or more"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 72), "{text}");
+    }
 
     #[test]
     fn rows_fit_a_mail() {

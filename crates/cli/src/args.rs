@@ -134,10 +134,16 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) hz: Option<String>,
     /// How many seeds, one run each: 5 if not given, 2 with --quick; with --ab, 9 pairs
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole)]
     pub(crate) seeds: Option<u64>,
     /// The first seed; the others follow it
-    #[arg(long, value_name = "BASE", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "BASE",
+        default_value_t = 1,
+        allow_negative_numbers = true,
+        value_parser = whole
+    )]
     pub(crate) seed: u64,
     /// Set a parameter of the study; several values (key=8,16) make a sweep
     #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
@@ -166,6 +172,11 @@ pub(crate) struct RunArgs {
     /// Fewer seeds and shorter runs, to see that everything works
     #[arg(long)]
     pub(crate) quick: bool,
+}
+
+/// A number of seeds, or a seed; the plan says how many there may be.
+fn whole(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "not a whole number from 0 to 2^64 - 1".to_owned())
 }
 
 #[cfg(test)]

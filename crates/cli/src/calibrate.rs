@@ -35,7 +35,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let Some(place) = place else { return output::print(&profile) };
     let file = place.folder.write(&place.name, &profile)?;
     let path = file.display();
-    eprintln!("wrote {path}; use it with: mmscale run --profile {path}");
+    output::tell(&format!("wrote {path}; use it with: mmscale run --profile {path}"));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use mmscale_study::StudyError;
-use mmscale_study::fidelity::{self, Hold, Row};
+use mmscale_study::fidelity::{self, Hold, Row, SEED};
 
 use crate::args::FidelityArgs;
 use crate::failure::Failure;
@@ -23,10 +23,13 @@ pub(crate) fn fidelity(args: &FidelityArgs) -> Result<(), Failure> {
     let interrupt = interrupt::on_signals().map_err(|why| Failure::Run(why.into()))?;
     let (rows, holds) = fidelity::published(&published, &interrupt).map_err(failed)?;
     let mut text = table(
-        "Linux 6.0, order 0, all cores at once: 16384 pages allocated, then\n\
-         freed. Measured: LLFree's benchmark, Xeon Gold 5320, bare metal.\n\
-         Simulated: profile x86-26. Its sums were fixed with the rows of one core,\n\
-         its split with the holds below, its handoff with the rows of 8 cores.",
+        &format!(
+            "Linux 6.0, order 0, all cores at once: 16384 pages allocated, then\n\
+             freed. Measured: LLFree's benchmark, Xeon Gold 5320, bare metal.\n\
+             Simulated: profile {PUBLISHED}, seed {SEED}. Its sums were fixed with the\n\
+             rows of one core, its split with the holds below, its handoff with the\n\
+             rows of 8 cores."
+        ),
         &rows,
     );
     text.push_str(&holds_table(&holds));
@@ -37,7 +40,7 @@ pub(crate) fn fidelity(args: &FidelityArgs) -> Result<(), Failure> {
             &format!(
                 "The same on this computer. Measured: its threads, medians of {REPEATS} runs,\n\
                  each at the speed that single CPUs had right before and after it.\n\
-                 Simulated: profile {}.",
+                 Simulated: profile {}, seed {SEED}.",
                 own.name
             ),
             &rows,
@@ -47,7 +50,10 @@ pub(crate) fn fidelity(args: &FidelityArgs) -> Result<(), Failure> {
 }
 
 fn failed(why: StudyError) -> Failure {
-    Failure::Run(why.into())
+    Failure::Run(match why {
+        StudyError::Interrupted => anyhow::anyhow!("interrupted: it leaves no result"),
+        why => why.into(),
+    })
 }
 
 /// Rows in 72 columns, under a title of whole lines.

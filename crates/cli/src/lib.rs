@@ -36,7 +36,7 @@ pub fn main(registry: Registry) -> ExitCode {
     match dispatch(registry, args.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            output::tell(&format!("error: {failure}"));
             failure.exit_code()
         }
     }

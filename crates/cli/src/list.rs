@@ -45,30 +45,48 @@ fn describe(study: &dyn Study) -> Vec<String> {
         defaults.hz
     );
     lines.extend(wrap(&machine, "  ", "  "));
-    let mut section = |title: &str, entries: Vec<(&str, String)>| {
-        lines.push(format!("  {title}"));
-        let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0).min(24);
-        for (name, text) in entries {
-            lines.extend(entry(name, width, &text));
-        }
-    };
-    section(
+    lines.extend(section(
         "arms (--arm A,B)",
         study.arms().iter().map(|arm| (arm.name, arm.help.to_owned())).collect(),
-    );
-    section(
+    ));
+    lines.extend(section(
         "parameters (--set key=value; every study also has cpus and hz)",
         study.params().iter().map(|spec| (spec.name, parameter(spec))).collect(),
-    );
+    ));
     let on_linux: Vec<(&str, String)> = parameters_on_linux(study).collect();
     if !on_linux.is_empty() {
-        section("besides or instead of these with --on linux", on_linux);
+        lines.extend(section("besides or instead of these with --on linux", on_linux));
     }
-    section(
+    let not_on_linux = not_on_linux(study);
+    if !not_on_linux.is_empty() {
+        let names = not_on_linux.join(", ");
+        lines.extend(wrap(&names, "  not with --on linux: ", "    "));
+    }
+    lines.extend(section(
         "metrics",
         study.metrics().iter().map(|m| (m.name, format!("[{}] {}", m.unit, m.help))).collect(),
-    );
+    ));
     lines
+}
+
+/// Names and what is to be said about them, under a title.
+fn section(title: &str, entries: Vec<(&str, String)>) -> Vec<String> {
+    let mut lines = vec![format!("  {title}")];
+    let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0).min(24);
+    for (name, text) in entries {
+        lines.extend(entry(name, width, &text));
+    }
+    lines
+}
+
+/// Parameters of a simulated machine that mean nothing on the live kernel, if it runs there.
+fn not_on_linux(study: &dyn Study) -> Vec<&'static str> {
+    if !study.defaults().machines.contains(&On::Linux) {
+        return vec![];
+    }
+    let there = |name: &str| study.params_on(On::Linux).iter().any(|spec| spec.name == name);
+    let names = study.params().iter().map(|spec| spec.name);
+    names.filter(|&name| !(there(name) && study.takes(name, On::Linux))).collect()
 }
 
 /// Parameters that are others on the live kernel, or have other defaults there.
@@ -79,7 +97,12 @@ fn parameters_on_linux(study: &dyn Study) -> impl Iterator<Item = (&'static str,
         let same = |other: &&ParamSpec| other.name == spec.name;
         study.params().iter().find(same).map(parameter) == Some(parameter(spec))
     };
-    specs.iter().filter(move |spec| !known(spec)).map(|spec| (spec.name, parameter(spec)))
+    let taken = move |spec: &&ParamSpec| study.takes(spec.name, On::Linux);
+    specs
+        .iter()
+        .filter(taken)
+        .filter(move |spec| !known(spec))
+        .map(|spec| (spec.name, parameter(spec)))
 }
 
 fn parameter(spec: &ParamSpec) -> String {

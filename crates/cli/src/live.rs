@@ -17,7 +17,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let studies = studies(&args.studies)?;
     let interrupt =
         interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
-    eprintln!("watching this kernel for {} s", length.as_secs_f64());
+    output::tell(&format!("watching this kernel for {} s", length.as_secs_f64()));
     let seen = observe(length, &studies, &interrupt).map_err(|why| {
         let hint = "`mmscale doctor` says what is missing, and what to do about it";
         Failure::Run(anyhow!("{why}; {hint}"))
@@ -57,7 +57,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, Failure> {
     match found {
         Some(s) if (0.1..=DAY_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
         _ => Err(Failure::Call(anyhow!(
-            "cannot watch for `{text}`: give a time from 100ms to 1440m, such as 30s"
+            "`{text}` is no time: give one from 100ms to 1440m, such as 30s"
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! Standard output, which may be full or closed.
+//! Standard output, which may be full or closed, and standard error, which nobody may read.
 
 use std::io::{self, Write};
 
@@ -23,6 +23,12 @@ pub(crate) fn write(text: &str) -> Result<Reader, Failure> {
 /// Writes to stdout; a reader that has gone is fine.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     write(text).map(|_| ())
+}
+
+/// Says something beside the results: a line on stderr. Where that is closed nobody wants to know,
+/// and the results are written all the same (`eprintln!` would panic).
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 fn write_to(out: &mut impl Write, text: &str) -> Result<Reader, Failure> {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_study::{Plan, ProgressSink, RunEvent};
 
+use crate::output;
+
 /// Steps of the bar for one run.
 const STEPS: f64 = 1000.0;
 
@@ -22,7 +24,7 @@ pub(crate) fn watch(plan: &Plan, number: usize, of: usize) -> Arc<dyn ProgressSi
         return Arc::new(Bar::new(title, runs));
     }
     let noun = if runs == 1 { "run" } else { "runs" };
-    eprintln!("{title}: {} ({runs} {noun})", arms.join(", "));
+    output::tell(&format!("{title}: {} ({runs} {noun})", arms.join(", ")));
     Arc::new(Lines { study: plan.study.name(), runs, finished: Mutex::new(0) })
 }
 
@@ -39,7 +41,7 @@ impl ProgressSink for Lines {
             // whole number.
             let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
             *finished += 1;
-            eprintln!("{}: {finished} of {} runs done", self.study, self.runs);
+            output::tell(&format!("{}: {finished} of {} runs done", self.study, self.runs));
         }
     }
 }

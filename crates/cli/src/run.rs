@@ -75,7 +75,7 @@ fn write_files(
 ) -> Result<(), Failure> {
     let json = folder.write(&format!("{name}.json"), &json_line(document))?;
     let text = folder.write(&format!("{name}.txt"), shown)?;
-    eprintln!("wrote {} and {}", json.display(), text.display());
+    output::tell(&format!("wrote {} and {}", json.display(), text.display()));
     Ok(())
 }
 
@@ -108,6 +108,6 @@ fn notes(plan: &Plan) -> Notes<'static> {
         summary: plan.study.summary(),
         order: plan.study.metrics().iter().map(|metric| metric.name).collect(),
         defaults: plan.defaults(),
-        remarks: plan.study.remarks(&plan.params, plan.on),
+        remarks: plan.remarks(),
     }
 }

@@ -2,10 +2,12 @@
 
 use mmscale_study::observe;
 
+use crate::output;
+
 /// Says what the live kernel will not tell, and why: a run does without.
 pub(crate) fn tell() {
     if let Err(why) = observe::watchable() {
-        eprintln!("no waits, batches and calls of the kernel will be shown: {why}");
-        eprintln!("`mmscale doctor` says what to do about it; rates and CPU time are measured");
+        output::tell(&format!("no waits, batches and calls of the kernel will be shown: {why}"));
+        output::tell("`mmscale doctor` says what to do about it; rates and CPU time are measured");
     }
 }

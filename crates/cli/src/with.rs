@@ -23,6 +23,9 @@ impl From<StressError> for Failure {
     }
 }
 
+/// The most runs of stress-ng, which are called seeds everywhere else.
+const MAX_RUNS: u64 = 1000;
+
 /// Runs stress-ng in place of a study's workload.
 pub(crate) fn with(args: &RunArgs) -> Result<(), Failure> {
     let request = request(args)?;
@@ -30,7 +33,7 @@ pub(crate) fn with(args: &RunArgs) -> Result<(), Failure> {
     let prepared = prepare(request)?;
     let interrupt =
         interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
-    let told = |run| eprintln!("{}: run {} of {runs}", prepared.command(), run + 1);
+    let told = |run| output::tell(&format!("{}: run {} of {runs}", prepared.command(), run + 1));
     let found = stress(&prepared, &interrupt, told)?;
     output::print(&match args.format {
         Format::Text => text(&found),
@@ -69,6 +72,12 @@ fn request(args: &RunArgs) -> Result<Request, Failure> {
     if length < Duration::from_secs(1) {
         return Err(wrong("stress-ng runs for whole seconds: give it 1s or more".to_owned()));
     }
+    let runs = args.seeds.unwrap_or(runs);
+    if !(1..=MAX_RUNS).contains(&runs) {
+        return Err(wrong(format!(
+            "cannot run stress-ng {runs} times: give 1 to {MAX_RUNS} with --seeds"
+        )));
+    }
     Ok(Request {
         study: study.clone(),
         cpus,
@@ -77,7 +86,7 @@ fn request(args: &RunArgs) -> Result<Request, Failure> {
             Workers::Machine => Scale::Machine,
             Workers::Report => Scale::Report,
         },
-        runs: args.seeds.unwrap_or(runs).clamp(1, 1000),
+        runs,
     })
 }
 

@@ -118,3 +118,13 @@ fn a_closed_pipe_is_no_failure() {
         assert!(output.status.success(), "{arguments}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn nobody_who_reads_stderr_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "exec 3>&1; (sleep 0.2; $FAKE run fake --quick -o $DIR; echo \"exit code $?\" >&3) \
+                2>&1 >/dev/null | true";
+    let output = shell(line, folder.path());
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "exit code 0\n");
+    assert_eq!(names(folder.path()), ["fake-arm64-72.json", "fake-arm64-72.txt"]);
+}

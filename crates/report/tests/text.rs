@@ -118,6 +118,37 @@ fn three_arms() {
 }
 
 #[test]
+fn an_arm_with_one_site_of_several_has_its_sum() {
+    let mut one_site = arm("posted", 1.0);
+    one_site.locks = vec![lock("zone", "rmqueue_bulk", 206, 7)];
+    let text = rendered(vec![arm("stock", 1.0), one_site.clone()]);
+    let of_posted = |site: &str| {
+        let block = text.split_once(&format!("\nzone {site}\n")).expect("a block").1;
+        block.lines().find(|line| line.starts_with("  posted")).expect("a line").to_owned()
+    };
+    assert!(of_posted("rmqueue_bulk").contains(" 206 "), "{text}");
+    assert_eq!(of_posted("(all sites)"), of_posted("rmqueue_bulk"));
+    let text = rendered(vec![one_site]);
+    assert!(!text.contains("(all sites)"), "one site in all needs no sum: {text}");
+}
+
+#[test]
+fn the_live_kernel_does_not_tell_how_often_a_lock_was_taken() {
+    let waits = |name: &str, site: &str| ArmRecord {
+        locks: vec![LockRecord { acquisitions: 0, ..lock("mutex", site, 0, 5) }],
+        ..arm(name, 1.0)
+    };
+    let mut live = document(vec![waits("stock", "exp_funnel_lock"), waits("numa", "do_exit")]);
+    live.on = On::Linux;
+    let text = text(&live, &notes());
+    let rows =
+        text.lines().filter(|line| line.starts_with("  stock  ") || line.starts_with("  numa  "));
+    let taken: Vec<_> = rows.map(|row| row.split_whitespace().nth(1).unwrap()).collect();
+    // Two functions and their sum, of two arms each.
+    assert_eq!(taken, ["-"; 6], "{text}");
+}
+
+#[test]
 fn one_arm_and_one_seed() {
     let mut only = arm("stock", 1.0);
     only.seeds.truncate(1);

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 
 use mmscale_linux::{Sysctl, SysctlError, is_sysctl};
-use mmscale_record::On;
+use mmscale_record::{On, ParamValue};
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::host::host;
 use crate::param::Length;
 use crate::plan::{CallError, Plan, Request, plan};
 use crate::registry::Registry;
@@ -79,10 +80,18 @@ pub struct Answer {
     pub before: Option<String>,
     /// CPUs.
     pub cpus: usize,
+    /// The study's parameters, but the one that was set.
+    pub params: BTreeMap<String, ParamValue>,
     /// Pairs.
     pub pairs: usize,
+    /// The seed of the first pair; the others follow it.
+    pub first_seed: u64,
     /// Figures that both sides have, in the study's order.
     pub metrics: Vec<Compared>,
+    /// This program: its version, and the commit that it was built from.
+    pub version: &'static str,
+    /// See [`Answer::version`].
+    pub commit: String,
     /// What they hang on besides.
     pub provenance: BTreeMap<String, String>,
 }
@@ -154,7 +163,8 @@ pub fn answer(
             if let Some(setting) = &setting {
                 setting.set(&question.values[side])?;
             }
-            let result = run_alone(plan, arm, seed, interrupt)?;
+            let result = run_alone(plan, arm, seed, interrupt)
+                .map_err(|why| of_all(why, 2 * pair + side, 2 * pairs))?;
             for (name, value) in result.metrics {
                 found.entry(name).or_default()[side].push(value.as_f64());
             }
@@ -163,6 +173,8 @@ pub fn answer(
     let before = setting.as_ref().map(|setting| setting.before().to_owned());
     drop(setting);
     let study = plans[0].study;
+    let mut params = plans[0].shown_params();
+    params.remove(&question.key);
     let metrics = study.metrics().iter().filter_map(|spec| {
         let [a, b] = found.remove(spec.name)?;
         (a.len() == pairs && b.len() == pairs).then(|| compare(spec.name, spec.unit, a, b))
@@ -175,10 +187,22 @@ pub fn answer(
         values: question.values.clone(),
         before,
         cpus: plans[0].cpus,
+        params,
         pairs,
+        first_seed: plans[0].seeds[0],
         metrics: metrics.collect(),
+        version: env!("CARGO_PKG_VERSION"),
+        commit: host().commit,
         provenance: mmscale_linux::provenance(),
     })
+}
+
+/// An interruption of one run as one of all of them.
+fn of_all(why: RunError, done: usize, all: usize) -> RunError {
+    match why {
+        RunError::Interrupted { study, .. } => RunError::Interrupted { study, done, all },
+        why => why,
+    }
 }
 
 /// Medians, as one pair in which somebody else had the computer may be off by any factor.
@@ -207,6 +231,13 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    #[test]
+    fn an_interruption_tells_of_all_runs() {
+        let one = RunError::Interrupted { study: "pcp".to_owned(), done: 0, all: 1 };
+        let text = of_all(one, 5, 18).to_string();
+        assert!(text.starts_with("interrupted: 5 of 18 runs of `pcp` were done"), "{text}");
     }
 
     #[test]

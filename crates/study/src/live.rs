@@ -7,7 +7,6 @@ use mmscale_linux::{
     Watch, Watching, run_watched,
 };
 use mmscale_linux::{Side, Wait};
-use mmscale_record::ParamValue;
 use mmscale_system::CpuTime;
 use std::collections::btree_map::Entry;
 
@@ -99,22 +98,6 @@ pub(crate) struct Needs {
 pub(crate) fn needs(processes: u64, pages: u64) -> Needs {
     let memory_bytes = SPARE_BYTES + processes * PROCESS_BYTES + pages * (4096 + 4096 / 128);
     Needs { processes, memory_bytes }
-}
-
-/// Refuses parameters that mean nothing here, where they are not at their defaults.
-pub(crate) fn refuse(
-    ctx: &RunContext,
-    meaningless: &[(&str, ParamValue)],
-) -> Result<(), StudyError> {
-    let set = |(name, default): &&(&str, ParamValue)| {
-        ctx.params.values().get(*name).is_some_and(|value| value != default)
-    };
-    match meaningless.iter().find(set) {
-        None => Ok(()),
-        Some((name, _)) => Err(StudyError::Machine(format!(
-            "`{name}` describes a simulated machine, and the live kernel is as it is: leave it out"
-        ))),
-    }
 }
 
 /// Runs `program` as the first process of a run on the live kernel.

@@ -91,6 +91,27 @@ impl Plan {
         self.arms.len() * self.seeds.len()
     }
 
+    /// The parameters that mean something on its machine.
+    pub fn shown_params(&self) -> BTreeMap<String, ParamValue> {
+        let all = self.params.values().clone().into_iter();
+        all.filter(|(name, _)| self.study.takes(name, self.on)).collect()
+    }
+
+    /// What a reader of its report must know. Real machines may be asked for more CPUs than there
+    /// are.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = self.study.remarks(&self.params, self.on);
+        let here = host_cpus();
+        if self.on != On::Sim && self.cpus > here {
+            remarks.push(format!(
+                "This computer has {here} CPUs to use: {} take turns on them, and these figures \
+                 say nothing about scaling.",
+                self.cpus
+            ));
+        }
+        remarks
+    }
+
     /// The parameters' defaults in a full run; those that have values in turn have none.
     pub fn defaults(&self) -> BTreeMap<String, ParamValue> {
         let specs = self.study.params_on(self.on);
@@ -167,6 +188,11 @@ fn common_params(cpus: usize, hz: u32) -> [ParamSpec; 2] {
 fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>, CallError> {
     let defaults = study.defaults();
     let on = machine(study, request)?;
+    if on == On::Linux && request.checks == Checks::On {
+        let what = "--check has this program's memory manager watched, and --on linux runs the \
+                    kernel's: leave one of them out";
+        return Err(CallError::Other(what.to_owned()));
+    }
     let profile = match on {
         On::Sim => Some(profile::load(request.profile.as_deref().unwrap_or(defaults.profile))?),
         On::Threads | On::Linux if request.profile.is_some() => {
@@ -180,7 +206,7 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
     let cpus = match &profile {
         Some(profile) if request.profile.is_some() => profile.topology.cpus,
         Some(_) => defaults.cpus,
-        None => std::thread::available_parallelism().map_or(1, usize::from),
+        None => host_cpus(),
     };
     let arms = arms(study, on, &request.arms)?;
     let seeds = seeds(request)?;
@@ -191,11 +217,13 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
     let mut plans = Vec::new();
     let elsewhere = |key: &&str| {
         let has = |specs: &[ParamSpec]| specs.iter().any(|spec| spec.name == *key);
-        !has(&specs) && (has(study.params()) || has(study.params_on(On::Linux)))
+        let known = has(study.params()) || has(study.params_on(On::Linux));
+        known && !(has(&specs) && study.takes(key, on))
     };
     if let Some(key) = request.settings.keys().find(elsewhere) {
         return Err(CallError::Other(format!(
-            "parameter `{key}` means nothing on {on}: leave it out"
+            "parameter `{key}` of `{}` means nothing on {on}: leave it out",
+            study.name()
         )));
     }
     for values in sweep(&specs, &request.settings.only(&specs), request.length)? {
@@ -224,6 +252,11 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
         });
     }
     Ok(plans)
+}
+
+/// CPUs of this computer that we may use.
+fn host_cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn machine(study: &dyn Study, request: &Request) -> Result<On, CallError> {

@@ -22,6 +22,9 @@ pub trait Experiment: Debug + 'static {
     /// Every figure, in the order in which tables show them.
     const METRICS: &'static [MetricSpec];
 
+    /// Those of its parameters that mean nothing on the live kernel.
+    const NOT_LIVE: &'static [&'static str];
+
     /// Its parameters, but those that every simulated machine has ([`set_machine`]).
     fn params() -> Vec<ParamSpec>;
     /// What a reader of its report must know.
@@ -57,6 +60,8 @@ impl<E: Experiment> Shipped<E> {
         let mut params_on_linux = file.params_on_linux(&params);
         params.extend(machine_params());
         params_on_linux.push(live::watch_param());
+        let known = |name: &&&str| params.iter().any(|spec: &ParamSpec| spec.name == **name);
+        assert_eq!(E::NOT_LIVE.iter().find(|name| !known(name)), None, "no such parameter");
         // The registry wants names that live as long as the program, which these do.
         let (mut arms, mut choices) = (Vec::new(), Vec::new());
         for arm in file.arm {
@@ -93,6 +98,9 @@ impl<E: Experiment> Study for Shipped<E> {
     }
     fn params_on(&self, on: On) -> &'static [ParamSpec] {
         if on == On::Linux { self.params_on_linux } else { self.params }
+    }
+    fn takes(&self, param: &str, on: On) -> bool {
+        on != On::Linux || !E::NOT_LIVE.contains(&param)
     }
     fn has_arm(&self, arm: ArmId, on: On) -> bool {
         on != On::Linux || E::is_live(&self.choices[arm.0])

@@ -80,6 +80,12 @@ pub trait Study: Sync {
     fn params_on(&self, _on: On) -> &'static [ParamSpec] {
         self.params()
     }
+    /// Whether a parameter means anything on a machine. What describes a simulated machine or its
+    /// memory manager means nothing on the live kernel, which is as it is: it cannot be set there,
+    /// and records do not have it.
+    fn takes(&self, _param: &str, _on: On) -> bool {
+        true
+    }
     /// Whether a machine can be what an arm asks for. The live kernel has its own mechanisms and no
     /// others.
     fn has_arm(&self, _arm: ArmId, _on: On) -> bool {

@@ -3,7 +3,7 @@
 use crate::fake::{REGISTRY, request, single};
 use mmscale_record::{On, ParamValue};
 use mmscale_study::ab::{self, Question};
-use mmscale_study::{ArmId, Length, Registry, Request, Settings, plan};
+use mmscale_study::{ArmId, Checks, Length, Registry, Request, Settings, plan};
 
 fn refusal(change: impl FnOnce(&mut Request)) -> String {
     let mut request = request();
@@ -113,4 +113,51 @@ fn a_setting_that_there_is_not_is_told_of_before_anything_is_looked_up() {
     // Without a dot it is a parameter, and the study's are told.
     let why = ask("no_such_parameter=1,2").unwrap_err().to_string();
     assert!(why.contains("there is no parameter named"), "{why}");
+}
+
+#[test]
+fn what_the_live_kernel_has_by_itself_cannot_be_set_there_and_is_not_shown() {
+    let shipped = |study: &str, on, items: &[&str]| {
+        let (studies, settings) = (vec![study.to_owned()], set(items));
+        plan(Registry::shipped(), &Request { studies, settings, on: Some(on), ..request() })
+    };
+    for (study, key, value) in [
+        ("vmstat", "requeue", "always"),
+        ("churn", "swap", "zeromap"),
+        ("pcp", "lru", "stock"),
+        ("reap", "swap", "block"),
+        ("ipi", "noise", "off"),
+    ] {
+        let items = [format!("{key}={value}")];
+        let why = shipped(study, On::Linux, &[&items[0]]).unwrap_err().to_string();
+        assert_eq!(
+            why,
+            format!("parameter `{key}` of `{study}` means nothing on linux: leave it out")
+        );
+        for (on, there) in [(On::Linux, false), (On::Threads, true), (On::Sim, true)] {
+            for plan in shipped(study, on, &[]).unwrap() {
+                assert_eq!(plan.shown_params().contains_key(key), there, "{key} on {on}");
+                assert!(plan.params.values().contains_key(key), "runs read {key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_checks_the_live_kernel() {
+    let (studies, on) = (vec!["vmstat".to_owned()], Some(On::Linux));
+    let request = Request { studies, on, checks: Checks::On, ..request() };
+    let why = plan(Registry::shipped(), &request).unwrap_err().to_string();
+    assert!(why.contains("leave one of them out"), "{why}");
+}
+
+#[test]
+fn more_cpus_than_there_are_take_turns_and_the_report_says_so() {
+    let of = |on, cpus: u64| {
+        let settings = set(&[&format!("cpus={cpus}")]);
+        single(&Request { settings, on: Some(on), ..request() }).remarks().join(" ")
+    };
+    assert!(of(On::Threads, 4096).contains("4096 take turns on them"));
+    assert!(!of(On::Threads, 1).contains("take turns"));
+    assert!(!of(On::Sim, 4096).contains("take turns"));
 }

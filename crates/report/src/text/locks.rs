@@ -3,9 +3,9 @@
 //! Every lock that some arm waited for has one line an arm; where a class is taken in several
 //! functions, their sum follows, so that both sides of a race and their sum can be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use mmscale_record::{ArmRecord, Document, LockRecord};
+use mmscale_record::{ArmRecord, Document, LockRecord, On};
 
 use super::table::beside;
 use super::wrap;
@@ -18,7 +18,9 @@ type Key<'a> = (&'a str, &'a str);
 
 /// The lines on locks; none where nothing was measured.
 pub(super) fn lines(document: &Document) -> Vec<String> {
-    let arms: Vec<BTreeMap<Key<'_>, LockRecord>> = document.arms.iter().map(with_sums).collect();
+    let several = with_several_sites(document);
+    let arms: Vec<BTreeMap<Key<'_>, LockRecord>> =
+        document.arms.iter().map(|arm| with_sums(arm, &several)).collect();
     let mut keys: Vec<Key<'_>> = arms.iter().flat_map(|arm| arm.keys().copied()).collect();
     // Sites by name, and the sum of a class at its end.
     keys.sort_by_key(|&(class, site)| (class, site == ALL_SITES, site));
@@ -37,7 +39,7 @@ pub(super) fn lines(document: &Document) -> Vec<String> {
         lines.push(format!("{} {}", key.0, key.1));
         for (arm, locks) in document.arms.iter().zip(&arms) {
             let none = LockRecord::default();
-            lines.push(row(&arm.arm, locks.get(&key).unwrap_or(&none)));
+            lines.push(row(document.on, &arm.arm, locks.get(&key).unwrap_or(&none)));
         }
     }
     let quiet: Vec<String> = quiet
@@ -51,31 +53,41 @@ pub(super) fn lines(document: &Document) -> Vec<String> {
     lines
 }
 
-/// An arm's locks by class and site, with a sum for each class that has several sites.
-fn with_sums(arm: &ArmRecord) -> BTreeMap<Key<'_>, LockRecord> {
-    let mut sums = BTreeMap::<&str, (usize, LockRecord)>::new();
-    for lock in &arm.locks {
-        let (sites, sum) = sums.entry(&lock.class).or_default();
-        *sites += 1;
-        sum.acquisitions += lock.acquisitions;
-        sum.contentions += lock.contentions;
-        sum.wait_total_ns += lock.wait_total_ns;
-        sum.wait_max_ns = sum.wait_max_ns.max(lock.wait_max_ns);
-        sum.hold_total_ns += lock.hold_total_ns;
+/// The classes that are taken in several functions, in one arm or in different ones. An arm may
+/// take such a class in one function only: its sum is that one, and not nothing.
+fn with_several_sites(document: &Document) -> BTreeSet<&str> {
+    let mut sites = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for lock in document.arms.iter().flat_map(|arm| &arm.locks) {
+        sites.entry(&lock.class).or_default().insert(&lock.site);
     }
-    let single = arm.locks.iter().map(|l| ((l.class.as_str(), l.site.as_str()), l.clone()));
-    let several = sums.into_iter().filter(|(_, (sites, _))| *sites > 1);
-    single.chain(several.map(|(class, (_, sum))| ((class, ALL_SITES), sum))).collect()
+    sites.into_iter().filter(|(_, sites)| sites.len() > 1).map(|(class, _)| class).collect()
 }
 
-fn row(arm: &str, lock: &LockRecord) -> String {
+/// An arm's locks by class and site, with a sum for each class of `several`.
+fn with_sums<'a>(arm: &'a ArmRecord, several: &BTreeSet<&str>) -> BTreeMap<Key<'a>, LockRecord> {
+    let mut locks = BTreeMap::<Key<'a>, LockRecord>::new();
+    for lock in &arm.locks {
+        if several.contains(lock.class.as_str()) {
+            let sum = locks.entry((&lock.class, ALL_SITES)).or_default();
+            sum.acquisitions += lock.acquisitions;
+            sum.contentions += lock.contentions;
+            sum.wait_total_ns += lock.wait_total_ns;
+            sum.wait_max_ns = sum.wait_max_ns.max(lock.wait_max_ns);
+            sum.hold_total_ns += lock.hold_total_ns;
+        }
+        locks.insert((&lock.class, &lock.site), lock.clone());
+    }
+    locks
+}
+
+fn row(on: On, arm: &str, lock: &LockRecord) -> String {
     let hold = match lock.acquisitions {
         0 => "-".to_owned(),
         n => scaled(lock.hold_total_ns as f64 / n as f64, "ns"),
     };
     let mut counts = [lock.acquisitions, lock.contentions].map(|n| scaled(n as f64, "1"));
-    // The live kernel tells of waits only.
-    if lock.acquisitions < lock.contentions {
+    // The live kernel tells of waits only: that nobody waited does not say that nobody took it.
+    if on == On::Linux {
         counts[0] = "-".to_owned();
     }
     let times = [lock.wait_total_ns, lock.wait_max_ns].map(|ns| scaled(ns as f64, "ns"));

@@ -6,7 +6,6 @@ use super::workload::Tally;
 use crate::live::{self, LiveRun, Look};
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_linux::Watch;
-use mmscale_record::ParamValue;
 
 /// One run.
 struct Ran {
@@ -65,8 +64,6 @@ fn once(ctx: &RunContext, arm: ChurnArm, seed: u64, patience: u64) -> Result<Ran
 
 /// Runs the workload on all CPUs, then on one.
 pub(super) fn run(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<SeedResult, StudyError> {
-    let off = ParamValue::Choice("off".to_owned());
-    live::refuse(ctx, &[("swap", off), ("swap_mb_per_s", ParamValue::Real(0.0))])?;
     let all = on_linux(ctx, arm, seed)?;
     let tally = &all.tallies;
     let mut result = SeedResult::default();

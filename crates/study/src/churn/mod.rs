@@ -45,6 +45,7 @@ impl Experiment for PageChurn {
     type Arm = ChurnArm;
     const CPUS: usize = 512;
     const METRICS: &'static [MetricSpec] = figures::METRICS;
+    const NOT_LIVE: &'static [&'static str] = &["swap", "swap_mb_per_s"];
 
     fn params() -> Vec<ParamSpec> {
         vec![

@@ -34,6 +34,9 @@ pub const LINUX_6_0_BULK: [(usize, f64, f64); 6] = [
 /// mean ns for an allocation and a free. Source: kernel mailing list, Huang Ying.
 pub const ICE_LAKE_HOLD_NS: (f64, f64) = (2020.0, 2210.0);
 
+/// The seed of the simulated runs.
+pub const SEED: u64 = 1;
+
 /// How long the program held zone->lock on so many CPUs, mean ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hold {
@@ -192,7 +195,7 @@ impl Program for Measure {
 
 fn measure(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
     let got = Arc::new(Mutex::new(NsPerPage::default()));
-    let mut spec = MachineSpec::new(ctx, 1);
+    let mut spec = MachineSpec::new(ctx, SEED);
     // Linux 6.0 did not tune its page caches: refills of one batch, and `high` at the low watermark
     // over the CPUs, which is 1/672 of a machine of 64 GiB.
     spec.mm.alloc.batch_scale_max = 0;

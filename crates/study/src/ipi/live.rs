@@ -12,7 +12,7 @@ use super::workload::{self, Books, Plan, Sink, Tally};
 use crate::live::{self, LiveRun, Look};
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_linux::{Call, Linux, Shared, Side, Watch};
-use mmscale_record::{ParamValue, PerCpu};
+use mmscale_record::PerCpu;
 use mmscale_system::{System, ThreadSpec};
 use std::sync::Arc;
 
@@ -79,7 +79,6 @@ fn program(system: &Linux, plan: Plan, books: &Books, urgent: &Shared<Sum>) {
 
 /// Runs it once.
 pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError> {
-    live::refuse(ctx, &[("noise", ParamValue::Switch(true)), ("tail", ParamValue::Real(1.0))])?;
     if ctx.params.choice("workload") == "reclaim" && !has_swap() {
         let what = "this computer has no swap, so no page of a program can be reclaimed: turn some \
                     on, or choose another workload";

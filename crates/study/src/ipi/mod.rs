@@ -58,6 +58,7 @@ impl Experiment for CrossCalls {
     type Arm = IpiArm;
     const CPUS: usize = 16;
     const METRICS: &'static [MetricSpec] = figures::METRICS;
+    const NOT_LIVE: &'static [&'static str] = &["noise", "tail"];
 
     fn params() -> Vec<ParamSpec> {
         let duration = "virtual time (on threads: real time)";

@@ -30,6 +30,14 @@ pub enum ParamError {
     /// The same parameter given twice.
     #[error("parameter `{0}` is set twice; for several values write {0}=value,value")]
     Twice(String),
+    /// The same value given twice in a sweep, perhaps in other words.
+    #[error("parameter `{name}` has the value `{given}` twice; give each value of a sweep once")]
+    SameValue {
+        /// The parameter.
+        name: String,
+        /// The second of the two, as it was given.
+        given: String,
+    },
     /// The value is not one that the parameter can have.
     #[error("cannot set {name} to `{given}`: {problem}")]
     Value {

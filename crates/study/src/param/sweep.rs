@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use mmscale_record::ParamValue;
+
 use super::{Length, ParamError, ParamSpec, Params};
 
 /// Parameters as given: names with one or more values each, not yet checked.
@@ -60,7 +62,7 @@ pub fn sweep(
     let mut combinations = vec![Params::defaults(specs, length)];
     for spec in specs {
         let values = match settings.0.get(spec.name) {
-            Some(given) => given.iter().map(|v| spec.parse(v)).collect::<Result<Vec<_>, _>>()?,
+            Some(given) => each_once(spec, given)?,
             None if spec.in_turn().is_empty() => continue,
             None => spec.in_turn().iter().map(|v| spec.parse(v)).collect::<Result<_, _>>()?,
         };
@@ -76,6 +78,20 @@ pub fn sweep(
             .collect();
     }
     Ok(combinations)
+}
+
+/// The values of one parameter. Twice the same would be two documents in one file.
+fn each_once(spec: &ParamSpec, given: &[String]) -> Result<Vec<ParamValue>, ParamError> {
+    let mut values = Vec::new();
+    for given in given {
+        let value = spec.parse(given)?;
+        if values.contains(&value) {
+            let (name, given) = (spec.name.to_owned(), given.clone());
+            return Err(ParamError::SameValue { name, given });
+        }
+        values.push(value);
+    }
+    Ok(values)
 }
 
 #[cfg(test)]
@@ -122,6 +138,9 @@ mod tests {
         }
         let twice = Settings::parse(&["cpus=8", "cpus=9"]).unwrap_err();
         assert!(matches!(twice, ParamError::Twice(name) if name == "cpus"));
+        let same = Settings::parse(&["duty=0.5,1,0.50"]).unwrap();
+        let same = sweep(&specs(), &same, Length::Full).unwrap_err();
+        assert!(same.to_string().contains("`0.50` twice"), "{same}");
         let unknown =
             sweep(&specs(), &Settings::parse(&["cpu=8"]).unwrap(), Length::Full).unwrap_err();
         assert!(unknown.to_string().contains("did you mean `cpus`?"), "{unknown}");

@@ -7,7 +7,6 @@ use super::workload::{Books, purger};
 use crate::live::{self, Look};
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_linux::{Linux, Watch};
-use mmscale_record::ParamValue;
 use mmscale_system::System;
 use std::sync::Arc;
 
@@ -16,15 +15,6 @@ fn no_turn() {}
 
 /// Runs it once.
 pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError> {
-    let choice = |name: &str| ParamValue::Choice(name.to_owned());
-    live::refuse(
-        ctx,
-        &[
-            ("memory_gib", ParamValue::Count(32)),
-            ("lru", choice("lazy")),
-            ("groups", choice("cpu")),
-        ],
-    )?;
     let available = mmscale_linux::available_bytes().unwrap_or(u64::MAX) / 4096;
     let plan = Plan::of(ctx, available).map_err(StudyError::Machine)?;
     if matches!(plan.load, Load::Edge(_)) || plan.through == Through::Frames {

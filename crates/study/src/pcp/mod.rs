@@ -44,6 +44,8 @@ impl Experiment for PageCaches {
     type Arm = PcpArm;
     const CPUS: usize = 32;
     const METRICS: &'static [MetricSpec] = figures::METRICS;
+    const NOT_LIVE: &'static [&'static str] =
+        &["memory_gib", "lru", "groups", "edge_ms", "edge_free_percent", "edge_user_ns"];
 
     fn params() -> Vec<ParamSpec> {
         let ms = |name, help| ParamSpec::real(name, Unit::Ms, 5.0, [0.1, 60_000.0], help);
@@ -93,7 +95,7 @@ impl Experiment for PageCaches {
             user_ns("edge_user_ns"),
         ]
     }
-    fn remarks(params: &Params, _on: On) -> Vec<String> {
+    fn remarks(params: &Params, on: On) -> Vec<String> {
         let window = match params.choice("workload") {
             "build" => format!("{} ms", params.real("build_ms")),
             "purger" => format!("{} ms", params.real("purger_ms")),
@@ -104,6 +106,13 @@ impl Experiment for PageCaches {
             "mixed" => format!("{} ms", params.real("mixed_ms")),
             _ => format!("{} ms", params.real("edge_ms")),
         };
+        if on == On::Linux {
+            return vec![format!(
+                "Pages and waits are of a window: {window}. A page is one that a program touched; \
+                 system_ns_per_page has the system time of all processes of the run in it, from \
+                 their forks to their ends."
+            )];
+        }
         vec![format!(
             "Figures per page and locks are of a window: {window}. A page is one that was \
              allocated in it or one that was freed, whichever are more. Free memory is counted \

@@ -5,7 +5,6 @@ use super::workload::Books;
 use crate::live::{self, Look};
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_linux::{OomEvents, Side, Watch};
-use mmscale_record::ParamValue;
 
 /// What the out-of-memory killer did meanwhile, on the whole computer: in a run that kills by
 /// itself, nothing but what it is told of adjustments.
@@ -25,14 +24,6 @@ fn tell_oom(oom: OomEvents, result: &mut SeedResult) {
 
 /// Runs it once.
 pub(super) fn run(ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError> {
-    live::refuse(
-        ctx,
-        &[
-            ("lru", ParamValue::Choice("stock".to_owned())),
-            ("swapped_1024", ParamValue::Count(0)),
-            ("via", ParamValue::Choice("mrelease".to_owned())),
-        ],
-    )?;
     let room = mmscale_linux::available_bytes().unwrap_or(u64::MAX) / 4096;
     let plan = plan_of(ctx, seed, room).map_err(StudyError::Machine)?;
     let kill_ns = plan.kill_ns;

@@ -43,6 +43,7 @@ impl Experiment for Exits {
     type Arm = ReapArm;
     const CPUS: usize = 8;
     const METRICS: &'static [MetricSpec] = figures::METRICS;
+    const NOT_LIVE: &'static [&'static str] = &["lru", "swap", "swapped_1024", "via", "delay_ms"];
 
     fn params() -> Vec<ParamSpec> {
         vec![
@@ -103,12 +104,19 @@ impl Experiment for Exits {
             ),
         ]
     }
-    fn remarks(params: &Params, _on: On) -> Vec<String> {
+    fn remarks(params: &Params, on: On) -> Vec<String> {
         let helpers = params.count("walkers") - 1;
         let other = match params.choice("via") {
             "oom" => "the reaper's is oom_reaper, which runs after a delay".to_owned(),
+            _ if helpers == 1 => "the reaper's is process_mrelease, of one thread".to_owned(),
             _ => format!("the reaper's is process_mrelease, of {helpers} threads together"),
         };
+        if on == On::Linux {
+            return vec![format!(
+                "From the signal to the end of the victim: exit_zap_ns and exit_tables_ns are the \
+                 longest of any process of the run, in real time, and {other}."
+            )];
+        }
         vec![format!(
             "From the signal to the last frame: the exit's side is all that its last thread does \
              in do_exit, {other}. CPU time includes waits for spin locks, and not sleep. \

@@ -26,7 +26,7 @@ pub(super) fn document(plan: &Plan, results: &[SeedResult]) -> Document {
         profile: plan.profile_name.clone(),
         cpus: plan.cpus as u32,
         hz: plan.hz,
-        params: plan.params.values().clone(),
+        params: plan.shown_params(),
         host: host(),
         fingerprint: fingerprint(&plan.seeds, &arms),
         arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs)).collect(),

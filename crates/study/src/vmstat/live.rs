@@ -5,18 +5,9 @@ use super::workload::Plan;
 use crate::live::{self, Look, Waited};
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_linux::Watch;
-use mmscale_record::ParamValue;
 
 /// Runs the workload. How page caches come to rest after it cannot be seen from outside.
 pub(super) fn run(ctx: &RunContext, plan: Plan, seed: u64) -> Result<SeedResult, StudyError> {
-    live::refuse(
-        ctx,
-        &[
-            ("hold_scale", ParamValue::Real(1.0)),
-            ("hotplug", ParamValue::Switch(false)),
-            ("interval_ms", ParamValue::Count(1000)),
-        ],
-    )?;
     let look = Look { watches: vec![Watch::Locks], window: (0, plan.until_ns) };
     let program = Bursts::new(plan, seed);
     let sum = program.sum();
