@@ -15,6 +15,8 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
 const CPUS: usize = 8;
+/// Pages enough for each CPU to keep whole pageblocks, with the policy that does so.
+const MUCH: u32 = 1 << 20;
 /// CPUs from here on leave and come back.
 const COMING_AND_GOING: usize = 5;
 
@@ -91,7 +93,11 @@ impl World {
         left.into_iter().for_each(|(pfn, order)| self.frames.free_pages(pfn, order));
     }
     fn take(&self, task: usize, choice: &mut Choice) {
-        let order = [0, 0, 0, 0, 0, 0, 1, 3, 5, 9][choice.below(10)];
+        let orders = match self.pages {
+            MUCH => [0, 0, 0, 1, 3, 5, 7, 8, 9, 10],
+            _ => [0, 0, 0, 0, 0, 0, 1, 3, 5, 9],
+        };
+        let order = orders[choice.below(10)];
         let order = Order::new(order).expect("all are small");
         let wanted = MigrateType::from_index([0, 0, 0, 1, 2][choice.below(5)]);
         let gfp = if choice.below(8) == 0 { Gfp::ATOMIC } else { Gfp::KERNEL };
@@ -205,13 +211,18 @@ fn swarm(setting: Setting) -> (Outcome, Rc<Found>) {
 
 const POLICIES: [PcpPolicy; 3] = [PcpPolicy::Stock, PcpPolicy::Posted, PcpPolicy::Blockmap];
 
-/// Roomy, and so small that it runs short.
-const SIZES: [u32; 2] = [1 << 17, 1 << 13];
+/// Roomy, so small that it runs short, and so much that CPUs keep large blocks.
+const SIZES: [u32; 3] = [1 << 17, 1 << 13, MUCH];
+
+/// The last one is for the policy that keeps more where there is more.
+fn sizes(caches: PcpPolicy) -> &'static [u32] {
+    if caches == PcpPolicy::Blockmap { &SIZES } else { &SIZES[..2] }
+}
 
 #[test]
 fn pages_travel_while_cpus_and_pageblocks_come_and_go() {
     for caches in POLICIES {
-        for pages in SIZES {
+        for &pages in sizes(caches) {
             let (mut failures, mut left, mut offline, mut busy) = (0, 0, 0, 0);
             for seed in 0..6 {
                 let policy = Policy::Lazy;
@@ -232,7 +243,7 @@ fn pages_travel_while_cpus_and_pageblocks_come_and_go() {
 #[test]
 fn it_is_the_same_under_both_policies_of_the_machine() {
     for caches in POLICIES {
-        for (seed, pages) in [(20, SIZES[0]), (21, SIZES[1])] {
+        for (seed, &pages) in (20..).zip(sizes(caches)) {
             let run = |policy| {
                 let (outcome, _) = swarm(Setting { seed, policy, caches, pages, steps: 300 });
                 (outcome.fingerprint, outcome.locks, outcome.virtual_ns)
