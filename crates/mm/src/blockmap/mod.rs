@@ -19,9 +19,10 @@
 //! has of the wanted order, puts it on a stack, and hands it out from there without any atomic
 //! operation ([`stack`]). Blocks that come back to a pageblock that is nearly full, or that the CPU
 //! is using up, go on top of the stack; those of other pageblocks wait only for others of their
-//! word, and go home with them ([`cpu`]). Of larger orders it takes, and gives back, up to a whole
-//! pageblock at a time, with one change of its head ([`parcel`]). These frames are the only ones
-//! that others cannot reach; they ask for them with an interrupt ([`drain`]).
+//! word, and go home with them ([`cpu`]). Of larger orders it takes and gives back pageblocks,
+//! several at a time where every CPU could do so and leave the zone above its watermark, with one
+//! change of the head of each ([`whole`], [`parcel`]). These frames are the only ones that others
+//! cannot reach; they ask for them with an interrupt ([`drain`]).
 //!
 //! **Finding a block.** Blocks that nobody owns stand in an [`index`]: the whole ones in one, the
 //! others by type and by how full they are, with [`rooms`] for who needs a larger block. Refills
