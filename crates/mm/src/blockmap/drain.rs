@@ -8,7 +8,8 @@ use super::BlockMap;
 use super::cpu::CpuCache;
 use crate::arch::{Arch, Atomic, CpuId, Ipi, OwnedCounter};
 use crate::sync::NoPreempt;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
+use core::sync::atomic::fence;
 
 impl<A: Arch> BlockMap<A> {
     /// Gives all that a cache holds to the map; how many pages.
@@ -124,12 +125,14 @@ impl<A: Arch> BlockMap<A> {
         None
     }
 
-    /// Lets others know that this CPU keeps something.
+    /// Lets others know that this CPU keeps something, or will in a moment: what it looks at
+    /// afterwards is no older than that.
     #[inline]
     pub(super) fn say_filled(&self, cpu: CpuId) {
         let filled = &self.outside.of(cpu).filled;
         if !filled.is_nonzero() {
             filled.set(1);
+            fence(SeqCst);
         }
     }
 }

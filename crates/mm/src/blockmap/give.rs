@@ -46,8 +46,10 @@ impl<A: Arch> BlockMap<A> {
     #[inline]
     pub(crate) fn give_whole_cached(&self, pinned: &impl NoPreempt<A>, pfn: Pfn) -> bool {
         let (order, frame) = (Order::PAGEBLOCK, self.index(pfn));
-        let head = self.head(block_of(frame));
         let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
+        // Before the look: who isolates the block drains those who said so.
+        self.say_filled(pinned.cpu());
+        let head = self.head(block_of(frame));
         if head.held() != Some(order) || head.is_isolated() {
             return false;
         }
@@ -55,7 +57,6 @@ impl<A: Arch> BlockMap<A> {
         let kept = cache.stacks.push(frame, order, head.kind());
         if kept {
             A::work(Op::PcpPut, 1);
-            self.say_filled(pinned.cpu());
         }
         kept
     }
@@ -111,13 +112,17 @@ impl<A: Arch> BlockMap<A> {
         if order == Order::PAGEBLOCK && self.head(block_of(frame)).held() != Some(order) {
             freed_twice(pfn);
         }
-        let fate =
-            if appetite == Appetite::Scarce { None } else { self.fate(block_of(frame), cpu) };
+        let fate = if appetite == Appetite::Scarce {
+            None
+        } else {
+            // Before the look: who isolates the block drains those who said so.
+            self.say_filled(cpu);
+            self.fate(block_of(frame), cpu)
+        };
         let Some(fate) = fate else {
             cache.account(self.put_block(frame, order));
             return false;
         };
-        self.say_filled(cpu);
         cache.set_fate(block_of(frame), fate);
         match fate {
             Fate::Again(kind) if cache.stacks.take_in(order) => {

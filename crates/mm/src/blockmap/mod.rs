@@ -21,7 +21,8 @@
 //! is using up, go on top of the stack; those of other pageblocks wait only for others of their
 //! word, and go home with them ([`cpu`]). Of larger orders it takes and gives back pageblocks,
 //! several at a time where every CPU could do so and leave the zone above its watermark, with one
-//! change of the head of each ([`whole`], [`parcel`]). These frames are the only ones that others
+//! change of the head of each ([`whole`], [`parcel`]); one that is kept whole says so in its head,
+//! and its bits nothing. These frames are the only ones that others
 //! cannot reach; they ask for them with an interrupt ([`drain`]).
 //!
 //! **Finding a block.** Blocks that nobody owns stand in an [`index`]: the whole ones in one, the
@@ -32,7 +33,8 @@
 //! An index is a hint; the head decides. Whoever changes a head such that its
 //! block belongs elsewhere sets the bit there afterwards, and who takes a bit out looks at the head
 //! afterwards, so that a block with free frames is missing from the indices only while somebody is
-//! about to put it in. The last resort, before an allocation fails, looks at all heads.
+//! about to put it in. The last resort, before an allocation of less than a pageblock fails, looks
+//! at all heads.
 //!
 //! **Counting.** A frame counts as free while its bit is clear. Each CPU gathers the change and
 //! folds it into the zone's counter when it exceeds a bound.
@@ -239,7 +241,7 @@ impl<A: Arch> BlockMap<A> {
         let blocks = self.heads.len() * (size_of::<u64>() * (WORDS + 1));
         (
             blocks + indices.map(Index::bytes).sum::<usize>() + self.rooms.bytes(),
-            size_of::<Local<CpuCache>>() + 8,
+            size_of::<Local<CpuCache>>() + size_of::<Outside<A>>(),
         )
     }
     /// Pages that one CPU may keep to itself at most.

@@ -177,7 +177,16 @@ fn what_is_taken_for_later_is_bounded() {
     }
     assert_eq!(kept(9, u32::MAX, 0), most.min(8));
     assert_eq!((kept(9, 1024, 0), kept(9, 511, 0), kept(10, u32::MAX, 0)), (3, 1, 2));
-    assert_eq!(kept(7, u32::MAX, MANY - 1024), 1, "the reserve stays: all of them, or none");
+    assert_eq!(
+        kept(7, u32::MAX, MANY - 1024),
+        1,
+        "the reserve stays: as many as are wanted, or none"
+    );
+    let reserve = ReservePages { from_singles: 0, from_larger: MANY };
+    let map = Map::new(Pfn::new(0), MANY, reserve);
+    let urgent = Want { reserve: Reserve::Open, spare_pages: u32::MAX, ..want(block(7)) };
+    map.claim(&pinned, urgent, &mut 0).unwrap();
+    assert_eq!(map.verify().unwrap().cached, 512 - 128, "who may have the reserve needs one");
 }
 
 /// Pageblocks that the stacks of a CPU of such a map take.
@@ -185,4 +194,28 @@ fn map_limit() -> u64 {
     let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
     let cache = map.caches.get(ME).unwrap().enter().unwrap();
     u64::from(cache.stacks.refill(Order::PAGEBLOCK, MigrateType::Movable))
+}
+
+#[test]
+fn a_frame_that_two_keep_or_that_is_part_of_more() {
+    let keep = |map: &Map, frame, order| {
+        let cache = map.caches.get(ME).unwrap().enter().unwrap();
+        assert!(cache.stacks.push(frame, block(order), MigrateType::Movable));
+    };
+    let kept = |plant: &dyn Fn(&Map)| {
+        let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
+        let whole = Want { spare_pages: 0, ..want(block(9)) };
+        assert_eq!(map.claim(&PreemptGuard::new(), whole, &mut 0), Some(Pfn::new(0)));
+        plant(&map);
+        map.verify().map(|audit| audit.cached)
+    };
+    assert_eq!(kept(&|map| keep(map, 0, 9)), Ok(512));
+    assert_eq!(kept(&|map| keep(map, 64, 6)), Err(MapError::Kept(Pfn::new(64))));
+    let twice = |map: &Map| (0..2).for_each(|_| keep(map, 0, 9));
+    assert_eq!(kept(&twice), Err(MapError::Kept(Pfn::new(0))));
+    let part = |map: &Map| {
+        map.claim(&PreemptGuard::new(), want(Order::ZERO), &mut 0).unwrap();
+        keep(map, 512 + 63, 0);
+    };
+    assert_eq!(kept(&part), Err(MapError::Kept(Pfn::new(512 + 63))));
 }

@@ -18,7 +18,7 @@ pub(crate) enum MapError {
     Unfiled(Pfn),
     /// A CPU keeps another number of frames than it says.
     Keeps(CpuId),
-    /// A CPU keeps this frame, and it is free for all.
+    /// A CPU keeps this frame, and it is free for all, or kept twice, or part of a larger block.
     Kept(Pfn),
 }
 
@@ -53,14 +53,6 @@ impl<A: Arch> BlockMap<A> {
         }
         for (cpu, cache) in self.caches.iter() {
             let cache = cache.peek();
-            for run in cache.words() {
-                let held = self.head(run.word as usize / WORDS).held().is_some();
-                let used = if held { !0 } else { self.word(run.word).load(Acquire) };
-                if used & run.frames != run.frames {
-                    let bit = (run.frames & !used).trailing_zeros();
-                    return Err(MapError::Kept(self.frame(run.word, bit)));
-                }
-            }
             let pages: u32 = cache.words().map(|run| run.frames.count_ones()).sum();
             if pages != cache.pages() {
                 return Err(MapError::Keeps(cpu));
@@ -68,7 +60,41 @@ impl<A: Arch> BlockMap<A> {
             audit.cached += u64::from(pages);
             audit.uncounted += cache.uncounted();
         }
+        self.verify_kept()?;
         Ok(audit)
+    }
+
+    /// What CPUs keep is in use for all others, and nothing is kept twice. Of a pageblock that says
+    /// that one block holds it all of it is kept, or nothing.
+    fn verify_kept(&self) -> Result<(), MapError> {
+        let kept = self.kept_words();
+        for words in kept.chunk_by(|one, next| block_of_word(one.0) == block_of_word(next.0)) {
+            let block = block_of_word(words[0].0);
+            let held = self.head(block).held();
+            let mut before = None;
+            for &(word, frames) in words {
+                let free = match held {
+                    None => !self.word(word).load(Acquire),
+                    Some(Order::PAGEBLOCK) if words.len() == WORDS => 0,
+                    Some(_) => !0,
+                };
+                let twice = before.filter(|&(at, _)| at == word).map_or(0, |(_, frames)| frames);
+                let wrong = frames & (free | twice);
+                if wrong != 0 {
+                    return Err(MapError::Kept(self.frame(word, wrong.trailing_zeros())));
+                }
+                before = Some((word, twice | frames));
+            }
+        }
+        Ok(())
+    }
+
+    /// What CPUs keep, by words, in order.
+    fn kept_words(&self) -> Vec<(u32, u64)> {
+        let kept = self.caches.iter().flat_map(|(_, cache)| cache.peek().words());
+        let mut kept: Vec<(u32, u64)> = kept.map(|run| (run.word, run.frames)).collect();
+        kept.sort_unstable();
+        kept
     }
 
     fn verify_block(&self, block: usize) -> Result<u64, MapError> {
@@ -103,10 +129,7 @@ impl<A: Arch> BlockMap<A> {
     /// Words of blocks that are not all free, in order: the first frame of each, and which of its
     /// frames somebody holds.
     pub(crate) fn held_words(&self) -> impl Iterator<Item = (Pfn, u64)> + '_ {
-        let kept = self.caches.iter().flat_map(|(_, cache)| cache.peek().words());
-        let mut kept: Vec<(u32, u64)> = kept.map(|run| (run.word, run.frames)).collect();
-        kept.sort_unstable();
-        let mut kept = kept.into_iter().peekable();
+        let mut kept = self.kept_words().into_iter().peekable();
         let used = (0..self.heads.len()).filter(|&block| self.head(block).used() > 0);
         used.flat_map(|block| (0..WORDS).map(move |word| (block, word))).map(
             move |(block, word)| {
@@ -158,4 +181,9 @@ impl<A: Arch> BlockMap<A> {
             kept.for_each(|bit| piece(self.frame(run.word, bit), Order::ZERO, true));
         }
     }
+}
+
+/// The pageblock of a word of the zone.
+const fn block_of_word(word: u32) -> usize {
+    word as usize / WORDS
 }

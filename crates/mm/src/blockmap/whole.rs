@@ -3,7 +3,7 @@
 
 use super::cpu::{BlockCell, CpuCache};
 use super::head::{BLOCK_PAGES, Head};
-use super::{Appetite, BlockMap, WORDS, Want};
+use super::{Appetite, BlockMap, Reserve, WORDS, Want};
 use crate::arch::{Arch, Op, Order, PAGEBLOCK_ORDER, Pfn};
 
 impl<A: Arch> BlockMap<A> {
@@ -28,7 +28,12 @@ impl<A: Arch> BlockMap<A> {
         if want.appetite == Appetite::Scarce || left == 0 {
             return;
         }
-        let (mut near, kept, mut blocks) = (near, self.reserve.blocks(want), 0);
+        // What is for later is not urgent, whoever asks.
+        let kept = self.reserve.blocks(Want { reserve: Reserve::Kept, ..want });
+        if kept > 0 && !self.whole.has(kept + left as usize, near) {
+            return;
+        }
+        let (mut near, mut blocks) = (near, 0);
         while left > 0
             && let Some((first, mut some)) = self.whole.take_some(near, left)
         {
@@ -91,7 +96,9 @@ impl<A: Arch> BlockMap<A> {
         (head.owned_by(want.cpu) && self.hold(block, head, want)).then_some(block)
     }
 
-    /// One that nobody owns; if there is none, one that somebody owns and has not begun to use.
+    /// One that nobody owns; if there is none, one that somebody owns and has not begun to use. One
+    /// that somebody is about to put where it is found is missed: to look at all heads would cost
+    /// each that asks in vain more than that.
     fn take_one(&self, want: Want) -> Option<usize> {
         for block in self.whole.from(self.home(want.cpu)) {
             A::work(Op::BuddyStep, 1);
