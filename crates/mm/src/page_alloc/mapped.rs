@@ -94,8 +94,7 @@ impl<A: Arch> FrameAllocator<A> {
     #[inline(never)]
     fn free_whole(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
         let single = order == Order::PAGEBLOCK;
-        let roomy = self.spare_pages(zone) as usize >= map.most_cached_pages();
-        let kept = single && roomy && appetite(zone) == Appetite::Ample && {
+        let kept = single && appetite(zone) == Appetite::Ample && {
             let pinned = PreemptGuard::<A>::new();
             let old = kept_before(map, &pinned);
             let kept = map.give_whole_cached(&pinned, pfn);
