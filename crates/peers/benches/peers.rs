@@ -44,6 +44,11 @@ fn main() -> ExitCode {
         }
     };
     let mut chosen = entries();
+    let names: Vec<&str> = chosen.iter().map(|entry| entry.name).collect();
+    if let Some(text) = options.unknown(&names) {
+        eprintln!("--only {text}: no such allocator; there are {}", names.join(", "));
+        return ExitCode::from(2);
+    }
     let first = chosen[0].name;
     chosen.retain(|entry| entry.name == first || options.wants(entry.name));
     match options.mode {

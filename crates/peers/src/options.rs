@@ -27,7 +27,8 @@ pub struct Options {
     fragmented: bool,
     free: FreeOrder,
     all: bool,
-    only: Option<String>,
+    /// Parts of names; none: all take part.
+    only: Vec<String>,
 }
 
 /// What there is to ask for.
@@ -35,7 +36,7 @@ pub const USAGE: &str = "\
 usage: cargo bench -p mmscale-peers --bench peers -- [OPTION]...
   --quick             3 rounds of a quarter of the operations
   --rounds N          rounds, 15 unless told
-  --only TEXT         allocators whose name contains TEXT, and the first one
+  --only TEXT[,TEXT]  allocators whose name contains one of these, and the first one
   --orders            pair and bulk with blocks of order 0 to 9
   --fragmented        on a pool with 3/4 of the frames out at random places
   --free-order ORDER  same, reverse or random: bulk and cross only
@@ -58,7 +59,7 @@ impl Options {
             fragmented: false,
             free: FreeOrder::Same,
             all: false,
-            only: None,
+            only: Vec::new(),
         };
         let mut args = args.into_iter();
         while let Some(arg) = args.next() {
@@ -71,7 +72,7 @@ impl Options {
                 "--all" => options.all = true,
                 "--checked" => options.mode = Mode::Checked,
                 "--fragmentation" => options.mode = Mode::Fragmentation,
-                "--only" => options.only = Some(value()?),
+                "--only" => options.only.extend(value()?.split(',').map(str::to_owned)),
                 "--rounds" => {
                     let rounds = value()?.parse().ok().filter(|&rounds| rounds > 0);
                     options.rounds = Some(rounds.ok_or("--rounds takes a number above 0")?);
@@ -95,7 +96,12 @@ impl Options {
     }
     /// Whether the allocator of this name takes part.
     pub fn wants(&self, name: &str) -> bool {
-        self.only.as_ref().is_none_or(|text| name.contains(&**text))
+        self.only.is_empty() || self.only.iter().any(|text| name.contains(&**text))
+    }
+    /// Which of what `--only` asks for is in none of these names.
+    pub fn unknown<'a>(&'a self, names: &[&str]) -> Option<&'a str> {
+        let known = |text: &String| names.iter().any(|name| name.contains(&**text));
+        self.only.iter().find(|text| !known(text)).map(String::as_str)
     }
     /// The tables.
     pub fn sheets(&self) -> Vec<Sheet> {
@@ -136,6 +142,19 @@ mod tests {
         assert_eq!(columns("--free-order random"), [3]);
         assert_eq!(columns("--orders"), [10; 4]);
         assert_eq!(columns("--all").len(), 14);
+    }
+
+    #[test]
+    fn who_takes_part_is_told_by_parts_of_names_and_one_that_is_in_none_is_found() {
+        let names = ["stock", "blockmap", "blockmap, records"];
+        let chosen = |text| {
+            let options = parse(text).unwrap();
+            let wanted = names.map(|name| options.wants(name));
+            (wanted, options.unknown(&names).map(str::to_owned))
+        };
+        assert_eq!(chosen("--quick"), ([true; 3], None));
+        assert_eq!(chosen("--only records,stock"), ([true, false, true], None));
+        assert_eq!(chosen("--only map --only buddy").1.as_deref(), Some("buddy"));
     }
 
     #[test]

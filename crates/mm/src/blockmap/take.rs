@@ -84,6 +84,11 @@ impl<A: Arch> BlockMap<A> {
             self.disown(from.0, want.cpu);
         }
         cache.account(-((order.pages() * (1 + taken.more as usize)) as i64));
+        if taken.all {
+            // Below what is left of this one: what lies together goes out together, and together
+            // it comes back.
+            self.take_more(cache, want, from.0, most.saturating_sub(taken.more));
+        }
         if taken.more > 0 {
             A::work(Op::PcpPut, 1);
             self.say_filled(want.cpu);
@@ -91,9 +96,6 @@ impl<A: Arch> BlockMap<A> {
             while !cache.stacks.fill((word, &taken.rest), taken.more, order, kind) {
                 self.shed(cache, order, kind);
             }
-        }
-        if taken.all {
-            self.take_more(cache, want, from.0, most.saturating_sub(taken.more));
         }
         Some(taken.first)
     }
