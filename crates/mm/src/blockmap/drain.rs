@@ -16,7 +16,7 @@ impl<A: Arch> BlockMap<A> {
     pub(super) fn empty(&self, cache: &CpuCache, cpu: CpuId) -> u32 {
         let pages = cache.pages();
         cache.forget_fate();
-        self.send_all_home(cache);
+        self.send_all_home(cache, cpu);
         self.disown_all(cache, cpu);
         pages
     }
@@ -130,7 +130,7 @@ impl<A: Arch> BlockMap<A> {
     #[inline]
     pub(super) fn say_filled(&self, cpu: CpuId) {
         let filled = &self.outside.of(cpu).filled;
-        if !filled.is_nonzero() {
+        if filled.get() == 0 {
             filled.set(1);
             fence(SeqCst);
         }

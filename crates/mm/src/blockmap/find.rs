@@ -81,7 +81,7 @@ impl<A: Arch> BlockMap<A> {
             if head.fill() != Some(fill) || head.kind() != kind {
                 // It is filed elsewhere too, or about to be.
                 index.clear(block);
-                self.file_if_nobodys(block);
+                self.file_part(block);
                 continue;
             }
             if head.is_busy() {
@@ -110,7 +110,7 @@ impl<A: Arch> BlockMap<A> {
                 }
                 Err(head) if head.is_owned() && !head.is_busy() => {
                     index.clear(block);
-                    self.file_if_nobodys(block);
+                    self.file_part(block);
                 }
                 Err(_) => {}
             }
@@ -128,18 +128,26 @@ impl<A: Arch> BlockMap<A> {
             }
             if kept > 0 && !self.whole.has(kept, block) {
                 // It is out already, so that no two can take the last one above the reserve.
-                self.file_if_nobodys(block);
+                self.whole.set(block);
                 return None;
             }
-            let head = self.head(block);
-            let free = head.used() == 0 && !head.is_owned() && !head.is_isolated();
-            if free && self.change(block, head, head.entered_by(want.cpu).with_kind(want.kind)) {
-                self.rooms.note(block, LARGEST_ROOM);
+            if self.enter_whole(block, want) {
                 return Some((block, 0));
             }
-            self.file_if_nobodys(block);
         }
         None
+    }
+
+    /// Enters a whole block that was taken out of where those are found, or puts it back there.
+    fn enter_whole(&self, block: usize, want: Want) -> bool {
+        let head = self.head(block);
+        let entered = head.entered_by(want.cpu).with_kind(want.kind);
+        if head.is_nobodys_whole() && self.change(block, head, entered) {
+            self.rooms.note(block, LARGEST_ROOM);
+            return true;
+        }
+        self.whole.set(block);
+        false
     }
 
     /// Enters a block of another type, the emptiest first.
@@ -160,6 +168,12 @@ impl<A: Arch> BlockMap<A> {
                     0 => want.reserve == Reserve::Open,
                     _ => any_type || head.kind() == want.kind,
                 };
+                if head.is_nobodys_whole() {
+                    if suits && self.whole.clear(block) && self.enter_whole(block, want) {
+                        return Some((block, 0));
+                    }
+                    continue;
+                }
                 if !suits || head.free() < want.order.pages() as u64 {
                     continue;
                 }
@@ -180,16 +194,18 @@ impl<A: Arch> BlockMap<A> {
         self.enter(block, want, Owners::Any, Some(kind)).ok()
     }
 
-    /// Whether somebody is inside a block at this moment that has `order`, perhaps: it could not
-    /// be looked into.
+    /// Whether somebody has a block in his hands at this moment that has `order`, perhaps: it
+    /// could not be looked into.
     pub(crate) fn is_busy_with(&self, order: Order) -> bool {
-        (0..self.heads.len()).map(|block| self.head(block)).any(|head| {
-            head.is_busy() && !head.is_isolated() && head.free() >= order.pages() as u64
+        (0..self.heads.len()).map(|block| (block, self.head(block))).any(|(block, head)| {
+            let whole = || head.is_nobodys_whole() && !self.whole.contains(block);
+            let busy = || head.is_busy() && !head.is_isolated();
+            head.free() >= order.pages() as u64 && (busy() || whole())
         })
     }
 
-    /// Enters a block, of type `kind` if one is given. The error is what its head says: it is
-    /// somebody's, or of another type, or has not what is wanted.
+    /// Enters a block, of type `kind` if one is given, but no whole one that nobody owns. The error
+    /// is what its head says: it is somebody's, or of another type, or has not what is wanted.
     fn enter(
         &self,
         block: usize,
@@ -201,7 +217,7 @@ impl<A: Arch> BlockMap<A> {
             let head = self.head(block);
             let free = !head.is_owned() || owners == Owners::Any && !head.is_busy();
             let open = free && !head.is_isolated() && kind.is_none_or(|kind| head.kind() == kind);
-            if !open || head.free() < want.order.pages() as u64 {
+            if !open || head.is_nobodys_whole() || head.free() < want.order.pages() as u64 {
                 return Err(head);
             }
             // Half of it is free, and what comes would stay or is large: it changes its type, so

@@ -61,6 +61,35 @@ impl<A: Arch> BlockMap<A> {
         kept
     }
 
+    /// The same for a block of another pageblock than the one before.
+    #[inline]
+    pub(crate) fn give_anew(&self, pinned: &impl NoPreempt<A>, pfn: Pfn, order: Order) -> bool {
+        if order >= Order::PAGEBLOCK {
+            return false;
+        }
+        let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
+        let frame = self.index(pfn);
+        let Some(Fate::Again(kind)) = self.learn_fate(&cache, block_of(frame), pinned.cpu()) else {
+            return false;
+        };
+        self.check_once(&cache, (frame, order), kind);
+        let kept = cache.stacks.push(frame, order, kind);
+        if kept {
+            A::work(Op::PcpPut, 1);
+        }
+        kept
+    }
+
+    /// What becomes of what comes back to `block`, and from now on to this pageblock.
+    #[inline]
+    fn learn_fate(&self, cache: &CpuCache, block: usize, cpu: CpuId) -> Option<Fate> {
+        // Before the look: who isolates the block drains those who said so.
+        self.say_filled(cpu);
+        let fate = self.fate(block, cpu)?;
+        cache.set_fate(block, fate);
+        Some(fate)
+    }
+
     /// What becomes of blocks that come back to a pageblock; `None`: they stay there, for it is
     /// isolated.
     ///
@@ -115,18 +144,15 @@ impl<A: Arch> BlockMap<A> {
         let fate = if appetite == Appetite::Scarce {
             None
         } else {
-            // Before the look: who isolates the block drains those who said so.
-            self.say_filled(cpu);
-            self.fate(block_of(frame), cpu)
+            self.learn_fate(&cache, block_of(frame), cpu)
         };
         let Some(fate) = fate else {
             cache.account(self.put_block(frame, order));
             return false;
         };
-        cache.set_fate(block_of(frame), fate);
         match fate {
             Fate::Again(kind) if cache.stacks.take_in(order) => {
-                self.stack(&cache, (frame, order), kind)
+                self.stack((&cache, cpu), (frame, order), kind)
             }
             _ => {
                 self.send_home(&cache, frame, order);
@@ -137,11 +163,19 @@ impl<A: Arch> BlockMap<A> {
 
     /// Puts a block on top of its stack, where there is room for such blocks once others have gone.
     /// Whether none had to.
-    fn stack(&self, cache: &CpuCache, (frame, order): (u32, Order), kind: MigrateType) -> bool {
+    fn stack(
+        &self,
+        (cache, cpu): (&CpuCache, CpuId),
+        (frame, order): (u32, Order),
+        kind: MigrateType,
+    ) -> bool {
         self.check_once(cache, (frame, order), kind);
         let kept = cache.stacks.push(frame, order, kind);
-        while !kept && !cache.stacks.push(frame, order, kind) {
-            self.shed(cache, order, kind);
+        if !kept {
+            let batch = self.batch(cpu);
+            while !cache.stacks.push(frame, order, kind) {
+                self.shed(cache, &batch, order, kind);
+            }
         }
         kept
     }
@@ -219,6 +253,17 @@ impl<A: Arch> BlockMap<A> {
         let before = self.words[block].0[at].fetch_and(!frames, SeqCst);
         self.check_used(block, at, frames & !before);
         !before | frames
+    }
+
+    /// The same with all frames of a block.
+    #[inline]
+    pub(super) fn clear_all(&self, block: usize) {
+        let words = &self.words[block].0;
+        let used = words.iter().fold(!0, |used, word| used & word.load(Acquire));
+        if used != !0 {
+            (0..WORDS).for_each(|at| self.clear_word(block, at));
+        }
+        words.iter().for_each(|word| word.store(0, Release));
     }
 
     /// The same with all frames of a word: nobody else can be giving any back, and nobody takes

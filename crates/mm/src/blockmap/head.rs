@@ -89,6 +89,11 @@ impl Head {
     pub(super) const fn is_owned(self) -> bool {
         self.0 & OWNER != 0
     }
+    /// All of it is free, for who takes it out of where whole ones are found.
+    #[inline]
+    pub(super) const fn is_nobodys_whole(self) -> bool {
+        self.0 & (USED | OWNER | ISOLATED) == 0
+    }
     #[inline]
     pub(super) const fn owned_by(self, cpu: CpuId) -> bool {
         self.0 >> OWNER_SHIFT & 0xffff == cpu.index() as u64 + 1
@@ -150,6 +155,11 @@ impl Head {
     #[inline]
     pub(super) const fn as_whole(self) -> Self {
         Self(self.0 & !(USED | HELD | OWNER | BUSY))
+    }
+    /// All of it is in use, and nobody about to give any of it back.
+    #[inline]
+    pub(super) const fn is_used_up(self) -> bool {
+        self.used() == BLOCK_PAGES
     }
     /// The same block, all of it in use; nothing of it was.
     #[inline]

@@ -1,6 +1,7 @@
 //! Blocks that nobody may allocate from: isolated, and then taken offline.
 
 use super::BlockMap;
+use super::head::Head;
 use crate::arch::{Arch, Pfn};
 use crate::frame::MigrateType;
 use crate::zone::IsolateError;
@@ -13,6 +14,17 @@ impl<A: Arch> BlockMap<A> {
     /// Frames of it that CPUs keep are still handed out: drain them afterwards.
     pub(crate) fn isolate(&self, pfn: Pfn) -> Option<u64> {
         let block = self.block_of(pfn);
+        let head = self.without_batches(|| self.mark_isolated(block))?;
+        if head.is_nobodys_whole() {
+            // Somebody may have it in his hands; he sees that he cannot have it, and puts it back.
+            while !self.whole.contains(block) || !self.whole.clear(block) {
+                A::relax();
+            }
+        }
+        Some(head.free())
+    }
+    /// What the head said before.
+    fn mark_isolated(&self, block: usize) -> Option<Head> {
         loop {
             let head = self.head(block);
             if head.is_isolated() {
@@ -21,7 +33,7 @@ impl<A: Arch> BlockMap<A> {
             if head.is_busy() {
                 A::relax();
             } else if self.change(block, head, head.disowned().with_isolated(true)) {
-                return Some(head.free());
+                return Some(head);
             }
         }
     }

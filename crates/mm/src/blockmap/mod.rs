@@ -36,9 +36,15 @@
 //! about to put it in. The last resort, before an allocation of less than a pageblock fails, looks
 //! at all heads.
 //!
+//! The index of whole blocks is more than a hint: such a block, while nobody owns it, is for who
+//! takes its bit out, and for nobody else. Several are taken so by one atomic operation; their
+//! heads are the taker's then, as is the head of a block of which somebody gives everything back,
+//! and are changed with plain stores ([`batch`]). Who isolates a block waits for those.
+//!
 //! **Counting.** A frame counts as free while its bit is clear. Each CPU gathers the change and
 //! folds it into the zone's counter when it exceeds a bound.
 
+mod batch;
 mod bits;
 mod cpu;
 mod drain;
@@ -126,7 +132,7 @@ pub(crate) struct Want {
     pub(crate) appetite: Appetite,
     pub(crate) reserve: Reserve,
     /// What each CPU could keep without bringing the zone below its watermark: as much may be taken
-    /// for later, or what is in one word.
+    /// at a time, or what is in one word.
     pub(crate) spare_pages: u32,
 }
 
@@ -151,6 +157,8 @@ struct Outside<A: Arch> {
     refused: A::AtomicU32,
     /// How many have emptied it on its CPU, and not counted that yet.
     counting: A::AtomicU32,
+    /// Nonzero while its CPU changes heads with plain stores ([`batch`]).
+    inside: A::AtomicU32,
 }
 
 /// The free frames of one zone.
@@ -167,6 +175,8 @@ pub struct BlockMap<A: Arch> {
     /// Other blocks with free frames that nobody owns, by type and fill.
     partial: [[Index<A>; Fill::COUNT]; MigrateType::COUNT],
     rooms: Rooms<A>,
+    /// How many isolate a block at this moment.
+    isolating: A::AtomicU32,
     caches: EachCpu<Local<CpuCache>>,
     outside: EachCpu<Outside<A>>,
     /// How much each CPU may keep.
@@ -222,12 +232,14 @@ impl<A: Arch> BlockMap<A> {
                 core::array::from_fn(|_| index(kind, fills.next().expect("as many as there are")))
             }),
             rooms: Rooms::all(blocks),
+            isolating: A::AtomicU32::new(0),
             caches: EachCpu::new::<A>(|_| Local::new(CpuCache::new(limits))),
             outside: EachCpu::new::<A>(|_| Outside {
                 filled: A::OwnedI8::zero(),
                 emptied: A::AtomicU32::new(0),
                 refused: A::AtomicU32::new(0),
                 counting: A::AtomicU32::new(0),
+                inside: A::AtomicU32::new(0),
             }),
             limits,
             reserve,
@@ -298,7 +310,7 @@ impl<A: Arch> BlockMap<A> {
     fn home(&self, cpu: CpuId) -> usize {
         cpu.index() % A::cpus_possible() * self.heads.len() / A::cpus_possible()
     }
-    /// Puts a block that nobody owns where it can be found; `head` is what its head was made.
+    /// Puts a block that nobody owns where it can be found; the caller made its head `head`.
     #[inline]
     fn file(&self, block: usize, head: Head) {
         if head.is_isolated() || head.held().is_some() {

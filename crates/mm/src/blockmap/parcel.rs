@@ -1,18 +1,21 @@
 //! What goes home together: frames of one pageblock, with one change of its head.
 
+use super::batch::Batch;
 use super::bits::{self, Run, WORD_ORDER, WORD_PAGES};
 use super::cpu::CpuCache;
 use super::head::{BLOCK_PAGES, Head};
 use super::index::BITS;
 use super::rooms::LARGEST_ROOM;
-use super::stack::LARGE;
+use super::stack::{LARGE, Oldest, split_pageblock};
 use super::{BlockMap, WORDS, block_of, freed_twice};
-use crate::arch::{Arch, Atomic, Op, Order};
+use crate::arch::{Arch, CpuId, Op, Order};
 use crate::frame::MigrateType;
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Frames of one pageblock.
-struct Parcel {
+struct Parcel<'a, A: Arch> {
+    /// What heads are changed in.
+    batch: &'a Batch<'a, A>,
     block: usize,
     /// The words that have all of theirs in it, as bits.
     whole: u8,
@@ -28,9 +31,10 @@ struct Parcel {
 
 const _: () = assert!(WORDS == u8::BITS as usize);
 
-impl Parcel {
-    const fn empty() -> Self {
-        Self { block: 0, whole: 0, some: 0, frames: [0; WORDS], pages: 0, wholes: (0, 0) }
+impl<'a, A: Arch> Parcel<'a, A> {
+    const fn empty(batch: &'a Batch<'a, A>) -> Self {
+        let frames = [0; WORDS];
+        Self { batch, block: 0, whole: 0, some: 0, frames, pages: 0, wholes: (0, 0) }
     }
     /// Whether it has frames of word `at`.
     #[inline]
@@ -74,69 +78,112 @@ fn bits_of(mut bits: u8) -> impl Iterator<Item = usize> {
 
 impl<A: Arch> BlockMap<A> {
     /// Makes room on the stacks.
-    pub(super) fn shed(&self, cache: &CpuCache, order: Order, kind: MigrateType) {
-        let mut parcel = Parcel::empty();
-        cache.stacks.shed(order, kind, |frame, order| {
-            A::work(Op::PcpPut, 1);
-            self.pack_block(cache, &mut parcel, (frame, order));
-        });
+    pub(super) fn shed(
+        &self,
+        cache: &CpuCache,
+        batch: &Batch<'_, A>,
+        order: Order,
+        kind: MigrateType,
+    ) {
+        let mut parcel = Parcel::empty(batch);
+        let oldest = cache.stacks.oldest(order, kind);
+        A::work(Op::PcpPut, cache.stacks.frames(oldest).len() as u32);
+        self.pack_oldest(cache, &mut parcel, oldest);
         self.deliver_all(cache, parcel);
     }
 
     /// Sends all frames home that a cache holds.
-    pub(super) fn send_all_home(&self, cache: &CpuCache) {
-        let mut parcel = Parcel::empty();
-        cache.stacks.clear(|frame, order| self.pack_block(cache, &mut parcel, (frame, order)));
+    pub(super) fn send_all_home(&self, cache: &CpuCache, cpu: CpuId) {
+        let batch = self.batch(cpu);
+        let mut parcel = Parcel::empty(&batch);
+        for all in cache.stacks.all() {
+            self.pack_oldest(cache, &mut parcel, all);
+        }
         while let Some(run) = cache.pop_home() {
             self.pack(cache, &mut parcel, run);
         }
         self.deliver_all(cache, parcel);
     }
 
-    /// Adds a block; a small one, of which few come together, once others of its word are there.
-    #[inline(always)]
-    fn pack_block(&self, cache: &CpuCache, parcel: &mut Parcel, (frame, order): (u32, Order)) {
-        if order == Order::PAGEBLOCK {
-            self.pack_whole(cache, parcel, block_of(frame));
-        } else if order.get() >= WORD_ORDER {
-            self.pack_words(cache, parcel, (frame, order));
-        } else if order.get() >= LARGE {
-            let (word, bit) = bits::split(frame);
-            self.pack(cache, parcel, Run { word, frames: bits::run(order, bit) });
-        } else if let Some(run) = self.go_home(cache, frame, order) {
-            self.pack(cache, parcel, run);
+    /// Takes blocks off their stack and adds them; where they are all of a pageblock it is given at
+    /// once, and put with others where it is found.
+    fn pack_oldest(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, oldest: Oldest) {
+        let (mut frames, order) = (cache.stacks.frames(oldest), oldest.order());
+        if order.get() < LARGE {
+            for frame in frames {
+                // Few come together: they wait until others of their word are there.
+                if let Some(run) = self.go_home(cache, frame.load(Relaxed), order) {
+                    self.pack(cache, parcel, run);
+                }
+            }
+        } else if order == Order::PAGEBLOCK {
+            for frame in frames {
+                self.deliver_held(cache, parcel, block_of(frame.load(Relaxed)));
+            }
+        } else {
+            while let Some((frame, others)) = frames.split_first() {
+                if let Some((block, others)) = split_pageblock(frames, order) {
+                    A::work(Op::BuddyPut, (frames.len() - others.len()).min(WORDS) as u32);
+                    self.deliver_whole(cache, parcel, block);
+                    frames = others;
+                } else {
+                    self.pack_large(cache, parcel, (frame.load(Relaxed), order));
+                    frames = others;
+                }
+            }
         }
+        cache.stacks.remove(oldest);
     }
 
-    /// Gives a pageblock that was held back; where it is found it is put with others.
+    /// Adds a large block, of which others of its pageblock come too.
     #[inline(never)]
-    fn pack_whole(&self, cache: &CpuCache, parcel: &mut Parcel, block: usize) {
+    fn pack_large(
+        &self,
+        cache: &CpuCache,
+        parcel: &mut Parcel<'_, A>,
+        (frame, order): (u32, Order),
+    ) {
+        if order.get() >= WORD_ORDER {
+            return self.pack_words(cache, parcel, (frame, order));
+        }
+        let (word, bit) = bits::split(frame);
+        self.pack(cache, parcel, Run { word, frames: bits::run(order, bit) });
+    }
+
+    /// Gives a pageblock that was held back.
+    #[inline]
+    fn deliver_held(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, block: usize) {
         A::work(Op::BuddyPut, 1);
-        if !self.release(block, Order::PAGEBLOCK, None).is_isolated() {
+        let whole = |head: Head| {
+            let held = head.held() == Some(Order::PAGEBLOCK) && !head.is_isolated();
+            held.then_some(head.as_whole())
+        };
+        if self.replace(parcel.batch, block, whole)
+            || !self.release(block, Order::PAGEBLOCK, None).is_isolated()
+        {
             cache.account(BLOCK_PAGES as i64);
             self.file_with_others(parcel, block);
         }
     }
 
     /// Gives all frames of a pageblock to the map.
-    fn deliver_whole(&self, cache: &CpuCache, parcel: &mut Parcel, block: usize) {
-        (0..WORDS).for_each(|at| self.clear_word(block, at));
-        let before = Head(self.heads[block].fetch_sub(BLOCK_PAGES, SeqCst));
-        let after = Head(before.0 - BLOCK_PAGES);
-        self.rooms.note(block, LARGEST_ROOM);
-        if before.is_isolated() {
-            return;
-        }
-        cache.account(BLOCK_PAGES as i64);
-        if after.used() == 0 && !before.is_owned() {
+    #[inline]
+    fn deliver_whole(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, block: usize) {
+        self.clear_all(block);
+        let whole = |head: Head| {
+            let used_up = head.is_used_up() && !head.is_owned() && !head.is_isolated();
+            used_up.then_some(head.as_whole())
+        };
+        if self.replace(parcel.batch, block, whole) {
+            cache.account(BLOCK_PAGES as i64);
             self.file_with_others(parcel, block);
-        } else if !before.is_owned() {
-            self.file(block, after);
+        } else {
+            cache.account(self.uncount(block, BLOCK_PAGES, LARGEST_ROOM));
         }
     }
 
     #[inline]
-    fn file_with_others(&self, parcel: &mut Parcel, block: usize) {
+    fn file_with_others(&self, parcel: &mut Parcel<'_, A>, block: usize) {
         let (first, bit) = (block / BITS * BITS, 1 << (block % BITS));
         if parcel.wholes.0 != first {
             self.file_wholes(parcel);
@@ -146,14 +193,19 @@ impl<A: Arch> BlockMap<A> {
     }
 
     /// Puts the pageblocks of a parcel that have become whole where they are found.
-    fn file_wholes(&self, parcel: &mut Parcel) {
+    fn file_wholes(&self, parcel: &mut Parcel<'_, A>) {
         if parcel.wholes.1 != 0 {
             self.whole.set_some(parcel.wholes.0, core::mem::take(&mut parcel.wholes.1));
         }
     }
 
     /// Adds a block of whole words.
-    fn pack_words(&self, cache: &CpuCache, parcel: &mut Parcel, (frame, order): (u32, Order)) {
+    fn pack_words(
+        &self,
+        cache: &CpuCache,
+        parcel: &mut Parcel<'_, A>,
+        (frame, order): (u32, Order),
+    ) {
         A::work(Op::BuddyPut, 1);
         let (word, _) = bits::split(frame);
         self.open(cache, parcel, word);
@@ -164,7 +216,7 @@ impl<A: Arch> BlockMap<A> {
 
     /// Adds frames of a word.
     #[inline]
-    fn pack(&self, cache: &CpuCache, parcel: &mut Parcel, run: Run) {
+    fn pack(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, run: Run) {
         self.open(cache, parcel, run.word);
         if !parcel.has(run.word as usize % WORDS) {
             A::work(Op::BuddyPut, 1);
@@ -177,7 +229,7 @@ impl<A: Arch> BlockMap<A> {
 
     /// Makes a parcel one for the pageblock of a word; what is of another is delivered before.
     #[inline]
-    fn open(&self, cache: &CpuCache, parcel: &mut Parcel, word: u32) {
+    fn open(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, word: u32) {
         let block = word as usize / WORDS;
         if parcel.block != block {
             self.deliver(cache, parcel);
@@ -186,13 +238,13 @@ impl<A: Arch> BlockMap<A> {
     }
 
     /// Gives all that is in a parcel to the map.
-    fn deliver_all(&self, cache: &CpuCache, mut parcel: Parcel) {
+    fn deliver_all(&self, cache: &CpuCache, mut parcel: Parcel<'_, A>) {
         self.deliver(cache, &mut parcel);
         self.file_wholes(&mut parcel);
     }
 
     /// Gives the frames of a parcel to the map.
-    fn deliver(&self, cache: &CpuCache, parcel: &mut Parcel) {
+    fn deliver(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>) {
         if parcel.pages == 0 {
             return;
         }

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 const ORDERS: usize = PAGEBLOCK_ORDER as usize + 1;
 /// The smallest order of which whole pageblocks may be kept.
 pub(super) const LARGE: u8 = 3;
+const _: () = assert!(1 << (PAGEBLOCK_ORDER - LARGE) <= u64::BITS);
 /// By order: how many blocks of one type are kept at most. Of the orders that programs ask for all
 /// the time there are so many that what comes and goes at random seldom needs more, of large ones
 /// whole pageblocks' worth: the larger they are, the more of them, up to eight, for the way to the
@@ -75,6 +76,39 @@ impl Kept {
         let orders = |kind| Order::all().take(ORDERS).map(move |order| Self::of(order, kind));
         MigrateType::ALL.into_iter().flat_map(orders)
     }
+}
+
+/// The oldest blocks of a stack, which are to leave it.
+#[derive(Clone, Copy)]
+pub(super) struct Oldest {
+    kept: Kept,
+    count: usize,
+}
+
+impl Oldest {
+    /// Of which order they are.
+    #[inline]
+    pub(super) const fn order(self) -> Order {
+        self.kept.order
+    }
+}
+
+/// If blocks of `order`, a large one below a pageblock's, begin with all that a pageblock has of
+/// them: that pageblock, and those that follow. Blocks are told by their first frames.
+#[inline]
+pub(super) fn split_pageblock(blocks: &[AtomicU32], order: Order) -> Option<(usize, &[AtomicU32])> {
+    let each = 1 << (PAGEBLOCK_ORDER - order.get());
+    let (these, others) = blocks.split_at_checked(each)?;
+    let pageblock = these[0].load(Relaxed) >> PAGEBLOCK_ORDER;
+    let mut missing = !0 >> (u64::BITS as usize - each);
+    for block in these {
+        let at = block.load(Relaxed) ^ pageblock << PAGEBLOCK_ORDER;
+        if at >> PAGEBLOCK_ORDER != 0 {
+            return None;
+        }
+        missing &= !(1_u64 << (at >> order.get()));
+    }
+    (missing == 0).then_some((pageblock as usize, others))
 }
 
 /// The blocks that a CPU hands out without asking anybody, the one that came last first. They are
@@ -203,56 +237,71 @@ impl Stacks {
         self.pages.store(pages, Relaxed);
         true
     }
-    /// The same with all blocks of `order` of the pageblock that starts at `frame`.
-    pub(super) fn fill_whole(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
+    /// The same with all blocks of `order` of pageblocks: of each whose bit is set in `some`, where
+    /// `first` has the lowest. The last of the pageblocks comes out first.
+    pub(super) fn fill_whole(
+        &self,
+        (first, some): (usize, u64),
+        order: Order,
+        kind: MigrateType,
+    ) -> bool {
         let kept = Kept::of(order, kind);
         let (top, each) = (kept.base() + self.count(kept), 1 << (PAGEBLOCK_ORDER - order.get()));
-        let pages = self.pages() + (1 << PAGEBLOCK_ORDER);
-        if pages > self.most_pages || top + each > usize::from(BASE[kept.stack + 1]) {
+        let end = top + each * some.count_ones() as usize;
+        let pages = self.pages() + (some.count_ones() << PAGEBLOCK_ORDER);
+        if pages > self.most_pages || end > usize::from(BASE[kept.stack + 1]) {
             return false;
         }
-        let mut block = frame + (1 << PAGEBLOCK_ORDER);
-        for place in &self.places[top..top + each] {
-            block -= 1 << order.get();
-            place.store(block, Relaxed);
+        let (mut places, mut left) = (self.places[top..end].iter(), some);
+        while left != 0 {
+            let pageblock = first as u32 + left.trailing_zeros();
+            left &= left - 1;
+            let mut block = (pageblock + 1) << PAGEBLOCK_ORDER;
+            for place in places.by_ref().take(each) {
+                block -= 1 << order.get();
+                place.store(block, Relaxed);
+            }
         }
-        self.tops[kept.stack].store((top + each) as u32, Relaxed);
+        self.tops[kept.stack].store(end as u32, Relaxed);
         self.pages.store(pages, Relaxed);
         true
     }
-    /// Makes room for blocks of `order` and `kind` that found none: takes the older half of its
-    /// stack out if that is rather full, or else of the one that has most pages; large ones with
-    /// all others that lie next to them there and in the same pageblock.
-    pub(super) fn shed(&self, order: Order, kind: MigrateType, gone: impl FnMut(u32, Order)) {
+    /// What makes room for blocks of `order` and `kind` that found none: the older half of their
+    /// stack if that is rather full, or else of the one that has most pages. Of large ones three
+    /// quarters, for a stack holds few pageblocks of them, and with them all others that lie next
+    /// to them there and in the same pageblock.
+    pub(super) fn oldest(&self, order: Order, kind: MigrateType) -> Oldest {
         let own = Kept::of(order, kind);
-        let largest = || Kept::all().max_by_key(|&kept| self.count(kept) * kept.order.pages());
-        let full = if self.count(own) > own.depth() / 2 { Some(own) } else { largest() };
-        if let Some(kept) = full {
-            let (blocks, count) = (self.blocks(kept), self.count(kept));
-            let block = |at: usize| blocks[at].load(Relaxed) >> PAGEBLOCK_ORDER;
-            let mut oldest = count.div_ceil(2);
-            if kept.order.get() >= LARGE {
-                oldest += (oldest..count).take_while(|&at| block(at) == block(oldest - 1)).count();
-            }
-            self.remove(kept, oldest, gone);
+        let most = || Kept::all().max_by_key(|&kept| self.count(kept) * kept.order.pages());
+        let full = if self.count(own) > own.depth() / 2 { own } else { most().unwrap_or(own) };
+        let (blocks, count) = (self.blocks(full), self.count(full));
+        if full.order.get() < LARGE {
+            return Oldest { kept: full, count: count.div_ceil(2) };
         }
+        let block = |at: usize| blocks[at].load(Relaxed) >> PAGEBLOCK_ORDER;
+        let oldest = count - count / 4;
+        let beside = (oldest..count).take_while(|&at| block(at) == block(oldest - 1)).count();
+        Oldest { kept: full, count: oldest + beside }
     }
-    /// Takes all blocks out.
-    pub(super) fn clear(&self, mut gone: impl FnMut(u32, Order)) {
-        for kept in Kept::all() {
-            self.remove(kept, self.count(kept), &mut gone);
-        }
+    /// All that is in them.
+    pub(super) fn all(&self) -> impl Iterator<Item = Oldest> + '_ {
+        Kept::all().map(|kept| Oldest { kept, count: self.count(kept) })
     }
-    /// Takes the `oldest` blocks of a stack out.
-    fn remove(&self, kept: Kept, oldest: usize, mut gone: impl FnMut(u32, Order)) {
+    /// Their first frames, the oldest first.
+    #[inline]
+    pub(super) fn frames(&self, oldest: Oldest) -> &[AtomicU32] {
+        &self.blocks(oldest.kept)[..oldest.count]
+    }
+    /// Takes them out.
+    pub(super) fn remove(&self, oldest: Oldest) {
+        let (kept, count) = (oldest.kept, oldest.count);
         let blocks = self.blocks(kept);
-        blocks[..oldest].iter().for_each(|block| gone(block.load(Relaxed), kept.order));
-        for (to, from) in blocks.iter().zip(&blocks[oldest..]) {
+        for (to, from) in blocks.iter().zip(&blocks[count..]) {
             to.store(from.load(Relaxed), Relaxed);
         }
-        let top = kept.base() + blocks.len() - oldest;
+        let top = kept.base() + blocks.len() - count;
         self.tops[kept.stack].store(top as u32, Relaxed);
-        self.pages.store(self.pages() - (oldest * kept.order.pages()) as u32, Relaxed);
+        self.pages.store(self.pages() - (count * kept.order.pages()) as u32, Relaxed);
     }
     /// Whether a block is on its stack already. Looks at all that is on it.
     pub(super) fn has(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
@@ -287,6 +336,18 @@ mod tests {
         Order::new(order).unwrap()
     }
 
+    /// Takes them out: the first frame and the order of each.
+    fn remove(stacks: &Stacks, oldest: Oldest) -> Vec<(u32, u8)> {
+        let order = oldest.order().get();
+        let gone = stacks.frames(oldest).iter().map(|frame| (frame.load(Relaxed), order)).collect();
+        stacks.remove(oldest);
+        gone
+    }
+    fn clear(stacks: &Stacks) -> Vec<(u32, u8)> {
+        let all: Vec<Oldest> = stacks.all().collect();
+        all.into_iter().flat_map(|all| remove(stacks, all)).collect()
+    }
+
     #[test]
     fn what_came_last_goes_first_and_orders_and_types_keep_apart() {
         let stacks = Stacks::new(8192);
@@ -308,11 +369,7 @@ mod tests {
     #[test]
     fn the_oldest_make_room_and_larger_ones_where_pages_are_too_many() {
         let stacks = Stacks::new(64);
-        let shed = |order, kind| {
-            let mut gone = Vec::new();
-            stacks.shed(order, kind, |frame, order| gone.push((frame, order.get())));
-            gone
-        };
+        let shed = |order, kind| remove(&stacks, stacks.oldest(order, kind));
         assert!(stacks.take_in(order(6)) && !stacks.take_in(order(7)));
         for frame in 0..32 {
             assert!(stacks.push(2 * frame, order(1), MOVABLE));
@@ -323,7 +380,7 @@ mod tests {
         assert_eq!(shed(order(1), MOVABLE), older);
         assert!(stacks.push(64, Order::ZERO, MOVABLE));
         assert_eq!((stacks.pages(), stacks.pop(order(1), MOVABLE)), (33, Some(62)));
-        stacks.clear(|_, _| {});
+        clear(&stacks);
         for at in 0..10 {
             assert!(stacks.push(64 + 4 * at, order(2), MOVABLE));
         }
@@ -357,9 +414,9 @@ mod tests {
             let pageblocks = stacks.refill(order, MOVABLE) >> (PAGEBLOCK_ORDER - order.get());
             assert!((1..=8).contains(&pageblocks), "order {}", order.get());
             for block in 0..pageblocks {
-                assert!(stacks.fill_whole(512 * block, order, MOVABLE));
+                assert!(stacks.fill_whole((block as usize, 1), order, MOVABLE));
             }
-            assert!(!stacks.fill_whole(512 * pageblocks, order, MOVABLE));
+            assert!(!stacks.fill_whole((pageblocks as usize, 1), order, MOVABLE));
             let words = stacks.runs().map(|run| run.frames.count_ones()).sum::<u32>();
             assert_eq!((stacks.pages(), words), (512 * pageblocks, 512 * pageblocks));
             let popped = core::iter::from_fn(|| stacks.pop(order, MOVABLE)).collect::<Vec<_>>();
@@ -369,9 +426,25 @@ mod tests {
         let (stacks, whole) = (Stacks::new(600), order(PAGEBLOCK_ORDER));
         assert_eq!(stacks.refill(whole, MOVABLE), 1);
         assert!(stacks.push(0, whole, MOVABLE) && !stacks.push(512, whole, MOVABLE));
-        let mut gone = Vec::new();
-        stacks.shed(whole, MOVABLE, |frame, order| gone.push((frame, order)));
-        assert_eq!((gone, stacks.pages()), (alloc::vec![(0, whole)], 0));
+        let gone = remove(&stacks, stacks.oldest(whole, MOVABLE));
+        assert_eq!((gone, stacks.pages()), (alloc::vec![(0, PAGEBLOCK_ORDER)], 0));
+    }
+
+    #[test]
+    fn all_of_a_pageblock_is_told_from_anything_less() {
+        for order in Order::all().skip(usize::from(LARGE)).take(ORDERS - 1 - usize::from(LARGE)) {
+            let split = |frames: &[u32]| {
+                let blocks: Vec<AtomicU32> = frames.iter().copied().map(AtomicU32::new).collect();
+                split_pageblock(&blocks, order).map(|(block, others)| (block, others.len()))
+            };
+            let pageblock: Vec<u32> = (512..1024).step_by(order.pages()).rev().collect();
+            assert_eq!(split(&pageblock), Some((1, 0)));
+            assert_eq!(split(&[&pageblock[..], &[4096]].concat()), Some((1, 1)));
+            let less = &pageblock[1..];
+            assert_eq!(split(less), None);
+            assert_eq!(split(&[less, &[2048]].concat()), None, "one is of another pageblock");
+            assert_eq!(split(&[less, &[512]].concat()), None, "one is there twice");
+        }
     }
 
     #[test]
@@ -385,8 +458,7 @@ mod tests {
         assert_eq!(runs[1..], [4, 5, 6, 7].map(|word| Run { word, frames: !0 }));
         assert!(stacks.has(64 * 9 + 4, order(2), MOVABLE));
         assert!(!stacks.has(64 * 9, order(2), MOVABLE));
-        let mut pages = 0;
-        stacks.clear(|_, order| pages += order.pages());
+        let pages: u32 = clear(&stacks).into_iter().map(|(_, order)| 1 << order).sum();
         assert_eq!((pages, stacks.pages(), stacks.runs().count()), (260, 0, 0));
     }
 }

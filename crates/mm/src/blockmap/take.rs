@@ -2,7 +2,7 @@
 
 use super::bits::{self, Fit, WORD_ORDER};
 use super::cpu::{CpuCache, List};
-use super::head::{BLOCK_PAGES, BUSY, Head};
+use super::head::{BUSY, Head};
 use super::rooms::LARGEST_ROOM;
 use super::{Appetite, BlockMap, Reserve, WORDS, Want};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
@@ -21,8 +21,6 @@ struct Taken {
     more: u32,
     /// What type the pageblock is of.
     kind: MigrateType,
-    /// It was a whole one, nothing is left of it, and nobody owns it any more.
-    all: bool,
 }
 
 impl<A: Arch> BlockMap<A> {
@@ -58,43 +56,55 @@ impl<A: Arch> BlockMap<A> {
             *change -= want.order.pages() as i64;
             return Some(taken);
         };
+        // Before anything is taken: who isolates a block drains those who said so.
+        self.say_filled(want.cpu);
         if want.order < Order::PAGEBLOCK {
             return self.claim_part(&cache, want);
         }
-        let taken = self.take_whole(Some(&cache), want)?;
-        cache.account(-(want.order.pages() as i64));
-        if want.order == Order::PAGEBLOCK {
-            let most = cache.stacks.refill(want.order, want.kind);
-            self.take_more(&cache, want, self.block_of(taken), most.saturating_sub(1));
-        }
-        Some(taken)
+        let several = || self.claim_several(&cache, want);
+        let one = || {
+            let taken = self.take_whole(Some(&cache), want)?;
+            cache.account(-(want.order.pages() as i64));
+            Some(taken)
+        };
+        if want.order == Order::PAGEBLOCK { several().or_else(one) } else { one() }
+    }
+
+    /// Takes whole blocks for what is wanted and for what comes later, if there may be any of that.
+    fn claim_several(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
+        let most = cache.stacks.refill(want.order, want.kind);
+        self.take_more(cache, want, self.home(want.cpu), most);
+        cache.stacks.pop(want.order, want.kind).map(|frame| self.pfn(frame))
     }
 
     /// Takes a block below a pageblock from the map.
     fn claim_part(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
         let (order, kind) = (want.order, want.kind);
-        let from = self.enter_some(cache, want)?;
+        let from = match self.enter_begun(cache, want) {
+            Some(from) => from,
+            None => {
+                if let Some(taken) = self.claim_several(cache, want) {
+                    return Some(taken);
+                }
+                let from = self.find(want)?;
+                cache.block[want.list().index()].set(from.0);
+                from
+            }
+        };
         let most = cache.stacks.refill(order, kind).min(want.spare_pages >> order.get());
         let taken = self.take_from(from, want, most);
-        if taken.all || taken.kind != kind {
-            cache.block[want.list().index()].take();
-        }
-        if !taken.all && taken.kind != kind {
+        if taken.kind != kind {
             // It stays another type's, and those who look for that would not find it.
+            cache.block[want.list().index()].take();
             self.disown(from.0, want.cpu);
         }
         cache.account(-((order.pages() * (1 + taken.more as usize)) as i64));
-        if taken.all {
-            // Below what is left of this one: what lies together goes out together, and together
-            // it comes back.
-            self.take_more(cache, want, from.0, most.saturating_sub(taken.more));
-        }
         if taken.more > 0 {
             A::work(Op::PcpPut, 1);
-            self.say_filled(want.cpu);
+            let batch = self.batch(want.cpu);
             let word = (from.0 * WORDS) as u32;
             while !cache.stacks.fill((word, &taken.rest), taken.more, order, kind) {
-                self.shed(cache, order, kind);
+                self.shed(cache, &batch, order, kind);
             }
         }
         Some(taken.first)
@@ -108,9 +118,6 @@ impl<A: Arch> BlockMap<A> {
         // Frames of another type's block are taken one by one: it stays what it is.
         let ample = want.appetite == Appetite::Ample && head.kind() == want.kind;
         let enough = if ample { 1 + more } else { 1 };
-        if head.used() == 0 && u64::from(enough) << order.get() >= BLOCK_PAGES {
-            return self.take_all(block, want);
-        }
         let (step, part) = ((order.pages() >> WORD_ORDER).max(1), order.min(bits::WHOLE));
         let (mut rest, mut blocks, mut first) = ([0; WORDS], 0, 0);
         for at in (word..WORDS).step_by(step) {
@@ -134,23 +141,13 @@ impl<A: Arch> BlockMap<A> {
         let pages = u64::from(blocks) << order.get();
         self.leave(block, pages);
         let first = self.frame((block * WORDS + word) as u32, first);
-        Taken { first, rest, more: blocks - 1, kind: head.kind(), all: false }
+        Taken { first, rest, more: blocks - 1, kind: head.kind() }
     }
 
-    /// Takes all of a whole block that was entered, and leaves it for good. Nobody else changes the
-    /// head of a block that somebody is inside of while nothing of it is used.
-    fn take_all(&self, block: usize, want: Want) -> Taken {
-        self.mark_used(block, 0..WORDS, !0);
-        let head = self.head(block).disowned();
-        debug_assert_eq!((head.used(), head.kind()), (0, want.kind));
-        self.heads[block].store(head.0 + BLOCK_PAGES, Release);
-        let (step, part) = ((want.order.pages() >> WORD_ORDER).max(1), want.order.min(bits::WHOLE));
-        let mut rest = [0; WORDS];
-        rest.iter_mut().step_by(step).for_each(|starts| *starts = bits::starts(!0, part));
-        rest[0] &= !1;
-        let first = self.frame((block * WORDS) as u32, 0);
-        let more = (BLOCK_PAGES >> want.order.get()) as u32 - 1;
-        Taken { first, rest, more, kind: want.kind, all: true }
+    /// Sets all bits of a block that is this CPU's, and that nobody else looks into.
+    #[inline]
+    pub(super) fn mark_all_used(&self, block: usize) {
+        self.words[block].0.iter().for_each(|bits| bits.store(!0, Release));
     }
 
     /// Sets the bits of free frames in each of these words of a block that was entered.
@@ -177,12 +174,12 @@ impl<A: Arch> BlockMap<A> {
         u64::from(words[at..at + step].iter().all(|word| word.load(Acquire) == 0))
     }
 
-    /// Enters the CPU's block for what is wanted, or another that becomes it: the block, and the
-    /// word in it where that can be taken.
+    /// Enters the CPU's block for what is wanted, or another in use already that becomes it: the
+    /// block, and the word in it where that can be taken.
     ///
     /// Where memory is short a CPU keeps its block too, so that what is taken together lies
     /// together; but before a whole one is broken up those of all CPUs and types come first.
-    fn enter_some(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
+    fn enter_begun(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
         let own = &cache.block[want.list().index()];
         if let Some(block) = own.get() {
             if let Some(word) = self.enter_own(block, want) {
@@ -205,7 +202,7 @@ impl<A: Arch> BlockMap<A> {
             let spare = cache.spare.take()?;
             Some((spare, self.enter_spare(spare, want)?))
         });
-        let (block, word) = found.or_else(|| self.find(want))?;
+        let (block, word) = found?;
         own.set(block);
         Some((block, word))
     }
@@ -225,9 +222,7 @@ impl<A: Arch> BlockMap<A> {
         let found = self.find_partial(want, want.kind).or_else(|| self.enter_used(want));
         let from = found.or_else(|| self.find(want))?;
         let taken = self.take_from(from, want, 0);
-        if !taken.all {
-            self.disown(from.0, want.cpu);
-        }
+        self.disown(from.0, want.cpu);
         Some(taken.first)
     }
 

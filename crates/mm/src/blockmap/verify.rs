@@ -16,6 +16,8 @@ pub(crate) enum MapError {
     Inside(Pfn),
     /// The block at this frame has free frames, and nobody can find it.
     Unfiled(Pfn),
+    /// The block at this frame is found as a whole one that nobody owns, and is none.
+    Misfiled(Pfn),
     /// A CPU keeps another number of frames than it says.
     Keeps(CpuId),
     /// A CPU keeps this frame, and it is free for all, or kept twice, or part of a larger block.
@@ -106,6 +108,9 @@ impl<A: Arch> BlockMap<A> {
         }
         if head.is_busy() || head.is_owned() && !self.is_known(block) {
             return Err(MapError::Inside(at));
+        }
+        if self.whole.contains(block) && !head.is_nobodys_whole() {
+            return Err(MapError::Misfiled(at));
         }
         let filed = head.is_owned()
             || head.is_isolated()

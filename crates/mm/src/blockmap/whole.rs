@@ -1,9 +1,10 @@
 //! Blocks that are wanted whole: orders 9 and 10 take no bits, only heads; and those that CPUs take
 //! for later.
 
+use super::batch::Batch;
 use super::cpu::{BlockCell, CpuCache};
 use super::head::{BLOCK_PAGES, Head};
-use super::{Appetite, BlockMap, Reserve, WORDS, Want};
+use super::{Appetite, BlockMap, Reserve, Want};
 use crate::arch::{Arch, Op, Order, PAGEBLOCK_ORDER, Pfn};
 
 impl<A: Arch> BlockMap<A> {
@@ -19,74 +20,83 @@ impl<A: Arch> BlockMap<A> {
         Some(self.first.offset(block << PAGEBLOCK_ORDER))
     }
 
-    /// Takes whole blocks that nobody owns for later, those after `near` first: onto the CPU's
-    /// stack, as blocks of the wanted order, at most `most` of them. They say that all of them is
-    /// in use before their bits do, and nobody looks for anything in them.
+    /// Takes whole blocks that nobody owns, those after `near` first: onto the CPU's stack, as
+    /// blocks of the wanted order, at most `most` of them and what is for later. They say that all
+    /// of them is in use before their bits do, and nobody looks for anything in them.
     pub(super) fn take_more(&self, cache: &CpuCache, want: Want, near: usize, most: u32) {
         let each = 1 << (PAGEBLOCK_ORDER - want.order.get());
-        let mut left = most.min((want.spare_pages >> PAGEBLOCK_ORDER) * each) / each;
+        let left = most.min((want.spare_pages >> PAGEBLOCK_ORDER) * each) / each;
         if want.appetite == Appetite::Scarce || left == 0 {
             return;
         }
         // What is for later is not urgent, whoever asks.
         let kept = self.reserve.blocks(Want { reserve: Reserve::Kept, ..want });
-        if kept > 0 && !self.whole.has(kept + left as usize, near) {
-            return;
-        }
-        let (mut near, mut blocks) = (near, 0);
-        while left > 0
-            && let Some((first, mut some)) = self.whole.take_some(near, left)
-        {
-            // They are out already, so that no two can take the last ones above the reserve.
-            if kept > 0 && !self.whole.has(kept, first) {
-                self.whole.set_some(first, some);
+        let batch = self.batch(want.cpu);
+        let (mut left, mut taken) = (left, 0);
+        for start in [near, 0] {
+            let mut from = start;
+            while left > 0
+                && let Some((first, some)) = self.whole.take_some(from, left)
+            {
+                // They are out already, so that no two can take the last ones above the reserve.
+                if kept > 0 && !self.whole.has(kept, first) {
+                    self.whole.set_some(first, some);
+                    left = 0;
+                    break;
+                }
+                let used_up = self.use_up_some(&batch, (first, some), want);
+                self.stack_all(cache, &batch, (first, used_up), want);
+                (left, taken) = (left - some.count_ones(), taken + used_up.count_ones());
+                from = first + 1;
+            }
+            if left == 0 || start == 0 || taken > 0 {
                 break;
             }
-            while some != 0 {
-                let block = first + some.trailing_zeros() as usize;
-                some &= some - 1;
-                A::work(Op::BuddyStep, 1);
-                if !self.use_up(block, want) {
-                    self.file_if_nobodys(block);
-                    continue;
+        }
+        cache.account(-i64::from(taken) * BLOCK_PAGES as i64);
+    }
+
+    /// Puts blocks of which all is this CPU's onto its stack, as blocks of the wanted order.
+    fn stack_all(
+        &self,
+        cache: &CpuCache,
+        batch: &Batch<'_, A>,
+        (first, some): (usize, u64),
+        want: Want,
+    ) {
+        A::work(Op::BuddyTake, some.count_ones());
+        A::work(Op::PcpPut, some.count_ones());
+        while !cache.stacks.fill_whole((first, some), want.order, want.kind) {
+            self.shed(cache, batch, want.order, want.kind);
+        }
+    }
+
+    /// Makes blocks that were taken out of where whole ones are found such that all of them is in
+    /// use, by blocks of the wanted order; which of them are. The others, which somebody isolates,
+    /// are put back.
+    fn use_up_some(&self, batch: &Batch<'_, A>, (first, some): (usize, u64), want: Want) -> u64 {
+        A::work(Op::BuddyStep, some.count_ones());
+        let (mut left, mut used_up) = (some, 0);
+        while left != 0 {
+            let block = first + left.trailing_zeros() as usize;
+            let bit = left & left.wrapping_neg();
+            left &= left - 1;
+            let all = |head: Head| {
+                let held = want.order == Order::PAGEBLOCK;
+                let all = if held { head.as_held(want.order) } else { head.used_up() };
+                head.is_nobodys_whole().then_some(all.with_kind(want.kind))
+            };
+            if self.replace(batch, block, all) {
+                used_up |= bit;
+                if want.order < Order::PAGEBLOCK {
+                    self.mark_all_used(block);
                 }
-                self.stack_all(cache, block, want);
-                (left, blocks) = (left - 1, blocks + 1);
             }
-            near = first + 1;
         }
-        if blocks > 0 {
-            cache.account(-blocks * BLOCK_PAGES as i64);
-            self.say_filled(want.cpu);
+        if used_up != some {
+            self.whole.set_some(first, some & !used_up);
         }
-    }
-
-    /// Puts a block of which all is this CPU's onto its stack, as blocks of the wanted order.
-    fn stack_all(&self, cache: &CpuCache, block: usize, want: Want) {
-        A::work(Op::BuddyTake, 1);
-        A::work(Op::PcpPut, 1);
-        let first = (block << PAGEBLOCK_ORDER) as u32;
-        if want.order == Order::PAGEBLOCK && cache.stacks.push(first, want.order, want.kind) {
-            return;
-        }
-        while !cache.stacks.fill_whole(first, want.order, want.kind) {
-            self.shed(cache, want.order, want.kind);
-        }
-    }
-
-    /// Makes a whole block that nobody owns one of which all is in use, by blocks of the wanted
-    /// order.
-    fn use_up(&self, block: usize, want: Want) -> bool {
-        let head = self.head(block);
-        if want.order == Order::PAGEBLOCK {
-            return !head.is_owned() && self.hold(block, head, want);
-        }
-        let free = head.used() == 0 && !head.is_owned() && !head.is_isolated();
-        let taken = free && self.change(block, head, head.with_kind(want.kind).used_up());
-        if taken {
-            self.mark_used(block, 0..WORDS, !0);
-        }
-        taken
+        used_up
     }
 
     /// The one that the CPU kept.
@@ -105,18 +115,17 @@ impl<A: Arch> BlockMap<A> {
             if !self.whole.clear(block) {
                 continue;
             }
-            let head = self.head(block);
-            if !head.is_owned() && self.hold(block, head, want) {
+            if self.hold(block, self.head(block), want) {
                 return Some(block);
             }
-            self.file_if_nobodys(block);
+            self.whole.set(block);
         }
         let mut owned = self.caches.iter().flat_map(|(_, cache)| {
             let cache = cache.peek();
             let cells = cache.block.iter().chain([&cache.spare]);
             cells.filter_map(BlockCell::get)
         });
-        owned.find(|&block| self.hold(block, self.head(block), want))
+        owned.find(|&block| self.hold_any(block, want))
     }
 
     fn take_pair(&self, want: Want) -> Option<usize> {
@@ -126,27 +135,40 @@ impl<A: Arch> BlockMap<A> {
             if !self.whole.contains(block + 1) {
                 continue;
             }
-            let mine = [block, block + 1].map(|block| self.whole.clear(block));
-            if mine == [true, true] && self.hold_pair(block, want) {
+            if self.hold_pair(block, want) {
                 return Some(block);
             }
-            self.file_if_nobodys(block);
-            self.file_if_nobodys(block + 1);
         }
         let last = self.heads.len() - 1;
         (0..last).step_by(2).find(|&block| self.hold_pair(block, want))
     }
 
     fn hold_pair(&self, block: usize, want: Want) -> bool {
-        if self.head(block + 1).used() != 0 || !self.hold(block, self.head(block), want) {
+        if self.head(block + 1).used() != 0 || !self.hold_any(block, want) {
             return false;
         }
-        if self.hold(block + 1, self.head(block + 1), want) {
+        if self.hold_any(block + 1, want) {
             return true;
         }
         let head = self.release(block, want.order, None);
         self.file(block, head);
         false
+    }
+
+    /// Makes a whole block held for `want`, be it one that somebody owns and has not begun to use.
+    fn hold_any(&self, block: usize, want: Want) -> bool {
+        let head = self.head(block);
+        if !head.is_nobodys_whole() {
+            return head.is_owned() && self.hold(block, head, want);
+        }
+        if !self.whole.clear(block) {
+            return false;
+        }
+        let held = self.hold(block, head, want);
+        if !held {
+            self.whole.set(block);
+        }
+        held
     }
 
     /// Makes a whole block, of which `head` is what its head says, held for `want`.
@@ -155,10 +177,11 @@ impl<A: Arch> BlockMap<A> {
         whole && self.change(block, head, head.as_held(want.order).with_kind(want.kind))
     }
 
-    /// Puts a block where it can be found if nobody owns it.
-    pub(super) fn file_if_nobodys(&self, block: usize) {
+    /// Puts a block of which some is free, not all, where it can be found if nobody owns it. Whole
+    /// ones are put there only by who made them so, or took them out.
+    pub(super) fn file_part(&self, block: usize) {
         let head = self.head(block);
-        if !head.is_owned() {
+        if !head.is_owned() && head.used() > 0 {
             self.file(block, head);
         }
     }

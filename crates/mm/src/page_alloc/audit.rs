@@ -60,6 +60,8 @@ pub enum Violation {
     BlockOwner(Pfn),
     /// The pageblock at this frame has free frames, and no allocation finds it.
     BlockUnfiled(Pfn),
+    /// The pageblock at this frame is found as one that is whole and nobody's, and is not.
+    BlockMisfiled(Pfn),
     /// A CPU is offline, and nobody took over its counters' bytes or its page caches.
     LeftBehind(CpuId),
 }
@@ -89,6 +91,7 @@ impl core::fmt::Display for Violation {
             Self::BlockCount(pfn) => write!(f, "pageblock at {}: miscounts", pfn.index()),
             Self::BlockOwner(pfn) => write!(f, "pageblock at {}: its owner is lost", pfn.index()),
             Self::BlockUnfiled(pfn) => write!(f, "pageblock at {}: in no index", pfn.index()),
+            Self::BlockMisfiled(pfn) => write!(f, "pageblock at {}: not whole", pfn.index()),
             Self::LeftBehind(cpu) => write!(f, "{cpu} is gone and left counts or pages behind"),
         }
     }

@@ -114,7 +114,8 @@ impl<A: Arch> FrameAllocator<A> {
         // Asked first: an interrupt that drains this CPU may come with the answer.
         let hungry = appetite(zone);
         let (old, mut change) = (kept_before(map, &pinned), 0);
-        let kept = map.give(&pinned, (pfn, order), hungry, &mut change);
+        let anew = hungry == Appetite::Ample && map.give_anew(&pinned, pfn, order);
+        let kept = anew || map.give(&pinned, (pfn, order), hungry, &mut change);
         trace_kept(zone, map, pinned.cpu(), old);
         if kept {
             return;
@@ -203,6 +204,7 @@ impl<A: Arch> FrameAllocator<A> {
             MapError::Count(pfn) => Violation::BlockCount(pfn),
             MapError::Inside(pfn) => Violation::BlockOwner(pfn),
             MapError::Unfiled(pfn) => Violation::BlockUnfiled(pfn),
+            MapError::Misfiled(pfn) => Violation::BlockMisfiled(pfn),
             MapError::Keeps(_) => Violation::PcpCount(zone.id),
             MapError::Kept(pfn) => Violation::Lost(pfn),
         })?;

@@ -1,0 +1,99 @@
+//! Changes of pageblocks that a CPU has all of, for several of them together.
+
+use super::BlockMap;
+use super::head::Head;
+use crate::arch::{Arch, Atomic, CpuId};
+use core::cell::Cell;
+use core::sync::atomic::Ordering::{Release, SeqCst};
+
+/// While it lasts, its CPU changes the heads of pageblocks that it has all of: whole ones that it
+/// took out of where those are found, and ones of which it gives everything back. Nobody else
+/// changes these but who isolates one. So a CPU that nobody isolates anything beside needs no
+/// atomic operation for each of them: it says once that it begins, and who isolates waits until
+/// it ends, or those who come later see that somebody does and are as careful as one has to be.
+pub(super) struct Batch<'a, A: Arch> {
+    /// Nonzero while its CPU changes heads with plain stores.
+    inside: &'a A::AtomicU32,
+    mode: Cell<Mode>,
+}
+
+/// How a CPU changes heads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// It has not changed any yet.
+    Idle,
+    /// With plain stores: who isolates waits.
+    Alone,
+    /// With compare-and-exchange: somebody isolates.
+    Careful,
+}
+
+impl<A: Arch> Batch<'_, A> {
+    #[inline]
+    fn is_alone(&self, map: &BlockMap<A>) -> bool {
+        if self.mode.get() == Mode::Idle {
+            self.begin(map);
+        }
+        self.mode.get() == Mode::Alone
+    }
+    fn begin(&self, map: &BlockMap<A>) {
+        self.inside.swap(1, SeqCst);
+        if map.isolating.load(SeqCst) == 0 {
+            self.mode.set(Mode::Alone);
+        } else {
+            self.inside.store(0, Release);
+            self.mode.set(Mode::Careful);
+        }
+    }
+}
+
+impl<A: Arch> Drop for Batch<'_, A> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.mode.get() == Mode::Alone {
+            self.inside.store(0, Release);
+        }
+    }
+}
+
+impl<A: Arch> BlockMap<A> {
+    /// For the CPU this runs on, which stays here and is in no other batch: it has entered its
+    /// cache.
+    #[inline]
+    pub(super) fn batch(&self, cpu: CpuId) -> Batch<'_, A> {
+        Batch { inside: &self.outside.of(cpu).inside, mode: Cell::new(Mode::Idle) }
+    }
+
+    /// Makes of the head of a pageblock that the batch's CPU has all of what `change` makes of it.
+    /// `false`: that is nothing, or somebody isolated the pageblock meanwhile.
+    #[inline]
+    pub(super) fn replace(
+        &self,
+        batch: &Batch<'_, A>,
+        block: usize,
+        change: impl FnOnce(Head) -> Option<Head>,
+    ) -> bool {
+        // Asked before the look: what it shows stays so then.
+        let alone = batch.is_alone(self);
+        let from = self.head(block);
+        let Some(to) = change(from) else { return false };
+        if alone {
+            self.heads[block].store(to.0, Release);
+            return true;
+        }
+        self.change(block, from, to)
+    }
+
+    /// Has no CPU in a batch with plain stores, and runs `isolate`. The caller may wait.
+    pub(super) fn without_batches<T>(&self, isolate: impl FnOnce() -> T) -> T {
+        self.isolating.fetch_add(1, SeqCst);
+        for (_, outside) in self.outside.iter() {
+            while outside.inside.load(SeqCst) != 0 {
+                A::relax();
+            }
+        }
+        let done = isolate();
+        self.isolating.fetch_sub(1, Release);
+        done
+    }
+}
