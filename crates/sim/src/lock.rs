@@ -3,6 +3,10 @@
 //! Taking it needs the CPU's turn; letting it go only records when it becomes free and hands it to
 //! the first in the queue. A CPU that arrives before that time, in virtual time, waits for it like
 //! one that was queued when the holder let go: it cannot tell the two apart.
+//!
+//! Whoever waited goes on at a turn of its own, with interrupts off too: the hold before its own is
+//! then past for everybody. So of what a lock protects, the lock itself included, at most one CPU
+//! is ahead of the others, and what it changed is known from the note of that one change.
 
 use crate::context::{suspend, with, with_any};
 use crate::cpu::{Answer, Wait, Waiter};
@@ -228,7 +232,7 @@ impl Engine {
     #[inline]
     fn hand_over(&mut self, lock: &SimSpin, to: usize, row: u32, arrived: u64, grant: u64) {
         lock.owner.set(to as u16);
-        lock.last.set(to as u16);
+        lock.before.set(lock.last.replace(to as u16));
         lock.since.set(grant);
         lock.row.set(row);
         self.stats.row(row).contended(grant - arrived);
@@ -237,7 +241,8 @@ impl Engine {
             self.checker.lock_owner(lock.id.get(), to as u16);
         }
     }
-    /// The lock is this CPU's from `grant` on, and nobody else has to do anything for that.
+    /// The lock is this CPU's from `grant` on, and nobody else has to do anything for that. It
+    /// waits for its turn all the same.
     #[inline(never)]
     fn wait_until(&mut self, lock: &SimSpin, grant: u64) -> Take {
         let cpu = &mut self.cpus[self.cur];
@@ -249,15 +254,10 @@ impl Engine {
             lock_id: lock.id.get(),
             ..Waiter::default()
         };
-        if !cpu.irq_off {
-            cpu.preempt += 1;
-            let until = grant.min(cpu.ipi_at);
-            self.rest_in_queue(until);
-            return Take::Wait;
-        }
-        cpu.clock = grant;
-        self.hold(lock.class);
-        Take::Mine
+        cpu.preempt += 1;
+        let until = if cpu.irq_off { grant } else { grant.min(cpu.ipi_at) };
+        self.rest_in_queue(until);
+        Take::Wait
     }
     /// The running CPU stands in a lock's queue.
     #[inline]
@@ -340,16 +340,19 @@ impl Engine {
             return true;
         }
         let at = self.cur;
-        let cost = self.transfer(lock, at);
-        let free = lock.owner.get() == NOBODY && lock.free_at.get() <= self.cpus[at].order();
-        if !free {
-            self.cpu().clock += cost;
+        let owned = lock.owner.get() != NOBODY;
+        let let_go = lock.free_at.get() <= self.cpus[at].order();
+        if owned || !let_go {
+            // An owner to whom the lock is let go only later has not got its line yet.
+            let holder = if owned && !let_go { &lock.before } else { &lock.last };
+            self.cpu().clock += self.seats.transfer_ps(holder.get(), at);
             return false;
         }
         self.check_trylock(lock.class);
         let row = self.stats.row_of(self.cpus[at].path, lock.class, self.cpus[at].clock);
+        let cost = self.costs.lock_ps + self.transfer(lock, at);
         let cpu = &mut self.cpus[at];
-        cpu.clock += self.costs.lock_ps + cost;
+        cpu.clock += cost;
         lock.since.set(cpu.clock);
         lock.row.set(row);
         lock.owner.set(at as u16);
@@ -388,10 +391,10 @@ impl Engine {
         }
         let held = cpu.clock.saturating_sub(lock.since.get());
         self.stats.row(lock.row.get()).hold_ps += held;
+        lock.free_at.set(cpu.order());
         let place = lock.head.get();
         if place == NOWHERE {
             lock.owner.set(NOBODY);
-            lock.free_at.set(cpu.order());
             return;
         }
         let to = place as usize / 2;

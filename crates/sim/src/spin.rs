@@ -12,12 +12,15 @@ pub struct SimSpin {
     pub(crate) class: LockClass,
     /// The CPU that holds it, or will as soon as it has been handed over.
     pub(crate) owner: Cell<u16>,
-    /// The CPU that has its cache line.
+    /// The CPU that has its cache line; with an owner, the owner.
     pub(crate) last: Cell<u16>,
+    /// The CPU that handed it over last: it has the line until `free_at`.
+    pub(crate) before: Cell<u16>,
     /// The first and the last place in the queue.
     pub(crate) head: Cell<u32>,
     pub(crate) tail: Cell<u32>,
-    /// With no owner: when it became free, or will; an order word.
+    /// When it was let go last, or will be; an order word. An owner that was handed the lock may
+    /// be known before this time.
     pub(crate) free_at: Cell<u64>,
     /// With an owner: since when, in ps.
     pub(crate) since: Cell<u64>,
@@ -34,6 +37,7 @@ impl SimSpin {
             class,
             owner: Cell::new(NOBODY),
             last: Cell::new(NOBODY),
+            before: Cell::new(NOBODY),
             head: Cell::new(NOWHERE),
             tail: Cell::new(NOWHERE),
             free_at: Cell::new(0),

@@ -34,10 +34,13 @@ fn refused(records: &[Records], wrong: impl Fn(&Frames)) {
     }
 }
 
+/// On a CPU's stack that is known without records only where debug assertions look for it.
 #[test]
 fn what_was_just_freed() {
+    let all = [Records::Kept, Records::None];
+    let found = if cfg!(debug_assertions) { &all[..] } else { &all[..1] };
     for order in [Order::ZERO, Order::new(3).unwrap(), Order::PAGEBLOCK, Order::MAX] {
-        refused(&[Records::Kept, Records::None], |frames| {
+        refused(found, |frames| {
             let page = take(frames, order);
             frames.free_pages(page, order);
             frames.free_pages(page, order);

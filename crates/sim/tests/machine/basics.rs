@@ -1,7 +1,9 @@
 //! What the machine does: time, locks, wake-ups, interrupts, timers, idle.
 
 use crate::common::{config, fair, run_script, run_well};
-use mmscale_mm::arch::{Arch, Atomic, CpuId, Ipi, LockClass, Priority, RawSpin, TaskSpec};
+use mmscale_mm::arch::{
+    Access, Arch, Atomic, CpuId, Ipi, Line, LockClass, Pfn, Priority, RawSpin, TaskSpec,
+};
 use mmscale_mm::sync::{IrqGuard, SpinLock};
 use mmscale_sim::{Failure, Sim, SimAtomic, SimConfig, SimSpin};
 use std::cell::{Cell, RefCell};
@@ -107,6 +109,44 @@ fn try_lock_fails_until_the_holder_has_let_go_in_virtual_time() {
         });
     });
     assert_eq!(seen.take(), [(true, false), (false, true)]);
+}
+
+#[test]
+fn what_a_lock_protects_is_its_holders_until_it_is_let_go_in_virtual_time() {
+    let frame = Line::Frame(Pfn::new(3));
+    // CPUs 0 and 1 are on one node, 2 and 3 on the other.
+    let costs = |waiters: [usize; 2], held_ns, after_ns| {
+        let costs = Rc::new(Cell::new((0, 0)));
+        let out = Rc::clone(&costs);
+        run_well(exact(4), |script| {
+            let lock = Rc::new(SpinLock::<Sim, ()>::new(LockClass::Other, ()));
+            for (cpu, arrival_ns) in [(0, 0), (waiters[0], 100), (waiters[1], 150)] {
+                let lock = Rc::clone(&lock);
+                script.spawn(cpu, move || {
+                    Sim::user(arrival_ns);
+                    let _held = lock.lock_irqsave();
+                    Sim::touch(frame, Access::Write);
+                    // On the host all of it happens before CPU 3 runs.
+                    Sim::user(held_ns);
+                });
+            }
+            script.spawn(3, move || {
+                Sim::user(after_ns);
+                assert!(lock.try_lock().is_none());
+                let tried_ns = Sim::now_ns();
+                Sim::touch(frame, Access::Peek);
+                out.set((tried_ns - after_ns, Sim::now_ns() - tried_ns));
+            });
+        });
+        costs.get()
+    };
+    // The first holder's line, and not that of CPU 2 next door.
+    for waiters in [[1, 2], [2, 1]] {
+        assert_eq!(costs(waiters, 400, 200), (130, 130), "{waiters:?}");
+        // Then the second holder's.
+        let second = if waiters[0] == 1 { 130 } else { 8 };
+        assert_eq!(costs(waiters, 400, 800), (second, second), "{waiters:?}");
+    }
 }
 
 #[test]

@@ -69,12 +69,7 @@ impl World {
             0 => Sim::work(Op::BuddyStep, choices.below(40) as u32),
             1 => Sim::user(choices.below(5_000)),
             2 => self.drain(choices),
-            3 => {
-                let _span = Span::<Sim>::enter(Func::AllocPages);
-                let mut count = self.open.lock();
-                Sim::work(Op::PcpTake, choices.below(100) as u32);
-                *count += 1;
-            }
+            3 => self.share(choices),
             4 => _ = self.sum.fetch_add(choices.below(9), Relaxed),
             5 => _ = self.flag.compare_exchange(0, 1, Relaxed, Relaxed),
             6 if self.flag.load(Relaxed) == 1 => self.flag.store(0, Relaxed),
@@ -114,6 +109,22 @@ impl World {
             Sim::work(Op::BuddyPut, choices.below(50) as u32);
             *zone += 1;
             self.note(*zone);
+        }
+    }
+    /// A lock that is waited for or only tried, and frames that are its holder's: others peek.
+    fn share(&self, choices: &Choices) {
+        let _span = Span::<Sim>::enter(Func::AllocPages);
+        let (frame, work) = (Line::Frame(Pfn::new(60)), choices.below(100) as u32);
+        let hold = |count: &mut u64| {
+            Sim::touch(frame, Access::Write);
+            Sim::work(Op::PcpTake, work);
+            *count += 1;
+        };
+        match choices.below(5) {
+            0 => hold(&mut self.open.lock()),
+            1 | 2 => hold(&mut self.open.lock_irqsave()),
+            3 => self.open.try_lock().iter_mut().for_each(|count| hold(count)),
+            _ => Sim::touch(frame, Access::Peek),
         }
     }
     /// A page of this CPU's own to the swap device, or back.

@@ -243,7 +243,7 @@ fn pages_travel_while_cpus_and_pageblocks_come_and_go() {
 #[test]
 fn it_is_the_same_under_both_policies_of_the_machine() {
     for caches in POLICIES {
-        for (seed, &pages) in (20..).zip(sizes(caches)) {
+        for (seed, pages) in (20..).zip(SIZES) {
             let run = |policy| {
                 let (outcome, _) = swarm(Setting { seed, policy, caches, pages, steps: 300 });
                 (outcome.fingerprint, outcome.locks, outcome.virtual_ns)
