@@ -197,9 +197,10 @@ const MUCH: u32 = 1 << 19;
 /// Pageblocks of it that are not held all the time.
 const LEFT: u32 = 8;
 
-#[test]
-fn several_pageblocks_are_taken_at_once_while_others_want_them_whole_or_isolate_one() {
-    check(SCHEDULES, || {
+/// Runs these beside one another where only [`LEFT`] pageblocks are left, of which they get the
+/// first; one of them isolates one.
+fn with_few_left(bodies: impl Fn(&Arc<World>, Pfn) -> Vec<Cpu> + Send + Sync + 'static) {
+    check(SCHEDULES, move || {
         let (held, mut made) = (MUCH / 1024 - LEFT / 2, None);
         run(3, || {
             let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(64));
@@ -209,28 +210,50 @@ fn several_pageblocks_are_taken_at_once_while_others_want_them_whole_or_isolate_
             let mut last = Pfn::new(0);
             (0..held).for_each(|_| last = world.take(Order::MAX).expect("there is memory"));
             made = Some(Arc::clone(&world));
-            let churn = |world: &World, order: u8, count: usize| {
-                let order = Order::new(order).expect("a small one");
-                let blocks: Vec<Pfn> = (0..count).filter_map(|_| world.take(order)).collect();
-                blocks.into_iter().for_each(|block| world.0.free_pages(block, order));
-            };
-            let third = last.offset(2 * Order::MAX.pages());
-            let bodies = vec![
-                body(&world, move |world| {
-                    churn(world, 8, 2);
-                    churn(world, 9, 2);
-                }),
-                body(&world, move |world| {
-                    world.0.isolate_pageblock(third).expect("nobody else does");
-                    churn(world, 10, 1);
-                }),
-                body(&world, move |world| churn(world, 7, 5)),
-            ];
+            let bodies = bodies(&world, last.offset(Order::MAX.pages()));
             (Some(world.clone() as Arc<dyn Hooks>), bodies)
         });
         let world = made.expect("it was built");
         let audit = world.0.verify().expect("everything adds up");
         assert_eq!((audit.held, audit.cached), (u64::from(held) * 1024, 0));
         assert_eq!((audit.isolated, world.0.census().whole_blocks), (512, u64::from(LEFT)));
+    });
+}
+
+/// Takes blocks, and gives them back.
+fn churn(world: &World, order: u8, count: usize) {
+    let order = Order::new(order).expect("a small one");
+    let blocks: Vec<Pfn> = (0..count).filter_map(|_| world.take(order)).collect();
+    blocks.into_iter().for_each(|block| world.0.free_pages(block, order));
+}
+
+#[test]
+fn several_pageblocks_are_taken_at_once_while_others_want_them_whole_or_isolate_one() {
+    with_few_left(|world, first| {
+        let third = first.offset(Order::MAX.pages());
+        vec![
+            body(world, move |world| {
+                churn(world, 8, 2);
+                churn(world, 9, 2);
+            }),
+            body(world, move |world| {
+                world.0.isolate_pageblock(third).expect("nobody else does");
+                churn(world, 10, 1);
+            }),
+            body(world, move |world| churn(world, 7, 5)),
+        ]
+    });
+}
+
+#[test]
+fn a_pageblock_is_isolated_while_others_take_it_and_give_it_back() {
+    with_few_left(|world, first| {
+        vec![
+            body(world, |world| churn(world, 9, 3)),
+            body(world, |world| churn(world, 8, 1)),
+            body(world, move |world| {
+                world.0.isolate_pageblock(first).expect("nobody else does");
+            }),
+        ]
     });
 }
