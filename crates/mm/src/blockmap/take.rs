@@ -56,8 +56,10 @@ impl<A: Arch> BlockMap<A> {
             *change -= want.order.pages() as i64;
             return Some(taken);
         };
-        // Before anything is taken: who isolates a block drains those who said so.
-        self.say_filled(want.cpu);
+        if want.appetite == Appetite::Ample {
+            // Before anything is taken for later: who isolates a block drains those who said so.
+            self.say_filled(want.cpu);
+        }
         if want.order < Order::PAGEBLOCK {
             return self.claim_part(&cache, want);
         }
