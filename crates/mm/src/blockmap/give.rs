@@ -61,25 +61,6 @@ impl<A: Arch> BlockMap<A> {
         kept
     }
 
-    /// The same for a block of another pageblock than the one before.
-    #[inline]
-    pub(crate) fn give_anew(&self, pinned: &impl NoPreempt<A>, pfn: Pfn, order: Order) -> bool {
-        if order >= Order::PAGEBLOCK {
-            return false;
-        }
-        let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
-        let frame = self.index(pfn);
-        let Some(Fate::Again(kind)) = self.learn_fate(&cache, block_of(frame), pinned.cpu()) else {
-            return false;
-        };
-        self.check_once(&cache, (frame, order), kind);
-        let kept = cache.stacks.push(frame, order, kind);
-        if kept {
-            A::work(Op::PcpPut, 1);
-        }
-        kept
-    }
-
     /// What becomes of what comes back to `block`, and from now on to this pageblock.
     #[inline]
     fn learn_fate(&self, cache: &CpuCache, block: usize, cpu: CpuId) -> Option<Fate> {
@@ -172,15 +153,27 @@ impl<A: Arch> BlockMap<A> {
         self.check_once(cache, (frame, order), kind);
         let kept = cache.stacks.push(frame, order, kind);
         if !kept {
-            let batch = self.batch(cpu);
-            while !cache.stacks.push(frame, order, kind) {
-                self.shed(cache, &batch, order, kind);
-            }
+            self.stack_after_others((cache, cpu), (frame, order), kind);
         }
         kept
     }
 
+    /// The same once others have gone. Apart, so that whoever finds room need not prepare for it.
+    #[inline(never)]
+    fn stack_after_others(
+        &self,
+        (cache, cpu): (&CpuCache, CpuId),
+        (frame, order): (u32, Order),
+        kind: MigrateType,
+    ) {
+        let batch = self.batch(cpu);
+        while !cache.stacks.push(frame, order, kind) {
+            self.shed(cache, &batch, order, kind);
+        }
+    }
+
     /// Sends a block to the map, with others of its word if there are any.
+    #[inline(never)]
     fn send_home(&self, cache: &CpuCache, frame: u32, order: Order) {
         if order.get() >= WORD_ORDER {
             cache.account(self.put_block(frame, order));

@@ -114,8 +114,7 @@ impl<A: Arch> FrameAllocator<A> {
         // Asked first: an interrupt that drains this CPU may come with the answer.
         let hungry = appetite(zone);
         let (old, mut change) = (kept_before(map, &pinned), 0);
-        let anew = hungry == Appetite::Ample && map.give_anew(&pinned, pfn, order);
-        let kept = anew || map.give(&pinned, (pfn, order), hungry, &mut change);
+        let kept = map.give(&pinned, (pfn, order), hungry, &mut change);
         trace_kept(zone, map, pinned.cpu(), old);
         if kept {
             return;
