@@ -1,43 +1,15 @@
 //! The study `churn` as a user runs it: what it must show, on 16 CPUs.
 
-use mmscale_record::{ArmRecord, Document, On};
-use mmscale_study::{
-    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunEvent, Settings, execute, plan,
-};
-use std::sync::Arc;
-
-struct Silent;
-
-impl ProgressSink for Silent {
-    fn event(&self, _: RunEvent) {}
-}
+use crate::shipped::{self, mean};
+use mmscale_record::Document;
+use mmscale_study::Request;
 
 /// One process a CPU, so that a window has hundreds of ops of each; checkers on.
 fn run(arms: &[&str], settings: &[&str]) -> Document {
     let common = ["cpus=16", "processes_per_cpu=1", "duration_ms=5"];
     let settings: Vec<&str> = common.iter().chain(settings).copied().collect();
-    let request = Request {
-        studies: vec!["churn".to_owned()],
-        on: Some(On::Sim),
-        arms: arms.iter().map(|&arm| arm.to_owned()).collect(),
-        profile: None,
-        settings: Settings::parse(&settings).expect("the test's settings are spelt well"),
-        seeds: Some(1),
-        first_seed: 1,
-        length: Length::Full,
-        checks: Checks::On,
-    };
-    let plans = plan(Registry::shipped(), &request).unwrap_or_else(|why| panic!("{why}"));
-    let [plan] = &plans[..] else { panic!("one plan") };
-    let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
-    execute(plan, &Interrupt::default(), &sink).unwrap_or_else(|why| {
-        let source = std::error::Error::source(&why).map(ToString::to_string);
-        panic!("{why}: {}", source.unwrap_or_default())
-    })
-}
-
-fn mean(arm: &ArmRecord, name: &str) -> f64 {
-    arm.metrics.get(name).unwrap_or_else(|| panic!("{}: no metric {name}", arm.arm)).mean
+    let arms = arms.iter().map(|&arm| arm.to_owned()).collect();
+    shipped::run(&Request { arms, seeds: Some(1), ..shipped::request("churn", &settings) })
 }
 
 /// As measured on a live kernel: a batch of one for each page, two takings of the lock.

@@ -1,48 +1,17 @@
 //! The study `ipi` as a user runs it: what it must show, on short runs.
 
-use mmscale_record::{ArmRecord, Document, On};
-use mmscale_study::{
-    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunEvent, Settings, execute, plan,
-};
-use std::sync::Arc;
-
-struct Silent;
-
-impl ProgressSink for Silent {
-    fn event(&self, _: RunEvent) {}
-}
+use crate::shipped::{self, mean};
+use mmscale_record::Document;
+use mmscale_study::{Checks, Registry, Request, plan};
 
 const SHORT: [&str; 2] = ["window_s=0.02", "windows=40"];
 
 fn request(settings: &[&str]) -> Request {
-    Request {
-        studies: vec!["ipi".to_owned()],
-        on: Some(On::Sim),
-        arms: vec![],
-        profile: None,
-        settings: Settings::parse(settings).expect("the test's settings are spelt well"),
-        seeds: Some(2),
-        first_seed: 1,
-        length: Length::Full,
-        checks: Checks::On,
-    }
-}
-
-fn run_of(request: &Request) -> Document {
-    let plans = plan(Registry::shipped(), request).unwrap_or_else(|why| panic!("{why}"));
-    let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
-    execute(&plans[0], &Interrupt::default(), &sink).unwrap_or_else(|why| {
-        let source = std::error::Error::source(&why).map(ToString::to_string);
-        panic!("{why}: {}", source.unwrap_or_default())
-    })
+    shipped::request("ipi", settings)
 }
 
 fn run(settings: &[&str]) -> Document {
-    run_of(&request(settings))
-}
-
-fn mean(arm: &ArmRecord, name: &str) -> f64 {
-    arm.metrics.get(name).unwrap_or_else(|| panic!("no metric {name}")).mean
+    shipped::run(&request(settings))
 }
 
 const WORKERS: [usize; 4] = [0, 3, 8, 11];
@@ -50,7 +19,7 @@ const WORKERS: [usize; 4] = [0, 3, 8, 11];
 #[test]
 fn only_stock_locks_others_out_while_a_call_waits() {
     // In two seeds one steal that nobody could sleep through is a third of the waits.
-    let document = run_of(&Request { seeds: Some(6), ..request(&SHORT) });
+    let document = shipped::run(&Request { seeds: Some(6), ..request(&SHORT) });
     let [stock, others @ ..] = &document.arms[..] else { panic!("four arms") };
     let p99 = |arm| mean(arm, "preempt_off_max_window_p99_ns");
     assert!(p99(stock) > 1e6, "{}", p99(stock));
@@ -100,7 +69,7 @@ fn without_noise_no_section_is_long_and_a_longer_tail_makes_them_longer() {
     let of = |setting: &str| {
         let settings: Vec<&str> = SHORT.into_iter().chain([setting]).collect();
         let arms = vec!["stock".to_owned()];
-        let document = run_of(&Request { arms, ..request(&settings) });
+        let document = shipped::run(&Request { arms, ..request(&settings) });
         let arm = &document.arms[0];
         (mean(arm, "preempt_off_max_ns"), mean(arm, "preempt_off_over_1ms"))
     };
@@ -136,7 +105,7 @@ fn a_flush_takes_longer_the_more_cpus_have_to_hear_of_it() {
 fn the_queue_phase_of_requests_does_not_grow_with_the_cpus() {
     let arms = vec!["stock".to_owned(), "requests".to_owned()];
     let settings = ["workload=flush", "flush_ms=3", "noise=off", "cpus=96"];
-    let document = run_of(&Request { arms, ..request(&settings) });
+    let document = shipped::run(&Request { arms, ..request(&settings) });
     let longest = |at: usize| mean(&document.arms[at], "preempt_off_queue_phase_max_ns");
     assert!(longest(0) > 20_000.0 && longest(1) < 8_000.0, "{} {}", longest(0), longest(1));
 }
@@ -159,7 +128,7 @@ fn pages_that_reclaim_takes_wait_in_limbo_instead_of_reclaim() {
 fn the_same_seed_gives_the_same_fingerprint_under_either_policy() {
     let with = |sched: &str| {
         let settings = ["window_s=0.01", "windows=5", "cpus=6", sched];
-        run_of(&Request { checks: Checks::Off, ..request(&settings) }).fingerprint
+        shipped::run(&Request { checks: Checks::Off, ..request(&settings) }).fingerprint
     };
     assert_eq!(with("sched=lazy"), with("sched=naive"));
 }

@@ -9,4 +9,5 @@ mod plan;
 mod planted;
 mod reap;
 mod runner;
+mod shipped;
 mod vmstat;

@@ -1,11 +1,9 @@
 //! The study `pcp` on small machines: the lazy schedule against the naive one, the checkers, and
 //! figures that must be what the workload makes them.
 
+use crate::shipped::{self, arm, mean, quick};
 use mmscale_record::Document;
-use mmscale_study::{
-    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunEvent, Settings, execute, plan,
-};
-use std::sync::Arc;
+use mmscale_study::{Checks, Registry};
 
 const WORKLOADS: [&str; 5] = ["build", "purger", "exit", "mixed", "oom-edge"];
 const SMALL: [&str; 8] = [
@@ -19,46 +17,16 @@ const SMALL: [&str; 8] = [
     "mixed_pages=512",
 ];
 
-struct Silent;
-
-impl ProgressSink for Silent {
-    fn event(&self, _: RunEvent) {}
-}
-
 /// All documents that a call gives.
 fn run(checks: Checks, seeds: u64, settings: &[&str]) -> Result<Vec<Document>, String> {
-    let request = Request {
-        studies: vec!["pcp".to_owned()],
-        on: None,
-        arms: vec![],
-        profile: None,
-        settings: Settings::parse(settings).expect("the test's settings are spelt well"),
-        seeds: Some(seeds),
-        first_seed: 1,
-        length: Length::Quick,
-        checks,
-    };
-    let plans = plan(Registry::shipped(), &request).map_err(|why| why.to_string())?;
-    let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
-    let execute = |plan| execute(plan, &Interrupt::default(), &sink);
-    let reason = |why: mmscale_study::RunError| {
-        let source = std::error::Error::source(&why).map(ToString::to_string);
-        format!("{why}: {}", source.unwrap_or_default())
-    };
-    plans.iter().map(|plan| execute(plan).map_err(reason)).collect()
+    shipped::try_run(Registry::shipped(), &quick("pcp", seeds, checks, settings))
 }
 
 fn one(workload: &str, settings: &[&str]) -> Document {
     let workload = format!("workload={workload}");
     let settings: Vec<&str> =
         SMALL.into_iter().chain([workload.as_str()]).chain(settings.iter().copied()).collect();
-    let mut documents = run(Checks::Off, 1, &settings).unwrap_or_else(|why| panic!("{why}"));
-    documents.pop().expect("there is one workload")
-}
-
-fn mean(document: &Document, arm: &str, metric: &str) -> f64 {
-    let arm = document.arms.iter().find(|record| record.arm == arm).expect("the arm ran");
-    arm.metrics.get(metric).unwrap_or_else(|| panic!("{metric} was measured")).mean
+    shipped::run(&quick("pcp", 1, Checks::Off, &settings))
 }
 
 #[test]
@@ -84,7 +52,7 @@ fn nothing_is_lost_when_allocations_fail() {
     let documents = run(Checks::On, 2, &settings).unwrap_or_else(|why| panic!("{why}"));
     for document in &documents[..4] {
         for arm in &document.arms {
-            let failures = mean(document, &arm.arm, "alloc_failures");
+            let failures = mean(arm, "alloc_failures");
             assert!(failures > 0.0, "{}: faults were injected", document.params["workload"]);
         }
     }
@@ -93,22 +61,25 @@ fn nothing_is_lost_when_allocations_fail() {
 #[test]
 fn pages_come_back_where_the_workload_frees_them() {
     let purger = one("purger", &[]);
-    assert!(mean(&purger, "stock", "remote_free_share") > 0.95, "one thread frees for all others");
+    assert!(
+        mean(arm(&purger, "stock"), "remote_free_share") > 0.95,
+        "one thread frees for all others"
+    );
     let exit = one("exit", &[]);
-    let share = mean(&exit, "stock", "remote_free_share");
+    let share = mean(arm(&exit, "stock"), "remote_free_share");
     assert!((0.7..0.8).contains(&share), "three of four threads' pages: {share}");
-    assert_eq!(mean(&exit, "stock", "clear_ns_per_page"), 0.0, "nobody allocates any more");
+    assert_eq!(mean(arm(&exit, "stock"), "clear_ns_per_page"), 0.0, "nobody allocates any more");
     let mixed = one("mixed", &[]);
-    assert!(mean(&mixed, "stock", "remote_free_share") < 0.01, "each frees its own");
-    assert!(mean(&mixed, "stock", "partial_blocks") > 0.0, "long-lived pages are scattered");
+    assert!(mean(arm(&mixed, "stock"), "remote_free_share") < 0.01, "each frees its own");
+    assert!(mean(arm(&mixed, "stock"), "partial_blocks") > 0.0, "long-lived pages are scattered");
 }
 
 #[test]
 fn at_the_edge_pages_run_out() {
     let edge = one("oom-edge", &[]);
-    let refused = mean(&edge, "stock", "order0_failures");
-    assert!(refused > 0.0 && mean(&edge, "stock", "alloc_failures") >= refused);
-    let share = mean(&edge, "stock", "order9_success_share");
+    let refused = mean(arm(&edge, "stock"), "order0_failures");
+    assert!(refused > 0.0 && mean(arm(&edge, "stock"), "alloc_failures") >= refused);
+    let share = mean(arm(&edge, "stock"), "order9_success_share");
     assert!((0.0..1.0).contains(&share), "{share}");
 }
 

@@ -1,40 +1,10 @@
 //! The study `reap` as a user runs it: what it must show, on small victims.
 
-use mmscale_record::{ArmRecord, Document, On};
-use mmscale_study::{
-    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunEvent, Settings, execute, plan,
-};
-use std::sync::Arc;
-
-struct Silent;
-
-impl ProgressSink for Silent {
-    fn event(&self, _: RunEvent) {}
-}
+use crate::shipped::{self, mean};
+use mmscale_record::{ArmRecord, Document};
 
 fn run(settings: &[&str]) -> Document {
-    let request = Request {
-        studies: vec!["reap".to_owned()],
-        on: Some(On::Sim),
-        arms: vec![],
-        profile: None,
-        settings: Settings::parse(settings).expect("the test's settings are spelt well"),
-        seeds: Some(2),
-        first_seed: 1,
-        length: Length::Full,
-        checks: Checks::On,
-    };
-    let plans = plan(Registry::shipped(), &request).unwrap_or_else(|why| panic!("{why}"));
-    let [plan] = &plans[..] else { panic!("one layout is one plan") };
-    let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
-    execute(plan, &Interrupt::default(), &sink).unwrap_or_else(|why| {
-        let source = std::error::Error::source(&why).map(ToString::to_string);
-        panic!("{why}: {}", source.unwrap_or_default())
-    })
-}
-
-fn mean(arm: &ArmRecord, name: &str) -> f64 {
-    arm.metrics.get(name).unwrap_or_else(|| panic!("no metric {name}")).mean
+    shipped::run(&shipped::request("reap", settings))
 }
 
 #[test]

@@ -1,20 +1,11 @@
 //! The study `vmstat` on small machines: its figures against a plain model, the lazy policy
 //! against the naive one, and the checkers on a machine whose CPUs come and go.
 
+use crate::shipped::{self, arm, mean, quick};
 use mmscale_record::Document;
 use mmscale_study::vmstat::Vmstat;
-use mmscale_study::{
-    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunEvent, Settings, Study, execute,
-    plan,
-};
+use mmscale_study::{Checks, Registry, Request, Study};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-struct Silent;
-
-impl ProgressSink for Silent {
-    fn event(&self, _: RunEvent) {}
-}
 
 /// Runs `vmstat` on the simulated machine.
 fn run(arms: &[&str], seeds: u64, checks: Checks, settings: &[&str]) -> Document {
@@ -30,30 +21,10 @@ fn run_of(
     checks: Checks,
     settings: &[&str],
 ) -> Document {
-    let request = Request {
-        studies: vec![study.to_owned()],
-        on: None,
-        arms: arms.iter().map(|arm| (*arm).to_owned()).collect(),
-        profile: None,
-        settings: Settings::parse(settings).expect("the test's settings are spelt well"),
-        seeds: Some(seeds),
-        first_seed: 1,
-        length: Length::Quick,
-        checks,
-    };
-    let plans = plan(registry, &request).expect("the test asks for what there is");
-    let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
-    execute(&plans[0], &Interrupt::default(), &sink).unwrap_or_else(|why| {
-        panic!(
-            "{why}: {}",
-            std::error::Error::source(&why).map_or(String::new(), |s| s.to_string())
-        )
-    })
-}
-
-fn mean(document: &Document, arm: &str, metric: &str) -> f64 {
-    let arm = document.arms.iter().find(|record| record.arm == arm).expect("the arm ran");
-    arm.metrics.get(metric).unwrap_or_else(|| panic!("{metric} was measured")).mean
+    let arms = arms.iter().map(|arm| (*arm).to_owned()).collect();
+    let request = Request { arms, ..quick(study, seeds, checks, settings) };
+    let documents = shipped::try_run(registry, &request).unwrap_or_else(|why| panic!("{why}"));
+    documents.into_iter().next().expect("the request is one plan")
 }
 
 const SMALL: [&str; 4] = ["cpus=8", "duration_s=2.5", "burst_pages=512", "period_ms=500"];
@@ -98,9 +69,12 @@ fn nothing_is_lost_while_cpus_come_and_go_and_allocations_fail() {
     settings.extend(["hotplug=on", "alloc_fail_1024=2", "interval_ms=500"]);
     // With checkers on, a frame that is lost at the end fails the run.
     let document = run(&[], 3, Checks::On, &settings);
-    for arm in ["stock", "posted", "phased"] {
-        assert!(mean(&document, arm, "allocation_failures") > 0.0, "{arm}: faults were injected");
-        assert!(mean(&document, arm, "pages_allocated_per_s") > 0.0);
+    for name in ["stock", "posted", "phased"] {
+        assert!(
+            mean(arm(&document, name), "allocation_failures") > 0.0,
+            "{name}: faults were injected"
+        );
+        assert!(mean(arm(&document, name), "pages_allocated_per_s") > 0.0);
     }
 }
 
@@ -110,11 +84,11 @@ fn the_phased_tick_keeps_its_period_and_does_not_wait() {
         let settings: Vec<&str> = SMALL.into_iter().chain([hz, "hold_scale=6"]).collect();
         let document = run(&["phased"], 2, Checks::On, &settings);
         let rate = |which: &str| {
-            mean(&document, "phased", &format!("tick_firings_per_cpu_per_interval_{which}"))
+            mean(arm(&document, "phased"), &format!("tick_firings_per_cpu_per_interval_{which}"))
         };
         assert!(rate("min") > 0.99 && rate("max") < 1.01, "{hz}: {} {}", rate("min"), rate("max"));
-        assert_eq!(mean(&document, "phased", "tick_zone_lock_contentions"), 0.0);
-        assert!(mean(&document, "phased", "counter_staleness_max_ns") < 1.5e9);
+        assert_eq!(mean(arm(&document, "phased"), "tick_zone_lock_contentions"), 0.0);
+        assert!(mean(arm(&document, "phased"), "counter_staleness_max_ns") < 1.5e9);
     }
 }
 
@@ -148,17 +122,17 @@ fn ticks_fire_together_as_often_as_a_plain_wheel_says() {
     let mut settings = vec!["hz=100", "requeue=always", "burst_pages=512", "period_ms=900"];
     settings.extend(["duration_s=30", "decay_s=0"]);
     let document = run(&["stock", "posted"], 1, Checks::Off, &settings);
-    for (arm, posted) in [("stock", false), ("posted", true)] {
+    for (name, posted) in [("stock", false), ("posted", true)] {
         // How often the posted periods meet depends on where in a bucket of 8 jiffies they began.
         let models: Vec<f64> = (100..108).map(|at| plain_model(100, at, posted, 3000)).collect();
         let low = models.iter().copied().fold(f64::MAX, f64::min);
         let high = models.iter().copied().fold(0.0, f64::max);
-        let seen = mean(&document, arm, "tick_cofiring_mean");
+        let seen = mean(arm(&document, name), "tick_cofiring_mean");
         assert!(
             (low * 0.97..high * 1.03).contains(&seen),
-            "{arm}: model {low} to {high}, machine {seen}"
+            "{name}: model {low} to {high}, machine {seen}"
         );
     }
-    let rate = mean(&document, "posted", "tick_firings_per_cpu_per_interval_mean");
+    let rate = mean(arm(&document, "posted"), "tick_firings_per_cpu_per_interval_mean");
     assert!((0.66..0.72).contains(&rate), "posted fires {rate} times an interval");
 }
