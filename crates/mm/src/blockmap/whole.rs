@@ -5,7 +5,8 @@ use super::batch::Batch;
 use super::cpu::{BlockCell, CpuCache};
 use super::head::{BLOCK_PAGES, Head};
 use super::{Appetite, BlockMap, Reserve, Want};
-use crate::arch::{Arch, Op, Order, PAGEBLOCK_ORDER, Pfn};
+use crate::arch::{Arch, Atomic, Op, Order, PAGEBLOCK_ORDER, Pfn};
+use core::sync::atomic::Ordering::Release;
 
 impl<A: Arch> BlockMap<A> {
     /// Takes one whole block, or two neighbours, for `want`.
@@ -143,32 +144,43 @@ impl<A: Arch> BlockMap<A> {
         (0..last).step_by(2).find(|&block| self.hold_pair(block, want))
     }
 
+    /// Holds two neighbours, or none. The first is entered until the second is held: who isolates
+    /// it meanwhile waits, and finds it free or held, not given up again.
     fn hold_pair(&self, block: usize, want: Want) -> bool {
-        if self.head(block + 1).used() != 0 || !self.hold_any(block, want) {
+        let entered = |head: Head| head.entered_by(want.cpu);
+        if self.head(block + 1).used() != 0 || !self.seize(block, entered) {
             return false;
         }
-        if self.hold_any(block + 1, want) {
-            return true;
+        if !self.hold_any(block + 1, want) {
+            self.leave(block, 0);
+            self.disown(block, want.cpu);
+            return false;
         }
-        let head = self.release(block, want.order, None);
-        self.file(block, head);
-        false
+        // Nobody else changes the head of a block that somebody is inside of while nothing of it
+        // is used.
+        let held = self.head(block).as_held(want.order).with_kind(want.kind);
+        self.heads[block].store(held.0, Release);
+        true
     }
 
     /// Makes a whole block held for `want`, be it one that somebody owns and has not begun to use.
     fn hold_any(&self, block: usize, want: Want) -> bool {
+        self.seize(block, |head| head.as_held(want.order).with_kind(want.kind))
+    }
+
+    /// Makes of the head of a whole block what `to` makes of it, be it somebody's.
+    fn seize(&self, block: usize, to: impl Fn(Head) -> Head) -> bool {
         let head = self.head(block);
-        if !head.is_nobodys_whole() {
-            return head.is_owned() && self.hold(block, head, want);
-        }
-        if !self.whole.clear(block) {
+        let whole = head.used() == 0 && !head.is_busy() && !head.is_isolated();
+        let nobodys = head.is_nobodys_whole();
+        if !whole || nobodys && !self.whole.clear(block) {
             return false;
         }
-        let held = self.hold(block, head, want);
-        if !held {
+        let seized = self.change(block, head, to(head));
+        if nobodys && !seized {
             self.whole.set(block);
         }
-        held
+        seized
     }
 
     /// Makes a whole block, of which `head` is what its head says, held for `want`.

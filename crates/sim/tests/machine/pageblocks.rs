@@ -224,7 +224,10 @@ fn pages_travel_while_cpus_and_pageblocks_come_and_go() {
     for caches in POLICIES {
         for &pages in sizes(caches) {
             let (mut failures, mut left, mut offline, mut busy) = (0, 0, 0, 0);
-            for seed in 0..6 {
+            // With 253, `blockmap` and much memory a pageblock was isolated while somebody who
+            // wanted two had the first of them and gave it up again: 512 pages too many counted as
+            // free from then on.
+            for seed in (0..6).chain([253]) {
                 let policy = Policy::Lazy;
                 let setting = Setting { seed, policy, caches, pages, steps: 900 };
                 let (_, found) = swarm(setting);
