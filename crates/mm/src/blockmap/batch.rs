@@ -1,4 +1,4 @@
-//! Changes of pageblocks that a CPU has all of, for several of them together.
+//! Giving several pageblocks back together, each with one plain store to its head.
 
 use super::BlockMap;
 use super::head::Head;
@@ -6,11 +6,14 @@ use crate::arch::{Arch, Atomic, CpuId};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Release, SeqCst};
 
-/// While it lasts, its CPU changes the heads of pageblocks that it has all of: whole ones that it
-/// took out of where those are found, and ones of which it gives everything back. Nobody else
-/// changes these but who isolates one. So a CPU that nobody isolates anything beside needs no
-/// atomic operation for each of them: it says once that it begins, and who isolates waits until
-/// it ends, or those who come later see that somebody does and are as careful as one has to be.
+/// While it lasts, its CPU changes the heads of pageblocks of which it gives everything back.
+/// Nobody else changes these but who isolates one. So a CPU that nobody isolates anything beside
+/// needs no atomic operation for each of them: it says once that it begins, and who isolates waits
+/// until it ends, or those who come later see that somebody does and are as careful as one has to
+/// be.
+///
+/// Whole pageblocks on the way out need none of this: who has taken the bit of one out of where
+/// they are found is the only one who may change its head, and who isolates waits for that bit.
 pub(super) struct Batch<'a, A: Arch> {
     /// Nonzero while its CPU changes heads with plain stores.
     inside: &'a A::AtomicU32,

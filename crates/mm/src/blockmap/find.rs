@@ -4,8 +4,9 @@ use super::head::{BLOCK_PAGES, Fill, Head};
 use super::index::Index;
 use super::rooms::LARGEST_ROOM;
 use super::{Appetite, BlockMap, Reserve, Want};
-use crate::arch::{Arch, Op, Order, PAGEBLOCK_ORDER};
+use crate::arch::{Arch, Atomic, Op, Order, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
+use core::sync::atomic::Ordering::Release;
 
 /// How many blocks a search looks into that turn out to have no room; a whole block is broken up
 /// then.
@@ -120,34 +121,22 @@ impl<A: Arch> BlockMap<A> {
 
     /// Enters a whole block, which becomes one of the wanted type, unless that is of the reserve.
     fn find_whole(&self, want: Want) -> Option<(usize, usize)> {
+        let block = self.take_out_one(want.cpu)?;
         let kept = self.reserve.blocks(want);
-        for block in self.whole.from(self.home(want.cpu)) {
-            A::work(Op::BuddyStep, 1);
-            if !self.whole.clear(block) {
-                continue;
-            }
-            if kept > 0 && !self.whole.has(kept, block) {
-                // It is out already, so that no two can take the last one above the reserve.
-                self.whole.set(block);
-                return None;
-            }
-            if self.enter_whole(block, want) {
-                return Some((block, 0));
-            }
+        if kept > 0 && !self.whole.has(kept, block) {
+            // It is out already, so that no two can take the last one above the reserve.
+            self.whole.set(block);
+            return None;
         }
-        None
+        Some(self.enter_whole(block, want))
     }
 
-    /// Enters a whole block that was taken out of where those are found, or puts it back there.
-    fn enter_whole(&self, block: usize, want: Want) -> bool {
-        let head = self.head(block);
-        let entered = head.entered_by(want.cpu).with_kind(want.kind);
-        if head.is_nobodys_whole() && self.change(block, head, entered) {
-            self.rooms.note(block, LARGEST_ROOM);
-            return true;
-        }
-        self.whole.set(block);
-        false
+    /// Enters a whole block that was taken out of where those are found, at its first word.
+    fn enter_whole(&self, block: usize, want: Want) -> (usize, usize) {
+        let entered = Head::WHOLE.entered_by(want.cpu).with_kind(want.kind);
+        self.heads[block].store(entered.0, Release);
+        self.rooms.note(block, LARGEST_ROOM);
+        (block, 0)
     }
 
     /// Enters a block of another type, the emptiest first.
@@ -169,8 +158,8 @@ impl<A: Arch> BlockMap<A> {
                     _ => any_type || head.kind() == want.kind,
                 };
                 if head.is_nobodys_whole() {
-                    if suits && self.whole.clear(block) && self.enter_whole(block, want) {
-                        return Some((block, 0));
+                    if suits && self.whole.clear(block) {
+                        return Some(self.enter_whole(block, want));
                     }
                     continue;
                 }

@@ -166,9 +166,8 @@ impl<A: Arch> BlockMap<A> {
         (frame, order): (u32, Order),
         kind: MigrateType,
     ) {
-        let batch = self.batch(cpu);
         while !cache.stacks.push(frame, order, kind) {
-            self.shed(cache, &batch, order, kind);
+            self.shed(cache, cpu, order, kind);
         }
     }
 

@@ -50,6 +50,9 @@ impl Fill {
 }
 
 impl Head {
+    /// A movable block that is nobody's and of which all is free.
+    pub(super) const WHOLE: Self = Self(0);
+
     /// Frames in use, or about to be counted as free.
     #[inline]
     pub(super) const fn used(self) -> u64 {
@@ -161,10 +164,16 @@ impl Head {
     pub(super) const fn is_used_up(self) -> bool {
         self.used() == BLOCK_PAGES
     }
-    /// The same block, all of it in use; nothing of it was.
+    /// A block of `kind`, nobody's, that was whole and is used up by blocks of `order`: from a
+    /// pageblock's on it is held.
     #[inline]
-    pub(super) const fn used_up(self) -> Self {
-        Self(self.0 | BLOCK_PAGES)
+    pub(super) const fn used_up(order: Order, kind: MigrateType) -> Self {
+        let whole = Self::WHOLE.with_kind(kind);
+        if order.get() < PAGEBLOCK_ORDER {
+            Self(whole.0 | BLOCK_PAGES)
+        } else {
+            whole.as_held(order)
+        }
     }
     /// Of these frames of the block, which `used` counts from the start, none exists.
     pub(super) const fn missing(pages: u64) -> Self {

@@ -13,7 +13,8 @@ pub(super) const BITS: usize = u64::BITS as usize;
 const PATIENCE: usize = 32;
 
 /// A set of block numbers below a fixed length. Hints: a block in the set is worth looking at;
-/// what holds of it its head says.
+/// what holds of it its head says. Only of the whole ones that nobody owns it is the set that says
+/// who may have them: whoever takes one out.
 ///
 /// Level 0 has a bit for each block, each further level a bit for each word of the level below
 /// that may have a bit set; the last level is one word. A bit of an upper level may be set for

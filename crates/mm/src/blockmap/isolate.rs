@@ -2,9 +2,10 @@
 
 use super::BlockMap;
 use super::head::Head;
-use crate::arch::{Arch, Pfn};
+use crate::arch::{Arch, Atomic, Pfn};
 use crate::frame::MigrateType;
 use crate::zone::IsolateError;
+use core::sync::atomic::Ordering::SeqCst;
 
 impl<A: Arch> BlockMap<A> {
     /// Keeps the pageblock at `pfn` from being allocated from, and takes it from its owner; what
@@ -15,26 +16,27 @@ impl<A: Arch> BlockMap<A> {
     pub(crate) fn isolate(&self, pfn: Pfn) -> Option<u64> {
         let block = self.block_of(pfn);
         let head = self.without_batches(|| self.mark_isolated(block))?;
-        if head.is_nobodys_whole() {
-            // Somebody may have it in his hands; he sees that he cannot have it, and puts it back.
-            while !self.whole.contains(block) || !self.whole.clear(block) {
-                A::relax();
-            }
-        }
         Some(head.free())
     }
-    /// What the head said before.
+    /// What the head said before. Waits while the block is in somebody's hands.
     fn mark_isolated(&self, block: usize) -> Option<Head> {
         loop {
             let head = self.head(block);
             if head.is_isolated() {
                 return None;
             }
-            if head.is_busy() {
-                A::relax();
-            } else if self.change(block, head, head.disowned().with_isolated(true)) {
+            if head.is_nobodys_whole() {
+                if self.whole.clear(block) {
+                    let head = self.head(block);
+                    self.heads[block].store(head.with_isolated(true).0, SeqCst);
+                    return Some(head);
+                }
+            } else if !head.is_busy()
+                && self.change(block, head, head.disowned().with_isolated(true))
+            {
                 return Some(head);
             }
+            A::relax();
         }
     }
     /// Undoes [`BlockMap::isolate`]; the free pages that the zone has again.

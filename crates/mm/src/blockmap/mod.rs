@@ -37,9 +37,9 @@
 //! at all heads.
 //!
 //! The index of whole blocks is more than a hint: such a block, while nobody owns it, is for who
-//! takes its bit out, and for nobody else. Several are taken so by one atomic operation; their
-//! heads are the taker's then, as is the head of a block of which somebody gives everything back,
-//! and are changed with plain stores ([`batch`]). Who isolates a block waits for those.
+//! takes its bit out, and for nobody else, be it to isolate it. Several are taken so by one atomic
+//! operation, and their heads changed with plain stores. So is the head of a block of which
+//! somebody gives everything back ([`batch`]): who isolates a block waits for those.
 //!
 //! **Counting.** A frame counts as free while its bit is clear. Each CPU gathers the change and
 //! folds it into the zone's counter when it exceeds a bound.

@@ -78,14 +78,9 @@ fn bits_of(mut bits: u8) -> impl Iterator<Item = usize> {
 
 impl<A: Arch> BlockMap<A> {
     /// Makes room on the stacks.
-    pub(super) fn shed(
-        &self,
-        cache: &CpuCache,
-        batch: &Batch<'_, A>,
-        order: Order,
-        kind: MigrateType,
-    ) {
-        let mut parcel = Parcel::empty(batch);
+    pub(super) fn shed(&self, cache: &CpuCache, cpu: CpuId, order: Order, kind: MigrateType) {
+        let batch = self.batch(cpu);
+        let mut parcel = Parcel::empty(&batch);
         let oldest = cache.stacks.oldest(order, kind);
         A::work(Op::PcpPut, cache.stacks.frames(oldest).len() as u32);
         self.pack_oldest(cache, &mut parcel, oldest);

@@ -103,10 +103,9 @@ impl<A: Arch> BlockMap<A> {
         cache.account(-((order.pages() * (1 + taken.more as usize)) as i64));
         if taken.more > 0 {
             A::work(Op::PcpPut, 1);
-            let batch = self.batch(want.cpu);
             let word = (from.0 * WORDS) as u32;
             while !cache.stacks.fill((word, &taken.rest), taken.more, order, kind) {
-                self.shed(cache, &batch, order, kind);
+                self.shed(cache, want.cpu, order, kind);
             }
         }
         Some(taken.first)

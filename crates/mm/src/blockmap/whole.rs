@@ -1,11 +1,10 @@
 //! Blocks that are wanted whole: orders 9 and 10 take no bits, only heads; and those that CPUs take
 //! for later.
 
-use super::batch::Batch;
 use super::cpu::{BlockCell, CpuCache};
 use super::head::{BLOCK_PAGES, Head};
 use super::{Appetite, BlockMap, Reserve, Want};
-use crate::arch::{Arch, Atomic, Op, Order, PAGEBLOCK_ORDER, Pfn};
+use crate::arch::{Arch, Atomic, CpuId, Op, Order, PAGEBLOCK_ORDER, Pfn};
 use core::sync::atomic::Ordering::Release;
 
 impl<A: Arch> BlockMap<A> {
@@ -32,7 +31,6 @@ impl<A: Arch> BlockMap<A> {
         }
         // What is for later is not urgent, whoever asks.
         let kept = self.reserve.blocks(Want { reserve: Reserve::Kept, ..want });
-        let batch = self.batch(want.cpu);
         let (mut left, mut taken) = (left, 0);
         for start in [near, 0] {
             let mut from = start;
@@ -45,9 +43,9 @@ impl<A: Arch> BlockMap<A> {
                     left = 0;
                     break;
                 }
-                let used_up = self.use_up_some(&batch, (first, some), want);
-                self.stack_all(cache, &batch, (first, used_up), want);
-                (left, taken) = (left - some.count_ones(), taken + used_up.count_ones());
+                self.use_up_some((first, some), want);
+                self.stack_all(cache, (first, some), want);
+                (left, taken) = (left - some.count_ones(), taken + some.count_ones());
                 from = first + 1;
             }
             if left == 0 || start == 0 || taken > 0 {
@@ -58,68 +56,55 @@ impl<A: Arch> BlockMap<A> {
     }
 
     /// Puts blocks of which all is this CPU's onto its stack, as blocks of the wanted order.
-    fn stack_all(
-        &self,
-        cache: &CpuCache,
-        batch: &Batch<'_, A>,
-        (first, some): (usize, u64),
-        want: Want,
-    ) {
+    fn stack_all(&self, cache: &CpuCache, (first, some): (usize, u64), want: Want) {
         A::work(Op::BuddyTake, some.count_ones());
         A::work(Op::PcpPut, some.count_ones());
         while !cache.stacks.fill_whole((first, some), want.order, want.kind) {
-            self.shed(cache, batch, want.order, want.kind);
+            self.shed(cache, want.cpu, want.order, want.kind);
         }
     }
 
     /// Makes blocks that were taken out of where whole ones are found such that all of them is in
-    /// use, by blocks of the wanted order; which of them are. The others, which somebody isolates,
-    /// are put back.
-    fn use_up_some(&self, batch: &Batch<'_, A>, (first, some): (usize, u64), want: Want) -> u64 {
+    /// use, by blocks of the wanted order.
+    fn use_up_some(&self, (first, some): (usize, u64), want: Want) {
         A::work(Op::BuddyStep, some.count_ones());
-        let (mut left, mut used_up) = (some, 0);
+        let mut left = some;
         while left != 0 {
-            let block = first + left.trailing_zeros() as usize;
-            let bit = left & left.wrapping_neg();
+            self.use_up(first + left.trailing_zeros() as usize, want);
             left &= left - 1;
-            let all = |head: Head| {
-                let held = want.order == Order::PAGEBLOCK;
-                let all = if held { head.as_held(want.order) } else { head.used_up() };
-                head.is_nobodys_whole().then_some(all.with_kind(want.kind))
-            };
-            if self.replace(batch, block, all) {
-                used_up |= bit;
-                if want.order < Order::PAGEBLOCK {
-                    self.mark_all_used(block);
-                }
-            }
         }
-        if used_up != some {
-            self.whole.set_some(first, some & !used_up);
+    }
+
+    /// The same with one.
+    #[inline]
+    fn use_up(&self, block: usize, want: Want) {
+        self.heads[block].store(Head::used_up(want.order, want.kind).0, Release);
+        if want.order < Order::PAGEBLOCK {
+            self.mark_all_used(block);
         }
-        used_up
     }
 
     /// The one that the CPU kept.
     fn take_spare(&self, cache: &CpuCache, want: Want) -> Option<usize> {
         let block = cache.spare.take()?;
-        let head = self.head(block);
-        (head.owned_by(want.cpu) && self.hold(block, head, want)).then_some(block)
+        (self.head(block).owned_by(want.cpu) && self.hold_any(block, want)).then_some(block)
+    }
+
+    /// Takes a whole block that nobody owns out of where those are found: it is the caller's.
+    pub(super) fn take_out_one(&self, cpu: CpuId) -> Option<usize> {
+        self.whole.from(self.home(cpu)).find(|&block| {
+            A::work(Op::BuddyStep, 1);
+            self.whole.clear(block)
+        })
     }
 
     /// One that nobody owns; if there is none, one that somebody owns and has not begun to use. One
     /// that somebody is about to put where it is found is missed: to look at all heads would cost
     /// each that asks in vain more than that.
     fn take_one(&self, want: Want) -> Option<usize> {
-        for block in self.whole.from(self.home(want.cpu)) {
-            A::work(Op::BuddyStep, 1);
-            if !self.whole.clear(block) {
-                continue;
-            }
-            if self.hold(block, self.head(block), want) {
-                return Some(block);
-            }
-            self.whole.set(block);
+        if let Some(block) = self.take_out_one(want.cpu) {
+            self.use_up(block, want);
+            return Some(block);
         }
         let mut owned = self.caches.iter().flat_map(|(_, cache)| {
             let cache = cache.peek();
@@ -158,35 +143,27 @@ impl<A: Arch> BlockMap<A> {
         }
         // Nobody else changes the head of a block that somebody is inside of while nothing of it
         // is used.
-        let held = self.head(block).as_held(want.order).with_kind(want.kind);
-        self.heads[block].store(held.0, Release);
+        self.heads[block].store(Head::used_up(want.order, want.kind).0, Release);
         true
     }
 
     /// Makes a whole block held for `want`, be it one that somebody owns and has not begun to use.
     fn hold_any(&self, block: usize, want: Want) -> bool {
-        self.seize(block, |head| head.as_held(want.order).with_kind(want.kind))
+        self.seize(block, |_| Head::used_up(want.order, want.kind))
     }
 
     /// Makes of the head of a whole block what `to` makes of it, be it somebody's.
     fn seize(&self, block: usize, to: impl Fn(Head) -> Head) -> bool {
         let head = self.head(block);
-        let whole = head.used() == 0 && !head.is_busy() && !head.is_isolated();
-        let nobodys = head.is_nobodys_whole();
-        if !whole || nobodys && !self.whole.clear(block) {
-            return false;
+        if head.is_nobodys_whole() {
+            let mine = self.whole.clear(block);
+            if mine {
+                self.heads[block].store(to(self.head(block)).0, Release);
+            }
+            return mine;
         }
-        let seized = self.change(block, head, to(head));
-        if nobodys && !seized {
-            self.whole.set(block);
-        }
-        seized
-    }
-
-    /// Makes a whole block, of which `head` is what its head says, held for `want`.
-    fn hold(&self, block: usize, head: Head, want: Want) -> bool {
         let whole = head.used() == 0 && !head.is_busy() && !head.is_isolated();
-        whole && self.change(block, head, head.as_held(want.order).with_kind(want.kind))
+        whole && self.change(block, head, to(head))
     }
 
     /// Puts a block of which some is free, not all, where it can be found if nobody owns it. Whole
