@@ -75,6 +75,11 @@ impl Pfn {
     pub const fn offset(self, pages: usize) -> Self {
         Self::new(self.index() + pages)
     }
+    /// The frame `pages` further on, where that is known to be one.
+    #[inline]
+    pub const fn ahead(self, pages: u32) -> Self {
+        Self(self.0.wrapping_add(pages))
+    }
     /// The other half of the block of twice the size that holds the block of `order` at this frame.
     #[inline]
     pub const fn buddy(self, order: Order) -> Self {
@@ -83,7 +88,8 @@ impl Pfn {
     /// Whether a block of `order` may start here.
     #[inline]
     pub const fn is_aligned(self, order: Order) -> bool {
-        self.0 & ((1 << order.0) - 1) == 0
+        // Of zero all 32 are.
+        self.0.trailing_zeros() >= order.0 as u32
     }
     /// The first frame of the naturally aligned block of `order` that holds this frame.
     #[inline]

@@ -2,7 +2,8 @@
 //! more from.
 
 use super::bits::{Run, WORD_PAGES};
-use super::stack::{MOST_PAGES, Stacks};
+use super::places::MOST_PAGES;
+use super::stack::Stacks;
 use crate::arch::Order;
 use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -251,8 +252,11 @@ impl CpuCache {
         sum
     }
     /// What is noted, which is the caller's to count now.
+    #[inline]
     pub(super) fn settle(&self) -> i64 {
-        self.uncounted.swap(0, Relaxed)
+        let sum = self.uncounted();
+        self.uncounted.store(0, Relaxed);
+        sum
     }
     /// What is noted.
     #[inline]

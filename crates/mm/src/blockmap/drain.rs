@@ -127,7 +127,7 @@ impl<A: Arch> BlockMap<A> {
 
     /// Lets others know that this CPU keeps something, or will in a moment: what it looks at
     /// afterwards is no older than that.
-    #[inline]
+    #[inline(always)]
     pub(super) fn say_filled(&self, cpu: CpuId) {
         let filled = &self.outside.of(cpu).filled;
         if filled.get() == 0 {

@@ -13,7 +13,8 @@ use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 impl<A: Arch> BlockMap<A> {
     /// Gives a block back that [`BlockMap::take_cached`] or [`BlockMap::claim`] gave out with the
     /// same `order`, if it is of the pageblock to which something came back last and nothing has to
-    /// make room for it: no other CPU sees it happen. `false`: nothing was done.
+    /// make room for it: no other CPU sees it happen. `false`: nothing was done. `pfn` may be
+    /// another zone's.
     #[inline(always)]
     pub(crate) fn give_cached(&self, pinned: &impl NoPreempt<A>, pfn: Pfn, order: Order) -> bool {
         if order >= Order::PAGEBLOCK {
@@ -43,14 +44,17 @@ impl<A: Arch> BlockMap<A> {
 
     /// The same for a whole pageblock. It need not be remembered what becomes of it: the next one
     /// is another.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_whole_cached(&self, pinned: &impl NoPreempt<A>, pfn: Pfn) -> bool {
         let (order, frame) = (Order::PAGEBLOCK, self.index(pfn));
-        let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
+        let Some(head) = self.heads.get(block_of(frame)) else { return false };
+        let Some(cache) = self.caches.get(pinned.cpu()).and_then(Local::enter) else {
+            return false;
+        };
         // Before the look: who isolates the block drains those who said so.
         self.say_filled(pinned.cpu());
-        let head = self.head(block_of(frame));
-        if head.held() != Some(order) || head.is_isolated() {
+        let head = Head(head.load(Acquire));
+        if !head.is_used_up_by(order) {
             return false;
         }
         self.check_once(&cache, (frame, order), head.kind());
@@ -61,13 +65,16 @@ impl<A: Arch> BlockMap<A> {
         kept
     }
 
-    /// What becomes of what comes back to `block`, and from now on to this pageblock.
+    /// What becomes of what comes back to `block`, and from now on to this pageblock if all of it
+    /// is the zone's: nobody asks then whose a frame of it is.
     #[inline]
     fn learn_fate(&self, cache: &CpuCache, block: usize, cpu: CpuId) -> Option<Fate> {
         // Before the look: who isolates the block drains those who said so.
         self.say_filled(cpu);
         let fate = self.fate(block, cpu)?;
-        cache.set_fate(block, fate);
+        if self.complete.contains(&block) {
+            cache.set_fate(block, fate);
+        }
         Some(fate)
     }
 

@@ -10,6 +10,13 @@ const USED: u64 = 0xfff;
 pub(super) const BUSY: u64 = 1 << 12;
 const TYPE_SHIFT: u32 = 13;
 const TYPE: u64 = 3 << TYPE_SHIFT;
+/// The type by what the head says, which is none but the first three.
+const KINDS: [MigrateType; 4] = [
+    MigrateType::from_index(0),
+    MigrateType::from_index(1),
+    MigrateType::from_index(2),
+    MigrateType::Movable,
+];
 const ISOLATED: u64 = 1 << 15;
 const HELD_SHIFT: u32 = 16;
 const HELD: u64 = 0xf << HELD_SHIFT;
@@ -70,7 +77,7 @@ impl Head {
     }
     #[inline]
     pub(super) const fn kind(self) -> MigrateType {
-        MigrateType::from_index((self.0 >> TYPE_SHIFT & 3) as usize)
+        KINDS[(self.0 >> TYPE_SHIFT & 3) as usize]
     }
     #[inline]
     pub(super) const fn is_isolated(self) -> bool {
@@ -159,10 +166,11 @@ impl Head {
     pub(super) const fn as_whole(self) -> Self {
         Self(self.0 & !(USED | HELD | OWNER | BUSY))
     }
-    /// All of it is in use, and nobody about to give any of it back.
+    /// It is nobody's, not isolated, and used up by blocks of `order`, as [`Head::used_up`] says;
+    /// below a pageblock's all orders are one.
     #[inline]
-    pub(super) const fn is_used_up(self) -> bool {
-        self.used() == BLOCK_PAGES
+    pub(super) const fn is_used_up_by(self, order: Order) -> bool {
+        self.0 & !TYPE == Self::used_up(order, MigrateType::Movable).0
     }
     /// A block of `kind`, nobody's, that was whole and is used up by blocks of `order`: from a
     /// pageblock's on it is held.

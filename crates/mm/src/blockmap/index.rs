@@ -81,12 +81,12 @@ impl<A: Arch> Index<A> {
     pub(super) fn take_some(&self, from: usize, most: u32) -> Option<(usize, u64)> {
         let first = self.next(from)?;
         let word = &self.levels[0][first / BITS];
-        let mut left = word.load(SeqCst) >> (first % BITS);
-        let mut wanted = 0;
+        let there = word.load(SeqCst) >> (first % BITS);
+        let mut left = there;
         for _ in 0..most {
-            wanted |= left & left.wrapping_neg();
             left &= left.wrapping_sub(1);
         }
+        let wanted = there ^ left;
         let before = word.fetch_and(!(wanted << (first % BITS)), SeqCst);
         let taken = before >> (first % BITS) & wanted;
         if before == taken << (first % BITS) && taken != 0 {

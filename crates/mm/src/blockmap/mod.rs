@@ -54,6 +54,7 @@ mod head;
 mod index;
 mod isolate;
 mod parcel;
+mod places;
 #[cfg(test)]
 mod planted;
 mod rooms;
@@ -69,6 +70,7 @@ use crate::frame::MigrateType;
 use crate::sync::{EachCpu, Local};
 use alloc::boxed::Box;
 use bits::WORD_PAGES;
+use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 use cpu::{CpuCache, Limits, List};
 use head::{BLOCK_PAGES, Fill, Head};
@@ -168,6 +170,8 @@ pub struct BlockMap<A: Arch> {
     /// The first frame of the first block. The block's number is even, so that pairs of blocks
     /// begin at even places.
     first: Pfn,
+    /// The blocks that the zone has all of.
+    complete: Range<usize>,
     heads: Box<[A::AtomicU64]>,
     words: Box<[Words<A>]>,
     /// Whole blocks that nobody owns.
@@ -196,7 +200,7 @@ impl<A: Arch> BlockMap<A> {
             let frame = (first_block + block) * BLOCK_PAGES as usize + bit;
             (from..to).contains(&frame)
         };
-        let missing = |block: usize, bits: core::ops::Range<usize>| {
+        let missing = |block: usize, bits: Range<usize>| {
             bits.filter(|&bit| !exists(block, bit)).count() as u64
         };
         let missing_in = |block: usize| {
@@ -222,6 +226,8 @@ impl<A: Arch> BlockMap<A> {
             start,
             pages,
             first: Pfn::new(first_block << PAGEBLOCK_ORDER),
+            complete: from.div_ceil(BLOCK_PAGES as usize) - first_block
+                ..to / BLOCK_PAGES as usize - first_block,
             heads: (0..blocks).map(|at| A::AtomicU64::new(missing_in(at))).collect(),
             words: (0..blocks)
                 .map(|at| Words(core::array::from_fn(|w| A::AtomicU64::new(word(at, w)))))
@@ -291,12 +297,13 @@ impl<A: Arch> BlockMap<A> {
     /// Frame `frame` of the zone, counted from its first block on.
     #[inline]
     fn pfn(&self, frame: u32) -> Pfn {
-        self.first.offset(frame as usize)
+        self.first.ahead(frame)
     }
-    /// The number of a frame that the zone has, from its first block on.
+    /// The number of a frame from the zone's first block on; of one that the zone has not it is
+    /// none of the zone's.
     #[inline]
     fn index(&self, pfn: Pfn) -> u32 {
-        (pfn.index() - self.first.index()) as u32
+        (pfn.index() as u32).wrapping_sub(self.first.index() as u32)
     }
     /// Whether the zone has the whole block.
     #[inline]

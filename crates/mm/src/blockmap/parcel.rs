@@ -3,14 +3,15 @@
 use super::batch::Batch;
 use super::bits::{self, Run, WORD_ORDER, WORD_PAGES};
 use super::cpu::CpuCache;
-use super::head::{BLOCK_PAGES, Head};
+use super::head::BLOCK_PAGES;
 use super::index::BITS;
+use super::places::LARGE;
 use super::rooms::LARGEST_ROOM;
-use super::stack::{LARGE, Oldest, split_pageblock};
+use super::stack::{Oldest, split_pageblock};
 use super::{BlockMap, WORDS, block_of, freed_twice};
 use crate::arch::{Arch, CpuId, Op, Order};
 use crate::frame::MigrateType;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Frames of one pageblock.
 struct Parcel<'a, A: Arch> {
@@ -84,7 +85,7 @@ impl<A: Arch> BlockMap<A> {
         let oldest = cache.stacks.oldest(order, kind);
         A::work(Op::PcpPut, cache.stacks.frames(oldest).len() as u32);
         self.pack_oldest(cache, &mut parcel, oldest);
-        self.deliver_all(cache, parcel);
+        self.deliver_all(cache, &mut parcel);
     }
 
     /// Sends all frames home that a cache holds.
@@ -97,7 +98,7 @@ impl<A: Arch> BlockMap<A> {
         while let Some(run) = cache.pop_home() {
             self.pack(cache, &mut parcel, run);
         }
-        self.deliver_all(cache, parcel);
+        self.deliver_all(cache, &mut parcel);
     }
 
     /// Takes blocks off their stack and adds them; where they are all of a pageblock it is given at
@@ -112,9 +113,7 @@ impl<A: Arch> BlockMap<A> {
                 }
             }
         } else if order == Order::PAGEBLOCK {
-            for frame in frames {
-                self.deliver_held(cache, parcel, block_of(frame.load(Relaxed)));
-            }
+            self.deliver_held(cache, parcel, frames);
         } else {
             while let Some((frame, others)) = frames.split_first() {
                 if let Some((block, others)) = split_pageblock(frames, order) {
@@ -145,36 +144,39 @@ impl<A: Arch> BlockMap<A> {
         self.pack(cache, parcel, Run { word, frames: bits::run(order, bit) });
     }
 
-    /// Gives a pageblock that was held back.
-    #[inline]
-    fn deliver_held(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, block: usize) {
-        A::work(Op::BuddyPut, 1);
-        let whole = |head: Head| {
-            let held = head.held() == Some(Order::PAGEBLOCK) && !head.is_isolated();
-            held.then_some(head.as_whole())
-        };
-        if self.replace(parcel.batch, block, whole)
-            || !self.release(block, Order::PAGEBLOCK, None).is_isolated()
-        {
-            cache.account(BLOCK_PAGES as i64);
-            self.file_with_others(parcel, block);
+    /// Gives pageblocks back that were held.
+    fn deliver_held(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, frames: &[AtomicU32]) {
+        A::work(Op::BuddyPut, frames.len() as u32);
+        let mut free = 0;
+        for frame in frames {
+            let block = block_of(frame.load(Relaxed));
+            if self.make_whole(parcel.batch, block, Order::PAGEBLOCK)
+                || !self.release(block, Order::PAGEBLOCK, None).is_isolated()
+            {
+                free += BLOCK_PAGES as i64;
+                self.file_with_others(parcel, block);
+            }
         }
+        cache.account(free);
     }
 
     /// Gives all frames of a pageblock to the map.
     #[inline]
     fn deliver_whole(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, block: usize) {
         self.clear_all(block);
-        let whole = |head: Head| {
-            let used_up = head.is_used_up() && !head.is_owned() && !head.is_isolated();
-            used_up.then_some(head.as_whole())
-        };
-        if self.replace(parcel.batch, block, whole) {
+        if self.make_whole(parcel.batch, block, Order::ZERO) {
             cache.account(BLOCK_PAGES as i64);
             self.file_with_others(parcel, block);
         } else {
             cache.account(self.uncount(block, BLOCK_PAGES, LARGEST_ROOM));
         }
+    }
+
+    /// Makes a pageblock whole that is nobody's and used up by blocks of `order`, all of which come
+    /// back. `false`: it is somebody's, or isolated.
+    #[inline]
+    fn make_whole(&self, batch: &Batch<'_, A>, block: usize, order: Order) -> bool {
+        self.replace(batch, block, |head| head.is_used_up_by(order).then_some(head.as_whole()))
     }
 
     #[inline]
@@ -233,16 +235,21 @@ impl<A: Arch> BlockMap<A> {
     }
 
     /// Gives all that is in a parcel to the map.
-    fn deliver_all(&self, cache: &CpuCache, mut parcel: Parcel<'_, A>) {
-        self.deliver(cache, &mut parcel);
-        self.file_wholes(&mut parcel);
+    fn deliver_all(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>) {
+        self.deliver(cache, parcel);
+        self.file_wholes(parcel);
     }
 
     /// Gives the frames of a parcel to the map.
+    #[inline]
     fn deliver(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>) {
-        if parcel.pages == 0 {
-            return;
+        if parcel.pages > 0 {
+            self.deliver_frames(cache, parcel);
         }
+    }
+
+    #[inline(never)]
+    fn deliver_frames(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>) {
         let (block, pages) = (parcel.block, core::mem::take(&mut parcel.pages));
         let (whole, some) = (core::mem::take(&mut parcel.whole), core::mem::take(&mut parcel.some));
         if whole == !0 {

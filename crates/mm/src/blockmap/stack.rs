@@ -1,82 +1,10 @@
 //! Blocks that a CPU has to itself, by order and type.
 
-use super::bits::{self, Run, WORD_ORDER, WORD_PAGES};
+use super::bits::{self, Run, WORD_ORDER};
+use super::places::{BASE, Kept, LARGE, PLACES, STACKS};
 use crate::arch::{Order, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
-/// Orders that have stacks: all up to a pageblock.
-const ORDERS: usize = PAGEBLOCK_ORDER as usize + 1;
-/// The smallest order of which whole pageblocks may be kept.
-pub(super) const LARGE: u8 = 3;
-const _: () = assert!(1 << (PAGEBLOCK_ORDER - LARGE) <= u64::BITS);
-/// By order: how many blocks of one type are kept at most. Of the orders that programs ask for all
-/// the time there are so many that what comes and goes at random seldom needs more, of large ones
-/// whole pageblocks' worth: the larger they are, the more of them, up to eight, for the way to the
-/// map is paid once for all that come or go together.
-const DEPTHS: [usize; ORDERS] = [64, 32, 32, 64, 32, 32, 32, 32, 16, 8];
-/// Most pages that are kept, of all orders together.
-pub(super) const MOST_PAGES: u32 = 8 << PAGEBLOCK_ORDER;
-/// By order: where its blocks begin among those of a type; last, their number.
-const FIRST: [u16; ORDERS + 1] = {
-    let mut first = [0; ORDERS + 1];
-    let mut order = 0;
-    while order < ORDERS {
-        assert!(DEPTHS[order] << order >= WORD_PAGES);
-        let pages = DEPTHS[order] << order;
-        assert!(order < LARGE as usize || pages.is_multiple_of(1 << PAGEBLOCK_ORDER));
-        assert!(pages <= MOST_PAGES as usize);
-        first[order + 1] = first[order] + DEPTHS[order] as u16;
-        order += 1;
-    }
-    first
-};
-/// Stacks of a CPU.
-const STACKS: usize = ORDERS * MigrateType::COUNT;
-/// Places for all blocks of one type.
-const TYPE_PLACES: usize = FIRST[ORDERS] as usize;
-/// Places for all blocks.
-const PLACES: usize = TYPE_PLACES * MigrateType::COUNT;
-/// By stack: its first place; last, their number. So a stack ends where the next one begins.
-const BASE: [u16; STACKS + 1] = {
-    let mut base = [PLACES as u16; STACKS + 1];
-    let mut stack = 0;
-    while stack < STACKS {
-        base[stack] = (stack / ORDERS * TYPE_PLACES) as u16 + FIRST[stack % ORDERS];
-        stack += 1;
-    }
-    base
-};
-
-/// Blocks of one order and type.
-#[derive(Clone, Copy)]
-struct Kept {
-    order: Order,
-    /// Which of the stacks is theirs.
-    stack: usize,
-}
-
-impl Kept {
-    /// `order` is at most a pageblock's.
-    #[inline]
-    const fn of(order: Order, kind: MigrateType) -> Self {
-        Self { order, stack: kind.index() * ORDERS + order.index() }
-    }
-    /// Their first place.
-    #[inline]
-    const fn base(self) -> usize {
-        BASE[self.stack] as usize
-    }
-    #[inline]
-    const fn depth(self) -> usize {
-        DEPTHS[self.order.index()]
-    }
-    /// All of them.
-    fn all() -> impl Iterator<Item = Self> {
-        let orders = |kind| Order::all().take(ORDERS).map(move |order| Self::of(order, kind));
-        MigrateType::ALL.into_iter().flat_map(orders)
-    }
-}
 
 /// The oldest blocks of a stack, which are to leave it.
 #[derive(Clone, Copy)]
@@ -267,9 +195,9 @@ impl Stacks {
         true
     }
     /// What makes room for blocks of `order` and `kind` that found none: the older half of their
-    /// stack if that is rather full, or else of the one that has most pages. Of large ones three
-    /// quarters, for a stack holds few pageblocks of them, and with them all others that lie next
-    /// to them there and in the same pageblock.
+    /// stack if that is rather full, or else of the one that has most pages. Of large ones seven
+    /// eighths, for a stack holds few pageblocks of them and the way to the map is paid once for
+    /// all, and with them all others that lie next to them there and in the same pageblock.
     pub(super) fn oldest(&self, order: Order, kind: MigrateType) -> Oldest {
         let own = Kept::of(order, kind);
         let most = || Kept::all().max_by_key(|&kept| self.count(kept) * kept.order.pages());
@@ -279,7 +207,7 @@ impl Stacks {
             return Oldest { kept: full, count: count.div_ceil(2) };
         }
         let block = |at: usize| blocks[at].load(Relaxed) >> PAGEBLOCK_ORDER;
-        let oldest = count - count / 4;
+        let oldest = count - count / 8;
         let beside = (oldest..count).take_while(|&at| block(at) == block(oldest - 1)).count();
         Oldest { kept: full, count: oldest + beside }
     }
@@ -327,6 +255,7 @@ fn runs_of(frame: u32, order: Order) -> impl Iterator<Item = Run> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::places::{MOST_PAGES, ORDERS};
     use super::*;
     use alloc::vec::Vec;
 

@@ -73,33 +73,12 @@ impl<A: Arch> FrameAllocator<A> {
     }
 
     /// Gives a block back to what this CPU has to itself, or to the map.
-    #[inline(always)]
-    pub(super) fn free_to_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
-        if order >= Order::PAGEBLOCK {
-            return self.free_whole(zone, map, pfn, order);
-        }
-        let kept = appetite(zone) == Appetite::Ample && {
-            let pinned = PreemptGuard::<A>::new();
-            let old = kept_before(map, &pinned);
-            let kept = map.give_cached(&pinned, pfn, order);
-            trace_kept(zone, map, pinned.cpu(), old);
-            kept
-        };
-        if !kept {
-            self.free_elsewhere(zone, map, pfn, order);
-        }
-    }
-
-    /// The same for pageblocks.
     #[inline(never)]
-    fn free_whole(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
-        let single = order == Order::PAGEBLOCK;
-        let kept = single && appetite(zone) == Appetite::Ample && {
-            let pinned = PreemptGuard::<A>::new();
-            let old = kept_before(map, &pinned);
-            let kept = map.give_whole_cached(&pinned, pfn);
-            trace_kept(zone, map, pinned.cpu(), old);
-            kept
+    pub(super) fn free_to_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
+        let kept = if order < Order::PAGEBLOCK {
+            zone.keep_part(map, pfn, order)
+        } else {
+            zone.keep_whole(map, pfn, order)
         };
         if !kept {
             self.free_elsewhere(zone, map, pfn, order);
@@ -108,8 +87,8 @@ impl<A: Arch> FrameAllocator<A> {
 
     /// The same for a block of another pageblock than the one before, or if something has to make
     /// room.
-    #[inline(never)]
-    fn free_elsewhere(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
+    #[inline(always)]
+    pub(super) fn free_elsewhere(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
         let pinned = PreemptGuard::<A>::new();
         // Asked first: an interrupt that drains this CPU may come with the answer.
         let hungry = appetite(zone);
@@ -290,6 +269,34 @@ impl<A: Arch> FrameAllocator<A> {
                 trace_kept(zone, map, pinned.cpu(), old);
             }
         }
+    }
+}
+
+impl<A: Arch> Zone<A> {
+    /// Gives a part of a pageblock back to what this CPU has to itself, if that takes it in.
+    #[inline(always)]
+    pub(super) fn keep_part(&self, map: &BlockMap<A>, pfn: Pfn, order: Order) -> bool {
+        if appetite(self) == Appetite::Scarce {
+            return false;
+        }
+        let pinned = PreemptGuard::<A>::new();
+        let old = kept_before(map, &pinned);
+        let kept = map.give_cached(&pinned, pfn, order);
+        trace_kept(self, map, pinned.cpu(), old);
+        kept
+    }
+
+    /// The same for pageblocks.
+    #[inline(always)]
+    pub(super) fn keep_whole(&self, map: &BlockMap<A>, pfn: Pfn, order: Order) -> bool {
+        if order != Order::PAGEBLOCK || appetite(self) == Appetite::Scarce {
+            return false;
+        }
+        let pinned = PreemptGuard::<A>::new();
+        let old = kept_before(map, &pinned);
+        let kept = map.give_whole_cached(&pinned, pfn);
+        trace_kept(self, map, pinned.cpu(), old);
+        kept
     }
 }
 

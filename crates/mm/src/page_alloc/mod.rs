@@ -34,6 +34,7 @@ mod planted;
 mod planted_blocks;
 mod posted;
 mod release;
+mod unrecorded;
 mod verify;
 mod wake;
 mod zone;

@@ -3,7 +3,6 @@
 use super::zone::BELOW_HIGH;
 use super::{BulkHold, FrameAllocator, PcpPolicy, Records, Zone};
 use crate::arch::{Access, Arch, CpuId, Func, Op, Order, Pfn, Span, Trace};
-use crate::blockmap::BlockMap;
 use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::pcp::{Pcp, PcpList};
 use crate::sync::{NoPreempt, PreemptGuard};
@@ -15,6 +14,7 @@ impl<A: Arch> FrameAllocator<A> {
     ///
     /// Panics if `pfn` is not the head of such a block: freed twice, of another size, never
     /// allocated.
+    #[inline]
     pub fn free_pages(&self, pfn: Pfn, order: Order) {
         let _span = Span::<A>::enter(Func::FreePages);
         match self.config.records {
@@ -83,27 +83,6 @@ impl<A: Arch> FrameAllocator<A> {
                 free += buddy.free_block(&self.frames, pfn, order);
             }
             self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, free.into());
-        }
-    }
-
-    /// Nothing is known of the frame but which zone it is in.
-    #[inline]
-    fn free_unrecorded(&self, pfn: Pfn, order: Order) {
-        A::work(Op::PagePrep, 1);
-        A::trace(Trace::PageFree { pfn, order });
-        // Most of memory is in the last zone.
-        match self.zones.last().and_then(|zone| mapped_in(zone, pfn, order)) {
-            Some((zone, map)) => self.free_to_blocks(zone, map, pfn, order),
-            None => self.free_unrecorded_elsewhere(pfn, order),
-        }
-    }
-
-    /// The same for whichever zone has it.
-    #[inline(never)]
-    fn free_unrecorded_elsewhere(&self, pfn: Pfn, order: Order) {
-        match self.zones.iter().find_map(|zone| mapped_in(zone, pfn, order)) {
-            Some((zone, map)) => self.free_to_blocks(zone, map, pfn, order),
-            None => never_given(pfn, order),
         }
     }
 
@@ -241,19 +220,6 @@ impl<A: Arch> FrameAllocator<A> {
             self.trace_count(zone, cpu, &pcp, old);
         }
     }
-}
-
-/// A zone, with its map, if a block of `order` may lie there in it.
-#[inline(always)]
-fn mapped_in<A: Arch>(zone: &Zone<A>, pfn: Pfn, order: Order) -> Option<(&Zone<A>, &BlockMap<A>)> {
-    let map = zone.blocks.as_ref()?;
-    (pfn.is_aligned(order) && map.spans(pfn, order)).then_some((zone, map))
-}
-
-#[cold]
-fn never_given(pfn: Pfn, order: Order) -> ! {
-    let (pfn, order) = (pfn.index(), order.get());
-    panic!("frame {pfn} freed with order {order}: no such block was ever handed out")
 }
 
 #[cold]

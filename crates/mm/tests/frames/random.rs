@@ -236,9 +236,21 @@ fn a_map_of_blocks_that_runs_out() {
 
 #[test]
 fn maps_of_blocks_on_two_nodes_with_a_low_zone() {
-    for seed in 40..43 {
+    for (seed, records) in [(40, Records::Kept), (41, Records::Kept), (42, Records::None)] {
         let map = MemoryMap::nodes(2, 16_384).with_dma32(3_000);
-        let mut run = Run::new(seed, &map, blockmap(Records::Kept));
+        let mut run = Run::new(seed, &map, blockmap(records));
+        run.go(100_000);
+        run.end();
+    }
+}
+
+/// The zones share a pageblock: what a CPU keeps of the last zone must not take in frames of the
+/// other.
+#[test]
+fn maps_of_blocks_that_meet_inside_a_pageblock() {
+    for seed in 43..46 {
+        let map = MemoryMap::single(8_192).with_dma32(3_000);
+        let mut run = Run::new(seed, &map, blockmap(Records::None));
         run.go(100_000);
         run.end();
     }
