@@ -8,7 +8,7 @@ use super::BlockMap;
 use super::cpu::CpuCache;
 use crate::arch::{Arch, Atomic, CpuId, Ipi, OwnedCounter};
 use crate::sync::NoPreempt;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use core::sync::atomic::fence;
 
 impl<A: Arch> BlockMap<A> {
@@ -37,8 +37,7 @@ impl<A: Arch> BlockMap<A> {
         let pages = self.empty(&cache, cpu);
         let outside = self.outside.of(cpu);
         outside.counting.fetch_add(1, AcqRel);
-        // Not before: who sees it finds the pages in the map.
-        outside.filled.set(0);
+        self.say_empty(cpu);
         Some(pages)
     }
 
@@ -61,7 +60,7 @@ impl<A: Arch> BlockMap<A> {
         let cache = self.caches.of(dead).enter();
         let cache = cache.expect("a CPU stops only between allocations and frees");
         let pages = self.empty(&cache, dead);
-        self.outside.of(dead).filled.set(0);
+        self.say_empty(dead);
         (pages, cache.settle())
     }
 
@@ -82,6 +81,8 @@ impl<A: Arch> BlockMap<A> {
                 break;
             }
         }
+        // The other half of `say_empty`.
+        fence(Acquire);
         // The pages are in the map, but perhaps not in the counters.
         while A::is_online(cpu) && outside.counting.load(Acquire) != 0 {
             A::relax();
@@ -96,6 +97,7 @@ impl<A: Arch> BlockMap<A> {
                 A::relax();
             }
         }
+        fence(Acquire);
     }
 
     /// Pages that `cpu` keeps to itself; only while it does nothing.
@@ -123,6 +125,13 @@ impl<A: Arch> BlockMap<A> {
             self.say_filled(pinned.cpu());
         }
         None
+    }
+
+    /// Lets others know that a CPU keeps nothing any more. Who sees it, and then an acquire fence,
+    /// finds the pages in the map.
+    fn say_empty(&self, cpu: CpuId) {
+        fence(Release);
+        self.outside.of(cpu).filled.set(0);
     }
 
     /// Lets others know that this CPU keeps something, or will in a moment: what it looks at

@@ -4,8 +4,9 @@ use super::BlockMap;
 use super::head::Head;
 use crate::arch::{Arch, Atomic, Pfn};
 use crate::frame::MigrateType;
+use crate::sync::PreemptGuard;
 use crate::zone::IsolateError;
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{Ordering::SeqCst, fence};
 
 impl<A: Arch> BlockMap<A> {
     /// Keeps the pageblock at `pfn` from being allocated from, and takes it from its owner; what
@@ -16,6 +17,9 @@ impl<A: Arch> BlockMap<A> {
     pub(crate) fn isolate(&self, pfn: Pfn) -> Option<u64> {
         let block = self.block_of(pfn);
         let head = self.without_batches(|| self.mark_isolated(block))?;
+        // The other half of `say_filled`: a CPU that took the block for an open one says that it
+        // keeps something, and whoever drains from now on sees that.
+        fence(SeqCst);
         Some(head.free())
     }
     /// What the head said before. Waits while the block is in somebody's hands.
@@ -26,6 +30,8 @@ impl<A: Arch> BlockMap<A> {
                 return None;
             }
             if head.is_nobodys_whole() {
+                // Whoever waits for the block has preemption off, and this task may be on his CPU.
+                let _pinned = PreemptGuard::<A>::new();
                 if self.whole.clear(block) {
                     let head = self.head(block);
                     self.heads[block].store(head.with_isolated(true).0, SeqCst);
@@ -42,6 +48,8 @@ impl<A: Arch> BlockMap<A> {
     /// Undoes [`BlockMap::isolate`]; the free pages that the zone has again.
     pub(crate) fn unisolate(&self, pfn: Pfn) -> Option<u64> {
         let block = self.block_of(pfn);
+        // As in `mark_isolated`: until it is filed it is in this task's hands.
+        let _pinned = PreemptGuard::<A>::new();
         loop {
             let head = self.head(block);
             if !head.is_isolated() || head.is_offline() {
