@@ -60,8 +60,8 @@ impl<A: Arch> Drop for Batch<'_, A> {
 }
 
 impl<A: Arch> BlockMap<A> {
-    /// For the CPU this runs on, which stays here and is in no other batch: it has entered its
-    /// cache.
+    /// For the CPU this runs on, or one that has stopped, with preemption off. It is in no other
+    /// batch: its cache has been entered.
     #[inline]
     pub(super) fn batch(&self, cpu: CpuId) -> Batch<'_, A> {
         Batch { inside: &self.outside.of(cpu).inside, mode: Cell::new(Mode::Idle) }

@@ -108,8 +108,8 @@ impl<A: Arch> BlockMap<A> {
     ///
     /// Panics if a frame of it turns out to be free already. That is found out when the frame meets
     /// itself on its way home, and in checked builds on this CPU's stacks; otherwise a frame freed
-    /// twice may be handed out twice in between. Records of frames, where they are kept, find it
-    /// at once.
+    /// twice may be handed out twice in between, and a pageblock that two CPUs send home at the
+    /// same moment counts as free twice. Records of frames, where they are kept, find it at once.
     pub(crate) fn give(
         &self,
         pinned: &impl NoPreempt<A>,

@@ -275,9 +275,11 @@ impl<A: Arch> BlockMap<A> {
     fn block_of(&self, pfn: Pfn) -> usize {
         pfn.pageblock() - self.first.pageblock()
     }
+    /// What the head says. Who has just taken a bit out of an index sees what was so when the
+    /// bit was set, or found set.
     #[inline]
     fn head(&self, block: usize) -> Head {
-        Head(self.heads[block].load(Acquire))
+        Head(self.heads[block].load(SeqCst))
     }
     /// Changes a head if it still is `from`.
     #[inline]

@@ -162,6 +162,8 @@ impl<A: Arch> FrameAllocator<A> {
     /// Gives what a CPU keeps that has stopped for good, and has not come back, to the maps. Only
     /// for the one who sees it off: nobody else looks after a dead CPU's pages.
     pub(super) fn drain_dead(&self, dead: CpuId) {
+        // Who isolates waits for who gives pageblocks back, perhaps with preemption off here.
+        let _pinned = PreemptGuard::<A>::new();
         for (zone, map) in self.zones.iter().filter_map(|zone| Some((zone, zone.blocks.as_ref()?)))
         {
             let old = map.cached_pages(dead);

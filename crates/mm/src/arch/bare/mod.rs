@@ -94,7 +94,8 @@ pub trait Bare: Sized + 'static {
     fn has_ipi() -> bool {
         false
     }
-    /// Interrupts another CPU, whose `drain_ipi` of the frame allocator is to be called then.
+    /// Interrupts another CPU, whose `drain_ipi` of the frame allocator is to be called then, with
+    /// interrupts off.
     ///
     /// # Panics
     /// Where it is not there.
