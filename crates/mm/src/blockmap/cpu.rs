@@ -70,9 +70,15 @@ impl List {
 struct Home {
     frames: AtomicU64,
     word: AtomicU32,
+    /// How many they are.
+    pages: AtomicU32,
 }
 
 impl Home {
+    const NONE: Self =
+        Self { frames: AtomicU64::new(0), word: AtomicU32::new(0), pages: AtomicU32::new(0) };
+
+    #[inline]
     fn run(&self) -> Run {
         Run { word: self.word.load(Relaxed), frames: self.frames.load(Relaxed) }
     }
@@ -143,7 +149,7 @@ impl CpuCache {
             stacks: Stacks::new(limits.stacked_pages),
             recent: BlockCell::none(),
             recent_fate: AtomicU32::new(0),
-            homes: [const { Home { frames: AtomicU64::new(0), word: AtomicU32::new(0) } }; HOMES],
+            homes: [Home::NONE; HOMES],
             homeward: AtomicU32::new(0),
             mask: limits.homes as u32 - 1,
             block: [const { BlockCell::none() }; List::COUNT],
@@ -188,32 +194,45 @@ impl CpuCache {
             return false;
         }
         home.frames.store(frames, Relaxed);
+        home.pages.store(home.pages.load(Relaxed) + pages, Relaxed);
         self.homeward.store(self.homeward() + pages, Relaxed);
         true
     }
     /// Adds frames, `pages` in number, to what goes home: `Ok` with what has to make room, or what
-    /// has its word together. The error: one of them is there already.
-    #[inline]
-    pub(super) fn go_home(&self, run: Run, pages: u32) -> Result<Option<Run>, FreedTwice> {
+    /// has its word together, and how many those are. The error: one of them is there already.
+    #[inline(always)]
+    pub(super) fn go_home(&self, run: Run, pages: u32) -> Result<Option<(Run, u32)>, FreedTwice> {
         let home = &self.homes[(run.word & self.mask) as usize % HOMES];
-        let old = home.run();
+        let (old, there) = (home.run(), home.pages.load(Relaxed));
         if old.frames == 0 || old.word != run.word {
             home.word.store(run.word, Relaxed);
             home.frames.store(run.frames, Relaxed);
-            let left = self.homeward() + pages - old.frames.count_ones();
-            self.homeward.store(left, Relaxed);
-            return Ok((old.frames != 0).then_some(old));
+            home.pages.store(pages, Relaxed);
+            self.homeward.store(self.homeward() + pages - there, Relaxed);
+            return Ok((there > 0).then_some((old, there)));
         }
+        self.join_own(home, run, pages)
+    }
+    #[inline(never)]
+    fn join_own(
+        &self,
+        home: &Home,
+        run: Run,
+        pages: u32,
+    ) -> Result<Option<(Run, u32)>, FreedTwice> {
+        let (old, there) = (home.run(), home.pages.load(Relaxed));
         if old.frames & run.frames != 0 {
             return Err(FreedTwice);
         }
         let frames = old.frames | run.frames;
         if frames == !0 {
             home.frames.store(0, Relaxed);
-            self.homeward.store(self.homeward() - old.frames.count_ones(), Relaxed);
-            return Ok(Some(Run { word: run.word, frames }));
+            home.pages.store(0, Relaxed);
+            self.homeward.store(self.homeward() - there, Relaxed);
+            return Ok(Some((Run { word: run.word, frames }, WORD_PAGES as u32)));
         }
         home.frames.store(frames, Relaxed);
+        home.pages.store(there + pages, Relaxed);
         self.homeward.store(self.homeward() + pages, Relaxed);
         Ok(None)
     }
@@ -221,8 +240,9 @@ impl CpuCache {
     pub(super) fn pop_home(&self) -> Option<Run> {
         let home = self.homes.iter().find(|home| home.frames.load(Relaxed) != 0)?;
         let run = home.run();
+        self.homeward.store(self.homeward() - home.pages.load(Relaxed), Relaxed);
         home.frames.store(0, Relaxed);
-        self.homeward.store(self.homeward() - run.frames.count_ones(), Relaxed);
+        home.pages.store(0, Relaxed);
         Some(run)
     }
     /// What is in it, at most a word at a time.
@@ -279,7 +299,7 @@ mod tests {
         let go = |word, frames: u64| {
             cache
                 .go_home(Run { word, frames }, frames.count_ones())
-                .map(|run| run.map(|run| (run.word, run.frames)))
+                .map(|gone| gone.map(|(run, pages)| (run.word, run.frames, pages)))
         };
         assert_eq!(go(1, 0xf0), Ok(None));
         assert_eq!(go(2, 1), Ok(None));
@@ -287,8 +307,8 @@ mod tests {
         assert!(join(1, 0x3) && !join(1, 0x81) && !join(5, 3) && !join(3, 3));
         assert_eq!(go(1, 0x81), Err(FreedTwice));
         assert_eq!(cache.pages(), 7);
-        assert_eq!(go(5, 1), Ok(Some((1, 0xf3))), "its place is the same");
-        assert_eq!(go(5, !1), Ok(Some((5, !0))), "the word is together");
+        assert_eq!(go(5, 1), Ok(Some((1, 0xf3, 6))), "its place is the same");
+        assert_eq!(go(5, !1), Ok(Some((5, !0, 64))), "the word is together");
         assert_eq!(cache.pages(), 1);
         assert_eq!(cache.pop_home(), Some(Run { word: 2, frames: 1 }));
         assert_eq!((cache.pop_home(), cache.pages()), (None, 0));

@@ -40,6 +40,22 @@ impl Fill {
     pub(super) const COUNT: usize = Self::MOST_FREE.len();
     /// By fill: the most frames that are free.
     const MOST_FREE: [u64; 6] = [7, 31, 127, 255, 383, BLOCK_PAGES - 1];
+    /// By frames that are free: the fill; for none and for all there is none. A table, as what
+    /// comes back at random places is of blocks of any fill.
+    const BY_FREE: [u8; BLOCK_PAGES as usize + 1] = {
+        let mut fills = [u8::MAX; BLOCK_PAGES as usize + 1];
+        let (mut free, mut fill) = (1, 0);
+        while free < BLOCK_PAGES as usize {
+            if free > Self::MOST_FREE[fill] as usize {
+                fill += 1;
+            }
+            fills[free] = fill as u8;
+            free += 1;
+        }
+        // Whole ones are found elsewhere, those without free frames nowhere.
+        fills[BLOCK_PAGES as usize] = u8::MAX - 1;
+        fills
+    };
 
     /// All of them, the fullest first.
     pub(super) fn all() -> impl DoubleEndedIterator<Item = Self> {
@@ -111,15 +127,13 @@ impl Head {
     /// How it is found; `None`: nothing to be found, or all of it.
     #[inline]
     pub(super) const fn fill(self) -> Option<Fill> {
-        let free = self.free();
-        if free == 0 || free == BLOCK_PAGES {
-            return None;
-        }
-        let mut fill = 0;
-        while free > Fill::MOST_FREE[fill] {
-            fill += 1;
-        }
-        Some(Fill(fill as u8))
+        let fill = Fill::BY_FREE[self.free() as usize];
+        if fill < Fill::COUNT as u8 { Some(Fill(fill)) } else { None }
+    }
+    /// Whether it is found elsewhere than the same block as it was `before`.
+    #[inline]
+    pub(super) const fn is_moved_from(self, before: Self) -> bool {
+        Fill::BY_FREE[self.free() as usize] != Fill::BY_FREE[before.free() as usize]
     }
     /// Whether frames that come back to it are best handed out again: next to nothing else of it
     /// is free. Blocks with more free are to become empty, and nothing is taken from them while

@@ -57,12 +57,14 @@ mod parcel;
 mod places;
 #[cfg(test)]
 mod planted;
+mod put;
 mod rooms;
 mod stack;
 mod take;
 mod verify;
 mod whole;
 
+pub(crate) use give::Entered;
 pub(crate) use verify::MapError;
 
 use crate::arch::{Arch, Atomic, CpuId, Order, OwnedCounter, PAGEBLOCK_ORDER, Pfn};

@@ -108,7 +108,7 @@ impl<A: Arch> BlockMap<A> {
         if order.get() < LARGE {
             for frame in frames {
                 // Few come together: they wait until others of their word are there.
-                if let Some(run) = self.go_home(cache, frame.load(Relaxed), order) {
+                if let Some((run, _)) = self.go_home(cache, frame.load(Relaxed), order) {
                     self.pack(cache, parcel, run);
                 }
             }

@@ -169,7 +169,12 @@ fn what_is_taken_for_later_is_bounded() {
         taken.extend(core::iter::from_fn(again).map(|pfn| (pfn, block(order))));
         let mut change = 0;
         for &(pfn, order) in &taken {
-            map.give(&pinned, (pfn, order), Appetite::Ample, &mut change);
+            if order < Order::PAGEBLOCK {
+                let cache = map.enter_cache(&pinned).expect("no interrupt is here");
+                map.give_part(cache, ME, (pfn, order));
+            } else {
+                map.give(&pinned, (pfn, order), Appetite::Ample, &mut change);
+            }
         }
         map.drain_here(&pinned).expect("no interrupt is here");
         assert_eq!(map.verify().unwrap().free, MANY.into());

@@ -37,6 +37,12 @@ impl<A: Arch> Rooms<A> {
     /// A free block of `order` has come about.
     #[inline]
     pub(super) fn note(&self, block: usize, order: u8) {
+        if order > 0 && !self.orders[usize::from(order) - 1].contains(block) {
+            self.note_new(block, order);
+        }
+    }
+    #[inline(never)]
+    fn note_new(&self, block: usize, order: u8) {
         for index in self.orders[..usize::from(order)].iter().rev() {
             if index.contains(block) {
                 return;

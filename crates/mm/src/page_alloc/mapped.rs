@@ -5,10 +5,17 @@ use super::claim::Request;
 use super::zone::BELOW_HIGH;
 use super::{Audit, FrameAllocator, IsolateError, Records, Violation, Zone};
 use crate::arch::{Access, Arch, CpuId, Func, Order, Pfn, Span, Trace};
-use crate::blockmap::{Appetite, BlockMap, MapError, Want};
+use crate::blockmap::{Appetite, BlockMap, Entered, MapError, Want};
 use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use crate::vmstat::ZoneItem;
+
+/// This CPU's cache of a zone, in use. It is left before preemption is on again: fields are dropped
+/// in this order.
+pub(super) struct Inside<'a, A: Arch> {
+    cache: Entered<'a>,
+    pinned: PreemptGuard<A>,
+}
 
 impl<A: Arch> FrameAllocator<A> {
     /// Takes a block from what this CPU has to itself of the nearest zone. These pages count as
@@ -72,33 +79,62 @@ impl<A: Arch> FrameAllocator<A> {
         free.saturating_sub(zone.marks.high.into()) as u32 / A::cpus_possible() as u32
     }
 
-    /// Gives a block back to what this CPU has to itself, or to the map.
+    /// Gives a block back to what this CPU has to itself, or to the map. It is of the zone.
     #[inline(never)]
     pub(super) fn free_to_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
-        let kept = if order < Order::PAGEBLOCK {
-            zone.keep_part(map, pfn, order)
+        if order >= Order::PAGEBLOCK {
+            if !zone.keep_whole(map, pfn, order) {
+                self.free_to_map(zone, map, pfn, order);
+            }
         } else {
-            zone.keep_whole(map, pfn, order)
-        };
-        if !kept {
-            self.free_elsewhere(zone, map, pfn, order);
+            match zone.enter_cache(map) {
+                Some(inside) if zone.keep_part(map, &inside, pfn, order) => {}
+                Some(inside) => self.free_part(zone, map, inside, (pfn, order)),
+                None => self.free_to_map(zone, map, pfn, order),
+            }
         }
     }
 
-    /// The same for a block of another pageblock than the one before, or if something has to make
+    /// The same for a part of another pageblock than the one before, or if something has to make
     /// room.
     #[inline(always)]
-    pub(super) fn free_elsewhere(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
+    pub(super) fn free_part(
+        &self,
+        zone: &Zone<A>,
+        map: &BlockMap<A>,
+        Inside { cache, pinned }: Inside<'_, A>,
+        block: (Pfn, Order),
+    ) {
+        let old = kept_before(map, &pinned);
+        let uncounted = map.give_part(cache, pinned.cpu(), block);
+        trace_kept(zone, map, pinned.cpu(), old);
+        if uncounted.unsigned_abs() > zone.lag_pages.into() {
+            self.settle_freed(zone, map, &pinned, 0);
+        }
+    }
+
+    /// The same for all other blocks.
+    #[inline(never)]
+    pub(super) fn free_to_map(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
         let pinned = PreemptGuard::<A>::new();
         // Asked first: an interrupt that drains this CPU may come with the answer.
         let hungry = appetite(zone);
         let (old, mut change) = (kept_before(map, &pinned), 0);
-        let kept = map.give(&pinned, (pfn, order), hungry, &mut change);
+        map.give(&pinned, (pfn, order), hungry, &mut change);
         trace_kept(zone, map, pinned.cpu(), old);
-        if kept {
-            return;
-        }
-        self.settle(zone, map, &pinned, change);
+        self.settle_freed(zone, map, &pinned, change);
+    }
+
+    /// Counts what came back, where it is too much to lag or memory is short.
+    #[inline(never)]
+    fn settle_freed(
+        &self,
+        zone: &Zone<A>,
+        map: &BlockMap<A>,
+        pinned: &impl NoPreempt<A>,
+        change: i64,
+    ) {
+        self.settle(zone, map, pinned, change);
         if zone.pressure().below_high && self.above_high(zone) {
             zone.put(BELOW_HIGH, false);
         }
@@ -275,16 +311,29 @@ impl<A: Arch> FrameAllocator<A> {
 }
 
 impl<A: Arch> Zone<A> {
-    /// Gives a part of a pageblock back to what this CPU has to itself, if that takes it in.
+    /// This CPU's cache, for as long as it stays here, where there is memory enough to keep some.
     #[inline(always)]
-    pub(super) fn keep_part(&self, map: &BlockMap<A>, pfn: Pfn, order: Order) -> bool {
+    pub(super) fn enter_cache<'a>(&self, map: &'a BlockMap<A>) -> Option<Inside<'a, A>> {
         if appetite(self) == Appetite::Scarce {
-            return false;
+            return None;
         }
         let pinned = PreemptGuard::<A>::new();
-        let old = kept_before(map, &pinned);
-        let kept = map.give_cached(&pinned, pfn, order);
-        trace_kept(self, map, pinned.cpu(), old);
+        let cache = map.enter_cache(&pinned)?;
+        Some(Inside { cache, pinned })
+    }
+
+    /// Gives a part of a pageblock back to what this CPU has to itself, if that takes it in.
+    #[inline(always)]
+    pub(super) fn keep_part(
+        &self,
+        map: &BlockMap<A>,
+        inside: &Inside<'_, A>,
+        pfn: Pfn,
+        order: Order,
+    ) -> bool {
+        let old = kept_before(map, &inside.pinned);
+        let kept = map.keep_part(&inside.cache, pfn, order);
+        trace_kept(self, map, inside.pinned.cpu(), old);
         kept
     }
 

@@ -1,5 +1,6 @@
 //! The way back where no records are kept: nothing is known of a frame but which zone it is in.
 
+use super::mapped::Inside;
 use super::{FrameAllocator, Zone};
 use crate::arch::{Arch, Op, Order, Pfn, Trace};
 use crate::blockmap::BlockMap;
@@ -24,10 +25,27 @@ impl<A: Arch> FrameAllocator<A> {
         if let Some(zone) = self.zones.last()
             && let Some(map) = &zone.blocks
             && pfn.is_aligned(order)
-            && zone.keep_part(map, pfn, order)
+            && let Some(inside) = zone.enter_cache(map)
         {
+            if !zone.keep_part(map, &inside, pfn, order) {
+                self.free_part_elsewhere(inside, pfn, order);
+            }
             return;
         }
+        self.free_unrecorded_elsewhere(pfn, order);
+    }
+
+    /// The same with the cache of the last zone where it does not just keep the block. Apart, and
+    /// with no more than it takes, so that whoever keeps it need not prepare for this.
+    #[inline(never)]
+    fn free_part_elsewhere(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
+        if let Some(zone) = self.zones.last()
+            && let Some(map) = &zone.blocks
+            && map.spans(pfn, order)
+        {
+            return self.free_part(zone, map, inside, (pfn, order));
+        }
+        drop(inside);
         self.free_unrecorded_elsewhere(pfn, order);
     }
 
@@ -44,12 +62,12 @@ impl<A: Arch> FrameAllocator<A> {
         self.free_unrecorded_elsewhere(pfn, order);
     }
 
-    /// The same for whichever zone has it, and if the CPU does not take it in.
+    /// The same for whichever zone has it, and if memory is short.
     #[inline(never)]
     fn free_unrecorded_elsewhere(&self, pfn: Pfn, order: Order) {
         let Some((last, others)) = self.zones.split_last() else { never_given(pfn, order) };
         if let Some((zone, map)) = mapped_in(last, pfn, order) {
-            return self.free_elsewhere(zone, map, pfn, order);
+            return self.free_to_map(zone, map, pfn, order);
         }
         match others.iter().find_map(|zone| mapped_in(zone, pfn, order)) {
             Some((zone, map)) => self.free_to_blocks(zone, map, pfn, order),
