@@ -75,9 +75,9 @@ struct Home {
 }
 
 impl Home {
-    const NONE: Self =
-        Self { frames: AtomicU64::new(0), word: AtomicU32::new(0), pages: AtomicU32::new(0) };
-
+    const fn none() -> Self {
+        Self { frames: AtomicU64::new(0), word: AtomicU32::new(0), pages: AtomicU32::new(0) }
+    }
     #[inline]
     fn run(&self) -> Run {
         Run { word: self.word.load(Relaxed), frames: self.frames.load(Relaxed) }
@@ -149,7 +149,7 @@ impl CpuCache {
             stacks: Stacks::new(limits.stacked_pages),
             recent: BlockCell::none(),
             recent_fate: AtomicU32::new(0),
-            homes: [Home::NONE; HOMES],
+            homes: [const { Home::none() }; HOMES],
             homeward: AtomicU32::new(0),
             mask: limits.homes as u32 - 1,
             block: [const { BlockCell::none() }; List::COUNT],

@@ -3,7 +3,7 @@
 use super::head::{BLOCK_PAGES, Fill, Head};
 use super::index::Index;
 use super::rooms::LARGEST_ROOM;
-use super::{Appetite, BlockMap, Reserve, Want};
+use super::{Appetite, BlockMap, Reserve, Want, Where};
 use crate::arch::{Arch, Atomic, Op, Order, PAGEBLOCK_ORDER};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::Release;
@@ -26,7 +26,7 @@ impl<A: Arch> BlockMap<A> {
     /// and other CPUs': the block and the word. It is of the wanted type unless only other types'
     /// blocks are left with too much in use to change that.
     pub(super) fn find(&self, want: Want) -> Option<(usize, usize)> {
-        let found = self.find_whole(want).or_else(|| self.find_fallback(want));
+        let found = self.find_whole(want, Where::All).or_else(|| self.find_fallback(want));
         let found = found.or_else(|| match want.appetite {
             // If there is a whole one left, it is of the reserve.
             Appetite::Ample => self.enter_used(want),
@@ -39,11 +39,16 @@ impl<A: Arch> BlockMap<A> {
 
     /// Enters the fullest of the blocks of `kind`, in use already and nobody's, that has what is
     /// wanted; rather one that has nothing larger, so that nothing is broken up.
-    pub(super) fn find_partial(&self, want: Want, kind: MigrateType) -> Option<(usize, usize)> {
+    pub(super) fn find_partial(
+        &self,
+        want: Want,
+        kind: MigrateType,
+        place: Where,
+    ) -> Option<(usize, usize)> {
         let pages = want.order.pages() as u64;
         let may = |fill: &Fill| fill.most_free() >= pages && !self.fill(kind, *fill).is_empty();
-        let exact = |fill| self.find_partly(want, (kind, fill), true);
-        let any = |fill| self.find_partly(want, (kind, fill), false);
+        let exact = |fill| self.find_partly(want, (kind, fill), true, place);
+        let any = |fill| self.find_partly(want, (kind, fill), false, place);
         let mut fills = Fill::all();
         let nearly_full = [fills.next().filter(may), fills.next().filter(may)];
         let nearly_full = || nearly_full.into_iter().flatten();
@@ -60,10 +65,13 @@ impl<A: Arch> BlockMap<A> {
         want: Want,
         (kind, fill): (MigrateType, Fill),
         exact: bool,
+        place: Where,
     ) -> Option<(usize, usize)> {
         let above = if exact { Some(self.rooms.above(want.order)?) } else { None };
         let (index, home) = (self.fill(kind, fill), self.home(want.cpu));
+        let stretch = self.stretch(want.cpu, place);
         let blocks = index.common(self.rooms.of(want.order), above, home);
+        let blocks = blocks.take_while(|block| stretch.contains(block));
         self.find_among(want, (kind, fill), blocks)
     }
 
@@ -120,8 +128,8 @@ impl<A: Arch> BlockMap<A> {
     }
 
     /// Enters a whole block, which becomes one of the wanted type, unless that is of the reserve.
-    fn find_whole(&self, want: Want) -> Option<(usize, usize)> {
-        let block = self.take_out_one(want.cpu)?;
+    pub(super) fn find_whole(&self, want: Want, place: Where) -> Option<(usize, usize)> {
+        let block = self.take_out_one(want.cpu, place)?;
         let kept = self.reserve.blocks(want);
         if kept > 0 && !self.whole.has(kept, block) {
             // It is out already, so that no two can take the last one above the reserve.
@@ -141,8 +149,11 @@ impl<A: Arch> BlockMap<A> {
 
     /// Enters a block of another type, the emptiest first.
     fn find_fallback(&self, want: Want) -> Option<(usize, usize)> {
-        let of =
-            |kind| Fill::all().rev().find_map(|fill| self.find_partly(want, (kind, fill), false));
+        let of = |kind| {
+            Fill::all()
+                .rev()
+                .find_map(|fill| self.find_partly(want, (kind, fill), false, Where::All))
+        };
         want.kind.fallbacks().into_iter().find_map(of)
     }
 

@@ -27,9 +27,10 @@
 //!
 //! **Finding a block.** Blocks that nobody owns stand in an [`index`]: the whole ones in one, the
 //! others by type and by how full they are, with [`rooms`] for who needs a larger block. Refills
-//! take from the fullest block that will do, so that emptier ones become whole again. Where memory
-//! is short CPUs take blocks over from one another before they break up a whole one, and the last
-//! whole ones are a [`Reserve`].
+//! take from the fullest block that will do, so that emptier ones become whole again, first from
+//! those of the CPU's own stretch of the zone: what two CPUs have taken from one block, both write
+//! to its line for as long as they have it. Where memory is short CPUs take blocks over from one
+//! another before they break up a whole one, and the last whole ones are a [`Reserve`].
 //! An index is a hint; the head decides. Whoever changes a head such that its
 //! block belongs elsewhere sets the bit there afterwards, and who takes a bit out looks at the head
 //! afterwards, so that a block with free frames is missing from the indices only while somebody is
@@ -140,7 +141,20 @@ pub(crate) struct Want {
     pub(crate) spare_pages: u32,
 }
 
+/// Where a search looks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    /// In the CPU's own stretch of the zone.
+    Own,
+    /// Everywhere.
+    All,
+}
+
 impl Want {
+    /// Whether every CPU could break up a pageblock and leave the zone above its high watermark.
+    const fn is_plenty(self) -> bool {
+        matches!(self.appetite, Appetite::Ample) && self.spare_pages >> PAGEBLOCK_ORDER > 0
+    }
     /// What it is taken from.
     const fn list(self) -> List {
         List::of(self.order, self.kind)
@@ -320,6 +334,14 @@ impl<A: Arch> BlockMap<A> {
     #[inline]
     fn home(&self, cpu: CpuId) -> usize {
         cpu.index() % A::cpus_possible() * self.heads.len() / A::cpus_possible()
+    }
+    /// The blocks among which `cpu` looks.
+    fn stretch(&self, cpu: CpuId, place: Where) -> Range<usize> {
+        let (home, blocks) = (self.home(cpu), self.heads.len());
+        match place {
+            Where::Own => home..home + blocks / A::cpus_possible(),
+            Where::All => 0..blocks,
+        }
     }
     /// Puts a block that nobody owns where it can be found; the caller made its head `head`.
     #[inline]

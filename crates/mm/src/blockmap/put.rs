@@ -26,8 +26,8 @@ impl<A: Arch> BlockMap<A> {
         self.uncount(block, order.pages() as u64, order.get())
     }
 
-    /// Gives frames of one word, `pages` in number, to the map; returns by how many pages the zone's
-    /// free pages grow.
+    /// Gives frames of one word, `pages` in number, to the map; returns by how many pages the
+    /// zone's free pages grow.
     #[inline]
     pub(super) fn put_back(&self, run: Run, pages: u32) -> i64 {
         let (block, at) = (run.word as usize / WORDS, run.word as usize % WORDS);

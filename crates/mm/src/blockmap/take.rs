@@ -3,8 +3,9 @@
 use super::bits::{self, Fit, WORD_ORDER};
 use super::cpu::{CpuCache, List};
 use super::head::{BUSY, Head};
+use super::places::LARGE;
 use super::rooms::LARGEST_ROOM;
-use super::{Appetite, BlockMap, Reserve, WORDS, Want};
+use super::{Appetite, BlockMap, Reserve, WORDS, Want, Where};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
 use crate::frame::MigrateType;
 use crate::sync::NoPreempt;
@@ -81,18 +82,32 @@ impl<A: Arch> BlockMap<A> {
 
     /// Takes a block below a pageblock from the map.
     fn claim_part(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
-        let (order, kind) = (want.order, want.kind);
-        let from = match self.enter_begun(cache, want) {
+        let several_first = want.is_plenty();
+        let several = || self.claim_several(cache, want);
+        let near = self.enter_near(cache, want);
+        if several_first
+            && near.is_none()
+            && let Some(taken) = several()
+        {
+            return Some(taken);
+        }
+        let begun = near.or_else(|| self.enter_begun(cache, want));
+        if !several_first
+            && begun.is_none()
+            && let Some(taken) = several()
+        {
+            return Some(taken);
+        }
+        let from = match begun {
             Some(from) => from,
-            None => {
-                if let Some(taken) = self.claim_several(cache, want) {
-                    return Some(taken);
-                }
-                let from = self.find(want)?;
-                cache.block[want.list().index()].set(from.0);
-                from
-            }
+            None => self.own(cache, want, self.find(want)?),
         };
+        Some(self.claim_from(cache, want, from))
+    }
+
+    /// The same from a block that was entered for it, with what is for later.
+    fn claim_from(&self, cache: &CpuCache, want: Want, from: (usize, usize)) -> Pfn {
+        let (order, kind) = (want.order, want.kind);
         let most = cache.stacks.refill(order, kind).min(want.spare_pages >> order.get());
         let taken = self.take_from(from, want, most);
         if taken.kind != kind {
@@ -108,7 +123,7 @@ impl<A: Arch> BlockMap<A> {
                 self.shed(cache, want.cpu, order, kind);
             }
         }
-        Some(taken.first)
+        taken.first
     }
 
     /// Takes what is wanted from a block that was entered for it, and what else its word has or
@@ -175,12 +190,12 @@ impl<A: Arch> BlockMap<A> {
         u64::from(words[at..at + step].iter().all(|word| word.load(Acquire) == 0))
     }
 
-    /// Enters the CPU's block for what is wanted, or another in use already that becomes it: the
-    /// block, and the word in it where that can be taken.
+    /// Enters the CPU's block for what is wanted, or another of its own stretch that becomes it:
+    /// the block, and the word in it where that can be taken.
     ///
-    /// Where memory is short a CPU keeps its block too, so that what is taken together lies
-    /// together; but before a whole one is broken up those of all CPUs and types come first.
-    fn enter_begun(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
+    /// Where there is plenty that is a whole one rather than one of another stretch, whose frames
+    /// would be two CPUs' then for as long as they live: that CPU may be about to make it whole.
+    fn enter_near(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
         let own = &cache.block[want.list().index()];
         if let Some(block) = own.get() {
             if let Some(word) = self.enter_own(block, want) {
@@ -189,7 +204,21 @@ impl<A: Arch> BlockMap<A> {
             own.take();
             self.disown(block, want.cpu);
         }
-        let found = self.find_partial(want, want.kind);
+        if want.appetite == Appetite::Scarce {
+            return None;
+        }
+        let found = self.find_partial(want, want.kind, Where::Own);
+        let single = want.is_plenty() && want.order.get() < LARGE;
+        let found = found.or_else(|| if single { self.find_whole(want, Where::Own) } else { None });
+        Some(self.own(cache, want, found?))
+    }
+
+    /// Enters a block in use already that becomes the CPU's for what is wanted, wherever it is.
+    ///
+    /// Where memory is short a CPU keeps its block too, so that what is taken together lies
+    /// together; but before a whole one is broken up those of all CPUs and types come first.
+    fn enter_begun(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
+        let found = self.find_partial(want, want.kind, Where::All);
         if found.is_none()
             && let Some(found) = self.enter_others_own(cache, want)
         {
@@ -203,15 +232,21 @@ impl<A: Arch> BlockMap<A> {
             let spare = cache.spare.take()?;
             Some((spare, self.enter_spare(spare, want)?))
         });
-        let (block, word) = found?;
-        own.set(block);
-        Some((block, word))
+        Some(self.own(cache, want, found?))
+    }
+
+    /// Notes that a block is the CPU's for what is wanted.
+    #[inline]
+    fn own(&self, cache: &CpuCache, want: Want, from: (usize, usize)) -> (usize, usize) {
+        cache.block[want.list().index()].set(from.0);
+        from
     }
 
     /// Enters a block in use already, be it another CPU's or of another type, but none of the
     /// wanted type that is nobody's.
     pub(super) fn enter_used(&self, want: Want) -> Option<(usize, usize)> {
-        let other = |kind| self.find_partial(want, kind).or_else(|| self.enter_others(want, kind));
+        let partial = |kind| self.find_partial(want, kind, Where::All);
+        let other = |kind| partial(kind).or_else(|| self.enter_others(want, kind));
         let fallbacks = || want.kind.fallbacks().into_iter().find_map(other);
         self.enter_others(want, want.kind).or_else(fallbacks)
     }
@@ -220,7 +255,8 @@ impl<A: Arch> BlockMap<A> {
     /// CPU's is for it.
     fn claim_in_interrupt(&self, want: Want) -> Option<Pfn> {
         let want = Want { appetite: Appetite::Scarce, reserve: Reserve::Open, ..want };
-        let found = self.find_partial(want, want.kind).or_else(|| self.enter_used(want));
+        let found = self.find_partial(want, want.kind, Where::All);
+        let found = found.or_else(|| self.enter_used(want));
         let from = found.or_else(|| self.find(want))?;
         let taken = self.take_from(from, want, 0);
         self.disown(from.0, want.cpu);

@@ -3,7 +3,7 @@
 
 use super::cpu::{BlockCell, CpuCache};
 use super::head::{BLOCK_PAGES, Head};
-use super::{Appetite, BlockMap, Reserve, Want};
+use super::{Appetite, BlockMap, Reserve, Want, Where};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, PAGEBLOCK_ORDER, Pfn};
 use core::sync::atomic::Ordering::Release;
 
@@ -91,8 +91,10 @@ impl<A: Arch> BlockMap<A> {
     }
 
     /// Takes a whole block that nobody owns out of where those are found: it is the caller's.
-    pub(super) fn take_out_one(&self, cpu: CpuId) -> Option<usize> {
-        self.whole.from(self.home(cpu)).find(|&block| {
+    pub(super) fn take_out_one(&self, cpu: CpuId, place: Where) -> Option<usize> {
+        let stretch = self.stretch(cpu, place);
+        let mut blocks = self.whole.from(self.home(cpu)).take_while(|at| stretch.contains(at));
+        blocks.find(|&block| {
             A::work(Op::BuddyStep, 1);
             self.whole.clear(block)
         })
@@ -102,7 +104,7 @@ impl<A: Arch> BlockMap<A> {
     /// that somebody is about to put where it is found is missed: to look at all heads would cost
     /// each that asks in vain more than that.
     fn take_one(&self, want: Want) -> Option<usize> {
-        if let Some(block) = self.take_out_one(want.cpu) {
+        if let Some(block) = self.take_out_one(want.cpu, Where::All) {
             self.use_up(block, want);
             return Some(block);
         }
