@@ -82,7 +82,7 @@ impl<A: Arch> BlockMap<A> {
 
     /// Takes a block below a pageblock from the map.
     fn claim_part(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
-        let several_first = want.is_plenty();
+        let several_first = self.is_plenty(want);
         let several = || self.claim_several(cache, want);
         let near = self.enter_near(cache, want);
         if several_first
@@ -208,7 +208,7 @@ impl<A: Arch> BlockMap<A> {
             return None;
         }
         let found = self.find_partial(want, want.kind, Where::Own);
-        let single = want.is_plenty() && want.order.get() < LARGE;
+        let single = self.is_plenty(want) && want.order.get() < LARGE;
         let found = found.or_else(|| if single { self.find_whole(want, Where::Own) } else { None });
         Some(self.own(cache, want, found?))
     }
