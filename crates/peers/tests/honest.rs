@@ -2,6 +2,7 @@
 //! else is, and everything comes back. And what the figures of fragmentation say about designs
 //! that are known.
 
+use mmscale_peers::FRAMES;
 use mmscale_peers::fragmentation::{Fragmentation, measure};
 use mmscale_peers::peer::{
     Bitmap, Blockmap, BlockmapRecords, BuddySlab, BuddySystem, Floor, Magazines, Ours, Peer,
@@ -100,4 +101,13 @@ fn ours_loses_no_page_and_no_whole_block_for_good() {
     for found in [figures::<Ours<Stock>>(), figures::<Ours<Posted>>()] {
         assert_eq!((found.reachable, found.whole), (100.0, 100.0), "{found:?}");
     }
+}
+
+/// What the documents promise of it, on as many frames as the benchmark has.
+#[test]
+fn blockmap_keeps_whole_blocks_whole_and_gets_them_back() {
+    let found = measure::<Ours<Blockmap>>(FRAMES);
+    assert!(found.churn >= 99.0, "{found:?}");
+    assert!(found.recovery[1] >= 95.0 && found.recovery[2] >= 99.0, "{found:?}");
+    assert_eq!((found.reachable, found.whole), (100.0, 100.0), "{found:?}");
 }
