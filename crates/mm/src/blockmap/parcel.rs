@@ -105,6 +105,9 @@ impl<A: Arch> BlockMap<A> {
     /// once, and put with others where it is found.
     fn pack_oldest(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, oldest: Oldest) {
         let (mut frames, order) = (cache.stacks.frames(oldest), oldest.order());
+        if frames.is_empty() {
+            return;
+        }
         if order.get() < LARGE {
             for frame in frames {
                 // Few come together: they wait until others of their word are there.
