@@ -72,7 +72,8 @@ fn time(options: &Options, entries: &[Entry]) {
         disturbed += rows.iter().map(|row| row.disturbed).sum::<usize>();
         samples += rows.iter().map(|row| row.samples).sum::<usize>();
     }
-    println!("NAME/THREADS; {FRAMES} frames; medians of {} interleaved rounds.", effort.rounds);
+    let (shown, rounds) = (effort.shown.name(), effort.rounds);
+    println!("NAME/THREADS; {FRAMES} frames; the {shown} of {rounds} interleaved rounds.");
     println!("-: takes no part there, or has no such blocks left.");
     println!("{disturbed} of {samples} samples disturbed by other programs, {TRIES} tries each.");
 }
@@ -81,7 +82,7 @@ fn check(options: &Options, entries: &[Entry]) -> ExitCode {
     for sheet in options.sheets() {
         eprintln!("{}", sheet.title);
         match round::check(entries, &sheet, options.effort()) {
-            Ok(rows) => println!("{}", table::render_medians(&sheet, &rows)),
+            Ok(rows) => println!("{}", table::render_times(&sheet, &rows)),
             Err(why) => {
                 eprintln!("{why}");
                 return ExitCode::FAILURE;

@@ -2,7 +2,7 @@
 
 use crate::FRAMES;
 use crate::phase::{FreeOrder, PoolState};
-use crate::round::Effort;
+use crate::round::{Effort, Shown};
 use crate::sheet::Sheet;
 
 /// What is wanted.
@@ -23,6 +23,7 @@ pub struct Options {
     pub mode: Mode,
     quick: bool,
     rounds: Option<usize>,
+    shown: Shown,
     orders: bool,
     fragmented: bool,
     free: FreeOrder,
@@ -36,6 +37,7 @@ pub const USAGE: &str = "\
 usage: cargo bench -p mmscale-peers --bench peers -- [OPTION]...
   --quick             3 rounds of a quarter of the operations
   --rounds N          rounds, 15 unless told
+  --least             the least of the rounds in place of their median
   --only TEXT[,TEXT]  allocators whose name contains one of these, and the first one
   --orders            pair and bulk with blocks of order 0 to 9
   --fragmented        on a pool with 3/4 of the frames out at random places
@@ -55,6 +57,7 @@ impl Options {
             mode: Mode::Time,
             quick: false,
             rounds: None,
+            shown: Shown::Median,
             orders: false,
             fragmented: false,
             free: FreeOrder::Same,
@@ -67,6 +70,7 @@ impl Options {
             match &*arg {
                 "--bench" => {}
                 "--quick" => options.quick = true,
+                "--least" => options.shown = Shown::Least,
                 "--orders" => options.orders = true,
                 "--fragmented" => options.fragmented = true,
                 "--all" => options.all = true,
@@ -92,7 +96,7 @@ impl Options {
         let checked = self.mode == Mode::Checked;
         let rounds = self.rounds.unwrap_or(if self.quick || checked { 3 } else { 15 });
         let operations = if self.quick || checked { 100_000 } else { 400_000 };
-        Effort { frames: FRAMES, rounds, operations }
+        Effort { frames: FRAMES, rounds, operations, shown: self.shown }
     }
     /// Whether the allocator of this name takes part.
     pub fn wants(&self, name: &str) -> bool {
@@ -164,5 +168,7 @@ mod tests {
         }
         assert_eq!(parse("--quick").map(|options| options.effort().rounds), Ok(3));
         assert_eq!(parse("--quick --rounds 7").map(|options| options.effort().rounds), Ok(7));
+        assert_eq!(parse("").map(|options| options.effort().shown), Ok(Shown::Median));
+        assert_eq!(parse("--least").map(|options| options.effort().shown), Ok(Shown::Least));
     }
 }

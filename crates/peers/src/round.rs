@@ -1,4 +1,4 @@
-//! Interleaved rounds and their medians.
+//! Interleaved rounds, and what a table shows of them.
 
 use crate::fragmentation::{self, Fragmentation};
 use crate::hand::Trusting;
@@ -8,13 +8,37 @@ use crate::stamps::Stamps;
 use crate::{Peer, Phase};
 use std::sync::Arc;
 
-/// One allocator, with its medians in ns, by the columns of a sheet.
+/// Which of the rounds a table shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// The one in the middle: what one run gives.
+    Median,
+    /// The least: on a host with other guests, what these disturbed least.
+    Least,
+}
+
+impl Shown {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Median => "median",
+            Self::Least => "least",
+        }
+    }
+    fn of(self, sorted: &[f64]) -> Option<f64> {
+        match self {
+            Self::Median => quantile(sorted, 2),
+            Self::Least => sorted.first().copied(),
+        }
+    }
+}
+
+/// One allocator, with its times in ns, by the columns of a sheet.
 pub struct Row {
     /// The allocator's name.
     pub name: &'static str,
-    /// Median ns for one allocation with its free; `None` where it took no part, or had no such
-    /// blocks.
-    pub medians: Vec<Option<f64>>,
+    /// ns for one allocation with its free; `None` where it took no part, or had no such blocks.
+    pub times: Vec<Option<f64>>,
     /// Half of the distance between the quartiles, over the median, in percent.
     pub spreads: Vec<Option<f64>>,
     /// Measurements in which somebody else had a processor every time.
@@ -32,6 +56,8 @@ pub struct Effort {
     pub rounds: usize,
     /// Operations of a thread in each measurement, about.
     pub operations: usize,
+    /// Which of the rounds is shown.
+    pub shown: Shown,
 }
 
 /// An allocator that takes part in the rounds.
@@ -106,7 +132,11 @@ pub fn run(entries: &[Entry], sheet: &Sheet, effort: Effort, progress: impl Fn(u
         }
         progress(round + 1);
     }
-    entries.iter().zip(&samples).map(|(entry, columns)| row_of(entry.name, columns)).collect()
+    entries
+        .iter()
+        .zip(&samples)
+        .map(|(entry, columns)| row_of(entry.name, columns, effort.shown))
+        .collect()
 }
 
 /// Checks every entry in every column, once.
@@ -124,12 +154,12 @@ pub fn check(entries: &[Entry], sheet: &Sheet, effort: Effort) -> Result<Vec<Row
                 Err(why) => Err(format!("{} in {name}, {}: {why}", entry.name, sheet.title)),
             })
             .collect();
-        Ok(row_of(entry.name, &columns?))
+        Ok(row_of(entry.name, &columns?, effort.shown))
     });
     rows.collect()
 }
 
-fn row_of(name: &'static str, columns: &[Vec<Sample>]) -> Row {
+fn row_of(name: &'static str, columns: &[Vec<Sample>], shown: Shown) -> Row {
     let sorted = |column: &Vec<Sample>| {
         let mut sorted: Vec<f64> = column.iter().map(|sample| sample.ns).collect();
         sorted.sort_by(f64::total_cmp);
@@ -138,7 +168,7 @@ fn row_of(name: &'static str, columns: &[Vec<Sample>]) -> Row {
     let columns_ns: Vec<Vec<f64>> = columns.iter().map(sorted).collect();
     Row {
         name,
-        medians: columns_ns.iter().map(|sorted| quantile(sorted, 2)).collect(),
+        times: columns_ns.iter().map(|sorted| shown.of(sorted)).collect(),
         spreads: columns_ns.iter().map(|sorted| spread(sorted)).collect(),
         disturbed: columns.iter().flatten().filter(|sample| sample.disturbed > 0).count(),
         samples: columns.iter().map(Vec::len).sum(),
@@ -159,6 +189,15 @@ fn spread(sorted: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_least_is_shown_if_asked_for() {
+        let sample = |ns| Sample { ns, disturbed: 0 };
+        let columns = [[7.0, 3.0, 5.0].map(sample).to_vec(), Vec::new()];
+        let times = |shown| row_of("any", &columns, shown).times;
+        assert_eq!(times(Shown::Median), [Some(5.0), None]);
+        assert_eq!(times(Shown::Least), [Some(3.0), None]);
+    }
 
     #[test]
     fn medians_ignore_the_outlier() {

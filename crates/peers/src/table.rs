@@ -12,13 +12,13 @@ const NAME: usize = 22;
 /// Columns for a number, at most.
 const NUMBER: usize = 7;
 
-/// Medians in ns, their spread, then how many times slower than the first row each is.
+/// Times in ns, their spread, then how many times slower than the first row each is.
 pub fn render(sheet: &Sheet, rows: &[Row]) -> String {
     let mut text = format!("{}\n", sheet.title);
     let names: Vec<&str> = sheet.columns.iter().map(|(name, _)| &**name).collect();
     let width = NUMBER.min((PAGE - NAME) / names.len().max(1));
     heading(&mut text, "ns per alloc + free", &names, width);
-    rows.iter().for_each(|row| line(&mut text, row.name, &row.medians, width, number));
+    rows.iter().for_each(|row| line(&mut text, row.name, &row.times, width, number));
     text.push('\n');
     heading(&mut text, "spread, +- %", &names, width);
     rows.iter().for_each(|row| line(&mut text, row.name, &row.spreads, width, number));
@@ -27,19 +27,19 @@ pub fn render(sheet: &Sheet, rows: &[Row]) -> String {
     heading(&mut text, &format!("times {}", ours.name), &names, width);
     for row in others {
         let ratio = |(theirs, ours): (&Option<f64>, &Option<f64>)| Some((*theirs)? / (*ours)?);
-        let ratios: Vec<Option<f64>> = row.medians.iter().zip(&ours.medians).map(ratio).collect();
+        let ratios: Vec<Option<f64>> = row.times.iter().zip(&ours.times).map(ratio).collect();
         line(&mut text, row.name, &ratios, width, times);
     }
     text
 }
 
-/// Only the medians: for runs whose times are beside the point.
-pub fn render_medians(sheet: &Sheet, rows: &[Row]) -> String {
+/// Only the times: for runs where these are beside the point.
+pub fn render_times(sheet: &Sheet, rows: &[Row]) -> String {
     let mut text = format!("{}\n", sheet.title);
     let names: Vec<&str> = sheet.columns.iter().map(|(name, _)| &**name).collect();
     let width = NUMBER.min((PAGE - NAME) / names.len().max(1));
     heading(&mut text, "ns per alloc + free", &names, width);
-    rows.iter().for_each(|row| line(&mut text, row.name, &row.medians, width, number));
+    rows.iter().for_each(|row| line(&mut text, row.name, &row.times, width, number));
     text
 }
 
@@ -101,7 +101,7 @@ mod tests {
         for sheet in [Sheet::programs(fresh, same), orders] {
             let row = |name, ns: f64| Row {
                 name,
-                medians: (0..sheet.columns.len()).map(|at| (at != 5).then_some(ns)).collect(),
+                times: (0..sheet.columns.len()).map(|at| (at != 5).then_some(ns)).collect(),
                 spreads: vec![Some(1.0); sheet.columns.len()],
                 disturbed: 0,
                 samples: 0,
@@ -111,7 +111,7 @@ mod tests {
             assert!(text.lines().all(|line| line.len() <= PAGE), "{text}");
             assert!(text.contains(" 4000"), "{text}");
             assert!(text.lines().last().is_some_and(|line| line.contains(" -")), "{text}");
-            assert!(render_medians(&sheet, &rows).contains("100k"));
+            assert!(render_times(&sheet, &rows).contains("100k"));
         }
     }
 

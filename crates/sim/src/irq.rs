@@ -289,8 +289,9 @@ impl Engine {
         let to = cpu.clock + *left;
         if to < cpu.stop_at {
             cpu.clock = to;
-            *left = 0;
-            return if self.naive { Step::Turn } else { Step::Done };
+            // What takes no time is no step either.
+            let passed = core::mem::take(left) > 0;
+            return if self.naive && passed { Step::Turn } else { Step::Done };
         }
         if self.quiet {
             return Step::Done;

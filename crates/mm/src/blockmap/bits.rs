@@ -138,10 +138,60 @@ pub(super) const fn largest(free: u64) -> u8 {
     order
 }
 
+/// The order of the largest block, at most a word, that is all in `free`, of those that have to do
+/// with `frames`, which are in it and `pages` in number: for one block the one that it has become
+/// part of, for others that of the whole word.
+#[inline]
+pub(super) fn largest_with(free: u64, frames: u64, pages: u32) -> u8 {
+    let first = frames.trailing_zeros();
+    let (run, odd) = (frames >> first, pages.wrapping_sub(1));
+    let gaps = run & run.wrapping_add(1);
+    if gaps | u64::from((pages | first) & odd) != 0 {
+        return largest(free);
+    }
+    // The nearest frames in use on either side say how far it goes: two frames are in one block of
+    // an order if their numbers differ in lower bits only. There may be none: 64, or more, then.
+    let above = first + (!free >> first).trailing_zeros();
+    let below = first.wrapping_sub((!free << (WORD_PAGES as u32 - 1 - first)).leading_zeros());
+    let (above, below) = (above ^ first, below ^ first);
+    (above.min(below) | 1).ilog2() as u8
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::format;
+
+    /// All frames side by side, and every other one of them, in words of which other frames are
+    /// free, too.
+    #[test]
+    fn the_largest_block_that_frames_became_part_of() {
+        let mut word = 0x9e37_79b9_7f4a_7c15_u64;
+        let runs = || (0..64).flat_map(|first| (1..=64 - first).map(move |pages| (first, pages)));
+        for (first, pages) in (0..4).flat_map(|_| runs()) {
+            word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(17) ^ word >> 3;
+            let around = word | word.rotate_left(1) | word.rotate_left(3);
+            let (all, halves) = (!0 >> (64 - pages) << first, STARTS[1] << (first & 1));
+            for frames in [all, all & halves] {
+                for free in [frames, frames | word, frames | around, !0] {
+                    let of = |order: &Order, bit: u32| {
+                        let block = run(*order, bit);
+                        free & block == block && frames & block != 0
+                    };
+                    let any =
+                        |order: &Order| (0..64).step_by(order.pages()).any(|bit| of(order, bit));
+                    let orders = Order::all().take(WORD_ORDER as usize + 1);
+                    let slow = orders.filter(any).last().map_or(0, Order::get);
+                    let count = frames.count_ones();
+                    let found = largest_with(free, frames, count);
+                    let together = frames == !0 >> (64 - count) << first;
+                    let one = count.is_power_of_two() && first % count == 0 && together;
+                    let expected = if one { slow } else { largest(free) };
+                    assert_eq!(found, expected, "{frames:#x} in {free:#x}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_best_block_is_aligned_and_free_and_breaks_up_no_larger_one_unless_all_are() {

@@ -129,8 +129,6 @@ pub(super) struct CpuCache {
     recent_fate: AtomicU32,
     /// By word: frames on their way home. A word has one place that it may be in.
     homes: [Home; HOMES],
-    /// Pages in them.
-    homeward: AtomicU32,
     /// Homes in use, less one: fewer where memory is scarce for the number of CPUs.
     mask: u32,
     /// By list: the pageblock that refills come from, if nobody has taken it over.
@@ -150,7 +148,6 @@ impl CpuCache {
             recent: BlockCell::none(),
             recent_fate: AtomicU32::new(0),
             homes: [const { Home::none() }; HOMES],
-            homeward: AtomicU32::new(0),
             mask: limits.homes as u32 - 1,
             block: [const { BlockCell::none() }; List::COUNT],
             spare: BlockCell::none(),
@@ -178,6 +175,11 @@ impl CpuCache {
         self.recent_fate.store(kind as u32, Relaxed);
         self.recent.set(block);
     }
+    /// Whether it remembers none.
+    #[inline]
+    pub(super) fn remembers_nothing(&self) -> bool {
+        self.recent.get().is_none()
+    }
     /// Forgets it.
     pub(super) fn forget_fate(&self) {
         self.recent.take();
@@ -195,7 +197,6 @@ impl CpuCache {
         }
         home.frames.store(frames, Relaxed);
         home.pages.store(home.pages.load(Relaxed) + pages, Relaxed);
-        self.homeward.store(self.homeward() + pages, Relaxed);
         true
     }
     /// Adds frames, `pages` in number, to what goes home: `Ok` with what has to make room, or what
@@ -208,7 +209,6 @@ impl CpuCache {
             home.word.store(run.word, Relaxed);
             home.frames.store(run.frames, Relaxed);
             home.pages.store(pages, Relaxed);
-            self.homeward.store(self.homeward() + pages - there, Relaxed);
             return Ok((there > 0).then_some((old, there)));
         }
         self.join_own(home, run, pages)
@@ -228,19 +228,16 @@ impl CpuCache {
         if frames == !0 {
             home.frames.store(0, Relaxed);
             home.pages.store(0, Relaxed);
-            self.homeward.store(self.homeward() - there, Relaxed);
             return Ok(Some((Run { word: run.word, frames }, WORD_PAGES as u32)));
         }
         home.frames.store(frames, Relaxed);
         home.pages.store(there + pages, Relaxed);
-        self.homeward.store(self.homeward() + pages, Relaxed);
         Ok(None)
     }
     /// Takes what is on its way home out, a word at a time.
     pub(super) fn pop_home(&self) -> Option<Run> {
         let home = self.homes.iter().find(|home| home.frames.load(Relaxed) != 0)?;
         let run = home.run();
-        self.homeward.store(self.homeward() - home.pages.load(Relaxed), Relaxed);
         home.frames.store(0, Relaxed);
         home.pages.store(0, Relaxed);
         Some(run)
@@ -253,16 +250,14 @@ impl CpuCache {
     /// Pages in it.
     #[inline]
     pub(super) fn pages(&self) -> u32 {
-        self.homeward() + self.stacks.pages()
-    }
-    #[inline]
-    fn homeward(&self) -> u32 {
-        self.homeward.load(Relaxed)
+        let homeward: u32 = self.homes.iter().map(|home| home.pages.load(Relaxed)).sum();
+        homeward + self.stacks.pages()
     }
     /// Says that it has `more` pages than there are.
     #[cfg(test)]
     pub(super) fn plant_pages(&self, more: u32) {
-        self.homeward.store(self.homeward() + more, Relaxed);
+        let home = &self.homes[0];
+        home.pages.store(home.pages.load(Relaxed) + more, Relaxed);
     }
     /// Notes a change of the zone's free pages; what is noted now.
     #[inline]

@@ -111,20 +111,28 @@ impl<A: Arch> BlockMap<A> {
         cache.pages() > 0 || cache.uncounted() != 0
     }
 
-    /// What this CPU has not counted yet, if that is more than `most` pages either way. Nothing in
-    /// an interrupt that came while the CPU uses its cache: it may be adding to the sum just then,
-    /// and settles itself.
+    /// Whether this CPU has not counted more than `most` pages yet, either way. Not in an interrupt
+    /// that came while the CPU uses its cache: it may be adding to the sum just then, and asks
+    /// itself. Who hears that it does settles it.
     #[inline]
-    pub(crate) fn settle(&self, pinned: &impl NoPreempt<A>, most: i64) -> Option<i64> {
-        let cache = self.caches.of(pinned.cpu()).enter()?;
+    pub(crate) fn owes(&self, pinned: &impl NoPreempt<A>, most: i64) -> bool {
+        let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
         let uncounted = cache.uncounted();
-        if uncounted.abs() > most {
-            return Some(cache.settle());
-        }
-        if uncounted != 0 {
+        let owes = uncounted.abs() > most;
+        // Who counts it all at once has nothing to say, and need not be drained for it.
+        if !owes && uncounted != 0 {
             self.say_filled(pinned.cpu());
         }
-        None
+        owes
+    }
+
+    /// What this CPU has not counted yet, which the caller counts now; interrupts are off, so that
+    /// who has this CPU drained meanwhile does not miss it. `None`: nothing, or it is an interrupt
+    /// as above.
+    #[inline]
+    pub(crate) fn settle(&self, pinned: &impl NoPreempt<A>) -> Option<i64> {
+        let owed = self.caches.of(pinned.cpu()).enter()?.settle();
+        (owed != 0).then_some(owed)
     }
 
     /// Lets others know that a CPU keeps nothing any more. Who sees it, and then an acquire fence,

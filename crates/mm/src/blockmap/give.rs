@@ -3,6 +3,7 @@
 use super::bits::{self, Run, WORD_ORDER};
 use super::cpu::{CpuCache, Fate, FreedTwice};
 use super::head::Head;
+use super::places::LARGE;
 use super::{Appetite, BlockMap, block_of, freed_twice};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
 use crate::frame::MigrateType;
@@ -61,10 +62,22 @@ impl<A: Arch> BlockMap<A> {
     ) -> i64 {
         A::work(Op::PcpPut, 1);
         let frame = self.index(pfn);
-        match self.learn_fate(&cache, block_of(frame), cpu) {
-            Some(Fate::Again(kind)) if cache.stacks.take_in(order) => {
-                self.stack((&cache, cpu), (frame, order), kind);
-            }
+        let block = block_of(frame);
+        // Where large blocks come back at random places nobody could foretell what becomes of them,
+        // but that there is no room.
+        let look = order.get() < WORD_ORDER || {
+            let kind = self.head(block).kind();
+            cache.stacks.has_room(order, kind) || cache.stacks.begins_with_pageblock(order, kind)
+        };
+        let fate = if look {
+            self.learn_fate(&cache, block, cpu)
+        } else {
+            // It keeps nothing of it, but owes the counter.
+            self.say_filled(cpu);
+            None
+        };
+        match fate {
+            Some(Fate::Again(kind)) if self.stack((&cache, cpu), (frame, order), kind) => {}
             Some(_) if order.get() < WORD_ORDER => {
                 // The place may be another word's, whose frames go then.
                 if let Some((run, pages)) = self.go_home(&cache, frame, order) {
@@ -98,8 +111,11 @@ impl<A: Arch> BlockMap<A> {
     /// is the zone's: nobody asks then whose a frame of it is.
     #[inline]
     fn learn_fate(&self, cache: &CpuCache, block: usize, cpu: CpuId) -> Option<Fate> {
-        // Before the look: who isolates the block drains those who said so.
-        self.say_filled(cpu);
+        // Before the look: who isolates the block drains those who said so, as this CPU has if it
+        // remembers anything.
+        if cache.remembers_nothing() {
+            self.say_filled(cpu);
+        }
         let fate = self.fate(block, cpu)?;
         if self.complete.contains(&block) {
             cache.set_fate(block, fate);
@@ -132,18 +148,29 @@ impl<A: Arch> BlockMap<A> {
         }
     }
 
-    /// Puts a block on top of its stack, where there is room for such blocks once others have gone.
+    /// Puts a block on top of its stack, if there is room, be it that others go home for it. Of
+    /// large ones they do so where the oldest of their stack look like those of one pageblock; one
+    /// by one it is the new one that may as well.
     #[inline(never)]
     fn stack(
         &self,
         (cache, cpu): (&CpuCache, CpuId),
         (frame, order): (u32, Order),
         kind: MigrateType,
-    ) {
+    ) -> bool {
         self.check_once(cache, (frame, order), kind);
+        if cache.stacks.push(frame, order, kind) {
+            return true;
+        }
+        let large = order.get() >= LARGE;
+        if !cache.stacks.take_in(order) || large && !cache.stacks.begins_with_pageblock(order, kind)
+        {
+            return false;
+        }
         while !cache.stacks.push(frame, order, kind) {
             self.shed(cache, cpu, order, kind);
         }
+        true
     }
 
     /// Has a block, smaller than a word, wait for others of its word; what is to go home now, and
@@ -173,11 +200,12 @@ impl<A: Arch> BlockMap<A> {
         // Where memory is short others may want it at once.
         let keeper = cache.as_ref().filter(|_| appetite == Appetite::Ample);
         if order == Order::PAGEBLOCK
-            && let Some(cache) = keeper.filter(|cache| cache.stacks.take_in(order))
+            && let Some(cache) = keeper
             && let Some(kind) = self.held_kind(block_of(frame), cpu)
+            && self.stack((cache, cpu), (frame, order), kind)
         {
             A::work(Op::PcpPut, 1);
-            return self.stack((cache, cpu), (frame, order), kind);
+            return;
         }
         let gained = if order < Order::PAGEBLOCK {
             A::work(Op::PcpPut, 1);

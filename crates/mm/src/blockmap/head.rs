@@ -40,20 +40,20 @@ impl Fill {
     pub(super) const COUNT: usize = Self::MOST_FREE.len();
     /// By fill: the most frames that are free.
     const MOST_FREE: [u64; 6] = [7, 31, 127, 255, 383, BLOCK_PAGES - 1];
-    /// By frames that are free: the fill; for none and for all there is none. A table, as what
-    /// comes back at random places is of blocks of any fill.
-    const BY_FREE: [u8; BLOCK_PAGES as usize + 1] = {
-        let mut fills = [u8::MAX; BLOCK_PAGES as usize + 1];
+    /// By frames in use, as many as a head can count: the fill; for none and for all there is none.
+    /// A table, as what comes back at random places is of blocks of any fill.
+    const BY_USED: [u8; USED as usize + 1] = {
+        let mut fills = [u8::MAX; USED as usize + 1];
         let (mut free, mut fill) = (1, 0);
         while free < BLOCK_PAGES as usize {
             if free > Self::MOST_FREE[fill] as usize {
                 fill += 1;
             }
-            fills[free] = fill as u8;
+            fills[BLOCK_PAGES as usize - free] = fill as u8;
             free += 1;
         }
         // Whole ones are found elsewhere, those without free frames nowhere.
-        fills[BLOCK_PAGES as usize] = u8::MAX - 1;
+        fills[0] = u8::MAX - 1;
         fills
     };
 
@@ -127,20 +127,20 @@ impl Head {
     /// How it is found; `None`: nothing to be found, or all of it.
     #[inline]
     pub(super) const fn fill(self) -> Option<Fill> {
-        let fill = Fill::BY_FREE[self.free() as usize];
+        let fill = Fill::BY_USED[self.used() as usize];
         if fill < Fill::COUNT as u8 { Some(Fill(fill)) } else { None }
     }
     /// Whether it is found elsewhere than the same block as it was `before`.
     #[inline]
     pub(super) const fn is_moved_from(self, before: Self) -> bool {
-        Fill::BY_FREE[self.free() as usize] != Fill::BY_FREE[before.free() as usize]
+        Fill::BY_USED[self.used() as usize] != Fill::BY_USED[before.used() as usize]
     }
     /// Whether frames that come back to it are best handed out again: next to nothing else of it
     /// is free. Blocks with more free are to become empty, and nothing is taken from them while
     /// there are fuller ones.
     #[inline]
     pub(super) const fn is_full(self) -> bool {
-        self.free() <= Fill::MOST_FREE[1]
+        self.used() >= BLOCK_PAGES - Fill::MOST_FREE[1]
     }
     /// The same block, `cpu`'s and in use by it.
     #[inline]

@@ -3,6 +3,7 @@
 use crate::arch::{Arch, Atomic};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::Ordering::SeqCst;
 
 /// How many of the set lie in a word.
@@ -20,7 +21,10 @@ const PATIENCE: usize = 32;
 /// that may have a bit set; the last level is one word. A bit of an upper level may be set for
 /// nothing, never missing for longer than the one who sets it takes.
 pub(super) struct Index<A: Arch> {
-    levels: Box<[Box<[A::AtomicU64]>]>,
+    /// All levels, one after the other: who wants a bit of level 0 finds it in one step.
+    words: Box<[A::AtomicU64]>,
+    /// Where the upper levels are among them, level 1 first.
+    upper: Box<[Range<usize>]>,
 }
 
 impl<A: Arch> Index<A> {
@@ -31,35 +35,56 @@ impl<A: Arch> Index<A> {
             let of = |bit: usize| word * BITS + bit < len && holds(word * BITS + bit);
             bits.push((0..BITS).fold(0, |bits, bit| bits | u64::from(of(bit)) << bit));
         }
-        let mut levels = Vec::new();
-        loop {
-            let level: Box<[A::AtomicU64]> = bits.iter().map(|&b| A::AtomicU64::new(b)).collect();
-            levels.push(level);
-            if bits.len() == 1 {
-                return Self { levels: levels.into() };
-            }
+        let (mut words, mut upper) = (bits.clone(), Vec::new());
+        while bits.len() > 1 {
             let any = |words: &[u64]| {
                 words.iter().enumerate().fold(0, |up, (bit, &w)| up | u64::from(w != 0) << bit)
             };
             bits = bits.chunks(BITS).map(any).collect();
+            upper.push(words.len()..words.len() + bits.len());
+            words.extend(&bits);
         }
+        Self { words: words.into_iter().map(A::AtomicU64::new).collect(), upper: upper.into() }
+    }
+    /// Words of level 0.
+    fn bottom(&self) -> usize {
+        self.upper.first().map_or(self.words.len(), |level| level.start)
+    }
+    /// Levels, level 0 among them.
+    fn levels(&self) -> usize {
+        1 + self.upper.len()
+    }
+    /// A word of a level; `None`: the level has fewer.
+    #[inline]
+    fn word(&self, level: usize, at: usize) -> Option<&A::AtomicU64> {
+        match level.checked_sub(1) {
+            None => self.words[..self.bottom()].get(at),
+            Some(level) => self.words[self.upper[level].clone()].get(at),
+        }
+    }
+    /// What a word says; nothing, if there is none.
+    #[inline]
+    fn load(&self, level: usize, at: usize) -> u64 {
+        self.word(level, at).map_or(0, |word| word.load(SeqCst))
     }
     /// Bytes of its bitmaps, where an atomic is as large as what it holds.
     pub(super) fn bytes(&self) -> usize {
-        self.levels.iter().map(|level| level.len() * size_of::<u64>()).sum()
+        self.words.len() * size_of::<u64>()
     }
     /// Puts `at` in.
     #[inline]
     pub(super) fn set(&self, at: usize) {
         // Whoever takes the bit out looks at the block's head after that, and the caller changed
         // the head before this: so a bit that is there already will do.
-        if self.levels[0][at / BITS].load(SeqCst) & 1 << (at % BITS) == 0 {
+        if !self.contains(at) {
             self.set_some(at, 1);
         }
     }
+    /// Says at `level`, an upper one, and above that the word `at` of the one below has something.
     fn raise(&self, level: usize, mut at: usize) {
-        for words in &self.levels[level..] {
-            if words[at / BITS].fetch_or(1 << (at % BITS), SeqCst) != 0 {
+        for level in &self.upper[level - 1..] {
+            let word = &self.words[level.start + at / BITS];
+            if word.fetch_or(1 << (at % BITS), SeqCst) != 0 {
                 return;
             }
             at /= BITS;
@@ -69,7 +94,7 @@ impl<A: Arch> Index<A> {
     #[inline]
     pub(super) fn clear(&self, at: usize) -> bool {
         let bit = 1 << (at % BITS);
-        let before = self.levels[0][at / BITS].fetch_and(!bit, SeqCst);
+        let before = self.words[at / BITS].fetch_and(!bit, SeqCst);
         if before == bit {
             self.lower(at / BITS);
         }
@@ -80,7 +105,7 @@ impl<A: Arch> Index<A> {
     /// there is nothing from `from` on.
     pub(super) fn take_some(&self, from: usize, most: u32) -> Option<(usize, u64)> {
         let first = self.next(from)?;
-        let word = &self.levels[0][first / BITS];
+        let word = &self.words[first / BITS];
         let there = word.load(SeqCst) >> (first % BITS);
         let mut left = there;
         for _ in 0..most {
@@ -97,16 +122,17 @@ impl<A: Arch> Index<A> {
     /// Puts those in whose bits are set, where `first` has the lowest; all are of one word.
     pub(super) fn set_some(&self, first: usize, some: u64) {
         let bits = some << (first % BITS);
-        if self.levels[0][first / BITS].fetch_or(bits, SeqCst) == 0 && self.levels.len() > 1 {
+        if self.words[first / BITS].fetch_or(bits, SeqCst) == 0 && self.levels() > 1 {
             self.raise(1, first / BITS);
         }
     }
     /// The word `at` of level 0 has become empty.
     fn lower(&self, mut at: usize) {
-        for level in 1..self.levels.len() {
+        for level in 1..self.levels() {
             let bit = 1 << (at % BITS);
-            let before = self.levels[level][at / BITS].fetch_and(!bit, SeqCst);
-            if self.levels[level - 1][at].load(SeqCst) != 0 {
+            let word = self.upper[level - 1].start + at / BITS;
+            let before = self.words[word].fetch_and(!bit, SeqCst);
+            if self.load(level - 1, at) != 0 {
                 // Somebody set a bit below meanwhile, and may have seen this one still set.
                 return self.raise(level, at);
             }
@@ -118,9 +144,7 @@ impl<A: Arch> Index<A> {
     }
     /// The first one in it from `from` on.
     pub(super) fn next(&self, from: usize) -> Option<usize> {
-        self.search(from, usize::MAX, |level, at| {
-            self.levels[level].get(at).map_or(0, |word| word.load(SeqCst))
-        })
+        self.search(from, usize::MAX, |level, at| self.load(level, at))
     }
     /// The first one from `from` on by what `load` says of the words of each level.
     #[inline]
@@ -138,7 +162,7 @@ impl<A: Arch> Index<A> {
                     break at / BITS * BITS + bits.trailing_zeros() as usize;
                 }
                 level += 1;
-                if level == self.levels.len() {
+                if level == self.levels() {
                     return None;
                 }
                 at = at / BITS + 1;
@@ -161,7 +185,7 @@ impl<A: Arch> Index<A> {
     /// Whether there are at least `least` in it. Looks at the word of `near` first, then at those
     /// that have any, until it knows.
     pub(super) fn has(&self, least: usize, near: usize) -> bool {
-        if self.levels[0][near / BITS].load(SeqCst).count_ones() as usize >= least {
+        if self.words[near / BITS].load(SeqCst).count_ones() as usize >= least {
             return true;
         }
         let (mut count, mut from) = (0, 0);
@@ -169,7 +193,7 @@ impl<A: Arch> Index<A> {
             && let Some(at) = self.next(from)
         {
             let word = at / BITS;
-            count += self.levels[0][word].load(SeqCst).count_ones() as usize;
+            count += self.words[word].load(SeqCst).count_ones() as usize;
             from = (word + 1) * BITS;
         }
         count >= least
@@ -187,29 +211,28 @@ impl<A: Arch> Index<A> {
         home: usize,
     ) -> impl Iterator<Item = usize> + 'a {
         let load = move |level: usize, at: usize| {
-            let bits = self.levels[level].get(at).map_or(0, |word| word.load(SeqCst));
+            let bits = self.load(level, at);
             if bits == 0 {
                 return 0;
             }
-            let bits = also.map_or(bits, |also| bits & also.levels[level][at].load(SeqCst));
+            let bits = also.map_or(bits, |also| bits & also.load(level, at));
             match without {
                 // Above, a bit says that there is one, not that there are all.
-                Some(without) if level == 0 => bits & !without.levels[0][at].load(SeqCst),
+                Some(without) if level == 0 => bits & !without.words[at].load(SeqCst),
                 _ => bits,
             }
         };
-        let top = self.levels.len() - 1;
-        let empty = load(top, 0) == 0;
+        let empty = load(self.upper.len(), 0) == 0;
         round(home, move |from| if empty { None } else { self.search(from, PATIENCE, load) })
     }
     /// Whether there is nothing in it.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.levels[self.levels.len() - 1][0].load(SeqCst) == 0
+        self.words[self.words.len() - 1].load(SeqCst) == 0
     }
-    /// Whether `at` is in.
+    /// Whether `at`, one of its blocks, is in.
     pub(super) fn contains(&self, at: usize) -> bool {
-        self.levels[0][at / BITS].load(SeqCst) & 1 << (at % BITS) != 0
+        self.words[at / BITS].load(SeqCst) & 1 << (at % BITS) != 0
     }
 }
 

@@ -15,11 +15,11 @@
 //! takes from. An owner that is not inside at this moment can be replaced by anybody, and finds out
 //! when it next wants to enter. So blocks of CPUs that sleep, or have gone, strand nothing.
 //!
-//! **What is private.** Entering a block is worth it once for 64 frames: the CPU takes what a word
-//! has of the wanted order, puts it on a stack, and hands it out from there without any atomic
-//! operation ([`stack`]). Blocks that come back to a pageblock that is nearly full, or that the CPU
-//! is using up, go on top of the stack; those of other pageblocks wait only for others of their
-//! word, and go home with them ([`cpu`]). Of larger orders it takes and gives back pageblocks,
+//! **What is private.** Entering a block is worth it once for many frames: the CPU takes what some
+//! words have of the wanted order, puts it on a stack, and hands it out from there without any
+//! atomic operation ([`stack`]). Blocks that come back to a pageblock that is nearly full, or that
+//! the CPU is using up, go on top of the stack; those of others wait only for others of their word,
+//! and go home with them ([`cpu`]). Of larger orders it takes and gives back pageblocks,
 //! several at a time where every CPU could do so and leave the zone above its watermark, with one
 //! change of the head of each ([`whole`], [`parcel`]); one that is kept whole says so in its head,
 //! and its bits nothing. These frames are the only ones that others
@@ -87,7 +87,7 @@ const _: () = assert!(WORDS == 8, "the words of a block are one cache line");
 /// How much to take at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Appetite {
-    /// Whole words, for later.
+    /// What words have, for later too.
     Ample,
     /// What is asked for: memory is short, and others want it too.
     Scarce,

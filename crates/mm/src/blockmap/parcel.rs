@@ -266,7 +266,7 @@ impl<A: Arch> BlockMap<A> {
             largest = bits::largest(self.clear(block, at, frames));
         } else {
             for at in bits_of(whole) {
-                self.clear_word(block, at);
+                self.clear_words(block, at..at + 1);
                 largest = WORD_ORDER;
             }
             for at in bits_of(some) {

@@ -2,7 +2,7 @@
 
 use super::head::BUSY;
 use super::{Appetite, BlockMap, MapError, Reserve, ReservePages, WORDS, Want, bits};
-use crate::arch::{CpuId, Order, Pfn, lone::Lone};
+use crate::arch::{CpuId, Order, OwnedCounter, Pfn, lone::Lone};
 use crate::frame::MigrateType;
 use crate::sync::PreemptGuard;
 use alloc::vec::Vec;
@@ -148,6 +148,41 @@ const MANY: u32 = 1 << 18;
 
 fn block(order: u8) -> Order {
     Order::new(order).unwrap()
+}
+
+/// A page stays with the CPU, and a block that is too large for what it may keep goes straight to
+/// the map: those who look for memory must learn of either, for the CPU has not counted that.
+#[test]
+fn who_keeps_what_came_back_or_owes_the_counter_says_so() {
+    for (order, owed) in [(0, 0), (7, 128)] {
+        let map = Map::new(Pfn::new(0), 8 << 9, NO_RESERVE);
+        let (pinned, order) = (PreemptGuard::new(), block(order));
+        let pfn = map.claim(&pinned, want(order), &mut 0).unwrap();
+        map.drain_here(&pinned).expect("no interrupt is here");
+        map.settle(&pinned);
+        assert!(!map.outside.of(ME).filled.is_nonzero());
+        let cache = map.enter_cache(&pinned).expect("no interrupt is here");
+        assert_eq!(map.give_part(cache, ME, (pfn, order)), owed);
+        assert!(map.outside.of(ME).filled.is_nonzero());
+        map.verify().unwrap();
+    }
+}
+
+/// Where memory is short each CPU counts at once what it does. If it said that it owes something it
+/// would be drained again and again, and lose the pageblocks that it takes from.
+#[test]
+fn who_counts_at_once_says_nothing() {
+    let map = Map::new(Pfn::new(0), 8 << 9, NO_RESERVE);
+    let pinned = PreemptGuard::new();
+    let scarce = Want { appetite: Appetite::Scarce, ..want(Order::ZERO) };
+    let pfn = map.claim(&pinned, scarce, &mut 0).unwrap();
+    assert!(map.owes(&pinned, 0));
+    assert_eq!((map.settle(&pinned), map.owes(&pinned, 0)), (Some(-1), false));
+    map.give(&pinned, (pfn, Order::ZERO), Appetite::Scarce, &mut 0);
+    assert!(map.owes(&pinned, 0));
+    assert_eq!((map.settle(&pinned), map.settle(&pinned)), (Some(1), None));
+    assert!(!map.outside.of(ME).filled.is_nonzero());
+    map.verify().unwrap();
 }
 
 /// Of what is above the watermark several whole pageblocks are taken, as many as a CPU may keep,

@@ -6,6 +6,7 @@ use super::head::{BLOCK_PAGES, Head};
 use super::rooms::LARGEST_ROOM;
 use super::{BlockMap, WORDS, freed_twice};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order};
+use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
 impl<A: Arch> BlockMap<A> {
@@ -14,7 +15,7 @@ impl<A: Arch> BlockMap<A> {
     pub(super) fn put_block(&self, frame: u32, order: Order) -> i64 {
         A::work(Op::BuddyPut, 1);
         let (word, bit) = bits::split(frame);
-        if order.get() <= WORD_ORDER {
+        if order.get() < WORD_ORDER {
             let run = Run { word, frames: bits::run(order, bit) };
             return self.put_back(run, order.pages() as u32);
         }
@@ -22,7 +23,7 @@ impl<A: Arch> BlockMap<A> {
         if order == Order::PAGEBLOCK {
             return self.put_whole(block, order, None);
         }
-        (at..at + (order.pages() >> WORD_ORDER)).for_each(|at| self.clear_word(block, at));
+        self.clear_words(block, at..at + (order.pages() >> WORD_ORDER));
         self.uncount(block, order.pages() as u64, order.get())
     }
 
@@ -32,13 +33,18 @@ impl<A: Arch> BlockMap<A> {
     pub(super) fn put_back(&self, run: Run, pages: u32) -> i64 {
         let (block, at) = (run.word as usize / WORDS, run.word as usize % WORDS);
         let free = self.clear(block, at, run.frames);
-        self.uncount(block, pages.into(), bits::largest(free))
+        self.uncount(block, pages.into(), bits::largest_with(free, run.frames, pages))
     }
 
     /// Clears the bits of frames that are in use; what is free of their word now.
     #[inline]
     pub(super) fn clear(&self, block: usize, at: usize, frames: u64) -> u64 {
-        let before = self.words[block].0[at].fetch_and(!frames, SeqCst);
+        // All are set: so this clears them, and needs no second try, as clearing bits does where it
+        // is to be known what was there. If one is not, they are set again before the panic.
+        let before = self.words[block].0[at].fetch_sub(frames, SeqCst);
+        if frames & !before != 0 {
+            self.words[block].0[at].fetch_add(frames, SeqCst);
+        }
         self.check_used(block, at, frames & !before);
         !before | frames
     }
@@ -46,22 +52,38 @@ impl<A: Arch> BlockMap<A> {
     /// The same with all frames of a block.
     #[inline]
     pub(super) fn clear_all(&self, block: usize) {
-        let words = &self.words[block].0;
-        let used = words.iter().fold(!0, |used, word| used & word.load(Acquire));
-        if used != !0 {
-            (0..WORDS).for_each(|at| self.clear_word(block, at));
-        }
-        words.iter().for_each(|word| word.store(0, Release));
+        self.clear_words(block, 0..WORDS);
     }
 
-    /// The same with all frames of a word: nobody else can be giving any back, and nobody takes
+    /// The same with all frames of some words: nobody else can be giving any back, and nobody takes
     /// what is not free.
     #[inline]
-    pub(super) fn clear_word(&self, block: usize, at: usize) {
-        let word = &self.words[block].0[at];
-        let before = word.load(Acquire);
-        word.store(0, Release);
-        self.check_used(block, at, !before);
+    pub(super) fn clear_words(&self, block: usize, at: Range<usize>) {
+        // Without a loop for each order.
+        let words = &self.words[block].0[at.clone()];
+        let cleared = match words.len() {
+            1 => Self::clear_used::<1>(words),
+            2 => Self::clear_used::<2>(words),
+            4 => Self::clear_used::<4>(words),
+            _ => Self::clear_used::<WORDS>(words),
+        };
+        if !cleared {
+            for (at, word) in at.zip(words) {
+                self.check_used(block, at, !word.load(Acquire));
+            }
+        }
+    }
+
+    /// Clears `COUNT` words of which all frames are in use; `false`: they are not, and nothing was
+    /// done.
+    #[inline(always)]
+    fn clear_used<const COUNT: usize>(words: &[A::AtomicU64]) -> bool {
+        let words = words.first_chunk::<COUNT>().expect("as many as a block of an order has");
+        let used = words.iter().fold(!0, |used, word| used & word.load(Acquire)) == !0;
+        if used {
+            words.iter().for_each(|word| word.store(0, Release));
+        }
+        used
     }
 
     #[inline]
@@ -74,7 +96,7 @@ impl<A: Arch> BlockMap<A> {
     /// Counts frames of a block, whose bits are clear, as free, and puts the block where it is
     /// found now, also as one with a free block of order `largest`; returns by how many pages the
     /// zone's free pages grow.
-    #[inline]
+    #[inline(always)]
     pub(super) fn uncount(&self, block: usize, pages: u64, largest: u8) -> i64 {
         let before = Head(self.heads[block].fetch_sub(pages, SeqCst));
         let after = Head(before.0 - pages);

@@ -37,7 +37,9 @@ impl<A: Arch> Rooms<A> {
     /// A free block of `order` has come about.
     #[inline]
     pub(super) fn note(&self, block: usize, order: u8) {
-        if order > 0 && !self.orders[usize::from(order) - 1].contains(block) {
+        // Both asked at once: whether a frame's buddy is free nobody could foretell.
+        let index = &self.orders[usize::from(order.saturating_sub(1))];
+        if (order > 0) & !index.contains(block) {
             self.note_new(block, order);
         }
     }

@@ -74,6 +74,23 @@ impl Stacks {
     pub(super) fn take_in(&self, order: Order) -> bool {
         order.get() <= PAGEBLOCK_ORDER && order.pages() as u32 <= self.most_pages
     }
+    /// Whether there is room for a block now.
+    #[inline]
+    pub(super) fn has_room(&self, order: Order, kind: MigrateType) -> bool {
+        let kept = Kept::of(order, kind);
+        let (top, end) = (self.tops[kept.stack].load(Relaxed), BASE[kept.stack + 1].into());
+        top < end && self.pages() + order.pages() as u32 <= self.most_pages
+    }
+    /// Whether the oldest blocks of a stack of large ones are those of one pageblock, by the first
+    /// and the last of as many as it has.
+    #[inline]
+    pub(super) fn begins_with_pageblock(&self, order: Order, kind: MigrateType) -> bool {
+        let kept = Kept::of(order, kind);
+        let last = (1 << (PAGEBLOCK_ORDER - order.get())) - 1;
+        let oldest = &self.places[kept.base()..];
+        let block = |at: usize| oldest[at].load(Relaxed) >> PAGEBLOCK_ORDER;
+        self.count(kept) > last && block(0) == block(last)
+    }
     /// Pages in them.
     #[inline]
     pub(super) fn pages(&self) -> u32 {
@@ -119,14 +136,16 @@ impl Stacks {
     fn blocks(&self, kept: Kept) -> &[AtomicU32] {
         &self.places[kept.base()..][..self.count(kept)]
     }
-    /// How many blocks of `order` to take for later: of large ones as many as there is room for, be
-    /// it only once others have gone; 0: what a word has.
+    /// How many blocks of `order` to take for later: as many as there is room for beside the one
+    /// that is wanted, of large ones be it only once others have gone. Of small ones what a word
+    /// has comes together anyway.
     #[inline]
     pub(super) fn refill(&self, order: Order, kind: MigrateType) -> u32 {
-        if order.get() < LARGE {
-            return 0;
-        }
         let kept = Kept::of(order, kind);
+        if order.get() < LARGE {
+            let places = kept.depth().saturating_sub(self.count(kept) + 1);
+            return (places as u32).min((self.most_pages - self.pages()) >> order.get());
+        }
         let depth = kept.depth() as u32;
         let places = depth - self.count(kept) as u32;
         let room = places.min((self.most_pages - self.pages()) >> order.get());

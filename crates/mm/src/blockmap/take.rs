@@ -73,8 +73,12 @@ impl<A: Arch> BlockMap<A> {
         if want.order == Order::PAGEBLOCK { several().or_else(one) } else { one() }
     }
 
-    /// Takes whole blocks for what is wanted and for what comes later, if there may be any of that.
+    /// Takes whole blocks for what is wanted and for what comes later, if there may be any of that:
+    /// of large orders only.
     fn claim_several(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
+        if want.order.get() < LARGE {
+            return None;
+        }
         let most = cache.stacks.refill(want.order, want.kind);
         self.take_more(cache, want, self.home(want.cpu), most);
         cache.stacks.pop(want.order, want.kind).map(|frame| self.pfn(frame))
@@ -82,17 +86,19 @@ impl<A: Arch> BlockMap<A> {
 
     /// Takes a block below a pageblock from the map.
     fn claim_part(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
-        let several_first = self.is_plenty(want);
+        let plenty = self.is_plenty(want);
         let several = || self.claim_several(cache, want);
-        let near = self.enter_near(cache, want);
-        if several_first
-            && near.is_none()
+        let own = self.enter_kept(cache, want);
+        // Where there is plenty it is not worth while to look for others.
+        if plenty
+            && own.is_none()
             && let Some(taken) = several()
         {
             return Some(taken);
         }
+        let near = own.or_else(|| self.enter_near(cache, want, plenty));
         let begun = near.or_else(|| self.enter_begun(cache, want));
-        if !several_first
+        if !plenty
             && begun.is_none()
             && let Some(taken) = several()
         {
@@ -190,25 +196,29 @@ impl<A: Arch> BlockMap<A> {
         u64::from(words[at..at + step].iter().all(|word| word.load(Acquire) == 0))
     }
 
-    /// Enters the CPU's block for what is wanted, or another of its own stretch that becomes it:
-    /// the block, and the word in it where that can be taken.
+    /// Enters the CPU's block for what is wanted: the block, and the word in it where that can be
+    /// taken. It is the CPU's no longer if there is none.
+    fn enter_kept(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
+        let own = &cache.block[want.list().index()];
+        let block = own.get()?;
+        if let Some(word) = self.enter_own(block, want) {
+            return Some((block, word));
+        }
+        own.take();
+        self.disown(block, want.cpu);
+        None
+    }
+
+    /// Enters a block of the CPU's own stretch that becomes its block for what is wanted.
     ///
     /// Where there is plenty that is a whole one rather than one of another stretch, whose frames
     /// would be two CPUs' then for as long as they live: that CPU may be about to make it whole.
-    fn enter_near(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
-        let own = &cache.block[want.list().index()];
-        if let Some(block) = own.get() {
-            if let Some(word) = self.enter_own(block, want) {
-                return Some((block, word));
-            }
-            own.take();
-            self.disown(block, want.cpu);
-        }
+    fn enter_near(&self, cache: &CpuCache, want: Want, plenty: bool) -> Option<(usize, usize)> {
         if want.appetite == Appetite::Scarce {
             return None;
         }
         let found = self.find_partial(want, want.kind, Where::Own);
-        let single = self.is_plenty(want) && want.order.get() < LARGE;
+        let single = plenty && want.order.get() < LARGE;
         let found = found.or_else(|| if single { self.find_whole(want, Where::Own) } else { None });
         Some(self.own(cache, want, found?))
     }

@@ -3,7 +3,7 @@
 use super::bits::{self, WORD_PAGES};
 use super::head::BLOCK_PAGES;
 use super::{BlockMap, WORDS};
-use crate::arch::{Arch, Atomic, CpuId, Order, Pfn};
+use crate::arch::{Arch, Atomic, CpuId, Order, OwnedCounter, Pfn};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
 
@@ -18,7 +18,8 @@ pub(crate) enum MapError {
     Unfiled(Pfn),
     /// The block at this frame is found as a whole one that nobody owns, and is none.
     Misfiled(Pfn),
-    /// A CPU keeps another number of frames than it says.
+    /// A CPU keeps another number of frames than it says, or keeps some or owes the counter and
+    /// does not say so.
     Keeps(CpuId),
     /// A CPU keeps this frame, and it is free for all, or kept twice, or part of a larger block.
     Kept(Pfn),
@@ -56,7 +57,8 @@ impl<A: Arch> BlockMap<A> {
         for (cpu, cache) in self.caches.iter() {
             let cache = cache.peek();
             let pages: u32 = cache.words().map(|run| run.frames.count_ones()).sum();
-            if pages != cache.pages() {
+            let keeps = pages > 0 || cache.uncounted() != 0;
+            if pages != cache.pages() || keeps && !self.outside.of(cpu).filled.is_nonzero() {
                 return Err(MapError::Keeps(cpu));
             }
             audit.cached += u64::from(pages);

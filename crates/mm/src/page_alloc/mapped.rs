@@ -97,7 +97,7 @@ impl<A: Arch> FrameAllocator<A> {
 
     /// The same for a part of another pageblock than the one before, or if something has to make
     /// room.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn free_part(
         &self,
         zone: &Zone<A>,
@@ -143,16 +143,22 @@ impl<A: Arch> FrameAllocator<A> {
     /// Counts what this CPU has gathered if it is more than may lag, and `change`.
     fn settle(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>, change: i64) {
         let most = if zone.pressure().below_high { 0 } else { zone.lag_pages.into() };
-        let due = map.settle(pinned, most).unwrap_or(0) + change;
+        let owes = map.owes(pinned, most);
+        if !owes && change == 0 {
+            return;
+        }
+        let off = IrqGuard::new();
+        let owed = if owes { map.settle(pinned) } else { None };
+        let due = owed.unwrap_or(0) + change;
         if due != 0 {
-            self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
+            self.stats.mod_zone(&off, zone.id, ZoneItem::FreePages, due);
         }
     }
 
     /// Counts all that this CPU has gathered, for whoever needs to know what is free.
     fn settle_for_drain(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>) {
         let off = IrqGuard::new();
-        if let Some(due) = map.settle(pinned, 0) {
+        if let Some(due) = map.settle(pinned) {
             self.stats.mod_zone(&off, zone.id, ZoneItem::FreePages, due);
         }
         self.stats.fold_zone(&off, zone.id);
@@ -164,8 +170,12 @@ impl<A: Arch> FrameAllocator<A> {
         let maps = self.zones.iter().filter_map(|zone| Some((zone, zone.blocks.as_ref()?)));
         let mut settled = 0;
         for (zone, map) in maps {
-            if let Some(due) = map.settle(&pinned, 0) {
-                self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
+            if !map.owes(&pinned, 0) {
+                continue;
+            }
+            let off = IrqGuard::new();
+            if let Some(due) = map.settle(&pinned) {
+                self.stats.mod_zone(&off, zone.id, ZoneItem::FreePages, due);
                 settled += 1;
             }
         }
