@@ -52,6 +52,9 @@ pub(crate) struct World {
     hooks: RefCell<Option<Arc<dyn Hooks>>>,
 }
 
+/// Where the schedules begin: a run that failed fails again.
+const SEED: u64 = 1;
+
 std::thread_local! {
     static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
 }
@@ -259,6 +262,13 @@ pub fn cpu_body(f: impl FnOnce() + Send + 'static) -> Cpu {
     Box::new(f)
 }
 
+/// How many times as many schedules as usual to try.
+fn depth() -> usize {
+    let Ok(text) = std::env::var("MMSCALE_DEPTH") else { return 1 };
+    let depth = text.parse().ok().filter(|&depth| depth > 0);
+    depth.unwrap_or_else(|| panic!("MMSCALE_DEPTH is {text}: give a number above 0"))
+}
+
 /// Stacks on which a whole memory manager can be built.
 fn roomy() -> Config {
     let mut config = Config::new();
@@ -266,12 +276,19 @@ fn roomy() -> Config {
     config
 }
 
-/// Runs `scenario` under `schedules` random schedules, and as many with few switches.
+/// Runs `scenario` under `schedules` random schedules, and as many with few switches: the same in
+/// every run, unless `SHUTTLE_RANDOM_SEED` gives another seed. `MMSCALE_DEPTH` tries that many
+/// times as many.
+///
+/// # Panics
+/// Where the scenario does, under any of the schedules, and where `MMSCALE_DEPTH` is no number
+/// above 0.
 pub fn check(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
+    let schedules = schedules * depth();
     let scenario = Arc::new(scenario);
     let again = Arc::clone(&scenario);
-    let random = RandomScheduler::new(schedules);
+    let random = RandomScheduler::new_from_seed(SEED, schedules);
     Runner::new(random, roomy()).run(move || scenario());
-    let straight = PctScheduler::new(3, schedules);
+    let straight = PctScheduler::new_from_seed(SEED, 3, schedules);
     Runner::new(straight, roomy()).run(move || again());
 }
