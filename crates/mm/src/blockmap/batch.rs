@@ -4,7 +4,7 @@ use super::BlockMap;
 use super::head::Head;
 use crate::arch::{Arch, Atomic, CpuId};
 use core::cell::Cell;
-use core::sync::atomic::Ordering::{Release, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
 /// While it lasts, its CPU changes the heads of pageblocks of which it gives everything back.
 /// Nobody else changes these but who isolates one. So a CPU that nobody isolates anything beside
@@ -20,11 +20,20 @@ pub(super) struct Batch<'a, A: Arch> {
     mode: Cell<Mode>,
 }
 
-/// How a CPU changes heads.
+/// What a batch's CPU does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// It has not changed any yet.
+    /// It has not changed any head yet.
     Idle,
+    /// As [`Way::Alone`].
+    Alone,
+    /// As [`Way::Careful`].
+    Careful,
+}
+
+/// How a CPU changes heads until its batch ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
     /// With plain stores: who isolates waits.
     Alone,
     /// With compare-and-exchange: somebody isolates.
@@ -32,12 +41,13 @@ enum Mode {
 }
 
 impl<A: Arch> Batch<'_, A> {
+    /// How its CPU may change heads from now on.
     #[inline]
-    fn is_alone(&self, map: &BlockMap<A>) -> bool {
+    pub(super) fn enter(&self, map: &BlockMap<A>) -> Way {
         if self.mode.get() == Mode::Idle {
             self.begin(map);
         }
-        self.mode.get() == Mode::Alone
+        if self.mode.get() == Mode::Alone { Way::Alone } else { Way::Careful }
     }
     fn begin(&self, map: &BlockMap<A>) {
         self.inside.swap(1, SeqCst);
@@ -69,22 +79,23 @@ impl<A: Arch> BlockMap<A> {
 
     /// Makes of the head of a pageblock that the batch's CPU has all of what `change` makes of it.
     /// `false`: that is nothing, or somebody isolated the pageblock meanwhile.
-    #[inline]
+    #[inline(always)]
     pub(super) fn replace(
         &self,
-        batch: &Batch<'_, A>,
+        way: Way,
         block: usize,
         change: impl FnOnce(Head) -> Option<Head>,
     ) -> bool {
-        // Asked before the look: what it shows stays so then.
-        let alone = batch.is_alone(self);
-        let from = self.head(block);
-        let Some(to) = change(from) else { return false };
-        if alone {
-            self.heads[block].store(to.0, Release);
-            return true;
+        let head = &self.heads[block];
+        let from = head.load(SeqCst);
+        let Some(to) = change(Head(from)) else { return false };
+        match way {
+            Way::Alone => {
+                head.store(to.0, Release);
+                true
+            }
+            Way::Careful => head.compare_exchange(from, to.0, SeqCst, Acquire).is_ok(),
         }
-        self.change(block, from, to)
     }
 
     /// Has no CPU in a batch with plain stores, and runs `isolate`. The caller may wait.

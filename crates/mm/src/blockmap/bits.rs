@@ -3,7 +3,7 @@
 use crate::arch::Order;
 
 /// The largest order that fits into a word.
-pub(super) const WORD_ORDER: u8 = 6;
+pub(crate) const WORD_ORDER: u8 = 6;
 /// The order of a whole word.
 pub(super) const WHOLE: Order = Order::new(WORD_ORDER).unwrap();
 /// Frames of a word.

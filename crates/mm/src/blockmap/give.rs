@@ -56,37 +56,70 @@ impl<A: Arch> BlockMap<A> {
     #[inline(always)]
     pub(crate) fn give_part(
         &self,
+        cache: Entered<'_>,
+        cpu: CpuId,
+        (pfn, order): (Pfn, Order),
+    ) -> i64 {
+        if order.get() < WORD_ORDER {
+            self.give_small(cache, cpu, (pfn, order))
+        } else {
+            self.give_large(cache, cpu, (pfn, order))
+        }
+    }
+
+    /// The same for less than a word.
+    #[inline(always)]
+    pub(crate) fn give_small(
+        &self,
         Entered(cache): Entered<'_>,
         cpu: CpuId,
         (pfn, order): (Pfn, Order),
     ) -> i64 {
         A::work(Op::PcpPut, 1);
         let frame = self.index(pfn);
-        let block = block_of(frame);
-        // Where large blocks come back at random places nobody could foretell what becomes of them,
-        // but that there is no room.
-        let look = order.get() < WORD_ORDER || {
-            let kind = self.head(block).kind();
-            cache.stacks.has_room(order, kind) || cache.stacks.begins_with_pageblock(order, kind)
-        };
-        let fate = if look {
-            self.learn_fate(&cache, block, cpu)
-        } else {
-            // It keeps nothing of it, but owes the counter.
-            self.say_filled(cpu);
-            None
-        };
-        match fate {
+        match self.learn_fate(&cache, block_of(frame), cpu) {
             Some(Fate::Again(kind)) if self.stack((&cache, cpu), (frame, order), kind) => {}
-            Some(_) if order.get() < WORD_ORDER => {
+            Some(_) => {
                 // The place may be another word's, whose frames go then.
                 if let Some((run, pages)) = self.go_home(&cache, frame, order) {
                     A::work(Op::BuddyPut, 1);
                     cache.account(self.put_back(run, pages));
                 }
             }
-            _ => _ = cache.account(self.put_block(frame, order)),
+            None => _ = cache.account(self.put_block(frame, order)),
         }
+        cache.uncounted()
+    }
+
+    /// The same for a word or more.
+    #[inline(always)]
+    pub(crate) fn give_large(
+        &self,
+        Entered(cache): Entered<'_>,
+        cpu: CpuId,
+        (pfn, order): (Pfn, Order),
+    ) -> i64 {
+        A::work(Op::PcpPut, 1);
+        let frame = self.index(pfn);
+        // Before the look, as in `learn_fate`; and it owes the counter if it keeps nothing.
+        self.say_filled(cpu);
+        let head = self.head(block_of(frame));
+        // Asked first: where they come back at random places nobody could foretell what becomes of
+        // them, but that there is no room.
+        if cache.stacks.has_room(order, head.kind()) {
+            if let Some(Fate::Again(kind)) = self.remember_fate(&cache, block_of(frame), head, cpu)
+            {
+                self.check_once(&cache, (frame, order), kind);
+                cache.stacks.push(frame, order, kind);
+                return cache.uncounted();
+            }
+        } else if cache.stacks.begins_with_pageblock(order, head.kind())
+            && let Some(Fate::Again(kind)) = self.remember_fate(&cache, block_of(frame), head, cpu)
+            && self.stack((&cache, cpu), (frame, order), kind)
+        {
+            return cache.uncounted();
+        }
+        cache.account(self.put_words(frame, order));
         cache.uncounted()
     }
 
@@ -116,21 +149,32 @@ impl<A: Arch> BlockMap<A> {
         if cache.remembers_nothing() {
             self.say_filled(cpu);
         }
-        let fate = self.fate(block, cpu)?;
+        self.remember_fate(cache, block, self.head(block), cpu)
+    }
+
+    /// The same where this CPU has said that it keeps something before it looked at the head.
+    #[inline(always)]
+    fn remember_fate(
+        &self,
+        cache: &CpuCache,
+        block: usize,
+        head: Head,
+        cpu: CpuId,
+    ) -> Option<Fate> {
+        let fate = Self::fate(head, cpu)?;
         if self.complete.contains(&block) {
             cache.set_fate(block, fate);
         }
         Some(fate)
     }
 
-    /// What becomes of blocks that come back to a pageblock; `None`: they stay there, for it is
+    /// What becomes of blocks that come back to a pageblock with this head; `None`: they stay there, for it is
     /// isolated.
     ///
     /// Blocks of a pageblock that is in full use otherwise, or that this CPU is using up, are the
     /// next to be handed out. Those of others go home, so that the pageblock may become whole.
     #[inline]
-    fn fate(&self, block: usize, cpu: CpuId) -> Option<Fate> {
-        let head = self.head(block);
+    fn fate(head: Head, cpu: CpuId) -> Option<Fate> {
         if head.is_isolated() {
             None
         } else if head.is_full() || head.owned_by(cpu) {

@@ -107,11 +107,7 @@ impl<A: Arch> Index<A> {
         let first = self.next(from)?;
         let word = &self.words[first / BITS];
         let there = word.load(SeqCst) >> (first % BITS);
-        let mut left = there;
-        for _ in 0..most {
-            left &= left.wrapping_sub(1);
-        }
-        let wanted = there ^ left;
+        let wanted = lowest(there, most);
         let before = word.fetch_and(!(wanted << (first % BITS)), SeqCst);
         let taken = before >> (first % BITS) & wanted;
         if before == taken << (first % BITS) && taken != 0 {
@@ -251,6 +247,18 @@ fn round(home: usize, next: impl Fn(usize) -> Option<usize>) -> impl Iterator<It
             }
         }
     })
+}
+
+/// The lowest `most` bits that are set, or all.
+#[inline]
+fn lowest(bits: u64, most: u32) -> u64 {
+    // Mostly nothing lies between them.
+    let run = !(!0_u64).checked_shl(most).unwrap_or(0);
+    if bits & run == run {
+        return run;
+    }
+    let left = (0..most).fold(bits, |left, _| left & left.wrapping_sub(1));
+    bits ^ left
 }
 
 #[cfg(test)]

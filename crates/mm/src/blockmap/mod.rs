@@ -65,6 +65,7 @@ mod take;
 mod verify;
 mod whole;
 
+pub(crate) use bits::WORD_ORDER;
 pub(crate) use give::Entered;
 pub(crate) use verify::MapError;
 
@@ -229,8 +230,8 @@ impl<A: Arch> BlockMap<A> {
             (0..WORD_PAGES).fold(0, |bits, bit| bits | u64::from(lacks(bit)) << bit)
         };
         let fill = |block: usize| Head::missing(missing_in(block)).fill();
-        // All CPUs together keep at most a 64th of the zone, but for the least they need.
-        let limits = Limits::of(pages as usize / 64 / A::cpus_possible());
+        // All CPUs together keep at most a 32nd of the zone, but for the least they need.
+        let limits = Limits::of(pages as usize / 32 / A::cpus_possible());
         let index = |kind: MigrateType, wanted: Fill| {
             Index::new(blocks, |block| kind == MigrateType::Movable && fill(block) == Some(wanted))
         };

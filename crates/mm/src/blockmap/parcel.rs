@@ -1,6 +1,6 @@
 //! What goes home together: frames of one pageblock, with one change of its head.
 
-use super::batch::Batch;
+use super::batch::{Batch, Way};
 use super::bits::{self, Run, WORD_ORDER, WORD_PAGES};
 use super::cpu::CpuCache;
 use super::head::BLOCK_PAGES;
@@ -150,10 +150,10 @@ impl<A: Arch> BlockMap<A> {
     /// Gives pageblocks back that were held.
     fn deliver_held(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, frames: &[AtomicU32]) {
         A::work(Op::BuddyPut, frames.len() as u32);
-        let mut free = 0;
+        let (way, mut free) = (parcel.batch.enter(self), 0);
         for frame in frames {
             let block = block_of(frame.load(Relaxed));
-            if self.make_whole(parcel.batch, block, Order::PAGEBLOCK)
+            if self.make_whole(way, block, Order::PAGEBLOCK)
                 || !self.release(block, Order::PAGEBLOCK, None).is_isolated()
             {
                 free += BLOCK_PAGES as i64;
@@ -167,7 +167,7 @@ impl<A: Arch> BlockMap<A> {
     #[inline]
     fn deliver_whole(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, block: usize) {
         self.clear_all(block);
-        if self.make_whole(parcel.batch, block, Order::ZERO) {
+        if self.make_whole(parcel.batch.enter(self), block, Order::ZERO) {
             cache.account(BLOCK_PAGES as i64);
             self.file_with_others(parcel, block);
         } else {
@@ -178,8 +178,8 @@ impl<A: Arch> BlockMap<A> {
     /// Makes a pageblock whole that is nobody's and used up by blocks of `order`, all of which come
     /// back. `false`: it is somebody's, or isolated.
     #[inline]
-    fn make_whole(&self, batch: &Batch<'_, A>, block: usize, order: Order) -> bool {
-        self.replace(batch, block, |head| head.is_used_up_by(order).then_some(head.as_whole()))
+    fn make_whole(&self, way: Way, block: usize, order: Order) -> bool {
+        self.replace(way, block, |head| head.is_used_up_by(order).then_some(head.as_whole()))
     }
 
     #[inline]

@@ -223,7 +223,7 @@ fn what_is_taken_for_later_is_bounded() {
         assert_eq!(kept(order, 1024, 0), 2, "order {order}");
         assert_eq!(kept(order, 511, 0), 1, "order {order}");
     }
-    assert_eq!(kept(9, u32::MAX, 0), most.min(8));
+    assert_eq!(kept(9, u32::MAX, 0), most.min(16));
     assert_eq!((kept(9, 1024, 0), kept(9, 511, 0), kept(10, u32::MAX, 0)), (2, 1, 2));
     assert_eq!(
         kept(7, u32::MAX, MANY - 1024),

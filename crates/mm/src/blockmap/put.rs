@@ -4,7 +4,7 @@ use super::bits::{self, Run, WORD_ORDER};
 use super::cpu::BlockCell;
 use super::head::{BLOCK_PAGES, Head};
 use super::rooms::LARGEST_ROOM;
-use super::{BlockMap, WORDS, freed_twice};
+use super::{BlockMap, WORDS, block_of, freed_twice};
 use crate::arch::{Arch, Atomic, CpuId, Op, Order};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
@@ -19,10 +19,17 @@ impl<A: Arch> BlockMap<A> {
             let run = Run { word, frames: bits::run(order, bit) };
             return self.put_back(run, order.pages() as u32);
         }
-        let (block, at) = (word as usize / WORDS, word as usize % WORDS);
         if order == Order::PAGEBLOCK {
-            return self.put_whole(block, order, None);
+            return self.put_whole(block_of(frame), order, None);
         }
+        self.put_words(frame, order)
+    }
+
+    /// The same with a block of whole words, below a pageblock's order.
+    #[inline(never)]
+    pub(super) fn put_words(&self, frame: u32, order: Order) -> i64 {
+        let (word, _) = bits::split(frame);
+        let (block, at) = (word as usize / WORDS, word as usize % WORDS);
         self.clear_words(block, at..at + (order.pages() >> WORD_ORDER));
         self.uncount(block, order.pages() as u64, order.get())
     }
@@ -57,7 +64,7 @@ impl<A: Arch> BlockMap<A> {
 
     /// The same with all frames of some words: nobody else can be giving any back, and nobody takes
     /// what is not free.
-    #[inline]
+    #[inline(always)]
     pub(super) fn clear_words(&self, block: usize, at: Range<usize>) {
         // Without a loop for each order.
         let words = &self.words[block].0[at.clone()];

@@ -199,15 +199,14 @@ impl Stacks {
         if pages > self.most_pages || end > usize::from(BASE[kept.stack + 1]) {
             return false;
         }
-        let (mut places, mut left) = (self.places[top..end].iter(), some);
-        while left != 0 {
-            let pageblock = first as u32 + left.trailing_zeros();
-            left &= left - 1;
-            let mut block = (pageblock + 1) << PAGEBLOCK_ORDER;
-            for place in places.by_ref().take(each) {
-                block -= 1 << order.get();
-                place.store(block, Relaxed);
+        let (mut left, mut block) = (some, 0);
+        for place in &self.places[top..end] {
+            if block % (1 << PAGEBLOCK_ORDER) == 0 {
+                block = (first as u32 + left.trailing_zeros() + 1) << PAGEBLOCK_ORDER;
+                left &= left - 1;
             }
+            block -= 1 << order.get();
+            place.store(block, Relaxed);
         }
         self.tops[kept.stack].store(end as u32, Relaxed);
         self.pages.store(pages, Relaxed);
@@ -220,7 +219,8 @@ impl Stacks {
     pub(super) fn oldest(&self, order: Order, kind: MigrateType) -> Oldest {
         let own = Kept::of(order, kind);
         let most = || Kept::all().max_by_key(|&kept| self.count(kept) * kept.order.pages());
-        let full = if self.count(own) > own.depth() / 2 { own } else { most().unwrap_or(own) };
+        let room = own.depth().min((self.most_pages >> order.get()) as usize);
+        let full = if self.count(own) > room / 2 { own } else { most().unwrap_or(own) };
         let (blocks, count) = (self.blocks(full), self.count(full));
         if full.order.get() < LARGE {
             return Oldest { kept: full, count: count.div_ceil(2) };
@@ -360,7 +360,7 @@ mod tests {
         for order in Order::all().skip(usize::from(LARGE)).take(ORDERS - usize::from(LARGE)) {
             let stacks = Stacks::new(MOST_PAGES);
             let pageblocks = stacks.refill(order, MOVABLE) >> (PAGEBLOCK_ORDER - order.get());
-            assert!((1..=8).contains(&pageblocks), "order {}", order.get());
+            assert!((1..=16).contains(&pageblocks), "order {}", order.get());
             for block in 0..pageblocks {
                 assert!(stacks.fill_whole((block as usize, 1), order, MOVABLE));
             }

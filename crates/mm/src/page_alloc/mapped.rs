@@ -98,18 +98,30 @@ impl<A: Arch> FrameAllocator<A> {
     /// The same for a part of another pageblock than the one before, or if something has to make
     /// room.
     #[inline(never)]
-    pub(super) fn free_part(
+    fn free_part(
         &self,
         zone: &Zone<A>,
         map: &BlockMap<A>,
+        inside: Inside<'_, A>,
+        block: (Pfn, Order),
+    ) {
+        self.free_part_by(BlockMap::give_part, (zone, map), inside, block);
+    }
+
+    /// The same by a `give` that takes in blocks of its order.
+    #[inline(always)]
+    pub(super) fn free_part_by(
+        &self,
+        give: impl FnOnce(&BlockMap<A>, Entered<'_>, CpuId, (Pfn, Order)) -> i64,
+        (zone, map): (&Zone<A>, &BlockMap<A>),
         Inside { cache, pinned }: Inside<'_, A>,
         block: (Pfn, Order),
     ) {
         let old = kept_before(map, &pinned);
-        let uncounted = map.give_part(cache, pinned.cpu(), block);
+        let uncounted = give(map, cache, pinned.cpu(), block);
         trace_kept(zone, map, pinned.cpu(), old);
         if uncounted.unsigned_abs() > zone.lag_pages.into() {
-            self.settle_freed(zone, map, &pinned, 0);
+            self.settle_owed(zone, map, &pinned);
         }
     }
 
@@ -125,6 +137,17 @@ impl<A: Arch> FrameAllocator<A> {
         self.settle_freed(zone, map, &pinned, change);
     }
 
+    /// Counts what this CPU has gathered, which is too much to lag.
+    #[inline(never)]
+    fn settle_owed(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>) {
+        let off = IrqGuard::new();
+        if let Some(due) = map.settle(pinned) {
+            self.stats.mod_zone(&off, zone.id, ZoneItem::FreePages, due);
+        }
+        drop(off);
+        self.look_at_high(zone);
+    }
+
     /// Counts what came back, where it is too much to lag or memory is short.
     #[inline(never)]
     fn settle_freed(
@@ -135,6 +158,12 @@ impl<A: Arch> FrameAllocator<A> {
         change: i64,
     ) {
         self.settle(zone, map, pinned, change);
+        self.look_at_high(zone);
+    }
+
+    /// Says so if a zone is no longer below its high watermark.
+    #[inline]
+    fn look_at_high(&self, zone: &Zone<A>) {
         if zone.pressure().below_high && self.above_high(zone) {
             zone.put(BELOW_HIGH, false);
         }

@@ -3,7 +3,7 @@
 use super::mapped::Inside;
 use super::{FrameAllocator, Zone};
 use crate::arch::{Arch, Op, Order, Pfn, Trace};
-use crate::blockmap::BlockMap;
+use crate::blockmap::{BlockMap, WORD_ORDER};
 
 impl<A: Arch> FrameAllocator<A> {
     /// Gives a block back. Parts of pageblocks and whole ones go different ways from here.
@@ -28,7 +28,11 @@ impl<A: Arch> FrameAllocator<A> {
             && let Some(inside) = zone.enter_cache(map)
         {
             if !zone.keep_part(map, &inside, pfn, order) {
-                self.free_part_elsewhere(inside, pfn, order);
+                if order.get() < WORD_ORDER {
+                    self.free_small_elsewhere(inside, pfn, order);
+                } else {
+                    self.free_large_elsewhere(inside, pfn, order);
+                }
             }
             return;
         }
@@ -38,15 +42,35 @@ impl<A: Arch> FrameAllocator<A> {
     /// The same with the cache of the last zone where it does not just keep the block. Apart, and
     /// with no more than it takes, so that whoever keeps it need not prepare for this.
     #[inline(never)]
-    fn free_part_elsewhere(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
-        if let Some(zone) = self.zones.last()
-            && let Some(map) = &zone.blocks
-            && map.spans(pfn, order)
-        {
-            return self.free_part(zone, map, inside, (pfn, order));
+    fn free_small_elsewhere(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
+        match self.mapped_in_last(pfn, order) {
+            Some(last) => self.free_part_by(BlockMap::give_small, last, inside, (pfn, order)),
+            None => self.free_outside(inside, pfn, order),
         }
+    }
+
+    /// The same for a word or more.
+    #[inline(never)]
+    fn free_large_elsewhere(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
+        match self.mapped_in_last(pfn, order) {
+            Some(last) => self.free_part_by(BlockMap::give_large, last, inside, (pfn, order)),
+            None => self.free_outside(inside, pfn, order),
+        }
+    }
+
+    /// Leaves the cache of the last zone, for the block is another's.
+    #[inline(never)]
+    fn free_outside(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
         drop(inside);
         self.free_unrecorded_elsewhere(pfn, order);
+    }
+
+    /// The last zone, with its map, if it has all of a block.
+    #[inline(always)]
+    fn mapped_in_last(&self, pfn: Pfn, order: Order) -> Option<(&Zone<A>, &BlockMap<A>)> {
+        let zone = self.zones.last()?;
+        let map = zone.blocks.as_ref()?;
+        map.spans(pfn, order).then_some((zone, map))
     }
 
     #[inline(never)]
