@@ -326,6 +326,11 @@ impl<A: Arch> BlockMap<A> {
         let first = (pfn.index() as u32).wrapping_sub(self.start.index() as u32);
         first < self.pages && self.pages - first >= order.pages() as u32
     }
+    /// Whether the zone has all of the pageblock that holds `pfn`.
+    #[inline]
+    pub(crate) fn spans_pageblock_of(&self, pfn: Pfn) -> bool {
+        self.complete.contains(&block_of(self.index(pfn)))
+    }
     /// Where `cpu` begins to look for blocks: each has a stretch of its own, so that they meet
     /// rarely.
     #[inline]

@@ -12,8 +12,8 @@ const _: () = assert!(1 << (PAGEBLOCK_ORDER - LARGE) <= u64::BITS);
 /// By order: how many blocks of one type are kept at most. Of the orders that programs ask for all
 /// the time half a pageblock's worth or one, so that who takes them one after the other enters a
 /// pageblock twice and not eight times; another CPU may be giving to it. Of large ones whole
-/// pageblocks' worth: the larger they are, the more of them, up to sixteen, for the way to the map is
-/// paid once for all that come or go together.
+/// pageblocks' worth: the larger they are, the more of them, up to sixteen, for the way to the map
+/// is paid once for all that come or go together.
 const DEPTHS: [usize; ORDERS] = [256, 128, 128, 64, 32, 32, 32, 32, 32, 16];
 /// Most pages that are kept, of all orders together.
 pub(super) const MOST_PAGES: u32 = 16 << PAGEBLOCK_ORDER;

@@ -26,7 +26,7 @@ impl<A: Arch> BlockMap<A> {
     }
 
     /// The same with a block of whole words, below a pageblock's order.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn put_words(&self, frame: u32, order: Order) -> i64 {
         let (word, _) = bits::split(frame);
         let (block, at) = (word as usize / WORDS, word as usize % WORDS);
@@ -36,7 +36,7 @@ impl<A: Arch> BlockMap<A> {
 
     /// Gives frames of one word, `pages` in number, to the map; returns by how many pages the
     /// zone's free pages grow.
-    #[inline]
+    #[inline(always)]
     pub(super) fn put_back(&self, run: Run, pages: u32) -> i64 {
         let (block, at) = (run.word as usize / WORDS, run.word as usize % WORDS);
         let free = self.clear(block, at, run.frames);

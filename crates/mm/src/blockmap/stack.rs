@@ -86,10 +86,12 @@ impl Stacks {
     #[inline]
     pub(super) fn begins_with_pageblock(&self, order: Order, kind: MigrateType) -> bool {
         let kept = Kept::of(order, kind);
-        let last = (1 << (PAGEBLOCK_ORDER - order.get())) - 1;
-        let oldest = &self.places[kept.base()..];
-        let block = |at: usize| oldest[at].load(Relaxed) >> PAGEBLOCK_ORDER;
-        self.count(kept) > last && block(0) == block(last)
+        let (at, top) = (kept.base(), self.tops[kept.stack].load(Relaxed) as usize);
+        let end = at + (1 << (PAGEBLOCK_ORDER - order.get()));
+        let (Some(first), Some(last)) = (self.places.get(at), self.places.get(end - 1)) else {
+            return false;
+        };
+        end <= top && (first.load(Relaxed) ^ last.load(Relaxed)) >> PAGEBLOCK_ORDER == 0
     }
     /// Pages in them.
     #[inline]

@@ -43,7 +43,7 @@ impl<A: Arch> FrameAllocator<A> {
     /// with no more than it takes, so that whoever keeps it need not prepare for this.
     #[inline(never)]
     fn free_small_elsewhere(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
-        match self.mapped_in_last(pfn, order) {
+        match self.last_mapped(|map| map.spans_pageblock_of(pfn)) {
             Some(last) => self.free_part_by(BlockMap::give_small, last, inside, (pfn, order)),
             None => self.free_outside(inside, pfn, order),
         }
@@ -52,25 +52,28 @@ impl<A: Arch> FrameAllocator<A> {
     /// The same for a word or more.
     #[inline(never)]
     fn free_large_elsewhere(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
-        match self.mapped_in_last(pfn, order) {
+        match self.last_mapped(|map| map.spans(pfn, order)) {
             Some(last) => self.free_part_by(BlockMap::give_large, last, inside, (pfn, order)),
             None => self.free_outside(inside, pfn, order),
         }
     }
 
-    /// Leaves the cache of the last zone, for the block is another's.
+    /// Leaves the cache of the last zone: the block is another's, or lies at an end of the zone.
     #[inline(never)]
     fn free_outside(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
         drop(inside);
         self.free_unrecorded_elsewhere(pfn, order);
     }
 
-    /// The last zone, with its map, if it has all of a block.
+    /// The last zone, with its map, if that has what it is asked for.
     #[inline(always)]
-    fn mapped_in_last(&self, pfn: Pfn, order: Order) -> Option<(&Zone<A>, &BlockMap<A>)> {
+    fn last_mapped(
+        &self,
+        has: impl FnOnce(&BlockMap<A>) -> bool,
+    ) -> Option<(&Zone<A>, &BlockMap<A>)> {
         let zone = self.zones.last()?;
         let map = zone.blocks.as_ref()?;
-        map.spans(pfn, order).then_some((zone, map))
+        has(map).then_some((zone, map))
     }
 
     #[inline(never)]
