@@ -168,8 +168,8 @@ impl<A: Arch> BlockMap<A> {
         Some(fate)
     }
 
-    /// What becomes of blocks that come back to a pageblock with this head; `None`: they stay there,
-    /// for it is isolated.
+    /// What becomes of blocks that come back to a pageblock with this head; `None`: they stay
+    /// there, for it is isolated.
     ///
     /// Blocks of a pageblock that is in full use otherwise, or that this CPU is using up, are the
     /// next to be handed out. Those of others go home, so that the pageblock may become whole.
