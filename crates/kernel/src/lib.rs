@@ -56,7 +56,7 @@ pub enum Ending {
 /// A running system: the memory manager, the processes and the threads of its programs.
 pub struct Kernel<A: Arch> {
     mm: Mm<A>,
-    threads: SpinLock<A, ThreadTable<A>>,
+    threads: ThreadTable<A>,
     processes: SpinLock<A, ProcessTable<A>>,
     current: Current<A>,
     nodes: usize,
@@ -71,7 +71,7 @@ impl<A: Arch> Kernel<A> {
     pub fn boot(config: &MmConfig, ending: Ending, program: Body<Self>) -> Result<Self, MmError> {
         let kernel = Self {
             mm: Mm::new(config)?,
-            threads: SpinLock::new(LockClass::Other, ThreadTable::new()),
+            threads: ThreadTable::new(),
             processes: SpinLock::new(LockClass::Other, ProcessTable::new()),
             current: Current::new(),
             nodes: config.map.node_count(),
@@ -79,7 +79,7 @@ impl<A: Arch> Kernel<A> {
             ending,
         };
         let body: Body<Self> = Box::new(|system: &Self| system.init(program));
-        let first = kernel.threads.lock_irqsave().insert(Start { process: None, body });
+        let first = kernel.threads.insert(Start { process: None, body });
         A::spawn(TaskSpec {
             cpu: CpuId::new(0),
             per_cpu: false,
@@ -130,7 +130,7 @@ impl<A: Arch> Kernel<A> {
     fn stop(&self) {
         self.each_process(0, |process| process.kill());
         let mut at = 1;
-        while at < self.threads.lock_irqsave().len() {
+        while at < self.threads.len() {
             let _ = self.join_unless(ThreadId(at as u32), || false);
             at += 1;
         }
@@ -170,7 +170,7 @@ impl<A: Arch> Kernel<A> {
     /// The body of the thread that `entry` names.
     fn run_thread(&self, entry: TaskEntry) {
         let thread = thread::of_entry(entry);
-        let start = self.threads.lock_irqsave().take_start(thread);
+        let start = self.threads.take_start(thread);
         match start {
             Some(Start { process: Some(process), body }) => {
                 self.current.run(self.mm.backing(), &process, || body(self));
@@ -179,7 +179,7 @@ impl<A: Arch> Kernel<A> {
             Some(Start { process: None, body }) => body(self),
             None => {}
         }
-        let waiter = self.threads.lock_irqsave().finish(thread);
+        let waiter = self.threads.finish(thread);
         if let Some(task) = waiter {
             A::unpark(task);
         }

@@ -12,7 +12,7 @@ use mmscale_mm::sync::{Completion, Sparse, SpinLock};
 use mmscale_system::{Exit, ProcessId};
 
 /// Tasks that a machine may have.
-const TASKS_MAX: usize = 1 << 22;
+pub(crate) const TASKS_MAX: usize = 1 << 22;
 
 /// A process.
 pub(crate) struct Process<A: Arch> {

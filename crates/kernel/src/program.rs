@@ -159,12 +159,12 @@ impl<A: Arch> Kernel<A> {
     ) -> Result<(), Errno> {
         let me = A::current();
         loop {
-            let step = self.threads.lock_irqsave().wait(thread, me);
+            let step = self.threads.wait(thread, me);
             match step {
                 Wait::Over => return Ok(()),
                 Wait::Invalid => return Err(Errno::Inval),
                 Wait::Park if over() => {
-                    self.threads.lock_irqsave().give_up(thread, me);
+                    self.threads.give_up(thread, me);
                     return Err(Errno::Stopped);
                 }
                 Wait::Park => A::park(),
@@ -197,7 +197,7 @@ impl<A: Arch> Kernel<A> {
             Priority::RealTime(level) => arch::Priority::RealTime(level),
         };
         let start = Start { process: Some(process), body };
-        let thread = self.threads.lock_irqsave().insert(start);
+        let thread = self.threads.insert(start);
         A::spawn(TaskSpec { cpu, per_cpu: false, priority, entry: thread::entry_of(thread) });
         thread
     }

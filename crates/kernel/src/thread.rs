@@ -1,10 +1,11 @@
 //! The table of a system's threads. A slot is never used twice in a run.
 
 use crate::Kernel;
-use crate::process::Process;
+use crate::process::{Process, TASKS_MAX};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use mmscale_mm::arch::{Arch, TaskEntry, TaskId};
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use mmscale_mm::arch::{Arch, Atomic, LockClass, TaskEntry, TaskId};
+use mmscale_mm::sync::{IrqGuard, Sparse, SpinGuard, SpinLock};
 use mmscale_system::{Body, ThreadId};
 
 /// What a machine is given to start a thread; the memory manager's own tasks have other numbers
@@ -26,7 +27,7 @@ pub(crate) struct Start<A: Arch> {
 }
 
 struct Thread<A: Arch> {
-    /// Gone once it has begun.
+    /// There from when it was made until it has begun.
     start: Option<Start<A>>,
     returned: bool,
     /// Who waits for its end.
@@ -34,8 +35,12 @@ struct Thread<A: Arch> {
 }
 
 /// All threads of a run, by [`ThreadId`].
+///
+/// Locks: each thread has its own (class Other), held for moments, with nothing inside.
 pub(crate) struct ThreadTable<A: Arch> {
-    slots: Vec<Thread<A>>,
+    threads: Sparse<SpinLock<A, Thread<A>>>,
+    /// How many there have been.
+    made: A::AtomicU32,
 }
 
 /// What [`ThreadTable::wait`] found.
@@ -50,41 +55,52 @@ pub(crate) enum Wait {
 
 impl<A: Arch> ThreadTable<A> {
     pub(crate) fn new() -> Self {
-        Self { slots: Vec::new() }
+        Self { threads: Sparse::new(TASKS_MAX), made: A::AtomicU32::new(0) }
     }
+    /// How many threads there have been, those included that are just being made.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.made.load(Acquire) as usize
     }
-    pub(crate) fn insert(&mut self, start: Start<A>) -> ThreadId {
-        self.slots.push(Thread { start: Some(start), returned: false, waiter: None });
-        ThreadId((self.slots.len() - 1) as u32)
+    pub(crate) fn insert(&self, start: Start<A>) -> ThreadId {
+        let thread = ThreadId(self.made.fetch_add(1, AcqRel));
+        self.of(thread).start = Some(start);
+        thread
+    }
+    fn of(&self, thread: ThreadId) -> SpinGuard<'_, A, Thread<A>, IrqGuard<A>> {
+        let new = |_| {
+            let thread = Thread { start: None, returned: false, waiter: None };
+            SpinLock::new(LockClass::Other, thread)
+        };
+        self.threads.get_or_make(thread.0 as usize, new).lock_irqsave()
     }
     /// The thread begins.
-    pub(crate) fn take_start(&mut self, thread: ThreadId) -> Option<Start<A>> {
-        self.slots[thread.0 as usize].start.take()
+    pub(crate) fn take_start(&self, thread: ThreadId) -> Option<Start<A>> {
+        self.of(thread).start.take()
     }
     /// Marks the thread as returned and says whom to wake.
-    pub(crate) fn finish(&mut self, thread: ThreadId) -> Option<TaskId> {
-        let slot = &mut self.slots[thread.0 as usize];
-        slot.returned = true;
-        slot.waiter.take()
+    pub(crate) fn finish(&self, thread: ThreadId) -> Option<TaskId> {
+        let mut found = self.of(thread);
+        found.returned = true;
+        found.waiter.take()
     }
-    /// The task `me` waits for `thread` no more.
-    pub(crate) fn give_up(&mut self, thread: ThreadId, me: TaskId) {
-        if let Some(slot) = self.slots.get_mut(thread.0 as usize) {
-            slot.waiter = slot.waiter.filter(|&other| other != me);
-        }
+    /// The task `me` waits for `thread`, which exists, no more.
+    pub(crate) fn give_up(&self, thread: ThreadId, me: TaskId) {
+        let mut found = self.of(thread);
+        found.waiter = found.waiter.filter(|&other| other != me);
     }
     /// One step of waiting for `thread` by the task `me`.
-    pub(crate) fn wait(&mut self, thread: ThreadId, me: TaskId) -> Wait {
-        match self.slots.get_mut(thread.0 as usize) {
-            None => Wait::Invalid,
-            Some(slot) if slot.returned => Wait::Over,
-            Some(slot) if slot.waiter.is_none_or(|other| other == me) => {
-                slot.waiter = Some(me);
-                Wait::Park
-            }
-            Some(_) => Wait::Invalid,
+    pub(crate) fn wait(&self, thread: ThreadId, me: TaskId) -> Wait {
+        if thread.0 as usize >= self.len() {
+            return Wait::Invalid;
+        }
+        let mut found = self.of(thread);
+        if found.returned {
+            Wait::Over
+        } else if found.waiter.is_none_or(|other| other == me) {
+            found.waiter = Some(me);
+            Wait::Park
+        } else {
+            Wait::Invalid
         }
     }
 }

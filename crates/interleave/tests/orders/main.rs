@@ -5,6 +5,7 @@ mod calls;
 mod claims;
 mod locks;
 mod lru;
+mod numbers;
 mod owned;
 mod pages;
 mod planted;

@@ -11,7 +11,7 @@ use super::{File, FileId, Space};
 use crate::arch::{Arch, Asid, Atomic, LockClass, Order, Pfn};
 use crate::frame::MigrateType;
 use crate::page_alloc::{AllocError, FrameAllocator, Gfp};
-use crate::sync::{Sparse, SpinLock};
+use crate::sync::{Numbers, Sparse, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ptr::null_mut;
@@ -99,18 +99,12 @@ impl Mapping {
 type Place<A> = SpinLock<A, Option<Arc<Space<A>>>>;
 type Family<A> = SpinLock<A, Vec<Asid>>;
 
-/// Numbers of families that nobody has.
-struct Pool {
-    next: u32,
-    free: Vec<u32>,
-}
-
 /// All address spaces of a machine.
 pub struct Spaces<A: Arch> {
     pub(super) config: SpaceConfig,
     places: Sparse<Place<A>>,
     families: Sparse<Family<A>>,
-    pool: SpinLock<A, Pool>,
+    family_numbers: Numbers<A>,
     /// The frame of zeros plus 1; 0 until it is there.
     zero: AtomicU64,
     /// By task, the address space that it runs in. A task asks only for its own.
@@ -127,7 +121,7 @@ impl<A: Arch> Spaces<A> {
             config,
             places: Sparse::new(Asid::COUNT),
             families: Sparse::new(Asid::COUNT),
-            pool: SpinLock::new(LockClass::Other, Pool { next: 0, free: Vec::new() }),
+            family_numbers: Numbers::new(0..Asid::COUNT),
             zero: AtomicU64::new(0),
             running: Sparse::new(TASKS_MAX),
             files: SpinLock::new(LockClass::Other, Vec::new()),
@@ -171,11 +165,8 @@ impl<A: Arch> Spaces<A> {
     }
     /// A family without members.
     pub(super) fn new_family(&self) -> FamilyId {
-        let mut pool = self.pool.lock();
-        FamilyId(pool.free.pop().unwrap_or_else(|| {
-            pool.next += 1;
-            pool.next - 1
-        }))
+        // Each has a member with a number of its own, or is about to get one.
+        FamilyId(self.family_numbers.take().expect("as many families as address spaces") as u32)
     }
     /// The `at`th member of a family. Members may come and go between two questions.
     pub(super) fn member(&self, id: FamilyId, at: usize) -> Option<Asid> {
@@ -197,7 +188,7 @@ impl<A: Arch> Spaces<A> {
             members.len()
         };
         if left == 0 {
-            self.pool.lock().free.push(space.family.0);
+            self.family_numbers.give(space.family.0 as usize);
         }
         drop(gone);
     }

@@ -14,6 +14,7 @@
 mod guard;
 mod local;
 mod mutex;
+mod numbers;
 mod optimistic;
 mod percpu;
 mod rwsem;
@@ -24,6 +25,7 @@ mod wait;
 pub use guard::{IrqGuard, NoPreempt, PreemptGuard};
 pub use local::{Local, LocalGuard};
 pub use mutex::{Mutex, MutexGuard};
+pub use numbers::Numbers;
 pub use percpu::{EachCpu, PerCpu};
 pub use rwsem::{HANDOFF_AFTER_NS, READER_SPIN_NS, READERS_AT_ONCE, ReadGuard, RwSem, WriteGuard};
 pub use sparse::Sparse;

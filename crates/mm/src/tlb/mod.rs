@@ -50,11 +50,10 @@ pub use flush::Begun;
 pub use limbo::{LIMBO_FRAMES, Leave, Parked};
 pub use parcel::{PARCEL_PAGES, PARCELS};
 
-use crate::arch::{Arch, Asid, Atomic, CpuId, Func, LockClass, Op, PageSize, Span};
+use crate::arch::{Arch, Asid, Atomic, CpuId, Func, Op, PageSize, Span};
 use crate::arch::{Trace, VmaRange};
 use crate::smp::{CallPolicy, CallStats, Smp, SmpConfig, Wait};
-use crate::sync::{EachCpu, IrqGuard, NoPreempt, PerCpu, Sparse, SpinLock};
-use alloc::vec::Vec;
+use crate::sync::{EachCpu, IrqGuard, NoPreempt, Numbers, PerCpu, Sparse};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use cpu::{Loaded, Own};
 use flush::Sleepers;
@@ -149,17 +148,10 @@ impl Retired {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoAsid;
 
-/// Numbers of address spaces that nobody has.
-struct Pool {
-    /// Numbers from here on were never given out.
-    next: usize,
-    free: Vec<Asid>,
-}
-
 /// What all CPUs may know of all address spaces.
 pub struct Tlb<A: Arch> {
     spaces: Sparse<Space<A>>,
-    pool: SpinLock<A, Pool>,
+    numbers: Numbers<A>,
     loaded: EachCpu<A::AtomicU64>,
     own: PerCpu<A, Own>,
     sleepers: EachCpu<Sleepers<A>>,
@@ -173,7 +165,7 @@ impl<A: Arch> Tlb<A> {
     pub fn new(config: SmpConfig) -> Self {
         Self {
             spaces: Sparse::new(Asid::COUNT),
-            pool: SpinLock::new(LockClass::Other, Pool { next: 1, free: Vec::new() }),
+            numbers: Numbers::new(1..KERNEL.index()),
             loaded: EachCpu::new::<A>(|_| A::AtomicU64::new(Loaded::NOTHING.word())),
             own: PerCpu::new(|_| Own::default()),
             sleepers: EachCpu::new::<A>(|_| Sleepers::new()),
@@ -195,24 +187,14 @@ impl<A: Arch> Tlb<A> {
     }
     /// A number for a new address space. No CPU keeps a translation of it that it would use.
     pub fn alloc_asid(&self) -> Result<Asid, NoAsid> {
-        let asid = {
-            let mut pool = self.pool.lock();
-            match pool.free.pop() {
-                Some(asid) => asid,
-                None if pool.next < KERNEL.index() => {
-                    pool.next += 1;
-                    Asid::new(pool.next - 1)
-                }
-                None => return Err(NoAsid),
-            }
-        };
+        let asid = Asid::new(self.numbers.take().ok_or(NoAsid)?);
         self.spaces.get_or_make(asid.index(), |_| Space::new());
         Ok(asid)
     }
     /// Gives the number back. Nobody will use the address space or load it.
     pub fn free_asid(&self, asid: Asid) {
         let _ = self.flush_with(asid, Extent::All, Tables::Freed, Wait::Sleep);
-        self.pool.lock().free.push(asid);
+        self.numbers.give(asid.index());
     }
     fn space(&self, asid: Asid) -> &Space<A> {
         match self.spaces.get(asid.index()) {
