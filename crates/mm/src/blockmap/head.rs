@@ -39,7 +39,7 @@ pub(super) struct Fill(u8);
 impl Fill {
     pub(super) const COUNT: usize = Self::MOST_FREE.len();
     /// By fill: the most frames that are free.
-    const MOST_FREE: [u64; 6] = [7, 31, 127, 255, 383, BLOCK_PAGES - 1];
+    const MOST_FREE: [u64; 4] = [7, 31, 127, BLOCK_PAGES - 1];
     /// By frames in use, as many as a head can count: the fill; for none and for all there is none.
     /// A table, as what comes back at random places is of blocks of any fill.
     const BY_USED: [u8; USED as usize + 1] = {
