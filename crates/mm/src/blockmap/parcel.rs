@@ -171,7 +171,7 @@ impl<A: Arch> BlockMap<A> {
             cache.account(BLOCK_PAGES as i64);
             self.file_with_others(parcel, block);
         } else {
-            cache.account(self.uncount(block, BLOCK_PAGES, LARGEST_ROOM));
+            cache.account(self.uncount(block, BLOCK_PAGES, || LARGEST_ROOM));
         }
     }
 
@@ -274,6 +274,6 @@ impl<A: Arch> BlockMap<A> {
                 largest = bits::largest(self.clear(block, at, frames)).max(largest);
             }
         }
-        cache.account(self.uncount(block, pages.into(), largest));
+        cache.account(self.uncount(block, pages.into(), || largest));
     }
 }

@@ -139,7 +139,7 @@ fn frames_are_taken_before_they_are_counted_as_free() {
     map.put_block(0, word);
     let free = map.clear(0, 1, !0);
     assert_eq!([claim(), claim()], [Some(held[0]), Some(held[1])]);
-    assert_eq!(map.uncount(0, 64, bits::largest(free)), 64);
+    assert_eq!(map.uncount(0, 64, || bits::largest(free)), 64);
     assert_eq!((map.head(0).free(), claim()), (0, None));
 }
 

@@ -31,7 +31,7 @@ impl<A: Arch> BlockMap<A> {
         let (word, _) = bits::split(frame);
         let (block, at) = (word as usize / WORDS, word as usize % WORDS);
         self.clear_words(block, at..at + (order.pages() >> WORD_ORDER));
-        self.uncount(block, order.pages() as u64, order.get())
+        self.uncount(block, order.pages() as u64, || order.get())
     }
 
     /// Gives frames of one word, `pages` in number, to the map; returns by how many pages the
@@ -40,7 +40,8 @@ impl<A: Arch> BlockMap<A> {
     pub(super) fn put_back(&self, run: Run, pages: u32) -> i64 {
         let (block, at) = (run.word as usize / WORDS, run.word as usize % WORDS);
         let free = self.clear(block, at, run.frames);
-        self.uncount(block, pages.into(), bits::largest_with(free, run.frames, pages))
+        let largest = || bits::largest_with(free, run.frames, pages);
+        self.uncount(block, pages.into(), largest)
     }
 
     /// Clears the bits of frames that are in use; what is free of their word now.
@@ -104,18 +105,20 @@ impl<A: Arch> BlockMap<A> {
     /// found now, also as one with a free block of order `largest`; returns by how many pages the
     /// zone's free pages grow.
     #[inline(always)]
-    pub(super) fn uncount(&self, block: usize, pages: u64, largest: u8) -> i64 {
+    pub(super) fn uncount(&self, block: usize, pages: u64, largest: impl FnOnce() -> u8) -> i64 {
         let before = Head(self.heads[block].fetch_sub(pages, SeqCst));
         let after = Head(before.0 - pages);
-        let room = match after.free() {
-            // Perhaps: words may be free, but no two side by side. Or none is by now: who is inside
-            // may have taken these frames before they were counted.
-            free if largest >= WORD_ORDER => {
-                LARGEST_ROOM.min((free | 1).ilog2() as u8).max(largest)
-            }
-            _ => largest,
-        };
-        self.rooms.note(block, room);
+        if !self.rooms.is_in_all(block) {
+            let room = match (largest(), after.free()) {
+                // Perhaps: words may be free, but no two side by side. Or none is by now: who is
+                // inside may have taken these frames before they were counted.
+                (largest, free) if largest >= WORD_ORDER => {
+                    LARGEST_ROOM.min((free | 1).ilog2() as u8).max(largest)
+                }
+                (largest, _) => largest,
+            };
+            self.rooms.note(block, room);
+        }
         if before.is_isolated() {
             return 0;
         }

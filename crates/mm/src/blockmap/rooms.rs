@@ -34,6 +34,11 @@ impl<A: Arch> Rooms<A> {
     pub(super) fn above(&self, order: Order) -> Option<&Index<A>> {
         self.orders.get(order.index())
     }
+    /// Whether a block is in for all orders, so that nothing that comes back to it need be noted.
+    #[inline]
+    pub(super) fn is_in_all(&self, block: usize) -> bool {
+        self.orders[usize::from(LARGEST_ROOM) - 1].contains(block)
+    }
     /// A free block of `order` has come about.
     #[inline]
     pub(super) fn note(&self, block: usize, order: u8) {
@@ -52,7 +57,8 @@ impl<A: Arch> Rooms<A> {
             index.set(block);
         }
     }
-    /// Somebody looked for `order` in vain.
+    /// Somebody looked for `order` in vain. The largest goes last: as long as that is in, whoever
+    /// gives something back notes nothing, so the caller looks again after this.
     pub(super) fn forget(&self, block: usize, order: Order) {
         let above = &self.orders[order.index().saturating_sub(1)..];
         let above = if order == Order::ZERO { &[] } else { above };
