@@ -66,7 +66,7 @@ impl List {
     }
 }
 
-/// Frames of one word that go home together; none, if no bit is set.
+/// Frames of one word that go home together; none, if it is no word's.
 struct Home {
     frames: AtomicU64,
     word: AtomicU32,
@@ -75,8 +75,16 @@ struct Home {
 }
 
 impl Home {
+    const NO_WORD: u32 = u32::MAX;
+
     const fn none() -> Self {
-        Self { frames: AtomicU64::new(0), word: AtomicU32::new(0), pages: AtomicU32::new(0) }
+        let word = AtomicU32::new(Self::NO_WORD);
+        Self { frames: AtomicU64::new(0), word, pages: AtomicU32::new(0) }
+    }
+    fn empty(&self) {
+        self.frames.store(0, Relaxed);
+        self.word.store(Self::NO_WORD, Relaxed);
+        self.pages.store(0, Relaxed);
     }
     #[inline]
     fn run(&self) -> Run {
@@ -191,7 +199,7 @@ impl CpuCache {
         let home = &self.homes[(run.word & self.mask) as usize % HOMES];
         let old = home.frames.load(Relaxed);
         let frames = old | run.frames;
-        let alone = old == 0 || home.word.load(Relaxed) != run.word;
+        let alone = home.word.load(Relaxed) != run.word;
         if alone || frames == !0 || old & run.frames != 0 {
             return false;
         }
@@ -205,7 +213,7 @@ impl CpuCache {
     pub(super) fn go_home(&self, run: Run, pages: u32) -> Result<Option<(Run, u32)>, FreedTwice> {
         let home = &self.homes[(run.word & self.mask) as usize % HOMES];
         let (old, there) = (home.run(), home.pages.load(Relaxed));
-        if old.frames == 0 || old.word != run.word {
+        if old.word != run.word {
             home.word.store(run.word, Relaxed);
             home.frames.store(run.frames, Relaxed);
             home.pages.store(pages, Relaxed);
@@ -226,8 +234,7 @@ impl CpuCache {
         }
         let frames = old.frames | run.frames;
         if frames == !0 {
-            home.frames.store(0, Relaxed);
-            home.pages.store(0, Relaxed);
+            home.empty();
             return Ok(Some((Run { word: run.word, frames }, WORD_PAGES as u32)));
         }
         home.frames.store(frames, Relaxed);
@@ -238,8 +245,7 @@ impl CpuCache {
     pub(super) fn pop_home(&self) -> Option<Run> {
         let home = self.homes.iter().find(|home| home.frames.load(Relaxed) != 0)?;
         let run = home.run();
-        home.frames.store(0, Relaxed);
-        home.pages.store(0, Relaxed);
+        home.empty();
         Some(run)
     }
     /// What is in it, at most a word at a time.

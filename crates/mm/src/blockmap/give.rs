@@ -83,10 +83,10 @@ impl<A: Arch> BlockMap<A> {
                 // The place may be another word's, whose frames go then.
                 if let Some((run, pages)) = self.go_home(&cache, frame, order) {
                     A::work(Op::BuddyPut, 1);
-                    cache.account(self.put_back(run, pages));
+                    return cache.account(self.put_back(run, pages));
                 }
             }
-            None => _ = cache.account(self.put_block(frame, order)),
+            None => return cache.account(self.put_block(frame, order)),
         }
         cache.uncounted()
     }
@@ -119,8 +119,7 @@ impl<A: Arch> BlockMap<A> {
         {
             return cache.uncounted();
         }
-        cache.account(self.put_words(frame, order));
-        cache.uncounted()
+        cache.account(self.put_words(frame, order))
     }
 
     /// The same for a whole pageblock. It need not be remembered what becomes of it: the next one

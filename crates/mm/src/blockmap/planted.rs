@@ -50,6 +50,15 @@ fn a_frame_in_use_that_its_block_does_not_count() {
 }
 
 #[test]
+fn room_that_nobody_would_look_for() {
+    caught(|map, held| {
+        let (block, order) = (map.block_of(held), Order::new(5).unwrap());
+        map.rooms.forget(block, order);
+        MapError::NoRoom(first(map, block), order)
+    });
+}
+
+#[test]
 fn a_frame_handed_out_that_is_free_for_all() {
     caught(|map, held| {
         let (word, bit) = bits::split(map.index(held));

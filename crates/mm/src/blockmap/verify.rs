@@ -16,6 +16,8 @@ pub(crate) enum MapError {
     Inside(Pfn),
     /// The block at this frame has free frames, and nobody can find it.
     Unfiled(Pfn),
+    /// The block at this frame has room for this order, and nobody would look for it there.
+    NoRoom(Pfn, Order),
     /// The block at this frame is found as a whole one that nobody owns, and is none.
     Misfiled(Pfn),
     /// A CPU keeps another number of frames than it says, or keeps some or owes the counter and
@@ -120,7 +122,20 @@ impl<A: Arch> BlockMap<A> {
                 Some(fill) => self.partial[head.kind().index()][fill.index()].contains(block),
                 None => head.used() > 0 || self.whole.contains(block),
             };
-        if filed { Ok(head.free()) } else { Err(MapError::Unfiled(at)) }
+        if !filed {
+            return Err(MapError::Unfiled(at));
+        }
+        // The words of others say nothing; they are in for all orders once somebody enters them.
+        let entered = head.held().is_none() && head.used() > 0;
+        let lacks = |order: &Order| {
+            let noted = self.rooms.of(*order).is_none_or(|blocks| blocks.contains(block));
+            !noted && self.word_with(block, *order).is_some()
+        };
+        let below = Order::all().take_while(|&order| order < Order::PAGEBLOCK);
+        match below.filter(|_| entered).find(lacks) {
+            Some(order) => Err(MapError::NoRoom(at, order)),
+            None => Ok(head.free()),
+        }
     }
 
     /// Whether the CPU that owns a block knows of it.

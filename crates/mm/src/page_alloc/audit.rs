@@ -62,6 +62,9 @@ pub enum Violation {
     BlockUnfiled(Pfn),
     /// The pageblock at this frame is found as one that is whole and nobody's, and is not.
     BlockMisfiled(Pfn),
+    /// The pageblock at this frame has a free block of this order, and no allocation of it would look
+    /// there.
+    RoomUnnoted(Pfn, Order),
     /// A CPU is offline, and nobody took over its counters' bytes or its page caches.
     LeftBehind(CpuId),
 }
@@ -91,6 +94,10 @@ impl core::fmt::Display for Violation {
             Self::BlockCount(pfn) => write!(f, "pageblock at {}: miscounts", pfn.index()),
             Self::BlockOwner(pfn) => write!(f, "pageblock at {}: its owner is lost", pfn.index()),
             Self::BlockUnfiled(pfn) => write!(f, "pageblock at {}: in no index", pfn.index()),
+            Self::RoomUnnoted(pfn, order) => {
+                let (pfn, order) = (pfn.index(), order.get());
+                write!(f, "pageblock at {pfn}: its free block of order {order} is not noted")
+            }
             Self::BlockMisfiled(pfn) => write!(f, "pageblock at {}: not whole", pfn.index()),
             Self::LeftBehind(cpu) => write!(f, "{cpu} is gone and left counts or pages behind"),
         }

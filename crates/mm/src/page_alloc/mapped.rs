@@ -259,6 +259,7 @@ impl<A: Arch> FrameAllocator<A> {
             MapError::Count(pfn) => Violation::BlockCount(pfn),
             MapError::Inside(pfn) => Violation::BlockOwner(pfn),
             MapError::Unfiled(pfn) => Violation::BlockUnfiled(pfn),
+            MapError::NoRoom(pfn, order) => Violation::RoomUnnoted(pfn, order),
             MapError::Misfiled(pfn) => Violation::BlockMisfiled(pfn),
             MapError::Keeps(_) => Violation::PcpCount(zone.id),
             MapError::Kept(pfn) => Violation::Lost(pfn),
