@@ -52,17 +52,7 @@ fn scenario(
     bodies: impl Fn(&Arc<World>, Vec<Pfn>) -> Vec<Cpu> + Send + Sync + 'static,
 ) {
     check(SCHEDULES, move || {
-        let mut made = None;
-        run(3, || {
-            let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(4 * MIN_PAGES));
-            let config = AllocConfig { caches, min_free_kb, ..AllocConfig::default() };
-            let frames = FrameAllocator::new(&MemoryMap::single(PAGES), config).expect("sane");
-            let world = Arc::new(World(frames));
-            let pages = (0..held).map(|_| world.page()).collect();
-            made = Some(Arc::clone(&world));
-            (Some(world.clone() as Arc<dyn Hooks>), bodies(&world, pages))
-        });
-        let world = made.expect("it was built");
+        let world = play(held, &bodies);
         let audit = world.0.verify().expect("everything adds up");
         assert_eq!((audit.held, audit.cached), (0, 0));
         assert_eq!(audit.free + audit.isolated, PAGES.into());
@@ -70,6 +60,21 @@ fn scenario(
             assert_eq!(world.0.census().whole_blocks, 4);
         }
     });
+}
+
+/// The same once, as it is when all have done what they do.
+fn play(held: usize, bodies: impl Fn(&Arc<World>, Vec<Pfn>) -> Vec<Cpu>) -> Arc<World> {
+    let mut made = None;
+    run(3, || {
+        let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(4 * MIN_PAGES));
+        let config = AllocConfig { caches, min_free_kb, ..AllocConfig::default() };
+        let frames = FrameAllocator::new(&MemoryMap::single(PAGES), config).expect("sane");
+        let world = Arc::new(World(frames));
+        let pages = (0..held).map(|_| world.page()).collect();
+        made = Some(Arc::clone(&world));
+        (Some(world.clone() as Arc<dyn Hooks>), bodies(&world, pages))
+    });
+    made.expect("it was built")
 }
 
 /// A CPU that does `f`, and gives up what it keeps.
@@ -126,6 +131,32 @@ fn the_last_free_pages_are_found_wherever_they_are() {
             body(world, |world| world.churn(2)),
             body(world, |world| world.churn(2)),
         ]
+    });
+}
+
+#[test]
+fn room_that_comes_about_while_somebody_looks_in_vain_is_noted() {
+    check(3 * SCHEDULES, || {
+        // A whole pageblock is left: who finds no pair elsewhere breaks that up, and looks no further.
+        let world = play(PAGES as usize - 512, |world, mut pages| {
+            pages.sort_unstable();
+            // Alone in its pageblock at first.
+            world.give(&pages[70..71]);
+            world.0.drain_pages(Model::cpu());
+            let [buddy, next_pair] = [pages[71..72].to_vec(), pages[68..70].to_vec()];
+            let look = |world: &World| {
+                let pair = Order::new(1).expect("a small one");
+                let taken = world.take(pair);
+                taken.into_iter().for_each(|block| world.0.free_pages(block, pair));
+            };
+            vec![
+                body(world, move |world| world.give(&next_pair)),
+                body(world, move |world| world.give(&buddy)),
+                body(world, look),
+            ]
+        });
+        let audit = world.0.verify().expect("everything adds up");
+        assert_eq!((audit.cached, audit.free), (0, 512 + 4));
     });
 }
 
