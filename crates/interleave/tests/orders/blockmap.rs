@@ -137,7 +137,8 @@ fn the_last_free_pages_are_found_wherever_they_are() {
 #[test]
 fn room_that_comes_about_while_somebody_looks_in_vain_is_noted() {
     check(3 * SCHEDULES, || {
-        // A whole pageblock is left: who finds no pair elsewhere breaks that up, and looks no further.
+        // A whole pageblock is left: who finds no pair elsewhere breaks that up, and looks no
+        // further.
         let world = play(PAGES as usize - 512, |world, mut pages| {
             pages.sort_unstable();
             // Alone in its pageblock at first.

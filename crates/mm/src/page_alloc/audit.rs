@@ -62,8 +62,8 @@ pub enum Violation {
     BlockUnfiled(Pfn),
     /// The pageblock at this frame is found as one that is whole and nobody's, and is not.
     BlockMisfiled(Pfn),
-    /// The pageblock at this frame has a free block of this order, and no allocation of it would look
-    /// there.
+    /// The pageblock at this frame has a free block of this order, and no allocation of that would
+    /// look there.
     RoomUnnoted(Pfn, Order),
     /// A CPU is offline, and nobody took over its counters' bytes or its page caches.
     LeftBehind(CpuId),
