@@ -60,6 +60,30 @@ fn what_was_freed_and_went_home() {
     });
 }
 
+/// Who survives the panic has the map as it was: the bits of frames that were wrong are set back.
+#[test]
+fn a_frame_that_goes_home_twice_harms_no_other() {
+    uni::boot(1, 1000);
+    let (caches, records) = (PcpPolicy::Blockmap, Records::None);
+    let config = AllocConfig { caches, records, ..AllocConfig::default() };
+    let frames = FrameAllocator::<Uni>::new(&MemoryMap::single(PAGES), config).unwrap();
+    // Of one word: some stay out, so that there are bits to harm beside it.
+    let mut pages: Vec<Pfn> = (0..20).map(|_| take(&frames, Order::ZERO)).collect();
+    pages.sort_unstable();
+    let twice = pages.remove(10);
+    frames.free_pages(twice, Order::ZERO);
+    frames.drain_all();
+    let before = frames.verify().expect("it adds up");
+    frames.free_pages(twice, Order::ZERO);
+    let drain = AssertUnwindSafe(|| frames.drain_all());
+    assert!(catch_unwind(drain).is_err(), "nobody saw that it was free");
+    assert_eq!(frames.verify().expect("it still adds up"), before);
+    pages.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));
+    frames.drain_all();
+    let after = frames.verify().expect("it adds up at the end");
+    assert_eq!((after.free, after.held), (PAGES.into(), 0));
+}
+
 #[test]
 fn what_is_no_block_or_in_no_zone() {
     refused(&[Records::Kept, Records::None], |frames| {
