@@ -78,8 +78,10 @@ fn run(name: &str, map: &MemoryMap, config: AllocConfig) -> Result<(), Box<dyn E
     let before = HEAP.bytes.load(Ordering::Relaxed);
     let frames = Frames::new(map, config)?;
     let bytes = HEAP.bytes.load(Ordering::Relaxed) - before;
-    let bits = 8.0 * bytes as f64 / map.frames() as f64;
-    println!("{name}: {bits:.2} bits of metadata a page, {bytes} bytes in all");
+    let for_cpus = frames.census().cpu_metadata_bytes;
+    let bits = 8.0 * (bytes as f64 - for_cpus as f64) / map.frames() as f64;
+    let cpu_bytes = for_cpus / CPUS as u64;
+    println!("{name}: {bits:.2} bits of metadata a page, and {cpu_bytes} bytes a CPU");
 
     let (to, from): (Vec<_>, Vec<_>) = (0..CPUS).map(|_| channel()).unzip();
     thread::scope(|scope| {

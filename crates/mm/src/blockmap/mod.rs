@@ -265,7 +265,7 @@ impl<A: Arch> BlockMap<A> {
         }
     }
     /// Bytes of metadata for all blocks together, and for each CPU, where an atomic is as large as
-    /// what it holds: 64 a block for its bitmap (a bit a frame), 8 for its head, 27 bits and their
+    /// what it holds: 64 a block for its bitmap (a bit a frame), 8 for its head, 21 bits and their
     /// summaries for the indices.
     pub fn metadata_bytes(&self) -> (usize, usize) {
         let indices = self.partial.iter().flatten().chain([&self.whole]);

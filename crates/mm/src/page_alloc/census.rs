@@ -31,6 +31,8 @@ pub struct Census {
     /// Bytes that the allocator keeps about its frames: records, pageblocks, zones, page caches.
     /// Counters and the text of the program are not among them.
     pub metadata_bytes: u64,
+    /// Of these, what it keeps for CPUs: as much for each, however much memory there is.
+    pub cpu_metadata_bytes: u64,
 }
 
 impl Census {
@@ -138,6 +140,7 @@ impl<A: Arch> FrameAllocator<A> {
         drop(buddy);
         blocks.count(zone, census);
         census.metadata_bytes += zone.metadata_bytes(blocks.free.len());
+        census.cpu_metadata_bytes += zone.cpu_metadata_bytes();
     }
 }
 
@@ -164,5 +167,7 @@ fn mapped_census<A: Arch>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census
     });
     blocks.count(zone, census);
     let (shared, per_cpu) = map.metadata_bytes();
-    census.metadata_bytes += (shared + per_cpu * A::cpus_possible()) as u64;
+    let for_cpus = per_cpu * A::cpus_possible();
+    census.metadata_bytes += (shared + for_cpus) as u64;
+    census.cpu_metadata_bytes += for_cpus as u64;
 }

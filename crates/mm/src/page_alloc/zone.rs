@@ -121,11 +121,13 @@ impl<A: Arch> Zone<A> {
     /// Bytes that are kept about it beside the records of its frames; a byte for each of its
     /// `pageblocks`, and four more where CPUs own them, and their lists for each CPU.
     pub(super) fn metadata_bytes(&self, pageblocks: usize) -> u64 {
-        let (lists, owners) = match self.owners.exist() {
-            true => (A::cpus_possible() * (Pcp::OWNED_BYTES + 4), 4 * pageblocks),
-            false => (0, 0),
-        };
-        (size_of::<Self>() + self.pcps.bytes() + pageblocks + lists + owners) as u64
+        let owners = if self.owners.exist() { 4 * pageblocks } else { 0 };
+        (size_of::<Self>() + pageblocks + owners) as u64 + self.cpu_metadata_bytes()
+    }
+    /// Of these, what is kept for CPUs.
+    pub(super) fn cpu_metadata_bytes(&self) -> u64 {
+        let lists = if self.owners.exist() { Pcp::OWNED_BYTES + 4 } else { 0 };
+        (self.pcps.bytes() + A::cpus_possible() * lists) as u64
     }
     /// Sets or clears a flag.
     pub(super) fn put(&self, flag: u32, on: bool) {

@@ -5,7 +5,7 @@ use crate::frames::random::Random;
 use mmscale_mm::arch::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn};
 use mmscale_mm::frame::{FrameTable, MigrateType};
 use mmscale_mm::page_alloc::{
-    AllocConfig, Census, FrameAllocator, Gfp, MemoryMap, PcpPolicy, ZoneSpec,
+    AllocConfig, Census, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records, ZoneSpec,
 };
 use mmscale_mm::zone::ZoneKind;
 use mmscale_uni::{self as uni, Uni};
@@ -137,4 +137,20 @@ fn memory_that_was_never_used_is_whole_and_small_to_keep() {
     let records = (START + PAGES) * FrameTable::RECORD_BYTES;
     let rest = census.metadata_bytes - records as u64;
     assert!((1_000..20_000).contains(&rest), "{rest} bytes for a zone and four page caches");
+}
+
+/// Whatever the number of pages: what is kept for CPUs does not grow with it.
+#[test]
+fn without_records_less_than_two_bits_a_page_are_kept() {
+    uni::boot(4, 1000);
+    let (caches, records) = (PcpPolicy::Blockmap, Records::None);
+    let config = AllocConfig { caches, records, ..AllocConfig::default() };
+    let kept = |pages: u32| {
+        let frames = FrameAllocator::<Uni>::new(&MemoryMap::single(pages), config).unwrap();
+        let census = frames.census();
+        (8 * (census.metadata_bytes - census.cpu_metadata_bytes), census.cpu_metadata_bytes)
+    };
+    let (small, large) = (kept(1 << 16), kept(1 << 20));
+    assert!(small.0 < 2 << 16 && large.0 < 2 << 20, "{small:?} {large:?} bits");
+    assert_eq!(small.1, large.1);
 }
