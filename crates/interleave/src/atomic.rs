@@ -6,7 +6,7 @@
 
 use crate::world;
 use core::sync::atomic::Ordering;
-use mmscale_mm::arch::{Atomic, OwnedCounter};
+use mmscale_mm::arch::{Atomic, CpuId, OwnedCounter};
 use shuttle::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
 /// An integer type that shuttle has an atomic of.
@@ -88,5 +88,8 @@ impl OwnedCounter<i8> for ModelOwned {
     }
     fn is_nonzero(&self) -> bool {
         self.0.load(Ordering::SeqCst) != 0
+    }
+    fn peek(&self, _: CpuId) -> i8 {
+        self.0.load(Ordering::SeqCst)
     }
 }

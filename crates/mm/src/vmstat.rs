@@ -5,8 +5,8 @@
 //! most the number of CPUs times the threshold ([`Stats::drift_bound`]); the upkeep tick folds what
 //! is left in the bytes.
 //!
-//! A byte is changed only on its CPU with interrupts off ([`IrqOff`]), and read by others only as
-//! "is it zero". The threshold that a CPU goes by is its own copy too: it looks up the shared one
+//! A byte is changed only on its CPU with interrupts off ([`IrqOff`]). Other CPUs ask whether it is
+//! zero; only where memory is all but gone they add all bytes up ([`Stats::zone_sum`]). The threshold that a CPU goes by is its own copy too: it looks up the shared one
 //! whenever it adds to a total and at every fold, and so learns of a change at most one upkeep
 //! interval late.
 
@@ -351,6 +351,14 @@ impl<A: Arch> Stats<A> {
         let byte = |cpu: &CpuDeltas<A>| cpu.zones[zone.index()].items[item as usize].get();
         let bytes: i64 = self.cpus.iter().map(|(_, cpu)| i64::from(byte(cpu))).sum();
         self.zones[zone.index()].items[item as usize].load(Relaxed) + bytes
+    }
+    /// The total of a zone counter with every CPU's byte, each read as another CPU may read it.
+    pub(crate) fn zone_sum(&self, zone: ZoneId, item: ZoneItem) -> i64 {
+        let byte = |(id, cpu): (CpuId, &CpuDeltas<A>)| {
+            i64::from(cpu.zones[zone.index()].items[item as usize].peek(id))
+        };
+        self.zones[zone.index()].items[item as usize].load(Relaxed)
+            + self.cpus.iter().map(byte).sum::<i64>()
     }
     /// The total of a node counter with every CPU's byte: exact only while no CPU counts.
     pub fn node_snapshot(&self, node: NodeId, item: NodeItem) -> i64 {

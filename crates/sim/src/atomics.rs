@@ -4,10 +4,11 @@
 //! read-modify-writes, a time until which it is busy. An operation needs its CPU's turn, so that
 //! values change in the order of virtual time; memory orderings ask for nothing more.
 
+use crate::context::with_any;
 use crate::engine::Engine;
 use crate::irq::at_turn_if_any;
 use crate::lines::{LineState, Usage};
-use mmscale_mm::arch::{Atomic, OwnedCounter};
+use mmscale_mm::arch::{Atomic, CpuId, OwnedCounter};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
@@ -156,9 +157,17 @@ impl<T: Word> Atomic<T> for SimAtomic<T> {
 }
 
 /// A byte that its CPU counts in. Only changes between zero and nonzero need the CPU's turn, so
-/// that the answer to "is it zero" is exact; the exact value is nobody else's business. A change
-/// in between costs nothing here: what it costs is part of the operation that counts.
+/// that the answer to "is it zero" is exact. A change in between waits for no turn; what it costs
+/// is part of the operation that counts. It is noted with its time, so that a CPU that peeks finds
+/// the value of its own time, even if the owner has run ahead on the host.
 pub struct SimOwnedI8(SimAtomic<i8>);
+
+impl SimOwnedI8 {
+    /// The byte's name in its owner's notes: unique, and never part of a result.
+    fn name(&self) -> usize {
+        (&raw const *self).addr()
+    }
+}
 
 impl OwnedCounter<i8> for SimOwnedI8 {
     fn zero() -> Self {
@@ -170,7 +179,9 @@ impl OwnedCounter<i8> for SimOwnedI8 {
     }
     #[inline]
     fn set(&self, value: i8) {
-        if (self.get() == 0) == (value == 0) {
+        let before = self.get();
+        if (before == 0) == (value == 0) {
+            with_any(|engine| engine.note_count(self.name(), before));
             self.0.value.set(value);
         } else {
             self.0.at_turn(Usage::Store, |held| held.set(value));
@@ -178,5 +189,9 @@ impl OwnedCounter<i8> for SimOwnedI8 {
     }
     fn is_nonzero(&self) -> bool {
         self.0.at_turn(Usage::Load, |held| held.get() != 0)
+    }
+    fn peek(&self, owner: CpuId) -> i8 {
+        let at_its_time = |engine: &mut Engine| engine.count_before(owner.index(), self.name());
+        at_turn_if_any(self.0.near(), at_its_time).flatten().unwrap_or_else(|| self.get())
     }
 }

@@ -1,6 +1,6 @@
 //! What things cost on the running CPU: operations, lines, atomics, clearing.
 
-use crate::cpu::Moved;
+use crate::cpu::{Counted, Moved};
 use crate::engine::Engine;
 use crate::heap::order_of;
 use crate::lines::{LineState, Usage};
@@ -61,6 +61,32 @@ impl Engine {
         }
         let later = |moved: &&Moved| moved.pfn == pfn && order_of(moved.time_ps, cpu.rank) > now;
         cpu.moved.iter().find(later).map_or(writer, |moved| moved.before)
+    }
+    /// Notes what a byte of the running CPU's was before it changes it without a turn.
+    #[inline]
+    pub(crate) fn note_count(&mut self, name: usize, before: i8) {
+        if self.quiet {
+            return;
+        }
+        let floor = self.heap.first_time_ps();
+        let cpu = &mut self.cpus[self.cur];
+        if cpu.counted.len() == cpu.counted.capacity() {
+            // No CPU will look at the machine as it was before the earliest CPU's time.
+            cpu.counted.retain(|counted| counted.time_ps >= floor);
+        }
+        cpu.counted.push(Counted { name, time_ps: cpu.clock, before });
+    }
+    /// What a byte of CPU `owner` was at the running CPU's turn; `None` if it has not changed since.
+    pub(crate) fn count_before(&self, owner: usize, name: usize) -> Option<i8> {
+        if self.quiet {
+            return None;
+        }
+        let now = self.cpus[self.cur].order();
+        let owner = self.cpus.get(owner)?;
+        let later = |counted: &&Counted| {
+            counted.name == name && order_of(counted.time_ps, owner.rank) > now
+        };
+        owner.counted.iter().find(later).map(|counted| counted.before)
     }
     /// Uses the line of an atomic: the cost, on the running CPU, at its turn.
     #[inline]

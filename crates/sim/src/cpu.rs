@@ -65,6 +65,17 @@ pub(crate) struct Moved {
     pub(crate) before: u16,
 }
 
+/// A byte that a CPU counts in changed without a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    /// Which byte: its address, which is compared and nothing else.
+    pub(crate) name: usize,
+    /// When, in ps.
+    pub(crate) time_ps: u64,
+    /// What it was.
+    pub(crate) before: i8,
+}
+
 /// What came of a call of `lock` that left its coroutine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
@@ -139,6 +150,8 @@ pub(crate) struct Cpu {
     pub(crate) queue: VecDeque<u32>,
     /// Lines of frames that it got from others while it ran ahead, in the order of its time.
     pub(crate) moved: Vec<Moved>,
+    /// Changes of its counter bytes while it ran ahead, in the order of its time.
+    pub(crate) counted: Vec<Counted>,
     /// Its idle task.
     pub(crate) idle: u32,
     /// The books about its sections.
@@ -186,6 +199,7 @@ impl Cpu {
             idle,
             queue: VecDeque::new(),
             moved: Vec::new(),
+            counted: Vec::new(),
             offline_wanted: false,
         }
     }

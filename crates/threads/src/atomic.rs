@@ -1,7 +1,7 @@
 //! Atomics: those of `core`.
 
 use core::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use mmscale_mm::arch::{Atomic, OwnedCounter};
+use mmscale_mm::arch::{Atomic, CpuId, OwnedCounter};
 
 macro_rules! atomic {
     ($(#[$doc:meta])* $name:ident, $inner:ident, $int:ty) => {
@@ -101,5 +101,9 @@ impl OwnedCounter<i8> for ThreadsOwnedI8 {
     #[inline]
     fn is_nonzero(&self) -> bool {
         self.get() != 0
+    }
+    #[inline]
+    fn peek(&self, _: CpuId) -> i8 {
+        self.get()
     }
 }

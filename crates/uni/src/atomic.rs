@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
-use mmscale_mm::arch::{Atomic, OwnedCounter};
+use mmscale_mm::arch::{Atomic, CpuId, OwnedCounter};
 
 /// An integer in a cell.
 pub struct UniAtomic<T>(Cell<T>);
@@ -81,5 +81,9 @@ impl OwnedCounter<i8> for UniOwned<i8> {
     #[inline]
     fn is_nonzero(&self) -> bool {
         self.0.get() != 0
+    }
+    #[inline]
+    fn peek(&self, _: CpuId) -> i8 {
+        self.0.get()
     }
 }

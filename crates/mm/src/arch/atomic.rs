@@ -4,6 +4,7 @@
 //! waits until its CPU is the earliest in virtual time, and costs what moving the line costs. In
 //! the model checker it is a scheduling point.
 
+use super::CpuId;
 use core::sync::atomic::Ordering;
 
 /// An atomic integer. The orderings mean what they mean in `core`.
@@ -66,7 +67,7 @@ pub trait Atomic<T: Copy> {
     }
 }
 
-/// A small integer that one CPU writes, often, and other CPUs ask of only whether it is zero.
+/// A small integer that one CPU writes, often, and other CPUs read rarely.
 ///
 /// On hardware it is a relaxed atomic. The simulator synchronises only the writes that change it
 /// between zero and nonzero: this is what makes a counter update cost nanoseconds there too.
@@ -79,6 +80,9 @@ pub trait OwnedCounter<T: Copy> {
     fn set(&self, value: T);
     /// Whether the value is not zero: any CPU may ask.
     fn is_nonzero(&self) -> bool;
+    /// The value, for any CPU; `owner` is the CPU that writes it. The read itself costs nothing:
+    /// its cost is part of the operation that sums the counters up.
+    fn peek(&self, owner: CpuId) -> T;
 }
 
 /// A spin lock without data. [`crate::sync::SpinLock`] adds the data and the guards.

@@ -177,7 +177,7 @@ impl<A: Arch> FrameAllocator<A> {
         self.zonelist(request).iter().map(|&zone| self.zone(zone)).any(|zone| {
             let floor = lowered(zone.marks.min, request.gfp);
             let kept = zone.reserve[request.gfp.best_kind() as usize];
-            let free = self.stats.zone_snapshot(zone.id, ZoneItem::FreePages);
+            let free = self.stats.zone_sum(zone.id, ZoneItem::FreePages);
             let memalloc = request.gfp.contains(Gfp::MEMALLOC);
             request.allows(zone) && (memalloc || free > i64::from(floor) + i64::from(kept))
         })

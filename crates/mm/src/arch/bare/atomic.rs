@@ -1,6 +1,6 @@
 //! The processor's atomics.
 
-use crate::arch::{Atomic, OwnedCounter};
+use crate::arch::{Atomic, CpuId, OwnedCounter};
 use core::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 // The types' own functions come before the trait's, so none of these calls itself.
@@ -72,5 +72,9 @@ impl OwnedCounter<i8> for AtomicI8 {
     #[inline]
     fn is_nonzero(&self) -> bool {
         self.get() != 0
+    }
+    #[inline]
+    fn peek(&self, _: CpuId) -> i8 {
+        self.get()
     }
 }
