@@ -159,6 +159,18 @@ impl Engine {
     pub(crate) fn cpu(&mut self) -> &mut Cpu {
         &mut self.cpus[self.cur]
     }
+    /// The running CPU, when it reads what other CPUs write to it: interrupts, tasks that wait, the
+    /// request to stop. All that happened before its time is there only at its turn.
+    #[inline]
+    pub(crate) fn cpu_at_turn(&mut self) -> &mut Cpu {
+        let cpu = &mut self.cpus[self.cur];
+        // An entry at the same place is its own timer's.
+        debug_assert!(
+            self.quiet || cpu.order() <= self.heap.first(),
+            "a CPU reads what others write to it, out of its turn"
+        );
+        cpu
+    }
     /// The running CPU's call path changes: what has passed since the last change was spent on the
     /// path that it leaves.
     #[inline]

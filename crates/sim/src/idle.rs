@@ -38,8 +38,11 @@ fn idle_stop() {
     loop {
         turn();
         // Nothing may be on its way to a CPU that stops for good.
-        let dies = with(|engine| engine.may_go_offline())
-            && callbacks().is_none_or(|owner| owner.cpu_dying());
+        let mut dies = with(|engine| engine.may_go_offline());
+        if dies && let Some(owner) = callbacks() {
+            dies = owner.cpu_dying();
+            turn();
+        }
         match with(|engine| engine.halt(dies)) {
             Some(switch) => suspend(switch),
             None => break,
@@ -55,11 +58,11 @@ fn idle_stop() {
 impl Engine {
     /// Whether the idle task, at its turn, finds nothing to do.
     fn idle_may_stop(&mut self) -> bool {
-        let cpu = self.cpu();
+        let cpu = self.cpu_at_turn();
         cpu.irq_at > cpu.clock && (cpu.queue.is_empty() || cpu.offline_wanted)
     }
     fn idle_has_work(&mut self) -> bool {
-        let cpu = self.cpu();
+        let cpu = self.cpu_at_turn();
         !cpu.queue.is_empty() && !cpu.offline_wanted
     }
     /// The running CPU was stopped and goes on.
@@ -83,6 +86,7 @@ impl Engine {
     }
     /// Whether the CPU is to stop for good, and nothing is on its way to it.
     fn may_go_offline(&mut self) -> bool {
-        self.cpu().offline_wanted && self.cpu().ipi_at == NEVER && !self.quiet
+        let cpu = self.cpu_at_turn();
+        cpu.offline_wanted && cpu.ipi_at == NEVER && !self.quiet
     }
 }

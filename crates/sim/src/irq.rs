@@ -177,6 +177,10 @@ pub(crate) fn deliver() {
                         Some(Reason::Resched) => {}
                     }
                 }
+                // The end of a time slice depends on who waits for the CPU by now.
+                if with(|engine| interrupted.started_irq.is_none() && engine.is_slice_used_up()) {
+                    turn();
+                }
                 with(|engine| engine.end_interrupt(&interrupted));
             }
         }
@@ -363,7 +367,7 @@ impl Engine {
     /// Ends an interrupt: the state that it found is back.
     fn end_interrupt(&mut self, interrupted: &Interrupted) {
         self.check_interrupt_end(interrupted.preempt);
-        let slice_over = self.slice_over();
+        let slice_over = interrupted.started_irq.is_none() && self.slice_over();
         self.go_to_path(interrupted.path);
         let cpu = self.cpu();
         cpu.preempt = interrupted.preempt;

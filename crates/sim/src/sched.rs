@@ -144,7 +144,7 @@ impl Engine {
         }
     }
     fn first_ready(&mut self) -> Option<usize> {
-        self.cpu().queue.front().map(|&task| task as usize)
+        self.cpu_at_turn().queue.front().map(|&task| task as usize)
     }
     /// Whether a task waits for the running CPU with at least the current one's urgency.
     pub(crate) fn should_yield(&mut self) -> bool {
@@ -153,10 +153,14 @@ impl Engine {
         let current = self.tasks[current].urgency;
         self.cpu().need_resched || first.is_some_and(|task| self.tasks[task].urgency >= current)
     }
-    /// Whether the current fair task has had its time and another waits.
-    pub(crate) fn slice_over(&mut self) -> bool {
+    /// Whether the current task has had the CPU for a time slice.
+    pub(crate) fn is_slice_used_up(&mut self) -> bool {
         let cpu = self.cpu();
-        cpu.clock - cpu.slice_start.min(cpu.clock) >= SLICE_PS && !cpu.queue.is_empty()
+        cpu.clock.saturating_sub(cpu.slice_start) >= SLICE_PS
+    }
+    /// Whether the current fair task has had its time and another waits; at the CPU's turn.
+    pub(crate) fn slice_over(&mut self) -> bool {
+        self.is_slice_used_up() && !self.cpu_at_turn().queue.is_empty()
     }
     /// Puts a ready task into its CPU's queue: before or after its equals.
     fn enqueue(&mut self, task: usize, before: bool) {

@@ -153,7 +153,10 @@ impl World {
         let mine = &self.deltas[Sim::cpu().index()];
         mine.set(mine.get().wrapping_add(choices.below(3) as i8 - 1));
         drop(off);
-        self.note(u64::from(self.deltas[choices.cpu().index()].is_nonzero()));
+        let other = choices.cpu();
+        self.note(u64::from(self.deltas[other.index()].is_nonzero()));
+        let seen = self.deltas[other.index()].peek(other);
+        self.note(u64::from(seen.unsigned_abs()) + 2);
     }
     fn interrupt(&self, weight: u32) {
         Sim::work(Op::TimerTick, weight);
@@ -288,4 +291,41 @@ fn a_run_with_much_waiting_has_all_kinds_of_events() {
     assert!(outcome.locks.iter().any(|row| row.contentions > 20), "{:?}", outcome.locks);
     let interrupt = |row: &&mmscale_record::LockRow| row.path == ["interrupt"];
     assert!(outcome.locks.iter().filter(interrupt).any(|row| row.contentions > 0));
+}
+
+/// A fair task computes on CPU 0; while the timer interrupt that ends its slice is handled there,
+/// CPU 1 wakes another task for CPU 0.
+#[test]
+fn a_task_that_is_woken_during_a_timer_interrupt_ends_the_slice() {
+    const TICK_NS: u64 = 4_000_000;
+    let run = |policy| {
+        let woken_at_ns = Rc::new(Cell::new(0));
+        let seen = Rc::clone(&woken_at_ns);
+        let config = SimConfig { policy, ..roomy(2) };
+        let outcome = run_script(config, |script| {
+            *script.on_timer.borrow_mut() = Some(Box::new(|| {
+                if Sim::cpu() == CpuId::new(0) {
+                    (0..200).for_each(|_| Sim::work(Op::TimerTick, 1));
+                    Sim::timer_arm(Sim::now_ns() + TICK_NS);
+                }
+            }));
+            let sleeper = script.spawn_as(fair(0), move || {
+                Sim::park();
+                woken_at_ns.set(Sim::now_ns());
+            });
+            script.spawn(0, || {
+                Sim::timer_arm(TICK_NS);
+                Sim::user(3 * TICK_NS);
+            });
+            script.spawn(1, move || {
+                Sim::user(TICK_NS + 1_000);
+                Sim::unpark(sleeper);
+            });
+        });
+        assert_eq!(outcome.failure, None);
+        (seen.get(), outcome.fingerprint)
+    };
+    let (lazy, naive) = (run(Policy::Lazy), run(Policy::Naive));
+    assert_eq!(lazy, naive);
+    assert!((TICK_NS..TICK_NS + TICK_NS / 2).contains(&lazy.0), "woken at {} ns", lazy.0);
 }
