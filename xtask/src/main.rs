@@ -13,6 +13,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   tables DIR..
            looks whether the marked tables of pages are as the documents
            in these folders have them; with --write: makes them so
+  differ [--for TIME | --cases N] [--seed N]
+           random runs in ways that must agree: lazy and naive schedule,
+           release and a build with assertions; shrinks what differs
   no-std   builds mm, system and kernel into a program without std,
            and runs it
 
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         ["tables", ref folders @ ..] if !folders.is_empty() => {
             told("tables", tables(&root, folders, Mode::Check))
         }
+        ["differ", ref args @ ..] => told("differ", xtask::differ::run(&root, args)),
         ["no-std"] => told("no-std", xtask::no_std::check(&root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

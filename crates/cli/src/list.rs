@@ -2,6 +2,7 @@
 
 use mmscale_record::{On, ParamValue};
 use mmscale_report::wrap;
+use mmscale_study::param::Kind;
 use mmscale_study::{Length, ParamSpec, ProfileSummary, Registry, Study, profiles};
 use serde_json::{Value, json};
 
@@ -161,11 +162,19 @@ fn study_json(study: &dyn Study) -> Value {
 
 fn parameter_json(spec: &ParamSpec) -> Value {
     let default: [ParamValue; 2] = [Length::Full, Length::Quick].map(|length| spec.default(length));
+    let (ends, names) = match &spec.kind {
+        Kind::Count { range, .. } => (json!(range), json!(null)),
+        Kind::Real { range, .. } => (json!(range), json!(null)),
+        Kind::Switch { .. } => (json!(null), json!(["on", "off"])),
+        Kind::Choice { names, .. } | Kind::Each { names } => (json!(null), json!(names)),
+    };
     json!({
         "name": spec.name,
         "help": spec.help,
         "unit": spec.unit().map(|unit| unit.name()),
         "range": spec.range(),
+        "ends": ends,
+        "names": names,
         "default": spec.in_turn().is_empty().then_some(&default[0]),
         "quick_default": spec.in_turn().is_empty().then_some(&default[1]),
     })

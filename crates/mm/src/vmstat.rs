@@ -6,8 +6,9 @@
 //! is left in the bytes.
 //!
 //! A byte is changed only on its CPU with interrupts off ([`IrqOff`]). Other CPUs ask whether it is
-//! zero; only where memory is all but gone they add all bytes up ([`Stats::zone_sum`]). The threshold that a CPU goes by is its own copy too: it looks up the shared one
-//! whenever it adds to a total and at every fold, and so learns of a change at most one upkeep
+//! zero; only where memory is all but gone do they add all bytes up. The threshold that a CPU goes
+//! by is its own copy too: it looks up the shared one whenever it adds to a total and at every
+//! fold, and so learns of a change at most one upkeep
 //! interval late.
 
 use crate::arch::{Arch, Atomic, CpuId, NodeId, Op, OwnedCounter, Trace};

@@ -1,6 +1,7 @@
 //! What a run is asked to be.
 
 use crate::profile::{Noise, Profile};
+use crate::trail::TrailOf;
 use mmscale_mm::arch::LockClass;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -32,6 +33,8 @@ pub struct SimConfig {
     pub locks_ns: (u64, u64),
     /// Windows in which sections without preemption are looked at; `None`: they are not.
     pub sections: Option<Windows>,
+    /// What to keep of the order of events.
+    pub trail: TrailOf,
     /// Virtual time after which the run counts as failed, in ns.
     pub limit_ns: u64,
     /// Somebody outside sets this to end the run early.
@@ -53,6 +56,7 @@ impl SimConfig {
             checks: Checks::On,
             locks_ns: (0, u64::MAX),
             sections: None,
+            trail: TrailOf::Nothing,
             limit_ns: 3_600_000_000_000,
             interrupt: None,
         }

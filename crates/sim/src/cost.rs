@@ -76,7 +76,7 @@ impl Engine {
         }
         cpu.counted.push(Counted { name, time_ps: cpu.clock, before });
     }
-    /// What a byte of CPU `owner` was at the running CPU's turn; `None` if it has not changed since.
+    /// What a byte of CPU `owner` was at the running CPU's turn; `None` if that is what it is.
     pub(crate) fn count_before(&self, owner: usize, name: usize) -> Option<i8> {
         if self.quiet {
             return None;

@@ -22,6 +22,7 @@ use crate::tables::Tables;
 use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
 use crate::tlbs::Tlbs;
 use crate::topology::Seats;
+use crate::trail::Tracker;
 use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, Trace, TraceGroup};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,6 +56,9 @@ pub(crate) struct Engine {
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) heap: EventHeap,
     pub(crate) events: u64,
+    /// The number of events at which the engine next looks up from its work.
+    look_up_at: u64,
+    pub(crate) tracker: Tracker,
     /// Booting or dying: nothing waits, nothing is delivered.
     pub(crate) quiet: bool,
     pub(crate) naive: bool,
@@ -114,6 +118,8 @@ impl Engine {
             cpus: (0..cpus).map(|cpu| Cpu::new(ranks[cpu], seeds.next(), cpu as u32)).collect(),
             heap: EventHeap::new(),
             events: 0,
+            look_up_at: 1,
+            tracker: Tracker::new(config.trail),
             quiet: true,
             naive: config.policy == Policy::Naive,
             hold_scale: config.hold_scale,
@@ -210,9 +216,29 @@ impl Engine {
     #[inline]
     pub(crate) fn count_event(&mut self) {
         self.events += 1;
+        if self.events >= self.look_up_at {
+            self.look_up();
+        }
+    }
+    #[cold]
+    fn look_up(&mut self) {
+        self.look_up_at = self.events + 1;
+        if self.tracker.is_on() {
+            self.track_event();
+        } else {
+            self.look_up_at = (self.events + 1).next_multiple_of(POLL_EVENTS);
+        }
         if self.events.is_multiple_of(POLL_EVENTS) {
             self.poll();
         }
+    }
+    /// Keeps what the trail wants of the event that has just been counted. Events of the boot,
+    /// which takes no virtual time, only count.
+    fn track_event(&mut self) {
+        let cpu = &self.cpus[self.cur];
+        let time_ps = if self.quiet { 0 } else { cpu.clock };
+        let path = || self.stats.names(cpu.path);
+        self.tracker.note(self.events, CpuId::new(self.cur), time_ps, path);
     }
     /// Lets the CPUs go first that are behind: whom to switch to, or `Deliver` if it is this CPU's
     /// turn. After the switch back it is. While a panic unwinds the stack the run is over, and

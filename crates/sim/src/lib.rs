@@ -17,6 +17,7 @@
 //! | `sections`, `watch` | for how long CPUs can run no other task, and why |
 //! | `check`, `checker`, `ledger` | checkers: locks and contexts; frames and counters |
 //! | `tables`, `tlbs`, `paging` | words of page tables, and the translations that CPUs keep |
+//! | `trail` | the order of events, to find where two runs part |
 //! | `context`, `run`, `stack` | coroutines, and the way from `Sim`'s functions to the engine |
 //!
 //! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager;
@@ -59,6 +60,7 @@ mod tables;
 mod task;
 mod tlbs;
 mod topology;
+mod trail;
 mod turn;
 mod watch;
 
@@ -74,3 +76,4 @@ pub use sample::sample_profile;
 pub use sections::{CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited};
 pub use spin::SimSpin;
 pub use topology::scaled as scaled_topology;
+pub use trail::{TRAIL_BLOCK, Trail, TrailEvent, TrailOf};

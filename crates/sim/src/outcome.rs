@@ -1,6 +1,7 @@
 //! What a run leaves.
 
 use crate::sections::CpuSections;
+use crate::trail::Trail;
 use mmscale_mm::arch::{CpuId, Probe};
 use mmscale_record::{CallRow, LockRow};
 
@@ -21,6 +22,8 @@ pub struct Outcome {
     pub lateness: Lateness,
     /// Sections without preemption, by CPU; empty unless the run asked for them.
     pub sections: Vec<CpuSections>,
+    /// What the run kept of the order of events.
+    pub trail: Trail,
     /// What the checkers saw, in the order in which it happened.
     pub violations: Vec<Violation>,
     /// Why the run ended early, if it did.

@@ -157,6 +157,7 @@ impl Engine {
                     / 1000,
             },
             sections,
+            trail: self.tracker.finish(),
             violations: self.checker.take_violations(),
             failure: self.failure,
             probes: self.probes,

@@ -27,10 +27,12 @@ mod profiles;
 pub mod reap;
 mod registry;
 mod runner;
+mod schedules;
 pub mod shipped;
 pub mod stats;
 pub mod stress;
 mod study;
+mod trails;
 pub mod vmstat;
 
 pub use host::host;
@@ -45,3 +47,4 @@ pub use study::{
     ArmId, ArmSpec, Checks, Defaults, Interrupt, MetricSpec, Progress, ProgressSink, RunContext,
     RunEvent, SeedResult, Study, StudyError,
 };
+pub use trails::Trails;

@@ -2,6 +2,7 @@
 //! left. The only place that knows which machines there are.
 
 use crate::study::{Checks, RunContext, StudyError};
+use crate::trails::Trails;
 use mmscale_kernel::{Ending, Kernel};
 use mmscale_mm::arch::{Arch, CpuId, Probe};
 use mmscale_mm::mm::MmConfig;
@@ -28,6 +29,7 @@ pub(crate) struct MachineSpec {
     pub(crate) mm: MmConfig,
     ending: Ending,
     machine: Machine,
+    trails: Trails,
 }
 
 #[derive(Clone, Debug)]
@@ -121,6 +123,7 @@ impl MachineSpec {
             mm: mm_of(MemoryMap::nodes(profile.topology.nodes, pages)),
             ending: ending_of(ctx),
             machine: Machine::Sim(Box::new(config)),
+            trails: ctx.trails.clone(),
         }
     }
 
@@ -135,6 +138,7 @@ impl MachineSpec {
                 limit_ns: LIMIT_NS,
                 interrupt: Some(ctx.interrupt.flag()),
             }),
+            trails: Trails::default(),
         }
     }
 
@@ -188,7 +192,7 @@ pub(crate) fn run<P: Program>(
     let begin = Instant::now();
     let booting = Booting { mm: spec.mm, ending: spec.ending, program };
     let mut run = match spec.machine {
-        Machine::Sim(config) => on_sim(*config, booting, probe)?,
+        Machine::Sim(config) => on_sim(*config, &spec.trails, booting, probe)?,
         Machine::Threads(config) => on_threads(&config, booting, probe)?,
     };
     run.cost.host_ns = begin.elapsed().as_nanos() as u64;
@@ -213,11 +217,14 @@ impl<P: Program> Booting<P> {
 }
 
 fn on_sim<P: Program>(
-    config: SimConfig,
+    mut config: SimConfig,
+    trails: &Trails,
     booting: Booting<P>,
     probe: impl FnMut(CpuId) -> Box<dyn Probe>,
 ) -> Result<MachineRun, StudyError> {
+    config.trail = trails.next();
     let outcome = mmscale_sim::run(config, probe, || Rc::new(booting.kernel::<Sim>()));
+    trails.keep(outcome.trail);
     match outcome.failure {
         Some(mmscale_sim::Failure::Interrupted { .. }) => return Err(StudyError::Interrupted),
         Some(failure) => return Err(StudyError::Machine(failure.to_string())),

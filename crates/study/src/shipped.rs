@@ -5,6 +5,7 @@
 use crate::file::StudyFile;
 use crate::live;
 use crate::param::{ParamSpec, Params, Unit};
+use crate::schedules;
 use crate::study::{
     ArmId, ArmSpec, Defaults, MetricSpec, RunContext, SeedResult, Study, StudyError,
 };
@@ -122,7 +123,9 @@ impl<E: Experiment> Study for Shipped<E> {
         E::remarks(params, on)
     }
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
-        E::run(ctx, &self.choices[arm.0], seed)
+        let run = |ctx: &RunContext| E::run(ctx, &self.choices[arm.0], seed);
+        let both = ctx.on == On::Sim && ctx.params.choice("sched") == "both";
+        if both { schedules::both(ctx, run) } else { run(ctx) }
     }
 }
 
@@ -139,8 +142,8 @@ fn machine_params() -> [ParamSpec; 3] {
         ParamSpec::choice(
             "sched",
             "lazy",
-            &["lazy", "naive"],
-            "how the simulator orders CPUs; the results are the same",
+            &["lazy", "naive", "both"],
+            "how the simulator orders CPUs; the results are the same, which `both` checks",
         ),
         ParamSpec::count(
             "alloc_fail_1024",

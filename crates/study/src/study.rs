@@ -10,6 +10,7 @@ use mmscale_sim::profile::Profile;
 use thiserror::Error;
 
 use crate::param::{Length, ParamSpec, Params};
+use crate::trails::Trails;
 
 /// An arm's place in [`Study::arms`]. All that a run is told about its arm.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -134,6 +135,8 @@ pub struct RunContext {
     pub interrupt: Interrupt,
     /// Where to say how far the run is.
     pub progress: Progress,
+    /// What simulated machines keep of the order of their events.
+    pub trails: Trails,
 }
 
 /// A wish to stop, set by Ctrl-C or by another run's failure.

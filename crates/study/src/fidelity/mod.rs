@@ -179,6 +179,7 @@ fn context(on: On, profile: Option<&Profile>, cpus: usize, interrupt: &Interrupt
         checks: Checks::Off,
         interrupt: interrupt.clone(),
         progress: Default::default(),
+        trails: Default::default(),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::plan::Plan;
 use crate::study::{
     ArmId, Interrupt, Progress, ProgressSink, RunContext, RunEvent, SeedResult, StudyError,
 };
+use crate::trails::Trails;
 
 /// Why a plan gave no document.
 #[derive(Debug, Error)]
@@ -166,6 +167,7 @@ fn run_one(
         checks: plan.checks,
         interrupt: interrupt.clone(),
         progress,
+        trails: Trails::default(),
     };
     // A panic is a bug, in the memory manager under study or in ours. It must not take the other
     // runs' threads down unseen, and nothing of the failed run is looked at again.

@@ -1,0 +1,136 @@
+//! A run under both schedules of the simulator, and where they part if they do.
+//!
+//! `sched=both` asks for it. The results must be equal to the last bit. If they are not, the trails
+//! of events show the first block in which the two runs differ; both run again to show its events.
+
+use mmscale_record::ParamValue;
+use mmscale_sim::{Trail, TrailEvent};
+
+use crate::study::{RunContext, SeedResult, StudyError};
+use crate::trails::{Asked, Trails};
+
+/// What one schedule gave.
+struct Ran {
+    result: Result<SeedResult, StudyError>,
+    trails: Vec<Trail>,
+}
+
+/// Runs `run` under the lazy and under the naive schedule; returns what both gave.
+///
+/// # Errors
+/// [`StudyError::Check`] with the first event that differs, if they gave different results or had
+/// different events. The error of the run, if both failed alike.
+pub(crate) fn both(
+    ctx: &RunContext,
+    run: impl Fn(&RunContext) -> Result<SeedResult, StudyError>,
+) -> Result<SeedResult, StudyError> {
+    let under = |sched: &str, asked: Asked| {
+        let trails = Trails::new(asked);
+        let mut ctx = RunContext { trails: trails.clone(), ..ctx.clone() };
+        ctx.params.set("sched", ParamValue::Choice(sched.to_owned()));
+        let result = run(&ctx);
+        let trails = trails.take();
+        Ran { result, trails }
+    };
+    let [lazy, naive] = ["lazy", "naive"].map(|sched| under(sched, Asked::Blocks));
+    for ran in [&lazy, &naive] {
+        if let Err(StudyError::Interrupted) = ran.result {
+            return Err(StudyError::Interrupted);
+        }
+    }
+    let place = first_difference(&lazy.trails, &naive.trails);
+    if place.is_none() && are_equal(&lazy.result, &naive.result) {
+        return lazy.result;
+    }
+    let mut findings = vec!["the lazy and the naive schedule give different results".to_owned()];
+    findings.extend([("lazy", &lazy.result), ("naive", &naive.result)].map(summary));
+    if let Some((machine, block)) = place {
+        let asked = Asked::Block { machine, block };
+        let events = ["lazy", "naive"].map(|sched| {
+            let mut trails = under(sched, asked).trails;
+            if machine < trails.len() { trails.swap_remove(machine).events } else { vec![] }
+        });
+        findings.push(format!("machine {machine} of the run, first events that differ:"));
+        findings.extend(parting(&events));
+    }
+    Err(StudyError::Check(findings))
+}
+
+fn summary((sched, result): (&str, &Result<SeedResult, StudyError>)) -> String {
+    match result {
+        Ok(result) => format!("{sched}: fingerprint {:016x}", result.fingerprint),
+        Err(error) => format!("{sched}: {error}"),
+    }
+}
+
+/// Whether two runs gave the same, what they cost the host aside.
+fn are_equal(a: &Result<SeedResult, StudyError>, b: &Result<SeedResult, StudyError>) -> bool {
+    match (a, b) {
+        (Ok(a), Ok(b)) => {
+            let host_metrics = a.host_metrics.clone();
+            *a == SeedResult { host_metrics, ..b.clone() }
+        }
+        (Err(a), Err(b)) => a.to_string() == b.to_string(),
+        _ => false,
+    }
+}
+
+/// The first machine and block in which two runs differ.
+fn first_difference(a: &[Trail], b: &[Trail]) -> Option<(usize, u64)> {
+    let blocks = |trail: Option<&Trail>| trail.map_or(vec![], |trail| trail.blocks.clone());
+    (0..a.len().max(b.len())).find_map(|machine| {
+        let (a, b) = (blocks(a.get(machine)), blocks(b.get(machine)));
+        let differs = |&block: &usize| a.get(block) != b.get(block);
+        let block = (0..a.len().max(b.len())).find(differs)?;
+        Some((machine, block as u64))
+    })
+}
+
+/// The last events before two orders of events part, and the first ones after that.
+fn parting([lazy, naive]: &[Vec<TrailEvent>; 2]) -> Vec<String> {
+    let key = |event: &TrailEvent| (event.cpu, event.time_ps);
+    let same = lazy.iter().zip(naive).take_while(|(a, b)| key(a) == key(b)).count();
+    let show = |of: &'static str, events: &[TrailEvent], from: usize, to: usize| {
+        let to = to.min(events.len());
+        let shown = events[from.min(to)..to].iter().map(|event| format!("{of}: {event}"));
+        shown.collect::<Vec<_>>()
+    };
+    let mut lines = show("both ", lazy, same.saturating_sub(3), same);
+    lines.extend(show("lazy ", lazy, same, same + 3));
+    lines.extend(show("naive", naive, same, same + 3));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_mm::arch::CpuId;
+
+    fn trail(blocks: &[u64]) -> Trail {
+        Trail { blocks: blocks.to_vec(), events: vec![] }
+    }
+
+    #[test]
+    fn the_first_block_that_differs_is_found_in_its_machine() {
+        let a = [trail(&[1, 2]), trail(&[3, 4])];
+        assert_eq!(first_difference(&a, &a), None);
+        assert_eq!(first_difference(&a, &[trail(&[1, 2]), trail(&[3, 5])]), Some((1, 1)));
+        assert_eq!(first_difference(&a, &[trail(&[1, 2]), trail(&[3])]), Some((1, 1)));
+        assert_eq!(first_difference(&a, &a[..1]), Some((1, 0)));
+    }
+
+    #[test]
+    fn the_events_around_the_parting_are_shown() {
+        let event = |number, time_ps| TrailEvent {
+            number,
+            cpu: CpuId::new(1),
+            time_ps,
+            path: vec!["root"],
+        };
+        let lazy = vec![event(1, 10), event(2, 20), event(3, 2_000_007)];
+        let naive = vec![event(1, 10), event(2, 20)];
+        let lines = parting(&[lazy, naive]);
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[2], "lazy : event 3: cpu1 at 2.000007 us in root");
+    }
+}

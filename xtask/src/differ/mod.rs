@@ -1,0 +1,187 @@
+//! `cargo xtask differ`: random runs of random studies, each in several ways that must give the
+//! same result: under the lazy and the naive schedule, and in a build with assertions.
+//!
+//! Case N of a seed is always the same run. What differs, panics or hangs is made smaller before
+//! it is shown, as a command to repeat.
+
+mod case;
+mod draw;
+mod verdict;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use case::Case;
+use draw::Menu;
+use verdict::{Binaries, Verdict};
+
+pub(crate) const USAGE: &str = "usage: cargo xtask differ [--for TIME | --cases N] [--seed N]
+
+  --for TIME  how long: 90s, 10m, 2h; 10m if nothing is given
+  --cases N   how many cases instead
+  --seed N    which cases: the same seed, the same cases; 1 if not given";
+
+/// One case in that many runs in the build with assertions too, which is slower.
+const ASSERTED_EVERY: u64 = 8;
+
+/// When a hunt ends.
+enum End {
+    At(Instant),
+    After(u64),
+}
+
+/// What was asked for.
+struct Asked {
+    end: End,
+    seed: u64,
+}
+
+/// How cases ended.
+#[derive(Default)]
+struct Tally {
+    agreed: AtomicU64,
+    asserted: AtomicU64,
+    refused: AtomicU64,
+    failed_alike: AtomicU64,
+    too_long: AtomicU64,
+}
+
+impl Tally {
+    fn count(&self, verdict: &Verdict, asserted: bool) {
+        // Relaxed: counts are read when all threads have been joined, or for a message.
+        match verdict {
+            Verdict::Agree => {
+                self.agreed.fetch_add(1, Relaxed);
+                self.asserted.fetch_add(asserted.into(), Relaxed);
+            }
+            Verdict::Refused => _ = self.refused.fetch_add(1, Relaxed),
+            Verdict::FailedAlike => _ = self.failed_alike.fetch_add(1, Relaxed),
+            Verdict::TooLong => _ = self.too_long.fetch_add(1, Relaxed),
+            Verdict::Wrong(_) => {}
+        }
+    }
+    fn text(&self) -> String {
+        let of = |count: &AtomicU64| count.load(Relaxed);
+        format!(
+            "{} cases agree ({} of them in a build with assertions too), {} failed alike, {} \
+             refused, {} took too long",
+            of(&self.agreed),
+            of(&self.asserted),
+            of(&self.failed_alike),
+            of(&self.refused),
+            of(&self.too_long),
+        )
+    }
+}
+
+/// Runs what `args` ask for; what was found is the error.
+///
+/// # Errors
+/// A wrong call, a build that fails, or a case that differs.
+pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
+    let asked = parse(args)?;
+    let binaries = Binaries::build(root)?;
+    let menu = Menu::read(&binaries)?;
+    let (tally, next, stop) = (Tally::default(), AtomicU64::new(0), AtomicBool::new(false));
+    let found: Mutex<Option<(Case, String)>> = Mutex::new(None);
+    let worker = || {
+        while !stop.load(Relaxed) {
+            let number = next.fetch_add(1, Relaxed);
+            let over = match asked.end {
+                End::At(when) => Instant::now() >= when,
+                End::After(cases) => number >= cases,
+            };
+            if over {
+                return;
+            }
+            let case = menu.draw(asked.seed, number);
+            let asserted = number.is_multiple_of(ASSERTED_EVERY);
+            let verdict = verdict::of(&binaries, &case, asserted);
+            tally.count(&verdict, asserted);
+            if number > 0 && number.is_multiple_of(100) {
+                eprintln!("differ: {}", tally.text());
+            }
+            if let Verdict::Wrong(what) = verdict {
+                stop.store(true, Relaxed);
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.get_or_insert((case, what));
+            }
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        (0..workers).for_each(|_| _ = scope.spawn(worker));
+    });
+    match found.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        None => Ok(format!("differ: {}", tally.text())),
+        Some((case, what)) => Err(report(&binaries, &case, &what, &tally)),
+    }
+}
+
+/// The case that was found and the smallest one that is still wrong.
+fn report(binaries: &Binaries, case: &Case, what: &str, tally: &Tally) -> String {
+    eprintln!("differ: found {case}\ndiffer: {what}\ndiffer: making it smaller");
+    let mut smallest = (case.clone(), what.to_owned());
+    // Each smaller case that is still wrong is the next to start from.
+    'smaller: loop {
+        for candidate in smallest.0.smaller() {
+            if let Verdict::Wrong(what) = verdict::of(binaries, &candidate, true) {
+                smallest = (candidate, what);
+                continue 'smaller;
+            }
+        }
+        break;
+    }
+    let (case, what) = smallest;
+    format!("{}\n{what}\nto repeat: {case}", tally.text())
+}
+
+fn parse(args: &[&str]) -> Result<Asked, String> {
+    let wrong = |what: String| format!("{what}\n{USAGE}");
+    let mut asked = Asked { end: after("10m").map_err(wrong)?, seed: 1 };
+    let mut args = args.iter();
+    while let Some(&arg) = args.next() {
+        let value = args.next().ok_or_else(|| wrong(format!("{arg} wants a value")))?;
+        let whole = || value.parse::<u64>().map_err(|_| wrong(format!("{arg} {value}: no number")));
+        match arg {
+            "--for" => asked.end = after(value).map_err(wrong)?,
+            "--cases" => asked.end = End::After(whole()?),
+            "--seed" => asked.seed = whole()?,
+            _ => return Err(wrong(format!("there is no {arg}"))),
+        }
+    }
+    Ok(asked)
+}
+
+fn after(time: &str) -> Result<End, String> {
+    let unit = |suffix: &str, seconds: u64| {
+        let count: u64 = time.strip_suffix(suffix)?.parse().ok()?;
+        count.checked_mul(seconds)
+    };
+    let seconds = unit("s", 1).or_else(|| unit("m", 60)).or_else(|| unit("h", 3600));
+    let seconds = seconds.filter(|&seconds| seconds <= 1_000_000);
+    let seconds = seconds.ok_or_else(|| format!("--for {time}: write 90s, 10m or 2h"))?;
+    Ok(End::At(Instant::now() + Duration::from_secs(seconds)))
+}
+
+/// A command's output; the error says what was run.
+fn output(command: &mut Command) -> Result<std::process::Output, String> {
+    command.output().map_err(|why| format!("cannot run {command:?}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_calls_are_refused_with_the_usage() {
+        for args in [&["--for"][..], &["--for", "10"], &["--cases", "x"], &["--fore", "1m"]] {
+            let error = parse(args).err().expect("it is wrong");
+            assert!(error.contains("usage: cargo xtask differ"), "{error}");
+        }
+        assert!(matches!(parse(&["--cases", "3"]), Ok(Asked { end: End::After(3), seed: 1 })));
+    }
+}

@@ -1,0 +1,123 @@
+//! Whether the ways to do one run agree.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use super::case::Case;
+use super::output;
+
+/// A run that takes longer is ended: it is no use here.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// What `StudyError::Check` of a run with `sched=both` begins with.
+const DIFFER: &str = "the lazy and the naive schedule give different results";
+
+/// How a case ended.
+pub(crate) enum Verdict {
+    /// All ways gave the same result.
+    Agree,
+    /// The program refused the call.
+    Refused,
+    /// The run failed with a message, under both schedules.
+    FailedAlike,
+    /// It was ended.
+    TooLong,
+    /// The ways differ, or the program panicked.
+    Wrong(String),
+}
+
+/// The builds that are compared.
+pub(crate) struct Binaries {
+    release: PathBuf,
+    debug: PathBuf,
+}
+
+impl Binaries {
+    /// Builds both.
+    pub(crate) fn build(root: &Path) -> Result<Self, String> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+        let target = target.map_or_else(|| root.join("target"), |target| root.join(target));
+        for profile in ["dev", "release"] {
+            let mut command = Command::new(&cargo);
+            command.current_dir(root).args(["build", "--quiet", "--package", "mmscale-cli"]);
+            let status = command.args(["--profile", profile]).status();
+            let status = status.map_err(|why| format!("cannot run {command:?}: {why}"))?;
+            if !status.success() {
+                return Err(format!("{command:?} failed"));
+            }
+        }
+        let of = |folder: &str| target.join(folder).join("mmscale");
+        Ok(Self { release: of("release"), debug: of("debug") })
+    }
+    /// A command that runs the release build.
+    pub(crate) fn release(&self) -> Command {
+        Command::new(&self.release)
+    }
+}
+
+/// What a run printed.
+enum Ran {
+    Done { fingerprint: String },
+    Failed { code: Option<i32>, said: String },
+    TooLong,
+}
+
+/// Runs a case in all ways; `asserted`: also in the build with assertions.
+pub(crate) fn of(binaries: &Binaries, case: &Case, asserted: bool) -> Verdict {
+    let both = match run(&binaries.release, &case.args("both")) {
+        Ok(ran) => ran,
+        Err(why) => return Verdict::Wrong(why),
+    };
+    let Ran::Done { fingerprint } = both else { return failed(both) };
+    if !asserted {
+        return Verdict::Agree;
+    }
+    match run(&binaries.debug, &case.args("lazy")) {
+        Ok(Ran::Done { fingerprint: other }) if other == fingerprint => Verdict::Agree,
+        Ok(Ran::Done { fingerprint: other }) => Verdict::Wrong(format!(
+            "release gives {fingerprint}, the build with assertions {other}"
+        )),
+        // The result is known to be right; the slower build had too little time for it.
+        Ok(Ran::TooLong) => Verdict::TooLong,
+        Ok(Ran::Failed { said, .. }) => {
+            Verdict::Wrong(format!("only the build with assertions fails: {said}"))
+        }
+        Err(why) => Verdict::Wrong(why),
+    }
+}
+
+fn failed(ran: Ran) -> Verdict {
+    match ran {
+        Ran::Failed { said, .. } if said.contains(DIFFER) || said.contains("panicked") => {
+            Verdict::Wrong(said)
+        }
+        Ran::Failed { code: Some(2), .. } => Verdict::Refused,
+        Ran::Failed { code: Some(1), .. } => Verdict::FailedAlike,
+        Ran::Failed { code, said } => Verdict::Wrong(format!("ended with {code:?}: {said}")),
+        Ran::TooLong | Ran::Done { .. } => Verdict::TooLong,
+    }
+}
+
+/// Runs the program; the fingerprint is that of its document.
+fn run(program: &Path, args: &[String]) -> Result<Ran, String> {
+    let seconds = LIMIT.as_secs().to_string();
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", &seconds]).arg(program).args(args);
+    command.args(["--format", "json"]).env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+    let Output { status, stdout, stderr } = output(&mut command)?;
+    // `timeout` kills itself with the program, or says so with its exit code.
+    if status.code().is_none_or(|code| code == 137 || code == 124) {
+        return Ok(Ran::TooLong);
+    }
+    if !status.success() {
+        let said = String::from_utf8_lossy(&stderr).trim().to_owned();
+        return Ok(Ran::Failed { code: status.code(), said });
+    }
+    let document: serde_json::Value = serde_json::from_slice(&stdout)
+        .map_err(|why| format!("{args:?} printed no document: {why}"))?;
+    let fingerprint = document["fingerprint"].as_str();
+    let fingerprint = fingerprint.ok_or_else(|| format!("{args:?}: no fingerprint"))?.to_owned();
+    Ok(Ran::Done { fingerprint })
+}
