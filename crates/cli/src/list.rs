@@ -16,7 +16,8 @@ pub(crate) fn list(registry: Registry, format: Format) -> Result<(), Failure> {
     output::print(&match format {
         Format::Text => text(registry, &profiles),
         Format::Json => format!("{}\n", as_json(registry, &profiles)),
-    })
+    })?;
+    registry.broken().first().map_or(Ok(()), |why| Err(Failure::Run(why.clone().into())))
 }
 
 fn text(registry: Registry, profiles: &[ProfileSummary]) -> String {

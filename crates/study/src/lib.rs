@@ -35,13 +35,14 @@ mod study;
 mod trails;
 pub mod vmstat;
 
+pub use file::{FileError, Source};
 pub use host::host;
 pub use mmscale_linux::provenance;
 pub use names::{UnknownName, nearest};
 pub use param::{Length, ParamError, ParamSpec, Params, Settings, Unit};
 pub use plan::{CallError, MAX_CPUS, Plan, Request, plan};
 pub use profiles::{ProfileSummary, profiles};
-pub use registry::Registry;
+pub use registry::{NoStudy, Registry};
 pub use runner::{RunError, execute};
 pub use study::{
     ArmId, ArmSpec, Checks, Defaults, Interrupt, MetricSpec, Progress, ProgressSink, RunContext,

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::names::UnknownName;
 use crate::param::{Length, ParamError, ParamSpec, Params, Settings, Unit, sweep};
-use crate::registry::Registry;
+use crate::registry::{NoStudy, Registry};
 use crate::study::{ArmId, Checks, Study};
 
 /// The most CPUs that a machine can have.
@@ -44,7 +44,7 @@ pub struct Request {
 /// Why a request cannot be run. Nothing was started or written.
 #[derive(Debug, Error)]
 pub enum CallError {
-    /// A study or an arm that there is not.
+    /// An arm that there is not.
     #[error(transparent)]
     Name(#[from] UnknownName),
     /// A parameter that cannot be set so.
@@ -53,6 +53,9 @@ pub enum CallError {
     /// A profile that cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// A study that cannot be had.
+    #[error(transparent)]
+    Study(#[from] NoStudy),
     /// Anything else; the text says what and what to do.
     #[error("{0}")]
     Other(String),
@@ -136,8 +139,11 @@ pub fn plan(registry: Registry, request: &Request) -> Result<Vec<Plan>, CallErro
 fn chosen(registry: Registry, names: &[String]) -> Result<Vec<&'static dyn Study>, CallError> {
     let mut studies: Vec<&'static dyn Study> = Vec::new();
     for name in names {
-        let named: Vec<_> =
-            if name == "all" { registry.all().collect() } else { vec![registry.find(name)?] };
+        let named: Vec<_> = match (name.as_str(), registry.broken()) {
+            ("all", [why, ..]) => return Err(NoStudy::Broken(why.clone()).into()),
+            ("all", []) => registry.all().collect(),
+            _ => vec![registry.find(name)?],
+        };
         for study in named {
             if studies.iter().any(|other| other.name() == study.name()) {
                 return Err(CallError::Other(format!(

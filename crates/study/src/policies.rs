@@ -1,75 +1,190 @@
-//! The names that policies have in a `study.toml`.
+//! Mechanisms with their policies by name, and arms: the policies that a run chooses.
 
+use crate::names::UnknownName;
 use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::mm::MmConfig;
 use mmscale_mm::page_alloc::PcpPolicy;
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::ExitPolicy;
 use mmscale_mm::upkeep::TickPolicy;
-use mmscale_system::Present;
-use serde::{Deserialize, Deserializer, de::Error};
+use mmscale_record::On;
+use std::collections::BTreeMap;
 
-/// One of several names, each of which stands for a value.
-fn named<'de, D, T, const N: usize>(source: D, names: [(&str, T); N]) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let given = String::deserialize(source)?;
-    let known = names.each_ref().map(|(name, _)| *name).join(", ");
-    let found = names.into_iter().find(|(name, _)| *name == given);
-    let what = || D::Error::custom(format!("no policy `{given}`; it is one of {known}"));
-    found.map(|(_, value)| value).ok_or_else(what)
+/// The policy of every mechanism unless an arm or a parameter chooses another: Linux as it is.
+const STOCK: &str = "stock";
+
+/// A policy's name, and how a memory manager gets it.
+type Policy = (&'static str, fn(&mut MmConfig));
+
+/// A mechanism of the memory manager and its policies.
+struct Mechanism {
+    /// The key of an arm that chooses among them.
+    key: &'static str,
+    /// Stock is the first.
+    policies: &'static [Policy],
 }
 
-/// The upkeep tick.
-pub(crate) fn tick<'de, D: Deserializer<'de>>(source: D) -> Result<TickPolicy, D::Error> {
-    let names = [
-        ("stock", TickPolicy::Stock),
-        ("posted", TickPolicy::Posted),
-        ("phased", TickPolicy::Phased),
-    ];
-    named(source, names)
-}
-
-/// How folios get onto their lists.
-pub(crate) fn lru<'de, D: Deserializer<'de>>(source: D) -> Result<LruPolicy, D::Error> {
-    let names =
-        [("stock", LruPolicy::Stock), ("freeze", LruPolicy::Freeze), ("lazy", LruPolicy::Lazy)];
-    named(source, names)
-}
-
-/// Whether an op has its pages moved.
-pub(crate) fn bind<'de, D: Deserializer<'de>>(source: D) -> Result<Present, D::Error> {
-    named(source, [("stay", Present::Stay), ("move", Present::Move)])
-}
-
-/// How pages travel between CPUs and zones.
-pub(crate) fn caches<'de, D: Deserializer<'de>>(source: D) -> Result<PcpPolicy, D::Error> {
-    named(
-        source,
-        [
-            ("stock", PcpPolicy::Stock),
-            ("posted", PcpPolicy::Posted),
-            ("blockmap", PcpPolicy::Blockmap),
+/// Every mechanism that has more than one policy. An arm of any study may choose any of them.
+const MECHANISMS: [Mechanism; 5] = [
+    Mechanism {
+        key: "tick",
+        policies: &[
+            (STOCK, |mm| mm.tick = TickPolicy::Stock),
+            ("posted", |mm| mm.tick = TickPolicy::Posted),
+            ("phased", |mm| mm.tick = TickPolicy::Phased),
         ],
-    )
+    },
+    Mechanism {
+        key: "lru",
+        policies: &[
+            (STOCK, |mm| mm.lru = LruPolicy::Stock),
+            ("freeze", |mm| mm.lru = LruPolicy::Freeze),
+            ("lazy", |mm| mm.lru = LruPolicy::Lazy),
+        ],
+    },
+    Mechanism {
+        key: "caches",
+        policies: &[
+            (STOCK, |mm| mm.alloc.caches = PcpPolicy::Stock),
+            ("posted", |mm| mm.alloc.caches = PcpPolicy::Posted),
+            ("blockmap", |mm| mm.alloc.caches = PcpPolicy::Blockmap),
+        ],
+    },
+    Mechanism {
+        key: "calls",
+        policies: &[
+            (STOCK, |mm| mm.smp.policy = CallPolicy::Stock),
+            ("posted", |mm| mm.smp.policy = CallPolicy::Posted),
+            ("requests", |mm| mm.smp.policy = CallPolicy::Requests),
+        ],
+    },
+    Mechanism {
+        key: "exit",
+        policies: &[
+            (STOCK, |mm| mm.space.exit = ExitPolicy::Stock),
+            ("posted", |mm| mm.space.exit = ExitPolicy::Posted),
+            ("claims", |mm| mm.space.exit = ExitPolicy::Claims),
+        ],
+    },
+];
+
+/// Something that a study's workload may do differently in an arm.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// The arm's key.
+    pub key: &'static str,
+    /// Its values; the first is that of an arm without the key.
+    pub values: &'static [&'static str],
 }
 
-/// How CPUs call one another.
-pub(crate) fn calls<'de, D: Deserializer<'de>>(source: D) -> Result<CallPolicy, D::Error> {
-    let names = [
-        ("stock", CallPolicy::Stock),
-        ("posted", CallPolicy::Posted),
-        ("requests", CallPolicy::Requests),
-    ];
-    named(source, names)
+/// What an arm chooses: the policies of some mechanisms, and what its workload does differently.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Arm(BTreeMap<&'static str, &'static str>);
+
+/// The keys of an arm in a study with the choices `own`.
+pub(crate) fn keys(own: &[Choice]) -> impl Iterator<Item = &'static str> + Clone {
+    MECHANISMS.iter().map(|of| of.key).chain(own.iter().map(|of| of.key))
 }
 
-/// How an address space is emptied at its end.
-pub(crate) fn exit<'de, D: Deserializer<'de>>(source: D) -> Result<ExitPolicy, D::Error> {
-    let names = [
-        ("stock", ExitPolicy::Stock),
-        ("posted", ExitPolicy::Posted),
-        ("claims", ExitPolicy::Claims),
-    ];
-    named(source, names)
+/// The name of a value of `key` as it was declared.
+pub(crate) fn value(key: &str, given: &str, own: &[Choice]) -> Result<&'static str, UnknownName> {
+    let policies = MECHANISMS.iter().find(|of| of.key == key).map(|of| of.policies);
+    let names: Vec<&'static str> = match policies {
+        Some(policies) => policies.iter().map(|(name, _)| *name).collect(),
+        None => own.iter().filter(|of| of.key == key).flat_map(|of| of.values).copied().collect(),
+    };
+    let what = if policies.is_some() { "policy" } else { "value" };
+    let found = names.iter().find(|name| **name == given).copied();
+    found.ok_or_else(|| UnknownName::new(what, given, names.iter().copied()))
+}
+
+impl Arm {
+    /// Chooses a value. Both names are declared ones: of [`keys`] and [`value`].
+    pub(crate) fn choose(&mut self, key: &'static str, value: &'static str) {
+        self.0.insert(key, value);
+    }
+
+    /// The value that it chose for a key, if it chose one.
+    pub(crate) fn chosen(&self, key: &str) -> Option<&'static str> {
+        self.0.get(key).copied()
+    }
+
+    /// Gives a memory manager the policies that the arm chose. Others stay as they are, so a
+    /// study's parameters come before.
+    pub(crate) fn configure(&self, mm: &mut MmConfig) {
+        for mechanism in &MECHANISMS {
+            let chosen = self.chosen(mechanism.key);
+            let set = mechanism.policies.iter().find(|(name, _)| Some(*name) == chosen);
+            if let Some((_, set)) = set {
+                set(mm);
+            }
+        }
+    }
+
+    /// Whether it chooses no policy but those of Linux, which a live kernel has.
+    pub(crate) fn is_stock(&self) -> bool {
+        MECHANISMS.iter().all(|of| self.chosen(of.key).is_none_or(|policy| policy == STOCK))
+    }
+
+    /// What is in force in a run of the arm, by key: its own choice, else `elsewhere`'s (the
+    /// study's parameters), else the default. A live kernel has its own mechanisms, so there it is
+    /// only what the workload does differently.
+    pub(crate) fn in_force(
+        &self,
+        own: &[Choice],
+        on: On,
+        elsewhere: impl Fn(&str) -> Option<String>,
+    ) -> BTreeMap<String, String> {
+        let mechanisms = if on == On::Linux { &[] } else { &MECHANISMS[..] };
+        let defaults = mechanisms.iter().map(|of| (of.key, STOCK));
+        let defaults = defaults.chain(own.iter().map(|of| (of.key, of.values[0])));
+        let of = |(key, default): (&'static str, &str)| {
+            let chosen = self.chosen(key).map(str::to_owned).or_else(|| elsewhere(key));
+            (key.to_owned(), chosen.unwrap_or_else(|| default.to_owned()))
+        };
+        defaults.map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_mm::page_alloc::MemoryMap;
+
+    fn configured(arm: &Arm) -> String {
+        let mut mm = MmConfig::new(MemoryMap::single(1 << 16), TickPolicy::Stock);
+        arm.configure(&mut mm);
+        format!("{mm:?}")
+    }
+
+    #[test]
+    fn every_policy_of_every_mechanism_reaches_the_memory_manager() {
+        for mechanism in &MECHANISMS {
+            let of = |name| {
+                let mut arm = Arm::default();
+                arm.choose(mechanism.key, name);
+                (configured(&arm), arm.is_stock())
+            };
+            let all: Vec<_> = mechanism.policies.iter().map(|(name, _)| of(name)).collect();
+            assert_eq!(all[0], (configured(&Arm::default()), true), "{}", mechanism.key);
+            for (nth, (config, stock)) in all.iter().enumerate().skip(1) {
+                let before = all[..nth].iter().any(|(other, _)| other == config);
+                assert!(!before && !stock, "{}, policy {nth}", mechanism.key);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_in_force_is_the_arms_choice_then_the_parameters_then_linux() {
+        let own = [Choice { key: "bind", values: &["stay", "move"] }];
+        let mut arm = Arm::default();
+        arm.choose("lru", "freeze");
+        let param = |key: &str| ["lru", "exit"].contains(&key).then(|| "lazy".to_owned());
+        let keys = |on| arm.in_force(&own, on, param).into_keys().collect::<Vec<_>>();
+        assert_eq!(keys(On::Sim), ["bind", "caches", "calls", "exit", "lru", "tick"]);
+        assert_eq!(keys(On::Linux), ["bind"]);
+        let of = arm.in_force(&own, On::Sim, param);
+        let of = ["lru", "exit", "tick", "bind"].map(|key| of[key].as_str());
+        assert_eq!(of, ["freeze", "lazy", "stock", "stay"]);
+    }
 }

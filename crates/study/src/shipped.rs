@@ -2,26 +2,27 @@
 //!
 //! The file gives names, arms and defaults; an [`Experiment`] gives what is done and measured.
 
-use crate::file::StudyFile;
+use crate::file::{FileError, Source, StudyFile};
 use crate::live;
 use crate::param::{ParamSpec, Params, Unit};
+use crate::policies::{Arm, Choice};
 use crate::schedules;
 use crate::study::{
     ArmId, ArmSpec, Defaults, MetricSpec, RunContext, SeedResult, Study, StudyError,
 };
 use mmscale_record::On;
-use mmscale_sim::{Policy, SimConfig};
-use serde::de::DeserializeOwned;
+use mmscale_sim::{Policy, SimConfig, profile};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// What a study does and measures.
 pub trait Experiment: Debug + 'static {
-    /// What an arm chooses: the policies, and what the workload does differently.
-    type Arm: DeserializeOwned + Debug + Send + Sync;
     /// CPUs of a simulated machine unless somebody says otherwise.
     const CPUS: usize;
     /// Every figure, in the order in which tables show them.
     const METRICS: &'static [MetricSpec];
+    /// What the workload does differently in some arms.
+    const CHOICES: &'static [Choice] = &[];
 
     /// Those of its parameters that mean nothing on the live kernel.
     const NOT_LIVE: &'static [&'static str];
@@ -30,58 +31,56 @@ pub trait Experiment: Debug + 'static {
     fn params() -> Vec<ParamSpec>;
     /// What a reader of its report must know.
     fn remarks(params: &Params, on: On) -> Vec<String>;
-    /// Whether the live kernel does what the arm asks for. No arm is run there otherwise.
-    fn is_live(_arm: &Self::Arm) -> bool {
-        false
-    }
+    /// How long the window is of which a run's figures are, as [`Study::window_ns`].
+    fn window_ns(params: &Params) -> Option<u64>;
     /// Runs one arm with one seed.
-    fn run(ctx: &RunContext, arm: &Self::Arm, seed: u64) -> Result<SeedResult, StudyError>;
+    fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError>;
 }
 
 /// An experiment with the names and defaults of its file.
 #[derive(Debug)]
-pub struct Shipped<E: Experiment> {
+pub struct Shipped<E> {
     name: &'static str,
     summary: &'static str,
     profile: &'static str,
     params: &'static [ParamSpec],
     params_on_linux: &'static [ParamSpec],
     arms: &'static [ArmSpec],
-    choices: Vec<E::Arm>,
+    choices: Vec<Arm>,
+    experiment: std::marker::PhantomData<E>,
 }
 
 impl<E: Experiment> Shipped<E> {
     /// The study that a `study.toml` describes: its name, its arms and their names, its defaults.
-    ///
-    /// # Panics
-    /// On a file that makes no sense: the shipped ones are part of the program.
-    pub fn of_file(text: &str) -> Self {
-        let file = StudyFile::<E::Arm>::parse(text);
-        let mut params = file.params(E::params());
-        let mut params_on_linux = file.params_on_linux(&params);
+    pub fn of_file(source: Source) -> Result<Self, FileError> {
+        let file = StudyFile::parse(source, E::CHOICES)?;
+        profile::builtin_file(&file.profile).map_err(|why| file.error(why))?;
+        let mut params = file.params(E::params())?;
+        let mut params_on_linux = file.params_on_linux(&params)?;
         params.extend(machine_params());
         params_on_linux.push(live::watch_param());
         let known = |name: &&&str| params.iter().any(|spec: &ParamSpec| spec.name == **name);
         assert_eq!(E::NOT_LIVE.iter().find(|name| !known(name)), None, "no such parameter");
         // The registry wants names that live as long as the program, which these do.
         let (mut arms, mut choices) = (Vec::new(), Vec::new());
-        for arm in file.arm {
+        for arm in file.arms {
             arms.push(ArmSpec { name: arm.name.leak(), help: arm.help.leak() });
-            choices.push(arm.choice);
+            choices.push(arm.arm);
         }
-        Self {
-            name: file.name.leak(),
+        Ok(Self {
+            name: source.study,
             summary: file.summary.leak(),
             profile: file.profile.leak(),
             params: params.leak(),
             params_on_linux: params_on_linux.leak(),
             arms: arms.leak(),
             choices,
-        }
+            experiment: std::marker::PhantomData,
+        })
     }
 }
 
-impl<E: Experiment> Study for Shipped<E> {
+impl<E: Experiment + Sync> Study for Shipped<E> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -103,11 +102,19 @@ impl<E: Experiment> Study for Shipped<E> {
     fn takes(&self, param: &str, on: On) -> bool {
         on != On::Linux || !E::NOT_LIVE.contains(&param)
     }
+    /// The live kernel has the policies of Linux and no others.
     fn has_arm(&self, arm: ArmId, on: On) -> bool {
-        on != On::Linux || E::is_live(&self.choices[arm.0])
+        on != On::Linux || self.choices[arm.0].is_stock()
+    }
+    fn policies(&self, arm: ArmId, params: &Params, on: On) -> BTreeMap<String, String> {
+        let of_params = |key: &str| params.values().get(key).map(ToString::to_string);
+        self.choices[arm.0].in_force(E::CHOICES, on, of_params)
+    }
+    fn window_ns(&self, params: &Params) -> Option<u64> {
+        E::window_ns(params)
     }
     fn defaults(&self) -> Defaults {
-        let live = self.choices.iter().any(E::is_live);
+        let live = self.choices.iter().any(Arm::is_stock);
         Defaults {
             machines: if live {
                 &[On::Sim, On::Threads, On::Linux]

@@ -92,6 +92,17 @@ pub trait Study: Sync {
     fn has_arm(&self, _arm: ArmId, _on: On) -> bool {
         true
     }
+    /// The policies that are in force in an arm with these parameters, by mechanism, and what its
+    /// workload does differently: for readers of records, which show it. A live kernel has its own
+    /// policies, which are not among them.
+    fn policies(&self, _arm: ArmId, _params: &Params, _on: On) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+    /// How long the window is of which a run's figures are, in ns of the machine's time; none where
+    /// a run ends when its work is done.
+    fn window_ns(&self, _params: &Params) -> Option<u64> {
+        None
+    }
     /// Runs one arm with one seed. Called from several host threads at once where the machine is
     /// simulated, and from one at a time where it is this computer.
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError>;

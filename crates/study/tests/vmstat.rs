@@ -4,7 +4,7 @@
 use crate::shipped::{self, arm, mean, quick};
 use mmscale_record::Document;
 use mmscale_study::vmstat::Vmstat;
-use mmscale_study::{Checks, Registry, Request, Study};
+use mmscale_study::{Checks, Registry, Request, Source, Study};
 use std::collections::BTreeMap;
 
 /// Runs `vmstat` on the simulated machine.
@@ -51,7 +51,10 @@ fn other_names_for_study_and_arms_change_no_figure() {
         .replace("name = \"stock\"", "name = \"zebra\"")
         .replace("name = \"posted\"", "name = \"a\"")
         .replace("name = \"phased\"", "name = \"stock\"");
-    let other: &'static dyn Study = Box::leak(Box::new(Vmstat::of_file(&renamed)));
+    let other: &'static dyn Study = {
+        let source = Source { study: "other", text: renamed.leak() };
+        Box::leak(Box::new(Vmstat::of_file(source).expect("the file is whole")))
+    };
     let registry = Registry::new(Box::leak(Box::new([other])));
     let first = run(&["stock", "posted", "phased"], 2, Checks::Off, &SMALL);
     let second = run_of(registry, "other", &["zebra", "a", "stock"], 2, Checks::Off, &SMALL);

@@ -1,9 +1,9 @@
 //! One seed on the live kernel: the same processes, with its own clocks and what it tells of locks.
 
-use super::ChurnArm;
 use super::run::{self, Churn};
 use super::workload::Tally;
 use crate::live::{self, LiveRun, Look};
+use crate::policies::Arm;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_linux::Watch;
 
@@ -27,7 +27,7 @@ impl Ran {
 const PATIENCE: [u64; 3] = [1, 8, 64];
 
 /// Runs it until all processes were there when they were to begin, or it has been tried enough.
-fn on_linux(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<Ran, StudyError> {
+fn on_linux(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<Ran, StudyError> {
     let mut ran = once(ctx, arm, seed, PATIENCE[0])?;
     for &patience in &PATIENCE[1..] {
         if ran.tallies.late == 0 {
@@ -46,7 +46,7 @@ fn on_linux(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<Ran, StudyErro
     Ok(ran)
 }
 
-fn once(ctx: &RunContext, arm: ChurnArm, seed: u64, patience: u64) -> Result<Ran, StudyError> {
+fn once(ctx: &RunContext, arm: &Arm, seed: u64, patience: u64) -> Result<Ran, StudyError> {
     let processes = ctx.params.count("processes_per_cpu") * ctx.cpus as u64;
     let plan = run::plan(ctx, arm, processes * patience);
     let program = Churn::new(ctx, plan, seed);
@@ -63,7 +63,7 @@ fn once(ctx: &RunContext, arm: ChurnArm, seed: u64, patience: u64) -> Result<Ran
 }
 
 /// Runs the workload on all CPUs, then on one.
-pub(super) fn run(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<SeedResult, StudyError> {
+pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
     let all = on_linux(ctx, arm, seed)?;
     let tally = &all.tallies;
     let mut result = SeedResult::default();

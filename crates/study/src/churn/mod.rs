@@ -9,20 +9,15 @@ mod probe;
 mod run;
 mod workload;
 
+use crate::file::{self, Source};
 use crate::param::{ParamSpec, Params, Unit};
-use crate::policies;
+use crate::policies::{Arm, Choice};
 use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
-use mmscale_mm::lru::LruPolicy;
 use mmscale_record::On;
-use mmscale_system::Present;
-use serde::Deserialize;
-use std::sync::LazyLock;
 
-/// The study, for the registry.
-pub static CHURN: LazyLock<Churn> = LazyLock::new(|| Churn::of_file(FILE));
-
-const FILE: &str = include_str!("../../../../studies/churn/study.toml");
+/// The study's file.
+pub(crate) const FILE: Source = file::source!("churn");
 
 /// The study.
 pub type Churn = Shipped<PageChurn>;
@@ -31,20 +26,10 @@ pub type Churn = Shipped<PageChurn>;
 #[derive(Debug)]
 pub struct PageChurn;
 
-/// What an arm chooses.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct ChurnArm {
-    #[serde(deserialize_with = "policies::lru")]
-    lru: LruPolicy,
-    /// Whether an op has its pages moved.
-    #[serde(deserialize_with = "policies::bind")]
-    bind: Present,
-}
-
 impl Experiment for PageChurn {
-    type Arm = ChurnArm;
     const CPUS: usize = 512;
     const METRICS: &'static [MetricSpec] = figures::METRICS;
+    const CHOICES: &'static [Choice] = run::CHOICES;
     const NOT_LIVE: &'static [&'static str] = &["swap", "swap_mb_per_s"];
 
     fn params() -> Vec<ParamSpec> {
@@ -99,13 +84,13 @@ impl Experiment for PageChurn {
              on one CPU, amplification is the ratio."
         )]
     }
-    fn is_live(arm: &ChurnArm) -> bool {
-        arm.lru == LruPolicy::Stock
+    fn window_ns(params: &Params) -> Option<u64> {
+        Some((params.real("duration_ms") * 1e6) as u64)
     }
-    fn run(ctx: &RunContext, arm: &ChurnArm, seed: u64) -> Result<SeedResult, StudyError> {
+    fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
         match ctx.on {
-            On::Linux => live::run(ctx, *arm, seed),
-            On::Sim | On::Threads => run::run(ctx, *arm, seed),
+            On::Linux => live::run(ctx, arm, seed),
+            On::Sim | On::Threads => run::run(ctx, arm, seed),
         }
     }
 }

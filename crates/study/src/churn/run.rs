@@ -1,10 +1,10 @@
 //! One seed of one arm: the machine with all its CPUs, then the same with one.
 
-use super::ChurnArm;
 use super::figures::{self, Observed};
 use super::probe::ChurnProbe;
 use super::workload::{self, Advise, Plan, Tally};
 use crate::machine::{self, Counted, HostCost, MachineRun, MachineSpec, Program};
+use crate::policies::{Arm, Choice};
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
@@ -12,7 +12,7 @@ use mmscale_linux::Shared;
 use mmscale_mm::arch::{Arch, Probe};
 use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_record::On;
-use mmscale_system::{Advice, System, ThreadSpec};
+use mmscale_system::{Advice, Present, System, ThreadSpec};
 use std::sync::Arc;
 
 /// CPUs from meddler to meddler.
@@ -131,7 +131,7 @@ struct Ran {
     plan: Plan,
 }
 
-pub(super) fn plan(ctx: &RunContext, arm: ChurnArm, processes: u64) -> Plan {
+pub(super) fn plan(ctx: &RunContext, arm: &Arm, processes: u64) -> Plan {
     let params = &ctx.params;
     let making_ns = if ctx.on == On::Sim { MAKING_SIM_NS } else { MAKING_HOST_NS };
     let warming_ns = WARMING_NS * (params.count("pages") - 1);
@@ -141,7 +141,7 @@ pub(super) fn plan(ctx: &RunContext, arm: ChurnArm, processes: u64) -> Plan {
         pages: params.count("pages"),
         populate: params.switch("populate"),
         advise: advise_of(params.choice("madvise")),
-        bind: arm.bind,
+        bind: bind_of(arm),
         user_ns: params.count("user_ns"),
         begin_ns,
         from_ns,
@@ -149,14 +149,14 @@ pub(super) fn plan(ctx: &RunContext, arm: ChurnArm, processes: u64) -> Plan {
     }
 }
 
-fn on_machine(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<Ran, StudyError> {
+fn on_machine(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<Ran, StudyError> {
     let params = &ctx.params;
     let per_cpu = params.count("processes_per_cpu") as usize;
     let plan = plan(ctx, arm, (per_cpu * ctx.cpus) as u64);
     let program = Churn::new(ctx, plan, seed);
     let (tallies, meddlers) = program.sums();
     let mut spec = MachineSpec::new(ctx, seed);
-    spec.mm.lru = arm.lru;
+    arm.configure(&mut spec.mm);
     spec.mm.swap = swap_of(params.choice("swap"));
     spec.simulated(|config| {
         let mb_per_s = params.real("swap_mb_per_s");
@@ -203,7 +203,7 @@ impl Ran {
 }
 
 /// Runs the workload on all CPUs, then on one.
-pub(super) fn run(ctx: &RunContext, arm: ChurnArm, seed: u64) -> Result<SeedResult, StudyError> {
+pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
     let all = on_machine(ctx, arm, seed)?;
     let mut result = SeedResult::default();
     let cpu_ns = figures::measure(&all.observed(ctx), &mut result);
@@ -243,11 +243,23 @@ pub(super) fn one_cpu(ctx: &RunContext) -> Result<RunContext, StudyError> {
     let mut one = ctx.clone();
     one.cpus = 1;
     if let Some(profile) = &ctx.profile {
-        let mut small = profile.with_cpus(1).map_err(|why| StudyError::Machine(why.to_string()))?;
+        let mut small = profile
+            .with_cpus(1)
+            .map_err(|why| StudyError::Machine(why.to_string()))?;
         small.hz = ctx.hz;
         one.profile = Some(Arc::new(small));
     }
     Ok(one)
+}
+
+/// What an arm may do differently: have the pages of an op moved.
+pub(super) const CHOICES: &[Choice] = &[Choice { key: "bind", values: &["stay", "move"] }];
+
+fn bind_of(arm: &Arm) -> Present {
+    match arm.chosen("bind") {
+        Some("move") => Present::Move,
+        _ => Present::Stay,
+    }
 }
 
 /// Slots of the swap area: 4 GiB.

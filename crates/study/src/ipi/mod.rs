@@ -12,23 +12,15 @@ mod run;
 mod spread;
 mod workload;
 
+use crate::file::{self, Source};
 use crate::param::{ParamSpec, Params, Unit};
-use crate::policies;
+use crate::policies::Arm;
 use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
-use mmscale_mm::lru::LruPolicy;
-use mmscale_mm::page_alloc::PcpPolicy;
-use mmscale_mm::smp::CallPolicy;
-use mmscale_mm::space::ExitPolicy;
-use mmscale_mm::upkeep::TickPolicy;
 use mmscale_record::On;
-use serde::Deserialize;
-use std::sync::LazyLock;
 
-/// The study, for the registry.
-pub static IPI: LazyLock<Ipi> = LazyLock::new(|| Ipi::of_file(FILE));
-
-const FILE: &str = include_str!("../../../../studies/ipi/study.toml");
+/// The study's file.
+pub(crate) const FILE: Source = file::source!("ipi");
 
 /// The study.
 pub type Ipi = Shipped<CrossCalls>;
@@ -37,25 +29,7 @@ pub type Ipi = Shipped<CrossCalls>;
 #[derive(Debug)]
 pub struct CrossCalls;
 
-/// What an arm chooses.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct IpiArm {
-    /// How CPUs call one another.
-    #[serde(deserialize_with = "policies::calls")]
-    calls: CallPolicy,
-    #[serde(deserialize_with = "policies::tick")]
-    tick: TickPolicy,
-    #[serde(deserialize_with = "policies::lru")]
-    lru: LruPolicy,
-    /// How address spaces end.
-    #[serde(deserialize_with = "policies::exit")]
-    exit: ExitPolicy,
-    #[serde(deserialize_with = "policies::caches")]
-    caches: PcpPolicy,
-}
-
 impl Experiment for CrossCalls {
-    type Arm = IpiArm;
     const CPUS: usize = 16;
     const METRICS: &'static [MetricSpec] = figures::METRICS;
     const NOT_LIVE: &'static [&'static str] = &["noise", "tail"];
@@ -120,13 +94,17 @@ impl Experiment for CrossCalls {
         all.extend(seen_on(on).map(str::to_owned));
         all
     }
-    fn is_live(arm: &IpiArm) -> bool {
-        arm.calls == CallPolicy::Stock
+    fn window_ns(params: &Params) -> Option<u64> {
+        let ns = match params.choice("workload") {
+            "flush" => params.real("flush_ms") * 1e6,
+            _ => params.real("window_s") * 1e9 * params.count("windows") as f64,
+        };
+        Some(ns as u64)
     }
-    fn run(ctx: &RunContext, arm: &IpiArm, seed: u64) -> Result<SeedResult, StudyError> {
+    fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
         match ctx.on {
             On::Linux => live::run(ctx, seed),
-            On::Sim | On::Threads => run::run(ctx, *arm, seed),
+            On::Sim | On::Threads => run::run(ctx, arm, seed),
         }
     }
 }
@@ -182,10 +160,15 @@ mod tests {
     use crate::param::Length;
     use crate::study::Study;
 
+    fn ipi() -> Ipi {
+        Ipi::of_file(FILE).expect("the file is whole")
+    }
+
     fn text(on: On) -> String {
-        let specs = IPI.params_on(on);
+        let ipi = ipi();
+        let specs = ipi.params_on(on);
         let params = Params::defaults(specs, Length::Full);
-        IPI.remarks(&params, on).join("\n")
+        ipi.remarks(&params, on).join("\n")
     }
 
     #[test]
@@ -200,9 +183,10 @@ mod tests {
 
     #[test]
     fn the_live_kernel_is_stock() {
+        let ipi = ipi();
         let live = |name: &str| {
-            let arm = IPI.arms().iter().position(|arm| arm.name == name).expect("it is an arm");
-            IPI.has_arm(crate::study::ArmId(arm), On::Linux)
+            let arm = ipi.arms().iter().position(|arm| arm.name == name).expect("it is an arm");
+            ipi.has_arm(crate::study::ArmId(arm), On::Linux)
         };
         assert_eq!(["stock", "posted", "requests", "all"].map(live), [true, false, false, false]);
     }

@@ -1,10 +1,10 @@
 //! One seed of one arm: the machine, the programs on it, and what they leave.
 
-use super::IpiArm;
 use super::figures::{self, Observed};
 use super::probe::IpiProbe;
 use super::workload::{self, Books, Plan, Work};
 use crate::machine::{self, MachineSpec, Program};
+use crate::policies::Arm;
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
@@ -117,14 +117,10 @@ fn noise_of(noise: Noise, window_ns: u64, tail: f64) -> Noise {
 }
 
 /// Runs one arm with one seed.
-pub(super) fn run(ctx: &RunContext, arm: IpiArm, seed: u64) -> Result<SeedResult, StudyError> {
+pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
     let (plan, windows) = plan_of(ctx, seed);
     let mut spec = MachineSpec::new(ctx, seed);
-    spec.mm.smp.policy = arm.calls;
-    spec.mm.tick = arm.tick;
-    spec.mm.lru = arm.lru;
-    spec.mm.space.exit = arm.exit;
-    spec.mm.alloc.caches = arm.caches;
+    arm.configure(&mut spec.mm);
     spec.mm.swap = SwapConfig { pages: SWAP_PAGES, zeromap: Zeromap::Off, ..SwapConfig::default() };
     spec.simulated(|config| {
         set_machine(&ctx.params, config);

@@ -11,19 +11,15 @@ mod probe;
 mod run;
 mod workload;
 
+use crate::file::{self, Source};
 use crate::param::{ParamSpec, Params, Unit};
-use crate::policies;
+use crate::policies::Arm;
 use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
-use mmscale_mm::page_alloc::PcpPolicy;
 use mmscale_record::On;
-use serde::Deserialize;
-use std::sync::LazyLock;
 
-/// The study, for the registry.
-pub static PCP: LazyLock<Pcp> = LazyLock::new(|| Pcp::of_file(FILE));
-
-const FILE: &str = include_str!("../../../../studies/pcp/study.toml");
+/// The study's file.
+pub(crate) const FILE: Source = file::source!("pcp");
 
 /// The study.
 pub type Pcp = Shipped<PageCaches>;
@@ -32,16 +28,7 @@ pub type Pcp = Shipped<PageCaches>;
 #[derive(Debug)]
 pub struct PageCaches;
 
-/// What an arm chooses.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct PcpArm {
-    /// How pages travel between CPUs and zones.
-    #[serde(deserialize_with = "policies::caches")]
-    caches: PcpPolicy,
-}
-
 impl Experiment for PageCaches {
-    type Arm = PcpArm;
     const CPUS: usize = 32;
     const METRICS: &'static [MetricSpec] = figures::METRICS;
     const NOT_LIVE: &'static [&'static str] =
@@ -61,7 +48,8 @@ impl Experiment for PageCaches {
                 "lru",
                 "lazy",
                 &["lazy", "stock"],
-                "how folios get onto their lists; the locks of these hide zone locks under `stock`",
+                "policy of the LRU lists in arms that choose none; with `stock` their locks hide \
+                 the zone's",
             ),
             ParamSpec::choice(
                 "groups",
@@ -119,13 +107,18 @@ impl Experiment for PageCaches {
              when programs have stopped, before any cache is drained."
         )]
     }
-    fn is_live(arm: &PcpArm) -> bool {
-        arm.caches == PcpPolicy::Stock
+    fn window_ns(params: &Params) -> Option<u64> {
+        let name = match params.choice("workload") {
+            "exit" => return None,
+            "oom-edge" => "edge_ms".to_owned(),
+            workload => format!("{workload}_ms"),
+        };
+        Some((params.real(&name) * 1e6) as u64)
     }
-    fn run(ctx: &RunContext, arm: &PcpArm, seed: u64) -> Result<SeedResult, StudyError> {
+    fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
         match ctx.on {
             On::Linux => live::run(ctx, seed),
-            On::Sim | On::Threads => run::run(ctx, *arm, seed),
+            On::Sim | On::Threads => run::run(ctx, arm, seed),
         }
     }
 }

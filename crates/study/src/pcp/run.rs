@@ -1,6 +1,5 @@
 //! One seed of one arm: a machine with its memory, a workload on it, and what they leave.
 
-use super::PcpArm;
 use super::figures::{self, Observed};
 use super::frames::frames;
 use super::plan::{Load, Plan, Through};
@@ -9,6 +8,7 @@ use super::workload::exit::GiveBack;
 use super::workload::purger::Make;
 use super::workload::{Books, Worker, build, edge, exit, mixed, purger, sleep_until};
 use crate::machine::{self, Counted, MachineSpec, Program};
+use crate::policies::Arm;
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
@@ -174,11 +174,10 @@ fn turn<A: Arch>() {
 }
 
 /// Runs one arm with one seed.
-pub(super) fn run(ctx: &RunContext, arm: PcpArm, seed: u64) -> Result<SeedResult, StudyError> {
+pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
     let mut spec = MachineSpec::new(ctx, seed);
     let pages = spec.set_memory_gib(ctx.params.count("memory_gib"));
     let plan = Plan::of(ctx, pages).map_err(StudyError::Machine)?;
-    spec.mm.alloc.caches = arm.caches;
     if ctx.params.choice("groups") == "cpu" {
         spec.mm.groups = (ctx.cpus + 1).min(GroupId::MAX);
     }
@@ -186,6 +185,7 @@ pub(super) fn run(ctx: &RunContext, arm: PcpArm, seed: u64) -> Result<SeedResult
         "stock" => LruPolicy::Stock,
         _ => LruPolicy::Lazy,
     };
+    arm.configure(&mut spec.mm);
     let window = (plan.at.from_ns, plan.at.until_ns);
     spec.simulated(|config| {
         set_machine(&ctx.params, config);

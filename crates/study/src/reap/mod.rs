@@ -10,19 +10,15 @@ mod probe;
 mod run;
 mod workload;
 
+use crate::file::{self, Source};
 use crate::param::{ParamSpec, Params, Unit};
-use crate::policies;
+use crate::policies::Arm;
 use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
-use mmscale_mm::space::ExitPolicy;
 use mmscale_record::On;
-use serde::Deserialize;
-use std::sync::LazyLock;
 
-/// The study, for the registry.
-pub static REAP: LazyLock<Reap> = LazyLock::new(|| Reap::of_file(FILE));
-
-const FILE: &str = include_str!("../../../../studies/reap/study.toml");
+/// The study's file.
+pub(crate) const FILE: Source = file::source!("reap");
 
 /// The study.
 pub type Reap = Shipped<Exits>;
@@ -31,16 +27,7 @@ pub type Reap = Shipped<Exits>;
 #[derive(Debug)]
 pub struct Exits;
 
-/// What an arm chooses.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct ReapArm {
-    /// How address spaces end.
-    #[serde(deserialize_with = "policies::exit")]
-    exit: ExitPolicy,
-}
-
 impl Experiment for Exits {
-    type Arm = ReapArm;
     const CPUS: usize = 8;
     const METRICS: &'static [MetricSpec] = figures::METRICS;
     const NOT_LIVE: &'static [&'static str] = &["lru", "swap", "swapped_1024", "via", "delay_ms"];
@@ -100,7 +87,7 @@ impl Experiment for Exits {
                 "lru",
                 "stock",
                 &["lazy", "stock"],
-                "how folios get onto their lists",
+                "policy of the LRU lists in arms that choose none",
             ),
         ]
     }
@@ -124,13 +111,13 @@ impl Experiment for Exits {
              the rest for each walker, waits and spins for locks left out."
         )]
     }
-    fn is_live(arm: &ReapArm) -> bool {
-        arm.exit == ExitPolicy::Stock
+    fn window_ns(_params: &Params) -> Option<u64> {
+        None
     }
-    fn run(ctx: &RunContext, arm: &ReapArm, seed: u64) -> Result<SeedResult, StudyError> {
+    fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
         match ctx.on {
             On::Linux => live::run(ctx, seed),
-            On::Sim | On::Threads => run::run(ctx, *arm, seed),
+            On::Sim | On::Threads => run::run(ctx, arm, seed),
         }
     }
 }

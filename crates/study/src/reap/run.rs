@@ -1,11 +1,11 @@
 //! One seed of one arm: a machine with a victim on it, and what its end left.
 
-use super::ReapArm;
 use super::figures::{self, Observed};
 use super::layout::{Filled, mappings};
 use super::probe::ReapProbe;
 use super::workload::{self, Books, Happened, Plan, Via};
 use crate::machine::{self, MachineSpec, Program};
+use crate::policies::Arm;
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
@@ -174,14 +174,14 @@ fn set_memory(ctx: &RunContext, plan: &Plan, mm: &mut MmConfig) {
 }
 
 /// Runs one arm with one seed.
-pub(super) fn run(ctx: &RunContext, arm: ReapArm, seed: u64) -> Result<SeedResult, StudyError> {
+pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
     let mut spec = MachineSpec::new(ctx, seed);
     let plan = plan_of(ctx, seed, spec.pages()).map_err(StudyError::Machine)?;
-    spec.mm.space.exit = arm.exit;
     spec.mm.lru = match ctx.params.choice("lru") {
         "lazy" => LruPolicy::Lazy,
         _ => LruPolicy::Stock,
     };
+    arm.configure(&mut spec.mm);
     set_memory(ctx, &plan, &mut spec.mm);
     spec.simulated(|config| {
         set_machine(&ctx.params, config);

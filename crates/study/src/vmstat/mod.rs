@@ -12,19 +12,15 @@ mod probe;
 mod run;
 mod workload;
 
+use crate::file::{self, Source};
 use crate::param::{ParamSpec, Params, Unit};
-use crate::policies;
+use crate::policies::Arm;
 use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
-use mmscale_mm::upkeep::TickPolicy;
 use mmscale_record::On;
-use serde::Deserialize;
-use std::sync::LazyLock;
 
-/// The study, for the registry.
-pub static VMSTAT: LazyLock<Vmstat> = LazyLock::new(|| Vmstat::of_file(FILE));
-
-const FILE: &str = include_str!("../../../../studies/vmstat/study.toml");
+/// The study's file.
+pub(crate) const FILE: Source = file::source!("vmstat");
 
 /// When the figures of page caches have settled, as seen in runs of 10, 20, 40 and 60 s.
 const SETTLED_S: f64 = 20.0;
@@ -36,15 +32,7 @@ pub type Vmstat = Shipped<UpkeepTick>;
 #[derive(Debug)]
 pub struct UpkeepTick;
 
-/// What an arm chooses.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct TickArm {
-    #[serde(deserialize_with = "policies::tick")]
-    tick: TickPolicy,
-}
-
 impl Experiment for UpkeepTick {
-    type Arm = TickArm;
     const CPUS: usize = 72;
     const METRICS: &'static [MetricSpec] = figures::METRICS;
     const NOT_LIVE: &'static [&'static str] =
@@ -108,13 +96,13 @@ impl Experiment for UpkeepTick {
         }
         vec![remark]
     }
-    fn is_live(arm: &TickArm) -> bool {
-        arm.tick == TickPolicy::Stock
+    fn window_ns(params: &Params) -> Option<u64> {
+        Some((params.real("duration_s") * 1e9) as u64)
     }
-    fn run(ctx: &RunContext, arm: &TickArm, seed: u64) -> Result<SeedResult, StudyError> {
+    fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
         match ctx.on {
             On::Linux => live::run(ctx, run::plan(&ctx.params), seed),
-            On::Sim | On::Threads => run::run(ctx, arm.tick, seed),
+            On::Sim | On::Threads => run::run(ctx, arm, seed),
         }
     }
 }

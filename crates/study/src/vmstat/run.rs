@@ -6,12 +6,13 @@ use super::probe::TickProbe;
 use super::workload::{self, Plan, Tally};
 use crate::machine::{self, MachineRun, MachineSpec, Program};
 use crate::param::Params;
+use crate::policies::Arm;
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_linux::Shared;
 use mmscale_mm::arch::{Arch, LockClass, Probe};
-use mmscale_mm::upkeep::{Requeue, TickPolicy};
+use mmscale_mm::upkeep::Requeue;
 use mmscale_record::PerCpu;
 use mmscale_sim::{HoldScale, SimConfig};
 use mmscale_system::{Errno, System, ThreadSpec};
@@ -111,7 +112,7 @@ fn what_if(ctx: &RunContext, config: &mut SimConfig) {
 
 fn on_machine(
     ctx: &RunContext,
-    tick: TickPolicy,
+    arm: &Arm,
     seed: u64,
     plan: Plan,
     stride: usize,
@@ -121,7 +122,7 @@ fn on_machine(
     let program =
         Bursts { stride, hotplug, tallies: Arc::clone(&tallies), ..Bursts::new(plan, seed) };
     let mut spec = MachineSpec::new(ctx, seed);
-    spec.mm.tick = tick;
+    arm.configure(&mut spec.mm);
     spec.mm.interval_ns = ctx.params.count("interval_ms") * 1_000_000;
     spec.mm.requeue = match ctx.params.choice("requeue") {
         "always" => Requeue::Always,
@@ -161,11 +162,11 @@ pub(super) fn plan(params: &Params) -> Plan {
 }
 
 /// Runs the workload, then the decay, with one seed.
-pub(super) fn run(ctx: &RunContext, tick: TickPolicy, seed: u64) -> Result<SeedResult, StudyError> {
+pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
     let params = &ctx.params;
     let plan = plan(params);
     let hotplug = if params.switch("hotplug") { Hotplug::On } else { Hotplug::Off };
-    let ran = on_machine(ctx, tick, seed, plan, 1, hotplug)?;
+    let ran = on_machine(ctx, arm, seed, plan, 1, hotplug)?;
     let mut result = SeedResult::default();
     figures::measure(
         &Observed {
@@ -187,7 +188,7 @@ pub(super) fn run(ctx: &RunContext, tick: TickPolicy, seed: u64) -> Result<SeedR
     if decay_ns > 0 {
         let plan = Plan { bursts: 1, until_ns: plan.period_ns * 2 + decay_ns, ..plan };
         let stride = ctx.cpus.div_ceil(DECAY_WORKERS);
-        let ran = on_machine(ctx, tick, seed, plan, stride, Hotplug::Off)?;
+        let ran = on_machine(ctx, arm, seed, plan, stride, Hotplug::Off)?;
         let decay_ns = metrics::high_decay_mean_ns(&ran.probes, &ran.tallies, plan.until_ns);
         if decay_ns.is_finite() {
             result.metric("high_decay_ns", decay_ns);
