@@ -2,7 +2,8 @@
 
 use mmscale_mm::arch::Op;
 use mmscale_sim::profile::{
-    self, CostGroup, Lengths, Noise, Number, Profile, ProfileError, ProfileFile, builtin_names,
+    self, CostGroup, Lengths, Noise, Number, Profile, ProfileError, ProfileFile, Shape, Topology,
+    builtin_names, resolve,
 };
 
 /// A sound file to break in one place.
@@ -230,21 +231,76 @@ fn scaling_moves_costs_and_nothing_else() {
     assert_eq!(holds.costs.op_ps[Op::BuddyTake as usize], 2_300);
 }
 
+/// Nodes, threads of a core, CPUs of a last-level cache.
+fn groups(profile: &Profile) -> [usize; 3] {
+    let Topology { nodes, smt, cluster, .. } = profile.topology;
+    [nodes, smt, cluster]
+}
+
 #[test]
-fn other_numbers_of_cpus_keep_the_grouping_where_it_divides() {
+fn other_numbers_of_cpus_keep_the_groups_or_are_refused() {
     let big = profile::load("x86-512").unwrap();
-    for cpus in [1, 2, 3, 16, 30, 72, 256, 1024, 4096] {
-        let topology = big.with_cpus(cpus).unwrap().topology;
-        assert_eq!(topology.cpus, cpus);
-        assert!(cpus.is_multiple_of(topology.nodes));
-        assert!((cpus / topology.nodes).is_multiple_of(topology.cluster), "{topology:?}");
-        assert!(topology.cluster.is_multiple_of(topology.smt), "{topology:?}");
-        assert!(topology.cluster <= 16, "{topology:?}");
-    }
-    let mesh = profile::load("arm64-72").unwrap().with_cpus(144).unwrap();
-    assert_eq!((mesh.topology.cluster, mesh.topology.nodes), (144, 1));
     let memory = |profile: &Profile| profile.node_pages * profile.topology.nodes as u64;
-    assert_eq!(memory(&big.with_cpus(3).unwrap()), memory(&big));
-    assert!(big.with_cpus(0).unwrap_err().to_string().contains("between 1 and 4096"));
-    assert!(big.with_cpus(5000).unwrap_err().to_string().contains("5000 CPUs"));
+    for (cpus, expected) in [
+        (1, [1, 1, 1]),
+        (4, [2, 2, 2]),
+        (8, [2, 2, 4]),
+        (32, [2, 2, 16]),
+        (96, [2, 2, 16]),
+        (512, [2, 2, 16]),
+        (4096, [2, 2, 16]),
+    ] {
+        let machine = big.with_cpus(cpus, Shape::Keep).unwrap();
+        assert_eq!((machine.topology.cpus, groups(&machine)), (cpus, expected));
+        assert_eq!((memory(&machine), machine.hash), (memory(&big), big.hash));
+    }
+    let mesh = profile::load("arm64-72").unwrap().with_cpus(145, Shape::Keep).unwrap();
+    assert_eq!(groups(&mesh), [1, 1, 145]);
+    let refusal = |cpus| big.with_cpus(cpus, Shape::Keep).unwrap_err().to_string();
+    assert!(refusal(0).contains("between 1 and 4096"));
+    assert!(refusal(5000).contains("5000 CPUs"));
+    for (cpus, nearest) in [
+        (2, "take 1 or 4 CPUs"),
+        (72, "take 64 or 96 CPUs"),
+        (95, "take 64 or 96 CPUs"),
+        (97, "take 96 or 128 CPUs"),
+        (4095, "take 4064 or 4096 CPUs"),
+    ] {
+        assert!(refusal(cpus).contains(nearest), "{}", refusal(cpus));
+    }
+    assert!(refusal(95).contains("2 nodes, 2 threads a core and last-level caches of 16 CPUs"));
+}
+
+#[test]
+fn cpus_that_fill_a_machine_are_its_first_ones() {
+    let big = profile::load("x86-512").unwrap();
+    for (cpus, nodes) in [(1, 1), (95, 1), (256, 1), (257, 2), (512, 2), (1025, 5)] {
+        let machine = big.with_cpus(cpus, Shape::Fill).unwrap();
+        assert_eq!(groups(&machine), [nodes, 2, 16], "{cpus} CPUs");
+        assert_eq!(machine.topology.node_cpus(), 256);
+        assert_eq!(machine.node_pages, big.node_pages, "each node has its memory");
+    }
+    let why = profile::load("x86-2").unwrap().with_cpus(4096, Shape::Fill).unwrap_err();
+    assert!(why.to_string().contains("fill 2048 nodes"), "{why}");
+}
+
+#[test]
+fn a_flat_machine_has_no_groups() {
+    let big = profile::load("x86-512").unwrap();
+    for cpus in [1, 95, 512] {
+        let flat = big.with_cpus(cpus, Shape::Flat).unwrap();
+        assert_eq!((flat.topology.cpus, groups(&flat)), (cpus, [1, 1, cpus]));
+        assert_eq!(flat.node_pages, 2 * big.node_pages);
+    }
+}
+
+#[test]
+fn the_hash_is_of_the_numbers() {
+    let of = |file: &ProfileFile| resolve("any", file).unwrap().hash;
+    let mut file = profile::builtin_file("x86-32").unwrap();
+    let before = of(&file);
+    file.description = "the same in other words".to_owned();
+    assert_eq!(of(&file), before);
+    file.costs.get_mut("atomic_ns").unwrap().value += 0.25;
+    assert_ne!(of(&file), before);
 }

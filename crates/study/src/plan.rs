@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mmscale_record::{On, ParamValue};
-use mmscale_sim::profile::{self, Profile, ProfileError};
+use mmscale_sim::profile::{self, Profile, ProfileError, Shape};
 use thiserror::Error;
 
 use crate::names::UnknownName;
@@ -237,7 +237,7 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
         let hz = values.choice("hz").parse().expect("the choices are numbers");
         let profile = match &profile {
             Some(profile) => {
-                let mut profile = profile.with_cpus(cpus)?;
+                let mut profile = profile.with_cpus(cpus, Shape::Keep)?;
                 profile.hz = hz;
                 Some(Arc::new(profile))
             }

@@ -1,7 +1,7 @@
-//! Profiles derived from others: another number of CPUs, other costs.
+//! Profiles derived from others: other costs.
 
-use super::{Profile, ProfileError, Topology};
-use mmscale_mm::arch::{MAX_CPUS, Op};
+use super::Profile;
+use mmscale_mm::arch::Op;
 
 /// Costs that sensitivity sweeps move together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,27 +112,5 @@ impl Profile {
             *cost = (*cost as f64 * factor).round() as u64;
         }
         scaled
-    }
-
-    /// The same kind of machine with `cpus` CPUs. Nodes and threads of a core stay where they
-    /// divide the number, and become 1 otherwise; a cluster becomes the largest group that is not
-    /// larger than before. The memory of the whole machine stays.
-    pub fn with_cpus(&self, cpus: usize) -> Result<Self, ProfileError> {
-        if cpus == 0 || cpus > MAX_CPUS {
-            let profile = self.name.clone();
-            return Err(ProfileError::Cpus { profile, cpus, max: MAX_CPUS });
-        }
-        let old = self.topology;
-        let nodes = if cpus.is_multiple_of(old.nodes) { old.nodes } else { 1 };
-        let node = cpus / nodes;
-        let smt = if node.is_multiple_of(old.smt) { old.smt } else { 1 };
-        // A cluster that held a whole node still does.
-        let at_most = if old.cluster * old.nodes == old.cpus { node } else { old.cluster };
-        let fits = |cluster: &usize| node.is_multiple_of(*cluster) && cluster.is_multiple_of(smt);
-        let cluster = (smt..=at_most.min(node)).rev().find(fits).unwrap_or(smt);
-        let mut profile = self.clone();
-        profile.topology = Topology { cpus, smt, cluster, nodes };
-        profile.node_pages = self.node_pages * old.nodes as u64 / nodes as u64;
-        Ok(profile)
     }
 }

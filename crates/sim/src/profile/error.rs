@@ -82,6 +82,47 @@ pub enum ProfileError {
         /// The most there can be.
         max: usize,
     },
+    /// A number of CPUs that the profile's groups do not divide.
+    #[error(
+        "{cpus} CPUs on profile `{profile}`, which has {nodes} node{}, {smt} thread{} a core and \
+         last-level caches of {cluster} CPUs: {cpus} cannot keep these; take {nearest} CPUs, or \
+         the shape `fill` (the first {cpus} CPUs of such a machine) or `flat` (no groups)",
+        plural(*nodes),
+        plural(*smt)
+    )]
+    Shape {
+        /// The profile.
+        profile: String,
+        /// What was asked for.
+        cpus: usize,
+        /// The profile's nodes.
+        nodes: usize,
+        /// Its threads of a core.
+        smt: usize,
+        /// Its CPUs of a last-level cache.
+        cluster: usize,
+        /// The nearest numbers of CPUs that do, in words.
+        nearest: String,
+    },
+    /// More nodes than a machine can have.
+    #[error(
+        "{cpus} CPUs on profile `{profile}` fill {nodes} nodes: a machine of such nodes has at \
+         most {max}; take fewer CPUs or the shape `keep`"
+    )]
+    Nodes {
+        /// The profile.
+        profile: String,
+        /// What was asked for.
+        cpus: usize,
+        /// The nodes that they fill.
+        nodes: usize,
+        /// The most there can be.
+        max: usize,
+    },
+}
+
+fn plural(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
 }
 
 fn near(nearest: &Option<String>) -> String {

@@ -10,6 +10,7 @@ mod error;
 mod file;
 mod noise;
 mod resolve;
+mod shape;
 
 pub use adjust::CostGroup;
 pub use builtin::{builtin_file, builtin_names, load};
@@ -17,6 +18,7 @@ pub use error::ProfileError;
 pub use file::{Number, ProfileFile, Section, op_key, parse, write};
 pub use noise::{Disturbance, Gaps, Lengths, Noise};
 pub use resolve::resolve;
+pub use shape::Shape;
 
 use mmscale_mm::arch::Op;
 
@@ -27,6 +29,8 @@ pub struct Profile {
     pub name: String,
     /// What machine this is, in words.
     pub description: String,
+    /// A hash over the numbers of its file, which derived profiles keep: equal numbers, equal hash.
+    pub hash: u64,
     /// CPUs and their groups.
     pub topology: Topology,
     /// Memory of each node, in pages of `page_bytes`.
@@ -60,7 +64,7 @@ pub struct SwapDevice {
 /// clusters fill nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// CPUs.
+    /// CPUs that there is room for. A run with fewer has the first of them.
     pub cpus: usize,
     /// Hardware threads of a core.
     pub smt: usize,

@@ -6,11 +6,12 @@ use super::{
     ProfileFile, SwapDevice, Topology, op_key,
 };
 use mmscale_mm::arch::{MAX_CPUS, MAX_NODES, Op};
+use mmscale_record::Fingerprint;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 /// The largest number of frames that frame numbers can name.
-const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
+pub(super) const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
 /// The slowest step that a profile may have: 10 s. Keeps sums far from overflow.
 const MAX_NS: f64 = 1e10;
 
@@ -24,6 +25,7 @@ pub fn resolve(name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> 
     let profile = Profile {
         name: name.to_owned(),
         description: file.description.clone(),
+        hash: hash(file),
         topology,
         node_pages: memory.count("node_pages", 1, MAX_FRAMES / topology.nodes as u64)?,
         page_bytes: page_bytes(&memory)?,
@@ -53,6 +55,20 @@ pub fn resolve(name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> 
     timer.finish()?;
     costs.finish()?;
     Ok(profile)
+}
+
+/// Over every key and value; ranges, sources and words do not count.
+fn hash(file: &ProfileFile) -> u64 {
+    let ProfileFile { description: _, topology, memory, timer, costs, swap, noise, ops } = file;
+    let mut hash = Fingerprint::new();
+    for section in [topology, memory, timer, costs, swap, noise, ops] {
+        hash.add(section.len() as u64);
+        for (key, number) in section {
+            hash.add_str(key);
+            hash.add(number.value.to_bits());
+        }
+    }
+    hash.finish()
 }
 
 fn topology(name: &str, file: &ProfileFile) -> Result<Topology, ProfileError> {

@@ -12,6 +12,7 @@ use mmscale_linux::Shared;
 use mmscale_mm::arch::{Arch, Probe};
 use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_record::On;
+use mmscale_sim::profile::Shape;
 use mmscale_system::{Advice, Present, System, ThreadSpec};
 use std::sync::Arc;
 
@@ -244,7 +245,7 @@ pub(super) fn one_cpu(ctx: &RunContext) -> Result<RunContext, StudyError> {
     one.cpus = 1;
     if let Some(profile) = &ctx.profile {
         let mut small = profile
-            .with_cpus(1)
+            .with_cpus(1, Shape::Keep)
             .map_err(|why| StudyError::Machine(why.to_string()))?;
         small.hz = ctx.hz;
         one.profile = Some(Arc::new(small));
