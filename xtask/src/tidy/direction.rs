@@ -21,17 +21,18 @@ const fn dev_room(name: &'static str, may_use: &'static [&'static str]) -> Room 
 
 /// The house. `linux` never sees `mm`, `report` never sees a machine, and `mm` and `system` see
 /// nobody.
-const HOUSE: [Room; 14] = [
+const HOUSE: [Room; 15] = [
     room("mm", &[]),
     room("system", &[]),
     room("record", &[]),
+    room("identity", &[]),
     room("kernel", &["mm", "system"]),
     room("sim", &["mm", "record"]),
     room("threads", &["mm", "record"]),
     room("linux", &["system", "record"]),
     room("report", &["record"]),
     room("study", &["kernel", "linux", "mm", "record", "sim", "system", "threads"]),
-    room("cli", &["record", "report", "study"]),
+    room("cli", &["identity", "record", "report", "study"]),
     dev_room("conform", &["system", "kernel", "mm", "sim", "threads"]),
     dev_room("uni", &["mm"]),
     dev_room("interleave", &["mm"]),

@@ -1,0 +1,175 @@
+//! The sources that a program is built from, for its build script.
+//!
+//! A result must say which sources gave it, also when they are no commit's. [`emit`] hands a
+//! program the commit, and a hash over the files that differ from it, as an environment variable of
+//! its compiler:
+//!
+//! ```no_run
+//! // build.rs
+//! mmscale_identity::emit("MY_SOURCES", &["src", "Cargo.toml"]);
+//! ```
+//!
+//! and the program reads it with `env!("MY_SOURCES")`: `9ccc9e473612`, or
+//! `9ccc9e473612+3fa2b1c0d9e8` where files differ, or `unknown` outside a repository.
+//!
+//! Which files count is the caller's list of files and folders, in which a `*` stands for the name
+//! of one: a change elsewhere, such as in a page or a test, is none of the program. Git is asked
+//! by its command; a repository around the sources is not enough, they must be tracked in it.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Digits of a commit and of a hash.
+const DIGITS: usize = 12;
+
+/// Sources that belong together.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a> {
+    folder: &'a Path,
+    paths: &'a [&'a str],
+}
+
+/// Sets the environment variable `name` of the compiler to the identity of the sources in the
+/// folder of the package that is built, and has Cargo run the script again when that changes.
+/// Paths begin at the package's folder.
+pub fn emit(name: &str, paths: &[&str]) {
+    // Cargo starts build scripts in the package's folder.
+    let folder = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or(".".into()));
+    let sources = Sources::new(&folder, paths);
+    println!("cargo::rerun-if-changed=build.rs");
+    for path in sources.watched() {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    println!("cargo::rustc-env={name}={}", sources.identity());
+}
+
+impl<'a> Sources<'a> {
+    /// The sources at `paths`, which begin at `folder`.
+    pub fn new(folder: &'a Path, paths: &'a [&'a str]) -> Self {
+        Self { folder, paths }
+    }
+
+    /// The commit; with `+` and a hash where files differ from it; `unknown` without a repository.
+    pub fn identity(&self) -> String {
+        self.known().unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    fn known(&self) -> Option<String> {
+        // A repository around an unpacked archive is not the sources'.
+        self.git(&["ls-files", "--error-unmatch", "Cargo.toml"], "")?;
+        let commit = self.git(&["rev-parse", &format!("--short={DIGITS}"), "HEAD"], "")?;
+        let commit = commit.trim();
+        let changed = self.changed()?;
+        if changed.is_empty() {
+            return Some(commit.to_owned());
+        }
+        let mut all = String::new();
+        for (path, content) in changed.iter().zip(self.contents(&changed)?) {
+            all += &format!("{content} {path}\n");
+        }
+        let hash = self.git(&["hash-object", "--stdin"], &all)?;
+        Some(format!("{commit}+{}", hash.trim().get(..DIGITS)?))
+    }
+
+    /// Files that differ from the commit, removed and new ones among them, whether or not they are
+    /// staged; not those that git ignores. Paths begin at the top of the repository.
+    fn changed(&self) -> Option<BTreeSet<String>> {
+        // A pattern of git matches whole names: what it names, and all below.
+        let below = self.paths.iter().flat_map(|path| match path.contains('*') {
+            true => vec![format!(":(glob){path}"), format!(":(glob){path}/**")],
+            false => vec![(*path).to_owned()],
+        });
+        let below: Vec<String> = below.collect();
+        let with_paths = |command: &[&str]| {
+            let paths = below.iter().map(String::as_str);
+            let words: Vec<&str> = command.iter().copied().chain(["--"]).chain(paths).collect();
+            self.git(&words, "")
+        };
+        let diff = ["diff", "--name-only", "--no-renames", "--no-relative", "--no-ext-diff"];
+        let differ = with_paths(&[&diff[..], &["-z", "HEAD"]].concat())?;
+        let new = with_paths(&["ls-files", "--others", "--exclude-standard", "--full-name", "-z"])?;
+        let names = differ.split('\0').chain(new.split('\0')).filter(|name| !name.is_empty());
+        Some(names.map(str::to_owned).collect())
+    }
+
+    /// What is in each file: its hash, or that it is gone.
+    fn contents(&self, paths: &BTreeSet<String>) -> Option<Vec<String>> {
+        let top = self.git(&["rev-parse", "--show-toplevel"], "")?;
+        let top = Path::new(top.trim_end_matches('\n'));
+        let there = |path: &&String| top.join(path).is_file();
+        let list: String =
+            paths.iter().filter(there).map(|p| format!("{}\n", top.join(p).display())).collect();
+        let hashes = self.git(&["hash-object", "--no-filters", "--stdin-paths"], &list)?;
+        let mut hashes = hashes.lines();
+        let content = |path| if there(&path) { hashes.next() } else { Some("gone") };
+        paths.iter().map(content).map(|content| content.map(str::to_owned)).collect()
+    }
+
+    /// What the identity depends on: the sources, and where git notes that HEAD moved. Staging
+    /// changes nothing, so the index is not among them: `git status` writes it. Only what is there
+    /// is named, as Cargo takes a file that is missing for a changed one.
+    pub fn watched(&self) -> Vec<PathBuf> {
+        let mut watched = self.folders();
+        let in_git = |name: &str| {
+            let path = self.git(&["rev-parse", "--git-path", name], "")?;
+            let path = self.folder.join(path.trim_end_matches('\n'));
+            path.exists().then_some(path)
+        };
+        // The log has a line for each commit, checkout and reset of this working tree.
+        match in_git("logs/HEAD") {
+            Some(log) => watched.push(log),
+            None => {
+                let branch = self.git(&["symbolic-ref", "--quiet", "HEAD"], "");
+                let files = ["HEAD", "packed-refs", branch.as_deref().unwrap_or("HEAD").trim()];
+                watched.extend(files.into_iter().filter_map(in_git));
+            }
+        }
+        watched
+    }
+
+    /// The files and folders that the paths name.
+    fn folders(&self) -> Vec<PathBuf> {
+        self.paths.iter().flat_map(|path| expanded(self.folder, path)).collect()
+    }
+
+    /// What git says to a command, unless it fails.
+    fn git(&self, words: &[&str], input: &str) -> Option<String> {
+        let mut child = Command::new("git")
+            .args(words)
+            .current_dir(self.folder)
+            // Never write the index, which others may have locked.
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let mut stdin = child.stdin.take()?;
+        let input = input.to_owned();
+        // Beside the reading: both pipes may be full.
+        let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()).is_ok());
+        let output = child.wait_with_output().ok()?;
+        let written = writer.join().ok()?;
+        (output.status.success() && written).then(|| String::from_utf8(output.stdout).ok())?
+    }
+}
+
+/// The paths that there are of a pattern in which a `*` stands for a folder's name.
+fn expanded(folder: &Path, pattern: &str) -> Vec<PathBuf> {
+    let mut found = vec![folder.to_owned()];
+    for part in pattern.split('/') {
+        let of = |base: PathBuf| match part {
+            "*" => {
+                let entries = std::fs::read_dir(&base).into_iter().flatten().flatten();
+                let mut all: Vec<_> = entries.map(|entry| entry.path()).collect();
+                all.sort();
+                all
+            }
+            name => vec![base.join(name)],
+        };
+        found = found.into_iter().flat_map(of).filter(|path| path.exists()).collect();
+    }
+    found
+}
