@@ -50,9 +50,11 @@ fn document(pages: u64, layout: Option<&str>, wait_ns: f64) -> Value {
         }
     };
     json!({
-        "schema": "mmscale/run/1", "version": "0", "study": "reap", "on": "sim", "profile": "p",
+        "schema": "mmscale/run/2", "command": ["mmscale"],
+        "build": { "name": "mmscale", "version": "0", "commit": "d" },
+        "study": "reap", "on": "sim", "profile": "p",
         "cpus": 8, "hz": 250, "params": { "pages": pages, "layout": layout.unwrap_or("any") },
-        "host": { "kernel": "k", "cpu": "c", "commit": "d" }, "fingerprint": "0123456789abcdef",
+        "host": { "kernel": "k", "cpu": "c" }, "fingerprint": "0123456789abcdef",
         "arms": [arm("stock", stock), arm("ours", ours)],
     })
 }

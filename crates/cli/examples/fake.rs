@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mmscale_cli::main as mmscale;
+use mmscale_cli::{Build, main_of};
 use mmscale_record::{LockRow, On};
 use mmscale_study::{
     ArmId, ArmSpec, Checks, Defaults, MetricSpec, ParamSpec, Params, Registry, RunContext,
@@ -86,5 +86,7 @@ impl Study for Fake {
 }
 
 fn main() -> ExitCode {
-    mmscale(Registry::new(&[&Fake("fake"), &Fake("other")]))
+    // A program of its own has a build script that finds its sources out.
+    let build = Build::new("fake", "1.2.3", "0123456789ab+ba9876543210");
+    main_of(Registry::new(&[&Fake("fake"), &Fake("other")]), build)
 }

@@ -65,7 +65,8 @@ fn text(answer: &Answer) -> String {
     let (pairs, seed) = (answer.pairs, answer.first_seed);
     for line in [
         wrap(&params.join(", "), "with: ", "  "),
-        wrap(&format!("{}, commit {}", answer.version, answer.commit), "mmscale: ", "  "),
+        wrap(&answer.build.to_string(), "mmscale: ", "  "),
+        wrap(&answer.command.join(" "), "command: ", "  "),
         wrap(&pairs_of(pairs, seed), "", "  "),
     ]
     .concat()
@@ -140,7 +141,7 @@ fn number(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_record::ParamValue;
+    use mmscale_record::{Build, ParamValue};
 
     #[test]
     fn an_answer_says_what_was_run() {
@@ -156,8 +157,8 @@ mod tests {
             pairs: 2,
             first_seed: 5,
             metrics: vec![],
-            version: "0.1.0",
-            commit: "0123456789ab".to_owned(),
+            build: Build::new("mmscale", "0.1.0", "0123456789ab"),
+            command: ["mmscale", "run"].map(str::to_owned).into(),
             provenance: [("kernel".to_owned(), "6.18".to_owned())].into(),
         };
         let text = text(&answer);

@@ -3,10 +3,17 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use mmscale_study::Shape;
+
+/// The version, with the sources that it is of.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MMSCALE_SOURCES"), ")");
+
+/// A run of some seconds whose answer stays the same in longer ones. The README shows it, too.
+const FIRST: &str = "Try first: mmscale run churn --set madvise=none --cpus 32 --arm stock,lazy";
 
 /// A workbench for the scalability of memory management.
 #[derive(Debug, Parser)]
-#[command(name = "mmscale", version, after_help = "Try first: mmscale run vmstat --quick")]
+#[command(name = "mmscale", version = VERSION, after_help = FIRST)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -97,6 +104,27 @@ pub(crate) enum Machine {
     Linux,
 }
 
+/// How the CPUs of a simulated machine are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShapeArg {
+    /// As in the profile: its nodes, its threads of a core, its cache size; only such --cpus
+    Keep,
+    /// The first CPUs of the profile's machine, as when they are brought online in order
+    Fill,
+    /// One node, one cache, one thread a core
+    Flat,
+}
+
+impl From<ShapeArg> for Shape {
+    fn from(arg: ShapeArg) -> Self {
+        match arg {
+            ShapeArg::Keep => Self::Keep,
+            ShapeArg::Fill => Self::Fill,
+            ShapeArg::Flat => Self::Flat,
+        }
+    }
+}
+
 /// Whose workload it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tool {
@@ -124,6 +152,9 @@ pub(crate) struct RunArgs {
     /// CPUs of the machine, 1 to 4096; several values make a sweep
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) cpus: Option<String>,
+    /// How CPUs are grouped where --cpus is not the profile's
+    #[arg(long, value_enum, default_value_t = ShapeArg::Keep)]
+    pub(crate) shape: ShapeArg,
     /// The arms to run, the one to compare with first; all if none is named
     #[arg(long = "arm", value_name = "A,B", value_delimiter = ',')]
     pub(crate) arms: Vec<String>,
@@ -158,7 +189,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "KEY=V1,V2", conflicts_with = "output")]
     pub(crate) ab: Option<String>,
     /// Run an installed stress-ng in place of the study's own workload (vmstat, churn)
-    #[arg(long, value_enum, conflicts_with_all = ["output", "ab", "set", "check", "arms", "hz"])]
+    #[arg(
+        long,
+        value_enum,
+        conflicts_with_all = ["output", "ab", "set", "check", "arms", "hz", "shape"]
+    )]
     pub(crate) with: Option<Tool>,
     /// How many workers stress-ng has: for this machine, or as many as the report had
     #[arg(long, value_enum, requires = "with", default_value_t = Workers::Machine)]
@@ -183,6 +218,14 @@ fn whole(text: &str) -> Result<u64, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn the_run_to_try_first_is_one_of_the_readme() {
+        let readme = include_str!("../../../README.md");
+        let command = FIRST.split_once(": mmscale ").expect("a command").1;
+        assert!(readme.contains(command), "the README does not show `{command}`");
+        Args::try_parse_from(["mmscale"].into_iter().chain(command.split(' '))).unwrap();
+    }
 
     #[test]
     fn the_words_do_not_contradict_each_other() {

@@ -21,19 +21,32 @@ mod run;
 mod unwatched;
 mod with;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use mmscale_study::Registry;
+pub use mmscale_record::Build;
+use mmscale_study::{Origin, Registry};
 
 use args::{Args, Command};
 use failure::Failure;
 
 /// Reads the command line and does what it says.
 pub fn main(registry: Registry) -> ExitCode {
+    start(registry, None)
+}
+
+/// Does the same in a program with studies of its own, whose build is then in each record beside
+/// that of mmscale. What it was built from comes from its build script, which calls
+/// `mmscale_identity::emit`.
+pub fn main_of(registry: Registry, program: Build) -> ExitCode {
+    start(registry, Some(program))
+}
+
+fn start(registry: Registry, program: Option<Build>) -> ExitCode {
     // Clap exits by itself: with 2 where the call is wrong, with 0 after `--help`.
     let args = Args::parse();
-    match dispatch(registry, args.command) {
+    match dispatch(registry, origin(program), args.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::tell(&format!("error: {failure}"));
@@ -42,10 +55,22 @@ pub fn main(registry: Registry) -> ExitCode {
     }
 }
 
-fn dispatch(registry: Registry, command: Option<Command>) -> Result<(), Failure> {
+/// What was built from what, and how it was called. The program is named without its folder.
+fn origin(program: Option<Build>) -> Origin {
+    let mut command: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(name) = command.first_mut() {
+        let file = Path::new(&*name).file_name().map(|file| file.to_string_lossy().into_owned());
+        *name = file.unwrap_or_default();
+    }
+    let build = Build::new("mmscale", env!("CARGO_PKG_VERSION"), env!("MMSCALE_SOURCES"));
+    Origin { build, program, command }
+}
+
+fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Result<(), Failure> {
     match command {
         None => output::print(&Args::command().render_help().to_string()),
-        Some(Command::Run(args)) => run::run(registry, &args),
+        Some(Command::Run(args)) => run::run(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, args.format),
         Some(Command::Fidelity(args)) => fidelity::fidelity(&args),
         Some(Command::Live(args)) => live::live(&args),

@@ -3,7 +3,9 @@
 use anyhow::Context;
 use mmscale_record::{Document, On};
 use mmscale_report::{Folder, Notes, json_line, text};
-use mmscale_study::{CallError, Checks, Length, Plan, Registry, Request, Settings, execute, plan};
+use mmscale_study::{
+    CallError, Checks, Length, Origin, Plan, Registry, Request, Settings, execute, plan,
+};
 
 use crate::ab::ab;
 use crate::args::{Format, Machine, RunArgs};
@@ -16,11 +18,11 @@ use crate::unwatched;
 use crate::with::with;
 
 /// Runs studies. Each document is written as soon as it is complete.
-pub(crate) fn run(registry: Registry, args: &RunArgs) -> Result<(), Failure> {
+pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<(), Failure> {
     if args.with.is_some() {
         return with(args);
     }
-    let request = request(args)?;
+    let request = request(args, origin)?;
     if let Some(question) = &args.ab {
         if request.on.is_some_and(|on| on != On::Linux) {
             let what = "--ab compares on the live kernel: leave --on out, or say --on linux";
@@ -79,7 +81,7 @@ fn write_files(
     Ok(())
 }
 
-fn request(args: &RunArgs) -> Result<Request, Failure> {
+fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
     let mut settings = Settings::parse(&args.set).map_err(CallError::from)?;
     for (key, value) in [("cpus", &args.cpus), ("hz", &args.hz)] {
         if let Some(value) = value {
@@ -100,6 +102,8 @@ fn request(args: &RunArgs) -> Result<Request, Failure> {
         first_seed: args.seed,
         length: if args.quick { Length::Quick } else { Length::Full },
         checks: if args.check { Checks::On } else { Checks::Off },
+        shape: args.shape.into(),
+        origin,
     })
 }
 

@@ -6,10 +6,10 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CallRecord, LockRecord, Metric, ParamValue, SectionRecord};
+use crate::{Build, CallRecord, LockRecord, Metric, ParamValue, SectionRecord, Topology};
 
 /// The name and version of the document's form, in its `schema` field.
-pub const SCHEMA: &str = "mmscale/run/1";
+pub const SCHEMA: &str = "mmscale/run/2";
 
 /// The machine that a study runs on.
 #[derive(
@@ -46,28 +46,47 @@ impl fmt::Display for On {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
-    /// Always `mmscale/run/1`.
-    #[schemars(regex(pattern = r"^mmscale/run/1$"))]
+    /// Always `mmscale/run/2`.
+    #[schemars(regex(pattern = r"^mmscale/run/2$"))]
     pub schema: String,
-    /// The version of mmscale that made the run.
-    pub version: String,
+    /// The mmscale that made the run.
+    pub build: Build,
+    /// The program around it, where that is another than the `mmscale` binary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Build>,
+    /// The command line, word by word.
+    pub command: Vec<String>,
     /// The study.
     pub study: String,
     /// The machine it ran on.
     pub on: On,
     /// The machine profile; `host` where the machine is this computer.
     pub profile: String,
+    /// A hash over the numbers of the profile's file: equal numbers, equal hash. Simulated machines
+    /// only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
+    pub profile_hash: Option<String>,
     /// CPUs of the machine.
     pub cpus: u32,
+    /// How its CPUs are grouped. Simulated machines only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
     /// Timer interrupts a second on each CPU.
     pub hz: u32,
+    /// How long the window is of which figures are, in ns of the machine's time. Not there if a run
+    /// ends when its work is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_ns: Option<u64>,
     /// Every parameter of the study, given or default.
     pub params: BTreeMap<String, ParamValue>,
     /// The computer that did the work.
     pub host: Host,
     /// 16 hexadecimal digits over the results of all arms and seeds, `host_metrics` and all names
-    /// that somebody chose (the study's, the arms', the profile's) excepted. The simulated machine
-    /// gives the same fingerprint for the same binary, profile, parameters and seeds.
+    /// that somebody chose (the study's, the arms', the profile's) excepted. It covers results and
+    /// seeds, and nothing that says what gave them: not the build, the command, the topology, the
+    /// window or the policies. The simulated machine gives the same fingerprint for the same
+    /// binary, profile, topology, parameters and seeds.
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
     pub fingerprint: String,
     /// The arms; the first is what the others are compared with.
@@ -82,8 +101,6 @@ pub struct Host {
     pub kernel: String,
     /// The processor's model.
     pub cpu: String,
-    /// The commit that mmscale was built from; `unknown` outside a repository.
-    pub commit: String,
 }
 
 /// The results of one arm.
@@ -92,6 +109,10 @@ pub struct Host {
 pub struct ArmRecord {
     /// The arm: a named set of policies.
     pub arm: String,
+    /// The policy of each mechanism, and what the workload does differently, by the arm's keys.
+    /// A live kernel has policies of its own, which are not among them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub policies: BTreeMap<String, String>,
     /// The seeds it ran with, one run each.
     pub seeds: Vec<u64>,
     /// The metrics, by name.

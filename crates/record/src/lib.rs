@@ -10,6 +10,7 @@ mod document;
 mod fingerprint;
 mod lock;
 mod metric;
+mod origin;
 mod section;
 mod value;
 
@@ -18,5 +19,6 @@ pub use document::{ArmRecord, Document, Histogram, Host, On, PerCpu, SCHEMA, Spa
 pub use fingerprint::Fingerprint;
 pub use lock::{LockRecord, LockRow};
 pub use metric::Metric;
+pub use origin::{Build, Groups, Topology};
 pub use section::{SectionRecord, SectionWait};
 pub use value::{ParamValue, Value};

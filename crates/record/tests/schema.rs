@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use mmscale_record::{
-    ArmRecord, CallRecord, Document, Histogram, Host, LockRecord, LockRow, Metric, On, ParamValue,
-    PerCpu, SCHEMA, Span, Value, schema_json,
+    ArmRecord, Build, CallRecord, Document, Histogram, Host, LockRecord, LockRow, Metric, On,
+    ParamValue, PerCpu, SCHEMA, Span, Topology, Value, schema_json,
 };
 use serde_json::json;
 
@@ -23,6 +23,7 @@ fn arm() -> ArmRecord {
     };
     ArmRecord {
         arm: "stock".into(),
+        policies: BTreeMap::from([("tick".into(), "stock".into())]),
         seeds: vec![1, 2, 3],
         metrics: BTreeMap::from([("zone_lock_contentions".into(), metric)]),
         locks: LockRecord::aggregate([&row]),
@@ -44,14 +45,26 @@ fn document() -> Document {
     ];
     Document {
         schema: SCHEMA.into(),
-        version: "0.1.0".into(),
+        build: Build::new("mmscale", "0.1.0", "9ccc9e473612+3fa2b1c0d9e8"),
+        program: None,
+        command: ["mmscale", "run", "vmstat"].map(str::to_owned).into(),
         study: "vmstat".into(),
         on: On::Sim,
         profile: "arm64-72".into(),
+        profile_hash: Some("0123456789abcdef".into()),
         cpus: 72,
+        topology: Some(Topology {
+            shape: "keep".into(),
+            nodes: 1,
+            node_cpus: 72,
+            cache_cpus: 72,
+            core_threads: 1,
+            profile: None,
+        }),
         hz: 1000,
+        window_ns: Some(2_500_000_000),
         params: params.map(|(name, value)| (name.into(), value)).into(),
-        host: Host { kernel: "Linux".into(), cpu: "CPU".into(), commit: "unknown".into() },
+        host: Host { kernel: "Linux".into(), cpu: "CPU".into() },
         fingerprint: "00112233aabbccdd".into(),
         arms: vec![arm()],
     }
@@ -61,11 +74,16 @@ fn document() -> Document {
 fn the_form_is_the_documented_one() {
     let text = serde_json::to_string(&document()).unwrap();
     let expected = concat!(
-        r#"{"schema":"mmscale/run/1","version":"0.1.0","study":"vmstat","on":"sim","#,
-        r#""profile":"arm64-72","cpus":72,"hz":1000,"#,
+        r#"{"schema":"mmscale/run/2","build":{"name":"mmscale","version":"0.1.0","#,
+        r#""commit":"9ccc9e473612","changes":"3fa2b1c0d9e8"},"#,
+        r#""command":["mmscale","run","vmstat"],"#,
+        r#""study":"vmstat","on":"sim","profile":"arm64-72","profile_hash":"0123456789abcdef","#,
+        r#""cpus":72,"topology":{"shape":"keep","nodes":1,"node_cpus":72,"cache_cpus":72,"#,
+        r#""core_threads":1},"hz":1000,"window_ns":2500000000,"#,
         r#""params":{"burst_pages":4096,"duration_s":2.5,"hotplug":false,"shape":"square"},"#,
-        r#""host":{"kernel":"Linux","cpu":"CPU","commit":"unknown"},"#,
-        r#""fingerprint":"00112233aabbccdd","arms":[{"arm":"stock","seeds":[1,2,3],"#,
+        r#""host":{"kernel":"Linux","cpu":"CPU"},"#,
+        r#""fingerprint":"00112233aabbccdd","arms":[{"arm":"stock","#,
+        r#""policies":{"tick":"stock"},"seeds":[1,2,3],"#,
         r#""metrics":{"zone_lock_contentions":{"unit":"1","mean":872.5,"ci95":[872.0,873.0],"#,
         r#""values":[872,873.5,null]}},"#,
         r#""locks":[{"class":"zone","site":"free_pcppages_bulk","#,
@@ -101,9 +119,11 @@ fn the_schema_accepts_documents_and_refuses_others() {
         panic!("{error}");
     }
     let spoilt = [
-        ("/schema", json!("mmscale/run/2")),
+        ("/schema", json!("mmscale/run/3")),
         ("/on", json!("moon")),
         ("/cpus", json!(-1)),
+        ("/topology/nodes", json!("two")),
+        ("/profile_hash", json!("short")),
         ("/fingerprint", json!("short")),
         ("/arms/0/metrics/zone_lock_contentions/ci95", json!([1.0])),
         ("/arms/0/metrics/zone_lock_contentions/values/0", json!("872")),
@@ -114,7 +134,7 @@ fn the_schema_accepts_documents_and_refuses_others() {
         *bad.pointer_mut(pointer).unwrap() = value;
         assert!(!validator.is_valid(&bad), "{pointer} is not checked");
     }
-    for field in ["schema", "params", "host", "fingerprint", "arms"] {
+    for field in ["schema", "build", "command", "params", "host", "fingerprint", "arms"] {
         let mut bad = good.clone();
         bad.as_object_mut().unwrap().remove(field);
         assert!(!validator.is_valid(&bad), "{field} may be left out");

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use mmscale_record::{
-    ArmRecord, CallRecord, Document, Histogram, Host, LockRecord, Metric, On, ParamValue, SCHEMA,
-    SectionRecord, SectionWait, Value,
+    ArmRecord, Build, CallRecord, Document, Groups, Histogram, Host, LockRecord, Metric, On,
+    ParamValue, SCHEMA, SectionRecord, SectionWait, Topology, Value,
 };
 use mmscale_report::{Notes, WIDTH, json_line, text};
 
@@ -42,6 +42,7 @@ fn arm(name: &str, scale: f64) -> ArmRecord {
     let contentions = (2618.0 * scale) as u64;
     ArmRecord {
         arm: name.into(),
+        policies: BTreeMap::from([("tick".into(), name.into()), ("lru".into(), "lazy".into())]),
         seeds: vec![1, 2, 3],
         metrics: metrics.map(|(name, metric)| (name.to_owned(), metric)).into(),
         locks: vec![
@@ -67,17 +68,28 @@ fn document(arms: Vec<ArmRecord>) -> Document {
     ];
     Document {
         schema: SCHEMA.into(),
-        version: "0.1.0".into(),
+        build: Build::new("mmscale", "0.1.0", "0123456789ab"),
+        program: None,
+        command: "mmscale run vmstat --set hold_scale=6".split(' ').map(str::to_owned).collect(),
         study: "vmstat".into(),
         on: On::Sim,
         profile: "arm64-72".into(),
+        profile_hash: Some("0123456789abcdef".into()),
         cpus: 72,
+        topology: Some(Topology {
+            shape: "keep".into(),
+            nodes: 1,
+            node_cpus: 72,
+            cache_cpus: 72,
+            core_threads: 1,
+            profile: None,
+        }),
         hz: 1000,
+        window_ns: Some(4_000_000_000),
         params: params.map(|(name, value)| (name.to_owned(), value)).into(),
         host: Host {
             kernel: "Linux 6.18.0 x86_64".into(),
             cpu: "A CPU of some maker at 2.50GHz with a long name".into(),
-            commit: "0123456789ab".into(),
         },
         fingerprint: "00112233aabbccdd".into(),
         arms,
@@ -184,7 +196,7 @@ fn json_is_one_line() {
     let line = json_line(&document(vec![arm("stock", 1.0)]));
     assert!(line.ends_with("}\n"));
     assert_eq!(line.matches('\n').count(), 1);
-    assert!(line.starts_with(r#"{"schema":"mmscale/run/1""#));
+    assert!(line.starts_with(r#"{"schema":"mmscale/run/2""#));
 }
 
 #[test]
@@ -263,4 +275,76 @@ fn histograms_have_arms_side_by_side_and_sections_say_what_they_waited_for() {
         "posted",
     ];
     assert_eq!(shown, wanted, "{text}");
+}
+
+/// The lines of a document's header.
+fn header(change: impl FnOnce(&mut Document)) -> String {
+    let mut document = document(vec![arm("stock", 1.0), arm("phased", 0.1)]);
+    change(&mut document);
+    let text = text(&document, &notes());
+    assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    let header = text.split_once("\n\n").expect("an empty line").0;
+    // A line that goes on has no key.
+    header.replace("\n          ", " ")
+}
+
+fn shaped(cpus: u32, topology: Topology) -> String {
+    header(|document| {
+        document.profile = "x86-512".into();
+        (document.cpus, document.topology) = (cpus, Some(topology));
+    })
+}
+
+/// Without these lines, a curve over CPUs compares machines of other kinds, and no reader can tell.
+#[test]
+fn groups_of_cpus_that_are_not_the_profiles_are_said() {
+    let own = Some(Groups { cpus: 512, nodes: 2, cache_cpus: 16, core_threads: 2 });
+    let like = |nodes, node_cpus, cache_cpus, core_threads| Topology {
+        shape: "keep".into(),
+        nodes,
+        node_cpus,
+        cache_cpus,
+        core_threads,
+        profile: None,
+    };
+    let same = shaped(96, like(2, 48, 16, 2));
+    let groups = "topology  2 nodes of 48 CPUs, 2 threads a core, last-level caches of 16 CPUs";
+    assert!(same.lines().any(|line| line == groups), "{same}");
+    assert!(!same.contains("not as x86-512"), "{same}");
+    let flat = Topology { shape: "flat".into(), profile: own, ..like(1, 95, 95, 1) };
+    let flat = shaped(95, flat);
+    let groups = "topology  1 node, 1 thread a core, one last-level cache a node not as x86-512 \
+                  itself, which has 2 nodes, 2 threads a core and last-level caches of 16 CPUs \
+                  (--shape flat)";
+    assert!(flat.lines().any(|line| line == groups), "{flat}");
+    let fill = |cpus, nodes| shaped(cpus, like(nodes, 256, 16, 2));
+    assert!(fill(95, 1).contains("95 of the 256 CPUs of 1 node"), "{}", fill(95, 1));
+    let two = fill(300, 2);
+    assert!(two.contains("2 nodes of 256 CPUs, 44 of them in the last"), "{two}");
+}
+
+#[test]
+fn builds_and_commands_are_said() {
+    let text = header(|document| {
+        document.build = Build::new("mmscale", "0.1.0", "9ccc9e473612+3fa2b1c0d9e8");
+        document.program = Some(Build::new("forkstorm", "0.3.0", "unknown"));
+        document.command = vec!["mmscale".into(), "run".into(), "a b".into(), "x".repeat(80)];
+    });
+    let changed =
+        "mmscale   0.1.0, commit 9ccc9e473612 + changes 3fa2b1c0d9e8\nresults   fingerprint";
+    assert!(text.contains(changed), "{text}");
+    assert!(text.contains("\nprogram   forkstorm 0.3.0, commit unknown\n"), "{text}");
+    assert!(text.contains("\ncommand   mmscale run 'a b' xxx"), "{text}");
+}
+
+#[test]
+fn policies_are_said_where_arms_differ_and_where_they_are_not_linux() {
+    let text = header(|document| {
+        for arm in &mut document.arms {
+            arm.policies.insert("exit".into(), "stock".into());
+        }
+    });
+    let line =
+        "policies  stock: tick=stock; phased: tick=phased; all arms: lru=lazy; the rest stock";
+    assert!(text.lines().any(|other| other == line), "{text}");
 }

@@ -7,11 +7,10 @@
 use std::collections::BTreeMap;
 
 use mmscale_linux::{Sysctl, SysctlError, is_sysctl};
-use mmscale_record::{On, ParamValue};
+use mmscale_record::{Build, On, ParamValue};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::host::host;
 use crate::param::Length;
 use crate::plan::{CallError, Plan, Request, plan};
 use crate::registry::Registry;
@@ -88,10 +87,10 @@ pub struct Answer {
     pub first_seed: u64,
     /// Figures that both sides have, in the study's order.
     pub metrics: Vec<Compared>,
-    /// This program: its version, and the commit that it was built from.
-    pub version: &'static str,
-    /// See [`Answer::version`].
-    pub commit: String,
+    /// This program, and what it was built from.
+    pub build: Build,
+    /// The command line, word by word.
+    pub command: Vec<String>,
     /// What they hang on besides.
     pub provenance: BTreeMap<String, String>,
 }
@@ -191,8 +190,8 @@ pub fn answer(
         pairs,
         first_seed: plans[0].seeds[0],
         metrics: metrics.collect(),
-        version: env!("CARGO_PKG_VERSION"),
-        commit: host().commit,
+        build: plans[0].origin.build.clone(),
+        command: plans[0].origin.command.clone(),
         provenance: mmscale_linux::provenance(),
     })
 }

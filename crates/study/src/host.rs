@@ -4,7 +4,7 @@ use std::fs;
 
 use mmscale_record::Host;
 
-/// This computer, and the commit that this program was built from.
+/// This computer.
 pub fn host() -> Host {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let system = if cfg!(target_os = "linux") { "Linux" } else { std::env::consts::OS };
@@ -13,7 +13,6 @@ pub fn host() -> Host {
     Host {
         kernel: kernel.join(" "),
         cpu: cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
-        commit: env!("MMSCALE_COMMIT").to_owned(),
     }
 }
 

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mmscale_record::{On, ParamValue};
+use mmscale_record::{self as record, On, ParamValue};
 use mmscale_sim::profile::{self, Profile, ProfileError, Shape};
 use thiserror::Error;
 
 use crate::names::UnknownName;
+use crate::origin::Origin;
 use crate::param::{Length, ParamError, ParamSpec, Params, Settings, Unit, sweep};
 use crate::registry::{NoStudy, Registry};
+use crate::shape::shaped;
 use crate::study::{ArmId, Checks, Study};
 
 /// The most CPUs that a machine can have.
@@ -39,6 +41,10 @@ pub struct Request {
     pub length: Length,
     /// Whether the checkers watch.
     pub checks: Checks,
+    /// How CPUs are grouped on a simulated machine with another number of them than its profile.
+    pub shape: Shape,
+    /// What asks.
+    pub origin: Origin,
 }
 
 /// Why a request cannot be run. Nothing was started or written.
@@ -72,6 +78,8 @@ pub struct Plan {
     pub profile_name: String,
     /// The simulated machine, with the plan's CPUs and HZ.
     pub profile: Option<Arc<Profile>>,
+    /// Its groups of CPUs, of which the profile's own are a part.
+    pub topology: Option<record::Topology>,
     /// CPUs of the machine.
     pub cpus: usize,
     /// Timer interrupts a second.
@@ -86,6 +94,8 @@ pub struct Plan {
     pub length: Length,
     /// Whether the checkers watch.
     pub checks: Checks,
+    /// What asks.
+    pub origin: Origin,
 }
 
 impl Plan {
@@ -199,16 +209,7 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
                     kernel's: leave one of them out";
         return Err(CallError::Other(what.to_owned()));
     }
-    let profile = match on {
-        On::Sim => Some(profile::load(request.profile.as_deref().unwrap_or(defaults.profile))?),
-        On::Threads | On::Linux if request.profile.is_some() => {
-            return Err(CallError::Other(format!(
-                "--profile describes a simulated machine and --on {on} is this computer; \
-                 leave one of them out"
-            )));
-        }
-        On::Threads | On::Linux => None,
-    };
+    let profile = profile_of(defaults.profile, on, request)?;
     let cpus = match &profile {
         Some(profile) if request.profile.is_some() => profile.topology.cpus,
         Some(_) => defaults.cpus,
@@ -235,19 +236,19 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
     for values in sweep(&specs, &request.settings.only(&specs), request.length)? {
         let cpus = values.count("cpus") as usize;
         let hz = values.choice("hz").parse().expect("the choices are numbers");
-        let profile = match &profile {
-            Some(profile) => {
-                let mut profile = profile.with_cpus(cpus, Shape::Keep)?;
-                profile.hz = hz;
-                Some(Arc::new(profile))
+        let (profile, topology) = match &profile {
+            Some(own) => {
+                let (profile, topology) = shaped(own, cpus, hz, request.shape)?;
+                (Some(Arc::new(profile)), Some(topology))
             }
-            None => None,
+            None => (None, None),
         };
         plans.push(Plan {
             study,
             on,
             profile_name: profile.as_ref().map_or("host".to_owned(), |p| p.name.clone()),
             profile,
+            topology,
             cpus,
             hz,
             params: values.without(&common.each_ref().map(|spec| spec.name)),
@@ -255,9 +256,31 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
             seeds: seeds.clone(),
             length: request.length,
             checks: request.checks,
+            origin: request.origin.clone(),
         });
     }
     Ok(plans)
+}
+
+/// The simulated machine that is asked for; none where it is this computer.
+fn profile_of(default: &str, on: On, request: &Request) -> Result<Option<Profile>, CallError> {
+    Ok(match on {
+        On::Sim => Some(profile::load(request.profile.as_deref().unwrap_or(default))?),
+        On::Threads | On::Linux if request.profile.is_some() => {
+            return Err(CallError::Other(format!(
+                "--profile describes a simulated machine and --on {on} is this computer; \
+                 leave one of them out"
+            )));
+        }
+        On::Threads | On::Linux if request.shape != Shape::default() => {
+            return Err(CallError::Other(format!(
+                "--shape {} groups the CPUs of a simulated machine and --on {on} is this \
+                 computer; leave one of them out",
+                request.shape.name()
+            )));
+        }
+        On::Threads | On::Linux => None,
+    })
 }
 
 /// CPUs of this computer that we may use.

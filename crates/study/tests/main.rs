@@ -7,6 +7,7 @@ mod ipi;
 mod pcp;
 mod plan;
 mod planted;
+mod policies;
 mod reap;
 mod runner;
 mod shipped;

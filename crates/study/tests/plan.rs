@@ -1,9 +1,9 @@
 //! What is refused before anything starts, and what a request stands for.
 
 use crate::fake::{REGISTRY, request, single};
-use mmscale_record::{On, ParamValue};
+use mmscale_record::{self as record, On, ParamValue};
 use mmscale_study::ab::{self, Question};
-use mmscale_study::{ArmId, Checks, Length, Registry, Request, Settings, plan};
+use mmscale_study::{ArmId, Checks, Length, Plan, Registry, Request, Settings, Shape, plan};
 
 fn refusal(change: impl FnOnce(&mut Request)) -> String {
     let mut request = request();
@@ -43,6 +43,66 @@ fn the_profile_takes_the_plans_cpus_and_hz() {
     assert!(!plan.params.values().contains_key("cpus"), "cpus is no parameter of the study");
     let named = single(&Request { profile: Some("x86-32".into()), ..request() });
     assert_eq!(named.cpus, 32);
+}
+
+/// Were 95 CPUs of `x86-512` one node without threads of a core, where 96 are two nodes with them,
+/// a curve would compare two machines.
+#[test]
+fn cpus_that_cannot_have_the_profiles_groups_are_refused_unless_a_shape_is_named() {
+    let of = |cpus: u64, shape| Request {
+        profile: Some("x86-512".into()),
+        settings: set(&[&format!("cpus={cpus}")]),
+        shape,
+        ..request()
+    };
+    let why = plan(REGISTRY, &of(95, Shape::Keep)).unwrap_err().to_string();
+    assert!(why.contains("take 64 or 96 CPUs") && why.contains("`fill`"), "{why}");
+    let groups = |cpus, shape| {
+        let topology = single(&of(cpus, shape)).topology.unwrap();
+        let record::Topology { nodes, node_cpus, cache_cpus, core_threads, profile, .. } = topology;
+        ([nodes, node_cpus, cache_cpus, core_threads], profile.is_some())
+    };
+    assert_eq!(groups(96, Shape::Keep), ([2, 48, 16, 2], false));
+    assert_eq!(groups(8, Shape::Keep), ([2, 4, 4, 2], true), "caches are smaller");
+    assert_eq!(groups(1, Shape::Keep), ([1, 1, 1, 1], true));
+    assert_eq!(groups(95, Shape::Fill), ([1, 256, 16, 2], true), "one node of two");
+    assert_eq!(groups(300, Shape::Fill), ([2, 256, 16, 2], false));
+    assert_eq!(groups(95, Shape::Flat), ([1, 95, 95, 1], true));
+    // A cache of a whole node is one, however many CPUs the node has.
+    assert!(
+        single(&Request { settings: set(&["cpus=7"]), ..request() })
+            .topology
+            .is_some_and(|topology| topology.profile.is_none() && topology.cache_cpus == 7)
+    );
+    let why = refusal(|r| (r.on, r.shape) = (Some(On::Threads), Shape::Flat));
+    assert!(why.contains("--shape flat") && why.contains("leave one of them out"), "{why}");
+}
+
+/// A reader of a document sees what an arm is: also where a parameter chooses for all arms.
+#[test]
+fn the_policies_and_the_window_of_each_study_are_known() {
+    let of = |study: &str, settings: &[&str]| {
+        let (studies, settings) = (vec![study.to_owned()], set(settings));
+        let request = Request { studies, settings, ..request() };
+        plan(Registry::shipped(), &request).unwrap().remove(0)
+    };
+    let policy = |plan: &Plan, arm: usize, key: &str| {
+        plan.study.policies(ArmId(arm), &plan.params, plan.on).remove(key).unwrap_or_default()
+    };
+    let ipi = of("ipi", &["window_s=0.5", "windows=4"]);
+    let all = ["calls", "tick", "lru", "exit", "caches"].map(|key| policy(&ipi, 3, key));
+    assert_eq!(all, ["requests", "phased", "lazy", "claims", "blockmap"]);
+    assert_eq!(ipi.study.window_ns(&ipi.params), Some(2_000_000_000));
+    let pcp = of("pcp", &["workload=build", "build_ms=3", "lru=stock"]);
+    assert_eq!(
+        (policy(&pcp, 2, "caches"), policy(&pcp, 2, "lru")),
+        ("blockmap".into(), "stock".into())
+    );
+    assert_eq!(policy(&of("pcp", &[]), 0, "lru"), "lazy");
+    assert_eq!(pcp.study.window_ns(&pcp.params), Some(3_000_000));
+    assert_eq!(policy(&of("churn", &[]), 1, "bind"), "move");
+    let reap = of("reap", &[]);
+    assert_eq!(reap.study.window_ns(&reap.params), None);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::fake::{request, single};
-use mmscale_record::{Document, On, Value};
-use mmscale_study::{Interrupt, ProgressSink, Request, RunError, RunEvent, execute};
+use mmscale_record::{Build, Document, On, Value};
+use mmscale_study::{Interrupt, Origin, ProgressSink, Request, RunError, RunEvent, execute};
 
 /// Remembers what happened, and can ask to stop after some runs.
 struct Watcher {
@@ -42,7 +42,7 @@ fn run(request: &Request) -> Result<Document, RunError> {
 #[test]
 fn every_arm_meets_every_seed() {
     let document = run(&request()).unwrap();
-    assert_eq!(document.schema, "mmscale/run/1");
+    assert_eq!(document.schema, "mmscale/run/2");
     let [stock, better] = &document.arms[..] else { panic!("two arms") };
     assert_eq!((stock.arm.as_str(), better.arm.as_str()), ("stock", "better"));
     let values = [7_u64, 14, 21, 28, 35].map(|n| Some(Value::Count(n)));
@@ -76,6 +76,11 @@ fn the_fingerprint_is_of_results_and_not_of_names() {
     assert_eq!(renamed.fingerprint, first.fingerprint);
     let other = run(&Request { first_seed: 2, ..request() }).unwrap();
     assert_ne!(other.fingerprint, first.fingerprint);
+    let build = Build::new("mmscale", "0.1.0", "9ccc9e473612+3fa2b1c0d9e8");
+    let origin = Origin { build, program: None, command: vec!["elsewhere".into()] };
+    let elsewhere = run(&Request { origin: origin.clone(), ..request() }).unwrap();
+    assert_eq!((&elsewhere.build, &elsewhere.command), (&origin.build, &origin.command));
+    assert_eq!(elsewhere.fingerprint, first.fingerprint);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What was run, where and how.
 
-use mmscale_record::{Document, On, ParamValue};
+use mmscale_record::{ArmRecord, Document, Groups, On, ParamValue, Topology};
 
-use super::{Notes, wrap};
+use super::{Notes, WIDTH, cut, wrap};
+use crate::number::scaled;
 
 /// The header, with an empty line at its end.
 pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
@@ -11,11 +12,32 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
         lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
     };
     let machine = match document.on {
-        On::Sim => format!("simulated, profile {}", document.profile),
+        On::Sim => match &document.profile_hash {
+            // Enough to tell two apart at a glance; the JSON form has all of it.
+            Some(hash) => format!(
+                "simulated, profile {} ({})",
+                document.profile,
+                hash.get(..8).unwrap_or(hash)
+            ),
+            None => format!("simulated, profile {}", document.profile),
+        },
         On::Threads => "threads of this computer".to_owned(),
         On::Linux => "live kernel".to_owned(),
     };
     entry("machine", format!("{machine}: {} CPUs, HZ={}", document.cpus, document.hz));
+    if let Some(topology) = &document.topology {
+        entry("topology", groups(document.cpus, topology));
+        if let Some(profile) = &topology.profile {
+            entry("", of_profile(&document.profile, profile, &topology.shape));
+        }
+    }
+    if let Some(ns) = document.window_ns {
+        entry("window", format!("{} of each run", scaled(ns as f64, "ns")));
+    }
+    let policies = policies(&document.arms);
+    if !policies.is_empty() {
+        entry("policies", policies);
+    }
     entry("host", format!("{}, {}", document.host.kernel, document.host.cpu));
     entry("seeds", seeds(document));
     let (set, rest): (Vec<_>, Vec<_>) = document
@@ -33,11 +55,89 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
         let pair = |(name, value): (&String, &ParamValue)| format!("{name}={value}");
         entry("defaults", rest.into_iter().map(pair).collect::<Vec<_>>().join(", "));
     }
-    let Document { version, fingerprint, .. } = document;
-    let commit = &document.host.commit;
-    entry("mmscale", format!("{version}, commit {commit}, fingerprint {fingerprint}"));
+    if !document.command.is_empty() {
+        entry(
+            "command",
+            document.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+        );
+    }
+    if let Some(program) = &document.program {
+        entry("program", format!("{} {program}", program.name));
+    }
+    entry("mmscale", document.build.to_string());
+    entry("results", format!("fingerprint {}", document.fingerprint));
     lines.push(String::new());
     lines
+}
+
+/// A machine's groups of CPUs.
+fn groups(cpus: u32, of: &Topology) -> String {
+    let nodes = match (of.nodes, cpus % of.node_cpus) {
+        (1, 0) => "1 node".to_owned(),
+        (1, some) => format!("{some} of the {} CPUs of 1 node", of.node_cpus),
+        (nodes, 0) => format!("{nodes} nodes of {} CPUs", of.node_cpus),
+        (nodes, some) => {
+            format!("{nodes} nodes of {} CPUs, {some} of them in the last", of.node_cpus)
+        }
+    };
+    let caches = match of.cache_cpus {
+        all if all == of.node_cpus => "one last-level cache a node".to_owned(),
+        some => format!("last-level caches of {some} CPUs"),
+    };
+    format!("{nodes}, {} a core, {caches}", count(of.core_threads, "thread"))
+}
+
+/// What the profile has instead.
+fn of_profile(name: &str, of: &Groups, shape: &str) -> String {
+    format!(
+        "not as {name} itself, which has {}, {} a core and last-level caches of {} CPUs \
+         (--shape {shape})",
+        count(of.nodes, "node"),
+        count(of.core_threads, "thread"),
+        of.cache_cpus
+    )
+}
+
+fn count(n: u32, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}
+
+/// The policies in force: where arms differ, arm by arm; then those that all have and that are not
+/// Linux's own.
+fn policies(arms: &[ArmRecord]) -> String {
+    let Some(first) = arms.first() else { return String::new() };
+    let same =
+        |key: &String| arms.iter().all(|arm| arm.policies.get(key) == first.policies.get(key));
+    let pairs = |arm: &ArmRecord, wanted: &dyn Fn(&String, &String) -> bool| {
+        let all = arm.policies.iter().filter(|(key, value)| wanted(key, value));
+        all.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    };
+    let mut parts = Vec::new();
+    for arm in arms {
+        let own = pairs(arm, &|key, _| !same(key));
+        if !own.is_empty() {
+            parts.push(format!("{}: {own}", arm.arm));
+        }
+    }
+    let all = pairs(first, &|key, value| same(key) && (value != "stock" || arms.len() == 1));
+    if !all.is_empty() {
+        parts.push(if arms.len() == 1 { all } else { format!("all arms: {all}") });
+    }
+    if arms.len() > 1 && first.policies.iter().any(|(key, value)| same(key) && value == "stock") {
+        parts.push("the rest stock".to_owned());
+    }
+    parts.join("; ")
+}
+
+/// A word as a shell takes it, cut visibly where it is too wide.
+fn quoted(word: &str) -> String {
+    let word = &*cut(word, WIDTH - 14);
+    let plain = |c: char| c.is_alphanumeric() || "-_.,=/:+@%…".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// The seeds in words; all arms have the same.

@@ -20,12 +20,17 @@ pub(super) fn document(plan: &Plan, results: &[SeedResult]) -> Document {
     let arms: Vec<Vec<&SeedResult>> = (0..plan.arms.len()).map(of_arm).collect();
     Document {
         schema: SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: plan.origin.build.clone(),
+        program: plan.origin.program.clone(),
+        command: plan.origin.command.clone(),
         study: plan.study.name().to_owned(),
         on: plan.on,
         profile: plan.profile_name.clone(),
+        profile_hash: plan.profile.as_ref().map(|profile| format!("{:016x}", profile.hash)),
         cpus: plan.cpus as u32,
+        topology: plan.topology.clone(),
         hz: plan.hz,
+        window_ns: plan.study.window_ns(&plan.params),
         params: plan.shown_params(),
         host: host(),
         fingerprint: fingerprint(&plan.seeds, &arms),
@@ -34,6 +39,7 @@ pub(super) fn document(plan: &Plan, results: &[SeedResult]) -> Document {
 }
 
 /// Over everything that the runs measured, and no name that somebody chose: an arm is its place.
+/// What says how it was run is not in it, so that equal results have equal fingerprints.
 fn fingerprint(seeds: &[u64], arms: &[Vec<&SeedResult>]) -> String {
     let mut print = Fingerprint::new();
     for (place, runs) in arms.iter().enumerate() {
@@ -80,6 +86,7 @@ fn arm(plan: &Plan, id: ArmId, runs: &[&SeedResult]) -> ArmRecord {
     });
     ArmRecord {
         arm: plan.study.arms()[id.0].name.to_owned(),
+        policies: plan.study.policies(id, &plan.params, plan.on),
         seeds: plan.seeds.clone(),
         metrics: metrics.collect(),
         locks: LockRecord::aggregate(runs.iter().flat_map(|run| &run.locks)),

@@ -3,8 +3,8 @@
 use mmscale_record::{Histogram, LockRow, On, PerCpu, Span};
 
 use mmscale_study::{
-    ArmId, ArmSpec, Checks, Defaults, Length, MetricSpec, ParamSpec, Plan, Registry, Request,
-    RunContext, SeedResult, Settings, Study, StudyError, Unit, plan,
+    ArmId, ArmSpec, Checks, Defaults, Length, MetricSpec, Origin, ParamSpec, Plan, Registry,
+    Request, RunContext, SeedResult, Settings, Shape, Study, StudyError, Unit, plan,
 };
 
 /// Its arms may have any names; its seed 666 fails, 667 panics, 668 measures nonsense.
@@ -102,6 +102,8 @@ pub(crate) fn request() -> Request {
         first_seed: 1,
         length: Length::Full,
         checks: Checks::Off,
+        shape: Shape::Keep,
+        origin: Origin::default(),
     }
 }
 

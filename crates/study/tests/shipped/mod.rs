@@ -2,8 +2,8 @@
 
 use mmscale_record::{ArmRecord, Document, On};
 use mmscale_study::{
-    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunError, RunEvent, Settings,
-    execute, plan,
+    Checks, Interrupt, Length, Origin, ProgressSink, Registry, Request, RunError, RunEvent,
+    Settings, Shape, execute, plan,
 };
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
         first_seed: 1,
         length: Length::Full,
         checks: Checks::On,
+        shape: Shape::Keep,
+        origin: Origin::default(),
     }
 }
 
