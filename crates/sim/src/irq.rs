@@ -116,6 +116,7 @@ pub(crate) fn user(ps: u64) {
     while let Some(step) = with(|engine| engine.compute(&mut left)) {
         match step {
             User::Passed => {}
+            User::Turn => turn(),
             User::Check => checkpoint(),
             User::Wait(switch, since) => {
                 suspend(switch);
@@ -132,7 +133,10 @@ pub(crate) fn user(ps: u64) {
 enum User {
     /// It is done.
     Passed,
-    /// Interrupts, noise or the CPU's turn come first.
+    /// The CPU's turn comes first, and no checkpoint: one would be planned at this time only if
+    /// other CPUs are behind, which depends on the schedule.
+    Turn,
+    /// Interrupts or noise come first.
     Check,
     /// The CPU waits, since the given time.
     Wait(Switch, u64),
@@ -320,7 +324,10 @@ impl Engine {
         let noise_at = if cpu.irq_off { cpu.steal_at } else { cpu.steal_at.min(cpu.device_at) };
         let resched = cpu.need_resched && cpu.preempt == 0;
         let open = !cpu.irq_off;
-        let due = open && (cpu.irq_due() || resched || !self.heap.is_first(cpu.order()));
+        if open && !self.heap.is_first(cpu.order()) {
+            return Some(User::Turn);
+        }
+        let due = open && (cpu.irq_due() || resched);
         if due || noise_at <= cpu.clock {
             return Some(User::Check);
         }

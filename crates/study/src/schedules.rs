@@ -3,6 +3,7 @@
 //! `sched=both` asks for it. The results must be equal to the last bit. If they are not, the trails
 //! of events show the first block in which the two runs differ; both run again to show its events.
 
+use mmscale_mm::arch::CpuId;
 use mmscale_record::ParamValue;
 use mmscale_sim::{Trail, TrailEvent};
 
@@ -86,25 +87,45 @@ fn first_difference(a: &[Trail], b: &[Trail]) -> Option<(usize, u64)> {
     })
 }
 
-/// The last events before two orders of events part, and the first ones after that.
+/// Where two orders of events part: the last events of both, the first of each, and what the CPUs
+/// of these did before and after.
 fn parting([lazy, naive]: &[Vec<TrailEvent>; 2]) -> Vec<String> {
     let key = |event: &TrailEvent| (event.cpu, event.time_ps);
     let same = lazy.iter().zip(naive).take_while(|(a, b)| key(a) == key(b)).count();
-    let show = |of: &'static str, events: &[TrailEvent], from: usize, to: usize| {
-        let to = to.min(events.len());
-        let shown = events[from.min(to)..to].iter().map(|event| format!("{of}: {event}"));
-        shown.collect::<Vec<_>>()
-    };
-    let mut lines = show("both ", lazy, same.saturating_sub(3), same);
-    lines.extend(show("lazy ", lazy, same, same + 3));
-    lines.extend(show("naive", naive, same, same + 3));
+    let mut lines: Vec<String> = last_of(&lazy[..same], |_| true, "both: ");
+    for (sched, events) in [("lazy: ", lazy), ("naive:", naive)] {
+        lines.extend(events[same..].iter().take(3).map(|event| format!("{sched} {event}")));
+    }
+    let at = |events: &[TrailEvent]| events.get(same).map(|event| event.cpu);
+    let mut cpus: Vec<CpuId> = [at(lazy), at(naive)].into_iter().flatten().collect();
+    cpus.dedup();
+    for cpu in cpus {
+        let own = |event: &TrailEvent| event.cpu == cpu;
+        lines.push(format!("what {cpu} did before that, and then:"));
+        lines.extend(last_of(&lazy[..same], own, "both: "));
+        for (sched, events) in [("lazy: ", lazy), ("naive:", naive)] {
+            let next = events[same..].iter().filter(|event| own(event)).take(3);
+            lines.extend(next.map(|event| format!("{sched} {event}")));
+        }
+    }
+    lines
+}
+
+/// The last three events that `wanted` wants, in their order.
+fn last_of(
+    events: &[TrailEvent],
+    wanted: impl Fn(&TrailEvent) -> bool,
+    whose: &str,
+) -> Vec<String> {
+    let last = events.iter().rev().filter(|event| wanted(event)).take(3);
+    let mut lines: Vec<String> = last.map(|event| format!("{whose} {event}")).collect();
+    lines.reverse();
     lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_mm::arch::CpuId;
 
     fn trail(blocks: &[u64]) -> Trail {
         Trail { blocks: blocks.to_vec(), events: vec![] }
@@ -130,7 +151,9 @@ mod tests {
         let lazy = vec![event(1, 10), event(2, 20), event(3, 2_000_007)];
         let naive = vec![event(1, 10), event(2, 20)];
         let lines = parting(&[lazy, naive]);
-        assert_eq!(lines.len(), 3);
-        assert_eq!(lines[2], "lazy : event 3: cpu1 at 2.000007 us in root");
+        assert_eq!(lines.len(), 2 + 1 + 1 + 2 + 1, "{lines:?}");
+        assert_eq!(lines[2], "lazy:  event 3: cpu1 at 2.000007 us in root");
+        assert_eq!(lines[3], "what cpu1 did before that, and then:");
+        assert_eq!(lines[4], "both:  event 1: cpu1 at 0.000010 us in root");
     }
 }

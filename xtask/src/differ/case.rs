@@ -9,11 +9,20 @@ pub(crate) struct Case {
     pub(crate) arm: String,
     pub(crate) profile: String,
     pub(crate) cpus: u64,
+    pub(crate) shape: &'static str,
     pub(crate) hz: u32,
     pub(crate) seed: u64,
     pub(crate) check: bool,
-    /// Parameters that are not at their quick defaults, by name.
-    pub(crate) set: Vec<(String, String)>,
+    pub(crate) set: Vec<Setting>,
+}
+
+/// A parameter that is not at its quick default.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Setting {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    /// Without it, the run is more than one document.
+    pub(crate) needed: bool,
 }
 
 impl Case {
@@ -24,10 +33,11 @@ impl Case {
         option("--arm", self.arm.clone());
         option("--profile", self.profile.clone());
         option("--cpus", self.cpus.to_string());
+        option("--shape", self.shape.to_owned());
         option("--hz", self.hz.to_string());
         option("--seeds", "1".to_owned());
         option("--seed", self.seed.to_string());
-        for (name, value) in &self.set {
+        for Setting { name, value, .. } in &self.set {
             option("--set", format!("{name}={value}"));
         }
         option("--set", format!("sched={sched}"));
@@ -39,7 +49,7 @@ impl Case {
     /// Cases that differ from this one in one thing, and are smaller.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let mut cases = Vec::new();
-        for at in 0..self.set.len() {
+        for at in (0..self.set.len()).filter(|&at| !self.set[at].needed) {
             let mut case = self.clone();
             case.set.remove(at);
             cases.push(case);
@@ -52,12 +62,12 @@ impl Case {
                 cases.push(Self { cpus, ..self.clone() });
             }
         }
-        for (at, (_, value)) in self.set.iter().enumerate() {
-            if let Ok(value) = value.parse::<u64>()
+        for (at, setting) in self.set.iter().enumerate() {
+            if let Ok(value) = setting.value.parse::<u64>()
                 && value > 1
             {
                 let mut case = self.clone();
-                case.set[at].1 = (value / 2).to_string();
+                case.set[at].value = (value / 2).to_string();
                 cases.push(case);
             }
         }
@@ -77,20 +87,26 @@ mod tests {
 
     #[test]
     fn smaller_cases_lose_one_thing_each() {
+        let setting = |name: &str, value: &str, needed| Setting {
+            name: name.into(),
+            value: value.into(),
+            needed,
+        };
         let case = Case {
             study: "vmstat".into(),
             arm: "stock".into(),
             profile: "x".into(),
             cpus: 2,
+            shape: "fill",
             hz: 250,
             seed: 7,
             check: true,
-            set: vec![("burst_pages".into(), "9".into()), ("requeue".into(), "always".into())],
+            set: vec![setting("burst_pages", "9", false), setting("requeue", "always", true)],
         };
         let smaller = case.smaller();
-        assert_eq!(smaller.len(), 2 + 1 + 2 + 1);
+        assert_eq!(smaller.len(), 1 + 1 + 2 + 1);
         assert!(smaller.iter().all(|other| *other != case));
-        assert_eq!(smaller.last().expect("one").set[0].1, "4");
+        assert_eq!(smaller.last().expect("one").set[0].value, "4");
         assert!(case.to_string().ends_with("--set sched=both --check"), "{case}");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::case::Case;
+use super::case::{Case, Setting};
 use super::output;
 use super::verdict::Binaries;
 
@@ -85,7 +85,8 @@ impl Menu {
         let mut set = Vec::new();
         for param in study.params.iter().filter(|param| param.name != "sched") {
             if param.in_turn || random.percent(40) {
-                set.push((param.name.clone(), param.draw(random)));
+                let (name, value) = (param.name.clone(), param.draw(random));
+                set.push(Setting { name, value, needed: param.in_turn });
             }
         }
         Case {
@@ -93,6 +94,8 @@ impl Menu {
             arm: random.one_of(&study.arms).clone(),
             profile: random.one_of(&self.profiles).clone(),
             cpus: 1 + random.below(most_cpus),
+            // The groups of a profile allow few numbers of CPUs.
+            shape: if random.percent(70) { "fill" } else { "flat" },
             hz: *random.one_of(&[100, 250, 300, 1000]),
             seed: 1 + random.below(1_000_000),
             check: random.percent(40),
@@ -174,8 +177,8 @@ mod tests {
         for number in 0..500 {
             let case = menu.draw(3, number);
             let value = |name: &str| {
-                let found = case.set.iter().find(|(set, _)| set == name);
-                found.map(|(_, value)| value.clone())
+                let found = case.set.iter().find(|setting| setting.name == name);
+                found.map(|setting| setting.value.clone())
             };
             if let Some(pages) = value("pages") {
                 assert!((1..=100).contains(&pages.parse::<u64>().expect("a count")), "{case}");
