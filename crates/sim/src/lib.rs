@@ -18,7 +18,7 @@
 //! | `check`, `checker`, `ledger` | checkers: locks and contexts; frames and counters |
 //! | `tables`, `tlbs`, `paging` | words of page tables, and the translations that CPUs keep |
 //! | `trail` | the order of events, to find where two runs part |
-//! | `context`, `run`, `stack` | coroutines, and the way from `Sim`'s functions to the engine |
+//! | `context`, `run`, `stack`, `slab` | coroutines, and the way from `Sim`'s functions to the engine |
 //!
 //! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager;
 //! waiting emerges from locks that are taken.
@@ -53,6 +53,7 @@ mod run;
 mod sample;
 mod sched;
 mod sections;
+mod slab;
 mod spin;
 mod stack;
 mod stats;
@@ -75,5 +76,6 @@ pub use run::run;
 pub use sample::sample_profile;
 pub use sections::{CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited};
 pub use spin::SimSpin;
+pub use stack::{StackNeeds, stack_needs};
 pub use topology::scaled as scaled_topology;
 pub use trail::{TRAIL_BLOCK, Trail, TrailEvent, TrailOf};

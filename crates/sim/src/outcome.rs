@@ -133,6 +133,17 @@ pub enum Failure {
         /// Where.
         place: Place,
     },
+    /// The host gave no stack for a task.
+    #[error(
+        "the host gives no memory for the stack of task {task}: {reason}; use fewer CPUs or \
+         processes, or raise the limit on memory (ulimit -v) or on mappings (vm.max_map_count)"
+    )]
+    NoStack {
+        /// The task's number.
+        task: usize,
+        /// What the host said.
+        reason: String,
+    },
     /// Somebody outside asked for the end.
     #[error("interrupted at {time_ns} ns of virtual time")]
     Interrupted {

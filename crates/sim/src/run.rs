@@ -24,8 +24,8 @@ type TaskCoroutine = Coroutine<(), u32, u32, ColouredStack>;
 /// takes no virtual time. Everything made in `boot` lives on this host thread.
 ///
 /// # Panics
-/// If `config.cpus` is 0 or above `MAX_CPUS`, if a machine runs on this host thread already, or if
-/// the host refuses memory for stacks. Panics of code on the machine are in the outcome instead.
+/// If `config.cpus` is 0 or above `MAX_CPUS`, or if a machine runs on this host thread already.
+/// Panics of code on the machine, and stacks that the host refuses, are in the outcome instead.
 pub fn run<K: Callbacks + 'static>(
     config: SimConfig,
     probe: impl FnMut(CpuId) -> Box<dyn Probe>,
@@ -80,14 +80,27 @@ impl Runner {
                     }
                 },
                 _ => {
-                    self.make(next as usize);
-                    next
+                    if self.make(next as usize) {
+                        next
+                    } else {
+                        STOP
+                    }
                 }
             };
         }
     }
+    /// Makes the coroutine of a task; whether there is one. If not, the run has failed: a panic
+    /// would want memory for its message, and there may be none.
     #[cold]
-    fn make(&mut self, task: usize) {
+    fn make(&mut self, task: usize) -> bool {
+        let stack = match ColouredStack::new(task) {
+            Ok(stack) => stack,
+            Err(error) => {
+                let reason = error.to_string();
+                with(|engine| engine.failure = Some(Failure::NoStack { task, reason }));
+                return false;
+            }
+        };
         if self.coroutines.len() <= task {
             self.coroutines.resize_with(task + 1, || None);
         }
@@ -96,7 +109,6 @@ impl Runner {
             engine.ahead.coroutines_at(address, size_of::<Option<TaskCoroutine>>());
             engine.tasks[task].body
         });
-        let stack = ColouredStack::new(task);
         self.coroutines[task] = Some(Coroutine::with_stack(stack, move |yielder, ()| {
             with(|engine| engine.begin_task(task, yielder));
             match body {
@@ -110,6 +122,7 @@ impl Runner {
             with(Engine::check_task_end);
             exit()
         }));
+        true
     }
     /// Ends the coroutines that are left: their stacks unwind, guards on them run to no effect.
     fn unwind(mut self) {

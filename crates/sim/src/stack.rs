@@ -1,10 +1,11 @@
 //! Stacks of coroutines: pooled on each host thread, with coloured tops.
 
-use corosensei::stack::{DefaultStack, STACK_ALIGNMENT, Stack, StackPointer};
+use crate::slab::{GUARD_BYTES, Guards, SLAB_STACKS, STACK_BYTES, Slab};
+use corosensei::stack::{STACK_ALIGNMENT, Stack, StackPointer};
 use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
 
-/// Bytes of a stack; only what is used takes up memory.
-const STACK_BYTES: usize = 128 * 1024;
 /// Tops are this many cache lines apart at most: a page's worth, so that the hot ends of stacks,
 /// all of which begin at a page's end, do not share a few sets of the host's caches.
 const COLOURS: usize = 32;
@@ -14,56 +15,158 @@ const LINE_BYTES: usize = 64;
 const _: () = assert!(LINE_BYTES.is_multiple_of(STACK_ALIGNMENT));
 
 thread_local! {
-    /// Stacks of earlier runs: making one costs the host about 10 us.
-    static POOL: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+    /// Stacks that are not in use: a page that was touched costs the host about 1 us to make.
+    static POOL: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A stack's place in a slab, which lives as long as one of its places.
+struct Place {
+    slab: Rc<Slab>,
+    nth: usize,
 }
 
 /// A stack with its top moved down by its colour.
 pub(crate) struct ColouredStack {
     /// `None` only while it is being dropped.
-    stack: Option<DefaultStack>,
+    place: Option<Place>,
     base: StackPointer,
     limit: StackPointer,
 }
 
 impl ColouredStack {
-    /// A stack for coroutine number `id`.
-    ///
-    /// # Panics
-    /// If the host gives no more memory or mappings: each stack takes two mappings.
-    pub(crate) fn new(id: usize) -> Self {
-        let pooled = POOL.with_borrow_mut(Vec::pop);
-        let stack = pooled.unwrap_or_else(|| {
-            DefaultStack::new(STACK_BYTES).unwrap_or_else(|error| {
-                panic!(
-                    "making coroutine stack {id}: {error}; raise vm.max_map_count or use fewer cpus"
-                )
-            })
-        });
+    /// A stack for coroutine number `id`; fails if the host gives no more memory or mappings.
+    pub(crate) fn new(id: usize) -> io::Result<Self> {
+        let pooled = POOL.with_borrow_mut(|pool| -> io::Result<Place> {
+            if pool.is_empty() {
+                let slab = Rc::new(Slab::new()?);
+                let place = |nth| Place { slab: Rc::clone(&slab), nth };
+                pool.extend((0..SLAB_STACKS).rev().map(place));
+            }
+            Ok(pool.pop().expect("a slab has stacks"))
+        })?;
+        let (low, high) = pooled.slab.stack(pooled.nth);
         let colour = id % COLOURS * LINE_BYTES;
-        let base = StackPointer::new(stack.base().get() - colour);
-        let base = base.expect("a stack is far above address zero");
-        Self { base, limit: stack.limit(), stack: Some(stack) }
+        let pointer = |address| StackPointer::new(address).expect("a stack is above address zero");
+        Ok(Self { base: pointer(high - colour), limit: pointer(low), place: Some(pooled) })
     }
 }
 
 impl Drop for ColouredStack {
     fn drop(&mut self) {
-        if let Some(stack) = self.stack.take() {
+        if let Some(place) = self.place.take() {
             // At the end of a host thread the pool may be gone: the stack goes too.
-            let _ = POOL.try_with(|pool| pool.borrow_mut().push(stack));
+            let _ = POOL.try_with(|pool| pool.borrow_mut().push(place));
         }
     }
 }
 
-// SAFETY: the base is that of a `DefaultStack`, lowered by at most 2 KiB in steps of a cache line,
-// which keeps the alignment (asserted above) and far more than the minimum size; the limit and the
-// guard page are the inner stack's own.
+// SAFETY: base and limit are those of a place in a slab, which is at least 128 KiB apart from the
+// next, begins and ends at a page, has a guard as its lowest page and is used by this stack alone.
+// The base is lowered by at most 2 KiB in steps of a cache line, which keeps the alignment
+// (asserted above) and far more than the minimum size.
 unsafe impl Stack for ColouredStack {
     fn base(&self) -> StackPointer {
         self.base
     }
     fn limit(&self) -> StackPointer {
         self.limit
+    }
+}
+
+/// What coroutine stacks take of the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StackNeeds {
+    /// Address space of one, in bytes.
+    pub address_bytes: u64,
+    /// Mappings of one: 0 where the host marks guards inside of a mapping.
+    pub mappings: u64,
+}
+
+/// What one task's stack takes of this host. Memory that it touches is not counted.
+pub fn stack_needs() -> StackNeeds {
+    let marked = Slab::with(Guards::Marks).is_ok();
+    let address_bytes = (STACK_BYTES + *GUARD_BYTES) as u64;
+    StackNeeds { address_bytes, mappings: if marked { 0 } else { 2 } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corosensei::{Coroutine, CoroutineResult};
+    use std::fs;
+    use std::hint::black_box;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    /// Says to this test program, run as a child, which guards to run into.
+    const OVERFLOW: &str = "MMSCALE_TEST_OVERFLOW";
+
+    fn has_marks() -> bool {
+        let has = stack_needs().mappings == 0;
+        if !has {
+            eprintln!("live-test skipped: this kernel has no MADV_GUARD_INSTALL (Linux 6.13)");
+        }
+        has
+    }
+
+    fn mappings() -> usize {
+        fs::read_to_string("/proc/self/maps").unwrap().lines().count()
+    }
+
+    #[test]
+    fn many_stacks_take_few_mappings() {
+        if !has_marks() {
+            return;
+        }
+        let before = mappings();
+        // Twice as many as there could be if each took two of 65,530 mappings.
+        let stacks: Vec<_> = (0..70_000).map(|id| ColouredStack::new(id).unwrap()).collect();
+        let more = mappings().saturating_sub(before);
+        assert!(more < 100, "{} stacks took {more} mappings", stacks.len());
+        let [mut one, mut other] = [&stacks[7], &stacks[69_990]].map(|stack| {
+            let (top, low) = (stack.base().get(), stack.limit().get());
+            assert!(top - low > STACK_BYTES - 4096);
+            top - 8..top
+        });
+        assert!(one.next() != other.next(), "no two share memory");
+    }
+
+    /// Recurses until memory says no.
+    #[expect(unconditional_recursion, reason = "it is to end at the guard")]
+    fn deeper(depth: u64) -> u64 {
+        let here = black_box([depth; 64]);
+        deeper(here[0] + 1) + here[63]
+    }
+
+    #[test]
+    fn an_overflow_ends_the_process_before_it_meets_the_next_stack() {
+        if let Ok(guards) = std::env::var(OVERFLOW) {
+            let guards = if guards == "marks" { Guards::Marks } else { Guards::Mappings };
+            let slab = Rc::new(Slab::with(guards).unwrap());
+            POOL.with_borrow_mut(|pool| pool.push(Place { slab, nth: 1 }));
+            let stack = ColouredStack::new(0).unwrap();
+            let mut coroutine = Coroutine::<(), (), u64, _>::with_stack(stack, |_, ()| deeper(0));
+            let CoroutineResult::Return(depth) = coroutine.resume(()) else { unreachable!() };
+            println!("it came back from depth {depth}");
+            return;
+        }
+        let all = if has_marks() { &["marks", "mappings"][..] } else { &["mappings"] };
+        for guards in all {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "--nocapture"]);
+            child.arg("stack::tests::an_overflow_ends_the_process_before_it_meets_the_next_stack");
+            let output = child.env(OVERFLOW, guards).output().unwrap();
+            let signal = output.status.signal();
+            assert_eq!(signal, Some(libc::SIGSEGV), "{guards}: {output:?}");
+        }
+    }
+
+    #[test]
+    fn stacks_are_used_again() {
+        let first = ColouredStack::new(3).unwrap().base();
+        let places = || POOL.with_borrow(Vec::len);
+        let before = places();
+        assert_eq!(ColouredStack::new(3).unwrap().base(), first);
+        assert_eq!(places(), before);
     }
 }
