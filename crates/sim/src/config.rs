@@ -3,6 +3,7 @@
 use crate::profile::{Noise, Profile};
 use crate::trail::TrailOf;
 use mmscale_mm::arch::LockClass;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -39,6 +40,28 @@ pub struct SimConfig {
     pub limit_ns: u64,
     /// Somebody outside sets this to end the run early.
     pub interrupt: Option<Arc<AtomicBool>>,
+    /// Who is told how far the run is.
+    pub progress: Option<Listener>,
+}
+
+/// Is told virtual time in ns every now and then, on the host thread of the run.
+#[derive(Clone)]
+pub struct Listener(Arc<dyn Fn(u64) + Send + Sync>);
+
+impl Listener {
+    /// Has `hear` called.
+    pub fn new(hear: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hear))
+    }
+    pub(crate) fn tell(&self, now_ns: u64) {
+        (self.0)(now_ns);
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
 }
 
 impl SimConfig {
@@ -59,6 +82,7 @@ impl SimConfig {
             trail: TrailOf::Nothing,
             limit_ns: 3_600_000_000_000,
             interrupt: None,
+            progress: None,
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::ahead::{Ahead, NOWHERE};
 use crate::checker::Checker;
-use crate::config::{Checks, Faults, HoldScale, Policy, SimConfig};
+use crate::config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig};
 use crate::cpu::{Cpu, Wait, Waiter};
 use crate::device::Device;
 use crate::heap::{END_PS, EventHeap, NEVER, order_of, rank_of, time_of};
@@ -28,8 +28,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many events pass between two looks at the interrupt flag and the limit; a power of two.
+/// How many events, or checkpoints of long work, pass between two looks at the interrupt flag and
+/// the limit; a power of two.
 const POLL_EVENTS: u64 = 4096;
+
+/// How many of these pass until somebody is told how far the run is.
+const PROGRESS_POLLS: u64 = 128;
 
 /// Delays of delivered interrupts.
 #[derive(Default)]
@@ -59,6 +63,8 @@ pub(crate) struct Engine {
     /// The number of events at which the engine next looks up from its work.
     look_up_at: u64,
     pub(crate) tracker: Tracker,
+    /// Checkpoints of long work, which are no events.
+    checkpoints: u64,
     /// Booting or dying: nothing waits, nothing is delivered.
     pub(crate) quiet: bool,
     pub(crate) naive: bool,
@@ -99,6 +105,8 @@ pub(crate) struct Engine {
     over_at: u64,
     limit_ps: u64,
     interrupt: Option<Arc<AtomicBool>>,
+    progress: Option<Listener>,
+    polls: u64,
 }
 
 impl Engine {
@@ -120,6 +128,7 @@ impl Engine {
             events: 0,
             look_up_at: 1,
             tracker: Tracker::new(config.trail),
+            checkpoints: 0,
             quiet: true,
             naive: config.policy == Policy::Naive,
             hold_scale: config.hold_scale,
@@ -132,7 +141,7 @@ impl Engine {
             memory: Memory::new(&config.profile, seats.nodes()),
             device: Device::new(config.profile.swap, config.profile.page_bytes, cpus),
             tables: Tables::new(cpus, config.profile.node_pages as usize * seats.nodes()),
-            tlbs: Tlbs::new(cpus, config.checks),
+            tlbs: Tlbs::new(cpus, config.profile.costs.tlb_broadcast_ps > 0, config.checks),
             online: CpuMask::first(cpus),
             leaving: Vec::new(),
             checker: Checker::new(config.checks, cpus),
@@ -152,6 +161,8 @@ impl Engine {
             over_at: limit_ps + 1,
             limit_ps,
             interrupt: config.interrupt,
+            progress: config.progress,
+            polls: 0,
         };
         (0..cpus).for_each(|cpu| engine.plan_noise(cpu, 0));
         if let Some(windows) = config.sections {
@@ -239,6 +250,13 @@ impl Engine {
         let time_ps = if self.quiet { 0 } else { cpu.clock };
         let path = || self.stats.names(cpu.path);
         self.tracker.note(self.events, CpuId::new(self.cur), time_ps, path);
+    }
+    /// Counts a checkpoint: work that takes seconds of virtual time has millions and no event.
+    pub(crate) fn count_checkpoint(&mut self) {
+        self.checkpoints += 1;
+        if self.checkpoints.is_multiple_of(POLL_EVENTS) {
+            self.poll();
+        }
     }
     /// Lets the CPUs go first that are behind: whom to switch to, or `Deliver` if it is this CPU's
     /// turn. After the switch back it is. While a panic unwinds the stack the run is over, and
@@ -413,6 +431,12 @@ impl Engine {
     #[cold]
     pub(crate) fn poll(&mut self) {
         let time_ps = self.cpus[self.cur].clock;
+        self.polls += 1;
+        if self.polls.is_multiple_of(PROGRESS_POLLS)
+            && let Some(progress) = &self.progress
+        {
+            progress.tell(time_ps / 1000);
+        }
         if self.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             self.fail(Failure::Interrupted { time_ns: time_ps / 1000 });
         }

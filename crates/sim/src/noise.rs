@@ -57,6 +57,7 @@ impl Engine {
         if self.quiet {
             return false;
         }
+        self.count_checkpoint();
         let (noise, end, irq_ps) = (self.noise, self.limit_ps() + 1, self.costs.irq_ps);
         let cpu = self.cpu();
         if cpu.clock >= end {

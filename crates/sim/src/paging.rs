@@ -122,7 +122,7 @@ impl Engine {
     }
     /// Invalidates on all CPUs, at the running CPU's turn; returns what that takes, in ps.
     pub(crate) fn tlb_broadcast(&mut self, asid: Asid, range: Option<VmaRange>) -> u64 {
-        (0..self.cpus.len()).for_each(|at| self.tlbs.flush(at, asid, range));
+        self.tlbs.flush_everywhere(asid, range);
         self.costs.tlb_broadcast_ps
     }
     /// What a tracepoint says of frames: a frame that is freed while a CPU would still reach it is

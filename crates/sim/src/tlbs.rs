@@ -47,18 +47,34 @@ struct CpuTlb {
     active: Option<Asid>,
 }
 
+/// Which CPUs may keep translations of an address space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Home {
+    /// None.
+    #[default]
+    Nowhere,
+    /// This one alone.
+    On(u16),
+    /// Any.
+    Anywhere,
+}
+
 /// All of them.
 pub(crate) struct Tlbs {
     cpus: Vec<CpuTlb>,
+    /// By address space, where flushes are broadcast: most spaces are used on one CPU, and a
+    /// broadcast that looked at every CPU for each of them would take quadratic time.
+    homes: Option<Vec<Home>>,
     reached: Reached,
     /// The checker looks on.
     checked: bool,
 }
 
 impl Tlbs {
-    pub(crate) fn new(cpus: usize, checks: Checks) -> Self {
+    pub(crate) fn new(cpus: usize, broadcast: bool, checks: Checks) -> Self {
         let cpus = (0..cpus).map(|_| CpuTlb::default()).collect();
-        Self { cpus, reached: Reached::default(), checked: checks == Checks::On }
+        let homes = broadcast.then(Vec::new);
+        Self { cpus, homes, reached: Reached::default(), checked: checks == Checks::On }
     }
     /// CPU `at` uses the translations of `asid` from now on.
     pub(crate) fn load(&mut self, at: usize, asid: Option<Asid>) {
@@ -71,6 +87,16 @@ impl Tlbs {
     }
     pub(crate) fn fill(&mut self, at: usize, asid: Asid, page: Vpn, new: Translation) {
         let old = self.cpus[at].tlb.fill(asid, page, new);
+        if let Some(homes) = &mut self.homes {
+            if asid.index() >= homes.len() {
+                homes.resize((asid.index() + 1).next_power_of_two(), Home::Nowhere);
+            }
+            let home = &mut homes[asid.index()];
+            let here = Home::On(at as u16);
+            if *home != here {
+                *home = if *home == Home::Nowhere { here } else { Home::Anywhere };
+            }
+        }
         if self.checked {
             old.into_iter().for_each(|old| self.reached.take(old));
             self.reached.add(new);
@@ -83,6 +109,20 @@ impl Tlbs {
                 reached.take(old);
             }
         });
+    }
+    /// The same on every CPU.
+    pub(crate) fn flush_everywhere(&mut self, asid: Asid, range: Option<VmaRange>) {
+        let home = self.homes.as_mut().and_then(|homes| homes.get_mut(asid.index()));
+        match home.as_deref().copied() {
+            Some(Home::Nowhere) => {}
+            Some(Home::On(at)) => self.flush(usize::from(at), asid, range),
+            Some(Home::Anywhere) | None => {
+                if let Some(home) = home.filter(|_| range.is_none()) {
+                    *home = Home::Nowhere;
+                }
+                (0..self.cpus.len()).for_each(|at| self.flush(at, asid, range));
+            }
+        }
     }
     /// Whether any CPU keeps a translation to `pfn`.
     #[inline]
@@ -102,5 +142,47 @@ impl Tlbs {
             });
         }
         used_on
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CPUS: usize = 4;
+    const SPACES: usize = 3;
+    const PAGES: u64 = 80;
+
+    /// A broadcast that knows homes leaves what one leaves that looks at every CPU.
+    #[test]
+    fn a_broadcast_reaches_every_translation_wherever_it_is() {
+        let mut rng = crate::rng::SplitMix64::new(5);
+        let [mut known, mut asked] = [true, false].map(|on| Tlbs::new(CPUS, on, Checks::Off));
+        let mut spared = 0;
+        for step in 0..20_000 {
+            let mut below = |end: u64| rng.below(end);
+            let asid = Asid::new(1 + below(SPACES as u64) as usize);
+            // Two CPUs have a space each for the most part, so that there are homes.
+            let at = if below(20) == 0 { below(CPUS as u64) as usize } else { asid.index() };
+            let page = Vpn::new(below(PAGES));
+            let (pfn, size) = (Pfn::new(step), PageSize::Base);
+            let new = Translation { pfn, size, writable: true, dirty: false };
+            let range = match below(8) {
+                0 => Some(None),
+                1 => Some(VmaRange::with_pages(page, 1 + below(40))),
+                _ => None,
+            };
+            let home = known.homes.as_ref().and_then(|homes| homes.get(asid.index()));
+            spared += usize::from(range.is_some() && matches!(home, Some(Home::On(_))));
+            for tlbs in [&mut known, &mut asked] {
+                match range {
+                    Some(range) => tlbs.flush_everywhere(asid, range),
+                    None => tlbs.fill(at, asid, page, new),
+                }
+            }
+            let at_all = (0..CPUS).map(|at| (known.cpus[at].tlb.len(), asked.cpus[at].tlb.len()));
+            at_all.for_each(|(known, asked)| assert_eq!(known, asked, "step {step}"));
+        }
+        assert!(spared > 100, "{spared} broadcasts looked at one CPU");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{config, fair, run_script, run_well};
 use mmscale_mm::arch::{
-    Access, Arch, Atomic, CpuId, Ipi, Line, LockClass, Pfn, Priority, RawSpin, TaskSpec,
+    Access, Arch, Atomic, CpuId, Ipi, Line, LockClass, Op, Pfn, Priority, RawSpin, TaskSpec,
 };
 use mmscale_mm::sync::{IrqGuard, SpinLock};
 use mmscale_sim::{Failure, Sim, SimAtomic, SimConfig, SimSpin};
@@ -367,6 +367,21 @@ fn a_lost_wake_up_is_named() {
     });
     let failure = outcome.failure.expect("nobody wakes it").to_string();
     assert!(failure.contains("deadlock") && failure.contains("is parked on cpu1"), "{failure}");
+}
+
+#[test]
+fn an_interrupt_ends_one_long_operation_too() {
+    let flag = Arc::new(AtomicBool::new(true));
+    let mut stopped = SimConfig { interrupt: Some(flag), limit_ns: u64::MAX / 4, ..config(1) };
+    // 10 s of virtual time in one step, with a checkpoint every 500 ns.
+    stopped.profile.costs.op_ps[Op::Syscall as usize] = 10_000_000_000_000;
+    let outcome = run_script(stopped, |script| {
+        script.spawn(0, || Sim::work(Op::Syscall, 1));
+    });
+    let Some(Failure::Interrupted { time_ns }) = outcome.failure else {
+        panic!("{:?}", outcome.failure);
+    };
+    assert!(time_ns < 10_000_000, "it went on for {time_ns} ns of virtual time");
 }
 
 #[test]
