@@ -94,11 +94,14 @@ impl<A: Arch> Kernel<A> {
         &self.mm
     }
 
-    /// The run, from its first thread.
+    /// The run, from its first thread. It ends before `program` has begun if there is no memory for
+    /// the memory manager or for the first process, as when all allocations are made to fail.
     fn init(&self, program: Body<Self>) {
-        self.mm.start();
+        if self.mm.start().is_err() {
+            return;
+        }
         let space = (0..INIT_ATTEMPTS).find_map(|_| self.new_space(GroupId::ROOT).ok());
-        let space = space.expect("there is memory for the first process");
+        let Some(space) = space else { return self.mm.shutdown() };
         let process = self.processes.lock_irqsave().insert(space, Descriptors::new(), INIT);
         // As with the first process of a Unix: nobody is killed in its place.
         process.space.set_oom_adjustment(ADJ_MIN);

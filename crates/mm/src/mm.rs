@@ -24,7 +24,7 @@ use crate::page_alloc::{
 use crate::rcu::Rcu;
 use crate::reclaim::{Reclaim, Scope};
 use crate::smp::{Call, CallFunc, CallStats, Smp, SmpConfig};
-use crate::space::{Backing, SpaceConfig, Spaces};
+use crate::space::{Backing, NoMemory, SpaceConfig, Spaces};
 use crate::swap::{Swap, SwapConfig};
 use crate::table::{MakeRoom, Paging, TableLocks};
 use crate::time::{NSEC_PER_SEC, Time};
@@ -267,12 +267,14 @@ impl<A: Arch> Mm<A> {
 
     /// Takes the frame of zeros, makes the workers of all online CPUs and the background
     /// reclaimers, and arms the upkeep's shepherd on the caller's CPU. Once, in the first task.
-    /// Panics if there is no frame at all.
-    pub fn start(&self) {
+    /// Fails, with nothing started, if there is no frame at all.
+    pub fn start(&self) -> Result<(), NoMemory> {
         self.time.idle_exit();
         // A run may inject failures of allocations; this one is not meant.
         let taken = (0..ZERO_ATTEMPTS).any(|_| self.spaces.start(&self.frames).is_ok());
-        assert!(taken, "starting the memory manager: there is no free frame");
+        if !taken {
+            return Err(NoMemory);
+        }
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         online.iter().for_each(|cpu| self.work.start_worker(cpu, worker_entry(cpu)));
@@ -280,6 +282,7 @@ impl<A: Arch> Mm<A> {
         let entry = TaskEntry(MM_TASK | OOM_REAPER);
         A::spawn(TaskSpec { cpu: A::cpu(), per_cpu: false, priority: Priority::Fair, entry });
         self.upkeep.start(&self.parts());
+        Ok(())
     }
 
     /// The background reclaimer of `node`, on its first CPU, or on the first of all if it has none.

@@ -32,7 +32,7 @@ impl Machine {
         config.groups = 2;
         change(&mut config);
         let mm = Rc::new(Mm::new(&config).expect("the configuration is sound"));
-        mm.start();
+        mm.start().expect("there is memory to start with");
         let sleeping = Rc::downgrade(&mm);
         uni::on_park(move || while_parked(&sleeping, cpus));
         let waiting = Rc::downgrade(&mm);

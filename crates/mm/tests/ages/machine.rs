@@ -24,7 +24,7 @@ impl Machine {
         uni::boot(cpus, hz);
         let config = MmConfig::new(MemoryMap::single(1 << 18), tick);
         let machine = Self { mm: Mm::new(&config).unwrap(), cpus, idle: vec![false; cpus] };
-        machine.mm.start();
+        machine.mm.start().expect("there is memory to start with");
         for cpu in 0..cpus {
             machine.on(cpu, || uni::interrupt(|| machine.mm.idle_exit()));
         }

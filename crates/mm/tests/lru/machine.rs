@@ -52,7 +52,7 @@ impl Machine {
         let mut config = MmConfig::new(MemoryMap::single(1 << 16), TickPolicy::Stock);
         change(&mut config);
         let mm = Mm::new(&config).expect("the configuration is sound");
-        mm.start();
+        mm.start().expect("there is memory to start with");
         uni::record(true);
         Self { mm }
     }

@@ -29,7 +29,7 @@ impl Machine {
         (config.lru, config.groups) = (LruPolicy::Stock, groups);
         let swap = SwapConfig { pages: slots, ..SwapConfig::default() };
         let machine = Rc::new(Self(Paged::new(&config, swap, pages)));
-        machine.mm.start();
+        machine.mm.start().expect("there is memory to start with");
         let sleeper = Rc::downgrade(&machine);
         uni::on_park(move || sleeper.upgrade().expect("it is there").rest());
         machine

@@ -44,7 +44,7 @@ impl Machine {
         let mut config = MmConfig::new(MemoryMap::single(1 << 14), TickPolicy::Stock);
         config.lru = LruPolicy::Lazy;
         let mm = Mm::new(&config).expect("the configuration is sound");
-        mm.start();
+        mm.start().expect("there is memory to start with");
         let swap = Swap::new(swap);
         let machine = Rc::new(Self { mm, swap, named: RefCell::default() });
         let sleeper = Rc::downgrade(&machine);

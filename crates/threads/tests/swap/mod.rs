@@ -126,7 +126,7 @@ impl Kernel {
     /// Starts the others, lets a CPU come and go, and looks at what is left.
     fn first(&self) {
         let paged = &self.0.paged;
-        paged.mm.start();
+        paged.mm.start().expect("there is memory to start with");
         (0..CPUS).for_each(|cpu| spawn(cpu, 1 + cpu as u64));
         while self.0.left.load(SeqCst) > 0 {
             paged.mm.sleep_ns(5_000_000);

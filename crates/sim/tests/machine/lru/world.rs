@@ -163,7 +163,7 @@ pub(crate) fn well_with(
             *world.me.borrow_mut() = Rc::downgrade(&world);
             *keep.borrow_mut() = Some(Rc::clone(&world));
             world.spawn(0, |world| {
-                world.mm.start();
+                world.mm.start().expect("there is memory to start with");
                 first(world);
                 world.end();
             });

@@ -148,7 +148,7 @@ pub(super) fn well(
             *world.me.borrow_mut() = Rc::downgrade(&world);
             *keep.borrow_mut() = Some(Rc::clone(&world));
             world.spawn(0, move |world| {
-                world.paged.mm.start();
+                world.paged.mm.start().expect("there is memory to start with");
                 first(world);
                 world.end();
             });
