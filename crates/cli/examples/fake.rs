@@ -57,7 +57,7 @@ impl Study for Fake {
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
         let pause = Duration::from_secs_f64(ctx.params.real("pause_s")) / 1000;
         for step in 0..1000 {
-            if ctx.interrupt.is_set() {
+            if ctx.interrupt.is_set() && std::env::var_os("FAKE_IS_DEAF").is_none() {
                 return Err(StudyError::Interrupted);
             }
             std::thread::sleep(pause);
@@ -65,6 +65,9 @@ impl Study for Fake {
         }
         if ctx.checks == Checks::On && seed == 13 {
             return Err(StudyError::Check(vec!["frame 5 is free twice".into()]));
+        }
+        if ctx.params.count("factor") == 66 {
+            return Err(StudyError::Machine("66 is no good factor".into()));
         }
         let n = (100 + seed) * ctx.params.count("factor") / (1 + arm.0 as u64);
         let mut result = SeedResult { fingerprint: seed, ..SeedResult::default() };

@@ -9,7 +9,7 @@ use mmscale_study::{Registry, Request};
 
 use crate::args::Format;
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::interrupt::{self, Grace};
 use crate::output;
 use crate::unwatched;
 
@@ -32,8 +32,9 @@ pub(crate) fn ab(
 ) -> Result<(), Failure> {
     let question = Question::parse(question)?;
     let plans = prepare(registry, request, &question)?;
-    let interrupt =
-        interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
+    let interrupt = interrupt::on_signals(Grace::Live)
+        .context("cannot watch for Ctrl-C")
+        .map_err(Failure::Run)?;
     unwatched::tell();
     let pairs = plans[0].seeds.len();
     let name = plans[0].study.name();

@@ -90,7 +90,7 @@ pub(crate) struct CalibrateArgs {
 pub(crate) struct FidelityArgs {
     /// A profile of this computer, as `mmscale calibrate` writes it: compares its threads too
     #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) profile: Option<String>,
+    pub(crate) profile: Option<PathBuf>,
 }
 
 /// Where a study runs.
@@ -160,7 +160,7 @@ pub(crate) struct RunArgs {
     pub(crate) arms: Vec<String>,
     /// The simulated machine: a built-in profile, or the path of a profile file
     #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) profile: Option<String>,
+    pub(crate) profile: Option<PathBuf>,
     /// Timer interrupts a second: 100, 250, 300 or 1000
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) hz: Option<String>,

@@ -7,7 +7,7 @@ use mmscale_study::fidelity::{self, Hold, Row, SEED};
 
 use crate::args::FidelityArgs;
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::interrupt::{self, Grace};
 use crate::output;
 
 /// The profile of the published measurements.
@@ -18,9 +18,10 @@ const REPEATS: usize = 7;
 /// Shows the published rows beside their prediction; with a profile of this computer, its own
 /// threads beside their prediction too.
 pub(crate) fn fidelity(args: &FidelityArgs) -> Result<(), Failure> {
+    let interrupt =
+        interrupt::on_signals(Grace::Computing).map_err(|why| Failure::Run(why.into()))?;
     let own = args.profile.as_deref().map(fidelity::profile).transpose()?;
     let published = fidelity::profile(PUBLISHED)?;
-    let interrupt = interrupt::on_signals().map_err(|why| Failure::Run(why.into()))?;
     let (rows, holds) = fidelity::published(&published, &interrupt).map_err(failed)?;
     let mut text = table(
         &format!(

@@ -1,21 +1,102 @@
-//! Ctrl-C.
+//! Signals that end the tool.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 use mmscale_study::Interrupt;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
 
-/// An interrupt that the first Ctrl-C (or SIGTERM) sets; the second ends the process at once.
-/// signal-hook does both with a flag and no thread of its own, unlike ctrlc.
-pub(crate) fn on_signals() -> io::Result<Interrupt> {
+use crate::output;
+
+/// How long a command may take to end by itself after the first signal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Grace {
+    /// It only computes.
+    Computing,
+    /// It has processes to end, and settings of the kernel to put back. If this tool ends first,
+    /// their guardians do both.
+    Live,
+}
+
+impl Grace {
+    const fn time(self) -> Duration {
+        match self {
+            Self::Computing => Duration::from_millis(700),
+            Self::Live => Duration::from_secs(5),
+        }
+    }
+}
+
+/// How much longer a document that is being written may take.
+const WRITING: Duration = Duration::from_secs(2);
+/// How long the last message may take: stderr may be a pipe that is full.
+const MESSAGE: Duration = Duration::from_millis(100);
+
+/// Held while a document is written, so that the end does not come in the middle of it.
+static DOCUMENT: Mutex<()> = Mutex::new(());
+
+/// Does what writes a document, whole.
+pub(crate) fn whole<R>(write: impl FnOnce() -> R) -> R {
+    // Nothing is behind the lock that a panic could leave half done.
+    let _writing = DOCUMENT.lock().unwrap_or_else(PoisonError::into_inner);
+    write()
+}
+
+/// An interrupt that the first Ctrl-C, SIGTERM or SIGHUP sets. A command that has not ended by
+/// itself after `grace` is ended; a second signal ends the process immediately.
+pub(crate) fn on_signals(grace: Grace) -> io::Result<Interrupt> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    let (watched, told) = UnixStream::pair()?;
+    let hangup = (!ignores_hangup()).then_some(SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         // The order matters: the flag is still clear when the first signal passes here.
         flag::register_conditional_default(signal, Arc::clone(&stop))?;
         flag::register(signal, Arc::clone(&stop))?;
+        low_level::pipe::register(signal, told.try_clone()?)?;
     }
+    let flag = Arc::clone(&stop);
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || end_late(watched, &flag, grace))?;
     Ok(Interrupt::new(stop))
+}
+
+/// Whether whoever started the tool wants it to outlive the terminal, as `nohup` does.
+fn ignores_hangup() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (SIGHUP - 1) & 1 != 0)
+}
+
+/// Waits for the first signal, then ends the process unless it ends by itself.
+fn end_late(mut told: UnixStream, stop: &AtomicBool, grace: Grace) {
+    // Relaxed: the flag carries no data. A child that was forked has the same pipe: what it writes
+    // there says nothing of this process.
+    while !stop.load(Ordering::Relaxed) {
+        if told.read(&mut [0]).is_err() {
+            return;
+        }
+    }
+    thread::sleep(grace.time());
+    let step = Duration::from_millis(10);
+    let mut left = WRITING;
+    while matches!(DOCUMENT.try_lock(), Err(TryLockError::WouldBlock)) && !left.is_zero() {
+        thread::sleep(step);
+        left = left.saturating_sub(step);
+    }
+    let message = "error: interrupted: what was under way leaves no result; what was complete is";
+    let message = thread::spawn(move || output::tell(message));
+    left = MESSAGE;
+    while !message.is_finished() && !left.is_zero() {
+        thread::sleep(step);
+        left = left.saturating_sub(step);
+    }
+    low_level::exit(1);
 }

@@ -21,6 +21,7 @@ mod run;
 mod unwatched;
 mod with;
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -44,15 +45,26 @@ pub fn main_of(registry: Registry, program: Build) -> ExitCode {
 }
 
 fn start(registry: Registry, program: Option<Build>) -> ExitCode {
-    // Clap exits by itself: with 2 where the call is wrong, with 0 after `--help`.
-    let args = Args::parse();
-    match dispatch(registry, origin(program), args.command) {
+    let done = match Args::try_parse() {
+        Ok(args) => dispatch(registry, origin(program), args.command),
+        // A wrong call: clap exits by itself, with 2.
+        Err(wrong) if wrong.use_stderr() => wrong.exit(),
+        // `--help` or `--version`: clap would exit with 0 even if nothing could be written.
+        Err(answer) => output::print(&shown(&answer)),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::tell(&format!("error: {failure}"));
             failure.exit_code()
         }
     }
+}
+
+/// What clap answers, with its colours on a terminal.
+fn shown(answer: &clap::Error) -> String {
+    let text = answer.render();
+    if std::io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() }
 }
 
 /// What was built from what, and how it was called. The program is named without its folder.

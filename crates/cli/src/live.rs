@@ -8,15 +8,16 @@ use mmscale_study::observe::{Class, Ends, Observed, STUDIES, Verdict, observe};
 
 use crate::args::{Format, LiveArgs};
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::interrupt::{self, Grace};
 use crate::output;
 
 /// Watches, then tells.
 pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let length = seconds(&args.length)?;
     let studies = studies(&args.studies)?;
-    let interrupt =
-        interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
+    let interrupt = interrupt::on_signals(Grace::Live)
+        .context("cannot watch for Ctrl-C")
+        .map_err(Failure::Run)?;
     output::tell(&format!("watching this kernel for {} s", length.as_secs_f64()));
     let seen = observe(length, &studies, &interrupt).map_err(|why| {
         let hint = "`mmscale doctor` says what is missing, and what to do about it";

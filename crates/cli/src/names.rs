@@ -1,6 +1,6 @@
 //! File names for the documents of one call.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_study::Plan;
 
@@ -9,16 +9,17 @@ use mmscale_study::Plan;
 /// become `_`.
 pub(crate) fn stems(plans: &[Plan]) -> Vec<String> {
     let names: Vec<(String, Vec<String>)> = plans.iter().map(|p| (base(p), details(p))).collect();
+    // What each detail is in plans of the same study and machine.
+    let mut values: BTreeMap<&str, Vec<BTreeSet<&str>>> = BTreeMap::new();
+    for (base, details) in &names {
+        let values = values.entry(base).or_default();
+        values.resize(details.len().max(values.len()), BTreeSet::new());
+        values.iter_mut().zip(details).for_each(|(values, detail)| _ = values.insert(detail));
+    }
     let stem = |(base, details): &(String, Vec<String>)| {
-        let mut stem = base.clone();
-        for (place, detail) in details.iter().enumerate() {
-            let same_base = names.iter().filter(|(other, _)| other == base);
-            let values: BTreeSet<&String> = same_base.map(|(_, other)| &other[place]).collect();
-            if values.len() > 1 {
-                stem.push('-');
-                stem.push_str(detail);
-            }
-        }
+        let differing = details.iter().zip(&values[base.as_str()]);
+        let differing = differing.filter(|(_, values)| values.len() > 1);
+        let stem = differing.fold(base.clone(), |stem, (detail, _)| format!("{stem}-{detail}"));
         let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
         stem.chars().map(plain).collect()
     };

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_study::{Plan, ProgressSink, RunEvent};
@@ -25,23 +25,44 @@ pub(crate) fn watch(plan: &Plan, number: usize, of: usize) -> Arc<dyn ProgressSi
     }
     let noun = if runs == 1 { "run" } else { "runs" };
     output::tell(&format!("{title}: {} ({runs} {noun})", arms.join(", ")));
-    Arc::new(Lines { study: plan.study.name(), runs, finished: Mutex::new(0) })
+    let told = Mutex::new(Told { finished: 0, at: Instant::now() });
+    Arc::new(Lines { study: plan.study.name(), runs, told })
 }
+
+/// How long nothing may be told of runs that go on.
+const SILENCE: Duration = Duration::from_secs(10);
 
 struct Lines {
     study: &'static str,
     runs: usize,
-    finished: Mutex<usize>,
+    told: Mutex<Told>,
+}
+
+/// How many runs are done, and when something was told last.
+struct Told {
+    finished: usize,
+    at: Instant,
 }
 
 impl ProgressSink for Lines {
     fn event(&self, event: RunEvent) {
-        if let RunEvent::Finished { .. } = event {
-            // Held while printing, so that the lines come in order. A poisoned lock still holds a
-            // whole number.
-            let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
-            *finished += 1;
-            output::tell(&format!("{}: {finished} of {} runs done", self.study, self.runs));
+        // Held while printing, so that the lines come in order. A poisoned lock still holds whole
+        // numbers.
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            RunEvent::Started { .. } => {}
+            RunEvent::Advanced { run, fraction } if told.at.elapsed() >= SILENCE => {
+                let (study, percent) = (self.study, fraction * 100.0);
+                output::tell(&format!("{study}: run {} is {percent:.0} % done", run + 1));
+                told.at = Instant::now();
+            }
+            RunEvent::Advanced { .. } => {}
+            RunEvent::Finished { .. } => {
+                told.finished += 1;
+                let finished = told.finished;
+                output::tell(&format!("{}: {finished} of {} runs done", self.study, self.runs));
+                told.at = Instant::now();
+            }
         }
     }
 }

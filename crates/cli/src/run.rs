@@ -1,16 +1,17 @@
 //! `mmscale run`.
 
 use anyhow::Context;
-use mmscale_record::{Document, On};
+use mmscale_record::{Document, FailureRecord, On};
 use mmscale_report::{Folder, Notes, json_line, text};
 use mmscale_study::{
-    CallError, Checks, Length, Origin, Plan, Registry, Request, Settings, execute, plan,
+    CallError, Checks, Length, Origin, Plan, Registry, Request, RunError, Settings, execute,
+    fits_host, plan,
 };
 
 use crate::ab::ab;
 use crate::args::{Format, Machine, RunArgs};
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::interrupt::{self, Grace};
 use crate::names::stems;
 use crate::output::{self, Reader};
 use crate::progress;
@@ -30,37 +31,95 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
         }
         return ab(registry, &request, question, args.format);
     }
-    let plans = plan(registry, &request)?;
-    let folder = args.output.as_deref().map(Folder::open).transpose()?;
+    // Planning looks at files and may take a moment: signals are heard from here on.
+    let grace = if args.on == Some(Machine::Linux) { Grace::Live } else { Grace::Computing };
     let interrupt =
-        interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
+        interrupt::on_signals(grace).context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
+    let plans = plan(registry, &request)?;
+    fits_host(&plans)?;
+    let folder = args.output.as_deref().map(Folder::open).transpose()?;
     if plans.iter().any(|plan| plan.on == On::Linux) {
         unwatched::tell();
     }
     let names = stems(&plans);
+    let mut lost = Lost::default();
     for (place, (plan, name)) in plans.iter().zip(names).enumerate() {
         let sink = progress::watch(plan, place + 1, plans.len());
         let result = execute(plan, &interrupt, &sink);
         drop(sink);
-        let document = result.map_err(|error| stopped(error, place, plans.len()))?;
-        let shown = text(&document, &notes(plan));
-        if let Some(folder) = &folder {
-            write_files(folder, &name, &document, &shown)?;
-        }
-        let separator = if place == 0 { "" } else { "\n" };
-        let reader = match args.format {
-            Format::Text => output::write(&format!("{separator}{shown}"))?,
-            Format::Json => output::write(&json_line(&document))?,
+        let document = match result {
+            Ok(document) => document,
+            Err(error @ RunError::Failed { .. }) if plans.len() > 1 => {
+                output::tell(&format!("error: {error}"));
+                lost.documents += 1;
+                continue;
+            }
+            Err(error) => return Err(stopped(error, place - lost.documents, plans.len())),
         };
+        lost.count(&document);
+        let reader =
+            interrupt::whole(|| show(args, folder.as_ref(), plan, name, &document, place))?;
         if reader == Reader::Gone && folder.is_none() {
-            return Ok(());
+            return lost.failure(&plans);
         }
     }
-    Ok(())
+    lost.failure(&plans)
+}
+
+/// Writes a document to the folder, and to stdout in the form that was asked for.
+fn show(
+    args: &RunArgs,
+    folder: Option<&Folder>,
+    plan: &Plan,
+    name: String,
+    document: &Document,
+    place: usize,
+) -> Result<Reader, Failure> {
+    let shown = text(document, &notes(plan));
+    if let Some(folder) = folder {
+        write_files(folder, &name, document, &shown)?;
+    }
+    let separator = if place == 0 { "" } else { "\n" };
+    match args.format {
+        Format::Text => output::write(&format!("{separator}{shown}")),
+        Format::Json => output::write(&json_line(document)),
+    }
+}
+
+/// What failed and left no result, while the rest went on.
+#[derive(Default)]
+struct Lost {
+    documents: usize,
+    runs: usize,
+}
+
+impl Lost {
+    /// Counts and tells what a document has no result of.
+    fn count(&mut self, document: &Document) {
+        self.runs += document.failures.len();
+        for FailureRecord { arm, seed, why } in &document.failures {
+            let Document { study, on, .. } = document;
+            output::tell(&format!(
+                "error: study `{study}`, arm `{arm}`, seed {seed} on {on}: {why}"
+            ));
+        }
+    }
+    fn failure(self, plans: &[Plan]) -> Result<(), Failure> {
+        let Self { documents, runs } = self;
+        let all: usize = plans.iter().map(Plan::runs).sum();
+        let mut what = Vec::new();
+        if documents > 0 {
+            what.push(format!("{documents} of {} documents have no result", plans.len()));
+        }
+        if runs > 0 {
+            what.push(format!("{runs} of {all} runs failed and are left out of their documents"));
+        }
+        if what.is_empty() { Ok(()) } else { Err(Failure::Run(anyhow::anyhow!(what.join("; ")))) }
+    }
 }
 
 /// A failure, with what is safe already.
-fn stopped(error: mmscale_study::RunError, complete: usize, all: usize) -> Failure {
+fn stopped(error: RunError, complete: usize, all: usize) -> Failure {
     let error = anyhow::Error::from(error);
     Failure::Run(if all > 1 {
         anyhow::anyhow!("{error} ({complete} of {all} documents are complete)")

@@ -10,7 +10,7 @@ use mmscale_study::stress::{
 
 use crate::args::{Format, Machine, RunArgs, Workers};
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::interrupt::{self, Grace};
 use crate::live::seconds;
 use crate::output;
 
@@ -31,8 +31,9 @@ pub(crate) fn with(args: &RunArgs) -> Result<(), Failure> {
     let request = request(args)?;
     let runs = request.runs;
     let prepared = prepare(request)?;
-    let interrupt =
-        interrupt::on_signals().context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
+    let interrupt = interrupt::on_signals(Grace::Live)
+        .context("cannot watch for Ctrl-C")
+        .map_err(Failure::Run)?;
     let told = |run| output::tell(&format!("{}: run {} of {runs}", prepared.command(), run + 1));
     let found = stress(&prepared, &interrupt, told)?;
     output::print(&match args.format {

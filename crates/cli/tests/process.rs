@@ -128,3 +128,127 @@ fn nobody_who_reads_stderr_is_no_failure() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "exit code 0\n");
     assert_eq!(names(folder.path()), ["fake-arm64-72.json", "fake-arm64-72.txt"]);
 }
+
+#[test]
+fn the_first_signal_ends_a_run_that_does_not_look() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let folder = tempfile::tempdir().unwrap();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let begin = std::time::Instant::now();
+        // Two documents: the second runs for a minute and is deaf.
+        let mut child = mmscale()
+            .args(["run", "fake", "--set", "pause_s=0,60", "--seeds", "1", "--arm", "stock", "-o"])
+            .arg(folder.path())
+            .env("FAKE_IS_DEAF", "1")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.starts_with("[2/2]") {
+            line.clear();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended by itself");
+        }
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let mut rest = String::new();
+        stderr.read_to_string(&mut rest).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{signal:?}: {rest}");
+        assert!(rest.contains("error: interrupted: "), "{rest}");
+        assert!(begin.elapsed().as_secs() < 30, "it went on to its own end");
+        // The first document is whole, in both places.
+        let first = fs::read_to_string(folder.path().join("fake-arm64-72-pause_s-0.txt")).unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), first);
+    }
+    assert_eq!(names(folder.path()).len(), 2, "{:?}", names(folder.path()));
+}
+
+#[test]
+fn a_hangup_that_is_ignored_stays_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "trap '' HUP; $FAKE run fake --seeds 1 --arm stock --set pause_s=2 & \
+                sleep 0.5; kill -HUP $!; wait $!";
+    let output = shell(line, folder.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn a_document_that_fails_takes_no_other_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = mmscale();
+    run.args(["run", "fake", "--seeds", "1", "--set", "factor=1,66,2", "-o"]).arg(folder.path());
+    let output = run.output().unwrap();
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("error: study `fake`, arm `stock`, seed 1 on sim: 66 is no"), "{told}");
+    assert!(told.ends_with("error: 1 of 3 documents have no result\n"), "{told}");
+    let stems = ["fake-arm64-72-factor-1", "fake-arm64-72-factor-2"];
+    let files = stems.map(|stem| [format!("{stem}.json"), format!("{stem}.txt")]).concat();
+    assert_eq!(names(folder.path()), files);
+}
+
+#[test]
+fn a_seed_that_fails_takes_no_other_with_it() {
+    let mut run = mmscale();
+    run.args(["run", "fake", "--check", "--seed", "12", "--seeds", "3", "--format", "json"]);
+    let output = run.output().unwrap();
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("arm `phased`, seed 13 on sim: a checker found something"), "{told}");
+    let last = "error: 3 of 9 runs failed and are left out of their documents\n";
+    assert!(told.ends_with(last), "{told}");
+    let document: mmscale_record::Document = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document.arms.iter().all(|arm| arm.seeds == [12, 14]), "{document:?}");
+    assert_eq!(document.failures.len(), 3);
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in ["--help", "run --help", "--version", "help run"] {
+        let output = shell(&format!("$FAKE {arguments} >/dev/full"), folder.path());
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {}", stderr(&output));
+        assert!(stderr(&output).contains("cannot write to standard output"), "{arguments}");
+        let output = shell(&format!("$FAKE {arguments}"), folder.path());
+        assert!(output.status.success() && output.stdout.len() > 10, "{arguments}");
+    }
+}
+
+#[test]
+fn a_profile_is_a_regular_file_of_some_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "mkfifo $DIR/pipe.toml; mkdir $DIR/folder.toml; \
+                head -c 2000000 /dev/zero | tr '\\0' '#' >$DIR/large.toml; \
+                for file in /dev/zero $DIR/pipe.toml $DIR/folder.toml $DIR/large.toml; do \
+                $FAKE run fake --profile $file; echo \"exit code $?\"; done";
+    let output = shell(line, folder.path());
+    assert_eq!(String::from_utf8(output.stdout.clone()).unwrap(), "exit code 2\n".repeat(4));
+    let told = stderr(&output);
+    assert_eq!(told.matches("it is no regular file").count(), 3, "{told}");
+    assert_eq!(told.matches("it has more than 1048576 bytes").count(), 1, "{told}");
+}
+
+#[test]
+fn a_profile_may_have_any_name_that_a_file_may_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/x86-2.toml");
+    let line = format!(
+        "file=$DIR/$'\\xff'.toml; cp {machine} $file; \
+         $FAKE run fake --quick --profile $file -o $DIR/$'\\xfe'"
+    );
+    let output = shell(&line, folder.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn help_keeps_within_the_columns_that_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    for columns in [60, 72, 100] {
+        let line = format!("COLUMNS={columns} $FAKE run --help");
+        let output = shell(&line, folder.path());
+        let help = String::from_utf8(output.stdout).unwrap();
+        let longest = help.lines().map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|longest| longest <= columns), "{columns}: {help}");
+    }
+}

@@ -91,6 +91,22 @@ pub struct Document {
     pub fingerprint: String,
     /// The arms; the first is what the others are compared with.
     pub arms: Vec<ArmRecord>,
+    /// Runs that gave no result. Means, intervals and sums of an arm are of its `seeds`, which these
+    /// are not among.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<FailureRecord>,
+}
+
+/// A run that gave no result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FailureRecord {
+    /// The arm.
+    pub arm: String,
+    /// The seed.
+    pub seed: u64,
+    /// Why there is no result.
+    pub why: String,
 }
 
 /// The computer that did the work.
@@ -113,7 +129,7 @@ pub struct ArmRecord {
     /// A live kernel has policies of its own, which are not among them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub policies: BTreeMap<String, String>,
-    /// The seeds it ran with, one run each.
+    /// The seeds of which it has results, one run each.
     pub seeds: Vec<u64>,
     /// The metrics, by name.
     pub metrics: BTreeMap<String, Metric>,

@@ -15,7 +15,9 @@ mod section;
 mod value;
 
 pub use call::{CallRecord, CallRow};
-pub use document::{ArmRecord, Document, Histogram, Host, On, PerCpu, SCHEMA, Span, schema_json};
+pub use document::{
+    ArmRecord, Document, FailureRecord, Histogram, Host, On, PerCpu, SCHEMA, Span, schema_json,
+};
 pub use fingerprint::Fingerprint;
 pub use lock::{LockRecord, LockRow};
 pub use metric::Metric;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use mmscale_record::{
-    ArmRecord, Build, CallRecord, Document, Histogram, Host, LockRecord, LockRow, Metric, On,
-    ParamValue, PerCpu, SCHEMA, Span, Topology, Value, schema_json,
+    ArmRecord, Build, CallRecord, Document, FailureRecord, Histogram, Host, LockRecord, LockRow,
+    Metric, On, ParamValue, PerCpu, SCHEMA, Span, Topology, Value, schema_json,
 };
 use serde_json::json;
 
@@ -67,6 +67,7 @@ fn document() -> Document {
         host: Host { kernel: "Linux".into(), cpu: "CPU".into() },
         fingerprint: "00112233aabbccdd".into(),
         arms: vec![arm()],
+        failures: vec![],
     }
 }
 
@@ -104,6 +105,9 @@ fn parts_that_only_some_studies_have_survive_the_round_trip() {
     assert_eq!(waits.buckets, [[0, 8, 3], [8, 16, 5], [16, 32, 3]]);
     arm.histograms.insert("wait_ns".into(), waits);
     arm.calls.push(CallRecord { path: vec!["f".into()], entered: 1, total_ns: 9, self_ns: 4 });
+    let failed = FailureRecord { arm: "stock".into(), seed: 4, why: "a hang".into() };
+    document.failures.push(failed);
+    let arm = &mut document.arms[0];
     arm.spans.push(Span { seed: 1, cpu: 0, name: "f".into(), begin_ns: 1, end_ns: 2 });
     let text = serde_json::to_string(&document).unwrap();
     assert_eq!(serde_json::from_str::<Document>(&text).unwrap(), document);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use mmscale_record::{
-    ArmRecord, Build, CallRecord, Document, Groups, Histogram, Host, LockRecord, Metric, On,
-    ParamValue, SCHEMA, SectionRecord, SectionWait, Topology, Value,
+    ArmRecord, Build, CallRecord, Document, FailureRecord, Groups, Histogram, Host, LockRecord,
+    Metric, On, ParamValue, SCHEMA, SectionRecord, SectionWait, Topology, Value,
 };
 use mmscale_report::{Notes, WIDTH, json_line, text};
 
@@ -93,6 +93,7 @@ fn document(arms: Vec<ArmRecord>) -> Document {
         },
         fingerprint: "00112233aabbccdd".into(),
         arms,
+        failures: vec![],
     }
 }
 
@@ -347,4 +348,25 @@ fn policies_are_said_where_arms_differ_and_where_they_are_not_linux() {
     let line =
         "policies  stock: tick=stock; phased: tick=phased; all arms: lru=lazy; the rest stock";
     assert!(text.lines().any(|other| other == line), "{text}");
+}
+
+#[test]
+fn runs_without_a_result_are_told_and_counted() {
+    let mut document = document(vec![arm("stock", 1.0), arm("posted", 2.0)]);
+    document.arms[1].seeds = vec![1, 3];
+    let why = "no page came or went".to_owned();
+    document.failures = vec![FailureRecord { arm: "posted".into(), seed: 2, why }];
+    let text = text(&document, &Notes::default());
+    assert!(text.contains("seeds     stock: 1 to 3 (3 runs); posted: 1 3 (2 runs)\n"), "{text}");
+    let failed = "failed    1 of 6 runs, which no figure includes. posted, seed 2: no page";
+    assert!(text.contains(failed), "{text}");
+}
+
+#[test]
+fn a_long_name_of_a_host_stays_within_the_width() {
+    let mut document = document(vec![arm("stock", 1.0)]);
+    document.host.kernel = "k".repeat(64);
+    document.host.cpu = "c".repeat(200);
+    let text = text(&document, &Notes::default());
+    assert!(text.lines().all(|line| line.chars().count() <= 72), "{text}");
 }

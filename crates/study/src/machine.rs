@@ -11,10 +11,12 @@ use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_record::{CallRow, LockRow, On};
 use mmscale_sim::profile::Profile;
-use mmscale_sim::{CpuSections, Sim, SimConfig};
+use mmscale_sim::{CpuSections, Listener, Sim, SimConfig};
 use mmscale_threads::{MEMORY_PAGES, Threads, ThreadsConfig};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// What a machine runs: the same source on each.
@@ -159,6 +161,18 @@ impl MachineSpec {
         pages * nodes as u64
     }
 
+    /// Has the run tell how far it is, as the part `share` of what `ctx` runs: the program is to end
+    /// at `end_ns`. Only a simulated machine does.
+    pub(crate) fn expect_end(&mut self, ctx: &RunContext, end_ns: u64, share: Range<f64>) {
+        let progress = ctx.progress.clone();
+        self.simulated(|config| {
+            config.progress = Some(Listener::new(move |now_ns| {
+                let done = (now_ns as f64 / end_ns.max(1) as f64).min(1.0);
+                progress.set(share.start + done * (share.end - share.start));
+            }));
+        });
+    }
+
     /// What only a simulated machine has: nothing happens on others.
     pub(crate) fn simulated(&mut self, change: impl FnOnce(&mut SimConfig)) {
         if let Machine::Sim(config) = &mut self.machine {
@@ -190,11 +204,17 @@ pub(crate) fn run<P: Program>(
     program: P,
 ) -> Result<MachineRun, StudyError> {
     let begin = Instant::now();
-    let booting = Booting { mm: spec.mm, ending: spec.ending, program };
+    let begun = Arc::new(AtomicBool::new(false));
+    let booting = Booting { mm: spec.mm, ending: spec.ending, program, begun: Arc::clone(&begun) };
     let mut run = match spec.machine {
         Machine::Sim(config) => on_sim(*config, &spec.trails, booting, probe)?,
         Machine::Threads(config) => on_threads(&config, booting, probe)?,
     };
+    if !begun.load(Ordering::Relaxed) {
+        let what = "the first process never ran: a hundred times in turn it was refused memory; let \
+                    fewer allocations fail (--set alloc_fail_1024)";
+        return Err(StudyError::Machine(what.to_owned()));
+    }
     run.cost.host_ns = begin.elapsed().as_nanos() as u64;
     Ok(run)
 }
@@ -204,14 +224,20 @@ struct Booting<P> {
     mm: MmConfig,
     ending: Ending,
     program: P,
+    begun: Arc<AtomicBool>,
 }
 
 impl<P: Program> Booting<P> {
     /// Panics, which ends the run with its message, if the memory manager refuses its
     /// configuration: parameters have been checked before.
     fn kernel<A: Arch>(self) -> Kernel<A> {
-        let program = self.program;
-        Kernel::boot(&self.mm, self.ending, Box::new(|kernel| program.run(kernel)))
+        let (program, begun) = (self.program, self.begun);
+        let first = move |kernel: &Kernel<A>| {
+            // Relaxed: it is read when the machine has ended, whose threads were joined.
+            begun.store(true, Ordering::Relaxed);
+            program.run(kernel);
+        };
+        Kernel::boot(&self.mm, self.ending, Box::new(first))
             .unwrap_or_else(|why| panic!("the memory manager cannot start: {why}"))
     }
 }

@@ -1,6 +1,7 @@
 //! From what somebody asked for to what is run, with everything checked before anything starts.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use mmscale_record::{self as record, On, ParamValue};
@@ -9,10 +10,11 @@ use thiserror::Error;
 
 use crate::names::UnknownName;
 use crate::origin::Origin;
-use crate::param::{Length, ParamError, ParamSpec, Params, Settings, Unit, sweep};
+use crate::param::{Length, MAX_DOCUMENTS, ParamError, ParamSpec, Params, Settings, Unit, sweep};
 use crate::registry::{NoStudy, Registry};
 use crate::shape::shaped;
-use crate::study::{ArmId, Checks, Study};
+use crate::study::{ArmId, Checks, Interrupt, Progress, RunContext, Study};
+use crate::trails::Trails;
 
 /// The most CPUs that a machine can have.
 pub const MAX_CPUS: u64 = 4096;
@@ -30,7 +32,7 @@ pub struct Request {
     /// Names of arms, the one to compare with first; none means all of the study.
     pub arms: Vec<String>,
     /// A built-in profile's name, or the path of a profile file.
-    pub profile: Option<String>,
+    pub profile: Option<PathBuf>,
     /// Parameters, `cpus` and `hz` among them.
     pub settings: Settings,
     /// How many seeds; none means 5, or 2 in a quick run.
@@ -89,7 +91,7 @@ pub struct Plan {
     /// The arms, the one to compare with first.
     pub arms: Vec<ArmId>,
     /// The seeds.
-    pub seeds: Vec<u64>,
+    pub seeds: Arc<[u64]>,
     /// Full or quick.
     pub length: Length,
     /// Whether the checkers watch.
@@ -102,6 +104,30 @@ impl Plan {
     /// How many runs it is: arms times seeds.
     pub fn runs(&self) -> usize {
         self.arms.len() * self.seeds.len()
+    }
+
+    /// How many of its runs go on at the same time.
+    pub(crate) fn at_once(&self) -> usize {
+        match self.on {
+            On::Sim => host_cpus().min(self.runs()),
+            On::Threads | On::Linux => 1,
+        }
+    }
+
+    /// What each of its runs is given.
+    pub(crate) fn context(&self, interrupt: &Interrupt, progress: Progress) -> RunContext {
+        RunContext {
+            on: self.on,
+            cpus: self.cpus,
+            hz: self.hz,
+            profile: self.profile.clone(),
+            params: self.params.clone(),
+            length: self.length,
+            checks: self.checks,
+            interrupt: interrupt.clone(),
+            progress,
+            trails: Trails::default(),
+        }
     }
 
     /// The parameters that mean something on its machine.
@@ -142,6 +168,15 @@ pub fn plan(registry: Registry, request: &Request) -> Result<Vec<Plan>, CallErro
     let mut plans = Vec::new();
     for study in studies {
         plans.extend(plan_study(study, request)?);
+    }
+    if plans.len() > MAX_DOCUMENTS {
+        return Err(ParamError::TooMany { count: plans.len() }.into());
+    }
+    for plan in &plans {
+        let ctx = plan.context(&Interrupt::default(), Progress::default());
+        plan.study.refuse(&ctx).map_err(|why| {
+            CallError::Other(format!("study `{}` cannot run so: {why}", plan.study.name()))
+        })?;
     }
     Ok(plans)
 }
@@ -265,7 +300,7 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
 /// The simulated machine that is asked for; none where it is this computer.
 fn profile_of(default: &str, on: On, request: &Request) -> Result<Option<Profile>, CallError> {
     Ok(match on {
-        On::Sim => Some(profile::load(request.profile.as_deref().unwrap_or(default))?),
+        On::Sim => Some(profile::load(request.profile.as_deref().unwrap_or(default.as_ref()))?),
         On::Threads | On::Linux if request.profile.is_some() => {
             return Err(CallError::Other(format!(
                 "--profile describes a simulated machine and --on {on} is this computer; \
@@ -339,7 +374,7 @@ fn arms(study: &dyn Study, on: On, names: &[String]) -> Result<Vec<ArmId>, CallE
     Ok(arms)
 }
 
-fn seeds(request: &Request) -> Result<Vec<u64>, CallError> {
+fn seeds(request: &Request) -> Result<Arc<[u64]>, CallError> {
     let few = if request.length == Length::Quick { 2 } else { 5 };
     let count = request.seeds.unwrap_or(few);
     if count == 0 || count > MAX_SEEDS {

@@ -33,6 +33,14 @@ pub trait Experiment: Debug + 'static {
     fn remarks(params: &Params, on: On) -> Vec<String>;
     /// How long the window is of which a run's figures are, as [`Study::window_ns`].
     fn window_ns(params: &Params) -> Option<u64>;
+    /// Why a run with these parameters can never give a result, if so.
+    fn refuse(_ctx: &RunContext) -> Result<(), String> {
+        Ok(())
+    }
+    /// The most tasks that a simulated run has at once, but for those of the machine itself.
+    fn tasks(_params: &Params, cpus: usize) -> u64 {
+        4 * cpus as u64
+    }
     /// Runs one arm with one seed.
     fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError>;
 }
@@ -128,6 +136,12 @@ impl<E: Experiment + Sync> Study for Shipped<E> {
     }
     fn remarks(&self, params: &Params, on: On) -> Vec<String> {
         E::remarks(params, on)
+    }
+    fn refuse(&self, ctx: &RunContext) -> Result<(), String> {
+        E::refuse(ctx)
+    }
+    fn tasks(&self, params: &Params, cpus: usize) -> u64 {
+        E::tasks(params, cpus)
     }
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
         let run = |ctx: &RunContext| E::run(ctx, &self.choices[arm.0], seed);

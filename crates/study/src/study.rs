@@ -103,6 +103,15 @@ pub trait Study: Sync {
     fn window_ns(&self, _params: &Params) -> Option<u64> {
         None
     }
+    /// Why a run with these parameters can never give a result, if so: what a plan is refused for
+    /// before anything runs.
+    fn refuse(&self, _ctx: &RunContext) -> Result<(), String> {
+        Ok(())
+    }
+    /// The most tasks that a simulated run has at once, but for those of the machine itself.
+    fn tasks(&self, _params: &Params, cpus: usize) -> u64 {
+        4 * cpus as u64
+    }
     /// Runs one arm with one seed. Called from several host threads at once where the machine is
     /// simulated, and from one at a time where it is this computer.
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError>;
@@ -150,7 +159,7 @@ pub struct RunContext {
     pub trails: Trails,
 }
 
-/// A wish to stop, set by Ctrl-C or by another run's failure.
+/// A wish to stop, set by Ctrl-C.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -272,7 +281,7 @@ impl SeedResult {
 /// Why a run gave no result.
 #[derive(Debug, Error)]
 pub enum StudyError {
-    /// Somebody asked it to stop.
+    /// Somebody asked it to stop, or it came to its end before its time.
     #[error("it was interrupted")]
     Interrupted,
     /// A checker found something; each line is one finding.

@@ -20,7 +20,7 @@ fn nothing_but_a_name_is_needed() {
     let plan = single(&request());
     assert_eq!((plan.on, plan.cpus, plan.hz), (On::Sim, 72, 1000));
     assert_eq!(plan.profile_name, "arm64-72");
-    assert_eq!(plan.seeds, [1, 2, 3, 4, 5]);
+    assert_eq!(*plan.seeds, [1, 2, 3, 4, 5]);
     assert_eq!(plan.arms, [ArmId(0), ArmId(1)]);
     assert_eq!(plan.runs(), 10);
     assert_eq!(plan.params.count("factor"), 7);
@@ -29,7 +29,7 @@ fn nothing_but_a_name_is_needed() {
 #[test]
 fn quick_runs_are_shorter() {
     let plan = single(&Request { length: Length::Quick, ..request() });
-    assert_eq!(plan.seeds, [1, 2]);
+    assert_eq!(*plan.seeds, [1, 2]);
     assert_eq!(plan.params.count("factor"), 3);
     assert_eq!(plan.defaults()["factor"], ParamValue::Count(7));
 }
@@ -132,6 +132,34 @@ fn a_sweep_is_one_plan_for_each_value_and_study() {
 fn arms_come_in_the_order_asked_for() {
     let plan = single(&Request { arms: vec!["better".into(), "stock".into()], ..request() });
     assert_eq!(plan.arms, [ArmId(1), ArmId(0)]);
+}
+
+#[test]
+fn what_can_never_give_a_result_is_refused_before_anything_runs() {
+    let shipped = |study: &str, items: &[&str]| {
+        let (studies, settings) = (vec![study.to_owned()], set(items));
+        plan(Registry::shipped(), &Request { studies, settings, ..request() })
+    };
+    let why = shipped("reap", &["cpus=8,1"]).unwrap_err().to_string();
+    let expected = "study `reap` cannot run so: 2 walkers want as many CPUs, and the machine has 1";
+    assert!(why.starts_with(expected), "{why}");
+    assert!(shipped("reap", &["cpus=8,1", "walkers=1"]).is_ok());
+    let why = shipped("pcp", &["memory_gib=1", "cpus=4096"]).unwrap_err().to_string();
+    assert!(why.contains("give it more (--set memory_gib)"), "{why}");
+}
+
+#[test]
+fn a_call_has_no_more_documents_than_there_may_be() {
+    let list = |end: u64| (1..=end).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let cpus = format!("cpus={}", list(101));
+    let message = refusal(|r| r.settings = set(&[&cpus, &format!("factor={}", list(100))]));
+    assert!(message.contains("make 10100 combinations"), "{message}");
+    // Of two studies half as many each.
+    let message = refusal(|r| {
+        r.studies = vec!["all".into()];
+        r.settings = set(&[&cpus, &format!("factor={}", list(60))]);
+    });
+    assert!(message.contains("make 12120 combinations"), "{message}");
 }
 
 #[test]

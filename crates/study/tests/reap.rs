@@ -136,3 +136,10 @@ fn pages_of_files_are_unmapped_and_not_freed() {
         assert!((3_000.0..4_400.0).contains(&(without - with)), "{without} and {with}");
     }
 }
+
+#[test]
+fn costs_ten_times_as_high_are_planned_for() {
+    let document = run(&["cost_scale=10", "layout=app"]);
+    assert_eq!(document.params["cost_scale"].to_string(), "10");
+    assert!(document.arms.iter().all(|arm| arm.seeds.len() == 2), "{document:?}");
+}

@@ -111,7 +111,8 @@ fn a_failed_run_is_named() {
     let message = run(&seed(666)).unwrap_err().to_string();
     assert!(message.starts_with("study `fake`, arm `"), "{message}");
     assert!(message.contains("seed 666 on sim: a checker found something wrong"), "{message}");
-    assert!(message.ends_with("frame 5 is free twice"), "{message}");
+    let all = "frame 5 is free twice (the other run failed too)";
+    assert!(message.ends_with(all), "{message}");
     let message = run(&seed(668)).unwrap_err().to_string();
     assert!(message.contains("metric share came out as Real(NaN)"), "{message}");
 }
@@ -119,5 +120,23 @@ fn a_failed_run_is_named() {
 #[test]
 fn a_panic_is_a_failed_run() {
     let message = run(&Request { first_seed: 667, seeds: Some(1), ..request() }).unwrap_err();
-    assert!(message.to_string().ends_with("it panicked: planted"), "{message}");
+    assert!(message.to_string().contains("it panicked: planted"), "{message}");
+}
+
+#[test]
+fn a_run_that_fails_takes_no_other_with_it() {
+    let document = run(&Request { first_seed: 664, seeds: Some(5), ..request() }).unwrap();
+    for arm in &document.arms {
+        assert_eq!(arm.seeds, [664, 665]);
+        assert_eq!(arm.metrics["waits"].values.len(), 2);
+        assert_eq!(arm.spans.iter().map(|s| s.seed).collect::<Vec<_>>(), arm.seeds);
+    }
+    let failed: Vec<_> = document.failures.iter().map(|f| (f.arm.as_str(), f.seed)).collect();
+    let seeds = [666, 667, 668];
+    assert_eq!(failed, seeds.map(|seed| [("stock", seed), ("better", seed)]).concat());
+    assert!(document.failures[2].why.contains("planted"), "{:?}", document.failures[2]);
+    // What is left is what the same seeds give alone.
+    let alone = run(&Request { first_seed: 664, seeds: Some(2), ..request() }).unwrap();
+    assert_eq!(document.fingerprint, alone.fingerprint);
+    assert_eq!(document.arms, alone.arms);
 }

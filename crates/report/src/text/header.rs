@@ -1,6 +1,6 @@
 //! What was run, where and how.
 
-use mmscale_record::{ArmRecord, Document, Groups, On, ParamValue, Topology};
+use mmscale_record::{ArmRecord, Document, FailureRecord, Groups, On, ParamValue, Topology};
 
 use super::{Notes, WIDTH, cut, wrap};
 use crate::number::scaled;
@@ -40,6 +40,9 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     }
     entry("host", format!("{}, {}", document.host.kernel, document.host.cpu));
     entry("seeds", seeds(document));
+    if !document.failures.is_empty() {
+        entry("failed", failed(document));
+    }
     let (set, rest): (Vec<_>, Vec<_>) = document
         .params
         .iter()
@@ -140,18 +143,47 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// The seeds in words; all arms have the same.
+/// The seeds in words: of all arms, or of each where runs failed.
 fn seeds(document: &Document) -> String {
-    let seeds: &[u64] = document.arms.first().map_or(&[], |arm| &arm.seeds);
-    match seeds {
-        [] => "none".to_owned(),
-        [one] => format!("{one}, one run of each arm: no figure has a spread"),
-        [first, .., last] if last - first == seeds.len() as u64 - 1 => {
-            format!("{first} to {last}, {} runs of each arm", seeds.len())
-        }
-        _ => {
-            let names: Vec<String> = seeds.iter().map(u64::to_string).collect();
-            format!("{}; {} runs of each arm", names.join(" "), seeds.len())
-        }
+    let first: &[u64] = document.arms.first().map_or(&[], |arm| &arm.seeds);
+    if document.arms.iter().all(|arm| arm.seeds == first) {
+        return match first {
+            [] => "none".to_owned(),
+            [one] => format!("{one}, one run of each arm: no figure has a spread"),
+            some => format!("{}, {} runs of each arm", listed(some), some.len()),
+        };
     }
+    let of_arm = |arm: &ArmRecord| match arm.seeds.as_slice() {
+        [] => format!("{}: none", arm.arm),
+        [one] => format!("{}: {one} (1 run)", arm.arm),
+        some => format!("{}: {} ({} runs)", arm.arm, listed(some), some.len()),
+    };
+    document.arms.iter().map(of_arm).collect::<Vec<_>>().join("; ")
+}
+
+/// Seeds one after the other by the ends, others by their names.
+fn listed(seeds: &[u64]) -> String {
+    match seeds {
+        [first, .., last] if last - first == seeds.len() as u64 - 1 => format!("{first} to {last}"),
+        _ => seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// Reasons of failures that are shown; the JSON form has all.
+const REASONS: usize = 3;
+
+/// Which runs have no result, and why.
+fn failed(document: &Document) -> String {
+    let failures = &document.failures;
+    let done: usize = document.arms.iter().map(|arm| arm.seeds.len()).sum();
+    let shown = |failure: &FailureRecord| {
+        let FailureRecord { arm, seed, why } = failure;
+        format!("{arm}, seed {seed}: {why}")
+    };
+    let mut parts: Vec<String> = failures.iter().take(REASONS).map(shown).collect();
+    if failures.len() > REASONS {
+        parts.push(format!("{} more", failures.len() - REASONS));
+    }
+    let (some, all) = (failures.len(), failures.len() + done);
+    format!("{some} of {all} runs, which no figure includes. {}", parts.join("; "))
 }

@@ -49,7 +49,7 @@ pub fn text(document: &Document, notes: &Notes<'_>) -> String {
 }
 
 /// Breaks text between words, so that lines are at most [`WIDTH`] columns wide; the first begins
-/// with `first`, the others with `rest`. A word that is wider than a line stands alone.
+/// with `first`, the others with `rest`. A word that is wider than a line is broken.
 pub fn wrap(text: &str, first: &str, rest: &str) -> Vec<String> {
     let mut lines = vec![];
     let mut line = first.to_owned();
@@ -62,7 +62,12 @@ pub fn wrap(text: &str, first: &str, rest: &str) -> Vec<String> {
         if !empty {
             line.push(' ');
         }
-        line.push_str(word);
+        for letter in word.chars() {
+            if columns(&line) == WIDTH {
+                lines.push(std::mem::replace(&mut line, rest.to_owned()));
+            }
+            line.push(letter);
+        }
         empty = false;
     }
     lines.push(line);
@@ -93,7 +98,9 @@ mod tests {
         assert!(lines[0].starts_with("key  word") && lines[1].starts_with("     word"));
         assert!(lines.iter().all(|line| columns(line) <= WIDTH));
         assert_eq!(wrap("", "a", "b"), ["a"]);
-        assert_eq!(wrap(&"x".repeat(80), "", ""), ["x".repeat(80)]);
+        let broken = wrap(&"x".repeat(80), "key ", "  ");
+        let [first, second] = &broken[..] else { panic!("{broken:?}") };
+        assert_eq!((first.len(), second.as_str()), (72, "  xxxxxxxxxxxx"));
     }
 
     #[test]

@@ -87,6 +87,10 @@ impl Experiment for PageChurn {
     fn window_ns(params: &Params) -> Option<u64> {
         Some((params.real("duration_ms") * 1e6) as u64)
     }
+    fn tasks(params: &Params, cpus: usize) -> u64 {
+        // A starter and a meddler beside the processes.
+        (params.count("processes_per_cpu") + 2) * cpus as u64
+    }
     fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
         match ctx.on {
             On::Linux => live::run(ctx, arm, seed),

@@ -17,6 +17,7 @@ use mmscale_kernel::Kernel;
 use mmscale_mm::arch::Arch;
 use mmscale_record::{LockRecord, LockRow, On};
 use mmscale_sim::profile::{self, Profile};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// Linux 6.0, order 0, bulk: cores, ns per page allocated, ns per page freed. Source: the LLFree
@@ -76,7 +77,7 @@ impl Pair {
 }
 
 /// The profile of a name or a file.
-pub fn profile(name_or_path: &str) -> Result<Profile, CallError> {
+pub fn profile(name_or_path: impl AsRef<Path>) -> Result<Profile, CallError> {
     Ok(profile::load(name_or_path)?)
 }
 

@@ -120,6 +120,7 @@ fn noise_of(noise: Noise, window_ns: u64, tail: f64) -> Noise {
 pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
     let (plan, windows) = plan_of(ctx, seed);
     let mut spec = MachineSpec::new(ctx, seed);
+    spec.expect_end(ctx, plan.until_ns, 0.0..1.0);
     arm.configure(&mut spec.mm);
     spec.mm.swap = SwapConfig { pages: SWAP_PAGES, zeromap: Zeromap::Off, ..SwapConfig::default() };
     spec.simulated(|config| {

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 pub use number::Unit;
 pub use spec::{Kind, Length, ParamSpec};
-pub use sweep::{Settings, sweep};
+pub use sweep::{MAX_DOCUMENTS, Settings, sweep};
 
 use crate::names::UnknownName;
 
@@ -37,6 +37,15 @@ pub enum ParamError {
         name: String,
         /// The second of the two, as it was given.
         given: String,
+    },
+    /// A sweep of too many combinations.
+    #[error(
+        "the values given make {count} combinations, and one call has at most {MAX_DOCUMENTS} \
+         documents: give fewer values, or share them out over several calls"
+    )]
+    TooMany {
+        /// How many there are, as far as can be counted.
+        count: usize,
     },
     /// The value is not one that the parameter can have.
     #[error("cannot set {name} to `{given}`: {problem}")]

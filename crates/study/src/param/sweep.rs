@@ -1,10 +1,14 @@
 //! What was set on the command line, and the runs that it asks for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_record::ParamValue;
 
 use super::{Length, ParamError, ParamSpec, Params};
+
+/// The most documents of one call: each is a plan with its parameters, which are all made before the
+/// first run.
+pub const MAX_DOCUMENTS: usize = 10_000;
 
 /// Parameters as given: names with one or more values each, not yet checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,33 +63,41 @@ pub fn sweep(
     for key in settings.keys() {
         ParamSpec::find(specs, key)?;
     }
-    let mut combinations = vec![Params::defaults(specs, length)];
+    let mut swept = Vec::new();
     for spec in specs {
         let values = match settings.0.get(spec.name) {
             Some(given) => each_once(spec, given)?,
             None if spec.in_turn().is_empty() => continue,
             None => spec.in_turn().iter().map(|v| spec.parse(v)).collect::<Result<_, _>>()?,
         };
-        combinations = combinations
-            .iter()
-            .flat_map(|params| {
-                values.iter().map(|value| {
-                    let mut params = params.clone();
-                    params.set(spec.name, value.clone());
-                    params
-                })
+        swept.push((spec.name, values));
+    }
+    let count =
+        swept.iter().fold(1, |count: usize, (_, values)| count.saturating_mul(values.len()));
+    if count > MAX_DOCUMENTS {
+        return Err(ParamError::TooMany { count });
+    }
+    let mut combinations = vec![Params::defaults(specs, length)];
+    for (name, values) in swept {
+        let with_each = |params: Params| {
+            values.iter().map(move |value| {
+                let mut params = params.clone();
+                params.set(name, value.clone());
+                params
             })
-            .collect();
+        };
+        combinations = combinations.into_iter().flat_map(with_each).collect();
     }
     Ok(combinations)
 }
 
 /// The values of one parameter. Twice the same would be two documents in one file.
 fn each_once(spec: &ParamSpec, given: &[String]) -> Result<Vec<ParamValue>, ParamError> {
-    let mut values = Vec::new();
+    let (mut values, mut known) = (Vec::new(), BTreeSet::new());
     for given in given {
         let value = spec.parse(given)?;
-        if values.contains(&value) {
+        // Its text has every digit.
+        if !known.insert(value.to_string()) {
             let (name, given) = (spec.name.to_owned(), given.clone());
             return Err(ParamError::SameValue { name, given });
         }
@@ -128,6 +140,27 @@ mod tests {
         let error = sweep(&specs, &Settings::parse(&["load=d"]).unwrap(), Length::Full);
         let error = error.unwrap_err().to_string();
         assert!(error.ends_with("it is one of a, b, c"), "{error}");
+    }
+
+    #[test]
+    fn as_many_documents_as_there_may_be_are_planned_and_one_more_is_refused() {
+        let specs = [
+            ParamSpec::count("a", Unit::One, 1, [0, 1_000_000], ""),
+            ParamSpec::count("b", Unit::One, 1, [0, 1_000_000], ""),
+        ];
+        let sweep_of = |values: [usize; 2]| {
+            let list = |n| (0..n).map(|n: usize| n.to_string()).collect::<Vec<_>>().join(",");
+            let [a, b] = values.map(list);
+            let settings = Settings::parse(&[format!("a={a}"), format!("b={b}")]).unwrap();
+            sweep(&specs, &settings, Length::Full)
+        };
+        assert_eq!(sweep_of([100, 100]).unwrap().len(), MAX_DOCUMENTS);
+        let why = sweep_of([101, 100]).unwrap_err().to_string();
+        assert!(why.contains("make 10100 combinations"), "{why}");
+        assert!(why.contains("at most 10000 documents"), "{why}");
+        // Counted and refused, not made.
+        let why = sweep_of([100_000, 100_000]).unwrap_err().to_string();
+        assert!(why.contains("make 10000000000 combinations"), "{why}");
     }
 
     #[test]

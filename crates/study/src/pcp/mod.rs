@@ -115,6 +115,9 @@ impl Experiment for PageCaches {
         };
         Some((params.real(&name) * 1e6) as u64)
     }
+    fn refuse(ctx: &RunContext) -> Result<(), String> {
+        run::refuse(ctx)
+    }
     fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
         match ctx.on {
             On::Linux => live::run(ctx, seed),

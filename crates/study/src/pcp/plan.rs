@@ -125,6 +125,10 @@ fn spare(pages: u64) -> u64 {
 impl Plan {
     /// The plan of a run on a machine of `pages` pages. The error says what does not fit.
     pub(super) fn of(ctx: &RunContext, pages: u64) -> Result<Self, String> {
+        Self::stretched(ctx, pages, 1)
+    }
+    /// The same with a window that is `times` as long.
+    pub(super) fn stretched(ctx: &RunContext, pages: u64, times: u64) -> Result<Self, String> {
         let (params, cpus) = (&ctx.params, ctx.cpus as u64);
         let Sized { load, wants, fill_ns, window_ns, room } = sized(params, cpus, pages);
         if wants + spare(pages) > pages {
@@ -139,6 +143,7 @@ impl Plan {
         let begin_ns = SETTLE_NS + 2 * cpus * making_ns + kept_ns;
         let warm_ns = begin_ns + fill_ns;
         // Nothing is to be in the way of those who all end at once.
+        let window_ns = window_ns * times;
         let settling_ns = if matches!(load, Load::Exit(_)) { 0 } else { window_ns / 2 };
         let from_ns = warm_ns + settling_ns;
         let until_ns = from_ns + window_ns.max(1);

@@ -17,6 +17,7 @@ use mmscale_mm::frame::MigrateType;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::page_alloc::{Census, FrameAllocator, Gfp};
+use mmscale_record::On;
 use mmscale_system::{Errno, ProcessId, System, ThreadId, ThreadSpec};
 use std::sync::{Arc, Mutex};
 
@@ -173,11 +174,47 @@ fn turn<A: Arch>() {
     let _ = A::need_resched();
 }
 
+/// Why no run of these parameters can give a result, if so. How much memory a real computer has to
+/// spare is known when it runs.
+pub(super) fn refuse(ctx: &RunContext) -> Result<(), String> {
+    if ctx.on == On::Linux {
+        return Ok(());
+    }
+    let mut spec = MachineSpec::new(ctx, 0);
+    let pages = spec.set_memory_gib(ctx.params.count("memory_gib"));
+    Plan::of(ctx, pages).map(|_| ())
+}
+
+/// How many times longer a window is tried on a computer whose CPUs others have meanwhile.
+const STRETCHES: [u64; 3] = [4, 16, 64];
+
 /// Runs one arm with one seed.
 pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
+    let longer = if ctx.on == On::Threads { &STRETCHES[..] } else { &[] };
+    for &times in [1].iter().chain(longer) {
+        if let Some(mut result) = run_stretched(ctx, arm, seed, times)? {
+            if times > 1 {
+                result.host_metrics.insert("window_stretched".to_owned(), times as f64);
+            }
+            return Ok(result);
+        }
+    }
+    let what = "no page came or went in the time that counts: make it longer";
+    Err(StudyError::Machine(what.to_owned()))
+}
+
+/// The same with a window `times` as long as the parameters say; nothing if no page came or went in
+/// it.
+fn run_stretched(
+    ctx: &RunContext,
+    arm: &Arm,
+    seed: u64,
+    times: u64,
+) -> Result<Option<SeedResult>, StudyError> {
     let mut spec = MachineSpec::new(ctx, seed);
     let pages = spec.set_memory_gib(ctx.params.count("memory_gib"));
-    let plan = Plan::of(ctx, pages).map_err(StudyError::Machine)?;
+    let plan = Plan::stretched(ctx, pages, times).map_err(StudyError::Machine)?;
+    spec.expect_end(ctx, plan.at.end_ns, 0.0..1.0);
     if ctx.params.choice("groups") == "cpu" {
         spec.mm.groups = (ctx.cpus + 1).min(GroupId::MAX);
     }
@@ -208,7 +245,8 @@ pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, 
     }
     let counted = counted.lock().expect("the run is over");
     let Some((before, census)) = counted.before.zip(counted.after) else {
-        return Err(StudyError::Interrupted);
+        let what = "the run was over before free memory was counted";
+        return Err(StudyError::Machine(what.to_owned()));
     };
     let edge = matches!(plan.load, Load::Edge(_));
     let seen = Observed {
@@ -223,8 +261,7 @@ pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, 
     };
     let mut result = SeedResult::default();
     if !figures::measure(&seen, &mut result) {
-        let what = "no page came or went in the time that counts: make it longer";
-        return Err(StudyError::Machine(what.to_owned()));
+        return Ok(None);
     }
     let given: u64 = probes.iter().map(|probe| probe.all_pages).sum();
     let host_ns = machine.cost.host_ns as f64;
@@ -232,5 +269,5 @@ pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, 
     result.host_metrics.insert("host_ns_per_page".to_owned(), host_ns / given.max(1) as f64);
     result.locks = machine.locks;
     result.fingerprint = machine.fingerprint;
-    Ok(result)
+    Ok(Some(result))
 }

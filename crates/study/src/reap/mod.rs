@@ -114,6 +114,9 @@ impl Experiment for Exits {
     fn window_ns(_params: &Params) -> Option<u64> {
         None
     }
+    fn refuse(ctx: &RunContext) -> Result<(), String> {
+        run::refuse(ctx)
+    }
     fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
         match ctx.on {
             On::Linux => live::run(ctx, seed),

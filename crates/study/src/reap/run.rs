@@ -122,7 +122,10 @@ pub(super) fn plan_of(ctx: &RunContext, seed: u64, room: u64) -> Result<Plan, St
     let walkers = params.count("walkers") as usize;
     if walkers > ctx.cpus {
         let cpus = ctx.cpus;
-        return Err(format!("{walkers} walkers on {cpus} CPUs: each has one to itself"));
+        return Err(format!(
+            "{walkers} walkers want as many CPUs, and the machine has {cpus}: take fewer (--set walkers), \
+             or more CPUs"
+        ));
     }
     let via = if params.choice("via") == "oom" { Via::Oom } else { Via::Mrelease };
     if via == Via::Oom && walkers > 2 {
@@ -133,6 +136,9 @@ pub(super) fn plan_of(ctx: &RunContext, seed: u64, room: u64) -> Result<Plan, St
     }
     let swapped_1024 = if layout == "huge" { 0 } else { params.count("swapped_1024") };
     let page_ns = PAGE_NS + SWAP_NS * swapped_1024 / 1024;
+    // Where everything costs more, making the victim's memory takes longer.
+    let scale = if ctx.on == On::Sim { params.real("cost_scale").max(1.0) } else { 1.0 };
+    let page_ns = (page_ns as f64 * scale) as u64;
     // On a computer nobody knows how long that takes. The victim says when it is ready; what is
     // watched in a live kernel is watched from what was planned.
     let making_ns = match ctx.on {
@@ -173,10 +179,18 @@ fn set_memory(ctx: &RunContext, plan: &Plan, mm: &mut MmConfig) {
     }
 }
 
+/// Why no run of these parameters can give a result, if so. How much memory a real computer has to
+/// spare is known when it runs.
+pub(super) fn refuse(ctx: &RunContext) -> Result<(), String> {
+    let room = if ctx.on == On::Linux { u64::MAX / 2048 } else { MachineSpec::new(ctx, 0).pages() };
+    plan_of(ctx, 0, room).map(|_| ())
+}
+
 /// Runs one arm with one seed.
 pub(super) fn run(ctx: &RunContext, arm: &Arm, seed: u64) -> Result<SeedResult, StudyError> {
     let mut spec = MachineSpec::new(ctx, seed);
     let plan = plan_of(ctx, seed, spec.pages()).map_err(StudyError::Machine)?;
+    spec.expect_end(ctx, plan.kill_ns + plan.rest_ns, 0.0..1.0);
     spec.mm.lru = match ctx.params.choice("lru") {
         "lazy" => LruPolicy::Lazy,
         _ => LruPolicy::Stock,

@@ -3,21 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_record::{
-    ArmRecord, CallRecord, Document, Fingerprint, Histogram, LockRecord, Metric, PerCpu, SCHEMA,
-    Value,
+    ArmRecord, CallRecord, Document, FailureRecord, Fingerprint, Histogram, LockRecord, Metric,
+    PerCpu, SCHEMA, Value,
 };
 
+use super::Job;
 use crate::host::host;
 use crate::plan::Plan;
 use crate::stats;
 use crate::study::{ArmId, SeedResult};
 
-/// The record of a plan from its results, seed by seed and within a seed arm by arm.
-pub(super) fn document(plan: &Plan, results: &[SeedResult]) -> Document {
-    let of_arm = |place: usize| -> Vec<&SeedResult> {
-        results.iter().skip(place).step_by(plan.arms.len()).collect()
+/// Results of one arm, with their seeds.
+type Runs<'a> = [(u64, &'a SeedResult)];
+
+/// The record of a plan from its results, seed by seed and within a seed arm by arm; runs that gave
+/// none are in `failures`.
+pub(super) fn document(
+    plan: &Plan,
+    results: &[(Job, SeedResult)],
+    failures: Vec<FailureRecord>,
+) -> Document {
+    let of_arm = |&arm: &ArmId| -> Vec<(u64, &SeedResult)> {
+        let own = results.iter().filter(|(job, _)| job.arm == arm);
+        own.map(|(job, result)| (job.seed, result)).collect()
     };
-    let arms: Vec<Vec<&SeedResult>> = (0..plan.arms.len()).map(of_arm).collect();
+    let arms: Vec<Vec<(u64, &SeedResult)>> = plan.arms.iter().map(of_arm).collect();
     Document {
         schema: SCHEMA.to_owned(),
         build: plan.origin.build.clone(),
@@ -33,17 +43,18 @@ pub(super) fn document(plan: &Plan, results: &[SeedResult]) -> Document {
         window_ns: plan.study.window_ns(&plan.params),
         params: plan.shown_params(),
         host: host(),
-        fingerprint: fingerprint(&plan.seeds, &arms),
+        fingerprint: fingerprint(&arms),
         arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs)).collect(),
+        failures,
     }
 }
 
 /// Over everything that the runs measured, and no name that somebody chose: an arm is its place.
 /// What says how it was run is not in it, so that equal results have equal fingerprints.
-fn fingerprint(seeds: &[u64], arms: &[Vec<&SeedResult>]) -> String {
+fn fingerprint(arms: &[Vec<(u64, &SeedResult)>]) -> String {
     let mut print = Fingerprint::new();
     for (place, runs) in arms.iter().enumerate() {
-        for (seed, run) in seeds.iter().zip(runs) {
+        for (seed, run) in runs {
             print.add(place as u64);
             print.add(*seed);
             print.add(run.fingerprint);
@@ -70,7 +81,9 @@ fn fingerprint(seeds: &[u64], arms: &[Vec<&SeedResult>]) -> String {
     print.to_hex()
 }
 
-fn arm(plan: &Plan, id: ArmId, runs: &[&SeedResult]) -> ArmRecord {
+fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>) -> ArmRecord {
+    let (seeds, runs): (Vec<u64>, Vec<&SeedResult>) = runs.iter().copied().unzip();
+    let runs = &runs[..];
     let specs = plan.study.metrics();
     for name in runs.iter().flat_map(|run| run.metrics.keys()) {
         let declared = specs.iter().any(|spec| spec.name == *name);
@@ -87,7 +100,7 @@ fn arm(plan: &Plan, id: ArmId, runs: &[&SeedResult]) -> ArmRecord {
     ArmRecord {
         arm: plan.study.arms()[id.0].name.to_owned(),
         policies: plan.study.policies(id, &plan.params, plan.on),
-        seeds: plan.seeds.clone(),
+        seeds,
         metrics: metrics.collect(),
         locks: LockRecord::aggregate(runs.iter().flat_map(|run| &run.locks)),
         calls: CallRecord::aggregate(runs.iter().flat_map(|run| &run.calls)),

@@ -9,14 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mmscale_record::{Document, On};
+use mmscale_record::{Document, FailureRecord, On};
 use thiserror::Error;
 
 use crate::plan::Plan;
-use crate::study::{
-    ArmId, Interrupt, Progress, ProgressSink, RunContext, RunEvent, SeedResult, StudyError,
-};
-use crate::trails::Trails;
+use crate::study::{ArmId, Interrupt, Progress, ProgressSink, RunEvent, SeedResult, StudyError};
 
 /// Why a plan gave no document.
 #[derive(Debug, Error)]
@@ -31,8 +28,8 @@ pub enum RunError {
         /// Runs that were to be done.
         all: usize,
     },
-    /// A run failed.
-    #[error("study `{study}`, arm `{arm}`, seed {seed} on {on}: {source}")]
+    /// A run failed, and no other of the plan has a result.
+    #[error("study `{study}`, arm `{arm}`, seed {seed} on {on}: {source}{}", and_others(*others))]
     Failed {
         /// The study.
         study: String,
@@ -45,7 +42,17 @@ pub enum RunError {
         /// What went wrong.
         #[source]
         source: StudyError,
+        /// How many others failed too.
+        others: usize,
     },
+}
+
+fn and_others(failed: usize) -> String {
+    match failed {
+        0 => String::new(),
+        1 => " (the other run failed too)".to_owned(),
+        n => format!(" (the {n} other runs failed too)"),
+    }
 }
 
 /// One run of a plan.
@@ -91,8 +98,8 @@ type Outcome = Option<Result<SeedResult, StudyError>>;
 /// On the simulated machine as many runs go on at once as the host has CPUs, and those of the arm
 /// that takes longest are begun first. On real ones it is one
 /// at a time, and the arms take turns (A B A B), so that slow changes of the host meet all arms
-/// alike. Results do not depend on how many go on at once. The first failure stops the others
-/// through `interrupt`.
+/// alike. Results do not depend on how many go on at once. A run that fails takes no other with it:
+/// the document names it, and has what the others gave. Only a plan all of whose runs fail has none.
 pub fn execute(
     plan: &Plan,
     interrupt: &Interrupt,
@@ -111,27 +118,22 @@ pub fn execute(
             sink.event(RunEvent::Started { run, arm: job.arm, seed: job.seed });
             let outcome = run_one(plan, job, interrupt, Progress::new(Arc::clone(sink), run));
             queue().done(job.arm, begin.elapsed());
-            match &outcome {
-                Ok(_) => sink.event(RunEvent::Finished { run }),
-                Err(_) => interrupt.set(),
+            if outcome.is_ok() {
+                sink.event(RunEvent::Finished { run });
             }
             // A poisoned lock still holds whole outcomes: each is stored in one step.
             let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             outcomes[run] = Some(outcome);
         }
     };
-    let at_once = match plan.on {
-        On::Sim => thread::available_parallelism().map_or(1, usize::from).min(jobs.len()),
-        On::Threads | On::Linux => 1,
-    };
     thread::scope(|scope| {
-        for _ in 1..at_once {
+        for _ in 1..plan.at_once() {
             scope.spawn(worker);
         }
         worker();
     });
     let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(assemble::document(plan, &results(plan, &jobs, outcomes)?))
+    document(plan, &jobs, outcomes, interrupt)
 }
 
 /// Runs one arm with one seed, and nothing beside it.
@@ -146,7 +148,7 @@ pub(crate) fn run_alone(
         let arm = plan.study.arms()[arm.0].name.to_owned();
         match source {
             StudyError::Interrupted => RunError::Interrupted { study, done: 0, all: 1 },
-            source => RunError::Failed { study, arm, seed, on: plan.on, source },
+            source => RunError::Failed { study, arm, seed, on: plan.on, source, others: 0 },
         }
     })
 }
@@ -157,18 +159,7 @@ fn run_one(
     interrupt: &Interrupt,
     progress: Progress,
 ) -> Result<SeedResult, StudyError> {
-    let ctx = RunContext {
-        on: plan.on,
-        cpus: plan.cpus,
-        hz: plan.hz,
-        profile: plan.profile.clone(),
-        params: plan.params.clone(),
-        length: plan.length,
-        checks: plan.checks,
-        interrupt: interrupt.clone(),
-        progress,
-        trails: Trails::default(),
-    };
+    let ctx = plan.context(interrupt, progress);
     // A panic is a bug, in the memory manager under study or in ours. It must not take the other
     // runs' threads down unseen, and nothing of the failed run is looked at again.
     let mut result = catch_unwind(AssertUnwindSafe(|| plan.study.run(&ctx, job.arm, job.seed)))
@@ -190,25 +181,37 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
     format!("it panicked: {text}")
 }
 
-/// The results in the order of the jobs, or what there is to say instead: the first failure, else
-/// the interruption.
-fn results(plan: &Plan, jobs: &[Job], outcomes: Vec<Outcome>) -> Result<Vec<SeedResult>, RunError> {
-    let study = plan.study.name().to_owned();
-    let mut results = Vec::new();
-    for (job, outcome) in jobs.iter().zip(outcomes) {
+/// The record of what ran; the error if it was interrupted, or if nothing has a result.
+fn document(
+    plan: &Plan,
+    jobs: &[Job],
+    outcomes: Vec<Outcome>,
+    interrupt: &Interrupt,
+) -> Result<Document, RunError> {
+    let name = |arm: ArmId| plan.study.arms()[arm.0].name.to_owned();
+    let (mut results, mut failed) = (Vec::new(), Vec::new());
+    for (&job, outcome) in jobs.iter().zip(outcomes) {
         match outcome {
-            Some(Ok(result)) => results.push(result),
-            None | Some(Err(StudyError::Interrupted)) => {}
-            Some(Err(source)) => {
-                let arm = plan.study.arms()[job.arm.0].name.to_owned();
-                return Err(RunError::Failed { study, arm, seed: job.seed, on: plan.on, source });
-            }
+            Some(Ok(result)) => results.push((job, result)),
+            Some(Err(why)) if !interrupt.is_set() => failed.push((job, why)),
+            Some(Err(_)) | None => {}
         }
     }
-    if results.len() < jobs.len() {
+    let study = plan.study.name().to_owned();
+    if interrupt.is_set() && results.len() < jobs.len() {
         return Err(RunError::Interrupted { study, done: results.len(), all: jobs.len() });
     }
-    Ok(results)
+    if results.is_empty() && !failed.is_empty() {
+        let (Job { arm, seed }, source) = failed.swap_remove(0);
+        let (arm, on, others) = (name(arm), plan.on, failed.len());
+        return Err(RunError::Failed { study, arm, seed, on, source, others });
+    }
+    let failures = failed.into_iter().map(|(Job { arm, seed }, why)| FailureRecord {
+        arm: name(arm),
+        seed,
+        why: why.to_string(),
+    });
+    Ok(assemble::document(plan, &results, failures.collect()))
 }
 
 #[cfg(test)]

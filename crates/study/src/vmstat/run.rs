@@ -122,6 +122,10 @@ fn on_machine(
     let program =
         Bursts { stride, hotplug, tallies: Arc::clone(&tallies), ..Bursts::new(plan, seed) };
     let mut spec = MachineSpec::new(ctx, seed);
+    let (first_s, second_s) = (ctx.params.real("duration_s"), ctx.params.real("decay_s"));
+    let first = first_s / (first_s + second_s);
+    let share = if plan.bursts == 1 { first..1.0 } else { 0.0..first };
+    spec.expect_end(ctx, plan.until_ns, share);
     arm.configure(&mut spec.mm);
     spec.mm.interval_ns = ctx.params.count("interval_ms") * 1_000_000;
     spec.mm.requeue = match ctx.params.choice("requeue") {

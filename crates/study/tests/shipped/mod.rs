@@ -36,7 +36,8 @@ impl ProgressSink for Silent {
     fn event(&self, _: RunEvent) {}
 }
 
-/// All documents that a request of studies of this registry gives, or why there are none.
+/// All documents that a request of studies of this registry gives, or why one of them has not all
+/// of its runs.
 pub(crate) fn try_run(registry: Registry, request: &Request) -> Result<Vec<Document>, String> {
     let plans = plan(registry, request).map_err(|why| why.to_string())?;
     let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
@@ -44,7 +45,11 @@ pub(crate) fn try_run(registry: Registry, request: &Request) -> Result<Vec<Docum
         let source = std::error::Error::source(&why).map(ToString::to_string);
         format!("{why}: {}", source.unwrap_or_default())
     };
-    let run = |plan| execute(plan, &Interrupt::default(), &sink).map_err(reason);
+    let run = |plan| {
+        let document = execute(plan, &Interrupt::default(), &sink).map_err(reason)?;
+        document.failures.first().map_or(Ok(()), |failure| Err(format!("{failure:?}")))?;
+        Ok(document)
+    };
     plans.iter().map(run).collect()
 }
 
