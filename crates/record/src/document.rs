@@ -91,8 +91,8 @@ pub struct Document {
     pub fingerprint: String,
     /// The arms; the first is what the others are compared with.
     pub arms: Vec<ArmRecord>,
-    /// Runs that gave no result. Means, intervals and sums of an arm are of its `seeds`, which these
-    /// are not among.
+    /// Runs that gave no result. Means, intervals and sums of an arm are of its `seeds`; these are
+    /// not among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureRecord>,
 }

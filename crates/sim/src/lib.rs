@@ -18,7 +18,8 @@
 //! | `check`, `checker`, `ledger` | checkers: locks and contexts; frames and counters |
 //! | `tables`, `tlbs`, `paging` | words of page tables, and the translations that CPUs keep |
 //! | `trail` | the order of events, to find where two runs part |
-//! | `context`, `run`, `stack`, `slab` | coroutines, and the way from `Sim`'s functions to the engine |
+//! | `stack`, `slab` | what coroutines run on |
+//! | `context`, `run` | coroutines, and the way from `Sim`'s functions to the engine |
 //!
 //! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager;
 //! waiting emerges from locks that are taken.

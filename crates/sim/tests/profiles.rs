@@ -96,7 +96,7 @@ fn every_file_of_the_folder_is_built_in() {
         .collect();
     files.sort();
     assert_eq!(files, builtin_names());
-    let by_path = profile::load(&format!("{folder}/x86-512.toml")).unwrap();
+    let by_path = profile::load(format!("{folder}/x86-512.toml")).unwrap();
     assert_eq!(by_path, profile::load("x86-512").unwrap());
 }
 

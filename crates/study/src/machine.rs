@@ -161,8 +161,8 @@ impl MachineSpec {
         pages * nodes as u64
     }
 
-    /// Has the run tell how far it is, as the part `share` of what `ctx` runs: the program is to end
-    /// at `end_ns`. Only a simulated machine does.
+    /// Has the run tell how far it is, as the part `share` of what `ctx` runs; the program ends at
+    /// `end_ns`. Only a simulated machine does.
     pub(crate) fn expect_end(&mut self, ctx: &RunContext, end_ns: u64, share: Range<f64>) {
         let progress = ctx.progress.clone();
         self.simulated(|config| {
@@ -211,8 +211,8 @@ pub(crate) fn run<P: Program>(
         Machine::Threads(config) => on_threads(&config, booting, probe)?,
     };
     if !begun.load(Ordering::Relaxed) {
-        let what = "the first process never ran: a hundred times in turn it was refused memory; let \
-                    fewer allocations fail (--set alloc_fail_1024)";
+        let what = "the first process never ran: it was refused memory a hundred times in turn; \
+                    let fewer allocations fail (--set alloc_fail_1024)";
         return Err(StudyError::Machine(what.to_owned()));
     }
     run.cost.host_ns = begin.elapsed().as_nanos() as u64;

@@ -6,7 +6,7 @@ use mmscale_record::ParamValue;
 
 use super::{Length, ParamError, ParamSpec, Params};
 
-/// The most documents of one call: each is a plan with its parameters, which are all made before the
+/// The most documents of one call: each is a plan with its parameters, and all are made before the
 /// first run.
 pub const MAX_DOCUMENTS: usize = 10_000;
 

@@ -123,8 +123,8 @@ pub(super) fn plan_of(ctx: &RunContext, seed: u64, room: u64) -> Result<Plan, St
     if walkers > ctx.cpus {
         let cpus = ctx.cpus;
         return Err(format!(
-            "{walkers} walkers want as many CPUs, and the machine has {cpus}: take fewer (--set walkers), \
-             or more CPUs"
+            "{walkers} walkers want as many CPUs, and the machine has {cpus}: take fewer (--set \
+             walkers), or more CPUs"
         ));
     }
     let via = if params.choice("via") == "oom" { Via::Oom } else { Via::Mrelease };

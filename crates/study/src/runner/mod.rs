@@ -98,8 +98,8 @@ type Outcome = Option<Result<SeedResult, StudyError>>;
 /// On the simulated machine as many runs go on at once as the host has CPUs, and those of the arm
 /// that takes longest are begun first. On real ones it is one
 /// at a time, and the arms take turns (A B A B), so that slow changes of the host meet all arms
-/// alike. Results do not depend on how many go on at once. A run that fails takes no other with it:
-/// the document names it, and has what the others gave. Only a plan all of whose runs fail has none.
+/// alike. Results do not depend on how many go on at once. A run that fails takes no other with
+/// it: the document names it and has the results of the others. If all runs fail there is none.
 pub fn execute(
     plan: &Plan,
     interrupt: &Interrupt,
