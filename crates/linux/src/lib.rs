@@ -9,7 +9,7 @@
 //! | `limits`, `room` | what a run may use |
 //! | `system`, `memory` | the calls |
 //! | `process`, `table` | what a process has for itself, and what all of them share |
-//! | `shared` | values that processes share |
+//! | `plain`, `shared` | types without pointers, and values of them that processes share |
 //! | `sysctl` | settings of the kernel, changed for a while |
 //! | `provenance` | what figures from a computer hang on |
 //! | `steps` | single steps of the kernel, timed |
@@ -24,6 +24,7 @@ mod end;
 mod errno;
 mod limits;
 mod memory;
+mod plain;
 mod process;
 mod provenance;
 mod room;
@@ -38,6 +39,7 @@ mod watch;
 
 pub use command::{Foreign, find_program, run_command};
 pub use limits::{LimitedBy, PROCESS_BYTES, available_bytes};
+pub use plain::Plain;
 pub use provenance::provenance;
 pub use room::TooMuch;
 pub use run::{Begun, Config, Failure, Outcome, run, run_watched};

@@ -1,8 +1,10 @@
 //! Memory that processes share which were forked after it was made: how workers tell what they did.
 
+use crate::plain::Plain;
 use std::cell::UnsafeCell;
-use std::mem::{align_of, size_of};
+use std::mem::{MaybeUninit, align_of, size_of};
 use std::ops::Deref;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -62,25 +64,39 @@ unsafe impl<T: Send + Sync> Send for Region<T> {}
 // SAFETY: as with a reference to a `T`.
 unsafe impl<T: Send + Sync> Sync for Region<T> {}
 
-/// A lock between processes and threads: 0, or the number of the thread that holds it. Whoever is
-/// killed while he holds it keeps it: others take it from him.
+/// A lock between processes and threads: 0, or the number of the thread that holds it. A holder
+/// that was killed keeps it: the next thread that wants the lock takes it over.
 #[derive(Default)]
 pub(crate) struct SharedLock(AtomicU32);
 
-/// How long somebody waits before he asks whether the holder lives, and between two questions.
+/// How long a thread waits before it looks whether the holder lives, and between two looks.
 const DOUBT_AFTER: Duration = Duration::from_millis(200);
 
+/// Releases the lock, on unwinding too.
+struct Held<'a>(&'a SharedLock);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // Pairs with the `Acquire` in `with`.
+        self.0.0.store(0, Release);
+    }
+}
+
 impl SharedLock {
-    /// Runs `work` while nobody else does.
+    /// Runs `work` under the lock, which is released if `work` panics.
+    ///
+    /// # Panics
+    /// If the calling thread holds the lock already.
     pub(crate) fn with<R>(&self, work: impl FnOnce() -> R) -> R {
         // SAFETY: asks for a number.
         let own = unsafe { libc::gettid() } as u32;
         let mut since = None;
         while let Err(holder) = self.0.compare_exchange_weak(0, own, Acquire, Relaxed) {
+            assert!(holder != own, "a value that processes share is used inside its own change");
             let doubted = since.get_or_insert_with(Instant::now);
             if holder != 0 && doubted.elapsed() > DOUBT_AFTER {
-                let dead = !lives(holder);
-                // Of all who found him dead, one has it.
+                let dead = !lives(Path::new("/proc"), holder);
+                // Of all threads that found it dead, one gets the lock.
                 if dead && self.0.compare_exchange(holder, own, Acquire, Relaxed).is_ok() {
                     break;
                 }
@@ -88,68 +104,95 @@ impl SharedLock {
             }
             std::thread::yield_now();
         }
-        let result = work();
-        self.0.store(0, Release);
-        result
+        let _held = Held(self);
+        work()
     }
 }
 
-/// Whether a thread still runs: one that has ended and is not reaped does not.
-fn lives(thread: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).unwrap_or_default();
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
-    state.is_some_and(|state| !"ZX".contains(state))
+/// Whether a thread still runs: one that has ended and is not reaped does not. Where `proc` does
+/// not say, because no file can be opened now or it is not mounted, the thread runs: two holders
+/// at once would be worse than waiting.
+fn lives(proc: &Path, thread: u32) -> bool {
+    match std::fs::read_to_string(proc.join(thread.to_string()).join("stat")) {
+        Ok(stat) => {
+            let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+            state.is_none_or(|state| !"ZX".contains(state))
+        }
+        Err(why) => {
+            let gone = [libc::ENOENT, libc::ESRCH].map(Some).contains(&why.raw_os_error());
+            !gone || !proc.join("self").exists()
+        }
+    }
 }
 
+/// A value in two copies, of which one counts: a process that is killed in the middle of a change
+/// leaves the value as it was before.
 struct Cell<T> {
     lock: SharedLock,
-    value: UnsafeCell<Option<T>>,
+    /// Which copy counts.
+    current: AtomicU32,
+    copies: [UnsafeCell<MaybeUninit<T>>; 2],
 }
 
-// SAFETY: a lock of zeros is free, and the value is written before anybody reads it.
+// SAFETY: a lock of zeros is free, the number is 0, and the copies may be any bytes.
 unsafe impl<T> Zeroed for Cell<T> {}
-// SAFETY: the value is touched under the lock only.
+// SAFETY: the copies are touched under the lock only.
 unsafe impl<T: Send> Sync for Cell<T> {}
 
-/// A value that all processes of a run see and change, made before they start. Plain data only: a
-/// pointer would mean something else in each process.
-pub struct Shared<T: Copy + Send + 'static>(Arc<Region<Cell<T>>>);
+/// A value that all processes of a run see and change, made before they start.
+///
+/// Each process has its own memory but for this, so a pointer would lead elsewhere in each:
+/// [`Plain`] types have none.
+pub struct Shared<T: Plain>(Arc<Region<Cell<T>>>);
 
-impl<T: Copy + Send + 'static> Clone for Shared<T> {
+impl<T: Plain> Clone for Shared<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<T: Copy + Send + 'static> std::fmt::Debug for Shared<T> {
+impl<T: Plain> std::fmt::Debug for Shared<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Shared")
     }
 }
 
-impl<T: Copy + Send + Default + 'static> Default for Shared<T> {
+impl<T: Plain + Default> Default for Shared<T> {
     fn default() -> Self {
         Self::new(T::default())
     }
 }
 
-impl<T: Copy + Send + 'static> Shared<T> {
+impl<T: Plain> Shared<T> {
     /// Memory with `value` in it.
     ///
     /// # Panics
     /// If there is no memory for it.
     pub fn new(value: T) -> Self {
         let region = Region::<Cell<T>>::zeroed().expect("there is a page for what processes share");
-        // SAFETY: nobody else knows it yet.
-        unsafe { region.value.get().write(Some(value)) };
+        // SAFETY: no other thread knows it yet.
+        unsafe { region.copies[0].get().write(MaybeUninit::new(value)) };
         Self(Arc::new(region))
     }
-    /// Changes it, alone.
+    /// Changes it under a lock that all processes share. If `change` panics, or its process is
+    /// killed, the value stays as it was.
+    ///
+    /// # Panics
+    /// If it is called inside `change`.
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
-        self.0.lock.with(|| {
-            // SAFETY: only under the lock.
-            let value = unsafe { &mut *self.0.value.get() };
-            change(value.as_mut().expect("it was made with a value"))
+        let cell = &*self.0;
+        cell.lock.with(|| {
+            // Pairs with the `Release` below in a process that was killed before it released the
+            // lock.
+            let current = (cell.current.load(Acquire) & 1) as usize;
+            // SAFETY: under the lock, and this copy was written before it became current.
+            let mut value = unsafe { (*cell.copies[current].get()).assume_init() };
+            let result = change(&mut value);
+            let other = current ^ 1;
+            // SAFETY: under the lock, and no thread reads a copy that is not current.
+            unsafe { cell.copies[other].get().write(MaybeUninit::new(value)) };
+            cell.current.store(other as u32, Release);
+            result
         })
     }
     /// What it is now.
@@ -178,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_whose_holder_died_is_taken_from_him() {
+    fn a_lock_whose_holder_died_is_taken_over() {
         // SAFETY: the child ends at once, and is reaped at the end.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -192,6 +235,57 @@ mod tests {
             assert_eq!(lock.with(|| 6), 6);
             // SAFETY: waits for the child above.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        }
+    }
+
+    #[test]
+    fn a_change_that_panics_or_is_cut_off_leaves_the_value_and_no_lock() {
+        let pair = Shared::new((1_u64, 1_u64));
+        let change = std::panic::AssertUnwindSafe(|| {
+            pair.change(|pair| {
+                pair.0 = 2;
+                panic!("in the middle");
+            })
+        });
+        assert!(std::panic::catch_unwind(change).is_err());
+        assert_eq!(pair.get(), (1, 1), "a lock that stayed would be waited for without end");
+        // SAFETY: the child only changes the value and is killed.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            pair.change(|pair| {
+                pair.0 = 3;
+                // SAFETY: ends the child.
+                unsafe { libc::raise(libc::SIGKILL) };
+            });
+        }
+        // SAFETY: waits for the child above.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        assert_eq!(pair.get(), (1, 1), "half of a change");
+        pair.change(|pair| pair.1 = 4);
+        assert_eq!(pair.get(), (1, 4));
+    }
+
+    #[test]
+    #[should_panic(expected = "inside its own change")]
+    fn a_value_that_is_used_inside_its_own_change_is_a_panic() {
+        let sum = Shared::new(1_u64);
+        sum.change(|_| sum.get());
+    }
+
+    #[test]
+    fn a_holder_that_cannot_be_looked_at_is_taken_to_live() {
+        let folder = tempfile::tempdir().unwrap();
+        let lives = |thread| lives(folder.path(), thread);
+        assert!(lives(7), "no /proc is mounted there");
+        std::fs::create_dir_all(folder.path().join("self")).unwrap();
+        assert!(!lives(7));
+        // A read that fails for another reason, as where no descriptor is left.
+        std::fs::create_dir_all(folder.path().join("7/stat")).unwrap();
+        assert!(lives(7));
+        for (thread, stat, runs) in [(8, "8 (a) b) R 1", true), (9, "9 (x) Z 1", false)] {
+            std::fs::create_dir_all(folder.path().join(thread.to_string())).unwrap();
+            std::fs::write(folder.path().join(format!("{thread}/stat")), stat).unwrap();
+            assert_eq!(lives(thread), runs, "{stat}");
         }
     }
 

@@ -65,6 +65,8 @@ pub(crate) struct Tally {
     pub(crate) cpu: CpuTime,
 }
 
+mmscale_linux::plain!(Tally { halves, begun, user_ns, damaged, failures, late, unmade, cpu });
+
 /// One process.
 pub(crate) fn churner<S: System>(system: &S, plan: &Plan, number: usize, seed: u64) -> Tally {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (number as u64) << 32);

@@ -38,6 +38,8 @@ struct Sum {
     urgent: u64,
 }
 
+mmscale_linux::plain!(Sum { ops, failures, damaged, urgent });
+
 impl Together {
     fn new(cpus: usize) -> Self {
         let latency = (0..cpus).map(|_| Shared::default()).collect();

@@ -16,6 +16,8 @@ pub(super) struct Spread {
     max_ns: u64,
 }
 
+mmscale_linux::plain!(Spread { counts, count, total_ns, max_ns });
+
 impl Default for Spread {
     fn default() -> Self {
         Self { counts: [0; BUCKETS], count: 0, total_ns: 0, max_ns: 0 }

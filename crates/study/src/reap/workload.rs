@@ -96,6 +96,19 @@ pub(super) struct Happened {
     pub(super) killer_cpu: Option<CpuTime>,
 }
 
+mmscale_linux::plain!(Happened {
+    victim,
+    kill_at_ns,
+    limited,
+    killed_ns,
+    done,
+    over_ns,
+    helped,
+    too_late,
+    victim_cpu,
+    killer_cpu,
+});
+
 /// Where all programs note what happened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Books(Shared<Happened>);

@@ -39,6 +39,8 @@ pub(crate) struct Tally {
     pub(crate) last_burst_end_ns: u64,
 }
 
+mmscale_linux::plain!(Tally { cpu, pages_allocated, failures, damaged, last_burst_end_ns });
+
 impl Tally {
     /// Adds what another did.
     pub(crate) fn add(&mut self, other: &Self) {

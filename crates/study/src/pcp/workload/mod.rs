@@ -97,6 +97,8 @@ pub(crate) struct Counts {
     pub(crate) failures: u64,
 }
 
+mmscale_linux::plain!(Counts { pages, damaged, failures });
+
 impl Books {
     pub(crate) fn add(&self, tally: Tally) {
         self.shared.change(|sum| {
