@@ -1,8 +1,9 @@
 //! `cargo xtask bpf`: compiles the programs that watch the live kernel, and checks that the
 //! compiled object that is in the repository is the one that its source gives.
 
+use sha2::{Digest, Sha256};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 const SOURCE: &str = "crates/linux/bpf/watch.bpf.c";
@@ -59,11 +60,11 @@ fn compile(root: &Path, tools: &Tools, to: &Path) -> Result<(), String> {
     fs::remove_file(&with_names).map_err(|why| format!("{}: {why}", with_names.display()))
 }
 
-/// 64-bit FNV-1a, in hexadecimal digits: it tells changes, and is no defence against forgers.
+/// SHA-256 in hexadecimal digits. It shows a change of one file alone; only compiling it again
+/// shows an object and a sum that were replaced together.
 fn sum_of(path: &Path) -> Result<String, String> {
     let bytes = fs::read(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
-    let fnv = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    Ok(format!("{:016x}", bytes.iter().fold(0xcbf2_9ce4_8422_2325, fnv)))
+    Ok(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn sums(root: &Path, version: &str) -> Result<String, String> {
@@ -95,17 +96,53 @@ pub fn check(root: &Path) -> Result<String, String> {
     let Some(tools) = tools(Some(version)) else {
         return Ok(format!("bpf: sums agree; skipped: no {version} here to compile it again"));
     };
-    let again = scratch();
+    let folder = tempfile::tempdir().map_err(|why| format!("cannot make a folder: {why}"))?;
+    let again = folder.path().join("again.o");
     compile(root, &tools, &again)?;
-    let same = sum_of(&again)? == sum_of(&root.join(OBJECT))?;
-    fs::remove_file(&again).map_err(|why| format!("{}: {why}", again.display()))?;
-    if same {
+    if sum_of(&again)? == sum_of(&root.join(OBJECT))? {
         Ok(format!("bpf: {OBJECT} is what {version} makes of {SOURCE}"))
     } else {
         Err(format!("{version} makes another object of {SOURCE}: run `cargo xtask bpf`"))
     }
 }
 
-fn scratch() -> PathBuf {
-    std::env::temp_dir().join(format!("mmscale-bpf-{}.o", std::process::id()))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VERSION: &str = "no such clang version 0";
+
+    /// A folder with a source, an object and their sums, of a compiler that does not exist.
+    fn recorded() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir_all(root.join(OBJECT).parent().unwrap()).unwrap();
+        fs::write(root.join(SOURCE), "abc").unwrap();
+        fs::write(root.join(OBJECT), "object").unwrap();
+        fs::write(root.join(SUM), sums(root, VERSION).unwrap()).unwrap();
+        folder
+    }
+
+    #[test]
+    fn sums_are_those_of_the_standard() {
+        let folder = recorded();
+        // FIPS 180-4's first example.
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sum_of(&folder.path().join(SOURCE)).unwrap(), abc);
+    }
+
+    #[test]
+    fn a_changed_object_or_source_is_found_without_a_compiler() {
+        let folder = recorded();
+        let said = check(folder.path()).unwrap();
+        assert!(said.contains("skipped: no no such clang"), "{said}");
+        for (file, before) in [(OBJECT, "object"), (SOURCE, "abc")] {
+            let file = folder.path().join(file);
+            fs::write(&file, format!("{before}!")).unwrap();
+            let why = check(folder.path()).unwrap_err();
+            assert!(why.contains("was not made from"), "{why}");
+            fs::write(&file, before).unwrap();
+        }
+        assert!(check(folder.path()).is_ok());
+    }
 }
