@@ -4,6 +4,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `run` | starts a run's processes, watches over them, ends all of them |
+//! | `apart` | what a run must not have from the program that started this one |
 //! | `command` | a run of somebody else's program |
 //! | `end` | how processes end |
 //! | `limits`, `room` | what a run may use |
@@ -18,6 +19,7 @@
 
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+mod apart;
 mod command;
 mod compute;
 mod end;

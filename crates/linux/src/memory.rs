@@ -155,6 +155,7 @@ impl Linux {
     }
     pub(crate) fn sys_munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
         self.own_range(at, bytes, Errno::Inval)?;
+        self.own.forget_strays(at.0, rounded(bytes).unwrap_or(bytes));
         // SAFETY: memory of programs only.
         check(unsafe { libc::munmap(at.0 as *mut _, bytes as usize) })?;
         // The next that is chosen follows what is there: tables that are in use are used again.
@@ -261,7 +262,7 @@ impl Linux {
                 libc::SYS_mbind,
                 at.0,
                 bytes,
-                libc::MPOL_BIND,
+                libc::c_long::from(libc::MPOL_BIND),
                 &raw const mask,
                 MASK_BITS + 1,
                 flags,

@@ -1,8 +1,9 @@
 //! A process of a run, as it sees itself, and its threads.
 
+use crate::errno::last;
 use crate::shared::Region;
 use crate::table::Table;
-use mmscale_system::{Fd, ProcessId, ThreadId};
+use mmscale_system::{Errno, Fd, ProcessId, ThreadId};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -87,7 +88,7 @@ impl Own {
         // the C library keeps in order over forks; our own locks are held here or made anew.
         let pid = unsafe { libc::fork() };
         match pid {
-            -1 => Forked::Failed,
+            -1 => Forked::Failed(last()),
             0 if keep == Keep::Everything => {
                 let next = self.next.load(Relaxed);
                 Forked::Child(Self::with(id, descriptors.clone(), strays.clone(), next))
@@ -137,6 +138,19 @@ impl Own {
     pub(crate) fn note_stray(&self, at: u64, bytes: u64) {
         open(&self.strays).push((at, bytes));
     }
+    /// Before a range is unmapped: what the process itself maps there next is not the program's.
+    pub(crate) fn forget_strays(&self, at: u64, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let end = at.saturating_add(bytes);
+        let mut strays = open(&self.strays);
+        let left = strays.iter().flat_map(|&(from, len)| {
+            let to = from + len;
+            [(from, to.min(at)), (from.max(end), to)]
+        });
+        *strays = left.filter(|(from, to)| from < to).map(|(from, to)| (from, to - from)).collect();
+    }
 }
 
 /// What a new process has of its parent's memory and descriptors.
@@ -148,7 +162,28 @@ pub(crate) enum Keep {
 
 /// Who one is after a fork.
 pub(crate) enum Forked {
-    Failed,
+    /// Why, before another call could change that.
+    Failed(Errno),
     Child(Arc<Own>),
     Parent(i32),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stray_that_is_unmapped_in_its_middle_is_the_programs_on_both_sides_only() {
+        let own = Own::new(ProcessId(1));
+        let at = USER_END + (1 << 20);
+        own.note_stray(at, 8 << 12);
+        assert!(own.may_use(at, 8 << 12));
+        own.forget_strays(at + (1 << 12), 0);
+        assert!(own.may_use(at, 8 << 12), "nothing was unmapped");
+        own.forget_strays(at + (2 << 12), 3 << 12);
+        assert!(own.may_use(at, 2 << 12) && own.may_use(at + (5 << 12), 3 << 12));
+        assert!(!own.may_use(at + (2 << 12), 1) && !own.may_use(at + (4 << 12), 8));
+        own.forget_strays(0, u64::MAX);
+        assert!(!own.may_use(at, 8) && own.may_use(USER_BEGIN, 8));
+    }
 }

@@ -6,6 +6,7 @@
 //! the kernel does when the tool is killed. If the warden itself is killed, the first process gets
 //! a signal from the kernel, and the tool ends the others.
 
+use crate::apart;
 use crate::compute;
 use crate::end::{PANICKED, ended_child};
 use crate::limits::{self, LimitedBy, Limits};
@@ -141,6 +142,8 @@ fn run_of(
     begun: impl FnOnce(Begun),
     program: Body<Linux>,
 ) -> Result<Outcome, Failure> {
+    apart::check_layout().map_err(setup("keep the memory of programs apart"))?;
+    apart::keep_ended_children();
     let limits = Limits::set_up(config.memory_bytes, config.processes)?;
     let table = Table::new().map_err(setup("share memory between processes"))?;
     let state = Arc::new(RunState {
@@ -158,6 +161,7 @@ fn run_of(
     let started = Instant::now();
     // SAFETY: the child uses memory and the C library's allocator, which survives forks.
     let warden = unsafe { libc::fork() };
+    let why = std::io::Error::last_os_error();
     if warden == 0 {
         close(held);
         warden_life(config, &state, &limits, watched, whose, program);
@@ -165,7 +169,7 @@ fn run_of(
     close(watched);
     if warden < 0 {
         close(held);
-        return Err(setup("start a process")(std::io::Error::last_os_error()));
+        return Err(setup("start a process")(why));
     }
     let status = attend(config, &state.table, warden, held, begun);
     let wall_ns = started.elapsed().as_nanos() as u64;

@@ -2,7 +2,7 @@
 
 use crate::compute::compute;
 use crate::end::{PANICKED, await_end};
-use crate::errno::{check, last};
+use crate::errno::check;
 use crate::process::{Forked, Keep, Own, RunState, Thread};
 use crate::user;
 use mmscale_system::{
@@ -119,8 +119,7 @@ impl Linux {
         let cpu = self.real_cpu(spec)?;
         let id = self.run.table.take(self.own.id)?;
         match self.own.fork(id, keep) {
-            Forked::Failed => {
-                let why = last();
+            Forked::Failed(why) => {
                 self.run.table.never_was(id);
                 Err(if why == Errno::Again { Errno::Nomem } else { why })
             }
@@ -322,14 +321,16 @@ impl System for Linux {
             return Err(Errno::Inval);
         }
         self.reachable_word(page)?;
-        user::store(page.0, word)
+        // SAFETY: the word is in the program's memory.
+        unsafe { user::store(page.0, word) }
     }
     fn read(&self, page: Addr) -> Result<u64, Errno> {
         if !page.0.is_multiple_of(8) {
             return Err(Errno::Inval);
         }
         self.reachable_word(page)?;
-        user::load(page.0)
+        // SAFETY: the word is in the program's memory.
+        unsafe { user::load(page.0) }
     }
 }
 

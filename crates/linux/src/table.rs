@@ -215,10 +215,15 @@ impl Table {
     }
     /// What went wrong first.
     pub(crate) fn told(&self) -> Option<String> {
+        // Pairs with the `Release` in `tell`.
         let len = self.text_len.load(Acquire) as usize;
-        // SAFETY: written for good once the length is there.
-        let text = unsafe { &(&*self.text.get())[..len] };
-        (len > 0).then(|| String::from_utf8_lossy(text).into_owned())
+        if len == 0 {
+            return None;
+        }
+        // SAFETY: once the length is there the text is not written again. Before that no reference
+        // is made: `tell` may be writing.
+        let text = unsafe { &*self.text.get() };
+        Some(String::from_utf8_lossy(&text[..len]).into_owned())
     }
 }
 

@@ -50,16 +50,22 @@ unsafe extern "C" {
     fn mmscale_user_failed();
 }
 
-/// Reads a word. The address lies in memory that is the program's, mapped or not.
-pub(crate) fn load(at: u64) -> Result<u64, Errno> {
+/// Reads a word.
+///
+/// # Safety
+/// The address is in memory that is the program's, mapped or not.
+pub(crate) unsafe fn load(at: u64) -> Result<u64, Errno> {
     // SAFETY: the first instruction reads a word of memory that Rust knows nothing of; if it
     // faults, the handler goes on behind it with the signal's number.
     let Accessed { word, signal } = unsafe { mmscale_user_load(at) };
     failed(signal).map_or(Ok(word), Err)
 }
 
-/// Writes a word. The address lies in memory that is the program's, mapped or not.
-pub(crate) fn store(at: u64, word: u64) -> Result<(), Errno> {
+/// Writes a word.
+///
+/// # Safety
+/// The address is in memory that is the program's, mapped or not.
+pub(crate) unsafe fn store(at: u64, word: u64) -> Result<(), Errno> {
     // SAFETY: as for `load`; nothing of Rust's lies where programs may write.
     let Accessed { signal, .. } = unsafe { mmscale_user_store(at, word) };
     failed(signal).map_or(Ok(()), Err)
@@ -130,6 +136,10 @@ mod tests {
     #[test]
     fn an_access_to_nothing_is_an_error_and_one_to_memory_is_none() {
         catch_faults().unwrap();
+        // SAFETY: a word of this test's own, and one of a page that is never mapped.
+        let load = |at| unsafe { load(at) };
+        // SAFETY: as above.
+        let store = |at, word| unsafe { store(at, word) };
         let mut word = 7_u64;
         let at = &raw mut word as u64;
         assert_eq!(load(at), Ok(7));

@@ -91,6 +91,15 @@ pub(crate) struct Calls {
     pub(crate) total: Sums,
 }
 
+// No gaps: their bytes would have no value, and the kernel copies them.
+const _: () = {
+    assert!(size_of::<Config>() == 2 * 8 + 4 * 4);
+    assert!(size_of::<Sums>() == (3 + BUCKETS) * 8);
+    assert!(size_of::<Path>() == 4 * 4);
+    assert!(size_of::<Batch>() == 3 * 8);
+    assert!(size_of::<Calls>() == 3 * size_of::<Sums>());
+};
+
 // SAFETY: numbers without gaps between them, as the program has them.
 unsafe impl Pod for Config {}
 // SAFETY: as above.

@@ -1,0 +1,59 @@
+//! What this program has from the program that started it, and must not have for a run: a layout of
+//! memory in which its own parts are where the memory of programs will be, and children that the
+//! kernel reaps by itself.
+
+use crate::process::{USER_BEGIN, USER_END};
+use std::io::{Error, Result};
+
+/// Refuses a process whose own memory reaches into that of programs: processes of the run would
+/// unmap it. So it does with `setarch -L` or `vm.legacy_va_layout`, in programs at fixed addresses,
+/// and under AddressSanitizer.
+pub(crate) fn check_layout() -> Result<()> {
+    match first_inside(&std::fs::read_to_string("/proc/self/maps")?) {
+        None => Ok(()),
+        Some(line) => Err(Error::other(format!(
+            "this process has `{line}` below {USER_END:#x}, where programs of the run have theirs: \
+             start it without `setarch -L`, with vm.legacy_va_layout=0, and without sanitizers"
+        ))),
+    }
+}
+
+/// The first mapping that reaches into the memory of programs, of those in `maps`.
+fn first_inside(maps: &str) -> Option<&str> {
+    maps.lines().find(|line| {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let range = range.and_then(|(from, to)| number(from).zip(number(to)));
+        range.is_some_and(|(from, to)| from < USER_END && to > USER_BEGIN)
+    })
+}
+
+/// Has ends of children told where the program that started this one has ignored them: the kernel
+/// would reap them by itself, and their ends would not be seen.
+pub(crate) fn keep_ended_children() {
+    // SAFETY: a zeroed sigaction is one, and the place is ours; the default action is no handler.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        let asked = libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut now);
+        if asked == 0 && now.sa_sigaction == libc::SIG_IGN {
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_among_those_of_programs_is_found() {
+        let usual = "555555554000-555555556000 r--p 00000000 08:01 1 /bin/a\n\
+                     7ffff7ffd000-7ffff7fff000 rw-p 00000000 00:00 0\n\
+                     ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n";
+        assert_eq!(first_inside(usual), None);
+        let legacy = "2aaaaaaab000-2aaaaaaac000 r--p 00000000 08:01 1 /lib/ld.so";
+        assert_eq!(first_inside(&format!("{usual}{legacy}\n")), Some(legacy));
+        let fixed = "00400000-00401000 r-xp 00000000 08:01 1 /bin/a";
+        assert_eq!(first_inside(fixed), Some(fixed));
+    }
+}
