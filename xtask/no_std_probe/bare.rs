@@ -18,7 +18,8 @@ pub fn is_quiet() -> bool {
     PREEMPT.load(Ordering::Relaxed) == 0 && IRQ_ON.load(Ordering::Relaxed)
 }
 
-impl Bare for OneCpu {
+// SAFETY: there is one CPU, and one thread.
+unsafe impl Bare for OneCpu {
     fn cpu() -> CpuId {
         CpuId::new(0)
     }

@@ -28,7 +28,8 @@ use world::with;
 #[derive(Clone, Copy, Debug)]
 pub struct Model;
 
-impl Arch for Model {
+// SAFETY: a CPU is a task of the model checker, which runs one at a time, and stays it.
+unsafe impl Arch for Model {
     type Spin = ModelSpin;
     type AtomicU8 = ModelAtomic<u8>;
     type AtomicU32 = ModelAtomic<u32>;

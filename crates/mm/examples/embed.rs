@@ -30,7 +30,8 @@ thread_local! {
     static CPU: Cell<usize> = const { Cell::new(0) };
 }
 
-impl Bare for ThreadCpus {
+// SAFETY: each thread that allocates is a CPU of its own and stays it.
+unsafe impl Bare for ThreadCpus {
     #[inline]
     fn cpu() -> CpuId {
         CpuId::new(CPU.get())

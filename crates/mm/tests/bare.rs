@@ -16,7 +16,8 @@ thread_local! {
     static IRQ_ON: Cell<bool> = const { Cell::new(true) };
 }
 
-impl Bare for Two {
+// SAFETY: one thread, on one CPU after the other.
+unsafe impl Bare for Two {
     fn cpu() -> CpuId {
         CpuId::new(CPU.get())
     }

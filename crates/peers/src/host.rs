@@ -46,7 +46,8 @@ pub(crate) fn become_cpu(cpu: usize) {
     LOCAL.with(|local| local.cpu.set(CpuId::new(cpu)));
 }
 
-impl Bare for HostThreads {
+// SAFETY: each thread that allocates has become a CPU of its own and stays it.
+unsafe impl Bare for HostThreads {
     #[inline]
     fn cpu() -> CpuId {
         LOCAL.with(|local| local.cpu.get())

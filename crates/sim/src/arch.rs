@@ -22,7 +22,8 @@ use mmscale_mm::arch::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sim;
 
-impl Arch for Sim {
+// SAFETY: all CPUs run on one host thread, and a task moves to another only where preemption is on.
+unsafe impl Arch for Sim {
     type Spin = SimSpin;
     type AtomicU8 = SimAtomic<u8>;
     type AtomicU32 = SimAtomic<u32>;

@@ -47,7 +47,9 @@ enum Step {
     Deliver,
 }
 
-impl RawSpin for SimSpin {
+// SAFETY: the engine gives the lock to one CPU until that unlocks it, all on one host thread;
+// without an engine nothing runs at the same time.
+unsafe impl RawSpin for SimSpin {
     fn new(class: LockClass) -> Self {
         Self::free(class)
     }

@@ -59,7 +59,8 @@ pub const MEMORY_PAGES: u64 = 1 << 19;
 #[derive(Clone, Copy, Debug)]
 pub struct Threads;
 
-impl Arch for Threads {
+// SAFETY: a CPU is a thread, and a task leaves it only where preemption is on.
+unsafe impl Arch for Threads {
     type Spin = ThreadsSpin;
     type AtomicU8 = ThreadsU8;
     type AtomicU32 = ThreadsU32;

@@ -19,7 +19,9 @@ pub struct ThreadsSpin {
     waiting: Waiting,
 }
 
-impl RawSpin for ThreadsSpin {
+// SAFETY: a ticket is served once, or an exchange finds 0 once between two unlocks; `Acquire` where
+// it is taken pairs with `Release` in `unlock`.
+unsafe impl RawSpin for ThreadsSpin {
     fn new(class: LockClass) -> Self {
         let waiting = try_here().map_or(Waiting::Yield, |cpu| cpu.machine().waiting);
         Self { next: AtomicU32::new(0), serving: AtomicU32::new(0), class, waiting }

@@ -36,7 +36,8 @@ use mmscale_mm::tlb::KERNEL;
 #[derive(Clone, Copy, Debug)]
 pub struct Uni;
 
-impl Arch for Uni {
+// SAFETY: all CPUs are steps of one thread, and the test says which runs.
+unsafe impl Arch for Uni {
     type Spin = UniSpin;
     type AtomicU8 = UniAtomic<u8>;
     type AtomicU32 = UniAtomic<u32>;

@@ -45,7 +45,8 @@ impl UniSpin {
     }
 }
 
-impl RawSpin for UniSpin {
+// SAFETY: one thread; a lock that is held is not taken again, which is a panic.
+unsafe impl RawSpin for UniSpin {
     fn new(class: LockClass) -> Self {
         Self {
             class,

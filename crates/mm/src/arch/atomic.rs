@@ -89,7 +89,12 @@ pub trait OwnedCounter<T: Copy> {
 ///
 /// The lock itself does not touch the preemption count or the interrupt state: the guards do,
 /// before they take it and after they let it go.
-pub trait RawSpin {
+///
+/// # Safety
+/// From the return of `lock`, or of `try_lock` with `true`, to `unlock` no other call of them
+/// returns so, on whatever CPU, and what was written before `unlock` is seen after the next: the
+/// data of a [`SpinLock`](crate::sync::SpinLock) rests on it.
+pub unsafe trait RawSpin {
     /// A free lock of `class`.
     fn new(class: LockClass) -> Self;
     /// Takes the lock; spins until it is free.

@@ -59,7 +59,8 @@ impl Drop for HasTables {
 /// The machine's tag.
 pub(crate) struct Lone;
 
-impl Arch for Lone {
+// SAFETY: a test is one thread, and what it makes stays there.
+unsafe impl Arch for Lone {
     const TRACES: bool = false;
     type Spin = BareSpin<Self>;
     type AtomicU8 = AtomicU8;

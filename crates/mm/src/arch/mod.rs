@@ -136,7 +136,13 @@ pub trait Callbacks {
 /// What the memory manager asks of a machine.
 ///
 /// All functions are called on a CPU of the machine, in one of the contexts of the module's table.
-pub trait Arch: Sized + 'static {
+///
+/// # Safety
+/// Between [`Arch::preempt_disable`] and the matching [`Arch::preempt_enable`], [`Arch::cpu`] says
+/// the same to the caller, and the same to no other code that runs at the time, interrupts on that
+/// CPU excepted; it is below [`Arch::cpus_possible`], which never changes. Data for each CPU
+/// ([`PerCpu`](crate::sync::PerCpu)) rests on it.
+pub unsafe trait Arch: Sized + 'static {
     /// Whether anybody looks at what [`Arch::trace`] is told. Where nobody does, what only those
     /// events need is left out.
     const TRACES: bool = true;

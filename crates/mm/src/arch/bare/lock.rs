@@ -12,7 +12,9 @@ pub struct BareSpin<A> {
     arch: PhantomData<fn() -> A>,
 }
 
-impl<A: Arch> RawSpin for BareSpin<A> {
+// SAFETY: an exchange finds the byte clear once between two stores that clear it; `Acquire` in
+// `try_lock` pairs with `Release` in `unlock`.
+unsafe impl<A: Arch> RawSpin for BareSpin<A> {
     fn new(_: LockClass) -> Self {
         Self { taken: AtomicBool::new(false), arch: PhantomData }
     }

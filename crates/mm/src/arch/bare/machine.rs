@@ -11,7 +11,8 @@ use core::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 /// An [`Arch`] for the frame allocator alone, as a tag type.
 pub struct BareMachine<T>(PhantomData<fn() -> T>);
 
-impl<T: Bare> Arch for BareMachine<T> {
+// SAFETY: as `Bare` promises, which has the same rules.
+unsafe impl<T: Bare> Arch for BareMachine<T> {
     const TRACES: bool = false;
     type Spin = BareSpin<Self>;
     type AtomicU8 = AtomicU8;

@@ -16,7 +16,8 @@
 //! /// One processor that runs to completion, and no interrupt handler that allocates.
 //! struct Board;
 //!
-//! impl Bare for Board {
+//! // SAFETY: there is one CPU, on which one thread runs.
+//! unsafe impl Bare for Board {
 //!     fn cpu() -> CpuId {
 //!         CpuId::new(0)
 //!     }
@@ -51,7 +52,12 @@ use super::{CpuId, CpuMask, Ipi, IrqState, NodeId};
 ///
 /// All are called on every way to a page, so those that are a few instructions long should be
 /// `#[inline]`.
-pub trait Bare: Sized + 'static {
+///
+/// # Safety
+/// Between [`Bare::preempt_disable`] and the matching [`Bare::preempt_enable`], [`Bare::cpu`] says
+/// the same to the caller, and the same to no other code that runs at the time, interrupts on that
+/// CPU excepted; it is below [`Bare::cpus`], which never changes.
+pub unsafe trait Bare: Sized + 'static {
     /// The CPU this runs on. Stable between [`Bare::preempt_disable`] and its end; asked outside
     /// too, for the nearest node, where an old answer does no harm.
     fn cpu() -> CpuId;
