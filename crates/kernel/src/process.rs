@@ -3,12 +3,11 @@
 use crate::descriptor::Descriptors;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ptr::null_mut;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use core::sync::atomic::{AtomicBool, AtomicPtr};
 use mmscale_mm::arch::{Arch, Atomic, Func, LockClass, Span, TaskId};
 use mmscale_mm::space::{Backing, Space};
-use mmscale_mm::sync::{Completion, Sparse, SpinLock};
+use mmscale_mm::sync::{Completion, Inside, Sparse, SpinLock};
 use mmscale_system::{Exit, ProcessId};
 
 /// Tasks that a machine may have.
@@ -135,15 +134,15 @@ impl<A: Arch> ProcessTable<A> {
 /// Which process each task is in. A task asks only for itself, so this needs no lock, and takes no
 /// turn on a machine in virtual time.
 pub(crate) struct Current<A: Arch> {
-    tasks: Sparse<AtomicPtr<Process<A>>>,
+    tasks: Sparse<Inside<Process<A>>>,
 }
 
 impl<A: Arch> Current<A> {
     pub(crate) fn new() -> Self {
         Self { tasks: Sparse::new(TASKS_MAX) }
     }
-    fn slot(&self, task: TaskId) -> &AtomicPtr<Process<A>> {
-        self.tasks.get_or_make(task.index(), |_| AtomicPtr::new(null_mut()))
+    fn slot(&self, task: TaskId) -> &Inside<Process<A>> {
+        self.tasks.get_or_make(task.index(), |_| Inside::nothing())
     }
     /// The calling task is in `process` for as long as `run` runs.
     pub(crate) fn run<R>(
@@ -152,17 +151,13 @@ impl<A: Arch> Current<A> {
         process: &Arc<Process<A>>,
         run: impl FnOnce() -> R,
     ) -> R {
-        let slot = self.slot(A::current());
-        slot.store(Arc::as_ptr(process).cast_mut(), Relaxed);
-        let result = process.space.run(on, run);
-        slot.store(null_mut(), Relaxed);
-        result
+        self.slot(A::current()).enter(process, || process.space.run(on, run))
     }
     /// The process of the calling task. Panics in a task that is in none.
     pub(crate) fn process(&self) -> &Process<A> {
-        let process = self.slot(A::current()).load(Relaxed);
-        // SAFETY: not null only while `run` is on this task's stack, whose caller keeps the `Arc`;
-        // the reference is used within a call that `run` has made.
-        unsafe { process.as_ref() }.expect("the calling task is a program's thread")
+        // SAFETY: the slot is the calling task's, and the reference is used within a call that
+        // `run` has made.
+        let process = unsafe { self.slot(A::current()).get() };
+        process.expect("the calling task is a program's thread")
     }
 }

@@ -7,6 +7,7 @@ mod bare;
 mod calls;
 mod decay_rules;
 mod frames;
+mod inside;
 mod lru;
 mod pcp_rules;
 mod reclaim;

@@ -11,12 +11,11 @@ use super::{File, FileId, Space};
 use crate::arch::{Arch, Asid, Atomic, LockClass, Order, Pfn};
 use crate::frame::MigrateType;
 use crate::page_alloc::{AllocError, FrameAllocator, Gfp};
-use crate::sync::{Numbers, Sparse, SpinLock};
+use crate::sync::{Inside, Numbers, Sparse, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ptr::null_mut;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU64};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 /// Whether address spaces get huge pages (`transparent_hugepage/enabled`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -108,7 +107,7 @@ pub struct Spaces<A: Arch> {
     /// The frame of zeros plus 1; 0 until it is there.
     zero: AtomicU64,
     /// By task, the address space that it runs in. A task asks only for its own.
-    running: Sparse<AtomicPtr<Space<A>>>,
+    running: Sparse<Inside<Space<A>>>,
     files: Files<A>,
     /// Address spaces that have begun to exit.
     exits: A::AtomicU32,
@@ -207,23 +206,18 @@ impl<A: Arch> Spaces<A> {
     pub(super) fn exits(&self) -> u32 {
         self.exits.load(Acquire)
     }
-    fn running(&self) -> &AtomicPtr<Space<A>> {
-        self.running.get_or_make(A::current().index(), |_| AtomicPtr::new(null_mut()))
+    fn running(&self) -> &Inside<Space<A>> {
+        self.running.get_or_make(A::current().index(), |_| Inside::nothing())
     }
     /// The calling task is in `space` for as long as `run` runs.
     pub(super) fn run_in<R>(&self, space: &Arc<Space<A>>, run: impl FnOnce() -> R) -> R {
-        let slot = self.running();
-        slot.store(Arc::as_ptr(space).cast_mut(), Relaxed);
-        let result = run();
-        slot.store(null_mut(), Relaxed);
-        result
+        self.running().enter(space, run)
     }
     /// The address space that the calling task runs in, if it has said so.
     pub(super) fn current(&self) -> Option<&Space<A>> {
-        let space = self.running().load(Relaxed);
-        // SAFETY: not null only while `run_in` is on this task's stack, whose caller keeps the
-        // `Arc`; the reference is used within a call that `run` has made.
-        unsafe { space.as_ref() }
+        // SAFETY: the slot is the calling task's, and the reference is used within a call that
+        // `run` has made.
+        unsafe { self.running().get() }
     }
     /// Every address space there is: for checks, while nothing changes.
     pub fn each(&self, mut see: impl FnMut(&Space<A>)) {

@@ -12,6 +12,7 @@
 //! A lock that is ever taken in an interrupt must always be taken with interrupts off.
 
 mod guard;
+mod inside;
 mod local;
 mod mutex;
 mod numbers;
@@ -23,6 +24,7 @@ mod spin;
 mod wait;
 
 pub use guard::{IrqGuard, NoPreempt, PreemptGuard};
+pub use inside::Inside;
 pub use local::{Local, LocalGuard};
 pub use mutex::{Mutex, MutexGuard};
 pub use numbers::Numbers;
