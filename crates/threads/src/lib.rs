@@ -179,8 +179,9 @@ unsafe impl Arch for Threads {
     fn trace(event: Trace) {
         let cpu = here();
         let now_ns = cpu.machine().clock.now_ns();
-        // SAFETY: only this thread uses its probe, and a probe does not trace.
-        if let Some(probe) = unsafe { &mut *cpu.local.probe.get() } {
+        let probe = cpu.local.probe.try_borrow_mut();
+        let mut probe = probe.expect("a probe is called once at a time: it may not trace");
+        if let Some(probe) = &mut *probe {
             probe.event(now_ns, &event);
         }
     }

@@ -9,7 +9,7 @@ use crate::paths::{LockStats, PathTree};
 use crate::queue::RunQueue;
 use crate::task::{Task, TaskTable};
 use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, IoDone, MAX_CPUS, Probe, SoftTlb, TaskId};
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -124,7 +124,7 @@ pub(crate) struct Local {
     /// When the nearest measured path changed last.
     pub(crate) path_since_ns: Cell<u64>,
     pub(crate) stats: UnsafeCell<LockStats>,
-    pub(crate) probe: UnsafeCell<Option<Box<dyn Probe>>>,
+    pub(crate) probe: RefCell<Option<Box<dyn Probe>>>,
     pub(crate) timer_late_max_ns: Cell<u64>,
     pub(crate) stacks: UnsafeCell<Vec<corosensei::stack::DefaultStack>>,
     pub(crate) tlb: UnsafeCell<SoftTlb>,
@@ -165,7 +165,7 @@ impl Cpu {
                 path: Cell::new(crate::paths::ROOT),
                 path_since_ns: Cell::new(0),
                 stats: UnsafeCell::new(LockStats::new()),
-                probe: UnsafeCell::new(Some(probe)),
+                probe: RefCell::new(Some(probe)),
                 timer_late_max_ns: Cell::new(0),
                 stacks: UnsafeCell::new(Vec::new()),
                 tlb: UnsafeCell::new(SoftTlb::EMPTY),

@@ -9,9 +9,10 @@ mod swap;
 
 use common::{Kernel, config, go, task};
 use mmscale_mm::arch::{Arch, CpuId, CpuMask, HotplugError, Ipi, LockClass, Priority};
-use mmscale_mm::arch::{Order, Pfn, TaskId};
+use mmscale_mm::arch::{Order, Pfn, Probe, TaskId, Trace};
 use mmscale_mm::sync::{IrqGuard, PreemptGuard, SpinLock};
 use mmscale_threads::{Failure, Threads};
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -314,6 +315,30 @@ fn sleeping_while_atomic_is_refused() {
         task(kernel, 0, Threads::preempt_disable);
     });
     assert!(matches!(outcome.failure, Some(Failure::Panic { .. })));
+}
+
+/// A probe that calls the machine that calls it.
+struct Echo;
+
+impl Probe for Echo {
+    fn event(&mut self, _: u64, event: &Trace) {
+        Threads::trace(*event);
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+#[test]
+fn a_probe_that_traces_is_refused() {
+    let boot = || {
+        let kernel = Arc::new(Kernel::default());
+        task(&kernel, 0, || Threads::trace(Trace::TlbFlush { pages: 1, interrupted: 0 }));
+        kernel
+    };
+    let outcome = mmscale_threads::run(&config(1), |_| Box::new(Echo), boot);
+    let Some(Failure::Panic { message, .. }) = outcome.failure else { panic!("not refused") };
+    assert!(message.contains("it may not trace"), "{message}");
 }
 
 #[test]
