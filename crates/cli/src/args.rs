@@ -81,6 +81,9 @@ pub(crate) struct CalibrateArgs {
     /// The file to write, such as this-computer.toml; stdout if not given
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace FILE if it exists; otherwise that is an error
+    #[arg(long, requires = "output")]
+    pub(crate) replace: bool,
     /// Half a second instead of some seconds: for a first look
     #[arg(long)]
     pub(crate) quick: bool,
@@ -185,6 +188,9 @@ pub(crate) struct RunArgs {
     /// Also write each document to DIR, as text and as JSON
     #[arg(short = 'o', long = "output", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace documents of the same names in DIR; otherwise they are an error
+    #[arg(long, requires = "output")]
+    pub(crate) replace: bool,
     /// Compare two values of a kernel setting or of a parameter, in turn, on the live kernel
     #[arg(long, value_name = "KEY=V1,V2", conflicts_with = "output")]
     pub(crate) ab: Option<String>,

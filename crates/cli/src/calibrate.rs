@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
-use mmscale_report::Folder;
+use mmscale_report::{Existing, Folder};
 use mmscale_study::calibrate::{Effort, Of, calibrate as measure, text};
 
 use crate::args::{CalibrateArgs, ProfileOf};
@@ -14,7 +14,8 @@ use crate::output;
 
 /// Measures this computer and writes its profile to a file or to stdout.
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
-    let place = args.output.as_deref().map(Place::open).transpose()?;
+    let existing = output::existing(args.replace);
+    let place = args.output.as_deref().map(|path| Place::open(path, existing)).transpose()?;
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
     // Hidden by itself where stderr is no terminal.
     let bar = ProgressBar::new(0);
@@ -33,10 +34,10 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     let profile = text(&measured.map_err(|error| Failure::Run(error.into()))?);
     let Some(place) = place else { return output::print(&profile) };
-    let file = place.folder.write(&place.name, &profile)?;
-    let path = file.display();
+    let written = place.folder.write(&place.name, &profile)?;
+    let path = written.path.display();
     output::tell(&format!("wrote {path}; use it with: mmscale run --profile {path}"));
-    Ok(())
+    output::as_named([&written])
 }
 
 /// Where the profile goes.
@@ -46,7 +47,7 @@ struct Place {
 }
 
 impl Place {
-    fn open(path: &Path) -> Result<Self, Failure> {
+    fn open(path: &Path, existing: Existing) -> Result<Self, Failure> {
         let wrong = |what: &str| {
             let path = path.display();
             Failure::Call(anyhow!("cannot write the profile to `{path}`: {what}"))
@@ -60,7 +61,8 @@ impl Place {
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| wrong("its name is not UTF-8"))?.to_owned();
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let folder = Folder::open(parent.unwrap_or(Path::new(".")))?;
+        let folder = Folder::open(parent.unwrap_or(Path::new(".")), existing)?;
+        folder.free(&name)?;
         Ok(Self { folder, name })
     }
 }

@@ -42,7 +42,9 @@ impl From<CallError> for Failure {
 impl From<FolderError> for Failure {
     fn from(error: FolderError) -> Self {
         match error {
-            FolderError::NotADirectory { .. } => Self::Call(error.into()),
+            FolderError::NotADirectory { .. }
+            | FolderError::Exists { .. }
+            | FolderError::IsADirectory { .. } => Self::Call(error.into()),
             FolderError::Io { .. } => Self::Run(error.into()),
         }
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::anyhow;
+use mmscale_report::{Existing, Written};
 
 use crate::failure::Failure;
 
@@ -29,6 +30,28 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// and the results are written all the same (`eprintln!` would panic).
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// What `--replace` means.
+pub(crate) fn existing(replace: bool) -> Existing {
+    if replace { Existing::Replace } else { Existing::Keep }
+}
+
+/// A failure if files have other names than were asked for: they are not lost, but what reads the
+/// names finds another run's.
+pub(crate) fn as_named<'a>(all: impl IntoIterator<Item = &'a Written>) -> Result<(), Failure> {
+    let renamed = |written: &Written| {
+        let wanted = written.instead_of.as_ref()?;
+        Some(format!("`{}` in place of `{}`", written.path.display(), wanted.display()))
+    };
+    let renamed: Vec<String> = all.into_iter().filter_map(renamed).collect();
+    if renamed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Run(anyhow!(
+        "wrote {}: files of those names appeared during the run, and were kept",
+        renamed.join(", ")
+    )))
 }
 
 fn write_to(out: &mut impl Write, text: &str) -> Result<Reader, Failure> {

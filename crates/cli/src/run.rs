@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use mmscale_record::{Document, FailureRecord, On};
-use mmscale_report::{Folder, Notes, json_line, text};
+use mmscale_report::{Folder, Notes, Written, json_line, text};
 use mmscale_study::{
     CallError, Checks, Length, Origin, Plan, Registry, Request, RunError, Settings, execute,
     fits_host, plan,
@@ -37,12 +37,18 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
         interrupt::on_signals(grace).context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
     let plans = plan(registry, &request)?;
     fits_host(&plans)?;
-    let folder = args.output.as_deref().map(Folder::open).transpose()?;
+    let existing = output::existing(args.replace);
+    let open = |path| Folder::open(path, existing);
+    let folder = args.output.as_deref().map(open).transpose()?;
+    let names = stems(&plans);
+    if let Some(folder) = &folder {
+        let mut files = names.iter().flat_map(|name| files_of(name));
+        files.try_for_each(|file| folder.free(&file))?;
+    }
     if plans.iter().any(|plan| plan.on == On::Linux) {
         unwatched::tell();
     }
-    let names = stems(&plans);
-    let mut lost = Lost::default();
+    let (mut lost, mut written) = (Lost::default(), Vec::new());
     for (place, (plan, name)) in plans.iter().zip(names).enumerate() {
         let sink = progress::watch(plan, place + 1, plans.len());
         let result = execute(plan, &interrupt, &sink);
@@ -57,30 +63,31 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
             Err(error) => return Err(stopped(error, place - lost.documents, plans.len())),
         };
         lost.count(&document);
-        let reader =
-            interrupt::whole(|| show(args, folder.as_ref(), plan, name, &document, place))?;
+        let shown = text(&document, &notes(plan));
+        let reader = interrupt::whole(|| {
+            if let Some(folder) = &folder {
+                written.extend(write_files(folder, &name, &document, &shown)?);
+            }
+            show(args.format, &document, &shown, place)
+        })?;
         if reader == Reader::Gone && folder.is_none() {
             return lost.failure(&plans);
         }
     }
-    lost.failure(&plans)
+    let named = output::as_named(&written);
+    lost.failure(&plans)?;
+    named
 }
 
-/// Writes a document to the folder, and to stdout in the form that was asked for.
+/// Writes a document to stdout in the form that was asked for.
 fn show(
-    args: &RunArgs,
-    folder: Option<&Folder>,
-    plan: &Plan,
-    name: String,
+    format: Format,
     document: &Document,
+    shown: &str,
     place: usize,
 ) -> Result<Reader, Failure> {
-    let shown = text(document, &notes(plan));
-    if let Some(folder) = folder {
-        write_files(folder, &name, document, &shown)?;
-    }
     let separator = if place == 0 { "" } else { "\n" };
-    match args.format {
+    match format {
         Format::Text => output::write(&format!("{separator}{shown}")),
         Format::Json => output::write(&json_line(document)),
     }
@@ -118,6 +125,11 @@ impl Lost {
     }
 }
 
+/// The files of a document.
+fn files_of(name: &str) -> [String; 2] {
+    [format!("{name}.json"), format!("{name}.txt")]
+}
+
 /// A failure, with what is safe already.
 fn stopped(error: RunError, complete: usize, all: usize) -> Failure {
     let error = anyhow::Error::from(error);
@@ -133,11 +145,12 @@ fn write_files(
     name: &str,
     document: &Document,
     shown: &str,
-) -> Result<(), Failure> {
-    let json = folder.write(&format!("{name}.json"), &json_line(document))?;
-    let text = folder.write(&format!("{name}.txt"), shown)?;
-    output::tell(&format!("wrote {} and {}", json.display(), text.display()));
-    Ok(())
+) -> Result<[Written; 2], Failure> {
+    let [json, text] = files_of(name);
+    let json = folder.write(&json, &json_line(document))?;
+    let text = folder.write(&text, shown)?;
+    output::tell(&format!("wrote {} and {}", json.path.display(), text.path.display()));
+    Ok([json, text])
 }
 
 fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {

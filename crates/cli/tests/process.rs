@@ -88,6 +88,75 @@ fn results_come_as_text_and_json() {
 }
 
 #[test]
+fn a_run_never_overwrites_another_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |more: &str| shell(&format!("$FAKE run fake --quick {more} -o $DIR"), folder.path());
+    assert!(run("--seed 1").status.success());
+    let json = folder.path().join("fake-arm64-72.json");
+    let first = fs::read_to_string(&json).unwrap();
+    let again = run("--seed 2");
+    assert_eq!(again.status.code(), Some(2), "{}", stderr(&again));
+    assert!(again.stdout.is_empty(), "nothing was started");
+    for word in ["fake-arm64-72.json", "another run", "--replace"] {
+        assert!(stderr(&again).contains(word), "{word}: {}", stderr(&again));
+    }
+    assert_eq!(fs::read_to_string(&json).unwrap(), first);
+    let replaced = run("--seed 2 --replace");
+    assert!(replaced.status.success(), "{}", stderr(&replaced));
+    assert_ne!(fs::read_to_string(&json).unwrap(), first);
+    // One of its two files is enough.
+    fs::remove_file(json).unwrap();
+    assert_eq!(run("--seed 2").status.code(), Some(2));
+}
+
+#[test]
+fn a_file_that_appears_during_a_run_is_kept_and_so_is_the_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = mmscale()
+        .args(["run", "fake", "--on", "threads", "--set", "pause_s=100ms", "--seeds", "20"])
+        .args(["--arm", "stock", "-o"])
+        .arg(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("1 of 20 runs done") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended by itself");
+    }
+    let theirs = folder.path().join("fake-host.json");
+    fs::write(&theirs, "theirs").unwrap();
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{rest}");
+    assert!(rest.contains("fake-host.2.json` in place of"), "{rest}");
+    assert_eq!(fs::read_to_string(theirs).unwrap(), "theirs");
+    let ours = fs::read_to_string(folder.path().join("fake-host.2.json")).unwrap();
+    let document: mmscale_record::Document = serde_json::from_str(&ours).unwrap();
+    assert_eq!(document.study, "fake");
+}
+
+/// A link in the place of the file, as its folder's owner may plant it: neither what it leads to
+/// nor, unless that is asked for, the link itself is touched.
+#[test]
+fn a_profile_never_overwrites_what_a_link_leads_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let (secret, link) = (folder.path().join("secret"), folder.path().join("own.toml"));
+    fs::write(&secret, "precious").unwrap();
+    std::os::unix::fs::symlink(&secret, &link).unwrap();
+    let output = shell("$FAKE calibrate --quick -o $DIR/own.toml", folder.path());
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--replace"), "{}", stderr(&output));
+    let output = shell("$FAKE calibrate --quick --replace -o $DIR/own.toml", folder.path());
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "precious");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(fs::symlink_metadata(&link).unwrap().is_file());
+    assert_eq!(names(folder.path()), ["own.toml", "secret"]);
+}
+
+#[test]
 fn a_full_disk_is_an_error_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     // No file may grow, as on a full disk; the signal that says so is ignored.

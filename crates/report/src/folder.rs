@@ -1,18 +1,35 @@
-//! Files that are whole or not there.
+//! Files that are whole or not there, and never another run's.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use tempfile::NamedTempFile;
 use thiserror::Error;
 
-/// Why a file could not be written. What was there before is as it was.
+/// Why a file could not be written. Files that were there before are as they were.
 #[derive(Debug, Error)]
 pub enum FolderError {
     /// The path is a file's, or leads through one.
     #[error("cannot write results to `{path}`: it is not a directory; give -o a directory")]
     NotADirectory {
         /// The path.
+        path: PathBuf,
+    },
+    /// A file of another run has the name.
+    #[error(
+        "cannot write `{path}`: there is a file of that name, from another run; give -o another \
+         place, or give --replace to replace it"
+    )]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The name is a directory's.
+    #[error("cannot replace `{path}`: it is a directory; give -o another place")]
+    IsADirectory {
+        /// The directory.
         path: PathBuf,
     },
     /// The system refused.
@@ -26,14 +43,37 @@ pub enum FolderError {
     },
 }
 
-/// A directory for results.
+/// What happens to a file that has the name of a new one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Existing {
+    /// It stays.
+    Keep,
+    /// The new one takes its place in one step. If it is a link, the link goes, and what it leads
+    /// to stays.
+    Replace,
+}
+
+/// A directory for results. It may be another user's: a temporary file has a random name and is
+/// made exclusively, links are never followed, and only a name that was asked for is replaced.
 #[derive(Clone, Debug)]
-pub struct Folder(PathBuf);
+pub struct Folder {
+    path: PathBuf,
+    existing: Existing,
+}
+
+/// A file that was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The path that it should have had, where a file appeared there after [`Folder::free`] looked.
+    pub instead_of: Option<PathBuf>,
+}
 
 impl Folder {
     /// Makes the directory where it is missing, and tries to write there, so that a run does not
     /// find out at its end that its results have no place.
-    pub fn open(path: &Path) -> Result<Self, FolderError> {
+    pub fn open(path: &Path, existing: Existing) -> Result<Self, FolderError> {
         if path.exists() && !path.is_dir() {
             return Err(FolderError::NotADirectory { path: path.to_owned() });
         }
@@ -44,15 +84,28 @@ impl Folder {
             _ => FolderError::Io { path: path.to_owned(), source },
         };
         fs::create_dir_all(path).map_err(fail)?;
-        let folder = Self(path.to_owned());
-        let probe = folder.temporary("probe");
-        File::create(&probe).and_then(|_| fs::remove_file(&probe)).map_err(fail)?;
+        let folder = Self { path: path.to_owned(), existing };
+        folder.temporary().and_then(NamedTempFile::close).map_err(fail)?;
         Ok(folder)
     }
 
-    /// Writes a file: under another name first, on to the disk, then renamed. It replaces what had
-    /// the name before.
-    pub fn write(&self, name: &str, contents: &str) -> Result<PathBuf, FolderError> {
+    /// Looks, before a run, whether a file may be written under a name.
+    pub fn free(&self, name: &str) -> Result<(), FolderError> {
+        let path = self.path.join(name);
+        // Of the name itself: a link that leads nowhere is there too.
+        match (fs::symlink_metadata(&path), self.existing) {
+            (Err(_), _) => Ok(()),
+            (Ok(_), Existing::Keep) => Err(FolderError::Exists { path }),
+            (Ok(data), Existing::Replace) if data.is_dir() => {
+                Err(FolderError::IsADirectory { path })
+            }
+            (Ok(_), Existing::Replace) => Ok(()),
+        }
+    }
+
+    /// Writes a file: under a random name first, on to the disk, then renamed. If a file has its
+    /// name by now and is to stay, the new one gets a number in its name.
+    pub fn write(&self, name: &str, contents: &str) -> Result<Written, FolderError> {
         self.write_with(name, |file| file.write_all(contents.as_bytes()))
     }
 
@@ -60,37 +113,64 @@ impl Folder {
         &self,
         name: &str,
         fill: impl FnOnce(&mut File) -> io::Result<()>,
-    ) -> Result<PathBuf, FolderError> {
-        let (path, temporary) = (self.0.join(name), self.temporary(name));
+    ) -> Result<Written, FolderError> {
+        let path = self.path.join(name);
+        // A temporary file is removed when it is dropped.
         let whole = (|| {
-            let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;
-            fill(&mut file)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)?;
+            let mut temporary = self.temporary()?;
+            fill(temporary.as_file_mut())?;
+            temporary.as_file().sync_all()?;
+            let written = self.publish(temporary, &path)?;
             // The new name is in the directory; a crash must not take it back.
-            File::open(&self.0)?.sync_all()
+            File::open(&self.path)?.sync_all()?;
+            Ok(written)
         })();
-        match whole {
-            Ok(()) => Ok(path),
-            Err(source) => {
-                // What went wrong is the thing to tell; a leftover that cannot be removed either
-                // has a name that says what it is.
-                let _ = fs::remove_file(&temporary);
-                Err(FolderError::Io { path, source })
-            }
-        }
+        whole.map_err(|source| FolderError::Io { path, source })
     }
 
-    /// A name that no result has, different for every process.
-    fn temporary(&self, name: &str) -> PathBuf {
-        self.0.join(format!(".{name}.{}.part", std::process::id()))
+    /// A new file, readable as others of this user are.
+    fn temporary(&self) -> io::Result<NamedTempFile> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".mmscale-").suffix(".part").permissions(Permissions::from_mode(0o666));
+        builder.tempfile_in(&self.path)
+    }
+
+    fn publish(&self, mut temporary: NamedTempFile, path: &Path) -> io::Result<Written> {
+        const MOST: u32 = 10_000;
+        if self.existing == Existing::Replace {
+            temporary.persist(path)?;
+            return Ok(Written { path: path.to_owned(), instead_of: None });
+        }
+        for number in 1..=MOST {
+            let to = numbered(path, number);
+            match temporary.persist_noclobber(&to) {
+                Ok(_) => {
+                    let instead_of = (number > 1).then(|| path.to_owned());
+                    return Ok(Written { path: to, instead_of });
+                }
+                Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => {
+                    temporary = failed.file;
+                }
+                Err(failed) => return Err(failed.error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+}
+
+/// `run.json`, `run.2.json` and so on.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    match (number, path.extension().and_then(|extension| extension.to_str())) {
+        (1, _) => path.to_owned(),
+        (_, Some(extension)) => path.with_extension(format!("{number}.{extension}")),
+        (_, None) => path.with_extension(number.to_string()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     fn names(folder: &Path) -> Vec<String> {
         let entry = |e: io::Result<fs::DirEntry>| e.unwrap().file_name().into_string().unwrap();
@@ -100,20 +180,80 @@ mod tests {
     }
 
     #[test]
-    fn missing_folders_are_made_and_files_replaced() {
+    fn missing_folders_are_made_and_files_replaced_if_that_was_asked_for() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a/b");
-        let folder = Folder::open(&path).unwrap();
+        let folder = Folder::open(&path, Existing::Replace).unwrap();
         folder.write("run.json", "old").unwrap();
+        folder.free("run.json").unwrap();
         let file = folder.write("run.json", "new").unwrap();
-        assert_eq!(fs::read_to_string(file).unwrap(), "new");
+        assert_eq!(fs::read_to_string(file.path).unwrap(), "new");
         assert_eq!(names(&path), ["run.json"]);
+        fs::create_dir(path.join("other.json")).unwrap();
+        let why = folder.free("other.json").unwrap_err();
+        assert!(matches!(why, FolderError::IsADirectory { .. }), "{why}");
+    }
+
+    #[test]
+    fn a_file_may_be_read_by_whom_the_umask_lets() {
+        let root = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        let usual = root.path().join("usual");
+        fs::write(&usual, "").unwrap();
+        let folder = Folder::open(root.path(), Existing::Keep).unwrap();
+        let written = folder.write("run.json", "x").unwrap();
+        assert_eq!(mode(&written.path), mode(&usual));
+    }
+
+    #[test]
+    fn a_file_of_another_run_is_seen_before_and_kept_after() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path(), Existing::Keep).unwrap();
+        folder.free("run.json").unwrap();
+        // Another run publishes while this one computes.
+        folder.write("run.json", "theirs").unwrap();
+        let why = folder.free("run.json").unwrap_err().to_string();
+        assert!(why.contains("run.json") && why.contains("--replace"), "{why}");
+        for (nth, text) in ["ours", "later"].into_iter().enumerate() {
+            let written = folder.write("run.json", text).unwrap();
+            assert_eq!(written.path, root.path().join(format!("run.{}.json", nth + 2)));
+            assert_eq!(written.instead_of, Some(root.path().join("run.json")));
+        }
+        let text = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
+        assert_eq!(["run.json", "run.2.json", "run.3.json"].map(text), ["theirs", "ours", "later"]);
+        assert_eq!(names(root.path()).len(), 3);
+    }
+
+    /// What another user can plant at the name: nothing that it leads to is written.
+    #[test]
+    fn links_and_pipes_at_the_name_lead_nowhere() {
+        for existing in [Existing::Keep, Existing::Replace] {
+            let root = tempfile::tempdir().unwrap();
+            let (secret, results) = (root.path().join("secret"), root.path().join("results"));
+            fs::write(&secret, "precious").unwrap();
+            let folder = Folder::open(&results, existing).unwrap();
+            symlink(&secret, results.join("link.json")).unwrap();
+            symlink(root.path().join("nothing"), results.join("dangling.json")).unwrap();
+            fs::hard_link(&secret, results.join("hard.json")).unwrap();
+            let mut fifo = std::process::Command::new("mkfifo");
+            assert!(fifo.arg(results.join("fifo.json")).status().unwrap().success());
+            for name in ["link.json", "dangling.json", "hard.json", "fifo.json"] {
+                assert_eq!(folder.free(name).is_ok(), existing == Existing::Replace, "{name}");
+                let written = folder.write(name, "result").unwrap();
+                let data = fs::symlink_metadata(&written.path).unwrap();
+                assert!(data.is_file() && data.nlink() == 1, "{name}");
+                assert_eq!(fs::read_to_string(written.path).unwrap(), "result");
+                assert_eq!(written.instead_of.is_some(), existing == Existing::Keep, "{name}");
+            }
+            assert_eq!(fs::read_to_string(&secret).unwrap(), "precious");
+            assert!(!root.path().join("nothing").exists());
+        }
     }
 
     #[test]
     fn a_full_disk_leaves_the_old_file_and_nothing_else() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder::open(root.path()).unwrap();
+        let folder = Folder::open(root.path(), Existing::Replace).unwrap();
         folder.write("run.json", "old").unwrap();
         let full = |file: &mut File| {
             file.write_all(b"ne")?;
@@ -131,7 +271,7 @@ mod tests {
         let file = root.path().join("file");
         fs::write(&file, "x").unwrap();
         for path in [file.clone(), file.join("below")] {
-            let error = Folder::open(&path).unwrap_err();
+            let error = Folder::open(&path, Existing::Keep).unwrap_err();
             assert!(matches!(error, FolderError::NotADirectory { .. }), "{error}");
         }
         assert_eq!(fs::read_to_string(&file).unwrap(), "x");

@@ -10,6 +10,6 @@ mod json;
 mod number;
 mod text;
 
-pub use folder::{Folder, FolderError};
+pub use folder::{Existing, Folder, FolderError, Written};
 pub use json::json_line;
 pub use text::{Notes, WIDTH, text, wrap};
