@@ -119,8 +119,8 @@ mod tests {
 
     /// What rustc says about a program; empty if it is content.
     fn errors_in(text: &str, name: &str) -> String {
-        let name = format!("mmscale-{name}-{}", std::process::id());
-        let file = std::env::temp_dir().join(name).with_extension("rs");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join(name).with_extension("rs");
         fs::write(&file, text).expect("a temporary file");
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let output = Command::new(rustc)
@@ -129,8 +129,6 @@ mod tests {
             .arg(&file)
             .output()
             .expect("rustc starts");
-        let _ = fs::remove_file(&file);
-        let _ = fs::remove_file(file.with_extension("rmeta"));
         if output.status.success() { String::new() } else { text_of(&output) }
     }
 

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{Error, Result};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks of a page each, made when the first is used.
 #[derive(Default)]
@@ -15,7 +14,8 @@ pub(crate) struct SwapFile {
 
 impl SwapFile {
     fn file(&self) -> Result<&File> {
-        let file = self.file.get_or_init(|| unnamed().ok()).as_ref();
+        // A file without a name from the start, in the folder for temporary files.
+        let file = self.file.get_or_init(|| tempfile::tempfile().ok()).as_ref();
         file.ok_or_else(|| {
             Error::other("no room for a swap file in the folder for temporary files")
         })
@@ -30,17 +30,6 @@ impl SwapFile {
 
 fn offset(block: u32) -> u64 {
     u64::from(block) * PAGE_BYTES as u64
-}
-
-/// A file in the folder for temporary files that has lost its name already.
-fn unnamed() -> Result<File> {
-    static FILES: AtomicU64 = AtomicU64::new(0);
-    let number = FILES.fetch_add(1, Ordering::Relaxed);
-    let name = format!("mmscale-swap-{}-{number}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
 }
 
 #[cfg(test)]
