@@ -10,6 +10,7 @@ use mmscale_study::{Registry, Request};
 use crate::args::Format;
 use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
+use crate::leftovers;
 use crate::output;
 use crate::unwatched;
 
@@ -35,6 +36,7 @@ pub(crate) fn ab(
     let interrupt = interrupt::on_signals(Grace::Live)
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;
+    leftovers::clear();
     unwatched::tell();
     let pairs = plans[0].seeds.len();
     let name = plans[0].study.name();

@@ -1,4 +1,4 @@
-//! Signals that end the tool.
+//! Signals that ask a command to stop.
 
 use std::fs;
 use std::io::{self, Read};
@@ -28,7 +28,7 @@ impl Grace {
     const fn time(self) -> Duration {
         match self {
             Self::Computing => Duration::from_millis(700),
-            Self::Live => Duration::from_secs(5),
+            Self::Live => Duration::from_secs(8),
         }
     }
 }
@@ -52,11 +52,15 @@ pub(crate) fn whole<R>(write: impl FnOnce() -> R) -> R {
 /// itself after `grace` is ended; a second signal ends the process immediately.
 pub(crate) fn on_signals(grace: Grace) -> io::Result<Interrupt> {
     let stop = Arc::new(AtomicBool::new(false));
+    // Apart: a comparison that has lost its guardian sets `stop` too, and the first signal after
+    // that is still the first.
+    let signalled = Arc::new(AtomicBool::new(false));
     let (watched, told) = UnixStream::pair()?;
     let hangup = (!ignores_hangup()).then_some(SIGHUP);
     for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         // The order matters: the flag is still clear when the first signal passes here.
-        flag::register_conditional_default(signal, Arc::clone(&stop))?;
+        flag::register_conditional_default(signal, Arc::clone(&signalled))?;
+        flag::register(signal, Arc::clone(&signalled))?;
         flag::register(signal, Arc::clone(&stop))?;
         low_level::pipe::register(signal, told.try_clone()?)?;
     }

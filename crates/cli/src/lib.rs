@@ -12,6 +12,7 @@ mod doctor;
 mod failure;
 mod fidelity;
 mod interrupt;
+mod leftovers;
 mod list;
 mod live;
 mod names;

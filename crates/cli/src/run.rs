@@ -12,6 +12,7 @@ use crate::ab::ab;
 use crate::args::{Format, Machine, RunArgs};
 use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
+use crate::leftovers;
 use crate::names::stems;
 use crate::output::{self, Reader};
 use crate::progress;
@@ -46,6 +47,7 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
         files.try_for_each(|file| folder.free(&file))?;
     }
     if plans.iter().any(|plan| plan.on == On::Linux) {
+        leftovers::clear();
         unwatched::tell();
     }
     let (mut lost, mut written) = (Lost::default(), Vec::new());

@@ -11,6 +11,7 @@ use mmscale_study::stress::{
 use crate::args::{Format, Machine, RunArgs, Workers};
 use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
+use crate::leftovers;
 use crate::live::seconds;
 use crate::output;
 
@@ -34,6 +35,7 @@ pub(crate) fn with(args: &RunArgs) -> Result<(), Failure> {
     let interrupt = interrupt::on_signals(Grace::Live)
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;
+    leftovers::clear();
     let told = |run| output::tell(&format!("{}: run {} of {runs}", prepared.command(), run + 1));
     let found = stress(&prepared, &interrupt, told)?;
     output::print(&match args.format {

@@ -143,13 +143,13 @@ fn instances() -> usize {
     fs::read_dir("/sys/kernel/tracing/instances").map_or(0, Iterator::count)
 }
 
-/// Whether this process, and so its children until they say otherwise, ignores SIGINT, as what a
-/// shell runs in the background does: one that comes early is lost then.
-fn ignores_interrupts() -> bool {
+/// Whether this process, and so its children until they say otherwise, ignores a signal: SIGINT as
+/// what a shell runs in the background does, SIGHUP under nohup. One that comes early is lost then.
+fn ignores(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask & 1 << (Signal::INT.as_raw() - 1) != 0)
+    ignored.is_some_and(|mask| mask & 1 << (signal.as_raw() - 1) != 0)
 }
 
 /// At any point: before anything runs, while it is set up, and while it runs.
@@ -161,16 +161,16 @@ fn whenever_a_run_is_ended_nothing_of_it_is_left() {
     );
     let pids = || fs::read_to_string(noted.path().join("pids")).unwrap_or_default();
     let before = instances();
-    let interrupt = if ignores_interrupts() { Signal::TERM } else { Signal::INT };
-    let signals = [interrupt, Signal::TERM, Signal::KILL];
-    for (nth, signal) in signals.into_iter().cycle().take(15).enumerate() {
+    let heard = |signal| if ignores(signal) { Signal::TERM } else { signal };
+    let signals = [heard(Signal::INT), heard(Signal::HUP), Signal::TERM, Signal::KILL];
+    for (nth, signal) in signals.into_iter().cycle().take(20).enumerate() {
         let temporary = tempfile::tempdir().unwrap();
         let known = pids().lines().count();
         let mut run = mmscale();
         run.args(["run", "churn", "--with", "stress-ng", "--for", "1000s"]);
         run.env("PATH", &path).env("TMPDIR", temporary.path()).env("NOTED", noted.path());
         let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        match nth / 3 {
+        match nth / 4 {
             // When all of it runs.
             0 => until("it does not begin", || pids().lines().count() >= known + 2),
             // And at moments before that.
@@ -214,6 +214,45 @@ fn a_comparison_that_is_killed_puts_its_setting_back() {
         child.wait().unwrap();
         until("it is not put back", || setting() == "before");
         until("a memory group is left", || groups(tool).is_empty());
+    }
+}
+
+/// Without its guardian a comparison ends and restores its setting, and a signal meanwhile is the
+/// first one: it does not end the tool before that.
+#[test]
+fn a_comparison_whose_guardian_is_killed_ends_and_restores_its_setting() {
+    const PATH: &str = "/proc/sys/kernel/domainname";
+    // SAFETY: the calling thread alone gets names of its own; its children have them too.
+    let own = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUTS) };
+    if own.is_err() || fs::write(PATH, "before").is_err() {
+        return skipped("a comparison without its guardian", "no setting may be changed here");
+    }
+    for signalled in [false, true] {
+        let mut run = mmscale();
+        run.args(["run", "vmstat", "--arm", "stock", "--set", "watch=off"]);
+        run.args(["--ab", "kernel.domainname=one,two", "--seeds", "1000"]);
+        let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let setting = || fs::read_to_string(PATH).unwrap().trim().to_owned();
+        until("it is not set", || setting() != "before");
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id()));
+        let pids = children.unwrap();
+        let is_guardian = |pid: &&str| {
+            fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name == "mmscale-guard\n")
+        };
+        let guardian = pids.split_whitespace().find(is_guardian).unwrap().parse().unwrap();
+        kill_process(Pid::from_raw(guardian).unwrap(), Signal::KILL).unwrap();
+        if signalled {
+            // When the tool knows of it, or before: it makes no difference.
+            std::thread::sleep(Duration::from_millis(2));
+            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        }
+        let status = child.wait().unwrap();
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.contains("kernel.domainname was restored"), "{said}");
+        assert_eq!(setting(), "before");
     }
 }
 

@@ -7,11 +7,13 @@
 //! | `apart` | what a run must not have from the program that started this one |
 //! | `command` | a run of somebody else's program |
 //! | `end` | how processes end |
-//! | `limits`, `room` | what a run may use |
+//! | `limits`, `room`, `groups` | what a run may use |
+//! | `scratch` | folders for temporary files |
+//! | `leftovers`, `proof` | what killed runs left: found, undone, removed |
 //! | `system`, `memory` | the calls |
 //! | `process`, `table` | what a process has for itself, and what all of them share |
 //! | `plain`, `shared` | types without pointers, and values of them that processes share |
-//! | `sysctl` | settings of the kernel, changed for a while |
+//! | `sysctl`, `setting`, `remembered` | settings of the kernel, changed for a while |
 //! | `provenance` | what figures from a computer hang on |
 //! | `steps` | single steps of the kernel, timed |
 //! | `user` | accesses that may fault |
@@ -24,13 +26,19 @@ mod command;
 mod compute;
 mod end;
 mod errno;
+mod groups;
+mod leftovers;
 mod limits;
 mod memory;
 mod plain;
 mod process;
+mod proof;
 mod provenance;
+mod remembered;
 mod room;
 mod run;
+mod scratch;
+mod setting;
 mod shared;
 pub mod steps;
 mod sysctl;
@@ -40,13 +48,16 @@ mod user;
 mod watch;
 
 pub use command::{Foreign, find_program, run_command};
+pub use leftovers::{Leftovers, clear};
 pub use limits::{LimitedBy, PROCESS_BYTES, available_bytes};
 pub use plain::Plain;
 pub use provenance::provenance;
 pub use room::TooMuch;
 pub use run::{Begun, Config, Failure, Outcome, run, run_watched};
+pub use scratch::Scratch;
+pub use setting::is_sysctl;
 pub use shared::Shared;
-pub use sysctl::{Sysctl, SysctlError, is_sysctl};
+pub use sysctl::{Sysctl, SysctlError};
 pub use system::{Linux, tick_hz};
 pub use table::CallTimes;
 pub use watch::{

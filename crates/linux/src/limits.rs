@@ -1,8 +1,9 @@
 //! What a run may use, so that it cannot hurt the computer that it is on.
 
+use crate::groups;
 use crate::room::{Place, TooMuch, room_for, rooms};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::path::PathBuf;
 
 /// What keeps the run's memory within its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,14 +48,19 @@ impl Limits {
                 return Err(TooMuch::Memory { wants, available: free });
             }
         }
-        Ok(Self { places: places(), bytes: wants })
+        Ok(Self { places: groups::places(), bytes: wants })
     }
     /// Makes a memory group where that is allowed, and puts the calling process, the warden, under
-    /// the limits with all that it will fork.
-    pub(crate) fn enter(&self) -> std::io::Result<LimitedBy> {
-        let group = self.places.iter().find(|(group, limit)| make(group, limit, self.bytes));
-        if let Some((group, _)) = group {
-            fs::write(group.join("cgroup.procs"), "0")?;
+    /// the limits with all that it will fork. Returns the group's lock, if there is a group: it
+    /// says that the warden lives, so no other process may keep it open.
+    pub(crate) fn enter(&self) -> std::io::Result<Option<File>> {
+        let mut made = None;
+        for (group, limit) in &self.places {
+            made = groups::make(group, limit, self.bytes);
+            if made.is_some() {
+                fs::write(group.join("cgroup.procs"), "0")?;
+                break;
+            }
         }
         // Before anybody else, if memory runs out all the same.
         let _ = fs::write("/proc/self/oom_score_adj", "1000");
@@ -65,79 +71,31 @@ impl Limits {
             libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit);
             libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         }
-        Ok(if group.is_some() { LimitedBy::Group } else { LimitedBy::Plan })
+        Ok(made)
     }
-}
-
-impl Limits {
-    /// Takes the calling process, the last of the run, out of the group and removes it: whoever
-    /// made it may be gone.
+    /// Takes the calling process, the last of the run, out of the group and removes it: the tool
+    /// may be gone.
     pub(crate) fn leave(&self) {
         for (group, _) in self.places.iter().filter(|(group, _)| group.exists()) {
             if let Some(parent) = group.parent() {
                 let _ = fs::write(parent.join("cgroup.procs"), "0");
             }
-            remove(group);
+            groups::remove(group);
         }
     }
-}
-
-/// Removes a group; its last process may still be on its way out.
-fn remove(group: &Path) {
-    for _ in 0..200 {
-        if fs::remove_dir(group).is_ok() || !group.exists() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+    /// Kills all processes of the group, from the tool, when the warden is gone.
+    pub(crate) fn kill_all(&self) {
+        self.places.iter().for_each(|(group, _)| groups::kill_all(group));
     }
 }
 
 impl Drop for Limits {
     fn drop(&mut self) {
         // The warden has done it, unless it was killed.
-        self.places.iter().for_each(|(group, _)| remove(group));
-    }
-}
-
-/// Where a new memory group below this process's own can be, with the file of its limit.
-fn places() -> Vec<(PathBuf, &'static str)> {
-    // SAFETY: asks for a number.
-    let name = format!("mmscale-{}-{}", unsafe { libc::getpid() }, next());
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let place = |line: &str| {
-        let mut fields = line.splitn(3, ':');
-        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let path = Path::new(path.trim_start_matches('/')).join(&name);
-        if controllers.split(',').any(|name| name == "memory") {
-            Some((Path::new("/sys/fs/cgroup/memory").join(path), "memory.limit_in_bytes"))
-        } else if number == "0" {
-            Some((Path::new("/sys/fs/cgroup").join(path), "memory.max"))
-        } else {
-            None
+        for (group, _) in &self.places {
+            groups::remove(group);
         }
-    };
-    own.lines().filter_map(place).collect()
-}
-
-/// Makes a group with its limit; nothing is left of one that cannot have it.
-fn make(group: &Path, limit: &str, bytes: u64) -> bool {
-    if fs::create_dir(group).is_err() {
-        return false;
     }
-    if fs::write(group.join(limit), bytes.to_string()).is_err() {
-        let _ = fs::remove_dir(group);
-        return false;
-    }
-    // The limit is of memory: what is swapped out beyond it is taken from others too.
-    let _ = fs::write(group.join("memory.swap.max"), "0");
-    let _ = fs::write(group.join("memory.memsw.limit_in_bytes"), bytes.to_string());
-    true
-}
-
-fn next() -> u32 {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The kernel's numbers of `count` CPUs that this process may use; around again where there are

@@ -1,14 +1,15 @@
-//! A run on the live kernel: who starts whom, and how all of it ends.
+//! A run on the live kernel: which process starts which, and how all of it ends.
 //!
 //! The tool forks a *warden*, in a session of its own, which forks the run's first process. Orphans
 //! are the warden's children. It ends all processes of the run when the first has ended, when time
 //! is up, and when the pipe from the tool is closed: the tool closes it when it is interrupted, and
-//! the kernel does when the tool is killed. If the warden itself is killed, the first process gets
-//! a signal from the kernel, and the tool ends the others.
+//! the kernel does when the tool is killed. If the warden itself ends, the kernel kills its process
+//! group, in which all processes of the run are ([`GroupEnd`]), whether the tool lives or not; the
+//! tool, or else a later run, removes the memory group with all that is still in it.
 
 use crate::apart;
 use crate::compute;
-use crate::end::{PANICKED, ended_child};
+use crate::end::{GroupEnd, PANICKED, ended_child};
 use crate::limits::{self, LimitedBy, Limits};
 use crate::process::{Own, RunState};
 use crate::room::TooMuch;
@@ -16,6 +17,8 @@ use crate::system::{self, Linux, clock_ns};
 use crate::table::{CallTimes, Table};
 use crate::user;
 use mmscale_system::{Body, CpuTime, ProcessId, ThreadSpec};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -171,13 +174,16 @@ fn run_of(
         close(held);
         return Err(setup("start a process")(why));
     }
-    let status = attend(config, &state.table, warden, held, begun);
+    let (status, forced) = attend(config, &state.table, warden, held, begun);
     let wall_ns = started.elapsed().as_nanos() as u64;
     if libc::WIFSIGNALED(status) {
+        state.table.end();
+        limits.kill_all();
         sweep(&state.table, warden, whose);
     }
     let limited_by = if state.table.is_grouped() { LimitedBy::Group } else { LimitedBy::Plan };
     drop(limits);
+    forced.map_or(Ok(()), Err)?;
     judge(config, &state.table, status)?;
     let cpu = state.table.cpu();
     let releases = state.table.releases();
@@ -189,16 +195,23 @@ fn close(fd: i32) {
     unsafe { libc::close(fd) };
 }
 
-/// Waits for the warden; tells it when somebody wants the run to stop.
+/// How long the warden may take to end a run, after the tool has asked for it or time is up; then
+/// the tool kills the warden, and the kernel the others.
+const WARDEN_MAY_TAKE: Duration = Duration::from_secs(5);
+
+/// Waits for the warden; tells it when the run is to stop. Returns its status, and why the tool
+/// had to kill it, if it had to.
 fn attend(
     config: &Config,
     table: &Table,
     warden: i32,
     held: i32,
     begun: impl FnOnce(Begun),
-) -> i32 {
+) -> (i32, Option<Failure>) {
     let mut held = Some(held);
     let mut begun = Some(begun);
+    let limit = Duration::from_nanos(config.limit_ns);
+    let (started, mut asked, mut forced) = (Instant::now(), None::<Instant>, None);
     loop {
         let mut status = 0;
         // SAFETY: the status is ours.
@@ -207,11 +220,23 @@ fn attend(
             if let Some(held) = held {
                 close(held);
             }
-            return status;
+            return (status, forced.filter(|_| libc::WIFSIGNALED(status)));
         }
         let stop = config.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
         if let Some(held) = held.take_if(|_| stop) {
             close(held);
+            asked = Some(Instant::now());
+            // SAFETY: numbers only, of our child. It may have been stopped.
+            unsafe { libc::kill(warden, libc::SIGCONT) };
+        }
+        let late = match asked {
+            Some(asked) => (asked.elapsed() > WARDEN_MAY_TAKE).then_some(Failure::Interrupted),
+            None => (started.elapsed() > limit.saturating_add(WARDEN_MAY_TAKE))
+                .then_some(Failure::Limit(limit)),
+        };
+        if late.is_some() {
+            kill(warden);
+            forced = late;
         }
         let at_ns = table.begin_ns();
         if at_ns > 0
@@ -248,8 +273,10 @@ fn warden_life(
     whose: Whose,
     program: Body<Linux>,
 ) -> ! {
-    let code = match enter(state, limits) {
-        Ok(()) => guard(config, state, watched, program),
+    // Until the end of the warden: the lock says that it lives.
+    let entered = enter(state, limits);
+    let code = match &entered {
+        Ok(bonds) => guard(config, state, watched, bonds, program),
         Err(why) => {
             state.table.tell(&format!("cannot set up a run's processes: {why}"));
             PANICKED
@@ -262,10 +289,18 @@ fn warden_life(
     unsafe { libc::_exit(code) }
 }
 
+/// What only the warden holds, and the first process closes.
+struct Bonds {
+    group_end: GroupEnd,
+    lock: Option<File>,
+}
+
 /// What holds for the warden and all processes of the run.
-fn enter(state: &Arc<RunState>, limits: &Limits) -> std::io::Result<()> {
-    // SAFETY: calls without memory of ours.
+fn enter(state: &Arc<RunState>, limits: &Limits) -> std::io::Result<Bonds> {
+    // SAFETY: calls without memory of ours. If the tool ends while the warden is stopped, the
+    // warden has to go on.
     unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT);
         libc::setsid();
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         libc::prctl(libc::PR_SET_NAME, c"mmscale-warden".as_ptr());
@@ -274,7 +309,9 @@ fn enter(state: &Arc<RunState>, limits: &Limits) -> std::io::Result<()> {
         }
     }
     user::catch_faults()?;
-    if limits.enter()? == LimitedBy::Group {
+    let group_end = GroupEnd::new()?;
+    let lock = limits.enter()?;
+    if lock.is_some() {
         state.table.set_grouped();
     }
     let state = Arc::clone(state);
@@ -284,22 +321,39 @@ fn enter(state: &Arc<RunState>, limits: &Limits) -> std::io::Result<()> {
         let place = panic.location().map_or(String::new(), |at| format!(" ({at})"));
         state.table.tell(&format!("a program panicked: {}{place}", text.unwrap_or("no message")));
     }));
-    Ok(())
+    Ok(Bonds { group_end, lock })
 }
 
 /// Starts the first process and waits for its end, or for a reason to end it.
-fn guard(config: &Config, state: &Arc<RunState>, watched: i32, program: Body<Linux>) -> i32 {
+fn guard(
+    config: &Config,
+    state: &Arc<RunState>,
+    watched: i32,
+    bonds: &Bonds,
+    program: Body<Linux>,
+) -> i32 {
     let table = &state.table;
     // The first process is its own parent: nobody may wait for it.
     let Ok(id) = table.take(ProcessId(0)) else { return PANICKED };
     let deadline = Instant::now() + Duration::from_nanos(config.limit_ns);
+    // SAFETY: asks for a number.
+    let warden = unsafe { libc::getpid() };
     // SAFETY: the warden has one thread.
     let first = unsafe { libc::fork() };
     if first == 0 {
         close(watched);
         // SAFETY: calls without memory of ours. The warden is the thread that has forked, and lives
-        // for as long as its process.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        // for as long as its process. If it ended before the call, this process has another parent.
+        unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            if libc::getppid() != warden {
+                libc::_exit(CANCELLED);
+            }
+        }
+        bonds.group_end.follow();
+        if let Some(lock) = &bonds.lock {
+            close(lock.as_raw_fd());
+        }
         // SAFETY: asks for a number.
         table.begun(id, unsafe { libc::getpid() });
         limits::give_up_rights();

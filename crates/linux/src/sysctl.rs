@@ -1,18 +1,50 @@
-//! Settings of the kernel that are changed for a while, and put back whatever happens: a *guardian*
-//! process holds the other end of a pipe, and puts the old value back when this program has closed
-//! it, or is gone, killed included.
+//! Settings of the kernel that are changed for a while, and restored whatever happens. The tool
+//! restores them and reads them back; if it is killed, a *guardian* process does, which holds the
+//! other end of a pipe; if both are killed, a later run or `mmscale doctor` does, from a file
+//! (`remembered`).
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use crate::end::{await_end, has_ended};
+use crate::remembered::{Locked, Record, Remembered};
+use crate::setting::{self, Value};
+use std::io::Error;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::thread::JoinHandle;
+use std::time::Duration;
 use thiserror::Error;
 
-/// Why a setting cannot be changed.
+/// Why a setting cannot be changed, or is not what it was.
 #[derive(Debug, Error)]
 pub enum SysctlError {
     /// There is no such setting.
     #[error("there is no setting `{0}` below /proc/sys: look for it with `sysctl -a`")]
     Unknown(String),
+    /// A run could not restore it.
+    #[error("cannot change {key} for a run: {why}; nothing was changed")]
+    NotRestorable {
+        /// The setting.
+        key: String,
+        /// Why it could not be restored.
+        why: String,
+    },
+    /// Another run changes it.
+    #[error("cannot change {key}: process {pid} changes it now; wait until that run has ended")]
+    Used {
+        /// The setting.
+        key: String,
+        /// The other tool.
+        pid: i32,
+    },
+    /// Its old value cannot be kept.
+    #[error("cannot keep the old value of {key} in /run/mmscale: {why}; run as root")]
+    Memory {
+        /// The setting.
+        key: String,
+        /// Why not.
+        why: Error,
+    },
     /// It cannot be read or written.
     #[error("cannot set {key} to `{value}`: {why}; run as root, and look what values it may have")]
     Refused {
@@ -21,87 +53,169 @@ pub enum SysctlError {
         /// What it was to be.
         value: String,
         /// What the kernel said.
-        why: std::io::Error,
+        why: Error,
     },
-    /// Nobody could be started to put it back.
-    #[error("cannot start the process that puts {0} back: {1}")]
-    Guardian(String, std::io::Error),
+    /// The kernel accepted a value and has another.
+    #[error("set {key} to `{value}`, and the kernel made `{has}` of it; look what values it takes")]
+    NotTaken {
+        /// The setting.
+        key: String,
+        /// What it was to be.
+        value: String,
+        /// What it is.
+        has: String,
+    },
+    /// It is not what it was.
+    #[error(
+        "{key} is `{has}` and was `{before}`, which the kernel does not take back: set it by hand; \
+         {} keeps the old value, and `mmscale doctor` tries again", file.display()
+    )]
+    NotRestored {
+        /// The setting.
+        key: String,
+        /// What it is.
+        has: String,
+        /// What it was.
+        before: String,
+        /// The file that remembers it.
+        file: PathBuf,
+    },
+    /// The process that restores it could not be started.
+    #[error("cannot start the process that restores {0}: {1}")]
+    Guardian(String, Error),
+    /// That process was killed.
+    #[error(
+        "the process that restores {0} if this one is killed was itself killed from outside; \
+         {0} was restored and the run ended"
+    )]
+    GuardianKilled(String),
 }
 
-/// A setting that goes back to what it was when this is dropped, or its program ends.
+/// A setting that is restored when this is dropped, or its program ends.
 #[derive(Debug)]
 pub struct Sysctl {
     key: String,
-    path: PathBuf,
-    before: String,
+    before: Vec<Value>,
+    remembered: Option<Remembered>,
     held: i32,
     guardian: i32,
-}
-
-/// The file of a setting with dots or slashes in its name.
-fn path_of(key: &str) -> Option<PathBuf> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-    if !key.chars().all(plain) || key.contains("..") || key.starts_with('/') {
-        return None;
-    }
-    let path = Path::new("/proc/sys").join(key.replace('.', "/"));
-    path.is_file().then_some(path)
-}
-
-/// Whether a word names a setting of the kernel.
-pub fn is_sysctl(key: &str) -> bool {
-    path_of(key).is_some()
+    watcher: Option<JoinHandle<()>>,
+    /// This process ends the guardian itself.
+    ending: Arc<AtomicBool>,
 }
 
 impl Sysctl {
-    /// Remembers a setting, and starts its guardian.
+    /// Locks a setting, remembers its value, and starts its guardian.
     pub fn guard(key: &str) -> Result<Self, SysctlError> {
-        let path = path_of(key).ok_or_else(|| SysctlError::Unknown(key.to_owned()))?;
-        let refused =
-            |why| SysctlError::Refused { key: key.to_owned(), value: "what it is".to_owned(), why };
-        let before = fs::read_to_string(&path).map_err(refused)?.trim().to_owned();
-        let failed = || SysctlError::Guardian(key.to_owned(), std::io::Error::last_os_error());
-        let mut ends = [0; 2];
-        // SAFETY: the place for two descriptors is ours.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            return Err(failed());
+        let key = setting::name_of(key).ok_or_else(|| SysctlError::Unknown(key.to_owned()))?;
+        let not_restorable = |why: String| SysctlError::NotRestorable { key: key.clone(), why };
+        if let Some(why) = setting::refusal(&key) {
+            return Err(not_restorable(why.to_owned()));
         }
-        let [watched, held] = ends;
-        // SAFETY: asks for a number.
-        let tool = unsafe { libc::getpid() };
-        // SAFETY: the child uses memory and the C library's allocator, which survives forks.
-        let guardian = unsafe { libc::fork() };
-        if guardian == 0 {
-            close(held);
-            guardian_life(tool, watched, &path, &before);
+        let memory = |why| SysctlError::Memory { key: key.clone(), why };
+        let keys = setting::together(&key);
+        let mut remembered = match Remembered::lock(&keys[0]).map_err(memory)? {
+            Locked::Ours(remembered) => remembered,
+            Locked::Used(pid) => return Err(SysctlError::Used { key, pid }),
+        };
+        if let Some(record) = remembered.record().map_err(memory)? {
+            if record.tool.runs() {
+                return Err(SysctlError::Used { key, pid: record.tool.pid() });
+            }
+            restored(&record.values, &remembered)?;
         }
-        close(watched);
-        if guardian < 0 {
-            close(held);
-            return Err(failed());
+        let before = setting::read_all(&keys).map_err(|why| not_restorable(why.to_string()))?;
+        if let Err(why) = setting::can_restore(&before) {
+            let _ = remembered.forget();
+            return Err(not_restorable(format!("its value cannot be written: {why}")));
         }
-        Ok(Self { key: key.to_owned(), path, before, held, guardian })
+        let record = remembered.remember(&before).map_err(memory)?;
+        let (held, guardian) = match start_guardian(&mut remembered, &record) {
+            Ok(started) => started,
+            Err(why) => {
+                let _ = remembered.forget();
+                return Err(SysctlError::Guardian(key, why));
+            }
+        };
+        let ending = Arc::new(AtomicBool::new(false));
+        let remembered = Some(remembered);
+        Ok(Self { key, before, remembered, held, guardian, watcher: None, ending })
     }
     /// What it was.
     pub fn before(&self) -> &str {
-        &self.before
+        let own = self.before.iter().find(|old| old.key == self.key);
+        own.map_or("", |old| &old.value)
     }
-    /// Sets it.
+    /// Sets it, and reads it back.
     pub fn set(&self, value: &str) -> Result<(), SysctlError> {
-        let refused =
-            |why| SysctlError::Refused { key: self.key.clone(), value: value.to_owned(), why };
-        fs::write(&self.path, value).map_err(refused)
+        let (key, value) = (self.key.clone(), value.to_owned());
+        match setting::write(&key, &value).and_then(|()| setting::read(&key)) {
+            Ok(has) if setting::same(&has, &value) => Ok(()),
+            Ok(has) => Err(SysctlError::NotTaken { key, value, has }),
+            Err(why) => Err(SysctlError::Refused { key, value, why }),
+        }
+    }
+    /// Calls `lost` if the guardian is killed before the setting is restored.
+    pub fn on_lost_guardian(&mut self, lost: impl FnOnce() + Send + 'static) {
+        let (guardian, ending) = (self.guardian, Arc::clone(&self.ending));
+        self.watcher = Some(std::thread::spawn(move || {
+            await_end(guardian);
+            // Pairs with the Release in `end_guardian`, which comes before the end it causes.
+            if !ending.load(Acquire) {
+                lost();
+            }
+        }));
+    }
+    /// Restores it and reads it back. Fails if the kernel has another value, or if the guardian was
+    /// killed meanwhile.
+    pub fn restore(mut self) -> Result<(), SysctlError> {
+        let lost = has_ended(self.guardian);
+        self.undo()?;
+        if lost { Err(SysctlError::GuardianKilled(self.key.clone())) } else { Ok(()) }
+    }
+    fn undo(&mut self) -> Result<(), SysctlError> {
+        let Some(mut remembered) = self.remembered.take() else { return Ok(()) };
+        let undone = restored(&self.before, &remembered);
+        if undone.is_ok() {
+            let key = &self.key;
+            remembered.forget().map_err(|why| SysctlError::Memory { key: key.clone(), why })?;
+        }
+        undone
+    }
+    /// The guardian has nothing to do any more, and may be stopped: it is killed.
+    fn end_guardian(&mut self) {
+        // Pairs with the Acquire in the watcher.
+        self.ending.store(true, Release);
+        // SAFETY: a child of ours that is not reaped.
+        unsafe { libc::kill(self.guardian, libc::SIGKILL) };
+        if let Some(watcher) = self.watcher.take() {
+            let _ = watcher.join();
+        }
+        close(self.held);
+        // SAFETY: a child of ours.
+        unsafe { libc::waitpid(self.guardian, std::ptr::null_mut(), 0) };
     }
 }
 
 impl Drop for Sysctl {
     fn drop(&mut self) {
-        // The guardian does it again, and tells by its end that it is done.
-        let _ = fs::write(&self.path, &self.before);
-        close(self.held);
-        // SAFETY: a child of ours.
-        unsafe { libc::waitpid(self.guardian, std::ptr::null_mut(), 0) };
+        // Whoever wants to know whether it worked calls `restore`.
+        let _ = self.undo();
+        self.end_guardian();
     }
+}
+
+/// Restores settings, and says which is not what it was.
+pub(crate) fn restored(before: &[Value], remembered: &Remembered) -> Result<(), SysctlError> {
+    setting::restore(before).map_err(|left| {
+        let old = before.iter().find(|old| old.key == left.key);
+        SysctlError::NotRestored {
+            before: old.map_or(String::new(), |old| old.value.clone()),
+            key: left.key,
+            has: left.value,
+            file: remembered.path().to_owned(),
+        }
+    })
 }
 
 fn close(fd: i32) {
@@ -109,13 +223,58 @@ fn close(fd: i32) {
     unsafe { libc::close(fd) };
 }
 
-/// Waits until the tool has closed its end, or is gone: somebody whom it has forked may still have
+/// Returns the end of the pipe that the guardian watches, and its number.
+fn start_guardian(remembered: &mut Remembered, record: &Record) -> Result<(i32, i32), Error> {
+    let mut ends = [0; 2];
+    // SAFETY: the place for two descriptors is ours.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(Error::last_os_error());
+    }
+    let [watched, held] = ends;
+    // SAFETY: asks for a number.
+    let tool = unsafe { libc::getpid() };
+    // SAFETY: the child uses memory and the C library's allocator, which survives forks.
+    let guardian = unsafe { libc::fork() };
+    if guardian == 0 {
+        close(held);
+        await_tool_end(tool, watched);
+        restore_as_guardian(remembered, record);
+        // SAFETY: ends the guardian.
+        unsafe { libc::_exit(0) }
+    }
+    close(watched);
+    if guardian < 0 {
+        let why = Error::last_os_error();
+        close(held);
+        return Err(why);
+    }
+    Ok((held, guardian))
+}
+
+/// The kernel may be busy with it: some tries, and then the file stays for a later run.
+fn restore_as_guardian(remembered: &mut Remembered, record: &Record) {
+    const TRIES: usize = 50;
+    if !remembered.take_over(record) {
+        return;
+    }
+    for _ in 0..TRIES {
+        if restored(&record.values, remembered).is_ok() {
+            let _ = remembered.forget();
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Waits until the tool has closed its end, or is gone: a process that it has forked may still have
 /// the end open then.
-fn guardian_life(tool: i32, watched: i32, path: &Path, before: &str) -> ! {
+fn await_tool_end(tool: i32, watched: i32) {
     const LOOK_MS: i32 = 50;
-    // SAFETY: calls without memory of ours.
+    // SAFETY: calls without memory of ours. If the tool ends while the guardian is stopped, the
+    // guardian has to go on.
     unsafe {
         libc::setsid();
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT);
         libc::prctl(libc::PR_SET_NAME, c"mmscale-guard".as_ptr());
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
             libc::signal(signal, libc::SIG_IGN);
@@ -126,16 +285,9 @@ fn guardian_life(tool: i32, watched: i32, path: &Path, before: &str) -> ! {
         // SAFETY: one descriptor to look at; asks for a number.
         let over = unsafe { libc::poll(&raw mut poll, 1, LOOK_MS) > 0 || libc::getppid() != tool };
         if over {
-            break;
+            return;
         }
     }
-    // The kernel may be busy with it: not for ever.
-    let begun = Instant::now();
-    while fs::write(path, before).is_err() && begun.elapsed() < Duration::from_secs(5) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    // SAFETY: ends the guardian.
-    unsafe { libc::_exit(0) }
 }
 
 #[cfg(test)]
@@ -143,12 +295,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_settings_of_the_kernel_are_settings() {
-        assert!(is_sysctl("kernel.pid_max"));
-        assert!(is_sysctl("vm/swappiness"));
-        for wrong in ["", "vm", "vm.no_such_thing", "../../etc/passwd", "/etc/passwd", "a b"] {
-            assert!(!is_sysctl(wrong), "{wrong}");
-        }
-        assert!(Sysctl::guard("vm.no_such_thing").unwrap_err().to_string().contains("sysctl -a"));
+    fn unknown_settings_and_actions_are_refused() {
+        let why = Sysctl::guard("vm.no_such_thing").unwrap_err().to_string();
+        assert!(why.contains("sysctl -a"), "{why}");
+        let why = Sysctl::guard("vm/drop_caches").unwrap_err().to_string();
+        assert!(why.contains("nothing was changed"), "{why}");
     }
 }

@@ -3,7 +3,9 @@
 
 mod skip;
 
-use mmscale_linux::{Config, Failure, Foreign, Linux, Shared, Sysctl, run, run_command};
+use mmscale_linux::{
+    Config, Failure, Foreign, Linux, Shared, Sysctl, SysctlError, clear, run, run_command,
+};
 use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use skip::skipped;
 use std::path::PathBuf;
@@ -234,6 +236,184 @@ fn a_tool_that_is_killed_leaves_no_process_and_no_setting() {
         assert!(since.elapsed() < PATIENCE, "something is left");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Neither of them can end the others or remove the group: the kernel and a later run do.
+#[test]
+fn a_tool_and_a_warden_that_are_killed_together_leave_no_process() {
+    for stopped in [false, true] {
+        let pids = Pids::new(([0; PIDS], 0));
+        // SAFETY: the child runs what a tool does and is killed in it.
+        let tool = unsafe { libc::fork() };
+        if tool == 0 {
+            let _ = run(&config(), Box::new(endless(&pids)));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) };
+        }
+        begun(&pids);
+        // SAFETY: our own child, and the warden of its run.
+        unsafe {
+            let warden = libc::getsid(pids.get().0[0]);
+            if stopped {
+                libc::kill(warden, libc::SIGSTOP);
+            }
+            libc::kill(tool, libc::SIGKILL);
+            if !stopped {
+                libc::kill(warden, libc::SIGKILL);
+            }
+            libc::waitpid(tool, std::ptr::null_mut(), 0);
+        }
+        let since = Instant::now();
+        let (all, count) = pids.get();
+        while all[..count].iter().any(|pid| lives(*pid)) {
+            assert!(since.elapsed() < PATIENCE, "processes are left, stopped: {stopped}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let known = groups(tool);
+        let found = clear();
+        assert!(groups(tool).is_empty(), "{found:?}");
+        let told = |group: &PathBuf| {
+            found.done.iter().any(|line| line.ends_with(&*group.to_string_lossy()))
+        };
+        assert!(stopped || known.iter().all(told), "{known:?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_stopped_warden_cannot_hold_the_tool() {
+    let (pids, stop) = (Pids::new(([0; PIDS], 0)), Arc::new(AtomicBool::new(false)));
+    let config = Config { interrupt: Some(Arc::clone(&stop)), ..config() };
+    let program = endless(&pids);
+    let running = std::thread::spawn(move || run(&config, Box::new(program)));
+    begun(&pids);
+    // SAFETY: numbers only: the session of the run is its warden's.
+    let warden = unsafe { libc::getsid(pids.get().0[0]) };
+    stop.store(true, Ordering::Relaxed);
+    // It is stopped again and again, so that it never gets to end the run.
+    while !running.is_finished() {
+        // SAFETY: numbers only, of a process that the tool has not reaped yet, or of none.
+        unsafe { libc::kill(warden, libc::SIGSTOP) };
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let ended = running.join().unwrap();
+    assert!(matches!(ended, Err(Failure::Interrupted)), "{ended:?}");
+    all_gone(&pids);
+}
+
+/// The guardian that the calling thread has started.
+fn guardian() -> i32 {
+    let children = std::fs::read_to_string("/proc/thread-self/children").unwrap();
+    let name = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let since = Instant::now();
+    let mut pids = children.split_whitespace().map(|pid| pid.parse::<i32>().unwrap()).cycle();
+    loop {
+        let pid = pids.next().expect("it is there");
+        if name(&pid).trim() == "mmscale-guard" {
+            return pid;
+        }
+        assert!(since.elapsed() < PATIENCE, "no guardian");
+    }
+}
+
+#[test]
+fn a_setting_has_one_run_that_changes_it_and_a_guardian_that_lives() {
+    let Some(key) = own_setting() else { return };
+    let path = "/proc/sys/kernel/domainname";
+    let before = std::fs::read_to_string(path).unwrap();
+    let mut setting = Sysctl::guard(key).unwrap();
+    let lost = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&lost);
+    setting.on_lost_guardian(move || told.store(true, Ordering::Release));
+    setting.set("changed").unwrap();
+    // SAFETY: the child tries what a second tool does.
+    let second = unsafe { libc::fork() };
+    if second == 0 {
+        let used = matches!(Sysctl::guard(key), Err(SysctlError::Used { .. }));
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!used)) };
+    }
+    let mut status = 0;
+    // SAFETY: our own child, and a place for its status.
+    unsafe { libc::waitpid(second, &raw mut status, 0) };
+    assert_eq!(status, 0, "two runs may not change one setting");
+    assert!(!lost.load(Ordering::Acquire));
+    // SAFETY: a child of this thread.
+    unsafe { libc::kill(guardian(), libc::SIGKILL) };
+    let since = Instant::now();
+    // Pairs with the Release of the callback.
+    while !lost.load(Ordering::Acquire) {
+        assert!(since.elapsed() < PATIENCE, "nothing is told of a dead guardian");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let ended = setting.restore();
+    assert!(matches!(ended, Err(SysctlError::GuardianKilled(_))), "{ended:?}");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), before);
+}
+
+#[test]
+fn a_setting_whose_tool_and_guardian_are_killed_is_restored_later() {
+    let Some(key) = own_setting() else { return };
+    let path = "/proc/sys/kernel/domainname";
+    for next_run in [false, true] {
+        let before = std::fs::read_to_string(path).unwrap();
+        let told = Shared::new(0);
+        // SAFETY: the child does what a tool does and is killed in it.
+        let tool = unsafe { libc::fork() };
+        if tool == 0 {
+            let setting = Sysctl::guard(key).unwrap();
+            setting.set("changed").unwrap();
+            told.change(|pid| *pid = guardian());
+            loop {
+                std::thread::sleep(PATIENCE);
+            }
+        }
+        let since = Instant::now();
+        while told.get() == 0 {
+            assert!(since.elapsed() < PATIENCE, "it is not set");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // SAFETY: our own child, and its guardian.
+        unsafe {
+            libc::kill(told.get(), libc::SIGKILL);
+            libc::kill(tool, libc::SIGKILL);
+            libc::waitpid(tool, std::ptr::null_mut(), 0);
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap().trim(), "changed");
+        if next_run {
+            Sysctl::guard(key).unwrap().restore().unwrap();
+        } else {
+            let found = clear();
+            assert!(found.done.contains(&format!("restored {key}={}", before.trim())), "{found:?}");
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), before);
+    }
+}
+
+/// Settings of the whole computer, so only where somebody asks for it.
+#[test]
+fn settings_that_the_kernel_changes_together_are_restored_together() {
+    let keys = ["vm.dirty_bytes", "vm.dirty_ratio", "vm.overcommit_kbytes", "vm.overcommit_ratio"];
+    let read = |key: &str| std::fs::read_to_string(format!("/proc/sys/{}", key.replace('.', "/")));
+    let Ok(before) = keys.iter().map(|key| read(key)).collect::<Result<Vec<_>, _>>() else {
+        return skipped("settings that are coupled", "they cannot be read here");
+    };
+    // SAFETY: asks for a number.
+    if std::env::var_os("MMSCALE_DEPTH").is_none() || unsafe { libc::geteuid() } != 0 {
+        let why =
+            "it changes vm.dirty_bytes of this computer for a moment; as root, set MMSCALE_DEPTH";
+        return skipped("settings that are coupled", why);
+    }
+    let clashes = |key: &str, other: &str, value: &str| {
+        let setting = Sysctl::guard(key).unwrap();
+        assert!(matches!(Sysctl::guard(other), Err(SysctlError::Used { .. })), "{other}");
+        setting.set(value).unwrap();
+        setting.restore().unwrap();
+    };
+    clashes("vm.dirty_bytes", "vm.dirty_ratio", "3000000000");
+    clashes("vm.dirty_ratio", "vm.dirty_bytes", "33");
+    clashes("vm.overcommit_kbytes", "vm.overcommit_ratio", "4000000");
+    let after: Vec<String> = keys.iter().map(|key| read(key).unwrap()).collect();
+    assert_eq!(after, before);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! meet about the same. So the ratios of pairs are much surer than the ratio of means.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use mmscale_linux::{Sysctl, SysctlError, is_sysctl};
 use mmscale_record::{Build, On, ParamValue};
@@ -145,21 +146,42 @@ pub fn prepare(
     Ok([side(&question.values[0])?, side(&question.values[1])?])
 }
 
-/// Runs the pairs. Each seed is one; the first arm that was asked for is meant.
+/// The figures of both sides, by their names.
+type Found = BTreeMap<&'static str, [Vec<f64>; 2]>;
+
+/// Runs the pairs. Each seed is one; the first arm that was asked for is meant. A setting of the
+/// kernel is restored in any case; that it could not be is the error that counts.
 pub fn answer(
     plans: &[Plan; 2],
     question: &Question,
     interrupt: &Interrupt,
-    mut told: impl FnMut(usize),
+    told: impl FnMut(usize),
 ) -> Result<Answer, AbError> {
-    let setting = is_sysctl(&question.key).then(|| Sysctl::guard(&question.key)).transpose()?;
-    let arm = plans[0].arms[0];
-    let mut found = BTreeMap::<&'static str, [Vec<f64>; 2]>::new();
-    let pairs = plans[0].seeds.len();
+    let mut setting = is_sysctl(&question.key).then(|| Sysctl::guard(&question.key)).transpose()?;
+    if let Some(setting) = &mut setting {
+        let stop = interrupt.flag();
+        // Pairs with the loads in the runners: they only look whether it is set.
+        setting.on_lost_guardian(move || stop.store(true, Ordering::Relaxed));
+    }
+    let found = pairs_of(plans, question, setting.as_ref(), interrupt, told);
+    let before = setting.as_ref().map(|setting| setting.before().to_owned());
+    setting.map(Sysctl::restore).transpose()?;
+    Ok(told_of(plans, question, before, found?))
+}
+
+fn pairs_of(
+    plans: &[Plan; 2],
+    question: &Question,
+    setting: Option<&Sysctl>,
+    interrupt: &Interrupt,
+    mut told: impl FnMut(usize),
+) -> Result<Found, AbError> {
+    let (arm, pairs) = (plans[0].arms[0], plans[0].seeds.len());
+    let mut found = Found::new();
     for (pair, &seed) in plans[0].seeds.iter().enumerate() {
         told(pair);
         for (side, plan) in plans.iter().enumerate() {
-            if let Some(setting) = &setting {
+            if let Some(setting) = setting {
                 setting.set(&question.values[side])?;
             }
             let result = run_alone(plan, arm, seed, interrupt)
@@ -169,8 +191,16 @@ pub fn answer(
             }
         }
     }
-    let before = setting.as_ref().map(|setting| setting.before().to_owned());
-    drop(setting);
+    Ok(found)
+}
+
+fn told_of(
+    plans: &[Plan; 2],
+    question: &Question,
+    before: Option<String>,
+    mut found: Found,
+) -> Answer {
+    let (arm, pairs) = (plans[0].arms[0], plans[0].seeds.len());
     let study = plans[0].study;
     let mut params = plans[0].shown_params();
     params.remove(&question.key);
@@ -178,7 +208,7 @@ pub fn answer(
         let [a, b] = found.remove(spec.name)?;
         (a.len() == pairs && b.len() == pairs).then(|| compare(spec.name, spec.unit, a, b))
     });
-    Ok(Answer {
+    Answer {
         schema: "mmscale/ab/1",
         study: study.name().to_owned(),
         arm: study.arms()[arm.0].name.to_owned(),
@@ -193,7 +223,7 @@ pub fn answer(
         build: plans[0].origin.build.clone(),
         command: plans[0].origin.command.clone(),
         provenance: mmscale_linux::provenance(),
-    })
+    }
 }
 
 /// An interruption of one run as one of all of them.

@@ -40,7 +40,7 @@ pub mod vmstat;
 
 pub use file::{FileError, Source};
 pub use host::host;
-pub use mmscale_linux::provenance;
+pub use mmscale_linux::{Leftovers, clear as clear_leftovers, provenance};
 pub use mmscale_sim::profile::Shape;
 pub use names::{UnknownName, nearest};
 pub use needs::fits_host;

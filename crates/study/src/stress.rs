@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use mmscale_linux::{
-    Begun, Config, Failure, Foreign, Plan, Sampling, Seen, Side, Wait, Watch, WatchError, Watching,
-    find_program, run_command,
+    Begun, Config, Failure, Foreign, Plan, Sampling, Scratch, Seen, Side, Wait, Watch, WatchError,
+    Watching, find_program, run_command,
 };
 use serde::Serialize;
 use thiserror::Error;
@@ -338,11 +338,11 @@ fn one(
     interrupt: &Interrupt,
 ) -> Result<(Metrics, Result<Seen, WatchError>), StressError> {
     let known = &WORKLOADS[prepared.workload];
-    let folder = Folder::new().map_err(|why| StressError::Io { what: "make a folder", why })?;
+    let folder = Scratch::new().map_err(|why| StressError::Io { what: "make a folder", why })?;
     let foreign = Foreign {
         program: prepared.program.clone(),
         args: prepared.args.clone(),
-        folder: folder.0.clone(),
+        folder: folder.path().to_owned(),
     };
     let config = Config {
         cpus: prepared.request.cpus,
@@ -365,32 +365,12 @@ fn one(
     })?;
     counting?;
     let wrong = |why: String| StressError::Metrics { version: prepared.version.clone(), why };
-    let yaml = fs::read_to_string(folder.0.join(YAML)).map_err(|why| {
+    let yaml = fs::read_to_string(folder.path().join(YAML)).map_err(|why| {
         let last = said.trim().lines().last().unwrap_or("nothing").to_owned();
         wrong(format!("it has not written {YAML} ({why}); it said last: {last}"))
     })?;
     let metrics = Metrics::parse(&yaml, known.stressor).map_err(wrong)?;
     Ok((metrics, watching.and_then(|watching| watching.seen())))
-}
-
-/// A folder of its own for what stress-ng leaves; it goes with this.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> std::io::Result<Self> {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mmscale-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).map(|()| Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// The middle of the values, or the mean of the two in the middle.

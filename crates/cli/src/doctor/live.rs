@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use mmscale_study::observe::watchable;
+use mmscale_study::{Leftovers, clear_leftovers};
 
 use super::system::System;
 use super::{Finding, State};
@@ -14,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const GAP_NS: u128 = 50_000;
 
 pub(super) fn examine(system: &System) -> Vec<Finding> {
-    let mut findings = vec![watching(), gaps()];
+    let mut findings = vec![watching(), leftovers(clear_leftovers()), gaps()];
     findings.extend(neighbours(system));
     findings
 }
@@ -42,6 +43,24 @@ fn watching() -> Finding {
             remedy: "run as root, or give the binary cap_bpf,cap_perfmon with setcap; in a \
                      container both must be allowed from outside",
         },
+    }
+}
+
+/// What killed runs left; it is gone by now, if it could be removed.
+fn leftovers(found: Leftovers) -> Finding {
+    const WHAT: &str = "leftovers";
+    let Leftovers { done, failed } = found;
+    if failed.is_empty() {
+        let nothing = "no setting, group or folder is left of runs that were killed".to_owned();
+        return Finding::good(WHAT, if done.is_empty() { nothing } else { done.join("; ") });
+    }
+    Finding {
+        what: WHAT,
+        state: State::Limited,
+        seen: [failed, done].concat().join("; "),
+        means: "a run that was killed has changed this computer: a setting is not what it was, or \
+                its processes or files are still there",
+        remedy: "set the setting by hand, or remove what is named, then run `mmscale doctor` again",
     }
 }
 

@@ -1,4 +1,4 @@
-//! A computer as its `/proc` and `/sys` show it. Nothing is written and nothing switched on.
+//! A computer as its `/proc` and `/sys` show it; from here nothing is written or switched on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
