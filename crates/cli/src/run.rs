@@ -82,12 +82,7 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
 }
 
 /// Writes a document to stdout in the form that was asked for.
-fn show(
-    format: Format,
-    document: &Document,
-    shown: &str,
-    place: usize,
-) -> Result<Reader, Failure> {
+fn show(format: Format, document: &Document, shown: &str, place: usize) -> Result<Reader, Failure> {
     let separator = if place == 0 { "" } else { "\n" };
     match format {
         Format::Text => output::write(&format!("{separator}{shown}")),
