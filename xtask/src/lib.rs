@@ -5,6 +5,7 @@ use std::path::PathBuf;
 pub mod bpf;
 pub mod differ;
 pub mod no_std;
+pub mod signs;
 pub mod tables;
 pub mod tidy;
 

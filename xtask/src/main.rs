@@ -16,6 +16,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   differ [--for TIME | --cases N] [--seed N]
            random runs in ways that must agree: lazy and naive schedule,
            release and a build with assertions; shrinks what differs
+  signs QUICK FULL
+           looks whether changes have the same signs in the documents of
+           a quick run as in those of a full one
   no-std   builds mm, system and kernel into a program without std,
            and runs it
 
@@ -35,6 +38,9 @@ fn main() -> ExitCode {
             told("tables", tables(&root, folders, Mode::Check))
         }
         ["differ", ref args @ ..] => told("differ", xtask::differ::run(&root, args)),
+        ["signs", quick, full] => {
+            told("signs", xtask::signs::check(Path::new(quick), Path::new(full)))
+        }
         ["no-std"] => told("no-std", xtask::no_std::check(&root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

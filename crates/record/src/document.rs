@@ -80,6 +80,9 @@ pub struct Document {
     pub window_ns: Option<u64>,
     /// Every parameter of the study, given or default.
     pub params: BTreeMap<String, ParamValue>,
+    /// Metrics for which the runs are too short, each with what it needs. No arm has them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, String>,
     /// The computer that did the work.
     pub host: Host,
     /// 16 hexadecimal digits over the results of all arms and seeds, `host_metrics` and all names

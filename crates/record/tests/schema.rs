@@ -68,6 +68,7 @@ fn document() -> Document {
         fingerprint: "00112233aabbccdd".into(),
         arms: vec![arm()],
         failures: vec![],
+        left_out: BTreeMap::from([("b".to_owned(), "a longer run".to_owned())]),
     }
 }
 

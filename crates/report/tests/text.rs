@@ -94,6 +94,7 @@ fn document(arms: Vec<ArmRecord>) -> Document {
         fingerprint: "00112233aabbccdd".into(),
         arms,
         failures: vec![],
+        left_out: BTreeMap::new(),
     }
 }
 

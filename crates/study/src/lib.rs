@@ -52,6 +52,6 @@ pub use registry::{NoStudy, Registry};
 pub use runner::{RunError, execute};
 pub use study::{
     ArmId, ArmSpec, Checks, Defaults, Interrupt, MetricSpec, Progress, ProgressSink, RunContext,
-    RunEvent, SeedResult, Study, StudyError,
+    RunEvent, SeedResult, Study, StudyError, TooShort,
 };
 pub use trails::Trails;

@@ -8,7 +8,7 @@ use crate::param::{ParamSpec, Params, Unit};
 use crate::policies::{Arm, Choice};
 use crate::schedules;
 use crate::study::{
-    ArmId, ArmSpec, Defaults, MetricSpec, RunContext, SeedResult, Study, StudyError,
+    ArmId, ArmSpec, Defaults, MetricSpec, RunContext, SeedResult, Study, StudyError, TooShort,
 };
 use mmscale_record::On;
 use mmscale_sim::{Policy, SimConfig, profile};
@@ -33,6 +33,10 @@ pub trait Experiment: Debug + 'static {
     fn remarks(params: &Params, on: On) -> Vec<String>;
     /// How long the window is of which a run's figures are, as [`Study::window_ns`].
     fn window_ns(params: &Params) -> Option<u64>;
+    /// Metrics for which runs with these parameters are too short, as [`Study::too_short`].
+    fn too_short(_params: &Params, _on: On) -> Vec<TooShort> {
+        Vec::new()
+    }
     /// Why a run with these parameters can never give a result, if so.
     fn refuse(_ctx: &RunContext) -> Result<(), String> {
         Ok(())
@@ -133,6 +137,9 @@ impl<E: Experiment + Sync> Study for Shipped<E> {
             cpus: E::CPUS,
             hz: 1000,
         }
+    }
+    fn too_short(&self, params: &Params, on: On) -> Vec<TooShort> {
+        E::too_short(params, on)
     }
     fn remarks(&self, params: &Params, on: On) -> Vec<String> {
         E::remarks(params, on)

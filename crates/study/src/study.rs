@@ -36,6 +36,15 @@ pub struct MetricSpec {
     pub help: &'static str,
 }
 
+/// Metrics for which a run is too short.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TooShort {
+    /// Their names.
+    pub metrics: Vec<&'static str>,
+    /// What they need, as a reader of the report sets it.
+    pub needs: String,
+}
+
 /// A line of a study's table of metrics.
 pub(crate) const fn figure(
     name: &'static str,
@@ -102,6 +111,11 @@ pub trait Study: Sync {
     /// a run ends when its work is done.
     fn window_ns(&self, _params: &Params) -> Option<u64> {
         None
+    }
+    /// Metrics for which runs with these parameters are too short. They are left out of records,
+    /// which say what they need.
+    fn too_short(&self, _params: &Params, _on: On) -> Vec<TooShort> {
+        Vec::new()
     }
     /// Why a run with these parameters can never give a result, if so: what a plan is refused for
     /// before anything runs.

@@ -75,8 +75,10 @@ fn ops_that_fail_count_as_failures_and_leave_nothing() {
 #[test]
 fn where_every_allocation_fails_each_study_says_so() {
     for study in ["vmstat", "churn", "reap", "pcp", "ipi"] {
-        let settings = ["cpus=2", "alloc_fail_1024=1024"];
-        let request = shipped::quick(study, 1, mmscale_study::Checks::Off, &settings);
+        let settings = ["cpus=4", "alloc_fail_1024=1024"];
+        let checks = mmscale_study::Checks::Off;
+        let shape = mmscale_study::Shape::Fill;
+        let request = Request { shape, ..shipped::quick(study, 1, checks, &settings) };
         let why = shipped::try_run(mmscale_study::Registry::shipped(), &request).unwrap_err();
         assert!(why.contains("refused memory a hundred times in turn"), "{study}: {why}");
         assert!(!why.contains("panic"), "{study}: {why}");

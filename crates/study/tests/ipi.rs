@@ -4,7 +4,7 @@ use crate::shipped::{self, mean};
 use mmscale_record::Document;
 use mmscale_study::{Checks, Registry, Request, plan};
 
-const SHORT: [&str; 2] = ["window_s=0.02", "windows=40"];
+const SHORT: [&str; 2] = ["window_s=0.01", "windows=100"];
 
 fn request(settings: &[&str]) -> Request {
     shipped::request("ipi", settings)

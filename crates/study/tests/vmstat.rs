@@ -84,7 +84,8 @@ fn nothing_is_lost_while_cpus_come_and_go_and_allocations_fail() {
 #[test]
 fn the_phased_tick_keeps_its_period_and_does_not_wait() {
     for hz in ["hz=100", "hz=250", "hz=1000"] {
-        let settings: Vec<&str> = SMALL.into_iter().chain([hz, "hold_scale=6"]).collect();
+        let settings = ["cpus=8", "duration_s=8", "burst_pages=512", "period_ms=500"];
+        let settings: Vec<&str> = settings.into_iter().chain([hz, "hold_scale=6"]).collect();
         let document = run(&["phased"], 2, Checks::On, &settings);
         let rate = |which: &str| {
             mean(arm(&document, "phased"), &format!("tick_firings_per_cpu_per_interval_{which}"))
@@ -138,4 +139,20 @@ fn ticks_fire_together_as_often_as_a_plain_wheel_says() {
     }
     let rate = mean(arm(&document, "posted"), "tick_firings_per_cpu_per_interval_mean");
     assert!((0.66..0.72).contains(&rate), "posted fires {rate} times an interval");
+}
+
+/// Without this, a run in which no arm has had time to differ shows that no arm differs.
+#[test]
+fn figures_that_want_a_longer_run_are_left_out_and_named() {
+    let short = run(&["stock"], 1, Checks::Off, &SMALL);
+    let needs = &short.left_out["tick_zone_lock_contentions"];
+    assert_eq!(needs, "duration_s=4 or more, 4 intervals of the tick");
+    assert!(short.left_out["tick_firings_per_cpu_per_interval_min"].contains("duration_s=8"));
+    assert!(short.left_out["high_decay_ns"].contains("decay_s"), "{:?}", short.left_out);
+    let stock = arm(&short, "stock");
+    assert!(short.left_out.keys().all(|name| !stock.metrics.contains_key(name)));
+    assert!(mean(stock, "pages_allocated_per_s") > 0.0);
+    let long = ["cpus=8", "duration_s=8", "burst_pages=512", "period_ms=500"];
+    let long = run(&["stock"], 1, Checks::Off, &long);
+    assert_eq!(long.left_out.keys().collect::<Vec<_>>(), ["high_decay_ns"]);
 }

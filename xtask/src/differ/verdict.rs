@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use super::case::Case;
 use super::output;
 
@@ -27,10 +29,11 @@ pub(crate) enum Verdict {
     Wrong(String),
 }
 
-/// The builds that are compared.
+/// The builds that are compared: copies, so that the next build of the tree does not mix in.
 pub(crate) struct Binaries {
     release: PathBuf,
     debug: PathBuf,
+    _folder: TempDir,
 }
 
 impl Binaries {
@@ -48,8 +51,13 @@ impl Binaries {
                 return Err(format!("{command:?} failed"));
             }
         }
-        let of = |folder: &str| target.join(folder).join("mmscale");
-        Ok(Self { release: of("release"), debug: of("debug") })
+        let folder = tempfile::tempdir().map_err(|why| format!("cannot make a folder: {why}"))?;
+        let copy = |profile: &str| {
+            let (from, to) = (target.join(profile).join("mmscale"), folder.path().join(profile));
+            let copied = std::fs::copy(&from, &to);
+            copied.map(|_| to).map_err(|why| format!("cannot copy {}: {why}", from.display()))
+        };
+        Ok(Self { release: copy("release")?, debug: copy("debug")?, _folder: folder })
     }
     /// A command that runs the release build.
     pub(crate) fn release(&self) -> Command {

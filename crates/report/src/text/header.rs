@@ -1,5 +1,7 @@
 //! What was run, where and how.
 
+use std::collections::BTreeMap;
+
 use mmscale_record::{ArmRecord, Document, FailureRecord, Groups, On, ParamValue, Topology};
 
 use super::{Notes, WIDTH, cut, wrap};
@@ -58,6 +60,9 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
         let pair = |(name, value): (&String, &ParamValue)| format!("{name}={value}");
         entry("defaults", rest.into_iter().map(pair).collect::<Vec<_>>().join(", "));
     }
+    for (needs, metrics) in left_out(document) {
+        entry("left out", format!("{}: needs {needs}", metrics.join(", ")));
+    }
     if !document.command.is_empty() {
         entry(
             "command",
@@ -71,6 +76,15 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     entry("results", format!("fingerprint {}", document.fingerprint));
     lines.push(String::new());
     lines
+}
+
+/// The metrics that the runs are too short for, by what they need.
+fn left_out(document: &Document) -> BTreeMap<&str, Vec<&str>> {
+    let mut by_need = BTreeMap::<&str, Vec<&str>>::new();
+    for (metric, needs) in &document.left_out {
+        by_need.entry(needs).or_default().push(metric);
+    }
+    by_need
 }
 
 /// A machine's groups of CPUs.

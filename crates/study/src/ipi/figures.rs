@@ -2,9 +2,10 @@
 
 use super::probe::IpiProbe;
 use super::workload::Tally;
-use crate::study::{MetricSpec, SeedResult, figure};
+use crate::param::Params;
+use crate::study::{MetricSpec, SeedResult, TooShort, figure};
 use mmscale_mm::smp::CallStats;
-use mmscale_record::{CallRow, Histogram, PerCpu, SectionRecord, SectionWait};
+use mmscale_record::{CallRow, Histogram, On, PerCpu, SectionRecord, SectionWait};
 use mmscale_sim::{CpuSections, LoopRow, SECTION_LIMITS_NS, Section, Waited};
 
 /// Every figure, in the order in which tables show them.
@@ -48,6 +49,22 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure("resched_delay_mean_ns", "ns", "a CPU is to run another task, until it does (linux)"),
     figure("resched_delay_max_ns", "ns", "the longest"),
 ];
+
+/// Windows without which a 99th percentile is the largest value.
+const NEEDED_WINDOWS: u64 = 100;
+
+/// The figures for which a run has too few windows.
+pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
+    let has_windows = on != On::Linux && params.choice("workload") != "flush";
+    let few = has_windows && params.count("windows") < NEEDED_WINDOWS;
+    let p99 = few.then(|| TooShort {
+        metrics: vec!["preempt_off_max_window_p99_ns"],
+        needs: format!(
+            "windows={NEEDED_WINDOWS} or more: a 99th percentile of fewer is the largest"
+        ),
+    });
+    p99.into_iter().collect()
+}
 
 /// Sections of all CPUs that a record keeps.
 const KEPT: usize = 8;

@@ -16,7 +16,7 @@ use crate::file::{self, Source};
 use crate::param::{ParamSpec, Params, Unit};
 use crate::policies::Arm;
 use crate::shipped::{Experiment, Shipped};
-use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
+use crate::study::{MetricSpec, RunContext, SeedResult, StudyError, TooShort};
 use mmscale_record::On;
 
 /// The study's file.
@@ -93,6 +93,9 @@ impl Experiment for CrossCalls {
         }];
         all.extend(seen_on(on).map(str::to_owned));
         all
+    }
+    fn too_short(params: &Params, on: On) -> Vec<TooShort> {
+        figures::too_short(params, on)
     }
     fn window_ns(params: &Params) -> Option<u64> {
         let ns = match params.choice("workload") {

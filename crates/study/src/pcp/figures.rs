@@ -5,10 +5,11 @@ use super::workload::Tally;
 use super::workload::edge::Tries;
 use crate::machine::Counted;
 use crate::meters::Level;
-use crate::study::{MetricSpec, SeedResult, figure};
+use crate::param::Params;
+use crate::study::{MetricSpec, SeedResult, TooShort, figure};
 use mmscale_mm::arch::Order;
 use mmscale_mm::page_alloc::Census;
-use mmscale_record::LockRow;
+use mmscale_record::{LockRow, On};
 
 /// Every figure, in the order in which tables show them. A page of the window is one that was
 /// allocated in it, or one that was freed, whichever is more.
@@ -46,6 +47,27 @@ pub(super) const METRICS: &[MetricSpec] = &[
     figure("order3_success_share", "1", "share of requests for order 3 that got it (oom-edge)"),
     figure("order9_success_share", "1", "share of requests for order 9 that got it (oom-edge)"),
 ];
+
+/// How often `oom-edge` must have run out of memory, which it does once in some 1 ms, for the
+/// shares of requests that fail.
+const NEEDED_EDGE_MS: f64 = 2.0;
+
+/// The figures for which a run is too short.
+pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
+    let edge = on != On::Linux && params.choice("workload") == "oom-edge";
+    let short = edge && params.real("edge_ms") < NEEDED_EDGE_MS;
+    let of_failures = short.then(|| TooShort {
+        metrics: vec![
+            "alloc_failures",
+            "order0_failures",
+            "order0_failures_with_free_pages",
+            "order3_success_share",
+            "order9_success_share",
+        ],
+        needs: format!("edge_ms={NEEDED_EDGE_MS} or more: memory runs out once in some 1 ms"),
+    });
+    of_failures.into_iter().collect()
+}
 
 /// What one run of the machine left.
 pub(super) struct Observed<'a> {

@@ -15,7 +15,7 @@ use crate::file::{self, Source};
 use crate::param::{ParamSpec, Params, Unit};
 use crate::policies::Arm;
 use crate::shipped::{Experiment, Shipped};
-use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
+use crate::study::{MetricSpec, RunContext, SeedResult, StudyError, TooShort};
 use mmscale_record::On;
 
 /// The study's file.
@@ -106,6 +106,9 @@ impl Experiment for PageCaches {
              allocated in it or one that was freed, whichever are more. Free memory is counted \
              when programs have stopped, before any cache is drained."
         )]
+    }
+    fn too_short(params: &Params, on: On) -> Vec<TooShort> {
+        figures::too_short(params, on)
     }
     fn window_ns(params: &Params) -> Option<u64> {
         let name = match params.choice("workload") {

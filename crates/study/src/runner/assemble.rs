@@ -11,7 +11,7 @@ use super::Job;
 use crate::host::host;
 use crate::plan::Plan;
 use crate::stats;
-use crate::study::{ArmId, SeedResult};
+use crate::study::{ArmId, SeedResult, TooShort};
 
 /// Results of one arm, with their seeds.
 type Runs<'a> = [(u64, &'a SeedResult)];
@@ -42,11 +42,21 @@ pub(super) fn document(
         hz: plan.hz,
         window_ns: plan.study.window_ns(&plan.params),
         params: plan.shown_params(),
+        left_out: left_out(plan),
         host: host(),
         fingerprint: fingerprint(&arms),
         arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs)).collect(),
         failures,
     }
+}
+
+/// The metrics that the runs are too short for, and what each needs.
+fn left_out(plan: &Plan) -> BTreeMap<String, String> {
+    let too_short = plan.study.too_short(&plan.params, plan.on);
+    let each = |TooShort { metrics, needs }: TooShort| {
+        metrics.into_iter().map(move |metric| (metric.to_owned(), needs.clone()))
+    };
+    too_short.into_iter().flat_map(each).collect()
 }
 
 /// Over everything that the runs measured, and no name that somebody chose: an arm is its place.

@@ -13,7 +13,9 @@ use mmscale_record::{Document, FailureRecord, On};
 use thiserror::Error;
 
 use crate::plan::Plan;
-use crate::study::{ArmId, Interrupt, Progress, ProgressSink, RunEvent, SeedResult, StudyError};
+use crate::study::{
+    ArmId, Interrupt, Progress, ProgressSink, RunEvent, SeedResult, StudyError, TooShort,
+};
 
 /// Why a plan gave no document.
 #[derive(Debug, Error)]
@@ -164,6 +166,10 @@ fn run_one(
     // runs' threads down unseen, and nothing of the failed run is looked at again.
     let mut result = catch_unwind(AssertUnwindSafe(|| plan.study.run(&ctx, job.arm, job.seed)))
         .unwrap_or_else(|panic| Err(StudyError::Machine(panic_text(panic.as_ref()))))?;
+    for TooShort { metrics, .. } in plan.study.too_short(&plan.params, plan.on) {
+        result.metrics.retain(|name, _| !metrics.contains(name));
+        result.per_cpu.retain(|name, _| !metrics.contains(&name.as_str()));
+    }
     for (name, value) in &result.metrics {
         if !value.is_finite() {
             return Err(StudyError::Machine(format!("metric {name} came out as {value:?}")));

@@ -16,7 +16,7 @@ use crate::file::{self, Source};
 use crate::param::{ParamSpec, Params, Unit};
 use crate::policies::Arm;
 use crate::shipped::{Experiment, Shipped};
-use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
+use crate::study::{MetricSpec, RunContext, SeedResult, StudyError, TooShort};
 use mmscale_record::On;
 
 /// The study's file.
@@ -95,6 +95,9 @@ impl Experiment for UpkeepTick {
             );
         }
         vec![remark]
+    }
+    fn too_short(params: &Params, on: On) -> Vec<TooShort> {
+        figures::too_short(params, on)
     }
     fn window_ns(params: &Params) -> Option<u64> {
         Some((params.real("duration_s") * 1e9) as u64)

@@ -1,0 +1,131 @@
+//! `cargo xtask signs QUICK FULL`: whether quick runs say what full runs say.
+//!
+//! A reader of a quick run draws conclusions from the signs of its changes. No change of an arm
+//! against the first one may have one sign in the quick run and the other in the full run, if
+//! either run resolves it: its 95 % intervals do not overlap. Changes below 1 % are noise.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use mmscale_record::{ArmRecord, Document, Metric};
+
+/// Changes smaller than this share do not count.
+const LEAST: f64 = 0.01;
+
+/// Compares the documents of two folders, by their files' names.
+///
+/// # Errors
+/// The changes with opposite signs, and metrics that the quick run lacks without saying so.
+pub fn check(quick: &Path, full: &Path) -> Result<String, String> {
+    let (quick, full) = (documents(quick)?, documents(full)?);
+    let (mut compared, mut findings) = (0, Vec::new());
+    for (name, full) in &full {
+        match quick.get(name) {
+            None => findings.push(format!("{name}: the quick run has no such document")),
+            Some(quick) => {
+                let found = compare(quick, full, &mut compared);
+                findings.extend(found.into_iter().map(|what| format!("{name}: {what}")));
+            }
+        }
+    }
+    if compared == 0 {
+        findings.push("there is nothing to compare".to_owned());
+    }
+    if findings.is_empty() {
+        return Ok(format!("signs: {compared} changes of quick and full runs, none contradicts"));
+    }
+    Err(findings.join("\n"))
+}
+
+/// The documents of a folder, by the names of their files.
+fn documents(folder: &Path) -> Result<BTreeMap<String, Document>, String> {
+    let told = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let entries = std::fs::read_dir(folder).map_err(|why| told(folder, &why))?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let paths = paths.collect::<Result<Vec<PathBuf>, _>>().map_err(|why| told(folder, &why))?;
+    let read = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(path).map_err(|why| told(path, &why))?;
+        let document = serde_json::from_str(&text).map_err(|why| told(path, &why))?;
+        Ok((name, document))
+    };
+    let is_json = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "json");
+    paths.iter().filter(is_json).map(read).collect()
+}
+
+fn compare(quick: &Document, full: &Document, compared: &mut usize) -> Vec<String> {
+    let mut findings = Vec::new();
+    let (Some(full_base), Some(quick_base)) = (full.arms.first(), quick.arms.first()) else {
+        return vec!["there is no arm".to_owned()];
+    };
+    for name in full_base.metrics.keys() {
+        if !quick_base.metrics.contains_key(name) && !quick.left_out.contains_key(name) {
+            findings.push(format!("{name} is not in the quick run, which does not say why"));
+        }
+    }
+    for full_arm in full.arms.iter().skip(1) {
+        let Some(quick_arm) = quick.arms.iter().find(|arm| arm.arm == full_arm.arm) else {
+            findings.push(format!("the quick run has no arm {}", full_arm.arm));
+            continue;
+        };
+        for name in full_arm.metrics.keys() {
+            let changes = (change(quick_base, quick_arm, name), change(full_base, full_arm, name));
+            let (Some(quick), Some(full)) = changes else { continue };
+            *compared += 1;
+            if quick.contradicts(full) {
+                let arm = &full_arm.arm;
+                findings.push(format!("{arm}: {name}: quick {quick}, full {full}"));
+            }
+        }
+    }
+    findings
+}
+
+/// A change of a metric against the first arm.
+#[derive(Clone, Copy)]
+struct Change {
+    /// As a share of the first arm's mean, or of its own where that is 0.
+    share: f64,
+    resolved: bool,
+}
+
+impl Change {
+    fn contradicts(self, other: Self) -> bool {
+        let claims = |change: Self| change.resolved && change.share.abs() >= LEAST;
+        self.share * other.share < 0.0 && (claims(self) || claims(other))
+    }
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mark = if self.resolved { "" } else { "~" };
+        write!(f, "{mark}{:+.1} %", self.share * 100.0)
+    }
+}
+
+fn change(base: &ArmRecord, arm: &ArmRecord, name: &str) -> Option<Change> {
+    let (from, to): (&Metric, &Metric) = (base.metrics.get(name)?, arm.metrics.get(name)?);
+    let of = if from.mean == 0.0 { to.mean } else { from.mean };
+    let share = if of == 0.0 { 0.0 } else { (to.mean - from.mean) / of.abs() };
+    let resolved = !to.overlaps(from);
+    Some(Change { share, resolved })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn of(share: f64, resolved: bool) -> Change {
+        Change { share, resolved }
+    }
+
+    #[test]
+    fn opposite_signs_contradict_if_either_is_resolved() {
+        assert!(of(0.7, true).contradicts(of(-0.4, true)));
+        assert!(of(0.7, false).contradicts(of(-0.4, true)));
+        assert!(!of(0.7, false).contradicts(of(-0.4, false)));
+        assert!(!of(0.7, true).contradicts(of(0.4, true)));
+        assert!(!of(0.0, true).contradicts(of(-0.4, true)));
+        assert!(!of(0.005, true).contradicts(of(-0.4, false)));
+    }
+}
