@@ -44,6 +44,8 @@ struct Param {
     name: String,
     /// It takes all its values in turn unless it is set: a case is one document, so it is set.
     in_turn: bool,
+    /// The run takes longer the larger it is: it is always set, to less than the default.
+    is_size: bool,
     values: Values,
 }
 
@@ -84,7 +86,7 @@ impl Menu {
         let most_cpus = if random.percent(10) { 64 } else { 16 };
         let mut set = Vec::new();
         for param in study.params.iter().filter(|param| param.name != "sched") {
-            if param.in_turn || random.percent(40) {
+            if param.in_turn || param.is_size || random.percent(40) {
                 let (name, value) = (param.name.clone(), param.draw(random));
                 set.push(Setting { name, value, needed: param.in_turn });
             }
@@ -105,19 +107,21 @@ impl Menu {
 }
 
 impl Param {
-    /// A value that keeps the run short: mostly of the quick default's size or less.
+    /// A value that keeps the run short: at most the quick default, and of sizes a quarter.
     fn draw(&self, random: &mut Random) -> String {
         let at_an_end = random.percent(10);
+        let part = if self.is_size { 4 } else { 1 };
         match self.values {
             Values::Names(ref names) => random.one_of(names).clone(),
             Values::Count(least, most, default) => {
-                let most = most.min(default.max(64));
+                let most = most.min((default / part).max(64));
                 let from = least.max(default / 200).max(1) as f64;
                 let value = random.between(from, (most as f64).max(from)).round() as u64;
                 if at_an_end { least } else { value.clamp(least, most) }.to_string()
             }
             Values::Real(least, most, default) => {
-                let most = if default > 0.0 { most.min(default) } else { most.min(1.0) };
+                let usual = if default > 0.0 { default / part as f64 } else { 1.0 };
+                let most = most.min(usual);
                 let from = least.max(most / 200.0).max(1e-3);
                 let value = random.between(from, most.max(from)).clamp(least, most.max(least));
                 if at_an_end { least } else { (value * 1e4).round() / 1e4 }.max(least).to_string()
@@ -145,7 +149,8 @@ fn param(of: &Value) -> Option<Param> {
     } else {
         Values::Real(ends[0].as_f64()?, ends[1].as_f64()?, default.as_f64()?)
     };
-    Some(Param { name: name(of)?, in_turn: default.is_null(), values })
+    let is_size = ["s", "ms", "pages"].iter().any(|&unit| of["unit"] == *unit);
+    Some(Param { name: name(of)?, in_turn: default.is_null(), is_size, values })
 }
 
 #[cfg(test)]
@@ -153,7 +158,12 @@ mod tests {
     use super::*;
 
     fn menu() -> Menu {
-        let param = |name: &str, in_turn, values| Param { name: name.into(), in_turn, values };
+        let param = |name: &str, in_turn, values| Param {
+            name: name.into(),
+            in_turn,
+            is_size: !in_turn,
+            values,
+        };
         let params = vec![
             param("pages", false, Values::Count(1, 4096, 100)),
             param("window_ms", false, Values::Real(0.1, 1e6, 5.0)),
@@ -181,10 +191,10 @@ mod tests {
                 found.map(|setting| setting.value.clone())
             };
             if let Some(pages) = value("pages") {
-                assert!((1..=100).contains(&pages.parse::<u64>().expect("a count")), "{case}");
+                assert!((1..=64).contains(&pages.parse::<u64>().expect("a count")), "{case}");
             }
             if let Some(window) = value("window_ms") {
-                assert!((0.1..=5.0).contains(&window.parse::<f64>().expect("a number")), "{case}");
+                assert!((0.1..=1.25).contains(&window.parse::<f64>().expect("a number")), "{case}");
             }
             assert!(value("layout").is_some(), "{case}");
         }

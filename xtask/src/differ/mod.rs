@@ -82,6 +82,9 @@ impl Tally {
 /// # Errors
 /// A wrong call, a build that fails, or a case that differs.
 pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
+    if let ["--help" | "-h"] = args {
+        return Ok(USAGE.to_owned());
+    }
     let asked = parse(args)?;
     let binaries = Binaries::build(root)?;
     let menu = Menu::read(&binaries)?;
