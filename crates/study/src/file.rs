@@ -50,6 +50,8 @@ pub(crate) enum Section {
     Defaults,
     /// Quick runs there.
     Quick,
+    /// Quick runs of simulated machines with more than [`LARGE_CPUS`](crate::plan::LARGE_CPUS).
+    QuickLarge,
     /// The live kernel: real time is shorter than simulated time is long.
     Linux,
     /// Quick runs there.
@@ -57,12 +59,14 @@ pub(crate) enum Section {
 }
 
 impl Section {
-    const ALL: [Self; 4] = [Self::Defaults, Self::Quick, Self::Linux, Self::LinuxQuick];
+    const ALL: [Self; 5] =
+        [Self::Defaults, Self::Quick, Self::QuickLarge, Self::Linux, Self::LinuxQuick];
 
     const fn key(self) -> &'static str {
         match self {
             Self::Defaults => "defaults",
             Self::Quick => "quick",
+            Self::QuickLarge => "quick_large",
             Self::Linux => "linux",
             Self::LinuxQuick => "linux_quick",
         }
@@ -149,8 +153,8 @@ impl StudyFile {
                 "the name is `{given}` and the folder's `{study}`: give the study that name"
             )));
         }
-        let [full, quick, linux, linux_quick] = sections.map(|key| file.table(key));
-        let defaults = [full?, quick?, linux?, linux_quick?];
+        let [full, quick, large, linux, linux_quick] = sections.map(|key| file.table(key));
+        let defaults = [full?, quick?, large?, linux?, linux_quick?];
         let (summary, profile) = (file.text("summary")?, file.text("profile")?);
         let arms = arms(&file, own)?;
         let (summary, profile) = (summary.to_owned(), profile.to_owned());
@@ -159,7 +163,15 @@ impl StudyFile {
 
     /// The declared parameters with the file's defaults.
     pub(crate) fn params(&self, declared: Vec<ParamSpec>) -> Result<Vec<ParamSpec>, FileError> {
-        self.with_defaults(declared, [Section::Defaults, Section::Quick])
+        self.with_defaults(declared, [(0, Section::Defaults), (1, Section::Quick)])
+    }
+
+    /// The same parameters with the defaults of quick runs of large machines.
+    pub(crate) fn params_quick_large(
+        &self,
+        params: &[ParamSpec],
+    ) -> Result<Vec<ParamSpec>, FileError> {
+        self.with_defaults(params.to_vec(), [(1, Section::QuickLarge)])
     }
 
     /// The parameters with the file's defaults on the live kernel.
@@ -167,7 +179,7 @@ impl StudyFile {
         &self,
         params: &[ParamSpec],
     ) -> Result<Vec<ParamSpec>, FileError> {
-        self.with_defaults(params.to_vec(), [Section::Linux, Section::LinuxQuick])
+        self.with_defaults(params.to_vec(), [(0, Section::Linux), (1, Section::LinuxQuick)])
     }
 
     /// An error about the file as a whole.
@@ -175,12 +187,13 @@ impl StudyFile {
         FileError { study: self.study, place: String::new(), what: what.to_string() }
     }
 
+    /// Takes defaults from sections: those of full runs (0) or of quick ones (1).
     fn with_defaults(
         &self,
         mut declared: Vec<ParamSpec>,
-        sections: [Section; 2],
+        sections: impl IntoIterator<Item = (usize, Section)>,
     ) -> Result<Vec<ParamSpec>, FileError> {
-        for (length, section) in sections.into_iter().enumerate() {
+        for (length, section) in sections {
             let place = format!(", [{}]", section.key());
             let error = |what| FileError { study: self.study, place: place.clone(), what };
             for (name, value) in &self.defaults[section as usize] {

@@ -16,6 +16,9 @@ use crate::shape::shaped;
 use crate::study::{ArmId, Checks, Interrupt, Progress, RunContext, Study};
 use crate::trails::Trails;
 
+/// Quick runs of simulated machines with more CPUs have defaults of their own, and one seed.
+pub(crate) const LARGE_CPUS: usize = 512;
+
 /// The most CPUs that a machine can have.
 pub const MAX_CPUS: u64 = 4096;
 
@@ -278,6 +281,14 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
             }
             None => (None, None),
         };
+        let mut params = values.without(&common.each_ref().map(|spec| spec.name));
+        let mut seeds = seeds.clone();
+        if on == On::Sim && request.length == Length::Quick && cpus > LARGE_CPUS {
+            shorten(&mut params, study, &request.settings);
+            if request.seeds.is_none() {
+                seeds = seeds[..1].into();
+            }
+        }
         plans.push(Plan {
             study,
             on,
@@ -286,15 +297,27 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
             topology,
             cpus,
             hz,
-            params: values.without(&common.each_ref().map(|spec| spec.name)),
+            params,
             arms: arms.clone(),
-            seeds: seeds.clone(),
+            seeds,
             length: request.length,
             checks: request.checks,
             origin: request.origin.clone(),
         });
     }
     Ok(plans)
+}
+
+/// Gives parameters that the call does not set the defaults of a quick run of a large machine.
+fn shorten(params: &mut Params, study: &'static dyn Study, settings: &Settings) {
+    let usual = |name| study.params().iter().find(|spec: &&ParamSpec| spec.name == name);
+    for spec in study.params_quick_large() {
+        let value = spec.default(Length::Quick);
+        let differs = usual(spec.name).is_some_and(|spec| spec.default(Length::Quick) != value);
+        if differs && !settings.keys().any(|key| key == spec.name) {
+            params.set(spec.name, value);
+        }
+    }
 }
 
 /// The simulated machine that is asked for; none where it is this computer.

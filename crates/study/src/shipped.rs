@@ -56,6 +56,7 @@ pub struct Shipped<E> {
     summary: &'static str,
     profile: &'static str,
     params: &'static [ParamSpec],
+    params_quick_large: &'static [ParamSpec],
     params_on_linux: &'static [ParamSpec],
     arms: &'static [ArmSpec],
     choices: Vec<Arm>,
@@ -68,6 +69,7 @@ impl<E: Experiment> Shipped<E> {
         let file = StudyFile::parse(source, E::CHOICES)?;
         profile::builtin_file(&file.profile).map_err(|why| file.error(why))?;
         let mut params = file.params(E::params())?;
+        let params_quick_large = file.params_quick_large(&params)?;
         let mut params_on_linux = file.params_on_linux(&params)?;
         params.extend(machine_params());
         params_on_linux.push(live::watch_param());
@@ -84,6 +86,7 @@ impl<E: Experiment> Shipped<E> {
             summary: file.summary.leak(),
             profile: file.profile.leak(),
             params: params.leak(),
+            params_quick_large: params_quick_large.leak(),
             params_on_linux: params_on_linux.leak(),
             arms: arms.leak(),
             choices,
@@ -107,6 +110,9 @@ impl<E: Experiment + Sync> Study for Shipped<E> {
     }
     fn metrics(&self) -> &'static [MetricSpec] {
         E::METRICS
+    }
+    fn params_quick_large(&self) -> &'static [ParamSpec] {
+        self.params_quick_large
     }
     fn params_on(&self, on: On) -> &'static [ParamSpec] {
         if on == On::Linux { self.params_on_linux } else { self.params }

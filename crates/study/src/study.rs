@@ -86,6 +86,11 @@ pub trait Study: Sync {
     fn remarks(&self, _params: &Params, _on: On) -> Vec<String> {
         Vec::new()
     }
+    /// Its parameters with the defaults of a quick run of a large simulated machine, where full
+    /// windows would take minutes.
+    fn params_quick_large(&self) -> &'static [ParamSpec] {
+        self.params()
+    }
     /// Its parameters on a machine: the same, but perhaps with other defaults.
     fn params_on(&self, _on: On) -> &'static [ParamSpec] {
         self.params()

@@ -34,6 +34,21 @@ fn quick_runs_are_shorter() {
     assert_eq!(plan.defaults()["factor"], ParamValue::Count(7));
 }
 
+/// A quick run of a large machine has one seed and windows of its own; what the call sets stays.
+#[test]
+fn quick_runs_of_large_machines_are_shorter_still() {
+    let ipi = |settings: &[&str]| {
+        let studies = vec!["ipi".to_owned()];
+        let request = Request { studies, settings: set(settings), ..request() };
+        let request = Request { length: Length::Quick, shape: Shape::Fill, ..request };
+        plan(Registry::shipped(), &request).unwrap().remove(0)
+    };
+    let (usual, large) = (ipi(&["cpus=512"]), ipi(&["cpus=1024"]));
+    assert_eq!((usual.params.count("windows"), &*usual.seeds), (100, &[1, 2][..]));
+    assert_eq!((large.params.count("windows"), &*large.seeds), (20, &[1][..]));
+    assert_eq!(ipi(&["cpus=1024", "windows=50"]).params.count("windows"), 50);
+}
+
 #[test]
 fn the_profile_takes_the_plans_cpus_and_hz() {
     let plan = single(&Request { settings: set(&["cpus=8", "hz=250"]), ..request() });
