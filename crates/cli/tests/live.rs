@@ -234,13 +234,18 @@ fn a_comparison_whose_guardian_is_killed_ends_and_restores_its_setting() {
         let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let setting = || fs::read_to_string(PATH).unwrap().trim().to_owned();
         until("it is not set", || setting() != "before");
-        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id()));
-        let pids = children.unwrap();
         let is_guardian = |pid: &&str| {
             fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|name| name == "mmscale-guard\n")
         };
-        let guardian = pids.split_whitespace().find(is_guardian).unwrap().parse().unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        let find = || {
+            let pids = fs::read_to_string(&children).unwrap();
+            pids.split_whitespace().find(is_guardian).map(|pid| pid.parse().unwrap())
+        };
+        // The guardian takes its name a moment after its fork.
+        until("there is no guardian", || find().is_some());
+        let guardian = find().unwrap();
         kill_process(Pid::from_raw(guardian).unwrap(), Signal::KILL).unwrap();
         if signalled {
             // When the tool knows of it, or before: it makes no difference.

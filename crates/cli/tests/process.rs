@@ -206,7 +206,8 @@ fn the_first_signal_ends_a_run_that_does_not_look() {
         let begin = std::time::Instant::now();
         // Two documents: the second runs for a minute and is deaf.
         let mut child = mmscale()
-            .args(["run", "fake", "--set", "pause_s=0,60", "--seeds", "1", "--arm", "stock", "-o"])
+            .args(["run", "fake", "--set", "pause_s=0,60", "--seeds", "1", "--arm", "stock"])
+            .args(["--replace", "-o"])
             .arg(folder.path())
             .env("FAKE_IS_DEAF", "1")
             .stdout(Stdio::piped())
