@@ -329,3 +329,43 @@ fn a_task_that_is_woken_during_a_timer_interrupt_ends_the_slice() {
     assert_eq!(lazy, naive);
     assert!((TICK_NS..TICK_NS + TICK_NS / 2).contains(&lazy.0), "woken at {} ns", lazy.0);
 }
+
+/// A task on CPU 0 begins to compute when a checkpoint is due, while CPU 2 is behind on the host;
+/// an interrupt that CPU 1 sends meanwhile arrives soon after the end of the computing.
+#[test]
+fn an_interrupt_around_the_end_of_computing_comes_at_the_same_time() {
+    let run = |policy, sent_ns: u64| {
+        let handled_at_ns = Rc::new(Cell::new(0));
+        let seen = Rc::clone(&handled_at_ns);
+        let mut config = SimConfig { policy, ..roomy(3) };
+        config.profile.costs.ipi_delivery_ps = 109_000;
+        let outcome = run_script(config, |script| {
+            *script.on_ipi.borrow_mut() = Some(Box::new(move |_| handled_at_ns.set(Sim::now_ns())));
+            script.spawn(0, || {
+                while Sim::now_ns() < 3_000 {
+                    Sim::work(Op::BuddyStep, 1);
+                    Sim::user(300);
+                }
+                (0..400).for_each(|_| Sim::work(Op::BuddyStep, 1));
+            });
+            script.spawn(1, move || {
+                (0..sent_ns / 4).for_each(|_| Sim::user(4));
+                Sim::ipi_send(CpuId::new(0), Ipi::CallFunction);
+            });
+            script.spawn(2, || {
+                let flag = SimAtomic::<u32>::new(0);
+                while Sim::now_ns() < 4_000 {
+                    flag.store(1, Relaxed);
+                    Sim::work(Op::BuddyStep, 1);
+                }
+            });
+        });
+        assert_eq!(outcome.failure, None);
+        (seen.get(), outcome.fingerprint)
+    };
+    for sent_ns in (0..4_000).step_by(20) {
+        let (lazy, naive) = (run(Policy::Lazy, sent_ns), run(Policy::Naive, sent_ns));
+        assert_eq!(lazy, naive, "sent at {sent_ns} ns");
+        assert!(lazy.0 > 0, "it never came");
+    }
+}
