@@ -71,7 +71,7 @@ pub(crate) fn on_signals(grace: Grace) -> io::Result<Interrupt> {
     Ok(Interrupt::new(stop))
 }
 
-/// Whether whoever started the tool wants it to outlive the terminal, as `nohup` does.
+/// Whether this process was started to outlive its terminal, as `nohup` does it: SIGHUP is ignored.
 fn ignores_hangup() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -92,7 +92,7 @@ fn lock(file: &File) -> std::result::Result<(), i32> {
     }
 }
 
-/// Whether the file still has its name: whoever held the lock before may have removed it.
+/// Whether the file still has its name: the previous holder of the lock may have removed it.
 fn is_named(file: &File, path: &Path) -> bool {
     let there = fs::symlink_metadata(path).ok().zip(file.metadata().ok());
     there.is_some_and(|(there, own)| (there.dev(), there.ino()) == (own.dev(), own.ino()))

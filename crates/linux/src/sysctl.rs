@@ -199,7 +199,7 @@ impl Sysctl {
 
 impl Drop for Sysctl {
     fn drop(&mut self) {
-        // Whoever wants to know whether it worked calls `restore`.
+        // A caller that must know whether this worked calls `restore`.
         let _ = self.undo();
         self.end_guardian();
     }

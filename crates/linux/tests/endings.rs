@@ -389,7 +389,7 @@ fn a_setting_whose_tool_and_guardian_are_killed_is_restored_later() {
     }
 }
 
-/// Settings of the whole computer, so only where somebody asks for it.
+/// Changes settings of the whole computer, and so runs only with `MMSCALE_DEPTH` set.
 #[test]
 fn settings_that_the_kernel_changes_together_are_restored_together() {
     let keys = ["vm.dirty_bytes", "vm.dirty_ratio", "vm.overcommit_kbytes", "vm.overcommit_ratio"];

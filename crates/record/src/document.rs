@@ -86,7 +86,7 @@ pub struct Document {
     /// The computer that did the work.
     pub host: Host,
     /// 16 hexadecimal digits over the results of all arms and seeds, `host_metrics` and all names
-    /// that somebody chose (the study's, the arms', the profile's) excepted. It covers results and
+    /// that an author chose (the study's, the arms', the profile's) excepted. It covers results and
     /// seeds, and nothing that says what gave them: not the build, the command, the topology, the
     /// window or the policies. The simulated machine gives the same fingerprint for the same
     /// binary, profile, topology, parameters and seeds.

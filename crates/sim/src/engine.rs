@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// the limit; a power of two.
 const POLL_EVENTS: u64 = 4096;
 
-/// How many of these pass until somebody is told how far the run is.
+/// How many of these pass between two reports of progress.
 const PROGRESS_POLLS: u64 = 128;
 
 /// Delays of delivered interrupts.

@@ -300,7 +300,7 @@ impl SeedResult {
 /// Why a run gave no result.
 #[derive(Debug, Error)]
 pub enum StudyError {
-    /// Somebody asked it to stop, or it came to its end before its time.
+    /// It was asked to stop, or ended before its time.
     #[error("it was interrupted")]
     Interrupted,
     /// A checker found something; each line is one finding.
