@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 pub mod bpf;
 pub mod differ;
+mod folder;
 pub mod no_std;
+pub mod same;
 pub mod signs;
 pub mod tables;
 pub mod tidy;

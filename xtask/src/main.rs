@@ -19,6 +19,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   signs QUICK FULL
            looks whether changes have the same signs in the documents of
            a quick run as in those of a full one
+  same OLD NEW
+           compares two folders of documents: equal but for what names
+           the build and the host, and host times
   no-std   builds mm, system and kernel into a program without std,
            and runs it
 
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         ["signs", quick, full] => {
             told("signs", xtask::signs::check(Path::new(quick), Path::new(full)))
         }
+        ["same", old, new] => told("same", xtask::same::check(Path::new(old), Path::new(new))),
         ["no-std"] => told("no-std", xtask::no_std::check(&root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -5,7 +5,7 @@
 //! either run resolves it: its 95 % intervals do not overlap. Changes below 1 % are noise.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mmscale_record::{ArmRecord, Document, Metric};
 
@@ -17,7 +17,8 @@ const LEAST: f64 = 0.01;
 /// # Errors
 /// The changes with opposite signs, and metrics that the quick run lacks without saying so.
 pub fn check(quick: &Path, full: &Path) -> Result<String, String> {
-    let (quick, full) = (documents(quick)?, documents(full)?);
+    let quick: BTreeMap<String, Document> = crate::folder::read(quick)?;
+    let full: BTreeMap<String, Document> = crate::folder::read(full)?;
     let (mut compared, mut findings) = (0, Vec::new());
     for (name, full) in &full {
         match quick.get(name) {
@@ -35,22 +36,6 @@ pub fn check(quick: &Path, full: &Path) -> Result<String, String> {
         return Ok(format!("signs: {compared} changes of quick and full runs, none contradicts"));
     }
     Err(findings.join("\n"))
-}
-
-/// The documents of a folder, by the names of their files.
-fn documents(folder: &Path) -> Result<BTreeMap<String, Document>, String> {
-    let told = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let entries = std::fs::read_dir(folder).map_err(|why| told(folder, &why))?;
-    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-    let paths = paths.collect::<Result<Vec<PathBuf>, _>>().map_err(|why| told(folder, &why))?;
-    let read = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(path).map_err(|why| told(path, &why))?;
-        let document = serde_json::from_str(&text).map_err(|why| told(path, &why))?;
-        Ok((name, document))
-    };
-    let is_json = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "json");
-    paths.iter().filter(is_json).map(read).collect()
 }
 
 fn compare(quick: &Document, full: &Document, compared: &mut usize) -> Vec<String> {
