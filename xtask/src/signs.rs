@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use mmscale_record::{ArmRecord, Document, Metric};
+use mmscale_document::{ArmRecord, Document, Metric};
 
 /// Changes smaller than this share do not count.
 const LEAST: f64 = 0.01;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use mmscale_cli::{Build, main_of};
-use mmscale_record::{LockRow, On};
+use mmscale_document::{LockRow, On};
 use mmscale_study::{
     ArmId, ArmSpec, Checks, Defaults, MetricSpec, ParamSpec, Params, Registry, RunContext,
     SeedResult, Study, StudyError, Unit,

@@ -144,7 +144,7 @@ fn number(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_record::{Build, ParamValue};
+    use mmscale_document::{Build, ParamValue};
 
     #[test]
     fn an_answer_says_what_was_run() {

@@ -27,7 +27,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-pub use mmscale_record::Build;
+pub use mmscale_document::Build;
 use mmscale_study::{Origin, Registry};
 
 use args::{Args, Command};

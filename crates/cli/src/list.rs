@@ -1,6 +1,6 @@
 //! `mmscale list`.
 
-use mmscale_record::{On, ParamValue};
+use mmscale_document::{On, ParamValue};
 use mmscale_report::wrap;
 use mmscale_study::param::Kind;
 use mmscale_study::{Length, ParamSpec, ProfileSummary, Registry, Study, profiles};

@@ -1,7 +1,7 @@
 //! `mmscale run`.
 
 use anyhow::Context;
-use mmscale_record::{Document, FailureRecord, On};
+use mmscale_document::{Document, FailureRecord, On};
 use mmscale_report::{Folder, Notes, Written, json_line, text};
 use mmscale_study::{
     CallError, Checks, Length, Origin, Plan, Registry, Request, RunError, Settings, execute,

@@ -83,7 +83,7 @@ fn results_come_as_text_and_json() {
     let text = fs::read_to_string(below.join("fake-arm64-72-cpus8.txt")).unwrap();
     assert!(String::from_utf8(output.stdout).unwrap().contains(&text));
     let json = fs::read_to_string(below.join("fake-arm64-72-cpus8.json")).unwrap();
-    let document: mmscale_record::Document = serde_json::from_str(&json).unwrap();
+    let document: mmscale_document::Document = serde_json::from_str(&json).unwrap();
     assert_eq!((document.study.as_str(), document.cpus), ("fake", 8));
 }
 
@@ -134,7 +134,7 @@ fn a_file_that_appears_during_a_run_is_kept_and_so_is_the_result() {
     assert!(rest.contains("fake-host.2.json` in place of"), "{rest}");
     assert_eq!(fs::read_to_string(theirs).unwrap(), "theirs");
     let ours = fs::read_to_string(folder.path().join("fake-host.2.json")).unwrap();
-    let document: mmscale_record::Document = serde_json::from_str(&ours).unwrap();
+    let document: mmscale_document::Document = serde_json::from_str(&ours).unwrap();
     assert_eq!(document.study, "fake");
 }
 
@@ -268,7 +268,7 @@ fn a_seed_that_fails_takes_no_other_with_it() {
     assert!(told.contains("arm `phased`, seed 13 on sim: a checker found something"), "{told}");
     let last = "error: 3 of 9 runs failed and are left out of their documents\n";
     assert!(told.ends_with(last), "{told}");
-    let document: mmscale_record::Document = serde_json::from_slice(&output.stdout).unwrap();
+    let document: mmscale_document::Document = serde_json::from_slice(&output.stdout).unwrap();
     assert!(document.arms.iter().all(|arm| arm.seeds == [12, 14]), "{document:?}");
     assert_eq!(document.failures.len(), 3);
 }

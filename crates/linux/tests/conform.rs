@@ -1,7 +1,7 @@
 //! What the manual pages say of the calls, asked of the live kernel: the same cases that the memory
 //! manager passes on the simulated machine and on real threads.
 
-use mmscale_conform::cases;
+use mmscale_conformance::cases;
 use mmscale_linux::{Config, Linux, run};
 use mmscale_system::{Exit, System, ThreadSpec};
 
@@ -27,7 +27,7 @@ fn ask(case: fn(&Linux)) -> Result<(), String> {
 
 #[test]
 fn every_case_holds_on_the_live_kernel() {
-    let failed = |case: &mmscale_conform::Case<Linux>| {
+    let failed = |case: &mmscale_conformance::Case<Linux>| {
         ask(case.run).err().map(|why| format!("{}: {why}", case.name))
     };
     let failures: Vec<String> = cases::<Linux>().iter().filter_map(failed).collect();

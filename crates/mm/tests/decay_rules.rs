@@ -7,15 +7,15 @@ use mmscale_mm::page_alloc::{
 };
 use mmscale_mm::pcp::decayed;
 use mmscale_mm::zone::ZoneId;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const ZONE: ZoneId = ZoneId::new(0);
 const SECOND: u64 = 1_000_000_000;
 
-type Frames = FrameAllocator<Uni>;
+type Frames = FrameAllocator<Stepped>;
 
 fn boot(config: AllocConfig) -> Frames {
-    uni::boot(4, 1000);
+    stepped::boot(4, 1000);
     FrameAllocator::new(&MemoryMap::single(1 << 20), config).unwrap()
 }
 
@@ -41,7 +41,7 @@ fn burst_of(frames: &Frames, pages: usize) {
 }
 
 fn drains() -> Vec<u32> {
-    let events = uni::take_traces().into_iter();
+    let events = stepped::take_traces().into_iter();
     let pages = events.filter_map(|(_, event)| match event {
         Trace::PcpDrain { pages, .. } => Some(pages),
         _ => None,
@@ -59,7 +59,7 @@ fn a_run_takes_an_eighth_off_the_limit_in_steps_of_a_batch() {
     burst(&frames);
     let (count, high) = state(&frames);
     assert!(count > 15_000 && count <= high, "{count} {high}");
-    uni::record(true);
+    stepped::record(true);
     let run = frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
     let after = (high - high / 8).max(count - 2016);
     assert_eq!(state(&frames), (count.min(after), after));
@@ -78,7 +78,7 @@ fn a_run_returns_at_most_2016_pages_in_32_holds() {
             frames.free_pages(page, Order::ZERO);
         }
         let (count, _) = state(&frames);
-        uni::record(true);
+        stepped::record(true);
         let run = frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
         assert_eq!(run.pages_returned, 2016);
         assert_eq!(drains(), expected);
@@ -161,11 +161,11 @@ fn background_decay_leaves_pages_when_the_zone_is_taken_and_keeps_them_due() {
     let frames = boot(AllocConfig::default());
     burst(&frames);
     let before = state(&frames);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     let run = frames.inspect_buddy(ZONE, |_| {
-        uni::set_cpu(0);
+        stepped::set_cpu(0);
         let run = frames.refresh_cpu_vm_stats(elapsed(SECOND));
-        uni::set_cpu(1);
+        stepped::set_cpu(1);
         run
     });
     let due = before.0 - (before.1 - before.1 / 8).max(before.0 - 2016);
@@ -175,23 +175,23 @@ fn background_decay_leaves_pages_when_the_zone_is_taken_and_keeps_them_due() {
     let (count, high) = state(&frames);
     assert!(count == before.0 && high >= count);
     // Tried again, without any time in between: exactly what was left.
-    uni::set_cpu(0);
+    stepped::set_cpu(0);
     assert_eq!(returned(frames.refresh_cpu_vm_stats(elapsed(0))), due);
     assert_eq!(state(&frames).1, before.0 - due);
     assert_eq!(returned(frames.refresh_cpu_vm_stats(elapsed(0))), 0);
     frames.verify().unwrap();
-    uni::assert_quiet();
+    stepped::assert_quiet();
 }
 
 #[test]
 fn background_decay_does_not_wait_for_a_drain_from_afar() {
     let frames = boot(AllocConfig::default());
     burst(&frames);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     let run = frames.inspect_pcp(ZONE, CpuId::new(0), |_| {
-        uni::set_cpu(0);
+        stepped::set_cpu(0);
         let run = frames.refresh_cpu_vm_stats(elapsed(SECOND));
-        uni::set_cpu(1);
+        stepped::set_cpu(1);
         run
     });
     assert_eq!((run.pages_returned, run.trylock_failures, run.changed), (0, 1, true));
@@ -201,11 +201,11 @@ fn background_decay_does_not_wait_for_a_drain_from_afar() {
 fn folding_alone_leaves_the_caches() {
     let frames = boot(AllocConfig::default());
     take_many(&frames, 10);
-    let before = (state(&frames), uni::lock_acquisitions(LockClass::Zone));
+    let before = (state(&frames), stepped::lock_acquisitions(LockClass::Zone));
     assert!(frames.stats().needs_update(CpuId::new(0)));
     let run = frames.refresh_cpu_vm_stats(DecayRequest::Skip);
     assert_eq!(run, Refresh { folded: 1, changed: true, ..Refresh::default() });
-    assert_eq!((state(&frames), uni::lock_acquisitions(LockClass::Zone)), before);
+    assert_eq!((state(&frames), stepped::lock_acquisitions(LockClass::Zone)), before);
     assert!(!frames.stats().needs_update(CpuId::new(0)));
     assert!(!frames.refresh_cpu_vm_stats(DecayRequest::Skip).changed);
 }
@@ -213,8 +213,8 @@ fn folding_alone_leaves_the_caches() {
 #[test]
 fn a_resting_cache_of_a_remote_zone_is_emptied_after_three_runs() {
     for request in [DecayRequest::PerRun, elapsed(SECOND)] {
-        uni::boot(2, 1000);
-        uni::set_node(1, 1);
+        stepped::boot(2, 1000);
+        stepped::set_node(1, 1);
         let frames: Frames =
             FrameAllocator::new(&MemoryMap::nodes(2, 1 << 19), AllocConfig::default()).unwrap();
         let (wanted, far) = (MigrateType::Movable, ZoneId::new(1));
@@ -232,17 +232,17 @@ fn a_resting_cache_of_a_remote_zone_is_emptied_after_three_runs() {
 #[test]
 fn a_dead_cpu_leaves_nothing_and_the_others_share_its_room() {
     let frames = boot(AllocConfig::default());
-    uni::set_cpu(3);
+    stepped::set_cpu(3);
     let pages = take_many(&frames, 5);
-    uni::set_cpu(0);
-    uni::set_online(3, false);
+    stepped::set_cpu(0);
+    stepped::set_online(3, false);
     frames.cpu_dead(CpuId::new(3));
     assert!(!frames.stats().needs_update(CpuId::new(3)));
     let audit = frames.verify().unwrap();
     assert_eq!((audit.cached, audit.held), (0, 5));
     let limits = || frames.inspect_pcp(ZONE, CpuId::new(0), |pcp| pcp.limits());
     assert_eq!(limits().high_min, 3096 / 3);
-    uni::set_online(3, true);
+    stepped::set_online(3, true);
     frames.cpu_online();
     assert_eq!(limits().high_min, 774);
     pages.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));

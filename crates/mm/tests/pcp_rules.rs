@@ -5,15 +5,15 @@ use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{AllocConfig, BulkHold, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::pcp::{PcpLimits, batch_size};
 use mmscale_mm::zone::ZoneId;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const ZONE: ZoneId = ZoneId::new(0);
 const PAGES_4G: u32 = 1 << 20;
 
-type Frames = FrameAllocator<Uni>;
+type Frames = FrameAllocator<Stepped>;
 
 fn boot(config: AllocConfig) -> Frames {
-    uni::boot(4, 1000);
+    stepped::boot(4, 1000);
     FrameAllocator::new(&MemoryMap::single(PAGES_4G), config).unwrap()
 }
 
@@ -42,7 +42,7 @@ fn factor(frames: &Frames) -> u8 {
 }
 
 fn refills() -> Vec<u32> {
-    let events = uni::take_traces().into_iter();
+    let events = stepped::take_traces().into_iter();
     let pages = events.filter_map(|(_, event)| match event {
         Trace::PcpRefill { pages, .. } => Some(pages),
         _ => None,
@@ -51,7 +51,7 @@ fn refills() -> Vec<u32> {
 }
 
 fn drains() -> Vec<u32> {
-    let events = uni::take_traces().into_iter();
+    let events = stepped::take_traces().into_iter();
     let pages = events.filter_map(|(_, event)| match event {
         Trace::PcpDrain { pages, .. } => Some(pages),
         _ => None,
@@ -87,7 +87,7 @@ fn limits_share_the_low_watermark_and_an_eighth_of_the_zone() {
 #[test]
 fn refills_double_from_one_batch_to_thirty_two() {
     let frames = boot(AllocConfig::default());
-    uni::record(true);
+    stepped::record(true);
     take_many(&frames, Order::ZERO, 63 * 95 + 1);
     assert_eq!(refills(), [63, 126, 252, 504, 1008, 2016, 2016, 2016]);
     // Each refill raised the limit by its own size.
@@ -109,7 +109,7 @@ fn a_free_halves_the_exponent_of_refills() {
 #[test]
 fn refills_of_higher_orders_are_a_batch_of_pages_and_at_least_two_blocks() {
     let frames = boot(AllocConfig::default());
-    uni::record(true);
+    stepped::record(true);
     for (size, pages) in [(1, 31 * 2), (2, 15 * 4), (3, 7 * 8), (9, 2 * 512)] {
         take(&frames, order(size));
         assert_eq!(refills(), [pages], "order {size}");
@@ -125,7 +125,7 @@ fn no_refill_is_larger_than_the_room_that_high_leaves() {
     let config = AllocConfig { high_fraction: Some(1000), ..AllocConfig::default() };
     let frames = boot(config);
     // high is fixed at 1048576 / 1000 / 4 = 262: room for 262 - 63 at most.
-    uni::record(true);
+    stepped::record(true);
     take_many(&frames, Order::ZERO, 63 * 8);
     assert_eq!(refills(), [63, 126, 199, 199]);
     assert_eq!(high(&frames, 0), 262);
@@ -138,13 +138,13 @@ fn a_consumer_drains_what_it_freed_at_once() {
     {
         let frames = boot(AllocConfig { hold, ..AllocConfig::default() });
         let pages = take_many(&frames, Order::ZERO, 2000);
-        uni::set_cpu(1);
+        stepped::set_cpu(1);
         let mut pages = pages.into_iter();
         let mut free =
             |n: usize| pages.by_ref().take(n).for_each(|p| frames.free_pages(p, order(0)));
         free(773);
         assert_eq!((count(&frames, 1), high(&frames, 1)), (773, 774));
-        uni::record(true);
+        stepped::record(true);
         free(1);
         // free_count is 774, within 63 ..= 774 - 63; high is raised to hold the next as well.
         assert_eq!(drains(), expected);
@@ -161,7 +161,7 @@ fn free_count_is_halved_by_allocations_and_capped() {
     let frames = boot(AllocConfig::default());
     let freed = |frames: &Frames| frames.inspect_pcp(ZONE, CpuId::new(1), |p| p.free_count());
     let pages = take_many(&frames, Order::ZERO, 6000);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     for &page in &pages {
         frames.free_pages(page, Order::ZERO);
     }
@@ -175,7 +175,7 @@ fn free_count_is_halved_by_allocations_and_capped() {
 fn a_storm_of_small_high_orders_returns_everything() {
     let frames = boot(AllocConfig::default());
     let blocks = take_many(&frames, order(2), 400);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     // The threshold is a batch and half of high_min: 63 + 387 = 450 pages freed.
     for &block in &blocks[..113] {
         frames.free_pages(block, order(2));
@@ -209,11 +209,11 @@ fn below_the_high_watermark_caches_shrink() {
     assert_eq!(high(&frames, 0), before);
     // A free takes at least a batch off the limit and gives pages back, although there is room.
     let cached = count(&frames, 0);
-    uni::record(true);
+    stepped::record(true);
     frames.free_pages(held.pop().unwrap(), Order::ZERO);
     assert_eq!(high(&frames, 0), before - 63);
     assert_eq!(drains(), if cached + 1 >= 774 { vec![63] } else { vec![] });
-    uni::record(false);
+    stepped::record(false);
     // Enough frees, and the zone is fine again.
     for page in held {
         frames.free_pages(page, Order::ZERO);
@@ -243,9 +243,9 @@ fn orders_without_a_list_go_straight_to_the_zone() {
     let frames = boot(AllocConfig { high_fraction: Some(8), ..AllocConfig::default() });
     for size in [4, 8, 10] {
         let block = take(&frames, order(size));
-        let locks = uni::lock_acquisitions(LockClass::Pcp);
+        let locks = stepped::lock_acquisitions(LockClass::Pcp);
         frames.free_pages(block, order(size));
-        assert_eq!(uni::lock_acquisitions(LockClass::Pcp), locks);
+        assert_eq!(stepped::lock_acquisitions(LockClass::Pcp), locks);
     }
     let huge = take(&frames, Order::PAGEBLOCK);
     let before = count(&frames, 0);
@@ -268,14 +268,14 @@ fn a_cache_that_is_taken_is_passed_by() {
     assert_eq!(count(&frames, 0), 62);
     frames.free_pages(other, Order::ZERO);
     frames.verify().unwrap();
-    uni::assert_quiet();
+    stepped::assert_quiet();
 }
 
 #[test]
 fn draining_one_cpu_leaves_the_others() {
     let frames = boot(AllocConfig::default());
     for cpu in 0..4 {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         take(&frames, Order::ZERO);
     }
     assert_eq!(frames.drain_pages(CpuId::new(2)), 62);
@@ -298,10 +298,10 @@ fn a_hot_page_comes_back_first() {
 fn a_pair_from_the_cache_takes_no_zone_lock() {
     let frames = boot(AllocConfig::default());
     take(&frames, Order::ZERO);
-    let before = uni::lock_acquisitions(LockClass::Zone);
+    let before = stepped::lock_acquisitions(LockClass::Zone);
     for _ in 0..100 {
         let page = take(&frames, Order::ZERO);
         frames.free_pages(page, Order::ZERO);
     }
-    assert_eq!(uni::lock_acquisitions(LockClass::Zone), before);
+    assert_eq!(stepped::lock_acquisitions(LockClass::Zone), before);
 }

@@ -6,21 +6,21 @@ use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::sync::IrqGuard;
 use mmscale_mm::vmstat::{NodeItem, ZoneItem, normal_threshold, pressure_threshold};
 use mmscale_mm::zone::ZoneId;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const ZONE: ZoneId = ZoneId::new(0);
 const NODE: NodeId = NodeId::new(0);
 
-type Frames = FrameAllocator<Uni>;
+type Frames = FrameAllocator<Stepped>;
 
 fn boot(cpus: usize) -> Frames {
-    uni::boot(cpus, 1000);
+    stepped::boot(cpus, 1000);
     FrameAllocator::new(&MemoryMap::single(1 << 20), AllocConfig::default()).unwrap()
 }
 
 /// Old and new byte and what was folded, of each change since the last call.
 fn changes() -> Vec<(i8, i8, i32)> {
-    let events = uni::take_traces().into_iter();
+    let events = stepped::take_traces().into_iter();
     let changes = events.filter_map(|(_, event)| match event {
         Trace::CounterDelta { old, new, folded, .. } => Some((old, new, folded)),
         _ => None,
@@ -47,10 +47,10 @@ fn steps_overstep_by_half_a_threshold() {
     // Two CPUs and 4 GiB: 28.
     assert_eq!(frames.stats().threshold(ZONE), 28);
     let stats = frames.stats();
-    let off = IrqGuard::<Uni>::new();
+    let off = IrqGuard::<Stepped>::new();
     (0..28).for_each(|_| stats.inc_node(&off, NODE, NodeItem::AnonMapped));
     assert_eq!(stats.node(NODE, NodeItem::AnonMapped), 0);
-    uni::record(true);
+    stepped::record(true);
     stats.inc_node(&off, NODE, NodeItem::AnonMapped);
     assert_eq!(changes(), [(28, -14, 43)]);
     assert_eq!(stats.node(NODE, NodeItem::AnonMapped), 43);
@@ -58,7 +58,7 @@ fn steps_overstep_by_half_a_threshold() {
     assert_eq!(stats.node_snapshot(NODE, NodeItem::AnonMapped), 29);
     // And the same way back: 14 more steps of room than from zero.
     (0..14).for_each(|_| stats.dec_node(&off, NODE, NodeItem::AnonMapped));
-    uni::take_traces();
+    stepped::take_traces();
     stats.dec_node(&off, NODE, NodeItem::AnonMapped);
     assert_eq!(changes(), [(-28, 14, -43)]);
     assert_eq!(stats.node_snapshot(NODE, NodeItem::AnonMapped), 14);
@@ -68,8 +68,8 @@ fn steps_overstep_by_half_a_threshold() {
 fn larger_changes_go_to_the_total_at_once() {
     let frames = boot(2);
     let stats = frames.stats();
-    let off = IrqGuard::<Uni>::new();
-    uni::record(true);
+    let off = IrqGuard::<Stepped>::new();
+    stepped::record(true);
     stats.mod_zone(&off, ZONE, ZoneItem::Mlock, 28);
     stats.mod_zone(&off, ZONE, ZoneItem::Mlock, 1);
     stats.mod_zone(&off, ZONE, ZoneItem::Mlock, 512);
@@ -82,13 +82,13 @@ fn larger_changes_go_to_the_total_at_once() {
 #[test]
 fn many_single_pages_leave_what_a_loop_would_leave() {
     let frames = boot(2);
-    let (stats, off) = (frames.stats(), IrqGuard::<Uni>::new());
+    let (stats, off) = (frames.stats(), IrqGuard::<Stepped>::new());
     let mut loops = 0;
     for pages in [63i64, -63, 5, -200, 2016, -1, 28, 29, -29] {
-        uni::record(true);
+        stepped::record(true);
         stats.mod_zone_singly(&off, ZONE, ZoneItem::ActiveAnon, pages);
         loops += changes().len();
-        uni::record(false);
+        stepped::record(false);
         for _ in 0..pages.abs() {
             stats.mod_zone(&off, ZONE, ZoneItem::ActiveFile, pages.signum());
         }
@@ -104,17 +104,17 @@ fn many_single_pages_leave_what_a_loop_would_leave() {
 fn folding_moves_every_byte_and_says_how_many() {
     let frames = boot(2);
     let stats = frames.stats();
-    let off = IrqGuard::<Uni>::new();
+    let off = IrqGuard::<Stepped>::new();
     stats.inc_zone(&off, ZONE, ZoneItem::InactiveAnon);
     stats.mod_zone(&off, ZONE, ZoneItem::ActiveAnon, -3);
     stats.inc_node(&off, NODE, NodeItem::PageTable);
     drop(off);
     assert!(stats.needs_update(CpuId::new(0)) && !stats.needs_update(CpuId::new(1)));
     // Another CPU's fold does not reach it.
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     assert_eq!(frames.fold_counters(), 0);
     assert!(stats.needs_update(CpuId::new(0)));
-    uni::set_cpu(0);
+    stepped::set_cpu(0);
     assert_eq!(frames.fold_counters(), 3);
     assert!(!stats.needs_update(CpuId::new(0)));
     assert_eq!(stats.zone(ZONE, ZoneItem::InactiveAnon), 1);
@@ -128,13 +128,13 @@ fn folding_moves_every_byte_and_says_how_many() {
 #[test]
 fn a_dead_cpus_bytes_are_folded_and_told_as_its_own() {
     let frames = boot(2);
-    uni::set_cpu(1);
-    frames.stats().inc_zone(&IrqGuard::<Uni>::new(), ZONE, ZoneItem::Mlock);
-    uni::set_cpu(0);
-    uni::set_online(1, false);
-    uni::record(true);
+    stepped::set_cpu(1);
+    frames.stats().inc_zone(&IrqGuard::<Stepped>::new(), ZONE, ZoneItem::Mlock);
+    stepped::set_cpu(0);
+    stepped::set_online(1, false);
+    stepped::record(true);
     frames.cpu_dead(CpuId::new(1));
-    let told = uni::take_traces().into_iter().any(|(_, event)| {
+    let told = stepped::take_traces().into_iter().any(|(_, event)| {
         matches!(event, Trace::CounterDelta { cpu, old: 1, new: 0, folded: 1, .. }
             if cpu == CpuId::new(1))
     });
@@ -148,7 +148,7 @@ fn pressure_lowers_thresholds_from_the_next_fold_on() {
     let frames = boot(72);
     let stats = frames.stats();
     assert_eq!(stats.threshold(ZONE), 98);
-    let add = |pages| stats.mod_zone(&IrqGuard::<Uni>::new(), ZONE, ZoneItem::Mlock, pages);
+    let add = |pages| stats.mod_zone(&IrqGuard::<Stepped>::new(), ZONE, ZoneItem::Mlock, pages);
     add(90);
     assert_eq!(stats.zone(ZONE, ZoneItem::Mlock), 0);
     frames.node_is_short();
@@ -174,7 +174,7 @@ fn totals_never_drift_further_than_the_bound() {
     let (stats, mut held) = (frames.stats(), Vec::new());
     let mut worst = 0;
     for round in 0..4000 {
-        uni::set_cpu(round % 8);
+        stepped::set_cpu(round % 8);
         if round / 1000 % 2 == 0 {
             let wanted = MigrateType::Movable;
             held.push(frames.alloc_pages(Order::ZERO, wanted, Gfp::KERNEL).unwrap());

@@ -6,15 +6,15 @@ use mmscale_mm::page_alloc::{
     AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap,
 };
 use mmscale_mm::zone::{Watermarks, ZoneId, ZoneKind, default_min_free_kb, watermarks};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const ZONE: ZoneId = ZoneId::new(0);
 
-type Frames = FrameAllocator<Uni>;
+type Frames = FrameAllocator<Stepped>;
 
 /// No page is kept back, and page caches hold one page at most: what is left is the buddy.
 fn bare(map: &MemoryMap) -> Frames {
-    uni::boot(2, 1000);
+    stepped::boot(2, 1000);
     let config = AllocConfig { min_free_kb: Some(0), watermark_scale: 1, ..AllocConfig::default() };
     FrameAllocator::new(map, config).unwrap()
 }
@@ -90,12 +90,12 @@ fn a_zone_need_not_begin_or_end_at_a_block() {
 
 #[test]
 fn memory_that_is_not_used_is_not_touched() {
-    uni::boot(1, 1000);
-    uni::record(true);
+    stepped::boot(1, 1000);
+    stepped::record(true);
     // 128 GiB.
     let frames: Frames =
         FrameAllocator::new(&MemoryMap::single(1 << 25), AllocConfig::default()).unwrap();
-    assert!(uni::take_touches().is_empty());
+    assert!(stepped::take_touches().is_empty());
     let page = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap();
     let used = page.align_down(Order::MAX).offset(1024);
     assert_eq!(frames.frames().word(used).state(), FrameState::Inside);
@@ -196,7 +196,7 @@ fn pages_that_fit_count_towards_a_claim() {
 /// again for each page: a refill of 2016 pages held the lock for 10 ms.
 #[test]
 fn a_refill_that_can_claim_nothing_looks_once() {
-    uni::boot(1, 1000);
+    stepped::boot(1, 1000);
     let config = AllocConfig { min_free_kb: Some(0), ..AllocConfig::default() };
     let frames: Frames = FrameAllocator::new(&MemoryMap::single(1 << 16), config).unwrap();
     let take = |wanted| frames.alloc_pages(Order::ZERO, wanted, Gfp::ATOMIC | Gfp::MEMALLOC);
@@ -206,11 +206,11 @@ fn a_refill_that_can_claim_nothing_looks_once() {
     let back = held.iter().filter(|page| page.index() % 512 >= 300);
     back.for_each(|&page| frames.free_pages(page, Order::ZERO));
     frames.drain_all();
-    uni::record(true);
-    uni::take_touches();
+    stepped::record(true);
+    stepped::take_touches();
     take(MigrateType::Movable).unwrap();
     let peek = |touch: &(Line, Access)| matches!(touch, (Line::Frame(_), Access::Peek));
-    let looks = uni::take_touches().iter().filter(|touch| peek(touch)).count();
+    let looks = stepped::take_touches().iter().filter(|touch| peek(touch)).count();
     let refilled = frames.cached_pages(ZONE, CpuId::new(0)) as usize + 1;
     assert!(refilled > 8, "{refilled} pages");
     assert_eq!(looks, 3 * 304, "for {refilled} pages");
@@ -232,12 +232,12 @@ fn movable_pages_do_not_claim_for_a_small_block() {
 
 #[test]
 fn the_nearest_zone_is_asked_first_and_the_better_kind_before_the_worse() {
-    uni::boot(4, 1000);
-    uni::set_node(3, 1);
+    stepped::boot(4, 1000);
+    stepped::set_node(3, 1);
     let map = MemoryMap::nodes(2, 1 << 18).with_dma32(1 << 16);
     let frames: Frames = FrameAllocator::new(&map, AllocConfig::default()).unwrap();
     let zones = |cpu: usize, gfp: Gfp| {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         let mut seen = Vec::new();
         while let Ok(pfn) = frames.alloc_pages(Order::MAX, MigrateType::Movable, gfp) {
             let zone = frames.zone_of(pfn).unwrap().id().index();
@@ -253,7 +253,7 @@ fn the_nearest_zone_is_asked_first_and_the_better_kind_before_the_worse() {
     assert_eq!(zones(3, Gfp::KERNEL | Gfp::THIS_NODE), [2]);
     let frames: Frames = FrameAllocator::new(&map, AllocConfig::default()).unwrap();
     let order_of = |cpu: usize, frames: &Frames| {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         let pfn = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap();
         frames.zone_of(pfn).unwrap().id().index()
     };
@@ -265,7 +265,7 @@ fn the_nearest_zone_is_asked_first_and_the_better_kind_before_the_worse() {
 
 #[test]
 fn a_low_zone_keeps_a_reserve_from_those_who_could_go_elsewhere() {
-    uni::boot(1, 1000);
+    stepped::boot(1, 1000);
     let map = MemoryMap::single(1 << 20).with_dma32(1 << 16);
     let exhaust = |gfp: Gfp| {
         let frames: Frames = FrameAllocator::new(&map, AllocConfig::default()).unwrap();
@@ -279,7 +279,7 @@ fn a_low_zone_keeps_a_reserve_from_those_who_could_go_elsewhere() {
 
 #[test]
 fn urgent_allocations_go_deeper_and_wake_reclaim() {
-    uni::boot(1, 1000);
+    stepped::boot(1, 1000);
     let left = |gfp: Gfp| {
         let frames: Frames =
             FrameAllocator::new(&MemoryMap::single(1 << 18), AllocConfig::default()).unwrap();
@@ -299,17 +299,17 @@ fn urgent_allocations_go_deeper_and_wake_reclaim() {
 
 #[test]
 fn what_other_cpus_cache_is_found_when_memory_runs_out() {
-    uni::boot(2, 1000);
+    stepped::boot(2, 1000);
     let frames: Frames =
         FrameAllocator::new(&MemoryMap::single(1 << 16), AllocConfig::default()).unwrap();
     let take = |gfp| frames.alloc_pages(Order::ZERO, MigrateType::Movable, gfp);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     let pages: Vec<Pfn> = (0..500).map(|_| take(Gfp::KERNEL).unwrap()).collect();
-    uni::set_cpu(0);
+    stepped::set_cpu(0);
     while take(Gfp::NOWAIT).is_ok() {}
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     pages.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));
-    uni::set_cpu(0);
+    stepped::set_cpu(0);
     // One that may not wait finds nothing; one that may takes CPU 1's pages.
     while take(Gfp::NOWAIT).is_ok() {}
     let cached = || frames.inspect_pcp(ZONE, CpuId::new(1), |pcp| pcp.count());
@@ -322,7 +322,7 @@ fn what_other_cpus_cache_is_found_when_memory_runs_out() {
 #[test]
 fn injected_failures_fail_and_cost_nothing() {
     let frames = bare(&MemoryMap::single(4096));
-    uni::fail_allocs(1);
+    stepped::fail_allocs(1);
     let take = || frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
     assert_eq!(take(), Err(AllocError::Injected));
     assert!(take().is_ok());
@@ -330,8 +330,8 @@ fn injected_failures_fail_and_cost_nothing() {
 
 #[test]
 fn maps_and_settings_that_make_no_sense_are_refused() {
-    uni::boot(1, 1000);
-    let why = |map: &MemoryMap, config| FrameAllocator::<Uni>::new(map, config).err().unwrap();
+    stepped::boot(1, 1000);
+    let why = |map: &MemoryMap, config| FrameAllocator::<Stepped>::new(map, config).err().unwrap();
     let fine = AllocConfig::default();
     assert_eq!(why(&MemoryMap::default(), fine), ConfigError::NoMemory);
     assert_eq!(why(&MemoryMap::single(0), fine), ConfigError::EmptyZone(0));

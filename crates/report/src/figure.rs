@@ -1,6 +1,6 @@
 //! A metric in a cell of a table: its mean, how far seeds lie apart, how far arms do.
 
-use mmscale_record::Metric;
+use mmscale_document::Metric;
 
 use crate::number::{change as signed, percent, scaled};
 

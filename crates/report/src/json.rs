@@ -1,6 +1,6 @@
 //! Records as JSON.
 
-use mmscale_record::Document;
+use mmscale_document::Document;
 
 /// A document on one line, newline included.
 pub fn json_line(document: &Document) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_record::{
+use mmscale_document::{
     ArmRecord, Build, CallRecord, Document, FailureRecord, Groups, Histogram, Host, LockRecord,
     Metric, On, ParamValue, SCHEMA, SectionRecord, SectionWait, Topology, Value,
 };

@@ -2,8 +2,8 @@
 
 use crate::sections::CpuSections;
 use crate::trail::Trail;
+use mmscale_document::{CallRow, LockRow};
 use mmscale_mm::arch::{CpuId, Probe};
-use mmscale_record::{CallRow, LockRow};
 
 /// What a run leaves.
 pub struct Outcome {

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use mmscale_document::{Build, On, ParamValue};
 use mmscale_linux::{Sysctl, SysctlError, is_sysctl};
-use mmscale_record::{Build, On, ParamValue};
 use serde::Serialize;
 use thiserror::Error;
 

@@ -275,7 +275,7 @@ fn set_default(spec: &mut ParamSpec, length: usize, value: &Value) -> Option<()>
 mod tests {
     use super::*;
     use crate::param::{Length, Unit};
-    use mmscale_record::ParamValue;
+    use mmscale_document::ParamValue;
 
     const TEXT: &str = r#"
         name = "x"

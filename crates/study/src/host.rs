@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use mmscale_record::Host;
+use mmscale_document::Host;
 
 /// This computer.
 pub fn host() -> Host {

@@ -3,13 +3,13 @@
 
 use crate::study::{Checks, RunContext, StudyError};
 use crate::trails::Trails;
+use mmscale_document::{CallRow, LockRow, On};
 use mmscale_kernel::{Ending, Kernel};
 use mmscale_mm::arch::{Arch, CpuId, Probe};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::upkeep::TickPolicy;
-use mmscale_record::{CallRow, LockRow, On};
 use mmscale_sim::profile::Profile;
 use mmscale_sim::{CpuSections, Listener, Sim, SimConfig};
 use mmscale_threads::{MEMORY_PAGES, Threads, ThreadsConfig};

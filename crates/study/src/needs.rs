@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use mmscale_record::On;
+use mmscale_document::On;
 use mmscale_sim::{StackNeeds, stack_needs};
 
 use crate::plan::{CallError, Plan};

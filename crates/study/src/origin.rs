@@ -1,6 +1,6 @@
 //! What asks for runs, as records name it.
 
-use mmscale_record::Build;
+use mmscale_document::Build;
 
 /// What asks for runs: the program with its build, and its command line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mmscale_record::{self as record, On, ParamValue};
+use mmscale_document::{self as record, On, ParamValue};
 use mmscale_sim::profile::{self, Profile, ProfileError, Shape};
 use thiserror::Error;
 

@@ -1,13 +1,13 @@
 //! Mechanisms with their policies by name, and arms: the policies that a run chooses.
 
 use crate::names::UnknownName;
+use mmscale_document::On;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::page_alloc::PcpPolicy;
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::ExitPolicy;
 use mmscale_mm::upkeep::TickPolicy;
-use mmscale_record::On;
 use std::collections::BTreeMap;
 
 /// The policy of every mechanism unless an arm or a parameter chooses another: Linux as it is.

@@ -1,6 +1,6 @@
 //! A profile's machine with a plan's CPUs, and what its record says of them.
 
-use mmscale_record as record;
+use mmscale_document as record;
 use mmscale_sim::profile::{Profile, ProfileError, Shape, Topology};
 
 /// The machine of a profile with `cpus` CPUs at `hz`, and its groups of CPUs.

@@ -10,7 +10,7 @@ use crate::schedules;
 use crate::study::{
     ArmId, ArmSpec, Defaults, MetricSpec, RunContext, SeedResult, Study, StudyError, TooShort,
 };
-use mmscale_record::On;
+use mmscale_document::On;
 use mmscale_sim::{Policy, SimConfig, profile};
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mmscale_record::{CallRow, Histogram, LockRow, On, PerCpu, SectionRecord, Span, Value};
+use mmscale_document::{CallRow, Histogram, LockRow, On, PerCpu, SectionRecord, Span, Value};
 use mmscale_sim::profile::Profile;
 use thiserror::Error;
 

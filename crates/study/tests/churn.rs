@@ -1,7 +1,7 @@
 //! The study `churn` as a user runs it: what it must show, on 16 CPUs.
 
 use crate::shipped::{self, mean};
-use mmscale_record::Document;
+use mmscale_document::Document;
 use mmscale_study::Request;
 
 /// One process a CPU, so that a window has hundreds of ops of each; checkers on.

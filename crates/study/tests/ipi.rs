@@ -1,7 +1,7 @@
 //! The study `ipi` as a user runs it: what it must show, on short runs.
 
 use crate::shipped::{self, mean};
-use mmscale_record::Document;
+use mmscale_document::Document;
 use mmscale_study::{Checks, Registry, Request, plan};
 
 const SHORT: [&str; 2] = ["window_s=0.01", "windows=100"];

@@ -2,7 +2,7 @@
 //! figures that must be what the workload makes them.
 
 use crate::shipped::{self, arm, mean, quick};
-use mmscale_record::Document;
+use mmscale_document::Document;
 use mmscale_study::{Checks, Registry};
 
 const WORKLOADS: [&str; 5] = ["build", "purger", "exit", "mixed", "oom-edge"];

@@ -1,7 +1,7 @@
 //! What is refused before anything starts, and what a request stands for.
 
 use crate::fake::{REGISTRY, request, single};
-use mmscale_record::{self as record, On, ParamValue};
+use mmscale_document::{self as record, On, ParamValue};
 use mmscale_study::ab::{self, Question};
 use mmscale_study::{ArmId, Checks, Length, Plan, Registry, Request, Settings, Shape, plan};
 

@@ -1,7 +1,7 @@
 //! Any policy in any study: arms are lists of policies, and a study reads all of them.
 
 use crate::shipped::{arm, quick, try_run};
-use mmscale_record::Document;
+use mmscale_document::Document;
 use mmscale_study::{Checks, Registry, Request, Source, Study};
 use mmscale_study::{churn::Churn, pcp::Pcp, reap::Reap, vmstat::Vmstat};
 

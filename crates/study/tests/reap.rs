@@ -1,7 +1,7 @@
 //! The study `reap` as a user runs it: what it must show, on small victims.
 
 use crate::shipped::{self, mean};
-use mmscale_record::{ArmRecord, Document};
+use mmscale_document::{ArmRecord, Document};
 
 fn run(settings: &[&str]) -> Document {
     shipped::run(&shipped::request("reap", settings))

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::fake::{request, single};
-use mmscale_record::{Build, Document, On, Value};
+use mmscale_document::{Build, Document, On, Value};
 use mmscale_study::{Interrupt, Origin, ProgressSink, Request, RunError, RunEvent, execute};
 
 /// Remembers what happened, and can ask to stop after some runs.

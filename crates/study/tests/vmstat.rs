@@ -2,7 +2,7 @@
 //! against the naive one, and the checkers on a machine whose CPUs come and go.
 
 use crate::shipped::{self, arm, mean, quick};
-use mmscale_record::Document;
+use mmscale_document::Document;
 use mmscale_study::vmstat::Vmstat;
 use mmscale_study::{Checks, Registry, Request, Source, Study};
 use std::collections::BTreeMap;

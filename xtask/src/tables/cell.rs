@@ -1,6 +1,6 @@
 //! One figure in a page.
 
-use mmscale_record::Metric;
+use mmscale_document::Metric;
 use mmscale_report::figure;
 
 /// What a cell tells.

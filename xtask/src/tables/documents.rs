@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mmscale_record::Document;
+use mmscale_document::Document;
 
 /// Which run a table shows.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! The marked tables of one page.
 
-use mmscale_record::Document;
+use mmscale_document::Document;
 
 use super::Mode;
 use super::cell::Kind;
@@ -116,7 +116,7 @@ impl Table<'_> {
 /// What should stand in a cell; `None` if it is not an arm's, or empty.
 fn figure(document: &Document, name: &str, arm: &str, cell: &str) -> Option<String> {
     let kind = Kind::of(cell)?;
-    let of = |arm: &mmscale_record::ArmRecord| arm.metrics.get(name).cloned();
+    let of = |arm: &mmscale_document::ArmRecord| arm.metrics.get(name).cloned();
     let metric = document.arms.iter().find(|record| record.arm == arm).map(of)?;
     let base = document.arms.first().and_then(of);
     Some(kind.show(base.as_ref(), metric.as_ref()))

@@ -24,17 +24,17 @@ const fn dev_room(name: &'static str, may_use: &'static [&'static str]) -> Room 
 const HOUSE: [Room; 15] = [
     room("mm", &[]),
     room("system", &[]),
-    room("record", &[]),
+    room("document", &[]),
     room("identity", &[]),
     room("kernel", &["mm", "system"]),
-    room("sim", &["mm", "record"]),
-    room("threads", &["mm", "record"]),
-    room("linux", &["system", "record"]),
-    room("report", &["record"]),
-    room("study", &["kernel", "linux", "mm", "record", "sim", "system", "threads"]),
-    room("cli", &["identity", "record", "report", "study"]),
-    dev_room("conform", &["system", "kernel", "mm", "sim", "threads"]),
-    dev_room("uni", &["mm"]),
+    room("sim", &["mm", "document"]),
+    room("threads", &["mm", "document"]),
+    room("linux", &["system", "document"]),
+    room("report", &["document"]),
+    room("study", &["document", "kernel", "linux", "mm", "sim", "system", "threads"]),
+    room("cli", &["document", "identity", "report", "study"]),
+    dev_room("conformance", &["system", "kernel", "mm", "sim", "threads"]),
+    dev_room("stepped", &["mm"]),
     dev_room("interleave", &["mm"]),
     dev_room("peers", &["mm", "threads"]),
 ];
@@ -71,6 +71,11 @@ impl Manifest<'_> {
             found.push(Finding::new(self.path, 0, what));
             return;
         };
+        if self.path.starts_with("testing/") != room.dev_only {
+            let folder = if room.dev_only { "testing" } else { "crates" };
+            let what = format!("crate `{}` belongs into `{folder}/`: move it", self.krate);
+            found.push(Finding::new(self.path, 0, what));
+        }
         let expected = format!("mmscale-{}", self.krate);
         let package = table.get("package").and_then(Value::as_table);
         if package.and_then(|p| p.get("name")).and_then(Value::as_str) != Some(&expected) {
@@ -164,7 +169,7 @@ mod tests {
 
     #[test]
     fn crates_for_tests_stay_in_tests() {
-        for krate in ["uni", "interleave"] {
+        for krate in ["stepped", "interleave"] {
             let line = format!("mmscale-{krate}.workspace = true\n");
             assert!(found("mm", &format!("[dev-dependencies]\n{line}")).is_empty());
             assert_eq!(found("mm", &format!("[dependencies]\n{line}")).len(), 1);
@@ -182,5 +187,12 @@ mod tests {
         assert_eq!(found("attic", "").len(), 1);
         let text = "[package]\nname = \"mm\"\n";
         assert_eq!(check(&Tree::of(&[("crates/mm/Cargo.toml", text)])).len(), 2);
+    }
+
+    #[test]
+    fn crates_for_tests_and_others_do_not_share_a_folder() {
+        let manifest = "[package]\nname = \"mmscale-peers\"\n[lints]\nworkspace = true\n";
+        assert!(check(&Tree::of(&[("testing/peers/Cargo.toml", manifest)])).is_empty());
+        assert_eq!(check(&Tree::of(&[("crates/peers/Cargo.toml", manifest)])).len(), 1);
     }
 }

@@ -5,7 +5,8 @@ use super::pages::{headings, prose};
 use super::{Finding, Source, Tree};
 
 /// Folders at the root; a name in back quotes that begins with one is a file of the workspace.
-const FOLDERS: [&str; 7] = ["crates/", "studies/", "machines/", "xtask/", "docs/", "fuzz/", ".ci/"];
+const FOLDERS: [&str; 8] =
+    ["crates/", "testing/", "studies/", "machines/", "xtask/", "docs/", "fuzz/", ".ci/"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();

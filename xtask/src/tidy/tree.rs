@@ -6,6 +6,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+/// Folders of crates.
+const CRATES: [&str; 2] = ["crates/", "testing/"];
+
 /// One file with its text. Binary files have an empty text.
 pub struct Source {
     /// Relative to the root, with `/` between folders.
@@ -29,15 +32,20 @@ impl Source {
     }
     /// The crate (`mm` for `crates/mm/src/lib.rs`), if the file is in one; `xtask` for xtask.
     pub fn krate(&self) -> Option<&str> {
-        match self.path.strip_prefix("crates/") {
-            Some(rest) => rest.split_once('/').map(|(name, _)| name),
+        match self.below_crates() {
+            Some((krate, _)) => Some(krate),
             None => self.path.starts_with("xtask/").then_some("xtask"),
         }
     }
+    /// The crate and the path in it.
+    fn below_crates(&self) -> Option<(&str, &str)> {
+        let rest = CRATES.iter().find_map(|folder| self.path.strip_prefix(folder))?;
+        rest.split_once('/')
+    }
     /// The part of the crate the file is in: `src`, `tests`, `benches`, ...
     pub fn part(&self) -> &str {
-        let rest = self.path.strip_prefix("crates/").and_then(|rest| rest.split_once('/'));
-        let rest = rest.map_or_else(|| self.path.strip_prefix("xtask/"), |(_, rest)| Some(rest));
+        let inside = self.below_crates();
+        let rest = inside.map_or_else(|| self.path.strip_prefix("xtask/"), |(_, rest)| Some(rest));
         rest.and_then(|rest| rest.split_once('/')).map_or("", |(part, _)| part)
     }
     /// The file as Rust; `None` if it is something else or cannot be parsed.
@@ -144,6 +152,8 @@ mod tests {
         let source = |path: &str| Source::new(path.into(), String::new());
         assert_eq!(source("crates/mm/src/a/b.rs").krate(), Some("mm"));
         assert_eq!(source("crates/mm/src/a/b.rs").part(), "src");
+        assert_eq!(source("testing/peers/benches/vma.rs").krate(), Some("peers"));
+        assert_eq!(source("testing/peers/benches/vma.rs").part(), "benches");
         assert_eq!(source("xtask/tests/tidy.rs").part(), "tests");
         assert_eq!(source("README.md").krate(), None);
     }

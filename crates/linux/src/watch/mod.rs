@@ -11,7 +11,7 @@ mod stretch;
 mod symbols;
 
 use crate::system::clock_ns;
-use mmscale_record::{Histogram, LockRow};
+use mmscale_document::{Histogram, LockRow};
 use object::{Calls, Config, Path, Programs, Sums};
 use std::collections::BTreeMap;
 

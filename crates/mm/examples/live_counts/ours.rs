@@ -8,7 +8,7 @@ use mmscale_mm::page_alloc::{AllocConfig, BulkHold, DecayRequest, FrameAllocator
 use mmscale_mm::pcp::{Pcp, PcpLimits};
 use mmscale_mm::time::{Expiry, Hz, NSEC_PER_SEC, Time, TimerSlot};
 use mmscale_mm::zone::{ZoneId, ZoneKind};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::collections::BTreeMap;
 
 const CPU: CpuId = CpuId::new(0);
@@ -17,7 +17,7 @@ const TICKS: usize = 12;
 
 /// Our allocator over memory like the kernel's, in the state that the kernel's page cache had.
 pub(crate) struct Ours {
-    frames: FrameAllocator<Uni>,
+    frames: FrameAllocator<Stepped>,
     zone: ZoneId,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Done {
 
 fn sizes() -> (Vec<u32>, Vec<u32>) {
     let (mut refills, mut drains) = (Vec::new(), Vec::new());
-    for (_, event) in uni::take_traces() {
+    for (_, event) in stepped::take_traces() {
         match event {
             Trace::PcpRefill { pages, .. } => refills.push(pages),
             Trace::PcpDrain { pages, .. } => drains.push(pages),
@@ -44,7 +44,7 @@ fn sizes() -> (Vec<u32>, Vec<u32>) {
 
 impl Ours {
     pub(crate) fn new(kernel: &Kernel, start: &Cache) -> Result<Self, String> {
-        uni::boot(kernel.cpus, 250);
+        stepped::boot(kernel.cpus, 250);
         let (low, all) = (kernel.low_pages as u32, (kernel.low_pages + start.managed) as u32);
         let map = MemoryMap::single(all);
         let map = if low > 0 { map.with_dma32(low) } else { map };
@@ -83,17 +83,17 @@ impl Ours {
             self.free(page);
         }
         self.frames.drain_pages_zone(self.zone, CPU);
-        uni::set_cpu(1);
+        stepped::set_cpu(1);
         let pages = self.take(start.count as usize);
-        uni::set_cpu(0);
+        stepped::set_cpu(0);
         self.free(pages);
     }
     /// The job of the live kernel.
     pub(crate) fn job(&mut self, pages: usize, foreign: usize) -> Done {
-        uni::set_cpu(1);
+        stepped::set_cpu(1);
         let others = self.take(foreign);
-        uni::set_cpu(0);
-        uni::record(true);
+        stepped::set_cpu(0);
+        stepped::record(true);
         let own = self.take(pages);
         let (refills, _) = sizes();
         self.free(own);
@@ -103,7 +103,7 @@ impl Ours {
             self.frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
         }
         let (_, ticks) = sizes();
-        uni::record(false);
+        stepped::record(false);
         Done { refills, frees, ticks, count: self.cache(Pcp::count), high: self.cache(Pcp::high) }
     }
 }
@@ -111,11 +111,11 @@ impl Ours {
 /// The expiry and the bucket that our rounding and our wheel give a tick that arms itself in jiffy
 /// `now`.
 fn armed(hz: Hz, cpus: usize, cpu: usize, now: u64) -> [u64; 3] {
-    uni::boot(cpus, hz.get());
-    uni::set_clock(hz.edge_ns(now));
-    uni::set_cpu(cpu);
-    let time = Time::<Uni>::new().expect("the rate is a usual one");
-    uni::interrupt(|| time.idle_exit());
+    stepped::boot(cpus, hz.get());
+    stepped::set_clock(hz.edge_ns(now));
+    stepped::set_cpu(cpu);
+    let time = Time::<Stepped>::new().expect("the rate is a usual one");
+    stepped::interrupt(|| time.idle_exit());
     let jiffies = hz.round_relative(now, u64::from(hz.get()), cpu);
     let slot = TimerSlot::new(0);
     time.arm(CpuId::new(cpu), slot, Expiry::Deferrable { jiffies });

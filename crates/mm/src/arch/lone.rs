@@ -1,5 +1,5 @@
 //! One CPU, nothing else: for unit tests that must see inside. Tests of behaviour use the machine
-//! of `mmscale-uni` from outside the crate.
+//! of `mmscale-stepped` from outside the crate.
 
 use super::bare::BareSpin;
 use super::{

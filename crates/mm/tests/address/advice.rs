@@ -6,16 +6,16 @@ use mmscale_mm::lru::LruList;
 use mmscale_mm::space::{
     Advice, FaultError, HugePages, LockWhat, MapRequest, Place, Prot, Space, SpaceError,
 };
-use mmscale_uni::Uni;
+use mmscale_stepped::Stepped;
 
 const AT: u64 = 512 * 16;
 
-fn map(machine: &Machine, space: &Space<Uni>, at: u64, pages: u64, prot: Prot) {
+fn map(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64, prot: Prot) {
     let request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(at))).prot(prot);
     assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(at)));
 }
 
-fn fill(machine: &Machine, space: &Space<Uni>, at: u64, pages: u64, stamp: u64) {
+fn fill(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64, stamp: u64) {
     (0..pages).for_each(|page| machine.write(space, at + page, stamp + page).expect("it is there"));
 }
 

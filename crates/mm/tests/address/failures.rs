@@ -6,7 +6,7 @@ use mmscale_mm::space::{
     Advice, Area, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
     RemapRequest, Space, SpaceError,
 };
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
 
 /// Single pages, some of them written to.
@@ -28,12 +28,12 @@ enum Leaves {
     Changed,
 }
 
-fn map(machine: &Machine, space: &Space<Uni>, at: u64, pages: u64) {
+fn map(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64) {
     let request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(at)));
     assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(at)));
 }
 
-fn build(policy: usize) -> (Machine, Arc<Space<Uni>>) {
+fn build(policy: usize) -> (Machine, Arc<Space<Stepped>>) {
     let machine = Machine::boot(1, |config| {
         config.lru = POLICIES[policy];
         config.space.huge = HugePages::Advised;
@@ -54,7 +54,7 @@ fn build(policy: usize) -> (Machine, Arc<Space<Uni>>) {
 }
 
 /// What stands in every page.
-fn contents(machine: &Machine, space: &Space<Uni>) -> Vec<(u64, Result<u64, FaultError>)> {
+fn contents(machine: &Machine, space: &Space<Stepped>) -> Vec<(u64, Result<u64, FaultError>)> {
     let read = |at| (at, machine.read(space, at));
     (SMALL..SMALL + 900).chain(HUGE..HUGE + 1024).map(read).collect()
 }
@@ -63,7 +63,7 @@ fn contents(machine: &Machine, space: &Space<Uni>) -> Vec<(u64, Result<u64, Faul
 /// failures it has felt.
 fn with_each_failing<R>(
     leaves: Leaves,
-    f: impl Fn(&Machine, &Space<Uni>) -> Result<R, SpaceError>,
+    f: impl Fn(&Machine, &Space<Stepped>) -> Result<R, SpaceError>,
 ) -> u32 {
     each_failing_then(leaves, f, |_, _, _| ())
 }
@@ -71,17 +71,17 @@ fn with_each_failing<R>(
 /// The same; `then` comes after success, with memory.
 fn each_failing_then<R>(
     leaves: Leaves,
-    f: impl Fn(&Machine, &Space<Uni>) -> Result<R, SpaceError>,
-    then: impl Fn(&Machine, &Space<Uni>, R),
+    f: impl Fn(&Machine, &Space<Stepped>) -> Result<R, SpaceError>,
+    then: impl Fn(&Machine, &Space<Stepped>, R),
 ) -> u32 {
     let mut felt = 0;
     for skip in 0.. {
         let (machine, space) = build(skip as usize % 3);
         let before: (Vec<Area>, _) = (space.areas(), contents(&machine, &space));
-        uni::fail_alloc_after(skip);
+        stepped::fail_alloc_after(skip);
         let result = f(&machine, &space);
-        let done = uni::failures_left() > 0;
-        uni::fail_allocs(0);
+        let done = stepped::failures_left() > 0;
+        stepped::fail_allocs(0);
         machine.finish_ios(usize::MAX);
         machine.check();
         let result = result.map(|made| then(&machine, &space, made));
@@ -154,7 +154,7 @@ fn a_part_of_a_huge_page_is_given_up_or_not() {
 #[test]
 fn new_memory_is_there_or_comes_when_it_is_touched() {
     let request = MapRequest::new(30).at(Place::Fixed(Vpn::new(SMALL + 880))).populated();
-    let map = |machine: &Machine, space: &Space<Uni>| space.mmap(machine.on(), request);
+    let map = |machine: &Machine, space: &Space<Stepped>| space.mmap(machine.on(), request);
     let felt = each_failing_then(Leaves::Unchanged, map, |machine, space, start| {
         let pages = (0..30).map(|page| machine.write(space, start.get() + page, 5));
         assert!(pages.into_iter().all(|done| done.is_ok()));
@@ -178,7 +178,7 @@ fn locking_says_what_could_not_be_had() {
 fn a_move_comes_about_or_everything_is_back() {
     let remap = |leaves, from, old_pages, new_pages, may_move| {
         let request = RemapRequest { from: Vpn::new(from), old_pages, new_pages, may_move };
-        let remap = |machine: &Machine, space: &Space<Uni>| space.mremap(machine.on(), request);
+        let remap = |machine: &Machine, space: &Space<Stepped>| space.mremap(machine.on(), request);
         each_failing_then(leaves, remap, |machine, space, start| {
             let page =
                 (from..from + old_pages.min(new_pages)).find(|at| (at - SMALL).is_multiple_of(7));
@@ -202,7 +202,7 @@ fn a_move_comes_about_or_everything_is_back() {
 
 #[test]
 fn a_fork_comes_about_or_leaves_nothing() {
-    let fork = |machine: &Machine, space: &Space<Uni>| space.fork(machine.on());
+    let fork = |machine: &Machine, space: &Space<Stepped>| space.fork(machine.on());
     let felt = each_failing_then(Leaves::Unchanged, fork, |machine, space, child| {
         assert_eq!(contents(machine, &child), contents(machine, space));
         machine.exit(child);
@@ -239,7 +239,7 @@ fn a_shared_page_is_copied_or_stays() {
     for at in [SMALL, HUGE + 5] {
         let (machine, space) = build(0);
         let child = space.fork(machine.on()).expect("there is memory");
-        uni::fail_allocs(1);
+        stepped::fail_allocs(1);
         assert_eq!(machine.write(&child, at, 5), Err(FaultError::Oom));
         machine.check();
         assert_eq!(machine.read(&child, at), machine.read(&space, at));

@@ -7,7 +7,7 @@ use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::space::{
     Advice, FaultError, HugePages, LockWhat, MapRequest, Place, Prot, Space, SpaceError,
 };
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
 
 /// Across the edge of a page table.
@@ -16,13 +16,13 @@ const PAGES: u64 = 48;
 /// Room for two huge pages.
 const HUGE: u64 = 512 * 20;
 
-fn map(machine: &Machine, space: &Space<Uni>, at: u64, pages: u64) {
+fn map(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64) {
     let request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(at)));
     assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(at)));
 }
 
 /// Three VMAs in a row; of the middle one, every third page is there.
-fn build(policy: usize, huge: HugePages) -> (Machine, Arc<Space<Uni>>) {
+fn build(policy: usize, huge: HugePages) -> (Machine, Arc<Space<Stepped>>) {
     let machine = Machine::boot(1, |config| {
         config.map = MemoryMap::nodes(2, 1 << 12);
         config.lru = POLICIES[policy];
@@ -40,7 +40,7 @@ fn build(policy: usize, huge: HugePages) -> (Machine, Arc<Space<Uni>>) {
     (machine, space)
 }
 
-fn write(machine: &Machine, space: &Space<Uni>, at: u64) {
+fn write(machine: &Machine, space: &Space<Stepped>, at: u64) {
     machine.write(space, at, at).expect("there is memory");
 }
 
@@ -56,8 +56,8 @@ struct Killed {
 /// its work is there, and all of it.
 fn at_each_step(
     huge: HugePages,
-    f: impl Fn(&Machine, &Space<Uni>) -> Result<(), SpaceError>,
-    done: impl Fn(&Machine, &Space<Uni>) -> (usize, usize),
+    f: impl Fn(&Machine, &Space<Stepped>) -> Result<(), SpaceError>,
+    done: impl Fn(&Machine, &Space<Stepped>) -> (usize, usize),
 ) -> Killed {
     let mut killed = Killed::default();
     // Clearing and copying a huge page takes many steps that are alike.
@@ -65,9 +65,9 @@ fn at_each_step(
     for skip in (0..100_000).step_by(stride) {
         let (machine, space) = build(skip as usize % 3, huge);
         let victim = Arc::clone(&space);
-        uni::at_step(skip, move || victim.kill());
+        stepped::at_step(skip, move || victim.kill());
         let result = f(&machine, &space);
-        if uni::forget_step() {
+        if stepped::forget_step() {
             assert_eq!(result, Ok(()), "nobody was killed");
             machine.exit(space);
             machine.end();
@@ -90,7 +90,7 @@ fn at_each_step(
 }
 
 /// The pages of the range that are in memory come first: none is left out.
-fn in_order(machine: &Machine, space: &Space<Uni>, at: u64, pages: u64) -> (usize, usize) {
+fn in_order(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64) -> (usize, usize) {
     let there = machine.mincore(space, at, pages);
     let some = there.iter().take_while(|&&there| there).count();
     (some, there.len())
@@ -99,7 +99,7 @@ fn in_order(machine: &Machine, space: &Space<Uni>, at: u64, pages: u64) -> (usiz
 #[test]
 fn in_the_middle_of_populating() {
     const NEW: u64 = 512 * 30 - 9;
-    let map = |machine: &Machine, space: &Space<Uni>| {
+    let map = |machine: &Machine, space: &Space<Stepped>| {
         let request = MapRequest::new(20).at(Place::Fixed(Vpn::new(NEW))).populated();
         // It is mapped all the same: the signal ends the process, not the call.
         space.mmap(machine.on(), request).map(|at| assert_eq!(at, Vpn::new(NEW)))
@@ -127,13 +127,13 @@ fn before_populating() {
 
 #[test]
 fn in_the_middle_of_locking() {
-    let lock = |machine: &Machine, space: &Space<Uni>| {
+    let lock = |machine: &Machine, space: &Space<Stepped>| {
         space.mlock(machine.on(), range(AT, PAGES), LockWhat::Everything)
     };
     let killed =
         at_each_step(HugePages::Never, lock, |machine, space| in_order(machine, space, AT, PAGES));
     assert!(killed.midway > 40 * 5 && killed.late > 0, "{killed:?}");
-    let populate = |machine: &Machine, space: &Space<Uni>| {
+    let populate = |machine: &Machine, space: &Space<Stepped>| {
         space.madvise(machine.on(), range(AT, 32), Advice::PopulateWrite)
     };
     let killed =
@@ -143,13 +143,13 @@ fn in_the_middle_of_locking() {
 
 #[test]
 fn in_the_middle_of_populating_and_collapsing_huge_pages() {
-    let populate = |machine: &Machine, space: &Space<Uni>| {
+    let populate = |machine: &Machine, space: &Space<Stepped>| {
         space.madvise(machine.on(), range(HUGE, 1024), Advice::PopulateWrite)
     };
-    let there = |machine: &Machine, space: &Space<Uni>| in_order(machine, space, HUGE, 1024);
+    let there = |machine: &Machine, space: &Space<Stepped>| in_order(machine, space, HUGE, 1024);
     let killed = at_each_step(HugePages::Always, populate, there);
     assert!(killed.midway > 5, "{killed:?}");
-    let collapse = |machine: &Machine, space: &Space<Uni>| {
+    let collapse = |machine: &Machine, space: &Space<Stepped>| {
         space.madvise(machine.on(), range(HUGE, 1024), Advice::Collapse)
     };
     let killed = at_each_step(HugePages::Advised, collapse, there);
@@ -165,9 +165,9 @@ fn in_the_middle_of_a_fork() {
         let (machine, space) = build(skip as usize % 3, HugePages::Never);
         [AT, AT + 1, AT + 15, HUGE].into_iter().for_each(|at| write(&machine, &space, at));
         let victim = Arc::clone(&space);
-        uni::at_step(skip, move || victim.kill());
+        stepped::at_step(skip, move || victim.kill());
         let child = space.fork(machine.on());
-        let done = uni::forget_step();
+        let done = stepped::forget_step();
         assert_eq!(machine.check().spaces, 1 + u64::from(child.is_ok()));
         assert_eq!(machine.read(&space, AT), Ok(AT));
         match child {

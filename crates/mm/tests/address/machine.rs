@@ -9,7 +9,7 @@ use mmscale_mm::space::{Backing, FaultError, Space, SpaceAudit};
 use mmscale_mm::table::MemAccess;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::Step;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -20,56 +20,61 @@ pub(crate) const POLICIES: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze
 const FRAMES: u32 = 1 << 15;
 
 pub(crate) struct Machine {
-    pub(crate) mm: Rc<Mm<Uni>>,
+    pub(crate) mm: Rc<Mm<Stepped>>,
 }
 
 impl Machine {
     /// Two nodes; CPUs are on one and the other in turn.
     pub(crate) fn boot(cpus: usize, change: impl FnOnce(&mut MmConfig)) -> Self {
-        uni::boot(cpus, 1000);
-        (0..cpus).for_each(|cpu| uni::set_node(cpu, cpu % 2));
+        stepped::boot(cpus, 1000);
+        (0..cpus).for_each(|cpu| stepped::set_node(cpu, cpu % 2));
         let mut config = MmConfig::new(MemoryMap::nodes(2, FRAMES), TickPolicy::Stock);
         config.groups = 2;
         change(&mut config);
         let mm = Rc::new(Mm::new(&config).expect("the configuration is sound"));
         mm.start().expect("there is memory to start with");
         let sleeping = Rc::downgrade(&mm);
-        uni::on_park(move || while_parked(&sleeping, cpus));
+        stepped::on_park(move || while_parked(&sleeping, cpus));
         let waiting = Rc::downgrade(&mm);
-        uni::on_relax(move || waiting.upgrade().iter().for_each(|mm| interrupt_all(mm)));
+        stepped::on_relax(move || waiting.upgrade().iter().for_each(|mm| interrupt_all(mm)));
         Self { mm }
     }
     pub(crate) fn stock() -> Self {
         Self::boot(1, |_| {})
     }
-    pub(crate) fn on(&self) -> Backing<'_, Uni> {
+    pub(crate) fn on(&self) -> Backing<'_, Stepped> {
         self.mm.backing()
     }
-    pub(crate) fn space(&self) -> Arc<Space<Uni>> {
+    pub(crate) fn space(&self) -> Arc<Space<Stepped>> {
         Space::new(self.on(), GROUP).expect("there is memory")
     }
     /// From now on this runs on `cpu`; the CPU before goes idle, so that nobody waits for it.
     pub(crate) fn go_to(&self, cpu: usize) {
-        if Uni::cpu().index() != cpu {
+        if Stepped::cpu().index() != cpu {
             self.mm.tlb().enter_lazy();
-            uni::set_cpu(cpu);
+            stepped::set_cpu(cpu);
         }
     }
-    pub(crate) fn read(&self, space: &Space<Uni>, at: u64) -> Result<u64, FaultError> {
-        space.access(self.on(), Vpn::new(at), MemAccess::Read, Uni::read_stamp)
+    pub(crate) fn read(&self, space: &Space<Stepped>, at: u64) -> Result<u64, FaultError> {
+        space.access(self.on(), Vpn::new(at), MemAccess::Read, Stepped::read_stamp)
     }
-    pub(crate) fn write(&self, space: &Space<Uni>, at: u64, stamp: u64) -> Result<(), FaultError> {
-        let write = |pfn| Uni::write_stamp(pfn, stamp);
+    pub(crate) fn write(
+        &self,
+        space: &Space<Stepped>,
+        at: u64,
+        stamp: u64,
+    ) -> Result<(), FaultError> {
+        let write = |pfn| Stepped::write_stamp(pfn, stamp);
         space.access(self.on(), Vpn::new(at), MemAccess::Write, write)
     }
     /// Which pages are in memory.
-    pub(crate) fn mincore(&self, space: &Space<Uni>, at: u64, pages: u64) -> Vec<bool> {
+    pub(crate) fn mincore(&self, space: &Space<Stepped>, at: u64, pages: u64) -> Vec<bool> {
         let mut seen = Vec::new();
         space.mincore(self.on(), range(at, pages), |there| seen.push(there)).expect("it is mapped");
         seen
     }
     /// The node whose memory the page is in.
-    pub(crate) fn node_of(&self, space: &Space<Uni>, at: u64) -> NodeId {
+    pub(crate) fn node_of(&self, space: &Space<Stepped>, at: u64) -> NodeId {
         let frame = |pfn: mmscale_mm::arch::Pfn| NodeId::new(pfn.index() / FRAMES as usize);
         space.access(self.on(), Vpn::new(at), MemAccess::Read, frame).expect("it can be read")
     }
@@ -90,7 +95,7 @@ impl Machine {
     }
     /// The device finishes its `count` oldest requests.
     pub(crate) fn finish_ios(&self, count: usize) {
-        uni::finish_ios(count);
+        stepped::finish_ios(count);
         interrupt_all(&self.mm);
     }
     /// All address spaces are gone: nothing is left of any page, and every frame is home.
@@ -102,36 +107,36 @@ impl Machine {
         assert_eq!(self.mm.memory().groups.usage(GROUP), 0);
         let audit = self.mm.verify().expect("the frames add up");
         assert_eq!((audit.held, audit.cached), (0, 0));
-        assert_eq!(uni::table_count(), 0, "words of tables that are no more");
-        uni::assert_quiet();
+        assert_eq!(stepped::table_count(), 0, "words of tables that are no more");
+        stepped::assert_quiet();
     }
-    pub(crate) fn exit(&self, space: Arc<Space<Uni>>) {
+    pub(crate) fn exit(&self, space: Arc<Space<Stepped>>) {
         space.exit(self.on());
         assert_eq!(Arc::strong_count(&space), 1, "somebody keeps an address space that has ended");
     }
 }
 
 /// While a task sleeps, workers work, the device finishes, and interrupts arrive.
-fn while_parked(mm: &Weak<Mm<Uni>>, cpus: usize) {
+fn while_parked(mm: &Weak<Mm<Stepped>>, cpus: usize) {
     let Some(mm) = mm.upgrade() else { return };
-    let back = Uni::cpu().index();
+    let back = Stepped::cpu().index();
     for cpu in 0..cpus {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         while mm.work().step(CpuId::new(cpu), &mut |item| mm.run(item)) == Step::Ran {}
     }
-    uni::set_cpu(back);
-    uni::finish_ios(usize::MAX);
+    stepped::set_cpu(back);
+    stepped::finish_ios(usize::MAX);
     interrupt_all(&mm);
 }
 
 /// Interrupts that were sent arrive.
-fn interrupt_all(mm: &Mm<Uni>) {
-    let back = Uni::cpu().index();
-    for (cpu, reason) in uni::take_ipis() {
-        uni::set_cpu(cpu.index());
-        uni::interrupt(|| mm.ipi(reason));
+fn interrupt_all(mm: &Mm<Stepped>) {
+    let back = Stepped::cpu().index();
+    for (cpu, reason) in stepped::take_ipis() {
+        stepped::set_cpu(cpu.index());
+        stepped::interrupt(|| mm.ipi(reason));
     }
-    uni::set_cpu(back);
+    stepped::set_cpu(back);
 }
 
 pub(crate) fn range(at: u64, pages: u64) -> VmaRange {

@@ -6,7 +6,7 @@ use mmscale_mm::space::{
     Advice, AreaFlags, FaultError, LockWhat, MAP_MIN, MapRequest, Place, Prot, Space, SpaceError,
     VmaRange,
 };
-use mmscale_uni::Uni;
+use mmscale_stepped::Stepped;
 
 const AT: u64 = 0x1000;
 
@@ -15,7 +15,7 @@ fn fixed(at: u64, pages: u64) -> MapRequest {
 }
 
 /// Starts and ends of the VMAs.
-fn vmas(space: &Space<Uni>) -> Vec<(u64, u64)> {
+fn vmas(space: &Space<Stepped>) -> Vec<(u64, u64)> {
     let ends = |range: VmaRange| (range.start().get(), range.end().get());
     space.areas().into_iter().map(|area| ends(area.range)).collect()
 }

@@ -6,21 +6,25 @@ use mmscale_mm::space::{
     Advice, AreaFlags, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
     RemapRequest, Space, SpaceError, VmaRange,
 };
-use mmscale_uni::Uni;
+use mmscale_stepped::Stepped;
 
 const AT: u64 = 0x1000;
 const TO: u64 = 0x9000;
 
-fn map(machine: &Machine, space: &Space<Uni>, at: u64, pages: u64) {
+fn map(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64) {
     let request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(at)));
     assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(at)));
 }
 
-fn fill(machine: &Machine, space: &Space<Uni>, at: u64, pages: u64, stamp: u64) {
+fn fill(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64, stamp: u64) {
     (0..pages).for_each(|page| machine.write(space, at + page, stamp + page).expect("it is there"));
 }
 
-fn remap(machine: &Machine, space: &Space<Uni>, request: RemapRequest) -> Result<u64, SpaceError> {
+fn remap(
+    machine: &Machine,
+    space: &Space<Stepped>,
+    request: RemapRequest,
+) -> Result<u64, SpaceError> {
     space.mremap(machine.on(), request).map(|page| page.get())
 }
 
@@ -252,7 +256,7 @@ fn a_huge_page_is_shared_and_then_copied_in_pieces() {
         assert_eq!(machine.check().mapped, 2);
         machine.write(&child, at + 5, 1).unwrap();
         assert_eq!(machine.check().mapped, 1 + 512);
-        let stamps = |space: &Space<Uni>| -> u64 {
+        let stamps = |space: &Space<Stepped>| -> u64 {
             (0..512).map(|page| machine.read(space, at + page).unwrap()).sum()
         };
         let sum = (1000..1512).sum::<u64>();
@@ -274,7 +278,7 @@ fn mbind_moves_pages_with_their_content() {
         map(&machine, &space, AT, 40);
         fill(&machine, &space, AT, 20, 50);
         let there = NodeId::new(1);
-        let nodes = |space: &Space<Uni>| {
+        let nodes = |space: &Space<Stepped>| {
             (0..20).filter(|page| machine.node_of(space, AT + page) == there).count()
         };
         assert_eq!(nodes(&space), 0);
@@ -326,7 +330,7 @@ fn of_a_huge_page_a_part_may_be_shared_and_the_rest_written_to() {
     machine.write(&parent, at + 200, 2).unwrap();
     machine.write(&child, at + 201, 3).unwrap();
     machine.check();
-    let stamps = |space: &Space<Uni>| [5, 200, 201].map(|page| machine.read(space, at + page));
+    let stamps = |space: &Space<Stepped>| [5, 200, 201].map(|page| machine.read(space, at + page));
     assert_eq!(stamps(&parent), [Ok(1), Ok(2), Ok(1201)]);
     assert_eq!(stamps(&child), [Err(FaultError::Segv), Ok(1200), Ok(3)]);
     machine.exit(child);

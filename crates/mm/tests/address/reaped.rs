@@ -7,7 +7,7 @@ use mmscale_mm::space::{
     Advice, ExitPolicy, FaultError, HugePages, LockWhat, MapRequest, Place, Prot, ReapLock, Reaped,
     Space, SpaceError,
 };
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
 
 const EXITS: [ExitPolicy; 3] = [ExitPolicy::Stock, ExitPolicy::Posted, ExitPolicy::Claims];
@@ -16,13 +16,13 @@ const AT: u64 = 512 * 8 - 20;
 /// Room for a huge page.
 const HUGE: u64 = 512 * 20;
 
-fn map(machine: &Machine, space: &Space<Uni>, at: u64, pages: u64) {
+fn map(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64) {
     let request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(at)));
     assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(at)));
 }
 
 /// Single pages in two VMAs, some of them locked, one that is in swap, one of zeros, a huge page.
-fn build(exit: ExitPolicy, nth: usize) -> (Machine, Arc<Space<Uni>>) {
+fn build(exit: ExitPolicy, nth: usize) -> (Machine, Arc<Space<Stepped>>) {
     let machine = Machine::boot(1, |config| {
         config.lru = POLICIES[nth % 3];
         config.space.huge = HugePages::Advised;
@@ -82,7 +82,7 @@ fn huge_pages_that_are_claimed_together_take_each_lock_once() {
         let space = machine.space();
         map(&machine, &space, HUGE, COUNT * 512);
         (0..COUNT).for_each(|nth| machine.write(&space, HUGE + nth * 512, 1).expect("memory"));
-        let locks = || [LockClass::Pmd, LockClass::Zone].map(uni::lock_acquisitions);
+        let locks = || [LockClass::Pmd, LockClass::Zone].map(stepped::lock_acquisitions);
         let before = locks();
         assert_eq!(space.reap(machine.on(), ReapLock::Wait), Reaped::Done);
         let after = locks();

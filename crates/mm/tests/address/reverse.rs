@@ -6,21 +6,27 @@ use mmscale_mm::reclaim::{References, Rmap, UnmapTo};
 use mmscale_mm::space::{Advice, LockWhat, MapRequest, MayMove, Place, Prot, RemapRequest, Space};
 use mmscale_mm::table::MemAccess;
 use mmscale_mm::tlb::Batch;
-use mmscale_uni::Uni;
+use mmscale_stepped::Stepped;
 
 const AT: u64 = 512 * 8;
 const TO: u64 = 512 * 60 + 3;
 
-fn map(machine: &Machine, space: &Space<Uni>, at: u64, pages: u64) {
+fn map(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64) {
     let request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(at)));
     assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(at)));
 }
 
-fn frame(machine: &Machine, space: &Space<Uni>, at: u64) -> Pfn {
+fn frame(machine: &Machine, space: &Space<Stepped>, at: u64) -> Pfn {
     space.access(machine.on(), Vpn::new(at), MemAccess::Read, |pfn| pfn).expect("it is there")
 }
 
-fn remap(machine: &Machine, space: &Space<Uni>, from: u64, pages: (u64, u64), to: MayMove) -> u64 {
+fn remap(
+    machine: &Machine,
+    space: &Space<Stepped>,
+    from: u64,
+    pages: (u64, u64),
+    to: MayMove,
+) -> u64 {
     let (from, old_pages, new_pages) = (Vpn::new(from), pages.0, pages.1);
     let request = RemapRequest { from, old_pages, new_pages, may_move: to };
     space.mremap(machine.on(), request).expect("there is room").get()

@@ -5,7 +5,7 @@ use mmscale_mm::arch::{Arch, Op, Vpn};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{Advice, FaultError, MapRequest, Place, Space, SpaceError};
 use mmscale_mm::table::MemAccess;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use std::sync::Arc;
 const AT: u64 = 512 * 5;
 const SLOTS: u64 = 100;
 
-fn map(machine: &Machine, space: &Space<Uni>, pages: u64) {
+fn map(machine: &Machine, space: &Space<Stepped>, pages: u64) {
     let request = MapRequest::new(pages).at(Place::Fixed(Vpn::new(AT)));
     assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(AT)));
 }
 
 /// A parent and a child that share a page, which holds 1 and is in swap.
-fn shared_in_swap(lru: LruPolicy) -> (Machine, Arc<Space<Uni>>, Arc<Space<Uni>>) {
+fn shared_in_swap(lru: LruPolicy) -> (Machine, Arc<Space<Stepped>>, Arc<Space<Stepped>>) {
     let machine = Machine::boot(3, |config| {
         config.lru = lru;
         config.swap.pages = SLOTS as u32;
     });
-    uni::set_broadcast(true);
+    stepped::set_broadcast(true);
     let parent = machine.space();
     map(&machine, &parent, 1);
     machine.write(&parent, AT, 1).expect("there is memory");
@@ -47,14 +47,14 @@ fn what_can_still_be_read_elsewhere_is_not_written_to() {
         let seen = Rc::new(Cell::new(None));
         let told = Rc::clone(&seen);
         let (mm, writer, reader) = (Rc::clone(&machine.mm), Arc::clone(&parent), child.clone());
-        uni::at_op(Op::TlbFlushPage, move || {
+        stepped::at_op(Op::TlbFlushPage, move || {
             let (on, at) = (mm.backing(), Vpn::new(AT));
-            uni::set_cpu(2);
-            let write = |pfn| Uni::write_stamp(pfn, 99);
+            stepped::set_cpu(2);
+            let write = |pfn| Stepped::write_stamp(pfn, 99);
             writer.access(on, at, MemAccess::Write, write).expect("there is memory");
-            uni::set_cpu(1);
-            told.set(Some(reader.access(on, at, MemAccess::Read, Uni::read_stamp)));
-            uni::set_cpu(0);
+            stepped::set_cpu(1);
+            told.set(Some(reader.access(on, at, MemAccess::Read, Stepped::read_stamp)));
+            stepped::set_cpu(0);
         });
         let gone = child.madvise(machine.on(), range(AT, 1), Advice::DontNeed);
         assert_eq!(gone, Ok(()));
@@ -77,15 +77,15 @@ fn a_page_that_was_never_shared_comes_back_for_writing() {
         machine.write(&parent, AT, 2).expect("there is memory");
         assert_eq!(parent.madvise(machine.on(), range(AT, 1), Advice::PageOut), Ok(()));
         machine.finish_ios(usize::MAX);
-        let copies = uni::work_count(Op::CopyPage);
-        let faults = uni::work_count(Op::FaultEntry);
+        let copies = stepped::work_count(Op::CopyPage);
+        let faults = stepped::work_count(Op::FaultEntry);
         machine.write(&parent, AT, 3).expect("there is memory");
         assert_eq!(
-            uni::work_count(Op::FaultEntry) - faults,
+            stepped::work_count(Op::FaultEntry) - faults,
             1,
             "one fault brings it and all rights"
         );
-        assert_eq!(uni::work_count(Op::CopyPage), copies);
+        assert_eq!(stepped::work_count(Op::CopyPage), copies);
         machine.check();
         machine.exit(parent);
         machine.end();
@@ -99,15 +99,15 @@ fn a_page_that_everybody_has_copied_leaves_no_slot_behind() {
         let (machine, parent, child) = shared_in_swap(lru);
         assert_eq!((machine.read(&parent, AT), machine.read(&child, AT)), (Ok(1), Ok(1)));
         let (mm, other) = (Rc::clone(&machine.mm), Arc::clone(&child));
-        uni::at_op(Op::CopyPage, move || {
-            uni::set_cpu(1);
-            let write = |pfn| Uni::write_stamp(pfn, 3);
+        stepped::at_op(Op::CopyPage, move || {
+            stepped::set_cpu(1);
+            let write = |pfn| Stepped::write_stamp(pfn, 3);
             let at = Vpn::new(AT);
             other.access(mm.backing(), at, MemAccess::Write, write).expect("there is memory");
-            uni::set_cpu(0);
+            stepped::set_cpu(0);
         });
         machine.write(&parent, AT, 2).expect("there is memory");
-        assert!(!uni::forget_step(), "the page was copied");
+        assert!(!stepped::forget_step(), "the page was copied");
         assert_eq!((machine.read(&parent, AT), machine.read(&child, AT)), (Ok(2), Ok(3)));
         machine.check();
         assert_eq!(machine.on().swap.free_slots(), SLOTS);

@@ -6,7 +6,7 @@ use mmscale_mm::reclaim::Scope;
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::{Advice, ExitPolicy, MapRequest, Place, ReapLock, Reaped, Space};
 use mmscale_mm::tlb::Leave;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
 
 const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
@@ -16,7 +16,7 @@ const PAGES: u64 = 40;
 
 /// An address space with a thread on each of three CPUs that has used all its pages; the caller is
 /// on CPU 0.
-fn used(policy: CallPolicy, exit: ExitPolicy) -> (Machine, Arc<Space<Uni>>) {
+fn used(policy: CallPolicy, exit: ExitPolicy) -> (Machine, Arc<Space<Stepped>>) {
     let machine = Machine::boot(3, |config| {
         config.smp.policy = policy;
         config.space.exit = exit;
@@ -26,7 +26,7 @@ fn used(policy: CallPolicy, exit: ExitPolicy) -> (Machine, Arc<Space<Uni>>) {
     let request = MapRequest::new(PAGES).at(Place::Fixed(Vpn::new(AT)));
     space.mmap(machine.on(), request).expect("there is memory");
     for cpu in [2, 1, 0] {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         (0..PAGES).for_each(|page| machine.write(&space, AT + page, 1).expect("there is memory"));
     }
     (machine, space)
@@ -35,7 +35,7 @@ fn used(policy: CallPolicy, exit: ExitPolicy) -> (Machine, Arc<Space<Uni>>) {
 /// The threads end.
 fn threads_end(machine: &Machine) {
     for cpu in [2, 1, 0] {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         machine.mm.tlb().exit_mm();
     }
 }
@@ -115,7 +115,7 @@ fn reclaim_flushes_once_for_many_pages() {
         // All are in memory and clean, and have a slot.
         (0..PAGES).for_each(|page| assert_eq!(machine.read(&space, AT + page), Ok(1)));
         for cpu in [1, 2, 0] {
-            uni::set_cpu(cpu);
+            stepped::set_cpu(cpu);
             (0..PAGES).for_each(|page| assert_eq!(machine.read(&space, AT + page), Ok(1)));
         }
         let before = machine.mm.call_stats();
@@ -131,7 +131,7 @@ fn reclaim_flushes_once_for_many_pages() {
         let left = machine.mincore(&space, AT, PAGES).iter().filter(|&&there| there).count();
         assert!(left < PAGES as usize / 2, "{policy:?}: {left}");
         for cpu in 0..3 {
-            assert!(uni::tlb_len(cpu) <= left, "{policy:?}: {}", CpuId::new(cpu));
+            assert!(stepped::tlb_len(cpu) <= left, "{policy:?}: {}", CpuId::new(cpu));
         }
         threads_end(&machine);
         machine.exit(space);
@@ -140,13 +140,13 @@ fn reclaim_flushes_once_for_many_pages() {
 }
 
 /// As [`used`], and all pages are in memory, clean, and in swap too; then they are reclaimed.
-fn paged_out(policy: CallPolicy) -> (Machine, Arc<Space<Uni>>) {
+fn paged_out(policy: CallPolicy) -> (Machine, Arc<Space<Stepped>>) {
     let (machine, space) = used(policy, ExitPolicy::Stock);
     let part = range(AT, PAGES);
     assert_eq!(space.madvise(machine.on(), part, Advice::PageOut), Ok(()));
     machine.finish_ios(usize::MAX);
     for cpu in [1, 2, 0] {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         (0..PAGES).for_each(|page| assert_eq!(machine.read(&space, AT + page), Ok(1)));
     }
     assert_eq!(space.madvise(machine.on(), part, Advice::PageOut), Ok(()));
@@ -164,7 +164,7 @@ fn clean_pages_that_reclaim_takes_wait_in_limbo_and_are_had_back_from_there() {
     let page = AT;
     assert_eq!(machine.write(&space, page, 7), Ok(()));
     for cpu in [1, 2, 0] {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         assert_eq!(machine.read(&space, page), Ok(7), "CPU {cpu}");
     }
     machine.finish_ios(0);
@@ -185,7 +185,7 @@ fn who_is_promised_that_pages_are_gone_waits_for_what_is_in_limbo() {
     assert!(machine.mm.tlb().is_deferred(space.asid()));
     space.munmap(machine.on(), range(AT, PAGES)).expect("it is mapped");
     assert!(!machine.mm.tlb().is_deferred(space.asid()));
-    (0..3).for_each(|cpu| assert_eq!(uni::tlb_len(cpu), 0));
+    (0..3).for_each(|cpu| assert_eq!(stepped::tlb_len(cpu), 0));
     // All have answered: what waited may go, and nobody has it any more.
     machine.on().leave_limbo(Leave::Passed);
     assert_eq!(machine.mm.tlb().in_limbo(), 0);

@@ -8,7 +8,7 @@ use mmscale_mm::space::{
     Advice, LockWhat, MapRequest, MayMove, Place, Present, Prot, RemapRequest, Space, SpaceConfig,
     SpaceError,
 };
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(crate) type Cases = BTreeMap<&'static str, u64>;
 pub(crate) struct Run {
     machine: Machine,
     setting: Setting,
-    spaces: Vec<(Arc<Space<Uni>>, Model)>,
+    spaces: Vec<(Arc<Space<Stepped>>, Model)>,
     /// The one that is used now.
     now: usize,
     pub(crate) cases: Cases,
@@ -74,7 +74,7 @@ impl Run {
             config.space = setting.config;
             config.swap.pages = setting.slots;
         });
-        uni::set_broadcast(setting.broadcast);
+        stepped::set_broadcast(setting.broadcast);
         let first = (machine.space(), Model::new(setting.config));
         Self { machine, setting, spaces: vec![first], now: 0, cases: Cases::new() }
     }
@@ -124,7 +124,7 @@ impl Run {
         self.now = 0;
         self.case(model.pages.len() > 20, "exit with pages");
     }
-    fn call(&mut self, space: &Space<Uni>, model: &mut Model, step: Step) {
+    fn call(&mut self, space: &Space<Stepped>, model: &mut Model, step: Step) {
         let mm = self.machine.mm.clone();
         let on = mm.backing();
         match step {
@@ -190,7 +190,7 @@ impl Run {
             _ => unreachable!("no system call: {step:?}"),
         }
     }
-    fn map(&mut self, space: &Space<Uni>, model: &mut Model, request: MapRequest) {
+    fn map(&mut self, space: &Space<Stepped>, model: &mut Model, request: MapRequest) {
         let over = match request.place {
             Place::Fixed(at) => {
                 let end = at.get().saturating_add(request.pages).max(at.get() + 1);
@@ -216,7 +216,7 @@ impl Run {
         let hinted = matches!(request.place, Place::Hint(at) if at.get() != start);
         self.case(hinted, "mmap elsewhere than hinted");
     }
-    fn remap(&mut self, space: &Space<Uni>, model: &mut Model, request: RemapRequest) {
+    fn remap(&mut self, space: &Space<Stepped>, model: &mut Model, request: RemapRequest) {
         let RemapRequest { from, old_pages, new_pages, may_move } = request;
         let over = match may_move {
             MayMove::To(to) => !model.is_free(to.get(), to.get().saturating_add(new_pages)),
@@ -245,7 +245,13 @@ impl Run {
         self.case(!stays && was_moved, "mremap of a moved VMA");
         self.case(was_moved && !moved(model, start), "mremap back to where it was");
     }
-    fn advise(&mut self, space: &Space<Uni>, model: &mut Model, range: VmaRange, advice: Advice) {
+    fn advise(
+        &mut self,
+        space: &Space<Stepped>,
+        model: &mut Model,
+        range: VmaRange,
+        advice: Advice,
+    ) {
         let (start, end) = ends(range);
         let both = |page: &Page| page.freed && page.stamp != 0 && page.there;
         let given_up = model.pages.range(start..end).any(|(_, page)| both(page));
@@ -268,7 +274,7 @@ impl Run {
         self.case(expect == Err(SpaceError::NoMemory), "advice over holes");
         self.case(expect.is_ok() && advice == Advice::DontNeed, "pages given up");
     }
-    fn core(&mut self, space: &Space<Uni>, model: &Model, range: VmaRange) {
+    fn core(&mut self, space: &Space<Stepped>, model: &Model, range: VmaRange) {
         let (start, end) = ends(range);
         let mut seen = Vec::new();
         let done = space.mincore(self.machine.on(), range, |there| seen.push(there));

@@ -7,13 +7,13 @@ use mmscale_mm::sync::IrqGuard;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::vmstat::NodeItem;
 use mmscale_mm::work::Step;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 pub(crate) const SEC: u64 = 1_000_000_000;
 
 /// The machine, and which of its CPUs are idle.
 pub(crate) struct Machine {
-    pub(crate) mm: Mm<Uni>,
+    pub(crate) mm: Mm<Stepped>,
     pub(crate) cpus: usize,
     pub(crate) idle: Vec<bool>,
 }
@@ -21,22 +21,22 @@ pub(crate) struct Machine {
 impl Machine {
     /// All CPUs busy, nothing counted yet.
     pub(crate) fn boot(cpus: usize, hz: u32, tick: TickPolicy) -> Self {
-        uni::boot(cpus, hz);
+        stepped::boot(cpus, hz);
         let config = MmConfig::new(MemoryMap::single(1 << 18), tick);
         let machine = Self { mm: Mm::new(&config).unwrap(), cpus, idle: vec![false; cpus] };
         machine.mm.start().expect("there is memory to start with");
         for cpu in 0..cpus {
-            machine.on(cpu, || uni::interrupt(|| machine.mm.idle_exit()));
+            machine.on(cpu, || stepped::interrupt(|| machine.mm.idle_exit()));
         }
         machine
     }
 
     /// Runs `f` on `cpu` and comes back.
     pub(crate) fn on<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
-        let back = Uni::cpu().index();
-        uni::set_cpu(cpu);
+        let back = Stepped::cpu().index();
+        stepped::set_cpu(cpu);
         let result = f();
-        uni::set_cpu(back);
+        stepped::set_cpu(back);
         result
     }
 
@@ -49,12 +49,12 @@ impl Machine {
     }
 
     pub(crate) fn go_idle(&mut self, cpu: usize) {
-        self.on(cpu, || uni::interrupt(|| self.mm.idle_enter()));
+        self.on(cpu, || stepped::interrupt(|| self.mm.idle_enter()));
         self.idle[cpu] = true;
     }
 
     pub(crate) fn wake(&mut self, cpu: usize) {
-        self.on(cpu, || uni::interrupt(|| self.mm.idle_exit()));
+        self.on(cpu, || stepped::interrupt(|| self.mm.idle_exit()));
         self.idle[cpu] = false;
     }
 
@@ -81,11 +81,11 @@ impl Machine {
     /// Lets time pass up to `end_ns`: timers go off, then the workers run. `each` is asked after
     /// every timer, on the timer's CPU.
     pub(crate) fn run_until(&mut self, end_ns: u64, mut each: impl FnMut(&Self, usize)) {
-        while let Some((cpu, at_ns)) = uni::earliest_timer()
+        while let Some((cpu, at_ns)) = stepped::earliest_timer()
             && at_ns <= end_ns
         {
-            uni::set_clock(at_ns.max(Uni::now_ns()));
-            uni::set_cpu(cpu.index());
+            stepped::set_clock(at_ns.max(Stepped::now_ns()));
+            stepped::set_cpu(cpu.index());
             if self.timer(cpu.index()) {
                 (0..self.cpus).for_each(|other| {
                     self.work_on(other);
@@ -93,15 +93,15 @@ impl Machine {
             }
             each(self, cpu.index());
         }
-        uni::set_clock(end_ns.max(Uni::now_ns()));
+        stepped::set_clock(end_ns.max(Stepped::now_ns()));
     }
 
     /// As [`Machine::run_until`] for `cpu` alone: the others stand still.
     pub(crate) fn run_one(&self, cpu: usize, end_ns: u64, mut each: impl FnMut(&Self)) {
-        while let Some(at_ns) = uni::timer_of(cpu)
+        while let Some(at_ns) = stepped::timer_of(cpu)
             && at_ns <= end_ns
         {
-            uni::set_clock(at_ns.max(Uni::now_ns()));
+            stepped::set_clock(at_ns.max(Stepped::now_ns()));
             self.on(cpu, || self.timer(cpu));
             each(self);
         }
@@ -109,9 +109,9 @@ impl Machine {
 
     /// The timer of `cpu`, where this runs, goes off. Says whether work was done.
     fn timer(&self, cpu: usize) -> bool {
-        uni::take_timer();
+        stepped::take_timer();
         let idle = self.idle[cpu];
-        uni::interrupt(|| {
+        stepped::interrupt(|| {
             if idle {
                 self.mm.idle_exit();
             }
@@ -120,14 +120,14 @@ impl Machine {
         self.ipis();
         let worked = self.work_on(cpu);
         if idle {
-            uni::interrupt(|| self.mm.idle_enter());
+            stepped::interrupt(|| self.mm.idle_enter());
         }
         worked
     }
 
     pub(crate) fn ipis(&self) {
-        for (cpu, reason) in uni::take_ipis() {
-            self.on(cpu.index(), || uni::interrupt(|| self.mm.ipi(reason)));
+        for (cpu, reason) in stepped::take_ipis() {
+            self.on(cpu.index(), || stepped::interrupt(|| self.mm.ipi(reason)));
         }
     }
 }
@@ -136,16 +136,16 @@ impl Machine {
 pub(crate) fn firings(cpus: usize, hz: u32, tick: TickPolicy, seconds: u64) -> Vec<Vec<u64>> {
     let mut machine = Machine::boot(cpus, hz, tick);
     let mut begun = vec![Vec::new(); cpus];
-    uni::record(true);
+    stepped::record(true);
     (0..cpus).for_each(|cpu| machine.count(cpu));
     machine.run_until(seconds * SEC, |machine, _| {
-        for (cpu, event) in uni::take_traces() {
+        for (cpu, event) in stepped::take_traces() {
             if event == Trace::TickBegin {
-                begun[cpu.index()].push(Uni::now_ns());
+                begun[cpu.index()].push(Stepped::now_ns());
                 machine.count(cpu.index());
             }
         }
     });
-    uni::assert_quiet();
+    stepped::assert_quiet();
     begun
 }

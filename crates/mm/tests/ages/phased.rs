@@ -7,7 +7,7 @@ use mmscale_mm::page_alloc::Gfp;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::WorkItem;
 use mmscale_mm::zone::ZoneId;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 /// Pages of a burst.
 const BURST: usize = 20_000;
@@ -40,18 +40,18 @@ fn recovery(policy: TickPolicy, hz: u32) -> (u64, u32) {
     assert!(high > 2 * floor && count > floor, "the burst raised it: {count} {high} {floor}");
     // The shepherd looks at counters only, and the burst may have folded its own.
     machine.count(1);
-    let began_ns = Uni::now_ns();
-    uni::record(true);
+    let began_ns = Stepped::now_ns();
+    stepped::record(true);
     let (mut back_ns, mut returned) = (None, 0);
     machine.run_until(60 * SEC, |machine, _| {
-        for (_, event) in uni::take_traces() {
+        for (_, event) in stepped::take_traces() {
             if let Trace::TickEnd { pages_returned, .. } = event {
                 returned += pages_returned;
             }
         }
         let (_, high, floor) = cache(machine, 1);
         if high == floor && back_ns.is_none() {
-            back_ns = Some(Uni::now_ns() - began_ns);
+            back_ns = Some(Stepped::now_ns() - began_ns);
         }
     });
     (back_ns.expect("it comes back"), returned)
@@ -80,16 +80,16 @@ fn a_taken_zone_is_never_waited_for() {
     machine.count(1);
     let tick = WorkItem::VmstatTick(CpuId::new(1));
     while !machine.mm.work().is_pending(tick) {
-        machine.run_until(Uni::now_ns() + SEC / 1000, |_, _| {});
+        machine.run_until(Stepped::now_ns() + SEC / 1000, |_, _| {});
     }
-    uni::record(true);
+    stepped::record(true);
     let before = cache(&machine, 1);
-    uni::set_cpu(0);
+    stepped::set_cpu(0);
     let mut traces = Vec::new();
     // On this machine waiting for a lock that is held is a panic.
     machine.mm.frames().inspect_buddy(ZoneId::new(0), |_| {
-        let until_ns = Uni::now_ns() + 4 * SEC;
-        machine.run_one(1, until_ns, |_| traces.extend(uni::take_traces()));
+        let until_ns = Stepped::now_ns() + 4 * SEC;
+        machine.run_one(1, until_ns, |_| traces.extend(stepped::take_traces()));
     });
     let (mut begun, mut ended, mut failures) = (0, 0, 0);
     for (_, event) in traces {
@@ -107,6 +107,6 @@ fn a_taken_zone_is_never_waited_for() {
     assert_eq!(cache(&machine, 1).0, before.0, "not one page moved");
     assert!((3..=5).contains(&begun) && ended == begun, "{begun} {ended}");
     assert!((4 * ended..=8 * ended).contains(&failures), "it tries again, not for ever");
-    machine.run_until(Uni::now_ns() + 2 * SEC, |_, _| {});
+    machine.run_until(Stepped::now_ns() + 2 * SEC, |_, _| {});
     assert!(cache(&machine, 1).0 < before.0);
 }

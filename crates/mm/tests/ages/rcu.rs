@@ -2,13 +2,13 @@
 
 use mmscale_mm::arch::{Arch, CpuId, Ipi, TaskId};
 use mmscale_mm::rcu::Rcu;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Begins a grace period on CPU 0 that has to wait: on this machine the park panics, and the grace
 /// period stays begun. Returns whether it had to wait.
-fn begin(rcu: &Rcu<Uni>, expedited: bool) -> bool {
-    uni::set_cpu(0);
+fn begin(rcu: &Rcu<Stepped>, expedited: bool) -> bool {
+    stepped::set_cpu(0);
     let ended = rcu.grace_periods();
     let waited = catch_unwind(AssertUnwindSafe(|| {
         if expedited { rcu.synchronize_expedited() } else { rcu.synchronize() }
@@ -17,26 +17,26 @@ fn begin(rcu: &Rcu<Uni>, expedited: bool) -> bool {
     waited.is_err()
 }
 
-fn boot(cpus: usize) -> Rcu<Uni> {
-    uni::boot(cpus, 1000);
+fn boot(cpus: usize) -> Rcu<Stepped> {
+    stepped::boot(cpus, 1000);
     // The task of CPU 0 must not be taken for that of another.
-    uni::set_task(TaskId::new(100));
+    stepped::set_task(TaskId::new(100));
     Rcu::new()
 }
 
 /// Whether the waiter was woken since the last call.
 fn woken() -> bool {
-    let woken = uni::unpark_tokens() == [TaskId::new(100)];
+    let woken = stepped::unpark_tokens() == [TaskId::new(100)];
     if woken {
-        uni::set_cpu(0);
-        Uni::park();
+        stepped::set_cpu(0);
+        Stepped::park();
     }
     woken
 }
 
 fn on(cpu: usize, f: impl FnOnce()) {
-    uni::set_cpu(cpu);
-    uni::interrupt(f);
+    stepped::set_cpu(cpu);
+    stepped::interrupt(f);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn every_busy_cpu_has_to_pass_a_quiescent_state() {
 #[test]
 fn a_tick_inside_a_reader_is_no_quiescent_state() {
     let rcu = boot(2);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     let outer = rcu.read();
     let inner = rcu.read();
     assert!(begin(&rcu, false));
@@ -79,26 +79,26 @@ fn a_tick_inside_a_reader_is_no_quiescent_state() {
     drop(inner);
     on(1, || rcu.tick());
     assert!(!woken());
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     drop(outer);
     assert!(!woken(), "nobody asked: the next tick says so");
     on(1, || rcu.tick());
     assert!(woken());
-    uni::assert_quiet();
+    stepped::assert_quiet();
 }
 
 #[test]
 fn an_expedited_grace_period_asks_only_those_it_waits_for() {
     let rcu = boot(4);
     on(1, || rcu.idle_enter());
-    uni::set_cpu(3);
+    stepped::set_cpu(3);
     let reader = rcu.read();
     assert!(begin(&rcu, true));
-    let asked = uni::take_ipis();
+    let asked = stepped::take_ipis();
     assert_eq!(asked, [2, 3].map(|cpu| (CpuId::new(cpu), Ipi::RcuExpedited)));
     asked.iter().for_each(|(cpu, _)| on(cpu.index(), || rcu.expedited_ipi()));
     assert!(!woken());
-    uni::set_cpu(3);
+    stepped::set_cpu(3);
     drop(reader);
     assert!(woken(), "the reader's end is reported at once, without a tick");
 }
@@ -106,21 +106,21 @@ fn an_expedited_grace_period_asks_only_those_it_waits_for() {
 #[test]
 fn a_dying_cpu_is_waited_for_until_it_is_dead() {
     let rcu = boot(2);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     let reader = core::mem::ManuallyDrop::new(rcu.read());
-    uni::set_cpu(0);
-    uni::set_online(1, false);
+    stepped::set_cpu(0);
+    stepped::set_online(1, false);
     assert!(begin(&rcu, true), "out of the mask, but it still runs its reader");
-    assert!(uni::take_ipis().is_empty(), "no interrupt to a CPU that is offline");
+    assert!(stepped::take_ipis().is_empty(), "no interrupt to a CPU that is offline");
     drop(core::mem::ManuallyDrop::into_inner(reader_on(1, reader)));
     rcu.cpu_dead(CpuId::new(1));
-    uni::set_cpu(0);
+    stepped::set_cpu(0);
     on(0, || rcu.context_switch());
     assert!(woken());
 }
 
 /// Goes to `cpu`, whose guard is dropped next.
 fn reader_on<T>(cpu: usize, guard: T) -> T {
-    uni::set_cpu(cpu);
+    stepped::set_cpu(cpu);
     guard
 }

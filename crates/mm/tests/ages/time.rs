@@ -4,25 +4,25 @@ use crate::ages::machine::{Machine, SEC};
 use mmscale_mm::arch::{Arch, CpuId, Ipi, TaskId};
 use mmscale_mm::time::{Expiry, OverIdle, Time, TimerSlot};
 use mmscale_mm::upkeep::TickPolicy;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const SLOT: TimerSlot = TimerSlot::new(15);
 const MS: u64 = 1_000_000;
 
 /// One busy CPU of `cpus`, with timers and nothing else.
-fn time(cpus: usize, hz: u32) -> Time<Uni> {
-    uni::boot(cpus, hz);
+fn time(cpus: usize, hz: u32) -> Time<Stepped> {
+    stepped::boot(cpus, hz);
     let time = Time::new().unwrap();
-    uni::interrupt(|| time.idle_exit());
+    stepped::interrupt(|| time.idle_exit());
     time
 }
 
 /// The next interrupt of this CPU; returns the slots that went off, and when.
-fn next(time: &Time<Uni>) -> (u64, Vec<TimerSlot>) {
-    let at_ns = uni::take_timer().expect("a timer is armed");
-    uni::set_clock(at_ns.max(Uni::now_ns()));
+fn next(time: &Time<Stepped>) -> (u64, Vec<TimerSlot>) {
+    let at_ns = stepped::take_timer().expect("a timer is armed");
+    stepped::set_clock(at_ns.max(Stepped::now_ns()));
     let mut slots = Vec::new();
-    uni::interrupt(|| time.interrupt(|slot| slots.push(slot)));
+    stepped::interrupt(|| time.interrupt(|slot| slots.push(slot)));
     (at_ns, slots)
 }
 
@@ -46,15 +46,15 @@ fn an_idle_cpu_wakes_for_standard_timers_only() {
         TimerSlot::new(14),
         Expiry::Exact { deadline_ns: 5 * MS, over_idle: OverIdle::Defer { spread_ns: 0 } },
     );
-    uni::interrupt(|| time.idle_enter());
-    assert_eq!(uni::timer_of(0), None);
+    stepped::interrupt(|| time.idle_enter());
+    assert_eq!(stepped::timer_of(0), None);
     time.arm(cpu, TimerSlot::new(13), Expiry::Standard { jiffies: 40 });
     // 41: a wheel timer is never early, so a bucket goes off one jiffy on.
-    assert_eq!(uni::timer_of(0), Some(41 * MS));
-    uni::set_clock(41 * MS);
-    uni::take_timer();
+    assert_eq!(stepped::timer_of(0), Some(41 * MS));
+    stepped::set_clock(41 * MS);
+    stepped::take_timer();
     let mut slots = Vec::new();
-    uni::interrupt(|| {
+    stepped::interrupt(|| {
         time.idle_exit();
         time.interrupt(|slot| slots.push(slot.index()));
         time.idle_enter();
@@ -82,10 +82,10 @@ fn an_exact_timer_is_exact_while_busy_and_late_by_its_own_share_after_idle() {
             over_idle: OverIdle::Defer { spread_ns: 2 * MS + 5 },
         },
     );
-    uni::interrupt(|| time.idle_enter());
-    assert_eq!(uni::timer_of(0), None);
-    uni::set_clock(51 * MS);
-    uni::interrupt(|| time.idle_exit());
+    stepped::interrupt(|| time.idle_enter());
+    assert_eq!(stepped::timer_of(0), None);
+    stepped::set_clock(51 * MS);
+    stepped::interrupt(|| time.idle_exit());
     assert_eq!(next(&time), (53 * MS + 5, vec![SLOT]));
     // A CPU that goes idle again does its late work first.
     time.arm(
@@ -93,14 +93,14 @@ fn an_exact_timer_is_exact_while_busy_and_late_by_its_own_share_after_idle() {
         SLOT,
         Expiry::Exact { deadline_ns: 54 * MS, over_idle: OverIdle::Defer { spread_ns: 2 * MS } },
     );
-    uni::interrupt(|| time.idle_enter());
-    uni::set_clock(55 * MS);
-    uni::interrupt(|| time.idle_exit());
-    assert_eq!(uni::timer_of(0), Some(57 * MS));
-    uni::interrupt(|| time.idle_enter());
+    stepped::interrupt(|| time.idle_enter());
+    stepped::set_clock(55 * MS);
+    stepped::interrupt(|| time.idle_exit());
+    assert_eq!(stepped::timer_of(0), Some(57 * MS));
+    stepped::interrupt(|| time.idle_enter());
     assert_eq!(next(&time), (55 * MS, vec![SLOT]));
     // One that wakes is never late.
-    uni::interrupt(|| time.idle_enter());
+    stepped::interrupt(|| time.idle_enter());
     time.arm(cpu, SLOT, Expiry::Exact { deadline_ns: 56 * MS + 3, over_idle: OverIdle::Wake });
     assert_eq!(next(&time), (56 * MS + 3, vec![SLOT]));
 }
@@ -108,20 +108,20 @@ fn an_exact_timer_is_exact_while_busy_and_late_by_its_own_share_after_idle() {
 #[test]
 fn a_timer_that_is_armed_for_an_idle_cpu_sends_for_it() {
     let time = time(2, 1000);
-    uni::set_cpu(1);
-    uni::interrupt(|| time.idle_enter());
-    uni::set_cpu(0);
+    stepped::set_cpu(1);
+    stepped::interrupt(|| time.idle_enter());
+    stepped::set_cpu(0);
     let other = CpuId::new(1);
     time.arm(other, SLOT, Expiry::Deferrable { jiffies: 5 });
-    assert!(uni::take_ipis().is_empty(), "a deferrable timer can wait");
+    assert!(stepped::take_ipis().is_empty(), "a deferrable timer can wait");
     time.arm(other, TimerSlot::new(14), Expiry::Standard { jiffies: 5 });
-    assert_eq!(uni::take_ipis(), [(other, Ipi::Timer)]);
-    uni::set_cpu(1);
-    uni::interrupt(|| time.reprogram());
-    assert_eq!(uni::timer_of(1), Some(6 * MS));
-    uni::set_cpu(0);
+    assert_eq!(stepped::take_ipis(), [(other, Ipi::Timer)]);
+    stepped::set_cpu(1);
+    stepped::interrupt(|| time.reprogram());
+    assert_eq!(stepped::timer_of(1), Some(6 * MS));
+    stepped::set_cpu(0);
     time.arm(other, TimerSlot::new(13), Expiry::Standard { jiffies: 50 });
-    assert!(uni::take_ipis().is_empty(), "it wakes earlier anyway");
+    assert!(stepped::take_ipis().is_empty(), "it wakes earlier anyway");
 }
 
 #[test]
@@ -150,16 +150,16 @@ fn sleepers_wake_to_the_nanosecond_in_order() {
     let time = time(1, 100);
     // The machine gives a task that was unparked its park back: sleep "in advance".
     let task = TaskId::new(7);
-    uni::set_task(task);
-    Uni::unpark(task);
+    stepped::set_task(task);
+    Stepped::unpark(task);
     let asleep = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         time.sleep_until(4 * MS + 321, || false);
     }));
     assert!(asleep.is_err(), "an early return from park is not enough to wake up");
-    assert_eq!(uni::timer_of(0), Some(4 * MS + 321));
+    assert_eq!(stepped::timer_of(0), Some(4 * MS + 321));
     assert!(next(&time).1.is_empty());
-    assert_eq!(Uni::now_ns(), 4 * MS + 321);
-    assert_eq!(uni::unpark_tokens(), [task]);
+    assert_eq!(Stepped::now_ns(), 4 * MS + 321);
+    assert_eq!(stepped::unpark_tokens(), [task]);
     time.sleep_until(4 * MS + 321, || false);
     time.sleep_until(0, || false);
     // The end of the run ends every sleep.
@@ -173,36 +173,36 @@ fn a_sleeper_that_wakes_early_leaves_no_timer_behind() {
     let time = time(2, 100);
     let (early, other) = (TaskId::new(7), TaskId::new(8));
     for task in [early, other] {
-        uni::set_task(task);
-        Uni::unpark(task);
+        stepped::set_task(task);
+        Stepped::unpark(task);
         let sleep = || time.sleep_until(4 * MS, || task == early);
         let slept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(sleep));
         assert_eq!(slept.is_ok(), task == early);
     }
     next(&time);
-    assert_eq!(Uni::now_ns(), 4 * MS);
-    assert_eq!(uni::unpark_tokens(), [other]);
+    assert_eq!(Stepped::now_ns(), 4 * MS);
+    assert_eq!(stepped::unpark_tokens(), [other]);
 }
 
 #[test]
 fn a_dead_cpus_sleepers_and_timers_go_elsewhere() {
     let time = time(2, 1000);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     let task = TaskId::new(9);
-    uni::set_task(task);
+    stepped::set_task(task);
     let asleep = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         time.sleep_until(500_123, || false);
     }));
     assert!(asleep.is_err());
     time.arm(CpuId::new(1), SLOT, Expiry::Standard { jiffies: 100 });
-    uni::take_timer();
-    uni::set_cpu(0);
+    stepped::take_timer();
+    stepped::set_cpu(0);
     let mut orphans = Vec::new();
     time.cpu_dead(CpuId::new(1), |slot, expiry| orphans.push((slot, expiry)));
     // Level 1: granules of 8 jiffies.
     assert_eq!(orphans, [(SLOT, Expiry::Standard { jiffies: 104 })]);
     assert_eq!(next(&time).0, 500_123);
-    assert_eq!(uni::unpark_tokens(), [task]);
+    assert_eq!(stepped::unpark_tokens(), [task]);
 }
 
 #[test]
@@ -210,5 +210,5 @@ fn a_whole_machine_that_is_idle_sleeps_for_good() {
     let mut machine = Machine::boot(4, 1000, TickPolicy::Stock);
     (0..4).for_each(|cpu| machine.go_idle(cpu));
     machine.run_until(100 * SEC, |_, cpu| panic!("cpu{cpu} was woken"));
-    assert_eq!(uni::earliest_timer(), None);
+    assert_eq!(stepped::earliest_timer(), None);
 }

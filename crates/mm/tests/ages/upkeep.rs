@@ -5,7 +5,7 @@ use mmscale_mm::arch::{Arch, CpuId, Trace};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::vmstat::NodeItem;
 use mmscale_mm::work::WorkItem;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 /// Firings per interval: (firings - 1) * interval / (last - first).
 fn rate(times: &[u64]) -> f64 {
@@ -71,16 +71,16 @@ fn phased_fires_once_an_interval_on_every_cpu_and_alone() {
 #[test]
 fn phased_tells_nodes_apart_and_ranks_within_them() {
     let mut machine = Machine::boot(8, 1000, TickPolicy::Phased);
-    (0..8).for_each(|cpu| uni::set_node(cpu, cpu % 2));
+    (0..8).for_each(|cpu| stepped::set_node(cpu, cpu % 2));
     // Any hotplug event ranks the CPUs anew.
     machine.mm.cpu_online(CpuId::new(0));
-    uni::record(true);
+    stepped::record(true);
     let mut phases = [0; 8];
     (0..8).for_each(|cpu| machine.count(cpu));
     machine.run_until(3 * SEC, |machine, _| {
-        for (cpu, event) in uni::take_traces() {
+        for (cpu, event) in stepped::take_traces() {
             if event == Trace::TickBegin {
-                phases[cpu.index()] = Uni::now_ns() % SEC;
+                phases[cpu.index()] = Stepped::now_ns() % SEC;
                 machine.count(cpu.index());
             }
         }
@@ -94,20 +94,20 @@ fn phased_tells_nodes_apart_and_ranks_within_them() {
 fn a_tick_stops_when_there_is_nothing_to_do_and_the_shepherd_restarts_it() {
     for policy in TickPolicy::ALL {
         let mut machine = Machine::boot(3, 250, policy);
-        uni::record(true);
+        stepped::record(true);
         machine.count(1);
         machine.run_until(6 * SEC, |_, _| {});
         let ticks = |traces: &[(CpuId, Trace)]| {
             traces.iter().filter(|(_, event)| *event == Trace::TickBegin).count()
         };
-        let traces = uni::take_traces();
+        let traces = stepped::take_traces();
         // One that folds and arms itself, one that finds nothing.
         assert_eq!(ticks(&traces), 2, "{policy:?}");
         assert!(traces.iter().any(|(_, t)| *t == Trace::TickKicked { cpu: CpuId::new(1) }));
         assert!(!machine.mm.work().is_pending(WorkItem::VmstatTick(CpuId::new(1))));
         machine.count(1);
         machine.run_until(9 * SEC, |_, _| {});
-        assert!(ticks(&uni::take_traces()) >= 1, "{policy:?}");
+        assert!(ticks(&stepped::take_traces()) >= 1, "{policy:?}");
         assert_eq!(machine.mm.frames().stats().all_nodes(NodeItem::FilePages), 2);
     }
 }
@@ -121,10 +121,10 @@ fn counters_of_a_busy_cpu_are_never_staler_than_promised() {
             let mut machine = Machine::boot(72, 1000, policy);
             machine.run_until(4 * SEC + start * SEC / 6, |_, _| {});
             (0..72).for_each(|cpu| machine.count(cpu));
-            let counted_ns = Uni::now_ns();
+            let counted_ns = Stepped::now_ns();
             machine.run_until(counted_ns + 3 * SEC, |machine, _| {
                 if machine.mm.frames().stats().all_nodes(NodeItem::FilePages) < 72 {
-                    worst = worst.max(Uni::now_ns() - counted_ns);
+                    worst = worst.max(Stepped::now_ns() - counted_ns);
                 }
             });
             assert_eq!(machine.mm.frames().stats().all_nodes(NodeItem::FilePages), 72);
@@ -141,26 +141,30 @@ fn going_idle_folds_at_once_and_leaves_the_tick_armed() {
         machine.run_until(5 * SEC / 2, |machine, _| machine.count(1));
         let tick = WorkItem::VmstatTick(CpuId::new(1));
         assert!(machine.mm.work().is_pending(tick), "{policy:?}");
-        uni::record(true);
+        stepped::record(true);
         assert!(machine.mm.frames().stats().needs_update(CpuId::new(1)));
         machine.go_idle(1);
         assert!(!machine.mm.frames().stats().needs_update(CpuId::new(1)), "{policy:?}");
         assert!(machine.mm.work().is_pending(tick));
-        assert!(uni::timer_of(1).is_none(), "a deferrable timer wakes nobody");
-        let due = uni::take_traces().into_iter().find_map(|(_, event)| match event {
+        assert!(stepped::timer_of(1).is_none(), "a deferrable timer wakes nobody");
+        let due = stepped::take_traces().into_iter().find_map(|(_, event)| match event {
             Trace::IdleTickPending { expires_ns } => Some(expires_ns),
             _ => None,
         });
-        assert!(due.is_some_and(|due| due > Uni::now_ns()));
+        assert!(due.is_some_and(|due| due > Stepped::now_ns()));
         // It sleeps through the tick, and makes up for it soon after.
         machine.run_until(8 * SEC, |_, cpu| assert_eq!(cpu, 0, "cpu1 was woken"));
         assert!(
-            !uni::take_traces().iter().any(|(cpu, t)| cpu.index() == 1 && *t == Trace::TickBegin)
+            !stepped::take_traces()
+                .iter()
+                .any(|(cpu, t)| cpu.index() == 1 && *t == Trace::TickBegin)
         );
         machine.wake(1);
         machine.run_until(8 * SEC + SEC / 3, |_, _| {});
         assert!(
-            uni::take_traces().iter().any(|(cpu, t)| cpu.index() == 1 && *t == Trace::TickBegin)
+            stepped::take_traces()
+                .iter()
+                .any(|(cpu, t)| cpu.index() == 1 && *t == Trace::TickBegin)
         );
     }
 }
@@ -173,14 +177,14 @@ fn phased_ticks_that_were_slept_through_are_spread() {
     machine.run_until(3 * SEC, |machine, cpu| machine.count(cpu));
     (1..72).for_each(|cpu| machine.go_idle(cpu));
     machine.run_until(6 * SEC, |_, _| {});
-    uni::record(true);
+    stepped::record(true);
     (1..72).for_each(|cpu| machine.wake(cpu));
     let mut times = vec![Vec::new(); 72];
     machine.run_until(8 * SEC, |machine, cpu| {
         machine.count(cpu);
-        for (cpu, event) in uni::take_traces() {
+        for (cpu, event) in stepped::take_traces() {
             if event == Trace::TickBegin {
-                times[cpu.index()].push(Uni::now_ns());
+                times[cpu.index()].push(Stepped::now_ns());
             }
         }
     });
@@ -201,17 +205,17 @@ fn hotplug_stops_a_tick_loses_no_count_and_closes_ranks() {
         let before = machine.mm.frames().stats().all_nodes(NodeItem::FilePages);
         machine.count(0);
         let cpu = CpuId::new(0);
-        uni::set_cpu(1);
+        stepped::set_cpu(1);
         // The shepherd's own CPU goes.
-        uni::set_online(0, false);
+        stepped::set_online(0, false);
         machine.mm.work().disable_sync(machine.mm.time(), WorkItem::VmstatTick(cpu));
         assert!(!machine.mm.work().queue_on(cpu, WorkItem::VmstatTick(cpu)), "disabled");
         machine.down_prepare(0);
-        machine.on(0, uni::take_timer);
+        machine.on(0, stepped::take_timer);
         machine.mm.cpu_dead(cpu);
         let snapshot = machine.mm.frames().stats().all_nodes(NodeItem::FilePages);
         assert!(snapshot > before, "the dead CPU's byte is folded");
-        uni::record(true);
+        stepped::record(true);
         let mut last = 0;
         machine.run_until(8 * SEC, |machine, cpu| {
             machine.count(cpu);
@@ -220,13 +224,13 @@ fn hotplug_stops_a_tick_loses_no_count_and_closes_ranks() {
         let fired = |cpu: usize, traces: &[(CpuId, Trace)]| {
             traces.iter().any(|(on, t)| on.index() == cpu && *t == Trace::TickBegin)
         };
-        let traces = uni::take_traces();
+        let traces = stepped::take_traces();
         assert!(!fired(0, &traces) && (1..4).all(|cpu| fired(cpu, &traces)), "{policy:?}");
-        uni::set_online(0, true);
+        stepped::set_online(0, true);
         machine.mm.cpu_online(cpu);
-        machine.on(0, || uni::interrupt(|| machine.mm.idle_exit()));
+        machine.on(0, || stepped::interrupt(|| machine.mm.idle_exit()));
         machine.run_until(12 * SEC, |machine, cpu| machine.count(cpu));
-        assert!(fired(0, &uni::take_traces()), "{policy:?}");
+        assert!(fired(0, &stepped::take_traces()), "{policy:?}");
     }
 }
 
@@ -235,17 +239,17 @@ fn hotplug_stops_a_tick_loses_no_count_and_closes_ranks() {
 fn a_cpu_that_mostly_sleeps_is_kept_up_too() {
     for policy in [TickPolicy::Stock, TickPolicy::Phased] {
         let mut machine = Machine::boot(3, 1000, policy);
-        uni::record(true);
+        stepped::record(true);
         let mut ticks = 0;
-        while Uni::now_ns() < 20 * SEC {
+        while Stepped::now_ns() < 20 * SEC {
             machine.wake(1);
             machine.count(1);
-            machine.run_until(Uni::now_ns() + 3_000_000, |_, _| {});
+            machine.run_until(Stepped::now_ns() + 3_000_000, |_, _| {});
             machine.go_idle(1);
-            machine.run_until(Uni::now_ns() + 307_000_000, |_, _| {});
+            machine.run_until(Stepped::now_ns() + 307_000_000, |_, _| {});
             let begun =
                 |(cpu, event): &(CpuId, Trace)| cpu.index() == 1 && *event == Trace::TickBegin;
-            ticks += uni::take_traces().iter().filter(|trace| begun(trace)).count();
+            ticks += stepped::take_traces().iter().filter(|trace| begun(trace)).count();
         }
         assert!((11..=20).contains(&ticks), "{policy:?}: {ticks} in 20 intervals");
     }
@@ -261,6 +265,6 @@ fn a_kick_wakes_an_idle_cpu() {
         machine.go_idle(1);
         machine.run_until(4 * SEC, |_, _| {});
         assert_eq!(machine.mm.frames().stats().all_nodes(NodeItem::FilePages), 1, "{policy:?}");
-        assert_eq!(uni::timer_of(1), None, "and sleeps on");
+        assert_eq!(stepped::timer_of(1), None, "and sleeps on");
     }
 }

@@ -5,30 +5,30 @@ use mmscale_mm::arch::{Arch, CpuId, Func, Op, TaskId};
 use mmscale_mm::time::{Expiry, Time};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::{Step, Work, WorkItem};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const ITEM: WorkItem = WorkItem::Test(3);
 
-fn boot(cpus: usize) -> (Time<Uni>, Work<Uni>) {
-    uni::boot(cpus, 1000);
+fn boot(cpus: usize) -> (Time<Stepped>, Work<Stepped>) {
+    stepped::boot(cpus, 1000);
     let work = Work::new();
     (0..cpus).for_each(|cpu| work.start_worker(CpuId::new(cpu), mmscale_mm::arch::TaskEntry(0)));
     let time = Time::new().unwrap();
-    uni::interrupt(|| time.idle_exit());
+    stepped::interrupt(|| time.idle_exit());
     (time, work)
 }
 
 /// Runs what waits on this CPU; returns it.
-fn drain(work: &Work<Uni>) -> Vec<WorkItem> {
+fn drain(work: &Work<Stepped>) -> Vec<WorkItem> {
     let mut ran = Vec::new();
-    while work.step(Uni::cpu(), &mut |item| ran.push(item)) == Step::Ran {}
+    while work.step(Stepped::cpu(), &mut |item| ran.push(item)) == Step::Ran {}
     ran
 }
 
-fn tick(time: &Time<Uni>, work: &Work<Uni>) {
-    let at_ns = uni::take_timer().expect("the CPU ticks");
-    uni::set_clock(at_ns);
-    uni::interrupt(|| time.interrupt(|slot| work.expired(Uni::cpu(), slot)));
+fn tick(time: &Time<Stepped>, work: &Work<Stepped>) {
+    let at_ns = stepped::take_timer().expect("the CPU ticks");
+    stepped::set_clock(at_ns);
+    stepped::interrupt(|| time.interrupt(|slot| work.expired(Stepped::cpu(), slot)));
 }
 
 #[test]
@@ -39,18 +39,18 @@ fn work_is_pending_once_until_it_is_taken_up() {
     assert!(!work.queue_on(cpu, ITEM) && !work.queue_on(CpuId::new(0), ITEM));
     assert!(work.is_pending(ITEM));
     assert!(drain(&work).is_empty(), "it is for the other CPU");
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     let mut again = false;
     let step = work.step(cpu, &mut |item| {
         assert_eq!(item, ITEM);
-        assert_eq!(uni::current_path(), [Func::ProcessOneWork]);
+        assert_eq!(stepped::current_path(), [Func::ProcessOneWork]);
         assert!(!work.is_pending(ITEM), "from within it can be queued again");
         again = work.queue_on(cpu, ITEM);
     });
     assert!(step == Step::Ran && again);
     assert_eq!(drain(&work), [ITEM]);
-    assert_eq!(uni::work_count(Op::WorkRun), 2);
-    uni::assert_quiet();
+    assert_eq!(stepped::work_count(Op::WorkRun), 2);
+    stepped::assert_quiet();
 }
 
 #[test]
@@ -114,15 +114,15 @@ fn flushing_work_that_does_not_wait_returns_at_once() {
 fn a_sleeping_worker_is_woken_once() {
     let (_, work) = boot(1);
     let cpu = CpuId::new(0);
-    uni::set_task(TaskId::new(40));
+    stepped::set_task(TaskId::new(40));
     // The worker runs until it sleeps; here a park without a token panics.
     let slept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         work.worker(cpu, |_| {});
     }));
     assert!(slept.is_err());
-    assert!(uni::unpark_tokens().is_empty());
+    assert!(stepped::unpark_tokens().is_empty());
     work.queue_on(cpu, ITEM);
-    assert_eq!(uni::unpark_tokens(), [TaskId::new(40)]);
+    assert_eq!(stepped::unpark_tokens(), [TaskId::new(40)]);
 }
 
 #[test]
@@ -132,13 +132,13 @@ fn a_closed_queue_empties_itself_and_passes_new_work_on() {
     work.queue_on(there, WorkItem::Test(0));
     work.close(there);
     work.queue_on(there, WorkItem::Test(1));
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     assert_eq!(drain(&work), [0, 1].map(WorkItem::Test), "what was queued in time still runs");
     work.stop_worker(there);
     work.queue_on(there, WorkItem::Test(2));
     work.queue_delayed_on(&time, there, ITEM, Expiry::Standard { jiffies: 1 });
     assert!(drain(&work).is_empty());
-    uni::set_cpu(0);
+    stepped::set_cpu(0);
     assert_eq!(drain(&work), [WorkItem::Test(2)]);
     // The dead CPU's delay goes on here.
     time.cpu_dead(there, |slot, expiry| work.adopt(&time, there, slot, expiry));
@@ -179,10 +179,10 @@ fn work_that_belongs_to_a_cpu_never_runs_on_another() {
     let (_, work) = boot(2);
     let there = CpuId::new(1);
     work.close(there);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     drain(&work);
     assert!(work.queue_on(there, WorkItem::VmstatTick(there)));
     assert!(!work.is_pending(WorkItem::VmstatTick(there)));
-    uni::set_cpu(0);
+    stepped::set_cpu(0);
     assert!(drain(&work).is_empty() && work.is_idle());
 }

@@ -3,7 +3,7 @@
 use mmscale_mm::arch::{Callbacks, CpuId, Ipi, TaskEntry};
 use mmscale_mm::smp::{Call, CallFunc, CallPolicy, Smp, SmpConfig};
 use mmscale_mm::smp::{Here, Reached, Wait};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -15,12 +15,12 @@ pub(crate) struct Log {
 
 /// Calls, and what came of them.
 pub(crate) struct World {
-    pub(crate) smp: Rc<Smp<Uni>>,
+    pub(crate) smp: Rc<Smp<Stepped>>,
     pub(crate) log: Rc<Log>,
 }
 
 struct Owner {
-    smp: Rc<Smp<Uni>>,
+    smp: Rc<Smp<Stepped>>,
     log: Rc<Log>,
 }
 
@@ -51,7 +51,7 @@ impl Callbacks for Owner {
 
 pub(crate) fn cpu() -> usize {
     use mmscale_mm::arch::Arch;
-    Uni::cpu().index()
+    Stepped::cpu().index()
 }
 
 pub(crate) fn test(info: u64) -> Call {
@@ -68,11 +68,11 @@ impl World {
         Self::with(SmpConfig { policy, ..SmpConfig::default() }, count)
     }
     pub(crate) fn with(config: SmpConfig, count: usize) -> Self {
-        uni::boot(count, 1000);
+        stepped::boot(count, 1000);
         let world = Self { smp: Rc::new(Smp::new(config)), log: Rc::new(Log::default()) };
         let owner = world.owner();
-        uni::on_relax(move || {
-            uni::deliver_ipis(&owner);
+        stepped::on_relax(move || {
+            stepped::deliver_ipis(&owner);
         });
         world
     }
@@ -81,7 +81,7 @@ impl World {
     }
     /// Lets the interrupts that were sent arrive; returns how many there were.
     pub(crate) fn deliver(&self) -> usize {
-        uni::deliver_ipis(&self.owner())
+        stepped::deliver_ipis(&self.owner())
     }
     pub(crate) fn call(&self, targets: &[usize], info: u64, wait: Wait) -> Reached {
         let run = |call: Call| self.log.ran.borrow_mut().push((cpu(), call.info[0]));

@@ -3,18 +3,18 @@
 use crate::calls::common::{POLICIES, World};
 use mmscale_mm::arch::CpuId;
 use mmscale_mm::smp::{Offline, Reached, Wait};
-use mmscale_uni as uni;
+use mmscale_stepped as stepped;
 
 #[test]
 fn a_cpu_stops_only_with_nothing_queued_and_no_interrupt_on_its_way() {
     for policy in POLICIES {
         let world = World::new(policy, 2);
         world.call(&[1], 4, Wait::No);
-        uni::set_cpu(1);
-        uni::interrupt(|| assert!(!world.smp.cpu_dying(), "{policy:?}: an interrupt comes"));
+        stepped::set_cpu(1);
+        stepped::interrupt(|| assert!(!world.smp.cpu_dying(), "{policy:?}: an interrupt comes"));
         assert_eq!((world.deliver(), world.ran()), (1, vec![(1, 4)]));
-        uni::interrupt(|| assert!(world.smp.cpu_dying(), "{policy:?}"));
-        uni::set_cpu(0);
+        stepped::interrupt(|| assert!(world.smp.cpu_dying(), "{policy:?}"));
+        stepped::set_cpu(0);
         assert_eq!(world.call(&[1], 5, Wait::Spin), Reached::default(), "{policy:?}");
         assert_eq!((world.deliver(), world.ran()), (0, vec![]));
         let run = |_| panic!("another CPU was asked");
@@ -33,12 +33,12 @@ fn a_cpu_that_is_back_is_called_from_its_first_step_on() {
     for policy in POLICIES {
         for by_itself in [true, false] {
             let world = World::new(policy, 2);
-            uni::set_cpu(1);
-            uni::interrupt(|| assert!(world.smp.cpu_dying()));
+            stepped::set_cpu(1);
+            stepped::interrupt(|| assert!(world.smp.cpu_dying()));
             if by_itself {
-                uni::interrupt(|| world.smp.idle_exit());
+                stepped::interrupt(|| world.smp.idle_exit());
             }
-            uni::set_cpu(0);
+            stepped::set_cpu(0);
             if !by_itself {
                 world.smp.cpu_online(CpuId::new(1));
             }
@@ -47,8 +47,8 @@ fn a_cpu_that_is_back_is_called_from_its_first_step_on() {
             // To be told twice changes nothing.
             world.call(&[1], 7, Wait::No);
             world.smp.cpu_online(CpuId::new(1));
-            uni::set_cpu(1);
-            uni::interrupt(|| world.smp.idle_exit());
+            stepped::set_cpu(1);
+            stepped::interrupt(|| world.smp.idle_exit());
             assert_eq!((world.deliver(), world.ran()), (1, vec![(1, 7)]), "{policy:?}");
         }
     }

@@ -3,7 +3,7 @@
 use crate::calls::common::{POLICIES, World, cpus, test};
 use mmscale_mm::arch::{CpuId, CpuMask};
 use mmscale_mm::smp::{CallPolicy, Here, Offline, Reached, Wait};
-use mmscale_uni as uni;
+use mmscale_stepped as stepped;
 
 #[test]
 fn a_call_runs_once_on_each_target_and_here_if_asked() {
@@ -24,7 +24,7 @@ fn a_call_runs_once_on_each_target_and_here_if_asked() {
             &|_| panic!("it does not run here"),
         );
         assert_eq!((skipped, world.ran()), (Reached { others: 1, here: 0 }, vec![(2, 8)]));
-        uni::assert_quiet();
+        stepped::assert_quiet();
     }
 }
 
@@ -51,7 +51,7 @@ fn whoever_comes_while_an_interrupt_is_on_its_way_sends_none() {
     for policy in POLICIES {
         let world = World::new(policy, 3);
         for source in [0, 2] {
-            uni::set_cpu(source);
+            stepped::set_cpu(source);
             world.call(&[1], source as u64, Wait::No);
         }
         let stats = world.smp.stats();
@@ -70,10 +70,10 @@ fn records_run_synchronous_calls_first_and_requests_run_in_the_order_of_their_be
         let world = World::new(policy, 5);
         // Three that do not wait, and then one that does, from CPUs of their own.
         for source in [1, 2, 3] {
-            uni::set_cpu(source);
+            stepped::set_cpu(source);
             world.call(&[4], source as u64, Wait::No);
         }
-        uni::set_cpu(0);
+        stepped::set_cpu(0);
         world.call(&[4], 0, Wait::Spin);
         let order: Vec<_> = world.ran().into_iter().map(|(_, call)| call).collect();
         match policy {
@@ -87,8 +87,8 @@ fn records_run_synchronous_calls_first_and_requests_run_in_the_order_of_their_be
 fn one_of_several_is_this_one_or_near_and_nobody_is_called_who_is_not_there() {
     for policy in POLICIES {
         let world = World::new(policy, 4);
-        uni::set_node(2, 1);
-        uni::set_node(0, 1);
+        stepped::set_node(2, 1);
+        stepped::set_node(0, 1);
         let any = |among: &[usize]| {
             let mut mask = CpuMask::EMPTY;
             cpus(among).into_iter().for_each(|cpu| mask.insert(cpu));
@@ -98,9 +98,9 @@ fn one_of_several_is_this_one_or_near_and_nobody_is_called_who_is_not_there() {
         };
         assert_eq!(any(&[0, 1, 2]), Ok(0), "{policy:?}: this one");
         assert_eq!(any(&[1, 2, 3]), Ok(2), "{policy:?}: one of this node");
-        uni::set_cpu(2);
-        uni::interrupt(|| assert!(world.smp.cpu_dying()));
-        uni::set_cpu(0);
+        stepped::set_cpu(2);
+        stepped::interrupt(|| assert!(world.smp.cpu_dying()));
+        stepped::set_cpu(0);
         assert_eq!(any(&[1, 2, 3]), Ok(1), "{policy:?}: another node's");
         assert_eq!(any(&[2]), Err(Offline));
         assert_eq!(any(&[]), Err(Offline));
@@ -112,7 +112,7 @@ fn one_of_several_is_this_one_or_near_and_nobody_is_called_who_is_not_there() {
 fn every_cpu_that_is_online_is_called() {
     for policy in POLICIES {
         let world = World::new(policy, 40);
-        uni::set_online(7, false);
+        stepped::set_online(7, false);
         let log = std::rc::Rc::clone(&world.log);
         let run = move |_| log.ran.borrow_mut().push((crate::calls::common::cpu(), 3));
         let reached = world.smp.on_each_cpu(test(3), Wait::Spin, &run);
@@ -140,13 +140,13 @@ fn requests_take_memory_that_grows_with_the_cpus_and_records_with_their_square()
 #[should_panic(expected = "from an interrupt")]
 fn a_call_from_an_interrupt_is_refused() {
     let world = World::new(CallPolicy::Stock, 2);
-    uni::interrupt(|| world.call(&[1], 1, Wait::Spin));
+    stepped::interrupt(|| world.call(&[1], 1, Wait::Spin));
 }
 
 #[test]
 #[should_panic(expected = "with interrupts off")]
 fn a_call_with_interrupts_off_is_refused() {
     let world = World::new(CallPolicy::Requests, 2);
-    let _off = mmscale_mm::sync::IrqGuard::<uni::Uni>::new();
+    let _off = mmscale_mm::sync::IrqGuard::<stepped::Stepped>::new();
     world.call(&[1], 1, Wait::No);
 }

@@ -3,13 +3,13 @@
 use crate::calls::common::{POLICIES, World, counter, cpus, test};
 use mmscale_mm::arch::{Arch, Atomic, CpuId};
 use mmscale_mm::smp::{CallPolicy, Here, SmpConfig, Wait};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// Whether the calling CPU could be preempted.
 fn is_preemptible() -> bool {
-    uni::preempt_depth() == 0
+    stepped::preempt_depth() == 0
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn preemption_is_off_in_the_queue_phase_and_in_the_wait_of_stock_alone() {
                 world.deliver();
             }
         };
-        uni::on_relax(deliver);
+        stepped::on_relax(deliver);
         let in_queue = Cell::new(true);
         let cond = |_: CpuId| {
             in_queue.set(!is_preemptible());
@@ -34,7 +34,7 @@ fn preemption_is_off_in_the_queue_phase_and_in_the_wait_of_stock_alone() {
         world.smp.call_function_many(cpus(&[1]), cond, test(1), Here::Skip, Wait::Spin, &run);
         assert!(in_queue.get(), "{policy:?}");
         assert_eq!(in_wait.get(), 1 + u32::from(policy != CallPolicy::Stock), "{policy:?}");
-        uni::assert_quiet();
+        stepped::assert_quiet();
     }
 }
 
@@ -45,9 +45,9 @@ fn a_record_in_use_is_waited_for_and_a_request_has_one_of_its_own() {
         world.call(&[1], 1, Wait::No);
         let (count, turns) = counter();
         let late = World { smp: Rc::clone(&world.smp), log: Rc::clone(&world.log) };
-        uni::on_relax(move || {
+        stepped::on_relax(move || {
             count.set(count.get() + 1);
-            uni::advance(1_000);
+            stepped::advance(1_000);
             late.deliver();
         });
         world.call(&[1], 2, Wait::No);
@@ -73,8 +73,8 @@ fn the_time_until_all_have_answered_is_counted() {
         let world = World::new(policy, 3);
         let late = World { smp: Rc::clone(&world.smp), log: Rc::clone(&world.log) };
         let patience = Cell::new(3);
-        uni::on_relax(move || {
-            uni::advance(700);
+        stepped::on_relax(move || {
+            stepped::advance(700);
             patience.set(patience.get() - 1);
             if patience.get() == 0 {
                 late.deliver();
@@ -90,10 +90,10 @@ fn the_time_until_all_have_answered_is_counted() {
 #[test]
 fn a_caller_of_requests_that_may_sleep_does_and_is_woken_by_the_last_target() {
     let world = World::new(CallPolicy::Requests, 3);
-    uni::on_relax(|| uni::advance(1_000));
+    stepped::on_relax(|| stepped::advance(1_000));
     let late = World { smp: Rc::clone(&world.smp), log: Rc::clone(&world.log) };
     let (count, parks) = counter();
-    uni::on_park(move || {
+    stepped::on_park(move || {
         count.set(count.get() + 1);
         late.deliver();
     });
@@ -109,7 +109,7 @@ fn who_finds_no_slot_waits_for_one_with_preemption_on() {
         world.call(&[1], call, Wait::No);
     });
     let late = World { smp: Rc::clone(&world.smp), log: Rc::clone(&world.log) };
-    uni::on_relax(move || {
+    stepped::on_relax(move || {
         assert!(is_preemptible());
         late.deliver();
     });
@@ -125,7 +125,7 @@ fn a_long_queue_phase_is_cut_into_pieces_with_requests() {
         let world = World::new(policy, 512);
         let cond = |_| {
             // As long as a look and an interrupt take at most.
-            uni::advance(500);
+            stepped::advance(500);
             true
         };
         let all: Vec<_> = (0..512).collect();
@@ -145,11 +145,11 @@ fn a_cpu_that_never_answers_is_named() {
         (CallPolicy::Requests, Wait::Sleep),
     ] {
         let world = World::with(SmpConfig { policy, timeout_ns: 3_000_000 }, 3);
-        uni::on_relax(|| uni::advance(10_000));
+        stepped::on_relax(|| stepped::advance(10_000));
         let smp = Rc::clone(&world.smp);
-        uni::on_park(move || {
+        stepped::on_park(move || {
             // The upkeep's shepherd comes by.
-            uni::advance(1_000_000_000);
+            stepped::advance(1_000_000_000);
             smp.watch();
         });
         let call = std::panic::AssertUnwindSafe(|| world.call(&[2], 1, wait));
@@ -165,14 +165,14 @@ fn two_cpus_call_one_another_at_the_same_time() {
     for policy in POLICIES {
         let world = World::new(policy, 2);
         let other = Rc::new(World { smp: Rc::clone(&world.smp), log: Rc::clone(&world.log) });
-        let begun = <Uni as Arch>::AtomicU32::new(0);
-        uni::on_relax(move || {
+        let begun = <Stepped as Arch>::AtomicU32::new(0);
+        stepped::on_relax(move || {
             let back = crate::calls::common::cpu();
             if begun.swap(1, std::sync::atomic::Ordering::SeqCst) == 0 {
                 // While CPU 0 waits, CPU 1 calls it, and takes interrupts as it waits.
-                uni::set_cpu(1);
+                stepped::set_cpu(1);
                 other.call(&[0], 10, Wait::Spin);
-                uni::set_cpu(back);
+                stepped::set_cpu(back);
             }
             other.deliver();
         });

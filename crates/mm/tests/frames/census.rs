@@ -8,7 +8,7 @@ use mmscale_mm::page_alloc::{
     AllocConfig, Census, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records, ZoneSpec,
 };
 use mmscale_mm::zone::ZoneKind;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::rc::Rc;
 
 const CPUS: usize = 4;
@@ -17,8 +17,8 @@ const BLOCK: usize = 1 << PAGEBLOCK_ORDER;
 const START: usize = 700;
 const PAGES: usize = 20_000;
 
-fn allocator(caches: PcpPolicy) -> Rc<FrameAllocator<Uni>> {
-    uni::boot(CPUS, 1000);
+fn allocator(caches: PcpPolicy) -> Rc<FrameAllocator<Stepped>> {
+    stepped::boot(CPUS, 1000);
     let zone = ZoneSpec {
         node: NodeId::new(0),
         kind: ZoneKind::Normal,
@@ -80,11 +80,11 @@ fn check(census: &Census, oracle: &Oracle) {
 }
 
 /// Allocates and frees blocks of all sizes on all CPUs; what stays is held.
-fn churn(frames: &FrameAllocator<Uni>, seed: u64) -> Oracle {
+fn churn(frames: &FrameAllocator<Stepped>, seed: u64) -> Oracle {
     let mut rng = Random(seed);
     let mut oracle = Oracle::default();
     for step in 0..6_000 {
-        uni::set_cpu(rng.below(CPUS));
+        stepped::set_cpu(rng.below(CPUS));
         if step % 3 == 2 {
             let Some((pfn, order)) = oracle.take(rng.next() as usize) else { continue };
             frames.free_pages(pfn, order);
@@ -142,11 +142,11 @@ fn memory_that_was_never_used_is_whole_and_small_to_keep() {
 /// Whatever the number of pages: what is kept for CPUs does not grow with it.
 #[test]
 fn without_records_less_than_two_bits_a_page_are_kept() {
-    uni::boot(4, 1000);
+    stepped::boot(4, 1000);
     let (caches, records) = (PcpPolicy::Blockmap, Records::None);
     let config = AllocConfig { caches, records, ..AllocConfig::default() };
     let kept = |pages: u32| {
-        let frames = FrameAllocator::<Uni>::new(&MemoryMap::single(pages), config).unwrap();
+        let frames = FrameAllocator::<Stepped>::new(&MemoryMap::single(pages), config).unwrap();
         let census = frames.census();
         (8 * (census.metadata_bytes - census.cpu_metadata_bytes), census.cpu_metadata_bytes)
     };

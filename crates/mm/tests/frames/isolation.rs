@@ -7,20 +7,20 @@ use mmscale_mm::page_alloc::{
 };
 use mmscale_mm::vmstat::ZoneItem;
 use mmscale_mm::zone::ZoneId;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const ZONE: ZoneId = ZoneId::new(0);
 const PAGES: u32 = 1 << 18;
 
-type Frames = FrameAllocator<Uni>;
+type Frames = FrameAllocator<Stepped>;
 
 fn each_policy(test: impl Fn(&Frames)) {
     for caches in [PcpPolicy::Stock, PcpPolicy::Posted] {
-        uni::boot(2, 1000);
+        stepped::boot(2, 1000);
         let config = AllocConfig { caches, ..AllocConfig::default() };
         let frames = FrameAllocator::new(&MemoryMap::single(PAGES), config).unwrap();
         test(&frames);
-        uni::assert_quiet();
+        stepped::assert_quiet();
     }
 }
 
@@ -80,11 +80,11 @@ fn what_is_freed_into_an_isolated_block_stays_there() {
         let before = free_pages(frames);
         let held = inside.len() as u32;
         assert_eq!(frames.offline_pageblock(target), Err(IsolateError::Busy(held)));
-        uni::set_cpu(1);
+        stepped::set_cpu(1);
         for page in inside {
             frames.free_pages(page, Order::ZERO);
         }
-        uni::set_cpu(0);
+        stepped::set_cpu(0);
         assert_eq!(free_pages(frames), before);
         let audit = frames.verify().unwrap();
         assert_eq!((audit.isolated, audit.cached), (512, 0));
@@ -145,7 +145,7 @@ fn a_block_of_two_pageblocks_comes_back_in_halves_if_one_is_isolated() {
 
 #[test]
 fn only_whole_pageblocks_of_one_zone_can_be_isolated() {
-    uni::boot(1, 1000);
+    stepped::boot(1, 1000);
     let map = MemoryMap::single(5000).with_dma32(1000);
     let frames: Frames = FrameAllocator::new(&map, AllocConfig::default()).unwrap();
     let isolate = |pfn| frames.isolate_pageblock(Pfn::new(pfn));

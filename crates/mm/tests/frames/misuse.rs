@@ -4,13 +4,13 @@
 use mmscale_mm::arch::{Order, Pfn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// So many that a CPU may keep whole pageblocks.
 const PAGES: u32 = 1 << 17;
 
-type Frames = FrameAllocator<Uni>;
+type Frames = FrameAllocator<Stepped>;
 
 fn take(frames: &Frames, order: Order) -> Pfn {
     frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).unwrap()
@@ -24,7 +24,7 @@ fn refused(records: &[Records], wrong: impl Fn(&Frames)) {
             if records == Records::None && caches != PcpPolicy::Blockmap {
                 continue;
             }
-            uni::boot(1, 1000);
+            stepped::boot(1, 1000);
             let config = AllocConfig { caches, records, ..AllocConfig::default() };
             let frames = FrameAllocator::new(&MemoryMap::single(PAGES), config).unwrap();
             let said = catch_unwind(AssertUnwindSafe(|| wrong(&frames))).unwrap_err();
@@ -63,10 +63,10 @@ fn what_was_freed_and_went_home() {
 /// Who survives the panic has the map as it was: the bits of frames that were wrong are set back.
 #[test]
 fn a_frame_that_goes_home_twice_harms_no_other() {
-    uni::boot(1, 1000);
+    stepped::boot(1, 1000);
     let (caches, records) = (PcpPolicy::Blockmap, Records::None);
     let config = AllocConfig { caches, records, ..AllocConfig::default() };
-    let frames = FrameAllocator::<Uni>::new(&MemoryMap::single(PAGES), config).unwrap();
+    let frames = FrameAllocator::<Stepped>::new(&MemoryMap::single(PAGES), config).unwrap();
     // Of one word: some stay out, so that there are bits to harm beside it.
     let mut pages: Vec<Pfn> = (0..20).map(|_| take(&frames, Order::ZERO)).collect();
     pages.sort_unstable();

@@ -2,7 +2,7 @@
 
 use mmscale_mm::arch::{Arch, Ipi, Order, Pfn};
 use mmscale_mm::page_alloc::FrameAllocator;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -17,16 +17,16 @@ pub(crate) fn depth() -> usize {
 }
 
 /// Lets the other CPUs answer when one of them waits for what they keep.
-pub(crate) fn answer_drains(allocator: &Rc<FrameAllocator<Uni>>) {
+pub(crate) fn answer_drains(allocator: &Rc<FrameAllocator<Stepped>>) {
     let allocator = Rc::clone(allocator);
-    uni::on_relax(move || {
-        let back = Uni::cpu().index();
-        for (cpu, reason) in uni::take_ipis() {
+    stepped::on_relax(move || {
+        let back = Stepped::cpu().index();
+        for (cpu, reason) in stepped::take_ipis() {
             assert_eq!(reason, Ipi::DrainPages);
-            uni::set_cpu(cpu.index());
-            uni::interrupt(|| allocator.drain_ipi());
+            stepped::set_cpu(cpu.index());
+            stepped::interrupt(|| allocator.drain_ipi());
         }
-        uni::set_cpu(back);
+        stepped::set_cpu(back);
     });
 }
 

@@ -5,17 +5,17 @@ use mmscale_mm::frame::{FrameState, MigrateType};
 use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
 use mmscale_mm::pcp::{REMEMBERED_BLOCKS, RefillPhase};
 use mmscale_mm::zone::ZoneId;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const ZONE: ZoneId = ZoneId::new(0);
 const BLOCK: u32 = 512;
 const CPU0: CpuId = CpuId::new(0);
 const CPU1: CpuId = CpuId::new(1);
 
-type Frames = FrameAllocator<Uni>;
+type Frames = FrameAllocator<Stepped>;
 
 fn boot_with(map: &MemoryMap, config: AllocConfig) -> Frames {
-    uni::boot(4, 1000);
+    stepped::boot(4, 1000);
     let config = AllocConfig { caches: PcpPolicy::Posted, ..config };
     FrameAllocator::new(map, config).unwrap()
 }
@@ -42,10 +42,10 @@ fn take_many(frames: &Frames, count: u32) -> Vec<Pfn> {
 }
 
 fn free_on(frames: &Frames, cpu: usize, pages: impl IntoIterator<Item = Pfn>) {
-    let before = Uni::cpu().index();
-    uni::set_cpu(cpu);
+    let before = Stepped::cpu().index();
+    stepped::set_cpu(cpu);
     pages.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));
-    uni::set_cpu(before);
+    stepped::set_cpu(before);
 }
 
 fn count(frames: &Frames, cpu: CpuId) -> u32 {
@@ -65,7 +65,7 @@ fn remembered(frames: &Frames, cpu: CpuId) -> Vec<Pfn> {
 }
 
 fn phases() -> Vec<(RefillPhase, u32)> {
-    let events = uni::take_traces().into_iter();
+    let events = stepped::take_traces().into_iter();
     let moved = events.filter_map(|(_, event)| match event {
         Trace::PcpPhase { phase, pages, .. } => Some((RefillPhase::ALL[phase as usize], pages)),
         _ => None,
@@ -74,7 +74,7 @@ fn phases() -> Vec<(RefillPhase, u32)> {
 }
 
 fn zone_locks() -> u64 {
-    uni::lock_acquisitions(LockClass::Zone)
+    stepped::lock_acquisitions(LockClass::Zone)
 }
 
 /// The page's pageblock.
@@ -85,7 +85,7 @@ fn block(pfn: Pfn) -> Pfn {
 #[test]
 fn a_refill_claims_a_whole_pageblock_and_splits_it_outside_the_zone_lock() {
     let frames = boot();
-    uni::record(true);
+    stepped::record(true);
     let first = take(&frames, 0);
     assert_eq!(phases(), [(RefillPhase::Claim, BLOCK)]);
     assert_eq!((owner(&frames, first), count(&frames, CPU0)), (Some(CPU0), BLOCK - 1));
@@ -101,12 +101,12 @@ fn a_page_freed_elsewhere_goes_home() {
     let frames = boot();
     let page = take(&frames, 0);
     let before = count(&frames, CPU0);
-    uni::record(true);
+    stepped::record(true);
     free_on(&frames, 1, [page]);
     assert_eq!((count(&frames, CPU0), count(&frames, CPU1)), (before + 1, 0));
     assert!(frames.frames().word(page).may_merge());
     let remote = Trace::PcpFreeRemote { owner: CPU0, pages: 1 };
-    assert!(uni::take_traces().contains(&(CPU1, remote)));
+    assert!(stepped::take_traces().contains(&(CPU1, remote)));
     assert_eq!(take(&frames, 0), page);
 }
 
@@ -114,11 +114,11 @@ fn a_page_freed_elsewhere_goes_home() {
 fn a_fragment_goes_to_the_end_of_the_zones_list_if_its_owner_is_busy() {
     let frames = boot();
     let page = take(&frames, 0);
-    uni::record(true);
-    uni::set_cpu(1);
+    stepped::record(true);
+    stepped::set_cpu(1);
     frames.inspect_pcp(ZONE, CPU0, |_| frames.free_pages(page, Order::ZERO));
-    uni::set_cpu(0);
-    assert!(uni::take_traces().contains(&(CPU1, Trace::PcpBusy { cpu: CPU0, pages: 1 })));
+    stepped::set_cpu(0);
+    assert!(stepped::take_traces().contains(&(CPU1, Trace::PcpBusy { cpu: CPU0, pages: 1 })));
     let word = frames.frames().word(page);
     assert_eq!((word.state(), word.may_merge()), (FrameState::Free, false));
     // Another free page, of nobody's, comes before it.
@@ -137,10 +137,10 @@ fn buddies_merge_on_the_page_cache_and_leave_it_as_one() {
     let pages = take_many(&frames, BLOCK);
     free_on(&frames, 1, pages.iter().copied());
     assert_eq!(count(&frames, CPU0), BLOCK);
-    let (puts, locks) = (uni::work_count(Op::BuddyPut), zone_locks());
+    let (puts, locks) = (stepped::work_count(Op::BuddyPut), zone_locks());
     assert_eq!(frames.drain_pages(CPU0), BLOCK);
     // One block, which meets its other half: one hold, one list entry.
-    assert_eq!((uni::work_count(Op::BuddyPut) - puts, zone_locks() - locks), (1, 1));
+    assert_eq!((stepped::work_count(Op::BuddyPut) - puts, zone_locks() - locks), (1, 1));
     assert_eq!((owner(&frames, pages[0]), owned(&frames, CPU0)), (None, 0));
     frames.verify().unwrap();
 }
@@ -155,7 +155,7 @@ fn a_partial_block_stays_owned_and_is_recovered_before_another_is_claimed() {
     assert_eq!((owner(&frames, kept), owned(&frames, CPU0)), (Some(CPU0), 1));
     assert_eq!(remembered(&frames, CPU0), [block(kept)]);
     frames.verify().unwrap();
-    uni::record(true);
+    stepped::record(true);
     let again = take(&frames, 0);
     assert_eq!(phases(), [(RefillPhase::Recover, BLOCK - 1)]);
     assert_eq!(block(again), block(kept));
@@ -173,7 +173,7 @@ fn only_blocks_of_the_wanted_type_are_recovered() {
     let pages = take_many(&frames, 2);
     frames.drain_pages(CPU0);
     assert_eq!(remembered(&frames, CPU0), [block(pages[0])]);
-    uni::record(true);
+    stepped::record(true);
     take_as(&frames, 0, MigrateType::Unmovable);
     assert_eq!(phases(), [(RefillPhase::Claim, BLOCK)]);
     assert_eq!(remembered(&frames, CPU0), [block(pages[0])]);
@@ -187,14 +187,14 @@ fn where_a_pageblock_does_not_fit_chunks_are_cut_and_owned_by_nobody() {
     let frames = boot_with(&MemoryMap::single(1 << 20), config);
     let high = frames.inspect_pcp(ZONE, CPU0, |pcp| pcp.high());
     assert!((63..BLOCK).contains(&high), "{high}");
-    uni::record(true);
+    stepped::record(true);
     let pages = take_many(&frames, 400);
     let phases = phases();
     assert!(phases.iter().all(|(phase, _)| *phase == RefillPhase::Chunks), "{phases:?}");
     assert_eq!((owner(&frames, pages[0]), owned(&frames, CPU0)), (None, 0));
     // 63 pages are a handful of blocks, not 63.
     assert_eq!(phases[0].1, 63);
-    assert!(uni::work_count(Op::BuddyTake) < 100);
+    assert!(stepped::work_count(Op::BuddyTake) < 100);
     // Such a page stays where it is freed, and does not merge there.
     free_on(&frames, 1, [pages[0], pages[1]]);
     assert_eq!(count(&frames, CPU1), 2);
@@ -214,7 +214,7 @@ fn chunks_are_of_the_right_type_and_the_last_phase_takes_what_there_is() {
     for &pfn in held.iter().filter(|pfn| pfn.index() % 512 == 0) {
         frames.free_pages(pfn, order(8));
     }
-    uni::record(true);
+    stepped::record(true);
     take(&frames, 0);
     assert!(phases().iter().all(|(phase, _)| *phase == RefillPhase::Chunks));
     let unmovable = take_as(&frames, 0, MigrateType::Unmovable);
@@ -231,9 +231,9 @@ fn higher_orders_are_cut_from_what_is_cached() {
     let block3 = take(&frames, 3);
     assert_eq!((zone_locks(), count(&frames, CPU0)), (locks, BLOCK - 9));
     free_on(&frames, 0, []);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     frames.free_pages(block3, order(3));
-    uni::set_cpu(0);
+    stepped::set_cpu(0);
     assert_eq!(count(&frames, CPU0), BLOCK - 1);
     // Orders that page caches do not keep pass them by, both ways.
     let block5 = take(&frames, 5);
@@ -260,13 +260,13 @@ fn a_pageblock_that_another_type_takes_is_nobodys() {
     frames.drain_pages(CPU0);
     assert_eq!(owner(&frames, mine), Some(CPU0));
     let before = owned(&frames, CPU0);
-    uni::set_cpu(2);
+    stepped::set_cpu(2);
     let stolen = frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, gfp).unwrap();
     assert_eq!((block(stolen), owner(&frames, mine)), (mine, None));
     assert_eq!(owned(&frames, CPU0), before - 1);
     frames.verify().unwrap();
     // The old entry means nothing any more.
-    uni::set_cpu(0);
+    stepped::set_cpu(0);
     assert_eq!(remembered(&frames, CPU0), [mine]);
     assert!(frames.alloc_pages(Order::ZERO, MigrateType::Movable, gfp).is_ok());
     frames.verify().unwrap();
@@ -275,11 +275,11 @@ fn a_pageblock_that_another_type_takes_is_nobodys() {
 #[test]
 fn a_cpu_that_goes_away_owns_nothing() {
     let frames = boot();
-    uni::set_cpu(3);
+    stepped::set_cpu(3);
     let page = take(&frames, 0);
     assert_eq!(owned(&frames, CpuId::new(3)), 1);
-    uni::set_cpu(0);
-    uni::set_online(3, false);
+    stepped::set_cpu(0);
+    stepped::set_online(3, false);
     frames.cpu_dead(CpuId::new(3));
     assert_eq!((owner(&frames, page), owned(&frames, CpuId::new(3))), (None, 0));
     frames.verify().unwrap();

@@ -9,7 +9,7 @@ use mmscale_mm::page_alloc::{
 };
 use mmscale_mm::vmstat::ZoneItem;
 use mmscale_mm::zone::ZoneId;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::rc::Rc;
 
 const CPUS: usize = 4;
@@ -44,7 +44,7 @@ impl Random {
 }
 
 struct Run {
-    allocator: Rc<FrameAllocator<Uni>>,
+    allocator: Rc<FrameAllocator<Stepped>>,
     oracle: Oracle,
     random: Random,
     total: u64,
@@ -55,9 +55,9 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, map: &MemoryMap, config: AllocConfig) -> Self {
-        uni::boot(CPUS, 1000);
-        uni::set_node(2, map.zones.last().unwrap().node.index());
-        uni::set_node(3, map.zones.last().unwrap().node.index());
+        stepped::boot(CPUS, 1000);
+        stepped::set_node(2, map.zones.last().unwrap().node.index());
+        stepped::set_node(3, map.zones.last().unwrap().node.index());
         let allocator = Rc::new(FrameAllocator::new(map, config).unwrap());
         answer_drains(&allocator);
         Self {
@@ -91,7 +91,7 @@ impl Run {
             Ok(pfn) => {
                 let node = self.allocator.zone_of(pfn).unwrap().node();
                 if gfp.contains(Gfp::THIS_NODE) {
-                    assert_eq!(node, Uni::node_of(Uni::cpu()));
+                    assert_eq!(node, Stepped::node_of(Stepped::cpu()));
                 }
                 self.oracle.add(pfn, order);
             }
@@ -138,13 +138,13 @@ impl Run {
             let total = stats.zone(zone.id(), ZoneItem::FreePages) as i64;
             assert!((exact - total).unsigned_abs() <= 125 * CPUS as u64);
         }
-        uni::assert_quiet();
+        stepped::assert_quiet();
     }
     /// Waves of more allocating and of more freeing, on one CPU for a while, then on another.
     fn go(&mut self, steps: usize) {
         for step in 0..steps * depth() {
             if step % 97 == 0 {
-                uni::set_cpu(self.random.below(CPUS));
+                stepped::set_cpu(self.random.below(CPUS));
             }
             let growing = step / 4000 % 2 == 0;
             let allocs = if growing { 60 } else { 38 };
@@ -168,7 +168,7 @@ impl Run {
         let audit = self.allocator.verify().unwrap();
         assert_eq!(audit.free, self.total);
         for cpu in 0..CPUS {
-            uni::set_cpu(cpu);
+            stepped::set_cpu(cpu);
             self.allocator.fold_counters();
             assert!(!self.allocator.stats().needs_update(CpuId::new(cpu)));
         }

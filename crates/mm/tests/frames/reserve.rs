@@ -4,7 +4,7 @@ use super::oracle::answer_drains;
 use mmscale_mm::arch::{Order, Pfn};
 use mmscale_mm::frame::MigrateType;
 use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::rc::Rc;
 
 /// A min watermark of eight pageblocks.
@@ -13,12 +13,12 @@ const RESERVE: u64 = 8;
 const CPUS: usize = 4;
 const ORDER_3: Order = Order::new(3).unwrap();
 
-struct Zone(Rc<FrameAllocator<Uni>>);
+struct Zone(Rc<FrameAllocator<Stepped>>);
 
 impl Zone {
     /// 64 pageblocks.
     fn new() -> Self {
-        uni::boot(CPUS, 1000);
+        stepped::boot(CPUS, 1000);
         let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(4 * MIN_PAGES));
         let config = AllocConfig { caches, min_free_kb, ..AllocConfig::default() };
         let frames = Rc::new(FrameAllocator::new(&MemoryMap::single(64 * 512), config).unwrap());
@@ -31,7 +31,7 @@ impl Zone {
     /// Single pages, by all CPUs in turns, as long as there are some.
     fn fill(&self) -> Vec<Pfn> {
         let take = |nth: usize| {
-            uni::set_cpu(nth / 16 % CPUS);
+            stepped::set_cpu(nth / 16 % CPUS);
             self.take(Order::ZERO, Gfp::KERNEL)
         };
         (0..).map_while(take).collect()
@@ -115,7 +115,7 @@ fn single_pages_take_every_hole_before_a_block_under_the_high_watermark() {
     zone.0.drain_all();
     assert_eq!(zone.whole(), high);
     for nth in 0..count {
-        uni::set_cpu(nth / 16 % CPUS);
+        stepped::set_cpu(nth / 16 % CPUS);
         assert!(zone.take(Order::ZERO, Gfp::KERNEL).is_some());
     }
     assert_eq!(zone.whole(), high, "{count} holes were there");
@@ -126,7 +126,7 @@ fn single_pages_take_every_hole_before_a_block_under_the_high_watermark() {
 /// Single pages are not sent to another node for a reserve that its watermark does not ask for.
 #[test]
 fn single_pages_break_up_near_blocks_rather_than_go_far() {
-    uni::boot(CPUS, 1000);
+    stepped::boot(CPUS, 1000);
     let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(8 * MIN_PAGES));
     let config = AllocConfig { caches, min_free_kb, ..AllocConfig::default() };
     let frames = Rc::new(FrameAllocator::new(&MemoryMap::nodes(2, 64 * 512), config).unwrap());

@@ -10,7 +10,7 @@ use mmscale_mm::page_alloc::{
 };
 use mmscale_mm::vmstat::ZoneItem;
 use mmscale_mm::zone::{ZoneId, ZoneKind};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use std::collections::BTreeSet;
@@ -143,7 +143,7 @@ fn gfp_of(kind: u8) -> Gfp {
 
 /// The allocator and the oracle, side by side.
 struct Pair {
-    frames: Rc<FrameAllocator<Uni>>,
+    frames: Rc<FrameAllocator<Stepped>>,
     oracle: Oracle,
     total: u64,
     isolated: BTreeSet<Pfn>,
@@ -153,9 +153,9 @@ struct Pair {
 
 impl Pair {
     fn new(map: &MemoryMap, config: AllocConfig) -> Self {
-        uni::boot(CPUS, 1000);
+        stepped::boot(CPUS, 1000);
         let far = map.zones.last().unwrap().node.index();
-        (CPUS / 2..CPUS).for_each(|cpu| uni::set_node(cpu, far));
+        (CPUS / 2..CPUS).for_each(|cpu| stepped::set_node(cpu, far));
         let frames = Rc::new(FrameAllocator::new(map, config).unwrap());
         answer_drains(&frames);
         Self {
@@ -171,8 +171,8 @@ impl Pair {
         ZoneId::new(number % self.frames.zones().len())
     }
     /// Whether an allocation on this CPU may be served from `zone`.
-    fn accepts(gfp: Gfp, zone: &Zone<Uni>) -> bool {
-        let near = !gfp.contains(Gfp::THIS_NODE) || zone.node() == Uni::node_of(Uni::cpu());
+    fn accepts(gfp: Gfp, zone: &Zone<Stepped>) -> bool {
+        let near = !gfp.contains(Gfp::THIS_NODE) || zone.node() == Stepped::node_of(Stepped::cpu());
         near && (!gfp.contains(Gfp::DMA32) || zone.kind() == ZoneKind::Dma32)
     }
     fn alloc(&mut self, order: Order, wanted: MigrateType, gfp: Gfp) {
@@ -209,12 +209,12 @@ impl Pair {
     fn offline(&self, cpu: usize) {
         let others: Vec<usize> = online().filter(|&other| other != cpu).collect();
         if let Some(&other) = others.first()
-            && Uni::is_online(CpuId::new(cpu))
+            && Stepped::is_online(CpuId::new(cpu))
         {
-            if Uni::cpu().index() == cpu {
-                uni::set_cpu(other);
+            if Stepped::cpu().index() == cpu {
+                stepped::set_cpu(other);
             }
-            uni::set_online(cpu, false);
+            stepped::set_online(cpu, false);
             self.frames.cpu_dead(CpuId::new(cpu));
         }
     }
@@ -223,7 +223,7 @@ impl Pair {
         let block =
             Pfn::new(number % (self.frames.frames().len() + 1)).align_down(Order::PAGEBLOCK);
         let size = Order::PAGEBLOCK.pages();
-        let in_zone = |zone: &&Zone<Uni>| {
+        let in_zone = |zone: &&Zone<Stepped>| {
             let end = zone.start().index() + zone.pages() as usize;
             zone.start() <= block && block.index() + size <= end
         };
@@ -267,7 +267,7 @@ impl Pair {
                 (0..count).for_each(|_| self.alloc(order, wanted, gfp_of(gfp)));
             }
             Step::Free { choice, count } => (0..count).for_each(|_| self.free(choice)),
-            Step::Cpu(cpu) if Uni::is_online(CpuId::new(cpu)) => uni::set_cpu(cpu),
+            Step::Cpu(cpu) if Stepped::is_online(CpuId::new(cpu)) => stepped::set_cpu(cpu),
             Step::Cpu(_) => {}
             Step::Drain { zone, cpu } => {
                 let (zone, cpu) = (self.zone(zone), CpuId::new(cpu));
@@ -285,7 +285,7 @@ impl Pair {
             }
             Step::Fold => {
                 frames.fold_counters();
-                assert!(!frames.stats().needs_update(Uni::cpu()));
+                assert!(!frames.stats().needs_update(Stepped::cpu()));
             }
             Step::CounterPressure(true) => {
                 self.short_nodes += 1;
@@ -299,9 +299,9 @@ impl Pair {
             }
             Step::Reclaim { zone, active } => frames.set_reclaim_active(self.zone(zone), active),
             Step::Offline(cpu) => self.offline(cpu),
-            Step::Online(cpu) if Uni::is_online(CpuId::new(cpu)) => {}
+            Step::Online(cpu) if Stepped::is_online(CpuId::new(cpu)) => {}
             Step::Online(cpu) => {
-                uni::set_online(cpu, true);
+                stepped::set_online(cpu, true);
                 frames.cpu_online();
             }
             Step::Block(step, number) => self.block(step, number),
@@ -323,7 +323,7 @@ impl Pair {
             assert!(exact.abs_diff(total) <= 125 * online().count() as u64);
         }
         assert_eq!(cached, audit.cached);
-        uni::assert_quiet();
+        stepped::assert_quiet();
     }
     /// Everything comes home, and every block is whole.
     fn end(&mut self) {
@@ -342,7 +342,7 @@ impl Pair {
 }
 
 fn online() -> impl Iterator<Item = usize> {
-    (0..CPUS).filter(|&cpu| Uni::is_online(CpuId::new(cpu)))
+    (0..CPUS).filter(|&cpu| Stepped::is_online(CpuId::new(cpu)))
 }
 
 /// The same sequences each time: a failure is a failure, whoever runs the test.
@@ -380,7 +380,7 @@ fn a_planted_bug_shrinks_to_the_steps_that_matter() {
         let mut pair = Pair::new(&MemoryMap::single(5_000), AllocConfig::default());
         for step in &steps {
             pair.run(step);
-            if Uni::cpu() == CpuId::new(2)
+            if Stepped::cpu() == CpuId::new(2)
                 && let Step::Free { choice, .. } = *step
                 && let Some((pfn, order)) = pair.oracle.take(choice)
             {

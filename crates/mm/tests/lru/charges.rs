@@ -121,7 +121,7 @@ fn a_charge_that_belongs_to_no_folio_is_seen() {
 fn a_dead_cpus_stock_is_given_back() {
     let machine = machine(LruPolicy::Stock, 2);
     let pfn = machine.on(1, || machine.folio(MINE));
-    mmscale_uni::set_online(1, false);
+    mmscale_stepped::set_online(1, false);
     machine.mm.cpu_dead(CpuId::new(1));
     assert_eq!(machine.memory().groups.usage(GROUP), 1);
     machine.memory().put(pfn);

@@ -5,7 +5,7 @@ use mmscale_mm::arch::{Arch, CpuId};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::{BATCH, LruPolicy, LruViolation};
 use mmscale_mm::work::WorkItem;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 #[test]
 fn a_drain_moves_every_kind_of_batch_of_this_cpu_only() {
@@ -74,7 +74,7 @@ fn a_dead_cpus_batches_are_taken_over() {
         machine.on(1, || machine.memory().activate(active));
         machine.mm.work().close(CpuId::new(1));
         machine.work_on(1);
-        uni::set_online(1, false);
+        stepped::set_online(1, false);
         machine.mm.cpu_down_prepare(CpuId::new(1));
         assert_eq!(machine.memory().verify(), Err(LruViolation::LeftBehind(CpuId::new(1))));
         machine.mm.cpu_dead(CpuId::new(1));
@@ -109,7 +109,7 @@ fn rotation_comes_from_interrupts_too() {
     let memory = machine.memory();
     let folios: Vec<_> = (0..40).map(|_| machine.listed(ANON)).collect();
     // The first 31 are a full batch: it is carried out in the interrupt.
-    folios[..32].iter().for_each(|&pfn| uni::interrupt(|| memory.rotate(pfn)));
+    folios[..32].iter().for_each(|&pfn| stepped::interrupt(|| memory.rotate(pfn)));
     assert_eq!(machine.audit().gathered, 1);
     memory.drain();
     let order = machine.oldest_first(mmscale_mm::lru::LruList::InactiveAnon);
@@ -129,7 +129,7 @@ fn a_folio_that_is_rotated_in_its_slot_joins_at_the_end() {
         assert!(memory.isolate(pfn));
         memory.putback_now(&[pfn]);
     }
-    folios[6..].iter().for_each(|&pfn| uni::interrupt(|| memory.rotate_waiting(pfn)));
+    folios[6..].iter().for_each(|&pfn| stepped::interrupt(|| memory.rotate_waiting(pfn)));
     assert_eq!(machine.audit().pending, 4, "nobody took a lock for that");
     assert!(folios[4..].iter().all(|&pfn| memory.demand(pfn)));
     let order = machine.oldest_first(mmscale_mm::lru::LruList::InactiveAnon);
@@ -145,6 +145,6 @@ fn a_cpu_without_work_takes_no_lock_to_drain() {
         let machine = Machine::boot(policy, 1);
         machine.memory().drain();
         assert_eq!((locks(), moves().batches), (0, 0));
-        assert_eq!(Uni::cpu(), CpuId::new(0));
+        assert_eq!(Stepped::cpu(), CpuId::new(0));
     }
 }

@@ -74,7 +74,7 @@ fn flags_and_mappings_are_told_with_what_was_before() {
 #[test]
 fn folios_that_cannot_be_had_leave_nothing_behind() {
     let machine = Machine::boot(LruPolicy::Stock, 1);
-    mmscale_uni::fail_allocs(1);
+    mmscale_stepped::fail_allocs(1);
     let memory = machine.memory();
     let gfp = mmscale_mm::page_alloc::Gfp::KERNEL;
     let refused = memory.alloc_folio(crate::lru::machine::NODE, Order::ZERO, gfp, ANON);

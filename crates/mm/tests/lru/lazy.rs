@@ -4,7 +4,7 @@ use crate::lru::machine::{ANON, FILE, Machine, locks, moves};
 use mmscale_mm::arch::Pfn;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::{BATCH, LruList, LruPolicy};
-use mmscale_uni as uni;
+use mmscale_stepped as stepped;
 
 fn boot() -> Machine {
     Machine::boot(LruPolicy::Lazy, 2)
@@ -203,5 +203,5 @@ fn folios_that_others_took_from_the_batch_cost_its_owner_nothing() {
     let moved = moves();
     assert_eq!((locks(), moved.folios, moved.dead), (0, 0, 0), "empty batches hold no lock");
     machine.end();
-    uni::assert_quiet();
+    stepped::assert_quiet();
 }

@@ -8,7 +8,7 @@ use mmscale_mm::mm::{Mm, MmConfig};
 use mmscale_mm::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::Step;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 pub(crate) const NODE: NodeId = NodeId::new(0);
 pub(crate) const ALL: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
@@ -24,7 +24,7 @@ pub(crate) const ANON: FolioInit = FolioInit {
 pub(crate) const FILE: FolioInit = FolioInit { flags: FolioFlags::UPTODATE, ..ANON };
 
 pub(crate) struct Machine {
-    pub(crate) mm: Mm<Uni>,
+    pub(crate) mm: Mm<Stepped>,
 }
 
 /// Batches of additions that were carried out.
@@ -48,15 +48,15 @@ impl Machine {
         Self::with(cpus, |config| config.lru = policy)
     }
     pub(crate) fn with(cpus: usize, change: impl FnOnce(&mut MmConfig)) -> Self {
-        uni::boot(cpus, 1000);
+        stepped::boot(cpus, 1000);
         let mut config = MmConfig::new(MemoryMap::single(1 << 16), TickPolicy::Stock);
         change(&mut config);
         let mm = Mm::new(&config).expect("the configuration is sound");
         mm.start().expect("there is memory to start with");
-        uni::record(true);
+        stepped::record(true);
         Self { mm }
     }
-    pub(crate) fn memory(&self) -> Memory<'_, Uni> {
+    pub(crate) fn memory(&self) -> Memory<'_, Stepped> {
         self.mm.memory()
     }
     pub(crate) fn folio(&self, what: FolioInit) -> Pfn {
@@ -104,10 +104,10 @@ impl Machine {
     }
     /// Runs `f` on `cpu` and comes back.
     pub(crate) fn on<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
-        let back = Uni::cpu().index();
-        uni::set_cpu(cpu);
+        let back = Stepped::cpu().index();
+        stepped::set_cpu(cpu);
         let result = f();
-        uni::set_cpu(back);
+        stepped::set_cpu(back);
         result
     }
     /// Runs what waits for the worker of `cpu`.
@@ -126,18 +126,18 @@ impl Machine {
         assert_eq!(self.audit(), LruAudit::default());
         let audit = self.mm.verify().expect("the frames add up");
         assert_eq!((audit.held, audit.cached), (0, 0));
-        uni::assert_quiet();
+        stepped::assert_quiet();
     }
 }
 
 pub(crate) fn locks() -> u64 {
-    uni::lock_acquisitions(LockClass::Lruvec)
+    stepped::lock_acquisitions(LockClass::Lruvec)
 }
 
 /// What batches did since the last call.
 pub(crate) fn moves() -> Moves {
     let mut moves = Moves::default();
-    for (_, event) in uni::take_traces() {
+    for (_, event) in stepped::take_traces() {
         match event {
             Trace::LruMove { kind, folios, dead, freed } if kind == BatchKind::Add as u8 => {
                 moves.batches += 1;

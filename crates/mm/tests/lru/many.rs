@@ -6,7 +6,7 @@ use mmscale_mm::folio::FolioInit;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruList, LruPolicy, MANY};
 use mmscale_mm::page_alloc::PcpPolicy;
-use mmscale_uni as uni;
+use mmscale_stepped as stepped;
 
 const HUGE: Order = Order::new(9).expect("there is such an order");
 
@@ -60,9 +60,9 @@ fn huge_ones_go_back_to_their_zone_together() {
         let machine = Machine::with(1, |config| config.alloc.caches = caches);
         let all: Vec<(Pfn, u32)> = (0..7).map(|_| (listed(&machine, HUGE, ANON), 1)).collect();
         let small = listed(&machine, Order::ZERO, ANON);
-        let before = uni::lock_acquisitions(LockClass::Zone);
+        let before = stepped::lock_acquisitions(LockClass::Zone);
         machine.memory().release_many(&all);
-        let taken = uni::lock_acquisitions(LockClass::Zone) - before;
+        let taken = stepped::lock_acquisitions(LockClass::Zone) - before;
         assert!(caches != PcpPolicy::Stock || taken == 1, "{taken} times for 7 folios");
         machine.audit();
         // With others between them.

@@ -8,14 +8,14 @@ use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::swap::SwapConfig;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::Step;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::rc::Rc;
 
-pub(crate) struct Machine(pub(crate) Paged<Uni>);
+pub(crate) struct Machine(pub(crate) Paged<Stepped>);
 
 impl core::ops::Deref for Machine {
-    type Target = Paged<Uni>;
-    fn deref(&self) -> &Paged<Uni> {
+    type Target = Paged<Stepped>;
+    fn deref(&self) -> &Paged<Stepped> {
         &self.0
     }
 }
@@ -24,20 +24,20 @@ impl Machine {
     /// `frames` of memory, `slots` of swap, a program of `pages`, in the last of `groups` groups.
     /// While a task sleeps the device finishes, and the worker works.
     pub(crate) fn boot(frames: u32, slots: u32, pages: usize, groups: usize) -> Rc<Self> {
-        uni::boot(1, 1000);
+        stepped::boot(1, 1000);
         let mut config = MmConfig::new(MemoryMap::single(frames), TickPolicy::Stock);
         (config.lru, config.groups) = (LruPolicy::Stock, groups);
         let swap = SwapConfig { pages: slots, ..SwapConfig::default() };
         let machine = Rc::new(Self(Paged::new(&config, swap, pages)));
         machine.mm.start().expect("there is memory to start with");
         let sleeper = Rc::downgrade(&machine);
-        uni::on_park(move || sleeper.upgrade().expect("it is there").rest());
+        stepped::on_park(move || sleeper.upgrade().expect("it is there").rest());
         machine
     }
     /// What happens while the only task sleeps.
     pub(crate) fn rest(&self) {
-        uni::finish_ios(usize::MAX);
-        uni::deliver_ipis(self);
+        stepped::finish_ios(usize::MAX);
+        stepped::deliver_ipis(self);
         work(&self.mm);
     }
     /// Every page is on its list.
@@ -46,7 +46,7 @@ impl Machine {
     }
 }
 
-fn work(mm: &Mm<Uni>) {
+fn work(mm: &Mm<Stepped>) {
     while mm.work().step(CpuId::new(0), &mut |item| mm.run(item)) == Step::Ran {}
 }
 

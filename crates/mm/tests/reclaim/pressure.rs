@@ -3,7 +3,7 @@
 use crate::reclaim::machine::Machine;
 use crate::reclaim::paged::{Entry, NODE};
 use mmscale_mm::group::GroupId;
-use mmscale_uni as uni;
+use mmscale_stepped as stepped;
 
 const FRAMES: u32 = 2_048;
 const PAGES: usize = 5_000;
@@ -44,11 +44,11 @@ fn nothing_is_lost_when_writes_fail() {
     let machine = Machine::boot(FRAMES, 8_192, PAGES, 1);
     for page in 0..PAGES {
         if page.is_multiple_of(50) {
-            uni::fail_ios(7);
+            stepped::fail_ios(7);
         }
         assert_eq!(machine.touch(page, Some(stamp(page))), Ok(stamp(page)));
     }
-    uni::fail_ios(0);
+    stepped::fail_ios(0);
     check(&machine);
     assert!(machine.swap.counters().write_errors > 50, "{:?}", machine.swap.counters());
     assert_eq!(machine.swap.counters().read_errors, 0);
@@ -65,7 +65,7 @@ fn a_page_that_cannot_be_read_is_there_once_the_device_works() {
         stamp(page) != 0 && machine.swap.lookup(machine.memory(), slot).is_none()
     });
     let page = gone.expect("some page is out");
-    uni::fail_ios(1);
+    stepped::fail_ios(1);
     assert!(machine.touch(page, None).is_err());
     assert_eq!(machine.touch(page, None), Ok(stamp(page)));
     assert_eq!(machine.swap.counters().read_errors, 1);

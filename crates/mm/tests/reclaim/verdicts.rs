@@ -6,7 +6,7 @@ use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::LruList;
 use mmscale_mm::reclaim::Rmap;
-use mmscale_uni as uni;
+use mmscale_stepped as stepped;
 
 /// Rounds over everything until nothing more comes of it.
 fn squeeze(machine: &Machine) -> u32 {
@@ -78,7 +78,7 @@ fn a_page_of_zeros_goes_at_once() {
     machine.touch(3, None).expect("memory");
     machine.settle();
     assert_eq!(machine.page_out(3), 1);
-    assert!(uni::ios_in_flight().is_empty());
+    assert!(stepped::ios_in_flight().is_empty());
     assert_eq!(machine.touch(3, None), Ok(0));
     assert_eq!(machine.swap.counters().zero_reads, 1);
     machine.end();

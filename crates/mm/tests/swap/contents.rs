@@ -6,7 +6,7 @@ use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::page_alloc::Gfp;
 use mmscale_mm::swap::{SwapDevice, SwapError, WriteOut, Zeromap};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 #[test]
 fn pages_come_back_with_their_content() {
@@ -15,7 +15,7 @@ fn pages_come_back_with_their_content() {
     assert_eq!(machine.audit().used, 700);
     for (at, &entry) in entries.iter().enumerate().rev() {
         let pfn = machine.read(entry).expect("it is there");
-        assert_eq!(Uni::read_stamp(pfn), at as u64 + 1);
+        assert_eq!(Stepped::read_stamp(pfn), at as u64 + 1);
         assert!(machine.word(pfn).has(FolioFlags::UPTODATE | FolioFlags::SWAP_CACHE));
         machine.free(entry);
         machine.memory().put(pfn);
@@ -32,12 +32,12 @@ fn zeros_are_not_written_and_not_read() {
         let entry = machine.out(0);
         assert_eq!(machine.audit().zero, 1 - writes);
         let pfn = machine.read(entry).expect("it is there");
-        assert_eq!(Uni::read_stamp(pfn), 0);
+        assert_eq!(Stepped::read_stamp(pfn), 0);
         let counters = machine.swap.counters();
         assert_eq!((counters.writes, counters.reads), (writes, writes));
         assert_eq!((counters.zero_writes, counters.zero_reads), (1 - writes, 1 - writes));
         // The same page again with something in it: the bit goes.
-        Uni::write_stamp(pfn, 9);
+        Stepped::write_stamp(pfn, 9);
         machine.memory().folios.set(pfn, FolioFlags::DIRTY);
         machine.swap.lock_folio(machine.memory(), pfn);
         assert_eq!(machine.swap.write_out(machine.memory(), pfn), WriteOut::Started);
@@ -45,7 +45,7 @@ fn zeros_are_not_written_and_not_read() {
         assert_eq!(machine.audit().zero, 0);
         assert!(machine.forget(pfn));
         let pfn = machine.read(entry).expect("it is there");
-        assert_eq!(Uni::read_stamp(pfn), 9);
+        assert_eq!(Stepped::read_stamp(pfn), 9);
         machine.free(entry);
         machine.memory().put(pfn);
         machine.end();
@@ -90,12 +90,12 @@ fn two_who_want_a_slot_get_one_folio_and_one_read() {
     let seen = std::rc::Rc::new(std::cell::Cell::new(None));
     let keep = std::rc::Rc::clone(&seen);
     // While the first sleeps for its read, the second finds the folio, and the read ends.
-    uni::on_park(move || {
-        uni::set_cpu(1);
+    stepped::on_park(move || {
+        stepped::set_cpu(1);
         let found = other.swap.lookup(other.memory(), entry).expect("it is in the cache");
         assert!(other.word(found).has(FolioFlags::LOCKED));
         keep.set(Some(found));
-        uni::set_cpu(0);
+        stepped::set_cpu(0);
         other.finish_ios();
     });
     let pfn = machine.swap.read_in(machine.memory(), entry, NODE, GroupId::ROOT, Gfp::KERNEL);
@@ -150,7 +150,7 @@ fn nobody_needs_the_slot_so_nothing_is_written() {
     let (pfn, entry) = machine.to_cache(8);
     machine.free(entry);
     assert_eq!(machine.swap.write_out(machine.memory(), pfn), WriteOut::Unneeded);
-    assert!(uni::ios_in_flight().is_empty());
+    assert!(stepped::ios_in_flight().is_empty());
     assert!(!machine.word(pfn).has(FolioFlags::SWAP_CACHE));
     machine.memory().put(pfn);
     machine.end();
@@ -159,15 +159,15 @@ fn nobody_needs_the_slot_so_nothing_is_written() {
 #[test]
 fn a_full_queue_makes_writers_wait() {
     let machine = Machine::boot(1, 64, Zeromap::On);
-    uni::set_io_depth(3);
+    stepped::set_io_depth(3);
     let entries: Vec<_> = (1..=8).map(|stamp| machine.write(stamp)).collect();
-    let flight = uni::ios_in_flight();
+    let flight = stepped::ios_in_flight();
     assert!(flight.len() <= 3 && flight.iter().all(|io| io.direction == IoDirection::Write));
     machine.finish_ios();
     for (at, (pfn, entry, _)) in entries.into_iter().enumerate() {
         assert!(machine.forget(pfn));
         let pfn = machine.read(entry).expect("it is there");
-        assert_eq!(Uni::read_stamp(pfn), at as u64 + 1);
+        assert_eq!(Stepped::read_stamp(pfn), at as u64 + 1);
         machine.free(entry);
         machine.memory().put(pfn);
     }
@@ -177,12 +177,12 @@ fn a_full_queue_makes_writers_wait() {
 #[test]
 fn another_cpu_takes_over_what_a_dead_one_asked_for() {
     let machine = Machine::boot(2, 64, Zeromap::On);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     let (pfn, entry, _) = machine.write(4);
-    uni::set_cpu(0);
-    uni::set_online(1, false);
-    uni::finish_ios(1);
-    assert_eq!(uni::deliver_ipis(&*machine), 0);
+    stepped::set_cpu(0);
+    stepped::set_online(1, false);
+    stepped::finish_ios(1);
+    assert_eq!(stepped::deliver_ipis(&*machine), 0);
     machine.swap.io_interrupt(machine.memory());
     assert!(!machine.word(pfn).has(FolioFlags::WRITEBACK));
     machine.free(entry);
@@ -198,23 +198,23 @@ fn compressed_memory_has_a_page_as_soon_as_it_is_written() {
     assert!(!machine.word(pfn).flags().intersects(busy), "{:?}", machine.word(pfn));
     assert!(machine.forget(pfn));
     let pfn = machine.read(entry).expect("it is there");
-    assert_eq!(Uni::read_stamp(pfn), 5);
+    assert_eq!(Stepped::read_stamp(pfn), 5);
     machine.memory().put(pfn);
     machine.free(entry);
     // One that could not be stored stays, and is found dirty.
     let (pfn, entry) = machine.to_cache(6);
     machine.memory().folios.set(pfn, FolioFlags::RECLAIM);
-    uni::fail_ios(1);
+    stepped::fail_ios(1);
     assert_eq!(machine.swap.write_out(machine.memory(), pfn), WriteOut::Stored);
     assert!(machine.word(pfn).has(FolioFlags::DIRTY) && !machine.forget(pfn));
     assert!(!machine.word(pfn).flags().intersects(FolioFlags::LOCKED | FolioFlags::RECLAIM));
     // One that cannot be read is told of, and is there at the next try.
     let other = machine.out(7);
-    uni::fail_ios(1);
+    stepped::fail_ios(1);
     assert_eq!(machine.read(other), Err(SwapError::Io));
     let again = machine.read(other).expect("it is there");
-    assert_eq!(Uni::read_stamp(again), 7);
-    assert!(uni::ios_in_flight().is_empty(), "nothing goes by a queue");
+    assert_eq!(Stepped::read_stamp(again), 7);
+    assert!(stepped::ios_in_flight().is_empty(), "nothing goes by a queue");
     let counters = machine.swap.counters();
     assert_eq!((counters.write_errors, counters.read_errors), (1, 1));
     for (pfn, entry) in [(pfn, entry), (again, other)] {

@@ -6,7 +6,7 @@ use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::FolioError;
 use mmscale_mm::page_alloc::AllocError;
 use mmscale_mm::swap::{SwapError, SwapFull, SwapViolation, WriteOut, Zeromap};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 #[test]
 fn a_failed_write_keeps_the_page_and_can_be_tried_again() {
@@ -14,21 +14,21 @@ fn a_failed_write_keeps_the_page_and_can_be_tried_again() {
     let (pfn, entry) = machine.to_cache(6);
     machine.memory().folios.set(pfn, FolioFlags::RECLAIM);
     assert_eq!(machine.swap.write_out(machine.memory(), pfn), WriteOut::Started);
-    uni::fail_ios(1);
+    stepped::fail_ios(1);
     machine.finish_ios();
     assert_eq!(machine.swap.counters().write_errors, 1);
     assert!(machine.word(pfn).has(FolioFlags::DIRTY | FolioFlags::SWAP_CACHE));
     assert!(!machine.word(pfn).flags().intersects(FolioFlags::WRITEBACK | FolioFlags::RECLAIM));
     assert!(!machine.forget(pfn), "it stands nowhere else");
     assert_eq!(machine.read(entry), Ok(pfn));
-    assert_eq!(Uni::read_stamp(pfn), 6);
+    assert_eq!(Stepped::read_stamp(pfn), 6);
     machine.memory().put(pfn);
     machine.swap.lock_folio(machine.memory(), pfn);
     machine.swap.write_out(machine.memory(), pfn);
     machine.finish_ios();
     assert!(machine.forget(pfn));
     let pfn = machine.read(entry).expect("it is there");
-    assert_eq!(Uni::read_stamp(pfn), 6);
+    assert_eq!(Stepped::read_stamp(pfn), 6);
     machine.free(entry);
     machine.memory().put(pfn);
     machine.end();
@@ -38,12 +38,12 @@ fn a_failed_write_keeps_the_page_and_can_be_tried_again() {
 fn a_failed_read_is_told_once_and_the_next_reads_again() {
     let machine = Machine::boot(1, 64, Zeromap::On);
     let entry = machine.out(6);
-    uni::fail_ios(1);
+    stepped::fail_ios(1);
     assert_eq!(machine.read(entry), Err(SwapError::Io));
     assert_eq!(machine.swap.counters().read_errors, 1);
     assert_eq!((machine.audit().used, machine.audit().cached), (1, 0));
     let pfn = machine.read(entry).expect("the device works again");
-    assert_eq!(Uni::read_stamp(pfn), 6);
+    assert_eq!(Stepped::read_stamp(pfn), 6);
     assert_eq!(machine.swap.counters().read_errors, 1);
     machine.free(entry);
     machine.memory().put(pfn);
@@ -54,11 +54,11 @@ fn a_failed_read_is_told_once_and_the_next_reads_again() {
 fn a_read_without_memory_leaves_the_slot() {
     let machine = Machine::boot(1, 64, Zeromap::On);
     let entry = machine.out(6);
-    uni::fail_allocs(1);
+    stepped::fail_allocs(1);
     let failed = SwapError::NoMemory(FolioError::Frames(AllocError::Injected));
     assert_eq!(machine.read(entry), Err(failed));
     let pfn = machine.read(entry).expect("it is there");
-    assert_eq!(Uni::read_stamp(pfn), 6);
+    assert_eq!(Stepped::read_stamp(pfn), 6);
     machine.free(entry);
     machine.memory().put(pfn);
     machine.end();
@@ -93,7 +93,7 @@ fn slots_that_only_the_cache_knows_are_found_when_they_run_out() {
     machine.swap.lock_folio(machine.memory(), pfn);
     assert_eq!(machine.swap.alloc(machine.memory(), pfn), Ok(entries[0]));
     assert!(machine.word(back).has(FolioFlags::DIRTY), "it stands nowhere else now");
-    assert_eq!(Uni::read_stamp(back), 1);
+    assert_eq!(Stepped::read_stamp(back), 1);
 }
 
 #[test]

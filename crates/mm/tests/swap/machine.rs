@@ -10,7 +10,7 @@ use mmscale_mm::swap::{
     Swap, SwapAudit, SwapConfig, SwapDevice, SwapEntry, SwapError, WriteOut, Zeromap,
 };
 use mmscale_mm::upkeep::TickPolicy;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -24,8 +24,8 @@ pub(crate) const ANON: FolioInit = FolioInit {
 };
 
 pub(crate) struct Machine {
-    pub(crate) mm: Mm<Uni>,
-    pub(crate) swap: Swap<Uni>,
+    pub(crate) mm: Mm<Stepped>,
+    pub(crate) swap: Swap<Stepped>,
     /// What page tables would name, an entry each.
     pub(crate) named: RefCell<Vec<SwapEntry>>,
 }
@@ -40,7 +40,7 @@ impl Machine {
         Self::boot_with(cpus, SwapConfig { pages, device, ..SwapConfig::default() })
     }
     fn boot_with(cpus: usize, swap: SwapConfig) -> Rc<Self> {
-        uni::boot(cpus, 1000);
+        stepped::boot(cpus, 1000);
         let mut config = MmConfig::new(MemoryMap::single(1 << 14), TickPolicy::Stock);
         config.lru = LruPolicy::Lazy;
         let mm = Mm::new(&config).expect("the configuration is sound");
@@ -48,22 +48,22 @@ impl Machine {
         let swap = Swap::new(swap);
         let machine = Rc::new(Self { mm, swap, named: RefCell::default() });
         let sleeper = Rc::downgrade(&machine);
-        uni::on_park(move || sleeper.upgrade().expect("it is there").finish_ios());
+        stepped::on_park(move || sleeper.upgrade().expect("it is there").finish_ios());
         machine
     }
-    pub(crate) fn memory(&self) -> Memory<'_, Uni> {
+    pub(crate) fn memory(&self) -> Memory<'_, Stepped> {
         self.mm.memory()
     }
     /// All requests finish, and their CPUs hear of it.
     pub(crate) fn finish_ios(&self) {
-        uni::finish_ios(usize::MAX);
-        uni::deliver_ipis(self);
+        stepped::finish_ios(usize::MAX);
+        stepped::deliver_ipis(self);
     }
     /// A page with `stamp` in it and one reference, on the LRU.
     pub(crate) fn page(&self, stamp: u64) -> Pfn {
         let pfn = self.memory().alloc_folio(NODE, Order::ZERO, Gfp::KERNEL, ANON).expect("memory");
-        Uni::clear_block(pfn, Order::ZERO);
-        Uni::write_stamp(pfn, stamp);
+        Stepped::clear_block(pfn, Order::ZERO);
+        Stepped::write_stamp(pfn, stamp);
         self.memory().add(pfn);
         pfn
     }
@@ -129,7 +129,7 @@ impl Machine {
         assert_eq!(self.memory().verify().expect("the LRU adds up"), LruAudit::default());
         let audit = self.mm.verify().expect("the frames add up");
         assert_eq!((audit.held, audit.cached), (0, 0));
-        uni::assert_quiet();
+        stepped::assert_quiet();
     }
 }
 

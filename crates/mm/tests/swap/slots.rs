@@ -3,7 +3,7 @@
 use crate::swap::machine::Machine;
 use mmscale_mm::arch::{CpuId, LockClass};
 use mmscale_mm::swap::Zeromap;
-use mmscale_uni as uni;
+use mmscale_stepped as stepped;
 use std::collections::BTreeSet;
 
 #[test]
@@ -11,7 +11,7 @@ fn each_cpu_takes_from_a_cluster_of_its_own() {
     let machine = Machine::boot(2, 2_048, Zeromap::On);
     let mut clusters = [BTreeSet::new(), BTreeSet::new()];
     for round in 0..200 {
-        uni::set_cpu(round % 2);
+        stepped::set_cpu(round % 2);
         let (_, entry) = machine.to_cache(1);
         clusters[round % 2].insert(entry.slot() / 512);
     }
@@ -23,11 +23,11 @@ fn each_cpu_takes_from_a_cluster_of_its_own() {
 fn taking_a_slot_takes_one_lock_and_sharing_one() {
     let machine = Machine::boot(1, 2_048, Zeromap::On);
     machine.to_cache(1);
-    let before = uni::lock_acquisitions(LockClass::Swap);
+    let before = stepped::lock_acquisitions(LockClass::Swap);
     for _ in 0..100 {
         machine.to_cache(1);
     }
-    assert_eq!(uni::lock_acquisitions(LockClass::Swap) - before, 200);
+    assert_eq!(stepped::lock_acquisitions(LockClass::Swap) - before, 200);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn every_slot_can_be_used_and_is_used_once() {
     let machine = Machine::boot(3, 1_200, Zeromap::On);
     let mut seen = BTreeSet::new();
     for round in 0..1_200 {
-        uni::set_cpu(round % 3);
+        stepped::set_cpu(round % 3);
         let (_, entry) = machine.to_cache(1);
         assert!(entry.slot() < 1_200 && seen.insert(entry), "{entry:?} twice");
     }
@@ -61,9 +61,9 @@ fn clusters_that_were_full_are_used_again() {
 #[test]
 fn the_cluster_of_a_cpu_that_went_is_not_lost() {
     let machine = Machine::boot(2, 1_024, Zeromap::On);
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     let (_, first) = machine.to_cache(1);
-    uni::set_cpu(0);
+    stepped::set_cpu(0);
     machine.swap.cpu_dead(CpuId::new(1));
     let mine: BTreeSet<_> = (0..1_023).map(|_| machine.to_cache(1).1).collect();
     assert!(mine.len() == 1_023 && !mine.contains(&first));

@@ -8,27 +8,27 @@ use mmscale_mm::table::{
     Direction, Gather, Leaf, PageTable, Paging, Pte, PteFlags, Room, Sink, TableLocks,
 };
 use mmscale_mm::tlb::Tlb;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::rc::Rc;
 
 pub(crate) const FRAMES: u32 = 1 << 16;
 
 /// Interrupts that were sent arrive.
-pub(crate) fn interrupt_all(tlb: &Tlb<Uni>) {
-    let back = Uni::cpu().index();
-    for (cpu, reason) in uni::take_ipis() {
+pub(crate) fn interrupt_all(tlb: &Tlb<Stepped>) {
+    let back = Stepped::cpu().index();
+    for (cpu, reason) in stepped::take_ipis() {
         assert_eq!(reason, Ipi::CallFunction);
-        uni::set_cpu(cpu.index());
-        uni::interrupt(|| tlb.interrupt());
+        stepped::set_cpu(cpu.index());
+        stepped::interrupt(|| tlb.interrupt());
     }
-    uni::set_cpu(back);
+    stepped::set_cpu(back);
 }
 
 /// Everything that page tables need.
 pub(crate) struct World {
-    pub(crate) frames: FrameAllocator<Uni>,
-    locks: TableLocks<Uni>,
-    pub(crate) tlb: Rc<Tlb<Uni>>,
+    pub(crate) frames: FrameAllocator<Stepped>,
+    locks: TableLocks<Stepped>,
+    pub(crate) tlb: Rc<Tlb<Stepped>>,
 }
 
 impl World {
@@ -37,18 +37,18 @@ impl World {
     }
     /// CPUs that reach one another by `policy`. Who waits lets interrupts arrive.
     pub(crate) fn with(cpus: usize, policy: CallPolicy) -> Self {
-        uni::boot(cpus, 1000);
+        stepped::boot(cpus, 1000);
         let tlb = Rc::new(Tlb::new(SmpConfig { policy, ..SmpConfig::default() }));
         let waited_for = Rc::clone(&tlb);
-        uni::on_relax(move || interrupt_all(&waited_for));
+        stepped::on_relax(move || interrupt_all(&waited_for));
         let frames = FrameAllocator::new(&MemoryMap::single(FRAMES), AllocConfig::default());
         let locks = TableLocks::new(FRAMES as usize);
         Self { frames: frames.expect("the map is sound"), locks, tlb }
     }
-    pub(crate) fn on(&self) -> Paging<'_, Uni> {
+    pub(crate) fn on(&self) -> Paging<'_, Stepped> {
         Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
-    pub(crate) fn table(&self) -> PageTable<Uni> {
+    pub(crate) fn table(&self) -> PageTable<Stepped> {
         PageTable::new(self.on()).expect("there is memory")
     }
     pub(crate) fn take(&self, order: Order) -> Pfn {
@@ -57,11 +57,11 @@ impl World {
     }
     /// Pages handed out and not given back, tables included.
     pub(crate) fn held(&self) -> u64 {
-        uni::set_cpu(0);
+        stepped::set_cpu(0);
         self.frames.verify().expect("frames add up").held
     }
     /// Ends an address space of which everything is unmapped.
-    pub(crate) fn end(&self, table: PageTable<Uni>) {
+    pub(crate) fn end(&self, table: PageTable<Stepped>) {
         zap(self, &table, VmaRange::USER, Direction::Forward, &mut ignore);
         let mut gather = Gather::new(&table);
         let all = VmaRange::USER;
@@ -83,7 +83,7 @@ pub(crate) fn page(pfn: Pfn) -> Pte {
 }
 
 /// Maps one page, where nothing is.
-pub(crate) fn map(world: &World, table: &PageTable<Uni>, at: u64, pte: Pte) {
+pub(crate) fn map(world: &World, table: &PageTable<Stepped>, at: u64, pte: Pte) {
     let mut ptes = table.lock_pte(world.on(), Vpn::new(at)).expect("there is memory");
     ptes.fill(Vpn::new(at), pte);
 }
@@ -91,9 +91,9 @@ pub(crate) fn map(world: &World, table: &PageTable<Uni>, at: u64, pte: Pte) {
 /// Takes the entries of one table out; where to go on if the gather is full.
 fn zap_ptes(
     world: &World,
-    leaf: Leaf<'_, Uni>,
+    leaf: Leaf<'_, Stepped>,
     direction: Direction,
-    gather: &mut Gather<'_, Uni>,
+    gather: &mut Gather<'_, Stepped>,
 ) -> Option<Vpn> {
     match leaf {
         Leaf::Ptes(mut ptes, part) => {
@@ -121,7 +121,7 @@ fn zap_ptes(
 /// Unmaps a range, as munmap does.
 pub(crate) fn zap(
     world: &World,
-    table: &PageTable<Uni>,
+    table: &PageTable<Stepped>,
     range: VmaRange,
     direction: Direction,
     sink: &mut impl Sink,

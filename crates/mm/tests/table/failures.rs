@@ -4,7 +4,7 @@ use crate::table::common::{World, map, page, range};
 use mmscale_mm::arch::{Order, Vpn};
 use mmscale_mm::page_alloc::AllocError;
 use mmscale_mm::table::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags, TableError};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const FAILED: TableError = TableError::NoMemory(AllocError::Injected);
 
@@ -12,14 +12,14 @@ const FAILED: TableError = TableError::NoMemory(AllocError::Injected);
 /// after each failure. Returns how many there were.
 fn with_each_failing<R>(
     world: &World,
-    tables: &[&PageTable<Uni>],
+    tables: &[&PageTable<Stepped>],
     others: u64,
     mut f: impl FnMut() -> Result<R, TableError>,
 ) -> u32 {
     for skip in 0.. {
-        uni::fail_alloc_after(skip);
+        stepped::fail_alloc_after(skip);
         let result = f();
-        uni::fail_allocs(0);
+        stepped::fail_allocs(0);
         let in_tables: u64 = tables.iter().map(|table| u64::from(table.tables())).sum();
         assert!(tables.iter().all(|table| table.verify(world.on()).is_ok()));
         assert_eq!(world.held(), in_tables + others, "with {skip} allocations before the failure");
@@ -34,7 +34,7 @@ fn with_each_failing<R>(
 #[test]
 fn an_address_space_that_gets_no_root_leaves_nothing() {
     let world = World::new(1);
-    uni::fail_allocs(1);
+    stepped::fail_allocs(1);
     assert_eq!(PageTable::new(world.on()).err(), Some(FAILED));
     assert_eq!(world.held(), 0);
 }
@@ -59,7 +59,7 @@ fn a_huge_page_that_cannot_be_split_stays_huge() {
     let block = world.take(Order::PAGEBLOCK);
     let huge = Pte::page(block, PteFlags::HUGE);
     table.lock_pmd(world.on(), Vpn::new(512)).unwrap().fill(Vpn::new(512), huge);
-    uni::fail_allocs(1);
+    stepped::fail_allocs(1);
     assert_eq!(table.split_huge(world.on(), Vpn::new(600)), Err(FAILED));
     assert_eq!(table.lookup(Vpn::new(600)).map(|(pte, _)| pte), Some(huge));
     let failures =
@@ -77,13 +77,13 @@ fn a_copy_that_fails_has_a_reference_for_each_entry_it_made() {
     for skip in 0.. {
         let to = world.table();
         let (mut downgraded, mut references) = (Downgraded::default(), 0);
-        uni::fail_alloc_after(skip);
+        stepped::fail_alloc_after(skip);
         let all = range(0, 1 << 30);
         let copied = from.copy_range(world.on(), &to, all, &mut downgraded, |_, _, pte| {
             references += 1;
             Ok::<_, ()>(CopyPte::Share(pte))
         });
-        uni::fail_allocs(0);
+        stepped::fail_allocs(0);
         downgraded.flush(world.on(), &from);
         let audit = to.verify(world.on()).expect("it is sound");
         assert_eq!(audit.pages, references);
@@ -107,9 +107,9 @@ fn a_move_that_fails_says_how_far_it_came_and_can_be_moved_back() {
     pages.iter().for_each(|&at| map(&world, &table, at, page(frame(at))));
     let (from, to) = (range(0, 1500), Vpn::new((1 << 20) - 100));
     for skip in 0.. {
-        uni::fail_alloc_after(skip);
+        stepped::fail_alloc_after(skip);
         let moved = table.move_range(world.on(), from, to);
-        uni::fail_allocs(0);
+        stepped::fail_allocs(0);
         assert_eq!(table.verify(world.on()).expect("it is sound").pages, 40);
         assert_eq!(world.held(), 1024 + u64::from(table.tables()));
         let Err(stopped) = moved else { break };

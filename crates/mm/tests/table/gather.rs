@@ -4,7 +4,7 @@ use crate::table::common::{World, ignore, map, page, range, zap};
 use mmscale_mm::arch::{Op, PageSize, Pfn, Vpn};
 use mmscale_mm::table::{Direction, Gather, Gathered, MemAccess, Room};
 use mmscale_mm::tlb::Flushed;
-use mmscale_uni as uni;
+use mmscale_stepped as stepped;
 
 #[test]
 fn frames_are_handed_on_once_and_only_when_no_cpu_translates_to_them() {
@@ -15,10 +15,10 @@ fn frames_are_handed_on_once_and_only_when_no_cpu_translates_to_them() {
         let access = table.access(world.on(), Vpn::new(1000 + at), MemAccess::Write, |_| ());
         assert_eq!(access, Ok(()));
     }
-    assert_eq!(uni::tlb_len(0), 100);
+    assert_eq!(stepped::tlb_len(0), 100);
     let mut got = Vec::new();
     let mut sink = |proof: &Flushed, frames: &[Gathered]| {
-        assert_eq!((uni::tlb_len(0), proof.asid()), (0, table.asid()));
+        assert_eq!((stepped::tlb_len(0), proof.asid()), (0, table.asid()));
         got.extend(frames.iter().map(|frame| (frame.pfn.index(), frame.count)));
     };
     zap(&world, &table, range(0, 2000), Direction::Forward, &mut sink);
@@ -45,7 +45,7 @@ fn a_gather_has_room_for_8_frames_and_19_pages_of_510() {
     gather.finish(world.on(), &mut ignore);
     assert_eq!(world.held(), 1, "its pages go with it");
     let mut gather = Gather::new(&table);
-    uni::fail_allocs(1);
+    stepped::fail_allocs(1);
     assert_eq!(fill(&mut gather), 8, "no memory for more");
     gather.finish(world.on(), &mut ignore);
     assert_eq!(handed_on, 8 + 19 * 510 + 8);
@@ -57,7 +57,7 @@ fn a_wide_gather_takes_no_page_for_32_frames() {
     let table = world.table();
     let mut gather = Gather::new(&table);
     gather.widen();
-    uni::fail_allocs(1);
+    stepped::fail_allocs(1);
     for nth in 0..31 {
         assert_eq!(gather.is_short_of(7), nth >= 25, "{nth}");
         assert_eq!(gather.add(world.on(), Pfn::new(nth), 1), Room::More);
@@ -91,7 +91,7 @@ fn a_gather_knows_whether_all_was_huge() {
 fn up_to_33_pages_are_flushed_one_by_one_and_huge_ones_count_as_one() {
     let world = World::new(1);
     let table = world.table();
-    let flushes = || (uni::work_count(Op::TlbFlushPage), uni::work_count(Op::TlbFlushAll));
+    let flushes = || (stepped::work_count(Op::TlbFlushPage), stepped::work_count(Op::TlbFlushAll));
     let unmap = |pages: u64, size: PageSize| {
         let _ = table.access(world.on(), Vpn::new(0), MemAccess::Read, |_| ());
         let before = flushes();
@@ -121,6 +121,6 @@ fn a_gather_that_ends_beside_another_flushes_for_both() {
     assert_eq!(first.add(world.on(), Pfn::new(1), 1), Room::More);
     // The second finds nothing mapped, and its caller may rely on that.
     Gather::new(&table).finish(world.on(), &mut ignore);
-    assert_eq!(uni::tlb_len(0), 0);
+    assert_eq!(stepped::tlb_len(0), 0);
     first.finish(world.on(), &mut ignore);
 }

@@ -6,7 +6,7 @@ use mmscale_mm::table::{
     CopyPte, Direction, Downgraded, Gather, Gathered, MemAccess, Miss, PageTable, Pte, PteFlags,
 };
 use mmscale_mm::tlb::{Extent, Flushed};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// splitmix64.
@@ -36,7 +36,7 @@ const BASES: [u64; 5] = [0, (1 << 18) - 700, (1 << 27) - 600, 512 * 9000, END - 
 
 struct Run {
     world: World,
-    table: PageTable<Uni>,
+    table: PageTable<Stepped>,
     random: Random,
     cpus: usize,
     /// Frames that entries name; the second half of it is huge pages.
@@ -49,7 +49,7 @@ struct Run {
 impl Run {
     fn new(seed: u64, cpus: usize) -> Self {
         let world = World::new(cpus);
-        uni::set_broadcast(cpus > 1);
+        stepped::set_broadcast(cpus > 1);
         let (table, block) = (world.table(), world.take(Order::MAX));
         let (pages, huge) = (BTreeMap::new(), BTreeSet::new());
         Self { world, table, random: Random(seed), cpus, block, pages, huge }
@@ -73,7 +73,7 @@ impl Run {
         self.huge.contains(&(at & !511))
     }
     fn step(&mut self) {
-        uni::set_cpu(self.random.below(self.cpus as u64) as usize);
+        stepped::set_cpu(self.random.below(self.cpus as u64) as usize);
         match self.random.below(100) {
             0..34 => self.map(),
             34..38 => self.map_huge(),
@@ -212,7 +212,7 @@ impl Run {
             });
         assert_eq!(copied, Ok(()));
         downgraded.flush(self.world.on(), &self.table);
-        let frame = |table: &PageTable<Uni>, at: u64| {
+        let frame = |table: &PageTable<Stepped>, at: u64| {
             let access = table.access(self.world.on(), Vpn::new(at), MemAccess::Read, Pfn::index);
             access.ok()
         };
@@ -252,10 +252,10 @@ fn run(seed: u64, cpus: usize, steps: usize) {
         }
     }
     run.verify();
-    uni::set_cpu(0);
-    uni::assert_quiet();
+    stepped::set_cpu(0);
+    stepped::assert_quiet();
     run.world.end(run.table);
-    assert_eq!(uni::table_count(), 0);
+    assert_eq!(stepped::table_count(), 0);
 }
 
 #[test]

@@ -5,31 +5,31 @@ use mmscale_mm::arch::{Arch, CpuId, Op, PageSize, Pfn, Translation, VmaRange, Vp
 use mmscale_mm::smp::{CallPolicy, Wait};
 use mmscale_mm::table::{Gather, MemAccess, PageTable};
 use mmscale_mm::tlb::{Batch, Extent, KERNEL, Leave, PARCEL_PAGES, PARCELS, Parked, Tables};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
 const AT: Vpn = Vpn::new(5);
 
 /// Two pages, which all CPUs have used; the caller is on CPU 0.
-fn used_on_all(cpus: usize, policy: CallPolicy) -> (World, PageTable<Uni>) {
+fn used_on_all(cpus: usize, policy: CallPolicy) -> (World, PageTable<Stepped>) {
     let world = World::with(cpus, policy);
     let table = world.table();
     map(&world, &table, AT.get(), page(Pfn::new(3)));
     map(&world, &table, AT.get() + 1, page(Pfn::new(4)));
     for cpu in (0..cpus).rev() {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         read(&world, &table);
     }
     (world, table)
 }
 
-fn read(world: &World, table: &PageTable<Uni>) {
+fn read(world: &World, table: &PageTable<Stepped>) {
     for at in [AT, AT.offset(1)] {
         let _ = table.access(world.on(), at, MemAccess::Read, |_| ());
     }
 }
 
-fn take(world: &World, table: &PageTable<Uni>, at: Vpn) {
+fn take(world: &World, table: &PageTable<Stepped>, at: Vpn) {
     assert!(table.lock_pte(world.on(), at).unwrap().take(at).is_present());
 }
 
@@ -38,14 +38,14 @@ fn one(at: Vpn) -> Extent {
 }
 
 fn go_idle(world: &World, cpu: usize) {
-    let back = Uni::cpu().index();
-    uni::set_cpu(cpu);
-    uni::interrupt(|| world.tlb.enter_lazy());
-    uni::set_cpu(back);
+    let back = Stepped::cpu().index();
+    stepped::set_cpu(cpu);
+    stepped::interrupt(|| world.tlb.enter_lazy());
+    stepped::set_cpu(back);
 }
 
 fn lens(cpus: usize) -> Vec<usize> {
-    (0..cpus).map(uni::tlb_len).collect()
+    (0..cpus).map(stepped::tlb_len).collect()
 }
 
 #[test]
@@ -54,13 +54,13 @@ fn who_uses_it_is_interrupted_and_forgets_the_pages_and_no_more() {
         let (world, table) = used_on_all(4, policy);
         go_idle(&world, 3);
         take(&world, &table, AT);
-        let all = uni::work_count(Op::TlbFlushAll);
+        let all = stepped::work_count(Op::TlbFlushAll);
         let _ = table.flush(world.on(), one(AT));
         assert_eq!(lens(4), [1, 1, 1, 2], "{policy:?}");
-        assert_eq!(uni::work_count(Op::TlbFlushAll), all, "{policy:?}: page by page");
+        assert_eq!(stepped::work_count(Op::TlbFlushAll), all, "{policy:?}: page by page");
         let stats = world.tlb.stats();
         assert_eq!((stats.ipis_sent, stats.flushes), (2, 1), "{policy:?}");
-        uni::assert_quiet();
+        stepped::assert_quiet();
     }
 }
 
@@ -72,10 +72,10 @@ fn who_is_more_than_one_invalidation_behind_forgets_all_unless_he_knows_what_the
         let (mut batch, mut more) = (Batch::new(), Batch::new());
         world.tlb.defer(&mut batch, table.asid(), one(AT.offset(9)));
         world.tlb.defer(&mut more, table.asid(), one(AT));
-        let all = uni::work_count(Op::TlbFlushAll);
+        let all = stepped::work_count(Op::TlbFlushAll);
         let _ = table.flush(world.on(), one(AT.offset(7)));
         let expected = if policy == CallPolicy::Requests { (1, 0) } else { (0, 2) };
-        let found = (uni::tlb_len(1), uni::work_count(Op::TlbFlushAll) - all);
+        let found = (stepped::tlb_len(1), stepped::work_count(Op::TlbFlushAll) - all);
         assert_eq!(found, expected, "{policy:?}");
     }
 }
@@ -84,9 +84,9 @@ fn who_is_more_than_one_invalidation_behind_forgets_all_unless_he_knows_what_the
 fn idle_cpus_are_called_where_tables_are_freed_but_not_with_requests() {
     for policy in POLICIES {
         let (world, table) = used_on_all(3, policy);
-        let switches = uni::work_count(Op::MmSwitch);
+        let switches = stepped::work_count(Op::MmSwitch);
         go_idle(&world, 1);
-        let own = uni::work_count(Op::MmSwitch) - switches;
+        let own = stepped::work_count(Op::MmSwitch) - switches;
         assert_eq!(own, u64::from(policy == CallPolicy::Requests), "{policy:?}");
         take(&world, &table, AT);
         let _ = world.tlb.flush_with(table.asid(), one(AT), Tables::Freed, Wait::Sleep);
@@ -96,7 +96,7 @@ fn idle_cpus_are_called_where_tables_are_freed_but_not_with_requests() {
             CallPolicy::Stock | CallPolicy::Posted => assert_eq!((sent, users), (2, 2)),
         }
         // What it missed it forgets when it comes back.
-        uni::set_cpu(1);
+        stepped::set_cpu(1);
         assert!(table.access(world.on(), AT, MemAccess::Read, |_| ()).is_err(), "{policy:?}");
     }
 }
@@ -107,9 +107,9 @@ fn a_batch_is_flushed_by_one_round_of_interrupts() {
         let (world, table) = used_on_all(3, policy);
         let other = world.table();
         map(&world, &other, AT.get(), page(Pfn::new(9)));
-        uni::set_cpu(2);
+        stepped::set_cpu(2);
         let _ = other.access(world.on(), AT, MemAccess::Read, |_| ());
-        uni::set_cpu(0);
+        stepped::set_cpu(0);
         let mut batch = Batch::new();
         for (table, at) in [(&table, AT), (&table, AT.offset(1)), (&other, AT)] {
             take(&world, table, at);
@@ -148,13 +148,13 @@ fn the_kernels_own_range_is_flushed_on_all_cpus() {
         let known =
             Translation { pfn: Pfn::new(1), size: PageSize::Base, writable: true, dirty: true };
         for cpu in 0..3 {
-            uni::set_cpu(cpu);
-            let _off = mmscale_mm::sync::IrqGuard::<Uni>::new();
-            Uni::tlb_load(Some(KERNEL));
-            Uni::tlb_fill(KERNEL, AT, known);
-            Uni::tlb_fill(KERNEL, AT.offset(20), known);
-            Uni::tlb_fill(KERNEL, AT.offset(40), known);
-            Uni::tlb_load(None);
+            stepped::set_cpu(cpu);
+            let _off = mmscale_mm::sync::IrqGuard::<Stepped>::new();
+            Stepped::tlb_load(Some(KERNEL));
+            Stepped::tlb_fill(KERNEL, AT, known);
+            Stepped::tlb_fill(KERNEL, AT.offset(20), known);
+            Stepped::tlb_fill(KERNEL, AT.offset(40), known);
+            Stepped::tlb_load(None);
         }
         go_idle(&world, 0);
         world.tlb.flush_kernel_range(VmaRange::with_pages(AT, 33).unwrap(), Wait::Spin);
@@ -168,7 +168,7 @@ fn the_kernels_own_range_is_flushed_on_all_cpus() {
 fn many_who_want_the_same_cpu_send_it_one_interrupt_with_requests() {
     let (world, table) = used_on_all(4, CallPolicy::Requests);
     for cpu in 0..3 {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         let _ = world.tlb.begin(table.asid(), one(AT));
     }
     // Each has told the three others, but whoever was told is told no more.
@@ -193,7 +193,7 @@ fn frames_leave_limbo_when_no_cpu_uses_them_and_not_before() {
     take(&world, &table, AT);
     let begun = world.tlb.begin(table.asid(), one(AT));
     assert!(world.tlb.park(begun, [parked(3), parked(8)].into_iter()));
-    uni::advance(5_000);
+    stepped::advance(5_000);
     assert_eq!((world.tlb.in_limbo(), leave(Leave::Passed)), (2, vec![]));
     // One goes idle, the other answers.
     go_idle(&world, 1);
@@ -253,9 +253,9 @@ fn a_cpu_that_stops_for_good_is_waited_for_by_nobody() {
     for policy in POLICIES {
         let (world, table) = used_on_all(2, policy);
         go_idle(&world, 1);
-        uni::set_cpu(1);
-        uni::interrupt(|| assert!(world.tlb.smp().cpu_dying()));
-        uni::set_cpu(0);
+        stepped::set_cpu(1);
+        stepped::interrupt(|| assert!(world.tlb.smp().cpu_dying()));
+        stepped::set_cpu(0);
         let _ = world.tlb.flush_with(table.asid(), one(AT), Tables::Freed, Wait::Sleep);
         assert_eq!(world.tlb.stats().ipis_sent, 0, "{policy:?}");
         world.tlb.cpu_dead(CpuId::new(1));

@@ -4,15 +4,15 @@ use crate::table::common::{World, map, page};
 use mmscale_mm::arch::{Op, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::table::{MemAccess, Miss, PageTable, Pte};
 use mmscale_mm::tlb::Extent;
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const AT: Vpn = Vpn::new(5);
 
-fn read(world: &World, table: &PageTable<Uni>) -> Result<usize, Miss> {
+fn read(world: &World, table: &PageTable<Stepped>) -> Result<usize, Miss> {
     table.access(world.on(), AT, MemAccess::Read, Pfn::index)
 }
 
-fn unmap(world: &World, table: &PageTable<Uni>) {
+fn unmap(world: &World, table: &PageTable<Stepped>) {
     assert!(table.lock_pte(world.on(), AT).unwrap().take(AT).is_present());
 }
 
@@ -26,9 +26,9 @@ fn a_translation_is_used_until_it_is_flushed() {
     let table = world.table();
     map(&world, &table, AT.get(), page(Pfn::new(3)));
     assert_eq!(read(&world, &table), Ok(3));
-    let walks = uni::work_count(Op::PageWalk);
+    let walks = stepped::work_count(Op::PageWalk);
     unmap(&world, &table);
-    assert_eq!((read(&world, &table), uni::work_count(Op::PageWalk)), (Ok(3), walks));
+    assert_eq!((read(&world, &table), stepped::work_count(Op::PageWalk)), (Ok(3), walks));
     let _ = table.flush(world.on(), one(AT.offset(1)));
     assert_eq!(read(&world, &table), Ok(3), "another page was flushed");
     let _ = table.flush(world.on(), one(AT));
@@ -44,7 +44,7 @@ fn what_was_flushed_while_another_was_loaded_is_gone_when_it_comes_back() {
     let _ = read(&world, &other);
     unmap(&world, &table);
     let _ = table.flush(world.on(), one(AT));
-    assert_eq!(uni::tlb_len(0), 1, "nobody uses it: it may stay");
+    assert_eq!(stepped::tlb_len(0), 1, "nobody uses it: it may stay");
     assert_eq!(read(&world, &table), Err(Miss::NotPresent(Pte::NONE)));
 }
 
@@ -54,8 +54,8 @@ fn translations_survive_a_switch_away_and_back_among_few_but_not_among_many() {
     let tables: Vec<_> = (0..9).map(|_| world.table()).collect();
     map(&world, &tables[0], AT.get(), page(Pfn::new(3)));
     assert_eq!(read(&world, &tables[0]), Ok(3));
-    let walks = || uni::work_count(Op::PageWalk);
-    let around = |others: &[PageTable<Uni>]| {
+    let walks = || stepped::work_count(Op::PageWalk);
+    let around = |others: &[PageTable<Stepped>]| {
         assert!(others.iter().all(|other| read(&world, other).is_err()));
         let before = walks();
         assert_eq!(read(&world, &tables[0]), Ok(3));
@@ -70,14 +70,14 @@ fn an_idle_cpu_is_left_alone_and_looks_when_it_comes_back() {
     let world = World::new(2);
     let table = world.table();
     map(&world, &table, AT.get(), page(Pfn::new(3)));
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     assert_eq!(read(&world, &table), Ok(3));
-    uni::interrupt(|| world.tlb.enter_lazy());
-    uni::set_cpu(0);
+    stepped::interrupt(|| world.tlb.enter_lazy());
+    stepped::set_cpu(0);
     unmap(&world, &table);
     let _ = table.flush(world.on(), one(AT));
-    assert_eq!(uni::take_ipis(), []);
-    uni::set_cpu(1);
+    assert_eq!(stepped::take_ipis(), []);
+    stepped::set_cpu(1);
     assert_eq!(read(&world, &table), Err(Miss::NotPresent(Pte::NONE)));
     assert_eq!(world.tlb.cpus_of(table.asid()), 1);
 }
@@ -87,17 +87,17 @@ fn a_cpu_that_died_knows_nothing_when_it_is_back() {
     let world = World::new(2);
     let (table, other) = (world.table(), world.table());
     map(&world, &table, AT.get(), page(Pfn::new(3)));
-    uni::set_cpu(1);
+    stepped::set_cpu(1);
     assert_eq!(read(&world, &table), Ok(3));
     let _ = read(&world, &other);
-    uni::interrupt(|| world.tlb.enter_lazy());
-    uni::set_cpu(0);
+    stepped::interrupt(|| world.tlb.enter_lazy());
+    stepped::set_cpu(0);
     world.tlb.cpu_dead(mmscale_mm::arch::CpuId::new(1));
     assert_eq!(world.tlb.cpus_of(other.asid()), 0);
-    uni::set_cpu(1);
-    let flushes = uni::work_count(Op::TlbFlushAll);
+    stepped::set_cpu(1);
+    let flushes = stepped::work_count(Op::TlbFlushAll);
     assert_eq!(read(&world, &table), Ok(3));
-    assert_eq!(uni::work_count(Op::TlbFlushAll), flushes + 1);
+    assert_eq!(stepped::work_count(Op::TlbFlushAll), flushes + 1);
 }
 
 #[test]
@@ -117,14 +117,14 @@ fn a_number_that_is_used_again_brings_no_old_translations() {
 #[test]
 fn a_broadcast_reaches_every_cpu_without_an_interrupt() {
     let world = World::new(3);
-    uni::set_broadcast(true);
+    stepped::set_broadcast(true);
     let table = world.table();
     map(&world, &table, AT.get(), page(Pfn::new(3)));
     for cpu in [1, 2, 0] {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         assert_eq!(read(&world, &table), Ok(3));
     }
     unmap(&world, &table);
     let _ = table.flush(world.on(), one(AT));
-    assert_eq!((uni::take_ipis().len(), uni::tlb_len(1), uni::tlb_len(2)), (0, 0, 0));
+    assert_eq!((stepped::take_ipis().len(), stepped::tlb_len(1), stepped::tlb_len(2)), (0, 0, 0));
 }

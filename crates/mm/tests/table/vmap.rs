@@ -5,19 +5,19 @@ use mmscale_mm::arch::{Pfn, VmaRange, Vpn};
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::table::MemAccess;
 use mmscale_mm::vmap::{Vmap, VmapError};
-use mmscale_uni::{self as uni, Uni};
+use mmscale_stepped::{self as stepped, Stepped};
 
 const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
 const FRAMES: [Pfn; 4] = [Pfn::new(70), Pfn::new(71), Pfn::new(72), Pfn::new(73)];
 
-fn vmap(world: &World, pages: u64, lazy_max_pages: u64) -> Vmap<Uni> {
+fn vmap(world: &World, pages: u64, lazy_max_pages: u64) -> Vmap<Stepped> {
     Vmap::with(world.on(), range(1 << 30, pages), lazy_max_pages).expect("there is memory")
 }
 
 /// The frame that each CPU reaches at `page`.
-fn reached(world: &World, vmap: &Vmap<Uni>, page: Vpn) -> Vec<Option<Pfn>> {
+fn reached(world: &World, vmap: &Vmap<Stepped>, page: Vpn) -> Vec<Option<Pfn>> {
     let see = |cpu| {
-        uni::set_cpu(cpu);
+        stepped::set_cpu(cpu);
         vmap.access(world.on(), page, MemAccess::Read, |pfn| pfn).ok()
     };
     let all = [2, 1, 0].map(see);
@@ -54,7 +54,7 @@ fn limbo_is_bounded_and_many_share_a_flush() {
     let vmap = vmap(&world, 1000, 20);
     for nth in 0..60 {
         let range = vmap.map(world.on(), &FRAMES[..2]).expect("there is room");
-        uni::advance(1_000);
+        stepped::advance(1_000);
         vmap.unmap(world.on(), range);
         assert!(vmap.stats().lazy_pages <= vmap.lazy_max_pages(), "{nth}");
     }
@@ -73,7 +73,7 @@ fn without_memory_for_the_books_nothing_is_mapped_and_what_is_mapped_needs_none(
     let vmap = vmap(&world, 1000, 1000);
     let (mut mapped, mut refused) = (Vec::new(), Vec::new());
     for nth in 0..COUNT {
-        uni::fail_allocs(1);
+        stepped::fail_allocs(1);
         let before = vmap.stats();
         let mut range = vmap.map(world.on(), &FRAMES[..1]);
         if range == Err(VmapError::NoMemory) {
@@ -84,11 +84,11 @@ fn without_memory_for_the_books_nothing_is_mapped_and_what_is_mapped_needs_none(
         mapped.push(range.expect("there is memory now"));
     }
     assert_eq!(refused, [0, 64, 128, 256], "room is made rarely");
-    uni::fail_allocs(1);
+    stepped::fail_allocs(1);
     (0..COUNT).for_each(|nth| vmap.unmap(world.on(), mapped[7 * nth % COUNT]));
     vmap.purge(world.on());
     assert_eq!((vmap.stats().free_pages, vmap.stats().free_stretches), (1000, 1));
-    assert_eq!(uni::failures_left(), 1);
+    assert_eq!(stepped::failures_left(), 1);
     vmap.destroy(world.on());
 }
 

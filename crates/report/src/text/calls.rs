@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_record::{ArmRecord, Document};
+use mmscale_document::{ArmRecord, Document};
 
 use super::{cut, wrap};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_record::{ArmRecord, Document, FailureRecord, Groups, On, ParamValue, Topology};
+use mmscale_document::{ArmRecord, Document, FailureRecord, Groups, On, ParamValue, Topology};
 
 use super::{Notes, WIDTH, cut, wrap};
 use crate::number::scaled;

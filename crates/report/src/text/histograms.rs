@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_record::{Document, Histogram};
+use mmscale_document::{Document, Histogram};
 
 use super::table::beside;
 use super::{cut, wrap};

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mmscale_record::{ArmRecord, Document, LockRecord, On};
+use mmscale_document::{ArmRecord, Document, LockRecord, On};
 
 use super::table::beside;
 use super::wrap;

@@ -9,7 +9,7 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use mmscale_record::{Document, ParamValue};
+use mmscale_document::{Document, ParamValue};
 
 /// Columns of the text form.
 pub const WIDTH: usize = 72;

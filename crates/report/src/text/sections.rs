@@ -1,6 +1,6 @@
 //! How long CPUs could run no other task: the longest such sections, with what they waited for.
 
-use mmscale_record::{ArmRecord, Document, SectionRecord};
+use mmscale_document::{ArmRecord, Document, SectionRecord};
 
 use super::wrap;
 use crate::number::scaled;

@@ -5,7 +5,7 @@
 //! where there is room for it, and otherwise on a line of its own. Metrics that are 0 throughout
 //! are only named.
 
-use mmscale_record::{ArmRecord, Document, Metric};
+use mmscale_document::{ArmRecord, Document, Metric};
 
 use super::{Notes, WIDTH, columns, cut, wrap};
 use crate::figure;

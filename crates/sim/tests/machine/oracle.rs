@@ -289,7 +289,7 @@ fn a_run_with_much_waiting_has_all_kinds_of_events() {
     let outcome = same(&SimConfig { seed: 5, ..roomy(16) }, 400);
     assert!(outcome.lateness.interrupts > 200, "{:?}", outcome.lateness);
     assert!(outcome.locks.iter().any(|row| row.contentions > 20), "{:?}", outcome.locks);
-    let interrupt = |row: &&mmscale_record::LockRow| row.path == ["interrupt"];
+    let interrupt = |row: &&mmscale_document::LockRow| row.path == ["interrupt"];
     assert!(outcome.locks.iter().filter(interrupt).any(|row| row.contentions > 0));
 }
 

@@ -5,7 +5,7 @@ use super::workload::Tally;
 use crate::machine::Counted;
 use crate::meters::Level;
 use crate::study::{MetricSpec, SeedResult, figure};
-use mmscale_record::LockRow;
+use mmscale_document::LockRow;
 
 /// Every figure, in the order in which tables show them.
 pub(super) const METRICS: &[MetricSpec] = &[

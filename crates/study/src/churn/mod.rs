@@ -14,7 +14,7 @@ use crate::param::{ParamSpec, Params, Unit};
 use crate::policies::{Arm, Choice};
 use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError};
-use mmscale_record::On;
+use mmscale_document::On;
 
 /// The study's file.
 pub(crate) const FILE: Source = file::source!("churn");

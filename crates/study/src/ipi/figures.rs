@@ -4,8 +4,8 @@ use super::probe::IpiProbe;
 use super::workload::Tally;
 use crate::param::Params;
 use crate::study::{MetricSpec, SeedResult, TooShort, figure};
+use mmscale_document::{CallRow, Histogram, On, PerCpu, SectionRecord, SectionWait};
 use mmscale_mm::smp::CallStats;
-use mmscale_record::{CallRow, Histogram, On, PerCpu, SectionRecord, SectionWait};
 use mmscale_sim::{CpuSections, LoopRow, SECTION_LIMITS_NS, Section, Waited};
 
 /// Every figure, in the order in which tables show them.

@@ -11,8 +11,8 @@ use super::spread::Spread;
 use super::workload::{self, Books, Plan, Sink, Tally};
 use crate::live::{self, LiveRun, Look};
 use crate::study::{RunContext, SeedResult, StudyError};
+use mmscale_document::PerCpu;
 use mmscale_linux::{Call, Linux, Shared, Side, Watch};
-use mmscale_record::PerCpu;
 use mmscale_system::{System, ThreadSpec};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Many times in little memory of a fixed size: how processes tell each other.
 
-use mmscale_record::Histogram;
+use mmscale_document::Histogram;
 
 /// Parts of each power of two: a percentile is at most one part in this too large.
 const PARTS: u32 = 32;

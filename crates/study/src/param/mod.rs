@@ -9,7 +9,7 @@ mod sweep;
 
 use std::collections::BTreeMap;
 
-use mmscale_record::ParamValue;
+use mmscale_document::ParamValue;
 use thiserror::Error;
 
 pub use number::Unit;

@@ -1,6 +1,6 @@
 //! What a parameter is.
 
-use mmscale_record::ParamValue;
+use mmscale_document::ParamValue;
 
 use super::number::Unit;
 use super::{ParamError, UnknownName};

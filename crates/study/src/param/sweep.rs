@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mmscale_record::ParamValue;
+use mmscale_document::ParamValue;
 
 use super::{Length, ParamError, ParamSpec, Params};
 

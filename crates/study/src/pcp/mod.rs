@@ -16,7 +16,7 @@ use crate::param::{ParamSpec, Params, Unit};
 use crate::policies::Arm;
 use crate::shipped::{Experiment, Shipped};
 use crate::study::{MetricSpec, RunContext, SeedResult, StudyError, TooShort};
-use mmscale_record::On;
+use mmscale_document::On;
 
 /// The study's file.
 pub(crate) const FILE: Source = file::source!("pcp");

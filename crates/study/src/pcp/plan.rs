@@ -8,7 +8,7 @@ use super::workload::mixed::Mixed;
 use super::workload::purger::Purger;
 use crate::param::Params;
 use crate::study::RunContext;
-use mmscale_record::On;
+use mmscale_document::On;
 
 /// The names of the workloads, in the order in which they run.
 pub(super) const NAMES: &[&str] = &["build", "purger", "exit", "mixed", "oom-edge"];

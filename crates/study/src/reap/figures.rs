@@ -3,7 +3,7 @@
 use super::probe::{ReapProbe, visited_twice};
 use super::workload::Happened;
 use crate::study::{MetricSpec, SeedResult, figure};
-use mmscale_record::{CallRow, LockRow};
+use mmscale_document::{CallRow, LockRow};
 
 /// Every figure, in the order in which tables show them.
 pub(super) const METRICS: &[MetricSpec] = &[

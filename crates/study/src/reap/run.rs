@@ -8,6 +8,7 @@ use crate::machine::{self, MachineSpec, Program};
 use crate::policies::Arm;
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
+use mmscale_document::On;
 use mmscale_kernel::Kernel;
 use mmscale_mm::arch::{Arch, Probe};
 use mmscale_mm::group::GroupId;
@@ -15,7 +16,6 @@ use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_mm::swap::SwapDevice;
-use mmscale_record::On;
 use mmscale_system::{Errno, System, ThreadSpec};
 
 /// Until programs run.

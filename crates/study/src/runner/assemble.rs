@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mmscale_record::{
+use mmscale_document::{
     ArmRecord, CallRecord, Document, FailureRecord, Fingerprint, Histogram, LockRecord, Metric,
     PerCpu, SCHEMA, Value,
 };

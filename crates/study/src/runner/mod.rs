@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mmscale_record::{Document, FailureRecord, On};
+use mmscale_document::{Document, FailureRecord, On};
 use thiserror::Error;
 
 use crate::plan::Plan;

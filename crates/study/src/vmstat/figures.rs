@@ -5,7 +5,7 @@ use super::probe::TickProbe;
 use super::workload::Tally;
 use crate::param::Params;
 use crate::study::{MetricSpec, SeedResult, TooShort, figure};
-use mmscale_record::{LockRow, On};
+use mmscale_document::{LockRow, On};
 
 /// Every figure, in the order in which tables show them.
 pub(super) const METRICS: &[MetricSpec] = &[

@@ -2,7 +2,7 @@
 
 use super::probe::TickProbe;
 use super::workload::Tally;
-use mmscale_record::LockRow;
+use mmscale_document::LockRow;
 use std::collections::BTreeMap;
 
 /// Contentions and waits of a set of lock rows.

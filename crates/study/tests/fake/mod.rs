@@ -1,6 +1,6 @@
 //! A study that measures arithmetic, for the tests of the framework.
 
-use mmscale_record::{Histogram, LockRow, On, PerCpu, Span};
+use mmscale_document::{Histogram, LockRow, On, PerCpu, Span};
 
 use mmscale_study::{
     ArmId, ArmSpec, Checks, Defaults, Length, MetricSpec, Origin, ParamSpec, Plan, Registry,

@@ -1,6 +1,6 @@
 //! Studies run as a user runs them, and figures out of their documents.
 
-use mmscale_record::{ArmRecord, Document, On};
+use mmscale_document::{ArmRecord, Document, On};
 use mmscale_study::{
     Checks, Interrupt, Length, Origin, ProgressSink, Registry, Request, RunError, RunEvent,
     Settings, Shape, execute, plan,

@@ -16,6 +16,6 @@ mod swap;
 mod tlb;
 mod work;
 
-#[path = "../../../mm/tests/reclaim/paged.rs"]
+#[path = "../../../../crates/mm/tests/reclaim/paged.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod paged;

@@ -14,9 +14,9 @@ mod io;
 mod lock;
 mod machine;
 
-pub use atomic::{UniAtomic, UniOwned};
+pub use atomic::{SteppedAtomic, SteppedOwned};
 pub use io::{fail_ios, finish_ios, ios_in_flight, set_io_depth};
-pub use lock::UniSpin;
+pub use lock::SteppedSpin;
 pub use machine::{
     advance, assert_quiet, at_op, at_step, boot, current_path, deliver_ipis, earliest_timer,
     fail_alloc_after, fail_allocs, failures_left, forget_step, interrupt, lock_acquisitions,
@@ -34,16 +34,16 @@ use mmscale_mm::tlb::KERNEL;
 
 /// The machine, as a tag type.
 #[derive(Clone, Copy, Debug)]
-pub struct Uni;
+pub struct Stepped;
 
 // SAFETY: all CPUs are steps of one thread, and the test says which runs.
-unsafe impl Arch for Uni {
-    type Spin = UniSpin;
-    type AtomicU8 = UniAtomic<u8>;
-    type AtomicU32 = UniAtomic<u32>;
-    type AtomicU64 = UniAtomic<u64>;
-    type AtomicI64 = UniAtomic<i64>;
-    type OwnedI8 = UniOwned<i8>;
+unsafe impl Arch for Stepped {
+    type Spin = SteppedSpin;
+    type AtomicU8 = SteppedAtomic<u8>;
+    type AtomicU32 = SteppedAtomic<u32>;
+    type AtomicU64 = SteppedAtomic<u64>;
+    type AtomicI64 = SteppedAtomic<i64>;
+    type OwnedI8 = SteppedOwned<i8>;
 
     #[inline]
     fn cpu() -> CpuId {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_record::{
+use mmscale_document::{
     ArmRecord, Build, CallRecord, Document, FailureRecord, Histogram, Host, LockRecord, LockRow,
     Metric, On, ParamValue, PerCpu, SCHEMA, Span, Topology, Value, schema_json,
 };

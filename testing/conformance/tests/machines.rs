@@ -1,7 +1,7 @@
 //! The cases on the machines that run the memory manager, under every LRU policy. Each case runs on
 //! a machine of its own, which looks at itself at the end: everything adds up, and is given back.
 
-use mmscale_conform::{Case, cases};
+use mmscale_conformance::{Case, cases};
 use mmscale_kernel::{Ending, Kernel};
 use mmscale_mm::arch::{Arch, CpuId, Probe, Trace};
 use mmscale_mm::lru::LruPolicy;

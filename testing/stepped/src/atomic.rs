@@ -5,14 +5,14 @@ use core::sync::atomic::Ordering;
 use mmscale_mm::arch::{Atomic, CpuId, OwnedCounter};
 
 /// An integer in a cell.
-pub struct UniAtomic<T>(Cell<T>);
+pub struct SteppedAtomic<T>(Cell<T>);
 
 /// A counter in a cell.
-pub struct UniOwned<T>(Cell<T>);
+pub struct SteppedOwned<T>(Cell<T>);
 
 macro_rules! atomic {
     ($($int:ty)*) => {$(
-        impl Atomic<$int> for UniAtomic<$int> {
+        impl Atomic<$int> for SteppedAtomic<$int> {
             fn new(value: $int) -> Self {
                 Self(Cell::new(value))
             }
@@ -66,7 +66,7 @@ macro_rules! atomic {
 
 atomic!(u8 u32 u64 i64);
 
-impl OwnedCounter<i8> for UniOwned<i8> {
+impl OwnedCounter<i8> for SteppedOwned<i8> {
     fn zero() -> Self {
         Self(Cell::new(0))
     }

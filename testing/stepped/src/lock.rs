@@ -6,7 +6,7 @@ use mmscale_mm::arch::{LockClass, RawSpin};
 
 /// A spin lock that panics where a real one would spin for ever.
 #[derive(Debug)]
-pub struct UniSpin {
+pub struct SteppedSpin {
     class: LockClass,
     id: u32,
     /// The CPU that holds it.
@@ -17,7 +17,7 @@ pub struct UniSpin {
     irqs_on: Cell<bool>,
 }
 
-impl UniSpin {
+impl SteppedSpin {
     fn take(&self, wait: bool) {
         let cpu = machine::cpu().index();
         machine::here(|state| {
@@ -46,7 +46,7 @@ impl UniSpin {
 }
 
 // SAFETY: one thread; a lock that is held is not taken again, which is a panic.
-unsafe impl RawSpin for UniSpin {
+unsafe impl RawSpin for SteppedSpin {
     fn new(class: LockClass) -> Self {
         Self {
             class,
