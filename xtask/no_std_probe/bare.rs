@@ -1,8 +1,8 @@
 //! A machine with one CPU, no tasks and no timers: all that the frame allocator asks for.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use mmscale_mm::arch::bare::{Bare, BareMachine};
-use mmscale_mm::arch::{CpuId, IrqState};
+use mmscale_arch::bare::{Bare, BareMachine};
+use mmscale_arch::{CpuId, IrqState};
 
 /// The machine.
 pub type Machine = BareMachine<OneCpu>;

@@ -18,9 +18,9 @@ use bare::Machine;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use mmscale_mm::arch::{MAX_ORDER, Order, Pfn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_arch::{MAX_ORDER, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 
 /// Memory for what mm makes when it is set up; nothing is ever given back.
 const HEAP_BYTES: usize = 16 << 20;

@@ -22,7 +22,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   same OLD NEW
            compares two folders of documents: equal but for what names
            the build and the host, and host times
-  no-std   builds mm, system and kernel into a program without std,
+  no-std   builds the crates of a kernel into a program without std,
            and runs it
 
 exit codes: 0 fine, 1 a check failed, 2 the call was wrong";

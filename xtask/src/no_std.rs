@@ -15,7 +15,7 @@ const PROBE: [(&str, &str); 2] = [
 ];
 
 /// The crates of a kernel.
-const CRATES: [&str; 3] = ["mm", "system", "kernel"];
+const CRATES: [&str; 5] = ["arch", "frames", "mm", "system", "kernel"];
 
 /// A machine without an operating system.
 const BARE: &str = "x86_64-unknown-none";
@@ -31,7 +31,9 @@ pub fn check(root: &Path) -> Result<String, String> {
         .status()
         .map_err(|why| format!("starting {}: {why}", binary.display()))?;
     if !status.success() {
-        return Err(format!("the probe ended with {status}: mm does not work without std"));
+        return Err(format!(
+            "the probe ended with {status}: the allocator does not work without std"
+        ));
     }
     let mut done = format!(
         "no-std: {} link without std; the frame allocator ran on the host",

@@ -1,7 +1,7 @@
 //! What the machine calls: everything goes to the memory manager, but for program threads.
 
 use crate::Kernel;
-use mmscale_mm::arch::{Arch, Callbacks, CpuId, Func, Ipi, Span, TaskEntry};
+use mmscale_arch::{Arch, Callbacks, CpuId, Func, Ipi, Span, TaskEntry};
 
 impl<A: Arch> Callbacks for Kernel<A> {
     fn ipi(&self, reason: Ipi) {

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use mmscale_mm::arch::Arch;
+use mmscale_arch::Arch;
 use mmscale_mm::space::{Backing, File};
 use mmscale_system::Fd;
 

@@ -3,7 +3,7 @@
 use crate::Kernel;
 use crate::process::Process;
 use alloc::vec::Vec;
-use mmscale_mm::arch::{Arch, NodeId, Op, PAGE_SIZE, VirtAddr, VmaRange, Vpn};
+use mmscale_arch::{Arch, NodeId, Op, PAGE_SIZE, VirtAddr, VmaRange, Vpn};
 use mmscale_mm::space::{self, FaultError, MapRequest, Reaped, RemapRequest, SpaceError};
 use mmscale_mm::table::MemAccess;
 use mmscale_system::{

@@ -4,7 +4,7 @@ use crate::Kernel;
 use crate::descriptor::Open;
 use crate::memory;
 use alloc::sync::Arc;
-use mmscale_mm::arch::{Arch, Func, Op, Span};
+use mmscale_arch::{Arch, Func, Op, Span};
 use mmscale_mm::space::File;
 use mmscale_system::{Errno, Fd, FilePart, PAGE_BYTES, ProcessId};
 

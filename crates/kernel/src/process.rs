@@ -5,9 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use mmscale_mm::arch::{Arch, Atomic, Func, LockClass, Span, TaskId};
+use mmscale_arch::sync::{Completion, Inside, Sparse, SpinLock};
+use mmscale_arch::{Arch, Atomic, Func, LockClass, Span, TaskId};
 use mmscale_mm::space::{Backing, Space};
-use mmscale_mm::sync::{Completion, Inside, Sparse, SpinLock};
 use mmscale_system::{Exit, ProcessId};
 
 /// Tasks that a machine may have.

@@ -7,7 +7,7 @@ use crate::process::Process;
 use crate::thread::{self, Start, Wait};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use mmscale_mm::arch::{self, Arch, CpuId, HotplugError, Op, TaskSpec};
+use mmscale_arch::{Arch, CpuId, HotplugError, Op, TaskSpec};
 use mmscale_mm::space::Space;
 use mmscale_system::{
     Addr, Advice, Body, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present, Priority, ProcessId,
@@ -193,8 +193,8 @@ impl<A: Arch> Kernel<A> {
         body: Body<Self>,
     ) -> ThreadId {
         let priority = match spec.priority {
-            Priority::Fair => arch::Priority::Fair,
-            Priority::RealTime(level) => arch::Priority::RealTime(level),
+            Priority::Fair => mmscale_arch::Priority::Fair,
+            Priority::RealTime(level) => mmscale_arch::Priority::RealTime(level),
         };
         let start = Start { process: Some(process), body };
         let thread = self.threads.insert(start);

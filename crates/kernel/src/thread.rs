@@ -4,8 +4,8 @@ use crate::Kernel;
 use crate::process::{Process, TASKS_MAX};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
-use mmscale_mm::arch::{Arch, Atomic, LockClass, TaskEntry, TaskId};
-use mmscale_mm::sync::{IrqGuard, Sparse, SpinGuard, SpinLock};
+use mmscale_arch::sync::{IrqGuard, Sparse, SpinGuard, SpinLock};
+use mmscale_arch::{Arch, Atomic, LockClass, TaskEntry, TaskId};
 use mmscale_system::{Body, ThreadId};
 
 /// What a machine is given to start a thread; the memory manager's own tasks have other numbers

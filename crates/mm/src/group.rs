@@ -12,12 +12,12 @@
 //!
 //! Lock order: no lock.
 
-use crate::arch::{Arch, Atomic, CpuId, Func, Op, Pfn, Span};
-use crate::sync::{EachCpu, NoPreempt, PreemptGuard};
 use alloc::boxed::Box;
 use alloc::vec;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicU32};
+use mmscale_arch::sync::{EachCpu, NoPreempt, PreemptGuard};
+use mmscale_arch::{Arch, Atomic, CpuId, Func, Op, Pfn, Span};
 
 /// Pages that a CPU charges at once (`MEMCG_CHARGE_BATCH`).
 pub const CHARGE_BATCH: u32 = 64;

@@ -1,12 +1,11 @@
 //! The memory manager.
 //!
-//! The modules follow the life of a frame: a frame is *claimed* (`zone`, `pcp`), *mapped* (`space`,
-//! `table`), unmapped, *proved* unreachable (`tlb`), *retired* (`folio`, `group`, `lru`),
-//! *returned* (`pcp`, `zone`), and all the while the machine *ages* (`vmstat`: the upkeep tick).
-//! Where memory runs short, `reclaim` sends folios to `swap`; where it ends, `oom` chooses a
-//! victim.
+//! The modules follow the life of a frame: the frame allocator (`mmscale_frames`) hands it out, it
+//! is *mapped* (`space`, `table`), unmapped, *proved* unreachable (`tlb`), *retired* (`folio`,
+//! `group`, `lru`), returned, and all the while the machine *ages* (`upkeep`). Where memory
+//! runs short, `reclaim` sends folios to `swap`; where it ends, `oom` chooses a victim.
 //!
-//! Everything the memory manager asks of a machine goes through one trait, [`arch::Arch`];
+//! Everything the memory manager asks of a machine goes through one trait, [`mmscale_arch::Arch`];
 //! everything it keeps hangs off one value that the machine hands back to every callback. There are
 //! no statics.
 //!
@@ -18,27 +17,19 @@
 
 extern crate alloc;
 
-pub mod arch;
-pub mod blockmap;
 pub mod folio;
-pub mod frame;
 pub mod group;
 pub mod lru;
 pub mod mm;
 pub mod oom;
-pub mod page_alloc;
-pub mod pcp;
 pub mod rcu;
 pub mod reclaim;
 pub mod smp;
 pub mod space;
 pub mod swap;
-pub mod sync;
 pub mod table;
 pub mod time;
 pub mod tlb;
 pub mod upkeep;
 pub mod vmap;
-pub mod vmstat;
 pub mod work;
-pub mod zone;

@@ -1,6 +1,6 @@
 //! The memory manager of one machine, as one value.
 //!
-//! A machine's [`Callbacks`](crate::arch::Callbacks) forward to the methods of the same names.
+//! A machine's [`Callbacks`](mmscale_arch::Callbacks) forward to the methods of the same names.
 //! The order of calls over a run:
 //!
 //! 1. [`Mm::new`] before any CPU runs; [`Mm::start`] in the first task.
@@ -11,16 +11,10 @@
 //!
 //! Lock order: none of its own.
 
-use crate::arch::{
-    Arch, CpuId, CpuMask, Func, Ipi, NodeId, Priority, Span, TaskEntry, TaskSpec, Trace,
-};
 use crate::folio::Folios;
 use crate::group::{GroupId, Groups};
 use crate::lru::{Lru, LruPolicy, Memory};
 use crate::oom::{Oom, OomConfig, Patience};
-use crate::page_alloc::{
-    AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap, Violation,
-};
 use crate::rcu::Rcu;
 use crate::reclaim::{Reclaim, Scope};
 use crate::smp::{Call, CallFunc, CallStats, Smp, SmpConfig};
@@ -31,6 +25,12 @@ use crate::time::{NSEC_PER_SEC, Time};
 use crate::tlb::{Leave, Tlb};
 use crate::upkeep::{Parts, Requeue, TickPolicy, Upkeep};
 use crate::work::{Work, WorkItem};
+use mmscale_arch::{
+    Arch, CpuId, CpuMask, Func, Ipi, NodeId, Priority, Span, TaskEntry, TaskSpec, Trace,
+};
+use mmscale_frames::page_alloc::{
+    AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap, Violation,
+};
 
 /// Tasks whose entry has this bit are the memory manager's own; the rest of the numbers belongs
 /// to whoever embeds it.

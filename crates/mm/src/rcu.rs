@@ -20,10 +20,10 @@
 //! period. Each CPU's `owes` word and the count of CPUs carry both (all operations on them are
 //! sequentially consistent), and so does `idle` for CPUs that are passed over.
 
-use crate::arch::{Arch, Atomic, CpuId, CpuMask, Func, Ipi, Span};
-use crate::sync::{Completion, EachCpu, Mutex, NoPreempt, PerCpu, PreemptGuard};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::SeqCst;
+use mmscale_arch::sync::{Completion, EachCpu, Mutex, NoPreempt, PerCpu, PreemptGuard};
+use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, Func, Ipi, Span};
 
 /// How a grace period finds its CPUs' quiescent states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

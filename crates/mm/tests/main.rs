@@ -3,16 +3,9 @@
 
 mod address;
 mod ages;
-mod bare;
 mod calls;
-mod decay_rules;
-mod frames;
-mod inside;
 mod lru;
-mod pcp_rules;
 mod reclaim;
 mod space;
 mod swap;
 mod table;
-mod vmstat_rules;
-mod zone_rules;

@@ -9,7 +9,7 @@ use crate::irq::{self, at_turn, at_turn_near};
 use crate::park;
 use crate::spin::SimSpin;
 use crate::task::TaskState;
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
     NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
     Walked,

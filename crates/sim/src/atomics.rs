@@ -8,7 +8,7 @@ use crate::context::with_any;
 use crate::engine::Engine;
 use crate::irq::at_turn_if_any;
 use crate::lines::{LineState, Usage};
-use mmscale_mm::arch::{Atomic, CpuId, OwnedCounter};
+use mmscale_arch::{Atomic, CpuId, OwnedCounter};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 

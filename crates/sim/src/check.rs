@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::outcome::{Failure, Place, Rule, Violation};
 use crate::topology::NOBODY;
-use mmscale_mm::arch::{CpuId, LockClass, Order, Pfn, Trace};
+use mmscale_arch::{CpuId, LockClass, Order, Pfn, Trace};
 
 impl Engine {
     /// Notes a broken rule, once for each rule, deed and call path.

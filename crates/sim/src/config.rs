@@ -2,7 +2,7 @@
 
 use crate::profile::{Noise, Profile};
 use crate::trail::TrailOf;
-use mmscale_mm::arch::LockClass;
+use mmscale_arch::LockClass;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

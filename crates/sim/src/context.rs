@@ -7,7 +7,7 @@
 
 use crate::engine::Engine;
 use crate::task::Switch;
-use mmscale_mm::arch::Callbacks;
+use mmscale_arch::Callbacks;
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
 use std::rc::Rc;

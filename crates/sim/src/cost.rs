@@ -4,7 +4,7 @@ use crate::cpu::{Counted, Moved};
 use crate::engine::Engine;
 use crate::heap::order_of;
 use crate::lines::{LineState, Usage};
-use mmscale_mm::arch::{Access, Line, Op, Order, Pfn};
+use mmscale_arch::{Access, Line, Op, Order, Pfn};
 
 impl Engine {
     /// The running CPU uses `line`; returns what that costs, in ps.

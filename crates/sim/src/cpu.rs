@@ -6,7 +6,7 @@ use crate::sections::Watch;
 use crate::spin::{NOWHERE, SimSpin};
 use crate::stats::ROOT_PATH;
 use crate::task::Yielder;
-use mmscale_mm::arch::{Ipi, LockClass, Pfn};
+use mmscale_arch::{Ipi, LockClass, Pfn};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 

@@ -7,7 +7,7 @@
 //! back, before which nobody may look at it.
 
 use crate::profile::SwapDevice;
-use mmscale_mm::arch::{IoBusy, IoDirection, IoDone};
+use mmscale_arch::{IoBusy, IoDirection, IoDone};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 

@@ -23,7 +23,7 @@ use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
 use crate::tlbs::Tlbs;
 use crate::topology::Seats;
 use crate::trail::Tracker;
-use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, Trace, TraceGroup};
+use mmscale_arch::{Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, Trace, TraceGroup};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -12,7 +12,7 @@ const RANK_BITS: u32 = 12;
 /// The end of time, in ps: 75 minutes. Times in keys stay below it.
 pub(crate) const END_PS: u64 = 1 << (64 - RANK_BITS);
 
-const _: () = assert!(mmscale_mm::arch::MAX_CPUS <= 1 << RANK_BITS);
+const _: () = assert!(mmscale_arch::MAX_CPUS <= 1 << RANK_BITS);
 
 /// When a CPU goes on: smaller is earlier, by time, then by the CPU's rank. Ranks are a
 /// permutation, so two CPUs never tie.

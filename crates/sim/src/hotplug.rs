@@ -12,7 +12,7 @@ use crate::irq::at_turn;
 use crate::park::park;
 use crate::sched::{Why, schedule};
 use crate::task::Switch;
-use mmscale_mm::arch::{CpuId, HotplugError};
+use mmscale_arch::{CpuId, HotplugError};
 
 /// Takes `cpu` offline; returns when it has stopped and `cpu_dead` has run. Called in a task, with
 /// nothing held; a caller on `cpu` itself is moved

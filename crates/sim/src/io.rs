@@ -3,7 +3,7 @@
 use crate::cpu::{Reason, Wait};
 use crate::device::Request;
 use crate::engine::Engine;
-use mmscale_mm::arch::{CpuId, IoBusy, IoDirection, IoDone, Ipi, Order, PageIo};
+use mmscale_arch::{CpuId, IoBusy, IoDirection, IoDone, Ipi, Order, PageIo};
 
 impl Engine {
     /// The running CPU hands a request to the device, at its turn.

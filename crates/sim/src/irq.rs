@@ -16,7 +16,7 @@ use crate::sched;
 use crate::stats::INTERRUPT_PATH;
 use crate::task::Switch;
 use crate::turn::turn;
-use mmscale_mm::arch::{CpuId, Ipi, IrqState, Op};
+use mmscale_arch::{CpuId, Ipi, IrqState, Op};
 
 /// How a charge went on.
 enum Step {

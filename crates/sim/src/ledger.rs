@@ -5,7 +5,7 @@
 //! events of one frame, and of one byte, in their order.
 
 use crate::outcome::Rule;
-use mmscale_mm::arch::{CpuId, Order, Pfn, Trace, ZapBy};
+use mmscale_arch::{CpuId, Order, Pfn, Trace, ZapBy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Frames whose bits are kept together.

@@ -10,7 +10,7 @@
 //! pay for the line again; and so does whoever peeks twice, while the owner pays nothing for it.
 
 use crate::topology::{NOBODY, Seats};
-use mmscale_mm::arch::{Access, Line};
+use mmscale_arch::{Access, Line};
 use std::cell::Cell;
 
 /// The last writer and the last reader since, as CPU number plus 1; 0 is nobody.
@@ -187,7 +187,7 @@ pub(crate) enum Usage {
 mod tests {
     use super::*;
     use crate::profile::{LineCosts, Topology};
-    use mmscale_mm::arch::{NodeId, Pfn};
+    use mmscale_arch::{NodeId, Pfn};
 
     fn seats() -> Seats {
         let line = LineCosts {

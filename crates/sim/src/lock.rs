@@ -16,7 +16,7 @@ use crate::irq::{at_turn_if_any, charge, deliver};
 use crate::spin::{NOWHERE, SimSpin};
 use crate::task::{Switch, Yielder};
 use crate::topology::NOBODY;
-use mmscale_mm::arch::{LockClass, RawSpin};
+use mmscale_arch::{LockClass, RawSpin};
 use std::ptr::NonNull;
 
 /// How taking a lock went.

@@ -1,7 +1,7 @@
 //! Memory behind frames: stamps instead of bytes, and a node's bandwidth for clearing.
 
 use crate::profile::Profile;
-use mmscale_mm::arch::{Order, Pfn};
+use mmscale_arch::{Order, Pfn};
 
 /// Frames whose stamps are kept together.
 const GROUP: usize = 512;

@@ -2,8 +2,8 @@
 
 use crate::sections::CpuSections;
 use crate::trail::Trail;
+use mmscale_arch::{CpuId, Probe};
 use mmscale_document::{CallRow, LockRow};
-use mmscale_mm::arch::{CpuId, Probe};
 
 /// What a run leaves.
 pub struct Outcome {

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::heap::order_of;
 use crate::outcome::Rule;
 use crate::tables::UPPER;
-use mmscale_mm::arch::{Asid, CpuId, Order, Pfn, Trace, Translation, VmaRange, Vpn, Walked};
+use mmscale_arch::{Asid, CpuId, Order, Pfn, Trace, Translation, VmaRange, Vpn, Walked};
 use std::ops::Range;
 
 impl Engine {

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::irq::{at_turn, cond_resched, deliver};
 use crate::sched::{Why, schedule};
 use crate::task::{Body, Task, TaskState, urgency_of};
-use mmscale_mm::arch::{TaskId, TaskSpec};
+use mmscale_arch::{TaskId, TaskSpec};
 
 /// Blocks the current task until it is unparked; may return early.
 pub(crate) fn park() {

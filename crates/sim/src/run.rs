@@ -10,7 +10,7 @@ use crate::sched::exit;
 use crate::stack::ColouredStack;
 use crate::task::{Body, STOP};
 use corosensei::{Coroutine, CoroutineResult};
-use mmscale_mm::arch::{Callbacks, CpuId, MAX_CPUS, Probe};
+use mmscale_arch::{Callbacks, CpuId, MAX_CPUS, Probe};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! A made-up machine for tests, examples and benchmarks of the engine.
 
 use crate::profile::{Costs, LineCosts, Noise, Profile, SwapDevice, Topology};
-use mmscale_mm::arch::Op;
+use mmscale_arch::Op;
 
 /// A machine of two nodes with round costs that stand for no real machine; never for results.
 pub fn sample_profile(cpus: usize) -> Profile {

@@ -8,7 +8,7 @@
 
 use crate::config::Windows;
 use crate::stats::{CLASSES, Stats};
-use mmscale_mm::arch::{CpuId, LockClass};
+use mmscale_arch::{CpuId, LockClass};
 
 /// Buckets of the histogram: lengths of up to 2^40 ns.
 pub const SECTION_BUCKETS: usize = 40;
@@ -24,7 +24,7 @@ const PATHS: usize = 24;
 pub enum Waited {
     /// A spin lock.
     Lock(LockClass),
-    /// Other CPUs, in a loop of [`mmscale_mm::arch::Arch::relax`].
+    /// Other CPUs, in a loop of [`mmscale_arch::Arch::relax`].
     Loop,
     /// The machine took it away: [`crate::Noise::stolen`].
     Stolen,

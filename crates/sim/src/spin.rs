@@ -1,7 +1,7 @@
 //! A spin lock's own state.
 
 use crate::topology::NOBODY;
-use mmscale_mm::arch::LockClass;
+use mmscale_arch::LockClass;
 use std::cell::Cell;
 
 /// No place to wait.

@@ -1,7 +1,7 @@
 //! Call paths and lock statistics.
 
+use mmscale_arch::{Func, LockClass};
 use mmscale_document::{CallRow, LockRow};
-use mmscale_mm::arch::{Func, LockClass};
 use std::ops::Range;
 
 /// The number of lock classes.

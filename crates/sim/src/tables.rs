@@ -12,7 +12,7 @@
 //! changes: walks are most of what a page fault does here, and upper tables hardly ever change.
 
 use crate::topology::NOBODY;
-use mmscale_mm::arch::{Order, Pfn, Walked};
+use mmscale_arch::{Order, Pfn, Walked};
 
 /// Words in a frame.
 const WORDS: usize = 512;

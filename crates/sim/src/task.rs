@@ -1,6 +1,6 @@
 //! Tasks, as the scheduler knows them. Their coroutines are the runner's.
 
-use mmscale_mm::arch::{Priority, TaskEntry};
+use mmscale_arch::{Priority, TaskEntry};
 
 /// How a coroutine gives the host thread back: it names the task to go on with.
 pub(crate) type Yielder = corosensei::Yielder<(), u32>;

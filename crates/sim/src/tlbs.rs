@@ -4,7 +4,7 @@
 //! broadcast everybody does, and each use waits for its turn.
 
 use crate::config::Checks;
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Asid, Found, PAGEBLOCK_ORDER, PageSize, Pfn, SoftTlb, Translation, VmaRange, Vpn,
 };
 

@@ -1,7 +1,7 @@
 //! Which CPUs are near each other.
 
 use crate::profile::{LineCosts, Topology};
-use mmscale_mm::arch::MAX_NODES;
+use mmscale_arch::MAX_NODES;
 
 /// No CPU, where a CPU's number is kept in 16 bits.
 pub(crate) const NOBODY: u16 = u16::MAX;

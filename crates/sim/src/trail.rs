@@ -4,7 +4,7 @@
 //! compared by these, and run again to keep the events of the first block that differs.
 
 use crate::rng::Mix64;
-use mmscale_mm::arch::CpuId;
+use mmscale_arch::CpuId;
 
 /// Events in a block.
 pub const TRAIL_BLOCK: u64 = 4096;

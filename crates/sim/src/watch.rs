@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::heap::NEVER;
 use crate::rng::Mix64;
 use crate::sections::{CpuSections, Waited};
-use mmscale_mm::arch::{CpuId, LockClass};
+use mmscale_arch::{CpuId, LockClass};
 
 impl Cpu {
     /// A section begins now, unless one is open.

@@ -1,6 +1,6 @@
 //! Profiles: what is built in is sound, what is wrong is refused with a message that helps.
 
-use mmscale_mm::arch::Op;
+use mmscale_arch::Op;
 use mmscale_sim::profile::{
     self, CostGroup, Lengths, Noise, Number, Profile, ProfileError, ProfileFile, Shape, Topology,
     builtin_names, resolve,

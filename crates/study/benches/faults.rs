@@ -5,11 +5,11 @@
 //! at 512). Making the machine is not part of it.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::{Ending, Kernel};
-use mmscale_mm::arch::{CpuId, Probe, Trace, TraceGroup};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_sim::profile::{Profile, load};
 use mmscale_sim::{Checks, Sim, SimConfig, run};

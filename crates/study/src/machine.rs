@@ -3,12 +3,12 @@
 
 use crate::study::{Checks, RunContext, StudyError};
 use crate::trails::Trails;
+use mmscale_arch::{Arch, CpuId, Probe};
 use mmscale_document::{CallRow, LockRow, On};
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::{Ending, Kernel};
-use mmscale_mm::arch::{Arch, CpuId, Probe};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
-use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_sim::profile::Profile;
 use mmscale_sim::{CpuSections, Listener, Sim, SimConfig};
@@ -90,7 +90,7 @@ impl HostCost {
 pub(crate) fn silent(_: CpuId) -> Box<dyn Probe> {
     struct Silent;
     impl Probe for Silent {
-        fn event(&mut self, _: u64, _: &mmscale_mm::arch::Trace) {}
+        fn event(&mut self, _: u64, _: &mmscale_arch::Trace) {}
         fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
             self
         }

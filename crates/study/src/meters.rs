@@ -1,7 +1,7 @@
 //! Meters that probes of several studies have: how long a CPU was idle, and how much of something
 //! there was.
 
-use mmscale_mm::arch::Trace;
+use mmscale_arch::Trace;
 
 /// How often a [`Level`] is looked at.
 pub(crate) const GRID_NS: u64 = 100_000;

@@ -2,9 +2,9 @@
 
 use crate::names::UnknownName;
 use mmscale_document::On;
+use mmscale_frames::page_alloc::PcpPolicy;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::page_alloc::PcpPolicy;
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::ExitPolicy;
 use mmscale_mm::upkeep::TickPolicy;
@@ -149,7 +149,7 @@ impl Arm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_mm::page_alloc::MemoryMap;
+    use mmscale_frames::page_alloc::MemoryMap;
 
     fn configured(arm: &Arm) -> String {
         let mut mm = MmConfig::new(MemoryMap::single(1 << 16), TickPolicy::Stock);

@@ -3,8 +3,8 @@
 //! `sched=both` asks for it. The results must be equal to the last bit. If they are not, the trails
 //! of events show the first block in which the two runs differ; both run again to show its events.
 
+use mmscale_arch::CpuId;
 use mmscale_document::ParamValue;
-use mmscale_mm::arch::CpuId;
 use mmscale_sim::{Trail, TrailEvent};
 
 use crate::study::{RunContext, SeedResult, StudyError};

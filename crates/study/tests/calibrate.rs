@@ -1,6 +1,6 @@
 //! Calibration writes a profile that the simulator takes, and says where its numbers come from.
 
-use mmscale_mm::arch::Op;
+use mmscale_arch::Op;
 use mmscale_sim::profile;
 use mmscale_study::calibrate::{Of, Speed, calibrate};
 use mmscale_threads::calibrate::Effort;

@@ -1,10 +1,10 @@
 //! Programs with planted bugs on a whole simulated system: the run must end with what they did.
 
+use mmscale_arch::{Arch, CpuId, Order, Pfn, Probe, Trace};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_kernel::{Ending, Kernel};
-use mmscale_mm::arch::{Arch, CpuId, Order, Pfn, Probe, Trace};
-use mmscale_mm::frame::MigrateType;
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_sim::{Outcome, Sim, SimConfig, sample_profile};
 use mmscale_system::{Advice, Exit, MapSpec, MayMove, PAGE_BYTES, System, ThreadSpec};

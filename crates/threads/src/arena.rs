@@ -1,7 +1,7 @@
 //! The memory behind the frames: one anonymous mapping, filled by the system as it is touched, in
 //! huge pages where it can: as a kernel's own map of its memory is.
 
-use mmscale_mm::arch::{Order, Pfn};
+use mmscale_arch::{Order, Pfn};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::sync::atomic::{AtomicU64, Ordering};
 

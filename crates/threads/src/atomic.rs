@@ -1,7 +1,7 @@
 //! Atomics: those of `core`.
 
 use core::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use mmscale_mm::arch::{Atomic, CpuId, OwnedCounter};
+use mmscale_arch::{Atomic, CpuId, OwnedCounter};
 
 macro_rules! atomic {
     ($(#[$doc:meta])* $name:ident, $inner:ident, $int:ty) => {

@@ -1,7 +1,7 @@
 //! What a run is asked to be, and what it leaves.
 
+use mmscale_arch::{CpuId, Probe};
 use mmscale_document::{CallRow, LockRow};
-use mmscale_mm::arch::{CpuId, Probe};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

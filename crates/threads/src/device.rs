@@ -4,7 +4,7 @@
 use crate::arena::PAGE_BYTES;
 use crate::host::lock;
 use crate::state::{Cpu, here, pending};
-use mmscale_mm::arch::{IoDirection, IoDone, Ipi, PageIo};
+use mmscale_arch::{IoDirection, IoDone, Ipi, PageIo};
 
 /// Does what is asked, and sees to the interrupt.
 pub(crate) fn submit(io: PageIo) {

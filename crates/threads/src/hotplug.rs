@@ -8,10 +8,10 @@ use crate::interrupt::take_interrupts;
 use crate::state::{Cpu, Machine, NEVER, here, hotplug, pending};
 use crate::task::Pause;
 use crate::wake::{enqueue, park, suspend, unpark};
-use mmscale_mm::arch::{CpuId, HotplugError, TaskId};
+use mmscale_arch::{CpuId, HotplugError, TaskId};
 use std::sync::atomic::Ordering;
 
-/// Takes `cpu` offline; see [`mmscale_mm::arch::Arch::cpu_offline`].
+/// Takes `cpu` offline; see [`mmscale_arch::Arch::cpu_offline`].
 pub(crate) fn offline(cpu: CpuId) -> Result<(), HotplugError> {
     let machine = here().machine();
     let target = find(machine, cpu)?;
@@ -35,7 +35,7 @@ pub(crate) fn offline(cpu: CpuId) -> Result<(), HotplugError> {
     Ok(())
 }
 
-/// Takes `cpu` online; see [`mmscale_mm::arch::Arch::cpu_online`].
+/// Takes `cpu` online; see [`mmscale_arch::Arch::cpu_online`].
 pub(crate) fn online(cpu: CpuId) -> Result<(), HotplugError> {
     let machine = here().machine();
     let target = find(machine, cpu)?;

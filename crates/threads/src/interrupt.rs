@@ -7,7 +7,7 @@ use crate::queue::SLICE_NS;
 use crate::state::{Cpu, NEVER, here, pending};
 use crate::task::{FAIR, Pause};
 use crate::wake::{die, suspend};
-use mmscale_mm::arch::{CpuId, Ipi};
+use mmscale_arch::{CpuId, Ipi};
 use std::sync::atomic::Ordering;
 
 /// Polls between two looks at the clock. A look costs 10 to 25 ns, a poll about 1 ns; code that

@@ -38,7 +38,7 @@ pub use config::{Failure, Outcome, ThreadsConfig};
 pub use lock::ThreadsSpin;
 pub use run::run;
 
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
     NodeId, Op, Order, PageIo, PathId, Pfn, SoftTlb, TaskId, TaskSpec, Trace, Translation,
     VmaRange, Vpn,

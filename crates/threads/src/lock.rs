@@ -4,7 +4,7 @@
 use crate::host::Waiting;
 use crate::interrupt::relax;
 use crate::state::{Cpu, here, try_here};
-use mmscale_mm::arch::{LockClass, RawSpin};
+use mmscale_arch::{LockClass, RawSpin};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A spin lock.

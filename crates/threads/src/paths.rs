@@ -1,8 +1,8 @@
 //! Call paths, shared by all CPUs, and lock statistics, each CPU's own.
 
 use crate::host::lock;
+use mmscale_arch::{Func, LockClass};
 use mmscale_document::{CallRow, LockRow};
-use mmscale_mm::arch::{Func, LockClass};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};

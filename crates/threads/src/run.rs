@@ -7,7 +7,7 @@ use crate::paths;
 use crate::sched::{bury, main_loop};
 use crate::state::{Machine, NEVER, enter, leave};
 use crate::wake::Dying;
-use mmscale_mm::arch::{Callbacks, CpuId, MAX_CPUS, Probe};
+use mmscale_arch::{Callbacks, CpuId, MAX_CPUS, Probe};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

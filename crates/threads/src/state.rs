@@ -8,7 +8,7 @@ use crate::host::{Waiting, lock};
 use crate::paths::{LockStats, PathTree};
 use crate::queue::RunQueue;
 use crate::task::{Task, TaskTable};
-use mmscale_mm::arch::{Callbacks, CpuId, CpuMask, IoDone, MAX_CPUS, Probe, SoftTlb, TaskId};
+use mmscale_arch::{Callbacks, CpuId, CpuMask, IoDone, MAX_CPUS, Probe, SoftTlb, TaskId};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -17,7 +17,7 @@ use std::thread::Thread;
 
 /// Bits of [`Cpu::pending`].
 pub(crate) mod pending {
-    use mmscale_mm::arch::Ipi;
+    use mmscale_arch::Ipi;
 
     /// What interrupts: a bit for each reason.
     pub(crate) const INTERRUPTS: u32 = 0xff;

@@ -6,7 +6,7 @@
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
-use mmscale_mm::arch::{CpuId, MAX_CPUS, Priority, TaskEntry, TaskId, TaskSpec};
+use mmscale_arch::{CpuId, MAX_CPUS, Priority, TaskEntry, TaskId, TaskSpec};
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

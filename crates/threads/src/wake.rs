@@ -4,7 +4,7 @@ use crate::host::lock;
 use crate::queue::WAKE_NS;
 use crate::state::{Machine, here, pending};
 use crate::task::{FAIR, Pause, Task};
-use mmscale_mm::arch::{CpuId, TaskId, TaskSpec};
+use mmscale_arch::{CpuId, TaskId, TaskSpec};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -8,9 +8,9 @@ mod paging;
 mod swap;
 
 use common::{Kernel, config, go, task};
-use mmscale_mm::arch::{Arch, CpuId, CpuMask, HotplugError, Ipi, LockClass, Priority};
-use mmscale_mm::arch::{Order, Pfn, Probe, TaskId, Trace};
-use mmscale_mm::sync::{IrqGuard, PreemptGuard, SpinLock};
+use mmscale_arch::sync::{IrqGuard, PreemptGuard, SpinLock};
+use mmscale_arch::{Arch, CpuId, CpuMask, HotplugError, Ipi, LockClass, Priority};
+use mmscale_arch::{Order, Pfn, Probe, TaskId, Trace};
 use mmscale_threads::{Failure, Threads};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};

@@ -1,12 +1,12 @@
 //! The cases on the machines that run the memory manager, under every LRU policy. Each case runs on
 //! a machine of its own, which looks at itself at the end: everything adds up, and is given back.
 
+use mmscale_arch::{Arch, CpuId, Probe, Trace};
 use mmscale_conformance::{Case, cases};
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::{Ending, Kernel};
-use mmscale_mm::arch::{Arch, CpuId, Probe, Trace};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::space::HugePages;
 use mmscale_mm::swap::SwapConfig;
 use mmscale_mm::upkeep::TickPolicy;

@@ -6,7 +6,7 @@
 
 use crate::world;
 use core::sync::atomic::Ordering;
-use mmscale_mm::arch::{Atomic, CpuId, OwnedCounter};
+use mmscale_arch::{Atomic, CpuId, OwnedCounter};
 use shuttle::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
 /// An integer type that shuttle has an atomic of.

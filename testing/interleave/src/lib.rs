@@ -18,7 +18,7 @@ pub use atomic::{ModelAtomic, ModelOwned};
 pub use spin::ModelSpin;
 pub use world::{Cpu, Hooks, check, cpu_body, interrupt, run, set_online};
 
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
     NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };

@@ -2,7 +2,7 @@
 //! with interrupts on does spin, since interrupts must reach him: the holder may wait for that.
 
 use crate::world;
-use mmscale_mm::arch::{LockClass, RawSpin};
+use mmscale_arch::{LockClass, RawSpin};
 use shuttle::sync::{Condvar, Mutex};
 
 /// A spin lock of the model.

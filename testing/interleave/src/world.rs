@@ -4,7 +4,7 @@
 //! no points of the schedule. The state is made anew for every schedule.
 
 use core::cell::{Cell, RefCell};
-use mmscale_mm::arch::{IoDirection, IoDone, Ipi, PageIo, Pfn, SoftTlb};
+use mmscale_arch::{IoDirection, IoDone, Ipi, PageIo, Pfn, SoftTlb};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread::{self, Thread};
 use shuttle::{Config, Runner};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What a scenario wants to be told, as a machine tells [`mmscale_mm::arch::Callbacks`].
+/// What a scenario wants to be told, as a machine tells [`mmscale_arch::Callbacks`].
 pub trait Hooks: Send + Sync {
     /// An interrupt from another CPU arrived.
     fn ipi(&self, _: Ipi) {}

@@ -4,8 +4,8 @@
 //! interrupts, and nothing else. The preemption count and the interrupt flag are kept up for real,
 //! in memory of the thread.
 
-use mmscale_mm::arch::bare::{Bare, BareMachine};
-use mmscale_mm::arch::{CpuId, IrqState};
+use mmscale_arch::bare::{Bare, BareMachine};
+use mmscale_arch::{CpuId, IrqState};
 use std::cell::Cell;
 
 /// CPUs of the machine, whether or not a thread stands for them.

@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
-use mmscale_mm::arch::{Atomic, CpuId, OwnedCounter};
+use mmscale_arch::{Atomic, CpuId, OwnedCounter};
 
 /// An integer in a cell.
 pub struct SteppedAtomic<T>(Cell<T>);

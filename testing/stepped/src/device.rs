@@ -1,6 +1,6 @@
 //! What the swap device has and holds.
 
-use mmscale_mm::arch::{CpuId, IoDone, PageIo};
+use mmscale_arch::{CpuId, IoDone, PageIo};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The device.

@@ -2,7 +2,7 @@
 
 use crate::device::Device;
 use crate::machine::{cpu, expect, here, with};
-use mmscale_mm::arch::{CpuId, IoBusy, IoDirection, IoDone, Ipi, PageIo};
+use mmscale_arch::{CpuId, IoBusy, IoDirection, IoDone, Ipi, PageIo};
 
 fn device<R>(f: impl FnOnce(&mut Device) -> R) -> R {
     with(|m| f(&mut m.device.borrow_mut()))

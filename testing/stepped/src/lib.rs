@@ -26,11 +26,10 @@ pub use machine::{
 };
 
 use machine::expect;
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
     NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
-use mmscale_mm::tlb::KERNEL;
 
 /// The machine, as a tag type.
 #[derive(Clone, Copy, Debug)]
@@ -223,14 +222,14 @@ unsafe impl Arch for Stepped {
     }
     fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {
         machine::here(|cpu| {
-            let loaded = cpu.asid == Some(asid) || asid == KERNEL;
+            let loaded = cpu.asid == Some(asid) || asid == Asid::KERNEL;
             assert!(!cpu.irqs_on && loaded, "a look at what is not loaded");
             cpu.tlb.lookup(asid, page).map(|found| found.translation)
         })
     }
     fn tlb_fill(asid: Asid, page: Vpn, translation: Translation) {
         machine::here(|cpu| {
-            let loaded = cpu.asid == Some(asid) || asid == KERNEL;
+            let loaded = cpu.asid == Some(asid) || asid == Asid::KERNEL;
             assert!(!cpu.irqs_on && loaded, "a walk of what is not loaded");
             cpu.tlb.fill(asid, page, translation);
         });

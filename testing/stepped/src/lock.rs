@@ -2,7 +2,7 @@
 
 use crate::machine;
 use core::cell::Cell;
-use mmscale_mm::arch::{LockClass, RawSpin};
+use mmscale_arch::{LockClass, RawSpin};
 
 /// A spin lock that panics where a real one would spin for ever.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use crate::device::Device;
 use core::cell::{Cell, RefCell};
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Access, Asid, Callbacks, CpuId, Func, HotplugError, Ipi, Line, LockClass, NodeId, Op, Pfn,
     SoftTlb, TaskId, TaskSpec, Trace,
 };
@@ -188,7 +188,7 @@ pub(crate) fn work(op: Op, count: u32) {
 }
 
 /// Something happens once, `skip` steps of work from now: in the middle of what the caller does
-/// next. A step is any call of [`Arch::work`](mmscale_mm::arch::Arch::work).
+/// next. A step is any call of [`Arch::work`](mmscale_arch::Arch::work).
 pub fn at_step(skip: u32, happen: impl FnOnce() + 'static) {
     with(|m| {
         m.before_step.set(skip);

@@ -6,7 +6,7 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 /// The crates whose results are bit-identical from run to run.
-const CRATES: [&str; 3] = ["mm", "sim", "document"];
+const CRATES: [&str; 5] = ["arch", "frames", "mm", "sim", "document"];
 
 /// Paths that may not be named, and what to take instead. The words are those between `::`.
 const PATHS: [(&[&str], &str); 7] = [

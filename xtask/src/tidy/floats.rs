@@ -1,11 +1,17 @@
 //! The memory manager computes in integers: a kernel has no floating point to spare.
 
-use super::{Finding, Tree};
+use super::{Finding, Source, Tree};
 use proc_macro2::{TokenStream, TokenTree};
+
+/// The crates of the memory manager.
+const CRATES: [&str; 3] = ["arch", "frames", "mm"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
-    for source in tree.rust().filter(|s| s.krate() == Some("mm") && s.part() == "src") {
+    let concerned = |source: &&Source| {
+        source.krate().is_some_and(|krate| CRATES.contains(&krate)) && source.part() == "src"
+    };
+    for source in tree.rust().filter(concerned) {
         if let Ok(tokens) = source.text.parse::<TokenStream>() {
             search(tokens, &source.path, &mut found);
         }

@@ -5,7 +5,7 @@ use super::{Finding, Tree};
 use proc_macro2::{TokenStream, TokenTree};
 
 /// The crates that must run on a bare machine.
-const CRATES: [&str; 3] = ["mm", "system", "kernel"];
+const CRATES: [&str; 5] = ["arch", "frames", "mm", "system", "kernel"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();

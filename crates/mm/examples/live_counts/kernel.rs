@@ -1,6 +1,6 @@
 //! What the kernel says of itself.
 
-use mmscale_mm::pcp::PcpLimits;
+use mmscale_frames::pcp::PcpLimits;
 use std::fs;
 
 /// The running kernel.
@@ -142,7 +142,7 @@ impl Cache {
             batch: of_cpu("batch:")?,
             high_min: of_cpu("high_min:")?,
             high_max: of_cpu("high_max:")?,
-            scale_max: mmscale_mm::pcp::BATCH_SCALE_MAX,
+            scale_max: mmscale_frames::pcp::BATCH_SCALE_MAX,
         };
         Ok(Self {
             managed: zone.managed(),

@@ -2,12 +2,14 @@
 
 use crate::kernel::{Cache, Kernel};
 use crate::trace::Arming;
-use mmscale_mm::arch::{CpuId, Order, Pfn, Trace};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap};
-use mmscale_mm::pcp::{Pcp, PcpLimits};
+use mmscale_arch::{CpuId, Order, Pfn, Trace};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{
+    AllocConfig, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap,
+};
+use mmscale_frames::pcp::{Pcp, PcpLimits};
+use mmscale_frames::zone::{ZoneId, ZoneKind};
 use mmscale_mm::time::{Expiry, Hz, NSEC_PER_SEC, Time, TimerSlot};
-use mmscale_mm::zone::{ZoneId, ZoneKind};
 use mmscale_stepped::{self as stepped, Stepped};
 use std::collections::BTreeMap;
 

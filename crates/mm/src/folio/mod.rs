@@ -15,13 +15,13 @@ mod word;
 
 pub use word::{FolioFlags, FolioWord};
 
-use crate::arch::{Arch, Atomic, Pfn};
 use crate::group::GroupId;
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
+use mmscale_arch::{Arch, Atomic, Pfn};
 use word::{ONE_MAP, ONE_REF, flag_bits};
 
 /// Frames whose records are made together.

@@ -2,9 +2,9 @@
 
 use super::lists::{End, Relock};
 use super::{BatchKind, LruList, LruPolicy, Memory};
-use crate::arch::{Arch, Func, Op, Pfn, Span, Trace};
 use crate::folio::{FolioFlags, FolioWord};
-use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
+use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
+use mmscale_arch::{Arch, Func, Op, Pfn, Span, Trace};
 
 /// Whether a folio that was written out goes to the end of its list: nobody uses it by now.
 fn turns(word: FolioWord) -> bool {

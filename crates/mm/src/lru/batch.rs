@@ -8,10 +8,10 @@
 //! owner fills slots and knows those that it filled and emptied itself; that another CPU has
 //! emptied one shows when the slots are full and the owner sweeps them.
 
-use crate::arch::{Arch, Atomic, CpuId, OwnedCounter, Pfn};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
+use mmscale_arch::{Arch, Atomic, CpuId, OwnedCounter, Pfn};
 
 /// Folios in a batch (`PAGEVEC_SIZE`).
 pub const BATCH: usize = 31;

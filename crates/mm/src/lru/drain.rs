@@ -1,10 +1,10 @@
 //! Draining: this CPU, all CPUs, CPUs that are gone, and doing without batches for a while.
 
 use super::{BatchKind, Event, LruPolicy, Memory};
-use crate::arch::{Arch, Atomic, CpuId, CpuMask, Func, Span};
-use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use crate::work::WorkItem;
 use core::sync::atomic::Ordering::SeqCst;
+use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
+use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, Func, Span};
 
 /// Which CPUs a drain of all asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,9 +7,9 @@
 use super::batch::Taken;
 use super::lists::{End, Relock};
 use super::{Event, LruList, LruPolicy, Memory};
-use crate::arch::{Arch, Func, NodeId, Pfn, Span};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
+use mmscale_arch::{Arch, Func, NodeId, Pfn, Span};
 
 /// What a look at the end of a list gave.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

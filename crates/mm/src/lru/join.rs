@@ -3,13 +3,13 @@
 use super::batch::{BATCH, Place, Taken};
 use super::lists::{End, Relock};
 use super::{BatchKind, Event, LruList, LruPolicy, Memory};
-use crate::arch::{Arch, Atomic, Func, NodeId, Op, Order, Pfn, Span, Trace};
 use crate::folio::{FolioFlags, FolioInit, FolioWord};
-use crate::frame::MigrateType;
 use crate::group::OverLimit;
-use crate::page_alloc::{AllocError, Gfp};
-use crate::sync::NoPreempt;
 use core::sync::atomic::Ordering::Acquire;
+use mmscale_arch::sync::NoPreempt;
+use mmscale_arch::{Arch, Atomic, Func, NodeId, Op, Order, Pfn, Span, Trace};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocError, Gfp};
 
 /// Why there is no folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

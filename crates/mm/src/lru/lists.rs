@@ -1,12 +1,12 @@
 //! The lists of one memory group on one node, and the way from one folio's to the next one's.
 
 use super::Memory;
-use crate::arch::{Arch, LockClass, NodeId, Op, Pfn};
 use crate::folio::{FolioFlags, FolioWord};
-use crate::frame::{FrameList, FrameTable};
-use crate::sync::{IrqGuard, SpinGuard, SpinLock};
-use crate::vmstat::{IrqOff, NodeItem, ZoneItem};
-use crate::zone::ZoneId;
+use mmscale_arch::sync::{IrqGuard, SpinGuard, SpinLock};
+use mmscale_arch::{Arch, LockClass, NodeId, Op, Pfn};
+use mmscale_frames::frame::{FrameList, FrameTable};
+use mmscale_frames::vmstat::{IrqOff, NodeItem, ZoneItem};
+use mmscale_frames::zone::ZoneId;
 
 /// The lists of a lruvec.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

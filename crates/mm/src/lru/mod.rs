@@ -47,18 +47,18 @@ pub use lists::LruList;
 pub use retire::MANY;
 pub use verify::{LruAudit, LruViolation};
 
-use crate::arch::{Arch, Atomic, NodeId};
 use crate::folio::Folios;
 use crate::group::{GroupId, Groups};
-use crate::page_alloc::FrameAllocator;
 use crate::rcu::Rcu;
-use crate::sync::{EachCpu, Mutex};
 use crate::work::Work;
 use alloc::boxed::Box;
 use batch::CpuBatches;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use lists::{Lruvec, new_lruvec};
+use mmscale_arch::sync::{EachCpu, Mutex};
+use mmscale_arch::{Arch, Atomic, NodeId};
+use mmscale_frames::page_alloc::FrameAllocator;
 
 /// How folios get onto their lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,11 +3,11 @@
 use super::batch::{BATCH, Place, Taken};
 use super::lists::Relock;
 use super::{Event, LruList, LruPolicy, Memory};
-use crate::arch::{Arch, Func, Op, Order, Pfn, Span, Trace};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
-use crate::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use crate::vmstat::ZoneItem;
+use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
+use mmscale_arch::{Arch, Func, Op, Order, Pfn, Span, Trace};
+use mmscale_frames::vmstat::ZoneItem;
 
 /// Folios that [`Memory::release_many`] takes off their lists together: four batches.
 pub const MANY: usize = 4 * BATCH;

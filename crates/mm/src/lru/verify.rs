@@ -1,11 +1,11 @@
 //! Whether lists, batches, counters and charges add up: for tests, and for the end of a run.
 
 use super::{BatchKind, LruList, Memory};
-use crate::arch::{Arch, CpuId, NodeId, Pfn};
 use crate::folio::{FolioFlags, FolioWord};
-use crate::frame::FrameState;
 use crate::group::{GroupId, Mischarged};
 use alloc::vec::Vec;
+use mmscale_arch::{Arch, CpuId, NodeId, Pfn};
+use mmscale_frames::frame::FrameState;
 
 /// Where folios are.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -2,11 +2,11 @@
 
 use super::score::badness;
 use super::{Event, Fate, Oom, OomPolicy, Outcome, Patience, Scene, Settle, Shortage, Victim};
-use crate::arch::{Arch, CpuMask, Func, Span, Trace};
-use crate::page_alloc::Gfp;
 use crate::time::NSEC_PER_SEC;
 use crate::work::WorkItem;
 use alloc::sync::Arc;
+use mmscale_arch::{Arch, CpuMask, Func, Span, Trace};
+use mmscale_frames::page_alloc::Gfp;
 
 /// How long one allocation waits for processes that end by themselves, in ns. It is long for an
 /// exit, which takes about 0.3 us a page.

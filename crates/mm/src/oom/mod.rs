@@ -15,8 +15,8 @@
 //!
 //! An address space is marked once. Its marks are its own, so killing asks for no memory; the
 //! reaper looks for marked ones among all. A victim may go down to half of the min watermark
-//! ([`Gfp::VICTIM`](crate::page_alloc::Gfp::VICTIM)), once for each allocation, so that it gets to
-//! its end.
+//! ([`Gfp::VICTIM`](mmscale_frames::page_alloc::Gfp::VICTIM)), once for each allocation, so that it
+//! gets to its end.
 //!
 //! Differences from Linux 6.18: it checks the watermark `high` before a kill, this what the
 //! allocation needs; it takes the memory of a process for gone as soon as its pages are unmapped,
@@ -34,14 +34,14 @@ mod score;
 pub use reaper::Attempt;
 pub use score::{ADJ_MAX, ADJ_MIN, badness};
 
-use crate::arch::{Arch, Asid, Atomic, NodeId, Order};
 use crate::group::GroupId;
 use crate::lru::Memory;
-use crate::sync::{Completion, Mutex};
 use crate::time::Time;
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::sync::{Completion, Mutex};
+use mmscale_arch::{Arch, Asid, Atomic, NodeId, Order};
 
 /// What happens when there is no memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

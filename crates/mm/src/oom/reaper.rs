@@ -1,9 +1,9 @@
 //! The task that takes the memory of victims back which do not end by themselves (`oom_reaper`).
 
 use super::{Event, Oom, Scene, Victim};
-use crate::arch::{Arch, Atomic, Func, Span, TaskId, Trace};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::SeqCst;
+use mmscale_arch::{Arch, Atomic, Func, Span, TaskId, Trace};
 
 /// What came of one attempt to reap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,10 +3,10 @@
 use super::scan::{FIRST_PRIORITY, Lruvec};
 use super::shrink::{BATCH, Haste, Uses};
 use super::{Event, Reclaim, Rmap, Scope};
-use crate::arch::{Arch, Atomic, Func, NodeId, Pfn, Span};
 use crate::group::GroupId;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::{Arch, Atomic, Func, NodeId, Pfn, Span};
 
 /// How often a last round that freed nothing is repeated (`MAX_RECLAIM_RETRIES`).
 const MAX_REPEATS: usize = 16;

@@ -3,12 +3,12 @@
 use super::scan::FIRST_PRIORITY;
 use super::shrink::{BATCH, Haste};
 use super::{Event, Reclaim, Rmap, Scope};
-use crate::arch::{Arch, Atomic, Func, NodeId, Span};
 use crate::lru::Memory;
-use crate::page_alloc::Zone;
 use crate::tlb::Leave;
-use crate::vmstat::ZoneItem;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use mmscale_arch::{Arch, Atomic, Func, NodeId, Span};
+use mmscale_frames::page_alloc::Zone;
+use mmscale_frames::vmstat::ZoneItem;
 
 /// Runs in a row that freed nothing, after which a node is given up until direct reclaim has freed
 /// something (`MAX_RECLAIM_RETRIES`).

@@ -33,13 +33,13 @@ mod shrink;
 
 pub use rmap::{References, Rmap, UnmapTo};
 
-use crate::arch::{Arch, Atomic};
 use crate::lru::Memory;
 use crate::swap::Swap;
-use crate::sync::{Completion, EachCpu};
 use alloc::boxed::Box;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::sync::{Completion, EachCpu};
+use mmscale_arch::{Arch, Atomic};
 
 /// What reclaim works on.
 pub struct Scope<'a, A: Arch, R> {

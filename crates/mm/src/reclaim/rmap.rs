@@ -1,8 +1,8 @@
 //! What reclaim asks of address spaces.
 
-use crate::arch::{Arch, Pfn};
 use crate::swap::SwapEntry;
 use crate::tlb::{Batch, Leave};
+use mmscale_arch::{Arch, Pfn};
 
 /// What the entries that map a folio said.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -2,10 +2,10 @@
 
 use super::shrink::{BATCH, Haste, Shrunk, Uses};
 use super::{Event, Reclaim, Rmap, Scope};
-use crate::arch::{Arch, Func, NodeId, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::group::GroupId;
 use crate::lru::LruList;
+use mmscale_arch::{Arch, Func, NodeId, Pfn, Span};
 
 /// The first round looks at 1/2^12 of each list (`DEF_PRIORITY`).
 pub(super) const FIRST_PRIORITY: u32 = 12;
@@ -29,7 +29,7 @@ struct Counts {
 /// Whether so few pages are inactive that active ones should become so (`inactive_is_low`): up to
 /// 1 GiB of both one to one, from there one to sqrt(10 * GiB).
 fn inactive_is_low(inactive: u64, active: u64) -> bool {
-    const GIB_SHIFT: u32 = 30 - crate::arch::PAGE_SHIFT;
+    const GIB_SHIFT: u32 = 30 - mmscale_arch::PAGE_SHIFT;
     let gib = (inactive + active) >> GIB_SHIFT;
     let ratio = if gib == 0 { 1 } else { (10 * gib).isqrt() };
     inactive * ratio < active

@@ -1,11 +1,11 @@
 //! What becomes of isolated folios (`shrink_folio_list`).
 
 use super::{Event, Reclaim, Rmap, Scope, UnmapTo};
-use crate::arch::{Arch, Func, Op, Order, Pfn, Span};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::swap::WriteOut;
 use crate::tlb::{Batch, Leave};
-use crate::vmstat::ZoneItem;
+use mmscale_arch::{Arch, Func, Op, Order, Pfn, Span};
+use mmscale_frames::vmstat::ZoneItem;
 
 /// Folios of one round (`SWAP_CLUSTER_MAX`).
 pub(super) const BATCH: usize = 32;

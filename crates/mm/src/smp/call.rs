@@ -3,9 +3,9 @@
 //! A call carries two words and no pointer: so no record outlives what it speaks of, whoever waits,
 //! goes elsewhere or gives up.
 
-use crate::arch::CpuId;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use mmscale_arch::CpuId;
 
 /// Which function a call runs at its target. What its words mean is the business of whoever owns
 /// the function.

@@ -15,10 +15,10 @@ use super::queue::{Head, Queued};
 use super::stats::{Count, Max, Tally};
 use super::watch::Watch;
 use super::{SmpConfig, may_call};
-use crate::arch::{Arch, Atomic, CpuId, CpuMask, Func, Ipi, Span, Trace};
-use crate::sync::{EachCpu, IrqGuard, NoPreempt, PreemptGuard, Sparse};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, PreemptGuard, Sparse};
+use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, Func, Ipi, Span, Trace};
 
 /// Bytes of a record on hardware: its link, its state, its function and its words.
 const RECORD_BYTES: u64 = 32;

@@ -37,10 +37,10 @@ pub use stats::CallStats;
 pub(crate) use stats::{Count, Max, Tally};
 pub(crate) use watch::Watch;
 
-use crate::arch::{Arch, CpuId, CpuMask, Func, Span};
-use crate::sync::{IrqGuard, NoPreempt, PerCpu};
 use core::cell::Cell;
 use csd::{Csds, Section};
+use mmscale_arch::sync::{IrqGuard, NoPreempt, PerCpu};
+use mmscale_arch::{Arch, CpuId, CpuMask, Func, Span};
 use requests::{Requests, Set};
 
 /// With `requests`, how long a caller that may sleep spins first, in ns: about what it takes to
@@ -201,7 +201,7 @@ impl<A: Arch> Smp<A> {
 
     // -- Callbacks.
 
-    /// This CPU was interrupted ([`Ipi::CallFunction`](crate::arch::Ipi::CallFunction)): runs what
+    /// This CPU was interrupted ([`Ipi::CallFunction`](mmscale_arch::Ipi::CallFunction)): runs what
     /// it was called for. Exactly once for each interrupt.
     pub fn interrupt(&self, run: &impl Fn(Call)) {
         match &self.calls {

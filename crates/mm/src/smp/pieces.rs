@@ -5,9 +5,9 @@
 //! preempted, and may go to another CPU.
 
 use super::stats::{Max, Tally};
-use crate::arch::{Arch, CpuId, IrqState};
-use crate::sync::IrqGuard;
 use core::marker::PhantomData;
+use mmscale_arch::sync::IrqGuard;
+use mmscale_arch::{Arch, CpuId, IrqState};
 
 /// Targets of a piece: at most 0.5 us for each on the profiles' machines, two transfers of a line
 /// and an interrupt sent.

@@ -8,9 +8,9 @@
 //! or on its way. A queue that is empty can be closed: then no interrupt is left that could reach
 //! a CPU that has stopped, and nothing can be pushed any more.
 
-use crate::arch::{Arch, Atomic};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use mmscale_arch::{Arch, Atomic};
 
 const EMPTY: u32 = 0;
 const CLOSED: u32 = u32::MAX;

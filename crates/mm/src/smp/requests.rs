@@ -28,11 +28,11 @@ use super::call::{Call, CallWords, Here, Reached, Wait};
 use super::stats::{Count, Max, Tally};
 use super::watch::Watch;
 use super::{SPIN_NS, SmpConfig, in_pieces, may_call};
-use crate::arch::{Arch, Atomic, CpuId, Func, Ipi, Span, TaskId, Trace};
-use crate::sync::{EachCpu, NoPreempt, WaitQueue};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use mmscale_arch::sync::{EachCpu, NoPreempt, WaitQueue};
+use mmscale_arch::{Arch, Atomic, CpuId, Func, Ipi, Span, TaskId, Trace};
 
 /// Requests under way at a time.
 pub(super) const SLOTS: usize = 62;

@@ -1,9 +1,9 @@
 //! What is counted about calls, flushes and limbo.
 
-use crate::arch::Arch;
-use crate::sync::EachCpu;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::Arch;
+use mmscale_arch::sync::EachCpu;
 
 /// What calls, flushes and limbo have come to, over all CPUs; exact while nothing runs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -2,8 +2,8 @@
 
 use super::SmpConfig;
 use super::call::{CallFunc, Unanswered};
-use crate::arch::{Arch, CpuId, Trace};
 use core::marker::PhantomData;
+use mmscale_arch::{Arch, CpuId, Trace};
 
 /// Turns of a wait loop between two looks at the clock.
 const TURNS: u32 = 16;

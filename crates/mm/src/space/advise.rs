@@ -3,9 +3,9 @@
 use super::mmap::locked_of;
 use super::zap::{HUGE_PAGES, Retire, folio_of};
 use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange};
-use crate::arch::{Arch, Func, PageSize, Span};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Gather, Leaf, MemAccess, PteFlags, PteTable};
+use mmscale_arch::{Arch, Func, PageSize, Span};
 
 /// What a program says of its pages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -242,7 +242,7 @@ const fn cooled(advice: Advice) -> PteFlags {
     }
 }
 
-fn advise_folio<A: Arch>(on: Backing<'_, A>, folio: crate::arch::Pfn, advice: Advice) {
+fn advise_folio<A: Arch>(on: Backing<'_, A>, folio: mmscale_arch::Pfn, advice: Advice) {
     if advice == Advice::Free {
         on.memory.folios.clear(folio, FolioFlags::DIRTY);
         on.memory.lazyfree(folio);

@@ -2,10 +2,10 @@
 
 use super::registry::Mapping;
 use super::{Area, AreaFlags, Backing, FaultError, Space, Vpn};
-use crate::arch::{Arch, Func, NodeId, Order, Pfn, Span};
 use crate::folio::{FolioFlags, FolioInit};
-use crate::page_alloc::Gfp;
 use crate::table::{Pte, PteFlags, PteTable};
+use mmscale_arch::{Arch, Func, NodeId, Order, Pfn, Span};
+use mmscale_frames::page_alloc::Gfp;
 
 /// What a page is that its program alone has.
 pub(super) const OWN: FolioFlags = FolioFlags::ANON

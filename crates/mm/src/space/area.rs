@@ -1,9 +1,9 @@
 //! What is said of a VMA: its pages, what a program may do with them, and which VMAs are one.
 
 use super::{VmaRange, Vpn};
-use crate::arch::NodeId;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use mmscale_arch::NodeId;
 
 bitflags::bitflags! {
     /// What a program may do with pages.

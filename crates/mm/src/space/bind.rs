@@ -2,13 +2,13 @@
 
 use super::zap::{Locked, Retire, folio_of};
 use super::{Area, Backing, Space, SpaceError, VmaRange, Vpn};
-use crate::arch::{Arch, Func, NodeId, Order, PageSize, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::lru::LruPolicy;
-use crate::page_alloc::Gfp;
 use crate::table::{Direction, Gather, Leaf, PteFlags};
-use crate::zone::ZoneId;
 use alloc::vec::Vec;
+use mmscale_arch::{Arch, Func, NodeId, Order, PageSize, Pfn, Span};
+use mmscale_frames::page_alloc::Gfp;
+use mmscale_frames::zone::ZoneId;
 
 impl<A: Arch> Space<A> {
     /// New pages of `range` come from `node`; with [`Present::Move`] those that are elsewhere, and

@@ -6,11 +6,11 @@
 
 use super::lock::Vma;
 use super::{Area, NoMemory, Space, SpaceError, VmaId, VmaRange, VmaSlots, VmaTree, Vpn};
-use crate::arch::{Arch, Atomic, Op};
-use crate::sync::{ReadGuard, WriteGuard};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::AcqRel;
+use mmscale_arch::sync::{ReadGuard, WriteGuard};
+use mmscale_arch::{Arch, Atomic, Op};
 
 /// What mmap_lock protects.
 pub(super) struct Vmas<A: Arch> {
@@ -113,7 +113,7 @@ impl<'a, A: Arch> Change<'a, A> {
         Self { space, vmas: Some(space.lock.write()), shut: false }
     }
     /// The same by somebody for whom readers give way: see
-    /// [`crate::sync::RwSem::write_after_readers`].
+    /// [`mmscale_arch::sync::RwSem::write_after_readers`].
     pub(super) fn begin_after_readers(space: &'a Space<A>) -> Self {
         Self { space, vmas: Some(space.lock.write_after_readers()), shut: false }
     }

@@ -32,13 +32,13 @@ use super::mmap::locked_of;
 use super::reap::is_reapable;
 use super::zap::Zap;
 use super::{Backing, CHANGED, DEAD, EXITING, LEFT, ReapLock, Reaped, Space, VmaRange, Vpn};
-use crate::arch::{Arch, Atomic, Func, Op, Pfn, Span, Trace, ZapBy};
 use crate::lru::MANY;
-use crate::sync::ReadGuard;
 use crate::table::{Direction, ENTRIES, Gather, Gathered, HUGE_AT_ONCE, Hold, Sink};
 use crate::tlb::Flushed;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use mmscale_arch::sync::ReadGuard;
+use mmscale_arch::{Arch, Atomic, Func, Op, Pfn, Span, Trace, ZapBy};
 
 /// Pages that a table stands for.
 const UNIT_PAGES: u64 = ENTRIES as u64;

@@ -4,11 +4,11 @@ use super::change::Change;
 use super::huge::huge_range;
 use super::zap::{HUGE_ORDER, HUGE_PAGES, Locked, Retire};
 use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange, Vpn};
-use crate::arch::{Arch, Func, Order, PageSize, Pfn, Span};
 use crate::folio::FolioFlags;
-use crate::page_alloc::Gfp;
 use crate::table::{Direction, Gather, Pte, PteFlags, TableError};
 use alloc::vec::Vec;
+use mmscale_arch::{Arch, Func, Order, PageSize, Pfn, Span};
+use mmscale_frames::page_alloc::Gfp;
 
 impl Area {
     /// Whether it may have a huge page somewhere (`thp_vma_allowable_order`): its pages' indices

@@ -4,10 +4,10 @@ use super::change::Change;
 use super::mmap::locked_of;
 use super::zap::Retire;
 use super::{Backing, EXITING, ExitPolicy, Space, VmaRange};
-use crate::arch::{Arch, Atomic, Func, Span, Trace};
 use crate::smp::CallPolicy;
 use crate::table::Gather;
 use core::sync::atomic::Ordering::AcqRel;
+use mmscale_arch::{Arch, Atomic, Func, Span, Trace};
 
 impl<A: Arch> Space<A> {
     /// Gives everything back. The caller was the last to use the address space; nobody will again,

@@ -6,9 +6,9 @@
 
 use super::zap::PIECE;
 use super::{Area, AreaFlags, Backing, FaultError, KILLED, Space, Vpn};
-use crate::arch::{Arch, Atomic, Func, Op, Pfn, Span};
 use crate::table::{MemAccess, Miss, Pte, PteFlags};
 use core::sync::atomic::Ordering::Acquire;
+use mmscale_arch::{Arch, Atomic, Func, Op, Pfn, Span};
 
 impl Miss {
     /// The entry as the hardware found it.
@@ -137,7 +137,7 @@ impl<A: Arch> Space<A> {
         let _span = Span::<A>::enter(Func::DoWpPage);
         if seen.flags().contains(PteFlags::ZERO) {
             let new = self.new_page(on, area, page)?;
-            A::clear_block(new, crate::arch::Order::ZERO);
+            A::clear_block(new, mmscale_arch::Order::ZERO);
             self.replace(on, area, page, seen, new);
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl<A: Arch> Space<A> {
         let old = ptes.take(page);
         let one = super::VmaRange::raw(page.get(), page.get() + 1);
         // Nobody reads the old page by this entry once the new one can be written to.
-        let extent = crate::tlb::Extent::Range(one, crate::arch::PageSize::Base);
+        let extent = crate::tlb::Extent::Range(one, mmscale_arch::PageSize::Base);
         let _ = self.table.flush(on.paging, extent);
         self.map_anonymous(on, area, &mut ptes, page, new);
         drop(ptes);

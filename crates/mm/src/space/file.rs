@@ -13,15 +13,15 @@
 //! for moments, with nothing inside but a folio's state.
 
 use super::{Area, AreaFlags, Backing, FaultError, FileId, FileMap, Space, Vpn};
-use crate::arch::{Arch, Atomic, Func, LockClass, NodeId, Order, Pfn, Span};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::group::GroupId;
-use crate::page_alloc::Gfp;
-use crate::sync::SpinLock;
 use crate::table::{MemAccess, Pte, PteFlags};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::AcqRel;
+use mmscale_arch::sync::SpinLock;
+use mmscale_arch::{Arch, Atomic, Func, LockClass, NodeId, Order, Pfn, Span};
+use mmscale_frames::page_alloc::Gfp;
 
 /// A file in memory.
 pub struct File<A: Arch> {

@@ -2,10 +2,10 @@
 
 use super::swapped::{ALONE, SHARED};
 use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange};
-use crate::arch::{Arch, Func, Span};
 use crate::folio::FolioFlags;
 use crate::table::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags};
 use alloc::sync::Arc;
+use mmscale_arch::{Arch, Func, Span};
 
 impl<A: Arch> Space<A> {
     /// A new address space that maps what this one does. `NoMemory` or `Interrupted`: there is

@@ -9,10 +9,10 @@
 use super::registry::HugePages;
 use super::zap::{HUGE_ORDER, HUGE_PAGES, PIECE};
 use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange, Vpn};
-use crate::arch::{Arch, PageSize};
 use crate::folio::FolioFlags;
-use crate::page_alloc::Gfp;
 use crate::table::{Pte, PteFlags, TableError};
+use mmscale_arch::{Arch, PageSize};
+use mmscale_frames::page_alloc::Gfp;
 
 /// The huge page that holds `page`.
 pub(super) const fn huge_range(page: Vpn) -> VmaRange {

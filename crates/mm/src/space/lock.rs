@@ -5,9 +5,9 @@
 
 use super::area::AreaCell;
 use super::{Area, Space, VmaId, Vpn};
-use crate::arch::{Arch, Atomic, Op};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use mmscale_arch::{Arch, Atomic, Op};
 
 /// A writer has the VMA, or waits for its readers. Below it: the number of readers.
 const WRITER: u32 = 1 << 31;

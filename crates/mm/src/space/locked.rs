@@ -2,8 +2,8 @@
 
 use super::zap::folio_of;
 use super::{AreaFlags, Backing, Space, SpaceError, VmaRange};
-use crate::arch::{Arch, Func, Span};
 use crate::table::{Direction, Leaf, PteFlags};
+use mmscale_arch::{Arch, Func, Span};
 
 /// Which pages are locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,11 +3,11 @@
 use super::zap::{Locked, Retire};
 use super::{ADDRESS_BITS, PAGE_SHIFT, VmaRange, Vpn};
 use super::{Area, AreaFlags, Backing, FileId, FileMap, Prot, Space, SpaceError};
-use crate::arch::{Arch, Func, Op, Span};
 use crate::space::GapRequest;
 use crate::space::zap::HUGE_PAGES;
 use crate::table::Gather;
 use alloc::vec::Vec;
+use mmscale_arch::{Arch, Func, Op, Span};
 
 /// The first page that a program without CAP_SYS_RAWIO may map: the lowest 64 KiB stay empty, so
 /// that a null pointer of the kernel's leads nowhere (`vm.mmap_min_addr`).

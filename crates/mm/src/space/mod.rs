@@ -70,7 +70,6 @@ mod victim;
 mod vma;
 mod zap;
 
-pub use crate::arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use advise::Advice;
 pub use area::{Area, AreaFlags, FileId, FileMap, Prot};
 pub use bind::Present;
@@ -79,6 +78,7 @@ pub use error::{FaultError, SpaceError};
 pub use file::File;
 pub use locked::LockWhat;
 pub use mmap::{MAP_MIN, MapRequest, Place};
+pub use mmscale_arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use reap::{ReapLock, Reaped};
 pub use registry::{ExitPolicy, HugePages, SpaceConfig, Spaces};
 pub use remap::{MayMove, RemapRequest};
@@ -89,13 +89,11 @@ pub use tree::{
 pub use verify::{SpaceAudit, SpaceDefect};
 pub use vma::{VmaId, VmaLookup, VmaSlots};
 
-use crate::arch::{Arch, Asid, Atomic, LockClass, TaskId};
 use crate::group::GroupId;
 use crate::lru::Memory;
 use crate::oom::Oom;
 use crate::reclaim::Reclaim;
 use crate::swap::Swap;
-use crate::sync::{RwSem, SpinLock, WaitQueue};
 use crate::table::{PageTable, Paging};
 use crate::time::Time;
 use alloc::sync::Arc;
@@ -104,6 +102,8 @@ use change::{Change, Vmas};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use lock::Vma;
+use mmscale_arch::sync::{RwSem, SpinLock, WaitQueue};
+use mmscale_arch::{Arch, Asid, Atomic, LockClass, TaskId};
 use registry::FamilyId;
 use rmap::Moved;
 

@@ -3,14 +3,11 @@
 
 use super::{AreaFlags, Backing, MapRequest, Place, Prot, Space, SpaceConfig, SpaceDefect};
 use super::{Spaces, VmaRange, Vpn};
-use crate::arch::lone::{HasTables, Lone};
-use crate::arch::{Order, Pfn};
+
 use crate::folio::{FolioFlags, Folios};
-use crate::frame::MigrateType;
 use crate::group::{GroupId, Groups};
 use crate::lru::{Lru, LruPolicy, Memory};
 use crate::oom::{Oom, OomConfig};
-use crate::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use crate::rcu::Rcu;
 use crate::reclaim::Reclaim;
 use crate::smp::SmpConfig;
@@ -21,31 +18,34 @@ use crate::tlb::Tlb;
 use crate::work::Work;
 use alloc::string::ToString;
 use alloc::sync::Arc;
+use mmscale_arch::{Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_stepped::Stepped;
 
 const AT: Vpn = Vpn::new(4096);
 
 /// A program with six pages, two of them in memory; the last two may only be read.
 struct World {
     parts: Parts,
-    space: Arc<Space<Lone>>,
-    _tables: HasTables,
+    space: Arc<Space<Stepped>>,
 }
 
 /// What stands behind it.
 struct Parts {
-    frames: FrameAllocator<Lone>,
-    folios: Folios<Lone>,
-    groups: Groups<Lone>,
-    lru: Lru<Lone>,
-    work: Work<Lone>,
-    rcu: Rcu<Lone>,
-    locks: TableLocks<Lone>,
-    tlb: Tlb<Lone>,
-    spaces: Spaces<Lone>,
-    swap: Swap<Lone>,
-    reclaim: Reclaim<Lone>,
-    oom: Oom<Lone>,
-    time: Time<Lone>,
+    frames: FrameAllocator<Stepped>,
+    folios: Folios<Stepped>,
+    groups: Groups<Stepped>,
+    lru: Lru<Stepped>,
+    work: Work<Stepped>,
+    rcu: Rcu<Stepped>,
+    locks: TableLocks<Stepped>,
+    tlb: Tlb<Stepped>,
+    spaces: Spaces<Stepped>,
+    swap: Swap<Stepped>,
+    reclaim: Reclaim<Stepped>,
+    oom: Oom<Stepped>,
+    time: Time<Stepped>,
 }
 
 impl Parts {
@@ -67,7 +67,7 @@ impl Parts {
             time: Time::new().expect("a frequency"),
         }
     }
-    fn on(&self) -> Backing<'_, Lone> {
+    fn on(&self) -> Backing<'_, Stepped> {
         let Self { frames, folios, groups, lru, work, rcu, locks, tlb, .. } = self;
         let memory = Memory { frames, folios, groups, lru, work, rcu };
         let paging = Paging { frames, locks, tlb, room: None };
@@ -78,7 +78,8 @@ impl Parts {
 
 impl World {
     fn new() -> Self {
-        let (tables, parts) = (HasTables::take(), Parts::new());
+        mmscale_stepped::boot(1, 1000);
+        let parts = Parts::new();
         let on = parts.on();
         on.spaces.start(&parts.frames).unwrap();
         let space = Space::new(on, GroupId::ROOT).unwrap();
@@ -86,13 +87,13 @@ impl World {
         space.mmap(on, request).unwrap();
         let read = request.at(Place::Fixed(AT.offset(4))).prot(Prot::READ);
         space.mmap(on, MapRequest { pages: 2, ..read }).unwrap();
-        let world = Self { parts, space, _tables: tables };
+        let world = Self { parts, space };
         (0..2).for_each(|page| {
             world.frame(AT.offset(page));
         });
         world
     }
-    fn on(&self) -> Backing<'_, Lone> {
+    fn on(&self) -> Backing<'_, Stepped> {
         self.parts.on()
     }
     /// The frame behind a page, which is there afterwards.

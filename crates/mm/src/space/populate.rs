@@ -1,8 +1,8 @@
 //! Faulting pages in before they are touched (`mm_populate`).
 
 use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange};
-use crate::arch::{Arch, Func, PageSize, Span};
 use crate::table::{MemAccess, Pte, PteFlags};
+use mmscale_arch::{Arch, Func, PageSize, Span};
 
 /// Pages after which other tasks get a chance.
 const RESCHED_EVERY: u64 = 256;

@@ -2,10 +2,10 @@
 
 use super::zap::HUGE_PAGES;
 use super::{Area, Backing, Prot, Space, SpaceError, VmaRange, Vpn};
-use crate::arch::{Arch, Func, PageSize, Span};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Leaf, Pte, PteFlags};
 use crate::tlb::Extent;
+use mmscale_arch::{Arch, Func, PageSize, Span};
 
 impl<A: Arch> Space<A> {
     /// Changes what a program may do with `range` (`mprotect`).

@@ -1,9 +1,9 @@
 //! Asking about an address space.
 
 use super::{Area, Backing, Space, SpaceError, VmaRange, Vpn};
-use crate::arch::{Arch, Func, Span};
 use crate::table::{Direction, Leaf};
 use alloc::vec::Vec;
+use mmscale_arch::{Arch, Func, Span};
 
 impl<A: Arch> Space<A> {
     /// Which pages of `range` are in memory (`mincore`): `see` gets one answer after the other.

@@ -9,11 +9,11 @@ use super::change::Vmas;
 use super::mmap::locked_of;
 use super::zap::Retire;
 use super::{Area, AreaFlags, Backing, ExitPolicy, FaultError, SKIP, Space, UNSTABLE, VmaRange};
-use crate::arch::{Arch, Atomic, Func, Span};
-use crate::sync::ReadGuard;
 use crate::table::Gather;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use mmscale_arch::sync::ReadGuard;
+use mmscale_arch::{Arch, Atomic, Func, Span};
 
 /// How a reaper gets mmap_lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

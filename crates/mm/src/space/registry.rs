@@ -8,14 +8,14 @@
 
 use super::file::Files;
 use super::{File, FileId, Space};
-use crate::arch::{Arch, Asid, Atomic, LockClass, Order, Pfn};
-use crate::frame::MigrateType;
-use crate::page_alloc::{AllocError, FrameAllocator, Gfp};
-use crate::sync::{Inside, Numbers, Sparse, SpinLock};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use mmscale_arch::sync::{Inside, Numbers, Sparse, SpinLock};
+use mmscale_arch::{Arch, Asid, Atomic, LockClass, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocError, FrameAllocator, Gfp};
 
 /// Whether address spaces get huge pages (`transparent_hugepage/enabled`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

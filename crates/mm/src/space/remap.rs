@@ -4,8 +4,8 @@ use super::change::Change;
 use super::zap::{HUGE_PAGES, Retire};
 use super::{Area, AreaFlags, Backing, GapRequest, MapRequest, Place, Space, SpaceError};
 use super::{MAP_MIN, VmaRange, Vpn};
-use crate::arch::{Arch, Func, Span};
 use crate::table::Gather;
+use mmscale_arch::{Arch, Func, Span};
 
 /// Where the pages may end up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

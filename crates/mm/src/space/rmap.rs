@@ -11,13 +11,13 @@ use super::registry::Mapping;
 use super::swapped::{ALONE, SHARED};
 use super::zap::folio_of;
 use super::{Area, AreaFlags, Backing, Space, Vpn};
-use crate::arch::{Arch, Func, PageSize, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::reclaim::{References, Rmap, UnmapTo};
 use crate::smp::Wait;
 use crate::table::{Pte, PteFlags, PteTable};
 use crate::tlb::{Batch, Extent, Leave};
 use alloc::vec::Vec;
+use mmscale_arch::{Arch, Func, PageSize, Pfn, Span};
 
 /// A stretch of folio indices that mremap has put elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,16 +2,16 @@
 
 use super::zap::folio_of;
 use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange, Vpn};
-use crate::arch::{Arch, Func, NodeId, Order, Pfn, Span};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::lru::FolioError;
 use crate::oom::{Outcome, Patience, Shortage};
-use crate::page_alloc::{AllocError, Gfp};
 use crate::reclaim::Scope;
 use crate::swap::{SwapEntry, SwapError};
 use crate::table::{Direction, Leaf, MakeRoom, Pte, PteFlags, TableError};
 use crate::tlb::Leave;
 use alloc::vec::Vec;
+use mmscale_arch::{Arch, Func, NodeId, Order, Pfn, Span};
+use mmscale_frames::page_alloc::{AllocError, Gfp};
 
 /// How often memory is reclaimed in vain before the killer is asked (`MAX_RECLAIM_RETRIES`).
 const ATTEMPTS: u32 = 16;

@@ -2,12 +2,12 @@
 
 use super::zap::{PIECE, folio_of};
 use super::{Backing, Space, TreeDefect, VmaRange, Vpn};
-use crate::arch::{Arch, Asid, Pfn};
 use crate::folio::FolioFlags;
 use crate::swap::SwapEntry;
 use crate::table::{Direction, Leaf, Pte, PteFlags, TableDefect};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use mmscale_arch::{Arch, Asid, Pfn};
 
 /// What all address spaces have.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

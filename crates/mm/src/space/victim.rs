@@ -1,13 +1,13 @@
 //! An address space and the tasks that run in it, as the out-of-memory killer sees them.
 
 use super::{Backing, EXITING, KILLED, ReapLock, Reaped, SKIP, Space, Spaces, VICTIM};
-use crate::arch::{Arch, Asid, Atomic};
 use crate::group::GroupId;
 use crate::lru::Memory;
 use crate::oom::{ADJ_MAX, ADJ_MIN, Attempt, Fate, Scene, Victim};
 use crate::time::Time;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use mmscale_arch::{Arch, Asid, Atomic};
 
 impl<A: Arch> Space<A> {
     /// The calling task runs in this address space for as long as `run` runs: it is woken when the

@@ -2,13 +2,13 @@
 //! translates to them, to the LRU, which drops their references.
 
 use super::{Backing, Space, VmaRange, Vpn};
-use crate::arch::{Arch, Func, Op, Order, PageSize, Pfn, Span, Trace, ZapBy};
 use crate::lru::BATCH;
 use crate::reclaim::Scope;
 use crate::table::{
     Direction, Gather, Gathered, Hold, Leaf, PmdTable, PteFlags, PteTable, Room, Sink,
 };
 use crate::tlb::{Flushed, Leave};
+use mmscale_arch::{Arch, Func, Op, Order, PageSize, Pfn, Span, Trace, ZapBy};
 
 /// Pages of a huge page.
 pub(super) const HUGE_PAGES: u64 = PageSize::Huge.pages();

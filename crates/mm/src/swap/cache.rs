@@ -6,10 +6,10 @@
 
 use super::slots::SLOTS;
 use super::{Event, Swap, SwapEntry};
-use crate::arch::{Arch, Atomic, Func, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::lru::Memory;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use mmscale_arch::{Arch, Atomic, Func, Pfn, Span};
 
 /// Clusters that are looked through when slots run out.
 const PRUNED_AT_ONCE: usize = 4;

@@ -6,10 +6,10 @@
 //! its waiters look again.
 
 use super::Swap;
-use crate::arch::{Arch, Func, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::lru::Memory;
-use crate::sync::WaitQueue;
+use mmscale_arch::sync::WaitQueue;
+use mmscale_arch::{Arch, Func, Pfn, Span};
 
 impl<A: Arch> Swap<A> {
     fn queue(&self, pfn: Pfn) -> &WaitQueue<A> {

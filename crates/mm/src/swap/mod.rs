@@ -39,11 +39,11 @@ pub use read::SwapError;
 pub use verify::{SwapAudit, SwapViolation};
 pub use write::WriteOut;
 
-use crate::arch::{Arch, Atomic, LockClass};
-use crate::sync::{EachCpu, Sparse, SpinLock, WaitQueue};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use mmscale_arch::sync::{EachCpu, Sparse, SpinLock, WaitQueue};
+use mmscale_arch::{Arch, Atomic, LockClass};
 use slots::{Cluster, Lists, NO_CLUSTER, SLOTS, Slot};
 use write::{ROOMS, Room};
 

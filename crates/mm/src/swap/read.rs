@@ -2,12 +2,12 @@
 
 use super::slots::SLOTS;
 use super::{Event, Swap, SwapDevice, SwapEntry};
-use crate::arch::{Arch, Atomic, Func, IoDirection, IoDone, NodeId, Op, Order, PageIo, Pfn, Span};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::group::GroupId;
 use crate::lru::{FolioError, Memory};
-use crate::page_alloc::Gfp;
 use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::{Arch, Atomic, Func, IoDirection, IoDone, NodeId, Op, Order, PageIo, Pfn, Span};
+use mmscale_frames::page_alloc::Gfp;
 
 /// Why a slot's content did not come in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

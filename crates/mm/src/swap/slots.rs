@@ -10,14 +10,14 @@
 //! cache knows it.
 
 use super::{Swap, SwapDevice, SwapEntry, SwapFull};
-use crate::arch::{Arch, Atomic, CpuId, Func, Op, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::lru::Memory;
-use crate::sync::{NoPreempt, PreemptGuard};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use mmscale_arch::sync::{NoPreempt, PreemptGuard};
+use mmscale_arch::{Arch, Atomic, CpuId, Func, Op, Pfn, Span};
 
 /// Slots in a cluster (`SWAPFILE_CLUSTER` with 2 MiB huge pages).
 pub(super) const SLOTS: usize = 512;

@@ -2,11 +2,11 @@
 
 use super::slots::SLOTS;
 use super::{Swap, SwapEntry};
-use crate::arch::{Arch, Atomic, Pfn};
 use crate::folio::FolioFlags;
 use crate::lru::Memory;
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::{Arch, Atomic, Pfn};
 
 /// What slots are used for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

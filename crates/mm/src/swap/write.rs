@@ -2,11 +2,11 @@
 
 use super::slots::SLOTS;
 use super::{Event, Swap, SwapDevice, Zeromap};
-use crate::arch::{Arch, Atomic, Func, IoDirection, IoDone, Op, PageIo, Pfn, Span};
 use crate::folio::FolioFlags;
 use crate::lru::{LruPolicy, Memory};
-use crate::sync::{PreemptGuard, WaitQueue};
 use core::sync::atomic::Ordering::SeqCst;
+use mmscale_arch::sync::{PreemptGuard, WaitQueue};
+use mmscale_arch::{Arch, Atomic, Func, IoDirection, IoDone, Op, PageIo, Pfn, Span};
 
 /// What came of writing a folio out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +108,7 @@ impl<A: Arch> Swap<A> {
     }
 
     /// The device has finished requests of this CPU: for
-    /// [`Ipi::Block`](crate::arch::Ipi::Block). Also in a task, for a CPU that has died.
+    /// [`Ipi::Block`](mmscale_arch::Ipi::Block). Also in a task, for a CPU that has died.
     ///
     /// A folio whose write has failed is dirty again and stays in the cache: its content is in
     /// memory only. One whose read has failed is not up to date.

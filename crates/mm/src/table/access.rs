@@ -3,9 +3,8 @@
 use super::entry::{Pte, PteFlags};
 use super::level::Level;
 use super::{PageTable, Paging};
-use crate::arch::{Arch, Op, PageSize, Pfn, Translation, Vpn};
-use crate::sync::IrqGuard;
-use crate::tlb::KERNEL;
+use mmscale_arch::sync::IrqGuard;
+use mmscale_arch::{Arch, Asid, Op, PageSize, Pfn, Translation, Vpn};
 
 /// How a program uses a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +49,7 @@ impl<A: Arch> PageTable<A> {
     ) -> Result<R, Miss> {
         let off = IrqGuard::<A>::new();
         // The kernel's translations are there whatever is loaded.
-        if self.asid() != KERNEL {
+        if self.asid() != Asid::KERNEL {
             on.tlb.load(&off, self.asid());
         }
         if let Some(known) = A::tlb_lookup(self.asid(), page)

@@ -4,8 +4,8 @@ use super::entry::{Pte, PteFlags};
 use super::level::Level;
 use super::range::{Direction, Leaf};
 use super::{PageTable, Paging, TableError};
-use crate::arch::{Arch, Func, PageSize, Span, VmaRange, Vpn};
 use crate::tlb::Extent;
+use mmscale_arch::{Arch, Func, PageSize, Span, VmaRange, Vpn};
 
 /// What becomes of one entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! What one entry of a page table says.
 
-use crate::arch::Pfn;
+use mmscale_arch::Pfn;
 
 bitflags::bitflags! {
     /// What holds of a mapped page, or of an entry that maps none.

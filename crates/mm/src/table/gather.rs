@@ -8,12 +8,12 @@
 //! comes with it: many huge pages, for which no page need be taken from their zone.
 
 use super::{ENTRIES, PageTable, Paging};
-use crate::arch::{Arch, Atomic, Func, Order, PageSize, Pfn, Span, VmaRange, Vpn};
-use crate::frame::MigrateType;
-use crate::page_alloc::Gfp;
 use crate::smp::Wait;
 use crate::tlb::{Extent, Flushed, Parked, Tables};
 use core::sync::atomic::Ordering::{AcqRel, SeqCst};
+use mmscale_arch::{Arch, Atomic, Func, Order, PageSize, Pfn, Span, VmaRange, Vpn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::Gfp;
 
 /// Frames that fit without a page.
 const BUNDLE: usize = 8;

@@ -5,8 +5,8 @@ use super::level::{ENTRIES, Level, piece};
 use super::slot::PmdTable;
 use super::walk::Ending;
 use super::{PageTable, Paging, TableError};
-use crate::arch::{Arch, Func, Op, PageSize, Span, VmaRange, Vpn};
 use crate::tlb::Extent;
+use mmscale_arch::{Arch, Func, Op, PageSize, Span, VmaRange, Vpn};
 
 impl<A: Arch> PageTable<A> {
     /// Maps the 512 pages of the huge page at `page` one by one, with the same flags. `false`:

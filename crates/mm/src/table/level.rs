@@ -1,6 +1,6 @@
 //! The levels of a page table, and which entry of a level stands for a page.
 
-use crate::arch::{PAGE_SHIFT, VmaRange, Vpn};
+use mmscale_arch::{PAGE_SHIFT, VmaRange, Vpn};
 
 /// Entries of a table.
 pub const ENTRIES: usize = 512;

@@ -1,8 +1,8 @@
 //! The locks of page tables: one for each table of the two lower levels, found by its frame.
 
-use crate::arch::{Arch, LockClass, Pfn};
-use crate::sync::{PreemptGuard, Sparse, SpinGuard, SpinLock};
 use core::cell::UnsafeCell;
+use mmscale_arch::sync::{PreemptGuard, Sparse, SpinGuard, SpinLock};
+use mmscale_arch::{Arch, LockClass, Pfn};
 
 /// Holds the lock of a table.
 pub(super) type TableGuard<'a, A> = SpinGuard<'a, A, (), PreemptGuard<A>>;

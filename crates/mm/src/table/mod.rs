@@ -52,15 +52,15 @@ pub(crate) use slot::Hold;
 pub use slot::{PmdTable, PteTable};
 pub use verify::{TableAudit, TableDefect};
 
-use crate::arch::{Arch, Asid, Atomic, Func, LockClass, Order, Pfn, Span};
-use crate::frame::MigrateType;
 use crate::oom::Patience;
-use crate::page_alloc::{AllocError, FrameAllocator, Gfp};
-use crate::sync::{IrqGuard, SpinLock};
-use crate::tlb::{Extent, KERNEL, Retired, Tlb};
-use crate::vmstat::NodeItem;
-use crate::zone::ZoneId;
+use crate::tlb::{Extent, Retired, Tlb};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use mmscale_arch::sync::{IrqGuard, SpinLock};
+use mmscale_arch::{Arch, Asid, Atomic, Func, LockClass, Order, Pfn, Span};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocError, FrameAllocator, Gfp};
+use mmscale_frames::vmstat::NodeItem;
+use mmscale_frames::zone::ZoneId;
 use resident::Resident;
 
 /// What page tables are made of and share.
@@ -150,7 +150,7 @@ impl<A: Arch> PageTable<A> {
     }
     /// The kernel's own tables, which map nothing. All CPUs use them at any time.
     pub(crate) fn new_kernel(on: Paging<'_, A>) -> Result<Self, TableError> {
-        Ok(Self::of(alloc_table(on, Level::Pgd)?, KERNEL))
+        Ok(Self::of(alloc_table(on, Level::Pgd)?, Asid::KERNEL))
     }
     fn of(root: Pfn, asid: Asid) -> Self {
         Self {
@@ -170,7 +170,7 @@ impl<A: Arch> PageTable<A> {
         let left = self.tables.load(Relaxed);
         assert!(left == 1, "an address space ends with {} page tables left", left - 1);
         // Whoever still has it loaded forgets it before the root goes.
-        if self.asid != KERNEL {
+        if self.asid != Asid::KERNEL {
             on.tlb.free_asid(self.asid);
         }
         free_table(on, self.root);
@@ -197,7 +197,7 @@ impl<A: Arch> PageTable<A> {
     ///
     /// Of the kernel's own: the caller has flushed it, and nobody uses it any more.
     pub fn retire(&self, on: Paging<'_, A>) {
-        if self.asid != KERNEL {
+        if self.asid != Asid::KERNEL {
             let _ = on.tlb.retire(self.asid);
         }
         self.retired.store(1, Release);

@@ -5,7 +5,7 @@ use super::level::{Level, piece};
 use super::slot::{Hold, PmdTable, PteTable};
 use super::walk::{Ending, peek};
 use super::{PageTable, Paging};
-use crate::arch::{Arch, Op, VmaRange, Vpn};
+use mmscale_arch::{Arch, Op, VmaRange, Vpn};
 
 /// Huge pages that one walker takes together at most.
 pub(crate) const HUGE_AT_ONCE: u64 = 7;
@@ -74,8 +74,8 @@ impl<A: Arch> Leaf<'_, A> {
 
 /// Where something that maps pages is; nothing is locked.
 pub(super) enum Place {
-    Ptes(crate::arch::Pfn),
-    Huge(crate::arch::Pfn),
+    Ptes(mmscale_arch::Pfn),
+    Huge(mmscale_arch::Pfn),
 }
 
 /// The tables and huge pages of a range, each locked while it is looked at.

@@ -7,10 +7,10 @@
 //!
 //! A CPU's part is used only on that CPU with preemption off.
 
-use crate::arch::{Arch, Atomic};
-use crate::sync::{NoPreempt, Sparse};
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::sync::{NoPreempt, Sparse};
+use mmscale_arch::{Arch, Atomic};
 
 /// A CPU's part, on cache lines of its own.
 #[repr(align(128))]
@@ -61,13 +61,13 @@ impl<A: Arch> Resident<A> {
 #[cfg(test)]
 mod tests {
     use super::Resident;
-    use crate::arch::lone::Lone;
-    use crate::sync::PreemptGuard;
+    use mmscale_arch::sync::PreemptGuard;
+    use mmscale_stepped::Stepped;
 
     #[test]
     fn small_changes_stay_with_their_cpu_and_large_ones_do_not() {
-        let resident = Resident::<Lone>::new();
-        let pinned = PreemptGuard::<Lone>::new();
+        let resident = Resident::<Stepped>::new();
+        let pinned = PreemptGuard::<Stepped>::new();
         (0..31).for_each(|_| resident.add(&pinned, 1));
         assert_eq!((resident.pages(), resident.exactly()), (0, 31));
         resident.add(&pinned, 1);

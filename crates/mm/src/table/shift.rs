@@ -5,8 +5,8 @@ use super::level::{ENTRIES, Level, piece};
 use super::range::{Direction, Place};
 use super::slot::{PmdTable, PteTable};
 use super::{PageTable, Paging, TableError};
-use crate::arch::{Arch, Func, PageSize, Pfn, Span, VmaRange, Vpn};
 use crate::tlb::Extent;
+use mmscale_arch::{Arch, Func, PageSize, Pfn, Span, VmaRange, Vpn};
 
 /// Why a move ended early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@ use super::entry::{Pte, PteFlags};
 use super::level::Level;
 use super::lock::TableGuard;
 use super::{PageTable, Paging};
-use crate::arch::{Arch, Op, Pfn, Vpn};
-use crate::sync::PreemptGuard;
+use mmscale_arch::sync::PreemptGuard;
+use mmscale_arch::{Arch, Op, Pfn, Vpn};
 
 /// Why nobody else is at a table.
 enum Held<'a, A: Arch> {

@@ -4,7 +4,7 @@ use super::entry::Pte;
 use super::gather::{Gather, Sink};
 use super::level::{ENTRIES, Level, piece};
 use super::{PageTable, Paging};
-use crate::arch::{Arch, Func, Op, Pfn, Span, VmaRange, Vpn};
+use mmscale_arch::{Arch, Func, Op, Pfn, Span, VmaRange, Vpn};
 
 /// What a teardown works on.
 struct Teardown<'g, 't, A: Arch, S: Sink> {

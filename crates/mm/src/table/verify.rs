@@ -3,9 +3,9 @@
 use super::entry::{Pte, PteFlags};
 use super::level::{ENTRIES, Level};
 use super::{PageTable, Paging};
-use crate::arch::{Arch, Order, Pfn, USER_END, Vpn};
-use crate::frame::FrameState;
 use alloc::vec::Vec;
+use mmscale_arch::{Arch, Order, Pfn, USER_END, Vpn};
+use mmscale_frames::frame::FrameState;
 
 /// What an address space has.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

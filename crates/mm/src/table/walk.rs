@@ -4,7 +4,7 @@ use super::entry::Pte;
 use super::level::Level;
 use super::slot::{PmdTable, PteTable};
 use super::{PageTable, Paging, TableError};
-use crate::arch::{Arch, Op, PageSize, Pfn, Vpn, Walked};
+use mmscale_arch::{Arch, Op, PageSize, Pfn, Vpn, Walked};
 
 /// The levels above the lowest, from the root on.
 const UPPER: [Level; 3] = [Level::Pgd, Level::Pud, Level::Pmd];

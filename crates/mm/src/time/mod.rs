@@ -23,10 +23,10 @@ mod wheel;
 pub use jiffies::{Hz, NSEC_PER_SEC, ROUND_SKEW_JIFFIES};
 pub use wheel::SLOTS;
 
-use crate::arch::{Arch, Atomic, CpuId, Func, Ipi, LockClass, Op, Span, TaskId};
-use crate::sync::{EachCpu, IrqGuard, NoPreempt, SpinLock};
 use base::Base;
 use core::sync::atomic::Ordering;
+use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, SpinLock};
+use mmscale_arch::{Arch, Atomic, CpuId, Func, Ipi, LockClass, Op, Span, TaskId};
 
 /// A timer of a CPU, by number, below [`SLOTS`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

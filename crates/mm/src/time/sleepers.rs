@@ -1,8 +1,8 @@
 //! Tasks that sleep to the nanosecond, in the order in which they are due.
 
-use crate::arch::TaskId;
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
+use mmscale_arch::TaskId;
 
 /// Sleepers of one CPU for which room is set aside at boot.
 const RESERVED: usize = 16;

@@ -7,9 +7,9 @@
 
 use super::cpu::Loaded;
 use super::{Extent, Tlb, trace};
-use crate::arch::{Arch, Asid, Atomic, CpuMask, Func, Span};
 use crate::smp::{Call, CallFunc, CallPolicy, Count, Here, Wait};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use mmscale_arch::{Arch, Asid, Atomic, CpuMask, Func, Span};
 
 /// Address spaces that a batch can hold; one more is flushed at once.
 const SPACES: usize = 8;

@@ -1,7 +1,7 @@
 //! What a CPU has loaded, as other CPUs see it, and what it remembers of what it had.
 
-use crate::arch::Asid;
 use core::cell::Cell;
+use mmscale_arch::Asid;
 
 const GENERATION_BITS: u32 = 40;
 const GENERATION: u64 = (1 << GENERATION_BITS) - 1;

@@ -7,11 +7,11 @@
 
 use super::cpu::Loaded;
 use super::space::{Recent, Space};
-use super::{BROADCAST_CEILING, Extent, Flushed, KERNEL, SINGLE_FLUSH_CEILING, Tables, Tlb, trace};
-use crate::arch::{Arch, Asid, Atomic, CpuId, CpuMask, Func, Op, PageSize, Span, Trace, VmaRange};
+use super::{BROADCAST_CEILING, Extent, Flushed, SINGLE_FLUSH_CEILING, Tables, Tlb, trace};
 use crate::smp::{Call, CallFunc, CallPolicy, Count, Here, Max, SPIN_NS, Wait, Watch, in_pieces};
-use crate::sync::{NoPreempt, PreemptGuard, WaitQueue};
 use core::sync::atomic::Ordering::SeqCst;
+use mmscale_arch::sync::{NoPreempt, PreemptGuard, WaitQueue};
+use mmscale_arch::{Arch, Asid, Atomic, CpuId, CpuMask, Func, Op, PageSize, Span, Trace, VmaRange};
 
 /// Tasks that sleep until a CPU has caught up.
 pub(super) struct Sleepers<A: Arch> {
@@ -187,7 +187,7 @@ impl<A: Arch> Tlb<A> {
         let _span = Span::<A>::enter(Func::FlushTlbKernelRange);
         self.smp.tally().add::<A>(Count::Flushes, 1);
         if A::has_tlb_broadcast() {
-            self.broadcast(KERNEL, Extent::Range(range, PageSize::Base));
+            self.broadcast(Asid::KERNEL, Extent::Range(range, PageSize::Base));
             return;
         }
         let info = [range.start().get(), range.pages()];

@@ -14,11 +14,11 @@
 
 use super::cpu::Loaded;
 use super::{Begun, Extent, Flushed, SINGLE_FLUSH_CEILING, Tlb};
-use crate::arch::{Arch, Asid, Atomic, CpuMask, LockClass, Pfn};
 use crate::smp::{CallPolicy, Count, Max, Wait};
-use crate::sync::SpinLock;
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use mmscale_arch::sync::SpinLock;
+use mmscale_arch::{Arch, Asid, Atomic, CpuMask, LockClass, Pfn};
 
 /// Frames that limbo has room for, on any machine: 16 MiB of single pages.
 pub const LIMBO_FRAMES: usize = 4096;

@@ -50,14 +50,14 @@ pub use flush::Begun;
 pub use limbo::{LIMBO_FRAMES, Leave, Parked};
 pub use parcel::{PARCEL_PAGES, PARCELS};
 
-use crate::arch::{Arch, Asid, Atomic, CpuId, Func, Op, PageSize, Span};
-use crate::arch::{Trace, VmaRange};
 use crate::smp::{CallPolicy, CallStats, Smp, SmpConfig, Wait};
-use crate::sync::{EachCpu, IrqGuard, NoPreempt, Numbers, PerCpu, Sparse};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use cpu::{Loaded, Own};
 use flush::Sleepers;
 use limbo::Limbo;
+use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, Numbers, PerCpu, Sparse};
+use mmscale_arch::{Arch, Asid, Atomic, CpuId, Func, Op, PageSize, Span};
+use mmscale_arch::{Trace, VmaRange};
 use parcel::Parcels;
 use space::Space;
 
@@ -104,9 +104,6 @@ pub enum Tables {
     /// They are freed once the flush is done (`freed_tables`).
     Freed,
 }
-
-/// The kernel's own translations, as TLBs tag them. Every CPU uses them at any time.
-pub const KERNEL: Asid = Asid::new(Asid::COUNT - 1);
 
 /// Proof that no CPU uses a translation any more that was taken out of the address space's tables
 /// before the flush that returned it. A flush makes one; so does [`Retired`].
@@ -165,7 +162,7 @@ impl<A: Arch> Tlb<A> {
     pub fn new(config: SmpConfig) -> Self {
         Self {
             spaces: Sparse::new(Asid::COUNT),
-            numbers: Numbers::new(1..KERNEL.index()),
+            numbers: Numbers::new(1..Asid::KERNEL.index()),
             loaded: EachCpu::new::<A>(|_| A::AtomicU64::new(Loaded::NOTHING.word())),
             own: PerCpu::new(|_| Own::default()),
             sleepers: EachCpu::new::<A>(|_| Sleepers::new()),

@@ -16,11 +16,11 @@
 
 use super::limbo::Leave;
 use super::{Batch, Extent, Tlb};
-use crate::arch::{Arch, Atomic, LockClass, Pfn};
 use crate::smp::{CallPolicy, Count, Max, Wait};
-use crate::sync::SpinLock;
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release};
+use mmscale_arch::sync::SpinLock;
+use mmscale_arch::{Arch, Atomic, LockClass, Pfn};
 
 /// Pages of a parcel: what reclaim looks at in one go.
 pub const PARCEL_PAGES: usize = 32;

@@ -1,9 +1,9 @@
 //! What all CPUs must know about one address space to forget its translations.
 
 use super::{Extent, SINGLE_FLUSH_CEILING};
-use crate::arch::{Arch, Asid, Atomic, CpuId, Op, PageSize, VmaRange, Vpn};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use mmscale_arch::{Arch, Asid, Atomic, CpuId, Op, PageSize, VmaRange, Vpn};
 
 /// The generation of a new address space; a CPU that knows nothing of it stands at 0.
 pub(super) const FIRST: u64 = 1;

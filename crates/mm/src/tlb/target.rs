@@ -2,11 +2,11 @@
 
 use super::cpu::{Loaded, Own};
 use super::space::Recent;
-use super::{KERNEL, SINGLE_FLUSH_CEILING, Tlb};
-use crate::arch::{Arch, Asid, Atomic, Func, Op, Span, VmaRange, Vpn};
+use super::{SINGLE_FLUSH_CEILING, Tlb};
 use crate::smp::{Call, CallFunc, CallPolicy};
-use crate::sync::{IrqGuard, NoPreempt};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use mmscale_arch::sync::{IrqGuard, NoPreempt};
+use mmscale_arch::{Arch, Asid, Atomic, Func, Op, Span, VmaRange, Vpn};
 
 impl<A: Arch> Tlb<A> {
     /// This CPU was interrupted for calls that are all the TLB's.
@@ -33,7 +33,7 @@ impl<A: Arch> Tlb<A> {
                     Some(_) => A::work(Op::TlbFlushPage, pages as u32),
                     None => A::work(Op::TlbFlushAll, 1),
                 }
-                A::tlb_flush_local(KERNEL, range.filter(|_| pages <= SINGLE_FLUSH_CEILING));
+                A::tlb_flush_local(Asid::KERNEL, range.filter(|_| pages <= SINGLE_FLUSH_CEILING));
             }
             CallFunc::Barrier | CallFunc::Test => {}
         }

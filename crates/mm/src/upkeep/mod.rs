@@ -21,12 +21,12 @@
 mod phased;
 mod plain;
 
-use crate::arch::{Arch, Atomic, CpuId, Func, Span, Trace};
-use crate::page_alloc::{FrameAllocator, Refresh};
-use crate::sync::{EachCpu, Mutex, PerCpu};
 use crate::time::{Hz, Time};
 use crate::work::{Work, WorkItem};
 use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::sync::{EachCpu, Mutex, PerCpu};
+use mmscale_arch::{Arch, Atomic, CpuId, Func, Span, Trace};
+use mmscale_frames::page_alloc::{FrameAllocator, Refresh};
 use phased::{Phase, Progress};
 
 /// How ticks are spread over time, and how they treat a zone's lock.

@@ -27,13 +27,13 @@
 //! A CPU's counters are thus stale for at most an interval and [`LOOK_AHEAD`] steps.
 
 use super::{Parts, Upkeep, trace_end};
-use crate::arch::{Arch, Atomic, CpuId, CpuMask, MAX_NODES, Trace};
-use crate::page_alloc::{DecayRequest, Refresh};
-use crate::sync::PreemptGuard;
 use crate::time::{Expiry, OverIdle};
 use crate::work::WorkItem;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::sync::PreemptGuard;
+use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, MAX_NODES, Trace};
+use mmscale_frames::page_alloc::{DecayRequest, Refresh};
 
 /// Runs of the shepherd in an interval.
 pub(super) const STEPS: u64 = 8;

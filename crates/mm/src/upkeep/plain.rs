@@ -1,10 +1,10 @@
 //! The tick and the shepherd as Linux has them, and with the delay that was posted.
 
 use super::{Parts, TickPolicy, Upkeep, trace_end};
-use crate::arch::{Arch, CpuId, CpuMask, Trace};
-use crate::page_alloc::DecayRequest;
 use crate::time::Expiry;
 use crate::work::WorkItem;
+use mmscale_arch::{Arch, CpuId, CpuMask, Trace};
+use mmscale_frames::page_alloc::DecayRequest;
 
 impl<A: Arch> Upkeep<A> {
     /// One interval from now, rounded as `cpu` rounds it.

@@ -19,13 +19,13 @@
 
 mod ranges;
 
-use crate::arch::{Arch, LockClass, Pfn, VmaRange, Vpn};
 use crate::smp::Wait;
-use crate::sync::{Mutex, SpinLock};
 use crate::table::{
     Gather, Gathered, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, TableError,
 };
 use crate::tlb::Flushed;
+use mmscale_arch::sync::{Mutex, SpinLock};
+use mmscale_arch::{Arch, LockClass, Pfn, VmaRange, Vpn};
 use ranges::{KERNEL_RANGE, Ranges, Refusal, Room, lazy_max_pages};
 
 /// Why frames were not mapped. Nothing was changed.

@@ -1,8 +1,8 @@
 //! Addresses of the kernel's own range: free, in use, or in limbo.
 
-use crate::arch::{VmaRange, Vpn};
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
+use mmscale_arch::{VmaRange, Vpn};
 
 /// Addresses that nothing is mapped at any more, but that a CPU may still translate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +150,7 @@ const ROOM_MIN: usize = 64;
 /// The smallest number of pages that limbo has room for on `cpus` CPUs: 32 MiB for each doubling
 /// (`lazy_max_pages` of Linux: a flush costs more the more CPUs there are).
 pub(super) fn lazy_max_pages(cpus: usize) -> u64 {
-    const STEP: u64 = 32 << (20 - crate::arch::PAGE_SHIFT);
+    const STEP: u64 = 32 << (20 - mmscale_arch::PAGE_SHIFT);
     u64::from(usize::BITS - cpus.leading_zeros()) * STEP
 }
 

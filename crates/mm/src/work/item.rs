@@ -1,9 +1,9 @@
 //! What work there is, by name.
 
-use crate::arch::{Arch, Atomic, CpuId};
-use crate::sync::EachCpu;
 use crate::time::{SLOTS, TimerSlot};
 use core::sync::atomic::Ordering;
+use mmscale_arch::sync::EachCpu;
+use mmscale_arch::{Arch, Atomic, CpuId};
 
 /// Pieces of work for tests: [`WorkItem::Test`] takes numbers below it.
 pub const TEST_ITEMS: usize = 8;

@@ -17,10 +17,12 @@ mod queue;
 
 pub use item::{TEST_ITEMS, WorkItem};
 
-use crate::arch::{Arch, CpuId, CpuMask, Func, LockClass, Op, Priority, Span, TaskEntry, TaskSpec};
-use crate::sync::{EachCpu, IrqGuard, SpinLock, WaitQueue};
 use crate::time::{Expiry, Time, TimerSlot};
 use item::Items;
+use mmscale_arch::sync::{EachCpu, IrqGuard, SpinLock, WaitQueue};
+use mmscale_arch::{
+    Arch, CpuId, CpuMask, Func, LockClass, Op, Priority, Span, TaskEntry, TaskSpec,
+};
 use queue::{Next, Queue};
 
 /// The work of all CPUs.
@@ -311,7 +313,7 @@ impl<A: Arch> Work<A> {
             state.clear_pending();
             return;
         }
-        let home = crate::sync::NoPreempt::cpu(&here);
+        let home = mmscale_arch::sync::NoPreempt::cpu(&here);
         state.set_home(home);
         time.arm(home, slot, expiry);
     }

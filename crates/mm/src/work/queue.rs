@@ -1,8 +1,8 @@
 //! The queue of one CPU's worker.
 
 use super::WorkItem;
-use crate::arch::TaskId;
 use alloc::collections::VecDeque;
+use mmscale_arch::TaskId;
 
 /// Pieces of work for which room is set aside at boot.
 const RESERVED: usize = 8;

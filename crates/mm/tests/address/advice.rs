@@ -1,7 +1,7 @@
 //! madvise, mlock and mincore as their manual pages have them.
 
 use crate::address::machine::{GROUP, Machine, POLICIES, range};
-use mmscale_mm::arch::{NodeId, Vpn};
+use mmscale_arch::{NodeId, Vpn};
 use mmscale_mm::lru::LruList;
 use mmscale_mm::space::{
     Advice, FaultError, HugePages, LockWhat, MapRequest, Place, Prot, Space, SpaceError,

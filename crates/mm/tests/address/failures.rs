@@ -1,7 +1,7 @@
 //! Every allocation fails once: each ends in a clean error, and nothing is lost or half done.
 
 use crate::address::machine::{Machine, POLICIES, range};
-use mmscale_mm::arch::{NodeId, Vpn};
+use mmscale_arch::{NodeId, Vpn};
 use mmscale_mm::space::{
     Advice, Area, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
     RemapRequest, Space, SpaceError,

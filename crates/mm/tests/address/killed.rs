@@ -2,8 +2,8 @@
 //! clean error, or had got too far; what it has done so far is in order, and nothing is left.
 
 use crate::address::machine::{Machine, POLICIES, range};
-use mmscale_mm::arch::Vpn;
-use mmscale_mm::page_alloc::MemoryMap;
+use mmscale_arch::Vpn;
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::space::{
     Advice, FaultError, HugePages, LockWhat, MapRequest, Place, Prot, Space, SpaceError,
 };

@@ -1,10 +1,10 @@
 //! A memory manager with address spaces, whose CPUs the tests step.
 
-use mmscale_mm::arch::{Arch, CpuId, NodeId, VmaRange, Vpn};
+use mmscale_arch::{Arch, CpuId, NodeId, VmaRange, Vpn};
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruPolicy};
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::space::{Backing, FaultError, Space, SpaceAudit};
 use mmscale_mm::table::MemAccess;
 use mmscale_mm::upkeep::TickPolicy;
@@ -75,7 +75,7 @@ impl Machine {
     }
     /// The node whose memory the page is in.
     pub(crate) fn node_of(&self, space: &Space<Stepped>, at: u64) -> NodeId {
-        let frame = |pfn: mmscale_mm::arch::Pfn| NodeId::new(pfn.index() / FRAMES as usize);
+        let frame = |pfn: mmscale_arch::Pfn| NodeId::new(pfn.index() / FRAMES as usize);
         space.access(self.on(), Vpn::new(at), MemAccess::Read, frame).expect("it can be read")
     }
     /// Everything adds up.

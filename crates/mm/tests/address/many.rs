@@ -2,7 +2,7 @@
 
 use crate::address::machine::{Machine, range};
 use crate::address::random::Random;
-use mmscale_mm::arch::Vpn;
+use mmscale_arch::Vpn;
 use mmscale_mm::space::{MapRequest, MayMove, Place, Prot, RemapRequest, SpaceError};
 
 const VMAS: u64 = 1_000_000;

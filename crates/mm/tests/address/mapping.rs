@@ -1,7 +1,7 @@
 //! mmap, munmap and mprotect as their manual pages have them.
 
 use crate::address::machine::{Machine, POLICIES, range};
-use mmscale_mm::arch::Vpn;
+use mmscale_arch::Vpn;
 use mmscale_mm::space::{
     Advice, AreaFlags, FaultError, LockWhat, MAP_MIN, MapRequest, Place, Prot, Space, SpaceError,
     VmaRange,

@@ -1,6 +1,6 @@
 //! What an address space does, said as simply as possible: a map from page to state.
 
-use mmscale_mm::arch::NodeId;
+use mmscale_arch::NodeId;
 use mmscale_mm::space::{
     Advice, Area, AreaFlags, FaultError, LockWhat, MapRequest, MayMove, Place, Prot, RemapRequest,
     SpaceConfig, SpaceError, VmaRange, Vpn,

@@ -1,7 +1,7 @@
 //! mremap, fork and mbind: pages that change their place, and keep their content.
 
 use crate::address::machine::{Machine, POLICIES, range};
-use mmscale_mm::arch::{NodeId, Vpn};
+use mmscale_arch::{NodeId, Vpn};
 use mmscale_mm::space::{
     Advice, AreaFlags, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
     RemapRequest, Space, SpaceError, VmaRange,

@@ -3,7 +3,7 @@
 
 use crate::address::machine::POLICIES;
 use crate::address::steps::{CPUS, Cases, Run, Setting, Step};
-use mmscale_mm::arch::{VmaRange, Vpn};
+use mmscale_arch::{VmaRange, Vpn};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{
     Advice, AreaFlags, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,

@@ -1,8 +1,8 @@
 //! Pages are taken out of an address space by somebody else than its process.
 
 use crate::address::machine::{Machine, POLICIES, range};
-use mmscale_mm::arch::{LockClass, NodeId, Vpn};
-use mmscale_mm::page_alloc::MemoryMap;
+use mmscale_arch::{LockClass, NodeId, Vpn};
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::space::{
     Advice, ExitPolicy, FaultError, HugePages, LockWhat, MapRequest, Place, Prot, ReapLock, Reaped,
     Space, SpaceError,

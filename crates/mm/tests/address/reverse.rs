@@ -1,7 +1,7 @@
 //! From a folio to the pages that it stands for: after forks, moves and splits.
 
 use crate::address::machine::{Machine, POLICIES, range};
-use mmscale_mm::arch::{Pfn, Vpn};
+use mmscale_arch::{Pfn, Vpn};
 use mmscale_mm::reclaim::{References, Rmap, UnmapTo};
 use mmscale_mm::space::{Advice, LockWhat, MapRequest, MayMove, Place, Prot, RemapRequest, Space};
 use mmscale_mm::table::MemAccess;

@@ -1,7 +1,7 @@
 //! Who is interrupted when address spaces end, and what waits in limbo instead.
 
 use crate::address::machine::{Machine, range};
-use mmscale_mm::arch::{CpuId, NodeId, Vpn};
+use mmscale_arch::{CpuId, NodeId, Vpn};
 use mmscale_mm::reclaim::Scope;
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::{Advice, ExitPolicy, MapRequest, Place, ReapLock, Reaped, Space};

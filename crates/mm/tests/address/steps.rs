@@ -2,7 +2,7 @@
 
 use crate::address::machine::Machine;
 use crate::address::model::{Model, Page};
-use mmscale_mm::arch::{NodeId, VmaRange};
+use mmscale_arch::{NodeId, VmaRange};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{
     Advice, LockWhat, MapRequest, MayMove, Place, Present, Prot, RemapRequest, Space, SpaceConfig,

@@ -1,11 +1,11 @@
 //! A whole memory manager on the one-thread machine, driven by its own timers.
 
-use mmscale_mm::arch::{Arch, CpuId, NodeId, Trace};
+use mmscale_arch::sync::IrqGuard;
+use mmscale_arch::{Arch, CpuId, NodeId, Trace};
+use mmscale_frames::page_alloc::MemoryMap;
+use mmscale_frames::vmstat::NodeItem;
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::page_alloc::MemoryMap;
-use mmscale_mm::sync::IrqGuard;
 use mmscale_mm::upkeep::TickPolicy;
-use mmscale_mm::vmstat::NodeItem;
 use mmscale_mm::work::Step;
 use mmscale_stepped::{self as stepped, Stepped};
 

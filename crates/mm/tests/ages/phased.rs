@@ -1,12 +1,12 @@
 //! The phased tick's decay: the same pages as stock, without waiting for a zone.
 
 use crate::ages::machine::{Machine, SEC};
-use mmscale_mm::arch::{Arch, CpuId, Order, Pfn, Trace};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::Gfp;
+use mmscale_arch::{Arch, CpuId, Order, Pfn, Trace};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::Gfp;
+use mmscale_frames::zone::ZoneId;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::WorkItem;
-use mmscale_mm::zone::ZoneId;
 use mmscale_stepped::{self as stepped, Stepped};
 
 /// Pages of a burst.

@@ -1,9 +1,9 @@
 //! The upkeep tick: when it fires under each policy, and what it must never do.
 
 use crate::ages::machine::{Machine, SEC, firings};
-use mmscale_mm::arch::{Arch, CpuId, Trace};
+use mmscale_arch::{Arch, CpuId, Trace};
+use mmscale_frames::vmstat::NodeItem;
 use mmscale_mm::upkeep::TickPolicy;
-use mmscale_mm::vmstat::NodeItem;
 use mmscale_mm::work::WorkItem;
 use mmscale_stepped::{self as stepped, Stepped};
 

@@ -1,7 +1,7 @@
 //! Work queues: pending means pending, delays, cancelling, hotplug.
 
 use crate::ages::machine::Machine;
-use mmscale_mm::arch::{Arch, CpuId, Func, Op, TaskId};
+use mmscale_arch::{Arch, CpuId, Func, Op, TaskId};
 use mmscale_mm::time::{Expiry, Time};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::{Step, Work, WorkItem};
@@ -12,7 +12,7 @@ const ITEM: WorkItem = WorkItem::Test(3);
 fn boot(cpus: usize) -> (Time<Stepped>, Work<Stepped>) {
     stepped::boot(cpus, 1000);
     let work = Work::new();
-    (0..cpus).for_each(|cpu| work.start_worker(CpuId::new(cpu), mmscale_mm::arch::TaskEntry(0)));
+    (0..cpus).for_each(|cpu| work.start_worker(CpuId::new(cpu), mmscale_arch::TaskEntry(0)));
     let time = Time::new().unwrap();
     stepped::interrupt(|| time.idle_exit());
     (time, work)
@@ -157,9 +157,9 @@ fn draining_all_caches_returns_every_page() {
     let frames = machine.mm.frames();
     for cpu in 0..3 {
         machine.on(cpu, || {
-            let order = mmscale_mm::arch::Order::ZERO;
-            let unmovable = mmscale_mm::frame::MigrateType::Unmovable;
-            let gfp = mmscale_mm::page_alloc::Gfp::KERNEL;
+            let order = mmscale_arch::Order::ZERO;
+            let unmovable = mmscale_frames::frame::MigrateType::Unmovable;
+            let gfp = mmscale_frames::page_alloc::Gfp::KERNEL;
             let page = frames.alloc_pages(order, unmovable, gfp).unwrap();
             frames.free_pages(page, order);
         });

@@ -1,6 +1,6 @@
 //! CPUs that call one another, stepped by hand.
 
-use mmscale_mm::arch::{Callbacks, CpuId, Ipi, TaskEntry};
+use mmscale_arch::{Callbacks, CpuId, Ipi, TaskEntry};
 use mmscale_mm::smp::{Call, CallFunc, CallPolicy, Smp, SmpConfig};
 use mmscale_mm::smp::{Here, Reached, Wait};
 use mmscale_stepped::{self as stepped, Stepped};
@@ -50,7 +50,7 @@ impl Callbacks for Owner {
 }
 
 pub(crate) fn cpu() -> usize {
-    use mmscale_mm::arch::Arch;
+    use mmscale_arch::Arch;
     Stepped::cpu().index()
 }
 

@@ -1,7 +1,7 @@
 //! CPUs that stop and start again.
 
 use crate::calls::common::{POLICIES, World};
-use mmscale_mm::arch::CpuId;
+use mmscale_arch::CpuId;
 use mmscale_mm::smp::{Offline, Reached, Wait};
 use mmscale_stepped as stepped;
 

@@ -1,7 +1,7 @@
 //! Who runs what, how often, in which order, and who is interrupted for it.
 
 use crate::calls::common::{POLICIES, World, cpus, test};
-use mmscale_mm::arch::{CpuId, CpuMask};
+use mmscale_arch::{CpuId, CpuMask};
 use mmscale_mm::smp::{CallPolicy, Here, Offline, Reached, Wait};
 use mmscale_stepped as stepped;
 
@@ -147,6 +147,6 @@ fn a_call_from_an_interrupt_is_refused() {
 #[should_panic(expected = "with interrupts off")]
 fn a_call_with_interrupts_off_is_refused() {
     let world = World::new(CallPolicy::Requests, 2);
-    let _off = mmscale_mm::sync::IrqGuard::<stepped::Stepped>::new();
+    let _off = mmscale_arch::sync::IrqGuard::<stepped::Stepped>::new();
     world.call(&[1], 1, Wait::No);
 }

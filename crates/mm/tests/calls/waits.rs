@@ -1,7 +1,7 @@
 //! Who waits for what, with what off, and for how long.
 
 use crate::calls::common::{POLICIES, World, counter, cpus, test};
-use mmscale_mm::arch::{Arch, Atomic, CpuId};
+use mmscale_arch::{Arch, Atomic, CpuId};
 use mmscale_mm::smp::{CallPolicy, Here, SmpConfig, Wait};
 use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::Cell;

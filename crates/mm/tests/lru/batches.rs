@@ -1,7 +1,7 @@
 //! How folios reach their lists: batches of 31, what populate and faults do to them, freezing.
 
 use crate::lru::machine::{ALL, ANON, FILE, Machine, locks, moves};
-use mmscale_mm::arch::Order;
+use mmscale_arch::Order;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::{BATCH, LruList, LruPolicy};
 

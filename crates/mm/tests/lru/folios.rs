@@ -1,10 +1,10 @@
 //! Folios themselves: counts, flags, freezing.
 
 use crate::lru::machine::{ANON, Machine};
-use mmscale_mm::arch::{Order, Pfn};
+use mmscale_arch::{Order, Pfn};
+use mmscale_frames::page_alloc::AllocError;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::LruPolicy;
-use mmscale_mm::page_alloc::AllocError;
 
 #[test]
 fn a_folio_begins_with_one_reference_and_what_it_was_made_with() {
@@ -76,7 +76,7 @@ fn folios_that_cannot_be_had_leave_nothing_behind() {
     let machine = Machine::boot(LruPolicy::Stock, 1);
     mmscale_stepped::fail_allocs(1);
     let memory = machine.memory();
-    let gfp = mmscale_mm::page_alloc::Gfp::KERNEL;
+    let gfp = mmscale_frames::page_alloc::Gfp::KERNEL;
     let refused = memory.alloc_folio(crate::lru::machine::NODE, Order::ZERO, gfp, ANON);
     assert_eq!(refused, Err(mmscale_mm::lru::FolioError::Frames(AllocError::Injected)));
     assert_eq!(memory.folios.iter().collect::<Vec<(Pfn, _)>>(), []);

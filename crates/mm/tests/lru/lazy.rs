@@ -1,7 +1,7 @@
 //! Lazy membership: what the blanket drain was for holds without it.
 
 use crate::lru::machine::{ANON, FILE, Machine, locks, moves};
-use mmscale_mm::arch::Pfn;
+use mmscale_arch::Pfn;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::{BATCH, LruList, LruPolicy};
 use mmscale_stepped as stepped;
@@ -53,9 +53,9 @@ fn the_last_user_frees_a_pending_folio_whichever_cpu_he_is_on() {
     assert_eq!((locks(), moved.pinned, moved.unmapped_max), (0, 0, 0));
     assert_eq!(machine.audit().folios, 0);
     // It went to the page cache of the CPU that freed it.
-    let zone = mmscale_mm::zone::ZoneId::new(0);
+    let zone = mmscale_frames::zone::ZoneId::new(0);
     let cached = |cpu| {
-        let cpu = mmscale_mm::arch::CpuId::new(cpu);
+        let cpu = mmscale_arch::CpuId::new(cpu);
         machine.mm.frames().inspect_pcp(zone, cpu, |pcp| pcp.count())
     };
     assert!(cached(1) > 0);

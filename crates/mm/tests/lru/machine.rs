@@ -1,11 +1,11 @@
 //! A memory manager whose CPUs the tests step, and what tests do to folios.
 
-use mmscale_mm::arch::{Arch, CpuId, LockClass, NodeId, Order, Pfn, Trace};
+use mmscale_arch::{Arch, CpuId, LockClass, NodeId, Order, Pfn, Trace};
+use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{BatchKind, LruAudit, LruList, LruPolicy, Memory};
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::Step;
 use mmscale_stepped::{self as stepped, Stepped};

@@ -1,11 +1,11 @@
 //! Many folios whose last references go together, as those of a program that has ended.
 
 use crate::lru::machine::{ANON, FILE, Machine, locks};
-use mmscale_mm::arch::{LockClass, Order, Pfn};
+use mmscale_arch::{LockClass, Order, Pfn};
+use mmscale_frames::page_alloc::PcpPolicy;
 use mmscale_mm::folio::FolioInit;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruList, LruPolicy, MANY};
-use mmscale_mm::page_alloc::PcpPolicy;
 use mmscale_stepped as stepped;
 
 const HUGE: Order = Order::new(9).expect("there is such an order");

@@ -1,12 +1,12 @@
 //! Ageing, isolation, locking in memory: the rules of each move.
 
 use crate::lru::machine::{ALL, ANON, FILE, Machine, NODE};
-use mmscale_mm::arch::Pfn;
+use mmscale_arch::Pfn;
+use mmscale_frames::vmstat::ZoneItem;
+use mmscale_frames::zone::ZoneId;
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruList, LruPolicy, LruViolation};
-use mmscale_mm::vmstat::ZoneItem;
-use mmscale_mm::zone::ZoneId;
 
 fn boot() -> Machine {
     Machine::boot(LruPolicy::Stock, 1)
@@ -213,7 +213,7 @@ fn planted_errors_are_found() {
     });
     assert!(matches!(seen, LruViolation::Listed(_)));
     let seen =
-        planted(|machine, pfn| machine.mm.frames().free_pages(pfn, mmscale_mm::arch::Order::ZERO));
+        planted(|machine, pfn| machine.mm.frames().free_pages(pfn, mmscale_arch::Order::ZERO));
     assert!(matches!(seen, LruViolation::Free(_) | LruViolation::Link(_)));
     let seen = planted(|machine, pfn| assert!(machine.memory().folios.freeze(pfn, 1)));
     assert!(matches!(seen, LruViolation::Free(_)));

@@ -1,10 +1,10 @@
 //! The machine.
 
 use crate::reclaim::paged::Paged;
-use mmscale_mm::arch::{Callbacks, CpuId, Ipi, TaskEntry};
+use mmscale_arch::{Callbacks, CpuId, Ipi, TaskEntry};
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::swap::SwapConfig;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::Step;

@@ -3,15 +3,15 @@
 //!
 //! Page `n` and page `n ^ 1` may share a folio.
 
-use mmscale_mm::arch::{Arch, LockClass, NodeId, Order, Pfn};
+use mmscale_arch::sync::SpinLock;
+use mmscale_arch::{Arch, LockClass, NodeId, Order, Pfn};
+use mmscale_frames::page_alloc::Gfp;
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::Memory;
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::page_alloc::Gfp;
 use mmscale_mm::reclaim::{Reclaim, References, Rmap, Scope, UnmapTo};
 use mmscale_mm::swap::{Swap, SwapAudit, SwapConfig, SwapEntry, SwapError};
-use mmscale_mm::sync::SpinLock;
 use mmscale_mm::tlb::Batch;
 
 /// What a table has for a page.

@@ -2,7 +2,7 @@
 //! For any machine.
 
 use super::paged::{Entry, Paged};
-use mmscale_mm::arch::Arch;
+use mmscale_arch::Arch;
 
 struct Choices(u64);
 

@@ -1,7 +1,7 @@
 //! The rules of the tree, one by one.
 
 use crate::space::model::{page, range};
-use mmscale_mm::arch::{USER_END, VirtAddr};
+use mmscale_arch::{USER_END, VirtAddr};
 use mmscale_mm::space::{GapRequest, InsertError, Overlap, VmaEntry, VmaRange, VmaTree, Vpn};
 
 fn tree_of(ranges: &[(u64, u64)]) -> VmaTree<u64> {

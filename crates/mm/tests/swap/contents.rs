@@ -1,10 +1,10 @@
 //! What goes out comes back, whatever happens between.
 
 use crate::swap::machine::{Machine, NODE};
-use mmscale_mm::arch::{Arch, IoDirection};
+use mmscale_arch::{Arch, IoDirection};
+use mmscale_frames::page_alloc::Gfp;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::group::GroupId;
-use mmscale_mm::page_alloc::Gfp;
 use mmscale_mm::swap::{SwapDevice, SwapError, WriteOut, Zeromap};
 use mmscale_stepped::{self as stepped, Stepped};
 

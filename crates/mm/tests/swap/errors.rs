@@ -1,10 +1,10 @@
 //! Devices that fail, memory and slots that run out: nothing is lost.
 
 use crate::swap::machine::Machine;
-use mmscale_mm::arch::Arch;
+use mmscale_arch::Arch;
+use mmscale_frames::page_alloc::AllocError;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::FolioError;
-use mmscale_mm::page_alloc::AllocError;
 use mmscale_mm::swap::{SwapError, SwapFull, SwapViolation, WriteOut, Zeromap};
 use mmscale_stepped::{self as stepped, Stepped};
 

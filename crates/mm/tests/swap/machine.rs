@@ -1,11 +1,11 @@
 //! A memory manager with swap, and what tests do to pages.
 
-use mmscale_mm::arch::{Arch, Callbacks, CpuId, Ipi, NodeId, Order, Pfn, TaskEntry};
+use mmscale_arch::{Arch, Callbacks, CpuId, Ipi, NodeId, Order, Pfn, TaskEntry};
+use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit, FolioWord};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruPolicy, Memory};
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::swap::{
     Swap, SwapAudit, SwapConfig, SwapDevice, SwapEntry, SwapError, WriteOut, Zeromap,
 };

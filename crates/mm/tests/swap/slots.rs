@@ -1,7 +1,7 @@
 //! Who takes which slots.
 
 use crate::swap::machine::Machine;
-use mmscale_mm::arch::{CpuId, LockClass};
+use mmscale_arch::{CpuId, LockClass};
 use mmscale_mm::swap::Zeromap;
 use mmscale_stepped as stepped;
 use std::collections::BTreeSet;

@@ -1,8 +1,8 @@
 //! A machine with page tables, and what a caller of theirs does.
 
-use mmscale_mm::arch::{Arch, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_arch::{Arch, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::table::{
     Direction, Gather, Leaf, PageTable, Paging, Pte, PteFlags, Room, Sink, TableLocks,

@@ -1,8 +1,8 @@
 //! Every allocation of a table fails once: what is there stays sound, and nothing is lost.
 
 use crate::table::common::{World, map, page, range};
-use mmscale_mm::arch::{Order, Vpn};
-use mmscale_mm::page_alloc::AllocError;
+use mmscale_arch::{Order, Vpn};
+use mmscale_frames::page_alloc::AllocError;
 use mmscale_mm::table::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags, TableError};
 use mmscale_stepped::{self as stepped, Stepped};
 

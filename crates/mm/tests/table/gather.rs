@@ -1,7 +1,7 @@
 //! Frames on their way to be freed.
 
 use crate::table::common::{World, ignore, map, page, range, zap};
-use mmscale_mm::arch::{Op, PageSize, Pfn, Vpn};
+use mmscale_arch::{Op, PageSize, Pfn, Vpn};
 use mmscale_mm::table::{Direction, Gather, Gathered, MemAccess, Room};
 use mmscale_mm::tlb::Flushed;
 use mmscale_stepped as stepped;

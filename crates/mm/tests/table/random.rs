@@ -1,7 +1,7 @@
 //! Random operations on ranges, huge pages among them, against a plain map of pages.
 
 use crate::table::common::{World, zap};
-use mmscale_mm::arch::{Order, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_arch::{Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::table::{
     CopyPte, Direction, Downgraded, Gather, Gathered, MemAccess, Miss, PageTable, Pte, PteFlags,
 };

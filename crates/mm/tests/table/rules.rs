@@ -1,12 +1,12 @@
 //! What page tables do, one thing at a time.
 
 use crate::table::common::{World, ignore, map, page, range, zap};
-use mmscale_mm::arch::NodeId;
-use mmscale_mm::arch::{Order, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_arch::NodeId;
+use mmscale_arch::{Order, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_frames::vmstat::NodeItem;
 use mmscale_mm::table::{
     CopyPte, Direction, Downgraded, Gather, Leaf, MemAccess, Miss, Pte, PteFlags, TableError,
 };
-use mmscale_mm::vmstat::NodeItem;
 
 #[test]
 fn an_access_faults_until_the_page_is_mapped_and_marks_it() {

@@ -1,10 +1,10 @@
 //! Who is interrupted for an invalidation, by which policy, and what he forgets.
 
 use crate::table::common::{World, map, page};
-use mmscale_mm::arch::{Arch, CpuId, Op, PageSize, Pfn, Translation, VmaRange, Vpn};
+use mmscale_arch::{Arch, Asid, CpuId, Op, PageSize, Pfn, Translation, VmaRange, Vpn};
 use mmscale_mm::smp::{CallPolicy, Wait};
 use mmscale_mm::table::{Gather, MemAccess, PageTable};
-use mmscale_mm::tlb::{Batch, Extent, KERNEL, Leave, PARCEL_PAGES, PARCELS, Parked, Tables};
+use mmscale_mm::tlb::{Batch, Extent, Leave, PARCEL_PAGES, PARCELS, Parked, Tables};
 use mmscale_stepped::{self as stepped, Stepped};
 
 const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
@@ -149,11 +149,11 @@ fn the_kernels_own_range_is_flushed_on_all_cpus() {
             Translation { pfn: Pfn::new(1), size: PageSize::Base, writable: true, dirty: true };
         for cpu in 0..3 {
             stepped::set_cpu(cpu);
-            let _off = mmscale_mm::sync::IrqGuard::<Stepped>::new();
-            Stepped::tlb_load(Some(KERNEL));
-            Stepped::tlb_fill(KERNEL, AT, known);
-            Stepped::tlb_fill(KERNEL, AT.offset(20), known);
-            Stepped::tlb_fill(KERNEL, AT.offset(40), known);
+            let _off = mmscale_arch::sync::IrqGuard::<Stepped>::new();
+            Stepped::tlb_load(Some(Asid::KERNEL));
+            Stepped::tlb_fill(Asid::KERNEL, AT, known);
+            Stepped::tlb_fill(Asid::KERNEL, AT.offset(20), known);
+            Stepped::tlb_fill(Asid::KERNEL, AT.offset(40), known);
             Stepped::tlb_load(None);
         }
         go_idle(&world, 0);

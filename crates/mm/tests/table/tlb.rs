@@ -1,7 +1,7 @@
 //! Who must forget what, and when.
 
 use crate::table::common::{World, map, page};
-use mmscale_mm::arch::{Op, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_arch::{Op, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_mm::table::{MemAccess, Miss, PageTable, Pte};
 use mmscale_mm::tlb::Extent;
 use mmscale_stepped::{self as stepped, Stepped};
@@ -92,7 +92,7 @@ fn a_cpu_that_died_knows_nothing_when_it_is_back() {
     let _ = read(&world, &other);
     stepped::interrupt(|| world.tlb.enter_lazy());
     stepped::set_cpu(0);
-    world.tlb.cpu_dead(mmscale_mm::arch::CpuId::new(1));
+    world.tlb.cpu_dead(mmscale_arch::CpuId::new(1));
     assert_eq!(world.tlb.cpus_of(other.asid()), 0);
     stepped::set_cpu(1);
     let flushes = stepped::work_count(Op::TlbFlushAll);

@@ -1,7 +1,7 @@
 //! The kernel's own range: who is interrupted for it, and when addresses come back.
 
 use crate::table::common::{World, range};
-use mmscale_mm::arch::{Pfn, VmaRange, Vpn};
+use mmscale_arch::{Pfn, VmaRange, Vpn};
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::table::MemAccess;
 use mmscale_mm::vmap::{Vmap, VmapError};

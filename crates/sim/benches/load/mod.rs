@@ -3,7 +3,7 @@
 //! One lock: everybody waits for everybody. Private locks: nobody waits, but all acquisitions are
 //! ordered. Making the machine and its stacks is part of each run.
 
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Arch, Callbacks, CpuId, Ipi, LockClass, Op, Priority, Probe, RawSpin, TaskEntry, TaskSpec,
     Trace,
 };

@@ -1,7 +1,7 @@
 //! Profiles derived from others: other costs.
 
 use super::Profile;
-use mmscale_mm::arch::Op;
+use mmscale_arch::Op;
 
 /// Costs that sensitivity sweeps move together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

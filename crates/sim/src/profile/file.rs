@@ -1,7 +1,7 @@
 //! The form of a profile file, and reading and writing it.
 
 use super::ProfileError;
-use mmscale_mm::arch::Op;
+use mmscale_arch::Op;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

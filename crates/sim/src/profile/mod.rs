@@ -20,7 +20,7 @@ pub use noise::{Disturbance, Gaps, Lengths, Noise};
 pub use resolve::resolve;
 pub use shape::Shape;
 
-use mmscale_mm::arch::Op;
+use mmscale_arch::Op;
 
 /// A machine: how many CPUs, how they are grouped, how much memory, what things cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +82,7 @@ pub struct Costs {
     pub op_ps: [u64; Op::ALL.len()],
     /// Moving a cache line from the CPU that has it.
     pub line: LineCosts,
-    /// The part of the transfer of a frame's metadata line ([`mmscale_mm::arch::Line::Frame`])
+    /// The part of the transfer of a frame's metadata line ([`mmscale_arch::Line::Frame`])
     /// that a CPU hides behind other work, in 1/1024: bulk loops walk frames in order, so their
     /// misses overlap and are prefetched. Charge `transfer * (1024 - hidden) / 1024`, never less
     /// than `own_ps`.

@@ -5,8 +5,8 @@ use super::{
     Costs, Disturbance, Gaps, Lengths, LineCosts, Noise, Number, Profile, ProfileError,
     ProfileFile, SwapDevice, Topology, op_key,
 };
+use mmscale_arch::{MAX_CPUS, MAX_NODES, Op};
 use mmscale_document::Fingerprint;
-use mmscale_mm::arch::{MAX_CPUS, MAX_NODES, Op};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 
 use super::resolve::MAX_FRAMES;
 use super::{Profile, ProfileError, Topology};
-use mmscale_mm::arch::{MAX_CPUS, MAX_NODES};
+use mmscale_arch::{MAX_CPUS, MAX_NODES};
 
 /// How CPUs are grouped on a machine that has another number of them than its profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

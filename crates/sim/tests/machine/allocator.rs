@@ -2,9 +2,9 @@
 //! be, and whole at the end.
 
 use crate::common::{config, run_script};
-use mmscale_mm::arch::{Arch, Order, Pfn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_arch::{Arch, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig};
 use std::cell::RefCell;
 use std::rc::Rc;

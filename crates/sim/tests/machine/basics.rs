@@ -1,10 +1,10 @@
 //! What the machine does: time, locks, wake-ups, interrupts, timers, idle.
 
 use crate::common::{config, fair, run_script, run_well};
-use mmscale_mm::arch::{
+use mmscale_arch::sync::{IrqGuard, SpinLock};
+use mmscale_arch::{
     Access, Arch, Atomic, CpuId, Ipi, Line, LockClass, Op, Pfn, Priority, RawSpin, TaskSpec,
 };
-use mmscale_mm::sync::{IrqGuard, SpinLock};
 use mmscale_sim::{Failure, Sim, SimAtomic, SimConfig, SimSpin};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -419,7 +419,7 @@ fn a_panic_is_reported_with_its_place_and_guards_unwind() {
             script.spawn(cpu, move || {
                 let guard = lock.lock_irqsave();
                 Sim::user(1000);
-                let _span = mmscale_mm::arch::Span::<Sim>::enter(mmscale_mm::arch::Func::Program);
+                let _span = mmscale_arch::Span::<Sim>::enter(mmscale_arch::Func::Program);
                 struct Count(Rc<Cell<u32>>);
                 impl Drop for Count {
                     fn drop(&mut self) {

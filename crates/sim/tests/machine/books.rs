@@ -2,11 +2,11 @@
 //! that only says what it does, some in the use of the real one.
 
 use crate::common::{Script, config, run_script};
-use mmscale_mm::arch::{Arch, CpuId, NodeId, Order, Pfn, Trace};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, Violation};
-use mmscale_mm::sync::IrqGuard;
-use mmscale_mm::vmstat::NodeItem;
+use mmscale_arch::sync::IrqGuard;
+use mmscale_arch::{Arch, CpuId, NodeId, Order, Pfn, Trace};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, Violation};
+use mmscale_frames::vmstat::NodeItem;
 use mmscale_sim::{Failure, Outcome, Rule, Sim};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

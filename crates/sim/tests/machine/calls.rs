@@ -4,9 +4,9 @@
 //! `MMSCALE_SWARM=100` runs a hundred times as many schedules.
 
 use crate::common::{Script, config, fair, run_script, run_well};
-use mmscale_mm::arch::{Arch, Atomic, CpuId, CpuMask, Ipi, Priority, TaskSpec};
+use mmscale_arch::sync::PreemptGuard;
+use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, Ipi, Priority, TaskSpec};
 use mmscale_mm::smp::{Call, CallFunc, CallPolicy, CallStats, Here, Smp, SmpConfig, Wait};
-use mmscale_mm::sync::PreemptGuard;
 use mmscale_sim::{Failure, Faults, Outcome, Policy, Rule, Sim, SimConfig, random_u64};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -286,7 +286,7 @@ fn urgent_ns(policy: CallPolicy, wait: Wait) -> (u64, u64) {
         let smp = SmpConfig { policy, ..SmpConfig::default() };
         let world = World::boot(script, smp, Planted::Nothing);
         script.spawn(1, || {
-            let _off = mmscale_mm::sync::IrqGuard::<Sim>::new();
+            let _off = mmscale_arch::sync::IrqGuard::<Sim>::new();
             Sim::user(900_000);
         });
         let urgent = TaskSpec { priority: Priority::RealTime(50), ..fair(0) };
@@ -339,7 +339,7 @@ fn reuse_ns(policy: CallPolicy) -> u64 {
         // The target answers late, always.
         script.spawn(1, || {
             for _ in 0..40 {
-                let _off = mmscale_mm::sync::IrqGuard::<Sim>::new();
+                let _off = mmscale_arch::sync::IrqGuard::<Sim>::new();
                 Sim::user(50_000);
             }
         });

@@ -1,8 +1,8 @@
 //! Planted bugs, and the checkers that catch them.
 
 use crate::common::{Script, config, run_script};
-use mmscale_mm::arch::{Arch, CpuId, Func, Ipi, LockClass, RawSpin, Span};
-use mmscale_mm::sync::{IrqGuard, PreemptGuard, SpinLock};
+use mmscale_arch::sync::{IrqGuard, PreemptGuard, SpinLock};
+use mmscale_arch::{Arch, CpuId, Func, Ipi, LockClass, RawSpin, Span};
 use mmscale_sim::{Checks, Failure, Rule, Sim, SimConfig, SimSpin, Violation};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! A scripted owner of the callbacks: tasks and handlers are closures.
 
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Arch, Callbacks, CpuId, Ipi, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
 };
 use mmscale_sim::{Outcome, Sim, SimConfig, run, sample_profile};

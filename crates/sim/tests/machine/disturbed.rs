@@ -1,8 +1,8 @@
 //! Noise, faults, scaled holds, memory: what they do, and that they are off otherwise.
 
 use crate::common::{config, run_script, run_well};
-use mmscale_mm::arch::{Access, Arch, CpuId, Ipi, Line, LockClass, Op, Order, Pfn};
-use mmscale_mm::sync::{IrqGuard, SpinLock};
+use mmscale_arch::sync::{IrqGuard, SpinLock};
+use mmscale_arch::{Access, Arch, CpuId, Ipi, Line, LockClass, Op, Order, Pfn};
 use mmscale_sim::{Disturbance, Faults, Gaps, HoldScale, Lengths, Noise, Outcome, Sim, SimConfig};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -2,7 +2,7 @@
 
 use crate::calls::{POLICIES, seeds};
 use crate::paging::{World, machine, range};
-use mmscale_mm::arch::{Arch, Atomic, Ipi, Order, PageSize, Pfn, Vpn};
+use mmscale_arch::{Arch, Atomic, Ipi, Order, PageSize, Pfn, Vpn};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::table::MemAccess;
 use mmscale_mm::tlb::{Batch, Extent, Leave};

@@ -1,11 +1,11 @@
 //! The lazy policy gives what the naive policy gives, to the last bit, on random programs.
 
 use crate::common::{Script, config, fair, run_script};
-use mmscale_mm::arch::{
+use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard, SpinLock};
+use mmscale_arch::{
     Access, Arch, Atomic, CpuId, Func, IoDirection, Ipi, Line, LockClass, Op, Order, OwnedCounter,
     PageIo, Pfn, Priority, RawSpin, Span, TaskId, TaskSpec,
 };
-use mmscale_mm::sync::{IrqGuard, NoPreempt, PreemptGuard, SpinLock};
 use mmscale_sim::{
     Disturbance, Faults, Gaps, HoldScale, Lengths, Noise, Outcome, Policy, Sim, SimAtomic,
     SimConfig, SimOwnedI8, SimSpin, Windows,

@@ -3,12 +3,12 @@
 //! policies of page caches; whole at the end.
 
 use crate::common::{Script, config, run_script};
-use mmscale_mm::arch::{Arch, Atomic, CpuId, Ipi, LockClass, Order, Pfn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{
+use mmscale_arch::sync::SpinLock;
+use mmscale_arch::{Arch, Atomic, CpuId, Ipi, LockClass, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{
     AllocConfig, DecayRequest, FrameAllocator, Gfp, IsolateError, MemoryMap, PcpPolicy,
 };
-use mmscale_mm::sync::SpinLock;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -2,11 +2,11 @@
 
 use crate::calls::{POLICIES, seeds};
 use crate::common::{Script, config, run_script, run_well};
-use mmscale_mm::arch::{Arch, Atomic, CpuId, Ipi, Op, Order, PageSize, Pfn, VmaRange, Vpn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_arch::sync::IrqGuard;
+use mmscale_arch::{Arch, Atomic, CpuId, Ipi, Op, Order, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
-use mmscale_mm::sync::IrqGuard;
 use mmscale_mm::table::{
     Direction, Gather, Gathered, Leaf, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, PteTable,
     Room, TableLocks,

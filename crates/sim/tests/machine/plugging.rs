@@ -1,8 +1,8 @@
 //! CPUs that leave and come back.
 
 use crate::common::{Script, config, fair, run_script, run_well};
-use mmscale_mm::arch::{Arch, CpuId, CpuMask, HotplugError, Ipi, TaskSpec};
-use mmscale_mm::sync::IrqGuard;
+use mmscale_arch::sync::IrqGuard;
+use mmscale_arch::{Arch, CpuId, CpuMask, HotplugError, Ipi, TaskSpec};
 use mmscale_sim::{Policy, Sim, SimConfig};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

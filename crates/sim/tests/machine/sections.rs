@@ -1,8 +1,8 @@
 //! Sections without preemption: how long, where, and what they waited for.
 
 use crate::common::{config, fair, run_script, run_well};
-use mmscale_mm::arch::{Arch, Atomic, CpuId, Func, Ipi, LockClass, Op, Priority, Span, TaskSpec};
-use mmscale_mm::sync::{IrqGuard, PreemptGuard, SpinLock};
+use mmscale_arch::sync::{IrqGuard, PreemptGuard, SpinLock};
+use mmscale_arch::{Arch, Atomic, CpuId, Func, Ipi, LockClass, Op, Priority, Span, TaskSpec};
 use mmscale_sim::{
     CpuSections, Disturbance, Faults, Gaps, Lengths, Noise, Sim, SimAtomic, SimConfig, Waited,
     Windows,

@@ -3,8 +3,8 @@
 use super::fit::{FITTED, decided_by};
 use super::program::Piece;
 use super::{CalibrateError, Measured, OpCosts};
-use mmscale_mm::arch::{MAX_CPUS, Op};
-use mmscale_mm::frame::FrameTable;
+use mmscale_arch::{MAX_CPUS, Op};
+use mmscale_frames::frame::FrameTable;
 use mmscale_sim::profile::{self, Number, ProfileFile, Section, op_key};
 use mmscale_threads::calibrate::Quantity;
 

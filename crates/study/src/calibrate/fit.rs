@@ -8,7 +8,7 @@
 
 use super::CalibrateError;
 use super::program::{Figures, Piece, simulated};
-use mmscale_mm::arch::Op;
+use mmscale_arch::Op;
 use mmscale_sim::profile::Profile;
 
 /// The operations of the frame allocator.

@@ -2,8 +2,8 @@
 
 use super::file::{assumed, bandwidth, costs, less, not_measured, swap, taken, topology};
 use super::{CalibrateError, Measured, quantile};
+use mmscale_arch::Op;
 use mmscale_linux::steps::{PairRound, Round, measure_round};
-use mmscale_mm::arch::Op;
 use mmscale_sim::profile::{self, Number, ProfileFile, Section, op_key};
 use mmscale_threads::calibrate::Quantity;
 

@@ -2,10 +2,10 @@
 //! takes what it takes, and on a simulated CPU, where it shows what is charged how often.
 
 use super::CalibrateError;
-use mmscale_mm::arch::{Arch, Callbacks, CpuId, Ipi, Order, Pfn, Priority, Probe};
-use mmscale_mm::arch::{TaskEntry, TaskSpec, Trace};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_arch::{Arch, Callbacks, CpuId, Ipi, Order, Pfn, Priority, Probe};
+use mmscale_arch::{TaskEntry, TaskSpec, Trace};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_sim::profile::Profile;
 use mmscale_sim::{Sim, SimConfig};
 use mmscale_threads::calibrate::on_each_cpu;

@@ -2,7 +2,7 @@
 //! figures are sums and maxima over CPUs.
 
 use crate::meters::{Idle, Level};
-use mmscale_mm::arch::{Probe, Trace, TraceGroup};
+use mmscale_arch::{Probe, Trace, TraceGroup};
 use std::any::Any;
 
 /// The kind of batch that adds folios.

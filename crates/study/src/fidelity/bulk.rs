@@ -3,10 +3,10 @@
 //! LLFree paper does. It calls the page allocator directly, without system calls and without
 //! touching the pages, because that benchmark does.
 
+use mmscale_arch::{Arch, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::Gfp;
 use mmscale_kernel::Kernel;
-use mmscale_mm::arch::{Arch, Order, Pfn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::Gfp;
 use mmscale_system::{Priority, System, ThreadSpec};
 use std::sync::{Arc, Mutex};
 

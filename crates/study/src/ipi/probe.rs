@@ -1,6 +1,6 @@
 //! What one CPU's tracepoints say about calls, within the time that counts.
 
-use mmscale_mm::arch::{Probe, Trace, TraceGroup};
+use mmscale_arch::{Probe, Trace, TraceGroup};
 use std::any::Any;
 
 /// One CPU's view of a run.
@@ -37,7 +37,7 @@ impl Probe for IpiProbe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_mm::arch::CpuId;
+    use mmscale_arch::CpuId;
 
     #[test]
     fn waits_count_in_their_time_only() {

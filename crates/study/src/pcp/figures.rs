@@ -7,9 +7,9 @@ use crate::machine::Counted;
 use crate::meters::Level;
 use crate::param::Params;
 use crate::study::{MetricSpec, SeedResult, TooShort, figure};
+use mmscale_arch::Order;
 use mmscale_document::{LockRow, On};
-use mmscale_mm::arch::Order;
-use mmscale_mm::page_alloc::Census;
+use mmscale_frames::page_alloc::Census;
 
 /// Every figure, in the order in which tables show them. A page of the window is one that was
 /// allocated in it, or one that was freed, whichever is more.

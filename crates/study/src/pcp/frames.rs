@@ -3,10 +3,10 @@
 
 use super::workload::Tally;
 use super::workload::purger::Source;
+use mmscale_arch::{Arch, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::Gfp;
 use mmscale_kernel::Kernel;
-use mmscale_mm::arch::{Arch, Order, Pfn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::Gfp;
 use mmscale_system::Errno;
 use std::sync::Mutex;
 

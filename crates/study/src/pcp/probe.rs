@@ -1,7 +1,7 @@
 //! What one CPU's tracepoints say about pages, their clearing, and what page caches hold.
 
 use crate::meters::{Idle, Level};
-use mmscale_mm::arch::{CpuId, Order, Pfn, Probe, Trace};
+use mmscale_arch::{CpuId, Order, Pfn, Probe, Trace};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};

@@ -11,13 +11,13 @@ use crate::machine::{self, Counted, MachineSpec, Program};
 use crate::policies::Arm;
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
+use mmscale_arch::{Arch, Order, Pfn, Probe};
 use mmscale_document::On;
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{Census, FrameAllocator, Gfp};
 use mmscale_kernel::Kernel;
-use mmscale_mm::arch::{Arch, Order, Pfn, Probe};
-use mmscale_mm::frame::MigrateType;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::LruPolicy;
-use mmscale_mm::page_alloc::{Census, FrameAllocator, Gfp};
 use mmscale_system::{Errno, ProcessId, System, ThreadId, ThreadSpec};
 use std::sync::{Arc, Mutex};
 

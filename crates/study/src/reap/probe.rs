@@ -1,6 +1,6 @@
 //! What one CPU's tracepoints say about the end of an address space.
 
-use mmscale_mm::arch::{Probe, Trace, TraceGroup, ZapBy};
+use mmscale_arch::{Probe, Trace, TraceGroup, ZapBy};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -91,7 +91,7 @@ pub(super) fn visited_twice(probes: &[ReapProbe]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_mm::arch::{Asid, Order, Pfn};
+    use mmscale_arch::{Asid, Order, Pfn};
 
     #[test]
     fn a_table_counts_once_however_many_came_by_it() {

@@ -113,7 +113,7 @@ pub(crate) fn high_decay_mean_ns(probes: &[TickProbe], tallies: &[Tally], end_ns
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_mm::arch::{CpuId, Probe, Trace};
+    use mmscale_arch::{CpuId, Probe, Trace};
 
     fn rearmed() -> Trace {
         Trace::TickEnd { pages_returned: 0, pages_deferred: 0, trylock_failures: 0, rearmed: true }

@@ -4,7 +4,7 @@
 //! no probe needs to see another CPU, and the result does not depend on the order in which a
 //! machine runs its CPUs.
 
-use mmscale_mm::arch::{CpuId, Probe, Trace, TraceGroup};
+use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
 use std::any::Any;
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 
 use crate::config::{Failure, ThreadsConfig};
 use crate::{Threads, run};
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Arch, Callbacks, CpuId, Ipi, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
 };
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,7 +5,7 @@ use crate::arena::{Arena, PAGE_BYTES};
 use crate::clock::Clock;
 use crate::config::Failure;
 use crate::lock::ThreadsSpin;
-use mmscale_mm::arch::{LockClass, Order, Pfn, RawSpin};
+use mmscale_arch::{LockClass, Order, Pfn, RawSpin};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;

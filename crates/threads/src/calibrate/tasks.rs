@@ -3,7 +3,7 @@
 use super::jobs::{Signal, go};
 use crate::Threads;
 use crate::config::Failure;
-use mmscale_mm::arch::{Arch, CpuId, Ipi, TaskId};
+use mmscale_arch::{Arch, CpuId, Ipi, TaskId};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, OnceLock};
 

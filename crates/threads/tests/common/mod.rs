@@ -1,6 +1,6 @@
 //! A kernel of closures, for tests of the machine.
 
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Arch, Callbacks, CpuId, Ipi, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
 };
 use mmscale_threads::{Outcome, Threads, ThreadsConfig};

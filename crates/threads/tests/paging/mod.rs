@@ -1,9 +1,9 @@
 //! Page tables in real memory, walked and flushed by real threads.
 
 use crate::common::{config, run, task};
-use mmscale_mm::arch::{Arch, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_arch::{Arch, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::smp::SmpConfig;
 use mmscale_mm::table::{
     Direction, Gather, Gathered, Leaf, MemAccess, PageTable, Paging, Pte, PteFlags, Room,

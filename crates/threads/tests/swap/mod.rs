@@ -1,14 +1,14 @@
 //! Swap and reclaim with real memory, a real file and real threads.
 
 use crate::common::{config, run, task};
-use mmscale_mm::arch::{
+use mmscale_arch::sync::PreemptGuard;
+use mmscale_arch::{
     Arch, CpuId, IoDirection, IoDone, Ipi, NodeId, PageIo, Pfn, Priority, TaskEntry,
 };
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::{KSWAPD, MM_TASK, MmConfig};
-use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::swap::SwapConfig;
-use mmscale_mm::sync::PreemptGuard;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_threads::{Outcome, Threads, ThreadsConfig};
 use paged::Paged;
@@ -67,7 +67,7 @@ struct World {
 /// Forwards what the machine calls.
 struct Kernel(Arc<World>);
 
-impl mmscale_mm::arch::Callbacks for Kernel {
+impl mmscale_arch::Callbacks for Kernel {
     fn ipi(&self, reason: Ipi) {
         match reason {
             Ipi::Block => self.0.paged.swap.io_interrupt(self.0.paged.memory()),
@@ -118,7 +118,7 @@ impl mmscale_mm::arch::Callbacks for Kernel {
 
 fn spawn(cpu: usize, entry: u64) {
     let (cpu, entry) = (CpuId::new(cpu), TaskEntry(entry));
-    let spec = mmscale_mm::arch::TaskSpec { cpu, per_cpu: false, priority: Priority::Fair, entry };
+    let spec = mmscale_arch::TaskSpec { cpu, per_cpu: false, priority: Priority::Fair, entry };
     Threads::spawn(spec);
 }
 

@@ -1,8 +1,8 @@
 //! Who is killed.
 
 use super::world::*;
+use mmscale_arch::Arch;
 use mmscale_kernel::Kernel;
-use mmscale_mm::arch::Arch;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_sim::Policy;

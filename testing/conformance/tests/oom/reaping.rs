@@ -1,8 +1,8 @@
 //! Victims that do not end by themselves.
 
 use super::world::*;
+use mmscale_arch::Arch;
 use mmscale_kernel::Kernel;
-use mmscale_mm::arch::Arch;
 use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, Share, System};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,8 +1,8 @@
 //! Many processes that want more than there is, on machines of all kinds.
 
 use super::world::*;
+use mmscale_arch::Arch;
 use mmscale_kernel::Kernel;
-use mmscale_mm::arch::Arch;
 use mmscale_sim::Sim;
 use mmscale_system::{Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
 

@@ -1,8 +1,8 @@
 //! Memory that is free and that nobody sees: nobody is killed for it.
 
 use super::world::*;
+use mmscale_arch::Arch;
 use mmscale_kernel::Kernel;
-use mmscale_mm::arch::Arch;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::Settle;

@@ -1,15 +1,15 @@
 //! Small machines, and programs that fill them.
 
+use mmscale_arch::{Arch, CpuId, Probe, Trace};
+use mmscale_frames::page_alloc::{MemoryMap, PcpPolicy};
+use mmscale_frames::vmstat::ZoneItem;
+use mmscale_frames::zone::ZoneId;
 use mmscale_kernel::{Ending, Kernel};
-use mmscale_mm::arch::{Arch, CpuId, Probe, Trace};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomCounters;
-use mmscale_mm::page_alloc::{MemoryMap, PcpPolicy};
 use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_mm::upkeep::TickPolicy;
-use mmscale_mm::vmstat::ZoneItem;
-use mmscale_mm::zone::ZoneId;
 use mmscale_sim::{Policy, Sim, SimConfig, sample_profile};
 use mmscale_system::{Addr, Body, Errno, Exit, MapSpec, PAGE_BYTES, ProcessId, System, ThreadSpec};
 use mmscale_threads::{Threads, ThreadsConfig};

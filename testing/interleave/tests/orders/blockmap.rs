@@ -1,10 +1,10 @@
 //! Bits in blocks that CPUs own: pages taken and given back at once, blocks taken over from their
 //! owners, a CPU asked for what it keeps, blocks that become whole or are isolated meanwhile.
 
+use mmscale_arch::{Arch, Ipi, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
 use mmscale_interleave::{Cpu, Hooks, Model, check, cpu_body, run};
-use mmscale_mm::arch::{Arch, Ipi, Order, Pfn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
 use std::sync::Arc;
 
 /// Four pageblocks.

@@ -1,7 +1,7 @@
 //! Calls between CPUs: pushed, taken, waited for, and refused by a CPU that stops.
 
+use mmscale_arch::{Arch, Atomic, CpuId, Ipi};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run};
-use mmscale_mm::arch::{Arch, Atomic, CpuId, Ipi};
 use mmscale_mm::smp::{Call, CallFunc, CallPolicy, Here, Reached, Smp, SmpConfig, Wait};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

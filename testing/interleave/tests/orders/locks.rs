@@ -1,8 +1,8 @@
 //! Sleeping locks: one at a time, nobody forgotten.
 
+use mmscale_arch::sync::{Completion, Mutex, RwSem, WaitQueue};
+use mmscale_arch::{Arch, Atomic};
 use mmscale_interleave::{Model, check, cpu_body, run};
-use mmscale_mm::arch::{Arch, Atomic};
-use mmscale_mm::sync::{Completion, Mutex, RwSem, WaitQueue};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

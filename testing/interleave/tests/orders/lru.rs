@@ -1,12 +1,12 @@
 //! Lazy membership: a folio is added, wanted and let go by different CPUs, in every order.
 
+use mmscale_arch::{Ipi, NodeId, Order, Pfn};
+use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
-use mmscale_mm::arch::{Ipi, NodeId, Order, Pfn};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{BATCH, LruAudit, LruPolicy};
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::upkeep::TickPolicy;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn on_one_folio(policy: LruPolicy, before: usize, steps: &'static [Step]) {
         }
         waiting.into_iter().for_each(|pfn| mm.memory().put(pfn));
         (0..steps.len()).for_each(|cpu| {
-            mm.memory().drain_stopped(mmscale_mm::arch::CpuId::new(cpu));
+            mm.memory().drain_stopped(mmscale_arch::CpuId::new(cpu));
         });
         assert_eq!(mm.memory().verify().expect("the LRU adds up"), LruAudit::default());
         assert_eq!(mm.verify().expect("the frames add up").held, 0);

@@ -1,7 +1,7 @@
 //! Numbers that come and go on several CPUs: none is out twice, and none is lost.
 
+use mmscale_arch::sync::Numbers;
 use mmscale_interleave::{Model, check, cpu_body, run};
-use mmscale_mm::sync::Numbers;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 

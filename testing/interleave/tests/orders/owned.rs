@@ -1,11 +1,11 @@
 //! Page caches that own pageblocks: pages that come home while their owner refills, is drained
 //! from afar, goes away, or loses the pageblock to isolation.
 
+use mmscale_arch::{CpuId, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
+use mmscale_frames::zone::ZoneId;
 use mmscale_interleave::{Cpu, Model, check, cpu_body, run, set_online};
-use mmscale_mm::arch::{CpuId, Order, Pfn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
-use mmscale_mm::zone::ZoneId;
 use std::sync::Arc;
 
 /// Enough for page caches in which a pageblock fits.

@@ -1,12 +1,12 @@
 //! Page caches and counters: what one CPU does while another looks or drains.
 
+use mmscale_arch::sync::IrqGuard;
+use mmscale_arch::{CpuId, NodeId, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, DecayRequest, FrameAllocator, Gfp, MemoryMap};
+use mmscale_frames::vmstat::NodeItem;
+use mmscale_frames::zone::ZoneId;
 use mmscale_interleave::{Model, check, cpu_body, run};
-use mmscale_mm::arch::{CpuId, NodeId, Order, Pfn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, DecayRequest, FrameAllocator, Gfp, MemoryMap};
-use mmscale_mm::sync::IrqGuard;
-use mmscale_mm::vmstat::NodeItem;
-use mmscale_mm::zone::ZoneId;
 use std::sync::Arc;
 
 const PAGES: u32 = 4096;

@@ -2,11 +2,11 @@
 
 use super::calls::Planted::{EarlyCompletion, UnclosedQueue};
 use super::tlb::Flush;
+use mmscale_arch::sync::SpinLock;
+use mmscale_arch::{Arch, Atomic, LockClass, TaskId};
 use mmscale_interleave::{Model, check, cpu_body, run};
-use mmscale_mm::arch::{Arch, Atomic, LockClass, TaskId};
 use mmscale_mm::rcu::Speed;
 use mmscale_mm::smp::{CallPolicy, Wait};
-use mmscale_mm::sync::SpinLock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 

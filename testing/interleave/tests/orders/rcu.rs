@@ -1,7 +1,7 @@
 //! Grace periods against readers.
 
+use mmscale_arch::{Arch, Atomic, Ipi};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run};
-use mmscale_mm::arch::{Arch, Atomic, Ipi};
 use mmscale_mm::rcu::{Rcu, Speed};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

@@ -1,7 +1,7 @@
 //! An address space ends while others take its pages out, and one of its threads still faults.
 
 use super::space::{AT, Step, World, in_orders_with};
-use mmscale_mm::arch::Vpn;
+use mmscale_arch::Vpn;
 use mmscale_mm::space::{ExitPolicy, FaultError, MapRequest, Place, ReapLock, Reaped};
 
 const EXITS: [ExitPolicy; 3] = [ExitPolicy::Stock, ExitPolicy::Posted, ExitPolicy::Claims];

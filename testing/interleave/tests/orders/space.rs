@@ -1,17 +1,17 @@
 //! Page faults against everything that takes pages and VMAs away, in every order of a few steps.
 
+use mmscale_arch::sync::Completion;
+use mmscale_arch::{Arch, CpuId, Ipi, VmaRange, Vpn};
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
-use mmscale_mm::arch::{Arch, CpuId, Ipi, VmaRange, Vpn};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruPolicy};
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::reclaim::{Rmap, UnmapTo};
 use mmscale_mm::space::{
     Advice, ExitPolicy, FaultError, MapRequest, MayMove, Place, Prot, RemapRequest, Space,
     SpaceAudit,
 };
-use mmscale_mm::sync::Completion;
 use mmscale_mm::table::MemAccess;
 use mmscale_mm::tlb::Batch;
 use mmscale_mm::upkeep::TickPolicy;

@@ -1,13 +1,13 @@
 //! A page goes out, comes back, is written, shared and unmapped by different CPUs, in every order.
 
 use crate::paged::{Entry, Paged};
+use mmscale_arch::sync::Completion;
+use mmscale_arch::{Ipi, NodeId};
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
-use mmscale_mm::arch::{Ipi, NodeId};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::swap::SwapConfig;
-use mmscale_mm::sync::Completion;
 use mmscale_mm::upkeep::TickPolicy;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Flushes against CPUs that use, leave and come back to an address space.
 
+use mmscale_arch::{Arch, Atomic, Ipi, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
-use mmscale_mm::arch::{Arch, Atomic, Ipi, PageSize, Pfn, VmaRange, Vpn};
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_mm::smp::{CallPolicy, SmpConfig, Wait};
 use mmscale_mm::table::{MemAccess, PageTable, Paging, Pte, PteFlags, TableLocks};
 use mmscale_mm::tlb::{Batch, Extent, Leave, Tlb};

@@ -1,7 +1,7 @@
 //! Delayed work: queued, timed, cancelled and flushed from different CPUs.
 
+use mmscale_arch::{Arch, Atomic, CpuId, TaskEntry};
 use mmscale_interleave::{Model, check, cpu_body, interrupt, run};
-use mmscale_mm::arch::{Arch, Atomic, CpuId, TaskEntry};
 use mmscale_mm::time::{Expiry, Time};
 use mmscale_mm::work::{Work, WorkItem};
 use std::sync::Arc;

@@ -2,11 +2,11 @@
 //! its tracepoints and its lock statistics.
 
 use super::Peer;
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Arch, Callbacks, CpuId, Ipi, Order, Pfn, Priority, Probe, TaskEntry, TaskSpec, Trace,
 };
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_threads::{Threads, ThreadsConfig, run};
 use std::any::Any;
 use std::sync::Arc;

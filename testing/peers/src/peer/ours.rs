@@ -2,9 +2,9 @@
 
 use super::{Peer, on_threads};
 use crate::host::{Host, become_cpu};
-use mmscale_mm::arch::{CpuId, Order, Pfn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records};
+use mmscale_arch::{CpuId, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records};
 use std::marker::PhantomData;
 
 /// A choice of how pages travel between CPUs and zones, as a tag type.

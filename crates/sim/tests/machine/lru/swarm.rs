@@ -1,11 +1,11 @@
 //! A swarm that does everything at once.
 
 use super::world::{ALL, ANON, World, config, well};
-use mmscale_mm::arch::{Arch, LockClass, NodeId, Pfn};
+use mmscale_arch::sync::SpinLock;
+use mmscale_arch::{Arch, LockClass, NodeId, Pfn};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruList, LruPolicy};
-use mmscale_mm::sync::SpinLock;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig};
 use std::rc::Rc;
 

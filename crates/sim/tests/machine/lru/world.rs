@@ -1,14 +1,14 @@
 //! A memory manager on the machine, with programs as closures.
 
 use crate::common::Deaf;
-use mmscale_mm::arch::{
+use mmscale_arch::{
     Arch, Atomic, Callbacks, CpuId, Ipi, Order, Pfn, Priority, TaskEntry, TaskSpec,
 };
+use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruCounters, LruPolicy, Memory};
 use mmscale_mm::mm::{MM_TASK, Mm, MmConfig};
-use mmscale_mm::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_sim::{Outcome, Sim, SimAtomic, SimConfig, run, sample_profile};
 use std::cell::{Cell, RefCell};

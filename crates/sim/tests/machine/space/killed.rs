@@ -3,9 +3,9 @@
 
 use super::process::{new_space, next};
 use crate::lru::world::{ALL, World, config, well_with};
-use mmscale_mm::arch::{Arch, VmaRange, Vpn};
+use mmscale_arch::{Arch, VmaRange, Vpn};
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
-use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::space::{
     Advice, Backing, FaultError, LockWhat, MapRequest, Place, Space, SpaceError,
 };

@@ -3,9 +3,9 @@
 use super::process::{Disk, Thread, new_space};
 use crate::calls::POLICIES;
 use crate::lru::world::{ALL, GROUP, World, config, well_with};
-use mmscale_mm::arch::{Arch, CpuId};
+use mmscale_arch::{Arch, CpuId};
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
-use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::space::HugePages;
 use mmscale_mm::swap::SwapCounters;
 use mmscale_sim::{Faults, Outcome, Policy, Sim, SimConfig};

@@ -1,8 +1,8 @@
 //! When requests finish, and who hears of it.
 
 use crate::common::{config, run_script, run_well};
-use mmscale_mm::arch::{Arch, CpuId, IoBusy, IoDirection, Ipi, PageIo, Pfn};
-use mmscale_mm::sync::PreemptGuard;
+use mmscale_arch::sync::PreemptGuard;
+use mmscale_arch::{Arch, CpuId, IoBusy, IoDirection, Ipi, PageIo, Pfn};
 use mmscale_sim::{Faults, Rule, Sim, SimConfig};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -2,12 +2,10 @@
 
 use super::paged::Paged;
 use crate::common::Deaf;
-use mmscale_mm::arch::{
-    Arch, Atomic, Callbacks, CpuId, Ipi, NodeId, Priority, TaskEntry, TaskSpec,
-};
+use mmscale_arch::{Arch, Atomic, Callbacks, CpuId, Ipi, NodeId, Priority, TaskEntry, TaskSpec};
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::{KSWAPD, MM_TASK, MmConfig};
-use mmscale_mm::page_alloc::MemoryMap;
 use mmscale_mm::reclaim::ReclaimCounters;
 use mmscale_mm::swap::{SwapConfig, SwapCounters};
 use mmscale_mm::upkeep::TickPolicy;

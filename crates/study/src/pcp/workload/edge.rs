@@ -4,9 +4,9 @@
 //! and blocks of order 3 and of order 9.
 
 use super::{Worker, wait};
-use mmscale_mm::arch::{Arch, Order, Pfn};
-use mmscale_mm::frame::MigrateType;
-use mmscale_mm::page_alloc::{FrameAllocator, Gfp};
+use mmscale_arch::{Arch, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
 use mmscale_system::System;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;

@@ -1,0 +1,198 @@
+//! The sleeping mutex.
+//!
+//! The owner stands in one word. A task that finds the mutex taken spins while the owner runs on
+//! some CPU, in line with other spinners, and sleeps in a queue when it does not. A waiter that was
+//! woken and found the mutex stolen by a spinner asks for a handoff: the next unlock gives the
+//! mutex to it directly, so that it waits for at most two holders.
+//!
+//! Lock order: class Mutex; taken by tasks with nothing atomic held. Its own queue lock (class
+//! WaitQueue) is held for moments.
+
+use super::SpinLock;
+use super::optimistic::{Spin, spin_in_line};
+use crate::{Arch, Atomic, LockClass, RawSpin, TaskId};
+use alloc::collections::VecDeque;
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::Ordering;
+
+/// Tasks stand in the queue.
+const WAITERS: u64 = 1;
+/// The first waiter gets the mutex at the next unlock.
+const HANDOFF: u64 = 2;
+const FLAGS: u64 = WAITERS | HANDOFF;
+
+/// The owner field for `task`; 0 is nobody.
+fn owner_bits(task: TaskId) -> u64 {
+    (task.index() as u64 + 1) << 2
+}
+
+/// Who owns a mutex whose word is `word`.
+fn owner_of(word: u64) -> Option<TaskId> {
+    (word >> 2).checked_sub(1).map(|index| TaskId::new(index as usize))
+}
+
+/// A lock around a `T` whose waiters sleep.
+pub struct Mutex<A: Arch, T> {
+    word: A::AtomicU64,
+    /// The line of those who spin for the owner.
+    spinners: A::Spin,
+    queue: SpinLock<A, VecDeque<TaskId>>,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: one owner at a time reaches the data.
+unsafe impl<A: Arch, T: Send> Sync for Mutex<A, T>
+where
+    A::AtomicU64: Sync,
+    A::Spin: Sync,
+{
+}
+
+impl<A: Arch, T> Mutex<A, T> {
+    /// A free mutex around `data`.
+    pub fn new(data: T) -> Self {
+        Self {
+            word: A::AtomicU64::new(0),
+            spinners: A::Spin::new(LockClass::Osq),
+            queue: SpinLock::new(LockClass::WaitQueue, VecDeque::with_capacity(4)),
+            data: UnsafeCell::new(data),
+        }
+    }
+
+    /// Takes the mutex; sleeps until it is free.
+    pub fn lock(&self) -> MutexGuard<'_, A, T> {
+        let me = owner_bits(A::current());
+        let free = self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+        if free.is_err() && !self.spin(me) {
+            self.sleep(me);
+        }
+        MutexGuard { mutex: self, not_send: PhantomData }
+    }
+
+    /// Takes the mutex if it is free and nobody is to get it first.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, A, T>> {
+        let me = owner_bits(A::current());
+        self.steal(me).then(|| MutexGuard { mutex: self, not_send: PhantomData })
+    }
+
+    /// Takes a free mutex that is not promised to a waiter.
+    fn steal(&self, me: u64) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        word & !WAITERS == 0
+            && self
+                .word
+                .compare_exchange(word, word | me, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Spins while the owner runs. Says whether the mutex was got.
+    fn spin(&self, me: u64) -> bool {
+        spin_in_line::<A>(&self.spinners, || {
+            if self.steal(me) {
+                return Spin::Got;
+            }
+            let word = self.word.load(Ordering::Relaxed);
+            match owner_of(word) {
+                _ if word & HANDOFF != 0 => Spin::GiveUp,
+                Some(owner) if !A::is_running(owner) => Spin::GiveUp,
+                _ => Spin::Again,
+            }
+        })
+    }
+
+    /// Sleeps until the mutex is got.
+    fn sleep(&self, me: u64) {
+        let task = A::current();
+        let mut woken = false;
+        self.queue.lock_irqsave().push_back(task);
+        loop {
+            {
+                let mut queue = self.queue.lock_irqsave();
+                let first = queue.front() == Some(&task);
+                let word = self.word.fetch_or(WAITERS, Ordering::Acquire) | WAITERS;
+                if self.take_queued(me, word, first) {
+                    queue.retain(|waiter| *waiter != task);
+                    if queue.is_empty() {
+                        self.word.fetch_and(!WAITERS, Ordering::Relaxed);
+                    }
+                    return;
+                }
+                // Found it stolen after a wake-up: next time it is this task's turn. Whoever has it
+                // sees the waiters' bit, and wakes the first of them, after this lock.
+                if first && woken {
+                    self.word.fetch_or(HANDOFF, Ordering::Relaxed);
+                }
+                woken = first;
+            }
+            A::park();
+        }
+    }
+
+    /// One attempt of a waiter, under the queue's lock; `word` was just read.
+    fn take_queued(&self, me: u64, word: u64, first: bool) -> bool {
+        if word & !FLAGS == me {
+            // Handed over by the unlock.
+            self.word.fetch_and(!HANDOFF, Ordering::Relaxed);
+            return true;
+        }
+        let promised = word & HANDOFF != 0 && !first;
+        if word & !FLAGS != 0 || promised {
+            return false;
+        }
+        let mine = me | WAITERS;
+        self.word.compare_exchange(word, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    fn unlock(&self) {
+        let me = owner_bits(A::current());
+        if self.word.compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed).is_ok() {
+            return;
+        }
+        let queue = self.queue.lock_irqsave();
+        let first = queue.front().copied();
+        let word = self.word.load(Ordering::Relaxed);
+        // Under the queue's lock only the owner field can change, and only this owner changes it.
+        match first {
+            Some(task) if word & HANDOFF != 0 => {
+                let theirs = owner_bits(task).wrapping_sub(word & !FLAGS);
+                self.word.fetch_add(theirs, Ordering::Release);
+            }
+            _ => {
+                self.word.fetch_and(FLAGS, Ordering::Release);
+            }
+        }
+        if let Some(task) = first {
+            A::unpark(task);
+        }
+    }
+}
+
+/// The mutex is held until this is dropped.
+#[must_use]
+pub struct MutexGuard<'a, A: Arch, T> {
+    mutex: &'a Mutex<A, T>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<A: Arch, T> Deref for MutexGuard<'_, A, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the guard exists, so this task owns the mutex.
+        unsafe { &*self.mutex.data.get() }
+    }
+}
+
+impl<A: Arch, T> DerefMut for MutexGuard<'_, A, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard exists, so this task owns the mutex; `&mut self` is the only use.
+        unsafe { &mut *self.mutex.data.get() }
+    }
+}
+
+impl<A: Arch, T> Drop for MutexGuard<'_, A, T> {
+    fn drop(&mut self) {
+        self.mutex.unlock();
+    }
+}

@@ -1,0 +1,128 @@
+//! Numbers for things that come and go, for many CPUs at once.
+
+use super::{EachCpu, SpinLock};
+use crate::{Arch, LockClass};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Numbers that a CPU keeps for itself before it gives half of them to all.
+const KEPT_MAX: usize = 32;
+
+/// A range of numbers. A CPU hands out what came back to it last; only where it has none, or too
+/// many, does it ask the pool of all CPUs. No more numbers are ever used than were out at a time,
+/// and a few dozen for each CPU.
+///
+/// Locks: one for each CPU and one for the pool (class Other), held for moments, one at a time.
+pub struct Numbers<A: Arch> {
+    kept: EachCpu<SpinLock<A, Vec<usize>>>,
+    pool: SpinLock<A, Pool>,
+}
+
+/// Numbers that no CPU keeps and nobody has.
+struct Pool {
+    unused: Range<usize>,
+    free: Vec<usize>,
+}
+
+impl<A: Arch> Numbers<A> {
+    /// All of `range` are free.
+    pub fn new(range: Range<usize>) -> Self {
+        let pool = Pool { unused: range, free: Vec::new() };
+        Self {
+            kept: EachCpu::new::<A>(|_| SpinLock::new(LockClass::Other, Vec::new())),
+            pool: SpinLock::new(LockClass::Other, pool),
+        }
+    }
+    /// A number that nobody has. None only when all are out, or were on their way while all CPUs
+    /// were looked at.
+    pub fn take(&self) -> Option<usize> {
+        self.take_here().or_else(|| self.kept.iter().find_map(|(_, kept)| kept.lock().pop()))
+    }
+    fn take_here(&self) -> Option<usize> {
+        let kept = self.kept.of(A::cpu());
+        if let Some(number) = kept.lock().pop() {
+            return Some(number);
+        }
+        let mut came = self.pool.lock().take();
+        let number = came.pop();
+        if !came.is_empty() {
+            kept.lock().extend(came);
+        }
+        number
+    }
+    /// Gives back a number that [`Numbers::take`] gave.
+    pub fn give(&self, number: usize) {
+        let full = self.keep(number);
+        if !full.is_empty() {
+            self.pool.lock().free.extend(full);
+        }
+    }
+    /// Keeps a number on this CPU; what it has too many of.
+    fn keep(&self, number: usize) -> Vec<usize> {
+        let mut kept = self.kept.of(A::cpu()).lock();
+        kept.push(number);
+        let too_many = if kept.len() > KEPT_MAX { KEPT_MAX / 2 } else { 0 };
+        kept.drain(..too_many).collect()
+    }
+}
+
+impl Pool {
+    /// Some that were out before; if there are none, one that never was.
+    fn take(&mut self) -> Vec<usize> {
+        let from = self.free.len().saturating_sub(KEPT_MAX / 2);
+        let mut came = self.free.split_off(from);
+        if came.is_empty() {
+            came.extend(self.unused.next());
+        }
+        came
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bare::{Bare, BareMachine};
+    use crate::{CpuId, IrqState};
+    use alloc::collections::BTreeSet;
+
+    /// One CPU that runs one test.
+    struct One;
+
+    // SAFETY: the numbers of a test stay on its thread.
+    unsafe impl Bare for One {
+        fn cpu() -> CpuId {
+            CpuId::new(0)
+        }
+        fn cpus() -> usize {
+            1
+        }
+        fn preempt_disable() {}
+        fn preempt_enable() {}
+        fn irq_save() -> IrqState {
+            IrqState(false)
+        }
+        fn irq_restore(_: IrqState) {}
+    }
+
+    #[test]
+    fn all_numbers_are_given_and_none_twice() {
+        let numbers = Numbers::<BareMachine<One>>::new(3..200);
+        let all = || core::iter::from_fn(|| numbers.take()).collect::<Vec<_>>();
+        for _ in 0..3 {
+            let out = all();
+            assert_eq!(out.len(), 197);
+            assert_eq!(BTreeSet::from_iter(out.iter().copied()), (3..200).collect());
+            out.into_iter().for_each(|number| numbers.give(number));
+        }
+    }
+
+    #[test]
+    fn what_came_back_is_used_again_before_a_new_one() {
+        let numbers = Numbers::<BareMachine<One>>::new(0..1000);
+        for _ in 0..500 {
+            let out = [(); 3].map(|()| numbers.take().expect("there are more"));
+            assert!(out.iter().all(|&number| number < 3));
+            out.into_iter().for_each(|number| numbers.give(number));
+        }
+    }
+}

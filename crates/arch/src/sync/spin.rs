@@ -1,0 +1,105 @@
+//! The spin lock with its data.
+
+use super::{IrqGuard, NoPreempt, PreemptGuard};
+use crate::{Arch, LockClass, RawSpin};
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+
+/// A spin lock around a `T`.
+///
+/// Data under a lock is never read outside it, except through atomics of its own: the simulator's
+/// exactness rests on this.
+pub struct SpinLock<A: Arch, T> {
+    raw: A::Spin,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the raw lock lets one holder at a time reach the data.
+unsafe impl<A: Arch, T: Send> Sync for SpinLock<A, T> where A::Spin: Sync {}
+
+impl<A: Arch, T> SpinLock<A, T> {
+    /// A free lock of `class` around `data`.
+    pub fn new(class: LockClass, data: T) -> Self {
+        Self { raw: A::Spin::new(class), data: UnsafeCell::new(data) }
+    }
+    /// Takes the lock, with preemption off and interrupts as they are.
+    #[inline]
+    pub fn lock(&self) -> SpinGuard<'_, A, T, PreemptGuard<A>> {
+        let context = PreemptGuard::new();
+        self.raw.lock();
+        SpinGuard { lock: self, _context: context, not_send: PhantomData }
+    }
+    /// Takes the lock with interrupts off.
+    #[inline]
+    pub fn lock_irqsave(&self) -> SpinGuard<'_, A, T, IrqGuard<A>> {
+        let context = IrqGuard::new();
+        self.raw.lock();
+        SpinGuard { lock: self, _context: context, not_send: PhantomData }
+    }
+    /// Takes the lock if it is free now; preemption off, interrupts as they are.
+    #[inline]
+    pub fn try_lock(&self) -> Option<SpinGuard<'_, A, T, PreemptGuard<A>>> {
+        self.try_lock_with(PreemptGuard::new())
+    }
+    /// Takes the lock if it is free now, under a guard that the caller has already; the guard ends
+    /// with the lock, or at once if the lock is taken.
+    #[inline]
+    pub fn try_lock_with<C: NoPreempt<A>>(&self, context: C) -> Option<SpinGuard<'_, A, T, C>> {
+        let taken = self.raw.try_lock();
+        taken.then(|| SpinGuard { lock: self, _context: context, not_send: PhantomData })
+    }
+    /// Takes the lock with interrupts off if it is free now.
+    #[inline]
+    pub fn try_lock_irqsave(&self) -> Option<SpinGuard<'_, A, T, IrqGuard<A>>> {
+        let context = IrqGuard::new();
+        let taken = self.raw.try_lock();
+        taken.then(|| SpinGuard { lock: self, _context: context, not_send: PhantomData })
+    }
+    /// Whether somebody holds the lock now; old when it arrives.
+    #[inline]
+    pub fn is_locked(&self) -> bool {
+        self.raw.is_locked()
+    }
+    /// The data, when nobody else can have the lock.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.data.get_mut()
+    }
+}
+
+/// The lock is held until this is dropped; `C` is the guard over preemption and interrupts, which
+/// ends after the lock is free.
+#[must_use]
+pub struct SpinGuard<'a, A: Arch, T, C> {
+    lock: &'a SpinLock<A, T>,
+    _context: C,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<A: Arch, T, C> Deref for SpinGuard<'_, A, T, C> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard exists, so this CPU holds the lock.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<A: Arch, T, C> DerefMut for SpinGuard<'_, A, T, C> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard exists, so this CPU holds the lock; `&mut self` makes it the only use.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<A: Arch, T, C> Drop for SpinGuard<'_, A, T, C> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the guard exists, so this CPU holds the lock, and nobody uses the guard again.
+        unsafe { self.lock.raw.unlock() };
+    }
+}
+
+// SAFETY: the context guard keeps preemption off while the lock is held.
+unsafe impl<A: Arch, T, C: NoPreempt<A>> NoPreempt<A> for SpinGuard<'_, A, T, C> {}

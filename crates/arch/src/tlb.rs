@@ -1,0 +1,356 @@
+//! Translations that a CPU keeps: what they are, and a TLB in software for machines that have no
+//! other.
+
+use super::{Pfn, VmaRange, Vpn};
+use alloc::boxed::Box;
+
+/// An address space, as TLBs tag their entries. Never 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Asid(u32);
+
+impl Asid {
+    /// The number of tags: they are below it.
+    pub const COUNT: usize = 1 << 23;
+    /// The kernel's own translations, as TLBs tag them. Every CPU uses them at any time.
+    pub const KERNEL: Self = Self::new(Self::COUNT - 1);
+
+    /// Address space `index`, from 1 to [`Asid::COUNT`] - 1. Others are a bug of the caller.
+    #[inline]
+    pub const fn new(index: usize) -> Self {
+        assert!(index > 0 && index < Self::COUNT);
+        Self(index as u32)
+    }
+    /// The number, for indexing.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How much one translation covers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PageSize {
+    /// One page.
+    Base,
+    /// 512 pages, naturally aligned.
+    Huge,
+}
+
+impl PageSize {
+    /// Pages that it covers.
+    #[inline]
+    pub const fn pages(self) -> u64 {
+        match self {
+            Self::Base => 1,
+            Self::Huge => HUGE_PAGES,
+        }
+    }
+}
+
+/// Pages in a huge page.
+const HUGE_PAGES: u64 = 512;
+
+/// What a CPU knows about a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Translation {
+    /// The frame; of a huge page, the first.
+    pub pfn: Pfn,
+    /// How much it covers.
+    pub size: PageSize,
+    /// Writes are allowed.
+    pub writable: bool,
+    /// The entry in the page table says that the page was written to: the first write through a
+    /// translation that does not know this goes to the table.
+    pub dirty: bool,
+}
+
+impl Translation {
+    /// The frame of `page`, which the translation covers.
+    #[inline]
+    pub const fn frame(self, page: Vpn) -> Pfn {
+        match self.size {
+            PageSize::Base => self.pfn,
+            PageSize::Huge => self.pfn.offset((page.get() % HUGE_PAGES) as usize),
+        }
+    }
+}
+
+/// Where a walk through page tables ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Walked {
+    /// The table of the last entry.
+    pub table: Pfn,
+    /// How many tables were passed before it.
+    pub depth: usize,
+    /// What the entry says.
+    pub entry: u64,
+}
+
+impl Walked {
+    /// The walk of [`super::Arch::table_walk`], with entries as `read` reads them.
+    #[inline]
+    pub fn read(
+        root: Pfn,
+        path: &[usize],
+        down: impl Fn(u64) -> Option<Pfn>,
+        mut read: impl FnMut(Pfn, usize) -> u64,
+    ) -> Self {
+        let mut walked = Self { table: root, depth: 0, entry: read(root, path[0]) };
+        for (before, &index) in path[1..].iter().enumerate() {
+            let Some(table) = down(walked.entry) else { break };
+            walked = Self { table, depth: before + 1, entry: read(table, index) };
+        }
+        walked
+    }
+}
+
+/// Entries with the same low bits of the page number.
+const WAYS: usize = 4;
+/// Sets of single pages, and of huge ones. Together 288 translations, of which a processor of
+/// today has 64 to 96 at the first level and 1024 to 2048 at the second.
+const BASE_SETS: usize = 64;
+const HUGE_SETS: usize = 8;
+const ENTRIES: usize = (BASE_SETS + HUGE_SETS) * WAYS;
+
+const VPN_BITS: u32 = 36;
+const WRITABLE: u64 = 1 << 32;
+const DIRTY: u64 = 1 << 33;
+const FREED: u64 = 1 << 34;
+
+/// One translation. `key`: the address space and the page, in units of the size; 0: none.
+#[derive(Clone, Copy)]
+struct Entry {
+    key: u64,
+    value: u64,
+}
+
+const NO_ENTRY: Entry = Entry { key: 0, value: 0 };
+
+/// A TLB of one CPU, 4.6 KiB once it is used. Its replacement is round robin in each set.
+#[derive(Default)]
+pub struct SoftTlb {
+    entries: Option<Box<[Entry; ENTRIES]>>,
+    /// Entries in use.
+    live: usize,
+    /// Where the next entry goes in a full set.
+    hand: usize,
+}
+
+/// A translation that a [`SoftTlb`] has, and what a checker has said about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The translation.
+    pub translation: Translation,
+    /// Its frame was freed since ([`SoftTlb::mark_freed`]).
+    pub freed: bool,
+}
+
+#[inline]
+const fn key(asid: Asid, page: u64) -> u64 {
+    (asid.0 as u64) << VPN_BITS | page
+}
+
+#[inline]
+const fn set_of(page: Vpn, size: PageSize) -> (usize, u64) {
+    match size {
+        PageSize::Base => (page.get() as usize % BASE_SETS, page.get()),
+        PageSize::Huge => {
+            let block = page.get() / HUGE_PAGES;
+            (BASE_SETS + block as usize % HUGE_SETS, block)
+        }
+    }
+}
+
+#[inline]
+const fn size_of_slot(slot: usize) -> PageSize {
+    if slot < BASE_SETS * WAYS { PageSize::Base } else { PageSize::Huge }
+}
+
+impl Entry {
+    fn translation(self, size: PageSize) -> Translation {
+        Translation {
+            pfn: Pfn::new((self.value & u64::from(u32::MAX)) as usize),
+            size,
+            writable: self.value & WRITABLE != 0,
+            dirty: self.value & DIRTY != 0,
+        }
+    }
+    /// The address space, and the first page that it covers.
+    const fn tag(self, size: PageSize) -> (Asid, u64) {
+        let unit = self.key & ((1 << VPN_BITS) - 1);
+        (Asid((self.key >> VPN_BITS) as u32), unit * size.pages())
+    }
+}
+
+impl SoftTlb {
+    /// Without any translation.
+    pub const EMPTY: Self = Self { entries: None, live: 0, hand: 0 };
+
+    /// The translation of `page`, if there is one.
+    #[inline]
+    pub fn lookup(&self, asid: Asid, page: Vpn) -> Option<Found> {
+        let entries = self.entries.as_ref()?;
+        for size in [PageSize::Base, PageSize::Huge] {
+            let (set, unit) = set_of(page, size);
+            let wanted = key(asid, unit);
+            let ways = &entries[set * WAYS..(set + 1) * WAYS];
+            if let Some(entry) = ways.iter().find(|entry| entry.key == wanted) {
+                let freed = entry.value & FREED != 0;
+                return Some(Found { translation: entry.translation(size), freed });
+            }
+        }
+        None
+    }
+    /// Keeps a translation; returns the one that it takes the place of.
+    pub fn fill(&mut self, asid: Asid, page: Vpn, new: Translation) -> Option<Translation> {
+        let (set, unit) = set_of(page, new.size);
+        let wanted = key(asid, unit);
+        let entries = self.entries.get_or_insert_with(|| Box::new([NO_ENTRY; ENTRIES]));
+        let ways = &mut entries[set * WAYS..(set + 1) * WAYS];
+        let at = ways.iter().position(|entry| entry.key == wanted);
+        let at = at.or_else(|| ways.iter().position(|entry| entry.key == 0)).unwrap_or_else(|| {
+            self.hand = self.hand.wrapping_add(1);
+            self.hand % WAYS
+        });
+        let flags = (u64::from(new.writable) * WRITABLE) | (u64::from(new.dirty) * DIRTY);
+        let old = core::mem::replace(
+            &mut ways[at],
+            Entry { key: wanted, value: new.pfn.index() as u64 | flags },
+        );
+        if old.key == 0 {
+            self.live += 1;
+            return None;
+        }
+        Some(old.translation(new.size))
+    }
+    /// Forgets translations of `asid` that cover a page of `range`, or all; tells of each.
+    pub fn flush(
+        &mut self,
+        asid: Asid,
+        range: Option<VmaRange>,
+        mut dropped: impl FnMut(Translation),
+    ) {
+        let Some(entries) = self.entries.as_mut().filter(|_| self.live > 0) else { return };
+        let live = &mut self.live;
+        let mut drop_one = |entry: &mut Entry, size| {
+            dropped(entry.translation(size));
+            *entry = NO_ENTRY;
+            *live -= 1;
+        };
+        let Some(range) = range.filter(|range| range.pages() < BASE_SETS as u64 / 2) else {
+            for (slot, entry) in entries.iter_mut().enumerate() {
+                let size = size_of_slot(slot);
+                let (whose, first) = entry.tag(size);
+                let hit = |range: VmaRange| {
+                    first < range.end().get() && range.start().get() < first + size.pages()
+                };
+                if entry.key != 0 && whose == asid && range.is_none_or(hit) {
+                    drop_one(entry, size);
+                }
+            }
+            return;
+        };
+        // Few pages, and not more than two huge ones: only where they can be.
+        let mut look = |page: u64, size| {
+            let (set, unit) = set_of(Vpn::new(page), size);
+            let ways = &mut entries[set * WAYS..(set + 1) * WAYS];
+            let found = ways.iter_mut().find(|entry| entry.key == key(asid, unit));
+            if let Some(entry) = found {
+                drop_one(entry, size);
+            }
+        };
+        let (start, last) = (range.start().get(), range.last().get());
+        (start..=last).for_each(|page| look(page, PageSize::Base));
+        look(start, PageSize::Huge);
+        if last / HUGE_PAGES != start / HUGE_PAGES {
+            look(last, PageSize::Huge);
+        }
+    }
+    /// For a checker: `pfn` was freed. Marks the translations that reach it, and tells whose they
+    /// are.
+    pub fn mark_freed(&mut self, pfn: Pfn, mut found: impl FnMut(Asid)) {
+        let Some(entries) = self.entries.as_mut().filter(|_| self.live > 0) else { return };
+        for (slot, entry) in entries.iter_mut().enumerate().filter(|(_, entry)| entry.key != 0) {
+            let size = size_of_slot(slot);
+            let first = entry.translation(size).pfn.index();
+            if (first..first + size.pages() as usize).contains(&pfn.index()) {
+                entry.value |= FREED;
+                found(entry.tag(size).0);
+            }
+        }
+    }
+    /// The number of translations.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPACE: Asid = Asid::new(7);
+
+    fn base(pfn: usize) -> Translation {
+        Translation { pfn: Pfn::new(pfn), size: PageSize::Base, writable: true, dirty: false }
+    }
+    fn range(start: u64, pages: u64) -> Option<VmaRange> {
+        VmaRange::with_pages(Vpn::new(start), pages)
+    }
+    fn frame(tlb: &SoftTlb, page: u64) -> Option<usize> {
+        let found = tlb.lookup(SPACE, Vpn::new(page))?;
+        Some(found.translation.frame(Vpn::new(page)).index())
+    }
+
+    #[test]
+    fn translations_are_found_by_space_and_page_until_they_are_flushed() {
+        let mut tlb = SoftTlb::default();
+        assert_eq!(tlb.fill(SPACE, Vpn::new(5), base(50)), None);
+        assert_eq!(tlb.fill(Asid::new(8), Vpn::new(5), base(51)), None);
+        assert_eq!(tlb.fill(SPACE, Vpn::new(5 + 64), base(52)), None);
+        assert_eq!((frame(&tlb, 5), frame(&tlb, 69), frame(&tlb, 6)), (Some(50), Some(52), None));
+        let mut dropped = 0;
+        tlb.flush(SPACE, range(4, 3), |_| dropped += 1);
+        assert_eq!((frame(&tlb, 5), frame(&tlb, 69), dropped), (None, Some(52), 1));
+        tlb.flush(SPACE, None, |_| dropped += 1);
+        assert_eq!((tlb.len(), dropped), (1, 2));
+        assert!(tlb.lookup(Asid::new(8), Vpn::new(5)).is_some());
+    }
+
+    #[test]
+    fn a_huge_translation_covers_512_pages_and_any_of_them_flushes_it() {
+        let mut tlb = SoftTlb::default();
+        let huge = Translation { size: PageSize::Huge, ..base(1024) };
+        tlb.fill(SPACE, Vpn::new(512 * 3 + 9), huge);
+        assert_eq!((frame(&tlb, 512 * 3), frame(&tlb, 512 * 4 - 1)), (Some(1024), Some(1535)));
+        tlb.flush(SPACE, range(512 * 4, 1), |_| panic!("another page"));
+        tlb.flush(SPACE, range(512 * 4 - 1, 1), |_| {});
+        assert!(tlb.is_empty() && frame(&tlb, 512 * 3).is_none());
+    }
+
+    #[test]
+    fn a_full_set_gives_up_one_entry_and_a_known_page_is_replaced() {
+        let mut tlb = SoftTlb::default();
+        let pages = |way: u64| Vpn::new(way * BASE_SETS as u64);
+        (0..WAYS as u64).for_each(|way| assert!(tlb.fill(SPACE, pages(way), base(1)).is_none()));
+        assert_eq!(tlb.fill(SPACE, pages(1), base(2)), Some(base(1)));
+        assert!(tlb.fill(SPACE, pages(9), base(3)).is_some());
+        assert_eq!(tlb.len(), WAYS);
+        assert!(tlb.lookup(SPACE, pages(9)).is_some());
+    }
+
+    #[test]
+    fn a_freed_frame_is_marked_wherever_it_is_mapped() {
+        let mut tlb = SoftTlb::default();
+        tlb.fill(SPACE, Vpn::new(512), Translation { size: PageSize::Huge, ..base(512) });
+        tlb.fill(SPACE, Vpn::new(3), base(600));
+        let mut whose = 0;
+        tlb.mark_freed(Pfn::new(600), |asid| whose += asid.index());
+        assert_eq!(whose, 2 * SPACE.index());
+        assert!(tlb.lookup(SPACE, Vpn::new(3)).is_some_and(|found| found.freed));
+    }
+}

@@ -1,0 +1,113 @@
+//! Giving several pageblocks back together, each with one plain store to its head.
+
+use super::BlockMap;
+use super::head::Head;
+use core::cell::Cell;
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use mmscale_arch::{Arch, Atomic, CpuId};
+
+/// While it lasts, its CPU changes the heads of pageblocks of which it gives everything back.
+/// Nobody else changes these but who isolates one. So a CPU that nobody isolates anything beside
+/// needs no atomic operation for each of them: it says once that it begins, and who isolates waits
+/// until it ends, or those who come later see that somebody does and are as careful as one has to
+/// be.
+///
+/// Whole pageblocks on the way out need none of this: who has taken the bit of one out of where
+/// they are found is the only one who may change its head, and who isolates waits for that bit.
+pub(super) struct Batch<'a, A: Arch> {
+    /// Nonzero while its CPU changes heads with plain stores.
+    inside: &'a A::AtomicU32,
+    mode: Cell<Mode>,
+}
+
+/// What a batch's CPU does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// It has not changed any head yet.
+    Idle,
+    /// As [`Way::Alone`].
+    Alone,
+    /// As [`Way::Careful`].
+    Careful,
+}
+
+/// How a CPU changes heads until its batch ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// With plain stores: who isolates waits.
+    Alone,
+    /// With compare-and-exchange: somebody isolates.
+    Careful,
+}
+
+impl<A: Arch> Batch<'_, A> {
+    /// How its CPU may change heads from now on.
+    #[inline]
+    pub(super) fn enter(&self, map: &BlockMap<A>) -> Way {
+        if self.mode.get() == Mode::Idle {
+            self.begin(map);
+        }
+        if self.mode.get() == Mode::Alone { Way::Alone } else { Way::Careful }
+    }
+    fn begin(&self, map: &BlockMap<A>) {
+        self.inside.swap(1, SeqCst);
+        if map.isolating.load(SeqCst) == 0 {
+            self.mode.set(Mode::Alone);
+        } else {
+            self.inside.store(0, Release);
+            self.mode.set(Mode::Careful);
+        }
+    }
+}
+
+impl<A: Arch> Drop for Batch<'_, A> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.mode.get() == Mode::Alone {
+            self.inside.store(0, Release);
+        }
+    }
+}
+
+impl<A: Arch> BlockMap<A> {
+    /// For the CPU this runs on, or one that has stopped, with preemption off. It is in no other
+    /// batch: its cache has been entered.
+    #[inline]
+    pub(super) fn batch(&self, cpu: CpuId) -> Batch<'_, A> {
+        Batch { inside: &self.outside.of(cpu).inside, mode: Cell::new(Mode::Idle) }
+    }
+
+    /// Makes of the head of a pageblock that the batch's CPU has all of what `change` makes of it.
+    /// `false`: that is nothing, or somebody isolated the pageblock meanwhile.
+    #[inline(always)]
+    pub(super) fn replace(
+        &self,
+        way: Way,
+        block: usize,
+        change: impl FnOnce(Head) -> Option<Head>,
+    ) -> bool {
+        let head = &self.heads[block];
+        let from = head.load(SeqCst);
+        let Some(to) = change(Head(from)) else { return false };
+        match way {
+            Way::Alone => {
+                head.store(to.0, Release);
+                true
+            }
+            Way::Careful => head.compare_exchange(from, to.0, SeqCst, Acquire).is_ok(),
+        }
+    }
+
+    /// Has no CPU in a batch with plain stores, and runs `isolate`. The caller may wait.
+    pub(super) fn without_batches<T>(&self, isolate: impl FnOnce() -> T) -> T {
+        self.isolating.fetch_add(1, SeqCst);
+        for (_, outside) in self.outside.iter() {
+            while outside.inside.load(SeqCst) != 0 {
+                A::relax();
+            }
+        }
+        let done = isolate();
+        self.isolating.fetch_sub(1, Release);
+        done
+    }
+}

@@ -1,0 +1,279 @@
+//! What goes home together: frames of one pageblock, with one change of its head.
+
+use super::batch::{Batch, Way};
+use super::bits::{self, Run, WORD_ORDER, WORD_PAGES};
+use super::cpu::CpuCache;
+use super::head::BLOCK_PAGES;
+use super::index::BITS;
+use super::places::LARGE;
+use super::rooms::LARGEST_ROOM;
+use super::stack::{Oldest, split_pageblock};
+use super::{BlockMap, WORDS, block_of, freed_twice};
+use crate::frame::MigrateType;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use mmscale_arch::{Arch, CpuId, Op, Order};
+
+/// Frames of one pageblock.
+struct Parcel<'a, A: Arch> {
+    /// What heads are changed in.
+    batch: &'a Batch<'a, A>,
+    block: usize,
+    /// The words that have all of theirs in it, as bits.
+    whole: u8,
+    /// The words that have some, as bits.
+    some: u8,
+    /// Those, by word.
+    frames: [u64; WORDS],
+    pages: u32,
+    /// Pageblocks that have become whole and are to be put where they are found: the first that
+    /// may be, and a bit for each from there on.
+    wholes: (usize, u64),
+}
+
+const _: () = assert!(WORDS == u8::BITS as usize);
+
+impl<'a, A: Arch> Parcel<'a, A> {
+    const fn empty(batch: &'a Batch<'a, A>) -> Self {
+        let frames = [0; WORDS];
+        Self { batch, block: 0, whole: 0, some: 0, frames, pages: 0, wholes: (0, 0) }
+    }
+    /// Whether it has frames of word `at`.
+    #[inline]
+    fn has(&self, at: usize) -> bool {
+        (self.whole | self.some) >> at & 1 != 0
+    }
+    /// Adds frames of word `at`; which of them are in it already.
+    #[inline]
+    fn add(&mut self, at: usize, frames: u64) -> u64 {
+        let there = if self.whole >> at & 1 != 0 { !0 } else { self.frames[at] };
+        let all = there | frames;
+        if all == !0 {
+            (self.whole, self.some) = (self.whole | 1 << at, self.some & !(1 << at));
+            self.frames[at] = 0;
+        } else {
+            self.some |= 1 << at;
+            self.frames[at] = all;
+        }
+        self.pages += frames.count_ones();
+        there & frames
+    }
+    /// Adds all frames of `count` words from `at` on; whether none of them was in it.
+    #[inline]
+    fn add_words(&mut self, at: usize, count: usize) -> bool {
+        let words = (((1 << count) - 1) << at) as u8;
+        let alone = (self.whole | self.some) & words == 0;
+        self.whole |= words;
+        self.pages += (count * WORD_PAGES) as u32;
+        alone
+    }
+}
+
+/// The numbers of the bits that are set.
+fn bits_of(mut bits: u8) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let at = bits.trailing_zeros();
+        bits &= bits.checked_sub(1)?;
+        Some(at as usize)
+    })
+}
+
+impl<A: Arch> BlockMap<A> {
+    /// Makes room on the stacks.
+    pub(super) fn shed(&self, cache: &CpuCache, cpu: CpuId, order: Order, kind: MigrateType) {
+        let batch = self.batch(cpu);
+        let mut parcel = Parcel::empty(&batch);
+        let oldest = cache.stacks.oldest(order, kind);
+        A::work(Op::PcpPut, cache.stacks.frames(oldest).len() as u32);
+        self.pack_oldest(cache, &mut parcel, oldest);
+        self.deliver_all(cache, &mut parcel);
+    }
+
+    /// Sends all frames home that a cache holds.
+    pub(super) fn send_all_home(&self, cache: &CpuCache, cpu: CpuId) {
+        let batch = self.batch(cpu);
+        let mut parcel = Parcel::empty(&batch);
+        for all in cache.stacks.all() {
+            self.pack_oldest(cache, &mut parcel, all);
+        }
+        while let Some(run) = cache.pop_home() {
+            self.pack(cache, &mut parcel, run);
+        }
+        self.deliver_all(cache, &mut parcel);
+    }
+
+    /// Takes blocks off their stack and adds them; where they are all of a pageblock it is given at
+    /// once, and put with others where it is found.
+    fn pack_oldest(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, oldest: Oldest) {
+        let (mut frames, order) = (cache.stacks.frames(oldest), oldest.order());
+        if frames.is_empty() {
+            return;
+        }
+        if order.get() < LARGE {
+            for frame in frames {
+                // Few come together: they wait until others of their word are there.
+                if let Some((run, _)) = self.go_home(cache, frame.load(Relaxed), order) {
+                    self.pack(cache, parcel, run);
+                }
+            }
+        } else if order == Order::PAGEBLOCK {
+            self.deliver_held(cache, parcel, frames);
+        } else {
+            while let Some((frame, others)) = frames.split_first() {
+                if let Some((block, others)) = split_pageblock(frames, order) {
+                    A::work(Op::BuddyPut, (frames.len() - others.len()).min(WORDS) as u32);
+                    self.deliver_whole(cache, parcel, block);
+                    frames = others;
+                } else {
+                    self.pack_large(cache, parcel, (frame.load(Relaxed), order));
+                    frames = others;
+                }
+            }
+        }
+        cache.stacks.remove(oldest);
+    }
+
+    /// Adds a large block, of which others of its pageblock come too.
+    #[inline(never)]
+    fn pack_large(
+        &self,
+        cache: &CpuCache,
+        parcel: &mut Parcel<'_, A>,
+        (frame, order): (u32, Order),
+    ) {
+        if order.get() >= WORD_ORDER {
+            return self.pack_words(cache, parcel, (frame, order));
+        }
+        let (word, bit) = bits::split(frame);
+        self.pack(cache, parcel, Run { word, frames: bits::run(order, bit) });
+    }
+
+    /// Gives pageblocks back that were held.
+    fn deliver_held(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, frames: &[AtomicU32]) {
+        A::work(Op::BuddyPut, frames.len() as u32);
+        let (way, mut free) = (parcel.batch.enter(self), 0);
+        for frame in frames {
+            let block = block_of(frame.load(Relaxed));
+            if self.make_whole(way, block, Order::PAGEBLOCK)
+                || !self.release(block, Order::PAGEBLOCK, None).is_isolated()
+            {
+                free += BLOCK_PAGES as i64;
+                self.file_with_others(parcel, block);
+            }
+        }
+        cache.account(free);
+    }
+
+    /// Gives all frames of a pageblock to the map.
+    #[inline]
+    fn deliver_whole(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, block: usize) {
+        self.clear_all(block);
+        if self.make_whole(parcel.batch.enter(self), block, Order::ZERO) {
+            cache.account(BLOCK_PAGES as i64);
+            self.file_with_others(parcel, block);
+        } else {
+            cache.account(self.uncount(block, BLOCK_PAGES, || LARGEST_ROOM));
+        }
+    }
+
+    /// Makes a pageblock whole that is nobody's and used up by blocks of `order`, all of which come
+    /// back. `false`: it is somebody's, or isolated.
+    #[inline]
+    fn make_whole(&self, way: Way, block: usize, order: Order) -> bool {
+        self.replace(way, block, |head| head.is_used_up_by(order).then_some(head.as_whole()))
+    }
+
+    #[inline]
+    fn file_with_others(&self, parcel: &mut Parcel<'_, A>, block: usize) {
+        let (first, bit) = (block / BITS * BITS, 1 << (block % BITS));
+        if parcel.wholes.0 != first {
+            self.file_wholes(parcel);
+            parcel.wholes.0 = first;
+        }
+        parcel.wholes.1 |= bit;
+    }
+
+    /// Puts the pageblocks of a parcel that have become whole where they are found.
+    fn file_wholes(&self, parcel: &mut Parcel<'_, A>) {
+        if parcel.wholes.1 != 0 {
+            self.whole.set_some(parcel.wholes.0, core::mem::take(&mut parcel.wholes.1));
+        }
+    }
+
+    /// Adds a block of whole words.
+    fn pack_words(
+        &self,
+        cache: &CpuCache,
+        parcel: &mut Parcel<'_, A>,
+        (frame, order): (u32, Order),
+    ) {
+        A::work(Op::BuddyPut, 1);
+        let (word, _) = bits::split(frame);
+        self.open(cache, parcel, word);
+        if !parcel.add_words(word as usize % WORDS, order.pages() >> WORD_ORDER) {
+            freed_twice(self.pfn(frame));
+        }
+    }
+
+    /// Adds frames of a word.
+    #[inline]
+    fn pack(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, run: Run) {
+        self.open(cache, parcel, run.word);
+        if !parcel.has(run.word as usize % WORDS) {
+            A::work(Op::BuddyPut, 1);
+        }
+        let twice = parcel.add(run.word as usize % WORDS, run.frames);
+        if twice != 0 {
+            freed_twice(self.frame(run.word, twice.trailing_zeros()));
+        }
+    }
+
+    /// Makes a parcel one for the pageblock of a word; what is of another is delivered before.
+    #[inline]
+    fn open(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, word: u32) {
+        let block = word as usize / WORDS;
+        if parcel.block != block {
+            self.deliver(cache, parcel);
+            parcel.block = block;
+        }
+    }
+
+    /// Gives all that is in a parcel to the map.
+    fn deliver_all(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>) {
+        self.deliver(cache, parcel);
+        self.file_wholes(parcel);
+    }
+
+    /// Gives the frames of a parcel to the map.
+    #[inline]
+    fn deliver(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>) {
+        if parcel.pages > 0 {
+            self.deliver_frames(cache, parcel);
+        }
+    }
+
+    #[inline(never)]
+    fn deliver_frames(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>) {
+        let (block, pages) = (parcel.block, core::mem::take(&mut parcel.pages));
+        let (whole, some) = (core::mem::take(&mut parcel.whole), core::mem::take(&mut parcel.some));
+        if whole == !0 {
+            return self.deliver_whole(cache, parcel, block);
+        }
+        let mut largest = 0;
+        if (whole | some).is_power_of_two() {
+            // In one step: the line may be another CPU's.
+            let at = (whole | some).trailing_zeros() as usize;
+            let frames = if whole != 0 { !0 } else { core::mem::take(&mut parcel.frames[at]) };
+            largest = bits::largest(self.clear(block, at, frames));
+        } else {
+            for at in bits_of(whole) {
+                self.clear_words(block, at..at + 1);
+                largest = WORD_ORDER;
+            }
+            for at in bits_of(some) {
+                let frames = core::mem::take(&mut parcel.frames[at]);
+                largest = bits::largest(self.clear(block, at, frames)).max(largest);
+            }
+        }
+        cache.account(self.uncount(block, pages.into(), || largest));
+    }
+}

@@ -1,0 +1,279 @@
+//! Damage planted in a map: [`BlockMap::verify`] must name each.
+
+use super::head::BUSY;
+use super::{Appetite, BlockMap, MapError, Reserve, ReservePages, WORDS, Want, bits};
+use crate::frame::MigrateType;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::SeqCst;
+use mmscale_arch::sync::PreemptGuard;
+use mmscale_arch::{Atomic, CpuId, Order, OwnedCounter, Pfn};
+use mmscale_stepped::Stepped;
+
+type Map = BlockMap<Stepped>;
+
+const ME: CpuId = CpuId::new(0);
+/// A block that nobody has touched.
+const FRESH: usize = 7;
+const NO_RESERVE: ReservePages = ReservePages { from_singles: 0, from_larger: 0 };
+
+fn want(order: Order) -> Want {
+    let (kind, appetite, reserve) = (MigrateType::Movable, Appetite::Ample, Reserve::Kept);
+    Want { cpu: ME, order, kind, appetite, reserve, spare_pages: 512 }
+}
+
+fn take(map: &Map) -> Pfn {
+    map.claim(&PreemptGuard::new(), want(Order::ZERO), &mut 0).unwrap()
+}
+
+/// What `plant` does to a sound map, of which one CPU owns the block of the page that it is given,
+/// which is held, must be what `verify` says.
+#[track_caller]
+fn caught(plant: impl FnOnce(&Map, Pfn) -> MapError) {
+    let map = Map::new(Pfn::new(0), 1 << 16, NO_RESERVE);
+    let held = take(&map);
+    let audit = map.verify().unwrap();
+    assert_eq!(audit.free + audit.cached, (1 << 16) - 1);
+    assert!(audit.cached > 0 && map.head(map.block_of(held)).owned_by(ME));
+    let expected = plant(&map, held);
+    assert_eq!(map.verify(), Err(expected));
+}
+
+fn first(map: &Map, block: usize) -> Pfn {
+    map.frame((block * WORDS) as u32, 0)
+}
+
+#[test]
+fn a_frame_in_use_that_its_block_does_not_count() {
+    caught(|map, _| {
+        map.words[FRESH].0[3].store(1 << 9, SeqCst);
+        MapError::Count(first(map, FRESH))
+    });
+}
+
+#[test]
+fn room_that_nobody_would_look_for() {
+    caught(|map, held| {
+        let (block, order) = (map.block_of(held), Order::new(5).unwrap());
+        map.rooms.forget(block, order);
+        MapError::NoRoom(first(map, block), order)
+    });
+}
+
+#[test]
+fn a_frame_handed_out_that_is_free_for_all() {
+    caught(|map, held| {
+        let (word, bit) = bits::split(map.index(held));
+        map.word(word).fetch_and(!(1 << bit), SeqCst);
+        MapError::Count(held.align_down(Order::PAGEBLOCK))
+    });
+}
+
+#[test]
+fn a_block_that_somebody_never_left() {
+    caught(|map, held| {
+        let block = map.block_of(held);
+        map.heads[block].fetch_or(BUSY, SeqCst);
+        MapError::Inside(first(map, block))
+    });
+}
+
+#[test]
+fn a_block_whose_owner_does_not_know() {
+    caught(|map, _| {
+        let head = map.head(FRESH);
+        assert!(map.whole.clear(FRESH) && map.change(FRESH, head, head.owned(ME)));
+        MapError::Inside(first(map, FRESH))
+    });
+}
+
+#[test]
+fn a_whole_block_that_nobody_can_find() {
+    caught(|map, _| {
+        assert!(map.whole.clear(FRESH));
+        MapError::Unfiled(first(map, FRESH))
+    });
+}
+
+#[test]
+fn a_block_in_use_that_is_found_as_a_whole_one() {
+    caught(|map, held| {
+        map.whole.set(map.block_of(held));
+        MapError::Misfiled(held.align_down(Order::PAGEBLOCK))
+    });
+}
+
+#[test]
+fn a_block_in_use_that_is_filed_under_another_fill() {
+    caught(|map, held| {
+        let block = map.block_of(held);
+        map.caches.of(ME).enter().unwrap().block.iter().for_each(|cell| _ = cell.take());
+        map.disown(block, ME);
+        let fill = map.head(block).fill().unwrap();
+        let filed = &map.partial[MigrateType::Movable.index()];
+        assert!(filed[fill.index()].clear(block));
+        filed[0].set(block);
+        MapError::Unfiled(first(map, block))
+    });
+}
+
+#[test]
+fn a_frame_that_a_cpu_keeps_and_everybody_may_take() {
+    caught(|map, _| {
+        let word = (FRESH * WORDS) as u32;
+        let cache = map.caches.of(ME).enter().unwrap();
+        assert!(cache.stacks.push(bits::join(word, 5), Order::ZERO, MigrateType::Movable));
+        MapError::Kept(map.frame(word, 5))
+    });
+}
+
+#[test]
+fn a_cpu_that_miscounts_what_it_keeps() {
+    caught(|map, _| {
+        map.caches.of(ME).enter().unwrap().plant_pages(1);
+        MapError::Keeps(ME)
+    });
+}
+
+/// Who takes several words may take one among them that somebody has cleared and not counted yet:
+/// for a moment more of the block is used than there is.
+#[test]
+fn frames_are_taken_before_they_are_counted_as_free() {
+    let map = Map::new(Pfn::new(0), 512, NO_RESERVE);
+    let (word, pinned, mut change) = (Order::new(6).unwrap(), PreemptGuard::new(), 0);
+    let mut claim = || {
+        let cached = map.take_cached(&pinned, word, MigrateType::Movable);
+        cached.or_else(|| map.claim(&pinned, want(word), &mut change))
+    };
+    let mut held: Vec<Pfn> = (0..WORDS).map(|_| claim().unwrap()).collect();
+    held.sort_unstable();
+    map.put_block(0, word);
+    let free = map.clear(0, 1, !0);
+    assert_eq!([claim(), claim()], [Some(held[0]), Some(held[1])]);
+    assert_eq!(map.uncount(0, 64, || bits::largest(free)), 64);
+    assert_eq!((map.head(0).free(), claim()), (0, None));
+}
+
+/// 512 pageblocks: each CPU may keep several.
+const MANY: u32 = 1 << 18;
+
+fn block(order: u8) -> Order {
+    Order::new(order).unwrap()
+}
+
+/// A page stays with the CPU, and a block that is too large for what it may keep goes straight to
+/// the map: those who look for memory must learn of either, for the CPU has not counted that.
+#[test]
+fn who_keeps_what_came_back_or_owes_the_counter_says_so() {
+    for (order, owed) in [(0, 0), (7, 128)] {
+        let map = Map::new(Pfn::new(0), 8 << 9, NO_RESERVE);
+        let (pinned, order) = (PreemptGuard::new(), block(order));
+        let pfn = map.claim(&pinned, want(order), &mut 0).unwrap();
+        map.drain_here(&pinned).expect("no interrupt is here");
+        map.settle(&pinned);
+        assert!(!map.outside.of(ME).filled.is_nonzero());
+        let cache = map.enter_cache(&pinned).expect("no interrupt is here");
+        assert_eq!(map.give_part(cache, ME, (pfn, order)), owed);
+        assert!(map.outside.of(ME).filled.is_nonzero());
+        map.verify().unwrap();
+    }
+}
+
+/// Where memory is short each CPU counts at once what it does. If it said that it owes something it
+/// would be drained again and again, and lose the pageblocks that it takes from.
+#[test]
+fn who_counts_at_once_says_nothing() {
+    let map = Map::new(Pfn::new(0), 8 << 9, NO_RESERVE);
+    let pinned = PreemptGuard::new();
+    let scarce = Want { appetite: Appetite::Scarce, ..want(Order::ZERO) };
+    let pfn = map.claim(&pinned, scarce, &mut 0).unwrap();
+    assert!(map.owes(&pinned, 0));
+    assert_eq!((map.settle(&pinned), map.owes(&pinned, 0)), (Some(-1), false));
+    map.give(&pinned, (pfn, Order::ZERO), Appetite::Scarce, &mut 0);
+    assert!(map.owes(&pinned, 0));
+    assert_eq!((map.settle(&pinned), map.settle(&pinned)), (Some(1), None));
+    assert!(!map.outside.of(ME).filled.is_nonzero());
+    map.verify().unwrap();
+}
+
+/// Of what is above the watermark several whole pageblocks are taken, as many as a CPU may keep,
+/// and no more than leave the reserve.
+#[test]
+fn what_is_taken_for_later_is_bounded() {
+    let pinned = PreemptGuard::new();
+    let kept = |order, spare_pages, reserve_pages| {
+        let reserve = ReservePages { from_singles: reserve_pages, from_larger: reserve_pages };
+        let map = Map::new(Pfn::new(0), MANY, reserve);
+        let want = Want { spare_pages, ..want(block(order)) };
+        let first = map.claim(&pinned, want, &mut 0).unwrap();
+        let audit = map.verify().unwrap();
+        let held = 1 << order;
+        assert_eq!(audit.free + audit.cached + held, MANY.into());
+        assert_eq!(audit.uncounted, -((audit.cached + held) as i64));
+        let mut taken = alloc::vec![(first, block(order))];
+        let again = || map.take_cached(&pinned, block(order), MigrateType::Movable);
+        taken.extend(core::iter::from_fn(again).map(|pfn| (pfn, block(order))));
+        let mut change = 0;
+        for &(pfn, order) in &taken {
+            if order < Order::PAGEBLOCK {
+                let cache = map.enter_cache(&pinned).expect("no interrupt is here");
+                map.give_part(cache, ME, (pfn, order));
+            } else {
+                map.give(&pinned, (pfn, order), Appetite::Ample, &mut change);
+            }
+        }
+        map.drain_here(&pinned).expect("no interrupt is here");
+        assert_eq!(map.verify().unwrap().free, MANY.into());
+        (audit.cached + held) / 512
+    };
+    let most = map_limit();
+    assert!(most >= 4, "{most}");
+    for order in [7, 8] {
+        let bounded = if order == 7 { most.min(8) } else { most };
+        assert_eq!(kept(order, u32::MAX, 0), bounded, "order {order}");
+        assert_eq!(kept(order, 1024, 0), 2, "order {order}");
+        assert_eq!(kept(order, 511, 0), 1, "order {order}");
+    }
+    assert_eq!(kept(9, u32::MAX, 0), most.min(16));
+    assert_eq!((kept(9, 1024, 0), kept(9, 511, 0), kept(10, u32::MAX, 0)), (2, 1, 2));
+    assert_eq!(
+        kept(7, u32::MAX, MANY - 1024),
+        1,
+        "the reserve stays: as many as are wanted, or none"
+    );
+    let reserve = ReservePages { from_singles: 0, from_larger: MANY };
+    let map = Map::new(Pfn::new(0), MANY, reserve);
+    let urgent = Want { reserve: Reserve::Open, spare_pages: u32::MAX, ..want(block(7)) };
+    map.claim(&pinned, urgent, &mut 0).unwrap();
+    assert_eq!(map.verify().unwrap().cached, 512 - 128, "who may have the reserve needs one");
+}
+
+/// Pageblocks that the stacks of a CPU of such a map take.
+fn map_limit() -> u64 {
+    let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
+    let cache = map.caches.get(ME).unwrap().enter().unwrap();
+    u64::from(cache.stacks.refill(Order::PAGEBLOCK, MigrateType::Movable))
+}
+
+#[test]
+fn a_frame_that_two_keep_or_that_is_part_of_more() {
+    let keep = |map: &Map, frame, order| {
+        let cache = map.caches.get(ME).unwrap().enter().unwrap();
+        assert!(cache.stacks.push(frame, block(order), MigrateType::Movable));
+    };
+    let kept = |plant: &dyn Fn(&Map)| {
+        let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
+        let whole = Want { spare_pages: 0, ..want(block(9)) };
+        assert_eq!(map.claim(&PreemptGuard::new(), whole, &mut 0), Some(Pfn::new(0)));
+        plant(&map);
+        map.verify().map(|audit| audit.cached)
+    };
+    assert_eq!(kept(&|map| keep(map, 0, 9)), Ok(512));
+    assert_eq!(kept(&|map| keep(map, 64, 6)), Err(MapError::Kept(Pfn::new(64))));
+    let twice = |map: &Map| (0..2).for_each(|_| keep(map, 0, 9));
+    assert_eq!(kept(&twice), Err(MapError::Kept(Pfn::new(0))));
+    let part = |map: &Map| {
+        map.claim(&PreemptGuard::new(), want(Order::ZERO), &mut 0).unwrap();
+        keep(map, 512 + 63, 0);
+    };
+    assert_eq!(kept(&part), Err(MapError::Kept(Pfn::new(512 + 63))));
+}

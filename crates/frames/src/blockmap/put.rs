@@ -1,0 +1,175 @@
+//! The way into the map: bits are cleared, then counted.
+
+use super::bits::{self, Run, WORD_ORDER};
+use super::cpu::BlockCell;
+use super::head::{BLOCK_PAGES, Head};
+use super::rooms::LARGEST_ROOM;
+use super::{BlockMap, WORDS, block_of, freed_twice};
+use core::ops::Range;
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use mmscale_arch::{Arch, Atomic, CpuId, Op, Order};
+
+impl<A: Arch> BlockMap<A> {
+    /// Gives a block up to a pageblock's order to the map; returns by how many pages the zone's
+    /// free pages grow.
+    pub(super) fn put_block(&self, frame: u32, order: Order) -> i64 {
+        A::work(Op::BuddyPut, 1);
+        let (word, bit) = bits::split(frame);
+        if order.get() < WORD_ORDER {
+            let run = Run { word, frames: bits::run(order, bit) };
+            return self.put_back(run, order.pages() as u32);
+        }
+        if order == Order::PAGEBLOCK {
+            return self.put_whole(block_of(frame), order, None);
+        }
+        self.put_words(frame, order)
+    }
+
+    /// The same with a block of whole words, below a pageblock's order.
+    #[inline(always)]
+    pub(super) fn put_words(&self, frame: u32, order: Order) -> i64 {
+        let (word, _) = bits::split(frame);
+        let (block, at) = (word as usize / WORDS, word as usize % WORDS);
+        self.clear_words(block, at..at + (order.pages() >> WORD_ORDER));
+        self.uncount(block, order.pages() as u64, || order.get())
+    }
+
+    /// Gives frames of one word, `pages` in number, to the map; returns by how many pages the
+    /// zone's free pages grow.
+    #[inline(always)]
+    pub(super) fn put_back(&self, run: Run, pages: u32) -> i64 {
+        let (block, at) = (run.word as usize / WORDS, run.word as usize % WORDS);
+        let free = self.clear(block, at, run.frames);
+        let largest = || bits::largest_with(free, run.frames, pages);
+        self.uncount(block, pages.into(), largest)
+    }
+
+    /// Clears the bits of frames that are in use; what is free of their word now.
+    #[inline]
+    pub(super) fn clear(&self, block: usize, at: usize, frames: u64) -> u64 {
+        // All are set: so this clears them, and needs no second try, as clearing bits does where it
+        // is to be known what was there. If one is not, they are set again before the panic.
+        let before = self.words[block].0[at].fetch_sub(frames, SeqCst);
+        if frames & !before != 0 {
+            self.words[block].0[at].fetch_add(frames, SeqCst);
+        }
+        self.check_used(block, at, frames & !before);
+        !before | frames
+    }
+
+    /// The same with all frames of a block.
+    #[inline]
+    pub(super) fn clear_all(&self, block: usize) {
+        self.clear_words(block, 0..WORDS);
+    }
+
+    /// The same with all frames of some words: nobody else can be giving any back, and nobody takes
+    /// what is not free.
+    #[inline(always)]
+    pub(super) fn clear_words(&self, block: usize, at: Range<usize>) {
+        // Without a loop for each order.
+        let words = &self.words[block].0[at.clone()];
+        let cleared = match words.len() {
+            1 => Self::clear_used::<1>(words),
+            2 => Self::clear_used::<2>(words),
+            4 => Self::clear_used::<4>(words),
+            _ => Self::clear_used::<WORDS>(words),
+        };
+        if !cleared {
+            for (at, word) in at.zip(words) {
+                self.check_used(block, at, !word.load(Acquire));
+            }
+        }
+    }
+
+    /// Clears `COUNT` words of which all frames are in use; `false`: they are not, and nothing was
+    /// done.
+    #[inline(always)]
+    fn clear_used<const COUNT: usize>(words: &[A::AtomicU64]) -> bool {
+        let words = words.first_chunk::<COUNT>().expect("as many as a block of an order has");
+        let used = words.iter().fold(!0, |used, word| used & word.load(Acquire)) == !0;
+        if used {
+            words.iter().for_each(|word| word.store(0, Release));
+        }
+        used
+    }
+
+    #[inline]
+    fn check_used(&self, block: usize, at: usize, twice: u64) {
+        if twice != 0 {
+            freed_twice(self.frame((block * WORDS + at) as u32, twice.trailing_zeros()));
+        }
+    }
+
+    /// Counts frames of a block, whose bits are clear, as free, and puts the block where it is
+    /// found now, also as one with a free block of order `largest`; returns by how many pages the
+    /// zone's free pages grow.
+    #[inline(always)]
+    pub(super) fn uncount(&self, block: usize, pages: u64, largest: impl FnOnce() -> u8) -> i64 {
+        let before = Head(self.heads[block].fetch_sub(pages, SeqCst));
+        let after = Head(before.0 - pages);
+        if !self.rooms.is_in_all(block) {
+            let room = match (largest(), after.free()) {
+                // Perhaps: words may be free, but no two side by side. Or none is by now: who is
+                // inside may have taken these frames before they were counted.
+                (largest, free) if largest >= WORD_ORDER => {
+                    LARGEST_ROOM.min((free | 1).ilog2() as u8).max(largest)
+                }
+                (largest, _) => largest,
+            };
+            self.rooms.note(block, room);
+        }
+        if before.is_isolated() {
+            return 0;
+        }
+        if !before.is_owned() && after.is_moved_from(before) {
+            self.file_moved(block, after);
+        }
+        pages as i64
+    }
+
+    /// Apart, as next to always it stays where it is found.
+    #[inline(never)]
+    fn file_moved(&self, block: usize, head: Head) {
+        self.file(block, head);
+    }
+
+    /// Gives one or two blocks back that were held whole. One stays a CPU's as its spare if that
+    /// is given and empty.
+    pub(super) fn put_whole(
+        &self,
+        block: usize,
+        order: Order,
+        spare: Option<(&BlockCell, CpuId)>,
+    ) -> i64 {
+        let mut gained = 0;
+        let single = order == Order::PAGEBLOCK;
+        let mut spare = spare.filter(|(spare, _)| spare.get().is_none() && single);
+        for block in block..block + (order.pages() >> Order::PAGEBLOCK.get()) {
+            let head = self.release(block, order, spare.map(|(_, cpu)| cpu));
+            match spare.take_if(|_| head.is_owned()) {
+                Some((spare, _)) => spare.set(block),
+                None => self.file(block, head),
+            }
+            gained += if head.is_isolated() { 0 } else { BLOCK_PAGES as i64 };
+        }
+        gained
+    }
+
+    /// Makes a pageblock free that is held as part of a block of `order`: a CPU's, if one is given,
+    /// unless it is isolated. What its head says then.
+    #[inline]
+    pub(super) fn release(&self, block: usize, order: Order, keeper: Option<CpuId>) -> Head {
+        loop {
+            let head = self.head(block);
+            if head.held() != Some(order) {
+                freed_twice(self.frame((block * WORDS) as u32, 0));
+            }
+            let keeper = keeper.filter(|_| !head.is_isolated());
+            let after = keeper.map_or(head.as_whole(), |cpu| head.as_whole().owned(cpu));
+            if self.change(block, head, after) {
+                return after;
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Which blocks may have larger free blocks in them.
+
+use super::index::Index;
+use mmscale_arch::{Arch, Order, PAGEBLOCK_ORDER};
+
+/// The largest order below a pageblock's.
+pub(super) const LARGEST_ROOM: u8 = PAGEBLOCK_ORDER - 1;
+
+/// For each order from 1 to 8, the pageblocks with a free block of that order. Hints, and mostly
+/// too many: who gives frames back puts in what has come together, who looks in vain takes out. So
+/// nobody looks twice in vain, unless something came back meanwhile. What is in for an order is in
+/// for all below.
+pub(super) struct Rooms<A: Arch> {
+    orders: [Index<A>; LARGEST_ROOM as usize],
+}
+
+impl<A: Arch> Rooms<A> {
+    /// All of `len` blocks in, for all orders.
+    pub(super) fn all(len: usize) -> Self {
+        Self { orders: core::array::from_fn(|_| Index::new(len, |_| true)) }
+    }
+    /// Bytes of its bitmaps.
+    pub(super) fn bytes(&self) -> usize {
+        self.orders.iter().map(Index::bytes).sum()
+    }
+    /// Where to look for `order`; `None`: anywhere.
+    #[inline]
+    pub(super) fn of(&self, order: Order) -> Option<&Index<A>> {
+        let at = order.get().checked_sub(1)?;
+        Some(&self.orders[usize::from(at)])
+    }
+    /// What has a larger block than `order` too.
+    #[inline]
+    pub(super) fn above(&self, order: Order) -> Option<&Index<A>> {
+        self.orders.get(order.index())
+    }
+    /// Whether a block is in for all orders, so that nothing that comes back to it need be noted.
+    #[inline]
+    pub(super) fn is_in_all(&self, block: usize) -> bool {
+        self.orders[usize::from(LARGEST_ROOM) - 1].contains(block)
+    }
+    /// A free block of `order` has come about.
+    #[inline]
+    pub(super) fn note(&self, block: usize, order: u8) {
+        // Both asked at once: whether a frame's buddy is free nobody could foretell.
+        let index = &self.orders[usize::from(order.saturating_sub(1))];
+        if (order > 0) & !index.contains(block) {
+            self.note_new(block, order);
+        }
+    }
+    #[inline(never)]
+    fn note_new(&self, block: usize, order: u8) {
+        for index in self.orders[..usize::from(order)].iter().rev() {
+            if index.contains(block) {
+                return;
+            }
+            index.set(block);
+        }
+    }
+    /// Somebody looked for `order` in vain. The largest goes last: as long as that is in, whoever
+    /// gives something back notes nothing, so the caller looks again after this.
+    pub(super) fn forget(&self, block: usize, order: Order) {
+        let above = &self.orders[order.index().saturating_sub(1)..];
+        let above = if order == Order::ZERO { &[] } else { above };
+        above.iter().filter(|index| index.contains(block)).for_each(|index| {
+            index.clear(block);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_stepped::Stepped;
+
+    #[test]
+    fn what_is_looked_for_in_vain_is_not_looked_for_again_until_something_comes_back() {
+        let rooms = Rooms::<Stepped>::all(100);
+        let order = |order| Order::new(order).unwrap();
+        let there = |at| {
+            let orders = (0..=8).map(order);
+            let found = orders.filter(|&order| rooms.of(order).is_none_or(|of| of.contains(at)));
+            found.map(Order::get).collect::<alloc::vec::Vec<_>>()
+        };
+        assert_eq!(there(7), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        rooms.forget(7, order(8));
+        assert_eq!(there(7), [0, 1, 2, 3, 4, 5, 6, 7]);
+        rooms.forget(7, order(2));
+        assert_eq!(there(7), [0, 1]);
+        rooms.forget(7, order(0));
+        rooms.note(7, 0);
+        assert_eq!(there(7), [0, 1]);
+        rooms.note(7, 4);
+        assert_eq!(there(7), [0, 1, 2, 3, 4]);
+        assert_eq!(there(8).len(), 9);
+    }
+}

@@ -1,0 +1,414 @@
+//! Blocks that a CPU has to itself, by order and type.
+
+use super::bits::{self, Run, WORD_ORDER};
+use super::places::{BASE, Kept, LARGE, PLACES, STACKS};
+use crate::frame::MigrateType;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use mmscale_arch::{Order, PAGEBLOCK_ORDER};
+
+/// The oldest blocks of a stack, which are to leave it.
+#[derive(Clone, Copy)]
+pub(super) struct Oldest {
+    kept: Kept,
+    count: usize,
+}
+
+impl Oldest {
+    /// Of which order they are.
+    #[inline]
+    pub(super) const fn order(self) -> Order {
+        self.kept.order
+    }
+}
+
+/// If blocks of `order`, a large one below a pageblock's, begin with all that a pageblock has of
+/// them: that pageblock, and those that follow. Blocks are told by their first frames.
+#[inline]
+pub(super) fn split_pageblock(blocks: &[AtomicU32], order: Order) -> Option<(usize, &[AtomicU32])> {
+    let each = 1 << (PAGEBLOCK_ORDER - order.get());
+    let (these, others) = blocks.split_at_checked(each)?;
+    let pageblock = these[0].load(Relaxed) >> PAGEBLOCK_ORDER;
+    let mut missing = !0 >> (u64::BITS as usize - each);
+    for block in these {
+        let at = block.load(Relaxed) ^ pageblock << PAGEBLOCK_ORDER;
+        if at >> PAGEBLOCK_ORDER != 0 {
+            return None;
+        }
+        missing &= !(1_u64 << (at >> order.get()));
+    }
+    (missing == 0).then_some((pageblock as usize, others))
+}
+
+/// The blocks that a CPU hands out without asking anybody, the one that came last first. They are
+/// named by the number in the zone of their first frame; all of their bits say "used".
+///
+/// Orders keep apart: what is broken up for a larger block would soon be used up by smaller ones
+/// otherwise, and the next one would break up more.
+pub(super) struct Stacks {
+    /// By stack: the first place that is empty.
+    tops: [AtomicU32; STACKS],
+    places: [AtomicU32; PLACES],
+    /// Pages in all of them.
+    pages: AtomicU32,
+    most_pages: u32,
+}
+
+impl Stacks {
+    /// Empty ones for at most `most_pages` pages together.
+    pub(super) const fn new(most_pages: u32) -> Self {
+        let mut tops = [const { AtomicU32::new(0) }; STACKS];
+        let mut stack = 0;
+        while stack < STACKS {
+            tops[stack] = AtomicU32::new(BASE[stack] as u32);
+            stack += 1;
+        }
+        Self {
+            tops,
+            places: [const { AtomicU32::new(0) }; PLACES],
+            pages: AtomicU32::new(0),
+            most_pages,
+        }
+    }
+    /// Whether there is room for a block of `order` once others have gone.
+    #[inline]
+    pub(super) fn take_in(&self, order: Order) -> bool {
+        order.get() <= PAGEBLOCK_ORDER && order.pages() as u32 <= self.most_pages
+    }
+    /// Whether there is room for a block now.
+    #[inline]
+    pub(super) fn has_room(&self, order: Order, kind: MigrateType) -> bool {
+        let kept = Kept::of(order, kind);
+        let (top, end) = (self.tops[kept.stack].load(Relaxed), BASE[kept.stack + 1].into());
+        top < end && self.pages() + order.pages() as u32 <= self.most_pages
+    }
+    /// Whether the oldest blocks of a stack of large ones are those of one pageblock, by the first
+    /// and the last of as many as it has.
+    #[inline]
+    pub(super) fn begins_with_pageblock(&self, order: Order, kind: MigrateType) -> bool {
+        let kept = Kept::of(order, kind);
+        let (at, top) = (kept.base(), self.tops[kept.stack].load(Relaxed) as usize);
+        let end = at + (1 << (PAGEBLOCK_ORDER - order.get()));
+        let (Some(first), Some(last)) = (self.places.get(at), self.places.get(end - 1)) else {
+            return false;
+        };
+        end <= top && (first.load(Relaxed) ^ last.load(Relaxed)) >> PAGEBLOCK_ORDER == 0
+    }
+    /// Pages in them.
+    #[inline]
+    pub(super) fn pages(&self) -> u32 {
+        self.pages.load(Relaxed)
+    }
+    /// Takes the block that came last. `order` is at most a pageblock's.
+    #[inline(always)]
+    pub(super) fn pop(&self, order: Order, kind: MigrateType) -> Option<u32> {
+        let kept = Kept::of(order, kind);
+        let top = self.tops.get(kept.stack)?;
+        let above = top.load(Relaxed);
+        if above <= kept.base() as u32 {
+            return None;
+        }
+        let block = self.places.get(above as usize - 1)?.load(Relaxed);
+        top.store(above - 1, Relaxed);
+        self.pages.store(self.pages() - order.pages() as u32, Relaxed);
+        Some(block)
+    }
+    /// Puts a block on top; `false` if there is no room.
+    #[inline(always)]
+    pub(super) fn push(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
+        let kept = Kept::of(order, kind);
+        let Some(top) = self.tops.get(kept.stack) else { return false };
+        let (at, pages) = (top.load(Relaxed), self.pages() + order.pages() as u32);
+        let end = u32::from(BASE[kept.stack + 1]);
+        let Some(place) = self.places.get(at as usize) else { return false };
+        if at >= end || pages > self.most_pages {
+            return false;
+        }
+        place.store(frame, Relaxed);
+        top.store(at + 1, Relaxed);
+        self.pages.store(pages, Relaxed);
+        true
+    }
+    /// How many blocks are on a stack.
+    #[inline]
+    fn count(&self, kept: Kept) -> usize {
+        self.tops[kept.stack].load(Relaxed) as usize - kept.base()
+    }
+    /// What is on a stack, the oldest first.
+    #[inline]
+    fn blocks(&self, kept: Kept) -> &[AtomicU32] {
+        &self.places[kept.base()..][..self.count(kept)]
+    }
+    /// How many blocks of `order` to take for later: as many as there is room for beside the one
+    /// that is wanted, of large ones be it only once others have gone. Of small ones what a word
+    /// has comes together anyway.
+    #[inline]
+    pub(super) fn refill(&self, order: Order, kind: MigrateType) -> u32 {
+        let kept = Kept::of(order, kind);
+        if order.get() < LARGE {
+            let places = kept.depth().saturating_sub(self.count(kept) + 1);
+            return (places as u32).min((self.most_pages - self.pages()) >> order.get());
+        }
+        let depth = kept.depth() as u32;
+        let places = depth - self.count(kept) as u32;
+        let room = places.min((self.most_pages - self.pages()) >> order.get());
+        room.max(depth.min(self.most_pages >> order.get()) / 4)
+    }
+    /// Puts `count` blocks of `order` on top, the first of them last: those that start at `starts`
+    /// in the words from `word` on. `false`: there is no room.
+    pub(super) fn fill(
+        &self,
+        (word, starts): (u32, &[u64]),
+        count: u32,
+        order: Order,
+        kind: MigrateType,
+    ) -> bool {
+        let kept = Kept::of(order, kind);
+        let (before, count) = (self.count(kept), count as usize);
+        let pages = self.pages() + (count << order.get()) as u32;
+        if pages > self.most_pages || before + count > kept.depth() {
+            return false;
+        }
+        let from = kept.base() + before;
+        let places = &self.places[from..from + count];
+        let mut places = places.iter().rev();
+        for (word, &starts) in (word..).zip(starts) {
+            let mut left = starts;
+            while left != 0 {
+                let Some(place) = places.next() else { break };
+                place.store(bits::join(word, left.trailing_zeros()), Relaxed);
+                left &= left - 1;
+            }
+            if places.len() == 0 {
+                break;
+            }
+        }
+        self.tops[kept.stack].store((from + count) as u32, Relaxed);
+        self.pages.store(pages, Relaxed);
+        true
+    }
+    /// The same with all blocks of `order` of pageblocks: of each whose bit is set in `some`, where
+    /// `first` has the lowest. The last of the pageblocks comes out first.
+    pub(super) fn fill_whole(
+        &self,
+        (first, some): (usize, u64),
+        order: Order,
+        kind: MigrateType,
+    ) -> bool {
+        let kept = Kept::of(order, kind);
+        let (top, each) = (kept.base() + self.count(kept), 1 << (PAGEBLOCK_ORDER - order.get()));
+        let end = top + each * some.count_ones() as usize;
+        let pages = self.pages() + (some.count_ones() << PAGEBLOCK_ORDER);
+        if pages > self.most_pages || end > usize::from(BASE[kept.stack + 1]) {
+            return false;
+        }
+        let (mut left, mut block) = (some, 0);
+        for place in &self.places[top..end] {
+            if block % (1 << PAGEBLOCK_ORDER) == 0 {
+                block = (first as u32 + left.trailing_zeros() + 1) << PAGEBLOCK_ORDER;
+                left &= left - 1;
+            }
+            block -= 1 << order.get();
+            place.store(block, Relaxed);
+        }
+        self.tops[kept.stack].store(end as u32, Relaxed);
+        self.pages.store(pages, Relaxed);
+        true
+    }
+    /// What makes room for blocks of `order` and `kind` that found none: the older half of their
+    /// stack if that is rather full, or else of the one that has most pages. Of large ones seven
+    /// eighths, for a stack holds few pageblocks of them and the way to the map is paid once for
+    /// all, and with them all others that lie next to them there and in the same pageblock.
+    pub(super) fn oldest(&self, order: Order, kind: MigrateType) -> Oldest {
+        let own = Kept::of(order, kind);
+        let most = || Kept::all().max_by_key(|&kept| self.count(kept) * kept.order.pages());
+        let room = own.depth().min((self.most_pages >> order.get()) as usize);
+        let full = if self.count(own) > room / 2 { own } else { most().unwrap_or(own) };
+        let (blocks, count) = (self.blocks(full), self.count(full));
+        if full.order.get() < LARGE {
+            return Oldest { kept: full, count: count.div_ceil(2) };
+        }
+        let block = |at: usize| blocks[at].load(Relaxed) >> PAGEBLOCK_ORDER;
+        let oldest = count - count / 8;
+        let beside = (oldest..count).take_while(|&at| block(at) == block(oldest - 1)).count();
+        Oldest { kept: full, count: oldest + beside }
+    }
+    /// All that is in them.
+    pub(super) fn all(&self) -> impl Iterator<Item = Oldest> + '_ {
+        Kept::all().map(|kept| Oldest { kept, count: self.count(kept) })
+    }
+    /// Their first frames, the oldest first.
+    #[inline]
+    pub(super) fn frames(&self, oldest: Oldest) -> &[AtomicU32] {
+        &self.blocks(oldest.kept)[..oldest.count]
+    }
+    /// Takes them out.
+    pub(super) fn remove(&self, oldest: Oldest) {
+        let (kept, count) = (oldest.kept, oldest.count);
+        let blocks = self.blocks(kept);
+        for (to, from) in blocks.iter().zip(&blocks[count..]) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        let top = kept.base() + blocks.len() - count;
+        self.tops[kept.stack].store(top as u32, Relaxed);
+        self.pages.store(self.pages() - (count * kept.order.pages()) as u32, Relaxed);
+    }
+    /// Whether a block is on its stack already. Looks at all that is on it.
+    pub(super) fn has(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
+        self.blocks(Kept::of(order, kind)).iter().any(|block| block.load(Relaxed) == frame)
+    }
+    /// What is in them, by words.
+    pub(super) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        let blocks = Kept::all().flat_map(|kept| {
+            let blocks = self.blocks(kept);
+            blocks.iter().map(move |block| (block.load(Relaxed), kept.order))
+        });
+        blocks.flat_map(|(frame, order)| runs_of(frame, order))
+    }
+}
+
+/// The frames of a block, at most a pageblock, by words.
+fn runs_of(frame: u32, order: Order) -> impl Iterator<Item = Run> {
+    let (word, bit) = bits::split(frame);
+    let words = (order.pages() >> WORD_ORDER).max(1) as u32;
+    let frames = if order.get() <= WORD_ORDER { bits::run(order, bit) } else { !0 };
+    (word..word + words).map(move |word| Run { word, frames })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::places::{MOST_PAGES, ORDERS};
+    use super::*;
+    use alloc::vec::Vec;
+
+    const MOVABLE: MigrateType = MigrateType::Movable;
+
+    fn order(order: u8) -> Order {
+        Order::new(order).unwrap()
+    }
+
+    /// Takes them out: the first frame and the order of each.
+    fn remove(stacks: &Stacks, oldest: Oldest) -> Vec<(u32, u8)> {
+        let order = oldest.order().get();
+        let gone = stacks.frames(oldest).iter().map(|frame| (frame.load(Relaxed), order)).collect();
+        stacks.remove(oldest);
+        gone
+    }
+    fn clear(stacks: &Stacks) -> Vec<(u32, u8)> {
+        let all: Vec<Oldest> = stacks.all().collect();
+        all.into_iter().flat_map(|all| remove(stacks, all)).collect()
+    }
+
+    #[test]
+    fn what_came_last_goes_first_and_orders_and_types_keep_apart() {
+        let stacks = Stacks::new(8192);
+        for (at, kept) in Kept::all().enumerate() {
+            let kind = MigrateType::ALL[at / ORDERS];
+            for frame in 0..2 {
+                assert!(stacks.push((at as u32 * 2 + frame) << 8, kept.order, kind));
+            }
+        }
+        for (at, kept) in Kept::all().enumerate() {
+            let kind = MigrateType::ALL[at / ORDERS];
+            let popped = core::iter::from_fn(|| stacks.pop(kept.order, kind));
+            let expected = [at as u32 * 2 + 1, at as u32 * 2].map(|frame| frame << 8);
+            assert_eq!(popped.collect::<Vec<_>>(), expected, "order {}", kept.order.get());
+        }
+        assert_eq!((stacks.pages(), stacks.runs().count()), (0, 0));
+    }
+
+    #[test]
+    fn the_oldest_make_room_and_larger_ones_where_pages_are_too_many() {
+        let stacks = Stacks::new(64);
+        let shed = |order, kind| remove(&stacks, stacks.oldest(order, kind));
+        assert!(stacks.take_in(order(6)) && !stacks.take_in(order(7)));
+        for frame in 0..32 {
+            assert!(stacks.push(2 * frame, order(1), MOVABLE));
+        }
+        assert!(!stacks.push(64, order(1), MOVABLE), "it is full");
+        assert!(!stacks.push(64, Order::ZERO, MOVABLE), "too many pages");
+        let older: Vec<(u32, u8)> = (0..16).map(|frame| (2 * frame, 1)).collect();
+        assert_eq!(shed(order(1), MOVABLE), older);
+        assert!(stacks.push(64, Order::ZERO, MOVABLE));
+        assert_eq!((stacks.pages(), stacks.pop(order(1), MOVABLE)), (33, Some(62)));
+        clear(&stacks);
+        for at in 0..10 {
+            assert!(stacks.push(64 + 4 * at, order(2), MOVABLE));
+        }
+        for at in 0..24 {
+            assert!(stacks.push(at, Order::ZERO, MOVABLE));
+        }
+        assert!(!stacks.push(0, order(1), MOVABLE), "too many pages");
+        let most = [64, 68, 72, 76, 80].map(|frame| (frame, 2));
+        assert_eq!(shed(order(1), MOVABLE), most, "those have most");
+        assert!(stacks.push(0, order(1), MOVABLE));
+    }
+
+    #[test]
+    fn a_word_is_handed_out_in_order() {
+        let stacks = Stacks::new(64);
+        let starts = 0x0101_0000_0001_0001;
+        assert!(stacks.fill((3, &[starts]), 4, order(3), MOVABLE));
+        assert_eq!(stacks.pages(), 32);
+        assert!(!stacks.fill((4, &[!0]), 64, Order::ZERO, MOVABLE), "too many pages");
+        let popped = core::iter::from_fn(|| stacks.pop(order(3), MOVABLE)).collect::<Vec<_>>();
+        assert_eq!(popped, [0, 16, 48, 56].map(|bit| 3 * 64 + bit));
+        assert!(stacks.fill((4, &[!0]), 64, Order::ZERO, MOVABLE));
+        let all: Vec<u32> = core::iter::from_fn(|| stacks.pop(Order::ZERO, MOVABLE)).collect();
+        assert_eq!(all, (256..320).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_pageblock_is_handed_out_in_order_too_and_as_many_as_there_is_room_for() {
+        for order in Order::all().skip(usize::from(LARGE)).take(ORDERS - usize::from(LARGE)) {
+            let stacks = Stacks::new(MOST_PAGES);
+            let pageblocks = stacks.refill(order, MOVABLE) >> (PAGEBLOCK_ORDER - order.get());
+            assert!((1..=16).contains(&pageblocks), "order {}", order.get());
+            for block in 0..pageblocks {
+                assert!(stacks.fill_whole((block as usize, 1), order, MOVABLE));
+            }
+            assert!(!stacks.fill_whole((pageblocks as usize, 1), order, MOVABLE));
+            let words = stacks.runs().map(|run| run.frames.count_ones()).sum::<u32>();
+            assert_eq!((stacks.pages(), words), (512 * pageblocks, 512 * pageblocks));
+            let popped = core::iter::from_fn(|| stacks.pop(order, MOVABLE)).collect::<Vec<_>>();
+            let starts = |block: u32| (512 * block..512 * (block + 1)).step_by(order.pages());
+            assert_eq!(popped, (0..pageblocks).rev().flat_map(starts).collect::<Vec<_>>());
+        }
+        let (stacks, whole) = (Stacks::new(600), order(PAGEBLOCK_ORDER));
+        assert_eq!(stacks.refill(whole, MOVABLE), 1);
+        assert!(stacks.push(0, whole, MOVABLE) && !stacks.push(512, whole, MOVABLE));
+        let gone = remove(&stacks, stacks.oldest(whole, MOVABLE));
+        assert_eq!((gone, stacks.pages()), (alloc::vec![(0, PAGEBLOCK_ORDER)], 0));
+    }
+
+    #[test]
+    fn all_of_a_pageblock_is_told_from_anything_less() {
+        for order in Order::all().skip(usize::from(LARGE)).take(ORDERS - 1 - usize::from(LARGE)) {
+            let split = |frames: &[u32]| {
+                let blocks: Vec<AtomicU32> = frames.iter().copied().map(AtomicU32::new).collect();
+                split_pageblock(&blocks, order).map(|(block, others)| (block, others.len()))
+            };
+            let pageblock: Vec<u32> = (512..1024).step_by(order.pages()).rev().collect();
+            assert_eq!(split(&pageblock), Some((1, 0)));
+            assert_eq!(split(&[&pageblock[..], &[4096]].concat()), Some((1, 1)));
+            let less = &pageblock[1..];
+            assert_eq!(split(less), None);
+            assert_eq!(split(&[less, &[2048]].concat()), None, "one is of another pageblock");
+            assert_eq!(split(&[less, &[512]].concat()), None, "one is there twice");
+        }
+    }
+
+    #[test]
+    fn what_is_in_them_is_told_by_words_and_can_be_cleared() {
+        let stacks = Stacks::new(512);
+        assert!(stacks.push(64 * 4, order(8), MOVABLE));
+        assert!(stacks.push(64 * 9 + 4, order(2), MOVABLE));
+        let small = Run { word: 9, frames: 0xf0 };
+        let runs: Vec<Run> = stacks.runs().collect();
+        assert_eq!(runs[0], small);
+        assert_eq!(runs[1..], [4, 5, 6, 7].map(|word| Run { word, frames: !0 }));
+        assert!(stacks.has(64 * 9 + 4, order(2), MOVABLE));
+        assert!(!stacks.has(64 * 9, order(2), MOVABLE));
+        let pages: u32 = clear(&stacks).into_iter().map(|(_, order)| 1 << order).sum();
+        assert_eq!((pages, stacks.pages(), stacks.runs().count()), (260, 0, 0));
+    }
+}

@@ -1,0 +1,211 @@
+//! Whether the map adds up: for tests, and for the end of a run.
+
+use super::bits::{self, WORD_PAGES};
+use super::head::BLOCK_PAGES;
+use super::{BlockMap, WORDS};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Acquire;
+use mmscale_arch::{Arch, Atomic, CpuId, Order, OwnedCounter, Pfn};
+
+/// What does not add up in a map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MapError {
+    /// The head of the block at this frame counts another number of frames than its bits.
+    Count(Pfn),
+    /// Somebody is inside the block at this frame, or a CPU owns it that does not know.
+    Inside(Pfn),
+    /// The block at this frame has free frames, and nobody can find it.
+    Unfiled(Pfn),
+    /// The block at this frame has room for this order, and nobody would look for it there.
+    NoRoom(Pfn, Order),
+    /// The block at this frame is found as a whole one that nobody owns, and is none.
+    Misfiled(Pfn),
+    /// A CPU keeps another number of frames than it says, or keeps some or owes the counter and
+    /// does not say so.
+    Keeps(CpuId),
+    /// A CPU keeps this frame, and it is free for all, or kept twice, or part of a larger block.
+    Kept(Pfn),
+}
+
+/// Where the pages of a map are.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct MapAudit {
+    /// Free for all.
+    pub(crate) free: u64,
+    /// Kept by CPUs.
+    pub(crate) cached: u64,
+    /// Free, in blocks that are isolated.
+    pub(crate) isolated: u64,
+    /// In blocks that are offline.
+    pub(crate) offline: u64,
+    /// Changes that CPUs have not counted yet.
+    pub(crate) uncounted: i64,
+}
+
+impl<A: Arch> BlockMap<A> {
+    /// Looks at everything. Only while nobody allocates or frees.
+    pub(crate) fn verify(&self) -> Result<MapAudit, MapError> {
+        let mut audit = MapAudit::default();
+        for block in 0..self.heads.len() {
+            let free = self.verify_block(block)?;
+            let head = self.head(block);
+            let of = match (head.is_isolated(), head.is_offline()) {
+                (false, _) => &mut audit.free,
+                (true, false) => &mut audit.isolated,
+                (true, true) => &mut audit.offline,
+            };
+            *of += free;
+        }
+        for (cpu, cache) in self.caches.iter() {
+            let cache = cache.peek();
+            let pages: u32 = cache.words().map(|run| run.frames.count_ones()).sum();
+            let keeps = pages > 0 || cache.uncounted() != 0;
+            if pages != cache.pages() || keeps && !self.outside.of(cpu).filled.is_nonzero() {
+                return Err(MapError::Keeps(cpu));
+            }
+            audit.cached += u64::from(pages);
+            audit.uncounted += cache.uncounted();
+        }
+        self.verify_kept()?;
+        Ok(audit)
+    }
+
+    /// What CPUs keep is in use for all others, and nothing is kept twice. Of a pageblock that says
+    /// that one block holds it all of it is kept, or nothing.
+    fn verify_kept(&self) -> Result<(), MapError> {
+        let kept = self.kept_words();
+        for words in kept.chunk_by(|one, next| block_of_word(one.0) == block_of_word(next.0)) {
+            let block = block_of_word(words[0].0);
+            let held = self.head(block).held();
+            let mut before = None;
+            for &(word, frames) in words {
+                let free = match held {
+                    None => !self.word(word).load(Acquire),
+                    Some(Order::PAGEBLOCK) if words.len() == WORDS => 0,
+                    Some(_) => !0,
+                };
+                let twice = before.filter(|&(at, _)| at == word).map_or(0, |(_, frames)| frames);
+                let wrong = frames & (free | twice);
+                if wrong != 0 {
+                    return Err(MapError::Kept(self.frame(word, wrong.trailing_zeros())));
+                }
+                before = Some((word, twice | frames));
+            }
+        }
+        Ok(())
+    }
+
+    /// What CPUs keep, by words, in order.
+    fn kept_words(&self) -> Vec<(u32, u64)> {
+        let kept = self.caches.iter().flat_map(|(_, cache)| cache.peek().words());
+        let mut kept: Vec<(u32, u64)> = kept.map(|run| (run.word, run.frames)).collect();
+        kept.sort_unstable();
+        kept
+    }
+
+    fn verify_block(&self, block: usize) -> Result<u64, MapError> {
+        let (head, at) = (self.head(block), self.frame((block * WORDS) as u32, 0));
+        let bits = self.words[block].0.iter().map(|word| word.load(Acquire).count_ones());
+        let used = if head.held().is_some() { BLOCK_PAGES } else { bits.sum::<u32>().into() };
+        if used != head.used() {
+            return Err(MapError::Count(at));
+        }
+        if head.is_busy() || head.is_owned() && !self.is_known(block) {
+            return Err(MapError::Inside(at));
+        }
+        if self.whole.contains(block) && !head.is_nobodys_whole() {
+            return Err(MapError::Misfiled(at));
+        }
+        let filed = head.is_owned()
+            || head.is_isolated()
+            || match head.fill() {
+                Some(fill) => self.partial[head.kind().index()][fill.index()].contains(block),
+                None => head.used() > 0 || self.whole.contains(block),
+            };
+        if !filed {
+            return Err(MapError::Unfiled(at));
+        }
+        // The words of others say nothing; they are in for all orders once somebody enters them.
+        let entered = head.held().is_none() && head.used() > 0;
+        let lacks = |order: &Order| {
+            let noted = self.rooms.of(*order).is_none_or(|blocks| blocks.contains(block));
+            !noted && self.word_with(block, *order).is_some()
+        };
+        let below = Order::all().take_while(|&order| order < Order::PAGEBLOCK);
+        match below.filter(|_| entered).find(lacks) {
+            Some(order) => Err(MapError::NoRoom(at, order)),
+            None => Ok(head.free()),
+        }
+    }
+
+    /// Whether the CPU that owns a block knows of it.
+    fn is_known(&self, block: usize) -> bool {
+        let head = self.head(block);
+        let owner = (0..A::cpus_possible()).map(CpuId::new).find(|&cpu| head.owned_by(cpu));
+        owner.is_some_and(|cpu| {
+            let cache = self.caches.of(cpu).peek();
+            cache.block.iter().chain([&cache.spare]).any(|known| known.get() == Some(block))
+        })
+    }
+
+    /// Words of blocks that are not all free, in order: the first frame of each, and which of its
+    /// frames somebody holds.
+    pub(crate) fn held_words(&self) -> impl Iterator<Item = (Pfn, u64)> + '_ {
+        let mut kept = self.kept_words().into_iter().peekable();
+        let used = (0..self.heads.len()).filter(|&block| self.head(block).used() > 0);
+        used.flat_map(|block| (0..WORDS).map(move |word| (block, word))).map(
+            move |(block, word)| {
+                let at = (block * WORDS + word) as u32;
+                let all = self.head(block).held().is_some();
+                let mut held = if all { !0 } else { self.word(at).load(Acquire) };
+                while let Some((word, frames)) = kept.next_if(|&(word, _)| word <= at) {
+                    held &= if word == at { !frames } else { !0 };
+                }
+                let first = self.frame(at, 0);
+                let missing = |bit: &u32| !self.spans(first.offset(*bit as usize), Order::ZERO);
+                let missing = (0..u64::BITS).filter(missing).fold(0, |bits, bit| bits | 1 << bit);
+                (first, held & !missing)
+            },
+        )
+    }
+
+    /// Every free block that an allocation could be given, each once and as large as it is within
+    /// its pageblock, and whether a CPU keeps it (`true`).
+    pub(crate) fn pieces(&self, mut piece: impl FnMut(Pfn, Order, bool)) {
+        for block in (0..self.heads.len()).filter(|&block| self.head(block).free() > 0) {
+            if self.head(block).used() == 0 {
+                piece(self.frame((block * WORDS) as u32, 0), Order::PAGEBLOCK, false);
+                continue;
+            }
+            let mut free: [u64; WORDS] =
+                core::array::from_fn(|word| !self.words[block].0[word].load(Acquire));
+            for order in Order::all().rev().skip_while(|&order| order >= Order::PAGEBLOCK) {
+                let words = (order.pages() / WORD_PAGES).max(1);
+                for at in (0..WORDS).step_by(words) {
+                    let first = (block * WORDS + at) as u32;
+                    let group = &mut free[at..at + words];
+                    if order.get() > bits::WORD_ORDER {
+                        if group.iter().all(|&word| word == !0) {
+                            group.fill(0);
+                            piece(self.frame(first, 0), order, false);
+                        }
+                        continue;
+                    }
+                    while let Some(bit) = bits::best(group[0], order) {
+                        group[0] &= !bits::run(order, bit);
+                        piece(self.frame(first, bit), order, false);
+                    }
+                }
+            }
+        }
+        for run in self.caches.iter().flat_map(|(_, cache)| cache.peek().words()) {
+            let kept = (0..u64::BITS).filter(|&bit| run.frames >> bit & 1 != 0);
+            kept.for_each(|bit| piece(self.frame(run.word, bit), Order::ZERO, true));
+        }
+    }
+}
+
+/// The pageblock of a word of the zone.
+const fn block_of_word(word: u32) -> usize {
+    word as usize / WORDS
+}

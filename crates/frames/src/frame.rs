@@ -1,0 +1,366 @@
+//! What the memory manager keeps about each frame: 12 bytes, and the lists made of them.
+//!
+//! A frame is either the *head* of a block of 2^order frames, or inside one. Only heads say
+//! anything; a frame inside a block is all zero, and so is a frame that nothing has ever touched:
+//! the table comes zeroed from the allocator, and memory that is not used costs nothing.
+//!
+//! Who may write a frame's record follows from its head's state ([`FrameState`]). Everybody may
+//! read the state: the buddy allocator asks a neighbour that it does not own whether it is free.
+//! That answer changes only under the zone lock, so under the zone lock it is stable, although
+//! other changes of the same record may run beside it. The fields are therefore relaxed atomics
+//! (plain loads and stores on hardware); the locks order them.
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use mmscale_arch::{Access, Arch, Line, Order, Pfn};
+
+/// What a block's pages may be used for; blocks of one type share pageblocks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum MigrateType {
+    /// Can be moved elsewhere: user memory. All memory starts as this, so it is zero.
+    Movable = 0,
+    /// Stays where it is for as long as it is used.
+    Unmovable = 1,
+    /// Cannot be moved, but can be freed on demand: caches.
+    Reclaimable = 2,
+}
+
+impl MigrateType {
+    /// The number of types.
+    pub const COUNT: usize = 3;
+    /// All types.
+    pub const ALL: [Self; Self::COUNT] = [Self::Movable, Self::Unmovable, Self::Reclaimable];
+
+    /// The type as an index.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+    /// The type with this index. Panics from `COUNT` on.
+    #[inline]
+    pub const fn from_index(index: usize) -> Self {
+        match index {
+            0 => Self::Movable,
+            1 => Self::Unmovable,
+            2 => Self::Reclaimable,
+            _ => panic!("no migrate type has such an index"),
+        }
+    }
+    /// Where an allocation looks when its own type has run out, best first (as Linux has it).
+    #[inline]
+    pub const fn fallbacks(self) -> [Self; 2] {
+        match self {
+            Self::Unmovable => [Self::Reclaimable, Self::Movable],
+            Self::Movable => [Self::Reclaimable, Self::Unmovable],
+            Self::Reclaimable => [Self::Unmovable, Self::Movable],
+        }
+    }
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum FrameState {
+    /// Not the head of a block: inside one, never touched, or no memory at all.
+    /// Written by who owns the head.
+    Inside = 0,
+    /// Head of a free block on a buddy list. Written under the zone lock.
+    Free = 1,
+    /// Head of a block on a page cache's list. Written under that cache's lock.
+    Cached = 2,
+    /// Head of a block that somebody was given. Written by its holder.
+    Held = 3,
+}
+
+/// The number of states.
+const STATES: u8 = 4;
+const _: () = assert!(FrameState::Held as u8 + 1 == STATES && FrameState::Inside as u8 == 0);
+
+/// What the head of a block says, in 32 bits: four each for state, order, list and what it was
+/// taken as, eight for the zone, one for whether it may merge where it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FrameWord(u32);
+
+const STATE_MASK: u32 = 0xf;
+const SIZE_MASK: u32 = 0xff;
+const ORDER_SHIFT: u32 = 4;
+const LIST_SHIFT: u32 = 8;
+const TAKEN_SHIFT: u32 = 12;
+const ZONE_SHIFT: u32 = 16;
+const MAY_MERGE: u32 = 1 << 24;
+
+impl FrameWord {
+    /// A block of `zone` in `state`.
+    #[inline]
+    pub(crate) const fn new(
+        state: FrameState,
+        order: Order,
+        list: MigrateType,
+        taken_as: MigrateType,
+        zone: u8,
+    ) -> Self {
+        Self(
+            state as u32
+                | (order.get() as u32) << ORDER_SHIFT
+                | (list as u32) << LIST_SHIFT
+                | (taken_as as u32) << TAKEN_SHIFT
+                | (zone as u32) << ZONE_SHIFT,
+        )
+    }
+    /// The same block in another state.
+    #[inline]
+    pub(crate) const fn with_state(self, state: FrameState) -> Self {
+        Self(self.0 & !STATE_MASK | state as u32)
+    }
+    /// The same block, cut or merged to another size.
+    #[inline]
+    pub(crate) const fn with_order(self, order: Order) -> Self {
+        Self(self.0 & !(0xf << ORDER_SHIFT) | (order.get() as u32) << ORDER_SHIFT)
+    }
+    /// The same block, which may merge with its buddy on the page cache that has both.
+    #[inline]
+    pub(crate) const fn merging(self) -> Self {
+        Self(self.0 | MAY_MERGE)
+    }
+    /// The same block, which merges only in its zone.
+    #[inline]
+    pub(crate) const fn not_merging(self) -> Self {
+        Self(self.0 & !MAY_MERGE)
+    }
+    /// Whether it may merge with its buddy on the page cache that has both.
+    #[inline]
+    pub const fn may_merge(self) -> bool {
+        self.0 & MAY_MERGE != 0
+    }
+    /// Whether it is cached, of exactly this order, and may merge.
+    #[inline]
+    pub(crate) const fn merges_at(self, order: Order) -> bool {
+        self.may_merge() && self.is(FrameState::Cached, order)
+    }
+    /// Whether it is the head of a block of exactly this order in this state.
+    #[inline]
+    pub const fn is(self, state: FrameState, order: Order) -> bool {
+        self.0 & SIZE_MASK == state as u32 | (order.get() as u32) << ORDER_SHIFT
+    }
+    /// What the frame is.
+    #[inline]
+    pub const fn state(self) -> FrameState {
+        match self.0 & STATE_MASK {
+            0 => FrameState::Inside,
+            1 => FrameState::Free,
+            2 => FrameState::Cached,
+            _ => FrameState::Held,
+        }
+    }
+    /// The size of the block.
+    #[inline]
+    pub const fn order(self) -> Order {
+        match Order::new((self.0 >> ORDER_SHIFT & 0xf) as u8) {
+            Some(order) => order,
+            None => panic!("a frame record is damaged"),
+        }
+    }
+    /// `Free`: the list it is on. Otherwise: the type of its pageblock when its zone handed it
+    /// out, which is the page-cache list it goes back to.
+    #[inline]
+    pub const fn list(self) -> MigrateType {
+        MigrateType::from_index((self.0 >> LIST_SHIFT & 0xf) as usize)
+    }
+    /// What it was taken for when its zone handed it out; changes only under the zone lock.
+    #[inline]
+    pub const fn taken_as(self) -> MigrateType {
+        MigrateType::from_index((self.0 >> TAKEN_SHIFT & 0xf) as usize)
+    }
+    /// The zone it belongs to.
+    #[inline]
+    pub const fn zone(self) -> u8 {
+        (self.0 >> ZONE_SHIFT) as u8
+    }
+}
+
+impl core::fmt::Debug for FrameWord {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (state, order, zone) = (self.state(), self.order().get(), self.zone());
+        write!(f, "{state:?} order {order} {:?} zone {zone}", self.list())
+    }
+}
+
+/// No frame: the end of a list.
+const NIL: u32 = u32::MAX;
+
+/// The record of one frame. `prev` and `next` mean something only on a list.
+struct Frame {
+    prev: AtomicU32,
+    next: AtomicU32,
+    word: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Frame>() == 12);
+
+/// The records of all frames, by number.
+pub struct FrameTable {
+    frames: Box<[Frame]>,
+}
+
+impl FrameTable {
+    /// Bytes that are kept about a frame.
+    pub const RECORD_BYTES: usize = size_of::<Frame>();
+
+    /// Records for the frames `0..frames`, all inside nothing. Touches none of them.
+    pub fn new(frames: usize) -> Self {
+        // SAFETY: three atomics of 32 bits are valid when all their bits are zero.
+        Self { frames: unsafe { Box::<[Frame]>::new_zeroed_slice(frames).assume_init() } }
+    }
+    /// How many frames there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+    /// Whether there is no frame at all.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+    /// What `pfn` says. Panics if there is no such frame.
+    #[inline]
+    pub fn word(&self, pfn: Pfn) -> FrameWord {
+        FrameWord(self.frames[pfn.index()].word.load(Relaxed))
+    }
+    /// Whether `pfn` is the head of a free block of exactly this order. Stable under the lock of
+    /// the frame's zone.
+    #[inline]
+    pub(crate) fn is_free_head(&self, pfn: Pfn, order: Order) -> bool {
+        self.word(pfn).is(FrameState::Free, order)
+    }
+    /// Sets what `pfn` says. The caller may write it: see [`FrameState`].
+    #[inline]
+    pub(crate) fn set_word(&self, pfn: Pfn, word: FrameWord) {
+        self.frames[pfn.index()].word.store(word.0, Relaxed);
+    }
+    /// Makes `pfn` say nothing: its block is part of a larger one now.
+    #[inline]
+    pub(crate) fn set_inside(&self, pfn: Pfn) {
+        self.frames[pfn.index()].word.store(0, Relaxed);
+    }
+    /// Whether the frame's record says nothing at all, not even by oversight.
+    pub(crate) fn is_blank(&self, pfn: Pfn) -> bool {
+        self.frames[pfn.index()].word.load(Relaxed) == 0
+    }
+    /// The block after `pfn` on the list that it is on. For the owner of the list.
+    #[inline]
+    pub(crate) fn next(&self, pfn: Pfn) -> Option<Pfn> {
+        let next = self.frames[pfn.index()].next.load(Relaxed);
+        (next != NIL).then(|| Pfn::new(next as usize))
+    }
+    #[inline]
+    fn at(&self, index: u32) -> &Frame {
+        &self.frames[index as usize]
+    }
+    /// Uses the line of a frame's record.
+    #[inline]
+    pub(crate) fn touch<A: Arch>(pfn: Pfn, access: Access) {
+        A::touch(Line::Frame(pfn), access);
+    }
+}
+
+#[inline]
+fn write_line<A: Arch>(index: u32) {
+    A::touch(Line::Frame(Pfn::new(index as usize)), Access::Write);
+}
+
+/// A doubly linked list of blocks, linked through the records of their heads.
+///
+/// The owner of the list (a zone lock, a page cache's lock) owns the links of every block on it.
+pub struct FrameList {
+    head: u32,
+    tail: u32,
+}
+
+impl FrameList {
+    /// A list without blocks.
+    pub const EMPTY: Self = Self { head: NIL, tail: NIL };
+
+    /// Whether there are no blocks.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+    /// The first block.
+    #[inline]
+    pub fn first(&self) -> Option<Pfn> {
+        (self.head != NIL).then(|| Pfn::new(self.head as usize))
+    }
+    /// The last block.
+    #[inline]
+    pub fn last(&self) -> Option<Pfn> {
+        (self.tail != NIL).then(|| Pfn::new(self.tail as usize))
+    }
+    /// Links `pfn` in front.
+    #[inline]
+    pub fn push_front<A: Arch>(&mut self, frames: &FrameTable, pfn: Pfn) {
+        let (at, next) = (pfn.index() as u32, self.head);
+        write_line::<A>(at);
+        frames.at(at).prev.store(NIL, Relaxed);
+        frames.at(at).next.store(next, Relaxed);
+        if next == NIL {
+            self.tail = at;
+        } else {
+            write_line::<A>(next);
+            frames.at(next).prev.store(at, Relaxed);
+        }
+        self.head = at;
+    }
+    /// Links `pfn` at the end.
+    #[inline]
+    pub fn push_back<A: Arch>(&mut self, frames: &FrameTable, pfn: Pfn) {
+        let (at, prev) = (pfn.index() as u32, self.tail);
+        write_line::<A>(at);
+        frames.at(at).next.store(NIL, Relaxed);
+        frames.at(at).prev.store(prev, Relaxed);
+        if prev == NIL {
+            self.head = at;
+        } else {
+            write_line::<A>(prev);
+            frames.at(prev).next.store(at, Relaxed);
+        }
+        self.tail = at;
+    }
+    /// Takes `pfn`, which is on this list, out of it.
+    #[inline]
+    pub fn unlink<A: Arch>(&mut self, frames: &FrameTable, pfn: Pfn) {
+        let at = pfn.index() as u32;
+        write_line::<A>(at);
+        let (prev, next) = (frames.at(at).prev.load(Relaxed), frames.at(at).next.load(Relaxed));
+        if prev == NIL {
+            debug_assert!(self.head == at, "frame {at} is not on this list");
+            self.head = next;
+        } else {
+            write_line::<A>(prev);
+            frames.at(prev).next.store(next, Relaxed);
+        }
+        if next == NIL {
+            debug_assert!(self.tail == at, "frame {at} is not on this list");
+            self.tail = prev;
+        } else {
+            write_line::<A>(next);
+            frames.at(next).prev.store(prev, Relaxed);
+        }
+    }
+    /// The blocks from first to last, without cost: for checks. Each comes with whether its
+    /// backward link is right.
+    pub fn walk<'a>(&self, frames: &'a FrameTable) -> impl Iterator<Item = (Pfn, bool)> + 'a {
+        let (mut at, mut before, tail) = (self.head, NIL, self.tail);
+        core::iter::from_fn(move || {
+            if at == NIL {
+                return None;
+            }
+            let frame = frames.at(at);
+            let next = frame.next.load(Relaxed);
+            let linked = frame.prev.load(Relaxed) == before && (next != NIL || at == tail);
+            let item = (Pfn::new(at as usize), linked);
+            (before, at) = (at, next);
+            Some(item)
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! What time and hotplug do: folding counters, shrinking and emptying page caches.
+
+use super::{FrameAllocator, Zone};
+use crate::pcp::PcpList;
+use crate::zone::ZoneId;
+use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
+use mmscale_arch::{Arch, CpuId, CpuMask, Func, Span};
+
+/// Runs of the upkeep tick for which a page cache of a remote zone may rest before it is emptied.
+const REMOTE_EXPIRE: u8 = 3;
+
+/// How a CPU's page caches are to shrink.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DecayRequest {
+    /// Not at all: only counters are folded.
+    Skip,
+    /// An eighth per run, waiting for locks: as the kernel does.
+    PerRun,
+    /// In proportion to the time since the last run, and without waiting for a lock: pages whose
+    /// zone lock is taken stay, and stay due. With an elapsed time of 0 only what was left is
+    /// tried again.
+    Elapsed {
+        /// Time since this CPU's last run, in ns.
+        elapsed_ns: u64,
+        /// The time in which an eighth goes, in ns.
+        interval_ns: u64,
+    },
+}
+
+/// What one run did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Refresh {
+    /// Counter bytes that were not zero.
+    pub folded: u32,
+    /// Pages given back to zones.
+    pub pages_returned: u32,
+    /// Pages that were due and stayed because a lock was taken.
+    pub pages_deferred: u32,
+    /// Attempts at a lock that failed.
+    pub trylock_failures: u32,
+    /// There was something to do, or there is more: another run is worth its while.
+    pub changed: bool,
+}
+
+impl Refresh {
+    /// Adds what another part of the run did.
+    pub fn add(&mut self, other: Self) {
+        self.folded += other.folded;
+        self.pages_returned += other.pages_returned;
+        self.pages_deferred += other.pages_deferred;
+        self.trylock_failures += other.trylock_failures;
+        self.changed |= other.changed;
+    }
+}
+
+impl<A: Arch> FrameAllocator<A> {
+    /// One run of the upkeep tick's work on the calling CPU (`refresh_cpu_vm_stats`): folds its
+    /// counters, shrinks its page caches, empties those of remote zones that rest.
+    ///
+    /// The caller is a task bound to its CPU; it may be preempted between zones.
+    pub fn refresh_cpu_vm_stats(&self, decay: DecayRequest) -> Refresh {
+        let _span = Span::<A>::enter(Func::RefreshCpuVmStats);
+        let mut run = Refresh { folded: self.settle_all(), ..Refresh::default() };
+        for zone in &self.zones {
+            let folded = self.stats.fold_zone(&IrqGuard::new(), zone.id);
+            run.folded += folded;
+            if decay != DecayRequest::Skip {
+                A::cond_resched();
+            }
+            let cpu = PreemptGuard::<A>::new().cpu();
+            match decay {
+                DecayRequest::Skip => {}
+                DecayRequest::PerRun => run.add(self.decay_waiting(zone, cpu)),
+                DecayRequest::Elapsed { elapsed_ns, interval_ns } => {
+                    run.add(self.decay_trying(zone, cpu, elapsed_ns, interval_ns));
+                }
+            }
+            if zone.node != A::node_of(cpu) {
+                run.add(self.expire_remote(zone, cpu, folded, decay));
+            }
+        }
+        run.folded += self.stats.fold_nodes(&IrqGuard::new());
+        run.changed |= run.folded > 0;
+        run
+    }
+
+    /// Folds the calling CPU's counters and nothing else, as at idle entry; returns how many were
+    /// not zero.
+    pub fn fold_counters(&self) -> u32 {
+        self.settle_all() + self.stats.fold_all(&IrqGuard::new())
+    }
+
+    /// `decay_pcp_high`.
+    fn decay_waiting(&self, zone: &Zone<A>, cpu: CpuId) -> Refresh {
+        let _span = Span::<A>::enter(Func::DecayPcpHigh);
+        let mut run = Refresh::default();
+        let mut pcp = zone.pcps.of(cpu).lock();
+        let mut left = pcp.decay_by_run();
+        run.changed = pcp.high() > pcp.limits().high_min || left > 0;
+        loop {
+            let old = pcp.count();
+            let moved = if left == 0 {
+                0
+            } else {
+                let step = self.hold_pages(&pcp, left);
+                self.free_pcppages_bulk(zone, &mut pcp, step, PcpList::FIRST)
+            };
+            self.trace_count(zone, cpu, &pcp, old);
+            run.pages_returned += moved;
+            left = left.saturating_sub(moved);
+            if left == 0 || moved == 0 {
+                return run;
+            }
+            drop(pcp);
+            pcp = zone.pcps.of(cpu).lock();
+        }
+    }
+
+    /// The same without waiting: the zone lock is tried before any page leaves its list. The page
+    /// cache's lock is tried too, because whoever drains it from afar may wait for the zone.
+    fn decay_trying(
+        &self,
+        zone: &Zone<A>,
+        cpu: CpuId,
+        elapsed_ns: u64,
+        interval_ns: u64,
+    ) -> Refresh {
+        let _span = Span::<A>::enter(Func::DecayPcpHigh);
+        let mut run = Refresh::default();
+        let Some(mut pcp) = zone.pcps.of(cpu).try_lock() else {
+            run.trylock_failures = 1;
+            run.changed = true;
+            return run;
+        };
+        let target = pcp.decay_target(elapsed_ns, interval_ns);
+        let mut left = pcp.count().saturating_sub(target);
+        run.changed = target > pcp.limits().high_min || left > 0;
+        loop {
+            let old = pcp.count();
+            let step = self.hold_pages(&pcp, left);
+            let moved =
+                if left == 0 { Some(0) } else { self.try_free_pcppages_bulk(zone, &mut pcp, step) };
+            left = left.saturating_sub(moved.unwrap_or(0)).min(pcp.count());
+            pcp.approach(target, left);
+            self.trace_count(zone, cpu, &pcp, old);
+            run.pages_returned += moved.unwrap_or(0);
+            if left == 0 {
+                return run;
+            }
+            drop(pcp);
+            let again = if moved.is_some() { zone.pcps.of(cpu).try_lock() } else { None };
+            let Some(again) = again else { break };
+            pcp = again;
+        }
+        run.trylock_failures = 1;
+        run.pages_deferred = left;
+        run
+    }
+
+    /// A page cache of a remote zone that has not been used for some runs is emptied, one batch
+    /// per run (`drain_zone_pages`).
+    fn expire_remote(
+        &self,
+        zone: &Zone<A>,
+        cpu: CpuId,
+        folded: u32,
+        decay: DecayRequest,
+    ) -> Refresh {
+        let mut run = Refresh::default();
+        let pcp = zone.pcps.of(cpu);
+        let locked = match decay {
+            DecayRequest::PerRun => Some(pcp.lock()),
+            _ => pcp.try_lock(),
+        };
+        let Some(mut pcp) = locked else {
+            run.trylock_failures = 1;
+            return run;
+        };
+        if folded > 0 {
+            pcp.expire = REMOTE_EXPIRE;
+        }
+        if decay == DecayRequest::Skip || pcp.expire == 0 || pcp.count() == 0 {
+            return run;
+        }
+        run.changed = true;
+        pcp.expire -= 1;
+        if pcp.expire > 0 {
+            return run;
+        }
+        let _span = Span::<A>::enter(Func::DrainZonePages);
+        let (old, step) = (pcp.count(), pcp.limits().batch.min(pcp.count()));
+        let moved = if decay == DecayRequest::PerRun {
+            Some(self.free_pcppages_bulk(zone, &mut pcp, step, PcpList::FIRST))
+        } else {
+            self.try_free_pcppages_bulk(zone, &mut pcp, step)
+        };
+        match moved {
+            Some(pages) => run.pages_returned = pages,
+            None => {
+                pcp.expire = 1;
+                run.trylock_failures = 1;
+                run.pages_deferred = step;
+            }
+        }
+        self.trace_count(zone, cpu, &pcp, old);
+        run
+    }
+
+    /// Gives all pages of all page caches of `cpu` back; returns how many.
+    pub fn drain_pages(&self, cpu: CpuId) -> u32 {
+        (0..self.zones.len()).map(|zone| self.drain_pages_zone(ZoneId::new(zone), cpu)).sum()
+    }
+
+    /// Gives all pages of all online CPUs' page caches back; returns how many.
+    pub fn drain_all(&self) -> u32 {
+        let _span = Span::<A>::enter(Func::DrainAllPages);
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        online.iter().map(|cpu| self.drain_pages(cpu)).sum()
+    }
+
+    /// Takes over what a CPU left that has stopped for good: its pages go to their zones, its
+    /// counters to the totals; limits and thresholds follow the CPUs that are left.
+    pub fn cpu_dead(&self, dead: CpuId) {
+        // First of all nobody may send it pages any more.
+        self.disown(dead);
+        self.drain_pages(dead);
+        self.drain_dead(dead);
+        self.stats.fold_dead(dead);
+        self.refresh_limits();
+        self.refresh_thresholds();
+    }
+
+    /// A CPU came: limits and thresholds follow.
+    pub fn cpu_online(&self) {
+        self.refresh_limits();
+        self.refresh_thresholds();
+    }
+}

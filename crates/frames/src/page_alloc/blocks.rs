@@ -1,0 +1,135 @@
+//! Whether what is kept about pageblocks adds up: owners, isolation.
+
+use super::audit::Violation;
+use super::{FrameAllocator, Zone};
+use crate::frame::{FrameState, FrameWord};
+use crate::zone::Buddy;
+use alloc::vec;
+use alloc::vec::Vec;
+use mmscale_arch::{Arch, CpuId, Order, Pfn};
+
+/// What the page caches of a zone say of pageblocks.
+#[derive(Default)]
+pub(super) struct OwnedSeen {
+    /// Pageblocks of which some page cache has blocks that may merge.
+    merging: Vec<(Pfn, CpuId)>,
+    /// Pageblocks on the lists of blocks with fragments in the zone.
+    pub(super) remembered: Vec<(Pfn, CpuId)>,
+    /// A block that may merge although it was handed out for another use than its pageblock's.
+    odd: Option<Pfn>,
+}
+
+impl OwnedSeen {
+    /// Notes a cached block.
+    pub(super) fn cached(&mut self, cpu: CpuId, pfn: Pfn, word: FrameWord) {
+        if word.may_merge() {
+            self.merging.push((pfn.align_down(Order::PAGEBLOCK), cpu));
+            if word.list() != word.taken_as() {
+                self.odd = Some(pfn);
+            }
+        }
+    }
+}
+
+fn pageblocks<A: Arch>(zone: &Zone<A>) -> impl Iterator<Item = Pfn> {
+    let first = zone.start.align_down(Order::PAGEBLOCK);
+    let pages = zone.start.index() - first.index() + zone.pages as usize;
+    (0..pages).step_by(Order::PAGEBLOCK.pages()).map(move |at| first.offset(at))
+}
+
+impl<A: Arch> FrameAllocator<A> {
+    /// Whether a block has a part in a pageblock that is isolated or offline.
+    pub(super) fn kept_back(&self, buddy: &Buddy<A>, pfn: Pfn, order: Order) -> bool {
+        let each = Order::PAGEBLOCK.pages();
+        let mut parts = (0..order.pages()).step_by(each).map(|at| pfn.offset(at));
+        parts.any(|part| buddy.is_isolated(part) || buddy.is_offline(part))
+    }
+    /// The frames of an offline pageblock say nothing. Returns how many there are.
+    pub(super) fn verify_offline_block(&self, block: Pfn) -> Result<usize, Violation> {
+        let mut frames = (0..Order::PAGEBLOCK.pages()).map(|at| block.offset(at));
+        match frames.find(|&pfn| !self.frames.is_blank(pfn)) {
+            Some(pfn) => Err(Violation::Isolation(pfn)),
+            None => Ok(Order::PAGEBLOCK.pages()),
+        }
+    }
+    pub(super) fn verify_isolated(
+        &self,
+        zone: &Zone<A>,
+        buddy: &Buddy<A>,
+        listed: &mut Vec<Pfn>,
+    ) -> Result<(), Violation> {
+        let mut pages = 0;
+        for (pfn, linked) in buddy.isolated_list().walk(&self.frames) {
+            let word = self.frames.word(pfn);
+            if !linked || word.state() != FrameState::Free || word.order() > Order::PAGEBLOCK {
+                return Err(Violation::List(pfn));
+            }
+            if !buddy.is_isolated(pfn) {
+                return Err(Violation::Isolation(pfn));
+            }
+            if word.list() != buddy.block_type(pfn) {
+                return Err(Violation::BlockType(pfn));
+            }
+            pages += word.order().pages() as u64;
+            listed.push(pfn);
+        }
+        let isolated = pageblocks(zone).filter(|&block| buddy.is_isolated(block)).count();
+        let offline = pageblocks(zone).filter(|&block| buddy.is_offline(block)).count();
+        let blocks = (buddy.isolated_blocks() as usize, buddy.offline_blocks() as usize);
+        let gone = offline * Order::PAGEBLOCK.pages();
+        let fine = pages == buddy.isolated_pages()
+            && blocks == (isolated, offline)
+            && zone.condition().1 == (isolated > 0)
+            && zone.managed_pages() as usize + gone == zone.pages as usize;
+        if fine { Ok(()) } else { Err(Violation::IsolatedCount(zone.id)) }
+    }
+    pub(super) fn verify_owners(
+        &self,
+        zone: &Zone<A>,
+        buddy: &Buddy<A>,
+        mut seen: OwnedSeen,
+    ) -> Result<(), Violation> {
+        if let Some(odd) = seen.odd {
+            return Err(Violation::Stray(odd));
+        }
+        seen.merging.sort_unstable();
+        seen.merging.dedup();
+        let twice = seen.merging.windows(2).find(|pair| pair[0].0 == pair[1].0);
+        if let Some(&[(block, _), _]) = twice {
+            return Err(Violation::Stray(block));
+        }
+        let elsewhere =
+            |&&(block, cpu): &&(Pfn, CpuId)| buddy.owner(block).is_some_and(|owner| owner != cpu);
+        if let Some(&(block, _)) = seen.merging.iter().find(elsewhere) {
+            return Err(Violation::Stray(block));
+        }
+        if !zone.owners.exist() {
+            return Ok(());
+        }
+        let mut owned = vec![0; A::cpus_possible()];
+        for block in pageblocks(zone) {
+            let Some(cpu) = buddy.owner(block) else { continue };
+            owned[cpu.index()] += 1;
+            if !A::is_online(cpu)
+                || self.is_whole(buddy, block)
+                || self.kept_back(buddy, block, Order::PAGEBLOCK)
+            {
+                return Err(Violation::Owner(block));
+            }
+            if buddy.is_remembered(block) && !seen.remembered.contains(&(block, cpu)) {
+                return Err(Violation::Remembered(block));
+            }
+        }
+        let wrong = owned.iter().enumerate().map(|(cpu, &count)| (CpuId::new(cpu), count));
+        match wrong.into_iter().find(|&(cpu, count)| buddy.owned_by(cpu) != count) {
+            Some((cpu, _)) => Err(Violation::OwnedCount(cpu)),
+            None => Ok(()),
+        }
+    }
+    /// Whether all of a pageblock is one free block or part of a larger one.
+    fn is_whole(&self, buddy: &Buddy<A>, block: Pfn) -> bool {
+        buddy.untouched().contains(&(block.index() as u32))
+            || self.frames.is_free_head(block, Order::PAGEBLOCK)
+            || self.frames.is_free_head(block.align_down(Order::MAX), Order::MAX)
+    }
+}

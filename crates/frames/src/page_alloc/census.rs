@@ -1,0 +1,173 @@
+//! What is free and in which pieces: for figures about fragmentation.
+
+use super::{FrameAllocator, Zone};
+use crate::blockmap::BlockMap;
+use crate::frame::FrameTable;
+use alloc::vec;
+use alloc::vec::Vec;
+use mmscale_arch::{Arch, MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
+
+/// Pages in a pageblock.
+const BLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER;
+
+/// Free memory of all zones, by its pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Census {
+    /// Pages that there are.
+    pub pages: u64,
+    /// Free blocks of each order, as the zones could hand them out now: each counts once, as the
+    /// largest block that it is.
+    pub free_blocks: [u64; MAX_ORDER as usize + 1],
+    /// Free pages that CPUs keep, which only their CPU hands out.
+    pub cached_pages: u64,
+    /// Pageblocks that a zone could hand out whole.
+    pub whole_blocks: u64,
+    /// Pageblocks without a page in use that are not whole, because CPUs keep pieces of them.
+    pub loose_blocks: u64,
+    /// Pageblocks with pages in use and free ones, wherever these are kept.
+    pub partial_blocks: u64,
+    /// Pageblocks without a free page.
+    pub full_blocks: u64,
+    /// Bytes that the allocator keeps about its frames: records, pageblocks, zones, page caches.
+    /// Counters and the text of the program are not among them.
+    pub metadata_bytes: u64,
+    /// Of these, what it keeps for CPUs: as much for each, however much memory there is.
+    pub cpu_metadata_bytes: u64,
+}
+
+impl Census {
+    /// Free pages, wherever they are kept.
+    pub fn free_pages(&self) -> u64 {
+        self.zone_pages(Order::ZERO) + self.cached_pages
+    }
+    /// Free pages that no zone could give as a part of a block of at least `order`. Divided by
+    /// [`Census::free_pages`] it is the unusable-free index of M. Gorman and A. Whitcroft ("The
+    /// what, the why and the where to of anti-fragmentation", 2006), which /sys shows as
+    /// `unusable_index`; but pages that CPUs keep count as free here, and as unusable.
+    pub fn unusable_pages(&self, order: Order) -> u64 {
+        self.free_pages() - self.zone_pages(order)
+    }
+    /// Pages in free blocks of at least `order`.
+    fn zone_pages(&self, order: Order) -> u64 {
+        Order::all()
+            .filter(|&at| at >= order)
+            .map(|at| self.free_blocks[at.index()] * at.pages() as u64)
+            .sum()
+    }
+}
+
+/// The free pages of a zone's pageblocks.
+struct Blocks {
+    first: usize,
+    free: Vec<u16>,
+    /// Those that the zone could hand out.
+    whole: Vec<bool>,
+}
+
+impl Blocks {
+    fn of<A: Arch>(zone: &Zone<A>) -> Self {
+        let first = zone.start.pageblock();
+        let end = zone.start.index() + zone.pages as usize;
+        let count = end.div_ceil(BLOCK_PAGES) - first;
+        Self { first, free: vec![0; count], whole: vec![false; count] }
+    }
+    fn add(&mut self, pfn: Pfn, pages: usize) {
+        let at = pfn.pageblock() - self.first;
+        for (nth, free) in self.free[at..].iter_mut().take(pages.div_ceil(BLOCK_PAGES)).enumerate()
+        {
+            *free += (pages - nth * BLOCK_PAGES).min(BLOCK_PAGES) as u16;
+        }
+    }
+    /// Free pages of the zone itself: pageblocks among them are whole.
+    fn add_to_zone(&mut self, pfn: Pfn, pages: usize) {
+        self.add(pfn, pages);
+        let at = pfn.pageblock() - self.first;
+        self.whole[at..at + (pages >> PAGEBLOCK_ORDER)].fill(true);
+    }
+    /// Sorts the pageblocks into `census`. Those at the zone's ends may have fewer pages than
+    /// others. Pages that went from a CPU to the zone meanwhile count twice.
+    fn count<A: Arch>(&self, zone: &Zone<A>, census: &mut Census) {
+        let (start, end) = (zone.start.index(), zone.start.index() + zone.pages as usize);
+        for (nth, (&free, &whole)) in self.free.iter().zip(&self.whole).enumerate() {
+            let block = (self.first + nth) * BLOCK_PAGES;
+            let pages = end.min(block + BLOCK_PAGES) - start.max(block);
+            match usize::from(free) {
+                _ if whole => census.whole_blocks += 1,
+                0 => census.full_blocks += 1,
+                free if free >= pages => census.loose_blocks += 1,
+                _ => census.partial_blocks += 1,
+            }
+        }
+    }
+}
+
+impl<A: Arch> FrameAllocator<A> {
+    /// Counts what is free, by walking lists under their locks; the walk itself costs no time of
+    /// the machine. Exact while nobody allocates or frees: it takes the locks one after the other.
+    pub fn census(&self) -> Census {
+        let mut census = Census::default();
+        for zone in &self.zones {
+            census.pages += u64::from(zone.pages);
+            match &zone.blocks {
+                None => self.listed_census(zone, &mut census),
+                Some(map) => mapped_census(zone, map, &mut census),
+            }
+        }
+        census.metadata_bytes += (self.frames.len() * FrameTable::RECORD_BYTES) as u64;
+        census
+    }
+
+    /// A zone whose free blocks are on the lists of its buddy allocator and of page caches.
+    fn listed_census(&self, zone: &Zone<A>, census: &mut Census) {
+        let mut blocks = Blocks::of(zone);
+        for (_, pcp) in zone.pcps.iter() {
+            let pcp = pcp.lock();
+            census.cached_pages += u64::from(pcp.count());
+            // The lists are sound: whether they are is what `verify` is for.
+            let _ = pcp.check(&self.frames, |pfn, word| blocks.add(pfn, word.order().pages()));
+        }
+        let buddy = zone.buddy.lock_irqsave();
+        let untouched = buddy.untouched();
+        blocks.add_to_zone(Pfn::new(untouched.start as usize), untouched.len());
+        for (order, _, list) in buddy.lists() {
+            for (pfn, _) in list.walk(&self.frames) {
+                blocks.add_to_zone(pfn, order.pages());
+            }
+        }
+        for order in Order::all() {
+            census.free_blocks[order.index()] += u64::from(buddy.free_blocks(order));
+        }
+        drop(buddy);
+        blocks.count(zone, census);
+        census.metadata_bytes += zone.metadata_bytes(blocks.free.len());
+        census.cpu_metadata_bytes += zone.cpu_metadata_bytes();
+    }
+}
+
+/// A zone whose free pages are bits of a map.
+fn mapped_census<A: Arch>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census) {
+    let mut blocks = Blocks::of(zone);
+    let mut before = None;
+    map.pieces(|pfn, order, kept| {
+        if kept {
+            blocks.add(pfn, order.pages());
+            census.cached_pages += order.pages() as u64;
+            return;
+        }
+        blocks.add_to_zone(pfn, order.pages());
+        census.free_blocks[order.index()] += 1;
+        if order == Order::PAGEBLOCK {
+            // Two halves of a largest block count as one.
+            if before == Some(pfn.buddy(order)) && before < Some(pfn) {
+                census.free_blocks[order.index()] -= 2;
+                census.free_blocks[Order::MAX.index()] += 1;
+            }
+            before = Some(pfn);
+        }
+    });
+    blocks.count(zone, census);
+    let (shared, per_cpu) = map.metadata_bytes();
+    let for_cpus = per_cpu * A::cpus_possible();
+    census.metadata_bytes += (shared + for_cpus) as u64;
+    census.cpu_metadata_bytes += for_cpus as u64;
+}

@@ -1,0 +1,378 @@
+//! The way to a page: zonelist, watermarks, the CPU's page cache, the zone.
+
+use super::zone::BELOW_HIGH;
+use super::{AllocError, FrameAllocator, Gfp, PcpPolicy, Records, Zone};
+use crate::blockmap::Reserve;
+use crate::frame::{FrameState, MigrateType};
+use crate::pcp::{Pcp, PcpList};
+use crate::vmstat::ZoneItem;
+use crate::zone::{RmqueueMode, ZoneId};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use mmscale_arch::sync::{NoPreempt, PreemptGuard};
+use mmscale_arch::{Arch, Atomic, Func, NodeId, Op, Order, Pfn, Span, Trace};
+
+/// What every step of one allocation knows.
+#[derive(Clone, Copy)]
+pub(super) struct Request {
+    pub(super) order: Order,
+    pub(super) wanted: MigrateType,
+    /// With the policy `blockmap`.
+    pub(super) reserve: Reserve,
+    gfp: Gfp,
+    node: NodeId,
+}
+
+impl Request {
+    /// Whether it may use the zone's memory.
+    #[inline]
+    fn allows<A: Arch>(&self, zone: &Zone<A>) -> bool {
+        !self.gfp.contains(Gfp::THIS_NODE) || zone.node == self.node
+    }
+}
+
+/// Down to which watermark a try may go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Low,
+    Min,
+}
+
+/// A block is the caller's now.
+#[inline]
+fn prepared<A: Arch>(pfn: Pfn, order: Order) -> Pfn {
+    A::work(Op::PagePrep, 1);
+    A::trace(Trace::PageAlloc { pfn, order });
+    pfn
+}
+
+impl<A: Arch> FrameAllocator<A> {
+    /// Allocates a block of 2^`order` frames for `wanted`, from the nearest memory first. Its
+    /// content is whatever it was. The head's record is the holder's until it frees the block.
+    #[inline]
+    pub fn alloc_pages(
+        &self,
+        order: Order,
+        wanted: MigrateType,
+        gfp: Gfp,
+    ) -> Result<Pfn, AllocError> {
+        self.alloc_pages_node(A::node_of(A::cpu()), order, wanted, gfp)
+    }
+
+    /// As [`FrameAllocator::alloc_pages`], from the memory nearest to `node` first.
+    #[inline]
+    pub fn alloc_pages_node(
+        &self,
+        node: NodeId,
+        order: Order,
+        wanted: MigrateType,
+        gfp: Gfp,
+    ) -> Result<Pfn, AllocError> {
+        let _span = Span::<A>::enter(Func::AllocPages);
+        A::work(Op::AllocEntry, 1);
+        if A::fail_alloc() {
+            return Err(AllocError::Injected);
+        }
+        let request = Request { order, wanted, reserve: reserve(order, gfp), gfp, node };
+        if self.config.records == Records::Kept {
+            return self.alloc_recorded(request);
+        }
+        match self.take_cached(request) {
+            Some((_, pfn)) => Ok(prepared::<A>(pfn, order)),
+            None => self.alloc_uncached(request),
+        }
+    }
+
+    /// Apart, so that whoever keeps no records need not prepare for them.
+    #[inline(never)]
+    fn alloc_recorded(&self, request: Request) -> Result<Pfn, AllocError> {
+        match self.take_cached(request) {
+            Some((zone, pfn)) => {
+                self.note_held(zone, pfn, request);
+                Ok(prepared::<A>(pfn, request.order))
+            }
+            None => self.alloc_uncached(request),
+        }
+    }
+
+    #[inline(never)]
+    fn alloc_uncached(&self, request: Request) -> Result<Pfn, AllocError> {
+        let found = self.get_page_from_freelist(request, Mark::Low);
+        let pfn = found.or_else(|| self.alloc_slowpath(request)).ok_or(AllocError::NoMemory)?;
+        Ok(prepared::<A>(pfn, request.order))
+    }
+
+    /// Memory is low: wakes reclaim, goes down to the min watermark, and, if it may wait, takes
+    /// back what page caches hold.
+    #[cold]
+    fn alloc_slowpath(&self, request: Request) -> Option<Pfn> {
+        if request.gfp.contains(Gfp::KSWAPD) {
+            self.wakes.fetch_add(1, Relaxed);
+            self.wake_reclaimers(request);
+        }
+        let found = self.get_page_from_freelist(request, Mark::Min);
+        if found.is_some() || !request.gfp.contains(Gfp::DIRECT) {
+            return found;
+        }
+        let waited_for = self.config.caches == PcpPolicy::Blockmap;
+        if waited_for && request.order == Order::ZERO {
+            return self.alloc_drained(request);
+        }
+        // See `alloc_drained`.
+        let _pinned = waited_for.then(PreemptGuard::<A>::new);
+        if self.draining.swap(1, Acquire) == 0 {
+            self.drain_all();
+            self.draining.store(0, Release);
+        }
+        self.get_page_from_freelist(request, Mark::Min)
+    }
+
+    /// Takes back what CPUs keep, for who may wait; also when somebody else is at it: what he gets
+    /// back he may take himself. A page is refused only if there is none: when somebody is inside
+    /// the block that has it, that is waited for. The last whole pageblocks come after all else: as
+    /// many may be inside others as there are CPUs, and each has its time to leave.
+    fn alloc_drained(&self, request: Request) -> Option<Pfn> {
+        let mut waited = false;
+        // Preemption stays off for who drains: another task of its CPU may be waiting for it here,
+        // and would not let it go on.
+        let _pinned = loop {
+            let pinned = PreemptGuard::<A>::new();
+            if self.draining.swap(1, Acquire) == 0 {
+                break pinned;
+            }
+            drop(pinned);
+            waited = true;
+            A::relax();
+        };
+        let mut found = None;
+        if waited {
+            found = self.get_page_from_freelist(request, Mark::Min);
+        }
+        for turn in 0..A::cpus_possible() {
+            if found.is_some() {
+                break;
+            }
+            if turn == 0 {
+                self.drain_all();
+            } else {
+                A::relax();
+            }
+            found = self.get_page_from_freelist(request, Mark::Min);
+        }
+        let request = Request { reserve: Reserve::Open, ..request };
+        while found.is_none() && self.is_exactly_available(request) {
+            self.drain_all();
+            found = self.get_page_from_freelist(request, Mark::Min);
+            if found.is_none() && !self.may_be_busy(request) {
+                break;
+            }
+            A::relax();
+        }
+        self.draining.store(0, Release);
+        found
+    }
+
+    /// Whether a zone has more free pages than its min watermark by all CPUs' counts: what is not
+    /// added up yet could pass for pages, for which a whole pageblock would be broken up.
+    fn is_exactly_available(&self, request: Request) -> bool {
+        self.zonelist(request).iter().map(|&zone| self.zone(zone)).any(|zone| {
+            let floor = lowered(zone.marks.min, request.gfp);
+            let kept = zone.reserve[request.gfp.best_kind() as usize];
+            let free = self.stats.zone_sum(zone.id, ZoneItem::FreePages);
+            let memalloc = request.gfp.contains(Gfp::MEMALLOC);
+            request.allows(zone) && (memalloc || free > i64::from(floor) + i64::from(kept))
+        })
+    }
+
+    /// Whether a zone that has memory for the request could not be looked into.
+    fn may_be_busy(&self, request: Request) -> bool {
+        self.zonelist(request).iter().map(|&zone| self.zone(zone)).any(|zone| {
+            let allowed = request.allows(zone);
+            let enough = || {
+                let floor = lowered(zone.marks.min, request.gfp);
+                request.gfp.contains(Gfp::MEMALLOC) || self.watermark_ok(zone, floor, request)
+            };
+            let map = zone.blocks.as_ref();
+            allowed && enough() && map.is_some_and(|map| map.is_busy_with(request.order))
+        })
+    }
+
+    /// Wakes reclaim on every node whose zones the request may use.
+    fn wake_reclaimers(&self, request: Request) {
+        let mut before = None;
+        for &zone in self.zonelist(request) {
+            let node = self.zone(zone).node;
+            let other = request.gfp.contains(Gfp::THIS_NODE) && node != request.node;
+            if !other && before != Some(node) {
+                self.wake_reclaimer(node);
+                before = Some(node);
+            }
+        }
+    }
+
+    /// The zones that the request accepts, nearest first. Nodes without memory have no list of
+    /// their own and use the first.
+    #[inline]
+    pub(super) fn zonelist(&self, request: Request) -> &[ZoneId] {
+        let lists = self.zonelists.get(request.node.index()).unwrap_or(&self.zonelists[0]);
+        &lists[request.gfp.best_kind() as usize]
+    }
+
+    /// The zone that the request is best served from.
+    #[inline]
+    pub(super) fn nearest(&self, request: Request) -> Option<&Zone<A>> {
+        let nearest = self.nearest.get(request.node.index()).unwrap_or(&self.nearest[0]);
+        self.zones.get(nearest[request.gfp.best_kind() as usize]?.index())
+    }
+
+    #[inline]
+    fn get_page_from_freelist(&self, request: Request, mark: Mark) -> Option<Pfn> {
+        for &zone in self.zonelist(request) {
+            let zone = self.zone(zone);
+            if !request.allows(zone) {
+                continue;
+            }
+            // Found out here, so that freeing, which is hotter, need not.
+            let below_high = zone.pressure().below_high;
+            let high_is_fine = !below_high && self.watermark_ok(zone, zone.marks.high, request);
+            if !high_is_fine {
+                if !below_high {
+                    zone.put(BELOW_HIGH, true);
+                }
+                let floor = match mark {
+                    Mark::Low => zone.marks.low,
+                    Mark::Min => lowered(zone.marks.min, request.gfp),
+                };
+                let memalloc = mark == Mark::Min && request.gfp.contains(Gfp::MEMALLOC);
+                if !memalloc && !self.watermark_ok(zone, floor, request) {
+                    continue;
+                }
+            }
+            let found = self.rmqueue(zone, request);
+            let found = found.or_else(|| self.rmqueue_rather_here(zone, request));
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// With the policy `blockmap`, before another zone is asked for a single page: from a whole
+    /// pageblock of this one, which would otherwise stay whole until all CPUs are drained.
+    #[cold]
+    fn rmqueue_rather_here(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
+        let kept = zone.blocks.is_some() && request.reserve == Reserve::Kept;
+        let zones = self.zonelist(request);
+        let others = zones.last().is_some_and(|&last| last != zone.id());
+        if !kept || !others || request.order != Order::ZERO {
+            return None;
+        }
+        self.rmqueue(zone, Request { reserve: Reserve::Less, ..request })
+    }
+
+    /// Whether the zone would keep more than `mark` free pages, and what it keeps from such
+    /// allocations. Whether it has a block large enough shows only under its lock.
+    #[inline]
+    fn watermark_ok(&self, zone: &Zone<A>, mark: u32, request: Request) -> bool {
+        let reserve = zone.reserve[request.gfp.best_kind() as usize];
+        let free = self.stats.zone(zone.id, ZoneItem::FreePages);
+        let usable = free.saturating_sub(request.order.pages() as u64 - 1);
+        usable > u64::from(mark) + u64::from(reserve)
+    }
+
+    /// Whether an allocation that may go down to the min watermark would find a page now, as far as
+    /// the counters know.
+    pub fn is_available(&self, node: NodeId, order: Order, gfp: Gfp) -> bool {
+        let (wanted, reserve) = (MigrateType::Movable, Reserve::Kept);
+        let request = Request { order, wanted, reserve, gfp, node };
+        self.zonelist(request).iter().any(|&zone| {
+            let zone = self.zone(zone);
+            self.watermark_ok(zone, lowered(zone.marks.min, gfp), request)
+        })
+    }
+
+    /// Whether the zone has more free pages than its high watermark.
+    pub(super) fn above_high(&self, zone: &Zone<A>) -> bool {
+        self.stats.zone(zone.id, ZoneItem::FreePages) > u64::from(zone.marks.high)
+    }
+
+    #[inline]
+    fn rmqueue(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
+        if let Some(map) = &zone.blocks {
+            return self.rmqueue_blocks(zone, map, request);
+        }
+        self.rmqueue_listed(zone, request)
+    }
+
+    /// The same with page caches and a buddy allocator. Apart, so that whoever has no lists need
+    /// not prepare for them.
+    #[inline(never)]
+    fn rmqueue_listed(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
+        if let Some(list) = PcpList::of(request.order, request.wanted) {
+            let pfn = match self.config.caches {
+                PcpPolicy::Stock | PcpPolicy::Blockmap => self.rmqueue_pcplist(zone, request, list),
+                PcpPolicy::Posted => self.rmqueue_owned(zone, request),
+            };
+            if pfn.is_some() {
+                return pfn;
+            }
+        }
+        self.rmqueue_buddy(zone, request)
+    }
+
+    #[inline]
+    fn rmqueue_pcplist(&self, zone: &Zone<A>, request: Request, list: PcpList) -> Option<Pfn> {
+        let pinned = PreemptGuard::<A>::new();
+        let cpu = pinned.cpu();
+        let mut pcp = zone.pcps.of(cpu).try_lock_with(pinned)?;
+        let old = pcp.count();
+        pcp.note_alloc();
+        if !pcp.has_block(list) {
+            self.rmqueue_bulk(zone, &mut pcp, list, request);
+        }
+        let pfn = pcp.take::<A>(&self.frames, list);
+        self.trace_count(zone, cpu, &pcp, old);
+        pfn
+    }
+
+    fn rmqueue_bulk(&self, zone: &Zone<A>, pcp: &mut Pcp, list: PcpList, request: Request) {
+        let blocks = pcp.refill_size(request.order, zone.pressure().below_high);
+        let _span = Span::<A>::enter(Func::RmqueueBulk);
+        let mut buddy = zone.buddy.lock_irqsave();
+        let moved = pcp.refill(&self.frames, &mut *buddy, list, request.wanted, blocks);
+        self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, -i64::from(moved));
+        drop(buddy);
+        A::trace(Trace::PcpRefill { zone: zone.id.index() as u16, pages: moved });
+    }
+
+    /// Takes a block from the zone without a page cache.
+    fn rmqueue_buddy(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
+        let _span = Span::<A>::enter(Func::Rmqueue);
+        let (order, mut mode) = (request.order, RmqueueMode::Own);
+        let mut buddy = zone.buddy.lock_irqsave();
+        let pfn = buddy.take(&self.frames, order, request.wanted, &mut mode, FrameState::Held)?;
+        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -(order.pages() as i64));
+        Some(pfn)
+    }
+}
+
+/// Whether the last whole pageblocks are kept from a request at first. Who may go below the min
+/// watermark may have them, and so may single pages: at once if they cannot wait.
+fn reserve(order: Order, gfp: Gfp) -> Reserve {
+    let urgent = gfp.intersects(Gfp::HIGH | Gfp::MEMALLOC | Gfp::VICTIM);
+    let at_once = order == Order::ZERO && !gfp.contains(Gfp::DIRECT);
+    if urgent || at_once { Reserve::Open } else { Reserve::Kept }
+}
+
+/// The min watermark for urgent allocations and for victims.
+fn lowered(min: u32, gfp: Gfp) -> u32 {
+    let urgent = lowered_if_urgent(min, gfp);
+    if gfp.contains(Gfp::VICTIM) { urgent - urgent / 2 } else { urgent }
+}
+
+fn lowered_if_urgent(min: u32, gfp: Gfp) -> u32 {
+    if !gfp.contains(Gfp::HIGH) {
+        return min;
+    }
+    let half = min - min / 2;
+    if gfp.contains(Gfp::NON_BLOCK) { half - half / 4 } else { half }
+}

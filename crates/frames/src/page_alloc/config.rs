@@ -1,0 +1,241 @@
+//! What memory there is, and what an administrator can set.
+
+use crate::pcp::BATCH_SCALE_MAX;
+use crate::zone::{ZoneId, ZoneKind};
+use alloc::vec::Vec;
+use mmscale_arch::{MAX_NODES, NodeId, Pfn};
+
+/// One stretch of memory that becomes a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZoneSpec {
+    /// The node it belongs to.
+    pub node: NodeId,
+    /// What it can be used for.
+    pub kind: ZoneKind,
+    /// Its first frame.
+    pub start: Pfn,
+    /// The number of its frames.
+    pub pages: u32,
+}
+
+/// The memory of a machine: zones that do not overlap, at most one of a kind on each node.
+/// Frames between them do not exist.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct MemoryMap {
+    /// The zones; their order gives them their numbers.
+    pub zones: Vec<ZoneSpec>,
+}
+
+impl MemoryMap {
+    /// One zone of `pages` frames on node 0.
+    pub fn single(pages: u32) -> Self {
+        Self::nodes(1, pages)
+    }
+    /// One normal zone of `pages` frames on each of `nodes` nodes, one after the other.
+    pub fn nodes(nodes: usize, pages: u32) -> Self {
+        let zone = |node: usize| ZoneSpec {
+            node: NodeId::new(node),
+            kind: ZoneKind::Normal,
+            start: Pfn::new(node * pages as usize),
+            pages,
+        };
+        Self { zones: (0..nodes).map(zone).collect() }
+    }
+    /// Splits the first zone in two: its first `pages` frames become a DMA32 zone of their own,
+    /// numbered before it.
+    pub fn with_dma32(mut self, pages: u32) -> Self {
+        if let Some(first) = self.zones.first_mut() {
+            let low = ZoneSpec { kind: ZoneKind::Dma32, pages, ..*first };
+            first.start = first.start.offset(pages as usize);
+            first.pages = first.pages.saturating_sub(pages);
+            self.zones.insert(0, low);
+        }
+        self
+    }
+    /// The number of frames up to the end of the last zone.
+    pub fn frames(&self) -> usize {
+        let ends = self.zones.iter().map(|zone| zone.start.index() + zone.pages as usize);
+        ends.max().unwrap_or(0)
+    }
+    /// Whether the map makes sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.zones.is_empty() {
+            return Err(ConfigError::NoMemory);
+        }
+        if self.zones.len() > ZoneId::MAX {
+            return Err(ConfigError::TooManyZones);
+        }
+        for (at, zone) in self.zones.iter().enumerate() {
+            let range = |z: &ZoneSpec| (z.start.index(), z.start.index() + z.pages as usize);
+            let (start, end) = range(zone);
+            if zone.pages == 0 {
+                return Err(ConfigError::EmptyZone(at as u8));
+            }
+            for other in &self.zones[..at] {
+                let (from, to) = range(other);
+                if start < to && from < end {
+                    return Err(ConfigError::Overlap(at as u8));
+                }
+                if other.node == zone.node && other.kind == zone.kind {
+                    return Err(ConfigError::SameKind(at as u8));
+                }
+            }
+        }
+        Ok(())
+    }
+    /// The number of nodes: one more than the largest node number.
+    pub fn node_count(&self) -> usize {
+        let nodes = self.zones.iter().map(|zone| zone.node.index() + 1);
+        nodes.max().unwrap_or(1).min(MAX_NODES)
+    }
+}
+
+/// How many pages one hold of the zone lock gives back at most, when many are due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BulkHold {
+    /// One batch; the page cache's lock is let go between (Linux 6.19 and later).
+    Batch,
+    /// Everything that is due (Linux up to 6.18).
+    Whole,
+}
+
+/// How pages travel between a CPU and its zone.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum PcpPolicy {
+    /// A page goes into the page cache of the CPU that frees it, whoever allocated it, and from
+    /// there to the zone, under the zone lock (Linux).
+    #[default]
+    Stock,
+    /// A CPU takes whole pageblocks, owns them, and gets their pages back whoever frees them;
+    /// buddies merge in its page cache (posted to linux-mm in April 2026 as an RFC, "mm:
+    /// page_alloc: pcp buddy allocator").
+    Posted,
+    /// Pages are bits in maps of pageblocks that CPUs own, and there is no zone lock
+    /// ([`blockmap`](crate::blockmap)).
+    Blockmap,
+}
+
+/// What is kept about each frame.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Records {
+    /// A record of each frame ([`FrameTable`](crate::frame::FrameTable)): whoever frees what is
+    /// not held, or with another order, is caught. What works above the allocator needs it too.
+    #[default]
+    Kept,
+    /// Nothing: for [`PcpPolicy::Blockmap`] alone, whose maps are all it needs. A frame freed
+    /// twice is caught when it meets itself, not at once; a wrong order is not caught.
+    None,
+}
+
+/// What an administrator can set. The default is the kernel's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AllocConfig {
+    /// The size of a page in KiB; 4 or 16.
+    pub page_kib: u32,
+    /// `vm.min_free_kbytes`; `None`: the kernel's formula.
+    pub min_free_kb: Option<u64>,
+    /// `vm.watermark_scale_factor`: the distance between watermarks in 1/10000 of the zone.
+    pub watermark_scale: u32,
+    /// `vm.percpu_pagelist_high_fraction`; `None`: page caches tune themselves.
+    pub high_fraction: Option<u32>,
+    /// Refills grow up to `batch << batch_scale_max` pages (`CONFIG_PCP_BATCH_SCALE_MAX`, 0 to 6).
+    pub batch_scale_max: u8,
+    /// One CPU's share of its last data cache, in pages; 0: unknown.
+    pub cache_slice_pages: u32,
+    /// How long a hold may be.
+    pub hold: BulkHold,
+    /// How pages travel between CPUs and zones.
+    pub caches: PcpPolicy,
+    /// What is kept about each frame.
+    pub records: Records,
+}
+
+impl Default for AllocConfig {
+    fn default() -> Self {
+        Self {
+            page_kib: 4,
+            min_free_kb: None,
+            watermark_scale: 10,
+            high_fraction: None,
+            batch_scale_max: BATCH_SCALE_MAX,
+            cache_slice_pages: 0,
+            hold: BulkHold::Batch,
+            caches: PcpPolicy::Stock,
+            records: Records::Kept,
+        }
+    }
+}
+
+/// Why a memory map or a configuration cannot be used. Zones are named by their place in the map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// There is no zone.
+    NoMemory,
+    /// There are more zones than numbers for them.
+    TooManyZones,
+    /// A zone has no frame.
+    EmptyZone(u8),
+    /// A zone overlaps an earlier one.
+    Overlap(u8),
+    /// A zone's node has an earlier zone of the same kind.
+    SameKind(u8),
+    /// A page must be 4 or 16 KiB.
+    PageSize(u32),
+    /// The watermark scale must be within 1..=3000.
+    WatermarkScale(u32),
+    /// The fraction for page caches must be at least 8.
+    HighFraction(u32),
+    /// Refills can grow by at most 2^6.
+    BatchScale(u8),
+    /// Only the policy `blockmap` does without records of frames.
+    NoRecords,
+}
+
+impl core::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NoMemory => f.write_str("the memory map has no zone: give it at least one"),
+            Self::TooManyZones => write!(f, "more than {} zones: join some", ZoneId::MAX),
+            Self::EmptyZone(zone) => write!(f, "zone {zone} has no frame: leave it out"),
+            Self::Overlap(zone) => write!(f, "zone {zone} overlaps an earlier one"),
+            Self::SameKind(zone) => {
+                write!(f, "zone {zone}: its node has such a zone already; join the two")
+            }
+            Self::PageSize(kib) => write!(f, "a page of {kib} KiB: take 4 or 16"),
+            Self::WatermarkScale(scale) => {
+                write!(f, "a watermark scale of {scale}: take 1 to 3000")
+            }
+            Self::HighFraction(fraction) => {
+                write!(f, "a page-cache fraction of {fraction}: take 8 or more")
+            }
+            Self::NoRecords => f.write_str(
+                "no records of frames: keep them, or take the policy that does without (blockmap)",
+            ),
+            Self::BatchScale(scale) => write!(f, "a batch scale of {scale}: take 0 to 6"),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+impl AllocConfig {
+    /// Whether the values make sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.page_kib != 4 && self.page_kib != 16 {
+            return Err(ConfigError::PageSize(self.page_kib));
+        }
+        if !(1..=3000).contains(&self.watermark_scale) {
+            return Err(ConfigError::WatermarkScale(self.watermark_scale));
+        }
+        if self.batch_scale_max > 6 {
+            return Err(ConfigError::BatchScale(self.batch_scale_max));
+        }
+        if self.records == Records::None && self.caches != PcpPolicy::Blockmap {
+            return Err(ConfigError::NoRecords);
+        }
+        match self.high_fraction {
+            Some(fraction) if fraction < 8 => Err(ConfigError::HighFraction(fraction)),
+            _ => Ok(()),
+        }
+    }
+}

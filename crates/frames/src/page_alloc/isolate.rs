@@ -1,0 +1,107 @@
+//! Pageblocks that are taken out of use: isolated, so that they empty; offline, once they have.
+
+use super::zone::ISOLATING;
+use super::{FrameAllocator, Zone};
+use crate::vmstat::ZoneItem;
+use crate::zone::IsolateError;
+use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::{Arch, Atomic, CpuId, Order, Pfn};
+
+impl<A: Arch> FrameAllocator<A> {
+    /// Isolates the pageblock of `pfn`: none of its pages is handed out any more, also not those
+    /// that come back from now on. Its free pages do not count as free, and no CPU owns it. Page
+    /// caches of the zone are drained, so that none has a page of it. Where CPUs cannot interrupt
+    /// one another ([`Arch::has_ipi`]) with the policy `blockmap` each has to drain its own
+    /// afterwards. Waits for spin locks, so not for interrupts.
+    pub fn isolate_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
+        let (zone, block) = self.whole_block(pfn)?;
+        if let Some(map) = &zone.blocks {
+            self.isolate_mapped(zone, map, block)?;
+        } else {
+            let mut buddy = zone.buddy.lock_irqsave();
+            let pages = buddy.isolate(&self.frames, block).ok_or(IsolateError::NotNow)?;
+            zone.put(ISOLATING, true);
+            self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -(pages as i64));
+        }
+        // Whoever puts a page into a page cache asks under that cache's lock whether something is
+        // isolated: after this no page of the block gets into one.
+        for cpu in (0..A::cpus_possible()).map(CpuId::new) {
+            self.drain_pages_zone(zone.id, cpu);
+        }
+        if let Some(map) = &zone.blocks {
+            map.wait_for_dying();
+        }
+        Ok(())
+    }
+    /// Undoes [`FrameAllocator::isolate_pageblock`].
+    pub fn unisolate_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
+        let (zone, block) = self.whole_block(pfn)?;
+        if let Some(map) = &zone.blocks {
+            return self.unisolate_mapped(zone, map, block);
+        }
+        let mut buddy = zone.buddy.lock_irqsave();
+        let pages = buddy.unisolate(&self.frames, block).ok_or(IsolateError::NotNow)?;
+        zone.put(ISOLATING, buddy.isolated_blocks() > 0);
+        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, pages as i64);
+        Ok(())
+    }
+    /// Takes the pageblock of `pfn` away for good, if all its pages are free: isolates it first if
+    /// it is not, and if some pages are in use leaves it as it was. The zone manages fewer pages
+    /// then and the limits of its page caches follow; its watermarks stay.
+    pub fn offline_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
+        let (zone, block) = self.whole_block(pfn)?;
+        let mine = match self.isolate_pageblock(pfn) {
+            Err(IsolateError::NotNow) => false,
+            done => done.map(|()| true)?,
+        };
+        let done = self.try_offline(zone, block);
+        match done {
+            Ok(()) => self.refresh_limits(),
+            Err(_) if mine => self.unisolate_pageblock(pfn)?,
+            Err(_) => {}
+        }
+        done
+    }
+    fn try_offline(&self, zone: &Zone<A>, block: Pfn) -> Result<(), IsolateError> {
+        if let Some(map) = &zone.blocks {
+            map.take_offline(block)?;
+            zone.offline.fetch_add(Order::PAGEBLOCK.pages() as u32, Relaxed);
+            return Ok(());
+        }
+        let mut buddy = zone.buddy.lock_irqsave();
+        if !buddy.is_isolated(block) {
+            return Err(IsolateError::NotNow);
+        }
+        buddy.take_offline(&self.frames, block).map_err(IsolateError::Busy)?;
+        zone.put(ISOLATING, buddy.isolated_blocks() > 0);
+        zone.offline.fetch_add(Order::PAGEBLOCK.pages() as u32, Relaxed);
+        Ok(())
+    }
+    /// Brings an offline pageblock back: all of it free and movable.
+    pub fn online_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
+        let (zone, block) = self.whole_block(pfn)?;
+        if let Some(map) = &zone.blocks {
+            map.bring_online(block)?;
+            zone.offline.fetch_sub(Order::PAGEBLOCK.pages() as u32, Relaxed);
+            self.unisolate_mapped(zone, map, block)?;
+        } else {
+            let mut buddy = zone.buddy.lock_irqsave();
+            if !buddy.bring_online(&self.frames, block) {
+                return Err(IsolateError::NotNow);
+            }
+            let pages = Order::PAGEBLOCK.pages();
+            zone.offline.fetch_sub(pages as u32, Relaxed);
+            self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, pages as i64);
+        }
+        self.refresh_limits();
+        Ok(())
+    }
+    /// The pageblock of `pfn` and its zone, which must have all of it.
+    fn whole_block(&self, pfn: Pfn) -> Result<(&Zone<A>, Pfn), IsolateError> {
+        let zone = self.zone_of(pfn).ok_or(IsolateError::NoBlock)?;
+        let block = pfn.align_down(Order::PAGEBLOCK);
+        let end = block.index() + Order::PAGEBLOCK.pages();
+        let whole = zone.start <= block && end <= zone.start.index() + zone.pages as usize;
+        if whole { Ok((zone, block)) } else { Err(IsolateError::NoBlock) }
+    }
+}

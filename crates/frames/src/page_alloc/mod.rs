@@ -1,0 +1,317 @@
+//! The frame allocator: zones, page caches and counters in one value.
+//!
+//! It stands alone: a kernel embeds it in its memory manager, a hypervisor may use it directly.
+//! `claim` is the way to a page, `release` the way back, `age` what time does: decay, draining,
+//! folding, hotplug. `posted` is both ways where CPUs own pageblocks; `isolate` takes pageblocks
+//! out of use.
+//!
+//! Locks: a page cache's lock, then its zone's lock. Neither is ever held together with another
+//! of its class. The zone lock is always taken with interrupts off; the page cache's lock is taken
+//! with interrupts on, so allocation and freeing, which may run in an interrupt, only try it and go
+//! to the zone if it is taken.
+//!
+//! What Linux 6.19 has and this has not: reserves of high-order atomic blocks, CMA, watermark
+//! boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (it is woken here, and works above:
+//! `reclaim`). Three things differ: whether a zone has a block of a higher order shows under its
+//! lock and not in the watermark check before it; a page goes back to the page-cache list of the
+//! type that its pageblock had when the zone handed it out, not of the type it has now (the buddy
+//! goes by the type of now, as in Linux); and for claims a page counts as movable if the zone
+//! handed it out as such, whether or not a page cache has it. All three keep what the zone lock
+//! protects under the zone lock.
+
+mod age;
+mod audit;
+mod blocks;
+mod census;
+mod claim;
+mod config;
+mod gfp;
+mod isolate;
+mod mapped;
+#[cfg(test)]
+mod planted;
+#[cfg(test)]
+mod planted_blocks;
+mod posted;
+mod release;
+mod unrecorded;
+mod verify;
+mod wake;
+mod zone;
+
+pub use crate::zone::IsolateError;
+pub use age::{DecayRequest, Refresh};
+pub use audit::{Audit, Violation};
+pub use census::Census;
+pub use config::{AllocConfig, BulkHold, ConfigError, MemoryMap, PcpPolicy, Records, ZoneSpec};
+pub use gfp::{AllocError, Gfp};
+pub use zone::Zone;
+
+use crate::blockmap::{BlockMap, ReservePages};
+use crate::frame::FrameTable;
+use crate::pcp::{Pcp, PcpLimits};
+use crate::vmstat::{Stats, normal_threshold, pressure_threshold};
+use crate::zone::{
+    Buddy, LOWMEM_RESERVE_RATIO, Watermarks, ZoneId, ZoneKind, default_min_free_kb, watermarks,
+};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, NodeId, Pfn, Trace};
+
+/// All frames of a machine, and who has them.
+pub struct FrameAllocator<A: Arch> {
+    frames: FrameTable,
+    zones: Box<[Zone<A>]>,
+    /// For each node and best acceptable kind, the zones in the order in which they are asked.
+    zonelists: Box<[[Box<[ZoneId]>; ZoneKind::COUNT]]>,
+    /// The first of each of these lists.
+    nearest: Box<[[Option<ZoneId>; ZoneKind::COUNT]]>,
+    stats: Stats<A>,
+    config: AllocConfig,
+    /// How often an allocation found memory low and wanted reclaim woken.
+    wakes: A::AtomicU64,
+    /// By node: who is woken then.
+    reclaimers: Box<[wake::Reclaimer<A>]>,
+    /// Somebody drains all page caches.
+    draining: A::AtomicU32,
+    /// Nodes that are being balanced. While there are any, counters go by the thresholds for when
+    /// memory is short.
+    short_nodes: A::AtomicU32,
+    /// How often something has changed that thresholds go by.
+    threshold_changes: A::AtomicU32,
+}
+
+impl<A: Arch> FrameAllocator<A> {
+    /// All of `map` free. Its size costs no time: blocks are looked at when they are first used.
+    pub fn new(map: &MemoryMap, config: AllocConfig) -> Result<Self, ConfigError> {
+        map.check()?;
+        config.check()?;
+        let recorded = if config.records == Records::Kept { map.frames() } else { 0 };
+        let frames = FrameTable::new(recorded);
+        let marks = zone_marks(map, &config);
+        let online = online_cpus::<A>();
+        let zones: Box<[Zone<A>]> = map
+            .zones
+            .iter()
+            .zip(&marks)
+            .enumerate()
+            .map(|(at, (spec, &marks))| {
+                let id = ZoneId::new(at);
+                let limits = pcp_limits::<A>(spec, marks, &config, &online);
+                let blocks = (config.caches == PcpPolicy::Blockmap)
+                    .then(|| BlockMap::new(spec.start, spec.pages, whole_blocks_kept(marks)));
+                // With a map the buddy allocator has nothing.
+                let listed = if blocks.is_some() { 0 } else { spec.pages };
+                let buddy = Buddy::new(&frames, id, spec.start, listed);
+                Zone::new(
+                    (id, spec.node, spec.kind),
+                    (spec.start, spec.pages),
+                    (marks, reserves(map, spec)),
+                    (buddy, blocks),
+                    config.caches,
+                    || Pcp::new(limits, config.cache_slice_pages),
+                )
+            })
+            .collect();
+        let nodes = map.node_count();
+        let cpus = online.count();
+        let counted = |zone: &ZoneSpec| {
+            let threshold = normal_threshold(cpus, zone.pages.into(), config.page_kib);
+            (zone.node, threshold, zone.pages)
+        };
+        let counted: Vec<(NodeId, u8, u32)> = map.zones.iter().map(counted).collect();
+        let stats = Stats::new(&counted, nodes);
+        let zonelists: Box<[_]> = (0..nodes).map(|node| zonelists(map, node, nodes)).collect();
+        let nearest =
+            zonelists.iter().map(|lists| lists.each_ref().map(|list| list.first().copied()));
+        Ok(Self {
+            frames,
+            nearest: nearest.collect(),
+            zonelists,
+            zones,
+            stats,
+            config,
+            wakes: A::AtomicU64::new(0),
+            reclaimers: (0..nodes).map(|_| wake::Reclaimer::none()).collect(),
+            draining: A::AtomicU32::new(0),
+            short_nodes: A::AtomicU32::new(0),
+            threshold_changes: A::AtomicU32::new(0),
+        })
+    }
+    /// The zones, by number.
+    pub fn zones(&self) -> &[Zone<A>] {
+        &self.zones
+    }
+    /// One zone. Panics if there is none of that number.
+    pub fn zone(&self, zone: ZoneId) -> &Zone<A> {
+        &self.zones[zone.index()]
+    }
+    /// The counters.
+    pub fn stats(&self) -> &Stats<A> {
+        &self.stats
+    }
+    /// The records of the frames.
+    pub fn frames(&self) -> &FrameTable {
+        &self.frames
+    }
+    /// What was set.
+    pub fn config(&self) -> &AllocConfig {
+        &self.config
+    }
+    /// How often an allocation found memory below the low watermark and wanted reclaim woken.
+    pub fn reclaim_wakes(&self) -> u64 {
+        self.wakes.load(Relaxed)
+    }
+    /// Looks at a page cache, under its lock.
+    pub fn inspect_pcp<R>(&self, zone: ZoneId, cpu: CpuId, look: impl FnOnce(&Pcp) -> R) -> R {
+        look(&self.zone(zone).pcps.of(cpu).lock())
+    }
+    /// Pages of `zone` that `cpu` keeps to itself: in its page cache, or in its words.
+    pub fn cached_pages(&self, zone: ZoneId, cpu: CpuId) -> u32 {
+        match &self.zone(zone).blocks {
+            Some(map) => map.cached_pages(cpu),
+            None => self.inspect_pcp(zone, cpu, Pcp::count),
+        }
+    }
+    /// Looks at a zone's free blocks, under its lock.
+    pub fn inspect_buddy<R>(&self, zone: ZoneId, look: impl FnOnce(&Buddy<A>) -> R) -> R {
+        look(&self.zone(zone).buddy.lock_irqsave())
+    }
+    /// Tells a zone's page caches whether reclaim is at work in it.
+    pub fn set_reclaim_active(&self, zone: ZoneId, active: bool) {
+        self.zone(zone).put(zone::RECLAIM_ACTIVE, active);
+    }
+    /// One node more is being balanced: counters are kept more exactly until the last is done.
+    pub fn node_is_short(&self) {
+        if self.short_nodes.fetch_add(1, SeqCst) == 0 {
+            self.refresh_thresholds();
+        }
+    }
+    /// One node less is.
+    pub fn node_is_balanced(&self) {
+        if self.short_nodes.fetch_sub(1, SeqCst) == 1 {
+            self.refresh_thresholds();
+        }
+    }
+    /// Thresholds of the counters for the CPUs that are online now and the nodes that are short,
+    /// one of which has changed. Who finds that somebody has changed more since he looked begins
+    /// anew: what stands in the end is what the last of them saw.
+    fn refresh_thresholds(&self) {
+        let mut seen = self.threshold_changes.fetch_add(1, SeqCst) + 1;
+        loop {
+            self.set_thresholds();
+            // No plain load: what was stored must be there before whoever changes more comes.
+            match self.threshold_changes.fetch_add(0, SeqCst) {
+                now if now == seen => return,
+                now => seen = now,
+            }
+        }
+    }
+    fn set_thresholds(&self) {
+        let online = online_cpus::<A>();
+        let (cpus, short) = (online.count(), self.short_nodes.load(SeqCst) != 0);
+        self.stats.set_thresholds(self.zones.iter().map(|zone| {
+            let threshold = if short {
+                pressure_threshold(cpus, zone.marks.low - zone.marks.min)
+            } else {
+                normal_threshold(cpus, zone.managed_pages().into(), self.config.page_kib)
+            };
+            (zone.node, threshold)
+        }));
+    }
+    /// Limits of the page caches for the CPUs that are online now.
+    fn refresh_limits(&self) {
+        let online = online_cpus::<A>();
+        for zone in &self.zones {
+            let pages = zone.managed_pages();
+            let spec = ZoneSpec { node: zone.node, kind: zone.kind, start: zone.start, pages };
+            let limits = pcp_limits::<A>(&spec, zone.marks, &self.config, &online);
+            for (_, pcp) in zone.pcps.iter() {
+                pcp.lock().set_limits(limits);
+            }
+        }
+    }
+    #[inline]
+    fn trace_count(&self, zone: &Zone<A>, cpu: CpuId, pcp: &Pcp, old: u32) {
+        A::trace(Trace::PcpCount {
+            cpu,
+            zone: zone.id.index() as u16,
+            old,
+            count: pcp.count(),
+            high: pcp.high(),
+            high_min: pcp.limits().high_min,
+        });
+    }
+    /// The zone that holds `pfn`.
+    pub fn zone_of(&self, pfn: Pfn) -> Option<&Zone<A>> {
+        let inside = |zone: &&Zone<A>| {
+            zone.start <= pfn && pfn.index() < zone.start.index() + zone.pages as usize
+        };
+        self.zones.iter().find(inside)
+    }
+}
+
+/// The CPUs that are online; before any is, those that may be.
+fn online_cpus<A: Arch>() -> CpuMask {
+    let mut online = CpuMask::EMPTY;
+    A::online(&mut online);
+    if online.count() == 0 { CpuMask::first(A::cpus_possible()) } else { online }
+}
+
+/// The watermarks of every zone.
+fn zone_marks(map: &MemoryMap, config: &AllocConfig) -> Vec<Watermarks> {
+    let total: u64 = map.zones.iter().map(|zone| u64::from(zone.pages)).sum();
+    let page_kib = u64::from(config.page_kib);
+    let kb = config.min_free_kb.unwrap_or_else(|| default_min_free_kb(total * page_kib));
+    let of = |zone: &ZoneSpec| {
+        watermarks(zone.pages.into(), total, kb / page_kib, config.watermark_scale)
+    };
+    map.zones.iter().map(of).collect()
+}
+
+/// With the policy `blockmap`: what no one may take that is not urgent is free anyway, so let it be
+/// whole; and what reclaim keeps free besides, as far as single pages have somewhere else to go.
+fn whole_blocks_kept(marks: Watermarks) -> ReservePages {
+    ReservePages { from_singles: marks.high, from_larger: marks.min }
+}
+
+/// What a zone keeps from allocations that a better zone of its node could serve.
+fn reserves(map: &MemoryMap, zone: &ZoneSpec) -> [u32; ZoneKind::COUNT] {
+    let mut reserve = [0; ZoneKind::COUNT];
+    let above = |other: &&ZoneSpec| other.node == zone.node && other.kind > zone.kind;
+    for other in map.zones.iter().filter(above) {
+        reserve[other.kind as usize] += other.pages / LOWMEM_RESERVE_RATIO;
+    }
+    reserve
+}
+
+/// The order in which the CPUs of `node` ask the zones, by the best kind they accept: their own
+/// node first, then the others round the ring of numbers; on each node the better kind first.
+fn zonelists(map: &MemoryMap, node: usize, nodes: usize) -> [Box<[ZoneId]>; ZoneKind::COUNT] {
+    core::array::from_fn(|best| {
+        let zones = map.zones.iter().enumerate().filter(|(_, zone)| zone.kind as usize <= best);
+        let mut keyed: Vec<_> = zones
+            .map(|(at, zone)| {
+                let distance = (zone.node.index() + nodes - node) % nodes;
+                (distance, core::cmp::Reverse(zone.kind), ZoneId::new(at))
+            })
+            .collect();
+        keyed.sort_unstable();
+        keyed.into_iter().map(|(_, _, zone)| zone).collect()
+    })
+}
+
+/// The limits of a zone's page caches with these CPUs online.
+fn pcp_limits<A: Arch>(
+    zone: &ZoneSpec,
+    marks: Watermarks,
+    config: &AllocConfig,
+    online: &CpuMask,
+) -> PcpLimits {
+    let local = online.iter().filter(|&cpu| A::node_of(cpu) == zone.node).count();
+    let cpus = if local == 0 { online.count() } else { local };
+    let (pages, fraction) = (zone.pages.into(), config.high_fraction);
+    let limits = PcpLimits::of(pages, marks.low, cpus, config.page_kib, fraction);
+    PcpLimits { scale_max: config.batch_scale_max, ..limits }
+}

@@ -1,0 +1,174 @@
+//! Damage planted in what is kept about pageblocks: [`FrameAllocator::verify`] must name each.
+
+use super::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Violation};
+use crate::frame::{FrameState, FrameWord, MigrateType};
+use crate::vmstat::ZoneItem;
+use crate::zone::ZoneId;
+use alloc::string::ToString;
+use mmscale_arch::sync::IrqGuard;
+use mmscale_arch::{CpuId, Order, Pfn};
+use mmscale_stepped::Stepped;
+
+type Frames = FrameAllocator<Stepped>;
+
+const ZONE: ZoneId = ZoneId::new(0);
+const ME: CpuId = CpuId::new(0);
+
+fn take(frames: &Frames) -> Pfn {
+    frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap()
+}
+
+/// What `plant` does to a sound allocator, of which one CPU owns the pageblock of the two pages
+/// that it is given, the first held and the second cached, must be what the audit says.
+#[track_caller]
+fn caught(plant: impl FnOnce(&Frames, Pfn, Pfn) -> Violation) {
+    let config = AllocConfig { caches: PcpPolicy::Posted, ..AllocConfig::default() };
+    let frames = Frames::new(&MemoryMap::single(1 << 20), config).unwrap();
+    let (held, cached) = (take(&frames), take(&frames));
+    frames.free_pages(cached, Order::ZERO);
+    assert_eq!(frames.inspect_buddy(ZONE, |buddy| buddy.owner(held)), Some(ME));
+    assert_eq!(frames.verify().unwrap().held, 1);
+    let expected = plant(&frames, held, cached);
+    assert_eq!(frames.verify(), Err(expected));
+    assert!(!expected.to_string().is_empty());
+}
+
+/// A cached page that may merge.
+fn merging(list: MigrateType, taken_as: MigrateType) -> FrameWord {
+    FrameWord::new(FrameState::Cached, Order::ZERO, list, taken_as, 0).merging()
+}
+
+#[test]
+fn what_may_merge_on_another_cpus_page_cache() {
+    caught(|frames, held, _| {
+        let block = held.align_down(Order::PAGEBLOCK);
+        frames.zone(ZONE).buddy.lock_irqsave().plant_owner(block, CpuId::new(1));
+        Violation::Stray(block)
+    });
+}
+
+#[test]
+fn a_page_in_use_that_may_merge() {
+    caught(|frames, held, _| {
+        frames.frames.set_word(held, frames.frames.word(held).merging());
+        Violation::Stray(held)
+    });
+}
+
+#[test]
+fn what_may_merge_although_it_was_for_another_use() {
+    caught(|frames, _, cached| {
+        let odd = merging(MigrateType::Movable, MigrateType::Unmovable);
+        frames.frames.set_word(cached, odd);
+        Violation::Stray(cached)
+    });
+}
+
+#[test]
+fn a_cached_page_on_another_types_list() {
+    caught(|frames, _, cached| {
+        let odd = merging(MigrateType::Unmovable, MigrateType::Unmovable);
+        frames.frames.set_word(cached, odd);
+        Violation::List(cached)
+    });
+}
+
+#[test]
+fn a_page_cache_that_miscounts_its_orders() {
+    caught(|frames, _, _| {
+        frames.zone(ZONE).pcps.of(ME).lock().count -= 1;
+        Violation::PcpCount(ZONE)
+    });
+}
+
+#[test]
+fn a_whole_pageblock_in_the_zone_that_has_an_owner() {
+    caught(|frames, _, _| {
+        let block = Pfn::new(40 * 1024);
+        frames.zone(ZONE).buddy.lock_irqsave().plant_owner(block, ME);
+        Violation::Owner(block)
+    });
+}
+
+#[test]
+fn an_isolated_pageblock_that_has_an_owner() {
+    caught(|frames, _, _| {
+        let block = Pfn::new(40 * 1024);
+        frames.isolate_pageblock(block).unwrap();
+        frames.zone(ZONE).buddy.lock_irqsave().plant_owner(block, ME);
+        Violation::Owner(block)
+    });
+}
+
+#[test]
+fn a_wrong_number_of_owned_pageblocks() {
+    caught(|frames, _, _| {
+        frames.zone(ZONE).buddy.lock_irqsave().miscount_owned(ME);
+        Violation::OwnedCount(ME)
+    });
+}
+
+#[test]
+fn a_pageblock_that_its_owner_has_forgotten() {
+    caught(|frames, held, _| {
+        let block = held.align_down(Order::PAGEBLOCK);
+        assert!(frames.zone(ZONE).buddy.lock_irqsave().remember(block, ME));
+        Violation::Remembered(block)
+    });
+}
+
+#[test]
+fn cached_pages_that_the_watermarks_count_as_free() {
+    caught(|frames, _, _| {
+        frames.stats.mod_zone(&IrqGuard::new(), ZONE, ZoneItem::FreePages, 511);
+        Violation::Counter(ZONE)
+    });
+}
+
+#[test]
+fn a_free_block_of_an_isolated_pageblock_that_can_be_allocated() {
+    caught(|frames, _, _| {
+        let free = frames.inspect_buddy(ZONE, |buddy| {
+            let mut lists = buddy.lists().filter(|(order, ..)| *order == Order::PAGEBLOCK);
+            lists.find_map(|(_, _, list)| list.first()).expect("the other half is free")
+        });
+        frames.zone(ZONE).buddy.lock_irqsave().plant_isolation(free);
+        Violation::Isolation(free)
+    });
+}
+
+#[test]
+fn a_cached_page_of_an_isolated_pageblock() {
+    caught(|frames, held, cached| {
+        frames.disown(ME);
+        let mut buddy = frames.zone(ZONE).buddy.lock_irqsave();
+        buddy.plant_isolation(held.align_down(Order::PAGEBLOCK));
+        buddy.miscount_isolated();
+        drop(buddy);
+        frames.zone(ZONE).put(super::zone::ISOLATING, true);
+        let first = cached.align_down(Order::PAGEBLOCK);
+        let inside = (0..512).map(|at| first.offset(at));
+        let mut cached =
+            inside.filter(|&pfn| frames.frames.word(pfn).state() == FrameState::Cached);
+        Violation::Isolation(cached.next().expect("one was given"))
+    });
+}
+
+#[test]
+fn a_wrong_number_of_isolated_pageblocks() {
+    caught(|frames, _, _| {
+        frames.zone(ZONE).buddy.lock_irqsave().miscount_isolated();
+        Violation::IsolatedCount(ZONE)
+    });
+}
+
+#[test]
+fn an_offline_frame_that_says_something() {
+    caught(|frames, _, _| {
+        let block = Pfn::new(40 * 1024);
+        frames.offline_pageblock(block).unwrap();
+        let odd = block.offset(17);
+        frames.frames.set_word(odd, merging(MigrateType::Movable, MigrateType::Movable));
+        Violation::Isolation(odd)
+    });
+}

@@ -1,0 +1,240 @@
+//! The way back: the CPU's page cache, and from it, in bulk, the zone.
+
+use super::zone::BELOW_HIGH;
+use super::{BulkHold, FrameAllocator, PcpPolicy, Records, Zone};
+use crate::frame::{FrameState, FrameTable, FrameWord};
+use crate::pcp::{Pcp, PcpList};
+use crate::vmstat::ZoneItem;
+use crate::zone::ZoneId;
+use mmscale_arch::sync::{NoPreempt, PreemptGuard};
+use mmscale_arch::{Access, Arch, CpuId, Func, Op, Order, Pfn, Span, Trace};
+
+impl<A: Arch> FrameAllocator<A> {
+    /// Gives a block back that [`FrameAllocator::alloc_pages`] gave out with the same `order`.
+    ///
+    /// Panics if `pfn` is not the head of such a block: freed twice, of another size, never
+    /// allocated.
+    #[inline]
+    pub fn free_pages(&self, pfn: Pfn, order: Order) {
+        let _span = Span::<A>::enter(Func::FreePages);
+        match self.config.records {
+            Records::None => self.free_unrecorded(pfn, order),
+            Records::Kept => self.free_recorded(pfn, order),
+        }
+    }
+
+    /// Apart, so that whoever keeps no records need not prepare for them.
+    #[inline(never)]
+    fn free_recorded(&self, pfn: Pfn, order: Order) {
+        let word = self.check_held(pfn, order);
+        A::work(Op::PagePrep, 1);
+        A::trace(Trace::PageFree { pfn, order });
+        let zone = &self.zones[usize::from(word.zone())];
+        match &zone.blocks {
+            Some(map) => {
+                FrameTable::touch::<A>(pfn, Access::Write);
+                self.frames.set_inside(pfn);
+                self.free_to_blocks(zone, map, pfn, order);
+            }
+            None => self.free_to_lists(zone, pfn, word),
+        }
+    }
+
+    /// The block goes into a page cache, or back into the buddy allocator.
+    #[inline(never)]
+    fn free_to_lists(&self, zone: &Zone<A>, pfn: Pfn, word: FrameWord) {
+        let order = word.order();
+        if let Some(list) = PcpList::of(order, word.list())
+            && match self.config.caches {
+                PcpPolicy::Stock | PcpPolicy::Blockmap => self.free_to_pcp(zone, pfn, word, list),
+                PcpPolicy::Posted => self.free_to_owner(zone, pfn, word),
+            }
+        {
+            return;
+        }
+        self.free_one_page(zone, pfn, order);
+    }
+
+    /// Gives blocks of the same `order` back together, such as the huge pages of a program that has
+    /// ended. A page cache would keep hardly any of them, and take the zone's lock for each: so
+    /// where page caches are in front of zones each zone's lock is taken once for all that follow
+    /// one another.
+    ///
+    /// Panics as [`FrameAllocator::free_pages`] does.
+    pub fn free_large(&self, blocks: &[Pfn], order: Order) {
+        let in_zones = self.config.records != Records::None
+            && self.config.caches == PcpPolicy::Stock
+            && self.zones.iter().all(|zone| zone.blocks.is_none());
+        if !in_zones {
+            return blocks.iter().for_each(|&pfn| self.free_pages(pfn, order));
+        }
+        let _span = Span::<A>::enter(Func::FreeOnePage);
+        for &pfn in blocks {
+            self.check_held(pfn, order);
+            A::work(Op::PagePrep, 1);
+        }
+        let zone_of = |pfn: Pfn| usize::from(self.frames.word(pfn).zone());
+        for some in blocks.chunk_by(|&one, &next| zone_of(one) == zone_of(next)) {
+            let zone = &self.zones[zone_of(some[0])];
+            let mut buddy = zone.buddy.lock_irqsave();
+            let mut free = 0;
+            for &pfn in some {
+                A::trace(Trace::PageFree { pfn, order });
+                free += buddy.free_block(&self.frames, pfn, order);
+            }
+            self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, free.into());
+        }
+    }
+
+    #[inline]
+    fn check_held(&self, pfn: Pfn, order: Order) -> FrameWord {
+        assert!(pfn.index() < self.frames.len(), "freed frame {} does not exist", pfn.index());
+        let word = self.frames.word(pfn);
+        if !word.is(FrameState::Held, order) {
+            bad_free(pfn, order, word);
+        }
+        word
+    }
+
+    /// Puts the block into this CPU's page cache, and gives back what is too many. `false`: the
+    /// cache's lock was taken, or the block's pageblock is isolated.
+    #[inline]
+    fn free_to_pcp(&self, zone: &Zone<A>, pfn: Pfn, word: FrameWord, list: PcpList) -> bool {
+        let pinned = PreemptGuard::<A>::new();
+        let cpu = pinned.cpu();
+        let Some(mut pcp) = zone.pcps.of(cpu).try_lock_with(pinned) else { return false };
+        let (pressure, isolating) = zone.condition();
+        if isolating && zone.buddy.lock_irqsave().is_isolated(pfn) {
+            return false;
+        }
+        let old = pcp.count();
+        pcp.put::<A>(&self.frames, list, pfn, word);
+        let surplus = pcp.note_free(word.order(), pressure);
+        if surplus == 0 {
+            self.trace_count(zone, cpu, &pcp, old);
+            return true;
+        }
+        let step = self.hold_pages(&pcp, surplus);
+        let moved = self.free_pcppages_bulk(zone, &mut pcp, step, list);
+        self.trace_count(zone, cpu, &pcp, old);
+        drop(pcp);
+        self.free_rest(zone, cpu, surplus.saturating_sub(moved), list);
+        if pressure.below_high && self.above_high(zone) {
+            zone.put(BELOW_HIGH, false);
+        }
+        true
+    }
+
+    /// Goes on giving pages back, one hold after the other, as long as nobody else wants the
+    /// page cache and the caller stays on its CPU.
+    fn free_rest(&self, zone: &Zone<A>, cpu: CpuId, mut left: u32, list: PcpList) {
+        while left > 0 {
+            let pinned = PreemptGuard::<A>::new();
+            if pinned.cpu() != cpu {
+                return;
+            }
+            let Some(mut pcp) = zone.pcps.of(cpu).try_lock_with(pinned) else { return };
+            let old = pcp.count();
+            if old == 0 {
+                return;
+            }
+            let step = self.hold_pages(&pcp, left);
+            let moved = self.free_pcppages_bulk(zone, &mut pcp, step, list);
+            self.trace_count(zone, cpu, &pcp, old);
+            left = left.saturating_sub(moved);
+        }
+    }
+
+    /// How many of `due` pages one hold of the zone lock gives back.
+    #[inline]
+    pub(super) fn hold_pages(&self, pcp: &Pcp, due: u32) -> u32 {
+        match self.config.hold {
+            BulkHold::Batch => due.min(pcp.limits().batch),
+            BulkHold::Whole => due,
+        }
+    }
+
+    /// Moves `pages` pages of a locked page cache back to its zone; returns how many.
+    pub(super) fn free_pcppages_bulk(
+        &self,
+        zone: &Zone<A>,
+        pcp: &mut Pcp,
+        pages: u32,
+        first: PcpList,
+    ) -> u32 {
+        let _span = Span::<A>::enter(Func::FreePcppagesBulk);
+        pcp.merge_owned::<A>(&self.frames);
+        let mut buddy = zone.buddy.lock_irqsave();
+        let moved = pcp.drain(&self.frames, &mut *buddy, pages, first);
+        self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.free.into());
+        drop(buddy);
+        A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved.pages });
+        moved.pages
+    }
+
+    /// As [`FrameAllocator::free_pcppages_bulk`], if the zone lock is free now.
+    pub(super) fn try_free_pcppages_bulk(
+        &self,
+        zone: &Zone<A>,
+        pcp: &mut Pcp,
+        pages: u32,
+    ) -> Option<u32> {
+        let _span = Span::<A>::enter(Func::FreePcppagesBulk);
+        pcp.merge_owned::<A>(&self.frames);
+        let mut buddy = zone.buddy.try_lock_irqsave()?;
+        let moved = pcp.drain(&self.frames, &mut *buddy, pages, PcpList::FIRST);
+        self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.free.into());
+        drop(buddy);
+        A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved.pages });
+        Some(moved.pages)
+    }
+
+    /// Gives a block straight back to its zone.
+    fn free_one_page(&self, zone: &Zone<A>, pfn: Pfn, order: Order) {
+        let _span = Span::<A>::enter(Func::FreeOnePage);
+        let mut buddy = zone.buddy.lock_irqsave();
+        let free = match self.config.caches {
+            PcpPolicy::Stock | PcpPolicy::Blockmap => buddy.free_block(&self.frames, pfn, order),
+            PcpPolicy::Posted => buddy.free_fragment(&self.frames, pfn, order),
+        };
+        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, free.into());
+    }
+
+    /// Gives all pages of one page cache back (`drain_pages_zone`), in holds of at most
+    /// `batch << 5` pages; returns how many. Any CPU may do this for any other.
+    pub fn drain_pages_zone(&self, zone: ZoneId, cpu: CpuId) -> u32 {
+        let _span = Span::<A>::enter(Func::DrainPages);
+        let zone = self.zone(zone);
+        if let Some(map) = &zone.blocks {
+            return self.drain_blocks(zone, map, cpu);
+        }
+        let mut drained = 0;
+        loop {
+            let mut pcp = zone.pcps.of(cpu).lock();
+            let old = pcp.count();
+            if old == 0 {
+                return drained;
+            }
+            let step = pcp.largest_drain();
+            drained += self.free_pcppages_bulk(zone, &mut pcp, step, PcpList::FIRST);
+            self.trace_count(zone, cpu, &pcp, old);
+        }
+    }
+}
+
+#[cold]
+fn bad_free(pfn: Pfn, order: Order, word: FrameWord) -> ! {
+    let (pfn, order) = (pfn.index(), order.get());
+    match word.state() {
+        FrameState::Held => panic!(
+            "frame {pfn} freed with order {order}, but allocated with order {}",
+            word.order().get()
+        ),
+        FrameState::Free | FrameState::Cached => {
+            panic!("frame {pfn} of order {order} freed twice: it is {:?} already", word.state())
+        }
+        FrameState::Inside => panic!(
+            "frame {pfn} freed with order {order}, but it is not the head of an allocated block"
+        ),
+    }
+}

@@ -1,0 +1,174 @@
+//! Whether everything adds up: for tests, and for the end of a run.
+
+use super::audit::{Audit, Violation};
+use super::blocks::OwnedSeen;
+use super::{FrameAllocator, Zone};
+use crate::frame::FrameState;
+use crate::vmstat::ZoneItem;
+use crate::zone::Buddy;
+use alloc::vec::Vec;
+use mmscale_arch::{Arch, CpuId, Order, Pfn};
+
+impl<A: Arch> FrameAllocator<A> {
+    /// Walks everything: every frame in exactly one block, every block in exactly one state and on
+    /// its list, free buddies merged, all counts right, nothing left by CPUs that are gone. Costs
+    /// time and memory by the number of blocks in use.
+    ///
+    /// Only while nobody allocates or frees: it takes the locks one after the other.
+    pub fn verify(&self) -> Result<Audit, Violation> {
+        let mut audit = Audit::default();
+        for zone in &self.zones {
+            let found = self.verify_zone(zone)?;
+            audit.free += found.free;
+            audit.cached += found.cached;
+            audit.held += found.held;
+            audit.isolated += found.isolated;
+            audit.offline += found.offline;
+        }
+        self.verify_offline()?;
+        Ok(audit)
+    }
+
+    /// What an offline CPU leaves in its bytes or its page caches no tick ever finds again.
+    fn verify_offline(&self) -> Result<(), Violation> {
+        for cpu in (0..A::cpus_possible()).map(CpuId::new).filter(|&cpu| !A::is_online(cpu)) {
+            let kept = |zone: &Zone<A>| match &zone.blocks {
+                Some(map) => map.keeps_something(cpu),
+                None => zone.pcps.of(cpu).lock().count() > 0,
+            };
+            let cached = self.zones.iter().any(kept);
+            if cached || self.stats.has_deltas(cpu) {
+                return Err(Violation::LeftBehind(cpu));
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_zone(&self, zone: &Zone<A>) -> Result<Audit, Violation> {
+        if let Some(map) = &zone.blocks {
+            return self.verify_mapped(zone, map);
+        }
+        let (mut listed, mut owned): (Vec<Pfn>, _) = (Vec::new(), OwnedSeen::default());
+        for (cpu, pcp) in zone.pcps.iter() {
+            let pcp = pcp.lock();
+            let checked = pcp.check(&self.frames, |pfn, word| {
+                listed.push(pfn);
+                owned.cached(cpu, pfn, word);
+            });
+            checked.map_err(|pfn| pfn.map_or(Violation::PcpCount(zone.id), Violation::List))?;
+            owned.remembered.extend(pcp.remembered().map(|block| (block, cpu)));
+        }
+        let mut buddy = zone.buddy.lock_irqsave();
+        self.verify_lists(zone, &mut buddy, &mut listed)?;
+        self.verify_isolated(zone, &buddy, &mut listed)?;
+        self.verify_owners(zone, &buddy, owned)?;
+        listed.sort_unstable();
+        if let Some(twice) = listed.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Violation::Lost(twice[0]));
+        }
+        let audit = self.verify_frames(zone, &buddy, &listed)?;
+        drop(buddy);
+        let counted = self.stats.zone_snapshot(zone.id, ZoneItem::FreePages);
+        if counted == audit.free as i64 { Ok(audit) } else { Err(Violation::Counter(zone.id)) }
+    }
+
+    fn verify_lists(
+        &self,
+        zone: &Zone<A>,
+        buddy: &mut Buddy<A>,
+        listed: &mut Vec<Pfn>,
+    ) -> Result<(), Violation> {
+        let mut blocks = [0u32; Order::MAX.index() + 1];
+        blocks[Order::MAX.index()] = buddy.untouched().len() as u32 >> Order::MAX.get();
+        for (order, list_type, list) in buddy.lists() {
+            for (pfn, linked) in list.walk(&self.frames) {
+                let word = self.frames.word(pfn);
+                let known = word.state() == FrameState::Free && word.order() == order;
+                if !linked || !known || word.list() != list_type {
+                    return Err(Violation::List(pfn));
+                }
+                if buddy.block_type(pfn) != list_type {
+                    return Err(Violation::BlockType(pfn));
+                }
+                if self.kept_back(buddy, pfn, order) {
+                    return Err(Violation::Isolation(pfn));
+                }
+                blocks[order.index()] += 1;
+                listed.push(pfn);
+            }
+        }
+        match Order::all().find(|&order| blocks[order.index()] != buddy.free_blocks(order)) {
+            Some(order) => Err(Violation::AreaCount(zone.id, order)),
+            None => Ok(()),
+        }
+    }
+
+    fn verify_frames(
+        &self,
+        zone: &Zone<A>,
+        buddy: &Buddy<A>,
+        listed: &[Pfn],
+    ) -> Result<Audit, Violation> {
+        let (mut audit, mut on_list) = (Audit::default(), listed.iter());
+        let untouched = buddy.untouched();
+        let (mut at, end) = (zone.start.index(), zone.start.index() + zone.pages as usize);
+        while at < end {
+            if untouched.contains(&(at as u32)) {
+                audit.free += untouched.len() as u64;
+                at = untouched.end as usize;
+                continue;
+            }
+            let pfn = Pfn::new(at);
+            if buddy.is_offline(pfn) {
+                at += self.verify_offline_block(pfn)?;
+                audit.offline += Order::PAGEBLOCK.pages() as u64;
+                continue;
+            }
+            let word = self.frames.word(pfn);
+            let (order, pages) = (word.order(), word.order().pages() as u64);
+            match word.state() {
+                FrameState::Inside => return Err(Violation::Cover(pfn)),
+                FrameState::Free if buddy.is_isolated(pfn) => audit.isolated += pages,
+                FrameState::Free => audit.free += pages,
+                FrameState::Cached if buddy.is_isolated(pfn) => {
+                    return Err(Violation::Isolation(pfn));
+                }
+                FrameState::Cached => audit.cached += pages,
+                FrameState::Held => audit.held += pages,
+            }
+            if word.may_merge() && word.state() != FrameState::Cached {
+                return Err(Violation::Stray(pfn));
+            }
+            let fits = pfn.is_aligned(order) && at + order.pages() <= end;
+            if !fits || usize::from(word.zone()) != zone.id.index() {
+                return Err(Violation::Shape(pfn));
+            }
+            if word.state() != FrameState::Held && on_list.next() != Some(&pfn) {
+                return Err(Violation::Lost(pfn));
+            }
+            let mut rest = (1..order.pages()).map(|page| pfn.offset(page));
+            if let Some(other) = rest.find(|&page| !self.frames.is_blank(page)) {
+                return Err(Violation::Cover(other));
+            }
+            let buddy_pfn = pfn.buddy(order);
+            let inside = buddy_pfn.index() >= zone.start.index() && buddy_pfn.index() < end;
+            // Neither an isolated pageblock nor its neighbour merges with the other.
+            let apart = order >= Order::PAGEBLOCK
+                && inside
+                && (buddy.is_isolated(pfn) || buddy.is_isolated(buddy_pfn));
+            if word.state() == FrameState::Free
+                && order < Order::MAX
+                && inside
+                && !apart
+                && self.frames.is_free_head(buddy_pfn, order)
+            {
+                return Err(Violation::Unmerged(pfn));
+            }
+            at += order.pages();
+        }
+        match on_list.next() {
+            Some(&pfn) => Err(Violation::Lost(pfn)),
+            None => Ok(audit),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Waking reclaim: each node may have a task that frees memory in the background, and an
+//! allocation that finds every zone below its low watermark wakes those of its zones' nodes.
+
+use super::FrameAllocator;
+use core::sync::atomic::Ordering::SeqCst;
+use mmscale_arch::{Arch, Atomic, NodeId, TaskId};
+
+/// The background reclaimer of a node.
+pub(super) struct Reclaimer<A: Arch> {
+    /// The task's number plus 1; 0: there is none.
+    task: A::AtomicU32,
+    /// Not 0: somebody has woken it since it last asked.
+    wanted: A::AtomicU32,
+}
+
+impl<A: Arch> Reclaimer<A> {
+    pub(super) fn none() -> Self {
+        Self { task: A::AtomicU32::new(0), wanted: A::AtomicU32::new(0) }
+    }
+}
+
+impl<A: Arch> FrameAllocator<A> {
+    /// Says which task is woken when memory of `node` is low. It waits by parking while
+    /// [`FrameAllocator::take_wake`] says no. Panics if another one is woken already: it would
+    /// never be woken again.
+    pub fn set_reclaimer(&self, node: NodeId, task: Option<TaskId>) {
+        let number = task.map_or(0, |task| task.index() as u32 + 1);
+        let before = self.reclaimers[node.index()].task.swap(number, SeqCst);
+        assert!(before == 0 || number == 0, "node {} has a reclaimer", node.index());
+    }
+    /// Wakes the task that frees memory of `node`, if there is one and it was not woken since it
+    /// last asked (`wakeup_kswapd`). Also under spin locks and in interrupts.
+    pub fn wake_reclaimer(&self, node: NodeId) {
+        let Some(reclaimer) = self.reclaimers.get(node.index()) else { return };
+        let Some(task) = reclaimer.task.load(SeqCst).checked_sub(1) else { return };
+        if reclaimer.wanted.load(SeqCst) == 0 && reclaimer.wanted.swap(1, SeqCst) == 0 {
+            A::unpark(TaskId::new(task as usize));
+        }
+    }
+    /// Whether the task of `node` was woken since it last asked.
+    pub fn take_wake(&self, node: NodeId) -> bool {
+        self.reclaimers[node.index()].wanted.swap(0, SeqCst) != 0
+    }
+}

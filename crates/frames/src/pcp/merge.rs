@@ -1,0 +1,54 @@
+//! Merging on a page cache, under its own lock only.
+
+use super::Pcp;
+use super::owned::orders;
+use crate::frame::{FrameTable, MigrateType};
+use mmscale_arch::{Access, Arch, Op, Order};
+
+impl Pcp {
+    /// Merges buddies that are both here and may merge, from the smallest order up; nothing where
+    /// nothing came that could.
+    ///
+    /// Both are of one pageblock, so both are on lists of one type. Whether a neighbour is cached
+    /// and may merge changes only under the lock of the page cache that has it, and what may merge
+    /// of one pageblock is all on one page cache: here the answer is stable.
+    pub(crate) fn merge_owned<A: Arch>(&mut self, frames: &FrameTable) {
+        let Some(owned) = self.owned.as_mut() else { return };
+        if !core::mem::take(&mut owned.unmerged) {
+            return;
+        }
+        for order in orders().take_while(|&order| order < Order::PAGEBLOCK) {
+            let Some(up) = order.up() else { continue };
+            for list_type in MigrateType::ALL {
+                let mut next = owned.list(order, list_type).first();
+                while let Some(pfn) = next {
+                    next = frames.next(pfn);
+                    FrameTable::touch::<A>(pfn, Access::Read);
+                    let word = frames.word(pfn);
+                    if !word.may_merge() {
+                        continue;
+                    }
+                    let buddy = pfn.buddy(order);
+                    let both = frames.word(buddy).merges_at(order);
+                    // If it is somebody else's, that one may be writing to it.
+                    FrameTable::touch::<A>(buddy, if both { Access::Read } else { Access::Peek });
+                    if !both {
+                        continue;
+                    }
+                    if next == Some(buddy) {
+                        next = frames.next(buddy);
+                    }
+                    A::work(Op::PcpTake, 2);
+                    A::work(Op::BuddyStep, 1);
+                    A::work(Op::PcpPut, 1);
+                    owned.list(order, list_type).unlink::<A>(frames, pfn);
+                    owned.list(order, list_type).unlink::<A>(frames, buddy);
+                    let whole = pfn.min(buddy);
+                    owned.list(up, list_type).push_front::<A>(frames, whole);
+                    frames.set_word(whole, word.with_order(up));
+                    frames.set_inside(pfn.max(buddy));
+                }
+            }
+        }
+    }
+}

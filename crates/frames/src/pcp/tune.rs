@@ -1,0 +1,116 @@
+//! How `high`, refills and drains follow what the CPU does (`mm/page_alloc.c`, 6.19).
+
+use super::{COSTLY_ORDER, Pcp};
+use mmscale_arch::Order;
+
+/// How short of memory the zone is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Pressure {
+    /// It was found below its high watermark.
+    pub below_high: bool,
+    /// Reclaim is at work in it.
+    pub reclaim_active: bool,
+}
+
+impl Pcp {
+    pub(crate) fn largest_drain(&self) -> u32 {
+        self.limits.batch << self.limits.scale_max
+    }
+    fn clamped(&self, high: u32) -> u32 {
+        high.clamp(self.limits.high_min, self.limits.high_max)
+    }
+    /// An allocation: what was freed of late counts half.
+    #[inline]
+    pub(crate) fn note_alloc(&mut self) {
+        self.free_count >>= 1;
+    }
+    /// How many blocks to fetch for a list that ran empty (`nr_pcp_alloc`).
+    ///
+    /// Refill after refill without a free doubles it; it also raises `high`, unless the zone is
+    /// short of memory.
+    pub(crate) fn refill_size(&mut self, order: Order, below_high: bool) -> u32 {
+        let base = self.limits.batch;
+        self.high = self.clamped(self.high);
+        if self.high < base {
+            return 1;
+        }
+        let single = order == Order::ZERO;
+        let mut batch = if single { base << self.alloc_factor } else { base };
+        if self.limits.high_min != self.limits.high_max && !below_high {
+            self.high = (self.high + batch).min(self.limits.high_max);
+        }
+        if single {
+            let most = self.high.saturating_sub(self.count + base).max(base);
+            if batch <= most && self.alloc_factor < self.limits.scale_max {
+                self.alloc_factor += 1;
+            }
+            batch = batch.min(most);
+        }
+        if batch > 1 { (batch >> order.get()).max(2) } else { batch }
+    }
+    /// A block of `order` was put into the cache: how many pages have to go to the zone now
+    /// (`free_frozen_page_commit`).
+    #[inline]
+    pub(crate) fn note_free(&mut self, order: Order, pressure: Pressure) -> u32 {
+        self.alloc_factor >>= 1;
+        let batch = self.limits.batch;
+        let mut storm = false;
+        if order > Order::ZERO && order.get() <= COSTLY_ORDER {
+            storm = self.prev_free_high
+                && self.free_count >= batch + self.limits.high_min / 2
+                && (!self.free_high_batch || self.count >= batch);
+            self.prev_free_high = true;
+        } else {
+            self.prev_free_high = false;
+        }
+        if self.free_count < self.largest_drain() {
+            self.free_count += order.pages() as u32;
+        }
+        let high = self.high_at_free(pressure, storm);
+        if self.count < high { 0 } else { self.drain_size(high, storm) }
+    }
+    /// The limit that a free meets (`nr_pcp_high`); tunes `high`.
+    #[inline]
+    fn high_at_free(&mut self, pressure: Pressure, storm: bool) -> u32 {
+        let (batch, floor) = (self.limits.batch, self.limits.high_min);
+        self.high = self.clamped(self.high);
+        if self.high == 0 {
+            return 0;
+        }
+        if storm {
+            self.high = self.high.saturating_sub(self.largest_drain()).max(floor);
+            return 0;
+        }
+        if pressure.reclaim_active {
+            self.high = self.high.saturating_sub(self.free_count.max(batch)).max(floor);
+            return (batch << 2).min(self.high);
+        }
+        let high = self.high;
+        if floor == self.limits.high_max {
+            return high;
+        }
+        if pressure.below_high {
+            self.high = high.saturating_sub(self.free_count.max(batch)).max(floor);
+            return self.count.max(floor);
+        }
+        if self.count >= high {
+            let need = self.free_count + batch;
+            if self.high < need {
+                self.high = self.clamped(need);
+            }
+        }
+        high
+    }
+    /// How many pages a free that met the limit `high` gives back (`nr_pcp_free`).
+    fn drain_size(&self, high: u32, storm: bool) -> u32 {
+        let batch = self.limits.batch;
+        if storm {
+            return self.count.min(self.largest_drain());
+        }
+        if high < batch {
+            return 1;
+        }
+        // With little room above one batch the upper end wins.
+        self.free_count.max(batch).min(high - batch)
+    }
+}

@@ -1,0 +1,361 @@
+//! The buddy allocator: free blocks of 2^0..2^10 frames, split on demand, merged at once.
+
+use super::ZoneId;
+use super::owners::Owners;
+use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
+use alloc::boxed::Box;
+use core::marker::PhantomData;
+use core::ops::Range;
+use mmscale_arch::{Access, Arch, Line, MAX_ORDER, Op, Order, PAGEBLOCK_ORDER, Pfn};
+
+/// Pages in a pageblock.
+pub(super) const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER;
+
+/// The bits of a pageblock's byte that are its type.
+pub(super) const TYPE_MASK: u8 = 3;
+const _: () = assert!(MigrateType::COUNT <= TYPE_MASK as usize + 1);
+
+/// The free blocks of one order.
+pub(super) struct FreeArea {
+    pub(super) lists: [FrameList; MigrateType::COUNT],
+    /// Blocks of all types, and the untouched ones in the area of the largest order.
+    pub(super) blocks: u32,
+}
+
+/// The free blocks of a zone; what the zone lock protects.
+///
+/// Memory that was never used is one range of largest blocks, of which [`Buddy::first`] makes one
+/// list entry at a time: starting up costs nothing per block. All of it is movable, as all memory
+/// is at first.
+pub struct Buddy<A: Arch> {
+    pub(super) zone: ZoneId,
+    /// All frames of the zone.
+    pub(super) span: Range<u32>,
+    /// Frames never handed to a list yet; whole largest blocks.
+    pub(super) untouched: Range<u32>,
+    pub(super) areas: [FreeArea; MAX_ORDER as usize + 1],
+    /// A [`MigrateType`] for each pageblock that the span has a part of; zero is movable. The
+    /// upper bits say what isolation did: `isolate`.
+    pub(super) block_types: Box<[u8]>,
+    pub(super) first_block: usize,
+    /// Who owns which pageblock, if pageblocks have owners.
+    pub(super) owners: Owners<A>,
+    /// By CPU: how many it owns.
+    pub(super) owned: Box<[u32]>,
+    /// Free blocks of all orders in isolated pageblocks, and how many pages they have.
+    pub(super) isolated: FrameList,
+    pub(super) isolated_pages: u64,
+    /// Pageblocks that are isolated, and those that are offline.
+    pub(super) isolated_blocks: u32,
+    pub(super) offline_blocks: u32,
+    arch: PhantomData<fn() -> A>,
+}
+
+impl<A: Arch> Buddy<A> {
+    /// All of `start .. start + pages` free and movable. The ends need no alignment.
+    pub(crate) fn new(frames: &FrameTable, zone: ZoneId, start: Pfn, pages: u32) -> Self {
+        let span = start.index() as u32..start.index() as u32 + pages;
+        let block = 1u32 << MAX_ORDER;
+        let (from, to) = (span.start.next_multiple_of(block), span.end & !(block - 1));
+        let untouched = if from < to { from..to } else { span.end..span.end };
+        let first_block = start.pageblock();
+        let blocks = (span.end as usize).div_ceil(PAGEBLOCK_PAGES) - first_block;
+        // SAFETY: a byte of zero is a byte.
+        let block_types = unsafe { Box::<[u8]>::new_zeroed_slice(blocks).assume_init() };
+        let area = || FreeArea { lists: [const { FrameList::EMPTY }; 3], blocks: 0 };
+        let mut buddy = Self {
+            zone,
+            span: span.clone(),
+            untouched: untouched.clone(),
+            areas: core::array::from_fn(|_| area()),
+            block_types,
+            first_block,
+            owners: Owners::none(),
+            owned: Box::new([]),
+            isolated: FrameList::EMPTY,
+            isolated_pages: 0,
+            isolated_blocks: 0,
+            offline_blocks: 0,
+            arch: PhantomData,
+        };
+        buddy.areas[MAX_ORDER as usize].blocks = untouched.len() as u32 >> MAX_ORDER;
+        buddy.add_ends(frames, span.start..untouched.start);
+        buddy.add_ends(frames, untouched.end..span.end);
+        buddy
+    }
+    /// Lets pageblocks have owners. Before anything was allocated; returns what everybody may read.
+    pub(crate) fn with_owners(&mut self) -> Owners<A> {
+        let blocks = self.first_block..self.first_block + self.block_types.len();
+        self.owners = Owners::of(blocks);
+        self.owned = (0..A::cpus_possible()).map(|_| 0).collect();
+        self.owners.clone()
+    }
+    /// Puts a range without a whole largest block on the lists, as large blocks as fit.
+    fn add_ends(&mut self, frames: &FrameTable, range: Range<u32>) {
+        let mut at = range.start;
+        while at < range.end {
+            let fits = (range.end - at).ilog2().min(at.trailing_zeros()).min(MAX_ORDER.into());
+            let order = Order::new(fits as u8).unwrap_or(Order::MAX);
+            self.link(frames, Pfn::new(at as usize), order, MigrateType::Movable, End::Back);
+            at += 1 << fits;
+        }
+    }
+    /// Free pages, exactly.
+    pub fn free_pages(&self) -> u64 {
+        self.areas.iter().enumerate().map(|(order, a)| u64::from(a.blocks) << order).sum()
+    }
+    /// Free blocks of one order.
+    pub fn free_blocks(&self, order: Order) -> u32 {
+        self.areas[order.index()].blocks
+    }
+    /// The type of the pageblock that holds `pfn`.
+    #[inline]
+    pub fn block_type(&self, pfn: Pfn) -> MigrateType {
+        let bits = self.block_types[pfn.pageblock() - self.first_block];
+        MigrateType::from_index(usize::from(bits & TYPE_MASK))
+    }
+    /// What isolation did to the pageblock that holds `pfn`; 0: nothing.
+    #[inline]
+    pub(super) fn isolation(&self, pfn: Pfn) -> u8 {
+        self.block_types[pfn.pageblock() - self.first_block] & !TYPE_MASK
+    }
+    /// Sets the type of the pageblocks of the block at `pfn`, of which none is isolated. Whoever
+    /// owned them does so no more.
+    pub(super) fn set_block_type(&mut self, pfn: Pfn, order: Order, to: MigrateType) {
+        let first = pfn.pageblock() - self.first_block;
+        let count = order.pages().div_ceil(PAGEBLOCK_PAGES);
+        self.block_types[first..first + count].fill(to as u8);
+        self.disown(pfn, order);
+    }
+    /// Whether the zone has the whole block.
+    #[inline]
+    pub(super) fn spans(&self, pfn: Pfn, order: Order) -> bool {
+        let start = pfn.index() as u32;
+        self.span.start <= start && start as usize + order.pages() <= self.span.end as usize
+    }
+    pub(crate) fn untouched(&self) -> Range<u32> {
+        self.untouched.clone()
+    }
+    /// Plants a wrong number of free blocks.
+    #[cfg(test)]
+    pub(crate) fn miscount(&mut self, order: Order) {
+        self.areas[order.index()].blocks += 1;
+    }
+    /// Plants a pageblock type that its free blocks' lists deny.
+    #[cfg(test)]
+    pub(crate) fn mistype(&mut self, pfn: Pfn, to: MigrateType) {
+        self.set_block_type(pfn, Order::PAGEBLOCK, to);
+    }
+    /// Plants a free block on a list of `list_type`, without merging it.
+    #[cfg(test)]
+    pub(crate) fn misplace(
+        &mut self,
+        frames: &FrameTable,
+        pfn: Pfn,
+        order: Order,
+        list_type: MigrateType,
+    ) {
+        self.link(frames, pfn, order, list_type, End::Front);
+    }
+    pub(crate) fn lists(&self) -> impl Iterator<Item = (Order, MigrateType, &FrameList)> {
+        Order::all().flat_map(|order| {
+            let lists = MigrateType::ALL.into_iter().zip(&self.areas[order.index()].lists);
+            lists.map(move |(list_type, list)| (order, list_type, list))
+        })
+    }
+
+    #[inline]
+    fn touch_area(&self, order: Order) {
+        let line = self.zone.index() as u32 * 16 + u32::from(order.get());
+        A::touch(Line::FreeArea(line), Access::Write);
+    }
+    /// The first free block of exactly this order and type.
+    #[inline]
+    pub(super) fn first(
+        &mut self,
+        frames: &FrameTable,
+        order: Order,
+        list_type: MigrateType,
+    ) -> Option<Pfn> {
+        let list = &self.areas[order.index()].lists[list_type.index()];
+        if list.is_empty()
+            && order == Order::MAX
+            && list_type == MigrateType::Movable
+            && !self.untouched.is_empty()
+        {
+            let pfn = Pfn::new(self.untouched.start as usize);
+            self.untouched.start += 1 << MAX_ORDER;
+            self.areas[order.index()].blocks -= 1;
+            self.link(frames, pfn, order, list_type, End::Front);
+            return Some(pfn);
+        }
+        list.first()
+    }
+    /// Puts a block on a free list.
+    #[inline]
+    pub(super) fn link(
+        &mut self,
+        frames: &FrameTable,
+        pfn: Pfn,
+        order: Order,
+        list_type: MigrateType,
+        end: End,
+    ) {
+        A::work(Op::BuddyPut, 1);
+        self.touch_area(order);
+        let area = &mut self.areas[order.index()];
+        let list = &mut area.lists[list_type.index()];
+        match end {
+            End::Front => list.push_front::<A>(frames, pfn),
+            End::Back => list.push_back::<A>(frames, pfn),
+        }
+        area.blocks += 1;
+        let zone = self.zone.index() as u8;
+        let taken_as = MigrateType::Movable;
+        frames.set_word(pfn, FrameWord::new(FrameState::Free, order, list_type, taken_as, zone));
+    }
+    /// Takes a block off its free list. Its word is the caller's to set.
+    #[inline]
+    pub(super) fn unlink(
+        &mut self,
+        frames: &FrameTable,
+        pfn: Pfn,
+        order: Order,
+        list_type: MigrateType,
+    ) {
+        A::work(Op::BuddyTake, 1);
+        self.touch_area(order);
+        let area = &mut self.areas[order.index()];
+        area.lists[list_type.index()].unlink::<A>(frames, pfn);
+        area.blocks -= 1;
+    }
+    /// Splits the block at `pfn`, which is on no list, from order `from` down to `to`; the upper
+    /// halves become free blocks of `list_type`.
+    #[inline]
+    pub(super) fn split(
+        &mut self,
+        frames: &FrameTable,
+        pfn: Pfn,
+        from: Order,
+        to: Order,
+        list_type: MigrateType,
+    ) {
+        let mut order = from;
+        while order > to
+            && let Some(half) = order.down()
+        {
+            order = half;
+            A::work(Op::BuddyStep, 1);
+            self.link(frames, pfn.offset(half.pages()), half, list_type, End::Front);
+        }
+    }
+    /// Takes the smallest block of `list_type` that is large enough, cut to `order`.
+    #[inline]
+    pub(super) fn take_smallest(
+        &mut self,
+        frames: &FrameTable,
+        order: Order,
+        list_type: MigrateType,
+    ) -> Option<Pfn> {
+        let mut at = order;
+        loop {
+            if let Some(pfn) = self.first(frames, at, list_type) {
+                self.unlink(frames, pfn, at, list_type);
+                self.split(frames, pfn, at, order, list_type);
+                return Some(pfn);
+            }
+            at = at.up()?;
+        }
+    }
+    /// Says in the record of a block that was just taken whose it is now.
+    #[inline]
+    pub(super) fn hand_out(
+        &self,
+        frames: &FrameTable,
+        pfn: Pfn,
+        order: Order,
+        taken_as: MigrateType,
+        state: FrameState,
+    ) {
+        let list = self.block_type(pfn);
+        let zone = self.zone.index() as u8;
+        frames.set_word(pfn, FrameWord::new(state, order, list, taken_as, zone));
+    }
+    /// Takes a block back and merges it with its buddies as far as they are free.
+    ///
+    /// The block is the caller's, and on no list. A block whose next merge is likely (the buddy
+    /// one order up is free) goes to the list's end, where it may be left alone for long enough.
+    /// Returns how many of its pages can be allocated now: those of isolated pageblocks cannot.
+    #[inline]
+    pub(crate) fn free_block(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) -> u32 {
+        if order > Order::PAGEBLOCK && self.isolated_blocks > 0 {
+            return self.free_by_pageblocks(frames, pfn, order);
+        }
+        let pages = order.pages() as u32;
+        let Some((pfn, order, list_type)) = self.merge(frames, pfn, order) else { return 0 };
+        let end = if self.merge_likely(frames, pfn, order) { End::Back } else { End::Front };
+        self.link(frames, pfn, order, list_type, end);
+        pages
+    }
+    /// Merges a block with its buddies as far as they are free; it is on no list then. `None`: its
+    /// pageblock is isolated, and so is the block.
+    #[inline]
+    pub(super) fn merge(
+        &mut self,
+        frames: &FrameTable,
+        pfn: Pfn,
+        order: Order,
+    ) -> Option<(Pfn, Order, MigrateType)> {
+        debug_assert!(self.spans(pfn, order), "the block is of another zone");
+        let list_type = self.block_type(pfn);
+        if self.isolation(pfn) != 0 {
+            self.free_isolated(frames, pfn, order);
+            return None;
+        }
+        let (mut pfn, mut order) = (pfn, order);
+        while let Some(up) = order.up() {
+            let buddy = pfn.buddy(order);
+            if !self.spans(buddy, order) {
+                break;
+            }
+            // Its owner, if it is not free, may be writing to it.
+            FrameTable::touch::<A>(buddy, Access::Peek);
+            if !frames.is_free_head(buddy, order) {
+                break;
+            }
+            let buddy_type = frames.word(buddy).list();
+            if order >= Order::PAGEBLOCK && self.isolation(buddy) != 0 {
+                break;
+            }
+            self.unlink(frames, buddy, order, buddy_type);
+            if order >= Order::PAGEBLOCK && buddy_type != list_type {
+                self.set_block_type(buddy, order, list_type);
+            }
+            A::work(Op::BuddyStep, 1);
+            frames.set_inside(pfn.max(buddy));
+            pfn = pfn.min(buddy);
+            order = up;
+        }
+        Some((pfn, order, list_type))
+    }
+    #[inline]
+    pub(super) fn merge_likely(&self, frames: &FrameTable, pfn: Pfn, order: Order) -> bool {
+        let Some(up) = order.up() else { return false };
+        if up == Order::MAX {
+            return false;
+        }
+        let higher = pfn.align_down(up).buddy(up);
+        if !self.spans(higher, up) {
+            return false;
+        }
+        FrameTable::touch::<A>(higher, Access::Peek);
+        frames.is_free_head(higher, up)
+    }
+}
+
+/// Which end of a list.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    Front,
+    Back,
+}

@@ -1,0 +1,93 @@
+//! The frame allocator on a machine that an embedder writes: threads as CPUs on two nodes.
+
+use mmscale_arch::bare::{Bare, BareMachine};
+use mmscale_arch::{Arch, CpuId, IrqState, NodeId, Order, PAGEBLOCK_ORDER, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
+use std::cell::Cell;
+use std::thread;
+
+/// Two CPUs, one on each node.
+struct Two;
+
+thread_local! {
+    static CPU: Cell<usize> = const { Cell::new(0) };
+    static PREEMPT: Cell<u32> = const { Cell::new(0) };
+    static IRQ_ON: Cell<bool> = const { Cell::new(true) };
+}
+
+// SAFETY: one thread, on one CPU after the other.
+unsafe impl Bare for Two {
+    fn cpu() -> CpuId {
+        CpuId::new(CPU.get())
+    }
+    fn cpus() -> usize {
+        2
+    }
+    fn preempt_disable() {
+        PREEMPT.set(PREEMPT.get() + 1);
+    }
+    fn preempt_enable() {
+        PREEMPT.set(PREEMPT.get() - 1);
+    }
+    fn irq_save() -> IrqState {
+        IrqState(IRQ_ON.replace(false))
+    }
+    fn irq_restore(state: IrqState) {
+        IRQ_ON.set(state.0);
+    }
+    fn node_of(cpu: CpuId) -> NodeId {
+        NodeId::new(cpu.index())
+    }
+    fn relax() {
+        thread::yield_now();
+    }
+}
+
+const NODE_PAGES: u32 = 16 << PAGEBLOCK_ORDER;
+
+type Frames = FrameAllocator<BareMachine<Two>>;
+
+/// Takes and gives back blocks of all small orders; says whether all came from the CPU's node.
+fn work(frames: &Frames, cpu: usize) -> bool {
+    CPU.set(cpu);
+    let mut held: Vec<(Pfn, Order)> = Vec::new();
+    let mut near = true;
+    for turn in 0..20_000 {
+        let order = Order::all().nth(turn % 4).expect("there are more");
+        let pfn = frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).expect("memory");
+        near &= pfn.index() / NODE_PAGES as usize == cpu;
+        held.push((pfn, order));
+        if held.len() == 500 {
+            held.drain(..).for_each(|(pfn, order)| frames.free_pages(pfn, order));
+        }
+    }
+    held.into_iter().for_each(|(pfn, order)| frames.free_pages(pfn, order));
+    assert_eq!((PREEMPT.get(), IRQ_ON.get()), (0, true), "every guard was let go");
+    near
+}
+
+#[test]
+fn cpus_take_pages_of_their_nodes_and_all_come_home() {
+    let map = MemoryMap::nodes(2, NODE_PAGES);
+    let frames = Frames::new(&map, AllocConfig::default()).expect("a plain map");
+    let near = thread::scope(|scope| {
+        let cpus = [0, 1].map(|cpu| {
+            scope.spawn({
+                let frames = &frames;
+                move || work(frames, cpu)
+            })
+        });
+        cpus.map(|cpu| cpu.join().expect("no panic"))
+    });
+    assert_eq!(near, [true, true]);
+    frames.drain_all();
+    let audit = frames.verify().expect("whole");
+    assert_eq!((audit.free, audit.cached, audit.held), (2 * u64::from(NODE_PAGES), 0, 0));
+}
+
+#[test]
+#[should_panic(expected = "a bare machine has no tasks")]
+fn what_is_not_there_says_so() {
+    BareMachine::<Two>::park();
+}

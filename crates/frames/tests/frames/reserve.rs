@@ -1,0 +1,140 @@
+//! The last whole pageblocks of the policy `blockmap`, for who wants them whole.
+
+use super::oracle::answer_drains;
+use mmscale_arch::{Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
+use mmscale_stepped::{self as stepped, Stepped};
+use std::rc::Rc;
+
+/// A min watermark of eight pageblocks.
+const MIN_PAGES: u64 = 8 * 512;
+const RESERVE: u64 = 8;
+const CPUS: usize = 4;
+const ORDER_3: Order = Order::new(3).unwrap();
+
+struct Zone(Rc<FrameAllocator<Stepped>>);
+
+impl Zone {
+    /// 64 pageblocks.
+    fn new() -> Self {
+        stepped::boot(CPUS, 1000);
+        let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(4 * MIN_PAGES));
+        let config = AllocConfig { caches, min_free_kb, ..AllocConfig::default() };
+        let frames = Rc::new(FrameAllocator::new(&MemoryMap::single(64 * 512), config).unwrap());
+        answer_drains(&frames);
+        Self(frames)
+    }
+    fn take(&self, order: Order, gfp: Gfp) -> Option<Pfn> {
+        self.0.alloc_pages(order, MigrateType::Movable, gfp).ok()
+    }
+    /// Single pages, by all CPUs in turns, as long as there are some.
+    fn fill(&self) -> Vec<Pfn> {
+        let take = |nth: usize| {
+            stepped::set_cpu(nth / 16 % CPUS);
+            self.take(Order::ZERO, Gfp::KERNEL)
+        };
+        (0..).map_while(take).collect()
+    }
+    fn whole(&self) -> u64 {
+        self.0.census().whole_blocks
+    }
+    /// Whether all above the min watermark is out; what CPUs kept on stacks before memory was short
+    /// may be out too.
+    fn is_out(&self) -> bool {
+        let free = self.0.census().free_pages();
+        (MIN_PAGES - 64 * CPUS as u64..=MIN_PAGES).contains(&free)
+    }
+}
+
+#[test]
+fn single_pages_leave_whole_blocks_down_to_the_watermark() {
+    let zone = Zone::new();
+    let held = zone.fill();
+    assert!(zone.is_out(), "no page above the watermark is refused");
+    assert_eq!(zone.whole(), RESERVE);
+    // What comes back lies at random: whole blocks stay whole while it comes and goes.
+    held.iter().step_by(7).for_each(|&page| zone.0.free_pages(page, Order::ZERO));
+    zone.fill();
+    assert!(zone.is_out());
+    assert_eq!(zone.whole(), RESERVE);
+}
+
+#[test]
+fn parts_of_the_last_whole_blocks_are_for_who_is_urgent() {
+    let zone = Zone::new();
+    let held = zone.fill();
+    // Free memory enough, and no eight pages side by side but in whole blocks.
+    let even = |page: &&Pfn| page.index().is_multiple_of(2);
+    held.iter().filter(even).take(1200).for_each(|&page| zone.0.free_pages(page, Order::ZERO));
+    assert_eq!(zone.take(ORDER_3, Gfp::KERNEL), None);
+    assert_eq!(zone.whole(), RESERVE);
+    let huge = zone.take(Order::PAGEBLOCK, Gfp::KERNEL).expect("they are kept for this");
+    assert_eq!(zone.whole(), RESERVE - 1);
+    assert!(zone.take(ORDER_3, Gfp::ATOMIC).is_some(), "below the watermark they are not kept");
+    assert_eq!(zone.whole(), RESERVE - 2);
+    // A hole that is large enough is nobody's reserve.
+    let first = held[0].align_down(ORDER_3).index();
+    let odd =
+        held.iter().filter(|page| !page.index().is_multiple_of(2) && page.index() / 8 == first / 8);
+    odd.for_each(|&page| zone.0.free_pages(page, Order::ZERO));
+    assert!(zone.take(ORDER_3, Gfp::KERNEL).is_some());
+    zone.0.free_pages(huge, Order::PAGEBLOCK);
+    assert_eq!(zone.whole(), RESERVE - 1);
+}
+
+#[test]
+fn whole_blocks_above_the_reserve_are_broken_up() {
+    let zone = Zone::new();
+    let held = zone.fill();
+    // All pages of four pageblocks come back.
+    let block = |page: &&Pfn| page.pageblock() < held[0].pageblock().min(4) + 4;
+    held.iter().filter(block).for_each(|&page| zone.0.free_pages(page, Order::ZERO));
+    let whole = zone.whole();
+    assert!(whole > RESERVE);
+    let threes: Vec<Pfn> = (0..).map_while(|_| zone.take(ORDER_3, Gfp::KERNEL)).collect();
+    assert_eq!(zone.whole(), RESERVE, "of {whole}, with {} blocks of order 3", threes.len());
+    assert!(threes.len() as u64 > (whole - RESERVE) * 64 - 8, "all parts of them");
+}
+
+/// Above the min watermark single pages may break up whole blocks too, but only when no hole is
+/// left anywhere, as long as no more whole ones are there than fit under the high watermark.
+#[test]
+fn single_pages_take_every_hole_before_a_block_under_the_high_watermark() {
+    let zone = Zone::new();
+    let held = zone.fill();
+    let high = u64::from(zone.0.zones()[0].watermarks().high) / 512;
+    assert_eq!((zone.whole(), high), (RESERVE, 12));
+    let first = held[0].pageblock();
+    let (blocks, others): (Vec<Pfn>, Vec<Pfn>) =
+        held.iter().partition(|page| (first..first + 4).contains(&page.pageblock()));
+    blocks.iter().for_each(|&page| zone.0.free_pages(page, Order::ZERO));
+    let holes = others.iter().step_by(9);
+    let count = holes.len();
+    holes.for_each(|&page| zone.0.free_pages(page, Order::ZERO));
+    zone.0.drain_all();
+    assert_eq!(zone.whole(), high);
+    for nth in 0..count {
+        stepped::set_cpu(nth / 16 % CPUS);
+        assert!(zone.take(Order::ZERO, Gfp::KERNEL).is_some());
+    }
+    assert_eq!(zone.whole(), high, "{count} holes were there");
+    assert!(zone.take(Order::ZERO, Gfp::KERNEL).is_some(), "and nobody is refused");
+    assert_eq!(zone.whole(), high - 1);
+}
+
+/// Single pages are not sent to another node for a reserve that its watermark does not ask for.
+#[test]
+fn single_pages_break_up_near_blocks_rather_than_go_far() {
+    stepped::boot(CPUS, 1000);
+    let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(8 * MIN_PAGES));
+    let config = AllocConfig { caches, min_free_kb, ..AllocConfig::default() };
+    let frames = Rc::new(FrameAllocator::new(&MemoryMap::nodes(2, 64 * 512), config).unwrap());
+    answer_drains(&frames);
+    let near = frames.zones()[0].id();
+    let is_near = |page: &Pfn| frames.zone_of(*page).unwrap().id() == near;
+    let take = || frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap();
+    let taken = core::iter::repeat_with(take).take_while(is_near).count() as u64;
+    let low = u64::from(frames.zones()[0].watermarks().low);
+    assert!(taken + low + 64 >= 64 * 512, "{taken} pages, and {low} were to be left");
+}

@@ -1,0 +1,382 @@
+//! Zones: watermarks, the order in which they are asked, splitting, merging, claiming, stealing.
+
+use mmscale_arch::{Access, CpuId, Line, NodeId, Order, Pfn};
+use mmscale_frames::frame::{FrameState, MigrateType};
+use mmscale_frames::page_alloc::{
+    AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap,
+};
+use mmscale_frames::zone::{Watermarks, ZoneId, ZoneKind, default_min_free_kb, watermarks};
+use mmscale_stepped::{self as stepped, Stepped};
+
+const ZONE: ZoneId = ZoneId::new(0);
+
+type Frames = FrameAllocator<Stepped>;
+
+/// No page is kept back, and page caches hold one page at most: what is left is the buddy.
+fn bare(map: &MemoryMap) -> Frames {
+    stepped::boot(2, 1000);
+    let config = AllocConfig { min_free_kb: Some(0), watermark_scale: 1, ..AllocConfig::default() };
+    FrameAllocator::new(map, config).unwrap()
+}
+
+fn order(value: u8) -> Order {
+    Order::new(value).unwrap()
+}
+
+fn blocks(frames: &Frames) -> [u32; 11] {
+    frames
+        .inspect_buddy(ZONE, |buddy| core::array::from_fn(|at| buddy.free_blocks(order(at as u8))))
+}
+
+fn block_type(frames: &Frames, pfn: usize) -> MigrateType {
+    frames.inspect_buddy(ZONE, |buddy| buddy.block_type(Pfn::new(pfn)))
+}
+
+/// Allocates past the page caches, whose locks are taken meanwhile.
+fn direct(frames: &Frames, size: u8, wanted: MigrateType) -> Result<Pfn, AllocError> {
+    frames.inspect_pcp(ZONE, CpuId::new(0), |_| {
+        frames.alloc_pages(order(size), wanted, Gfp::ATOMIC | Gfp::MEMALLOC)
+    })
+}
+
+fn free_direct(frames: &Frames, pfn: Pfn, size: u8) {
+    frames.inspect_pcp(ZONE, CpuId::new(0), |_| frames.free_pages(pfn, order(size)));
+}
+
+#[test]
+fn watermarks_follow_the_square_root_of_memory() {
+    assert_eq!(default_min_free_kb(4 << 20), 8192);
+    assert_eq!(default_min_free_kb(512), 128);
+    assert_eq!(default_min_free_kb(16 << 30), 262_144);
+    // 4 GiB: min 2048 pages; the step is a thousandth of the zone, more than a quarter of min.
+    assert_eq!(
+        watermarks(1 << 20, 1 << 20, 2048, 10),
+        Watermarks { min: 2048, low: 3096, high: 4144 }
+    );
+    // 256 MiB: a quarter of min is more.
+    assert_eq!(watermarks(1 << 16, 1 << 16, 512, 10), Watermarks { min: 512, low: 640, high: 768 });
+    // Half of all memory gets half of min.
+    assert_eq!(watermarks(1 << 19, 1 << 20, 2048, 10).min, 1024);
+}
+
+#[test]
+fn a_page_splits_the_smallest_block_and_comes_back_whole() {
+    let frames = bare(&MemoryMap::single(4096));
+    assert_eq!(blocks(&frames), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4]);
+    let page = direct(&frames, 0, MigrateType::Movable).unwrap();
+    assert_eq!(blocks(&frames), [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3]);
+    let next = direct(&frames, 0, MigrateType::Movable).unwrap();
+    assert_eq!(next, page.buddy(order(0)));
+    assert_eq!(blocks(&frames), [0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3]);
+    free_direct(&frames, page, 0);
+    free_direct(&frames, next, 0);
+    assert_eq!(blocks(&frames), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4]);
+    frames.verify().unwrap();
+}
+
+#[test]
+fn a_zone_need_not_begin_or_end_at_a_block() {
+    let map = MemoryMap::single(5000).with_dma32(1001);
+    let frames = bare(&map);
+    let audit = frames.verify().unwrap();
+    assert_eq!(audit, Audit { free: 5000, ..Audit::default() });
+    // 1001 is 512 + 256 + 128 + 64 + 32 + 8 + 1.
+    assert_eq!(blocks(&frames), [1, 0, 0, 1, 0, 1, 1, 1, 1, 1, 0]);
+    let start = frames.zone(ZoneId::new(1)).start();
+    assert_eq!(frames.zone_of(start).unwrap().id(), ZoneId::new(1));
+    assert_eq!(frames.zone_of(Pfn::new(1000)).unwrap().kind(), ZoneKind::Dma32);
+    assert!(frames.zone_of(Pfn::new(5000)).is_none());
+}
+
+#[test]
+fn memory_that_is_not_used_is_not_touched() {
+    stepped::boot(1, 1000);
+    stepped::record(true);
+    // 128 GiB.
+    let frames: Frames =
+        FrameAllocator::new(&MemoryMap::single(1 << 25), AllocConfig::default()).unwrap();
+    assert!(stepped::take_touches().is_empty());
+    let page = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap();
+    let used = page.align_down(Order::MAX).offset(1024);
+    assert_eq!(frames.frames().word(used).state(), FrameState::Inside);
+    assert_eq!(frames.verify().unwrap().held, 1);
+}
+
+#[test]
+fn a_large_foreign_block_is_claimed_whole() {
+    let frames = bare(&MemoryMap::single(4096));
+    let first = direct(&frames, 0, MigrateType::Unmovable).unwrap();
+    // The largest block, two pageblocks, became unmovable; so do the pages that follow.
+    let start = first.align_down(Order::MAX).index();
+    assert_eq!(block_type(&frames, start), MigrateType::Unmovable);
+    assert_eq!(block_type(&frames, start + 512), MigrateType::Unmovable);
+    for _ in 0..1023 {
+        let page = direct(&frames, 0, MigrateType::Unmovable).unwrap();
+        assert_eq!(page.align_down(Order::MAX), first.align_down(Order::MAX));
+    }
+    frames.verify().unwrap();
+}
+
+#[test]
+fn reclaimable_falls_back_to_unmovable_before_movable() {
+    let frames = bare(&MemoryMap::single(4096));
+    let unmovable = direct(&frames, 0, MigrateType::Unmovable).unwrap();
+    let reclaimable = direct(&frames, 0, MigrateType::Reclaimable).unwrap();
+    // Both types have free blocks of order 9 or 10; the search goes from the largest order down,
+    // so the movable blocks of order 10 come first.
+    assert_ne!(unmovable.align_down(Order::MAX), reclaimable.align_down(Order::MAX));
+    // In one zone without any movable block it takes the unmovable ones.
+    let frames = bare(&MemoryMap::single(1024));
+    let unmovable = direct(&frames, 0, MigrateType::Unmovable).unwrap();
+    let reclaimable = direct(&frames, 0, MigrateType::Reclaimable).unwrap();
+    let claimed = reclaimable.align_down(Order::PAGEBLOCK);
+    assert_ne!(claimed, unmovable.align_down(Order::PAGEBLOCK));
+    assert_eq!(block_type(&frames, claimed.index()), MigrateType::Reclaimable);
+}
+
+/// One pageblock in which `held` pages of type `wanted` are held and the rest is free in blocks
+/// that allow claiming; everything else is held.
+fn pageblock_with(held: usize, wanted: MigrateType) -> Frames {
+    let frames = bare(&MemoryMap::single(512));
+    let pages: Vec<Pfn> = (0..512).map(|_| direct(&frames, 0, wanted).unwrap()).collect();
+    for page in pages {
+        if page.index() >= held {
+            free_direct(&frames, page, 0);
+        }
+    }
+    frames.verify().unwrap();
+    frames
+}
+
+#[test]
+fn a_pageblock_is_claimed_if_half_of_it_is_free() {
+    for (held, claimed) in [(256, true), (257, false)] {
+        let frames = pageblock_with(held, MigrateType::Movable);
+        direct(&frames, 0, MigrateType::Unmovable).unwrap();
+        let expected = if claimed { MigrateType::Unmovable } else { MigrateType::Movable };
+        assert_eq!(block_type(&frames, 0), expected, "{held} held");
+        frames.verify().unwrap();
+    }
+}
+
+#[test]
+fn pages_that_fit_count_towards_a_claim() {
+    // An unmovable pageblock whose pages were then taken for movable use by single steals.
+    let frames = pageblock_with(300, MigrateType::Unmovable);
+    // 212 free, 300 held as unmovable: movable may not claim it, and steals.
+    for _ in 0..100 {
+        direct(&frames, 0, MigrateType::Movable).unwrap();
+    }
+    assert_eq!(block_type(&frames, 0), MigrateType::Unmovable);
+    // With 112 free and 100 movable pages still not: 212 of 512.
+    direct(&frames, 4, MigrateType::Movable).unwrap();
+    assert_eq!(block_type(&frames, 0), MigrateType::Unmovable);
+    // The unmovable pages of a movable block suit reclaimable use: 300 of 512.
+    let frames = bare(&MemoryMap::single(512));
+    let pages: Vec<Pfn> =
+        (0..512).map(|_| direct(&frames, 0, MigrateType::Movable).unwrap()).collect();
+    pages.iter().for_each(|&page| {
+        if page.index() >= 300 {
+            free_direct(&frames, page, 0);
+        }
+    });
+    for _ in 0..60 {
+        direct(&frames, 0, MigrateType::Unmovable).unwrap();
+    }
+    // 300 movable pages stay, 60 were stolen: 152 free + 60 alike are not enough.
+    assert_eq!(block_type(&frames, 0), MigrateType::Movable);
+    pages[..50].iter().for_each(|&page| free_direct(&frames, page, 0));
+    direct(&frames, 0, MigrateType::Reclaimable).unwrap();
+    // 202 free + 60 alike are.
+    assert_eq!(block_type(&frames, 0), MigrateType::Reclaimable);
+    frames.verify().unwrap();
+}
+
+/// Who found nothing to claim steals for as long as it holds the zone lock. It looked at pageblocks
+/// again for each page: a refill of 2016 pages held the lock for 10 ms.
+#[test]
+fn a_refill_that_can_claim_nothing_looks_once() {
+    stepped::boot(1, 1000);
+    let config = AllocConfig { min_free_kb: Some(0), ..AllocConfig::default() };
+    let frames: Frames = FrameAllocator::new(&MemoryMap::single(1 << 16), config).unwrap();
+    let take = |wanted| frames.alloc_pages(Order::ZERO, wanted, Gfp::ATOMIC | Gfp::MEMALLOC);
+    let held: Vec<Pfn> = core::iter::from_fn(|| take(MigrateType::Unmovable).ok()).collect();
+    // In each pageblock 212 pages side by side come back: too few for movable ones to claim it.
+    // They are blocks of orders 7, 6, 4 and 2, and a look is at each order from 4 on.
+    let back = held.iter().filter(|page| page.index() % 512 >= 300);
+    back.for_each(|&page| frames.free_pages(page, Order::ZERO));
+    frames.drain_all();
+    stepped::record(true);
+    stepped::take_touches();
+    take(MigrateType::Movable).unwrap();
+    let peek = |touch: &(Line, Access)| matches!(touch, (Line::Frame(_), Access::Peek));
+    let looks = stepped::take_touches().iter().filter(|touch| peek(touch)).count();
+    let refilled = frames.cached_pages(ZONE, CpuId::new(0)) as usize + 1;
+    assert!(refilled > 8, "{refilled} pages");
+    assert_eq!(looks, 3 * 304, "for {refilled} pages");
+    frames.verify().unwrap();
+}
+
+#[test]
+fn movable_pages_do_not_claim_for_a_small_block() {
+    // Free: the upper half, and so a block of order 8 and more: claimable. Then only order 3.
+    let frames = pageblock_with(504, MigrateType::Unmovable);
+    let page = direct(&frames, 0, MigrateType::Movable).unwrap();
+    assert!(page.index() >= 504);
+    assert_eq!(block_type(&frames, 0), MigrateType::Unmovable);
+    // Freed, it goes back to the type of its pageblock and merges.
+    free_direct(&frames, page, 0);
+    assert_eq!(blocks(&frames)[3], 1);
+    frames.verify().unwrap();
+}
+
+#[test]
+fn the_nearest_zone_is_asked_first_and_the_better_kind_before_the_worse() {
+    stepped::boot(4, 1000);
+    stepped::set_node(3, 1);
+    let map = MemoryMap::nodes(2, 1 << 18).with_dma32(1 << 16);
+    let frames: Frames = FrameAllocator::new(&map, AllocConfig::default()).unwrap();
+    let zones = |cpu: usize, gfp: Gfp| {
+        stepped::set_cpu(cpu);
+        let mut seen = Vec::new();
+        while let Ok(pfn) = frames.alloc_pages(Order::MAX, MigrateType::Movable, gfp) {
+            let zone = frames.zone_of(pfn).unwrap().id().index();
+            if seen.last() != Some(&zone) {
+                seen.push(zone);
+            }
+        }
+        seen
+    };
+    // Zone 0 is node 0's DMA32, 1 its normal zone, 2 node 1's.
+    assert_eq!(zones(0, Gfp::KERNEL | Gfp::DMA32), [0]);
+    assert_eq!(zones(0, Gfp::KERNEL | Gfp::THIS_NODE), [1]);
+    assert_eq!(zones(3, Gfp::KERNEL | Gfp::THIS_NODE), [2]);
+    let frames: Frames = FrameAllocator::new(&map, AllocConfig::default()).unwrap();
+    let order_of = |cpu: usize, frames: &Frames| {
+        stepped::set_cpu(cpu);
+        let pfn = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap();
+        frames.zone_of(pfn).unwrap().id().index()
+    };
+    assert_eq!((order_of(0, &frames), order_of(3, &frames)), (1, 2));
+    let near =
+        frames.alloc_pages_node(NodeId::new(1), Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
+    assert_eq!(frames.zone_of(near.unwrap()).unwrap().id().index(), 2);
+}
+
+#[test]
+fn a_low_zone_keeps_a_reserve_from_those_who_could_go_elsewhere() {
+    stepped::boot(1, 1000);
+    let map = MemoryMap::single(1 << 20).with_dma32(1 << 16);
+    let exhaust = |gfp: Gfp| {
+        let frames: Frames = FrameAllocator::new(&map, AllocConfig::default()).unwrap();
+        while frames.alloc_pages(order(4), MigrateType::Movable, gfp).is_ok() {}
+        frames.inspect_buddy(ZONE, |buddy| buddy.free_pages())
+    };
+    let reserve = ((1u64 << 20) - (1 << 16)) / 256;
+    let (normal, dma) = (exhaust(Gfp::KERNEL), exhaust(Gfp::KERNEL | Gfp::DMA32));
+    assert!(normal >= dma + reserve - 32 && normal <= dma + reserve + 32, "{normal} {dma}");
+}
+
+#[test]
+fn urgent_allocations_go_deeper_and_wake_reclaim() {
+    stepped::boot(1, 1000);
+    let left = |gfp: Gfp| {
+        let frames: Frames =
+            FrameAllocator::new(&MemoryMap::single(1 << 18), AllocConfig::default()).unwrap();
+        while frames.alloc_pages(order(4), MigrateType::Movable, gfp).is_ok() {}
+        assert!(frames.reclaim_wakes() > 0);
+        let min = u64::from(frames.zone(ZONE).watermarks().min);
+        (frames.inspect_buddy(ZONE, |buddy| buddy.free_pages()), min)
+    };
+    let near = |(free, _): (u64, u64), mark: u64| free.abs_diff(mark) <= 16 + 1;
+    let (_, min) = left(Gfp::KERNEL);
+    assert_eq!(min, 1024);
+    assert!(near(left(Gfp::KERNEL), min));
+    assert!(near(left(Gfp::KSWAPD | Gfp::HIGH), min / 2));
+    assert!(near(left(Gfp::ATOMIC), min / 2 - min / 8));
+    assert_eq!(left(Gfp::KERNEL | Gfp::MEMALLOC).0, 0);
+}
+
+#[test]
+fn what_other_cpus_cache_is_found_when_memory_runs_out() {
+    stepped::boot(2, 1000);
+    let frames: Frames =
+        FrameAllocator::new(&MemoryMap::single(1 << 16), AllocConfig::default()).unwrap();
+    let take = |gfp| frames.alloc_pages(Order::ZERO, MigrateType::Movable, gfp);
+    stepped::set_cpu(1);
+    let pages: Vec<Pfn> = (0..500).map(|_| take(Gfp::KERNEL).unwrap()).collect();
+    stepped::set_cpu(0);
+    while take(Gfp::NOWAIT).is_ok() {}
+    stepped::set_cpu(1);
+    pages.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));
+    stepped::set_cpu(0);
+    // One that may not wait finds nothing; one that may takes CPU 1's pages.
+    while take(Gfp::NOWAIT).is_ok() {}
+    let cached = || frames.inspect_pcp(ZONE, CpuId::new(1), |pcp| pcp.count());
+    assert!(cached() > 0);
+    assert!(take(Gfp::KERNEL).is_ok());
+    assert_eq!(cached(), 0);
+    frames.verify().unwrap();
+}
+
+#[test]
+fn injected_failures_fail_and_cost_nothing() {
+    let frames = bare(&MemoryMap::single(4096));
+    stepped::fail_allocs(1);
+    let take = || frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
+    assert_eq!(take(), Err(AllocError::Injected));
+    assert!(take().is_ok());
+}
+
+#[test]
+fn maps_and_settings_that_make_no_sense_are_refused() {
+    stepped::boot(1, 1000);
+    let why = |map: &MemoryMap, config| FrameAllocator::<Stepped>::new(map, config).err().unwrap();
+    let fine = AllocConfig::default();
+    assert_eq!(why(&MemoryMap::default(), fine), ConfigError::NoMemory);
+    assert_eq!(why(&MemoryMap::single(0), fine), ConfigError::EmptyZone(0));
+    let mut map = MemoryMap::nodes(2, 4096);
+    map.zones[1].start = Pfn::new(4095);
+    assert_eq!(why(&map, fine), ConfigError::Overlap(1));
+    map.zones[1].start = Pfn::new(5000);
+    map.zones[1].node = NodeId::new(0);
+    assert_eq!(why(&map, fine), ConfigError::SameKind(1));
+    let good = MemoryMap::single(4096);
+    let odd = AllocConfig { page_kib: 5, ..fine };
+    assert_eq!(why(&good, odd), ConfigError::PageSize(5));
+    let steep = AllocConfig { watermark_scale: 0, ..fine };
+    assert_eq!(why(&good, steep), ConfigError::WatermarkScale(0));
+    let wide = AllocConfig { high_fraction: Some(7), ..fine };
+    assert_eq!(why(&good, wide), ConfigError::HighFraction(7));
+}
+
+#[test]
+#[should_panic(expected = "freed twice: it is Cached already")]
+fn a_page_freed_twice_is_caught() {
+    let frames = bare(&MemoryMap::single(1 << 18));
+    let page = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap();
+    frames.free_pages(page, Order::ZERO);
+    frames.free_pages(page, Order::ZERO);
+}
+
+#[test]
+#[should_panic(expected = "freed with order 1, but allocated with order 2")]
+fn a_block_freed_with_another_size_is_caught() {
+    let frames = bare(&MemoryMap::single(4096));
+    let block = frames.alloc_pages(order(2), MigrateType::Movable, Gfp::KERNEL).unwrap();
+    frames.free_pages(block, order(1));
+}
+
+#[test]
+#[should_panic(expected = "not the head of an allocated block")]
+fn a_page_inside_a_block_is_not_freed() {
+    let frames = bare(&MemoryMap::single(4096));
+    let block = frames.alloc_pages(order(2), MigrateType::Movable, Gfp::KERNEL).unwrap();
+    frames.free_pages(block.offset(1), order(0));
+}
+
+#[test]
+#[should_panic(expected = "does not exist")]
+fn a_foreign_frame_is_not_freed() {
+    bare(&MemoryMap::single(4096)).free_pages(Pfn::new(4096), order(0));
+}
