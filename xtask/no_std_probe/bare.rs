@@ -1,11 +1,11 @@
 //! A machine with one CPU, no tasks and no timers: all that the frame allocator asks for.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use mmscale_arch::bare::{Bare, BareMachine};
+use mmscale_arch::bare::{Bare, BareCpu};
 use mmscale_arch::{CpuId, IrqState};
 
 /// The machine.
-pub type Machine = BareMachine<OneCpu>;
+pub type Machine = BareCpu<OneCpu>;
 
 /// What is particular to it.
 pub struct OneCpu;

@@ -87,7 +87,7 @@ pub struct Walked {
 }
 
 impl Walked {
-    /// The walk of [`super::Arch::table_walk`], with entries as `read` reads them.
+    /// The walk of [`super::Machine::table_walk`], with entries as `read` reads them.
     #[inline]
     pub fn read(
         root: Pfn,

@@ -5,7 +5,7 @@
 //! with a record of each frame, then with nothing kept but bits. A kernel writes the same with its
 //! own CPU number and its own interrupt flag.
 
-use mmscale_arch::bare::{Bare, BareMachine};
+use mmscale_arch::bare::{Bare, BareCpu};
 use mmscale_arch::{CpuId, IrqState, NodeId, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records};
@@ -62,7 +62,7 @@ unsafe impl Bare for ThreadCpus {
     }
 }
 
-type Frames = FrameAllocator<BareMachine<ThreadCpus>>;
+type Frames = FrameAllocator<BareCpu<ThreadCpus>>;
 
 /// A block on its way from the CPU that took it to the one that gives it back.
 type Block = (Pfn, Order);

@@ -12,7 +12,7 @@
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use mmscale_arch::{Access, Arch, Line, Order, Pfn};
+use mmscale_arch::{Access, Cpu, Line, Order, Pfn};
 
 /// What a block's pages may be used for; blocks of one type share pageblocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -259,13 +259,13 @@ impl FrameTable {
     }
     /// Uses the line of a frame's record.
     #[inline]
-    pub(crate) fn touch<A: Arch>(pfn: Pfn, access: Access) {
+    pub(crate) fn touch<A: Cpu>(pfn: Pfn, access: Access) {
         A::touch(Line::Frame(pfn), access);
     }
 }
 
 #[inline]
-fn write_line<A: Arch>(index: u32) {
+fn write_line<A: Cpu>(index: u32) {
     A::touch(Line::Frame(Pfn::new(index as usize)), Access::Write);
 }
 
@@ -298,7 +298,7 @@ impl FrameList {
     }
     /// Links `pfn` in front.
     #[inline]
-    pub fn push_front<A: Arch>(&mut self, frames: &FrameTable, pfn: Pfn) {
+    pub fn push_front<A: Cpu>(&mut self, frames: &FrameTable, pfn: Pfn) {
         let (at, next) = (pfn.index() as u32, self.head);
         write_line::<A>(at);
         frames.at(at).prev.store(NIL, Relaxed);
@@ -313,7 +313,7 @@ impl FrameList {
     }
     /// Links `pfn` at the end.
     #[inline]
-    pub fn push_back<A: Arch>(&mut self, frames: &FrameTable, pfn: Pfn) {
+    pub fn push_back<A: Cpu>(&mut self, frames: &FrameTable, pfn: Pfn) {
         let (at, prev) = (pfn.index() as u32, self.tail);
         write_line::<A>(at);
         frames.at(at).next.store(NIL, Relaxed);
@@ -328,7 +328,7 @@ impl FrameList {
     }
     /// Takes `pfn`, which is on this list, out of it.
     #[inline]
-    pub fn unlink<A: Arch>(&mut self, frames: &FrameTable, pfn: Pfn) {
+    pub fn unlink<A: Cpu>(&mut self, frames: &FrameTable, pfn: Pfn) {
         let at = pfn.index() as u32;
         write_line::<A>(at);
         let (prev, next) = (frames.at(at).prev.load(Relaxed), frames.at(at).next.load(Relaxed));

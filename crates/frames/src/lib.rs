@@ -10,7 +10,7 @@
 //! An embedder writes [`Bare`](mmscale_arch::bare::Bare), six functions:
 //!
 //! ```
-//! use mmscale_arch::bare::{Bare, BareMachine};
+//! use mmscale_arch::bare::{Bare, BareCpu};
 //! use mmscale_arch::{CpuId, IrqState, Order};
 //! use mmscale_frames::frame::MigrateType;
 //! use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
@@ -35,7 +35,7 @@
 //! }
 //!
 //! let map = MemoryMap::single(1 << 14);
-//! let frames = FrameAllocator::<BareMachine<Board>>::new(&map, AllocConfig::default())?;
+//! let frames = FrameAllocator::<BareCpu<Board>>::new(&map, AllocConfig::default())?;
 //! let page = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL)?;
 //! frames.free_pages(page, Order::ZERO);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -15,18 +15,18 @@ use crate::zone::ZoneId;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, SpinGuard};
-use mmscale_arch::{Arch, Atomic, CpuId, NodeId, Op, OwnedCounter, Trace};
+use mmscale_arch::{Atomic, Cpu, CpuId, NodeId, Op, OwnedCounter, Trace};
 
 /// Proof that interrupts are off on this CPU.
 ///
 /// # Safety
 /// The implementor keeps interrupts and preemption off for as long as it lives.
-pub unsafe trait IrqOff<A: Arch>: NoPreempt<A> {}
+pub unsafe trait IrqOff<A: Cpu>: NoPreempt<A> {}
 
 // SAFETY: that is what an `IrqGuard` does.
-unsafe impl<A: Arch> IrqOff<A> for IrqGuard<A> {}
+unsafe impl<A: Cpu> IrqOff<A> for IrqGuard<A> {}
 // SAFETY: the lock guard holds an `IrqGuard`.
-unsafe impl<A: Arch, T> IrqOff<A> for SpinGuard<'_, A, T, IrqGuard<A>> {}
+unsafe impl<A: Cpu, T> IrqOff<A> for SpinGuard<'_, A, T, IrqGuard<A>> {}
 
 /// A counter of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,13 +92,13 @@ pub const fn pressure_threshold(cpus: usize, low_minus_min: u32) -> u8 {
 
 /// One CPU's bytes for one zone or node. On a cache line of their own.
 #[repr(align(64))]
-struct Deltas<A: Arch, const N: usize> {
+struct Deltas<A: Cpu, const N: usize> {
     items: [A::OwnedI8; N],
     /// The owner's copy of the shared threshold; 0 before it first looked.
     threshold: A::OwnedI8,
 }
 
-impl<A: Arch, const N: usize> Deltas<A, N> {
+impl<A: Cpu, const N: usize> Deltas<A, N> {
     fn new() -> Self {
         Self { items: core::array::from_fn(|_| A::OwnedI8::zero()), threshold: A::OwnedI8::zero() }
     }
@@ -108,12 +108,12 @@ impl<A: Arch, const N: usize> Deltas<A, N> {
 }
 
 /// The totals of one zone or node.
-struct Totals<A: Arch, const N: usize> {
+struct Totals<A: Cpu, const N: usize> {
     items: [A::AtomicI64; N],
     threshold: A::AtomicU8,
 }
 
-impl<A: Arch, const N: usize> Totals<A, N> {
+impl<A: Cpu, const N: usize> Totals<A, N> {
     /// The first counter starts at `first`, the others at 0.
     fn new(threshold: u8, first: i64) -> Self {
         Self { items: starting_at(first), threshold: A::AtomicU8::new(threshold) }
@@ -125,7 +125,7 @@ fn starting_at<C: Atomic<i64>, const N: usize>(first: i64) -> [C; N] {
     core::array::from_fn(|item| C::new(if item == 0 { first } else { 0 }))
 }
 
-struct CpuDeltas<A: Arch> {
+struct CpuDeltas<A: Cpu> {
     zones: Box<[Deltas<A, { ZoneItem::COUNT }>]>,
     nodes: Box<[Deltas<A, { NodeItem::COUNT }>]>,
 }
@@ -136,7 +136,7 @@ const _: () = assert!(ZoneItem::FreePages as usize == 0);
 const NODE_DOMAIN: u16 = 0x8000;
 
 /// All counters of a memory manager.
-pub struct Stats<A: Arch> {
+pub struct Stats<A: Cpu> {
     cpus: EachCpu<CpuDeltas<A>>,
     zones: Box<[Totals<A, { ZoneItem::COUNT }>]>,
     nodes: Box<[Totals<A, { NodeItem::COUNT }>]>,
@@ -145,7 +145,7 @@ pub struct Stats<A: Arch> {
 }
 
 /// A CPU's bytes and the totals they go to.
-struct Pair<'a, A: Arch, const N: usize> {
+struct Pair<'a, A: Cpu, const N: usize> {
     deltas: &'a Deltas<A, N>,
     totals: &'a Totals<A, N>,
     all: &'a [A::AtomicI64; N],
@@ -153,7 +153,7 @@ struct Pair<'a, A: Arch, const N: usize> {
     domain: u16,
 }
 
-impl<A: Arch, const N: usize> Pair<'_, A, N> {
+impl<A: Cpu, const N: usize> Pair<'_, A, N> {
     fn learn_threshold(&self) -> i8 {
         let threshold = self.totals.threshold.load(Relaxed) as i8;
         self.deltas.threshold.set(threshold);
@@ -243,7 +243,7 @@ impl<A: Arch, const N: usize> Pair<'_, A, N> {
     }
 }
 
-impl<A: Arch> Stats<A> {
+impl<A: Cpu> Stats<A> {
     /// Counters for zones of which node, threshold and free pages are given, on `nodes` nodes.
     pub(crate) fn new(zones: &[(NodeId, u8, u32)], nodes: usize) -> Self {
         let node_threshold = |node: usize| {

@@ -1,7 +1,7 @@
 //! The frame allocator on a machine that an embedder writes: threads as CPUs on two nodes.
 
-use mmscale_arch::bare::{Bare, BareMachine};
-use mmscale_arch::{Arch, CpuId, IrqState, NodeId, Order, PAGEBLOCK_ORDER, Pfn};
+use mmscale_arch::bare::{Bare, BareCpu};
+use mmscale_arch::{CpuId, IrqState, NodeId, Order, PAGEBLOCK_ORDER, Pfn, TaskId};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use std::cell::Cell;
@@ -14,6 +14,7 @@ thread_local! {
     static CPU: Cell<usize> = const { Cell::new(0) };
     static PREEMPT: Cell<u32> = const { Cell::new(0) };
     static IRQ_ON: Cell<bool> = const { Cell::new(true) };
+    static WOKEN: Cell<Option<TaskId>> = const { Cell::new(None) };
 }
 
 // SAFETY: one thread, on one CPU after the other.
@@ -42,11 +43,14 @@ unsafe impl Bare for Two {
     fn relax() {
         thread::yield_now();
     }
+    fn unpark(task: TaskId) {
+        WOKEN.set(Some(task));
+    }
 }
 
 const NODE_PAGES: u32 = 16 << PAGEBLOCK_ORDER;
 
-type Frames = FrameAllocator<BareMachine<Two>>;
+type Frames = FrameAllocator<BareCpu<Two>>;
 
 /// Takes and gives back blocks of all small orders; says whether all came from the CPU's node.
 fn work(frames: &Frames, cpu: usize) -> bool {
@@ -87,7 +91,16 @@ fn cpus_take_pages_of_their_nodes_and_all_come_home() {
 }
 
 #[test]
-#[should_panic(expected = "a bare machine has no tasks")]
-fn what_is_not_there_says_so() {
-    BareMachine::<Two>::park();
+fn the_reclaimer_that_the_embedder_named_is_woken_when_memory_is_low() {
+    let frames = Frames::new(&MemoryMap::nodes(2, NODE_PAGES), AllocConfig::default());
+    let frames = frames.expect("a plain map");
+    let reclaimer = TaskId::new(7);
+    frames.set_reclaimer(NodeId::new(0), Some(reclaimer));
+    let take = || frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
+    let first = take().expect("all is free");
+    assert_eq!(WOKEN.get(), None);
+    let rest: Vec<Pfn> = core::iter::from_fn(|| take().ok()).collect();
+    assert_eq!(WOKEN.get(), Some(reclaimer));
+    assert!(frames.take_wake(NodeId::new(0)) && !frames.take_wake(NodeId::new(0)));
+    rest.into_iter().chain([first]).for_each(|pfn| frames.free_pages(pfn, Order::ZERO));
 }

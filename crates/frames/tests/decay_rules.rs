@@ -1,6 +1,6 @@
 //! How page caches shrink with time, and what hotplug and remote zones do to them.
 
-use mmscale_arch::{CpuId, LockClass, NodeId, Order, Pfn, Trace};
+use mmscale_arch::{CpuId, LockClass, Machine, NodeId, Order, Pfn, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
     AllocConfig, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap, Refresh,
@@ -60,7 +60,7 @@ fn a_run_takes_an_eighth_off_the_limit_in_steps_of_a_batch() {
     let (count, high) = state(&frames);
     assert!(count > 15_000 && count <= high, "{count} {high}");
     stepped::record(true);
-    let run = frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
+    let run = frames.refresh_cpu_vm_stats(DecayRequest::PerRun, Stepped::cond_resched);
     let after = (high - high / 8).max(count - 2016);
     assert_eq!(state(&frames), (count.min(after), after));
     let steps = drains();
@@ -79,7 +79,7 @@ fn a_run_returns_at_most_2016_pages_in_32_holds() {
         }
         let (count, _) = state(&frames);
         stepped::record(true);
-        let run = frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
+        let run = frames.refresh_cpu_vm_stats(DecayRequest::PerRun, Stepped::cond_resched);
         assert_eq!(run.pages_returned, 2016);
         assert_eq!(drains(), expected);
         assert_eq!(state(&frames), (count - 2016, count - 2016));
@@ -91,7 +91,7 @@ fn runs_go_on_until_the_limit_is_at_its_floor() {
     let frames = boot(AllocConfig::default());
     burst(&frames);
     let mut runs = 0;
-    while frames.refresh_cpu_vm_stats(DecayRequest::PerRun).changed {
+    while frames.refresh_cpu_vm_stats(DecayRequest::PerRun, Stepped::cond_resched).changed {
         runs += 1;
         assert!(runs < 100);
     }
@@ -124,13 +124,18 @@ fn proportional_decay_does_what_runs_do() {
     burst(&by_run);
     let mut runs = Vec::new();
     for _ in 0..20 {
-        runs.push(by_run.refresh_cpu_vm_stats(DecayRequest::PerRun).pages_returned);
+        runs.push(
+            by_run.refresh_cpu_vm_stats(DecayRequest::PerRun, Stepped::cond_resched).pages_returned,
+        );
     }
     let end = state(&by_run);
     let by_time = boot(AllocConfig::default());
     burst(&by_time);
     for &returned in &runs {
-        assert_eq!(by_time.refresh_cpu_vm_stats(elapsed(SECOND)).pages_returned, returned);
+        assert_eq!(
+            by_time.refresh_cpu_vm_stats(elapsed(SECOND), Stepped::cond_resched).pages_returned,
+            returned
+        );
     }
     assert_eq!(state(&by_time), end);
 }
@@ -141,7 +146,7 @@ fn proportional_decay_does_not_depend_on_how_often_it_runs() {
         let frames = boot(AllocConfig::default());
         burst_of(&frames, 10_000);
         for _ in 0..10 * parts {
-            returned(frames.refresh_cpu_vm_stats(elapsed(SECOND / parts)));
+            returned(frames.refresh_cpu_vm_stats(elapsed(SECOND / parts), Stepped::cond_resched));
         }
         state(&frames).1
     });
@@ -164,7 +169,7 @@ fn background_decay_leaves_pages_when_the_zone_is_taken_and_keeps_them_due() {
     stepped::set_cpu(1);
     let run = frames.inspect_buddy(ZONE, |_| {
         stepped::set_cpu(0);
-        let run = frames.refresh_cpu_vm_stats(elapsed(SECOND));
+        let run = frames.refresh_cpu_vm_stats(elapsed(SECOND), Stepped::cond_resched);
         stepped::set_cpu(1);
         run
     });
@@ -176,9 +181,9 @@ fn background_decay_leaves_pages_when_the_zone_is_taken_and_keeps_them_due() {
     assert!(count == before.0 && high >= count);
     // Tried again, without any time in between: exactly what was left.
     stepped::set_cpu(0);
-    assert_eq!(returned(frames.refresh_cpu_vm_stats(elapsed(0))), due);
+    assert_eq!(returned(frames.refresh_cpu_vm_stats(elapsed(0), Stepped::cond_resched)), due);
     assert_eq!(state(&frames).1, before.0 - due);
-    assert_eq!(returned(frames.refresh_cpu_vm_stats(elapsed(0))), 0);
+    assert_eq!(returned(frames.refresh_cpu_vm_stats(elapsed(0), Stepped::cond_resched)), 0);
     frames.verify().unwrap();
     stepped::assert_quiet();
 }
@@ -190,7 +195,7 @@ fn background_decay_does_not_wait_for_a_drain_from_afar() {
     stepped::set_cpu(1);
     let run = frames.inspect_pcp(ZONE, CpuId::new(0), |_| {
         stepped::set_cpu(0);
-        let run = frames.refresh_cpu_vm_stats(elapsed(SECOND));
+        let run = frames.refresh_cpu_vm_stats(elapsed(SECOND), Stepped::cond_resched);
         stepped::set_cpu(1);
         run
     });
@@ -203,11 +208,11 @@ fn folding_alone_leaves_the_caches() {
     take_many(&frames, 10);
     let before = (state(&frames), stepped::lock_acquisitions(LockClass::Zone));
     assert!(frames.stats().needs_update(CpuId::new(0)));
-    let run = frames.refresh_cpu_vm_stats(DecayRequest::Skip);
+    let run = frames.refresh_cpu_vm_stats(DecayRequest::Skip, Stepped::cond_resched);
     assert_eq!(run, Refresh { folded: 1, changed: true, ..Refresh::default() });
     assert_eq!((state(&frames), stepped::lock_acquisitions(LockClass::Zone)), before);
     assert!(!frames.stats().needs_update(CpuId::new(0)));
-    assert!(!frames.refresh_cpu_vm_stats(DecayRequest::Skip).changed);
+    assert!(!frames.refresh_cpu_vm_stats(DecayRequest::Skip, Stepped::cond_resched).changed);
 }
 
 #[test]
@@ -221,7 +226,7 @@ fn a_resting_cache_of_a_remote_zone_is_emptied_after_three_runs() {
         frames.alloc_pages_node(NodeId::new(1), Order::ZERO, wanted, Gfp::KERNEL).unwrap();
         take_many(&frames, 1);
         // The first run folds the counter and starts to count: 3, 2, 1, empty.
-        let run = |_| frames.refresh_cpu_vm_stats(request).pages_returned;
+        let run = |_| frames.refresh_cpu_vm_stats(request, Stepped::cond_resched).pages_returned;
         assert_eq!((0..6).map(run).collect::<Vec<_>>(), [0, 0, 62, 0, 0, 0], "{request:?}");
         assert_eq!(frames.inspect_pcp(far, CpuId::new(0), |pcp| pcp.count()), 0);
         // The cache of its own zone rests undisturbed.

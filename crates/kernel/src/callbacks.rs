@@ -1,9 +1,9 @@
 //! What the machine calls: everything goes to the memory manager, but for program threads.
 
 use crate::Kernel;
-use mmscale_arch::{Arch, Callbacks, CpuId, Func, Ipi, Span, TaskEntry};
+use mmscale_arch::{Callbacks, CpuId, Func, Ipi, Machine, Span, TaskEntry};
 
-impl<A: Arch> Callbacks for Kernel<A> {
+impl<A: Machine> Callbacks for Kernel<A> {
     fn ipi(&self, reason: Ipi) {
         self.mm.ipi(reason);
     }

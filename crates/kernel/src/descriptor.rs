@@ -2,19 +2,19 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use mmscale_arch::Arch;
+use mmscale_arch::Machine;
 use mmscale_mm::space::{Backing, File};
 use mmscale_system::Fd;
 
 /// Something that is open; `P` is a process.
-pub(crate) enum Open<A: Arch, P> {
+pub(crate) enum Open<A: Machine, P> {
     /// A process.
     Process(Arc<P>),
     /// A file; the descriptor is one of its users.
     File(Arc<File<A>>),
 }
 
-impl<A: Arch, P> Clone for Open<A, P> {
+impl<A: Machine, P> Clone for Open<A, P> {
     fn clone(&self) -> Self {
         match self {
             Self::Process(process) => Self::Process(Arc::clone(process)),
@@ -23,7 +23,7 @@ impl<A: Arch, P> Clone for Open<A, P> {
     }
 }
 
-impl<A: Arch, P> Open<A, P> {
+impl<A: Machine, P> Open<A, P> {
     /// The same once more, under another number.
     fn share(&self) -> Self {
         if let Self::File(file) = self {
@@ -40,11 +40,11 @@ impl<A: Arch, P> Open<A, P> {
 }
 
 /// The descriptors of a process. They are closed with [`Descriptors::close`].
-pub(crate) struct Descriptors<A: Arch, P> {
+pub(crate) struct Descriptors<A: Machine, P> {
     slots: Vec<Option<Open<A, P>>>,
 }
 
-impl<A: Arch, P> Descriptors<A, P> {
+impl<A: Machine, P> Descriptors<A, P> {
     /// Nothing is open.
     pub(crate) const fn new() -> Self {
         Self { slots: Vec::new() }

@@ -1,5 +1,5 @@
 //! [`System`](mmscale_system::System) over the memory manager, once, for every machine that
-//! implements [`Arch`].
+//! implements [`Machine`].
 //!
 //! A machine boots a [`Kernel`] and calls it back; the kernel forwards interrupts, timers and
 //! hotplug to the memory manager, and runs programs as threads of processes. It knows no workload.
@@ -30,7 +30,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use descriptor::Descriptors;
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{Arch, CpuId, LockClass, Priority, TaskEntry, TaskSpec};
+use mmscale_arch::{CpuId, LockClass, Machine, Priority, TaskEntry, TaskSpec};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig, MmError};
 use mmscale_mm::oom::ADJ_MIN;
@@ -54,7 +54,7 @@ pub enum Ending {
 }
 
 /// A running system: the memory manager, the processes and the threads of its programs.
-pub struct Kernel<A: Arch> {
+pub struct Kernel<A: Machine> {
     mm: Mm<A>,
     threads: ThreadTable<A>,
     processes: SpinLock<A, ProcessTable<A>>,
@@ -64,7 +64,7 @@ pub struct Kernel<A: Arch> {
     ending: Ending,
 }
 
-impl<A: Arch> Kernel<A> {
+impl<A: Machine> Kernel<A> {
     /// A system that runs `program` as its first thread, on CPU 0, in its first process. When
     /// `program` returns, all threads are told to return at their next call, are waited for, and
     /// the memory manager's own tasks end: the machine then has nothing left to run.

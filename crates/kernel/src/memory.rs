@@ -3,7 +3,7 @@
 use crate::Kernel;
 use crate::process::Process;
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, NodeId, Op, PAGE_SIZE, VirtAddr, VmaRange, Vpn};
+use mmscale_arch::{Machine, NodeId, Op, PAGE_SIZE, VirtAddr, VmaRange, Vpn};
 use mmscale_mm::space::{self, FaultError, MapRequest, Reaped, RemapRequest, SpaceError};
 use mmscale_mm::table::MemAccess;
 use mmscale_system::{
@@ -36,7 +36,7 @@ pub(crate) fn reaped(result: Reaped) -> Result<(), Errno> {
 }
 
 /// What becomes of a program whose access failed. SIGKILL comes before every other signal.
-fn signal<A: Arch>(process: &Process<A>, why: FaultError) -> Errno {
+fn signal<A: Machine>(process: &Process<A>, why: FaultError) -> Errno {
     match why {
         _ if process.is_stopped() => Errno::Stopped,
         FaultError::Segv => Errno::Segv,
@@ -113,7 +113,7 @@ fn addr(page: Vpn) -> Addr {
     Addr(page.addr().get())
 }
 
-impl<A: Arch> Kernel<A> {
+impl<A: Machine> Kernel<A> {
     pub(crate) fn sys_mmap(&self, spec: MapSpec) -> Result<Addr, Errno> {
         let process = self.running()?;
         A::work(Op::Syscall, 1);

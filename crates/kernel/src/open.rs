@@ -4,11 +4,11 @@ use crate::Kernel;
 use crate::descriptor::Open;
 use crate::memory;
 use alloc::sync::Arc;
-use mmscale_arch::{Arch, Func, Op, Span};
+use mmscale_arch::{Func, Machine, Op, Span};
 use mmscale_mm::space::File;
 use mmscale_system::{Errno, Fd, FilePart, PAGE_BYTES, ProcessId};
 
-impl<A: Arch> Kernel<A> {
+impl<A: Machine> Kernel<A> {
     pub(crate) fn sys_pidfd_open(&self, process: ProcessId) -> Result<Fd, Errno> {
         let own = self.running()?;
         A::work(Op::Syscall, 1);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use mmscale_arch::sync::{Completion, Inside, Sparse, SpinLock};
-use mmscale_arch::{Arch, Atomic, Func, LockClass, Span, TaskId};
+use mmscale_arch::{Atomic, Func, LockClass, Machine, Span, TaskId};
 use mmscale_mm::space::{Backing, Space};
 use mmscale_system::{Exit, ProcessId};
 
@@ -14,7 +14,7 @@ use mmscale_system::{Exit, ProcessId};
 pub(crate) const TASKS_MAX: usize = 1 << 22;
 
 /// A process.
-pub(crate) struct Process<A: Arch> {
+pub(crate) struct Process<A: Machine> {
     pub(crate) id: ProcessId,
     pub(crate) space: Arc<Space<A>>,
     pub(crate) descriptors: SpinLock<A, Descriptors<A, Self>>,
@@ -26,7 +26,7 @@ pub(crate) struct Process<A: Arch> {
     over: Completion<A>,
 }
 
-impl<A: Arch> Process<A> {
+impl<A: Machine> Process<A> {
     /// A process whose first thread is about to be made.
     fn new(id: ProcessId, space: Arc<Space<A>>, descriptors: Descriptors<A, Self>) -> Arc<Self> {
         Arc::new(Self {
@@ -81,7 +81,7 @@ impl<A: Arch> Process<A> {
     }
 }
 
-struct Slot<A: Arch> {
+struct Slot<A: Machine> {
     /// There until somebody has waited for its end.
     process: Option<Arc<Process<A>>>,
     parent: ProcessId,
@@ -89,11 +89,11 @@ struct Slot<A: Arch> {
 }
 
 /// All processes of a run, by [`ProcessId`]. A number is never used twice.
-pub(crate) struct ProcessTable<A: Arch> {
+pub(crate) struct ProcessTable<A: Machine> {
     slots: Vec<Slot<A>>,
 }
 
-impl<A: Arch> ProcessTable<A> {
+impl<A: Machine> ProcessTable<A> {
     pub(crate) const fn new() -> Self {
         Self { slots: Vec::new() }
     }
@@ -133,11 +133,11 @@ impl<A: Arch> ProcessTable<A> {
 
 /// Which process each task is in. A task asks only for itself, so this needs no lock, and takes no
 /// turn on a machine in virtual time.
-pub(crate) struct Current<A: Arch> {
+pub(crate) struct Current<A: Machine> {
     tasks: Sparse<Inside<Process<A>>>,
 }
 
-impl<A: Arch> Current<A> {
+impl<A: Machine> Current<A> {
     pub(crate) fn new() -> Self {
         Self { tasks: Sparse::new(TASKS_MAX) }
     }

@@ -7,14 +7,14 @@ use crate::process::Process;
 use crate::thread::{self, Start, Wait};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, CpuId, HotplugError, Op, TaskSpec};
+use mmscale_arch::{CpuId, HotplugError, Machine, Op, TaskSpec};
 use mmscale_mm::space::Space;
 use mmscale_system::{
     Addr, Advice, Body, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present, Priority, ProcessId,
     Prot, System, ThreadId, ThreadSpec,
 };
 
-impl<A: Arch> System for Kernel<A> {
+impl<A: Machine> System for Kernel<A> {
     fn cpus(&self) -> usize {
         A::cpus_possible()
     }
@@ -150,7 +150,7 @@ impl<A: Arch> System for Kernel<A> {
     }
 }
 
-impl<A: Arch> Kernel<A> {
+impl<A: Machine> Kernel<A> {
     /// Waits until a thread has returned, or the caller is woken and `over` is true.
     pub(crate) fn join_unless(
         &self,
@@ -224,6 +224,6 @@ fn refused(_: HotplugError) -> Errno {
     Errno::Inval
 }
 
-fn existing_cpu<A: Arch>(cpu: usize) -> Result<CpuId, Errno> {
+fn existing_cpu<A: Machine>(cpu: usize) -> Result<CpuId, Errno> {
     if cpu < A::cpus_possible() { Ok(CpuId::new(cpu)) } else { Err(Errno::Inval) }
 }

@@ -5,7 +5,7 @@ use crate::process::{Process, TASKS_MAX};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use mmscale_arch::sync::{IrqGuard, Sparse, SpinGuard, SpinLock};
-use mmscale_arch::{Arch, Atomic, LockClass, TaskEntry, TaskId};
+use mmscale_arch::{Atomic, LockClass, Machine, TaskEntry, TaskId};
 use mmscale_system::{Body, ThreadId};
 
 /// What a machine is given to start a thread; the memory manager's own tasks have other numbers
@@ -20,13 +20,13 @@ pub(crate) fn of_entry(entry: TaskEntry) -> ThreadId {
 }
 
 /// What a thread begins with.
-pub(crate) struct Start<A: Arch> {
+pub(crate) struct Start<A: Machine> {
     /// Whose thread it is. The first thread of all makes its process itself.
     pub(crate) process: Option<Arc<Process<A>>>,
     pub(crate) body: Body<Kernel<A>>,
 }
 
-struct Thread<A: Arch> {
+struct Thread<A: Machine> {
     /// There from when it was made until it has begun.
     start: Option<Start<A>>,
     returned: bool,
@@ -37,7 +37,7 @@ struct Thread<A: Arch> {
 /// All threads of a run, by [`ThreadId`].
 ///
 /// Locks: each thread has its own (class Other), held for moments, with nothing inside.
-pub(crate) struct ThreadTable<A: Arch> {
+pub(crate) struct ThreadTable<A: Machine> {
     threads: Sparse<SpinLock<A, Thread<A>>>,
     /// How many there have been.
     made: A::AtomicU32,
@@ -53,7 +53,7 @@ pub(crate) enum Wait {
     Invalid,
 }
 
-impl<A: Arch> ThreadTable<A> {
+impl<A: Machine> ThreadTable<A> {
     pub(crate) fn new() -> Self {
         Self { threads: Sparse::new(TASKS_MAX), made: A::AtomicU32::new(0) }
     }

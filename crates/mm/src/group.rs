@@ -17,7 +17,7 @@ use alloc::vec;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicU32};
 use mmscale_arch::sync::{EachCpu, NoPreempt, PreemptGuard};
-use mmscale_arch::{Arch, Atomic, CpuId, Func, Op, Pfn, Span};
+use mmscale_arch::{Atomic, CpuId, Func, Machine, Op, Pfn, Span};
 
 /// Pages that a CPU charges at once (`MEMCG_CHARGE_BATCH`).
 pub const CHARGE_BATCH: u32 = 64;
@@ -81,7 +81,7 @@ impl core::fmt::Display for Mischarged {
 
 impl core::error::Error for Mischarged {}
 
-struct Group<A: Arch> {
+struct Group<A: Machine> {
     pages: A::AtomicU64,
     limit: A::AtomicU64,
 }
@@ -93,12 +93,12 @@ struct Stock {
 }
 
 /// All memory groups.
-pub struct Groups<A: Arch> {
+pub struct Groups<A: Machine> {
     groups: Box<[Group<A>]>,
     stocks: EachCpu<Stock>,
 }
 
-impl<A: Arch> Groups<A> {
+impl<A: Machine> Groups<A> {
     /// `count` groups with the root among them, at least that; none has a limit.
     /// Panics above [`GroupId::MAX`].
     pub fn new(count: usize) -> Self {

@@ -5,9 +5,9 @@
 //! `group`, `lru`), returned, and all the while the machine *ages* (`upkeep`). Where memory
 //! runs short, `reclaim` sends folios to `swap`; where it ends, `oom` chooses a victim.
 //!
-//! Everything the memory manager asks of a machine goes through one trait, [`mmscale_arch::Arch`];
-//! everything it keeps hangs off one value that the machine hands back to every callback. There are
-//! no statics.
+//! Everything the memory manager asks of a machine goes through one trait,
+//! [`Machine`](mmscale_arch::Machine); everything it keeps hangs off one value that the machine
+//! hands back to every callback. There are no statics.
 //!
 //! Lock order, outermost first: page_table, pmd, pte, none twice; swap, alone; pcp > zone; lruvec,
 //! alone. A lock of a later rank is never held while one of an earlier rank is taken.

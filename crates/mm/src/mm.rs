@@ -26,7 +26,7 @@ use crate::tlb::{Leave, Tlb};
 use crate::upkeep::{Parts, Requeue, TickPolicy, Upkeep};
 use crate::work::{Work, WorkItem};
 use mmscale_arch::{
-    Arch, CpuId, CpuMask, Func, Ipi, NodeId, Priority, Span, TaskEntry, TaskSpec, Trace,
+    CpuId, CpuMask, Func, Ipi, Machine, NodeId, Priority, Span, TaskEntry, TaskSpec, Trace,
 };
 use mmscale_frames::page_alloc::{
     AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap, Violation,
@@ -131,7 +131,7 @@ impl From<ConfigError> for MmError {
 }
 
 /// The memory manager of one machine.
-pub struct Mm<A: Arch> {
+pub struct Mm<A: Machine> {
     frames: FrameAllocator<A>,
     time: Time<A>,
     work: Work<A>,
@@ -149,7 +149,7 @@ pub struct Mm<A: Arch> {
     nodes: usize,
 }
 
-impl<A: Arch> Mm<A> {
+impl<A: Machine> Mm<A> {
     /// All of the memory free, nothing armed; for every possible CPU.
     pub fn new(config: &MmConfig) -> Result<Self, MmError> {
         let time = Time::new().ok_or(MmError::Hz(A::hz()))?;
@@ -479,7 +479,7 @@ impl<A: Arch> Mm<A> {
     }
 }
 
-impl<A: Arch> MakeRoom for Mm<A> {
+impl<A: Machine> MakeRoom for Mm<A> {
     fn make_room(&self, why: AllocError, patience: &mut Patience) -> Result<Gfp, AllocError> {
         MakeRoom::make_room(&self.backing(), why, patience)
     }

@@ -23,7 +23,7 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{Completion, EachCpu, Mutex, NoPreempt, PerCpu, PreemptGuard};
-use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, Func, Ipi, Span};
+use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, Machine, Span};
 
 /// How a grace period finds its CPUs' quiescent states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub enum Speed {
 }
 
 /// What others look at, per CPU.
-struct Seen<A: Arch> {
+struct Seen<A: Machine> {
     /// Not zero: the current grace period waits for this CPU.
     owes: A::AtomicU32,
     /// Not zero: the CPU is idle, and so outside every reader.
@@ -54,7 +54,7 @@ struct Own {
 }
 
 /// Grace periods.
-pub struct Rcu<A: Arch> {
+pub struct Rcu<A: Machine> {
     seen: EachCpu<Seen<A>>,
     own: PerCpu<A, Own>,
     /// Grace periods begun, and ended.
@@ -66,7 +66,7 @@ pub struct Rcu<A: Arch> {
     one_at_a_time: Mutex<A, ()>,
 }
 
-impl<A: Arch> Rcu<A> {
+impl<A: Machine> Rcu<A> {
     /// No reader, no grace period. CPUs that are online now count as alive.
     #[expect(clippy::new_without_default, reason = "it looks at the machine")]
     pub fn new() -> Self {
@@ -256,12 +256,12 @@ impl<A: Arch> Rcu<A> {
 
 /// A reader, until this is dropped. Preemption is off.
 #[must_use]
-pub struct ReadGuard<'a, A: Arch> {
+pub struct ReadGuard<'a, A: Machine> {
     rcu: &'a Rcu<A>,
     pinned: PreemptGuard<A>,
 }
 
-impl<A: Arch> Drop for ReadGuard<'_, A> {
+impl<A: Machine> Drop for ReadGuard<'_, A> {
     #[inline]
     fn drop(&mut self) {
         self.rcu.reader_ends(&self.pinned);
@@ -269,4 +269,4 @@ impl<A: Arch> Drop for ReadGuard<'_, A> {
 }
 
 // SAFETY: `pinned` keeps preemption off for as long as the guard lives.
-unsafe impl<A: Arch> NoPreempt<A> for ReadGuard<'_, A> {}
+unsafe impl<A: Machine> NoPreempt<A> for ReadGuard<'_, A> {}

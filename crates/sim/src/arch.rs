@@ -10,9 +10,9 @@ use crate::park;
 use crate::spin::SimSpin;
 use crate::task::TaskState;
 use mmscale_arch::{
-    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
-    NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
-    Walked,
+    Access, Asid, Broadcast, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi,
+    IrqState, Line, Machine, NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace,
+    Translation, VmaRange, Vpn, Walked,
 };
 
 /// The tag of the simulated machine that runs on this host thread.
@@ -23,7 +23,7 @@ use mmscale_arch::{
 pub struct Sim;
 
 // SAFETY: all CPUs run on one host thread, and a task moves to another only where preemption is on.
-unsafe impl Arch for Sim {
+unsafe impl Cpu for Sim {
     type Spin = SimSpin;
     type AtomicU8 = SimAtomic<u8>;
     type AtomicU32 = SimAtomic<u32>;
@@ -67,65 +67,15 @@ unsafe impl Arch for Sim {
     fn irq_restore(state: IrqState) {
         irq::restore(state);
     }
-    #[inline]
-    fn in_interrupt() -> bool {
-        with(|engine| engine.cpu().in_irq)
-    }
-
-    fn ipi_send(cpu: CpuId, reason: Ipi) {
-        irq::send(cpu, reason);
-    }
-    #[inline]
-    fn now_ns() -> u64 {
-        with_any(|engine| engine.cpu().clock / 1000).unwrap_or(0)
-    }
-    #[inline]
-    fn hz() -> u32 {
-        with(|engine| engine.hz)
-    }
-    fn timer_arm(deadline_ns: u64) {
-        irq::set_timer(deadline_ns.saturating_mul(1000).min(NEVER - 1));
-    }
-    fn timer_cancel() {
-        irq::set_timer(NEVER);
-    }
-
-    #[inline]
-    fn current() -> TaskId {
-        TaskId::new(with(|engine| engine.cpu().current as usize))
-    }
-    fn park() {
-        park::park();
-    }
     fn unpark(task: TaskId) {
         park::unpark(task);
-    }
-    fn is_running(task: TaskId) -> bool {
-        at_turn(|engine| engine.tasks[task.index()].state == TaskState::Running)
-    }
-    fn spawn(spec: TaskSpec) -> TaskId {
-        park::spawn(spec)
     }
     fn relax() {
         irq::relax();
     }
-    #[inline]
-    fn cond_resched() {
-        irq::cond_resched();
-    }
-
-    fn need_resched() -> bool {
-        at_turn(|engine| engine.should_yield())
-    }
-    #[inline]
-    fn user(ns: u64) {
-        irq::user(ns.saturating_mul(1000));
-    }
-    fn cpu_offline(cpu: CpuId) -> Result<(), HotplugError> {
-        hotplug::offline(cpu)
-    }
-    fn cpu_online(cpu: CpuId) -> Result<(), HotplugError> {
-        hotplug::online(cpu)
+    fn request_drain(cpu: CpuId) -> bool {
+        Self::ipi_send(cpu, Ipi::DrainPages);
+        true
     }
     #[inline]
     fn fail_alloc() -> bool {
@@ -169,6 +119,64 @@ unsafe impl Arch for Sim {
         if !std::thread::panicking() {
             with(|engine| engine.go_to_path(path.0));
         }
+    }
+}
+
+// SAFETY: a task has a number of its own, and its CPU says which one it runs.
+unsafe impl Machine for Sim {
+    #[inline]
+    fn in_interrupt() -> bool {
+        with(|engine| engine.cpu().in_irq)
+    }
+
+    fn ipi_send(cpu: CpuId, reason: Ipi) {
+        irq::send(cpu, reason);
+    }
+    #[inline]
+    fn now_ns() -> u64 {
+        with_any(|engine| engine.cpu().clock / 1000).unwrap_or(0)
+    }
+    #[inline]
+    fn hz() -> u32 {
+        with(|engine| engine.hz)
+    }
+    fn timer_arm(deadline_ns: u64) {
+        irq::set_timer(deadline_ns.saturating_mul(1000).min(NEVER - 1));
+    }
+    fn timer_cancel() {
+        irq::set_timer(NEVER);
+    }
+
+    #[inline]
+    fn current() -> TaskId {
+        TaskId::new(with(|engine| engine.cpu().current as usize))
+    }
+    fn park() {
+        park::park();
+    }
+    fn is_running(task: TaskId) -> bool {
+        at_turn(|engine| engine.tasks[task.index()].state == TaskState::Running)
+    }
+    fn spawn(spec: TaskSpec) -> TaskId {
+        park::spawn(spec)
+    }
+    #[inline]
+    fn cond_resched() {
+        irq::cond_resched();
+    }
+
+    fn need_resched() -> bool {
+        at_turn(|engine| engine.should_yield())
+    }
+    #[inline]
+    fn user(ns: u64) {
+        irq::user(ns.saturating_mul(1000));
+    }
+    fn cpu_offline(cpu: CpuId) -> Result<(), HotplugError> {
+        hotplug::offline(cpu)
+    }
+    fn cpu_online(cpu: CpuId) -> Result<(), HotplugError> {
+        hotplug::online(cpu)
     }
 
     fn clear_block(pfn: Pfn, order: Order) {
@@ -242,10 +250,6 @@ unsafe impl Arch for Sim {
     fn table_drop(pfn: Pfn) {
         with(|engine| engine.tables.clear(pfn, Order::ZERO));
     }
-    #[inline]
-    fn has_tlb_broadcast() -> bool {
-        with(|engine| engine.has_broadcast())
-    }
     fn tlb_load(asid: Option<Asid>) {
         with(|engine| engine.tlbs.load(engine.cur, asid));
     }
@@ -262,8 +266,12 @@ unsafe impl Arch for Sim {
     fn tlb_flush_local(asid: Asid, range: Option<VmaRange>) {
         with(|engine| engine.tlbs.flush(engine.cur, asid, range));
     }
-    fn tlb_broadcast(asid: Asid, range: Option<VmaRange>) {
-        irq::charge(at_turn(|engine| engine.tlb_broadcast(asid, range)));
+    #[inline]
+    fn tlb_broadcast() -> Option<Broadcast> {
+        let broadcast: Broadcast = |asid, range| {
+            irq::charge(at_turn(|engine| engine.tlb_broadcast(asid, range)));
+        };
+        with(|engine| engine.has_broadcast()).then_some(broadcast)
     }
 }
 

@@ -139,7 +139,7 @@ pub struct Faults {
     pub lost_ipi_1024: u32,
     /// Parks that return early.
     pub early_park_1024: u32,
-    /// Allocations that `Arch::fail_alloc` tells to fail.
+    /// Allocations that `Cpu::fail_alloc` tells to fail.
     pub alloc_fail_1024: u32,
     /// Requests that the swap device fails.
     pub io_fail_1024: u32,

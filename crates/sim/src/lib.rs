@@ -1,6 +1,6 @@
 //! A deterministic many-core machine in virtual time.
 //!
-//! Ordinary code over [`mmscale_arch::Arch`] runs unchanged on 1 to 4096 virtual CPUs: each
+//! Ordinary code over [`mmscale_arch::Machine`] runs unchanged on 1 to 4096 virtual CPUs: each
 //! task is a coroutine on one host thread, each CPU has a clock of its own, and whatever CPUs can
 //! see of one another happens in the order of virtual time. The same configuration in the same
 //! binary gives the same results, to the last bit.

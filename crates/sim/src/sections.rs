@@ -24,7 +24,7 @@ const PATHS: usize = 24;
 pub enum Waited {
     /// A spin lock.
     Lock(LockClass),
-    /// Other CPUs, in a loop of [`mmscale_arch::Arch::relax`].
+    /// Other CPUs, in a loop of [`mmscale_arch::Cpu::relax`].
     Loop,
     /// The machine took it away: [`crate::Noise::stolen`].
     Stolen,

@@ -3,7 +3,7 @@
 
 use crate::study::{Checks, RunContext, StudyError};
 use crate::trails::Trails;
-use mmscale_arch::{Arch, CpuId, Probe};
+use mmscale_arch::{CpuId, Probe};
 use mmscale_document::{CallRow, LockRow, On};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::{Ending, Kernel};
@@ -22,7 +22,7 @@ use std::time::Instant;
 /// What a machine runs: the same source on each.
 pub(crate) trait Program: Send + 'static {
     /// The first thread of the system; when it returns, the run is over.
-    fn run<A: Arch>(self, kernel: &Kernel<A>);
+    fn run<A: mmscale_arch::Machine>(self, kernel: &Kernel<A>);
 }
 
 /// A machine and the memory manager on it.
@@ -230,7 +230,7 @@ struct Booting<P> {
 impl<P: Program> Booting<P> {
     /// Panics, which ends the run with its message, if the memory manager refuses its
     /// configuration: parameters have been checked before.
-    fn kernel<A: Arch>(self) -> Kernel<A> {
+    fn kernel<A: mmscale_arch::Machine>(self) -> Kernel<A> {
         let (program, begun) = (self.program, self.begun);
         let first = move |kernel: &Kernel<A>| {
             // Relaxed: it is read when the machine has ended, whose threads were joined.

@@ -1,6 +1,6 @@
 //! Programs with planted bugs on a whole simulated system: the run must end with what they did.
 
-use mmscale_arch::{Arch, CpuId, Order, Pfn, Probe, Trace};
+use mmscale_arch::{CpuId, Machine as _, Order, Pfn, Probe, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_kernel::{Ending, Kernel};

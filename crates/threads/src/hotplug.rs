@@ -11,7 +11,7 @@ use crate::wake::{enqueue, park, suspend, unpark};
 use mmscale_arch::{CpuId, HotplugError, TaskId};
 use std::sync::atomic::Ordering;
 
-/// Takes `cpu` offline; see [`mmscale_arch::Arch::cpu_offline`].
+/// Takes `cpu` offline; see [`mmscale_arch::Machine::cpu_offline`].
 pub(crate) fn offline(cpu: CpuId) -> Result<(), HotplugError> {
     let machine = here().machine();
     let target = find(machine, cpu)?;
@@ -35,7 +35,7 @@ pub(crate) fn offline(cpu: CpuId) -> Result<(), HotplugError> {
     Ok(())
 }
 
-/// Takes `cpu` online; see [`mmscale_arch::Arch::cpu_online`].
+/// Takes `cpu` online; see [`mmscale_arch::Machine::cpu_online`].
 pub(crate) fn online(cpu: CpuId) -> Result<(), HotplugError> {
     let machine = here().machine();
     let target = find(machine, cpu)?;

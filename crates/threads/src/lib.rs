@@ -38,8 +38,9 @@ pub use config::{Failure, Outcome, ThreadsConfig};
 pub use lock::ThreadsSpin;
 pub use run::run;
 
+use mmscale_arch::Machine as _;
 use mmscale_arch::{
-    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
+    Access, Asid, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
     NodeId, Op, Order, PageIo, PathId, Pfn, SoftTlb, TaskId, TaskSpec, Trace, Translation,
     VmaRange, Vpn,
 };
@@ -60,7 +61,7 @@ pub const MEMORY_PAGES: u64 = 1 << 19;
 pub struct Threads;
 
 // SAFETY: a CPU is a thread, and a task leaves it only where preemption is on.
-unsafe impl Arch for Threads {
+unsafe impl Cpu for Threads {
     type Spin = ThreadsSpin;
     type AtomicU8 = ThreadsU8;
     type AtomicU32 = ThreadsU32;
@@ -112,6 +113,49 @@ unsafe impl Arch for Threads {
             interrupt::poll(cpu);
         }
     }
+    fn unpark(task: TaskId) {
+        wake::unpark(here().machine(), task);
+    }
+    fn relax() {
+        interrupt::relax();
+    }
+    fn request_drain(cpu: CpuId) -> bool {
+        Self::ipi_send(cpu, Ipi::DrainPages);
+        true
+    }
+
+    #[inline]
+    fn fail_alloc() -> bool {
+        false
+    }
+    #[inline]
+    fn touch(_: Line, _: Access) {}
+    #[inline]
+    fn work(_: Op, _: u32) {}
+    #[inline]
+    fn trace(event: Trace) {
+        let cpu = here();
+        let now_ns = cpu.machine().clock.now_ns();
+        let probe = cpu.local.probe.try_borrow_mut();
+        let mut probe = probe.expect("a probe is called once at a time: it may not trace");
+        if let Some(probe) = &mut *probe {
+            probe.event(now_ns, &event);
+        }
+    }
+    #[inline]
+    fn span_enter(func: Func) -> PathId {
+        let cpu = here();
+        let path = cpu.machine().paths.child(cpu.local.path.get(), func);
+        PathId(cpu.go_to_path(path))
+    }
+    #[inline]
+    fn span_exit(path: PathId) {
+        here().go_to_path(path.0);
+    }
+}
+
+// SAFETY: a task has a number of its own, and its CPU says which one it runs.
+unsafe impl mmscale_arch::Machine for Threads {
     fn in_interrupt() -> bool {
         here().local.in_interrupt.get()
     }
@@ -142,17 +186,11 @@ unsafe impl Arch for Threads {
     fn park() {
         wake::park();
     }
-    fn unpark(task: TaskId) {
-        wake::unpark(here().machine(), task);
-    }
     fn is_running(task: TaskId) -> bool {
         here().machine().tasks.get(task).is_some_and(|task| task.is_running())
     }
     fn spawn(spec: TaskSpec) -> TaskId {
         wake::spawn(here().machine(), spec)
-    }
-    fn relax() {
-        interrupt::relax();
     }
     fn cond_resched() {
         interrupt::poll(here());
@@ -165,35 +203,6 @@ unsafe impl Arch for Threads {
     }
     fn cpu_online(cpu: CpuId) -> Result<(), HotplugError> {
         hotplug::online(cpu)
-    }
-
-    #[inline]
-    fn fail_alloc() -> bool {
-        false
-    }
-    #[inline]
-    fn touch(_: Line, _: Access) {}
-    #[inline]
-    fn work(_: Op, _: u32) {}
-    #[inline]
-    fn trace(event: Trace) {
-        let cpu = here();
-        let now_ns = cpu.machine().clock.now_ns();
-        let probe = cpu.local.probe.try_borrow_mut();
-        let mut probe = probe.expect("a probe is called once at a time: it may not trace");
-        if let Some(probe) = &mut *probe {
-            probe.event(now_ns, &event);
-        }
-    }
-    #[inline]
-    fn span_enter(func: Func) -> PathId {
-        let cpu = here();
-        let path = cpu.machine().paths.child(cpu.local.path.get(), func);
-        PathId(cpu.go_to_path(path))
-    }
-    #[inline]
-    fn span_exit(path: PathId) {
-        here().go_to_path(path.0);
     }
 
     fn clear_block(pfn: Pfn, order: Order) {
@@ -244,9 +253,6 @@ unsafe impl Arch for Threads {
         word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
     }
     fn table_drop(_: Pfn) {}
-    fn has_tlb_broadcast() -> bool {
-        false
-    }
     fn tlb_load(_: Option<Asid>) {}
     fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {
         on_tlb(|tlb| tlb.lookup(asid, page)).map(|found| found.translation)
@@ -256,9 +262,6 @@ unsafe impl Arch for Threads {
     }
     fn tlb_flush_local(asid: Asid, range: Option<VmaRange>) {
         on_tlb(|tlb| tlb.flush(asid, range, |_| {}));
-    }
-    fn tlb_broadcast(_: Asid, _: Option<VmaRange>) {
-        unreachable!("translations of this machine are invalidated by interrupts");
     }
 }
 

@@ -9,7 +9,9 @@ mod swap;
 
 use common::{Kernel, config, go, task};
 use mmscale_arch::sync::{IrqGuard, PreemptGuard, SpinLock};
-use mmscale_arch::{Arch, CpuId, CpuMask, HotplugError, Ipi, LockClass, Priority};
+use mmscale_arch::{
+    Cpu as _, CpuId, CpuMask, HotplugError, Ipi, LockClass, Machine as _, Priority,
+};
 use mmscale_arch::{Order, Pfn, Probe, TaskId, Trace};
 use mmscale_threads::{Failure, Threads};
 use std::any::Any;

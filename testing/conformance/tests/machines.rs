@@ -1,7 +1,7 @@
 //! The cases on the machines that run the memory manager, under every LRU policy. Each case runs on
 //! a machine of its own, which looks at itself at the end: everything adds up, and is given back.
 
-use mmscale_arch::{Arch, CpuId, Probe, Trace};
+use mmscale_arch::{CpuId, Machine, Probe, Trace};
 use mmscale_conformance::{Case, cases};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::{Ending, Kernel};
@@ -33,7 +33,7 @@ fn deaf(_: CpuId) -> Box<dyn Probe> {
 }
 
 /// A kernel that runs one case in a process of its own.
-fn kernel<A: Arch>(nodes: usize, lru: LruPolicy, case: fn(&Kernel<A>)) -> Kernel<A> {
+fn kernel<A: Machine>(nodes: usize, lru: LruPolicy, case: fn(&Kernel<A>)) -> Kernel<A> {
     let mut mm = MmConfig::new(MemoryMap::nodes(nodes, PAGES / nodes as u32), TickPolicy::Stock);
     mm.lru = lru;
     mm.swap = SwapConfig { pages: 1 << 12, ..SwapConfig::default() };

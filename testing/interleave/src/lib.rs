@@ -16,11 +16,12 @@ mod world;
 
 pub use atomic::{ModelAtomic, ModelOwned};
 pub use spin::ModelSpin;
-pub use world::{Cpu, Hooks, check, cpu_body, interrupt, run, set_online};
+pub use world::{CpuBody, Hooks, check, cpu_body, interrupt, run, set_online};
 
 use mmscale_arch::{
-    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
-    NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
+    Access, Asid, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
+    Machine, NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation,
+    VmaRange, Vpn,
 };
 use world::with;
 
@@ -29,7 +30,7 @@ use world::with;
 pub struct Model;
 
 // SAFETY: a CPU is a task of the model checker, which runs one at a time, and stays it.
-unsafe impl Arch for Model {
+unsafe impl Cpu for Model {
     type Spin = ModelSpin;
     type AtomicU8 = ModelAtomic<u8>;
     type AtomicU32 = ModelAtomic<u32>;
@@ -70,6 +71,31 @@ unsafe impl Arch for Model {
         world::on_here(|cpu| cpu.irqs_on = state.0);
         world::deliver();
     }
+    fn unpark(task: TaskId) {
+        world::unpark(task.index());
+    }
+    fn relax() {
+        world::deliver();
+        shuttle::thread::yield_now();
+    }
+    fn request_drain(cpu: CpuId) -> bool {
+        Self::ipi_send(cpu, Ipi::DrainPages);
+        true
+    }
+    fn fail_alloc() -> bool {
+        false
+    }
+    fn touch(_: Line, _: Access) {}
+    fn work(_: Op, _: u32) {}
+    fn trace(_: Trace) {}
+    fn span_enter(_: Func) -> PathId {
+        PathId(0)
+    }
+    fn span_exit(_: PathId) {}
+}
+
+// SAFETY: a CPU has one task, which has its number.
+unsafe impl Machine for Model {
     fn in_interrupt() -> bool {
         world::on_here(|cpu| cpu.in_interrupt)
     }
@@ -91,19 +117,12 @@ unsafe impl Arch for Model {
     fn park() {
         world::park();
     }
-    fn unpark(task: TaskId) {
-        world::unpark(task.index());
-    }
     fn is_running(task: TaskId) -> bool {
         with(|w| w.cpus.borrow()[task.index()].runs)
     }
     fn spawn(_: TaskSpec) -> TaskId {
         // A CPU has one task: scenarios make the workers they want as CPUs of their own.
         TaskId::new(usize::from(u16::MAX))
-    }
-    fn relax() {
-        world::deliver();
-        shuttle::thread::yield_now();
     }
     fn cond_resched() {
         world::point();
@@ -119,16 +138,6 @@ unsafe impl Arch for Model {
         set_online(cpu.index(), true);
         Ok(())
     }
-    fn fail_alloc() -> bool {
-        false
-    }
-    fn touch(_: Line, _: Access) {}
-    fn work(_: Op, _: u32) {}
-    fn trace(_: Trace) {}
-    fn span_enter(_: Func) -> PathId {
-        PathId(0)
-    }
-    fn span_exit(_: PathId) {}
     fn clear_block(pfn: Pfn, order: Order) {
         let drop = |page| {
             with(|w| {
@@ -185,9 +194,6 @@ unsafe impl Arch for Model {
     fn table_drop(pfn: Pfn) {
         with(|w| w.tables.borrow_mut().remove(&pfn));
     }
-    fn has_tlb_broadcast() -> bool {
-        false
-    }
     fn tlb_load(_: Option<Asid>) {}
     fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {
         world::point();
@@ -198,8 +204,5 @@ unsafe impl Arch for Model {
     }
     fn tlb_flush_local(asid: Asid, range: Option<VmaRange>) {
         world::on_here(|cpu| cpu.tlb.flush(asid, range, |_| {}));
-    }
-    fn tlb_broadcast(_: Asid, _: Option<VmaRange>) {
-        unreachable!("translations of this machine are invalidated by interrupts");
     }
 }

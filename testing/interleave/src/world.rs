@@ -23,7 +23,7 @@ pub trait Hooks: Send + Sync {
 }
 
 /// The body of one CPU.
-pub type Cpu = Box<dyn FnOnce() + Send>;
+pub type CpuBody = Box<dyn FnOnce() + Send>;
 
 pub(crate) struct CpuState {
     pub(crate) online: bool,
@@ -188,7 +188,7 @@ pub fn set_online(cpu: usize, online: bool) {
 
 /// A machine of `cpus` CPUs, all online; the caller is on CPU 0 for now. `make` builds what the
 /// scenario is about, and says what each CPU runs; then they all run to their ends.
-pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<Cpu>)) {
+pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<CpuBody>)) {
     let cpu = |_| CpuState {
         online: true,
         irqs_on: true,
@@ -223,7 +223,7 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<Cpu>
     threads.into_iter().for_each(|thread| thread.join().expect("a CPU runs to its end"));
 }
 
-fn on_cpu(cpu: usize, body: Cpu) {
+fn on_cpu(cpu: usize, body: CpuBody) {
     HERE.with(|here| here.set(cpu));
     on_here(|state| state.thread = Some(thread::current()));
     body();
@@ -258,7 +258,7 @@ pub(crate) fn send(cpu: usize, reason: Ipi) {
 }
 
 /// A body that does `f`.
-pub fn cpu_body(f: impl FnOnce() + Send + 'static) -> Cpu {
+pub fn cpu_body(f: impl FnOnce() + Send + 'static) -> CpuBody {
     Box::new(f)
 }
 

@@ -4,7 +4,7 @@
 //! interrupts, and nothing else. The preemption count and the interrupt flag are kept up for real,
 //! in memory of the thread.
 
-use mmscale_arch::bare::{Bare, BareMachine};
+use mmscale_arch::bare::{Bare, BareCpu};
 use mmscale_arch::{CpuId, IrqState};
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ const CPUS: usize = 2;
 const PATIENCE: u32 = 256;
 
 /// The machine.
-pub(crate) type Host = BareMachine<HostThreads>;
+pub(crate) type Host = BareCpu<HostThreads>;
 
 /// What is particular to it, as a tag type.
 pub(crate) struct HostThreads;

@@ -27,8 +27,9 @@ pub use machine::{
 
 use machine::expect;
 use mmscale_arch::{
-    Access, Arch, Asid, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
-    NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn,
+    Access, Asid, Broadcast, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi,
+    IrqState, Line, Machine, NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace,
+    Translation, VmaRange, Vpn,
 };
 
 /// The machine, as a tag type.
@@ -36,7 +37,7 @@ use mmscale_arch::{
 pub struct Stepped;
 
 // SAFETY: all CPUs are steps of one thread, and the test says which runs.
-unsafe impl Arch for Stepped {
+unsafe impl Cpu for Stepped {
     type Spin = SteppedSpin;
     type AtomicU8 = SteppedAtomic<u8>;
     type AtomicU32 = SteppedAtomic<u32>;
@@ -86,54 +87,15 @@ unsafe impl Arch for Stepped {
             cpu.irqs_on = state.0;
         });
     }
-    fn in_interrupt() -> bool {
-        machine::here(|cpu| cpu.in_interrupt)
-    }
-    fn ipi_send(cpu: CpuId, reason: Ipi) {
-        machine::with(|m| m.ipis.borrow_mut().push_back((cpu, reason)));
-    }
-    fn now_ns() -> u64 {
-        machine::with(|m| m.now_ns.get())
-    }
-    fn hz() -> u32 {
-        machine::with(|m| m.hz.get())
-    }
-    fn timer_arm(deadline_ns: u64) {
-        machine::here(|cpu| cpu.timer = Some(deadline_ns));
-    }
-    fn timer_cancel() {
-        machine::here(|cpu| cpu.timer = None);
-    }
-    fn current() -> TaskId {
-        machine::here(|cpu| cpu.task)
-    }
-    fn park() {
-        machine::park();
-    }
     fn unpark(task: TaskId) {
         machine::with(|m| m.tokens.borrow_mut().insert(task));
-    }
-    fn is_running(task: TaskId) -> bool {
-        machine::with(|m| m.cpus.borrow().iter().any(|cpu| cpu.task == task))
-    }
-    fn spawn(spec: TaskSpec) -> TaskId {
-        machine::spawn(spec)
     }
     fn relax() {
         machine::relax();
     }
-    fn cond_resched() {
-        machine::here(|cpu| assert!(cpu.preempt == 0, "cond_resched while atomic"));
-    }
-    fn user(ns: u64) {
-        machine::here(|cpu| assert!(cpu.preempt == 0 && cpu.irqs_on, "user time while atomic"));
-        machine::advance(ns);
-    }
-    fn cpu_offline(cpu: CpuId) -> Result<(), HotplugError> {
-        machine::hotplug(cpu, false)
-    }
-    fn cpu_online(cpu: CpuId) -> Result<(), HotplugError> {
-        machine::hotplug(cpu, true)
+    fn request_drain(cpu: CpuId) -> bool {
+        Self::ipi_send(cpu, Ipi::DrainPages);
+        true
     }
     fn fail_alloc() -> bool {
         machine::fail_alloc()
@@ -159,6 +121,53 @@ unsafe impl Arch for Stepped {
             expect(cpu.path.len() == path.0 as usize + 1, "spans end in the wrong order");
             cpu.path.pop();
         });
+    }
+}
+
+// SAFETY: the test says which task a CPU runs, on one thread.
+unsafe impl Machine for Stepped {
+    fn in_interrupt() -> bool {
+        machine::here(|cpu| cpu.in_interrupt)
+    }
+    fn ipi_send(cpu: CpuId, reason: Ipi) {
+        machine::with(|m| m.ipis.borrow_mut().push_back((cpu, reason)));
+    }
+    fn now_ns() -> u64 {
+        machine::with(|m| m.now_ns.get())
+    }
+    fn hz() -> u32 {
+        machine::with(|m| m.hz.get())
+    }
+    fn timer_arm(deadline_ns: u64) {
+        machine::here(|cpu| cpu.timer = Some(deadline_ns));
+    }
+    fn timer_cancel() {
+        machine::here(|cpu| cpu.timer = None);
+    }
+    fn current() -> TaskId {
+        machine::here(|cpu| cpu.task)
+    }
+    fn park() {
+        machine::park();
+    }
+    fn is_running(task: TaskId) -> bool {
+        machine::with(|m| m.cpus.borrow().iter().any(|cpu| cpu.task == task))
+    }
+    fn spawn(spec: TaskSpec) -> TaskId {
+        machine::spawn(spec)
+    }
+    fn cond_resched() {
+        machine::here(|cpu| assert!(cpu.preempt == 0, "cond_resched while atomic"));
+    }
+    fn user(ns: u64) {
+        machine::here(|cpu| assert!(cpu.preempt == 0 && cpu.irqs_on, "user time while atomic"));
+        machine::advance(ns);
+    }
+    fn cpu_offline(cpu: CpuId) -> Result<(), HotplugError> {
+        machine::hotplug(cpu, false)
+    }
+    fn cpu_online(cpu: CpuId) -> Result<(), HotplugError> {
+        machine::hotplug(cpu, true)
     }
     fn clear_block(pfn: Pfn, order: Order) {
         machine::work(Op::ClearPage, order.pages() as u32);
@@ -214,9 +223,6 @@ unsafe impl Arch for Stepped {
     fn table_drop(pfn: Pfn) {
         machine::with(|m| m.tables.borrow_mut().remove(&pfn));
     }
-    fn has_tlb_broadcast() -> bool {
-        machine::with(|m| m.broadcast.get())
-    }
     fn tlb_load(asid: Option<Asid>) {
         machine::here(|cpu| cpu.asid = asid);
     }
@@ -237,11 +243,13 @@ unsafe impl Arch for Stepped {
     fn tlb_flush_local(asid: Asid, range: Option<VmaRange>) {
         machine::here(|cpu| cpu.tlb.flush(asid, range, |_| {}));
     }
-    fn tlb_broadcast(asid: Asid, range: Option<VmaRange>) {
-        assert!(Self::has_tlb_broadcast(), "this machine has no broadcast");
-        machine::with(|m| {
-            let mut cpus = m.cpus.borrow_mut();
-            cpus.iter_mut().for_each(|cpu| cpu.tlb.flush(asid, range, |_| {}));
-        });
+    fn tlb_broadcast() -> Option<Broadcast> {
+        let broadcast: Broadcast = |asid, range| {
+            machine::with(|m| {
+                let mut cpus = m.cpus.borrow_mut();
+                cpus.iter_mut().for_each(|cpu| cpu.tlb.flush(asid, range, |_| {}));
+            });
+        };
+        machine::with(|m| m.broadcast.get()).then_some(broadcast)
     }
 }

@@ -188,7 +188,7 @@ pub(crate) fn work(op: Op, count: u32) {
 }
 
 /// Something happens once, `skip` steps of work from now: in the middle of what the caller does
-/// next. A step is any call of [`Arch::work`](mmscale_arch::Arch::work).
+/// next. A step is any call of [`Cpu::work`](mmscale_arch::Cpu::work).
 pub fn at_step(skip: u32, happen: impl FnOnce() + 'static) {
     with(|m| {
         m.before_step.set(skip);

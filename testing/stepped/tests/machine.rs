@@ -1,7 +1,7 @@
 //! The machine catches what it promises to catch.
 
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{Arch, Ipi, LockClass, Op, TaskId};
+use mmscale_arch::{Cpu as _, Ipi, LockClass, Machine as _, Op, TaskId};
 use mmscale_stepped::{self as stepped, Stepped};
 
 fn lock(class: LockClass) -> SpinLock<Stepped, u32> {

@@ -1,10 +1,10 @@
 //! A spin lock on one byte.
 
-use crate::{Arch, LockClass, RawSpin};
+use crate::{Cpu, LockClass, RawSpin};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Taken by an exchange, watched by loads, each wait a turn of [`Arch::relax`]. Not fair: it must
+/// Taken by an exchange, watched by loads, each wait a turn of [`Cpu::relax`]. Not fair: it must
 /// also do where a CPU can lose the processor under it to a hypervisor or another thread, and a
 /// queue would wait for each that has.
 pub struct BareSpin<A> {
@@ -14,7 +14,7 @@ pub struct BareSpin<A> {
 
 // SAFETY: an exchange finds the byte clear once between two stores that clear it; `Acquire` in
 // `try_lock` pairs with `Release` in `unlock`.
-unsafe impl<A: Arch> RawSpin for BareSpin<A> {
+unsafe impl<A: Cpu> RawSpin for BareSpin<A> {
     fn new(_: LockClass) -> Self {
         Self { taken: AtomicBool::new(false), arch: PhantomData }
     }

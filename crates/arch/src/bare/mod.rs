@@ -1,21 +1,21 @@
-//! A machine for the frame allocator alone.
+//! What the frame allocator needs, from six functions of an embedder.
 //!
 //! A kernel, a hypervisor or a program without an operating system that wants the frame allocator
 //! (`mmscale_frames`) and nothing else implements [`Bare`]: which CPU this is, how many there are,
-//! and how preemption and interrupts go off and on. [`BareMachine`] makes an [`Arch`] of it, with
-//! the processor's atomics and a spin lock. It names no costs, traces nothing, and has neither
-//! tasks nor a clock nor page tables: what asks for those panics, and the frame allocator does not.
+//! and how preemption and interrupts go off and on. [`BareCpu`] makes a [`Cpu`](crate::Cpu) of it,
+//! with the processor's atomics and a spin lock. It names no costs and traces nothing. It is no
+//! [`Machine`](crate::Machine): it has neither tasks nor a clock nor page tables.
 //!
 //! The first page of `mmscale_frames` has an example.
 
 mod atomic;
+mod cpu;
 mod lock;
-mod machine;
 
+pub use cpu::BareCpu;
 pub use lock::BareSpin;
-pub use machine::BareMachine;
 
-use super::{CpuId, CpuMask, Ipi, IrqState, NodeId};
+use super::{CpuId, CpuMask, IrqState, NodeId, TaskId};
 
 /// What the frame allocator asks of whoever embeds it, as static functions on a tag type.
 ///
@@ -63,25 +63,14 @@ pub unsafe trait Bare: Sized + 'static {
     fn relax() {
         core::hint::spin_loop();
     }
-    /// Whether CPUs can interrupt one another. Where they cannot, what a CPU keeps to itself stays
-    /// there until it gives it up (`drain_pages`): it should before it goes idle for long.
-    #[inline]
-    fn has_ipi() -> bool {
+    /// Asks another CPU for the pages that it keeps to itself: interrupts it, and `drain_ipi` of
+    /// the frame allocator is to be called there with interrupts off. `false`, which is the
+    /// default: CPUs cannot interrupt one another, and nothing was asked. What a CPU keeps then
+    /// stays there until it drains by itself (`drain_pages`), which it should before it is idle
+    /// for long.
+    fn request_drain(_cpu: CpuId) -> bool {
         false
     }
-    /// Interrupts another CPU, whose `drain_ipi` of the frame allocator is to be called then, with
-    /// interrupts off.
-    ///
-    /// # Panics
-    /// Where it is not there.
-    fn ipi_send(_cpu: CpuId, _reason: Ipi) {
-        absent("interrupts between CPUs")
-    }
-}
-
-/// The frame allocator never asks for this.
-#[cold]
-#[track_caller]
-fn absent(what: &str) -> ! {
-    panic!("a bare machine has no {what}: it serves the frame allocator alone")
+    /// Wakes a task that the embedder named (`set_reclaimer`). Nothing where it names none.
+    fn unpark(_task: TaskId) {}
 }

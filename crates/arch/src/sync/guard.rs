@@ -1,13 +1,13 @@
 //! Guards over preemption and interrupts.
 
-use crate::{Arch, CpuId, IrqState};
+use crate::{Cpu, CpuId, IrqState};
 use core::marker::PhantomData;
 
 /// Proof that the calling task cannot leave its CPU. Given by every guard of this module.
 ///
 /// # Safety
 /// The implementor keeps preemption off for as long as it lives, and does not leave its CPU.
-pub unsafe trait NoPreempt<A: Arch> {
+pub unsafe trait NoPreempt<A: Cpu> {
     /// The CPU that the holder stays on.
     #[inline]
     fn cpu(&self) -> CpuId {
@@ -17,11 +17,11 @@ pub unsafe trait NoPreempt<A: Arch> {
 
 /// Preemption is off until this is dropped.
 #[must_use]
-pub struct PreemptGuard<A: Arch> {
+pub struct PreemptGuard<A: Cpu> {
     arch: PhantomData<*const A>,
 }
 
-impl<A: Arch> PreemptGuard<A> {
+impl<A: Cpu> PreemptGuard<A> {
     /// Turns preemption off; nests.
     #[inline]
     #[expect(clippy::new_without_default, reason = "a guard is never a default value")]
@@ -31,7 +31,7 @@ impl<A: Arch> PreemptGuard<A> {
     }
 }
 
-impl<A: Arch> Drop for PreemptGuard<A> {
+impl<A: Cpu> Drop for PreemptGuard<A> {
     #[inline]
     fn drop(&mut self) {
         A::preempt_enable();
@@ -39,16 +39,16 @@ impl<A: Arch> Drop for PreemptGuard<A> {
 }
 
 // SAFETY: preemption is off from `new` to `drop`, and the guard is not `Send`.
-unsafe impl<A: Arch> NoPreempt<A> for PreemptGuard<A> {}
+unsafe impl<A: Cpu> NoPreempt<A> for PreemptGuard<A> {}
 
 /// Interrupts and preemption are off until this is dropped.
 #[must_use]
-pub struct IrqGuard<A: Arch> {
+pub struct IrqGuard<A: Cpu> {
     before: IrqState,
     arch: PhantomData<*const A>,
 }
 
-impl<A: Arch> IrqGuard<A> {
+impl<A: Cpu> IrqGuard<A> {
     /// Turns interrupts and preemption off; nests.
     #[inline]
     #[expect(clippy::new_without_default, reason = "a guard is never a default value")]
@@ -58,7 +58,7 @@ impl<A: Arch> IrqGuard<A> {
     }
 }
 
-impl<A: Arch> Drop for IrqGuard<A> {
+impl<A: Cpu> Drop for IrqGuard<A> {
     #[inline]
     fn drop(&mut self) {
         A::irq_restore(self.before);
@@ -67,4 +67,4 @@ impl<A: Arch> Drop for IrqGuard<A> {
 }
 
 // SAFETY: preemption is off from `new` to `drop`, and the guard is not `Send`.
-unsafe impl<A: Arch> NoPreempt<A> for IrqGuard<A> {}
+unsafe impl<A: Cpu> NoPreempt<A> for IrqGuard<A> {}

@@ -10,7 +10,7 @@
 
 use super::SpinLock;
 use super::optimistic::{Spin, spin_in_line};
-use crate::{Arch, Atomic, LockClass, RawSpin, TaskId};
+use crate::{Atomic, LockClass, Machine, RawSpin, TaskId};
 use alloc::collections::VecDeque;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -34,7 +34,7 @@ fn owner_of(word: u64) -> Option<TaskId> {
 }
 
 /// A lock around a `T` whose waiters sleep.
-pub struct Mutex<A: Arch, T> {
+pub struct Mutex<A: Machine, T> {
     word: A::AtomicU64,
     /// The line of those who spin for the owner.
     spinners: A::Spin,
@@ -43,14 +43,14 @@ pub struct Mutex<A: Arch, T> {
 }
 
 // SAFETY: one owner at a time reaches the data.
-unsafe impl<A: Arch, T: Send> Sync for Mutex<A, T>
+unsafe impl<A: Machine, T: Send> Sync for Mutex<A, T>
 where
     A::AtomicU64: Sync,
     A::Spin: Sync,
 {
 }
 
-impl<A: Arch, T> Mutex<A, T> {
+impl<A: Machine, T> Mutex<A, T> {
     /// A free mutex around `data`.
     pub fn new(data: T) -> Self {
         Self {
@@ -171,12 +171,12 @@ impl<A: Arch, T> Mutex<A, T> {
 
 /// The mutex is held until this is dropped.
 #[must_use]
-pub struct MutexGuard<'a, A: Arch, T> {
+pub struct MutexGuard<'a, A: Machine, T> {
     mutex: &'a Mutex<A, T>,
     not_send: PhantomData<*const ()>,
 }
 
-impl<A: Arch, T> Deref for MutexGuard<'_, A, T> {
+impl<A: Machine, T> Deref for MutexGuard<'_, A, T> {
     type Target = T;
     fn deref(&self) -> &T {
         // SAFETY: the guard exists, so this task owns the mutex.
@@ -184,14 +184,14 @@ impl<A: Arch, T> Deref for MutexGuard<'_, A, T> {
     }
 }
 
-impl<A: Arch, T> DerefMut for MutexGuard<'_, A, T> {
+impl<A: Machine, T> DerefMut for MutexGuard<'_, A, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard exists, so this task owns the mutex; `&mut self` is the only use.
         unsafe { &mut *self.mutex.data.get() }
     }
 }
 
-impl<A: Arch, T> Drop for MutexGuard<'_, A, T> {
+impl<A: Machine, T> Drop for MutexGuard<'_, A, T> {
     fn drop(&mut self) {
         self.mutex.unlock();
     }

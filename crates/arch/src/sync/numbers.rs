@@ -1,7 +1,7 @@
 //! Numbers for things that come and go, for many CPUs at once.
 
 use super::{EachCpu, SpinLock};
-use crate::{Arch, LockClass};
+use crate::{Cpu, LockClass};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -13,7 +13,7 @@ const KEPT_MAX: usize = 32;
 /// and a few dozen for each CPU.
 ///
 /// Locks: one for each CPU and one for the pool (class Other), held for moments, one at a time.
-pub struct Numbers<A: Arch> {
+pub struct Numbers<A: Cpu> {
     kept: EachCpu<SpinLock<A, Vec<usize>>>,
     pool: SpinLock<A, Pool>,
 }
@@ -24,7 +24,7 @@ struct Pool {
     free: Vec<usize>,
 }
 
-impl<A: Arch> Numbers<A> {
+impl<A: Cpu> Numbers<A> {
     /// All of `range` are free.
     pub fn new(range: Range<usize>) -> Self {
         let pool = Pool { unused: range, free: Vec::new() };
@@ -81,7 +81,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bare::{Bare, BareMachine};
+    use crate::bare::{Bare, BareCpu};
     use crate::{CpuId, IrqState};
     use alloc::collections::BTreeSet;
 
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn all_numbers_are_given_and_none_twice() {
-        let numbers = Numbers::<BareMachine<One>>::new(3..200);
+        let numbers = Numbers::<BareCpu<One>>::new(3..200);
         let all = || core::iter::from_fn(|| numbers.take()).collect::<Vec<_>>();
         for _ in 0..3 {
             let out = all();
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_came_back_is_used_again_before_a_new_one() {
-        let numbers = Numbers::<BareMachine<One>>::new(0..1000);
+        let numbers = Numbers::<BareCpu<One>>::new(0..1000);
         for _ in 0..500 {
             let out = [(); 3].map(|()| numbers.take().expect("there are more"));
             assert!(out.iter().all(|&number| number < 3));

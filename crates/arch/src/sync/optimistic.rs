@@ -5,7 +5,7 @@
 //! comes. Preemption is off meanwhile, as it is in the kernel; interrupts are not.
 
 use super::PreemptGuard;
-use crate::{Arch, RawSpin};
+use crate::{Machine, RawSpin};
 
 /// What a spinner found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Spin {
 }
 
 /// Spins with `attempt` until it gets the lock or gives up; says whether it got it.
-pub(super) fn spin_in_line<A: Arch>(line: &A::Spin, mut attempt: impl FnMut() -> Spin) -> bool {
+pub(super) fn spin_in_line<A: Machine>(line: &A::Spin, mut attempt: impl FnMut() -> Spin) -> bool {
     // Hopeless for the first is hopeless for all: do not even stand in line.
     match attempt() {
         Spin::Got => return true,

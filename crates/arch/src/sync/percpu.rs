@@ -1,7 +1,7 @@
 //! Data of which every CPU has its own copy.
 
 use super::NoPreempt;
-use crate::{Arch, CpuId};
+use crate::{Cpu, CpuId};
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 
@@ -14,12 +14,12 @@ struct Padded<T>(T);
 /// [`PerCpu::get`] gives `&T`, never `&mut T`: fields are `Cell`s. A field that an interrupt
 /// changes too is touched by tasks only with interrupts off. What other CPUs read belongs in
 /// [`EachCpu`].
-pub struct PerCpu<A: Arch, T> {
+pub struct PerCpu<A: Cpu, T> {
     slots: Box<[Padded<T>]>,
     arch: PhantomData<fn() -> A>,
 }
 
-impl<A: Arch, T> PerCpu<A, T> {
+impl<A: Cpu, T> PerCpu<A, T> {
     /// One `T` for each possible CPU.
     pub fn new(mut make: impl FnMut(CpuId) -> T) -> Self {
         let slots = (0..A::cpus_possible()).map(|cpu| Padded(make(CpuId::new(cpu)))).collect();
@@ -43,7 +43,7 @@ impl<A: Arch, T> PerCpu<A, T> {
 
 // SAFETY: a `T` is reached only from its own CPU (`get`), or when that CPU does not run
 // (`get_stopped`): by one thread at a time, which is what `Send` allows.
-unsafe impl<A: Arch, T: Send> Sync for PerCpu<A, T> {}
+unsafe impl<A: Cpu, T: Send> Sync for PerCpu<A, T> {}
 
 /// A copy of `T` for each CPU that every CPU may reach: locks and atomics.
 pub struct EachCpu<T> {
@@ -52,7 +52,7 @@ pub struct EachCpu<T> {
 
 impl<T> EachCpu<T> {
     /// One `T` for each possible CPU of `A`.
-    pub fn new<A: Arch>(mut make: impl FnMut(CpuId) -> T) -> Self {
+    pub fn new<A: Cpu>(mut make: impl FnMut(CpuId) -> T) -> Self {
         Self { slots: (0..A::cpus_possible()).map(|cpu| Padded(make(CpuId::new(cpu)))).collect() }
     }
     /// The copy of `cpu`.

@@ -11,7 +11,7 @@
 
 use super::optimistic::{Spin, spin_in_line};
 use super::{PreemptGuard, SpinLock};
-use crate::{Arch, Atomic, Func, LockClass, RawSpin, Span, TaskId};
+use crate::{Atomic, Func, LockClass, Machine, RawSpin, Span, TaskId};
 use alloc::collections::VecDeque;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -46,7 +46,7 @@ enum Want {
 }
 
 /// A reader-writer lock around a `T` whose waiters sleep.
-pub struct RwSem<A: Arch, T> {
+pub struct RwSem<A: Machine, T> {
     count: A::AtomicU64,
     /// The writer that has it, plus 1; a hint for spinners.
     owner: A::AtomicU32,
@@ -56,7 +56,7 @@ pub struct RwSem<A: Arch, T> {
 }
 
 // SAFETY: many readers share the data, one writer alone changes it.
-unsafe impl<A: Arch, T: Send + Sync> Sync for RwSem<A, T>
+unsafe impl<A: Machine, T: Send + Sync> Sync for RwSem<A, T>
 where
     A::AtomicU64: Sync,
     A::AtomicU32: Sync,
@@ -64,7 +64,7 @@ where
 {
 }
 
-impl<A: Arch, T> RwSem<A, T> {
+impl<A: Machine, T> RwSem<A, T> {
     /// A free semaphore around `data`.
     pub fn new(data: T) -> Self {
         Self {
@@ -335,12 +335,12 @@ impl<A: Arch, T> RwSem<A, T> {
 
 /// Held for reading until this is dropped.
 #[must_use]
-pub struct ReadGuard<'a, A: Arch, T> {
+pub struct ReadGuard<'a, A: Machine, T> {
     sem: &'a RwSem<A, T>,
     not_send: PhantomData<*const ()>,
 }
 
-impl<A: Arch, T> Deref for ReadGuard<'_, A, T> {
+impl<A: Machine, T> Deref for ReadGuard<'_, A, T> {
     type Target = T;
     fn deref(&self) -> &T {
         // SAFETY: the guard exists, so no writer has the semaphore.
@@ -348,7 +348,7 @@ impl<A: Arch, T> Deref for ReadGuard<'_, A, T> {
     }
 }
 
-impl<A: Arch, T> Drop for ReadGuard<'_, A, T> {
+impl<A: Machine, T> Drop for ReadGuard<'_, A, T> {
     fn drop(&mut self) {
         self.sem.read_done();
     }
@@ -356,12 +356,12 @@ impl<A: Arch, T> Drop for ReadGuard<'_, A, T> {
 
 /// Held for writing until this is dropped.
 #[must_use]
-pub struct WriteGuard<'a, A: Arch, T> {
+pub struct WriteGuard<'a, A: Machine, T> {
     sem: &'a RwSem<A, T>,
     not_send: PhantomData<*const ()>,
 }
 
-impl<'a, A: Arch, T> WriteGuard<'a, A, T> {
+impl<'a, A: Machine, T> WriteGuard<'a, A, T> {
     /// Goes on holding it, for reading only: no writer gets in between (`downgrade_write`).
     pub fn downgrade(self) -> ReadGuard<'a, A, T> {
         let sem = self.sem;
@@ -371,7 +371,7 @@ impl<'a, A: Arch, T> WriteGuard<'a, A, T> {
     }
 }
 
-impl<A: Arch, T> Deref for WriteGuard<'_, A, T> {
+impl<A: Machine, T> Deref for WriteGuard<'_, A, T> {
     type Target = T;
     fn deref(&self) -> &T {
         // SAFETY: the guard exists, so this task alone has the semaphore.
@@ -379,14 +379,14 @@ impl<A: Arch, T> Deref for WriteGuard<'_, A, T> {
     }
 }
 
-impl<A: Arch, T> DerefMut for WriteGuard<'_, A, T> {
+impl<A: Machine, T> DerefMut for WriteGuard<'_, A, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard exists, so this task alone has the semaphore, and this borrow alone.
         unsafe { &mut *self.sem.data.get() }
     }
 }
 
-impl<A: Arch, T> Drop for WriteGuard<'_, A, T> {
+impl<A: Machine, T> Drop for WriteGuard<'_, A, T> {
     fn drop(&mut self) {
         self.sem.write_done();
     }

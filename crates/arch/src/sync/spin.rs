@@ -1,7 +1,7 @@
 //! The spin lock with its data.
 
 use super::{IrqGuard, NoPreempt, PreemptGuard};
-use crate::{Arch, LockClass, RawSpin};
+use crate::{Cpu, LockClass, RawSpin};
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
@@ -10,15 +10,15 @@ use core::ops::{Deref, DerefMut};
 ///
 /// Data under a lock is never read outside it, except through atomics of its own: the simulator's
 /// exactness rests on this.
-pub struct SpinLock<A: Arch, T> {
+pub struct SpinLock<A: Cpu, T> {
     raw: A::Spin,
     data: UnsafeCell<T>,
 }
 
 // SAFETY: the raw lock lets one holder at a time reach the data.
-unsafe impl<A: Arch, T: Send> Sync for SpinLock<A, T> where A::Spin: Sync {}
+unsafe impl<A: Cpu, T: Send> Sync for SpinLock<A, T> where A::Spin: Sync {}
 
-impl<A: Arch, T> SpinLock<A, T> {
+impl<A: Cpu, T> SpinLock<A, T> {
     /// A free lock of `class` around `data`.
     pub fn new(class: LockClass, data: T) -> Self {
         Self { raw: A::Spin::new(class), data: UnsafeCell::new(data) }
@@ -70,13 +70,13 @@ impl<A: Arch, T> SpinLock<A, T> {
 /// The lock is held until this is dropped; `C` is the guard over preemption and interrupts, which
 /// ends after the lock is free.
 #[must_use]
-pub struct SpinGuard<'a, A: Arch, T, C> {
+pub struct SpinGuard<'a, A: Cpu, T, C> {
     lock: &'a SpinLock<A, T>,
     _context: C,
     not_send: PhantomData<*const ()>,
 }
 
-impl<A: Arch, T, C> Deref for SpinGuard<'_, A, T, C> {
+impl<A: Cpu, T, C> Deref for SpinGuard<'_, A, T, C> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -85,7 +85,7 @@ impl<A: Arch, T, C> Deref for SpinGuard<'_, A, T, C> {
     }
 }
 
-impl<A: Arch, T, C> DerefMut for SpinGuard<'_, A, T, C> {
+impl<A: Cpu, T, C> DerefMut for SpinGuard<'_, A, T, C> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard exists, so this CPU holds the lock; `&mut self` makes it the only use.
@@ -93,7 +93,7 @@ impl<A: Arch, T, C> DerefMut for SpinGuard<'_, A, T, C> {
     }
 }
 
-impl<A: Arch, T, C> Drop for SpinGuard<'_, A, T, C> {
+impl<A: Cpu, T, C> Drop for SpinGuard<'_, A, T, C> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the guard exists, so this CPU holds the lock, and nobody uses the guard again.
@@ -102,4 +102,4 @@ impl<A: Arch, T, C> Drop for SpinGuard<'_, A, T, C> {
 }
 
 // SAFETY: the context guard keeps preemption off while the lock is held.
-unsafe impl<A: Arch, T, C: NoPreempt<A>> NoPreempt<A> for SpinGuard<'_, A, T, C> {}
+unsafe impl<A: Cpu, T, C: NoPreempt<A>> NoPreempt<A> for SpinGuard<'_, A, T, C> {}

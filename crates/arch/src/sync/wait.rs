@@ -9,7 +9,7 @@
 //! under it.
 
 use super::SpinLock;
-use crate::{Arch, Atomic, LockClass, TaskId};
+use crate::{Atomic, LockClass, Machine, TaskId};
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering;
 
@@ -17,11 +17,11 @@ use core::sync::atomic::Ordering;
 const RESERVED: usize = 4;
 
 /// Tasks that wait for a condition. The storage grows only when there are more waiters than ever.
-pub struct WaitQueue<A: Arch> {
+pub struct WaitQueue<A: Machine> {
     waiters: SpinLock<A, VecDeque<TaskId>>,
 }
 
-impl<A: Arch> WaitQueue<A> {
+impl<A: Machine> WaitQueue<A> {
     /// A queue without waiters.
     #[expect(clippy::new_without_default, reason = "a queue is made on purpose")]
     pub fn new() -> Self {
@@ -69,12 +69,12 @@ impl<A: Arch> WaitQueue<A> {
 }
 
 /// Something that happens once, and tasks that wait for it.
-pub struct Completion<A: Arch> {
+pub struct Completion<A: Machine> {
     done: A::AtomicU32,
     waiters: WaitQueue<A>,
 }
 
-impl<A: Arch> Completion<A> {
+impl<A: Machine> Completion<A> {
     /// Not done yet.
     #[expect(clippy::new_without_default, reason = "a completion is made on purpose")]
     pub fn new() -> Self {

@@ -4,7 +4,7 @@ use super::BlockMap;
 use super::head::Head;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use mmscale_arch::{Arch, Atomic, CpuId};
+use mmscale_arch::{Atomic, Cpu, CpuId};
 
 /// While it lasts, its CPU changes the heads of pageblocks of which it gives everything back.
 /// Nobody else changes these but who isolates one. So a CPU that nobody isolates anything beside
@@ -14,7 +14,7 @@ use mmscale_arch::{Arch, Atomic, CpuId};
 ///
 /// Whole pageblocks on the way out need none of this: who has taken the bit of one out of where
 /// they are found is the only one who may change its head, and who isolates waits for that bit.
-pub(super) struct Batch<'a, A: Arch> {
+pub(super) struct Batch<'a, A: Cpu> {
     /// Nonzero while its CPU changes heads with plain stores.
     inside: &'a A::AtomicU32,
     mode: Cell<Mode>,
@@ -40,7 +40,7 @@ pub(super) enum Way {
     Careful,
 }
 
-impl<A: Arch> Batch<'_, A> {
+impl<A: Cpu> Batch<'_, A> {
     /// How its CPU may change heads from now on.
     #[inline]
     pub(super) fn enter(&self, map: &BlockMap<A>) -> Way {
@@ -60,7 +60,7 @@ impl<A: Arch> Batch<'_, A> {
     }
 }
 
-impl<A: Arch> Drop for Batch<'_, A> {
+impl<A: Cpu> Drop for Batch<'_, A> {
     #[inline]
     fn drop(&mut self) {
         if self.mode.get() == Mode::Alone {
@@ -69,7 +69,7 @@ impl<A: Arch> Drop for Batch<'_, A> {
     }
 }
 
-impl<A: Arch> BlockMap<A> {
+impl<A: Cpu> BlockMap<A> {
     /// For the CPU this runs on, or one that has stopped, with preemption off. It is in no other
     /// batch: its cache has been entered.
     #[inline]

@@ -9,9 +9,9 @@ use super::cpu::CpuCache;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use core::sync::atomic::fence;
 use mmscale_arch::sync::NoPreempt;
-use mmscale_arch::{Arch, Atomic, CpuId, Ipi, OwnedCounter};
+use mmscale_arch::{Atomic, Cpu, CpuId, OwnedCounter};
 
-impl<A: Arch> BlockMap<A> {
+impl<A: Cpu> BlockMap<A> {
     /// Gives all that a cache holds to the map; how many pages.
     pub(super) fn empty(&self, cache: &CpuCache, cpu: CpuId) -> u32 {
         let pages = cache.pages();
@@ -70,7 +70,9 @@ impl<A: Arch> BlockMap<A> {
         let outside = self.outside.of(cpu);
         while outside.filled.is_nonzero() {
             let before = (outside.emptied.load(Acquire), outside.refused.load(Acquire));
-            A::ipi_send(cpu, Ipi::DrainPages);
+            if !A::request_drain(cpu) {
+                return;
+            }
             while (outside.emptied.load(Acquire), outside.refused.load(Acquire)) == before {
                 if !A::is_online(cpu) || !outside.filled.is_nonzero() {
                     break;

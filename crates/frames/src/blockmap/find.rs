@@ -6,7 +6,7 @@ use super::rooms::LARGEST_ROOM;
 use super::{Appetite, BlockMap, Reserve, Want, Where};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::Release;
-use mmscale_arch::{Arch, Atomic, Op, Order, PAGEBLOCK_ORDER};
+use mmscale_arch::{Atomic, Cpu, Op, Order, PAGEBLOCK_ORDER};
 
 /// How many blocks a search looks into that turn out to have no room; a whole block is broken up
 /// then.
@@ -21,7 +21,7 @@ enum Owners {
     Any,
 }
 
-impl<A: Arch> BlockMap<A> {
+impl<A: Cpu> BlockMap<A> {
     /// Enters a block when none that is in use already has what is wanted, but for other types'
     /// and other CPUs': the block and the word. It is of the wanted type unless only other types'
     /// blocks are left with too much in use to change that.

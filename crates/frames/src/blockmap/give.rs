@@ -8,12 +8,12 @@ use super::{Appetite, BlockMap, block_of, freed_twice};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::sync::{Local, LocalGuard, NoPreempt};
-use mmscale_arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
+use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, Pfn};
 
 /// A CPU's cache, which nobody else on that CPU uses now.
 pub(crate) struct Entered<'a>(LocalGuard<'a, CpuCache>);
 
-impl<A: Arch> BlockMap<A> {
+impl<A: Cpu> BlockMap<A> {
     /// This CPU's cache; `None`: this is an interrupt in the middle of an allocation or a free.
     #[inline(always)]
     pub(crate) fn enter_cache(&self, pinned: &impl NoPreempt<A>) -> Option<Entered<'_>> {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering::SeqCst;
-use mmscale_arch::{Arch, Atomic};
+use mmscale_arch::{Atomic, Cpu};
 
 /// How many of the set lie in a word.
 pub(super) const BITS: usize = u64::BITS as usize;
@@ -20,14 +20,14 @@ const PATIENCE: usize = 32;
 /// Level 0 has a bit for each block, each further level a bit for each word of the level below
 /// that may have a bit set; the last level is one word. A bit of an upper level may be set for
 /// nothing, never missing for longer than the one who sets it takes.
-pub(super) struct Index<A: Arch> {
+pub(super) struct Index<A: Cpu> {
     /// All levels, one after the other: who wants a bit of level 0 finds it in one step.
     words: Box<[A::AtomicU64]>,
     /// Where the upper levels are among them, level 1 first.
     upper: Box<[Range<usize>]>,
 }
 
-impl<A: Arch> Index<A> {
+impl<A: Cpu> Index<A> {
     /// For blocks `0..len`, of which those are in it that `holds` names.
     pub(super) fn new(len: usize, holds: impl Fn(usize) -> bool) -> Self {
         let mut bits: Vec<u64> = Vec::new();

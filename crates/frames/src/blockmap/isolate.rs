@@ -6,9 +6,9 @@ use crate::frame::MigrateType;
 use crate::zone::IsolateError;
 use core::sync::atomic::{Ordering::SeqCst, fence};
 use mmscale_arch::sync::PreemptGuard;
-use mmscale_arch::{Arch, Atomic, Pfn};
+use mmscale_arch::{Atomic, Cpu, Pfn};
 
-impl<A: Arch> BlockMap<A> {
+impl<A: Cpu> BlockMap<A> {
     /// Keeps the pageblock at `pfn` from being allocated from, and takes it from its owner; what
     /// is freed into it from now on stays there. Returns the free pages that are lost to the zone;
     /// `None`: it is isolated already.

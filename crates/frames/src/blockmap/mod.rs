@@ -78,7 +78,7 @@ use cpu::{CpuCache, Limits, List};
 use head::{BLOCK_PAGES, Fill, Head};
 use index::Index;
 use mmscale_arch::sync::{EachCpu, Local};
-use mmscale_arch::{Arch, Atomic, CpuId, Order, OwnedCounter, PAGEBLOCK_ORDER, Pfn};
+use mmscale_arch::{Atomic, Cpu, CpuId, Order, OwnedCounter, PAGEBLOCK_ORDER, Pfn};
 use rooms::Rooms;
 
 /// Words of a block.
@@ -160,10 +160,10 @@ impl Want {
 
 /// The bitmap of a block: set bits are frames in use.
 #[repr(align(64))]
-struct Words<A: Arch>([A::AtomicU64; WORDS]);
+struct Words<A: Cpu>([A::AtomicU64; WORDS]);
 
 /// What others may see of a CPU's cache.
-struct Outside<A: Arch> {
+struct Outside<A: Cpu> {
     /// Nonzero if it may hold pages, or owe the zone's counter.
     filled: A::OwnedI8,
     /// How often it was emptied because somebody asked.
@@ -177,7 +177,7 @@ struct Outside<A: Arch> {
 }
 
 /// The free frames of one zone.
-pub struct BlockMap<A: Arch> {
+pub struct BlockMap<A: Cpu> {
     start: Pfn,
     pages: u32,
     /// The first frame of the first block. The block's number is even, so that pairs of blocks
@@ -202,7 +202,7 @@ pub struct BlockMap<A: Arch> {
     reserve: ReservePages,
 }
 
-impl<A: Arch> BlockMap<A> {
+impl<A: Cpu> BlockMap<A> {
     /// All of `start .. start + pages` free and movable, for all possible CPUs. Takes time and
     /// memory by the number of blocks; see [`BlockMap::metadata_bytes`].
     pub fn new(start: Pfn, pages: u32, reserve: ReservePages) -> Self {

@@ -11,10 +11,10 @@ use super::stack::{Oldest, split_pageblock};
 use super::{BlockMap, WORDS, block_of, freed_twice};
 use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use mmscale_arch::{Arch, CpuId, Op, Order};
+use mmscale_arch::{Cpu, CpuId, Op, Order};
 
 /// Frames of one pageblock.
-struct Parcel<'a, A: Arch> {
+struct Parcel<'a, A: Cpu> {
     /// What heads are changed in.
     batch: &'a Batch<'a, A>,
     block: usize,
@@ -32,7 +32,7 @@ struct Parcel<'a, A: Arch> {
 
 const _: () = assert!(WORDS == u8::BITS as usize);
 
-impl<'a, A: Arch> Parcel<'a, A> {
+impl<'a, A: Cpu> Parcel<'a, A> {
     const fn empty(batch: &'a Batch<'a, A>) -> Self {
         let frames = [0; WORDS];
         Self { batch, block: 0, whole: 0, some: 0, frames, pages: 0, wholes: (0, 0) }
@@ -77,7 +77,7 @@ fn bits_of(mut bits: u8) -> impl Iterator<Item = usize> {
     })
 }
 
-impl<A: Arch> BlockMap<A> {
+impl<A: Cpu> BlockMap<A> {
     /// Makes room on the stacks.
     pub(super) fn shed(&self, cache: &CpuCache, cpu: CpuId, order: Order, kind: MigrateType) {
         let batch = self.batch(cpu);

@@ -7,9 +7,9 @@ use super::rooms::LARGEST_ROOM;
 use super::{BlockMap, WORDS, block_of, freed_twice};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use mmscale_arch::{Arch, Atomic, CpuId, Op, Order};
+use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order};
 
-impl<A: Arch> BlockMap<A> {
+impl<A: Cpu> BlockMap<A> {
     /// Gives a block up to a pageblock's order to the map; returns by how many pages the zone's
     /// free pages grow.
     pub(super) fn put_block(&self, frame: u32, order: Order) -> i64 {

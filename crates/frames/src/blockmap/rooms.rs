@@ -1,7 +1,7 @@
 //! Which blocks may have larger free blocks in them.
 
 use super::index::Index;
-use mmscale_arch::{Arch, Order, PAGEBLOCK_ORDER};
+use mmscale_arch::{Cpu, Order, PAGEBLOCK_ORDER};
 
 /// The largest order below a pageblock's.
 pub(super) const LARGEST_ROOM: u8 = PAGEBLOCK_ORDER - 1;
@@ -10,11 +10,11 @@ pub(super) const LARGEST_ROOM: u8 = PAGEBLOCK_ORDER - 1;
 /// too many: who gives frames back puts in what has come together, who looks in vain takes out. So
 /// nobody looks twice in vain, unless something came back meanwhile. What is in for an order is in
 /// for all below.
-pub(super) struct Rooms<A: Arch> {
+pub(super) struct Rooms<A: Cpu> {
     orders: [Index<A>; LARGEST_ROOM as usize],
 }
 
-impl<A: Arch> Rooms<A> {
+impl<A: Cpu> Rooms<A> {
     /// All of `len` blocks in, for all orders.
     pub(super) fn all(len: usize) -> Self {
         Self { orders: core::array::from_fn(|_| Index::new(len, |_| true)) }

@@ -9,7 +9,7 @@ use super::{Appetite, BlockMap, Reserve, WORDS, Want, Where};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use mmscale_arch::sync::NoPreempt;
-use mmscale_arch::{Arch, Atomic, CpuId, Op, Order, Pfn};
+use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, Pfn};
 
 /// What was taken from the map.
 struct Taken {
@@ -24,7 +24,7 @@ struct Taken {
     kind: MigrateType,
 }
 
-impl<A: Arch> BlockMap<A> {
+impl<A: Cpu> BlockMap<A> {
     /// Takes a block of `order` from what this CPU has to itself: no other CPU sees it happen.
     #[inline(always)]
     pub(crate) fn take_cached(

@@ -5,7 +5,7 @@ use super::head::BLOCK_PAGES;
 use super::{BlockMap, WORDS};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
-use mmscale_arch::{Arch, Atomic, CpuId, Order, OwnedCounter, Pfn};
+use mmscale_arch::{Atomic, Cpu, CpuId, Order, OwnedCounter, Pfn};
 
 /// What does not add up in a map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct MapAudit {
     pub(crate) uncounted: i64,
 }
 
-impl<A: Arch> BlockMap<A> {
+impl<A: Cpu> BlockMap<A> {
     /// Looks at everything. Only while nobody allocates or frees.
     pub(crate) fn verify(&self) -> Result<MapAudit, MapError> {
         let mut audit = MapAudit::default();

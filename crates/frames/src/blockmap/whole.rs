@@ -5,9 +5,9 @@ use super::cpu::{BlockCell, CpuCache};
 use super::head::{BLOCK_PAGES, Head};
 use super::{Appetite, BlockMap, Reserve, Want, Where};
 use core::sync::atomic::Ordering::Release;
-use mmscale_arch::{Arch, Atomic, CpuId, Op, Order, PAGEBLOCK_ORDER, Pfn};
+use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, PAGEBLOCK_ORDER, Pfn};
 
-impl<A: Arch> BlockMap<A> {
+impl<A: Cpu> BlockMap<A> {
     /// Takes one whole block, or two neighbours, for `want`.
     pub(super) fn take_whole(&self, cache: Option<&CpuCache>, want: Want) -> Option<Pfn> {
         let block = if want.order == Order::PAGEBLOCK {

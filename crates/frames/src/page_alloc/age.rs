@@ -4,7 +4,7 @@ use super::{FrameAllocator, Zone};
 use crate::pcp::PcpList;
 use crate::zone::ZoneId;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Arch, CpuId, CpuMask, Func, Span};
+use mmscale_arch::{Cpu, CpuId, CpuMask, Func, Span};
 
 /// Runs of the upkeep tick for which a page cache of a remote zone may rest before it is emptied.
 const REMOTE_EXPIRE: u8 = 3;
@@ -53,19 +53,21 @@ impl Refresh {
     }
 }
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// One run of the upkeep tick's work on the calling CPU (`refresh_cpu_vm_stats`): folds its
     /// counters, shrinks its page caches, empties those of remote zones that rest.
     ///
-    /// The caller is a task bound to its CPU; it may be preempted between zones.
-    pub fn refresh_cpu_vm_stats(&self, decay: DecayRequest) -> Refresh {
+    /// The caller is a task bound to its CPU; it may be preempted between zones. `pause` runs
+    /// before the caches of each zone are looked at, with nothing held: there the task may let
+    /// others run.
+    pub fn refresh_cpu_vm_stats(&self, decay: DecayRequest, pause: impl Fn()) -> Refresh {
         let _span = Span::<A>::enter(Func::RefreshCpuVmStats);
         let mut run = Refresh { folded: self.settle_all(), ..Refresh::default() };
         for zone in &self.zones {
             let folded = self.stats.fold_zone(&IrqGuard::new(), zone.id);
             run.folded += folded;
             if decay != DecayRequest::Skip {
-                A::cond_resched();
+                pause();
             }
             let cpu = PreemptGuard::<A>::new().cpu();
             match decay {

@@ -6,7 +6,7 @@ use crate::frame::{FrameState, FrameWord};
 use crate::zone::Buddy;
 use alloc::vec;
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, CpuId, Order, Pfn};
+use mmscale_arch::{Cpu, CpuId, Order, Pfn};
 
 /// What the page caches of a zone say of pageblocks.
 #[derive(Default)]
@@ -31,13 +31,13 @@ impl OwnedSeen {
     }
 }
 
-fn pageblocks<A: Arch>(zone: &Zone<A>) -> impl Iterator<Item = Pfn> {
+fn pageblocks<A: Cpu>(zone: &Zone<A>) -> impl Iterator<Item = Pfn> {
     let first = zone.start.align_down(Order::PAGEBLOCK);
     let pages = zone.start.index() - first.index() + zone.pages as usize;
     (0..pages).step_by(Order::PAGEBLOCK.pages()).map(move |at| first.offset(at))
 }
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// Whether a block has a part in a pageblock that is isolated or offline.
     pub(super) fn kept_back(&self, buddy: &Buddy<A>, pfn: Pfn, order: Order) -> bool {
         let each = Order::PAGEBLOCK.pages();

@@ -5,7 +5,7 @@ use crate::blockmap::BlockMap;
 use crate::frame::FrameTable;
 use alloc::vec;
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
+use mmscale_arch::{Cpu, MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
 
 /// Pages in a pageblock.
 const BLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER;
@@ -65,7 +65,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn of<A: Arch>(zone: &Zone<A>) -> Self {
+    fn of<A: Cpu>(zone: &Zone<A>) -> Self {
         let first = zone.start.pageblock();
         let end = zone.start.index() + zone.pages as usize;
         let count = end.div_ceil(BLOCK_PAGES) - first;
@@ -86,7 +86,7 @@ impl Blocks {
     }
     /// Sorts the pageblocks into `census`. Those at the zone's ends may have fewer pages than
     /// others. Pages that went from a CPU to the zone meanwhile count twice.
-    fn count<A: Arch>(&self, zone: &Zone<A>, census: &mut Census) {
+    fn count<A: Cpu>(&self, zone: &Zone<A>, census: &mut Census) {
         let (start, end) = (zone.start.index(), zone.start.index() + zone.pages as usize);
         for (nth, (&free, &whole)) in self.free.iter().zip(&self.whole).enumerate() {
             let block = (self.first + nth) * BLOCK_PAGES;
@@ -101,7 +101,7 @@ impl Blocks {
     }
 }
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// Counts what is free, by walking lists under their locks; the walk itself costs no time of
     /// the machine. Exact while nobody allocates or frees: it takes the locks one after the other.
     pub fn census(&self) -> Census {
@@ -145,7 +145,7 @@ impl<A: Arch> FrameAllocator<A> {
 }
 
 /// A zone whose free pages are bits of a map.
-fn mapped_census<A: Arch>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census) {
+fn mapped_census<A: Cpu>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census) {
     let mut blocks = Blocks::of(zone);
     let mut before = None;
     map.pieces(|pfn, order, kept| {

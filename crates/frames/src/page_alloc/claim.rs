@@ -9,7 +9,7 @@ use crate::vmstat::ZoneItem;
 use crate::zone::{RmqueueMode, ZoneId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
-use mmscale_arch::{Arch, Atomic, Func, NodeId, Op, Order, Pfn, Span, Trace};
+use mmscale_arch::{Atomic, Cpu, Func, NodeId, Op, Order, Pfn, Span, Trace};
 
 /// What every step of one allocation knows.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ pub(super) struct Request {
 impl Request {
     /// Whether it may use the zone's memory.
     #[inline]
-    fn allows<A: Arch>(&self, zone: &Zone<A>) -> bool {
+    fn allows<A: Cpu>(&self, zone: &Zone<A>) -> bool {
         !self.gfp.contains(Gfp::THIS_NODE) || zone.node == self.node
     }
 }
@@ -39,13 +39,13 @@ enum Mark {
 
 /// A block is the caller's now.
 #[inline]
-fn prepared<A: Arch>(pfn: Pfn, order: Order) -> Pfn {
+fn prepared<A: Cpu>(pfn: Pfn, order: Order) -> Pfn {
     A::work(Op::PagePrep, 1);
     A::trace(Trace::PageAlloc { pfn, order });
     pfn
 }
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// Allocates a block of 2^`order` frames for `wanted`, from the nearest memory first. Its
     /// content is whatever it was. The head's record is the holder's until it frees the block.
     #[inline]

@@ -5,13 +5,13 @@ use super::{FrameAllocator, Zone};
 use crate::vmstat::ZoneItem;
 use crate::zone::IsolateError;
 use core::sync::atomic::Ordering::Relaxed;
-use mmscale_arch::{Arch, Atomic, CpuId, Order, Pfn};
+use mmscale_arch::{Atomic, Cpu, CpuId, Order, Pfn};
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// Isolates the pageblock of `pfn`: none of its pages is handed out any more, also not those
     /// that come back from now on. Its free pages do not count as free, and no CPU owns it. Page
     /// caches of the zone are drained, so that none has a page of it. Where CPUs cannot interrupt
-    /// one another ([`Arch::has_ipi`]) with the policy `blockmap` each has to drain its own
+    /// one another ([`Cpu::request_drain`]) with the policy `blockmap` each has to drain its own
     /// afterwards. Waits for spin locks, so not for interrupts.
     pub fn isolate_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let (zone, block) = self.whole_block(pfn)?;

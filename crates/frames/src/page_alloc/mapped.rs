@@ -8,16 +8,16 @@ use crate::blockmap::{Appetite, BlockMap, Entered, MapError, Want};
 use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::vmstat::ZoneItem;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Access, Arch, CpuId, Func, Order, Pfn, Span, Trace};
+use mmscale_arch::{Access, Cpu, CpuId, Func, Order, Pfn, Span, Trace};
 
 /// This CPU's cache of a zone, in use. It is left before preemption is on again: fields are dropped
 /// in this order.
-pub(super) struct Inside<'a, A: Arch> {
+pub(super) struct Inside<'a, A: Cpu> {
     cache: Entered<'a>,
     pinned: PreemptGuard<A>,
 }
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// Takes a block from what this CPU has to itself of the nearest zone. These pages count as
     /// taken, so no watermark is asked. It is not noted yet who holds it.
     #[inline(always)]
@@ -228,7 +228,7 @@ impl<A: Arch> FrameAllocator<A> {
         drop(pinned);
         // What a CPU keeps that goes away comes home when it has stopped (`drain_dead`); until then
         // it may be in the middle of an allocation.
-        if A::is_online(cpu) && A::has_ipi() {
+        if A::is_online(cpu) {
             map.drain_remote(cpu);
         }
         0
@@ -332,7 +332,7 @@ impl<A: Arch> FrameAllocator<A> {
         Ok(())
     }
 
-    /// Another CPU wants what this one keeps ([`Ipi::DrainPages`](mmscale_arch::Ipi::DrainPages)).
+    /// Another CPU wants what this one keeps ([`Cpu::request_drain`]).
     pub fn drain_ipi(&self) {
         let pinned = PreemptGuard::<A>::new();
         for zone in &self.zones {
@@ -350,7 +350,7 @@ impl<A: Arch> FrameAllocator<A> {
     }
 }
 
-impl<A: Arch> Zone<A> {
+impl<A: Cpu> Zone<A> {
     /// This CPU's cache, for as long as it stays here, where there is memory enough to keep some.
     #[inline(always)]
     pub(super) fn enter_cache<'a>(&self, map: &'a BlockMap<A>) -> Option<Inside<'a, A>> {
@@ -393,20 +393,20 @@ impl<A: Arch> Zone<A> {
 
 /// How much to take at a time, and whether to keep what comes back.
 #[inline]
-fn appetite<A: Arch>(zone: &Zone<A>) -> Appetite {
+fn appetite<A: Cpu>(zone: &Zone<A>) -> Appetite {
     let pressure = zone.pressure();
     if pressure.below_high || pressure.reclaim_active { Appetite::Scarce } else { Appetite::Ample }
 }
 
 /// What this CPU keeps, for [`trace_kept`].
 #[inline]
-fn kept_before<A: Arch>(map: &BlockMap<A>, pinned: &impl NoPreempt<A>) -> u32 {
+fn kept_before<A: Cpu>(map: &BlockMap<A>, pinned: &impl NoPreempt<A>) -> u32 {
     if A::TRACES { map.cached_pages(pinned.cpu()) } else { 0 }
 }
 
 /// Says that `cpu` kept `old` pages and now keeps what it does.
 #[inline]
-fn trace_kept<A: Arch>(zone: &Zone<A>, map: &BlockMap<A>, cpu: CpuId, old: u32) {
+fn trace_kept<A: Cpu>(zone: &Zone<A>, map: &BlockMap<A>, cpu: CpuId, old: u32) {
     if !A::TRACES {
         return;
     }

@@ -57,10 +57,10 @@ use crate::zone::{
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, NodeId, Pfn, Trace};
+use mmscale_arch::{Atomic, Cpu, CpuId, CpuMask, NodeId, Pfn, Trace};
 
 /// All frames of a machine, and who has them.
-pub struct FrameAllocator<A: Arch> {
+pub struct FrameAllocator<A: Cpu> {
     frames: FrameTable,
     zones: Box<[Zone<A>]>,
     /// For each node and best acceptable kind, the zones in the order in which they are asked.
@@ -82,7 +82,7 @@ pub struct FrameAllocator<A: Arch> {
     threshold_changes: A::AtomicU32,
 }
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// All of `map` free. Its size costs no time: blocks are looked at when they are first used.
     pub fn new(map: &MemoryMap, config: AllocConfig) -> Result<Self, ConfigError> {
         map.check()?;
@@ -253,7 +253,7 @@ impl<A: Arch> FrameAllocator<A> {
 }
 
 /// The CPUs that are online; before any is, those that may be.
-fn online_cpus<A: Arch>() -> CpuMask {
+fn online_cpus<A: Cpu>() -> CpuMask {
     let mut online = CpuMask::EMPTY;
     A::online(&mut online);
     if online.count() == 0 { CpuMask::first(A::cpus_possible()) } else { online }
@@ -303,7 +303,7 @@ fn zonelists(map: &MemoryMap, node: usize, nodes: usize) -> [Box<[ZoneId]>; Zone
 }
 
 /// The limits of a zone's page caches with these CPUs online.
-fn pcp_limits<A: Arch>(
+fn pcp_limits<A: Cpu>(
     zone: &ZoneSpec,
     marks: Watermarks,
     config: &AllocConfig,

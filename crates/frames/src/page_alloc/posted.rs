@@ -12,7 +12,7 @@ use crate::frame::FrameWord;
 use crate::pcp::{Home, Pcp, PcpList, RefillPhase};
 use crate::vmstat::ZoneItem;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard, SpinGuard};
-use mmscale_arch::{Arch, CpuId, Func, Pfn, Span, Trace};
+use mmscale_arch::{Cpu, CpuId, Func, Pfn, Span, Trace};
 
 /// Pageblocks that one hold of the zone lock looks at for those of a CPU that is gone.
 const DISOWN_STEP: usize = 1024;
@@ -20,7 +20,7 @@ const DISOWN_STEP: usize = 1024;
 /// A page cache, locked.
 type LockedPcp<'a, A> = SpinGuard<'a, A, Pcp, PreemptGuard<A>>;
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// Takes a block from this CPU's page cache, which is refilled if it has none large enough.
     pub(super) fn rmqueue_owned(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
         let pinned = PreemptGuard::<A>::new();

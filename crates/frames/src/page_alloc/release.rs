@@ -7,9 +7,9 @@ use crate::pcp::{Pcp, PcpList};
 use crate::vmstat::ZoneItem;
 use crate::zone::ZoneId;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
-use mmscale_arch::{Access, Arch, CpuId, Func, Op, Order, Pfn, Span, Trace};
+use mmscale_arch::{Access, Cpu, CpuId, Func, Op, Order, Pfn, Span, Trace};
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// Gives a block back that [`FrameAllocator::alloc_pages`] gave out with the same `order`.
     ///
     /// Panics if `pfn` is not the head of such a block: freed twice, of another size, never

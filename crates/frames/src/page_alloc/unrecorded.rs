@@ -3,9 +3,9 @@
 use super::mapped::Inside;
 use super::{FrameAllocator, Zone};
 use crate::blockmap::{BlockMap, WORD_ORDER};
-use mmscale_arch::{Arch, Op, Order, Pfn, Trace};
+use mmscale_arch::{Cpu, Op, Order, Pfn, Trace};
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// Gives a block back. Parts of pageblocks and whole ones go different ways from here.
     ///
     /// Most of memory is in the last zone. What a CPU keeps of that takes in a block without asking
@@ -104,14 +104,14 @@ impl<A: Arch> FrameAllocator<A> {
 }
 
 #[inline(always)]
-fn note_freed<A: Arch>(pfn: Pfn, order: Order) {
+fn note_freed<A: Cpu>(pfn: Pfn, order: Order) {
     A::work(Op::PagePrep, 1);
     A::trace(Trace::PageFree { pfn, order });
 }
 
 /// A zone, with its map, if a block of `order` may lie there in it.
 #[inline(always)]
-fn mapped_in<A: Arch>(zone: &Zone<A>, pfn: Pfn, order: Order) -> Option<(&Zone<A>, &BlockMap<A>)> {
+fn mapped_in<A: Cpu>(zone: &Zone<A>, pfn: Pfn, order: Order) -> Option<(&Zone<A>, &BlockMap<A>)> {
     let map = zone.blocks.as_ref()?;
     (pfn.is_aligned(order) && map.spans(pfn, order)).then_some((zone, map))
 }

@@ -7,9 +7,9 @@ use crate::frame::FrameState;
 use crate::vmstat::ZoneItem;
 use crate::zone::Buddy;
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, CpuId, Order, Pfn};
+use mmscale_arch::{Cpu, CpuId, Order, Pfn};
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// Walks everything: every frame in exactly one block, every block in exactly one state and on
     /// its list, free buddies merged, all counts right, nothing left by CPUs that are gone. Costs
     /// time and memory by the number of blocks in use.

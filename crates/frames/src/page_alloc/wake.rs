@@ -3,23 +3,23 @@
 
 use super::FrameAllocator;
 use core::sync::atomic::Ordering::SeqCst;
-use mmscale_arch::{Arch, Atomic, NodeId, TaskId};
+use mmscale_arch::{Atomic, Cpu, NodeId, TaskId};
 
 /// The background reclaimer of a node.
-pub(super) struct Reclaimer<A: Arch> {
+pub(super) struct Reclaimer<A: Cpu> {
     /// The task's number plus 1; 0: there is none.
     task: A::AtomicU32,
     /// Not 0: somebody has woken it since it last asked.
     wanted: A::AtomicU32,
 }
 
-impl<A: Arch> Reclaimer<A> {
+impl<A: Cpu> Reclaimer<A> {
     pub(super) fn none() -> Self {
         Self { task: A::AtomicU32::new(0), wanted: A::AtomicU32::new(0) }
     }
 }
 
-impl<A: Arch> FrameAllocator<A> {
+impl<A: Cpu> FrameAllocator<A> {
     /// Says which task is woken when memory of `node` is low. It waits by parking while
     /// [`FrameAllocator::take_wake`] says no. Panics if another one is woken already: it would
     /// never be woken again.

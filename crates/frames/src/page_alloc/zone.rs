@@ -6,7 +6,7 @@ use crate::pcp::{Pcp, Pressure};
 use crate::zone::{Buddy, Owners, Watermarks, ZoneId, ZoneKind};
 use core::sync::atomic::Ordering;
 use mmscale_arch::sync::{EachCpu, SpinLock};
-use mmscale_arch::{Arch, Atomic, LockClass, NodeId, Pfn};
+use mmscale_arch::{Atomic, Cpu, LockClass, NodeId, Pfn};
 
 /// The zone has fewer free pages than its high watermark: page caches must not grow.
 pub(super) const BELOW_HIGH: u32 = 1;
@@ -17,7 +17,7 @@ pub(super) const RECLAIM_ACTIVE: u32 = 2;
 pub(super) const ISOLATING: u32 = 4;
 
 /// A zone.
-pub struct Zone<A: Arch> {
+pub struct Zone<A: Cpu> {
     pub(super) id: ZoneId,
     pub(super) node: NodeId,
     pub(super) kind: ZoneKind,
@@ -45,7 +45,7 @@ pub struct Zone<A: Arch> {
     pub(super) pcps: EachCpu<SpinLock<A, Pcp>>,
 }
 
-impl<A: Arch> Zone<A> {
+impl<A: Cpu> Zone<A> {
     pub(super) fn new(
         (id, node, kind): (ZoneId, NodeId, ZoneKind),
         (start, pages): (Pfn, u32),

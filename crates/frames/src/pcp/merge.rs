@@ -3,7 +3,7 @@
 use super::Pcp;
 use super::owned::orders;
 use crate::frame::{FrameTable, MigrateType};
-use mmscale_arch::{Access, Arch, Op, Order};
+use mmscale_arch::{Access, Cpu, Op, Order};
 
 impl Pcp {
     /// Merges buddies that are both here and may merge, from the smallest order up; nothing where
@@ -12,7 +12,7 @@ impl Pcp {
     /// Both are of one pageblock, so both are on lists of one type. Whether a neighbour is cached
     /// and may merge changes only under the lock of the page cache that has it, and what may merge
     /// of one pageblock is all on one page cache: here the answer is stable.
-    pub(crate) fn merge_owned<A: Arch>(&mut self, frames: &FrameTable) {
+    pub(crate) fn merge_owned<A: Cpu>(&mut self, frames: &FrameTable) {
         let Some(owned) = self.owned.as_mut() else { return };
         if !core::mem::take(&mut owned.unmerged) {
             return;

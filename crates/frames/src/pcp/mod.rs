@@ -20,7 +20,7 @@ pub use tune::Pressure;
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
 use crate::zone::{Buddy, RmqueueMode};
 use alloc::boxed::Box;
-use mmscale_arch::{Arch, Op, Order, Pfn};
+use mmscale_arch::{Cpu, Op, Order, Pfn};
 
 /// Orders up to this one have a list for each migratetype (`PAGE_ALLOC_COSTLY_ORDER`).
 pub const COSTLY_ORDER: u8 = 3;
@@ -147,7 +147,7 @@ impl Pcp {
     }
     /// Takes the first block of a list for the caller.
     #[inline]
-    pub(crate) fn take<A: Arch>(&mut self, frames: &FrameTable, list: PcpList) -> Option<Pfn> {
+    pub(crate) fn take<A: Cpu>(&mut self, frames: &FrameTable, list: PcpList) -> Option<Pfn> {
         let blocks = &mut self.lists[list.0 as usize];
         let pfn = blocks.first()?;
         A::work(Op::PcpTake, 1);
@@ -158,7 +158,7 @@ impl Pcp {
     }
     /// Puts the caller's block, of whose record `word` is a copy, in front of a list.
     #[inline]
-    pub(crate) fn put<A: Arch>(
+    pub(crate) fn put<A: Cpu>(
         &mut self,
         frames: &FrameTable,
         list: PcpList,
@@ -172,7 +172,7 @@ impl Pcp {
     }
     /// Moves up to `blocks` blocks from the zone to the end of `list` (`rmqueue_bulk`); returns
     /// the pages moved.
-    pub(crate) fn refill<A: Arch>(
+    pub(crate) fn refill<A: Cpu>(
         &mut self,
         frames: &FrameTable,
         buddy: &mut Buddy<A>,
@@ -195,7 +195,7 @@ impl Pcp {
     /// Moves at least `pages` pages, if there are that many, back to the zone
     /// (`free_pcppages_bulk`): from the ends of the lists, one list after the other from `first`
     /// on. The last block may make it a few pages more than asked for.
-    pub(crate) fn drain<A: Arch>(
+    pub(crate) fn drain<A: Cpu>(
         &mut self,
         frames: &FrameTable,
         buddy: &mut Buddy<A>,

@@ -3,7 +3,7 @@
 use super::{Drained, Pcp};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
 use crate::zone::{Buddy, RmqueueMode};
-use mmscale_arch::{Arch, CpuId, Op, Order, PAGEBLOCK_ORDER, Pfn};
+use mmscale_arch::{Cpu, CpuId, Op, Order, PAGEBLOCK_ORDER, Pfn};
 
 /// Orders 0 to that of a pageblock, each with a list for every type.
 pub(super) const ORDERS: usize = PAGEBLOCK_ORDER as usize + 1;
@@ -66,7 +66,7 @@ impl OwnedLists {
         let keys = orders().flat_map(|order| MigrateType::ALL.map(|list_type| (order, list_type)));
         keys.zip(&self.lists).map(|((order, list_type), list)| (order, list_type, list))
     }
-    fn remember<A: Arch>(&mut self, buddy: &mut Buddy<A>, pfn: Pfn) {
+    fn remember<A: Cpu>(&mut self, buddy: &mut Buddy<A>, pfn: Pfn) {
         let block = pfn.align_down(Order::PAGEBLOCK);
         if !buddy.remember(block, self.cpu) {
             return;
@@ -126,7 +126,7 @@ impl Pcp {
     }
     /// Takes a block of `order` for the caller, cut from the smallest one that is large enough.
     #[inline]
-    pub(crate) fn take_owned<A: Arch>(
+    pub(crate) fn take_owned<A: Cpu>(
         &mut self,
         frames: &FrameTable,
         order: Order,
@@ -156,7 +156,7 @@ impl Pcp {
     /// merge here if this CPU owns its pageblock (`home`), and if the zone handed it out for what
     /// its pageblock is: only then all that merges was handed out for the same.
     #[inline]
-    pub(crate) fn put_owned<A: Arch>(
+    pub(crate) fn put_owned<A: Cpu>(
         &mut self,
         frames: &FrameTable,
         pfn: Pfn,
@@ -174,7 +174,7 @@ impl Pcp {
     }
     /// Moves pages from the zone to the ends of the lists until `blocks` blocks of `order` can be
     /// cut from them, by the four phases.
-    pub(crate) fn refill_owned<A: Arch>(
+    pub(crate) fn refill_owned<A: Cpu>(
         &mut self,
         frames: &FrameTable,
         buddy: &mut Buddy<A>,
@@ -198,7 +198,7 @@ impl Pcp {
     /// Moves at least `pages` pages, if there are that many, back to the zone: the largest blocks
     /// first, of each list those that have been there longest. A fragment of a pageblock that this
     /// CPU owns is remembered.
-    pub(super) fn drain_owned<A: Arch>(
+    pub(super) fn drain_owned<A: Cpu>(
         &mut self,
         frames: &FrameTable,
         buddy: &mut Buddy<A>,
@@ -247,7 +247,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    fn put<A: Arch>(&mut self, pfn: Pfn, at: Order, phase: RefillPhase) {
+    fn put<A: Cpu>(&mut self, pfn: Pfn, at: Order, phase: RefillPhase) {
         A::work(Op::PcpPut, 1);
         self.owned.list(at, self.wanted).push_back::<A>(self.frames, pfn);
         let pages = at.pages() as u32;
@@ -262,7 +262,7 @@ impl Filling<'_> {
         }
     }
     /// Phase 0. A whole pageblock cannot come of it.
-    fn recover<A: Arch>(&mut self, buddy: &mut Buddy<A>) {
+    fn recover<A: Cpu>(&mut self, buddy: &mut Buddy<A>) {
         if self.order >= Order::PAGEBLOCK {
             return;
         }
@@ -277,7 +277,7 @@ impl Filling<'_> {
         }
     }
     /// Phase 1, as far as whole pageblocks fit.
-    fn claim<A: Arch>(&mut self, buddy: &mut Buddy<A>) {
+    fn claim<A: Cpu>(&mut self, buddy: &mut Buddy<A>) {
         while self.left > 0
             && self.room >= Order::PAGEBLOCK.pages() as u32
             && let Some(pfn) = buddy.take_pageblock(self.frames, self.wanted, self.owned.cpu)
@@ -287,7 +287,7 @@ impl Filling<'_> {
     }
     /// Phase 2: the largest blocks that are not too large first. One that is not there is cut from
     /// a larger one, which breaks up pageblocks only where phase 1 had none or found no room.
-    fn chunks<A: Arch>(&mut self, buddy: &mut Buddy<A>) {
+    fn chunks<A: Cpu>(&mut self, buddy: &mut Buddy<A>) {
         let order = self.order;
         for at in orders().rev().filter(|&at| at >= order && at < Order::PAGEBLOCK) {
             while self.left >= at.pages() as u32
@@ -298,7 +298,7 @@ impl Filling<'_> {
         }
     }
     /// Phase 3.
-    fn classic<A: Arch>(&mut self, buddy: &mut Buddy<A>) {
+    fn classic<A: Cpu>(&mut self, buddy: &mut Buddy<A>) {
         let (order, mut mode) = (self.order, RmqueueMode::Own);
         while self.left >= order.pages() as u32
             && let Some(pfn) =

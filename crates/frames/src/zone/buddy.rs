@@ -6,7 +6,7 @@ use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ops::Range;
-use mmscale_arch::{Access, Arch, Line, MAX_ORDER, Op, Order, PAGEBLOCK_ORDER, Pfn};
+use mmscale_arch::{Access, Cpu, Line, MAX_ORDER, Op, Order, PAGEBLOCK_ORDER, Pfn};
 
 /// Pages in a pageblock.
 pub(super) const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER;
@@ -27,7 +27,7 @@ pub(super) struct FreeArea {
 /// Memory that was never used is one range of largest blocks, of which [`Buddy::first`] makes one
 /// list entry at a time: starting up costs nothing per block. All of it is movable, as all memory
 /// is at first.
-pub struct Buddy<A: Arch> {
+pub struct Buddy<A: Cpu> {
     pub(super) zone: ZoneId,
     /// All frames of the zone.
     pub(super) span: Range<u32>,
@@ -51,7 +51,7 @@ pub struct Buddy<A: Arch> {
     arch: PhantomData<fn() -> A>,
 }
 
-impl<A: Arch> Buddy<A> {
+impl<A: Cpu> Buddy<A> {
     /// All of `start .. start + pages` free and movable. The ends need no alignment.
     pub(crate) fn new(frames: &FrameTable, zone: ZoneId, start: Pfn, pages: u32) -> Self {
         let span = start.index() as u32..start.index() as u32 + pages;

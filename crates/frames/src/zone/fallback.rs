@@ -3,7 +3,7 @@
 use super::Buddy;
 use super::buddy::{End, PAGEBLOCK_PAGES};
 use crate::frame::{FrameState, FrameTable, MigrateType};
-use mmscale_arch::{Arch, Order, PAGEBLOCK_ORDER, Pfn};
+use mmscale_arch::{Cpu, Order, PAGEBLOCK_ORDER, Pfn};
 
 /// Where the last allocation of one hold of the zone lock found its block; the next one starts
 /// there.
@@ -15,7 +15,7 @@ pub(crate) enum RmqueueMode {
     Steal,
 }
 
-impl<A: Arch> Buddy<A> {
+impl<A: Cpu> Buddy<A> {
     /// Takes one block of `order` for `wanted`: from its own lists, else by making a whole
     /// pageblock of another type its own, else a single block of another type. Its record then
     /// says `state`.

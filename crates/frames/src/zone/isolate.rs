@@ -7,7 +7,7 @@
 use super::Buddy;
 use super::buddy::{End, PAGEBLOCK_PAGES, TYPE_MASK};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
-use mmscale_arch::{Access, Arch, MAX_ORDER, Op, Order, Pfn};
+use mmscale_arch::{Access, Cpu, MAX_ORDER, Op, Order, Pfn};
 
 /// Nobody gets the block's pages.
 const ISOLATED: u8 = 1 << 6;
@@ -15,7 +15,7 @@ const ISOLATED: u8 = 1 << 6;
 const OFFLINE: u8 = 1 << 7;
 const _: () = assert!((ISOLATED | OFFLINE) & TYPE_MASK == 0);
 
-impl<A: Arch> Buddy<A> {
+impl<A: Cpu> Buddy<A> {
     /// Whether the pageblock of `pfn` is isolated.
     pub fn is_isolated(&self, pfn: Pfn) -> bool {
         self.isolation(pfn) == ISOLATED

@@ -7,9 +7,9 @@ use super::Buddy;
 use super::buddy::{End, PAGEBLOCK_PAGES};
 use super::owners::Owners;
 use crate::frame::{FrameState, FrameTable, MigrateType};
-use mmscale_arch::{Access, Arch, CpuId, Order, PAGEBLOCK_ORDER, Pfn, Trace};
+use mmscale_arch::{Access, Cpu, CpuId, Order, PAGEBLOCK_ORDER, Pfn, Trace};
 
-impl<A: Arch> Buddy<A> {
+impl<A: Cpu> Buddy<A> {
     /// The CPU that owns the pageblock of `pfn`.
     pub fn owner(&self, pfn: Pfn) -> Option<CpuId> {
         if self.owners.exist() { self.owners.get(pfn) } else { None }

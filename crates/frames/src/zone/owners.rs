@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
-use mmscale_arch::{Arch, Atomic, CpuId, MAX_CPUS, Order, Pfn};
+use mmscale_arch::{Atomic, Cpu, CpuId, MAX_CPUS, Order, Pfn};
 
 /// The block stands on its owner's list of blocks with fragments in the zone.
 const REMEMBERED: u32 = 1 << 31;
@@ -16,18 +16,18 @@ const _: () = assert!(MAX_CPUS < CPU_MASK as usize);
 /// goes. Under the page-cache lock of CPU c the answer "c owns it" cannot turn into "another CPU
 /// owns it" for as long as a page of the block is held or cached: a block gets a new owner only
 /// when all of it is in the zone.
-pub(crate) struct Owners<A: Arch> {
+pub(crate) struct Owners<A: Cpu> {
     words: Arc<[A::AtomicU32]>,
     first_block: usize,
 }
 
-impl<A: Arch> Clone for Owners<A> {
+impl<A: Cpu> Clone for Owners<A> {
     fn clone(&self) -> Self {
         Self { words: Arc::clone(&self.words), first_block: self.first_block }
     }
 }
 
-impl<A: Arch> Owners<A> {
+impl<A: Cpu> Owners<A> {
     /// Nobody owns anything, nor ever will.
     pub(crate) fn none() -> Self {
         Self { words: Arc::new([]), first_block: 0 }

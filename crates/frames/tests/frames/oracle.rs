@@ -1,6 +1,6 @@
 //! Who has which frames, by the simplest means.
 
-use mmscale_arch::{Arch, Ipi, Order, Pfn};
+use mmscale_arch::{Cpu as _, Ipi, Order, Pfn};
 use mmscale_frames::page_alloc::FrameAllocator;
 use mmscale_stepped::{self as stepped, Stepped};
 use std::collections::BTreeMap;

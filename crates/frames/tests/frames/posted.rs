@@ -1,6 +1,6 @@
 //! The rules of page caches that own pageblocks, with the numbers of a zone of 4 GiB and four CPUs.
 
-use mmscale_arch::{Arch, CpuId, LockClass, Op, Order, Pfn, Trace};
+use mmscale_arch::{Cpu as _, CpuId, LockClass, Op, Order, Pfn, Trace};
 use mmscale_frames::frame::{FrameState, MigrateType};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
 use mmscale_frames::pcp::{REMEMBERED_BLOCKS, RefillPhase};

@@ -1,7 +1,7 @@
 //! Random operations on several CPUs, zones, orders and types against a simple oracle.
 
 use crate::frames::oracle::{Oracle, answer_drains, depth};
-use mmscale_arch::{Arch, CpuId, Order, Pfn};
+use mmscale_arch::{Cpu as _, CpuId, Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
     AllocConfig, AllocError, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap, PcpPolicy,
@@ -120,11 +120,13 @@ impl Run {
                 self.set_short(short);
             }
             4 => _ = self.allocator.fold_counters(),
-            5 => _ = self.allocator.refresh_cpu_vm_stats(DecayRequest::PerRun),
+            5 => {
+                _ = self.allocator.refresh_cpu_vm_stats(DecayRequest::PerRun, Stepped::cond_resched)
+            }
             _ => {
                 let elapsed_ns = self.random.next() % (2 * interval_ns);
                 let request = DecayRequest::Elapsed { elapsed_ns, interval_ns };
-                self.allocator.refresh_cpu_vm_stats(request);
+                self.allocator.refresh_cpu_vm_stats(request, Stepped::cond_resched);
             }
         }
     }

@@ -2,7 +2,7 @@
 //! is shrunk to the fewest and plainest steps that still fail, and printed.
 
 use crate::frames::oracle::{Oracle, answer_drains, depth};
-use mmscale_arch::{Arch, CpuId, MAX_ORDER, Order, Pfn};
+use mmscale_arch::{Cpu as _, CpuId, MAX_ORDER, Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
     AllocConfig, AllocError, BulkHold, DecayRequest, FrameAllocator, Gfp, IsolateError, MemoryMap,
@@ -278,10 +278,12 @@ impl Pair {
                 frames.drain_all();
                 assert_eq!(frames.verify().unwrap().cached, 0);
             }
-            Step::Tick => _ = frames.refresh_cpu_vm_stats(DecayRequest::PerRun),
+            Step::Tick => {
+                _ = frames.refresh_cpu_vm_stats(DecayRequest::PerRun, Stepped::cond_resched)
+            }
             Step::TickAfter { elapsed_ns } => {
                 let request = DecayRequest::Elapsed { elapsed_ns, interval_ns: INTERVAL_NS };
-                frames.refresh_cpu_vm_stats(request);
+                frames.refresh_cpu_vm_stats(request, Stepped::cond_resched);
             }
             Step::Fold => {
                 frames.fold_counters();

@@ -2,7 +2,7 @@
 
 use crate::kernel::{Cache, Kernel};
 use crate::trace::Arming;
-use mmscale_arch::{CpuId, Order, Pfn, Trace};
+use mmscale_arch::{CpuId, Machine, Order, Pfn, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
     AllocConfig, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap,
@@ -102,7 +102,7 @@ impl Ours {
         self.free(others);
         let (_, frees) = sizes();
         for _ in 0..TICKS {
-            self.frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
+            self.frames.refresh_cpu_vm_stats(DecayRequest::PerRun, Stepped::cond_resched);
         }
         let (_, ticks) = sizes();
         stepped::record(false);

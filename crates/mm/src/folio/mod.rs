@@ -21,7 +21,7 @@ use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
-use mmscale_arch::{Arch, Atomic, Pfn};
+use mmscale_arch::{Atomic, Machine, Pfn};
 use word::{ONE_MAP, ONE_REF, flag_bits};
 
 /// Frames whose records are made together.
@@ -41,7 +41,7 @@ pub struct FolioInit {
 }
 
 /// One folio.
-struct Folio<A: Arch> {
+struct Folio<A: Machine> {
     word: A::AtomicU64,
     mapping: AtomicU64,
     index: AtomicU64,
@@ -55,7 +55,7 @@ struct Folio<A: Arch> {
     group: AtomicU16,
 }
 
-impl<A: Arch> Folio<A> {
+impl<A: Machine> Folio<A> {
     fn new() -> Self {
         Self {
             word: A::AtomicU64::new(0),
@@ -72,12 +72,12 @@ impl<A: Arch> Folio<A> {
 type Chunk<A> = [Folio<A>; CHUNK];
 
 /// The records of all folios, by head.
-pub struct Folios<A: Arch> {
+pub struct Folios<A: Machine> {
     chunks: Box<[AtomicPtr<Chunk<A>>]>,
     owns: PhantomData<Chunk<A>>,
 }
 
-impl<A: Arch> Folios<A> {
+impl<A: Machine> Folios<A> {
     /// No folio, in a machine of `frames` frames.
     pub fn new(frames: usize) -> Self {
         let chunks = Box::<[AtomicPtr<Chunk<A>>]>::new_zeroed_slice(frames.div_ceil(CHUNK));
@@ -333,7 +333,7 @@ impl<A: Arch> Folios<A> {
     }
 }
 
-impl<A: Arch> Drop for Folios<A> {
+impl<A: Machine> Drop for Folios<A> {
     fn drop(&mut self) {
         for slot in self.chunks.iter_mut() {
             let chunk = *slot.get_mut();

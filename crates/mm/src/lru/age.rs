@@ -4,7 +4,7 @@ use super::lists::{End, Relock};
 use super::{BatchKind, LruList, LruPolicy, Memory};
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Arch, Func, Op, Pfn, Span, Trace};
+use mmscale_arch::{Func, Machine, Op, Pfn, Span, Trace};
 
 /// Whether a folio that was written out goes to the end of its list: nobody uses it by now.
 fn turns(word: FolioWord) -> bool {
@@ -12,7 +12,7 @@ fn turns(word: FolioWord) -> bool {
     !word.flags().intersects(stays)
 }
 
-impl<A: Arch> Memory<'_, A> {
+impl<A: Machine> Memory<'_, A> {
     /// The folio was used (`folio_mark_accessed`): inactive and unreferenced becomes referenced,
     /// referenced becomes active, active becomes referenced.
     pub fn mark_accessed(&self, pfn: Pfn) {

@@ -11,7 +11,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
-use mmscale_arch::{Arch, Atomic, CpuId, OwnedCounter, Pfn};
+use mmscale_arch::{Atomic, CpuId, Machine, OwnedCounter, Pfn};
 
 /// Folios in a batch (`PAGEVEC_SIZE`).
 pub const BATCH: usize = 31;
@@ -82,7 +82,7 @@ impl Batch {
 }
 
 /// All that one CPU has gathered.
-pub(super) struct CpuBatches<A: Arch> {
+pub(super) struct CpuBatches<A: Machine> {
     batches: [Batch; BatchKind::COUNT],
     /// `Lazy`: one more than the frame number, or 0. Empty under the other policies.
     slots: Box<[A::AtomicU32]>,
@@ -95,13 +95,13 @@ pub(super) struct CpuBatches<A: Arch> {
 }
 
 /// Whether there is something: the owner says, all CPUs may ask.
-struct Busy<A: Arch> {
+struct Busy<A: Machine> {
     shown: A::OwnedI8,
     /// What `shown` says, for the owner.
     known: AtomicBool,
 }
 
-impl<A: Arch> Busy<A> {
+impl<A: Machine> Busy<A> {
     fn new() -> Self {
         Self { shown: A::OwnedI8::zero(), known: AtomicBool::new(false) }
     }
@@ -116,7 +116,7 @@ impl<A: Arch> Busy<A> {
 /// All slots are filled, as far as their owner knows.
 const ALL_FILLED: u32 = (1 << BATCH) - 1;
 
-impl<A: Arch> CpuBatches<A> {
+impl<A: Machine> CpuBatches<A> {
     pub(super) fn new(slots: usize) -> Self {
         Self {
             batches: core::array::from_fn(|_| Batch::new()),

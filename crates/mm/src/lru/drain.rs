@@ -4,7 +4,7 @@ use super::{BatchKind, Event, LruPolicy, Memory};
 use crate::work::WorkItem;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, Func, Span};
+use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Machine, Span};
 
 /// Which CPUs a drain of all asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +15,7 @@ enum Asks {
     Everyone,
 }
 
-impl<'a, A: Arch> Memory<'a, A> {
+impl<'a, A: Machine> Memory<'a, A> {
     /// Carries out everything that this CPU has gathered (`lru_add_drain`).
     pub fn drain(&self) {
         let _span = Span::<A>::enter(Func::LruAddDrain);
@@ -141,11 +141,11 @@ impl<'a, A: Arch> Memory<'a, A> {
 
 /// No batch gathers anything until this is dropped (`lru_cache_enable`).
 #[must_use]
-pub struct BatchesOff<'a, A: Arch> {
+pub struct BatchesOff<'a, A: Machine> {
     memory: Memory<'a, A>,
 }
 
-impl<A: Arch> Drop for BatchesOff<'_, A> {
+impl<A: Machine> Drop for BatchesOff<'_, A> {
     fn drop(&mut self) {
         self.memory.lru.disabled.fetch_sub(1, SeqCst);
     }

@@ -9,7 +9,7 @@ use super::lists::{End, Relock};
 use super::{Event, LruList, LruPolicy, Memory};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
-use mmscale_arch::{Arch, Func, NodeId, Pfn, Span};
+use mmscale_arch::{Func, Machine, NodeId, Pfn, Span};
 
 /// What a look at the end of a list gave.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -20,7 +20,7 @@ pub struct Scan {
     pub taken: usize,
 }
 
-impl<A: Arch> Memory<'_, A> {
+impl<A: Machine> Memory<'_, A> {
     /// Takes the folio off its list, with a reference of the caller's own beside the one that the
     /// caller needs for asking (`folio_isolate_lru`). `false`: it is not on one. Under `Stock` and
     /// `Freeze` that may mean that it waits in some CPU's batch; under `Lazy` it means that

@@ -7,7 +7,7 @@ use crate::folio::{FolioFlags, FolioInit, FolioWord};
 use crate::group::OverLimit;
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::sync::NoPreempt;
-use mmscale_arch::{Arch, Atomic, Func, NodeId, Op, Order, Pfn, Span, Trace};
+use mmscale_arch::{Atomic, Func, Machine, NodeId, Op, Order, Pfn, Span, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocError, Gfp};
 
@@ -31,7 +31,7 @@ impl core::fmt::Display for FolioError {
 
 impl core::error::Error for FolioError {}
 
-impl<A: Arch> Memory<'_, A> {
+impl<A: Machine> Memory<'_, A> {
     /// A new folio of 2^`order` frames from the memory nearest to `node`, charged to its group,
     /// with one reference: the caller's. It is on no list and in no batch.
     pub fn alloc_folio(

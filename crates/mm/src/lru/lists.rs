@@ -3,7 +3,7 @@
 use super::Memory;
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{IrqGuard, SpinGuard, SpinLock};
-use mmscale_arch::{Arch, LockClass, NodeId, Op, Pfn};
+use mmscale_arch::{LockClass, Machine, NodeId, Op, Pfn};
 use mmscale_frames::frame::{FrameList, FrameTable};
 use mmscale_frames::vmstat::{IrqOff, NodeItem, ZoneItem};
 use mmscale_frames::zone::ZoneId;
@@ -78,7 +78,7 @@ pub(super) struct Lists {
 /// table locks, never with a page cache's lock.
 pub(super) type Lruvec<A> = SpinLock<A, Lists>;
 
-pub(super) fn new_lruvec<A: Arch>() -> Lruvec<A> {
+pub(super) fn new_lruvec<A: Machine>() -> Lruvec<A> {
     let lists =
         Lists { lists: [const { FrameList::EMPTY }; LruList::COUNT], pages: [0; LruList::COUNT] };
     SpinLock::new(LockClass::Lruvec, lists)
@@ -93,7 +93,7 @@ pub(super) struct Seat {
     pub(super) pages: u32,
 }
 
-impl<'a, A: Arch> Memory<'a, A> {
+impl<'a, A: Machine> Memory<'a, A> {
     /// Where the folio `pfn`, of which the caller has a reference or the last trace, belongs.
     pub(super) fn seat(&self, pfn: Pfn) -> Seat {
         let word = self.frames.frames().word(pfn);
@@ -122,12 +122,12 @@ type LockedLists<'a, A> = SpinGuard<'a, A, Lists, IrqGuard<A>>;
 
 /// The lruvec lock of the folio that was looked at last, if any: it is kept as long as the next
 /// folio belongs to the same lruvec. Dropping this lets it go.
-pub(super) struct Relock<'a, A: Arch> {
+pub(super) struct Relock<'a, A: Machine> {
     memory: Memory<'a, A>,
     held: Option<(usize, LockedLists<'a, A>)>,
 }
 
-impl<'a, A: Arch> Relock<'a, A> {
+impl<'a, A: Machine> Relock<'a, A> {
     /// No lock yet.
     pub(super) fn new(memory: Memory<'a, A>) -> Self {
         Self { memory, held: None }

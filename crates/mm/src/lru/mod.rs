@@ -57,7 +57,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use lists::{Lruvec, new_lruvec};
 use mmscale_arch::sync::{EachCpu, Mutex};
-use mmscale_arch::{Arch, Atomic, NodeId};
+use mmscale_arch::{Atomic, Machine, NodeId};
 use mmscale_frames::page_alloc::FrameAllocator;
 
 /// How folios get onto their lists.
@@ -117,7 +117,7 @@ impl Event {
 }
 
 /// The lists, the batches, and what goes with them.
-pub struct Lru<A: Arch> {
+pub struct Lru<A: Machine> {
     policy: LruPolicy,
     nodes: usize,
     /// By group, then by node.
@@ -131,7 +131,7 @@ pub struct Lru<A: Arch> {
     tallies: EachCpu<Tally>,
 }
 
-impl<A: Arch> Lru<A> {
+impl<A: Machine> Lru<A> {
     /// Empty lists for `groups` memory groups on `nodes` nodes.
     pub fn new(policy: LruPolicy, groups: usize, nodes: usize) -> Self {
         let slots = if policy == LruPolicy::Lazy { BATCH } else { 0 };
@@ -179,7 +179,7 @@ impl<A: Arch> Lru<A> {
 }
 
 /// Everything that a folio's life touches, to call its steps on.
-pub struct Memory<'a, A: Arch> {
+pub struct Memory<'a, A: Machine> {
     /// Where frames come from and go.
     pub frames: &'a FrameAllocator<A>,
     /// The folios.
@@ -194,10 +194,10 @@ pub struct Memory<'a, A: Arch> {
     pub rcu: &'a Rcu<A>,
 }
 
-impl<A: Arch> Clone for Memory<'_, A> {
+impl<A: Machine> Clone for Memory<'_, A> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<A: Arch> Copy for Memory<'_, A> {}
+impl<A: Machine> Copy for Memory<'_, A> {}

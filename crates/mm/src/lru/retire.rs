@@ -6,7 +6,7 @@ use super::{Event, LruList, LruPolicy, Memory};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Arch, Func, Op, Order, Pfn, Span, Trace};
+use mmscale_arch::{Func, Machine, Op, Order, Pfn, Span, Trace};
 use mmscale_frames::vmstat::ZoneItem;
 
 /// Folios that [`Memory::release_many`] takes off their lists together: four batches.
@@ -18,7 +18,7 @@ const LARGE: Order = match Order::new(9) {
     None => panic!("no order for huge pages"),
 };
 
-impl<A: Arch> Memory<'_, A> {
+impl<A: Machine> Memory<'_, A> {
     /// Drops references of many folios, as many of each as stand beside it (`release_pages`): what
     /// a gather does with what it has unmapped, once no translation is left. Folios whose last
     /// reference goes are taken off their lists, uncharged and freed, 31 at a time.

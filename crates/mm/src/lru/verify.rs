@@ -4,7 +4,7 @@ use super::{BatchKind, LruList, Memory};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::{GroupId, Mischarged};
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, CpuId, NodeId, Pfn};
+use mmscale_arch::{CpuId, Machine, NodeId, Pfn};
 use mmscale_frames::frame::FrameState;
 
 /// Where folios are.
@@ -71,7 +71,7 @@ impl core::fmt::Display for LruViolation {
 
 impl core::error::Error for LruViolation {}
 
-impl<A: Arch> Memory<'_, A> {
+impl<A: Machine> Memory<'_, A> {
     /// Walks everything: no folio on two lists, none on a list or in a batch that is free, each on
     /// the list that its state and its group say, all sizes, counters and charges right. While
     /// nothing changes; costs time by the number of folios.

@@ -5,7 +5,7 @@ use super::{Event, Fate, Oom, OomPolicy, Outcome, Patience, Scene, Settle, Short
 use crate::time::NSEC_PER_SEC;
 use crate::work::WorkItem;
 use alloc::sync::Arc;
-use mmscale_arch::{Arch, CpuMask, Func, Span, Trace};
+use mmscale_arch::{CpuMask, Func, Machine, Span, Trace};
 use mmscale_frames::page_alloc::Gfp;
 
 /// How long one allocation waits for processes that end by themselves, in ns. It is long for an
@@ -29,7 +29,7 @@ enum Dying {
     Soon,
 }
 
-impl<A: Arch> Oom<A> {
+impl<A: Machine> Oom<A> {
     /// The caller's allocation failed, or its charge, and reclaim had nothing to give
     /// (`__alloc_pages_may_oom`, `mem_cgroup_oom`). Sleeps; mmap_lock and VMA locks may be held.
     pub fn out_of_memory<S: Scene<A>>(
@@ -183,7 +183,7 @@ impl Patience {
 
 /// Brings everything that is free to where allocations look, and says so in the counters. First
 /// the batches, on all CPUs: what they free goes to page caches, of other CPUs too.
-fn settle<A: Arch>(on: impl Scene<A>) {
+fn settle<A: Machine>(on: impl Scene<A>) {
     let memory = on.memory();
     memory.drain_stocks();
     let _span = Span::<A>::enter(Func::DrainAllPages);

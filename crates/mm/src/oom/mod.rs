@@ -41,7 +41,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{Completion, Mutex};
-use mmscale_arch::{Arch, Asid, Atomic, NodeId, Order};
+use mmscale_arch::{Asid, Atomic, Machine, NodeId, Order};
 
 /// What happens when there is no memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -135,7 +135,7 @@ pub trait Victim {
 }
 
 /// All address spaces, and what else the killer works with.
-pub trait Scene<A: Arch>: Copy {
+pub trait Scene<A: Machine>: Copy {
     /// An address space.
     type Space: Victim;
 
@@ -220,7 +220,7 @@ impl Event {
 }
 
 /// The out-of-memory killer and its reaper.
-pub struct Oom<A: Arch> {
+pub struct Oom<A: Machine> {
     config: OomConfig,
     /// `oom_lock`.
     one: Mutex<A, ()>,
@@ -232,7 +232,7 @@ pub struct Oom<A: Arch> {
     tallies: [AtomicU64; Event::COUNT],
 }
 
-impl<A: Arch> Oom<A> {
+impl<A: Machine> Oom<A> {
     /// Nobody was killed yet.
     pub fn new(config: OomConfig) -> Self {
         Self {

@@ -3,7 +3,7 @@
 use super::{Event, Oom, Scene, Victim};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::SeqCst;
-use mmscale_arch::{Arch, Atomic, Func, Span, TaskId, Trace};
+use mmscale_arch::{Atomic, Func, Machine, Span, TaskId, Trace};
 
 /// What came of one attempt to reap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +16,7 @@ pub enum Attempt {
     Later,
 }
 
-impl<A: Arch> Oom<A> {
+impl<A: Machine> Oom<A> {
     /// The body of the reaper's task; returns after [`Oom::stop`]. One task.
     pub fn reaper<S: Scene<A>>(&self, on: S) {
         self.reaper.store(A::current().index() as u32 + 1, SeqCst);
@@ -86,7 +86,7 @@ impl<A: Arch> Oom<A> {
 }
 
 /// The victim that is due first.
-fn next_due<A: Arch, S: Scene<A>>(on: S) -> Option<(u64, Arc<S::Space>)> {
+fn next_due<A: Machine, S: Scene<A>>(on: S) -> Option<(u64, Arc<S::Space>)> {
     let mut first: Option<(u64, Arc<S::Space>)> = None;
     on.each(|space| {
         if let Some(due_ns) = space.due_ns()

@@ -6,7 +6,7 @@ use super::{Event, Reclaim, Rmap, Scope};
 use crate::group::GroupId;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::Relaxed;
-use mmscale_arch::{Arch, Atomic, Func, NodeId, Pfn, Span};
+use mmscale_arch::{Atomic, Func, Machine, NodeId, Pfn, Span};
 
 /// How often a last round that freed nothing is repeated (`MAX_RECLAIM_RETRIES`).
 const MAX_REPEATS: usize = 16;
@@ -20,7 +20,7 @@ pub(super) struct Found {
     pub(super) freed: u32,
 }
 
-impl<A: Arch> Reclaim<A> {
+impl<A: Machine> Reclaim<A> {
     /// Frees at least `pages` pages, or 32 if that is more, if it can (`try_to_free_pages`), and
     /// returns how many: of `group` on all nodes, for a charge that found the group at its limit;
     /// or of any group, for an allocation that found no memory. Memory of `node` goes first. It

@@ -6,7 +6,7 @@ use super::{Event, Reclaim, Rmap, Scope};
 use crate::lru::Memory;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use mmscale_arch::{Arch, Atomic, Func, NodeId, Span};
+use mmscale_arch::{Atomic, Func, Machine, NodeId, Span};
 use mmscale_frames::page_alloc::Zone;
 use mmscale_frames::vmstat::ZoneItem;
 
@@ -14,7 +14,7 @@ use mmscale_frames::vmstat::ZoneItem;
 /// something (`MAX_RECLAIM_RETRIES`).
 const MAX_FAILURES: u32 = 16;
 
-impl<A: Arch> Reclaim<A> {
+impl<A: Machine> Reclaim<A> {
     /// The body of the task that reclaims memory of `node`; returns after [`Reclaim::stop`]. It
     /// sleeps until an allocation finds memory low, then frees pages until every zone of the node
     /// is above its high watermark. One task for each node.
@@ -109,6 +109,9 @@ impl<A: Arch> Reclaim<A> {
     }
 }
 
-fn zones_of<'a, A: Arch>(memory: Memory<'a, A>, node: NodeId) -> impl Iterator<Item = &'a Zone<A>> {
+fn zones_of<'a, A: Machine>(
+    memory: Memory<'a, A>,
+    node: NodeId,
+) -> impl Iterator<Item = &'a Zone<A>> {
     memory.frames.zones().iter().filter(move |zone| zone.node() == node)
 }

@@ -39,10 +39,10 @@ use alloc::boxed::Box;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{Completion, EachCpu};
-use mmscale_arch::{Arch, Atomic};
+use mmscale_arch::{Atomic, Machine};
 
 /// What reclaim works on.
-pub struct Scope<'a, A: Arch, R> {
+pub struct Scope<'a, A: Machine, R> {
     /// The folios and their lists.
     pub memory: Memory<'a, A>,
     /// Where their content goes.
@@ -51,13 +51,13 @@ pub struct Scope<'a, A: Arch, R> {
     pub rmap: &'a R,
 }
 
-impl<A: Arch, R> Clone for Scope<'_, A, R> {
+impl<A: Machine, R> Clone for Scope<'_, A, R> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<A: Arch, R> Copy for Scope<'_, A, R> {}
+impl<A: Machine, R> Copy for Scope<'_, A, R> {}
 
 /// How often things happened, over all CPUs, in folios where nothing else is said; exact while
 /// nothing runs.
@@ -102,7 +102,7 @@ impl Event {
 type Tally = [AtomicU64; Event::COUNT];
 
 /// A node's background reclaimer.
-struct Node<A: Arch> {
+struct Node<A: Machine> {
     /// It has begun, and [`Node::ended`] will say that it has returned.
     begun: A::AtomicU32,
     ended: Completion<A>,
@@ -111,14 +111,14 @@ struct Node<A: Arch> {
 }
 
 /// Reclaim.
-pub struct Reclaim<A: Arch> {
+pub struct Reclaim<A: Machine> {
     nodes: Box<[Node<A>]>,
     /// Not 0: background reclaimers return.
     stopping: A::AtomicU32,
     tallies: EachCpu<Tally>,
 }
 
-impl<A: Arch> Reclaim<A> {
+impl<A: Machine> Reclaim<A> {
     /// For a machine of `nodes` memory nodes, without background reclaimers so far.
     pub fn new(nodes: usize) -> Self {
         let node = |_| Node {

@@ -2,7 +2,7 @@
 
 use crate::swap::SwapEntry;
 use crate::tlb::{Batch, Leave};
-use mmscale_arch::{Arch, Pfn};
+use mmscale_arch::{Machine, Pfn};
 
 /// What the entries that map a folio said.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -25,7 +25,7 @@ pub enum UnmapTo {
 /// From a folio to the page-table entries that map it. Implemented by whoever knows the address
 /// spaces. Both functions take page-table locks and do not sleep under them; the caller has a
 /// reference to the folio and holds no spin lock.
-pub trait Rmap<A: Arch> {
+pub trait Rmap<A: Machine> {
     /// Clears ACCESSED in every entry that maps the folio; what was found (`folio_referenced`).
     fn referenced(&self, pfn: Pfn) -> References;
     /// Takes every entry that maps the folio out, with what `to` says in its place; whether no

@@ -5,7 +5,7 @@ use super::{Event, Reclaim, Rmap, Scope};
 use crate::folio::FolioFlags;
 use crate::group::GroupId;
 use crate::lru::LruList;
-use mmscale_arch::{Arch, Func, NodeId, Pfn, Span};
+use mmscale_arch::{Func, Machine, NodeId, Pfn, Span};
 
 /// The first round looks at 1/2^12 of each list (`DEF_PRIORITY`).
 pub(super) const FIRST_PRIORITY: u32 = 12;
@@ -35,7 +35,7 @@ fn inactive_is_low(inactive: u64, active: u64) -> bool {
     inactive * ratio < active
 }
 
-impl<A: Arch> Reclaim<A> {
+impl<A: Machine> Reclaim<A> {
     /// One round over a group's lists on a node, until `wanted` pages are free
     /// (`shrink_lruvec`). Whoever gets a folio that is being written drops its reference.
     pub(super) fn shrink_lruvec<R: Rmap<A>>(

@@ -4,7 +4,7 @@ use super::{Event, Reclaim, Rmap, Scope, UnmapTo};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::swap::WriteOut;
 use crate::tlb::{Batch, Leave};
-use mmscale_arch::{Arch, Func, Op, Order, Pfn, Span};
+use mmscale_arch::{Func, Machine, Op, Order, Pfn, Span};
 use mmscale_frames::vmstat::ZoneItem;
 
 /// Folios of one round (`SWAP_CLUSTER_MAX`).
@@ -78,7 +78,7 @@ impl Few {
     }
 }
 
-impl<A: Arch> Reclaim<A> {
+impl<A: Machine> Reclaim<A> {
     /// Tries to free isolated folios, at most a batch, and puts those back that stay.
     pub(super) fn shrink_folio_list<R: Rmap<A>>(
         &self,

@@ -18,7 +18,7 @@ use super::{SmpConfig, may_call};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, PreemptGuard, Sparse};
-use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, Func, Ipi, Span, Trace};
+use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, Machine, Span, Trace};
 
 /// Bytes of a record on hardware: its link, its state, its function and its words.
 const RECORD_BYTES: u64 = 32;
@@ -29,7 +29,7 @@ const SYNC: u32 = 1;
 const ASYNC: u32 = 2;
 
 /// One record.
-struct Csd<A: Arch> {
+struct Csd<A: Machine> {
     state: A::AtomicU32,
     /// The record below it in its target's queue.
     next: AtomicU32,
@@ -46,7 +46,7 @@ pub(super) enum Section {
 }
 
 /// The records and the queues.
-pub(super) struct Csds<A: Arch> {
+pub(super) struct Csds<A: Machine> {
     cpus: usize,
     section: Section,
     /// By source and target. Those of a source are made when it first calls.
@@ -54,7 +54,7 @@ pub(super) struct Csds<A: Arch> {
     queues: EachCpu<Head<A>>,
 }
 
-impl<A: Arch> Csds<A> {
+impl<A: Machine> Csds<A> {
     pub(super) fn new(section: Section) -> Self {
         let cpus = A::cpus_possible();
         Self {

@@ -40,7 +40,7 @@ pub(crate) use watch::Watch;
 use core::cell::Cell;
 use csd::{Csds, Section};
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PerCpu};
-use mmscale_arch::{Arch, CpuId, CpuMask, Func, Span};
+use mmscale_arch::{CpuId, CpuMask, Func, Machine, Span};
 use requests::{Requests, Set};
 
 /// With `requests`, how long a caller that may sleep spins first, in ns: about what it takes to
@@ -77,13 +77,13 @@ impl Default for SmpConfig {
     }
 }
 
-enum Calls<A: Arch> {
+enum Calls<A: Machine> {
     Csds(Csds<A>),
     Requests(Requests<A>),
 }
 
 /// Calls between the CPUs of a machine.
-pub struct Smp<A: Arch> {
+pub struct Smp<A: Machine> {
     config: SmpConfig,
     calls: Calls<A>,
     tally: Tally,
@@ -92,14 +92,14 @@ pub struct Smp<A: Arch> {
 }
 
 /// Panics where a caller may not wait.
-fn may_call<A: Arch>() {
+fn may_call<A: Machine>() {
     assert!(!A::in_interrupt(), "a CPU is called from an interrupt: two could wait for each other");
     let before = A::irq_save();
     A::irq_restore(before);
     assert!(before.0, "a CPU is called with interrupts off: two could wait for each other");
 }
 
-impl<A: Arch> Smp<A> {
+impl<A: Machine> Smp<A> {
     /// Nothing is queued; every CPU can be called once it runs.
     pub fn new(config: SmpConfig) -> Self {
         let calls = match config.policy {

@@ -7,7 +7,7 @@
 use super::stats::{Max, Tally};
 use core::marker::PhantomData;
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{Arch, CpuId, IrqState};
+use mmscale_arch::{CpuId, IrqState, Machine};
 
 /// Targets of a piece: at most 0.5 us for each on the profiles' machines, two transfers of a line
 /// and an interrupt sent.
@@ -15,18 +15,18 @@ const CHUNK: usize = 16;
 
 /// Interrupts are off until this is dropped. Preemption is on by then again, so that what has
 /// arrived meanwhile is taken as an interrupt of its own, and is no part of the piece.
-struct Quiet<A: Arch> {
+struct Quiet<A: Machine> {
     before: IrqState,
     arch: PhantomData<*const A>,
 }
 
-impl<A: Arch> Quiet<A> {
+impl<A: Machine> Quiet<A> {
     fn new() -> Self {
         Self { before: A::irq_save(), arch: PhantomData }
     }
 }
 
-impl<A: Arch> Drop for Quiet<A> {
+impl<A: Machine> Drop for Quiet<A> {
     fn drop(&mut self) {
         A::irq_restore(self.before);
     }
@@ -35,7 +35,7 @@ impl<A: Arch> Drop for Quiet<A> {
 /// Does `each` with every target, at most [`CHUNK`] of them in a row with interrupts off. `each`
 /// waits for nobody. The longest piece is noted as the longest queue phase: for as long nothing
 /// else runs on the CPU, unless the caller keeps preemption off himself.
-pub(crate) fn in_pieces<A: Arch>(
+pub(crate) fn in_pieces<A: Machine>(
     tally: &Tally,
     mut targets: impl Iterator<Item = CpuId>,
     mut each: impl FnMut(&IrqGuard<A>, CpuId),

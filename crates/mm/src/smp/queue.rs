@@ -10,7 +10,7 @@
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use mmscale_arch::{Arch, Atomic};
+use mmscale_arch::{Atomic, Machine};
 
 const EMPTY: u32 = 0;
 const CLOSED: u32 = u32::MAX;
@@ -27,12 +27,12 @@ pub(super) enum Queued {
 }
 
 /// The top of a queue; open and empty at first.
-pub(super) struct Head<A: Arch> {
+pub(super) struct Head<A: Machine> {
     /// The number of the top record, plus one.
     top: A::AtomicU32,
 }
 
-impl<A: Arch> Head<A> {
+impl<A: Machine> Head<A> {
     /// Bytes on hardware: a line of its own.
     pub(super) const BYTES: u64 = 64;
 

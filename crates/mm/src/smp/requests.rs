@@ -32,7 +32,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use mmscale_arch::sync::{EachCpu, NoPreempt, WaitQueue};
-use mmscale_arch::{Arch, Atomic, CpuId, Func, Ipi, Span, TaskId, Trace};
+use mmscale_arch::{Atomic, CpuId, Func, Ipi, Machine, Span, TaskId, Trace};
 
 /// Requests under way at a time.
 pub(super) const SLOTS: usize = 62;
@@ -51,7 +51,7 @@ const WORD_BYTES: u64 = 64;
 const SHARED_BYTES: u64 = 3 * 64;
 
 /// One request.
-struct Slot<A: Arch> {
+struct Slot<A: Machine> {
     /// Targets that have not run it.
     remaining: A::AtomicU64,
     /// The task that sleeps until they have, plus one; 0: none.
@@ -74,7 +74,7 @@ pub(super) enum Set {
 }
 
 /// The slots and the words.
-pub(super) struct Requests<A: Arch> {
+pub(super) struct Requests<A: Machine> {
     slots: Box<[Slot<A>]>,
     /// Slots that nobody has.
     free: A::AtomicU64,
@@ -85,7 +85,7 @@ pub(super) struct Requests<A: Arch> {
     words: EachCpu<A::AtomicU64>,
 }
 
-impl<A: Arch> Requests<A> {
+impl<A: Machine> Requests<A> {
     pub(super) fn new() -> Self {
         let slot = |_| Slot {
             remaining: A::AtomicU64::new(0),

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use mmscale_arch::Arch;
+use mmscale_arch::Machine;
 use mmscale_arch::sync::EachCpu;
 
 /// What calls, flushes and limbo have come to, over all CPUs; exact while nothing runs.
@@ -76,13 +76,13 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new<A: Arch>() -> Self {
+    pub(super) fn new<A: Machine>() -> Self {
         Self { parts: EachCpu::new::<A>(|_| Part::default()) }
     }
-    pub(crate) fn add<A: Arch>(&self, what: Count, count: u64) {
+    pub(crate) fn add<A: Machine>(&self, what: Count, count: u64) {
         self.parts.of(A::cpu()).counts[what as usize].fetch_add(count, Relaxed);
     }
-    pub(crate) fn max<A: Arch>(&self, what: Max, value: u64) {
+    pub(crate) fn max<A: Machine>(&self, what: Max, value: u64) {
         self.parts.of(A::cpu()).maxima[what as usize].fetch_max(value, Relaxed);
     }
     fn sum(&self, what: Count) -> u64 {

@@ -3,13 +3,13 @@
 use super::SmpConfig;
 use super::call::{CallFunc, Unanswered};
 use core::marker::PhantomData;
-use mmscale_arch::{Arch, CpuId, Trace};
+use mmscale_arch::{CpuId, Machine, Trace};
 
 /// Turns of a wait loop between two looks at the clock.
 const TURNS: u32 = 16;
 
 /// One wait.
-pub(crate) struct Watch<A: Arch> {
+pub(crate) struct Watch<A: Machine> {
     since_ns: u64,
     timeout_ns: u64,
     turns: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Watch<A: Arch> {
     arch: PhantomData<fn() -> A>,
 }
 
-impl<A: Arch> Watch<A> {
+impl<A: Machine> Watch<A> {
     /// `caller` begins to wait for answers to `func`.
     pub(crate) fn begin(config: &SmpConfig, caller: CpuId, func: CallFunc) -> Self {
         let (since_ns, timeout_ns) = (A::now_ns(), config.timeout_ns);

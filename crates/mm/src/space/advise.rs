@@ -5,7 +5,7 @@ use super::zap::{HUGE_PAGES, Retire, folio_of};
 use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Gather, Leaf, MemAccess, PteFlags, PteTable};
-use mmscale_arch::{Arch, Func, PageSize, Span};
+use mmscale_arch::{Func, Machine, PageSize, Span};
 
 /// What a program says of its pages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -56,7 +56,7 @@ impl Advice {
     }
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Takes advice for `range` (`madvise`). Holes are skipped, and told of at the end.
     ///
     /// `NoMemory`: not all of the range is mapped; or there was no memory for it. `Inval`: the
@@ -242,7 +242,7 @@ const fn cooled(advice: Advice) -> PteFlags {
     }
 }
 
-fn advise_folio<A: Arch>(on: Backing<'_, A>, folio: mmscale_arch::Pfn, advice: Advice) {
+fn advise_folio<A: Machine>(on: Backing<'_, A>, folio: mmscale_arch::Pfn, advice: Advice) {
     if advice == Advice::Free {
         on.memory.folios.clear(folio, FolioFlags::DIRTY);
         on.memory.lazyfree(folio);

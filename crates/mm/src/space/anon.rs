@@ -4,7 +4,7 @@ use super::registry::Mapping;
 use super::{Area, AreaFlags, Backing, FaultError, Space, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::table::{Pte, PteFlags, PteTable};
-use mmscale_arch::{Arch, Func, NodeId, Order, Pfn, Span};
+use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
 /// What a page is that its program alone has.
@@ -13,7 +13,7 @@ pub(super) const OWN: FolioFlags = FolioFlags::ANON
     .union(FolioFlags::UPTODATE)
     .union(FolioFlags::EXCLUSIVE);
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Where new pages of the VMA come from.
     pub(super) fn node_for(&self, area: &Area) -> NodeId {
         area.node.unwrap_or_else(|| A::node_of(A::cpu()))

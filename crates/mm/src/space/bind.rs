@@ -6,11 +6,11 @@ use crate::folio::FolioFlags;
 use crate::lru::LruPolicy;
 use crate::table::{Direction, Gather, Leaf, PteFlags};
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, Func, NodeId, Order, PageSize, Pfn, Span};
+use mmscale_arch::{Func, Machine, NodeId, Order, PageSize, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_frames::zone::ZoneId;
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// New pages of `range` come from `node`; with [`Present::Move`] those that are elsewhere, and
     /// mapped here alone, go there (`mbind` with `MPOL_BIND`, and `MPOL_MF_MOVE`). Returns how many
     /// pages could not be moved.
@@ -192,7 +192,7 @@ struct Wrong {
     left: u64,
 }
 
-impl<A: Arch> Backing<'_, A> {
+impl<A: Machine> Backing<'_, A> {
     /// The node whose memory the frame is.
     pub(super) fn node_of(self, pfn: Pfn) -> NodeId {
         let zone = ZoneId::new(usize::from(self.memory.frames.frames().word(pfn).zone()));

@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::sync::{ReadGuard, WriteGuard};
-use mmscale_arch::{Arch, Atomic, Op};
+use mmscale_arch::{Atomic, Machine, Op};
 
 /// What mmap_lock protects.
-pub(super) struct Vmas<A: Arch> {
+pub(super) struct Vmas<A: Machine> {
     pub(super) tree: VmaTree<VmaId>,
     slots: VmaSlots<Vma<A>>,
     /// VMAs that the change under way has locked.
@@ -24,7 +24,7 @@ pub(super) struct Vmas<A: Arch> {
     pub(super) locked_pages: u64,
 }
 
-impl<A: Arch> Vmas<A> {
+impl<A: Machine> Vmas<A> {
     pub(super) fn new() -> Self {
         Self {
             tree: VmaTree::new(),
@@ -92,7 +92,7 @@ impl<A: Arch> Vmas<A> {
 
 /// mmap_lock, held for writing, and what the change has done so far.
 #[must_use]
-pub(super) struct Change<'a, A: Arch> {
+pub(super) struct Change<'a, A: Machine> {
     space: &'a Space<A>,
     /// There until the change is over.
     vmas: Option<WriteGuard<'a, A, Vmas<A>>>,
@@ -100,14 +100,14 @@ pub(super) struct Change<'a, A: Arch> {
     shut: bool,
 }
 
-impl<A: Arch> Deref for Change<'_, A> {
+impl<A: Machine> Deref for Change<'_, A> {
     type Target = Vmas<A>;
     fn deref(&self) -> &Vmas<A> {
         self.vmas.as_ref().expect("the change is not over")
     }
 }
 
-impl<'a, A: Arch> Change<'a, A> {
+impl<'a, A: Machine> Change<'a, A> {
     /// Takes mmap_lock for writing.
     pub(super) fn begin(space: &'a Space<A>) -> Self {
         Self { space, vmas: Some(space.lock.write()), shut: false }
@@ -407,7 +407,7 @@ impl<'a, A: Arch> Change<'a, A> {
     }
 }
 
-impl<A: Arch> Drop for Change<'_, A> {
+impl<A: Machine> Drop for Change<'_, A> {
     fn drop(&mut self) {
         if self.vmas.is_some() {
             self.let_go();

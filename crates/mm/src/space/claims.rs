@@ -38,7 +38,7 @@ use crate::tlb::Flushed;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use mmscale_arch::sync::ReadGuard;
-use mmscale_arch::{Arch, Atomic, Func, Op, Pfn, Span, Trace, ZapBy};
+use mmscale_arch::{Atomic, Func, Machine, Op, Pfn, Span, Trace, ZapBy};
 
 /// Pages that a table stands for.
 const UNIT_PAGES: u64 = ENTRIES as u64;
@@ -50,9 +50,9 @@ const _: () = assert!(Vpn::USER_END.get() / UNIT_PAGES < u32::MAX as u64);
 const FREED_AT_ONCE: usize = MANY;
 
 /// Where frames of a dead address space go: as elsewhere, but more of them at a time.
-struct RetireMany<'a, A: Arch>(Backing<'a, A>);
+struct RetireMany<'a, A: Machine>(Backing<'a, A>);
 
-impl<A: Arch> Sink for RetireMany<'_, A> {
+impl<A: Machine> Sink for RetireMany<'_, A> {
     fn release(&mut self, _: &Flushed, frames: &[Gathered]) {
         let on = self.0;
         for some in frames.chunks(MANY) {
@@ -85,7 +85,7 @@ impl End {
 }
 
 /// A stretch of numbers of which each is given to one claimant, from either end.
-pub struct Claims<A: Arch> {
+pub struct Claims<A: Machine> {
     /// The end of the stretch, and its beginning in the low half.
     left: A::AtomicU64,
 }
@@ -98,7 +98,7 @@ const fn unpack(word: u64) -> Range<u32> {
     word as u32..(word >> 32) as u32
 }
 
-impl<A: Arch> Claims<A> {
+impl<A: Machine> Claims<A> {
     /// Nobody has claimed any of the numbers below `count`.
     pub fn new(count: u32) -> Self {
         Self { left: A::AtomicU64::new(pack(0..count)) }
@@ -150,7 +150,7 @@ fn pages_of(units: Range<u32>) -> VmaRange {
     VmaRange::raw(u64::from(units.start) * UNIT_PAGES, u64::from(units.end) * UNIT_PAGES)
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// The claims of a new address space.
     pub(super) fn new_claims() -> Claims<A> {
         Claims::new(UNITS)

@@ -7,7 +7,7 @@ use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Gather, Pte, PteFlags, TableError};
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, Func, Order, PageSize, Pfn, Span};
+use mmscale_arch::{Func, Machine, Order, PageSize, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
 impl Area {
@@ -22,7 +22,7 @@ impl Area {
     }
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Makes huge pages of all aligned stretches of `range`, VMA by VMA; holes are skipped, and
     /// told of at the end.
     ///

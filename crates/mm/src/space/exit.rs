@@ -7,9 +7,9 @@ use super::{Backing, EXITING, ExitPolicy, Space, VmaRange};
 use crate::smp::CallPolicy;
 use crate::table::Gather;
 use core::sync::atomic::Ordering::AcqRel;
-use mmscale_arch::{Arch, Atomic, Func, Span, Trace};
+use mmscale_arch::{Atomic, Func, Machine, Span, Trace};
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Gives everything back. The caller was the last to use the address space; nobody will again,
     /// but for those who [reap](Space::reap) it: what they have taken out they give back
     /// themselves, perhaps after this has returned.

@@ -8,7 +8,7 @@ use super::zap::PIECE;
 use super::{Area, AreaFlags, Backing, FaultError, KILLED, Space, Vpn};
 use crate::table::{MemAccess, Miss, Pte, PteFlags};
 use core::sync::atomic::Ordering::Acquire;
-use mmscale_arch::{Arch, Atomic, Func, Op, Pfn, Span};
+use mmscale_arch::{Atomic, Func, Machine, Op, Pfn, Span};
 
 impl Miss {
     /// The entry as the hardware found it.
@@ -19,7 +19,7 @@ impl Miss {
     }
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// The program uses `page`, on this CPU: `use_page` gets the frame, as in
     /// [`PageTable::access`](crate::table::PageTable::access), after as many faults as it takes.
     pub fn access<R>(

@@ -20,11 +20,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{Arch, Atomic, Func, LockClass, NodeId, Order, Pfn, Span};
+use mmscale_arch::{Atomic, Func, LockClass, Machine, NodeId, Order, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
 /// A file in memory.
-pub struct File<A: Arch> {
+pub struct File<A: Machine> {
     id: FileId,
     /// By page, the frame of its folio plus 1; 0: nobody has touched it.
     cache: SpinLock<A, Vec<u32>>,
@@ -34,7 +34,7 @@ pub struct File<A: Arch> {
 /// All files of a machine.
 pub(super) type Files<A> = SpinLock<A, Vec<Option<Arc<File<A>>>>>;
 
-impl<A: Arch> File<A> {
+impl<A: Machine> File<A> {
     /// A file of `pages` pages of zeros, with one user: the caller. Give it back with
     /// [`File::put`].
     pub fn new(on: Backing<'_, A>, pages: u64) -> Arc<Self> {
@@ -104,13 +104,13 @@ impl<A: Arch> File<A> {
     }
 }
 
-fn referenced<A: Arch>(on: Backing<'_, A>, word: u32) -> Pfn {
+fn referenced<A: Machine>(on: Backing<'_, A>, word: u32) -> Pfn {
     let pfn = Pfn::new(word as usize - 1);
     on.memory.folios.get(pfn);
     pfn
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Keeps a file until the address space ends.
     pub(super) fn hold_file(&self, file: &Arc<File<A>>) {
         let mut files = self.files.lock();

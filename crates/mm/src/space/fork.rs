@@ -5,9 +5,9 @@ use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange};
 use crate::folio::FolioFlags;
 use crate::table::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags};
 use alloc::sync::Arc;
-use mmscale_arch::{Arch, Func, Span};
+use mmscale_arch::{Func, Machine, Span};
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// A new address space that maps what this one does. `NoMemory` or `Interrupted`: there is
     /// none, and this one is as it was, but that its pages are copied or claimed again when they
     /// are written to next.

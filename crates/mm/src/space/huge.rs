@@ -11,7 +11,7 @@ use super::zap::{HUGE_ORDER, HUGE_PAGES, PIECE};
 use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::table::{Pte, PteFlags, TableError};
-use mmscale_arch::{Arch, PageSize};
+use mmscale_arch::{Machine, PageSize};
 use mmscale_frames::page_alloc::Gfp;
 
 /// The huge page that holds `page`.
@@ -20,7 +20,7 @@ pub(super) const fn huge_range(page: Vpn) -> VmaRange {
     VmaRange::raw(start, start + HUGE_PAGES)
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Whether a huge page may stand at `page`.
     pub(super) fn takes_huge(&self, area: &Area, page: Vpn) -> bool {
         let wanted = match self.config.huge {

@@ -7,26 +7,26 @@ use super::area::AreaCell;
 use super::{Area, Space, VmaId, Vpn};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use mmscale_arch::{Arch, Atomic, Op};
+use mmscale_arch::{Atomic, Machine, Op};
 
 /// A writer has the VMA, or waits for its readers. Below it: the number of readers.
 const WRITER: u32 = 1 << 31;
 
 /// What a slot holds: a VMA and its lock.
-pub(super) struct Vma<A: Arch> {
+pub(super) struct Vma<A: Machine> {
     lock: A::AtomicU32,
     /// The change under way has it. Under mmap_lock, held for writing.
     held: AtomicBool,
     area: AreaCell,
 }
 
-impl<A: Arch> Default for Vma<A> {
+impl<A: Machine> Default for Vma<A> {
     fn default() -> Self {
         Self { lock: A::AtomicU32::new(0), held: AtomicBool::new(false), area: AreaCell::default() }
     }
 }
 
-impl<A: Arch> Vma<A> {
+impl<A: Machine> Vma<A> {
     /// What it is. Under its lock, mmap_lock, or with nobody else about.
     pub(super) fn area(&self) -> Area {
         self.area.get()
@@ -67,25 +67,25 @@ impl<A: Arch> Vma<A> {
 }
 
 /// A VMA, held for reading until this is dropped: it stays where it is and as it is.
-pub(super) struct VmaRead<'a, A: Arch> {
+pub(super) struct VmaRead<'a, A: Machine> {
     space: &'a Space<A>,
     vma: &'a Vma<A>,
     area: Area,
 }
 
-impl<A: Arch> VmaRead<'_, A> {
+impl<A: Machine> VmaRead<'_, A> {
     pub(super) fn area(&self) -> &Area {
         &self.area
     }
 }
 
-impl<A: Arch> Drop for VmaRead<'_, A> {
+impl<A: Machine> Drop for VmaRead<'_, A> {
     fn drop(&mut self) {
         self.vma.read_done(self.space);
     }
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// The VMA that holds `page`, locked for reading without mmap_lock (`lock_vma_under_rcu`).
     /// `None`: there is none, or it or the tree is being changed; mmap_lock tells.
     #[inline]
@@ -114,7 +114,7 @@ impl<A: Arch> Space<A> {
     }
 }
 
-impl<A: Arch> Vma<A> {
+impl<A: Machine> Vma<A> {
     /// Whether nobody holds the lock: for checks, while nothing runs.
     pub(super) fn is_free(&self) -> bool {
         self.lock.load(Relaxed) == 0

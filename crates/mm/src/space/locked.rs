@@ -3,7 +3,7 @@
 use super::zap::folio_of;
 use super::{AreaFlags, Backing, Space, SpaceError, VmaRange};
 use crate::table::{Direction, Leaf, PteFlags};
-use mmscale_arch::{Arch, Func, Span};
+use mmscale_arch::{Func, Machine, Span};
 
 /// Which pages are locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,7 +14,7 @@ pub enum LockWhat {
     OnFault,
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Locks `range` in memory (`mlock`).
     ///
     /// `Perm`: the process may lock nothing. `NoMemory`: it would have more locked than it may, or

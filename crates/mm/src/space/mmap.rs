@@ -7,7 +7,7 @@ use crate::space::GapRequest;
 use crate::space::zap::HUGE_PAGES;
 use crate::table::Gather;
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, Func, Op, Span};
+use mmscale_arch::{Func, Machine, Op, Span};
 
 /// The first page that a program without CAP_SYS_RAWIO may map: the lowest 64 KiB stay empty, so
 /// that a null pointer of the kernel's leads nowhere (`vm.mmap_min_addr`).
@@ -93,7 +93,7 @@ impl MapRequest {
     }
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Maps memory; returns the first page (`mmap`).
     ///
     /// `Inval`: no pages, no such file, or shared anonymous memory. `NoMemory`: no room, no memory,

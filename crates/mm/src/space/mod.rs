@@ -103,7 +103,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use lock::Vma;
 use mmscale_arch::sync::{RwSem, SpinLock, WaitQueue};
-use mmscale_arch::{Arch, Asid, Atomic, LockClass, TaskId};
+use mmscale_arch::{Asid, Atomic, LockClass, Machine, TaskId};
 use registry::FamilyId;
 use rmap::Moved;
 
@@ -120,7 +120,7 @@ impl core::fmt::Display for NoMemory {
 impl core::error::Error for NoMemory {}
 
 /// What stands behind address spaces.
-pub struct Backing<'a, A: Arch> {
+pub struct Backing<'a, A: Machine> {
     /// Folios and where they come from.
     pub memory: Memory<'a, A>,
     /// What page tables are made of.
@@ -137,13 +137,13 @@ pub struct Backing<'a, A: Arch> {
     pub time: &'a Time<A>,
 }
 
-impl<A: Arch> Clone for Backing<'_, A> {
+impl<A: Machine> Clone for Backing<'_, A> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<A: Arch> Copy for Backing<'_, A> {}
+impl<A: Machine> Copy for Backing<'_, A> {}
 
 /// Its process is to end: long operations stop.
 const KILLED: u32 = 1 << 0;
@@ -164,7 +164,7 @@ const VICTIM: u32 = 1 << 6;
 const EXITING: u32 = 1 << 7;
 
 /// The address space of a process.
-pub struct Space<A: Arch> {
+pub struct Space<A: Machine> {
     /// mmap_lock, and the VMAs.
     lock: RwSem<A, Vmas<A>>,
     /// Odd while the tree of VMAs changes.
@@ -193,7 +193,7 @@ pub struct Space<A: Arch> {
     due_ns: AtomicU64,
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// An address space that maps nothing, whose pages are charged to `group`. End it with
     /// [`Space::exit`].
     pub fn new(on: Backing<'_, A>, group: GroupId) -> Result<Arc<Self>, SpaceError> {

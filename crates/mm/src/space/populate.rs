@@ -2,12 +2,12 @@
 
 use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange};
 use crate::table::{MemAccess, Pte, PteFlags};
-use mmscale_arch::{Arch, Func, PageSize, Span};
+use mmscale_arch::{Func, Machine, PageSize, Span};
 
 /// Pages after which other tasks get a chance.
 const RESCHED_EVERY: u64 = 256;
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Brings the pages of `range` in, each VMA for what it allows, and drains this CPU's batches
     /// at the end of each VMA, as Linux does under the policies that have a blanket drain. Holes
     /// and VMAs that allow nothing end it.

@@ -5,9 +5,9 @@ use super::{Area, Backing, Prot, Space, SpaceError, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Leaf, Pte, PteFlags};
 use crate::tlb::Extent;
-use mmscale_arch::{Arch, Func, PageSize, Span};
+use mmscale_arch::{Func, Machine, PageSize, Span};
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Changes what a program may do with `range` (`mprotect`).
     ///
     /// `NoMemory`: not all of it is mapped (what comes before the hole is changed, as Linux does),

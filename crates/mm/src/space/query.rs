@@ -3,9 +3,9 @@
 use super::{Area, Backing, Space, SpaceError, VmaRange, Vpn};
 use crate::table::{Direction, Leaf};
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, Func, Span};
+use mmscale_arch::{Func, Machine, Span};
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Which pages of `range` are in memory (`mincore`): `see` gets one answer after the other.
     ///
     /// `NoMemory`: not all of it is mapped; nothing was told.

@@ -13,7 +13,7 @@ use crate::table::Gather;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use mmscale_arch::sync::ReadGuard;
-use mmscale_arch::{Arch, Atomic, Func, Span};
+use mmscale_arch::{Atomic, Func, Machine, Span};
 
 /// How a reaper gets mmap_lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub(super) const fn is_reapable(area: &Area) -> bool {
     !area.flags.contains(AreaFlags::SHARED)
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Takes the pages of private memory out. The process is dying; its threads may still run, and
     /// what they access from now on fails ([`FaultError::Bus`]) unless it is still there.
     ///

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use mmscale_arch::sync::{Inside, Numbers, Sparse, SpinLock};
-use mmscale_arch::{Arch, Asid, Atomic, LockClass, Order, Pfn};
+use mmscale_arch::{Asid, Atomic, LockClass, Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocError, FrameAllocator, Gfp};
 
@@ -99,7 +99,7 @@ type Place<A> = SpinLock<A, Option<Arc<Space<A>>>>;
 type Family<A> = SpinLock<A, Vec<Asid>>;
 
 /// All address spaces of a machine.
-pub struct Spaces<A: Arch> {
+pub struct Spaces<A: Machine> {
     pub(super) config: SpaceConfig,
     places: Sparse<Place<A>>,
     families: Sparse<Family<A>>,
@@ -113,7 +113,7 @@ pub struct Spaces<A: Arch> {
     exits: A::AtomicU32,
 }
 
-impl<A: Arch> Spaces<A> {
+impl<A: Machine> Spaces<A> {
     /// No address space.
     pub fn new(config: SpaceConfig) -> Self {
         Self {

@@ -5,7 +5,7 @@ use super::zap::{HUGE_PAGES, Retire};
 use super::{Area, AreaFlags, Backing, GapRequest, MapRequest, Place, Space, SpaceError};
 use super::{MAP_MIN, VmaRange, Vpn};
 use crate::table::Gather;
-use mmscale_arch::{Arch, Func, Span};
+use mmscale_arch::{Func, Machine, Span};
 
 /// Where the pages may end up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ pub struct RemapRequest {
     pub may_move: MayMove,
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Resizes or moves a part of one VMA; returns its first page afterwards (`mremap`).
     ///
     /// `Inval`: no pages, or more than an address space has; the new range overlaps the old one;

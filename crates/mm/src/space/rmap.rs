@@ -17,7 +17,7 @@ use crate::smp::Wait;
 use crate::table::{Pte, PteFlags, PteTable};
 use crate::tlb::{Batch, Extent, Leave};
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, Func, PageSize, Pfn, Span};
+use mmscale_arch::{Func, Machine, PageSize, Pfn, Span};
 
 /// A stretch of folio indices that mremap has put elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,7 +79,7 @@ pub(super) enum Walk {
     Enough,
 }
 
-impl<A: Arch> Backing<'_, A> {
+impl<A: Machine> Backing<'_, A> {
     /// Shows `see` every entry of a single page that maps `folio`, under its table's lock.
     pub(super) fn each_entry(
         self,
@@ -109,7 +109,7 @@ impl<A: Arch> Backing<'_, A> {
     }
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     fn each_page_of(
         &self,
         on: Backing<'_, A>,
@@ -151,7 +151,7 @@ fn one(page: Vpn) -> Extent {
     Extent::Range(super::VmaRange::raw(page.get(), page.get() + 1), PageSize::Base)
 }
 
-impl<A: Arch> Rmap<A> for Backing<'_, A> {
+impl<A: Machine> Rmap<A> for Backing<'_, A> {
     fn referenced(&self, pfn: Pfn) -> References {
         let mut found = References::default();
         let mut left = self.memory.folios.word(pfn).maps();

@@ -10,7 +10,7 @@ use crate::swap::{SwapEntry, SwapError};
 use crate::table::{Direction, Leaf, MakeRoom, Pte, PteFlags, TableError};
 use crate::tlb::Leave;
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, Func, NodeId, Order, Pfn, Span};
+use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span};
 use mmscale_frames::page_alloc::{AllocError, Gfp};
 
 /// How often memory is reclaimed in vain before the killer is asked (`MAX_RECLAIM_RETRIES`).
@@ -30,7 +30,7 @@ pub(super) const SHARED: u8 = 0;
 /// references.
 pub(super) const ALONE: u8 = 1;
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// A swap entry of the tables is gone.
     pub(super) fn forget_swap(&self, on: Backing<'_, A>, (_, word): (u8, u64)) {
         on.swap.free(on.memory, SwapEntry::from_word(word), 1);
@@ -201,7 +201,7 @@ impl<A: Arch> Space<A> {
     }
 }
 
-impl<A: Arch> Backing<'_, A> {
+impl<A: Machine> Backing<'_, A> {
     /// Whether the folio is of no file.
     pub(super) fn is_anonymous(self, folio: Pfn) -> bool {
         self.memory.folios.word(folio).has(FolioFlags::ANON)
@@ -319,7 +319,7 @@ impl<A: Arch> Backing<'_, A> {
     }
 }
 
-impl<A: Arch> MakeRoom for Backing<'_, A> {
+impl<A: Machine> MakeRoom for Backing<'_, A> {
     fn make_room(&self, why: AllocError, patience: &mut Patience) -> Result<Gfp, AllocError> {
         let (here, why_not) = (A::node_of(A::cpu()), why);
         let made = Backing::make_room(*self, here, Order::ZERO, FolioError::Frames(why), patience);

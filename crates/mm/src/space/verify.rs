@@ -7,7 +7,7 @@ use crate::swap::SwapEntry;
 use crate::table::{Direction, Leaf, Pte, PteFlags, TableDefect};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, Asid, Pfn};
+use mmscale_arch::{Asid, Machine, Pfn};
 
 /// What all address spaces have.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -87,7 +87,7 @@ struct Mapped {
 
 type Maps = BTreeMap<Pfn, Mapped>;
 
-impl<A: Arch> Backing<'_, A> {
+impl<A: Machine> Backing<'_, A> {
     /// Walks all address spaces: trees and tables sound, every mapped page in a VMA and with no
     /// more rights than that, every folio mapped as often as it says, no folio's mappings lost, and
     /// only those written to that one address space has alone.
@@ -125,7 +125,7 @@ impl<A: Arch> Backing<'_, A> {
     }
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     fn verify(
         &self,
         on: Backing<'_, A>,

@@ -7,9 +7,9 @@ use crate::oom::{ADJ_MAX, ADJ_MIN, Attempt, Fate, Scene, Victim};
 use crate::time::Time;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use mmscale_arch::{Arch, Asid, Atomic};
+use mmscale_arch::{Asid, Atomic, Machine};
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// The calling task runs in this address space for as long as `run` runs: it is woken when the
     /// address space is killed, and what it allocates is allocated for its process (`current->mm`).
     pub fn run<R>(self: &Arc<Self>, on: Backing<'_, A>, run: impl FnOnce() -> R) -> R {
@@ -48,7 +48,7 @@ impl<A: Arch> Space<A> {
     }
 }
 
-impl<A: Arch> Victim for Space<A> {
+impl<A: Machine> Victim for Space<A> {
     fn asid(&self) -> Asid {
         self.table.asid()
     }
@@ -90,7 +90,7 @@ impl<A: Arch> Victim for Space<A> {
     }
 }
 
-impl<A: Arch> Scene<A> for Backing<'_, A> {
+impl<A: Machine> Scene<A> for Backing<'_, A> {
     type Space = Space<A>;
 
     fn memory(&self) -> Memory<'_, A> {
@@ -117,7 +117,7 @@ impl<A: Arch> Scene<A> for Backing<'_, A> {
     }
 }
 
-impl<A: Arch> Spaces<A> {
+impl<A: Machine> Spaces<A> {
     /// Whether the calling task is a thread of a process that is to end, and that process is marked
     /// as a victim then, so that it gets to its end.
     pub(super) fn is_caller_dying(&self, on: Backing<'_, A>) -> bool {

@@ -8,7 +8,7 @@ use crate::table::{
     Direction, Gather, Gathered, Hold, Leaf, PmdTable, PteFlags, PteTable, Room, Sink,
 };
 use crate::tlb::{Flushed, Leave};
-use mmscale_arch::{Arch, Func, Op, Order, PageSize, Pfn, Span, Trace, ZapBy};
+use mmscale_arch::{Func, Machine, Op, Order, PageSize, Pfn, Span, Trace, ZapBy};
 
 /// Pages of a huge page.
 pub(super) const HUGE_PAGES: u64 = PageSize::Huge.pages();
@@ -23,9 +23,9 @@ const _: () = assert!(HUGE_ORDER.pages() as u64 == HUGE_PAGES);
 pub(super) const PIECE: PteFlags = PteFlags::SOFT;
 
 /// Where unmapped frames go: their references are dropped.
-pub(super) struct Retire<'a, A: Arch>(pub(super) Backing<'a, A>);
+pub(super) struct Retire<'a, A: Machine>(pub(super) Backing<'a, A>);
 
-impl<A: Arch> Sink for Retire<'_, A> {
+impl<A: Machine> Sink for Retire<'_, A> {
     fn release(&mut self, _: &Flushed, frames: &[Gathered]) {
         for some in frames.chunks(BATCH) {
             // A folio that nobody maps any more would stay for its slot alone.
@@ -39,7 +39,7 @@ impl<A: Arch> Sink for Retire<'_, A> {
     }
 }
 
-impl<A: Arch> Backing<'_, A> {
+impl<A: Machine> Backing<'_, A> {
     /// Frees frames that leave limbo; returns how many, in pages. Tasks only, with nothing held;
     /// with [`Leave::All`] it sleeps.
     pub fn leave_limbo(self, leave: Leave) -> u32 {
@@ -110,7 +110,7 @@ impl Zap {
     }
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     /// Takes out what `range` maps (`unmap_page_range`). What is gathered goes to `sink` when the
     /// gather is full; the rest stays in it. Nobody else takes pages of `range` out for good: its
     /// VMAs are held in some way, or gone. ENOMEM is not possible but for a part of a huge page,

@@ -9,7 +9,7 @@ use super::{Event, Swap, SwapEntry};
 use crate::folio::FolioFlags;
 use crate::lru::Memory;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use mmscale_arch::{Arch, Atomic, Func, Pfn, Span};
+use mmscale_arch::{Atomic, Func, Machine, Pfn, Span};
 
 /// Clusters that are looked through when slots run out.
 const PRUNED_AT_ONCE: usize = 4;
@@ -23,7 +23,7 @@ enum Writing {
     Skip,
 }
 
-impl<A: Arch> Swap<A> {
+impl<A: Machine> Swap<A> {
     /// The folio that has the slot's content, with a reference for the caller
     /// (`swap_cache_get_folio`). It may leave the cache until the caller has its lock: see
     /// [`Swap::holds`].

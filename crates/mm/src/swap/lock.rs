@@ -9,9 +9,9 @@ use super::Swap;
 use crate::folio::FolioFlags;
 use crate::lru::Memory;
 use mmscale_arch::sync::WaitQueue;
-use mmscale_arch::{Arch, Func, Pfn, Span};
+use mmscale_arch::{Func, Machine, Pfn, Span};
 
-impl<A: Arch> Swap<A> {
+impl<A: Machine> Swap<A> {
     fn queue(&self, pfn: Pfn) -> &WaitQueue<A> {
         // Neighbouring frames in different queues.
         &self.queues[pfn.index() % self.queues.len()]

@@ -43,7 +43,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use mmscale_arch::sync::{EachCpu, Sparse, SpinLock, WaitQueue};
-use mmscale_arch::{Arch, Atomic, LockClass};
+use mmscale_arch::{Atomic, LockClass, Machine};
 use slots::{Cluster, Lists, NO_CLUSTER, SLOTS, Slot};
 use write::{ROOMS, Room};
 
@@ -136,7 +136,7 @@ impl Event {
 type Tally = [AtomicU64; Event::COUNT];
 
 /// The swap area and its cache.
-pub struct Swap<A: Arch> {
+pub struct Swap<A: Machine> {
     config: SwapConfig,
     slots: Sparse<Slot<A>>,
     clusters: Box<[SpinLock<A, Cluster>]>,
@@ -154,7 +154,7 @@ pub struct Swap<A: Arch> {
     tallies: EachCpu<Tally>,
 }
 
-impl<A: Arch> Swap<A> {
+impl<A: Machine> Swap<A> {
     /// A swap area of which nothing is used.
     pub fn new(config: SwapConfig) -> Self {
         let slots = config.pages as usize;

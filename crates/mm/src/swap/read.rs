@@ -6,7 +6,9 @@ use crate::folio::{FolioFlags, FolioInit};
 use crate::group::GroupId;
 use crate::lru::{FolioError, Memory};
 use core::sync::atomic::Ordering::Relaxed;
-use mmscale_arch::{Arch, Atomic, Func, IoDirection, IoDone, NodeId, Op, Order, PageIo, Pfn, Span};
+use mmscale_arch::{
+    Atomic, Func, IoDirection, IoDone, Machine, NodeId, Op, Order, PageIo, Pfn, Span,
+};
 use mmscale_frames::page_alloc::Gfp;
 
 /// Why a slot's content did not come in.
@@ -44,7 +46,7 @@ enum Joined {
     Gone,
 }
 
-impl<A: Arch> Swap<A> {
+impl<A: Machine> Swap<A> {
     /// A folio with the slot's content, with a reference for the caller, and not locked: out of the
     /// cache, or new, from memory nearest to `node`, charged to `group`, read from the device or
     /// cleared. The caller takes its lock and asks [`Swap::holds`] before he maps it. Sleeps.

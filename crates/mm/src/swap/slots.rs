@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
-use mmscale_arch::{Arch, Atomic, CpuId, Func, Op, Pfn, Span};
+use mmscale_arch::{Atomic, CpuId, Func, Machine, Op, Pfn, Span};
 
 /// Slots in a cluster (`SWAPFILE_CLUSTER` with 2 MiB huge pages).
 pub(super) const SLOTS: usize = 512;
@@ -28,14 +28,14 @@ pub(super) const NO_CLUSTER: u32 = u32::MAX;
 const ZERO: u32 = 1 << 31;
 
 /// A slot.
-pub(super) struct Slot<A: Arch> {
+pub(super) struct Slot<A: Machine> {
     /// The folio that has its content, by number plus 1; 0: none. Written under the cluster's lock.
     pub(super) cached: A::AtomicU32,
     /// Page-table entries that name it, and `ZERO`. Under the cluster's lock.
     state: AtomicU32,
 }
 
-impl<A: Arch> Slot<A> {
+impl<A: Machine> Slot<A> {
     fn new(_: usize) -> Self {
         Self { cached: A::AtomicU32::new(0), state: AtomicU32::new(0) }
     }
@@ -124,7 +124,7 @@ pub(super) enum Freed {
     SlotAndRoom,
 }
 
-impl<A: Arch> Swap<A> {
+impl<A: Machine> Swap<A> {
     pub(super) fn slot(&self, entry: SwapEntry) -> &Slot<A> {
         self.slots.get_or_make(entry.index(), Slot::new)
     }

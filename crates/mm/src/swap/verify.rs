@@ -6,7 +6,7 @@ use crate::folio::FolioFlags;
 use crate::lru::Memory;
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering::Relaxed;
-use mmscale_arch::{Arch, Atomic, Pfn};
+use mmscale_arch::{Atomic, Machine, Pfn};
 
 /// What slots are used for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -71,7 +71,7 @@ impl core::fmt::Display for SwapViolation {
 
 impl core::error::Error for SwapViolation {}
 
-impl<A: Arch> Swap<A> {
+impl<A: Machine> Swap<A> {
     /// Compares every slot with the page-table entries that name slots, each given once, and the
     /// cache with the folios. While nothing changes; costs time by the number of slots.
     pub fn verify(

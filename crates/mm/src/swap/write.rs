@@ -6,7 +6,7 @@ use crate::folio::FolioFlags;
 use crate::lru::{LruPolicy, Memory};
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{PreemptGuard, WaitQueue};
-use mmscale_arch::{Arch, Atomic, Func, IoDirection, IoDone, Op, PageIo, Pfn, Span};
+use mmscale_arch::{Atomic, Func, IoDirection, IoDone, Machine, Op, PageIo, Pfn, Span};
 
 /// What came of writing a folio out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,19 +25,19 @@ pub enum WriteOut {
 pub(super) const ROOMS: usize = 8;
 
 /// Tasks that wait for room in the device's queue.
-pub(super) struct Room<A: Arch> {
+pub(super) struct Room<A: Machine> {
     waiters: WaitQueue<A>,
     /// How many there are, those among them that do not sleep yet or any more.
     waiting: A::AtomicU32,
 }
 
-impl<A: Arch> Room<A> {
+impl<A: Machine> Room<A> {
     pub(super) fn new() -> Self {
         Self { waiters: WaitQueue::new(), waiting: A::AtomicU32::new(0) }
     }
 }
 
-impl<A: Arch> Swap<A> {
+impl<A: Machine> Swap<A> {
     /// Begins to write a folio of the cache to its slot, and lets its lock go, which the caller has
     /// beside a reference (`swap_writeout`). It is clean from now on, unless somebody writes to it.
     /// Sleeps if the device's queue is full, but does not wait for the device otherwise.

@@ -4,7 +4,7 @@ use super::entry::{Pte, PteFlags};
 use super::level::Level;
 use super::{PageTable, Paging};
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{Arch, Asid, Op, PageSize, Pfn, Translation, Vpn};
+use mmscale_arch::{Asid, Machine, Op, PageSize, Pfn, Translation, Vpn};
 
 /// How a program uses a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ pub enum Miss {
     ReadOnly(Pte),
 }
 
-impl<A: Arch> PageTable<A> {
+impl<A: Machine> PageTable<A> {
     /// A program on this CPU uses `page`: `use_page` gets the frame, and runs with interrupts off,
     /// before any flush that would take the frame away can end; it does nothing that waits. First
     /// the CPU's translations are asked, then the hardware reads the tables. A fault is left to

@@ -5,7 +5,7 @@ use super::level::Level;
 use super::range::{Direction, Leaf};
 use super::{PageTable, Paging, TableError};
 use crate::tlb::Extent;
-use mmscale_arch::{Arch, Func, PageSize, Span, VmaRange, Vpn};
+use mmscale_arch::{Func, Machine, PageSize, Span, VmaRange, Vpn};
 
 /// What becomes of one entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub struct Downgraded {
 
 impl Downgraded {
     /// Tells the CPUs, if there is anything to tell: at the end of a fork, however it ended.
-    pub fn flush<A: Arch>(self, on: Paging<'_, A>, table: &PageTable<A>) {
+    pub fn flush<A: Machine>(self, on: Paging<'_, A>, table: &PageTable<A>) {
         if self.any {
             let _ = table.flush(on, Extent::All);
         } else {
@@ -67,7 +67,7 @@ impl Batch {
     }
 }
 
-impl<A: Arch> PageTable<A> {
+impl<A: Machine> PageTable<A> {
     /// Copies what `range` maps to `to`, which nobody uses yet (`copy_page_range`). `decide` is
     /// asked for each entry that is not empty, in order, under its table's lock, with the page and
     /// how much it covers; it takes the references that the copy needs. Once it has approved an
@@ -147,7 +147,7 @@ impl<A: Arch> PageTable<A> {
 }
 
 /// Does to the original what was decided; returns the copy.
-fn settle<A: Arch, const LEVEL: u8>(
+fn settle<A: Machine, const LEVEL: u8>(
     table: &mut super::slot::LockedTable<'_, A, LEVEL>,
     page: Vpn,
     copy: CopyPte,

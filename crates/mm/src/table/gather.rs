@@ -11,7 +11,7 @@ use super::{ENTRIES, PageTable, Paging};
 use crate::smp::Wait;
 use crate::tlb::{Extent, Flushed, Parked, Tables};
 use core::sync::atomic::Ordering::{AcqRel, SeqCst};
-use mmscale_arch::{Arch, Atomic, Func, Order, PageSize, Pfn, Span, VmaRange, Vpn};
+use mmscale_arch::{Atomic, Func, Machine, Order, PageSize, Pfn, Span, VmaRange, Vpn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::Gfp;
 
@@ -67,7 +67,7 @@ pub enum Room {
 ///
 /// End it with [`Gather::finish`]: frames in one that is dropped are lost.
 #[must_use]
-pub struct Gather<'t, A: Arch> {
+pub struct Gather<'t, A: Machine> {
     table: &'t PageTable<A>,
     bundle: [u64; WIDE],
     /// How many of the bundle there are.
@@ -97,7 +97,7 @@ enum Promise {
     Nothing,
 }
 
-impl<'t, A: Arch> Gather<'t, A> {
+impl<'t, A: Machine> Gather<'t, A> {
     /// For unmapping parts of an address space (`tlb_gather_mmu`).
     pub fn new(table: &'t PageTable<A>) -> Self {
         table.gathers.fetch_add(1, SeqCst);

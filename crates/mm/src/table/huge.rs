@@ -6,9 +6,9 @@ use super::slot::PmdTable;
 use super::walk::Ending;
 use super::{PageTable, Paging, TableError};
 use crate::tlb::Extent;
-use mmscale_arch::{Arch, Func, Op, PageSize, Span, VmaRange, Vpn};
+use mmscale_arch::{Func, Machine, Op, PageSize, Span, VmaRange, Vpn};
 
-impl<A: Arch> PageTable<A> {
+impl<A: Machine> PageTable<A> {
     /// Maps the 512 pages of the huge page at `page` one by one, with the same flags. `false`:
     /// there was none. Nothing changes for who uses the pages, but that an access may fault
     /// meanwhile; counts of the folio are the caller's.

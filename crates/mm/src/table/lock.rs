@@ -2,25 +2,25 @@
 
 use core::cell::UnsafeCell;
 use mmscale_arch::sync::{PreemptGuard, Sparse, SpinGuard, SpinLock};
-use mmscale_arch::{Arch, LockClass, Pfn};
+use mmscale_arch::{LockClass, Machine, Pfn};
 
 /// Holds the lock of a table.
 pub(super) type TableGuard<'a, A> = SpinGuard<'a, A, (), PreemptGuard<A>>;
 
 /// The lock of the table in one frame; none while the frame is no such table.
-struct Slot<A: Arch>(UnsafeCell<Option<SpinLock<A, ()>>>);
+struct Slot<A: Machine>(UnsafeCell<Option<SpinLock<A, ()>>>);
 
 // SAFETY: the lock is put there and taken away only by who owns the frame and before or after
 // anybody knows of the table; all others share it.
-unsafe impl<A: Arch> Sync for Slot<A> where SpinLock<A, ()>: Sync {}
+unsafe impl<A: Machine> Sync for Slot<A> where SpinLock<A, ()>: Sync {}
 
 /// The locks of all page tables of a machine. A lock needs memory when one of 64 frames in a row
 /// is first used as a table.
-pub struct TableLocks<A: Arch> {
+pub struct TableLocks<A: Machine> {
     slots: Sparse<Slot<A>>,
 }
 
-impl<A: Arch> TableLocks<A> {
+impl<A: Machine> TableLocks<A> {
     /// For a machine with `frames` frames.
     pub fn new(frames: usize) -> Self {
         Self { slots: Sparse::new(frames) }

@@ -56,7 +56,7 @@ use crate::oom::Patience;
 use crate::tlb::{Extent, Retired, Tlb};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use mmscale_arch::sync::{IrqGuard, SpinLock};
-use mmscale_arch::{Arch, Asid, Atomic, Func, LockClass, Order, Pfn, Span};
+use mmscale_arch::{Asid, Atomic, Func, LockClass, Machine, Order, Pfn, Span};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocError, FrameAllocator, Gfp};
 use mmscale_frames::vmstat::NodeItem;
@@ -64,7 +64,7 @@ use mmscale_frames::zone::ZoneId;
 use resident::Resident;
 
 /// What page tables are made of and share.
-pub struct Paging<'a, A: Arch> {
+pub struct Paging<'a, A: Machine> {
     /// Where tables come from.
     pub frames: &'a FrameAllocator<A>,
     /// Their locks.
@@ -83,12 +83,12 @@ pub trait MakeRoom {
     fn make_room(&self, why: AllocError, patience: &mut Patience) -> Result<Gfp, AllocError>;
 }
 
-impl<A: Arch> Clone for Paging<'_, A> {
+impl<A: Machine> Clone for Paging<'_, A> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<A: Arch> Copy for Paging<'_, A> {}
+impl<A: Machine> Copy for Paging<'_, A> {}
 
 /// Why an entry was not reached. Nothing was changed but that upper tables may be there now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,7 +123,7 @@ impl core::fmt::Display for TableError {
 impl core::error::Error for TableError {}
 
 /// The page tables of one address space.
-pub struct PageTable<A: Arch> {
+pub struct PageTable<A: Machine> {
     root: Pfn,
     asid: Asid,
     /// Entries of the two upper levels change from nothing to a table under this.
@@ -138,7 +138,7 @@ pub struct PageTable<A: Arch> {
     retired: A::AtomicU32,
 }
 
-impl<A: Arch> PageTable<A> {
+impl<A: Machine> PageTable<A> {
     /// An address space that maps nothing. Give it back with [`PageTable::destroy`].
     pub fn new(on: Paging<'_, A>) -> Result<Self, TableError> {
         let root = alloc_table(on, Level::Pgd)?;
@@ -219,7 +219,7 @@ impl<A: Arch> PageTable<A> {
     }
 }
 
-fn alloc_table<A: Arch>(on: Paging<'_, A>, level: Level) -> Result<Pfn, TableError> {
+fn alloc_table<A: Machine>(on: Paging<'_, A>, level: Level) -> Result<Pfn, TableError> {
     let _span = Span::<A>::enter(Func::PteAlloc);
     let alloc =
         |more| on.frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL | more);
@@ -235,7 +235,7 @@ fn alloc_table<A: Arch>(on: Paging<'_, A>, level: Level) -> Result<Pfn, TableErr
 }
 
 #[cold]
-fn alloc_slowly<A: Arch>(
+fn alloc_slowly<A: Machine>(
     on: Paging<'_, A>,
     mut why: AllocError,
     alloc: impl Fn(Gfp) -> Result<Pfn, AllocError>,
@@ -250,14 +250,14 @@ fn alloc_slowly<A: Arch>(
     }
 }
 
-fn free_table<A: Arch>(on: Paging<'_, A>, table: Pfn) {
+fn free_table<A: Machine>(on: Paging<'_, A>, table: Pfn) {
     A::table_drop(table);
     count(on, table, -1);
     on.frames.free_pages(table, Order::ZERO);
 }
 
 /// Counts a table of its frame's node.
-fn count<A: Arch>(on: Paging<'_, A>, table: Pfn, change: i64) {
+fn count<A: Machine>(on: Paging<'_, A>, table: Pfn, change: i64) {
     let zone = ZoneId::new(usize::from(on.frames.frames().word(table).zone()));
     let node = on.frames.zone(zone).node();
     let off = IrqGuard::<A>::new();

@@ -5,7 +5,7 @@ use super::level::{Level, piece};
 use super::slot::{Hold, PmdTable, PteTable};
 use super::walk::{Ending, peek};
 use super::{PageTable, Paging};
-use mmscale_arch::{Arch, Op, VmaRange, Vpn};
+use mmscale_arch::{Machine, Op, VmaRange, Vpn};
 
 /// Huge pages that one walker takes together at most.
 pub(crate) const HUGE_AT_ONCE: u64 = 7;
@@ -55,7 +55,7 @@ impl Direction {
 }
 
 /// Something that maps pages, with the lock of its table. It is let go with the value.
-pub enum Leaf<'a, A: Arch> {
+pub enum Leaf<'a, A: Machine> {
     /// A table of single pages; the range is the part of it that was asked for.
     Ptes(PteTable<'a, A>, VmaRange),
     /// A huge page, and the part of it that was asked for: less than all of it must be split off
@@ -63,7 +63,7 @@ pub enum Leaf<'a, A: Arch> {
     Huge(PmdTable<'a, A>, VmaRange),
 }
 
-impl<A: Arch> Leaf<'_, A> {
+impl<A: Machine> Leaf<'_, A> {
     /// The part of it that was asked for.
     pub fn range(&self) -> VmaRange {
         match self {
@@ -81,7 +81,7 @@ pub(super) enum Place {
 /// The tables and huge pages of a range, each locked while it is looked at.
 ///
 /// An item must be dropped before the next is asked for: its lock is held until then.
-pub struct Leaves<'a, A: Arch> {
+pub struct Leaves<'a, A: Machine> {
     table: &'a PageTable<A>,
     on: Paging<'a, A>,
     rest: Option<VmaRange>,
@@ -89,7 +89,7 @@ pub struct Leaves<'a, A: Arch> {
     hold: Hold,
 }
 
-impl<'a, A: Arch> Leaves<'a, A> {
+impl<'a, A: Machine> Leaves<'a, A> {
     /// What has not been looked at.
     pub fn rest(&self) -> Option<VmaRange> {
         self.rest
@@ -104,7 +104,7 @@ impl<'a, A: Arch> Leaves<'a, A> {
     }
 }
 
-impl<'a, A: Arch> Iterator for Leaves<'a, A> {
+impl<'a, A: Machine> Iterator for Leaves<'a, A> {
     type Item = Leaf<'a, A>;
 
     fn next(&mut self) -> Option<Leaf<'a, A>> {
@@ -134,7 +134,7 @@ impl<'a, A: Arch> Iterator for Leaves<'a, A> {
     }
 }
 
-impl<A: Arch> PageTable<A> {
+impl<A: Machine> PageTable<A> {
     /// The tables of the lowest level, and the huge pages, that stand for pages of `range`.
     pub fn leaves<'a>(
         &'a self,

@@ -10,14 +10,14 @@
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{NoPreempt, Sparse};
-use mmscale_arch::{Arch, Atomic};
+use mmscale_arch::{Atomic, Machine};
 
 /// A CPU's part, on cache lines of its own.
 #[repr(align(128))]
 struct Part(AtomicI32);
 
 /// Pages of one address space.
-pub(super) struct Resident<A: Arch> {
+pub(super) struct Resident<A: Machine> {
     total: A::AtomicI64,
     parts: Sparse<Part>,
     /// What a part may have before it goes to the total: max(32, 2 * CPUs), as the kernel's
@@ -25,7 +25,7 @@ pub(super) struct Resident<A: Arch> {
     batch: i32,
 }
 
-impl<A: Arch> Resident<A> {
+impl<A: Machine> Resident<A> {
     /// No pages.
     pub(super) fn new() -> Self {
         let cpus = A::cpus_possible();

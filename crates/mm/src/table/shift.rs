@@ -6,7 +6,7 @@ use super::range::{Direction, Place};
 use super::slot::{PmdTable, PteTable};
 use super::{PageTable, Paging, TableError};
 use crate::tlb::Extent;
-use mmscale_arch::{Arch, Func, PageSize, Pfn, Span, VmaRange, Vpn};
+use mmscale_arch::{Func, Machine, PageSize, Pfn, Span, VmaRange, Vpn};
 
 /// Why a move ended early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ pub struct MoveError {
 /// Entries that are on their way together, on the stack.
 const BATCH: u64 = 128;
 
-impl<A: Arch> PageTable<A> {
+impl<A: Machine> PageTable<A> {
     /// Moves what `from` maps to the pages from `to` on, where nothing is mapped
     /// (`move_page_tables`). Whole tables and huge pages are moved as such where both ends are
     /// aligned. No CPU uses the old translations afterwards.

@@ -5,10 +5,10 @@ use super::level::Level;
 use super::lock::TableGuard;
 use super::{PageTable, Paging};
 use mmscale_arch::sync::PreemptGuard;
-use mmscale_arch::{Arch, Op, Pfn, Vpn};
+use mmscale_arch::{Machine, Op, Pfn, Vpn};
 
 /// Why nobody else is at a table.
-enum Held<'a, A: Arch> {
+enum Held<'a, A: Machine> {
     /// Its lock is taken.
     Locked(TableGuard<'a, A>),
     /// Its address space is dead, and the entries were claimed.
@@ -26,7 +26,7 @@ pub(crate) enum Hold {
 }
 
 /// A table whose lock is held, and its entries. `LEVEL` is a [`Level`].
-pub struct LockedTable<'a, A: Arch, const LEVEL: u8> {
+pub struct LockedTable<'a, A: Machine, const LEVEL: u8> {
     pfn: Pfn,
     /// The first page that the table stands for.
     start: Vpn,
@@ -36,7 +36,7 @@ pub struct LockedTable<'a, A: Arch, const LEVEL: u8> {
     held: Held<'a, A>,
 }
 
-impl<A: Arch, const LEVEL: u8> Drop for LockedTable<'_, A, LEVEL> {
+impl<A: Machine, const LEVEL: u8> Drop for LockedTable<'_, A, LEVEL> {
     #[inline]
     fn drop(&mut self) {
         if self.change != 0 {
@@ -54,7 +54,7 @@ pub type PteTable<'a, A> = LockedTable<'a, A, { Level::Pte as u8 }>;
 /// [`Pte::NONE`] and cannot be changed.
 pub type PmdTable<'a, A> = LockedTable<'a, A, { Level::Pmd as u8 }>;
 
-impl<'a, A: Arch, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
+impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
     const OF: Level = Level::ALL[LEVEL as usize];
 
     /// The table at `pfn`, of which `page` has an entry.

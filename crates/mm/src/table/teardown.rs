@@ -4,10 +4,10 @@ use super::entry::Pte;
 use super::gather::{Gather, Sink};
 use super::level::{ENTRIES, Level, piece};
 use super::{PageTable, Paging};
-use mmscale_arch::{Arch, Func, Op, Pfn, Span, VmaRange, Vpn};
+use mmscale_arch::{Func, Machine, Op, Pfn, Span, VmaRange, Vpn};
 
 /// What a teardown works on.
-struct Teardown<'g, 't, A: Arch, S: Sink> {
+struct Teardown<'g, 't, A: Machine, S: Sink> {
     on: Paging<'g, A>,
     gather: &'g mut Gather<'t, A>,
     sink: &'g mut S,
@@ -15,7 +15,7 @@ struct Teardown<'g, 't, A: Arch, S: Sink> {
     bounds: VmaRange,
 }
 
-impl<A: Arch> PageTable<A> {
+impl<A: Machine> PageTable<A> {
     /// Unlinks the tables for `range` (`free_pgtables`), all entries of which were taken out:
     /// those that stand for no page outside `bounds`, which is from the end of the VMA before the
     /// range to the start of the one after. They are freed through the gather, once no CPU can be
@@ -59,7 +59,7 @@ impl<A: Arch> PageTable<A> {
     }
 }
 
-impl<A: Arch, S: Sink> Teardown<'_, '_, A, S> {
+impl<A: Machine, S: Sink> Teardown<'_, '_, A, S> {
     /// Unlinks what is below the entries for `range` of a table.
     fn level(&mut self, table: Pfn, level: Level, range: VmaRange) {
         let mut rest = Some(range);
@@ -91,6 +91,6 @@ const fn page_of(range: VmaRange) -> Vpn {
     range.start()
 }
 
-fn is_empty<A: Arch>(table: Pfn) -> bool {
+fn is_empty<A: Machine>(table: Pfn) -> bool {
     (0..ENTRIES).all(|index| Pte::of(A::table_load(table, index)).is_none())
 }

@@ -4,7 +4,7 @@ use super::entry::{Pte, PteFlags};
 use super::level::{ENTRIES, Level};
 use super::{PageTable, Paging};
 use alloc::vec::Vec;
-use mmscale_arch::{Arch, Order, Pfn, USER_END, Vpn};
+use mmscale_arch::{Machine, Order, Pfn, USER_END, Vpn};
 use mmscale_frames::frame::FrameState;
 
 /// What an address space has.
@@ -57,7 +57,7 @@ impl core::fmt::Display for TableDefect {
 
 impl core::error::Error for TableDefect {}
 
-impl<A: Arch> PageTable<A> {
+impl<A: Machine> PageTable<A> {
     /// Walks everything: every table a frame that was handed out, found in one place; every entry
     /// such as its level may have; no frame mapped that is free; the count of tables right. Only
     /// while nobody changes the address space.
@@ -111,7 +111,7 @@ impl<A: Arch> PageTable<A> {
     }
 }
 
-fn verify_leaf<A: Arch>(
+fn verify_leaf<A: Machine>(
     on: Paging<'_, A>,
     level: Level,
     page: Vpn,

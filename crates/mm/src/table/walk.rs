@@ -4,7 +4,7 @@ use super::entry::Pte;
 use super::level::Level;
 use super::slot::{PmdTable, PteTable};
 use super::{PageTable, Paging, TableError};
-use mmscale_arch::{Arch, Op, PageSize, Pfn, Vpn, Walked};
+use mmscale_arch::{Machine, Op, PageSize, Pfn, Vpn, Walked};
 
 /// The levels above the lowest, from the root on.
 const UPPER: [Level; 3] = [Level::Pgd, Level::Pud, Level::Pmd];
@@ -23,11 +23,11 @@ pub(super) enum Ending {
 
 /// An entry, read without a lock.
 #[inline]
-pub(super) fn peek<A: Arch>(table: Pfn, level: Level, page: Vpn) -> Pte {
+pub(super) fn peek<A: Machine>(table: Pfn, level: Level, page: Vpn) -> Pte {
     Pte::of(A::table_peek(table, level.index(page)))
 }
 
-impl<A: Arch> PageTable<A> {
+impl<A: Machine> PageTable<A> {
     pub(super) fn root(&self) -> Pfn {
         self.root
     }

@@ -26,7 +26,7 @@ pub use wheel::SLOTS;
 use base::Base;
 use core::sync::atomic::Ordering;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, SpinLock};
-use mmscale_arch::{Arch, Atomic, CpuId, Func, Ipi, LockClass, Op, Span, TaskId};
+use mmscale_arch::{Atomic, CpuId, Func, Ipi, LockClass, Machine, Op, Span, TaskId};
 
 /// A timer of a CPU, by number, below [`SLOTS`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -82,14 +82,14 @@ pub enum OverIdle {
 }
 
 /// The timers of all CPUs.
-pub struct Time<A: Arch> {
+pub struct Time<A: Machine> {
     hz: Hz,
     bases: EachCpu<SpinLock<A, Base>>,
     /// Not zero: sleeping is over, [`Time::sleep_until`] returns at once.
     stopped: A::AtomicU32,
 }
 
-impl<A: Arch> Time<A> {
+impl<A: Machine> Time<A> {
     /// Timers for every possible CPU, none armed. `None` if the machine's HZ makes no sense.
     pub fn new() -> Option<Self> {
         let hz = Hz::new(A::hz())?;
@@ -264,7 +264,7 @@ impl<A: Arch> Time<A> {
 }
 
 /// Arms this CPU's one-shot for its base's next event, if it is not armed so already.
-fn program<A: Arch>(base: &mut Base) {
+fn program<A: Machine>(base: &mut Base) {
     let next_ns = base.next_event_ns();
     // After an interrupt the one-shot is spent even if the time is the same again.
     match next_ns {

@@ -9,7 +9,7 @@ use super::cpu::Loaded;
 use super::{Extent, Tlb, trace};
 use crate::smp::{Call, CallFunc, CallPolicy, Count, Here, Wait};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use mmscale_arch::{Arch, Asid, Atomic, CpuMask, Func, Span};
+use mmscale_arch::{Asid, Atomic, CpuMask, Func, Machine, Span};
 
 /// Address spaces that a batch can hold; one more is flushed at once.
 const SPACES: usize = 8;
@@ -72,7 +72,7 @@ impl Batch {
     }
 }
 
-impl<A: Arch> Tlb<A> {
+impl<A: Machine> Tlb<A> {
     /// Entries of `asid` within `extent` were taken out, and are flushed with the batch, or at once
     /// if it has no room, or by a broadcast. Under the lock of the entries' table: who takes it
     /// next sees that something was put off.

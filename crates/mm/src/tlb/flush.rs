@@ -11,16 +11,18 @@ use super::{BROADCAST_CEILING, Extent, Flushed, SINGLE_FLUSH_CEILING, Tables, Tl
 use crate::smp::{Call, CallFunc, CallPolicy, Count, Here, Max, SPIN_NS, Wait, Watch, in_pieces};
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard, WaitQueue};
-use mmscale_arch::{Arch, Asid, Atomic, CpuId, CpuMask, Func, Op, PageSize, Span, Trace, VmaRange};
+use mmscale_arch::{
+    Asid, Atomic, Broadcast, CpuId, CpuMask, Func, Machine, Op, PageSize, Span, Trace, VmaRange,
+};
 
 /// Tasks that sleep until a CPU has caught up.
-pub(super) struct Sleepers<A: Arch> {
+pub(super) struct Sleepers<A: Machine> {
     /// How many there are, those on their way there included.
     waiting: A::AtomicU32,
     queue: WaitQueue<A>,
 }
 
-impl<A: Arch> Sleepers<A> {
+impl<A: Machine> Sleepers<A> {
     pub(super) fn new() -> Self {
         Self { waiting: A::AtomicU32::new(0), queue: WaitQueue::new() }
     }
@@ -34,7 +36,7 @@ pub struct Begun {
     pub(super) generation: u64,
 }
 
-impl<A: Arch> Tlb<A> {
+impl<A: Machine> Tlb<A> {
     /// Makes sure that no CPU uses a translation of `asid` within `extent` that is not in the page
     /// table any more (`flush_tlb_mm_range`). The caller may hold spin locks; interrupts are on.
     pub fn flush(&self, asid: Asid, extent: Extent) -> Flushed {
@@ -46,8 +48,8 @@ impl<A: Arch> Tlb<A> {
         let _span = Span::<A>::enter(Func::FlushTlbMmRange);
         assert!(wait != Wait::No, "a flush proves something only to who waits for it");
         self.smp.tally().add::<A>(Count::Flushes, 1);
-        if A::has_tlb_broadcast() {
-            self.broadcast(asid, extent);
+        if let Some(broadcast) = A::tlb_broadcast() {
+            Self::broadcast(broadcast, asid, extent);
             return Flushed { asid };
         }
         let extent = extent.at_most(SINGLE_FLUSH_CEILING);
@@ -68,14 +70,14 @@ impl<A: Arch> Tlb<A> {
         trace::<A>(extent, interrupted);
         Flushed { asid }
     }
-    fn broadcast(&self, asid: Asid, extent: Extent) {
+    fn broadcast(broadcast: Broadcast, asid: Asid, extent: Extent) {
         let _pinned = PreemptGuard::<A>::new();
         let extent = extent.at_most(BROADCAST_CEILING);
         match extent.units() {
             Some(units) => A::work(Op::TlbFlushPage, units as u32),
             None => A::work(Op::TlbFlushAll, 1),
         }
-        A::tlb_broadcast(asid, extent.range());
+        broadcast(asid, extent.range());
         trace::<A>(extent, 0);
     }
 
@@ -186,8 +188,8 @@ impl<A: Arch> Tlb<A> {
     pub fn flush_kernel_range(&self, range: VmaRange, wait: Wait) {
         let _span = Span::<A>::enter(Func::FlushTlbKernelRange);
         self.smp.tally().add::<A>(Count::Flushes, 1);
-        if A::has_tlb_broadcast() {
-            self.broadcast(Asid::KERNEL, Extent::Range(range, PageSize::Base));
+        if let Some(broadcast) = A::tlb_broadcast() {
+            Self::broadcast(broadcast, Asid::KERNEL, Extent::Range(range, PageSize::Base));
             return;
         }
         let info = [range.start().get(), range.pages()];

@@ -18,7 +18,7 @@ use crate::smp::{CallPolicy, Count, Max, Wait};
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{Arch, Asid, Atomic, CpuMask, LockClass, Pfn};
+use mmscale_arch::{Asid, Atomic, CpuMask, LockClass, Machine, Pfn};
 
 /// Frames that limbo has room for, on any machine: 16 MiB of single pages.
 pub const LIMBO_FRAMES: usize = 4096;
@@ -53,13 +53,13 @@ pub enum Leave {
 }
 
 /// The line of those that wait, oldest first.
-pub(super) struct Limbo<A: Arch> {
+pub(super) struct Limbo<A: Machine> {
     line: SpinLock<A, VecDeque<Waiting>>,
     /// How many there are, for who only wants to know whether there are any.
     len: A::AtomicU32,
 }
 
-impl<A: Arch> Limbo<A> {
+impl<A: Machine> Limbo<A> {
     pub(super) fn new(policy: CallPolicy) -> Self {
         let room = if policy == CallPolicy::Requests { LIMBO_FRAMES } else { 0 };
         let line = SpinLock::new(LockClass::Other, VecDeque::with_capacity(room));
@@ -70,7 +70,7 @@ impl<A: Arch> Limbo<A> {
     }
 }
 
-impl<A: Arch> Tlb<A> {
+impl<A: Machine> Tlb<A> {
     /// Whether frames may wait instead of their owner.
     pub fn has_limbo(&self) -> bool {
         self.policy() == CallPolicy::Requests && !A::has_tlb_broadcast()

@@ -56,7 +56,7 @@ use cpu::{Loaded, Own};
 use flush::Sleepers;
 use limbo::Limbo;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, Numbers, PerCpu, Sparse};
-use mmscale_arch::{Arch, Asid, Atomic, CpuId, Func, Op, PageSize, Span};
+use mmscale_arch::{Asid, Atomic, CpuId, Func, Machine, Op, PageSize, Span};
 use mmscale_arch::{Trace, VmaRange};
 use parcel::Parcels;
 use space::Space;
@@ -146,7 +146,7 @@ impl Retired {
 pub struct NoAsid;
 
 /// What all CPUs may know of all address spaces.
-pub struct Tlb<A: Arch> {
+pub struct Tlb<A: Machine> {
     spaces: Sparse<Space<A>>,
     numbers: Numbers<A>,
     loaded: EachCpu<A::AtomicU64>,
@@ -157,7 +157,7 @@ pub struct Tlb<A: Arch> {
     smp: Smp<A>,
 }
 
-impl<A: Arch> Tlb<A> {
+impl<A: Machine> Tlb<A> {
     /// No address space; CPUs reach one another by `config`.
     pub fn new(config: SmpConfig) -> Self {
         Self {
@@ -300,6 +300,6 @@ impl<A: Arch> Tlb<A> {
     }
 }
 
-fn trace<A: Arch>(extent: Extent, interrupted: u32) {
+fn trace<A: Machine>(extent: Extent, interrupted: u32) {
     A::trace(Trace::TlbFlush { pages: extent.units().unwrap_or(0) as u32, interrupted });
 }

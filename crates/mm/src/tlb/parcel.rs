@@ -20,7 +20,7 @@ use crate::smp::{CallPolicy, Count, Max, Wait};
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{Arch, Atomic, LockClass, Pfn};
+use mmscale_arch::{Atomic, LockClass, Machine, Pfn};
 
 /// Pages of a parcel: what reclaim looks at in one go.
 pub const PARCEL_PAGES: usize = 32;
@@ -37,7 +37,7 @@ struct Parcel {
 }
 
 /// The line of parcels, oldest first.
-pub(super) struct Parcels<A: Arch> {
+pub(super) struct Parcels<A: Machine> {
     line: SpinLock<A, Line>,
     /// Pages in all of them, for who only wants to know.
     pages: A::AtomicU32,
@@ -49,7 +49,7 @@ struct Line {
     next: u64,
 }
 
-impl<A: Arch> Parcels<A> {
+impl<A: Machine> Parcels<A> {
     pub(super) fn new(policy: CallPolicy) -> Self {
         let room = if policy == CallPolicy::Requests { PARCELS } else { 0 };
         let line = Line { parcels: VecDeque::with_capacity(room), next: 0 };
@@ -60,7 +60,7 @@ impl<A: Arch> Parcels<A> {
     }
 }
 
-impl<A: Arch> Tlb<A> {
+impl<A: Machine> Tlb<A> {
     /// Puts the pages of which entries were put off with `batch` into limbo, and begins the
     /// invalidation; the batch is empty then. `false`: there is no room, or the batch has to be
     /// waited for; nothing was changed. The caller has a reference to each page and nobody's lock.

@@ -3,7 +3,7 @@
 use super::{Extent, SINGLE_FLUSH_CEILING};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use mmscale_arch::{Arch, Asid, Atomic, CpuId, Op, PageSize, VmaRange, Vpn};
+use mmscale_arch::{Asid, Atomic, CpuId, Machine, Op, PageSize, VmaRange, Vpn};
 
 /// The generation of a new address space; a CPU that knows nothing of it stands at 0.
 pub(super) const FIRST: u64 = 1;
@@ -11,7 +11,7 @@ pub(super) const FIRST: u64 = 1;
 const RECENT: u64 = 4;
 
 /// One address space.
-pub(super) struct Space<A: Arch> {
+pub(super) struct Space<A: Machine> {
     /// The last generation of an invalidation that was put off and that nobody has waited for yet;
     /// 0: there is none.
     pub(super) deferred: A::AtomicU64,
@@ -69,7 +69,7 @@ impl Recent {
     }
 }
 
-impl<A: Arch> Space<A> {
+impl<A: Machine> Space<A> {
     pub(super) fn new() -> Self {
         let words = A::cpus_possible().div_ceil(64);
         Self {

@@ -6,9 +6,9 @@ use super::{SINGLE_FLUSH_CEILING, Tlb};
 use crate::smp::{Call, CallFunc, CallPolicy};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use mmscale_arch::sync::{IrqGuard, NoPreempt};
-use mmscale_arch::{Arch, Asid, Atomic, Func, Op, Span, VmaRange, Vpn};
+use mmscale_arch::{Asid, Atomic, Func, Machine, Op, Span, VmaRange, Vpn};
 
-impl<A: Arch> Tlb<A> {
+impl<A: Machine> Tlb<A> {
     /// This CPU was interrupted for calls that are all the TLB's.
     pub fn interrupt(&self) {
         self.smp.interrupt(&|call| self.run(call));

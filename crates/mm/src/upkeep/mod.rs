@@ -25,7 +25,7 @@ use crate::time::{Hz, Time};
 use crate::work::{Work, WorkItem};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{EachCpu, Mutex, PerCpu};
-use mmscale_arch::{Arch, Atomic, CpuId, Func, Span, Trace};
+use mmscale_arch::{Atomic, CpuId, Func, Machine, Span, Trace};
 use mmscale_frames::page_alloc::{FrameAllocator, Refresh};
 use phased::{Phase, Progress};
 
@@ -67,14 +67,14 @@ pub enum Requeue {
 pub const MAX_INTERVAL_NS: u64 = 3_600_000_000_000;
 
 /// What the upkeep works with.
-pub(crate) struct Parts<'a, A: Arch> {
+pub(crate) struct Parts<'a, A: Machine> {
     pub(crate) frames: &'a FrameAllocator<A>,
     pub(crate) time: &'a Time<A>,
     pub(crate) work: &'a Work<A>,
 }
 
 /// The upkeep of all CPUs.
-pub struct Upkeep<A: Arch> {
+pub struct Upkeep<A: Machine> {
     policy: TickPolicy,
     requeue: Requeue,
     interval_ns: u64,
@@ -88,7 +88,7 @@ pub struct Upkeep<A: Arch> {
     looked_until_ns: A::AtomicU64,
 }
 
-impl<A: Arch> Upkeep<A> {
+impl<A: Machine> Upkeep<A> {
     /// `None` for an interval below one jiffy or above [`MAX_INTERVAL_NS`].
     pub(crate) fn new(
         policy: TickPolicy,
@@ -206,7 +206,7 @@ impl<A: Arch> Upkeep<A> {
 }
 
 /// Says how a tick ended.
-fn trace_end<A: Arch>(run: &Refresh, rearmed: bool) {
+fn trace_end<A: Machine>(run: &Refresh, rearmed: bool) {
     A::trace(Trace::TickEnd {
         pages_returned: run.pages_returned,
         pages_deferred: run.pages_deferred,

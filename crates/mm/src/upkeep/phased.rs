@@ -32,7 +32,7 @@ use crate::work::WorkItem;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::PreemptGuard;
-use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, MAX_NODES, Trace};
+use mmscale_arch::{Atomic, CpuId, CpuMask, MAX_NODES, Machine, Trace};
 use mmscale_frames::page_alloc::{DecayRequest, Refresh};
 
 /// Runs of the shepherd in an interval.
@@ -49,14 +49,14 @@ const RETRY_SHIFT: u32 = 10;
 const _: () = assert!(LOOK_AHEAD < STEPS / 2, "staleness stays below 1.5 intervals");
 
 /// The phase of one CPU.
-pub(super) struct Phase<A: Arch> {
+pub(super) struct Phase<A: Machine> {
     /// Its ticks fall on the times that leave this rest, divided by the interval; in ns.
     ns: A::AtomicU64,
     /// Not zero: a firing was cut short by hotplug; the next begins anew.
     cut: A::AtomicU32,
 }
 
-impl<A: Arch> Phase<A> {
+impl<A: Machine> Phase<A> {
     pub(super) fn new() -> Self {
         Self { ns: A::AtomicU64::new(0), cut: A::AtomicU32::new(0) }
     }
@@ -99,7 +99,7 @@ fn phase_of(rank: usize, node: usize, cpus: &[usize], interval_ns: u64) -> u64 {
     (u128::from(interval_ns) * (earlier + beside) as u128 / all as u128) as u64
 }
 
-impl<A: Arch> Upkeep<A> {
+impl<A: Machine> Upkeep<A> {
     fn phase_ns(&self, cpu: CpuId) -> u64 {
         self.phases.of(cpu).ns.load(Relaxed)
     }
@@ -143,7 +143,7 @@ impl<A: Arch> Upkeep<A> {
         let now_ns = A::now_ns();
         let elapsed_ns = self.begin_attempt(cpu, now_ns);
         let decay = DecayRequest::Elapsed { elapsed_ns, interval_ns: self.interval_ns };
-        let run = parts.frames.refresh_cpu_vm_stats(decay);
+        let run = parts.frames.refresh_cpu_vm_stats(decay, A::cond_resched);
         let (total, delay_ns) = self.end_attempt(&run);
         let tick = WorkItem::VmstatTick(cpu);
         let queue = |expiry| parts.work.queue_delayed_on(parts.time, cpu, tick, expiry);

@@ -3,10 +3,10 @@
 use super::{Parts, TickPolicy, Upkeep, trace_end};
 use crate::time::Expiry;
 use crate::work::WorkItem;
-use mmscale_arch::{Arch, CpuId, CpuMask, Trace};
+use mmscale_arch::{CpuId, CpuMask, Machine, Trace};
 use mmscale_frames::page_alloc::DecayRequest;
 
-impl<A: Arch> Upkeep<A> {
+impl<A: Machine> Upkeep<A> {
     /// One interval from now, rounded as `cpu` rounds it.
     pub(super) fn rounded_interval(&self, parts: &Parts<'_, A>, cpu: CpuId) -> Expiry {
         let now = parts.time.jiffies();
@@ -30,7 +30,7 @@ impl<A: Arch> Upkeep<A> {
 
     pub(super) fn run_plain(&self, parts: &Parts<'_, A>, cpu: CpuId) {
         A::trace(Trace::TickBegin);
-        let run = parts.frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
+        let run = parts.frames.refresh_cpu_vm_stats(DecayRequest::PerRun, A::cond_resched);
         let again = self.goes_on(&run);
         if again {
             let expiry = self.plain_expiry(parts, cpu);

@@ -25,7 +25,7 @@ use crate::table::{
 };
 use crate::tlb::Flushed;
 use mmscale_arch::sync::{Mutex, SpinLock};
-use mmscale_arch::{Arch, LockClass, Pfn, VmaRange, Vpn};
+use mmscale_arch::{LockClass, Machine, Pfn, VmaRange, Vpn};
 use ranges::{KERNEL_RANGE, Ranges, Refusal, Room, lazy_max_pages};
 
 /// Why frames were not mapped. Nothing was changed.
@@ -76,7 +76,7 @@ struct Books {
 }
 
 /// The kernel's own range.
-pub struct Vmap<A: Arch> {
+pub struct Vmap<A: Machine> {
     table: PageTable<A>,
     books: SpinLock<A, Books>,
     /// One flush at a time, for all that is in limbo.
@@ -84,7 +84,7 @@ pub struct Vmap<A: Arch> {
     lazy_max_pages: u64,
 }
 
-impl<A: Arch> Vmap<A> {
+impl<A: Machine> Vmap<A> {
     /// A range in which nothing is mapped: 8 GiB, of which 32 MiB for each doubling of the CPUs may
     /// be in limbo. Give it back with [`Vmap::destroy`]. One for each [`crate::tlb::Tlb`].
     pub fn new(on: Paging<'_, A>) -> Result<Self, TableError> {

@@ -3,7 +3,7 @@
 use crate::time::{SLOTS, TimerSlot};
 use core::sync::atomic::Ordering;
 use mmscale_arch::sync::EachCpu;
-use mmscale_arch::{Arch, Atomic, CpuId};
+use mmscale_arch::{Atomic, CpuId, Machine};
 
 /// Pieces of work for tests: [`WorkItem::Test`] takes numbers below it.
 pub const TEST_ITEMS: usize = 8;
@@ -61,7 +61,7 @@ const PENDING: u32 = 1;
 const DISABLED: u32 = 2;
 
 /// The state of one piece of work. Who sets the pending bit owns the right to queue it.
-pub(super) struct ItemState<A: Arch> {
+pub(super) struct ItemState<A: Machine> {
     flags: A::AtomicU32,
     /// The CPU on which it waits, or waited last.
     home: A::AtomicU32,
@@ -69,7 +69,7 @@ pub(super) struct ItemState<A: Arch> {
     ran_on: A::AtomicU32,
 }
 
-impl<A: Arch> ItemState<A> {
+impl<A: Machine> ItemState<A> {
     fn new() -> Self {
         Self {
             flags: A::AtomicU32::new(0),
@@ -112,7 +112,7 @@ impl<A: Arch> ItemState<A> {
 }
 
 /// The states of all work.
-pub(super) struct Items<A: Arch> {
+pub(super) struct Items<A: Machine> {
     ticks: EachCpu<ItemState<A>>,
     drains: EachCpu<ItemState<A>>,
     lru_drains: EachCpu<ItemState<A>>,
@@ -120,7 +120,7 @@ pub(super) struct Items<A: Arch> {
     tests: [ItemState<A>; TEST_ITEMS],
 }
 
-impl<A: Arch> Items<A> {
+impl<A: Machine> Items<A> {
     pub(super) fn new() -> Self {
         Self {
             ticks: EachCpu::new::<A>(|_| ItemState::new()),

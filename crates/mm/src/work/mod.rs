@@ -21,19 +21,19 @@ use crate::time::{Expiry, Time, TimerSlot};
 use item::Items;
 use mmscale_arch::sync::{EachCpu, IrqGuard, SpinLock, WaitQueue};
 use mmscale_arch::{
-    Arch, CpuId, CpuMask, Func, LockClass, Op, Priority, Span, TaskEntry, TaskSpec,
+    CpuId, CpuMask, Func, LockClass, Machine, Op, Priority, Span, TaskEntry, TaskSpec,
 };
 use queue::{Next, Queue};
 
 /// The work of all CPUs.
-pub struct Work<A: Arch> {
+pub struct Work<A: Machine> {
     queues: EachCpu<SpinLock<A, Queue>>,
     /// Who waits for a CPU's work to end.
     flushers: EachCpu<WaitQueue<A>>,
     items: Items<A>,
 }
 
-impl<A: Arch> Work<A> {
+impl<A: Machine> Work<A> {
     /// No work, no workers.
     #[expect(clippy::new_without_default, reason = "work needs workers to be of use")]
     pub fn new() -> Self {

@@ -1,6 +1,6 @@
 //! A memory manager with address spaces, whose CPUs the tests step.
 
-use mmscale_arch::{Arch, CpuId, NodeId, VmaRange, Vpn};
+use mmscale_arch::{Cpu as _, CpuId, Machine as _, NodeId, VmaRange, Vpn};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruPolicy};

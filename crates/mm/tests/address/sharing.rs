@@ -1,7 +1,7 @@
 //! Pages that two address spaces have, between one step of one and one of the other.
 
 use crate::address::machine::{GROUP, Machine, POLICIES, range};
-use mmscale_arch::{Arch, Op, Vpn};
+use mmscale_arch::{Machine as _, Op, Vpn};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{Advice, FaultError, MapRequest, Place, Space, SpaceError};
 use mmscale_mm::table::MemAccess;

@@ -1,7 +1,7 @@
 //! A whole memory manager on the one-thread machine, driven by its own timers.
 
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{Arch, CpuId, NodeId, Trace};
+use mmscale_arch::{Cpu as _, CpuId, Machine as _, NodeId, Trace};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_frames::vmstat::NodeItem;
 use mmscale_mm::mm::{Mm, MmConfig};

@@ -1,7 +1,7 @@
 //! The phased tick's decay: the same pages as stock, without waiting for a zone.
 
 use crate::ages::machine::{Machine, SEC};
-use mmscale_arch::{Arch, CpuId, Order, Pfn, Trace};
+use mmscale_arch::{CpuId, Machine as _, Order, Pfn, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_frames::zone::ZoneId;

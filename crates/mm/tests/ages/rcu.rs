@@ -1,6 +1,6 @@
 //! Grace periods: what ends one, and what must not.
 
-use mmscale_arch::{Arch, CpuId, Ipi, TaskId};
+use mmscale_arch::{CpuId, Ipi, Machine as _, TaskId};
 use mmscale_mm::rcu::Rcu;
 use mmscale_stepped::{self as stepped, Stepped};
 use std::panic::{AssertUnwindSafe, catch_unwind};

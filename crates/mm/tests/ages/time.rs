@@ -1,7 +1,7 @@
 //! The tick, the idle CPU's timer, sleepers and exact timers.
 
 use crate::ages::machine::{Machine, SEC};
-use mmscale_arch::{Arch, CpuId, Ipi, TaskId};
+use mmscale_arch::{Cpu as _, CpuId, Ipi, Machine as _, TaskId};
 use mmscale_mm::time::{Expiry, OverIdle, Time, TimerSlot};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_stepped::{self as stepped, Stepped};

@@ -1,7 +1,7 @@
 //! The upkeep tick: when it fires under each policy, and what it must never do.
 
 use crate::ages::machine::{Machine, SEC, firings};
-use mmscale_arch::{Arch, CpuId, Trace};
+use mmscale_arch::{CpuId, Machine as _, Trace};
 use mmscale_frames::vmstat::NodeItem;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::WorkItem;

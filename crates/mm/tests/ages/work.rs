@@ -1,7 +1,7 @@
 //! Work queues: pending means pending, delays, cancelling, hotplug.
 
 use crate::ages::machine::Machine;
-use mmscale_arch::{Arch, CpuId, Func, Op, TaskId};
+use mmscale_arch::{Cpu as _, CpuId, Func, Op, TaskId};
 use mmscale_mm::time::{Expiry, Time};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::{Step, Work, WorkItem};

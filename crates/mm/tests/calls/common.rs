@@ -50,7 +50,7 @@ impl Callbacks for Owner {
 }
 
 pub(crate) fn cpu() -> usize {
-    use mmscale_arch::Arch;
+    use mmscale_arch::Cpu as _;
     Stepped::cpu().index()
 }
 

@@ -1,7 +1,7 @@
 //! Who waits for what, with what off, and for how long.
 
 use crate::calls::common::{POLICIES, World, counter, cpus, test};
-use mmscale_arch::{Arch, Atomic, CpuId};
+use mmscale_arch::{Atomic, Cpu, CpuId};
 use mmscale_mm::smp::{CallPolicy, Here, SmpConfig, Wait};
 use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::Cell;
@@ -165,7 +165,7 @@ fn two_cpus_call_one_another_at_the_same_time() {
     for policy in POLICIES {
         let world = World::new(policy, 2);
         let other = Rc::new(World { smp: Rc::clone(&world.smp), log: Rc::clone(&world.log) });
-        let begun = <Stepped as Arch>::AtomicU32::new(0);
+        let begun = <Stepped as Cpu>::AtomicU32::new(0);
         stepped::on_relax(move || {
             let back = crate::calls::common::cpu();
             if begun.swap(1, std::sync::atomic::Ordering::SeqCst) == 0 {

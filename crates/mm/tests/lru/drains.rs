@@ -1,7 +1,7 @@
 //! Draining: this CPU, the work for others, dead CPUs, populate under each policy.
 
 use crate::lru::machine::{ALL, ANON, FILE, Machine, locks, moves};
-use mmscale_arch::{Arch, CpuId};
+use mmscale_arch::{Cpu as _, CpuId};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::{BATCH, LruPolicy, LruViolation};
 use mmscale_mm::work::WorkItem;

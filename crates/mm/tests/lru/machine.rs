@@ -1,6 +1,6 @@
 //! A memory manager whose CPUs the tests step, and what tests do to folios.
 
-use mmscale_arch::{Arch, CpuId, LockClass, NodeId, Order, Pfn, Trace};
+use mmscale_arch::{Cpu as _, CpuId, LockClass, NodeId, Order, Pfn, Trace};
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;

@@ -4,7 +4,7 @@
 //! Page `n` and page `n ^ 1` may share a folio.
 
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{Arch, LockClass, NodeId, Order, Pfn};
+use mmscale_arch::{LockClass, Machine, NodeId, Order, Pfn};
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
@@ -22,7 +22,7 @@ pub(crate) enum Entry {
     Swapped(SwapEntry),
 }
 
-pub(crate) struct Paged<A: Arch> {
+pub(crate) struct Paged<A: Machine> {
     pub(crate) mm: Mm<A>,
     pub(crate) swap: Swap<A>,
     pub(crate) reclaim: Reclaim<A>,
@@ -34,7 +34,7 @@ pub(crate) struct Paged<A: Arch> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lost;
 
-impl<A: Arch> Paged<A> {
+impl<A: Machine> Paged<A> {
     pub(crate) fn new(config: &MmConfig, swap: SwapConfig, pages: usize) -> Self {
         Self {
             mm: Mm::new(config).expect("a sound configuration"),
@@ -220,7 +220,7 @@ impl<A: Arch> Paged<A> {
     }
 }
 
-impl<A: Arch> Rmap<A> for Paged<A> {
+impl<A: Machine> Rmap<A> for Paged<A> {
     fn referenced(&self, pfn: Pfn) -> References {
         let page = self.memory().folios.index(pfn) as usize;
         let mut found = References::default();

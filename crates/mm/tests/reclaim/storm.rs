@@ -2,7 +2,7 @@
 //! For any machine.
 
 use super::paged::{Entry, Paged};
-use mmscale_arch::Arch;
+use mmscale_arch::Machine;
 
 struct Choices(u64);
 
@@ -16,7 +16,7 @@ impl Choices {
 }
 
 /// Touches until the device gives the page back; how often it did not.
-fn touch<A: Arch>(paged: &Paged<A>, page: usize, stamp: Option<u64>, holds: u64) -> u64 {
+fn touch<A: Machine>(paged: &Paged<A>, page: usize, stamp: Option<u64>, holds: u64) -> u64 {
     for failed in 0..1_000 {
         if let Ok(found) = paged.touch(page, stamp) {
             assert_eq!(found, stamp.unwrap_or(holds), "page {page}");
@@ -28,7 +28,7 @@ fn touch<A: Arch>(paged: &Paged<A>, page: usize, stamp: Option<u64>, holds: u64)
 
 /// `steps` steps on the pages from `first` on, which nobody else uses. `pages` is even, and so is
 /// `first`. Returns how many reads failed.
-pub(crate) fn storm<A: Arch>(
+pub(crate) fn storm<A: Machine>(
     paged: &Paged<A>,
     first: usize,
     pages: usize,

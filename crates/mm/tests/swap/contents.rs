@@ -1,7 +1,7 @@
 //! What goes out comes back, whatever happens between.
 
 use crate::swap::machine::{Machine, NODE};
-use mmscale_arch::{Arch, IoDirection};
+use mmscale_arch::{IoDirection, Machine as _};
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::group::GroupId;

@@ -1,7 +1,7 @@
 //! Devices that fail, memory and slots that run out: nothing is lost.
 
 use crate::swap::machine::Machine;
-use mmscale_arch::Arch;
+use mmscale_arch::Machine as _;
 use mmscale_frames::page_alloc::AllocError;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::FolioError;

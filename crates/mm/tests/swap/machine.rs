@@ -1,6 +1,6 @@
 //! A memory manager with swap, and what tests do to pages.
 
-use mmscale_arch::{Arch, Callbacks, CpuId, Ipi, NodeId, Order, Pfn, TaskEntry};
+use mmscale_arch::{Callbacks, CpuId, Ipi, Machine as _, NodeId, Order, Pfn, TaskEntry};
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit, FolioWord};
 use mmscale_mm::group::GroupId;

@@ -1,6 +1,6 @@
 //! A machine with page tables, and what a caller of theirs does.
 
-use mmscale_arch::{Arch, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_arch::{Cpu as _, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};

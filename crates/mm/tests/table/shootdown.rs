@@ -1,7 +1,9 @@
 //! Who is interrupted for an invalidation, by which policy, and what he forgets.
 
 use crate::table::common::{World, map, page};
-use mmscale_arch::{Arch, Asid, CpuId, Op, PageSize, Pfn, Translation, VmaRange, Vpn};
+use mmscale_arch::{
+    Asid, Cpu as _, CpuId, Machine as _, Op, PageSize, Pfn, Translation, VmaRange, Vpn,
+};
 use mmscale_mm::smp::{CallPolicy, Wait};
 use mmscale_mm::table::{Gather, MemAccess, PageTable};
 use mmscale_mm::tlb::{Batch, Extent, Leave, PARCEL_PAGES, PARCELS, Parked, Tables};

@@ -4,8 +4,8 @@
 //! ordered. Making the machine and its stacks is part of each run.
 
 use mmscale_arch::{
-    Arch, Callbacks, CpuId, Ipi, LockClass, Op, Priority, Probe, RawSpin, TaskEntry, TaskSpec,
-    Trace,
+    Callbacks, Cpu as _, CpuId, Ipi, LockClass, Machine as _, Op, Priority, Probe, RawSpin,
+    TaskEntry, TaskSpec, Trace,
 };
 use mmscale_sim::{Checks, Outcome, Sim, SimConfig, SimSpin, run, sample_profile};
 use std::any::Any;

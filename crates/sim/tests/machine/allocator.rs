@@ -2,7 +2,7 @@
 //! be, and whole at the end.
 
 use crate::common::{config, run_script};
-use mmscale_arch::{Arch, Order, Pfn};
+use mmscale_arch::{Cpu as _, Machine as _, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig};

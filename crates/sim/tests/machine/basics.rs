@@ -3,7 +3,8 @@
 use crate::common::{config, fair, run_script, run_well};
 use mmscale_arch::sync::{IrqGuard, SpinLock};
 use mmscale_arch::{
-    Access, Arch, Atomic, CpuId, Ipi, Line, LockClass, Op, Pfn, Priority, RawSpin, TaskSpec,
+    Access, Atomic, Cpu as _, CpuId, Ipi, Line, LockClass, Machine as _, Op, Pfn, Priority,
+    RawSpin, TaskSpec,
 };
 use mmscale_sim::{Failure, Sim, SimAtomic, SimConfig, SimSpin};
 use std::cell::{Cell, RefCell};

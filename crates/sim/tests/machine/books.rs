@@ -3,7 +3,7 @@
 
 use crate::common::{Script, config, run_script};
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{Arch, CpuId, NodeId, Order, Pfn, Trace};
+use mmscale_arch::{Cpu as _, CpuId, Machine as _, NodeId, Order, Pfn, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, Violation};
 use mmscale_frames::vmstat::NodeItem;

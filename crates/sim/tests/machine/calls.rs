@@ -5,7 +5,7 @@
 
 use crate::common::{Script, config, fair, run_script, run_well};
 use mmscale_arch::sync::PreemptGuard;
-use mmscale_arch::{Arch, Atomic, CpuId, CpuMask, Ipi, Priority, TaskSpec};
+use mmscale_arch::{Atomic, Cpu, CpuId, CpuMask, Ipi, Machine as _, Priority, TaskSpec};
 use mmscale_mm::smp::{Call, CallFunc, CallPolicy, CallStats, Here, Smp, SmpConfig, Wait};
 use mmscale_sim::{Failure, Faults, Outcome, Policy, Rule, Sim, SimConfig, random_u64};
 use std::cell::{Cell, RefCell};
@@ -35,7 +35,7 @@ struct World {
     /// By the number of the call: how often it ran.
     ran: RefCell<Vec<u32>>,
     /// Callers at work.
-    busy: <Sim as Arch>::AtomicU32,
+    busy: <Sim as Cpu>::AtomicU32,
     planted: Planted,
     taken: Cell<u32>,
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Script, config, run_script};
 use mmscale_arch::sync::{IrqGuard, PreemptGuard, SpinLock};
-use mmscale_arch::{Arch, CpuId, Func, Ipi, LockClass, RawSpin, Span};
+use mmscale_arch::{Cpu as _, CpuId, Func, Ipi, LockClass, Machine as _, RawSpin, Span};
 use mmscale_sim::{Checks, Failure, Rule, Sim, SimConfig, SimSpin, Violation};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! A scripted owner of the callbacks: tasks and handlers are closures.
 
 use mmscale_arch::{
-    Arch, Callbacks, CpuId, Ipi, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
+    Callbacks, CpuId, Ipi, Machine as _, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
 };
 use mmscale_sim::{Outcome, Sim, SimConfig, run, sample_profile};
 use std::any::Any;

@@ -2,7 +2,7 @@
 
 use crate::common::{config, run_script, run_well};
 use mmscale_arch::sync::{IrqGuard, SpinLock};
-use mmscale_arch::{Access, Arch, CpuId, Ipi, Line, LockClass, Op, Order, Pfn};
+use mmscale_arch::{Access, Cpu as _, CpuId, Ipi, Line, LockClass, Machine as _, Op, Order, Pfn};
 use mmscale_sim::{Disturbance, Faults, Gaps, HoldScale, Lengths, Noise, Outcome, Sim, SimConfig};
 use std::cell::Cell;
 use std::rc::Rc;

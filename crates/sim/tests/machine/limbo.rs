@@ -2,7 +2,7 @@
 
 use crate::calls::{POLICIES, seeds};
 use crate::paging::{World, machine, range};
-use mmscale_arch::{Arch, Atomic, Ipi, Order, PageSize, Pfn, Vpn};
+use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, Order, PageSize, Pfn, Vpn};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::table::MemAccess;
 use mmscale_mm::tlb::{Batch, Extent, Leave};
@@ -72,7 +72,7 @@ fn vmap_crowd(smp: SmpConfig, config: SimConfig, told: Told, rounds: u32) -> Out
         }
         let vmap = Rc::new(RefCell::new(None::<Rc<Vmap<Sim>>>));
         // By slot: the page that is mapped there, plus one; who uses it counts.
-        let slots: Rc<Vec<[<Sim as Arch>::AtomicU64; 2]>> =
+        let slots: Rc<Vec<[<Sim as Cpu>::AtomicU64; 2]>> =
             Rc::new((0..SHARED).map(|_| [Atomic::new(0), Atomic::new(0)]).collect());
         for cpu in 0..CPUS {
             let (world, made, slots) = (Rc::clone(&world), Rc::clone(&vmap), Rc::clone(&slots));
@@ -101,7 +101,7 @@ fn vmap_crowd(smp: SmpConfig, config: SimConfig, told: Told, rounds: u32) -> Out
 }
 
 /// One mapping: made, told to all, used by all, taken back, unmapped.
-fn one_round(world: &World, vmap: &Vmap<Sim>, slots: &[[<Sim as Arch>::AtomicU64; 2]], cpu: usize) {
+fn one_round(world: &World, vmap: &Vmap<Sim>, slots: &[[<Sim as Cpu>::AtomicU64; 2]], cpu: usize) {
     let frames: Vec<Pfn> = (0..1 + random_u64() % 3).map(|_| world.frame()).collect();
     let at = vmap.map(world.on(), &frames).expect("there are addresses");
     for (page, &pfn) in (at.start().get()..).zip(&frames) {

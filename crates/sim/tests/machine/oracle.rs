@@ -3,8 +3,8 @@
 use crate::common::{Script, config, fair, run_script};
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard, SpinLock};
 use mmscale_arch::{
-    Access, Arch, Atomic, CpuId, Func, IoDirection, Ipi, Line, LockClass, Op, Order, OwnedCounter,
-    PageIo, Pfn, Priority, RawSpin, Span, TaskId, TaskSpec,
+    Access, Atomic, Cpu as _, CpuId, Func, IoDirection, Ipi, Line, LockClass, Machine as _, Op,
+    Order, OwnedCounter, PageIo, Pfn, Priority, RawSpin, Span, TaskId, TaskSpec,
 };
 use mmscale_sim::{
     Disturbance, Faults, Gaps, HoldScale, Lengths, Noise, Outcome, Policy, Sim, SimAtomic,

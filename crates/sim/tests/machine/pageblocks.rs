@@ -4,7 +4,7 @@
 
 use crate::common::{Script, config, run_script};
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{Arch, Atomic, CpuId, Ipi, LockClass, Order, Pfn};
+use mmscale_arch::{Atomic, Cpu, CpuId, Ipi, LockClass, Machine as _, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
     AllocConfig, DecayRequest, FrameAllocator, Gfp, IsolateError, MemoryMap, PcpPolicy,
@@ -46,7 +46,7 @@ struct World {
     /// Blocks that travel: whoever frees one is seldom who took it.
     shelves: Vec<SpinLock<Sim, Vec<(Pfn, Order)>>>,
     /// Workers that still work.
-    workers: <Sim as Arch>::AtomicU32,
+    workers: <Sim as Cpu>::AtomicU32,
     found: Rc<Found>,
     pages: u32,
 }
@@ -189,7 +189,7 @@ fn boot(script: &Rc<Script>, setting: Setting, found: Rc<Found>) {
         Box::new(|world| {
             while world.working() {
                 Sim::user(30_000);
-                world.frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
+                world.frames.refresh_cpu_vm_stats(DecayRequest::PerRun, Sim::cond_resched);
             }
             Sim::user(300_000);
             world.end();

@@ -3,7 +3,9 @@
 use crate::calls::{POLICIES, seeds};
 use crate::common::{Script, config, run_script, run_well};
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{Arch, Atomic, CpuId, Ipi, Op, Order, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_arch::{
+    Atomic, Cpu, CpuId, Ipi, Machine as _, Op, Order, PageSize, Pfn, VmaRange, Vpn,
+};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
@@ -23,9 +25,9 @@ pub(crate) struct World {
     locks: TableLocks<Sim>,
     pub(crate) tlb: Tlb<Sim>,
     table: RefCell<Option<Rc<PageTable<Sim>>>>,
-    pub(crate) made: <Sim as Arch>::AtomicU32,
+    pub(crate) made: <Sim as Cpu>::AtomicU32,
     /// CPUs that are at work.
-    pub(crate) busy: <Sim as Arch>::AtomicU32,
+    pub(crate) busy: <Sim as Cpu>::AtomicU32,
 }
 
 impl World {
@@ -349,7 +351,7 @@ fn eight_thousand_small_address_spaces_take_a_few_kib_each() {
             let page = Vpn::new(0x7f_1234);
             tables.iter().for_each(|table| world.touch(table, page));
             let words = table_host_bytes() / SPACES;
-            let locks = world.locks.groups_made() * 64 * size_of::<Option<<Sim as Arch>::Spin>>();
+            let locks = world.locks.groups_made() * 64 * size_of::<Option<<Sim as Cpu>::Spin>>();
             let each = words + locks / SPACES;
             assert!(each < 4096, "{each} bytes of host memory for an address space");
             for table in tables {

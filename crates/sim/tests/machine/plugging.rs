@@ -2,7 +2,7 @@
 
 use crate::common::{Script, config, fair, run_script, run_well};
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{Arch, CpuId, CpuMask, HotplugError, Ipi, TaskSpec};
+use mmscale_arch::{Cpu as _, CpuId, CpuMask, HotplugError, Ipi, Machine as _, TaskSpec};
 use mmscale_sim::{Policy, Sim, SimConfig};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -2,7 +2,9 @@
 
 use crate::common::{config, fair, run_script, run_well};
 use mmscale_arch::sync::{IrqGuard, PreemptGuard, SpinLock};
-use mmscale_arch::{Arch, Atomic, CpuId, Func, Ipi, LockClass, Op, Priority, Span, TaskSpec};
+use mmscale_arch::{
+    Atomic, Cpu as _, CpuId, Func, Ipi, LockClass, Machine as _, Op, Priority, Span, TaskSpec,
+};
 use mmscale_sim::{
     CpuSections, Disturbance, Faults, Gaps, Lengths, Noise, Sim, SimAtomic, SimConfig, Waited,
     Windows,

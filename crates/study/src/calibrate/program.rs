@@ -2,7 +2,7 @@
 //! takes what it takes, and on a simulated CPU, where it shows what is charged how often.
 
 use super::CalibrateError;
-use mmscale_arch::{Arch, Callbacks, CpuId, Ipi, Order, Pfn, Priority, Probe};
+use mmscale_arch::{Callbacks, CpuId, Ipi, Machine, Order, Pfn, Priority, Probe};
 use mmscale_arch::{TaskEntry, TaskSpec, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
@@ -108,7 +108,7 @@ fn take(found: &Found) -> Figures {
     figures.expect("the program ran to its end")
 }
 
-fn boot<A: Arch>(repeats: Repeats, found: &Found) -> Pieces<A> {
+fn boot<A: Machine>(repeats: Repeats, found: &Found) -> Pieces<A> {
     let map = MemoryMap::single(MEMORY_PAGES);
     let config = AllocConfig { high_fraction: Some(HIGH_FRACTION), ..AllocConfig::default() };
     let frames = FrameAllocator::new(&map, config);
@@ -119,13 +119,13 @@ fn boot<A: Arch>(repeats: Repeats, found: &Found) -> Pieces<A> {
 }
 
 /// The frame allocator and nothing else: no timers, no work, one task.
-struct Pieces<A: Arch> {
+struct Pieces<A: Machine> {
     frames: FrameAllocator<A>,
     repeats: Repeats,
     found: Found,
 }
 
-impl<A: Arch> Pieces<A> {
+impl<A: Machine> Pieces<A> {
     fn measure(&self) -> Figures {
         let mut held = Vec::with_capacity(BULK);
         // The first rounds split fresh blocks, and the cache grows to its limit.
@@ -167,7 +167,7 @@ impl<A: Arch> Pieces<A> {
     }
 }
 
-impl<A: Arch> Callbacks for Pieces<A> {
+impl<A: Machine> Callbacks for Pieces<A> {
     fn ipi(&self, _: Ipi) {}
     fn timer(&self) {}
     fn idle_enter(&self) {}

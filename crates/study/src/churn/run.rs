@@ -7,7 +7,7 @@ use crate::machine::{self, Counted, HostCost, MachineRun, MachineSpec, Program};
 use crate::policies::{Arm, Choice};
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
-use mmscale_arch::{Arch, Probe};
+use mmscale_arch::{Machine, Probe};
 use mmscale_document::On;
 use mmscale_kernel::Kernel;
 use mmscale_linux::Shared;
@@ -61,7 +61,7 @@ impl Sums {
 }
 
 impl Program for Churn {
-    fn run<A: Arch>(self, kernel: &Kernel<A>) {
+    fn run<A: Machine>(self, kernel: &Kernel<A>) {
         self.go(kernel);
     }
 }

@@ -3,7 +3,7 @@
 //! LLFree paper does. It calls the page allocator directly, without system calls and without
 //! touching the pages, because that benchmark does.
 
-use mmscale_arch::{Arch, Order, Pfn};
+use mmscale_arch::{Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_kernel::Kernel;
@@ -76,7 +76,7 @@ fn median(stretches_ns: &mut [u64]) -> f64 {
 }
 
 /// Runs the measurement on a booted kernel, in its first thread.
-pub(crate) fn run<A: Arch>(kernel: &Kernel<A>, bulk: Bulk) -> NsPerPage {
+pub(crate) fn run<A: Machine>(kernel: &Kernel<A>, bulk: Bulk) -> NsPerPage {
     let found = Arc::new(Mutex::new(Found::default()));
     let start_ns = (kernel.clock_ns() / bulk.slot_ns + 1) * bulk.slot_ns;
     let threads: Vec<_> = (0..bulk.cpus)
@@ -95,7 +95,7 @@ pub(crate) fn run<A: Arch>(kernel: &Kernel<A>, bulk: Bulk) -> NsPerPage {
     found.ns_per_page()
 }
 
-fn worker<A: Arch>(kernel: &Kernel<A>, bulk: Bulk, start_ns: u64) -> Found {
+fn worker<A: Machine>(kernel: &Kernel<A>, bulk: Bulk, start_ns: u64) -> Found {
     assert!(bulk.pages_per_cpu.is_multiple_of(STRETCH));
     let frames = kernel.mm().frames();
     let mut held: Vec<Pfn> = Vec::with_capacity(bulk.pages_per_cpu);
@@ -127,7 +127,7 @@ fn worker<A: Arch>(kernel: &Kernel<A>, bulk: Bulk, start_ns: u64) -> Found {
 }
 
 /// Computes until `when_ns`; whether there was time left.
-fn wait_until<A: Arch>(kernel: &Kernel<A>, when_ns: u64) -> bool {
+fn wait_until<A: Machine>(kernel: &Kernel<A>, when_ns: u64) -> bool {
     match when_ns.checked_sub(kernel.clock_ns()) {
         Some(rest_ns) => kernel.compute_ns(rest_ns).is_ok(),
         None => false,

@@ -13,7 +13,7 @@ use crate::machine::{self, MachineSpec, Program};
 use crate::plan::CallError;
 use crate::study::{Checks, Interrupt, RunContext, StudyError};
 use bulk::{Bulk, NsPerPage};
-use mmscale_arch::Arch;
+use mmscale_arch::Machine;
 use mmscale_document::{LockRecord, LockRow, On};
 use mmscale_kernel::Kernel;
 use mmscale_sim::profile::{self, Profile};
@@ -190,7 +190,7 @@ struct Measure {
 }
 
 impl Program for Measure {
-    fn run<A: Arch>(self, kernel: &Kernel<A>) {
+    fn run<A: Machine>(self, kernel: &Kernel<A>) {
         *self.got.lock().expect("only this program uses it") = bulk::run(kernel, self.bulk);
     }
 }

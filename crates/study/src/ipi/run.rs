@@ -7,7 +7,7 @@ use crate::machine::{self, MachineSpec, Program};
 use crate::policies::Arm;
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
-use mmscale_arch::{Arch, Probe};
+use mmscale_arch::{Machine, Probe};
 use mmscale_document::On;
 use mmscale_kernel::Kernel;
 use mmscale_mm::smp::CallStats;
@@ -46,7 +46,7 @@ impl Counted {
 }
 
 impl Program for Calls {
-    fn run<A: Arch>(self, kernel: &Kernel<A>) {
+    fn run<A: Machine>(self, kernel: &Kernel<A>) {
         let (plan, books) = (self.plan, self.books.clone());
         let watch = move |system: &Kernel<A>| {
             _ = workload::watch(system, plan, &books, workload::watchman_on)

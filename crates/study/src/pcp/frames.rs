@@ -3,7 +3,7 @@
 
 use super::workload::Tally;
 use super::workload::purger::Source;
-use mmscale_arch::{Arch, Order, Pfn};
+use mmscale_arch::{Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_kernel::Kernel;
@@ -17,7 +17,7 @@ struct Frames {
 }
 
 /// Makes a source of frames.
-pub(super) fn frames<A: Arch>(
+pub(super) fn frames<A: Machine>(
     _: &Kernel<A>,
     chunks: u64,
     chunk_pages: u64,
@@ -36,7 +36,7 @@ impl Frames {
     }
 }
 
-impl<A: Arch> Source<Kernel<A>> for Frames {
+impl<A: Machine> Source<Kernel<A>> for Frames {
     fn touch(
         &self,
         system: &Kernel<A>,

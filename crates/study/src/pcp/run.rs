@@ -11,7 +11,7 @@ use crate::machine::{self, Counted, MachineSpec, Program};
 use crate::policies::Arm;
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
-use mmscale_arch::{Arch, Order, Pfn, Probe};
+use mmscale_arch::{Machine, Order, Pfn, Probe};
 use mmscale_document::On;
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{Census, FrameAllocator, Gfp};
@@ -49,7 +49,7 @@ pub(super) struct Started {
 }
 
 impl Program for Caches {
-    fn run<A: Arch>(self, kernel: &Kernel<A>) {
+    fn run<A: Machine>(self, kernel: &Kernel<A>) {
         let frames = kernel.mm().frames();
         let kept = keep(frames, self.plan.room_pages);
         let marks = frames.zones().iter().map(|zone| u64::from(zone.watermarks().min));
@@ -73,7 +73,7 @@ impl Program for Caches {
 }
 
 /// Takes the largest blocks until about `room_pages` are free.
-fn keep<A: Arch>(frames: &FrameAllocator<A>, room_pages: Option<u64>) -> Vec<Pfn> {
+fn keep<A: Machine>(frames: &FrameAllocator<A>, room_pages: Option<u64>) -> Vec<Pfn> {
     let Some(room_pages) = room_pages else { return Vec::new() };
     let surplus = frames.census().free_pages().saturating_sub(room_pages);
     let blocks = 0..surplus >> Order::MAX.get();
@@ -89,7 +89,7 @@ impl Caches {
         let (at, books) = (self.plan.at, self.books.clone());
         Worker { number, cpu, cpus, seed: self.seed, at, books }
     }
-    fn start<A: Arch>(&self, kernel: &Kernel<A>, started: &mut Started) -> Result<(), Errno> {
+    fn start<A: Machine>(&self, kernel: &Kernel<A>, started: &mut Started) -> Result<(), Errno> {
         if let Load::Edge(plan) = self.plan.load {
             return self.start_edge(kernel, plan, started);
         }
@@ -99,7 +99,7 @@ impl Caches {
         };
         self.start_processes(kernel, started, Ways { make, give_back, turn: turn::<A> })
     }
-    fn start_edge<A: Arch>(
+    fn start_edge<A: Machine>(
         &self,
         kernel: &Kernel<A>,
         plan: edge::Edge,
@@ -170,7 +170,7 @@ pub(super) struct Ways<S> {
 type Start<S> = Box<dyn FnOnce(&S, &Worker) -> Result<(), Errno> + Send>;
 
 /// An operation on shared state, which comes in its order.
-fn turn<A: Arch>() {
+fn turn<A: Machine>() {
     let _ = A::need_resched();
 }
 

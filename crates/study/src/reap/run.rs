@@ -8,7 +8,7 @@ use crate::machine::{self, MachineSpec, Program};
 use crate::policies::Arm;
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
-use mmscale_arch::{Arch, Probe};
+use mmscale_arch::{Machine, Probe};
 use mmscale_document::On;
 use mmscale_kernel::Kernel;
 use mmscale_mm::group::GroupId;
@@ -41,7 +41,7 @@ pub(super) struct Ending {
 }
 
 impl Program for Ending {
-    fn run<A: Arch>(self, kernel: &Kernel<A>) {
+    fn run<A: Machine>(self, kernel: &Kernel<A>) {
         // The end of the run may come first.
         let _ = self.all(kernel, || self.limit(kernel));
     }
@@ -76,7 +76,7 @@ impl Ending {
     }
     /// Nobody may have more memory than they have just before the kill is due, as when an
     /// administrator lowers a group's limit.
-    fn limit<A: Arch>(&self, kernel: &Kernel<A>) -> Result<(), Errno> {
+    fn limit<A: Machine>(&self, kernel: &Kernel<A>) -> Result<(), Errno> {
         let ready = |happened: Happened| happened.kill_at_ns;
         self.books.wait_for(kernel, REST_NS / 4, ready)?;
         let groups = kernel.mm().memory().groups;

@@ -9,7 +9,7 @@ use crate::param::Params;
 use crate::policies::Arm;
 use crate::shipped::set_machine;
 use crate::study::{RunContext, SeedResult, StudyError};
-use mmscale_arch::{Arch, LockClass, Probe};
+use mmscale_arch::{LockClass, Machine, Probe};
 use mmscale_document::PerCpu;
 use mmscale_kernel::Kernel;
 use mmscale_linux::Shared;
@@ -43,7 +43,7 @@ pub(super) struct Bursts {
 }
 
 impl Program for Bursts {
-    fn run<A: Arch>(self, kernel: &Kernel<A>) {
+    fn run<A: Machine>(self, kernel: &Kernel<A>) {
         self.go(kernel);
     }
 }

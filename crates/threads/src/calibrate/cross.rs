@@ -5,7 +5,7 @@ use super::single::{median, ns_each};
 use crate::config::Failure;
 use crate::host::HostCpus;
 use crate::{Threads, ThreadsSpin};
-use mmscale_arch::{Arch, LockClass, RawSpin};
+use mmscale_arch::{Cpu as _, LockClass, Machine as _, RawSpin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

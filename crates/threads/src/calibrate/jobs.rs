@@ -4,7 +4,7 @@
 use crate::config::{Failure, ThreadsConfig};
 use crate::{Threads, run};
 use mmscale_arch::{
-    Arch, Callbacks, CpuId, Ipi, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
+    Callbacks, CpuId, Ipi, Machine as _, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -3,7 +3,7 @@
 use super::jobs::{Signal, go};
 use crate::Threads;
 use crate::config::Failure;
-use mmscale_arch::{Arch, CpuId, Ipi, TaskId};
+use mmscale_arch::{Cpu as _, CpuId, Ipi, Machine as _, TaskId};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, OnceLock};
 

@@ -1,7 +1,7 @@
 //! A kernel of closures, for tests of the machine.
 
 use mmscale_arch::{
-    Arch, Callbacks, CpuId, Ipi, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
+    Callbacks, CpuId, Ipi, Machine as _, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
 };
 use mmscale_threads::{Outcome, Threads, ThreadsConfig};
 use std::any::Any;

@@ -1,7 +1,7 @@
 //! Page tables in real memory, walked and flushed by real threads.
 
 use crate::common::{config, run, task};
-use mmscale_arch::{Arch, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_arch::{Ipi, Machine as _, Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::smp::SmpConfig;

@@ -3,7 +3,7 @@
 use crate::common::{config, run, task};
 use mmscale_arch::sync::PreemptGuard;
 use mmscale_arch::{
-    Arch, CpuId, IoDirection, IoDone, Ipi, NodeId, PageIo, Pfn, Priority, TaskEntry,
+    CpuId, IoDirection, IoDone, Ipi, Machine as _, NodeId, PageIo, Pfn, Priority, TaskEntry,
 };
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;

@@ -1,7 +1,7 @@
 //! Who is killed.
 
 use super::world::*;
-use mmscale_arch::Arch;
+use mmscale_arch::Machine;
 use mmscale_kernel::Kernel;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::oom::OomPolicy;
@@ -9,7 +9,7 @@ use mmscale_sim::Policy;
 use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
 
 /// A large process sleeps, and a smaller one wants more than there is.
-fn the_largest_dies<A: Arch>(system: &Kernel<A>) {
+fn the_largest_dies<A: Machine>(system: &Kernel<A>) {
     let large = holder(system, 1, 2000);
     let small = holder(system, 2, 400);
     let grows = grower(system, 3, 1900);
@@ -35,7 +35,7 @@ fn one_is_killed_where_one_is_enough_whatever_keeps_pages() {
 
 #[test]
 fn swap_is_filled_first() {
-    fn program<A: Arch>(system: &Kernel<A>) {
+    fn program<A: Machine>(system: &Kernel<A>) {
         let large = holder(system, 1, 2500);
         let grows = grower(system, 2, 2400);
         ends(system, grows, Exit::Returned);
@@ -48,7 +48,7 @@ fn swap_is_filled_first() {
         sim(seed, &with_swap(config(), 512), program);
     }
     // With swap for all of it nobody dies.
-    fn enough<A: Arch>(system: &Kernel<A>) {
+    fn enough<A: Machine>(system: &Kernel<A>) {
         let large = holder(system, 1, 2500);
         let grows = grower(system, 2, 2400);
         ends(system, grows, Exit::Returned);
@@ -59,7 +59,7 @@ fn swap_is_filled_first() {
 }
 
 /// The victim is the one that asks: it is killed in the slow path, and gets out of it.
-fn who_wants_too_much_dies_of_it<A: Arch>(system: &Kernel<A>) {
+fn who_wants_too_much_dies_of_it<A: Machine>(system: &Kernel<A>) {
     let small = holder(system, 1, 300);
     let hog = start(system, 2, |system: &Kernel<A>| {
         assert_eq!(grow(system, 2 * u64::from(FRAMES)), Err(Errno::Stopped));
@@ -82,7 +82,7 @@ fn a_victim_gets_out_of_its_own_slow_path() {
 
 #[test]
 fn populating_and_threads_die_together() {
-    fn program<A: Arch>(system: &Kernel<A>) {
+    fn program<A: Machine>(system: &Kernel<A>) {
         let hog = start(system, 1, |system: &Kernel<A>| {
             let mut threads = Vec::new();
             for cpu in 0..system.cpus() {
@@ -105,7 +105,7 @@ fn populating_and_threads_die_together() {
 
 #[test]
 fn an_adjustment_changes_who_dies_and_is_inherited() {
-    fn program<A: Arch>(system: &Kernel<A>) {
+    fn program<A: Machine>(system: &Kernel<A>) {
         let large = holder(system, 1, 1800);
         let small = holder(system, 2, 700);
         assert_eq!(system.set_oom_score_adj(small, 1001), Err(Errno::Inval));
@@ -132,7 +132,7 @@ fn an_adjustment_changes_who_dies_and_is_inherited() {
 }
 
 /// Nobody may be killed: the allocation fails, and all goes on.
-fn nobody_may_die<A: Arch>(system: &Kernel<A>) {
+fn nobody_may_die<A: Machine>(system: &Kernel<A>) {
     let safe = holder(system, 1, 800);
     assert_eq!(system.set_oom_score_adj(safe, -1000), Ok(()));
     let grows = start(system, 2, |system: &Kernel<A>| {
@@ -155,13 +155,13 @@ fn without_a_victim_the_allocation_fails() {
     sim(1, &config(), nobody_may_die);
     sim(2, &with_swap(config(), 128), nobody_may_die);
     // The first process is nobody's victim, and dies of nothing.
-    fn first<A: Arch>(system: &Kernel<A>) {
+    fn first<A: Machine>(system: &Kernel<A>) {
         assert_eq!(grow(system, u64::from(FRAMES)), Err(Errno::Nomem));
         assert_eq!(counters(system).kills, 0);
     }
     sim(1, &config(), first);
     // Nor is anybody where that was not wanted.
-    fn unwanted<A: Arch>(system: &Kernel<A>) {
+    fn unwanted<A: Machine>(system: &Kernel<A>) {
         let hog = start(system, 1, |system: &Kernel<A>| {
             assert_eq!(grow(system, u64::from(FRAMES)), Err(Errno::Nomem));
         });
@@ -173,7 +173,7 @@ fn without_a_victim_the_allocation_fails() {
 }
 
 /// Processes of CPU 0 are in group 1, those of CPU 1 in group 2.
-fn a_group_dies_alone<A: Arch>(system: &Kernel<A>) {
+fn a_group_dies_alone<A: Machine>(system: &Kernel<A>) {
     let mm = system.mm();
     mm.memory().groups.set_limit(GroupId::new(1), Some(900));
     let other = holder(system, 1, 1500);
@@ -202,14 +202,14 @@ fn a_group_at_its_limit_kills_its_own() {
 #[test]
 fn a_fork_kills_for_its_tables_or_dies_itself() {
     /// A page in each of `regions` stretches of 2 MiB: a fork needs as many tables.
-    fn spread<A: Arch>(system: &Kernel<A>, regions: u64) -> Result<(), Errno> {
+    fn spread<A: Machine>(system: &Kernel<A>, regions: u64) -> Result<(), Errno> {
         for _ in 0..regions {
             let at = system.mmap(MapSpec::new(512 * PAGE_BYTES))?;
             system.write(at, 7)?;
         }
         Ok(())
     }
-    fn others<A: Arch>(system: &Kernel<A>) {
+    fn others<A: Machine>(system: &Kernel<A>) {
         let large = holder(system, 1, 1600);
         let forks = start(system, 2, |system: &Kernel<A>| {
             spread(system, 500).expect("there is memory");
@@ -224,7 +224,7 @@ fn a_fork_kills_for_its_tables_or_dies_itself() {
         ends(system, large, Exit::Killed);
         assert_eq!(counters(system).kills, 1);
     }
-    fn itself<A: Arch>(system: &Kernel<A>) {
+    fn itself<A: Machine>(system: &Kernel<A>) {
         let forks = start(system, 2, |system: &Kernel<A>| {
             spread(system, 1500).expect("there is memory");
             let child = system.fork(ThreadSpec::on(3), Box::new(|_| {}));
@@ -243,7 +243,7 @@ fn a_fork_kills_for_its_tables_or_dies_itself() {
 /// Who was told to end by others is waited for.
 #[test]
 fn the_dying_are_waited_for() {
-    fn program<A: Arch>(system: &Kernel<A>) {
+    fn program<A: Machine>(system: &Kernel<A>) {
         let large = holder(system, 1, 2400);
         let bystander = holder(system, 2, 300);
         let grows = start(system, 3, move |system: &Kernel<A>| {

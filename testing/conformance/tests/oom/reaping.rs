@@ -1,7 +1,7 @@
 //! Victims that do not end by themselves.
 
 use super::world::*;
-use mmscale_arch::Arch;
+use mmscale_arch::Machine;
 use mmscale_kernel::Kernel;
 use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, Share, System};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const REAPED: Result<u64, Errno> = Err(Errno::Stopped);
 
 /// A process with `pages` pages that computes for `ns`, and cannot notice anything meanwhile. It
 /// finds `after` in its memory then.
-fn stubborn<A: Arch>(
+fn stubborn<A: Machine>(
     system: &Kernel<A>,
     pages: u64,
     ns: u64,
@@ -37,7 +37,7 @@ fn stubborn<A: Arch>(
 
 #[test]
 fn who_does_not_end_is_reaped_after_two_seconds() {
-    fn program<A: Arch>(system: &Kernel<A>) {
+    fn program<A: Machine>(system: &Kernel<A>) {
         let victim = stubborn(system, 2400, 5 * SECOND_NS, REAPED);
         let bystander = holder(system, 2, 300);
         let before = system.clock_ns();
@@ -62,7 +62,7 @@ fn who_does_not_end_is_reaped_after_two_seconds() {
 
 #[test]
 fn who_ends_in_time_is_not_reaped() {
-    fn program<A: Arch>(system: &Kernel<A>) {
+    fn program<A: Machine>(system: &Kernel<A>) {
         let victim = stubborn(system, 2400, SECOND_NS, Ok(1));
         let grows = grower(system, 3, 2000);
         ends(system, grows, Exit::Returned);
@@ -79,7 +79,7 @@ fn who_ends_in_time_is_not_reaped() {
 /// What was reaped of one that goes on computing is not enough: the next one dies, too.
 #[test]
 fn who_was_reaped_is_not_waited_for_again() {
-    fn program<A: Arch>(system: &Kernel<A>) {
+    fn program<A: Machine>(system: &Kernel<A>) {
         let first = stubborn(system, 1700, 8 * SECOND_NS, REAPED);
         let second = holder(system, 2, 1300);
         let grows = start(system, 3, |system: &Kernel<A>| {
@@ -103,7 +103,7 @@ fn who_was_reaped_is_not_waited_for_again() {
 #[test]
 fn shared_mappings_of_files_are_not_reaped() {
     const SHARED: u64 = 300;
-    fn program<A: Arch>(system: &Kernel<A>) {
+    fn program<A: Machine>(system: &Kernel<A>) {
         let done = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&done);
         let victim = start(system, 1, move |system: &Kernel<A>| {

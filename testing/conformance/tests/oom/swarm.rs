@@ -1,7 +1,7 @@
 //! Many processes that want more than there is, on machines of all kinds.
 
 use super::world::*;
-use mmscale_arch::Arch;
+use mmscale_arch::Machine;
 use mmscale_kernel::Kernel;
 use mmscale_sim::Sim;
 use mmscale_system::{Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
@@ -19,7 +19,7 @@ fn draw(state: &mut u64) -> u64 {
 }
 
 /// Grows, shrinks, forks, sleeps, computes; ends when a call does not come about.
-fn restless<A: Arch>(system: &Kernel<A>, mut state: u64) {
+fn restless<A: Machine>(system: &Kernel<A>, mut state: u64) {
     let mut held = Vec::new();
     for _ in 0..ROUNDS {
         let pages = 100 + draw(&mut state) % 900;
@@ -59,7 +59,7 @@ fn restless<A: Arch>(system: &Kernel<A>, mut state: u64) {
     }
 }
 
-fn program<A: Arch>(system: &Kernel<A>) {
+fn program<A: Machine>(system: &Kernel<A>) {
     let mut state = system.clock_ns();
     let start_one = |at: u64, state: &mut u64| {
         let seed = draw(state);
@@ -81,7 +81,7 @@ fn program<A: Arch>(system: &Kernel<A>) {
 }
 
 /// The same while a CPU goes and comes.
-fn with_hotplug<A: Arch>(system: &Kernel<A>) {
+fn with_hotplug<A: Machine>(system: &Kernel<A>) {
     let switch = start(system, 0, |system: &Kernel<A>| {
         for _ in 0..12 {
             if system.cpu_offline(3).is_err() || system.sleep_ns(2 * PAUSE_NS).is_err() {

@@ -1,7 +1,7 @@
 //! Memory that is free and that nobody sees: nobody is killed for it.
 
 use super::world::*;
-use mmscale_arch::Arch;
+use mmscale_arch::Machine;
 use mmscale_kernel::Kernel;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
@@ -20,7 +20,7 @@ const HELD: u64 = CPUS as u64 * PAGES;
 
 /// A process that gets [`PAGES`] pages on each CPU, all of which wait in LRU batches then, and
 /// ends or sleeps.
-fn scattered<A: Arch>(system: &Kernel<A>, ends: bool) -> ProcessId {
+fn scattered<A: Machine>(system: &Kernel<A>, ends: bool) -> ProcessId {
     let done = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&done);
     let process = start(system, 1, move |system: &Kernel<A>| {
@@ -43,7 +43,7 @@ fn scattered<A: Arch>(system: &Kernel<A>, ends: bool) -> ProcessId {
 }
 
 /// Somebody who is not killed takes all that is seen, and half of what batches hold.
-fn take_more_than_is_seen<A: Arch>(system: &Kernel<A>) -> Result<(), Errno> {
+fn take_more_than_is_seen<A: Machine>(system: &Kernel<A>) -> Result<(), Errno> {
     let got = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&got);
     let grows = start(system, 2, move |system: &Kernel<A>| {
@@ -59,7 +59,7 @@ fn take_more_than_is_seen<A: Arch>(system: &Kernel<A>) -> Result<(), Errno> {
 }
 
 /// One that ended by itself has left pages in the batches; another could be killed for nothing.
-fn left_behind<A: Arch>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
+fn left_behind<A: Machine>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
     let decoy = holder(system, 0, 20);
     let gone = scattered(system, true);
     assert!(system.wait(gone).is_ok());
@@ -70,7 +70,7 @@ fn left_behind<A: Arch>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
 }
 
 /// A victim leaves pages there; a second one could be killed for nothing.
-fn victims<A: Arch>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
+fn victims<A: Machine>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
     let decoy = holder(system, 0, 20);
     let victim = scattered(system, false);
     assert_eq!(system.set_oom_score_adj(victim, 500), Ok(()));
@@ -98,7 +98,7 @@ fn kinds() -> impl Iterator<Item = MmConfig> {
 
 #[test]
 fn what_batches_hold_is_found_before_anybody_is_killed() {
-    fn program<A: Arch>(system: &Kernel<A>) {
+    fn program<A: Machine>(system: &Kernel<A>) {
         assert_eq!(left_behind(system), (0, Ok(())));
         assert!(counters(system).settled >= 1);
     }
@@ -109,7 +109,7 @@ fn what_batches_hold_is_found_before_anybody_is_killed() {
 
 #[test]
 fn a_victims_memory_is_found_before_the_next_is_killed() {
-    fn program<A: Arch>(system: &Kernel<A>) {
+    fn program<A: Machine>(system: &Kernel<A>) {
         assert_eq!(victims(system), (1, Ok(())));
     }
     kinds().for_each(|config| on(2, &config, program));
@@ -118,10 +118,10 @@ fn a_victims_memory_is_found_before_the_next_is_killed() {
 /// The same machine without that look: what the tests above would say.
 #[test]
 fn without_a_look_everywhere_others_die_for_nothing() {
-    fn behind<A: Arch>(system: &Kernel<A>) {
+    fn behind<A: Machine>(system: &Kernel<A>) {
         assert!(left_behind(system).0 >= 1);
     }
-    fn second<A: Arch>(system: &Kernel<A>) {
+    fn second<A: Machine>(system: &Kernel<A>) {
         assert_eq!(victims(system).0, 2);
     }
     let mut config = config();

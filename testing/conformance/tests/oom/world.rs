@@ -1,6 +1,6 @@
 //! Small machines, and programs that fill them.
 
-use mmscale_arch::{Arch, CpuId, Probe, Trace};
+use mmscale_arch::{CpuId, Machine, Probe, Trace};
 use mmscale_frames::page_alloc::{MemoryMap, PcpPolicy};
 use mmscale_frames::vmstat::ZoneItem;
 use mmscale_frames::zone::ZoneId;
@@ -51,7 +51,7 @@ pub(crate) fn with_swap(mut config: MmConfig, pages: u32) -> MmConfig {
     config
 }
 
-fn kernel<A: Arch>(config: &MmConfig, program: fn(&Kernel<A>)) -> Kernel<A> {
+fn kernel<A: Machine>(config: &MmConfig, program: fn(&Kernel<A>)) -> Kernel<A> {
     Kernel::boot(config, Ending::Verified, Box::new(program)).expect("the configuration is sound")
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn grower<S: System>(system: &S, cpu: usize, pages: u64) -> ProcessId
 }
 
 /// Pages that allocations can have yet, as the counters say.
-pub(crate) fn available<A: Arch>(system: &Kernel<A>) -> u64 {
+pub(crate) fn available<A: Machine>(system: &Kernel<A>) -> u64 {
     let frames = system.mm().frames();
     let zone = ZoneId::new(0);
     let free = frames.stats().zone(zone, ZoneItem::FreePages);
@@ -164,7 +164,7 @@ pub(crate) fn available<A: Arch>(system: &Kernel<A>) -> u64 {
     (free + u64::from(cached)).saturating_sub(frames.zone(zone).watermarks().min.into())
 }
 
-pub(crate) fn counters<A: Arch>(system: &Kernel<A>) -> OomCounters {
+pub(crate) fn counters<A: Machine>(system: &Kernel<A>) -> OomCounters {
     system.mm().oom().counters()
 }
 

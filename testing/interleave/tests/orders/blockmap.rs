@@ -1,10 +1,10 @@
 //! Bits in blocks that CPUs own: pages taken and given back at once, blocks taken over from their
 //! owners, a CPU asked for what it keeps, blocks that become whole or are isolated meanwhile.
 
-use mmscale_arch::{Arch, Ipi, Order, Pfn};
+use mmscale_arch::{Cpu as _, Ipi, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
-use mmscale_interleave::{Cpu, Hooks, Model, check, cpu_body, run};
+use mmscale_interleave::{CpuBody, Hooks, Model, check, cpu_body, run};
 use std::sync::Arc;
 
 /// Four pageblocks.
@@ -49,7 +49,7 @@ impl World {
 /// Afterwards everything adds up, and is whole.
 fn scenario(
     held: usize,
-    bodies: impl Fn(&Arc<World>, Vec<Pfn>) -> Vec<Cpu> + Send + Sync + 'static,
+    bodies: impl Fn(&Arc<World>, Vec<Pfn>) -> Vec<CpuBody> + Send + Sync + 'static,
 ) {
     check(SCHEDULES, move || {
         let world = play(held, &bodies);
@@ -63,7 +63,7 @@ fn scenario(
 }
 
 /// The same once, as it is when all have done what they do.
-fn play(held: usize, bodies: impl Fn(&Arc<World>, Vec<Pfn>) -> Vec<Cpu>) -> Arc<World> {
+fn play(held: usize, bodies: impl Fn(&Arc<World>, Vec<Pfn>) -> Vec<CpuBody>) -> Arc<World> {
     let mut made = None;
     run(3, || {
         let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(4 * MIN_PAGES));
@@ -78,7 +78,7 @@ fn play(held: usize, bodies: impl Fn(&Arc<World>, Vec<Pfn>) -> Vec<Cpu>) -> Arc<
 }
 
 /// A CPU that does `f`, and gives up what it keeps.
-fn body(world: &Arc<World>, f: impl FnOnce(&World) + Send + 'static) -> Cpu {
+fn body(world: &Arc<World>, f: impl FnOnce(&World) + Send + 'static) -> CpuBody {
     let world = Arc::clone(world);
     cpu_body(move || {
         f(&world);
@@ -232,7 +232,7 @@ const LEFT: u32 = 8;
 
 /// Runs these beside one another where only [`LEFT`] pageblocks are left, of which they get the
 /// first; one of them isolates one.
-fn with_few_left(bodies: impl Fn(&Arc<World>, Pfn) -> Vec<Cpu> + Send + Sync + 'static) {
+fn with_few_left(bodies: impl Fn(&Arc<World>, Pfn) -> Vec<CpuBody> + Send + Sync + 'static) {
     check(SCHEDULES, move || {
         let (held, mut made) = (MUCH / 1024 - LEFT / 2, None);
         run(3, || {

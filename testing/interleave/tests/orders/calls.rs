@@ -1,6 +1,6 @@
 //! Calls between CPUs: pushed, taken, waited for, and refused by a CPU that stops.
 
-use mmscale_arch::{Arch, Atomic, CpuId, Ipi};
+use mmscale_arch::{Atomic, Cpu, CpuId, Ipi};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run};
 use mmscale_mm::smp::{Call, CallFunc, CallPolicy, Here, Reached, Smp, SmpConfig, Wait};
 use std::sync::Arc;
@@ -23,11 +23,11 @@ pub(crate) enum Planted {
 struct World {
     smp: Smp<Model>,
     /// How often each call ran.
-    ran: [<Model as Arch>::AtomicU32; 4],
+    ran: [<Model as Cpu>::AtomicU32; 4],
     /// Each call was waited for to its end.
-    over: [<Model as Arch>::AtomicU32; 4],
+    over: [<Model as Cpu>::AtomicU32; 4],
     /// The target has stopped.
-    stopped: <Model as Arch>::AtomicU32,
+    stopped: <Model as Cpu>::AtomicU32,
     planted: Planted,
 }
 

@@ -1,6 +1,6 @@
 //! Numbers that several claim from both ends of one stretch.
 
-use mmscale_interleave::{Cpu, Model, check, cpu_body, run};
+use mmscale_interleave::{CpuBody, Model, check, cpu_body, run};
 use mmscale_mm::space::{Claims, End};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ fn each_number_is_claimed_once_and_none_is_left_out() {
         let claimed = Arc::new(Mutex::new(Vec::new()));
         let claims = Arc::new(Claims::<Model>::new(12));
         run(3, || {
-            let claimant = |end: End| -> Cpu {
+            let claimant = |end: End| -> CpuBody {
                 let (claims, claimed) = (Arc::clone(&claims), Arc::clone(&claimed));
                 cpu_body(move || {
                     while let Some(numbers) = claims.take(end, find(end)) {

@@ -1,7 +1,7 @@
 //! Sleeping locks: one at a time, nobody forgotten.
 
 use mmscale_arch::sync::{Completion, Mutex, RwSem, WaitQueue};
-use mmscale_arch::{Arch, Atomic};
+use mmscale_arch::{Atomic, Cpu, Machine as _};
 use mmscale_interleave::{Model, check, cpu_body, run};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -239,7 +239,7 @@ fn a_completion_wakes_all_who_wait_and_all_who_come_later() {
 fn a_wake_is_not_lost_between_the_look_and_the_sleep() {
     check(3000, || {
         let queue = Arc::new(WaitQueue::<Model>::new());
-        let level = Arc::new(<Model as Arch>::AtomicU32::new(0));
+        let level = Arc::new(<Model as Cpu>::AtomicU32::new(0));
         let (q, l) = (Arc::clone(&queue), Arc::clone(&level));
         run(2, || {
             let waiter = cpu_body(move || queue.wait_until(|| level.load(Ordering::SeqCst) == 2));

@@ -5,7 +5,7 @@ use mmscale_arch::{CpuId, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
 use mmscale_frames::zone::ZoneId;
-use mmscale_interleave::{Cpu, Model, check, cpu_body, run, set_online};
+use mmscale_interleave::{CpuBody, Model, check, cpu_body, run, set_online};
 use std::sync::Arc;
 
 /// Enough for page caches in which a pageblock fits.
@@ -31,7 +31,7 @@ fn free(frames: &Frames, pages: &[Pfn]) {
 /// CPU 0 owns the pageblock that it has handed out all but two pages of; `bodies` are given some
 /// of those pages and say what the CPUs do with them. Afterwards all else is freed, and
 /// everything must add up, and be whole again.
-fn scenario(bodies: impl Fn(&Arc<Frames>, &[Pfn]) -> Vec<Cpu> + Send + Sync + 'static) {
+fn scenario(bodies: impl Fn(&Arc<Frames>, &[Pfn]) -> Vec<CpuBody> + Send + Sync + 'static) {
     check(SCHEDULES, move || {
         let (mut made, mut rest) = (None, Vec::new());
         run(3, || {
@@ -62,7 +62,7 @@ fn scenario(bodies: impl Fn(&Arc<Frames>, &[Pfn]) -> Vec<Cpu> + Send + Sync + 's
     });
 }
 
-fn body(frames: &Arc<Frames>, f: impl FnOnce(&Frames) + Send + 'static) -> Cpu {
+fn body(frames: &Arc<Frames>, f: impl FnOnce(&Frames) + Send + 'static) -> CpuBody {
     let frames = Arc::clone(frames);
     cpu_body(move || f(&frames))
 }

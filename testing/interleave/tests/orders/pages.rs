@@ -1,7 +1,7 @@
 //! Page caches and counters: what one CPU does while another looks or drains.
 
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{CpuId, NodeId, Order, Pfn};
+use mmscale_arch::{CpuId, Machine, NodeId, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, DecayRequest, FrameAllocator, Gfp, MemoryMap};
 use mmscale_frames::vmstat::NodeItem;
@@ -63,7 +63,7 @@ fn a_cache_may_be_drained_from_afar_at_any_time() {
 fn the_ticks_decay_runs_beside_refills() {
     against_churn(|frames| {
         churn(frames);
-        frames.refresh_cpu_vm_stats(DecayRequest::PerRun);
+        frames.refresh_cpu_vm_stats(DecayRequest::PerRun, Model::cond_resched);
     });
 }
 
@@ -73,7 +73,10 @@ fn the_phased_decay_runs_beside_refills_and_waits_for_nobody() {
         churn(frames);
         for elapsed_ns in [1_000_000, 0] {
             let interval_ns = 1_000;
-            frames.refresh_cpu_vm_stats(DecayRequest::Elapsed { elapsed_ns, interval_ns });
+            frames.refresh_cpu_vm_stats(
+                DecayRequest::Elapsed { elapsed_ns, interval_ns },
+                Model::cond_resched,
+            );
         }
     });
 }

@@ -3,7 +3,7 @@
 use super::calls::Planted::{EarlyCompletion, UnclosedQueue};
 use super::tlb::Flush;
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{Arch, Atomic, LockClass, TaskId};
+use mmscale_arch::{Atomic, Cpu, LockClass, Machine as _, TaskId};
 use mmscale_interleave::{Model, check, cpu_body, run};
 use mmscale_mm::rcu::Speed;
 use mmscale_mm::smp::{CallPolicy, Wait};
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 /// A completion whose waiter looks first and stands in the queue afterwards, without another look.
 struct Forgetful {
-    done: <Model as Arch>::AtomicU32,
+    done: <Model as Cpu>::AtomicU32,
     waiters: SpinLock<Model, Vec<TaskId>>,
 }
 
@@ -78,8 +78,8 @@ fn a_cpu_that_stops_with_calls_queued_is_found() {
 fn a_bit_taken_in_two_steps_is_found() {
     check(3000, || {
         run(2, || {
-            let pending = Arc::new(<Model as Arch>::AtomicU32::new(0));
-            let owners = Arc::new(<Model as Arch>::AtomicU32::new(0));
+            let pending = Arc::new(<Model as Cpu>::AtomicU32::new(0));
+            let owners = Arc::new(<Model as Cpu>::AtomicU32::new(0));
             let body = |_| {
                 let (pending, owners) = (Arc::clone(&pending), Arc::clone(&owners));
                 cpu_body(move || {

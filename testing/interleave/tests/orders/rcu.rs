@@ -1,6 +1,6 @@
 //! Grace periods against readers.
 
-use mmscale_arch::{Arch, Atomic, Ipi};
+use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run};
 use mmscale_mm::rcu::{Rcu, Speed};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::SeqCst;
 /// Two versions of something; `freed` says which may not be used any more.
 pub(crate) struct Shared {
     rcu: Rcu<Model>,
-    current: <Model as Arch>::AtomicU32,
-    freed: [<Model as Arch>::AtomicU32; 2],
+    current: <Model as Cpu>::AtomicU32,
+    freed: [<Model as Cpu>::AtomicU32; 2],
 }
 
 impl Hooks for Shared {

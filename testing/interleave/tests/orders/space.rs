@@ -1,7 +1,7 @@
 //! Page faults against everything that takes pages and VMAs away, in every order of a few steps.
 
 use mmscale_arch::sync::Completion;
-use mmscale_arch::{Arch, CpuId, Ipi, VmaRange, Vpn};
+use mmscale_arch::{CpuId, Ipi, Machine as _, VmaRange, Vpn};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::group::GroupId;

@@ -1,6 +1,6 @@
 //! Flushes against CPUs that use, leave and come back to an address space.
 
-use mmscale_arch::{Arch, Atomic, Ipi, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_arch::{Atomic, Cpu, Ipi, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::smp::{CallPolicy, SmpConfig, Wait};
@@ -20,7 +20,7 @@ struct World {
     tlb: Tlb<Model>,
     tables: Vec<PageTable<Model>>,
     /// Which of the pages' frames may not be used any more.
-    freed: [<Model as Arch>::AtomicU32; 2],
+    freed: [<Model as Cpu>::AtomicU32; 2],
 }
 
 impl Hooks for World {

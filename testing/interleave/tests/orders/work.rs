@@ -1,6 +1,6 @@
 //! Delayed work: queued, timed, cancelled and flushed from different CPUs.
 
-use mmscale_arch::{Arch, Atomic, CpuId, TaskEntry};
+use mmscale_arch::{Atomic, Cpu, CpuId, Machine as _, TaskEntry};
 use mmscale_interleave::{Model, check, cpu_body, interrupt, run};
 use mmscale_mm::time::{Expiry, Time};
 use mmscale_mm::work::{Work, WorkItem};
@@ -14,8 +14,8 @@ const WORKER: CpuId = CpuId::new(2);
 struct Shared {
     time: Time<Model>,
     work: Work<Model>,
-    running: <Model as Arch>::AtomicU32,
-    runs: <Model as Arch>::AtomicU32,
+    running: <Model as Cpu>::AtomicU32,
+    runs: <Model as Cpu>::AtomicU32,
 }
 
 impl Shared {

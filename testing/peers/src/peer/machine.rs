@@ -3,7 +3,7 @@
 
 use super::Peer;
 use mmscale_arch::{
-    Arch, Callbacks, CpuId, Ipi, Order, Pfn, Priority, Probe, TaskEntry, TaskSpec, Trace,
+    Callbacks, CpuId, Ipi, Machine as _, Order, Pfn, Priority, Probe, TaskEntry, TaskSpec, Trace,
 };
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};

@@ -1,7 +1,7 @@
 //! Drains, demand and hotplug, with CPUs at work meanwhile.
 
 use super::world::{ALL, ANON, GROUP, config, well};
-use mmscale_arch::{Arch, CpuId, LockClass, NodeId, Pfn};
+use mmscale_arch::{CpuId, LockClass, Machine as _, NodeId, Pfn};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::{LruCounters, LruList, LruPolicy};
 use mmscale_sim::{Outcome, Sim};

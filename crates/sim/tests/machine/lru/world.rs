@@ -2,7 +2,8 @@
 
 use crate::common::Deaf;
 use mmscale_arch::{
-    Arch, Atomic, Callbacks, CpuId, Ipi, Order, Pfn, Priority, TaskEntry, TaskSpec,
+    Atomic, Callbacks, Cpu as _, CpuId, Ipi, Machine as _, Order, Pfn, Priority, TaskEntry,
+    TaskSpec,
 };
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit};

@@ -3,7 +3,7 @@
 
 use super::process::{new_space, next};
 use crate::lru::world::{ALL, World, config, well_with};
-use mmscale_arch::{Arch, VmaRange, Vpn};
+use mmscale_arch::{Machine as _, VmaRange, Vpn};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{

@@ -5,7 +5,7 @@
 //! its own, of which it knows exactly what they hold.
 
 use crate::lru::world::{GROUP, World};
-use mmscale_arch::{Arch, NodeId, VmaRange, Vpn};
+use mmscale_arch::{Machine as _, NodeId, VmaRange, Vpn};
 use mmscale_mm::space::{
     Advice, Backing, FaultError, LockWhat, MapRequest, MayMove, Place, Present, Prot, RemapRequest,
     Space, SpaceError,

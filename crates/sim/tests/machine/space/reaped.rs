@@ -6,7 +6,7 @@ use super::process::{new_space, next};
 use crate::calls::POLICIES;
 use crate::common::{config as small, run_script};
 use crate::lru::world::{ALL, World, config, well_with};
-use mmscale_arch::{Arch, Asid, Atomic, CpuId, Trace, VmaRange, Vpn, ZapBy};
+use mmscale_arch::{Asid, Atomic, Cpu as _, CpuId, Machine as _, Trace, VmaRange, Vpn, ZapBy};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{

@@ -3,7 +3,7 @@
 use super::process::{Disk, Thread, new_space};
 use crate::calls::POLICIES;
 use crate::lru::world::{ALL, GROUP, World, config, well_with};
-use mmscale_arch::{Arch, CpuId};
+use mmscale_arch::{CpuId, Machine as _};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::HugePages;

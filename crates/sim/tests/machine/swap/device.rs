@@ -2,7 +2,7 @@
 
 use crate::common::{config, run_script, run_well};
 use mmscale_arch::sync::PreemptGuard;
-use mmscale_arch::{Arch, CpuId, IoBusy, IoDirection, Ipi, PageIo, Pfn};
+use mmscale_arch::{Cpu as _, CpuId, IoBusy, IoDirection, Ipi, Machine as _, PageIo, Pfn};
 use mmscale_sim::{Faults, Rule, Sim, SimConfig};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -2,7 +2,7 @@
 
 use super::storm::storm;
 use super::world::{Found, Sizes, well};
-use mmscale_arch::{Arch, CpuId};
+use mmscale_arch::{CpuId, Machine as _};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::swap::{SwapConfig, SwapDevice, Zeromap};
 use mmscale_sim::{Faults, Outcome, Policy, Sim, SimConfig, sample_profile};

@@ -2,7 +2,9 @@
 
 use super::paged::Paged;
 use crate::common::Deaf;
-use mmscale_arch::{Arch, Atomic, Callbacks, CpuId, Ipi, NodeId, Priority, TaskEntry, TaskSpec};
+use mmscale_arch::{
+    Atomic, Callbacks, CpuId, Ipi, Machine as _, NodeId, Priority, TaskEntry, TaskSpec,
+};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::{KSWAPD, MM_TASK, MmConfig};

@@ -4,7 +4,7 @@
 //! and blocks of order 3 and of order 9.
 
 use super::{Worker, wait};
-use mmscale_arch::{Arch, Order, Pfn};
+use mmscale_arch::{Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
 use mmscale_system::System;
@@ -114,7 +114,7 @@ impl Object {
 }
 
 /// A program and what it has.
-struct Holder<'a, A: Arch> {
+struct Holder<'a, A: Machine> {
     frames: &'a FrameAllocator<A>,
     worker: &'a Worker,
     edge: Edge,
@@ -125,7 +125,7 @@ struct Holder<'a, A: Arch> {
 }
 
 /// A program.
-pub(crate) fn program<A: Arch, S: System>(
+pub(crate) fn program<A: Machine, S: System>(
     system: &S,
     frames: &FrameAllocator<A>,
     edge: &Edge,
@@ -159,7 +159,7 @@ pub(crate) fn program<A: Arch, S: System>(
     }
 }
 
-impl<A: Arch> Holder<'_, A> {
+impl<A: Machine> Holder<'_, A> {
     fn fill(&mut self) {
         let goal = self.edge.share_pages;
         while self.pages < goal {
