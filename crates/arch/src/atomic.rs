@@ -5,6 +5,7 @@
 //! the model checker it is a scheduling point.
 
 use super::CpuId;
+use crate::names::named;
 use core::sync::atomic::Ordering;
 
 /// An atomic integer. The orderings mean what they mean in `core`.
@@ -110,85 +111,42 @@ pub unsafe trait RawSpin {
     fn is_locked(&self) -> bool;
 }
 
-/// What kind of lock a lock is: for lock order, for statistics. Ranks grow inwards: a lock may be
-/// taken only while every lock already held has a smaller rank (checked by the simulator).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum LockClass {
-    /// The hotplug lock (sleeping).
-    Hotplug,
-    /// Any other sleeping mutex.
-    Mutex,
-    /// A reader-writer semaphore (sleeping).
-    Rwsem,
-    /// The line of tasks that spin for a sleeping lock whose owner runs.
-    Osq,
-    /// The two upper levels of an address space's page tables.
-    PageTable,
-    /// A page table of the level that may map huge pages.
-    Pmd,
-    /// A page table of the lowest level.
-    Pte,
-    /// A cluster of swap slots, or the list of clusters.
-    Swap,
-    /// A CPU's page cache.
-    Pcp,
-    /// A zone's buddy allocator.
-    Zone,
-    /// The LRU lists of one memory group on one node. Never held together with a page cache's lock
-    /// by one context; but an interrupt may want it that has come while its CPU holds one.
-    Lruvec,
-    /// A work queue of one CPU.
-    Work,
-    /// A timer base of one CPU.
-    Timer,
-    /// Grace-period state.
-    Rcu,
-    /// The state of a sleeping lock or a wait queue.
-    WaitQueue,
-    /// A lock of a test or of a program on the machine.
-    Other,
-}
-
-impl LockClass {
-    /// All classes, outermost first.
-    pub const ALL: [Self; 16] = [
-        Self::Hotplug,
-        Self::Mutex,
-        Self::Rwsem,
-        Self::Osq,
-        Self::PageTable,
-        Self::Pmd,
-        Self::Pte,
-        Self::Swap,
-        Self::Pcp,
-        Self::Zone,
-        Self::Lruvec,
-        Self::Work,
-        Self::Timer,
-        Self::Rcu,
-        Self::WaitQueue,
-        Self::Other,
-    ];
-    /// The name that records use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hotplug => "hotplug",
-            Self::Mutex => "mutex",
-            Self::Rwsem => "rwsem",
-            Self::Osq => "osq",
-            Self::PageTable => "page_table",
-            Self::Pmd => "pmd",
-            Self::Pte => "pte",
-            Self::Swap => "swap",
-            Self::Lruvec => "lruvec",
-            Self::Pcp => "pcp",
-            Self::Zone => "zone",
-            Self::Work => "work",
-            Self::Timer => "timer",
-            Self::Rcu => "rcu",
-            Self::WaitQueue => "wait_queue",
-            Self::Other => "other",
-        }
+named! {
+    /// What kind of lock a lock is: for lock order, for statistics. Ranks grow inwards: a lock may
+    /// be taken only while every lock already held has a smaller rank (checked by the simulator).
+    pub enum LockClass {
+        /// The hotplug lock (sleeping).
+        Hotplug = "hotplug",
+        /// Any other sleeping mutex.
+        Mutex = "mutex",
+        /// A reader-writer semaphore (sleeping).
+        Rwsem = "rwsem",
+        /// The line of tasks that spin for a sleeping lock whose owner runs.
+        Osq = "osq",
+        /// The two upper levels of an address space's page tables.
+        PageTable = "page_table",
+        /// A page table of the level that may map huge pages.
+        Pmd = "pmd",
+        /// A page table of the lowest level.
+        Pte = "pte",
+        /// A cluster of swap slots, or the list of clusters.
+        Swap = "swap",
+        /// A CPU's page cache.
+        Pcp = "pcp",
+        /// A zone's buddy allocator.
+        Zone = "zone",
+        /// The LRU lists of one memory group on one node. Never held together with a page cache's
+        /// lock by one context; but an interrupt may want it that has come while its CPU holds one.
+        Lruvec = "lruvec",
+        /// A work queue of one CPU.
+        Work = "work",
+        /// A timer base of one CPU.
+        Timer = "timer",
+        /// Grace-period state.
+        Rcu = "rcu",
+        /// The state of a sleeping lock or a wait queue.
+        WaitQueue = "wait_queue",
+        /// A lock of a test or of a program on the machine.
+        Other = "other",
     }
 }

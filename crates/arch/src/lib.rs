@@ -31,6 +31,7 @@ mod ids;
 mod io;
 mod machine;
 mod mask;
+mod names;
 pub mod sync;
 mod tlb;
 mod trace;
