@@ -27,6 +27,8 @@ mod atomic;
 pub mod bare;
 mod cost;
 mod cpu;
+mod event;
+mod func;
 mod ids;
 mod io;
 mod machine;
@@ -40,6 +42,11 @@ pub use addr::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use atomic::{Atomic, LockClass, OwnedCounter, RawSpin};
 pub use cost::{Access, Line, Op};
 pub use cpu::{Cpu, IrqState, PathId, Span};
+pub use event::{
+    CallEvent, CounterEvent, ExitEvent, IdleEvent, LruEvent, OomEvent, PageEvent, PcpEvent,
+    TickEvent, TlbEvent, ZapBy,
+};
+pub use func::Func;
 pub use ids::{
     CpuId, MAX_CPUS, MAX_NODES, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn, TaskId, VirtAddr,
 };
@@ -49,4 +56,4 @@ pub use machine::{
 };
 pub use mask::CpuMask;
 pub use tlb::{Asid, Found, PageSize, SoftTlb, Translation, Walked};
-pub use trace::{Func, Probe, Trace, TraceGroup, ZapBy};
+pub use trace::{Probe, Trace, TraceGroup};

@@ -15,7 +15,7 @@ use crate::zone::ZoneId;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, SpinGuard};
-use mmscale_arch::{Atomic, Cpu, CpuId, NodeId, Op, OwnedCounter, Trace};
+use mmscale_arch::{Atomic, CounterEvent, Cpu, CpuId, NodeId, Op, OwnedCounter, Trace};
 
 /// Proof that interrupts are off on this CPU.
 ///
@@ -132,7 +132,7 @@ struct CpuDeltas<A: Cpu> {
 
 const _: () = assert!(ZoneItem::FreePages as usize == 0);
 
-/// The domain number of a node in [`Trace::CounterDelta`].
+/// The domain number of a node in [`CounterEvent::Delta`].
 const NODE_DOMAIN: u16 = 0x8000;
 
 /// All counters of a memory manager.
@@ -177,7 +177,7 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
         if folded != 0 {
             self.add_total(item, folded);
         }
-        A::trace(Trace::CounterDelta {
+        A::trace(Trace::Counter(CounterEvent::Delta {
             cpu: self.cpu,
             domain: self.domain,
             item: item as u8,
@@ -185,7 +185,7 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
             new: left,
             folded: folded as i32,
             threshold: self.deltas.threshold.get() as u8,
-        });
+        }));
         if folded != 0 {
             self.learn_threshold();
         }

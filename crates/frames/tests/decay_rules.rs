@@ -1,6 +1,6 @@
 //! How page caches shrink with time, and what hotplug and remote zones do to them.
 
-use mmscale_arch::{CpuId, LockClass, Machine, NodeId, Order, Pfn, Trace};
+use mmscale_arch::{CpuId, LockClass, Machine, NodeId, Order, PcpEvent, Pfn, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
     AllocConfig, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap, Refresh,
@@ -43,7 +43,7 @@ fn burst_of(frames: &Frames, pages: usize) {
 fn drains() -> Vec<u32> {
     let events = stepped::take_traces().into_iter();
     let pages = events.filter_map(|(_, event)| match event {
-        Trace::PcpDrain { pages, .. } => Some(pages),
+        Trace::Pcp(PcpEvent::Drain { pages, .. }) => Some(pages),
         _ => None,
     });
     pages.collect()

@@ -1,6 +1,6 @@
 //! The rules of the page caches, with the numbers of a zone of 4 GiB and four CPUs.
 
-use mmscale_arch::{CpuId, LockClass, Order, Pfn, Trace};
+use mmscale_arch::{CpuId, LockClass, Order, PcpEvent, Pfn, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, BulkHold, FrameAllocator, Gfp, MemoryMap};
 use mmscale_frames::pcp::{PcpLimits, batch_size};
@@ -44,7 +44,7 @@ fn factor(frames: &Frames) -> u8 {
 fn refills() -> Vec<u32> {
     let events = stepped::take_traces().into_iter();
     let pages = events.filter_map(|(_, event)| match event {
-        Trace::PcpRefill { pages, .. } => Some(pages),
+        Trace::Pcp(PcpEvent::Refill { pages, .. }) => Some(pages),
         _ => None,
     });
     pages.collect()
@@ -53,7 +53,7 @@ fn refills() -> Vec<u32> {
 fn drains() -> Vec<u32> {
     let events = stepped::take_traces().into_iter();
     let pages = events.filter_map(|(_, event)| match event {
-        Trace::PcpDrain { pages, .. } => Some(pages),
+        Trace::Pcp(PcpEvent::Drain { pages, .. }) => Some(pages),
         _ => None,
     });
     pages.collect()

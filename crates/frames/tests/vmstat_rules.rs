@@ -1,7 +1,7 @@
 //! Counters: thresholds, overstep, folding, drift.
 
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{CpuId, NodeId, Order, Trace};
+use mmscale_arch::{CounterEvent, CpuId, NodeId, Order, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_frames::vmstat::{NodeItem, ZoneItem, normal_threshold, pressure_threshold};
@@ -22,7 +22,7 @@ fn boot(cpus: usize) -> Frames {
 fn changes() -> Vec<(i8, i8, i32)> {
     let events = stepped::take_traces().into_iter();
     let changes = events.filter_map(|(_, event)| match event {
-        Trace::CounterDelta { old, new, folded, .. } => Some((old, new, folded)),
+        Trace::Counter(CounterEvent::Delta { old, new, folded, .. }) => Some((old, new, folded)),
         _ => None,
     });
     changes.collect()
@@ -135,7 +135,7 @@ fn a_dead_cpus_bytes_are_folded_and_told_as_its_own() {
     stepped::record(true);
     frames.cpu_dead(CpuId::new(1));
     let told = stepped::take_traces().into_iter().any(|(_, event)| {
-        matches!(event, Trace::CounterDelta { cpu, old: 1, new: 0, folded: 1, .. }
+        matches!(event, Trace::Counter(CounterEvent::Delta { cpu, old: 1, new: 0, folded: 1, .. })
             if cpu == CpuId::new(1))
     });
     assert!(told);

@@ -26,7 +26,8 @@ use crate::tlb::{Leave, Tlb};
 use crate::upkeep::{Parts, Requeue, TickPolicy, Upkeep};
 use crate::work::{Work, WorkItem};
 use mmscale_arch::{
-    CpuId, CpuMask, Func, Ipi, Machine, NodeId, Priority, Span, TaskEntry, TaskSpec, Trace,
+    CpuId, CpuMask, Func, IdleEvent, Ipi, Machine, NodeId, Priority, Span, TaskEntry, TaskSpec,
+    Trace,
 };
 use mmscale_frames::page_alloc::{
     AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap, Violation,
@@ -372,7 +373,7 @@ impl<A: Machine> Mm<A> {
 
     /// This CPU is about to go idle.
     pub fn idle_enter(&self) {
-        A::trace(Trace::IdleEnter);
+        A::trace(Trace::Idle(IdleEvent::Enter));
         self.upkeep.idle_enter(&self.parts());
         self.time.idle_enter();
         self.tlb.enter_lazy();
@@ -381,7 +382,7 @@ impl<A: Machine> Mm<A> {
 
     /// This CPU leaves idle.
     pub fn idle_exit(&self) {
-        A::trace(Trace::IdleExit);
+        A::trace(Trace::Idle(IdleEvent::Exit));
         self.smp().idle_exit();
         self.rcu.idle_exit();
         self.time.idle_exit();

@@ -11,8 +11,8 @@ use crate::spin::SimSpin;
 use crate::task::TaskState;
 use mmscale_arch::{
     Access, Asid, Broadcast, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi,
-    IrqState, Line, Machine, NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace,
-    Translation, VmaRange, Vpn, Walked,
+    IrqState, Line, Machine, NodeId, Op, Order, PageEvent, PageIo, PathId, Pfn, TaskId, TaskSpec,
+    Trace, Translation, VmaRange, Vpn, Walked,
 };
 
 /// The tag of the simulated machine that runs on this host thread.
@@ -97,7 +97,7 @@ unsafe impl Cpu for Sim {
     #[inline]
     fn trace(event: Trace) {
         with(|engine| {
-            if engine.heard >> event.group() as u8 & 1 != 0 {
+            if engine.heard >> event.group() as u16 & 1 != 0 {
                 engine.tell(&event);
             }
         });
@@ -185,7 +185,7 @@ unsafe impl Machine for Sim {
             engine.clear(pfn, order)
         });
         irq::charge(cost);
-        Self::trace(Trace::PageClear { ns: (cost / 1000) as u32 });
+        Self::trace(Trace::Page(PageEvent::Clear { ns: (cost / 1000) as u32 }));
     }
     fn copy_page(from: Pfn, to: Pfn) {
         irq::charge(at_turn(|engine| {

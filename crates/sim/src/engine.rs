@@ -23,7 +23,7 @@ use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
 use crate::tlbs::Tlbs;
 use crate::topology::Seats;
 use crate::trail::Tracker;
-use mmscale_arch::{Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, Trace, TraceGroup};
+use mmscale_arch::{CallEvent, Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, Trace, TraceGroup};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +97,7 @@ pub(crate) struct Engine {
     pub(crate) callbacks: Option<Rc<dyn Callbacks>>,
     pub(crate) probes: Vec<Box<dyn Probe>>,
     /// Groups of tracepoints that anybody hears, by bit.
-    pub(crate) heard: u8,
+    pub(crate) heard: u16,
     pub(crate) ahead: Ahead,
     /// The CPU of each rank.
     by_rank: Box<[u16; MAX_CPUS]>,
@@ -119,7 +119,7 @@ impl Engine {
         ranks.iter().enumerate().for_each(|(cpu, &rank)| by_rank[rank] = cpu as u16);
         let mut seeds = SplitMix64::new(config.seed);
         let probes: Vec<_> = (0..cpus).map(CpuId::new).map(probe).collect();
-        let heard = heard(&probes, config.checks);
+        let heard = heard(&probes, &config);
         let tasks = (0..cpus).map(|cpu| Task::new(cpu, true, IDLE_URGENCY, Body::Idle)).collect();
         let mut engine = Self {
             cur: 0,
@@ -451,7 +451,7 @@ impl Engine {
         self.probes[at].event(now_ns, event);
         self.check_event(event);
         self.check_reached(event);
-        if let Trace::CsdWait { target, ns } = *event {
+        if let Trace::Call(CallEvent::Wait { target, ns }) = *event {
             self.section_waited_for(target, ns);
         }
     }
@@ -496,12 +496,14 @@ impl Engine {
     }
 }
 
-/// What the probes and the checkers hear, by bit.
-fn heard(probes: &[Box<dyn Probe>], checks: Checks) -> u8 {
-    let hears =
-        |group: &TraceGroup| checks == Checks::On || probes.iter().any(|probe| probe.hears(*group));
-    let groups = TraceGroup::ALL.into_iter().filter(hears);
-    groups.fold(0, |heard, group| heard | 1 << group as u8)
+/// What the probes, the checkers and the books of stretches without preemption hear, by bit.
+fn heard(probes: &[Box<dyn Probe>], config: &SimConfig) -> u16 {
+    let all = config.checks == Checks::On;
+    let for_sections = |group| config.sections.is_some() && group == TraceGroup::Call;
+    let hears = |group| probes.iter().any(|probe| probe.hears(group));
+    let groups = TraceGroup::ALL.iter().copied();
+    let groups = groups.filter(|&group| all || for_sections(group) || hears(group));
+    groups.fold(0, |heard, group| heard | 1 << group as u16)
 }
 
 /// A window in ns as one in ps; open ends stay open.

@@ -5,7 +5,7 @@
 //! events of one frame, and of one byte, in their order.
 
 use crate::outcome::Rule;
-use mmscale_arch::{CpuId, Order, Pfn, Trace, ZapBy};
+use mmscale_arch::{CounterEvent, CpuId, ExitEvent, Order, PageEvent, PcpEvent, Pfn, Trace, ZapBy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Frames whose bits are kept together.
@@ -99,31 +99,33 @@ impl Ledger {
     /// Books what a tracepoint says, and says what is wrong with it.
     pub(crate) fn book(&mut self, event: &Trace) -> Option<(Rule, String)> {
         match *event {
-            Trace::PageAlloc { pfn, order } => {
+            Trace::Page(PageEvent::Alloc { pfn, order }) => {
                 let frame = self.hand_out(pfn, order)?;
                 let what = format!("hands out frame {frame}, which somebody has already");
                 Some((Rule::FrameState, what))
             }
-            Trace::PageFree { pfn, order } => {
+            Trace::Page(PageEvent::Free { pfn, order }) => {
                 let frame = self.take_back(pfn, order)?;
                 Some((Rule::FrameState, format!("takes frame {frame} back, which nobody has")))
             }
-            Trace::PcpCount { cpu, zone, count, .. } => {
+            Trace::Pcp(PcpEvent::Count { cpu, zone, count, .. }) => {
                 self.set_cached((cpu, zone), count);
                 None
             }
-            Trace::TableZap { asid, unit, by: ZapBy::Claim } => {
+            Trace::Exit(ExitEvent::TableZap { asid, unit, by: ZapBy::Claim }) => {
                 if self.claimed.insert((asid.index(), unit)) {
                     return None;
                 }
                 let what = format!("claims table {unit} of address space {}", asid.index());
                 Some((Rule::ClaimedTwice, what + ", which somebody has claimed already"))
             }
-            Trace::ClaimsOpen { asid } => {
+            Trace::Exit(ExitEvent::ClaimsOpen { asid }) => {
                 self.claimed.retain(|&(of, _)| of != asid.index());
                 None
             }
-            Trace::CounterDelta { cpu, domain, item, old, new, threshold, .. } => {
+            Trace::Counter(CounterEvent::Delta {
+                cpu, domain, item, old, new, threshold, ..
+            }) => {
                 let known = self.set_byte((cpu, domain, item), new);
                 let wrong = if known != old {
                     format!("was left at {known} and is {old}")

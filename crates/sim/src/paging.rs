@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::heap::order_of;
 use crate::outcome::Rule;
 use crate::tables::UPPER;
-use mmscale_arch::{Asid, CpuId, Order, Pfn, Trace, Translation, VmaRange, Vpn, Walked};
+use mmscale_arch::{Asid, CpuId, Order, PageEvent, Pfn, Trace, Translation, VmaRange, Vpn, Walked};
 use std::ops::Range;
 
 impl Engine {
@@ -129,7 +129,7 @@ impl Engine {
     /// a violation. Translations that a CPU keeps but does not use now are marked; using one is.
     #[inline]
     pub(crate) fn check_reached(&mut self, event: &Trace) {
-        if let Trace::PageFree { pfn, order } = *event
+        if let Trace::Page(PageEvent::Free { pfn, order }) = *event
             && self.checker.on
             && !self.quiet
         {

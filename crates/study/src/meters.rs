@@ -1,7 +1,7 @@
 //! Meters that probes of several studies have: how long a CPU was idle, and how much of something
 //! there was.
 
-use mmscale_arch::Trace;
+use mmscale_arch::{IdleEvent, Trace};
 
 /// How often a [`Level`] is looked at.
 pub(crate) const GRID_NS: u64 = 100_000;
@@ -52,12 +52,13 @@ impl Idle {
         Self { window, since_ns: None, unheard: true, total_ns: 0 }
     }
     pub(crate) fn event(&mut self, now_ns: u64, event: &Trace) {
+        let Trace::Idle(event) = event else { return };
         match event {
-            Trace::IdleEnter => {
+            IdleEvent::Enter => {
                 self.unheard = false;
                 self.since_ns.get_or_insert(now_ns);
             }
-            Trace::IdleExit => {
+            IdleEvent::Exit => {
                 // A CPU of which nothing was heard has been idle from the start.
                 let since_ns = self.since_ns.take();
                 let since_ns = since_ns.or(self.unheard.then_some(0));
@@ -66,7 +67,6 @@ impl Idle {
                     self.idled(since_ns, now_ns);
                 }
             }
-            _ => {}
         }
     }
     fn idled(&mut self, from_ns: u64, to_ns: u64) {
@@ -100,14 +100,14 @@ mod tests {
     #[test]
     fn idle_time_counts_within_the_window_and_from_the_start() {
         assert_eq!(idle(&[]), 1_000, "nothing was heard: it was idle all the time");
-        assert_eq!(idle(&[(1_200, Trace::IdleExit)]), 200);
+        assert_eq!(idle(&[(1_200, Trace::Idle(IdleEvent::Exit))]), 200);
         let twice = [
-            (100, Trace::IdleExit),
-            (900, Trace::IdleEnter),
-            (1_100, Trace::IdleExit),
-            (1_500, Trace::IdleEnter),
-            (1_600, Trace::IdleEnter),
-            (2_600, Trace::IdleExit),
+            (100, Trace::Idle(IdleEvent::Exit)),
+            (900, Trace::Idle(IdleEvent::Enter)),
+            (1_100, Trace::Idle(IdleEvent::Exit)),
+            (1_500, Trace::Idle(IdleEvent::Enter)),
+            (1_600, Trace::Idle(IdleEvent::Enter)),
+            (2_600, Trace::Idle(IdleEvent::Exit)),
         ];
         assert_eq!(idle(&twice), 100 + 500);
     }

@@ -41,8 +41,8 @@ pub use run::run;
 use mmscale_arch::Machine as _;
 use mmscale_arch::{
     Access, Asid, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
-    NodeId, Op, Order, PageIo, PathId, Pfn, SoftTlb, TaskId, TaskSpec, Trace, Translation,
-    VmaRange, Vpn,
+    NodeId, Op, Order, PageEvent, PageIo, PathId, Pfn, SoftTlb, TaskId, TaskSpec, Trace,
+    Translation, VmaRange, Vpn,
 };
 use state::{Machine, NEVER, here};
 use std::sync::atomic::Ordering;
@@ -210,7 +210,7 @@ unsafe impl mmscale_arch::Machine for Threads {
         let begin_ns = machine.clock.now_ns();
         machine.arena.clear(pfn, order);
         let ns = machine.clock.now_ns() - begin_ns;
-        Self::trace(Trace::PageClear { ns: ns.try_into().unwrap_or(u32::MAX) });
+        Self::trace(Trace::Page(PageEvent::Clear { ns: ns.try_into().unwrap_or(u32::MAX) }));
     }
     fn copy_page(from: Pfn, to: Pfn) {
         here().machine().arena.copy(from, to);

@@ -10,7 +10,7 @@ mod swap;
 use common::{Kernel, config, go, task};
 use mmscale_arch::sync::{IrqGuard, PreemptGuard, SpinLock};
 use mmscale_arch::{
-    Cpu as _, CpuId, CpuMask, HotplugError, Ipi, LockClass, Machine as _, Priority,
+    Cpu as _, CpuId, CpuMask, HotplugError, Ipi, LockClass, Machine as _, Priority, TlbEvent,
 };
 use mmscale_arch::{Order, Pfn, Probe, TaskId, Trace};
 use mmscale_threads::{Failure, Threads};
@@ -335,7 +335,9 @@ impl Probe for Echo {
 fn a_probe_that_traces_is_refused() {
     let boot = || {
         let kernel = Arc::new(Kernel::default());
-        task(&kernel, 0, || Threads::trace(Trace::TlbFlush { pages: 1, interrupted: 0 }));
+        task(&kernel, 0, || {
+            Threads::trace(Trace::Tlb(TlbEvent::Flush { pages: 1, interrupted: 0 }))
+        });
         kernel
     };
     let outcome = mmscale_threads::run(&config(1), |_| Box::new(Echo), boot);

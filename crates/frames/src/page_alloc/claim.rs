@@ -9,7 +9,7 @@ use crate::vmstat::ZoneItem;
 use crate::zone::{RmqueueMode, ZoneId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
-use mmscale_arch::{Atomic, Cpu, Func, NodeId, Op, Order, Pfn, Span, Trace};
+use mmscale_arch::{Atomic, Cpu, Func, NodeId, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace};
 
 /// What every step of one allocation knows.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ enum Mark {
 #[inline]
 fn prepared<A: Cpu>(pfn: Pfn, order: Order) -> Pfn {
     A::work(Op::PagePrep, 1);
-    A::trace(Trace::PageAlloc { pfn, order });
+    A::trace(Trace::Page(PageEvent::Alloc { pfn, order }));
     pfn
 }
 
@@ -341,7 +341,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let moved = pcp.refill(&self.frames, &mut *buddy, list, request.wanted, blocks);
         self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, -i64::from(moved));
         drop(buddy);
-        A::trace(Trace::PcpRefill { zone: zone.id.index() as u16, pages: moved });
+        A::trace(Trace::Pcp(PcpEvent::Refill { zone: zone.id.index() as u16, pages: moved }));
     }
 
     /// Takes a block from the zone without a page cache.

@@ -8,7 +8,7 @@ use crate::blockmap::{Appetite, BlockMap, Entered, MapError, Want};
 use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::vmstat::ZoneItem;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Access, Cpu, CpuId, Func, Order, Pfn, Span, Trace};
+use mmscale_arch::{Access, Cpu, CpuId, Func, Order, PcpEvent, Pfn, Span, Trace};
 
 /// This CPU's cache of a zone, in use. It is left before preemption is on again: fields are dropped
 /// in this order.
@@ -221,7 +221,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 map.counted(&pinned);
             }
             let pages = drained.unwrap_or(0);
-            A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages });
+            A::trace(Trace::Pcp(PcpEvent::Drain { zone: zone.id.index() as u16, pages }));
             trace_kept(zone, map, cpu, old);
             return pages;
         }
@@ -244,7 +244,7 @@ impl<A: Cpu> FrameAllocator<A> {
             let old = map.cached_pages(dead);
             let (pages, due) = map.drain_dead(dead);
             self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
-            A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages });
+            A::trace(Trace::Pcp(PcpEvent::Drain { zone: zone.id.index() as u16, pages }));
             trace_kept(zone, map, dead, old);
         }
     }
@@ -413,6 +413,6 @@ fn trace_kept<A: Cpu>(zone: &Zone<A>, map: &BlockMap<A>, cpu: CpuId, old: u32) {
     let (count, most) = (map.cached_pages(cpu), map.most_cached_pages() as u32);
     if count != old {
         let zone = zone.id.index() as u16;
-        A::trace(Trace::PcpCount { cpu, zone, old, count, high: most, high_min: most });
+        A::trace(Trace::Pcp(PcpEvent::Count { cpu, zone, old, count, high: most, high_min: most }));
     }
 }

@@ -57,7 +57,7 @@ use crate::zone::{
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use mmscale_arch::{Atomic, Cpu, CpuId, CpuMask, NodeId, Pfn, Trace};
+use mmscale_arch::{Atomic, Cpu, CpuId, CpuMask, NodeId, PcpEvent, Pfn, Trace};
 
 /// All frames of a machine, and who has them.
 pub struct FrameAllocator<A: Cpu> {
@@ -234,14 +234,14 @@ impl<A: Cpu> FrameAllocator<A> {
     }
     #[inline]
     fn trace_count(&self, zone: &Zone<A>, cpu: CpuId, pcp: &Pcp, old: u32) {
-        A::trace(Trace::PcpCount {
+        A::trace(Trace::Pcp(PcpEvent::Count {
             cpu,
             zone: zone.id.index() as u16,
             old,
             count: pcp.count(),
             high: pcp.high(),
             high_min: pcp.limits().high_min,
-        });
+        }));
     }
     /// The zone that holds `pfn`.
     pub fn zone_of(&self, pfn: Pfn) -> Option<&Zone<A>> {

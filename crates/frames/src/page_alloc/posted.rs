@@ -12,7 +12,7 @@ use crate::frame::FrameWord;
 use crate::pcp::{Home, Pcp, PcpList, RefillPhase};
 use crate::vmstat::ZoneItem;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard, SpinGuard};
-use mmscale_arch::{Cpu, CpuId, Func, Pfn, Span, Trace};
+use mmscale_arch::{Cpu, CpuId, Func, PcpEvent, Pfn, Span, Trace};
 
 /// Pageblocks that one hold of the zone lock looks at for those of a CPU that is gone.
 const DISOWN_STEP: usize = 1024;
@@ -50,10 +50,10 @@ impl<A: Cpu> FrameAllocator<A> {
         for phase in RefillPhase::ALL {
             let pages = moved.pages[phase as usize];
             if pages > 0 {
-                A::trace(Trace::PcpPhase { zone: number, phase: phase as u8, pages });
+                A::trace(Trace::Pcp(PcpEvent::Phase { zone: number, phase: phase as u8, pages }));
             }
         }
-        A::trace(Trace::PcpRefill { zone: number, pages: moved.total() });
+        A::trace(Trace::Pcp(PcpEvent::Refill { zone: number, pages: moved.total() }));
     }
 
     /// Puts the block into the page cache of the CPU that owns its pageblock, or of this one if
@@ -64,7 +64,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let (cpu, home, mut pcp) = match self.lock_for(zone, pfn) {
             Ok(found) => found,
             Err(cpu) => {
-                A::trace(Trace::PcpBusy { cpu, pages });
+                A::trace(Trace::Pcp(PcpEvent::Busy { cpu, pages }));
                 return false;
             }
         };
@@ -73,7 +73,7 @@ impl<A: Cpu> FrameAllocator<A> {
             return false;
         }
         if cpu != pcp.cpu() {
-            A::trace(Trace::PcpFreeRemote { owner: cpu, pages });
+            A::trace(Trace::Pcp(PcpEvent::FreeRemote { owner: cpu, pages }));
         }
         let old = pcp.count();
         pcp.put_owned::<A>(&self.frames, pfn, word, home);

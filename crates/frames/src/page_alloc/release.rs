@@ -7,7 +7,7 @@ use crate::pcp::{Pcp, PcpList};
 use crate::vmstat::ZoneItem;
 use crate::zone::ZoneId;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
-use mmscale_arch::{Access, Cpu, CpuId, Func, Op, Order, Pfn, Span, Trace};
+use mmscale_arch::{Access, Cpu, CpuId, Func, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace};
 
 impl<A: Cpu> FrameAllocator<A> {
     /// Gives a block back that [`FrameAllocator::alloc_pages`] gave out with the same `order`.
@@ -28,7 +28,7 @@ impl<A: Cpu> FrameAllocator<A> {
     fn free_recorded(&self, pfn: Pfn, order: Order) {
         let word = self.check_held(pfn, order);
         A::work(Op::PagePrep, 1);
-        A::trace(Trace::PageFree { pfn, order });
+        A::trace(Trace::Page(PageEvent::Free { pfn, order }));
         let zone = &self.zones[usize::from(word.zone())];
         match &zone.blocks {
             Some(map) => {
@@ -79,7 +79,7 @@ impl<A: Cpu> FrameAllocator<A> {
             let mut buddy = zone.buddy.lock_irqsave();
             let mut free = 0;
             for &pfn in some {
-                A::trace(Trace::PageFree { pfn, order });
+                A::trace(Trace::Page(PageEvent::Free { pfn, order }));
                 free += buddy.free_block(&self.frames, pfn, order);
             }
             self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, free.into());
@@ -168,7 +168,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let moved = pcp.drain(&self.frames, &mut *buddy, pages, first);
         self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.free.into());
         drop(buddy);
-        A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved.pages });
+        A::trace(Trace::Pcp(PcpEvent::Drain { zone: zone.id.index() as u16, pages: moved.pages }));
         moved.pages
     }
 
@@ -185,7 +185,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let moved = pcp.drain(&self.frames, &mut *buddy, pages, PcpList::FIRST);
         self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.free.into());
         drop(buddy);
-        A::trace(Trace::PcpDrain { zone: zone.id.index() as u16, pages: moved.pages });
+        A::trace(Trace::Pcp(PcpEvent::Drain { zone: zone.id.index() as u16, pages: moved.pages }));
         Some(moved.pages)
     }
 

@@ -3,7 +3,7 @@
 use super::mapped::Inside;
 use super::{FrameAllocator, Zone};
 use crate::blockmap::{BlockMap, WORD_ORDER};
-use mmscale_arch::{Cpu, Op, Order, Pfn, Trace};
+use mmscale_arch::{Cpu, Op, Order, PageEvent, Pfn, Trace};
 
 impl<A: Cpu> FrameAllocator<A> {
     /// Gives a block back. Parts of pageblocks and whole ones go different ways from here.
@@ -106,7 +106,7 @@ impl<A: Cpu> FrameAllocator<A> {
 #[inline(always)]
 fn note_freed<A: Cpu>(pfn: Pfn, order: Order) {
     A::work(Op::PagePrep, 1);
-    A::trace(Trace::PageFree { pfn, order });
+    A::trace(Trace::Page(PageEvent::Free { pfn, order }));
 }
 
 /// A zone, with its map, if a block of `order` may lie there in it.

@@ -7,7 +7,7 @@ use super::Buddy;
 use super::buddy::{End, PAGEBLOCK_PAGES};
 use super::owners::Owners;
 use crate::frame::{FrameState, FrameTable, MigrateType};
-use mmscale_arch::{Access, Cpu, CpuId, Order, PAGEBLOCK_ORDER, Pfn, Trace};
+use mmscale_arch::{Access, Cpu, CpuId, Order, PAGEBLOCK_ORDER, PcpEvent, Pfn, Trace};
 
 impl<A: Cpu> Buddy<A> {
     /// The CPU that owns the pageblock of `pfn`.
@@ -36,7 +36,7 @@ impl<A: Cpu> Buddy<A> {
     fn count_owned(&mut self, cpu: CpuId, change: i8) {
         let owned = &mut self.owned[cpu.index()];
         *owned = owned.wrapping_add_signed(change.into());
-        A::trace(Trace::PcpOwned { cpu, zone: self.zone.index() as u16, change });
+        A::trace(Trace::Pcp(PcpEvent::Owned { cpu, zone: self.zone.index() as u16, change }));
     }
     /// Ends the ownership of up to `most` of the pageblocks that `cpu` owns, from pageblock `from`
     /// of the zone on; returns where to go on, or `None` when it owns no more.

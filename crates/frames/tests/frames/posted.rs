@@ -1,6 +1,6 @@
 //! The rules of page caches that own pageblocks, with the numbers of a zone of 4 GiB and four CPUs.
 
-use mmscale_arch::{Cpu as _, CpuId, LockClass, Op, Order, Pfn, Trace};
+use mmscale_arch::{Cpu as _, CpuId, LockClass, Op, Order, PcpEvent, Pfn, Trace};
 use mmscale_frames::frame::{FrameState, MigrateType};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
 use mmscale_frames::pcp::{REMEMBERED_BLOCKS, RefillPhase};
@@ -67,7 +67,9 @@ fn remembered(frames: &Frames, cpu: CpuId) -> Vec<Pfn> {
 fn phases() -> Vec<(RefillPhase, u32)> {
     let events = stepped::take_traces().into_iter();
     let moved = events.filter_map(|(_, event)| match event {
-        Trace::PcpPhase { phase, pages, .. } => Some((RefillPhase::ALL[phase as usize], pages)),
+        Trace::Pcp(PcpEvent::Phase { phase, pages, .. }) => {
+            Some((RefillPhase::ALL[phase as usize], pages))
+        }
         _ => None,
     });
     moved.collect()
@@ -105,7 +107,7 @@ fn a_page_freed_elsewhere_goes_home() {
     free_on(&frames, 1, [page]);
     assert_eq!((count(&frames, CPU0), count(&frames, CPU1)), (before + 1, 0));
     assert!(frames.frames().word(page).may_merge());
-    let remote = Trace::PcpFreeRemote { owner: CPU0, pages: 1 };
+    let remote = Trace::Pcp(PcpEvent::FreeRemote { owner: CPU0, pages: 1 });
     assert!(stepped::take_traces().contains(&(CPU1, remote)));
     assert_eq!(take(&frames, 0), page);
 }
@@ -118,7 +120,10 @@ fn a_fragment_goes_to_the_end_of_the_zones_list_if_its_owner_is_busy() {
     stepped::set_cpu(1);
     frames.inspect_pcp(ZONE, CPU0, |_| frames.free_pages(page, Order::ZERO));
     stepped::set_cpu(0);
-    assert!(stepped::take_traces().contains(&(CPU1, Trace::PcpBusy { cpu: CPU0, pages: 1 })));
+    assert!(
+        stepped::take_traces()
+            .contains(&(CPU1, Trace::Pcp(PcpEvent::Busy { cpu: CPU0, pages: 1 })))
+    );
     let word = frames.frames().word(page);
     assert_eq!((word.state(), word.may_merge()), (FrameState::Free, false));
     // Another free page, of nobody's, comes before it.

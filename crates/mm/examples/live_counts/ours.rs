@@ -2,7 +2,7 @@
 
 use crate::kernel::{Cache, Kernel};
 use crate::trace::Arming;
-use mmscale_arch::{CpuId, Machine, Order, Pfn, Trace};
+use mmscale_arch::{CpuId, Machine, Order, PcpEvent, Pfn, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
     AllocConfig, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap,
@@ -36,8 +36,8 @@ fn sizes() -> (Vec<u32>, Vec<u32>) {
     let (mut refills, mut drains) = (Vec::new(), Vec::new());
     for (_, event) in stepped::take_traces() {
         match event {
-            Trace::PcpRefill { pages, .. } => refills.push(pages),
-            Trace::PcpDrain { pages, .. } => drains.push(pages),
+            Trace::Pcp(PcpEvent::Refill { pages, .. }) => refills.push(pages),
+            Trace::Pcp(PcpEvent::Drain { pages, .. }) => drains.push(pages),
             _ => {}
         }
     }

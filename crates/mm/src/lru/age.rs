@@ -4,7 +4,7 @@ use super::lists::{End, Relock};
 use super::{BatchKind, LruList, LruPolicy, Memory};
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Func, Machine, Op, Pfn, Span, Trace};
+use mmscale_arch::{Func, LruEvent, Machine, Op, Pfn, Span, Trace};
 
 /// Whether a folio that was written out goes to the end of its list: nobody uses it by now.
 fn turns(word: FolioWord) -> bool {
@@ -79,7 +79,7 @@ impl<A: Machine> Memory<'_, A> {
         }
         A::work(Op::LruBatch, 1);
         self.folios.get(pfn);
-        A::trace(Trace::LruPinned { folios: 1 });
+        A::trace(Trace::Lru(LruEvent::Pinned { folios: 1 }));
         let off = IrqGuard::<A>::new();
         let own = self.lru.cpus.of(off.cpu());
         if own.push(BatchKind::MoveTail, pfn) || self.moves_at_once(pfn) {

@@ -7,7 +7,7 @@ use crate::folio::{FolioFlags, FolioInit, FolioWord};
 use crate::group::OverLimit;
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::sync::NoPreempt;
-use mmscale_arch::{Atomic, Func, Machine, NodeId, Op, Order, Pfn, Span, Trace};
+use mmscale_arch::{Atomic, Func, LruEvent, Machine, NodeId, Op, Order, Pfn, Span, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocError, Gfp};
 
@@ -100,12 +100,12 @@ impl<A: Machine> Memory<'_, A> {
             });
             self.folios.set_place(pfn, Place { cpu: reading.cpu(), slot }.pack());
             make_pending();
-            A::trace(Trace::LruPinned { folios: 1 });
+            A::trace(Trace::Lru(LruEvent::Pinned { folios: 1 }));
             own.fill(slot, pfn);
             return;
         }
         make_pending();
-        A::trace(Trace::LruPinned { folios: 1 });
+        A::trace(Trace::Lru(LruEvent::Pinned { folios: 1 }));
         if own.push(BatchKind::Add, pfn) || at_once {
             self.move_adds(&own.take(BatchKind::Add));
         }
@@ -141,14 +141,14 @@ impl<A: Machine> Memory<'_, A> {
         }
         drop(relock);
         let (added, frozen) = (joined.as_slice().len(), gone.as_slice().len());
-        A::trace(Trace::LruMove {
+        A::trace(Trace::Lru(LruEvent::Move {
             kind: BatchKind::Add as u8,
             folios: (added + frozen) as u8,
             dead: (dead + frozen) as u8,
             freed: frozen as u8,
-        });
+        }));
         if dead_pages > 0 {
-            A::trace(Trace::LruDead { pages: -(dead_pages as i32) });
+            A::trace(Trace::Lru(LruEvent::Dead { pages: -(dead_pages as i32) }));
         }
         self.lru.tally(Event::AddBatch, 1);
         self.lru.tally(Event::Added, added);
@@ -156,7 +156,7 @@ impl<A: Machine> Memory<'_, A> {
         self.lru.tally(Event::Frozen, frozen);
         self.drop_batch(&joined);
         self.free_all(gone.as_slice());
-        A::trace(Trace::LruPinned { folios: -((added + frozen) as i32) });
+        A::trace(Trace::Lru(LruEvent::Pinned { folios: -((added + frozen) as i32) }));
     }
 
     /// If the batch's reference, which the caller has, is the last one, it is gone, and the folio
@@ -218,7 +218,7 @@ impl<A: Machine> Memory<'_, A> {
         let reading = self.rcu.read();
         let own = self.lru.cpus.of(reading.cpu());
         self.folios.get(pfn);
-        A::trace(Trace::LruPinned { folios: 1 });
+        A::trace(Trace::Lru(LruEvent::Pinned { folios: 1 }));
         if own.push(kind, pfn) || self.moves_at_once(pfn) {
             self.move_others(kind, &own.take(kind));
         }
@@ -235,10 +235,15 @@ impl<A: Machine> Memory<'_, A> {
         }
         drop(relock);
         let folios = taken.as_slice().len();
-        A::trace(Trace::LruMove { kind: kind as u8, folios: folios as u8, dead: 0, freed: 0 });
+        A::trace(Trace::Lru(LruEvent::Move {
+            kind: kind as u8,
+            folios: folios as u8,
+            dead: 0,
+            freed: 0,
+        }));
         self.lru.tally(Event::OtherBatch, 1);
         self.drop_batch(taken);
-        A::trace(Trace::LruPinned { folios: -(folios as i32) });
+        A::trace(Trace::Lru(LruEvent::Pinned { folios: -(folios as i32) }));
     }
 
     /// Moves a folio that the caller has isolated, without taking it off its list.

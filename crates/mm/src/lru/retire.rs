@@ -6,7 +6,7 @@ use super::{Event, LruList, LruPolicy, Memory};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Func, Machine, Op, Order, Pfn, Span, Trace};
+use mmscale_arch::{Func, LruEvent, Machine, Op, Order, Pfn, Span, Trace};
 use mmscale_frames::vmstat::ZoneItem;
 
 /// Folios that [`Memory::release_many`] takes off their lists together: four batches.
@@ -107,7 +107,7 @@ impl<A: Machine> Memory<'_, A> {
         }
         let old = self.folios.drop_refs(pfn, refs);
         if old.has(FolioFlags::PENDING) && old.refs() == refs + 1 {
-            A::trace(Trace::LruDead { pages: self.pages_of(pfn) as i32 });
+            A::trace(Trace::Lru(LruEvent::Dead { pages: self.pages_of(pfn) as i32 }));
         }
         (old.refs() == refs).then_some(old)
     }
@@ -151,7 +151,7 @@ impl<A: Machine> Memory<'_, A> {
     fn end_pending(&self, relock: &mut Relock<'_, A>, pfn: Pfn) -> Option<FolioWord> {
         if !self.claim(pfn) {
             // Its CPU sweeps, and will find it dead; or somebody has taken it up again.
-            A::trace(Trace::LruDead { pages: self.pages_of(pfn) as i32 });
+            A::trace(Trace::Lru(LruEvent::Dead { pages: self.pages_of(pfn) as i32 }));
             return None;
         }
         let last = |word: FolioWord| {
@@ -188,7 +188,7 @@ impl<A: Machine> Memory<'_, A> {
         self.note_unpinned();
     }
     pub(super) fn note_unpinned(&self) {
-        A::trace(Trace::LruPinned { folios: -1 });
+        A::trace(Trace::Lru(LruEvent::Pinned { folios: -1 }));
     }
 
     /// The folio has come to its end in the state `word`.

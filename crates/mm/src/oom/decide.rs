@@ -5,7 +5,7 @@ use super::{Event, Fate, Oom, OomPolicy, Outcome, Patience, Scene, Settle, Short
 use crate::time::NSEC_PER_SEC;
 use crate::work::WorkItem;
 use alloc::sync::Arc;
-use mmscale_arch::{CpuMask, Func, Machine, Span, Trace};
+use mmscale_arch::{CpuMask, Func, Machine, OomEvent, Span, Trace};
 use mmscale_frames::page_alloc::Gfp;
 
 /// How long one allocation waits for processes that end by themselves, in ns. It is long for an
@@ -157,7 +157,7 @@ impl<A: Machine> Oom<A> {
         let (asid, pages) = (victim.asid(), victim.pages());
         victim.kill();
         if victim.mark(A::now_ns() + self.config.delay_ns) {
-            A::trace(Trace::MarkVictim { asid, pages });
+            A::trace(Trace::Oom(OomEvent::MarkVictim { asid, pages }));
             self.wake_reaper();
         }
     }

@@ -3,7 +3,7 @@
 use super::{Event, Oom, Scene, Victim};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::SeqCst;
-use mmscale_arch::{Atomic, Func, Machine, Span, TaskId, Trace};
+use mmscale_arch::{Atomic, Func, Machine, OomEvent, Span, TaskId, Trace};
 
 /// What came of one attempt to reap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ impl<A: Machine> Oom<A> {
     /// again: what is left comes with its exit, and the next victim may be chosen.
     fn oom_reap<S: Scene<A>>(&self, on: S, space: &Arc<S::Space>) {
         let asid = space.asid();
-        A::trace(Trace::WakeReaper { asid });
+        A::trace(Trace::Oom(OomEvent::WakeReaper { asid }));
         let mut reaped = false;
         for attempt in 0..self.config.tries {
             if attempt > 0 {
@@ -62,9 +62,9 @@ impl<A: Machine> Oom<A> {
             if self.stopping.load(SeqCst) != 0 {
                 return;
             }
-            A::trace(Trace::StartTaskReaping { asid });
+            A::trace(Trace::Oom(OomEvent::StartTaskReaping { asid }));
             match self.try_reap(on, space) {
-                Attempt::Later => A::trace(Trace::SkipTaskReaping { asid }),
+                Attempt::Later => A::trace(Trace::Oom(OomEvent::SkipTaskReaping { asid })),
                 Attempt::Done | Attempt::Skipped => {
                     reaped = true;
                     break;
@@ -79,7 +79,7 @@ impl<A: Machine> Oom<A> {
         let _span = Span::<A>::enter(Func::OomReaper);
         let attempt = on.reap(space);
         if attempt == Attempt::Done {
-            A::trace(Trace::FinishTaskReaping { asid: space.asid() });
+            A::trace(Trace::Oom(OomEvent::FinishTaskReaping { asid: space.asid() }));
         }
         attempt
     }

@@ -18,7 +18,7 @@ use super::{SmpConfig, may_call};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, PreemptGuard, Sparse};
-use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, Machine, Span, Trace};
+use mmscale_arch::{Atomic, CallEvent, CpuId, CpuMask, Func, Ipi, Machine, Span, Trace};
 
 /// Bytes of a record on hardware: its link, its state, its function and its words.
 const RECORD_BYTES: u64 = 32;
@@ -177,7 +177,7 @@ impl<A: Machine> Csds<A> {
         tally.add::<A>(Count::Waited, ns);
         tally.max::<A>(Max::Wait, ns);
         if let Some(target) = last {
-            A::trace(Trace::CsdWait { target, ns });
+            A::trace(Trace::Call(CallEvent::Wait { target, ns }));
         }
     }
 

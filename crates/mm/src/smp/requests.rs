@@ -32,7 +32,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use mmscale_arch::sync::{EachCpu, NoPreempt, WaitQueue};
-use mmscale_arch::{Atomic, CpuId, Func, Ipi, Machine, Span, TaskId, Trace};
+use mmscale_arch::{Atomic, CallEvent, CpuId, Func, Ipi, Machine, Span, TaskId, Trace};
 
 /// Requests under way at a time.
 pub(super) const SLOTS: usize = 62;
@@ -319,7 +319,7 @@ impl<A: Machine> Requests<A> {
         tally.add::<A>(Count::Waited, ns);
         tally.max::<A>(Max::Wait, ns);
         if let Some(target) = last {
-            A::trace(Trace::CsdWait { target, ns });
+            A::trace(Trace::Call(CallEvent::Wait { target, ns }));
         }
     }
     /// Wakes whoever sleeps for a slot or for a target: they look at the clock.

@@ -3,7 +3,7 @@
 use super::SmpConfig;
 use super::call::{CallFunc, Unanswered};
 use core::marker::PhantomData;
-use mmscale_arch::{CpuId, Machine, Trace};
+use mmscale_arch::{CallEvent, CpuId, Machine, Trace};
 
 /// Turns of a wait loop between two looks at the clock.
 const TURNS: u32 = 16;
@@ -44,7 +44,7 @@ impl<A: Machine> Watch<A> {
         let age_ns = self.age_ns();
         if age_ns >= self.timeout_ns {
             let (caller, func, target) = (self.caller, self.func, target());
-            A::trace(Trace::CsdTimeout { target, ns: age_ns });
+            A::trace(Trace::Call(CallEvent::Timeout { target, ns: age_ns }));
             panic!("{}", Unanswered { caller, target, func, age_ns });
         }
     }

@@ -38,7 +38,7 @@ use crate::tlb::Flushed;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use mmscale_arch::sync::ReadGuard;
-use mmscale_arch::{Atomic, Func, Machine, Op, Pfn, Span, Trace, ZapBy};
+use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Op, Pfn, Span, Trace, ZapBy};
 
 /// Pages that a table stands for.
 const UNIT_PAGES: u64 = ENTRIES as u64;
@@ -159,7 +159,11 @@ impl<A: Machine> Space<A> {
     fn claim(&self, vmas: &Vmas<A>, end: End) -> Option<Range<u32>> {
         let units = self.claims.take(end, |left| self.find_units(vmas, left, end.direction()))?;
         for unit in units.clone() {
-            A::trace(Trace::TableZap { asid: self.asid(), unit, by: ZapBy::Claim });
+            A::trace(Trace::Exit(ExitEvent::TableZap {
+                asid: self.asid(),
+                unit,
+                by: ZapBy::Claim,
+            }));
         }
         Some(units)
     }
@@ -312,6 +316,6 @@ impl<A: Machine> Space<A> {
     }
     fn reopen_claims(&self) {
         self.claims.reset(UNITS);
-        A::trace(Trace::ClaimsOpen { asid: self.asid() });
+        A::trace(Trace::Exit(ExitEvent::ClaimsOpen { asid: self.asid() }));
     }
 }

@@ -7,7 +7,7 @@ use super::{Backing, EXITING, ExitPolicy, Space, VmaRange};
 use crate::smp::CallPolicy;
 use crate::table::Gather;
 use core::sync::atomic::Ordering::AcqRel;
-use mmscale_arch::{Atomic, Func, Machine, Span, Trace};
+use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Span, Trace};
 
 impl<A: Machine> Space<A> {
     /// Gives everything back. The caller was the last to use the address space; nobody will again,
@@ -46,7 +46,7 @@ impl<A: Machine> Space<A> {
             self.free_tables(on, gather);
         }
         self.drop_files(on);
-        A::trace(Trace::ClaimsOpen { asid: self.asid() });
+        A::trace(Trace::Exit(ExitEvent::ClaimsOpen { asid: self.asid() }));
         on.spaces.leave(self);
         self.table.destroy(on.paging);
     }
@@ -86,7 +86,7 @@ impl<A: Machine> Space<A> {
             ExitPolicy::Stock | ExitPolicy::Posted => Change::begin(self),
         };
         let ns = (A::now_ns() - since_ns).try_into().unwrap_or(u32::MAX);
-        A::trace(Trace::ExitLockWait { ns });
+        A::trace(Trace::Exit(ExitEvent::LockWait { ns }));
         change
     }
 }

@@ -8,7 +8,7 @@ use crate::table::{
     Direction, Gather, Gathered, Hold, Leaf, PmdTable, PteFlags, PteTable, Room, Sink,
 };
 use crate::tlb::{Flushed, Leave};
-use mmscale_arch::{Func, Machine, Op, Order, PageSize, Pfn, Span, Trace, ZapBy};
+use mmscale_arch::{ExitEvent, Func, Machine, Op, Order, PageSize, Pfn, Span, Trace, ZapBy};
 
 /// Pages of a huge page.
 pub(super) const HUGE_PAGES: u64 = PageSize::Huge.pages();
@@ -181,7 +181,7 @@ impl<A: Machine> Space<A> {
         (locked, swapped): (Locked, Swapped),
     ) -> Option<Vpn> {
         let unit = (part.start().get() / HUGE_PAGES) as u32;
-        A::trace(Trace::TableZap { asid: self.asid(), unit, by: ZapBy::Walk });
+        A::trace(Trace::Exit(ExitEvent::TableZap { asid: self.asid(), unit, by: ZapBy::Walk }));
         let mut empty = 0;
         for page in Direction::Forward.pages(part) {
             let pte = ptes.take(page);

@@ -12,7 +12,8 @@ use crate::smp::{Call, CallFunc, CallPolicy, Count, Here, Max, SPIN_NS, Wait, Wa
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard, WaitQueue};
 use mmscale_arch::{
-    Asid, Atomic, Broadcast, CpuId, CpuMask, Func, Machine, Op, PageSize, Span, Trace, VmaRange,
+    Asid, Atomic, Broadcast, CallEvent, CpuId, CpuMask, Func, Machine, Op, PageSize, Span, Trace,
+    VmaRange,
 };
 
 /// Tasks that sleep until a CPU has caught up.
@@ -146,7 +147,7 @@ impl<A: Machine> Tlb<A> {
         let ns = watch.age_ns();
         self.smp.tally().add::<A>(Count::Waited, ns);
         self.smp.tally().max::<A>(Max::Wait, ns);
-        A::trace(Trace::CsdWait { target: last, ns });
+        A::trace(Trace::Call(CallEvent::Wait { target: last, ns }));
     }
     fn sleep_for(&self, cpu: CpuId, watch: &Watch<A>, over: impl Fn() -> bool) {
         let sleepers = self.sleepers.of(cpu);

@@ -56,7 +56,7 @@ use cpu::{Loaded, Own};
 use flush::Sleepers;
 use limbo::Limbo;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, Numbers, PerCpu, Sparse};
-use mmscale_arch::{Asid, Atomic, CpuId, Func, Machine, Op, PageSize, Span};
+use mmscale_arch::{Asid, Atomic, CpuId, Func, Machine, Op, PageSize, Span, TlbEvent};
 use mmscale_arch::{Trace, VmaRange};
 use parcel::Parcels;
 use space::Space;
@@ -301,5 +301,8 @@ impl<A: Machine> Tlb<A> {
 }
 
 fn trace<A: Machine>(extent: Extent, interrupted: u32) {
-    A::trace(Trace::TlbFlush { pages: extent.units().unwrap_or(0) as u32, interrupted });
+    A::trace(Trace::Tlb(TlbEvent::Flush {
+        pages: extent.units().unwrap_or(0) as u32,
+        interrupted,
+    }));
 }

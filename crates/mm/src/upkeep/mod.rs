@@ -25,7 +25,7 @@ use crate::time::{Hz, Time};
 use crate::work::{Work, WorkItem};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{EachCpu, Mutex, PerCpu};
-use mmscale_arch::{Atomic, CpuId, Func, Machine, Span, Trace};
+use mmscale_arch::{Atomic, CpuId, Func, Machine, Span, TickEvent, Trace};
 use mmscale_frames::page_alloc::{FrameAllocator, Refresh};
 use phased::{Phase, Progress};
 
@@ -167,7 +167,7 @@ impl<A: Machine> Upkeep<A> {
         if pending
             && let Some(expires_ns) = parts.work.due_ns(parts.time, WorkItem::VmstatTick(cpu))
         {
-            A::trace(Trace::IdleTickPending { expires_ns });
+            A::trace(Trace::Tick(TickEvent::PendingInIdle { expires_ns }));
         }
         if pending && parts.frames.stats().needs_update(cpu) {
             let _span = Span::<A>::enter(Func::QuietVmstat);
@@ -207,10 +207,10 @@ impl<A: Machine> Upkeep<A> {
 
 /// Says how a tick ended.
 fn trace_end<A: Machine>(run: &Refresh, rearmed: bool) {
-    A::trace(Trace::TickEnd {
+    A::trace(Trace::Tick(TickEvent::End {
         pages_returned: run.pages_returned,
         pages_deferred: run.pages_deferred,
         trylock_failures: run.trylock_failures,
         rearmed,
-    });
+    }));
 }

@@ -32,7 +32,7 @@ use crate::work::WorkItem;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::PreemptGuard;
-use mmscale_arch::{Atomic, CpuId, CpuMask, MAX_NODES, Machine, Trace};
+use mmscale_arch::{Atomic, CpuId, CpuMask, MAX_NODES, Machine, TickEvent, Trace};
 use mmscale_frames::page_alloc::{DecayRequest, Refresh};
 
 /// Runs of the shepherd in an interval.
@@ -185,7 +185,7 @@ impl<A: Machine> Upkeep<A> {
         if !first {
             return 0;
         }
-        A::trace(Trace::TickBegin);
+        A::trace(Trace::Tick(TickEvent::Begin));
         own.total.set(Refresh::default());
         // A tick that had stopped counts as one interval, as every stock tick does.
         let last_ns = own.last_ns.replace(Some(now_ns));
@@ -245,7 +245,7 @@ impl<A: Machine> Upkeep<A> {
             let deadline_ns = if point > now_ns { point } else { now_ns + self.late_ns(cpu) };
             // As a kick of the kernel's does, it wakes the CPU, whose counters would stay stale.
             if parts.work.queue_delayed_on(parts.time, cpu, tick, waking(deadline_ns)) {
-                A::trace(Trace::TickKicked { cpu });
+                A::trace(Trace::Tick(TickEvent::Kicked { cpu }));
             }
             A::cond_resched();
         }

@@ -3,7 +3,7 @@
 use super::{Parts, TickPolicy, Upkeep, trace_end};
 use crate::time::Expiry;
 use crate::work::WorkItem;
-use mmscale_arch::{CpuId, CpuMask, Machine, Trace};
+use mmscale_arch::{CpuId, CpuMask, Machine, TickEvent, Trace};
 use mmscale_frames::page_alloc::DecayRequest;
 
 impl<A: Machine> Upkeep<A> {
@@ -29,7 +29,7 @@ impl<A: Machine> Upkeep<A> {
     }
 
     pub(super) fn run_plain(&self, parts: &Parts<'_, A>, cpu: CpuId) {
-        A::trace(Trace::TickBegin);
+        A::trace(Trace::Tick(TickEvent::Begin));
         let run = parts.frames.refresh_cpu_vm_stats(DecayRequest::PerRun, A::cond_resched);
         let again = self.goes_on(&run);
         if again {
@@ -50,7 +50,7 @@ impl<A: Machine> Upkeep<A> {
                 && parts.frames.stats().needs_update(cpu)
                 && parts.work.queue_on(cpu, tick)
             {
-                A::trace(Trace::TickKicked { cpu });
+                A::trace(Trace::Tick(TickEvent::Kicked { cpu }));
             }
             A::cond_resched();
         }

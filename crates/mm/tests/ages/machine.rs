@@ -1,7 +1,7 @@
 //! A whole memory manager on the one-thread machine, driven by its own timers.
 
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{Cpu as _, CpuId, Machine as _, NodeId, Trace};
+use mmscale_arch::{Cpu as _, CpuId, Machine as _, NodeId, TickEvent, Trace};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_frames::vmstat::NodeItem;
 use mmscale_mm::mm::{Mm, MmConfig};
@@ -140,7 +140,7 @@ pub(crate) fn firings(cpus: usize, hz: u32, tick: TickPolicy, seconds: u64) -> V
     (0..cpus).for_each(|cpu| machine.count(cpu));
     machine.run_until(seconds * SEC, |machine, _| {
         for (cpu, event) in stepped::take_traces() {
-            if event == Trace::TickBegin {
+            if event == Trace::Tick(TickEvent::Begin) {
                 begun[cpu.index()].push(Stepped::now_ns());
                 machine.count(cpu.index());
             }

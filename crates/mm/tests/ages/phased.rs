@@ -1,7 +1,7 @@
 //! The phased tick's decay: the same pages as stock, without waiting for a zone.
 
 use crate::ages::machine::{Machine, SEC};
-use mmscale_arch::{CpuId, Machine as _, Order, Pfn, Trace};
+use mmscale_arch::{CpuId, Machine as _, Order, Pfn, TickEvent, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_frames::zone::ZoneId;
@@ -45,7 +45,7 @@ fn recovery(policy: TickPolicy, hz: u32) -> (u64, u32) {
     let (mut back_ns, mut returned) = (None, 0);
     machine.run_until(60 * SEC, |machine, _| {
         for (_, event) in stepped::take_traces() {
-            if let Trace::TickEnd { pages_returned, .. } = event {
+            if let Trace::Tick(TickEvent::End { pages_returned, .. }) = event {
                 returned += pages_returned;
             }
         }
@@ -94,8 +94,13 @@ fn a_taken_zone_is_never_waited_for() {
     let (mut begun, mut ended, mut failures) = (0, 0, 0);
     for (_, event) in traces {
         match event {
-            Trace::TickBegin => begun += 1,
-            Trace::TickEnd { trylock_failures, pages_deferred, pages_returned, .. } => {
+            Trace::Tick(TickEvent::Begin) => begun += 1,
+            Trace::Tick(TickEvent::End {
+                trylock_failures,
+                pages_deferred,
+                pages_returned,
+                ..
+            }) => {
                 ended += 1;
                 failures += trylock_failures;
                 assert_eq!(pages_returned, 0);

@@ -1,7 +1,7 @@
 //! The upkeep tick: when it fires under each policy, and what it must never do.
 
 use crate::ages::machine::{Machine, SEC, firings};
-use mmscale_arch::{CpuId, Machine as _, Trace};
+use mmscale_arch::{CpuId, Machine as _, TickEvent, Trace};
 use mmscale_frames::vmstat::NodeItem;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::WorkItem;
@@ -79,7 +79,7 @@ fn phased_tells_nodes_apart_and_ranks_within_them() {
     (0..8).for_each(|cpu| machine.count(cpu));
     machine.run_until(3 * SEC, |machine, _| {
         for (cpu, event) in stepped::take_traces() {
-            if event == Trace::TickBegin {
+            if event == Trace::Tick(TickEvent::Begin) {
                 phases[cpu.index()] = Stepped::now_ns() % SEC;
                 machine.count(cpu.index());
             }
@@ -98,12 +98,14 @@ fn a_tick_stops_when_there_is_nothing_to_do_and_the_shepherd_restarts_it() {
         machine.count(1);
         machine.run_until(6 * SEC, |_, _| {});
         let ticks = |traces: &[(CpuId, Trace)]| {
-            traces.iter().filter(|(_, event)| *event == Trace::TickBegin).count()
+            traces.iter().filter(|(_, event)| *event == Trace::Tick(TickEvent::Begin)).count()
         };
         let traces = stepped::take_traces();
         // One that folds and arms itself, one that finds nothing.
         assert_eq!(ticks(&traces), 2, "{policy:?}");
-        assert!(traces.iter().any(|(_, t)| *t == Trace::TickKicked { cpu: CpuId::new(1) }));
+        assert!(
+            traces.iter().any(|(_, t)| *t == Trace::Tick(TickEvent::Kicked { cpu: CpuId::new(1) }))
+        );
         assert!(!machine.mm.work().is_pending(WorkItem::VmstatTick(CpuId::new(1))));
         machine.count(1);
         machine.run_until(9 * SEC, |_, _| {});
@@ -148,7 +150,7 @@ fn going_idle_folds_at_once_and_leaves_the_tick_armed() {
         assert!(machine.mm.work().is_pending(tick));
         assert!(stepped::timer_of(1).is_none(), "a deferrable timer wakes nobody");
         let due = stepped::take_traces().into_iter().find_map(|(_, event)| match event {
-            Trace::IdleTickPending { expires_ns } => Some(expires_ns),
+            Trace::Tick(TickEvent::PendingInIdle { expires_ns }) => Some(expires_ns),
             _ => None,
         });
         assert!(due.is_some_and(|due| due > Stepped::now_ns()));
@@ -157,14 +159,14 @@ fn going_idle_folds_at_once_and_leaves_the_tick_armed() {
         assert!(
             !stepped::take_traces()
                 .iter()
-                .any(|(cpu, t)| cpu.index() == 1 && *t == Trace::TickBegin)
+                .any(|(cpu, t)| cpu.index() == 1 && *t == Trace::Tick(TickEvent::Begin))
         );
         machine.wake(1);
         machine.run_until(8 * SEC + SEC / 3, |_, _| {});
         assert!(
             stepped::take_traces()
                 .iter()
-                .any(|(cpu, t)| cpu.index() == 1 && *t == Trace::TickBegin)
+                .any(|(cpu, t)| cpu.index() == 1 && *t == Trace::Tick(TickEvent::Begin))
         );
     }
 }
@@ -183,7 +185,7 @@ fn phased_ticks_that_were_slept_through_are_spread() {
     machine.run_until(8 * SEC, |machine, cpu| {
         machine.count(cpu);
         for (cpu, event) in stepped::take_traces() {
-            if event == Trace::TickBegin {
+            if event == Trace::Tick(TickEvent::Begin) {
                 times[cpu.index()].push(Stepped::now_ns());
             }
         }
@@ -222,7 +224,7 @@ fn hotplug_stops_a_tick_loses_no_count_and_closes_ranks() {
             last = last.max(cpu);
         });
         let fired = |cpu: usize, traces: &[(CpuId, Trace)]| {
-            traces.iter().any(|(on, t)| on.index() == cpu && *t == Trace::TickBegin)
+            traces.iter().any(|(on, t)| on.index() == cpu && *t == Trace::Tick(TickEvent::Begin))
         };
         let traces = stepped::take_traces();
         assert!(!fired(0, &traces) && (1..4).all(|cpu| fired(cpu, &traces)), "{policy:?}");
@@ -247,8 +249,9 @@ fn a_cpu_that_mostly_sleeps_is_kept_up_too() {
             machine.run_until(Stepped::now_ns() + 3_000_000, |_, _| {});
             machine.go_idle(1);
             machine.run_until(Stepped::now_ns() + 307_000_000, |_, _| {});
-            let begun =
-                |(cpu, event): &(CpuId, Trace)| cpu.index() == 1 && *event == Trace::TickBegin;
+            let begun = |(cpu, event): &(CpuId, Trace)| {
+                cpu.index() == 1 && *event == Trace::Tick(TickEvent::Begin)
+            };
             ticks += stepped::take_traces().iter().filter(|trace| begun(trace)).count();
         }
         assert!((11..=20).contains(&ticks), "{policy:?}: {ticks} in 20 intervals");

@@ -1,6 +1,6 @@
 //! A memory manager whose CPUs the tests step, and what tests do to folios.
 
-use mmscale_arch::{Cpu as _, CpuId, LockClass, NodeId, Order, Pfn, Trace};
+use mmscale_arch::{Cpu as _, CpuId, LockClass, LruEvent, NodeId, Order, Pfn, Trace};
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
@@ -139,18 +139,20 @@ pub(crate) fn moves() -> Moves {
     let mut moves = Moves::default();
     for (_, event) in stepped::take_traces() {
         match event {
-            Trace::LruMove { kind, folios, dead, freed } if kind == BatchKind::Add as u8 => {
+            Trace::Lru(LruEvent::Move { kind, folios, dead, freed })
+                if kind == BatchKind::Add as u8 =>
+            {
                 moves.batches += 1;
                 moves.folios += u64::from(folios);
                 moves.dead += u64::from(dead);
                 moves.freed += u64::from(freed);
                 moves.largest = moves.largest.max(folios);
             }
-            Trace::LruPinned { folios } => {
+            Trace::Lru(LruEvent::Pinned { folios }) => {
                 moves.pinned += folios;
                 moves.pinned_max = moves.pinned_max.max(moves.pinned);
             }
-            Trace::LruDead { pages } => {
+            Trace::Lru(LruEvent::Dead { pages }) => {
                 moves.unmapped += pages;
                 moves.unmapped_max = moves.unmapped_max.max(moves.unmapped);
             }

@@ -3,7 +3,9 @@
 
 use crate::common::{Script, config, run_script};
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{Cpu as _, CpuId, Machine as _, NodeId, Order, Pfn, Trace};
+use mmscale_arch::{
+    CounterEvent, Cpu as _, CpuId, Machine as _, NodeId, Order, PageEvent, Pfn, Trace,
+};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, Violation};
 use mmscale_frames::vmstat::NodeItem;
@@ -44,11 +46,11 @@ fn caught(rule: Rule, text: &str, body: impl FnOnce() + 'static) {
 }
 
 fn alloc_event(pfn: usize, size: u8) {
-    Sim::trace(Trace::PageAlloc { pfn: Pfn::new(pfn), order: order(size) });
+    Sim::trace(Trace::Page(PageEvent::Alloc { pfn: Pfn::new(pfn), order: order(size) }));
 }
 
 fn free_event(pfn: usize, size: u8) {
-    Sim::trace(Trace::PageFree { pfn: Pfn::new(pfn), order: order(size) });
+    Sim::trace(Trace::Page(PageEvent::Free { pfn: Pfn::new(pfn), order: order(size) }));
 }
 
 #[test]
@@ -131,7 +133,7 @@ fn a_stamp_that_changes_under_its_owner_is_seen() {
 
 fn delta(cpu: usize, old: i8, new: i8, threshold: u8) {
     let cpu = CpuId::new(cpu);
-    Sim::trace(Trace::CounterDelta {
+    Sim::trace(Trace::Counter(CounterEvent::Delta {
         cpu,
         domain: 0x8001,
         item: 3,
@@ -139,7 +141,7 @@ fn delta(cpu: usize, old: i8, new: i8, threshold: u8) {
         new,
         folded: 0,
         threshold,
-    });
+    }));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! figures are sums and maxima over CPUs.
 
 use crate::meters::{Idle, Level};
-use mmscale_arch::{Probe, Trace, TraceGroup};
+use mmscale_arch::{LruEvent, Probe, Trace, TraceGroup};
 use std::any::Any;
 
 /// The kind of batch that adds folios.
@@ -43,19 +43,19 @@ impl ChurnProbe {
 
 impl Probe for ChurnProbe {
     fn hears(&self, group: TraceGroup) -> bool {
-        matches!(group, TraceGroup::Lru | TraceGroup::Seldom)
+        matches!(group, TraceGroup::Lru | TraceGroup::Idle)
     }
     fn event(&mut self, now_ns: u64, event: &Trace) {
         match *event {
-            Trace::LruMove { kind, folios, dead, .. }
+            Trace::Lru(LruEvent::Move { kind, folios, dead, .. })
                 if kind == ADD && (self.window.0..self.window.1).contains(&now_ns) =>
             {
                 self.add_batches += 1;
                 self.add_folios += u64::from(folios);
                 self.add_dead += u64::from(dead);
             }
-            Trace::LruPinned { folios } => self.pinned.change(now_ns, folios.into()),
-            Trace::LruDead { pages } => self.dead.change(now_ns, pages.into()),
+            Trace::Lru(LruEvent::Pinned { folios }) => self.pinned.change(now_ns, folios.into()),
+            Trace::Lru(LruEvent::Dead { pages }) => self.dead.change(now_ns, pages.into()),
             _ => self.idle.event(now_ns, event),
         }
     }
@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn batches_count_within_the_window_and_only_those_that_add() {
-        let batch = |kind, folios| Trace::LruMove { kind, folios, dead: folios - 1, freed: 0 };
+        let batch =
+            |kind, folios| Trace::Lru(LruEvent::Move { kind, folios, dead: folios - 1, freed: 0 });
         let seen = probe(&[
             (999, batch(ADD, 5)),
             (1_000, batch(ADD, 31)),

@@ -1,6 +1,6 @@
 //! What one CPU's tracepoints say about calls, within the time that counts.
 
-use mmscale_arch::{Probe, Trace, TraceGroup};
+use mmscale_arch::{CallEvent, Probe, Trace, TraceGroup};
 use std::any::Any;
 
 /// One CPU's view of a run.
@@ -19,13 +19,13 @@ impl IpiProbe {
 
 impl Probe for IpiProbe {
     fn hears(&self, group: TraceGroup) -> bool {
-        group == TraceGroup::Seldom
+        group == TraceGroup::Call
     }
     fn event(&mut self, now_ns: u64, event: &Trace) {
         if !(self.window.0..self.window.1).contains(&now_ns) {
             return;
         }
-        if let Trace::CsdWait { ns, .. } = *event {
+        if let Trace::Call(CallEvent::Wait { ns, .. }) = *event {
             self.waits_ns.push(ns);
         }
     }
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn waits_count_in_their_time_only() {
         let mut probe = IpiProbe::new((100, 200));
-        let wait = |ns| Trace::CsdWait { target: CpuId::new(3), ns };
+        let wait = |ns| Trace::Call(CallEvent::Wait { target: CpuId::new(3), ns });
         for (at_ns, ns) in [(99, 1), (100, 3), (199, 4), (200, 50)] {
             probe.event(at_ns, &wait(ns));
         }

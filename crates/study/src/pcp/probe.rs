@@ -1,7 +1,7 @@
 //! What one CPU's tracepoints say about pages, their clearing, and what page caches hold.
 
 use crate::meters::{Idle, Level};
-use mmscale_arch::{CpuId, Order, Pfn, Probe, Trace};
+use mmscale_arch::{CpuId, Order, PageEvent, PcpEvent, Pfn, Probe, Trace};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -99,10 +99,12 @@ impl PcpProbe {
 impl Probe for PcpProbe {
     fn event(&mut self, now_ns: u64, event: &Trace) {
         match *event {
-            Trace::PageAlloc { pfn, order } => self.given(now_ns, pfn, order),
-            Trace::PageFree { pfn, order } => self.came_back(now_ns, pfn, order),
-            Trace::PageClear { ns } if self.counts(now_ns) => self.clear_ns += u64::from(ns),
-            Trace::PcpCount { old, count, .. } => {
+            Trace::Page(PageEvent::Alloc { pfn, order }) => self.given(now_ns, pfn, order),
+            Trace::Page(PageEvent::Free { pfn, order }) => self.came_back(now_ns, pfn, order),
+            Trace::Page(PageEvent::Clear { ns }) if self.counts(now_ns) => {
+                self.clear_ns += u64::from(ns)
+            }
+            Trace::Pcp(PcpEvent::Count { old, count, .. }) => {
                 self.cached.change(now_ns, i64::from(count) - i64::from(old));
             }
             _ => self.idle.event(now_ns, event),
@@ -123,12 +125,12 @@ mod tests {
         let probe = |cpu| PcpProbe::new(CpuId::new(cpu), (100, 200), owners.clone());
         let (mut one, mut other) = (probe(0), probe(1));
         let (four, pfn) = (Order::new(2).unwrap(), Pfn::new(4));
-        one.event(90, &Trace::PageAlloc { pfn, order: four });
-        one.event(120, &Trace::PageAlloc { pfn: Pfn::new(1), order: Order::ZERO });
-        other.event(130, &Trace::PageFree { pfn, order: four });
-        one.event(150, &Trace::PageFree { pfn: Pfn::new(1), order: Order::ZERO });
-        one.event(160, &Trace::PageClear { ns: 7 });
-        one.event(200, &Trace::PageClear { ns: 7 });
+        one.event(90, &Trace::Page(PageEvent::Alloc { pfn, order: four }));
+        one.event(120, &Trace::Page(PageEvent::Alloc { pfn: Pfn::new(1), order: Order::ZERO }));
+        other.event(130, &Trace::Page(PageEvent::Free { pfn, order: four }));
+        one.event(150, &Trace::Page(PageEvent::Free { pfn: Pfn::new(1), order: Order::ZERO }));
+        one.event(160, &Trace::Page(PageEvent::Clear { ns: 7 }));
+        one.event(200, &Trace::Page(PageEvent::Clear { ns: 7 }));
         assert_eq!((one.allocated, one.freed, one.freed_elsewhere), (1, 1, 0));
         assert_eq!((other.freed, other.freed_elsewhere), (4, 4));
         assert_eq!((one.busy_ns, one.clear_ns), (Some((120, 150)), 7));

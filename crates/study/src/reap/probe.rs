@@ -1,6 +1,6 @@
 //! What one CPU's tracepoints say about the end of an address space.
 
-use mmscale_arch::{Probe, Trace, TraceGroup, ZapBy};
+use mmscale_arch::{ExitEvent, OomEvent, PageEvent, Probe, TlbEvent, Trace, TraceGroup, ZapBy};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -45,14 +45,14 @@ impl ReapProbe {
 
 impl Probe for ReapProbe {
     fn hears(&self, group: TraceGroup) -> bool {
-        matches!(group, TraceGroup::Frames | TraceGroup::Seldom)
+        matches!(group, TraceGroup::Page | TraceGroup::Exit | TraceGroup::Tlb | TraceGroup::Oom)
     }
     fn event(&mut self, now_ns: u64, event: &Trace) {
         if now_ns < self.from_ns {
             return;
         }
         match *event {
-            Trace::PageFree { order, .. } => {
+            Trace::Page(PageEvent::Free { order, .. }) => {
                 let pages = order.pages() as u32;
                 match self.freed.last_mut() {
                     // Within a microsecond it is all the same.
@@ -62,12 +62,14 @@ impl Probe for ReapProbe {
                     _ => self.freed.push((now_ns, pages)),
                 }
             }
-            Trace::TableZap { asid, unit, by: ZapBy::Walk } => {
+            Trace::Exit(ExitEvent::TableZap { asid, unit, by: ZapBy::Walk }) => {
                 self.tables.insert((asid.index(), unit));
             }
-            Trace::TlbFlush { .. } => self.flushed.push(now_ns),
-            Trace::MarkVictim { .. } => self.marked_ns = self.marked_ns.or(Some(now_ns)),
-            Trace::ExitLockWait { ns } => self.exit_lock_wait_ns += u64::from(ns),
+            Trace::Tlb(TlbEvent::Flush { .. }) => self.flushed.push(now_ns),
+            Trace::Oom(OomEvent::MarkVictim { .. }) => {
+                self.marked_ns = self.marked_ns.or(Some(now_ns))
+            }
+            Trace::Exit(ExitEvent::LockWait { ns }) => self.exit_lock_wait_ns += u64::from(ns),
             _ => {}
         }
     }
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_table_counts_once_however_many_came_by_it() {
-        let zap = |unit, by| Trace::TableZap { asid: Asid::new(3), unit, by };
+        let zap = |unit, by| Trace::Exit(ExitEvent::TableZap { asid: Asid::new(3), unit, by });
         let mut probes: Vec<ReapProbe> = (0..3).map(|_| ReapProbe::new(100)).collect();
         probes[0].event(99, &zap(7, ZapBy::Walk));
         probes[0].event(100, &zap(8, ZapBy::Walk));
@@ -112,7 +114,9 @@ mod tests {
     #[test]
     fn what_comes_before_the_signal_and_after_the_end_does_not_count() {
         let mut probe = ReapProbe::new(1_000);
-        let free = |order| Trace::PageFree { pfn: Pfn::new(0), order: Order::new(order).unwrap() };
+        let free = |order| {
+            Trace::Page(PageEvent::Free { pfn: Pfn::new(0), order: Order::new(order).unwrap() })
+        };
         probe.event(999, &free(0));
         probe.event(1_100, &free(0));
         probe.event(1_200, &free(1));
@@ -122,11 +126,11 @@ mod tests {
         assert_eq!(probe.last_ns(&(1_000..=1_999)), Some(1_200));
         assert_eq!(probe.last_ns(&(1_500..=9_999)), Some(2_000));
         assert_eq!(probe.last_ns(&(1_000..=1_100)), None);
-        let flush = Trace::TlbFlush { pages: 1, interrupted: 0 };
+        let flush = Trace::Tlb(TlbEvent::Flush { pages: 1, interrupted: 0 });
         (0..4).for_each(|nth| probe.event(900 + nth * 100, &flush));
         assert_eq!(probe.flushes(&(1_050..=1_100)), 1);
         assert_eq!(probe.flushes(&(0..=9_999)), 3);
-        let mark = Trace::MarkVictim { asid: Asid::new(3), pages: 7 };
+        let mark = Trace::Oom(OomEvent::MarkVictim { asid: Asid::new(3), pages: 7 });
         [5_000, 6_000].into_iter().for_each(|at_ns| probe.event(at_ns, &mark));
         assert_eq!(probe.marked_ns, Some(5_000));
     }

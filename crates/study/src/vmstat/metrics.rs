@@ -113,16 +113,21 @@ pub(crate) fn high_decay_mean_ns(probes: &[TickProbe], tallies: &[Tally], end_ns
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_arch::{CpuId, Probe, Trace};
+    use mmscale_arch::{CounterEvent, CpuId, PcpEvent, Probe, TickEvent, Trace};
 
     fn rearmed() -> Trace {
-        Trace::TickEnd { pages_returned: 0, pages_deferred: 0, trylock_failures: 0, rearmed: true }
+        Trace::Tick(TickEvent::End {
+            pages_returned: 0,
+            pages_deferred: 0,
+            trylock_failures: 0,
+            rearmed: true,
+        })
     }
 
     fn fired(cpu: usize, times_ns: &[u64]) -> TickProbe {
         let mut probe = TickProbe::new(CpuId::new(cpu), 0, u64::MAX);
         for &at_ns in times_ns {
-            probe.event(at_ns, &Trace::TickBegin);
+            probe.event(at_ns, &Trace::Tick(TickEvent::Begin));
             probe.event(at_ns, &rearmed());
         }
         probe
@@ -133,15 +138,15 @@ mod tests {
         let mut probe = fired(0, &[0, 1_000, 2_000]);
         probe.event(
             2_000,
-            &Trace::TickEnd {
+            &Trace::Tick(TickEvent::End {
                 pages_returned: 0,
                 pages_deferred: 0,
                 trylock_failures: 0,
                 rearmed: false,
-            },
+            }),
         );
         for at_ns in [9_000, 10_000] {
-            probe.event(at_ns, &Trace::TickBegin);
+            probe.event(at_ns, &Trace::Tick(TickEvent::Begin));
             probe.event(at_ns, &rearmed());
         }
         assert_eq!(firing_rate_of(&probe, 1_000), Some(1.0));
@@ -150,8 +155,8 @@ mod tests {
     #[test]
     fn an_idle_skip_breaks_the_stretch_and_is_counted() {
         let mut probe = fired(0, &[0, 1_000]);
-        probe.event(1_500, &Trace::IdleTickPending { expires_ns: 2_000 });
-        probe.event(5_000, &Trace::TickBegin);
+        probe.event(1_500, &Trace::Tick(TickEvent::PendingInIdle { expires_ns: 2_000 }));
+        probe.event(5_000, &Trace::Tick(TickEvent::Begin));
         assert_eq!(probe.idle_skips, 1);
         assert_eq!(firing_rate_of(&probe, 1_000), Some(1.0));
     }
@@ -167,13 +172,15 @@ mod tests {
     fn pages_in_caches_are_integrated_across_cpus() {
         let mut a = TickProbe::new(CpuId::new(0), 0, u64::MAX);
         let mut b = TickProbe::new(CpuId::new(1), 0, u64::MAX);
-        let change = |cpu, old, count| Trace::PcpCount {
-            cpu: CpuId::new(cpu),
-            zone: 0,
-            old,
-            count,
-            high: 100,
-            high_min: 100,
+        let change = |cpu, old, count| {
+            Trace::Pcp(PcpEvent::Count {
+                cpu: CpuId::new(cpu),
+                zone: 0,
+                old,
+                count,
+                high: 100,
+                high_min: 100,
+            })
         };
         a.event(100, &change(0, 0, 10));
         b.event(200, &change(0, 10, 0)); // drained by another CPU
@@ -184,7 +191,15 @@ mod tests {
     fn drift_adds_the_cpus_up_at_each_grid_point() {
         let delta = |cpu, old, new| {
             let cpu = CpuId::new(cpu);
-            Trace::CounterDelta { cpu, domain: 0, item: 0, old, new, folded: 0, threshold: 125 }
+            Trace::Counter(CounterEvent::Delta {
+                cpu,
+                domain: 0,
+                item: 0,
+                old,
+                new,
+                folded: 0,
+                threshold: 125,
+            })
         };
         let mut a = TickProbe::new(CpuId::new(0), 0, u64::MAX);
         a.event(100, &delta(0, 0, -40));

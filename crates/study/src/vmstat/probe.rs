@@ -4,7 +4,7 @@
 //! no probe needs to see another CPU, and the result does not depend on the order in which a
 //! machine runs its CPUs.
 
-use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
+use mmscale_arch::{CounterEvent, CpuId, PcpEvent, Probe, TickEvent, Trace, TraceGroup};
 use std::any::Any;
 use std::collections::BTreeMap;
 
@@ -143,15 +143,10 @@ impl TickProbe {
             *self.deltas.entry(domain).or_default() += i32::from(new) - i32::from(old);
         }
     }
-}
 
-impl Probe for TickProbe {
-    fn hears(&self, group: TraceGroup) -> bool {
-        matches!(group, TraceGroup::PageCaches | TraceGroup::Counters | TraceGroup::Seldom)
-    }
-    fn event(&mut self, now_ns: u64, event: &Trace) {
-        match *event {
-            Trace::PcpCount { cpu, old, count, high, high_min, .. } => {
+    fn pcp(&mut self, now_ns: u64, event: PcpEvent) {
+        match event {
+            PcpEvent::Count { cpu, old, count, high, high_min, .. } => {
                 let change = i64::from(count) - i64::from(old);
                 self.count_change += change;
                 self.count_moment += i128::from(change) * i128::from(now_ns);
@@ -162,11 +157,22 @@ impl Probe for TickProbe {
                     self.high_raised = high > high_min;
                 }
             }
-            Trace::CounterDelta { cpu, domain, item, old, new, .. } => {
-                self.counter(now_ns, cpu, (domain, item), old, new);
+            PcpEvent::Refill { pages, .. } => {
+                self.refills += 1;
+                self.refill_pages += u64::from(pages);
             }
-            Trace::TickBegin => self.firing(now_ns),
-            Trace::TickEnd { pages_returned, pages_deferred, trylock_failures, rearmed } => {
+            PcpEvent::Drain { pages, .. } => {
+                self.drains += 1;
+                self.drain_pages += u64::from(pages);
+            }
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self, now_ns: u64, event: TickEvent) {
+        match event {
+            TickEvent::Begin => self.firing(now_ns),
+            TickEvent::End { pages_returned, pages_deferred, trylock_failures, rearmed } => {
                 self.pages_returned += u64::from(pages_returned);
                 if now_ns < self.early_until_ns {
                     self.pages_returned_early += u64::from(pages_returned);
@@ -175,42 +181,26 @@ impl Probe for TickProbe {
                 self.trylock_failures += u64::from(trylock_failures);
                 self.broken = !rearmed;
             }
-            Trace::IdleTickPending { expires_ns } => self.idle_tick_expires_ns = Some(expires_ns),
-            Trace::PcpRefill { pages, .. } => {
-                self.refills += 1;
-                self.refill_pages += u64::from(pages);
-            }
-            Trace::PcpDrain { pages, .. } => {
-                self.drains += 1;
-                self.drain_pages += u64::from(pages);
-            }
-            Trace::TickKicked { .. }
-            | Trace::PcpPhase { .. }
-            | Trace::PcpOwned { .. }
-            | Trace::PcpFreeRemote { .. }
-            | Trace::PcpBusy { .. }
-            | Trace::IdleEnter
-            | Trace::IdleExit
-            | Trace::PageAlloc { .. }
-            | Trace::PageFree { .. }
-            | Trace::LruMove { .. }
-            | Trace::LruPinned { .. }
-            | Trace::LruDead { .. }
-            | Trace::TlbFlush { .. }
-            | Trace::CsdWait { .. }
-            | Trace::CsdTimeout { .. }
-            | Trace::TableZap { .. }
-            | Trace::ClaimsOpen { .. }
-            | Trace::ExitLockWait { .. }
-            | Trace::MarkVictim { .. }
-            | Trace::WakeReaper { .. }
-            | Trace::StartTaskReaping { .. }
-            | Trace::FinishTaskReaping { .. }
-            | Trace::SkipTaskReaping { .. }
-            | Trace::PageClear { .. } => {}
+            TickEvent::PendingInIdle { expires_ns } => self.idle_tick_expires_ns = Some(expires_ns),
+            TickEvent::Kicked { .. } => {}
         }
     }
+}
 
+impl Probe for TickProbe {
+    fn hears(&self, group: TraceGroup) -> bool {
+        matches!(group, TraceGroup::Pcp | TraceGroup::Counter | TraceGroup::Tick)
+    }
+    fn event(&mut self, now_ns: u64, event: &Trace) {
+        match *event {
+            Trace::Pcp(event) => self.pcp(now_ns, event),
+            Trace::Counter(CounterEvent::Delta { cpu, domain, item, old, new, .. }) => {
+                self.counter(now_ns, cpu, (domain, item), old, new);
+            }
+            Trace::Tick(event) => self.tick(now_ns, event),
+            _ => {}
+        }
+    }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
     }

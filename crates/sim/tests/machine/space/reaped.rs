@@ -6,7 +6,9 @@ use super::process::{new_space, next};
 use crate::calls::POLICIES;
 use crate::common::{config as small, run_script};
 use crate::lru::world::{ALL, World, config, well_with};
-use mmscale_arch::{Asid, Atomic, Cpu as _, CpuId, Machine as _, Trace, VmaRange, Vpn, ZapBy};
+use mmscale_arch::{
+    Asid, Atomic, Cpu as _, CpuId, ExitEvent, Machine as _, Trace, VmaRange, Vpn, ZapBy,
+};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{
@@ -287,17 +289,21 @@ fn the_order_of_cpus_is_the_same_under_either_policy() {
 #[test]
 fn a_table_that_is_claimed_twice_is_named() {
     let claim = |asid, unit| {
-        Sim::trace(Trace::TableZap { asid: Asid::new(asid), unit, by: ZapBy::Claim });
+        Sim::trace(Trace::Exit(ExitEvent::TableZap {
+            asid: Asid::new(asid),
+            unit,
+            by: ZapBy::Claim,
+        }));
     };
     let outcome = run_script(small(2), move |script| {
         script.spawn(0, move || {
             claim(1, 7);
             claim(1, 8);
             claim(2, 7);
-            Sim::trace(Trace::ClaimsOpen { asid: Asid::new(2) });
+            Sim::trace(Trace::Exit(ExitEvent::ClaimsOpen { asid: Asid::new(2) }));
             claim(2, 7);
             let walk = ZapBy::Walk;
-            Sim::trace(Trace::TableZap { asid: Asid::new(1), unit: 7, by: walk });
+            Sim::trace(Trace::Exit(ExitEvent::TableZap { asid: Asid::new(1), unit: 7, by: walk }));
             claim(1, 7);
         });
     });
