@@ -34,6 +34,7 @@ mod io;
 mod machine;
 mod mask;
 mod names;
+mod policy;
 pub mod sync;
 mod tlb;
 mod trace;
@@ -55,5 +56,6 @@ pub use machine::{
     Broadcast, Callbacks, HotplugError, Ipi, Machine, Priority, TaskEntry, TaskSpec,
 };
 pub use mask::CpuMask;
+pub use policy::{About, Policy};
 pub use tlb::{Asid, Found, PageSize, SoftTlb, Translation, Walked};
 pub use trace::{Probe, Trace, TraceGroup};

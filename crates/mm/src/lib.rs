@@ -22,6 +22,7 @@ pub mod group;
 pub mod lru;
 pub mod mm;
 pub mod oom;
+pub mod policy;
 pub mod rcu;
 pub mod reclaim;
 pub mod smp;

@@ -1,72 +1,10 @@
-//! Mechanisms with their policies by name, and arms: the policies that a run chooses.
+//! Arms: the policies of the memory manager that a run chooses, by name.
 
 use crate::names::UnknownName;
 use mmscale_document::On;
-use mmscale_frames::page_alloc::PcpPolicy;
-use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::smp::CallPolicy;
-use mmscale_mm::space::ExitPolicy;
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::policy::{MECHANISMS, Mechanism};
 use std::collections::BTreeMap;
-
-/// The policy of every mechanism unless an arm or a parameter chooses another: Linux as it is.
-const STOCK: &str = "stock";
-
-/// A policy's name, and how a memory manager gets it.
-type Policy = (&'static str, fn(&mut MmConfig));
-
-/// A mechanism of the memory manager and its policies.
-struct Mechanism {
-    /// The key of an arm that chooses among them.
-    key: &'static str,
-    /// Stock is the first.
-    policies: &'static [Policy],
-}
-
-/// Every mechanism that has more than one policy. An arm of any study may choose any of them.
-const MECHANISMS: [Mechanism; 5] = [
-    Mechanism {
-        key: "tick",
-        policies: &[
-            (STOCK, |mm| mm.tick = TickPolicy::Stock),
-            ("posted", |mm| mm.tick = TickPolicy::Posted),
-            ("phased", |mm| mm.tick = TickPolicy::Phased),
-        ],
-    },
-    Mechanism {
-        key: "lru",
-        policies: &[
-            (STOCK, |mm| mm.lru = LruPolicy::Stock),
-            ("freeze", |mm| mm.lru = LruPolicy::Freeze),
-            ("lazy", |mm| mm.lru = LruPolicy::Lazy),
-        ],
-    },
-    Mechanism {
-        key: "caches",
-        policies: &[
-            (STOCK, |mm| mm.alloc.caches = PcpPolicy::Stock),
-            ("posted", |mm| mm.alloc.caches = PcpPolicy::Posted),
-            ("blockmap", |mm| mm.alloc.caches = PcpPolicy::Blockmap),
-        ],
-    },
-    Mechanism {
-        key: "calls",
-        policies: &[
-            (STOCK, |mm| mm.smp.policy = CallPolicy::Stock),
-            ("posted", |mm| mm.smp.policy = CallPolicy::Posted),
-            ("requests", |mm| mm.smp.policy = CallPolicy::Requests),
-        ],
-    },
-    Mechanism {
-        key: "exit",
-        policies: &[
-            (STOCK, |mm| mm.space.exit = ExitPolicy::Stock),
-            ("posted", |mm| mm.space.exit = ExitPolicy::Posted),
-            ("claims", |mm| mm.space.exit = ExitPolicy::Claims),
-        ],
-    },
-];
 
 /// Something that a study's workload may do differently in an arm.
 #[derive(Clone, Copy, Debug)]
@@ -88,9 +26,9 @@ pub(crate) fn keys(own: &[Choice]) -> impl Iterator<Item = &'static str> + Clone
 
 /// The name of a value of `key` as it was declared.
 pub(crate) fn value(key: &str, given: &str, own: &[Choice]) -> Result<&'static str, UnknownName> {
-    let policies = MECHANISMS.iter().find(|of| of.key == key).map(|of| of.policies);
+    let policies = Mechanism::of(key).map(|of| of.policies);
     let names: Vec<&'static str> = match policies {
-        Some(policies) => policies.iter().map(|(name, _)| *name).collect(),
+        Some(policies) => policies.iter().map(|policy| policy.name).collect(),
         None => own.iter().filter(|of| of.key == key).flat_map(|of| of.values).copied().collect(),
     };
     let what = if policies.is_some() { "policy" } else { "value" };
@@ -112,18 +50,19 @@ impl Arm {
     /// Gives a memory manager the policies that the arm chose. Others stay as they are, so a
     /// study's parameters come before.
     pub(crate) fn configure(&self, mm: &mut MmConfig) {
-        for mechanism in &MECHANISMS {
-            let chosen = self.chosen(mechanism.key);
-            let set = mechanism.policies.iter().find(|(name, _)| Some(*name) == chosen);
-            if let Some((_, set)) = set {
-                set(mm);
+        for mechanism in MECHANISMS {
+            let chosen = self.chosen(mechanism.key).and_then(|name| mechanism.policy(name));
+            if let Some(policy) = chosen {
+                mechanism.choose(mm, policy);
             }
         }
     }
 
     /// Whether it chooses no policy but those of Linux, which a live kernel has.
     pub(crate) fn is_stock(&self) -> bool {
-        MECHANISMS.iter().all(|of| self.chosen(of.key).is_none_or(|policy| policy == STOCK))
+        let is_default =
+            |of: &Mechanism| self.chosen(of.key).is_none_or(|policy| policy == of.default().name);
+        MECHANISMS.iter().all(is_default)
     }
 
     /// What is in force in a run of the arm, by key: its own choice, else `elsewhere`'s (the
@@ -135,8 +74,8 @@ impl Arm {
         on: On,
         elsewhere: impl Fn(&str) -> Option<String>,
     ) -> BTreeMap<String, String> {
-        let mechanisms = if on == On::Linux { &[] } else { &MECHANISMS[..] };
-        let defaults = mechanisms.iter().map(|of| (of.key, STOCK));
+        let mechanisms = if on == On::Linux { &[] } else { MECHANISMS };
+        let defaults = mechanisms.iter().map(|of| (of.key, of.default().name));
         let defaults = defaults.chain(own.iter().map(|of| (of.key, of.values[0])));
         let of = |(key, default): (&'static str, &str)| {
             let chosen = self.chosen(key).map(str::to_owned).or_else(|| elsewhere(key));
@@ -149,27 +88,20 @@ impl Arm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_frames::page_alloc::MemoryMap;
-
-    fn configured(arm: &Arm) -> String {
-        let mut mm = MmConfig::new(MemoryMap::single(1 << 16), TickPolicy::Stock);
-        arm.configure(&mut mm);
-        format!("{mm:?}")
-    }
+    use mmscale_mm::page_alloc::MemoryMap;
+    use mmscale_mm::upkeep::TickPolicy;
 
     #[test]
-    fn every_policy_of_every_mechanism_reaches_the_memory_manager() {
-        for mechanism in &MECHANISMS {
-            let of = |name| {
+    fn an_arm_gives_a_memory_manager_each_policy_that_it_chose() {
+        for mechanism in MECHANISMS {
+            for policy in mechanism.policies {
                 let mut arm = Arm::default();
-                arm.choose(mechanism.key, name);
-                (configured(&arm), arm.is_stock())
-            };
-            let all: Vec<_> = mechanism.policies.iter().map(|(name, _)| of(name)).collect();
-            assert_eq!(all[0], (configured(&Arm::default()), true), "{}", mechanism.key);
-            for (nth, (config, stock)) in all.iter().enumerate().skip(1) {
-                let before = all[..nth].iter().any(|(other, _)| other == config);
-                assert!(!before && !stock, "{}, policy {nth}", mechanism.key);
+                arm.choose(mechanism.key, policy.name);
+                let mut mm = MmConfig::new(MemoryMap::single(1 << 16), TickPolicy::Stock);
+                arm.configure(&mut mm);
+                let of = format!("{}={}", mechanism.key, policy.name);
+                assert_eq!(mechanism.chosen(&mm), policy, "{of}");
+                assert_eq!(arm.is_stock(), policy == mechanism.default(), "{of}");
             }
         }
     }

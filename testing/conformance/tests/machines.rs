@@ -16,7 +16,7 @@ use mmscale_threads::{Threads, ThreadsConfig};
 use std::rc::Rc;
 use std::sync::Arc;
 
-const LRU: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
+const LRU: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
 const PAGES: u32 = 1 << 15;
 
 struct Deaf;

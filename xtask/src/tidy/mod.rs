@@ -14,6 +14,7 @@ mod links;
 mod marks;
 mod pages;
 mod papers;
+mod policies;
 mod reached;
 mod size;
 mod studies;
@@ -45,6 +46,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("links", links::check),
     ("studies", studies::check),
     ("papers", papers::check),
+    ("policies", policies::check),
 ];
 
 /// One place where a rule is broken.

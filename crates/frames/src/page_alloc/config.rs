@@ -99,20 +99,19 @@ pub enum BulkHold {
     Whole,
 }
 
-/// How pages travel between a CPU and its zone.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum PcpPolicy {
-    /// A page goes into the page cache of the CPU that frees it, whoever allocated it, and from
-    /// there to the zone, under the zone lock (Linux).
-    #[default]
-    Stock,
-    /// A CPU takes whole pageblocks, owns them, and gets their pages back whoever frees them;
-    /// buddies merge in its page cache (posted to linux-mm in April 2026 as an RFC, "mm:
-    /// page_alloc: pcp buddy allocator").
-    Posted,
-    /// Pages are bits in maps of pageblocks that CPUs own, and there is no zone lock
-    /// ([`blockmap`](crate::blockmap)).
-    Blockmap,
+mmscale_arch::policies! {
+    /// How pages travel between a CPU and its zone. `Posted` is "mm: page_alloc: pcp buddy
+    /// allocator" of linux-mm; `Blockmap` is the module [`blockmap`](crate::blockmap).
+    pub enum PcpPolicy: "caches", "per-CPU page caches and the free memory of a zone" {
+        /// Frees a page into the cache of the freeing CPU, and from there to the zone, under
+        /// zone->lock (Linux).
+        Stock = "stock",
+        /// Lets a CPU own whole pageblocks: their pages return to its cache, whichever CPU frees
+        /// them, and buddies merge there (RFC of April 2026).
+        Posted = "posted",
+        /// Keeps free pages as bits in maps of pageblocks that CPUs own; there is no zone->lock.
+        Blockmap = "blockmap",
+    }
 }
 
 /// What is kept about each frame.

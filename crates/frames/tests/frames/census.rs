@@ -104,7 +104,7 @@ fn churn(frames: &FrameAllocator<Stepped>, seed: u64) -> Oracle {
 
 #[test]
 fn a_census_counts_what_is_not_held() {
-    let policies = [PcpPolicy::Stock, PcpPolicy::Posted, PcpPolicy::Blockmap];
+    let policies = PcpPolicy::ALL;
     for (seed, caches) in (0..8).flat_map(|seed| policies.map(|caches| (seed, caches))) {
         let frames = allocator(caches);
         let mut oracle = churn(&frames, seed);

@@ -18,7 +18,7 @@ fn take(frames: &Frames, order: Order) -> Pfn {
 
 /// `wrong` frees something that it does not hold, last of all; it gets a new allocator each time.
 fn refused(records: &[Records], wrong: impl Fn(&Frames)) {
-    let all = [PcpPolicy::Stock, PcpPolicy::Posted, PcpPolicy::Blockmap];
+    let all = PcpPolicy::ALL;
     for caches in all {
         for &records in records {
             if records == Records::None && caches != PcpPolicy::Blockmap {

@@ -60,16 +60,17 @@ use mmscale_arch::sync::{EachCpu, Mutex};
 use mmscale_arch::{Atomic, Machine, NodeId};
 use mmscale_frames::page_alloc::FrameAllocator;
 
-/// How folios get onto their lists.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LruPolicy {
-    /// As in Linux 6.18.
-    #[default]
-    Stock,
-    /// As in Linux with dead folios freed at the drain.
-    Freeze,
-    /// Only if they survive their batch, or are wanted there.
-    Lazy,
+mmscale_arch::policies! {
+    /// How folios get onto their lists.
+    pub enum LruPolicy: "lru", "LRU batches and lruvec->lru_lock" {
+        /// Lists a folio when its batch is full or drained (Linux 6.18).
+        Stock = "stock",
+        /// Drains as stock, and frees folios that only the batch still holds, unlisted.
+        Freeze = "freeze",
+        /// Lists a folio only if it survives its batch or is wanted on its list; no drain of all
+        /// CPUs as a precaution.
+        Lazy = "lazy",
+    }
 }
 
 /// How often things happened, over all CPUs; exact while nothing runs.

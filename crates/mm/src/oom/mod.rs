@@ -45,6 +45,7 @@ use mmscale_arch::{Asid, Atomic, Machine, NodeId, Order};
 
 /// What happens when there is no memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+// tidy: policies: whether processes are killed is the embedder's setting
 pub enum OomPolicy {
     /// A process is killed.
     #[default]

@@ -49,17 +49,17 @@ pub(crate) const SPIN_NS: u64 = 5_000;
 /// When a CPU that has not answered is given up (`csd_lock_timeout` of Linux), in ns.
 pub const CSD_LOCK_TIMEOUT_NS: u64 = 5_000_000_000;
 
-/// How CPUs call one another.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum CallPolicy {
-    /// As in Linux: preemption is off until all targets have answered.
-    #[default]
-    Stock,
-    /// As posted for Linux in 2026 (v6): preemption is on again once the call is queued and sent.
-    Posted,
-    /// A request owns its completion, is queued in bounded pieces, and may be waited for asleep;
-    /// translations are invalidated by generations alone.
-    Requests,
+mmscale_arch::policies! {
+    /// How CPUs call one another.
+    pub enum CallPolicy: "calls", "calls to other CPUs and TLB flushes" {
+        /// Keeps preemption off until all targets have answered (Linux).
+        Stock = "stock",
+        /// Turns preemption on again once the call is queued and sent (v6, May 2026).
+        Posted = "posted",
+        /// Lets a request own its completion, queues it in bounded pieces, and waits asleep;
+        /// flushes wait for generations alone.
+        Requests = "requests",
+    }
 }
 
 /// What can be set about calls.

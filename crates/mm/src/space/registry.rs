@@ -29,17 +29,19 @@ pub enum HugePages {
     Always,
 }
 
-/// How an address space is emptied at its end, by its own exit and by whoever helps.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ExitPolicy {
-    /// The exit and every helper walk the VMAs from the lowest to the highest.
-    #[default]
-    Stock,
-    /// Helpers walk the VMAs from the highest to the lowest, and each VMA forward (merged in
-    /// autumn 2025).
-    Posted,
-    /// The exit takes page tables from the lowest on, helpers from the highest on, until they meet.
-    Claims,
+mmscale_arch::policies! {
+    /// How an address space is emptied at its end, by its own exit and by its helpers.
+    pub enum ExitPolicy: "exit", "exit_mmap and process_mrelease on one address space" {
+        /// Walks the VMAs from the lowest to the highest, in the exit and in every helper (Linux
+        /// 6.18).
+        Stock = "stock",
+        /// Lets helpers walk the VMAs from the highest to the lowest, and each VMA forward (autumn
+        /// 2025).
+        Posted = "posted",
+        /// Lets the exit claim page tables from the lowest on and helpers from the highest on,
+        /// until they meet.
+        Claims = "claims",
+    }
 }
 
 /// What an administrator can set about address spaces.

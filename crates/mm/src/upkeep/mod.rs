@@ -29,27 +29,16 @@ use mmscale_arch::{Atomic, CpuId, Func, Machine, Span, TickEvent, Trace};
 use mmscale_frames::page_alloc::{FrameAllocator, Refresh};
 use phased::{Phase, Progress};
 
-/// How ticks are spread over time, and how they treat a zone's lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TickPolicy {
-    /// As Linux 6.19 does it.
-    Stock,
-    /// As posted in April 2026: each CPU has a period of its own.
-    Posted,
-    /// One period, a phase for each CPU, and no waiting.
-    Phased,
-}
-
-impl TickPolicy {
-    /// All policies.
-    pub const ALL: [Self; 3] = [Self::Stock, Self::Posted, Self::Phased];
-    /// The name that records use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stock => "stock",
-            Self::Posted => "posted",
-            Self::Phased => "phased",
-        }
+mmscale_arch::policies! {
+    /// How ticks are spread over time, and how they treat a zone's lock.
+    pub enum TickPolicy: "tick", "the per-CPU upkeep tick and zone->lock" {
+        /// Ticks again after the interval rounded to whole seconds; waits for zone->lock (Linux
+        /// 6.19).
+        Stock = "stock",
+        /// Gives each CPU a period of its own, of one to two intervals (RFC of April 2026).
+        Posted = "posted",
+        /// Gives each CPU a phase of the one interval; never waits for zone->lock.
+        Phased = "phased",
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Who pays for all pages of the tests.
 pub(crate) const GROUP: GroupId = GroupId::new(1);
-pub(crate) const POLICIES: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
+pub(crate) const POLICIES: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
 /// Frames of each of the two nodes.
 const FRAMES: u32 = 1 << 15;
 

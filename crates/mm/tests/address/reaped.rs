@@ -10,7 +10,7 @@ use mmscale_mm::space::{
 use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
 
-const EXITS: [ExitPolicy; 3] = [ExitPolicy::Stock, ExitPolicy::Posted, ExitPolicy::Claims];
+const EXITS: [ExitPolicy; ExitPolicy::ALL.len()] = ExitPolicy::ALL;
 /// Across the edge of a page table.
 const AT: u64 = 512 * 8 - 20;
 /// Room for a huge page.

@@ -9,8 +9,8 @@ use mmscale_mm::tlb::Leave;
 use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
 
-const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
-const EXITS: [ExitPolicy; 3] = [ExitPolicy::Stock, ExitPolicy::Posted, ExitPolicy::Claims];
+const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
+const EXITS: [ExitPolicy; ExitPolicy::ALL.len()] = ExitPolicy::ALL;
 const AT: u64 = 512 * 8 - 20;
 const PAGES: u64 = 40;
 

@@ -94,8 +94,7 @@ impl World {
 }
 
 /// All policies.
-pub(crate) const POLICIES: [CallPolicy; 3] =
-    [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
+pub(crate) const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
 
 /// How often something happened.
 pub(crate) fn counter() -> (Rc<Cell<u32>>, Rc<Cell<u32>>) {

@@ -11,7 +11,7 @@ use mmscale_mm::work::Step;
 use mmscale_stepped::{self as stepped, Stepped};
 
 pub(crate) const NODE: NodeId = NodeId::new(0);
-pub(crate) const ALL: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
+pub(crate) const ALL: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
 
 /// An ordinary page of a program.
 pub(crate) const ANON: FolioInit = FolioInit {

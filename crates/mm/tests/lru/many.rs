@@ -56,7 +56,7 @@ fn they_leave_their_lists_under_one_lock_and_nothing_else_does() {
 
 #[test]
 fn huge_ones_go_back_to_their_zone_together() {
-    for caches in [PcpPolicy::Stock, PcpPolicy::Posted, PcpPolicy::Blockmap] {
+    for caches in PcpPolicy::ALL {
         let machine = Machine::with(1, |config| config.alloc.caches = caches);
         let all: Vec<(Pfn, u32)> = (0..7).map(|_| (listed(&machine, HUGE, ANON), 1)).collect();
         let small = listed(&machine, Order::ZERO, ANON);

@@ -9,7 +9,7 @@ use mmscale_mm::table::{Gather, MemAccess, PageTable};
 use mmscale_mm::tlb::{Batch, Extent, Leave, PARCEL_PAGES, PARCELS, Parked, Tables};
 use mmscale_stepped::{self as stepped, Stepped};
 
-const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
+const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
 const AT: Vpn = Vpn::new(5);
 
 /// Two pages, which all CPUs have used; the caller is on CPU 0.

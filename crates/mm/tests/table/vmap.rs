@@ -7,7 +7,7 @@ use mmscale_mm::table::MemAccess;
 use mmscale_mm::vmap::{Vmap, VmapError};
 use mmscale_stepped::{self as stepped, Stepped};
 
-const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
+const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
 const FRAMES: [Pfn; 4] = [Pfn::new(70), Pfn::new(71), Pfn::new(72), Pfn::new(73)];
 
 fn vmap(world: &World, pages: u64, lazy_max_pages: u64) -> Vmap<Stepped> {

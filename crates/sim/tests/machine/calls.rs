@@ -12,8 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
-pub(crate) const POLICIES: [CallPolicy; 3] =
-    [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
+pub(crate) const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
 
 /// What is broken on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

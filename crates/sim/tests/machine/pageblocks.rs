@@ -209,7 +209,7 @@ fn swarm(setting: Setting) -> (Outcome, Rc<Found>) {
     (outcome, found)
 }
 
-const POLICIES: [PcpPolicy; 3] = [PcpPolicy::Stock, PcpPolicy::Posted, PcpPolicy::Blockmap];
+const POLICIES: [PcpPolicy; PcpPolicy::ALL.len()] = PcpPolicy::ALL;
 
 /// Roomy, so small that it runs short, and so much that CPUs keep large blocks.
 const SIZES: [u32; 3] = [1 << 17, 1 << 13, MUCH];

@@ -24,9 +24,8 @@ pub(crate) const FRAMES: u32 = 1 << 12;
 pub(crate) const FOR_EVER_NS: u64 = 1 << 50;
 /// A moment.
 pub(crate) const PAUSE_NS: u64 = 1_000_000;
-pub(crate) const CACHES: [PcpPolicy; 3] =
-    [PcpPolicy::Stock, PcpPolicy::Posted, PcpPolicy::Blockmap];
-pub(crate) const LRU: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
+pub(crate) const CACHES: [PcpPolicy; PcpPolicy::ALL.len()] = PcpPolicy::ALL;
+pub(crate) const LRU: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
 
 struct Deaf;
 

@@ -6,7 +6,7 @@ use mmscale_mm::smp::{Call, CallFunc, CallPolicy, Here, Reached, Smp, SmpConfig,
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-const POLICIES: [CallPolicy; 3] = [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests];
+const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
 /// The CPU that the others call.
 const TARGET: CpuId = CpuId::new(2);
 

@@ -135,7 +135,7 @@ fn a_folio_that_is_added_to_a_full_batch_and_let_go_elsewhere_is_freed_once() {
 
 #[test]
 fn locking_while_it_is_added_leaves_it_on_the_right_list() {
-    for policy in [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy] {
+    for policy in LruPolicy::ALL {
         on_one_folio(policy, 0, &[add_and_drain, lock_and_unlock]);
     }
 }

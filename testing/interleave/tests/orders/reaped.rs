@@ -4,7 +4,7 @@ use super::space::{AT, Step, World, in_orders_with};
 use mmscale_arch::Vpn;
 use mmscale_mm::space::{ExitPolicy, FaultError, MapRequest, Place, ReapLock, Reaped};
 
-const EXITS: [ExitPolicy; 3] = [ExitPolicy::Stock, ExitPolicy::Posted, ExitPolicy::Claims];
+const EXITS: [ExitPolicy; ExitPolicy::ALL.len()] = ExitPolicy::ALL;
 
 /// Two more tables beside the two that there are.
 fn grow(world: &World) {

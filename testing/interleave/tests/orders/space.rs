@@ -17,7 +17,7 @@ use mmscale_mm::tlb::Batch;
 use mmscale_mm::upkeep::TickPolicy;
 use std::sync::{Arc, OnceLock};
 
-const POLICIES: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
+const POLICIES: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
 /// The first of six pages; 0 and 1 hold 10 and 11.
 pub(super) const AT: u64 = 512 * 3 - 1;
 const TO: u64 = 512 * 7;

@@ -180,7 +180,7 @@ fn what_is_put_off_is_known_until_it_is_flushed() {
 
 #[test]
 fn no_cpu_reaches_a_frame_after_the_flush() {
-    for policy in [CallPolicy::Stock, CallPolicy::Posted, CallPolicy::Requests] {
+    for policy in CallPolicy::ALL {
         check(700, move || scenario(Flush::Each, policy));
         check(400, move || scenario(Flush::Batch, policy));
     }

@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
-pub(crate) const ALL: [LruPolicy; 3] = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy];
+pub(crate) const ALL: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
 pub(crate) const GROUP: GroupId = GroupId::new(1);
 pub(crate) const ANON: FolioInit = FolioInit {
     group: GROUP,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 const CPUS: usize = 4;
-const EXITS: [ExitPolicy; 3] = [ExitPolicy::Stock, ExitPolicy::Posted, ExitPolicy::Claims];
+const EXITS: [ExitPolicy; ExitPolicy::ALL.len()] = ExitPolicy::ALL;
 /// Pages of the process: several tables, with VMAs that end inside of them.
 const AT: u64 = 512 * 8 - 40;
 const PAGES: u64 = 512 * 3 + 80;

@@ -35,7 +35,7 @@ fn run(config: SimConfig, sizes: Sizes) -> (Outcome, Found) {
 
 #[test]
 fn programs_larger_than_memory_find_their_pages_under_every_policy() {
-    for lru in [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy] {
+    for lru in LruPolicy::ALL {
         let (_, found) = run(config(1), Sizes { lru, ..SIZES });
         assert!(found.swap.writes > 500 && found.swap.reads > 500, "{lru:?} {found:?}");
         assert!(found.swap.zero_writes > 50 && found.swap.zero_reads > 50, "{lru:?} {found:?}");
@@ -48,7 +48,7 @@ fn lazy_is_naive_with_reclaim_and_a_device() {
     for seed in 0..3 {
         let faults = Faults { io_fail_1024: 40, early_park_1024: 50, ..Faults::default() };
         let with = |policy| SimConfig { policy, faults, ..config(seed) };
-        let lru = [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy][seed as usize];
+        let lru = LruPolicy::ALL[seed as usize];
         let (lazy, found) = run(with(Policy::Lazy), Sizes { lru, ..SIZES });
         let (naive, other) = run(with(Policy::Naive), Sizes { lru, ..SIZES });
         assert_eq!(found, other, "seed {seed}");
@@ -86,7 +86,7 @@ fn a_small_queue_and_cpus_that_come_and_go_lose_nothing() {
 #[test]
 fn compressed_memory_is_a_device_too() {
     let swap = SwapConfig { device: SwapDevice::Compressed, ..SIZES.swap };
-    for lru in [LruPolicy::Stock, LruPolicy::Freeze, LruPolicy::Lazy] {
+    for lru in LruPolicy::ALL {
         let (outcome, found) = run(config(4), Sizes { swap, lru, ..SIZES });
         assert!(found.swap.writes > 500 && found.swap.reads > 500, "{lru:?} {found:?}");
         let ends = outcome.calls.iter().filter(|row| row.below("folio_end_writeback").is_some());
