@@ -112,8 +112,32 @@ pub unsafe trait RawSpin {
 }
 
 named! {
-    /// What kind of lock a lock is: for lock order, for statistics. Ranks grow inwards: a lock may
-    /// be taken only while every lock already held has a smaller rank (checked by the simulator).
+    /// What kind of lock a lock is: for lock order, for statistics.
+    ///
+    /// # Lock order
+    /// This is the one statement of it. A CPU may wait for a lock only while every lock that it
+    /// holds is of an earlier row, so it never holds two locks of one class. To try a lock is
+    /// allowed in any order. `mmscale-sim` (`Rule::LockOrder`) and `mmscale-stepped` check every
+    /// spin lock that is waited for.
+    ///
+    /// | class | lock | interrupts in tasks |
+    /// |---|---|---|
+    /// | `Hotplug`, `Mutex`, `Rwsem` | sleeping locks (1) | on |
+    /// | `Osq` | tasks that spin for a sleeping lock | on |
+    /// | `PageTable`, `Pmd`, `Pte` | page tables, upper levels first | on: a flush may wait |
+    /// | `Swap` | a cluster of slots, or the list of clusters | on |
+    /// | `Pcp` | a CPU's page cache | on |
+    /// | `Zone` | a zone's free lists | off |
+    /// | `Lruvec` | LRU lists of a group on a node (2) | off |
+    /// | `Work`, `Timer`, `Rcu`, `WaitQueue` | queues | off |
+    /// | `Other` | tables and lists, held for moments (3) | on |
+    ///
+    /// 1. Never waited for under a spin lock (checked by the simulator: `Rule::SleepWhileAtomic`).
+    ///    Among them: `mmap_lock`, a VMA's lock, a folio's lock. No machine checks that order.
+    /// 2. Never held together with a lock of class `Pcp`, although the ranks allow it.
+    /// 3. The simulator lets them nest.
+    ///
+    /// The order of the variants is that of the ranks.
     pub enum LockClass {
         /// The hotplug lock (sleeping).
         Hotplug = "hotplug",

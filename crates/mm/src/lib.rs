@@ -9,8 +9,7 @@
 //! [`Machine`](mmscale_arch::Machine); everything it keeps hangs off one value that the machine
 //! hands back to every callback. There are no statics.
 //!
-//! Lock order, outermost first: page_table, pmd, pte, none twice; swap, alone; pcp > zone; lruvec,
-//! alone. A lock of a later rank is never held while one of an earlier rank is taken.
+//! Lock order: [`arch::LockClass`].
 
 #![no_std]
 #![forbid(unsafe_op_in_unsafe_fn)]

@@ -1,15 +1,15 @@
 //! All mechanisms that have policies, with their place in [`MmConfig`].
 //!
-//! A mechanism's enum declares its policies ([`policies!`](mmscale_arch::policies)); this list adds where
-//! a memory manager's configuration has it. Everything that deals with policies by name reads this
-//! list: arms, the command line, documents, and the test that runs every policy. A policy that is
-//! declared is in all of them; `cargo xtask tidy` finds a mechanism that is missing here.
+//! A mechanism's enum declares its policies ([`policies!`](mmscale_arch::policies)); this list adds
+//! where a memory manager's configuration has it. Everything that deals with policies by name reads
+//! this list: arms, the command line, documents, and the test that runs every policy. A policy that
+//! is declared is in all of them; `cargo xtask tidy` finds a mechanism that is missing here.
 //!
 //! Other switches of [`MmConfig`] are parameters: what an administrator sets
 //! ([`HugePages`](crate::space::HugePages)), what a version of Linux has
 //! ([`BulkHold`](mmscale_frames::page_alloc::BulkHold)), what an embedder needs
-//! ([`Records`](mmscale_frames::page_alloc::Records), [`OomPolicy`](crate::oom::OomPolicy)), and what tests
-//! look at ([`Requeue`](crate::upkeep::Requeue), [`Settle`](crate::oom::Settle)).
+//! ([`Records`](mmscale_frames::page_alloc::Records), [`OomPolicy`](crate::oom::OomPolicy)), and
+//! what tests look at ([`Requeue`](crate::upkeep::Requeue), [`Settle`](crate::oom::Settle)).
 
 use crate::lru::LruPolicy;
 use crate::mm::MmConfig;
@@ -87,9 +87,9 @@ impl Mechanism {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_frames::page_alloc::MemoryMap;
     use alloc::string::{String, ToString};
     use alloc::vec::Vec;
+    use mmscale_frames::page_alloc::MemoryMap;
 
     fn config() -> MmConfig {
         MmConfig::new(MemoryMap::single(1 << 16), TickPolicy::default())

@@ -88,7 +88,7 @@ impl Arm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_mm::page_alloc::MemoryMap;
+    use mmscale_frames::page_alloc::MemoryMap;
     use mmscale_mm::upkeep::TickPolicy;
 
     #[test]

@@ -5,10 +5,9 @@
 //! folding, hotplug. `posted` is both ways where CPUs own pageblocks; `isolate` takes pageblocks
 //! out of use.
 //!
-//! Locks: a page cache's lock, then its zone's lock. Neither is ever held together with another
-//! of its class. The zone lock is always taken with interrupts off; the page cache's lock is taken
-//! with interrupts on, so allocation and freeing, which may run in an interrupt, only try it and go
-//! to the zone if it is taken.
+//! Lock order: [`LockClass`](crate::arch::LockClass). The page cache's lock is taken with
+//! interrupts on, so allocation and freeing, which may run in an interrupt, only try it and go to
+//! the zone if it is taken.
 //!
 //! What Linux 6.19 has and this has not: reserves of high-order atomic blocks, CMA, watermark
 //! boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (it is woken here, and works above:

@@ -27,8 +27,7 @@
 //! | `retire` | the last reference, giving frames back |
 //! | `verify` | whether it all adds up |
 //!
-//! Lock order: drain-all mutex (class Mutex) outermost; lruvec lock (class Lruvec, interrupts off)
-//! inside page-table locks; two are never held together, nor one with a page cache's lock.
+//! Lock order: [`LockClass`](crate::arch::LockClass). The mutex of drains of all CPUs is outermost.
 
 mod age;
 mod batch;

@@ -22,8 +22,7 @@
 //! no multi-generation lists; no compaction; no limit on how many tasks reclaim at once; a group
 //! has no children.
 //!
-//! Lock order: a folio's lock, then what [`Rmap`] takes (page tables), then class Swap; lruvec
-//! locks alone. All of it in tasks, with nothing held.
+//! Lock order: [`LockClass`](crate::arch::LockClass). Reclaim runs in tasks that hold nothing.
 
 mod direct;
 mod kswapd;

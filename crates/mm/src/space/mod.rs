@@ -34,8 +34,8 @@
 //! that is done. So a fault that passed step 4 has a VMA that is in the tree and stays there until
 //! the fault lets go. The reverse map goes the same way, and leaves out what it cannot lock.
 //!
-//! Lock order: mmap_lock, the lock of a VMA, page-table locks, then the LRU's and the groups'.
-//! Whoever holds a VMA's lock for reading may wait for memory, but not for mmap_lock.
+//! Lock order: [`LockClass`]. A task that holds a VMA's lock for reading may wait for memory, but
+//! not for mmap_lock.
 
 mod advise;
 mod anon;

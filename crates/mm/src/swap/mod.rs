@@ -21,10 +21,9 @@
 //! waits for one page at a time. Linux writes many pages behind one doorbell (`swap_iocb`,
 //! plugging); here each is a request of its own.
 //!
-//! Lock order: a folio's lock is a sleeping lock, outside page-table locks; it is tried, not waited
-//! for, under them. A cluster's lock and the list's lock (class Swap) are taken inside page-table
-//! locks, never both, with nothing inside but the folio's state. They are never taken in
-//! interrupts.
+//! Lock order: [`LockClass`]. A folio's lock is a sleeping lock; under page-table locks it is
+//! tried, not waited for. A cluster's lock and the list's lock are never held together, and never
+//! taken in interrupts.
 
 mod cache;
 mod entry;

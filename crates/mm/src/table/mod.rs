@@ -21,8 +21,7 @@
 //! [`PageTable::copy_range`]): it finds nothing there, while the page's count of mappings is not 0,
 //! and has to look again.
 //!
-//! Lock order: page_table, pmd, pte; never two of a class. All are taken with interrupts on, as
-//! TLB flushes wait under them. Tables are allocated with none of them held.
+//! Lock order: [`LockClass`]. Tables are allocated with no lock of a table held.
 
 mod access;
 mod copy;
