@@ -2,6 +2,7 @@
 
 use crate::{
     Access, Atomic, CpuId, CpuMask, Func, Line, NodeId, Op, OwnedCounter, RawSpin, TaskId, Trace,
+    random,
 };
 
 /// The interrupt state that [`Cpu::irq_save`] found, to be given back to [`Cpu::irq_restore`].
@@ -76,6 +77,21 @@ pub unsafe trait Cpu: Sized + 'static {
     /// [`Machine::park`](crate::Machine::park). The frame allocator wakes the tasks that its owner
     /// named (`set_reclaimer`), also under spin locks and in interrupts.
     fn unpark(task: TaskId);
+
+    // -- Randomness for policies.
+
+    /// The seed of this run: the same all through it. 0 on machines whose runs have none.
+    #[inline]
+    fn seed() -> u64 {
+        0
+    }
+    /// A random number for a policy: a pure function ([`random`]) of this run's seed, the CPU that
+    /// this runs on, and `counter`, which the policy keeps and advances. It costs no time and takes
+    /// no turn, so the same run has the same numbers under every schedule of the simulator.
+    #[inline]
+    fn random_u64(counter: u64) -> u64 {
+        random(Self::seed(), Self::cpu(), counter)
+    }
 
     // -- Costs, traces, injected faults. Nothing on real hardware.
 

@@ -35,6 +35,7 @@ mod machine;
 mod mask;
 mod names;
 mod policy;
+mod random;
 pub mod sync;
 mod tlb;
 mod trace;
@@ -57,5 +58,6 @@ pub use machine::{
 };
 pub use mask::CpuMask;
 pub use policy::{About, Policy};
+pub use random::random;
 pub use tlb::{Asid, Found, PageSize, SoftTlb, Translation, Walked};
 pub use trace::{Probe, Trace, TraceGroup};

@@ -77,6 +77,9 @@ unsafe impl Cpu for Sim {
         Self::ipi_send(cpu, Ipi::DrainPages);
         true
     }
+    fn seed() -> u64 {
+        with(|engine| engine.seed)
+    }
     #[inline]
     fn fail_alloc() -> bool {
         crate::noise::fail_alloc()

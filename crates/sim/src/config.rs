@@ -17,7 +17,7 @@ pub struct SimConfig {
     pub cpus: usize,
     /// Timer interrupts a second, as the memory manager sees it.
     pub hz: u32,
-    /// Decides jitter, ties, noise and faults.
+    /// Decides jitter, ties, noise and faults, and what policies draw (`Cpu::random_u64`).
     pub seed: u64,
     /// How the engine keeps CPUs in order. Both give the same results.
     pub policy: Policy,

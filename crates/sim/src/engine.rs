@@ -93,6 +93,8 @@ pub(crate) struct Engine {
     pub(crate) noise: Noise,
     pub(crate) faults: Faults,
     pub(crate) hz: u32,
+    /// What policies draw from; the engine's own generators began with it.
+    pub(crate) seed: u64,
     pub(crate) failure: Option<Failure>,
     pub(crate) callbacks: Option<Rc<dyn Callbacks>>,
     pub(crate) probes: Vec<Box<dyn Probe>>,
@@ -149,6 +151,7 @@ impl Engine {
             noise: config.noise,
             faults: config.faults,
             hz: config.hz,
+            seed: config.seed,
             failure: None,
             callbacks: None,
             probes,

@@ -106,7 +106,7 @@ impl MachineSpec {
     pub(crate) fn new(ctx: &RunContext, seed: u64) -> Self {
         match (ctx.on, &ctx.profile) {
             (On::Sim, Some(profile)) => Self::sim(ctx, profile, seed),
-            _ => Self::threads(ctx),
+            _ => Self::threads(ctx, seed),
         }
     }
 
@@ -129,13 +129,14 @@ impl MachineSpec {
         }
     }
 
-    fn threads(ctx: &RunContext) -> Self {
+    fn threads(ctx: &RunContext, seed: u64) -> Self {
         Self {
             mm: mm_of(MemoryMap::single(MEMORY_PAGES as u32)),
             ending: ending_of(ctx),
             machine: Machine::Threads(ThreadsConfig {
                 cpus: ctx.cpus,
                 hz: ctx.hz,
+                seed,
                 memory_pages: MEMORY_PAGES,
                 limit_ns: LIMIT_NS,
                 interrupt: Some(ctx.interrupt.flag()),

@@ -13,6 +13,11 @@ pub struct ThreadsConfig {
     pub cpus: usize,
     /// Timer interrupts a second, as the memory manager sees it.
     pub hz: u32,
+    /// What policies draw their random numbers from ([`Cpu::random_u64`]). Nothing else depends on
+    /// it: real threads do not repeat.
+    ///
+    /// [`Cpu::random_u64`]: mmscale_arch::Cpu::random_u64
+    pub seed: u64,
     /// Frames of 4 KiB. Memory is taken from the system as frames are touched.
     pub memory_pages: u64,
     /// Time after which the run counts as failed, in ns.

@@ -124,6 +124,9 @@ unsafe impl Cpu for Threads {
         true
     }
 
+    fn seed() -> u64 {
+        here().machine().seed
+    }
     #[inline]
     fn fail_alloc() -> bool {
         false

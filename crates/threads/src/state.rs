@@ -57,6 +57,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 pub(crate) struct Machine {
     pub(crate) cpus: Box<[Cpu]>,
     pub(crate) hz: u32,
+    pub(crate) seed: u64,
     pub(crate) clock: Clock,
     pub(crate) arena: Arena,
     pub(crate) swap_file: SwapFile,
@@ -249,6 +250,7 @@ impl Machine {
         let machine = Self {
             cpus: cpus.map(|cpu| Cpu::new(cpu, probe(cpu))).collect(),
             hz: config.hz,
+            seed: config.seed,
             clock: Clock::start(),
             arena,
             swap_file: SwapFile::default(),

@@ -7,13 +7,14 @@ mod common;
 mod paging;
 mod swap;
 
-use common::{Kernel, config, go, task};
+use common::{Kernel, config, go, run, task};
 use mmscale_arch::sync::{IrqGuard, PreemptGuard, SpinLock};
 use mmscale_arch::{
     Cpu as _, CpuId, CpuMask, HotplugError, Ipi, LockClass, Machine as _, Priority, TlbEvent,
+    random,
 };
 use mmscale_arch::{Order, Pfn, Probe, TaskId, Trace};
-use mmscale_threads::{Failure, Threads};
+use mmscale_threads::{Failure, Threads, ThreadsConfig};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -53,6 +54,26 @@ fn a_spin_lock_lets_one_in_at_a_time() {
         let row = outcome.locks.iter().find(|row| row.class == "zone").unwrap();
         assert_eq!((row.acquisitions, &*row.path), (TURNS * cpus as u64, &["root".to_owned()][..]));
         assert!(row.contentions <= row.acquisitions && row.wait_max_ns <= row.wait_total_ns);
+    }
+}
+
+#[test]
+fn policies_draw_from_the_seed_of_the_run() {
+    for seed in [0, 7] {
+        let drawn = Arc::new(Mutex::new(Vec::new()));
+        let config = ThreadsConfig { seed, ..config(2) };
+        let outcome = run(&config, |kernel| {
+            for at in 0..2 {
+                let drawn = Arc::clone(&drawn);
+                task(kernel, at, move || {
+                    drawn.lock().unwrap().push((at, Threads::random_u64(3)));
+                });
+            }
+        });
+        assert_eq!(outcome.failure, None);
+        let mut drawn = drawn.lock().unwrap().clone();
+        drawn.sort_unstable();
+        assert_eq!(drawn, [0, 1].map(|at| (at, random(seed, cpu(at), 3))));
     }
 }
 

@@ -62,6 +62,7 @@ fn on_threads(case: &Case<Kernel<Threads>>, lru: LruPolicy) -> Result<(), String
     let config = ThreadsConfig {
         cpus: 2,
         hz: 250,
+        seed: 0,
         memory_pages: u64::from(PAGES),
         limit_ns: 60_000_000_000,
         interrupt: None,

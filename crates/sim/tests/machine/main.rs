@@ -13,6 +13,7 @@ mod oracle;
 mod pageblocks;
 mod paging;
 mod plugging;
+mod random;
 mod sections;
 mod space;
 mod swap;

@@ -71,6 +71,7 @@ fn real_on_one(repeats: Repeats, clock_ns: f64) -> Result<Figures, CalibrateErro
     let config = ThreadsConfig {
         cpus: 1,
         hz: 1000,
+        seed: 0,
         memory_pages: MEMORY_PAGES.into(),
         limit_ns: 60_000_000_000,
         interrupt: None,

@@ -98,8 +98,14 @@ pub(super) fn go(
 ) -> Result<Arc<Signal>, Failure> {
     /// A guard against hangs: everything here takes milliseconds.
     const LIMIT_NS: u64 = 60_000_000_000;
-    let config =
-        ThreadsConfig { cpus, hz: 1000, memory_pages: 1, limit_ns: LIMIT_NS, interrupt: None };
+    let config = ThreadsConfig {
+        cpus,
+        hz: 1000,
+        seed: 0,
+        memory_pages: 1,
+        limit_ns: LIMIT_NS,
+        interrupt: None,
+    };
     let signal = Arc::new(Signal::default());
     let shared = Arc::clone(&signal);
     let outcome = run(

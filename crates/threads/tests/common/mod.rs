@@ -96,7 +96,14 @@ impl Probe for Deaf {
 
 /// `cpus` CPUs with a little memory and a minute as the guard against hangs.
 pub(crate) fn config(cpus: usize) -> ThreadsConfig {
-    ThreadsConfig { cpus, hz: 250, memory_pages: 64, limit_ns: 60_000_000_000, interrupt: None }
+    ThreadsConfig {
+        cpus,
+        hz: 250,
+        seed: 0,
+        memory_pages: 64,
+        limit_ns: 60_000_000_000,
+        interrupt: None,
+    }
 }
 
 /// Boots a kernel and runs until its tasks are over.

@@ -89,6 +89,7 @@ pub(crate) fn threads(config: &MmConfig, program: fn(&Kernel<Threads>)) {
     let machine = ThreadsConfig {
         cpus: 2,
         hz: 250,
+        seed: 0,
         memory_pages: u64::from(FRAMES),
         limit_ns: 60_000_000_000,
         interrupt: None,

@@ -53,6 +53,7 @@ impl Peer for OursOnMachine {
         let config = ThreadsConfig {
             cpus: threads,
             hz: 250,
+            seed: 0,
             memory_pages: frames as u64,
             limit_ns: 600_000_000_000,
             interrupt: None,
