@@ -22,9 +22,9 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run studies and show what came out
-    Run(RunArgs),
-    /// Show the studies with their arms, parameters and metrics, and the machine profiles
-    List(FormatArgs),
+    Run(Box<RunArgs>),
+    /// Show studies (arms, parameters, metrics), policies of each mechanism, machine profiles
+    List(ListArgs),
     /// Show predictions beside measurements: published ones, and this computer's own
     Fidelity(FidelityArgs),
     /// Watch this kernel as it is, and say which contention problems it shows
@@ -46,6 +46,16 @@ pub(crate) enum Format {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct FormatArgs {
+    /// The form of the output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    /// A study, `policies` or `profiles`; all of them if none is named
+    #[arg(value_name = "STUDY|LIST")]
+    pub(crate) what: Vec<String>,
     /// The form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -161,6 +171,10 @@ pub(crate) struct RunArgs {
     /// The arms to run, the one to compare with first; all if none is named
     #[arg(long = "arm", value_name = "A,B", value_delimiter = ',')]
     pub(crate) arms: Vec<String>,
+    /// Add an arm with these policies to the study's first arm, or to those of --arm; may be
+    /// repeated. `mmscale list policies` shows all
+    #[arg(long = "policy", value_name = "[NAME:]KEY=POLICY,..")]
+    pub(crate) policies: Vec<String>,
     /// The simulated machine: a built-in profile, or the path of a profile file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<PathBuf>,
@@ -198,7 +212,7 @@ pub(crate) struct RunArgs {
     #[arg(
         long,
         value_enum,
-        conflicts_with_all = ["output", "ab", "set", "check", "arms", "hz", "shape"]
+        conflicts_with_all = ["output", "ab", "set", "check", "arms", "policies", "hz", "shape"]
     )]
     pub(crate) with: Option<Tool>,
     /// How many workers stress-ng has: for this machine, or as many as the report had

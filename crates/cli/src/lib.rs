@@ -17,6 +17,7 @@ mod list;
 mod live;
 mod names;
 mod output;
+mod policies;
 mod progress;
 mod run;
 mod unwatched;
@@ -84,7 +85,7 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
     match command {
         None => output::print(&Args::command().render_help().to_string()),
         Some(Command::Run(args)) => run::run(registry, origin, &args),
-        Some(Command::List(args)) => list::list(registry, args.format),
+        Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Fidelity(args)) => fidelity::fidelity(&args),
         Some(Command::Live(args)) => live::live(&args),
         Some(Command::Doctor(args)) => doctor::doctor(args.format),

@@ -3,36 +3,93 @@
 use mmscale_document::{On, ParamValue};
 use mmscale_report::wrap;
 use mmscale_study::param::Kind;
-use mmscale_study::{Length, ParamSpec, ProfileSummary, Registry, Study, profiles};
+use mmscale_study::{
+    CallError, Length, NoStudy, ParamSpec, ProfileSummary, Registry, Study, UnknownName, profiles,
+};
 use serde_json::{Value, json};
 
-use crate::args::Format;
+use crate::args::{Format, ListArgs};
 use crate::failure::Failure;
 use crate::output;
+use crate::policies;
 
-/// Shows studies and profiles.
-pub(crate) fn list(registry: Registry, format: Format) -> Result<(), Failure> {
-    let profiles = profiles();
-    output::print(&match format {
-        Format::Text => text(registry, &profiles),
-        Format::Json => format!("{}\n", as_json(registry, &profiles)),
-    })?;
-    registry.broken().first().map_or(Ok(()), |why| Err(Failure::Run(why.clone().into())))
+/// What is shown.
+struct Shown {
+    studies: Vec<&'static dyn Study>,
+    policies: bool,
+    profiles: bool,
 }
 
-fn text(registry: Registry, profiles: &[ProfileSummary]) -> String {
-    let mut lines = vec![];
-    for study in registry.all() {
-        lines.extend(describe(study));
-        lines.push(String::new());
+/// Shows studies, policies and profiles: all, or those that are named.
+pub(crate) fn list(registry: Registry, args: &ListArgs) -> Result<(), Failure> {
+    let shown = shown(registry, &args.what)?;
+    output::print(&match args.format {
+        Format::Text => text(registry, &shown),
+        Format::Json => format!("{}\n", as_json(registry, &shown)),
+    })?;
+    match registry.broken() {
+        [why, ..] if args.what.is_empty() => Err(Failure::Run(why.clone().into())),
+        _ => Ok(()),
     }
-    lines.push("machine profiles (--profile NAME)".to_owned());
+}
+
+fn shown(registry: Registry, names: &[String]) -> Result<Shown, CallError> {
+    if names.is_empty() {
+        let studies = registry.all().collect();
+        return Ok(Shown { studies, policies: true, profiles: true });
+    }
+    let mut shown = Shown { studies: vec![], policies: false, profiles: false };
+    for name in names {
+        match (name.as_str(), registry.find(name)) {
+            ("policies", _) => shown.policies = true,
+            ("profiles", _) => shown.profiles = true,
+            (_, Ok(study)) if shown.studies.iter().any(|other| other.name() == name) => {
+                let what = format!("study `{}` is named twice; name it once", study.name());
+                return Err(CallError::Other(what));
+            }
+            (_, Ok(study)) => shown.studies.push(study),
+            (_, Err(NoStudy::Unknown(_))) => {
+                let known = registry.all().map(|study| study.name());
+                let known = known.chain(["policies", "profiles"]);
+                return Err(UnknownName::new("study or list", name, known).into());
+            }
+            (_, Err(broken)) => return Err(broken.into()),
+        }
+    }
+    Ok(shown)
+}
+
+fn text(registry: Registry, shown: &Shown) -> String {
+    let mut sections: Vec<Vec<String>> =
+        shown.studies.iter().map(|study| describe(*study)).collect();
+    if shown.policies {
+        sections.push(of_policies(registry));
+    }
+    if shown.profiles {
+        sections.push(of_profiles(&profiles()));
+    }
+    let sections: Vec<String> = sections.into_iter().map(|lines| lines.join("\n") + "\n").collect();
+    sections.join("\n")
+}
+
+fn of_policies(registry: Registry) -> Vec<String> {
+    let mut lines = vec!["policies (--policy KEY=POLICY, in any study)".to_owned()];
+    for (mechanism, policies) in policies::mechanisms(registry) {
+        let title = format!("{}: {}", mechanism.key, mechanism.summary);
+        let entries = policies.into_iter().map(|policy| (policy.name, policy.text));
+        lines.extend(section(&title, entries.collect()));
+    }
+    lines
+}
+
+fn of_profiles(profiles: &[ProfileSummary]) -> Vec<String> {
+    let mut lines = vec!["machine profiles (--profile NAME)".to_owned()];
     let width = profiles.iter().map(|p| p.name.len()).max().unwrap_or(0);
     for profile in profiles {
         let text = format!("{} CPUs; {}", profile.cpus, profile.description);
         lines.extend(entry(&profile.name, width, &text));
     }
-    lines.join("\n") + "\n"
+    lines
 }
 
 fn describe(study: &dyn Study) -> Vec<String> {
@@ -131,16 +188,23 @@ fn entry(name: &str, width: usize, text: &str) -> Vec<String> {
     }
 }
 
-fn as_json(registry: Registry, profiles: &[ProfileSummary]) -> Value {
+fn as_json(registry: Registry, shown: &Shown) -> Value {
     let profile = |p: &ProfileSummary| {
         let ProfileSummary { name, description, cpus, nodes } = p;
         json!({"name": name, "description": description, "cpus": cpus, "nodes": nodes})
     };
-    json!({
-        "schema": "mmscale/list/1",
-        "studies": registry.all().map(study_json).collect::<Vec<_>>(),
-        "profiles": profiles.iter().map(profile).collect::<Vec<_>>(),
-    })
+    let mut list = json!({"schema": "mmscale/list/1"});
+    if !shown.studies.is_empty() {
+        let studies = shown.studies.iter().map(|study| study_json(*study));
+        list["studies"] = studies.collect();
+    }
+    if shown.policies {
+        list["policies"] = policies::as_json(registry).into();
+    }
+    if shown.profiles {
+        list["profiles"] = profiles().iter().map(profile).collect();
+    }
+    list
 }
 
 fn study_json(study: &dyn Study) -> Value {

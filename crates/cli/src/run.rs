@@ -4,8 +4,8 @@ use anyhow::Context;
 use mmscale_document::{Document, FailureRecord, On};
 use mmscale_report::{Folder, Notes, Written, json_line, text};
 use mmscale_study::{
-    CallError, Checks, Length, Origin, Plan, Registry, Request, RunError, Settings, execute,
-    fits_host, plan,
+    CallError, Checks, Length, Origin, Plan, PolicyArm, Registry, Request, RunError, Settings,
+    execute, fits_host, plan,
 };
 
 use crate::ab::ab;
@@ -28,6 +28,11 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
     if let Some(question) = &args.ab {
         if request.on.is_some_and(|on| on != On::Linux) {
             let what = "--ab compares on the live kernel: leave --on out, or say --on linux";
+            return Err(Failure::Call(anyhow::anyhow!(what)));
+        }
+        if !request.policies.is_empty() {
+            let what = "--ab compares on the live kernel, which has its own mechanisms: leave \
+                        --policy out";
             return Err(Failure::Call(anyhow::anyhow!(what)));
         }
         return ab(registry, &request, question, args.format);
@@ -157,6 +162,7 @@ fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
             settings.add(key, value).map_err(CallError::from)?;
         }
     }
+    let policies = args.policies.iter().map(|text| PolicyArm::parse(text));
     Ok(Request {
         studies: args.studies.clone(),
         on: args.on.map(|machine| match machine {
@@ -165,6 +171,7 @@ fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
             Machine::Linux => On::Linux,
         }),
         arms: args.arms.clone(),
+        policies: policies.collect::<Result<_, _>>().map_err(CallError::from)?,
         profile: args.profile.clone(),
         settings,
         seeds: args.seeds,

@@ -9,6 +9,7 @@
 
 pub mod ab;
 pub mod calibrate;
+mod chosen;
 pub mod churn;
 pub mod fidelity;
 mod file;
@@ -38,9 +39,12 @@ mod study;
 mod trails;
 pub mod vmstat;
 
+pub use chosen::{PolicyArm, PolicyError};
 pub use file::{FileError, Source};
 pub use host::host;
+pub use mmscale_arch::About;
 pub use mmscale_linux::{Leftovers, clear as clear_leftovers, provenance};
+pub use mmscale_mm::policy::{MECHANISMS, Mechanism};
 pub use mmscale_sim::profile::Shape;
 pub use names::{UnknownName, nearest};
 pub use needs::fits_host;

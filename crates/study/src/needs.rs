@@ -167,6 +167,7 @@ mod tests {
             studies: vec!["churn".into()],
             on: None,
             arms: vec![],
+            policies: Vec::new(),
             profile: None,
             settings,
             seeds: Some(1),

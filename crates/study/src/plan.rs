@@ -8,6 +8,7 @@ use mmscale_document::{self as record, On, ParamValue};
 use mmscale_sim::profile::{self, Profile, ProfileError, Shape};
 use thiserror::Error;
 
+use crate::chosen::{PolicyArm, PolicyError};
 use crate::names::UnknownName;
 use crate::origin::Origin;
 use crate::param::{Length, MAX_DOCUMENTS, ParamError, ParamSpec, Params, Settings, Unit, sweep};
@@ -34,6 +35,9 @@ pub struct Request {
     pub on: Option<On>,
     /// Names of arms, the one to compare with first; none means all of the study.
     pub arms: Vec<String>,
+    /// Arms that the call makes of policies. They come behind the named ones, or behind the study's
+    /// first where none is named.
+    pub policies: Vec<PolicyArm>,
     /// A built-in profile's name, or the path of a profile file.
     pub profile: Option<PathBuf>,
     /// Parameters, `cpus` and `hz` among them.
@@ -61,6 +65,9 @@ pub enum CallError {
     /// A parameter that cannot be set so.
     #[error(transparent)]
     Param(#[from] ParamError),
+    /// An arm that cannot be made.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// A profile that cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
@@ -253,7 +260,7 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
         Some(_) => defaults.cpus,
         None => host_cpus(),
     };
-    let arms = arms(study, on, &request.arms)?;
+    let (study, arms) = arms_of(study, on, request)?;
     let seeds = seeds(request)?;
     let hz = if on == On::Linux { live_hz(request)? } else { defaults.hz };
     let common = common_params(cpus, hz);
@@ -370,7 +377,32 @@ fn live_hz(request: &Request) -> Result<u32, CallError> {
     Ok(crate::live::hz().unwrap_or(1000))
 }
 
-fn arms(study: &dyn Study, on: On, names: &[String]) -> Result<Vec<ArmId>, CallError> {
+/// The arms that are asked for, and the study with those among them that the call makes.
+fn arms_of(
+    study: &'static dyn Study,
+    on: On,
+    request: &Request,
+) -> Result<(&'static dyn Study, Vec<ArmId>), CallError> {
+    let mut arms = named_arms(study, on, &request.arms)?;
+    if request.policies.is_empty() {
+        return Ok((study, arms));
+    }
+    if request.arms.is_empty() {
+        arms.truncate(1);
+    }
+    let own = study.arms().len();
+    let study = study.with_arms(&request.policies)?;
+    for (at, arm) in request.policies.iter().enumerate() {
+        let id = ArmId(own + at);
+        if !study.has_arm(id, on) {
+            return Err(PolicyError::NotLive { arm: arm.to_string() }.into());
+        }
+        arms.push(id);
+    }
+    Ok((study, arms))
+}
+
+fn named_arms(study: &dyn Study, on: On, names: &[String]) -> Result<Vec<ArmId>, CallError> {
     let all = study.arms();
     let there: Vec<ArmId> =
         (0..all.len()).map(ArmId).filter(|&arm| study.has_arm(arm, on)).collect();

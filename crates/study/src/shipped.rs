@@ -2,6 +2,7 @@
 //!
 //! The file gives names, arms and defaults; an [`Experiment`] gives what is done and measured.
 
+use crate::chosen::{PolicyArm, PolicyError};
 use crate::file::{FileError, Source, StudyFile};
 use crate::live;
 use crate::param::{ParamSpec, Params, Unit};
@@ -107,6 +108,16 @@ impl<E: Experiment + Sync> Study for Shipped<E> {
     }
     fn arms(&self) -> &'static [ArmSpec] {
         self.arms
+    }
+    fn with_arms(&self, wanted: &[PolicyArm]) -> Result<&'static dyn Study, PolicyError> {
+        let taken: Vec<&str> = self.arms.iter().map(|arm| arm.name).collect();
+        let (mut arms, mut choices) = (self.arms.to_vec(), self.choices.clone());
+        for (arm, name) in wanted.iter().zip(PolicyArm::names(wanted, self.name, &taken)?) {
+            choices.push(arm.on(&self.choices[0], E::CHOICES)?);
+            arms.push(ArmSpec { name: name.leak(), help: format!("--policy {arm}").leak() });
+        }
+        // As those of the file, they live as long as the program: a call makes few.
+        Ok(Box::leak(Box::new(Self { arms: arms.leak(), choices, ..*self })))
     }
     fn metrics(&self) -> &'static [MetricSpec] {
         E::METRICS

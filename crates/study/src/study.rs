@@ -9,6 +9,7 @@ use mmscale_document::{CallRow, Histogram, LockRow, On, PerCpu, SectionRecord, S
 use mmscale_sim::profile::Profile;
 use thiserror::Error;
 
+use crate::chosen::{PolicyArm, PolicyError};
 use crate::param::{Length, ParamSpec, Params};
 use crate::trails::Trails;
 
@@ -77,6 +78,11 @@ pub trait Study: Sync {
     fn params(&self) -> &'static [ParamSpec];
     /// Its arms. The others are compared with the first.
     fn arms(&self) -> &'static [ArmSpec];
+    /// The same study with further arms behind its own: its first arm with the policies that a call
+    /// chooses.
+    fn with_arms(&self, _wanted: &[PolicyArm]) -> Result<&'static dyn Study, PolicyError> {
+        Err(PolicyError::NoPolicies(self.name()))
+    }
     /// Everything that [`SeedResult::metrics`] may hold, in the order in which it is shown.
     fn metrics(&self) -> &'static [MetricSpec];
     /// What it runs on unless somebody says otherwise.

@@ -3,7 +3,9 @@
 use crate::fake::{REGISTRY, request, single};
 use mmscale_document::{self as record, On, ParamValue};
 use mmscale_study::ab::{self, Question};
-use mmscale_study::{ArmId, Checks, Length, Plan, Registry, Request, Settings, Shape, plan};
+use mmscale_study::{
+    ArmId, CallError, Checks, Length, Plan, PolicyArm, Registry, Request, Settings, Shape, plan,
+};
 
 fn refusal(change: impl FnOnce(&mut Request)) -> String {
     let mut request = request();
@@ -147,6 +149,56 @@ fn a_sweep_is_one_plan_for_each_value_and_study() {
 fn arms_come_in_the_order_asked_for() {
     let plan = single(&Request { arms: vec!["better".into(), "stock".into()], ..request() });
     assert_eq!(plan.arms, [ArmId(1), ArmId(0)]);
+}
+
+fn with_policies(study: &str, arms: &[&str], texts: &[&str], on: On) -> Result<Plan, CallError> {
+    let (studies, arms) =
+        (vec![study.to_owned()], arms.iter().map(|&arm| arm.to_owned()).collect());
+    let policies = texts.iter().map(|text| PolicyArm::parse(text)).collect::<Result<_, _>>()?;
+    let request = Request { studies, arms, policies, on: Some(on), ..request() };
+    Ok(plan(Registry::shipped(), &request)?.remove(0))
+}
+
+/// What differs from Linux in each arm, after its name.
+fn arms_of(plan: &Plan) -> Vec<String> {
+    let policies = |arm: &ArmId| {
+        let mut all = plan.study.policies(*arm, &plan.params, plan.on);
+        all.retain(|_, policy| !["stock", "stay"].contains(&policy.as_str()));
+        let all: Vec<_> = all.iter().map(|(key, policy)| format!("{key}={policy}")).collect();
+        format!("{}: {}", plan.study.arms()[arm.0].name, all.join(" "))
+    };
+    plan.arms.iter().map(policies).collect()
+}
+
+#[test]
+fn a_call_makes_arms_of_policies() {
+    let of = |arms: &[&str], texts: &[&str]| {
+        arms_of(&with_policies("churn", arms, texts, On::Sim).unwrap())
+    };
+    let texts = ["tick=phased", "both:caches=blockmap,bind=move"];
+    let made = ["phased: tick=phased", "both: bind=move caches=blockmap"];
+    assert_eq!(of(&[], &texts), ["stock: ", made[0], made[1]]);
+    assert_eq!(of(&["lazy", "numa"], &texts[..1]), ["lazy: lru=lazy", "numa: bind=move", made[0]]);
+    // The shipped study is as it was.
+    assert_eq!(of(&["lazy"], &[]), ["lazy: lru=lazy"]);
+}
+
+#[test]
+fn arms_of_policies_that_cannot_be_made_are_refused() {
+    let refused = |study: &str, text: &str, on| {
+        with_policies(study, &[], &[text], on).unwrap_err().to_string()
+    };
+    let why = refused("vmstat", "bind=move", On::Sim);
+    assert!(why.contains("no mechanism named `bind` (known: tick, lru, caches, calls, exit)"));
+    let why = refused("churn", "bidn=move", On::Sim);
+    assert!(why.contains("no mechanism named `bidn`; did you mean `bind`?"), "{why}");
+    // The kernel that runs here has its own policies, and the choices of a workload are the same.
+    let why = refused("churn", "mine:lru=lazy", On::Linux);
+    assert!(why.starts_with("--policy mine:lru=lazy is not in the kernel that runs here"), "{why}");
+    let plan = with_policies("churn", &[], &["mine:bind=move"], On::Linux).unwrap();
+    assert_eq!(arms_of(&plan), ["stock: ", "mine: bind=move"]);
+    let why = refusal(|r| r.policies = vec![PolicyArm::parse("tick=phased").unwrap()]);
+    assert_eq!(why, "study `fake` has no policies to choose; leave --policy out");
 }
 
 #[test]

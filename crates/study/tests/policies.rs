@@ -2,7 +2,7 @@
 
 use crate::shipped::{arm, quick, try_run};
 use mmscale_document::Document;
-use mmscale_study::{Checks, Registry, Request, Source, Study};
+use mmscale_study::{Checks, PolicyArm, Registry, Request, Source, Study};
 use mmscale_study::{churn::Churn, pcp::Pcp, reap::Reap, vmstat::Vmstat};
 
 /// An arm with a policy of ours for everything, one that chooses nothing, two that choose one.
@@ -47,6 +47,21 @@ fn run(study: &'static dyn Study, settings: &[&str]) -> Document {
 fn results(document: &Document, name: &str) -> String {
     let arm = arm(document, name);
     format!("{:?} {:?}", arm.metrics, arm.locks)
+}
+
+/// An arm of a call is the arm of the file that chooses the same.
+#[test]
+fn an_arm_of_a_call_gives_what_the_same_arm_of_the_file_gives() {
+    let settings = ["cpus=8", "processes_per_cpu=2", "duration_ms=0.5"];
+    let request = quick("churn", 1, Checks::On, &settings);
+    let policies = ["mine:lru=lazy", "lru=stock"].map(|text| PolicyArm::parse(text).unwrap());
+    let arms = ["lazy", "stock"].map(str::to_owned).into();
+    let document = crate::shipped::run(&Request { arms, policies: policies.into(), ..request });
+    let of = |name| results(&document, name);
+    assert!(of("mine") == of("lazy") && of("lru=stock") != of("lazy"));
+    // The study has an arm `stock`, so the list is the name.
+    assert!(of("lru=stock") == of("stock"));
+    assert_eq!(document.arms[2].policies, document.arms[0].policies);
 }
 
 macro_rules! study {

@@ -96,6 +96,7 @@ pub(crate) fn request() -> Request {
         studies: vec!["fake".into()],
         on: None,
         arms: vec![],
+        policies: vec![],
         profile: None,
         settings: Settings::default(),
         seeds: None,

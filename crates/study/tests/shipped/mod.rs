@@ -13,6 +13,7 @@ pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
         studies: vec![study.to_owned()],
         on: Some(On::Sim),
         arms: vec![],
+        policies: Vec::new(),
         profile: None,
         settings: Settings::parse(settings).expect("the test's settings are spelt well"),
         seeds: Some(2),

@@ -1,0 +1,231 @@
+//! Arms that a call makes (`--policy`): a study's first arm with other policies.
+
+use crate::names::UnknownName;
+use crate::policies::{self, Arm, Choice};
+use std::fmt;
+use thiserror::Error;
+
+/// An arm that a call makes: `tick=phased,caches=blockmap`, with a name before a colon or without.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PolicyArm {
+    name: Option<String>,
+    /// Keys and values as they were given; one or more.
+    choices: Vec<(String, String)>,
+}
+
+/// Why a call cannot have such an arm.
+#[derive(Debug, Error)]
+pub enum PolicyError {
+    /// It is no list of choices.
+    #[error(
+        "cannot read --policy `{0}`: write KEY=POLICY, several with commas between, and before a \
+         colon the name of the arm if it is to have one, as in mine:tick=phased,lru=lazy"
+    )]
+    Malformed(String),
+    /// It chooses among the policies of one mechanism twice.
+    #[error("--policy {arm}: `{key}` is chosen twice; choose it once")]
+    Twice {
+        /// The arm.
+        arm: String,
+        /// The mechanism.
+        key: String,
+    },
+    /// There is no such mechanism, or it has no such policy.
+    #[error("--policy {arm}: {why}")]
+    Unknown {
+        /// The arm.
+        arm: String,
+        /// What is unknown, and what exists.
+        why: Box<UnknownName>,
+    },
+    /// The study has an arm of this name.
+    #[error("--policy {arm}: study `{study}` has an arm `{name}`; choose another name")]
+    Taken {
+        /// The arm.
+        arm: String,
+        /// Its name.
+        name: String,
+        /// The study.
+        study: &'static str,
+    },
+    /// Two arms of the call have this name.
+    #[error("two --policy arms are named `{0}`: choose a name for each, as in NAME:{0}")]
+    SameName(String),
+    /// The live kernel has other mechanisms.
+    #[error(
+        "--policy {arm} is not in the kernel that runs here, which has its own mechanisms; use \
+         --on sim or --on threads"
+    )]
+    NotLive {
+        /// The arm.
+        arm: String,
+    },
+    /// The study's arms are not made of policies.
+    #[error("study `{0}` has no policies to choose; leave --policy out")]
+    NoPolicies(&'static str),
+}
+
+impl fmt::Display for PolicyArm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_ref().map_or(String::new(), |name| format!("{name}:"));
+        write!(f, "{name}{}", self.list())
+    }
+}
+
+impl PolicyArm {
+    /// Reads `NAME:KEY=VALUE,KEY=VALUE` or `KEY=VALUE,KEY=VALUE`.
+    pub fn parse(text: &str) -> Result<Self, PolicyError> {
+        let malformed = || PolicyError::Malformed(text.to_owned());
+        let word = |word: &str| {
+            let word = word.trim();
+            let is_word = !word.is_empty() && !word.contains(['=', ':', ' ']);
+            is_word.then(|| word.to_owned()).ok_or_else(malformed)
+        };
+        let (name, list) = match text.split_once(':') {
+            Some((name, list)) => (Some(word(name)?), list),
+            None => (None, text),
+        };
+        let choices = list.split(',').map(|choice| {
+            let (key, value) = choice.split_once('=').ok_or_else(malformed)?;
+            Ok((word(key)?, word(value)?))
+        });
+        let arm = Self { name, choices: choices.collect::<Result<_, _>>()? };
+        for (nth, (key, _)) in arm.choices.iter().enumerate() {
+            if arm.choices[..nth].iter().any(|(other, _)| other == key) {
+                return Err(PolicyError::Twice { key: key.clone(), arm: arm.to_string() });
+            }
+        }
+        Ok(arm)
+    }
+
+    /// Its choices as they are written.
+    fn list(&self) -> String {
+        let choices: Vec<_> =
+            self.choices.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        choices.join(",")
+    }
+
+    /// `base` with its choices, in a study with the choices `own`.
+    pub(crate) fn on(&self, base: &Arm, own: &[Choice]) -> Result<Arm, PolicyError> {
+        let unknown = |why| PolicyError::Unknown { arm: self.to_string(), why: Box::new(why) };
+        let mut arm = base.clone();
+        for (given, value) in &self.choices {
+            let key = policies::keys(own).find(|key| key == given);
+            let key = key.ok_or_else(|| {
+                unknown(UnknownName::new("mechanism", given, policies::keys(own)))
+            })?;
+            arm.choose(key, policies::value(key, value, own).map_err(unknown)?);
+        }
+        Ok(arm)
+    }
+
+    /// The names of `arms` in a study that has arms named `taken`. An arm without a name is called
+    /// as its only policy, or as its list where it has several or that name is another arm's.
+    pub(crate) fn names(
+        arms: &[Self],
+        study: &'static str,
+        taken: &[&str],
+    ) -> Result<Vec<String>, PolicyError> {
+        let short: Vec<String> = arms
+            .iter()
+            .map(|arm| match (&arm.name, &arm.choices[..]) {
+                (Some(name), _) => name.clone(),
+                (None, [(_, value)]) => value.clone(),
+                (None, _) => arm.list(),
+            })
+            .collect();
+        let mut names: Vec<String> = Vec::new();
+        for (arm, short_name) in arms.iter().zip(&short) {
+            let is_taken = taken.contains(&short_name.as_str());
+            let name = match &arm.name {
+                Some(name) if is_taken => {
+                    return Err(PolicyError::Taken {
+                        arm: arm.to_string(),
+                        name: name.clone(),
+                        study,
+                    });
+                }
+                Some(name) => name.clone(),
+                None => {
+                    let alone = short.iter().filter(|other| *other == short_name).count() == 1;
+                    if alone && !is_taken { short_name.clone() } else { arm.list() }
+                }
+            };
+            if names.contains(&name) {
+                return Err(PolicyError::SameName(name));
+            }
+            names.push(name);
+        }
+        Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: [Choice; 1] = [Choice { key: "bind", values: &["stay", "move"] }];
+
+    fn parsed(texts: &[&str]) -> Vec<PolicyArm> {
+        texts.iter().map(|text| PolicyArm::parse(text).expect("it is fine")).collect()
+    }
+
+    fn names(texts: &[&str]) -> Result<Vec<String>, String> {
+        PolicyArm::names(&parsed(texts), "s", &["stock", "posted"]).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn a_list_changes_what_it_names_and_nothing_else() {
+        let mut base = Arm::default();
+        base.choose("lru", "freeze");
+        let of = |text| {
+            let arm = parsed(&[text])[0].on(&base, &OWN).map_err(|why| why.to_string())?;
+            Ok(["tick", "lru", "bind"].map(|key| arm.chosen(key)))
+        };
+        assert_eq!(of("tick=phased"), Ok([Some("phased"), Some("freeze"), None]));
+        assert_eq!(of("x:lru=lazy,bind=move"), Ok([None, Some("lazy"), Some("move")]));
+        let refused: [(_, Result<_, String>); 3] = [
+            ("tik=phased", of("tik=phased")),
+            ("tick=fased", of("tick=fased")),
+            ("bind=mov", of("bind=mov")),
+        ];
+        for ((text, why), nearest) in refused.into_iter().zip(["tick", "phased", "move"]) {
+            let why = why.expect_err("it is unknown");
+            assert!(why.starts_with(&format!("--policy {text}: there is no ")), "{why}");
+            assert!(why.contains(&format!("did you mean `{nearest}`? (known: ")), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_arm_is_called_by_its_name_its_policy_or_its_list() {
+        let of = |texts: &[&str]| names(texts).expect("they are fine");
+        assert_eq!(of(&["tick=phased", "mine:lru=lazy"]), ["phased", "mine"]);
+        assert_eq!(of(&["tick=phased,lru=lazy"]), ["tick=phased,lru=lazy"]);
+        // The study has an arm of that name, and so would two arms of the call.
+        assert_eq!(of(&["tick=posted"]), ["tick=posted"]);
+        assert_eq!(of(&["tick=x", "lru=x"]), ["tick=x", "lru=x"]);
+        assert_eq!(of(&["lazy:tick=phased", "lru=lazy"]), ["lazy", "lru=lazy"]);
+    }
+
+    #[test]
+    fn names_that_others_have_are_refused() {
+        let why = names(&["posted:tick=phased"]).unwrap_err();
+        assert_eq!(
+            why,
+            "--policy posted:tick=phased: study `s` has an arm `posted`; choose another name"
+        );
+        let why = names(&["tick=phased", "tick=phased"]).unwrap_err();
+        assert!(why.starts_with("two --policy arms are named `tick=phased`: "), "{why}");
+        assert!(names(&["a:tick=phased", "a:lru=lazy"]).is_err());
+    }
+
+    #[test]
+    fn what_is_no_list_of_choices_is_refused() {
+        for wrong in ["", "tick", "tick=", "=phased", "tick=phased,", ":tick=phased", "a:b:c=d"] {
+            let why = PolicyArm::parse(wrong).unwrap_err().to_string();
+            assert!(why.starts_with(&format!("cannot read --policy `{wrong}`: ")), "{why}");
+        }
+        let why = PolicyArm::parse("tick=phased,tick=posted").unwrap_err().to_string();
+        assert!(why.ends_with("`tick` is chosen twice; choose it once"), "{why}");
+    }
+}
