@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-/// One run of one arm with one seed.
+/// One run of one arm with one seed, and perhaps of a second arm that has one policy more.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Case {
     pub(crate) study: String,
     pub(crate) arm: String,
+    /// `KEY=POLICY` of the second arm.
+    pub(crate) policy: Option<String>,
     pub(crate) profile: String,
     pub(crate) cpus: u64,
     pub(crate) shape: &'static str,
@@ -31,6 +33,9 @@ impl Case {
         let mut args = vec!["run".to_owned(), self.study.clone(), "--quick".to_owned()];
         let mut option = |name: &str, value: String| args.extend([name.to_owned(), value]);
         option("--arm", self.arm.clone());
+        if let Some(policy) = &self.policy {
+            option("--policy", policy.clone());
+        }
         option("--profile", self.profile.clone());
         option("--cpus", self.cpus.to_string());
         option("--shape", self.shape.to_owned());
@@ -53,6 +58,9 @@ impl Case {
             let mut case = self.clone();
             case.set.remove(at);
             cases.push(case);
+        }
+        if self.policy.is_some() {
+            cases.push(Self { policy: None, ..self.clone() });
         }
         if self.check {
             cases.push(Self { check: false, ..self.clone() });
@@ -95,6 +103,7 @@ mod tests {
         let case = Case {
             study: "vmstat".into(),
             arm: "stock".into(),
+            policy: Some("tick=phased".into()),
             profile: "x".into(),
             cpus: 2,
             shape: "fill",
@@ -104,7 +113,9 @@ mod tests {
             set: vec![setting("burst_pages", "9", false), setting("requeue", "always", true)],
         };
         let smaller = case.smaller();
-        assert_eq!(smaller.len(), 1 + 1 + 2 + 1);
+        assert_eq!(smaller.len(), 1 + 1 + 1 + 2 + 1);
+        assert_eq!(smaller.iter().filter(|case| case.policy.is_none()).count(), 1);
+        assert!(case.to_string().contains("--arm stock --policy tick=phased "), "{case}");
         assert!(smaller.iter().all(|other| *other != case));
         assert_eq!(smaller.last().expect("one").set[0].value, "4");
         assert!(case.to_string().ends_with("--set sched=both --check"), "{case}");

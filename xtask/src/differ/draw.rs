@@ -59,6 +59,8 @@ enum Values {
 /// What there is to choose from.
 pub(crate) struct Menu {
     studies: Vec<Study>,
+    /// `KEY=POLICY` of every policy of every mechanism.
+    policies: Vec<String>,
     profiles: Vec<String>,
 }
 
@@ -71,9 +73,13 @@ impl Menu {
         let all = |of: &Value| of.as_array().cloned().unwrap_or_default();
         let studies = all(&list["studies"]).iter().map(study).collect::<Option<Vec<_>>>();
         let profiles = all(&list["profiles"]).iter().map(name).collect::<Option<Vec<_>>>();
+        let policies = all(&list["policies"]).iter().map(policies).collect::<Option<Vec<_>>>();
+        let policies = policies.unwrap_or_default().concat();
         match (studies, profiles) {
-            (Some(studies), Some(profiles)) if !studies.is_empty() && !profiles.is_empty() => {
-                Ok(Self { studies, profiles })
+            (Some(studies), Some(profiles))
+                if !studies.is_empty() && !profiles.is_empty() && !policies.is_empty() =>
+            {
+                Ok(Self { studies, policies, profiles })
             }
             _ => Err("`mmscale list --format json` lacks what cases are made of".to_owned()),
         }
@@ -94,6 +100,7 @@ impl Menu {
         Case {
             study: study.name.clone(),
             arm: random.one_of(&study.arms).clone(),
+            policy: random.percent(30).then(|| random.one_of(&self.policies).clone()),
             profile: random.one_of(&self.profiles).clone(),
             cpus: 1 + random.below(most_cpus),
             // The groups of a profile allow few numbers of CPUs.
@@ -128,6 +135,13 @@ impl Param {
             }
         }
     }
+}
+
+/// The policies of a mechanism, as a call chooses them.
+fn policies(of: &Value) -> Option<Vec<String>> {
+    let key = of["key"].as_str()?;
+    let choice = |policy| Some(format!("{key}={}", name(policy)?));
+    of["policies"].as_array()?.iter().map(choice).collect()
 }
 
 fn name(of: &Value) -> Option<String> {
@@ -170,7 +184,8 @@ mod tests {
             param("layout", true, Values::Names(vec!["a".into(), "b".into()])),
         ];
         let study = Study { name: "s".into(), arms: vec!["stock".into()], params };
-        Menu { studies: vec![study], profiles: vec!["p".into()] }
+        let policies = vec!["tick=phased".into(), "lru=lazy".into()];
+        Menu { studies: vec![study], policies, profiles: vec!["p".into()] }
     }
 
     #[test]
@@ -179,6 +194,23 @@ mod tests {
         assert_eq!(menu.draw(1, 5), menu.draw(1, 5));
         assert_ne!(menu.draw(1, 5), menu.draw(1, 6));
         assert_ne!(menu.draw(1, 5), menu.draw(2, 5));
+    }
+
+    #[test]
+    fn each_policy_is_drawn_and_most_cases_have_none() {
+        let menu = menu();
+        let drawn = |policy: Option<&str>| {
+            (0..200).filter(|&number| menu.draw(1, number).policy.as_deref() == policy).count()
+        };
+        assert!(drawn(Some("tick=phased")) > 10 && drawn(Some("lru=lazy")) > 10);
+        assert!(drawn(None) > 100);
+    }
+
+    #[test]
+    fn a_mechanism_of_the_list_gives_what_a_call_chooses() {
+        let of = serde_json::json!({"key": "tick", "policies": [{"name": "a"}, {"name": "b"}]});
+        assert_eq!(policies(&of), Some(vec!["tick=a".into(), "tick=b".into()]));
+        assert_eq!(policies(&serde_json::json!({"key": "tick"})), None);
     }
 
     #[test]
