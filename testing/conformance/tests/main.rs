@@ -3,3 +3,4 @@
 
 mod machines;
 mod oom;
+mod policies;

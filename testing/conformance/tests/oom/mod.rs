@@ -5,4 +5,4 @@ mod kills;
 mod reaping;
 mod swarm;
 mod unseen;
-mod world;
+pub(crate) mod world;

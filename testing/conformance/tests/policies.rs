@@ -1,0 +1,323 @@
+//! Every policy of every mechanism: boots, carries load while CPUs leave and come back, comes to
+//! rest, and leaves nothing behind. The policies are those that `mmscale_mm::policy` lists, so a
+//! new one is in here by its declaration.
+//!
+//! A policy runs in a machine of its own, beside the default policies of the other mechanisms, with
+//! all checkers on. It must keep what any policy promises: programs find what they wrote, counters
+//! are folded, every frame comes home, and the two schedules of the simulator agree. What only its
+//! mechanism promises is asked by [`at_rest`] and [`afterwards`].
+
+use crate::oom::world::{check, grow, holder, start};
+use mmscale_arch::{About, CounterEvent, CpuId, Probe, TickEvent, Trace};
+use mmscale_frames::page_alloc::MemoryMap;
+use mmscale_kernel::{Ending, Kernel};
+use mmscale_mm::mm::MmConfig;
+use mmscale_mm::oom::OomPolicy;
+use mmscale_mm::policy::{MECHANISMS, Mechanism};
+use mmscale_mm::upkeep::TickPolicy;
+use mmscale_sim::{Outcome, Policy, Sim, SimConfig, sample_profile};
+use mmscale_system::{Addr, Advice, Errno, Exit, PAGE_BYTES, System, ThreadSpec};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000;
+const INTERVAL_NS: u64 = 1_000 * MS;
+const CPUS: usize = 4;
+/// The CPU that leaves and comes back.
+const LEAVES: usize = 3;
+/// When it leaves.
+const GONE_NS: u64 = 2_500 * MS;
+/// When it comes back.
+const BACK_NS: u64 = 4_500 * MS;
+/// When programs come to rest.
+const REST_NS: u64 = 8_000 * MS;
+/// When they end.
+const END_NS: u64 = 12_000 * MS;
+/// The intervals after which no counter of a CPU may wait to be folded.
+const STALE_INTERVALS: u64 = 3;
+/// Pages that a program has at a time. Two pageblocks, so that CPUs may keep whole ones.
+const PAGES: u64 = 1200;
+
+/// A counter of a CPU: its CPU, and its place.
+type Counter = (usize, u16, u8);
+
+/// What a CPU did, with times in ns.
+#[derive(Default)]
+struct Seen {
+    ticks: Vec<u64>,
+    /// Counters that became something, or nothing: of dead CPUs, too.
+    counters: Vec<(u64, Counter, bool)>,
+}
+
+impl Probe for Seen {
+    fn event(&mut self, now_ns: u64, event: &Trace) {
+        match *event {
+            Trace::Tick(TickEvent::Begin) => self.ticks.push(now_ns),
+            Trace::Counter(CounterEvent::Delta { cpu, domain, item, old, new, .. })
+                if (old == 0) != (new == 0) =>
+            {
+                self.counters.push((now_ns, (cpu.index(), domain, item), new != 0));
+            }
+            _ => {}
+        }
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+fn seen(_: CpuId) -> Box<dyn Probe> {
+    Box::new(Seen::default())
+}
+
+/// Computes, perhaps in turn with others of the same CPU.
+fn compute_until(system: &Kernel<Sim>, when_ns: u64) -> Result<(), Errno> {
+    while system.clock_ns() < when_ns {
+        system.compute_ns((when_ns - system.clock_ns()).min(100 * MS))?;
+    }
+    Ok(())
+}
+
+fn until(system: &Kernel<Sim>, when_ns: u64) -> Result<(), Errno> {
+    system.sleep_ns(when_ns.saturating_sub(system.clock_ns()))
+}
+
+/// Uses memory in all ways that mechanisms differ in until [`REST_NS`], then computes.
+fn worker(system: &Kernel<Sim>, cpu: usize) -> Result<(), Errno> {
+    // Stays all the time: pageblocks have pages in use while the machine rests.
+    let kept = grow(system, 50)?;
+    let mut round = cpu as u64;
+    while system.clock_ns() < REST_NS {
+        let at = grow(system, PAGES)?;
+        system.compute_ns((200 + 30 * cpu as u64) * MS)?;
+        check(system, at, PAGES);
+        match round % 4 {
+            0 => give_up(system, at, Advice::PageOut)?,
+            1 => give_up(system, at, Advice::Cold)?,
+            2 => share(system, at)?,
+            _ => {}
+        }
+        check(system, at, PAGES);
+        // In pieces: tables become empty one after the other.
+        for piece in 0..4 {
+            system.munmap(at.page(piece * PAGES / 4), PAGES / 4 * PAGE_BYTES)?;
+        }
+        round += 1;
+    }
+    // Fewer than a batch: they wait in it while the machine rests.
+    let batched = grow(system, 20)?;
+    compute_until(system, END_NS)?;
+    check(system, kept, 50);
+    check(system, batched, 20);
+    Ok(())
+}
+
+fn give_up(system: &Kernel<Sim>, at: Addr, advice: Advice) -> Result<(), Errno> {
+    system.madvise(at, PAGES / 2 * PAGE_BYTES, advice)
+}
+
+/// A child has the pages too, copies some of them, and ends.
+fn share(system: &Kernel<Sim>, at: Addr) -> Result<(), Errno> {
+    let body = move |system: &Kernel<Sim>| {
+        check(system, at, PAGES);
+        for page in 0..100 {
+            assert_eq!(system.write(at.page(page), 7), Ok(()));
+        }
+    };
+    let child = system.fork(ThreadSpec::on(0), Box::new(body))?;
+    assert_eq!(system.wait(child), Ok(Exit::Returned));
+    Ok(())
+}
+
+/// A process is killed, and two others help to empty it.
+fn reap(system: &Kernel<Sim>) {
+    let victim = holder(system, 2, PAGES);
+    let fd = system.pidfd_open(victim).expect("it is there");
+    let helpers = [0, 1].map(|cpu| {
+        let body = move |system: &Kernel<Sim>| {
+            let fd = system.pidfd_open(victim).expect("nobody has waited for it");
+            while system.process_mrelease(fd, 0) == Err(Errno::Inval) {
+                assert_eq!(system.sleep_ns(MS / 10), Ok(()));
+            }
+        };
+        start(system, cpu, body)
+    });
+    assert_eq!(system.kill(victim), Ok(()));
+    let _ = system.process_mrelease(fd, 0);
+    for helper in helpers {
+        assert_eq!(system.wait(helper), Ok(Exit::Returned));
+    }
+    assert_eq!(system.wait(victim), Ok(Exit::Killed));
+    assert_eq!(system.close(fd), Ok(()));
+}
+
+/// The first thread of a run.
+fn program(system: &Kernel<Sim>, mechanism: &Mechanism) {
+    let run = |cpu| {
+        start(system, cpu, move |system: &Kernel<Sim>| {
+            assert_eq!(worker(system, cpu), Ok(()), "there is memory");
+        })
+    };
+    let mut workers: Vec<_> = (1..CPUS).map(run).collect();
+    // The shepherd of ticks is deferrable, as in Linux: on an idle CPU it would come late.
+    workers.push(start(system, 0, |system: &Kernel<Sim>| {
+        assert_eq!(compute_until(system, END_NS), Ok(()));
+    }));
+    let sleep = |when_ns| assert_eq!(until(system, when_ns), Ok(()));
+    sleep(GONE_NS);
+    assert_eq!(system.cpu_offline(LEAVES), Ok(()));
+    reap(system);
+    sleep(BACK_NS);
+    assert_eq!(system.cpu_online(LEAVES), Ok(()));
+    workers.push(run(LEAVES));
+    reap(system);
+    sleep(END_NS - INTERVAL_NS / 4);
+    assert_eq!(system.cpu_offline(LEAVES), Ok(()));
+    all_adds_up(system);
+    at_rest(system, mechanism);
+    assert_eq!(system.cpu_online(LEAVES), Ok(()));
+    for worker in workers {
+        assert_eq!(system.wait(worker), Ok(Exit::Returned));
+    }
+}
+
+/// What any policy promises of a machine on which programs only compute, and of a CPU that left.
+fn all_adds_up(system: &Kernel<Sim>) {
+    let mm = system.mm();
+    mm.verify().unwrap_or_else(|why| panic!("the frames: {why:?}"));
+    mm.memory().verify().unwrap_or_else(|why| panic!("the LRU lists: {why}"));
+    mm.backing().verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
+}
+
+/// What one mechanism promises of such a machine.
+fn at_rest(system: &Kernel<Sim>, mechanism: &Mechanism) {
+    let mm = system.mm();
+    match mechanism.key {
+        "tick" => {}
+        "lru" => {
+            mm.memory().drain_all();
+            let audit = mm.memory().verify().unwrap_or_else(|why| panic!("the LRU lists: {why}"));
+            assert_eq!((audit.pending, audit.gathered), (0, 0), "after a drain of all CPUs");
+            assert_eq!(audit.listed, audit.folios, "each folio is on a list then");
+        }
+        "caches" => {
+            mm.drain_all_pages();
+            for (zone, cpu) in mm
+                .frames()
+                .zones()
+                .iter()
+                .flat_map(|zone| (0..CPUS).map(|cpu| (zone.id(), CpuId::new(cpu))))
+            {
+                let kept = mm.frames().cached_pages(zone, cpu);
+                assert_eq!(kept, 0, "{cpu} keeps pages of zone {} after a drain", zone.index());
+            }
+            let audit = mm.verify().unwrap_or_else(|why| panic!("the frames: {why:?}"));
+            let pages: u64 = mm.frames().zones().iter().map(|zone| u64::from(zone.pages())).sum();
+            assert_eq!((audit.cached, audit.free + audit.held), (0, pages));
+        }
+        "calls" => {
+            let stats = mm.call_stats();
+            assert!(stats.flushes > 100, "{stats:?}");
+            assert!(stats.csd_wait_max_ns < INTERVAL_NS, "a call has waited for long: {stats:?}");
+        }
+        "exit" => {
+            // Those of the first process and of the workers.
+            let audit = mm.backing().verify().unwrap_or_else(|why| panic!("{why}"));
+            assert_eq!(audit.spaces, CPUS as u64 + 2, "an address space outlives its process");
+        }
+        other => panic!("mechanism `{other}`: say here what it promises of a machine at rest"),
+    }
+}
+
+/// No counter of a CPU waits for long to be folded, whether it has its CPU or lost it.
+fn none_is_stale(seen: &[Seen]) -> Result<(), String> {
+    let mut events: Vec<_> = seen.iter().flat_map(|seen| &seen.counters).copied().collect();
+    events.sort_unstable();
+    let mut since = BTreeMap::new();
+    for (now_ns, counter, waits) in events {
+        if waits {
+            since.entry(counter).or_insert(now_ns);
+        } else if let Some(since_ns) = since.remove(&counter)
+            && now_ns - since_ns > STALE_INTERVALS * INTERVAL_NS
+        {
+            let (cpu, [from, to]) = (counter.0, [since_ns, now_ns].map(|ns| ns / MS));
+            return Err(format!(
+                "a counter of cpu{cpu} waited from {from} to {to} ms to be folded"
+            ));
+        }
+    }
+    let late = |since_ns: &u64| END_NS.saturating_sub(*since_ns) > STALE_INTERVALS * INTERVAL_NS;
+    match since.iter().find(|(_, since_ns)| late(since_ns)) {
+        Some(((cpu, ..), since_ns)) => {
+            Err(format!("a counter of cpu{cpu} waits since {} ms to be folded", since_ns / MS))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What one mechanism promises of a whole run.
+fn afterwards(seen: &[Seen], mechanism: &Mechanism) -> Result<(), String> {
+    if mechanism.key != "tick" {
+        return Ok(());
+    }
+    for (cpu, ticks) in seen.iter().map(|seen| &seen.ticks).enumerate().skip(1) {
+        let between =
+            |from_ns, to_ns| ticks.iter().filter(|&&at| (from_ns..to_ns).contains(&at)).count();
+        if between(0, GONE_NS) == 0 || between(BACK_NS, REST_NS) == 0 {
+            return Err(format!(
+                "cpu{cpu} counted all the time and its tick never came: {ticks:?}"
+            ));
+        }
+        let gone = between(GONE_NS + 100 * MS, BACK_NS);
+        if cpu == LEAVES && gone > 0 {
+            return Err(format!("cpu{cpu} ticked {gone} times while it was offline"));
+        }
+    }
+    Ok(())
+}
+
+/// Runs one policy of a mechanism; the fingerprint, or what was found.
+fn run(mechanism: &'static Mechanism, policy: &About, schedule: Policy) -> Result<u64, String> {
+    let mut mm = MmConfig::new(MemoryMap::nodes(2, 1 << 14), TickPolicy::default());
+    mm.interval_ns = INTERVAL_NS;
+    mm.swap.pages = 1 << 12;
+    mm.oom.policy = OomPolicy::Fail;
+    mechanism.choose(&mut mm, policy);
+    let mut machine = SimConfig::new(sample_profile(CPUS), CPUS);
+    (machine.policy, machine.hz, machine.limit_ns) = (schedule, 250, 2 * END_NS);
+    let first = move |system: &Kernel<Sim>| program(system, mechanism);
+    let boot =
+        || Kernel::boot(&mm, Ending::Verified, Box::new(first)).expect("a sound configuration");
+    let Outcome { failure, violations, fingerprint, probes, .. } =
+        mmscale_sim::run(machine, seen, || Rc::new(boot()));
+    match (failure, violations.first()) {
+        (Some(failure), _) => return Err(failure.to_string()),
+        (None, Some(violation)) => return Err(violation.to_string()),
+        (None, None) => {}
+    }
+    let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<Seen>().map(|seen| *seen);
+    let seen: Result<Vec<Seen>, _> = probes.into_iter().map(own).collect();
+    let seen = seen.map_err(|_| "a probe of another kind")?;
+    none_is_stale(&seen)?;
+    afterwards(&seen, mechanism)?;
+    Ok(fingerprint)
+}
+
+#[test]
+fn every_policy_of_every_mechanism_keeps_its_promises() {
+    let mut failures = Vec::new();
+    for mechanism in MECHANISMS {
+        for policy in mechanism.policies {
+            let [lazy, naive] =
+                [Policy::Lazy, Policy::Naive].map(|schedule| run(mechanism, policy, schedule));
+            let what = match (lazy, naive) {
+                (Ok(lazy), Ok(naive)) if lazy == naive => continue,
+                (Ok(_), Ok(_)) => "the lazy and the naive schedule differ".to_owned(),
+                (Err(why), _) | (_, Err(why)) => why,
+            };
+            failures.push(format!("{}={}: {what}", mechanism.key, policy.name));
+        }
+    }
+    assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+}
