@@ -20,8 +20,9 @@
 
 mod phased;
 mod plain;
+mod posted;
 
-use crate::time::{Hz, Time};
+use crate::time::{Expiry, Hz, Time};
 use crate::work::{Work, WorkItem};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{EachCpu, Mutex, PerCpu};
@@ -39,6 +40,27 @@ mmscale_arch::policies! {
         Posted = "posted",
         /// Gives each CPU a phase of the one interval; never waits for zone->lock.
         Phased = "phased",
+    }
+}
+
+/// When the next plain tick of a CPU comes, on a machine with so many CPUs online.
+type Delay<A> = fn(&Upkeep<A>, &Parts<'_, A>, CpuId, u64) -> Expiry;
+
+/// How the ticks of a policy run.
+enum Ticks<A: Machine> {
+    /// As in Linux, with a delay of the policy's own.
+    Plain(Delay<A>),
+    /// At their phases.
+    Phased,
+}
+
+impl<A: Machine> Ticks<A> {
+    fn of(policy: TickPolicy) -> Self {
+        match policy {
+            TickPolicy::Stock => Self::Plain(Upkeep::stock_delay),
+            TickPolicy::Posted => Self::Plain(Upkeep::posted_delay),
+            TickPolicy::Phased => Self::Phased,
+        }
     }
 }
 
@@ -65,6 +87,7 @@ pub(crate) struct Parts<'a, A: Machine> {
 /// The upkeep of all CPUs.
 pub struct Upkeep<A: Machine> {
     policy: TickPolicy,
+    ticks: Ticks<A>,
     requeue: Requeue,
     interval_ns: u64,
     interval_jiffies: u64,
@@ -90,6 +113,7 @@ impl<A: Machine> Upkeep<A> {
         }
         Some(Self {
             policy,
+            ticks: Ticks::of(policy),
             requeue,
             interval_ns,
             interval_jiffies: hz.span(interval_ns),
@@ -123,27 +147,27 @@ impl<A: Machine> Upkeep<A> {
     /// One run of the calling CPU's tick, in its worker.
     pub(crate) fn vmstat_update(&self, parts: &Parts<'_, A>, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::VmstatUpdate);
-        match self.policy {
-            TickPolicy::Stock | TickPolicy::Posted => self.run_plain(parts, cpu),
-            TickPolicy::Phased => self.run_phased(parts, cpu),
+        match self.ticks {
+            Ticks::Plain(delay) => self.run_plain(parts, cpu, delay),
+            Ticks::Phased => self.run_phased(parts, cpu),
         }
     }
 
     /// One run of the shepherd, in a worker.
     pub(crate) fn shepherd(&self, parts: &Parts<'_, A>) {
         let _span = Span::<A>::enter(Func::VmstatShepherd);
-        match self.policy {
-            TickPolicy::Stock | TickPolicy::Posted => self.kick_at_once(parts),
-            TickPolicy::Phased => self.kick_at_phases(parts),
+        match self.ticks {
+            Ticks::Plain(_) => self.kick_at_once(parts),
+            Ticks::Phased => self.kick_at_phases(parts),
         }
         self.arm_shepherd(parts, A::cpu());
     }
 
     fn arm_shepherd(&self, parts: &Parts<'_, A>, cpu: CpuId) {
         self.shepherd_on.store(cpu.index() as u32, Relaxed);
-        let expiry = match self.policy {
-            TickPolicy::Stock | TickPolicy::Posted => self.rounded_interval(parts, cpu),
-            TickPolicy::Phased => self.next_shepherd_step(),
+        let expiry = match self.ticks {
+            Ticks::Plain(_) => self.rounded_interval(parts, cpu),
+            Ticks::Phased => self.next_shepherd_step(),
         };
         parts.work.queue_delayed_on(parts.time, cpu, WorkItem::Shepherd, expiry);
     }
@@ -186,10 +210,10 @@ impl<A: Machine> Upkeep<A> {
     pub(crate) fn cpu_online(&self, parts: &Parts<'_, A>, cpu: CpuId) {
         self.rank_cpus();
         parts.work.enable(WorkItem::VmstatTick(cpu));
-        match self.policy {
+        match self.ticks {
             // The shepherd will find it.
-            TickPolicy::Stock | TickPolicy::Posted => {}
-            TickPolicy::Phased => self.arm_at_phase(parts, cpu),
+            Ticks::Plain(_) => {}
+            Ticks::Phased => self.arm_at_phase(parts, cpu),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The tick and the shepherd as Linux has them, and with the delay that was posted.
+//! The tick and the shepherd as Linux has them; policies differ in the delay of the next tick.
 
-use super::{Parts, TickPolicy, Upkeep, trace_end};
+use super::{Delay, Parts, Upkeep, trace_end};
 use crate::time::Expiry;
 use crate::work::WorkItem;
 use mmscale_arch::{CpuId, CpuMask, Machine, TickEvent, Trace};
@@ -15,25 +15,19 @@ impl<A: Machine> Upkeep<A> {
         Expiry::Deferrable { jiffies }
     }
 
-    /// When the tick of `cpu` comes again.
-    fn plain_expiry(&self, parts: &Parts<'_, A>, cpu: CpuId) -> Expiry {
-        let mut online = CpuMask::EMPTY;
-        A::online(&mut online);
-        let cpus = online.count() as u64;
-        if self.policy == TickPolicy::Posted && cpus > 1 {
-            let interval = self.interval_jiffies;
-            let spread = interval * (cpu.index() as u64 % cpus) / cpus;
-            return Expiry::Deferrable { jiffies: interval + spread };
-        }
+    /// Linux: however many CPUs there are.
+    pub(super) fn stock_delay(&self, parts: &Parts<'_, A>, cpu: CpuId, _cpus: u64) -> Expiry {
         self.rounded_interval(parts, cpu)
     }
 
-    pub(super) fn run_plain(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+    pub(super) fn run_plain(&self, parts: &Parts<'_, A>, cpu: CpuId, delay: Delay<A>) {
         A::trace(Trace::Tick(TickEvent::Begin));
         let run = parts.frames.refresh_cpu_vm_stats(DecayRequest::PerRun, A::cond_resched);
         let again = self.goes_on(&run);
         if again {
-            let expiry = self.plain_expiry(parts, cpu);
+            let mut online = CpuMask::EMPTY;
+            A::online(&mut online);
+            let expiry = delay(self, parts, cpu, online.count() as u64);
             let tick = WorkItem::VmstatTick(cpu);
             parts.work.queue_delayed_on(parts.time, cpu, tick, expiry);
         }

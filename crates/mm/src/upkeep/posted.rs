@@ -1,0 +1,17 @@
+//! The delay that was posted to linux-mm in April 2026: each CPU has a period of its own.
+
+use super::{Parts, Upkeep};
+use mmscale_arch::{Machine, CpuId};
+use crate::time::Expiry;
+
+impl<A: Machine> Upkeep<A> {
+    /// One interval, and the share of another that `cpu` has of the `cpus` online.
+    pub(super) fn posted_delay(&self, parts: &Parts<'_, A>, cpu: CpuId, cpus: u64) -> Expiry {
+        if cpus <= 1 {
+            return self.rounded_interval(parts, cpu);
+        }
+        let interval = self.interval_jiffies;
+        let spread = interval * (cpu.index() as u64 % cpus) / cpus;
+        Expiry::Deferrable { jiffies: interval + spread }
+    }
+}
