@@ -1,7 +1,7 @@
 //! Ageing and locking: moves between lists, gathered in batches, and memory that stays.
 
 use super::lists::{End, Relock};
-use super::{BatchKind, LruList, LruPolicy, Memory};
+use super::{BatchKind, LruList, Memory, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use mmscale_arch::{Func, LruEvent, Machine, Op, Pfn, Span, Trace};
@@ -53,9 +53,9 @@ impl<A: Machine> Memory<'_, A> {
             }
             return;
         }
-        let reachable = match self.lru.policy {
-            LruPolicy::Lazy => true,
-            LruPolicy::Stock | LruPolicy::Freeze => {
+        let reachable = match self.lru.pending() {
+            Pending::Slot => true,
+            Pending::Batch => {
                 let pinned = PreemptGuard::<A>::new();
                 let own = self.lru.cpus.of(pinned.cpu());
                 kind == BatchKind::Activate && own.has(BatchKind::Add, pfn)
@@ -90,9 +90,13 @@ impl<A: Machine> Memory<'_, A> {
     /// The same for one that waited in a slot when it was to be rotated, and is under writeback no
     /// more: it is marked, and joins its list at the end. Also from interrupts.
     pub fn rotate_waiting(&self, pfn: Pfn) {
-        if self.lru.policy != LruPolicy::Lazy {
-            return;
+        match self.lru.pending() {
+            Pending::Batch => {}
+            Pending::Slot => self.rotate_in_slot(pfn),
         }
+    }
+
+    fn rotate_in_slot(&self, pfn: Pfn) {
         let marked = |word: FolioWord| {
             let marked = word.with(FolioFlags::RECLAIM, FolioFlags::empty());
             (word.has(FolioFlags::PENDING) && turns(word)).then_some(marked)

@@ -1,6 +1,6 @@
 //! Draining: this CPU, all CPUs, CPUs that are gone, and doing without batches for a while.
 
-use super::{BatchKind, Event, LruPolicy, Memory};
+use super::{BatchKind, Event, Memory, Pending};
 use crate::work::WorkItem;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
@@ -27,15 +27,17 @@ impl<'a, A: Machine> Memory<'a, A> {
     /// before advice that looks for folios on lists, at munlock. `Lazy` has none: whoever wants a
     /// folio there asks for that folio.
     pub fn blanket_drain(&self) {
-        if self.lru.policy != LruPolicy::Lazy {
-            self.drain();
+        match self.lru.pending() {
+            Pending::Batch => self.drain(),
+            Pending::Slot => {}
         }
     }
 
     /// As [`Memory::blanket_drain`], for the places where Linux drains all CPUs. Sleeps.
     pub fn blanket_drain_all(&self) {
-        if self.lru.policy != LruPolicy::Lazy {
-            self.drain_all();
+        match self.lru.pending() {
+            Pending::Batch => self.drain_all(),
+            Pending::Slot => {}
         }
     }
 
@@ -43,13 +45,11 @@ impl<'a, A: Machine> Memory<'a, A> {
     /// nothing runs any more.
     fn drain_batches(&self, cpu: CpuId) {
         let own = self.lru.cpus.of(cpu);
+        match self.lru.pending() {
+            Pending::Batch => {}
+            Pending::Slot => self.sweep_slots(own),
+        }
         for kind in BatchKind::ALL {
-            if kind == BatchKind::Add && self.lru.policy == LruPolicy::Lazy {
-                let swept = own.sweep();
-                if !swept.as_slice().is_empty() {
-                    self.move_adds(&swept);
-                }
-            }
             if own.len(kind) == 0 {
                 continue;
             }

@@ -6,7 +6,7 @@
 
 use super::batch::Taken;
 use super::lists::{End, Relock};
-use super::{Event, LruList, LruPolicy, Memory};
+use super::{Event, LruList, Memory, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
 use mmscale_arch::{Func, Machine, NodeId, Pfn, Span};
@@ -59,10 +59,6 @@ impl<A: Machine> Memory<'_, A> {
         relock.unlink(pfn, list);
     }
 
-    pub(super) fn waits_in_slot(&self, word: FolioWord) -> bool {
-        self.lru.policy == LruPolicy::Lazy && word.has(FolioFlags::PENDING)
-    }
-
     /// Puts an isolated folio back through this CPU's batch, and drops the reference that came with
     /// the isolation (`folio_putback_lru`).
     pub fn putback(&self, pfn: Pfn) {
@@ -76,10 +72,13 @@ impl<A: Machine> Memory<'_, A> {
     /// through this CPU's batch, like any others: whoever wants one on its list asks for it.
     pub fn putback_now(&self, folios: &[Pfn]) {
         let _span = Span::<A>::enter(Func::MoveFoliosToLru);
-        if self.lru.policy == LruPolicy::Lazy {
-            folios.iter().for_each(|&pfn| self.putback(pfn));
-            return;
+        match self.lru.pending() {
+            Pending::Batch => self.putback_listed(folios),
+            Pending::Slot => folios.iter().for_each(|&pfn| self.putback(pfn)),
         }
+    }
+
+    fn putback_listed(&self, folios: &[Pfn]) {
         for some in folios.chunks(super::BATCH) {
             let mut back = Taken::EMPTY;
             let mut relock = Relock::new(*self);
@@ -133,33 +132,15 @@ impl<A: Machine> Memory<'_, A> {
     /// can be reached: of any CPU under `Lazy`, this CPU's otherwise. Whether it is on its list
     /// now; if not, somebody has isolated it, or another CPU's batch has it.
     pub fn demand(&self, pfn: Pfn) -> bool {
-        if self.lru.policy != LruPolicy::Lazy && !self.folios.word(pfn).has(FolioFlags::LRU) {
-            self.drain();
+        match self.lru.pending() {
+            Pending::Batch => {
+                if !self.folios.word(pfn).has(FolioFlags::LRU) {
+                    self.drain();
+                }
+                self.folios.word(pfn).has(FolioFlags::LRU)
+            }
+            Pending::Slot => self.demand_slot(pfn),
         }
-        loop {
-            let word = self.folios.word(pfn);
-            if word.has(FolioFlags::LRU) {
-                return true;
-            }
-            if !self.waits_in_slot(word) {
-                return false;
-            }
-            if self.claim(pfn) {
-                self.join_claimed(pfn);
-                return true;
-            }
-            A::relax();
-        }
-    }
-
-    /// Puts a folio on its list that the caller has claimed, and drops the slot's reference.
-    pub(super) fn join_claimed(&self, pfn: Pfn) {
-        let mut relock = Relock::new(*self);
-        self.join(&mut relock, pfn);
-        drop(relock);
-        self.note_unpinned();
-        self.lru.tally(Event::Demanded, 1);
-        self.retire(core::iter::once((pfn, 1)), Self::drop_plain);
     }
 
     /// Whether the folio has no more than `users` references, a batch's not counted: what
@@ -169,14 +150,14 @@ impl<A: Machine> Memory<'_, A> {
     /// page-table lock.
     pub fn is_exclusive(&self, pfn: Pfn, users: u32) -> bool {
         let word = self.folios.word(pfn);
-        if self.lru.policy == LruPolicy::Lazy {
-            return word.users() <= users;
+        match self.lru.pending() {
+            Pending::Batch if word.refs() > users && !word.has(FolioFlags::LRU) => {
+                self.drain();
+                self.folios.word(pfn).refs() <= users
+            }
+            Pending::Batch => word.refs() <= users,
+            Pending::Slot => word.users() <= users,
         }
-        if word.refs() > users && !word.has(FolioFlags::LRU) {
-            self.drain();
-            return self.folios.word(pfn).refs() <= users;
-        }
-        word.refs() <= users
     }
 
     /// Takes a folio with just `users` references away from everybody: for splitting or moving it

@@ -1,8 +1,8 @@
 //! Onto the lists: adding folios, and carrying out what batches have gathered.
 
-use super::batch::{BATCH, Place, Taken};
+use super::batch::{BATCH, Taken};
 use super::lists::{End, Relock};
-use super::{BatchKind, Event, LruList, LruPolicy, Memory};
+use super::{BatchKind, Dead, Event, LruList, Memory, Pending};
 use crate::folio::{FolioFlags, FolioInit, FolioWord};
 use crate::group::OverLimit;
 use core::sync::atomic::Ordering::Acquire;
@@ -93,16 +93,8 @@ impl<A: Machine> Memory<'_, A> {
         let reading = self.rcu.read();
         let own = self.lru.cpus.of(reading.cpu());
         let at_once = self.moves_at_once(pfn);
-        if self.lru.policy == LruPolicy::Lazy && !at_once {
-            let slot = own.free_slot().unwrap_or_else(|| {
-                self.move_adds(&own.sweep());
-                0
-            });
-            self.folios.set_place(pfn, Place { cpu: reading.cpu(), slot }.pack());
-            make_pending();
-            A::trace(Trace::Lru(LruEvent::Pinned { folios: 1 }));
-            own.fill(slot, pfn);
-            return;
+        if self.lru.pending() == Pending::Slot && !at_once {
+            return self.add_to_slot(own, reading.cpu(), pfn, make_pending);
         }
         make_pending();
         A::trace(Trace::Lru(LruEvent::Pinned { folios: 1 }));
@@ -125,7 +117,7 @@ impl<A: Machine> Memory<'_, A> {
         let (mut dead, mut dead_pages) = (0, 0);
         let mut relock = Relock::new(*self);
         for &pfn in taken.as_slice() {
-            if self.lru.policy != LruPolicy::Stock
+            if self.lru.policy.dead() == Dead::Freed
                 && let Some(word) = self.reap(pfn)
             {
                 self.note_death(pfn, word);

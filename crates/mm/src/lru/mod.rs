@@ -25,6 +25,7 @@
 //! | `isolate` | taking folios off lists and putting them back, demand |
 //! | `age` | activation, deactivation, locking in memory |
 //! | `retire` | the last reference, giving frames back |
+//! | `slots` | folios that wait in slots: the code of `Lazy` |
 //! | `verify` | whether it all adds up |
 //!
 //! Lock order: [`LockClass`](crate::arch::LockClass). The mutex of drains of all CPUs is outermost.
@@ -36,6 +37,7 @@ mod isolate;
 mod join;
 mod lists;
 mod retire;
+mod slots;
 mod verify;
 
 pub use batch::{BATCH, BatchKind};
@@ -69,6 +71,39 @@ mmscale_arch::policies! {
         /// Lists a folio only if it survives its batch or is wanted on its list; no drain of all
         /// CPUs as a precaution.
         Lazy = "lazy",
+    }
+}
+
+/// Where a folio waits before it is on its list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pending {
+    /// In a batch of its CPU, which only that CPU can empty.
+    Batch,
+    /// In a slot, which any CPU can empty.
+    Slot,
+}
+
+/// What becomes of a folio of which only the batch still has a reference, when that is carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Dead {
+    /// It is put on its list, and taken off again.
+    Listed,
+    /// It is freed.
+    Freed,
+}
+
+impl LruPolicy {
+    const fn pending(self) -> Pending {
+        match self {
+            Self::Stock | Self::Freeze => Pending::Batch,
+            Self::Lazy => Pending::Slot,
+        }
+    }
+    const fn dead(self) -> Dead {
+        match self {
+            Self::Stock => Dead::Listed,
+            Self::Freeze | Self::Lazy => Dead::Freed,
+        }
     }
 }
 
@@ -134,7 +169,10 @@ pub struct Lru<A: Machine> {
 impl<A: Machine> Lru<A> {
     /// Empty lists for `groups` memory groups on `nodes` nodes.
     pub fn new(policy: LruPolicy, groups: usize, nodes: usize) -> Self {
-        let slots = if policy == LruPolicy::Lazy { BATCH } else { 0 };
+        let slots = match policy.pending() {
+            Pending::Batch => 0,
+            Pending::Slot => BATCH,
+        };
         Self {
             policy,
             nodes,
@@ -149,6 +187,10 @@ impl<A: Machine> Lru<A> {
     /// How folios get onto their lists.
     pub fn policy(&self) -> LruPolicy {
         self.policy
+    }
+    /// Where folios wait before they are on their lists.
+    pub(crate) fn pending(&self) -> Pending {
+        self.policy.pending()
     }
     /// How often things have happened.
     pub fn counters(&self) -> LruCounters {

@@ -1,12 +1,12 @@
 //! The way out: the last reference, off the list, the frames back to the page cache.
 
-use super::batch::{BATCH, Place, Taken};
+use super::batch::{BATCH, Taken};
 use super::lists::Relock;
-use super::{Event, LruList, LruPolicy, Memory};
+use super::{LruList, Memory, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
-use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Func, LruEvent, Machine, Op, Order, Pfn, Span, Trace};
+use mmscale_arch::sync::IrqGuard;
+use mmscale_arch::{Func, LruEvent, Machine, Order, Pfn, Span, Trace};
 use mmscale_frames::vmstat::ZoneItem;
 
 /// Folios that [`Memory::release_many`] takes off their lists together: four batches.
@@ -37,10 +37,14 @@ impl<A: Machine> Memory<'_, A> {
     /// held, fewer line transfers and fewer handoffs; whoever waits for the lock may do so for 4 us
     /// instead of 1. Huge ones go back to their zone together.
     pub fn release_many(&self, folios: &[(Pfn, u32)]) {
-        if self.lru.policy == LruPolicy::Lazy {
+        match self.lru.pending() {
+            Pending::Batch => self.release_listed(folios),
             // There may be nothing to take off a list.
-            return self.release(folios);
+            Pending::Slot => self.release(folios),
         }
+    }
+
+    fn release_listed(&self, folios: &[(Pfn, u32)]) {
         let _span = Span::<A>::enter(Func::ReleasePages);
         for some in folios.chunks(MANY) {
             let mut gone = [Pfn::new(0); MANY];
@@ -102,14 +106,16 @@ impl<A: Machine> Memory<'_, A> {
 
     /// Drops references that no batch has.
     fn drop_users(&self, relock: &mut Relock<'_, A>, pfn: Pfn, refs: u32) -> Option<FolioWord> {
-        if self.lru.policy == LruPolicy::Lazy {
-            return self.drop_lazily(relock, pfn, refs);
+        match self.lru.pending() {
+            Pending::Batch => {
+                let old = self.folios.drop_refs(pfn, refs);
+                if old.has(FolioFlags::PENDING) && old.refs() == refs + 1 {
+                    A::trace(Trace::Lru(LruEvent::Dead { pages: self.pages_of(pfn) as i32 }));
+                }
+                (old.refs() == refs).then_some(old)
+            }
+            Pending::Slot => self.drop_lazily(relock, pfn, refs),
         }
-        let old = self.folios.drop_refs(pfn, refs);
-        if old.has(FolioFlags::PENDING) && old.refs() == refs + 1 {
-            A::trace(Trace::Lru(LruEvent::Dead { pages: self.pages_of(pfn) as i32 }));
-        }
-        (old.refs() == refs).then_some(old)
     }
 
     /// Drops references of which none is an add batch's. The same under every policy.
@@ -121,74 +127,6 @@ impl<A: Machine> Memory<'_, A> {
     ) -> Option<FolioWord> {
         let old = self.folios.drop_refs(pfn, refs);
         (old.refs() == refs).then_some(old)
-    }
-
-    /// Drops references; if only a slot's is left, that one too.
-    fn drop_lazily(&self, relock: &mut Relock<'_, A>, pfn: Pfn, refs: u32) -> Option<FolioWord> {
-        let word = self.folios.glance(pfn);
-        let ends = |word: FolioWord| word.has(FolioFlags::PENDING) && word.refs() == refs + 1;
-        let mut owned = refs;
-        if ends(word) && self.claim(pfn) {
-            let after = word.without_refs().with(FolioFlags::empty(), FolioFlags::PENDING);
-            if self.folios.exchange(pfn, word, after).is_ok() {
-                self.note_freed_pending();
-                return Some(after);
-            }
-            // Somebody has come in between. The slot's reference is ours.
-            self.join(relock, pfn);
-            self.note_unpinned();
-            owned += 1;
-        }
-        let old = self.folios.drop_refs(pfn, owned);
-        if old.refs() == owned {
-            return Some(old);
-        }
-        if owned == refs && ends(old) { self.end_pending(relock, pfn) } else { None }
-    }
-
-    /// Only a slot still has a reference: the caller dropped the last other one just now.
-    #[cold]
-    fn end_pending(&self, relock: &mut Relock<'_, A>, pfn: Pfn) -> Option<FolioWord> {
-        if !self.claim(pfn) {
-            // Its CPU sweeps, and will find it dead; or somebody has taken it up again.
-            A::trace(Trace::Lru(LruEvent::Dead { pages: self.pages_of(pfn) as i32 }));
-            return None;
-        }
-        let last = |word: FolioWord| {
-            let after = word.without_refs().with(FolioFlags::empty(), FolioFlags::PENDING);
-            (word.refs() == 1).then_some(after)
-        };
-        if let Ok(word) = self.folios.update(pfn, last) {
-            self.note_freed_pending();
-            return Some(word);
-        }
-        self.join(relock, pfn);
-        self.note_unpinned();
-        self.drop_plain(relock, pfn, 1)
-    }
-
-    /// Takes the folio out of its slot, wherever that is; the slot's reference is the caller's
-    /// then, and the folio still says that it is pending. `false`: it is in no slot.
-    pub(super) fn claim(&self, pfn: Pfn) -> bool {
-        let place = Place::unpack(self.folios.place(pfn));
-        let pinned = PreemptGuard::<A>::new();
-        let theirs = self.lru.cpus.of(place.cpu);
-        if !theirs.claim(place.slot, pfn) {
-            return false;
-        }
-        A::work(Op::LruBatch, 1);
-        if place.cpu == pinned.cpu() {
-            theirs.emptied(place.slot);
-        }
-        true
-    }
-
-    fn note_freed_pending(&self) {
-        self.lru.tally(Event::FreedPending, 1);
-        self.note_unpinned();
-    }
-    pub(super) fn note_unpinned(&self) {
-        A::trace(Trace::Lru(LruEvent::Pinned { folios: -1 }));
     }
 
     /// The folio has come to its end in the state `word`.

@@ -3,7 +3,7 @@
 use super::zap::{Locked, Retire, folio_of};
 use super::{Area, Backing, Space, SpaceError, VmaRange, Vpn};
 use crate::folio::FolioFlags;
-use crate::lru::LruPolicy;
+use crate::lru::Pending;
 use crate::table::{Direction, Gather, Leaf, PteFlags};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, NodeId, Order, PageSize, Pfn, Span};
@@ -24,7 +24,7 @@ impl<A: Machine> Space<A> {
         present: Present,
     ) -> Result<u64, SpaceError> {
         // Linux does without batches, on all CPUs, for as long as it isolates and moves pages.
-        let blanket = on.memory.lru.policy() != LruPolicy::Lazy;
+        let blanket = on.memory.lru.pending() == Pending::Batch;
         let off = (present == Present::Move && blanket).then(|| on.memory.batches_off());
         let wrong = {
             let mut change = self.change();

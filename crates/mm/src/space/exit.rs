@@ -4,8 +4,8 @@ use super::change::Change;
 use super::mmap::locked_of;
 use super::zap::Retire;
 use super::{Backing, EXITING, ExitPolicy, Space, VmaRange};
-use crate::smp::CallPolicy;
 use crate::table::Gather;
+use crate::tlb::Forgetting;
 use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Span, Trace};
 
@@ -58,7 +58,7 @@ impl<A: Machine> Space<A> {
     }
     /// Takes all pages out, whoever else does.
     fn zap_all<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
-        if on.paging.tlb.smp().config().policy == CallPolicy::Requests {
+        if on.paging.tlb.forgetting() == Forgetting::Nudged {
             // No CPU uses it any more, nor reads its tables: what follows needs no flush.
             self.table.retire(on.paging);
         }

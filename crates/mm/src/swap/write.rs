@@ -3,7 +3,7 @@
 use super::slots::SLOTS;
 use super::{Event, Swap, SwapDevice, Zeromap};
 use crate::folio::FolioFlags;
-use crate::lru::{LruPolicy, Memory};
+use crate::lru::{Memory, Pending};
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{PreemptGuard, WaitQueue};
 use mmscale_arch::{Atomic, Func, IoDirection, IoDone, Machine, Op, PageIo, Pfn, Span};
@@ -146,7 +146,7 @@ impl<A: Machine> Swap<A> {
         // While it is under writeback the cache keeps its reference; ours is for afterwards.
         memory.folios.get(pfn);
         let rotates = memory.folios.test_and_clear(pfn, FolioFlags::RECLAIM);
-        if rotates && memory.lru.policy() != LruPolicy::Lazy {
+        if rotates && memory.lru.pending() == Pending::Batch {
             memory.rotate(pfn);
         }
         self.end(memory, pfn, FolioFlags::WRITEBACK);

@@ -6,8 +6,8 @@
 //! (`flush_tlb_batched_pending`).
 
 use super::cpu::Loaded;
-use super::{Extent, Tlb, trace};
-use crate::smp::{Call, CallFunc, CallPolicy, Count, Here, Wait};
+use super::{Extent, Forgetting, Tlb, trace};
+use crate::smp::{Call, CallFunc, Count, Here, Wait};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use mmscale_arch::{Asid, Atomic, CpuMask, Func, Machine, Span};
 
@@ -84,12 +84,13 @@ impl<A: Machine> Tlb<A> {
         };
         let space = self.space(asid);
         let generation = space.begin();
-        if self.policy() == CallPolicy::Requests {
-            space.note(generation, extent.at_most(super::SINGLE_FLUSH_CEILING));
-            space.put_off(generation);
-        } else {
-            // Any will do: whoever settles calls all CPUs, whatever they have forgotten.
-            space.deferred.store(generation, SeqCst);
+        match self.forgetting() {
+            // Any will do: settling calls all CPUs, whatever they have forgotten.
+            Forgetting::Called => space.deferred.store(generation, SeqCst),
+            Forgetting::Nudged => {
+                space.note(generation, extent.at_most(super::SINGLE_FLUSH_CEILING));
+                space.put_off(generation);
+            }
         }
         *place = Some((asid, generation));
         batch.taken += 1;
@@ -102,9 +103,9 @@ impl<A: Machine> Tlb<A> {
         let _span = Span::<A>::enter(Func::ArchTlbbatchFlush);
         assert!(wait != Wait::No, "a flush proves something only to who waits for it");
         self.smp.tally().add::<A>(Count::Flushes, 1);
-        let interrupted = match self.policy() {
-            CallPolicy::Stock | CallPolicy::Posted => self.call_for_batch(batch, wait),
-            CallPolicy::Requests => {
+        let interrupted = match self.forgetting() {
+            Forgetting::Called => self.call_for_batch(batch, wait),
+            Forgetting::Nudged => {
                 // First to all, then wait for all.
                 let nudged = self.nudge_for_batch(batch);
                 for ((asid, generation), behind) in batch.iter().zip(nudged.iter().flatten()) {

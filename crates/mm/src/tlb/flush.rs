@@ -7,8 +7,10 @@
 
 use super::cpu::Loaded;
 use super::space::{Recent, Space};
-use super::{BROADCAST_CEILING, Extent, Flushed, SINGLE_FLUSH_CEILING, Tables, Tlb, trace};
-use crate::smp::{Call, CallFunc, CallPolicy, Count, Here, Max, SPIN_NS, Wait, Watch, in_pieces};
+use super::{
+    BROADCAST_CEILING, Extent, Flushed, Forgetting, SINGLE_FLUSH_CEILING, Tables, Tlb, trace,
+};
+use crate::smp::{Call, CallFunc, Count, Here, Max, SPIN_NS, Wait, Watch, in_pieces};
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard, WaitQueue};
 use mmscale_arch::{
@@ -56,11 +58,9 @@ impl<A: Machine> Tlb<A> {
         let extent = extent.at_most(SINGLE_FLUSH_CEILING);
         let space = self.space(asid);
         let generation = space.begin();
-        let interrupted = match self.policy() {
-            CallPolicy::Stock | CallPolicy::Posted => {
-                self.call_others(asid, generation, extent, tables, wait)
-            }
-            CallPolicy::Requests => {
+        let interrupted = match self.forgetting() {
+            Forgetting::Called => self.call_others(asid, generation, extent, tables, wait),
+            Forgetting::Nudged => {
                 space.note(generation, extent);
                 let behind = self.nudge_others(asid, space, generation);
                 self.wait_for_all(asid, generation, &behind, wait);
@@ -165,7 +165,7 @@ impl<A: Machine> Tlb<A> {
     /// What `cpu` has loaded has changed: whoever sleeps for that looks again.
     #[inline]
     pub(super) fn wake_sleepers(&self, cpu: CpuId) {
-        if self.policy() == CallPolicy::Requests {
+        if self.forgetting() == Forgetting::Nudged {
             let sleepers = self.sleepers.of(cpu);
             if sleepers.waiting.load(SeqCst) != 0 {
                 sleepers.queue.wake_all();

@@ -13,8 +13,8 @@
 //! Lock order: the line's lock (class Other) is innermost. Frames are released with nothing held.
 
 use super::cpu::Loaded;
-use super::{Begun, Extent, Flushed, SINGLE_FLUSH_CEILING, Tlb};
-use crate::smp::{CallPolicy, Count, Max, Wait};
+use super::{Begun, Extent, Flushed, Forgetting, SINGLE_FLUSH_CEILING, Tlb};
+use crate::smp::{Count, Max, Wait};
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use mmscale_arch::sync::SpinLock;
@@ -60,8 +60,11 @@ pub(super) struct Limbo<A: Machine> {
 }
 
 impl<A: Machine> Limbo<A> {
-    pub(super) fn new(policy: CallPolicy) -> Self {
-        let room = if policy == CallPolicy::Requests { LIMBO_FRAMES } else { 0 };
+    pub(super) fn new(forgetting: Forgetting) -> Self {
+        let room = match forgetting {
+            Forgetting::Called => 0,
+            Forgetting::Nudged => LIMBO_FRAMES,
+        };
         let line = SpinLock::new(LockClass::Other, VecDeque::with_capacity(room));
         Self { line, len: A::AtomicU32::new(0) }
     }
@@ -73,12 +76,15 @@ impl<A: Machine> Limbo<A> {
 impl<A: Machine> Tlb<A> {
     /// Whether frames may wait instead of their owner.
     pub fn has_limbo(&self) -> bool {
-        self.policy() == CallPolicy::Requests && !A::has_tlb_broadcast()
+        self.forgetting() == Forgetting::Nudged && !A::has_tlb_broadcast()
     }
     /// Begins an invalidation that nobody waits for: what was taken out of `asid` within `extent`
     /// goes into limbo by it. With `requests` only.
     pub fn begin(&self, asid: Asid, extent: Extent) -> Begun {
-        assert!(self.policy() == CallPolicy::Requests, "a flush without a wait needs generations");
+        assert!(
+            self.forgetting() == Forgetting::Nudged,
+            "a flush without a wait needs generations"
+        );
         self.smp.tally().add::<A>(Count::Flushes, 1);
         let space = self.space(asid);
         let generation = space.begin();
@@ -114,7 +120,7 @@ impl<A: Machine> Tlb<A> {
     pub fn leave_limbo(&self, leave: Leave, mut release: impl FnMut(&Flushed, &[Parked])) -> usize {
         let mut released = 0;
         // With another policy there is none, and nobody asks for its line.
-        while self.policy() == CallPolicy::Requests && !self.limbo.is_empty() {
+        while self.forgetting() == Forgetting::Nudged && !self.limbo.is_empty() {
             let Some((asid, generation)) = self.oldest() else { break };
             let behind = self.behind(asid, generation);
             if leave == Leave::Passed && behind.count() > 0 {

@@ -145,6 +145,24 @@ impl Retired {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoAsid;
 
+/// How CPUs are brought to forget translations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Forgetting {
+    /// A call tells them what to forget.
+    Called,
+    /// They find it out by generations, and are nudged to look.
+    Nudged,
+}
+
+impl Forgetting {
+    const fn of(policy: CallPolicy) -> Self {
+        match policy {
+            CallPolicy::Stock | CallPolicy::Posted => Self::Called,
+            CallPolicy::Requests => Self::Nudged,
+        }
+    }
+}
+
 /// What all CPUs may know of all address spaces.
 pub struct Tlb<A: Machine> {
     spaces: Sparse<Space<A>>,
@@ -166,8 +184,8 @@ impl<A: Machine> Tlb<A> {
             loaded: EachCpu::new::<A>(|_| A::AtomicU64::new(Loaded::NOTHING.word())),
             own: PerCpu::new(|_| Own::default()),
             sleepers: EachCpu::new::<A>(|_| Sleepers::new()),
-            limbo: Limbo::new(config.policy),
-            parcels: Parcels::new(config.policy),
+            limbo: Limbo::new(Forgetting::of(config.policy)),
+            parcels: Parcels::new(Forgetting::of(config.policy)),
             smp: Smp::new(config),
         }
     }
@@ -175,8 +193,9 @@ impl<A: Machine> Tlb<A> {
     pub fn smp(&self) -> &Smp<A> {
         &self.smp
     }
-    fn policy(&self) -> CallPolicy {
-        self.smp.config().policy
+    /// How CPUs are brought to forget translations.
+    pub(crate) fn forgetting(&self) -> Forgetting {
+        Forgetting::of(self.smp.config().policy)
     }
     /// What has been counted, of calls and of flushes.
     pub fn stats(&self) -> CallStats {
@@ -263,7 +282,7 @@ impl<A: Machine> Tlb<A> {
             let word = self.loaded_on(off.cpu());
             let loaded = Loaded::of(word.load(Acquire));
             word.store(loaded.lazily().word(), SeqCst);
-            if self.policy() == CallPolicy::Requests {
+            if self.forgetting() == Forgetting::Nudged {
                 // Its hardware has no business in tables that may go without a word to it.
                 A::work(Op::MmSwitch, 1);
                 self.wake_sleepers(off.cpu());

@@ -15,8 +15,8 @@
 //! innermost; pages are freed with nothing held.
 
 use super::limbo::Leave;
-use super::{Batch, Extent, Tlb};
-use crate::smp::{CallPolicy, Count, Max, Wait};
+use super::{Batch, Extent, Forgetting, Tlb};
+use crate::smp::{Count, Max, Wait};
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use mmscale_arch::sync::SpinLock;
@@ -50,8 +50,11 @@ struct Line {
 }
 
 impl<A: Machine> Parcels<A> {
-    pub(super) fn new(policy: CallPolicy) -> Self {
-        let room = if policy == CallPolicy::Requests { PARCELS } else { 0 };
+    pub(super) fn new(forgetting: Forgetting) -> Self {
+        let room = match forgetting {
+            Forgetting::Called => 0,
+            Forgetting::Nudged => PARCELS,
+        };
         let line = Line { parcels: VecDeque::with_capacity(room), next: 0 };
         Self { line: SpinLock::new(LockClass::Other, line), pages: A::AtomicU32::new(0) }
     }
@@ -96,7 +99,7 @@ impl<A: Machine> Tlb<A> {
     /// freed; the sum of that. Tasks only; with [`Leave::All`] it sleeps.
     pub fn leave_parcels(&self, leave: Leave, mut release: impl FnMut(&[Pfn]) -> u32) -> u32 {
         let mut freed = 0;
-        while self.policy() == CallPolicy::Requests && self.parcels.pages() > 0 {
+        while self.forgetting() == Forgetting::Nudged && self.parcels.pages() > 0 {
             let Some((ticket, batch)) = self.oldest_parcel() else { break };
             for (asid, generation) in batch.iter() {
                 let behind = self.behind(asid, generation);

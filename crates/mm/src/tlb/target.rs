@@ -2,8 +2,8 @@
 
 use super::cpu::{Loaded, Own};
 use super::space::Recent;
-use super::{SINGLE_FLUSH_CEILING, Tlb};
-use crate::smp::{Call, CallFunc, CallPolicy};
+use super::{Forgetting, SINGLE_FLUSH_CEILING, Tlb};
+use crate::smp::{Call, CallFunc};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use mmscale_arch::sync::{IrqGuard, NoPreempt};
 use mmscale_arch::{Asid, Atomic, Func, Machine, Op, Span, VmaRange, Vpn};
@@ -82,12 +82,12 @@ impl<A: Machine> Tlb<A> {
         if generation <= loaded.generation() {
             return;
         }
-        match self.policy() {
-            CallPolicy::Stock | CallPolicy::Posted => {
+        match self.forgetting() {
+            Forgetting::Called => {
                 A::work(Op::TlbFlushAll, 1);
                 A::tlb_flush_local(asid, None);
             }
-            CallPolicy::Requests => space.forget(asid, loaded.generation(), generation),
+            Forgetting::Nudged => space.forget(asid, loaded.generation(), generation),
         }
         word.store(loaded.at(generation).word(), SeqCst);
     }

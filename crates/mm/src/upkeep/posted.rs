@@ -1,8 +1,8 @@
 //! The delay that was posted to linux-mm in April 2026: each CPU has a period of its own.
 
 use super::{Parts, Upkeep};
-use mmscale_arch::{Machine, CpuId};
 use crate::time::Expiry;
+use mmscale_arch::{CpuId, Machine};
 
 impl<A: Machine> Upkeep<A> {
     /// One interval, and the share of another that `cpu` has of the `cpus` online.
