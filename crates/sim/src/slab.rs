@@ -13,8 +13,6 @@ use std::sync::LazyLock;
 pub(crate) const STACK_BYTES: usize = 128 * 1024;
 /// Stacks of a slab.
 pub(crate) const SLAB_STACKS: usize = 32;
-/// MADV_GUARD_INSTALL of `asm-generic/mman-common.h`, which the libc crate does not have yet.
-const GUARD_INSTALL: libc::c_int = 102;
 
 /// Bytes of a host page, which is what a guard takes.
 pub(crate) static GUARD_BYTES: LazyLock<usize> = LazyLock::new(|| {
@@ -59,19 +57,15 @@ impl Slab {
             return Err(Error::last_os_error());
         }
         let slab = Self { at: NonNull::new(at).ok_or_else(Error::last_os_error)? };
-        // A stack uses its last pages only: a huge page would hold those of sixteen. A host without
-        // huge pages refuses, which is fine.
-        // SAFETY: the mapping is the slab's own, and its contents do not change.
-        let _ = unsafe { libc::madvise(at, bytes, libc::MADV_NOHUGEPAGE) };
+        small_pages(at, bytes);
         (0..SLAB_STACKS).try_for_each(|nth| slab.guard(nth, guards))?;
         Ok(slab)
     }
     fn guard(&self, nth: usize, guards: Guards) -> Result<()> {
         let (at, bytes) = (self.address(nth), *GUARD_BYTES);
         let done = match guards {
+            Guards::Marks => return mark_guard(at, bytes),
             // SAFETY: the page belongs to the slab and has never been used.
-            Guards::Marks => unsafe { libc::madvise(at, bytes, GUARD_INSTALL) },
-            // SAFETY: as above.
             Guards::Mappings => unsafe { libc::mprotect(at, bytes, libc::PROT_NONE) },
         };
         if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
@@ -85,6 +79,33 @@ impl Slab {
         let low = self.address(nth).addr();
         (low, low + apart_bytes())
     }
+}
+
+/// Asks for small pages: a stack uses its last pages only, and a huge page would hold those of
+/// sixteen. A host without huge pages refuses, which is fine.
+#[cfg(target_os = "linux")]
+fn small_pages(at: *mut libc::c_void, bytes: usize) {
+    // SAFETY: the mapping is the caller's own, and its contents do not change.
+    let _ = unsafe { libc::madvise(at, bytes, libc::MADV_NOHUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn small_pages(_: *mut libc::c_void, _: usize) {}
+
+/// Marks pages that have never been used as a guard.
+#[cfg(target_os = "linux")]
+fn mark_guard(at: *mut libc::c_void, bytes: usize) -> Result<()> {
+    /// MADV_GUARD_INSTALL of `asm-generic/mman-common.h`, which the libc crate does not have yet.
+    const GUARD_INSTALL: libc::c_int = 102;
+    // SAFETY: the pages are the caller's own and have never been used.
+    let done = unsafe { libc::madvise(at, bytes, GUARD_INSTALL) };
+    if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// Only Linux has such marks.
+#[cfg(not(target_os = "linux"))]
+fn mark_guard(_: *mut libc::c_void, _: usize) -> Result<()> {
+    Err(Error::from(std::io::ErrorKind::Unsupported))
 }
 
 impl Drop for Slab {

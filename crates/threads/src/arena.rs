@@ -2,7 +2,7 @@
 //! huge pages where it can: as a kernel's own map of its memory is.
 
 use mmscale_arch::{Order, Pfn};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes in a frame.
@@ -28,7 +28,11 @@ impl Arena {
             mmap_anonymous(core::ptr::null_mut(), pages.max(1) * PAGE_BYTES, access, flags)?
         };
         // SAFETY: the mapping is ours. A refusal means small pages, and changes nothing else.
-        let _ = unsafe { madvise(base, pages.max(1) * PAGE_BYTES, Advice::LinuxHugepage) };
+        #[cfg(target_os = "linux")]
+        let _ = unsafe {
+            use rustix::mm::{Advice, madvise};
+            madvise(base, pages.max(1) * PAGE_BYTES, Advice::LinuxHugepage)
+        };
         Ok(Self { base: base.cast(), pages })
     }
 

@@ -1,6 +1,5 @@
 //! The computer underneath: which CPUs we may use, and pinning to them.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How CPUs wait for each other.
@@ -19,8 +18,7 @@ pub(crate) struct HostCpus(Vec<usize>);
 impl HostCpus {
     /// Asks the system. If it does not say, the list is empty and nothing is pinned.
     pub(crate) fn allowed() -> Self {
-        let Ok(set) = sched_getaffinity(None) else { return Self(Vec::new()) };
-        Self((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+        Self(system::allowed())
     }
 
     /// How many there are; at least 1.
@@ -29,20 +27,45 @@ impl HostCpus {
     }
 
     /// Pins the calling thread to the host's CPU for the machine's CPU `index`: one each, and in
-    /// turn once they run out. Says whether that worked.
+    /// turn once they run out. Returns whether that worked, which it does on Linux alone.
     pub(crate) fn pin(&self, index: usize) -> bool {
-        if self.0.is_empty() {
-            return false;
-        }
-        let mut set = CpuSet::new();
-        set.set(self.0[index % self.0.len()]);
-        sched_setaffinity(None, &set).is_ok()
+        !self.0.is_empty() && system::pin(self.0[index % self.0.len()])
     }
 }
 
 /// Asks the system to end sleeps on time rather than in batches. A refusal only makes them late.
 pub(crate) fn punctual_sleeps() {
-    let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
+    system::punctual_sleeps();
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
+
+    pub(super) fn allowed() -> Vec<usize> {
+        let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+        (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+    }
+    pub(super) fn pin(cpu: usize) -> bool {
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        sched_setaffinity(None, &set).is_ok()
+    }
+    pub(super) fn punctual_sleeps() {
+        let _ = set_current_timer_slack(core::num::NonZeroU64::new(1));
+    }
+}
+
+/// Other systems place threads by themselves.
+#[cfg(not(target_os = "linux"))]
+mod system {
+    pub(super) fn allowed() -> Vec<usize> {
+        (0..std::thread::available_parallelism().map_or(1, usize::from)).collect()
+    }
+    pub(super) fn pin(_: usize) -> bool {
+        false
+    }
+    pub(super) fn punctual_sleeps() {}
 }
 
 /// Locks a mutex of the machine. Nothing under them panics, so poison means nothing.
