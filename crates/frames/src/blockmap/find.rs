@@ -101,10 +101,9 @@ impl<A: Cpu> BlockMap<A> {
             if want.order.get() > 0 && self.word_with(block, want.order).is_none() {
                 self.rooms.forget(block, want.order);
                 if self.word_with(block, want.order).is_some() {
-                    // It came about at this moment, and perhaps with it something larger.
-                    let free = self.head(block).free() | 1;
-                    let room = LARGEST_ROOM.min(free.ilog2() as u8).max(want.order.get());
-                    self.rooms.note(block, room);
+                    // It came about at this moment, and perhaps with it something larger. The head
+                    // says nothing of how large: bits are cleared before they are counted.
+                    self.rooms.note(block, LARGEST_ROOM);
                 }
                 looks += 1;
                 if looks == LOOKS {
