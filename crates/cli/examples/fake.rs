@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mmscale_cli::{Build, main_of};
 use mmscale_document::{LockRow, On};
-use mmscale_study::{
+use mmscale_harness::{
     ArmId, ArmSpec, Checks, Defaults, MetricSpec, ParamSpec, Params, Registry, RunContext,
     SeedResult, Study, StudyError, Unit,
 };

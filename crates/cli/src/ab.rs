@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use anyhow::Context;
+use mmscale_harness::{Registry, Request};
+use mmscale_live::ab::{AbError, Answer, Compared, Question, answer, prepare};
 use mmscale_report::wrap;
-use mmscale_study::ab::{AbError, Answer, Compared, Question, answer, prepare};
-use mmscale_study::{Registry, Request};
 
 use crate::args::Format;
 use crate::failure::Failure;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use mmscale_study::Shape;
+use mmscale_harness::Shape;
 
 /// The version, with the sources that it is of.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MMSCALE_SOURCES"), ")");

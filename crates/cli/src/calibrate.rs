@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
+use mmscale_calibrate::{Effort, Of, calibrate as measure, text};
 use mmscale_report::{Existing, Folder};
-use mmscale_study::calibrate::{Effort, Of, calibrate as measure, text};
 
 use crate::args::{CalibrateArgs, ProfileOf};
 use crate::failure::Failure;

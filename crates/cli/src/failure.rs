@@ -3,8 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use mmscale_harness::CallError;
 use mmscale_report::FolderError;
-use mmscale_study::CallError;
 
 /// A failure with its exit code.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use mmscale_study::StudyError;
-use mmscale_study::fidelity::{self, Hold, Row, SEED};
+use mmscale_calibrate::fidelity::{self, Hold, Row, SEED};
+use mmscale_harness::StudyError;
 
 use crate::args::FidelityArgs;
 use crate::failure::Failure;
@@ -101,7 +101,7 @@ fn holds_table(holds: &[Hold]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_study::fidelity::Pair;
+    use mmscale_calibrate::fidelity::Pair;
 
     #[test]
     fn a_row_shows_both_figures_and_the_error() {

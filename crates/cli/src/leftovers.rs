@@ -1,6 +1,6 @@
 //! What earlier runs left that were killed with all that would have cleaned up after them.
 
-use mmscale_study::clear_leftovers;
+use mmscale_live::clear_leftovers;
 
 use crate::output;
 

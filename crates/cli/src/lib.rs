@@ -5,23 +5,41 @@
 //! a run or a check failed, 2 where the call was wrong; a reader that closes stdout early is no
 //! failure.
 
+#[cfg(feature = "live")]
 mod ab;
+#[cfg(not(feature = "live"))]
+mod absent;
 mod args;
 mod calibrate;
+#[cfg(feature = "live")]
 mod doctor;
 mod failure;
 mod fidelity;
 mod interrupt;
+#[cfg(feature = "live")]
 mod leftovers;
 mod list;
+#[cfg(feature = "live")]
 mod live;
 mod names;
 mod output;
 mod policies;
 mod progress;
 mod run;
+#[cfg(feature = "live")]
 mod unwatched;
+#[cfg(feature = "live")]
 mod with;
+
+/// What needs the live kernel, or says that this program was built without it.
+mod kernel {
+    #[cfg(not(feature = "live"))]
+    pub(crate) use crate::absent::{ab, clear, doctor, live, tell, with};
+    #[cfg(feature = "live")]
+    pub(crate) use crate::{
+        ab::ab, doctor::doctor, leftovers::clear, live::live, unwatched::tell, with::with,
+    };
+}
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -29,7 +47,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 pub use mmscale_document::Build;
-use mmscale_study::{Origin, Registry};
+use mmscale_harness::{Origin, Registry};
 
 use args::{Args, Command};
 use failure::Failure;
@@ -87,8 +105,8 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         Some(Command::Run(args)) => run::run(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Fidelity(args)) => fidelity::fidelity(&args),
-        Some(Command::Live(args)) => live::live(&args),
-        Some(Command::Doctor(args)) => doctor::doctor(args.format),
+        Some(Command::Live(args)) => kernel::live(&args),
+        Some(Command::Doctor(args)) => kernel::doctor(args.format),
         Some(Command::Calibrate(args)) => calibrate::calibrate(&args),
     }
 }

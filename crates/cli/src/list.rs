@@ -1,11 +1,11 @@
 //! `mmscale list`.
 
 use mmscale_document::{On, ParamValue};
-use mmscale_report::wrap;
-use mmscale_study::param::Kind;
-use mmscale_study::{
+use mmscale_harness::param::Kind;
+use mmscale_harness::{
     CallError, Length, NoStudy, ParamSpec, ProfileSummary, Registry, Study, UnknownName, profiles,
 };
+use mmscale_report::wrap;
 use serde_json::{Value, json};
 
 use crate::args::{Format, ListArgs};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use mmscale_live::observe::{Class, Ends, Observed, STUDIES, Verdict, observe};
 use mmscale_report::wrap;
-use mmscale_study::observe::{Class, Ends, Observed, STUDIES, Verdict, observe};
 
 use crate::args::{Format, LiveArgs};
 use crate::failure::Failure;
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn ends_that_there_were_are_told() {
-        let phase = |name, count| mmscale_study::observe::Phase {
+        let phase = |name, count| mmscale_live::observe::Phase {
             name,
             count,
             total_ns: 3_000_000,
@@ -194,7 +194,7 @@ mod tests {
             max_ns: 9_990_000,
             share: 0.123,
             paths: vec![],
-            limits: mmscale_study::observe::Limits {
+            limits: mmscale_live::observe::Limits {
                 problem_share: 0.01,
                 visible_share: 0.001,
                 long_ns: 1_000_000,

@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use mmscale_study::Registry;
-
 fn main() -> ExitCode {
-    mmscale_cli::main(Registry::shipped())
+    mmscale_cli::main(mmscale_studies::all())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mmscale_study::Plan;
+use mmscale_harness::Plan;
 
 /// What tells one plan's file from another's: the study and the machine always, and with them what
 /// differs between plans of the same study and machine. Characters that are awkward in file names

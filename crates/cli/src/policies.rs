@@ -1,7 +1,7 @@
 //! The policies of each mechanism, as `mmscale list` shows them.
 
 use mmscale_document::On;
-use mmscale_study::{About, ArmId, Length, MECHANISMS, Mechanism, Params, Registry, Study};
+use mmscale_harness::{About, ArmId, Length, MECHANISMS, Mechanism, Params, Registry, Study};
 use serde_json::{Value, json};
 
 /// A policy with the arms in which it is in force.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use mmscale_study::{Plan, ProgressSink, RunEvent};
+use mmscale_harness::{Plan, ProgressSink, RunEvent};
 
 use crate::output;
 

@@ -2,27 +2,24 @@
 
 use anyhow::Context;
 use mmscale_document::{Document, FailureRecord, On};
-use mmscale_report::{Folder, Notes, Written, json_line, text};
-use mmscale_study::{
+use mmscale_harness::{
     CallError, Checks, Length, Origin, Plan, PolicyArm, Registry, Request, RunError, Settings,
     execute, fits_host, plan,
 };
+use mmscale_report::{Folder, Notes, Written, json_line, text};
 
-use crate::ab::ab;
 use crate::args::{Format, Machine, RunArgs};
 use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
-use crate::leftovers;
+use crate::kernel;
 use crate::names::stems;
 use crate::output::{self, Reader};
 use crate::progress;
-use crate::unwatched;
-use crate::with::with;
 
 /// Runs studies. Each document is written as soon as it is complete.
 pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<(), Failure> {
     if args.with.is_some() {
-        return with(args);
+        return kernel::with(args);
     }
     let request = request(args, origin)?;
     if let Some(question) = &args.ab {
@@ -35,7 +32,7 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
                         --policy out";
             return Err(Failure::Call(anyhow::anyhow!(what)));
         }
-        return ab(registry, &request, question, args.format);
+        return kernel::ab(registry, &request, question, args.format);
     }
     // Planning looks at files and may take a moment: signals are heard from here on.
     let grace = if args.on == Some(Machine::Linux) { Grace::Live } else { Grace::Computing };
@@ -52,8 +49,8 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
         files.try_for_each(|file| folder.free(&file))?;
     }
     if plans.iter().any(|plan| plan.on == On::Linux) {
-        leftovers::clear();
-        unwatched::tell();
+        kernel::clear();
+        kernel::tell();
     }
     let (mut lost, mut written) = (Lost::default(), Vec::new());
     for (place, (plan, name)) in plans.iter().zip(names).enumerate() {

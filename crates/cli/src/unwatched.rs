@@ -1,6 +1,6 @@
 //! What a run on the live kernel cannot show.
 
-use mmscale_study::observe;
+use mmscale_live::observe;
 
 use crate::output;
 

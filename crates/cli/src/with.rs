@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use mmscale_report::wrap;
-use mmscale_study::stress::{
+use mmscale_live::stress::{
     Figure, Request, Scale, StressError, Stressed, max_cpus, prepare, stress,
 };
+use mmscale_report::wrap;
 
 use crate::args::{Format, Machine, RunArgs, Workers};
 use crate::failure::Failure;

@@ -13,6 +13,7 @@ mod metric;
 mod origin;
 mod section;
 mod value;
+mod watched;
 
 pub use call::{CallRecord, CallRow};
 pub use document::{
@@ -24,3 +25,6 @@ pub use metric::Metric;
 pub use origin::{Build, Groups, Topology};
 pub use section::{SectionRecord, SectionWait};
 pub use value::{ParamValue, Value};
+pub use watched::{
+    Call, Durations, LOG2_BUCKETS, OomEvents, Side, Wait, Watch, Watched, passes, stand_ins,
+};

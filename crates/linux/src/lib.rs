@@ -12,7 +12,7 @@
 //! | `leftovers`, `proof` | what killed runs left: found, undone, removed |
 //! | `system`, `memory` | the calls |
 //! | `process`, `table` | what a process has for itself, and what all of them share |
-//! | `plain`, `shared` | types without pointers, and values of them that processes share |
+//! | `shared` | values that processes share |
 //! | `sysctl`, `setting`, `remembered` | settings of the kernel, changed for a while |
 //! | `provenance` | what figures from a computer hang on |
 //! | `steps` | single steps of the kernel, timed |
@@ -30,7 +30,6 @@ mod groups;
 mod leftovers;
 mod limits;
 mod memory;
-mod plain;
 mod process;
 mod proof;
 mod provenance;
@@ -50,7 +49,7 @@ mod watch;
 pub use command::{Foreign, find_program, run_command};
 pub use leftovers::{Leftovers, clear};
 pub use limits::{LimitedBy, PROCESS_BYTES, available_bytes};
-pub use plain::Plain;
+
 pub use provenance::provenance;
 pub use room::TooMuch;
 pub use run::{Begun, Config, Failure, Outcome, run, run_watched};
@@ -60,6 +59,4 @@ pub use shared::Shared;
 pub use sysctl::{Sysctl, SysctlError};
 pub use system::{Linux, tick_hz};
 pub use table::CallTimes;
-pub use watch::{
-    Call, OomEvents, Plan, Sampling, Seen, Side, Symbols, Times, Wait, Watch, WatchError, Watching,
-};
+pub use watch::{Plan, Sampling, Symbols, WatchError, Watching};

@@ -1,6 +1,6 @@
 //! Memory that processes share which were forked after it was made: how workers tell what they did.
 
-use crate::plain::Plain;
+use mmscale_system::Plain;
 use std::cell::UnsafeCell;
 use std::mem::{MaybeUninit, align_of, size_of};
 use std::ops::Deref;

@@ -5,10 +5,10 @@
 
 mod skip;
 
+use mmscale_document::{Call, Side, Wait, Watch, Watched};
 use mmscale_linux::steps::switches;
 use mmscale_linux::{
-    Begun, Config, Linux, Plan, Sampling, Seen, Shared, Side, Watch, WatchError, Watching,
-    run_watched,
+    Begun, Config, Linux, Plan, Sampling, Shared, WatchError, Watching, run_watched,
 };
 use mmscale_system::{Advice, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use skip::skipped;
@@ -54,7 +54,7 @@ fn watched(
     test: &str,
     watches: &[Watch],
     program: impl FnOnce(&Linux) + Send + 'static,
-) -> Option<Seen> {
+) -> Option<Watched> {
     run_under(begin(test, watches)?, program)
 }
 
@@ -62,7 +62,7 @@ fn watched(
 fn run_under(
     mut watching: Watching,
     program: impl FnOnce(&Linux) + Send + 'static,
-) -> Option<Seen> {
+) -> Option<Watched> {
     let counts = Shared::new(false);
     let seen = counts.clone();
     let begun = |begun: Begun| {
@@ -112,7 +112,7 @@ const ROUNDS: u64 = 500;
 const BATCH: u64 = 31;
 
 /// Runs `work`; what was seen, and how often others came in between.
-fn folios(work: impl FnOnce(&Linux) + Send + 'static) -> Option<(Seen, u64)> {
+fn folios(work: impl FnOnce(&Linux) + Send + 'static) -> Option<(Watched, u64)> {
     let others = Shared::new(0);
     let told = others.clone();
     let program = move |system: &Linux| {
@@ -140,7 +140,7 @@ fn batches_are_whole_where_pages_are_touched_and_single_where_they_are_populated
             system.munmap(at, PAGE_BYTES).unwrap();
         }
     }
-    let mean = |seen: &Seen| seen.lru_folios as f64 / seen.lru_batches.max(1) as f64;
+    let mean = |seen: &Watched| seen.lru_folios as f64 / seen.lru_batches.max(1) as f64;
     // Whoever has the CPU next may empty the batch that we have begun, and one is left at the end.
     let least = |pages: u64, others: u64| pages.saturating_sub(BATCH * (others + 2));
     // A batch that was emptied early is small: the best of some runs.
@@ -220,9 +220,7 @@ fn calls_between_cpus_have_their_function_and_their_delivery() {
         return;
     }
     let Some(seen) = watched("calls", &[Watch::Calls], shoot) else { return };
-    let flush = |call: &&mmscale_linux::Call| {
-        call.function.contains("flush_tlb") && call.side == Side::Ours
-    };
+    let flush = |call: &&Call| call.function.contains("flush_tlb") && call.side == Side::Ours;
     let flush = seen.calls.iter().find(flush);
     let flush = flush.unwrap_or_else(|| panic!("no flush was seen: {:?}", seen.calls));
     assert!(flush.total.count >= 5, "{flush:?}");
@@ -255,9 +253,8 @@ fn waits_have_a_class_and_a_path() {
     let (count, total_ns, max_ns) = ours("mmap_lock");
     assert!(count > 10 && total_ns > max_ns && max_ns > 0, "{:?}", seen.waits);
     // Of others more may be counted while we read.
-    let mmap = |wait: &&mmscale_linux::Wait| {
-        wait.class == "mmap_lock" && wait.side == Side::Ours && wait.path.len() > 2
-    };
+    let mmap =
+        |wait: &&Wait| wait.class == "mmap_lock" && wait.side == Side::Ours && wait.path.len() > 2;
     let wait = seen.waits.iter().find(mmap).expect("one was counted");
     let counted: u64 = wait.histogram().buckets.iter().map(|bucket| bucket[2]).sum();
     assert_eq!(counted, wait.count, "each wait is in one bucket");

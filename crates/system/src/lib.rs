@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod errno;
 mod memory;
+mod plain;
 mod process;
 
 pub use errno::Errno;
@@ -17,6 +18,7 @@ pub use memory::{
     Addr, Advice, FilePart, HUGE_BYTES, LockWhat, MapSpec, MayMove, PAGE_BYTES, Place, Populate,
     Present, Prot, Share,
 };
+pub use plain::Plain;
 pub use process::{CpuTime, Exit, Fd, Priority, ProcessId, ThreadId, ThreadSpec};
 
 use alloc::boxed::Box;

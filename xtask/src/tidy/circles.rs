@@ -31,8 +31,18 @@ fn check_crate(tree: &Tree, krate: &str) -> Vec<Finding> {
 
 /// `["zone", "buddy"]` for `src/zone/buddy.rs`. Extra binaries are their own programs.
 fn place_of(path: &str) -> Option<Place> {
-    let inside = path.split_once("/src/")?.1.strip_suffix(".rs")?;
+    let studies = path.strip_prefix("studies/");
+    let inside = studies.or_else(|| Some(path.split_once("/src/")?.1))?.strip_suffix(".rs")?;
     let mut names: Place = inside.split('/').map(str::to_owned).collect();
+    if studies.is_some() {
+        // `churn/churn.rs` is the module `churn`, and `studies.rs` the crate's root.
+        match &names[..] {
+            [_] => names.clear(),
+            [folder, file] if folder == file => names.truncate(1),
+            _ => {}
+        }
+        return Some(names);
+    }
     if names[0] == "bin" {
         return None;
     }

@@ -37,7 +37,7 @@ const MEMORY_MANAGER: &[&str] = &["frames", "mm"];
 
 /// The house. `linux` never sees `mm`, `report` never sees a machine, machines see `arch` and not
 /// `mm`, and `arch` and `system` see no other crate.
-const HOUSE: [Room; 17] = [
+const HOUSE: [Room; 20] = [
     room("arch", &[]),
     room("frames", &["arch"]),
     room("mm", &["arch", "frames"]),
@@ -50,18 +50,33 @@ const HOUSE: [Room; 17] = [
     room("linux", &["system", "document"]),
     room("report", &["document"]),
     room(
-        "study",
+        "harness",
         &["arch", "document", "frames", "kernel", "linux", "mm", "sim", "system", "threads"],
     ),
-    room("cli", &["document", "identity", "report", "study"]),
+    room("studies", &["arch", "document", "frames", "harness", "kernel", "mm", "sim", "system"])
+        .tested_with(&["live"]),
+    room("live", &["document", "harness", "linux", "system"]),
+    room(
+        "calibrate",
+        &[
+            "arch", "document", "frames", "harness", "kernel", "linux", "mm", "sim", "system",
+            "threads",
+        ],
+    ),
+    room("cli", &["calibrate", "document", "harness", "identity", "live", "report", "studies"]),
     dev_room("conformance", &["arch", "frames", "kernel", "mm", "sim", "system", "threads"]),
     dev_room("stepped", &["arch"]),
     dev_room("interleave", &["arch"]).tested_with(MEMORY_MANAGER),
     dev_room("peers", &["arch", "frames", "mm", "threads"]),
 ];
 
+/// Crates that are bound to Linux. Others depend on them optionally, behind the feature `live`, so
+/// that the simulator and the harness build elsewhere too.
+const BOUND: [&str; 2] = ["linux", "live"];
+
 /// Libraries that only some crates may use, and why.
-const LIBRARIES: [(&str, &[&str], &str); 2] = [
+const LIBRARIES: [(&str, &[&str], &str); 3] = [
+    ("aya", &["linux"], "it is bound to Linux, and only the live kernel is"),
     ("anyhow", &["cli"], "libraries have typed errors: use thiserror"),
     ("clap", &["cli"], "only the command line parses the command line"),
 ];
@@ -107,8 +122,10 @@ impl Manifest<'_> {
             let what = "the workspace's lints do not apply: add `[lints] workspace = true`";
             found.push(Finding::new(self.path, 0, what));
         }
-        for (name, dev) in dependencies(table) {
-            if let Some(what) = self.judge(room, &name, dev) {
+        for Dependency { name, dev, optional } in dependencies(table) {
+            let what = self.judge(room, &name, dev);
+            let bound = || (!dev && !optional).then(|| self.judge_bound(&name)).flatten();
+            if let Some(what) = what.or_else(bound) {
                 found.push(Finding::new(self.path, self.line_of(&name), what));
             }
         }
@@ -133,6 +150,14 @@ impl Manifest<'_> {
             format!("`{here}` may not know `{other}`: it may know {may}")
         })
     }
+    /// What is wrong with needing `name`.
+    fn judge_bound(&self, name: &str) -> Option<String> {
+        let is_bound = |krate: &str| BOUND.contains(&krate);
+        let wrong = is_bound(name.strip_prefix("mmscale-")?) && !is_bound(self.krate);
+        wrong.then(|| {
+            format!("`{name}` is bound to Linux: make it optional, behind the feature `live`")
+        })
+    }
     fn line_of(&self, name: &str) -> usize {
         let named = |line: &str| {
             line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
@@ -141,15 +166,24 @@ impl Manifest<'_> {
     }
 }
 
-/// All dependencies, with whether they are for tests and benchmarks only.
-fn dependencies(table: &Table) -> Vec<(String, bool)> {
+struct Dependency {
+    name: String,
+    /// It is for tests and benchmarks only.
+    dev: bool,
+    optional: bool,
+}
+
+fn dependencies(table: &Table) -> Vec<Dependency> {
     let mut all = Vec::new();
     let mut add = |table: &Table| {
         for (key, dev) in
             [("dependencies", false), ("build-dependencies", false), ("dev-dependencies", true)]
         {
             let list = table.get(key).and_then(Value::as_table);
-            all.extend(list.into_iter().flat_map(Table::keys).map(|name| (name.clone(), dev)));
+            all.extend(list.into_iter().flatten().map(|(name, how)| {
+                let optional = how.get("optional").and_then(Value::as_bool) == Some(true);
+                Dependency { name: name.clone(), dev, optional }
+            }));
         }
     };
     add(table);
@@ -206,8 +240,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_bound_to_linux_is_optional() {
+        for krate in ["harness", "calibrate"] {
+            let optional = "[dependencies.mmscale-linux]\nworkspace = true\noptional = true\n";
+            assert!(found(krate, optional).is_empty());
+            assert_eq!(found(krate, "[dependencies]\nmmscale-linux.workspace = true\n").len(), 1);
+        }
+        assert!(found("live", "[dependencies]\nmmscale-linux.workspace = true\n").is_empty());
+        assert_eq!(found("sim", "[dependencies]\naya.workspace = true\n").len(), 1);
+    }
+
+    #[test]
     fn libraries_stay_where_they_belong() {
-        assert_eq!(found("study", "[dependencies]\nanyhow.workspace = true\n").len(), 1);
+        assert_eq!(found("harness", "[dependencies]\nanyhow.workspace = true\n").len(), 1);
         assert!(found("cli", "[dependencies]\nanyhow.workspace = true\n").is_empty());
     }
 

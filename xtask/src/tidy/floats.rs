@@ -46,7 +46,7 @@ mod tests {
         let text = "fn a(x: u64) -> u64 {\n    x * 7 / 8\n}\n// 0.5 as f64\n";
         let float = "fn a(x: f64) -> u64 {\n    assert!(x > 0.5);\n    1\n}\n";
         assert!(check(&Tree::of(&[("crates/mm/src/a.rs", text)])).is_empty());
-        assert!(check(&Tree::of(&[("crates/study/src/a.rs", float)])).is_empty());
+        assert!(check(&Tree::of(&[("crates/harness/src/a.rs", float)])).is_empty());
         let found = check(&Tree::of(&[("crates/mm/src/a.rs", float)]));
         assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [1, 2]);
     }

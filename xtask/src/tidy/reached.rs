@@ -52,6 +52,8 @@ fn check_crate(tree: &Tree, home: &str, manifest: &Table, found: &mut Vec<Findin
 /// The first files of a crate's programs: those in the manifest, and those that Cargo finds.
 fn roots(tree: &Tree, home: &str, manifest: &Table) -> Vec<String> {
     let mut roots = vec![format!("{home}src/lib.rs"), format!("{home}src/main.rs")];
+    let library = manifest.get("lib").and_then(|lib| lib.get("path")).and_then(Value::as_str);
+    roots.extend(library.map(|path| format!("{home}{path}")));
     let package = manifest.get("package");
     for (folder, kind, auto) in KINDS {
         let named = manifest.get(kind).and_then(Value::as_array);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let folder = |path: &str| {
         let (name, _) = path.strip_prefix("studies/")?.split_once('/')?;
-        Some(name.to_owned())
+        (name != "tests").then(|| name.to_owned())
     };
     let studies: BTreeSet<String> = tree.sources().filter_map(|s| folder(&s.path)).collect();
     let mut found = Vec::new();

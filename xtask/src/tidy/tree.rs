@@ -34,8 +34,11 @@ impl Source {
     pub fn krate(&self) -> Option<&str> {
         match self.below_crates() {
             Some((krate, _)) => Some(krate),
-            None => self.path.starts_with("xtask/").then_some("xtask"),
+            None => ["xtask", "studies"].into_iter().find(|krate| self.is_below(krate)),
         }
+    }
+    fn is_below(&self, folder: &str) -> bool {
+        self.path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
     }
     /// The crate and the path in it.
     fn below_crates(&self) -> Option<(&str, &str)> {
@@ -44,8 +47,15 @@ impl Source {
     }
     /// The part of the crate the file is in: `src`, `tests`, `benches`, ...
     pub fn part(&self) -> &str {
+        // Each folder of the studies' crate but its tests is a module.
+        if self.is_below("studies") && !self.is_below("studies/tests") {
+            return if self.is_rust() { "src" } else { "" };
+        }
         let inside = self.below_crates();
-        let rest = inside.map_or_else(|| self.path.strip_prefix("xtask/"), |(_, rest)| Some(rest));
+        let rest = inside.map_or_else(
+            || self.path.split_once('/').map(|(_, rest)| rest),
+            |(_, rest)| Some(rest),
+        );
         rest.and_then(|rest| rest.split_once('/')).map_or("", |(part, _)| part)
     }
     /// The file as Rust; `None` if it is something else or cannot be parsed.

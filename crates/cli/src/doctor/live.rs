@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use mmscale_study::observe::watchable;
-use mmscale_study::{Leftovers, clear_leftovers};
+use mmscale_live::observe::watchable;
+use mmscale_live::{Leftovers, clear_leftovers};
 
 use super::system::System;
 use super::{Finding, State};

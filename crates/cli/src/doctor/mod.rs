@@ -57,7 +57,7 @@ pub(crate) fn doctor(format: Format) -> Result<(), Failure> {
     output::print(&match format {
         Format::Text => text(&findings),
         Format::Json => {
-            let provenance = mmscale_study::provenance();
+            let provenance = mmscale_live::provenance();
             let document = json!({
                 "schema": "mmscale/doctor/1",
                 "findings": findings,

@@ -1,6 +1,6 @@
 //! Which lock a wait was for. The kernel tells an address; the call path tells the class.
 
-use super::symbols::passes;
+use mmscale_document::passes;
 
 /// `lock:contention_begin`'s flags, from `trace/events/lock.h`.
 const SPIN: u32 = 1;

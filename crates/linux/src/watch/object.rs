@@ -7,13 +7,11 @@ use aya::maps::{Array, HashMap, MapData, PerCpuArray, PerCpuHashMap, StackTraceM
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
+use mmscale_document::LOG2_BUCKETS;
 use std::collections::BTreeMap;
 
 /// The compiled programs; `cargo xtask bpf` makes them of `bpf/watch.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/watch.bpf.o");
-
-/// Buckets of a histogram: powers of two, the last open.
-pub(crate) const BUCKETS: usize = 32;
 
 /// As `struct config` in the program.
 #[repr(C)]
@@ -34,7 +32,7 @@ pub(crate) struct Sums {
     pub(crate) count: u64,
     pub(crate) total_ns: u64,
     pub(crate) max_ns: u64,
-    pub(crate) log2: [u64; BUCKETS],
+    pub(crate) log2: [u64; LOG2_BUCKETS],
 }
 
 impl Sums {
@@ -94,7 +92,7 @@ pub(crate) struct Calls {
 // No gaps: their bytes would have no value, and the kernel copies them.
 const _: () = {
     assert!(size_of::<Config>() == 2 * 8 + 4 * 4);
-    assert!(size_of::<Sums>() == (3 + BUCKETS) * 8);
+    assert!(size_of::<Sums>() == (3 + LOG2_BUCKETS) * 8);
     assert!(size_of::<Path>() == 4 * 4);
     assert!(size_of::<Batch>() == 3 * 8);
     assert!(size_of::<Calls>() == 3 * size_of::<Sums>());
@@ -144,7 +142,7 @@ impl Programs {
         let mut stretches = None;
         for watch in &plan.watches {
             let sparse = *watch == Watch::Lru && plan.sampling() == Sampling::Sparse;
-            for (program, points) in watch.programs() {
+            for (program, points) in programs_of(*watch) {
                 match attach(&mut ebpf, &btf, program, points) {
                     Ok(link) if sparse => {
                         stretches = Some(Stretches::new(&mut ebpf, program, link)?);
@@ -260,42 +258,39 @@ fn attach(
     Err(Attach::NoSuchPoint)
 }
 
-impl Watch {
-    /// Programs, each with the tracepoints that it can be attached to.
-    fn programs(self) -> &'static [(&'static str, &'static [&'static str])] {
-        match self {
-            Self::Locks => &[
-                ("contention_begin", &["contention_begin"]),
-                ("contention_end", &["contention_end"]),
-            ],
-            Self::Lru => &[("mm_lru_insertion", &["mm_lru_insertion"])],
-            Self::Calls => &[
-                ("csd_queue_cpu", &["csd_queue_cpu"]),
-                ("csd_function_entry", &["csd_function_entry"]),
-                ("csd_function_exit", &["csd_function_exit"]),
-            ],
-            Self::Exits => &[
-                ("mmap_lock_start_locking", &["mmap_lock_start_locking"]),
-                ("mmap_lock_acquire_returned", &["mmap_lock_acquire_returned"]),
-                ("mmap_lock_released", &["mmap_lock_released"]),
-            ],
-            Self::Oom => &[
-                ("mark_victim", &["mark_victim"]),
-                ("wake_reaper", &["wake_reaper"]),
-                ("start_task_reaping", &["start_task_reaping"]),
-                ("finish_task_reaping", &["finish_task_reaping"]),
-                ("skip_task_reaping", &["skip_task_reaping"]),
-                ("oom_score_adj_update", &["oom_score_adj_update"]),
-            ],
-            Self::Resched => &[
-                ("need_resched", &["sched_set_need_resched_tp", "sched_set_need_resched"]),
-                ("sched_switch", &["sched_switch"]),
-            ],
-            Self::Holders => &[
-                ("mm_page_pcpu_drain", &["mm_page_pcpu_drain"]),
-                ("mm_page_alloc_zone_locked", &["mm_page_alloc_zone_locked"]),
-            ],
+/// Programs, each with the tracepoints that it can be attached to.
+fn programs_of(watch: Watch) -> &'static [(&'static str, &'static [&'static str])] {
+    match watch {
+        Watch::Locks => {
+            &[("contention_begin", &["contention_begin"]), ("contention_end", &["contention_end"])]
         }
+        Watch::Lru => &[("mm_lru_insertion", &["mm_lru_insertion"])],
+        Watch::Calls => &[
+            ("csd_queue_cpu", &["csd_queue_cpu"]),
+            ("csd_function_entry", &["csd_function_entry"]),
+            ("csd_function_exit", &["csd_function_exit"]),
+        ],
+        Watch::Exits => &[
+            ("mmap_lock_start_locking", &["mmap_lock_start_locking"]),
+            ("mmap_lock_acquire_returned", &["mmap_lock_acquire_returned"]),
+            ("mmap_lock_released", &["mmap_lock_released"]),
+        ],
+        Watch::Oom => &[
+            ("mark_victim", &["mark_victim"]),
+            ("wake_reaper", &["wake_reaper"]),
+            ("start_task_reaping", &["start_task_reaping"]),
+            ("finish_task_reaping", &["finish_task_reaping"]),
+            ("skip_task_reaping", &["skip_task_reaping"]),
+            ("oom_score_adj_update", &["oom_score_adj_update"]),
+        ],
+        Watch::Resched => &[
+            ("need_resched", &["sched_set_need_resched_tp", "sched_set_need_resched"]),
+            ("sched_switch", &["sched_switch"]),
+        ],
+        Watch::Holders => &[
+            ("mm_page_pcpu_drain", &["mm_page_pcpu_drain"]),
+            ("mm_page_alloc_zone_locked", &["mm_page_alloc_zone_locked"]),
+        ],
     }
 }
 

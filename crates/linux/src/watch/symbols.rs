@@ -1,30 +1,8 @@
 //! The kernel's functions by address, and what they are called in this project.
 
+use mmscale_document::stand_ins;
 use std::collections::BTreeMap;
 use std::fs;
-
-/// Compilers leave other names behind than sources have: a function is inlined into its only
-/// caller, or a copy of it has a suffix. Each row: the name that sources have, then names that
-/// stand for it where it has none of its own. A stack that holds one of those holds the function.
-const ALIASES: [(&str, &[&str]); 10] = [
-    ("rmqueue_bulk", &["__rmqueue_pcplist", "rmqueue_pcplist"]),
-    ("folio_batch_move_lru", &["lru_add_drain_cpu", "__folio_batch_add_and_move"]),
-    ("zap_pte_range", &["unmap_page_range"]),
-    ("free_pcppages_bulk", &["free_pcp_pages_bulk"]),
-    ("csd_lock_wait", &["smp_call_function_many_cond", "smp_call_function_single"]),
-    ("__page_cache_release", &["page_cache_release"]),
-    ("decay_pcp_high", &["refresh_cpu_vm_stats"]),
-    ("exit_mmap", &["__mmput", "mmput"]),
-    (
-        "__do_sys_process_mrelease",
-        &[
-            "__se_sys_process_mrelease",
-            "__x64_sys_process_mrelease",
-            "__arm64_sys_process_mrelease",
-        ],
-    ),
-    ("oom_reap_task_mm", &["oom_reaper"]),
-];
 
 /// Functions that are on every path to a lock, and say nothing of it.
 const LOCKING: [&str; 12] = [
@@ -89,11 +67,6 @@ impl Symbols {
     }
 }
 
-fn stand_ins(function: &str) -> impl Iterator<Item = &'static str> {
-    let row = ALIASES.iter().find(|(name, _)| *name == function);
-    row.map_or(&[][..], |(_, others)| others).iter().copied()
-}
-
 /// Without what compilers append.
 fn plain(name: &str) -> &str {
     name.split_once('.').map_or(name, |(name, _)| name)
@@ -108,15 +81,10 @@ fn is_tracing(name: &str) -> bool {
     ["bpf_", "__bpf_", "trace_", "__traceiter_", "__cfi_"].iter().any(|p| name.starts_with(p))
 }
 
-/// Whether a function is on a path, under its own name or by one that stands for it.
-pub(super) fn passes(path: &[String], function: &str) -> bool {
-    let on = |name: &str| path.iter().any(|step| step == name);
-    on(function) || stand_ins(function).any(on)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mmscale_document::passes;
 
     const TEXT: &str = "\
 ffffffff81000000 T _stext

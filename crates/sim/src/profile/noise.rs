@@ -11,6 +11,27 @@ pub struct Disturbance {
     pub lengths: Lengths,
 }
 
+impl Disturbance {
+    fn with_gaps_times(self, factor: f64) -> Self {
+        Self { period_ns: times(self.period_ns, factor), ..self }
+    }
+    fn with_lengths_times(self, factor: f64) -> Self {
+        let lengths = match self.lengths {
+            Lengths::Of(lengths) => Lengths::Of(lengths.map(|ns| times(ns, factor))),
+            Lengths::Tail { least_ns, most_ns, doubles_1024 } => Lengths::Tail {
+                least_ns: times(least_ns, factor),
+                most_ns: times(most_ns, factor),
+                doubles_1024,
+            },
+        };
+        Self { lengths, ..self }
+    }
+}
+
+fn times(ns: u64, factor: f64) -> u64 {
+    ((ns as f64 * factor).round() as u64).max(1)
+}
+
 /// How the times from one disturbance to the next are spread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gaps {
@@ -44,4 +65,32 @@ pub struct Noise {
     pub stolen: Option<Disturbance>,
     /// Somebody else's interrupt handler: only where interrupts are on; they are off meanwhile.
     pub irq_off: Option<Disturbance>,
+}
+
+impl Noise {
+    /// Multiplies the mean gaps of all disturbances with `gaps`, and the lengths of stolen times
+    /// with `stolen`.
+    #[must_use]
+    pub fn scaled(self, gaps: f64, stolen: f64) -> Self {
+        let closer = |of: Disturbance| of.with_gaps_times(gaps);
+        let longer = |of: Disturbance| of.with_lengths_times(stolen);
+        Self { stolen: self.stolen.map(closer).map(longer), irq_off: self.irq_off.map(closer) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_of_all_and_lengths_of_stolen_times_are_scaled() {
+        let lengths = Lengths::Tail { least_ns: 1_000, most_ns: 50_000, doubles_1024: 512 };
+        let one = Disturbance { period_ns: 3_000_000, gaps: Gaps::Random, lengths };
+        let noise = Noise { stolen: Some(one), irq_off: Some(one) };
+        let scaled = noise.scaled(0.1 / 30.0, 1.3);
+        assert_eq!(scaled.irq_off.unwrap(), Disturbance { period_ns: 10_000, ..one });
+        let longer = Lengths::Tail { least_ns: 1_300, most_ns: 65_000, doubles_1024: 512 };
+        assert_eq!(scaled.stolen.unwrap().lengths, longer);
+        assert_eq!(noise.scaled(1.0, 1.0), noise);
+    }
 }

@@ -1,0 +1,226 @@
+//! How well the simulator predicts: published measurements, and this computer's own threads.
+//!
+//! Both use one program ([`bulk`]). The published rows are those of the LLFree paper's benchmark
+//! for Linux 6.0 on a Xeon Gold 5320. Of the profile `x86-26` the rows of one core, published holds
+//! of zone->lock and the rows of 8 cores were used (`machines/x86-26.toml` says how); the others
+//! are predictions. The profile of this computer comes from `mmscale calibrate`, which measures
+//! single CPUs and transfers between two, never this program.
+
+mod bulk;
+
+use crate::{CalibrateError, Speed};
+use mmscale_arch::Machine;
+use mmscale_document::{LockRecord, LockRow, On};
+use mmscale_harness::machine::{self, MachineSpec, Program};
+
+use bulk::{Bulk, NsPerPage};
+use mmscale_harness::{CallError, Checks, Interrupt, RunContext, StudyError};
+use mmscale_kernel::Kernel;
+use mmscale_sim::profile::{self, Profile};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// Linux 6.0, order 0, bulk: cores, ns per page allocated, ns per page freed. Source: the LLFree
+/// paper's published raw results, Xeon Gold 5320, 26 cores, bare metal.
+pub const LINUX_6_0_BULK: [(usize, f64, f64); 6] = [
+    (1, 94.0, 90.0),
+    (2, 105.0, 96.0),
+    (4, 150.0, 173.0),
+    (8, 298.0, 354.0),
+    (16, 599.0, 731.0),
+    (26, 984.0, 1241.0),
+];
+
+/// How long zone->lock was held for a batch of 63 order-0 pages under load on an Ice Lake server,
+/// mean ns for an allocation and a free. Source: kernel mailing list, Huang Ying.
+pub const ICE_LAKE_HOLD_NS: (f64, f64) = (2020.0, 2210.0);
+
+/// The seed of the simulated runs.
+pub const SEED: u64 = 1;
+
+/// How long the program held zone->lock on so many CPUs, mean ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hold {
+    /// CPUs that ran at once.
+    pub cpus: usize,
+    /// In refills of page caches.
+    pub alloc_ns: f64,
+    /// In drains of page caches.
+    pub free_ns: f64,
+}
+
+/// One row of a comparison, in ns per page.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// CPUs that ran at once.
+    pub cpus: usize,
+    /// Allocation: real, simulated.
+    pub alloc: Pair,
+    /// Free: real, simulated.
+    pub free: Pair,
+}
+
+/// A real figure and its prediction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// Measured.
+    pub real: f64,
+    /// Simulated.
+    pub simulated: f64,
+}
+
+impl Pair {
+    /// How far the prediction is off, in percent of the real figure.
+    pub fn error_percent(self) -> f64 {
+        (self.simulated / self.real - 1.0) * 100.0
+    }
+}
+
+/// The profile of a name or a file.
+pub fn profile(name_or_path: impl AsRef<Path>) -> Result<Profile, CallError> {
+    Ok(profile::load(name_or_path)?)
+}
+
+fn host_cpus() -> usize {
+    mmscale_threads::host_cpus()
+}
+
+/// Predicts the published rows with `profile`; the holds of zone->lock in the same runs.
+pub fn published(
+    profile: &Profile,
+    interrupt: &Interrupt,
+) -> Result<(Vec<Row>, Vec<Hold>), StudyError> {
+    let (mut rows, mut holds) = (Vec::new(), Vec::new());
+    for (cpus, alloc, free) in LINUX_6_0_BULK {
+        let bulk = Bulk { cpus, pages_per_cpu: 16_384, rounds: 2, slot_ns: 100_000_000 };
+        let (got, locks) = simulated(profile, bulk, interrupt)?;
+        rows.push(Row {
+            cpus,
+            alloc: Pair { real: alloc, simulated: got.alloc },
+            free: Pair { real: free, simulated: got.free },
+        });
+        // The first round, which meets memory that nobody has used yet, does not count here either.
+        let (_, warm_up) = simulated(profile, Bulk { rounds: 0, ..bulk }, interrupt)?;
+        let mean_ns = |function| mean_hold_ns(&locks, &warm_up, function);
+        let (alloc_ns, free_ns) = (mean_ns("rmqueue_bulk"), mean_ns("free_pcppages_bulk"));
+        holds.push(Hold { cpus, alloc_ns, free_ns });
+    }
+    Ok((rows, holds))
+}
+
+/// Compares this computer's threads with a simulation of it, on 1 to all of its CPUs. Both sides
+/// give the median stretch of the program. Computers change their speed within seconds; so right
+/// before and after each of `repeats` runs the pieces of which the profile was made are measured
+/// again, on single CPUs, and the real figure is given at the speed of the profile. The median
+/// over runs is kept.
+pub fn this_computer(
+    profile: &Profile,
+    repeats: usize,
+    interrupt: &Interrupt,
+) -> Result<Vec<Row>, StudyError> {
+    let speed = Speed::of(profile).map_err(refused)?;
+    let mut rows = Vec::new();
+    for cpus in 1..=host_cpus() {
+        let bulk = Bulk { cpus, pages_per_cpu: 16_384, rounds: 8, slot_ns: 40_000_000 };
+        let (simulated, _) = simulated(profile, bulk, interrupt)?;
+        let (mut alloc, mut free) = (Vec::new(), Vec::new());
+        for _ in 0..repeats {
+            let before = speed.slowness().map_err(refused)?;
+            let (real, _) = undisturbed(&context(On::Threads, None, host_cpus(), interrupt), bulk)?;
+            let slowness = (before + speed.slowness().map_err(refused)?) / 2.0;
+            alloc.push(real.median_alloc / slowness);
+            free.push(real.median_free / slowness);
+        }
+        rows.push(Row {
+            cpus,
+            alloc: Pair { real: median(alloc), simulated: simulated.median_alloc },
+            free: Pair { real: median(free), simulated: simulated.median_free },
+        });
+    }
+    Ok(rows)
+}
+
+/// Measures again if a phase did not fit its slot: others used the CPU.
+fn undisturbed(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
+    const TRIES: usize = 20;
+    let tries = (1..TRIES)
+        .map(|_| measure(ctx, bulk))
+        .find(|run| !matches!(run, Err(StudyError::Machine(_))));
+    tries.unwrap_or_else(|| measure(ctx, bulk))
+}
+
+fn refused(why: CalibrateError) -> StudyError {
+    StudyError::Machine(why.to_string())
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn simulated(
+    profile: &Profile,
+    bulk: Bulk,
+    interrupt: &Interrupt,
+) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
+    let cpus = profile.topology.cpus;
+    measure(&context(On::Sim, Some(profile), cpus, interrupt), bulk)
+}
+
+/// A machine with all its CPUs: those without work are idle, but count where the memory manager
+/// divides by CPUs.
+fn context(on: On, profile: Option<&Profile>, cpus: usize, interrupt: &Interrupt) -> RunContext {
+    RunContext {
+        on,
+        cpus,
+        hz: profile.map_or(250, |p| p.hz),
+        profile: profile.cloned().map(Arc::new),
+        params: Default::default(),
+        length: Default::default(),
+        checks: Checks::Off,
+        interrupt: interrupt.clone(),
+        progress: Default::default(),
+        trails: Default::default(),
+    }
+}
+
+struct Measure {
+    bulk: Bulk,
+    got: Arc<Mutex<NsPerPage>>,
+}
+
+impl Program for Measure {
+    fn run<A: Machine>(self, kernel: &Kernel<A>) {
+        *self.got.lock().expect("only this program uses it") = bulk::run(kernel, self.bulk);
+    }
+}
+
+fn measure(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
+    let got = Arc::new(Mutex::new(NsPerPage::default()));
+    let mut spec = MachineSpec::new(ctx, SEED);
+    // Linux 6.0 did not tune its page caches: refills of one batch, and `high` at the low watermark
+    // over the CPUs, which is 1/672 of a machine of 64 GiB.
+    spec.mm.alloc.batch_scale_max = 0;
+    spec.mm.alloc.high_fraction = Some(672);
+    let run = machine::run(spec, machine::silent, Measure { bulk, got: Arc::clone(&got) })?;
+    let got = *got.lock().expect("the run is over");
+    if got.overruns > 0 {
+        return Err(StudyError::Machine(format!(
+            "{} phases of the bulk program were longer than {} ms: the machine is too busy",
+            got.overruns,
+            bulk.slot_ns / 1_000_000
+        )));
+    }
+    Ok((got, run.locks))
+}
+
+/// The mean time for which `function` held zone->lock in a run after its warm-up, in ns.
+fn mean_hold_ns(run: &[LockRow], warm_up: &[LockRow], function: &str) -> f64 {
+    let sum = |rows: &[LockRow]| {
+        let rows = LockRecord::aggregate(rows).into_iter();
+        rows.filter(|row| row.class == "zone" && row.site == function)
+            .fold((0, 0), |sum, row| (sum.0 + row.hold_total_ns, sum.1 + row.acquisitions))
+    };
+    let (all, before) = (sum(run), sum(warm_up));
+    (all.0 - before.0) as f64 / (all.1 - before.1).max(1) as f64
+}

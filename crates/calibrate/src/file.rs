@@ -1,0 +1,183 @@
+//! The profile file of this computer, each number with where it comes from.
+
+use super::fit::{FITTED, decided_by};
+use super::program::Piece;
+use super::{CalibrateError, Measured, OpCosts};
+use mmscale_arch::{MAX_CPUS, Op};
+use mmscale_frames::frame::FrameTable;
+use mmscale_sim::profile::{self, Number, ProfileFile, Section, op_key};
+use mmscale_threads::calibrate::Quantity;
+
+/// Bytes in a cache line.
+const LINE_BYTES: f64 = 64.0;
+
+/// Writes what was measured; what was not is taken from `x86-26`, or, for what needs two CPUs on a
+/// computer with one, from `x86-2`, and says so. Without `ops` all operations are.
+pub(super) fn write(
+    measured: &Measured,
+    ops: Option<&OpCosts>,
+) -> Result<ProfileFile, CalibrateError> {
+    let metal = profile::builtin_file("x86-26")?;
+    let guest = profile::builtin_file("x86-2")?;
+    Ok(ProfileFile {
+        description: format!("this computer: {}", mmscale_harness::host().cpu),
+        topology: topology(measured.host_cpus),
+        memory: memory(measured),
+        timer: Section::from([(
+            "hz".to_owned(),
+            assumed(1000.0, [100.0, 1000.0], "as the run chooses"),
+        )]),
+        costs: costs(measured, &guest.costs, &metal.costs),
+        swap: swap(&metal.swap),
+        noise: Section::new(),
+        ops: operations(measured, ops, &metal.ops),
+    })
+}
+
+pub(super) fn topology(host_cpus: usize) -> Section {
+    let number = |value: usize| Number {
+        value: value as f64,
+        range: [1.0, MAX_CPUS as f64],
+        source: format!("this computer: {host_cpus} CPUs that the process may use"),
+    };
+    let keys = [("cpus", host_cpus), ("smt", 1), ("cluster", host_cpus), ("nodes", 1)];
+    keys.into_iter().map(|(key, value)| (key.to_owned(), number(value))).collect()
+}
+
+fn memory(measured: &Measured) -> Section {
+    let pages = mmscale_threads::MEMORY_PAGES as f64;
+    Section::from([
+        (
+            "node_pages".to_owned(),
+            assumed(pages, [pages / 8.0, pages * 64.0], "as much as the machine of threads has"),
+        ),
+        ("page_bytes".to_owned(), assumed(4096.0, [4096.0, 65536.0], "frames of that machine")),
+        bandwidth(measured),
+    ])
+}
+
+/// What all CPUs together clear, with its key.
+pub(super) fn bandwidth(measured: &Measured) -> (String, Number) {
+    let bandwidth = measured.clear_bytes_per_us;
+    let whole = Quantity {
+        median: bandwidth.median.round(),
+        low: bandwidth.low.floor(),
+        high: bandwidth.high.ceil(),
+        ..bandwidth
+    };
+    ("node_bytes_per_us".to_owned(), taken(whole, "all CPUs clear at once"))
+}
+
+pub(super) fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Section {
+    let own = measured.line_own_ns;
+    let mut costs: Vec<(&str, Number)> = vec![
+        ("line_own_ns", taken(own, "a walk along lines in the first-level cache")),
+        ("atomic_ns", taken(measured.atomic_ns, "an add to a line that the CPU owns")),
+        ("lock_ns", taken(less(measured.lock_ns, own.median), "a free lock, less line_own_ns")),
+        ("unlock_ns", taken(measured.unlock_ns, "letting a lock go")),
+        ("irq_ns", taken(less(measured.irq_ns, measured.atomic_ns.median), "one to oneself")),
+        ("switch_ns", taken(measured.switch_ns, "two tasks of one CPU wake each other")),
+        ("wake_ns", taken(measured.wake_ns, "waking a task of the own CPU")),
+        ("line_memory_ns", not_measured(metal, "line_memory_ns")),
+        ("jitter_percent", not_measured(metal, "jitter_percent")),
+        ("tlb_broadcast_ns", not_measured(metal, "tlb_broadcast_ns")),
+    ];
+    const OTHERS: [&str; 4] = ["line_smt_ns", "line_cluster_ns", "line_node_ns", "line_remote_ns"];
+    if let Some(pair) = &measured.pair {
+        let line = taken(pair.line_ns, "a chase along lines that the other CPU wrote");
+        costs.extend(OTHERS.map(|key| (key, line.clone())));
+        let line_ns = pair.line_ns.median;
+        let after_send = less(pair.ipi_ns, pair.ipi_send_ns.median);
+        let started_ns = measured.wake_ns.median + measured.switch_ns.median;
+        let after_wake = less(pair.idle_wake_ns, started_ns);
+        costs.extend([
+            ("frame_hidden_percent", frame_hidden(pair.line_in_row_ns, line_ns)),
+            ("handoff_ns", taken(less(pair.handoff_ns, line_ns), "unlock to owner, less a line")),
+            ("ipi_send_ns", taken(pair.ipi_send_ns, "the sender's part")),
+            ("ipi_delivery_ns", taken(after_send, "send to handler, less ipi_send_ns")),
+            ("idle_exit_ns", taken(after_wake, "a sleeping CPU, less wake_ns and switch_ns")),
+        ]);
+    } else {
+        let keys = ["frame_hidden_percent", "handoff_ns", "ipi_send_ns", "ipi_delivery_ns"];
+        let keys = OTHERS.into_iter().chain(keys).chain(["idle_exit_ns"]);
+        costs.extend(keys.map(|key| (key, not_measured(guest, key))));
+    }
+    costs.into_iter().map(|(key, number)| (key.to_owned(), number)).collect()
+}
+
+/// The swap device: nothing of it is measured.
+pub(super) fn swap(metal: &Section) -> Section {
+    metal.keys().map(|key| (key.clone(), not_measured(metal, key))).collect()
+}
+
+/// The part of a line's transfer that a walk along frame records hides: several records share a
+/// line, and the next lines are on their way.
+fn frame_hidden(in_row: Quantity, line_ns: f64) -> Number {
+    let records = FrameTable::RECORD_BYTES as f64 / LINE_BYTES;
+    let hidden = |in_row_ns: f64| (100.0 * (1.0 - in_row_ns * records / line_ns)).clamp(0.0, 100.0);
+    let percent = Quantity {
+        median: hidden(in_row.median),
+        low: hidden(in_row.high),
+        high: hidden(in_row.low),
+        ..in_row
+    };
+    taken(percent, "a walk along lines that the other CPU wrote, for records of 12 bytes")
+}
+
+fn operations(measured: &Measured, fitted: Option<&OpCosts>, metal: &Section) -> Section {
+    let number = |op: Op| {
+        let place = FITTED.iter().position(|&of| of == op);
+        if let (Some(at), Some(fitted)) = (place, fitted) {
+            let quantity = Quantity {
+                median: fitted.median[at],
+                low: fitted.low[at],
+                high: fitted.high[at],
+                rounds: fitted.rounds,
+            };
+            return taken(quantity, piece_name(decided_by(op)));
+        }
+        match op {
+            Op::ClearPage => taken(measured.clear_page_ns, "64 MiB in turn"),
+            Op::Syscall => assumed(2.0, [0.0, 20.0], "a function call: nothing is entered"),
+            _ => not_measured(metal, &op_key(op)),
+        }
+    };
+    Op::ALL.iter().map(|&op| (op_key(op), number(op))).collect()
+}
+
+fn piece_name(piece: Piece) -> &'static str {
+    match piece {
+        Piece::CachedAlloc => "from allocations that the page cache serves, on one CPU",
+        Piece::CachedFree => "from frees into the page cache, on one CPU",
+        Piece::BulkAlloc => "from allocations in bulk, refills included, on one CPU",
+        Piece::BulkFree => "from frees in bulk, drains included, on one CPU",
+    }
+}
+
+pub(super) fn taken(quantity: Quantity, how: &str) -> Number {
+    let Quantity { median, low, high, rounds } = quantity;
+    let round = |ns: f64| (ns * 1000.0).round() / 1000.0;
+    let source =
+        format!("measured by `mmscale calibrate`: {how}; median and quartiles of {rounds} rounds");
+    Number { value: round(median), range: [round(low), round(high)], source }
+}
+
+pub(super) fn assumed(value: f64, range: [f64; 2], why: &str) -> Number {
+    Number { value, range, source: format!("assumption: {why}") }
+}
+
+pub(super) fn not_measured(section: &Section, key: &str) -> Number {
+    let number = &section[key];
+    Number { source: format!("not measured here; {}", number.source), ..number.clone() }
+}
+
+/// A quantity without a part that it contains; never negative.
+pub(super) fn less(quantity: Quantity, part: f64) -> Quantity {
+    let rest = |ns: f64| (ns - part).max(0.0);
+    Quantity {
+        median: rest(quantity.median),
+        low: rest(quantity.low),
+        high: rest(quantity.high),
+        ..quantity
+    }
+}

@@ -1,0 +1,130 @@
+//! The profile file of this computer's kernel.
+
+use super::file::{assumed, bandwidth, costs, less, not_measured, swap, taken, topology};
+use super::{CalibrateError, Measured, quantile};
+use mmscale_arch::Op;
+use mmscale_linux::steps::{PairRound, Round, measure_round};
+use mmscale_sim::profile::{self, Number, ProfileFile, Section, op_key};
+use mmscale_threads::calibrate::Quantity;
+
+/// Measures the kernel's steps, and writes them with the lines and locks of this computer; what
+/// cannot be measured from outside is the guest's, `x86-2`, and says so.
+pub(super) fn measure(
+    measured: &Measured,
+    rounds: usize,
+    done: &mut dyn FnMut(usize),
+) -> Result<ProfileFile, CalibrateError> {
+    let mut steps = Vec::new();
+    for round in 0..rounds {
+        done(round);
+        steps.push(measure_round()?);
+    }
+    let guest = profile::builtin_file("x86-2")?;
+    let cpu = mmscale_harness::host().cpu;
+    Ok(ProfileFile {
+        description: format!("this computer's kernel: {cpu}"),
+        topology: topology(measured.host_cpus),
+        memory: memory(measured),
+        timer: Section::from([("hz".to_owned(), hz(&guest.timer))]),
+        costs: kernel_costs(measured, &steps, &guest.costs),
+        swap: swap(&guest.swap),
+        noise: Section::new(),
+        ops: operations(measured, &steps, &guest.ops),
+    })
+}
+
+fn memory(measured: &Measured) -> Section {
+    let pages = (mmscale_linux::available_bytes().unwrap_or(1 << 32) >> 12) as f64;
+    let range = [(pages / 8.0).floor().max(1.0), pages * 8.0];
+    Section::from([
+        ("node_pages".to_owned(), assumed(pages, range, "the memory that is available now")),
+        ("page_bytes".to_owned(), assumed(4096.0, [4096.0, 65536.0], "the base page in general")),
+        bandwidth(measured),
+    ])
+}
+
+/// Ticks a second, as the kernel's coarse clock has them.
+fn hz(guest: &Section) -> Number {
+    let Some(hz) = mmscale_linux::tick_hz() else { return not_measured(guest, "hz") };
+    let source = "measured by `mmscale calibrate`: the resolution of the kernel's coarse clock";
+    Number { value: f64::from(hz), range: [100.0, 1000.0], source: source.to_owned() }
+}
+
+/// Median and quartiles of a step over rounds.
+fn step(steps: &[Round], of: impl Fn(&Round) -> Option<f64>) -> Option<Quantity> {
+    let values: Option<Vec<f64>> = steps.iter().map(of).collect();
+    let values = values.filter(|values| !values.is_empty())?;
+    let at = |share| quantile(values.iter().copied(), share);
+    Some(Quantity { median: at(0.5), low: at(0.25), high: at(0.75), rounds: values.len() })
+}
+
+fn kernel_costs(measured: &Measured, steps: &[Round], guest: &Section) -> Section {
+    let mut costs = costs(measured, guest, guest);
+    let send_ns = guest["ipi_send_ns"].value;
+    let pair = |of: fn(&PairRound) -> Option<f64>| {
+        step(steps, move |round| round.pair.as_ref().and_then(of))
+    };
+    let measured = [
+        (
+            "switch_ns",
+            step(steps, |round| Some(round.switch_ns)),
+            "two tasks of a CPU that give way to each other, less the calls",
+        ),
+        (
+            "wake_ns",
+            step(steps, |round| Some(round.wake_ns)),
+            "a futex's wake-up on one CPU, less the calls and the switch",
+        ),
+        (
+            "ipi_delivery_ns",
+            pair(|pair| pair.ipi_ns).map(|quantity| less(quantity, send_ns)),
+            "what an expedited membarrier takes longer with one interrupt, less ipi_send_ns",
+        ),
+        (
+            "idle_exit_ns",
+            pair(|pair| Some(pair.idle_exit_ns)),
+            "a futex's wake-up of a CPU that sleeps, less wake_ns, switch_ns and a call",
+        ),
+        ("ipi_send_ns", None, ""),
+        ("irq_ns", None, ""),
+    ];
+    for (key, found, how) in measured {
+        let number = found.map_or_else(|| not_measured(guest, key), |found| taken(found, how));
+        costs.insert(key.to_owned(), number);
+    }
+    costs
+}
+
+/// Charges of a fault that finds its page besides the two that are looked for.
+const OF_A_FAULT: [Op; 3] = [Op::VmaFind, Op::TableWalk, Op::PteSet];
+
+fn operations(measured: &Measured, steps: &[Round], guest: &Section) -> Section {
+    let of = |of: fn(&Round) -> f64| step(steps, move |round| Some(of(round)));
+    let guest_ns = |op: Op| guest[&op_key(op)].value;
+    let rest_ns: f64 = OF_A_FAULT.into_iter().map(guest_ns).sum();
+    let entry = guest_ns(Op::FaultEntry) / (guest_ns(Op::FaultEntry) + guest_ns(Op::FaultHandle));
+    let part = |share: f64| {
+        let whole = less(of(|round| round.fault_ns)?, rest_ns);
+        let Quantity { median, low, high, rounds } = whole;
+        Some(Quantity { median: median * share, low: low * share, high: high * share, rounds })
+    };
+    let number = |op: Op| {
+        let (found, how) = match op {
+            Op::Syscall => (of(|round| round.syscall_ns), "getppid"),
+            Op::VmaEdit => (
+                of(|round| round.vma_edit_ns),
+                "half of mmap and munmap of a page that nobody touches, less the entries",
+            ),
+            Op::ClearPage => (Some(measured.clear_page_ns), "64 MiB in turn"),
+            Op::FaultEntry => (
+                part(entry),
+                "of a write fault that finds a shared page, less what is charged apart, the share \
+                 that it has in x86-2",
+            ),
+            Op::FaultHandle => (part(1.0 - entry), "the rest of that fault"),
+            _ => (None, ""),
+        };
+        found.map_or_else(|| not_measured(guest, &op_key(op)), |found| taken(found, how))
+    };
+    Op::ALL.iter().map(|&op| (op_key(op), number(op))).collect()
+}

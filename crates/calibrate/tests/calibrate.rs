@@ -1,0 +1,56 @@
+//! Calibration writes a profile that the simulator takes, and says where its numbers come from.
+
+use mmscale_arch::Op;
+use mmscale_calibrate::{Of, Speed, calibrate};
+use mmscale_sim::profile;
+use mmscale_threads::calibrate::Effort;
+
+#[test]
+fn the_profile_of_this_computer_is_whole_and_can_be_read_back() {
+    let mut last = (0, 0);
+    let file = calibrate(Of::Threads, Effort::Quick, |done, all| {
+        assert!(last.0 <= done && done <= all);
+        last = (done, all);
+    })
+    .unwrap();
+    assert!(last.0 == last.1 && last.1 > 0);
+    assert_eq!(profile::parse("calibrated", &profile::write(&file)).unwrap(), file);
+    let resolved = profile::resolve("calibrated", &file).unwrap();
+    assert_eq!(resolved.topology.cpus, mmscale_threads::host_cpus());
+    assert_eq!(resolved.node_pages, mmscale_threads::MEMORY_PAGES);
+    // What an allocation from the cache costs is measured, and is more than nothing.
+    let ops = [Op::AllocEntry, Op::PcpTake, Op::PagePrep];
+    assert!(ops.iter().map(|&op| resolved.costs.op_ps[op as usize]).sum::<u64>() > 0);
+    for (key, number) in file.costs.iter().chain(&file.ops) {
+        let from = ["measured by `mmscale calibrate`", "not measured here; ", "assumption: "];
+        assert!(from.iter().any(|from| number.source.starts_with(from)), "{key}: {number:?}");
+    }
+    // The computer is about as fast as it was a moment ago; only sense is asked for here.
+    let slowness = Speed::of(&resolved).unwrap().slowness().unwrap();
+    assert!(slowness.is_finite() && slowness > 0.0);
+}
+
+/// What may be asked of any kernel, asked: each step takes some time; what was not measured says
+/// so.
+#[test]
+fn the_profile_of_this_kernel_has_its_steps_and_the_guest_s_rest() {
+    let file = calibrate(Of::Kernel, Effort::Quick, |_, _| ()).unwrap();
+    assert_eq!(profile::parse("kernel", &profile::write(&file)).unwrap(), file);
+    let resolved = profile::resolve("kernel", &file).unwrap();
+    assert_eq!(resolved.topology.cpus, mmscale_threads::host_cpus());
+    let measured = |number: &profile::Number| number.source.starts_with("measured by");
+    let steps = ["syscall_ns", "vma_edit_ns", "fault_entry_ns", "fault_handle_ns"];
+    for key in steps.into_iter().chain(["clear_page_ns"]) {
+        let number = &file.ops[key];
+        assert!(measured(number) && number.value > 0.0, "{key}: {number:?}");
+    }
+    let switch = &file.costs["switch_ns"];
+    assert!(measured(switch) && switch.value > 0.0 && measured(&file.costs["wake_ns"]));
+    // The allocator's steps cannot be seen from outside.
+    let guest = profile::builtin_file("x86-2").unwrap();
+    for key in ["page_prep_ns", "pcp_take_ns", "buddy_take_ns"] {
+        let number = &file.ops[key];
+        assert_eq!(number.value, guest.ops[key].value);
+        assert!(number.source.starts_with("not measured here; "), "{key}: {number:?}");
+    }
+}

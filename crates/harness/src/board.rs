@@ -1,0 +1,234 @@
+//! What the programs of a run tell: sums that all of them add to, and times by CPU.
+//!
+//! On simulated machines and on threads programs share this process, and a lock of the host is
+//! enough: it is never waited for, as nothing of the machine goes on while it is held. On the live
+//! kernel programs are processes of their own, which share a mapping.
+
+use crate::spread::{Spread, powers_of_two};
+use mmscale_document::{Histogram, On};
+#[cfg(feature = "live")]
+use mmscale_linux::Shared;
+use mmscale_system::Plain;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One value that all programs of a run see and change.
+#[derive(Debug)]
+pub struct Board<T: Plain>(Place<T>);
+
+#[derive(Debug)]
+enum Place<T: Plain> {
+    Here(Arc<Mutex<T>>),
+    #[cfg(feature = "live")]
+    Shared(Shared<T>),
+}
+
+impl<T: Plain> Clone for Board<T> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Place::Here(value) => Place::Here(Arc::clone(value)),
+            #[cfg(feature = "live")]
+            Place::Shared(value) => Place::Shared(value.clone()),
+        })
+    }
+}
+
+/// A poisoned lock still holds a whole value: a change is one step.
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: Plain + Copy + Default> Board<T> {
+    /// The default value, where programs of a machine can reach it.
+    pub(crate) fn on(machine: On) -> Self {
+        Self(match machine {
+            #[cfg(feature = "live")]
+            On::Linux => Place::Shared(Shared::default()),
+            _ => Place::Here(Arc::default()),
+        })
+    }
+    /// Changes the value in one step.
+    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        match &self.0 {
+            Place::Here(value) => change(&mut locked(value)),
+            #[cfg(feature = "live")]
+            Place::Shared(value) => value.change(change),
+        }
+    }
+    /// The value as it is now.
+    pub fn get(&self) -> T {
+        match &self.0 {
+            Place::Here(value) => *locked(value),
+            #[cfg(feature = "live")]
+            Place::Shared(value) => value.get(),
+        }
+    }
+}
+
+/// Times in ns by CPU: every one where programs share this process, and their distribution on the
+/// live kernel.
+#[derive(Clone, Debug)]
+pub struct Samples(Kept);
+
+#[derive(Clone, Debug)]
+enum Kept {
+    Here(Arc<Mutex<Vec<(usize, u64)>>>),
+    #[cfg(feature = "live")]
+    Shared(Arc<[Shared<Spread>]>),
+}
+
+impl Samples {
+    pub(crate) fn on(machine: On, cpus: usize) -> Self {
+        Self(match machine {
+            #[cfg(feature = "live")]
+            On::Linux => Kept::Shared((0..cpus).map(|_| Shared::default()).collect()),
+            _ => {
+                let _ = cpus;
+                Kept::Here(Arc::default())
+            }
+        })
+    }
+    /// Notes the times of a program that began on `cpu`.
+    pub fn add(&self, cpu: usize, times_ns: impl IntoIterator<Item = u64>) {
+        let times_ns = times_ns.into_iter();
+        match &self.0 {
+            Kept::Here(all) => locked(all).extend(times_ns.map(|ns| (cpu, ns))),
+            #[cfg(feature = "live")]
+            Kept::Shared(by_cpu) => by_cpu[cpu].change(|all| times_ns.for_each(|ns| all.add(ns))),
+        }
+    }
+    /// All times, where each is known.
+    pub fn each(&self) -> Option<Vec<(usize, u64)>> {
+        match &self.0 {
+            Kept::Here(all) => Some(locked(all).clone()),
+            #[cfg(feature = "live")]
+            Kept::Shared(_) => None,
+        }
+    }
+    /// The distributions of `cpus` CPUs.
+    pub(crate) fn by_cpu(&self, cpus: usize) -> Vec<Times> {
+        match &self.0 {
+            #[cfg(feature = "live")]
+            Kept::Shared(by_cpu) => {
+                by_cpu.iter().map(|all| Times::Spread(Box::new(all.get()))).collect()
+            }
+            Kept::Here(all) => {
+                let mut by_cpu = vec![Vec::new(); cpus];
+                locked(all).iter().for_each(|&(cpu, ns)| by_cpu[cpu].push(ns));
+                by_cpu.into_iter().map(Times::of).collect()
+            }
+        }
+    }
+}
+
+/// A distribution of times.
+#[derive(Clone, Debug)]
+pub enum Times {
+    /// Every time, in order of size.
+    Each(Vec<u64>),
+    /// Counts by size.
+    Spread(Box<Spread>),
+}
+
+impl Times {
+    /// Of given times in ns.
+    pub fn of(mut times_ns: Vec<u64>) -> Self {
+        times_ns.sort_unstable();
+        Self::Each(times_ns)
+    }
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Each(all) => all.len() as u64,
+            Self::Spread(all) => all.count(),
+        }
+    }
+    /// The sum in ns.
+    pub fn total_ns(&self) -> u64 {
+        match self {
+            Self::Each(all) => all.iter().sum(),
+            Self::Spread(all) => all.total_ns(),
+        }
+    }
+    /// The longest in ns; 0 of none.
+    pub fn max_ns(&self) -> u64 {
+        match self {
+            Self::Each(all) => all.last().copied().unwrap_or(0),
+            Self::Spread(all) => all.max(),
+        }
+    }
+    /// The smallest time that `percent` of 100 do not exceed (nearest rank), in ns; 0 of none. Of
+    /// counts by size it is at most a 32nd too large.
+    pub fn percentile_ns(&self, percent: u64) -> u64 {
+        match self {
+            Self::Each(all) => {
+                let rank = (all.len() * percent as usize).div_ceil(100);
+                all.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+            }
+            Self::Spread(all) => all.percentile(percent),
+        }
+    }
+    /// Counts by powers of two of ns.
+    pub fn histogram(&self) -> Histogram {
+        match self {
+            Self::Each(all) => {
+                let mut counts = [0; u64::BITS as usize];
+                all.iter().for_each(|&ns| counts[ns.max(1).ilog2() as usize] += 1);
+                powers_of_two(&counts)
+            }
+            Self::Spread(all) => all.histogram(),
+        }
+    }
+}
+
+/// Declares what programs of a study count: a struct of `u64`s that are added up, one field each.
+///
+/// `tally! { pub struct Tally { /// Ops that ended in time.  ops, failures } }`
+#[macro_export]
+macro_rules! tally {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$of:meta])* $field:ident),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        $vis struct $name {
+            $($(#[$of])* pub $field: u64,)+
+        }
+        $crate::plain!($name { $($field),+ });
+        impl $name {
+            /// Adds what another program counted.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)+
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let times = |times_ns: &[u64]| Times::of(times_ns.to_vec());
+        let many = Times::of((1..=100).rev().collect());
+        assert_eq!([50, 99, 100].map(|percent| many.percentile_ns(percent)), [50, 99, 100]);
+        assert_eq!((times(&[7]).percentile_ns(99), times(&[]).percentile_ns(99)), (7, 0));
+        assert_eq!(times(&[1, 2]).percentile_ns(50), 1);
+    }
+
+    /// Metrics do not depend on how a machine keeps times.
+    #[cfg(feature = "live")]
+    #[test]
+    fn each_time_and_counts_by_size_say_the_same() {
+        let kept = [On::Sim, On::Linux].map(|on| {
+            let samples = Samples::on(on, 2);
+            samples.add(1, [0, 1, 2, 3]);
+            samples.add(1, [16, 31]);
+            samples.by_cpu(2).swap_remove(1)
+        });
+        for times in &kept {
+            let sums = (times.count(), times.total_ns(), times.max_ns());
+            assert_eq!((sums, times.percentile_ns(50)), ((6, 53, 31), 2));
+            assert_eq!(times.histogram().buckets, [[0, 2, 2], [2, 4, 2], [16, 32, 2]]);
+        }
+        assert!(matches!(kept, [Times::Each(_), Times::Spread(_)]));
+    }
+}

@@ -1,0 +1,201 @@
+//! Runs one seed of one arm of a [`Workload`], and measures.
+
+use crate::machine::{self, HostCost, MachineSpec, Program, set_machine};
+use crate::meters::Idle;
+use crate::policies::Arm;
+use crate::study::{RunContext, SeedResult, StudyError};
+use crate::workload::seen::{KernelRan, Ran, Source};
+use crate::workload::{Env, Meter, Phases, Run, Seen, Verdict, Workload};
+use mmscale_arch::{CpuId, Machine, Probe, Trace, TraceGroup};
+use mmscale_document::On;
+use mmscale_kernel::Kernel;
+use std::any::Any;
+use std::ops::Range;
+
+/// Runs it, and once more where the study has something to compare with.
+pub(crate) fn run<W: Workload>(
+    ctx: &RunContext,
+    arm: &Arm,
+    seed: u64,
+) -> Result<SeedResult, StudyError> {
+    let env = Env::<W>::new(ctx, arm, seed);
+    let second = W::second(&env)?;
+    let shares = shares(&env, second.as_ref())?;
+    let first = tried(env, shares[0].clone())?;
+    let second = second.map(|env| tried(env, shares[1].clone())).transpose()?;
+    let second = second.as_ref().map(|ran| Seen::of(ran, None));
+    let seen = Seen::of(&first, second.as_ref());
+    Ok(measured(&seen))
+}
+
+/// How much of the progress each run is: by its length and its CPUs.
+fn shares<W: Workload>(
+    first: &Env<W>,
+    second: Option<&Env<W>>,
+) -> Result<[Range<f64>; 2], StudyError> {
+    let Some(second) = second else { return Ok([0.0..1.0, 1.0..1.0]) };
+    let weight = |env: &Env<W>| {
+        let plan = W::plan(env).map_err(StudyError::Machine)?;
+        Ok(W::phases(&plan).end_ns as f64 * env.cpus() as f64)
+    };
+    let (first, second) = (weight(first)?, weight(second)?);
+    let end = first / (first + second).max(1.0);
+    Ok([0.0..end, end..1.0])
+}
+
+/// Runs it until it shows something, or it was tried often enough.
+fn tried<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<Ran<W>, StudyError> {
+    let attempts = if env.on() == On::Sim { 1 } else { W::ATTEMPTS };
+    loop {
+        let ran = once(env.clone(), share.clone())?;
+        let last = env.attempt + 1 >= attempts;
+        match W::verdict(&Seen::of(&ran, None)) {
+            Verdict::Good => return Ok(ran),
+            Verdict::Poor if last => return Ok(ran),
+            Verdict::Useless(why) if last => return Err(StudyError::Machine(why)),
+            Verdict::Poor | Verdict::Useless(_) => env.attempt += 1,
+        }
+    }
+}
+
+fn once<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<Ran<W>, StudyError> {
+    let ran = match env.on() {
+        On::Linux => on_linux(env)?,
+        On::Sim | On::Threads => on_kernel(&mut env, share)?,
+    };
+    match W::damaged_pages(&ran.run.tally.get()) {
+        0 => Ok(ran),
+        damaged => {
+            let what = format!("{damaged} pages did not hold what their program had written");
+            Err(StudyError::Check(vec![what]))
+        }
+    }
+}
+
+/// The machine of an environment, whose pages are told to it.
+fn machine_of<W: Workload>(env: &mut Env<W>) -> MachineSpec {
+    let mut spec = MachineSpec::new(&env.ctx, env.seed);
+    env.pages = match W::memory_gib(&env.params) {
+        Some(gib) => spec.set_memory_gib(gib),
+        None => spec.pages(),
+    };
+    spec
+}
+
+/// Why no run with these parameters can give a result, if so. What a real computer has to spare is
+/// known when it runs.
+pub(crate) fn refuse<W: Workload>(ctx: &RunContext) -> Result<(), String> {
+    let mut env = Env::<W>::new(ctx, &Arm::default(), 0);
+    if ctx.on != On::Linux {
+        machine_of(&mut env);
+    }
+    W::plan(&env).map(|_| ())
+}
+
+/// The first program of a machine.
+struct First<W: Workload>(Run<W>);
+
+impl<W: Workload> Program for First<W> {
+    fn run<A: Machine>(self, kernel: &Kernel<A>) {
+        W::run_inside(&self.0, kernel);
+    }
+}
+
+fn on_kernel<W: Workload>(env: &mut Env<W>, share: Range<f64>) -> Result<Ran<W>, StudyError> {
+    let mut spec = machine_of(env);
+    let plan = W::plan(env).map_err(StudyError::Machine)?;
+    let Phases { from_ns, until_ns, end_ns } = W::phases(&plan);
+    spec.expect_end(&env.ctx, end_ns, share);
+    W::set_up(env, &plan, &mut spec.mm);
+    env.arm.configure(&mut spec.mm);
+    spec.simulated(|config| {
+        set_machine(env.common(), config);
+        config.locks_ns = (from_ns, until_ns);
+        W::simulate(env, &plan, config);
+    });
+    let run = Run::new(env, plan);
+    let mut meters = W::meters(env, &run.plan);
+    let probe = |cpu: CpuId| {
+        let idle = Idle::within((from_ns, until_ns));
+        Box::new(CpuProbe { idle, meter: meters(cpu) }) as Box<dyn Probe>
+    };
+    let mut machine = machine::run(spec, probe, First(run.clone()))?;
+    let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<CpuProbe<W::Meter>>();
+    let probes = machine.probes.drain(..).map(|probe| *own(probe).expect("made above"));
+    let (mut idle, mut meters): (Vec<Idle>, Vec<W::Meter>) =
+        probes.map(|probe| (probe.idle, probe.meter)).unzip();
+    idle.iter_mut().for_each(|idle| idle.finish(machine.end_ns));
+    W::Meter::close(&mut meters, machine.end_ns);
+    let source = Source::Kernel(Box::new(KernelRan { machine, idle, meters }));
+    Ok(Ran { env: env.clone(), run, source })
+}
+
+#[cfg(feature = "live")]
+fn on_linux<W: Workload>(mut env: Env<W>) -> Result<Ran<W>, StudyError> {
+    env.pages = crate::host::available_bytes().unwrap_or(u64::MAX) / 4096;
+    let plan = W::plan(&env).map_err(StudyError::Machine)?;
+    let look = W::look(&env, &plan);
+    let run = Run::new(&env, plan);
+    let programs = run.clone();
+    let live = crate::live::run(&env.ctx, &look, move |system| W::run(&programs, system))?;
+    Ok(Ran { env, run, source: Source::Live(Box::new(live)) })
+}
+
+/// Plans refuse such runs before.
+#[cfg(not(feature = "live"))]
+fn on_linux<W: Workload>(_: Env<W>) -> Result<Ran<W>, StudyError> {
+    Err(StudyError::Machine("this program was built without the live kernel".to_owned()))
+}
+
+/// Hears one CPU's tracepoints for the harness and for the study.
+struct CpuProbe<M> {
+    idle: Idle,
+    meter: M,
+}
+
+impl<M: Meter> Probe for CpuProbe<M> {
+    fn hears(&self, group: TraceGroup) -> bool {
+        group == TraceGroup::Idle || self.meter.hears(group)
+    }
+    fn event(&mut self, now_ns: u64, event: &Trace) {
+        match event {
+            Trace::Idle(_) => self.idle.event(now_ns, event),
+            _ => self.meter.event(now_ns, event),
+        }
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Computes every metric, and what goes with them.
+fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
+    let mut result = SeedResult::default();
+    for metric in W::METRICS {
+        if let Ok(value) = (metric.measure)(seen) {
+            result.metric(metric.spec.name, value);
+        }
+    }
+    match &seen.ran.source {
+        Source::Live(live) => live.tell_host(&mut result),
+        Source::Kernel(kernel) => {
+            result.locks.clone_from(&kernel.machine.locks);
+            result.fingerprint = kernel.machine.fingerprint;
+        }
+    }
+    let mut cost = seen.cost();
+    if let Some((second, Source::Kernel(kernel))) = seen.second.map(|seen| (seen, &seen.ran.source))
+    {
+        result.fingerprint = result.fingerprint.rotate_left(1) ^ kernel.machine.fingerprint;
+        let sum = |mut cost: HostCost| {
+            cost.add(&second.cost().unwrap_or_default());
+            cost
+        };
+        cost = cost.map(sum);
+    }
+    if let Some(cost) = cost {
+        result.host_metrics.insert("host_ns_per_event".to_owned(), cost.ns_per_event());
+    }
+    W::details(seen, &mut result);
+    result
+}

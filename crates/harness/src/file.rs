@@ -1,0 +1,359 @@
+//! A study's own file, `studies/<name>/study.toml`, which is compiled in: its arms, and the
+//! defaults of its parameters with the reasons for them.
+
+use crate::names::UnknownName;
+use crate::param::{Kind, ParamSpec};
+use crate::policies::{self, Arm, Choice};
+use std::fmt::Display;
+use thiserror::Error;
+use toml::{Table, Value};
+
+/// The text of a file and the study that it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    /// The folder's name, which is the study's.
+    pub study: &'static str,
+    /// The file's text.
+    pub text: &'static str,
+}
+
+/// What is wrong with a `study.toml`.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("studies/{study}/study.toml{place}: {what}")]
+pub struct FileError {
+    /// The study, by its folder's name.
+    pub study: &'static str,
+    place: String,
+    what: String,
+}
+
+/// The file's sections of defaults.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Section {
+    /// A simulated machine, and this computer's threads.
+    Defaults,
+    /// Quick runs there.
+    Quick,
+    /// Quick runs of simulated machines with more than [`LARGE_CPUS`](crate::plan::LARGE_CPUS).
+    QuickLarge,
+    /// The live kernel: real time is shorter than simulated time is long.
+    Linux,
+    /// Quick runs there.
+    LinuxQuick,
+}
+
+impl Section {
+    const ALL: [Self; 5] =
+        [Self::Defaults, Self::Quick, Self::QuickLarge, Self::Linux, Self::LinuxQuick];
+
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Defaults => "defaults",
+            Self::Quick => "quick",
+            Self::QuickLarge => "quick_large",
+            Self::Linux => "linux",
+            Self::LinuxQuick => "linux_quick",
+        }
+    }
+}
+
+/// A file that was read. A parameter without a default in it has that of its declaration.
+#[derive(Debug)]
+pub(crate) struct StudyFile {
+    study: &'static str,
+    /// The question, in one line.
+    pub(crate) summary: String,
+    /// The machine profile of runs that name none.
+    pub(crate) profile: String,
+    defaults: [Table; Section::ALL.len()],
+    /// The arms. The others are compared with the first.
+    pub(crate) arms: Vec<ArmFile>,
+}
+
+/// An arm as the file has it.
+#[derive(Debug)]
+pub(crate) struct ArmFile {
+    /// Its name: shown, never computed with.
+    pub(crate) name: String,
+    /// What it does, in one line.
+    pub(crate) help: String,
+    /// What it chooses.
+    pub(crate) arm: Arm,
+}
+
+/// A table of the file, and where it is.
+struct Place {
+    study: &'static str,
+    place: String,
+    table: Table,
+}
+
+impl Place {
+    fn error(&self, what: impl Display) -> FileError {
+        FileError { study: self.study, place: self.place.clone(), what: what.to_string() }
+    }
+
+    /// Refuses every key that is not `known`.
+    fn only<'a>(&self, known: impl Iterator<Item = &'a str> + Clone) -> Result<(), FileError> {
+        let unknown = self.table.keys().find(|key| !known.clone().any(|other| other == *key));
+        unknown.map_or(Ok(()), |key| Err(self.error(UnknownName::new("key", key, known))))
+    }
+
+    fn text(&self, key: &str) -> Result<&str, FileError> {
+        match self.table.get(key) {
+            Some(Value::String(text)) if !text.is_empty() => Ok(text),
+            Some(other) => {
+                Err(self.error(format!("`{key}` is {other}: write a text, as in {key} = \"..\"")))
+            }
+            None => Err(self.error(format!("the key `{key}` is missing: add it"))),
+        }
+    }
+
+    fn table(&self, key: &str) -> Result<Table, FileError> {
+        match self.table.get(key) {
+            None => Ok(Table::new()),
+            Some(Value::Table(table)) => Ok(table.clone()),
+            Some(other) => Err(self.error(format!("`{key}` is {other}: write a section [{key}]"))),
+        }
+    }
+}
+
+impl StudyFile {
+    /// Reads a file; `own` are the choices that the study's arms have besides policies.
+    pub(crate) fn parse(source: Source, own: &[Choice]) -> Result<Self, FileError> {
+        let Source { study, text } = source;
+        let table = text.parse::<Table>().map_err(|why| {
+            let at = why.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
+            let (place, what) = (format!(", line {line}"), why.message().to_owned());
+            FileError { study, place, what }
+        })?;
+        let file = Place { study, place: String::new(), table };
+        let sections = Section::ALL.map(Section::key);
+        file.only(["name", "summary", "profile", "arm"].into_iter().chain(sections))?;
+        if file.text("name")? != study {
+            let given = file.text("name")?;
+            return Err(file.error(format!(
+                "the name is `{given}` and the folder's `{study}`: give the study that name"
+            )));
+        }
+        let [full, quick, large, linux, linux_quick] = sections.map(|key| file.table(key));
+        let defaults = [full?, quick?, large?, linux?, linux_quick?];
+        let (summary, profile) = (file.text("summary")?, file.text("profile")?);
+        let arms = arms(&file, own)?;
+        let (summary, profile) = (summary.to_owned(), profile.to_owned());
+        Ok(Self { study, summary, profile, defaults, arms })
+    }
+
+    /// The declared parameters with the file's defaults.
+    pub(crate) fn params(&self, declared: Vec<ParamSpec>) -> Result<Vec<ParamSpec>, FileError> {
+        self.with_defaults(declared, [(0, Section::Defaults), (1, Section::Quick)])
+    }
+
+    /// The same parameters with the defaults of quick runs of large machines.
+    pub(crate) fn params_quick_large(
+        &self,
+        params: &[ParamSpec],
+    ) -> Result<Vec<ParamSpec>, FileError> {
+        self.with_defaults(params.to_vec(), [(1, Section::QuickLarge)])
+    }
+
+    /// The parameters with the file's defaults on the live kernel.
+    pub(crate) fn params_on_linux(
+        &self,
+        params: &[ParamSpec],
+    ) -> Result<Vec<ParamSpec>, FileError> {
+        self.with_defaults(params.to_vec(), [(0, Section::Linux), (1, Section::LinuxQuick)])
+    }
+
+    /// An error about the file as a whole.
+    pub(crate) fn error(&self, what: impl Display) -> FileError {
+        FileError { study: self.study, place: String::new(), what: what.to_string() }
+    }
+
+    /// Takes defaults from sections: those of full runs (0) or of quick ones (1).
+    fn with_defaults(
+        &self,
+        mut declared: Vec<ParamSpec>,
+        sections: impl IntoIterator<Item = (usize, Section)>,
+    ) -> Result<Vec<ParamSpec>, FileError> {
+        for (length, section) in sections {
+            let place = format!(", [{}]", section.key());
+            let error = |what| FileError { study: self.study, place: place.clone(), what };
+            for (name, value) in &self.defaults[section as usize] {
+                let names = || declared.iter().map(|spec| spec.name);
+                let Some(at) = names().position(|other| other == name) else {
+                    let names: Vec<_> = names().collect();
+                    let names = names.iter().copied();
+                    return Err(error(UnknownName::new("parameter", name, names).to_string()));
+                };
+                let spec = &mut declared[at];
+                if set_default(spec, length, value).is_none() {
+                    let range = spec.range();
+                    return Err(error(format!("`{name}` cannot be {value}: allowed is {range}")));
+                }
+            }
+        }
+        Ok(declared)
+    }
+}
+
+fn arms(file: &Place, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
+    let mut arms: Vec<ArmFile> = Vec::new();
+    let entries = file.table.get("arm").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    if entries.is_empty() {
+        return Err(file.error("there is no arm: add one or more sections [[arm]]"));
+    }
+    for (nth, entry) in entries.iter().enumerate() {
+        let table = entry.as_table().cloned();
+        let table = table.ok_or_else(|| file.error("an arm is no table: write [[arm]]"))?;
+        let name = table.get("name").and_then(Value::as_str);
+        let place = name.map_or(format!(", arm {}", nth + 1), |name| format!(", arm `{name}`"));
+        let entry = Place { study: file.study, place, table };
+        entry.only(["name", "help"].into_iter().chain(policies::keys(own)))?;
+        let (name, help) = (entry.text("name")?.to_owned(), entry.text("help")?.to_owned());
+        if arms.iter().any(|other| other.name == name) {
+            return Err(entry.error("another arm has this name: give it one of its own"));
+        }
+        let mut arm = Arm::default();
+        for key in policies::keys(own).filter(|key| entry.table.contains_key(*key)) {
+            let value = policies::value(key, entry.text(key)?, own);
+            let wrong = |why: UnknownName| entry.error(format!("key `{key}`: {why}"));
+            arm.choose(key, value.map_err(wrong)?);
+        }
+        arms.push(ArmFile { name, help, arm });
+    }
+    Ok(arms)
+}
+
+/// Sets the default of the full run (`length` 0, which the quick run follows) or of the quick run.
+fn set_default(spec: &mut ParamSpec, length: usize, value: &Value) -> Option<()> {
+    match &mut spec.kind {
+        Kind::Count { default, range, .. } => {
+            let n = u64::try_from(value.as_integer()?).ok()?;
+            (range[0]..=range[1]).contains(&n).then(|| default[length..].fill(n))
+        }
+        Kind::Real { default, range, .. } => {
+            let x = value.as_float()?;
+            (range[0]..=range[1]).contains(&x).then(|| default[length..].fill(x))
+        }
+        Kind::Switch { default } => {
+            *default = value.as_bool()?;
+            Some(())
+        }
+        Kind::Each { names } => {
+            let wanted: Vec<_> = value.as_array()?.iter().map(|name| name.as_str()).collect();
+            let kept: Vec<_> =
+                names.iter().copied().filter(|name| wanted.contains(&Some(*name))).collect();
+            *names = (kept.len() == wanted.len()).then(|| &*kept.leak())?;
+            Some(())
+        }
+        Kind::Choice { default, names } => {
+            *default = names.iter().find(|name| Some(**name) == value.as_str())?;
+            Some(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::param::{Length, Unit};
+    use mmscale_document::ParamValue;
+
+    const TEXT: &str = r#"
+        name = "x"
+        summary = "y"
+        profile = "arm64-8"
+        [defaults]
+        pages = 7
+        [quick]
+        pages = 3
+        [[arm]]
+        name = "a"
+        help = "b"
+        tick = "phased"
+        depth = "deep"
+    "#;
+
+    const OWN: [Choice; 1] = [Choice { key: "depth", values: &["flat", "deep"] }];
+
+    fn parse(text: &str) -> Result<StudyFile, FileError> {
+        let source = Source { study: "x", text: text.to_owned().leak() };
+        StudyFile::parse(source, &OWN)
+    }
+
+    fn declared(most: u64) -> Vec<ParamSpec> {
+        vec![ParamSpec::count("pages", Unit::Pages, 1, [1, most], "")]
+    }
+
+    #[test]
+    fn a_file_gives_arms_and_both_defaults() {
+        let file = parse(TEXT).unwrap();
+        let arm = &file.arms[0].arm;
+        assert_eq!(
+            ["tick", "depth", "lru"].map(|key| arm.chosen(key)),
+            [Some("phased"), Some("deep"), None]
+        );
+        let specs = file.params(declared(9)).unwrap();
+        assert_eq!(specs[0].default(Length::Full), ParamValue::Count(7));
+        assert_eq!(specs[0].default(Length::Quick), ParamValue::Count(3));
+    }
+
+    #[test]
+    fn a_default_outside_its_range_or_of_no_parameter_is_refused() {
+        let why = parse(TEXT).unwrap().params(declared(5)).unwrap_err().to_string();
+        assert_eq!(
+            why,
+            "studies/x/study.toml, [defaults]: `pages` cannot be 7: allowed is 1 to 5 pages"
+        );
+        let text = TEXT.replace("pages = 3", "page = 3");
+        let why = parse(&text).unwrap().params(declared(9)).unwrap_err().to_string();
+        assert!(why.starts_with("studies/x/study.toml, [quick]: "), "{why}");
+        assert!(why.contains("no parameter named `page`; did you mean `pages`?"), "{why}");
+    }
+
+    /// Without this, an arm with a misspelt key runs as another arm and is shown as itself.
+    #[test]
+    fn an_arms_unknown_keys_and_values_are_refused_with_the_nearest() {
+        let refusal =
+            |from: &str, to: &str| parse(&TEXT.replace(from, to)).unwrap_err().to_string();
+        let tick = "tick = \"phased\"";
+        assert_eq!(
+            refusal(tick, "cachs = \"blockmap\""),
+            "studies/x/study.toml, arm `a`: there is no key named `cachs`; did you mean `caches`? \
+             (known: name, help, tick, lru, caches, calls, exit, depth)"
+        );
+        assert_eq!(
+            refusal(tick, "lru = \"lzay\""),
+            "studies/x/study.toml, arm `a`: key `lru`: there is no policy named `lzay`; did you \
+             mean `lazy`? (known: stock, freeze, lazy)"
+        );
+        let why = refusal("\"deep\"", "\"depp\"");
+        assert!(why.contains("no value named `depp`; did you mean `deep`? (known: flat, deep)"));
+        let why = refusal("summary = ", "sumary = ");
+        assert!(why.contains("no key named `sumary`; did you mean `summary`?"), "{why}");
+        let why = refusal("[quick]", "[quik]");
+        assert!(why.contains("no key named `quik`; did you mean `quick`?"), "{why}");
+    }
+
+    #[test]
+    fn what_else_is_wrong_is_said_with_its_place() {
+        let refusal =
+            |from: &str, to: &str| parse(&TEXT.replace(from, to)).unwrap_err().to_string();
+        let cases = [
+            ("help = \"b\"", "", "arm `a`: the key `help` is missing"),
+            ("help = \"b\"", "help = 5", "arm `a`: `help` is 5: write a text"),
+            ("tick = \"phased\"", "tick = 1", "arm `a`: `tick` is 1: write a text"),
+            ("name = \"x\"", "name = \"z\"", "the name is `z` and the folder's `x`"),
+            ("[[arm]]", "[arms]", "no key named `arms`; did you mean `arm`?"),
+            ("[[arm]]", "[arm]", "there is no arm"),
+            ("pages = 7", "pages = = 7", "study.toml, line 6: "),
+            ("help = \"b\"", "help = \"b\"\n[[arm]]\nname=\"a\"\nhelp=\"c\"", "has this name"),
+        ];
+        for (from, to, expected) in cases {
+            let why = refusal(from, to);
+            assert!(why.contains(expected), "`{why}` does not say `{expected}`");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A study as its `study.toml` and its [`Workload`] describe it: names, arms and defaults are from
+//! the file, programs and metrics from the workload.
+
+use crate::chosen::{PolicyArm, PolicyError};
+use crate::file::{FileError, Source, StudyFile};
+use crate::machine::machine_params;
+use crate::param::{ParamSet, ParamSpec, Params};
+use crate::policies::Arm;
+use crate::study::{
+    ArmId, ArmSpec, Defaults, MetricSpec, RunContext, SeedResult, Study, StudyError, TooShort,
+};
+use crate::workload::Workload;
+use crate::{drive, look, schedules};
+use mmscale_document::On;
+use mmscale_sim::profile;
+use std::collections::BTreeMap;
+
+/// A workload with the names and defaults of its file.
+#[derive(Debug)]
+pub struct FileStudy<W: Workload> {
+    name: &'static str,
+    summary: &'static str,
+    profile: &'static str,
+    params: &'static [ParamSpec],
+    params_quick_large: &'static [ParamSpec],
+    params_on_linux: &'static [ParamSpec],
+    arms: &'static [ArmSpec],
+    choices: Vec<Arm>,
+    metrics: &'static [MetricSpec],
+    workload: std::marker::PhantomData<W>,
+}
+
+impl<W: Workload> FileStudy<W> {
+    /// The study of a file: its names, its arms, its defaults.
+    pub fn of_file(source: Source) -> Result<Self, FileError> {
+        let file = StudyFile::parse(source, W::CHOICES)?;
+        profile::builtin_file(&file.profile).map_err(|why| file.error(why))?;
+        let mut params = file.params(W::Params::specs())?;
+        let params_quick_large = file.params_quick_large(&params)?;
+        let mut params_on_linux = file.params_on_linux(&params)?;
+        params.extend(machine_params());
+        params_on_linux.push(look::watch_param());
+        let known = |name: &&&str| params.iter().any(|spec: &ParamSpec| spec.name == **name);
+        assert_eq!(W::Params::NOT_LIVE.iter().find(|name| !known(name)), None, "no such parameter");
+        // The registry wants names that live as long as the program, which these do.
+        let (mut arms, mut choices) = (Vec::new(), Vec::new());
+        for arm in file.arms {
+            arms.push(ArmSpec { name: arm.name.leak(), help: arm.help.leak() });
+            choices.push(arm.arm);
+        }
+        Ok(Self {
+            name: source.study,
+            summary: file.summary.leak(),
+            profile: file.profile.leak(),
+            params: params.leak(),
+            params_quick_large: params_quick_large.leak(),
+            params_on_linux: params_on_linux.leak(),
+            arms: arms.leak(),
+            choices,
+            metrics: W::METRICS.iter().map(|metric| metric.spec).collect::<Vec<_>>().leak(),
+            workload: std::marker::PhantomData,
+        })
+    }
+}
+
+impl<W: Workload> Study for FileStudy<W> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+    fn params(&self) -> &'static [ParamSpec] {
+        self.params
+    }
+    fn arms(&self) -> &'static [ArmSpec] {
+        self.arms
+    }
+    fn with_arms(&self, wanted: &[PolicyArm]) -> Result<&'static dyn Study, PolicyError> {
+        let taken: Vec<&str> = self.arms.iter().map(|arm| arm.name).collect();
+        let (mut arms, mut choices) = (self.arms.to_vec(), self.choices.clone());
+        for (arm, name) in wanted.iter().zip(PolicyArm::names(wanted, self.name, &taken)?) {
+            choices.push(arm.on(&self.choices[0], W::CHOICES)?);
+            arms.push(ArmSpec { name: name.leak(), help: format!("--policy {arm}").leak() });
+        }
+        // As those of the file, they live as long as the program: a call makes few.
+        Ok(Box::leak(Box::new(Self { arms: arms.leak(), choices, ..*self })))
+    }
+    fn metrics(&self) -> &'static [MetricSpec] {
+        self.metrics
+    }
+    fn params_quick_large(&self) -> &'static [ParamSpec] {
+        self.params_quick_large
+    }
+    fn params_on(&self, on: On) -> &'static [ParamSpec] {
+        if on == On::Linux { self.params_on_linux } else { self.params }
+    }
+    fn takes(&self, param: &str, on: On) -> bool {
+        on != On::Linux || !W::Params::NOT_LIVE.contains(&param)
+    }
+    /// The live kernel has the policies of Linux and no others.
+    fn has_arm(&self, arm: ArmId, on: On) -> bool {
+        on != On::Linux || self.choices[arm.0].is_stock()
+    }
+    fn policies(&self, arm: ArmId, params: &Params, on: On) -> BTreeMap<String, String> {
+        let of_params = |key: &str| params.values().get(key).map(ToString::to_string);
+        self.choices[arm.0].in_force(W::CHOICES, on, of_params)
+    }
+    fn window_ns(&self, params: &Params) -> Option<u64> {
+        W::window_ns(&W::Params::read(params))
+    }
+    fn defaults(&self) -> Defaults {
+        let live = self.choices.iter().any(Arm::is_stock);
+        Defaults {
+            machines: if live {
+                &[On::Sim, On::Threads, On::Linux]
+            } else {
+                &[On::Sim, On::Threads]
+            },
+            profile: self.profile,
+            cpus: W::CPUS,
+            hz: 1000,
+        }
+    }
+    fn too_short(&self, params: &Params, on: On) -> Vec<TooShort> {
+        W::too_short(&W::Params::read(params), on)
+    }
+    fn remarks(&self, params: &Params, on: On) -> Vec<String> {
+        W::remarks(&W::Params::read(params), on)
+    }
+    fn refuse(&self, ctx: &RunContext) -> Result<(), String> {
+        drive::refuse::<W>(ctx)
+    }
+    fn tasks(&self, params: &Params, cpus: usize) -> u64 {
+        W::tasks(&W::Params::read(params), cpus)
+    }
+    fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
+        let run = |ctx: &RunContext| drive::run::<W>(ctx, &self.choices[arm.0], seed);
+        let both = ctx.on == On::Sim && ctx.params.choice("sched") == "both";
+        if both { schedules::both(ctx, run) } else { run(ctx) }
+    }
+}

@@ -1,0 +1,54 @@
+//! The computer that does the work, as records name it.
+
+use std::fs;
+
+use mmscale_document::Host;
+
+/// This computer.
+pub fn host() -> Host {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let system = if cfg!(target_os = "linux") { "Linux" } else { std::env::consts::OS };
+    let kernel = [system, release.trim(), std::env::consts::ARCH];
+    let kernel: Vec<&str> = kernel.into_iter().filter(|part| !part.is_empty()).collect();
+    Host {
+        kernel: kernel.join(" "),
+        cpu: cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+    }
+}
+
+/// Memory that programs can still have, in bytes, where it is known.
+pub(crate) fn available_bytes() -> Option<u64> {
+    #[cfg(feature = "live")]
+    return mmscale_linux::available_bytes();
+    #[cfg(not(feature = "live"))]
+    None
+}
+
+/// The processor's model in `/proc/cpuinfo`: in words on x86, by numbers on Arm.
+fn cpu_model(cpuinfo: &str) -> String {
+    let field = |name: &str| {
+        cpuinfo.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.split_whitespace().collect::<Vec<_>>().join(" "))
+        })
+    };
+    let by_number = || {
+        let (implementer, part) = (field("CPU implementer")?, field("CPU part")?);
+        Some(format!("implementer {implementer} part {part}"))
+    };
+    field("model name").or_else(by_number).unwrap_or_else(|| "unknown".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_naming_a_processor_are_read() {
+        let x86 = "processor\t: 0\nmodel name\t: Some  CPU @ 2GHz\nmodel name\t: other\n";
+        assert_eq!(cpu_model(x86), "Some CPU @ 2GHz");
+        let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
+        assert_eq!(cpu_model(arm), "implementer 0x41 part 0xd0c");
+        assert_eq!(cpu_model(""), "unknown");
+    }
+}

@@ -1,0 +1,82 @@
+//! What a study is, and everything around it: parameters, programs, metrics, arms, plans, seeds.
+//!
+//! The author of a study writes a [`Workload`]; its `study.toml` adds arms and defaults, and the
+//! two are a [`Study`]. A [`Request`] says what is to be run; [`plan`] checks all of it before
+//! anything starts and gives one [`Plan`] for each document; [`execute`] runs a plan's arms and
+//! seeds, several at a time where the machine is simulated, and assembles the document. Which arm a
+//! run belongs to is a number: no name that a study or an arm was given reaches a cost or a
+//! fingerprint.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `workload` | the trait, what a run is given and leaves, rows of metrics |
+//! | `drive` | one seed of one arm: boot, run, try again, measure |
+//! | `board`, `spread` | what programs tell: sums, and times by CPU |
+//! | `machine`, `live`, `look` | the machines with this program's memory manager; the live kernel |
+//! | `meters` | idle time, levels of something over all CPUs |
+//! | `param` | parameters, their declaration, sweeps |
+//! | `policies`, `chosen` | arms: lists of policies, from files and from `--policy` |
+//! | `file`, `file_study`, `registry` | `study.toml`; a study of file and workload; all studies |
+//! | `plan`, `needs`, `shape` | from a request to plans; what they need of the host; CPU counts |
+//! | `runner`, `stats` | runs over seeds; documents, intervals |
+//! | `schedules`, `trails` | a run under both schedules, and where they part |
+
+mod board;
+mod chosen;
+mod drive;
+mod file;
+mod file_study;
+mod host;
+#[cfg(feature = "live")]
+mod live;
+mod look;
+pub mod machine;
+mod meters;
+mod names;
+mod needs;
+mod origin;
+pub mod param;
+mod plan;
+mod policies;
+mod profiles;
+mod registry;
+mod runner;
+mod schedules;
+mod shape;
+mod spread;
+pub mod stats;
+mod study;
+mod trails;
+mod workload;
+
+pub use crate::look::{LiveRun, Look, Releases, Waited};
+pub use crate::meters::Level;
+pub use crate::policies::{Arm, Choice};
+pub use board::{Board, Samples, Times};
+pub use chosen::{PolicyArm, PolicyError};
+pub use file::{FileError, Source};
+pub use file_study::FileStudy;
+pub use host::host;
+pub use mmscale_arch::About;
+pub use mmscale_document::Watch;
+pub use mmscale_mm::policy::{MECHANISMS, Mechanism};
+pub use mmscale_sim::profile::Shape;
+pub use mmscale_system::plain;
+pub use names::{UnknownName, nearest};
+pub use needs::fits_host;
+pub use origin::Origin;
+pub use param::{Length, Named, ParamError, ParamSet, ParamSpec, Params, Settings, Unit};
+pub use plan::{CallError, MAX_CPUS, Plan, Request, plan};
+pub use profiles::{ProfileSummary, profiles};
+pub use registry::{NoStudy, Registry, Shelf};
+pub use runner::{RunError, execute, run_alone};
+pub use spread::{Spread, powers_of_two};
+pub use study::{
+    ArmId, ArmSpec, Checks, Defaults, Interrupt, MetricSpec, Progress, ProgressSink, RunContext,
+    RunEvent, SeedResult, Study, StudyError, TooShort,
+};
+pub use trails::Trails;
+pub use workload::{
+    Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS, Seen,
+    Verdict, Waits, Workload, insist, making_ns, metric, value,
+};

@@ -1,0 +1,88 @@
+//! Runs on the live kernel: one program in real processes, with what can be measured meanwhile.
+
+use crate::look::{LiveRun, Look, Releases};
+use crate::param::Params;
+use crate::study::{RunContext, StudyError};
+use mmscale_document::{Watch, Watched};
+use mmscale_linux::{
+    Begun, Config, Failure, LimitedBy, Linux, PROCESS_BYTES, Plan, Sampling, Watching, run_watched,
+};
+
+/// The longest a run may take: a hang becomes an error.
+const LIMIT_NS: u64 = 600_000_000_000;
+/// Memory of a run besides what its processes have.
+const SPARE_BYTES: u64 = 128 << 20;
+
+/// Memory of a run.
+fn memory_bytes(look: &Look) -> u64 {
+    SPARE_BYTES + look.processes * PROCESS_BYTES + look.pages * (4096 + 4096 / 128)
+}
+
+/// HZ of the kernel that runs here, if kernels are built with it: its coarse clock moves once a
+/// tick.
+pub(crate) fn hz() -> Option<u32> {
+    mmscale_linux::tick_hz()
+}
+
+/// Runs `program` as the first process of a run on the live kernel.
+pub(crate) fn run(
+    ctx: &RunContext,
+    look: &Look,
+    program: impl FnOnce(&Linux) + Send + 'static,
+) -> Result<LiveRun, StudyError> {
+    let mut watching = watch(&ctx.params, look)?;
+    let config = Config {
+        cpus: ctx.cpus,
+        memory_bytes: memory_bytes(look),
+        // Each may have some threads; those that watch and start others come on top.
+        processes: look.processes + ctx.cpus as u64,
+        limit_ns: LIMIT_NS,
+        interrupt: Some(ctx.interrupt.flag()),
+    };
+    let mut counting = Ok(());
+    let begun = |begun: Begun| {
+        let at = |ns: u64| begun.at_ns.saturating_add(ns);
+        if let Some(watching) = &mut watching {
+            let window = (at(look.window.0), at(look.window.1));
+            counting = watching.count(window, Some(begun.session));
+        }
+    };
+    let outcome = run_watched(&config, begun, Box::new(program));
+    let failed = |why: mmscale_linux::WatchError| StudyError::Machine(why.to_string());
+    counting.map_err(failed)?;
+    match outcome {
+        Ok(outcome) => {
+            let seen = watching.map(|watching| watching.seen()).transpose().map_err(failed)?;
+            Ok(LiveRun {
+                wall_ns: outcome.wall_ns,
+                grouped: outcome.limited_by == LimitedBy::Group,
+                cpu: outcome.cpu,
+                releases: Releases {
+                    count: outcome.releases.count,
+                    max_ns: outcome.releases.max_ns,
+                },
+                locks: seen.as_ref().map(Watched::lock_rows).unwrap_or_default(),
+                seen,
+            })
+        }
+        Err(Failure::Interrupted) => Err(StudyError::Interrupted),
+        Err(why) => Err(StudyError::Machine(why.to_string())),
+    }
+}
+
+/// Begins to watch as far as that is wanted and allowed. Whoever asks for something in particular
+/// is told if it cannot be.
+fn watch(params: &Params, look: &Look) -> Result<Option<Watching>, StudyError> {
+    let (watches, sampling) = match params.choice("watch") {
+        "off" => return Ok(None),
+        "locks" => (vec![Watch::Locks], Sampling::Sparse),
+        "holders" => (vec![Watch::Locks, Watch::Holders], Sampling::All),
+        "all" => (look.watches.clone(), Sampling::All),
+        _ => (look.watches.clone(), Sampling::Sparse),
+    };
+    match Watching::begin(&Plan { watches, sampling }) {
+        Ok(watching) => Ok(Some(watching)),
+        Err(_) if params.choice("watch") == "auto" => Ok(None),
+        Err(why) => Err(StudyError::Machine(why.to_string())),
+    }
+}

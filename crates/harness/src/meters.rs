@@ -1,0 +1,131 @@
+//! Meters that probes of several studies have: how long a CPU was idle, and how much of something
+//! there was.
+
+use mmscale_arch::{IdleEvent, Trace};
+
+/// How often a [`Level`] is looked at.
+const GRID_NS: u64 = 100_000;
+
+/// A quantity of the machine of which every CPU sees some changes, at the points of a grid.
+#[derive(Debug, Default)]
+pub struct Level {
+    now: i64,
+    grid: Vec<i64>,
+}
+
+impl Level {
+    /// The quantity changed, as this CPU saw it.
+    pub fn change(&mut self, now_ns: u64, by: i64) {
+        self.pass(now_ns);
+        self.now += by;
+    }
+    /// Nothing changed on this CPU until `now_ns`.
+    pub fn pass(&mut self, now_ns: u64) {
+        let points = (now_ns / GRID_NS) as usize + 1;
+        if self.grid.len() < points {
+            self.grid.resize(points, self.now);
+        }
+    }
+    /// The largest sum over CPUs at a point of the grid.
+    pub fn max<'a>(levels: impl Iterator<Item = &'a Self>) -> i64 {
+        let mut sums: Vec<i64> = Vec::new();
+        for level in levels {
+            sums.resize(sums.len().max(level.grid.len()), 0);
+            for (sum, value) in sums.iter_mut().zip(&level.grid) {
+                *sum += value;
+            }
+        }
+        sums.into_iter().max().unwrap_or(0)
+    }
+}
+
+/// A CPU's idle time within a window.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    window: (u64, u64),
+    since_ns: Option<u64>,
+    /// Nothing was heard of idling yet.
+    unheard: bool,
+    total_ns: u64,
+}
+
+impl Idle {
+    pub(crate) fn within(window: (u64, u64)) -> Self {
+        Self { window, since_ns: None, unheard: true, total_ns: 0 }
+    }
+    pub(crate) fn event(&mut self, now_ns: u64, event: &Trace) {
+        let Trace::Idle(event) = event else { return };
+        match event {
+            IdleEvent::Enter => {
+                self.unheard = false;
+                self.since_ns.get_or_insert(now_ns);
+            }
+            IdleEvent::Exit => {
+                // A CPU of which nothing was heard has been idle from the start.
+                let since_ns = self.since_ns.take();
+                let since_ns = since_ns.or(self.unheard.then_some(0));
+                self.unheard = false;
+                if let Some(since_ns) = since_ns {
+                    self.idled(since_ns, now_ns);
+                }
+            }
+        }
+    }
+    fn idled(&mut self, from_ns: u64, to_ns: u64) {
+        let (begin_ns, end_ns) = self.window;
+        self.total_ns += to_ns.min(end_ns).saturating_sub(from_ns.max(begin_ns));
+    }
+    /// Closes what is open at the end of a run.
+    pub(crate) fn finish(&mut self, end_ns: u64) {
+        if let Some(since_ns) = self.since_ns.take() {
+            self.idled(since_ns, end_ns);
+        } else if self.unheard {
+            self.idled(0, end_ns);
+        }
+    }
+    pub(crate) fn total_ns(&self) -> u64 {
+        self.total_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn idle(events: &[(u64, Trace)]) -> u64 {
+        let mut idle = Idle::within((1_000, 2_000));
+        events.iter().for_each(|(now_ns, event)| idle.event(*now_ns, event));
+        idle.finish(3_000);
+        idle.total_ns()
+    }
+
+    #[test]
+    fn idle_time_counts_within_the_window_and_from_the_start() {
+        assert_eq!(idle(&[]), 1_000, "nothing was heard: it was idle all the time");
+        assert_eq!(idle(&[(1_200, Trace::Idle(IdleEvent::Exit))]), 200);
+        let twice = [
+            (100, Trace::Idle(IdleEvent::Exit)),
+            (900, Trace::Idle(IdleEvent::Enter)),
+            (1_100, Trace::Idle(IdleEvent::Exit)),
+            (1_500, Trace::Idle(IdleEvent::Enter)),
+            (1_600, Trace::Idle(IdleEvent::Enter)),
+            (2_600, Trace::Idle(IdleEvent::Exit)),
+        ];
+        assert_eq!(idle(&twice), 100 + 500);
+    }
+
+    #[test]
+    fn what_all_cpus_hold_is_summed_at_each_point_before_the_largest_is_taken() {
+        let level = |changes: &[(u64, i64)]| {
+            let mut level = Level::default();
+            changes.iter().for_each(|&(now_ns, by)| level.change(now_ns, by));
+            level.pass(5 * GRID_NS);
+            level
+        };
+        // One holds 3 from the first point to the third, the other 4 from the fourth on.
+        let one = level(&[(GRID_NS / 2, 3), (3 * GRID_NS + 1, -3)]);
+        let other = level(&[(3 * GRID_NS + 1, 4)]);
+        assert_eq!(Level::max([&one, &other].into_iter()), 4);
+        assert_eq!(Level::max([&one].into_iter()), 3);
+    }
+}

@@ -1,0 +1,133 @@
+//! Typed parameters of studies.
+//!
+//! A study declares its parameters as [`ParamSpec`]s. What was given on the command line is checked
+//! against them before anything runs; a study reads values from [`Params`] by name.
+
+mod number;
+mod set;
+mod spec;
+mod sweep;
+
+use std::collections::BTreeMap;
+
+use mmscale_document::ParamValue;
+use thiserror::Error;
+
+pub use number::Unit;
+pub use set::{Named, ParamSet};
+pub use spec::{Kind, Length, ParamSpec};
+pub use sweep::{MAX_DOCUMENTS, Settings, sweep};
+
+use crate::names::UnknownName;
+
+/// Why a parameter could not be set.
+#[derive(Debug, Error)]
+pub enum ParamError {
+    /// What was given is not `key=value`.
+    #[error("cannot read `{0}`: parameters are set with key=value, or key=value,value for a sweep")]
+    Malformed(String),
+    /// No such parameter.
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    /// The same parameter given twice.
+    #[error("parameter `{0}` is set twice; for several values write {0}=value,value")]
+    Twice(String),
+    /// The same value given twice in a sweep, perhaps in other words.
+    #[error("parameter `{name}` has the value `{given}` twice; give each value of a sweep once")]
+    SameValue {
+        /// The parameter.
+        name: String,
+        /// The second of the two, as it was given.
+        given: String,
+    },
+    /// A sweep of too many combinations.
+    #[error(
+        "the values given make {count} combinations, and one call has at most {MAX_DOCUMENTS} \
+         documents: give fewer values, or share them out over several calls"
+    )]
+    TooMany {
+        /// How many there are, as far as can be counted.
+        count: usize,
+    },
+    /// The value is not one that the parameter can have.
+    #[error("cannot set {name} to `{given}`: {problem}")]
+    Value {
+        /// The parameter.
+        name: String,
+        /// What was given.
+        given: String,
+        /// What is wrong with it, and what could be given.
+        problem: String,
+    },
+}
+
+/// The values of all parameters of one run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params(BTreeMap<String, ParamValue>);
+
+impl Params {
+    /// Every parameter at its default.
+    pub fn defaults(specs: &[ParamSpec], length: Length) -> Self {
+        Self(specs.iter().map(|spec| (spec.name.to_owned(), spec.default(length))).collect())
+    }
+
+    /// Sets a parameter.
+    pub fn set(&mut self, name: &str, value: ParamValue) {
+        self.0.insert(name.to_owned(), value);
+    }
+
+    /// The same without the named ones.
+    pub fn without(mut self, names: &[&str]) -> Self {
+        self.0.retain(|name, _| !names.contains(&name.as_str()));
+        self
+    }
+
+    /// All values by name.
+    pub fn values(&self) -> &BTreeMap<String, ParamValue> {
+        &self.0
+    }
+
+    /// A parameter declared with [`ParamSpec::count`], in its unit.
+    ///
+    /// # Panics
+    /// If the study did not declare it so; that is a bug of the study.
+    pub fn count(&self, name: &str) -> u64 {
+        match self.0.get(name) {
+            Some(&ParamValue::Count(n)) => n,
+            other => panic!("parameter {name} is no count but {other:?}"),
+        }
+    }
+
+    /// A parameter declared with [`ParamSpec::real`], in its unit.
+    ///
+    /// # Panics
+    /// If the study did not declare it so; that is a bug of the study.
+    pub fn real(&self, name: &str) -> f64 {
+        match self.0.get(name) {
+            Some(&ParamValue::Real(x)) => x,
+            other => panic!("parameter {name} is no real number but {other:?}"),
+        }
+    }
+
+    /// A parameter declared with [`ParamSpec::switch`].
+    ///
+    /// # Panics
+    /// If the study did not declare it so; that is a bug of the study.
+    pub fn switch(&self, name: &str) -> bool {
+        match self.0.get(name) {
+            Some(&ParamValue::Switch(on)) => on,
+            other => panic!("parameter {name} is no switch but {other:?}"),
+        }
+    }
+
+    /// A parameter declared with [`ParamSpec::choice`].
+    ///
+    /// # Panics
+    /// If the study did not declare it so; that is a bug of the study.
+    pub fn choice(&self, name: &str) -> &str {
+        match self.0.get(name) {
+            Some(ParamValue::Choice(choice)) => choice,
+            other => panic!("parameter {name} is no choice but {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! From what somebody asked for to what is run, with everything checked before anything starts.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mmscale_document::{self as record, On, ParamValue};
+use mmscale_sim::profile::{self, Profile, ProfileError, Shape};
+use thiserror::Error;
+
+use crate::chosen::{PolicyArm, PolicyError};
+use crate::names::UnknownName;
+use crate::origin::Origin;
+use crate::param::{Length, MAX_DOCUMENTS, ParamError, ParamSpec, Params, Settings, Unit, sweep};
+use crate::registry::{NoStudy, Registry};
+use crate::shape::shaped;
+use crate::study::{ArmId, Checks, Interrupt, Progress, RunContext, Study};
+use crate::trails::Trails;
+
+/// Quick runs of simulated machines with more CPUs have defaults of their own, and one seed.
+pub(crate) const LARGE_CPUS: usize = 512;
+
+/// The most CPUs that a machine can have.
+pub const MAX_CPUS: u64 = 4096;
+
+/// The most seeds of one run.
+const MAX_SEEDS: u64 = 10_000;
+
+/// What somebody wants to run. What is left out takes the study's default.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Names of studies; `all` stands for every one.
+    pub studies: Vec<String>,
+    /// The machine.
+    pub on: Option<On>,
+    /// Names of arms, the one to compare with first; none means all of the study.
+    pub arms: Vec<String>,
+    /// Arms that the call makes of policies. They come behind the named ones, or behind the study's
+    /// first where none is named.
+    pub policies: Vec<PolicyArm>,
+    /// A built-in profile's name, or the path of a profile file.
+    pub profile: Option<PathBuf>,
+    /// Parameters, `cpus` and `hz` among them.
+    pub settings: Settings,
+    /// How many seeds; none means 5, or 2 in a quick run.
+    pub seeds: Option<u64>,
+    /// The first seed; the others follow it.
+    pub first_seed: u64,
+    /// Full or quick.
+    pub length: Length,
+    /// Whether the checkers watch.
+    pub checks: Checks,
+    /// How CPUs are grouped on a simulated machine with another number of them than its profile.
+    pub shape: Shape,
+    /// What asks.
+    pub origin: Origin,
+}
+
+/// Why a request cannot be run. Nothing was started or written.
+#[derive(Debug, Error)]
+pub enum CallError {
+    /// An arm that there is not.
+    #[error(transparent)]
+    Name(#[from] UnknownName),
+    /// A parameter that cannot be set so.
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    /// An arm that cannot be made.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A profile that cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// A study that cannot be had.
+    #[error(transparent)]
+    Study(#[from] NoStudy),
+    /// Anything else; the text says what and what to do.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// The runs behind one document: one study, one machine, one set of parameters.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The study.
+    pub study: &'static dyn Study,
+    /// The machine.
+    pub on: On,
+    /// The profile's name; `host` where the machine is this computer.
+    pub profile_name: String,
+    /// The simulated machine, with the plan's CPUs and HZ.
+    pub profile: Option<Arc<Profile>>,
+    /// Its groups of CPUs, of which the profile's own are a part.
+    pub topology: Option<record::Topology>,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Timer interrupts a second.
+    pub hz: u32,
+    /// The study's parameters.
+    pub params: Params,
+    /// The arms, the one to compare with first.
+    pub arms: Vec<ArmId>,
+    /// The seeds.
+    pub seeds: Arc<[u64]>,
+    /// Full or quick.
+    pub length: Length,
+    /// Whether the checkers watch.
+    pub checks: Checks,
+    /// What asks.
+    pub origin: Origin,
+}
+
+impl Plan {
+    /// How many runs it is: arms times seeds.
+    pub fn runs(&self) -> usize {
+        self.arms.len() * self.seeds.len()
+    }
+
+    /// How many of its runs go on at the same time.
+    pub(crate) fn at_once(&self) -> usize {
+        match self.on {
+            On::Sim => host_cpus().min(self.runs()),
+            On::Threads | On::Linux => 1,
+        }
+    }
+
+    /// What each of its runs is given.
+    pub(crate) fn context(&self, interrupt: &Interrupt, progress: Progress) -> RunContext {
+        RunContext {
+            on: self.on,
+            cpus: self.cpus,
+            hz: self.hz,
+            profile: self.profile.clone(),
+            params: self.params.clone(),
+            length: self.length,
+            checks: self.checks,
+            interrupt: interrupt.clone(),
+            progress,
+            trails: Trails::default(),
+        }
+    }
+
+    /// The parameters that mean something on its machine.
+    pub fn shown_params(&self) -> BTreeMap<String, ParamValue> {
+        let all = self.params.values().clone().into_iter();
+        all.filter(|(name, _)| self.study.takes(name, self.on)).collect()
+    }
+
+    /// What a reader of its report must know. Real machines may be asked for more CPUs than there
+    /// are.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = self.study.remarks(&self.params, self.on);
+        let here = host_cpus();
+        if self.on != On::Sim && self.cpus > here {
+            remarks.push(format!(
+                "This computer has {here} CPUs to use: {} take turns on them, and these figures \
+                 say nothing about scaling.",
+                self.cpus
+            ));
+        }
+        remarks
+    }
+
+    /// The parameters' defaults in a full run; those that have values in turn have none.
+    pub fn defaults(&self) -> BTreeMap<String, ParamValue> {
+        let specs = self.study.params_on(self.on);
+        let in_turn: Vec<_> = specs.iter().filter(|spec| !spec.in_turn().is_empty()).collect();
+        let in_turn: Vec<_> = in_turn.iter().map(|spec| spec.name).collect();
+        Params::defaults(specs, Length::Full).without(&in_turn).values().clone()
+    }
+}
+
+/// Checks a request and gives its plans, one for each document: study by study, and each
+/// combination of swept values.
+pub fn plan(registry: Registry, request: &Request) -> Result<Vec<Plan>, CallError> {
+    let studies = chosen(registry, &request.studies)?;
+    check_keys(&studies, &request.settings)?;
+    let mut plans = Vec::new();
+    for study in studies {
+        plans.extend(plan_study(study, request)?);
+    }
+    if plans.len() > MAX_DOCUMENTS {
+        return Err(ParamError::TooMany { count: plans.len() }.into());
+    }
+    for plan in &plans {
+        let ctx = plan.context(&Interrupt::default(), Progress::default());
+        plan.study.refuse(&ctx).map_err(|why| {
+            CallError::Other(format!("study `{}` cannot run so: {why}", plan.study.name()))
+        })?;
+    }
+    Ok(plans)
+}
+
+fn chosen(registry: Registry, names: &[String]) -> Result<Vec<&'static dyn Study>, CallError> {
+    let mut studies: Vec<&'static dyn Study> = Vec::new();
+    for name in names {
+        let named: Vec<_> = match (name.as_str(), registry.broken()) {
+            ("all", [why, ..]) => return Err(NoStudy::Broken(why.clone()).into()),
+            ("all", []) => registry.all().collect(),
+            _ => vec![registry.find(name)?],
+        };
+        for study in named {
+            if studies.iter().any(|other| other.name() == study.name()) {
+                return Err(CallError::Other(format!(
+                    "study `{}` is named twice; name it once, or only `all`",
+                    study.name()
+                )));
+            }
+            studies.push(study);
+        }
+    }
+    if studies.is_empty() {
+        return Err(CallError::Other("no study was named; `mmscale list` shows them".to_owned()));
+    }
+    Ok(studies)
+}
+
+/// A key must mean something to at least one study; the others do without it.
+fn check_keys(studies: &[&'static dyn Study], settings: &Settings) -> Result<(), CallError> {
+    let mut known: Vec<ParamSpec> = common_params(1, 1000).into();
+    for study in studies {
+        for spec in study.params().iter().chain(study.params_on(On::Linux)) {
+            if !known.iter().any(|other| other.name == spec.name) {
+                known.push(spec.clone());
+            }
+        }
+    }
+    for key in settings.keys() {
+        ParamSpec::find(&known, key)?;
+    }
+    Ok(())
+}
+
+/// The parameters that every study has.
+fn common_params(cpus: usize, hz: u32) -> [ParamSpec; 2] {
+    let hz = match hz {
+        100 => "100",
+        250 => "250",
+        300 => "300",
+        1000 => "1000",
+        other => panic!("no kernel is built with HZ={other}"),
+    };
+    [
+        ParamSpec::count("cpus", Unit::One, cpus as u64, [1, MAX_CPUS], "CPUs of the machine"),
+        ParamSpec::choice("hz", hz, &["100", "250", "300", "1000"], "timer interrupts a second"),
+    ]
+}
+
+fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>, CallError> {
+    let defaults = study.defaults();
+    let on = machine(study, request)?;
+    if on == On::Linux && request.checks == Checks::On {
+        let what = "--check has this program's memory manager watched, and --on linux runs the \
+                    kernel's: leave one of them out";
+        return Err(CallError::Other(what.to_owned()));
+    }
+    let profile = profile_of(defaults.profile, on, request)?;
+    let cpus = match &profile {
+        Some(profile) if request.profile.is_some() => profile.topology.cpus,
+        Some(_) => defaults.cpus,
+        None => host_cpus(),
+    };
+    let (study, arms) = arms_of(study, on, request)?;
+    let seeds = seeds(request)?;
+    let hz = if on == On::Linux { live_hz(request)? } else { defaults.hz };
+    let common = common_params(cpus, hz);
+    let mut specs = common.to_vec();
+    specs.extend(study.params_on(on).iter().cloned());
+    let mut plans = Vec::new();
+    let elsewhere = |key: &&str| {
+        let has = |specs: &[ParamSpec]| specs.iter().any(|spec| spec.name == *key);
+        let known = has(study.params()) || has(study.params_on(On::Linux));
+        known && !(has(&specs) && study.takes(key, on))
+    };
+    if let Some(key) = request.settings.keys().find(elsewhere) {
+        return Err(CallError::Other(format!(
+            "parameter `{key}` of `{}` means nothing on {on}: leave it out",
+            study.name()
+        )));
+    }
+    for values in sweep(&specs, &request.settings.only(&specs), request.length)? {
+        let cpus = values.count("cpus") as usize;
+        let hz = values.choice("hz").parse().expect("the choices are numbers");
+        let (profile, topology) = match &profile {
+            Some(own) => {
+                let (profile, topology) = shaped(own, cpus, hz, request.shape)?;
+                (Some(Arc::new(profile)), Some(topology))
+            }
+            None => (None, None),
+        };
+        let mut params = values.without(&common.each_ref().map(|spec| spec.name));
+        let mut seeds = seeds.clone();
+        if on == On::Sim && request.length == Length::Quick && cpus > LARGE_CPUS {
+            shorten(&mut params, study, &request.settings);
+            if request.seeds.is_none() {
+                seeds = seeds[..1].into();
+            }
+        }
+        plans.push(Plan {
+            study,
+            on,
+            profile_name: profile.as_ref().map_or("host".to_owned(), |p| p.name.clone()),
+            profile,
+            topology,
+            cpus,
+            hz,
+            params,
+            arms: arms.clone(),
+            seeds,
+            length: request.length,
+            checks: request.checks,
+            origin: request.origin.clone(),
+        });
+    }
+    Ok(plans)
+}
+
+/// Gives parameters that the call does not set the defaults of a quick run of a large machine.
+fn shorten(params: &mut Params, study: &'static dyn Study, settings: &Settings) {
+    let usual = |name| study.params().iter().find(|spec: &&ParamSpec| spec.name == name);
+    for spec in study.params_quick_large() {
+        let value = spec.default(Length::Quick);
+        let differs = usual(spec.name).is_some_and(|spec| spec.default(Length::Quick) != value);
+        if differs && !settings.keys().any(|key| key == spec.name) {
+            params.set(spec.name, value);
+        }
+    }
+}
+
+/// The simulated machine that is asked for; none where it is this computer.
+fn profile_of(default: &str, on: On, request: &Request) -> Result<Option<Profile>, CallError> {
+    Ok(match on {
+        On::Sim => Some(profile::load(request.profile.as_deref().unwrap_or(default.as_ref()))?),
+        On::Threads | On::Linux if request.profile.is_some() => {
+            return Err(CallError::Other(format!(
+                "--profile describes a simulated machine and --on {on} is this computer; \
+                 leave one of them out"
+            )));
+        }
+        On::Threads | On::Linux if request.shape != Shape::default() => {
+            return Err(CallError::Other(format!(
+                "--shape {} groups the CPUs of a simulated machine and --on {on} is this \
+                 computer; leave one of them out",
+                request.shape.name()
+            )));
+        }
+        On::Threads | On::Linux => None,
+    })
+}
+
+/// CPUs of this computer that we may use.
+fn host_cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn machine(study: &dyn Study, request: &Request) -> Result<On, CallError> {
+    let can = study.defaults().machines;
+    let on = request.on.unwrap_or(can[0]);
+    if on == On::Linux && !cfg!(feature = "live") {
+        let what = "this program was built without the live kernel (feature `live`): use --on sim \
+                    or --on threads";
+        return Err(CallError::Other(what.to_owned()));
+    }
+    if can.contains(&on) {
+        return Ok(on);
+    }
+    let names: Vec<_> = can.iter().map(|on| on.name()).collect();
+    let why = match on {
+        On::Linux => format!("study `{}` does not run on the live kernel", study.name()),
+        On::Sim | On::Threads => format!("study `{}` does not run on {on}", study.name()),
+    };
+    Err(CallError::Other(format!("{why}; use --on {}", names.join(" or --on "))))
+}
+
+/// HZ of the kernel that runs here, which nobody can choose.
+fn live_hz(request: &Request) -> Result<u32, CallError> {
+    if request.settings.keys().any(|key| key == "hz") {
+        let what = "--hz is a property of the kernel that runs here, which is what --on linux \
+                    measures: leave it out";
+        return Err(CallError::Other(what.to_owned()));
+    }
+    #[cfg(feature = "live")]
+    let hz = crate::live::hz();
+    #[cfg(not(feature = "live"))]
+    let hz = None;
+    Ok(hz.unwrap_or(1000))
+}
+
+/// The arms that are asked for, and the study with those among them that the call makes.
+fn arms_of(
+    study: &'static dyn Study,
+    on: On,
+    request: &Request,
+) -> Result<(&'static dyn Study, Vec<ArmId>), CallError> {
+    let mut arms = named_arms(study, on, &request.arms)?;
+    if request.policies.is_empty() {
+        return Ok((study, arms));
+    }
+    if request.arms.is_empty() {
+        arms.truncate(1);
+    }
+    let own = study.arms().len();
+    let study = study.with_arms(&request.policies)?;
+    for (at, arm) in request.policies.iter().enumerate() {
+        let id = ArmId(own + at);
+        if !study.has_arm(id, on) {
+            return Err(PolicyError::NotLive { arm: arm.to_string() }.into());
+        }
+        arms.push(id);
+    }
+    Ok((study, arms))
+}
+
+fn named_arms(study: &dyn Study, on: On, names: &[String]) -> Result<Vec<ArmId>, CallError> {
+    let all = study.arms();
+    let there: Vec<ArmId> =
+        (0..all.len()).map(ArmId).filter(|&arm| study.has_arm(arm, on)).collect();
+    if names.is_empty() {
+        return Ok(there);
+    }
+    let mut arms = Vec::new();
+    for name in names {
+        let place = all.iter().position(|arm| arm.name == name);
+        let place = place.ok_or_else(|| UnknownName::new("arm", name, all.iter().map(|a| a.name)));
+        let arm = ArmId(place?);
+        if !there.contains(&arm) {
+            let here: Vec<_> = there.iter().map(|arm| all[arm.0].name).collect();
+            return Err(CallError::Other(format!(
+                "arm `{name}` is not in the kernel that runs here; on {on} there is: {}",
+                here.join(", ")
+            )));
+        }
+        if arms.contains(&arm) {
+            return Err(CallError::Other(format!("arm `{name}` is named twice; name it once")));
+        }
+        arms.push(arm);
+    }
+    Ok(arms)
+}
+
+fn seeds(request: &Request) -> Result<Arc<[u64]>, CallError> {
+    let few = if request.length == Length::Quick { 2 } else { 5 };
+    let count = request.seeds.unwrap_or(few);
+    if count == 0 || count > MAX_SEEDS {
+        return Err(CallError::Other(format!(
+            "cannot run {count} seeds: give 1 to {MAX_SEEDS} with --seeds"
+        )));
+    }
+    let end = request.first_seed.checked_add(count).ok_or_else(|| {
+        CallError::Other(format!("there are no {count} seeds from {} on", request.first_seed))
+    })?;
+    Ok((request.first_seed..end).collect())
+}

@@ -1,0 +1,81 @@
+//! The studies that there are.
+
+use crate::file::{FileError, Source};
+use crate::file_study::FileStudy;
+use crate::names::UnknownName;
+use crate::study::Study;
+use crate::workload::Workload;
+use thiserror::Error;
+
+/// Studies by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Registry {
+    studies: &'static [&'static dyn Study],
+    broken: &'static [FileError],
+}
+
+impl Registry {
+    /// A registry of given studies; names differ.
+    pub const fn new(studies: &'static [&'static dyn Study]) -> Self {
+        Self { studies, broken: &[] }
+    }
+
+    /// The studies on a shelf, which lives as long as the program.
+    pub fn of(shelf: &'static Shelf) -> Self {
+        Self { studies: &shelf.studies, broken: &shelf.broken }
+    }
+
+    /// All studies, in the order in which `all` runs them, but those that are [`broken`].
+    ///
+    /// [`broken`]: Self::broken
+    pub fn all(self) -> impl Iterator<Item = &'static dyn Study> + Clone {
+        self.studies.iter().copied()
+    }
+
+    /// What is wrong with the files of studies that cannot be run.
+    pub fn broken(self) -> &'static [FileError] {
+        self.broken
+    }
+
+    /// The study of a name.
+    pub fn find(self, name: &str) -> Result<&'static dyn Study, NoStudy> {
+        if let Some(why) = self.broken.iter().find(|why| why.study == name) {
+            return Err(why.clone().into());
+        }
+        let unknown = || UnknownName::new("study", name, self.all().map(|study| study.name()));
+        Ok(self.all().find(|study| study.name() == name).ok_or_else(unknown)?)
+    }
+}
+
+/// Why a study cannot be had.
+#[derive(Debug, Error)]
+pub enum NoStudy {
+    /// None has this name.
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    /// Its file is broken.
+    #[error(transparent)]
+    Broken(#[from] FileError),
+}
+
+/// Studies as their files are read.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    studies: Vec<&'static dyn Study>,
+    broken: Vec<FileError>,
+}
+
+impl Shelf {
+    /// Adds a study as its file describes it.
+    pub fn add<W: Workload>(&mut self) {
+        self.add_of::<W>(W::FILE);
+    }
+
+    /// Adds a study as another file describes it: for tests of files.
+    pub fn add_of<W: Workload>(&mut self, file: Source) {
+        match FileStudy::<W>::of_file(file) {
+            Ok(study) => self.studies.push(Box::leak(Box::new(study))),
+            Err(why) => self.broken.push(why),
+        }
+    }
+}

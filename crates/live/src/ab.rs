@@ -1,0 +1,287 @@
+//! A against B on the live kernel: one setting of the kernel, or one parameter of a workload, with
+//! two values in turn (A B A B), and the ratio of each pair.
+//!
+//! A computer that others use too is slower at one moment than at the next; both runs of a pair
+//! meet about the same. So the ratios of pairs are much surer than the ratio of means.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use mmscale_document::{Build, On, ParamValue};
+use mmscale_linux::{Sysctl, SysctlError, is_sysctl};
+use serde::Serialize;
+use thiserror::Error;
+
+use mmscale_harness::{
+    CallError, Interrupt, Length, Plan, Registry, Request, RunError, plan, run_alone, stats,
+};
+
+/// Pairs, unless somebody says how many seeds: the interval of the median leaves the furthest on
+/// either side out.
+const PAIRS: u64 = 9;
+
+/// What is set to two values.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// A setting of the kernel, or a parameter of the study.
+    pub key: String,
+    /// Its values.
+    pub values: [String; 2],
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum AbError {
+    /// The call was wrong.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The setting cannot be changed.
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+}
+
+/// One figure of both sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// Its name.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// Of each A, in the order of the pairs.
+    pub a: Vec<f64>,
+    /// Of each B.
+    pub b: Vec<f64>,
+    /// The median of B / A over pairs; none where an A is 0.
+    pub ratio: Option<f64>,
+    /// Its 95 % interval, of order statistics; none with fewer than six pairs, which cannot say.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answer {
+    /// `mmscale/ab/1`.
+    pub schema: &'static str,
+    /// The study, and its arm.
+    pub study: String,
+    /// See [`Answer::study`].
+    pub arm: String,
+    /// What was set, and to what.
+    pub key: String,
+    /// See [`Answer::key`].
+    pub values: [String; 2],
+    /// What it was before, and is again: for a setting of the kernel.
+    pub before: Option<String>,
+    /// CPUs.
+    pub cpus: usize,
+    /// The study's parameters, but the one that was set.
+    pub params: BTreeMap<String, ParamValue>,
+    /// Pairs.
+    pub pairs: usize,
+    /// The seed of the first pair; the others follow it.
+    pub first_seed: u64,
+    /// Figures that both sides have, in the study's order.
+    pub metrics: Vec<Compared>,
+    /// This program, and what it was built from.
+    pub build: Build,
+    /// The command line, word by word.
+    pub command: Vec<String>,
+    /// What they hang on besides.
+    pub provenance: BTreeMap<String, String>,
+}
+
+impl Question {
+    /// Reads `KEY=V1,V2`.
+    pub fn parse(text: &str) -> Result<Self, CallError> {
+        let wrong = || {
+            CallError::Other(format!(
+                "cannot read `{text}`: --ab wants KEY=V1,V2, a setting of the kernel such as \
+                 vm.percpu_pagelist_high_fraction=0,100000, or a parameter such as watch=off,auto"
+            ))
+        };
+        let (key, values) = text.split_once('=').ok_or_else(wrong)?;
+        let (a, b) = values.split_once(',').ok_or_else(wrong)?;
+        let [key, a, b] = [key, a, b].map(|word| word.trim().to_owned());
+        if key.is_empty() || a.is_empty() || b.is_empty() || b.contains(',') {
+            return Err(wrong());
+        }
+        Ok(Self { key, values: [a, b] })
+    }
+}
+
+/// What a question needs, checked: nothing was started.
+pub fn prepare(
+    registry: Registry,
+    request: &Request,
+    question: &Question,
+) -> Result<[Plan; 2], CallError> {
+    let sysctl = is_sysctl(&question.key);
+    if !sysctl && question.key.contains(['.', '/']) {
+        let unknown = SysctlError::Unknown(question.key.clone());
+        return Err(CallError::Other(unknown.to_string()));
+    }
+    let side = |value: &String| -> Result<Plan, CallError> {
+        let mut request = request.clone();
+        request.on = Some(On::Linux);
+        if request.length == Length::Full {
+            request.seeds.get_or_insert(PAIRS);
+        }
+        if !sysctl {
+            request.settings.add(&question.key, value)?;
+        }
+        let mut plans = plan(registry, &request)?;
+        let one = (plans.len() == 1).then(|| plans.remove(0)).ok_or_else(|| {
+            let what = "--ab compares runs of one study with one set of parameters: name one, and \
+                        one workload or layout of it (--set)";
+            CallError::Other(what.to_owned())
+        })?;
+        Ok(one)
+    };
+    Ok([side(&question.values[0])?, side(&question.values[1])?])
+}
+
+/// The figures of both sides, by their names.
+type Found = BTreeMap<&'static str, [Vec<f64>; 2]>;
+
+/// Runs the pairs. Each seed is one; the first arm that was asked for is meant. A setting of the
+/// kernel is restored in any case; that it could not be is the error that counts.
+pub fn answer(
+    plans: &[Plan; 2],
+    question: &Question,
+    interrupt: &Interrupt,
+    told: impl FnMut(usize),
+) -> Result<Answer, AbError> {
+    let mut setting = is_sysctl(&question.key).then(|| Sysctl::guard(&question.key)).transpose()?;
+    if let Some(setting) = &mut setting {
+        let stop = interrupt.flag();
+        // Pairs with the loads in the runners: they only look whether it is set.
+        setting.on_lost_guardian(move || stop.store(true, Ordering::Relaxed));
+    }
+    let found = pairs_of(plans, question, setting.as_ref(), interrupt, told);
+    let before = setting.as_ref().map(|setting| setting.before().to_owned());
+    setting.map(Sysctl::restore).transpose()?;
+    Ok(told_of(plans, question, before, found?))
+}
+
+fn pairs_of(
+    plans: &[Plan; 2],
+    question: &Question,
+    setting: Option<&Sysctl>,
+    interrupt: &Interrupt,
+    mut told: impl FnMut(usize),
+) -> Result<Found, AbError> {
+    let (arm, pairs) = (plans[0].arms[0], plans[0].seeds.len());
+    let mut found = Found::new();
+    for (pair, &seed) in plans[0].seeds.iter().enumerate() {
+        told(pair);
+        for (side, plan) in plans.iter().enumerate() {
+            if let Some(setting) = setting {
+                setting.set(&question.values[side])?;
+            }
+            let result = run_alone(plan, arm, seed, interrupt)
+                .map_err(|why| of_all(why, 2 * pair + side, 2 * pairs))?;
+            for (name, value) in result.metrics {
+                found.entry(name).or_default()[side].push(value.as_f64());
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn told_of(
+    plans: &[Plan; 2],
+    question: &Question,
+    before: Option<String>,
+    mut found: Found,
+) -> Answer {
+    let (arm, pairs) = (plans[0].arms[0], plans[0].seeds.len());
+    let study = plans[0].study;
+    let mut params = plans[0].shown_params();
+    params.remove(&question.key);
+    let metrics = study.metrics().iter().filter_map(|spec| {
+        let [a, b] = found.remove(spec.name)?;
+        (a.len() == pairs && b.len() == pairs).then(|| compare(spec.name, spec.unit, a, b))
+    });
+    Answer {
+        schema: "mmscale/ab/1",
+        study: study.name().to_owned(),
+        arm: study.arms()[arm.0].name.to_owned(),
+        key: question.key.clone(),
+        values: question.values.clone(),
+        before,
+        cpus: plans[0].cpus,
+        params,
+        pairs,
+        first_seed: plans[0].seeds[0],
+        metrics: metrics.collect(),
+        build: plans[0].origin.build.clone(),
+        command: plans[0].origin.command.clone(),
+        provenance: mmscale_linux::provenance(),
+    }
+}
+
+/// An interruption of one run as one of all of them.
+fn of_all(why: RunError, done: usize, all: usize) -> RunError {
+    match why {
+        RunError::Interrupted { study, .. } => RunError::Interrupted { study, done, all },
+        why => why,
+    }
+}
+
+/// Medians, as one pair in which somebody else had the computer may be off by any factor.
+fn compare(metric: &str, unit: &str, a: Vec<f64>, b: Vec<f64>) -> Compared {
+    let both = a.iter().zip(&b);
+    let ratios: Option<Vec<f64>> = both.map(|(a, b)| (*a > 0.0).then(|| b / a)).collect();
+    let ratios = ratios.unwrap_or_default();
+    let (ratio, ci95) = (stats::median(&ratios), stats::median_ci95(&ratios));
+    Compared { metric: metric.to_owned(), unit: unit.to_owned(), a, b, ratio, ci95 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_has_a_key_and_two_values() {
+        let question = Question::parse("vm.stat_interval=1,10").unwrap();
+        assert_eq!(
+            (question.key.as_str(), question.values),
+            ("vm.stat_interval", ["1", "10"].map(str::to_owned))
+        );
+        for wrong in ["", "a", "a=1", "a=1,", "a=1,2,3", "=1,2"] {
+            assert!(
+                Question::parse(wrong).unwrap_err().to_string().contains("KEY=V1,V2"),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_interruption_tells_of_all_runs() {
+        let one = RunError::Interrupted { study: "pcp".to_owned(), done: 0, all: 1 };
+        let text = of_all(one, 5, 18).to_string();
+        assert!(text.starts_with("interrupted: 5 of 18 runs of `pcp` were done"), "{text}");
+    }
+
+    #[test]
+    fn a_slow_pair_does_not_hide_a_ratio() {
+        // B is 10 % faster in every pair. The computer is three times slower in the second, and
+        // somebody else had it while the last A ran.
+        let a = vec![300.0, 100.0, 300.0, 310.0, 290.0, 305.0, 30.0];
+        let mut b: Vec<f64> = a.iter().map(|a| a * 1.1).collect();
+        b[6] = 330.0;
+        let compared = compare("x", "1/s", a, b);
+        assert!((compared.ratio.unwrap() - 1.1).abs() < 1e-9);
+        let [low, high] = compared.ci95.unwrap();
+        assert!((low - 1.1).abs() < 1e-9 && high > 10.0, "seven pairs cannot leave one out");
+        assert_eq!(compare("x", "1", vec![0.0, 1.0], vec![1.0, 1.0]).ratio, None);
+    }
+
+    #[test]
+    fn as_many_pairs_as_an_interval_wants_are_the_default() {
+        assert!(stats::median_ci95(&[1.0; PAIRS as usize]).is_some());
+    }
+}

@@ -1,0 +1,472 @@
+//! stress-ng in place of our own workload, where those who reported a problem used it: its command
+//! line under our limits and our measurement, and its own figures beside ours.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use mmscale_document::{Side, Wait, Watch, Watched};
+use mmscale_linux::{
+    Begun, Config, Failure, Foreign, Plan, Sampling, Scratch, WatchError, Watching, find_program,
+    run_command,
+};
+use serde::Serialize;
+use thiserror::Error;
+
+use mmscale_harness::Interrupt;
+
+const PROGRAM: &str = "stress-ng";
+
+/// How many of its workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scale {
+    /// As many for each CPU as the report had, on the CPUs that there are.
+    Machine,
+    /// As many as the report had.
+    Report,
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// `vmstat` or `churn`.
+    pub study: String,
+    /// CPUs for it.
+    pub cpus: usize,
+    /// How long each run is.
+    pub length: Duration,
+    /// How large.
+    pub scale: Scale,
+    /// How often.
+    pub runs: u64,
+}
+
+/// Why there are no figures.
+#[derive(Debug, Error)]
+pub enum StressError {
+    /// The call was wrong.
+    #[error("{0}")]
+    Call(String),
+    /// It is not there.
+    #[error(
+        "there is no stress-ng on the PATH: install it (Debian and Ubuntu: apt-get install \
+         stress-ng; Fedora: dnf install stress-ng), or leave --with out: the study's own workload \
+         does the same"
+    )]
+    Missing,
+    /// It is not what it seems.
+    #[error("cannot ask {} for its version: {why}", program.display())]
+    Version {
+        /// Its file.
+        program: PathBuf,
+        /// What happened.
+        why: String,
+    },
+    /// It failed.
+    #[error("stress-ng failed: {0}")]
+    Failed(String),
+    /// What it wrote is not understood.
+    #[error(
+        "cannot read the metrics of `{version}`: {why}; its output has changed, or it was stopped"
+    )]
+    Metrics {
+        /// Its version.
+        version: String,
+        /// What is missing.
+        why: String,
+    },
+    /// Somebody asked to stop.
+    #[error("interrupted: {done} of {all} runs of stress-ng were done")]
+    Interrupted {
+        /// Runs that are complete.
+        done: usize,
+        /// Runs that were asked for.
+        all: u64,
+    },
+    /// A place for its files cannot be made, or the like.
+    #[error("cannot {what}: {why}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        why: std::io::Error,
+    },
+    /// The kernel tells nothing when it is asked.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+}
+
+/// A figure of each run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Who says so: `stress-ng` or `mmscale`.
+    pub by: &'static str,
+    /// In the order of the runs.
+    pub values: Vec<f64>,
+    /// Their median.
+    pub median: f64,
+}
+
+/// Figures of all runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stressed {
+    /// `mmscale/with/1`.
+    pub schema: &'static str,
+    /// The study that it stands for.
+    pub study: String,
+    /// What was run.
+    pub command: String,
+    /// CPUs.
+    pub cpus: usize,
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// The call paths with the largest sums of waits in the last run, with their shares of them.
+    pub paths: Vec<(String, f64)>,
+    /// Why the kernel told nothing of waits, where it did not.
+    pub unwatched: Option<String>,
+    /// What the figures hang on.
+    pub provenance: BTreeMap<String, String>,
+}
+
+/// One of its workloads, as a report used it.
+struct Workload {
+    study: &'static str,
+    stressor: &'static str,
+    /// Workers, at either scale; none where the report has no number.
+    of_report: Option<u64>,
+    per_cpu: u64,
+    /// Processes of a worker, and memory of each besides what it is asked to have, in bytes.
+    processes: u64,
+    process_bytes: u64,
+    /// Waits that the study is about.
+    meant: fn(&Wait) -> bool,
+}
+
+const WORKLOADS: [Workload; 2] = [
+    Workload {
+        study: "churn",
+        stressor: "mremap",
+        of_report: Some(8192),
+        per_cpu: 16,
+        processes: 2,
+        process_bytes: 256 << 10,
+        meant: |wait| wait.class == "lruvec",
+    },
+    Workload {
+        study: "vmstat",
+        stressor: "vm",
+        of_report: None,
+        per_cpu: 4,
+        processes: 2,
+        process_bytes: 1 << 20,
+        meant: |wait| wait.class == "zone" && wait.passes_through("free_pcppages_bulk"),
+    },
+];
+
+/// What a run would be, checked: nothing was started.
+#[derive(Debug)]
+pub struct Prepared {
+    request: Request,
+    workload: usize,
+    program: PathBuf,
+    version: String,
+    args: Vec<String>,
+    workers: u64,
+    memory_bytes: u64,
+}
+
+impl Prepared {
+    /// What will be run.
+    pub fn command(&self) -> String {
+        format!("{PROGRAM} {}", self.args.join(" "))
+    }
+}
+
+/// CPUs that this program may use.
+pub fn max_cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Checks a request.
+pub fn prepare(request: Request) -> Result<Prepared, StressError> {
+    let call = |text: String| Err(StressError::Call(text));
+    let Some(workload) = WORKLOADS.iter().position(|known| known.study == request.study) else {
+        return call(format!(
+            "stress-ng stands for the workloads of vmstat and churn, and not of `{}`: leave \
+             --with out",
+            request.study
+        ));
+    };
+    let known = &WORKLOADS[workload];
+    let workers = match (request.scale, known.of_report) {
+        (Scale::Machine, _) => known.per_cpu * request.cpus as u64,
+        (Scale::Report, Some(workers)) => workers,
+        (Scale::Report, None) => {
+            return call(format!(
+                "the report behind `{}` names stress-ng --{} and no numbers: leave --scale out",
+                known.study, known.stressor
+            ));
+        }
+    };
+    let program = find_program(PROGRAM).ok_or(StressError::Missing)?;
+    let version = version(&program)?;
+    // What is left to others, and to the processes themselves, is not asked for.
+    let available = mmscale_linux::available_bytes().unwrap_or(4 << 30);
+    let each = (available / 2 / workers.max(1)).min(1 << 30) >> 20;
+    let seconds = request.length.as_secs().max(1);
+    let (args, bytes) = match known.stressor {
+        "vm" => (format!("--vm {workers} --vm-bytes {each}M"), workers * (each << 20)),
+        other => (format!("--{other} {workers} --{other}-bytes 4K"), 0),
+    };
+    let args = format!("{args} --timeout {seconds}s --metrics --yaml {YAML}");
+    let own = workers * known.processes * known.process_bytes;
+    Ok(Prepared {
+        workload,
+        program,
+        version,
+        args: args.split(' ').map(str::to_owned).collect(),
+        workers,
+        memory_bytes: bytes + own + SPARE_BYTES,
+        request,
+    })
+}
+
+const YAML: &str = "metrics.yaml";
+const SPARE_BYTES: u64 = 256 << 20;
+/// How much longer than it was told it may take to start and to stop.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn version(program: &Path) -> Result<String, StressError> {
+    let failed = |why: String| StressError::Version { program: program.to_owned(), why };
+    let asked = Command::new(program).arg("--version").output();
+    let asked = asked.map_err(|why| failed(why.to_string()))?;
+    let said = String::from_utf8_lossy(&asked.stdout);
+    let line = said.lines().next().unwrap_or_default().trim();
+    if line.starts_with("stress-ng") {
+        Ok(line.to_owned())
+    } else {
+        Err(failed(format!("it said `{line}`")))
+    }
+}
+
+/// What stress-ng says of one stressor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Metrics {
+    ops: f64,
+    real_s: f64,
+    user_s: f64,
+    system_s: f64,
+}
+
+impl Metrics {
+    /// Reads what `--yaml` has written: lines of `key: value` below the stressor's name.
+    fn parse(yaml: &str, stressor: &str) -> Result<Self, String> {
+        let mut lines = yaml.lines().map(str::trim);
+        let head = |line: &str| {
+            line.strip_prefix("- stressor:").is_some_and(|name| name.trim() == stressor)
+        };
+        if !lines.any(head) {
+            return Err(format!("nothing is said of the stressor {stressor}"));
+        }
+        let own: Vec<&str> = lines.take_while(|line| !line.starts_with('-')).collect();
+        let number = |key: &str| -> Result<f64, String> {
+            let text = own.iter().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+            let text = text.ok_or_else(|| format!("{key} is missing"))?.trim();
+            text.parse().map_err(|_| format!("{key} is `{text}`"))
+        };
+        let metrics = Self {
+            ops: number("bogo-ops")?,
+            real_s: number("wall-clock-time")?,
+            user_s: number("user-time")?,
+            system_s: number("system-time")?,
+        };
+        if metrics.ops <= 0.0 || metrics.real_s <= 0.0 {
+            return Err(format!("it did {} operations in {} s", metrics.ops, metrics.real_s));
+        }
+        Ok(metrics)
+    }
+}
+
+/// Runs it; `told` is told of each run that begins.
+pub fn stress(
+    prepared: &Prepared,
+    interrupt: &Interrupt,
+    mut told: impl FnMut(u64),
+) -> Result<Stressed, StressError> {
+    let known = &WORKLOADS[prepared.workload];
+    let mut rows = Rows::default();
+    let (mut paths, mut unwatched) = (Vec::new(), None);
+    for run in 0..prepared.request.runs {
+        told(run);
+        let (metrics, seen) = one(prepared, interrupt).map_err(|why| match why {
+            StressError::Interrupted { .. } => {
+                StressError::Interrupted { done: run as usize, all: prepared.request.runs }
+            }
+            why => why,
+        })?;
+        rows.of_stress_ng(&metrics);
+        match seen {
+            Ok(seen) => {
+                rows.of_kernel(known, &seen, metrics.real_s * prepared.request.cpus as f64 * 1e9);
+                paths = crate::observe::paths(&seen, |wait| ours(wait) && (known.meant)(wait));
+            }
+            Err(why) => unwatched = Some(why.to_string()),
+        }
+    }
+    let mut provenance = mmscale_linux::provenance();
+    provenance.insert("stress_ng".to_owned(), prepared.version.clone());
+    Ok(Stressed {
+        schema: "mmscale/with/1",
+        study: known.study.to_owned(),
+        command: prepared.command(),
+        cpus: prepared.request.cpus,
+        figures: rows.0,
+        paths,
+        unwatched,
+        provenance,
+    })
+}
+
+/// One run. What the kernel told is apart: it may not be asked.
+fn one(
+    prepared: &Prepared,
+    interrupt: &Interrupt,
+) -> Result<(Metrics, Result<Watched, WatchError>), StressError> {
+    let known = &WORKLOADS[prepared.workload];
+    let folder = Scratch::new().map_err(|why| StressError::Io { what: "make a folder", why })?;
+    let foreign = Foreign {
+        program: prepared.program.clone(),
+        args: prepared.args.clone(),
+        folder: folder.path().to_owned(),
+    };
+    let config = Config {
+        cpus: prepared.request.cpus,
+        memory_bytes: prepared.memory_bytes,
+        processes: prepared.workers * known.processes + 1,
+        limit_ns: (prepared.request.length + PATIENCE).as_nanos() as u64,
+        interrupt: Some(interrupt.flag()),
+    };
+    let plan = Plan { watches: vec![Watch::Locks, Watch::Lru], sampling: Sampling::Sparse };
+    let mut watching = Watching::begin(&plan);
+    let mut counting = Ok(());
+    let begun = |begun: Begun| {
+        if let Ok(watching) = &mut watching {
+            counting = watching.count((begun.at_ns, u64::MAX), Some(begun.session));
+        }
+    };
+    let (_, said) = run_command(&config, &foreign, begun).map_err(|why| match why {
+        Failure::Interrupted => StressError::Interrupted { done: 0, all: 0 },
+        why => StressError::Failed(why.to_string()),
+    })?;
+    counting?;
+    let wrong = |why: String| StressError::Metrics { version: prepared.version.clone(), why };
+    let yaml = fs::read_to_string(folder.path().join(YAML)).map_err(|why| {
+        let last = said.trim().lines().last().unwrap_or("nothing").to_owned();
+        wrong(format!("it has not written {YAML} ({why}); it said last: {last}"))
+    })?;
+    let metrics = Metrics::parse(&yaml, known.stressor).map_err(wrong)?;
+    Ok((metrics, watching.and_then(|watching| watching.seen())))
+}
+
+/// The middle of the values, or the mean of the two in the middle.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted.len().saturating_sub(1) / 2, sorted.len() / 2);
+    (sorted[low] + sorted[high]) / 2.0
+}
+
+fn ours(wait: &Wait) -> bool {
+    wait.side != Side::Other
+}
+
+#[derive(Default)]
+struct Rows(Vec<Figure>);
+
+impl Rows {
+    fn add(&mut self, by: &'static str, name: &'static str, unit: &'static str, value: f64) {
+        let found = self.0.iter().position(|row| row.name == name);
+        let at = found.unwrap_or_else(|| {
+            self.0.push(Figure { name, unit, by, values: Vec::new(), median: 0.0 });
+            self.0.len() - 1
+        });
+        let row = &mut self.0[at];
+        row.values.push(value);
+        row.median = median(&row.values);
+    }
+    fn of_stress_ng(&mut self, metrics: &Metrics) {
+        let Metrics { ops, real_s, user_s, system_s } = *metrics;
+        let mut add = |name, unit, value| self.add("stress-ng", name, unit, value);
+        add("bogo_ops_per_s", "1/s", ops / real_s);
+        add("cpu_ns_per_bogo_op", "ns", (user_s + system_s) * 1e9 / ops);
+        add("real_s", "s", real_s);
+        add("user_s", "s", user_s);
+        add("system_s", "s", system_s);
+    }
+    fn of_kernel(&mut self, known: &Workload, seen: &Watched, all_ns: f64) {
+        let (count, total_ns, max_ns) = seen.sum(|wait| ours(wait) && (known.meant)(wait));
+        let through = |function: &'static str| {
+            let (count, ..) =
+                seen.sum(|wait| ours(wait) && (known.meant)(wait) && wait.passes_through(function));
+            count as f64
+        };
+        let mut add = |name, unit, value| self.add("mmscale", name, unit, value);
+        add("waits", "1", count as f64);
+        add("wait_total_ns", "ns", total_ns as f64);
+        add("wait_max_ns", "ns", max_ns as f64);
+        add("wait_share_of_cpus", "1", total_ns as f64 / all_ns);
+        if known.study == "churn" {
+            add("waits_adding", "1", through("lru_add_drain"));
+            add("waits_releasing", "1", through("__page_cache_release"));
+            if seen.lru_batches > 0 {
+                let mean = seen.lru_folios as f64 / seen.lru_batches as f64;
+                add("lru_batch_size_mean", "1", mean);
+            }
+        } else {
+            add("waits_of_vmstat_update", "1", through("vmstat_update"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const YAML_OF_0_15: &str = "---\nmetrics:\n    - stressor: vm\n      bogo-ops: 7\n    - \
+        stressor: mremap\n      bogo-ops: 130088\n      bogo-ops-per-second-usr-sys-time: \
+        110425.802465\n      wall-clock-time: 3.018866\n      user-time: 0.167574\n      \
+        system-time: 1.010484\n      max-rss: 2404\n\n...\n";
+
+    #[test]
+    fn metrics_are_those_of_the_stressor() {
+        let read = Metrics::parse(YAML_OF_0_15, "mremap").unwrap();
+        let ops = 130_088.0;
+        let expected = Metrics { ops, real_s: 3.018_866, user_s: 0.167_574, system_s: 1.010_484 };
+        assert_eq!(read, expected);
+        assert!(Metrics::parse(YAML_OF_0_15, "vm").unwrap_err().contains("wall-clock-time"));
+        assert!(Metrics::parse("", "mremap").unwrap_err().contains("mremap"));
+        let idle = YAML_OF_0_15.replace("130088", "0");
+        assert!(Metrics::parse(&idle, "mremap").unwrap_err().contains("0 operations"));
+    }
+
+    #[test]
+    fn other_studies_and_unknown_numbers_are_refused() {
+        let request = |study: &str, scale| Request {
+            study: study.to_owned(),
+            cpus: 2,
+            length: Duration::from_secs(1),
+            scale,
+            runs: 1,
+        };
+        let why = prepare(request("reap", Scale::Machine)).unwrap_err().to_string();
+        assert!(why.contains("not of `reap`"), "{why}");
+        let why = prepare(request("vmstat", Scale::Report)).unwrap_err().to_string();
+        assert!(why.contains("no numbers"), "{why}");
+    }
+}

@@ -1,0 +1,232 @@
+//! The study `ipi`: cross-CPU calls, and for how long a CPU that waits for them can run no other
+//! task.
+//!
+//! One seed of one arm is one run: a service whose threads poll on most CPUs and change its memory
+//! on a few, and a watchman on each CPU, more urgent than everything else. Or, as `workload=flush`,
+//! a thread on each CPU that does nothing but discard a page. Or, as `workload=reclaim`, the same
+//! service, of which the few have pages reclaimed that are in swap already.
+
+mod metrics;
+mod threads;
+
+pub use metrics::CallWaits;
+
+use mmscale_arch::{CpuId, Machine};
+use mmscale_document::On;
+use mmscale_harness::{
+    Env, Look, Metric, Phases, Run, SETTLE_NS, SeedResult, Seen, Source, TooShort, Unit, Verdict,
+    Watch, Workload, making_ns, names, params, tally,
+};
+use mmscale_kernel::Kernel;
+use mmscale_mm::mm::MmConfig;
+use mmscale_mm::smp::CallStats;
+use mmscale_mm::swap::{SwapConfig, Zeromap};
+use mmscale_sim::{SimConfig, Windows};
+use mmscale_system::{System, ThreadSpec};
+use std::ops::Range;
+use threads::{start, watch, watchman_on};
+
+/// The study.
+#[derive(Clone, Debug)]
+pub struct Ipi;
+
+params! {
+    /// Its parameters.
+    pub struct Params {
+        workload: choice(Work, "mixed"),
+            "four CPUs change memory and the others poll; or all CPUs flush; or the four have \
+             clean pages reclaimed";
+        window_s: real(Unit::Seconds, 0.1, [0.001, 3600.0]),
+            "length of a window, of which each CPU's longest section counts";
+        windows: count(Unit::One, 100, [1, 100_000]), "windows of a run";
+        noise: switch(true), "the profile's stolen time and handlers (sim)", sim;
+        tail: real(Unit::One, 1.0, [0.01, 100.0]),
+            "stolen times of the profile times this (sim)", sim;
+        copies: switch(false),
+            "working CPUs also read pages of zeros, which are copied when they are written to";
+        op_gap_us: count(Unit::One, 1000, [1, 10_000_000]),
+            "from op to op of a working CPU, in us on average";
+        wake_gap_us: count(Unit::One, 5000, [10, 10_000_000]),
+            "from wake-up to wake-up of a CPU's most urgent task, in us on average";
+        flush_ms: real(Unit::Ms, 5.0, [0.01, 600_000.0]), "virtual time (on threads: real time)";
+    }
+}
+
+names! {
+    /// What the service does.
+    pub enum Work {
+        /// Every CPU discards a page, again and again.
+        Flush = "flush",
+        /// Workers on some CPUs, pollers on the others, watchmen on all.
+        Mixed = "mixed",
+        /// The workers have pages reclaimed that they have only read; pollers and watchmen as in
+        /// `Mixed`.
+        Reclaim = "reclaim",
+    }
+}
+
+tally! {
+    /// What threads did.
+    pub struct Tally {
+        /// Ops that ended in time.
+        ops,
+        /// Ops that had no memory.
+        failures,
+        /// Pages that did not hold what they should.
+        damaged,
+        /// Live kernel: 1 if watchmen may go before everything else.
+        urgent,
+    }
+}
+
+/// Of [`Run::samples`]: how late watchmen ran, and how long calls took that change translations
+/// which other CPUs may keep.
+const WAKEUPS: usize = 0;
+const CALLS: usize = 1;
+
+/// What all programs do and when. Times in ns.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What they do in this time counts; then all end.
+    window_ns: Range<u64>,
+    /// The windows that this time consists of.
+    windows: Windows,
+    op_gap_ns: u64,
+    wake_gap_ns: u64,
+    work: Work,
+    /// Whether workers read pages that they have discarded before they write to them: each is then
+    /// the page of zeros, and copied, with a flush under the lock of its page table.
+    copies: bool,
+}
+
+/// The window of the real measurements, for which the profile's noise stands.
+const REAL_WINDOW_NS: f64 = 30e9;
+/// Slots of the swap area: 256 MiB.
+const SWAP_PAGES: u32 = 1 << 16;
+/// Pages that the programs of a CPU have at most, those of processes that end included.
+const PAGES_OF_CPU: u64 = 1024;
+
+impl Workload for Ipi {
+    const FILE: Source = Source { study: "ipi", text: include_str!("study.toml") };
+    const CPUS: usize = 16;
+    const METRICS: &'static [Metric<Self>] = metrics::METRICS;
+    const ATTEMPTS: u32 = 1;
+    type Params = Params;
+    type Plan = Plan;
+    type Tally = Tally;
+    /// What was counted about calls until the windows began, and until they ended.
+    type Inside = [CallStats; 2];
+    type Meter = CallWaits;
+
+    fn plan(env: &Env<Self>) -> Result<Plan, String> {
+        let params = &env.params;
+        if env.on() == On::Linux && params.workload == Work::Reclaim && !has_swap() {
+            let what = "this computer has no swap, so no page of a program can be reclaimed: turn \
+                        some on, or choose another workload";
+            return Err(what.to_owned());
+        }
+        let (window_ns, count) = windows_of(params);
+        let (window_ns, count) = (window_ns as u64, count as usize);
+        let from_ns = SETTLE_NS + making_ns(env, 2 * env.cpus() as u64);
+        Ok(Plan {
+            window_ns: from_ns..from_ns + window_ns * count as u64,
+            windows: Windows { from_ns, window_ns, count },
+            op_gap_ns: params.op_gap_us * 1000,
+            wake_gap_ns: params.wake_gap_us * 1000,
+            work: params.workload,
+            copies: params.copies,
+        })
+    }
+    fn phases(plan: &Plan) -> Phases {
+        let Range { start, end } = plan.window_ns;
+        Phases { from_ns: start, until_ns: end, end_ns: end }
+    }
+    fn set_up(_: &Env<Self>, _: &Plan, mm: &mut MmConfig) {
+        mm.swap = SwapConfig { pages: SWAP_PAGES, zeromap: Zeromap::Off, ..SwapConfig::default() };
+    }
+    fn simulate(env: &Env<Self>, plan: &Plan, sim: &mut SimConfig) {
+        if env.params.noise {
+            let share = plan.windows.window_ns as f64 / REAL_WINDOW_NS;
+            sim.noise = sim.profile.noise.scaled(share, env.params.tail);
+        }
+        sim.sections = Some(plan.windows);
+    }
+    fn meters(_: &Env<Self>, plan: &Plan) -> Box<dyn FnMut(CpuId) -> CallWaits> {
+        let window_ns = plan.window_ns.clone();
+        Box::new(move |_| CallWaits::within(window_ns.clone()))
+    }
+    fn look(env: &Env<Self>, plan: &Plan) -> Look {
+        Look {
+            watches: vec![Watch::Calls, Watch::Resched],
+            window: (plan.window_ns.start, plan.window_ns.end),
+            processes: 8,
+            pages: PAGES_OF_CPU * env.cpus() as u64,
+        }
+    }
+    fn damaged_pages(tally: &Tally) -> u64 {
+        tally.damaged
+    }
+    fn verdict(seen: &Seen<'_, Self>) -> Verdict {
+        let what = "no op began and ended in the time that counts: give it more (--set window_s \
+                    or flush_ms)";
+        if seen.tally.ops > 0 { Verdict::Good } else { Verdict::Useless(what.to_owned()) }
+    }
+    fn window_ns(params: &Params) -> Option<u64> {
+        let (ns, count) = windows_of(params);
+        Some((ns * count as f64) as u64)
+    }
+    fn remarks(params: &Params, on: On) -> Vec<String> {
+        metrics::remarks(params, on)
+    }
+    fn too_short(params: &Params, on: On) -> Vec<TooShort> {
+        metrics::too_short(params, on)
+    }
+    fn details(seen: &Seen<'_, Self>, result: &mut SeedResult) {
+        metrics::details(seen, result);
+    }
+
+    /// Starts the service and the watchmen, and waits for both. Watchmen that may not go before
+    /// others watch as they may.
+    fn run<S: System>(run: &Run<Self>, system: &S) {
+        let watching = run.clone();
+        let watch = move |system: &S| {
+            // Asked of a thread that does nothing: one that may not be so urgent does not start.
+            let first = system.spawn(watchman_on(0), Box::new(|_| {}));
+            let may = first.and_then(|thread| system.join(thread)).is_ok();
+            watching.tally.change(|sum| sum.urgent = u64::from(may));
+            let _ = watch(&watching, system, if may { watchman_on } else { ThreadSpec::on });
+        };
+        for process in start(run, system, watch) {
+            let _ = system.wait(process);
+        }
+    }
+    /// As `run`, and notes what was counted about calls when the windows begin and when they end.
+    fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
+        let watching = run.clone();
+        let watch = move |system: &Kernel<A>| _ = watch(&watching, system, watchman_on);
+        let processes = start(run, kernel, watch);
+        let Range { start, end } = run.plan.window_ns;
+        for (at, when_ns) in [start, end].into_iter().enumerate() {
+            let _ = kernel.sleep_ns(when_ns.saturating_sub(kernel.clock_ns()));
+            let stats = kernel.mm().call_stats();
+            run.inside(|counted| counted[at] = stats);
+        }
+        for process in processes {
+            let _ = kernel.wait(process);
+        }
+    }
+}
+
+/// Whether the live kernel has a place to swap to.
+fn has_swap() -> bool {
+    let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    swaps.lines().count() > 1
+}
+
+/// The windows of a run: how long in ns, and how many.
+fn windows_of(params: &Params) -> (f64, u64) {
+    match params.workload {
+        Work::Flush => (params.flush_ms * 1e6, 1),
+        Work::Mixed | Work::Reclaim => (params.window_s * 1e9, params.windows),
+    }
+}

@@ -1,0 +1,427 @@
+//! What a run of the study shows: its metrics, the distributions and sections beside them, and what
+//! a reader must know of them.
+//!
+//! Sections without preemption cannot be seen on the live kernel without a tracer that costs a part
+//! of every section. `resched_delay` stands in for them there, which is how long a CPU goes on
+//! after it is to run another task: it has only those sections for which a task waited, and only
+//! from then on.
+
+use super::{CALLS, Ipi, Params, WAKEUPS, Work};
+use mmscale_arch::{CallEvent, Trace, TraceGroup};
+use mmscale_document::{Call, Durations, Side, Watched};
+use mmscale_document::{Histogram, On, PerCpu, SectionRecord, SectionWait};
+use mmscale_harness::{
+    LiveRun, Measured, Meter, Metric, Missing, SeedResult, Seen, Times, TooShort, metric,
+    powers_of_two, value,
+};
+use mmscale_mm::smp::CallStats;
+use mmscale_sim::{CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited};
+use std::ops::Range;
+
+/// Windows without which a 99th percentile is the largest value.
+const NEEDED_WINDOWS: u64 = 100;
+/// Sections of all CPUs that a record keeps.
+const KEPT: usize = 8;
+/// Limits by which sections are counted, as their places in [`SECTION_LIMITS_NS`].
+const OVER_1MS: usize = 0;
+const OVER_10MS: usize = 1;
+const OVER_50MS: usize = 2;
+const _: () = assert!(matches!(SECTION_LIMITS_NS, [1_000_000, 10_000_000, 50_000_000]));
+/// Functions by which the live kernel has other CPUs forget translations.
+const FLUSHES: [&str; 3] = ["flush_tlb_func", "do_flush_tlb_all", "do_kernel_range_flush"];
+
+/// Every metric, in the order in which tables show them.
+pub(super) const METRICS: &[Metric<Ipi>] = &[
+    metric(
+        "preempt_off_max_window_p50_ns",
+        "ns",
+        "longest section of a window, median, worst CPU",
+        |seen| worst_window(seen, 50),
+    ),
+    metric("preempt_off_max_window_p99_ns", "ns", "and its 99th percentile, worst CPU", |seen| {
+        worst_window(seen, 99)
+    }),
+    metric("preempt_off_max_ns", "ns", "the longest section of all", |seen| {
+        let all = seen.sections()?.iter().flat_map(|cpu| &cpu.window_max_ns);
+        value(all.copied().max().unwrap_or(0))
+    }),
+    metric("preempt_off_over_1ms", "1", "sections longer than 1 ms, all CPUs", |seen| {
+        sections_over(seen, OVER_1MS)
+    }),
+    metric("preempt_off_over_10ms", "1", "longer than 10 ms", |seen| {
+        sections_over(seen, OVER_10MS)
+    }),
+    metric("preempt_off_over_50ms", "1", "longer than 50 ms", |seen| {
+        sections_over(seen, OVER_50MS)
+    }),
+    metric(
+        "preempt_off_over_1ms_for_calls",
+        "1",
+        "sections that waited for a call longer than 1 ms",
+        |seen| value(waits_for_calls(seen)?.map(|row| row.over[OVER_1MS]).sum::<u64>()),
+    ),
+    metric(
+        "preempt_off_in_call_max_ns",
+        "ns",
+        "longest wait for a call within a section",
+        |seen| value(waits_for_calls(seen)?.map(|row| row.max_ns).max().unwrap_or(0)),
+    ),
+    metric(
+        "preempt_off_queue_phase_max_ns",
+        "ns",
+        "longest way from a call to its last IPI",
+        |seen| value(seen.inside()?[1].preempt_off_queue_phase_max_ns),
+    ),
+    metric(
+        "wakeup_latency_p50_ns",
+        "ns",
+        "how late the most urgent task runs, worst CPU",
+        |seen| worst_wakeup(seen, |cpu| cpu.percentile_ns(50)),
+    ),
+    metric("wakeup_latency_p99_ns", "ns", "99th percentile, worst CPU", |seen| {
+        worst_wakeup(seen, |cpu| cpu.percentile_ns(99))
+    }),
+    metric("wakeup_latency_max_ns", "ns", "the latest of all", |seen| {
+        worst_wakeup(seen, Times::max_ns)
+    }),
+    metric(
+        "csd_wait_total_ns",
+        "ns",
+        "waits for other CPUs' answers, preemption on or off",
+        |seen| value(csd_waits(seen)?.total_ns()),
+    ),
+    metric("csd_wait_max_ns", "ns", "the longest", |seen| value(csd_waits(seen)?.max_ns())),
+    metric(
+        "csd_wait_cpu_ns",
+        "ns",
+        "CPU time spent waiting so: asleep and preempted is not",
+        |seen| {
+            seen.sections()?;
+            let spins = seen.calls()?.iter().filter(|row| row.path.iter().any(|s| is_wait(s)));
+            value(spins.map(|row| row.self_ns).sum::<u64>())
+        },
+    ),
+    metric("call_sleeps", "1", "times that a caller went to sleep for its answer", |seen| {
+        counted(seen, |stats| stats.sleeps)
+    }),
+    metric("ipis_sent", "1", "interrupts from CPU to CPU for calls and flushes", |seen| {
+        counted(seen, |stats| stats.ipis_sent)
+    }),
+    metric("ipis_elided", "1", "calls queued behind others, without an interrupt", |seen| {
+        counted(seen, |stats| stats.ipis_elided)
+    }),
+    metric("flushes", "1", "invalidations of translations", |seen| {
+        counted(seen, |stats| stats.flushes)
+    }),
+    metric("frames_in_limbo_max", "1", "frames that wait for generations", |seen| {
+        value(seen.inside()?[1].frames_in_limbo_max)
+    }),
+    metric("limbo_age_max_ns", "ns", "the longest that one of them waited", |seen| {
+        value(seen.inside()?[1].limbo_age_max_ns)
+    }),
+    metric("call_memory_bytes", "bytes", "memory for calls: records, queues, masks", |seen| {
+        value(seen.inside()?[1].call_memory_bytes)
+    }),
+    metric("ops_per_s", "1/s", "ops of the working CPUs", |seen| {
+        value(seen.tally.ops as f64 / seconds(seen))
+    }),
+    metric("calls_per_s", "1/s", "calls of these that change translations", |seen| {
+        value(call_times(seen)[0] as f64 / seconds(seen))
+    }),
+    metric("call_mean_ns", "ns", "how long such a call took", |seen| {
+        let [count, total_ns, _] = call_times(seen);
+        value(total_ns as f64 / count as f64)
+    }),
+    metric("call_max_ns", "ns", "the longest", |seen| match call_times(seen) {
+        [0, ..] => Err(Missing::Nothing),
+        [.., max_ns] => value(max_ns),
+    }),
+    metric("op_failures", "1", "ops that had no memory", |seen| value(seen.tally.failures)),
+    metric(
+        "flush_calls",
+        "1",
+        "times that a CPU was called to forget translations (linux)",
+        |seen| value(calls(seen, true)?.map(|call| call.total.count).sum::<u64>()),
+    ),
+    metric("other_calls", "1", "times that a CPU was called for something else (linux)", |seen| {
+        value(calls(seen, false)?.map(|call| call.total.count).sum::<u64>())
+    }),
+    metric("flush_delivery_mean_ns", "ns", "from such a flush to its function (linux)", |seen| {
+        let total_ns: u64 = calls(seen, true)?.map(|call| call.delivery.total_ns).sum();
+        value(total_ns as f64 / delivered(seen)? as f64)
+    }),
+    metric("flush_delivery_max_ns", "ns", "the longest", |seen| {
+        delivered(seen)?;
+        value(calls(seen, true)?.map(|call| call.delivery.max_ns).max().unwrap_or(0))
+    }),
+    metric("flush_run_max_ns", "ns", "the longest that the function ran (linux)", |seen| {
+        delivered(seen)?;
+        value(calls(seen, true)?.map(|call| call.run.max_ns).max().unwrap_or(0))
+    }),
+    metric(
+        "resched_delay_mean_ns",
+        "ns",
+        "a CPU is to run another task, until it does (linux)",
+        |seen| value(resched(seen)?.mean_ns()),
+    ),
+    metric("resched_delay_max_ns", "ns", "the longest", |seen| value(resched(seen)?.max_ns)),
+];
+
+fn worst_window(seen: &Seen<'_, Ipi>, percent: u64) -> Measured {
+    let of_cpu = seen.sections()?.iter().map(|cpu| window_percentile(cpu, percent));
+    value(of_cpu.max().unwrap_or(0))
+}
+fn window_percentile(cpu: &CpuSections, percent: u64) -> u64 {
+    Times::of(cpu.window_max_ns.clone()).percentile_ns(percent)
+}
+fn sections_over(seen: &Seen<'_, Ipi>, limit: usize) -> Measured {
+    value(seen.sections()?.iter().map(|cpu| cpu.over[limit]).sum::<u64>())
+}
+/// Whether a function waits for other CPUs to answer, or to be done with a record.
+fn is_wait(function: &str) -> bool {
+    ["csd_lock", "csd_lock_wait"].contains(&function)
+}
+/// Loops within sections that wait for other CPUs to answer a call, and not for the owner of a
+/// lock.
+fn waits_for_calls<'a>(seen: &Seen<'a, Ipi>) -> Result<impl Iterator<Item = &'a LoopRow>, Missing> {
+    let is_call = |step: &&str| is_wait(step) || *step == "smp_call_function_many_cond";
+    let all = seen.sections()?.iter().flat_map(|cpu| &cpu.loops);
+    Ok(all.filter(move |row| row.path.iter().any(is_call)))
+}
+/// How late watchmen ran, by CPU; [`Missing`] if none noted it.
+fn wakeups(seen: &Seen<'_, Ipi>) -> Result<Vec<Times>, Missing> {
+    let by_cpu = seen.samples(WAKEUPS);
+    let any = by_cpu.iter().any(|cpu| cpu.count() > 0);
+    if any { Ok(by_cpu) } else { Err(Missing::Nothing) }
+}
+fn worst_wakeup(seen: &Seen<'_, Ipi>, of: fn(&Times) -> u64) -> Measured {
+    value(wakeups(seen)?.iter().map(of).max().unwrap_or(0))
+}
+fn csd_waits(seen: &Seen<'_, Ipi>) -> Result<Times, Missing> {
+    Ok(Times::of(seen.meters()?.iter().flat_map(|cpu| &cpu.waits_ns).copied().collect()))
+}
+/// What was counted of calls while the windows went by.
+fn counted(seen: &Seen<'_, Ipi>, of: fn(&CallStats) -> u64) -> Measured {
+    let [before, after] = *seen.inside()?;
+    value(of(&after).saturating_sub(of(&before)))
+}
+fn seconds(seen: &Seen<'_, Ipi>) -> f64 {
+    seen.window_ns() as f64 / 1e9
+}
+/// Calls of ops: how many, the sum and the longest in ns.
+fn call_times(seen: &Seen<'_, Ipi>) -> [u64; 3] {
+    seen.samples(CALLS).iter().fold([0; 3], |[count, total_ns, max_ns], cpu| {
+        [count + cpu.count(), total_ns + cpu.total_ns(), max_ns.max(cpu.max_ns())]
+    })
+}
+fn told(live: &LiveRun) -> Result<&Watched, Missing> {
+    live.seen.as_ref().ok_or(Missing::Source("calls of the live kernel"))
+}
+/// Calls of the run's processes on the live kernel: flushes, or all others.
+fn calls<'a>(
+    seen: &Seen<'a, Ipi>,
+    flushes: bool,
+) -> Result<impl Iterator<Item = &'a Call>, Missing> {
+    let ours = |call: &&Call| matches!(call.side, Side::Ours | Side::Exiting);
+    let wanted = move |call: &&Call| FLUSHES.contains(&call.function.as_str()) == flushes;
+    Ok(told(seen.live()?)?.calls.iter().filter(ours).filter(wanted))
+}
+/// Flushes that reached their function; [`Missing`] if none did.
+fn delivered(seen: &Seen<'_, Ipi>) -> Result<u64, Missing> {
+    match calls(seen, true)?.map(|call| call.delivery.count).sum() {
+        0 => Err(Missing::Nothing),
+        count => Ok(count),
+    }
+}
+fn resched<'a>(seen: &Seen<'a, Ipi>) -> Result<&'a Durations, Missing> {
+    let resched = &told(seen.live()?)?.resched;
+    if resched.count > 0 { Ok(resched) } else { Err(Missing::Nothing) }
+}
+
+/// What one CPU's tracepoints say of calls, within the time that counts.
+#[derive(Debug)]
+pub struct CallWaits {
+    window_ns: Range<u64>,
+    /// How long calls from this CPU waited for their answers.
+    waits_ns: Vec<u64>,
+}
+
+impl CallWaits {
+    pub(super) fn within(window_ns: Range<u64>) -> Self {
+        Self { window_ns, waits_ns: Vec::new() }
+    }
+}
+
+impl Meter for CallWaits {
+    fn hears(&self, group: TraceGroup) -> bool {
+        group == TraceGroup::Call
+    }
+    fn event(&mut self, now_ns: u64, event: &Trace) {
+        match *event {
+            Trace::Call(CallEvent::Wait { ns, .. }) if self.window_ns.contains(&now_ns) => {
+                self.waits_ns.push(ns)
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Metrics of each CPU, histograms, and the longest sections.
+pub(super) fn details(seen: &Seen<'_, Ipi>, result: &mut SeedResult) {
+    let mut add = |name: &str, unit: &str, values: Vec<u64>| {
+        let values = values.into_iter().map(|n| n as f64).collect();
+        result.per_cpu.insert(name.to_owned(), PerCpu { unit: unit.to_owned(), values });
+    };
+    let sections = seen.sections().unwrap_or_default();
+    if !sections.is_empty() {
+        let of = |figure: &dyn Fn(&CpuSections) -> u64| sections.iter().map(figure).collect();
+        add("preempt_off_max_window_p99_ns", "ns", of(&|cpu| window_percentile(cpu, 99)));
+        add("preempt_off_over_1ms", "1", of(&|cpu| cpu.over[OVER_1MS]));
+        add("preempt_off_over_10ms", "1", of(&|cpu| cpu.over[OVER_10MS]));
+    }
+    let mut delays = Histogram { unit: "ns".to_owned(), buckets: Vec::new() };
+    if let Ok(by_cpu) = wakeups(seen) {
+        let p99 = by_cpu.iter().map(|cpu| cpu.percentile_ns(99)).collect();
+        add("wakeup_latency_p99_ns", "ns", p99);
+        by_cpu.iter().for_each(|cpu| delays.merge(&cpu.histogram()));
+        if seen.live().is_ok() {
+            let urgent = seen.tally.urgent as f64;
+            result.host_metrics.insert("watchmen_urgent".to_owned(), urgent);
+        }
+    }
+    let mut buckets = [0; SECTION_BUCKETS];
+    for cpu in sections {
+        cpu.buckets.iter().zip(&mut buckets).for_each(|(count, sum)| *sum += count);
+    }
+    let histograms = [
+        ("preempt_off_ns", Ok(powers_of_two(&buckets))),
+        ("wakeup_latency_ns", Ok(delays)),
+        ("csd_wait_ns", csd_waits(seen).map(|waits| waits.histogram())),
+        ("resched_delay_ns", resched(seen).map(|delays| delays.histogram())),
+    ];
+    let known = histograms.into_iter().filter_map(|(name, of)| Some((name.to_owned(), of.ok()?)));
+    result.histograms.extend(known.filter(|(_, histogram)| !histogram.buckets.is_empty()));
+    result.sections = longest(sections, seen.env.seed);
+}
+
+/// The longest sections of all CPUs, longest first.
+fn longest(sections: &[CpuSections], seed: u64) -> Vec<SectionRecord> {
+    let mut all: Vec<&Section> = sections.iter().flat_map(|cpu| &cpu.longest).collect();
+    all.sort_by_key(|section| (std::cmp::Reverse(section.ns), section.cpu, section.begin_ns));
+    all.into_iter().take(KEPT).map(|section| record(section, seed)).collect()
+}
+
+fn record(section: &Section, seed: u64) -> SectionRecord {
+    let wait = |&(what, ns): &(Waited, u64)| SectionWait { what: name_of(what), ns };
+    let mut waits: Vec<SectionWait> = section.waits.iter().map(wait).collect();
+    if let Some(target) = section.target {
+        let others = waits.iter_mut().find(|wait| wait.what == name_of(Waited::Loop));
+        if let Some(wait) = others {
+            wait.what = target.to_string();
+        }
+    }
+    SectionRecord {
+        seed,
+        cpu: section.cpu.index() as u32,
+        begin_ns: section.begin_ns,
+        ns: section.ns,
+        path: section.path.iter().map(|&step| step.to_owned()).collect(),
+        waits,
+    }
+}
+
+fn name_of(waited: Waited) -> String {
+    match waited {
+        Waited::Lock(class) => format!("{} lock", class.name()),
+        Waited::Loop => "others, in a loop".to_owned(),
+        Waited::Stolen => "stolen".to_owned(),
+        Waited::Handler => "another handler".to_owned(),
+    }
+}
+
+/// The metrics for which a run has too few windows.
+pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
+    let has_windows = on != On::Linux && params.workload != Work::Flush;
+    let few = has_windows && params.windows < NEEDED_WINDOWS;
+    let p99 = few.then(|| TooShort {
+        metrics: vec!["preempt_off_max_window_p99_ns"],
+        needs: format!(
+            "windows={NEEDED_WINDOWS} or more: a 99th percentile of fewer is the largest"
+        ),
+    });
+    p99.into_iter().collect()
+}
+
+/// How long the run is, and what can be seen on its machine.
+pub(super) fn remarks(params: &Params, on: On) -> Vec<String> {
+    let length = match params.workload {
+        Work::Flush => format!(
+            "A thread on every CPU writes to a page of its own and lets it go (MADV_DONTNEED) for \
+             {} ms; call_mean_ns is the call alone.",
+            params.flush_ms
+        ),
+        Work::Mixed | Work::Reclaim => windows_of(params, on),
+    };
+    vec![length, seen_on(on).to_owned()]
+}
+
+/// How long the run is, and what that means for what disturbs it.
+fn windows_of(params: &Params, on: On) -> String {
+    let Params { windows, window_s, .. } = params;
+    let length = format!("{windows} windows of {window_s} s");
+    if on != On::Sim {
+        return format!(
+            "{length}, one after the other. Whatever else this computer does in that time is in \
+             the figures."
+        );
+    }
+    if !params.noise {
+        return format!("{length}, and nothing disturbs the CPUs.");
+    }
+    let times = 30.0 / window_s;
+    format!(
+        "{length}; disturbances come {times:.0} times as often as in the profile, so that each \
+         window has as many as one of 30 s. Ordinary sections are not scaled: a longer window has \
+         more of them, and a longer longest."
+    )
+}
+
+/// What can be seen on a machine, and what cannot.
+fn seen_on(on: On) -> &'static str {
+    match on {
+        On::Sim => {
+            "p50 and p99 are of the CPU that has the largest: of its windows' longest sections, \
+             of its watchman's wake-ups. A section is preemption off, interrupts off or an \
+             interrupt. Stolen time counts where it falls into one."
+        }
+        On::Threads => {
+            "CPUs are threads of this computer, and interrupts are looked for at certain points: \
+             sections without preemption cannot be seen. p50 and p99 of wake-ups are of the CPU \
+             that has the largest; calls, waits and interrupts are counted by the memory manager \
+             itself."
+        }
+        On::Linux => {
+            "p50 and p99 of wake-ups are of the CPU that has the largest. Sections without \
+             preemption cannot be seen without a tracer in each of them; resched_delay, how long a \
+             CPU goes on after it is to run another task, stands in for those that somebody waited \
+             for. Calls are those of the run's processes, from the wish until the function began \
+             (delivery) and while it ran."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_arch::CpuId;
+
+    #[test]
+    fn waits_count_in_their_time_only() {
+        let mut meter = CallWaits::within(100..200);
+        let wait = |ns| Trace::Call(CallEvent::Wait { target: CpuId::new(3), ns });
+        for (at_ns, ns) in [(99, 1), (100, 3), (199, 4), (200, 50)] {
+            meter.event(at_ns, &wait(ns));
+        }
+        assert_eq!(meter.waits_ns, [3, 4]);
+    }
+}

@@ -1,0 +1,158 @@
+//! The first program of a run: takes the memory that the workload is not to have, starts the
+//! workload's programs, and counts free memory when they have stopped.
+
+use super::exit::{self, GiveBack};
+use super::frames::frames;
+use super::plan::{Load, MAKES_PER_CPU};
+use super::purger::{self, Make, Turn};
+use super::worker::{Worker, sleep_until};
+use super::{Memory, Pcp, Through, build, edge, mixed};
+use mmscale_arch::{Machine, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
+use mmscale_harness::Run;
+use mmscale_kernel::Kernel;
+use mmscale_system::{Errno, ProcessId, System, ThreadId, ThreadSpec};
+
+/// Threads and processes that were started.
+#[derive(Default)]
+struct Started {
+    processes: Vec<ProcessId>,
+    threads: Vec<ThreadId>,
+}
+
+/// Runs the workload on any system.
+pub(super) fn run<S: System>(run: &Run<Pcp>, system: &S) {
+    let mut started = Started::default();
+    let ways = Ways { make: purger::mapped, give_back: GiveBack::Exit, turn: no_turn };
+    // Those that could be started are waited for.
+    let _ = start_processes(run, system, &mut started, ways);
+    for process in started.processes {
+        let _ = system.wait(process);
+    }
+}
+
+/// Runs the workload where the memory manager is this program's.
+pub(super) fn run_inside<A: Machine>(run: &Run<Pcp>, kernel: &Kernel<A>) {
+    let frames = kernel.mm().frames();
+    let kept = keep(frames, run.plan.room_pages);
+    let min_mark = frames.zones().iter().map(|zone| u64::from(zone.watermarks().min)).sum();
+    let before = Some(frames.census());
+    run.inside(|memory| *memory = Memory { before, min_mark, ..Memory::default() });
+    let mut started = Started::default();
+    // The end of the run may come first.
+    let _ = start(run, kernel, &mut started);
+    if sleep_until(kernel, run.plan.at.census_ns).is_ok() {
+        let after = Some(frames.census());
+        run.inside(|memory| memory.after = after);
+    }
+    for process in started.processes {
+        let _ = kernel.wait(process);
+    }
+    for thread in started.threads {
+        let _ = kernel.join(thread);
+    }
+    kept.into_iter().for_each(|block| frames.free_pages(block, Order::MAX));
+}
+
+/// Takes the largest blocks until about `room_pages` are free.
+fn keep<A: Machine>(frames: &FrameAllocator<A>, room_pages: Option<u64>) -> Vec<Pfn> {
+    let Some(room_pages) = room_pages else { return Vec::new() };
+    let surplus = frames.census().free_pages().saturating_sub(room_pages);
+    let blocks = 0..surplus >> Order::MAX.get();
+    let take = |_| frames.alloc_pages(Order::MAX, MigrateType::Movable, Gfp::KERNEL).ok();
+    blocks.map_while(take).collect()
+}
+
+fn start<A: Machine>(
+    run: &Run<Pcp>,
+    kernel: &Kernel<A>,
+    started: &mut Started,
+) -> Result<(), Errno> {
+    if let Load::Edge(plan) = run.plan.load {
+        return start_edge(run, kernel, plan, started);
+    }
+    let (make, give_back): (Make<Kernel<A>>, _) = match run.plan.through {
+        Through::System => (purger::mapped, GiveBack::Exit),
+        Through::Frames => (frames, GiveBack::Itself),
+    };
+    start_processes(run, kernel, started, Ways { make, give_back, turn: turn::<A> })
+}
+
+fn start_edge<A: Machine>(
+    run: &Run<Pcp>,
+    kernel: &Kernel<A>,
+    plan: edge::Edge,
+    started: &mut Started,
+) -> Result<(), Errno> {
+    (0..kernel.cpus()).try_for_each(|cpu| {
+        let worker = Worker { number: cpu, cpu, cpus: kernel.cpus(), run: run.clone() };
+        let body = move |system: &Kernel<A>| {
+            edge::program(system, system.mm().frames(), &plan, &worker);
+        };
+        started.threads.push(kernel.spawn(ThreadSpec::on(cpu), Box::new(body))?);
+        Ok(())
+    })
+}
+
+/// Where pages come from, how they are freed, and how programs see each other's actions in order.
+struct Ways<S> {
+    make: Make<S>,
+    give_back: GiveBack,
+    turn: Turn,
+}
+
+type Start<S> = Box<dyn FnOnce(&S, &Worker) -> Result<(), Errno> + Send>;
+
+/// Starts the workloads that are programs of any system.
+fn start_processes<S: System>(
+    run: &Run<Pcp>,
+    system: &S,
+    started: &mut Started,
+    ways: Ways<S>,
+) -> Result<(), Errno> {
+    let cpus = system.cpus();
+    let Ways { make, give_back, turn } = ways;
+    let mut process = |number: usize, body: Start<S>| -> Result<(), Errno> {
+        let worker = Worker { number, cpu: number % cpus, cpus, run: run.clone() };
+        let body = move |system: &S| _ = body(system, &worker);
+        match system.process(ThreadSpec::on(number % cpus), Box::new(body)) {
+            Ok(process) => started.processes.push(process),
+            // Injected, or out of memory: one program less.
+            Err(Errno::Nomem) => {}
+            Err(other) => return Err(other),
+        }
+        Ok(())
+    };
+    match run.plan.load {
+        Load::Build(plan) => (0..MAKES_PER_CPU * cpus).try_for_each(|nth| {
+            process(nth, Box::new(move |system, worker| build::make(system, &plan, worker)))
+        }),
+        Load::Purger(plan) => (0..cpus).step_by(purger::GROUP).try_for_each(|first| {
+            let size = purger::GROUP.min(cpus - first);
+            let body: Start<S> = Box::new(move |system, worker| {
+                purger::process(system, &plan, worker, size, (make, turn))
+            });
+            process(first, body)
+        }),
+        Load::Exit(plan) => (0..cpus).step_by(exit::THREADS).try_for_each(|first| {
+            let (size, how) = (exit::THREADS.min(cpus - first), (make, give_back));
+            let body: Start<S> =
+                Box::new(move |system, worker| exit::process(system, &plan, worker, size, how));
+            process(first, body)
+        }),
+        Load::Mixed(plan) => (0..cpus).try_for_each(|cpu| {
+            process(cpu, Box::new(move |system, worker| mixed::process(system, &plan, worker)))
+        }),
+        // Blocks straight from the frame allocator: only the memory manager has it.
+        Load::Edge(_) => Err(Errno::Inval),
+    }
+}
+
+/// An operation on shared state, which comes in its order.
+fn turn<A: Machine>() {
+    let _ = A::need_resched();
+}
+
+/// CPUs of a real machine see each other's stores in order by themselves.
+fn no_turn() {}

@@ -1,0 +1,65 @@
+//! Frames straight from the allocator, in place of mapped memory: what is left of a workload when
+//! faults, page tables and lists are taken away.
+
+use super::Tally;
+use super::purger::Source;
+use mmscale_arch::{Machine, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::Gfp;
+use mmscale_kernel::Kernel;
+use mmscale_system::Errno;
+use std::sync::Mutex;
+
+/// Frames by chunk. A chunk is handed from one thread to another and used by one at a time: the
+/// host's lock is never waited for.
+struct Frames {
+    chunks: Vec<Mutex<Vec<Pfn>>>,
+}
+
+/// Makes a source of frames.
+pub(super) fn frames<A: Machine>(
+    _: &Kernel<A>,
+    chunks: u64,
+    chunk_pages: u64,
+) -> Result<Box<dyn Source<Kernel<A>>>, Errno> {
+    let chunk = |_| Mutex::new(Vec::with_capacity(chunk_pages as usize));
+    Ok(Box::new(Frames { chunks: (0..chunks).map(chunk).collect() }))
+}
+
+impl Frames {
+    /// The frames of a chunk, taken out: the host's lock is not held while the machine goes on.
+    fn take(&self, chunk: u64) -> Vec<Pfn> {
+        std::mem::take(&mut *self.chunks[chunk as usize].lock().expect("no panic while it is held"))
+    }
+    fn put(&self, chunk: u64, frames: Vec<Pfn>) {
+        *self.chunks[chunk as usize].lock().expect("no panic while it is held") = frames;
+    }
+}
+
+impl<A: Machine> Source<Kernel<A>> for Frames {
+    fn touch(
+        &self,
+        system: &Kernel<A>,
+        chunk: u64,
+        _: u64,
+        tally: &mut Tally,
+    ) -> Result<(), Errno> {
+        let frames = system.mm().frames();
+        match frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL) {
+            Ok(pfn) => {
+                A::clear_block(pfn, Order::ZERO);
+                let mut own = self.take(chunk);
+                own.push(pfn);
+                self.put(chunk, own);
+            }
+            Err(_) => tally.failures += 1,
+        }
+        Ok(())
+    }
+    fn give_back(&self, system: &Kernel<A>, chunk: u64) -> Result<(), Errno> {
+        let mut own = self.take(chunk);
+        own.drain(..).for_each(|pfn| system.mm().frames().free_pages(pfn, Order::ZERO));
+        self.put(chunk, own);
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! The metrics of the study. A page of the window is one that was allocated in it, or one that was
+//! freed in it, whichever are more.
+
+use super::edge::Tries;
+use super::meter::PageMeter;
+use super::plan::Load;
+use super::{Memory, Pcp};
+use mmscale_arch::Order;
+use mmscale_document::{LockRow, On};
+use mmscale_frames::page_alloc::Census;
+use mmscale_harness::{Level, Measured, Metric, Missing, Seen, Waits, metric, value};
+use std::sync::MutexGuard;
+
+/// Pages of the window.
+pub(super) fn pages(seen: &Seen<'_, Pcp>) -> Result<f64, Missing> {
+    Ok(seen.sum(|cpu| cpu.allocated)?.max(seen.sum(|cpu| cpu.freed)?))
+}
+/// Pages that programs touched on the live kernel.
+fn touched(seen: &Seen<'_, Pcp>) -> f64 {
+    seen.tally.pages as f64
+}
+/// Pages while locks were counted.
+fn lock_pages(seen: &Seen<'_, Pcp>) -> Result<f64, Missing> {
+    if seen.on() == On::Sim { pages(seen) } else { seen.sum(|cpu| cpu.all_pages) }
+}
+/// Time from the first page of the window to the last.
+fn span_ns(meters: &[PageMeter]) -> f64 {
+    let busy = || meters.iter().filter_map(|cpu| cpu.busy_ns);
+    let first_ns = busy().map(|(first_ns, _)| first_ns).min().unwrap_or(0);
+    let last_ns = busy().map(|(_, last_ns)| last_ns).max().unwrap_or(0);
+    (last_ns - first_ns).max(1) as f64
+}
+/// A figure of all zone locks.
+fn zone_locks(seen: &Seen<'_, Pcp>, of: fn(&LockRow) -> u64) -> Result<f64, Missing> {
+    Ok(seen.held_locks()?.rows("zone", &[]).map(of).sum::<u64>() as f64)
+}
+fn zone_waits(seen: &Seen<'_, Pcp>) -> Result<Waits, Missing> {
+    Ok(seen.locks()?.waits("zone", &[]))
+}
+/// Free memory at the end.
+fn census(seen: &Seen<'_, Pcp>) -> Result<Census, Missing> {
+    seen.inside()?.after.ok_or(Missing::Nothing)
+}
+/// What happened at the edge of memory.
+fn edge<'a>(seen: &Seen<'a, Pcp>) -> Result<MutexGuard<'a, Memory>, Missing> {
+    if matches!(seen.plan.load, Load::Edge(_)) { seen.inside() } else { Err(Missing::Nothing) }
+}
+fn success_share(tries: Tries) -> Measured {
+    value(tries.given as f64 / tries.asked as f64)
+}
+
+/// Every metric, in the order in which tables show them.
+pub(super) const METRICS: &[Metric<Pcp>] = &[
+    metric(
+        "sys_ns_per_page",
+        "ns",
+        "CPU time in the kernel per page, without clearing it",
+        |seen| {
+            let sys_ns = seen.busy_ns()? - seen.tally.user_ns as f64 - seen.sum(|c| c.clear_ns)?;
+            value(sys_ns / pages(seen)?)
+        },
+    ),
+    metric(
+        "system_ns_per_page",
+        "ns",
+        "in the kernel per page, clearing and exits too (linux)",
+        |seen| value(seen.live()?.cpu.system_ns as f64 / touched(seen)),
+    ),
+    metric("clear_ns_per_page", "ns", "clearing, per page, with the wait for the memory", |seen| {
+        value(seen.sum(|cpu| cpu.clear_ns)? / pages(seen)?)
+    }),
+    metric("pages_per_s", "1/s", "pages allocated, or freed where that is more", |seen| {
+        match seen.live() {
+            // `exit` touches its pages once, before the time that counts.
+            Ok(_) if matches!(seen.plan.load, Load::Exit(_)) => Err(Missing::Nothing),
+            Ok(_) => {
+                let active_ns = seen.plan.at.until_ns - seen.plan.at.begin_ns;
+                value(touched(seen) * 1e9 / active_ns as f64)
+            }
+            Err(_) => value(pages(seen)? * 1e9 / span_ns(seen.meters()?)),
+        }
+    }),
+    metric(
+        "zone_lock_acquisitions_per_page",
+        "1",
+        "how often a zone lock was taken, per page",
+        |seen| value(zone_locks(seen, |row| row.acquisitions)? / lock_pages(seen)?),
+    ),
+    metric("zone_lock_hold_ns_per_page", "ns", "how long zone locks were held, per page", |seen| {
+        value(zone_locks(seen, |row| row.hold_total_ns)? / lock_pages(seen)?)
+    }),
+    metric("zone_lock_waits_per_page", "1", "how often somebody waited for one (linux)", |seen| {
+        seen.live()?;
+        value(zone_waits(seen)?.count as f64 / touched(seen))
+    }),
+    metric(
+        "zone_lock_wait_share",
+        "1",
+        "share of CPU time spent waiting for a zone lock",
+        |seen| {
+            let wait_ns = zone_waits(seen)?.total_ns as f64;
+            match seen.live() {
+                Ok(live) => value(wait_ns / (live.cpu.user_ns + live.cpu.system_ns).max(1) as f64),
+                Err(_) => value(wait_ns * pages(seen)? / lock_pages(seen)? / seen.busy_ns()?),
+            }
+        },
+    ),
+    metric(
+        "pcp_lock_remote_wait_ns",
+        "ns",
+        "waits for the locks of page caches, all together",
+        |seen| value(seen.held_locks()?.waits("pcp", &[]).total_ns),
+    ),
+    metric(
+        "remote_free_share",
+        "1",
+        "share of freed pages that another CPU had allocated",
+        |seen| value(seen.sum(|cpu| cpu.freed_elsewhere)? / seen.sum(|cpu| cpu.freed)?),
+    ),
+    metric("free_order9_blocks", "1", "whole free pageblocks in the zones, at the end", |seen| {
+        value(census(seen)?.whole_blocks)
+    }),
+    metric("partial_blocks", "1", "pageblocks with used and with free pages, at the end", |seen| {
+        value(census(seen)?.partial_blocks)
+    }),
+    metric(
+        "unusable_free_index_order9",
+        "1",
+        "share of free pages in no free block of order 9 of a zone, at the end",
+        |seen| {
+            let census = census(seen)?;
+            let unusable = census.unusable_pages(Order::PAGEBLOCK) as f64;
+            value(unusable / census.free_pages().max(1) as f64)
+        },
+    ),
+    metric(
+        "pages_stranded_max",
+        "pages",
+        "free pages that only one CPU hands out, most at any time, looked at each 0.1 ms",
+        |seen| {
+            let cached = Level::max(seen.meters()?.iter().map(|cpu| &cpu.cached));
+            value(cached.max(0) as u64)
+        },
+    ),
+    metric("metadata_bytes_per_page", "bytes", "what the allocator keeps about a page", |seen| {
+        let census = census(seen)?;
+        value(census.metadata_bytes as f64 / census.pages.max(1) as f64)
+    }),
+    metric("alloc_failures", "1", "calls that had no memory", |seen| {
+        let at_the_edge = edge(seen).map_or(0, |memory| memory.edge.refused());
+        value(seen.tally.failures + at_the_edge)
+    }),
+    metric("order0_failures", "1", "single pages that were asked for in vain (oom-edge)", |seen| {
+        value(edge(seen)?.edge.page.refused())
+    }),
+    metric(
+        "order0_failures_with_free_pages",
+        "1",
+        "of these, while pages above the min watermark were free somewhere",
+        |seen| {
+            let memory = edge(seen)?;
+            let all_pages = memory.before.ok_or(Missing::Nothing)?.free_pages();
+            value(memory.edge.failures_with_free_pages(all_pages, memory.min_mark))
+        },
+    ),
+    metric(
+        "order3_success_share",
+        "1",
+        "share of requests for order 3 that got it (oom-edge)",
+        |seen| success_share(edge(seen)?.edge.order_3),
+    ),
+    metric(
+        "order9_success_share",
+        "1",
+        "share of requests for order 9 that got it (oom-edge)",
+        |seen| success_share(edge(seen)?.edge.order_9),
+    ),
+];

@@ -1,0 +1,98 @@
+//! `mixed`: short-lived memory among long-lived pages. A process, one on each CPU, again and again
+//! touches a stretch of memory and unmaps it; between its pages it reads a page of a file now and
+//! then, in place of one that it has read before. At the end only the long-lived pages stay: in how
+//! many pageblocks they are is what matters.
+
+use super::Tally;
+use super::worker::{Worker, wait};
+use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, System};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::Rng;
+
+/// While files are first read, every other page is one of theirs; then one in so many.
+const FILE_EVERY: u64 = 8;
+
+/// What a process has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mixed {
+    /// Pages of files.
+    pub(super) long_pages: u64,
+    /// Pages of a stretch, at most.
+    pub(super) short_pages: u64,
+}
+
+struct Files {
+    at: Addr,
+    pages: u64,
+    read: u64,
+}
+
+/// A process.
+pub(super) fn process<S: System>(system: &S, mixed: &Mixed, worker: &Worker) -> Result<(), Errno> {
+    let (mut rng, mut tally) = (worker.rng(), Tally::default());
+    let at = system.mmap(MapSpec::new(mixed.long_pages * PAGE_BYTES))?;
+    let mut files = Files { at, pages: mixed.long_pages, read: 0 };
+    worker.begin(system)?;
+    let mut next = || {
+        let pages = 1 + rng.next_u64() % mixed.short_pages;
+        stretch(system, worker, pages, &mut files, &mut rng, &mut tally).map(|()| files.is_full())
+    };
+    while worker.has_time(system) && !next()? {}
+    wait(system, worker.at().warm_ns)?;
+    while worker.has_time(system) {
+        next()?;
+    }
+    worker.add(&tally);
+    worker.rest(system)
+}
+
+fn stretch<S: System>(
+    system: &S,
+    worker: &Worker,
+    pages: u64,
+    files: &mut Files,
+    rng: &mut Xoshiro256PlusPlus,
+    tally: &mut Tally,
+) -> Result<(), Errno> {
+    let bytes = pages * PAGE_BYTES;
+    let Some(at) = tally.forgive(system.mmap(MapSpec::new(bytes)))? else { return Ok(()) };
+    let stamp = rng.next_u64() | 1;
+    for page in 0..pages {
+        if tally.forgive(system.write(at.page(page), stamp))?.is_some() {
+            tally.pages += 1;
+        }
+        let every = if files.is_full() { FILE_EVERY } else { 2 };
+        if page % every == 0 {
+            files.next(system, rng, tally)?;
+        }
+        if !worker.has_time(system) {
+            break;
+        }
+    }
+    if let Some(word) = tally.forgive(system.read(at))? {
+        tally.damaged += u64::from(word != stamp && word != 0);
+    }
+    system.munmap(at, bytes)
+}
+
+impl Files {
+    fn is_full(&self) -> bool {
+        self.read >= self.pages
+    }
+    /// Reads another page: into the next place while there are any, then in place of any other.
+    fn next<S: System>(
+        &mut self,
+        system: &S,
+        rng: &mut Xoshiro256PlusPlus,
+        tally: &mut Tally,
+    ) -> Result<(), Errno> {
+        let full = self.is_full();
+        let page = self.at.page(if full { rng.next_u64() % self.pages } else { self.read });
+        self.read += 1;
+        if full {
+            system.madvise(page, PAGE_BYTES, Advice::DontNeed)?;
+        }
+        tally.pages += 1;
+        tally.forgive(system.write(page, self.read)).map(|_| ())
+    }
+}

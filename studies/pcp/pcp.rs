@@ -1,0 +1,248 @@
+//! The study `pcp`: page caches, the buddy allocator and zone->lock.
+//!
+//! One seed of one arm is one run of one workload: programs on all CPUs, a window in which what
+//! they do counts, and a census of free memory when they have stopped, before caches are drained.
+//!
+//! | workload | what it does |
+//! |---|---|
+//! | `build` | short processes that share pages with their parent, fault, compute and exit |
+//! | `purger` | threads that touch memory, and a few that free it for them |
+//! | `exit` | big processes that all end at the same time |
+//! | `mixed` | short-lived memory that comes and goes among long-lived pages |
+//! | `oom-edge` | blocks of several orders where nearly no memory is free |
+
+mod build;
+mod edge;
+mod exit;
+mod first;
+mod frames;
+mod meter;
+mod metrics;
+mod mixed;
+mod plan;
+mod purger;
+mod worker;
+
+use edge::EdgeTally;
+use meter::{Owners, PageMeter};
+use mmscale_arch::{CpuId, Machine};
+use mmscale_document::On;
+use mmscale_frames::page_alloc::Census;
+use mmscale_harness::{
+    Env, Look, Metric, Phases, Run, SeedResult, Seen, Source, TooShort, Unit, Verdict, Watch,
+    Workload, names, params, tally,
+};
+use mmscale_kernel::Kernel;
+use mmscale_mm::group::GroupId;
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::mm::MmConfig;
+use mmscale_system::System;
+use plan::Plan;
+
+/// The study.
+#[derive(Clone, Debug)]
+pub struct Pcp;
+
+params! {
+    /// Its parameters.
+    pub struct Params {
+        workload: each(Kind), "what programs do";
+        memory_gib: count(Unit::One, 32, [1, 4096]), "memory of the machine (sim)", sim;
+        lru: choice(Lists),
+            "policy of the LRU lists in arms that choose none; with `stock` their locks hide the \
+             zone's", sim;
+        groups: choice(Groups),
+            "memory groups, each with lists of its own: one for each CPU, or one for all", sim;
+        through: choice(Through),
+            "pages of `purger` and `exit`: mapped, or straight from the frame allocator";
+        build_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "window of `build`";
+        build_pages: count(Unit::Pages, 1024, [1, 1 << 20]), "pages of a process, on the mean";
+        build_user_ns: count(Unit::Ns, 1000, [0, 1_000_000]), "computing after each page";
+        purger_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "window of `purger`";
+        purger_chunk_pages: count(Unit::Pages, 1024, [1, 1 << 20]),
+            "pages that are given back at once";
+        purger_user_ns: count(Unit::Ns, 1000, [0, 1_000_000]), "computing after each page";
+        exit_pages: count(Unit::Pages, 1024, [1, 1 << 20]),
+            "pages of each thread of the processes that end";
+        mixed_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "window of `mixed`";
+        mixed_pages: count(Unit::Pages, 1024, [8, 1 << 20]),
+            "memory for each CPU: a quarter for long-lived pages";
+        edge_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "window of `oom-edge`", sim;
+        edge_free_percent: real(Unit::One, 2.0, [0.01, 2.0]),
+            "share of the memory that is free at most", sim;
+        edge_user_ns: count(Unit::Ns, 1000, [0, 1_000_000]), "computing after each page", sim;
+    }
+}
+
+names! {
+    /// The workloads, in the order in which they run.
+    pub enum Kind {
+        Build = "build",
+        Purger = "purger",
+        Exit = "exit",
+        Mixed = "mixed",
+        Edge = "oom-edge",
+    }
+}
+names! {
+    /// Policies of the LRU lists.
+    pub enum Lists { Lazy = "lazy", Stock = "stock" }
+}
+names! {
+    /// Memory groups.
+    pub enum Groups { Cpu = "cpu", Root = "root" }
+}
+names! {
+    /// Where `purger` and `exit` get their pages: from address spaces, or from the frame allocator.
+    pub enum Through { System = "system", Frames = "frames" }
+}
+
+tally! {
+    /// What programs did.
+    pub struct Tally {
+        /// Computing that began in the window.
+        user_ns,
+        /// Pages that did not hold what their program had written.
+        damaged,
+        /// Calls that had no memory.
+        failures,
+        /// Pages that were touched first, at any time.
+        pages,
+    }
+}
+
+/// What only this program's memory manager shows.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Free memory before programs begin and after they have stopped, if it was counted.
+    before: Option<Census>,
+    after: Option<Census>,
+    /// The min watermarks of all zones, in pages.
+    min_mark: u64,
+    edge: EdgeTally,
+}
+
+/// How often `oom-edge` must have run out of memory, which it does once in some 1 ms, for the
+/// shares of requests that fail.
+const NEEDED_EDGE_MS: f64 = 2.0;
+
+impl Workload for Pcp {
+    const FILE: Source = Source { study: "pcp", text: include_str!("study.toml") };
+    const CPUS: usize = 32;
+    const METRICS: &'static [Metric<Self>] = metrics::METRICS;
+    const ATTEMPTS: u32 = 4;
+    type Params = Params;
+    type Plan = Plan;
+    type Tally = Tally;
+    type Inside = Memory;
+    type Meter = PageMeter;
+
+    fn plan(env: &Env<Self>) -> Result<Plan, String> {
+        plan::plan(env)
+    }
+    fn phases(plan: &Plan) -> Phases {
+        Phases { from_ns: plan.at.from_ns, until_ns: plan.at.until_ns, end_ns: plan.at.end_ns }
+    }
+    fn memory_gib(params: &Params) -> Option<u64> {
+        Some(params.memory_gib)
+    }
+    fn set_up(env: &Env<Self>, _: &Plan, mm: &mut MmConfig) {
+        if env.params.groups == Groups::Cpu {
+            mm.groups = (env.cpus() + 1).min(GroupId::MAX);
+        }
+        mm.lru = match env.params.lru {
+            Lists::Lazy => LruPolicy::Lazy,
+            Lists::Stock => LruPolicy::Stock,
+        };
+    }
+    fn meters(env: &Env<Self>, plan: &Plan) -> Box<dyn FnMut(CpuId) -> PageMeter> {
+        let (window_ns, owners) = (plan.at.window_ns(), Owners::new(env.pages as usize));
+        Box::new(move |cpu| PageMeter::new(cpu, window_ns.clone(), owners.clone()))
+    }
+    fn look(env: &Env<Self>, plan: &Plan) -> Look {
+        Look {
+            watches: vec![Watch::Locks],
+            window: (plan.at.begin_ns, u64::MAX),
+            processes: 8 * env.cpus() as u64,
+            pages: plan.wants_pages,
+        }
+    }
+    fn damaged_pages(tally: &Tally) -> u64 {
+        tally.damaged
+    }
+    fn verdict(seen: &Seen<'_, Self>) -> Verdict {
+        let useless = |why: &str| Verdict::Useless(why.to_owned());
+        match seen.inside().map(|memory| memory.after) {
+            Ok(None) => useless("the run was over before free memory was counted"),
+            Ok(Some(_)) if metrics::pages(seen) == Ok(0.0) => {
+                useless("no page came or went in the time that counts: make it longer")
+            }
+            Err(_) if seen.tally.pages == 0 => useless("no page was touched: make it longer"),
+            _ => Verdict::Good,
+        }
+    }
+    fn window_ns(params: &Params) -> Option<u64> {
+        let ms = match params.workload {
+            Kind::Exit => return None,
+            Kind::Build => params.build_ms,
+            Kind::Purger => params.purger_ms,
+            Kind::Mixed => params.mixed_ms,
+            Kind::Edge => params.edge_ms,
+        };
+        Some((ms * 1e6) as u64)
+    }
+    fn remarks(params: &Params, on: On) -> Vec<String> {
+        let window = match params.workload {
+            Kind::Build => format!("{} ms", params.build_ms),
+            Kind::Purger => format!("{} ms", params.purger_ms),
+            Kind::Exit => {
+                let (threads, pages) = (exit::THREADS, params.exit_pages);
+                format!("the end of processes of {threads} times {pages} pages")
+            }
+            Kind::Mixed => format!("{} ms", params.mixed_ms),
+            Kind::Edge => format!("{} ms", params.edge_ms),
+        };
+        if on == On::Linux {
+            return vec![format!(
+                "Pages and waits are of a window: {window}. A page is one that a program touched; \
+                 system_ns_per_page has the system time of all processes of the run in it, from \
+                 their forks to their ends."
+            )];
+        }
+        vec![format!(
+            "Figures per page and locks are of a window: {window}. A page is one that was \
+             allocated in it or one that was freed, whichever are more. Free memory is counted \
+             when programs have stopped, before any cache is drained."
+        )]
+    }
+    fn too_short(params: &Params, on: On) -> Vec<TooShort> {
+        let edge = on != On::Linux && params.workload == Kind::Edge;
+        let of_failures = (edge && params.edge_ms < NEEDED_EDGE_MS).then(|| TooShort {
+            metrics: vec![
+                "alloc_failures",
+                "order0_failures",
+                "order0_failures_with_free_pages",
+                "order3_success_share",
+                "order9_success_share",
+            ],
+            needs: format!("edge_ms={NEEDED_EDGE_MS} or more: memory runs out once in some 1 ms"),
+        });
+        of_failures.into_iter().collect()
+    }
+    fn details(seen: &Seen<'_, Self>, result: &mut SeedResult) {
+        if let (Ok(host_ns), Ok(given)) = (seen.host_ns(), seen.sum(|cpu| cpu.all_pages)) {
+            result.host_metrics.insert("host_ns_per_page".to_owned(), host_ns / given.max(1.0));
+        }
+        let times = plan::stretch(seen.env);
+        if times > 1 {
+            result.host_metrics.insert("window_stretched".to_owned(), times as f64);
+        }
+    }
+
+    fn run<S: System>(run: &Run<Self>, system: &S) {
+        first::run(run, system);
+    }
+    fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
+        first::run_inside(run, kernel);
+    }
+}

@@ -1,0 +1,153 @@
+//! What a run does and when, from its parameters and its machine.
+
+use super::build::Build;
+use super::edge::Edge;
+use super::exit::Exit;
+use super::mixed::Mixed;
+use super::purger::Purger;
+use super::worker::Timetable;
+use super::{Kind, Params, Pcp, Through};
+use mmscale_document::On;
+use mmscale_harness::{Env, Named, SETTLE_NS, making_ns};
+
+/// A workload and its sizes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Load {
+    Build(Build),
+    Purger(Purger),
+    Exit(Exit),
+    Mixed(Mixed),
+    Edge(Edge),
+}
+
+/// What a run does.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub(super) load: Load,
+    pub(super) through: Through,
+    pub(super) at: Timetable,
+    /// Pages that are free when programs begin; `None`: all that there are.
+    pub(super) room_pages: Option<u64>,
+    /// Pages that all programs have at most.
+    pub(super) wants_pages: u64,
+}
+
+/// Parents of `build` on each CPU: while one waits for a child that was moved, the other goes on.
+pub(super) const MAKES_PER_CPU: usize = 2;
+
+/// Until the first program of a simulated machine runs.
+const SETTLE_SIM_NS: u64 = 2_000_000;
+/// Until processes that wait for the window have begun to end.
+const ENDING_NS: u64 = 2_000_000;
+/// Taking one of the largest blocks.
+const KEEPING_NS: u64 = 3_000;
+/// A page that is touched and goes again, with the waits of a busy machine.
+const PAGE_NS: u64 = 6_000;
+/// A page that goes with its process, if no two CPUs can free at the same time.
+const ZAP_NS: u64 = 500;
+/// A frame straight from the allocator, and for how long no other CPU can have one.
+const FRAME_NS: u64 = 600;
+const FRAME_HOLD_NS: u64 = 1_000;
+/// What may be under way when time is up.
+const STOPPING_NS: u64 = 20_000_000;
+/// At the edge, programs have so many 1/1024 of the memory among them; the rest is taken.
+const EDGE_1024: u64 = 10;
+/// More free pages than programs want, in 1/1024 of all: for watermarks, tables and page caches.
+const SPARE_1024: u64 = 8;
+
+/// A workload on a machine, before it is known when.
+struct Sized {
+    load: Load,
+    /// Pages that all programs have at most.
+    wants: u64,
+    /// How long it takes until all programs have what they need.
+    fill_ns: u64,
+    window_ns: u64,
+    /// Pages that are free when programs begin.
+    room: Option<u64>,
+}
+
+fn sized(params: &Params, cpus: u64, pages: u64) -> Sized {
+    let ns = |ms: f64| (ms * 1e6) as u64;
+    match params.workload {
+        Kind::Build => {
+            let mean = params.build_pages;
+            let build = Build { pages: mean, user_ns: params.build_user_ns };
+            let (wants, window_ns) = (2 * cpus * (2 * mean + 300), ns(params.build_ms));
+            Sized { load: Load::Build(build), wants, fill_ns: 0, window_ns, room: None }
+        }
+        Kind::Purger => {
+            let chunk_pages = params.purger_chunk_pages;
+            let purger = Purger { chunk_pages, user_ns: params.purger_user_ns };
+            let (wants, window_ns) = (cpus * 5 * chunk_pages, ns(params.purger_ms));
+            Sized { load: Load::Purger(purger), wants, fill_ns: 0, window_ns, room: None }
+        }
+        Kind::Exit => {
+            let exit = Exit { pages: params.exit_pages };
+            let fill_ns = exit.pages * PAGE_NS * cpus.div_ceil(64);
+            let all = cpus * exit.pages;
+            let (wants, window_ns) = (all + all / 64, ENDING_NS + all * ZAP_NS);
+            Sized { load: Load::Exit(exit), wants, fill_ns, window_ns, room: None }
+        }
+        Kind::Mixed => {
+            let all = params.mixed_pages;
+            let mixed = Mixed { long_pages: all / 4, short_pages: all / 2 };
+            let (wants, window_ns) = (cpus * all, ns(params.mixed_ms));
+            let room = Some(wants + spare(pages));
+            Sized { load: Load::Mixed(mixed), wants, fill_ns: all * PAGE_NS, window_ns, room }
+        }
+        Kind::Edge => {
+            let free = (pages as f64 * params.edge_free_percent / 100.0) as u64;
+            let room = (pages * EDGE_1024 / 1024).max(2 * free);
+            let (share_pages, free_pages) = (room / cpus, free / cpus);
+            let edge = Edge { share_pages, free_pages, user_ns: params.edge_user_ns };
+            let fill_ns = share_pages * FRAME_NS + room * FRAME_HOLD_NS;
+            let (load, window_ns) = (Load::Edge(edge), ns(params.edge_ms));
+            Sized { load, wants: 0, fill_ns, window_ns, room: Some(room) }
+        }
+    }
+}
+
+/// Pages that programs leave alone.
+fn spare(pages: u64) -> u64 {
+    pages * SPARE_1024 / 1024
+}
+
+/// How many times longer the window is than the parameters say. On threads other programs may have
+/// the CPUs meanwhile, and no page may come or go in a window.
+pub(super) fn stretch(env: &Env<Pcp>) -> u64 {
+    if env.on() == On::Threads { 4_u64.pow(env.attempt) } else { 1 }
+}
+
+/// The plan of a run. The error says what cannot be.
+pub(super) fn plan(env: &Env<Pcp>) -> Result<Plan, String> {
+    let (params, cpus, pages) = (&env.params, env.cpus() as u64, env.pages);
+    let frames = params.workload == Kind::Edge || params.through == Through::Frames;
+    if frames && env.on() == On::Linux {
+        let what = "only the memory manager of this program hands out frames by themselves: choose \
+                    another workload (build, purger, exit, mixed) and through=system";
+        return Err(what.to_owned());
+    }
+    let Sized { load, wants, fill_ns, window_ns, room } = sized(params, cpus, pages);
+    if wants + spare(pages) > pages {
+        let name = params.workload.name();
+        return Err(format!(
+            "workload {name} wants {wants} pages on {cpus} CPUs, and the machine has {pages}: \
+             give it more (--set memory_gib), or make programs smaller"
+        ));
+    }
+    let kept_ns = if room.is_some() { (pages >> 10) * KEEPING_NS } else { 0 };
+    let settle_ns = if env.on() == On::Sim { SETTLE_SIM_NS } else { SETTLE_NS };
+    let making_ns = making_ns(env, MAKES_PER_CPU as u64 * cpus);
+    let begin_ns = settle_ns + making_ns + kept_ns;
+    let warm_ns = begin_ns + fill_ns;
+    let window_ns = window_ns * stretch(env);
+    // In `exit` no CPU has anything to do between the filling and the end.
+    let settling_ns = if params.workload == Kind::Exit { 0 } else { window_ns / 2 };
+    let from_ns = warm_ns + settling_ns;
+    let until_ns = from_ns + window_ns.max(1);
+    let census_ns = until_ns + STOPPING_NS;
+    let end_ns = census_ns + STOPPING_NS;
+    let at = Timetable { begin_ns, warm_ns, from_ns, until_ns, census_ns, end_ns };
+    Ok(Plan { load, through: params.through, at, room_pages: room, wants_pages: wants })
+}

@@ -1,0 +1,193 @@
+//! `purger`: what user-space allocators do. Some threads touch memory, chunk by chunk; a few others
+//! free the chunks of all of them (MADV_DONTNEED). So the page caches of the first are always
+//! empty, and those of the others always full. Another kind of [`Source`] has frames straight from
+//! the allocator, without address spaces.
+
+use super::Tally;
+use super::worker::Worker;
+use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, Prot, System, ThreadSpec};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// CPUs of a process: 28 allocate, 4 purge.
+pub(super) const GROUP: usize = 32;
+/// Of so many threads, one purges.
+const PURGES: usize = 8;
+/// Chunks of a thread.
+const CHUNKS: u64 = 4;
+/// How long a thread that has nothing to do computes before it looks again.
+const PAUSE_NS: u64 = 500;
+
+/// What threads do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Purger {
+    pub(super) chunk_pages: u64,
+    /// Computing after each page.
+    pub(super) user_ns: u64,
+}
+
+/// The memory of one thread's chunks.
+pub(super) trait Source<S>: Send + Sync {
+    /// Allocates and writes one page of a chunk.
+    fn touch(&self, system: &S, chunk: u64, page: u64, tally: &mut Tally) -> Result<(), Errno>;
+    /// Frees all pages of a chunk.
+    fn give_back(&self, system: &S, chunk: u64) -> Result<(), Errno>;
+}
+
+/// Makes the memory of one thread: so many chunks of so many pages.
+pub(super) type Make<S> = fn(&S, u64, u64) -> Result<Box<dyn Source<S>>, Errno>;
+
+/// Memory that is mapped.
+struct Mapped {
+    at: Addr,
+    chunk_pages: u64,
+}
+
+/// Maps memory, with a guard page behind it, which keeps it a VMA of its own.
+pub(super) fn mapped<S: System>(
+    system: &S,
+    chunks: u64,
+    chunk_pages: u64,
+) -> Result<Box<dyn Source<S>>, Errno> {
+    let pages = chunks * chunk_pages;
+    let at = system.mmap(MapSpec::new((pages + 1) * PAGE_BYTES))?;
+    system.mprotect(at.page(pages), PAGE_BYTES, Prot::None)?;
+    Ok(Box::new(Mapped { at, chunk_pages }))
+}
+
+impl<S: System> Source<S> for Mapped {
+    fn touch(&self, system: &S, chunk: u64, page: u64, tally: &mut Tally) -> Result<(), Errno> {
+        let page = self.at.page(chunk * self.chunk_pages + page);
+        if tally.forgive(system.write(page, page.0))?.is_some() {
+            tally.pages += 1;
+            tally.damaged += u64::from(tally.forgive(system.read(page))? != Some(page.0));
+        }
+        Ok(())
+    }
+    fn give_back(&self, system: &S, chunk: u64) -> Result<(), Errno> {
+        let at = self.at.page(chunk * self.chunk_pages);
+        system.madvise(at, self.chunk_pages * PAGE_BYTES, Advice::DontNeed)
+    }
+}
+
+/// The chunks of one thread, and whether the purger has them.
+struct Arena<S> {
+    source: Box<dyn Source<S>>,
+    full: [AtomicBool; CHUNKS as usize],
+    turn: Turn,
+}
+
+/// Waits until all that other CPUs did before now is done, and nothing that they will do later: on
+/// a machine whose CPUs run one after the other on the host, they get ahead of one another between
+/// such points. What is read or written right after it is read or written in order.
+pub(super) type Turn = fn();
+
+impl<S> Arena<S> {
+    fn is_full(&self, chunk: u64) -> bool {
+        (self.turn)();
+        self.full[chunk as usize].load(Acquire)
+    }
+    fn set_full(&self, chunk: u64, full: bool) {
+        (self.turn)();
+        self.full[chunk as usize].store(full, Release);
+    }
+}
+
+/// What a thread does.
+type Part<S> = Box<dyn FnOnce(&S, &mut Tally) + Send>;
+
+/// A process on `cpus` CPUs from the worker's on.
+pub(super) fn process<S: System>(
+    system: &S,
+    purger: &Purger,
+    worker: &Worker,
+    cpus: usize,
+    (make, turn): (Make<S>, Turn),
+) -> Result<(), Errno> {
+    let purgers = (cpus / PURGES).max(1);
+    let allocators = (cpus - purgers).max(1);
+    let mut arenas = Vec::new();
+    for _ in 0..allocators {
+        let source = make(system, CHUNKS, purger.chunk_pages)?;
+        arenas.push(Arc::new(Arena { source, full: Default::default(), turn }));
+    }
+    let mut threads = Vec::new();
+    let mut start = |nth: usize, body: Part<S>| {
+        let run = worker.run.clone();
+        let body = move |system: &S| {
+            let mut tally = Tally::default();
+            body(system, &mut tally);
+            run.tally.change(|sum| sum.add(&tally));
+        };
+        let spec = ThreadSpec::on(worker.cpu + nth % cpus);
+        system.spawn(spec, Box::new(body)).map(|thread| threads.push(thread))
+    };
+    for (nth, arena) in arenas.iter().enumerate() {
+        let (arena, plan, worker) = (Arc::clone(arena), *purger, worker.clone());
+        let body = move |system: &S, tally: &mut Tally| {
+            let _ = allocate(system, &plan, &worker, &arena, tally);
+        };
+        start(nth, Box::new(body))?;
+    }
+    for nth in 0..purgers {
+        let own: Vec<_> = arenas.iter().skip(nth).step_by(purgers).cloned().collect();
+        let worker = worker.clone();
+        let body = move |system: &S, tally: &mut Tally| {
+            let _ = purge(system, &worker, &own, tally);
+        };
+        start(allocators + nth, Box::new(body))?;
+    }
+    threads.into_iter().try_for_each(|thread| system.join(thread))?;
+    let mut chunks = (0..CHUNKS).flat_map(|chunk| arenas.iter().map(move |arena| (arena, chunk)));
+    chunks.try_for_each(|(arena, chunk)| arena.source.give_back(system, chunk))
+}
+
+fn allocate<S: System>(
+    system: &S,
+    plan: &Purger,
+    worker: &Worker,
+    arena: &Arena<S>,
+    tally: &mut Tally,
+) -> Result<(), Errno> {
+    worker.begin(system)?;
+    for chunk in (0..CHUNKS).cycle() {
+        while arena.is_full(chunk) && worker.has_time(system) {
+            tally.compute(system, worker.at(), PAUSE_NS)?;
+        }
+        if !worker.has_time(system) {
+            break;
+        }
+        for page in 0..plan.chunk_pages {
+            arena.source.touch(system, chunk, page, tally)?;
+            tally.compute(system, worker.at(), plan.user_ns)?;
+        }
+        arena.set_full(chunk, true);
+    }
+    Ok(())
+}
+
+fn purge<S: System>(
+    system: &S,
+    worker: &Worker,
+    arenas: &[Arc<Arena<S>>],
+    tally: &mut Tally,
+) -> Result<(), Errno> {
+    worker.begin(system)?;
+    let mut next = vec![0_u64; arenas.len()];
+    while worker.has_time(system) {
+        let mut found = false;
+        for (arena, chunk) in arenas.iter().zip(&mut next) {
+            if arena.is_full(*chunk) {
+                arena.source.give_back(system, *chunk)?;
+                arena.set_full(*chunk, false);
+                *chunk = (*chunk + 1) % CHUNKS;
+                found = true;
+            }
+        }
+        if !found {
+            tally.compute(system, worker.at(), PAUSE_NS)?;
+        }
+    }
+    Ok(())
+}

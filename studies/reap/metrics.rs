@@ -1,0 +1,272 @@
+//! The metrics of the study: those of the exit, of the other side, and of both together.
+
+use super::meter::visited_twice;
+use super::{Reap, Via};
+use mmscale_document::CallRow;
+use mmscale_document::{Side, Wait, Watched};
+use mmscale_harness::Waited;
+use mmscale_harness::{Measured, Metric, Missing, Seen, metric, value};
+use std::ops::{Range, RangeInclusive};
+
+/// The function that the exit's side is below.
+const EXIT: &str = "do_exit";
+
+/// The function that the other side is below.
+pub(super) fn reaper(seen: &Seen<'_, Reap>) -> &'static str {
+    match seen.plan.via {
+        Via::Oom => "oom_reaper",
+        Via::Mrelease => "process_mrelease",
+    }
+}
+/// The other side's CPUs: the victim's exit does not run there.
+fn reaper_cpus(seen: &Seen<'_, Reap>) -> Range<usize> {
+    match seen.plan.via {
+        // The reaper of the out-of-memory killer is on the first CPU.
+        Via::Oom => 0..1,
+        Via::Mrelease => 1..seen.plan.helpers + 1,
+    }
+}
+/// When the victim was killed, and when it was gone.
+pub(super) fn life_ns(seen: &Seen<'_, Reap>) -> Result<RangeInclusive<u64>, Missing> {
+    let killed_ns = match seen.plan.via {
+        Via::Oom => seen.meters()?.iter().find_map(|cpu| cpu.marked_ns),
+        Via::Mrelease => seen.tally.killed_ns,
+    };
+    let (killed_ns, over_ns) = killed_ns.zip(seen.tally.over_ns).ok_or(Missing::Nothing)?;
+    Ok(killed_ns..=over_ns)
+}
+
+/// A figure of the exit's side and of the other side.
+#[derive(Clone, Copy)]
+struct Sides {
+    exit: u64,
+    reaper: u64,
+}
+
+impl Sides {
+    fn of(seen: &Seen<'_, Reap>, figure: impl Fn(&str) -> u64) -> Self {
+        Self { exit: figure(EXIT), reaper: figure(reaper(seen)) }
+    }
+    fn both(self) -> u64 {
+        self.exit + self.reaper
+    }
+}
+
+/// CPU time in functions below `function`; of all where none is given.
+fn cpu_ns(seen: &Seen<'_, Reap>, function: Option<&str>) -> Result<Sides, Missing> {
+    let calls = seen.calls()?;
+    let meant = |path: &[String]| function.is_none_or(|name| path.iter().any(|f| f == name));
+    Ok(Sides::of(seen, |side| {
+        let below = calls.iter().filter_map(|row| Some((row, row.below(side)?)));
+        below.filter(|(_, path)| meant(path)).map(|(row, _)| row.self_ns).sum()
+    }))
+}
+/// CPU time of the reverse map; without it under policies that do not come by this function.
+fn rmap_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
+    const RMAP: &str = "folio_remove_rmap_ptes";
+    match seen.calls()?.iter().any(|row| row.below(RMAP).is_some()) {
+        true => cpu_ns(seen, Some(RMAP)),
+        false => Err(Missing::Nothing),
+    }
+}
+fn flush_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
+    cpu_ns(seen, Some("tlb_flush_mmu"))
+}
+/// CPU time of spinning for mmap_lock.
+fn spin_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
+    cpu_ns(seen, Some("rwsem_optimistic_spin"))
+}
+
+/// Waits for spin locks of this program's memory manager.
+fn wait_ns(seen: &Seen<'_, Reap>, meant: fn(&str) -> bool) -> Result<Sides, Missing> {
+    let rows = seen.held_locks()?.all();
+    Ok(Sides::of(seen, |side| {
+        let rows = rows.iter().filter(|row| row.passes_through(side) && meant(&row.class));
+        rows.map(|row| row.wait_total_ns).sum()
+    }))
+}
+fn is_table(class: &str) -> bool {
+    ["pte", "pmd", "page_table"].contains(&class)
+}
+
+/// Where the live kernel may not be asked.
+const WATCHED: Missing = Missing::Source("what the live kernel tells");
+
+/// Waits in the live kernel.
+fn waited(seen: &Seen<'_, Reap>, meant: impl Fn(&Wait) -> bool) -> Result<Waited, Missing> {
+    seen.live()?.waits(meant).ok_or(WATCHED)
+}
+/// Waits for locks of page tables.
+fn table_wait_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
+    if seen.live().is_err() {
+        return wait_ns(seen, is_table);
+    }
+    let both = waited(seen, |wait| is_table(wait.class))?.total_ns;
+    let exit = waited(seen, |wait| is_table(wait.class) && wait.side == Side::Exiting)?.total_ns;
+    Ok(Sides { exit, reaper: both - exit })
+}
+/// What the live kernel told.
+fn told<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
+    seen.live()?.seen.as_ref().ok_or(WATCHED)
+}
+/// What the live kernel told of calls of process_mrelease, if one took part.
+fn told_of_helpers<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
+    if seen.tally.helped > 0 { told(seen) } else { Err(Missing::Nothing) }
+}
+
+/// The exit's CPU time outside of unmap_vmas, which is also where it spins for mmap_lock.
+fn serial_ns(seen: &Seen<'_, Reap>) -> Result<u64, Missing> {
+    let unmap_ns = cpu_ns(seen, Some("unmap_vmas"))?.exit;
+    Ok(cpu_ns(seen, None)?.exit.saturating_sub(unmap_ns + spin_ns(seen)?.exit))
+}
+fn amdahl_bound(seen: &Seen<'_, Reap>) -> Measured {
+    let serial_ns = serial_ns(seen)?;
+    let waits_ns = wait_ns(seen, |_| true)?.both();
+    let other_ns = serial_ns + waits_ns + spin_ns(seen)?.both();
+    let parallel_ns = cpu_ns(seen, None)?.both().saturating_sub(other_ns);
+    value(serial_ns + parallel_ns / (seen.plan.helpers as u64 + 1))
+}
+/// Pages that came back, by CPU.
+fn freed(seen: &Seen<'_, Reap>) -> Result<Vec<u64>, Missing> {
+    let life_ns = life_ns(seen)?;
+    Ok(seen.meters()?.iter().map(|cpu| cpu.pages(&life_ns)).collect())
+}
+
+/// Every metric, in the order in which tables show them.
+pub(super) const METRICS: &[Metric<Reap>] = &[
+    metric("total_cpu_ns", "ns", "CPU time of both sides, with waits for spin locks", |seen| {
+        value(cpu_ns(seen, None)?.both())
+    }),
+    metric("exit_cpu_ns", "ns", "of it the victim's exit", |seen| value(cpu_ns(seen, None)?.exit)),
+    metric(
+        "reaper_cpu_ns",
+        "ns",
+        "of it the other side: process_mrelease, or the reaper",
+        |seen| match seen.live() {
+            Ok(_) if seen.tally.helped == 0 => Err(Missing::Nothing),
+            Ok(_) => {
+                let cpu = seen.tally.killer_cpu.ok_or(Missing::Source("CPU time of a process"))?;
+                value(cpu.system_ns + cpu.user_ns)
+            }
+            Err(_) => value(cpu_ns(seen, None)?.reaper),
+        },
+    ),
+    metric("pte_lock_wait_ns", "ns", "waits for locks of page tables, both sides", |seen| {
+        value(table_wait_ns(seen)?.both())
+    }),
+    metric("exit_pte_lock_wait_ns", "ns", "of it the exit's", |seen| {
+        value(table_wait_ns(seen)?.exit)
+    }),
+    metric("reaper_pte_lock_wait_ns", "ns", "of it the other side's", |seen| {
+        value(table_wait_ns(seen)?.reaper)
+    }),
+    metric("other_lock_wait_ns", "ns", "waits for all other spin locks, both sides", |seen| {
+        value(wait_ns(seen, |class| !is_table(class))?.both())
+    }),
+    metric("rmap_ns", "ns", "in folio_remove_rmap_ptes, both sides", |seen| {
+        value(rmap_ns(seen)?.both())
+    }),
+    metric("exit_rmap_ns", "ns", "of it the exit's", |seen| value(rmap_ns(seen)?.exit)),
+    metric("reaper_rmap_ns", "ns", "of it the other side's", |seen| value(rmap_ns(seen)?.reaper)),
+    metric("gather_flush_ns", "ns", "in tlb_flush_mmu: flushing and freeing, both sides", |seen| {
+        value(flush_ns(seen)?.both())
+    }),
+    metric("exit_gather_flush_ns", "ns", "of it the exit's", |seen| value(flush_ns(seen)?.exit)),
+    metric("reaper_gather_flush_ns", "ns", "of it the other side's", |seen| {
+        value(flush_ns(seen)?.reaper)
+    }),
+    metric("exit_mmap_lock_wait_ns", "ns", "how long the exit waited for mmap_lock", |seen| {
+        match seen.live() {
+            Ok(_) => {
+                let exit = |wait: &Wait| wait.side == Side::Exiting && wait.class == "mmap_lock";
+                value(waited(seen, exit)?.total_ns)
+            }
+            Err(_) => value(seen.meters()?.iter().map(|cpu| cpu.exit_lock_wait_ns).sum::<u64>()),
+        }
+    }),
+    metric(
+        "mmap_lock_spin_ns",
+        "ns",
+        "CPU time of spinning for mmap_lock, both sides (claims)",
+        |seen| value(spin_ns(seen)?.both()),
+    ),
+    metric(
+        "wall_to_last_frame_ns",
+        "ns",
+        "from the signal until the last frame was free",
+        |seen| {
+            let life_ns = life_ns(seen)?;
+            let last_ns = seen.meters()?.iter().filter_map(|cpu| cpu.last_ns(&life_ns)).max();
+            value(last_ns.map_or(0, |last_ns| last_ns - life_ns.start()))
+        },
+    ),
+    metric("wall_to_end_ns", "ns", "from the signal until the victim was gone (linux)", |seen| {
+        seen.live()?;
+        let life_ns = life_ns(seen)?;
+        value(life_ns.end() - life_ns.start())
+    }),
+    metric("pte_lock_waits", "1", "how often somebody waited for one (linux)", |seen| {
+        value(waited(seen, |wait| is_table(wait.class))?.count)
+    }),
+    metric(
+        "exit_zap_ns",
+        "ns",
+        "from mmap_lock's read side to its release in exit_mmap (linux)",
+        // The killer exits too, with nothing to take down: the longest is the victim's.
+        |seen| value(told(seen)?.exit_zap.max_ns),
+    ),
+    metric("exit_tables_ns", "ns", "the same of its write side (linux)", |seen| {
+        value(told(seen)?.exit_tables.max_ns)
+    }),
+    metric("mrelease_ns", "ns", "process_mrelease with mmap_lock: its unmapping (linux)", |seen| {
+        value(told_of_helpers(seen)?.mrelease.total_ns)
+    }),
+    metric("mrelease_await_ns", "ns", "its wait for mmap_lock (linux)", |seen| {
+        value(told_of_helpers(seen)?.mrelease_await.total_ns)
+    }),
+    metric("mrelease_call_ns", "ns", "the longest call of process_mrelease (linux)", |seen| {
+        match seen.live()?.releases {
+            calls if calls.count > 0 => value(calls.max_ns),
+            _ => Err(Missing::Nothing),
+        }
+    }),
+    metric("serial_ns", "ns", "the exit's CPU time outside of unmap_vmas, without spins", |seen| {
+        value(serial_ns(seen)?)
+    }),
+    metric(
+        "amdahl_bound_ns",
+        "ns",
+        "serial, and each walker's share of the rest, without waits",
+        amdahl_bound,
+    ),
+    metric("frames_freed", "pages", "pages that came back", |seen| {
+        value(freed(seen)?.iter().sum::<u64>())
+    }),
+    metric("frames_freed_by_reaper_share", "1", "of these, on the other side's CPUs", |seen| {
+        let freed = freed(seen)?;
+        let by_helpers = freed.get(reaper_cpus(seen)).unwrap_or(&[]).iter().sum::<u64>();
+        value(by_helpers as f64 / freed.iter().sum::<u64>().max(1) as f64)
+    }),
+    metric("tables_visited_twice", "1", "page tables that more than one walker came by", |seen| {
+        value(visited_twice(seen.meters()?))
+    }),
+    metric("flushes", "1", "invalidations of translations", |seen| {
+        let life_ns = life_ns(seen)?;
+        value(seen.meters()?.iter().map(|cpu| cpu.flushes(&life_ns)).sum::<u64>())
+    }),
+    metric(
+        "walkers_too_late",
+        "1",
+        "callers of process_mrelease for whom nothing was left",
+        |seen| value(u64::from(seen.tally.too_late)),
+    ),
+];
+
+/// The call trees of both sides, each from its own root.
+pub(super) fn trees(calls: &[CallRow], reaper: &str) -> Vec<CallRow> {
+    let side = |row: &CallRow| {
+        let path = row.below(EXIT).or_else(|| row.below(reaper))?;
+        Some(CallRow { path: path.to_vec(), ..*row })
+    };
+    calls.iter().filter_map(side).collect()
+}

@@ -1,0 +1,30 @@
+//! The studies: one folder each, with its workload and metrics, its arms and defaults
+//! (`study.toml`), and its story (`README.md`).
+
+#[path = "churn/churn.rs"]
+pub mod churn;
+#[path = "ipi/ipi.rs"]
+pub mod ipi;
+#[path = "pcp/pcp.rs"]
+pub mod pcp;
+#[path = "reap/reap.rs"]
+pub mod reap;
+#[path = "vmstat/vmstat.rs"]
+pub mod vmstat;
+
+use mmscale_harness::{Registry, Shelf};
+use std::sync::LazyLock;
+
+/// All of them, in the order in which `run all` runs them.
+pub fn all() -> Registry {
+    static SHELF: LazyLock<Shelf> = LazyLock::new(|| {
+        let mut shelf = Shelf::default();
+        shelf.add::<vmstat::Vmstat>();
+        shelf.add::<churn::Churn>();
+        shelf.add::<pcp::Pcp>();
+        shelf.add::<reap::Reap>();
+        shelf.add::<ipi::Ipi>();
+        shelf
+    });
+    Registry::of(&SHELF)
+}

@@ -1,0 +1,94 @@
+//! The study `pcp` on small machines: the lazy schedule against the naive one, the checkers, and
+//! figures that must be what the workload makes them.
+
+use crate::shipped::{self, arm, mean, quick};
+use mmscale_document::Document;
+use mmscale_harness::Checks;
+
+const WORKLOADS: [&str; 5] = ["build", "purger", "exit", "mixed", "oom-edge"];
+const SMALL: [&str; 8] = [
+    "cpus=8",
+    "memory_gib=1",
+    "build_ms=2",
+    "edge_ms=4",
+    "purger_ms=1",
+    "exit_pages=600",
+    "mixed_ms=1",
+    "mixed_pages=512",
+];
+
+/// All documents that a call gives.
+fn run(checks: Checks, seeds: u64, settings: &[&str]) -> Result<Vec<Document>, String> {
+    shipped::try_run(mmscale_studies::all(), &quick("pcp", seeds, checks, settings))
+}
+
+fn one(workload: &str, settings: &[&str]) -> Document {
+    let workload = format!("workload={workload}");
+    let settings: Vec<&str> =
+        SMALL.into_iter().chain([workload.as_str()]).chain(settings.iter().copied()).collect();
+    shipped::run(&quick("pcp", 1, Checks::Off, &settings))
+}
+
+#[test]
+fn every_workload_has_a_document_and_the_same_result_under_either_schedule() {
+    let with = |sched: &str| {
+        let settings: Vec<&str> = SMALL.into_iter().chain([sched]).collect();
+        run(Checks::Off, 1, &settings).unwrap_or_else(|why| panic!("{why}"))
+    };
+    let lazy = with("sched=lazy");
+    let names: Vec<String> = lazy.iter().map(|d| d.params["workload"].to_string()).collect();
+    assert_eq!(names, WORKLOADS);
+    for (lazy, naive) in lazy.iter().zip(with("sched=naive")) {
+        let workload = &lazy.params["workload"];
+        assert_eq!(lazy.arms[0].metrics, naive.arms[0].metrics, "{workload}");
+        assert_eq!(lazy.fingerprint, naive.fingerprint, "{workload}");
+    }
+}
+
+/// With checkers on, a frame in two hands, a lost one, or a stale translation fails the run.
+#[test]
+fn nothing_is_lost_when_allocations_fail() {
+    let settings: Vec<&str> = SMALL.into_iter().chain(["alloc_fail_1024=20"]).collect();
+    let documents = run(Checks::On, 2, &settings).unwrap_or_else(|why| panic!("{why}"));
+    for document in &documents[..4] {
+        for arm in &document.arms {
+            let failures = mean(arm, "alloc_failures");
+            assert!(failures > 0.0, "{}: faults were injected", document.params["workload"]);
+        }
+    }
+}
+
+#[test]
+fn pages_come_back_where_the_workload_frees_them() {
+    let purger = one("purger", &[]);
+    assert!(
+        mean(arm(&purger, "stock"), "remote_free_share") > 0.95,
+        "one thread frees for all others"
+    );
+    let exit = one("exit", &[]);
+    let share = mean(arm(&exit, "stock"), "remote_free_share");
+    assert!((0.7..0.8).contains(&share), "three of four threads' pages: {share}");
+    assert_eq!(mean(arm(&exit, "stock"), "clear_ns_per_page"), 0.0, "nobody allocates any more");
+    let mixed = one("mixed", &[]);
+    assert!(mean(arm(&mixed, "stock"), "remote_free_share") < 0.01, "each frees its own");
+    assert!(mean(arm(&mixed, "stock"), "partial_blocks") > 0.0, "long-lived pages are scattered");
+}
+
+#[test]
+fn at_the_edge_pages_run_out() {
+    let edge = one("oom-edge", &[]);
+    let refused = mean(arm(&edge, "stock"), "order0_failures");
+    assert!(refused > 0.0 && mean(arm(&edge, "stock"), "alloc_failures") >= refused);
+    let share = mean(arm(&edge, "stock"), "order9_success_share");
+    assert!((0.0..1.0).contains(&share), "{share}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_a_way_out() {
+    let why =
+        run(Checks::Off, 1, &["workload=exit", "memory_gib=1", "exit_pages=9000"]).unwrap_err();
+    assert!(why.contains("give it more (--set memory_gib)"), "{why}");
+    let why = run(Checks::Off, 1, &["workload=exist"]).unwrap_err();
+    assert!(why.contains("did you mean `exit`?"), "{why}");
+    assert!(run(Checks::Off, 1, &["edge_free_percent=50"]).unwrap_err().contains("0.01 to 2"));
+}

@@ -1,0 +1,105 @@
+//! Any policy in any study: arms are lists of policies, and a study reads all of them.
+
+use crate::shipped::{arm, quick, try_run};
+use mmscale_document::Document;
+use mmscale_harness::{Checks, FileStudy, PolicyArm, Registry, Request, Source, Study};
+use mmscale_studies::{churn::Churn, pcp::Pcp, reap::Reap, vmstat::Vmstat};
+
+/// An arm with a policy of ours for everything, one that chooses nothing, two that choose one.
+const ARMS: &str = r#"
+[[arm]]
+name = "ours"
+help = "a policy of this project for every mechanism"
+tick = "phased"
+lru = "lazy"
+caches = "blockmap"
+calls = "requests"
+exit = "claims"
+
+[[arm]]
+name = "plain"
+help = "chooses nothing"
+
+[[arm]]
+name = "frozen"
+help = "chooses one"
+lru = "freeze"
+
+[[arm]]
+name = "late"
+help = "chooses one"
+lru = "lazy"
+"#;
+
+fn with_arms(study: &'static str, text: &str) -> Source {
+    Source { study, text: format!("{text}{ARMS}").leak() }
+}
+
+/// The arms on a small machine, with the checkers on.
+fn run(study: &'static dyn Study, settings: &[&str]) -> Document {
+    let registry = Registry::new(Box::leak(Box::new([study])));
+    let arms = ["stock", "plain", "ours", "frozen", "late"].map(str::to_owned).into();
+    let request = Request { arms, ..quick(study.name(), 1, Checks::On, settings) };
+    try_run(registry, &request).unwrap_or_else(|why| panic!("{why}")).remove(0)
+}
+
+/// Results of an arm but for what it cost the host.
+fn results(document: &Document, name: &str) -> String {
+    let arm = arm(document, name);
+    format!("{:?} {:?}", arm.metrics, arm.locks)
+}
+
+/// An arm of a call is the arm of the file that chooses the same.
+#[test]
+fn an_arm_of_a_call_gives_what_the_same_arm_of_the_file_gives() {
+    let settings = ["cpus=8", "processes_per_cpu=2", "duration_ms=0.5"];
+    let request = quick("churn", 1, Checks::On, &settings);
+    let policies = ["mine:lru=lazy", "lru=stock"].map(|text| PolicyArm::parse(text).unwrap());
+    let arms = ["lazy", "stock"].map(str::to_owned).into();
+    let document = crate::shipped::run(&Request { arms, policies: policies.into(), ..request });
+    let of = |name| results(&document, name);
+    assert!(of("mine") == of("lazy") && of("lru=stock") != of("lazy"));
+    // The study has an arm `stock`, so the list is the name.
+    assert!(of("lru=stock") == of("stock"));
+    assert_eq!(document.arms[2].policies, document.arms[0].policies);
+}
+
+macro_rules! study {
+    ($type:ident, $name:literal) => {{
+        let text = include_str!(concat!("../", $name, "/study.toml"));
+        let study = FileStudy::<$type>::of_file(with_arms($name, text));
+        let study = study.expect("the file is whole");
+        &*Box::leak(Box::new(study))
+    }};
+}
+
+/// `ipi` ships such an arm. Here an arm that asks for policies runs with them, or not at all.
+#[test]
+fn each_study_runs_with_a_policy_of_each_mechanism() {
+    let vmstat = study!(Vmstat, "vmstat");
+    let churn = study!(Churn, "churn");
+    let pcp = study!(Pcp, "pcp");
+    let reap = study!(Reap, "reap");
+    let small = |settings: &'static [&'static str]| settings;
+    let runs: [(&'static dyn Study, &[&str]); 4] = [
+        (vmstat, small(&["cpus=8", "duration_s=2.5", "burst_pages=512", "period_ms=500"])),
+        (churn, small(&["cpus=8", "processes_per_cpu=2", "duration_ms=0.5"])),
+        (pcp, small(&["cpus=8", "workload=build", "build_ms=1", "memory_gib=1"])),
+        (reap, small(&["layout=app", "pages=2048"])),
+    ];
+    for (study, settings) in runs {
+        let document = run(study, settings);
+        let of = |name| results(&document, name);
+        let name = study.name();
+        assert!(of("stock") == of("plain"), "{name}: an arm that chooses nothing is Linux");
+        assert!(of("plain") != of("ours"), "{name}: policies are read");
+        // The lists' policy is a parameter in two studies, and an arm's choice comes before it. One
+        // of the two is the study's own default, or the same to a workload whose pages stay.
+        let other = ["frozen", "late"].map(|arm| of(arm) != of("plain"));
+        assert!(other.contains(&true), "{name}: one policy is read");
+        let policies = |name: &str, key: &str| arm(&document, name).policies[key].clone();
+        assert_eq!(policies("frozen", "lru"), "freeze", "{name}");
+        assert_eq!(policies("ours", "caches"), "blockmap", "{name}");
+        assert_eq!(policies("plain", "caches"), "stock", "{name}");
+    }
+}

@@ -1,0 +1,142 @@
+//! What comes of running a plan: records, failures, interruptions.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::fake::{request, single};
+use mmscale_document::{Build, Document, On, Value};
+use mmscale_harness::{Interrupt, Origin, ProgressSink, Request, RunError, RunEvent, execute};
+
+/// Remembers what happened, and can ask to stop after some runs.
+struct Watcher {
+    events: Mutex<Vec<RunEvent>>,
+    stop_after: usize,
+    flag: Arc<AtomicBool>,
+}
+
+impl ProgressSink for Watcher {
+    fn event(&self, event: RunEvent) {
+        let mut events = self.events.lock().unwrap();
+        events.push(event);
+        let finished = events.iter().filter(|e| matches!(e, RunEvent::Finished { .. })).count();
+        if finished >= self.stop_after {
+            self.flag.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn watch(request: &Request, stop_after: usize) -> (Result<Document, RunError>, Vec<RunEvent>) {
+    let flag = Arc::new(AtomicBool::new(false));
+    let watcher =
+        Arc::new(Watcher { events: Mutex::new(vec![]), stop_after, flag: Arc::clone(&flag) });
+    let sink: Arc<dyn ProgressSink> = Arc::<Watcher>::clone(&watcher);
+    let result = execute(&single(request), &Interrupt::new(flag), &sink);
+    let events = std::mem::take(&mut *watcher.events.lock().unwrap());
+    (result, events)
+}
+
+fn run(request: &Request) -> Result<Document, RunError> {
+    watch(request, usize::MAX).0
+}
+
+#[test]
+fn every_arm_meets_every_seed() {
+    let document = run(&request()).unwrap();
+    assert_eq!(document.schema, "mmscale/run/2");
+    let [stock, better] = &document.arms[..] else { panic!("two arms") };
+    assert_eq!((stock.arm.as_str(), better.arm.as_str()), ("stock", "better"));
+    let values = [7_u64, 14, 21, 28, 35].map(|n| Some(Value::Count(n)));
+    assert_eq!(stock.metrics["waits"].values, values);
+    assert_eq!(better.metrics["waits"].mean, 42.0);
+    assert_eq!(better.locks[0].contentions, 14 + 28 + 42 + 56 + 70);
+    assert_eq!(stock.per_cpu["work"].values[..3], [0.0, 3.0, 6.0]);
+    assert_eq!(stock.histograms["wait_ns"].buckets.len(), 5);
+    assert_eq!(stock.spans.iter().map(|s| s.seed).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(stock.host_metrics["host_ns_per_event"], 3.0);
+}
+
+#[test]
+fn a_seed_without_a_value_keeps_its_place() {
+    let document = run(&request()).unwrap();
+    let metric = &document.arms[0].metrics["odd_wait_ns"];
+    let some = |n| Some(Value::Count(n));
+    assert_eq!(metric.values, [some(1), None, some(3), None, some(5)]);
+    assert_eq!(metric.mean, 3.0);
+    let even = run(&Request { first_seed: 2, seeds: Some(1), ..request() }).unwrap();
+    assert!(!even.arms[0].metrics.contains_key("odd_wait_ns"));
+    assert_eq!(even.arms[0].metrics["waits"].ci95, None);
+}
+
+#[test]
+fn the_fingerprint_is_of_results_and_not_of_names() {
+    let first = run(&request()).unwrap();
+    assert_eq!(run(&request()).unwrap(), first);
+    let renamed = run(&Request { studies: vec!["other".into()], ..request() }).unwrap();
+    assert_eq!(renamed.arms[0].arm, "posted");
+    assert_eq!(renamed.fingerprint, first.fingerprint);
+    let other = run(&Request { first_seed: 2, ..request() }).unwrap();
+    assert_ne!(other.fingerprint, first.fingerprint);
+    let build = Build::new("mmscale", "0.1.0", "9ccc9e473612+3fa2b1c0d9e8");
+    let origin = Origin { build, program: None, command: vec!["elsewhere".into()] };
+    let elsewhere = run(&Request { origin: origin.clone(), ..request() }).unwrap();
+    assert_eq!((&elsewhere.build, &elsewhere.command), (&origin.build, &origin.command));
+    assert_eq!(elsewhere.fingerprint, first.fingerprint);
+}
+
+#[test]
+fn real_machines_run_one_at_a_time_and_the_arms_take_turns() {
+    let (_, events) = watch(&Request { on: Some(On::Threads), ..request() }, usize::MAX);
+    let mut arms = vec![];
+    for run in events.chunks(3) {
+        let [RunEvent::Started { run: begun, arm, .. }, _, RunEvent::Finished { run: ended }] = run
+        else {
+            panic!("runs overlap: {run:?}")
+        };
+        assert_eq!(begun, ended);
+        arms.push(arm.0);
+    }
+    assert_eq!(arms, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
+}
+
+#[test]
+fn an_interruption_says_what_was_done() {
+    let (result, _) = watch(&Request { on: Some(On::Threads), ..request() }, 3);
+    let message = result.unwrap_err().to_string();
+    assert_eq!(message, "interrupted: 3 of 10 runs of `fake` were done; it leaves no result");
+}
+
+#[test]
+fn a_failed_run_is_named() {
+    let seed = |first_seed| Request { first_seed, seeds: Some(1), ..request() };
+    let message = run(&seed(666)).unwrap_err().to_string();
+    assert!(message.starts_with("study `fake`, arm `"), "{message}");
+    assert!(message.contains("seed 666 on sim: a checker found something wrong"), "{message}");
+    let all = "frame 5 is free twice (the other run failed too)";
+    assert!(message.ends_with(all), "{message}");
+    let message = run(&seed(668)).unwrap_err().to_string();
+    assert!(message.contains("metric share came out as Real(NaN)"), "{message}");
+}
+
+#[test]
+fn a_panic_is_a_failed_run() {
+    let message = run(&Request { first_seed: 667, seeds: Some(1), ..request() }).unwrap_err();
+    assert!(message.to_string().contains("it panicked: planted"), "{message}");
+}
+
+#[test]
+fn a_run_that_fails_takes_no_other_with_it() {
+    let document = run(&Request { first_seed: 664, seeds: Some(5), ..request() }).unwrap();
+    for arm in &document.arms {
+        assert_eq!(arm.seeds, [664, 665]);
+        assert_eq!(arm.metrics["waits"].values.len(), 2);
+        assert_eq!(arm.spans.iter().map(|s| s.seed).collect::<Vec<_>>(), arm.seeds);
+    }
+    let failed: Vec<_> = document.failures.iter().map(|f| (f.arm.as_str(), f.seed)).collect();
+    let seeds = [666, 667, 668];
+    assert_eq!(failed, seeds.map(|seed| [("stock", seed), ("better", seed)]).concat());
+    assert!(document.failures[2].why.contains("planted"), "{:?}", document.failures[2]);
+    // What is left is what the same seeds give alone.
+    let alone = run(&Request { first_seed: 664, seeds: Some(2), ..request() }).unwrap();
+    assert_eq!(document.fingerprint, alone.fingerprint);
+    assert_eq!(document.arms, alone.arms);
+}

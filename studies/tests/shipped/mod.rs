@@ -1,0 +1,74 @@
+//! Studies run as a user runs them, and figures out of their documents.
+
+use mmscale_document::{ArmRecord, Document, On};
+use mmscale_harness::{
+    Checks, Interrupt, Length, Origin, ProgressSink, Registry, Request, RunError, RunEvent,
+    Settings, Shape, execute, plan,
+};
+use std::sync::Arc;
+
+/// Full length, with checks, on the simulated machine: all arms, two seeds.
+pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
+    Request {
+        studies: vec![study.to_owned()],
+        on: Some(On::Sim),
+        arms: vec![],
+        policies: Vec::new(),
+        profile: None,
+        settings: Settings::parse(settings).expect("the test's settings are spelt well"),
+        seeds: Some(2),
+        first_seed: 1,
+        length: Length::Full,
+        checks: Checks::On,
+        shape: Shape::Keep,
+        origin: Origin::default(),
+    }
+}
+
+/// The same in short.
+pub(crate) fn quick(study: &str, seeds: u64, checks: Checks, settings: &[&str]) -> Request {
+    let seeds = Some(seeds);
+    Request { on: None, seeds, length: Length::Quick, checks, ..request(study, settings) }
+}
+
+struct Silent;
+
+impl ProgressSink for Silent {
+    fn event(&self, _: RunEvent) {}
+}
+
+/// All documents that a request of studies of this registry gives, or why one of them has not all
+/// of its runs.
+pub(crate) fn try_run(registry: Registry, request: &Request) -> Result<Vec<Document>, String> {
+    let plans = plan(registry, request).map_err(|why| why.to_string())?;
+    let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
+    let reason = |why: RunError| {
+        let source = std::error::Error::source(&why).map(ToString::to_string);
+        format!("{why}: {}", source.unwrap_or_default())
+    };
+    let run = |plan| {
+        let document = execute(plan, &Interrupt::default(), &sink).map_err(reason)?;
+        document.failures.first().map_or(Ok(()), |failure| Err(format!("{failure:?}")))?;
+        Ok(document)
+    };
+    plans.iter().map(run).collect()
+}
+
+/// The one document that a request gives.
+#[track_caller]
+pub(crate) fn run(request: &Request) -> Document {
+    let documents = try_run(mmscale_studies::all(), request).unwrap_or_else(|why| panic!("{why}"));
+    let [document] = <[Document; 1]>::try_from(documents).expect("the request is one plan");
+    document
+}
+
+#[track_caller]
+pub(crate) fn arm<'a>(document: &'a Document, name: &str) -> &'a ArmRecord {
+    let arm = document.arms.iter().find(|arm| arm.arm == name);
+    arm.unwrap_or_else(|| panic!("no arm {name}"))
+}
+
+#[track_caller]
+pub(crate) fn mean(arm: &ArmRecord, name: &str) -> f64 {
+    arm.metrics.get(name).unwrap_or_else(|| panic!("{}: no metric {name}", arm.arm)).mean
+}
