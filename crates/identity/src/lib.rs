@@ -13,8 +13,9 @@
 //! `9ccc9e473612+3fa2b1c0d9e8` where files differ, or `unknown` outside a repository.
 //!
 //! Which files count is the caller's list of files and folders, in which a `*` stands for the name
-//! of one: a change elsewhere, such as in a page or a test, is none of the program. Git is asked
-//! by its command; a repository around the sources is not enough, they must be tracked in it.
+//! of one, and `*.rs` for those that end so. A change elsewhere, such as in a page, is none of the
+//! program. Git is asked by its command; a repository around the sources is not enough, they must
+//! be tracked in it.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -156,18 +157,19 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The paths that there are of a pattern in which a `*` stands for a folder's name.
+/// The paths that there are of a pattern in which a `*` stands for a name, or for its beginning.
 fn expanded(folder: &Path, pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     for part in pattern.split('/') {
-        let of = |base: PathBuf| match part {
-            "*" => {
+        let of = |base: PathBuf| match part.strip_prefix('*') {
+            Some(end) => {
                 let entries = std::fs::read_dir(&base).into_iter().flatten().flatten();
-                let mut all: Vec<_> = entries.map(|entry| entry.path()).collect();
+                let meant = entries.filter(|e| e.file_name().to_string_lossy().ends_with(end));
+                let mut all: Vec<_> = meant.map(|entry| entry.path()).collect();
                 all.sort();
                 all
             }
-            name => vec![base.join(name)],
+            None => vec![base.join(part)],
         };
         found = found.into_iter().flat_map(of).filter(|path| path.exists()).collect();
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-const PATHS: [&str; 3] = ["src", "extra/*/src", "Cargo.toml"];
+const PATHS: [&str; 4] = ["src", "extra/*/src", "studies/*/*.rs", "Cargo.toml"];
 
 struct Repository {
     folder: TempDir,
@@ -88,6 +88,10 @@ fn new_and_removed_files_are_differences_and_others_are_none() {
     repository.write("src/new.rs", "three");
     let new = repository.identity();
     assert_ne!(new, clean);
+    repository.write("studies/one/one.rs", "four");
+    repository.write("studies/one/README.md", "words");
+    assert_ne!(repository.identity(), new);
+    std::fs::remove_dir_all(repository.path().join("studies")).unwrap();
     repository.git(&["add", "src"]);
     assert_eq!(repository.identity(), new, "it is as new when it is staged");
     repository.git(&["reset", "--quiet", "--hard"]);
@@ -126,11 +130,14 @@ fn a_second_working_tree_has_changes_of_its_own() {
 fn what_is_watched_is_there_and_covers_sources_and_commits() {
     let Some(repository) = Repository::new() else { return };
     repository.write("extra/one/src/c.rs", "");
+    repository.write("studies/one/one.rs", "");
+    repository.write("studies/one/README.md", "");
     let watched = || Sources::new(repository.path(), &PATHS).watched();
     let has = |name: &str| watched().contains(&repository.path().join(name));
-    for name in ["src", "extra/one/src", "Cargo.toml", ".git/logs/HEAD"] {
+    for name in ["src", "extra/one/src", "studies/one/one.rs", "Cargo.toml", ".git/logs/HEAD"] {
         assert!(has(name), "{name} is not in {:?}", watched());
     }
+    assert!(!has("studies/one/README.md"), "it does not end so");
     assert!(!has(".git/index"), "git status writes it");
     std::fs::remove_file(repository.path().join(".git/logs/HEAD")).unwrap();
     let there: Vec<PathBuf> = watched().into_iter().filter(|path| !path.exists()).collect();
