@@ -1,7 +1,7 @@
 //! What time and hotplug do: folding counters, shrinking and emptying page caches.
 
 use super::{FrameAllocator, Zone};
-use crate::pcp::PcpList;
+use crate::pcp::{Pcp, PcpList};
 use crate::zone::ZoneId;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use mmscale_arch::{Cpu, CpuId, CpuMask, Func, Span};
@@ -96,7 +96,7 @@ impl<A: Cpu> FrameAllocator<A> {
     fn decay_waiting(&self, zone: &Zone<A>, cpu: CpuId) -> Refresh {
         let _span = Span::<A>::enter(Func::DecayPcpHigh);
         let mut run = Refresh::default();
-        let mut pcp = zone.pcps.of(cpu).lock();
+        let mut pcp = zone.pcps().of(cpu).lock();
         let mut left = pcp.decay_by_run();
         run.changed = pcp.high() > pcp.limits().high_min || left > 0;
         loop {
@@ -105,7 +105,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 0
             } else {
                 let step = self.hold_pages(&pcp, left);
-                self.free_pcppages_bulk(zone, &mut pcp, step, PcpList::FIRST)
+                self.shrink(zone, &mut pcp, step)
             };
             self.trace_count(zone, cpu, &pcp, old);
             run.pages_returned += moved;
@@ -114,7 +114,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 return run;
             }
             drop(pcp);
-            pcp = zone.pcps.of(cpu).lock();
+            pcp = zone.pcps().of(cpu).lock();
         }
     }
 
@@ -129,7 +129,7 @@ impl<A: Cpu> FrameAllocator<A> {
     ) -> Refresh {
         let _span = Span::<A>::enter(Func::DecayPcpHigh);
         let mut run = Refresh::default();
-        let Some(mut pcp) = zone.pcps.of(cpu).try_lock() else {
+        let Some(mut pcp) = zone.pcps().of(cpu).try_lock() else {
             run.trylock_failures = 1;
             run.changed = true;
             return run;
@@ -140,8 +140,7 @@ impl<A: Cpu> FrameAllocator<A> {
         loop {
             let old = pcp.count();
             let step = self.hold_pages(&pcp, left);
-            let moved =
-                if left == 0 { Some(0) } else { self.try_free_pcppages_bulk(zone, &mut pcp, step) };
+            let moved = if left == 0 { Some(0) } else { self.try_shrink(zone, &mut pcp, step) };
             left = left.saturating_sub(moved.unwrap_or(0)).min(pcp.count());
             pcp.approach(target, left);
             self.trace_count(zone, cpu, &pcp, old);
@@ -150,7 +149,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 return run;
             }
             drop(pcp);
-            let again = if moved.is_some() { zone.pcps.of(cpu).try_lock() } else { None };
+            let again = if moved.is_some() { zone.pcps().of(cpu).try_lock() } else { None };
             let Some(again) = again else { break };
             pcp = again;
         }
@@ -169,7 +168,7 @@ impl<A: Cpu> FrameAllocator<A> {
         decay: DecayRequest,
     ) -> Refresh {
         let mut run = Refresh::default();
-        let pcp = zone.pcps.of(cpu);
+        let pcp = zone.pcps().of(cpu);
         let locked = match decay {
             DecayRequest::PerRun => Some(pcp.lock()),
             _ => pcp.try_lock(),
@@ -192,9 +191,9 @@ impl<A: Cpu> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::DrainZonePages);
         let (old, step) = (pcp.count(), pcp.limits().batch.min(pcp.count()));
         let moved = if decay == DecayRequest::PerRun {
-            Some(self.free_pcppages_bulk(zone, &mut pcp, step, PcpList::FIRST))
+            Some(self.shrink(zone, &mut pcp, step))
         } else {
-            self.try_free_pcppages_bulk(zone, &mut pcp, step)
+            self.try_shrink(zone, &mut pcp, step)
         };
         match moved {
             Some(pages) => run.pages_returned = pages,
@@ -206,6 +205,19 @@ impl<A: Cpu> FrameAllocator<A> {
         }
         self.trace_count(zone, cpu, &pcp, old);
         run
+    }
+
+    /// Moves `pages` pages of a locked page cache back to its zone, if that has such lists; how
+    /// many.
+    fn shrink(&self, zone: &Zone<A>, pcp: &mut Pcp, pages: u32) -> u32 {
+        let bulk = |lists| self.free_pcppages_bulk((zone, lists), pcp, pages, PcpList::FIRST);
+        zone.lists().map_or(0, bulk)
+    }
+
+    /// As [`FrameAllocator::shrink`], if the zone lock is free now.
+    fn try_shrink(&self, zone: &Zone<A>, pcp: &mut Pcp, pages: u32) -> Option<u32> {
+        let bulk = |lists| self.try_free_pcppages_bulk((zone, lists), pcp, pages);
+        zone.lists().map_or(Some(0), bulk)
     }
 
     /// Gives all pages of all page caches of `cpu` back; returns how many.

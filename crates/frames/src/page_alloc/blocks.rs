@@ -1,6 +1,7 @@
 //! Whether what is kept about pageblocks adds up: owners, isolation.
 
 use super::audit::Violation;
+use super::zone::FreeLists;
 use super::{FrameAllocator, Zone};
 use crate::frame::{FrameState, FrameWord};
 use crate::zone::Buddy;
@@ -85,7 +86,7 @@ impl<A: Cpu> FrameAllocator<A> {
     }
     pub(super) fn verify_owners(
         &self,
-        zone: &Zone<A>,
+        (zone, lists): (&Zone<A>, &FreeLists<A>),
         buddy: &Buddy<A>,
         mut seen: OwnedSeen,
     ) -> Result<(), Violation> {
@@ -103,7 +104,7 @@ impl<A: Cpu> FrameAllocator<A> {
         if let Some(&(block, _)) = seen.merging.iter().find(elsewhere) {
             return Err(Violation::Stray(block));
         }
-        if !zone.owners.exist() {
+        if !lists.owners.exist() {
             return Ok(());
         }
         let mut owned = vec![0; A::cpus_possible()];

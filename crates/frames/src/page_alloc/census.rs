@@ -1,5 +1,6 @@
 //! What is free and in which pieces: for figures about fragmentation.
 
+use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::blockmap::BlockMap;
 use crate::frame::FrameTable;
@@ -108,9 +109,9 @@ impl<A: Cpu> FrameAllocator<A> {
         let mut census = Census::default();
         for zone in &self.zones {
             census.pages += u64::from(zone.pages);
-            match &zone.blocks {
-                None => self.listed_census(zone, &mut census),
-                Some(map) => mapped_census(zone, map, &mut census),
+            match &zone.free {
+                ZoneFree::Lists(lists) => self.listed_census(zone, lists, &mut census),
+                ZoneFree::Blocks(blocks) => mapped_census(zone, &blocks.map, &mut census),
             }
         }
         census.metadata_bytes += (self.frames.len() * FrameTable::RECORD_BYTES) as u64;
@@ -118,15 +119,15 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 
     /// A zone whose free blocks are on the lists of its buddy allocator and of page caches.
-    fn listed_census(&self, zone: &Zone<A>, census: &mut Census) {
+    fn listed_census(&self, zone: &Zone<A>, lists: &FreeLists<A>, census: &mut Census) {
         let mut blocks = Blocks::of(zone);
-        for (_, pcp) in zone.pcps.iter() {
+        for (_, pcp) in lists.pcps.iter() {
             let pcp = pcp.lock();
             census.cached_pages += u64::from(pcp.count());
             // The lists are sound: whether they are is what `verify` is for.
             let _ = pcp.check(&self.frames, |pfn, word| blocks.add(pfn, word.order().pages()));
         }
-        let buddy = zone.buddy.lock_irqsave();
+        let buddy = lists.buddy.lock_irqsave();
         let untouched = buddy.untouched();
         blocks.add_to_zone(Pfn::new(untouched.start as usize), untouched.len());
         for (order, _, list) in buddy.lists() {
@@ -139,8 +140,8 @@ impl<A: Cpu> FrameAllocator<A> {
         }
         drop(buddy);
         blocks.count(zone, census);
-        census.metadata_bytes += zone.metadata_bytes(blocks.free.len());
-        census.cpu_metadata_bytes += zone.cpu_metadata_bytes();
+        census.metadata_bytes += lists.metadata_bytes(blocks.free.len());
+        census.cpu_metadata_bytes += lists.cpu_metadata_bytes();
     }
 }
 

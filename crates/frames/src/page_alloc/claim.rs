@@ -1,7 +1,7 @@
 //! The way to a page: zonelist, watermarks, the CPU's page cache, the zone.
 
-use super::zone::BELOW_HIGH;
-use super::{AllocError, FrameAllocator, Gfp, PcpPolicy, Records, Zone};
+use super::zone::{BELOW_HIGH, FreeLists, FreesTo, ZoneFree};
+use super::{AllocError, FrameAllocator, Gfp, Records, Zone};
 use crate::blockmap::Reserve;
 use crate::frame::{FrameState, MigrateType};
 use crate::pcp::{Pcp, PcpList};
@@ -113,7 +113,7 @@ impl<A: Cpu> FrameAllocator<A> {
         if found.is_some() || !request.gfp.contains(Gfp::DIRECT) {
             return found;
         }
-        let waited_for = self.config.caches == PcpPolicy::Blockmap;
+        let waited_for = self.zones.iter().any(|zone| zone.map().is_some());
         if waited_for && request.order == Order::ZERO {
             return self.alloc_drained(request);
         }
@@ -191,8 +191,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 let floor = lowered(zone.marks.min, request.gfp);
                 request.gfp.contains(Gfp::MEMALLOC) || self.watermark_ok(zone, floor, request)
             };
-            let map = zone.blocks.as_ref();
-            allowed && enough() && map.is_some_and(|map| map.is_busy_with(request.order))
+            allowed && enough() && zone.map().is_some_and(|map| map.is_busy_with(request.order))
         })
     }
 
@@ -260,7 +259,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// pageblock of this one, which would otherwise stay whole until all CPUs are drained.
     #[cold]
     fn rmqueue_rather_here(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
-        let kept = zone.blocks.is_some() && request.reserve == Reserve::Kept;
+        let kept = zone.map().is_some() && request.reserve == Reserve::Kept;
         let zones = self.zonelist(request);
         let others = zones.last().is_some_and(|&last| last != zone.id());
         if !kept || !others || request.order != Order::ZERO {
@@ -297,47 +296,64 @@ impl<A: Cpu> FrameAllocator<A> {
 
     #[inline]
     fn rmqueue(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
-        if let Some(map) = &zone.blocks {
-            return self.rmqueue_blocks(zone, map, request);
+        match &zone.free {
+            ZoneFree::Lists(lists) => self.rmqueue_listed(zone, lists, request),
+            ZoneFree::Blocks(blocks) => self.rmqueue_blocks(zone, &blocks.map, request),
         }
-        self.rmqueue_listed(zone, request)
     }
 
     /// The same with page caches and a buddy allocator. Apart, so that whoever has no lists need
     /// not prepare for them.
     #[inline(never)]
-    fn rmqueue_listed(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
+    fn rmqueue_listed(
+        &self,
+        zone: &Zone<A>,
+        lists: &FreeLists<A>,
+        request: Request,
+    ) -> Option<Pfn> {
         if let Some(list) = PcpList::of(request.order, request.wanted) {
-            let pfn = match self.config.caches {
-                PcpPolicy::Stock | PcpPolicy::Blockmap => self.rmqueue_pcplist(zone, request, list),
-                PcpPolicy::Posted => self.rmqueue_owned(zone, request),
+            let pfn = match lists.frees_to {
+                FreesTo::FreeingCpu => self.rmqueue_pcplist(zone, lists, request, list),
+                FreesTo::Owner => self.rmqueue_owned(zone, lists, request),
             };
             if pfn.is_some() {
                 return pfn;
             }
         }
-        self.rmqueue_buddy(zone, request)
+        self.rmqueue_buddy(zone, lists, request)
     }
 
     #[inline]
-    fn rmqueue_pcplist(&self, zone: &Zone<A>, request: Request, list: PcpList) -> Option<Pfn> {
+    fn rmqueue_pcplist(
+        &self,
+        zone: &Zone<A>,
+        lists: &FreeLists<A>,
+        request: Request,
+        list: PcpList,
+    ) -> Option<Pfn> {
         let pinned = PreemptGuard::<A>::new();
         let cpu = pinned.cpu();
-        let mut pcp = zone.pcps.of(cpu).try_lock_with(pinned)?;
+        let mut pcp = lists.pcps.of(cpu).try_lock_with(pinned)?;
         let old = pcp.count();
         pcp.note_alloc();
         if !pcp.has_block(list) {
-            self.rmqueue_bulk(zone, &mut pcp, list, request);
+            self.rmqueue_bulk((zone, lists), &mut pcp, list, request);
         }
         let pfn = pcp.take::<A>(&self.frames, list);
         self.trace_count(zone, cpu, &pcp, old);
         pfn
     }
 
-    fn rmqueue_bulk(&self, zone: &Zone<A>, pcp: &mut Pcp, list: PcpList, request: Request) {
+    fn rmqueue_bulk(
+        &self,
+        (zone, lists): (&Zone<A>, &FreeLists<A>),
+        pcp: &mut Pcp,
+        list: PcpList,
+        request: Request,
+    ) {
         let blocks = pcp.refill_size(request.order, zone.pressure().below_high);
         let _span = Span::<A>::enter(Func::RmqueueBulk);
-        let mut buddy = zone.buddy.lock_irqsave();
+        let mut buddy = lists.buddy.lock_irqsave();
         let moved = pcp.refill(&self.frames, &mut *buddy, list, request.wanted, blocks);
         self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, -i64::from(moved));
         drop(buddy);
@@ -345,10 +361,10 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 
     /// Takes a block from the zone without a page cache.
-    fn rmqueue_buddy(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
+    fn rmqueue_buddy(&self, zone: &Zone<A>, lists: &FreeLists<A>, request: Request) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::Rmqueue);
         let (order, mut mode) = (request.order, RmqueueMode::Own);
-        let mut buddy = zone.buddy.lock_irqsave();
+        let mut buddy = lists.buddy.lock_irqsave();
         let pfn = buddy.take(&self.frames, order, request.wanted, &mut mode, FrameState::Held)?;
         self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -(order.pages() as i64));
         Some(pfn)

@@ -1,6 +1,6 @@
 //! Pageblocks that are taken out of use: isolated, so that they empty; offline, once they have.
 
-use super::zone::ISOLATING;
+use super::zone::{ISOLATING, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::vmstat::ZoneItem;
 use crate::zone::IsolateError;
@@ -15,20 +15,21 @@ impl<A: Cpu> FrameAllocator<A> {
     /// afterwards. Waits for spin locks, so not for interrupts.
     pub fn isolate_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let (zone, block) = self.whole_block(pfn)?;
-        if let Some(map) = &zone.blocks {
-            self.isolate_mapped(zone, map, block)?;
-        } else {
-            let mut buddy = zone.buddy.lock_irqsave();
-            let pages = buddy.isolate(&self.frames, block).ok_or(IsolateError::NotNow)?;
-            zone.put(ISOLATING, true);
-            self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -(pages as i64));
+        match &zone.free {
+            ZoneFree::Lists(lists) => {
+                let mut buddy = lists.buddy.lock_irqsave();
+                let pages = buddy.isolate(&self.frames, block).ok_or(IsolateError::NotNow)?;
+                zone.put(ISOLATING, true);
+                self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -(pages as i64));
+            }
+            ZoneFree::Blocks(blocks) => self.isolate_mapped(zone, &blocks.map, block)?,
         }
         // Whoever puts a page into a page cache asks under that cache's lock whether something is
         // isolated: after this no page of the block gets into one.
         for cpu in (0..A::cpus_possible()).map(CpuId::new) {
             self.drain_pages_zone(zone.id, cpu);
         }
-        if let Some(map) = &zone.blocks {
+        if let Some(map) = zone.map() {
             map.wait_for_dying();
         }
         Ok(())
@@ -36,14 +37,16 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Undoes [`FrameAllocator::isolate_pageblock`].
     pub fn unisolate_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let (zone, block) = self.whole_block(pfn)?;
-        if let Some(map) = &zone.blocks {
-            return self.unisolate_mapped(zone, map, block);
+        match &zone.free {
+            ZoneFree::Lists(lists) => {
+                let mut buddy = lists.buddy.lock_irqsave();
+                let pages = buddy.unisolate(&self.frames, block).ok_or(IsolateError::NotNow)?;
+                zone.put(ISOLATING, buddy.isolated_blocks() > 0);
+                self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, pages as i64);
+                Ok(())
+            }
+            ZoneFree::Blocks(blocks) => self.unisolate_mapped(zone, &blocks.map, block),
         }
-        let mut buddy = zone.buddy.lock_irqsave();
-        let pages = buddy.unisolate(&self.frames, block).ok_or(IsolateError::NotNow)?;
-        zone.put(ISOLATING, buddy.isolated_blocks() > 0);
-        self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, pages as i64);
-        Ok(())
     }
     /// Takes the pageblock of `pfn` away for good, if all its pages are free: isolates it first if
     /// it is not, and if some pages are in use leaves it as it was. The zone manages fewer pages
@@ -63,35 +66,42 @@ impl<A: Cpu> FrameAllocator<A> {
         done
     }
     fn try_offline(&self, zone: &Zone<A>, block: Pfn) -> Result<(), IsolateError> {
-        if let Some(map) = &zone.blocks {
-            map.take_offline(block)?;
-            zone.offline.fetch_add(Order::PAGEBLOCK.pages() as u32, Relaxed);
-            return Ok(());
+        let pages = Order::PAGEBLOCK.pages() as u32;
+        match &zone.free {
+            ZoneFree::Lists(lists) => {
+                let mut buddy = lists.buddy.lock_irqsave();
+                if !buddy.is_isolated(block) {
+                    return Err(IsolateError::NotNow);
+                }
+                buddy.take_offline(&self.frames, block).map_err(IsolateError::Busy)?;
+                zone.put(ISOLATING, buddy.isolated_blocks() > 0);
+                zone.offline.fetch_add(pages, Relaxed);
+            }
+            ZoneFree::Blocks(blocks) => {
+                blocks.map.take_offline(block)?;
+                zone.offline.fetch_add(pages, Relaxed);
+            }
         }
-        let mut buddy = zone.buddy.lock_irqsave();
-        if !buddy.is_isolated(block) {
-            return Err(IsolateError::NotNow);
-        }
-        buddy.take_offline(&self.frames, block).map_err(IsolateError::Busy)?;
-        zone.put(ISOLATING, buddy.isolated_blocks() > 0);
-        zone.offline.fetch_add(Order::PAGEBLOCK.pages() as u32, Relaxed);
         Ok(())
     }
     /// Brings an offline pageblock back: all of it free and movable.
     pub fn online_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let (zone, block) = self.whole_block(pfn)?;
-        if let Some(map) = &zone.blocks {
-            map.bring_online(block)?;
-            zone.offline.fetch_sub(Order::PAGEBLOCK.pages() as u32, Relaxed);
-            self.unisolate_mapped(zone, map, block)?;
-        } else {
-            let mut buddy = zone.buddy.lock_irqsave();
-            if !buddy.bring_online(&self.frames, block) {
-                return Err(IsolateError::NotNow);
+        let pages = Order::PAGEBLOCK.pages();
+        match &zone.free {
+            ZoneFree::Lists(lists) => {
+                let mut buddy = lists.buddy.lock_irqsave();
+                if !buddy.bring_online(&self.frames, block) {
+                    return Err(IsolateError::NotNow);
+                }
+                zone.offline.fetch_sub(pages as u32, Relaxed);
+                self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, pages as i64);
             }
-            let pages = Order::PAGEBLOCK.pages();
-            zone.offline.fetch_sub(pages as u32, Relaxed);
-            self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, pages as i64);
+            ZoneFree::Blocks(blocks) => {
+                blocks.map.bring_online(block)?;
+                zone.offline.fetch_sub(pages as u32, Relaxed);
+                self.unisolate_mapped(zone, &blocks.map, block)?;
+            }
         }
         self.refresh_limits();
         Ok(())

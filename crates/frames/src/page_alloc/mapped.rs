@@ -23,7 +23,7 @@ impl<A: Cpu> FrameAllocator<A> {
     #[inline(always)]
     pub(super) fn take_cached(&self, request: Request) -> Option<(&Zone<A>, Pfn)> {
         let zone = self.nearest(request)?;
-        let map = zone.blocks.as_ref()?;
+        let map = zone.map()?;
         let pinned = PreemptGuard::<A>::new();
         let old = kept_before(map, &pinned);
         let pfn = map.take_cached(&pinned, request.order, request.wanted)?;
@@ -196,7 +196,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Counts all that this CPU has gathered; in how many zones there was something.
     pub(super) fn settle_all(&self) -> u32 {
         let pinned = PreemptGuard::<A>::new();
-        let maps = self.zones.iter().filter_map(|zone| Some((zone, zone.blocks.as_ref()?)));
+        let maps = self.zones.iter().filter_map(|zone| Some((zone, zone.map()?)));
         let mut settled = 0;
         for (zone, map) in maps {
             if !map.owes(&pinned, 0) {
@@ -239,8 +239,7 @@ impl<A: Cpu> FrameAllocator<A> {
     pub(super) fn drain_dead(&self, dead: CpuId) {
         // Who isolates waits for who gives pageblocks back, perhaps with preemption off here.
         let _pinned = PreemptGuard::<A>::new();
-        for (zone, map) in self.zones.iter().filter_map(|zone| Some((zone, zone.blocks.as_ref()?)))
-        {
+        for (zone, map) in self.zones.iter().filter_map(|zone| Some((zone, zone.map()?))) {
             let old = map.cached_pages(dead);
             let (pages, due) = map.drain_dead(dead);
             self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
@@ -335,17 +334,15 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Another CPU wants what this one keeps ([`Cpu::request_drain`]).
     pub fn drain_ipi(&self) {
         let pinned = PreemptGuard::<A>::new();
-        for zone in &self.zones {
-            if let Some(map) = &zone.blocks {
-                let old = map.cached_pages(pinned.cpu());
-                let drained = map.drain_here(&pinned).is_some();
-                if drained {
-                    self.settle_for_drain(zone, map, &pinned);
-                    map.counted(&pinned);
-                }
-                map.answer(&pinned, drained);
-                trace_kept(zone, map, pinned.cpu(), old);
+        for (zone, map) in self.zones.iter().filter_map(|zone| Some((zone, zone.map()?))) {
+            let old = map.cached_pages(pinned.cpu());
+            let drained = map.drain_here(&pinned).is_some();
+            if drained {
+                self.settle_for_drain(zone, map, &pinned);
+                map.counted(&pinned);
             }
+            map.answer(&pinned, drained);
+            trace_kept(zone, map, pinned.cpu(), old);
         }
     }
 }

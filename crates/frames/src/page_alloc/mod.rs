@@ -5,7 +5,7 @@
 //! folding, hotplug. `posted` is both ways where CPUs own pageblocks; `isolate` takes pageblocks
 //! out of use.
 //!
-//! Lock order: [`LockClass`](crate::arch::LockClass). The page cache's lock is taken with
+//! Lock order: [`LockClass`](mmscale_arch::LockClass). The page cache's lock is taken with
 //! interrupts on, so allocation and freeing, which may run in an interrupt, only try it and go to
 //! the zone if it is taken.
 //!
@@ -45,8 +45,9 @@ pub use census::Census;
 pub use config::{AllocConfig, BulkHold, ConfigError, MemoryMap, PcpPolicy, Records, ZoneSpec};
 pub use gfp::{AllocError, Gfp};
 pub use zone::Zone;
+use zone::{FreeLists, ZoneFree};
 
-use crate::blockmap::{BlockMap, ReservePages};
+use crate::blockmap::ReservePages;
 use crate::frame::FrameTable;
 use crate::pcp::{Pcp, PcpLimits};
 use crate::vmstat::{Stats, normal_threshold, pressure_threshold};
@@ -98,18 +99,18 @@ impl<A: Cpu> FrameAllocator<A> {
             .map(|(at, (spec, &marks))| {
                 let id = ZoneId::new(at);
                 let limits = pcp_limits::<A>(spec, marks, &config, &online);
-                let blocks = (config.caches == PcpPolicy::Blockmap)
-                    .then(|| BlockMap::new(spec.start, spec.pages, whole_blocks_kept(marks)));
-                // With a map the buddy allocator has nothing.
-                let listed = if blocks.is_some() { 0 } else { spec.pages };
-                let buddy = Buddy::new(&frames, id, spec.start, listed);
+                let free = ZoneFree::new(
+                    config.caches,
+                    &frames,
+                    (id, spec.start, spec.pages),
+                    whole_blocks_kept(marks),
+                    || Pcp::new(limits, config.cache_slice_pages),
+                );
                 Zone::new(
                     (id, spec.node, spec.kind),
                     (spec.start, spec.pages),
                     (marks, reserves(map, spec)),
-                    (buddy, blocks),
-                    config.caches,
-                    || Pcp::new(limits, config.cache_slice_pages),
+                    free,
                 )
             })
             .collect();
@@ -163,19 +164,29 @@ impl<A: Cpu> FrameAllocator<A> {
         self.wakes.load(Relaxed)
     }
     /// Looks at a page cache, under its lock.
+    ///
+    /// # Panics
+    /// If the zone has none, with [`PcpPolicy::Blockmap`].
     pub fn inspect_pcp<R>(&self, zone: ZoneId, cpu: CpuId, look: impl FnOnce(&Pcp) -> R) -> R {
-        look(&self.zone(zone).pcps.of(cpu).lock())
+        look(&self.listed(zone).pcps.of(cpu).lock())
     }
     /// Pages of `zone` that `cpu` keeps to itself: in its page cache, or in its words.
     pub fn cached_pages(&self, zone: ZoneId, cpu: CpuId) -> u32 {
-        match &self.zone(zone).blocks {
-            Some(map) => map.cached_pages(cpu),
-            None => self.inspect_pcp(zone, cpu, Pcp::count),
+        match &self.zone(zone).free {
+            ZoneFree::Lists(lists) => lists.pcps.of(cpu).lock().count(),
+            ZoneFree::Blocks(blocks) => blocks.map.cached_pages(cpu),
         }
     }
     /// Looks at a zone's free blocks, under its lock.
+    ///
+    /// # Panics
+    /// If the zone has no such lists, with [`PcpPolicy::Blockmap`].
     pub fn inspect_buddy<R>(&self, zone: ZoneId, look: impl FnOnce(&Buddy<A>) -> R) -> R {
-        look(&self.zone(zone).buddy.lock_irqsave())
+        look(&self.listed(zone).buddy.lock_irqsave())
+    }
+    fn listed(&self, zone: ZoneId) -> &FreeLists<A> {
+        let lists = self.zone(zone).lists();
+        lists.unwrap_or_else(|| panic!("zone {} has its free memory in maps", zone.index()))
     }
     /// Tells a zone's page caches whether reclaim is at work in it.
     pub fn set_reclaim_active(&self, zone: ZoneId, active: bool) {
@@ -226,7 +237,7 @@ impl<A: Cpu> FrameAllocator<A> {
             let pages = zone.managed_pages();
             let spec = ZoneSpec { node: zone.node, kind: zone.kind, start: zone.start, pages };
             let limits = pcp_limits::<A>(&spec, zone.marks, &self.config, &online);
-            for (_, pcp) in zone.pcps.iter() {
+            for (_, pcp) in zone.pcps().iter() {
                 pcp.lock().set_limits(limits);
             }
         }

@@ -109,7 +109,7 @@ fn a_cached_page_whose_record_denies_its_list() {
 #[test]
 fn free_buddies_that_were_not_merged() {
     caught(|frames, held| {
-        let mut buddy = frames.zone(ZONE).buddy.lock_irqsave();
+        let mut buddy = frames.listed(ZONE).buddy.lock_irqsave();
         for half in [held.block, held.block.offset(2)] {
             buddy.misplace(&frames.frames, half, order(1), MigrateType::Movable);
         }
@@ -129,7 +129,7 @@ fn a_free_block_on_no_list() {
 fn a_free_block_on_another_types_list() {
     caught(|frames, _| {
         let (pfn, _) = free_block(frames, 8);
-        frames.zone(ZONE).buddy.lock_irqsave().mistype(pfn, MigrateType::Unmovable);
+        frames.listed(ZONE).buddy.lock_irqsave().mistype(pfn, MigrateType::Unmovable);
         Violation::BlockType(pfn)
     });
 }
@@ -137,7 +137,7 @@ fn a_free_block_on_another_types_list() {
 #[test]
 fn a_page_cache_that_miscounts() {
     caught(|frames, _| {
-        frames.zone(ZONE).pcps.of(CpuId::new(0)).lock().count += 1;
+        frames.listed(ZONE).pcps.of(CpuId::new(0)).lock().count += 1;
         Violation::PcpCount(ZONE)
     });
 }
@@ -145,7 +145,7 @@ fn a_page_cache_that_miscounts() {
 #[test]
 fn an_area_that_miscounts() {
     caught(|frames, _| {
-        frames.zone(ZONE).buddy.lock_irqsave().miscount(order(7));
+        frames.listed(ZONE).buddy.lock_irqsave().miscount(order(7));
         Violation::AreaCount(ZONE, order(7))
     });
 }

@@ -42,7 +42,7 @@ fn merging(list: MigrateType, taken_as: MigrateType) -> FrameWord {
 fn what_may_merge_on_another_cpus_page_cache() {
     caught(|frames, held, _| {
         let block = held.align_down(Order::PAGEBLOCK);
-        frames.zone(ZONE).buddy.lock_irqsave().plant_owner(block, CpuId::new(1));
+        frames.listed(ZONE).buddy.lock_irqsave().plant_owner(block, CpuId::new(1));
         Violation::Stray(block)
     });
 }
@@ -76,7 +76,7 @@ fn a_cached_page_on_another_types_list() {
 #[test]
 fn a_page_cache_that_miscounts_its_orders() {
     caught(|frames, _, _| {
-        frames.zone(ZONE).pcps.of(ME).lock().count -= 1;
+        frames.listed(ZONE).pcps.of(ME).lock().count -= 1;
         Violation::PcpCount(ZONE)
     });
 }
@@ -85,7 +85,7 @@ fn a_page_cache_that_miscounts_its_orders() {
 fn a_whole_pageblock_in_the_zone_that_has_an_owner() {
     caught(|frames, _, _| {
         let block = Pfn::new(40 * 1024);
-        frames.zone(ZONE).buddy.lock_irqsave().plant_owner(block, ME);
+        frames.listed(ZONE).buddy.lock_irqsave().plant_owner(block, ME);
         Violation::Owner(block)
     });
 }
@@ -95,7 +95,7 @@ fn an_isolated_pageblock_that_has_an_owner() {
     caught(|frames, _, _| {
         let block = Pfn::new(40 * 1024);
         frames.isolate_pageblock(block).unwrap();
-        frames.zone(ZONE).buddy.lock_irqsave().plant_owner(block, ME);
+        frames.listed(ZONE).buddy.lock_irqsave().plant_owner(block, ME);
         Violation::Owner(block)
     });
 }
@@ -103,7 +103,7 @@ fn an_isolated_pageblock_that_has_an_owner() {
 #[test]
 fn a_wrong_number_of_owned_pageblocks() {
     caught(|frames, _, _| {
-        frames.zone(ZONE).buddy.lock_irqsave().miscount_owned(ME);
+        frames.listed(ZONE).buddy.lock_irqsave().miscount_owned(ME);
         Violation::OwnedCount(ME)
     });
 }
@@ -112,7 +112,7 @@ fn a_wrong_number_of_owned_pageblocks() {
 fn a_pageblock_that_its_owner_has_forgotten() {
     caught(|frames, held, _| {
         let block = held.align_down(Order::PAGEBLOCK);
-        assert!(frames.zone(ZONE).buddy.lock_irqsave().remember(block, ME));
+        assert!(frames.listed(ZONE).buddy.lock_irqsave().remember(block, ME));
         Violation::Remembered(block)
     });
 }
@@ -132,7 +132,7 @@ fn a_free_block_of_an_isolated_pageblock_that_can_be_allocated() {
             let mut lists = buddy.lists().filter(|(order, ..)| *order == Order::PAGEBLOCK);
             lists.find_map(|(_, _, list)| list.first()).expect("the other half is free")
         });
-        frames.zone(ZONE).buddy.lock_irqsave().plant_isolation(free);
+        frames.listed(ZONE).buddy.lock_irqsave().plant_isolation(free);
         Violation::Isolation(free)
     });
 }
@@ -141,7 +141,7 @@ fn a_free_block_of_an_isolated_pageblock_that_can_be_allocated() {
 fn a_cached_page_of_an_isolated_pageblock() {
     caught(|frames, held, cached| {
         frames.disown(ME);
-        let mut buddy = frames.zone(ZONE).buddy.lock_irqsave();
+        let mut buddy = frames.listed(ZONE).buddy.lock_irqsave();
         buddy.plant_isolation(held.align_down(Order::PAGEBLOCK));
         buddy.miscount_isolated();
         drop(buddy);
@@ -157,7 +157,7 @@ fn a_cached_page_of_an_isolated_pageblock() {
 #[test]
 fn a_wrong_number_of_isolated_pageblocks() {
     caught(|frames, _, _| {
-        frames.zone(ZONE).buddy.lock_irqsave().miscount_isolated();
+        frames.listed(ZONE).buddy.lock_irqsave().miscount_isolated();
         Violation::IsolatedCount(ZONE)
     });
 }

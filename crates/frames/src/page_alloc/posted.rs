@@ -6,7 +6,7 @@
 //! emptied, so nobody who still finds it the owner then comes too late for that.
 
 use super::claim::Request;
-use super::zone::BELOW_HIGH;
+use super::zone::{BELOW_HIGH, FreeLists};
 use super::{FrameAllocator, Zone};
 use crate::frame::FrameWord;
 use crate::pcp::{Home, Pcp, PcpList, RefillPhase};
@@ -22,26 +22,31 @@ type LockedPcp<'a, A> = SpinGuard<'a, A, Pcp, PreemptGuard<A>>;
 
 impl<A: Cpu> FrameAllocator<A> {
     /// Takes a block from this CPU's page cache, which is refilled if it has none large enough.
-    pub(super) fn rmqueue_owned(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
+    pub(super) fn rmqueue_owned(
+        &self,
+        zone: &Zone<A>,
+        lists: &FreeLists<A>,
+        request: Request,
+    ) -> Option<Pfn> {
         let pinned = PreemptGuard::<A>::new();
         let cpu = pinned.cpu();
-        let mut pcp = zone.pcps.of(cpu).try_lock_with(pinned)?;
+        let mut pcp = lists.pcps.of(cpu).try_lock_with(pinned)?;
         let old = pcp.count();
         pcp.note_alloc();
         let (order, wanted) = (request.order, request.wanted);
         let pfn = pcp.take_owned::<A>(&self.frames, order, wanted).or_else(|| {
-            self.refill_phases(zone, &mut pcp, request);
+            self.refill_phases(zone, lists, &mut pcp, request);
             pcp.take_owned::<A>(&self.frames, order, wanted)
         });
         self.trace_count(zone, cpu, &pcp, old);
         pfn
     }
 
-    fn refill_phases(&self, zone: &Zone<A>, pcp: &mut Pcp, request: Request) {
+    fn refill_phases(&self, zone: &Zone<A>, lists: &FreeLists<A>, pcp: &mut Pcp, request: Request) {
         let (order, wanted) = (request.order, request.wanted);
         let blocks = pcp.refill_size(order, zone.pressure().below_high);
         let _span = Span::<A>::enter(Func::RmqueueBulk);
-        let mut buddy = zone.buddy.lock_irqsave();
+        let mut buddy = lists.buddy.lock_irqsave();
         let moved = pcp.refill_owned(&self.frames, &mut *buddy, order, wanted, blocks);
         let change = -i64::from(moved.total());
         self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, change);
@@ -59,9 +64,14 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Puts the block into the page cache of the CPU that owns its pageblock, or of this one if
     /// none does, and gives back what is too many there. `false`: that cache's lock was taken, or
     /// the pageblock is isolated.
-    pub(super) fn free_to_owner(&self, zone: &Zone<A>, pfn: Pfn, word: FrameWord) -> bool {
+    pub(super) fn free_to_owner(
+        &self,
+        (zone, lists): (&Zone<A>, &FreeLists<A>),
+        pfn: Pfn,
+        word: FrameWord,
+    ) -> bool {
         let pages = word.order().pages() as u32;
-        let (cpu, home, mut pcp) = match self.lock_for(zone, pfn) {
+        let (cpu, home, mut pcp) = match lock_for(lists, pfn) {
             Ok(found) => found,
             Err(cpu) => {
                 A::trace(Trace::Pcp(PcpEvent::Busy { cpu, pages }));
@@ -69,7 +79,7 @@ impl<A: Cpu> FrameAllocator<A> {
             }
         };
         let (pressure, isolating) = zone.condition();
-        if isolating && zone.buddy.lock_irqsave().is_isolated(pfn) {
+        if isolating && lists.buddy.lock_irqsave().is_isolated(pfn) {
             return false;
         }
         if cpu != pcp.cpu() {
@@ -84,7 +94,7 @@ impl<A: Cpu> FrameAllocator<A> {
             let step = self.hold_pages(&pcp, left);
             let moved = match step {
                 0 => 0,
-                step => self.free_pcppages_bulk(zone, &mut pcp, step, PcpList::FIRST),
+                step => self.free_pcppages_bulk((zone, lists), &mut pcp, step, PcpList::FIRST),
             };
             self.trace_count(zone, cpu, &pcp, before);
             left = left.saturating_sub(moved);
@@ -92,7 +102,7 @@ impl<A: Cpu> FrameAllocator<A> {
             if left == 0 {
                 break;
             }
-            let Some(again) = zone.pcps.of(cpu).try_lock() else { break };
+            let Some(again) = lists.pcps.of(cpu).try_lock() else { break };
             pcp = again;
             before = pcp.count();
             if before == 0 {
@@ -105,33 +115,33 @@ impl<A: Cpu> FrameAllocator<A> {
         true
     }
 
-    /// The page cache that a block at `pfn` belongs into, locked; or whose it is, if it is taken.
-    fn lock_for<'a>(
-        &'a self,
-        zone: &'a Zone<A>,
-        pfn: Pfn,
-    ) -> Result<(CpuId, Home, LockedPcp<'a, A>), CpuId> {
-        let mut owner = zone.owners.get(pfn);
-        loop {
-            let pinned = PreemptGuard::<A>::new();
-            let cpu = owner.unwrap_or(pinned.cpu());
-            let pcp = zone.pcps.of(cpu).try_lock_with(pinned).ok_or(cpu)?;
-            // A block that has no owner gets none while a page of it is not free.
-            if owner.is_none() || zone.owners.get(pfn) == owner {
-                let home = if owner.is_some() { Home::Owner } else { Home::Other };
-                return Ok((cpu, home, pcp));
-            }
-            owner = None;
-        }
-    }
-
     /// Ends the ownership of all pageblocks of `cpu`.
     pub(super) fn disown(&self, cpu: CpuId) {
-        for zone in self.zones.iter().filter(|zone| zone.owners.exist()) {
+        let lists = self.zones.iter().filter_map(Zone::lists);
+        for lists in lists.filter(|lists| lists.owners.exist()) {
             let mut from = Some(0);
             while let Some(at) = from {
-                from = zone.buddy.lock_irqsave().disown_cpu(cpu, at, DISOWN_STEP);
+                from = lists.buddy.lock_irqsave().disown_cpu(cpu, at, DISOWN_STEP);
             }
         }
+    }
+}
+
+/// The page cache that a block at `pfn` belongs into, locked; or whose it is, if it is taken.
+fn lock_for<A: Cpu>(
+    lists: &FreeLists<A>,
+    pfn: Pfn,
+) -> Result<(CpuId, Home, LockedPcp<'_, A>), CpuId> {
+    let mut owner = lists.owners.get(pfn);
+    loop {
+        let pinned = PreemptGuard::<A>::new();
+        let cpu = owner.unwrap_or(pinned.cpu());
+        let pcp = lists.pcps.of(cpu).try_lock_with(pinned).ok_or(cpu)?;
+        // A block that has no owner gets none while a page of it is not free.
+        if owner.is_none() || lists.owners.get(pfn) == owner {
+            let home = if owner.is_some() { Home::Owner } else { Home::Other };
+            return Ok((cpu, home, pcp));
+        }
+        owner = None;
     }
 }

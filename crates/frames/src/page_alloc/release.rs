@@ -1,7 +1,7 @@
 //! The way back: the CPU's page cache, and from it, in bulk, the zone.
 
-use super::zone::BELOW_HIGH;
-use super::{BulkHold, FrameAllocator, PcpPolicy, Records, Zone};
+use super::zone::{BELOW_HIGH, FreeLists, FreesTo, ZoneFree};
+use super::{BulkHold, FrameAllocator, Records, Zone};
 use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::pcp::{Pcp, PcpList};
 use crate::vmstat::ZoneItem;
@@ -30,29 +30,29 @@ impl<A: Cpu> FrameAllocator<A> {
         A::work(Op::PagePrep, 1);
         A::trace(Trace::Page(PageEvent::Free { pfn, order }));
         let zone = &self.zones[usize::from(word.zone())];
-        match &zone.blocks {
-            Some(map) => {
+        match &zone.free {
+            ZoneFree::Lists(lists) => self.free_to_lists(zone, lists, pfn, word),
+            ZoneFree::Blocks(blocks) => {
                 FrameTable::touch::<A>(pfn, Access::Write);
                 self.frames.set_inside(pfn);
-                self.free_to_blocks(zone, map, pfn, order);
+                self.free_to_blocks(zone, &blocks.map, pfn, order);
             }
-            None => self.free_to_lists(zone, pfn, word),
         }
     }
 
     /// The block goes into a page cache, or back into the buddy allocator.
     #[inline(never)]
-    fn free_to_lists(&self, zone: &Zone<A>, pfn: Pfn, word: FrameWord) {
+    fn free_to_lists(&self, zone: &Zone<A>, lists: &FreeLists<A>, pfn: Pfn, word: FrameWord) {
         let order = word.order();
         if let Some(list) = PcpList::of(order, word.list())
-            && match self.config.caches {
-                PcpPolicy::Stock | PcpPolicy::Blockmap => self.free_to_pcp(zone, pfn, word, list),
-                PcpPolicy::Posted => self.free_to_owner(zone, pfn, word),
+            && match lists.frees_to {
+                FreesTo::FreeingCpu => self.free_to_pcp((zone, lists), pfn, word, list),
+                FreesTo::Owner => self.free_to_owner((zone, lists), pfn, word),
             }
         {
             return;
         }
-        self.free_one_page(zone, pfn, order);
+        self.free_one_page(zone, lists, pfn, order);
     }
 
     /// Gives blocks of the same `order` back together, such as the huge pages of a program that has
@@ -62,9 +62,9 @@ impl<A: Cpu> FrameAllocator<A> {
     ///
     /// Panics as [`FrameAllocator::free_pages`] does.
     pub fn free_large(&self, blocks: &[Pfn], order: Order) {
+        let frees_to = |zone: &Zone<A>| zone.lists().map(|lists| lists.frees_to);
         let in_zones = self.config.records != Records::None
-            && self.config.caches == PcpPolicy::Stock
-            && self.zones.iter().all(|zone| zone.blocks.is_none());
+            && self.zones.iter().all(|zone| frees_to(zone) == Some(FreesTo::FreeingCpu));
         if !in_zones {
             return blocks.iter().for_each(|&pfn| self.free_pages(pfn, order));
         }
@@ -76,7 +76,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let zone_of = |pfn: Pfn| usize::from(self.frames.word(pfn).zone());
         for some in blocks.chunk_by(|&one, &next| zone_of(one) == zone_of(next)) {
             let zone = &self.zones[zone_of(some[0])];
-            let mut buddy = zone.buddy.lock_irqsave();
+            let mut buddy = self.listed(zone.id).buddy.lock_irqsave();
             let mut free = 0;
             for &pfn in some {
                 A::trace(Trace::Page(PageEvent::Free { pfn, order }));
@@ -99,12 +99,18 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Puts the block into this CPU's page cache, and gives back what is too many. `false`: the
     /// cache's lock was taken, or the block's pageblock is isolated.
     #[inline]
-    fn free_to_pcp(&self, zone: &Zone<A>, pfn: Pfn, word: FrameWord, list: PcpList) -> bool {
+    fn free_to_pcp(
+        &self,
+        (zone, lists): (&Zone<A>, &FreeLists<A>),
+        pfn: Pfn,
+        word: FrameWord,
+        list: PcpList,
+    ) -> bool {
         let pinned = PreemptGuard::<A>::new();
         let cpu = pinned.cpu();
-        let Some(mut pcp) = zone.pcps.of(cpu).try_lock_with(pinned) else { return false };
+        let Some(mut pcp) = lists.pcps.of(cpu).try_lock_with(pinned) else { return false };
         let (pressure, isolating) = zone.condition();
-        if isolating && zone.buddy.lock_irqsave().is_isolated(pfn) {
+        if isolating && lists.buddy.lock_irqsave().is_isolated(pfn) {
             return false;
         }
         let old = pcp.count();
@@ -115,10 +121,10 @@ impl<A: Cpu> FrameAllocator<A> {
             return true;
         }
         let step = self.hold_pages(&pcp, surplus);
-        let moved = self.free_pcppages_bulk(zone, &mut pcp, step, list);
+        let moved = self.free_pcppages_bulk((zone, lists), &mut pcp, step, list);
         self.trace_count(zone, cpu, &pcp, old);
         drop(pcp);
-        self.free_rest(zone, cpu, surplus.saturating_sub(moved), list);
+        self.free_rest((zone, lists), cpu, surplus.saturating_sub(moved), list);
         if pressure.below_high && self.above_high(zone) {
             zone.put(BELOW_HIGH, false);
         }
@@ -127,19 +133,25 @@ impl<A: Cpu> FrameAllocator<A> {
 
     /// Goes on giving pages back, one hold after the other, as long as nobody else wants the
     /// page cache and the caller stays on its CPU.
-    fn free_rest(&self, zone: &Zone<A>, cpu: CpuId, mut left: u32, list: PcpList) {
+    fn free_rest(
+        &self,
+        (zone, lists): (&Zone<A>, &FreeLists<A>),
+        cpu: CpuId,
+        mut left: u32,
+        list: PcpList,
+    ) {
         while left > 0 {
             let pinned = PreemptGuard::<A>::new();
             if pinned.cpu() != cpu {
                 return;
             }
-            let Some(mut pcp) = zone.pcps.of(cpu).try_lock_with(pinned) else { return };
+            let Some(mut pcp) = lists.pcps.of(cpu).try_lock_with(pinned) else { return };
             let old = pcp.count();
             if old == 0 {
                 return;
             }
             let step = self.hold_pages(&pcp, left);
-            let moved = self.free_pcppages_bulk(zone, &mut pcp, step, list);
+            let moved = self.free_pcppages_bulk((zone, lists), &mut pcp, step, list);
             self.trace_count(zone, cpu, &pcp, old);
             left = left.saturating_sub(moved);
         }
@@ -157,14 +169,14 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Moves `pages` pages of a locked page cache back to its zone; returns how many.
     pub(super) fn free_pcppages_bulk(
         &self,
-        zone: &Zone<A>,
+        (zone, lists): (&Zone<A>, &FreeLists<A>),
         pcp: &mut Pcp,
         pages: u32,
         first: PcpList,
     ) -> u32 {
         let _span = Span::<A>::enter(Func::FreePcppagesBulk);
         pcp.merge_owned::<A>(&self.frames);
-        let mut buddy = zone.buddy.lock_irqsave();
+        let mut buddy = lists.buddy.lock_irqsave();
         let moved = pcp.drain(&self.frames, &mut *buddy, pages, first);
         self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.free.into());
         drop(buddy);
@@ -175,13 +187,13 @@ impl<A: Cpu> FrameAllocator<A> {
     /// As [`FrameAllocator::free_pcppages_bulk`], if the zone lock is free now.
     pub(super) fn try_free_pcppages_bulk(
         &self,
-        zone: &Zone<A>,
+        (zone, lists): (&Zone<A>, &FreeLists<A>),
         pcp: &mut Pcp,
         pages: u32,
     ) -> Option<u32> {
         let _span = Span::<A>::enter(Func::FreePcppagesBulk);
         pcp.merge_owned::<A>(&self.frames);
-        let mut buddy = zone.buddy.try_lock_irqsave()?;
+        let mut buddy = lists.buddy.try_lock_irqsave()?;
         let moved = pcp.drain(&self.frames, &mut *buddy, pages, PcpList::FIRST);
         self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.free.into());
         drop(buddy);
@@ -190,12 +202,12 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 
     /// Gives a block straight back to its zone.
-    fn free_one_page(&self, zone: &Zone<A>, pfn: Pfn, order: Order) {
+    fn free_one_page(&self, zone: &Zone<A>, lists: &FreeLists<A>, pfn: Pfn, order: Order) {
         let _span = Span::<A>::enter(Func::FreeOnePage);
-        let mut buddy = zone.buddy.lock_irqsave();
-        let free = match self.config.caches {
-            PcpPolicy::Stock | PcpPolicy::Blockmap => buddy.free_block(&self.frames, pfn, order),
-            PcpPolicy::Posted => buddy.free_fragment(&self.frames, pfn, order),
+        let mut buddy = lists.buddy.lock_irqsave();
+        let free = match lists.frees_to {
+            FreesTo::FreeingCpu => buddy.free_block(&self.frames, pfn, order),
+            FreesTo::Owner => buddy.free_fragment(&self.frames, pfn, order),
         };
         self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, free.into());
     }
@@ -205,18 +217,22 @@ impl<A: Cpu> FrameAllocator<A> {
     pub fn drain_pages_zone(&self, zone: ZoneId, cpu: CpuId) -> u32 {
         let _span = Span::<A>::enter(Func::DrainPages);
         let zone = self.zone(zone);
-        if let Some(map) = &zone.blocks {
-            return self.drain_blocks(zone, map, cpu);
+        match &zone.free {
+            ZoneFree::Lists(lists) => self.drain_pcp(zone, lists, cpu),
+            ZoneFree::Blocks(blocks) => self.drain_blocks(zone, &blocks.map, cpu),
         }
+    }
+
+    fn drain_pcp(&self, zone: &Zone<A>, lists: &FreeLists<A>, cpu: CpuId) -> u32 {
         let mut drained = 0;
         loop {
-            let mut pcp = zone.pcps.of(cpu).lock();
+            let mut pcp = lists.pcps.of(cpu).lock();
             let old = pcp.count();
             if old == 0 {
                 return drained;
             }
             let step = pcp.largest_drain();
-            drained += self.free_pcppages_bulk(zone, &mut pcp, step, PcpList::FIRST);
+            drained += self.free_pcppages_bulk((zone, lists), &mut pcp, step, PcpList::FIRST);
             self.trace_count(zone, cpu, &pcp, old);
         }
     }

@@ -23,7 +23,7 @@ impl<A: Cpu> FrameAllocator<A> {
     fn free_part_unrecorded(&self, pfn: Pfn, order: Order) {
         note_freed::<A>(pfn, order);
         if let Some(zone) = self.zones.last()
-            && let Some(map) = &zone.blocks
+            && let Some(map) = zone.map()
             && pfn.is_aligned(order)
             && let Some(inside) = zone.enter_cache(map)
         {
@@ -72,7 +72,7 @@ impl<A: Cpu> FrameAllocator<A> {
         has: impl FnOnce(&BlockMap<A>) -> bool,
     ) -> Option<(&Zone<A>, &BlockMap<A>)> {
         let zone = self.zones.last()?;
-        let map = zone.blocks.as_ref()?;
+        let map = zone.map()?;
         has(map).then_some((zone, map))
     }
 
@@ -80,7 +80,7 @@ impl<A: Cpu> FrameAllocator<A> {
     fn free_whole_unrecorded(&self, pfn: Pfn, order: Order) {
         note_freed::<A>(pfn, order);
         if let Some(zone) = self.zones.last()
-            && let Some(map) = &zone.blocks
+            && let Some(map) = zone.map()
             && pfn.is_aligned(order)
             && zone.keep_whole(map, pfn, order)
         {
@@ -112,7 +112,7 @@ fn note_freed<A: Cpu>(pfn: Pfn, order: Order) {
 /// A zone, with its map, if a block of `order` may lie there in it.
 #[inline(always)]
 fn mapped_in<A: Cpu>(zone: &Zone<A>, pfn: Pfn, order: Order) -> Option<(&Zone<A>, &BlockMap<A>)> {
-    let map = zone.blocks.as_ref()?;
+    let map = zone.map()?;
     (pfn.is_aligned(order) && map.spans(pfn, order)).then_some((zone, map))
 }
 

@@ -2,6 +2,7 @@
 
 use super::audit::{Audit, Violation};
 use super::blocks::OwnedSeen;
+use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::frame::FrameState;
 use crate::vmstat::ZoneItem;
@@ -18,7 +19,10 @@ impl<A: Cpu> FrameAllocator<A> {
     pub fn verify(&self) -> Result<Audit, Violation> {
         let mut audit = Audit::default();
         for zone in &self.zones {
-            let found = self.verify_zone(zone)?;
+            let found = match &zone.free {
+                ZoneFree::Lists(lists) => self.verify_listed(zone, lists)?,
+                ZoneFree::Blocks(blocks) => self.verify_mapped(zone, &blocks.map)?,
+            };
             audit.free += found.free;
             audit.cached += found.cached;
             audit.held += found.held;
@@ -32,9 +36,9 @@ impl<A: Cpu> FrameAllocator<A> {
     /// What an offline CPU leaves in its bytes or its page caches no tick ever finds again.
     fn verify_offline(&self) -> Result<(), Violation> {
         for cpu in (0..A::cpus_possible()).map(CpuId::new).filter(|&cpu| !A::is_online(cpu)) {
-            let kept = |zone: &Zone<A>| match &zone.blocks {
-                Some(map) => map.keeps_something(cpu),
-                None => zone.pcps.of(cpu).lock().count() > 0,
+            let kept = |zone: &Zone<A>| match &zone.free {
+                ZoneFree::Lists(lists) => lists.pcps.of(cpu).lock().count() > 0,
+                ZoneFree::Blocks(blocks) => blocks.map.keeps_something(cpu),
             };
             let cached = self.zones.iter().any(kept);
             if cached || self.stats.has_deltas(cpu) {
@@ -44,12 +48,9 @@ impl<A: Cpu> FrameAllocator<A> {
         Ok(())
     }
 
-    fn verify_zone(&self, zone: &Zone<A>) -> Result<Audit, Violation> {
-        if let Some(map) = &zone.blocks {
-            return self.verify_mapped(zone, map);
-        }
+    fn verify_listed(&self, zone: &Zone<A>, lists: &FreeLists<A>) -> Result<Audit, Violation> {
         let (mut listed, mut owned): (Vec<Pfn>, _) = (Vec::new(), OwnedSeen::default());
-        for (cpu, pcp) in zone.pcps.iter() {
+        for (cpu, pcp) in lists.pcps.iter() {
             let pcp = pcp.lock();
             let checked = pcp.check(&self.frames, |pfn, word| {
                 listed.push(pfn);
@@ -58,10 +59,10 @@ impl<A: Cpu> FrameAllocator<A> {
             checked.map_err(|pfn| pfn.map_or(Violation::PcpCount(zone.id), Violation::List))?;
             owned.remembered.extend(pcp.remembered().map(|block| (block, cpu)));
         }
-        let mut buddy = zone.buddy.lock_irqsave();
+        let mut buddy = lists.buddy.lock_irqsave();
         self.verify_lists(zone, &mut buddy, &mut listed)?;
         self.verify_isolated(zone, &buddy, &mut listed)?;
-        self.verify_owners(zone, &buddy, owned)?;
+        self.verify_owners((zone, lists), &buddy, owned)?;
         listed.sort_unstable();
         if let Some(twice) = listed.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Violation::Lost(twice[0]));

@@ -1,7 +1,8 @@
-//! A zone: a stretch of frames of one node, with its buddy allocator and its page caches.
+//! A zone: a stretch of frames of one node, with its free memory.
 
 use super::PcpPolicy;
-use crate::blockmap::BlockMap;
+use crate::blockmap::{BlockMap, ReservePages};
+use crate::frame::FrameTable;
 use crate::pcp::{Pcp, Pressure};
 use crate::zone::{Buddy, Owners, Watermarks, ZoneId, ZoneKind};
 use core::sync::atomic::Ordering;
@@ -31,18 +32,88 @@ pub struct Zone<A: Cpu> {
     pub(super) flags: A::AtomicU32,
     /// Pages of pageblocks that are offline. Written under the zone lock.
     pub(super) offline: A::AtomicU32,
-    /// Who owns which pageblock, if pageblocks have owners.
+    /// Its free memory.
+    pub(super) free: ZoneFree<A>,
+    /// Pages by which one CPU's account of a map of free memory may lag.
+    pub(super) lag_pages: u32,
+}
+
+/// The free memory of a zone, in the form that its policy has.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are some zones, and a map is on the way to every page: no pointer to it"
+)]
+pub(super) enum ZoneFree<A: Cpu> {
+    /// On lists: those of the zone, and those of page caches.
+    Lists(FreeLists<A>),
+    /// In maps of pageblocks.
+    Blocks(FreeBlocks<A>),
+}
+
+/// Free memory on lists.
+pub(super) struct FreeLists<A: Cpu> {
+    /// Whose page cache a page returns to.
+    pub(super) frees_to: FreesTo,
+    /// Which CPU owns which pageblock, if pageblocks have owners.
     pub(super) owners: Owners<A>,
     /// Taken with interrupts off, inside a page cache's lock or alone.
     pub(super) buddy: SpinLock<A, Buddy<A>>,
-    /// The free pages, with the policy `blockmap`; the buddy allocator and the page caches are
-    /// empty then.
-    pub(super) blocks: Option<BlockMap<A>>,
-    /// Pages by which one CPU's account of `blocks` may lag.
-    pub(super) lag_pages: u32,
     /// The page caches. Allocation and freeing only try their locks, so that an interrupt never
     /// waits for one; inside, the buddy lock may be taken.
     pub(super) pcps: EachCpu<SpinLock<A, Pcp>>,
+}
+
+/// Whose page cache a page returns to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FreesTo {
+    /// That of the CPU that frees it.
+    FreeingCpu,
+    /// That of the CPU that owns its pageblock.
+    Owner,
+}
+
+/// Free memory in maps of pageblocks.
+pub(super) struct FreeBlocks<A: Cpu> {
+    /// The maps.
+    pub(super) map: BlockMap<A>,
+    /// Page caches, always empty: the upkeep tick looks at them.
+    pub(super) pcps: EachCpu<SpinLock<A, Pcp>>,
+}
+
+impl<A: Cpu> ZoneFree<A> {
+    /// All of the zone `id`, which is `pages` pages from `start`, is free.
+    pub(super) fn new(
+        policy: PcpPolicy,
+        frames: &FrameTable,
+        (id, start, pages): (ZoneId, Pfn, u32),
+        reserve: ReservePages,
+        mut pcp: impl FnMut() -> Pcp,
+    ) -> Self {
+        let frees_to = match policy {
+            PcpPolicy::Stock => FreesTo::FreeingCpu,
+            PcpPolicy::Posted => FreesTo::Owner,
+            PcpPolicy::Blockmap => {
+                let map = BlockMap::new(start, pages, reserve);
+                let pcps = EachCpu::new::<A>(|_| SpinLock::new(LockClass::Pcp, pcp()));
+                return Self::Blocks(FreeBlocks { map, pcps });
+            }
+        };
+        let mut buddy = Buddy::new(frames, id, start, pages);
+        let owners = match frees_to {
+            FreesTo::FreeingCpu => Owners::none(),
+            FreesTo::Owner => buddy.with_owners(),
+        };
+        let mut cache = |cpu| match frees_to {
+            FreesTo::FreeingCpu => pcp(),
+            FreesTo::Owner => pcp().owning(cpu),
+        };
+        Self::Lists(FreeLists {
+            frees_to,
+            owners,
+            buddy: SpinLock::new(LockClass::Zone, buddy),
+            pcps: EachCpu::new::<A>(|cpu| SpinLock::new(LockClass::Pcp, cache(cpu))),
+        })
+    }
 }
 
 impl<A: Cpu> Zone<A> {
@@ -50,18 +121,8 @@ impl<A: Cpu> Zone<A> {
         (id, node, kind): (ZoneId, NodeId, ZoneKind),
         (start, pages): (Pfn, u32),
         (marks, reserve): (Watermarks, [u32; ZoneKind::COUNT]),
-        (mut buddy, blocks): (Buddy<A>, Option<BlockMap<A>>),
-        policy: PcpPolicy,
-        mut pcp: impl FnMut() -> Pcp,
+        free: ZoneFree<A>,
     ) -> Self {
-        let owners = match policy {
-            PcpPolicy::Stock | PcpPolicy::Blockmap => Owners::none(),
-            PcpPolicy::Posted => buddy.with_owners(),
-        };
-        let mut cache = |cpu| match policy {
-            PcpPolicy::Stock | PcpPolicy::Blockmap => pcp(),
-            PcpPolicy::Posted => pcp().owning(cpu),
-        };
         Self {
             id,
             node,
@@ -72,11 +133,32 @@ impl<A: Cpu> Zone<A> {
             reserve,
             flags: A::AtomicU32::new(0),
             offline: A::AtomicU32::new(0),
-            owners,
-            buddy: SpinLock::new(LockClass::Zone, buddy),
-            blocks,
+            free,
             lag_pages: (marks.low - marks.min) / A::cpus_possible() as u32,
-            pcps: EachCpu::new::<A>(|cpu| SpinLock::new(LockClass::Pcp, cache(cpu))),
+        }
+    }
+    /// Its map of free pageblocks, if it has one.
+    #[inline(always)]
+    pub(super) fn map(&self) -> Option<&BlockMap<A>> {
+        match &self.free {
+            ZoneFree::Lists(_) => None,
+            ZoneFree::Blocks(blocks) => Some(&blocks.map),
+        }
+    }
+    /// Its free lists, if it has some.
+    #[inline]
+    pub(super) fn lists(&self) -> Option<&FreeLists<A>> {
+        match &self.free {
+            ZoneFree::Lists(lists) => Some(lists),
+            ZoneFree::Blocks(_) => None,
+        }
+    }
+    /// Its page caches.
+    #[inline]
+    pub(super) fn pcps(&self) -> &EachCpu<SpinLock<A, Pcp>> {
+        match &self.free {
+            ZoneFree::Lists(lists) => &lists.pcps,
+            ZoneFree::Blocks(blocks) => &blocks.pcps,
         }
     }
     /// Its number.
@@ -118,17 +200,6 @@ impl<A: Cpu> Zone<A> {
         let flags = self.flags.glance(Ordering::Relaxed);
         (pressure_of(flags), flags & ISOLATING != 0)
     }
-    /// Bytes that are kept about it beside the records of its frames; a byte for each of its
-    /// `pageblocks`, and four more where CPUs own them, and their lists for each CPU.
-    pub(super) fn metadata_bytes(&self, pageblocks: usize) -> u64 {
-        let owners = if self.owners.exist() { 4 * pageblocks } else { 0 };
-        (size_of::<Self>() + pageblocks + owners) as u64 + self.cpu_metadata_bytes()
-    }
-    /// Of these, what is kept for CPUs.
-    pub(super) fn cpu_metadata_bytes(&self) -> u64 {
-        let lists = if self.owners.exist() { Pcp::OWNED_BYTES + 4 } else { 0 };
-        (self.pcps.bytes() + A::cpus_possible() * lists) as u64
-    }
     /// Sets or clears a flag.
     pub(super) fn put(&self, flag: u32, on: bool) {
         if on {
@@ -136,6 +207,20 @@ impl<A: Cpu> Zone<A> {
         } else {
             self.flags.fetch_and(!flag, Ordering::Relaxed);
         }
+    }
+}
+
+impl<A: Cpu> FreeLists<A> {
+    /// Bytes that are kept about a zone beside the records of its frames; a byte for each of its
+    /// `pageblocks`, and four more where CPUs own them, and their lists for each CPU.
+    pub(super) fn metadata_bytes(&self, pageblocks: usize) -> u64 {
+        let owners = if self.owners.exist() { 4 * pageblocks } else { 0 };
+        (size_of::<Zone<A>>() + pageblocks + owners) as u64 + self.cpu_metadata_bytes()
+    }
+    /// Of these, what is kept for CPUs.
+    pub(super) fn cpu_metadata_bytes(&self) -> u64 {
+        let lists = if self.owners.exist() { Pcp::OWNED_BYTES + 4 } else { 0 };
+        (self.pcps.bytes() + A::cpus_possible() * lists) as u64
     }
 }
 
