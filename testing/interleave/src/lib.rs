@@ -16,7 +16,7 @@ mod world;
 
 pub use atomic::{ModelAtomic, ModelOwned};
 pub use spin::ModelSpin;
-pub use world::{CpuBody, Hooks, check, cpu_body, interrupt, run, set_online};
+pub use world::{CpuBody, Hooks, check, check_from, cpu_body, interrupt, run, set_online};
 
 use mmscale_arch::{
     Access, Asid, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,

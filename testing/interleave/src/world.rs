@@ -284,11 +284,19 @@ fn roomy() -> Config {
 /// Where the scenario does, under any of the schedules, and where `MMSCALE_DEPTH` is no number
 /// above 0.
 pub fn check(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
+    check_from(SEED, schedules, scenario);
+}
+
+/// As [`check`], from a seed that has found something once.
+///
+/// # Panics
+/// As [`check`].
+pub fn check_from(seed: u64, schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
     let schedules = schedules * depth();
     let scenario = Arc::new(scenario);
     let again = Arc::clone(&scenario);
-    let random = RandomScheduler::new_from_seed(SEED, schedules);
+    let random = RandomScheduler::new_from_seed(seed, schedules);
     Runner::new(random, roomy()).run(move || scenario());
-    let straight = PctScheduler::new_from_seed(SEED, 3, schedules);
+    let straight = PctScheduler::new_from_seed(seed, 3, schedules);
     Runner::new(straight, roomy()).run(move || again());
 }
