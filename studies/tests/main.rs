@@ -11,4 +11,5 @@ mod reap;
 mod runner;
 mod shelf;
 mod shipped;
+mod tiny;
 mod vmstat;

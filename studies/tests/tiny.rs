@@ -1,0 +1,159 @@
+//! What the harness does for every study, on a study of one page.
+
+use crate::shipped::{quick, try_run};
+use mmscale_arch::CpuId;
+use mmscale_document::{Document, On};
+use mmscale_harness::{
+    Checks, Env, Look, Measured, Metric, Missing, Part, Phases, Registry, Request, Run, Shelf,
+    Source, StudyError, Unit, Verdict, Workload, metric, params, tally, value,
+};
+use mmscale_system::{MapSpec, System};
+
+/// Maps a page on each CPU and writes to it.
+#[derive(Clone, Debug)]
+struct Tiny;
+
+params! {
+    /// What goes wrong.
+    struct Params {
+        damage: count(Unit::Pages, 0, [0, 100]), "damaged pages that each program reports";
+        good_from: count(Unit::One, 0, [0, 100]), "the first attempt that shows something";
+    }
+}
+
+tally! {
+    /// What programs did.
+    struct Tally {
+        /// Pages.
+        pages,
+        /// Pages that were damaged.
+        damaged,
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Plan {
+    damage: u64,
+}
+
+fn twice(seen: &mmscale_harness::Seen<'_, Tiny>) -> Measured {
+    value(seen.second.ok_or(Missing::Nothing)?.tally.pages)
+}
+
+impl Workload for Tiny {
+    const FILE: Source = Source {
+        study: "tiny",
+        text: "name = \"tiny\"\nsummary = \"one page\"\nprofile = \"x86-2\"\n\
+               [[arm]]\nname = \"stock\"\nhelp = \"as it is\"\n",
+    };
+    const CPUS: usize = 2;
+    const METRICS: &'static [Metric<Self>] = &[
+        metric("pages", "pages", "pages of all programs", |seen| value(seen.tally.pages)),
+        metric("pages_on_one_cpu", "pages", "pages of the second run", twice),
+        metric("live_wall_ns", "ns", "how long it took (linux)", |seen| {
+            value(seen.live()?.wall_ns)
+        }),
+        metric("mean_of_none", "1", "the mean of no wait", |_| value(f64::NAN)),
+        metric("attempts", "1", "attempts of the run", |seen| {
+            value(u64::from(seen.env.attempt) + 1)
+        }),
+    ];
+    const ATTEMPTS: u32 = 3;
+    type Params = Params;
+    type Plan = Plan;
+    type Tally = Tally;
+    type Inside = ();
+    type Meter = ();
+
+    fn plan(env: &Env<Self>) -> Result<Plan, String> {
+        Ok(Plan { damage: env.params.damage })
+    }
+    fn phases(_: &Plan) -> Phases {
+        Phases::whole(1_000_000)
+    }
+    fn run<S: System>(run: &Run<Self>, system: &S) {
+        for _ in 0..system.cpus() {
+            let at = system.mmap(MapSpec::new(1)).expect("there is memory");
+            system.write(at, 1).expect("there is memory");
+            run.tally.change(|sum| sum.add(&Tally { pages: 1, damaged: run.plan.damage }));
+        }
+    }
+    fn damaged_pages(tally: &Tally) -> u64 {
+        tally.damaged
+    }
+    fn verdict(seen: &mmscale_harness::Seen<'_, Self>) -> Verdict {
+        let good = u64::from(seen.env.attempt) >= seen.env.params.good_from;
+        if good || seen.env.part == Part::Second {
+            Verdict::Good
+        } else {
+            Verdict::Useless("it shows nothing: try again".to_owned())
+        }
+    }
+    fn meters(_: &Env<Self>, _: &Plan) -> Box<dyn FnMut(CpuId)> {
+        Box::new(|_| ())
+    }
+    fn look(_: &Env<Self>, _: &Plan) -> Look {
+        Look { watches: Vec::new(), window: (0, u64::MAX), processes: 1, pages: 2 }
+    }
+    fn second(env: &Env<Self>) -> Result<Option<Env<Self>>, StudyError> {
+        env.second_on_one_cpu().map(Some)
+    }
+    fn window_ns(_: &Params) -> Option<u64> {
+        None
+    }
+    fn remarks(_: &Params, _: On) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+fn run(on: On, settings: &[&str]) -> Result<Document, String> {
+    let mut shelf = Shelf::default();
+    shelf.add::<Tiny>();
+    let registry = Registry::of(Box::leak(Box::new(shelf)));
+    let request = Request { on: Some(on), ..quick("tiny", 1, Checks::Off, settings) };
+    try_run(registry, &request).map(|mut documents| documents.remove(0))
+}
+
+fn figure(document: &Document, name: &str) -> f64 {
+    document.arms[0].metrics[name].mean
+}
+
+#[test]
+fn damaged_pages_fail_the_run() {
+    assert!(run(On::Sim, &["cpus=2"]).is_ok());
+    let why = run(On::Sim, &["cpus=2", "damage=3"]).unwrap_err();
+    assert!(why.contains("6 pages did not hold what their program had written"), "{why}");
+}
+
+#[test]
+fn the_second_run_of_a_seed_is_there_to_compare_with_and_in_the_fingerprint() {
+    let two = run(On::Sim, &["cpus=2"]).unwrap();
+    assert_eq!((figure(&two, "pages"), figure(&two, "pages_on_one_cpu")), (2.0, 1.0));
+    assert_eq!(run(On::Sim, &["cpus=2"]).unwrap().fingerprint, two.fingerprint);
+}
+
+/// A metric that vanished without a word would be a result that is silently wrong.
+#[test]
+fn each_metric_is_shown_or_left_out_with_what_it_needs() {
+    for on in [On::Sim, On::Threads] {
+        let document = run(on, &["cpus=2"]).unwrap();
+        for metric in Tiny::METRICS {
+            let shown = document.arms[0].metrics.contains_key(metric.spec.name);
+            assert!(shown != document.left_out.contains_key(metric.spec.name), "{:?}", metric.spec);
+        }
+        assert_eq!(document.left_out["live_wall_ns"], "the live kernel");
+        assert!(document.left_out["mean_of_none"].starts_with("something to measure"));
+    }
+}
+
+/// A real computer may be busy elsewhere; a simulated machine gives the same again.
+#[test]
+fn a_run_that_shows_nothing_is_tried_again_on_real_machines_alone() {
+    assert_eq!(figure(&run(On::Threads, &["cpus=2"]).unwrap(), "attempts"), 1.0);
+    let third = run(On::Threads, &["cpus=2", "good_from=2"]).unwrap();
+    assert_eq!(figure(&third, "attempts"), 3.0);
+    for (on, setting) in [(On::Threads, "good_from=3"), (On::Sim, "good_from=1")] {
+        let why = run(on, &["cpus=2", setting]).unwrap_err();
+        assert!(why.contains("it shows nothing"), "{on}: {why}");
+    }
+}
