@@ -4,7 +4,7 @@ use super::meter::visited_twice;
 use super::{Reap, Via};
 use mmscale_document::CallRow;
 use mmscale_document::{Side, Wait, Watched};
-use mmscale_harness::Waited;
+use mmscale_harness::Waits;
 use mmscale_harness::{Measured, Metric, Missing, Seen, metric, value};
 use std::ops::{Range, RangeInclusive};
 
@@ -93,7 +93,7 @@ fn is_table(class: &str) -> bool {
 const WATCHED: Missing = Missing::Source("what the live kernel tells");
 
 /// Waits in the live kernel.
-fn waited(seen: &Seen<'_, Reap>, meant: impl Fn(&Wait) -> bool) -> Result<Waited, Missing> {
+fn waited(seen: &Seen<'_, Reap>, meant: impl Fn(&Wait) -> bool) -> Result<Waits, Missing> {
     seen.live()?.waits(meant).ok_or(WATCHED)
 }
 /// Waits for locks of page tables.
@@ -145,7 +145,8 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
         |seen| match seen.live() {
             Ok(_) if seen.tally.helped == 0 => Err(Missing::Nothing),
             Ok(_) => {
-                let cpu = seen.tally.killer_cpu.ok_or(Missing::Source("CPU time of a process"))?;
+                let cpu =
+                    seen.tally.killer_cpu.ok_or(Missing::Source("the CPU time of a process"))?;
                 value(cpu.system_ns + cpu.user_ns)
             }
             Err(_) => value(cpu_ns(seen, None)?.reaper),

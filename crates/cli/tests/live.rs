@@ -298,7 +298,11 @@ fn without_rights_rates_are_measured_and_the_rest_is_said_to_be_missing() {
     let text = said(&ran);
     assert!(ran.status.success(), "{text}");
     assert!(text.contains("no waits, batches and calls of the kernel will be shown"), "{text}");
-    assert!(text.contains("ops_per_s") && !text.contains("lruvec_waits_per_op"), "{text}");
+    let has_row = |name| text.lines().any(|line| line.starts_with(name));
+    assert!(has_row("ops_per_s") && !has_row("lruvec_waits_per_op"), "{text}");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let reason = "lruvec_waits_per_op: needs waits of the live kernel";
+    assert!(words.join(" ").contains(reason), "{text}");
     // Whoever asks for more is refused before anything starts.
     let ran = run(20, &arguments).unwrap();
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));

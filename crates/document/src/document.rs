@@ -80,7 +80,8 @@ pub struct Document {
     pub window_ns: Option<u64>,
     /// Every parameter of the study, given or default.
     pub params: BTreeMap<String, ParamValue>,
-    /// Metrics for which the runs are too short, each with what it needs. No arm has them.
+    /// Metrics that no arm has, each with what it needs: a longer run, another machine, or
+    /// something to measure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<String, String>,
     /// The computer that did the work.

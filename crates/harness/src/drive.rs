@@ -172,8 +172,9 @@ impl<M: Meter> Probe for CpuProbe<M> {
 fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
     let mut result = SeedResult::default();
     for metric in W::METRICS {
-        if let Ok(value) = (metric.measure)(seen) {
-            result.metric(metric.spec.name, value);
+        match (metric.measure)(seen) {
+            Ok(value) => result.metric(metric.spec.name, value),
+            Err(missing) => _ = result.missing.insert(metric.spec.name, missing.needs()),
         }
     }
     match &seen.ran.source {

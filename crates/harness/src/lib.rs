@@ -49,7 +49,7 @@ mod study;
 mod trails;
 mod workload;
 
-pub use crate::look::{LiveRun, Look, Releases, Waited};
+pub use crate::look::{LiveRun, Look, Releases, Waits};
 pub use crate::meters::Level;
 pub use crate::policies::{Arm, Choice};
 pub use board::{Board, Samples, Times};
@@ -78,5 +78,5 @@ pub use study::{
 pub use trails::Trails;
 pub use workload::{
     Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS, Seen,
-    Verdict, Waits, Workload, insist, making_ns, metric, value,
+    Verdict, Workload, insist, making_ns, metric, value,
 };

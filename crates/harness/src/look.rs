@@ -52,10 +52,10 @@ impl LiveRun {
         }
     }
     /// Waits and their sum and longest; `None` where the kernel may not be asked.
-    pub fn waits(&self, meant: impl Fn(&Wait) -> bool) -> Option<Waited> {
+    pub fn waits(&self, meant: impl Fn(&Wait) -> bool) -> Option<Waits> {
         let (count, total_ns, max_ns) =
             self.seen.as_ref()?.sum(|wait| wait.side != Side::Other && meant(wait));
-        Some(Waited { count, total_ns, max_ns })
+        Some(Waits { count, total_ns, max_ns })
     }
 }
 
@@ -68,15 +68,22 @@ pub struct Releases {
     pub max_ns: u64,
 }
 
-/// Some waits.
-#[derive(Clone, Copy, Debug)]
-pub struct Waited {
+/// Waits for some locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
     /// How many.
     pub count: u64,
-    /// Their sum, in ns.
+    /// Their sum in ns.
     pub total_ns: u64,
-    /// The longest, in ns.
+    /// The longest in ns.
     pub max_ns: u64,
+}
+
+impl Waits {
+    /// The mean in ns; 0 of none.
+    pub fn mean_ns(self) -> f64 {
+        self.total_ns as f64 / self.count.max(1) as f64
+    }
 }
 
 /// Functions called on other CPUs whose times are shown.

@@ -42,7 +42,7 @@ pub(super) fn document(
         hz: plan.hz,
         window_ns: plan.study.window_ns(&plan.params),
         params: plan.shown_params(),
-        left_out: left_out(plan),
+        left_out: left_out(plan, results),
         host: host(),
         fingerprint: fingerprint(&arms),
         arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs)).collect(),
@@ -50,16 +50,21 @@ pub(super) fn document(
     }
 }
 
-/// The metrics that the runs are too short for, and what each needs.
-fn left_out(plan: &Plan) -> BTreeMap<String, String> {
-    let too_short = plan.study.too_short(&plan.params, plan.on);
-    let each = |TooShort { metrics, needs }: TooShort| {
-        metrics.into_iter().map(move |metric| (metric.to_owned(), needs.clone()))
-    };
-    too_short.into_iter().flat_map(each).collect()
+/// The metrics that no run has, and what each needs: those that runs are too short for, and those
+/// that the machine cannot fill.
+fn left_out(plan: &Plan, results: &[(Job, SeedResult)]) -> BTreeMap<String, String> {
+    let runs = || results.iter().map(|(_, run)| run);
+    let missing = runs().flat_map(|run| &run.missing);
+    let missing = missing.filter(|(name, _)| !runs().any(|run| run.metrics.contains_key(*name)));
+    let mut all: BTreeMap<String, String> =
+        missing.map(|(name, needs)| ((*name).to_owned(), (*needs).to_owned())).collect();
+    for TooShort { metrics, needs } in plan.study.too_short(&plan.params, plan.on) {
+        all.extend(metrics.into_iter().map(|metric| (metric.to_owned(), needs.clone())));
+    }
+    all
 }
 
-/// Over everything that the runs measured, and no name that somebody chose: an arm is its place.
+/// Over everything that the runs measured, and no name that an author chose: an arm is its place.
 /// What says how it was run is not in it, so that equal results have equal fingerprints.
 fn fingerprint(arms: &[Vec<(u64, &SeedResult)>]) -> String {
     let mut print = Fingerprint::new();

@@ -64,7 +64,7 @@ struct Job {
     seed: u64,
 }
 
-/// The jobs that nobody has begun, and how long those that are done took the host.
+/// The jobs that were not started yet, and how long finished ones took the host.
 struct Queue {
     /// Places in the list of all jobs.
     left: Vec<usize>,

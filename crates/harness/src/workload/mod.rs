@@ -4,7 +4,7 @@ mod metric;
 pub(crate) mod seen;
 
 pub use metric::{Measured, Metric, metric, value};
-pub use seen::{Locks, Seen, Waits};
+pub use seen::{Locks, Seen};
 
 use crate::board::{Board, Samples};
 use crate::file::Source;
@@ -110,6 +110,16 @@ pub enum Missing {
     Source(&'static str),
     /// There was nothing to measure, such as the mean of no wait.
     Nothing,
+}
+
+impl Missing {
+    /// What the metric needs.
+    pub(crate) fn needs(self) -> &'static str {
+        match self {
+            Self::Source(source) => source,
+            Self::Nothing => "something to measure, which these runs did not have",
+        }
+    }
 }
 
 /// What a run is worth.

@@ -1,8 +1,8 @@
 //! What a run left, whatever machine it was on: what metrics are computed from.
 
-use super::{Env, Missing, Phases, Run, SAMPLES, Workload};
+use super::{Env, Missing, Phases, Run, Workload};
 use crate::board::{Samples, Times};
-use crate::look::LiveRun;
+use crate::look::{LiveRun, Waits};
 use crate::machine::{HostCost, MachineRun};
 use crate::meters::Idle;
 use mmscale_document::{CallRow, LockRow, On, Side, Wait};
@@ -46,24 +46,6 @@ pub(crate) struct KernelRan<W: Workload> {
     pub(crate) machine: MachineRun,
     pub(crate) idle: Vec<Idle>,
     pub(crate) meters: Vec<W::Meter>,
-}
-
-/// Waits for some locks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
-    /// How many.
-    pub count: u64,
-    /// Their sum in ns.
-    pub total_ns: u64,
-    /// The longest in ns.
-    pub max_ns: u64,
-}
-
-impl Waits {
-    /// The mean in ns; 0 of none.
-    pub fn mean_ns(self) -> f64 {
-        self.total_ns as f64 / self.count.max(1) as f64
-    }
 }
 
 /// Rows of locks that were counted in the window of a run, or in all of it.
@@ -188,7 +170,7 @@ impl<'a, W: Workload> Seen<'a, W> {
     /// Sections without preemption by CPU; only simulated machines have them.
     pub fn sections(&self) -> Result<&'a [CpuSections], Missing> {
         match &self.kernel()?.machine.sections[..] {
-            [] => Err(Missing::Source("sections without preemption")),
+            [] => Err(Missing::Source("a simulated machine, for sections without preemption")),
             sections => Ok(sections),
         }
     }
@@ -201,13 +183,12 @@ impl<'a, W: Workload> Seen<'a, W> {
     }
     /// The `which`th kind of times that programs noted, by CPU.
     pub fn samples(&self, which: usize) -> Vec<Times> {
-        const { assert!(SAMPLES > 0) };
         self.ran.run.samples[which].by_cpu(self.env.cpus())
     }
     /// The `which`th kind of times as they were noted, where each is known.
     pub fn each_sample(&self, which: usize) -> Result<Vec<(usize, u64)>, Missing> {
         let samples: &Samples = &self.ran.run.samples[which];
-        samples.each().ok_or(Missing::Source("each time by itself"))
+        samples.each().ok_or(Missing::Source("a machine whose programs share a process"))
     }
     /// What hooks inside the memory manager noted.
     pub fn inside(&self) -> Result<MutexGuard<'a, W::Inside>, Missing> {

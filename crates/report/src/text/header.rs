@@ -78,7 +78,7 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     lines
 }
 
-/// The metrics that the runs are too short for, by what they need.
+/// The metrics that no arm has, by what they need.
 fn left_out(document: &Document) -> BTreeMap<&str, Vec<&str>> {
     let mut by_need = BTreeMap::<&str, Vec<&str>>::new();
     for (metric, needs) in &document.left_out {
