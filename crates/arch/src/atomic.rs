@@ -47,9 +47,9 @@ pub trait Atomic<T: Copy> {
     fn jot(&self, value: T, order: Ordering) {
         self.store(value, order);
     }
-    /// Reads, and writes what `change` makes of it unless that is nothing, until nobody has come
-    /// in between. Returns what was there: as `Ok` if it was changed. In virtual time it is one
-    /// step, so `change` asks nothing of the machine.
+    /// Reads the value and writes what `change` makes of it, unless that is `None`; retries if
+    /// another CPU has written in between. Returns the old value: as `Ok` if it was changed. In
+    /// virtual time it is one step, so `change` asks nothing of the machine.
     #[inline]
     fn fetch_update(
         &self,
@@ -75,7 +75,7 @@ pub trait Atomic<T: Copy> {
 pub trait OwnedCounter<T: Copy> {
     /// A new counter at zero.
     fn zero() -> Self;
-    /// The value. Only for the owning CPU (or for whoever took over a dead CPU's data).
+    /// The value. Only for the owning CPU (or for the CPU that took over a dead CPU's data).
     fn get(&self) -> T;
     /// Sets the value. Only for the owner.
     fn set(&self, value: T);
@@ -107,7 +107,7 @@ pub unsafe trait RawSpin {
     /// # Safety
     /// The caller holds the lock.
     unsafe fn unlock(&self);
-    /// Whether somebody holds the lock now; a hint that may be old when it arrives.
+    /// Returns whether the lock is held; a hint that may be stale on return.
     fn is_locked(&self) -> bool;
 }
 

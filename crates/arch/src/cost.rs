@@ -1,7 +1,7 @@
 //! What work costs: operations and cache lines, by name. Empty on real hardware.
 //!
-//! An operation is a piece of real code, with a cost that stands in a machine profile with its
-//! source. It is never an arm, a study or a policy: waiting emerges only from locks that are taken.
+//! An operation is a piece of real code. Its cost is in a machine profile, with its source. It is
+//! never an arm, a study or a policy: waiting emerges only from locks that are taken.
 
 use super::{NodeId, Pfn};
 use crate::names::named;
@@ -82,7 +82,7 @@ named! {
         VmaFind = "vma_find",
         /// Adding, removing, splitting or resizing one VMA: its memory, the tree, the books.
         VmaEdit = "vma_edit",
-        /// Compressing one 4 KiB page and storing what comes out.
+        /// Compressing one 4 KiB page and storing the result.
         CompressPage = "compress_page",
         /// Finding one compressed page and unpacking it.
         DecompressPage = "decompress_page",
@@ -109,9 +109,9 @@ pub enum Line {
 /// How a line is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Read by whoever owns what the line holds: other CPUs keep their copies.
+    /// Read by the owner of the data on the line: other CPUs keep their copies.
     Read,
-    /// Read of a frame that somebody else may be writing (a neighbour): leaves no copy behind.
+    /// Read of a frame that another CPU may be writing (a neighbour): leaves no copy behind.
     Peek,
     /// Write: this CPU becomes the owner.
     Write,

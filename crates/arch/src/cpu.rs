@@ -24,8 +24,8 @@ pub struct PathId(pub u32);
 /// CPU excepted; it is below [`Cpu::cpus_possible`], which never changes. Data for each CPU
 /// ([`PerCpu`](crate::sync::PerCpu)) rests on it.
 pub unsafe trait Cpu: Sized + 'static {
-    /// Whether anybody looks at what [`Cpu::trace`] is told. Where nobody does, what only those
-    /// events need is left out.
+    /// Whether [`Cpu::trace`] has a listener. Where it has none, work that only events need is left
+    /// out.
     const TRACES: bool = true;
     /// A spin lock; fair between waiters where the machine can make it so.
     type Spin: RawSpin;

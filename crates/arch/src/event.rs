@@ -7,7 +7,7 @@ use super::{Asid, CpuId, Order, Pfn};
 pub enum ZapBy {
     /// A walk comes by it; others may too.
     Walk,
-    /// It was claimed: nobody else comes by it.
+    /// It was claimed: no other walk comes by it.
     Claim,
 }
 
@@ -141,7 +141,7 @@ pub enum TickEvent {
         /// Whether the work armed itself again.
         rearmed: bool,
     },
-    /// The upkeep tick of `cpu` was armed by somebody else (the shepherd) to fire at once.
+    /// The upkeep tick of `cpu` was armed by another task (the shepherd) to fire immediately.
     Kicked {
         /// Whose tick.
         cpu: CpuId,
@@ -196,8 +196,8 @@ pub enum CallEvent {
 /// The end of an address space, and page tables that are emptied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitEvent {
-    /// Somebody takes the pages out that a page table maps, to the extent that it holds a VMA, or
-    /// has claimed the table.
+    /// A walk takes out the pages that a page table maps, as far as it holds a VMA or has claimed
+    /// the table.
     TableZap {
         /// Whose table.
         asid: Asid,
@@ -244,7 +244,7 @@ pub enum OomEvent {
         /// Whose.
         asid: Asid,
     },
-    /// It could not, as somebody had mmap_lock (`skip_task_reaping`).
+    /// It could not, as mmap_lock was held (`skip_task_reaping`).
     SkipTaskReaping {
         /// Whose.
         asid: Asid,
@@ -260,7 +260,7 @@ pub enum LruEvent {
         kind: u8,
         /// Folios in it.
         folios: u8,
-        /// Of these, folios that nobody but the batch used any more.
+        /// Of these, folios that only the batch used any more.
         dead: u8,
         /// Of the dead, those that were freed without having been put on a list.
         freed: u8,

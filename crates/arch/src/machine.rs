@@ -17,7 +17,7 @@ pub enum Ipi {
     Timer,
     /// The swap device has finished requests of the target; no CPU sends this.
     Block,
-    /// Somebody short of pages wants those that the target keeps to itself.
+    /// Another CPU is short of pages and asks for those in the caches of the target.
     DrainPages,
 }
 
@@ -126,8 +126,8 @@ pub unsafe trait Machine: Cpu {
 
     /// The task this runs in; in an interrupt, the interrupted one.
     fn current() -> TaskId;
-    /// Blocks the calling task until somebody unparks it; returns at once if somebody has since
-    /// the last park. May also return early: callers check their condition in a loop.
+    /// Blocks the calling task until it is unparked; returns immediately if it was unparked since
+    /// its last park. May also return early: callers check their condition in a loop.
     fn park();
     /// Whether `task` is running on a CPU now; a hint for optimistic spinning.
     fn is_running(task: TaskId) -> bool;
@@ -136,8 +136,8 @@ pub unsafe trait Machine: Cpu {
     /// Lets a waiting task run, if there is one that should. Nothing is held.
     fn cond_resched();
 
-    /// Whether a task of at least the same right waits for this CPU: whoever spins with preemption
-    /// off gives up then. A hint; a machine may always say no.
+    /// Returns whether a task of at least the same priority waits for this CPU: a task that spins
+    /// with preemption off gives up then. A hint; a machine may always return `false`.
     fn need_resched() -> bool {
         false
     }
@@ -172,9 +172,8 @@ pub unsafe trait Machine: Cpu {
     /// Whether every byte of a frame is 0. Costs nothing by itself.
     fn is_zero(pfn: Pfn) -> bool;
 
-    // -- The swap device: blocks of a page each, numbered from 0, as many as anybody asks for. What
-    // a block holds that was never written is anything. Nothing of this costs anything by itself
-    // but the device's time.
+    // -- The swap device: blocks of a page each, numbered from 0, without a limit. The content of a
+    // block that was never written is undefined. Only the device's time costs anything by itself.
 
     /// Hands a request to the device; preemption is off. Never waits: the device reads or writes
     /// the frame by itself, at any time until it has finished, and then interrupts this CPU with
@@ -184,20 +183,20 @@ pub unsafe trait Machine: Cpu {
     /// Takes a request back that has finished: of this CPU, or of one that is offline. Preemption
     /// is off. A read has filled its frame by then.
     fn io_done() -> Option<IoDone>;
-    /// Reads or writes a block at once, in the caller's own time and without an interrupt, as where
-    /// the device is memory; `false`: it has failed.
+    /// Reads or writes a block synchronously, in the caller's own time and without an interrupt, as
+    /// where the device is memory; `false`: it has failed.
     fn io_now(io: PageIo) -> bool;
 
     // -- Page tables: the 512 words of 64 bits of a frame of the memory manager's own. None of
-    // these costs anything by itself. Who holds the lock of a table loads and stores. The hardware
+    // these costs anything by itself. The holder of a table's lock loads and stores. The hardware
     // reads tables without it, and sets bits in entries that are present: so an entry that is
     // present is changed by `table_swap` or `table_compare_exchange` only, under the lock too, and
     // `table_store` fills entries that are not.
 
-    /// Entry `index` of the table at `pfn`, for who holds its lock.
+    /// Returns entry `index` of the table at `pfn`. The caller holds its lock.
     fn table_load(pfn: Pfn, index: usize) -> u64;
-    /// Fills an entry that is not present, for who holds the table's lock. What was written before
-    /// is visible to whoever sees the entry.
+    /// Fills an entry that is not present. The caller holds the table's lock. Earlier writes are
+    /// visible to every CPU that sees the entry.
     fn table_store(pfn: Pfn, index: usize, value: u64);
     /// An entry as the hardware reads it, without the lock: a synchronised operation.
     fn table_peek(pfn: Pfn, index: usize) -> u64;

@@ -149,7 +149,7 @@ pub struct Watched {
     pub lru_batches: u64,
     /// See [`Watched::lru_batches`].
     pub lru_folios: u64,
-    /// Unmapping at exit; waiting for somebody who helps; freeing page tables.
+    /// Unmapping at exit; waiting for a helper; freeing page tables.
     pub exit_zap: Durations,
     /// See [`Watched::exit_zap`].
     pub exit_await_reaper: Durations,

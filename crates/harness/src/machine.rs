@@ -178,8 +178,8 @@ impl MachineSpec {
     }
 }
 
-/// The kernel's defaults, but that allocations fail where somebody would be killed: a workload that
-/// meets the end of memory goes on with what it has. A study of kills sets the policy itself.
+/// The kernel's defaults, but that allocations fail where a process would be killed: a workload
+/// that meets the end of memory goes on with what it has. A study of kills sets the policy itself.
 fn mm_of(map: MemoryMap) -> MmConfig {
     let mut config = MmConfig::new(map, TickPolicy::Stock);
     config.oom.policy = OomPolicy::Fail;

@@ -1,4 +1,4 @@
-//! Names that nobody knows, and the names that were probably meant.
+//! Unknown names, and the names that were probably meant.
 
 use thiserror::Error;
 

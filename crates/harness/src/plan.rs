@@ -1,4 +1,4 @@
-//! From what somebody asked for to what is run, with everything checked before anything starts.
+//! From a request to what is run, with everything checked before anything starts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub const MAX_CPUS: u64 = 4096;
 /// The most seeds of one run.
 const MAX_SEEDS: u64 = 10_000;
 
-/// What somebody wants to run. What is left out takes the study's default.
+/// What is to be run. A field that is left out takes the study's default.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Names of studies; `all` stands for every one.
@@ -372,7 +372,7 @@ fn machine(study: &dyn Study, request: &Request) -> Result<On, CallError> {
     Err(CallError::Other(format!("{why}; use --on {}", names.join(" or --on "))))
 }
 
-/// HZ of the kernel that runs here, which nobody can choose.
+/// HZ of the kernel that runs here, which cannot be chosen.
 fn live_hz(request: &Request) -> Result<u32, CallError> {
     if request.settings.keys().any(|key| key == "hz") {
         let what = "--hz is a property of the kernel that runs here, which is what --on linux \

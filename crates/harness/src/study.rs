@@ -46,7 +46,7 @@ pub struct TooShort {
     pub needs: String,
 }
 
-/// What a study runs on unless somebody says otherwise.
+/// The machine that a study runs on by default.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
     /// The machines it can run on; the first is the default.
@@ -76,7 +76,7 @@ pub trait Study: Sync {
     }
     /// Everything that [`SeedResult::metrics`] may hold, in the order in which it is shown.
     fn metrics(&self) -> &'static [MetricSpec];
-    /// What it runs on unless somebody says otherwise.
+    /// The machine that it runs on by default.
     fn defaults(&self) -> Defaults;
     /// What a reader of its report must know: how long it ran, which figures want longer runs. One
     /// paragraph each.
@@ -268,6 +268,8 @@ impl Progress {
 pub struct SeedResult {
     /// Metrics by name; a metric that had nothing to measure is left out.
     pub metrics: BTreeMap<&'static str, Value>,
+    /// Metrics that the run could not measure, each with what that needs.
+    pub missing: BTreeMap<&'static str, &'static str>,
     /// Lock statistics by class and call path.
     pub locks: Vec<LockRow>,
     /// CPU time by call path, where the study shows it.

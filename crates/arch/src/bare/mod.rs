@@ -17,7 +17,7 @@ pub use lock::BareSpin;
 
 use super::{CpuId, CpuMask, IrqState, NodeId, TaskId};
 
-/// What the frame allocator asks of whoever embeds it, as static functions on a tag type.
+/// What the frame allocator asks of its embedder, as static functions on a tag type.
 ///
 /// All are called on every way to a page, so those that are a few instructions long should be
 /// `#[inline]`.
@@ -48,8 +48,8 @@ pub unsafe trait Bare: Sized + 'static {
     fn node_of(_cpu: CpuId) -> NodeId {
         NodeId::new(0)
     }
-    /// Copies the mask of CPUs that are online now. Whoever changes it tells the frame allocator
-    /// (`cpu_dead`, `cpu_online`).
+    /// Copies the mask of CPUs that are online now. The code that changes it calls `cpu_dead` and
+    /// `cpu_online` of the frame allocator.
     fn online(mask: &mut CpuMask) {
         *mask = CpuMask::first(Self::cpus());
     }

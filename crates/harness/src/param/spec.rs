@@ -27,7 +27,7 @@ pub enum Length {
     Quick,
 }
 
-/// What values a parameter can have, and which it has unless somebody sets it.
+/// What values a parameter can have, and which it has unless it is set.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// A whole number.
