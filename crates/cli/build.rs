@@ -1,21 +1,22 @@
 //! Tells the program which sources it is built from, for the records of runs.
 
 fn main() {
-    mmscale_identity::emit(
-        "MMSCALE_SOURCES",
-        &[
-            "../../crates/*/src",
-            "../../crates/*/build.rs",
-            "../../crates/*/Cargo.toml",
-            "../../crates/linux/bpf",
-            "../../machines",
-            "../../studies/Cargo.toml",
-            "../../studies/*.rs",
-            "../../studies/*/*.rs",
-            "../../studies/*/study.toml",
-            "../../.cargo",
-            "../../Cargo.toml",
-            "../../Cargo.lock",
-        ],
-    );
+    let mut sources = vec![
+        "../../crates/*/src",
+        "../../crates/*/build.rs",
+        "../../crates/*/Cargo.toml",
+        "../../crates/linux/bpf",
+        "../../machines",
+        "../../studies/Cargo.toml",
+        "../../studies/*.rs",
+        "../../studies/*/*.rs",
+        "../../.cargo",
+        "../../Cargo.toml",
+        "../../Cargo.lock",
+    ];
+    // A development build reads these when it starts, and its documents have their hashes.
+    if std::env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_none() {
+        sources.push("../../studies/*/study.toml");
+    }
+    mmscale_identity::emit("MMSCALE_SOURCES", &sources);
 }

@@ -7,15 +7,16 @@
 //! service, of which the few have pages reclaimed that are in swap already.
 
 mod metrics;
+mod remarks;
 mod threads;
 
 pub use metrics::CallWaits;
 
-use mmscale_arch::{CpuId, Machine};
+use mmscale_arch::Machine;
 use mmscale_document::On;
 use mmscale_harness::{
-    Env, Look, Metric, Phases, Run, SETTLE_NS, SeedResult, Seen, Source, TooShort, Unit, Verdict,
-    Watch, Workload, making_ns, names, params, tally,
+    Env, Metric, Needs, Phases, Run, SETTLE_NS, SeedResult, Seen, Source, TooShort, Unit, Verdict,
+    Watch, Workload, making_ns, names, params, study_file, tally,
 };
 use mmscale_kernel::Kernel;
 use mmscale_mm::mm::MmConfig;
@@ -107,10 +108,10 @@ const SWAP_PAGES: u32 = 1 << 16;
 const PAGES_OF_CPU: u64 = 1024;
 
 impl Workload for Ipi {
-    const FILE: Source = Source { study: "ipi", text: include_str!("study.toml") };
-    const CPUS: usize = 16;
+    const FILE: Source = study_file!("ipi");
     const METRICS: &'static [Metric<Self>] = metrics::METRICS;
     const ATTEMPTS: u32 = 1;
+    const WATCHES: &'static [Watch] = &[Watch::Calls, Watch::Resched];
     type Params = Params;
     type Plan = Plan;
     type Tally = Tally;
@@ -151,17 +152,8 @@ impl Workload for Ipi {
         }
         sim.sections = Some(plan.windows);
     }
-    fn meters(_: &Env<Self>, plan: &Plan) -> Box<dyn FnMut(CpuId) -> CallWaits> {
-        let window_ns = plan.window_ns.clone();
-        Box::new(move |_| CallWaits::within(window_ns.clone()))
-    }
-    fn look(env: &Env<Self>, plan: &Plan) -> Look {
-        Look {
-            watches: vec![Watch::Calls, Watch::Resched],
-            window: (plan.window_ns.start, plan.window_ns.end),
-            processes: 8,
-            pages: PAGES_OF_CPU * env.cpus() as u64,
-        }
+    fn needs(env: &Env<Self>, _: &Plan) -> Needs {
+        Needs { processes: 8, pages: PAGES_OF_CPU * env.cpus() as u64 }
     }
     fn damaged_pages(tally: &Tally) -> u64 {
         tally.damaged
@@ -171,15 +163,11 @@ impl Workload for Ipi {
                     or flush_ms)";
         if seen.tally.ops > 0 { Verdict::Good } else { Verdict::Useless(what.to_owned()) }
     }
-    fn window_ns(params: &Params) -> Option<u64> {
-        let (ns, count) = windows_of(params);
-        Some((ns * count as f64) as u64)
-    }
     fn remarks(params: &Params, on: On) -> Vec<String> {
-        metrics::remarks(params, on)
+        remarks::remarks(params, on)
     }
     fn too_short(params: &Params, on: On) -> Vec<TooShort> {
-        metrics::too_short(params, on)
+        remarks::too_short(params, on)
     }
     fn details(seen: &Seen<'_, Self>, result: &mut SeedResult) {
         metrics::details(seen, result);

@@ -6,20 +6,18 @@
 //! after it is to run another task: it has only those sections for which a task waited, and only
 //! from then on.
 
-use super::{CALLS, Ipi, Params, WAKEUPS, Work};
-use mmscale_arch::{CallEvent, Trace, TraceGroup};
+use super::{CALLS, Ipi, Plan, WAKEUPS};
+use mmscale_arch::{CallEvent, CpuId, Trace, TraceGroup};
 use mmscale_document::{Call, Durations, Side, Watched};
-use mmscale_document::{Histogram, On, PerCpu, SectionRecord, SectionWait};
+use mmscale_document::{Histogram, PerCpu, SectionRecord, SectionWait};
 use mmscale_harness::{
-    LiveRun, Measured, Meter, Metric, Missing, SeedResult, Seen, Times, TooShort, metric,
-    powers_of_two, value,
+    Env, LiveRun, Measured, Meter, Metric, Missing, SeedResult, Seen, Times, metric, powers_of_two,
+    value,
 };
 use mmscale_mm::smp::CallStats;
 use mmscale_sim::{CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited};
 use std::ops::Range;
 
-/// Windows without which a 99th percentile is the largest value.
-const NEEDED_WINDOWS: u64 = 100;
 /// Sections of all CPUs that a record keeps.
 const KEPT: usize = 8;
 /// Limits by which sections are counted, as their places in [`SECTION_LIMITS_NS`].
@@ -247,12 +245,16 @@ pub struct CallWaits {
 }
 
 impl CallWaits {
-    pub(super) fn within(window_ns: Range<u64>) -> Self {
+    fn within(window_ns: Range<u64>) -> Self {
         Self { window_ns, waits_ns: Vec::new() }
     }
 }
 
-impl Meter for CallWaits {
+impl Meter<Ipi> for CallWaits {
+    fn of_cpus(_: &Env<Ipi>, plan: &Plan) -> impl FnMut(CpuId) -> Self {
+        let window_ns = plan.window_ns.clone();
+        move |_| Self::within(window_ns.clone())
+    }
     fn hears(&self, group: TraceGroup) -> bool {
         group == TraceGroup::Call
     }
@@ -336,77 +338,6 @@ fn name_of(waited: Waited) -> String {
         Waited::Loop => "others, in a loop".to_owned(),
         Waited::Stolen => "stolen".to_owned(),
         Waited::Handler => "another handler".to_owned(),
-    }
-}
-
-/// The metrics for which a run has too few windows.
-pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
-    let has_windows = on != On::Linux && params.workload != Work::Flush;
-    let few = has_windows && params.windows < NEEDED_WINDOWS;
-    let p99 = few.then(|| TooShort {
-        metrics: vec!["preempt_off_max_window_p99_ns"],
-        needs: format!(
-            "windows={NEEDED_WINDOWS} or more: a 99th percentile of fewer is the largest"
-        ),
-    });
-    p99.into_iter().collect()
-}
-
-/// How long the run is, and what can be seen on its machine.
-pub(super) fn remarks(params: &Params, on: On) -> Vec<String> {
-    let length = match params.workload {
-        Work::Flush => format!(
-            "A thread on every CPU writes to a page of its own and lets it go (MADV_DONTNEED) for \
-             {} ms; call_mean_ns is the call alone.",
-            params.flush_ms
-        ),
-        Work::Mixed | Work::Reclaim => windows_of(params, on),
-    };
-    vec![length, seen_on(on).to_owned()]
-}
-
-/// How long the run is, and what that means for what disturbs it.
-fn windows_of(params: &Params, on: On) -> String {
-    let Params { windows, window_s, .. } = params;
-    let length = format!("{windows} windows of {window_s} s");
-    if on != On::Sim {
-        return format!(
-            "{length}, one after the other. Whatever else this computer does in that time is in \
-             the figures."
-        );
-    }
-    if !params.noise {
-        return format!("{length}, and nothing disturbs the CPUs.");
-    }
-    let times = 30.0 / window_s;
-    format!(
-        "{length}; disturbances come {times:.0} times as often as in the profile, so that each \
-         window has as many as one of 30 s. Ordinary sections are not scaled: a longer window has \
-         more of them, and a longer longest."
-    )
-}
-
-/// What can be seen on a machine, and what cannot.
-fn seen_on(on: On) -> &'static str {
-    match on {
-        On::Sim => {
-            "p50 and p99 are of the CPU that has the largest: of its windows' longest sections, \
-             of its watchman's wake-ups. A section is preemption off, interrupts off or an \
-             interrupt. Stolen time counts where it falls into one."
-        }
-        On::Threads => {
-            "CPUs are threads of this computer, and interrupts are looked for at certain points: \
-             sections without preemption cannot be seen. p50 and p99 of wake-ups are of the CPU \
-             that has the largest; calls, waits and interrupts are counted by the memory manager \
-             itself."
-        }
-        On::Linux => {
-            "p50 and p99 of wake-ups are of the CPU that has the largest. Sections without \
-             preemption cannot be seen without a tracer in each of them; resched_delay, how long a \
-             CPU goes on after it is to run another task, stands in for those that somebody waited \
-             for. Calls are those of the run's processes, from the wish until the function began \
-             (delivery) and while it ran."
-        }
     }
 }
 

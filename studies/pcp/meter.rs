@@ -1,7 +1,8 @@
 //! What one CPU's tracepoints say about pages, their clearing, and what page caches hold.
 
+use super::{Pcp, Plan};
 use mmscale_arch::{CpuId, Order, PageEvent, PcpEvent, Pfn, Trace, TraceGroup};
-use mmscale_harness::{Level, Meter};
+use mmscale_harness::{Env, Level, Meter};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -47,7 +48,7 @@ pub struct PageMeter {
 }
 
 impl PageMeter {
-    pub(super) fn new(cpu: CpuId, window_ns: Range<u64>, owners: Owners) -> Self {
+    fn new(cpu: CpuId, window_ns: Range<u64>, owners: Owners) -> Self {
         Self {
             cpu: cpu.index() as u16 + 1,
             window_ns,
@@ -89,7 +90,11 @@ impl PageMeter {
     }
 }
 
-impl Meter for PageMeter {
+impl Meter<Pcp> for PageMeter {
+    fn of_cpus(env: &Env<Pcp>, plan: &Plan) -> impl FnMut(CpuId) -> Self {
+        let (window_ns, owners) = (plan.at.window_ns(), Owners::new(env.pages as usize));
+        move |cpu| Self::new(cpu, window_ns.clone(), owners.clone())
+    }
     fn hears(&self, group: TraceGroup) -> bool {
         matches!(group, TraceGroup::Page | TraceGroup::Pcp)
     }

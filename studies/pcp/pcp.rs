@@ -24,13 +24,13 @@ mod purger;
 mod worker;
 
 use edge::EdgeTally;
-use meter::{Owners, PageMeter};
-use mmscale_arch::{CpuId, Machine};
+use meter::PageMeter;
+use mmscale_arch::Machine;
 use mmscale_document::On;
 use mmscale_frames::page_alloc::Census;
 use mmscale_harness::{
-    Env, Look, Metric, Phases, Run, SeedResult, Seen, Source, TooShort, Unit, Verdict, Watch,
-    Workload, names, params, tally,
+    Env, Metric, Needs, Phases, Run, SeedResult, Seen, Source, TooShort, Unit, Verdict, Workload,
+    names, params, study_file, tally,
 };
 use mmscale_kernel::Kernel;
 use mmscale_mm::group::GroupId;
@@ -127,8 +127,7 @@ pub struct Memory {
 const NEEDED_EDGE_MS: f64 = 2.0;
 
 impl Workload for Pcp {
-    const FILE: Source = Source { study: "pcp", text: include_str!("study.toml") };
-    const CPUS: usize = 32;
+    const FILE: Source = study_file!("pcp");
     const METRICS: &'static [Metric<Self>] = metrics::METRICS;
     const ATTEMPTS: u32 = 4;
     type Params = Params;
@@ -155,17 +154,11 @@ impl Workload for Pcp {
             Lists::Stock => LruPolicy::Stock,
         };
     }
-    fn meters(env: &Env<Self>, plan: &Plan) -> Box<dyn FnMut(CpuId) -> PageMeter> {
-        let (window_ns, owners) = (plan.at.window_ns(), Owners::new(env.pages as usize));
-        Box::new(move |cpu| PageMeter::new(cpu, window_ns.clone(), owners.clone()))
+    fn needs(env: &Env<Self>, plan: &Plan) -> Needs {
+        Needs { processes: 8 * env.cpus() as u64, pages: plan.wants_pages }
     }
-    fn look(env: &Env<Self>, plan: &Plan) -> Look {
-        Look {
-            watches: vec![Watch::Locks],
-            window: (plan.at.begin_ns, u64::MAX),
-            processes: 8 * env.cpus() as u64,
-            pages: plan.wants_pages,
-        }
+    fn watched_ns(plan: &Plan) -> (u64, u64) {
+        (plan.at.begin_ns, u64::MAX)
     }
     fn damaged_pages(tally: &Tally) -> u64 {
         tally.damaged
@@ -181,15 +174,9 @@ impl Workload for Pcp {
             _ => Verdict::Good,
         }
     }
-    fn window_ns(params: &Params) -> Option<u64> {
-        let ms = match params.workload {
-            Kind::Exit => return None,
-            Kind::Build => params.build_ms,
-            Kind::Purger => params.purger_ms,
-            Kind::Mixed => params.mixed_ms,
-            Kind::Edge => params.edge_ms,
-        };
-        Some((ms * 1e6) as u64)
+    fn window_ns(plan: &Plan) -> Option<u64> {
+        let Phases { from_ns, until_ns, .. } = Self::phases(plan);
+        (!matches!(plan.load, plan::Load::Exit(_))).then(|| until_ns - from_ns)
     }
     fn remarks(params: &Params, on: On) -> Vec<String> {
         let window = match params.workload {

@@ -1,7 +1,8 @@
 //! What one CPU's tracepoints say about the end of an address space.
 
-use mmscale_arch::{ExitEvent, OomEvent, PageEvent, TlbEvent, Trace, TraceGroup, ZapBy};
-use mmscale_harness::Meter;
+use super::{Plan, Reap};
+use mmscale_arch::{CpuId, ExitEvent, OomEvent, PageEvent, TlbEvent, Trace, TraceGroup, ZapBy};
+use mmscale_harness::{Env, Meter};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
@@ -43,7 +44,11 @@ impl ReapMeter {
     }
 }
 
-impl Meter for ReapMeter {
+impl Meter<Reap> for ReapMeter {
+    fn of_cpus(_: &Env<Reap>, plan: &Plan) -> impl FnMut(CpuId) -> Self {
+        let kill_ns = plan.kill_ns;
+        move |_| Self::new(kill_ns)
+    }
     fn hears(&self, group: TraceGroup) -> bool {
         matches!(group, TraceGroup::Page | TraceGroup::Exit | TraceGroup::Tlb | TraceGroup::Oom)
     }

@@ -11,12 +11,12 @@ mod programs;
 
 use layout::Layout;
 use meter::ReapMeter;
-use mmscale_arch::{CpuId, Machine};
+use mmscale_arch::Machine;
 use mmscale_document::On;
 use mmscale_document::OomEvents;
 use mmscale_harness::{
-    Env, Look, Metric, Phases, Run, SeedResult, Seen, Source, Unit, Verdict, Watch, Workload,
-    names, params,
+    Env, Metric, Needs, Phases, Run, SeedResult, Seen, Source, Unit, Verdict, Watch, Workload,
+    names, params, study_file,
 };
 use mmscale_kernel::Kernel;
 use mmscale_mm::lru::LruPolicy;
@@ -111,10 +111,10 @@ mmscale_harness::plain!(Happened {
 const NEVER_MS: u64 = 3_600_000;
 
 impl Workload for Reap {
-    const FILE: Source = Source { study: "reap", text: include_str!("study.toml") };
-    const CPUS: usize = 8;
+    const FILE: Source = study_file!("reap");
     const METRICS: &'static [Metric<Self>] = metrics::METRICS;
     const ATTEMPTS: u32 = 1;
+    const WATCHES: &'static [Watch] = &[Watch::Locks, Watch::Exits, Watch::Oom, Watch::Calls];
     type Params = Params;
     type Plan = Plan;
     type Tally = Happened;
@@ -153,17 +153,8 @@ impl Workload for Reap {
             mm.oom.delay_ns = delay_ms * 1_000_000;
         }
     }
-    fn meters(_: &Env<Self>, plan: &Plan) -> Box<dyn FnMut(CpuId) -> ReapMeter> {
-        let kill_ns = plan.kill_ns;
-        Box::new(move |_| ReapMeter::new(kill_ns))
-    }
-    fn look(env: &Env<Self>, plan: &Plan) -> Look {
-        Look {
-            watches: vec![Watch::Locks, Watch::Exits, Watch::Oom, Watch::Calls],
-            window: (plan.kill_ns, u64::MAX),
-            processes: 4,
-            pages: env.params.pages,
-        }
+    fn needs(env: &Env<Self>, _: &Plan) -> Needs {
+        Needs { processes: 4, pages: env.params.pages }
     }
     /// The victim's pages go with it; no program looks at them again.
     fn damaged_pages(_: &Happened) -> u64 {
@@ -183,9 +174,6 @@ impl Workload for Reap {
                 Verdict::Useless(what.to_owned())
             }
         }
-    }
-    fn window_ns(_: &Params) -> Option<u64> {
-        None
     }
     fn remarks(params: &Params, on: On) -> Vec<String> {
         let helpers = params.walkers - 1;

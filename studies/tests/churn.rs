@@ -16,6 +16,7 @@ fn run(arms: &[&str], settings: &[&str]) -> Document {
 #[test]
 fn populate_lists_each_page_by_itself() {
     let document = run(&["stock", "freeze", "lazy"], &["madvise=none"]);
+    assert_eq!(document.window_ns, Some(5_000_000), "duration_ms");
     let [stock, freeze, lazy] = &document.arms[..] else { panic!("three arms") };
     for arm in [stock, freeze] {
         assert_eq!(mean(arm, "lru_batch_size_mean"), 1.0, "{}", arm.arm);

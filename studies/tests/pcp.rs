@@ -38,6 +38,13 @@ fn every_workload_has_a_document_and_the_same_result_under_either_schedule() {
     let lazy = with("sched=lazy");
     let names: Vec<String> = lazy.iter().map(|d| d.params["workload"].to_string()).collect();
     assert_eq!(names, WORKLOADS);
+    let windows_ns: Vec<_> = lazy.iter().map(|d| d.window_ns).collect();
+    let ms = |n: u64| Some(n * 1_000_000);
+    assert_eq!(
+        windows_ns,
+        [ms(2), ms(1), None, ms(1), ms(4)],
+        "the end of `exit` is its last page"
+    );
     for (lazy, naive) in lazy.iter().zip(with("sched=naive")) {
         let workload = &lazy.params["workload"];
         assert_eq!(lazy.arms[0].metrics, naive.arms[0].metrics, "{workload}");

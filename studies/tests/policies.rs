@@ -32,7 +32,7 @@ lru = "lazy"
 "#;
 
 fn with_arms(study: &'static str, text: &str) -> Source {
-    Source { study, text: format!("{text}{ARMS}").leak() }
+    Source::compiled(study, format!("{text}{ARMS}").leak())
 }
 
 /// The arms on a small machine, with the checkers on.

@@ -10,6 +10,7 @@ fn run(settings: &[&str]) -> Document {
 #[test]
 fn the_two_sides_add_up() {
     let document = run(&["layout=app", "pages=16384"]);
+    assert_eq!(document.window_ns, None);
     for arm in &document.arms {
         for name in ["cpu_ns", "pte_lock_wait_ns", "rmap_ns", "gather_flush_ns"] {
             let all = if name == "cpu_ns" { "total_cpu_ns".into() } else { name.to_owned() };

@@ -1,6 +1,6 @@
 //! The studies on the shelf, and one whose file is broken.
 
-use mmscale_harness::{Registry, Shelf, Source, Workload};
+use mmscale_harness::{Registry, Shelf, Source};
 use mmscale_studies::{churn::Churn, vmstat::Vmstat};
 
 /// A file that is broken is found here; a program with one reports it and runs the other studies.
@@ -14,14 +14,37 @@ fn every_file_is_whole() {
 fn a_broken_file_is_reported_where_its_study_is_asked_for_and_spares_the_others() {
     let mut shelf = Shelf::default();
     shelf.add::<Churn>();
-    let text = Vmstat::FILE.text.replace("tick = \"phased\"", "tick = \"jitter\"").leak();
-    shelf.add_of::<Vmstat>(Source { text, ..Vmstat::FILE });
+    let text =
+        include_str!("../vmstat/study.toml").replace("tick = \"phased\"", "tick = \"jitter\"");
+    shelf.add_of::<Vmstat>(Source::compiled("vmstat", text.leak()));
     let registry = Registry::of(Box::leak(Box::new(shelf)));
     assert!(registry.find("churn").is_ok());
     let why = registry.find("vmstat").unwrap_err().to_string();
     assert_eq!(
         why,
-        "studies/vmstat/study.toml, arm `phased`: key `tick`: there is no policy named `jitter` \
+        "study.toml of vmstat, arm `phased`: key `tick`: there is no policy named `jitter` \
          (known: stock, posted, phased)"
     );
+}
+
+/// Tests are a development build: it reads files from the source tree, and a file that is not there
+/// says so.
+#[cfg(debug_assertions)]
+#[test]
+fn a_development_build_reads_files_from_the_source_tree() {
+    let package = env!("CARGO_MANIFEST_DIR");
+    let of = |source: &'static str| {
+        let mut shelf = Shelf::default();
+        shelf.add_of::<Vmstat>(Source::on_disk("vmstat", source, package));
+        Registry::of(Box::leak(Box::new(shelf)))
+    };
+    // Compilers name the source of a member of a workspace from the top of that.
+    for source in ["vmstat/vmstat.rs", "studies/vmstat/vmstat.rs"] {
+        let study = of(source).find("vmstat").expect("its file is there");
+        let hash = study.file_hash().expect("it was read");
+        assert_eq!(mmscale_studies::all().find("vmstat").unwrap().file_hash(), Some(hash));
+    }
+    let why = of("nowhere/vmstat.rs").find("vmstat").unwrap_err().to_string();
+    assert!(why.starts_with("study.toml of vmstat: there is none beside"), "{why}");
+    assert!(why.contains("build with --release"), "{why}");
 }

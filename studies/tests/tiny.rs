@@ -1,10 +1,9 @@
 //! What the harness does for every study, on a study of one page.
 
 use crate::shipped::{quick, try_run};
-use mmscale_arch::CpuId;
 use mmscale_document::{Document, On};
 use mmscale_harness::{
-    Checks, Env, Look, Measured, Metric, Missing, Part, Phases, Registry, Request, Run, Shelf,
+    Checks, Env, Measured, Metric, Missing, Needs, Part, Phases, Registry, Request, Run, Shelf,
     Source, StudyError, Unit, Verdict, Workload, metric, params, tally, value,
 };
 use mmscale_system::{MapSpec, System};
@@ -41,12 +40,11 @@ fn twice(seen: &mmscale_harness::Seen<'_, Tiny>) -> Measured {
 }
 
 impl Workload for Tiny {
-    const FILE: Source = Source {
-        study: "tiny",
-        text: "name = \"tiny\"\nsummary = \"one page\"\nprofile = \"x86-2\"\n\
-               [[arm]]\nname = \"stock\"\nhelp = \"as it is\"\n",
-    };
-    const CPUS: usize = 2;
+    const FILE: Source = Source::compiled(
+        "tiny",
+        "name = \"tiny\"\nsummary = \"one page\"\nprofile = \"x86-2\"\n\
+         [[arm]]\nname = \"stock\"\nhelp = \"as it is\"\n",
+    );
     const METRICS: &'static [Metric<Self>] = &[
         metric("pages", "pages", "pages of all programs", |seen| value(seen.tally.pages)),
         metric("pages_on_one_cpu", "pages", "pages of the second run", twice),
@@ -89,20 +87,11 @@ impl Workload for Tiny {
             Verdict::Useless("it shows nothing: try again".to_owned())
         }
     }
-    fn meters(_: &Env<Self>, _: &Plan) -> Box<dyn FnMut(CpuId)> {
-        Box::new(|_| ())
-    }
-    fn look(_: &Env<Self>, _: &Plan) -> Look {
-        Look { watches: Vec::new(), window: (0, u64::MAX), processes: 1, pages: 2 }
+    fn needs(_: &Env<Self>, _: &Plan) -> Needs {
+        Needs { processes: 1, pages: 2 }
     }
     fn second(env: &Env<Self>) -> Result<Option<Env<Self>>, StudyError> {
         env.second_on_one_cpu().map(Some)
-    }
-    fn window_ns(_: &Params) -> Option<u64> {
-        None
-    }
-    fn remarks(_: &Params, _: On) -> Vec<String> {
-        Vec::new()
     }
 }
 

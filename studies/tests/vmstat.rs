@@ -52,7 +52,7 @@ fn other_names_for_study_and_arms_change_no_figure() {
         .replace("name = \"posted\"", "name = \"a\"")
         .replace("name = \"phased\"", "name = \"stock\"");
     let other: &'static dyn Study = {
-        let source = Source { study: "other", text: renamed.leak() };
+        let source = Source::compiled("other", renamed.leak());
         Box::leak(Box::new(FileStudy::<Vmstat>::of_file(source).expect("the file is whole")))
     };
     let registry = Registry::new(Box::leak(Box::new([other])));

@@ -5,10 +5,14 @@
 //! no meter needs to see another CPU, and the result does not depend on the order in which a
 //! machine runs its CPUs.
 
+use super::{Plan, Vmstat};
 use mmscale_arch::{CounterEvent, CpuId, PcpEvent, TickEvent, Trace, TraceGroup};
-use mmscale_harness::Meter;
+use mmscale_harness::{Env, Meter};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The start of a run, which `tick_pages_returned_per_s` leaves out: the first tick of a CPU comes
+/// up to two intervals after its first page, later under some policies than under others.
+pub(super) const EARLY_INTERVALS: u64 = 2;
 /// How often the drift of the counters is sampled.
 const DRIFT_GRID_NS: u64 = 1_000_000;
 
@@ -138,7 +142,12 @@ impl Ticks {
     }
 }
 
-impl Meter for Ticks {
+impl Meter<Vmstat> for Ticks {
+    fn of_cpus(env: &Env<Vmstat>, plan: &Plan) -> impl FnMut(CpuId) -> Self {
+        let early_until_ns = EARLY_INTERVALS * env.params.interval_ns();
+        let until_ns = plan.until_ns;
+        move |cpu| Self::new(cpu, early_until_ns, until_ns)
+    }
     fn hears(&self, group: TraceGroup) -> bool {
         matches!(group, TraceGroup::Pcp | TraceGroup::Counter | TraceGroup::Tick)
     }

@@ -11,15 +11,16 @@
 //! CPUs, which then only compute, for at most `decay_s`; the others are idle. It gives
 //! `high_decay_ns`.
 
+mod metrics;
 mod ticks;
 
 pub use ticks::Ticks;
 
-use mmscale_arch::{CpuId, LockClass};
+use mmscale_arch::LockClass;
 use mmscale_document::{On, PerCpu};
 use mmscale_harness::{
-    Env, Look, Measured, Metric, Missing, Part, Phases, Run, SeedResult, Seen, Source, StudyError,
-    TooShort, Unit, Waits, Watch, Workload, metric, names, params, tally, value,
+    Env, Metric, Needs, Part, Phases, Run, SeedResult, Seen, Source, StudyError, TooShort, Unit,
+    Workload, names, params, study_file, tally,
 };
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::upkeep;
@@ -110,43 +111,10 @@ const DECAY_WORKERS: usize = 8;
 const AWAY_NS: u64 = 1_500_000_000;
 /// When the metrics of page caches have settled, as seen in runs of 10, 20, 40 and 60 s.
 const SETTLED_S: f64 = 20.0;
-/// The start of a run, which `tick_pages_returned_per_s` leaves out: the first tick of a CPU comes
-/// up to two intervals after its first page, later under some policies than under others.
-const EARLY_INTERVALS: u64 = 2;
-
-/// Intervals that a run needs for each metric of its ticks. The arms differ by ticks that come up
-/// to two intervals apart, the first of them up to two intervals after a CPU's first page; the
-/// fewest firings of a CPU have come within 15 % of their rate in runs of 10 s after eight (seen in
-/// runs of 4, 5, 6, 8 and 10 intervals).
-const NEEDED_INTERVALS: [(u64, &[&str]); 2] = [
-    (
-        4,
-        &[
-            "zone_lock_contentions",
-            "zone_lock_wait_total_ns",
-            "zone_lock_wait_max_ns",
-            "zone_lock_wait_mean_ns",
-            "tick_zone_lock_contentions",
-            "tick_zone_lock_wait_total_ns",
-            "tick_zone_lock_wait_max_ns",
-            "tick_zone_lock_wait_mean_ns",
-            "tick_firings_per_cpu_per_interval_mean",
-            "tick_cofiring_mean",
-            "tick_idle_skips",
-            "tick_trylock_failures",
-            "tick_pages_deferred",
-            "tick_pages_returned_per_s",
-            "counter_staleness_max_ns",
-            "pcp_pages_mean",
-        ],
-    ),
-    (8, &["tick_firings_per_cpu_per_interval_min", "tick_firings_per_cpu_per_interval_max"]),
-];
 
 impl Workload for Vmstat {
-    const FILE: Source = Source { study: "vmstat", text: include_str!("study.toml") };
-    const CPUS: usize = 72;
-    const METRICS: &'static [Metric<Self>] = METRICS;
+    const FILE: Source = study_file!("vmstat");
+    const METRICS: &'static [Metric<Self>] = metrics::METRICS;
     type Params = Params;
     type Plan = Plan;
     type Tally = Tally;
@@ -189,19 +157,12 @@ impl Workload for Vmstat {
         let factor_1024 = (env.params.hold_scale * 1024.0).round() as u32;
         sim.hold_scale = Some(HoldScale { class: LockClass::Zone, factor_1024 });
     }
-    fn meters(env: &Env<Self>, plan: &Plan) -> Box<dyn FnMut(CpuId) -> Ticks> {
-        let early_until_ns = EARLY_INTERVALS * env.params.interval_ns();
-        let until_ns = plan.until_ns;
-        Box::new(move |cpu| Ticks::new(cpu, early_until_ns, until_ns))
-    }
-    fn look(env: &Env<Self>, plan: &Plan) -> Look {
+    fn needs(env: &Env<Self>, plan: &Plan) -> Needs {
         let processes = env.cpus() as u64;
-        Look {
-            watches: vec![Watch::Locks],
-            window: (0, plan.until_ns),
-            processes,
-            pages: plan.burst_pages * processes,
-        }
+        Needs { processes, pages: plan.burst_pages * processes }
+    }
+    fn watched_ns(plan: &Plan) -> (u64, u64) {
+        (0, plan.until_ns)
     }
     /// How page caches come to rest cannot be seen from outside of the live kernel.
     fn second(env: &Env<Self>) -> Result<Option<Env<Self>>, StudyError> {
@@ -210,8 +171,8 @@ impl Workload for Vmstat {
     fn damaged_pages(tally: &Tally) -> u64 {
         tally.damaged
     }
-    fn window_ns(params: &Params) -> Option<u64> {
-        Some((params.duration_s * 1e9) as u64)
+    fn window_ns(plan: &Plan) -> Option<u64> {
+        Some(plan.until_ns)
     }
     fn remarks(params: &Params, on: On) -> Vec<String> {
         let Params { duration_s, decay_s, .. } = params;
@@ -229,25 +190,8 @@ impl Workload for Vmstat {
         }
         vec![remark]
     }
-    /// The live kernel has only what can be counted there.
     fn too_short(params: &Params, on: On) -> Vec<TooShort> {
-        if on == On::Linux {
-            return Vec::new();
-        }
-        let short = NEEDED_INTERVALS.iter().filter_map(|&(intervals, metrics)| {
-            let needed_ms = (intervals * params.interval_ms) as f64;
-            let needs = format!(
-                "duration_s={} or more, {intervals} intervals of the tick",
-                needed_ms / 1e3
-            );
-            let short = params.duration_s * 1e3 < needed_ms;
-            short.then(|| TooShort { metrics: metrics.to_vec(), needs })
-        });
-        let decay = (params.decay_s == 0.0).then(|| TooShort {
-            metrics: vec!["high_decay_ns"],
-            needs: "a second run of decay_s=40 or so".to_owned(),
-        });
-        short.chain(decay).collect()
+        metrics::too_short(params, on)
     }
     fn details(seen: &Seen<'_, Self>, result: &mut SeedResult) {
         let Ok(meters) = seen.meters() else { return };
@@ -279,127 +223,6 @@ impl Workload for Vmstat {
         }
     }
 }
-
-/// Waits for zone->lock where pages are freed, and those of the tick.
-fn freeing(seen: &Seen<'_, Vmstat>) -> Result<Waits, Missing> {
-    Ok(seen.locks()?.waits("zone", &["free_pcppages_bulk"]))
-}
-fn ticking(seen: &Seen<'_, Vmstat>) -> Result<Waits, Missing> {
-    Ok(seen.locks()?.waits("zone", &["vmstat_update", "free_pcppages_bulk"]))
-}
-/// Firings of each CPU per interval, where there were two.
-fn firing_rates(seen: &Seen<'_, Vmstat>) -> Result<Vec<f64>, Missing> {
-    let interval_ns = seen.env.params.interval_ns();
-    Ok(seen.meters()?.iter().filter_map(|cpu| cpu.firing_rate(interval_ns)).collect())
-}
-fn count(seen: &Seen<'_, Vmstat>, of: fn(&Ticks) -> u64) -> Measured {
-    value(seen.meters()?.iter().map(of).sum::<u64>())
-}
-/// Pages that ticks returned after the start of the run.
-fn returned_per_s(seen: &Seen<'_, Vmstat>) -> Measured {
-    let early_ns = EARLY_INTERVALS * seen.env.params.interval_ns();
-    let returned = seen.sum(|cpu| cpu.pages_returned - cpu.pages_returned_early)?;
-    match seen.end_ns()?.saturating_sub(early_ns) {
-        0 => Err(Missing::Nothing),
-        rest_ns => value(returned * 1e9 / rest_ns as f64),
-    }
-}
-/// Mean time from the end of a CPU's last burst until its `high` was at its floor for good. CPUs
-/// whose `high` is still raised count with the time they had: a lower bound.
-fn high_decay_ns(seen: &Seen<'_, Vmstat>) -> Measured {
-    let decay = seen.second.ok_or(Missing::Nothing)?;
-    let (meters, bursts) = (decay.meters()?, decay.each_sample(LAST_BURST_END)?);
-    let times_ns = bursts.iter().map(|&(cpu, end_ns)| {
-        let settled_ns = meters[cpu].high_settled_ns().unwrap_or(decay.plan.until_ns);
-        settled_ns.saturating_sub(end_ns)
-    });
-    value(times_ns.sum::<u64>() as f64 / bursts.len() as f64)
-}
-
-const METRICS: &[Metric<Vmstat>] = &[
-    metric("zone_lock_contentions", "1", "waits for zone->lock under free_pcppages_bulk", |seen| {
-        value(freeing(seen)?.count)
-    }),
-    metric("zone_lock_wait_total_ns", "ns", "their sum", |seen| value(freeing(seen)?.total_ns)),
-    metric("zone_lock_wait_max_ns", "ns", "the longest", |seen| value(freeing(seen)?.max_ns)),
-    metric("zone_lock_wait_mean_ns", "ns", "their mean", |seen| value(freeing(seen)?.mean_ns())),
-    metric("tick_zone_lock_contentions", "1", "those on the upkeep path (vmstat_update)", |seen| {
-        value(ticking(seen)?.count)
-    }),
-    metric("tick_zone_lock_wait_total_ns", "ns", "their sum", |seen| {
-        value(ticking(seen)?.total_ns)
-    }),
-    metric("tick_zone_lock_wait_max_ns", "ns", "the longest", |seen| value(ticking(seen)?.max_ns)),
-    metric("tick_zone_lock_wait_mean_ns", "ns", "their mean", |seen| {
-        value(ticking(seen)?.mean_ns())
-    }),
-    metric(
-        "tick_firings_per_cpu_per_interval_mean",
-        "1",
-        "ticks of a CPU an interval, over CPUs",
-        |seen| {
-            let rates = firing_rates(seen)?;
-            value(rates.iter().sum::<f64>() / rates.len() as f64)
-        },
-    ),
-    metric("tick_firings_per_cpu_per_interval_min", "1", "the CPU with the fewest", |seen| {
-        value(firing_rates(seen)?.into_iter().reduce(f64::min).ok_or(Missing::Nothing)?)
-    }),
-    metric("tick_firings_per_cpu_per_interval_max", "1", "the CPU with the most", |seen| {
-        value(firing_rates(seen)?.into_iter().reduce(f64::max).ok_or(Missing::Nothing)?)
-    }),
-    metric(
-        "tick_cofiring_mean",
-        "1",
-        "CPUs that fire in the jiffy of a firing, itself included",
-        |seen| value(ticks::cofiring_mean(seen.meters()?, seen.env.hz())),
-    ),
-    metric("tick_idle_skips", "1", "ticks that came due while their CPU was idle", |seen| {
-        count(seen, |cpu| cpu.idle_skips)
-    }),
-    metric(
-        "counter_staleness_max_ns",
-        "ns",
-        "the longest that a counter delta stayed unfolded",
-        |seen| value(seen.max(|cpu| cpu.staleness_max_ns)?),
-    ),
-    metric(
-        "counter_drift_max",
-        "pages",
-        "largest error of a zone's free-page counter, each 1 ms",
-        |seen| value(ticks::drift_max(seen.meters()?)),
-    ),
-    metric("pcp_pages_mean", "pages", "pages in all page caches, over time", |seen| {
-        value(ticks::pcp_pages_mean(seen.meters()?, seen.end_ns()?))
-    }),
-    metric("pages_allocated_per_s", "1/s", "pages the programs got", |seen| {
-        value(seen.per_s(seen.tally.pages_allocated as f64))
-    }),
-    metric("allocation_failures", "1", "allocations that failed", |seen| {
-        value(seen.tally.failures)
-    }),
-    metric(
-        "tick_trylock_failures",
-        "1",
-        "attempts of the tick that found zone->lock taken",
-        |seen| count(seen, |cpu| cpu.trylock_failures),
-    ),
-    metric("tick_pages_deferred", "pages", "pages that the tick left for a later run", |seen| {
-        count(seen, |cpu| cpu.pages_deferred)
-    }),
-    metric(
-        "tick_pages_returned_per_s",
-        "1/s",
-        "pages that the tick gave back, from the third interval on",
-        returned_per_s,
-    ),
-    metric(
-        "high_decay_ns",
-        "ns",
-        "from a burst's end until pcp->high is at its floor",
-        high_decay_ns,
-    ),
-];
 
 /// Takes a random CPU but the first away for a while (of the program's time), again and again.
 fn cycle_cpus<S: System>(system: &S, until_ns: u64, seed: u64) -> Result<(), Errno> {

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::Value;
 
 /// Fields of a document that name the program and the computer that made it.
-const MAKERS: [&str; 4] = ["build", "program", "command", "host"];
+const MAKERS: [&str; 5] = ["build", "program", "command", "host", "study_file_hash"];
 
 /// The beginning of the names of figures that are about the host, at any depth.
 const HOST: &str = "host_";

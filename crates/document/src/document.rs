@@ -58,6 +58,11 @@ pub struct Document {
     pub command: Vec<String>,
     /// The study.
     pub study: String,
+    /// A hash of the study's `study.toml`, if a development build read it from the source tree. In
+    /// other builds it is among the sources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
+    pub study_file_hash: Option<String>,
     /// The machine it ran on.
     pub on: On,
     /// The machine profile; `host` where the machine is this computer.

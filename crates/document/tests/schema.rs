@@ -49,6 +49,7 @@ fn document() -> Document {
         program: None,
         command: ["mmscale", "run", "vmstat"].map(str::to_owned).into(),
         study: "vmstat".into(),
+        study_file_hash: None,
         on: On::Sim,
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),

@@ -1,5 +1,7 @@
 //! Runs one seed of one arm of a [`Workload`], and measures.
 
+#[cfg(feature = "live")]
+use crate::look::Look;
 use crate::machine::{self, HostCost, MachineSpec, Program, set_machine};
 use crate::meters::Idle;
 use crate::policies::Arm;
@@ -114,13 +116,13 @@ fn on_kernel<W: Workload>(env: &mut Env<W>, share: Range<f64>) -> Result<Ran<W>,
         W::simulate(env, &plan, config);
     });
     let run = Run::new(env, plan);
-    let mut meters = W::meters(env, &run.plan);
-    let probe = |cpu: CpuId| {
+    let mut meters = W::Meter::of_cpus(env, &run.plan);
+    let probe = move |cpu: CpuId| {
         let idle = Idle::within((from_ns, until_ns));
-        Box::new(CpuProbe { idle, meter: meters(cpu) }) as Box<dyn Probe>
+        Box::new(CpuProbe::<W> { idle, meter: meters(cpu) }) as Box<dyn Probe>
     };
     let mut machine = machine::run(spec, probe, First(run.clone()))?;
-    let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<CpuProbe<W::Meter>>();
+    let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<CpuProbe<W>>();
     let probes = machine.probes.drain(..).map(|probe| *own(probe).expect("made above"));
     let (mut idle, mut meters): (Vec<Idle>, Vec<W::Meter>) =
         probes.map(|probe| (probe.idle, probe.meter)).unzip();
@@ -134,7 +136,8 @@ fn on_kernel<W: Workload>(env: &mut Env<W>, share: Range<f64>) -> Result<Ran<W>,
 fn on_linux<W: Workload>(mut env: Env<W>) -> Result<Ran<W>, StudyError> {
     env.pages = crate::host::available_bytes().unwrap_or(u64::MAX) / 4096;
     let plan = W::plan(&env).map_err(StudyError::Machine)?;
-    let look = W::look(&env, &plan);
+    let needs = W::needs(&env, &plan);
+    let look = Look { watches: W::WATCHES, window_ns: W::watched_ns(&plan), needs };
     let run = Run::new(&env, plan);
     let programs = run.clone();
     let live = crate::live::run(&env.ctx, &look, move |system| W::run(&programs, system))?;
@@ -148,12 +151,12 @@ fn on_linux<W: Workload>(_: Env<W>) -> Result<Ran<W>, StudyError> {
 }
 
 /// Hears one CPU's tracepoints for the harness and for the study.
-struct CpuProbe<M> {
+struct CpuProbe<W: Workload> {
     idle: Idle,
-    meter: M,
+    meter: W::Meter,
 }
 
-impl<M: Meter> Probe for CpuProbe<M> {
+impl<W: Workload> Probe for CpuProbe<W> {
     fn hears(&self, group: TraceGroup) -> bool {
         group == TraceGroup::Idle || self.meter.hears(group)
     }
@@ -170,7 +173,8 @@ impl<M: Meter> Probe for CpuProbe<M> {
 
 /// Computes every metric, and what goes with them.
 fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
-    let mut result = SeedResult::default();
+    let window_ns = W::window_ns(seen.plan);
+    let mut result = SeedResult { window_ns, ..SeedResult::default() };
     for metric in W::METRICS {
         match (metric.measure)(seen) {
             Ok(value) => result.metric(metric.spec.name, value),

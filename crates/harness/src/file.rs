@@ -1,25 +1,96 @@
-//! A study's own file, `studies/<name>/study.toml`, which is compiled in: its arms, and the
-//! defaults of its parameters with the reasons for them.
+//! A study's own file, `study.toml` beside its source: its arms, and the defaults of its parameters
+//! with the reasons for them.
+//!
+//! It is compiled into a release build. A development build reads it from the source tree when it
+//! starts, so that another default can be tried without a build; the documents of its runs then
+//! have the hash of what was read.
 
 use crate::names::UnknownName;
 use crate::param::{Kind, ParamSpec};
+use crate::plan::MAX_CPUS;
 use crate::policies::{self, Arm, Choice};
+use mmscale_document::Fingerprint;
+use std::borrow::Cow;
 use std::fmt::Display;
+use std::path::Path;
 use thiserror::Error;
 use toml::{Table, Value};
 
-/// The text of a file and the study that it belongs to.
+/// A study's name and where its file is; [`study_file!`](crate::study_file) makes one.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// The folder's name, which is the study's.
-    pub study: &'static str,
-    /// The file's text.
-    pub text: &'static str,
+    pub(crate) study: &'static str,
+    at: At,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum At {
+    /// Its text was compiled in.
+    Compiled(&'static str),
+    /// It lies beside a source file of a package.
+    Disk { source: &'static str, package: &'static str },
+}
+
+impl Source {
+    /// The file of `study` with a text that was compiled in.
+    pub const fn compiled(study: &'static str, text: &'static str) -> Self {
+        Self { study, at: At::Compiled(text) }
+    }
+
+    /// The file `study.toml` beside `source` (a path as `file!` gives it) of the package in the
+    /// folder `package`.
+    pub const fn on_disk(study: &'static str, source: &'static str, package: &'static str) -> Self {
+        Self { study, at: At::Disk { source, package } }
+    }
+
+    /// The text; and its hash where it was read now.
+    pub(crate) fn read(self) -> Result<(Cow<'static, str>, Option<String>), FileError> {
+        let (source, package) = match self.at {
+            At::Compiled(text) => return Ok((text.into(), None)),
+            At::Disk { source, package } => (source, package),
+        };
+        // Compilers are told paths from the top of the workspace, which is the package's folder or
+        // one above it.
+        let beside = |folder: &Path| folder.join(source).with_file_name("study.toml");
+        let path = Path::new(package).ancestors().map(beside).find(|path| path.is_file());
+        let text = path.map(std::fs::read_to_string).unwrap_or_else(|| {
+            Err(std::io::Error::other("there is none beside the study's source"))
+        });
+        let text = text.map_err(|why| FileError {
+            study: self.study,
+            place: String::new(),
+            what: format!(
+                "{why}: a development build reads the file from its source tree; put it there, or \
+                 build with --release"
+            ),
+        })?;
+        let mut hash = Fingerprint::new();
+        hash.add_str(&text);
+        Ok((text.into(), Some(hash.to_hex())))
+    }
+}
+
+/// The [`Source`] of a study whose `study.toml` lies beside the file that says this.
+#[cfg(not(debug_assertions))]
+#[macro_export]
+macro_rules! study_file {
+    ($study:literal) => {
+        $crate::Source::compiled($study, include_str!("study.toml"))
+    };
+}
+
+/// The [`Source`] of a study whose `study.toml` lies beside the file that says this.
+#[cfg(debug_assertions)]
+#[macro_export]
+macro_rules! study_file {
+    ($study:literal) => {
+        $crate::Source::on_disk($study, file!(), env!("CARGO_MANIFEST_DIR"))
+    };
 }
 
 /// What is wrong with a `study.toml`.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("studies/{study}/study.toml{place}: {what}")]
+#[error("study.toml of {study}{place}: {what}")]
 pub struct FileError {
     /// The study, by its folder's name.
     pub study: &'static str,
@@ -65,6 +136,8 @@ pub(crate) struct StudyFile {
     pub(crate) summary: String,
     /// The machine profile of runs that name none.
     pub(crate) profile: String,
+    /// CPUs of a simulated machine unless the call sets them; `None`: as many as the profile has.
+    pub(crate) cpus: Option<usize>,
     defaults: [Table; Section::ALL.len()],
     /// The arms. The others are compared with the first.
     pub(crate) arms: Vec<ArmFile>,
@@ -120,8 +193,11 @@ impl Place {
 
 impl StudyFile {
     /// Reads a file; `own` are the choices that the study's arms have besides policies.
-    pub(crate) fn parse(source: Source, own: &[Choice]) -> Result<Self, FileError> {
-        let Source { study, text } = source;
+    pub(crate) fn parse(
+        study: &'static str,
+        text: &str,
+        own: &[Choice],
+    ) -> Result<Self, FileError> {
         let table = text.parse::<Table>().map_err(|why| {
             let at = why.span().map_or(0, |span| span.start.min(text.len()));
             let line = text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
@@ -130,7 +206,7 @@ impl StudyFile {
         })?;
         let file = Place { study, place: String::new(), table };
         let sections = Section::ALL.map(Section::key);
-        file.only(["name", "summary", "profile", "arm"].into_iter().chain(sections))?;
+        file.only(["name", "summary", "profile", "cpus", "arm"].into_iter().chain(sections))?;
         if file.text("name")? != study {
             let given = file.text("name")?;
             return Err(file.error(format!(
@@ -141,8 +217,8 @@ impl StudyFile {
         let defaults = [full?, quick?, large?, linux?, linux_quick?];
         let (summary, profile) = (file.text("summary")?, file.text("profile")?);
         let arms = arms(&file, own)?;
-        let (summary, profile) = (summary.to_owned(), profile.to_owned());
-        Ok(Self { study, summary, profile, defaults, arms })
+        let (summary, profile, cpus) = (summary.to_owned(), profile.to_owned(), cpus(&file)?);
+        Ok(Self { study, summary, profile, cpus, defaults, arms })
     }
 
     /// The declared parameters with the file's defaults.
@@ -195,6 +271,14 @@ impl StudyFile {
             }
         }
         Ok(declared)
+    }
+}
+
+fn cpus(file: &Place) -> Result<Option<usize>, FileError> {
+    let Some(value) = file.table.get("cpus") else { return Ok(None) };
+    match value.as_integer() {
+        Some(cpus) if (1..=MAX_CPUS as i64).contains(&cpus) => Ok(Some(cpus as usize)),
+        _ => Err(file.error(format!("`cpus` is {value}: allowed is 1 to {MAX_CPUS}"))),
     }
 }
 
@@ -279,8 +363,7 @@ mod tests {
     const OWN: [Choice; 1] = [Choice { key: "depth", values: &["flat", "deep"] }];
 
     fn parse(text: &str) -> Result<StudyFile, FileError> {
-        let source = Source { study: "x", text: text.to_owned().leak() };
-        StudyFile::parse(source, &OWN)
+        StudyFile::parse("x", text, &OWN)
     }
 
     fn declared(most: u64) -> Vec<ParamSpec> {
@@ -305,11 +388,11 @@ mod tests {
         let why = parse(TEXT).unwrap().params(declared(5)).unwrap_err().to_string();
         assert_eq!(
             why,
-            "studies/x/study.toml, [defaults]: `pages` cannot be 7: allowed is 1 to 5 pages"
+            "study.toml of x, [defaults]: `pages` cannot be 7: allowed is 1 to 5 pages"
         );
         let text = TEXT.replace("pages = 3", "page = 3");
         let why = parse(&text).unwrap().params(declared(9)).unwrap_err().to_string();
-        assert!(why.starts_with("studies/x/study.toml, [quick]: "), "{why}");
+        assert!(why.starts_with("study.toml of x, [quick]: "), "{why}");
         assert!(why.contains("no parameter named `page`; did you mean `pages`?"), "{why}");
     }
 
@@ -321,12 +404,12 @@ mod tests {
         let tick = "tick = \"phased\"";
         assert_eq!(
             refusal(tick, "cachs = \"blockmap\""),
-            "studies/x/study.toml, arm `a`: there is no key named `cachs`; did you mean `caches`? \
+            "study.toml of x, arm `a`: there is no key named `cachs`; did you mean `caches`? \
              (known: name, help, tick, lru, caches, calls, exit, depth)"
         );
         assert_eq!(
             refusal(tick, "lru = \"lzay\""),
-            "studies/x/study.toml, arm `a`: key `lru`: there is no policy named `lzay`; did you \
+            "study.toml of x, arm `a`: key `lru`: there is no policy named `lzay`; did you \
              mean `lazy`? (known: stock, freeze, lazy)"
         );
         let why = refusal("\"deep\"", "\"depp\"");
@@ -348,7 +431,8 @@ mod tests {
             ("name = \"x\"", "name = \"z\"", "the name is `z` and the folder's `x`"),
             ("[[arm]]", "[arms]", "no key named `arms`; did you mean `arm`?"),
             ("[[arm]]", "[arm]", "there is no arm"),
-            ("pages = 7", "pages = = 7", "study.toml, line 6: "),
+            ("summary =", "cpus = 0\nsummary =", "`cpus` is 0: allowed is 1 to 4096"),
+            ("pages = 7", "pages = = 7", "study.toml of x, line 6: "),
             ("help = \"b\"", "help = \"b\"\n[[arm]]\nname=\"a\"\nhelp=\"c\"", "has this name"),
         ];
         for (from, to, expected) in cases {

@@ -21,6 +21,9 @@ pub struct FileStudy<W: Workload> {
     name: &'static str,
     summary: &'static str,
     profile: &'static str,
+    cpus: usize,
+    /// The hash of the file, where it was read from disk.
+    file_hash: Option<&'static str>,
     params: &'static [ParamSpec],
     params_quick_large: &'static [ParamSpec],
     params_on_linux: &'static [ParamSpec],
@@ -33,8 +36,9 @@ pub struct FileStudy<W: Workload> {
 impl<W: Workload> FileStudy<W> {
     /// The study of a file: its names, its arms, its defaults.
     pub fn of_file(source: Source) -> Result<Self, FileError> {
-        let file = StudyFile::parse(source, W::CHOICES)?;
-        profile::builtin_file(&file.profile).map_err(|why| file.error(why))?;
+        let (text, hash) = source.read()?;
+        let file = StudyFile::parse(source.study, &text, W::CHOICES)?;
+        let profile = profile::load(&file.profile).map_err(|why| file.error(why))?;
         let mut params = file.params(W::Params::specs())?;
         let params_quick_large = file.params_quick_large(&params)?;
         let mut params_on_linux = file.params_on_linux(&params)?;
@@ -52,6 +56,8 @@ impl<W: Workload> FileStudy<W> {
             name: source.study,
             summary: file.summary.leak(),
             profile: file.profile.leak(),
+            cpus: file.cpus.unwrap_or(profile.topology.cpus),
+            file_hash: hash.map(|hash| &*hash.leak()),
             params: params.leak(),
             params_quick_large: params_quick_large.leak(),
             params_on_linux: params_on_linux.leak(),
@@ -86,6 +92,9 @@ impl<W: Workload> Study for FileStudy<W> {
         // As those of the file, they live as long as the program: a call makes few.
         Ok(Box::leak(Box::new(Self { arms: arms.leak(), choices, ..*self })))
     }
+    fn file_hash(&self) -> Option<&'static str> {
+        self.file_hash
+    }
     fn metrics(&self) -> &'static [MetricSpec] {
         self.metrics
     }
@@ -106,9 +115,6 @@ impl<W: Workload> Study for FileStudy<W> {
         let of_params = |key: &str| params.values().get(key).map(ToString::to_string);
         self.choices[arm.0].in_force(W::CHOICES, on, of_params)
     }
-    fn window_ns(&self, params: &Params) -> Option<u64> {
-        W::window_ns(&W::Params::read(params))
-    }
     fn defaults(&self) -> Defaults {
         let live = self.choices.iter().any(Arm::is_stock);
         Defaults {
@@ -118,7 +124,7 @@ impl<W: Workload> Study for FileStudy<W> {
                 &[On::Sim, On::Threads]
             },
             profile: self.profile,
-            cpus: W::CPUS,
+            cpus: self.cpus,
             hz: 1000,
         }
     }

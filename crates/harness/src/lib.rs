@@ -49,7 +49,7 @@ mod study;
 mod trails;
 mod workload;
 
-pub use crate::look::{LiveRun, Look, Releases, Waits};
+pub use crate::look::{LiveRun, Needs, Releases, Waits};
 pub use crate::meters::Level;
 pub use crate::policies::{Arm, Choice};
 pub use board::{Board, Samples, Times};

@@ -15,7 +15,7 @@ const SPARE_BYTES: u64 = 128 << 20;
 
 /// Memory of a run.
 fn memory_bytes(look: &Look) -> u64 {
-    SPARE_BYTES + look.processes * PROCESS_BYTES + look.pages * (4096 + 4096 / 128)
+    SPARE_BYTES + look.needs.processes * PROCESS_BYTES + look.needs.pages * (4096 + 4096 / 128)
 }
 
 /// HZ of the kernel that runs here, if kernels are built with it: its coarse clock moves once a
@@ -35,7 +35,7 @@ pub(crate) fn run(
         cpus: ctx.cpus,
         memory_bytes: memory_bytes(look),
         // Each may have some threads; those that watch and start others come on top.
-        processes: look.processes + ctx.cpus as u64,
+        processes: look.needs.processes + ctx.cpus as u64,
         limit_ns: LIMIT_NS,
         interrupt: Some(ctx.interrupt.flag()),
     };
@@ -43,7 +43,7 @@ pub(crate) fn run(
     let begun = |begun: Begun| {
         let at = |ns: u64| begun.at_ns.saturating_add(ns);
         if let Some(watching) = &mut watching {
-            let window = (at(look.window.0), at(look.window.1));
+            let window = (at(look.window_ns.0), at(look.window_ns.1));
             counting = watching.count(window, Some(begun.session));
         }
     };
@@ -77,8 +77,8 @@ fn watch(params: &Params, look: &Look) -> Result<Option<Watching>, StudyError> {
         "off" => return Ok(None),
         "locks" => (vec![Watch::Locks], Sampling::Sparse),
         "holders" => (vec![Watch::Locks, Watch::Holders], Sampling::All),
-        "all" => (look.watches.clone(), Sampling::All),
-        _ => (look.watches.clone(), Sampling::Sparse),
+        "all" => (look.watches.to_vec(), Sampling::All),
+        _ => (look.watches.to_vec(), Sampling::Sparse),
     };
     match Watching::begin(&Plan { watches, sampling }) {
         Ok(watching) => Ok(Some(watching)),

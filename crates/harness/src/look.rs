@@ -2,7 +2,9 @@
 
 use crate::param::ParamSpec;
 use crate::study::SeedResult;
-use mmscale_document::{LockRow, Side, Wait, Watch, Watched};
+#[cfg(feature = "live")]
+use mmscale_document::Watch;
+use mmscale_document::{LockRow, Side, Wait, Watched};
 use mmscale_system::CpuTime;
 use std::collections::btree_map::Entry;
 
@@ -89,17 +91,24 @@ impl Waits {
 /// Functions called on other CPUs whose times are shown.
 const CALLS_SHOWN: usize = 4;
 
-/// What is asked of the live kernel, and what a run needs there at most.
-#[derive(Clone, Debug)]
-pub struct Look {
-    /// What is looked at.
-    pub watches: Vec<Watch>,
-    /// When, in ns of the run's clock.
-    pub window: (u64, u64),
+/// What a run needs of a real computer at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
     /// Processes that there are at the same time.
     pub processes: u64,
     /// Pages that they have among them.
     pub pages: u64,
+}
+
+/// What is asked of the live kernel, and what a run needs there.
+#[derive(Clone, Debug)]
+#[cfg(feature = "live")]
+pub(crate) struct Look {
+    /// What is looked at.
+    pub(crate) watches: &'static [Watch],
+    /// When, in ns of the run's clock.
+    pub(crate) window_ns: (u64, u64),
+    pub(crate) needs: Needs,
 }
 
 /// How the kernel is watched.

@@ -109,9 +109,8 @@ pub trait Study: Sync {
     fn policies(&self, _arm: ArmId, _params: &Params, _on: On) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
-    /// How long the window is of which a run's figures are, in ns of the machine's time; none where
-    /// a run ends when its work is done.
-    fn window_ns(&self, _params: &Params) -> Option<u64> {
+    /// The hash of the study's file, where it was read when the program began.
+    fn file_hash(&self) -> Option<&'static str> {
         None
     }
     /// Metrics for which runs with these parameters are too short. They are left out of records,
@@ -284,6 +283,9 @@ pub struct SeedResult {
     pub spans: Vec<Span>,
     /// What the run cost the host, by name; outside the fingerprint.
     pub host_metrics: BTreeMap<String, f64>,
+    /// How long the window is of which the figures are, in ns of the machine's time; none where a
+    /// run ends when its work is done.
+    pub window_ns: Option<u64>,
     /// The machine's own fingerprint of the run: virtual results and final generator state.
     pub fingerprint: u64,
 }

@@ -8,12 +8,12 @@ pub use seen::{Locks, Seen};
 
 use crate::board::{Board, Samples};
 use crate::file::Source;
-use crate::look::Look;
+use crate::look::Needs;
 use crate::param::{ParamSet, Params};
 use crate::policies::{Arm, Choice};
 use crate::study::{RunContext, SeedResult, StudyError, TooShort};
 use mmscale_arch::{CpuId, Machine, Trace, TraceGroup};
-use mmscale_document::On;
+use mmscale_document::{On, Watch};
 use mmscale_kernel::Kernel;
 use mmscale_mm::mm::MmConfig;
 use mmscale_sim::SimConfig;
@@ -30,12 +30,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub trait Workload: Clone + Debug + Send + Sync + 'static {
     /// The study's name and file: its arms, defaults, and profile.
     const FILE: Source;
-    /// CPUs of a simulated machine unless the call sets them.
-    const CPUS: usize;
     /// Every metric, in the order in which tables show them.
     const METRICS: &'static [Metric<Self>];
     /// What the workload itself does differently in some arms.
     const CHOICES: &'static [Choice] = &[];
+    /// What the live kernel is watched for.
+    const WATCHES: &'static [Watch] = &[Watch::Locks];
     /// How often a run on a real machine is tried until its [`Verdict`] is good.
     const ATTEMPTS: u32 = 3;
 
@@ -48,13 +48,15 @@ pub trait Workload: Clone + Debug + Send + Sync + 'static {
     /// What hooks inside this program's memory manager note; `()` for none.
     type Inside: Default + Debug + Send + 'static;
     /// What is made of one CPU's tracepoints; `()` for nothing.
-    type Meter: Meter;
+    type Meter: Meter<Self>;
 
     /// Plans a run. The error says what cannot be and what to change; where it depends on the
     /// parameters alone it comes before anything runs.
     fn plan(env: &Env<Self>) -> Result<Self::Plan, String>;
     /// When the planned run does what.
     fn phases(plan: &Self::Plan) -> Phases;
+    /// What the planned run needs of a real computer at most.
+    fn needs(env: &Env<Self>, plan: &Self::Plan) -> Needs;
     /// Runs the programs; the first program of the system calls it. On every machine the same.
     fn run<S: System>(run: &Run<Self>, system: &S);
     /// As [`Workload::run`] where the memory manager is this program's, for studies that look into
@@ -77,20 +79,26 @@ pub trait Workload: Clone + Debug + Send + Sync + 'static {
     fn set_up(_env: &Env<Self>, _plan: &Self::Plan, _mm: &mut MmConfig) {}
     /// Sets up a simulated machine.
     fn simulate(_env: &Env<Self>, _plan: &Self::Plan, _sim: &mut SimConfig) {}
-    /// Makes the meter of each CPU.
-    fn meters(env: &Env<Self>, plan: &Self::Plan) -> Box<dyn FnMut(CpuId) -> Self::Meter>;
-    /// What is asked of the live kernel, and what the run needs there.
-    fn look(env: &Env<Self>, plan: &Self::Plan) -> Look;
     /// Another run with the same seed after the first, to compare with.
     fn second(_env: &Env<Self>) -> Result<Option<Env<Self>>, StudyError> {
         Ok(None)
     }
 
+    /// When the live kernel is watched, in ns of the run's clock.
+    fn watched_ns(plan: &Self::Plan) -> (u64, u64) {
+        let Phases { from_ns, until_ns, .. } = Self::phases(plan);
+        (from_ns, until_ns)
+    }
     /// How long the window is of which the metrics are, in ns of the machine's time; `None` where
     /// a run ends when its work is done.
-    fn window_ns(params: &Self::Params) -> Option<u64>;
+    fn window_ns(plan: &Self::Plan) -> Option<u64> {
+        let Phases { from_ns, until_ns, .. } = Self::phases(plan);
+        (until_ns != u64::MAX).then(|| until_ns - from_ns)
+    }
     /// What a reader of the report must know, one paragraph each.
-    fn remarks(params: &Self::Params, on: On) -> Vec<String>;
+    fn remarks(_params: &Self::Params, _on: On) -> Vec<String> {
+        Vec::new()
+    }
     /// Metrics for which runs with these parameters are too short.
     fn too_short(_params: &Self::Params, _on: On) -> Vec<TooShort> {
         Vec::new()
@@ -301,7 +309,9 @@ impl<W: Workload> Run<W> {
 }
 
 /// What a study makes of one CPU's tracepoints.
-pub trait Meter: Debug + Send + Sized + 'static {
+pub trait Meter<W: Workload>: Debug + Send + Sized + 'static {
+    /// Makes the meters of a run, one for each CPU.
+    fn of_cpus(env: &Env<W>, plan: &W::Plan) -> impl FnMut(CpuId) -> Self;
     /// Whether it wants the events of `group`. Events of others may come, too.
     fn hears(&self, group: TraceGroup) -> bool;
     /// `event` happened at `now_ns` on this meter's CPU.
@@ -310,7 +320,10 @@ pub trait Meter: Debug + Send + Sized + 'static {
     fn close(_meters: &mut [Self], _end_ns: u64) {}
 }
 
-impl Meter for () {
+impl<W: Workload> Meter<W> for () {
+    fn of_cpus(_: &Env<W>, _: &W::Plan) -> impl FnMut(CpuId) {
+        |_| ()
+    }
     fn hears(&self, _: TraceGroup) -> bool {
         false
     }

@@ -148,7 +148,7 @@ impl<'a, W: Workload> Seen<'a, W> {
         Ok(self.meters()?.iter().map(of).max().unwrap_or(0))
     }
     /// Locks. Simulated machines count them in the window of [`Phases`], threads all along, and the
-    /// live kernel in the window of its [`Look`](crate::look::Look).
+    /// live kernel in [`Workload::watched_ns`].
     pub fn locks(&self) -> Result<Locks<'a>, Missing> {
         match &self.ran.source {
             Source::Kernel(kernel) => Ok(Locks { rows: &kernel.machine.locks, waits: None }),

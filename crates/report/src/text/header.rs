@@ -69,6 +69,9 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
             document.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
         );
     }
+    if let Some(hash) = &document.study_file_hash {
+        entry("study", format!("study.toml {hash}, read when the run began"));
+    }
     if let Some(program) = &document.program {
         entry("program", format!("{} {program}", program.name));
     }

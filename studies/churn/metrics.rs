@@ -1,0 +1,174 @@
+//! The metrics of the study, and what it makes of tracepoints about batches of folios.
+
+use super::{Beside, Churn, Plan, Tally};
+use mmscale_arch::{CpuId, LruEvent, Trace, TraceGroup};
+use mmscale_document::On;
+use mmscale_harness::{Env, Level, Measured, Meter, Metric, Missing, Seen, Waits, metric, value};
+use mmscale_mm::lru::BatchKind;
+use std::ops::Range;
+
+/// Ops in the window; CPU time for one of them, of all kinds.
+fn ops(seen: &Seen<'_, Churn>) -> f64 {
+    seen.tally.halves as f64 / 2.0
+}
+fn cpu_ns_per_op(seen: &Seen<'_, Churn>) -> Result<f64, Missing> {
+    let Tally { cpu_user_ns, cpu_system_ns, begun, .. } = seen.tally;
+    match seen.on() {
+        On::Linux => Ok((cpu_user_ns + cpu_system_ns) as f64 / begun as f64),
+        On::Sim | On::Threads => Ok(seen.busy_ns()? / ops(seen)),
+    }
+}
+fn usr_ns_per_op(seen: &Seen<'_, Churn>) -> f64 {
+    let Tally { cpu_user_ns, user_ns, begun, .. } = seen.tally;
+    (if seen.on() == On::Linux { cpu_user_ns } else { user_ns }) as f64 / begun as f64
+}
+/// Ops while locks were counted.
+fn lock_ops(seen: &Seen<'_, Churn>) -> f64 {
+    if seen.on() == On::Sim { ops(seen) } else { seen.tally.begun as f64 }
+}
+fn lruvec(seen: &Seen<'_, Churn>) -> Result<Waits, Missing> {
+    Ok(seen.locks()?.waits("lruvec", &[]))
+}
+/// CPU time of an op on one CPU. A computer that is busy elsewhere may give a run no time at all.
+fn alone_ns(seen: &Seen<'_, Churn>) -> Result<f64, Missing> {
+    let alone_ns = cpu_ns_per_op(seen.second.ok_or(Missing::Nothing)?)?;
+    if alone_ns.is_finite() && alone_ns > 0.0 { Ok(alone_ns) } else { Err(Missing::Nothing) }
+}
+/// Batches that were added to lists, and the folios in them.
+fn batches(seen: &Seen<'_, Churn>) -> Result<[f64; 2], Missing> {
+    match seen.live() {
+        Ok(live) => {
+            let seen = live.seen.as_ref().ok_or(Missing::Source("batches of the live kernel"))?;
+            Ok([seen.lru_batches as f64, seen.lru_folios as f64])
+        }
+        Err(_) => Ok([seen.sum(|cpu| cpu.batches)?, seen.sum(|cpu| cpu.folios)?]),
+    }
+}
+fn level(seen: &Seen<'_, Churn>, of: fn(&Batches) -> &Level) -> Measured {
+    value(Level::max(seen.meters()?.iter().map(of)).max(0) as u64)
+}
+
+/// Every metric, in the order in which tables show them.
+pub(super) const METRICS: &[Metric<Churn>] = &[
+    metric("ops_per_s", "1/s", "ops of all processes: map, advise, touch, unmap", |seen| {
+        value(seen.per_s(ops(seen)))
+    }),
+    metric(
+        "cpu_ns_per_op",
+        "ns",
+        "CPU time that was not idle, per op; that of others beside them too",
+        |seen| value(cpu_ns_per_op(seen)?),
+    ),
+    metric("usr_ns_per_op", "ns", "of this, in user mode", |seen| value(usr_ns_per_op(seen))),
+    metric("sys_ns_per_op", "ns", "and in the kernel", |seen| {
+        value(cpu_ns_per_op(seen)? - usr_ns_per_op(seen))
+    }),
+    metric(
+        "cpu_ns_per_op_alone",
+        "ns",
+        "CPU time per op on a machine with one CPU; not beside others",
+        |seen| value(alone_ns(seen)?),
+    ),
+    metric("amplification", "1", "CPU time per op over that on one CPU", |seen| {
+        value(cpu_ns_per_op(seen)? / alone_ns(seen)?)
+    }),
+    metric("lruvec_acquisitions_per_op", "1", "how often the lruvec lock was taken", |seen| {
+        let taken: u64 = seen.held_locks()?.rows("lruvec", &[]).map(|row| row.acquisitions).sum();
+        value(taken as f64 / lock_ops(seen))
+    }),
+    metric("lruvec_waits_per_op", "1", "how often somebody waited for it (linux)", |seen| {
+        seen.live()?;
+        value(lruvec(seen)?.count as f64 / seen.tally.begun as f64)
+    }),
+    metric("lruvec_wait_share", "1", "share of all CPU time spent waiting for it", |seen| {
+        let counted = if seen.on() == On::Threads { ops(seen) / lock_ops(seen) } else { 1.0 };
+        value(lruvec(seen)?.total_ns as f64 * counted / seen.cpu_time_ns())
+    }),
+    metric("lruvec_wait_max_ns", "ns", "the longest wait", |seen| value(lruvec(seen)?.max_ns)),
+    metric("lru_batch_size_mean", "1", "folios in a batch that is added to the lists", |seen| {
+        let [batches, folios] = batches(seen)?;
+        value(folios / batches)
+    }),
+    metric(
+        "lru_batches_per_op",
+        "1",
+        "batches that are added: each takes the lock (linux)",
+        |seen| {
+            seen.live()?;
+            value(batches(seen)?[0] / seen.tally.begun as f64)
+        },
+    ),
+    metric("lru_batch_dead_mean", "1", "of these, folios that nobody else held any more", |seen| {
+        value(seen.sum(|cpu| cpu.dead_folios)? / seen.sum(|cpu| cpu.batches)?)
+    }),
+    metric(
+        "folios_pinned_in_batches_max",
+        "1",
+        "folios that batches hold, looked at each 0.1 ms",
+        |seen| level(seen, |cpu| &cpu.pinned),
+    ),
+    metric(
+        "memory_charged_after_unmap_max_pages",
+        "pages",
+        "unmapped pages that only a batch of new folios holds, looked at each 0.1 ms",
+        |seen| level(seen, |cpu| &cpu.dead),
+    ),
+    metric(
+        "op_failures",
+        "1",
+        "ops that failed, for want of memory mostly; they count as no ops",
+        |seen| value(seen.tally.failures),
+    ),
+    metric(
+        "meddler_rounds",
+        "1",
+        "rounds of those beside: lock, move, age, reclaim, use again",
+        |seen| match seen.plan.beside {
+            Beside::None => Err(Missing::Nothing),
+            Beside::Mixed => value(seen.tally.rounds),
+        },
+    ),
+];
+
+/// What one CPU's tracepoints say of batches of folios on their way to the LRU lists.
+#[derive(Debug, Default)]
+pub struct Batches {
+    window_ns: Range<u64>,
+    batches: u64,
+    folios: u64,
+    dead_folios: u64,
+    pinned: Level,
+    dead: Level,
+}
+
+impl Meter<Churn> for Batches {
+    fn of_cpus(_: &Env<Churn>, plan: &Plan) -> impl FnMut(CpuId) -> Self {
+        let window_ns = plan.window_ns.clone();
+        move |_| Self { window_ns: window_ns.clone(), ..Self::default() }
+    }
+    fn hears(&self, group: TraceGroup) -> bool {
+        group == TraceGroup::Lru
+    }
+    fn event(&mut self, now_ns: u64, event: &Trace) {
+        let Trace::Lru(event) = *event else { return };
+        match event {
+            LruEvent::Move { kind, folios, dead, .. }
+                if kind == BatchKind::Add as u8 && self.window_ns.contains(&now_ns) =>
+            {
+                self.batches += 1;
+                self.folios += u64::from(folios);
+                self.dead_folios += u64::from(dead);
+            }
+            LruEvent::Pinned { folios } => self.pinned.change(now_ns, folios.into()),
+            LruEvent::Dead { pages } => self.dead.change(now_ns, pages.into()),
+            _ => {}
+        }
+    }
+    /// Both levels stay as they are until the end.
+    fn close(meters: &mut [Self], end_ns: u64) {
+        for meter in meters {
+            meter.pinned.pass(end_ns);
+            meter.dead.pass(end_ns);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What the processes of the study do.
+
+use super::{Advise, Churn, Plan, Tally};
+use mmscale_harness::Run;
+use mmscale_system::{
+    Addr, Advice, Errno, LockWhat, MapSpec, PAGE_BYTES, Present, Prot, System, ThreadSpec,
+};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// Ops of each CPU before all begin, which fill its page caches.
+const WARMING_OPS: u64 = 8;
+/// Pages of a process that are there all the time.
+const IMAGE_PAGES: u64 = 4;
+/// Pages of a process of `beside`.
+const BESIDE_PAGES: u64 = 64;
+
+/// The process that makes those of its CPU.
+pub(super) fn start<S: System>(run: &Run<Churn>, system: &S, cpu: usize) {
+    let bytes = run.plan.pages * PAGE_BYTES;
+    // Page caches begin empty: otherwise all CPUs fill theirs at once when they begin.
+    for _ in 0..WARMING_OPS {
+        if let Ok(at) = system.mmap(MapSpec::populated(bytes)) {
+            let _ = system.munmap(at, bytes);
+        }
+    }
+    let cpus = system.cpus();
+    let make = |nth: usize| {
+        let (number, run) = (nth * cpus + cpu, run.clone());
+        let body = move |system: &S| {
+            let tally = process(&run.plan, system, run.seed ^ (number as u64) << 32);
+            run.tally.change(|sum| sum.add(&tally));
+        };
+        system.process(ThreadSpec::on(cpu), Box::new(body))
+    };
+    let made: Vec<_> = (0..run.plan.per_cpu).map(make).collect();
+    let unmade = made.iter().filter(|process| process.is_err()).count() as u64;
+    run.tally.change(|sum| sum.unmade += unmade);
+    for process in made.into_iter().flatten() {
+        let _ = system.wait(process);
+    }
+}
+
+/// One process.
+fn process<S: System>(plan: &Plan, system: &S, seed: u64) -> Tally {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut tally = Tally::default();
+    let mut life = || -> Result<(), Errno> {
+        let image = system.mmap(MapSpec::new(IMAGE_PAGES * PAGE_BYTES).prot(Prot::Read))?;
+        (0..IMAGE_PAGES).try_for_each(|page| system.read(image.page(page)).map(|_| ()))?;
+        let ready_ns = system.clock_ns();
+        tally.late += u64::from(ready_ns > plan.begin_ns);
+        system.sleep_ns(plan.begin_ns.saturating_sub(ready_ns))?;
+        let before = system.cpu_time();
+        loop {
+            let began_ns = system.clock_ns();
+            if began_ns >= plan.window_ns.end {
+                if let (Some(before), Some(after)) = (before, system.cpu_time()) {
+                    tally.cpu_user_ns = after.user_ns.saturating_sub(before.user_ns);
+                    tally.cpu_system_ns = after.system_ns.saturating_sub(before.system_ns);
+                }
+                return Ok(());
+            }
+            tally.begun += 1;
+            match op(plan, system, &mut rng, &mut tally) {
+                Ok(()) => {
+                    let counts = |at_ns: u64| u64::from(plan.window_ns.contains(&at_ns));
+                    tally.halves += counts(began_ns) + counts(system.clock_ns());
+                }
+                Err(Errno::Stopped) => return Err(Errno::Stopped),
+                Err(_) => tally.failures += 1,
+            }
+        }
+    };
+    // The only way out before the time is the end of the run.
+    let _ = life();
+    tally
+}
+
+fn op<S: System>(
+    plan: &Plan,
+    system: &S,
+    rng: &mut Xoshiro256PlusPlus,
+    tally: &mut Tally,
+) -> Result<(), Errno> {
+    let bytes = plan.pages * PAGE_BYTES;
+    let spec = if plan.populate { MapSpec::populated(bytes) } else { MapSpec::new(bytes) };
+    let at = system.mmap(spec)?;
+    // The mapping goes whatever came of its pages.
+    let used = use_pages(plan, system, at, rng, tally);
+    system.munmap(at, bytes)?;
+    used
+}
+
+/// Binds, advises, touches, computes.
+fn use_pages<S: System>(
+    plan: &Plan,
+    system: &S,
+    at: Addr,
+    rng: &mut Xoshiro256PlusPlus,
+    tally: &mut Tally,
+) -> Result<(), Errno> {
+    let bytes = plan.pages * PAGE_BYTES;
+    if plan.bind == Present::Move {
+        let node = rng.next_u64() as usize % system.nodes();
+        system.mbind(at, bytes, node, Present::Move)?;
+    }
+    let advice = match plan.advise {
+        Advise::Never => None,
+        Advise::Only(advice) => Some(advice),
+        Advise::Mix => Some(Advice::ALL[rng.next_u64() as usize % Advice::ALL.len()]),
+    };
+    if let Some(advice) = advice {
+        // Some advice is refused for a single page, as collapsing is; stress-ng goes on, too.
+        let _ = system.madvise(at, bytes, advice);
+    }
+    let touched = touch(plan, system, at, rng.next_u64() | 1, tally);
+    if plan.user_ns > 0 {
+        system.compute_ns(plan.user_ns)?;
+        tally.user_ns += plan.user_ns;
+    }
+    touched
+}
+
+/// Finds zeros, writes, reads back.
+fn touch<S: System>(
+    plan: &Plan,
+    system: &S,
+    at: Addr,
+    stamp: u64,
+    tally: &mut Tally,
+) -> Result<(), Errno> {
+    for here in (0..plan.pages).map(|page| at.page(page)) {
+        let fresh = if plan.populate { system.read(here)? == 0 } else { true };
+        system.write(here, stamp)?;
+        if !fresh || system.read(here)? != stamp {
+            tally.damaged += 1;
+        }
+    }
+    Ok(())
+}
+
+/// A process that needs folios on their lists, again and again until the end: it locks memory and
+/// unlocks it, has it moved to another node, ages it, has it reclaimed, and uses it again.
+pub(super) fn beside<S: System>(run: &Run<Churn>, system: &S, seed: u64) {
+    let mut tally = Tally::default();
+    let mut life = || -> Result<(), Errno> {
+        system.sleep_ns(run.plan.begin_ns.saturating_sub(system.clock_ns()))?;
+        while system.clock_ns() < run.plan.window_ns.end {
+            tally.rounds += 1;
+            match round(system, seed ^ tally.rounds, &mut tally) {
+                Ok(()) => {}
+                Err(Errno::Nomem | Errno::Again) => tally.round_failures += 1,
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(())
+    };
+    // The only way out before the time is the end of the run.
+    let _ = life();
+    run.tally.change(|sum| sum.add(&tally));
+}
+
+fn round<S: System>(system: &S, seed: u64, tally: &mut Tally) -> Result<(), Errno> {
+    let bytes = BESIDE_PAGES * PAGE_BYTES;
+    let at = system.mmap(MapSpec::populated(bytes))?;
+    let worked = (|| {
+        let stamp = |page: u64| seed << 8 | page;
+        (0..BESIDE_PAGES).try_for_each(|page| system.write(at.page(page), stamp(page)))?;
+        system.mlock(at, bytes / 2, LockWhat::Everything)?;
+        system.munlock(at, bytes / 2)?;
+        let node = seed as usize % system.nodes();
+        system.mbind(at, bytes, node, Present::Move)?;
+        system.madvise(at, bytes, Advice::Cold)?;
+        system.madvise(at, bytes, Advice::PageOut)?;
+        for page in 0..BESIDE_PAGES {
+            tally.damaged += u64::from(system.read(at.page(page))? != stamp(page));
+        }
+        Ok(())
+    })();
+    system.munmap(at, bytes)?;
+    worked
+}
