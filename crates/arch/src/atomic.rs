@@ -170,6 +170,8 @@ named! {
         Rcu = "rcu",
         /// The state of a sleeping lock or a wait queue.
         WaitQueue = "wait_queue",
+        /// The table of processes: `tasklist_lock` of Linux and the lock of its process numbers.
+        Tasklist = "tasklist",
         /// A lock of a test or of a program on the machine.
         Other = "other",
     }

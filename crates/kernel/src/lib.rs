@@ -72,7 +72,7 @@ impl<A: Machine> Kernel<A> {
         let kernel = Self {
             mm: Mm::new(config)?,
             threads: ThreadTable::new(),
-            processes: SpinLock::new(LockClass::Other, ProcessTable::new()),
+            processes: SpinLock::new(LockClass::Tasklist, ProcessTable::new()),
             current: Current::new(),
             nodes: config.map.node_count(),
             groups: config.groups,

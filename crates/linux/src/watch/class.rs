@@ -10,7 +10,7 @@ const PERCPU: u32 = 16;
 const MUTEX: u32 = 32;
 
 /// A class of locks and the functions that take them, innermost first in each path.
-const BY_FUNCTION: [(&str, &[&str]); 7] = [
+const BY_FUNCTION: [(&str, &[&str]); 8] = [
     (
         "zone",
         &[
@@ -75,6 +75,19 @@ const BY_FUNCTION: [(&str, &[&str]); 7] = [
     ("pmd", &["zap_huge_pmd", "pmd_trans_huge_lock", "__pmd_trans_huge_lock", "__pte_alloc"]),
     ("anon_vma", &["unlink_anon_vmas", "anon_vma_clone", "anon_vma_fork", "rmap_walk_anon"]),
     ("list_lru", &["list_lru_add", "list_lru_del", "list_lru_walk_one"]),
+    (
+        "tasklist",
+        &[
+            "copy_process",
+            "release_task",
+            "exit_notify",
+            "do_wait",
+            "__do_wait",
+            "wait_consider_task",
+            "alloc_pid",
+            "free_pid",
+        ],
+    ),
     ("runqueue", &["raw_spin_rq_lock_nested", "try_to_wake_up", "__schedule", "sched_tick"]),
 ];
 
@@ -133,6 +146,8 @@ mod tests {
         assert_eq!(of(&path(&["exit_mmap", "unmap_vmas", "unmap_page_range"]), SPIN), "pte");
         assert_eq!(of(&path(&["do_exit", "exit_mmap"]), WRITE), "mmap_lock");
         assert_eq!(of(&path(&["ext4_iget"]), READ), "rwsem");
+        let fork = path(&["kernel_clone", "copy_process", "queued_write_lock_slowpath"]);
+        assert_eq!(of(&fork, SPIN | WRITE), "tasklist");
         assert_eq!(of(&path(&["something"]), SPIN), "other");
     }
 }
