@@ -18,13 +18,12 @@ use std::sync::LazyLock;
 /// All of them, in the order in which `run all` runs them.
 pub fn all() -> Registry {
     static SHELF: LazyLock<Shelf> = LazyLock::new(|| {
-        let mut shelf = Shelf::default();
-        shelf.add::<vmstat::Vmstat>();
-        shelf.add::<churn::Churn>();
-        shelf.add::<pcp::Pcp>();
-        shelf.add::<reap::Reap>();
-        shelf.add::<ipi::Ipi>();
-        shelf
+        Shelf::default()
+            .with::<vmstat::Vmstat>()
+            .with::<churn::Churn>()
+            .with::<pcp::Pcp>()
+            .with::<reap::Reap>()
+            .with::<ipi::Ipi>()
     });
     Registry::of(&SHELF)
 }

@@ -14,14 +14,14 @@ mod programs;
 
 use mmscale_document::On;
 use mmscale_harness::{
-    Choice, Env, Metric, Named, Needs, Part, Phases, Run, SETTLE_NS, SeedResult, Seen, Source,
-    StudyError, Unit, Verdict, Watch, Workload, making_ns, names, params, study_file, tally,
+    Choice, Env, Metric, Named, Needs, Part, Phases, Run, SeedResult, Seen, Source, StudyError,
+    Unit, Verdict, Watch, Window, Workload, names, params, ready_ns, start_on, study_file, tally,
+    wait_for,
 };
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_sim::SimConfig;
-use mmscale_system::{Advice, Present, System, ThreadSpec};
-use std::ops::Range;
+use mmscale_system::{Advice, Present, System};
 
 /// The study.
 #[derive(Clone, Debug)]
@@ -147,8 +147,7 @@ pub struct Plan {
     /// Whether an op binds its pages to a node and has them moved there.
     bind: Present,
     user_ns: u64,
-    begin_ns: u64,
-    window_ns: Range<u64>,
+    window: Window,
 }
 
 /// What each further page of an op adds to the time that page caches take to fill, when all CPUs of
@@ -176,8 +175,8 @@ impl Workload for Churn {
     fn plan(env: &Env<Self>) -> Result<Plan, String> {
         let params = &env.params;
         let processes = params.processes_per_cpu * env.cpus() as u64;
-        let begin_ns = SETTLE_NS + making_ns(env, processes) + WARMING_NS * (params.pages - 1);
-        let from_ns = begin_ns + if env.on() == On::Sim { WARM_SIM_NS } else { 0 };
+        let begin_ns = ready_ns(env, processes) + WARMING_NS * (params.pages - 1);
+        let warm_ns = if env.on() == On::Sim { WARM_SIM_NS } else { 0 };
         Ok(Plan {
             per_cpu: params.processes_per_cpu as usize,
             beside: params.beside,
@@ -189,13 +188,11 @@ impl Workload for Churn {
                 _ => Present::Stay,
             },
             user_ns: params.user_ns,
-            begin_ns,
-            window_ns: from_ns..from_ns + (params.duration_ms * 1e6) as u64,
+            window: Window::new(begin_ns, warm_ns, params.duration_ms),
         })
     }
     fn phases(plan: &Plan) -> Phases {
-        let Range { start, end } = plan.window_ns;
-        Phases { from_ns: start, until_ns: end, end_ns: end }
+        plan.window.phases()
     }
     fn set_up(env: &Env<Self>, _: &Plan, mm: &mut MmConfig) {
         let on = SwapConfig { pages: SWAP_PAGES, ..SwapConfig::default() };
@@ -262,21 +259,12 @@ impl Workload for Churn {
     }
 
     fn run<S: System>(run: &Run<Self>, system: &S) {
-        let starters = (0..system.cpus()).map(|cpu| {
-            let run = run.clone();
-            let body = move |system: &S| programs::start(&run, system, cpu);
-            system.process(ThreadSpec::on(cpu), Box::new(body))
-        });
-        let beside = (0..system.cpus()).step_by(BESIDE_EVERY).map(|cpu| {
-            let run = run.clone();
-            let body =
-                move |system: &S| programs::beside(&run, system, run.seed ^ (cpu as u64) << 32);
-            system.process(ThreadSpec::on(cpu), Box::new(body))
-        });
-        let beside = (run.plan.beside == Beside::Mixed).then_some(beside);
-        let all: Vec<_> = starters.chain(beside.into_iter().flatten()).collect();
-        for process in all.into_iter().flatten() {
-            let _ = system.wait(process);
+        let cpus = 0..system.cpus();
+        let mut processes = start_on(run, system, cpus.clone(), programs::start);
+        if run.plan.beside == Beside::Mixed {
+            let cpus = cpus.step_by(BESIDE_EVERY);
+            processes.extend(start_on(run, system, cpus, programs::beside));
         }
+        wait_for(system, processes);
     }
 }

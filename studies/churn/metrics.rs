@@ -3,9 +3,10 @@
 use super::{Beside, Churn, Plan, Tally};
 use mmscale_arch::{CpuId, LruEvent, Trace, TraceGroup};
 use mmscale_document::On;
-use mmscale_harness::{Env, Level, Measured, Meter, Metric, Missing, Seen, Waits, metric, value};
+use mmscale_harness::{
+    Env, Level, Measured, Meter, Metric, Missing, Seen, Waits, Window, metric, value,
+};
 use mmscale_mm::lru::BatchKind;
-use std::ops::Range;
 
 /// Ops in the window; CPU time for one of them, of all kinds.
 fn ops(seen: &Seen<'_, Churn>) -> f64 {
@@ -133,7 +134,7 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
 /// What one CPU's tracepoints say of batches of folios on their way to the LRU lists.
 #[derive(Debug, Default)]
 pub struct Batches {
-    window_ns: Range<u64>,
+    window: Window,
     batches: u64,
     folios: u64,
     dead_folios: u64,
@@ -143,8 +144,8 @@ pub struct Batches {
 
 impl Meter<Churn> for Batches {
     fn of_cpus(_: &Env<Churn>, plan: &Plan) -> impl FnMut(CpuId) -> Self {
-        let window_ns = plan.window_ns.clone();
-        move |_| Self { window_ns: window_ns.clone(), ..Self::default() }
+        let window = plan.window;
+        move |_| Self { window, ..Self::default() }
     }
     fn hears(&self, group: TraceGroup) -> bool {
         group == TraceGroup::Lru
@@ -153,7 +154,7 @@ impl Meter<Churn> for Batches {
         let Trace::Lru(event) = *event else { return };
         match event {
             LruEvent::Move { kind, folios, dead, .. }
-                if kind == BatchKind::Add as u8 && self.window_ns.contains(&now_ns) =>
+                if kind == BatchKind::Add as u8 && self.window.counts(now_ns) =>
             {
                 self.batches += 1;
                 self.folios += u64::from(folios);

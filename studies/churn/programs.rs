@@ -1,7 +1,7 @@
 //! What the processes of the study do.
 
 use super::{Advise, Churn, Plan, Tally};
-use mmscale_harness::Run;
+use mmscale_harness::{Run, counted};
 use mmscale_system::{
     Addr, Advice, Errno, LockWhat, MapSpec, PAGE_BYTES, Present, Prot, System, ThreadSpec,
 };
@@ -27,10 +27,8 @@ pub(super) fn start<S: System>(run: &Run<Churn>, system: &S, cpu: usize) {
     let cpus = system.cpus();
     let make = |nth: usize| {
         let (number, run) = (nth * cpus + cpu, run.clone());
-        let body = move |system: &S| {
-            let tally = process(&run.plan, system, run.seed ^ (number as u64) << 32);
-            run.tally.change(|sum| sum.add(&tally));
-        };
+        let seed = run.seed ^ (number as u64) << 32;
+        let body = move |system: &S| process(&run, system, seed);
         system.process(ThreadSpec::on(cpu), Box::new(body))
     };
     let made: Vec<_> = (0..run.plan.per_cpu).map(make).collect();
@@ -42,39 +40,34 @@ pub(super) fn start<S: System>(run: &Run<Churn>, system: &S, cpu: usize) {
 }
 
 /// One process.
-fn process<S: System>(plan: &Plan, system: &S, seed: u64) -> Tally {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut tally = Tally::default();
-    let mut life = || -> Result<(), Errno> {
+fn process<S: System>(run: &Run<Churn>, system: &S, seed: u64) {
+    let (plan, mut rng) = (&run.plan, Xoshiro256PlusPlus::seed_from_u64(seed));
+    counted(run, |tally| {
         let image = system.mmap(MapSpec::new(IMAGE_PAGES * PAGE_BYTES).prot(Prot::Read))?;
         (0..IMAGE_PAGES).try_for_each(|page| system.read(image.page(page)).map(|_| ()))?;
-        let ready_ns = system.clock_ns();
-        tally.late += u64::from(ready_ns > plan.begin_ns);
-        system.sleep_ns(plan.begin_ns.saturating_sub(ready_ns))?;
+        tally.late += u64::from(!plan.window.begin(system)?);
         let before = system.cpu_time();
         loop {
             let began_ns = system.clock_ns();
-            if began_ns >= plan.window_ns.end {
-                if let (Some(before), Some(after)) = (before, system.cpu_time()) {
-                    tally.cpu_user_ns = after.user_ns.saturating_sub(before.user_ns);
-                    tally.cpu_system_ns = after.system_ns.saturating_sub(before.system_ns);
-                }
-                return Ok(());
+            if began_ns >= plan.window.until_ns {
+                break;
             }
             tally.begun += 1;
-            match op(plan, system, &mut rng, &mut tally) {
+            match op(plan, system, &mut rng, tally) {
                 Ok(()) => {
-                    let counts = |at_ns: u64| u64::from(plan.window_ns.contains(&at_ns));
+                    let counts = |at_ns: u64| u64::from(plan.window.counts(at_ns));
                     tally.halves += counts(began_ns) + counts(system.clock_ns());
                 }
                 Err(Errno::Stopped) => return Err(Errno::Stopped),
                 Err(_) => tally.failures += 1,
             }
         }
-    };
-    // The only way out before the time is the end of the run.
-    let _ = life();
-    tally
+        if let (Some(before), Some(after)) = (before, system.cpu_time()) {
+            tally.cpu_user_ns = after.user_ns.saturating_sub(before.user_ns);
+            tally.cpu_system_ns = after.system_ns.saturating_sub(before.system_ns);
+        }
+        Ok(())
+    });
 }
 
 fn op<S: System>(
@@ -142,23 +135,20 @@ fn touch<S: System>(
 
 /// A process that needs folios on their lists, again and again until the end: it locks memory and
 /// unlocks it, has it moved to another node, ages it, has it reclaimed, and uses it again.
-pub(super) fn beside<S: System>(run: &Run<Churn>, system: &S, seed: u64) {
-    let mut tally = Tally::default();
-    let mut life = || -> Result<(), Errno> {
-        system.sleep_ns(run.plan.begin_ns.saturating_sub(system.clock_ns()))?;
-        while system.clock_ns() < run.plan.window_ns.end {
+pub(super) fn beside<S: System>(run: &Run<Churn>, system: &S, cpu: usize) {
+    let seed = run.seed ^ (cpu as u64) << 32;
+    counted(run, |tally| {
+        run.plan.window.begin(system)?;
+        while system.clock_ns() < run.plan.window.until_ns {
             tally.rounds += 1;
-            match round(system, seed ^ tally.rounds, &mut tally) {
+            match round(system, seed ^ tally.rounds, tally) {
                 Ok(()) => {}
                 Err(Errno::Nomem | Errno::Again) => tally.round_failures += 1,
                 Err(other) => return Err(other),
             }
         }
         Ok(())
-    };
-    // The only way out before the time is the end of the run.
-    let _ = life();
-    run.tally.change(|sum| sum.add(&tally));
+    });
 }
 
 fn round<S: System>(system: &S, seed: u64, tally: &mut Tally) -> Result<(), Errno> {

@@ -122,7 +122,7 @@ impl<'a, S: System> Thread<'a, S> {
             (Role::Work, Work::Flush) => thread.flush(),
             (Role::Work, Work::Reclaim) => thread.reclaim(),
         };
-        run.tally.change(|sum| sum.add(&thread.tally));
+        run.tally.change(|sum| *sum += thread.tally);
         run.samples[samples].add(cpu, thread.times_ns);
         lived
     }

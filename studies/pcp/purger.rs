@@ -118,7 +118,7 @@ pub(super) fn process<S: System>(
         let body = move |system: &S| {
             let mut tally = Tally::default();
             body(system, &mut tally);
-            run.tally.change(|sum| sum.add(&tally));
+            run.tally.change(|sum| *sum += tally);
         };
         let spec = ThreadSpec::on(worker.cpu + nth % cpus);
         system.spawn(spec, Box::new(body)).map(|thread| threads.push(thread))

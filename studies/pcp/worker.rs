@@ -109,7 +109,7 @@ impl Worker {
     }
     /// Adds what this program, or a part of it, did.
     pub(super) fn add(&self, tally: &Tally) {
-        self.run.tally.change(|sum| sum.add(tally));
+        self.run.tally.change(|sum| *sum += *tally);
     }
     pub(super) fn rng(&self) -> Xoshiro256PlusPlus {
         Xoshiro256PlusPlus::seed_from_u64(self.run.seed ^ (self.number as u64 + 1) << 32)

@@ -12,12 +12,10 @@ fn every_file_is_whole() {
 
 #[test]
 fn a_broken_file_is_reported_where_its_study_is_asked_for_and_spares_the_others() {
-    let mut shelf = Shelf::default();
-    shelf.add::<Churn>();
     let text =
         include_str!("../vmstat/study.toml").replace("tick = \"phased\"", "tick = \"jitter\"");
-    shelf.add_of::<Vmstat>(Source::compiled("vmstat", text.leak()));
-    let registry = Registry::of(Box::leak(Box::new(shelf)));
+    let broken = Source::compiled("vmstat", text.leak());
+    let registry = Registry::from(Shelf::default().with::<Churn>().with_file::<Vmstat>(broken));
     assert!(registry.find("churn").is_ok());
     let why = registry.find("vmstat").unwrap_err().to_string();
     assert_eq!(
@@ -34,9 +32,8 @@ fn a_broken_file_is_reported_where_its_study_is_asked_for_and_spares_the_others(
 fn a_development_build_reads_files_from_the_source_tree() {
     let package = env!("CARGO_MANIFEST_DIR");
     let of = |source: &'static str| {
-        let mut shelf = Shelf::default();
-        shelf.add_of::<Vmstat>(Source::on_disk("vmstat", source, package));
-        Registry::of(Box::leak(Box::new(shelf)))
+        let file = Source::on_disk("vmstat", source, package);
+        Registry::from(Shelf::default().with_file::<Vmstat>(file))
     };
     // Compilers name the source of a member of a workspace from the top of that.
     for source in ["vmstat/vmstat.rs", "studies/vmstat/vmstat.rs"] {

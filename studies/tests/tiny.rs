@@ -73,7 +73,7 @@ impl Workload for Tiny {
         for _ in 0..system.cpus() {
             let at = system.mmap(MapSpec::new(1)).expect("there is memory");
             system.write(at, 1).expect("there is memory");
-            run.tally.change(|sum| sum.add(&Tally { pages: 1, damaged: run.plan.damage }));
+            run.tally.change(|sum| *sum += Tally { pages: 1, damaged: run.plan.damage });
         }
     }
     fn damaged_pages(tally: &Tally) -> u64 {
@@ -96,9 +96,7 @@ impl Workload for Tiny {
 }
 
 fn run(on: On, settings: &[&str]) -> Result<Document, String> {
-    let mut shelf = Shelf::default();
-    shelf.add::<Tiny>();
-    let registry = Registry::of(Box::leak(Box::new(shelf)));
+    let registry = Registry::from(Shelf::default().with::<Tiny>());
     let request = Request { on: Some(on), ..quick("tiny", 1, Checks::Off, settings) };
     try_run(registry, &request).map(|mut documents| documents.remove(0))
 }

@@ -20,12 +20,12 @@ use mmscale_arch::LockClass;
 use mmscale_document::{On, PerCpu};
 use mmscale_harness::{
     Env, Metric, Needs, Part, Phases, Run, SeedResult, Seen, Source, StudyError, TooShort, Unit,
-    Workload, names, params, study_file, tally,
+    Workload, names, params, start_on, study_file, tally, wait_for,
 };
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::upkeep;
 use mmscale_sim::{HoldScale, SimConfig};
-use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
+use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -208,19 +208,12 @@ impl Workload for Vmstat {
     }
 
     fn run<S: System>(run: &Run<Self>, system: &S) {
-        let start = |cpu| {
-            let run = run.clone();
-            let body = Box::new(move |system: &S| work(&run, system, cpu));
-            system.process(ThreadSpec::on(cpu), body)
-        };
-        let workers: Vec<_> = (0..system.cpus()).step_by(run.plan.stride).map(start).collect();
+        let workers = start_on(run, system, (0..system.cpus()).step_by(run.plan.stride), work);
         if run.plan.hotplug {
             // The run ends under it, which is how it is meant to end.
             let _ = cycle_cpus(system, run.plan.until_ns, run.seed);
         }
-        for worker in workers.into_iter().flatten() {
-            let _ = system.wait(worker);
-        }
+        wait_for(system, workers);
     }
 }
 
@@ -244,7 +237,7 @@ fn work<S: System>(run: &Run<Vmstat>, system: &S, cpu: usize) {
     let mut worker = Worker { system, plan, cpu, tally, last_burst_end_ns: None };
     // The only way out before the time is the end of the run, which is how a run ends.
     let _ = worker.bursts(run.seed);
-    run.tally.change(|sum| sum.add(&worker.tally));
+    run.tally.change(|sum| *sum += worker.tally);
     run.samples[LAST_BURST_END].add(cpu, worker.last_burst_end_ns);
 }
 

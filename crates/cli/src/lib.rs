@@ -53,15 +53,15 @@ use args::{Args, Command};
 use failure::Failure;
 
 /// Reads the command line and does what it says.
-pub fn main(registry: Registry) -> ExitCode {
-    start(registry, None)
+pub fn main(studies: impl Into<Registry>) -> ExitCode {
+    start(studies.into(), None)
 }
 
 /// Does the same in a program with studies of its own, whose build is then in each record beside
 /// that of mmscale. What it was built from comes from its build script, which calls
 /// `mmscale_identity::emit`.
-pub fn main_of(registry: Registry, program: Build) -> ExitCode {
-    start(registry, Some(program))
+pub fn main_of(studies: impl Into<Registry>, program: Build) -> ExitCode {
+    start(studies.into(), Some(program))
 }
 
 fn start(registry: Registry, program: Option<Build>) -> ExitCode {

@@ -192,9 +192,9 @@ macro_rules! tally {
             $($(#[$of])* pub $field: u64,)+
         }
         $crate::plain!($name { $($field),+ });
-        impl $name {
-            /// Adds what another program counted.
-            pub fn add(&mut self, other: &Self) {
+        /// Adds what another program counted.
+        impl ::core::ops::AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
                 $(self.$field += other.$field;)+
             }
         }

@@ -7,8 +7,8 @@
 
 use crate::names::UnknownName;
 use crate::param::{Kind, ParamSpec};
-use crate::plan::MAX_CPUS;
 use crate::policies::{self, Arm, Choice};
+use mmscale_arch::MAX_CPUS;
 use mmscale_document::Fingerprint;
 use std::borrow::Cow;
 use std::fmt::Display;

@@ -61,6 +61,7 @@ pub use mmscale_arch::About;
 pub use mmscale_document::Watch;
 pub use mmscale_mm::policy::{MECHANISMS, Mechanism};
 pub use mmscale_sim::profile::Shape;
+pub use mmscale_system as system;
 pub use mmscale_system::plain;
 pub use names::{UnknownName, nearest};
 pub use needs::fits_host;
@@ -78,5 +79,6 @@ pub use study::{
 pub use trails::Trails;
 pub use workload::{
     Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS, Seen,
-    Verdict, Workload, insist, making_ns, metric, value,
+    Verdict, Window, Workload, counted, insist, making_ns, metric, ready_ns, start_on, value,
+    wait_for,
 };

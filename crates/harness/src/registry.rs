@@ -58,6 +58,13 @@ pub enum NoStudy {
     Broken(#[from] FileError),
 }
 
+impl From<Shelf> for Registry {
+    /// The studies of a program, which live as long as it.
+    fn from(shelf: Shelf) -> Self {
+        Self::of(Box::leak(Box::new(shelf)))
+    }
+}
+
 /// Studies as their files are read.
 #[derive(Debug, Default)]
 pub struct Shelf {
@@ -66,16 +73,19 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// Adds a study as its file describes it.
-    pub fn add<W: Workload>(&mut self) {
-        self.add_of::<W>(W::FILE);
+    /// With a study as its file describes it.
+    #[must_use]
+    pub fn with<W: Workload>(self) -> Self {
+        self.with_file::<W>(W::FILE)
     }
 
-    /// Adds a study as another file describes it: for tests of files.
-    pub fn add_of<W: Workload>(&mut self, file: Source) {
+    /// With a study as another file describes it: for tests of files.
+    #[must_use]
+    pub fn with_file<W: Workload>(mut self, file: Source) -> Self {
         match FileStudy::<W>::of_file(file) {
             Ok(study) => self.studies.push(Box::leak(Box::new(study))),
             Err(why) => self.broken.push(why),
         }
+        self
     }
 }

@@ -2,9 +2,11 @@
 
 mod metric;
 pub(crate) mod seen;
+mod window;
 
 pub use metric::{Measured, Metric, metric, value};
 pub use seen::{Locks, Seen};
+pub use window::{Window, counted, start_on, wait_for};
 
 use crate::board::{Board, Samples};
 use crate::file::Source;
@@ -171,6 +173,12 @@ pub fn making_ns<W: Workload>(env: &Env<W>, processes: u64) -> u64 {
     }
 }
 
+/// When `processes` programs that a run makes at its beginning are ready to begin together, in ns
+/// of the machine's clock.
+pub fn ready_ns<W: Workload>(env: &Env<W>, processes: u64) -> u64 {
+    SETTLE_NS + making_ns(env, processes)
+}
+
 /// Until all programs of most studies have settled, in ns.
 pub const SETTLE_NS: u64 = 20_000_000;
 
@@ -265,6 +273,8 @@ impl<W: Workload> Env<W> {
 /// What the programs of a run share.
 #[derive(Debug)]
 pub struct Run<W: Workload> {
+    /// The parameters.
+    pub params: W::Params,
     /// What they do.
     pub plan: W::Plan,
     /// Where their random numbers begin.
@@ -282,6 +292,7 @@ pub const SAMPLES: usize = 2;
 impl<W: Workload> Clone for Run<W> {
     fn clone(&self) -> Self {
         Self {
+            params: self.params.clone(),
             plan: self.plan.clone(),
             seed: self.seed,
             tally: self.tally.clone(),
@@ -295,6 +306,7 @@ impl<W: Workload> Run<W> {
     pub(crate) fn new(env: &Env<W>, plan: W::Plan) -> Self {
         let samples = || Samples::on(env.on(), env.cpus());
         Self {
+            params: env.params.clone(),
             plan,
             seed: env.seed,
             tally: Board::on(env.on()),

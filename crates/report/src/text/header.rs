@@ -63,22 +63,29 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     for (needs, metrics) in left_out(document) {
         entry("left out", format!("{}: needs {needs}", metrics.join(", ")));
     }
-    if !document.command.is_empty() {
-        entry(
-            "command",
-            document.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
-        );
+    for (key, text) in made(document) {
+        entry(key, text);
     }
-    if let Some(hash) = &document.study_file_hash {
-        entry("study", format!("study.toml {hash}, read when the run began"));
-    }
-    if let Some(program) = &document.program {
-        entry("program", format!("{} {program}", program.name));
-    }
-    entry("mmscale", document.build.to_string());
-    entry("results", format!("fingerprint {}", document.fingerprint));
     lines.push(String::new());
     lines
+}
+
+/// How to make the same results again.
+fn made(document: &Document) -> Vec<(&'static str, String)> {
+    let mut entries = Vec::new();
+    if !document.command.is_empty() {
+        let words = document.command.iter().map(|word| quoted(word));
+        entries.push(("command", words.collect::<Vec<_>>().join(" ")));
+    }
+    if let Some(hash) = &document.study_file_hash {
+        entries.push(("study", format!("study.toml {hash}, read when the run began")));
+    }
+    if let Some(program) = &document.program {
+        entries.push(("program", format!("{} {program}", program.name)));
+    }
+    entries.push(("mmscale", document.build.to_string()));
+    entries.push(("results", format!("fingerprint {}", document.fingerprint)));
+    entries
 }
 
 /// The metrics that no arm has, by what they need.
