@@ -20,6 +20,7 @@ pub(super) fn write(
     let metal = profile::builtin_file("x86-26")?;
     let guest = profile::builtin_file("x86-2")?;
     Ok(ProfileFile {
+        base: None,
         description: format!("this computer: {}", mmscale_harness::host().cpu),
         topology: topology(measured.host_cpus),
         memory: memory(measured),

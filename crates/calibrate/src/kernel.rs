@@ -22,6 +22,7 @@ pub(super) fn measure(
     let guest = profile::builtin_file("x86-2")?;
     let cpu = mmscale_harness::host().cpu;
     Ok(ProfileFile {
+        base: None,
         description: format!("this computer's kernel: {cpu}"),
         topology: topology(measured.host_cpus),
         memory: memory(measured),

@@ -34,6 +34,7 @@ fn text() -> String {
         "jitter_percent",
     ];
     profile::write(&ProfileFile {
+        base: None,
         description: "a \"test\" with 8 CPUs".into(),
         topology: section(&[("cpus", 8.0), ("smt", 2.0), ("cluster", 4.0), ("nodes", 1.0)]),
         memory: section(&[
@@ -139,37 +140,31 @@ fn wrong_files_are_refused_with_key_and_reason() {
     let message = broken(&line, "");
     assert!(message.contains("`mine`") && message.contains("`costs.handoff_ns` is missing"));
 
-    let message =
-        broken("cpus = { value = 8.0, range = [8.0,", "cpus = { value = 0.0, range = [0,");
+    let message = broken("cpus = { value = 8, range = [8,", "cpus = { value = 0, range = [0,");
     assert!(message.contains("`topology.cpus` = 0 is not between 1 and 4096"), "{message}");
-    let message = broken(
-        "cpus = { value = 8.0, range = [8.0, 8",
-        "cpus = { value = 5000.0, range = [8.0, 9000",
-    );
+    let message =
+        broken("cpus = { value = 8, range = [8, 8", "cpus = { value = 5000, range = [8, 9000");
     assert!(message.contains("`topology.cpus` = 5000 is not between 1 and 4096"), "{message}");
 
-    let message =
-        broken("smt = { value = 2.0, range = [2.0, 2", "smt = { value = 3.0, range = [2.0, 3");
+    let message = broken("smt = { value = 2, range = [2, 2", "smt = { value = 3, range = [2, 3");
     assert!(message.contains("`topology.smt` = 3 does not divide cluster = 4"), "{message}");
-    let message = broken("cluster = { value = 4.0", "cluster = { value = 3.0");
+    let message = broken("cluster = { value = 4", "cluster = { value = 3");
     assert!(message.contains("lies outside its own range [4, 4]"), "{message}");
     let message =
-        broken("nodes = { value = 1.0, range = [1.0, 1", "nodes = { value = 3.0, range = [1.0, 3");
+        broken("nodes = { value = 1, range = [1, 1", "nodes = { value = 3, range = [1, 3");
     assert!(message.contains("`topology.nodes` = 3 does not divide cpus = 8"), "{message}");
 
-    let message =
-        broken("hz = { value = 250.0, range = [250.0", "hz = { value = 0.0, range = [0.0");
+    let message = broken("hz = { value = 250, range = [250", "hz = { value = 0, range = [0");
     assert!(message.contains("`timer.hz` = 0 is not between 1 and 10000"), "{message}");
-    let message =
-        broken("hz = { value = 250.0, range = [250.0", "hz = { value = 0.5, range = [0.0");
+    let message = broken("hz = { value = 250, range = [250", "hz = { value = 0.5, range = [0");
     assert!(message.contains("`timer.hz`"), "{message}");
-    let message = broken("hz = { value = 250.0", "hz = { value = nan");
+    let message = broken("hz = { value = 250", "hz = { value = nan");
     assert!(message.contains("`timer.hz` = NaN is not between"), "{message}");
-    let message = broken("atomic_ns = { value = 12.5", "atomic_ns = { value = -1.0");
+    let message = broken("atomic_ns = { value = 12.5", "atomic_ns = { value = -1");
     assert!(message.contains("`costs.atomic_ns` = -1 is not between"), "{message}");
     let message = broken(
-        "stolen_most_ns = { value = 90000.0, range = [90000.0",
-        "stolen_most_ns = { value = 400.0, range = [4.0",
+        "stolen_most_ns = { value = 90000, range = [90000",
+        "stolen_most_ns = { value = 400, range = [4",
     );
     assert!(message.contains("`noise.stolen_most_ns` = 400 is below stolen_least_ns"), "{message}");
     let message = broken("source = \"a test\"", "source = \" \"");

@@ -55,7 +55,10 @@ pub enum ProfileError {
         nearest: Option<String>,
     },
     /// A key that every profile must have.
-    #[error("profile `{file}`: the key `{key}` is missing; add it with value, range and source")]
+    #[error(
+        "profile `{file}`: the key `{key}` is missing; add it with value, range and source, or \
+         name a `base` that has it"
+    )]
     MissingKey {
         /// The file or the built-in name.
         file: String,
@@ -71,6 +74,37 @@ pub enum ProfileError {
         key: String,
         /// What is wrong and what to do.
         reason: String,
+    },
+    /// The base of a file could not be used.
+    #[error("profile `{file}`, its base: {why}")]
+    Base {
+        /// The file that names the base.
+        file: String,
+        /// What is wrong with the base.
+        why: Box<ProfileError>,
+    },
+    /// A file is its own base, over others or not.
+    #[error(
+        "profile `{file}`: its bases lead back to where they began ({chain}); name another `base`"
+    )]
+    Circle {
+        /// The file that names the base.
+        file: String,
+        /// The files on the way, with arrows between.
+        chain: String,
+    },
+    /// Too many bases of bases.
+    #[error(
+        "profile `{file}`: a profile has at most {max} files, its bases counted, and this is one \
+         more ({chain}); name a `base` with fewer bases of its own"
+    )]
+    Deep {
+        /// The file that names the base.
+        file: String,
+        /// The most files of a profile.
+        max: usize,
+        /// The files on the way, with arrows between.
+        chain: String,
     },
     /// A number of CPUs that no machine here can have.
     #[error("{cpus} CPUs on profile `{profile}`: a machine has between 1 and {max} CPUs")]

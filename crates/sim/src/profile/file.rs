@@ -5,6 +5,10 @@ use mmscale_arch::Op;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// A number of a profile with what stands behind it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,32 +25,80 @@ pub struct Number {
 /// Numbers by key.
 pub type Section = BTreeMap<String, Number>;
 
-/// A profile file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A profile file. Without a base it has all keys; with one it has those that differ.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileFile {
+    /// The profile that has the other numbers: the name of a built-in profile, or a path, which
+    /// begins at the folder of this file.
+    pub base: Option<String>,
     /// What machine this is, in words.
     pub description: String,
     /// CPUs and their groups.
+    #[serde(default)]
     pub topology: Section,
     /// Memory of a node.
+    #[serde(default)]
     pub memory: Section,
     /// The timer interrupt.
+    #[serde(default)]
     pub timer: Section,
     /// Cache lines, locks, interrupts, tasks.
+    #[serde(default)]
     pub costs: Section,
     /// The swap device.
+    #[serde(default)]
     pub swap: Section,
     /// Disturbance from outside, where it is known or fitted; empty where it is not.
-    #[serde(default, skip_serializing_if = "Section::is_empty")]
+    #[serde(default)]
     pub noise: Section,
     /// The straight-line operations of the memory manager, see [`op_key`].
+    #[serde(default)]
     pub ops: Section,
 }
+
+impl ProfileFile {
+    /// All sections with their names, in the order in which they are written.
+    pub fn sections(&self) -> impl Iterator<Item = (&'static str, &Section)> {
+        let Self { base: _, description: _, topology, memory, timer, costs, swap, noise, ops } =
+            self;
+        NAMES.into_iter().zip([topology, memory, timer, costs, swap, noise, ops])
+    }
+
+    /// Returns [`Self::sections`] for changes.
+    pub fn sections_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut Section)> {
+        let Self { base: _, description: _, topology, memory, timer, costs, swap, noise, ops } =
+            self;
+        NAMES.into_iter().zip([topology, memory, timer, costs, swap, noise, ops])
+    }
+}
+
+/// The names of the sections, in the order of [`ProfileFile::sections`].
+const NAMES: [&str; 7] = ["topology", "memory", "timer", "costs", "swap", "noise", "ops"];
 
 /// The key of an operation's cost.
 pub fn op_key(op: Op) -> String {
     format!("{}_ns", op.name())
+}
+
+/// The most bytes of a profile file: some twenty times the size of one with all keys and sources.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Returns the text of a regular file of at most [`MAX_BYTES`]. Anything else might have no end,
+/// and is opened without waiting for a writer.
+pub(super) fn read(path: &Path) -> io::Result<String> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut text = String::new();
+    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other(format!("it has more than {MAX_BYTES} bytes")));
+    }
+    Ok(text)
 }
 
 /// Reads the text of a profile file; `file` is for messages. Keys are checked by
@@ -64,29 +116,26 @@ pub fn parse(file: &str, text: &str) -> Result<ProfileFile, ProfileError> {
 
 /// The text of a profile file; [`parse`] gives `file` back.
 pub fn write(file: &ProfileFile) -> String {
-    let mut text = format!("description = {}\n", quoted(&file.description));
-    let sections = [
-        ("topology", &file.topology),
-        ("memory", &file.memory),
-        ("timer", &file.timer),
-        ("costs", &file.costs),
-        ("swap", &file.swap),
-        ("noise", &file.noise),
-        ("ops", &file.ops),
-    ];
-    for (name, section) in sections {
-        if name == "noise" && section.is_empty() {
-            continue;
-        }
+    write_with(file, |_, _| None)
+}
+
+/// Writes `file` as [`write`] does. `remark` may have a comment for a number, by section and key.
+pub fn write_with(file: &ProfileFile, remark: impl Fn(&str, &str) -> Option<String>) -> String {
+    let mut text = String::new();
+    if let Some(base) = &file.base {
+        let _ = writeln!(text, "base = {}", quoted(base));
+    }
+    let _ = writeln!(text, "description = {}", quoted(&file.description));
+    for (name, section) in file.sections().filter(|(_, section)| !section.is_empty()) {
         let _ = write!(text, "\n[{name}]\n");
-        for (key, number) in section {
-            let [low, high] = number.range;
-            let _ = writeln!(
+        for (key, Number { value, range: [low, high], source }) in section {
+            let source = quoted(source);
+            let _ = write!(
                 text,
-                "{key} = {{ value = {:?}, range = [{low:?}, {high:?}], source = {} }}",
-                number.value,
-                quoted(&number.source)
+                "{key} = {{ value = {value}, range = [{low}, {high}], source = {source} }}"
             );
+            let remark = remark(name, key).map_or(String::new(), |remark| format!(" # {remark}"));
+            let _ = writeln!(text, "{remark}");
         }
     }
     text

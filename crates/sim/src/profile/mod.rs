@@ -1,22 +1,30 @@
 //! Machine profiles: topology and costs of one machine, as the engine uses them.
 //!
-//! A profile is a file in `machines/`; every number in it carries its range and its source. This
-//! module holds the resolved form; times are in picoseconds, the engine's unit. The profiles of
-//! `machines/` are built into the program; [`load`] also takes the path of a file of one's own.
+//! A profile is a file; every number in it carries its range and its source. A file may name a
+//! base and have only the numbers that differ; [`open`] merges it with its bases, and keeps which
+//! file each number is from. [`Merged::resolve`] checks all numbers and returns [`Profile`], with
+//! times in picoseconds, the engine's unit; [`load`] does both. The profiles of `machines/` are
+//! built into the program.
 
 mod adjust;
+mod base;
+mod basis;
 mod builtin;
 mod error;
 mod file;
 mod noise;
+mod open;
 mod resolve;
 mod shape;
 
 pub use adjust::CostGroup;
-pub use builtin::{builtin_file, builtin_names, load};
+pub use base::Merged;
+pub use basis::Basis;
+pub use builtin::builtin_names;
 pub use error::ProfileError;
-pub use file::{Number, ProfileFile, Section, op_key, parse, write};
+pub use file::{Number, ProfileFile, Section, op_key, parse, write, write_with};
 pub use noise::{Disturbance, Gaps, Lengths, Noise};
+pub use open::{builtin_file, load, open};
 pub use resolve::resolve;
 pub use shape::Shape;
 

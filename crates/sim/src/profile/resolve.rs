@@ -1,9 +1,10 @@
 //! From the file's numbers to the engine's.
 
+use super::base::{Place, merge};
 use super::error::nearest;
 use super::{
-    Costs, Disturbance, Gaps, Lengths, LineCosts, Noise, Number, Profile, ProfileError,
-    ProfileFile, SwapDevice, Topology, op_key,
+    Basis, Costs, Disturbance, Gaps, Lengths, LineCosts, Merged, Noise, Number, Profile,
+    ProfileError, ProfileFile, Section, SwapDevice, Topology, op_key,
 };
 use mmscale_arch::{MAX_CPUS, MAX_NODES, Op};
 use mmscale_document::Fingerprint;
@@ -15,53 +16,67 @@ pub(super) const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
 /// The slowest step that a profile may have: 10 s. Keeps sums far from overflow.
 const MAX_NS: f64 = 1e10;
 
-/// Checks every number of `file` and turns it into the engine's form. `name` is the profile's name
-/// and stands in messages.
+/// Merges `file` with its bases, and resolves it as [`Merged::resolve`] does. `name` is the
+/// profile's name and is in messages. The path of a base begins at the current folder.
 pub fn resolve(name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> {
-    let topology = topology(name, file)?;
-    let memory = Reader::new(name, "memory", &file.memory);
-    let timer = Reader::new(name, "timer", &file.timer);
-    let costs = Reader::new(name, "costs", &file.costs);
-    let profile = Profile {
-        name: name.to_owned(),
-        description: file.description.clone(),
-        hash: hash(file),
-        topology,
-        node_pages: memory.count("node_pages", 1, MAX_FRAMES / topology.nodes as u64)?,
-        page_bytes: page_bytes(&memory)?,
-        hz: timer.count("hz", 1, 10_000)? as u32,
-        costs: Costs {
-            op_ps: ops(name, file)?,
-            line: lines(&costs)?,
-            frame_hidden_1024: costs.share("frame_hidden_percent", 100.0)?,
-            atomic_ps: costs.ps("atomic_ns")?,
-            lock_ps: costs.ps("lock_ns")?,
-            unlock_ps: costs.ps("unlock_ns")?,
-            handoff_ps: costs.ps("handoff_ns")?,
-            ipi_send_ps: costs.ps("ipi_send_ns")?,
-            ipi_delivery_ps: costs.ps("ipi_delivery_ns")?,
-            irq_ps: costs.ps("irq_ns")?,
-            tlb_broadcast_ps: costs.ps("tlb_broadcast_ns")?,
-            switch_ps: costs.ps("switch_ns")?,
-            wake_ps: costs.ps("wake_ns")?,
-            idle_exit_ps: costs.ps("idle_exit_ns")?,
-            node_bytes_per_us: memory.count("node_bytes_per_us", 1, u64::from(u32::MAX))?,
-            jitter_1024: costs.share("jitter_percent", 50.0)?,
-        },
-        swap: swap(name, file)?,
-        noise: noise(name, file)?,
-    };
-    memory.finish()?;
-    timer.finish()?;
-    costs.finish()?;
-    Ok(profile)
+    merge(name, file.clone(), Place::Memory)?.resolve()
+}
+
+impl Merged {
+    /// Checks every number and turns it into the engine's form.
+    pub fn resolve(&self) -> Result<Profile, ProfileError> {
+        let topology = topology(self)?;
+        let memory = Reader::new(self, "memory", &self.file.memory);
+        let timer = Reader::new(self, "timer", &self.file.timer);
+        let costs = Reader::new(self, "costs", &self.file.costs);
+        let profile = Profile {
+            name: self.name.clone(),
+            description: self.file.description.clone(),
+            hash: hash(&self.file),
+            topology,
+            node_pages: memory.count("node_pages", 1, MAX_FRAMES / topology.nodes as u64)?,
+            page_bytes: page_bytes(&memory)?,
+            hz: timer.count("hz", 1, 10_000)? as u32,
+            costs: priced(&costs, &memory, ops(self)?)?,
+            swap: swap(self)?,
+            noise: noise(self)?,
+        };
+        memory.finish()?;
+        timer.finish()?;
+        costs.finish()?;
+        Ok(profile)
+    }
+}
+
+fn priced(
+    costs: &Reader<'_>,
+    memory: &Reader<'_>,
+    op_ps: [u64; Op::ALL.len()],
+) -> Result<Costs, ProfileError> {
+    Ok(Costs {
+        op_ps,
+        line: lines(costs)?,
+        frame_hidden_1024: costs.share("frame_hidden_percent", 100.0)?,
+        atomic_ps: costs.ps("atomic_ns")?,
+        lock_ps: costs.ps("lock_ns")?,
+        unlock_ps: costs.ps("unlock_ns")?,
+        handoff_ps: costs.ps("handoff_ns")?,
+        ipi_send_ps: costs.ps("ipi_send_ns")?,
+        ipi_delivery_ps: costs.ps("ipi_delivery_ns")?,
+        irq_ps: costs.ps("irq_ns")?,
+        tlb_broadcast_ps: costs.ps("tlb_broadcast_ns")?,
+        switch_ps: costs.ps("switch_ns")?,
+        wake_ps: costs.ps("wake_ns")?,
+        idle_exit_ps: costs.ps("idle_exit_ns")?,
+        node_bytes_per_us: memory.count("node_bytes_per_us", 1, u64::from(u32::MAX))?,
+        jitter_1024: costs.share("jitter_percent", 50.0)?,
+    })
 }
 
 /// Over every key and value; ranges, sources and words do not count.
 fn hash(file: &ProfileFile) -> u64 {
-    let ProfileFile { description: _, topology, memory, timer, costs, swap, noise, ops } = file;
     let mut hash = Fingerprint::new();
-    for section in [topology, memory, timer, costs, swap, noise, ops] {
+    for (_, section) in file.sections() {
         hash.add(section.len() as u64);
         for (key, number) in section {
             hash.add_str(key);
@@ -71,8 +86,8 @@ fn hash(file: &ProfileFile) -> u64 {
     hash.finish()
 }
 
-fn topology(name: &str, file: &ProfileFile) -> Result<Topology, ProfileError> {
-    let topology = Reader::new(name, "topology", &file.topology);
+fn topology(of: &Merged) -> Result<Topology, ProfileError> {
+    let topology = Reader::new(of, "topology", &of.file.topology);
     let cpus = topology.count("cpus", 1, MAX_CPUS as u64)? as usize;
     let smt = topology.count("smt", 1, cpus as u64)? as usize;
     let cluster = topology.count("cluster", 1, cpus as u64)? as usize;
@@ -95,8 +110,8 @@ fn topology(name: &str, file: &ProfileFile) -> Result<Topology, ProfileError> {
     Ok(Topology { cpus, smt, cluster, nodes })
 }
 
-fn swap(name: &str, file: &ProfileFile) -> Result<SwapDevice, ProfileError> {
-    let swap = Reader::new(name, "swap", &file.swap);
+fn swap(of: &Merged) -> Result<SwapDevice, ProfileError> {
+    let swap = Reader::new(of, "swap", &of.file.swap);
     let device = SwapDevice {
         read_ps: swap.ps("read_ns")?,
         write_ps: swap.ps("write_ns")?,
@@ -108,11 +123,11 @@ fn swap(name: &str, file: &ProfileFile) -> Result<SwapDevice, ProfileError> {
 }
 
 /// A section that is there has all of its keys.
-fn noise(name: &str, file: &ProfileFile) -> Result<Noise, ProfileError> {
-    if file.noise.is_empty() {
+fn noise(of: &Merged) -> Result<Noise, ProfileError> {
+    if of.file.noise.is_empty() {
         return Ok(Noise::default());
     }
-    let noise = Reader::new(name, "noise", &file.noise);
+    let noise = Reader::new(of, "noise", &of.file.noise);
     let both = Noise {
         stolen: Some(disturbance(&noise, "stolen")?),
         irq_off: Some(disturbance(&noise, "handler")?),
@@ -159,8 +174,8 @@ fn lines(costs: &Reader<'_>) -> Result<LineCosts, ProfileError> {
     })
 }
 
-fn ops(name: &str, file: &ProfileFile) -> Result<[u64; Op::ALL.len()], ProfileError> {
-    let ops = Reader::new(name, "ops", &file.ops);
+fn ops(of: &Merged) -> Result<[u64; Op::ALL.len()], ProfileError> {
+    let ops = Reader::new(of, "ops", &of.file.ops);
     let mut op_ps = [0; Op::ALL.len()];
     for op in Op::ALL {
         op_ps[op as usize] = ops.ps(&op_key(op))?;
@@ -172,15 +187,15 @@ fn ops(name: &str, file: &ProfileFile) -> Result<[u64; Op::ALL.len()], ProfileEr
 /// Reads the numbers of one section, and knows which keys were asked for. A missing key is
 /// reported only at the end, after the unknown ones: it is mostly an unknown one, misspelt.
 struct Reader<'a> {
-    file: &'a str,
+    of: &'a Merged,
     section: &'a str,
     numbers: &'a super::Section,
     asked: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(file: &'a str, section: &'a str, numbers: &'a super::Section) -> Self {
-        Self { file, section, numbers, asked: RefCell::default() }
+    fn new(of: &'a Merged, section: &'a str, numbers: &'a Section) -> Self {
+        Self { of, section, numbers, asked: RefCell::default() }
     }
 
     /// A time in ns, in picoseconds.
@@ -220,15 +235,13 @@ impl<'a> Reader<'a> {
             );
             return Err(self.wrong(key, reason));
         }
-        if source.trim().is_empty() {
-            let reason = "has no source; say where the number comes from, or `assumption: ...`";
-            return Err(self.wrong(key, reason.to_owned()));
-        }
+        Basis::of(source).map_err(|reason| self.wrong(key, reason))?;
         Ok(value)
     }
 
     fn wrong(&self, key: &str, reason: String) -> ProfileError {
-        ProfileError::Number { file: self.file.to_owned(), key: self.full(key), reason }
+        let file = self.of.file_of(self.section, key).to_owned();
+        ProfileError::Number { file, key: self.full(key), reason }
     }
 
     fn full(&self, key: &str) -> String {
@@ -237,15 +250,17 @@ impl<'a> Reader<'a> {
 
     fn finish(self) -> Result<(), ProfileError> {
         let asked = self.asked.borrow();
-        let file = self.file.to_owned();
         if let Some(key) = self.numbers.keys().find(|key| !asked.contains(*key)) {
             let missing = || asked.iter().filter(|key| !self.numbers.contains_key(*key));
             let nearest = nearest(key, missing().map(String::as_str))
                 .or_else(|| nearest(key, asked.iter().map(String::as_str)));
+            let file = self.of.file_of(self.section, key).to_owned();
             return Err(ProfileError::UnknownKey { file, key: self.full(key), nearest });
         }
         match asked.iter().find(|key| !self.numbers.contains_key(*key)) {
-            Some(key) => Err(ProfileError::MissingKey { file, key: self.full(key) }),
+            Some(key) => {
+                Err(ProfileError::MissingKey { file: self.of.name.clone(), key: self.full(key) })
+            }
             None => Ok(()),
         }
     }

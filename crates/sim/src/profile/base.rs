@@ -1,0 +1,155 @@
+//! Profiles that name another as their base: merging, and which file each number is from.
+
+use super::builtin::{builtin_text, unknown};
+use super::file::read;
+use super::{ProfileError, ProfileFile, parse};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The most files of one profile: itself and its bases.
+const MAX_FILES: usize = 6;
+
+/// A profile file together with its bases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merged {
+    /// The profile's name, for messages.
+    pub name: String,
+    /// All numbers. It names no base any more.
+    pub file: ProfileFile,
+    /// The names of the bases, the nearest first.
+    pub bases: Vec<String>,
+    /// The base of each inherited number, by section and key: its place in `bases`.
+    inherited: BTreeMap<(&'static str, String), usize>,
+}
+
+impl Merged {
+    /// The name without folder and extension, as records have it.
+    pub fn title(&self) -> String {
+        let path = Path::new(&self.name);
+        let file = self.name.contains('/') || self.name.ends_with(".toml");
+        let stem = path.file_stem().filter(|_| file);
+        stem.map_or_else(|| self.name.clone(), |stem| stem.to_string_lossy().into_owned())
+    }
+
+    /// The base that a number is inherited from; none if the profile's own file has it.
+    pub fn inherited_from(&self, section: &str, key: &str) -> Option<&str> {
+        let mut inherited = self.inherited.iter();
+        let found = inherited.find(|((of, name), _)| *of == section && name == key);
+        found.map(|(_, &base)| self.bases[base].as_str())
+    }
+
+    /// The file that has a number, for messages.
+    pub(super) fn file_of(&self, section: &str, key: &str) -> &str {
+        self.inherited_from(section, key).unwrap_or(&self.name)
+    }
+
+    /// Adds the numbers of a base that are not there yet.
+    fn inherit(&mut self, name: String, base: ProfileFile) {
+        let place = self.bases.len();
+        self.bases.push(name);
+        for ((section, numbers), (_, of_base)) in self.file.sections_mut().zip(base.sections()) {
+            for (key, number) in of_base {
+                if !numbers.contains_key(key) {
+                    numbers.insert(key.clone(), number.clone());
+                    self.inherited.insert((section, key.clone()), place);
+                }
+            }
+        }
+    }
+}
+
+/// Where a profile's text is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Built into the program, under this name.
+    BuiltIn(String),
+    /// In a file.
+    File(PathBuf),
+    /// In memory.
+    Memory,
+}
+
+impl Place {
+    /// The place that a name or path says. A relative path begins at `folder`.
+    pub(super) fn of(name_or_path: &Path, folder: &Path) -> Result<Self, ProfileError> {
+        let shown = name_or_path.to_string_lossy();
+        if builtin_text(&shown).is_some() {
+            return Ok(Self::BuiltIn(shown.into_owned()));
+        }
+        if shown.contains('/') || shown.ends_with(".toml") {
+            return Ok(Self::File(folder.join(name_or_path)));
+        }
+        Err(unknown(&shown))
+    }
+
+    /// The folder at which relative paths of bases begin.
+    fn folder(&self) -> &Path {
+        match self {
+            Self::File(path) => path.parent().unwrap_or(Path::new("")),
+            Self::BuiltIn(_) | Self::Memory => Path::new(""),
+        }
+    }
+
+    /// The name that messages use.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::BuiltIn(name) => name.clone(),
+            Self::File(path) => path.to_string_lossy().into_owned(),
+            Self::Memory => String::new(),
+        }
+    }
+
+    /// The file as it is written, without its bases.
+    pub(super) fn file(&self) -> Result<ProfileFile, ProfileError> {
+        let shown = self.shown();
+        match self {
+            Self::BuiltIn(name) => parse(name, builtin_text(name).unwrap_or_default()),
+            Self::File(path) => match read(path) {
+                Ok(text) => parse(&shown, &text),
+                Err(error) => Err(ProfileError::Read { file: shown, reason: error.to_string() }),
+            },
+            Self::Memory => Err(unknown(&shown)),
+        }
+    }
+
+    /// Whether both are one place, even if their paths differ.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(one), Self::File(other)) => {
+                let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+                real(one) == real(other)
+            }
+            _ => self == other,
+        }
+    }
+}
+
+/// Merges `file`, which is at `place`, with its bases. A number of the nearer file is kept.
+pub(super) fn merge(name: &str, file: ProfileFile, place: Place) -> Result<Merged, ProfileError> {
+    let name = name.to_owned();
+    let mut merged = Merged { name, file, bases: Vec::new(), inherited: BTreeMap::new() };
+    let mut places = vec![place];
+    let mut next = merged.file.base.take();
+    while let Some(base) = next {
+        let of = |bases: &[String]| bases.last().unwrap_or(&merged.name).clone();
+        let file = of(&merged.bases);
+        let wrong = |why| ProfileError::Base { file: file.clone(), why: Box::new(why) };
+        let folder = places[places.len() - 1].folder().to_owned();
+        let place = Place::of(Path::new(&base), &folder).map_err(wrong)?;
+        let chain = || {
+            let names = [&merged.name].into_iter().chain(&merged.bases).cloned();
+            names.chain([place.shown()]).collect::<Vec<_>>().join(" -> ")
+        };
+        if places.iter().any(|before| before.is(&place)) {
+            return Err(ProfileError::Circle { file, chain: chain() });
+        }
+        if places.len() == MAX_FILES {
+            return Err(ProfileError::Deep { file, max: MAX_FILES, chain: chain() });
+        }
+        let mut layer = place.file().map_err(wrong)?;
+        next = layer.base.take();
+        merged.inherit(place.shown(), layer);
+        places.push(place);
+    }
+    Ok(merged)
+}

@@ -1,0 +1,119 @@
+//! What kind of source a number has.
+
+/// The kind of a number's source. The first words of `source` say it; this is the only place that
+/// reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Basis {
+    /// `measured ..` or `measured: ..`.
+    Measured,
+    /// Anything else that is named: a paper, a data sheet, a mailing list, the machine itself.
+    Published,
+    /// `assumption: ..`.
+    Assumed,
+    /// `not used, ..`: nothing on this machine costs it.
+    Unused,
+}
+
+/// First words that look like one of the forms. A source that begins with one and has none of the
+/// forms is refused, so that an assumption never counts as published.
+const ALIKE: [&str; 14] = [
+    "measured",
+    "measurement",
+    "measure",
+    "assumption",
+    "assumptions",
+    "assumed",
+    "assume",
+    "assuming",
+    "guess",
+    "guessed",
+    "estimate",
+    "estimated",
+    "unused",
+    "not",
+];
+
+/// Beginnings that say that a number was copied, in front of the source of the original.
+const COPIED: [&str; 2] = ["not measured here; ", "not measured there; "];
+
+impl Basis {
+    /// All kinds, the best known first.
+    pub const ALL: [Self; 4] = [Self::Measured, Self::Published, Self::Assumed, Self::Unused];
+
+    /// The name, as it is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Published => "published",
+            Self::Assumed => "assumed",
+            Self::Unused => "unused",
+        }
+    }
+
+    /// The kind of a source. The error says what is wrong with it and what to write.
+    pub fn of(source: &str) -> Result<Self, String> {
+        let source = source.trim();
+        if source.is_empty() {
+            let what = "has no source; say where the number comes from, or `assumption: ...`";
+            return Err(what.to_owned());
+        }
+        let original = COPIED.iter().find_map(|copied| source.strip_prefix(copied));
+        let original = original.unwrap_or(source);
+        let starts = |form: &str| original.len() > form.len() && original.starts_with(form);
+        let forms = [
+            ("measured ", Self::Measured),
+            ("measured: ", Self::Measured),
+            ("assumption: ", Self::Assumed),
+            ("not used, ", Self::Unused),
+        ];
+        if let Some((_, basis)) = forms.into_iter().find(|(form, _)| starts(form)) {
+            return Ok(basis);
+        }
+        let first = original.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        if ALIKE.iter().any(|alike| first.eq_ignore_ascii_case(alike)) {
+            return Err(format!(
+                "has the source `{source}`, of which the kind is not clear; begin it with \
+                 `measured: `, `assumption: `, `not used, ` or the name of what was published"
+            ));
+        }
+        Ok(Self::Published)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_words_say_the_kind() {
+        for (source, basis) in [
+            ("measured on a guest: 8.7 ns an add", Basis::Measured),
+            ("measured: core-to-core CSV x.csv (3 pairs)", Basis::Measured),
+            ("assumption: as on x86", Basis::Assumed),
+            ("not used, one node; core-to-core-latency CSVs", Basis::Unused),
+            ("not measured here; assumption: as on x86", Basis::Assumed),
+            ("not measured there; measured on a guest", Basis::Measured),
+            ("LZ4's README: 385 MB/s; assumption that it holds here", Basis::Published),
+            ("this processor has none", Basis::Published),
+        ] {
+            assert_eq!(Basis::of(source), Ok(basis), "{source}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_kind_is_refused() {
+        for source in [
+            "assumed: as on x86",
+            "Assumption: x",
+            "assumption",
+            "Measured, once",
+            "unused",
+            "not x",
+        ] {
+            let why = Basis::of(source).unwrap_err();
+            assert!(why.contains(source) && why.contains("`assumption: `"), "{why}");
+        }
+        assert!(Basis::of("assumption: ").unwrap_err().contains("the kind is not clear"));
+        assert!(Basis::of(" ").unwrap_err().contains("has no source"));
+    }
+}
