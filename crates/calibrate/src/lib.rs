@@ -11,12 +11,14 @@
 //! wake-ups and calls between CPUs come from `mmscale_linux::steps`. What its allocator's and its
 //! lists' steps cost cannot be told from outside: those are `x86-2`'s.
 
+pub mod derive;
 pub mod fidelity;
 mod file;
 mod fit;
 #[cfg(feature = "live")]
 mod kernel;
 mod program;
+pub mod review;
 
 use fit::{Charges, FITTED};
 use mmscale_sim::profile::{self, ProfileError, ProfileFile};
@@ -24,6 +26,7 @@ use mmscale_threads::calibrate::Measured;
 use program::{Figures, Repeats};
 use thiserror::Error;
 
+pub use mmscale_sim::profile::{Basis, ProfileError as WrongProfile};
 pub use mmscale_threads::calibrate::Effort;
 
 /// Why there is no profile.

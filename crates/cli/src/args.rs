@@ -33,6 +33,9 @@ pub(crate) enum Command {
     Doctor(FormatArgs),
     /// Measure this computer's single steps and write a machine profile of it
     Calibrate(CalibrateArgs),
+    /// Write a machine profile of another computer; check and show profiles
+    #[command(subcommand)]
+    Profile(ProfileCommand),
 }
 
 /// The form of results on stdout.
@@ -104,6 +107,69 @@ pub(crate) struct FidelityArgs {
     /// A profile of this computer, as `mmscale calibrate` writes it: compares its threads too
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProfileCommand {
+    /// Write a profile of another computer: its CPUs, and a base that has the other numbers
+    New(Box<NewArgs>),
+    /// Say what is behind the numbers of a profile, and what is wrong; 1 if anything is
+    Check(CheckArgs),
+    /// Show every number of a profile with its source, as a file that needs no base
+    Show(ShowArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct NewArgs {
+    /// The profile that has the other numbers: a built-in one, or the path of a file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) base: String,
+    /// CPUs, hardware threads counted
+    #[arg(long, value_name = "N")]
+    pub(crate) cpus: Option<usize>,
+    /// Memory nodes; the base's if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<usize>,
+    /// CPUs behind one last-level cache, hardware threads counted; the base's if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) cluster: Option<usize>,
+    /// Hardware threads of a core; the base's if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) smt: Option<usize>,
+    /// Take all of these from the output of `lscpu -J -e` (or `lscpu -J`) there; `-` is stdin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cpus", "nodes", "smt"])]
+    pub(crate) lscpu: Option<PathBuf>,
+    /// Take line_*_ns from a matrix in ns one way, as `core-to-core-latency --csv` (nviennot)
+    /// writes it: medians by distance. Halve round trips first. Rows are CPUs by Linux's numbers if
+    /// --lscpu says where each is, and otherwise in the order of a profile
+    #[arg(long, value_name = "FILE")]
+    pub(crate) latencies: Option<PathBuf>,
+    /// What machine it is, in words
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) description: Option<String>,
+    /// The file to write, such as epyc192.toml; stdout if not given
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace FILE if it exists; otherwise that is an error
+    #[arg(long, requires = "output")]
+    pub(crate) replace: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// A built-in profile, or the path of a profile file
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) profile: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// A built-in profile, or the path of a profile file
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) profile: PathBuf,
+    /// The form of the output: a profile file, or JSON
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 }
 
 /// Where a study runs.

@@ -1,16 +1,14 @@
 //! `mmscale calibrate`.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_calibrate::{Effort, Of, calibrate as measure, text};
-use mmscale_report::{Existing, Folder};
 
 use crate::args::{CalibrateArgs, ProfileOf};
 use crate::failure::Failure;
 use crate::output;
+use crate::place::Place;
 
 /// Measures this computer and writes its profile to a file or to stdout.
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
@@ -33,36 +31,8 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     let profile = text(&measured.map_err(|error| Failure::Run(error.into()))?);
-    let Some(place) = place else { return output::print(&profile) };
-    let written = place.folder.write(&place.name, &profile)?;
-    let path = written.path.display();
-    output::tell(&format!("wrote {path}; use it with: mmscale run --profile {path}"));
-    output::as_named([&written])
-}
-
-/// Where the profile goes.
-struct Place {
-    folder: Folder,
-    name: String,
-}
-
-impl Place {
-    fn open(path: &Path, existing: Existing) -> Result<Self, Failure> {
-        let wrong = |what: &str| {
-            let path = path.display();
-            Failure::Call(anyhow!("cannot write the profile to `{path}`: {what}"))
-        };
-        if path.is_dir() {
-            return Err(wrong("it is a directory; name a file in it, such as this-computer.toml"));
-        }
-        if path.extension().is_none_or(|extension| extension != "toml") {
-            return Err(wrong("a profile's file name ends in .toml"));
-        }
-        let name = path.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| wrong("its name is not UTF-8"))?.to_owned();
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let folder = Folder::open(parent.unwrap_or(Path::new(".")), existing)?;
-        folder.free(&name)?;
-        Ok(Self { folder, name })
+    match place {
+        Some(place) => place.write(&profile),
+        None => output::print(&profile),
     }
 }

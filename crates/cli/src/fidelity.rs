@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use mmscale_calibrate::fidelity::{self, Hold, Row, SEED};
 use mmscale_harness::StudyError;
+use mmscale_report::wrap;
 
 use crate::args::FidelityArgs;
 use crate::failure::Failure;
@@ -41,13 +42,26 @@ pub(crate) fn fidelity(args: &FidelityArgs) -> Result<(), Failure> {
             &format!(
                 "The same on this computer. Measured: its threads, medians of {REPEATS} runs,\n\
                  each at the speed that single CPUs had right before and after it.\n\
-                 Simulated: profile {}, seed {SEED}.",
-                own.name
+                 Simulated: profile {}, seed {SEED}.{}",
+                own.name,
+                another(&own.name, own.topology.cpus, fidelity::host_cpus())
             ),
             &rows,
         ));
     }
     output::print(&text)
+}
+
+/// Says that the profile cannot be this computer's, if so: a sentence on lines of its own.
+fn another(name: &str, cpus: usize, host_cpus: usize) -> String {
+    if cpus == host_cpus {
+        return String::new();
+    }
+    let what = format!(
+        "Profile {name} has {cpus} CPUs and this computer {host_cpus}: it is of another machine, \
+         so that the errors below are differences of two machines and not of a prediction."
+    );
+    format!("\n{}", wrap(&what, "", "").join("\n"))
 }
 
 fn failed(why: StudyError) -> Failure {
@@ -111,5 +125,13 @@ mod tests {
         let line = text.lines().last().expect("a row");
         assert_eq!(line, "  26      984.0    1033.2    +5.0%       1241.0    1116.9   -10.0%");
         assert!(line.len() <= 72);
+    }
+
+    #[test]
+    fn a_profile_of_another_machine_is_called_so() {
+        assert_eq!(another("x86-2", 2, 2), "");
+        let said = another("epyc192", 192, 2);
+        assert!(said.starts_with("\nProfile epyc192 has 192 CPUs and this computer 2: it is of"));
+        assert!(said.lines().all(|line| line.len() <= 72), "{said}");
     }
 }

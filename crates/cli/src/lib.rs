@@ -23,7 +23,9 @@ mod list;
 mod live;
 mod names;
 mod output;
+mod place;
 mod policies;
+mod profile;
 mod progress;
 mod run;
 #[cfg(feature = "live")]
@@ -108,5 +110,6 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         Some(Command::Live(args)) => kernel::live(&args),
         Some(Command::Doctor(args)) => kernel::doctor(args.format),
         Some(Command::Calibrate(args)) => calibrate::calibrate(&args),
+        Some(Command::Profile(command)) => profile::profile(&command),
     }
 }

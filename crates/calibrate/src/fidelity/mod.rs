@@ -81,7 +81,8 @@ pub fn profile(name_or_path: impl AsRef<Path>) -> Result<Profile, CallError> {
     Ok(profile::load(name_or_path)?)
 }
 
-fn host_cpus() -> usize {
+/// CPUs of this computer that the process may use.
+pub fn host_cpus() -> usize {
     mmscale_threads::host_cpus()
 }
 

@@ -39,7 +39,7 @@ impl Merged {
     }
 
     /// The file that has a number, for messages.
-    pub(super) fn file_of(&self, section: &str, key: &str) -> &str {
+    pub fn file_of(&self, section: &str, key: &str) -> &str {
         self.inherited_from(section, key).unwrap_or(&self.name)
     }
 
@@ -77,7 +77,9 @@ impl Place {
             return Ok(Self::BuiltIn(shown.into_owned()));
         }
         if shown.contains('/') || shown.ends_with(".toml") {
-            return Ok(Self::File(folder.join(name_or_path)));
+            let of_base = !folder.as_os_str().is_empty();
+            let here = name_or_path.strip_prefix("./").ok().filter(|_| of_base);
+            return Ok(Self::File(folder.join(here.unwrap_or(name_or_path))));
         }
         Err(unknown(&shown))
     }

@@ -1,6 +1,6 @@
 //! The form of a profile file, and reading and writing it.
 
-use super::ProfileError;
+use super::{Basis, ProfileError};
 use mmscale_arch::Op;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,6 +20,20 @@ pub struct Number {
     pub range: [f64; 2],
     /// Where the number comes from. Assumptions say that they are.
     pub source: String,
+}
+
+impl Number {
+    /// What is wrong with the number by itself: its place in its range, or its source.
+    pub fn problem(&self) -> Option<String> {
+        let (value, [from, to]) = (self.value, self.range);
+        if !(from <= value && value <= to) {
+            return Some(format!(
+                "= {value} lies outside its own range [{from}, {to}]; correct the value or the \
+                 range"
+            ));
+        }
+        Basis::of(&self.source).err()
+    }
 }
 
 /// Numbers by key.

@@ -3,8 +3,8 @@
 use super::base::{Place, merge};
 use super::error::nearest;
 use super::{
-    Basis, Costs, Disturbance, Gaps, Lengths, LineCosts, Merged, Noise, Number, Profile,
-    ProfileError, ProfileFile, Section, SwapDevice, Topology, op_key,
+    Costs, Disturbance, Gaps, Lengths, LineCosts, Merged, Noise, Profile, ProfileError,
+    ProfileFile, Section, SwapDevice, Topology, op_key,
 };
 use mmscale_arch::{MAX_CPUS, MAX_NODES, Op};
 use mmscale_document::Fingerprint;
@@ -219,24 +219,19 @@ impl<'a> Reader<'a> {
 
     fn number(&self, key: &str, low: f64, high: f64) -> Result<f64, ProfileError> {
         self.asked.borrow_mut().insert(key.to_owned());
-        let Some(Number { value, range, source }) = self.numbers.get(key) else {
+        let Some(number) = self.numbers.get(key) else {
             // `finish` says so. Every check is satisfied by the smallest value until then.
             return Ok(low);
         };
-        let (value, [from, to]) = (*value, *range);
+        let value = number.value;
         if !(value >= low && value <= high) {
             let reason = format!("= {value} is not between {low} and {high}; correct the value");
             return Err(self.wrong(key, reason));
         }
-        if !(from <= value && value <= to) {
-            let reason = format!(
-                "= {value} lies outside its own range [{from}, {to}]; correct the value or the \
-                 range"
-            );
-            return Err(self.wrong(key, reason));
+        match number.problem() {
+            Some(reason) => Err(self.wrong(key, reason)),
+            None => Ok(value),
         }
-        Basis::of(source).map_err(|reason| self.wrong(key, reason))?;
-        Ok(value)
     }
 
     fn wrong(&self, key: &str, reason: String) -> ProfileError {

@@ -1,0 +1,45 @@
+//! The file that a profile is written to.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use mmscale_report::{Existing, Folder};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// A place for a profile, which is looked at before the work begins.
+pub(crate) struct Place {
+    folder: Folder,
+    name: String,
+}
+
+impl Place {
+    /// Looks whether a profile may be written to `path`.
+    pub(crate) fn open(path: &Path, existing: Existing) -> Result<Self, Failure> {
+        let wrong = |what: &str| {
+            let path = path.display();
+            Failure::Call(anyhow!("cannot write the profile to `{path}`: {what}"))
+        };
+        if path.is_dir() {
+            return Err(wrong("it is a directory; name a file in it, such as this-computer.toml"));
+        }
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            return Err(wrong("a profile's file name ends in .toml"));
+        }
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| wrong("its name is not UTF-8"))?.to_owned();
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let folder = Folder::open(parent.unwrap_or(Path::new(".")), existing)?;
+        folder.free(&name)?;
+        Ok(Self { folder, name })
+    }
+
+    /// Writes the profile, and says where it is and how to use it.
+    pub(crate) fn write(&self, profile: &str) -> Result<(), Failure> {
+        let written = self.folder.write(&self.name, profile)?;
+        let path = written.path.display();
+        output::tell(&format!("wrote {path}; use it with: mmscale run --profile {path}"));
+        output::as_named([&written])
+    }
+}

@@ -1,0 +1,28 @@
+//! `mmscale profile`: profiles of machines that are not this computer.
+
+mod check;
+mod new;
+
+use mmscale_calibrate::{WrongProfile, review};
+use mmscale_harness::CallError;
+
+use crate::args::{Format, ProfileCommand};
+use crate::failure::Failure;
+use crate::output;
+
+/// Writes, checks or shows a profile.
+pub(crate) fn profile(command: &ProfileCommand) -> Result<(), Failure> {
+    match command {
+        ProfileCommand::New(args) => new::new(args),
+        ProfileCommand::Check(args) => check::check(args),
+        ProfileCommand::Show(args) => output::print(&match args.format {
+            Format::Text => review::whole(&args.profile).map_err(wrong)?,
+            Format::Json => format!("{}\n", review::whole_json(&args.profile).map_err(wrong)?),
+        }),
+    }
+}
+
+/// The call names a profile that cannot be used.
+fn wrong(why: WrongProfile) -> Failure {
+    CallError::from(why).into()
+}

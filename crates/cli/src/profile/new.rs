@@ -1,0 +1,66 @@
+//! `mmscale profile new`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::anyhow;
+use mmscale_calibrate::derive::{self, DeriveError, Groups, Known, Text};
+
+use crate::args::NewArgs;
+use crate::failure::Failure;
+use crate::output;
+use crate::place::Place;
+
+/// The most bytes of a file: more than a matrix of 4096 CPUs has.
+const MAX_BYTES: u64 = 512 << 20;
+
+/// Derives a profile from what is known of a machine, and writes it to a file or to stdout.
+pub(super) fn new(args: &NewArgs) -> Result<(), Failure> {
+    let place = args.output.as_deref();
+    let place = place.map(|path| Place::open(path, output::existing(args.replace))).transpose()?;
+    let known = Known {
+        base: base(args)?,
+        description: args.description.clone(),
+        groups: Groups { cpus: args.cpus, nodes: args.nodes, cluster: args.cluster, smt: args.smt },
+        lscpu: args.lscpu.as_deref().map(text).transpose()?,
+        latencies: args.latencies.as_deref().map(text).transpose()?,
+    };
+    let derived = derive::derive(&known).map_err(|why: DeriveError| Failure::Call(why.into()))?;
+    derived.notes.iter().for_each(|note| output::tell(&format!("note: {note}")));
+    let profile = derive::text(&derived);
+    match place {
+        Some(place) => place.write(&profile),
+        None => output::print(&profile),
+    }
+}
+
+/// The base as the file has it: a relative path begins at the folder of the file, so that a path
+/// from here is written in full if the file goes elsewhere.
+fn base(args: &NewArgs) -> Result<String, Failure> {
+    let folder = args.output.as_deref().and_then(Path::parent);
+    let elsewhere = folder.is_some_and(|folder| !folder.as_os_str().is_empty());
+    let path = args.base.contains('/') || args.base.ends_with(".toml");
+    if !(elsewhere && path) {
+        return Ok(args.base.clone());
+    }
+    let whole = std::path::absolute(&args.base);
+    let whole = whole.map_err(|why| Failure::Call(anyhow!("cannot use --base: {why}")))?;
+    Ok(whole.to_string_lossy().into_owned())
+}
+
+/// Reads a file, or stdin for `-`.
+fn text(path: &Path) -> Result<Text, Failure> {
+    let stdin = path == Path::new("-");
+    let mut text = String::new();
+    let read = |from: &mut dyn Read, text: &mut String| from.take(MAX_BYTES).read_to_string(text);
+    let done = if stdin {
+        read(&mut io::stdin().lock(), &mut text)
+    } else {
+        File::open(path).and_then(|mut file| read(&mut file, &mut text))
+    };
+    done.map_err(|why| Failure::Call(anyhow!("cannot read `{}`: {why}", path.display())))?;
+    let name = path.file_name().filter(|_| !stdin);
+    let name = name.map_or("stdin".into(), |name| name.to_string_lossy());
+    Ok(Text { name: name.into_owned(), text })
+}
