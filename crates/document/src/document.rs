@@ -72,6 +72,10 @@ pub struct Document {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
     pub profile_hash: Option<String>,
+    /// The bases of a profile from a file, the nearest first. Not there for a built-in profile,
+    /// whose bases are part of the build.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profile_bases: Vec<String>,
     /// CPUs of the machine.
     pub cpus: u32,
     /// How its CPUs are grouped. Simulated machines only.

@@ -53,6 +53,7 @@ fn document() -> Document {
         on: On::Sim,
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),
+        profile_bases: vec!["x86-512".into()],
         cpus: 72,
         topology: Some(Topology {
             shape: "keep".into(),
@@ -81,6 +82,7 @@ fn the_form_is_the_documented_one() {
         r#""commit":"9ccc9e473612","changes":"3fa2b1c0d9e8"},"#,
         r#""command":["mmscale","run","vmstat"],"#,
         r#""study":"vmstat","on":"sim","profile":"arm64-72","profile_hash":"0123456789abcdef","#,
+        r#""profile_bases":["x86-512"],"#,
         r#""cpus":72,"topology":{"shape":"keep","nodes":1,"node_cpus":72,"cache_cpus":72,"#,
         r#""core_threads":1},"hz":1000,"window_ns":2500000000,"#,
         r#""params":{"burst_pages":4096,"duration_s":2.5,"hotplug":false,"shape":"square"},"#,

@@ -76,6 +76,7 @@ fn document(arms: Vec<ArmRecord>) -> Document {
         on: On::Sim,
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),
+        profile_bases: vec![],
         cpus: 72,
         topology: Some(Topology {
             shape: "keep".into(),

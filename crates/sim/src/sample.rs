@@ -9,6 +9,7 @@ pub fn sample_profile(cpus: usize) -> Profile {
         name: "sample".to_owned(),
         description: "a made-up machine for tests of the engine".to_owned(),
         hash: 0,
+        bases: vec![],
         topology: Topology { cpus, smt: 2, cluster: 8.min(cpus), nodes: 2.min(cpus) },
         node_pages: 1 << 18,
         page_bytes: 4096,

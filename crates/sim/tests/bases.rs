@@ -64,6 +64,7 @@ fn a_file_with_a_base_has_what_differs_and_inherits_the_rest() {
     assert_eq!(resolved.costs.handoff_ps, 300_000);
     assert_eq!((resolved.description.as_str(), resolved.topology), ("mine", before.topology));
     assert_ne!(resolved.hash, before.hash);
+    assert_eq!((resolved.bases, before.bases), (vec!["x86-512".into(), "x86-2".into()], vec![]));
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub(super) fn document(
         on: plan.on,
         profile: plan.profile_name.clone(),
         profile_hash: plan.profile.as_ref().map(|profile| format!("{:016x}", profile.hash)),
+        profile_bases: plan.profile.as_ref().map_or(vec![], |profile| profile.bases.clone()),
         cpus: plan.cpus as u32,
         topology: plan.topology.clone(),
         hz: plan.hz,

@@ -17,9 +17,10 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
         On::Sim => match &document.profile_hash {
             // Enough to tell two apart at a glance; the JSON form has all of it.
             Some(hash) => format!(
-                "simulated, profile {} ({})",
+                "simulated, profile {} ({}{})",
                 document.profile,
-                hash.get(..8).unwrap_or(hash)
+                hash.get(..8).unwrap_or(hash),
+                document.profile_bases.first().map_or("".into(), |base| format!(", from {base}"))
             ),
             None => format!("simulated, profile {}", document.profile),
         },

@@ -18,6 +18,8 @@ pub struct Merged {
     pub file: ProfileFile,
     /// The names of the bases, the nearest first.
     pub bases: Vec<String>,
+    /// Whether it is a file, and not built in.
+    pub(super) own: bool,
     /// The base of each inherited number, by section and key: its place in `bases`.
     inherited: BTreeMap<(&'static str, String), usize>,
 }
@@ -25,10 +27,7 @@ pub struct Merged {
 impl Merged {
     /// The name without folder and extension, as records have it.
     pub fn title(&self) -> String {
-        let path = Path::new(&self.name);
-        let file = self.name.contains('/') || self.name.ends_with(".toml");
-        let stem = path.file_stem().filter(|_| file);
-        stem.map_or_else(|| self.name.clone(), |stem| stem.to_string_lossy().into_owned())
+        title(&self.name)
     }
 
     /// The base that a number is inherited from; none if the profile's own file has it.
@@ -56,6 +55,13 @@ impl Merged {
             }
         }
     }
+}
+
+/// The name of a profile in records: a path without folder and extension, or a name as it is.
+pub(super) fn title(name: &str) -> String {
+    let file = name.contains('/') || name.ends_with(".toml");
+    let stem = Path::new(name).file_stem().filter(|_| file);
+    stem.map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
 
 /// Where a profile's text is.
@@ -129,7 +135,8 @@ impl Place {
 /// Merges `file`, which is at `place`, with its bases. A number of the nearer file is kept.
 pub(super) fn merge(name: &str, file: ProfileFile, place: Place) -> Result<Merged, ProfileError> {
     let name = name.to_owned();
-    let mut merged = Merged { name, file, bases: Vec::new(), inherited: BTreeMap::new() };
+    let own = !matches!(place, Place::BuiltIn(_));
+    let mut merged = Merged { name, file, own, bases: Vec::new(), inherited: BTreeMap::new() };
     let mut places = vec![place];
     let mut next = merged.file.base.take();
     while let Some(base) = next {

@@ -39,6 +39,9 @@ pub struct Profile {
     pub description: String,
     /// A hash over the numbers of its file, which derived profiles keep: equal numbers, equal hash.
     pub hash: u64,
+    /// The bases of a profile from a file, the nearest first; none for a built-in profile, whose
+    /// bases are part of the program.
+    pub bases: Vec<String>,
     /// CPUs and their groups.
     pub topology: Topology,
     /// Memory of each node, in pages of `page_bytes`.

@@ -1,6 +1,6 @@
 //! From the file's numbers to the engine's.
 
-use super::base::{Place, merge};
+use super::base::{Place, merge, title};
 use super::error::nearest;
 use super::{
     Costs, Disturbance, Gaps, Lengths, LineCosts, Merged, Noise, Profile, ProfileError,
@@ -33,6 +33,7 @@ impl Merged {
             name: self.name.clone(),
             description: self.file.description.clone(),
             hash: hash(&self.file),
+            bases: self.bases.iter().map(|base| title(base)).filter(|_| self.own).collect(),
             topology,
             node_pages: memory.count("node_pages", 1, MAX_FRAMES / topology.nodes as u64)?,
             page_bytes: page_bytes(&memory)?,
@@ -235,8 +236,10 @@ impl<'a> Reader<'a> {
     }
 
     fn wrong(&self, key: &str, reason: String) -> ProfileError {
-        let file = self.of.file_of(self.section, key).to_owned();
-        ProfileError::Number { file, key: self.full(key), reason }
+        // Groups that do not fit together are wrong in the file that puts them together.
+        let together = self.section == "topology";
+        let file = if together { &self.of.name } else { self.of.file_of(self.section, key) };
+        ProfileError::Number { file: file.to_owned(), key: self.full(key), reason }
     }
 
     fn full(&self, key: &str) -> String {
