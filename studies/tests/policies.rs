@@ -2,7 +2,7 @@
 
 use crate::shipped::{arm, quick, try_run};
 use mmscale_document::Document;
-use mmscale_harness::{Checks, FileStudy, PolicyArm, Registry, Request, Source, Study};
+use mmscale_harness::{Checks, FileStudy, PolicyArm, Profiles, Registry, Request, Source, Study};
 use mmscale_studies::{churn::Churn, pcp::Pcp, reap::Reap, vmstat::Vmstat};
 
 /// An arm with a policy of ours for everything, one that chooses nothing, two that choose one.
@@ -67,7 +67,7 @@ fn an_arm_of_a_call_gives_what_the_same_arm_of_the_file_gives() {
 macro_rules! study {
     ($type:ident, $name:literal) => {{
         let text = include_str!(concat!("../", $name, "/study.toml"));
-        let study = FileStudy::<$type>::of_file(with_arms($name, text));
+        let study = FileStudy::<$type>::of_file(with_arms($name, text), Profiles::default());
         let study = study.expect("the file is whole");
         &*Box::leak(Box::new(study))
     }};

@@ -1,6 +1,7 @@
 //! The studies on the shelf, and one whose file is broken.
 
-use mmscale_harness::{Registry, Shelf, Source};
+use crate::shipped::request;
+use mmscale_harness::{Registry, Request, Shelf, Source, plan};
 use mmscale_studies::{churn::Churn, vmstat::Vmstat};
 
 /// A file that is broken is found here; a program with one reports it and runs the other studies.
@@ -44,4 +45,26 @@ fn a_development_build_reads_files_from_the_source_tree() {
     let why = of("nowhere/vmstat.rs").find("vmstat").unwrap_err().to_string();
     assert!(why.starts_with("study.toml of vmstat: there is none beside"), "{why}");
     assert!(why.contains("build with --release"), "{why}");
+}
+
+/// A program's own profile is one like those of mmscale: chosen by name, listed, and a base.
+#[test]
+fn a_program_brings_profiles_along() {
+    const MINE: &str = "base = \"x86-2\"\ndescription = \"mine\"\n[topology]\n\
+        cpus = { value = 4, range = [4, 4], source = \"mine\" }\n\
+        cluster = { value = 4, range = [4, 4], source = \"mine\" }\n";
+    const SLOWER: &str = "base = \"mine\"\ndescription = \"slower\"\n[costs]\n\
+        atomic_ns = { value = 12, range = [12, 12], source = \"assumption: slower\" }\n";
+    let shelf = Shelf::default().with_profile("mine", MINE).with_profile("slower", SLOWER);
+    let registry = Registry::from(shelf.with::<Churn>());
+    let on = |profile: &str| {
+        let profile = Some(profile.into());
+        plan(registry, &Request { profile, ..request("churn", &[]) })
+    };
+    let plans = on("slower").unwrap();
+    assert_eq!((plans[0].cpus, plans[0].profile_name.as_str()), (4, "slower"));
+    let names = mmscale_harness::profiles(registry.profiles()).unwrap();
+    assert!(names.iter().any(|profile| profile.name == "mine" && profile.cpus == 4));
+    let why = on("slowr").unwrap_err().to_string();
+    assert!(why.contains("did you mean `slower`?"), "{why}");
 }

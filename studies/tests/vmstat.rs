@@ -3,7 +3,7 @@
 
 use crate::shipped::{self, arm, mean, quick};
 use mmscale_document::Document;
-use mmscale_harness::{Checks, FileStudy, Registry, Request, Source, Study};
+use mmscale_harness::{Checks, FileStudy, Profiles, Registry, Request, Source, Study};
 use mmscale_studies::vmstat::Vmstat;
 use std::collections::BTreeMap;
 
@@ -53,7 +53,9 @@ fn other_names_for_study_and_arms_change_no_figure() {
         .replace("name = \"phased\"", "name = \"stock\"");
     let other: &'static dyn Study = {
         let source = Source::compiled("other", renamed.leak());
-        Box::leak(Box::new(FileStudy::<Vmstat>::of_file(source).expect("the file is whole")))
+        Box::leak(Box::new(
+            FileStudy::<Vmstat>::of_file(source, Profiles::default()).expect("the file is whole"),
+        ))
     };
     let registry = Registry::new(Box::leak(Box::new([other])));
     let first = run(&["stock", "posted", "phased"], 2, Checks::Off, &SMALL);

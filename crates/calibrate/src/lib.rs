@@ -26,7 +26,7 @@ use mmscale_threads::calibrate::Measured;
 use program::{Figures, Repeats};
 use thiserror::Error;
 
-pub use mmscale_sim::profile::{Basis, ProfileError as WrongProfile};
+pub use mmscale_sim::profile::{Basis, Merged, ProfileError as WrongProfile, Profiles};
 pub use mmscale_threads::calibrate::Effort;
 
 /// Why there is no profile.

@@ -3,7 +3,6 @@
 
 use mmscale_sim::profile::{self, Basis, Merged, Number, ProfileError};
 use serde_json::{Value, json};
-use std::path::Path;
 
 /// The numbers that matter most to what is simulated: locks handed over, cache lines moved, shared
 /// atomics, links of a list under its lock, interrupts to other CPUs.
@@ -80,35 +79,33 @@ impl Review {
     }
 }
 
-/// Looks at a profile of a name or a path. A file that cannot be read, or is no profile file, is an
-/// error; all else that is wrong is in the result.
-pub fn review(name_or_path: impl AsRef<Path>) -> Result<Review, ProfileError> {
-    let merged = profile::open(name_or_path)?;
+/// Looks at a profile. What is wrong with it is in the result.
+pub fn review(merged: &Merged) -> Review {
     let numbers: Vec<Entry> = merged
         .file
         .sections()
         .flat_map(|(section, numbers)| {
             numbers.iter().map(move |(key, number)| (section, key, number))
         })
-        .map(|(section, key, number)| entry(&merged, section, key, number))
+        .map(|(section, key, number)| entry(merged, section, key, number))
         .collect();
     let used = |key: &str| match key {
-        "line_smt_ns" => count(&merged, "smt") > 1.0,
-        "line_remote_ns" => count(&merged, "nodes") > 1.0,
+        "line_smt_ns" => count(merged, "smt") > 1.0,
+        "line_remote_ns" => count(merged, "nodes") > 1.0,
         _ => true,
     };
     let first = FIRST.iter().filter(|(_, key)| used(key)).filter_map(|(section, key)| {
         let name = format!("{section}.{key}");
         numbers.iter().find(|entry| entry.key == name && entry.base.is_some()).cloned()
     });
-    Ok(Review {
+    Review {
         name: merged.title(),
         description: merged.file.description.clone(),
         bases: merged.bases.clone(),
         first: first.collect(),
-        wrong: wrong(&merged),
+        wrong: wrong(merged),
         numbers,
-    })
+    }
 }
 
 fn entry(merged: &Merged, section: &str, key: &str, number: &Number) -> Entry {
@@ -148,8 +145,7 @@ fn wrong(merged: &Merged) -> Vec<String> {
 }
 
 /// The whole profile as a file that needs no base. A comment says where a number is from.
-pub fn whole(name_or_path: impl AsRef<Path>) -> Result<String, ProfileError> {
-    let merged = profile::open(name_or_path)?;
+pub fn whole(merged: &Merged) -> Result<String, ProfileError> {
     let hash = merged.resolve()?.hash;
     let name = merged.title();
     let bases = if merged.bases.is_empty() {
@@ -164,8 +160,7 @@ pub fn whole(name_or_path: impl AsRef<Path>) -> Result<String, ProfileError> {
 }
 
 /// Returns [`whole`] for programs.
-pub fn whole_json(name_or_path: impl AsRef<Path>) -> Result<Value, ProfileError> {
-    let merged = profile::open(name_or_path)?;
+pub fn whole_json(merged: &Merged) -> Result<Value, ProfileError> {
     let hash = merged.resolve()?.hash;
     let number = |section: &str, key: &str, number: &Number| {
         json!({

@@ -1,9 +1,11 @@
 //! `mmscale fidelity`: predictions beside measurements.
 
 use std::fmt::Write;
+use std::path::Path;
 
+use mmscale_calibrate::Profiles;
 use mmscale_calibrate::fidelity::{self, Hold, Row, SEED};
-use mmscale_harness::StudyError;
+use mmscale_harness::{CallError, StudyError};
 use mmscale_report::wrap;
 
 use crate::args::FidelityArgs;
@@ -18,11 +20,12 @@ const REPEATS: usize = 7;
 
 /// Shows the published rows beside their prediction; with a profile of this computer, its own
 /// threads beside their prediction too.
-pub(crate) fn fidelity(args: &FidelityArgs) -> Result<(), Failure> {
+pub(crate) fn fidelity(profiles: Profiles, args: &FidelityArgs) -> Result<(), Failure> {
     let interrupt =
         interrupt::on_signals(Grace::Computing).map_err(|why| Failure::Run(why.into()))?;
-    let own = args.profile.as_deref().map(fidelity::profile).transpose()?;
-    let published = fidelity::profile(PUBLISHED)?;
+    let load = |name: &Path| profiles.load(name).map_err(CallError::from);
+    let own = args.profile.as_deref().map(load).transpose()?;
+    let published = load(Path::new(PUBLISHED))?;
     let (rows, holds) = fidelity::published(&published, &interrupt).map_err(failed)?;
     let mut text = table(
         &format!(

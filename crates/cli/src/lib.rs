@@ -106,10 +106,10 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         None => output::print(&Args::command().render_help().to_string()),
         Some(Command::Run(args)) => run::run(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),
-        Some(Command::Fidelity(args)) => fidelity::fidelity(&args),
+        Some(Command::Fidelity(args)) => fidelity::fidelity(registry.profiles(), &args),
         Some(Command::Live(args)) => kernel::live(&args),
         Some(Command::Doctor(args)) => kernel::doctor(args.format),
         Some(Command::Calibrate(args)) => calibrate::calibrate(&args),
-        Some(Command::Profile(command)) => profile::profile(&command),
+        Some(Command::Profile(command)) => profile::profile(registry.profiles(), &command),
     }
 }

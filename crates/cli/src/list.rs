@@ -17,7 +17,7 @@ use crate::policies;
 struct Shown {
     studies: Vec<&'static dyn Study>,
     policies: bool,
-    profiles: bool,
+    profiles: Option<Vec<ProfileSummary>>,
 }
 
 /// Shows studies, policies and profiles: all, or those that are named.
@@ -34,15 +34,16 @@ pub(crate) fn list(registry: Registry, args: &ListArgs) -> Result<(), Failure> {
 }
 
 fn shown(registry: Registry, names: &[String]) -> Result<Shown, CallError> {
+    let all = || profiles(registry.profiles()).map(Some);
     if names.is_empty() {
         let studies = registry.all().collect();
-        return Ok(Shown { studies, policies: true, profiles: true });
+        return Ok(Shown { studies, policies: true, profiles: all()? });
     }
-    let mut shown = Shown { studies: vec![], policies: false, profiles: false };
+    let mut shown = Shown { studies: vec![], policies: false, profiles: None };
     for name in names {
         match (name.as_str(), registry.find(name)) {
             ("policies", _) => shown.policies = true,
-            ("profiles", _) => shown.profiles = true,
+            ("profiles", _) => shown.profiles = all()?,
             (_, Ok(study)) if shown.studies.iter().any(|other| other.name() == name) => {
                 let what = format!("study `{}` is named twice; name it once", study.name());
                 return Err(CallError::Other(what));
@@ -65,9 +66,7 @@ fn text(registry: Registry, shown: &Shown) -> String {
     if shown.policies {
         sections.push(of_policies(registry));
     }
-    if shown.profiles {
-        sections.push(of_profiles(&profiles()));
-    }
+    sections.extend(shown.profiles.as_deref().map(of_profiles));
     let sections: Vec<String> = sections.into_iter().map(|lines| lines.join("\n") + "\n").collect();
     sections.join("\n")
 }
@@ -201,8 +200,8 @@ fn as_json(registry: Registry, shown: &Shown) -> Value {
     if shown.policies {
         list["policies"] = policies::as_json(registry).into();
     }
-    if shown.profiles {
-        list["profiles"] = profiles().iter().map(profile).collect();
+    if let Some(profiles) = &shown.profiles {
+        list["profiles"] = profiles.iter().map(profile).collect();
     }
     list
 }

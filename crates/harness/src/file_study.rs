@@ -12,7 +12,7 @@ use crate::study::{
 use crate::workload::Workload;
 use crate::{drive, look, schedules};
 use mmscale_document::On;
-use mmscale_sim::profile;
+use mmscale_sim::profile::Profiles;
 use std::collections::BTreeMap;
 
 /// A workload with the names and defaults of its file.
@@ -35,10 +35,10 @@ pub struct FileStudy<W: Workload> {
 
 impl<W: Workload> FileStudy<W> {
     /// The study of a file: its names, its arms, its defaults.
-    pub fn of_file(source: Source) -> Result<Self, FileError> {
+    pub fn of_file(source: Source, profiles: Profiles) -> Result<Self, FileError> {
         let (text, hash) = source.read()?;
         let file = StudyFile::parse(source.study, &text, W::CHOICES)?;
-        let profile = profile::load(&file.profile).map_err(|why| file.error(why))?;
+        let profile = profiles.load(&file.profile).map_err(|why| file.error(why))?;
         let mut params = file.params(W::Params::specs())?;
         let params_quick_large = file.params_quick_large(&params)?;
         let mut params_on_linux = file.params_on_linux(&params)?;

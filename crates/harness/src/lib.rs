@@ -60,7 +60,7 @@ pub use host::host;
 pub use mmscale_arch::About;
 pub use mmscale_document::Watch;
 pub use mmscale_mm::policy::{MECHANISMS, Mechanism};
-pub use mmscale_sim::profile::Shape;
+pub use mmscale_sim::profile::{Profiles, Shape};
 pub use mmscale_system as system;
 pub use mmscale_system::plain;
 pub use names::{UnknownName, nearest};

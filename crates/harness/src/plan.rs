@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mmscale_document::{self as record, On, ParamValue};
-use mmscale_sim::profile::{self, Profile, ProfileError, Shape};
+use mmscale_sim::profile::{Profile, ProfileError, Profiles, Shape};
 use thiserror::Error;
 
 use crate::chosen::{PolicyArm, PolicyError};
@@ -177,7 +177,7 @@ pub fn plan(registry: Registry, request: &Request) -> Result<Vec<Plan>, CallErro
     check_keys(&studies, &request.settings)?;
     let mut plans = Vec::new();
     for study in studies {
-        plans.extend(plan_study(study, request)?);
+        plans.extend(plan_study(registry.profiles(), study, request)?);
     }
     if plans.len() > MAX_DOCUMENTS {
         return Err(ParamError::TooMany { count: plans.len() }.into());
@@ -246,7 +246,11 @@ fn common_params(cpus: usize, hz: u32) -> [ParamSpec; 2] {
     ]
 }
 
-fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>, CallError> {
+fn plan_study(
+    profiles: Profiles,
+    study: &'static dyn Study,
+    request: &Request,
+) -> Result<Vec<Plan>, CallError> {
     let defaults = study.defaults();
     let on = machine(study, request)?;
     if on == On::Linux && request.checks == Checks::On {
@@ -254,7 +258,7 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
                     kernel's: leave one of them out";
         return Err(CallError::Other(what.to_owned()));
     }
-    let profile = profile_of(defaults.profile, on, request)?;
+    let profile = profile_of(profiles, defaults.profile, on, request)?;
     let cpus = match &profile {
         Some(profile) if request.profile.is_some() => profile.topology.cpus,
         Some(_) => defaults.cpus,
@@ -267,17 +271,7 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
     let mut specs = common.to_vec();
     specs.extend(study.params_on(on).iter().cloned());
     let mut plans = Vec::new();
-    let elsewhere = |key: &&str| {
-        let has = |specs: &[ParamSpec]| specs.iter().any(|spec| spec.name == *key);
-        let known = has(study.params()) || has(study.params_on(On::Linux));
-        known && !(has(&specs) && study.takes(key, on))
-    };
-    if let Some(key) = request.settings.keys().find(elsewhere) {
-        return Err(CallError::Other(format!(
-            "parameter `{key}` of `{}` means nothing on {on}: leave it out",
-            study.name()
-        )));
-    }
+    check_machine(study, on, &specs, &request.settings)?;
     for values in sweep(&specs, &request.settings.only(&specs), request.length)? {
         let cpus = values.count("cpus") as usize;
         let hz = values.choice("hz").parse().expect("the choices are numbers");
@@ -315,6 +309,27 @@ fn plan_study(study: &'static dyn Study, request: &Request) -> Result<Vec<Plan>,
     Ok(plans)
 }
 
+/// Refuses a setting of a parameter that the study has on other machines only.
+fn check_machine(
+    study: &'static dyn Study,
+    on: On,
+    specs: &[ParamSpec],
+    settings: &Settings,
+) -> Result<(), CallError> {
+    let elsewhere = |key: &&str| {
+        let has = |specs: &[ParamSpec]| specs.iter().any(|spec| spec.name == *key);
+        let known = has(study.params()) || has(study.params_on(On::Linux));
+        known && !(has(specs) && study.takes(key, on))
+    };
+    match settings.keys().find(elsewhere) {
+        Some(key) => Err(CallError::Other(format!(
+            "parameter `{key}` of `{}` means nothing on {on}: leave it out",
+            study.name()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Gives parameters that the call does not set the defaults of a quick run of a large machine.
 fn shorten(params: &mut Params, study: &'static dyn Study, settings: &Settings) {
     let usual = |name| study.params().iter().find(|spec: &&ParamSpec| spec.name == name);
@@ -328,9 +343,14 @@ fn shorten(params: &mut Params, study: &'static dyn Study, settings: &Settings) 
 }
 
 /// The simulated machine that is asked for; none where it is this computer.
-fn profile_of(default: &str, on: On, request: &Request) -> Result<Option<Profile>, CallError> {
+fn profile_of(
+    profiles: Profiles,
+    default: &str,
+    on: On,
+    request: &Request,
+) -> Result<Option<Profile>, CallError> {
     Ok(match on {
-        On::Sim => Some(profile::load(request.profile.as_deref().unwrap_or(default.as_ref()))?),
+        On::Sim => Some(profiles.load(request.profile.as_deref().unwrap_or(default.as_ref()))?),
         On::Threads | On::Linux if request.profile.is_some() => {
             return Err(CallError::Other(format!(
                 "--profile describes a simulated machine and --on {on} is this computer; \

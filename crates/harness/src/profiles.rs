@@ -1,8 +1,8 @@
 //! The simulated machines that a run can choose from.
 
-use mmscale_sim::profile;
+use mmscale_sim::profile::{ProfileError, Profiles};
 
-/// A built-in machine profile, in short.
+/// A machine profile, in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileSummary {
     /// Its name.
@@ -15,17 +15,16 @@ pub struct ProfileSummary {
     pub nodes: usize,
 }
 
-/// The built-in profiles, by name.
-pub fn profiles() -> Vec<ProfileSummary> {
+/// The profiles that have names.
+pub fn profiles(of: Profiles) -> Result<Vec<ProfileSummary>, ProfileError> {
     let summary = |name: &str| {
-        // A test of the profiles loads every one; a name from the list cannot be unknown.
-        let profile = profile::load(name).expect("a built-in profile is well-formed");
-        ProfileSummary {
+        let profile = of.load(name)?;
+        Ok(ProfileSummary {
             name: profile.name,
             description: profile.description,
             cpus: profile.topology.cpus,
             nodes: profile.topology.nodes,
-        }
+        })
     };
-    profile::builtin_names().into_iter().map(summary).collect()
+    of.names().into_iter().map(summary).collect()
 }

@@ -5,6 +5,7 @@ use crate::file_study::FileStudy;
 use crate::names::UnknownName;
 use crate::study::Study;
 use crate::workload::Workload;
+use mmscale_sim::profile::Profiles;
 use thiserror::Error;
 
 /// Studies by name.
@@ -12,17 +13,19 @@ use thiserror::Error;
 pub struct Registry {
     studies: &'static [&'static dyn Study],
     broken: &'static [FileError],
+    profiles: Profiles,
 }
 
 impl Registry {
     /// A registry of given studies; names differ.
     pub const fn new(studies: &'static [&'static dyn Study]) -> Self {
-        Self { studies, broken: &[] }
+        Self { studies, broken: &[], profiles: Profiles::with(&[]) }
     }
 
     /// The studies on a shelf, which lives as long as the program.
     pub fn of(shelf: &'static Shelf) -> Self {
-        Self { studies: &shelf.studies, broken: &shelf.broken }
+        let profiles = Profiles::with(&shelf.profiles);
+        Self { studies: &shelf.studies, broken: &shelf.broken, profiles }
     }
 
     /// All studies, in the order in which `all` runs them, but those that are [`broken`].
@@ -30,6 +33,11 @@ impl Registry {
     /// [`broken`]: Self::broken
     pub fn all(self) -> impl Iterator<Item = &'static dyn Study> + Clone {
         self.studies.iter().copied()
+    }
+
+    /// The machine profiles that have names.
+    pub fn profiles(self) -> Profiles {
+        self.profiles
     }
 
     /// What is wrong with the files of studies that cannot be run.
@@ -70,9 +78,18 @@ impl From<Shelf> for Registry {
 pub struct Shelf {
     studies: Vec<&'static dyn Study>,
     broken: Vec<FileError>,
+    profiles: Vec<(&'static str, &'static str)>,
 }
 
 impl Shelf {
+    /// With a machine profile: its name, and the text of its file, which may have one of
+    /// `machines/` as its base. It comes before the studies that name it.
+    #[must_use]
+    pub fn with_profile(mut self, name: &'static str, text: &'static str) -> Self {
+        self.profiles.push((name, text));
+        self
+    }
+
     /// With a study as its file describes it.
     #[must_use]
     pub fn with<W: Workload>(self) -> Self {
@@ -82,7 +99,7 @@ impl Shelf {
     /// With a study as another file describes it: for tests of files.
     #[must_use]
     pub fn with_file<W: Workload>(mut self, file: Source) -> Self {
-        match FileStudy::<W>::of_file(file) {
+        match FileStudy::<W>::of_file(file, Profiles::with(self.profiles.clone().leak())) {
             Ok(study) => self.studies.push(Box::leak(Box::new(study))),
             Err(why) => self.broken.push(why),
         }

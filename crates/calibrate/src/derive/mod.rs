@@ -6,7 +6,7 @@
 mod latencies;
 mod lscpu;
 
-use mmscale_sim::profile::{self, Number, ProfileError, ProfileFile, Section, Topology};
+use mmscale_sim::profile::{self, Number, ProfileError, ProfileFile, Profiles, Section, Topology};
 use thiserror::Error;
 
 use lscpu::Lscpu;
@@ -64,6 +64,8 @@ pub struct Text {
 /// What is known of a machine.
 #[derive(Clone, Debug)]
 pub struct Known {
+    /// Where a base that is a name is found.
+    pub profiles: Profiles,
     /// The profile that has the other numbers.
     pub base: String,
     /// What machine it is, in words.
@@ -101,7 +103,7 @@ pub fn derive(known: &Known) -> Result<Derived, DeriveError> {
         topology: topology(groups, &source),
         ..ProfileFile::default()
     };
-    let topology = profile::resolve("new", &file)?.topology;
+    let topology = known.profiles.resolve("new", &file)?.topology;
     file.description = known.description.clone().unwrap_or_else(|| {
         let model = said.as_ref().and_then(|said| said.model.as_deref());
         describe(&topology, model)
@@ -113,7 +115,7 @@ pub fn derive(known: &Known) -> Result<Derived, DeriveError> {
             notes.push(numbering(&topology));
         }
         file.costs = latencies::costs(text, &topology, places, &mut notes)?;
-        profile::resolve("new", &file)?;
+        known.profiles.resolve("new", &file)?;
     }
     Ok(Derived { file, notes })
 }

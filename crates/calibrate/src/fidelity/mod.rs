@@ -14,10 +14,9 @@ use mmscale_document::{LockRecord, LockRow, On};
 use mmscale_harness::machine::{self, MachineSpec, Program};
 
 use bulk::{Bulk, NsPerPage};
-use mmscale_harness::{CallError, Checks, Interrupt, RunContext, StudyError};
+use mmscale_harness::{Checks, Interrupt, RunContext, StudyError};
 use mmscale_kernel::Kernel;
-use mmscale_sim::profile::{self, Profile};
-use std::path::Path;
+use mmscale_sim::profile::Profile;
 use std::sync::{Arc, Mutex};
 
 /// Linux 6.0, order 0, bulk: cores, ns per page allocated, ns per page freed. Source: the LLFree
@@ -74,11 +73,6 @@ impl Pair {
     pub fn error_percent(self) -> f64 {
         (self.simulated / self.real - 1.0) * 100.0
     }
-}
-
-/// The profile of a name or a file.
-pub fn profile(name_or_path: impl AsRef<Path>) -> Result<Profile, CallError> {
-    Ok(profile::load(name_or_path)?)
 }
 
 /// CPUs of this computer that the process may use.

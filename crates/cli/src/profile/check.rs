@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use mmscale_calibrate::review::{Entry, Review, review};
-use mmscale_calibrate::{Basis, WrongProfile};
+use mmscale_calibrate::{Basis, Profiles, WrongProfile};
 use mmscale_report::wrap;
 
 use super::wrong;
@@ -11,11 +11,12 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Shows what is behind a profile's numbers. Fails if anything is wrong with it.
-pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
-    let review = review(&args.profile).map_err(|why| match why {
+pub(super) fn check(profiles: Profiles, args: &CheckArgs) -> Result<(), Failure> {
+    let merged = profiles.open(&args.profile).map_err(|why| match why {
         WrongProfile::Unknown { .. } | WrongProfile::Read { .. } => wrong(why),
         why => Failure::Run(why.into()),
     })?;
+    let review = review(&merged);
     output::print(&text(&review))?;
     let problems = review.wrong.len();
     if problems == 0 {

@@ -3,7 +3,7 @@
 mod check;
 mod new;
 
-use mmscale_calibrate::{WrongProfile, review};
+use mmscale_calibrate::{Profiles, WrongProfile, review};
 use mmscale_harness::CallError;
 
 use crate::args::{Format, ProfileCommand};
@@ -11,14 +11,17 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Writes, checks or shows a profile.
-pub(crate) fn profile(command: &ProfileCommand) -> Result<(), Failure> {
+pub(crate) fn profile(profiles: Profiles, command: &ProfileCommand) -> Result<(), Failure> {
     match command {
-        ProfileCommand::New(args) => new::new(args),
-        ProfileCommand::Check(args) => check::check(args),
-        ProfileCommand::Show(args) => output::print(&match args.format {
-            Format::Text => review::whole(&args.profile).map_err(wrong)?,
-            Format::Json => format!("{}\n", review::whole_json(&args.profile).map_err(wrong)?),
-        }),
+        ProfileCommand::New(args) => new::new(profiles, args),
+        ProfileCommand::Check(args) => check::check(profiles, args),
+        ProfileCommand::Show(args) => {
+            let merged = profiles.open(&args.profile).map_err(wrong)?;
+            output::print(&match args.format {
+                Format::Text => review::whole(&merged).map_err(wrong)?,
+                Format::Json => format!("{}\n", review::whole_json(&merged).map_err(wrong)?),
+            })
+        }
     }
 }
 

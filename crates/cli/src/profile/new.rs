@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::anyhow;
+use mmscale_calibrate::Profiles;
 use mmscale_calibrate::derive::{self, DeriveError, Groups, Known, Text};
 
 use crate::args::NewArgs;
@@ -16,10 +17,11 @@ use crate::place::Place;
 const MAX_BYTES: u64 = 512 << 20;
 
 /// Derives a profile from what is known of a machine, and writes it to a file or to stdout.
-pub(super) fn new(args: &NewArgs) -> Result<(), Failure> {
+pub(super) fn new(profiles: Profiles, args: &NewArgs) -> Result<(), Failure> {
     let place = args.output.as_deref();
     let place = place.map(|path| Place::open(path, output::existing(args.replace))).transpose()?;
     let known = Known {
+        profiles,
         base: base(args)?,
         description: args.description.clone(),
         groups: Groups { cpus: args.cpus, nodes: args.nodes, cluster: args.cluster, smt: args.smt },

@@ -1,6 +1,6 @@
 //! Profiles that name another as their base: merging, and which file each number is from.
 
-use super::builtin::{builtin_text, unknown};
+use super::builtin::Profiles;
 use super::file::read;
 use super::{ProfileError, ProfileFile, parse};
 use std::collections::BTreeMap;
@@ -77,9 +77,13 @@ pub(super) enum Place {
 
 impl Place {
     /// The place that a name or path says. A relative path begins at `folder`.
-    pub(super) fn of(name_or_path: &Path, folder: &Path) -> Result<Self, ProfileError> {
+    pub(super) fn of(
+        profiles: Profiles,
+        name_or_path: &Path,
+        folder: &Path,
+    ) -> Result<Self, ProfileError> {
         let shown = name_or_path.to_string_lossy();
-        if builtin_text(&shown).is_some() {
+        if profiles.text(&shown).is_some() {
             return Ok(Self::BuiltIn(shown.into_owned()));
         }
         if shown.contains('/') || shown.ends_with(".toml") {
@@ -87,7 +91,7 @@ impl Place {
             let here = name_or_path.strip_prefix("./").ok().filter(|_| of_base);
             return Ok(Self::File(folder.join(here.unwrap_or(name_or_path))));
         }
-        Err(unknown(&shown))
+        Err(profiles.unknown(&shown))
     }
 
     /// The folder at which relative paths of bases begin.
@@ -108,15 +112,15 @@ impl Place {
     }
 
     /// The file as it is written, without its bases.
-    pub(super) fn file(&self) -> Result<ProfileFile, ProfileError> {
+    pub(super) fn file(&self, profiles: Profiles) -> Result<ProfileFile, ProfileError> {
         let shown = self.shown();
         match self {
-            Self::BuiltIn(name) => parse(name, builtin_text(name).unwrap_or_default()),
+            Self::BuiltIn(name) => parse(name, profiles.text(name).unwrap_or_default()),
             Self::File(path) => match read(path) {
                 Ok(text) => parse(&shown, &text),
                 Err(error) => Err(ProfileError::Read { file: shown, reason: error.to_string() }),
             },
-            Self::Memory => Err(unknown(&shown)),
+            Self::Memory => Err(profiles.unknown(&shown)),
         }
     }
 
@@ -133,7 +137,12 @@ impl Place {
 }
 
 /// Merges `file`, which is at `place`, with its bases. A number of the nearer file is kept.
-pub(super) fn merge(name: &str, file: ProfileFile, place: Place) -> Result<Merged, ProfileError> {
+pub(super) fn merge(
+    profiles: Profiles,
+    name: &str,
+    file: ProfileFile,
+    place: Place,
+) -> Result<Merged, ProfileError> {
     let name = name.to_owned();
     let own = !matches!(place, Place::BuiltIn(_));
     let mut merged = Merged { name, file, own, bases: Vec::new(), inherited: BTreeMap::new() };
@@ -144,7 +153,7 @@ pub(super) fn merge(name: &str, file: ProfileFile, place: Place) -> Result<Merge
         let file = of(&merged.bases);
         let wrong = |why| ProfileError::Base { file: file.clone(), why: Box::new(why) };
         let folder = places[places.len() - 1].folder().to_owned();
-        let place = Place::of(Path::new(&base), &folder).map_err(wrong)?;
+        let place = Place::of(profiles, Path::new(&base), &folder).map_err(wrong)?;
         let chain = || {
             let names = [&merged.name].into_iter().chain(&merged.bases).cloned();
             names.chain([place.shown()]).collect::<Vec<_>>().join(" -> ")
@@ -155,7 +164,7 @@ pub(super) fn merge(name: &str, file: ProfileFile, place: Place) -> Result<Merge
         if places.len() == MAX_FILES {
             return Err(ProfileError::Deep { file, max: MAX_FILES, chain: chain() });
         }
-        let mut layer = place.file().map_err(wrong)?;
+        let mut layer = place.file(profiles).map_err(wrong)?;
         next = layer.base.take();
         merged.inherit(place.shown(), layer);
         places.push(place);

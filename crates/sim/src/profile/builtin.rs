@@ -1,4 +1,4 @@
-//! The profiles of `machines/`, built into the program.
+//! The profiles that have names: those of `machines/`, and those that a program brings along.
 
 use super::ProfileError;
 use super::error::nearest;
@@ -15,21 +15,46 @@ const BUILTIN: [(&str, &str); 8] = [
     ("x86-512", include_str!("../../../../machines/x86-512.toml")),
 ];
 
-/// The names of the built-in profiles, sorted.
-pub fn builtin_names() -> Vec<&'static str> {
-    BUILTIN.iter().map(|(name, _)| *name).collect()
+/// The profiles that are built in: those of `machines/`, and a program's own, which are names and
+/// texts of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Profiles {
+    own: &'static [(&'static str, &'static str)],
 }
 
-/// The text of a built-in profile.
-pub(super) fn builtin_text(name: &str) -> Option<&'static str> {
-    BUILTIN.iter().find(|(builtin, _)| *builtin == name).map(|(_, text)| *text)
-}
-
-/// The refusal of a name that is not built in.
-pub(super) fn unknown(name: &str) -> ProfileError {
-    ProfileError::Unknown {
-        name: name.to_owned(),
-        nearest: nearest(name, builtin_names()),
-        all: builtin_names().join(", "),
+impl Profiles {
+    /// Those of `machines/` and a program's own. Of two with one name the program's counts.
+    pub const fn with(own: &'static [(&'static str, &'static str)]) -> Self {
+        Self { own }
     }
+
+    /// Their names: sorted, the program's own after the others.
+    pub fn names(self) -> Vec<&'static str> {
+        let own = self.own.iter().map(|(name, _)| *name);
+        BUILTIN.iter().map(|(name, _)| *name).filter(|name| !self.is_own(name)).chain(own).collect()
+    }
+
+    fn is_own(self, name: &str) -> bool {
+        self.own.iter().any(|(own, _)| *own == name)
+    }
+
+    /// The text of a profile.
+    pub(super) fn text(self, name: &str) -> Option<&'static str> {
+        let all = self.own.iter().chain(&BUILTIN);
+        all.clone().find(|(of, _)| *of == name).map(|(_, text)| *text)
+    }
+
+    /// The refusal of a name that is not built in.
+    pub(super) fn unknown(self, name: &str) -> ProfileError {
+        ProfileError::Unknown {
+            name: name.to_owned(),
+            nearest: nearest(name, self.names()),
+            all: self.names().join(", "),
+        }
+    }
+}
+
+/// The names of the profiles of `machines/`, sorted.
+pub fn builtin_names() -> Vec<&'static str> {
+    Profiles::default().names()
 }

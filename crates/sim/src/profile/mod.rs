@@ -20,7 +20,7 @@ mod shape;
 pub use adjust::CostGroup;
 pub use base::Merged;
 pub use basis::Basis;
-pub use builtin::builtin_names;
+pub use builtin::{Profiles, builtin_names};
 pub use error::ProfileError;
 pub use file::{Number, ProfileFile, Section, op_key, parse, write, write_with};
 pub use noise::{Disturbance, Gaps, Lengths, Noise};

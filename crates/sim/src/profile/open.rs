@@ -1,26 +1,41 @@
 //! Loading a profile by its name or path.
 
 use super::base::{Merged, Place, merge};
+use super::builtin::Profiles;
 use super::{Profile, ProfileError, ProfileFile};
 use std::path::Path;
 
-/// Opens a built-in profile by its name, or a file by its path, and merges it with its bases. A
-/// name that holds a `/` or ends in `.toml` is a path.
+impl Profiles {
+    /// Opens a built-in profile by its name, or a file by its path, and merges it with its bases. A
+    /// name that holds a `/` or ends in `.toml` is a path.
+    pub fn open(self, name_or_path: impl AsRef<Path>) -> Result<Merged, ProfileError> {
+        let place = Place::of(self, name_or_path.as_ref(), Path::new(""))?;
+        merge(self, &place.shown(), place.file(self)?, place)
+    }
+
+    /// Loads a profile as [`Profiles::open`] does. The name of a file's profile is the file's,
+    /// without `.toml`.
+    pub fn load(self, name_or_path: impl AsRef<Path>) -> Result<Profile, ProfileError> {
+        let merged = self.open(name_or_path)?;
+        Ok(Profile { name: merged.title(), ..merged.resolve()? })
+    }
+}
+
+/// Opens a profile of `machines/` by its name, or a file by its path, as [`Profiles::open`].
 pub fn open(name_or_path: impl AsRef<Path>) -> Result<Merged, ProfileError> {
-    let place = Place::of(name_or_path.as_ref(), Path::new(""))?;
-    merge(&place.shown(), place.file()?, place)
+    Profiles::default().open(name_or_path)
 }
 
-/// Loads a profile as [`open`] does. The name of a file's profile is the file's, without `.toml`.
+/// Loads a profile of `machines/` by its name, or a file by its path, as [`Profiles::load`].
 pub fn load(name_or_path: impl AsRef<Path>) -> Result<Profile, ProfileError> {
-    let merged = open(name_or_path)?;
-    Ok(Profile { name: merged.title(), ..merged.resolve()? })
+    Profiles::default().load(name_or_path)
 }
 
-/// The file of a built-in profile with its bases: all numbers, with ranges and sources.
+/// The file of a profile of `machines/` with its bases: all numbers, with ranges and sources.
 pub fn builtin_file(name: &str) -> Result<ProfileFile, ProfileError> {
-    match Place::of(Path::new(name), Path::new(""))? {
+    let profiles = Profiles::default();
+    match Place::of(profiles, Path::new(name), Path::new(""))? {
         Place::BuiltIn(_) => Ok(open(name)?.file),
-        Place::File(_) | Place::Memory => Err(super::builtin::unknown(name)),
+        Place::File(_) | Place::Memory => Err(profiles.unknown(name)),
     }
 }

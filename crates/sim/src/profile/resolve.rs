@@ -4,7 +4,7 @@ use super::base::{Place, merge, title};
 use super::error::nearest;
 use super::{
     Costs, Disturbance, Gaps, Lengths, LineCosts, Merged, Noise, Profile, ProfileError,
-    ProfileFile, Section, SwapDevice, Topology, op_key,
+    ProfileFile, Profiles, Section, SwapDevice, Topology, op_key,
 };
 use mmscale_arch::{MAX_CPUS, MAX_NODES, Op};
 use mmscale_document::Fingerprint;
@@ -16,10 +16,17 @@ pub(super) const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
 /// The slowest step that a profile may have: 10 s. Keeps sums far from overflow.
 const MAX_NS: f64 = 1e10;
 
-/// Merges `file` with its bases, and resolves it as [`Merged::resolve`] does. `name` is the
-/// profile's name and is in messages. The path of a base begins at the current folder.
+impl Profiles {
+    /// Merges `file` with its bases, and resolves it as [`Merged::resolve`] does. `name` is the
+    /// profile's name and is in messages. The path of a base begins at the current folder.
+    pub fn resolve(self, name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> {
+        merge(self, name, file.clone(), Place::Memory)?.resolve()
+    }
+}
+
+/// Resolves a file whose bases are of `machines/` or files, as [`Profiles::resolve`].
 pub fn resolve(name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> {
-    merge(name, file.clone(), Place::Memory)?.resolve()
+    Profiles::default().resolve(name, file)
 }
 
 impl Merged {
