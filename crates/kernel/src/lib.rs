@@ -175,9 +175,11 @@ impl<A: Machine> Kernel<A> {
         let thread = thread::of_entry(entry);
         let start = self.threads.take_start(thread);
         match start {
-            Some(Start { process: Some(process), body }) => {
-                self.current.run(self.mm.backing(), &process, || body(self));
-                process.end_thread(self.mm.backing());
+            Some(Start { process: Some((process, stack)), body }) => {
+                self.mm.run_on_stack(stack, || {
+                    self.current.run(self.mm.backing(), &process, || body(self));
+                    process.end_thread(self.mm.backing());
+                });
             }
             Some(Start { process: None, body }) => body(self),
             None => {}

@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mmscale_arch::{CpuId, HotplugError, Machine, Op, TaskSpec};
 use mmscale_mm::space::Space;
+use mmscale_mm::stack::Stack;
 use mmscale_system::{
     Addr, Advice, Body, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present, Priority, ProcessId,
     Prot, System, ThreadId, ThreadSpec,
@@ -48,8 +49,9 @@ impl<A: Machine> System for Kernel<A> {
         let own = self.running()?.id;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         let process = self.processes.lock_irqsave().get(own).ok_or(Errno::Srch)?;
+        let (stack, ()) = self.with_stack(|| Ok(()))?;
         process.add_thread();
-        Ok(self.start(cpu, spec, process, body))
+        Ok(self.start(cpu, spec, (process, stack), body))
     }
     fn join(&self, thread: ThreadId) -> Result<(), Errno> {
         let own = self.current.process();
@@ -59,18 +61,21 @@ impl<A: Machine> System for Kernel<A> {
         let parent = self.running()?.id;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         A::work(Op::Syscall, 1);
-        let space = self.new_space(self.group_of(cpu))?;
+        let (stack, space) = self.with_stack(|| self.new_space(self.group_of(cpu)))?;
         self.inherit_oom_score_adj(&space);
-        Ok(self.start_process(cpu, spec, (space, Descriptors::new()), parent, body))
+        let parts = (space, Descriptors::new(), stack);
+        Ok(self.start_process(cpu, spec, parts, parent, body))
     }
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
         let parent = self.running()?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         A::work(Op::Syscall, 1);
-        let space = parent.space.fork(self.mm.backing()).map_err(memory::errno)?;
+        let fork = || parent.space.fork(self.mm.backing()).map_err(memory::errno);
+        let (stack, space) = self.with_stack(fork)?;
         self.inherit_oom_score_adj(&space);
         let descriptors = parent.descriptors.lock_irqsave().share();
-        Ok(self.start_process(cpu, spec, (space, descriptors), parent.id, body))
+        let parts = (space, descriptors, stack);
+        Ok(self.start_process(cpu, spec, parts, parent.id, body))
     }
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
         let own = self.own_process();
@@ -185,11 +190,26 @@ impl<A: Machine> Kernel<A> {
         let inherited = if first { 0 } else { parent.space.oom_adjustment() };
         space.set_oom_adjustment(inherited);
     }
+    /// Makes the stack of a new task, and then what else it needs (`copy_process`). The stack is
+    /// put back if that fails.
+    fn with_stack<T>(
+        &self,
+        rest: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<(Option<Stack>, T), Errno> {
+        let stack = self.mm.make_stack().map_err(|_| Errno::Nomem)?;
+        match rest() {
+            Ok(rest) => Ok((stack, rest)),
+            Err(why) => {
+                stack.into_iter().for_each(|stack| self.mm.stacks().put(stack));
+                Err(why)
+            }
+        }
+    }
     fn start(
         &self,
         cpu: CpuId,
         spec: ThreadSpec,
-        process: Arc<Process<A>>,
+        process: (Arc<Process<A>>, Option<Stack>),
         body: Body<Self>,
     ) -> ThreadId {
         let priority = match spec.priority {
@@ -205,7 +225,7 @@ impl<A: Machine> Kernel<A> {
         &self,
         cpu: CpuId,
         spec: ThreadSpec,
-        (space, descriptors): (Arc<Space<A>>, Descriptors<A, Process<A>>),
+        (space, descriptors, stack): Parts<A>,
         parent: ProcessId,
         body: Body<Self>,
     ) -> ProcessId {
@@ -215,10 +235,13 @@ impl<A: Machine> Kernel<A> {
         if self.current.process().is_stopped() {
             process.kill();
         }
-        self.start(cpu, spec, process, body);
+        self.start(cpu, spec, (process, stack), body);
         id
     }
 }
+
+/// What a process is made of.
+type Parts<A> = (Arc<Space<A>>, Descriptors<A, Process<A>>, Option<Stack>);
 
 fn refused(_: HotplugError) -> Errno {
     Errno::Inval

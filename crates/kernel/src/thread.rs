@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use mmscale_arch::sync::{IrqGuard, Sparse, SpinGuard, SpinLock};
 use mmscale_arch::{Atomic, LockClass, Machine, TaskEntry, TaskId};
+use mmscale_mm::stack::Stack;
 use mmscale_system::{Body, ThreadId};
 
 /// What a machine is given to start a thread; the memory manager's own tasks have other numbers
@@ -21,8 +22,9 @@ pub(crate) fn of_entry(entry: TaskEntry) -> ThreadId {
 
 /// What a thread begins with.
 pub(crate) struct Start<A: Machine> {
-    /// Whose thread it is. The first thread of all makes its process itself.
-    pub(crate) process: Option<Arc<Process<A>>>,
+    /// Whose thread it is, and its stack. The first thread of all makes its process itself, and
+    /// has a stack that was never allocated (`init_stack`).
+    pub(crate) process: Option<(Arc<Process<A>>, Option<Stack>)>,
     pub(crate) body: Body<Kernel<A>>,
 }
 

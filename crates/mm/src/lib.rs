@@ -26,6 +26,7 @@ pub mod rcu;
 pub mod reclaim;
 pub mod smp;
 pub mod space;
+pub mod stack;
 pub mod swap;
 pub mod table;
 pub mod time;

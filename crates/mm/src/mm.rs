@@ -19,6 +19,7 @@ use crate::rcu::Rcu;
 use crate::reclaim::{Reclaim, Scope};
 use crate::smp::{Call, CallFunc, CallStats, Smp, SmpConfig};
 use crate::space::{Backing, NoMemory, SpaceConfig, Spaces};
+use crate::stack::{Stack, StackConfig, StackError, Stacks};
 use crate::swap::{Swap, SwapConfig};
 use crate::table::{MakeRoom, Paging, TableLocks};
 use crate::time::{NSEC_PER_SEC, Time};
@@ -40,6 +41,8 @@ pub const MM_TASK: u64 = 1 << 63;
 pub const KSWAPD: u64 = 1 << 62;
 /// Of these, the out-of-memory reaper.
 pub const OOM_REAPER: u64 = 1 << 61;
+/// Of these, the task that waits for grace periods on behalf of stacks.
+pub const STACK_REAPER: u64 = 1 << 60;
 
 /// How often the frame of zeros is asked for.
 const ZERO_ATTEMPTS: usize = 100;
@@ -74,6 +77,8 @@ pub struct MmConfig {
     pub oom: OomConfig,
     /// How CPUs call one another.
     pub smp: SmpConfig,
+    /// What is kept of the stacks of tasks that programs make.
+    pub stacks: StackConfig,
 }
 
 impl MmConfig {
@@ -91,6 +96,7 @@ impl MmConfig {
             swap: SwapConfig::default(),
             oom: OomConfig::default(),
             smp: SmpConfig::default(),
+            stacks: StackConfig::default(),
         }
     }
 }
@@ -147,6 +153,7 @@ pub struct Mm<A: Machine> {
     swap: Swap<A>,
     reclaim: Reclaim<A>,
     oom: Oom<A>,
+    stacks: Stacks<A>,
     nodes: usize,
 }
 
@@ -174,6 +181,7 @@ impl<A: Machine> Mm<A> {
             swap: Swap::new(config.swap),
             reclaim: Reclaim::new(config.map.node_count()),
             oom: Oom::new(config.oom),
+            stacks: Stacks::new(config.stacks),
             nodes: config.map.node_count(),
             lru: Lru::new(config.lru, config.groups, config.map.node_count()),
         })
@@ -264,6 +272,24 @@ impl<A: Machine> Mm<A> {
         &self.oom
     }
 
+    /// Stacks of tasks.
+    pub fn stacks(&self) -> &Stacks<A> {
+        &self.stacks
+    }
+    /// Returns a stack for a task that is about to be made; `None` if stacks are not counted.
+    /// Sleeps.
+    pub fn make_stack(&self) -> Result<Option<Stack>, StackError> {
+        self.stacks.make(self.paging())
+    }
+    /// Runs the calling task on `stack`, from its beginning to its end.
+    pub fn run_on_stack<R>(&self, stack: Option<Stack>, run: impl FnOnce() -> R) -> R {
+        let Some(stack) = stack else { return run() };
+        self.stacks.enter(self.paging(), &stack);
+        let result = run();
+        self.stacks.leave(self.paging(), stack);
+        result
+    }
+
     // -- The life of a run. Tasks only.
 
     /// Takes the frame of zeros, makes the workers of all online CPUs and the background
@@ -280,8 +306,11 @@ impl<A: Machine> Mm<A> {
         A::online(&mut online);
         online.iter().for_each(|cpu| self.work.start_worker(cpu, worker_entry(cpu)));
         (0..self.nodes).for_each(|node| self.start_kswapd(NodeId::new(node), &online));
-        let entry = TaskEntry(MM_TASK | OOM_REAPER);
-        A::spawn(TaskSpec { cpu: A::cpu(), per_cpu: false, priority: Priority::Fair, entry });
+        let stack_reaper = self.stacks.are_mapped().then_some(STACK_REAPER);
+        for reaper in core::iter::once(OOM_REAPER).chain(stack_reaper) {
+            let entry = TaskEntry(MM_TASK | reaper);
+            A::spawn(TaskSpec { cpu: A::cpu(), per_cpu: false, priority: Priority::Fair, entry });
+        }
         self.upkeep.start(&self.parts());
         Ok(())
     }
@@ -323,6 +352,7 @@ impl<A: Machine> Mm<A> {
         self.backing().leave_limbo(Leave::All);
         self.reclaim.stop(self.memory());
         self.oom.stop();
+        self.stacks.stop();
         self.time.stop_sleeping();
         self.work.shutdown();
         self.work.wait_for_workers();
@@ -337,6 +367,7 @@ impl<A: Machine> Mm<A> {
         A::online(&mut online);
         self.swap.prune(self.memory());
         self.spaces.stop(&self.frames);
+        self.stacks.quiesce(self.paging(), &online);
         // All batches first: what they free goes to this CPU's page caches.
         online.iter().for_each(|cpu| self.memory().drain_stopped(cpu));
         for cpu in online.iter() {
@@ -403,6 +434,10 @@ impl<A: Machine> Mm<A> {
             self.oom.reaper(self.backing());
             return true;
         }
+        if entry.0 & STACK_REAPER != 0 {
+            self.stacks.reaper(&self.rcu, &self.work);
+            return true;
+        }
         if entry.0 & KSWAPD != 0 {
             let node = NodeId::new((entry.0 & !(MM_TASK | KSWAPD)) as usize);
             let backing = self.backing();
@@ -434,6 +469,8 @@ impl<A: Machine> Mm<A> {
                 self.frames.fold_counters();
             }
             WorkItem::LruDrain(_) => self.memory().drain_work(),
+            WorkItem::FreeStacks(cpu) => self.stacks.free_ready(self.paging(), &self.work, cpu),
+            WorkItem::PurgeStacks => self.stacks.purge(self.paging()),
             WorkItem::Test(_) => {}
         }
     }
@@ -451,11 +488,12 @@ impl<A: Machine> Mm<A> {
         self.upkeep.cpu_down_prepare(&self.parts(), cpu);
         self.work.disable_sync(&self.time, WorkItem::DrainPages(cpu));
         self.work.disable_sync(&self.time, WorkItem::LruDrain(cpu));
+        self.work.disable_sync(&self.time, WorkItem::FreeStacks(cpu));
         self.work.stop_worker(cpu);
     }
 
     /// `cpu` is gone: others take over its readers' debts, its timers, its LRU batches, its
-    /// counters, its pages.
+    /// counters, its stacks, its pages.
     pub fn cpu_dead(&self, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::CpuhpDown);
         self.tlb.cpu_dead(cpu);
@@ -463,6 +501,7 @@ impl<A: Machine> Mm<A> {
         self.time.cpu_dead(cpu, |slot, expiry| self.work.adopt(&self.time, cpu, slot, expiry));
         self.memory().drain_stopped(cpu);
         self.swap.cpu_dead(cpu);
+        self.stacks.cpu_dead(self.paging(), &self.work, cpu);
         self.frames.cpu_dead(cpu);
         self.upkeep.cpu_dead();
     }
@@ -476,6 +515,7 @@ impl<A: Machine> Mm<A> {
         self.work.start_worker(cpu, worker_entry(cpu));
         self.work.enable(WorkItem::DrainPages(cpu));
         self.work.enable(WorkItem::LruDrain(cpu));
+        self.work.enable(WorkItem::FreeStacks(cpu));
         self.upkeep.cpu_online(&self.parts(), cpu);
     }
 }

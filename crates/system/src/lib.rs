@@ -58,7 +58,8 @@ pub trait System: Sized + 'static {
 
     // -- Threads and processes.
 
-    /// Starts a thread of the calling process. `Inval` if the CPU does not exist.
+    /// Starts a thread of the calling process. `Inval` if the CPU does not exist; `Nomem` if there
+    /// is no memory for its stack.
     fn spawn(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ThreadId, Errno>;
     /// Waits until a thread has returned. `Inval` if there is no such thread, or somebody waits for
     /// it already; [`Errno::Stopped`] if the caller's process is killed meanwhile.

@@ -1,6 +1,7 @@
-//! The suite on the simulated machine and on threads, and what is true of a system that has run out
-//! of memory.
+//! The suite on the simulated machine and on threads, what is true of a system that has run out of
+//! memory, and the stacks of tasks.
 
 mod machines;
 mod oom;
 mod policies;
+mod stacks;

@@ -220,9 +220,7 @@ impl<A: Machine> PageTable<A> {
 
 fn alloc_table<A: Machine>(on: Paging<'_, A>, level: Level) -> Result<Pfn, TableError> {
     let _span = Span::<A>::enter(Func::PteAlloc);
-    let alloc =
-        |more| on.frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL | more);
-    let pfn = alloc(Gfp::empty()).or_else(|why| alloc_slowly(on, why, alloc))?;
+    let pfn = alloc_frame(on)?;
     A::clear_block(pfn, Order::ZERO);
     match level {
         Level::Pte => on.locks.make(pfn, LockClass::Pte),
@@ -231,6 +229,13 @@ fn alloc_table<A: Machine>(on: Paging<'_, A>, level: Level) -> Result<Pfn, Table
     }
     count(on, pfn, 1);
     Ok(pfn)
+}
+
+/// Allocates a frame of the kernel's own, and has memory reclaimed if there is none. Sleeps.
+pub(crate) fn alloc_frame<A: Machine>(on: Paging<'_, A>) -> Result<Pfn, AllocError> {
+    let alloc =
+        |more| on.frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL | more);
+    alloc(Gfp::empty()).or_else(|why| alloc_slowly(on, why, alloc))
 }
 
 #[cold]

@@ -2,11 +2,14 @@
 //! them.
 //!
 //! Every CPU uses the kernel's translations at any time, idle ones too: so to invalidate them all
-//! CPUs are interrupted. That is put off. What is unmapped loses its entries at once, and its
-//! addresses go into limbo; when there are too many there, or no others are left, one flush is done
+//! CPUs are interrupted. That is put off. Unmapping takes the entries out, and puts the addresses
+//! into limbo; when there are too many there, or no others are left, one flush is done
 //! for all of them ([`Vmap::purge`]), and those that were there when it began are free. So no
 //! address is mapped anew while a CPU may translate it to what was there before
 //! (`__purge_vmap_area_lazy` of Linux, with every policy).
+//!
+//! Behind each mapping a page of addresses stays unmapped, as a guard. It counts where addresses
+//! are counted.
 //!
 //! The *frames* are the caller's again when [`Vmap::unmap`] returns, as in Linux: a CPU may keep a
 //! translation to one that it does not use, as nobody uses an address that he has unmapped.
@@ -21,12 +24,12 @@ mod ranges;
 
 use crate::smp::Wait;
 use crate::table::{
-    Gather, Gathered, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, TableError,
+    ENTRIES, Gather, Gathered, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, TableError,
 };
 use crate::tlb::Flushed;
 use mmscale_arch::sync::{Mutex, SpinLock};
 use mmscale_arch::{LockClass, Machine, Pfn, VmaRange, Vpn};
-use ranges::{KERNEL_RANGE, Ranges, Refusal, Room, lazy_max_pages};
+use ranges::{KERNEL_RANGE, Ranges, Refusal, Room, lazy_max_of};
 
 /// Why frames were not mapped. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +55,20 @@ impl core::fmt::Display for VmapError {
 }
 
 impl core::error::Error for VmapError {}
+
+/// Whether addresses in limbo are to be purged.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limbo {
+    /// They may stay there.
+    Open,
+    /// There are more than [`Vmap::lazy_max_pages`]: have [`Vmap::purge`] called, soon, by a task
+    /// that may sleep (`drain_vmap_area_work`).
+    Full,
+}
+
+/// Pages of addresses behind each mapping that nothing is mapped at.
+const GUARD_PAGES: u64 = 1;
 
 /// What limbo came to, and what there is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -85,14 +102,16 @@ pub struct Vmap<A: Machine> {
 }
 
 impl<A: Machine> Vmap<A> {
-    /// A range in which nothing is mapped: 8 GiB, of which 32 MiB for each doubling of the CPUs may
-    /// be in limbo. Give it back with [`Vmap::destroy`]. One for each [`crate::tlb::Tlb`].
-    pub fn new(on: Paging<'_, A>) -> Result<Self, TableError> {
+    /// A range in which nothing is mapped: 64 GiB, of which `lazy_max_pages` pages may be in limbo
+    /// or, if that is `None`, 32 MiB for each doubling of the CPUs. It is given back with
+    /// [`Vmap::destroy`]. One for each [`crate::tlb::Tlb`].
+    pub fn new(on: Paging<'_, A>, lazy_max_pages: Option<u64>) -> Result<Self, TableError> {
         let (start, pages) = KERNEL_RANGE;
         let whole = VmaRange::with_pages(start, pages).unwrap_or(VmaRange::USER);
-        Self::with(on, whole, lazy_max_pages(A::cpus_possible()))
+        let lazy_max = lazy_max_pages.unwrap_or_else(|| lazy_max_of(A::cpus_possible()));
+        Self::with(on, whole, lazy_max)
     }
-    /// The same with other addresses and another bound.
+    /// A range of other addresses.
     pub fn with(
         on: Paging<'_, A>,
         whole: VmaRange,
@@ -110,25 +129,39 @@ impl<A: Machine> Vmap<A> {
     /// Sleeps if all addresses are in use or in limbo.
     pub fn map(&self, on: Paging<'_, A>, frames: &[Pfn]) -> Result<VmaRange, VmapError> {
         let range = self.take(on, frames.len() as u64)?;
-        for (at, &pfn) in (range.start().get()..).map(Vpn::new).zip(frames) {
-            match self.table.lock_pte(on, at) {
-                Ok(mut ptes) => ptes.fill(at, Pte::page(pfn, PteFlags::WRITE)),
+        for part in by_table(range) {
+            let offset = (part.start().get() - range.start().get()) as usize;
+            match self.table.lock_pte(on, part.start()) {
+                Ok(mut ptes) => {
+                    for (at, &pfn) in each_page(part).zip(&frames[offset..]) {
+                        ptes.fill(at, Pte::page(pfn, PteFlags::WRITE));
+                    }
+                }
                 Err(why) => {
-                    self.unmap(on, range);
+                    if self.unmap(on, range) == Limbo::Full {
+                        self.purge(on);
+                    }
                     return Err(VmapError::Tables(why));
                 }
             }
         }
         Ok(range)
     }
-    /// Addresses for `pages` pages. Sleeps if all are in use or in limbo.
+    /// Takes addresses for `pages` pages and the guard behind them; returns those without the
+    /// guard. Sleeps if all are in use or in limbo.
     fn take(&self, on: Paging<'_, A>, pages: u64) -> Result<VmaRange, VmapError> {
+        if pages == 0 {
+            return Err(VmapError::NoAddresses);
+        }
         let (mut room, mut more) = (Room::default(), true);
         loop {
             // A statement of its own: what follows is done with the lock free.
-            let taken = self.books.lock().ranges.take(pages, &mut room);
+            let taken = self.books.lock().ranges.take(pages + GUARD_PAGES, &mut room);
             match taken {
-                Ok(range) => return Ok(range),
+                Ok(range) => {
+                    let inside = VmaRange::with_pages(range.start(), pages);
+                    return inside.ok_or(VmapError::NoAddresses);
+                }
                 Err(Refusal::NoRoom(_)) if A::fail_alloc() => return Err(VmapError::NoMemory),
                 Err(Refusal::NoRoom(stretches)) => {
                     room = Room::for_stretches(stretches).map_err(|_| VmapError::NoMemory)?;
@@ -140,21 +173,19 @@ impl<A: Machine> Vmap<A> {
         }
     }
     /// Unmaps what [`Vmap::map`] returned (`vunmap`). The frames are the caller's; the addresses
-    /// are in limbo. Sleeps, now and then, for a purge.
-    pub fn unmap(&self, on: Paging<'_, A>, range: VmaRange) {
-        for at in (range.start().get()..range.end().get()).map(Vpn::new) {
-            if let Some(mut ptes) = self.table.find_pte(on, at) {
-                let _ = ptes.take(at);
+    /// are in limbo. Returns what the caller has to do about that.
+    pub fn unmap(&self, on: Paging<'_, A>, range: VmaRange) -> Limbo {
+        for part in by_table(range) {
+            if let Some(mut ptes) = self.table.find_pte(on, part.start()) {
+                each_page(part).for_each(|at| _ = ptes.take(at));
             }
         }
+        let guarded = VmaRange::with_pages(range.start(), range.pages() + GUARD_PAGES);
         let mut books = self.books.lock();
-        books.ranges.defer(range, A::now_ns());
+        books.ranges.defer(guarded.unwrap_or(range), A::now_ns());
         let lazy = books.ranges.lazy_pages;
         books.stats.lazy_pages_max = books.stats.lazy_pages_max.max(lazy);
-        drop(books);
-        if lazy > self.lazy_max_pages {
-            self.purge(on);
-        }
+        if lazy > self.lazy_max_pages { Limbo::Full } else { Limbo::Open }
     }
     /// Flushes for all that is in limbo, and frees it; whether there was anything. Sleeps.
     pub fn purge(&self, on: Paging<'_, A>) -> bool {
@@ -186,7 +217,7 @@ impl<A: Machine> Vmap<A> {
         let (free_pages, free_stretches) = books.ranges.free();
         VmapStats { lazy_pages: books.ranges.lazy_pages, free_pages, free_stretches, ..books.stats }
     }
-    /// The most pages of addresses that limbo holds when nobody is in [`Vmap::unmap`].
+    /// With more pages of addresses than these, limbo is [`Limbo::Full`].
     pub fn lazy_max_pages(&self) -> u64 {
         self.lazy_max_pages
     }
@@ -201,4 +232,19 @@ impl<A: Machine> Vmap<A> {
         gather.finish(on, &mut nothing);
         self.table.destroy(on);
     }
+}
+
+fn each_page(range: VmaRange) -> impl Iterator<Item = Vpn> {
+    (range.start().get()..range.end().get()).map(Vpn::new)
+}
+
+/// The parts of `range` that have a page table each, whose lock is taken once for all entries.
+fn by_table(range: VmaRange) -> impl Iterator<Item = VmaRange> {
+    let entries = ENTRIES as u64;
+    let (start, end) = (range.start().get(), range.end().get());
+    let tables = start / entries..end.div_ceil(entries);
+    tables.filter_map(move |table| {
+        let part = (table * entries).max(start)..((table + 1) * entries).min(end);
+        VmaRange::new(Vpn::new(part.start), Vpn::new(part.end))
+    })
 }

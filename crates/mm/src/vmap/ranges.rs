@@ -149,14 +149,14 @@ const ROOM_MIN: usize = 64;
 
 /// The smallest number of pages that limbo has room for on `cpus` CPUs: 32 MiB for each doubling
 /// (`lazy_max_pages` of Linux: a flush costs more the more CPUs there are).
-pub(super) fn lazy_max_pages(cpus: usize) -> u64 {
+pub(super) fn lazy_max_of(cpus: usize) -> u64 {
     const STEP: u64 = 32 << (20 - mmscale_arch::PAGE_SHIFT);
     u64::from(usize::BITS - cpus.leading_zeros()) * STEP
 }
 
-/// Where the kernel maps: 8 GiB of addresses, which no page of a program stands for, as
-/// translations are told apart by address space.
-pub(super) const KERNEL_RANGE: (Vpn, u64) = (Vpn::new(1 << 30), 1 << 21);
+/// Where the kernel maps: 64 GiB of addresses, which no page of a program stands for, as
+/// translations are distinguished by address space.
+pub(super) const KERNEL_RANGE: (Vpn, u64) = (Vpn::new(1 << 30), 1 << 24);
 
 #[cfg(test)]
 mod tests {
@@ -265,6 +265,6 @@ mod tests {
 
     #[test]
     fn limbo_has_room_for_more_on_more_cpus() {
-        assert_eq!([1, 2, 16, 512].map(lazy_max_pages), [8192, 16384, 40960, 81920]);
+        assert_eq!([1, 2, 16, 512].map(lazy_max_of), [8192, 16384, 40960, 81920]);
     }
 }

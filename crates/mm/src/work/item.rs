@@ -20,6 +20,10 @@ pub enum WorkItem {
     DrainPages(CpuId),
     /// Carrying out what a CPU has gathered for the LRU, on that CPU.
     LruDrain(CpuId),
+    /// Freeing stacks of tasks that ended on a CPU, on that CPU.
+    FreeStacks(CpuId),
+    /// Having all CPUs forget addresses of stacks.
+    PurgeStacks,
     /// For tests.
     Test(u8),
 }
@@ -32,6 +36,8 @@ impl WorkItem {
             Self::Shepherd => 1,
             Self::DrainPages(_) => 2,
             Self::LruDrain(_) => 3,
+            Self::FreeStacks(_) => 4,
+            Self::PurgeStacks => 5,
             Self::Test(number) => FIRST_TEST_SLOT + number as usize,
         })
     }
@@ -42,6 +48,8 @@ impl WorkItem {
             1 => Some(Self::Shepherd),
             2 => Some(Self::DrainPages(cpu)),
             3 => Some(Self::LruDrain(cpu)),
+            4 => Some(Self::FreeStacks(cpu)),
+            5 => Some(Self::PurgeStacks),
             test if test >= FIRST_TEST_SLOT => Some(Self::Test((test - FIRST_TEST_SLOT) as u8)),
             _ => None,
         }
@@ -49,8 +57,11 @@ impl WorkItem {
     /// The CPU it belongs to, if it belongs to one.
     pub(super) const fn bound_to(self) -> Option<CpuId> {
         match self {
-            Self::VmstatTick(cpu) | Self::DrainPages(cpu) | Self::LruDrain(cpu) => Some(cpu),
-            Self::Shepherd | Self::Test(_) => None,
+            Self::VmstatTick(cpu)
+            | Self::DrainPages(cpu)
+            | Self::LruDrain(cpu)
+            | Self::FreeStacks(cpu) => Some(cpu),
+            Self::Shepherd | Self::PurgeStacks | Self::Test(_) => None,
         }
     }
 }
@@ -116,6 +127,8 @@ pub(super) struct Items<A: Machine> {
     ticks: EachCpu<ItemState<A>>,
     drains: EachCpu<ItemState<A>>,
     lru_drains: EachCpu<ItemState<A>>,
+    stacks: EachCpu<ItemState<A>>,
+    purge: ItemState<A>,
     shepherd: ItemState<A>,
     tests: [ItemState<A>; TEST_ITEMS],
 }
@@ -126,6 +139,8 @@ impl<A: Machine> Items<A> {
             ticks: EachCpu::new::<A>(|_| ItemState::new()),
             drains: EachCpu::new::<A>(|_| ItemState::new()),
             lru_drains: EachCpu::new::<A>(|_| ItemState::new()),
+            stacks: EachCpu::new::<A>(|_| ItemState::new()),
+            purge: ItemState::new(),
             shepherd: ItemState::new(),
             tests: core::array::from_fn(|_| ItemState::new()),
         }
@@ -135,6 +150,8 @@ impl<A: Machine> Items<A> {
             WorkItem::VmstatTick(cpu) => self.ticks.of(cpu),
             WorkItem::DrainPages(cpu) => self.drains.of(cpu),
             WorkItem::LruDrain(cpu) => self.lru_drains.of(cpu),
+            WorkItem::FreeStacks(cpu) => self.stacks.of(cpu),
+            WorkItem::PurgeStacks => &self.purge,
             WorkItem::Shepherd => &self.shepherd,
             WorkItem::Test(number) => &self.tests[usize::from(number)],
         }
@@ -150,7 +167,9 @@ mod tests {
         let cpu = CpuId::new(5);
         let tests = (0..TEST_ITEMS as u8).map(WorkItem::Test);
         let drains = [WorkItem::DrainPages(cpu), WorkItem::LruDrain(cpu)];
-        let own = [WorkItem::VmstatTick(cpu), WorkItem::Shepherd].into_iter().chain(drains);
+        let stacks = [WorkItem::FreeStacks(cpu), WorkItem::PurgeStacks];
+        let own = [WorkItem::VmstatTick(cpu), WorkItem::Shepherd].into_iter();
+        let own = own.chain(drains).chain(stacks);
         let mut seen = 0_u32;
         for item in own.chain(tests) {
             assert_eq!(WorkItem::of_slot(item.slot(), cpu), Some(item));

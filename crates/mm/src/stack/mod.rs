@@ -1,0 +1,356 @@
+//! Stacks of tasks, mapped at addresses of the kernel's own (`CONFIG_VMAP_STACK`).
+//!
+//! A stack is 16 KiB: four single frames, mapped one after the other ([`Vmap`]). The order of
+//! events is that of `kernel/fork.c`:
+//!
+//! 1. [`Stacks::make`] takes a stack out of this CPU's cache of two. If that is empty it allocates
+//!    and clears four frames, and maps them.
+//! 2. The task runs on it, between [`Stacks::enter`] and [`Stacks::leave`].
+//! 3. When the task has ended its stack goes into the cache of the CPU where it ended. If that is
+//!    full the stack waits for a grace period, with others ([`Stacks::reaper`]).
+//! 4. Then the CPU's worker puts it into the cache, if there is room now. If not it unmaps the
+//!    stack and frees its frames ([`Stacks::free_ready`]).
+//! 5. The addresses wait in limbo. When there are too many, a worker has all CPUs forget them in
+//!    one flush ([`Stacks::purge`]).
+//!
+//! On a simulated machine these are the stacks of simulated tasks: the frames and addresses, and
+//! what it costs to have them. A task writes its mark at the top of its stack when it begins, and
+//! reads it when it ends: so the machine's checkers see a translation that outlives its stack.
+//!
+//! Lock order: a CPU's stacks (class Other) are locked with nothing inside.
+
+mod list;
+
+use crate::rcu::Rcu;
+use crate::table::{MemAccess, Paging, alloc_frame};
+use crate::vmap::{Limbo, Vmap, VmapError, VmapStats};
+use crate::work::{Work, WorkItem};
+use core::sync::atomic::Ordering::SeqCst;
+use list::CpuStacks;
+use mmscale_arch::sync::{Completion, EachCpu, Mutex, NoPreempt, Once, PreemptGuard, SpinLock};
+use mmscale_arch::{Atomic, CpuId, CpuMask, Func, LockClass, Machine, Order, Pfn, Span, TaskId};
+use mmscale_frames::page_alloc::AllocError;
+
+pub use list::{STACK_PAGES, Stack};
+
+/// What is kept of tasks' stacks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum StackConfig {
+    /// Nothing: they cost neither memory nor time.
+    #[default]
+    Uncounted,
+    /// They are mapped at addresses of the kernel's own.
+    Mapped {
+        /// With more pages of addresses in limbo than these, all CPUs are made to forget them.
+        /// `None`: 32 MiB for each doubling of the CPUs (`lazy_max_pages`).
+        lazy_max_pages: Option<u64>,
+    },
+}
+
+/// Why a task has no stack. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StackError {
+    /// There is no frame for it.
+    Frames(AllocError),
+    /// Its frames cannot be mapped.
+    Map(VmapError),
+}
+
+impl core::fmt::Display for StackError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Frames(why) => write!(f, "making a stack: {why}"),
+            Self::Map(why) => write!(f, "making a stack: {why}"),
+        }
+    }
+}
+
+impl core::error::Error for StackError {}
+
+/// What was counted about stacks, over all CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct StackStats {
+    /// Stacks that tasks were given.
+    pub given: u64,
+    /// The part of them that came out of a CPU's cache.
+    pub reused: u64,
+    /// Stacks that were unmapped, and their frames freed.
+    pub freed: u64,
+    /// The kernel's own range.
+    pub range: VmapStats,
+}
+
+/// One CPU's stacks.
+struct Place<A: Machine> {
+    stacks: SpinLock<A, CpuStacks>,
+    /// Not zero: a stack may wait for a grace period to begin. Set after it was put there.
+    waits: A::AtomicU32,
+}
+
+/// The stacks of all tasks that programs make.
+pub struct Stacks<A: Machine> {
+    /// There once the first stack was made.
+    range: Once<Vmap<A>>,
+    /// One task makes the range.
+    making: Mutex<A, ()>,
+    config: StackConfig,
+    places: EachCpu<Place<A>>,
+    /// The reaper's task plus 1; 0 until it runs.
+    reaper: A::AtomicU32,
+    stopping: A::AtomicU32,
+    ended: Completion<A>,
+}
+
+impl<A: Machine> Stacks<A> {
+    /// No stack.
+    pub fn new(config: StackConfig) -> Self {
+        let place = |_| Place {
+            stacks: SpinLock::new(LockClass::Other, CpuStacks::default()),
+            waits: A::AtomicU32::new(0),
+        };
+        Self {
+            range: Once::nothing(),
+            making: Mutex::new(()),
+            config,
+            places: EachCpu::new::<A>(place),
+            reaper: A::AtomicU32::new(0),
+            stopping: A::AtomicU32::new(0),
+            ended: Completion::new(),
+        }
+    }
+
+    // -- Tasks.
+
+    /// Whether stacks are mapped.
+    pub fn are_mapped(&self) -> bool {
+        self.config != StackConfig::Uncounted
+    }
+    /// Returns a cleared stack for a task (`alloc_thread_stack_node`); `None` if stacks are not
+    /// counted. Sleeps if memory has to be reclaimed for it, or addresses purged.
+    pub fn make(&self, on: Paging<'_, A>) -> Result<Option<Stack>, StackError> {
+        let StackConfig::Mapped { lazy_max_pages } = self.config else { return Ok(None) };
+        let _span = Span::<A>::enter(Func::AllocThreadStackNode);
+        let cached = {
+            let pinned = PreemptGuard::<A>::new();
+            self.places.of(pinned.cpu()).stacks.lock().take()
+        };
+        match cached {
+            Some(stack) => {
+                clear::<A>(stack.frames());
+                Ok(Some(stack))
+            }
+            None => {
+                let range = self.range(on, lazy_max_pages).map_err(StackError::Map)?;
+                self.map(on, range).map(Some)
+            }
+        }
+    }
+    fn map(&self, on: Paging<'_, A>, range: &Vmap<A>) -> Result<Stack, StackError> {
+        let mut frames = [Pfn::new(0); STACK_PAGES];
+        let free = |frames: &[Pfn]| {
+            frames.iter().for_each(|&pfn| on.frames.free_pages(pfn, Order::ZERO));
+        };
+        for at in 0..STACK_PAGES {
+            match alloc_frame(on) {
+                Ok(pfn) => frames[at] = pfn,
+                Err(why) => {
+                    free(&frames[..at]);
+                    return Err(StackError::Frames(why));
+                }
+            }
+        }
+        clear::<A>(&frames);
+        match range.map(on, &frames) {
+            Ok(at) => {
+                let pinned = PreemptGuard::<A>::new();
+                self.places.of(pinned.cpu()).stacks.lock().given += 1;
+                Ok(Stack::new(at, frames))
+            }
+            Err(why) => {
+                free(&frames);
+                Err(StackError::Map(why))
+            }
+        }
+    }
+    /// The kernel's own range, which the first caller makes.
+    fn range(&self, on: Paging<'_, A>, lazy_max: Option<u64>) -> Result<&Vmap<A>, VmapError> {
+        if let Some(range) = self.range.get() {
+            return Ok(range);
+        }
+        let _one = self.making.lock();
+        match self.range.get() {
+            Some(range) => Ok(range),
+            None => {
+                let new = Vmap::new(on, lazy_max).map_err(VmapError::Tables)?;
+                Ok(self.range.put(new))
+            }
+        }
+    }
+    /// The calling task begins to run on `stack`.
+    pub fn enter(&self, on: Paging<'_, A>, stack: &Stack) {
+        self.at_top(on, stack, MemAccess::Write, |pfn| A::write_stamp(pfn, mark(stack)));
+    }
+    /// The calling task has ended: its stack goes to this CPU's cache, or waits for a grace period
+    /// (`free_thread_stack`).
+    ///
+    /// Panics if another frame is there than the task began with, or another task used it.
+    pub fn leave(&self, on: Paging<'_, A>, stack: Stack) {
+        let found = self.at_top(on, &stack, MemAccess::Read, |pfn| A::read_stamp(pfn));
+        assert_eq!(found, Some(mark(&stack)), "a stack was written to by another task");
+        self.put(stack);
+    }
+    fn at_top<R>(
+        &self,
+        on: Paging<'_, A>,
+        stack: &Stack,
+        access: MemAccess,
+        run: impl FnOnce(Pfn) -> R,
+    ) -> Option<R> {
+        self.range.get()?.access(on, stack.top(), access, run).ok()
+    }
+    /// Takes back a stack that no task runs on.
+    pub fn put(&self, stack: Stack) {
+        let pinned = PreemptGuard::<A>::new();
+        let place = self.places.of(pinned.cpu());
+        // A statement of its own: the reaper is woken with the lock free.
+        let left = place.stacks.lock().put(stack);
+        if let Some(stack) = left {
+            self.wait_for_readers(place, stack);
+        }
+    }
+    /// `stack` waits at `place` for a grace period.
+    fn wait_for_readers(&self, place: &Place<A>, stack: Stack) {
+        place.stacks.lock().waiting.push(stack);
+        if place.waits.swap(1, SeqCst) == 0 {
+            self.wake_reaper();
+        }
+    }
+
+    // -- Grace periods. One task.
+
+    /// Body of the task that waits for grace periods on behalf of stacks; returns after
+    /// [`Stacks::stop`].
+    pub fn reaper(&self, rcu: &Rcu<A>, work: &Work<A>) {
+        self.reaper.store(A::current().index() as u32 + 1, SeqCst);
+        while self.stopping.load(SeqCst) == 0 {
+            let cpus = self.begin();
+            if cpus == CpuMask::EMPTY {
+                A::park();
+                continue;
+            }
+            rcu.synchronize();
+            for cpu in cpus.iter() {
+                self.places.of(cpu).stacks.lock().pass();
+                work.queue_on(cpu, WorkItem::FreeStacks(cpu));
+            }
+        }
+        self.ended.complete();
+    }
+    /// A grace period is about to begin; returns the CPUs that have stacks for it.
+    fn begin(&self) -> CpuMask {
+        let mut cpus = CpuMask::EMPTY;
+        for (cpu, place) in self.places.iter() {
+            if place.waits.load(SeqCst) != 0 && place.waits.swap(0, SeqCst) != 0 {
+                place.stacks.lock().begin();
+                cpus.insert(cpu);
+            }
+        }
+        cpus
+    }
+    fn wake_reaper(&self) {
+        if let Some(task) = self.reaper.load(SeqCst).checked_sub(1) {
+            A::unpark(TaskId::new(task as usize));
+        }
+    }
+    /// Lets the reaper return, and waits until it has, unless it has not run yet. Sleeps.
+    pub fn stop(&self) {
+        self.stopping.store(1, SeqCst);
+        if self.reaper.load(SeqCst) != 0 {
+            self.wake_reaper();
+            self.ended.wait();
+        }
+    }
+
+    // -- Workers.
+
+    /// Frees the stacks of `cpu` whose grace period is over, as far as its cache has no room
+    /// (`thread_stack_free_rcu`). The caller is the worker of `cpu`.
+    pub fn free_ready(&self, on: Paging<'_, A>, work: &Work<A>, cpu: CpuId) {
+        let _span = Span::<A>::enter(Func::ThreadStackFreeRcu);
+        loop {
+            // A statement of its own: the stack is freed with the lock free.
+            let next = self.places.of(cpu).stacks.lock().take_ready();
+            let Some(stack) = next else { return };
+            self.free(on, work, stack);
+        }
+    }
+    /// Unmaps a stack and frees its frames (`vfree`).
+    fn free(&self, on: Paging<'_, A>, work: &Work<A>, stack: Stack) {
+        let Some(range) = self.range.get() else { return };
+        if range.unmap(on, stack.range()) == Limbo::Full {
+            work.queue_on(A::cpu(), WorkItem::PurgeStacks);
+        }
+        stack.frames().iter().for_each(|&pfn| on.frames.free_pages(pfn, Order::ZERO));
+    }
+    /// Has all CPUs forget the addresses in limbo (`drain_vmap_area_work`). Sleeps.
+    pub fn purge(&self, on: Paging<'_, A>) {
+        let _span = Span::<A>::enter(Func::DrainVmapAreaWork);
+        if let Some(range) = self.range.get() {
+            range.purge(on);
+        }
+    }
+
+    // -- Hotplug, and the end.
+
+    /// `cpu` is gone: the stacks in its cache are freed (`free_vm_stack_cache`); those that wait
+    /// do so on this CPU.
+    pub fn cpu_dead(&self, on: Paging<'_, A>, work: &Work<A>, cpu: CpuId) {
+        let CpuStacks { cached, mut waiting, mut passing, mut ready, .. } =
+            self.places.of(cpu).stacks.lock().take_all();
+        cached.into_iter().flatten().for_each(|stack| self.free(on, work, stack));
+        for list in [&mut waiting, &mut passing, &mut ready] {
+            while let Some(stack) = list.pop() {
+                let pinned = PreemptGuard::<A>::new();
+                self.wait_for_readers(self.places.of(pinned.cpu()), stack);
+            }
+        }
+    }
+    /// Frees all stacks of CPUs that are online and the range, when no task runs on one any more
+    /// and nothing else runs.
+    pub fn quiesce(&self, on: Paging<'_, A>, online: &CpuMask) {
+        let Some(range) = self.range.get() else { return };
+        for cpu in online.iter() {
+            let CpuStacks { cached, mut waiting, mut passing, mut ready, .. } =
+                self.places.of(cpu).stacks.lock().take_all();
+            let lists = [&mut waiting, &mut passing, &mut ready];
+            let listed = lists.into_iter().flat_map(|list| core::iter::from_fn(|| list.pop()));
+            for stack in cached.into_iter().flatten().chain(listed) {
+                let _ = range.unmap(on, stack.range());
+                stack.frames().iter().for_each(|&pfn| on.frames.free_pages(pfn, Order::ZERO));
+            }
+        }
+        range.destroy(on);
+    }
+    /// What was counted.
+    pub fn stats(&self) -> StackStats {
+        let range = self.range.get().map(Vmap::stats).unwrap_or_default();
+        self.places.iter().fold(StackStats { range, ..StackStats::default() }, |sum, (_, place)| {
+            let stacks = place.stacks.lock();
+            StackStats {
+                given: sum.given + stacks.given,
+                reused: sum.reused + stacks.reused,
+                freed: sum.freed + stacks.freed,
+                ..sum
+            }
+        })
+    }
+}
+
+/// What a task writes to its stack.
+fn mark(stack: &Stack) -> u64 {
+    stack.top().get()
+}
+
+fn clear<A: Machine>(frames: &[Pfn]) {
+    frames.iter().for_each(|&pfn| A::clear_block(pfn, Order::ZERO));
+}
