@@ -2,9 +2,11 @@
 //! task.
 //!
 //! One seed of one arm is one run: a service whose threads poll on most CPUs and change its memory
-//! on a few, and a watchman on each CPU, more urgent than everything else. Or, as `workload=flush`,
-//! a thread on each CPU that does nothing but discard a page. Or, as `workload=reclaim`, the same
-//! service, of which the few have pages reclaimed that are in swap already.
+//! on a few, and a watchman on each CPU, more urgent than everything else. The other workloads:
+//!
+//! * `flush`: a thread on each CPU does nothing but discard a page.
+//! * `reclaim`: the few have pages reclaimed that are in swap already.
+//! * `spawn`: the few make threads that end, whose stacks are at addresses of the kernel's own.
 
 mod metrics;
 mod remarks;
@@ -12,7 +14,7 @@ mod threads;
 
 pub use metrics::CallWaits;
 
-use mmscale_arch::Machine;
+use mmscale_arch::{Machine, PAGE_SHIFT};
 use mmscale_document::On;
 use mmscale_harness::{
     Env, Metric, Needs, Phases, Run, SETTLE_NS, SeedResult, Seen, Source, TooShort, Unit, Verdict,
@@ -21,6 +23,7 @@ use mmscale_harness::{
 use mmscale_kernel::Kernel;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::smp::CallStats;
+use mmscale_mm::stack::{StackConfig, StackStats};
 use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_sim::{SimConfig, Windows};
 use mmscale_system::{System, ThreadSpec};
@@ -36,7 +39,7 @@ params! {
     pub struct Params {
         workload: choice(Work, "mixed"),
             "four CPUs change memory and the others poll; or all CPUs flush; or the four have \
-             clean pages reclaimed";
+             clean pages reclaimed; or the four make threads that end";
         window_s: real(Unit::Seconds, 0.1, [0.001, 3600.0]),
             "length of a window, of which each CPU's longest section counts";
         windows: count(Unit::One, 100, [1, 100_000]), "windows of a run";
@@ -49,6 +52,10 @@ params! {
             "from op to op of a working CPU, in us on average";
         wake_gap_us: count(Unit::One, 5000, [10, 10_000_000]),
             "from wake-up to wake-up of a CPU's most urgent task, in us on average";
+        burst: count(Unit::One, 32, [1, 1024]), "threads that an op of `spawn` makes";
+        lazy_mib: count(Unit::One, 0, [0, 65_536]),
+            "MiB of the kernel's addresses that wait for a flush in `spawn`; 0: 32 for each \
+             doubling of the CPUs, as in Linux", sim;
         flush_ms: real(Unit::Ms, 5.0, [0.01, 600_000.0]), "virtual time (on threads: real time)";
     }
 }
@@ -63,6 +70,8 @@ names! {
         /// The workers have pages reclaimed that they have only read; pollers and watchmen as in
         /// `Mixed`.
         Reclaim = "reclaim",
+        /// The workers make threads and wait for their ends; pollers and watchmen as in `Mixed`.
+        Spawn = "spawn",
     }
 }
 
@@ -81,7 +90,7 @@ tally! {
 }
 
 /// Of [`Run::samples`]: how late watchmen ran, and how long calls took that change translations
-/// which other CPUs may keep.
+/// which other CPUs may keep, or that make a thread.
 const WAKEUPS: usize = 0;
 const CALLS: usize = 1;
 
@@ -98,6 +107,15 @@ pub struct Plan {
     /// Whether workers read pages that they have discarded before they write to them: each is then
     /// the page of zeros, and copied, with a flush under the lock of its page table.
     copies: bool,
+    /// Threads that an op makes.
+    burst: u64,
+}
+
+/// What was counted by the memory manager until some time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    calls: CallStats,
+    stacks: StackStats,
 }
 
 /// The window of the real measurements, for which the profile's noise stands.
@@ -115,8 +133,8 @@ impl Workload for Ipi {
     type Params = Params;
     type Plan = Plan;
     type Tally = Tally;
-    /// What was counted about calls until the windows began, and until they ended.
-    type Inside = [CallStats; 2];
+    /// What was counted until the windows began, and until they ended.
+    type Inside = [Counted; 2];
     type Meter = CallWaits;
 
     fn plan(env: &Env<Self>) -> Result<Plan, String> {
@@ -136,13 +154,19 @@ impl Workload for Ipi {
             wake_gap_ns: params.wake_gap_us * 1000,
             work: params.workload,
             copies: params.copies,
+            burst: params.burst,
         })
     }
     fn phases(plan: &Plan) -> Phases {
         let Range { start, end } = plan.window_ns;
         Phases { from_ns: start, until_ns: end, end_ns: end }
     }
-    fn set_up(_: &Env<Self>, _: &Plan, mm: &mut MmConfig) {
+    fn set_up(env: &Env<Self>, plan: &Plan, mm: &mut MmConfig) {
+        if plan.work == Work::Spawn {
+            let mib = env.params.lazy_mib;
+            let lazy_max_pages = (mib > 0).then_some(mib << (20 - PAGE_SHIFT));
+            mm.stacks = StackConfig::Mapped { lazy_max_pages };
+        }
         mm.swap = SwapConfig { pages: SWAP_PAGES, zeromap: Zeromap::Off, ..SwapConfig::default() };
     }
     fn simulate(env: &Env<Self>, plan: &Plan, sim: &mut SimConfig) {
@@ -196,8 +220,8 @@ impl Workload for Ipi {
         let Range { start, end } = run.plan.window_ns;
         for (at, when_ns) in [start, end].into_iter().enumerate() {
             let _ = kernel.sleep_ns(when_ns.saturating_sub(kernel.clock_ns()));
-            let stats = kernel.mm().call_stats();
-            run.inside(|counted| counted[at] = stats);
+            let (calls, stacks) = (kernel.mm().call_stats(), kernel.mm().stacks().stats());
+            run.inside(|counted| counted[at] = Counted { calls, stacks });
         }
         for process in processes {
             let _ = kernel.wait(process);
@@ -215,6 +239,6 @@ fn has_swap() -> bool {
 fn windows_of(params: &Params) -> (f64, u64) {
     match params.workload {
         Work::Flush => (params.flush_ms * 1e6, 1),
-        Work::Mixed | Work::Reclaim => (params.window_s * 1e9, params.windows),
+        Work::Mixed | Work::Reclaim | Work::Spawn => (params.window_s * 1e9, params.windows),
     }
 }

@@ -15,6 +15,7 @@ use mmscale_harness::{
     value,
 };
 use mmscale_mm::smp::CallStats;
+use mmscale_mm::stack::StackStats;
 use mmscale_sim::{CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited};
 use std::ops::Range;
 
@@ -68,7 +69,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
         "preempt_off_queue_phase_max_ns",
         "ns",
         "longest way from a call to its last IPI",
-        |seen| value(seen.inside()?[1].preempt_off_queue_phase_max_ns),
+        |seen| value(seen.inside()?[1].calls.preempt_off_queue_phase_max_ns),
     ),
     metric(
         "wakeup_latency_p50_ns",
@@ -112,18 +113,39 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
         counted(seen, |stats| stats.flushes)
     }),
     metric("frames_in_limbo_max", "1", "frames that wait for generations", |seen| {
-        value(seen.inside()?[1].frames_in_limbo_max)
+        value(seen.inside()?[1].calls.frames_in_limbo_max)
     }),
     metric("limbo_age_max_ns", "ns", "the longest that one of them waited", |seen| {
-        value(seen.inside()?[1].limbo_age_max_ns)
+        value(seen.inside()?[1].calls.limbo_age_max_ns)
+    }),
+    metric("vmap_purges", "1", "flushes of the kernel's own range", |seen| {
+        let [before, after] = stacks(seen)?;
+        value(after.range.purges.saturating_sub(before.range.purges))
+    }),
+    metric(
+        "vmap_lazy_pages_max",
+        "1",
+        "pages of the kernel's addresses that wait for such a flush, at most",
+        |seen| value(stacks(seen)?[1].range.lazy_pages_max),
+    ),
+    metric("stacks_given", "1", "stacks of tasks that were made", |seen| {
+        let [before, after] = stacks(seen)?;
+        value(after.given.saturating_sub(before.given))
+    }),
+    metric("stack_reuse_share", "1", "share of them that came out of a CPU's cache", |seen| {
+        let [before, after] = stacks(seen)?;
+        match after.given.saturating_sub(before.given) {
+            0 => Err(Missing::Nothing),
+            given => value((after.reused - before.reused) as f64 / given as f64),
+        }
     }),
     metric("call_memory_bytes", "bytes", "memory for calls: records, queues, masks", |seen| {
-        value(seen.inside()?[1].call_memory_bytes)
+        value(seen.inside()?[1].calls.call_memory_bytes)
     }),
     metric("ops_per_s", "1/s", "ops of the working CPUs", |seen| {
         value(seen.tally.ops as f64 / seconds(seen))
     }),
-    metric("calls_per_s", "1/s", "calls of these that change translations", |seen| {
+    metric("calls_per_s", "1/s", "their calls that change translations or make a thread", |seen| {
         value(call_times(seen)[0] as f64 / seconds(seen))
     }),
     metric("call_mean_ns", "ns", "how long such a call took", |seen| {
@@ -201,7 +223,13 @@ fn csd_waits(seen: &Seen<'_, Ipi>) -> Result<Times, Missing> {
 /// What was counted of calls while the windows went by.
 fn counted(seen: &Seen<'_, Ipi>, of: fn(&CallStats) -> u64) -> Measured {
     let [before, after] = *seen.inside()?;
-    value(of(&after).saturating_sub(of(&before)))
+    value(of(&after.calls).saturating_sub(of(&before.calls)))
+}
+/// What was counted about stacks until the windows began, and until they ended; [`Missing`] where
+/// tasks have no stacks of their own.
+fn stacks(seen: &Seen<'_, Ipi>) -> Result<[StackStats; 2], Missing> {
+    let counted = seen.inside()?.map(|counted| counted.stacks);
+    if counted[1].given > 0 { Ok(counted) } else { Err(Missing::Nothing) }
 }
 fn seconds(seen: &Seen<'_, Ipi>) -> f64 {
     seen.window_ns() as f64 / 1e9

@@ -28,7 +28,7 @@ pub(super) fn remarks(params: &Params, on: On) -> Vec<String> {
              {} ms; call_mean_ns is the call alone.",
             params.flush_ms
         ),
-        Work::Mixed | Work::Reclaim => windows_of(params, on),
+        Work::Mixed | Work::Reclaim | Work::Spawn => windows_of(params, on),
     };
     vec![length, seen_on(on).to_owned()]
 }

@@ -121,6 +121,7 @@ impl<'a, S: System> Thread<'a, S> {
             (Role::Work, Work::Mixed) => thread.mixed(),
             (Role::Work, Work::Flush) => thread.flush(),
             (Role::Work, Work::Reclaim) => thread.reclaim(),
+            (Role::Work, Work::Spawn) => thread.spawn(),
         };
         run.tally.change(|sum| *sum += thread.tally);
         run.samples[samples].add(cpu, thread.times_ns);
@@ -221,6 +222,27 @@ impl<'a, S: System> Thread<'a, S> {
                 self.tally.damaged += u64::from(held != page + 1);
             }
             self.timed(|system| system.madvise(kept, bytes, Advice::PageOut))?;
+            self.op_ended();
+        }
+        Ok(())
+    }
+    /// Makes threads that end immediately, and waits for them: more than a CPU keeps stacks for.
+    fn spawn(&mut self) -> Result<(), Errno> {
+        self.sleep_until_windows_begin()?;
+        while self.comes_to_an_op()? {
+            let mut threads = Vec::new();
+            for _ in 0..self.plan.burst {
+                let spec = ThreadSpec::on(self.cpu);
+                let start = |system: &S| {
+                    threads.push(system.spawn(spec, Box::new(|_| {}))?);
+                    Ok(())
+                };
+                match self.timed(start) {
+                    Err(Errno::Nomem | Errno::Again) => self.tally.failures += 1,
+                    started => started?,
+                }
+            }
+            threads.into_iter().try_for_each(|thread| self.system.join(thread))?;
             self.op_ended();
         }
         Ok(())

@@ -178,3 +178,33 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         assert!(message.contains(expected), "`{message}` does not say `{expected}`");
     }
 }
+
+#[test]
+fn threads_that_end_make_all_cpus_forget_their_stacks() {
+    let document = run(&["window_s=0.01", "windows=20", "workload=spawn", "lazy_mib=1"]);
+    for arm in &document.arms {
+        let of = |metric| mean(arm, metric);
+        // 32 threads of 5 pages an op, of which a CPU keeps two stacks.
+        assert!(of("stacks_given") > 1000.0, "{}: {}", arm.arm, of("stacks_given"));
+        let share = of("stack_reuse_share");
+        assert!((0.01..0.3).contains(&share), "{}: {share} of the stacks are reused", arm.arm);
+        assert!(of("vmap_purges") > 2.0, "{}: {} purges", arm.arm, of("vmap_purges"));
+        assert!(of("vmap_lazy_pages_max") > 256.0, "{}", arm.arm);
+        // Each purge interrupts every other CPU, and hardly anything else does.
+        let sent = of("ipis_sent") / of("vmap_purges");
+        assert!((10.0..20.0).contains(&sent), "{}: {sent} interrupts for a purge", arm.arm);
+        assert!(of("ops_per_s") > 100.0 && of("call_mean_ns") > 100.0, "{}", arm.arm);
+    }
+    let [stock, others @ ..] = &document.arms[..] else { panic!("four arms") };
+    assert!(mean(stock, "preempt_off_in_call_max_ns") > 1_000.0);
+    for arm in others {
+        assert_eq!(mean(arm, "preempt_off_in_call_max_ns"), 0.0, "{}", arm.arm);
+    }
+}
+
+#[test]
+fn tasks_have_stacks_of_their_own_where_they_are_what_is_measured() {
+    let document = run(&["window_s=0.005", "windows=4", "noise=off"]);
+    let left_out = document.arms.iter().all(|arm| !arm.metrics.contains_key("vmap_purges"));
+    assert!(left_out, "tasks of the other workloads have no stacks of their own");
+}
