@@ -264,6 +264,9 @@ impl<A: Machine> Stacks<A> {
     }
     /// Lets the reaper return, and waits until it has, unless it has not run yet. Sleeps.
     pub fn stop(&self) {
+        if !self.are_mapped() {
+            return;
+        }
         self.stopping.store(1, SeqCst);
         if self.reaper.load(SeqCst) != 0 {
             self.wake_reaper();
@@ -305,6 +308,9 @@ impl<A: Machine> Stacks<A> {
     /// `cpu` is gone: the stacks in its cache are freed (`free_vm_stack_cache`); those that wait
     /// do so on this CPU.
     pub fn cpu_dead(&self, on: Paging<'_, A>, work: &Work<A>, cpu: CpuId) {
+        if !self.are_mapped() {
+            return;
+        }
         let CpuStacks { cached, mut waiting, mut passing, mut ready, .. } =
             self.places.of(cpu).stacks.lock().take_all();
         cached.into_iter().flatten().for_each(|stack| self.free(on, work, stack));
@@ -331,8 +337,11 @@ impl<A: Machine> Stacks<A> {
         }
         range.destroy(on);
     }
-    /// What was counted.
+    /// What was counted. Looks at each CPU under its lock, unless stacks are not counted.
     pub fn stats(&self) -> StackStats {
+        if !self.are_mapped() {
+            return StackStats::default();
+        }
         let range = self.range.get().map(Vmap::stats).unwrap_or_default();
         self.places.iter().fold(StackStats { range, ..StackStats::default() }, |sum, (_, place)| {
             let stacks = place.stacks.lock();
