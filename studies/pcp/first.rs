@@ -6,7 +6,7 @@ use super::frames::frames;
 use super::plan::{Load, MAKES_PER_CPU};
 use super::purger::{self, Make, Turn};
 use super::worker::{Worker, sleep_until};
-use super::{Memory, Pcp, Through, build, edge, mixed};
+use super::{Memory, Pcp, Through, build, edge, mixed, offline};
 use mmscale_arch::{Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
@@ -41,7 +41,8 @@ pub(super) fn run_inside<A: Machine>(run: &Run<Pcp>, kernel: &Kernel<A>) {
     run.inside(|memory| *memory = Memory { before, min_mark, ..Memory::default() });
     let mut started = Started::default();
     // The end of the run may come first.
-    let _ = start(run, kernel, &mut started);
+    let _ =
+        start(run, kernel, &mut started).and_then(|()| start_offline(run, kernel, &mut started));
     if sleep_until(kernel, run.plan.at.census_ns).is_ok() {
         let after = Some(frames.census());
         run.inside(|memory| memory.after = after);
@@ -93,6 +94,21 @@ fn start_edge<A: Machine>(
         started.threads.push(kernel.spawn(ThreadSpec::on(cpu), Box::new(body))?);
         Ok(())
     })
+}
+
+/// Starts the thread that takes memory offline, on the last CPU, if there is to be one.
+fn start_offline<A: Machine>(
+    run: &Run<Pcp>,
+    kernel: &Kernel<A>,
+    started: &mut Started,
+) -> Result<(), Errno> {
+    let Some(plan) = run.plan.offline else { return Ok(()) };
+    let (cpus, cpu) = (kernel.cpus(), kernel.cpus() - 1);
+    let number = MAKES_PER_CPU * cpus;
+    let worker = Worker { number, cpu, cpus, run: run.clone() };
+    let body = move |system: &Kernel<A>| offline::program(system, plan, &worker);
+    started.threads.push(kernel.spawn(ThreadSpec::on(cpu), Box::new(body))?);
+    Ok(())
 }
 
 /// Where pages come from, how they are freed, and how programs see each other's actions in order.

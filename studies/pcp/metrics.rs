@@ -3,6 +3,7 @@
 
 use super::edge::Tries;
 use super::meter::PageMeter;
+use super::offline::OfflineTally;
 use super::plan::Load;
 use super::{Memory, Pcp};
 use mmscale_arch::Order;
@@ -47,6 +48,17 @@ fn edge<'a>(seen: &Seen<'a, Pcp>) -> Result<MutexGuard<'a, Memory>, Missing> {
 }
 fn success_share(tries: Tries) -> Measured {
     value(tries.given as f64 / tries.asked as f64)
+}
+
+/// What came of taking memory offline; [`Missing`] if that was not tried.
+fn offline(seen: &Seen<'_, Pcp>) -> Result<OfflineTally, Missing> {
+    let tally = seen.inside()?.offline;
+    if tally.tried > 0 { Ok(tally) } else { Err(Missing::Nothing) }
+}
+/// Of those attempts that took a range offline.
+fn went_offline(seen: &Seen<'_, Pcp>) -> Result<OfflineTally, Missing> {
+    let tally = offline(seen)?;
+    if tally.done > 0 { Ok(tally) } else { Err(Missing::Nothing) }
 }
 
 /// Every metric, in the order in which tables show them.
@@ -146,6 +158,32 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
         let census = census(seen)?;
         value(census.metadata_bytes as f64 / census.pages.max(1) as f64)
     }),
+    metric("offline_tries", "1", "attempts to take a range of memory offline", |seen| {
+        value(offline(seen)?.tried)
+    }),
+    metric("offline_success_share", "1", "share of these that took all of the range", |seen| {
+        let tally = offline(seen)?;
+        value(tally.done as f64 / tally.tried as f64)
+    }),
+    metric("offline_mean_ns", "ns", "how long it took to take a range offline", |seen| {
+        let tally = went_offline(seen)?;
+        value(tally.total_ns as f64 / tally.done as f64)
+    }),
+    metric("offline_max_ns", "ns", "longest time that it took to take a range offline", |seen| {
+        value(went_offline(seen)?.max_ns)
+    }),
+    metric(
+        "offline_busy_pages",
+        "pages",
+        "pages in use in a range that could not go offline, on the mean",
+        |seen| {
+            let tally = offline(seen)?;
+            match tally.tried - tally.done {
+                0 => Err(Missing::Nothing),
+                refused => value(tally.busy_pages as f64 / refused as f64),
+            }
+        },
+    ),
     metric("alloc_failures", "1", "calls that had no memory", |seen| {
         let at_the_edge = edge(seen).map_or(0, |memory| memory.edge.refused());
         value(seen.tally.failures + at_the_edge)

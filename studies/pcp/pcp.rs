@@ -10,6 +10,8 @@
 //! | `exit` | big processes that all end at the same time |
 //! | `mixed` | short-lived memory that comes and goes among long-lived pages |
 //! | `oom-edge` | blocks of several orders where nearly no memory is free |
+//!
+//! With `offline_mib` a range of memory goes offline and comes back next to any of them.
 
 mod build;
 mod edge;
@@ -19,6 +21,7 @@ mod frames;
 mod meter;
 mod metrics;
 mod mixed;
+mod offline;
 mod plan;
 mod purger;
 mod worker;
@@ -37,6 +40,7 @@ use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_system::System;
+use offline::OfflineTally;
 use plan::Plan;
 
 /// The study.
@@ -53,6 +57,9 @@ params! {
              zone's", sim;
         groups: choice(Groups),
             "memory groups, each with lists of its own: one for each CPU, or one for all", sim;
+        offline_mib: count(Unit::One, 0, [0, 4096]),
+            "MiB that go offline and come back, again and again, unless a page of them is in use; \
+             0: none", sim;
         through: choice(Through),
             "pages of `purger` and `exit`: mapped, or straight from the frame allocator";
         build_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "window of `build`";
@@ -120,6 +127,7 @@ pub struct Memory {
     /// The min watermarks of all zones, in pages.
     min_mark: u64,
     edge: EdgeTally,
+    offline: OfflineTally,
 }
 
 /// How often `oom-edge` must have run out of memory, which it does once in some 1 ms, for the

@@ -4,9 +4,11 @@ use super::build::Build;
 use super::edge::Edge;
 use super::exit::Exit;
 use super::mixed::Mixed;
+use super::offline::Offline;
 use super::purger::Purger;
 use super::worker::Timetable;
 use super::{Kind, Params, Pcp, Through};
+use mmscale_arch::{Order, PAGE_SHIFT};
 use mmscale_document::On;
 use mmscale_harness::{Env, Named, SETTLE_NS, making_ns};
 
@@ -26,6 +28,8 @@ pub struct Plan {
     pub(super) load: Load,
     pub(super) through: Through,
     pub(super) at: Timetable,
+    /// What goes offline and comes back meanwhile.
+    pub(super) offline: Option<Offline>,
     /// Pages that are free when programs begin; `None`: all that there are.
     pub(super) room_pages: Option<u64>,
     /// Pages that all programs have at most.
@@ -149,5 +153,21 @@ pub(super) fn plan(env: &Env<Pcp>) -> Result<Plan, String> {
     let census_ns = until_ns + STOPPING_NS;
     let end_ns = census_ns + STOPPING_NS;
     let at = Timetable { begin_ns, warm_ns, from_ns, until_ns, census_ns, end_ns };
-    Ok(Plan { load, through: params.through, at, room_pages: room, wants_pages: wants })
+    let (through, offline) = (params.through, offline(params, pages)?);
+    Ok(Plan { load, through, at, offline, room_pages: room, wants_pages: wants })
+}
+
+fn offline(params: &Params, pages: u64) -> Result<Option<Offline>, String> {
+    let block_pages = Order::PAGEBLOCK.pages() as u64;
+    let (range_pages, of_blocks) = (params.offline_mib << (20 - PAGE_SHIFT), pages / block_pages);
+    let blocks = range_pages.div_ceil(block_pages);
+    match blocks {
+        0 => Ok(None),
+        _ if blocks <= of_blocks / 2 => Ok(Some(Offline { blocks, of_blocks })),
+        _ => Err(format!(
+            "taking {} MiB offline at a time: the machine has {pages} pages, and half of them at \
+             most may go",
+            params.offline_mib
+        )),
+    }
 }

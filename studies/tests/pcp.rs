@@ -99,3 +99,41 @@ fn what_does_not_fit_is_refused_with_a_way_out() {
     assert!(why.contains("did you mean `exit`?"), "{why}");
     assert!(run(Checks::Off, 1, &["edge_free_percent=50"]).unwrap_err().contains("0.01 to 2"));
 }
+
+#[test]
+fn ranges_go_offline_unless_a_page_of_them_is_in_use() {
+    for workload in ["exit", "build"] {
+        let document = one(workload, &["offline_mib=2"]);
+        for arm in &document.arms {
+            let of = |metric| mean(arm, metric);
+            assert!(of("offline_tries") >= 1.0, "{workload} {}", arm.arm);
+            let share = of("offline_success_share");
+            assert!(share > 0.0 && share <= 1.0, "{workload} {}: {share}", arm.arm);
+            assert!(of("offline_mean_ns") > 100.0, "{workload} {}", arm.arm);
+            assert!(of("offline_max_ns") >= of("offline_mean_ns"), "{workload} {}", arm.arm);
+        }
+    }
+    // Nearly all memory is in use.
+    let document = one("oom-edge", &["offline_mib=4"]);
+    for arm in &document.arms {
+        assert!(mean(arm, "offline_success_share") < 0.5, "{}", arm.arm);
+        assert!(mean(arm, "offline_busy_pages") > 400.0, "{}", arm.arm);
+    }
+    let without = one("purger", &[]);
+    assert!(without.arms.iter().all(|arm| !arm.metrics.contains_key("offline_tries")));
+}
+
+/// With checkers on, and under either schedule.
+#[test]
+fn what_goes_offline_comes_back() {
+    let with = |checks, sched| {
+        let settings = SMALL.into_iter().chain([sched, "offline_mib=4", "workload=build,purger"]);
+        let settings: Vec<&str> = settings.collect();
+        run(checks, 1, &settings).unwrap_or_else(|why| panic!("{why}"))
+    };
+    let fingerprints = |documents: Vec<Document>| {
+        documents.into_iter().map(|document| document.fingerprint).collect::<Vec<_>>()
+    };
+    let lazy = fingerprints(with(Checks::On, "sched=lazy"));
+    assert_eq!(lazy, fingerprints(with(Checks::On, "sched=naive")));
+}

@@ -14,6 +14,25 @@ impl<A: Cpu> FrameAllocator<A> {
     /// one another ([`Cpu::request_drain`]) with the policy `blockmap` each has to drain its own
     /// afterwards. Waits for spin locks, so not for interrupts.
     pub fn isolate_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
+        self.isolate_pageblocks(&[pfn])
+    }
+    /// Isolates several pageblocks as [`FrameAllocator::isolate_pageblock`] does one, and drains
+    /// page caches once for all of them. If one cannot be isolated none is.
+    pub fn isolate_pageblocks(&self, pfns: &[Pfn]) -> Result<(), IsolateError> {
+        for (nth, &pfn) in pfns.iter().enumerate() {
+            if let Err(why) = self.mark_isolated(pfn) {
+                pfns[..nth].iter().try_for_each(|&pfn| self.unisolate_pageblock(pfn))?;
+                return Err(why);
+            }
+        }
+        let holds = |zone: &&Zone<A>| pfns.iter().any(|&pfn| self.is_in(zone, pfn));
+        self.zones.iter().filter(holds).for_each(|zone| self.drain_isolated(zone));
+        Ok(())
+    }
+    fn is_in(&self, zone: &Zone<A>, pfn: Pfn) -> bool {
+        self.zone_of(pfn).is_some_and(|of| of.id == zone.id)
+    }
+    fn mark_isolated(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let (zone, block) = self.whole_block(pfn)?;
         match &zone.free {
             ZoneFree::Lists(lists) => {
@@ -21,18 +40,20 @@ impl<A: Cpu> FrameAllocator<A> {
                 let pages = buddy.isolate(&self.frames, block).ok_or(IsolateError::NotNow)?;
                 zone.put(ISOLATING, true);
                 self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -(pages as i64));
+                Ok(())
             }
-            ZoneFree::Blocks(blocks) => self.isolate_mapped(zone, &blocks.map, block)?,
+            ZoneFree::Blocks(blocks) => self.isolate_mapped(zone, &blocks.map, block),
         }
-        // Whoever puts a page into a page cache asks under that cache's lock whether something is
-        // isolated: after this no page of the block gets into one.
+    }
+    /// Drains the page caches of a zone. A CPU that puts a page into a page cache asks under that
+    /// cache's lock whether something is isolated: after this no page of the block gets into one.
+    fn drain_isolated(&self, zone: &Zone<A>) {
         for cpu in (0..A::cpus_possible()).map(CpuId::new) {
             self.drain_pages_zone(zone.id, cpu);
         }
         if let Some(map) = zone.map() {
             map.wait_for_dying();
         }
-        Ok(())
     }
     /// Undoes [`FrameAllocator::isolate_pageblock`].
     pub fn unisolate_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
