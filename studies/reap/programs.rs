@@ -152,11 +152,7 @@ fn victim<S: System>(run: &Run<Reap>, system: &S, file: Option<Fd>) -> Result<()
     make(plan, system, file, 0, makers)?;
     threads.into_iter().try_for_each(|thread| system.join(thread))?;
     let kill_at_ns = plan.kill_ns.max(system.clock_ns() + plan.rest_ns);
-    let cpu = system.cpu_time();
-    run.tally.change(|happened| {
-        happened.kill_at_ns = Some(kill_at_ns);
-        happened.victim_cpu = cpu;
-    });
+    run.tally.change(|happened| happened.kill_at_ns = Some(kill_at_ns));
     wait_for_signal(plan, system, kill_at_ns)
 }
 

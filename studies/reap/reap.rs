@@ -89,8 +89,7 @@ pub struct Happened {
     /// Calls of process_mrelease that took part, and those that came too late.
     helped: u32,
     too_late: u32,
-    /// CPU time of the victim before the signal, and of its killer, where the machine tells it.
-    victim_cpu: Option<CpuTime>,
+    /// CPU time of the victim's killer, where the machine tells it.
     killer_cpu: Option<CpuTime>,
 }
 
@@ -103,7 +102,6 @@ mmscale_harness::plain!(Happened {
     over_ns,
     helped,
     too_late,
-    victim_cpu,
     killer_cpu,
 });
 

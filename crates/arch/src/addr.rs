@@ -79,16 +79,6 @@ impl VmaRange {
             None => None,
         }
     }
-    /// The pages that `bytes` bytes from `addr` on need, as mmap and munmap count them: `addr` must
-    /// begin a page, the length is rounded up. `None` where they are told EINVAL or ENOMEM: `addr`
-    /// inside a page, no bytes, or a range that reaches past [`USER_END`].
-    #[inline]
-    pub const fn from_bytes(addr: VirtAddr, bytes: u64) -> Option<Self> {
-        match Vpn::starting_at(addr) {
-            Some(start) => Self::with_pages(start, bytes.div_ceil(PAGE_SIZE)),
-            None => None,
-        }
-    }
     /// The range from `start` to `end`, which the caller knows to be one: not empty, and within the
     /// address space.
     #[inline]
@@ -160,18 +150,6 @@ mod tests {
 
     fn range(start: u64, end: u64) -> Option<VmaRange> {
         VmaRange::new(Vpn::new(start), Vpn::new(end))
-    }
-
-    #[test]
-    fn lengths_round_up_and_addresses_do_not() {
-        let at = |addr, bytes| VmaRange::from_bytes(VirtAddr::new(addr), bytes);
-        assert_eq!(at(0x3000, 1), range(3, 4));
-        assert_eq!(at(0x3000, 0x1001), range(3, 5));
-        assert_eq!(at(0x3001, 1), None);
-        assert_eq!(at(0x3000, 0), None);
-        assert_eq!(at(0x3000, u64::MAX), None);
-        assert_eq!(at(USER_END.get() - 0x1000, 0x1000).map(VmaRange::pages), Some(1));
-        assert_eq!(at(USER_END.get() - 0x1000, 0x1001), None);
     }
 
     #[test]

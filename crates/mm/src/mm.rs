@@ -17,7 +17,7 @@ use crate::lru::{Lru, LruPolicy, Memory};
 use crate::oom::{Oom, OomConfig, Patience};
 use crate::rcu::Rcu;
 use crate::reclaim::{Reclaim, Scope};
-use crate::smp::{Call, CallFunc, CallStats, Smp, SmpConfig};
+use crate::smp::{Call, CallStats, Smp, SmpConfig};
 use crate::space::{Backing, NoMemory, SpaceConfig, Spaces};
 use crate::stack::{Stack, StackConfig, StackError, Stacks};
 use crate::swap::{Swap, SwapConfig};
@@ -240,13 +240,7 @@ impl<A: Machine> Mm<A> {
     }
     /// Runs a call on this CPU, in its interrupt or for the caller himself.
     pub fn run_call(&self, call: Call) {
-        match call.func {
-            CallFunc::FlushTlb
-            | CallFunc::FlushTlbBatch
-            | CallFunc::FlushTlbKernel
-            | CallFunc::CatchUp => self.tlb.run(call),
-            CallFunc::Barrier | CallFunc::Test => {}
-        }
+        self.tlb.run(call);
     }
 
     /// What page tables are made of and share.
@@ -471,7 +465,6 @@ impl<A: Machine> Mm<A> {
             WorkItem::LruDrain(_) => self.memory().drain_work(),
             WorkItem::FreeStacks(cpu) => self.stacks.free_ready(self.paging(), &self.work, cpu),
             WorkItem::PurgeStacks => self.stacks.purge(self.paging()),
-            WorkItem::Test(_) => {}
         }
     }
 

@@ -123,15 +123,6 @@ impl ParamSpec {
         self
     }
 
-    /// The same real number with another default for quick runs.
-    pub const fn quick_real(mut self, quick: f64) -> Self {
-        match &mut self.kind {
-            Kind::Real { default, .. } => default[1] = quick,
-            _ => panic!("only a real number has one as its default"),
-        }
-        self
-    }
-
     /// The values that it has one after another unless it is set; none where it has a default.
     pub fn in_turn(&self) -> &'static [&'static str] {
         match self.kind {

@@ -33,14 +33,6 @@ impl<'a, A: Machine> Memory<'a, A> {
         }
     }
 
-    /// As [`Memory::blanket_drain`], for the places where Linux drains all CPUs. Sleeps.
-    pub fn blanket_drain_all(&self) {
-        match self.lru.pending() {
-            Pending::Batch => self.drain_all(),
-            Pending::Slot => {}
-        }
-    }
-
     /// Carries out what `cpu` has gathered: the caller's CPU, with preemption off, or one on which
     /// nothing runs any more.
     fn drain_batches(&self, cpu: CpuId) {

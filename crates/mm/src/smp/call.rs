@@ -21,21 +21,11 @@ pub enum CallFunc {
     /// The target catches up with what it has loaded: [`crate::tlb`]. It is asked for by
     /// [`super::Smp::nudge`] only.
     CatchUp,
-    /// Nothing: to have been interrupted is enough (`ipi_mb`).
-    Barrier,
-    /// What a test makes of it.
-    Test,
 }
 
 impl CallFunc {
-    const ALL: [Self; 6] = [
-        Self::FlushTlb,
-        Self::FlushTlbBatch,
-        Self::FlushTlbKernel,
-        Self::CatchUp,
-        Self::Barrier,
-        Self::Test,
-    ];
+    const ALL: [Self; 4] =
+        [Self::FlushTlb, Self::FlushTlbBatch, Self::FlushTlbKernel, Self::CatchUp];
     /// The name, as the kernel writes it where it has one.
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,8 +33,6 @@ impl CallFunc {
             Self::FlushTlbBatch => "flush_tlb_func (batch)",
             Self::FlushTlbKernel => "do_kernel_range_flush",
             Self::CatchUp => "catch up",
-            Self::Barrier => "ipi_mb",
-            Self::Test => "test",
         }
     }
 }

@@ -168,28 +168,6 @@ impl<A: Machine> Smp<A> {
         let reached = self.call_function_many([cpu], |_| true, call, Here::Run, wait, run);
         if reached == Reached::default() { Err(Offline) } else { Ok(()) }
     }
-    /// The same for any one CPU of `mask`: this one if it is among them, else one of its node if
-    /// there is one (`smp_call_function_any`). Says which.
-    pub fn call_function_any(
-        &self,
-        mask: &CpuMask,
-        call: Call,
-        wait: Wait,
-        run: &impl Fn(Call),
-    ) -> Result<CpuId, Offline> {
-        let here = A::cpu();
-        let node = A::node_of(here);
-        let near = |cpu: &CpuId| A::node_of(*cpu) == node;
-        let own = mask.contains(here).then_some(here);
-        let others = || mask.iter().filter(|&cpu| cpu != here);
-        let by_distance = own.into_iter().chain(others().filter(near));
-        for cpu in by_distance.chain(others().filter(|cpu| !near(cpu))) {
-            if self.call_function_single(cpu, call, wait, run).is_ok() {
-                return Ok(cpu);
-            }
-        }
-        Err(Offline)
-    }
     /// Asks `cpu` for [`CallFunc::CatchUp`], once for all who ask before it does, and does not
     /// wait; `false`: it has stopped. Only with `requests`; preemption is off.
     pub(crate) fn nudge(&self, _pinned: &impl NoPreempt<A>, cpu: CpuId) -> bool {

@@ -42,10 +42,6 @@ impl<A: Machine> Space<A> {
     pub fn oom_adjustment(&self) -> i32 {
         self.adjustment.load(Acquire) as i32
     }
-    /// Whether the out-of-memory killer has chosen it.
-    pub fn is_victim(&self) -> bool {
-        self.state.load(Acquire) & VICTIM != 0
-    }
 }
 
 impl<A: Machine> Victim for Space<A> {

@@ -35,7 +35,6 @@ impl<A: Machine> Tlb<A> {
                 }
                 A::tlb_flush_local(Asid::KERNEL, range.filter(|_| pages <= SINGLE_FLUSH_CEILING));
             }
-            CallFunc::Barrier | CallFunc::Test => {}
         }
     }
     /// What a call asks for (`flush_tlb_func`): nothing, if this CPU has something else loaded or

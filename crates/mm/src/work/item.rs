@@ -1,13 +1,9 @@
 //! What work there is, by name.
 
-use crate::time::{SLOTS, TimerSlot};
+use crate::time::TimerSlot;
 use core::sync::atomic::Ordering;
 use mmscale_arch::sync::EachCpu;
 use mmscale_arch::{Atomic, CpuId, Machine};
-
-/// Pieces of work for tests: [`WorkItem::Test`] takes numbers below it.
-pub const TEST_ITEMS: usize = 8;
-const FIRST_TEST_SLOT: usize = SLOTS - TEST_ITEMS;
 
 /// A piece of work. Each exists once, is pending at most once, and runs at most once at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +20,6 @@ pub enum WorkItem {
     FreeStacks(CpuId),
     /// Having all CPUs forget addresses of stacks.
     PurgeStacks,
-    /// For tests.
-    Test(u8),
 }
 
 impl WorkItem {
@@ -38,7 +32,6 @@ impl WorkItem {
             Self::LruDrain(_) => 3,
             Self::FreeStacks(_) => 4,
             Self::PurgeStacks => 5,
-            Self::Test(number) => FIRST_TEST_SLOT + number as usize,
         })
     }
     /// The work that the timer `slot` of `cpu` delays.
@@ -50,7 +43,6 @@ impl WorkItem {
             3 => Some(Self::LruDrain(cpu)),
             4 => Some(Self::FreeStacks(cpu)),
             5 => Some(Self::PurgeStacks),
-            test if test >= FIRST_TEST_SLOT => Some(Self::Test((test - FIRST_TEST_SLOT) as u8)),
             _ => None,
         }
     }
@@ -61,7 +53,7 @@ impl WorkItem {
             | Self::DrainPages(cpu)
             | Self::LruDrain(cpu)
             | Self::FreeStacks(cpu) => Some(cpu),
-            Self::Shepherd | Self::PurgeStacks | Self::Test(_) => None,
+            Self::Shepherd | Self::PurgeStacks => None,
         }
     }
 }
@@ -130,7 +122,6 @@ pub(super) struct Items<A: Machine> {
     stacks: EachCpu<ItemState<A>>,
     purge: ItemState<A>,
     shepherd: ItemState<A>,
-    tests: [ItemState<A>; TEST_ITEMS],
 }
 
 impl<A: Machine> Items<A> {
@@ -142,7 +133,6 @@ impl<A: Machine> Items<A> {
             stacks: EachCpu::new::<A>(|_| ItemState::new()),
             purge: ItemState::new(),
             shepherd: ItemState::new(),
-            tests: core::array::from_fn(|_| ItemState::new()),
         }
     }
     pub(super) fn of(&self, item: WorkItem) -> &ItemState<A> {
@@ -153,7 +143,6 @@ impl<A: Machine> Items<A> {
             WorkItem::FreeStacks(cpu) => self.stacks.of(cpu),
             WorkItem::PurgeStacks => &self.purge,
             WorkItem::Shepherd => &self.shepherd,
-            WorkItem::Test(number) => &self.tests[usize::from(number)],
         }
     }
 }
@@ -165,13 +154,12 @@ mod tests {
     #[test]
     fn every_item_has_a_timer_of_its_own() {
         let cpu = CpuId::new(5);
-        let tests = (0..TEST_ITEMS as u8).map(WorkItem::Test);
         let drains = [WorkItem::DrainPages(cpu), WorkItem::LruDrain(cpu)];
         let stacks = [WorkItem::FreeStacks(cpu), WorkItem::PurgeStacks];
         let own = [WorkItem::VmstatTick(cpu), WorkItem::Shepherd].into_iter();
         let own = own.chain(drains).chain(stacks);
         let mut seen = 0_u32;
-        for item in own.chain(tests) {
+        for item in own {
             assert_eq!(WorkItem::of_slot(item.slot(), cpu), Some(item));
             assert_eq!(seen >> item.slot().index() & 1, 0);
             seen |= 1 << item.slot().index();

@@ -15,14 +15,12 @@
 mod item;
 mod queue;
 
-pub use item::{TEST_ITEMS, WorkItem};
+pub use item::WorkItem;
 
 use crate::time::{Expiry, Time, TimerSlot};
 use item::Items;
 use mmscale_arch::sync::{EachCpu, IrqGuard, SpinLock, WaitQueue};
-use mmscale_arch::{
-    CpuId, CpuMask, Func, LockClass, Machine, Op, Priority, Span, TaskEntry, TaskSpec,
-};
+use mmscale_arch::{CpuId, Func, LockClass, Machine, Op, Priority, Span, TaskEntry, TaskSpec};
 use queue::{Next, Queue};
 
 /// The work of all CPUs.
@@ -130,7 +128,7 @@ impl<A: Machine> Work<A> {
     // -- Waiting and cancelling. Tasks only; these sleep.
 
     /// Waits until the last queued instance of `item` has run. Says whether it had to wait. Work
-    /// that still waits for its timer is not waited for: [`Work::flush_delayed`].
+    /// that still waits for its timer is not waited for.
     pub fn flush(&self, item: WorkItem) -> bool {
         let _span = Span::<A>::enter(Func::FlushWork);
         let mut waited = false;
@@ -144,18 +142,6 @@ impl<A: Machine> Work<A> {
                 return true;
             }
         }
-    }
-
-    /// As [`Work::flush`]; work that waits for its timer is queued at once first.
-    pub fn flush_delayed(&self, time: &Time<A>, item: WorkItem) -> bool {
-        let home = self.items.of(item).home();
-        {
-            let _here = IrqGuard::<A>::new();
-            if time.cancel(home, item.slot()) {
-                self.insert(home, item);
-            }
-        }
-        self.flush(item)
     }
 
     /// Takes `item` out of its timer or queue, and waits until it does not run either. Says
@@ -291,16 +277,6 @@ impl<A: Machine> Work<A> {
     /// Whether no work waits or runs on any CPU, timers not counted.
     pub fn is_idle(&self) -> bool {
         self.queues.iter().all(|(_, queue)| queue.lock_irqsave().is_idle())
-    }
-
-    /// The CPUs whose workers take work.
-    pub fn open_on(&self, mask: &mut CpuMask) {
-        *mask = CpuMask::EMPTY;
-        for (cpu, queue) in self.queues.iter() {
-            if queue.lock_irqsave().is_open() {
-                mask.insert(cpu);
-            }
-        }
     }
 
     /// `cpu` has died with the timer of `slot` pending, which was to go off at `expiry`: this CPU

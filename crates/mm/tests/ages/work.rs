@@ -7,7 +7,7 @@ use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::{Step, Work, WorkItem};
 use mmscale_stepped::{self as stepped, Stepped};
 
-const ITEM: WorkItem = WorkItem::Test(3);
+const ITEM: WorkItem = WorkItem::PurgeStacks;
 
 fn boot(cpus: usize) -> (Time<Stepped>, Work<Stepped>) {
     stepped::boot(cpus, 1000);
@@ -56,7 +56,8 @@ fn work_is_pending_once_until_it_is_taken_up() {
 #[test]
 fn work_runs_in_the_order_in_which_it_was_queued() {
     let (_, work) = boot(1);
-    let items = [5, 1, 7, 0].map(WorkItem::Test);
+    let cpu = CpuId::new(0);
+    let items = [ITEM, WorkItem::DrainPages(cpu), WorkItem::Shepherd, WorkItem::VmstatTick(cpu)];
     items.iter().for_each(|item| assert!(work.queue_on(CpuId::new(0), *item)));
     assert_eq!(drain(&work), items);
 }
@@ -129,17 +130,18 @@ fn a_sleeping_worker_is_woken_once() {
 fn a_closed_queue_empties_itself_and_passes_new_work_on() {
     let (time, work) = boot(2);
     let (here, there) = (CpuId::new(0), CpuId::new(1));
-    work.queue_on(there, WorkItem::Test(0));
+    let in_time = [WorkItem::DrainPages(there), WorkItem::LruDrain(there)];
+    work.queue_on(there, in_time[0]);
     work.close(there);
-    work.queue_on(there, WorkItem::Test(1));
+    work.queue_on(there, in_time[1]);
     stepped::set_cpu(1);
-    assert_eq!(drain(&work), [0, 1].map(WorkItem::Test), "what was queued in time still runs");
+    assert_eq!(drain(&work), in_time, "what was queued in time still runs");
     work.stop_worker(there);
-    work.queue_on(there, WorkItem::Test(2));
+    work.queue_on(there, WorkItem::Shepherd);
     work.queue_delayed_on(&time, there, ITEM, Expiry::Standard { jiffies: 1 });
     assert!(drain(&work).is_empty());
     stepped::set_cpu(0);
-    assert_eq!(drain(&work), [WorkItem::Test(2)]);
+    assert_eq!(drain(&work), [WorkItem::Shepherd]);
     // The dead CPU's delay goes on here.
     time.cpu_dead(there, |slot, expiry| work.adopt(&time, there, slot, expiry));
     (0..4).for_each(|_| tick(&time, &work));

@@ -26,7 +26,7 @@ struct Owner {
 
 impl Owner {
     fn run(&self, call: Call) {
-        assert_eq!(call.func, CallFunc::Test);
+        assert_eq!(call.func, CallFunc::FlushTlb);
         self.log.ran.borrow_mut().push((cpu(), call.info[0]));
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn cpu() -> usize {
 }
 
 pub(crate) fn test(info: u64) -> Call {
-    Call { func: CallFunc::Test, info: [info, 0] }
+    Call { func: CallFunc::FlushTlb, info: [info, 0] }
 }
 
 pub(crate) fn cpus(cpus: &[usize]) -> Vec<CpuId> {

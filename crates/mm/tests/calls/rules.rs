@@ -1,8 +1,8 @@
 //! Who runs what, how often, in which order, and who is interrupted for it.
 
 use crate::calls::common::{POLICIES, World, cpus, test};
-use mmscale_arch::{CpuId, CpuMask};
-use mmscale_mm::smp::{CallPolicy, Here, Offline, Reached, Wait};
+use mmscale_arch::CpuId;
+use mmscale_mm::smp::{CallPolicy, Here, Reached, Wait};
 use mmscale_stepped as stepped;
 
 #[test]
@@ -80,31 +80,6 @@ fn records_run_synchronous_calls_first_and_requests_run_in_the_order_of_their_be
             CallPolicy::Requests => assert_eq!(order, [1, 2, 3, 0]),
             CallPolicy::Stock | CallPolicy::Posted => assert_eq!(order, [0, 1, 2, 3]),
         }
-    }
-}
-
-#[test]
-fn one_of_several_is_this_one_or_near_and_nobody_is_called_who_is_not_there() {
-    for policy in POLICIES {
-        let world = World::new(policy, 4);
-        stepped::set_node(2, 1);
-        stepped::set_node(0, 1);
-        let any = |among: &[usize]| {
-            let mut mask = CpuMask::EMPTY;
-            cpus(among).into_iter().for_each(|cpu| mask.insert(cpu));
-            let log = &world.log;
-            let run = |_| log.ran.borrow_mut().push((crate::calls::common::cpu(), 99));
-            world.smp.call_function_any(&mask, test(5), Wait::Spin, &run).map(CpuId::index)
-        };
-        assert_eq!(any(&[0, 1, 2]), Ok(0), "{policy:?}: this one");
-        assert_eq!(any(&[1, 2, 3]), Ok(2), "{policy:?}: one of this node");
-        stepped::set_cpu(2);
-        stepped::interrupt(|| assert!(world.smp.cpu_dying()));
-        stepped::set_cpu(0);
-        assert_eq!(any(&[1, 2, 3]), Ok(1), "{policy:?}: another node's");
-        assert_eq!(any(&[2]), Err(Offline));
-        assert_eq!(any(&[]), Err(Offline));
-        assert_eq!(world.ran(), [(0, 99), (2, 5), (1, 5)]);
     }
 }
 

@@ -155,7 +155,8 @@ fn a_cpu_that_never_answers_is_named() {
         let call = std::panic::AssertUnwindSafe(|| world.call(&[2], 1, wait));
         let failure = std::panic::catch_unwind(call).expect_err("nobody answers");
         let message = failure.downcast_ref::<String>().expect("it says why");
-        let named = message.starts_with("cpu2 has not answered the call `test` of cpu0 for ");
+        let named =
+            message.starts_with("cpu2 has not answered the call `flush_tlb_func` of cpu0 for ");
         assert!(named, "{policy:?}: {message}");
     }
 }

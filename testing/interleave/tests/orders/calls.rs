@@ -59,7 +59,7 @@ impl World {
         self.ran[number].fetch_add(1, SeqCst);
     }
     fn call(&self, number: usize, wait: Wait) -> Reached {
-        let call = Call { func: CallFunc::Test, info: [number as u64, 0] };
+        let call = Call { func: CallFunc::FlushTlb, info: [number as u64, 0] };
         let run = |call| self.run(call);
         let reached = self.smp.call_function_many([TARGET], |_| true, call, Here::Skip, wait, &run);
         if wait != Wait::No {

@@ -7,7 +7,7 @@ use mmscale_mm::work::{Work, WorkItem};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-const ITEM: WorkItem = WorkItem::Test(0);
+const ITEM: WorkItem = WorkItem::PurgeStacks;
 /// The worker's CPU; the others are 0 and 1.
 const WORKER: CpuId = CpuId::new(2);
 

@@ -187,9 +187,6 @@ impl<V: TreeWord> VmaTree<V> {
     pub const fn nodes(&self) -> usize {
         self.made as usize
     }
-    /// Bytes of one node.
-    pub const NODE_BYTES: usize = size_of::<Node>();
-
     /// The VMA that holds `page`. O(log n).
     #[inline]
     pub fn get(&self, page: Vpn) -> Option<VmaEntry<V>> {
