@@ -14,13 +14,13 @@ mod links;
 mod marks;
 mod pages;
 mod papers;
+mod places;
 mod policies;
 mod reached;
 mod size;
 mod studies;
 mod tree;
 mod without_std;
-mod words;
 
 pub use tree::{Source, Tree};
 
@@ -41,7 +41,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("circles", circles::check),
     ("reached", reached::check),
     ("marks", marks::check),
-    ("words", words::check),
+    ("places", places::check),
     ("pages", pages::check),
     ("links", links::check),
     ("studies", studies::check),
