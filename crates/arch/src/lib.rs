@@ -34,6 +34,7 @@ mod io;
 mod machine;
 mod mask;
 mod names;
+pub mod planted;
 mod policy;
 mod random;
 pub mod sync;

@@ -15,7 +15,7 @@ use crate::zone::ZoneId;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, SpinGuard};
-use mmscale_arch::{Atomic, CounterEvent, Cpu, CpuId, NodeId, Op, OwnedCounter, Trace};
+use mmscale_arch::{Atomic, CounterEvent, Cpu, CpuId, NodeId, Op, OwnedCounter, Trace, planted};
 
 /// Proof that interrupts are off on this CPU.
 ///
@@ -223,7 +223,8 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
         let (sum, threshold) = (old + sign, self.threshold());
         if sum * sign > threshold {
             let over = (threshold / 2) * sign;
-            self.settle(item, old, -over, i64::from(sum) + i64::from(over));
+            let more = if planted!(VmstatOverstepLost) { 0 } else { i64::from(over) };
+            self.settle(item, old, -over, i64::from(sum) + more);
         } else {
             self.settle(item, old, sum, 0);
         }
@@ -235,7 +236,8 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
             let old = self.deltas.items[item].get();
             if old != 0 {
                 A::work(Op::CounterFold, 1);
-                self.settle(item, old, 0, old.into());
+                let left = if planted!(VmstatFoldedTwice) { old } else { 0 };
+                self.settle(item, old, left, old.into());
                 folded += 1;
             }
         }
@@ -404,7 +406,8 @@ impl<A: Cpu> Stats<A> {
     pub fn fold_dead(&self, dead: CpuId) -> u32 {
         let zones = (0..self.zones.len()).map(|z| self.zone_pair(dead, ZoneId::new(z)).fold());
         let nodes = (0..self.nodes.len()).map(|n| self.node_pair(dead, NodeId::new(n)).fold());
-        zones.sum::<u32>() + nodes.sum::<u32>()
+        let folded = zones.sum::<u32>();
+        if planted!(VmstatDeadNodesLeft) { folded } else { folded + nodes.sum::<u32>() }
     }
     /// Whether any byte of `cpu` is not zero; any CPU may ask.
     pub fn needs_update(&self, cpu: CpuId) -> bool {
@@ -414,6 +417,7 @@ impl<A: Cpu> Stats<A> {
     /// As [`Stats::needs_update`], without cost: for checks.
     pub(crate) fn has_deltas(&self, cpu: CpuId) -> bool {
         let deltas = self.cpus.of(cpu);
-        deltas.zones.iter().any(Deltas::any) || deltas.nodes.iter().any(Deltas::any)
+        deltas.zones.iter().any(Deltas::any)
+            || !planted!(VmstatNodesUnseen) && deltas.nodes.iter().any(Deltas::any)
     }
 }

@@ -23,7 +23,7 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{Completion, EachCpu, Mutex, NoPreempt, PerCpu, PreemptGuard};
-use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, Machine, Span};
+use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, Machine, Span, planted};
 
 /// How a grace period finds its CPUs' quiescent states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,7 +100,7 @@ impl<A: Machine> Rcu<A> {
     fn reader_ends(&self, pinned: &PreemptGuard<A>) {
         let own = self.own.get(pinned);
         own.depth.set(own.depth.get() - 1);
-        if own.depth.get() == 0 && own.asked.replace(false) {
+        if (own.depth.get() == 0 || planted!(RcuNestedReports)) && own.asked.replace(false) {
             self.report(pinned.cpu());
         }
     }
@@ -127,7 +127,7 @@ impl<A: Machine> Rcu<A> {
     fn report_if_outside(&self, ask: bool) {
         let pinned = PreemptGuard::new();
         let own = self.own.get(&pinned);
-        if own.depth.get() == 0 {
+        if own.depth.get() == 0 || !ask && planted!(RcuTickReports) {
             self.report(pinned.cpu());
         } else if ask {
             own.asked.set(true);
@@ -144,7 +144,8 @@ impl<A: Machine> Rcu<A> {
     /// This CPU leaves idle.
     pub fn idle_exit(&self) {
         // A read-modify-write: readers after it come after a writer's look at the flag.
-        self.seen.of(A::cpu()).idle.swap(0, SeqCst);
+        let left = u32::from(planted!(RcuIdleForever));
+        self.seen.of(A::cpu()).idle.swap(left, SeqCst);
     }
 
     /// `cpu` has passed a quiescent state.
@@ -177,7 +178,11 @@ impl<A: Machine> Rcu<A> {
     }
 
     fn wait(&self, speed: Speed) {
-        let enough = self.begun.load(SeqCst) + 1;
+        let enough = if planted!(RcuEnoughEarly) {
+            self.ended.load(SeqCst) + 1
+        } else {
+            self.begun.load(SeqCst) + 1
+        };
         let _one = match (speed, self.one_at_a_time.try_lock()) {
             (_, Some(one)) => one,
             (Speed::Normal, None) => self.one_at_a_time.lock(),
@@ -195,11 +200,12 @@ impl<A: Machine> Rcu<A> {
     fn grace_period(&self, speed: Speed) {
         let number = self.begun.fetch_add(1, SeqCst) + 1;
         self.all_passed.reset();
-        self.owing.store(1, SeqCst);
+        self.owing.store(u32::from(!planted!(RcuUnbiased)), SeqCst);
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         for (cpu, seen) in self.seen.iter() {
-            if !online.contains(cpu) && seen.alive.load(SeqCst) == 0 {
+            let is_gone = planted!(RcuLeavingSkipped) || seen.alive.load(SeqCst) == 0;
+            if !online.contains(cpu) && is_gone {
                 continue;
             }
             self.owing.fetch_add(1, SeqCst);
@@ -210,7 +216,9 @@ impl<A: Machine> Rcu<A> {
                 self.report(cpu);
             }
         }
-        self.one_less();
+        if !planted!(RcuUnbiased) {
+            self.one_less();
+        }
         if speed == Speed::Expedited {
             self.ask_those_who_owe();
         }
@@ -245,7 +253,9 @@ impl<A: Machine> Rcu<A> {
         let seen = self.seen.of(cpu);
         seen.alive.store(0, SeqCst);
         seen.idle.store(0, SeqCst);
-        self.report(cpu);
+        if !planted!(RcuDeadOwes) {
+            self.report(cpu);
+        }
     }
 
     /// Grace periods that have ended.

@@ -10,7 +10,7 @@
 
 use super::SpinLock;
 use super::optimistic::{Spin, spin_in_line};
-use crate::{Atomic, LockClass, Machine, RawSpin, TaskId};
+use crate::{Atomic, LockClass, Machine, RawSpin, TaskId, planted};
 use alloc::collections::VecDeque;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -111,7 +111,9 @@ impl<A: Machine, T> Mutex<A, T> {
             {
                 let mut queue = self.queue.lock_irqsave();
                 let first = queue.front() == Some(&task);
-                let word = self.word.fetch_or(WAITERS, Ordering::Acquire) | WAITERS;
+                let seen = planted!(MutexWaiterSeenLate).then(|| self.word.load(Ordering::Acquire));
+                let word = self.word.fetch_or(WAITERS, Ordering::Acquire);
+                let word = seen.unwrap_or(word) | WAITERS;
                 if self.take_queued(me, word, first) {
                     queue.retain(|waiter| *waiter != task);
                     if queue.is_empty() {

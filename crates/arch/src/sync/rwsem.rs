@@ -11,7 +11,7 @@
 
 use super::optimistic::{Spin, spin_in_line};
 use super::{PreemptGuard, SpinLock};
-use crate::{Atomic, Func, LockClass, Machine, RawSpin, Span, TaskId};
+use crate::{Atomic, Func, LockClass, Machine, RawSpin, Span, TaskId, planted};
 use alloc::collections::VecDeque;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -182,7 +182,7 @@ impl<A: Machine, T> RwSem<A, T> {
             // A writer may have looked while the bit stood there. Or the holder is gone, or a
             // reader by now, and has seen nobody in the queue.
             let readers = left & WRITER == 0 && matches!(queue.front(), Some((_, Want::Read)));
-            if readers || left & TAKEN == 0 {
+            if !planted!(RwsemQueuedReaderUnchecked) && (readers || left & TAKEN == 0) {
                 self.wake_first(&mut queue);
             }
         }
@@ -273,15 +273,17 @@ impl<A: Machine, T> RwSem<A, T> {
 
     fn read_done(&self) {
         let left = self.count.fetch_sub(READER, Ordering::Release) - READER;
-        if left & TAKEN == 0 && left & WAITERS != 0 {
+        if left & TAKEN == 0 && left & WAITERS != 0 && !planted!(RwsemReaderWakesNone) {
             self.wake_first(&mut self.queue.lock_irqsave());
         }
     }
 
     fn write_done(&self) {
         self.owner.store(0, Ordering::Relaxed);
-        let left = self.count.fetch_and(!WRITER, Ordering::Release);
-        if left & WAITERS != 0 {
+        let order =
+            if planted!(RwsemWriterRelaxed) { Ordering::Relaxed } else { Ordering::Release };
+        let left = self.count.fetch_and(!WRITER, order);
+        if left & WAITERS != 0 && !planted!(RwsemWriterWakesNone) {
             self.wake_first(&mut self.queue.lock_irqsave());
         }
     }
@@ -290,7 +292,7 @@ impl<A: Machine, T> RwSem<A, T> {
         self.owner.store(0, Ordering::Relaxed);
         // One addition: the writer's bit goes and a reader comes, nobody sees it free.
         let old = self.count.fetch_add(READER - WRITER, Ordering::AcqRel);
-        if old & WAITERS != 0 {
+        if old & WAITERS != 0 && !planted!(RwsemDowngradeWakesNone) {
             let mut queue = self.queue.lock_irqsave();
             if matches!(queue.front(), Some((_, Want::Read))) {
                 self.let_readers_in(&mut queue);

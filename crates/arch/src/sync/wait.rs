@@ -9,7 +9,7 @@
 //! under it.
 
 use super::SpinLock;
-use crate::{Atomic, LockClass, Machine, TaskId};
+use crate::{Atomic, LockClass, Machine, TaskId, planted};
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering;
 
@@ -43,7 +43,7 @@ impl<A: Machine> WaitQueue<A> {
                     waiters.push_back(me);
                 }
             }
-            if condition() {
+            if !planted!(WaitUnchecked) && condition() {
                 self.waiters.lock_irqsave().retain(|task| *task != me);
                 return;
             }
@@ -83,6 +83,9 @@ impl<A: Machine> Completion<A> {
     /// It is done: every waiter returns, and every later wait returns at once.
     pub fn complete(&self) {
         self.done.store(1, Ordering::Release);
+        if planted!(CompletionWakesOne) {
+            return self.waiters.wake_one();
+        }
         self.waiters.wake_all();
     }
     /// Whether it is done.

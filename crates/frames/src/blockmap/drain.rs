@@ -9,7 +9,7 @@ use super::cpu::CpuCache;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use core::sync::atomic::fence;
 use mmscale_arch::sync::NoPreempt;
-use mmscale_arch::{Atomic, Cpu, CpuId, OwnedCounter};
+use mmscale_arch::{Atomic, Cpu, CpuId, OwnedCounter, planted};
 
 impl<A: Cpu> BlockMap<A> {
     /// Gives all that a cache holds to the map; how many pages.
@@ -86,7 +86,10 @@ impl<A: Cpu> BlockMap<A> {
         // The other half of `say_empty`.
         fence(Acquire);
         // The pages are in the map, but perhaps not in the counters.
-        while A::is_online(cpu) && outside.counting.load(Acquire) != 0 {
+        while A::is_online(cpu)
+            && outside.counting.load(Acquire) != 0
+            && !planted!(BlockmapCountUnawaited)
+        {
             A::relax();
         }
     }
@@ -151,7 +154,9 @@ impl<A: Cpu> BlockMap<A> {
         let filled = &self.outside.of(cpu).filled;
         if filled.get() == 0 {
             filled.set(1);
-            fence(SeqCst);
+            if !planted!(BlockmapFilledUnfenced) {
+                fence(SeqCst);
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use super::rooms::LARGEST_ROOM;
 use super::{Appetite, BlockMap, Reserve, Want, Where};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::Release;
-use mmscale_arch::{Atomic, Cpu, Op, Order, PAGEBLOCK_ORDER};
+use mmscale_arch::{Atomic, Cpu, Op, Order, PAGEBLOCK_ORDER, planted};
 
 /// How many blocks a search looks into that turn out to have no room; a whole block is broken up
 /// then.
@@ -214,7 +214,8 @@ impl<A: Cpu> BlockMap<A> {
     ) -> Result<usize, Head> {
         loop {
             let head = self.head(block);
-            let free = !head.is_owned() || owners == Owners::Any && !head.is_busy();
+            let is_idle = !head.is_busy() || planted!(BlockmapBusyEntered);
+            let free = !head.is_owned() || owners == Owners::Any && is_idle;
             let open = free && !head.is_isolated() && kind.is_none_or(|kind| head.kind() == kind);
             if !open || head.is_nobodys_whole() || head.free() < want.order.pages() as u64 {
                 return Err(head);

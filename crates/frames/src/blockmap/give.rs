@@ -8,7 +8,7 @@ use super::{Appetite, BlockMap, block_of, freed_twice};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::sync::{Local, LocalGuard, NoPreempt};
-use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, Pfn};
+use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, Pfn, planted};
 
 /// A CPU's cache, which nobody else on that CPU uses now.
 pub(crate) struct Entered<'a>(LocalGuard<'a, CpuCache>);
@@ -145,10 +145,14 @@ impl<A: Cpu> BlockMap<A> {
     fn learn_fate(&self, cache: &CpuCache, block: usize, cpu: CpuId) -> Option<Fate> {
         // Before the look: who isolates the block drains those who said so, as this CPU has if it
         // remembers anything.
-        if cache.remembers_nothing() {
+        if cache.remembers_nothing() && !planted!(BlockmapFilledLate) {
             self.say_filled(cpu);
         }
-        self.remember_fate(cache, block, self.head(block), cpu)
+        let head = self.head(block);
+        if planted!(BlockmapFilledLate) {
+            self.say_filled(cpu);
+        }
+        self.remember_fate(cache, block, head, cpu)
     }
 
     /// The same where this CPU has said that it keeps something before it looked at the head.

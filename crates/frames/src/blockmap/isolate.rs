@@ -6,7 +6,7 @@ use crate::frame::MigrateType;
 use crate::zone::IsolateError;
 use core::sync::atomic::{Ordering::SeqCst, fence};
 use mmscale_arch::sync::PreemptGuard;
-use mmscale_arch::{Atomic, Cpu, Pfn};
+use mmscale_arch::{Atomic, Cpu, Pfn, planted};
 
 impl<A: Cpu> BlockMap<A> {
     /// Keeps the pageblock at `pfn` from being allocated from, and takes it from its owner; what
@@ -37,7 +37,7 @@ impl<A: Cpu> BlockMap<A> {
                     self.heads[block].store(head.with_isolated(true).0, SeqCst);
                     return Some(head);
                 }
-            } else if !head.is_busy()
+            } else if (!head.is_busy() || planted!(BlockmapBusyIsolated))
                 && self.change(block, head, head.disowned().with_isolated(true))
             {
                 return Some(head);

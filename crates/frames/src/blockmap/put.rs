@@ -7,7 +7,7 @@ use super::rooms::LARGEST_ROOM;
 use super::{BlockMap, WORDS, block_of, freed_twice};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order};
+use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, planted};
 
 impl<A: Cpu> BlockMap<A> {
     /// Gives a block up to a pageblock's order to the map; returns by how many pages the zone's
@@ -39,6 +39,11 @@ impl<A: Cpu> BlockMap<A> {
     #[inline(always)]
     pub(super) fn put_back(&self, run: Run, pages: u32) -> i64 {
         let (block, at) = (run.word as usize / WORDS, run.word as usize % WORDS);
+        if planted!(BlockmapCountedFirst) {
+            let gained = self.uncount(block, pages.into(), || 0);
+            self.clear(block, at, run.frames);
+            return gained;
+        }
         let free = self.clear(block, at, run.frames);
         let largest = || bits::largest_with(free, run.frames, pages);
         self.uncount(block, pages.into(), largest)

@@ -4,7 +4,7 @@ use super::{FrameAllocator, Zone};
 use crate::pcp::{Pcp, PcpList};
 use crate::zone::ZoneId;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Cpu, CpuId, CpuMask, Func, Span};
+use mmscale_arch::{Cpu, CpuId, CpuMask, Func, Span, planted};
 
 /// Runs of the upkeep tick for which a page cache of a remote zone may rest before it is emptied.
 const REMOTE_EXPIRE: u8 = 3;
@@ -237,9 +237,14 @@ impl<A: Cpu> FrameAllocator<A> {
     /// counters to the totals; limits and thresholds follow the CPUs that are left.
     pub fn cpu_dead(&self, dead: CpuId) {
         // First of all nobody may send it pages any more.
-        self.disown(dead);
+        if !planted!(PostedDisownedLate) {
+            self.disown(dead);
+        }
         self.drain_pages(dead);
         self.drain_dead(dead);
+        if planted!(PostedDisownedLate) {
+            self.disown(dead);
+        }
         self.stats.fold_dead(dead);
         self.refresh_limits();
         self.refresh_thresholds();

@@ -8,6 +8,7 @@ use crate::pcp::{Pcp, PcpList};
 use crate::vmstat::ZoneItem;
 use crate::zone::{RmqueueMode, ZoneId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use mmscale_arch::planted;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, Cpu, Func, NodeId, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace};
 
@@ -167,7 +168,9 @@ impl<A: Cpu> FrameAllocator<A> {
             }
             A::relax();
         }
-        self.draining.store(0, Release);
+        if !planted!(DrainNeverEnds) {
+            self.draining.store(0, Release);
+        }
         found
     }
 
@@ -275,7 +278,8 @@ impl<A: Cpu> FrameAllocator<A> {
         let reserve = zone.reserve[request.gfp.best_kind() as usize];
         let free = self.stats.zone(zone.id, ZoneItem::FreePages);
         let usable = free.saturating_sub(request.order.pages() as u64 - 1);
-        usable > u64::from(mark) + u64::from(reserve)
+        let kept = u64::from(mark) + u64::from(reserve);
+        usable > kept || planted!(WatermarkAtMark) && usable == kept
     }
 
     /// Whether an allocation that may go down to the min watermark would find a page now, as far as

@@ -5,7 +5,7 @@ use super::{FrameAllocator, Zone};
 use crate::vmstat::ZoneItem;
 use crate::zone::IsolateError;
 use core::sync::atomic::Ordering::Relaxed;
-use mmscale_arch::{Atomic, Cpu, CpuId, Order, Pfn};
+use mmscale_arch::{Atomic, Cpu, CpuId, Order, Pfn, planted};
 
 impl<A: Cpu> FrameAllocator<A> {
     /// Isolates the pageblock of `pfn`: none of its pages is handed out any more, also not those
@@ -49,7 +49,9 @@ impl<A: Cpu> FrameAllocator<A> {
     /// cache's lock whether something is isolated: after this no page of the block gets into one.
     fn drain_isolated(&self, zone: &Zone<A>) {
         for cpu in (0..A::cpus_possible()).map(CpuId::new) {
-            self.drain_pages_zone(zone.id, cpu);
+            if !planted!(IsolateCachesKept) {
+                self.drain_pages_zone(zone.id, cpu);
+            }
         }
         if let Some(map) = zone.map() {
             map.wait_for_dying();

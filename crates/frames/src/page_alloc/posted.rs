@@ -12,7 +12,7 @@ use crate::frame::FrameWord;
 use crate::pcp::{Home, Pcp, PcpList, RefillPhase};
 use crate::vmstat::ZoneItem;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard, SpinGuard};
-use mmscale_arch::{Cpu, CpuId, Func, PcpEvent, Pfn, Span, Trace};
+use mmscale_arch::{Cpu, CpuId, Func, PcpEvent, Pfn, Span, Trace, planted};
 
 /// Pageblocks that one hold of the zone lock looks at for those of a CPU that is gone.
 const DISOWN_STEP: usize = 1024;
@@ -79,7 +79,10 @@ impl<A: Cpu> FrameAllocator<A> {
             }
         };
         let (pressure, isolating) = zone.condition();
-        if isolating && lists.buddy.lock_irqsave().is_isolated(pfn) {
+        if isolating
+            && !planted!(PostedIsolationIgnored)
+            && lists.buddy.lock_irqsave().is_isolated(pfn)
+        {
             return false;
         }
         if cpu != pcp.cpu() {
@@ -138,7 +141,8 @@ fn lock_for<A: Cpu>(
         let cpu = owner.unwrap_or(pinned.cpu());
         let pcp = lists.pcps.of(cpu).try_lock_with(pinned).ok_or(cpu)?;
         // A block that has no owner gets none while a page of it is not free.
-        if owner.is_none() || lists.owners.get(pfn) == owner {
+        let is_same = || planted!(PostedOwnerReadOnce) || lists.owners.get(pfn) == owner;
+        if owner.is_none() || is_same() {
             let home = if owner.is_some() { Home::Owner } else { Home::Other };
             return Ok((cpu, home, pcp));
         }

@@ -7,7 +7,9 @@ use crate::pcp::{Pcp, PcpList};
 use crate::vmstat::ZoneItem;
 use crate::zone::ZoneId;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
-use mmscale_arch::{Access, Cpu, CpuId, Func, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace};
+use mmscale_arch::{
+    Access, Cpu, CpuId, Func, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace, planted,
+};
 
 impl<A: Cpu> FrameAllocator<A> {
     /// Gives a block back that [`FrameAllocator::alloc_pages`] gave out with the same `order`.
@@ -110,7 +112,10 @@ impl<A: Cpu> FrameAllocator<A> {
         let cpu = pinned.cpu();
         let Some(mut pcp) = lists.pcps.of(cpu).try_lock_with(pinned) else { return false };
         let (pressure, isolating) = zone.condition();
-        if isolating && lists.buddy.lock_irqsave().is_isolated(pfn) {
+        if isolating
+            && !planted!(PcpIsolationIgnored)
+            && lists.buddy.lock_irqsave().is_isolated(pfn)
+        {
             return false;
         }
         let old = pcp.count();

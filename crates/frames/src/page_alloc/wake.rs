@@ -3,7 +3,7 @@
 
 use super::FrameAllocator;
 use core::sync::atomic::Ordering::SeqCst;
-use mmscale_arch::{Atomic, Cpu, NodeId, TaskId};
+use mmscale_arch::{Atomic, Cpu, NodeId, TaskId, planted};
 
 /// The background reclaimer of a node.
 pub(super) struct Reclaimer<A: Cpu> {
@@ -33,7 +33,8 @@ impl<A: Cpu> FrameAllocator<A> {
     pub fn wake_reclaimer(&self, node: NodeId) {
         let Some(reclaimer) = self.reclaimers.get(node.index()) else { return };
         let Some(task) = reclaimer.task.load(SeqCst).checked_sub(1) else { return };
-        if reclaimer.wanted.load(SeqCst) == 0 && reclaimer.wanted.swap(1, SeqCst) == 0 {
+        let first = reclaimer.wanted.load(SeqCst) == 0 && reclaimer.wanted.swap(1, SeqCst) == 0;
+        if first && !planted!(KswapdUnwoken) {
             A::unpark(TaskId::new(task as usize));
         }
     }

@@ -6,7 +6,7 @@ use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ops::Range;
-use mmscale_arch::{Access, Cpu, Line, MAX_ORDER, Op, Order, PAGEBLOCK_ORDER, Pfn};
+use mmscale_arch::{Access, Cpu, Line, MAX_ORDER, Op, Order, PAGEBLOCK_ORDER, Pfn, planted};
 
 /// Pages in a pageblock.
 pub(super) const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER;
@@ -313,7 +313,8 @@ impl<A: Cpu> Buddy<A> {
             return None;
         }
         let (mut pfn, mut order) = (pfn, order);
-        while let Some(up) = order.up() {
+        while let Some(up) = order.up().filter(|&up| !planted!(BuddyMergeShort) || up < Order::MAX)
+        {
             let buddy = pfn.buddy(order);
             if !self.spans(buddy, order) {
                 break;

@@ -1,9 +1,10 @@
 //! The last whole pageblocks of the policy `blockmap`, for who wants them whole.
 
 use super::oracle::answer_drains;
-use mmscale_arch::{Order, Pfn};
+use mmscale_arch::{NodeId, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy};
+use mmscale_frames::vmstat::ZoneItem;
 use mmscale_stepped::{self as stepped, Stepped};
 use std::rc::Rc;
 
@@ -137,4 +138,34 @@ fn single_pages_break_up_near_blocks_rather_than_go_far() {
     let taken = core::iter::repeat_with(take).take_while(is_near).count() as u64;
     let low = u64::from(frames.zones()[0].watermarks().low);
     assert!(taken + low + 64 >= 64 * 512, "{taken} pages, and {low} were to be left");
+}
+
+/// A zone with as many free pages as its min watermark has none to give.
+#[test]
+fn the_page_at_the_watermark_is_not_given() {
+    const MIN: u64 = 64;
+    let sixteen = Order::new(4).unwrap();
+    stepped::boot(1, 1000);
+    let config = AllocConfig { min_free_kb: Some(4 * MIN), ..AllocConfig::default() };
+    let frames = FrameAllocator::<Stepped>::new(&MemoryMap::single(4096), config).unwrap();
+    let zone = frames.zones()[0].id();
+    assert_eq!(u64::from(frames.zone(zone).watermarks().min), MIN);
+    let take = |gfp| frames.alloc_pages(sixteen, MigrateType::Movable, gfp);
+    let free = || {
+        frames.fold_counters();
+        frames.stats().zone(zone, ZoneItem::FreePages)
+    };
+    let mut last = Pfn::new(0);
+    while free() > MIN {
+        last = take(Gfp::KERNEL | Gfp::MEMALLOC).expect("it may go below the watermark");
+    }
+    assert_eq!(free(), MIN);
+    let available = |order| frames.is_available(NodeId::new(0), order, Gfp::KERNEL);
+    assert!(!available(Order::ZERO) && take(Gfp::KERNEL).is_err());
+    frames.free_pages(last, sixteen);
+    // One page above it is left then.
+    assert_eq!(free(), MIN + 16);
+    assert!(available(sixteen) && take(Gfp::KERNEL).is_ok());
+    assert_eq!(free(), MIN);
+    assert!(!available(Order::ZERO));
 }

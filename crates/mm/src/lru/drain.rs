@@ -4,7 +4,7 @@ use super::{BatchKind, Event, Memory, Pending};
 use crate::work::WorkItem;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Machine, Span};
+use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Machine, Span, planted};
 
 /// Which CPUs a drain of all asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,7 +74,9 @@ impl<'a, A: Machine> Memory<'a, A> {
             return;
         }
         // First: who calls from now on is not served by what this drain has looked at already.
-        self.lru.generation.fetch_add(1, SeqCst);
+        if !planted!(LruDrainGenerationLate) {
+            self.lru.generation.fetch_add(1, SeqCst);
+        }
         self.lru.tally(Event::DrainOfAll, 1);
         let (mut online, mut asked) = (CpuMask::EMPTY, CpuMask::EMPTY);
         A::online(&mut online);
@@ -84,7 +86,10 @@ impl<'a, A: Machine> Memory<'a, A> {
                 asked.insert(cpu);
             }
         }
-        for cpu in asked.iter() {
+        if planted!(LruDrainGenerationLate) {
+            self.lru.generation.fetch_add(1, SeqCst);
+        }
+        for cpu in asked.iter().filter(|_| !planted!(LruDrainUnawaited)) {
             self.work.flush(WorkItem::LruDrain(cpu));
         }
     }
@@ -115,7 +120,9 @@ impl<'a, A: Machine> Memory<'a, A> {
         let _span = Span::<A>::enter(Func::LruAddDrain);
         let _pinned = PreemptGuard::<A>::new();
         self.drain_batches(cpu);
-        self.groups.drain_stopped(cpu);
+        if !planted!(GroupDeadStockKept) {
+            self.groups.drain_stopped(cpu);
+        }
     }
 
     /// From now on until the value is dropped no batch gathers anything, on any CPU, and what was
@@ -125,7 +132,9 @@ impl<'a, A: Machine> Memory<'a, A> {
         let _span = Span::<A>::enter(Func::LruCacheDisable);
         self.lru.disabled.fetch_add(1, SeqCst);
         // After this nobody adds without having seen the count.
-        self.rcu.synchronize_expedited();
+        if !planted!(LruBatchesOffNoGrace) {
+            self.rcu.synchronize_expedited();
+        }
         self.drain_cpus(Asks::Everyone);
         BatchesOff { memory: *self }
     }

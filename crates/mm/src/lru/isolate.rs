@@ -9,7 +9,7 @@ use super::lists::{End, Relock};
 use super::{Event, LruList, Memory, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
-use mmscale_arch::{Func, Machine, NodeId, Pfn, Span};
+use mmscale_arch::{Func, Machine, NodeId, Pfn, Span, planted};
 
 /// What a look at the end of a list gave.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -32,6 +32,12 @@ impl<A: Machine> Memory<'_, A> {
             if word.has(FolioFlags::LRU) {
                 let taken = word.with_refs(word.refs() + 1);
                 let taken = taken.with(FolioFlags::empty(), FolioFlags::LRU);
+                if planted!(LruIsolatedInTwoSteps) {
+                    self.folios.get(pfn);
+                    self.folios.clear(pfn, FolioFlags::LRU);
+                    self.take_off(pfn);
+                    return true;
+                }
                 if self.folios.exchange(pfn, word, taken).is_ok() {
                     self.take_off(pfn);
                     return true;
@@ -114,7 +120,8 @@ impl<A: Machine> Memory<'_, A> {
             let there = |word: FolioWord| {
                 let taken = word.with_refs(word.refs() + 1);
                 let taken = taken.with(FolioFlags::empty(), FolioFlags::LRU);
-                (word.refs() > 0 && word.has(FolioFlags::LRU)).then_some(taken)
+                let is_used = word.refs() > 0 || planted!(LruDyingRevived);
+                (is_used && word.has(FolioFlags::LRU)).then_some(taken)
             };
             if self.folios.update(pfn, there).is_ok() {
                 relock.unlink(pfn, list);

@@ -6,7 +6,7 @@ use super::{LruList, Memory, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{Func, LruEvent, Machine, Order, Pfn, Span, Trace};
+use mmscale_arch::{Func, LruEvent, Machine, Order, Pfn, Span, Trace, planted};
 use mmscale_frames::vmstat::ZoneItem;
 
 /// Folios that [`Memory::release_many`] takes off their lists together: four batches.
@@ -61,7 +61,9 @@ impl<A: Machine> Memory<'_, A> {
             let gone = &gone[..count];
             let on_lists = gone.iter().zip(listed).filter_map(|(&pfn, list)| Some((pfn, list?)));
             Relock::new(*self).unlink_all(on_lists);
-            self.uncharge_all(gone);
+            if !planted!(LruUnchargeForgotten) {
+                self.uncharge_all(gone);
+            }
             let is_large = |pfn: Pfn| self.table().word(pfn).order() == LARGE;
             let alike = |&one: &Pfn, &next: &Pfn| is_large(one) && is_large(next);
             for some in gone.chunk_by(alike) {

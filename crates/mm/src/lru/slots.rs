@@ -8,7 +8,7 @@ use super::lists::Relock;
 use super::{Event, Memory, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
-use mmscale_arch::{CpuId, LruEvent, Machine, Op, Pfn, Trace};
+use mmscale_arch::{CpuId, LruEvent, Machine, Op, Pfn, Trace, planted};
 
 impl<A: Machine> Memory<'_, A> {
     /// Whether a folio in this state is in a slot, or was until a moment ago.
@@ -83,7 +83,8 @@ impl<A: Machine> Memory<'_, A> {
         let mut owned = refs;
         if ends(word) && self.claim(pfn) {
             let after = word.without_refs().with(FolioFlags::empty(), FolioFlags::PENDING);
-            if self.folios.exchange(pfn, word, after).is_ok() {
+            let exchanged = self.folios.exchange(pfn, word, after).is_ok();
+            if exchanged || planted!(LruNewUserIgnored) {
                 self.note_freed_pending();
                 return Some(after);
             }
@@ -109,7 +110,7 @@ impl<A: Machine> Memory<'_, A> {
         }
         let last = |word: FolioWord| {
             let after = word.without_refs().with(FolioFlags::empty(), FolioFlags::PENDING);
-            (word.refs() == 1).then_some(after)
+            (word.refs() == 1 || planted!(LruLastPutUnchecked)).then_some(after)
         };
         if let Ok(word) = self.folios.update(pfn, last) {
             self.note_freed_pending();

@@ -5,7 +5,7 @@ use super::{Event, Fate, Oom, OomPolicy, Outcome, Patience, Scene, Settle, Short
 use crate::time::NSEC_PER_SEC;
 use crate::work::WorkItem;
 use alloc::sync::Arc;
-use mmscale_arch::{CpuMask, Func, Machine, OomEvent, Span, Trace};
+use mmscale_arch::{CpuMask, Func, Machine, OomEvent, Span, Trace, planted};
 use mmscale_frames::page_alloc::Gfp;
 
 /// How long one allocation waits for processes that end by themselves, in ns. It is long for an
@@ -63,11 +63,12 @@ impl<A: Machine> Oom<A> {
     /// With `oom_lock` held.
     fn decide<S: Scene<A>>(&self, on: S, short: Shortage, patience: &mut Patience) -> Decision {
         let exits = on.exits();
-        if matches!(self.who_is_dying(on, short, patience), Dying::Soon) {
+        let dying = self.who_is_dying(on, short, patience);
+        if matches!(dying, Dying::Soon) && !planted!(OomKillsTwice) {
             return Decision::Wait;
         }
         // Only now: what somebody has given back by the time that nobody is dying is seen.
-        if self.config.settle == Settle::Everywhere {
+        if self.config.settle == Settle::Everywhere && !planted!(OomUnsettled) {
             settle(on);
         }
         if self.has_room(on, short) {
@@ -158,7 +159,9 @@ impl<A: Machine> Oom<A> {
         victim.kill();
         if victim.mark(A::now_ns() + self.config.delay_ns) {
             A::trace(Trace::Oom(OomEvent::MarkVictim { asid, pages }));
-            self.wake_reaper();
+            if !planted!(OomReaperUnwoken) {
+                self.wake_reaper();
+            }
         }
     }
 }

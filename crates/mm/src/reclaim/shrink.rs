@@ -4,7 +4,7 @@ use super::{Event, Reclaim, Rmap, Scope, UnmapTo};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::swap::WriteOut;
 use crate::tlb::{Batch, Leave};
-use mmscale_arch::{Func, Machine, Op, Order, Pfn, Span};
+use mmscale_arch::{Func, Machine, Op, Order, Pfn, Span, planted};
 use mmscale_frames::vmstat::ZoneItem;
 
 /// Folios of one round (`SWAP_CLUSTER_MAX`).
@@ -111,7 +111,9 @@ impl<A: Machine> Reclaim<A> {
             shrunk.freed += self.park(on, &mut batch, unmapped.as_slice());
         } else {
             // Before anything is freed, or goes where somebody else may free it.
-            on.rmap.flush(&mut batch);
+            if !planted!(ReclaimUnflushed) {
+                on.rmap.flush(&mut batch);
+            }
             for &pfn in unmapped.as_slice() {
                 match self.take_away(on, pfn) {
                     Fate::Freed => gone.push(pfn),
@@ -291,7 +293,7 @@ impl<A: Machine> Reclaim<A> {
             if word.refs() != 2 {
                 return self.keep(on, pfn);
             }
-            if batch.is_dirty() {
+            if batch.is_dirty() && !planted!(ReclaimWritesUnflushed) {
                 on.rmap.flush(batch);
             }
             memory.folios.set(pfn, FolioFlags::RECLAIM);

@@ -18,7 +18,7 @@ use super::{SmpConfig, may_call};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, PreemptGuard, Sparse};
-use mmscale_arch::{Atomic, CallEvent, CpuId, CpuMask, Func, Ipi, Machine, Span, Trace};
+use mmscale_arch::{Atomic, CallEvent, CpuId, CpuMask, Func, Ipi, Machine, Span, Trace, planted};
 
 /// Bytes of a record on hardware: its link, its state, its function and its words.
 const RECORD_BYTES: u64 = 32;
@@ -143,7 +143,7 @@ impl<A: Machine> Csds<A> {
     ) -> Queued {
         let index = self.index(source, target);
         let csd = self.csd(index);
-        if csd.state.load(Acquire) != FREE {
+        if csd.state.load(Acquire) != FREE && !planted!(CsdOverwritten) {
             let _span = Span::<A>::enter(Func::CsdLock);
             let mut watch = Watch::<A>::begin(config, source, csd.call.get().func);
             while csd.state.load(Acquire) != FREE {
@@ -193,7 +193,11 @@ impl<A: Machine> Csds<A> {
             let csd = self.csd(index);
             next = Head::<A>::after(&csd.next);
             if csd.state.load(Acquire) == SYNC {
-                run(csd.call.get());
+                let call = csd.call.get();
+                if planted!(CsdFreedBeforeRun) {
+                    csd.state.store(FREE, Release);
+                }
+                run(call);
                 csd.state.store(FREE, Release);
                 continue;
             }

@@ -40,7 +40,7 @@ pub(crate) use watch::Watch;
 use core::cell::Cell;
 use csd::{Csds, Section};
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PerCpu};
-use mmscale_arch::{CpuId, CpuMask, Func, Machine, Span};
+use mmscale_arch::{CpuId, CpuMask, Func, Machine, Span, planted};
 use requests::{Requests, Set};
 
 /// With `requests`, how long a caller that may sleep spins first, in ns: about what it takes to
@@ -201,7 +201,7 @@ impl<A: Machine> Smp<A> {
     /// This CPU is about to run something: if it had stopped it can be called again.
     pub fn idle_exit(&self) {
         let off = IrqGuard::<A>::new();
-        if self.closed.get(&off).replace(false) {
+        if self.closed.get(&off).replace(false) && !planted!(SmpStaysClosed) {
             self.open(off.cpu());
         }
     }

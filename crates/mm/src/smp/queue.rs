@@ -9,8 +9,8 @@
 //! a CPU that has stopped, and nothing can be pushed any more.
 
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use mmscale_arch::{Atomic, Machine};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use mmscale_arch::{Atomic, Machine, planted};
 
 const EMPTY: u32 = 0;
 const CLOSED: u32 = u32::MAX;
@@ -73,6 +73,9 @@ impl<A: Machine> Head<A> {
     }
     /// Closes the queue if it is empty; whether it is closed.
     pub(super) fn close(&self) -> bool {
+        if planted!(CsdQueueClosedFull) {
+            self.top.store(CLOSED, Release);
+        }
         matches!(self.top.compare_exchange(EMPTY, CLOSED, AcqRel, Acquire), Ok(_) | Err(CLOSED))
     }
     /// Opens it, if it was closed.

@@ -32,7 +32,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use mmscale_arch::sync::{EachCpu, NoPreempt, WaitQueue};
-use mmscale_arch::{Atomic, CallEvent, CpuId, Func, Ipi, Machine, Span, TaskId, Trace};
+use mmscale_arch::{Atomic, CallEvent, CpuId, Func, Ipi, Machine, Span, TaskId, Trace, planted};
 
 /// Requests under way at a time.
 pub(super) const SLOTS: usize = 62;
@@ -132,7 +132,8 @@ impl<A: Machine> Requests<A> {
             },
             Wait::Sleep => {
                 let mut found = None;
-                self.waiting.fetch_add(1, SeqCst);
+                let counted = u32::from(!planted!(RequestsWaiterUncounted));
+                self.waiting.fetch_add(counted, SeqCst);
                 tally.add::<A>(Count::Sleeps, 1);
                 self.room.wait_until(|| {
                     found = self.try_slot();
@@ -141,7 +142,7 @@ impl<A: Machine> Requests<A> {
                     }
                     found.is_some()
                 });
-                self.waiting.fetch_sub(1, SeqCst);
+                self.waiting.fetch_sub(counted, SeqCst);
                 found.unwrap_or_else(|| unreachable!("the wait ends with a slot"))
             }
         };
@@ -150,8 +151,10 @@ impl<A: Machine> Requests<A> {
         slot
     }
     fn give_slot(&self, slot: usize) {
+        let is_waited_for = || self.waiting.load(SeqCst) != 0;
+        let early = planted!(RequestsWaitersLookedAtFirst).then(is_waited_for);
         self.free.fetch_or(1 << slot, SeqCst);
-        if self.waiting.load(SeqCst) != 0 {
+        if early.unwrap_or_else(is_waited_for) {
             self.room.wake_one();
         }
     }
@@ -176,7 +179,9 @@ impl<A: Machine> Requests<A> {
         match before {
             Ok(0) => {
                 tally.add::<A>(Count::Sent, 1);
-                A::ipi_send(cpu, Ipi::CallFunction);
+                if bit != NUDGE || !planted!(RequestsNudgeUnsent) {
+                    A::ipi_send(cpu, Ipi::CallFunction);
+                }
                 Set::Sent
             }
             Err(word) if word & CLOSED != 0 => Set::Closed,
@@ -212,9 +217,14 @@ impl<A: Machine> Requests<A> {
     fn done(&self, at: usize, count: u64) -> bool {
         let slot = &self.slots[at];
         // Before the count: when it is 0 the slot may be another's.
-        let unattended = slot.unattended.load(Relaxed) != 0;
+        let mut unattended = slot.unattended.load(Relaxed) != 0;
         if slot.remaining.fetch_sub(count, SeqCst) != count {
             return false;
+        }
+        if planted!(RequestsUnattendedLate) {
+            // The flag is no atomic of the machine: let another CPU go on before it is read.
+            A::relax();
+            unattended = slot.unattended.load(Relaxed) != 0;
         }
         if unattended {
             self.give_slot(at);
@@ -226,6 +236,9 @@ impl<A: Machine> Requests<A> {
     }
     pub(super) fn close(&self) -> bool {
         let word = self.words.of(A::cpu());
+        if planted!(RequestsClosedFull) {
+            word.store(CLOSED, SeqCst);
+        }
         matches!(word.compare_exchange(0, CLOSED, SeqCst, SeqCst), Ok(_) | Err(CLOSED))
     }
     pub(super) fn open(&self, cpu: CpuId) {
@@ -262,7 +275,7 @@ impl<A: Machine> Requests<A> {
         }
         let over = self.done(at, QUEUEING - u64::from(reached.others));
         if wait != Wait::No {
-            if !over {
+            if !over && !planted!(RequestsSlotFreedEarly) {
                 self.wait(config, tally, at, wait, caller);
             }
             self.give_slot(at);
@@ -306,7 +319,9 @@ impl<A: Machine> Requests<A> {
             if wait == Wait::Sleep && watch.age_ns() >= SPIN_NS {
                 slot.waiter.store(A::current().index() as u32 + 1, SeqCst);
                 tally.add::<A>(Count::Sleeps, 1);
-                while slot.remaining.load(SeqCst) != 0 {
+                let mut unchecked = planted!(RequestsSleepUnchecked);
+                while unchecked || slot.remaining.load(SeqCst) != 0 {
+                    unchecked = false;
                     watch.look(|| self.owing(at));
                     A::park();
                 }

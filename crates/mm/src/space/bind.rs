@@ -6,7 +6,7 @@ use crate::folio::FolioFlags;
 use crate::lru::Pending;
 use crate::table::{Direction, Gather, Leaf, PteFlags};
 use alloc::vec::Vec;
-use mmscale_arch::{Func, Machine, NodeId, Order, PageSize, Pfn, Span};
+use mmscale_arch::{Func, Machine, NodeId, Order, PageSize, Pfn, Span, planted};
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_frames::zone::ZoneId;
 
@@ -150,7 +150,9 @@ impl<A: Machine> Space<A> {
         let old = ptes.take(page);
         gather.note(page, PageSize::Base);
         // From here on no CPU writes to the old page.
-        let _ = gather.flush_tlb(on.paging);
+        if !planted!(MigrateCopiesBeforeFlush) {
+            let _ = gather.flush_tlb(on.paging);
+        }
         let word = on.memory.folios.word(folio);
         // The entry's reference and the one of the isolation: frozen, nobody else gets at it.
         let kept = FolioFlags::SWAP_CACHE | FolioFlags::WRITEBACK | FolioFlags::LOCKED;
@@ -159,6 +161,9 @@ impl<A: Machine> Space<A> {
             return false;
         }
         A::copy_page(folio, new);
+        if planted!(MigrateCopiesBeforeFlush) {
+            let _ = gather.flush_tlb(on.paging);
+        }
         let passed = FolioFlags::ACTIVE | FolioFlags::REFERENCED | FolioFlags::DIRTY;
         on.memory.folios.set(new, word.flags() & passed);
         if !word.has(FolioFlags::SWAP_BACKED) {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::sync::{ReadGuard, WriteGuard};
-use mmscale_arch::{Atomic, Machine, Op};
+use mmscale_arch::{Atomic, Machine, Op, planted};
 
 /// What mmap_lock protects.
 pub(super) struct Vmas<A: Machine> {
@@ -287,6 +287,11 @@ impl<'a, A: Machine> Change<'a, A> {
         }
         // First its life ends, then its lock is let go: who gets the lock sees that it is gone.
         let vma = self.space.lookup.get(id).expect("a VMA of the tree lives");
+        if planted!(VmaUnlockedAlive) {
+            vma.write_done();
+            self.vmas().slots.free(id);
+            return;
+        }
         self.vmas().slots.free(id);
         vma.write_done();
     }

@@ -38,7 +38,7 @@ use crate::tlb::Flushed;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use mmscale_arch::sync::ReadGuard;
-use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Op, Pfn, Span, Trace, ZapBy};
+use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Op, Pfn, Span, Trace, ZapBy, planted};
 
 /// Pages that a table stands for.
 const UNIT_PAGES: u64 = ENTRIES as u64;
@@ -133,6 +133,10 @@ impl<A: Machine> Claims<A> {
                 (Some(found), End::Low) => found.end..left.end,
                 (Some(found), End::High) => left.start..found.start,
             };
+            if planted!(ClaimInTwoSteps) {
+                self.left.store(pack(rest), Release);
+                return found;
+            }
             match self.left.compare_exchange(seen, pack(rest), AcqRel, Acquire) {
                 Ok(_) => return found,
                 Err(other) => seen = other,

@@ -5,7 +5,7 @@ use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange};
 use crate::folio::FolioFlags;
 use crate::table::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags};
 use alloc::sync::Arc;
-use mmscale_arch::{Func, Machine, Span};
+use mmscale_arch::{Func, Machine, Span, planted};
 
 impl<A: Machine> Space<A> {
     /// A new address space that maps what this one does. `NoMemory` or `Interrupted`: there is
@@ -23,7 +23,9 @@ impl<A: Machine> Space<A> {
         on.spaces.enter(&child);
         let mut downgraded = Downgraded::default();
         let copied = self.copy_areas(on, &mut change, &child, &mut downgraded);
-        downgraded.flush(on.paging, &self.table);
+        if !planted!(ForkUnflushed) {
+            downgraded.flush(on.paging, &self.table);
+        }
         drop(change);
         match copied {
             Ok(()) => Ok(child),

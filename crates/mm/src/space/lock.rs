@@ -7,7 +7,7 @@ use super::area::AreaCell;
 use super::{Area, Space, VmaId, Vpn};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use mmscale_arch::{Atomic, Machine, Op};
+use mmscale_arch::{Atomic, Machine, Op, planted};
 
 /// A writer has the VMA, or waits for its readers. Below it: the number of readers.
 const WRITER: u32 = 1 << 31;
@@ -40,7 +40,7 @@ impl<A: Machine> Vma<A> {
         if self.held.swap(true, Relaxed) {
             return false;
         }
-        if self.lock.fetch_or(WRITER, AcqRel) != 0 {
+        if self.lock.fetch_or(WRITER, AcqRel) != 0 && !planted!(VmaWriterImpatient) {
             space.vma_waiters.wait_until(|| self.lock.load(Acquire) == WRITER);
         }
         true
@@ -60,7 +60,7 @@ impl<A: Machine> Vma<A> {
     }
     fn read_done(&self, space: &Space<A>) {
         let before = self.lock.fetch_sub(1, Release);
-        if before == WRITER + 1 {
+        if before == WRITER + 1 && !planted!(VmaWriterUnwoken) {
             space.vma_waiters.wake_all();
         }
     }
@@ -103,7 +103,9 @@ impl<A: Machine> Space<A> {
         }
         // Whoever ends its life or moves its ends does so with the lock held for writing.
         let held = VmaRead { space: self, vma, area: vma.area() };
-        (self.lookup.is_live(id) && held.area.range.contains(page)).then_some(held)
+        let is_it = || self.lookup.is_live(id) && held.area.range.contains(page);
+        let is_right = planted!(VmaUnchecked) || is_it();
+        is_right.then_some(held)
     }
     /// Asks the tree while nobody changes it. The question about changes is a synchronised read,
     /// and nothing is charged between it and the look at the tree: so the answer is the tree's at

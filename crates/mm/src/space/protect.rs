@@ -5,7 +5,7 @@ use super::{Area, Backing, Prot, Space, SpaceError, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Leaf, Pte, PteFlags};
 use crate::tlb::Extent;
-use mmscale_arch::{Func, Machine, PageSize, Span};
+use mmscale_arch::{Func, Machine, PageSize, Span, planted};
 
 impl<A: Machine> Space<A> {
     /// Changes what a program may do with `range` (`mprotect`).
@@ -75,6 +75,9 @@ impl<A: Machine> Space<A> {
         if let Some((start, end)) = lost
             && let Some(lost) = VmaRange::new(start, end)
         {
+            if planted!(ProtectUnflushed) {
+                return;
+            }
             let _ = self.table.flush(on.paging, Extent::Range(lost, PageSize::Base));
         } else {
             on.paging.tlb.settle(self.asid());

@@ -13,7 +13,7 @@ use crate::table::Gather;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use mmscale_arch::sync::ReadGuard;
-use mmscale_arch::{Atomic, Func, Machine, Span};
+use mmscale_arch::{Atomic, Func, Machine, Span, planted};
 
 /// How a reaper gets mmap_lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,6 +141,10 @@ impl<A: Machine> Space<A> {
     /// Whether new pages may be made (`check_stable_address_space`). Under the lock of the table
     /// that gets the entry: a reaper that has not been there yet takes the page out again.
     pub(super) fn stable(&self) -> Result<(), FaultError> {
-        if self.state.glance(Acquire) & UNSTABLE == 0 { Ok(()) } else { Err(FaultError::Bus) }
+        if self.state.glance(Acquire) & UNSTABLE == 0 || planted!(ReapedRefilled) {
+            Ok(())
+        } else {
+            Err(FaultError::Bus)
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::smp::Wait;
 use crate::table::{Pte, PteFlags, PteTable};
 use crate::tlb::{Batch, Extent, Leave};
 use alloc::vec::Vec;
-use mmscale_arch::{Func, Machine, PageSize, Pfn, Span};
+use mmscale_arch::{Func, Machine, PageSize, Pfn, Span, planted};
 
 /// A stretch of folio indices that mremap has put elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,6 +182,7 @@ impl<A: Machine> Rmap<A> for Backing<'_, A> {
                 // Who faults on the slot finds the same folio in the cache.
                 UnmapTo::Swap(_) => on.paging.tlb.defer(batch, space.asid(), one(page)),
                 // Who faults gets another folio: from then on nobody may read this one.
+                UnmapTo::Drop if planted!(RmapDropUnflushed) => {}
                 UnmapTo::Drop => {
                     let _ = on.paging.tlb.flush(space.asid(), one(page));
                 }
@@ -190,10 +191,12 @@ impl<A: Machine> Rmap<A> for Backing<'_, A> {
             if dirty {
                 // Until the flush a CPU may go on writing: it knows that the entry was dirty. One
                 // that does not know reads the entry first, and faults.
-                batch.note_dirty();
+                if !planted!(RmapDirtyUnnoted) {
+                    batch.note_dirty();
+                }
                 on.memory.folios.set(pfn, FolioFlags::DIRTY);
             }
-            if to == UnmapTo::Drop && dirty {
+            if to == UnmapTo::Drop && dirty && !planted!(RmapDropsDirty) {
                 ptes.fill(page, pte);
                 return Walk::Enough;
             }

@@ -9,7 +9,7 @@ use super::{Event, Swap, SwapEntry};
 use crate::folio::FolioFlags;
 use crate::lru::Memory;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use mmscale_arch::{Atomic, Func, Machine, Pfn, Span};
+use mmscale_arch::{Atomic, Func, Machine, Pfn, Span, planted};
 
 /// Clusters that are looked through when slots run out.
 const PRUNED_AT_ONCE: usize = 4;
@@ -62,13 +62,13 @@ impl<A: Machine> Swap<A> {
     /// the folio's content stands nowhere else. Whether it did (`folio_free_swap`).
     pub fn free_swap(&self, memory: Memory<'_, A>, pfn: Pfn) -> bool {
         let _span = Span::<A>::enter(Func::FolioFreeSwap);
-        if memory.folios.word(pfn).has(FolioFlags::WRITEBACK) {
+        if memory.folios.word(pfn).has(FolioFlags::WRITEBACK) && !planted!(SwapWritingFreed) {
             return false;
         }
         let Some(entry) = self.entry_of(memory, pfn) else { return false };
         let slot = self.slot(entry);
         let mut cluster = self.clusters[entry.index() / SLOTS].lock();
-        if slot.count() > 0 {
+        if slot.count() > 0 && !planted!(SwapNamedFreed) {
             return false;
         }
         slot.cached.store(0, Release);
@@ -108,7 +108,8 @@ impl<A: Machine> Swap<A> {
             return false;
         }
         let busy = FolioFlags::DIRTY | FolioFlags::WRITEBACK;
-        if memory.folios.word(pfn).flags().intersects(busy) {
+        let is_busy = || memory.folios.word(pfn).flags().intersects(busy);
+        if !planted!(SwapDirtyTaken) && is_busy() {
             memory.folios.unfreeze(pfn, 2);
             return false;
         }

@@ -7,7 +7,7 @@ use crate::group::GroupId;
 use crate::lru::{FolioError, Memory};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{
-    Atomic, Func, IoDirection, IoDone, Machine, NodeId, Op, Order, PageIo, Pfn, Span,
+    Atomic, Func, IoDirection, IoDone, Machine, NodeId, Op, Order, PageIo, Pfn, Span, planted,
 };
 use mmscale_frames::page_alloc::Gfp;
 
@@ -119,10 +119,10 @@ impl<A: Machine> Swap<A> {
     fn join(&self, memory: Memory<'_, A>, pfn: Pfn, entry: SwapEntry) -> Joined {
         let slot = self.slot(entry);
         let cluster = self.clusters[entry.index() / SLOTS].lock();
-        if slot.cached.load(Relaxed) != 0 {
+        if slot.cached.load(Relaxed) != 0 && !planted!(SwapJoinUnchecked) {
             return Joined::Other;
         }
-        if slot.count() == 0 {
+        if slot.count() == 0 && !planted!(SwapFreedRead) {
             return Joined::Gone;
         }
         self.publish(memory, pfn, entry);

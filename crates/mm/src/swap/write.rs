@@ -6,7 +6,7 @@ use crate::folio::FolioFlags;
 use crate::lru::{Memory, Pending};
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{PreemptGuard, WaitQueue};
-use mmscale_arch::{Atomic, Func, IoDirection, IoDone, Machine, Op, PageIo, Pfn, Span};
+use mmscale_arch::{Atomic, Func, IoDirection, IoDone, Machine, Op, PageIo, Pfn, Span, planted};
 
 /// What came of writing a folio out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +51,9 @@ impl<A: Machine> Swap<A> {
             return WriteOut::Unneeded;
         }
         // First: what is written from now on makes it dirty again.
-        let old = memory.folios.clear(pfn, FolioFlags::DIRTY);
+        let late = planted!(SwapCleanLate);
+        let first = if late { FolioFlags::empty() } else { FolioFlags::DIRTY };
+        let old = memory.folios.clear(pfn, first);
         debug_assert!(
             old.has(FolioFlags::LOCKED | FolioFlags::SWAP_CACHE),
             "the folio at {pfn:?} is not in the cache, or its lock is not held: {old:?}"
@@ -87,6 +89,9 @@ impl<A: Machine> Swap<A> {
         memory.folios.set(pfn, FolioFlags::WRITEBACK);
         self.unlock_folio(memory, pfn);
         self.submit(io);
+        if late {
+            memory.folios.clear(pfn, FolioFlags::DIRTY);
+        }
         WriteOut::Started
     }
 
@@ -102,9 +107,10 @@ impl<A: Machine> Swap<A> {
         }
         let room = &self.rooms[A::cpu().index() % ROOMS];
         // Before the next try: if that fails too, a request will end that sees this.
-        room.waiting.fetch_add(1, SeqCst);
+        let counted = u32::from(!planted!(SwapRoomUncounted));
+        room.waiting.fetch_add(counted, SeqCst);
         room.waiters.wait_until(given);
-        room.waiting.fetch_sub(1, SeqCst);
+        room.waiting.fetch_sub(counted, SeqCst);
     }
 
     /// The device has finished requests of this CPU: for

@@ -9,7 +9,7 @@ use super::cpu::Loaded;
 use super::{Extent, Forgetting, Tlb, trace};
 use crate::smp::{Call, CallFunc, Count, Here, Wait};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use mmscale_arch::{Asid, Atomic, CpuMask, Func, Machine, Span};
+use mmscale_arch::{Asid, Atomic, CpuMask, Func, Machine, Span, planted};
 
 /// Address spaces that a batch can hold; one more is flushed at once.
 const SPACES: usize = 8;
@@ -48,7 +48,7 @@ impl Batch {
     /// A page of which an entry was put off goes back to whoever had it: nobody remembers after
     /// the batch that CPUs may still use it by that entry. So the batch is waited for.
     pub fn note_kept(&mut self) {
-        self.kept = true;
+        self.kept = !planted!(TlbKeptForgotten);
     }
     /// Whether all pages whose entries were put off are clean, and the caller has them all: the
     /// batch need not be waited for, but the pages may wait in limbo.
@@ -152,7 +152,7 @@ impl<A: Machine> Tlb<A> {
     /// tables was held under which the caller found entries gone. The caller may hold spin locks.
     #[inline]
     pub fn settle(&self, asid: Asid) {
-        if self.is_deferred(asid) {
+        if self.is_deferred(asid) && !planted!(TlbNeverSettled) {
             let _ = self.flush(asid, Extent::All);
         }
     }

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard, WaitQueue};
 use mmscale_arch::{
     Asid, Atomic, Broadcast, CallEvent, CpuId, CpuMask, Func, Machine, Op, PageSize, Span, Trace,
-    VmaRange,
+    VmaRange, planted,
 };
 
 /// Tasks that sleep until a CPU has caught up.
@@ -57,7 +57,8 @@ impl<A: Machine> Tlb<A> {
         }
         let extent = extent.at_most(SINGLE_FLUSH_CEILING);
         let space = self.space(asid);
-        let generation = space.begin();
+        let late = planted!(TlbGenerationLate).then(|| space.generation.load(SeqCst) + 1);
+        let generation = late.unwrap_or_else(|| space.begin());
         let interrupted = match self.forgetting() {
             Forgetting::Called => self.call_others(asid, generation, extent, tables, wait),
             Forgetting::Nudged => {
@@ -67,6 +68,9 @@ impl<A: Machine> Tlb<A> {
                 behind.count() as u32
             }
         };
+        if planted!(TlbGenerationLate) {
+            space.begin();
+        }
         space.settled(generation);
         trace::<A>(extent, interrupted);
         Flushed { asid }
@@ -87,7 +91,8 @@ impl<A: Machine> Tlb<A> {
     /// Whether `cpu` is called for a flush (`should_flush_tlb`).
     pub(super) fn is_called(&self, cpu: CpuId, asid: Asid, tables: Tables) -> bool {
         let loaded = Loaded::of(self.loaded_on(cpu).load(SeqCst));
-        loaded.asid() == Some(asid) && (tables == Tables::Freed || !loaded.is_lazy())
+        loaded.asid() == Some(asid)
+            && (tables == Tables::Freed && !planted!(TlbLazySkipped) || !loaded.is_lazy())
     }
     fn call_others(
         &self,
@@ -167,7 +172,7 @@ impl<A: Machine> Tlb<A> {
     pub(super) fn wake_sleepers(&self, cpu: CpuId) {
         if self.forgetting() == Forgetting::Nudged {
             let sleepers = self.sleepers.of(cpu);
-            if sleepers.waiting.load(SeqCst) != 0 {
+            if sleepers.waiting.load(SeqCst) != 0 && !planted!(TlbSleepersUnwoken) {
                 sleepers.queue.wake_all();
             }
         }

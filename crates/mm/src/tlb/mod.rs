@@ -56,7 +56,7 @@ use cpu::{Loaded, Own};
 use flush::Sleepers;
 use limbo::Limbo;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, Numbers, PerCpu, Sparse};
-use mmscale_arch::{Asid, Atomic, CpuId, Func, Machine, Op, PageSize, Span, TlbEvent};
+use mmscale_arch::{Asid, Atomic, CpuId, Func, Machine, Op, PageSize, Span, TlbEvent, planted};
 use mmscale_arch::{Trace, VmaRange};
 use parcel::Parcels;
 use space::Space;
@@ -209,7 +209,9 @@ impl<A: Machine> Tlb<A> {
     }
     /// Gives the number back. Nobody will use the address space or load it.
     pub fn free_asid(&self, asid: Asid) {
-        let _ = self.flush_with(asid, Extent::All, Tables::Freed, Wait::Sleep);
+        if !planted!(TlbAsidUnflushed) {
+            let _ = self.flush_with(asid, Extent::All, Tables::Freed, Wait::Sleep);
+        }
         self.numbers.give(asid.index());
     }
     fn space(&self, asid: Asid) -> &Space<A> {
@@ -259,11 +261,21 @@ impl<A: Machine> Tlb<A> {
             }
             self.space(asid).enter(cpu);
         }
-        let known = if before.asid() == Some(asid) {
+        let known = if planted!(TlbSwitchForgetsNothing) {
+            self.space(asid).generation.load(SeqCst)
+        } else if before.asid() == Some(asid) {
             before.generation()
         } else {
             own.recall(asid).unwrap_or(0)
         };
+        if planted!(TlbLoadedLate) {
+            // What it is to forget is looked at before the CPU says what it loads.
+            let generation = self.space(asid).generation.load(SeqCst);
+            self.space(asid).forget(asid, known, generation);
+            word.store(Loaded::new(asid, generation).word(), SeqCst);
+            A::tlb_load(Some(asid));
+            return;
+        }
         word.store(Loaded::new(asid, known).word(), SeqCst);
         self.wake_sleepers(cpu);
         self.catch_up(off);
@@ -309,7 +321,10 @@ impl<A: Machine> Tlb<A> {
     /// `cpu` has stopped for good: when it starts again it knows nothing.
     pub fn cpu_dead(&self, cpu: CpuId) {
         // SAFETY: the CPU has stopped, and its hotplug operation is still under way here.
-        unsafe { self.own.get_stopped(cpu) }.reset();
+        let own = unsafe { self.own.get_stopped(cpu) };
+        if !planted!(TlbDeadRemembers) {
+            own.reset();
+        }
         let word = self.loaded_on(cpu);
         let loaded = Loaded::of(word.swap(Loaded::NOTHING.word(), SeqCst));
         if let Some(asid) = loaded.asid() {

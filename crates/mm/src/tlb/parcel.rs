@@ -20,7 +20,7 @@ use crate::smp::{Count, Max, Wait};
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{Atomic, LockClass, Machine, Pfn};
+use mmscale_arch::{Atomic, LockClass, Machine, Pfn, planted};
 
 /// Pages of a parcel: what reclaim looks at in one go.
 pub const PARCEL_PAGES: usize = 32;
@@ -103,6 +103,9 @@ impl<A: Machine> Tlb<A> {
             let Some((ticket, batch)) = self.oldest_parcel() else { break };
             for (asid, generation) in batch.iter() {
                 let behind = self.behind(asid, generation);
+                if planted!(ParcelUnproven) {
+                    continue;
+                }
                 if leave == Leave::Passed && behind.count() > 0 {
                     return freed;
                 }

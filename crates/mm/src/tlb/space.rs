@@ -3,7 +3,7 @@
 use super::{Extent, SINGLE_FLUSH_CEILING};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use mmscale_arch::{Asid, Atomic, CpuId, Machine, Op, PageSize, VmaRange, Vpn};
+use mmscale_arch::{Asid, Atomic, CpuId, Machine, Op, PageSize, VmaRange, Vpn, planted};
 
 /// The generation of a new address space; a CPU that knows nothing of it stands at 0.
 pub(super) const FIRST: u64 = 1;
@@ -59,7 +59,8 @@ impl Recent {
     /// or not known.
     pub(super) fn range(self, generation: u64) -> Option<(VmaRange, u64)> {
         let units = self.0 >> PAGE_BITS & ALL_UNITS;
-        if self.0 >> TAG_SHIFT != generation << TAG_SHIFT >> TAG_SHIFT || units == ALL_UNITS {
+        let is_tagged = self.0 >> TAG_SHIFT == generation << TAG_SHIFT >> TAG_SHIFT;
+        if !is_tagged && !planted!(TlbTagIgnored) || units == ALL_UNITS {
             return None;
         }
         let start = Vpn::new(self.0 & ((1 << PAGE_BITS) - 1));
@@ -110,6 +111,9 @@ impl<A: Machine> Space<A> {
     /// The invalidation of `generation` is put off. Under the lock of one table only: another's may
     /// have put off a later one meanwhile, which must not be forgotten over this.
     pub(super) fn put_off(&self, generation: u64) {
+        if planted!(TlbDeferredOverwritten) {
+            return self.deferred.store(generation, SeqCst);
+        }
         let later = |deferred| (deferred < generation).then_some(generation);
         let _ = self.deferred.fetch_update(SeqCst, SeqCst, later);
     }

@@ -26,7 +26,7 @@ use crate::time::{Expiry, Hz, Time};
 use crate::work::{Work, WorkItem};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{EachCpu, Mutex, PerCpu};
-use mmscale_arch::{Atomic, CpuId, Func, Machine, Span, TickEvent, Trace};
+use mmscale_arch::{Atomic, CpuId, Func, Machine, Span, TickEvent, Trace, planted};
 use mmscale_frames::page_alloc::{FrameAllocator, Refresh};
 use phased::{Phase, Progress};
 
@@ -182,7 +182,7 @@ impl<A: Machine> Upkeep<A> {
         {
             A::trace(Trace::Tick(TickEvent::PendingInIdle { expires_ns }));
         }
-        if pending && parts.frames.stats().needs_update(cpu) {
+        if pending && parts.frames.stats().needs_update(cpu) && !planted!(IdleUnfolded) {
             let _span = Span::<A>::enter(Func::QuietVmstat);
             parts.frames.fold_counters();
         }
@@ -209,7 +209,9 @@ impl<A: Machine> Upkeep<A> {
     /// `cpu` is back: its tick may run again.
     pub(crate) fn cpu_online(&self, parts: &Parts<'_, A>, cpu: CpuId) {
         self.rank_cpus();
-        parts.work.enable(WorkItem::VmstatTick(cpu));
+        if !planted!(TickNeverBack) {
+            parts.work.enable(WorkItem::VmstatTick(cpu));
+        }
         match self.ticks {
             // The shepherd will find it.
             Ticks::Plain(_) => {}

@@ -28,7 +28,7 @@ use crate::table::{
 };
 use crate::tlb::Flushed;
 use mmscale_arch::sync::{Mutex, SpinLock};
-use mmscale_arch::{LockClass, Machine, Pfn, VmaRange, Vpn};
+use mmscale_arch::{LockClass, Machine, Pfn, VmaRange, Vpn, planted};
 use ranges::{KERNEL_RANGE, Ranges, Refusal, Room, lazy_max_of};
 
 /// Why frames were not mapped. Nothing was changed.
@@ -193,6 +193,9 @@ impl<A: Machine> Vmap<A> {
         // A statement of its own: the flush is waited for with nothing else held.
         let begun = self.books.lock().ranges.begin_flush();
         let Some((generation, hull)) = begun else { return false };
+        if planted!(VmapFreedBeforeFlush) {
+            self.books.lock().ranges.end_flush(generation);
+        }
         on.tlb.flush_kernel_range(hull, Wait::Sleep);
         let mut books = self.books.lock();
         let oldest_ns = books.ranges.end_flush(generation);

@@ -20,7 +20,9 @@ pub use item::WorkItem;
 use crate::time::{Expiry, Time, TimerSlot};
 use item::Items;
 use mmscale_arch::sync::{EachCpu, IrqGuard, SpinLock, WaitQueue};
-use mmscale_arch::{CpuId, Func, LockClass, Machine, Op, Priority, Span, TaskEntry, TaskSpec};
+use mmscale_arch::{
+    CpuId, Func, LockClass, Machine, Op, Priority, Span, TaskEntry, TaskSpec, planted,
+};
 use queue::{Next, Queue};
 
 /// The work of all CPUs.
@@ -96,7 +98,7 @@ impl<A: Machine> Work<A> {
         let others = others.filter(|_| item.bound_to().is_none());
         let placed = core::iter::once(cpu).chain(others).any(|cpu| {
             let mut queue = self.queues.of(cpu).lock_irqsave();
-            if !queue.is_open() {
+            if !queue.is_open() && !planted!(WorkClosedAccepts) {
                 return false;
             }
             self.items.of(item).set_home(cpu);
@@ -163,7 +165,7 @@ impl<A: Machine> Work<A> {
         };
         let ran_on = state.ran_on();
         let running = self.queues.of(ran_on).lock_irqsave().running_ticket(item);
-        if let Some(ticket) = running {
+        if let Some(ticket) = running.filter(|_| !planted!(WorkCancelUnawaited)) {
             self.wait_for(ran_on, ticket);
         }
         state.clear_pending();
@@ -184,9 +186,10 @@ impl<A: Machine> Work<A> {
     /// Sleeps until the work of `ticket` of `cpu` is over.
     fn wait_for(&self, cpu: CpuId, ticket: u64) {
         let queue = self.queues.of(cpu);
-        queue.lock_irqsave().flushers += 1;
+        let counted = u32::from(!planted!(WorkFlusherUncounted));
+        queue.lock_irqsave().flushers += counted;
         self.flushers.of(cpu).wait_until(|| !queue.lock_irqsave().has(ticket));
-        queue.lock_irqsave().flushers -= 1;
+        queue.lock_irqsave().flushers -= counted;
     }
 
     // -- Workers.
@@ -230,12 +233,17 @@ impl<A: Machine> Work<A> {
         };
         let state = self.items.of(item);
         state.set_ran_on(cpu);
-        state.clear_pending();
+        if !planted!(WorkPendingClearedLate) {
+            state.clear_pending();
+        }
         drop(queue);
         {
             let _span = Span::<A>::enter(Func::ProcessOneWork);
             A::work(Op::WorkRun, 1);
             run(item);
+        }
+        if planted!(WorkPendingClearedLate) {
+            state.clear_pending();
         }
         let mut queue = self.queues.of(cpu).lock_irqsave();
         queue.finished();
@@ -290,6 +298,9 @@ impl<A: Machine> Work<A> {
             return;
         }
         let home = mmscale_arch::sync::NoPreempt::cpu(&here);
+        if planted!(WorkDeadTimerLost) {
+            return;
+        }
         state.set_home(home);
         time.arm(home, slot, expiry);
     }

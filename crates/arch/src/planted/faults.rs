@@ -1,0 +1,285 @@
+//! Every fault, declared once. A new one is an entry here and one [`planted!`](crate::planted!) at
+//! its place.
+
+use super::Declared;
+use super::Expected::{Caught, Missed, Quick};
+
+/// Declares the faults by crate: what the code does wrong, the variant, its name, the tests that
+/// are run first, and whether it is expected to be caught.
+macro_rules! faults {
+    ($($krate:literal {$(
+        $(#[doc = $what:literal])+
+        $Fault:ident = $name:literal, $tests:literal, $expected:expr;
+    )+})+) => {
+        /// A deliberate error. Its text says what the code does wrong where it is selected.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Fault {$($(
+            $(#[doc = $what])+
+            $Fault,
+        )+)+}
+
+        impl Fault {
+            /// All faults, by crate.
+            pub const ALL: &'static [Declared] = &[$($(Declared {
+                fault: Self::$Fault,
+                name: $name,
+                krate: $krate,
+                what: concat!($($what),+).trim_ascii_start(),
+                tests: $tests,
+                expected: $expected,
+            },)+)+];
+        }
+    };
+}
+
+faults! {
+    "arch" {
+        /// A completion wakes one of its waiters only.
+        CompletionWakesOne = "completion-wakes-one", "a_completion", Quick;
+        /// A task looks at the owner of a mutex before it says that it waits.
+        MutexWaiterSeenLate = "mutex-waiter-seen-late", "a_mutex", Quick;
+        /// A CPU looks at the number that it has and takes it out under two holds of the lock.
+        NumbersTakenInTwoSteps = "numbers-taken-in-two-steps", "number", Caught;
+        /// A writer that becomes a reader does not let in the readers that wait.
+        RwsemDowngradeWakesNone = "rwsem-downgrade-wakes-none", "left_behind", Caught;
+        /// A reader that joins the queue does not look again whether the semaphore is free.
+        RwsemQueuedReaderUnchecked = "rwsem-queued-reader-unchecked", "semaphore", Quick;
+        /// The last reader that leaves a semaphore wakes no waiter.
+        RwsemReaderWakesNone = "rwsem-reader-wakes-none", "semaphore", Quick;
+        /// A writer releases a semaphore with a relaxed operation.
+        RwsemWriterRelaxed = "rwsem-writer-relaxed", "semaphore",
+            Missed("memory order: the model checker runs all atomics in one order");
+        /// A writer that leaves a semaphore wakes no waiter.
+        RwsemWriterWakesNone = "rwsem-writer-wakes-none", "semaphore", Quick;
+        /// A task that joins a wait queue sleeps without another look at its condition.
+        WaitUnchecked = "wait-unchecked", "a_wake", Quick;
+    }
+    "frames" {
+        /// A CPU takes from a pageblock of another CPU that is taking from it too.
+        BlockmapBusyEntered = "blockmap-busy-entered", "last_free_pages", Caught;
+        /// A pageblock is isolated while a CPU takes pages from it.
+        BlockmapBusyIsolated = "blockmap-busy-isolated", "nothing_of_an_isolated",
+            Missed("not found in 600 schedules; whether it breaks a promise is not known");
+        /// A drain of another CPU does not wait until what came back is counted.
+        BlockmapCountUnawaited = "blockmap-count-unawaited", "a_cpu_is_asked",
+            Missed("not found in 600 schedules; whether it breaks a promise is not known");
+        /// Pages that come back are counted as free before their bits are cleared.
+        BlockmapCountedFirst = "blockmap-counted-first", "not_counted_yet", Caught;
+        /// A CPU says that it keeps pages after it has looked whether their pageblock is isolated.
+        BlockmapFilledLate = "blockmap-filled-late", "nothing_of_an_isolated",
+            Missed("not found in 600 schedules: the window is three steps of a CPU that keeps \
+                nothing");
+        /// A CPU says that it keeps pages without a fence before it looks at the pageblock.
+        BlockmapFilledUnfenced = "blockmap-filled-unfenced", "blockmap",
+            Missed("memory order: the model checker runs all atomics in one order");
+        /// A summary bit is cleared without a look for a bit that was set below meanwhile.
+        BlockmapSummaryLost = "blockmap-summary-lost", "several_pageblocks",
+            Missed("not found in 600 schedules of the scenarios with more than 64 pageblocks");
+        /// A block that is freed is not merged to the largest order.
+        BuddyMergeShort = "buddy-merge-short", "zone_rules", Quick;
+        /// An allocation that has drained all CPUs does not say that it is done.
+        DrainNeverEnds = "drain-never-ends", "last_free_pages", Caught;
+        /// Page caches are not drained when a pageblock is isolated.
+        IsolateCachesKept = "isolate-caches-kept", "isolat", Quick;
+        /// An allocation notes that background reclaim is wanted and does not wake it.
+        KswapdUnwoken = "kswapd-unwoken", "wakes", Caught;
+        /// A page of an isolated pageblock goes into a page cache.
+        PcpIsolationIgnored = "pcp-isolation-ignored", "isolat", Quick;
+        /// A dead CPU loses its pageblocks after its page caches were emptied.
+        PostedDisownedLate = "posted-disowned-late", "owned::", Quick;
+        /// A page of an isolated pageblock goes into its former owner's page cache.
+        PostedIsolationIgnored = "posted-isolation-ignored", "isolat", Quick;
+        /// The owner of a pageblock is not read again once its page cache is locked.
+        PostedOwnerReadOnce = "posted-owner-read-once", "owned::", Quick;
+        /// The node counters of a dead CPU are not folded.
+        VmstatDeadNodesLeft = "vmstat-dead-nodes-left", "hotplug", Caught;
+        /// A counter that was folded keeps its value.
+        VmstatFoldedTwice = "vmstat-folded-twice", "vmstat", Quick;
+        /// The look for counters that are not folded leaves node counters out.
+        VmstatNodesUnseen = "vmstat-nodes-unseen", "shepherd", Quick;
+        /// A counter that passes its threshold loses the half threshold that it gives in advance.
+        VmstatOverstepLost = "vmstat-overstep-lost", "vmstat", Quick;
+        /// Allocates from a zone that has no more free pages than its watermark.
+        WatermarkAtMark = "watermark-at-mark", "watermark", Quick;
+    }
+    "mm" {
+        /// A claim on page tables is read and written in two steps.
+        ClaimInTwoSteps = "claim-in-two-steps", "claims", Quick;
+        /// A copied page takes the place of an entry that has changed meanwhile.
+        CowUnchecked = "cow-unchecked", "copies", Quick;
+        /// A copied page takes the place of another without a flush.
+        CowUnflushed = "cow-unflushed", "threads::", Caught;
+        /// The record of a call is free before the call has run.
+        CsdFreedBeforeRun = "csd-freed-before-run", "calls::", Quick;
+        /// A record is filled while its last call is still queued.
+        CsdOverwritten = "csd-overwritten", "calls::", Quick;
+        /// A CPU that stops closes a queue that still has calls.
+        CsdQueueClosedFull = "csd-queue-closed-full", "calls::", Quick;
+        /// A page fault fills an entry that another fault has filled meanwhile.
+        FaultUnchecked = "fault-unchecked", "faults", Caught;
+        /// The end of a folio's lock wakes no waiter.
+        FolioUnlockWakesNone = "folio-unlock-wakes-none", "swap::", Quick;
+        /// A task that waits for a folio does not mark it.
+        FolioWaiterUnmarked = "folio-waiter-unmarked", "swap::", Quick;
+        /// A fork leaves the parent's CPUs their right to write to shared pages.
+        ForkUnflushed = "fork-unflushed", "fork", Quick;
+        /// An unmap that ends does not flush for another one that has not flushed yet.
+        GatherOthersIgnored = "gather-others-ignored", "gather", Quick;
+        /// Gathered frames are freed without a flush.
+        GatherUnflushed = "gather-unflushed", "gather", Quick;
+        /// The charges that a dead CPU has in stock are not given back.
+        GroupDeadStockKept = "group-dead-stock-kept", "charges", Quick;
+        /// A charge that is refused stays in the group's counter.
+        GroupRefusalCounted = "group-refusal-counted", "charges", Quick;
+        /// A CPU that goes idle does not fold its counters.
+        IdleUnfolded = "idle-unfolded", "upkeep", Caught;
+        /// Frames leave limbo before all CPUs have forgotten them.
+        LimboUnproven = "limbo-unproven", "leave_limbo", Caught;
+        /// Batches are switched off without a grace period for adds that are under way.
+        LruBatchesOffNoGrace = "lru-batches-off-no-grace", "drains::", Caught;
+        /// A slot is read and emptied in two steps.
+        LruClaimInTwoSteps = "lru-claim-in-two-steps", "lru::", Quick;
+        /// The batches of a dead CPU are not carried out.
+        LruDeadBatchesKept = "lru-dead-batches-kept", "drains::", Caught;
+        /// A drain of all CPUs counts its generation after it has looked at the CPUs.
+        LruDrainGenerationLate = "lru-drain-generation-late", "drains::", Quick;
+        /// A drain of all CPUs does not wait for the CPUs.
+        LruDrainUnawaited = "lru-drain-unawaited", "drains::", Quick;
+        /// A scan isolates a folio whose last reference is gone.
+        LruDyingRevived = "lru-dying-revived", "about_to_be_freed", Caught;
+        /// A folio is isolated by a look at its flag and a change of it.
+        LruIsolatedInTwoSteps = "lru-isolated-in-two-steps", "isolated_once", Caught;
+        /// The last user frees a pending folio that has a new user meanwhile.
+        LruLastPutUnchecked = "lru-last-put-unchecked", "lru::", Caught;
+        /// A folio that was locked in memory while it was pending joins the list of others.
+        LruMlockUnreconciled = "lru-mlock-unreconciled", "lru::", Quick;
+        /// A folio is freed with its slot although the exchange found a new user.
+        LruNewUserIgnored = "lru-new-user-ignored", "lru::", Caught;
+        /// A batch frees a folio that has a new user meanwhile.
+        LruReapUnchecked = "lru-reap-unchecked", "freezing_at", Caught;
+        /// Folios that are freed together stay charged to their group.
+        LruUnchargeForgotten = "lru-uncharge-forgotten", "reaped", Quick;
+        /// Migration copies a page before CPUs have forgotten the translation to it.
+        MigrateCopiesBeforeFlush = "migrate-copies-before-flush", "migrate", Quick;
+        /// A second process is killed while the first victim is dying.
+        OomKillsTwice = "oom-kills-twice", "shared_mappings", Caught;
+        /// A victim that was reaped is still due to be reaped.
+        OomReapedAgain = "oom-reaped-again", "shared_mappings", Caught;
+        /// The reaper is not woken for a victim.
+        OomReaperUnwoken = "oom-reaper-unwoken", "shared_mappings", Caught;
+        /// A victim is chosen before memory that CPUs keep was looked for.
+        OomUnsettled = "oom-unsettled", "unseen", Caught;
+        /// A parcel of pages leaves limbo before all CPUs have forgotten them.
+        ParcelUnproven = "parcel-unproven", "leave_limbo", Caught;
+        /// mprotect takes rights away without a flush.
+        ProtectUnflushed = "protect-unflushed", "threads::", Quick;
+        /// A grace period goes on waiting for a CPU that is dead.
+        RcuDeadOwes = "rcu-dead-owes", "rcu", Quick;
+        /// A grace period that is under way is enough for a caller that comes later.
+        RcuEnoughEarly = "rcu-enough-early", "rcu::", Quick;
+        /// A CPU that leaves idle still counts as idle.
+        RcuIdleForever = "rcu-idle-forever", "leaves_idle", Caught;
+        /// A grace period does not wait for a CPU that has left the online mask and still runs.
+        RcuLeavingSkipped = "rcu-leaving-skipped", "rcu", Quick;
+        /// A CPU reports a quiescent state at the end of a nested reader.
+        RcuNestedReports = "rcu-nested-reports", "nested_reader", Caught;
+        /// A tick reports a quiescent state inside a reader.
+        RcuTickReports = "rcu-tick-reports", "rcu::", Caught;
+        /// A grace period can end while CPUs are still being asked.
+        RcuUnbiased = "rcu-unbiased", "rcu::", Quick;
+        /// A page fault fills a page that a reaper has taken out.
+        ReapedRefilled = "reaped-refilled", "threads::", Quick;
+        /// Reclaimed pages are freed without the batch's flush.
+        ReclaimUnflushed = "reclaim-unflushed", "reclaim", Quick;
+        /// A page is written to swap while CPUs may still write to it.
+        ReclaimWritesUnflushed = "reclaim-writes-unflushed", "goes_out", Caught;
+        /// A CPU that stops closes a word that still has requests.
+        RequestsClosedFull = "requests-closed-full", "calls::", Quick;
+        /// A nudge is noted and no interrupt sent.
+        RequestsNudgeUnsent = "requests-nudge-unsent", "silent", Quick;
+        /// A caller sleeps without another look whether its request is done.
+        RequestsSleepUnchecked = "requests-sleep-unchecked", "calls::", Caught;
+        /// A caller frees its slot before all targets have run the request.
+        RequestsSlotFreedEarly = "requests-slot-freed-early", "calls::", Quick;
+        /// A target asks whether a request is unattended after it has counted itself off.
+        RequestsUnattendedLate = "requests-unattended-late", "requests::", Caught;
+        /// A task that waits for a slot is not counted as waiting.
+        RequestsWaiterUncounted = "requests-waiter-uncounted", "requests::", Caught;
+        /// A slot is freed after the look for tasks that wait for one.
+        RequestsWaitersLookedAtFirst = "requests-waiters-looked-at-first", "requests::", Caught;
+        /// A batch does not know that CPUs may still write to a page.
+        RmapDirtyUnnoted = "rmap-dirty-unnoted", "goes_out", Caught;
+        /// A lazily freed page is dropped without a flush.
+        RmapDropUnflushed = "rmap-drop-unflushed", "dropped", Caught;
+        /// The reverse map drops a page that was written to after it was given up.
+        RmapDropsDirty = "rmap-drops-dirty", "reverse::", Quick;
+        /// A CPU that comes back cannot be called.
+        SmpStaysClosed = "smp-stays-closed", "calls", Quick;
+        /// A page is marked as clean after its content went to the device.
+        SwapCleanLate = "swap-clean-late", "swap::", Quick;
+        /// The entries that name a slot are counted under two holds of its cluster's lock.
+        SwapClusterUnlockedEarly = "swap-cluster-unlocked-early", "swap::", Caught;
+        /// A page that was written to leaves the swap cache for good.
+        SwapDirtyTaken = "swap-dirty-taken", "swap::", Quick;
+        /// A page is read from a slot that was freed meanwhile.
+        SwapFreedRead = "swap-freed-read", "swap::", Quick;
+        /// A page that comes back is mapped although it left the cache before it was locked.
+        SwapInUnasked = "swap-in-unasked", "goes_out", Caught;
+        /// A page that comes back takes the place of an entry that has changed meanwhile.
+        SwapInUnchecked = "swap-in-unchecked", "goes_out", Caught;
+        /// A second folio joins the swap cache for one slot.
+        SwapJoinUnchecked = "swap-join-unchecked", "swap::", Quick;
+        /// A slot that entries still name is freed with the folio.
+        SwapNamedFreed = "swap-named-freed", "swap::", Quick;
+        /// A task that waits for room in the device's queue is not counted.
+        SwapRoomUncounted = "swap-room-uncounted", "swap", Quick;
+        /// A folio leaves the cache while it is written out.
+        SwapWritingFreed = "swap-writing-freed", "swap::", Quick;
+        /// The tick of a CPU that comes back stays disabled.
+        TickNeverBack = "tick-never-back", "upkeep", Caught;
+        /// The number of an address space goes to another one without a flush.
+        TlbAsidUnflushed = "tlb-asid-unflushed", "table::", Caught;
+        /// A CPU that starts again remembers translations of its life before.
+        TlbDeadRemembers = "tlb-dead-remembers", "table::", Caught;
+        /// A deferred invalidation replaces the note of a later one.
+        TlbDeferredOverwritten = "tlb-deferred-overwritten", "tlb::", Caught;
+        /// A flush counts its generation after it has reached the CPUs.
+        TlbGenerationLate = "tlb-generation-late", "tlb::", Quick;
+        /// A batch does not know that a page stays whose entry it took out.
+        TlbKeptForgotten = "tlb-kept-forgotten", "reclaim", Quick;
+        /// A flush for freed tables leaves idle CPUs out.
+        TlbLazySkipped = "tlb-lazy-skipped", "table::", Caught;
+        /// A CPU looks at the generation before it says what it loads.
+        TlbLoadedLate = "tlb-loaded-late", "tlb::", Quick;
+        /// A caller that finds entries gone does not flush what was put off.
+        TlbNeverSettled = "tlb-never-settled", "table::", Caught;
+        /// A CPU that is several generations behind forgets the last one only.
+        TlbOneGenerationAssumed = "tlb-one-generation-assumed", "tlb::", Quick;
+        /// A CPU that has caught up wakes no sleeper.
+        TlbSleepersUnwoken = "tlb-sleepers-unwoken", "leave_limbo", Caught;
+        /// A CPU that comes back to an address space forgets nothing.
+        TlbSwitchForgetsNothing = "tlb-switch-forgets-nothing", "tlb::", Quick;
+        /// A recent invalidation is used for another generation.
+        TlbTagIgnored = "tlb-tag-ignored", "tlb", Quick;
+        /// A fault uses a VMA that ended before its lock was taken.
+        VmaUnchecked = "vma-unchecked", "vma", Caught;
+        /// A VMA's lock is released before its life ends.
+        VmaUnlockedAlive = "vma-unlocked-alive", "vma", Caught;
+        /// A change of a VMA does not wait for page faults in it.
+        VmaWriterImpatient = "vma-writer-impatient", "faults", Caught;
+        /// The last page fault in a VMA does not wake its writer.
+        VmaWriterUnwoken = "vma-writer-unwoken", "faults", Caught;
+        /// Addresses of the kernel's range are free before the flush for them has been done.
+        VmapFreedBeforeFlush = "vmap-freed-before-flush", "vmap", Quick;
+        /// A cancel does not wait for work that runs.
+        WorkCancelUnawaited = "work-cancel-unawaited", "work", Caught;
+        /// Work is queued for a worker that has returned.
+        WorkClosedAccepts = "work-closed-accepts", "work", Quick;
+        /// Delayed work of a dead CPU is not taken over.
+        WorkDeadTimerLost = "work-dead-timer-lost", "work", Quick;
+        /// A task that waits for work is not counted.
+        WorkFlusherUncounted = "work-flusher-uncounted", "work", Quick;
+        /// Work can be queued again only after it has run.
+        WorkPendingClearedLate = "work-pending-cleared-late", "work::", Quick;
+    }
+}
