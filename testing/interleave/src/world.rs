@@ -9,8 +9,10 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread::{self, Thread};
 use shuttle::{Config, Runner};
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What a scenario wants to be told, as a machine tells [`mmscale_arch::Callbacks`].
 pub trait Hooks: Send + Sync {
@@ -295,8 +297,50 @@ pub fn check_from(seed: u64, schedules: usize, scenario: impl Fn() + Send + Sync
     let schedules = schedules * depth();
     let scenario = Arc::new(scenario);
     let again = Arc::clone(&scenario);
+    let tried = Tried::new("random", schedules);
     let random = RandomScheduler::new_from_seed(seed, schedules);
-    Runner::new(random, roomy()).run(move || scenario());
+    let one_more = tried.counter();
+    Runner::new(random, roomy()).run(move || {
+        one_more();
+        scenario();
+    });
+    drop(tried);
+    let tried = Tried::new("straight", schedules);
     let straight = PctScheduler::new_from_seed(seed, 3, schedules);
-    Runner::new(straight, roomy()).run(move || again());
+    let one_more = tried.counter();
+    Runner::new(straight, roomy()).run(move || {
+        one_more();
+        again();
+    });
+}
+
+/// Counts schedules, and reports the number of the one that failed.
+struct Tried {
+    kind: &'static str,
+    schedules: usize,
+    begun: Arc<AtomicUsize>,
+}
+
+impl Tried {
+    fn new(kind: &'static str, schedules: usize) -> Self {
+        Self { kind, schedules, begun: Arc::default() }
+    }
+    /// What each schedule calls first. The count is no step of the model.
+    fn counter(&self) -> impl Fn() + Send + Sync + 'static {
+        let begun = Arc::clone(&self.begun);
+        move || _ = begun.fetch_add(1, Relaxed)
+    }
+}
+
+impl Drop for Tried {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (nth, Self { kind, schedules, .. }) = (self.begun.load(Relaxed), self);
+            // Past the capture of the test harness: `cargo xtask planted` reads it.
+            let told =
+                writeln!(std::io::stderr(), "failed in {kind} schedule {nth} of {schedules}");
+            // Without a standard error there is no reader either.
+            told.unwrap_or_default();
+        }
+    }
 }

@@ -5,25 +5,31 @@ use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
-use mmscale_mm::lru::{BATCH, LruAudit, LruPolicy};
+use mmscale_mm::lru::{BATCH, LruAudit, LruList, LruPolicy};
 use mmscale_mm::mm::{Mm, MmConfig};
 use mmscale_mm::upkeep::TickPolicy;
 use std::sync::Arc;
 
-type World = Mm<Model>;
+pub(super) type World = Mm<Model>;
 
-const WHAT: FolioInit = FolioInit {
+pub(super) const WHAT: FolioInit = FolioInit {
     group: GroupId::ROOT,
     flags: FolioFlags::ANON.union(FolioFlags::SWAP_BACKED),
     mapping: 0,
     index: 0,
 };
 
-struct Forward(Arc<World>);
+pub(super) struct Forward(pub(super) Arc<World>);
 
 impl Hooks for Forward {
     fn ipi(&self, reason: Ipi) {
         self.0.ipi(reason);
+    }
+    fn idle_enter(&self) {
+        self.0.rcu().idle_enter();
+    }
+    fn idle_exit(&self) {
+        self.0.rcu().idle_exit();
     }
 }
 
@@ -80,6 +86,12 @@ fn add_and_drain(mm: &World, pfn: Pfn) {
     mm.memory().drain();
     mm.memory().put(pfn);
 }
+/// Adds it, lets go, and drains: the batch may have the last reference.
+fn leave_and_drain(mm: &World, pfn: Pfn) {
+    mm.memory().add(pfn);
+    mm.memory().put(pfn);
+    mm.memory().drain();
+}
 /// Takes it off its list or out of its batch, and puts it back.
 fn isolate(mm: &World, pfn: Pfn) {
     if mm.memory().isolate(pfn) {
@@ -88,6 +100,18 @@ fn isolate(mm: &World, pfn: Pfn) {
         mm.memory().putback(pfn);
     }
     mm.memory().put(pfn);
+}
+/// Looks for the oldest folios as reclaim does, and puts back what it finds.
+fn scan(mm: &World, pfn: Pfn) {
+    mm.memory().put(pfn);
+    let (group, node, mut found) = (GroupId::ROOT, NodeId::new(0), [pfn; 2]);
+    for list in [LruList::InactiveAnon, LruList::ActiveAnon] {
+        let scan = mm.memory().isolate_oldest(group, node, list, 2, &mut found);
+        for &pfn in &found[..scan.taken] {
+            assert!(mm.memory().folios.word(pfn).refs() > 0);
+            mm.memory().putback(pfn);
+        }
+    }
 }
 fn demand(mm: &World, pfn: Pfn) {
     mm.memory().demand(pfn);
@@ -129,6 +153,16 @@ fn a_batch_that_is_swept_loses_no_folio_to_whoever_wants_it() {
 }
 
 #[test]
+fn a_listed_folio_is_isolated_once() {
+    on_one_folio(LruPolicy::Stock, 0, &[add_and_drain, isolate, isolate]);
+}
+
+#[test]
+fn a_scan_takes_no_folio_that_is_about_to_be_freed() {
+    on_one_folio(LruPolicy::Stock, 0, &[add_and_drain, scan]);
+}
+
+#[test]
 fn a_folio_that_is_added_to_a_full_batch_and_let_go_elsewhere_is_freed_once() {
     on_one_folio(LruPolicy::Lazy, BATCH, &[add, leave, isolate]);
 }
@@ -145,4 +179,5 @@ fn freezing_at_the_drain_and_the_last_put_free_it_once() {
     for policy in [LruPolicy::Stock, LruPolicy::Freeze] {
         on_one_folio(policy, 0, &[add_and_drain, look_up, isolate]);
     }
+    on_one_folio(LruPolicy::Freeze, 0, &[leave_and_drain, look_up]);
 }

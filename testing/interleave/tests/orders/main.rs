@@ -3,17 +3,22 @@
 mod blockmap;
 mod calls;
 mod claims;
+mod drains;
 mod locks;
 mod lru;
+mod migrate;
 mod numbers;
 mod owned;
 mod pages;
 mod planted;
 mod rcu;
 mod reaped;
+mod requests;
 mod space;
 mod swap;
+mod threads;
 mod tlb;
+mod vmap;
 mod work;
 
 #[path = "../../../../crates/mm/tests/reclaim/paged.rs"]

@@ -1,7 +1,7 @@
 //! Page caches and counters: what one CPU does while another looks or drains.
 
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{CpuId, Machine, NodeId, Order, Pfn};
+use mmscale_arch::{CpuId, Machine, NodeId, Order, Pfn, TaskId};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, DecayRequest, FrameAllocator, Gfp, MemoryMap};
 use mmscale_frames::vmstat::NodeItem;
@@ -141,5 +141,24 @@ fn thresholds_follow_the_last_change_of_who_is_short() {
         frames.node_is_short();
         assert_eq!(frames.stats().threshold(ZONE), short);
         assert_ne!(short, normal);
+    });
+}
+
+/// A reclaimer that looks before it sleeps misses no wake-up.
+#[test]
+fn a_reclaimer_that_is_wanted_wakes() {
+    check(300, || {
+        run(2, || {
+            let frames = frames();
+            let (reclaimer, wakes) = (Arc::clone(&frames), frames);
+            let node = NodeId::new(0);
+            reclaimer.set_reclaimer(node, Some(TaskId::new(0)));
+            let sleeps = cpu_body(move || {
+                while !reclaimer.take_wake(node) {
+                    Model::park();
+                }
+            });
+            (None, vec![sleeps, cpu_body(move || wakes.wake_reclaimer(node))])
+        });
     });
 }

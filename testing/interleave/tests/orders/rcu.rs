@@ -6,11 +6,11 @@ use mmscale_mm::rcu::{Rcu, Speed};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Two versions of something; `freed` says which may not be used any more.
+/// Versions of something; `freed` says which may not be used any more.
 pub(crate) struct Shared {
     rcu: Rcu<Model>,
     current: <Model as Cpu>::AtomicU32,
-    freed: [<Model as Cpu>::AtomicU32; 2],
+    freed: [<Model as Cpu>::AtomicU32; 3],
 }
 
 impl Hooks for Shared {
@@ -28,9 +28,26 @@ impl Hooks for Shared {
 }
 
 impl Shared {
-    fn read(&self) {
+    fn new() -> Self {
+        Self {
+            rcu: Rcu::new(),
+            current: Atomic::new(0),
+            freed: core::array::from_fn(|_| Atomic::new(0)),
+        }
+    }
+    /// Puts the next version in the place of the current one, and frees that.
+    fn replace(&self, speed: Speed) {
+        let old = self.current.fetch_add(1, SeqCst) as usize;
+        match speed {
+            Speed::Normal => self.rcu.synchronize(),
+            Speed::Expedited => self.rcu.synchronize_expedited(),
+        }
+        self.freed[old].store(1, SeqCst);
+    }
+    /// Reads the current version, which takes `steps`.
+    fn read(&self, steps: usize) {
         let version = self.current.load(SeqCst) as usize;
-        Model::cond_resched();
+        (0..steps).for_each(|_| Model::cond_resched());
         assert_eq!(self.freed[version].load(SeqCst), 0, "used after it was freed");
     }
 }
@@ -38,26 +55,17 @@ impl Shared {
 /// A writer that replaces and frees, two CPUs with readers and ticks. `guarded`: readers say so.
 pub(crate) fn scenario(speed: Speed, guarded: bool) {
     run(3, || {
-        let shared = Arc::new(Shared {
-            rcu: Rcu::new(),
-            current: Atomic::new(0),
-            freed: [Atomic::new(0), Atomic::new(0)],
-        });
+        let shared = Arc::new(Shared::new());
         let writer = Arc::clone(&shared);
         let write = cpu_body(move || {
-            writer.current.store(1, SeqCst);
-            match speed {
-                Speed::Normal => writer.rcu.synchronize(),
-                Speed::Expedited => writer.rcu.synchronize_expedited(),
-            }
-            writer.freed[0].store(1, SeqCst);
+            writer.replace(speed);
         });
         let reader = |_| {
             let shared = Arc::clone(&shared);
             cpu_body(move || {
                 for _ in 0..2 {
                     let guard = guarded.then(|| shared.rcu.read());
-                    shared.read();
+                    shared.read(1);
                     drop(guard);
                     interrupt(|| shared.rcu.tick());
                 }
@@ -78,15 +86,81 @@ fn an_expedited_grace_period_waits_as_well() {
     check(4000, || scenario(Speed::Expedited, true));
 }
 
+/// Two writers, each of which frees what it replaced, and a reader that may begin between the two
+/// grace periods: the one under way when the second writer comes does not cover that reader.
+#[test]
+fn a_reader_that_begins_between_two_grace_periods_is_waited_for() {
+    for speed in [Speed::Normal, Speed::Expedited] {
+        check(700, move || {
+            run(3, || {
+                let shared = Arc::new(Shared::new());
+                let writer = |_| {
+                    let shared = Arc::clone(&shared);
+                    cpu_body(move || shared.replace(speed))
+                };
+                let reader = Arc::clone(&shared);
+                let reader = cpu_body(move || {
+                    for _ in 0..2 {
+                        interrupt(|| reader.rcu.tick());
+                        let guard = reader.rcu.read();
+                        reader.read(5);
+                        drop(guard);
+                    }
+                });
+                let bodies = (0..2).map(writer).chain([reader]).collect();
+                (Some(shared.clone() as Arc<dyn Hooks>), bodies)
+            });
+        });
+    }
+}
+
+/// A writer that replaces once, and a CPU that does `read`, with whatever comes before it.
+fn against_a_writer(speed: Speed, read: fn(&Shared)) {
+    check(700, move || {
+        run(2, || {
+            let shared = Arc::new(Shared::new());
+            let (writer, reader) = (Arc::clone(&shared), Arc::clone(&shared));
+            let bodies = vec![
+                cpu_body(move || writer.replace(speed)),
+                cpu_body(move || (0..2).for_each(|_| read(&reader))),
+            ];
+            (Some(shared.clone() as Arc<dyn Hooks>), bodies)
+        });
+    });
+}
+
+/// A CPU that was idle when the grace period began to look at it may be in a reader by now.
+#[test]
+fn a_cpu_that_leaves_idle_is_waited_for() {
+    against_a_writer(Speed::Normal, |shared| {
+        Model::unpark(Model::current());
+        Model::park();
+        let guard = shared.rcu.read();
+        shared.read(3);
+        drop(guard);
+    });
+}
+
+#[test]
+fn a_nested_reader_is_waited_for_to_its_outer_end() {
+    against_a_writer(Speed::Expedited, |shared| {
+        let outer = shared.rcu.read();
+        let version = shared.current.load(SeqCst) as usize;
+        (0..2).for_each(|_| {
+            let inner = shared.rcu.read();
+            Model::cond_resched();
+            drop(inner);
+        });
+        assert_eq!(shared.freed[version].load(SeqCst), 0, "used after it was freed");
+        drop(outer);
+    });
+}
+
 #[test]
 fn two_writers_share_or_queue_and_both_end() {
     check(2000, || {
         run(2, || {
-            let rcu = Arc::new(Shared {
-                rcu: Rcu::new(),
-                current: Atomic::new(0),
-                freed: [Atomic::new(0), Atomic::new(0)],
-            });
+            let rcu = Arc::new(Shared::new());
             let (a, b) = (Arc::clone(&rcu), Arc::clone(&rcu));
             let bodies = vec![
                 cpu_body(move || a.rcu.synchronize()),

@@ -1,20 +1,22 @@
 //! Page faults against everything that takes pages and VMAs away, in every order of a few steps.
 
 use mmscale_arch::sync::Completion;
-use mmscale_arch::{CpuId, Ipi, Machine as _, VmaRange, Vpn};
+use mmscale_arch::{Atomic, Cpu, CpuId, Ipi, Machine as _, VmaRange, Vpn};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruPolicy};
 use mmscale_mm::mm::{Mm, MmConfig};
 use mmscale_mm::reclaim::{Rmap, UnmapTo};
+use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::{
     Advice, ExitPolicy, FaultError, MapRequest, MayMove, Place, Prot, RemapRequest, Space,
     SpaceAudit,
 };
 use mmscale_mm::table::MemAccess;
-use mmscale_mm::tlb::Batch;
+use mmscale_mm::tlb::{Batch, Leave};
 use mmscale_mm::upkeep::TickPolicy;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, OnceLock};
 
 const POLICIES: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
@@ -27,6 +29,8 @@ pub(super) struct World {
     pub(super) mm: Mm<Model>,
     space: OnceLock<Arc<Space<Model>>>,
     child: OnceLock<Arc<Space<Model>>>,
+    /// A step has told the others of something.
+    told: <Model as Cpu>::AtomicU32,
 }
 
 impl Hooks for World {
@@ -38,7 +42,7 @@ impl Hooks for World {
     }
 }
 
-fn range(at: u64, pages: u64) -> VmaRange {
+pub(super) fn range(at: u64, pages: u64) -> VmaRange {
     VmaRange::with_pages(Vpn::new(at), pages).expect("user pages")
 }
 
@@ -46,7 +50,7 @@ impl World {
     pub(super) fn space(&self) -> &Arc<Space<Model>> {
         self.space.get().expect("CPU 0 has made it")
     }
-    fn read(&self, space: &Space<Model>, page: u64) -> Result<u64, FaultError> {
+    pub(super) fn read(&self, space: &Space<Model>, page: u64) -> Result<u64, FaultError> {
         let page = Vpn::new(AT + page);
         space.access(self.mm.backing(), page, MemAccess::Read, Model::read_stamp)
     }
@@ -71,13 +75,23 @@ impl World {
         }
         assert!(self.space.set(space).is_ok());
     }
-    fn fork(&self) {
+    /// For another step's [`World::until_told`].
+    pub(super) fn tell(&self) {
+        self.told.store(1, SeqCst);
+    }
+    pub(super) fn until_told(&self) {
+        while self.told.load(SeqCst) == 0 {
+            Model::cond_resched();
+        }
+    }
+    pub(super) fn fork(&self) {
         let child = self.space().fork(self.mm.backing()).expect("there is memory");
         assert!(self.child.set(child).is_ok());
     }
     /// Everything adds up, and then nothing is left.
     fn end(&self) {
         let on = self.mm.backing();
+        on.leave_limbo(Leave::All);
         self.mm.memory().verify().unwrap_or_else(|why| panic!("the LRU: {why}"));
         on.verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
         // One that has ended already is in no audit.
@@ -110,42 +124,60 @@ pub(super) fn in_orders_with(
     after: Step,
 ) {
     for policy in POLICIES {
-        check(schedules, move || {
-            let mut made = None;
-            run(steps.len(), || {
-                let mut config = MmConfig::new(MemoryMap::single(2048), TickPolicy::Stock);
-                config.lru = policy;
-                config.space.exit = exit;
-                let mm = Mm::new(&config).expect("a sound configuration");
-                let (space, child) = (OnceLock::new(), OnceLock::new());
-                let world = Arc::new(World { mm, space, child });
-                made = Some(Arc::clone(&world));
-                let ready = Arc::new(Completion::<Model>::new());
-                let body = |(at, step): (usize, &Step)| {
-                    let (world, step, ready) = (Arc::clone(&world), *step, Arc::clone(&ready));
-                    cpu_body(move || {
-                        if at == 0 {
-                            world.prepare();
-                            before(&world);
-                            ready.complete();
-                        }
-                        ready.wait();
-                        step(&world);
-                    })
-                };
-                let bodies = steps.iter().enumerate().map(body).collect();
-                (Some(world.clone() as Arc<dyn Hooks>), bodies)
-            });
-            let world = made.expect("it was built");
-            // The CPUs have stopped for good: none would answer a call.
-            (0..steps.len()).for_each(|cpu| world.mm.tlb().cpu_dead(CpuId::new(cpu)));
-            after(&world);
-            world.end();
-        });
+        let mut config = MmConfig::new(MemoryMap::single(2048), TickPolicy::Stock);
+        config.lru = policy;
+        config.space.exit = exit;
+        check(schedules, move || once(&config, before, steps, after));
     }
 }
 
-fn nothing(_: &World) {}
+/// The steps with these ways to list folios and to call CPUs, on a machine with a second node
+/// without CPUs.
+pub(super) fn in_orders_of(
+    (lru, calls): (LruPolicy, CallPolicy),
+    schedules: usize,
+    before: Step,
+    steps: &'static [Step],
+    after: Step,
+) {
+    let mut config = MmConfig::new(MemoryMap::nodes(2, 1024), TickPolicy::Stock);
+    (config.lru, config.smp.policy) = (lru, calls);
+    config.swap.pages = 600;
+    check(schedules, move || once(&config, before, steps, after));
+}
+
+/// One schedule.
+fn once(config: &MmConfig, before: Step, steps: &'static [Step], after: Step) {
+    let mut made = None;
+    run(steps.len(), || {
+        let mm = Mm::new(config).expect("a sound configuration");
+        let (space, child) = (OnceLock::new(), OnceLock::new());
+        let world = Arc::new(World { mm, space, child, told: Atomic::new(0) });
+        made = Some(Arc::clone(&world));
+        let ready = Arc::new(Completion::<Model>::new());
+        let body = |(at, step): (usize, &Step)| {
+            let (world, step, ready) = (Arc::clone(&world), *step, Arc::clone(&ready));
+            cpu_body(move || {
+                if at == 0 {
+                    world.prepare();
+                    before(&world);
+                    ready.complete();
+                }
+                ready.wait();
+                step(&world);
+            })
+        };
+        let bodies = steps.iter().enumerate().map(body).collect();
+        (Some(world.clone() as Arc<dyn Hooks>), bodies)
+    });
+    let world = made.expect("it was built");
+    // The CPUs have stopped for good: none would answer a call.
+    (0..steps.len()).for_each(|cpu| world.mm.tlb().cpu_dead(CpuId::new(cpu)));
+    after(&world);
+    world.end();
+}
+
+pub(super) fn nothing(_: &World) {}
 
 /// Pages 0 to 3 are written to; those that are gone are gone.
 fn touch(world: &World) {

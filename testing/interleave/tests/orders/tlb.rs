@@ -1,11 +1,11 @@
 //! Flushes against CPUs that use, leave and come back to an address space.
 
-use mmscale_arch::{Atomic, Cpu, Ipi, PageSize, Pfn, VmaRange, Vpn};
+use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::smp::{CallPolicy, SmpConfig, Wait};
 use mmscale_mm::table::{MemAccess, PageTable, Paging, Pte, PteFlags, TableLocks};
-use mmscale_mm::tlb::{Batch, Extent, Leave, Tlb};
+use mmscale_mm::tlb::{Batch, Extent, Leave, Parked, Tlb};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -46,6 +46,8 @@ pub(crate) enum Flush {
     Limbo,
     /// The same, but the frame is freed when it goes there, and not when it leaves: a bug.
     Early,
+    /// Begun, and the frame waits in limbo without a batch (`requests`).
+    Begun,
 }
 
 impl World {
@@ -77,6 +79,14 @@ impl World {
         };
         let _ = self.tables[0].access(self.on(), page, MemAccess::Write, check);
     }
+    /// The same, and takes its time: interrupts are off.
+    fn write_slowly(&self, page: Vpn) {
+        let check = |pfn: Pfn| {
+            (0..40).for_each(|_| Model::cond_resched());
+            assert_eq!(self.freed[pfn.index()].load(SeqCst), 0, "used after it was freed");
+        };
+        let _ = self.tables[0].access(self.on(), page, MemAccess::Write, check);
+    }
     /// A program of the other address space runs.
     fn elsewhere(&self) {
         let _ = self.tables[1].access(self.on(), PAGES[0], MemAccess::Read, |_| ());
@@ -100,6 +110,14 @@ impl World {
             Flush::Each => drop(self.tables[0].flush(self.on(), extent)),
             Flush::Batch => self.tlb.flush_batch(&mut batch, Wait::Sleep),
             Flush::Limbo | Flush::Early => assert!(self.tlb.park_batch(&mut batch, &[pfn])),
+            Flush::Begun => {
+                let begun = self.tlb.begin(self.tables[0].asid(), extent);
+                assert!(self.tlb.park(begun, core::iter::once(Parked { pfn, count: 1 })));
+                self.tlb.leave_limbo(Leave::All, |_, frames| {
+                    frames.iter().for_each(|frame| self.freed[frame.pfn.index()].store(1, SeqCst));
+                });
+                return;
+            }
         }
         if flush != Flush::Limbo {
             self.freed[pfn.index()].store(1, SeqCst);
@@ -185,4 +203,22 @@ fn no_cpu_reaches_a_frame_after_the_flush() {
         check(400, move || scenario(Flush::Batch, policy));
     }
     check(700, || scenario(Flush::Limbo, CallPolicy::Requests));
+}
+
+/// One CPU unmaps a page that another goes on using, and frees it as soon as it leaves limbo.
+#[test]
+fn frames_leave_limbo_when_no_cpu_uses_them() {
+    for flush in [Flush::Limbo, Flush::Begun] {
+        check(800, move || {
+            run(2, || {
+                let world = Arc::new(World::new(CallPolicy::Requests));
+                let (frees, uses) = (Arc::clone(&world), Arc::clone(&world));
+                let bodies = vec![
+                    cpu_body(move || frees.free(0, flush)),
+                    cpu_body(move || (0..3).for_each(|_| uses.write_slowly(PAGES[0]))),
+                ];
+                (Some(world.clone() as Arc<dyn Hooks>), bodies)
+            });
+        });
+    }
 }

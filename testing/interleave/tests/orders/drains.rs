@@ -1,0 +1,127 @@
+//! Drains of all CPUs: who is content with another's, and doing without batches.
+
+use crate::lru::{Forward, WHAT, World};
+use mmscale_arch::{Atomic, Cpu, CpuId, Machine as _, NodeId, Order, Pfn, TaskEntry};
+use mmscale_frames::page_alloc::{Gfp, MemoryMap};
+use mmscale_interleave::{Hooks, Model, check, cpu_body, run, set_online};
+use mmscale_mm::folio::FolioFlags;
+use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::mm::{Mm, MmConfig};
+use mmscale_mm::upkeep::TickPolicy;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// The CPU that adds a folio, and then carries out what it is asked to drain.
+const ADDER: CpuId = CpuId::new(1);
+
+struct Shared {
+    mm: Arc<World>,
+    pfn: Pfn,
+    /// The folio was added, or batches are off.
+    told: <Model as Cpu>::AtomicU32,
+}
+
+impl Shared {
+    /// A memory manager that gathers in batches, with a folio that is on no list yet.
+    fn new() -> Arc<Self> {
+        let mut config = MmConfig::new(MemoryMap::single(1024), TickPolicy::Stock);
+        config.lru = LruPolicy::Stock;
+        let mm = Arc::new(Mm::<Model>::new(&config).expect("a sound configuration"));
+        let node = NodeId::new(0);
+        let pfn = mm.memory().alloc_folio(node, Order::ZERO, Gfp::KERNEL, WHAT);
+        let pfn = pfn.expect("there is memory");
+        Arc::new(Self { mm, pfn, told: Atomic::new(0) })
+    }
+    fn is_listed(&self) -> bool {
+        self.mm.memory().folios.word(self.pfn).has(FolioFlags::LRU)
+    }
+    fn hooks(&self) -> Option<Arc<dyn Hooks>> {
+        Some(Arc::new(Forward(Arc::clone(&self.mm))))
+    }
+    fn until_told(&self) {
+        while self.told.load(SeqCst) == 0 {
+            Model::cond_resched();
+        }
+    }
+}
+
+/// A drain that has looked at a CPU is not enough for a folio that the CPU adds afterwards.
+#[test]
+fn a_drain_of_all_covers_what_was_added_before_it_was_called() {
+    check(300, || {
+        run(3, || {
+            let shared = Shared::new();
+            let (first, adder, second) =
+                (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&shared));
+            shared.mm.work().start_worker(ADDER, TaskEntry(0));
+            let bodies = vec![
+                cpu_body(move || first.mm.memory().drain_all()),
+                cpu_body(move || {
+                    adder.mm.memory().add(adder.pfn);
+                    adder.told.store(1, SeqCst);
+                    adder.mm.work().worker(ADDER, |item| adder.mm.run(item));
+                }),
+                cpu_body(move || {
+                    second.until_told();
+                    second.mm.memory().drain_all();
+                    assert!(second.is_listed(), "the drain has left it in a batch");
+                    second.mm.work().close(ADDER);
+                }),
+            ];
+            (shared.hooks(), bodies)
+        });
+    });
+}
+
+/// A CPU that has left the online mask and still runs is not asked to drain: for its adds the grace
+/// period alone is waited for.
+#[test]
+fn no_add_is_under_way_when_batches_are_off() {
+    check(300, || {
+        run(2, || {
+            let shared = Shared::new();
+            let (adder, remover) = (Arc::clone(&shared), Arc::clone(&shared));
+            set_online(ADDER.index(), false);
+            let bodies = vec![
+                cpu_body(move || {
+                    let off = remover.mm.memory().batches_off();
+                    remover.told.store(1, SeqCst);
+                    drop(off);
+                }),
+                cpu_body(move || {
+                    let reading = adder.mm.rcu().read();
+                    adder.mm.memory().add(adder.pfn);
+                    // Batches went off while this reader was inside: so it saw that they do.
+                    let off = adder.told.load(SeqCst) != 0;
+                    assert!(!off || adder.is_listed(), "it went into a batch after all");
+                    drop(reading);
+                }),
+            ];
+            (shared.hooks(), bodies)
+        });
+    });
+}
+
+/// What a CPU had gathered when it stopped is on its list once the CPU has been seen off.
+#[test]
+fn what_a_dead_cpu_has_gathered_is_listed() {
+    check(100, || {
+        run(2, || {
+            let shared = Shared::new();
+            let (adder, remover) = (Arc::clone(&shared), Arc::clone(&shared));
+            let bodies = vec![
+                cpu_body(move || {
+                    remover.until_told();
+                    set_online(ADDER.index(), false);
+                    remover.mm.cpu_dead(ADDER);
+                    assert!(remover.is_listed(), "it waits on a CPU that is gone");
+                }),
+                cpu_body(move || {
+                    adder.mm.memory().add(adder.pfn);
+                    adder.told.store(1, SeqCst);
+                }),
+            ];
+            (shared.hooks(), bodies)
+        });
+    });
+}
