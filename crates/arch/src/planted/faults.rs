@@ -224,7 +224,9 @@ faults! {
         /// A page is read from a slot that was freed meanwhile.
         SwapFreedRead = "swap-freed-read", "swap::", Quick;
         /// A page that comes back is mapped although it left the cache before it was locked.
-        SwapInUnasked = "swap-in-unasked", "goes_out", Caught;
+        SwapInUnasked = "swap-in-unasked", "goes_out",
+            Missed("the entry is looked at again under its table's lock, which refuses the page in \
+                the scenarios");
         /// A page that comes back takes the place of an entry that has changed meanwhile.
         SwapInUnchecked = "swap-in-unchecked", "goes_out", Caught;
         /// A second folio joins the swap cache for one slot.
@@ -256,7 +258,8 @@ faults! {
         /// A CPU that is several generations behind forgets the last one only.
         TlbOneGenerationAssumed = "tlb-one-generation-assumed", "tlb::", Quick;
         /// A CPU that has caught up wakes no sleeper.
-        TlbSleepersUnwoken = "tlb-sleepers-unwoken", "leave_limbo", Caught;
+        TlbSleepersUnwoken = "tlb-sleepers-unwoken", "leave_limbo",
+            Missed("not found in 3200 schedules of the scenario about limbo");
         /// A CPU that comes back to an address space forgets nothing.
         TlbSwitchForgetsNothing = "tlb-switch-forgets-nothing", "tlb::", Quick;
         /// A recent invalidation is used for another generation.
