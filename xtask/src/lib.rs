@@ -6,6 +6,7 @@ pub mod bpf;
 pub mod differ;
 mod folder;
 pub mod no_std;
+pub mod planted;
 pub mod same;
 pub mod signs;
 pub mod tables;

@@ -22,6 +22,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   same OLD NEW
            compares two folders of documents: equal but for what names
            the build and the host, and host times
+  planted [--only PATTERN] [--quick] [--list]
+           runs the tests with one protocol error at a time switched on,
+           and reports which test catches which
   no-std   builds the crates of a kernel into a program without std,
            and runs it
 
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
             told("signs", xtask::signs::check(Path::new(quick), Path::new(full)))
         }
         ["same", old, new] => told("same", xtask::same::check(Path::new(old), Path::new(new))),
+        ["planted", ref args @ ..] => told("planted", xtask::planted::run(&root, args)),
         ["no-std"] => told("no-std", xtask::no_std::check(&root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

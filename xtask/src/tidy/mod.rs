@@ -15,6 +15,7 @@ mod marks;
 mod pages;
 mod papers;
 mod places;
+mod planted;
 mod policies;
 mod reached;
 mod size;
@@ -47,6 +48,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("studies", studies::check),
     ("papers", papers::check),
     ("policies", policies::check),
+    ("planted", planted::check),
 ];
 
 /// One place where a rule is broken.

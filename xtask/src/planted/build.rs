@@ -1,0 +1,123 @@
+//! The test programs, built once with every fault compiled in.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The suites in the order of what they cost: package and target; a package's own name stands for
+/// its unit tests.
+const SUITES: [(&str, &str); 7] = [
+    ("arch", "mmscale_arch"),
+    ("frames", "mmscale_frames"),
+    ("mm", "mmscale_mm"),
+    ("frames", "rules"),
+    ("mm", "rules"),
+    ("interleave", "orders"),
+    ("conformance", "cases"),
+];
+
+/// Packages whose tests are too dear for the quick form.
+const DEAR: [&str; 1] = ["conformance"];
+
+/// A test program.
+pub(super) struct Suite {
+    /// As tables show it.
+    pub(super) name: String,
+    pub(super) program: PathBuf,
+    /// The folder that the tests run in: their package's.
+    pub(super) folder: PathBuf,
+    krate: &'static str,
+}
+
+impl Suite {
+    /// Whether the tests run code of this crate.
+    pub(super) fn reaches(&self, krate: &str) -> bool {
+        match self.krate {
+            "arch" => krate == "arch",
+            "frames" => krate != "mm",
+            _ => true,
+        }
+    }
+}
+
+/// Builds the suites.
+///
+/// # Errors
+/// What cargo said.
+pub(super) fn suites(root: &Path, quick: bool) -> Result<Vec<Suite>, String> {
+    let wanted = |package: &&str| !quick || !DEAR.contains(package);
+    let mut packages: Vec<&str> = SUITES.iter().map(|(package, _)| *package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages.retain(wanted);
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root).args(["test", "--no-run", "--message-format=json"]);
+    cargo.args(["--features", "mmscale-mm/planted"]);
+    packages.iter().for_each(|package| {
+        cargo.arg("-p").arg(format!("mmscale-{package}"));
+    });
+    let output = cargo.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|why| format!("starting cargo: {why}"))?;
+    if !output.status.success() {
+        return Err("the tests do not build with the feature `planted`".to_owned());
+    }
+    let programs = programs(&String::from_utf8_lossy(&output.stdout));
+    let mut suites = Vec::new();
+    for (package, target) in SUITES.iter().filter(|(package, _)| packages.contains(package)) {
+        let found = programs.iter().find(|found| found.is(package, target));
+        let found = found.ok_or_else(|| format!("cargo built no tests `{target}` of {package}"))?;
+        let name = match *target {
+            "rules" | "orders" | "cases" => (*package).to_owned(),
+            _ => format!("{package} (unit)"),
+        };
+        let (program, folder) = (found.program.clone(), found.folder.clone());
+        suites.push(Suite { name, program, folder, krate: package });
+    }
+    Ok(suites)
+}
+
+/// A test program, as cargo names it.
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    folder: PathBuf,
+    target: String,
+    program: PathBuf,
+}
+
+impl Program {
+    fn is(&self, package: &str, target: &str) -> bool {
+        self.folder.ends_with(package) && self.target == target
+    }
+}
+
+/// The test programs among cargo's messages.
+fn programs(messages: &str) -> Vec<Program> {
+    let of = |line: &str| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        if message["profile"]["test"] != true {
+            return None;
+        }
+        let manifest = Path::new(message["manifest_path"].as_str()?);
+        Some(Program {
+            folder: manifest.parent()?.to_owned(),
+            target: message["target"]["name"].as_str()?.to_owned(),
+            program: message["executable"].as_str()?.into(),
+        })
+    };
+    messages.lines().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_found_among_messages() {
+        let line = r#"{"reason":"compiler-artifact","manifest_path":"a/crates/mm/Cargo.toml",
+            "target":{"name":"rules"},"profile":{"test":true},"executable":"t/rules-1"}"#;
+        let line = line.replace('\n', "");
+        let library = line.replace("\"test\":true", "\"test\":false");
+        let found = programs(&format!("{library}\n{line}\nno JSON\n"));
+        assert!(matches!(&found[..], [one] if one.is("mm", "rules") && !one.is("mm", "orders")));
+    }
+}

@@ -1,0 +1,107 @@
+//! What is printed: the faults, and which test caught which.
+
+use super::suite::Outcome;
+use mmscale_arch::planted::{Declared, Expected};
+use std::fmt::Write;
+
+/// What came of one fault.
+pub(super) struct Row<'a> {
+    pub(super) fault: &'a Declared,
+    /// The suite and what became of it.
+    pub(super) caught: Option<(String, Outcome)>,
+    pub(super) seconds: f64,
+}
+
+impl Row<'_> {
+    fn by(&self) -> String {
+        let Some((suite, outcome)) = &self.caught else {
+            return match self.fault.expected {
+                Expected::Missed(why) => format!("not caught: {why}"),
+                _ => "**not caught**".to_owned(),
+            };
+        };
+        match outcome {
+            Outcome::Passed => "nothing".to_owned(),
+            Outcome::Failed { test, .. } => format!("{suite} `{test}`"),
+            Outcome::Hung { test } => format!("{suite} `{test}`, which hangs"),
+            Outcome::Died { test } => format!("{suite} `{test}`, which ends the program"),
+        }
+    }
+    fn schedule(&self) -> &str {
+        match &self.caught {
+            Some((_, Outcome::Failed { schedule: Some(schedule), .. })) => schedule,
+            _ => "",
+        }
+    }
+    /// The row in a line.
+    pub(super) fn short(&self) -> String {
+        let schedule = self.schedule();
+        let mark = if schedule.is_empty() { "" } else { ", " };
+        format!("{:.1} s: {}: {}{mark}{schedule}", self.seconds, self.fault.name, self.by())
+    }
+}
+
+/// The faults without a run.
+pub(super) fn list(faults: &[&Declared]) -> String {
+    let mut text = String::new();
+    for Declared { name, krate, what, expected, .. } in faults {
+        let expected = match expected {
+            Expected::Quick => "caught in seconds".to_owned(),
+            Expected::Caught => "caught".to_owned(),
+            Expected::Missed(why) => format!("missed: {why}"),
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name} ({krate}, {expected})\n    {what}");
+    }
+    text + &format!("{} faults", faults.len())
+}
+
+/// The rows as a table of a page.
+pub(super) fn markdown(rows: &[Row<'_>]) -> String {
+    let mut text = "| fault | what the code does wrong | caught by | schedule | s |\n\
+                    |---|---|---|---|---|\n"
+        .to_owned();
+    for row in rows {
+        let Declared { name, what, .. } = row.fault;
+        let (by, schedule) = (row.by(), row.schedule());
+        let _ = writeln!(text, "| {name} | {what} | {by} | {schedule} | {:.1} |", row.seconds);
+    }
+    text
+}
+
+/// Whether all was as declared.
+pub(super) fn verdict(rows: &[Row<'_>]) -> Result<String, String> {
+    let missed = |row: &&Row<'_>| matches!(row.fault.expected, Expected::Missed(_));
+    let caught = rows.iter().filter(|row| row.caught.is_some()).count();
+    let told = format!("planted: {caught} of {} faults are caught", rows.len());
+    let mut wrong = Vec::new();
+    for row in rows.iter().filter(|row| row.caught.is_some() == missed(row)) {
+        let what = match row.caught {
+            Some(_) => "is caught, and declared as missed",
+            None => "is not caught",
+        };
+        wrong.push(format!("{} {what}", row.fault.name));
+    }
+    if wrong.is_empty() { Ok(told) } else { Err(format!("{told}\n{}", wrong.join("\n"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_arch::planted::Fault;
+
+    #[test]
+    fn a_fault_that_is_not_as_declared_is_an_error() {
+        let of = |expected: fn(Expected) -> bool, caught: bool| {
+            let fault = Fault::ALL.iter().find(|fault| expected(fault.expected));
+            let fault = fault.expect("there is one");
+            let failed = Outcome::Failed { test: "a::b".to_owned(), schedule: None };
+            let caught = caught.then(|| ("mm".to_owned(), failed));
+            verdict(&[Row { fault, caught, seconds: 0.0 }]).is_ok()
+        };
+        let is_missed = |expected| matches!(expected, Expected::Missed(_));
+        let is_caught = |expected| matches!(expected, Expected::Caught | Expected::Quick);
+        assert!(of(is_caught, true) && !of(is_caught, false));
+        assert!(of(is_missed, false) && !of(is_missed, true));
+    }
+}

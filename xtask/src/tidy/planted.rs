@@ -1,0 +1,50 @@
+//! Every planted fault has its place: in the crate that its declaration names.
+//!
+//! The compiler refuses a place whose fault is not declared. A declared fault without a place would
+//! count as one that the tests miss.
+
+use super::{Finding, Tree};
+use mmscale_arch::planted::{Declared, Fault};
+
+/// Where faults are declared, and where the macro is explained.
+const DECLARED: &str = "crates/arch/src/planted/";
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let path = format!("{DECLARED}faults.rs");
+    let Some(source) = tree.source(&path) else { return Vec::new() };
+    let mut found = Vec::new();
+    for Declared { fault, krate, name, .. } in Fault::ALL {
+        let place = format!("planted!({fault:?})");
+        let has_place = |source: &super::Source| {
+            let own = source.krate() == Some(*krate) && source.part() == "src";
+            own && !source.path.starts_with(DECLARED) && source.text.contains(&place)
+        };
+        if !tree.rust().any(has_place) {
+            let line = source.text.lines().position(|line| line.contains(&format!("\"{name}\"")));
+            let what = format!("no `{place}` in crate `{krate}`: give the fault a place");
+            found.push(Finding::new(&path, line.map_or(0, |line| line + 1), what));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_without_a_place_is_caught() {
+        let places: String = Fault::ALL
+            .iter()
+            .filter(|declared| declared.krate == "mm")
+            .map(|declared| format!("if planted!({:?}) {{}}\n", declared.fault))
+            .collect();
+        let declared = ("crates/arch/src/planted/faults.rs", "");
+        let of = |places: &str| {
+            let tree = Tree::of(&[declared, ("crates/mm/src/lib.rs", places)]);
+            check(&tree).iter().filter(|found| found.what.contains("crate `mm`")).count()
+        };
+        assert_eq!(of(&places), 0);
+        assert_eq!(of(&places.replace("RcuEnoughEarly", "Other")), 1);
+    }
+}
