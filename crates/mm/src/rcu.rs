@@ -204,8 +204,8 @@ impl<A: Machine> Rcu<A> {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         for (cpu, seen) in self.seen.iter() {
-            let is_gone = planted!(RcuLeavingSkipped) || seen.alive.load(SeqCst) == 0;
-            if !online.contains(cpu) && is_gone {
+            let is_gone = || planted!(RcuLeavingSkipped) || seen.alive.load(SeqCst) == 0;
+            if !online.contains(cpu) && is_gone() {
                 continue;
             }
             self.owing.fetch_add(1, SeqCst);
