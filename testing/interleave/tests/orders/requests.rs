@@ -48,7 +48,7 @@ impl World {
         self.ran[call.info[0] as usize].fetch_add(1, SeqCst);
     }
     fn call_to(&self, target: CpuId, number: usize, wait: Wait) {
-        let call = Call { func: CallFunc::Test, info: [number as u64, 0] };
+        let call = Call { func: CallFunc::FlushTlb, info: [number as u64, 0] };
         let run = |call| self.run(call);
         self.smp.call_function_many([target], |_| true, call, Here::Skip, wait, &run);
     }

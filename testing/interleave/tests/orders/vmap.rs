@@ -43,8 +43,8 @@ impl World {
             vmap: None,
             mapped: Atomic::new(0),
         };
-        let page = VmaRange::with_pages(Vpn::new(1 << 30), 1).expect("a page");
-        let vmap = Vmap::with(world.on(), page, 100).expect("there is memory");
+        let with_guard = VmaRange::with_pages(Vpn::new(1 << 30), 2).expect("two pages");
+        let vmap = Vmap::with(world.on(), with_guard, 100).expect("there is memory");
         vmap.map(world.on(), &[OLD]).expect("there is a page of addresses");
         world.vmap = Some(vmap);
         world
@@ -76,7 +76,7 @@ fn an_address_that_is_mapped_anew_leads_no_cpu_to_the_old_frame() {
                     (Arc::clone(&world), Arc::clone(&world), Arc::clone(&world));
                 let bodies = vec![
                     cpu_body(move || {
-                        unmaps.vmap().unmap(unmaps.on(), unmaps.page());
+                        let _ = unmaps.vmap().unmap(unmaps.on(), unmaps.page());
                         unmaps.vmap().purge(unmaps.on());
                     }),
                     cpu_body(move || {
