@@ -77,7 +77,7 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
         let taken: u64 = seen.held_locks()?.rows("lruvec", &[]).map(|row| row.acquisitions).sum();
         value(taken as f64 / lock_ops(seen))
     }),
-    metric("lruvec_waits_per_op", "1", "how often somebody waited for it (linux)", |seen| {
+    metric("lruvec_waits_per_op", "1", "waits for it (linux)", |seen| {
         seen.live()?;
         value(lruvec(seen)?.count as f64 / seen.tally.begun as f64)
     }),
@@ -99,9 +99,12 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
             value(batches(seen)?[0] / seen.tally.begun as f64)
         },
     ),
-    metric("lru_batch_dead_mean", "1", "of these, folios that nobody else held any more", |seen| {
-        value(seen.sum(|cpu| cpu.dead_folios)? / seen.sum(|cpu| cpu.batches)?)
-    }),
+    metric(
+        "lru_batch_dead_mean",
+        "1",
+        "folios in such a batch that have no other reference left",
+        |seen| value(seen.sum(|cpu| cpu.dead_folios)? / seen.sum(|cpu| cpu.batches)?),
+    ),
     metric(
         "folios_pinned_in_batches_max",
         "1",

@@ -71,7 +71,7 @@ fn seen_on(on: On) -> &'static str {
         On::Linux => {
             "p50 and p99 of wake-ups are of the CPU that has the largest. Sections without \
              preemption cannot be seen without a tracer in each of them; resched_delay, how long a \
-             CPU goes on after it is to run another task, stands in for those that somebody waited \
+             CPU goes on after it is to run another task, stands in for those that a task waited \
              for. Calls are those of the run's processes, from the wish until the function began \
              (delivery) and while it ran."
         }

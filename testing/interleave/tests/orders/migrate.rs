@@ -11,7 +11,7 @@ fn move_away(world: &World) {
     let range = VmaRange::with_pages(Vpn::new(AT), 2).expect("user pages");
     let node = NodeId::new(1);
     let left = world.space().mbind(world.mm.backing(), range, node, Present::Move);
-    assert_eq!(left, Ok(0), "nobody else has the pages");
+    assert_eq!(left, Ok(0), "the pages have no other user");
 }
 
 /// The last of what is written: enough for the copy to begin in between.
