@@ -6,11 +6,13 @@ pub mod bpf;
 pub mod differ;
 mod folder;
 pub mod no_std;
+pub mod plain;
 pub mod planted;
 pub mod same;
 pub mod signs;
 pub mod tables;
 pub mod tidy;
+pub mod tokens;
 
 /// The workspace's root: the folder above this package.
 pub fn root() -> PathBuf {

@@ -25,6 +25,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   planted [--only PATTERN] [--quick] [--list]
            runs the tests with one protocol error at a time switched on,
            and reports which test catches which
+  plain [PATH.. | --phrases]
+           lists the phrases that the rule `plain` refuses, below paths;
+           with --phrases: those that it knows
+  tokens REVISION
+           checks that Rust files differ from a revision in comments only
   no-std   builds the crates of a kernel into a program without std,
            and runs it
 
@@ -49,6 +54,9 @@ fn main() -> ExitCode {
         }
         ["same", old, new] => told("same", xtask::same::check(Path::new(old), Path::new(new))),
         ["planted", ref args @ ..] => told("planted", xtask::planted::run(&root, args)),
+        ["plain", "--phrases"] => told("plain", Ok(xtask::plain::phrases())),
+        ["plain", ref paths @ ..] => told("plain", xtask::plain::list(&root, paths)),
+        ["tokens", revision] => told("tokens", xtask::tokens::check(&root, revision)),
         ["no-std"] => told("no-std", xtask::no_std::check(&root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

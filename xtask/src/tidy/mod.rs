@@ -15,6 +15,7 @@ mod marks;
 mod pages;
 mod papers;
 mod places;
+pub mod plain;
 mod planted;
 mod policies;
 mod reached;
@@ -44,6 +45,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("marks", marks::check),
     ("places", places::check),
     ("pages", pages::check),
+    ("plain", plain::check),
     ("links", links::check),
     ("studies", studies::check),
     ("papers", papers::check),
