@@ -38,13 +38,13 @@ pub trait Atomic<T: Copy> {
     /// Reads what this CPU most often has in its cache, as a part of work that is charged by
     /// itself: in virtual time it costs something only if the line has to be fetched.
     #[inline]
-    fn glance(&self, order: Ordering) -> T {
+    fn load_uncharged(&self, order: Ordering) -> T {
         self.load(order)
     }
     /// Writes to what this CPU most often has in its cache, as a part of work that is charged by
-    /// itself: the counterpart of [`Atomic::glance`].
+    /// itself: the counterpart of [`Atomic::load_uncharged`].
     #[inline]
-    fn jot(&self, value: T, order: Ordering) {
+    fn store_uncharged(&self, value: T, order: Ordering) {
         self.store(value, order);
     }
     /// Reads the value and writes what `change` makes of it, unless that is `None`; retries if

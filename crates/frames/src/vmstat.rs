@@ -172,7 +172,7 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
     }
     /// Sets the byte to `left` after `folded` pages more than that are due; tells the probes.
     #[inline]
-    fn settle(&self, item: usize, old: i8, left: i8, folded: i64) {
+    fn store_delta(&self, item: usize, old: i8, left: i8, folded: i64) {
         self.deltas.items[item].set(left);
         if folded != 0 {
             self.add_total(item, folded);
@@ -196,9 +196,9 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
         let old = self.deltas.items[item].get();
         let sum = i64::from(old) + pages;
         if sum.abs() > i64::from(self.threshold()) {
-            self.settle(item, old, 0, sum);
+            self.store_delta(item, old, 0, sum);
         } else {
-            self.settle(item, old, sum as i8, 0);
+            self.store_delta(item, old, sum as i8, 0);
         }
     }
     /// Adds `pages` one by one, as a loop over blocks of one page does: what is left in the byte
@@ -224,9 +224,9 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
         if sum * sign > threshold {
             let over = (threshold / 2) * sign;
             let more = if planted!(VmstatOverstepLost) { 0 } else { i64::from(over) };
-            self.settle(item, old, -over, i64::from(sum) + more);
+            self.store_delta(item, old, -over, i64::from(sum) + more);
         } else {
-            self.settle(item, old, sum, 0);
+            self.store_delta(item, old, sum, 0);
         }
     }
     /// Moves all bytes to the totals, and says how many were not zero.
@@ -237,7 +237,7 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
             if old != 0 {
                 A::work(Op::CounterFold, 1);
                 let left = if planted!(VmstatFoldedTwice) { old } else { 0 };
-                self.settle(item, old, left, old.into());
+                self.store_delta(item, old, left, old.into());
                 folded += 1;
             }
         }
@@ -335,7 +335,7 @@ impl<A: Cpu> Stats<A> {
     /// The total of a zone counter, without what is in the bytes. Never negative.
     #[inline]
     pub fn zone(&self, zone: ZoneId, item: ZoneItem) -> u64 {
-        self.zones[zone.index()].items[item as usize].glance(Relaxed).max(0) as u64
+        self.zones[zone.index()].items[item as usize].load_uncharged(Relaxed).max(0) as u64
     }
     /// The total of a node counter, without what is in the bytes. Never negative.
     pub fn node(&self, node: NodeId, item: NodeItem) -> u64 {

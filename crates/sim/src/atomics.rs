@@ -87,12 +87,12 @@ impl<T: Word> Atomic<T> for SimAtomic<T> {
         self.at_turn(Usage::Load, Cell::get)
     }
     #[inline]
-    fn jot(&self, value: T, _: Ordering) {
-        self.at_turn(Usage::Jot, |held| held.set(value));
+    fn store_uncharged(&self, value: T, _: Ordering) {
+        self.at_turn(Usage::StoreUncharged, |held| held.set(value));
     }
     #[inline]
-    fn glance(&self, _: Ordering) -> T {
-        self.at_turn(Usage::Glance, Cell::get)
+    fn load_uncharged(&self, _: Ordering) -> T {
+        self.at_turn(Usage::LoadUncharged, Cell::get)
     }
     #[inline]
     fn fetch_update(

@@ -122,9 +122,9 @@ impl LineState {
         let busy = self.busy_until.get().saturating_sub(clock);
         let cost = match usage {
             Usage::Load => return Some(own_ps),
-            Usage::Glance => return Some(0),
-            Usage::Jot if busy == 0 => return Some(0),
-            Usage::Store | Usage::Jot => busy + own_ps,
+            Usage::LoadUncharged => return Some(0),
+            Usage::StoreUncharged if busy == 0 => return Some(0),
+            Usage::Store | Usage::StoreUncharged => busy + own_ps,
             Usage::Update => busy + own_ps + atomic_ps,
         };
         self.busy_until.set(clock + cost);
@@ -144,7 +144,7 @@ impl LineState {
         let bit = 1 << (cpu % 64);
         let writer = self.writer.get();
         let owner = usize::from(writer) == cpu || writer == NOBODY;
-        let reads = matches!(usage, Usage::Load | Usage::Glance);
+        let reads = matches!(usage, Usage::Load | Usage::LoadUncharged);
         if reads && (owner || self.readers.get() & bit != 0) {
             return if usage == Usage::Load { seats.own_ps() } else { 0 };
         }
@@ -174,11 +174,11 @@ pub(crate) enum Usage {
     /// It reads.
     Load,
     /// It reads, and is part of other work if it finds the line in the cache.
-    Glance,
+    LoadUncharged,
     /// It writes.
     Store,
     /// It writes, and is part of other work if it finds the line in the cache.
-    Jot,
+    StoreUncharged,
     /// It reads and writes in one step.
     Update,
 }

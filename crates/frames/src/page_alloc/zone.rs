@@ -192,12 +192,12 @@ impl<A: Cpu> Zone<A> {
     /// How short of memory it is.
     #[inline]
     pub fn pressure(&self) -> Pressure {
-        pressure_of(self.flags.glance(Ordering::Relaxed))
+        pressure_of(self.flags.load_uncharged(Ordering::Relaxed))
     }
     /// How short of memory it is, and whether a pageblock of it is isolated.
     #[inline]
     pub(super) fn condition(&self) -> (Pressure, bool) {
-        let flags = self.flags.glance(Ordering::Relaxed);
+        let flags = self.flags.load_uncharged(Ordering::Relaxed);
         (pressure_of(flags), flags & ISOLATING != 0)
     }
     /// Sets or clears a flag.

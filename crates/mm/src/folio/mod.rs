@@ -136,17 +136,17 @@ impl<A: Machine> Folios<A> {
     #[inline]
     pub(crate) fn start_mapped(&self, pfn: Pfn, flags: FolioFlags) {
         let word = FolioWord::new(2, 1, flags.union(FolioFlags::PENDING));
-        self.at(pfn).word.jot(word.0, Release);
+        self.at(pfn).word.store_uncharged(word.0, Release);
     }
     /// The state now. No references: there is no such folio.
     #[inline]
     pub fn word(&self, pfn: Pfn) -> FolioWord {
         FolioWord(self.at(pfn).word.load(Acquire))
     }
-    /// The same in passing: see [`Atomic::glance`].
+    /// The same in passing: see [`Atomic::load_uncharged`].
     #[inline]
-    pub(crate) fn glance(&self, pfn: Pfn) -> FolioWord {
-        FolioWord(self.at(pfn).word.glance(Acquire))
+    pub(crate) fn load_uncharged(&self, pfn: Pfn) -> FolioWord {
+        FolioWord(self.at(pfn).word.load_uncharged(Acquire))
     }
     /// Takes a further reference; the caller has one, or knows that somebody keeps his.
     #[inline]

@@ -106,7 +106,8 @@ impl<A: Machine> Memory<'_, A> {
     /// Whether this folio does not wait for a full batch.
     #[inline]
     pub(super) fn moves_at_once(&self, pfn: Pfn) -> bool {
-        self.table().word(pfn).order() > Order::ZERO || self.lru.disabled.glance(Acquire) != 0
+        self.table().word(pfn).order() > Order::ZERO
+            || self.lru.disabled.load_uncharged(Acquire) != 0
     }
 
     /// Puts pending folios on their lists and drops the batch's references; under `Freeze` and
@@ -155,7 +156,7 @@ impl<A: Machine> Memory<'_, A> {
     /// with it: the state at its end.
     fn reap(&self, pfn: Pfn) -> Option<FolioWord> {
         // Most often it is not. If another's goes just now, he leaves the folio to the list.
-        if self.folios.glance(pfn).refs() != 1 {
+        if self.folios.load_uncharged(pfn).refs() != 1 {
             return None;
         }
         let last = |word: FolioWord| {

@@ -78,7 +78,7 @@ impl<A: Machine> Memory<'_, A> {
         pfn: Pfn,
         refs: u32,
     ) -> Option<FolioWord> {
-        let word = self.folios.glance(pfn);
+        let word = self.folios.load_uncharged(pfn);
         let ends = |word: FolioWord| word.has(FolioFlags::PENDING) && word.refs() == refs + 1;
         let mut owned = refs;
         if ends(word) && self.claim(pfn) {

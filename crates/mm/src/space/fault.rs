@@ -48,7 +48,7 @@ impl<A: Machine> Space<A> {
         seen: Pte,
     ) -> Result<(), FaultError> {
         A::work(Op::VmaFind, 1);
-        if self.state.glance(Acquire) & KILLED != 0 {
+        if self.state.load_uncharged(Acquire) & KILLED != 0 {
             return Err(FaultError::Killed);
         }
         if let Some(vma) = self.lock_vma_now(page) {

@@ -112,7 +112,7 @@ impl<A: Machine> Space<A> {
     /// that time, in the simulator too.
     #[inline]
     fn find_vma(&self, page: Vpn) -> Option<VmaId> {
-        (self.changes.glance(Acquire) & 1 == 0).then(|| self.finder.find(page))?
+        (self.changes.load_uncharged(Acquire) & 1 == 0).then(|| self.finder.find(page))?
     }
 }
 

@@ -240,7 +240,7 @@ impl<A: Machine> Space<A> {
     }
     fn change(&self) -> Change<'_, A> {
         let change = Change::begin(self);
-        if self.state.glance(Acquire) & (UNSTABLE | DEAD) == UNSTABLE {
+        if self.state.load_uncharged(Acquire) & (UNSTABLE | DEAD) == UNSTABLE {
             self.state.fetch_or(CHANGED, AcqRel);
         }
         change

@@ -141,7 +141,7 @@ impl<A: Machine> Space<A> {
     /// Whether new pages may be made (`check_stable_address_space`). Under the lock of the table
     /// that gets the entry: a reaper that has not been there yet takes the page out again.
     pub(super) fn stable(&self) -> Result<(), FaultError> {
-        if self.state.glance(Acquire) & UNSTABLE == 0 || planted!(ReapedRefilled) {
+        if self.state.load_uncharged(Acquire) & UNSTABLE == 0 || planted!(ReapedRefilled) {
             Ok(())
         } else {
             Err(FaultError::Bus)

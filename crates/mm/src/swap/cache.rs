@@ -126,7 +126,7 @@ impl<A: Machine> Swap<A> {
     /// its lock (`free_swap_cache`). For whoever is about to drop a reference, which he still has:
     /// a folio that was unmapped would stay for its slot alone. Also under page-table locks.
     pub fn free_swap_cache(&self, memory: Memory<'_, A>, pfn: Pfn) {
-        let word = memory.folios.glance(pfn);
+        let word = memory.folios.load_uncharged(pfn);
         if !word.has(FolioFlags::SWAP_CACHE) || word.maps() > 0 {
             return;
         }

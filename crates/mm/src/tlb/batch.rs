@@ -146,7 +146,7 @@ impl<A: Machine> Tlb<A> {
     /// Whether an invalidation of `asid` was put off that nobody has waited for yet.
     #[inline]
     pub fn is_deferred(&self, asid: Asid) -> bool {
-        self.space(asid).deferred.glance(Acquire) != 0
+        self.space(asid).deferred.load_uncharged(Acquire) != 0
     }
     /// Makes sure that what was put off of `asid` is done, if anything was. After the lock of the
     /// tables was held under which the caller found entries gone. The caller may hold spin locks.

@@ -69,7 +69,7 @@ impl<A: Machine> Limbo<A> {
         Self { line, len: A::AtomicU32::new(0) }
     }
     fn is_empty(&self) -> bool {
-        self.len.glance(Acquire) == 0
+        self.len.load_uncharged(Acquire) == 0
     }
 }
 
@@ -113,7 +113,7 @@ impl<A: Machine> Tlb<A> {
     }
     /// More frames are in limbo than before.
     pub(super) fn note_limbo(&self) {
-        let frames = self.limbo.len.glance(Acquire) as usize + self.parcels.pages();
+        let frames = self.limbo.len.load_uncharged(Acquire) as usize + self.parcels.pages();
         self.smp.tally().max::<A>(Max::Limbo, frames as u64);
     }
     /// Hands frames that leave limbo to `release`, with proof, some at a time; returns how many.

@@ -59,7 +59,7 @@ impl<A: Machine> Parcels<A> {
         Self { line: SpinLock::new(LockClass::Other, line), pages: A::AtomicU32::new(0) }
     }
     pub(super) fn pages(&self) -> usize {
-        self.pages.glance(Acquire) as usize
+        self.pages.load_uncharged(Acquire) as usize
     }
 }
 

@@ -120,7 +120,7 @@ impl<A: Machine> Space<A> {
     /// All CPUs have forgotten what they were to up to `generation`: nobody waits for it any more.
     pub(super) fn settled(&self, generation: u64) {
         let is_over = |deferred| deferred != 0 && deferred <= generation;
-        if is_over(self.deferred.glance(Acquire)) {
+        if is_over(self.deferred.load_uncharged(Acquire)) {
             let over = |deferred| is_over(deferred).then_some(0);
             let _ = self.deferred.fetch_update(SeqCst, SeqCst, over);
         }
