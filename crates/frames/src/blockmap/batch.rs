@@ -25,37 +25,37 @@ pub(super) struct Batch<'a, A: Cpu> {
 enum Mode {
     /// It has not changed any head yet.
     Idle,
-    /// As [`Way::Alone`].
-    Alone,
-    /// As [`Way::Careful`].
-    Careful,
+    /// As [`HeadWrite::Plain`].
+    Plain,
+    /// As [`HeadWrite::Cas`].
+    Cas,
 }
 
 /// How a CPU changes heads until its batch ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum HeadWrite {
     /// With plain stores: who isolates waits.
-    Alone,
+    Plain,
     /// With compare-and-exchange: somebody isolates.
-    Careful,
+    Cas,
 }
 
 impl<A: Cpu> Batch<'_, A> {
     /// How its CPU may change heads from now on.
     #[inline]
-    pub(super) fn enter(&self, map: &BlockMap<A>) -> Way {
+    pub(super) fn enter(&self, map: &BlockMap<A>) -> HeadWrite {
         if self.mode.get() == Mode::Idle {
             self.begin(map);
         }
-        if self.mode.get() == Mode::Alone { Way::Alone } else { Way::Careful }
+        if self.mode.get() == Mode::Plain { HeadWrite::Plain } else { HeadWrite::Cas }
     }
     fn begin(&self, map: &BlockMap<A>) {
         self.inside.swap(1, SeqCst);
         if map.isolating.load(SeqCst) == 0 {
-            self.mode.set(Mode::Alone);
+            self.mode.set(Mode::Plain);
         } else {
             self.inside.store(0, Release);
-            self.mode.set(Mode::Careful);
+            self.mode.set(Mode::Cas);
         }
     }
 }
@@ -63,7 +63,7 @@ impl<A: Cpu> Batch<'_, A> {
 impl<A: Cpu> Drop for Batch<'_, A> {
     #[inline]
     fn drop(&mut self) {
-        if self.mode.get() == Mode::Alone {
+        if self.mode.get() == Mode::Plain {
             self.inside.store(0, Release);
         }
     }
@@ -74,7 +74,7 @@ impl<A: Cpu> BlockMap<A> {
     /// batch: its cache has been entered.
     #[inline]
     pub(super) fn batch(&self, cpu: CpuId) -> Batch<'_, A> {
-        Batch { inside: &self.outside.of(cpu).inside, mode: Cell::new(Mode::Idle) }
+        Batch { inside: &self.shared.of(cpu).inside, mode: Cell::new(Mode::Idle) }
     }
 
     /// Makes of the head of a pageblock that the batch's CPU has all of what `change` makes of it.
@@ -82,27 +82,27 @@ impl<A: Cpu> BlockMap<A> {
     #[inline(always)]
     pub(super) fn replace(
         &self,
-        way: Way,
+        write: HeadWrite,
         block: usize,
         change: impl FnOnce(Head) -> Option<Head>,
     ) -> bool {
         let head = &self.heads[block];
         let from = head.load(SeqCst);
         let Some(to) = change(Head(from)) else { return false };
-        match way {
-            Way::Alone => {
+        match write {
+            HeadWrite::Plain => {
                 head.store(to.0, Release);
                 true
             }
-            Way::Careful => head.compare_exchange(from, to.0, SeqCst, Acquire).is_ok(),
+            HeadWrite::Cas => head.compare_exchange(from, to.0, SeqCst, Acquire).is_ok(),
         }
     }
 
     /// Has no CPU in a batch with plain stores, and runs `isolate`. The caller may wait.
     pub(super) fn without_batches<T>(&self, isolate: impl FnOnce() -> T) -> T {
         self.isolating.fetch_add(1, SeqCst);
-        for (_, outside) in self.outside.iter() {
-            while outside.inside.load(SeqCst) != 0 {
+        for (_, shared) in self.shared.iter() {
+            while shared.inside.load(SeqCst) != 0 {
                 A::relax();
             }
         }

@@ -77,7 +77,7 @@ pub(super) const fn runs(starts: u64, order: Order) -> u64 {
 
 /// Those of `starts`, where blocks of `order` start, whose buddy is not among them.
 #[inline]
-const fn lone(starts: u64, order: Order) -> u64 {
+const fn isolated_starts(starts: u64, order: Order) -> u64 {
     if order.get() == WORD_ORDER {
         return starts;
     }
@@ -92,8 +92,8 @@ pub(super) const fn best_of(starts: u64, order: Order) -> Option<u32> {
     if starts == 0 {
         return None;
     }
-    let lone = lone(starts, order);
-    Some(if lone == 0 { starts } else { lone }.trailing_zeros())
+    let isolated_starts = isolated_starts(starts, order);
+    Some(if isolated_starts == 0 { starts } else { isolated_starts }.trailing_zeros())
 }
 
 /// The best block of `order`, at most a word, that is all in `free`.
@@ -117,7 +117,7 @@ pub(super) enum Fit {
 #[inline]
 pub(super) const fn fit(free: u64, order: Order) -> Fit {
     let starts = starts(free, order);
-    match (starts, lone(starts, order)) {
+    match (starts, isolated_starts(starts, order)) {
         (0, _) => Fit::None,
         (_, 0) => Fit::Larger,
         _ => Fit::Exact,

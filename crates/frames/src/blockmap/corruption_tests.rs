@@ -1,7 +1,7 @@
 //! Damage planted in a map: [`BlockMap::verify`] must name each.
 
 use super::head::BUSY;
-use super::{Appetite, BlockMap, MapError, Reserve, ReservePages, WORDS, Want, bits};
+use super::{AllocRequest, BlockMap, MapError, Refill, ReserveAccess, ReservePages, WORDS, bits};
 use crate::frame::MigrateType;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
@@ -16,13 +16,13 @@ const ME: CpuId = CpuId::new(0);
 const FRESH: usize = 7;
 const NO_RESERVE: ReservePages = ReservePages { from_singles: 0, from_larger: 0 };
 
-fn want(order: Order) -> Want {
-    let (kind, appetite, reserve) = (MigrateType::Movable, Appetite::Ample, Reserve::Kept);
-    Want { cpu: ME, order, kind, appetite, reserve, spare_pages: 512 }
+fn request(order: Order) -> AllocRequest {
+    let (kind, refill, reserve) = (MigrateType::Movable, Refill::Batch, ReserveAccess::None);
+    AllocRequest { cpu: ME, order, kind, refill, reserve, spare_pages: 512 }
 }
 
 fn take(map: &Map) -> Pfn {
-    map.claim(&PreemptGuard::new(), want(Order::ZERO), &mut 0).unwrap()
+    map.claim(&PreemptGuard::new(), request(Order::ZERO), &mut 0).unwrap()
 }
 
 /// What `plant` does to a sound map, of which one CPU owns the block of the page that it is given,
@@ -54,8 +54,8 @@ fn a_frame_in_use_that_its_block_does_not_count() {
 fn room_that_nobody_would_look_for() {
     caught(|map, held| {
         let (block, order) = (map.block_of(held), Order::new(5).unwrap());
-        map.rooms.forget(block, order);
-        MapError::NoRoom(first(map, block), order)
+        map.order_hints.forget(block, order);
+        MapError::Unhinted(first(map, block), order)
     });
 }
 
@@ -129,7 +129,7 @@ fn a_frame_that_a_cpu_keeps_and_everybody_may_take() {
 #[test]
 fn a_cpu_that_miscounts_what_it_keeps() {
     caught(|map, _| {
-        map.caches.of(ME).enter().unwrap().plant_pages(1);
+        map.caches.of(ME).enter().unwrap().corrupt_pages(1);
         MapError::Keeps(ME)
     });
 }
@@ -142,14 +142,14 @@ fn frames_are_taken_before_they_are_counted_as_free() {
     let (word, pinned, mut change) = (Order::new(6).unwrap(), PreemptGuard::new(), 0);
     let mut claim = || {
         let cached = map.take_cached(&pinned, word, MigrateType::Movable);
-        cached.or_else(|| map.claim(&pinned, want(word), &mut change))
+        cached.or_else(|| map.claim(&pinned, request(word), &mut change))
     };
     let mut held: Vec<Pfn> = (0..WORDS).map(|_| claim().unwrap()).collect();
     held.sort_unstable();
     map.put_block(0, word);
     let free = map.clear(0, 1, !0);
     assert_eq!([claim(), claim()], [Some(held[0]), Some(held[1])]);
-    assert_eq!(map.uncount(0, 64, || bits::largest(free)), 64);
+    assert_eq!(map.release_frames(0, 64, || bits::largest(free)), 64);
     assert_eq!((map.head(0).free(), claim()), (0, None));
 }
 
@@ -167,13 +167,13 @@ fn who_keeps_what_came_back_or_owes_the_counter_says_so() {
     for (order, owed) in [(0, 0), (7, 128)] {
         let map = Map::new(Pfn::new(0), 8 << 9, NO_RESERVE);
         let (pinned, order) = (PreemptGuard::new(), block(order));
-        let pfn = map.claim(&pinned, want(order), &mut 0).unwrap();
+        let pfn = map.claim(&pinned, request(order), &mut 0).unwrap();
         map.drain_here(&pinned).expect("no interrupt is here");
-        map.settle(&pinned);
-        assert!(!map.outside.of(ME).filled.is_nonzero());
+        map.take_delta(&pinned);
+        assert!(!map.shared.of(ME).nonempty.is_nonzero());
         let cache = map.enter_cache(&pinned).expect("no interrupt is here");
         assert_eq!(map.give_part(cache, ME, (pfn, order)), owed);
-        assert!(map.outside.of(ME).filled.is_nonzero());
+        assert!(map.shared.of(ME).nonempty.is_nonzero());
         map.verify().unwrap();
     }
 }
@@ -184,14 +184,14 @@ fn who_keeps_what_came_back_or_owes_the_counter_says_so() {
 fn who_counts_at_once_says_nothing() {
     let map = Map::new(Pfn::new(0), 8 << 9, NO_RESERVE);
     let pinned = PreemptGuard::new();
-    let scarce = Want { appetite: Appetite::Scarce, ..want(Order::ZERO) };
+    let scarce = AllocRequest { refill: Refill::Exact, ..request(Order::ZERO) };
     let pfn = map.claim(&pinned, scarce, &mut 0).unwrap();
-    assert!(map.owes(&pinned, 0));
-    assert_eq!((map.settle(&pinned), map.owes(&pinned, 0)), (Some(-1), false));
-    map.give(&pinned, (pfn, Order::ZERO), Appetite::Scarce, &mut 0);
-    assert!(map.owes(&pinned, 0));
-    assert_eq!((map.settle(&pinned), map.settle(&pinned)), (Some(1), None));
-    assert!(!map.outside.of(ME).filled.is_nonzero());
+    assert!(map.has_unfolded_delta(&pinned, 0));
+    assert_eq!((map.take_delta(&pinned), map.has_unfolded_delta(&pinned, 0)), (Some(-1), false));
+    map.give(&pinned, (pfn, Order::ZERO), Refill::Exact, &mut 0);
+    assert!(map.has_unfolded_delta(&pinned, 0));
+    assert_eq!((map.take_delta(&pinned), map.take_delta(&pinned)), (Some(1), None));
+    assert!(!map.shared.of(ME).nonempty.is_nonzero());
     map.verify().unwrap();
 }
 
@@ -203,12 +203,12 @@ fn what_is_taken_for_later_is_bounded() {
     let kept = |order, spare_pages, reserve_pages| {
         let reserve = ReservePages { from_singles: reserve_pages, from_larger: reserve_pages };
         let map = Map::new(Pfn::new(0), MANY, reserve);
-        let want = Want { spare_pages, ..want(block(order)) };
-        let first = map.claim(&pinned, want, &mut 0).unwrap();
+        let req = AllocRequest { spare_pages, ..request(block(order)) };
+        let first = map.claim(&pinned, req, &mut 0).unwrap();
         let audit = map.verify().unwrap();
         let held = 1 << order;
         assert_eq!(audit.free + audit.cached + held, MANY.into());
-        assert_eq!(audit.uncounted, -((audit.cached + held) as i64));
+        assert_eq!(audit.unfolded, -((audit.cached + held) as i64));
         let mut taken = alloc::vec![(first, block(order))];
         let again = || map.take_cached(&pinned, block(order), MigrateType::Movable);
         taken.extend(core::iter::from_fn(again).map(|pfn| (pfn, block(order))));
@@ -218,7 +218,7 @@ fn what_is_taken_for_later_is_bounded() {
                 let cache = map.enter_cache(&pinned).expect("no interrupt is here");
                 map.give_part(cache, ME, (pfn, order));
             } else {
-                map.give(&pinned, (pfn, order), Appetite::Ample, &mut change);
+                map.give(&pinned, (pfn, order), Refill::Batch, &mut change);
             }
         }
         map.drain_here(&pinned).expect("no interrupt is here");
@@ -242,7 +242,8 @@ fn what_is_taken_for_later_is_bounded() {
     );
     let reserve = ReservePages { from_singles: 0, from_larger: MANY };
     let map = Map::new(Pfn::new(0), MANY, reserve);
-    let urgent = Want { reserve: Reserve::Open, spare_pages: u32::MAX, ..want(block(7)) };
+    let urgent =
+        AllocRequest { reserve: ReserveAccess::Full, spare_pages: u32::MAX, ..request(block(7)) };
     map.claim(&pinned, urgent, &mut 0).unwrap();
     assert_eq!(map.verify().unwrap().cached, 512 - 128, "who may have the reserve needs one");
 }
@@ -251,7 +252,7 @@ fn what_is_taken_for_later_is_bounded() {
 fn map_limit() -> u64 {
     let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
     let cache = map.caches.get(ME).unwrap().enter().unwrap();
-    u64::from(cache.stacks.refill(Order::PAGEBLOCK, MigrateType::Movable))
+    u64::from(cache.stacks.refill_count(Order::PAGEBLOCK, MigrateType::Movable))
 }
 
 #[test]
@@ -262,7 +263,7 @@ fn a_frame_that_two_keep_or_that_is_part_of_more() {
     };
     let kept = |plant: &dyn Fn(&Map)| {
         let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
-        let whole = Want { spare_pages: 0, ..want(block(9)) };
+        let whole = AllocRequest { spare_pages: 0, ..request(block(9)) };
         assert_eq!(map.claim(&PreemptGuard::new(), whole, &mut 0), Some(Pfn::new(0)));
         plant(&map);
         map.verify().map(|audit| audit.cached)
@@ -272,7 +273,7 @@ fn a_frame_that_two_keep_or_that_is_part_of_more() {
     let twice = |map: &Map| (0..2).for_each(|_| keep(map, 0, 9));
     assert_eq!(kept(&twice), Err(MapError::Kept(Pfn::new(0))));
     let part = |map: &Map| {
-        map.claim(&PreemptGuard::new(), want(Order::ZERO), &mut 0).unwrap();
+        map.claim(&PreemptGuard::new(), request(Order::ZERO), &mut 0).unwrap();
         keep(map, 512 + 63, 0);
     };
     assert_eq!(kept(&part), Err(MapError::Kept(Pfn::new(512 + 63))));

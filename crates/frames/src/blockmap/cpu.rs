@@ -2,20 +2,20 @@
 //! more from.
 
 use super::bits::{Run, WORD_PAGES};
-use super::places::MOST_PAGES;
 use super::stack::Stacks;
+use super::stack_layout::MOST_PAGES;
 use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use mmscale_arch::Order;
 
 /// Words of frames on their way home that a CPU keeps at most; a power of two.
-const HOMES: usize = 8;
+const PENDING_WORDS: usize = 8;
 
 /// How much a CPU keeps at most.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     /// Words of frames on their way home, a power of two.
-    homes: usize,
+    pending_words: usize,
     /// Pages on its stacks.
     stacked_pages: u32,
 }
@@ -25,17 +25,18 @@ impl Limits {
     /// on its way home.
     pub(super) const fn of(pages: usize) -> Self {
         let words = pages / 2 / WORD_PAGES;
-        let homes = if words == 0 { 1 } else { 1 << words.ilog2() };
-        let homes = if homes > HOMES { HOMES } else { homes };
-        let homeward = homes * WORD_PAGES;
+        let pending_words = if words == 0 { 1 } else { 1 << words.ilog2() };
+        let pending_words =
+            if pending_words > PENDING_WORDS { PENDING_WORDS } else { pending_words };
+        let pending = pending_words * WORD_PAGES;
         let most = MOST_PAGES as usize;
-        let stacked = if pages < 2 * homeward { homeward } else { pages - homeward };
+        let stacked = if pages < 2 * pending { pending } else { pages - pending };
         let stacked_pages = if stacked > most { most } else { stacked } as u32;
-        Self { homes, stacked_pages }
+        Self { pending_words, stacked_pages }
     }
     /// Pages in all.
     pub(super) const fn pages(self) -> usize {
-        self.homes * WORD_PAGES + self.stacked_pages as usize
+        self.pending_words * WORD_PAGES + self.stacked_pages as usize
     }
 }
 
@@ -67,14 +68,14 @@ impl List {
 }
 
 /// Frames of one word that go home together; none, if it is no word's.
-struct Home {
+struct PendingFree {
     frames: AtomicU64,
     word: AtomicU32,
     /// How many they are.
     pages: AtomicU32,
 }
 
-impl Home {
+impl PendingFree {
     const NO_WORD: u32 = u32::MAX;
 
     const fn none() -> Self {
@@ -120,11 +121,11 @@ impl BlockCell {
 
 /// What becomes of blocks that come back to a pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fate {
+pub(super) enum FreeTo {
     /// They are handed out again, as blocks of this type.
-    Again(MigrateType),
+    Stack(MigrateType),
     /// They go home, for the pageblock is to become whole.
-    Home,
+    Bitmap,
 }
 
 /// One CPU's cache of one zone. Frames in it are free for this CPU only: their bits say "used".
@@ -134,9 +135,9 @@ pub(super) struct CpuCache {
     /// The pageblock to which something came back last.
     recent: BlockCell,
     /// And what became of it: a type, or the number of types for "it goes home".
-    recent_fate: AtomicU32,
+    recent_to: AtomicU32,
     /// By word: frames on their way home. A word has one place that it may be in.
-    homes: [Home; HOMES],
+    pending: [PendingFree; PENDING_WORDS],
     /// Homes in use, less one: fewer where memory is scarce for the number of CPUs.
     mask: u32,
     /// By list: the pageblock that refills come from, if nobody has taken it over.
@@ -145,7 +146,7 @@ pub(super) struct CpuCache {
     /// wants one, like `block`.
     pub(super) spare: BlockCell,
     /// Pages that became free less those that were taken, not yet in the zone's counter.
-    uncounted: AtomicI64,
+    delta: AtomicI64,
 }
 
 impl CpuCache {
@@ -154,135 +155,139 @@ impl CpuCache {
         Self {
             stacks: Stacks::new(limits.stacked_pages),
             recent: BlockCell::none(),
-            recent_fate: AtomicU32::new(0),
-            homes: [const { Home::none() }; HOMES],
-            mask: limits.homes as u32 - 1,
+            recent_to: AtomicU32::new(0),
+            pending: [const { PendingFree::none() }; PENDING_WORDS],
+            mask: limits.pending_words as u32 - 1,
             block: [const { BlockCell::none() }; List::COUNT],
             spare: BlockCell::none(),
-            uncounted: AtomicI64::new(0),
+            delta: AtomicI64::new(0),
         }
     }
     /// What becomes of what comes back to `block`, if something just did. What the pageblock's head
     /// says may have changed since; a drain forgets it.
     #[inline]
-    pub(super) fn fate(&self, block: usize) -> Option<Fate> {
+    pub(super) fn recent_free_to(&self, block: usize) -> Option<FreeTo> {
         if self.recent.0.load(Relaxed) != block as u32 {
             return None;
         }
-        let kind = self.recent_fate.load(Relaxed) as usize;
+        let kind = self.recent_to.load(Relaxed) as usize;
         let again = kind < MigrateType::COUNT;
-        Some(if again { Fate::Again(MigrateType::from_index(kind)) } else { Fate::Home })
+        Some(if again { FreeTo::Stack(MigrateType::from_index(kind)) } else { FreeTo::Bitmap })
     }
     /// Remembers it, for as long as the cache keeps something.
     #[inline]
-    pub(super) fn set_fate(&self, block: usize, fate: Fate) {
-        let kind = match fate {
-            Fate::Again(kind) => kind.index(),
-            Fate::Home => MigrateType::COUNT,
+    pub(super) fn set_recent(&self, block: usize, to: FreeTo) {
+        let kind = match to {
+            FreeTo::Stack(kind) => kind.index(),
+            FreeTo::Bitmap => MigrateType::COUNT,
         };
-        self.recent_fate.store(kind as u32, Relaxed);
+        self.recent_to.store(kind as u32, Relaxed);
         self.recent.set(block);
     }
     /// Whether it remembers none.
     #[inline]
-    pub(super) fn remembers_nothing(&self) -> bool {
+    pub(super) fn has_no_recent(&self) -> bool {
         self.recent.get().is_none()
     }
     /// Forgets it.
-    pub(super) fn forget_fate(&self) {
+    pub(super) fn forget_recent(&self) {
         self.recent.take();
     }
     /// Adds frames, `pages` in number, to others of their word that wait to go home. `false`: there
     /// are none, or the word would be together, or one of them is there already.
     #[inline(always)]
-    pub(super) fn join_home(&self, run: Run, pages: u32) -> bool {
-        let home = &self.homes[(run.word & self.mask) as usize % HOMES];
-        let old = home.frames.load(Relaxed);
+    pub(super) fn join_pending(&self, run: Run, pages: u32) -> bool {
+        let pending = &self.pending[(run.word & self.mask) as usize % PENDING_WORDS];
+        let old = pending.frames.load(Relaxed);
         let frames = old | run.frames;
-        let alone = home.word.load(Relaxed) != run.word;
+        let alone = pending.word.load(Relaxed) != run.word;
         if alone || frames == !0 || old & run.frames != 0 {
             return false;
         }
-        home.frames.store(frames, Relaxed);
-        home.pages.store(home.pages.load(Relaxed) + pages, Relaxed);
+        pending.frames.store(frames, Relaxed);
+        pending.pages.store(pending.pages.load(Relaxed) + pages, Relaxed);
         true
     }
     /// Adds frames, `pages` in number, to what goes home: `Ok` with what has to make room, or what
     /// has its word together, and how many those are. The error: one of them is there already.
     #[inline(always)]
-    pub(super) fn go_home(&self, run: Run, pages: u32) -> Result<Option<(Run, u32)>, FreedTwice> {
-        let home = &self.homes[(run.word & self.mask) as usize % HOMES];
-        let (old, there) = (home.run(), home.pages.load(Relaxed));
-        if old.word != run.word {
-            home.word.store(run.word, Relaxed);
-            home.frames.store(run.frames, Relaxed);
-            home.pages.store(pages, Relaxed);
-            return Ok((there > 0).then_some((old, there)));
-        }
-        self.join_own(home, run, pages)
-    }
-    #[inline(never)]
-    fn join_own(
+    pub(super) fn add_pending(
         &self,
-        home: &Home,
         run: Run,
         pages: u32,
     ) -> Result<Option<(Run, u32)>, FreedTwice> {
-        let (old, there) = (home.run(), home.pages.load(Relaxed));
+        let pending = &self.pending[(run.word & self.mask) as usize % PENDING_WORDS];
+        let (old, there) = (pending.run(), pending.pages.load(Relaxed));
+        if old.word != run.word {
+            pending.word.store(run.word, Relaxed);
+            pending.frames.store(run.frames, Relaxed);
+            pending.pages.store(pages, Relaxed);
+            return Ok((there > 0).then_some((old, there)));
+        }
+        self.join_same_word(pending, run, pages)
+    }
+    #[inline(never)]
+    fn join_same_word(
+        &self,
+        pending: &PendingFree,
+        run: Run,
+        pages: u32,
+    ) -> Result<Option<(Run, u32)>, FreedTwice> {
+        let (old, there) = (pending.run(), pending.pages.load(Relaxed));
         if old.frames & run.frames != 0 {
             return Err(FreedTwice);
         }
         let frames = old.frames | run.frames;
         if frames == !0 {
-            home.empty();
+            pending.empty();
             return Ok(Some((Run { word: run.word, frames }, WORD_PAGES as u32)));
         }
-        home.frames.store(frames, Relaxed);
-        home.pages.store(there + pages, Relaxed);
+        pending.frames.store(frames, Relaxed);
+        pending.pages.store(there + pages, Relaxed);
         Ok(None)
     }
     /// Takes what is on its way home out, a word at a time.
-    pub(super) fn pop_home(&self) -> Option<Run> {
-        let home = self.homes.iter().find(|home| home.frames.load(Relaxed) != 0)?;
-        let run = home.run();
-        home.empty();
+    pub(super) fn pop_pending(&self) -> Option<Run> {
+        let pending = self.pending.iter().find(|pending| pending.frames.load(Relaxed) != 0)?;
+        let run = pending.run();
+        pending.empty();
         Some(run)
     }
     /// What is in it, at most a word at a time.
     pub(super) fn words(&self) -> impl Iterator<Item = Run> + '_ {
-        let homeward = self.homes.iter().map(Home::run).filter(|run| run.frames != 0);
-        homeward.chain(self.stacks.runs())
+        let pending = self.pending.iter().map(PendingFree::run).filter(|run| run.frames != 0);
+        pending.chain(self.stacks.runs())
     }
     /// Pages in it.
     #[inline]
     pub(super) fn pages(&self) -> u32 {
-        let homeward: u32 = self.homes.iter().map(|home| home.pages.load(Relaxed)).sum();
-        homeward + self.stacks.pages()
+        let pending: u32 = self.pending.iter().map(|pending| pending.pages.load(Relaxed)).sum();
+        pending + self.stacks.pages()
     }
     /// Says that it has `more` pages than there are.
     #[cfg(test)]
-    pub(super) fn plant_pages(&self, more: u32) {
-        let home = &self.homes[0];
-        home.pages.store(home.pages.load(Relaxed) + more, Relaxed);
+    pub(super) fn corrupt_pages(&self, more: u32) {
+        let pending = &self.pending[0];
+        pending.pages.store(pending.pages.load(Relaxed) + more, Relaxed);
     }
     /// Notes a change of the zone's free pages; what is noted now.
     #[inline]
     pub(super) fn account(&self, change: i64) -> i64 {
-        let sum = self.uncounted.load(Relaxed) + change;
-        self.uncounted.store(sum, Relaxed);
+        let sum = self.delta.load(Relaxed) + change;
+        self.delta.store(sum, Relaxed);
         sum
     }
     /// What is noted, which is the caller's to count now.
     #[inline]
-    pub(super) fn settle(&self) -> i64 {
-        let sum = self.uncounted();
-        self.uncounted.store(0, Relaxed);
+    pub(super) fn take_delta(&self) -> i64 {
+        let sum = self.delta();
+        self.delta.store(0, Relaxed);
         sum
     }
     /// What is noted.
     #[inline]
-    pub(super) fn uncounted(&self) -> i64 {
-        self.uncounted.load(Relaxed)
+    pub(super) fn delta(&self) -> i64 {
+        self.delta.load(Relaxed)
     }
 }
 
@@ -299,31 +304,31 @@ mod tests {
         let cache = CpuCache::new(Limits::of(4 * 2 * WORD_PAGES));
         let go = |word, frames: u64| {
             cache
-                .go_home(Run { word, frames }, frames.count_ones())
+                .add_pending(Run { word, frames }, frames.count_ones())
                 .map(|gone| gone.map(|(run, pages)| (run.word, run.frames, pages)))
         };
         assert_eq!(go(1, 0xf0), Ok(None));
         assert_eq!(go(2, 1), Ok(None));
-        let join = |word, frames| cache.join_home(Run { word, frames }, 2);
+        let join = |word, frames| cache.join_pending(Run { word, frames }, 2);
         assert!(join(1, 0x3) && !join(1, 0x81) && !join(5, 3) && !join(3, 3));
         assert_eq!(go(1, 0x81), Err(FreedTwice));
         assert_eq!(cache.pages(), 7);
         assert_eq!(go(5, 1), Ok(Some((1, 0xf3, 6))), "its place is the same");
         assert_eq!(go(5, !1), Ok(Some((5, !0, 64))), "the word is together");
         assert_eq!(cache.pages(), 1);
-        assert_eq!(cache.pop_home(), Some(Run { word: 2, frames: 1 }));
-        assert_eq!((cache.pop_home(), cache.pages()), (None, 0));
+        assert_eq!(cache.pop_pending(), Some(Run { word: 2, frames: 1 }));
+        assert_eq!((cache.pop_pending(), cache.pages()), (None, 0));
     }
 
     #[test]
     fn the_fate_of_one_pageblock_is_remembered_until_it_is_forgotten() {
         let cache = CpuCache::new(Limits::of(0));
-        assert_eq!(cache.fate(0), None);
-        for fate in [Fate::Home, Fate::Again(MigrateType::Reclaimable)] {
-            cache.set_fate(7, fate);
-            assert_eq!((cache.fate(7), cache.fate(0)), (Some(fate), None));
+        assert_eq!(cache.recent_free_to(0), None);
+        for to in [FreeTo::Bitmap, FreeTo::Stack(MigrateType::Reclaimable)] {
+            cache.set_recent(7, to);
+            assert_eq!((cache.recent_free_to(7), cache.recent_free_to(0)), (Some(to), None));
         }
-        cache.forget_fate();
-        assert_eq!(cache.fate(7), None);
+        cache.forget_recent();
+        assert_eq!(cache.recent_free_to(7), None);
     }
 }

@@ -15,8 +15,8 @@ impl<A: Cpu> BlockMap<A> {
     /// Gives all that a cache holds to the map; how many pages.
     pub(super) fn empty(&self, cache: &CpuCache, cpu: CpuId) -> u32 {
         let pages = cache.pages();
-        cache.forget_fate();
-        self.send_all_home(cache, cpu);
+        cache.forget_recent();
+        self.flush_all(cache, cpu);
         self.disown_all(cache, cpu);
         pages
     }
@@ -35,22 +35,22 @@ impl<A: Cpu> BlockMap<A> {
         let cpu = pinned.cpu();
         let cache = self.caches.of(cpu).enter()?;
         let pages = self.empty(&cache, cpu);
-        let outside = self.outside.of(cpu);
-        outside.counting.fetch_add(1, AcqRel);
-        self.say_empty(cpu);
+        let shared = self.shared.of(cpu);
+        shared.folding.fetch_add(1, AcqRel);
+        self.mark_empty(cpu);
         Some(pages)
     }
 
     /// What [`BlockMap::drain_here`] has brought home is counted now.
-    pub(crate) fn counted(&self, pinned: &impl NoPreempt<A>) {
-        self.outside.of(pinned.cpu()).counting.fetch_sub(1, AcqRel);
+    pub(crate) fn end_fold(&self, pinned: &impl NoPreempt<A>) {
+        self.shared.of(pinned.cpu()).folding.fetch_sub(1, AcqRel);
     }
 
     /// Tells a CPU that asked this one for what it keeps ([`BlockMap::drain_remote`]) whether that
     /// has come home and is counted.
-    pub(crate) fn answer(&self, pinned: &impl NoPreempt<A>, drained: bool) {
-        let outside = self.outside.of(pinned.cpu());
-        let answer = if drained { &outside.emptied } else { &outside.refused };
+    pub(crate) fn ack_drain(&self, pinned: &impl NoPreempt<A>, drained: bool) {
+        let shared = self.shared.of(pinned.cpu());
+        let answer = if drained { &shared.emptied } else { &shared.refused };
         answer.fetch_add(1, AcqRel);
     }
 
@@ -60,34 +60,34 @@ impl<A: Cpu> BlockMap<A> {
         let cache = self.caches.of(dead).enter();
         let cache = cache.expect("a CPU stops only between allocations and frees");
         let pages = self.empty(&cache, dead);
-        self.say_empty(dead);
-        (pages, cache.settle())
+        self.mark_empty(dead);
+        (pages, cache.take_delta())
     }
 
     /// Has another CPU, which is online, give up what it keeps, and waits for that. The caller may
     /// wait, with interrupts on.
     pub(crate) fn drain_remote(&self, cpu: CpuId) {
-        let outside = self.outside.of(cpu);
-        while outside.filled.is_nonzero() {
-            let before = (outside.emptied.load(Acquire), outside.refused.load(Acquire));
+        let shared = self.shared.of(cpu);
+        while shared.nonempty.is_nonzero() {
+            let before = (shared.emptied.load(Acquire), shared.refused.load(Acquire));
             if !A::request_drain(cpu) {
                 return;
             }
-            while (outside.emptied.load(Acquire), outside.refused.load(Acquire)) == before {
-                if !A::is_online(cpu) || !outside.filled.is_nonzero() {
+            while (shared.emptied.load(Acquire), shared.refused.load(Acquire)) == before {
+                if !A::is_online(cpu) || !shared.nonempty.is_nonzero() {
                     break;
                 }
                 A::relax();
             }
-            if !A::is_online(cpu) || outside.emptied.load(Acquire) != before.0 {
+            if !A::is_online(cpu) || shared.emptied.load(Acquire) != before.0 {
                 break;
             }
         }
-        // The other half of `say_empty`.
+        // The other half of `mark_empty`.
         fence(Acquire);
         // The pages are in the map, but perhaps not in the counters.
         while A::is_online(cpu)
-            && outside.counting.load(Acquire) != 0
+            && shared.folding.load(Acquire) != 0
             && !planted!(BlockmapCountUnawaited)
         {
             A::relax();
@@ -97,8 +97,8 @@ impl<A: Cpu> BlockMap<A> {
     /// Waits until no CPU that goes away keeps anything. The caller may wait, with interrupts on,
     /// and is not the one who sees that CPU off.
     pub(crate) fn wait_for_dying(&self) {
-        for (cpu, outside) in self.outside.iter() {
-            while !A::is_online(cpu) && outside.filled.is_nonzero() {
+        for (cpu, shared) in self.shared.iter() {
+            while !A::is_online(cpu) && shared.nonempty.is_nonzero() {
                 A::relax();
             }
         }
@@ -111,22 +111,22 @@ impl<A: Cpu> BlockMap<A> {
     }
 
     /// Whether `cpu` may keep pages or owes the counter.
-    pub(crate) fn keeps_something(&self, cpu: CpuId) -> bool {
+    pub(crate) fn has_pages_or_delta(&self, cpu: CpuId) -> bool {
         let cache = self.caches.of(cpu).peek();
-        cache.pages() > 0 || cache.uncounted() != 0
+        cache.pages() > 0 || cache.delta() != 0
     }
 
     /// Whether this CPU has not counted more than `most` pages yet, either way. Not in an interrupt
     /// that came while the CPU uses its cache: it may be adding to the sum just then, and asks
     /// itself. Who hears that it does settles it.
     #[inline]
-    pub(crate) fn owes(&self, pinned: &impl NoPreempt<A>, most: i64) -> bool {
+    pub(crate) fn has_unfolded_delta(&self, pinned: &impl NoPreempt<A>, most: i64) -> bool {
         let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
-        let uncounted = cache.uncounted();
-        let owes = uncounted.abs() > most;
+        let delta = cache.delta();
+        let owes = delta.abs() > most;
         // Who counts it all at once has nothing to say, and need not be drained for it.
-        if !owes && uncounted != 0 {
-            self.say_filled(pinned.cpu());
+        if !owes && delta != 0 {
+            self.mark_nonempty(pinned.cpu());
         }
         owes
     }
@@ -135,25 +135,25 @@ impl<A: Cpu> BlockMap<A> {
     /// who has this CPU drained meanwhile does not miss it. `None`: nothing, or it is an interrupt
     /// as above.
     #[inline]
-    pub(crate) fn settle(&self, pinned: &impl NoPreempt<A>) -> Option<i64> {
-        let owed = self.caches.of(pinned.cpu()).enter()?.settle();
+    pub(crate) fn take_delta(&self, pinned: &impl NoPreempt<A>) -> Option<i64> {
+        let owed = self.caches.of(pinned.cpu()).enter()?.take_delta();
         (owed != 0).then_some(owed)
     }
 
     /// Lets others know that a CPU keeps nothing any more. Who sees it, and then an acquire fence,
     /// finds the pages in the map.
-    fn say_empty(&self, cpu: CpuId) {
+    fn mark_empty(&self, cpu: CpuId) {
         fence(Release);
-        self.outside.of(cpu).filled.set(0);
+        self.shared.of(cpu).nonempty.set(0);
     }
 
     /// Lets others know that this CPU keeps something, or will in a moment: what it looks at
     /// afterwards is no older than that.
     #[inline(always)]
-    pub(super) fn say_filled(&self, cpu: CpuId) {
-        let filled = &self.outside.of(cpu).filled;
-        if filled.get() == 0 {
-            filled.set(1);
+    pub(super) fn mark_nonempty(&self, cpu: CpuId) {
+        let nonempty = &self.shared.of(cpu).nonempty;
+        if nonempty.get() == 0 {
+            nonempty.set(1);
             if !planted!(BlockmapFilledUnfenced) {
                 fence(SeqCst);
             }

@@ -2,8 +2,8 @@
 
 use super::head::{BLOCK_PAGES, Fill, Head};
 use super::index::Index;
-use super::rooms::LARGEST_ROOM;
-use super::{Appetite, BlockMap, Reserve, Want, Where};
+use super::order_hints::LARGEST_HINT;
+use super::{AllocRequest, BlockMap, Refill, ReserveAccess, Where};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::Release;
 use mmscale_arch::{Atomic, Cpu, Op, Order, PAGEBLOCK_ORDER, planted};
@@ -25,30 +25,30 @@ impl<A: Cpu> BlockMap<A> {
     /// Enters a block when none that is in use already has what is wanted, but for other types'
     /// and other CPUs': the block and the word. It is of the wanted type unless only other types'
     /// blocks are left with too much in use to change that.
-    pub(super) fn find(&self, want: Want) -> Option<(usize, usize)> {
-        let found = self.find_whole(want, Where::All).or_else(|| self.find_fallback(want));
-        let found = found.or_else(|| match want.appetite {
+    pub(super) fn find(&self, req: AllocRequest) -> Option<(usize, usize)> {
+        let found = self.find_whole(req, Where::All).or_else(|| self.find_fallback(req));
+        let found = found.or_else(|| match req.refill {
             // If there is a whole one left, it is of the reserve.
-            Appetite::Ample => self.enter_used(want),
-            Appetite::Scarce => None,
+            Refill::Batch => self.try_steal(req),
+            Refill::Exact => None,
         });
         // A single page may have the reserve later, and then it is worth a look at everything.
-        let later = want.reserve != Reserve::Open && want.order == Order::ZERO;
-        found.or_else(|| if later { None } else { self.sweep(want) })
+        let later = req.reserve != ReserveAccess::Full && req.order == Order::ZERO;
+        found.or_else(|| if later { None } else { self.sweep(req) })
     }
 
     /// Enters the fullest of the blocks of `kind`, in use already and nobody's, that has what is
     /// wanted; rather one that has nothing larger, so that nothing is broken up.
     pub(super) fn find_partial(
         &self,
-        want: Want,
+        req: AllocRequest,
         kind: MigrateType,
-        place: Where,
+        range: Where,
     ) -> Option<(usize, usize)> {
-        let pages = want.order.pages() as u64;
+        let pages = req.order.pages() as u64;
         let may = |fill: &Fill| fill.most_free() >= pages && !self.fill(kind, *fill).is_empty();
-        let exact = |fill| self.find_partly(want, (kind, fill), true, place);
-        let any = |fill| self.find_partly(want, (kind, fill), false, place);
+        let exact = |fill| self.find_partly(req, (kind, fill), true, range);
+        let any = |fill| self.find_partly(req, (kind, fill), false, range);
         let mut fills = Fill::all();
         let nearly_full = [fills.next().filter(may), fills.next().filter(may)];
         let nearly_full = || nearly_full.into_iter().flatten();
@@ -62,23 +62,23 @@ impl<A: Cpu> BlockMap<A> {
 
     fn find_partly(
         &self,
-        want: Want,
+        req: AllocRequest,
         (kind, fill): (MigrateType, Fill),
         exact: bool,
-        place: Where,
+        range: Where,
     ) -> Option<(usize, usize)> {
-        let above = if exact { Some(self.rooms.above(want.order)?) } else { None };
-        let (index, home) = (self.fill(kind, fill), self.home(want.cpu));
-        let stretch = self.stretch(want.cpu, place);
-        let blocks = index.common(self.rooms.of(want.order), above, home);
+        let above = if exact { Some(self.order_hints.above(req.order)?) } else { None };
+        let (index, start) = (self.fill(kind, fill), self.search_start(req.cpu));
+        let stretch = self.stretch(req.cpu, range);
+        let blocks = index.common(self.order_hints.of(req.order), above, start);
         let blocks = blocks.take_while(|block| stretch.contains(block));
-        self.find_among(want, (kind, fill), blocks)
+        self.find_among(req, (kind, fill), blocks)
     }
 
     /// Enters one of these blocks, which are filed under a type and a fill.
     fn find_among(
         &self,
-        want: Want,
+        req: AllocRequest,
         (kind, fill): (MigrateType, Fill),
         blocks: impl Iterator<Item = usize>,
     ) -> Option<(usize, usize)> {
@@ -98,12 +98,12 @@ impl<A: Cpu> BlockMap<A> {
                 continue;
             }
             // Look first: a block that lacks a run of a higher order need not be entered.
-            if want.order.get() > 0 && self.word_with(block, want.order).is_none() {
-                self.rooms.forget(block, want.order);
-                if self.word_with(block, want.order).is_some() {
+            if req.order.get() > 0 && self.word_with(block, req.order).is_none() {
+                self.order_hints.forget(block, req.order);
+                if self.word_with(block, req.order).is_some() {
                     // It came about at this moment, and perhaps with it something larger. The head
                     // says nothing of how large: bits are cleared before they are counted.
-                    self.rooms.note(block, LARGEST_ROOM);
+                    self.order_hints.note(block, LARGEST_HINT);
                 }
                 looks += 1;
                 if looks == LOOKS {
@@ -111,7 +111,7 @@ impl<A: Cpu> BlockMap<A> {
                 }
                 continue;
             }
-            match self.enter(block, want, Owners::None, Some(kind)) {
+            match self.enter(block, req, Owners::None, Some(kind)) {
                 Ok(word) => {
                     index.clear(block);
                     return Some((block, word));
@@ -127,58 +127,58 @@ impl<A: Cpu> BlockMap<A> {
     }
 
     /// Enters a whole block, which becomes one of the wanted type, unless that is of the reserve.
-    pub(super) fn find_whole(&self, want: Want, place: Where) -> Option<(usize, usize)> {
-        let block = self.take_out_one(want.cpu, place)?;
-        let kept = self.reserve.blocks(want);
+    pub(super) fn find_whole(&self, req: AllocRequest, range: Where) -> Option<(usize, usize)> {
+        let block = self.take_out_one(req.cpu, range)?;
+        let kept = self.reserve.blocks(req);
         if kept > 0 && !self.whole.has(kept, block) {
             // It is out already, so that no two can take the last one above the reserve.
             self.whole.set(block);
             return None;
         }
-        Some(self.enter_whole(block, want))
+        Some(self.enter_whole(block, req))
     }
 
     /// Enters a whole block that was taken out of where those are found, at its first word.
-    fn enter_whole(&self, block: usize, want: Want) -> (usize, usize) {
-        let entered = Head::WHOLE.entered_by(want.cpu).with_kind(want.kind);
+    fn enter_whole(&self, block: usize, req: AllocRequest) -> (usize, usize) {
+        let entered = Head::WHOLE.entered_by(req.cpu).with_kind(req.kind);
         self.heads[block].store(entered.0, Release);
-        self.rooms.note(block, LARGEST_ROOM);
+        self.order_hints.note(block, LARGEST_HINT);
         (block, 0)
     }
 
     /// Enters a block of another type, the emptiest first.
-    fn find_fallback(&self, want: Want) -> Option<(usize, usize)> {
+    fn find_fallback(&self, req: AllocRequest) -> Option<(usize, usize)> {
         let of = |kind| {
             Fill::all()
                 .rev()
-                .find_map(|fill| self.find_partly(want, (kind, fill), false, Where::All))
+                .find_map(|fill| self.find_partly(req, (kind, fill), false, Where::All))
         };
-        want.kind.fallbacks().into_iter().find_map(of)
+        req.kind.fallbacks().into_iter().find_map(of)
     }
 
     /// The last resort: looks at every head, and takes over other CPUs' blocks too; those of the
     /// wanted type first.
-    fn sweep(&self, want: Want) -> Option<(usize, usize)> {
-        let (home, blocks) = (self.home(want.cpu), self.heads.len());
+    fn sweep(&self, req: AllocRequest) -> Option<(usize, usize)> {
+        let (start, blocks) = (self.search_start(req.cpu), self.heads.len());
         for any_type in [false, true] {
-            for block in (home..blocks).chain(0..home) {
+            for block in (start..blocks).chain(0..start) {
                 let head = self.head(block);
                 let suits = match head.used() {
-                    0 => want.reserve == Reserve::Open,
-                    _ => any_type || head.kind() == want.kind,
+                    0 => req.reserve == ReserveAccess::Full,
+                    _ => any_type || head.kind() == req.kind,
                 };
-                if head.is_nobodys_whole() {
+                if head.is_unowned_free() {
                     if suits && self.whole.clear(block) {
-                        return Some(self.enter_whole(block, want));
+                        return Some(self.enter_whole(block, req));
                     }
                     continue;
                 }
-                if !suits || head.free() < want.order.pages() as u64 {
+                if !suits || head.free() < req.order.pages() as u64 {
                     continue;
                 }
                 A::work(Op::BuddyStep, 1);
-                if self.word_with(block, want.order).is_some()
-                    && let Ok(word) = self.enter(block, want, Owners::Any, None)
+                if self.word_with(block, req.order).is_some()
+                    && let Ok(word) = self.enter(block, req, Owners::Any, None)
                 {
                     return Some((block, word));
                 }
@@ -188,16 +188,21 @@ impl<A: Cpu> BlockMap<A> {
     }
 
     /// Enters a block of `kind`, whoever owns it, if it has what is wanted.
-    pub(super) fn take_over(&self, block: usize, want: Want, kind: MigrateType) -> Option<usize> {
-        self.word_with(block, want.order)?;
-        self.enter(block, want, Owners::Any, Some(kind)).ok()
+    pub(super) fn take_over(
+        &self,
+        block: usize,
+        req: AllocRequest,
+        kind: MigrateType,
+    ) -> Option<usize> {
+        self.word_with(block, req.order)?;
+        self.enter(block, req, Owners::Any, Some(kind)).ok()
     }
 
     /// Whether somebody has a block in his hands at this moment that has `order`, perhaps: it
     /// could not be looked into.
     pub(crate) fn is_busy_with(&self, order: Order) -> bool {
         (0..self.heads.len()).map(|block| (block, self.head(block))).any(|(block, head)| {
-            let whole = || head.is_nobodys_whole() && !self.whole.contains(block);
+            let whole = || head.is_unowned_free() && !self.whole.contains(block);
             let busy = || head.is_busy() && !head.is_isolated();
             head.free() >= order.pages() as u64 && (busy() || whole())
         })
@@ -208,7 +213,7 @@ impl<A: Cpu> BlockMap<A> {
     fn enter(
         &self,
         block: usize,
-        want: Want,
+        req: AllocRequest,
         owners: Owners,
         kind: Option<MigrateType>,
     ) -> Result<usize, Head> {
@@ -217,24 +222,24 @@ impl<A: Cpu> BlockMap<A> {
             let is_idle = !head.is_busy() || planted!(BlockmapBusyEntered);
             let free = !head.is_owned() || owners == Owners::Any && is_idle;
             let open = free && !head.is_isolated() && kind.is_none_or(|kind| head.kind() == kind);
-            if !open || head.is_nobodys_whole() || head.free() < want.order.pages() as u64 {
+            if !open || head.is_unowned_free() || head.free() < req.order.pages() as u64 {
                 return Err(head);
             }
             // Half of it is free, and what comes would stay or is large: it changes its type, so
             // that what cannot be moved stays together (by this rule Linux claims a pageblock).
             let change = head.free() >= BLOCK_PAGES / 2
-                && (want.kind != MigrateType::Movable || want.order.get() >= PAGEBLOCK_ORDER / 2)
+                && (req.kind != MigrateType::Movable || req.order.get() >= PAGEBLOCK_ORDER / 2)
                 || head.used() == 0;
-            let entered = head.entered_by(want.cpu);
-            let entered = if change { entered.with_kind(want.kind) } else { entered };
+            let entered = head.entered_by(req.cpu);
+            let entered = if change { entered.with_kind(req.kind) } else { entered };
             if !self.change(block, head, entered) {
                 continue;
             }
-            if let Some(word) = self.word_or_leave(block, want.order) {
+            if let Some(word) = self.word_or_leave(block, req.order) {
                 return Ok(word);
             }
             // As it was; only its owner may have changed, to nobody.
-            self.disown(block, want.cpu);
+            self.disown(block, req.cpu);
             return Err(entered);
         }
     }

@@ -1,10 +1,10 @@
 //! The way back: the CPU's words, and from them the map.
 
 use super::bits::{self, Run, WORD_ORDER};
-use super::cpu::{CpuCache, Fate, FreedTwice};
+use super::cpu::{CpuCache, FreeTo, FreedTwice};
 use super::head::Head;
-use super::places::LARGE;
-use super::{Appetite, BlockMap, block_of, freed_twice};
+use super::stack_layout::LARGE;
+use super::{BlockMap, Refill, block_of, freed_twice};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::sync::{Local, LocalGuard, NoPreempt};
@@ -28,15 +28,15 @@ impl<A: Cpu> BlockMap<A> {
     pub(crate) fn keep_part(&self, cache: &Entered<'_>, pfn: Pfn, order: Order) -> bool {
         debug_assert!(order < Order::PAGEBLOCK, "those go another way");
         let (frame, cache) = (self.index(pfn), &cache.0);
-        let kept = match cache.fate(block_of(frame)) {
-            Some(Fate::Again(kind)) => {
+        let kept = match cache.recent_free_to(block_of(frame)) {
+            Some(FreeTo::Stack(kind)) => {
                 self.check_once(cache, (frame, order), kind);
                 cache.stacks.push(frame, order, kind)
             }
-            Some(Fate::Home) if order.get() < WORD_ORDER => {
+            Some(FreeTo::Bitmap) if order.get() < WORD_ORDER => {
                 let (word, bit) = bits::split(frame);
                 let run = Run { word, frames: bits::run(order, bit) };
-                cache.join_home(run, order.pages() as u32)
+                cache.join_pending(run, order.pages() as u32)
             }
             _ => false,
         };
@@ -77,18 +77,18 @@ impl<A: Cpu> BlockMap<A> {
     ) -> i64 {
         A::work(Op::PcpPut, 1);
         let frame = self.index(pfn);
-        match self.learn_fate(&cache, block_of(frame), cpu) {
-            Some(Fate::Again(kind)) if self.stack((&cache, cpu), (frame, order), kind) => {}
+        match self.choose_free_to(&cache, block_of(frame), cpu) {
+            Some(FreeTo::Stack(kind)) if self.stack((&cache, cpu), (frame, order), kind) => {}
             Some(_) => {
                 // The place may be another word's, whose frames go then.
-                if let Some((run, pages)) = self.go_home(&cache, frame, order) {
+                if let Some((run, pages)) = self.defer_free(&cache, frame, order) {
                     A::work(Op::BuddyPut, 1);
                     return cache.account(self.put_back(run, pages));
                 }
             }
             None => return cache.account(self.put_block(frame, order)),
         }
-        cache.uncounted()
+        cache.delta()
     }
 
     /// The same for a word or more.
@@ -101,23 +101,25 @@ impl<A: Cpu> BlockMap<A> {
     ) -> i64 {
         A::work(Op::PcpPut, 1);
         let frame = self.index(pfn);
-        // Before the look, as in `learn_fate`; and it owes the counter if it keeps nothing.
-        self.say_filled(cpu);
+        // Before the look, as in `choose_free_to`; and it owes the counter if it keeps nothing.
+        self.mark_nonempty(cpu);
         let head = self.head(block_of(frame));
         // Asked first: where they come back at random places nobody could foretell what becomes of
         // them, but that there is no room.
         if cache.stacks.has_room(order, head.kind()) {
-            if let Some(Fate::Again(kind)) = self.remember_fate(&cache, block_of(frame), head, cpu)
+            if let Some(FreeTo::Stack(kind)) =
+                self.remember_free_to(&cache, block_of(frame), head, cpu)
             {
                 self.check_once(&cache, (frame, order), kind);
                 cache.stacks.push(frame, order, kind);
-                return cache.uncounted();
+                return cache.delta();
             }
         } else if cache.stacks.begins_with_pageblock(order, head.kind())
-            && let Some(Fate::Again(kind)) = self.remember_fate(&cache, block_of(frame), head, cpu)
+            && let Some(FreeTo::Stack(kind)) =
+                self.remember_free_to(&cache, block_of(frame), head, cpu)
             && self.stack((&cache, cpu), (frame, order), kind)
         {
-            return cache.uncounted();
+            return cache.delta();
         }
         cache.account(self.put_words(frame, order))
     }
@@ -142,33 +144,33 @@ impl<A: Cpu> BlockMap<A> {
     /// What becomes of what comes back to `block`, and from now on to this pageblock if all of it
     /// is the zone's: nobody asks then whose a frame of it is.
     #[inline]
-    fn learn_fate(&self, cache: &CpuCache, block: usize, cpu: CpuId) -> Option<Fate> {
+    fn choose_free_to(&self, cache: &CpuCache, block: usize, cpu: CpuId) -> Option<FreeTo> {
         // Before the look: who isolates the block drains those who said so, as this CPU has if it
         // remembers anything.
-        if cache.remembers_nothing() && !planted!(BlockmapFilledLate) {
-            self.say_filled(cpu);
+        if cache.has_no_recent() && !planted!(BlockmapFilledLate) {
+            self.mark_nonempty(cpu);
         }
         let head = self.head(block);
         if planted!(BlockmapFilledLate) {
-            self.say_filled(cpu);
+            self.mark_nonempty(cpu);
         }
-        self.remember_fate(cache, block, head, cpu)
+        self.remember_free_to(cache, block, head, cpu)
     }
 
     /// The same where this CPU has said that it keeps something before it looked at the head.
     #[inline(always)]
-    fn remember_fate(
+    fn remember_free_to(
         &self,
         cache: &CpuCache,
         block: usize,
         head: Head,
         cpu: CpuId,
-    ) -> Option<Fate> {
-        let fate = Self::fate(head, cpu)?;
+    ) -> Option<FreeTo> {
+        let to = Self::free_to(head, cpu)?;
         if self.complete.contains(&block) {
-            cache.set_fate(block, fate);
+            cache.set_recent(block, to);
         }
-        Some(fate)
+        Some(to)
     }
 
     /// What becomes of blocks that come back to a pageblock with this head; `None`: they stay
@@ -177,13 +179,13 @@ impl<A: Cpu> BlockMap<A> {
     /// Blocks of a pageblock that is in full use otherwise, or that this CPU is using up, are the
     /// next to be handed out. Those of others go home, so that the pageblock may become whole.
     #[inline]
-    fn fate(head: Head, cpu: CpuId) -> Option<Fate> {
+    fn free_to(head: Head, cpu: CpuId) -> Option<FreeTo> {
         if head.is_isolated() {
             None
         } else if head.is_full() || head.owned_by(cpu) {
-            Some(Fate::Again(head.kind()))
+            Some(FreeTo::Stack(head.kind()))
         } else {
-            Some(Fate::Home)
+            Some(FreeTo::Bitmap)
         }
     }
 
@@ -215,7 +217,7 @@ impl<A: Cpu> BlockMap<A> {
             return false;
         }
         while !cache.stacks.push(frame, order, kind) {
-            self.shed(cache, cpu, order, kind);
+            self.evict(cache, cpu, order, kind);
         }
         true
     }
@@ -223,10 +225,15 @@ impl<A: Cpu> BlockMap<A> {
     /// Has a block, smaller than a word, wait for others of its word; what is to go home now, and
     /// how many pages those are.
     #[inline(always)]
-    pub(super) fn go_home(&self, cache: &CpuCache, frame: u32, order: Order) -> Option<(Run, u32)> {
+    pub(super) fn defer_free(
+        &self,
+        cache: &CpuCache,
+        frame: u32,
+        order: Order,
+    ) -> Option<(Run, u32)> {
         let (word, bit) = bits::split(frame);
         let run = Run { word, frames: bits::run(order, bit) };
-        match cache.go_home(run, order.pages() as u32) {
+        match cache.add_pending(run, order.pages() as u32) {
             Ok(gone) => gone,
             Err(FreedTwice) => freed_twice(self.pfn(frame)),
         }
@@ -239,13 +246,13 @@ impl<A: Cpu> BlockMap<A> {
         &self,
         pinned: &impl NoPreempt<A>,
         (pfn, order): (Pfn, Order),
-        appetite: Appetite,
+        refill: Refill,
         change: &mut i64,
     ) {
         let (cpu, frame) = (pinned.cpu(), self.index(pfn));
         let cache = self.caches.of(cpu).enter();
         // Where memory is short others may want it at once.
-        let keeper = cache.as_ref().filter(|_| appetite == Appetite::Ample);
+        let keeper = cache.as_ref().filter(|_| refill == Refill::Batch);
         if order == Order::PAGEBLOCK
             && let Some(cache) = keeper
             && let Some(kind) = self.held_kind(block_of(frame), cpu)
@@ -271,8 +278,8 @@ impl<A: Cpu> BlockMap<A> {
     #[inline(always)]
     fn held_kind(&self, block: usize, cpu: CpuId) -> Option<MigrateType> {
         // Before the look: who isolates the block drains those who said so.
-        self.say_filled(cpu);
+        self.mark_nonempty(cpu);
         let head = Head(self.heads.get(block)?.load(Acquire));
-        head.is_used_up_by(Order::PAGEBLOCK).then_some(head.kind())
+        head.is_fully_used_by(Order::PAGEBLOCK).then_some(head.kind())
     }
 }

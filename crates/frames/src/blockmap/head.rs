@@ -117,7 +117,7 @@ impl Head {
     }
     /// All of it is free, for who takes it out of where whole ones are found.
     #[inline]
-    pub(super) const fn is_nobodys_whole(self) -> bool {
+    pub(super) const fn is_unowned_free(self) -> bool {
         self.0 & (USED | OWNER | ISOLATED) == 0
     }
     #[inline]
@@ -180,16 +180,16 @@ impl Head {
     pub(super) const fn as_whole(self) -> Self {
         Self(self.0 & !(USED | HELD | OWNER | BUSY))
     }
-    /// It is nobody's, not isolated, and used up by blocks of `order`, as [`Head::used_up`] says;
+    /// It is nobody's, not isolated, and used up by blocks of `order`, as [`Head::fully_used`] says;
     /// below a pageblock's all orders are one.
     #[inline]
-    pub(super) const fn is_used_up_by(self, order: Order) -> bool {
-        self.0 & !TYPE == Self::used_up(order, MigrateType::Movable).0
+    pub(super) const fn is_fully_used_by(self, order: Order) -> bool {
+        self.0 & !TYPE == Self::fully_used(order, MigrateType::Movable).0
     }
     /// A block of `kind`, nobody's, that was whole and is used up by blocks of `order`: from a
     /// pageblock's on it is held.
     #[inline]
-    pub(super) const fn used_up(order: Order, kind: MigrateType) -> Self {
+    pub(super) const fn fully_used(order: Order, kind: MigrateType) -> Self {
         let whole = Self::WHOLE.with_kind(kind);
         if order.get() < PAGEBLOCK_ORDER {
             Self(whole.0 | BLOCK_PAGES)

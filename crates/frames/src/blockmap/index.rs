@@ -195,8 +195,8 @@ impl<A: Cpu> Index<A> {
         count >= least
     }
     /// All in it, beginning at `home` and going round once.
-    pub(super) fn from(&self, home: usize) -> impl Iterator<Item = usize> + '_ {
-        round(home, |from| self.next(from))
+    pub(super) fn from(&self, start: usize) -> impl Iterator<Item = usize> + '_ {
+        round(start, |from| self.next(from))
     }
     /// Those in it, in `also`, and not in `without`, both as long, in the same way; not those that
     /// are hard to find.
@@ -204,7 +204,7 @@ impl<A: Cpu> Index<A> {
         &'a self,
         also: Option<&'a Self>,
         without: Option<&'a Self>,
-        home: usize,
+        start: usize,
     ) -> impl Iterator<Item = usize> + 'a {
         let load = move |level: usize, at: usize| {
             let bits = self.load(level, at);
@@ -219,7 +219,7 @@ impl<A: Cpu> Index<A> {
             }
         };
         let empty = load(self.upper.len(), 0) == 0;
-        round(home, move |from| if empty { None } else { self.search(from, PATIENCE, load) })
+        round(start, move |from| if empty { None } else { self.search(from, PATIENCE, load) })
     }
     /// Whether there is nothing in it.
     #[inline]
@@ -233,16 +233,16 @@ impl<A: Cpu> Index<A> {
 }
 
 /// All that `next` finds, beginning at `home` and going round once.
-fn round(home: usize, next: impl Fn(usize) -> Option<usize>) -> impl Iterator<Item = usize> {
-    let (mut at, mut wrapped) = (home, false);
+fn round(start: usize, next: impl Fn(usize) -> Option<usize>) -> impl Iterator<Item = usize> {
+    let (mut at, mut wrapped) = (start, false);
     core::iter::from_fn(move || {
         loop {
             match next(at) {
-                Some(found) if !wrapped || found < home => {
+                Some(found) if !wrapped || found < start => {
                     at = found + 1;
                     return Some(found);
                 }
-                _ if wrapped || home == 0 => return None,
+                _ if wrapped || start == 0 => return None,
                 _ => (at, wrapped) = (0, true),
             }
         }
@@ -296,9 +296,9 @@ mod tests {
             for near in [0, len / 2, len - 1] {
                 assert!(index.has(count, near) && !index.has(count + 1, near), "{len}");
             }
-            let home = len / 3;
-            let round: Vec<usize> = index.from(home).collect();
-            let expected = model.range(home..).chain(model.range(..home));
+            let start = len / 3;
+            let round: Vec<usize> = index.from(start).collect();
+            let expected = model.range(start..).chain(model.range(..start));
             assert!(round.iter().eq(expected), "{len}");
         }
     }
@@ -307,7 +307,7 @@ mod tests {
     fn what_two_sets_share_and_a_third_has_not_is_found_in_order() {
         let by = |step: usize| Index::<Stepped>::new(2000, |at| at % step == 0);
         let (twos, threes, fives) = (by(2), by(3), by(5));
-        let found = |also, without, home| twos.common(also, without, home).collect::<Vec<_>>();
+        let found = |also, without, start| twos.common(also, without, start).collect::<Vec<_>>();
         let expected = |holds: fn(usize) -> bool| {
             (600..2000).chain(0..600).filter(|&at| at % 2 == 0 && holds(at)).collect::<Vec<_>>()
         };

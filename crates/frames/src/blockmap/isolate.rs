@@ -17,7 +17,7 @@ impl<A: Cpu> BlockMap<A> {
     pub(crate) fn isolate(&self, pfn: Pfn) -> Option<u64> {
         let block = self.block_of(pfn);
         let head = self.without_batches(|| self.mark_isolated(block))?;
-        // The other half of `say_filled`: a CPU that took the block for an open one says that it
+        // The other half of `mark_nonempty`: a CPU that took the block for an open one says that it
         // keeps something, and whoever drains from now on sees that.
         fence(SeqCst);
         Some(head.free())
@@ -29,7 +29,7 @@ impl<A: Cpu> BlockMap<A> {
             if head.is_isolated() {
                 return None;
             }
-            if head.is_nobodys_whole() {
+            if head.is_unowned_free() {
                 // Whoever waits for the block has preemption off, and this task may be on his CPU.
                 let _pinned = PreemptGuard::<A>::new();
                 if self.whole.clear(block) {

@@ -30,7 +30,7 @@
 //! take from the fullest block that will do, so that emptier ones become whole again, first from
 //! those of the CPU's own stretch of the zone: what two CPUs have taken from one block, both write
 //! to its line for as long as they have it. Where memory is short CPUs take blocks over from one
-//! another before they break up a whole one, and the last whole ones are a [`Reserve`].
+//! another before they break up a whole one, and the last whole ones are a [`ReserveAccess`].
 //! An index is a hint; the head decides. Whoever changes a head such that its
 //! block belongs elsewhere sets the bit there afterwards, and who takes a bit out looks at the head
 //! afterwards, so that a block with free frames is missing from the indices only while somebody is
@@ -47,6 +47,8 @@
 
 mod batch;
 mod bits;
+#[cfg(test)]
+mod corruption_tests;
 mod cpu;
 mod drain;
 mod find;
@@ -54,13 +56,11 @@ mod give;
 mod head;
 mod index;
 mod isolate;
+mod order_hints;
 mod parcel;
-mod places;
-#[cfg(test)]
-mod planted;
 mod put;
-mod rooms;
 mod stack;
+mod stack_layout;
 mod take;
 mod verify;
 mod whole;
@@ -79,7 +79,7 @@ use head::{BLOCK_PAGES, Fill, Head};
 use index::Index;
 use mmscale_arch::sync::{EachCpu, Local};
 use mmscale_arch::{Atomic, Cpu, CpuId, Order, OwnedCounter, PAGEBLOCK_ORDER, Pfn};
-use rooms::Rooms;
+use order_hints::OrderHints;
 
 /// Words of a block.
 const WORDS: usize = (1 << PAGEBLOCK_ORDER) / WORD_PAGES;
@@ -87,11 +87,11 @@ const _: () = assert!(WORDS == 8, "the words of a block are one cache line");
 
 /// How much to take at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Appetite {
+pub(crate) enum Refill {
     /// What words have, for later too.
-    Ample,
+    Batch,
     /// What is asked for: memory is short, and others want it too.
-    Scarce,
+    Exact,
 }
 
 /// Pages whose worth of whole pageblocks stays for who wants them whole, where memory is short.
@@ -106,11 +106,11 @@ pub struct ReservePages {
 
 impl ReservePages {
     /// How many whole blocks somebody leaves who wants less than one.
-    const fn blocks(self, want: Want) -> usize {
-        let pages = match want.reserve {
-            Reserve::Kept if want.order.get() == 0 => self.from_singles,
-            Reserve::Kept | Reserve::Less => self.from_larger,
-            Reserve::Open => 0,
+    const fn blocks(self, req: AllocRequest) -> usize {
+        let pages = match req.reserve {
+            ReserveAccess::None if req.order.get() == 0 => self.from_singles,
+            ReserveAccess::None | ReserveAccess::Partial => self.from_larger,
+            ReserveAccess::Full => 0,
         };
         pages as usize >> PAGEBLOCK_ORDER
     }
@@ -118,25 +118,25 @@ impl ReservePages {
 
 /// What becomes of the last whole pageblocks where memory is short, those of [`ReservePages`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reserve {
+pub(crate) enum ReserveAccess {
     /// They stay whole.
-    Kept,
+    None,
     /// Single pages leave no more than larger blocks do: the other choice is another zone.
-    Less,
+    Partial,
     /// They are blocks like others: for who may go below the watermark, and for single pages when
     /// nothing else is left.
-    Open,
+    Full,
 }
 
 /// What an allocation wants.
 #[derive(Clone, Copy)]
-pub(crate) struct Want {
+pub(crate) struct AllocRequest {
     /// Who asks.
     pub(crate) cpu: CpuId,
     pub(crate) order: Order,
     pub(crate) kind: MigrateType,
-    pub(crate) appetite: Appetite,
-    pub(crate) reserve: Reserve,
+    pub(crate) refill: Refill,
+    pub(crate) reserve: ReserveAccess,
     /// What each CPU could keep without bringing the zone below its watermark: as much may be taken
     /// at a time, or what is in one word.
     pub(crate) spare_pages: u32,
@@ -151,7 +151,7 @@ enum Where {
     All,
 }
 
-impl Want {
+impl AllocRequest {
     /// What it is taken from.
     const fn list(self) -> List {
         List::of(self.order, self.kind)
@@ -163,15 +163,15 @@ impl Want {
 struct Words<A: Cpu>([A::AtomicU64; WORDS]);
 
 /// What others may see of a CPU's cache.
-struct Outside<A: Cpu> {
+struct CpuShared<A: Cpu> {
     /// Nonzero if it may hold pages, or owe the zone's counter.
-    filled: A::OwnedI8,
+    nonempty: A::OwnedI8,
     /// How often it was emptied because somebody asked.
     emptied: A::AtomicU32,
     /// How often somebody asked when it was in use.
     refused: A::AtomicU32,
     /// How many have emptied it on its CPU, and not counted that yet.
-    counting: A::AtomicU32,
+    folding: A::AtomicU32,
     /// Nonzero while its CPU changes heads with plain stores ([`batch`]).
     inside: A::AtomicU32,
 }
@@ -191,11 +191,11 @@ pub struct BlockMap<A: Cpu> {
     whole: Index<A>,
     /// Other blocks with free frames that nobody owns, by type and fill.
     partial: [[Index<A>; Fill::COUNT]; MigrateType::COUNT],
-    rooms: Rooms<A>,
+    order_hints: OrderHints<A>,
     /// How many isolate a block at this moment.
     isolating: A::AtomicU32,
     caches: EachCpu<Local<CpuCache>>,
-    outside: EachCpu<Outside<A>>,
+    shared: EachCpu<CpuShared<A>>,
     /// How much each CPU may keep.
     limits: Limits,
     /// How many whole blocks are the reserve, by who would break them up.
@@ -250,14 +250,14 @@ impl<A: Cpu> BlockMap<A> {
                 let mut fills = Fill::all();
                 core::array::from_fn(|_| index(kind, fills.next().expect("as many as there are")))
             }),
-            rooms: Rooms::all(blocks),
+            order_hints: OrderHints::all(blocks),
             isolating: A::AtomicU32::new(0),
             caches: EachCpu::new::<A>(|_| Local::new(CpuCache::new(limits))),
-            outside: EachCpu::new::<A>(|_| Outside {
-                filled: A::OwnedI8::zero(),
+            shared: EachCpu::new::<A>(|_| CpuShared {
+                nonempty: A::OwnedI8::zero(),
                 emptied: A::AtomicU32::new(0),
                 refused: A::AtomicU32::new(0),
-                counting: A::AtomicU32::new(0),
+                folding: A::AtomicU32::new(0),
                 inside: A::AtomicU32::new(0),
             }),
             limits,
@@ -271,8 +271,8 @@ impl<A: Cpu> BlockMap<A> {
         let indices = self.partial.iter().flatten().chain([&self.whole]);
         let blocks = self.heads.len() * (size_of::<u64>() * (WORDS + 1));
         (
-            blocks + indices.map(Index::bytes).sum::<usize>() + self.rooms.bytes(),
-            size_of::<Local<CpuCache>>() + size_of::<Outside<A>>(),
+            blocks + indices.map(Index::bytes).sum::<usize>() + self.order_hints.bytes(),
+            size_of::<Local<CpuCache>>() + size_of::<CpuShared<A>>(),
         )
     }
     /// Pages that one CPU may keep to itself at most.
@@ -334,21 +334,21 @@ impl<A: Cpu> BlockMap<A> {
     /// Where `cpu` begins to look for blocks: each has a stretch of its own, so that they meet
     /// rarely.
     #[inline]
-    fn home(&self, cpu: CpuId) -> usize {
+    fn search_start(&self, cpu: CpuId) -> usize {
         cpu.index() % A::cpus_possible() * self.heads.len() / A::cpus_possible()
     }
     /// Whether three quarters of the zone are free, so that whole blocks need not be saved. Where
     /// half of it is in use they do: at a half a random mix of small blocks left 95 % of the whole
     /// ones that there could be, not 99 (`cargo bench -p mmscale-peers -- --fragmentation`).
-    fn is_plenty(&self, want: Want) -> bool {
-        let free = u64::from(want.spare_pages) * A::cpus_possible() as u64;
-        want.appetite == Appetite::Ample && free > u64::from(self.pages) / 4 * 3
+    fn is_plenty(&self, req: AllocRequest) -> bool {
+        let free = u64::from(req.spare_pages) * A::cpus_possible() as u64;
+        req.refill == Refill::Batch && free > u64::from(self.pages) / 4 * 3
     }
     /// The blocks among which `cpu` looks.
-    fn stretch(&self, cpu: CpuId, place: Where) -> Range<usize> {
-        let (home, blocks) = (self.home(cpu), self.heads.len());
-        match place {
-            Where::Own => home..home + blocks / A::cpus_possible(),
+    fn stretch(&self, cpu: CpuId, range: Where) -> Range<usize> {
+        let (start, blocks) = (self.search_start(cpu), self.heads.len());
+        match range {
+            Where::Own => start..start + blocks / A::cpus_possible(),
             Where::All => 0..blocks,
         }
     }

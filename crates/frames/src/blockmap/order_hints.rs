@@ -4,17 +4,17 @@ use super::index::Index;
 use mmscale_arch::{Cpu, Order, PAGEBLOCK_ORDER};
 
 /// The largest order below a pageblock's.
-pub(super) const LARGEST_ROOM: u8 = PAGEBLOCK_ORDER - 1;
+pub(super) const LARGEST_HINT: u8 = PAGEBLOCK_ORDER - 1;
 
 /// For each order from 1 to 8, the pageblocks with a free block of that order. Hints, and mostly
 /// too many: who gives frames back puts in what has come together, who looks in vain takes out. So
 /// nobody looks twice in vain, unless something came back meanwhile. What is in for an order is in
 /// for all below.
-pub(super) struct Rooms<A: Cpu> {
-    orders: [Index<A>; LARGEST_ROOM as usize],
+pub(super) struct OrderHints<A: Cpu> {
+    orders: [Index<A>; LARGEST_HINT as usize],
 }
 
-impl<A: Cpu> Rooms<A> {
+impl<A: Cpu> OrderHints<A> {
     /// All of `len` blocks in, for all orders.
     pub(super) fn all(len: usize) -> Self {
         Self { orders: core::array::from_fn(|_| Index::new(len, |_| true)) }
@@ -37,7 +37,7 @@ impl<A: Cpu> Rooms<A> {
     /// Whether a block is in for all orders, so that nothing that comes back to it need be noted.
     #[inline]
     pub(super) fn is_in_all(&self, block: usize) -> bool {
-        self.orders[usize::from(LARGEST_ROOM) - 1].contains(block)
+        self.orders[usize::from(LARGEST_HINT) - 1].contains(block)
     }
     /// A free block of `order` has come about.
     #[inline]
@@ -75,22 +75,23 @@ mod tests {
 
     #[test]
     fn what_is_looked_for_in_vain_is_not_looked_for_again_until_something_comes_back() {
-        let rooms = Rooms::<Stepped>::all(100);
+        let order_hints = OrderHints::<Stepped>::all(100);
         let order = |order| Order::new(order).unwrap();
         let there = |at| {
             let orders = (0..=8).map(order);
-            let found = orders.filter(|&order| rooms.of(order).is_none_or(|of| of.contains(at)));
+            let found =
+                orders.filter(|&order| order_hints.of(order).is_none_or(|of| of.contains(at)));
             found.map(Order::get).collect::<alloc::vec::Vec<_>>()
         };
         assert_eq!(there(7), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
-        rooms.forget(7, order(8));
+        order_hints.forget(7, order(8));
         assert_eq!(there(7), [0, 1, 2, 3, 4, 5, 6, 7]);
-        rooms.forget(7, order(2));
+        order_hints.forget(7, order(2));
         assert_eq!(there(7), [0, 1]);
-        rooms.forget(7, order(0));
-        rooms.note(7, 0);
+        order_hints.forget(7, order(0));
+        order_hints.note(7, 0);
         assert_eq!(there(7), [0, 1]);
-        rooms.note(7, 4);
+        order_hints.note(7, 4);
         assert_eq!(there(7), [0, 1, 2, 3, 4]);
         assert_eq!(there(8).len(), 9);
     }

@@ -1,13 +1,13 @@
 //! What goes home together: frames of one pageblock, with one change of its head.
 
-use super::batch::{Batch, Way};
+use super::batch::{Batch, HeadWrite};
 use super::bits::{self, Run, WORD_ORDER, WORD_PAGES};
 use super::cpu::CpuCache;
 use super::head::BLOCK_PAGES;
 use super::index::BITS;
-use super::places::LARGE;
-use super::rooms::LARGEST_ROOM;
+use super::order_hints::LARGEST_HINT;
 use super::stack::{Oldest, split_pageblock};
+use super::stack_layout::LARGE;
 use super::{BlockMap, WORDS, block_of, freed_twice};
 use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -79,7 +79,7 @@ fn bits_of(mut bits: u8) -> impl Iterator<Item = usize> {
 
 impl<A: Cpu> BlockMap<A> {
     /// Makes room on the stacks.
-    pub(super) fn shed(&self, cache: &CpuCache, cpu: CpuId, order: Order, kind: MigrateType) {
+    pub(super) fn evict(&self, cache: &CpuCache, cpu: CpuId, order: Order, kind: MigrateType) {
         let batch = self.batch(cpu);
         let mut parcel = Parcel::empty(&batch);
         let oldest = cache.stacks.oldest(order, kind);
@@ -89,13 +89,13 @@ impl<A: Cpu> BlockMap<A> {
     }
 
     /// Sends all frames home that a cache holds.
-    pub(super) fn send_all_home(&self, cache: &CpuCache, cpu: CpuId) {
+    pub(super) fn flush_all(&self, cache: &CpuCache, cpu: CpuId) {
         let batch = self.batch(cpu);
         let mut parcel = Parcel::empty(&batch);
         for all in cache.stacks.all() {
             self.pack_oldest(cache, &mut parcel, all);
         }
-        while let Some(run) = cache.pop_home() {
+        while let Some(run) = cache.pop_pending() {
             self.pack(cache, &mut parcel, run);
         }
         self.deliver_all(cache, &mut parcel);
@@ -111,7 +111,7 @@ impl<A: Cpu> BlockMap<A> {
         if order.get() < LARGE {
             for frame in frames {
                 // Few come together: they wait until others of their word are there.
-                if let Some((run, _)) = self.go_home(cache, frame.load(Relaxed), order) {
+                if let Some((run, _)) = self.defer_free(cache, frame.load(Relaxed), order) {
                     self.pack(cache, parcel, run);
                 }
             }
@@ -150,11 +150,11 @@ impl<A: Cpu> BlockMap<A> {
     /// Gives pageblocks back that were held.
     fn deliver_held(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, frames: &[AtomicU32]) {
         A::work(Op::BuddyPut, frames.len() as u32);
-        let (way, mut free) = (parcel.batch.enter(self), 0);
+        let (write, mut free) = (parcel.batch.enter(self), 0);
         for frame in frames {
             let block = block_of(frame.load(Relaxed));
-            if self.make_whole(way, block, Order::PAGEBLOCK)
-                || !self.release(block, Order::PAGEBLOCK, None).is_isolated()
+            if self.make_whole(write, block, Order::PAGEBLOCK)
+                || !self.release_held(block, Order::PAGEBLOCK, None).is_isolated()
             {
                 free += BLOCK_PAGES as i64;
                 self.file_with_others(parcel, block);
@@ -171,15 +171,15 @@ impl<A: Cpu> BlockMap<A> {
             cache.account(BLOCK_PAGES as i64);
             self.file_with_others(parcel, block);
         } else {
-            cache.account(self.uncount(block, BLOCK_PAGES, || LARGEST_ROOM));
+            cache.account(self.release_frames(block, BLOCK_PAGES, || LARGEST_HINT));
         }
     }
 
     /// Makes a pageblock whole that is nobody's and used up by blocks of `order`, all of which come
     /// back. `false`: it is somebody's, or isolated.
     #[inline]
-    fn make_whole(&self, way: Way, block: usize, order: Order) -> bool {
-        self.replace(way, block, |head| head.is_used_up_by(order).then_some(head.as_whole()))
+    fn make_whole(&self, write: HeadWrite, block: usize, order: Order) -> bool {
+        self.replace(write, block, |head| head.is_fully_used_by(order).then_some(head.as_whole()))
     }
 
     #[inline]
@@ -274,6 +274,6 @@ impl<A: Cpu> BlockMap<A> {
                 largest = bits::largest(self.clear(block, at, frames)).max(largest);
             }
         }
-        cache.account(self.uncount(block, pages.into(), || largest));
+        cache.account(self.release_frames(block, pages.into(), || largest));
     }
 }

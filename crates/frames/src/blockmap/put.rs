@@ -3,7 +3,7 @@
 use super::bits::{self, Run, WORD_ORDER};
 use super::cpu::BlockCell;
 use super::head::{BLOCK_PAGES, Head};
-use super::rooms::LARGEST_ROOM;
+use super::order_hints::LARGEST_HINT;
 use super::{BlockMap, WORDS, block_of, freed_twice};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
@@ -31,7 +31,7 @@ impl<A: Cpu> BlockMap<A> {
         let (word, _) = bits::split(frame);
         let (block, at) = (word as usize / WORDS, word as usize % WORDS);
         self.clear_words(block, at..at + (order.pages() >> WORD_ORDER));
-        self.uncount(block, order.pages() as u64, || order.get())
+        self.release_frames(block, order.pages() as u64, || order.get())
     }
 
     /// Gives frames of one word, `pages` in number, to the map; returns by how many pages the
@@ -40,13 +40,13 @@ impl<A: Cpu> BlockMap<A> {
     pub(super) fn put_back(&self, run: Run, pages: u32) -> i64 {
         let (block, at) = (run.word as usize / WORDS, run.word as usize % WORDS);
         if planted!(BlockmapCountedFirst) {
-            let gained = self.uncount(block, pages.into(), || 0);
+            let gained = self.release_frames(block, pages.into(), || 0);
             self.clear(block, at, run.frames);
             return gained;
         }
         let free = self.clear(block, at, run.frames);
         let largest = || bits::largest_with(free, run.frames, pages);
-        self.uncount(block, pages.into(), largest)
+        self.release_frames(block, pages.into(), largest)
     }
 
     /// Clears the bits of frames that are in use; what is free of their word now.
@@ -110,19 +110,24 @@ impl<A: Cpu> BlockMap<A> {
     /// found now, also as one with a free block of order `largest`; returns by how many pages the
     /// zone's free pages grow.
     #[inline(always)]
-    pub(super) fn uncount(&self, block: usize, pages: u64, largest: impl FnOnce() -> u8) -> i64 {
+    pub(super) fn release_frames(
+        &self,
+        block: usize,
+        pages: u64,
+        largest: impl FnOnce() -> u8,
+    ) -> i64 {
         let before = Head(self.heads[block].fetch_sub(pages, SeqCst));
         let after = Head(before.0 - pages);
-        if !self.rooms.is_in_all(block) {
-            let room = match (largest(), after.free()) {
+        if !self.order_hints.is_in_all(block) {
+            let hint = match (largest(), after.free()) {
                 // Perhaps: words may be free, but no two side by side. Or none is by now: who is
                 // inside may have taken these frames before they were counted.
                 (largest, free) if largest >= WORD_ORDER => {
-                    LARGEST_ROOM.min((free | 1).ilog2() as u8).max(largest)
+                    LARGEST_HINT.min((free | 1).ilog2() as u8).max(largest)
                 }
                 (largest, _) => largest,
             };
-            self.rooms.note(block, room);
+            self.order_hints.note(block, hint);
         }
         if before.is_isolated() {
             return 0;
@@ -151,7 +156,7 @@ impl<A: Cpu> BlockMap<A> {
         let single = order == Order::PAGEBLOCK;
         let mut spare = spare.filter(|(spare, _)| spare.get().is_none() && single);
         for block in block..block + (order.pages() >> Order::PAGEBLOCK.get()) {
-            let head = self.release(block, order, spare.map(|(_, cpu)| cpu));
+            let head = self.release_held(block, order, spare.map(|(_, cpu)| cpu));
             match spare.take_if(|_| head.is_owned()) {
                 Some((spare, _)) => spare.set(block),
                 None => self.file(block, head),
@@ -164,7 +169,7 @@ impl<A: Cpu> BlockMap<A> {
     /// Makes a pageblock free that is held as part of a block of `order`: a CPU's, if one is given,
     /// unless it is isolated. What its head says then.
     #[inline]
-    pub(super) fn release(&self, block: usize, order: Order, keeper: Option<CpuId>) -> Head {
+    pub(super) fn release_held(&self, block: usize, order: Order, keeper: Option<CpuId>) -> Head {
         loop {
             let head = self.head(block);
             if head.held() != Some(order) {

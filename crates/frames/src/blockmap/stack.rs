@@ -1,7 +1,7 @@
 //! Blocks that a CPU has to itself, by order and type.
 
 use super::bits::{self, Run, WORD_ORDER};
-use super::places::{BASE, Kept, LARGE, PLACES, STACKS};
+use super::stack_layout::{BASE, ENTRIES, LARGE, STACKS, StackId};
 use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use mmscale_arch::{Order, PAGEBLOCK_ORDER};
@@ -9,7 +9,7 @@ use mmscale_arch::{Order, PAGEBLOCK_ORDER};
 /// The oldest blocks of a stack, which are to leave it.
 #[derive(Clone, Copy)]
 pub(super) struct Oldest {
-    kept: Kept,
+    id: StackId,
     count: usize,
 }
 
@@ -17,7 +17,7 @@ impl Oldest {
     /// Of which order they are.
     #[inline]
     pub(super) const fn order(self) -> Order {
-        self.kept.order
+        self.id.order
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn split_pageblock(blocks: &[AtomicU32], order: Order) -> Option<(usi
 pub(super) struct Stacks {
     /// By stack: the first place that is empty.
     tops: [AtomicU32; STACKS],
-    places: [AtomicU32; PLACES],
+    entries: [AtomicU32; ENTRIES],
     /// Pages in all of them.
     pages: AtomicU32,
     most_pages: u32,
@@ -64,7 +64,7 @@ impl Stacks {
         }
         Self {
             tops,
-            places: [const { AtomicU32::new(0) }; PLACES],
+            entries: [const { AtomicU32::new(0) }; ENTRIES],
             pages: AtomicU32::new(0),
             most_pages,
         }
@@ -77,18 +77,18 @@ impl Stacks {
     /// Whether there is room for a block now.
     #[inline]
     pub(super) fn has_room(&self, order: Order, kind: MigrateType) -> bool {
-        let kept = Kept::of(order, kind);
-        let (top, end) = (self.tops[kept.stack].load(Relaxed), BASE[kept.stack + 1].into());
+        let id = StackId::of(order, kind);
+        let (top, end) = (self.tops[id.stack].load(Relaxed), BASE[id.stack + 1].into());
         top < end && self.pages() + order.pages() as u32 <= self.most_pages
     }
     /// Whether the oldest blocks of a stack of large ones are those of one pageblock, by the first
     /// and the last of as many as it has.
     #[inline]
     pub(super) fn begins_with_pageblock(&self, order: Order, kind: MigrateType) -> bool {
-        let kept = Kept::of(order, kind);
-        let (at, top) = (kept.base(), self.tops[kept.stack].load(Relaxed) as usize);
+        let id = StackId::of(order, kind);
+        let (at, top) = (id.base(), self.tops[id.stack].load(Relaxed) as usize);
         let end = at + (1 << (PAGEBLOCK_ORDER - order.get()));
-        let (Some(first), Some(last)) = (self.places.get(at), self.places.get(end - 1)) else {
+        let (Some(first), Some(last)) = (self.entries.get(at), self.entries.get(end - 1)) else {
             return false;
         };
         end <= top && (first.load(Relaxed) ^ last.load(Relaxed)) >> PAGEBLOCK_ORDER == 0
@@ -101,13 +101,13 @@ impl Stacks {
     /// Takes the block that came last. `order` is at most a pageblock's.
     #[inline(always)]
     pub(super) fn pop(&self, order: Order, kind: MigrateType) -> Option<u32> {
-        let kept = Kept::of(order, kind);
-        let top = self.tops.get(kept.stack)?;
+        let id = StackId::of(order, kind);
+        let top = self.tops.get(id.stack)?;
         let above = top.load(Relaxed);
-        if above <= kept.base() as u32 {
+        if above <= id.base() as u32 {
             return None;
         }
-        let block = self.places.get(above as usize - 1)?.load(Relaxed);
+        let block = self.entries.get(above as usize - 1)?.load(Relaxed);
         top.store(above - 1, Relaxed);
         self.pages.store(self.pages() - order.pages() as u32, Relaxed);
         Some(block)
@@ -115,42 +115,42 @@ impl Stacks {
     /// Puts a block on top; `false` if there is no room.
     #[inline(always)]
     pub(super) fn push(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
-        let kept = Kept::of(order, kind);
-        let Some(top) = self.tops.get(kept.stack) else { return false };
+        let id = StackId::of(order, kind);
+        let Some(top) = self.tops.get(id.stack) else { return false };
         let (at, pages) = (top.load(Relaxed), self.pages() + order.pages() as u32);
-        let end = u32::from(BASE[kept.stack + 1]);
-        let Some(place) = self.places.get(at as usize) else { return false };
+        let end = u32::from(BASE[id.stack + 1]);
+        let Some(entry) = self.entries.get(at as usize) else { return false };
         if at >= end || pages > self.most_pages {
             return false;
         }
-        place.store(frame, Relaxed);
+        entry.store(frame, Relaxed);
         top.store(at + 1, Relaxed);
         self.pages.store(pages, Relaxed);
         true
     }
     /// How many blocks are on a stack.
     #[inline]
-    fn count(&self, kept: Kept) -> usize {
-        self.tops[kept.stack].load(Relaxed) as usize - kept.base()
+    fn count(&self, id: StackId) -> usize {
+        self.tops[id.stack].load(Relaxed) as usize - id.base()
     }
     /// What is on a stack, the oldest first.
     #[inline]
-    fn blocks(&self, kept: Kept) -> &[AtomicU32] {
-        &self.places[kept.base()..][..self.count(kept)]
+    fn blocks(&self, id: StackId) -> &[AtomicU32] {
+        &self.entries[id.base()..][..self.count(id)]
     }
     /// How many blocks of `order` to take for later: as many as there is room for beside the one
     /// that is wanted, of large ones be it only once others have gone. Of small ones what a word
     /// has comes together anyway.
     #[inline]
-    pub(super) fn refill(&self, order: Order, kind: MigrateType) -> u32 {
-        let kept = Kept::of(order, kind);
+    pub(super) fn refill_count(&self, order: Order, kind: MigrateType) -> u32 {
+        let id = StackId::of(order, kind);
         if order.get() < LARGE {
-            let places = kept.depth().saturating_sub(self.count(kept) + 1);
-            return (places as u32).min((self.most_pages - self.pages()) >> order.get());
+            let entries = id.depth().saturating_sub(self.count(id) + 1);
+            return (entries as u32).min((self.most_pages - self.pages()) >> order.get());
         }
-        let depth = kept.depth() as u32;
-        let places = depth - self.count(kept) as u32;
-        let room = places.min((self.most_pages - self.pages()) >> order.get());
+        let depth = id.depth() as u32;
+        let entries = depth - self.count(id) as u32;
+        let room = entries.min((self.most_pages - self.pages()) >> order.get());
         room.max(depth.min(self.most_pages >> order.get()) / 4)
     }
     /// Puts `count` blocks of `order` on top, the first of them last: those that start at `starts`
@@ -162,27 +162,27 @@ impl Stacks {
         order: Order,
         kind: MigrateType,
     ) -> bool {
-        let kept = Kept::of(order, kind);
-        let (before, count) = (self.count(kept), count as usize);
+        let id = StackId::of(order, kind);
+        let (before, count) = (self.count(id), count as usize);
         let pages = self.pages() + (count << order.get()) as u32;
-        if pages > self.most_pages || before + count > kept.depth() {
+        if pages > self.most_pages || before + count > id.depth() {
             return false;
         }
-        let from = kept.base() + before;
-        let places = &self.places[from..from + count];
-        let mut places = places.iter().rev();
+        let from = id.base() + before;
+        let entries = &self.entries[from..from + count];
+        let mut entries = entries.iter().rev();
         for (word, &starts) in (word..).zip(starts) {
             let mut left = starts;
             while left != 0 {
-                let Some(place) = places.next() else { break };
-                place.store(bits::join(word, left.trailing_zeros()), Relaxed);
+                let Some(entry) = entries.next() else { break };
+                entry.store(bits::join(word, left.trailing_zeros()), Relaxed);
                 left &= left - 1;
             }
-            if places.len() == 0 {
+            if entries.len() == 0 {
                 break;
             }
         }
-        self.tops[kept.stack].store((from + count) as u32, Relaxed);
+        self.tops[id.stack].store((from + count) as u32, Relaxed);
         self.pages.store(pages, Relaxed);
         true
     }
@@ -194,23 +194,23 @@ impl Stacks {
         order: Order,
         kind: MigrateType,
     ) -> bool {
-        let kept = Kept::of(order, kind);
-        let (top, each) = (kept.base() + self.count(kept), 1 << (PAGEBLOCK_ORDER - order.get()));
+        let id = StackId::of(order, kind);
+        let (top, each) = (id.base() + self.count(id), 1 << (PAGEBLOCK_ORDER - order.get()));
         let end = top + each * some.count_ones() as usize;
         let pages = self.pages() + (some.count_ones() << PAGEBLOCK_ORDER);
-        if pages > self.most_pages || end > usize::from(BASE[kept.stack + 1]) {
+        if pages > self.most_pages || end > usize::from(BASE[id.stack + 1]) {
             return false;
         }
         let (mut left, mut block) = (some, 0);
-        for place in &self.places[top..end] {
+        for entry in &self.entries[top..end] {
             if block % (1 << PAGEBLOCK_ORDER) == 0 {
                 block = (first as u32 + left.trailing_zeros() + 1) << PAGEBLOCK_ORDER;
                 left &= left - 1;
             }
             block -= 1 << order.get();
-            place.store(block, Relaxed);
+            entry.store(block, Relaxed);
         }
-        self.tops[kept.stack].store(end as u32, Relaxed);
+        self.tops[id.stack].store(end as u32, Relaxed);
         self.pages.store(pages, Relaxed);
         true
     }
@@ -219,48 +219,48 @@ impl Stacks {
     /// eighths, for a stack holds few pageblocks of them and the way to the map is paid once for
     /// all, and with them all others that lie next to them there and in the same pageblock.
     pub(super) fn oldest(&self, order: Order, kind: MigrateType) -> Oldest {
-        let own = Kept::of(order, kind);
-        let most = || Kept::all().max_by_key(|&kept| self.count(kept) * kept.order.pages());
+        let own = StackId::of(order, kind);
+        let most = || StackId::all().max_by_key(|&id| self.count(id) * id.order.pages());
         let room = own.depth().min((self.most_pages >> order.get()) as usize);
         let full = if self.count(own) > room / 2 { own } else { most().unwrap_or(own) };
         let (blocks, count) = (self.blocks(full), self.count(full));
         if full.order.get() < LARGE {
-            return Oldest { kept: full, count: count.div_ceil(2) };
+            return Oldest { id: full, count: count.div_ceil(2) };
         }
         let block = |at: usize| blocks[at].load(Relaxed) >> PAGEBLOCK_ORDER;
         let oldest = count - count / 8;
         let beside = (oldest..count).take_while(|&at| block(at) == block(oldest - 1)).count();
-        Oldest { kept: full, count: oldest + beside }
+        Oldest { id: full, count: oldest + beside }
     }
     /// All that is in them.
     pub(super) fn all(&self) -> impl Iterator<Item = Oldest> + '_ {
-        Kept::all().map(|kept| Oldest { kept, count: self.count(kept) })
+        StackId::all().map(|id| Oldest { id, count: self.count(id) })
     }
     /// Their first frames, the oldest first.
     #[inline]
     pub(super) fn frames(&self, oldest: Oldest) -> &[AtomicU32] {
-        &self.blocks(oldest.kept)[..oldest.count]
+        &self.blocks(oldest.id)[..oldest.count]
     }
     /// Takes them out.
     pub(super) fn remove(&self, oldest: Oldest) {
-        let (kept, count) = (oldest.kept, oldest.count);
-        let blocks = self.blocks(kept);
+        let (id, count) = (oldest.id, oldest.count);
+        let blocks = self.blocks(id);
         for (to, from) in blocks.iter().zip(&blocks[count..]) {
             to.store(from.load(Relaxed), Relaxed);
         }
-        let top = kept.base() + blocks.len() - count;
-        self.tops[kept.stack].store(top as u32, Relaxed);
-        self.pages.store(self.pages() - (count * kept.order.pages()) as u32, Relaxed);
+        let top = id.base() + blocks.len() - count;
+        self.tops[id.stack].store(top as u32, Relaxed);
+        self.pages.store(self.pages() - (count * id.order.pages()) as u32, Relaxed);
     }
     /// Whether a block is on its stack already. Looks at all that is on it.
     pub(super) fn has(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
-        self.blocks(Kept::of(order, kind)).iter().any(|block| block.load(Relaxed) == frame)
+        self.blocks(StackId::of(order, kind)).iter().any(|block| block.load(Relaxed) == frame)
     }
     /// What is in them, by words.
     pub(super) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
-        let blocks = Kept::all().flat_map(|kept| {
-            let blocks = self.blocks(kept);
-            blocks.iter().map(move |block| (block.load(Relaxed), kept.order))
+        let blocks = StackId::all().flat_map(|id| {
+            let blocks = self.blocks(id);
+            blocks.iter().map(move |block| (block.load(Relaxed), id.order))
         });
         blocks.flat_map(|(frame, order)| runs_of(frame, order))
     }
@@ -276,7 +276,7 @@ fn runs_of(frame: u32, order: Order) -> impl Iterator<Item = Run> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::places::{MOST_PAGES, ORDERS};
+    use super::super::stack_layout::{MOST_PAGES, ORDERS};
     use super::*;
     use alloc::vec::Vec;
 
@@ -301,17 +301,17 @@ mod tests {
     #[test]
     fn what_came_last_goes_first_and_orders_and_types_keep_apart() {
         let stacks = Stacks::new(8192);
-        for (at, kept) in Kept::all().enumerate() {
+        for (at, id) in StackId::all().enumerate() {
             let kind = MigrateType::ALL[at / ORDERS];
             for frame in 0..2 {
-                assert!(stacks.push((at as u32 * 2 + frame) << 8, kept.order, kind));
+                assert!(stacks.push((at as u32 * 2 + frame) << 8, id.order, kind));
             }
         }
-        for (at, kept) in Kept::all().enumerate() {
+        for (at, id) in StackId::all().enumerate() {
             let kind = MigrateType::ALL[at / ORDERS];
-            let popped = core::iter::from_fn(|| stacks.pop(kept.order, kind));
+            let popped = core::iter::from_fn(|| stacks.pop(id.order, kind));
             let expected = [at as u32 * 2 + 1, at as u32 * 2].map(|frame| frame << 8);
-            assert_eq!(popped.collect::<Vec<_>>(), expected, "order {}", kept.order.get());
+            assert_eq!(popped.collect::<Vec<_>>(), expected, "order {}", id.order.get());
         }
         assert_eq!((stacks.pages(), stacks.runs().count()), (0, 0));
     }
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn the_oldest_make_room_and_larger_ones_where_pages_are_too_many() {
         let stacks = Stacks::new(64);
-        let shed = |order, kind| remove(&stacks, stacks.oldest(order, kind));
+        let evict = |order, kind| remove(&stacks, stacks.oldest(order, kind));
         assert!(stacks.take_in(order(6)) && !stacks.take_in(order(7)));
         for frame in 0..32 {
             assert!(stacks.push(2 * frame, order(1), MOVABLE));
@@ -327,7 +327,7 @@ mod tests {
         assert!(!stacks.push(64, order(1), MOVABLE), "it is full");
         assert!(!stacks.push(64, Order::ZERO, MOVABLE), "too many pages");
         let older: Vec<(u32, u8)> = (0..16).map(|frame| (2 * frame, 1)).collect();
-        assert_eq!(shed(order(1), MOVABLE), older);
+        assert_eq!(evict(order(1), MOVABLE), older);
         assert!(stacks.push(64, Order::ZERO, MOVABLE));
         assert_eq!((stacks.pages(), stacks.pop(order(1), MOVABLE)), (33, Some(62)));
         clear(&stacks);
@@ -339,7 +339,7 @@ mod tests {
         }
         assert!(!stacks.push(0, order(1), MOVABLE), "too many pages");
         let most = [64, 68, 72, 76, 80].map(|frame| (frame, 2));
-        assert_eq!(shed(order(1), MOVABLE), most, "those have most");
+        assert_eq!(evict(order(1), MOVABLE), most, "those have most");
         assert!(stacks.push(0, order(1), MOVABLE));
     }
 
@@ -361,7 +361,7 @@ mod tests {
     fn a_pageblock_is_handed_out_in_order_too_and_as_many_as_there_is_room_for() {
         for order in Order::all().skip(usize::from(LARGE)).take(ORDERS - usize::from(LARGE)) {
             let stacks = Stacks::new(MOST_PAGES);
-            let pageblocks = stacks.refill(order, MOVABLE) >> (PAGEBLOCK_ORDER - order.get());
+            let pageblocks = stacks.refill_count(order, MOVABLE) >> (PAGEBLOCK_ORDER - order.get());
             assert!((1..=16).contains(&pageblocks), "order {}", order.get());
             for block in 0..pageblocks {
                 assert!(stacks.fill_whole((block as usize, 1), order, MOVABLE));
@@ -374,7 +374,7 @@ mod tests {
             assert_eq!(popped, (0..pageblocks).rev().flat_map(starts).collect::<Vec<_>>());
         }
         let (stacks, whole) = (Stacks::new(600), order(PAGEBLOCK_ORDER));
-        assert_eq!(stacks.refill(whole, MOVABLE), 1);
+        assert_eq!(stacks.refill_count(whole, MOVABLE), 1);
         assert!(stacks.push(0, whole, MOVABLE) && !stacks.push(512, whole, MOVABLE));
         let gone = remove(&stacks, stacks.oldest(whole, MOVABLE));
         assert_eq!((gone, stacks.pages()), (alloc::vec![(0, PAGEBLOCK_ORDER)], 0));

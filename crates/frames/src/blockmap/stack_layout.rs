@@ -34,15 +34,15 @@ const FIRST: [u16; ORDERS + 1] = {
 /// Stacks of a CPU.
 pub(super) const STACKS: usize = ORDERS * MigrateType::COUNT;
 /// Places for all blocks of one type.
-const TYPE_PLACES: usize = FIRST[ORDERS] as usize;
+const TYPE_ENTRIES: usize = FIRST[ORDERS] as usize;
 /// Places for all blocks.
-pub(super) const PLACES: usize = TYPE_PLACES * MigrateType::COUNT;
+pub(super) const ENTRIES: usize = TYPE_ENTRIES * MigrateType::COUNT;
 /// By stack: its first place; last, their number. So a stack ends where the next one begins.
 pub(super) const BASE: [u16; STACKS + 1] = {
-    let mut base = [PLACES as u16; STACKS + 1];
+    let mut base = [ENTRIES as u16; STACKS + 1];
     let mut stack = 0;
     while stack < STACKS {
-        base[stack] = (stack / ORDERS * TYPE_PLACES) as u16 + FIRST[stack % ORDERS];
+        base[stack] = (stack / ORDERS * TYPE_ENTRIES) as u16 + FIRST[stack % ORDERS];
         stack += 1;
     }
     base
@@ -50,13 +50,13 @@ pub(super) const BASE: [u16; STACKS + 1] = {
 
 /// Blocks of one order and type.
 #[derive(Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct StackId {
     pub(super) order: Order,
     /// Which of the stacks is theirs.
     pub(super) stack: usize,
 }
 
-impl Kept {
+impl StackId {
     /// `order` is at most a pageblock's.
     #[inline]
     pub(super) const fn of(order: Order, kind: MigrateType) -> Self {

@@ -3,9 +3,9 @@
 use super::bits::{self, Fit, WORD_ORDER};
 use super::cpu::{CpuCache, List};
 use super::head::{BUSY, Head};
-use super::places::LARGE;
-use super::rooms::LARGEST_ROOM;
-use super::{Appetite, BlockMap, Reserve, WORDS, Want, Where};
+use super::order_hints::LARGEST_HINT;
+use super::stack_layout::LARGE;
+use super::{AllocRequest, BlockMap, Refill, ReserveAccess, WORDS, Where};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use mmscale_arch::sync::NoPreempt;
@@ -46,49 +46,49 @@ impl<A: Cpu> BlockMap<A> {
     pub(crate) fn claim(
         &self,
         pinned: &impl NoPreempt<A>,
-        want: Want,
+        req: AllocRequest,
         change: &mut i64,
     ) -> Option<Pfn> {
         let Some(cache) = self.caches.of(pinned.cpu()).enter() else {
-            let taken = match want.order < Order::PAGEBLOCK {
-                true => self.claim_in_interrupt(want)?,
-                false => self.take_whole(None, want)?,
+            let taken = match req.order < Order::PAGEBLOCK {
+                true => self.claim_in_interrupt(req)?,
+                false => self.take_whole(None, req)?,
             };
-            *change -= want.order.pages() as i64;
+            *change -= req.order.pages() as i64;
             return Some(taken);
         };
-        if want.appetite == Appetite::Ample {
+        if req.refill == Refill::Batch {
             // Before anything is taken for later: who isolates a block drains those who said so.
-            self.say_filled(want.cpu);
+            self.mark_nonempty(req.cpu);
         }
-        if want.order < Order::PAGEBLOCK {
-            return self.claim_part(&cache, want);
+        if req.order < Order::PAGEBLOCK {
+            return self.claim_part(&cache, req);
         }
-        let several = || self.claim_several(&cache, want);
+        let several = || self.claim_several(&cache, req);
         let one = || {
-            let taken = self.take_whole(Some(&cache), want)?;
-            cache.account(-(want.order.pages() as i64));
+            let taken = self.take_whole(Some(&cache), req)?;
+            cache.account(-(req.order.pages() as i64));
             Some(taken)
         };
-        if want.order == Order::PAGEBLOCK { several().or_else(one) } else { one() }
+        if req.order == Order::PAGEBLOCK { several().or_else(one) } else { one() }
     }
 
     /// Takes whole blocks for what is wanted and for what comes later, if there may be any of that:
     /// of large orders only.
-    fn claim_several(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
-        if want.order.get() < LARGE {
+    fn claim_several(&self, cache: &CpuCache, req: AllocRequest) -> Option<Pfn> {
+        if req.order.get() < LARGE {
             return None;
         }
-        let most = cache.stacks.refill(want.order, want.kind);
-        self.take_more(cache, want, self.home(want.cpu), most);
-        cache.stacks.pop(want.order, want.kind).map(|frame| self.pfn(frame))
+        let most = cache.stacks.refill_count(req.order, req.kind);
+        self.take_more(cache, req, self.search_start(req.cpu), most);
+        cache.stacks.pop(req.order, req.kind).map(|frame| self.pfn(frame))
     }
 
     /// Takes a block below a pageblock from the map.
-    fn claim_part(&self, cache: &CpuCache, want: Want) -> Option<Pfn> {
-        let plenty = self.is_plenty(want);
-        let several = || self.claim_several(cache, want);
-        let own = self.enter_kept(cache, want);
+    fn claim_part(&self, cache: &CpuCache, req: AllocRequest) -> Option<Pfn> {
+        let plenty = self.is_plenty(req);
+        let several = || self.claim_several(cache, req);
+        let own = self.try_current(cache, req);
         // Where there is plenty it is not worth while to look for others.
         if plenty
             && own.is_none()
@@ -96,8 +96,8 @@ impl<A: Cpu> BlockMap<A> {
         {
             return Some(taken);
         }
-        let near = own.or_else(|| self.enter_near(cache, want, plenty));
-        let begun = near.or_else(|| self.enter_begun(cache, want));
+        let near = own.or_else(|| self.try_local(cache, req, plenty));
+        let begun = near.or_else(|| self.try_indexed(cache, req));
         if !plenty
             && begun.is_none()
             && let Some(taken) = several()
@@ -106,27 +106,27 @@ impl<A: Cpu> BlockMap<A> {
         }
         let from = match begun {
             Some(from) => from,
-            None => self.own(cache, want, self.find(want)?),
+            None => self.own(cache, req, self.find(req)?),
         };
-        Some(self.claim_from(cache, want, from))
+        Some(self.claim_from(cache, req, from))
     }
 
     /// The same from a block that was entered for it, with what is for later.
-    fn claim_from(&self, cache: &CpuCache, want: Want, from: (usize, usize)) -> Pfn {
-        let (order, kind) = (want.order, want.kind);
-        let most = cache.stacks.refill(order, kind).min(want.spare_pages >> order.get());
-        let taken = self.take_from(from, want, most);
+    fn claim_from(&self, cache: &CpuCache, req: AllocRequest, from: (usize, usize)) -> Pfn {
+        let (order, kind) = (req.order, req.kind);
+        let most = cache.stacks.refill_count(order, kind).min(req.spare_pages >> order.get());
+        let taken = self.take_from(from, req, most);
         if taken.kind != kind {
             // It stays another type's, and those who look for that would not find it.
-            cache.block[want.list().index()].take();
-            self.disown(from.0, want.cpu);
+            cache.block[req.list().index()].take();
+            self.disown(from.0, req.cpu);
         }
         cache.account(-((order.pages() * (1 + taken.more as usize)) as i64));
         if taken.more > 0 {
             A::work(Op::PcpPut, 1);
             let word = (from.0 * WORDS) as u32;
             while !cache.stacks.fill((word, &taken.rest), taken.more, order, kind) {
-                self.shed(cache, want.cpu, order, kind);
+                self.evict(cache, req.cpu, order, kind);
             }
         }
         taken.first
@@ -134,11 +134,11 @@ impl<A: Cpu> BlockMap<A> {
 
     /// Takes what is wanted from a block that was entered for it, and what else its word has or
     /// `more` blocks if that is for later; leaves the block.
-    fn take_from(&self, (block, word): (usize, usize), want: Want, more: u32) -> Taken {
+    fn take_from(&self, (block, word): (usize, usize), req: AllocRequest, more: u32) -> Taken {
         A::work(Op::BuddyTake, 1);
-        let (order, head) = (want.order, self.head(block));
+        let (order, head) = (req.order, self.head(block));
         // Frames of another type's block are taken one by one: it stays what it is.
-        let ample = want.appetite == Appetite::Ample && head.kind() == want.kind;
+        let ample = req.refill == Refill::Batch && head.kind() == req.kind;
         let enough = if ample { 1 + more } else { 1 };
         let (step, part) = ((order.pages() >> WORD_ORDER).max(1), order.min(bits::WHOLE));
         let (mut rest, mut blocks, mut first) = ([0; WORDS], 0, 0);
@@ -198,14 +198,14 @@ impl<A: Cpu> BlockMap<A> {
 
     /// Enters the CPU's block for what is wanted: the block, and the word in it where that can be
     /// taken. It is the CPU's no longer if there is none.
-    fn enter_kept(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
-        let own = &cache.block[want.list().index()];
+    fn try_current(&self, cache: &CpuCache, req: AllocRequest) -> Option<(usize, usize)> {
+        let own = &cache.block[req.list().index()];
         let block = own.get()?;
-        if let Some(word) = self.enter_own(block, want) {
+        if let Some(word) = self.enter_owned(block, req) {
             return Some((block, word));
         }
         own.take();
-        self.disown(block, want.cpu);
+        self.disown(block, req.cpu);
         None
     }
 
@@ -213,111 +213,116 @@ impl<A: Cpu> BlockMap<A> {
     ///
     /// Where there is plenty that is a whole one rather than one of another stretch, whose frames
     /// would be two CPUs' then for as long as they live: that CPU may be about to make it whole.
-    fn enter_near(&self, cache: &CpuCache, want: Want, plenty: bool) -> Option<(usize, usize)> {
-        if want.appetite == Appetite::Scarce {
+    fn try_local(
+        &self,
+        cache: &CpuCache,
+        req: AllocRequest,
+        plenty: bool,
+    ) -> Option<(usize, usize)> {
+        if req.refill == Refill::Exact {
             return None;
         }
-        let found = self.find_partial(want, want.kind, Where::Own);
-        let single = plenty && want.order.get() < LARGE;
-        let found = found.or_else(|| if single { self.find_whole(want, Where::Own) } else { None });
-        Some(self.own(cache, want, found?))
+        let found = self.find_partial(req, req.kind, Where::Own);
+        let single = plenty && req.order.get() < LARGE;
+        let found = found.or_else(|| if single { self.find_whole(req, Where::Own) } else { None });
+        Some(self.own(cache, req, found?))
     }
 
     /// Enters a block in use already that becomes the CPU's for what is wanted, wherever it is.
     ///
     /// Where memory is short a CPU keeps its block too, so that what is taken together lies
     /// together; but before a whole one is broken up those of all CPUs and types come first.
-    fn enter_begun(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
-        let found = self.find_partial(want, want.kind, Where::All);
+    fn try_indexed(&self, cache: &CpuCache, req: AllocRequest) -> Option<(usize, usize)> {
+        let found = self.find_partial(req, req.kind, Where::All);
         if found.is_none()
-            && let Some(found) = self.enter_others_own(cache, want)
+            && let Some(found) = self.try_other_lists(cache, req)
         {
             return Some(found);
         }
-        let found = found.or_else(|| match want.appetite {
-            Appetite::Ample => None,
-            Appetite::Scarce => self.enter_used(want),
+        let found = found.or_else(|| match req.refill {
+            Refill::Batch => None,
+            Refill::Exact => self.try_steal(req),
         });
         let found = found.or_else(|| {
             let spare = cache.spare.take()?;
-            Some((spare, self.enter_spare(spare, want)?))
+            Some((spare, self.enter_spare(spare, req)?))
         });
-        Some(self.own(cache, want, found?))
+        Some(self.own(cache, req, found?))
     }
 
     /// Notes that a block is the CPU's for what is wanted.
     #[inline]
-    fn own(&self, cache: &CpuCache, want: Want, from: (usize, usize)) -> (usize, usize) {
-        cache.block[want.list().index()].set(from.0);
+    fn own(&self, cache: &CpuCache, req: AllocRequest, from: (usize, usize)) -> (usize, usize) {
+        cache.block[req.list().index()].set(from.0);
         from
     }
 
     /// Enters a block in use already, be it another CPU's or of another type, but none of the
     /// wanted type that is nobody's.
-    pub(super) fn enter_used(&self, want: Want) -> Option<(usize, usize)> {
-        let partial = |kind| self.find_partial(want, kind, Where::All);
-        let other = |kind| partial(kind).or_else(|| self.enter_others(want, kind));
-        let fallbacks = || want.kind.fallbacks().into_iter().find_map(other);
-        self.enter_others(want, want.kind).or_else(fallbacks)
+    pub(super) fn try_steal(&self, req: AllocRequest) -> Option<(usize, usize)> {
+        let partial = |kind| self.find_partial(req, kind, Where::All);
+        let other = |kind| partial(kind).or_else(|| self.steal_of_type(req, kind));
+        let fallbacks = || req.kind.fallbacks().into_iter().find_map(other);
+        self.steal_of_type(req, req.kind).or_else(fallbacks)
     }
 
     /// Takes a block for an interrupt in the middle of an allocation or a free: nothing of its
     /// CPU's is for it.
-    fn claim_in_interrupt(&self, want: Want) -> Option<Pfn> {
-        let want = Want { appetite: Appetite::Scarce, reserve: Reserve::Open, ..want };
-        let found = self.find_partial(want, want.kind, Where::All);
-        let found = found.or_else(|| self.enter_used(want));
-        let from = found.or_else(|| self.find(want))?;
-        let taken = self.take_from(from, want, 0);
-        self.disown(from.0, want.cpu);
+    fn claim_in_interrupt(&self, req: AllocRequest) -> Option<Pfn> {
+        let req = AllocRequest { refill: Refill::Exact, reserve: ReserveAccess::Full, ..req };
+        let found = self.find_partial(req, req.kind, Where::All);
+        let found = found.or_else(|| self.try_steal(req));
+        let from = found.or_else(|| self.find(req))?;
+        let taken = self.take_from(from, req, 0);
+        self.disown(from.0, req.cpu);
         Some(taken.first)
     }
 
     /// Enters a block of `kind`, in use already, that another CPU owns.
-    fn enter_others(&self, want: Want, kind: MigrateType) -> Option<(usize, usize)> {
-        let (me, cpus) = (want.cpu.index(), A::cpus_possible());
+    fn steal_of_type(&self, req: AllocRequest, kind: MigrateType) -> Option<(usize, usize)> {
+        let (me, cpus) = (req.cpu.index(), A::cpus_possible());
         (1..cpus).map(|step| CpuId::new((me + step) % cpus)).find_map(|cpu| {
             let cells = &self.caches.of(cpu).peek().block;
             let blocks = List::of_type(kind).filter_map(|list| cells[list.index()].get());
             blocks.filter(|&block| self.head(block).used() > 0).find_map(|block| {
                 A::work(Op::BuddyStep, 1);
-                Some((block, self.take_over(block, want, kind)?))
+                Some((block, self.take_over(block, req, kind)?))
             })
         })
     }
 
     /// Enters a block that the CPU owns for other orders: better than to break up a whole one.
-    fn enter_others_own(&self, cache: &CpuCache, want: Want) -> Option<(usize, usize)> {
-        List::of_type(want.kind).find_map(|list| {
+    fn try_other_lists(&self, cache: &CpuCache, req: AllocRequest) -> Option<(usize, usize)> {
+        List::of_type(req.kind).find_map(|list| {
             let block = cache.block[list.index()].get()?;
-            Some((block, self.enter_own(block, want)?))
+            Some((block, self.enter_owned(block, req)?))
         })
     }
 
     /// Enters the block that the CPU took from last time, if it still owns it and it has what is
     /// wanted.
-    fn enter_own(&self, block: usize, want: Want) -> Option<usize> {
+    fn enter_owned(&self, block: usize, req: AllocRequest) -> Option<usize> {
         loop {
             let head = self.head(block);
-            let mine = head.owned_by(want.cpu) && !head.is_busy() && head.kind() == want.kind;
-            if !mine || head.free() < want.order.pages() as u64 {
+            let mine = head.owned_by(req.cpu) && !head.is_busy() && head.kind() == req.kind;
+            if !mine || head.free() < req.order.pages() as u64 {
                 return None;
             }
             if self.change(block, head, Head(head.0 | BUSY)) {
-                return self.word_or_leave(block, want.order);
+                return self.word_or_leave(block, req.order);
             }
         }
     }
 
     /// Enters the whole block that the CPU kept.
-    fn enter_spare(&self, block: usize, want: Want) -> Option<usize> {
+    fn enter_spare(&self, block: usize, req: AllocRequest) -> Option<usize> {
         let head = self.head(block);
-        let mine = head.owned_by(want.cpu) && !head.is_busy() && head.used() == 0;
-        let entered = head.entered_by(want.cpu).with_kind(want.kind);
+        let mine = head.owned_by(req.cpu) && !head.is_busy() && head.used() == 0;
+        let entered = head.entered_by(req.cpu).with_kind(req.kind);
         if !mine || !self.change(block, head, entered) {
             return None;
         }
-        self.rooms.note(block, LARGEST_ROOM);
+        self.order_hints.note(block, LARGEST_HINT);
         Some(0)
     }
 

@@ -17,7 +17,7 @@ pub(crate) enum MapError {
     /// The block at this frame has free frames, and nobody can find it.
     Unfiled(Pfn),
     /// The block at this frame has room for this order, and nobody would look for it there.
-    NoRoom(Pfn, Order),
+    Unhinted(Pfn, Order),
     /// The block at this frame is found as a whole one that nobody owns, and is none.
     Misfiled(Pfn),
     /// A CPU keeps another number of frames than it says, or keeps some or owes the counter and
@@ -39,7 +39,7 @@ pub(crate) struct MapAudit {
     /// In blocks that are offline.
     pub(crate) offline: u64,
     /// Changes that CPUs have not counted yet.
-    pub(crate) uncounted: i64,
+    pub(crate) unfolded: i64,
 }
 
 impl<A: Cpu> BlockMap<A> {
@@ -59,12 +59,12 @@ impl<A: Cpu> BlockMap<A> {
         for (cpu, cache) in self.caches.iter() {
             let cache = cache.peek();
             let pages: u32 = cache.words().map(|run| run.frames.count_ones()).sum();
-            let keeps = pages > 0 || cache.uncounted() != 0;
-            if pages != cache.pages() || keeps && !self.outside.of(cpu).filled.is_nonzero() {
+            let keeps = pages > 0 || cache.delta() != 0;
+            if pages != cache.pages() || keeps && !self.shared.of(cpu).nonempty.is_nonzero() {
                 return Err(MapError::Keeps(cpu));
             }
             audit.cached += u64::from(pages);
-            audit.uncounted += cache.uncounted();
+            audit.unfolded += cache.delta();
         }
         self.verify_kept()?;
         Ok(audit)
@@ -113,7 +113,7 @@ impl<A: Cpu> BlockMap<A> {
         if head.is_busy() || head.is_owned() && !self.is_known(block) {
             return Err(MapError::Inside(at));
         }
-        if self.whole.contains(block) && !head.is_nobodys_whole() {
+        if self.whole.contains(block) && !head.is_unowned_free() {
             return Err(MapError::Misfiled(at));
         }
         let filed = head.is_owned()
@@ -128,12 +128,12 @@ impl<A: Cpu> BlockMap<A> {
         // The words of others say nothing; they are in for all orders once somebody enters them.
         let entered = head.held().is_none() && head.used() > 0;
         let lacks = |order: &Order| {
-            let noted = self.rooms.of(*order).is_none_or(|blocks| blocks.contains(block));
+            let noted = self.order_hints.of(*order).is_none_or(|blocks| blocks.contains(block));
             !noted && self.word_with(block, *order).is_some()
         };
         let below = Order::all().take_while(|&order| order < Order::PAGEBLOCK);
         match below.filter(|_| entered).find(lacks) {
-            Some(order) => Err(MapError::NoRoom(at, order)),
+            Some(order) => Err(MapError::Unhinted(at, order)),
             None => Ok(head.free()),
         }
     }

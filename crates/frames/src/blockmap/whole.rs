@@ -3,18 +3,18 @@
 
 use super::cpu::{BlockCell, CpuCache};
 use super::head::{BLOCK_PAGES, Head};
-use super::{Appetite, BlockMap, Reserve, Want, Where};
+use super::{AllocRequest, BlockMap, Refill, ReserveAccess, Where};
 use core::sync::atomic::Ordering::Release;
 use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, PAGEBLOCK_ORDER, Pfn};
 
 impl<A: Cpu> BlockMap<A> {
     /// Takes one whole block, or two neighbours, for `want`.
-    pub(super) fn take_whole(&self, cache: Option<&CpuCache>, want: Want) -> Option<Pfn> {
-        let block = if want.order == Order::PAGEBLOCK {
-            let spare = cache.and_then(|cache| self.take_spare(cache, want));
-            spare.or_else(|| self.take_one(want))?
+    pub(super) fn take_whole(&self, cache: Option<&CpuCache>, req: AllocRequest) -> Option<Pfn> {
+        let block = if req.order == Order::PAGEBLOCK {
+            let spare = cache.and_then(|cache| self.take_spare(cache, req));
+            spare.or_else(|| self.take_one(req))?
         } else {
-            self.take_pair(want)?
+            self.take_pair(req)?
         };
         A::work(Op::BuddyTake, 1);
         Some(self.first.offset(block << PAGEBLOCK_ORDER))
@@ -23,14 +23,14 @@ impl<A: Cpu> BlockMap<A> {
     /// Takes whole blocks that nobody owns, those after `near` first: onto the CPU's stack, as
     /// blocks of the wanted order, at most `most` of them and what is for later. They say that all
     /// of them is in use before their bits do, and nobody looks for anything in them.
-    pub(super) fn take_more(&self, cache: &CpuCache, want: Want, near: usize, most: u32) {
-        let each = 1 << (PAGEBLOCK_ORDER - want.order.get());
-        let left = most.min((want.spare_pages >> PAGEBLOCK_ORDER) * each) / each;
-        if want.appetite == Appetite::Scarce || left == 0 {
+    pub(super) fn take_more(&self, cache: &CpuCache, req: AllocRequest, near: usize, most: u32) {
+        let each = 1 << (PAGEBLOCK_ORDER - req.order.get());
+        let left = most.min((req.spare_pages >> PAGEBLOCK_ORDER) * each) / each;
+        if req.refill == Refill::Exact || left == 0 {
             return;
         }
         // What is for later is not urgent, whoever asks.
-        let kept = self.reserve.blocks(Want { reserve: Reserve::Kept, ..want });
+        let kept = self.reserve.blocks(AllocRequest { reserve: ReserveAccess::None, ..req });
         let (mut left, mut taken) = (left, 0);
         for start in [near, 0] {
             let mut from = start;
@@ -43,8 +43,8 @@ impl<A: Cpu> BlockMap<A> {
                     left = 0;
                     break;
                 }
-                self.use_up_some((first, some), want);
-                self.stack_all(cache, (first, some), want);
+                self.make_all_fully_used((first, some), req);
+                self.stack_all(cache, (first, some), req);
                 (left, taken) = (left - some.count_ones(), taken + some.count_ones());
                 from = first + 1;
             }
@@ -56,44 +56,45 @@ impl<A: Cpu> BlockMap<A> {
     }
 
     /// Puts blocks of which all is this CPU's onto its stack, as blocks of the wanted order.
-    fn stack_all(&self, cache: &CpuCache, (first, some): (usize, u64), want: Want) {
+    fn stack_all(&self, cache: &CpuCache, (first, some): (usize, u64), req: AllocRequest) {
         A::work(Op::BuddyTake, some.count_ones());
         A::work(Op::PcpPut, some.count_ones());
-        while !cache.stacks.fill_whole((first, some), want.order, want.kind) {
-            self.shed(cache, want.cpu, want.order, want.kind);
+        while !cache.stacks.fill_whole((first, some), req.order, req.kind) {
+            self.evict(cache, req.cpu, req.order, req.kind);
         }
     }
 
     /// Makes blocks that were taken out of where whole ones are found such that all of them is in
     /// use, by blocks of the wanted order.
-    fn use_up_some(&self, (first, some): (usize, u64), want: Want) {
+    fn make_all_fully_used(&self, (first, some): (usize, u64), req: AllocRequest) {
         A::work(Op::BuddyStep, some.count_ones());
         let mut left = some;
         while left != 0 {
-            self.use_up(first + left.trailing_zeros() as usize, want);
+            self.make_fully_used(first + left.trailing_zeros() as usize, req);
             left &= left - 1;
         }
     }
 
     /// The same with one.
     #[inline]
-    fn use_up(&self, block: usize, want: Want) {
-        self.heads[block].store(Head::used_up(want.order, want.kind).0, Release);
-        if want.order < Order::PAGEBLOCK {
+    fn make_fully_used(&self, block: usize, req: AllocRequest) {
+        self.heads[block].store(Head::fully_used(req.order, req.kind).0, Release);
+        if req.order < Order::PAGEBLOCK {
             self.mark_all_used(block);
         }
     }
 
     /// The one that the CPU kept.
-    fn take_spare(&self, cache: &CpuCache, want: Want) -> Option<usize> {
+    fn take_spare(&self, cache: &CpuCache, req: AllocRequest) -> Option<usize> {
         let block = cache.spare.take()?;
-        (self.head(block).owned_by(want.cpu) && self.hold_any(block, want)).then_some(block)
+        (self.head(block).owned_by(req.cpu) && self.hold_whole(block, req)).then_some(block)
     }
 
     /// Takes a whole block that nobody owns out of where those are found: it is the caller's.
-    pub(super) fn take_out_one(&self, cpu: CpuId, place: Where) -> Option<usize> {
-        let stretch = self.stretch(cpu, place);
-        let mut blocks = self.whole.from(self.home(cpu)).take_while(|at| stretch.contains(at));
+    pub(super) fn take_out_one(&self, cpu: CpuId, range: Where) -> Option<usize> {
+        let stretch = self.stretch(cpu, range);
+        let mut blocks =
+            self.whole.from(self.search_start(cpu)).take_while(|at| stretch.contains(at));
         blocks.find(|&block| {
             A::work(Op::BuddyStep, 1);
             self.whole.clear(block)
@@ -103,9 +104,9 @@ impl<A: Cpu> BlockMap<A> {
     /// One that nobody owns; if there is none, one that somebody owns and has not begun to use. One
     /// that somebody is about to put where it is found is missed: to look at all heads would cost
     /// each that asks in vain more than that.
-    fn take_one(&self, want: Want) -> Option<usize> {
-        if let Some(block) = self.take_out_one(want.cpu, Where::All) {
-            self.use_up(block, want);
+    fn take_one(&self, req: AllocRequest) -> Option<usize> {
+        if let Some(block) = self.take_out_one(req.cpu, Where::All) {
+            self.make_fully_used(block, req);
             return Some(block);
         }
         let mut owned = self.caches.iter().flat_map(|(_, cache)| {
@@ -113,51 +114,51 @@ impl<A: Cpu> BlockMap<A> {
             let cells = cache.block.iter().chain([&cache.spare]);
             cells.filter_map(BlockCell::get)
         });
-        owned.find(|&block| self.hold_any(block, want))
+        owned.find(|&block| self.hold_whole(block, req))
     }
 
-    fn take_pair(&self, want: Want) -> Option<usize> {
-        let pairs = self.whole.from(self.home(want.cpu) & !1).filter(|block| block % 2 == 0);
+    fn take_pair(&self, req: AllocRequest) -> Option<usize> {
+        let pairs = self.whole.from(self.search_start(req.cpu) & !1).filter(|block| block % 2 == 0);
         for block in pairs {
             A::work(Op::BuddyStep, 1);
             if !self.whole.contains(block + 1) {
                 continue;
             }
-            if self.hold_pair(block, want) {
+            if self.hold_pair(block, req) {
                 return Some(block);
             }
         }
         let last = self.heads.len() - 1;
-        (0..last).step_by(2).find(|&block| self.hold_pair(block, want))
+        (0..last).step_by(2).find(|&block| self.hold_pair(block, req))
     }
 
     /// Holds two neighbours, or none. The first is entered until the second is held: who isolates
     /// it meanwhile waits, and finds it free or held, not given up again.
-    fn hold_pair(&self, block: usize, want: Want) -> bool {
-        let entered = |head: Head| head.entered_by(want.cpu);
-        if self.head(block + 1).used() != 0 || !self.seize(block, entered) {
+    fn hold_pair(&self, block: usize, req: AllocRequest) -> bool {
+        let entered = |head: Head| head.entered_by(req.cpu);
+        if self.head(block + 1).used() != 0 || !self.claim_whole(block, entered) {
             return false;
         }
-        if !self.hold_any(block + 1, want) {
+        if !self.hold_whole(block + 1, req) {
             self.leave(block, 0);
-            self.disown(block, want.cpu);
+            self.disown(block, req.cpu);
             return false;
         }
         // Nobody else changes the head of a block that somebody is inside of while nothing of it
         // is used.
-        self.heads[block].store(Head::used_up(want.order, want.kind).0, Release);
+        self.heads[block].store(Head::fully_used(req.order, req.kind).0, Release);
         true
     }
 
     /// Makes a whole block held for `want`, be it one that somebody owns and has not begun to use.
-    fn hold_any(&self, block: usize, want: Want) -> bool {
-        self.seize(block, |_| Head::used_up(want.order, want.kind))
+    fn hold_whole(&self, block: usize, req: AllocRequest) -> bool {
+        self.claim_whole(block, |_| Head::fully_used(req.order, req.kind))
     }
 
     /// Makes of the head of a whole block what `to` makes of it, be it somebody's.
-    fn seize(&self, block: usize, to: impl Fn(Head) -> Head) -> bool {
+    fn claim_whole(&self, block: usize, to: impl Fn(Head) -> Head) -> bool {
         let head = self.head(block);
-        if head.is_nobodys_whole() {
+        if head.is_unowned_free() {
             let mine = self.whole.clear(block);
             if mine {
                 self.heads[block].store(to(self.head(block)).0, Release);

@@ -62,7 +62,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// others run.
     pub fn refresh_cpu_vm_stats(&self, decay: DecayRequest, pause: impl Fn()) -> Refresh {
         let _span = Span::<A>::enter(Func::RefreshCpuVmStats);
-        let mut run = Refresh { folded: self.settle_all(), ..Refresh::default() };
+        let mut run = Refresh { folded: self.fold_all_deltas(), ..Refresh::default() };
         for zone in &self.zones {
             let folded = self.stats.fold_zone(&IrqGuard::new(), zone.id);
             run.folded += folded;
@@ -89,7 +89,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Folds the calling CPU's counters and nothing else, as at idle entry; returns how many were
     /// not zero.
     pub fn fold_counters(&self) -> u32 {
-        self.settle_all() + self.stats.fold_all(&IrqGuard::new())
+        self.fold_all_deltas() + self.stats.fold_all(&IrqGuard::new())
     }
 
     /// `decay_pcp_high`.

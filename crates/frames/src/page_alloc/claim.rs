@@ -2,7 +2,7 @@
 
 use super::zone::{BELOW_HIGH, FreeLists, FreesTo, ZoneFree};
 use super::{AllocError, FrameAllocator, Gfp, Records, Zone};
-use crate::blockmap::Reserve;
+use crate::blockmap::ReserveAccess;
 use crate::frame::{FrameState, MigrateType};
 use crate::pcp::{Pcp, PcpList};
 use crate::vmstat::ZoneItem;
@@ -18,7 +18,7 @@ pub(super) struct Request {
     pub(super) order: Order,
     pub(super) wanted: MigrateType,
     /// With the policy `blockmap`.
-    pub(super) reserve: Reserve,
+    pub(super) reserve: ReserveAccess,
     gfp: Gfp,
     node: NodeId,
 }
@@ -159,7 +159,7 @@ impl<A: Cpu> FrameAllocator<A> {
             }
             found = self.get_page_from_freelist(request, Mark::Min);
         }
-        let request = Request { reserve: Reserve::Open, ..request };
+        let request = Request { reserve: ReserveAccess::Full, ..request };
         while found.is_none() && self.is_exactly_available(request) {
             self.drain_all();
             found = self.get_page_from_freelist(request, Mark::Min);
@@ -262,13 +262,13 @@ impl<A: Cpu> FrameAllocator<A> {
     /// pageblock of this one, which would otherwise stay whole until all CPUs are drained.
     #[cold]
     fn rmqueue_rather_here(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
-        let kept = zone.map().is_some() && request.reserve == Reserve::Kept;
+        let kept = zone.map().is_some() && request.reserve == ReserveAccess::None;
         let zones = self.zonelist(request);
         let others = zones.last().is_some_and(|&last| last != zone.id());
         if !kept || !others || request.order != Order::ZERO {
             return None;
         }
-        self.rmqueue(zone, Request { reserve: Reserve::Less, ..request })
+        self.rmqueue(zone, Request { reserve: ReserveAccess::Partial, ..request })
     }
 
     /// Whether the zone would keep more than `mark` free pages, and what it keeps from such
@@ -285,7 +285,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Whether an allocation that may go down to the min watermark would find a page now, as far as
     /// the counters know.
     pub fn is_available(&self, node: NodeId, order: Order, gfp: Gfp) -> bool {
-        let (wanted, reserve) = (MigrateType::Movable, Reserve::Kept);
+        let (wanted, reserve) = (MigrateType::Movable, ReserveAccess::None);
         let request = Request { order, wanted, reserve, gfp, node };
         self.zonelist(request).iter().any(|&zone| {
             let zone = self.zone(zone);
@@ -377,10 +377,10 @@ impl<A: Cpu> FrameAllocator<A> {
 
 /// Whether the last whole pageblocks are kept from a request at first. Who may go below the min
 /// watermark may have them, and so may single pages: at once if they cannot wait.
-fn reserve(order: Order, gfp: Gfp) -> Reserve {
+fn reserve(order: Order, gfp: Gfp) -> ReserveAccess {
     let urgent = gfp.intersects(Gfp::HIGH | Gfp::MEMALLOC | Gfp::VICTIM);
     let at_once = order == Order::ZERO && !gfp.contains(Gfp::DIRECT);
-    if urgent || at_once { Reserve::Open } else { Reserve::Kept }
+    if urgent || at_once { ReserveAccess::Full } else { ReserveAccess::None }
 }
 
 /// The min watermark for urgent allocations and for victims.

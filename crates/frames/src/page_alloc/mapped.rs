@@ -4,7 +4,7 @@
 use super::claim::Request;
 use super::zone::BELOW_HIGH;
 use super::{Audit, FrameAllocator, IsolateError, Records, Violation, Zone};
-use crate::blockmap::{Appetite, BlockMap, Entered, MapError, Want};
+use crate::blockmap::{AllocRequest, BlockMap, Entered, MapError, Refill};
 use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::vmstat::ZoneItem;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
@@ -41,21 +41,21 @@ impl<A: Cpu> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::RmqueueBulk);
         let pinned = PreemptGuard::<A>::new();
         // Asked first: an interrupt that drains this CPU may come with the answer.
-        let appetite = appetite(zone);
-        let want = Want {
+        let refill = refill(zone);
+        let req = AllocRequest {
             cpu: pinned.cpu(),
             order: request.order,
             kind: request.wanted,
-            appetite,
+            refill,
             reserve: request.reserve,
             spare_pages: self.spare_pages(zone),
         };
         let (old, mut change) = (kept_before(map, &pinned), 0);
         let cached = map.take_cached(&pinned, request.order, request.wanted);
-        let pfn = cached.or_else(|| map.claim(&pinned, want, &mut change));
+        let pfn = cached.or_else(|| map.claim(&pinned, req, &mut change));
         // Before the account: an interrupt that drains this CPU may come there, and says so itself.
         trace_kept(zone, map, pinned.cpu(), old);
-        self.settle(zone, map, &pinned, change);
+        self.fold_delta(zone, map, &pinned, change);
         let pfn = pfn?;
         self.note_held(zone, pfn, request);
         Some(pfn)
@@ -118,10 +118,10 @@ impl<A: Cpu> FrameAllocator<A> {
         block: (Pfn, Order),
     ) {
         let old = kept_before(map, &pinned);
-        let uncounted = give(map, cache, pinned.cpu(), block);
+        let delta = give(map, cache, pinned.cpu(), block);
         trace_kept(zone, map, pinned.cpu(), old);
-        if uncounted.unsigned_abs() > zone.lag_pages.into() {
-            self.settle_owed(zone, map, &pinned);
+        if delta.unsigned_abs() > zone.lag_pages.into() {
+            self.fold_large_delta(zone, map, &pinned);
         }
     }
 
@@ -130,18 +130,18 @@ impl<A: Cpu> FrameAllocator<A> {
     pub(super) fn free_to_map(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
         let pinned = PreemptGuard::<A>::new();
         // Asked first: an interrupt that drains this CPU may come with the answer.
-        let hungry = appetite(zone);
+        let refill = refill(zone);
         let (old, mut change) = (kept_before(map, &pinned), 0);
-        map.give(&pinned, (pfn, order), hungry, &mut change);
+        map.give(&pinned, (pfn, order), refill, &mut change);
         trace_kept(zone, map, pinned.cpu(), old);
-        self.settle_freed(zone, map, &pinned, change);
+        self.fold_after_free(zone, map, &pinned, change);
     }
 
     /// Counts what this CPU has gathered, which is too much to lag.
     #[inline(never)]
-    fn settle_owed(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>) {
+    fn fold_large_delta(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>) {
         let off = IrqGuard::new();
-        if let Some(due) = map.settle(pinned) {
+        if let Some(due) = map.take_delta(pinned) {
             self.stats.mod_zone(&off, zone.id, ZoneItem::FreePages, due);
         }
         drop(off);
@@ -150,14 +150,14 @@ impl<A: Cpu> FrameAllocator<A> {
 
     /// Counts what came back, where it is too much to lag or memory is short.
     #[inline(never)]
-    fn settle_freed(
+    fn fold_after_free(
         &self,
         zone: &Zone<A>,
         map: &BlockMap<A>,
         pinned: &impl NoPreempt<A>,
         change: i64,
     ) {
-        self.settle(zone, map, pinned, change);
+        self.fold_delta(zone, map, pinned, change);
         self.look_at_high(zone);
     }
 
@@ -170,14 +170,20 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 
     /// Counts what this CPU has gathered if it is more than may lag, and `change`.
-    fn settle(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>, change: i64) {
+    fn fold_delta(
+        &self,
+        zone: &Zone<A>,
+        map: &BlockMap<A>,
+        pinned: &impl NoPreempt<A>,
+        change: i64,
+    ) {
         let most = if zone.pressure().below_high { 0 } else { zone.lag_pages.into() };
-        let owes = map.owes(pinned, most);
+        let owes = map.has_unfolded_delta(pinned, most);
         if !owes && change == 0 {
             return;
         }
         let off = IrqGuard::new();
-        let owed = if owes { map.settle(pinned) } else { None };
+        let owed = if owes { map.take_delta(pinned) } else { None };
         let due = owed.unwrap_or(0) + change;
         if due != 0 {
             self.stats.mod_zone(&off, zone.id, ZoneItem::FreePages, due);
@@ -185,30 +191,30 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 
     /// Counts all that this CPU has gathered, for whoever needs to know what is free.
-    fn settle_for_drain(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>) {
+    fn fold_for_drain(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>) {
         let off = IrqGuard::new();
-        if let Some(due) = map.settle(pinned) {
+        if let Some(due) = map.take_delta(pinned) {
             self.stats.mod_zone(&off, zone.id, ZoneItem::FreePages, due);
         }
         self.stats.fold_zone(&off, zone.id);
     }
 
     /// Counts all that this CPU has gathered; in how many zones there was something.
-    pub(super) fn settle_all(&self) -> u32 {
+    pub(super) fn fold_all_deltas(&self) -> u32 {
         let pinned = PreemptGuard::<A>::new();
         let maps = self.zones.iter().filter_map(|zone| Some((zone, zone.map()?)));
-        let mut settled = 0;
+        let mut folded = 0;
         for (zone, map) in maps {
-            if !map.owes(&pinned, 0) {
+            if !map.has_unfolded_delta(&pinned, 0) {
                 continue;
             }
             let off = IrqGuard::new();
-            if let Some(due) = map.settle(&pinned) {
+            if let Some(due) = map.take_delta(&pinned) {
                 self.stats.mod_zone(&off, zone.id, ZoneItem::FreePages, due);
-                settled += 1;
+                folded += 1;
             }
         }
-        settled
+        folded
     }
 
     /// Has a CPU give up what it keeps of one zone; how many pages, as far as this CPU knows.
@@ -217,8 +223,8 @@ impl<A: Cpu> FrameAllocator<A> {
         if pinned.cpu() == cpu {
             let drained = map.drain_here(&pinned);
             if drained.is_some() {
-                self.settle_for_drain(zone, map, &pinned);
-                map.counted(&pinned);
+                self.fold_for_drain(zone, map, &pinned);
+                map.end_fold(&pinned);
             }
             let pages = drained.unwrap_or(0);
             A::trace(Trace::Pcp(PcpEvent::Drain { zone: zone.id.index() as u16, pages }));
@@ -258,7 +264,7 @@ impl<A: Cpu> FrameAllocator<A> {
             MapError::Count(pfn) => Violation::BlockCount(pfn),
             MapError::Inside(pfn) => Violation::BlockOwner(pfn),
             MapError::Unfiled(pfn) => Violation::BlockUnfiled(pfn),
-            MapError::NoRoom(pfn, order) => Violation::RoomUnnoted(pfn, order),
+            MapError::Unhinted(pfn, order) => Violation::RoomUnnoted(pfn, order),
             MapError::Misfiled(pfn) => Violation::BlockMisfiled(pfn),
             MapError::Keeps(_) => Violation::PcpCount(zone.id),
             MapError::Kept(pfn) => Violation::Lost(pfn),
@@ -266,7 +272,7 @@ impl<A: Cpu> FrameAllocator<A> {
         if self.config.records == Records::Kept {
             self.verify_held(map)?;
         }
-        let counted = self.stats.zone_snapshot(zone.id, ZoneItem::FreePages) + found.uncounted;
+        let counted = self.stats.zone_snapshot(zone.id, ZoneItem::FreePages) + found.unfolded;
         if counted != found.free as i64 {
             return Err(Violation::Counter(zone.id));
         }
@@ -338,10 +344,10 @@ impl<A: Cpu> FrameAllocator<A> {
             let old = map.cached_pages(pinned.cpu());
             let drained = map.drain_here(&pinned).is_some();
             if drained {
-                self.settle_for_drain(zone, map, &pinned);
-                map.counted(&pinned);
+                self.fold_for_drain(zone, map, &pinned);
+                map.end_fold(&pinned);
             }
-            map.answer(&pinned, drained);
+            map.ack_drain(&pinned, drained);
             trace_kept(zone, map, pinned.cpu(), old);
         }
     }
@@ -351,7 +357,7 @@ impl<A: Cpu> Zone<A> {
     /// This CPU's cache, for as long as it stays here, where there is memory enough to keep some.
     #[inline(always)]
     pub(super) fn enter_cache<'a>(&self, map: &'a BlockMap<A>) -> Option<Inside<'a, A>> {
-        if appetite(self) == Appetite::Scarce {
+        if refill(self) == Refill::Exact {
             return None;
         }
         let pinned = PreemptGuard::<A>::new();
@@ -377,7 +383,7 @@ impl<A: Cpu> Zone<A> {
     /// The same for pageblocks.
     #[inline(always)]
     pub(super) fn keep_whole(&self, map: &BlockMap<A>, pfn: Pfn, order: Order) -> bool {
-        if order != Order::PAGEBLOCK || appetite(self) == Appetite::Scarce {
+        if order != Order::PAGEBLOCK || refill(self) == Refill::Exact {
             return false;
         }
         let pinned = PreemptGuard::<A>::new();
@@ -390,9 +396,9 @@ impl<A: Cpu> Zone<A> {
 
 /// How much to take at a time, and whether to keep what comes back.
 #[inline]
-fn appetite<A: Cpu>(zone: &Zone<A>) -> Appetite {
+fn refill<A: Cpu>(zone: &Zone<A>) -> Refill {
     let pressure = zone.pressure();
-    if pressure.below_high || pressure.reclaim_active { Appetite::Scarce } else { Appetite::Ample }
+    if pressure.below_high || pressure.reclaim_active { Refill::Exact } else { Refill::Batch }
 }
 
 /// What this CPU keeps, for [`trace_kept`].

@@ -20,17 +20,17 @@
 
 mod age;
 mod audit;
+#[cfg(test)]
+mod block_corruption_tests;
 mod blocks;
 mod census;
 mod claim;
 mod config;
+#[cfg(test)]
+mod corruption_tests;
 mod gfp;
 mod isolate;
 mod mapped;
-#[cfg(test)]
-mod planted;
-#[cfg(test)]
-mod planted_blocks;
 mod posted;
 mod release;
 mod unrecorded;

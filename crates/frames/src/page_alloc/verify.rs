@@ -38,7 +38,7 @@ impl<A: Cpu> FrameAllocator<A> {
         for cpu in (0..A::cpus_possible()).map(CpuId::new).filter(|&cpu| !A::is_online(cpu)) {
             let kept = |zone: &Zone<A>| match &zone.free {
                 ZoneFree::Lists(lists) => lists.pcps.of(cpu).lock().count() > 0,
-                ZoneFree::Blocks(blocks) => blocks.map.keeps_something(cpu),
+                ZoneFree::Blocks(blocks) => blocks.map.has_pages_or_delta(cpu),
             };
             let cached = self.zones.iter().any(kept);
             if cached || self.stats.has_deltas(cpu) {
