@@ -71,7 +71,8 @@ impl VmaRange {
     pub const fn new(start: Vpn, end: Vpn) -> Option<Self> {
         if start.0 < end.0 && end.0 <= Vpn::USER_END.0 { Some(Self { start, end }) } else { None }
     }
-    /// `pages` pages from `start` on. `None` for 0, or when they reach past [`USER_END`].
+    /// The `pages` pages that begin with `start`. `None` for 0, or when they reach past
+    /// [`USER_END`].
     #[inline]
     pub const fn with_pages(start: Vpn, pages: u64) -> Option<Self> {
         match start.0.checked_add(pages) {
@@ -79,8 +80,8 @@ impl VmaRange {
             None => None,
         }
     }
-    /// The range from `start` to `end`, which the caller knows to be one: not empty, and within the
-    /// address space.
+    /// The range from `start` to `end`, unchecked: the caller guarantees that it is not empty and
+    /// lies within the address space.
     #[inline]
     pub const fn raw(start: u64, end: u64) -> Self {
         Self { start: Vpn(start), end: Vpn(end) }
@@ -105,27 +106,27 @@ impl VmaRange {
     pub const fn pages(self) -> u64 {
         self.end.0 - self.start.0
     }
-    /// Whether `page` is one of them.
+    /// Whether the range has `page`.
     #[inline]
     pub const fn contains(self, page: Vpn) -> bool {
         self.start.0 <= page.0 && page.0 < self.end.0
     }
-    /// Whether all pages of `other` are among these.
+    /// Whether the range has all pages of `other`.
     #[inline]
     pub const fn covers(self, other: Self) -> bool {
         self.start.0 <= other.start.0 && other.end.0 <= self.end.0
     }
-    /// Whether some page is in both.
+    /// Whether both ranges have a page in common.
     #[inline]
     pub const fn overlaps(self, other: Self) -> bool {
         self.start.0 < other.end.0 && other.start.0 < self.end.0
     }
-    /// The pages that are in both.
+    /// The pages that are in both ranges; `None` if there are none.
     #[inline]
     pub fn intersection(self, other: Self) -> Option<Self> {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }
-    /// The two parts before `at` and from `at` on; `None` unless both have a page.
+    /// Splits the range in front of `at`; `None` unless both parts have a page.
     #[inline]
     pub const fn split(self, at: Vpn) -> Option<(Self, Self)> {
         if self.start.0 < at.0 && at.0 < self.end.0 {

@@ -12,13 +12,14 @@ use core::sync::atomic::Ordering;
 pub trait Atomic<T: Copy> {
     /// A new atomic that holds `value`; it is its own cache line as far as costs go.
     fn new(value: T) -> Self;
-    /// Reads.
+    /// Reads the value.
     fn load(&self, order: Ordering) -> T;
-    /// Writes.
+    /// Writes the value.
     fn store(&self, value: T, order: Ordering);
-    /// Writes, and returns what was there.
+    /// Writes `value`; returns the previous value.
     fn swap(&self, value: T, order: Ordering) -> T;
-    /// Writes `new` if `current` is there; returns what was there, as `Ok` if it was `current`.
+    /// Writes `new` if the value is `current`. Returns the previous value: `Ok` if `new` was
+    /// written.
     fn compare_exchange(
         &self,
         current: T,
@@ -26,30 +27,30 @@ pub trait Atomic<T: Copy> {
         success: Ordering,
         failure: Ordering,
     ) -> Result<T, T>;
-    /// Adds with wrap-around, and returns what was there.
+    /// Adds with wrap-around; returns the previous value.
     fn fetch_add(&self, value: T, order: Ordering) -> T;
-    /// Subtracts with wrap-around, and returns what was there.
+    /// Subtracts with wrap-around; returns the previous value.
     fn fetch_sub(&self, value: T, order: Ordering) -> T;
-    /// Or, and returns what was there.
+    /// Computes bitwise or; returns the previous value.
     fn fetch_or(&self, value: T, order: Ordering) -> T;
-    /// And, and returns what was there.
+    /// Computes bitwise and; returns the previous value.
     fn fetch_and(&self, value: T, order: Ordering) -> T;
 
-    /// Reads what this CPU most often has in its cache, as a part of work that is charged by
-    /// itself: in virtual time it costs something only if the line has to be fetched.
+    /// Reads a word that is usually in this CPU's cache, as part of an operation that is charged
+    /// separately. In virtual time the read costs something only if the line has to be fetched.
     #[inline]
     fn load_uncharged(&self, order: Ordering) -> T {
         self.load(order)
     }
-    /// Writes to what this CPU most often has in its cache, as a part of work that is charged by
-    /// itself: the counterpart of [`Atomic::load_uncharged`].
+    /// Writes a word that is usually in this CPU's cache, as part of an operation that is charged
+    /// separately. See [`Atomic::load_uncharged`].
     #[inline]
     fn store_uncharged(&self, value: T, order: Ordering) {
         self.store(value, order);
     }
-    /// Reads the value and writes what `change` makes of it, unless that is `None`; retries if
-    /// another CPU has written in between. Returns the old value: as `Ok` if it was changed. In
-    /// virtual time it is one step, so `change` asks nothing of the machine.
+    /// Replaces the value by `change(value)`, unless that is `None`; retries if another CPU has
+    /// written in between. Returns the previous value: `Ok` if it was replaced. In virtual time it
+    /// is one step, so `change` must not call the machine.
     #[inline]
     fn fetch_update(
         &self,
@@ -75,34 +76,34 @@ pub trait Atomic<T: Copy> {
 pub trait OwnedCounter<T: Copy> {
     /// A new counter at zero.
     fn zero() -> Self;
-    /// The value. Only for the owning CPU (or for the CPU that took over a dead CPU's data).
+    /// Reads the value. Only for the owning CPU, or for the CPU that took over a dead CPU's data.
     fn get(&self) -> T;
     /// Sets the value. Only for the owner.
     fn set(&self, value: T);
-    /// Whether the value is not zero: any CPU may ask.
+    /// Whether the value is not zero. Any CPU may call it.
     fn is_nonzero(&self) -> bool;
-    /// The value, for any CPU; `owner` is the CPU that writes it. The read itself costs nothing:
-    /// its cost is part of the operation that sums the counters up.
+    /// Reads the value on any CPU; `owner` is the CPU that writes it. The read itself costs
+    /// nothing: its cost is part of the operation that sums the counters.
     fn peek(&self, owner: CpuId) -> T;
 }
 
 /// A spin lock without data. [`crate::sync::SpinLock`] adds the data and the guards.
 ///
 /// The lock itself does not touch the preemption count or the interrupt state: the guards do,
-/// before they take it and after they let it go.
+/// before they take the lock and after they release it.
 ///
 /// # Safety
-/// From the return of `lock`, or of `try_lock` with `true`, to `unlock` no other call of them
-/// returns so, on whatever CPU, and what was written before `unlock` is seen after the next: the
-/// data of a [`SpinLock`](crate::sync::SpinLock) rests on it.
+/// A CPU holds the lock from the return of `lock`, or of `try_lock` with `true`, until it calls
+/// `unlock`. At most one CPU holds it at a time. Writes before `unlock` are visible to the next
+/// holder. The data of a [`SpinLock`](crate::sync::SpinLock) depends on this.
 pub unsafe trait RawSpin {
     /// A free lock of `class`.
     fn new(class: LockClass) -> Self;
     /// Takes the lock; spins until it is free.
     fn lock(&self);
-    /// Takes the lock if that needs no wait.
+    /// Takes the lock if it is free; returns whether it did.
     fn try_lock(&self) -> bool;
-    /// Lets the lock go.
+    /// Releases the lock.
     ///
     /// # Safety
     /// The caller holds the lock.
@@ -112,18 +113,18 @@ pub unsafe trait RawSpin {
 }
 
 named! {
-    /// What kind of lock a lock is: for lock order, for statistics.
+    /// Class of a lock: its rank in the lock order, and its row in statistics.
     ///
     /// # Lock order
-    /// This is the one statement of it. A CPU may wait for a lock only while every lock that it
-    /// holds is of an earlier row, so it never holds two locks of one class. To try a lock is
-    /// allowed in any order. `mmscale-sim` (`Rule::LockOrder`) and `mmscale-stepped` check every
-    /// spin lock that is waited for.
+    /// This is the only statement of it. A CPU may wait for a lock only while every lock that it
+    /// holds is of an earlier row, so it never waits for a second lock of one class. Trying a lock
+    /// is allowed in any order. `mmscale-sim` (`Rule::LockOrder`) and `mmscale-stepped` check
+    /// every spin lock that is waited for.
     ///
     /// | class | lock | interrupts in tasks |
     /// |---|---|---|
     /// | `Hotplug`, `Mutex`, `Rwsem` | sleeping locks (1) | on |
-    /// | `Osq` | tasks that spin for a sleeping lock | on |
+    /// | `Osq` | queue of tasks that spin for a sleeping lock | on |
     /// | `PageTable`, `Pmd`, `Pte` | page tables, upper levels first | on: a flush may wait |
     /// | `Swap` | a cluster of slots, or the list of clusters | on |
     /// | `Pcp` | a CPU's page cache | on |
@@ -145,7 +146,7 @@ named! {
         Mutex = "mutex",
         /// A reader-writer semaphore (sleeping).
         Rwsem = "rwsem",
-        /// The line of tasks that spin for a sleeping lock whose owner runs.
+        /// The queue of tasks that spin for a sleeping lock whose owner runs.
         Osq = "osq",
         /// The two upper levels of an address space's page tables.
         PageTable = "page_table",
@@ -159,8 +160,8 @@ named! {
         Pcp = "pcp",
         /// A zone's buddy allocator.
         Zone = "zone",
-        /// The LRU lists of one memory group on one node. Never held together with a page cache's
-        /// lock by one context; but an interrupt may want it that has come while its CPU holds one.
+        /// The LRU lists of one memory group on one node. One context never holds it together with
+        /// a page cache's lock; but an interrupt may take it while the interrupted task holds one.
         Lruvec = "lruvec",
         /// A work queue of one CPU.
         Work = "work",

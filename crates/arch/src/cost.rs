@@ -1,7 +1,7 @@
-//! What work costs: operations and cache lines, by name. Empty on real hardware.
+//! Names for costs: operations and cache lines. Without effect on real hardware.
 //!
 //! An operation is a piece of real code. Its cost is in a machine profile, with its source. It is
-//! never an arm, a study or a policy: waiting emerges only from locks that are taken.
+//! never an arm, a study or a policy. Waiting is never charged: it results from real locks only.
 
 use super::{NodeId, Pfn};
 use crate::names::named;
@@ -12,11 +12,11 @@ named! {
     pub enum Op {
         /// Entry to and exit from the operating system.
         Syscall = "syscall",
-        /// What an allocation does before it looks at a page cache: zone choice, watermark.
+        /// Part of an allocation before it accesses a page cache: zone choice, watermark.
         AllocEntry = "alloc_entry",
         /// Unlinking one block from a page cache's list.
         PcpTake = "pcp_take",
-        /// Preparing one block for use or checking it on its way back, per block.
+        /// Preparing one block for use, or checking it when it is freed, per block.
         PagePrep = "page_prep",
         /// Linking one block into a page cache's list.
         PcpPut = "pcp_put",
@@ -30,9 +30,9 @@ named! {
         ClearPage = "clear_page",
         /// Folding one nonzero counter delta into its zone or node.
         CounterFold = "counter_fold",
-        /// Looking at one CPU's or one zone's counters without folding.
+        /// Reading one CPU's or one zone's counters without folding.
         CounterScan = "counter_scan",
-        /// The timer interrupt's own work, without the timers it runs.
+        /// Work of the timer interrupt itself, without the timers it runs.
         TimerTick = "timer_tick",
         /// Running one expired timer.
         TimerExpire = "timer_expire",
@@ -46,13 +46,13 @@ named! {
         LruLink = "lru_link",
         /// Charging or uncharging a memory group once, the shared counter not included.
         GroupCharge = "group_charge",
-        /// The walk of the hardware that a missing translation costs.
+        /// A page-table walk by the hardware after a TLB miss.
         PageWalk = "page_walk",
-        /// The walk of the software from the root to one entry, locks not included.
+        /// A page-table walk by software from the root to one entry, locks not included.
         TableWalk = "table_walk",
         /// Filling one entry of a page table.
         PteSet = "pte_set",
-        /// Looking at one entry of a page table that turns out to be empty.
+        /// Reading one entry of a page table that is empty.
         PteScan = "pte_scan",
         /// Taking one entry out of a page table, or changing one that is in use.
         PteClear = "pte_clear",
@@ -62,56 +62,56 @@ named! {
         TlbFlushAll = "tlb_flush_all",
         /// Loading another address space.
         MmSwitch = "mm_switch",
-        /// Taking, sharing or giving back one swap slot, its cluster's lock not included.
+        /// Taking, sharing or freeing one swap slot, its cluster's lock not included.
         SwapSlot = "swap_slot",
         /// Reading one page through and finding only zeros.
         ZeroScan = "zero_scan",
-        /// Making up one request to the swap device and handing it over.
+        /// Building one request to the swap device and submitting it.
         IoSubmit = "io_submit",
-        /// Taking one finished request back and ending it.
+        /// Completing one finished request.
         IoComplete = "io_complete",
-        /// Looking at one folio that may be reclaimed, its page-table entries not included.
+        /// Examining one folio that may be reclaimed, its page-table entries not included.
         ReclaimScan = "reclaim_scan",
         /// Copying one 4 KiB page that is not in the cache. Also uses its node's bandwidth.
         CopyPage = "copy_page",
-        /// The exception of a page fault: entry, exit, and finding out what it is.
+        /// The exception of a page fault: entry, exit, and decoding.
         FaultEntry = "fault_entry",
-        /// What a page fault does whatever the page: checks and books, look-ups not included.
+        /// Work common to all page faults: checks and counters, look-ups not included.
         FaultHandle = "fault_handle",
         /// One look-up of a VMA or of a gap in an address space.
         VmaFind = "vma_find",
-        /// Adding, removing, splitting or resizing one VMA: its memory, the tree, the books.
+        /// Adding, removing, splitting or resizing one VMA: its memory, the tree, the counters.
         VmaEdit = "vma_edit",
         /// Compressing one 4 KiB page and storing the result.
         CompressPage = "compress_page",
         /// Finding one compressed page and unpacking it.
         DecompressPage = "decompress_page",
-        /// Giving the memory of one compressed page back.
+        /// Freeing the memory of one compressed page.
         CompressedFree = "compressed_free",
         /// Unlinking one more folio from an LRU list, sizes and counters not included.
         LruDetach = "lru_detach",
     }
 }
 
-/// A cache line of the memory manager's own data, named by what it holds, never by address.
+/// A cache line of the memory manager's own data, named by its content, never by address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Line {
     /// The metadata of one frame.
     Frame(Pfn),
     /// The list head of a zone's free lists of one order (`zone index * 16 + order`).
     FreeArea(u32),
-    /// Another shared line, by the caller's own numbering; keep the numbers small and dense.
+    /// Another shared line, numbered by the caller; the numbers should be small and dense.
     Shared(u32),
-    /// A line of a node's memory that nothing has cached.
+    /// A line of a node's memory that is in no cache.
     Cold(NodeId),
 }
 
-/// How a line is used.
+/// Kind of access to a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Read by the owner of the data on the line: other CPUs keep their copies.
+    /// Read by the owner of the data on the line: copies in other CPUs' caches stay valid.
     Read,
-    /// Read of a frame that another CPU may be writing (a neighbour): leaves no copy behind.
+    /// Read of a frame that another CPU may be writing (a neighbour): leaves no copy in the cache.
     Peek,
     /// Write: this CPU becomes the owner.
     Write,

@@ -5,27 +5,26 @@ use crate::{
     random,
 };
 
-/// The interrupt state that [`Cpu::irq_save`] found, to be given back to [`Cpu::irq_restore`].
+/// The interrupt state that [`Cpu::irq_save`] returns, for [`Cpu::irq_restore`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IrqState(pub bool);
 
-/// The call path that [`Cpu::span_enter`] left, to be given back to [`Cpu::span_exit`].
+/// The call path that [`Cpu::span_enter`] returns, for [`Cpu::span_exit`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathId(pub u32);
 
-/// A CPU, as code that runs on it asks: which one it is, which others there are, preemption and
-/// interrupts, atomics and spin locks, and names for what its work costs and where it happens.
+/// The interface of a CPU for code that runs on it: its identity, the other CPUs, preemption and
+/// interrupts, atomics and spin locks, and names for costs and call paths.
 ///
 /// All functions are called on a CPU of the machine, in one of the contexts of the crate's table.
 ///
 /// # Safety
-/// Between [`Cpu::preempt_disable`] and the matching [`Cpu::preempt_enable`], [`Cpu::cpu`] says
-/// the same to the caller, and the same to no other code that runs at the time, interrupts on that
-/// CPU excepted; it is below [`Cpu::cpus_possible`], which never changes. Data for each CPU
-/// ([`PerCpu`](crate::sync::PerCpu)) rests on it.
+/// Between [`Cpu::preempt_disable`] and the matching [`Cpu::preempt_enable`], [`Cpu::cpu`] always
+/// returns the same CPU to the caller. It returns that CPU to no other code that runs at the time,
+/// except interrupts on it. The number is below [`Cpu::cpus_possible`], which never changes.
+/// Per-CPU data ([`PerCpu`](crate::sync::PerCpu)) depends on this.
 pub unsafe trait Cpu: Sized + 'static {
-    /// Whether [`Cpu::trace`] has a listener. Where it has none, work that only events need is left
-    /// out.
+    /// Whether [`Cpu::trace`] has a listener. If not, work that is done only for events is omitted.
     const TRACES: bool = true;
     /// A spin lock; fair between waiters where the machine can make it so.
     type Spin: RawSpin;
@@ -37,14 +36,14 @@ pub unsafe trait Cpu: Sized + 'static {
     type AtomicU64: Atomic<u64>;
     /// 64-bit signed atomic.
     type AtomicI64: Atomic<i64>;
-    /// A byte that its CPU counts in.
+    /// Counter of one byte that its CPU writes.
     type OwnedI8: OwnedCounter<i8>;
 
     // -- CPUs.
 
     /// The CPU this runs on. Stable only with preemption off.
     fn cpu() -> CpuId;
-    /// How many CPUs may ever exist; their numbers are below it.
+    /// The number of CPUs that may ever exist; their numbers are below it.
     fn cpus_possible() -> usize;
     /// The memory node nearest to `cpu`.
     fn node_of(cpu: CpuId) -> NodeId;
@@ -55,23 +54,23 @@ pub unsafe trait Cpu: Sized + 'static {
 
     // -- Preemption and interrupts. Guards in `sync` pair these.
 
-    /// Forbids switching to another task on this CPU; nests.
+    /// Disables switching to another task on this CPU; nests.
     fn preempt_disable();
     /// Ends one [`Cpu::preempt_disable`]; at the outermost a waiting task may run.
     fn preempt_enable();
-    /// Turns interrupts off on this CPU and says what they were.
+    /// Disables interrupts on this CPU; returns the previous state.
     fn irq_save() -> IrqState;
-    /// Puts the interrupt state back; pending interrupts are delivered if that turns them on.
+    /// Restores an interrupt state; pending interrupts are delivered if that enables them.
     fn irq_restore(state: IrqState);
-    /// One turn of a wait loop: lets interrupts in if they are on.
+    /// One iteration of a wait loop: interrupts are delivered if they are on.
     fn relax();
 
     // -- Other CPUs and tasks.
 
-    /// Asks `cpu`, which is online, for the pages that it keeps to itself: interrupts it, and the
-    /// frame allocator's `drain_ipi` is to run there with interrupts off. `false`: CPUs cannot
-    /// interrupt one another here, and nothing was asked. What a CPU keeps then stays there until
-    /// it drains by itself, which it should before it is idle for long.
+    /// Asks `cpu`, which is online, to drain its page cache: interrupts it, and the frame
+    /// allocator's `drain_ipi` runs there with interrupts off. Returns `false` where CPUs cannot
+    /// interrupt one another: nothing was requested. Pages in a CPU's cache then stay there until
+    /// that CPU drains it itself, which it should before it is idle for long.
     fn request_drain(cpu: CpuId) -> bool;
     /// Wakes `task`: it returns from its current or its next
     /// [`Machine::park`](crate::Machine::park). The frame allocator wakes the tasks that its owner
@@ -80,36 +79,36 @@ pub unsafe trait Cpu: Sized + 'static {
 
     // -- Randomness for policies.
 
-    /// The seed of this run: the same all through it. 0 on machines whose runs have none.
+    /// The seed of this run; constant. 0 on machines whose runs have none.
     #[inline]
     fn seed() -> u64 {
         0
     }
     /// A random number for a policy: a pure function ([`random`]) of this run's seed, the CPU that
-    /// this runs on, and `counter`, which the policy keeps and advances. It costs no time and takes
-    /// no turn, so the same run has the same numbers under every schedule of the simulator.
+    /// this runs on, and `counter`, which the policy stores and advances. It costs no virtual time
+    /// and waits for no turn, so a run has the same numbers under every schedule of the simulator.
     #[inline]
     fn random_u64(counter: u64) -> u64 {
         random(Self::seed(), Self::cpu(), counter)
     }
 
-    // -- Costs, traces, injected faults. Nothing on real hardware.
+    // -- Costs, traces, injected faults. Without effect on real hardware.
 
-    /// Whether the allocation that asks is to fail, as a fault that the run injects.
+    /// Whether the calling allocation is to fail, as a fault that the run injects.
     fn fail_alloc() -> bool;
-    /// `line` of the memory manager's own data is used.
+    /// Charges an access to `line` of the memory manager's own data.
     fn touch(line: Line, access: Access);
-    /// `count` times the operation `op` is done.
+    /// Charges the operation `op`, `count` times.
     fn work(op: Op, count: u32);
-    /// `event` happened on this CPU now.
+    /// Reports that `event` happened on this CPU now.
     fn trace(event: Trace);
-    /// The call path of this task or interrupt goes one function deeper.
+    /// Appends `func` to the call path of this task or interrupt; returns the path before.
     fn span_enter(func: Func) -> PathId;
-    /// The call path goes back to what [`Cpu::span_enter`] returned.
+    /// Restores the call path that [`Cpu::span_enter`] returned.
     fn span_exit(path: PathId);
 }
 
-/// Enters a span for the rest of a scope.
+/// Extends the call path by a function for the rest of a scope.
 #[must_use]
 pub struct Span<A: Cpu> {
     before: PathId,
@@ -117,7 +116,7 @@ pub struct Span<A: Cpu> {
 }
 
 impl<A: Cpu> Span<A> {
-    /// The call path goes into `func` until the value is dropped.
+    /// Appends `func` to the call path until the value is dropped.
     #[inline]
     pub fn enter(func: Func) -> Self {
         Self { before: A::span_enter(func), arch: core::marker::PhantomData }

@@ -2,86 +2,86 @@
 
 use super::{Asid, CpuId, Order, Pfn};
 
-/// On what grounds pages are taken out of a page table.
+/// The kind of walk that takes pages out of a page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ZapBy {
-    /// A walk comes by it; others may too.
+    /// An unclaimed table: other walks may reach it too.
     Walk,
-    /// It was claimed: no other walk comes by it.
+    /// A claimed table: no other walk reaches it.
     Claim,
 }
 
-/// Frames handed out, cleared and freed.
+/// Frames allocated, cleared and freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageEvent {
-    /// A frame was handed out as the head of a block.
+    /// A block was allocated.
     Alloc {
-        /// First frame.
+        /// The first frame.
         pfn: Pfn,
-        /// Size.
+        /// The size.
         order: Order,
     },
-    /// A block came back.
+    /// A block was freed.
     Free {
-        /// First frame.
+        /// The first frame.
         pfn: Pfn,
-        /// Size.
+        /// The size.
         order: Order,
     },
-    /// A block was cleared, before this, in `ns`.
+    /// A block has been cleared.
     Clear {
-        /// Time that it took, waits for the node's memory included.
+        /// Duration, waits for the node's memory included.
         ns: u32,
     },
 }
 
-/// What page caches hold, and what moves between them and their zones.
+/// Page counts of page caches, and transfers between them and their zones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PcpEvent {
     /// The page cache of `cpu` in zone `zone` held `old` pages, now holds `count`, and may hold
     /// `high`. With both counts, the mean of the total over time is a plain sum over events.
     Count {
-        /// Whose cache; not always the CPU that emits.
+        /// The CPU whose cache it is; not always the emitting CPU.
         cpu: CpuId,
-        /// Zone index over the whole machine.
+        /// The zone index over the whole machine.
         zone: u16,
-        /// Pages held before.
+        /// Pages before.
         old: u32,
-        /// Pages held now.
+        /// Pages after.
         count: u32,
-        /// The limit now.
+        /// The limit after the change.
         high: u32,
         /// The limit's floor.
         high_min: u32,
     },
     /// A refill moved `pages` pages from a zone into the emitting CPU's cache in one hold.
     Refill {
-        /// Zone index.
+        /// The zone index.
         zone: u16,
         /// Pages moved.
         pages: u32,
     },
-    /// A drain moved `pages` pages from a cache back to its zone in one hold.
+    /// A drain moved `pages` pages from a cache to its zone in one hold.
     Drain {
-        /// Zone index.
+        /// The zone index.
         zone: u16,
         /// Pages moved.
         pages: u32,
     },
     /// One phase of a refill of a cache that owns pageblocks moved `pages` pages.
     Phase {
-        /// Zone index.
+        /// The zone index.
         zone: u16,
-        /// Which, as `pcp::RefillPhase` numbers them.
+        /// The phase, as `pcp::RefillPhase` numbers them.
         phase: u8,
         /// Pages moved.
         pages: u32,
     },
-    /// `cpu` owns this many pageblocks of a zone more than before.
+    /// The number of pageblocks of a zone that `cpu` owns changed.
     Owned {
-        /// Whose; not always the CPU that emits.
+        /// The owner; not always the emitting CPU.
         cpu: CpuId,
-        /// Zone index.
+        /// The zone index.
         zone: u16,
         /// The change.
         change: i8,
@@ -93,34 +93,34 @@ pub enum PcpEvent {
         /// Pages freed.
         pages: u32,
     },
-    /// A block was freed into its zone because the cache it belongs into was locked.
+    /// A block was freed into its zone because the cache that should take it was locked.
     Busy {
-        /// Whose cache; the emitting CPU's own, or the owner's of the pageblock.
+        /// The CPU whose cache was locked: the emitting CPU, or the owner of the pageblock.
         cpu: CpuId,
         /// Pages freed.
         pages: u32,
     },
 }
 
-/// Counters of CPUs.
+/// Per-CPU counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CounterEvent {
     /// The delta of a counter of `cpu` changed. Zone counters and node counters have different
     /// `domain`s; `item` numbers the counters of a domain.
     Delta {
-        /// Whose delta: the emitting CPU's, or a dead CPU's whose deltas it takes over.
+        /// The CPU whose delta it is: the emitting CPU, or a dead CPU whose deltas it takes over.
         cpu: CpuId,
-        /// Zone index, or 0x8000 | node index.
+        /// The zone index, or 0x8000 | node index.
         domain: u16,
-        /// Counter number.
+        /// The counter number.
         item: u8,
-        /// Delta before.
+        /// The delta before.
         old: i8,
-        /// Delta after.
+        /// The delta after.
         new: i8,
-        /// What was added atomically to the shared counter in the same step.
+        /// The amount that the same step added atomically to the shared counter.
         folded: i32,
-        /// The threshold that this change went by: `new` is within it.
+        /// The threshold that applied to this change: `new` is within it.
         threshold: u8,
     },
 }
@@ -132,23 +132,23 @@ pub enum TickEvent {
     Begin,
     /// The upkeep tick ends.
     End {
-        /// Pages it returned to zones.
+        /// Pages that it returned to zones.
         pages_returned: u32,
-        /// Pages it left because it would have had to wait for a zone lock.
+        /// Pages that it did not return because the zone lock was contended.
         pages_deferred: u32,
         /// Failed attempts at a zone lock.
         trylock_failures: u32,
-        /// Whether the work armed itself again.
+        /// Whether the work rearmed itself.
         rearmed: bool,
     },
     /// The upkeep tick of `cpu` was armed by another task (the shepherd) to fire immediately.
     Kicked {
-        /// Whose tick.
+        /// The CPU of the tick.
         cpu: CpuId,
     },
     /// The emitting CPU entered idle while its tick was armed for `expires_ns`.
     PendingInIdle {
-        /// When the tick was due.
+        /// The time at which the tick was due.
         expires_ns: u64,
     },
 }
@@ -158,18 +158,18 @@ pub enum TickEvent {
 pub enum IdleEvent {
     /// The emitting CPU has nothing to run.
     Enter,
-    /// The emitting CPU has something to run again, if only an interrupt.
+    /// The emitting CPU has a task or an interrupt to run again.
     Exit,
 }
 
 /// Translations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TlbEvent {
-    /// Translations were invalidated, on this CPU and wherever else they may have been.
+    /// Translations were invalidated, on this CPU and on all others that may have had them.
     Flush {
-        /// Pages invalidated one by one; 0: all of the address space.
+        /// Pages invalidated one by one; 0: the whole address space.
         pages: u32,
-        /// CPUs that were interrupted for it.
+        /// CPUs that were interrupted for the flush.
         interrupted: u32,
     },
 }
@@ -177,44 +177,44 @@ pub enum TlbEvent {
 /// Calls to other CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallEvent {
-    /// A caller had to wait for other CPUs to run its call, before this.
+    /// A caller has waited for other CPUs to run its call.
     Wait {
-        /// The last of them that it had to wait for.
+        /// The last CPU that it waited for.
         target: CpuId,
-        /// How long it waited for all of them.
+        /// Duration of the wait for all of them.
         ns: u64,
     },
-    /// A CPU has not answered a call in time: the run is about to end with its name.
+    /// A CPU has not answered a call in time: the run is about to fail and name it.
     Timeout {
-        /// Which.
+        /// The CPU that did not answer.
         target: CpuId,
-        /// For how long it was waited.
+        /// Duration of the wait.
         ns: u64,
     },
 }
 
-/// The end of an address space, and page tables that are emptied.
+/// The end of an address space, and emptying of page tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitEvent {
-    /// A walk takes out the pages that a page table maps, as far as it holds a VMA or has claimed
-    /// the table.
+    /// A walk unmaps the pages of a page table: those of a VMA that it has locked, or all of a
+    /// table that it has claimed.
     TableZap {
-        /// Whose table.
+        /// The address space of the table.
         asid: Asid,
-        /// Which: the first page that it stands for, in units of its 512 pages.
+        /// The table: the first page that it covers, divided by 512.
         unit: u32,
-        /// On what grounds.
+        /// The kind of walk.
         by: ZapBy,
     },
-    /// Every page table of an address space may be claimed anew: it is over and its number may be
-    /// given to another, or pages have moved since the first was claimed.
+    /// Every page table of an address space may be claimed again: the address space has ended and
+    /// its number may be reused, or pages have moved since the first table was claimed.
     ClaimsOpen {
-        /// Whose.
+        /// The address space.
         asid: Asid,
     },
-    /// The end of an address space waited for mmap_lock.
+    /// The exit of an address space has waited for mmap_lock.
     LockWait {
-        /// How long.
+        /// Duration of the wait.
         ns: u32,
     },
 }
@@ -222,31 +222,31 @@ pub enum ExitEvent {
 /// The out-of-memory killer and its reaper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OomEvent {
-    /// The process of an address space was chosen to give its memory back (`mark_victim`).
+    /// The process of an address space was selected as the OOM victim (`mark_victim`).
     MarkVictim {
-        /// Whose.
+        /// The address space.
         asid: Asid,
-        /// Pages of it, in memory, in swap and as page tables; by its counters.
+        /// Its pages in memory, in swap and as page tables, by its counters.
         pages: u64,
     },
-    /// The reaper takes up a victim whose time to end by itself is over (`wake_reaper`).
+    /// The reaper starts with a victim whose time to exit by itself is over (`wake_reaper`).
     WakeReaper {
-        /// Whose.
+        /// The address space.
         asid: Asid,
     },
-    /// It tries to take the victim's pages out (`start_task_reaping`).
+    /// The reaper tries to unmap the victim's pages (`start_task_reaping`).
     StartTaskReaping {
-        /// Whose.
+        /// The address space.
         asid: Asid,
     },
-    /// It has (`finish_task_reaping`).
+    /// The reaper has unmapped the victim's pages (`finish_task_reaping`).
     FinishTaskReaping {
-        /// Whose.
+        /// The address space.
         asid: Asid,
     },
-    /// It could not, as mmap_lock was held (`skip_task_reaping`).
+    /// The reaper failed because mmap_lock was held (`skip_task_reaping`).
     SkipTaskReaping {
-        /// Whose.
+        /// The address space.
         asid: Asid,
     },
 }
@@ -254,25 +254,25 @@ pub enum OomEvent {
 /// LRU batches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LruEvent {
-    /// A batch of LRU moves was carried out.
+    /// A batch of LRU moves was processed.
     Move {
-        /// Which kind of batch, as `lru::BatchKind` numbers them; 0 adds folios to their lists.
+        /// The kind of batch, as `lru::BatchKind` numbers them; 0 adds folios to their lists.
         kind: u8,
         /// Folios in it.
         folios: u8,
-        /// Of these, folios that only the batch used any more.
+        /// Number of folios in the batch to which only the batch had a reference.
         dead: u8,
-        /// Of the dead, those that were freed without having been put on a list.
+        /// Number of dead folios that were freed without having been on a list.
         freed: u8,
     },
-    /// LRU batches, of whichever CPU, hold references to this many folios more than before.
+    /// The number of folios to which LRU batches of all CPUs hold references changed.
     Pinned {
         /// The change.
         folios: i32,
     },
-    /// This much more memory than before is charged to its group although only an LRU batch of
-    /// folios that are new to their lists still holds it: it was unmapped. What batches of other
-    /// kinds hold last, as after `MADV_FREE`, is not told.
+    /// The number of dead charged pages changed: unmapped pages to which only an LRU batch for new
+    /// folios has a reference, and which are still charged to their group. Pages whose last
+    /// reference is in a batch of another kind, as after `MADV_FREE`, are not reported.
     Dead {
         /// The change.
         pages: i32,

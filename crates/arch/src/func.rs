@@ -117,8 +117,8 @@ named! {
 }
 
 impl Func {
-    /// Whether it is called rarely enough, and takes long enough, to be measured by a clock that
-    /// takes time to read.
+    /// Whether the function is called rarely enough, and takes long enough, to be measured with a
+    /// clock whose reading takes time.
     pub const fn is_coarse(self) -> bool {
         matches!(
             self,

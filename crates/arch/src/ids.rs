@@ -1,5 +1,5 @@
-//! Identifiers. Each is a newtype; conversions are methods, so that a page-frame number cannot
-//! pass for a CPU.
+//! Identifiers. Each is a newtype; conversions are methods, so that a page-frame number cannot be
+//! used as a CPU number.
 
 /// The largest number of CPUs a machine may have.
 pub const MAX_CPUS: usize = 4096;
@@ -17,7 +17,7 @@ const _: () = assert!(PAGEBLOCK_ORDER <= MAX_ORDER);
 pub struct CpuId(u16);
 
 impl CpuId {
-    /// CPU number `index`. Panics from `MAX_CPUS` on: that is a bug of the caller.
+    /// CPU number `index`. Panics unless it is below `MAX_CPUS`: that is a bug of the caller.
     #[inline]
     pub const fn new(index: usize) -> Self {
         assert!(index < MAX_CPUS);
@@ -41,7 +41,7 @@ impl core::fmt::Display for CpuId {
 pub struct NodeId(u8);
 
 impl NodeId {
-    /// Node number `index`. Panics from `MAX_NODES` on.
+    /// Node number `index`. Panics unless it is below `MAX_NODES`.
     #[inline]
     pub const fn new(index: usize) -> Self {
         assert!(index < MAX_NODES);
@@ -70,17 +70,17 @@ impl Pfn {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
-    /// The frame `pages` further on.
+    /// The frame `pages` after this one. Panics if its number is too large.
     #[inline]
     pub const fn offset(self, pages: usize) -> Self {
         Self::new(self.index() + pages)
     }
-    /// The frame `pages` further on, where that is known to be one.
+    /// The frame `pages` after this one, unchecked: the caller guarantees that it exists.
     #[inline]
     pub const fn ahead(self, pages: u32) -> Self {
         Self(self.0.wrapping_add(pages))
     }
-    /// The other half of the block of twice the size that holds the block of `order` at this frame.
+    /// First frame of the buddy of the block of `order` at this frame.
     #[inline]
     pub const fn buddy(self, order: Order) -> Self {
         Self(self.0 ^ (1 << order.0))
@@ -88,7 +88,7 @@ impl Pfn {
     /// Whether a block of `order` may start here.
     #[inline]
     pub const fn is_aligned(self, order: Order) -> bool {
-        // Of zero all 32 are.
+        // Frame 0 has 32 trailing zeros: it is aligned for every order.
         self.0.trailing_zeros() >= order.0 as u32
     }
     /// The first frame of the naturally aligned block of `order` that holds this frame.
@@ -151,7 +151,7 @@ impl Order {
     }
 }
 
-/// A task of the machine: what can be parked and woken.
+/// A task of the machine: it can be parked and woken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TaskId(u32);
 
@@ -173,7 +173,7 @@ impl TaskId {
 pub struct VirtAddr(u64);
 
 impl VirtAddr {
-    /// Byte `address`. Any number will do; what is asked of it says whether it is mapped.
+    /// Byte `address`. Any number is allowed; operations on it report whether it is mapped.
     #[inline]
     pub const fn new(address: u64) -> Self {
         Self(address)
@@ -183,7 +183,7 @@ impl VirtAddr {
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// The address `bytes` further on; `None` past the last one.
+    /// The address `bytes` after this one; `None` past the last one.
     #[inline]
     pub const fn checked_add(self, bytes: u64) -> Option<Self> {
         match self.0.checked_add(bytes) {

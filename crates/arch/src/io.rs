@@ -2,7 +2,7 @@
 
 use super::Pfn;
 
-/// Which way a page goes.
+/// Direction of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoDirection {
     /// From the device into the frame.
@@ -11,18 +11,18 @@ pub enum IoDirection {
     Write,
 }
 
-/// One page that goes between a frame and a block of the swap device.
+/// Transfer of one page between a frame and a block of the swap device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageIo {
-    /// Which way.
+    /// The direction.
     pub direction: IoDirection,
     /// The block, by number.
     pub block: u32,
-    /// The frame. Its holder keeps it until the request has come back.
+    /// The frame. Its holder must not free it before the request has completed.
     pub pfn: Pfn,
 }
 
-/// The device's queue is full: again when a request has finished.
+/// The device's queue is full: retry when a request has completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IoBusy;
 
@@ -34,12 +34,12 @@ impl core::fmt::Display for IoBusy {
 
 impl core::error::Error for IoBusy {}
 
-/// A request that has come back.
+/// A completed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IoDone {
-    /// What was asked for.
+    /// The request.
     pub io: PageIo,
-    /// Whether the device could not do it. The block then holds what it held, or anything; a frame
-    /// that was to be filled holds anything.
+    /// Whether the request failed. The content of the block is then unchanged or undefined; the
+    /// content of a frame that was to be filled is undefined.
     pub failed: bool,
 }

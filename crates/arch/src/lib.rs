@@ -1,4 +1,4 @@
-//! The lower waist: what the memory manager asks of a machine.
+//! The lower waist: the interface that the memory manager requires of a machine.
 //!
 //! [`Cpu`] and [`Machine`] are traits of static functions on a zero-sized tag type. The frame
 //! allocator, spin locks and per-CPU data need [`Cpu`] only: which CPU this is, preemption and
@@ -15,7 +15,7 @@
 //! | a task under a guard of a spin lock or of preemption | on or off | off | no |
 //! | an interrupt: `ipi`, `timer`, `idle_*` callbacks | off | off | no |
 //!
-//! Architecture invariant: nothing here knows a study, an arm or a policy.
+//! Architecture invariant: nothing here depends on a study, an arm or a policy.
 
 #![no_std]
 #![forbid(unsafe_op_in_unsafe_fn)]

@@ -9,15 +9,15 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Ipi {
-    /// Functions to call stand in the target's call queue.
+    /// The target's call queue has functions to call.
     CallFunction,
-    /// A grace period wants the target to report a quiescent state.
+    /// A grace period asks the target to report a quiescent state.
     RcuExpedited,
-    /// A timer of the target was armed that comes before everything its one-shot is armed for.
+    /// A timer of the target was armed that expires before its one-shot timer.
     Timer,
     /// The swap device has finished requests of the target; no CPU sends this.
     Block,
-    /// Another CPU is short of pages and asks for those in the caches of the target.
+    /// Another CPU is short of pages and asks the target to drain its page caches.
     DrainPages,
 }
 
@@ -26,14 +26,14 @@ impl Ipi {
     pub const COUNT: usize = 5;
 }
 
-/// Why a CPU was not taken offline or online.
+/// Error of a hotplug operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HotplugError {
     /// There is no such CPU.
     NoSuchCpu,
-    /// It is in the asked state already, or another hotplug operation is under way on it.
+    /// The CPU is in the requested state already, or another operation on it is in progress.
     NotNow,
-    /// It is the last CPU online.
+    /// The CPU is the last one online.
     LastCpu,
 }
 
@@ -46,66 +46,68 @@ pub enum Priority {
     RealTime(u8),
 }
 
-/// What a new task is.
+/// Attributes of a new task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskSpec {
-    /// The CPU it runs on. When that CPU goes away the machine moves it to another, unless
-    /// `per_cpu`.
+    /// The CPU it runs on. When that CPU goes offline the machine moves the task to another,
+    /// unless `per_cpu`.
     pub cpu: CpuId,
-    /// Bound to its CPU for good: it is not run while the CPU is offline.
+    /// Bound to its CPU: it does not run while the CPU is offline.
     pub per_cpu: bool,
-    /// How it is scheduled.
+    /// The scheduling class.
     pub priority: Priority,
-    /// What [`Callbacks::task`] gets.
+    /// The argument of [`Callbacks::task`].
     pub entry: TaskEntry,
 }
 
-/// What a task does, as the owner of the callbacks numbers it.
+/// The function of a task, as the owner of the callbacks numbers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskEntry(pub u64);
 
-/// What a machine calls. One value implements it for a whole machine and holds all state.
+/// Functions that a machine calls. One value implements it for a whole machine and holds all state.
 pub trait Callbacks {
     /// An inter-processor interrupt arrived on this CPU. Interrupts are off.
     fn ipi(&self, reason: Ipi);
-    /// This CPU's one-shot timer went off. Interrupts are off.
+    /// This CPU's one-shot timer expired. Interrupts are off.
     fn timer(&self);
-    /// This CPU has nothing to run and is about to stop. Interrupts are off. Timers may be armed
-    /// or cancelled for the time of the rest.
+    /// This CPU has nothing to run and is about to halt. Interrupts are off. The callback may arm
+    /// or cancel timers for the idle period.
     fn idle_enter(&self);
-    /// This CPU has something to run again, or an interrupt came. Interrupts are off. It comes
+    /// This CPU has something to run again, or an interrupt came. Interrupts are off. It is called
     /// before the interrupt's own callback.
     fn idle_exit(&self);
     /// This CPU switched from one task to another, or to idle: a quiescent state. Interrupts off.
     fn context_switch(&self);
-    /// The body of a task; when it returns the task is over.
+    /// The body of a task; the task ends when it returns.
     fn task(&self, entry: TaskEntry);
-    /// This CPU is about to stop for good, in idle; interrupts are off. `false`: it may not yet, as
-    /// an interrupt is on its way to it; it is asked again after that one. After `true` it either
-    /// stops, or leaves idle ([`Callbacks::idle_exit`]) and is asked again.
+    /// This CPU is about to go offline, in idle; interrupts are off. Returns `false` if it may not
+    /// yet, as an interrupt to it is pending; the machine calls it again after that interrupt.
+    /// After `true` the CPU either stops, or leaves idle ([`Callbacks::idle_exit`]) and the machine
+    /// calls it again.
     fn cpu_dying(&self) -> bool;
-    /// `cpu` is about to go away; called in a task on another CPU, may sleep. Last chance to stop
-    /// what runs on its behalf; `cpu` is out of the online mask already, but still runs.
+    /// `cpu` is about to go offline: it is out of the online mask already, but still runs. Called in
+    /// a task on another CPU; may sleep. Last chance to stop work that runs on its behalf.
     fn cpu_down_prepare(&self, cpu: CpuId);
-    /// `cpu` has stopped for good: called in the same task, to take over what it left.
+    /// `cpu` is offline: called in the same task, to take over the state that it left.
     fn cpu_dead(&self, cpu: CpuId);
-    /// `cpu` runs and is in the online mask; called in a task on any CPU.
+    /// `cpu` runs and is in the online mask. Called in a task on any CPU.
     fn cpu_online(&self, cpu: CpuId);
 }
 
-/// Invalidates the translations of an address space on all CPUs, those of a range or all; costs
-/// included.
+/// Function that invalidates the translations of an address space on all CPUs, those of a range or
+/// all; costs included.
 pub type Broadcast = fn(Asid, Option<VmaRange>);
 
-/// What the memory manager asks of a machine, besides what it asks of each [`Cpu`].
+/// The interface that the memory manager requires of a machine, in addition to that of each
+/// [`Cpu`].
 ///
 /// All functions are called on a CPU of the machine, in one of the contexts of the crate's table.
 ///
 /// # Safety
-/// [`Machine::current`] names the task that calls it, and no other task for as long as that one is
-/// not over. What a task keeps for itself ([`Inside`](crate::sync::Inside)) rests on it.
+/// [`Machine::current`] returns the task that calls it, and returns that number to no other task
+/// until the task has ended. Data of one task ([`Inside`](crate::sync::Inside)) depends on it.
 pub unsafe trait Machine: Cpu {
-    /// Whether this runs in an interrupt.
+    /// Whether the caller runs in an interrupt.
     fn in_interrupt() -> bool;
 
     // -- Cross-CPU calls, time.
@@ -124,7 +126,7 @@ pub unsafe trait Machine: Cpu {
 
     // -- Tasks.
 
-    /// The task this runs in; in an interrupt, the interrupted one.
+    /// The calling task; in an interrupt, the interrupted task.
     fn current() -> TaskId;
     /// Blocks the calling task until it is unparked; returns immediately if it was unparked since
     /// its last park. May also return early: callers check their condition in a loop.
@@ -133,7 +135,7 @@ pub unsafe trait Machine: Cpu {
     fn is_running(task: TaskId) -> bool;
     /// Makes a new task.
     fn spawn(spec: TaskSpec) -> TaskId;
-    /// Lets a waiting task run, if there is one that should. Nothing is held.
+    /// Yields to a waiting task if it should run first. The caller holds no lock.
     fn cond_resched();
 
     /// Returns whether a task of at least the same priority waits for this CPU: a task that spins
@@ -166,42 +168,42 @@ pub unsafe trait Machine: Cpu {
     fn copy_page(from: Pfn, to: Pfn);
     /// Writes a stamp into the first bytes of a frame.
     fn write_stamp(pfn: Pfn, stamp: u64);
-    /// Reads the stamp back; 0 after a clear.
+    /// Reads the stamp; 0 after a clear.
     fn read_stamp(pfn: Pfn) -> u64;
 
     /// Whether every byte of a frame is 0. Costs nothing by itself.
     fn is_zero(pfn: Pfn) -> bool;
 
     // -- The swap device: blocks of a page each, numbered from 0, without a limit. The content of a
-    // block that was never written is undefined. Only the device's time costs anything by itself.
+    // block that was never written is undefined. These functions charge only the device's time.
 
-    /// Hands a request to the device; preemption is off. Never waits: the device reads or writes
-    /// the frame by itself, at any time until it has finished, and then interrupts this CPU with
-    /// [`Ipi::Block`]. One interrupt may stand for many requests. A CPU that goes away stops only
-    /// when it has been interrupted for all of its requests.
+    /// Submits a request to the device; preemption is off. Never waits: the device reads or writes
+    /// the frame at any time until it has finished, and then interrupts this CPU with
+    /// [`Ipi::Block`]. One interrupt may report many requests. A CPU goes offline only when it has
+    /// been interrupted for all of its requests.
     fn io_submit(io: PageIo) -> Result<(), IoBusy>;
-    /// Takes a request back that has finished: of this CPU, or of one that is offline. Preemption
-    /// is off. A read has filled its frame by then.
+    /// Returns a completed request of this CPU, or of one that is offline. Preemption is off. A
+    /// read has filled its frame.
     fn io_done() -> Option<IoDone>;
     /// Reads or writes a block synchronously, in the caller's own time and without an interrupt, as
-    /// where the device is memory; `false`: it has failed.
+    /// for a device in memory. Returns `false` if that failed.
     fn io_now(io: PageIo) -> bool;
 
-    // -- Page tables: the 512 words of 64 bits of a frame of the memory manager's own. None of
-    // these costs anything by itself. The holder of a table's lock loads and stores. The hardware
-    // reads tables without it, and sets bits in entries that are present: so an entry that is
-    // present is changed by `table_swap` or `table_compare_exchange` only, under the lock too, and
-    // `table_store` fills entries that are not.
+    // -- Page tables: frames of the memory manager's own, 512 words of 64 bits each. These
+    // functions charge no cost. The holder of a table's lock loads and stores entries. The hardware
+    // reads tables without the lock, and sets bits in entries that are present. So a present entry
+    // is changed with `table_swap` or `table_compare_exchange` only, also under the lock;
+    // `table_store` fills entries that are not present.
 
     /// Returns entry `index` of the table at `pfn`. The caller holds its lock.
     fn table_load(pfn: Pfn, index: usize) -> u64;
     /// Fills an entry that is not present. The caller holds the table's lock. Earlier writes are
     /// visible to every CPU that sees the entry.
     fn table_store(pfn: Pfn, index: usize, value: u64);
-    /// An entry as the hardware reads it, without the lock: a synchronised operation.
+    /// Reads an entry as the hardware does, without the lock: a synchronised operation.
     fn table_peek(pfn: Pfn, index: usize) -> u64;
-    /// The first entry of a table among `indices` that is not empty, as the hardware reads it: one
-    /// synchronised operation where the machine can, or one for each entry.
+    /// Finds the first entry of a table among `indices` that is not empty, as the hardware reads
+    /// it: one synchronised operation if the machine supports that, or one for each entry.
     #[inline]
     fn table_scan(pfn: Pfn, mut indices: core::ops::Range<usize>) -> Option<(usize, u64)> {
         indices.find_map(|index| {
@@ -209,26 +211,26 @@ pub unsafe trait Machine: Cpu {
             (word != 0).then_some((index, word))
         })
     }
-    /// Reads entries as the hardware does on its way down: that of the root at `path[0]`, and as
-    /// long as `down` names a table for what it finds, that table's at the next index of `path`,
-    /// which is not empty. All at one time where the machine can: a walk is one synchronised
-    /// operation, or one for each entry.
+    /// Walks page tables as the hardware does: reads entry `path[0]` of the root. While `down`
+    /// returns a table for the entry that was read, reads the entry of that table at the next index
+    /// of `path`, which is not empty. A walk is one synchronised operation if the machine supports
+    /// that, or one for each entry.
     #[inline]
     fn table_walk(root: Pfn, path: &[usize], down: impl Fn(u64) -> Option<Pfn>) -> Walked {
         Walked::read(root, path, down, Self::table_peek)
     }
-    /// Writes an entry and returns what was there: a synchronised operation.
+    /// Writes an entry and returns the previous one: a synchronised operation.
     fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64;
-    /// Writes `new` if `current` is there; returns what was there, as `Ok` if it was `current`: a
-    /// synchronised operation.
+    /// Writes `new` if the entry is `current`. Returns the previous entry: `Ok` if `new` was
+    /// written. A synchronised operation.
     fn table_compare_exchange(pfn: Pfn, index: usize, current: u64, new: u64) -> Result<u64, u64>;
-    /// The frame is no table any more; what stood in it is gone.
+    /// The frame is no longer a table; its content is lost.
     fn table_drop(pfn: Pfn);
 
-    // -- Translations that CPUs keep.
+    // -- TLBs.
 
-    /// Invalidates translations on every CPU without an interrupt. `None`: this machine has no
-    /// such instruction.
+    /// Returns the function that invalidates translations on every CPU without an interrupt;
+    /// `None` if this machine has no such instruction.
     #[inline]
     fn tlb_broadcast() -> Option<Broadcast> {
         None
@@ -238,15 +240,15 @@ pub unsafe trait Machine: Cpu {
     fn has_tlb_broadcast() -> bool {
         Self::tlb_broadcast().is_some()
     }
-    /// This CPU uses the translations of `asid` from now on; `None`: of no address space.
-    /// Translations of others stay where they are.
+    /// Loads the address space `asid` on this CPU; `None`: no address space. Translations of other
+    /// address spaces stay in the TLB.
     fn tlb_load(asid: Option<Asid>);
-    /// The translation of `page` that this CPU keeps. Interrupts are off.
+    /// Looks up the translation of `page` in this CPU's TLB. Interrupts are off.
     fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation>;
-    /// This CPU keeps the translation of `page`, in place of an older one. Interrupts have been
-    /// off since before the tables were read, and with [`Machine::has_tlb_broadcast`] no time has
-    /// passed since then.
+    /// Stores the translation of `page` in this CPU's TLB, in place of an older one. Interrupts
+    /// have been off since before the tables were read, and with [`Machine::has_tlb_broadcast`] no
+    /// time has passed since then.
     fn tlb_fill(asid: Asid, page: Vpn, translation: Translation);
-    /// This CPU forgets translations of `asid`: those of `range`, or all.
+    /// Invalidates translations of `asid` in this CPU's TLB: those of `range`, or all.
     fn tlb_flush_local(asid: Asid, range: Option<VmaRange>);
 }

@@ -25,7 +25,7 @@ impl CpuMask {
     pub fn insert(&mut self, cpu: CpuId) {
         self.words[cpu.index() / 64] |= 1 << (cpu.index() % 64);
     }
-    /// Takes `cpu` out.
+    /// Removes `cpu`.
     #[inline]
     pub fn remove(&mut self, cpu: CpuId) {
         self.words[cpu.index() / 64] &= !(1 << (cpu.index() % 64));

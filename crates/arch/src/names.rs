@@ -1,7 +1,7 @@
 //! Enums whose variants have names in files and reports, each declared once.
 
-/// Declares an enum without fields. Each variant stands with the name that files and reports use
-/// for it; `ALL`, `COUNT` and `name` follow from the list.
+/// Declares an enum without fields. Each variant is followed by its name in files and reports;
+/// `ALL`, `COUNT` and `name` are generated from the list.
 macro_rules! named {
     (
         $(#[$meta:meta])*
@@ -17,9 +17,9 @@ macro_rules! named {
         }
 
         impl $enum {
-            /// All, in the order of their discriminants.
+            /// All variants, in the order of their discriminants.
             pub const ALL: [Self; Self::COUNT] = [$(Self::$variant),*];
-            /// How many there are; discriminants are below it.
+            /// The number of variants; discriminants are below it.
             pub const COUNT: usize = Self::NAMES.len();
             const NAMES: &[&'static str] = &[$($name),*];
 

@@ -1,16 +1,16 @@
 //! Policies: a mechanism's alternatives, each declared once.
 //!
 //! A mechanism that can work in several ways has an enum of *policies*, declared with
-//! [`policies!`](crate::policies). The declaration is all that a list, a parser, a help text or a
-//! command line needs: a new policy is one line of it. Switches that stand for a version of Linux,
-//! or for what an administrator sets, are plain enums: they are parameters.
+//! [`policies!`](crate::policies). Lists, parsers, help texts and the command line are generated
+//! from the declaration: a new policy is one line of it. Switches that represent a version of
+//! Linux, or a setting of an administrator, are plain enums: they are parameters.
 
-/// A policy as lists and help texts show it.
+/// Name and help text of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About {
     /// Its name in arms, on the command line and in records.
     pub name: &'static str,
-    /// What it does: the doc comment of its variant.
+    /// Help text: the doc comment of its variant.
     pub help: &'static str,
 }
 
@@ -18,25 +18,25 @@ pub struct About {
 pub trait Policy: Copy + Eq + Default + core::fmt::Debug + 'static {
     /// The mechanism's key in arms and on the command line.
     const KEY: &'static str;
-    /// What the mechanism is, in some words.
+    /// Summary of the mechanism, in some words.
     const SUMMARY: &'static str;
     /// Names and help texts of all policies; the first is the default: Linux.
     const ABOUT: &'static [About];
 
-    /// The place of this policy in [`Policy::ABOUT`].
+    /// The index of this policy in [`Policy::ABOUT`].
     fn place(self) -> usize;
-    /// The policy at a place of [`Policy::ABOUT`].
+    /// The policy at an index of [`Policy::ABOUT`].
     fn at(place: usize) -> Self;
 
     /// The name of this policy.
     fn name(self) -> &'static str {
         Self::ABOUT[self.place()].name
     }
-    /// What this policy does.
+    /// The help text of this policy.
     fn help(self) -> &'static str {
         Self::ABOUT[self.place()].help
     }
-    /// The policy of a name; `None` if the mechanism has none of that name.
+    /// The policy with a name; `None` if the mechanism has none of that name.
     fn from_name(name: &str) -> Option<Self> {
         Self::ABOUT.iter().position(|about| about.name == name).map(Self::at)
     }
@@ -44,9 +44,9 @@ pub trait Policy: Copy + Eq + Default + core::fmt::Debug + 'static {
 
 /// Declares the policies of a mechanism: the enum, and its [`Policy`].
 ///
-/// After the enum's name come the mechanism's key and its summary, then the policies with their
-/// names. The first is the default, and what Linux does. A policy's doc comment is its help text,
-/// so it is plain text.
+/// The mechanism's key and its summary follow the enum's name, then the policies with their names.
+/// The first is the default, and what Linux does. A policy's doc comment is its help text, so it
+/// is plain text.
 ///
 /// ```
 /// use mmscale_arch::Policy;

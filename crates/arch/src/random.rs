@@ -1,19 +1,18 @@
-//! Randomness for policies: numbers that depend on a run's seed, a CPU and a counter, and on
-//! nothing else.
+//! Random numbers for policies: they depend only on a run's seed, a CPU and a counter.
 
 use crate::CpuId;
 
 /// The step of splitmix64: 2^64 divided by the golden ratio, made odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Keeps these numbers apart from all others that a machine draws from the same seed.
+/// Separates these numbers from all others that a machine draws from the same seed.
 const STREAM: u64 = 0x706f_6c69_6379_2d31;
 
-/// The number `counter` of the stream that the CPU `cpu` has in a run with the seed `seed`: what
-/// [`Cpu::random_u64`](super::Cpu::random_u64) returns.
+/// Returns number `counter` of the stream of the CPU `cpu` in a run with the seed `seed`.
+/// [`Cpu::random_u64`](super::Cpu::random_u64) returns it.
 ///
 /// Each stream is splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", 2014) from a start that is mixed of seed and CPU. Its numbers are uniform over all
+/// generators", 2014) from a start value that mixes seed and CPU. Its numbers are uniform over all
 /// values; no two counters below 2^64 give the same number.
 #[inline]
 pub const fn random(seed: u64, cpu: CpuId, counter: u64) -> u64 {
@@ -60,7 +59,8 @@ mod tests {
         assert_eq!(all.len(), count);
     }
 
-    /// What a policy that spreads CPUs by their first number needs: no CPU follows from another.
+    /// Policies that spread CPUs by their first number need this: the first numbers of CPUs are
+    /// independent.
     #[test]
     fn the_first_numbers_of_cpus_are_spread_evenly() {
         let mut eighths = [0_u32; 8];

@@ -1,17 +1,16 @@
-//! Translations that a CPU keeps: what they are, and a TLB in software for machines that have no
-//! other.
+//! Address translations, and a software TLB for machines that have no other.
 
 use super::{Pfn, VmaRange, Vpn};
 use alloc::boxed::Box;
 
-/// An address space, as TLBs tag their entries. Never 0.
+/// The tag of an address space in TLB entries. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Asid(u32);
 
 impl Asid {
     /// The number of tags: they are below it.
     pub const COUNT: usize = 1 << 23;
-    /// The kernel's own translations, as TLBs tag them. Every CPU uses them at any time.
+    /// The tag of the kernel's own translations. Every CPU uses them at any time.
     pub const KERNEL: Self = Self::new(Self::COUNT - 1);
 
     /// Address space `index`, from 1 to [`Asid::COUNT`] - 1. Others are a bug of the caller.
@@ -27,7 +26,7 @@ impl Asid {
     }
 }
 
-/// How much one translation covers.
+/// The size of the range that one translation covers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PageSize {
     /// One page.
@@ -37,7 +36,7 @@ pub enum PageSize {
 }
 
 impl PageSize {
-    /// Pages that it covers.
+    /// The number of pages.
     #[inline]
     pub const fn pages(self) -> u64 {
         match self {
@@ -50,17 +49,17 @@ impl PageSize {
 /// Pages in a huge page.
 const HUGE_PAGES: u64 = 512;
 
-/// What a CPU knows about a page.
+/// A translation of a page, as a TLB stores it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Translation {
     /// The frame; of a huge page, the first.
     pub pfn: Pfn,
-    /// How much it covers.
+    /// The size of the range.
     pub size: PageSize,
     /// Writes are allowed.
     pub writable: bool,
-    /// The entry in the page table says that the page was written to: the first write through a
-    /// translation that does not know this goes to the table.
+    /// The dirty bit of the page-table entry is known to be set. The first write through a
+    /// translation without it accesses the table.
     pub dirty: bool,
 }
 
@@ -75,19 +74,19 @@ impl Translation {
     }
 }
 
-/// Where a walk through page tables ended.
+/// The end of a walk through page tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Walked {
     /// The table of the last entry.
     pub table: Pfn,
-    /// How many tables were passed before it.
+    /// The number of tables above it.
     pub depth: usize,
-    /// What the entry says.
+    /// The entry.
     pub entry: u64,
 }
 
 impl Walked {
-    /// The walk of [`super::Machine::table_walk`], with entries as `read` reads them.
+    /// Does the walk of [`super::Machine::table_walk`]; `read` reads an entry.
     #[inline]
     pub fn read(
         root: Pfn,
@@ -104,7 +103,7 @@ impl Walked {
     }
 }
 
-/// Entries with the same low bits of the page number.
+/// Entries of a set: their page numbers have the same low bits.
 const WAYS: usize = 4;
 /// Sets of single pages, and of huge ones. Together 288 translations, of which a processor of
 /// today has 64 to 96 at the first level and 1024 to 2048 at the second.
@@ -117,7 +116,14 @@ const WRITABLE: u64 = 1 << 32;
 const DIRTY: u64 = 1 << 33;
 const FREED: u64 = 1 << 34;
 
-/// One translation. `key`: the address space and the page, in units of the size; 0: none.
+/// One translation.
+///
+/// | word | bits | content |
+/// |---|---|---|
+/// | `key` | 0-35 | the page number divided by the pages of a translation of the set's size |
+/// | `key` | 36- | the address space; a `key` of 0 is an empty entry |
+/// | `value` | 0-31 | the frame |
+/// | `value` | 32, 33, 34 | writable, dirty, and freed: set by [`SoftTlb::mark_freed`] |
 #[derive(Clone, Copy)]
 struct Entry {
     key: u64,
@@ -126,22 +132,22 @@ struct Entry {
 
 const NO_ENTRY: Entry = Entry { key: 0, value: 0 };
 
-/// A TLB of one CPU, 4.6 KiB once it is used. Its replacement is round robin in each set.
+/// A TLB of one CPU, 4.6 KiB once it is used. Replacement is round robin in each set.
 #[derive(Default)]
 pub struct SoftTlb {
     entries: Option<Box<[Entry; ENTRIES]>>,
     /// Entries in use.
     live: usize,
-    /// Where the next entry goes in a full set.
+    /// Counter of replacements in full sets; modulo [`WAYS`] it is the entry to replace.
     hand: usize,
 }
 
-/// A translation that a [`SoftTlb`] has, and what a checker has said about it.
+/// A translation found in a [`SoftTlb`], with the mark of a checker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
     /// The translation.
     pub translation: Translation,
-    /// Its frame was freed since ([`SoftTlb::mark_freed`]).
+    /// Whether its frame was freed since ([`SoftTlb::mark_freed`]).
     pub freed: bool,
 }
 
@@ -175,7 +181,7 @@ impl Entry {
             dirty: self.value & DIRTY != 0,
         }
     }
-    /// The address space, and the first page that it covers.
+    /// The address space, and the first page of the translation.
     const fn tag(self, size: PageSize) -> (Asid, u64) {
         let unit = self.key & ((1 << VPN_BITS) - 1);
         (Asid((self.key >> VPN_BITS) as u32), unit * size.pages())
@@ -183,10 +189,10 @@ impl Entry {
 }
 
 impl SoftTlb {
-    /// Without any translation.
+    /// A TLB without translations.
     pub const EMPTY: Self = Self { entries: None, live: 0, hand: 0 };
 
-    /// The translation of `page`, if there is one.
+    /// Looks up the translation of `page`.
     #[inline]
     pub fn lookup(&self, asid: Asid, page: Vpn) -> Option<Found> {
         let entries = self.entries.as_ref()?;
@@ -201,7 +207,7 @@ impl SoftTlb {
         }
         None
     }
-    /// Keeps a translation; returns the one that it takes the place of.
+    /// Stores a translation; returns the one that it replaces.
     pub fn fill(&mut self, asid: Asid, page: Vpn, new: Translation) -> Option<Translation> {
         let (set, unit) = set_of(page, new.size);
         let wanted = key(asid, unit);
@@ -223,7 +229,8 @@ impl SoftTlb {
         }
         Some(old.translation(new.size))
     }
-    /// Forgets translations of `asid` that cover a page of `range`, or all; tells of each.
+    /// Invalidates the translations of `asid` that cover a page of `range`, or all; calls `dropped`
+    /// for each.
     pub fn flush(
         &mut self,
         asid: Asid,
@@ -250,7 +257,7 @@ impl SoftTlb {
             }
             return;
         };
-        // Few pages, and not more than two huge ones: only where they can be.
+        // A small range covers at most two huge pages: search only the sets of these pages.
         let mut look = |page: u64, size| {
             let (set, unit) = set_of(Vpn::new(page), size);
             let ways = &mut entries[set * WAYS..(set + 1) * WAYS];
@@ -266,8 +273,8 @@ impl SoftTlb {
             look(last, PageSize::Huge);
         }
     }
-    /// For a checker: `pfn` was freed. Marks the translations that reach it, and tells whose they
-    /// are.
+    /// For a checker: `pfn` was freed. Marks the translations that reach it, and calls `found` with
+    /// the address space of each.
     pub fn mark_freed(&mut self, pfn: Pfn, mut found: impl FnMut(Asid)) {
         let Some(entries) = self.entries.as_mut().filter(|_| self.live > 0) else { return };
         for (slot, entry) in entries.iter_mut().enumerate().filter(|(_, entry)| entry.key != 0) {
@@ -283,7 +290,7 @@ impl SoftTlb {
     pub fn len(&self) -> usize {
         self.live
     }
-    /// Whether there is none.
+    /// Whether there are no translations.
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }

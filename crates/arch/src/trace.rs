@@ -1,7 +1,7 @@
 //! Typed tracepoints.
 //!
-//! A tracepoint is a fact about one CPU at one time. A machine hands it to a [`Probe`] of that CPU;
-//! adding facts up over CPUs is the reader's work, so that no probe shares anything.
+//! A tracepoint is a fact about one CPU at one time. A machine passes it to a [`Probe`] of that
+//! CPU. The reader sums over CPUs, so probes share no data.
 
 use super::event::{
     CallEvent, CounterEvent, ExitEvent, IdleEvent, LruEvent, OomEvent, PageEvent, PcpEvent,
@@ -19,7 +19,7 @@ macro_rules! traces {
             $($(#[$doc])* $group($event),)*
         }
 
-        /// Subsystems whose events a probe hears or not.
+        /// Subsystems; a probe chooses whose events it receives.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         pub enum TraceGroup {
@@ -32,7 +32,7 @@ macro_rules! traces {
         }
 
         impl Trace {
-            /// The subsystem that it belongs to.
+            /// The subsystem of the event.
             #[inline]
             pub const fn group(&self) -> TraceGroup {
                 match self {
@@ -44,11 +44,11 @@ macro_rules! traces {
 }
 
 traces! {
-    /// Frames handed out, cleared and freed.
+    /// Frames allocated, cleared and freed.
     Page(PageEvent),
-    /// What page caches hold, and what moves between them and their zones.
+    /// Page counts of page caches, and transfers between them and their zones.
     Pcp(PcpEvent),
-    /// Counters of CPUs.
+    /// Per-CPU counters.
     Counter(CounterEvent),
     /// The upkeep tick.
     Tick(TickEvent),
@@ -58,7 +58,7 @@ traces! {
     Tlb(TlbEvent),
     /// Calls to other CPUs.
     Call(CallEvent),
-    /// The end of an address space, and page tables that are emptied.
+    /// The end of an address space, and emptying of page tables.
     Exit(ExitEvent),
     /// The out-of-memory killer and its reaper.
     Oom(OomEvent),
@@ -66,16 +66,16 @@ traces! {
     Lru(LruEvent),
 }
 
-/// Listens to the tracepoints of one CPU. Machines call it on that CPU only, in the order of that
+/// Receives the tracepoints of one CPU. Machines call it on that CPU only, in the order of that
 /// CPU's own time.
 pub trait Probe: Any + Send {
-    /// Whether it wants the events of `group`: a machine asks once, and need not tell of others.
+    /// Whether the probe needs the events of `group`. A machine asks once, and may omit others.
     fn hears(&self, group: TraceGroup) -> bool {
         let _ = group;
         true
     }
     /// `event` happened at `now_ns` on this probe's CPU.
     fn event(&mut self, now_ns: u64, event: &Trace);
-    /// Gives the probe back as its own type at the end of a run.
+    /// Converts the probe to `Any` at the end of a run, for a downcast to its own type.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }

@@ -1,4 +1,5 @@
-//! A task is in a value while its call runs, and in none after it, panics included.
+//! [`Inside::enter`] sets the current value for the duration of a call, and clears it afterwards,
+//! also if the call panics.
 
 use mmscale_arch::sync::Inside;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,7 +3,7 @@
 use crate::{Atomic, CpuId, OwnedCounter};
 use core::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-// The types' own functions come before the trait's, so none of these calls itself.
+// Inherent functions take precedence over the trait's, so none of these calls itself.
 macro_rules! atomic {
     ($($atomic:ident $int:ty),*) => {$(
         impl Atomic<$int> for $atomic {

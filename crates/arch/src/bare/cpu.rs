@@ -1,4 +1,4 @@
-//! The [`Cpu`] that is made of a [`Bare`].
+//! The [`Cpu`] built on a [`Bare`].
 
 use super::{Bare, BareSpin};
 use crate::{Access, Cpu, CpuId, CpuMask, Func, IrqState, Line, NodeId, Op, PathId, TaskId, Trace};
@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 /// A [`Cpu`] with the functions of a [`Bare`], as a tag type.
 pub struct BareCpu<T>(PhantomData<fn() -> T>);
 
-// SAFETY: as `Bare` promises, which has the same rules.
+// SAFETY: `Bare` guarantees the same rules as `Cpu`.
 unsafe impl<T: Bare> Cpu for BareCpu<T> {
     const TRACES: bool = false;
     type Spin = BareSpin<Self>;
@@ -18,7 +18,7 @@ unsafe impl<T: Bare> Cpu for BareCpu<T> {
     type AtomicI64 = AtomicI64;
     type OwnedI8 = AtomicI8;
 
-    // -- What the embedder says.
+    // -- Forwarded to the embedder.
 
     #[inline]
     fn cpu() -> CpuId {
@@ -66,7 +66,7 @@ unsafe impl<T: Bare> Cpu for BareCpu<T> {
         T::unpark(task);
     }
 
-    // -- What costs nothing here.
+    // -- Without effect here.
 
     #[inline]
     fn fail_alloc() -> bool {

@@ -4,9 +4,9 @@ use crate::{Cpu, LockClass, RawSpin};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Taken by an exchange, watched by loads, each wait a turn of [`Cpu::relax`]. Not fair: it must
-/// also do where a CPU can lose the processor under it to a hypervisor or another thread, and a
-/// queue would wait for each that has.
+/// A test-and-test-and-set lock: an exchange takes it, waiters poll with loads and
+/// [`Cpu::relax`]. It is not fair: a hypervisor or another thread may preempt a waiter, and a
+/// queue would make all later waiters wait for that one.
 pub struct BareSpin<A> {
     taken: AtomicBool,
     arch: PhantomData<fn() -> A>,

@@ -1,17 +1,17 @@
-//! Every fault, declared once. A new one is an entry here and one [`planted!`](crate::planted!) at
-//! its place.
+//! Every fault, declared once. A new fault is an entry here and one [`planted!`](crate::planted!)
+//! in the code.
 
 use super::Declared;
 use super::Expected::{Caught, Missed, Quick};
 
-/// Declares the faults by crate: what the code does wrong, the variant, its name, the tests that
-/// are run first, and whether it is expected to be caught.
+/// Declares the faults by crate: the description, the variant, its name, the tests that run first,
+/// and whether they are expected to catch it.
 macro_rules! faults {
     ($($krate:literal {$(
         $(#[doc = $what:literal])+
         $Fault:ident = $name:literal, $tests:literal, $expected:expr;
     )+})+) => {
-        /// A deliberate error. Its text says what the code does wrong where it is selected.
+        /// A deliberate error, described by its text.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Fault {$($(
             $(#[doc = $what])+

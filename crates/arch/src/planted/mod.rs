@@ -1,8 +1,8 @@
 //! Planted faults: protocol errors that a test build can switch on, one at a time.
 //!
-//! A test that passes shows little unless it fails where the code is wrong. Each [`Fault`] is one
+//! A passing test shows little unless it fails where the code is wrong. Each [`Fault`] is one
 //! deliberate error, such as a check that is not repeated or a wake-up that is lost. The code at
-//! its place asks [`planted!`](crate::planted!):
+//! its place calls [`planted!`](crate::planted!):
 //!
 //! ```
 //! use mmscale_arch::planted;
@@ -14,9 +14,9 @@
 //! assert!(woken);
 //! ```
 //!
-//! The answer is the constant `false`, unless the feature `planted` is on. With the feature the
+//! The macro is the constant `false`, unless the feature `planted` is on. With the feature the
 //! environment variable `MMSCALE_PLANTED` selects one fault by its name. `cargo xtask planted` runs
-//! the tests once for each fault and reports which test catches it.
+//! the tests once for each fault and reports the test that catches it.
 //!
 //! | file | contents |
 //! |---|---|
@@ -36,20 +36,20 @@ pub enum Expected {
     Quick,
     /// They catch it.
     Caught,
-    /// They do not, for this reason.
+    /// They do not catch it, for this reason.
     Missed(&'static str),
 }
 
-/// A fault as lists show it.
+/// Description of a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared {
     /// The fault.
     pub fault: Fault,
     /// The name that selects it.
     pub name: &'static str,
-    /// The crate that has its place, without the prefix of all crates.
+    /// The crate that contains it, without the prefix of all crates.
     pub krate: &'static str,
-    /// What the code does wrong: one sentence.
+    /// Description of the error: one sentence.
     pub what: &'static str,
     /// A part of the names of the tests that are run first, because they are about this protocol.
     pub tests: &'static str,
@@ -57,8 +57,8 @@ pub struct Declared {
     pub expected: Expected,
 }
 
-/// Whether the code is to commit this fault, a variant of [`Fault`]: `planted!(RcuEnoughEarly)`.
-/// The constant `false` without the feature `planted`.
+/// Whether this fault, a variant of [`Fault`], is selected: `planted!(RcuEnoughEarly)`. The
+/// constant `false` without the feature `planted`.
 #[macro_export]
 macro_rules! planted {
     ($fault:ident) => {
@@ -66,7 +66,7 @@ macro_rules! planted {
     };
 }
 
-/// Never, in this build.
+/// Returns `false`: this build has no planted faults.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub const fn is_selected(_: Fault) -> bool {
@@ -80,7 +80,7 @@ pub fn is_selected(fault: Fault) -> bool {
     selected::is_selected(fault)
 }
 
-// The answer is known to the compiler: nothing is left of a place in this build.
+// The result is a constant: no code of a planted fault remains in this build.
 #[cfg(not(feature = "planted"))]
 const _: () = {
     let mut at = 0;

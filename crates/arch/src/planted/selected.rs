@@ -1,5 +1,5 @@
-//! The fault that the environment selects. For test builds alone: the rest of the crate has neither
-//! an environment nor state of its own.
+//! The fault that the environment selects. Compiled in test builds only: the rest of the crate
+//! reads no environment and has no static state.
 
 // tidy: without_std: compiled with the feature `planted` alone, which only test builds have
 extern crate std;
@@ -12,13 +12,13 @@ use std::sync::OnceLock;
 /// The environment variable that names the fault.
 const VARIABLE: &str = "MMSCALE_PLANTED";
 
-/// Read once: every later question is one load.
+/// Initialised once: every later query is one load.
 static SELECTED: OnceLock<Option<Fault>> = OnceLock::new();
 
 /// Whether the environment selects this fault.
 ///
 /// # Panics
-/// Where the variable has a name that no fault has.
+/// If the variable has a name that no fault has.
 pub(super) fn is_selected(fault: Fault) -> bool {
     *SELECTED.get_or_init(from_environment) == Some(fault)
 }
@@ -31,7 +31,7 @@ fn from_environment() -> Option<Fault> {
     }))
 }
 
-/// The fault of a name; the error is the name that is most like it.
+/// Finds the fault with a name; the error is the most similar name.
 fn by_name(name: &str) -> Result<Fault, &'static str> {
     if let Some(found) = Fault::ALL.iter().find(|declared| declared.name == name) {
         return Ok(found.fault);
@@ -40,7 +40,7 @@ fn by_name(name: &str) -> Result<Fault, &'static str> {
     Err(nearest.map_or("", |declared: &Declared| declared.name))
 }
 
-/// Edits of one character that make `a` to `b`.
+/// The edit distance: single-character edits that change `a` to `b`.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (above, &from) in a.as_bytes().iter().enumerate() {

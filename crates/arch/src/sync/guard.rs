@@ -3,12 +3,12 @@
 use crate::{Cpu, CpuId, IrqState};
 use core::marker::PhantomData;
 
-/// Proof that the calling task cannot leave its CPU. Given by every guard of this module.
+/// Proof that the calling task cannot migrate to another CPU. Every guard of this module is one.
 ///
 /// # Safety
-/// The implementor keeps preemption off for as long as it lives, and does not leave its CPU.
+/// Preemption is off for the lifetime of the implementor, and it stays on its CPU.
 pub unsafe trait NoPreempt<A: Cpu> {
-    /// The CPU that the holder stays on.
+    /// The CPU to which the holder is pinned.
     #[inline]
     fn cpu(&self) -> CpuId {
         A::cpu()
@@ -22,7 +22,7 @@ pub struct PreemptGuard<A: Cpu> {
 }
 
 impl<A: Cpu> PreemptGuard<A> {
-    /// Turns preemption off; nests.
+    /// Disables preemption; nests.
     #[inline]
     #[expect(clippy::new_without_default, reason = "a guard is never a default value")]
     pub fn new() -> Self {
@@ -49,7 +49,7 @@ pub struct IrqGuard<A: Cpu> {
 }
 
 impl<A: Cpu> IrqGuard<A> {
-    /// Turns interrupts and preemption off; nests.
+    /// Disables interrupts and preemption; nests.
     #[inline]
     #[expect(clippy::new_without_default, reason = "a guard is never a default value")]
     pub fn new() -> Self {

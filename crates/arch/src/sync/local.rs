@@ -2,36 +2,37 @@
 
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-/// A `T` that only one CPU changes, and at most one context on it: a task, or an interrupt that
+/// A `T` that only one CPU changes, in at most one context at a time: a task, or an interrupt that
 /// came while the task did not use it.
 ///
-/// It is no lock between CPUs and costs a store to take: whoever finds it in use is an interrupt
-/// on top of whoever uses it, and must do without. The fields of `T` are relaxed atomics, which
-/// their CPU reads and writes like any variable; so others may look at them ([`Local::peek`]),
-/// which tells the truth only while their CPU does nothing.
+/// It is not a lock between CPUs. Entering costs a load and a store. An interrupt that finds the
+/// data in use has interrupted its user, and must do without the data. The fields of `T` are
+/// relaxed atomics, which their CPU reads and writes like plain variables. So other CPUs may read
+/// them ([`Local::peek`]); the values are exact only while their CPU does not change them.
 pub struct Local<T> {
     used: AtomicBool,
     data: T,
 }
 
 impl<T> Local<T> {
-    /// Not in use.
+    /// Wraps data that is not in use.
     pub const fn new(data: T) -> Self {
         Self { used: AtomicBool::new(false), data }
     }
-    /// The data, unless the context that was interrupted uses it. Only on the CPU that it belongs
-    /// to, or for a CPU that has stopped; the caller stays where it is meanwhile.
+    /// Returns the data, or `None` if the interrupted context uses it. The caller runs on the CPU
+    /// of the data, or that CPU has stopped; it does not migrate while it has the guard.
     #[inline]
     pub fn enter(&self) -> Option<LocalGuard<'_, T>> {
         if self.used.load(Ordering::Relaxed) {
             return None;
         }
         self.used.store(true, Ordering::Relaxed);
-        // An interrupt must not see changes to the data before it sees that it is in use.
+        // An interrupt on this CPU must see `used` set before it sees changes to the data. It runs
+        // on the same CPU, so a compiler fence is enough. The fence in `drop` is its counterpart.
         compiler_fence(Ordering::SeqCst);
         Some(LocalGuard { local: self })
     }
-    /// The data, to look at.
+    /// Returns the data for reading, on any CPU.
     pub fn peek(&self) -> &T {
         &self.data
     }

@@ -1,4 +1,4 @@
-//! Locks, per-CPU data and guards, built on what [`crate`] gives.
+//! Locks, per-CPU data and guards, built on the traits of [`crate`].
 //!
 //! | guard | interrupts | preemption |
 //! |---|---|---|
@@ -7,7 +7,8 @@
 //! | [`SpinGuard`] from [`SpinLock::lock`] | as they were | off |
 //! | [`SpinGuard`] from [`SpinLock::lock_irqsave`] | off | off |
 //!
-//! Tasks sleep in [`Mutex`], [`RwSem`], [`WaitQueue`] and [`Completion`], with nothing atomic held.
+//! Tasks sleep in [`Mutex`], [`RwSem`], [`WaitQueue`] and [`Completion`], with preemption on and no
+//! spin lock held.
 //!
 //! A lock that is ever taken in an interrupt must always be taken with interrupts off.
 

@@ -1,9 +1,15 @@
 //! The sleeping mutex.
 //!
-//! The owner stands in one word. A task that finds the mutex taken spins while the owner runs on
-//! some CPU, in line with other spinners, and sleeps in a queue when it does not. A waiter that was
-//! woken and found the mutex stolen by a spinner asks for a handoff: the next unlock gives the
-//! mutex to it directly, so that it waits for at most two holders.
+//! One word holds the owner and two flags. A task that finds the mutex taken spins while the owner
+//! runs on a CPU, queued behind other spinners, and sleeps in a wait queue otherwise. A waiter that
+//! was woken and found the mutex stolen by a spinner requests a handoff: the next unlock hands the
+//! mutex over to it, so that it waits for at most two holders.
+//!
+//! | bits of the word | meaning |
+//! |---|---|
+//! | 0 `WAITERS` | the wait queue has tasks; unlock takes the slow path |
+//! | 1 `HANDOFF` | the next unlock hands the mutex to the first waiter |
+//! | 2- | the owner's task number plus 1; 0: the mutex is free |
 //!
 //! Lock order: class Mutex; taken by tasks with nothing atomic held. Its own queue lock (class
 //! WaitQueue) is held for moments.
@@ -17,18 +23,18 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering;
 
-/// Tasks stand in the queue.
+/// The wait queue has tasks.
 const WAITERS: u64 = 1;
 /// The first waiter gets the mutex at the next unlock.
 const HANDOFF: u64 = 2;
 const FLAGS: u64 = WAITERS | HANDOFF;
 
-/// The owner field for `task`; 0 is nobody.
+/// The owner field for `task`; 0 means no owner.
 fn owner_bits(task: TaskId) -> u64 {
     (task.index() as u64 + 1) << 2
 }
 
-/// Who owns a mutex whose word is `word`.
+/// Returns the owner of a mutex whose word is `word`.
 fn owner_of(word: u64) -> Option<TaskId> {
     (word >> 2).checked_sub(1).map(|index| TaskId::new(index as usize))
 }
@@ -36,13 +42,13 @@ fn owner_of(word: u64) -> Option<TaskId> {
 /// A lock around a `T` whose waiters sleep.
 pub struct Mutex<A: Machine, T> {
     word: A::AtomicU64,
-    /// The line of those who spin for the owner.
+    /// Queue of tasks that spin while the owner runs.
     spinners: A::Spin,
     queue: SpinLock<A, VecDeque<TaskId>>,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: one owner at a time reaches the data.
+// SAFETY: only the owner accesses the data, and there is one owner at a time.
 unsafe impl<A: Machine, T: Send> Sync for Mutex<A, T>
 where
     A::AtomicU64: Sync,
@@ -71,7 +77,7 @@ impl<A: Machine, T> Mutex<A, T> {
         MutexGuard { mutex: self, not_send: PhantomData }
     }
 
-    /// Takes the mutex if it is free and nobody is to get it first.
+    /// Takes the mutex if it is free and not promised to a waiter.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, A, T>> {
         let me = owner_bits(A::current());
         self.steal(me).then(|| MutexGuard { mutex: self, not_send: PhantomData })
@@ -87,7 +93,7 @@ impl<A: Machine, T> Mutex<A, T> {
                 .is_ok()
     }
 
-    /// Spins while the owner runs. Says whether the mutex was got.
+    /// Spins while the owner runs. Returns whether it took the mutex.
     fn spin(&self, me: u64) -> bool {
         spin_in_line::<A>(&self.spinners, || {
             if self.steal(me) {
@@ -102,7 +108,7 @@ impl<A: Machine, T> Mutex<A, T> {
         })
     }
 
-    /// Sleeps until the mutex is got.
+    /// Sleeps until it has taken the mutex.
     fn sleep(&self, me: u64) {
         let task = A::current();
         let mut woken = false;
@@ -121,8 +127,9 @@ impl<A: Machine, T> Mutex<A, T> {
                     }
                     return;
                 }
-                // Found it stolen after a wake-up: next time it is this task's turn. Whoever has it
-                // sees the waiters' bit, and wakes the first of them, after this lock.
+                // A spinner stole the mutex after the wake-up: request a handoff. The holder sees
+                // `WAITERS` when it unlocks, takes the queue's lock after this task has released
+                // it, and wakes the first waiter.
                 if first && woken {
                     self.word.fetch_or(HANDOFF, Ordering::Relaxed);
                 }
@@ -132,10 +139,11 @@ impl<A: Machine, T> Mutex<A, T> {
         }
     }
 
-    /// One attempt of a waiter, under the queue's lock; `word` was just read.
+    /// Tries to take the mutex as a waiter, under the queue's lock; `word` was just read.
     fn take_queued(&self, me: u64, word: u64, first: bool) -> bool {
         if word & !FLAGS == me {
-            // Handed over by the unlock.
+            // The unlock handed it over. `sleep`'s `Acquire` read of `word` pairs with the
+            // `Release` in `unlock`.
             self.word.fetch_and(!HANDOFF, Ordering::Relaxed);
             return true;
         }
@@ -147,6 +155,9 @@ impl<A: Machine, T> Mutex<A, T> {
         self.word.compare_exchange(word, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// Releases the mutex. Its `Release` operations pair with the `Acquire` operations that take
+    /// the mutex: in `lock`, `steal`, `sleep` and `take_queued`. All changes of the word are
+    /// read-modify-writes, so a relaxed one in between does not break the release sequence.
     fn unlock(&self) {
         let me = owner_bits(A::current());
         if self.word.compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed).is_ok() {
@@ -155,7 +166,7 @@ impl<A: Machine, T> Mutex<A, T> {
         let queue = self.queue.lock_irqsave();
         let first = queue.front().copied();
         let word = self.word.load(Ordering::Relaxed);
-        // Under the queue's lock only the owner field can change, and only this owner changes it.
+        // While this task owns the mutex and holds the queue's lock no other task changes the word.
         match first {
             Some(task) if word & HANDOFF != 0 => {
                 let theirs = owner_bits(task).wrapping_sub(word & !FLAGS);

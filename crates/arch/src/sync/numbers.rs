@@ -1,31 +1,31 @@
-//! Numbers for things that come and go, for many CPUs at once.
+//! Allocator of small numbers, with a cache for each CPU.
 
 use super::{EachCpu, SpinLock};
 use crate::{Cpu, LockClass, planted};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Numbers that a CPU keeps for itself before it gives half of them to all.
+/// Most numbers in a CPU's cache; above it, half of them move to the pool.
 const KEPT_MAX: usize = 32;
 
-/// A range of numbers. A CPU hands out what came back to it last; only where it has none, or too
-/// many, does it ask the pool of all CPUs. No more numbers are ever used than were out at a time,
-/// and a few dozen for each CPU.
+/// Allocates the numbers of a range. A CPU first allocates the number that was freed on it last. It
+/// accesses the pool of all CPUs only if its cache is empty or too full. At most as many numbers
+/// are ever used as were allocated at a time, plus a few dozen for each CPU.
 ///
-/// Locks: one for each CPU and one for the pool (class Other), held for moments, one at a time.
+/// Locks: one for each CPU and one for the pool (class Other), held briefly, one at a time.
 pub struct Numbers<A: Cpu> {
     kept: EachCpu<SpinLock<A, Vec<usize>>>,
     pool: SpinLock<A, Pool>,
 }
 
-/// Numbers that no CPU keeps and nobody has.
+/// Free numbers that are in no CPU's cache.
 struct Pool {
     unused: Range<usize>,
     free: Vec<usize>,
 }
 
 impl<A: Cpu> Numbers<A> {
-    /// All of `range` are free.
+    /// Creates an allocator in which all of `range` is free.
     pub fn new(range: Range<usize>) -> Self {
         let pool = Pool { unused: range, free: Vec::new() };
         Self {
@@ -33,8 +33,8 @@ impl<A: Cpu> Numbers<A> {
             pool: SpinLock::new(LockClass::Other, pool),
         }
     }
-    /// A number that nobody has. None only when all are out, or were on their way while all CPUs
-    /// were looked at.
+    /// Allocates a number. Returns `None` only if all are allocated, or moved between caches and
+    /// the pool during the search.
     pub fn take(&self) -> Option<usize> {
         self.take_here().or_else(|| self.kept.iter().find_map(|(_, kept)| kept.lock().pop()))
     }
@@ -55,14 +55,14 @@ impl<A: Cpu> Numbers<A> {
         }
         number
     }
-    /// Gives back a number that [`Numbers::take`] gave.
+    /// Frees a number that [`Numbers::take`] returned.
     pub fn give(&self, number: usize) {
         let full = self.keep(number);
         if !full.is_empty() {
             self.pool.lock().free.extend(full);
         }
     }
-    /// Keeps a number on this CPU; what it has too many of.
+    /// Puts a number into this CPU's cache; returns those that exceed its limit.
     fn keep(&self, number: usize) -> Vec<usize> {
         let mut kept = self.kept.of(A::cpu()).lock();
         kept.push(number);
@@ -72,7 +72,7 @@ impl<A: Cpu> Numbers<A> {
 }
 
 impl Pool {
-    /// Some that were out before; if there are none, one that never was.
+    /// Takes some numbers that were allocated before; if there are none, one that never was.
     fn take(&mut self) -> Vec<usize> {
         let from = self.free.len().saturating_sub(KEPT_MAX / 2);
         let mut came = self.free.split_off(from);

@@ -1,29 +1,30 @@
-//! A value that is made once.
+//! A value that is set once.
 
 use alloc::boxed::Box;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// Holds nothing until a value is put there, which then stays.
+/// An empty cell in which a value can be put once; the value stays until the cell is dropped.
 pub struct Once<T>(AtomicPtr<T>);
 
 // SAFETY: the pointer owns the value that it points to, as a box does.
 unsafe impl<T: Send> Send for Once<T> {}
-// SAFETY: shared use gives `&T` only; a value that was put there by one thread may be dropped by
-// another, hence `Send`.
+// SAFETY: shared use gives `&T` only. One thread may drop a value that another has put there, so
+// `T` is `Send`.
 unsafe impl<T: Send + Sync> Sync for Once<T> {}
 
 impl<T> Once<T> {
-    /// Holds nothing.
+    /// An empty cell.
     pub const fn nothing() -> Self {
         Self(AtomicPtr::new(null_mut()))
     }
-    /// Returns the value, if it is there.
+    /// Returns the value, if there is one.
     #[inline]
     pub fn get(&self) -> Option<&T> {
         // Pairs with the release in `put`.
         let value = self.0.load(Ordering::Acquire);
-        // SAFETY: not null only once a value was put there, which stays until `self` is dropped.
+        // SAFETY: a pointer that is not null points to the value, which stays until `self` is
+        // dropped.
         unsafe { value.as_ref() }
     }
     /// Puts a value there. Panics if there is one already.

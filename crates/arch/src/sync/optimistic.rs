@@ -1,26 +1,26 @@
-//! Spinning for a lock whose owner runs, in line.
+//! Optimistic spinning for a sleeping lock while its owner runs.
 //!
-//! Spinners of one sleeping lock stand in line at a spin lock; only the first looks at the owner.
-//! It gives up as soon as spinning is hopeless, and each of the others finds out when its turn
-//! comes. Preemption is off meanwhile, as it is in the kernel; interrupts are not.
+//! Spinners of one sleeping lock queue for a spin lock; only its holder reads the lock word and the
+//! owner. It gives up as soon as the owner sleeps; each of the others does so when it gets the spin
+//! lock. Preemption is off meanwhile, as it is in the kernel; interrupts are not.
 
 use super::PreemptGuard;
 use crate::{Machine, RawSpin};
 
-/// What a spinner found.
+/// Result of one attempt of a spinner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spin {
-    /// It has the lock.
+    /// The attempt took the lock.
     Got,
-    /// The owner runs: look again.
+    /// The owner runs: try again.
     Again,
     /// Waiting may be long: sleep instead.
     GiveUp,
 }
 
-/// Spins with `attempt` until it gets the lock or gives up; says whether it got it.
+/// Repeats `attempt` until it takes the lock or gives up; returns whether it took the lock.
 pub(super) fn spin_in_line<A: Machine>(line: &A::Spin, mut attempt: impl FnMut() -> Spin) -> bool {
-    // Hopeless for the first is hopeless for all: do not even stand in line.
+    // If the first attempt gives up, so would the others: do not queue.
     match attempt() {
         Spin::Got => return true,
         Spin::GiveUp => return false,

@@ -1,18 +1,18 @@
-//! Data of which every CPU has its own copy.
+//! Per-CPU data.
 
 use super::NoPreempt;
 use crate::{Cpu, CpuId};
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 
-/// Keeps its content on cache lines of its own (two, for machines that fetch lines in pairs).
+/// Aligns its content to a pair of cache lines, for machines that fetch lines in pairs.
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// A copy of `T` for each CPU that only that CPU reaches.
+/// A copy of `T` for each CPU that only that CPU accesses.
 ///
-/// [`PerCpu::get`] gives `&T`, never `&mut T`: fields are `Cell`s. A field that an interrupt
-/// changes too is touched by tasks only with interrupts off. What other CPUs read belongs in
+/// [`PerCpu::get`] returns `&T`, never `&mut T`: fields are `Cell`s. Tasks access a field that an
+/// interrupt changes too only with interrupts off. Data that other CPUs read belongs in
 /// [`EachCpu`].
 pub struct PerCpu<A: Cpu, T> {
     slots: Box<[Padded<T>]>,
@@ -25,7 +25,7 @@ impl<A: Cpu, T> PerCpu<A, T> {
         let slots = (0..A::cpus_possible()).map(|cpu| Padded(make(CpuId::new(cpu)))).collect();
         Self { slots, arch: PhantomData }
     }
-    /// This CPU's copy, for as long as the guard keeps the caller here.
+    /// This CPU's copy, for the lifetime of the guard that pins the caller to the CPU.
     #[inline]
     pub fn get<'a>(&'a self, pinned: &'a impl NoPreempt<A>) -> &'a T {
         &self.slots[pinned.cpu().index()].0
@@ -33,19 +33,19 @@ impl<A: Cpu, T> PerCpu<A, T> {
     /// The copy of a CPU that does not run: before it first starts, or after it has died.
     ///
     /// # Safety
-    /// Nothing runs on `cpu`, and nothing will until the reference is gone; no other CPU calls
-    /// this for the same `cpu` meanwhile.
+    /// `cpu` runs no code until the reference is dropped, and no other CPU calls this function for
+    /// the same `cpu` meanwhile.
     #[inline]
     pub unsafe fn get_stopped(&self, cpu: CpuId) -> &T {
         &self.slots[cpu.index()].0
     }
 }
 
-// SAFETY: a `T` is reached only from its own CPU (`get`), or when that CPU does not run
-// (`get_stopped`): by one thread at a time, which is what `Send` allows.
+// SAFETY: a `T` is accessed only on its own CPU (`get`), or while that CPU does not run
+// (`get_stopped`). So one thread at a time accesses it, which `Send` allows.
 unsafe impl<A: Cpu, T: Send> Sync for PerCpu<A, T> {}
 
-/// A copy of `T` for each CPU that every CPU may reach: locks and atomics.
+/// A copy of `T` for each CPU that every CPU may access: locks and atomics.
 pub struct EachCpu<T> {
     slots: Box<[Padded<T>]>,
 }
@@ -60,12 +60,12 @@ impl<T> EachCpu<T> {
     pub fn of(&self, cpu: CpuId) -> &T {
         &self.slots[cpu.index()].0
     }
-    /// The copy of `cpu`, if it is a CPU that may exist.
+    /// The copy of `cpu`; `None` if no such CPU may exist.
     #[inline]
     pub fn get(&self, cpu: CpuId) -> Option<&T> {
         Some(&self.slots.get(cpu.index())?.0)
     }
-    /// Bytes that all copies take.
+    /// The size of all copies in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.slots)
     }

@@ -1,13 +1,55 @@
 //! The reader-writer semaphore.
 //!
-//! Fair to writers: once somebody waits, new readers queue behind. Readers at the head of the
-//! queue are let in by whoever frees the semaphore, all readers of the queue together, up to
-//! [`READERS_AT_ONCE`]; a writer at the head is woken and tries for itself, so that a writer that
-//! spins may get in first. A writer that has waited longer than [`HANDOFF_AFTER_NS`] shuts the
-//! spinners out.
+//! Fair to writers: once a task waits, new readers queue behind it. If a reader is at the head of
+//! the queue, the task that releases the semaphore grants it to all readers of the queue, up to
+//! [`READERS_AT_ONCE`]. If a writer is at the head, it is woken and tries to take the semaphore
+//! itself, so a spinning writer may take it first. A writer that has waited longer than
+//! [`HANDOFF_AFTER_NS`] sets `HANDOFF`, which stops the spinners.
 //!
-//! Lock order: class Rwsem; taken by tasks with nothing atomic held. Its own queue lock (class
-//! WaitQueue) is held for moments.
+//! # The state word
+//!
+//! ```text
+//! 63                                    8 7    3     2        1        0
+//! +--------------------------------------+------+---------+---------+--------+
+//! |               readers                | zero | HANDOFF | WAITERS | WRITER |
+//! +--------------------------------------+------+---------+---------+--------+
+//! ```
+//!
+//! | `WRITER` | readers | state |
+//! |---|---|---|
+//! | 0 | 0 | free |
+//! | 0 | n | read-locked; some of the n may be readers that are about to queue |
+//! | 1 | 0 | write-locked |
+//! | 1 | n | write-locked; n readers, or a grant, have added `READER` and will subtract it |
+//!
+//! `WAITERS` may be set in each state: the queue has tasks, or a task is about to join or to leave
+//! it. `HANDOFF` may be set while `WAITERS` is: the first waiter is a writer that has waited too
+//! long, and no other task may take the semaphore.
+//!
+//! | transition | operation | under the queue's lock |
+//! |---|---|---|
+//! | reader takes it | `+ READER`, `Acquire`; held if all three flags were 0 | no |
+//! | reader does not get it | joins the queue, sets `WAITERS`, `- READER` | yes |
+//! | `try_read` | compare-exchange to `+ READER` if all three flags are 0 | no |
+//! | writer takes it | compare-exchange from free, `WAITERS` allowed, to `+ WRITER` | no |
+//! | first waiter, a writer, takes it | compare-exchange from free; clears `HANDOFF` (1) | yes |
+//! | writer joins the queue | sets `WAITERS` | yes |
+//! | first waiter, a writer, has waited too long | sets `HANDOFF` | yes |
+//! | grant to queued readers | `+ READER` for each (1) | yes |
+//! | waiting reader gives up | leaves the queue (1) | yes |
+//! | reader releases it | `- READER`, `Release`; the last one wakes the queue | no |
+//! | writer releases it | clears `WRITER`, `Release`; wakes the queue | no |
+//! | downgrade | `+ READER - WRITER`, `AcqRel`; then grants if a reader is at the head | no |
+//!
+//! 1. Clears `WAITERS` and `HANDOFF` if the queue is empty then.
+//!
+//! Ordering: each `Acquire` that takes the semaphore pairs with the `Release` of `read_done`,
+//! `write_done` and `write_to_read`. All changes of the word are read-modify-writes, so a relaxed
+//! one in between does not break the release sequence. A queued reader learns of its grant under
+//! the queue's lock, which orders it after the `Acquire` of the granting task.
+//!
+//! Lock order: class Rwsem; taken by tasks with preemption on and no spin lock held. Its own queue
+//! lock (class WaitQueue) is held briefly.
 
 use super::optimistic::{Spin, spin_in_line};
 use super::{PreemptGuard, SpinLock};
@@ -18,27 +60,27 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering;
 
-/// A writer has it.
+/// A writer holds the semaphore.
 const WRITER: u64 = 1;
-/// Tasks stand in the queue.
+/// The queue has tasks.
 const WAITERS: u64 = 2;
-/// The first in the queue is a writer that has waited too long: no stealing.
+/// The first task of the queue is a writer that has waited too long: no stealing.
 const HANDOFF: u64 = 4;
 /// One reader.
 const READER: u64 = 1 << 8;
-/// A writer, or any reader.
+/// The bits of the writer and of the readers.
 const TAKEN: u64 = !(WAITERS | HANDOFF);
 
-/// Readers let in by one wake-up; the kernel's limit.
+/// Most readers of one grant; the kernel's limit.
 pub const READERS_AT_ONCE: usize = 256;
-/// How long a writer waits before it shuts the spinners out, in ns; the kernel's 4 ms.
+/// Time in ns that a writer waits before it sets `HANDOFF`; the kernel's 4 ms.
 pub const HANDOFF_AFTER_NS: u64 = 4_000_000;
 
-/// How long a reader spins that knows of a writer who will be done soon, in ns: as long as a writer
-/// does for many readers.
+/// Time in ns that a reader spins for a writer that is about to release the semaphore: as long as a
+/// writer spins for many readers.
 pub const READER_SPIN_NS: u64 = 25_000;
 
-/// What a queued task wants.
+/// Kind of lock for which a queued task waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Want {
     Read,
@@ -48,14 +90,14 @@ enum Want {
 /// A reader-writer lock around a `T` whose waiters sleep.
 pub struct RwSem<A: Machine, T> {
     count: A::AtomicU64,
-    /// The writer that has it, plus 1; a hint for spinners.
+    /// The task number of the writer that holds it, plus 1; a hint for spinners.
     owner: A::AtomicU32,
     spinners: A::Spin,
     queue: SpinLock<A, VecDeque<(TaskId, Want)>>,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: many readers share the data, one writer alone changes it.
+// SAFETY: readers share the data; a writer has exclusive access.
 unsafe impl<A: Machine, T: Send + Sync> Sync for RwSem<A, T>
 where
     A::AtomicU64: Sync,
@@ -76,7 +118,7 @@ impl<A: Machine, T> RwSem<A, T> {
         }
     }
 
-    /// Takes it for reading; sleeps until no writer has it or waits for it.
+    /// Takes it for reading; sleeps until no writer holds it or waits for it.
     pub fn read(&self) -> ReadGuard<'_, A, T> {
         let count = self.count.fetch_add(READER, Ordering::Acquire);
         if count & (WRITER | WAITERS | HANDOFF) != 0 {
@@ -95,22 +137,24 @@ impl<A: Machine, T> RwSem<A, T> {
         WriteGuard { sem: self, not_send: PhantomData }
     }
 
-    /// Takes it for writing as [`RwSem::write`] does, but spins for readers too before it sleeps,
-    /// for as long as the kernel does: 10 us, and half a us for each of up to 30 of them. That they
-    /// run, and will be done soon, is the caller's guess.
+    /// Takes it for writing like [`RwSem::write`], but spins for readers too before it sleeps, as
+    /// long as the kernel does: 10 us, and half a us for each of up to 30 readers. The caller
+    /// expects that the readers run and release it soon.
     pub fn write_after_readers(&self) -> WriteGuard<'_, A, T> {
         let readers = (self.count.load(Ordering::Relaxed) / READER).min(30);
         let got = self.spin_until(10_000 + 500 * readers, || self.try_write());
         got.unwrap_or_else(|| self.write())
     }
 
-    /// Takes it for reading once `due` is true and no writer has it or waits for it: spins, for at
-    /// most [`READER_SPIN_NS`]. `None`: that took longer, or another task wants the CPU.
+    /// Takes it for reading once `due` returns true and no writer holds it or waits for it: spins
+    /// for at most [`READER_SPIN_NS`]. Returns `None` if that takes longer, or if another task
+    /// waits for the CPU.
     pub fn try_read_once(&self, due: impl Fn() -> bool) -> Option<ReadGuard<'_, A, T>> {
         self.spin_until(READER_SPIN_NS, || if due() { self.try_read() } else { None })
     }
 
-    /// Asks for at most `ns` and with preemption off, unless there is another task to run.
+    /// Repeats `ask` until it returns a value, for at most `ns`, with preemption off. Stops earlier
+    /// if another task waits for the CPU.
     fn spin_until<R>(&self, ns: u64, ask: impl Fn() -> Option<R>) -> Option<R> {
         if let Some(got) = ask() {
             return Some(got);
@@ -127,7 +171,7 @@ impl<A: Machine, T> RwSem<A, T> {
         None
     }
 
-    /// Takes it for reading if no writer has it or waits for it.
+    /// Takes it for reading if no writer holds it and no task waits for it.
     pub fn try_read(&self) -> Option<ReadGuard<'_, A, T>> {
         loop {
             let count = self.count.load(Ordering::Relaxed);
@@ -143,12 +187,12 @@ impl<A: Machine, T> RwSem<A, T> {
         }
     }
 
-    /// Whether somebody waits for it; a hint, for holders that can give way.
+    /// Whether a task waits for it; a hint, for holders that can release it early.
     pub fn has_waiters(&self) -> bool {
         self.count.load(Ordering::Relaxed) & WAITERS != 0
     }
 
-    /// Takes it for writing if it is free.
+    /// Takes it for writing if it is free and not promised to a waiting writer.
     pub fn try_write(&self) -> Option<WriteGuard<'_, A, T>> {
         if !self.steal() {
             return None;
@@ -157,21 +201,22 @@ impl<A: Machine, T> RwSem<A, T> {
         Some(WriteGuard { sem: self, not_send: PhantomData })
     }
 
-    /// Takes it for reading as [`RwSem::read`] does, unless `over` is true by the time that it
-    /// would sleep, or when it wakes; whoever makes it so unparks the task afterwards
-    /// (`mmap_read_lock_killable`). `None`: it does not have the semaphore.
+    /// Takes it for reading like [`RwSem::read`], but gives up and returns `None` if `over` returns
+    /// true before it would sleep or after it wakes (`mmap_read_lock_killable`). Code that makes
+    /// `over` true unparks the task afterwards.
     pub fn read_unless(&self, over: impl Fn() -> bool) -> Option<ReadGuard<'_, A, T>> {
         let count = self.count.fetch_add(READER, Ordering::Acquire);
         let got = count & (WRITER | WAITERS | HANDOFF) == 0 || self.read_slow_unless(over);
         got.then(|| ReadGuard { sem: self, not_send: PhantomData })
     }
 
-    /// The reader's bit stands in the count although it may not have the semaphore.
+    /// Queues a reader that has added `READER` but does not hold the semaphore; returns when it
+    /// does.
     fn read_slow(&self) {
         self.read_slow_unless(|| false);
     }
 
-    /// The same; `false`: it has no bit there any more, as `over` is true.
+    /// Like [`RwSem::read_slow`], but returns `false` without the semaphore if `over` returns true.
     fn read_slow_unless(&self, over: impl Fn() -> bool) -> bool {
         let me = A::current();
         {
@@ -179,14 +224,15 @@ impl<A: Machine, T> RwSem<A, T> {
             queue.push_back((me, Want::Read));
             self.count.fetch_or(WAITERS, Ordering::Relaxed);
             let left = self.count.fetch_sub(READER, Ordering::Relaxed) - READER;
-            // A writer may have looked while the bit stood there. Or the holder is gone, or a
-            // reader by now, and has seen nobody in the queue.
+            // Check again, since other tasks may have seen the word before. A writer may have seen
+            // this reader's `READER` and gone to sleep. Or the holder has released or downgraded
+            // the semaphore and seen no `WAITERS`.
             let readers = left & WRITER == 0 && matches!(queue.front(), Some((_, Want::Read)));
             if !planted!(RwsemQueuedReaderUnchecked) && (readers || left & TAKEN == 0) {
                 self.wake_first(&mut queue);
             }
         }
-        // Whoever lets readers in takes them out of the queue, and counts them.
+        // The granting task removes readers from the queue, and adds `READER` for each.
         while self.queue.lock_irqsave().iter().any(|(task, _)| *task == me) {
             if over() {
                 return !self.leave_queue(me);
@@ -196,7 +242,8 @@ impl<A: Machine, T> RwSem<A, T> {
         true
     }
 
-    /// The reader `me` waits no more; `false`: it has been let in meanwhile.
+    /// Removes the waiting reader `me` from the queue. Returns `false` if it was granted the
+    /// semaphore meanwhile.
     fn leave_queue(&self, me: TaskId) -> bool {
         let mut queue = self.queue.lock_irqsave();
         let Some(at) = queue.iter().position(|(task, _)| *task == me) else { return false };
@@ -204,7 +251,7 @@ impl<A: Machine, T> RwSem<A, T> {
         if queue.is_empty() {
             self.count.fetch_and(!(WAITERS | HANDOFF), Ordering::Relaxed);
         } else if self.count.load(Ordering::Relaxed) & TAKEN == 0 {
-            // Whoever stands behind might otherwise wait for the caller to pass it on.
+            // The semaphore is free, and a wake-up may have been sent to the caller: pass it on.
             self.wake_first(&mut queue);
         }
         true
@@ -227,7 +274,7 @@ impl<A: Machine, T> RwSem<A, T> {
             }
             let count = self.count.load(Ordering::Relaxed);
             if count & HANDOFF != 0 || count & !(WRITER | WAITERS | HANDOFF) != 0 {
-                // Promised, or with readers, of whom nobody knows whether they run.
+                // Promised to a waiter, or held by readers, which may sleep unnoticed.
                 return Spin::GiveUp;
             }
             match self.owner.load(Ordering::Relaxed).checked_sub(1) {
@@ -290,7 +337,7 @@ impl<A: Machine, T> RwSem<A, T> {
 
     fn write_to_read(&self) {
         self.owner.store(0, Ordering::Relaxed);
-        // One addition: the writer's bit goes and a reader comes, nobody sees it free.
+        // One addition clears `WRITER` and adds a reader, so no task sees the semaphore free.
         let old = self.count.fetch_add(READER - WRITER, Ordering::AcqRel);
         if old & WAITERS != 0 && !planted!(RwsemDowngradeWakesNone) {
             let mut queue = self.queue.lock_irqsave();
@@ -300,7 +347,7 @@ impl<A: Machine, T> RwSem<A, T> {
         }
     }
 
-    /// Wakes the writer at the head of the queue, or lets the queue's readers in.
+    /// Wakes the writer at the head of the queue, or grants the semaphore to the queue's readers.
     fn wake_first(&self, queue: &mut VecDeque<(TaskId, Want)>) {
         match queue.front() {
             None => {}
@@ -310,8 +357,9 @@ impl<A: Machine, T> RwSem<A, T> {
     }
 
     fn let_readers_in(&self, queue: &mut VecDeque<(TaskId, Want)>) {
-        // One bit first: from then on no writer gets in. If one has just done so, it sees the
-        // waiters' bit when it leaves, and comes here once this queue's lock is free.
+        // Add one reader first: after that no writer can take the semaphore. If a writer has just
+        // taken it, it sees `WAITERS` when it releases it, and wakes the queue after this task has
+        // released the queue's lock.
         let count = self.count.fetch_add(READER, Ordering::Acquire);
         if count & WRITER != 0 {
             self.count.fetch_sub(READER, Ordering::Relaxed);
@@ -345,7 +393,7 @@ pub struct ReadGuard<'a, A: Machine, T> {
 impl<A: Machine, T> Deref for ReadGuard<'_, A, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so no writer has the semaphore.
+        // SAFETY: the guard exists, so no writer holds the semaphore.
         unsafe { &*self.sem.data.get() }
     }
 }
@@ -364,7 +412,8 @@ pub struct WriteGuard<'a, A: Machine, T> {
 }
 
 impl<'a, A: Machine, T> WriteGuard<'a, A, T> {
-    /// Goes on holding it, for reading only: no writer gets in between (`downgrade_write`).
+    /// Converts the write lock to a read lock; no writer can take it in between
+    /// (`downgrade_write`).
     pub fn downgrade(self) -> ReadGuard<'a, A, T> {
         let sem = self.sem;
         core::mem::forget(self);
@@ -376,14 +425,15 @@ impl<'a, A: Machine, T> WriteGuard<'a, A, T> {
 impl<A: Machine, T> Deref for WriteGuard<'_, A, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so this task alone has the semaphore.
+        // SAFETY: the guard exists, so only this task holds the semaphore.
         unsafe { &*self.sem.data.get() }
     }
 }
 
 impl<A: Machine, T> DerefMut for WriteGuard<'_, A, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard exists, so this task alone has the semaphore, and this borrow alone.
+        // SAFETY: the guard exists, so only this task holds the semaphore; `&mut self` is the only
+        // use.
         unsafe { &mut *self.sem.data.get() }
     }
 }

@@ -1,40 +1,42 @@
-//! Tables of which most entries are never used.
+//! Sparse tables: most of their entries are never used.
 
 use alloc::boxed::Box;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// Entries that are made together.
+/// Entries of a group.
 const GROUP: usize = 64;
 
-/// `len` values of `T`, made in groups when one of them is first asked for, and kept where they
-/// are until the table goes. Making a group is the only time when memory is asked for.
+/// Table of `len` values of `T`. A group of values is made when one of them is first requested, and
+/// does not move until the table is dropped. Only the making of a group allocates memory.
 pub struct Sparse<T> {
     groups: Box<[AtomicPtr<[T; GROUP]>]>,
 }
 
 // SAFETY: the pointers own the groups that they point to, as boxes do.
 unsafe impl<T: Send> Send for Sparse<T> {}
-// SAFETY: shared use gives `&T` only; a group that was made by one thread may be dropped by
-// another, hence `Send`.
+// SAFETY: shared use gives `&T` only. One thread may drop a group that another has made, so `T` is
+// `Send`.
 unsafe impl<T: Send + Sync> Sync for Sparse<T> {}
 
 impl<T> Sparse<T> {
-    /// A table for the indices below `len`, of which nothing is there yet.
+    /// Creates a table for the indices below `len`, without values.
     pub fn new(len: usize) -> Self {
         let groups = Box::<[AtomicPtr<[T; GROUP]>]>::new_zeroed_slice(len.div_ceil(GROUP));
         // SAFETY: a null pointer is all zeros.
         Self { groups: unsafe { groups.assume_init() } }
     }
-    /// The value at `index`, if its group was made. Panics from `len` on.
+    /// Returns the value at `index`, if its group was made. Panics unless `index` is below `len`.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
+        // Pairs with the `AcqRel` exchange in `make`.
         let group = self.groups[index / GROUP].load(Ordering::Acquire);
-        // SAFETY: not null only once a whole group was made, which stays until `self` is dropped.
+        // SAFETY: a pointer that is not null points to a whole group, which stays until `self` is
+        // dropped.
         unsafe { group.as_ref() }.map(|group| &group[index % GROUP])
     }
-    /// The value at `index`; its group is made with `make` if it is not there. Panics from `len`
-    /// on.
+    /// Returns the value at `index`; makes its group with `make` if there is none. Panics unless
+    /// `index` is below `len`.
     pub fn get_or_make(&self, index: usize, make: impl FnMut(usize) -> T) -> &T {
         match self.get(index) {
             Some(value) => value,
@@ -50,22 +52,22 @@ impl<T> Sparse<T> {
         let group = match made {
             Ok(_) => new,
             Err(theirs) => {
-                // SAFETY: it was just made from a box, and nobody else has seen it.
+                // SAFETY: it was just made from a box, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(new) });
                 theirs
             }
         };
-        // SAFETY: a whole group, which stays until `self` is dropped.
+        // SAFETY: it points to a whole group, which stays until `self` is dropped.
         unsafe { &(*group)[index % GROUP] }
     }
-    /// All values of the groups that were made, by index.
+    /// Iterates over the values of the groups that were made, by index.
     pub fn iter_made(&self) -> impl Iterator<Item = &T> {
-        // SAFETY: not null only once a whole group was made, which stays until `self` is dropped.
+        // SAFETY: as in `get`.
         let made =
             |group: &AtomicPtr<[T; GROUP]>| unsafe { group.load(Ordering::Acquire).as_ref() };
         self.groups.iter().filter_map(made).flatten()
     }
-    /// How many groups were made.
+    /// The number of groups that were made.
     pub fn groups_made(&self) -> usize {
         self.groups.iter().filter(|group| !group.load(Ordering::Relaxed).is_null()).count()
     }
@@ -76,7 +78,7 @@ impl<T> Drop for Sparse<T> {
         for group in &mut self.groups {
             let group = *group.get_mut();
             if !group.is_null() {
-                // SAFETY: it was made from a box, and nobody can reach it any more.
+                // SAFETY: it was made from a box, and no other reference is left.
                 drop(unsafe { Box::from_raw(group) });
             }
         }

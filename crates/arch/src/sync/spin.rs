@@ -8,14 +8,14 @@ use core::ops::{Deref, DerefMut};
 
 /// A spin lock around a `T`.
 ///
-/// Data under a lock is never read outside it, except through atomics of its own: the simulator's
-/// exactness rests on this.
+/// Data under a lock is never read without it, except through atomics: the exactness of the
+/// simulator depends on this.
 pub struct SpinLock<A: Cpu, T> {
     raw: A::Spin,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: the raw lock lets one holder at a time reach the data.
+// SAFETY: only the holder of the raw lock accesses the data, and there is one holder at a time.
 unsafe impl<A: Cpu, T: Send> Sync for SpinLock<A, T> where A::Spin: Sync {}
 
 impl<A: Cpu, T> SpinLock<A, T> {
@@ -42,8 +42,8 @@ impl<A: Cpu, T> SpinLock<A, T> {
     pub fn try_lock(&self) -> Option<SpinGuard<'_, A, T, PreemptGuard<A>>> {
         self.try_lock_with(PreemptGuard::new())
     }
-    /// Takes the lock if it is free now, under a guard that the caller has already; the guard ends
-    /// with the lock, or at once if the lock is taken.
+    /// Takes the lock if it is free now, under a guard that the caller has already. The guard is
+    /// dropped after the lock is released, or immediately if the lock is taken.
     #[inline]
     pub fn try_lock_with<C: NoPreempt<A>>(&self, context: C) -> Option<SpinGuard<'_, A, T, C>> {
         let taken = self.raw.try_lock();
@@ -56,19 +56,19 @@ impl<A: Cpu, T> SpinLock<A, T> {
         let taken = self.raw.try_lock();
         taken.then(|| SpinGuard { lock: self, _context: context, not_send: PhantomData })
     }
-    /// Whether somebody holds the lock now; old when it arrives.
+    /// Returns whether the lock is held; a hint that may be stale on return.
     #[inline]
     pub fn is_locked(&self) -> bool {
         self.raw.is_locked()
     }
-    /// The data, when nobody else can have the lock.
+    /// Returns the data without locking: `&mut self` excludes other holders.
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }
 }
 
-/// The lock is held until this is dropped; `C` is the guard over preemption and interrupts, which
-/// ends after the lock is free.
+/// The lock is held until this is dropped. `C` is the guard over preemption and interrupts, which
+/// is dropped after the lock is released.
 #[must_use]
 pub struct SpinGuard<'a, A: Cpu, T, C> {
     lock: &'a SpinLock<A, T>,
@@ -96,7 +96,7 @@ impl<A: Cpu, T, C> DerefMut for SpinGuard<'_, A, T, C> {
 impl<A: Cpu, T, C> Drop for SpinGuard<'_, A, T, C> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the guard exists, so this CPU holds the lock, and nobody uses the guard again.
+        // SAFETY: the guard exists, so this CPU holds the lock; the guard is not used again.
         unsafe { self.lock.raw.unlock() };
     }
 }

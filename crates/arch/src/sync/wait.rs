@@ -1,9 +1,16 @@
-//! Wait queues and completions: tasks that sleep until somebody says that something has changed.
+//! Wait queues and completions: tasks sleep until another task or an interrupt wakes them.
 //!
-//! A waker first makes the condition true, then wakes. A waiter first stands in the queue, then
-//! looks at the condition, then parks. Whichever of the two takes the queue's lock first, the wake
-//! is not lost: either the waiter sees the condition, or the waker sees the waiter. `park` may
-//! return early; every wait is a loop.
+//! A waker first makes the condition true, then takes the queue's lock and wakes. A waiter first
+//! joins the queue under its lock, then checks the condition, then parks:
+//!
+//! ```text
+//! waker                        waiter
+//! condition = true             lock; push; unlock
+//! lock; pop; unpark; unlock    check the condition; park if it is false
+//! ```
+//!
+//! If the waker takes the lock last, it finds the waiter. If the waiter takes it last, it sees the
+//! condition. So a wake-up is never lost. `park` may return early; every wait is a loop.
 //!
 //! Lock order: a queue's lock (class WaitQueue, interrupts off) is innermost; wake-ups are sent
 //! under it.
@@ -13,7 +20,7 @@ use crate::{Atomic, LockClass, Machine, TaskId, planted};
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering;
 
-/// Waiters for which room is set aside when a queue is made.
+/// Waiters for which a new queue reserves memory.
 const RESERVED: usize = 4;
 
 /// Tasks that wait for a condition. The storage grows only when there are more waiters than ever.
@@ -29,8 +36,8 @@ impl<A: Machine> WaitQueue<A> {
         Self { waiters: SpinLock::new(LockClass::WaitQueue, waiters) }
     }
 
-    /// Sleeps until `condition` holds. Whoever makes it true calls a `wake` function afterwards.
-    /// `condition` is asked with nothing held.
+    /// Sleeps until `condition` returns true. Code that makes it true calls a `wake` function
+    /// afterwards. `condition` is called without the queue's lock.
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
         if condition() {
             return;
@@ -51,10 +58,10 @@ impl<A: Machine> WaitQueue<A> {
         }
     }
 
-    /// Wakes the task that has waited longest. It looks at its condition again.
+    /// Wakes the task that has waited longest. It checks its condition again.
     ///
-    /// Only right where every waiter waits for the same condition and passes on what it does not
-    /// use; otherwise [`WaitQueue::wake_all`].
+    /// Correct only if all waiters wait for the same condition and each wakes the next one when it
+    /// does not use the wake-up; otherwise use [`WaitQueue::wake_all`].
     pub fn wake_one(&self) {
         let first = self.waiters.lock_irqsave().pop_front();
         if let Some(task) = first {
@@ -62,26 +69,27 @@ impl<A: Machine> WaitQueue<A> {
         }
     }
 
-    /// Wakes all waiters. They look at their conditions again.
+    /// Wakes all waiters. They check their conditions again.
     pub fn wake_all(&self) {
         self.waiters.lock_irqsave().drain(..).for_each(A::unpark);
     }
 }
 
-/// Something that happens once, and tasks that wait for it.
+/// An event that happens once, and the tasks that wait for it.
 pub struct Completion<A: Machine> {
     done: A::AtomicU32,
     waiters: WaitQueue<A>,
 }
 
 impl<A: Machine> Completion<A> {
-    /// Not done yet.
+    /// Creates a completion that is not done.
     #[expect(clippy::new_without_default, reason = "a completion is made on purpose")]
     pub fn new() -> Self {
         Self { done: A::AtomicU32::new(0), waiters: WaitQueue::new() }
     }
-    /// It is done: every waiter returns, and every later wait returns at once.
+    /// Marks it done: every waiter returns, and every later wait returns immediately.
     pub fn complete(&self) {
+        // Pairs with the `Acquire` in `is_done`.
         self.done.store(1, Ordering::Release);
         if planted!(CompletionWakesOne) {
             return self.waiters.wake_one();
@@ -92,7 +100,7 @@ impl<A: Machine> Completion<A> {
     pub fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire) != 0
     }
-    /// Not done any more, for the next use. Nobody waits at this time.
+    /// Marks it not done, for the next use. The caller guarantees that no task waits.
     pub fn reset(&self) {
         self.done.store(0, Ordering::Release);
     }
@@ -100,8 +108,8 @@ impl<A: Machine> Completion<A> {
     pub fn wait(&self) {
         self.waiters.wait_until(|| self.is_done());
     }
-    /// Sleeps until it is done, or `over` is true; whoever makes it so unparks the task afterwards.
-    /// Whether it is done.
+    /// Sleeps until it is done or `over` returns true; returns whether it is done. Code that makes
+    /// `over` true unparks the task afterwards.
     pub fn wait_unless(&self, over: impl Fn() -> bool) -> bool {
         let mut done = false;
         self.waiters.wait_until(|| {
