@@ -85,8 +85,8 @@ pub trait Callbacks {
     /// After `true` the CPU either stops, or leaves idle ([`Callbacks::idle_exit`]) and the machine
     /// calls it again.
     fn cpu_dying(&self) -> bool;
-    /// `cpu` is about to go offline: it is out of the online mask already, but still runs. Called in
-    /// a task on another CPU; may sleep. Last chance to stop work that runs on its behalf.
+    /// `cpu` is about to go offline: it is out of the online mask already, but still runs. Called
+    /// in a task on another CPU; may sleep. Last chance to stop work that runs on its behalf.
     fn cpu_down_prepare(&self, cpu: CpuId);
     /// `cpu` is offline: called in the same task, to take over the state that it left.
     fn cpu_dead(&self, cpu: CpuId);

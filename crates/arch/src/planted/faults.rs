@@ -36,52 +36,52 @@ faults! {
     "arch" {
         /// A completion wakes one of its waiters only.
         CompletionWakesOne = "completion-wakes-one", "a_completion", Quick;
-        /// A task looks at the owner of a mutex before it says that it waits.
+        /// A task reads the owner of a mutex before it sets the flag of waiters.
         MutexWaiterSeenLate = "mutex-waiter-seen-late", "a_mutex", Quick;
-        /// A CPU looks at the number that it has and takes it out under two holds of the lock.
+        /// A CPU reads a number in its cache and removes it under two holds of the lock.
         NumbersTakenInTwoSteps = "numbers-taken-in-two-steps", "number", Caught;
-        /// A writer that becomes a reader does not let in the readers that wait.
+        /// A writer that becomes a reader does not grant the semaphore to waiting readers.
         RwsemDowngradeWakesNone = "rwsem-downgrade-wakes-none", "left_behind", Caught;
-        /// A reader that joins the queue does not look again whether the semaphore is free.
+        /// A reader that joins the queue does not check again whether the semaphore is free.
         RwsemQueuedReaderUnchecked = "rwsem-queued-reader-unchecked", "semaphore", Quick;
-        /// The last reader that leaves a semaphore wakes no waiter.
+        /// The last reader that releases a semaphore wakes no waiter.
         RwsemReaderWakesNone = "rwsem-reader-wakes-none", "semaphore", Quick;
         /// A writer releases a semaphore with a relaxed operation.
         RwsemWriterRelaxed = "rwsem-writer-relaxed", "semaphore",
             Missed("memory order: the model checker runs all atomics in one order");
-        /// A writer that leaves a semaphore wakes no waiter.
+        /// A writer that releases a semaphore wakes no waiter.
         RwsemWriterWakesNone = "rwsem-writer-wakes-none", "semaphore", Quick;
-        /// A task that joins a wait queue sleeps without another look at its condition.
+        /// A task that joins a wait queue sleeps without another check of its condition.
         WaitUnchecked = "wait-unchecked", "a_wake", Quick;
     }
     "frames" {
-        /// A CPU takes from a pageblock of another CPU that is taking from it too.
+        /// A CPU enters a pageblock that another CPU has entered.
         BlockmapBusyEntered = "blockmap-busy-entered", "last_free_pages", Caught;
-        /// A pageblock is isolated while a CPU takes pages from it.
+        /// A pageblock is isolated while a CPU has entered it.
         BlockmapBusyIsolated = "blockmap-busy-isolated", "nothing_of_an_isolated",
             Missed("not found in 600 schedules; whether it breaks a promise is not known");
-        /// A drain of another CPU does not wait until what came back is counted.
+        /// A drain of another CPU does not wait until the drained pages are in the counter.
         BlockmapCountUnawaited = "blockmap-count-unawaited", "a_cpu_is_asked",
             Missed("not found in 600 schedules; whether it breaks a promise is not known");
-        /// Pages that come back are counted as free before their bits are cleared.
+        /// Freed pages are counted as free before their bits are cleared.
         BlockmapCountedFirst = "blockmap-counted-first", "not_counted_yet", Caught;
-        /// A CPU says that it keeps pages after it has looked whether their pageblock is isolated.
+        /// A CPU marks its cache as not empty after it has checked whether a pageblock is isolated.
         BlockmapFilledLate = "blockmap-filled-late", "nothing_of_an_isolated",
             Missed("not found in 600 schedules: the window is three steps of a CPU that keeps \
                 nothing");
-        /// A CPU says that it keeps pages without a fence before it looks at the pageblock.
+        /// A CPU marks its cache as not empty without a fence before it reads a pageblock's head.
         BlockmapFilledUnfenced = "blockmap-filled-unfenced", "blockmap",
             Missed("memory order: the model checker runs all atomics in one order");
-        /// A summary bit is cleared without a look for a bit that was set below meanwhile.
+        /// A summary bit is cleared without a check for a bit that was set below meanwhile.
         BlockmapSummaryLost = "blockmap-summary-lost", "several_pageblocks",
             Missed("not found in 600 schedules of the scenarios with more than 64 pageblocks");
         /// A block that is freed is not merged to the largest order.
         BuddyMergeShort = "buddy-merge-short", "zone_rules", Quick;
-        /// An allocation that has drained all CPUs does not say that it is done.
+        /// An allocation that has drained all CPUs does not clear the flag of the drain.
         DrainNeverEnds = "drain-never-ends", "last_free_pages", Caught;
         /// Page caches are not drained when a pageblock is isolated.
         IsolateCachesKept = "isolate-caches-kept", "isolat", Quick;
-        /// An allocation notes that background reclaim is wanted and does not wake it.
+        /// An allocation records that background reclaim is needed and does not wake it.
         KswapdUnwoken = "kswapd-unwoken", "wakes", Caught;
         /// A page of an isolated pageblock goes into a page cache.
         PcpIsolationIgnored = "pcp-isolation-ignored", "isolat", Quick;
@@ -95,9 +95,9 @@ faults! {
         VmstatDeadNodesLeft = "vmstat-dead-nodes-left", "hotplug", Caught;
         /// A counter that was folded keeps its value.
         VmstatFoldedTwice = "vmstat-folded-twice", "vmstat", Quick;
-        /// The look for counters that are not folded leaves node counters out.
+        /// The check for counters that are not folded omits node counters.
         VmstatNodesUnseen = "vmstat-nodes-unseen", "shepherd", Quick;
-        /// A counter that passes its threshold loses the half threshold that it gives in advance.
+        /// A counter that exceeds its threshold loses the half threshold that it folds in advance.
         VmstatOverstepLost = "vmstat-overstep-lost", "vmstat", Quick;
         /// Allocates from a zone that has no more free pages than its watermark.
         WatermarkAtMark = "watermark-at-mark", "watermark", Quick;
@@ -127,7 +127,7 @@ faults! {
         GatherOthersIgnored = "gather-others-ignored", "gather", Quick;
         /// Gathered frames are freed without a flush.
         GatherUnflushed = "gather-unflushed", "gather", Quick;
-        /// The charges that a dead CPU has in stock are not given back.
+        /// The charges in the stock of a dead CPU are not returned.
         GroupDeadStockKept = "group-dead-stock-kept", "charges", Quick;
         /// A charge that is refused stays in the group's counter.
         GroupRefusalCounted = "group-refusal-counted", "charges", Quick;
@@ -197,7 +197,7 @@ faults! {
         RequestsClosedFull = "requests-closed-full", "calls::", Quick;
         /// A nudge is noted and no interrupt sent.
         RequestsNudgeUnsent = "requests-nudge-unsent", "silent", Quick;
-        /// A caller sleeps without another look whether its request is done.
+        /// A caller sleeps without another check whether its request is done.
         RequestsSleepUnchecked = "requests-sleep-unchecked", "calls::", Caught;
         /// A caller frees its slot before all targets have run the request.
         RequestsSlotFreedEarly = "requests-slot-freed-early", "calls::", Quick;

@@ -66,9 +66,9 @@ mod tests {
     use core::sync::atomic::AtomicU32;
 
     #[test]
-    fn whoever_interrupts_its_user_is_told_so() {
+    fn an_interrupt_of_its_user_cannot_enter() {
         let local = Local::new(AtomicU32::new(1));
-        let first = local.enter().expect("nobody uses it");
+        let first = local.enter().expect("the data is not in use");
         assert!(local.enter().is_none());
         first.store(2, Ordering::Relaxed);
         drop(first);
