@@ -1,9 +1,9 @@
 //! The engine's own speed under the load of `load`.
 //!
-//! The figures to look at are host time per iteration, all CPUs together (wanted: 50 ns at
-//! 72 CPUs, 200 ns at 4096) and what a CPU and its tasks keep resident (wanted: 16 KiB at most,
-//! each): one line for each machine says both, before criterion's own figures. Making the machine
-//! is spread over many iterations.
+//! The figures to compare are host time per iteration, all CPUs together (target: 50 ns at 72 CPUs,
+//! 200 ns at 4096), and the memory that a CPU and its tasks keep resident (target: at most 16 KiB
+//! each). One line for each machine prints both, before criterion's own figures. The cost of making
+//! the machine is spread over many iterations.
 
 mod load;
 

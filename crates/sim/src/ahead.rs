@@ -1,57 +1,59 @@
-//! Host memory that will be needed soon.
+//! Prefetching of host memory before a turn.
 //!
-//! With hundreds of CPUs the host's caches do not hold what a turn uses: the CPU's own state, its
-//! coroutine, the end of that one's stack, and the atomic, lock or page table that the CPU waits
-//! for its turn to use. Whose turn comes next is known most of the time, so all of them are fetched
-//! while the turn before runs. That changes nothing but the host's time.
+//! With hundreds of CPUs the host's caches do not hold the data of a turn: the CPU's own state, its
+//! coroutine, the top of that coroutine's stack, and the atomic, lock or page table that the CPU
+//! waits to use. The next CPU is known most of the time, so all of these are fetched during the
+//! turn before. That changes only the host's time.
 
 use crate::cpu::{Cpu, Waiter};
 
-/// With fewer CPUs than this the caches hold them all, and looking ahead costs more than it saves.
+/// With fewer CPUs than this the host's caches hold all of them, and prefetching costs more than it
+/// saves.
 const FEW_CPUS: usize = 256;
 /// Bytes of a host cache line.
 const LINE_BYTES: usize = 64;
-/// Lines of a stack that a turn uses: about as deep as a lock in a task's own function.
+/// Lines of a stack that a turn uses: enough for a lock in a task's own function.
 const STACK_LINES: usize = 6;
 
-/// No place on the host that is known.
+/// No known address.
 pub(crate) const NOWHERE: usize = 0;
 
-/// What a CPU's next turn uses first.
+/// Addresses that a CPU's next turn uses first.
 #[derive(Clone, Copy)]
 struct Left {
-    /// Where its stack ended when it last left it.
+    /// The end of its stack when its task was last suspended.
     stack: usize,
-    /// What it waits for its turn to use.
+    /// The data that it waits to use.
     near: usize,
     /// The coroutine of its task.
     coroutine: usize,
 }
 
-/// Where on the host each CPU left off. Addresses only: nothing is read through them.
+/// The addresses for each CPU's next turn. They are only prefetched, never read.
 pub(crate) struct Ahead {
     left: Vec<Left>,
-    /// The array of coroutines, and how far they are apart.
+    /// The address of the array of coroutines, and the size of an element.
     coroutines: (usize, usize),
 }
 
 impl Ahead {
-    /// For a machine of `cpus` CPUs.
+    /// Makes an empty table for a machine of `cpus` CPUs.
     pub(crate) fn new(cpus: usize) -> Self {
         let nothing = Left { stack: NOWHERE, near: NOWHERE, coroutine: NOWHERE };
         let left = if cpus < FEW_CPUS { Vec::new() } else { vec![nothing; cpus] };
         Self { left, coroutines: (NOWHERE, 0) }
     }
-    /// The array of coroutines is at `address`, `apart` bytes from one to the next.
+    /// Records that the array of coroutines is at `address`, with elements of `apart` bytes.
     pub(crate) fn coroutines_at(&mut self, address: usize, apart: usize) {
         self.coroutines = (address, apart);
     }
-    /// Whether there are so many CPUs that it is worth it.
+    /// Whether there are enough CPUs for prefetching.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         !self.left.is_empty()
     }
-    /// CPU `at` leaves its coroutine; called on the coroutine's stack.
+    /// Records the addresses of CPU `at`, whose coroutine is suspended; called on the coroutine's
+    /// stack.
     #[inline]
     pub(crate) fn leaves(&mut self, at: usize, near: usize, task: u32) {
         let (coroutines, apart) = self.coroutines;
@@ -62,7 +64,7 @@ impl Ahead {
             *left = Left { stack, near, coroutine: coroutines + task as usize * apart };
         }
     }
-    /// CPU `at` goes on soon.
+    /// Prefetches the data of CPU `at`, which resumes soon.
     #[inline]
     pub(crate) fn comes(&self, at: usize, cpu: &Cpu) {
         if let Some(&Left { stack, near, coroutine }) = self.left.get(at) {
@@ -74,7 +76,7 @@ impl Ahead {
             (0..STACK_LINES).for_each(|line| fetch(stack + line * LINE_BYTES));
         }
     }
-    /// A lock goes to CPU `at` soon, which waits for it in `waiter`.
+    /// Prefetches the data of CPU `at`, which waits in `waiter` for a lock that it gets soon.
     #[inline]
     pub(crate) fn gets_lock(&self, at: usize, cpu: &Cpu, waiter: &Waiter) {
         if at < self.left.len() {
@@ -84,13 +86,14 @@ impl Ahead {
     }
 }
 
-/// Asks the host for the line at an address; any address will do.
+/// Prefetches the host's cache line at an address, which may be any number.
 #[inline(always)]
 fn fetch(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch accesses no memory as far as the program can tell, and never faults.
+        // SAFETY: a prefetch has no effect on memory that the program can observe, and never
+        // faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(address)) };
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -18,11 +18,12 @@ use mmscale_arch::{
 /// The tag of the simulated machine that runs on this host thread.
 ///
 /// Its functions work inside [`crate::run`] only. Locks and atomics made on it may also be used
-/// before and after, as plain data.
+/// before and after a run, as plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sim;
 
-// SAFETY: all CPUs run on one host thread, and a task moves to another only where preemption is on.
+// SAFETY: all CPUs run on one host thread, and a task moves to another CPU only where preemption is
+// on.
 unsafe impl Cpu for Sim {
     type Spin = SimSpin;
     type AtomicU8 = SimAtomic<u8>;
@@ -125,7 +126,7 @@ unsafe impl Cpu for Sim {
     }
 }
 
-// SAFETY: a task has a number of its own, and its CPU says which one it runs.
+// SAFETY: each task has its own number, and its CPU knows which task it runs.
 unsafe impl Machine for Sim {
     #[inline]
     fn in_interrupt() -> bool {
@@ -278,7 +279,7 @@ unsafe impl Machine for Sim {
     }
 }
 
-/// Host memory, in bytes, that the words of the running machine's page tables take up.
+/// Returns the host memory, in bytes, of the running machine's page-table words.
 pub fn table_host_bytes() -> usize {
     with(|engine| engine.tables.host_bytes())
 }

@@ -1,8 +1,9 @@
 //! Atomics of the simulated machine.
 //!
-//! Each is a cache line of its own, with a last writer, the readers since and, for
-//! read-modify-writes, a time until which it is busy. An operation needs its CPU's turn, so that
-//! values change in the order of virtual time; memory orderings ask for nothing more.
+//! Each is a cache line of its own, with a last writer, the readers since and, for writes, a time
+//! until which it is busy. An operation waits for its CPU's turn, so that values change in the
+//! order of virtual time. That order is sequentially consistent, so the memory orderings that
+//! callers pass have no further effect.
 
 use crate::context::with_any;
 use crate::engine::Engine;
@@ -18,7 +19,7 @@ pub struct SimAtomic<T> {
     line: LineState,
 }
 
-/// Integers that atomics hold.
+/// Integers that an atomic can hold.
 pub trait Word: Copy + Eq {
     /// Adds with wrap-around.
     fn plus(self, other: Self) -> Self;
@@ -55,7 +56,7 @@ macro_rules! words {
 words!(u8, u32, u64, i8, i64);
 
 impl<T: Word> SimAtomic<T> {
-    /// Waits for the CPU's turn, pays for the line, does `f`.
+    /// Waits for the CPU's turn, charges the line, and calls `f`.
     #[inline]
     fn at_turn<R>(&self, usage: Usage, f: impl Fn(&Cell<T>) -> R) -> R {
         let done = at_turn_if_any(self.near(), |engine| {
@@ -66,7 +67,7 @@ impl<T: Word> SimAtomic<T> {
         });
         done.unwrap_or_else(|| f(&self.value))
     }
-    /// Where it is on the host.
+    /// Returns its host address, for [`crate::ahead`].
     #[inline]
     fn near(&self) -> impl Fn(&Engine) -> usize {
         let here = (&raw const self.line).addr();
@@ -156,14 +157,14 @@ impl<T: Word> Atomic<T> for SimAtomic<T> {
     }
 }
 
-/// A byte that its CPU counts in. Only changes between zero and nonzero need the CPU's turn, so
-/// that the answer to "is it zero" is exact. A change in between waits for no turn; what it costs
-/// is part of the operation that counts. It is noted with its time, so that a CPU that peeks finds
-/// the value of its own time, even if the owner has run ahead on the host.
+/// A byte in which its CPU counts. Only changes between zero and nonzero wait for the CPU's turn,
+/// so that `is_nonzero` is exact. Other changes wait for no turn, and their cost is part of the
+/// operation that counts. They are recorded with their time: a CPU that peeks finds the value as of
+/// its own time, even if the owner has run ahead on the host.
 pub struct SimOwnedI8(SimAtomic<i8>);
 
 impl SimOwnedI8 {
-    /// The byte's name in its owner's notes: unique, and never part of a result.
+    /// The byte's identity in its owner's notes: unique, and never part of a result.
     fn name(&self) -> usize {
         (&raw const *self).addr()
     }

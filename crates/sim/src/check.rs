@@ -1,4 +1,4 @@
-//! Checkers of the engine: rules that the code on the machine must keep, seen from outside it.
+//! Checkers of the engine: rules for the code on the machine, checked outside that code.
 
 use crate::engine::Engine;
 use crate::outcome::{Failure, Place, Rule, Violation};
@@ -6,13 +6,14 @@ use crate::topology::NOBODY;
 use mmscale_arch::{CpuId, LockClass, Order, Pfn, Trace};
 
 impl Engine {
-    /// Notes a broken rule, once for each rule, deed and call path.
+    /// Records a broken rule, once for each rule, message and call path.
     #[cold]
     pub(crate) fn broken(&mut self, rule: Rule, what: String) {
         let place = self.place();
         self.checker.keep(Violation { rule, what, place });
     }
-    /// Before the running CPU takes a lock of `class`, waiting if it must.
+    /// Checks the rules of lock order and of interrupt safety, before the running CPU takes a lock
+    /// of `class` and may wait.
     #[inline]
     pub(crate) fn check_lock(&mut self, class: LockClass) {
         if !self.checker.on {
@@ -32,9 +33,9 @@ impl Engine {
             self.check_trylock(class);
         }
     }
-    /// Before the running CPU takes a lock of `class` without waiting: order does not matter, and
-    /// an interrupt that only tries never waits for the task that it interrupted. But a task that
-    /// got a lock by trying holds it like any other.
+    /// Checks a lock of `class` that the running CPU takes without waiting. The order of locks does
+    /// not matter, and an interrupt that only tries does not wait for the task that it interrupted.
+    /// But a task that got a lock by trying holds it like any other.
     #[inline]
     pub(crate) fn check_trylock(&mut self, class: LockClass) {
         let cpu = &self.cpus[self.cur];
@@ -43,7 +44,8 @@ impl Engine {
             self.check_contexts(self.checker.in_irq, self.checker.irqs_on | bit, class);
         }
     }
-    /// Classes waited for in interrupts, and taken with interrupts on, once `class` is taken too.
+    /// Records the classes waited for in interrupts and those taken with interrupts on, after
+    /// `class` was added to one of them.
     #[inline]
     fn check_contexts(&mut self, in_irq: u32, irqs_on: u32, class: LockClass) {
         if (in_irq, irqs_on) == (self.checker.in_irq, self.checker.irqs_on) {
@@ -55,7 +57,7 @@ impl Engine {
             self.broken(Rule::InterruptSafety, format!("a {} lock {what}", class.name()));
         }
     }
-    /// The running CPU has taken a lock of `class`.
+    /// Notes that the running CPU has taken a lock of `class`.
     #[inline]
     pub(crate) fn check_taken(&mut self, class: LockClass) {
         if self.checker.on {
@@ -64,7 +66,7 @@ impl Engine {
             held.mask |= 1 << class as u32;
         }
     }
-    /// Before the running CPU lets go a lock that `owner` holds; says whether it may.
+    /// Checks that the running CPU holds the lock that it releases; returns whether it does.
     #[inline]
     pub(crate) fn check_unlock(&mut self, class: LockClass, owner: u16) -> bool {
         if usize::from(owner) != self.cur {
@@ -90,7 +92,7 @@ impl Engine {
         let what = format!("lets go a {} lock that {holder} holds", class.name());
         self.broken(Rule::UnlockOwner, what);
     }
-    /// Before the current task blocks.
+    /// Checks that the current task may block.
     pub(crate) fn check_sleep(&mut self) {
         let cpu = self.cpu();
         let why = if cpu.in_irq {
@@ -106,7 +108,7 @@ impl Engine {
             self.broken(Rule::SleepWhileAtomic, format!("parks {why}"));
         }
     }
-    /// At the end of an interrupt that found the preemption count at `preempt`.
+    /// Checks an interrupt's end: it found the preemption count at `preempt`.
     pub(crate) fn check_interrupt_end(&mut self, preempt: u32) {
         let cpu = self.cpu();
         let (now, irq_off) = (cpu.preempt, cpu.irq_off);
@@ -118,7 +120,7 @@ impl Engine {
             self.broken(Rule::Balance, "an interrupt ends with interrupts on".to_owned());
         }
     }
-    /// When the body of a task has returned.
+    /// Checks that a task whose body has returned holds nothing.
     pub(crate) fn check_task_end(&mut self) {
         if self.quiet {
             return;
@@ -133,7 +135,7 @@ impl Engine {
             self.broken(Rule::Balance, "a task ends with interrupts off".to_owned());
         }
     }
-    /// Before the running CPU interrupts CPU `to`; says whether there is anybody to interrupt.
+    /// Checks that CPU `to` is online before it is interrupted; returns whether it is.
     pub(crate) fn check_ipi(&mut self, to: usize) -> bool {
         let there = self.cpus[to].wait != crate::cpu::Wait::Offline;
         if !there && self.checker.on {
@@ -142,7 +144,7 @@ impl Engine {
         }
         there
     }
-    /// What a tracepoint says, into the books.
+    /// Passes a tracepoint to the ledger.
     #[inline]
     pub(crate) fn check_event(&mut self, event: &Trace) {
         if self.checker.on
@@ -152,7 +154,7 @@ impl Engine {
             self.broken(rule, what);
         }
     }
-    /// Before a block's bytes are used.
+    /// Checks that a block whose bytes are used is allocated.
     pub(crate) fn check_use(&mut self, pfn: Pfn, order: Order) {
         if self.checker.on
             && !self.quiet
@@ -161,7 +163,7 @@ impl Engine {
             self.broken(Rule::FrameState, format!("uses frame {frame}, which was freed"));
         }
     }
-    /// After `cpu` has gone and others have taken over what it left.
+    /// Checks what `cpu` leaves behind, after it went offline and other CPUs took over its state.
     pub(crate) fn check_gone(&mut self, cpu: CpuId) {
         let mut left = if self.quiet { Vec::new() } else { self.checker.ledger.left_by(cpu) };
         let requests = if self.quiet { 0 } else { self.requests_left(cpu) };
@@ -173,14 +175,14 @@ impl Engine {
             self.broken(Rule::LeftBehind, what);
         }
     }
-    /// The running CPU wants a lock of `class` that it holds itself: nothing can help it.
+    /// Fails the run: the running CPU requests a lock of `class` that it holds itself.
     #[cold]
     pub(crate) fn fail_relock(&mut self, class: LockClass) {
         let place = self.place();
         let what = format!("{place}: takes a {} lock that this CPU holds already", class.name());
         self.fail(Failure::Deadlock { time_ns: place.time_ns, waiting: vec![what] });
     }
-    /// What CPU `at` spins for.
+    /// Describes the lock that CPU `at` spins for.
     pub(crate) fn spinning_text(&self, at: usize, place: &Place) -> String {
         let waiter = &self.waiters[2 * at + usize::from(self.cpus[at].in_irq)];
         let class = waiter.class.name();

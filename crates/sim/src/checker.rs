@@ -1,4 +1,4 @@
-//! What the checkers know.
+//! The state of the checkers.
 
 use crate::config::Checks;
 use crate::ledger::Ledger;
@@ -6,7 +6,7 @@ use crate::outcome::Violation;
 use crate::stats::CLASSES;
 use crate::topology::NOBODY;
 
-/// How many violations are kept; more of them say no more.
+/// The most violations that are kept.
 const KEPT: usize = 64;
 
 /// Locks that a CPU holds, by class.
@@ -16,16 +16,16 @@ pub(crate) struct Held {
     pub(crate) mask: u32,
 }
 
-/// What the checkers know.
+/// The state of the checkers.
 pub(crate) struct Checker {
     pub(crate) on: bool,
     pub(crate) held: Vec<Held>,
     /// Classes waited for in an interrupt, and classes taken with interrupts on.
     pub(crate) in_irq: u32,
     pub(crate) irqs_on: u32,
-    /// The owner of each lock that somebody has waited for, by lock id; for messages.
+    /// The owner of each contended lock, by lock id; for messages.
     pub(crate) owners: Vec<u16>,
-    /// What the tracepoints have said of frames and counters.
+    /// Frames and counters, as the tracepoints describe them.
     pub(crate) ledger: Ledger,
     violations: Vec<Violation>,
 }
@@ -51,7 +51,7 @@ impl Checker {
             *slot = owner;
         }
     }
-    /// Keeps a violation, once for each rule, deed and call path.
+    /// Keeps a violation, once for each rule, message and call path.
     pub(crate) fn keep(&mut self, new: Violation) {
         let same = |old: &Violation| {
             (old.rule, &old.what, &old.place.path) == (new.rule, &new.what, &new.place.path)

@@ -1,4 +1,4 @@
-//! What a run is asked to be.
+//! The configuration of a run.
 
 use crate::profile::{Noise, Profile};
 use crate::trail::TrailOf;
@@ -12,44 +12,45 @@ use std::sync::atomic::AtomicBool;
 pub struct SimConfig {
     /// Topology and costs.
     pub profile: Profile,
-    /// CPUs, 1 to `MAX_CPUS`. Fewer than the profile has: the first ones. More: further clusters
-    /// and nodes of the same size.
+    /// CPUs, 1 to `MAX_CPUS`. With fewer than the profile has, the first ones. With more, further
+    /// clusters and nodes of the same size.
     pub cpus: usize,
-    /// Timer interrupts a second, as the memory manager sees it.
+    /// Timer interrupts a second, as the memory manager sees them.
     pub hz: u32,
-    /// Decides jitter, ties, noise and faults, and what policies draw (`Cpu::random_u64`).
+    /// Seed of jitter, ties, noise and faults, and of what policies draw (`Cpu::random_u64`).
     pub seed: u64,
-    /// How the engine keeps CPUs in order. Both give the same results.
+    /// How the engine orders CPUs. Both policies give the same results.
     pub policy: Policy,
-    /// What-if: work done while a lock of one class is held takes this much longer or shorter.
+    /// Counterfactual: scales the time of work while a lock of one class is held.
     pub hold_scale: Option<HoldScale>,
-    /// Disturbance from outside the system under test.
+    /// Disturbance from outside the simulated system.
     pub noise: Noise,
     /// Faults to inject.
     pub faults: Faults,
-    /// Whether the checkers look on.
+    /// Whether the checkers are on.
     pub checks: Checks,
-    /// Locks are counted if they were asked for from the first time on and before the second, in
-    /// ns of virtual time.
+    /// Locks are counted if they were requested at or after the first time and before the second,
+    /// in ns of virtual time.
     pub locks_ns: (u64, u64),
-    /// Windows in which sections without preemption are looked at; `None`: they are not.
+    /// Windows in which sections without preemption are recorded; `None` records none.
     pub sections: Option<Windows>,
-    /// What to keep of the order of events.
+    /// Which part of the order of events to record.
     pub trail: TrailOf,
     /// Virtual time after which the run counts as failed, in ns.
     pub limit_ns: u64,
-    /// Somebody outside sets this to end the run early.
+    /// A flag that ends the run early when the host sets it.
     pub interrupt: Option<Arc<AtomicBool>>,
-    /// Who is told how far the run is.
+    /// Receives the progress of the run.
     pub progress: Option<Listener>,
 }
 
-/// Is told virtual time in ns every now and then, on the host thread of the run.
+/// A function that receives the virtual time in ns every now and then, on the host thread of the
+/// run.
 #[derive(Clone)]
 pub struct Listener(Arc<dyn Fn(u64) + Send + Sync>);
 
 impl Listener {
-    /// Has `hear` called.
+    /// Makes a listener that calls `hear`.
     pub fn new(hear: impl Fn(u64) + Send + Sync + 'static) -> Self {
         Self(Arc::new(hear))
     }
@@ -87,29 +88,29 @@ impl SimConfig {
     }
 }
 
-/// Windows one after the other, of each of which every CPU tells its longest section.
+/// Consecutive windows; for each of them every CPU reports its longest section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Windows {
-    /// When the first begins, in ns of virtual time.
+    /// The begin of the first window, in ns of virtual time.
     pub from_ns: u64,
-    /// How long each is, in ns; not 0.
+    /// The length of each window, in ns; not 0.
     pub window_ns: u64,
-    /// How many there are.
+    /// The number of windows.
     pub count: usize,
 }
 
-/// When a CPU waits for the CPUs that are behind it.
+/// When a CPU waits for CPUs with earlier clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
     /// Only before an operation on shared state.
     #[default]
     Lazy,
-    /// After every charge too: slower, obviously right, the oracle for `Lazy`.
+    /// After every charge too: slower, easy to see to be right, the reference for `Lazy`.
     Naive,
 }
 
-/// Multiplies what a CPU's own work costs while it holds a lock of `class`: operations, lines and
-/// atomics. It does not change the lock's own handoff, nor which code runs.
+/// Scales the time of a CPU's own work while it holds a lock of `class`: operations, lines and
+/// atomics. It changes neither the lock's own handoff nor which code runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HoldScale {
     /// The class whose critical sections change.
@@ -118,28 +119,28 @@ pub struct HoldScale {
     pub factor_1024: u32,
 }
 
-/// Whether the checkers look on. They cost host time and change no result.
+/// Whether the checkers are on. They cost host time and change no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Checks {
-    /// They do.
+    /// On.
     #[default]
     On,
-    /// They do not.
+    /// Off.
     Off,
 }
 
-/// Faults to inject: none by default. Shares are in 1/1024.
+/// Faults to inject; none by default. Shares are in 1/1024.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
     /// Inter-processor interrupts that arrive late.
     pub late_ipi_1024: u32,
     /// How much later they arrive, in ns.
     pub late_ipi_ns: u64,
-    /// Inter-processor interrupts that never arrive, as a machine with a fault in it has them.
+    /// Inter-processor interrupts that are lost, as on a faulty machine.
     pub lost_ipi_1024: u32,
     /// Parks that return early.
     pub early_park_1024: u32,
-    /// Allocations that `Cpu::fail_alloc` tells to fail.
+    /// Allocations for which `Cpu::fail_alloc` returns true.
     pub alloc_fail_1024: u32,
     /// Requests that the swap device fails.
     pub io_fail_1024: u32,

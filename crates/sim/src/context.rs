@@ -1,5 +1,5 @@
 //! The running engine of this host thread, and leaving a coroutine. All access goes through
-//! [`with`]; the engine crate's pointers are dereferenced only here and in `lock::answer_spin`.
+//! [`with`]; the crate dereferences the engine's pointers only here and in `lock::answer_spin`.
 //!
 //! Architecture invariant: the closure given to [`with`] neither suspends nor calls back into the
 //! code on the machine. `with` takes the pointer out while the closure runs, so breaking the rule
@@ -13,13 +13,13 @@ use std::ptr::{NonNull, null_mut};
 use std::rc::Rc;
 
 thread_local! {
-    /// The engine that runs on this host thread; null while there is none or while it is in use.
+    /// The engine that runs on this host thread; null while there is none or while it is borrowed.
     static ENGINE: Cell<*mut Engine> = const { Cell::new(null_mut()) };
-    /// Whether an engine runs on this host thread, in use or not.
+    /// Whether an engine runs on this host thread, borrowed or not.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Puts the engine's pointer back, on unwinding too.
+/// Stores the engine's pointer again, on unwinding too.
 struct PutBack(*mut Engine);
 
 impl Drop for PutBack {
@@ -29,26 +29,26 @@ impl Drop for PutBack {
     }
 }
 
-/// Gives `f` the running engine; `None` if none runs on this host thread. Locks and atomics work
-/// as plain data then: before a run and after it.
+/// Calls `f` with the running engine; `None` if none runs on this host thread. Without one, before
+/// and after a run, locks and atomics work as plain data.
 ///
 /// # Panics
-/// If the engine is in use: code on the machine was called from inside it.
+/// If the engine is borrowed: code on the machine was called from inside it.
 #[inline(always)]
 pub(crate) fn with_any<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let engine = ENGINE.with(|engine| engine.replace(null_mut()));
     let Some(mut running) = NonNull::new(engine) else { return no_engine() };
     let _put_back = PutBack(engine);
-    // SAFETY: `enter` made the pointer from a `&mut Engine` that outlives `Inside`, and nobody
-    // else uses that reference before `Inside` is gone. The pointer was taken out of its slot for
-    // the time of `f`, so this is the only reference.
+    // SAFETY: `enter` made the pointer from a `&mut Engine` that outlives `Inside`, and that
+    // reference has no other user before `Inside` is dropped. The slot is null while `f` runs, so
+    // this is the only reference.
     Some(f(unsafe { running.as_mut() }))
 }
 
-/// Gives `f` the running engine.
+/// Calls `f` with the running engine.
 ///
 /// # Panics
-/// If no engine runs on this host thread, or it is in use.
+/// If no engine runs on this host thread, or it is borrowed.
 #[inline(always)]
 pub(crate) fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> R {
     match with_any(f) {
@@ -65,22 +65,22 @@ fn no_engine<R>() -> Option<R> {
     None
 }
 
-/// Something was asked that needs a running engine.
+/// Panics: a function was called that needs a running engine.
 #[cold]
 #[inline(never)]
 pub(crate) fn outside() -> ! {
     panic!("no simulated machine runs on this thread: call this inside `sim::run`");
 }
 
-/// The engine is reachable through [`with`] until this is dropped.
+/// Keeps the engine reachable through [`with`] until it is dropped.
 pub(crate) struct Inside<'a> {
     engine: std::marker::PhantomData<&'a mut Engine>,
 }
 
-/// Makes `engine` the one that runs on this host thread.
+/// Makes `engine` the running engine of this host thread.
 ///
 /// # Panics
-/// If there is one already: runs do not nest.
+/// If one runs already: runs do not nest.
 pub(crate) fn enter(engine: &mut Engine) -> Inside<'_> {
     assert!(!INSIDE.replace(true), "a simulated machine runs on this thread already");
     ENGINE.set(engine);
@@ -94,8 +94,9 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Leaves the current coroutine until its task goes on. Whoever calls this has asked for its turn
-/// before: `irq::turn` sees to it that nothing is left while a panic unwinds the stack.
+/// Leaves the current coroutine until its task is resumed. The caller has asked for its turn
+/// before: [`Engine::yield_turn`] makes sure that no coroutine is left while a panic unwinds the
+/// stack.
 #[inline(always)]
 pub(crate) fn suspend(switch: Switch) {
     // SAFETY: the yielder is that of the coroutine that runs now: the engine stores it when the
@@ -105,7 +106,7 @@ pub(crate) fn suspend(switch: Switch) {
     yielder.suspend(switch.next);
 }
 
-/// The callbacks; `None` while the machine boots or dies.
+/// Returns the callbacks; `None` while the machine boots or ends.
 #[inline]
 pub(crate) fn callbacks() -> Option<Rc<dyn Callbacks>> {
     with(|engine| engine.callbacks.clone())

@@ -1,4 +1,4 @@
-//! What things cost on the running CPU: operations, lines, atomics, clearing.
+//! Costs on the running CPU: operations, lines, atomics, clearing.
 
 use crate::cpu::{Counted, Moved};
 use crate::engine::Engine;
@@ -7,7 +7,7 @@ use crate::lines::{LineState, Usage};
 use mmscale_arch::{Access, Line, Op, Order, Pfn};
 
 impl Engine {
-    /// The running CPU uses `line`; returns what that costs, in ps.
+    /// Uses `line` on the running CPU; returns the cost, in ps.
     #[inline]
     pub(crate) fn touch(&mut self, line: Line, access: Access) -> u64 {
         let Line::Frame(pfn) = line else {
@@ -34,7 +34,7 @@ impl Engine {
         let seen = u64::from(1024_u32.saturating_sub(self.costs.frame_hidden_1024));
         self.scaled(((cost * seen) >> 10).max(self.seats.own_ps()))
     }
-    /// Remembers whose the frame's line was before the running CPU writes to it.
+    /// Records the last writer of the frame's line before the running CPU writes to it.
     #[inline]
     fn note_move(&mut self, pfn: Pfn) {
         let before = self.lines.frame_writer(pfn.index());
@@ -44,14 +44,15 @@ impl Engine {
         let floor = self.heap.first_time_ps();
         let cpu = &mut self.cpus[self.cur];
         if cpu.moved.len() == cpu.moved.capacity() {
-            // Nobody will look at the machine as it was before the earliest CPU's time.
+            // No CPU reads the state before the earliest CPU's time any more.
             cpu.moved.retain(|moved| moved.time_ps >= floor);
         }
         cpu.moved.push(Moved { pfn, time_ps: cpu.clock, before });
     }
-    /// The last writer of a frame's line at the running CPU's time. At its turn all that happened
-    /// before is done; what the writer did after, running ahead, it has noted. No other CPU can
-    /// have come between the two: it would have got the frame at a turn of its own.
+    /// Returns the last writer of a frame's line at the running CPU's time. At its turn, everything
+    /// that happened before is complete. Later writes of a writer that runs ahead are in its notes.
+    /// No third CPU can have used the line in between: it would have obtained the frame at a turn
+    /// of its own.
     fn frame_writer_now(&self, pfn: Pfn) -> u16 {
         let writer = self.lines.frame_writer(pfn.index());
         let now = self.cpus[self.cur].order();
@@ -62,7 +63,7 @@ impl Engine {
         let later = |moved: &&Moved| moved.pfn == pfn && order_of(moved.time_ps, cpu.rank) > now;
         cpu.moved.iter().find(later).map_or(writer, |moved| moved.before)
     }
-    /// Notes what a byte of the running CPU's was before it changes it without a turn.
+    /// Records the value of a byte of the running CPU before a change without a turn.
     #[inline]
     pub(crate) fn note_count(&mut self, name: usize, before: i8) {
         if self.quiet {
@@ -71,12 +72,13 @@ impl Engine {
         let floor = self.heap.first_time_ps();
         let cpu = &mut self.cpus[self.cur];
         if cpu.counted.len() == cpu.counted.capacity() {
-            // No CPU will look at the machine as it was before the earliest CPU's time.
+            // No CPU reads the state before the earliest CPU's time any more.
             cpu.counted.retain(|counted| counted.time_ps >= floor);
         }
         cpu.counted.push(Counted { name, time_ps: cpu.clock, before });
     }
-    /// What a byte of CPU `owner` was at the running CPU's turn; `None` if that is what it is.
+    /// Returns a byte of CPU `owner` as of the running CPU's turn; `None` if it has not changed
+    /// since.
     pub(crate) fn count_before(&self, owner: usize, name: usize) -> Option<i8> {
         if self.quiet {
             return None;
@@ -88,7 +90,7 @@ impl Engine {
         };
         owner.counted.iter().find(later).map(|counted| counted.before)
     }
-    /// Uses the line of an atomic: the cost, on the running CPU, at its turn.
+    /// Uses the line of an atomic and charges the running CPU for it, at its turn.
     #[inline]
     pub(crate) fn use_atomic(&mut self, line: &LineState, usage: Usage) {
         let (own_ps, atomic_ps) = (self.seats.own_ps(), self.costs.atomic_ps);
@@ -105,7 +107,7 @@ impl Engine {
         let clock = self.cpus[self.cur].clock;
         line.take(self.cur, usage, clock, &self.seats, self.costs.atomic_ps)
     }
-    /// What `ps` of a CPU's own work take while it holds what it holds.
+    /// Scales `ps` of the running CPU's own work by the factor of the locks that it holds.
     #[inline]
     pub(crate) fn scaled(&self, ps: u64) -> u64 {
         if self.cpus[self.cur].scaled == 0 { ps } else { self.scaled_hold(ps) }
@@ -115,8 +117,8 @@ impl Engine {
         let factor_1024 = self.hold_scale.map_or(1024, |scale| scale.factor_1024);
         ((u128::from(ps) * u128::from(factor_1024)) >> 10) as u64
     }
-    /// Clears a block, at the running CPU's turn; returns what that takes, in ps: the work, or the
-    /// wait for the node's memory if that is longer.
+    /// Clears a block, at the running CPU's turn. Returns the time, in ps: the work, or the wait
+    /// for the node's memory if that is longer.
     pub(crate) fn clear(&mut self, pfn: Pfn, order: Order) -> u64 {
         let pages = self.memory.bytes(order).div_ceil(4096);
         let work_ps = self.op_ps(Op::ClearPage, pages as u32);
@@ -124,15 +126,15 @@ impl Engine {
         self.tables.clear(pfn, order);
         work_ps.max(self.memory.clear(pfn, order, now_ps) - now_ps)
     }
-    /// Copies a frame, at the running CPU's turn; returns what that takes, as for clearing, but
-    /// every byte is moved twice.
+    /// Copies a frame, at the running CPU's turn. Returns the time as for clearing, but every byte
+    /// is moved twice.
     pub(crate) fn copy(&mut self, from: Pfn, to: Pfn) -> u64 {
         let pages = self.memory.bytes(Order::ZERO).div_ceil(4096);
         let work_ps = self.op_ps(Op::CopyPage, pages as u32);
         let now_ps = self.cpu().clock;
         work_ps.max(self.memory.copy(from, to, now_ps) - now_ps)
     }
-    /// What `count` times `op` take on the running CPU, jitter included, in ps.
+    /// Returns the time of `count` times `op` on the running CPU, jitter included, in ps.
     #[inline]
     pub(crate) fn op_ps(&mut self, op: Op, count: u32) -> u64 {
         let base = self.costs.op_ps[op as usize] * u64::from(count);

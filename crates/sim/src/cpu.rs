@@ -10,15 +10,15 @@ use mmscale_arch::{Ipi, LockClass, Pfn};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-/// The longest time, in ps, that a CPU with interrupts on runs without looking for interrupts.
+/// The longest time, in ps, that a CPU with interrupts on runs without a check for interrupts.
 pub(crate) const UNDIVIDED_PS: u64 = 500_000;
 
-/// What one CPU interrupts another for.
+/// Reason of an interrupt from one CPU to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {
-    /// The owner of the callbacks wants it.
+    /// The owner of the callbacks sent it.
     Ipi(Ipi),
-    /// A task was queued that should run at once.
+    /// A task was queued that is more urgent than the current one.
     Resched,
 }
 
@@ -40,127 +40,128 @@ impl Reason {
     }
 }
 
-/// Why a CPU has no time of its own in the queue of events.
+/// Why a CPU does not run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
-    /// It has: it goes on by itself.
+    /// It runs, or is queued for its turn.
     No,
     /// It spins for a lock; interrupts reach it if they are on.
     Spin,
-    /// It computes for a program, undivided until an interrupt comes.
+    /// It computes for a program until a given time, or until an interrupt arrives.
     User,
-    /// It is idle and stopped until an interrupt or a task comes.
+    /// It is idle and stopped until an interrupt or a task arrives.
     Halt,
     /// It is offline: nothing reaches it.
     Offline,
 }
 
-/// The line of a frame changed hands.
+/// A frame's cache line moved to another CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     pub(crate) pfn: Pfn,
     /// When, in ps.
     pub(crate) time_ps: u64,
-    /// Whose it was.
+    /// The CPU that had it before.
     pub(crate) before: u16,
 }
 
-/// A byte that a CPU counts in changed without a turn.
+/// A counter byte of a CPU changed without a turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
-    /// Which byte: its address, which is compared and nothing else.
+    /// The byte's address, which is only compared.
     pub(crate) name: usize,
     /// When, in ps.
     pub(crate) time_ps: u64,
-    /// What it was.
+    /// The value before.
     pub(crate) before: i8,
 }
 
-/// What came of a call of `lock` that left its coroutine.
+/// Result of a call of `lock` that left its coroutine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// Nothing: it starts again.
+    /// None: the call starts again.
     None,
     /// The CPU has the lock.
     Mine,
-    /// The CPU stands in the lock's queue.
+    /// The CPU waits in the lock's queue.
     Queued,
 }
 
 /// One virtual CPU. Fields that every charge uses come first.
 ///
-/// What other CPUs write (`irq_at`, `ipi`, `queue`) is read only when this CPU is the earliest:
-/// then all that was sent before is there, whatever the policy.
+/// Fields that other CPUs write (`irq_at`, `ipi`, `queue`) are read only when this CPU is the
+/// earliest. Then everything that was sent before its time is there, under either policy.
 #[repr(C, align(128))]
 pub(crate) struct Cpu {
-    /// Its own time, in ps. Ahead of the machine's by what it has charged since its last turn.
+    /// Its own time, in ps. It runs ahead of the machine by what it has charged since its last
+    /// turn.
     pub(crate) clock: u64,
     /// A charge may not pass this time without a checkpoint: `check_at`, or `steal_at` with
     /// interrupts off.
     pub(crate) stop_at: u64,
     /// With interrupts on, the time of the next checkpoint.
     pub(crate) check_at: u64,
-    /// The next stolen time, or the end of the run.
+    /// The next time that is stolen from it, or the end of the run.
     pub(crate) steal_at: u64,
-    /// The earliest interrupt that was sent to it, its own timer's among them.
+    /// The earliest pending interrupt, its own timer included.
     pub(crate) irq_at: u64,
-    /// The next interrupt of somebody else's.
+    /// The next interrupt of the disturbance `irq_off`.
     pub(crate) device_at: u64,
     pub(crate) rng: SplitMix64,
     /// The yielder of the current task's coroutine; null before it first runs.
     pub(crate) yielder: *const Yielder,
-    /// The lock that it takes when its turn comes.
+    /// The lock that it takes at its next turn.
     pub(crate) asks: Option<NonNull<SimSpin>>,
-    /// The order of its next turn, which stands in the queue; `NEVER` if none does. Any other entry
-    /// of its, but for its timer's, is out of date.
+    /// The order word of its next turn, which is in the queue; `NEVER` if there is none. Every
+    /// other entry for this CPU, except its timer's, is out of date.
     pub(crate) queued: u64,
-    /// When its timer goes off, in ps.
+    /// When its timer expires, in ps.
     pub(crate) timer: u64,
     pub(crate) current: u32,
     /// The call path of the current task or interrupt.
     pub(crate) path: u32,
-    /// Locks held of the class whose holds are scaled.
+    /// Locks held of the class whose hold times are scaled.
     pub(crate) scaled: u32,
     pub(crate) preempt: u32,
-    /// Its place in ties.
+    /// Its rank in ties.
     pub(crate) rank: u16,
     pub(crate) irq_off: bool,
     pub(crate) in_irq: bool,
     pub(crate) need_resched: bool,
-    /// Its sections are looked at.
+    /// Whether its sections are recorded.
     pub(crate) watched: bool,
-    /// What came of its call of `lock`, when it goes on.
+    /// The result of its call of `lock`, for when it resumes.
     pub(crate) answer: Answer,
     pub(crate) wait: Wait,
-    /// Since when it can run no other task; `NEVER` if it can.
+    /// The start of the section in which it can run no other task; `NEVER` if there is none.
     pub(crate) section_since: u64,
-    /// The earliest interrupt that was sent to it.
+    /// The earliest pending interrupt, without its timer.
     pub(crate) ipi_at: u64,
     /// When each kind of interrupt arrives.
     ipi: [u64; Reason::ALL.len()],
-    /// For when a timer entry stands in the queue.
+    /// The time of the timer entry in the queue.
     pub(crate) timer_queued: u64,
-    /// For noise and faults: apart, so that they do not shift the jitter.
+    /// For noise and faults: separate, so that they do not shift the jitter.
     pub(crate) noise_rng: SplitMix64,
-    /// When the call path changed last.
+    /// When the call path last changed.
     pub(crate) path_since: u64,
     /// When the current task got the CPU, for time slices.
     pub(crate) slice_start: u64,
-    /// Tasks that wait for it, the next one first.
+    /// Tasks that wait for it, in the order in which they run.
     pub(crate) queue: VecDeque<u32>,
-    /// Lines of frames that it got from others while it ran ahead, in the order of its time.
+    /// Frame lines that it took from other CPUs while it ran ahead, in the order of its time.
     pub(crate) moved: Vec<Moved>,
     /// Changes of its counter bytes while it ran ahead, in the order of its time.
     pub(crate) counted: Vec<Counted>,
     /// Its idle task.
     pub(crate) idle: u32,
-    /// The books about its sections.
+    /// Statistics of its sections.
     pub(crate) watch: Option<Box<Watch>>,
-    /// It should stop as soon as its idle task runs.
+    /// Whether it should stop as soon as its idle task runs.
     pub(crate) offline_wanted: bool,
 }
 
-/// What every charge and every turn uses is on two cache lines of the host.
+/// The fields of every charge and every turn are on two cache lines of the host.
 const _: () = assert!(std::mem::offset_of!(Cpu, wait) < 128);
 
 impl Cpu {
@@ -203,17 +204,17 @@ impl Cpu {
             offline_wanted: false,
         }
     }
-    /// Its place in time. Events that no queue holds are compared by it too.
+    /// Its order word. Events that are in no queue are compared by it too.
     #[inline]
     pub(crate) fn order(&self) -> u64 {
         order_of(self.clock, self.rank)
     }
-    /// The place in which it, CPU `number`, waits for a lock.
+    /// The index of its entry in `Engine::waiters`; its own number is `number`.
     #[inline]
     pub(crate) fn place_to_wait(&self, number: usize) -> usize {
         2 * number + usize::from(self.in_irq)
     }
-    /// Whether an interrupt reaches it while it waits.
+    /// Whether an interrupt resumes it while it waits.
     pub(crate) fn heeds_irqs(&self) -> bool {
         match self.wait {
             Wait::User | Wait::Halt => true,
@@ -225,7 +226,7 @@ impl Cpu {
     pub(crate) fn irq_due(&self) -> bool {
         !self.irq_off && self.irq_at <= self.clock
     }
-    /// Plans the next checkpoint. Only while it is the earliest: `irq_at` is complete then.
+    /// Plans the next checkpoint. Only when the CPU is the earliest: `irq_at` is complete then.
     #[inline]
     pub(crate) fn plan_check(&mut self) {
         let next = (self.clock + UNDIVIDED_PS).min(self.irq_at);
@@ -234,7 +235,7 @@ impl Cpu {
             self.stop_at = self.check_at;
         }
     }
-    /// Brings the next checkpoint forward to `time_ps`, which this CPU itself knows of.
+    /// Moves the next checkpoint forward to `time_ps`, which this CPU itself knows of.
     #[inline]
     pub(crate) fn check_by(&mut self, time_ps: u64) {
         self.check_at = self.check_at.min(time_ps);
@@ -262,16 +263,16 @@ impl Cpu {
         self.timer = time_ps;
         self.update_irq_at();
     }
-    /// Notes an interrupt for `reason` that arrives at `time_ps`; one that is on its way already
-    /// and arrives first stands for both.
+    /// Records an interrupt for `reason` that arrives at `time_ps`. If one for the same reason is
+    /// pending, the earlier arrival counts for both.
     pub(crate) fn post(&mut self, reason: Reason, time_ps: u64) {
         let slot = &mut self.ipi[reason.slot()];
         *slot = (*slot).min(time_ps);
         self.ipi_at = self.ipi_at.min(time_ps);
         self.irq_at = self.irq_at.min(time_ps);
     }
-    /// Takes the first interrupt that has arrived, with the time at which it did; `None` for the
-    /// reason means the timer.
+    /// Takes the first interrupt that has arrived, and the time of its arrival. The reason `None`
+    /// is the timer.
     pub(crate) fn take_due(&mut self) -> Option<(Option<Reason>, u64)> {
         let first = Reason::ALL.into_iter().min_by_key(|reason| self.ipi[reason.slot()])?;
         let arrival = self.ipi[first.slot()];
@@ -296,15 +297,15 @@ impl Cpu {
     }
 }
 
-/// A place in which a CPU waits for one lock.
+/// The queue entry of a CPU that waits for a lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiter {
-    /// The place behind it in the queue.
+    /// The index of the next entry in the queue.
     pub(crate) next: u32,
-    /// Where the wait is counted.
+    /// The row of statistics that counts the wait.
     pub(crate) row: u32,
     pub(crate) arrived: u64,
-    /// When the lock has been handed over; `NEVER` while it has not.
+    /// When the lock is granted; `NEVER` while that is not known.
     pub(crate) grant: u64,
     pub(crate) lock_id: u32,
     pub(crate) class: LockClass,

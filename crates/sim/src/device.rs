@@ -1,20 +1,20 @@
 //! The swap device: one queue for the machine, latency, bandwidth, and contents as stamps.
 //!
-//! A request's page goes over the device's link when the pages before it have gone, and the request
-//! has finished its latency later; requests may overtake one another. Everything is decided when it
-//! is submitted, at the submitting CPU's turn, so the result does not depend on who ran ahead. A
-//! written frame is read then; a frame that is to be filled is filled when the request is taken
-//! back, before which nobody may look at it.
+//! The pages of requests pass the device's link one after the other. A request finishes its latency
+//! after its page has passed, so requests may overtake one another. Everything is decided at the
+//! submission, at the submitting CPU's turn, so the result does not depend on which CPU ran ahead.
+//! A frame to be written is read at that time. A frame to be filled is filled when the request is
+//! taken, before which no CPU may access it.
 
 use crate::profile::SwapDevice;
 use mmscale_arch::{IoBusy, IoDirection, IoDone};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// A request on its way.
+/// A submitted request.
 pub(crate) struct Request {
     pub(crate) done: IoDone,
-    /// What a read brings.
+    /// The stamp that a read returns.
     pub(crate) stamp: u64,
 }
 
@@ -23,9 +23,9 @@ pub(crate) struct Device {
     costs: SwapDevice,
     page_ps: u64,
     link_busy_until: u64,
-    /// When the requests finish that the queue has.
+    /// The completion times of the requests in the queue.
     queue: BinaryHeap<Reverse<u64>>,
-    /// Of each CPU, requests that were not taken back, by time and number.
+    /// The requests of each CPU that were not taken yet, by completion time and number.
     pub(crate) requests: Vec<BTreeMap<(u64, u64), Request>>,
     pub(crate) numbered: u64,
     pub(crate) blocks: BTreeMap<u32, u64>,
@@ -43,11 +43,12 @@ impl Device {
             blocks: BTreeMap::new(),
         }
     }
-    /// When the first request of CPU `at` has finished that was not taken back.
+    /// Returns when the first request of CPU `at` finishes that was not taken yet.
     pub(crate) fn next_of(&self, at: usize) -> Option<u64> {
         self.requests[at].keys().next().map(|&(due, _)| due)
     }
-    /// Takes a place in the queue for a request made now; when it will have finished.
+    /// Adds a request to the queue; returns when it will have finished, or `IoBusy` if the queue is
+    /// full.
     pub(crate) fn enqueue(&mut self, direction: IoDirection, now_ps: u64) -> Result<u64, IoBusy> {
         while self.queue.peek().is_some_and(|&Reverse(due)| due <= now_ps) {
             self.queue.pop();

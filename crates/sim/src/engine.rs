@@ -1,9 +1,55 @@
 //! The engine's state, and the order of CPUs in virtual time.
 //!
-//! Each CPU has its own clock. Code on a CPU runs on the host until it does something that other
-//! CPUs can see; there it waits for its *turn*: until no CPU has anything to do at an earlier time
-//! (ties go by a rank drawn from the seed). So all operations on shared state happen in the order
-//! of virtual time, whatever ran ahead on the host.
+//! # The simple version
+//! Each CPU has a clock. Always run the CPU with the smallest clock, for one step; ties go by a
+//! rank that is drawn from the seed. Then everything happens in the order of virtual time.
+//!
+//! # The real one
+//! Most steps only advance the CPU's own clock, and no other CPU can see them. So the host keeps
+//! running the same CPU, ahead of the others, until that CPU reaches an operation that other CPUs
+//! can see: a lock, a shared atomic, an interrupt to another CPU. There it waits for its *turn*: it
+//! puts its order word (time, rank) into the queue, and the host resumes the CPU with the smallest
+//! one. At its turn no CPU has anything to do at an earlier time. So all operations on shared state
+//! happen in the order of virtual time, and a CPU sees what it would see in the simple version,
+//! which [`Policy::Naive`] runs as the reference.
+//!
+//! # An example
+//! Two CPUs take one lock at the same time, and CPU 0 then interrupts CPU 1. Times are in ns.
+//! Costs: lock 10, unlock 5, handoff 60, a line in the own cache 5, a transfer between the two 25,
+//! sending an interrupt 20, its delivery 100, its entry and exit 50. The seed gives CPU 0 the lower
+//! rank.
+//!
+//! ```text
+//! time  CPU 0                           CPU 1
+//!    0  works for 80                    works for 80
+//!   80  lock: a tie, CPU 0 goes first   lock with interrupts off: held, waits
+//!   95  holds the lock, works for 100
+//!  195  unlock
+//!  200  released; sends an interrupt    the lock is granted for 200 + 60 + 25
+//!  220  goes on
+//!  285                                  holds the lock, works for 40
+//!  300                                  the interrupt arrives; they are off
+//!  325                                  unlock, interrupts on
+//!  330                                  atomic load: first the interrupt, 30 late
+//!  380                                  the load
+//!  385                                  goes on
+//! ```
+//!
+//! The host runs this in another order, and suspends a CPU only at the marked points:
+//!
+//! ```text
+//! 1. CPU 0 from   0 to  80: lock; CPU 1 is at 0: waits for its turn
+//! 2. CPU 1 from   0 to  80: lock; CPU 0 is at 80 with a lower rank: waits for its turn
+//! 3. CPU 0 from  80 to 200: takes the lock, works, unlocks (no turn), wants to send; CPU 1 is at 80
+//! 4. CPU 1 at 80: finds a lock that is free on the host but released at 200: waits until 285
+//! 5. CPU 0 from 200: sends; the interrupt arrives at 300; goes on until its next turn
+//! 6. CPU 1 from 285 to 385: has the lock, unlocks, handles the interrupt, loads
+//! ```
+//!
+//! Step 4 is what running ahead costs: the release has happened on the host before the request,
+//! though not in virtual time. [`crate::lock`] says why the result does not change. The test
+//! `worked_example` (`tests/machine/example.rs`) runs this under both policies;
+//! `docs/internals/virtual-time.md` has more.
 
 use crate::ahead::{Ahead, NOWHERE};
 use crate::checker::Checker;
@@ -28,14 +74,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many events, or checkpoints of long work, pass between two looks at the interrupt flag and
-/// the limit; a power of two.
+/// Events, or checkpoints of long work, between two checks of the interrupt flag and the limit; a
+/// power of two.
 const POLL_EVENTS: u64 = 4096;
 
-/// How many of these pass between two reports of progress.
+/// Polls between two reports of progress.
 const PROGRESS_POLLS: u64 = 128;
 
-/// Delays of delivered interrupts.
+/// Delays between the arrival and the delivery of interrupts.
 #[derive(Default)]
 pub(crate) struct Delays {
     pub(crate) interrupts: u64,
@@ -43,29 +89,29 @@ pub(crate) struct Delays {
     pub(crate) total_ps: u64,
 }
 
-/// How an operation on shared state goes on.
+/// How an operation on shared state continues.
 pub(crate) enum Gate {
-    /// Now.
+    /// It may happen now.
     Go,
-    /// After the CPUs that are behind: a [`Switch`], but flat, so that it fits registers.
+    /// Earlier CPUs run first: a [`Switch`], but flat, so that it fits registers.
     Switch { yielder: *const Yielder, next: u32 },
-    /// After `irq::deliver`.
+    /// Interrupts are taken first, by `irq::deliver`.
     Deliver,
 }
 
 /// A running machine.
 pub(crate) struct Engine {
-    /// The CPU that runs on the host now.
+    /// The CPU that runs on the host.
     pub(crate) cur: usize,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) heap: EventHeap,
     pub(crate) events: u64,
-    /// The number of events at which the engine next looks up from its work.
+    /// The number of events at which the engine next polls or keeps a trail.
     look_up_at: u64,
     pub(crate) tracker: Tracker,
-    /// Checkpoints of long work, which are no events.
+    /// Checkpoints of long work. They do not count as events.
     checkpoints: u64,
-    /// Booting or dying: nothing waits, nothing is delivered.
+    /// While the machine boots or ends: no CPU waits, and no interrupt is delivered.
     pub(crate) quiet: bool,
     pub(crate) naive: bool,
     pub(crate) costs: Costs,
@@ -73,7 +119,8 @@ pub(crate) struct Engine {
     pub(crate) hold_scale: Option<HoldScale>,
     pub(crate) seats: Seats,
     pub(crate) stats: Stats,
-    /// A place to wait for a lock, for each CPU in a task (`2 * cpu`) and in an interrupt (+ 1).
+    /// The queue entry of each CPU that waits for a lock: at `2 * cpu` in a task, at `2 * cpu + 1`
+    /// in an interrupt.
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) tasks: Vec<Task>,
     /// Tasks that have not returned.
@@ -86,24 +133,24 @@ pub(crate) struct Engine {
     pub(crate) tables: Tables,
     pub(crate) tlbs: Tlbs,
     pub(crate) online: CpuMask,
-    /// CPUs that are asked to stop, each with the task that waits for it.
+    /// CPUs that are asked to stop, each with the task to wake when it has stopped.
     pub(crate) leaving: Vec<(usize, usize)>,
     pub(crate) checker: Checker,
     pub(crate) delays: Delays,
     pub(crate) noise: Noise,
     pub(crate) faults: Faults,
     pub(crate) hz: u32,
-    /// What policies draw from; the engine's own generators began with it.
+    /// The seed from which policies draw. The engine's own generators started from it too.
     pub(crate) seed: u64,
     pub(crate) failure: Option<Failure>,
     pub(crate) callbacks: Option<Rc<dyn Callbacks>>,
     pub(crate) probes: Vec<Box<dyn Probe>>,
-    /// Groups of tracepoints that anybody hears, by bit.
+    /// The groups of tracepoints that have a listener, by bit.
     pub(crate) heard: u16,
     pub(crate) ahead: Ahead,
     /// The CPU of each rank.
     by_rank: Box<[u16; MAX_CPUS]>,
-    /// No CPU is given a turn at this time or later: the run is over.
+    /// No CPU gets a turn at this time or later: the run has ended.
     over_at: u64,
     limit_ps: u64,
     interrupt: Option<Arc<AtomicBool>>,
@@ -179,20 +226,20 @@ impl Engine {
     pub(crate) fn cpu(&mut self) -> &mut Cpu {
         &mut self.cpus[self.cur]
     }
-    /// The running CPU, when it reads what other CPUs write to it: interrupts, tasks that wait, the
-    /// request to stop. All that happened before its time is there only at its turn.
+    /// The running CPU, for reads of what other CPUs write to it: interrupts, ready tasks, the
+    /// request to stop. Everything that happened before its time is complete only at its turn.
     #[inline]
     pub(crate) fn cpu_at_turn(&mut self) -> &mut Cpu {
         let cpu = &mut self.cpus[self.cur];
-        // An entry at the same place is its own timer's.
+        // An entry with the same order word is the one of its own timer.
         debug_assert!(
             self.quiet || cpu.order() <= self.heap.first(),
             "a CPU reads what others write to it, out of its turn"
         );
         cpu
     }
-    /// The running CPU's call path changes: what has passed since the last change was spent on the
-    /// path that it leaves.
+    /// Changes the running CPU's call path. The time since the last change is charged to the path
+    /// that it leaves.
     #[inline]
     pub(crate) fn go_to_path(&mut self, path: u32) {
         let cpu = &mut self.cpus[self.cur];
@@ -210,7 +257,8 @@ impl Engine {
         self.limit_ps
     }
     /// Whether an operation on shared state may happen now on the running CPU: it is the earliest,
-    /// and no interrupt should come first. `near` says what it uses, for [`Ahead`].
+    /// and no interrupt is due. If the CPU has to wait, `near` gives the host address of what it
+    /// uses, for [`Ahead`].
     #[inline]
     pub(crate) fn gate(&mut self, near: &impl Fn(&Self) -> usize) -> Gate {
         if !self.heap.is_first(self.cpus[self.cur].order()) {
@@ -246,24 +294,25 @@ impl Engine {
             self.poll();
         }
     }
-    /// Keeps what the trail wants of the event that has just been counted. Events of the boot,
-    /// which takes no virtual time, only count.
+    /// Records the event that was just counted in the trail. Events of the boot, which takes no
+    /// virtual time, are only counted.
     fn track_event(&mut self) {
         let cpu = &self.cpus[self.cur];
         let time_ps = if self.quiet { 0 } else { cpu.clock };
         let path = || self.stats.names(cpu.path);
         self.tracker.note(self.events, CpuId::new(self.cur), time_ps, path);
     }
-    /// Counts a checkpoint: work that takes seconds of virtual time has millions and no event.
+    /// Counts a checkpoint. Work that takes seconds of virtual time has millions of them and no
+    /// event.
     pub(crate) fn count_checkpoint(&mut self) {
         self.checkpoints += 1;
         if self.checkpoints.is_multiple_of(POLL_EVENTS) {
             self.poll();
         }
     }
-    /// Lets the CPUs go first that are behind: whom to switch to, or `Deliver` if it is this CPU's
-    /// turn. After the switch back it is. While a panic unwinds the stack the run is over, and
-    /// guards are only being dropped: from here on nothing waits any more, and all may `Go`.
+    /// Lets earlier CPUs run first: returns the task to switch to, or `Deliver` if it is this CPU's
+    /// turn already. After the switch back it is. While a panic unwinds the stack the run has ended
+    /// and guards are only dropped: no CPU waits any more, and the result is `Go`.
     pub(crate) fn yield_turn(&mut self, near: usize) -> Gate {
         let from = self.cur;
         let cpu = &mut self.cpus[from];
@@ -285,15 +334,15 @@ impl Engine {
         }
         self.yield_on(from, mine, first == mine)
     }
-    /// Goes on with yielding when the first entry was for nobody; `twin`: it was one at the running
-    /// CPU's own place.
+    /// Continues `yield_turn` when the first entry resumed no CPU. `twin`: that entry had the
+    /// running CPU's own order word.
     #[cold]
     fn yield_on(&mut self, from: usize, mine: u64, twin: bool) -> Gate {
         let yielder = self.cpus[from].yielder;
         if twin && let Some(next) = self.accept_twin(mine, from) {
             return Gate::Switch { yielder, next };
         }
-        // The running CPU's own entry is in the queue, so there is one.
+        // The running CPU's own entry is in the queue, so the queue is not empty.
         loop {
             let first = self.heap.pop().unwrap_or(mine);
             if first == mine {
@@ -312,18 +361,22 @@ impl Engine {
         self.cur = from;
         Gate::Deliver
     }
-    /// Takes note of another entry at the running CPU's own place: out of date, or its timer's,
-    /// which it does not wait for; or the end of the run.
+    /// Handles another entry with the running CPU's own order word. It is out of date, or it is the
+    /// one of its timer, which a running CPU does not wait for, or it is the end of the run.
+    ///
+    /// A timer's entry stays in the queue if its CPU resumed earlier, and the CPU may then reach an
+    /// operation at exactly the timer's time. It takes the timer's interrupt first if interrupts
+    /// are on.
     #[cold]
     fn accept_twin(&mut self, order: u64, at: usize) -> Option<u32> {
         self.accept_other(order, at).then_some(STOP)
     }
-    /// The running CPU waits, at most until `until`; whom to switch to.
+    /// Makes the running CPU wait, at most until `until`; returns the task to switch to.
     pub(crate) fn block(&mut self, wait: Wait, until: u64) -> Switch {
         self.rest(wait, until);
         self.leave_cpu()
     }
-    /// The running CPU waits, at most until `until`.
+    /// Makes the running CPU wait, at most until `until`.
     pub(crate) fn rest(&mut self, wait: Wait, until: u64) {
         let cpu = &mut self.cpus[self.cur];
         cpu.wait = wait;
@@ -340,7 +393,7 @@ impl Engine {
             self.purge();
         }
     }
-    /// The running CPU waits already: whom to switch to.
+    /// Returns the task to switch to, for a running CPU that waits already.
     pub(crate) fn leave_cpu(&mut self) -> Switch {
         let Cpu { yielder, current, .. } = self.cpus[self.cur];
         self.ahead.leaves(self.cur, NOWHERE, current);
@@ -355,12 +408,12 @@ impl Engine {
         }
         Switch { yielder, next: STOP }
     }
-    /// The first task of a started machine; `STOP` if there is none.
+    /// Returns the first task of a started machine; `STOP` if there is none.
     pub(crate) fn first(&mut self) -> u32 {
         let order = if self.live == 0 { None } else { self.heap.pop() };
         order.and_then(|order| self.accept(order)).unwrap_or(STOP)
     }
-    /// Goes on with the CPU that an entry of the queue is for; `None` if the entry is out of date.
+    /// Resumes the CPU of a queue entry; `None` if the entry is out of date or the CPU waits on.
     #[inline(always)]
     fn accept(&mut self, order: u64) -> Option<u32> {
         let at = usize::from(self.by_rank[rank_of(order)]);
@@ -386,8 +439,8 @@ impl Engine {
         }
         Some(next)
     }
-    /// Whether an entry that is not for its CPU's next turn wakes it: its timer's, or the end of
-    /// the run. Timers of idle CPUs end with the last task.
+    /// Whether an entry that is not its CPU's next turn resumes it: its timer's, or the end of the
+    /// run. Timers of idle CPUs end with the last task.
     #[cold]
     fn accept_other(&mut self, order: u64, at: usize) -> bool {
         let (live, time_ps) = (self.live, time_of(order));
@@ -399,7 +452,7 @@ impl Engine {
         let heard = cpu.heeds_irqs() && (live != 0 || cpu.wait != Wait::Halt);
         heard && cpu.timer == time_ps
     }
-    /// Drops entries that are out of date: waits that ended early leave them behind.
+    /// Drops entries that are out of date, which waits that ended early leave behind.
     #[cold]
     fn purge(&mut self) {
         let (cpus, by_rank, failed) = (&self.cpus, &self.by_rank, self.failure.is_some());
@@ -408,7 +461,7 @@ impl Engine {
             failed || cpu.queued == order || cpu.timer_queued == time_of(order)
         });
     }
-    /// A waiting CPU goes on at `time_ps`, if not earlier.
+    /// Resumes a waiting CPU at `time_ps`, unless it resumes earlier anyway.
     pub(crate) fn wake_by(&mut self, at: usize, time_ps: u64) {
         let cpu = &mut self.cpus[at];
         let time_ps = time_ps.max(cpu.clock);
@@ -418,11 +471,11 @@ impl Engine {
             self.heap.push(order);
         }
     }
-    /// Ends the run: for whoever waits for a turn next.
+    /// Ends the run. The next CPU that waits for a turn does not get it.
     pub(crate) fn fail(&mut self, failure: Failure) {
         if self.failure.is_none() && !self.quiet {
             self.failure = Some(failure);
-            // Comes before everything, so that nobody's turn is granted again.
+            // It precedes every other entry, so that no turn is granted again.
             self.over_at = 0;
             self.heap.push(0);
         }
@@ -447,7 +500,7 @@ impl Engine {
             self.fail_limit();
         }
     }
-    /// Tells of a tracepoint on the running CPU.
+    /// Passes a tracepoint of the running CPU to its probe and to the checkers.
     #[inline(never)]
     pub(crate) fn tell(&mut self, event: &Trace) {
         let (now_ns, at) = (self.cpu().clock / 1000, self.cur);
@@ -458,12 +511,12 @@ impl Engine {
             self.section_waited_for(target, ns);
         }
     }
-    /// From now on nothing waits and nothing is delivered.
+    /// Stops all waiting and all delivery of interrupts, for good.
     pub(crate) fn die(&mut self) {
         self.quiet = true;
         self.callbacks = None;
     }
-    /// Where the running CPU is.
+    /// The running CPU, its time and its call path.
     pub(crate) fn place(&self) -> Place {
         self.place_of(self.cur, self.cpus[self.cur].path)
     }
@@ -471,7 +524,7 @@ impl Engine {
         let time_ns = self.cpus[at].clock / 1000;
         Place { cpu: CpuId::new(at), time_ns, path: self.stats.names(path) }
     }
-    /// Who waits for what, for messages: spinning CPUs, parked tasks.
+    /// Describes spinning CPUs, busy CPUs and parked tasks, for messages.
     pub(crate) fn waiting(&self) -> Vec<String> {
         let spinning = (0..self.cpus.len())
             .filter(|&at| self.cpus[at].wait == Wait::Spin)
@@ -491,15 +544,15 @@ impl Engine {
         });
         spinning.chain(busy).chain(parked).take(64).collect()
     }
-    /// Whether CPU `at` runs something that nothing else can interrupt for a task: a loop that
-    /// waits for another CPU, perhaps.
+    /// Whether CPU `at` runs code that it cannot leave for another task: perhaps a loop that waits
+    /// for another CPU.
     fn is_busy(&self, at: usize) -> bool {
         let cpu = &self.cpus[at];
         cpu.wait == Wait::No && cpu.preempt != 0 && cpu.current != cpu.idle
     }
 }
 
-/// What the probes, the checkers and the books of stretches without preemption hear, by bit.
+/// The groups of tracepoints that the probes, the checkers or the section statistics want, by bit.
 fn heard(probes: &[Box<dyn Probe>], config: &SimConfig) -> u16 {
     let all = config.checks == Checks::On;
     let for_sections = |group| config.sections.is_some() && group == TraceGroup::Call;
@@ -509,12 +562,12 @@ fn heard(probes: &[Box<dyn Probe>], config: &SimConfig) -> u16 {
     groups.fold(0, |heard, group| heard | 1 << group as u16)
 }
 
-/// A window in ns as one in ps; open ends stay open.
+/// Converts a window from ns to ps; an open end stays open.
 fn window_ps((from_ns, to_ns): (u64, u64)) -> std::ops::Range<u64> {
     from_ns.saturating_mul(1000)..to_ns.saturating_mul(1000)
 }
 
-/// Each CPU's rank in ties: a permutation drawn from the seed.
+/// Draws each CPU's rank in ties from the seed: a permutation.
 fn ranks(cpus: usize, seed: u64) -> Vec<usize> {
     let mut rng = SplitMix64::new(seed ^ 0x7469_6573);
     let mut ranks: Vec<usize> = (0..cpus).collect();

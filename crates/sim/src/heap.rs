@@ -1,8 +1,8 @@
-//! The order of things to come: which CPU goes on when.
+//! The queue of events: which CPU resumes when.
 //!
 //! An implicit heap with four children to a node: entries of one word, so that the four children
-//! are half a cache line and their minimum needs no branch. What an entry is for is the CPU's to
-//! know: it has the order of its next turn and the time of its timer, and any other entry of its
+//! are half a cache line and their minimum needs no branch. An entry does not say what it is for.
+//! The CPU knows the order word of its next turn and the time of its timer; any other entry for it
 //! is out of date.
 
 /// "Never", as a time in ps.
@@ -14,21 +14,21 @@ pub(crate) const END_PS: u64 = 1 << (64 - RANK_BITS);
 
 const _: () = assert!(mmscale_arch::MAX_CPUS <= 1 << RANK_BITS);
 
-/// When a CPU goes on: smaller is earlier, by time, then by the CPU's rank. Ranks are a
-/// permutation, so two CPUs never tie.
+/// Returns the order word of a CPU that resumes at `time_ps`: smaller is earlier, by time, then by
+/// the CPU's rank. Ranks are a permutation, so two CPUs never have equal words.
 #[inline]
 pub(crate) const fn order_of(time_ps: u64, rank: u16) -> u64 {
     let time_ps = if time_ps < END_PS { time_ps } else { END_PS - 1 };
     time_ps << RANK_BITS | rank as u64
 }
 
-/// The time in an order word.
+/// Returns the time in an order word.
 #[inline]
 pub(crate) const fn time_of(order: u64) -> u64 {
     order >> RANK_BITS
 }
 
-/// The place in ties of the CPU in an order word.
+/// Returns the rank in an order word.
 #[inline]
 pub(crate) const fn rank_of(order: u64) -> usize {
     (order & ((1 << RANK_BITS) - 1)) as usize
@@ -40,7 +40,7 @@ pub(crate) const fn rank_of(order: u64) -> usize {
 struct Children([u64; 4]);
 
 impl Children {
-    /// The earliest, and which it is.
+    /// Returns the index and the value of the earliest child.
     #[inline]
     fn first(&self) -> (usize, u64) {
         let [a, b, c, d] = self.0;
@@ -67,7 +67,7 @@ impl EventHeap {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
-    /// The earliest; [`NEVER`] if there is none.
+    /// Returns the earliest; [`NEVER`] if there is none.
     #[inline]
     pub(crate) fn first(&self) -> u64 {
         self.first
@@ -109,22 +109,22 @@ impl EventHeap {
         let last = std::mem::replace(self.node(at), NEVER);
         Some(self.replace_first(last))
     }
-    /// Whether nothing comes before `order`.
+    /// Whether no entry precedes `order`.
     #[inline]
     pub(crate) fn is_first(&self, order: u64) -> bool {
         self.first > order
     }
-    /// The time of the earliest; the end of time if there is none.
+    /// Returns the time of the earliest; the end of time if there is none.
     #[inline]
     pub(crate) fn first_time_ps(&self) -> u64 {
         if self.len == 0 { END_PS } else { time_of(self.first) }
     }
-    /// Takes out the earliest and puts `order` in; `None` if `order` itself is the earliest.
+    /// Removes the earliest and adds `order`; `None` if `order` itself is the earliest.
     #[inline]
     pub(crate) fn exchange(&mut self, order: u64) -> Option<u64> {
         if self.is_first(order) { None } else { Some(self.replace_first(order)) }
     }
-    /// Keeps the orders that `keep` wants.
+    /// Keeps the orders for which `keep` returns true.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(u64) -> bool) {
         let mut all = std::mem::replace(self, Self::new());
         while let Some(order) = all.pop() {
@@ -133,7 +133,7 @@ impl EventHeap {
             }
         }
     }
-    /// Puts `order` in the place of the earliest, of a queue that is not empty.
+    /// Replaces the earliest entry by `order`; the queue is not empty.
     #[inline]
     fn replace_first(&mut self, order: u64) -> u64 {
         let first = self.first;

@@ -1,8 +1,8 @@
-//! CPUs that leave and come back.
+//! CPUs that go offline and come back.
 //!
-//! A CPU leaves in the order of the callbacks' contract: out of the online mask, then
-//! `cpu_down_prepare`, then its tasks go elsewhere and it stops in its idle task, with no lock held
-//! (preemption was on) and every interrupt handled that was sent to it, then `cpu_dead`.
+//! A CPU leaves in the order of the callbacks' contract: it is removed from the online mask;
+//! `cpu_down_prepare` runs; its tasks move to other CPUs, and it stops in its idle task, with no
+//! lock held (preemption was on) and every interrupt handled that was sent to it; `cpu_dead` runs.
 
 use crate::context::{callbacks, with};
 use crate::cpu::{Reason, Wait};
@@ -14,10 +14,9 @@ use crate::sched::{Why, schedule};
 use crate::task::Switch;
 use mmscale_arch::{CpuId, HotplugError};
 
-/// Takes `cpu` offline; returns when it has stopped and `cpu_dead` has run. Called in a task, with
-/// nothing held; a caller on `cpu` itself is moved
-/// to another CPU first. One
-/// caller at a time: the owner of the callbacks has a lock for that.
+/// Takes `cpu` offline; returns when it has stopped and `cpu_dead` has run. Called in a task
+/// without locks; a caller on `cpu` itself is moved to another CPU first. One caller at a time: the
+/// owner of the callbacks has a lock for that.
 pub(crate) fn offline(cpu: CpuId) -> Result<(), HotplugError> {
     let at = cpu.index();
     at_turn(|engine| engine.leave_mask(at))?;
@@ -62,7 +61,7 @@ impl Engine {
         self.online.remove(CpuId::new(at));
         Ok(())
     }
-    /// Asks CPU `at` to stop, and the current task to be woken when it has.
+    /// Asks CPU `at` to stop, and to wake the current task when it has.
     fn want_offline(&mut self, at: usize) {
         if self.quiet {
             return;
@@ -77,7 +76,7 @@ impl Engine {
             self.send(at, Reason::Resched);
         }
     }
-    /// The running CPU stops for good, in its idle task at its turn.
+    /// Stops the running CPU for good, in its idle task at its turn.
     pub(crate) fn go_offline(&mut self) -> Switch {
         let at = self.cur;
         let tasks: Vec<u32> = self.cpus[at].queue.drain(..).collect();
@@ -110,8 +109,8 @@ impl Engine {
         self.wake_by(at, time_ps);
         Ok(())
     }
-    /// A task whose CPU leaves or has left belongs to another from now on, unless it is bound:
-    /// the first online CPU of its node, or else the first online.
+    /// Moves a task whose CPU is offline to the first online CPU of the same node, or else to the
+    /// first online CPU. Bound tasks stay.
     pub(crate) fn settle_cpu(&mut self, task: usize) {
         let at = usize::from(self.tasks[task].cpu);
         if self.tasks[task].per_cpu || self.online.contains(CpuId::new(at)) {

@@ -1,4 +1,4 @@
-//! What a CPU does when it has nothing to do.
+//! The idle loop of a CPU.
 
 use crate::context::{callbacks, suspend, with};
 use crate::cpu::Wait;
@@ -9,7 +9,7 @@ use crate::sched::{Why, schedule};
 use crate::task::Switch;
 use crate::turn::turn;
 
-/// The body of a CPU's idle task. Preemption is off in it: it switches by itself.
+/// The body of a CPU's idle task. Preemption is off in it; it calls the scheduler itself.
 pub(crate) fn idle_loop() {
     with(|engine| {
         engine.cpu().open_section();
@@ -30,14 +30,15 @@ pub(crate) fn idle_loop() {
     }
 }
 
-/// Stops the CPU until something comes. Interrupts are off; pending ones end the stop.
+/// Stops the CPU until an interrupt or a task arrives. Interrupts are off; a pending one ends the
+/// stop.
 fn idle_stop() {
     if let Some(callbacks) = callbacks() {
         callbacks.idle_enter();
     }
     loop {
         turn();
-        // Nothing may be on its way to a CPU that stops for good.
+        // A CPU that stops for good must have no pending interrupt.
         let mut dies = with(|engine| engine.may_go_offline());
         if dies && let Some(owner) = callbacks() {
             dies = owner.cpu_dying();
@@ -56,7 +57,7 @@ fn idle_stop() {
 }
 
 impl Engine {
-    /// Whether the idle task, at its turn, finds nothing to do.
+    /// Whether the idle task, at its turn, has neither an interrupt nor a task.
     fn idle_may_stop(&mut self) -> bool {
         let cpu = self.cpu_at_turn();
         cpu.irq_at > cpu.clock && (cpu.queue.is_empty() || cpu.offline_wanted)
@@ -65,14 +66,14 @@ impl Engine {
         let cpu = self.cpu_at_turn();
         !cpu.queue.is_empty() && !cpu.offline_wanted
     }
-    /// The running CPU was stopped and goes on.
+    /// Ends the running CPU's halt.
     fn go_on_from_halt(&mut self) {
         if !self.quiet {
             self.noise_while_halted();
             self.cpu().open_section();
         }
     }
-    /// Stops the running CPU, at its turn; `None` if something has come meanwhile.
+    /// Halts the running CPU, at its turn; `None` if an interrupt or a task has arrived meanwhile.
     fn halt(&mut self, dies: bool) -> Option<Switch> {
         if self.quiet || !self.idle_may_stop() {
             return None;
@@ -84,7 +85,7 @@ impl Engine {
         let until = self.cpu().ipi_at;
         Some(self.block(Wait::Halt, until))
     }
-    /// Whether the CPU is to stop for good, and nothing is on its way to it.
+    /// Whether the CPU is asked to stop for good and has no pending interrupt.
     fn may_go_offline(&mut self) -> bool {
         let cpu = self.cpu_at_turn();
         cpu.offline_wanted && cpu.ipi_at == NEVER && !self.quiet

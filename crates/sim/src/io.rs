@@ -1,4 +1,4 @@
-//! Requests to the swap device from the running CPU, and the interrupts that end them.
+//! Requests to the swap device from the running CPU, and their completion interrupts.
 
 use crate::cpu::{Reason, Wait};
 use crate::device::Request;
@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use mmscale_arch::{CpuId, IoBusy, IoDirection, IoDone, Ipi, Order, PageIo};
 
 impl Engine {
-    /// The running CPU hands a request to the device, at its turn.
+    /// Submits a request of the running CPU to the device, at its turn.
     pub(crate) fn io_submit(&mut self, io: PageIo) -> Result<(), IoBusy> {
         if self.quiet {
             return Ok(());
@@ -31,8 +31,8 @@ impl Engine {
         self.post(at, Reason::Ipi(Ipi::Block), due);
         Ok(())
     }
-    /// The running CPU reads or writes a block by itself, at its turn. What it charges for that it
-    /// has charged before.
+    /// Reads or writes a block on the running CPU itself, at its turn. The caller has charged the
+    /// cost before.
     pub(crate) fn io_now(&mut self, io: PageIo) -> bool {
         if self.quiet {
             return true;
@@ -54,7 +54,7 @@ impl Engine {
         }
         true
     }
-    /// Takes a request back that has finished, at the running CPU's turn.
+    /// Takes a request that has finished, at the running CPU's turn.
     pub(crate) fn io_done(&mut self) -> Option<IoDone> {
         let now_ps = self.cpu().clock;
         let has = |at: usize| self.device.next_of(at).is_some_and(|due| due <= now_ps);
@@ -74,7 +74,8 @@ impl Engine {
         }
         Some(request.done)
     }
-    /// The running CPU was interrupted for requests that have finished: again for the next one.
+    /// Plans the completion interrupt of the running CPU's next request, during that of an earlier
+    /// one.
     pub(crate) fn plan_block_interrupt(&mut self) {
         let (at, now_ps) = (self.cur, self.cpu().clock);
         let mut later = self.device.requests[at].range((now_ps + 1, 0)..);
@@ -82,7 +83,7 @@ impl Engine {
             self.post(at, Reason::Ipi(Ipi::Block), due);
         }
     }
-    /// Requests of `cpu`, which has gone, that nobody has taken back.
+    /// Returns the number of requests of `cpu`, which is offline, that no CPU has taken.
     pub(crate) fn requests_left(&self, cpu: CpuId) -> usize {
         self.device.requests[cpu.index()].len()
     }

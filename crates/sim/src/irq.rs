@@ -1,11 +1,16 @@
 //! Interrupts, preemption points and the passing of time on the running CPU.
 //!
-//! Interrupts arrive only at delivery points: operations on shared state, charges that reach a
-//! checkpoint, interrupts-on and preemption-on, relax, idle. At each the CPU waits for its turn
-//! first, so it sees the same interrupts under either policy.
+//! The simple version: before each step a CPU checks for interrupts that have arrived. The real
+//! one: it checks only at delivery points, which are operations on shared state, charges that reach
+//! a checkpoint, turning interrupts or preemption on, wait loops and idle. At each of them the CPU
+//! waits for its turn first, because only then are all interrupts known that other CPUs sent before
+//! its time. So it takes the same interrupts at the same times under either policy.
 //!
-//! Turning interrupts on is a delivery point only if a checkpoint has passed meanwhile: at most
-//! 500 ns after the last one, or at the time of a timer or of an interrupt that was known to come.
+//! A checkpoint is at most 500 ns after the last one, or at the time of a timer, or of an interrupt
+//! that was known when it was planned. Turning interrupts on is a delivery point only if a
+//! checkpoint has passed while they were off. In the example of [`crate::engine`], CPU 1 turns them
+//! on at 330 with its next checkpoint at 500, so the interrupt waits for the atomic load, the next
+//! operation on shared state. How late interrupts are is part of the outcome.
 
 use crate::ahead::NOWHERE;
 use crate::context::{callbacks, outside, suspend, with, with_any};
@@ -18,32 +23,32 @@ use crate::task::Switch;
 use crate::turn::turn;
 use mmscale_arch::{CpuId, Ipi, IrqState, Op};
 
-/// How a charge went on.
+/// How a charge ended.
 enum Step {
     Done,
-    /// Done, and the naive policy wants a turn.
+    /// All of the time has passed, and the naive policy wants a turn.
     Turn,
-    /// A checkpoint stands before the rest.
+    /// A checkpoint precedes the rest.
     Check,
 }
 
-/// What an interrupt interrupted.
+/// State of the CPU that an interrupt restores at its end.
 pub(crate) struct Interrupted {
     path: u32,
     preempt: u32,
     started_irq: Option<Reason>,
 }
 
-/// What a delivery point finds.
+/// The next thing due at a delivery point.
 enum Found {
     Nothing,
     Interrupt(Interrupted),
     Preempt,
 }
 
-/// Does `f` when it is the running CPU's turn, after the interrupts that have arrived by then;
-/// `None` if no engine runs on this host thread. `near` says where on the host the first thing is
-/// that `f` uses: it is fetched before the turn comes.
+/// Runs `f` at the running CPU's turn, after the interrupts that have arrived by then; `None` if no
+/// engine runs on this host thread. `near` returns the host address of the first data that `f`
+/// uses, to be fetched before the turn.
 #[inline(always)]
 pub(crate) fn at_turn_if_any<R>(
     near: impl Fn(&Engine) -> usize,
@@ -61,13 +66,13 @@ pub(crate) fn at_turn_if_any<R>(
     }
 }
 
-/// Does `f` when it is the running CPU's turn, after the interrupts that have arrived by then.
+/// Runs `f` at the running CPU's turn, after the interrupts that have arrived by then.
 #[inline(always)]
 pub(crate) fn at_turn<R>(f: impl FnMut(&mut Engine) -> R) -> R {
     at_turn_near(|_| NOWHERE, f)
 }
 
-/// The same; `near` as for [`at_turn_if_any`].
+/// Like [`at_turn`], with `near` as for [`at_turn_if_any`].
 #[inline(always)]
 pub(crate) fn at_turn_near<R>(
     near: impl Fn(&Engine) -> usize,
@@ -79,7 +84,7 @@ pub(crate) fn at_turn_near<R>(
     }
 }
 
-/// `ps` of the running CPU's own work pass, interrupts in between if they are on.
+/// Passes `ps` of the running CPU's own work, with interrupts in between if they are on.
 #[inline]
 pub(crate) fn charge(ps: u64) {
     let mut left = ps;
@@ -89,13 +94,13 @@ pub(crate) fn charge(ps: u64) {
     }
 }
 
-/// `count` times `op` happen on the running CPU.
+/// Charges the running CPU for `count` times `op`.
 #[inline]
 pub(crate) fn work(op: Op, count: u32) {
     charge_of(|engine| engine.op_ps(op, count));
 }
 
-/// What `cost` says, in ps, passes on the running CPU.
+/// Charges the running CPU the time, in ps, that `cost` returns.
 #[inline(always)]
 pub(crate) fn charge_of(cost: impl FnOnce(&mut Engine) -> u64) {
     let mut left = 0;
@@ -109,8 +114,8 @@ pub(crate) fn charge_of(cost: impl FnOnce(&mut Engine) -> u64) {
     }
 }
 
-/// The current task computes for `ps`. If that fits before the next checkpoint it is a charge;
-/// else the CPU waits, so that however long it takes it costs the host only its interrupts.
+/// Lets the current task compute for `ps`. If that fits before the next checkpoint it is a charge;
+/// otherwise the CPU waits, so that a long computation costs the host only its interrupts.
 pub(crate) fn user(ps: u64) {
     let mut left = ps;
     while let Some(step) = with(|engine| engine.compute(&mut left)) {
@@ -129,12 +134,12 @@ pub(crate) fn user(ps: u64) {
     }
 }
 
-/// How a task's computing goes on.
+/// How a task's computation continues.
 enum User {
-    /// It is done.
+    /// The part up to this point has passed.
     Passed,
-    /// The CPU's turn comes first, and no checkpoint: one would be planned at this time only if
-    /// other CPUs are behind, which depends on the schedule.
+    /// The CPU's turn comes first. No checkpoint: one would be planned at this time only if other
+    /// CPUs are behind, which depends on the policy.
     Turn,
     /// Interrupts or noise come first.
     Check,
@@ -155,7 +160,7 @@ fn charge_rest(mut step: Step, mut left: u64) {
     }
 }
 
-/// Noise that is due, then interrupts.
+/// Applies noise that is due, then delivers interrupts.
 #[cold]
 #[inline(never)]
 fn checkpoint() {
@@ -164,8 +169,8 @@ fn checkpoint() {
     }
 }
 
-/// Takes all interrupts that have arrived, in the order of their arrival, then lets a task go
-/// first that should. Afterwards it is the CPU's turn.
+/// Takes all interrupts that have arrived, in the order of their arrival; then runs a more urgent
+/// task, if one waits. Returns at the CPU's turn.
 #[inline(never)]
 pub(crate) fn deliver() {
     loop {
@@ -181,7 +186,7 @@ pub(crate) fn deliver() {
                         Some(Reason::Resched) => {}
                     }
                 }
-                // The end of a time slice depends on who waits for the CPU by now.
+                // The end of a time slice depends on the tasks that wait for the CPU now.
                 if with(|engine| interrupted.started_irq.is_none() && engine.is_slice_used_up()) {
                     turn();
                 }
@@ -203,7 +208,7 @@ pub(crate) fn save() -> IrqState {
     IrqState(before.unwrap_or(true))
 }
 
-/// Puts the interrupt state back.
+/// Restores an earlier interrupt state.
 #[inline]
 pub(crate) fn restore(before: IrqState) {
     let check = with_any(|engine| {
@@ -247,7 +252,7 @@ pub(crate) fn preempt_enable() {
     }
 }
 
-/// Lets a task go first that should, if nothing forbids it.
+/// Runs a more urgent task first, if preemption and interrupts are on.
 #[inline]
 pub(crate) fn cond_resched() {
     let resched = with(|engine| {
@@ -260,8 +265,8 @@ pub(crate) fn cond_resched() {
     }
 }
 
-/// One turn of a wait loop. It takes as long as `pause` does on the machines of the profiles, so
-/// that a loop without any other cost still makes time pass.
+/// Passes one round of a wait loop. It takes as long as `pause` does on the machines of the
+/// profiles, so that time passes in a loop without any other cost.
 pub(crate) fn relax() {
     const RELAX_PS: u64 = 40_000;
     charge_of(|engine| {
@@ -290,14 +295,14 @@ pub(crate) fn set_timer(time_ps: u64) {
 }
 
 impl Engine {
-    /// Lets up to `left` of the running CPU's time pass, as far as the next checkpoint.
+    /// Passes up to `left` of the running CPU's time, as far as the next checkpoint.
     #[inline]
     fn advance(&mut self, left: &mut u64) -> Step {
         let cpu = &mut self.cpus[self.cur];
         let to = cpu.clock + *left;
         if to < cpu.stop_at {
             cpu.clock = to;
-            // What takes no time is no step either.
+            // A charge of zero is no step.
             let passed = core::mem::take(left) > 0;
             return if self.naive && passed { Step::Turn } else { Step::Done };
         }
@@ -309,7 +314,7 @@ impl Engine {
         *left -= part;
         Step::Check
     }
-    /// Lets up to `left` of a task's computing pass; `None` when all has.
+    /// Passes up to `left` of a task's computation; `None` when all has passed.
     fn compute(&mut self, left: &mut u64) -> Option<User> {
         if self.quiet || *left == 0 {
             return None;
@@ -340,7 +345,7 @@ impl Engine {
         let since = cpu.clock;
         Some(User::Wait(self.block(Wait::User, until), since))
     }
-    /// Begins the first interrupt that has arrived. The running CPU has its turn.
+    /// Starts the first interrupt that has arrived. At the running CPU's turn.
     fn find_interrupt(&mut self) -> Found {
         let irq_ps = self.costs.irq_ps;
         if self.quiet || self.cpu().irq_off {
@@ -371,7 +376,7 @@ impl Engine {
         cpu.plan_check();
         Found::Nothing
     }
-    /// Ends an interrupt: the state that it found is back.
+    /// Ends an interrupt: restores the state that it found.
     fn end_interrupt(&mut self, interrupted: &Interrupted) {
         self.check_interrupt_end(interrupted.preempt);
         let slice_over = interrupted.started_irq.is_none() && self.slice_over();
@@ -401,7 +406,7 @@ impl Engine {
         self.cpu().clock += send_ps;
         self.post(to, reason, arrival);
     }
-    /// `reason` arrives at `to` at `time_ps`.
+    /// Makes `reason` arrive at CPU `to` at `time_ps`.
     pub(crate) fn post(&mut self, to: usize, reason: Reason, time_ps: u64) {
         let target = &mut self.cpus[to];
         target.post(reason, time_ps);

@@ -1,8 +1,8 @@
-//! Books kept from tracepoints: who was given which frame, and what stands in the counters' bytes.
+//! A record of the tracepoints: which frames are allocated, and the values of the counters' bytes.
 //!
-//! They stand outside the memory manager and share nothing with it. Nothing of this waits for a
-//! turn: whoever has a frame or a byte got it by an operation on shared state, so the host runs the
-//! events of one frame, and of one byte, in their order.
+//! It is independent of the memory manager. Recording waits for no turn: the owner of a frame or of
+//! a byte obtained it by an operation on shared state, so the host runs the events of one frame,
+//! and of one byte, in their order.
 
 use crate::outcome::Rule;
 use mmscale_arch::{CounterEvent, CpuId, ExitEvent, Order, PageEvent, PcpEvent, Pfn, Trace, ZapBy};
@@ -12,27 +12,27 @@ use std::collections::{BTreeMap, BTreeSet};
 const GROUP: usize = 4096;
 const WORDS: usize = GROUP / 64;
 
-/// A bit for each of a group's frames.
+/// One bit for each frame of a group.
 #[derive(Clone)]
 struct Group {
     held: [u64; WORDS],
-    /// Held once or more.
+    /// Allocated at least once.
     seen: [u64; WORDS],
 }
 
-/// A counter's byte: whose, which zone or node, which counter.
+/// A counter's byte: its CPU, its zone or node, its counter.
 type Byte = (CpuId, u16, u8);
 
-/// What the tracepoints have said.
+/// The state that the tracepoints describe.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// By groups of frames; absent while no frame of a group was handed out.
+    /// By groups of frames; absent until a frame of the group is allocated.
     groups: Vec<Option<Box<Group>>>,
     /// Bytes that are not zero.
     bytes: BTreeMap<Byte, i8>,
-    /// Pages in page caches, by CPU and zone, where there are any.
+    /// Pages in page caches, by CPU and zone; zeros are left out.
     cached: BTreeMap<(CpuId, u16), u32>,
-    /// Page tables of dying address spaces that somebody has claimed, by address space.
+    /// Claimed page tables of dying address spaces, by address space.
     claimed: BTreeSet<(usize, u32)>,
 }
 
@@ -49,7 +49,7 @@ impl Ledger {
         self.groups[at]
             .get_or_insert_with(|| Box::new(Group { held: [0; WORDS], seen: [0; WORDS] }))
     }
-    /// Gives a block out; the first of its frames that somebody has already.
+    /// Allocates a block; returns the first of its frames that is allocated already.
     fn hand_out(&mut self, first: Pfn, order: Order) -> Option<usize> {
         let mut taken = None;
         for index in pages(first, order) {
@@ -63,7 +63,7 @@ impl Ledger {
         }
         taken
     }
-    /// Takes a block back; the first of its frames that nobody has.
+    /// Frees a block; returns the first of its frames that is not allocated.
     fn take_back(&mut self, first: Pfn, order: Order) -> Option<usize> {
         let mut free = None;
         for index in pages(first, order) {
@@ -76,7 +76,7 @@ impl Ledger {
         }
         free
     }
-    /// The first frame of a block that was taken back and not handed out since.
+    /// Returns the first frame of a block that was freed and not allocated since.
     pub(crate) fn freed(&self, first: Pfn, order: Order) -> Option<usize> {
         pages(first, order).find(|index| {
             let group = self.groups.get(index / GROUP).and_then(Option::as_ref);
@@ -84,7 +84,7 @@ impl Ledger {
             group.is_some_and(|group| group.seen[word] & !group.held[word] & bit != 0)
         })
     }
-    /// Notes a byte's new value; returns the one it had.
+    /// Records a byte's new value; returns the old one.
     fn set_byte(&mut self, byte: Byte, new: i8) -> i8 {
         let old = if new == 0 { self.bytes.remove(&byte) } else { self.bytes.insert(byte, new) };
         old.unwrap_or(0)
@@ -96,7 +96,7 @@ impl Ledger {
             self.cached.insert(cache, pages);
         }
     }
-    /// Books what a tracepoint says, and says what is wrong with it.
+    /// Records a tracepoint; returns the rule that it breaks, if any.
     pub(crate) fn book(&mut self, event: &Trace) -> Option<(Rule, String)> {
         match *event {
             Trace::Page(PageEvent::Alloc { pfn, order }) => {
@@ -140,7 +140,7 @@ impl Ledger {
             _ => None,
         }
     }
-    /// What `cpu` has in its bytes and its page caches.
+    /// Describes what `cpu` has in its counter bytes and its page caches.
     pub(crate) fn left_by(&self, cpu: CpuId) -> Vec<String> {
         let bytes = self.bytes.iter().filter(|((whose, ..), _)| *whose == cpu);
         let bytes = bytes.map(|((_, domain, item), count)| {

@@ -1,28 +1,29 @@
 //! A deterministic many-core machine in virtual time.
 //!
-//! Ordinary code over [`mmscale_arch::Machine`] runs unchanged on 1 to 4096 virtual CPUs: each
-//! task is a coroutine on one host thread, each CPU has a clock of its own, and whatever CPUs can
+//! Ordinary code over [`mmscale_arch::Machine`] runs unchanged on 1 to 4096 virtual CPUs. Each task
+//! is a coroutine on one host thread, and each CPU has a clock of its own. Everything that CPUs can
 //! see of one another happens in the order of virtual time. The same configuration in the same
-//! binary gives the same results, to the last bit.
+//! binary gives the same results, to the last bit. The module page of `engine` explains how, with
+//! an example.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `engine`, `heap`, `cpu`, `turn` | clocks, turns, the queue of events |
-//! | `ahead` | what the host fetches before a turn |
+//! | `ahead` | host memory that is fetched before a turn |
 //! | `irq` | charges, checkpoints, interrupts, timers |
 //! | `sched`, `task`, `park`, `idle` | run queues, park and unpark, idle |
 //! | `lock`, `spin`, `atomics`, `lines`, `memory`, `cost` | shared state and what it costs |
 //! | `device`, `io` | the swap device |
-//! | `stats`, `noise`, `hotplug` | statistics, disturbance, CPUs that leave |
-//! | `sections`, `watch` | for how long CPUs can run no other task, and why |
+//! | `stats`, `noise`, `hotplug` | statistics, disturbance, CPUs that go offline |
+//! | `sections`, `watch` | how long CPUs can run no other task, and why |
 //! | `check`, `checker`, `ledger` | checkers: locks and contexts; frames and counters |
-//! | `tables`, `tlbs`, `paging` | words of page tables, and the translations that CPUs keep |
-//! | `trail` | the order of events, to find where two runs part |
-//! | `stack`, `slab` | what coroutines run on |
-//! | `context`, `run` | coroutines, and the way from `Sim`'s functions to the engine |
+//! | `tables`, `tlbs`, `paging` | words of page tables, and the CPUs' TLBs |
+//! | `trail` | the order of events, to find where two runs differ |
+//! | `stack`, `slab` | stacks of coroutines |
+//! | `context`, `run` | coroutines, and access to the engine from `Sim`'s functions |
 //!
-//! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager;
-//! waiting emerges from locks that are taken.
+//! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager.
+//! Waits emerge from the locks that code takes.
 
 mod ahead;
 mod arch;

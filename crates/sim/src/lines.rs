@@ -1,22 +1,26 @@
-//! Cache lines of the memory manager's own data: who wrote them last, who read them last.
+//! Cache lines of the memory manager's own data: the last writer, and the last reader since.
 //!
-//! Touching a line is no operation on shared state: it costs time and waits for nobody. It is
-//! exact as long as a line is touched only by whoever owns what it holds (under its lock, or as
-//! the holder of the frame). `Access::Peek` is for a frame that somebody else may be writing
-//! meanwhile: it waits for the CPU's turn, looks at the line as it is at that time, even if its
-//! owner has run ahead on the host, and leaves no trace.
+//! The simple version: every access to a line waits for its turn. The real one: touching a line is
+//! no operation on shared state. It costs time and does not wait. That is exact as long as only the
+//! owner of the data on the line touches it: the holder of its lock, or of the frame.
+//! `Access::Peek` is for a frame that another CPU may be writing. It waits for the CPU's turn, sees
+//! the line as of that time even if its owner has run ahead on the host, and changes nothing.
 //!
-//! Approximations: of several readers since the last write only the latest is known, the others
-//! pay for the line again; and so does whoever peeks twice, while the owner pays nothing for it.
+//! A read costs the transfer from the last writer; a hit in the own cache if the CPU is the last
+//! writer or the last reader. A write costs the longer of two transfers: from the last writer, and
+//! from the last reader, whose copy it invalidates. A line without a user comes from memory.
+//!
+//! Approximations: of several readers since the last write only the latest is known, and the others
+//! pay for the line again. A CPU that peeks twice pays twice, and the owner pays nothing for it.
 
 use crate::topology::{NOBODY, Seats};
 use mmscale_arch::{Access, Line};
 use std::cell::Cell;
 
-/// The last writer and the last reader since, as CPU number plus 1; 0 is nobody.
+/// The last writer and the last reader since, as CPU number plus 1; 0 if there is none.
 type Users = u32;
 
-/// All named lines. Those of frames take up host memory only once they are touched: a vector of
+/// All named lines. The lines of frames use host memory only after the first touch: a vector of
 /// zeros comes from the host as untouched pages.
 pub(crate) struct Lines {
     frames: Vec<Users>,
@@ -32,7 +36,7 @@ const fn reader(users: Users) -> u16 {
     ((users >> 16) as u16).wrapping_sub(1)
 }
 
-/// Uses a line on CPU `at`; returns what that costs, in ps.
+/// Uses a line on CPU `at`; returns the cost, in ps.
 #[inline]
 fn take(users: &mut Users, at: usize, access: Access, seats: &Seats) -> u64 {
     const { assert!(NOBODY == 0_u16.wrapping_sub(1)) };
@@ -59,13 +63,13 @@ impl Lines {
     pub(crate) fn new(frames: usize) -> Self {
         Self { frames: vec![0; frames], free_areas: Vec::new(), shared: Vec::new() }
     }
-    /// Whether CPU `at` wrote the frame's line last, and nobody has read it since: any use of it
-    /// costs what the own cache costs, and leaves it as it is.
+    /// Whether CPU `at` is the last writer of the frame's line, without readers since. Then every
+    /// use costs a hit in the own cache and leaves the line as it is.
     #[inline]
     pub(crate) fn is_own(&self, index: usize, at: usize) -> bool {
         self.frames.get(index).is_some_and(|&users| users == at as Users + 1)
     }
-    /// The last writer of a frame's line.
+    /// Returns the last writer of a frame's line.
     #[inline]
     pub(crate) fn frame_writer(&self, index: usize) -> u16 {
         self.frames.get(index).map_or(NOBODY, |&users| writer(users))
@@ -85,8 +89,8 @@ impl Lines {
     }
 }
 
-/// The state of an atomic's line: its last writer, the readers since and, for read-modify-writes,
-/// the time until which it is busy.
+/// The state of an atomic's line: its last writer, the readers since and, for writes, the time
+/// until which it is busy.
 ///
 /// Approximation: readers are kept in 64 bits, by CPU number modulo 64. With more than 64 CPUs a
 /// reader may find the line shared though another CPU brought it in.
@@ -106,7 +110,7 @@ impl LineState {
             busy_until: Cell::new(0),
         }
     }
-    /// As [`LineState::take`], if `cpu` wrote the line last and nobody has read it since.
+    /// Like [`LineState::take`], if `cpu` is the last writer and the line has no readers since.
     #[inline]
     pub(crate) fn take_own(
         &self,
@@ -130,8 +134,8 @@ impl LineState {
         self.busy_until.set(clock + cost);
         Some(cost)
     }
-    /// Brings the line to `cpu` at `clock`; returns what that and the operation take, in ps, the
-    /// wait for a busy line included.
+    /// Brings the line to `cpu` at `clock`. Returns the time of the transfer and the operation, in
+    /// ps, including the wait for a busy line.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -168,18 +172,18 @@ impl LineState {
     }
 }
 
-/// What an operation does to its line.
+/// The access of an operation to its line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Usage {
-    /// It reads.
+    /// A read.
     Load,
-    /// It reads, and is part of other work if it finds the line in the cache.
+    /// A read that is part of other work: a hit costs nothing.
     LoadUncharged,
-    /// It writes.
+    /// A write.
     Store,
-    /// It writes, and is part of other work if it finds the line in the cache.
+    /// A write that is part of other work: a hit on a line that is not busy costs nothing.
     StoreUncharged,
-    /// It reads and writes in one step.
+    /// A read and a write in one step.
     Update,
 }
 

@@ -1,12 +1,31 @@
-//! The spin lock of the simulated machine: a queue lock with handoff by distance.
+//! The spin lock of the simulated machine: a queue lock whose handoff depends on distance.
 //!
-//! Taking it needs the CPU's turn; letting it go only records when it becomes free and hands it to
-//! the first in the queue. A CPU that arrives before that time, in virtual time, waits for it like
-//! one that was queued when the holder let go: it cannot tell the two apart.
+//! # The simple version
+//! `lock` and `unlock` both wait for the CPU's turn. `lock` takes a free lock, or puts the CPU into
+//! the lock's queue. `unlock` hands the lock to the first waiter, which resumes at release +
+//! handoff + transfer of the line between the two CPUs.
 //!
-//! Whoever waited goes on at a turn of its own, with interrupts off too: the hold before its own is
-//! then past for everybody. So of what a lock protects, the lock itself included, at most one CPU
-//! is ahead of the others, and what it changed is known from the note of that one change.
+//! # The real one
+//! Only `lock` waits for its turn. `unlock` records the time of the release (`free_at`, an order
+//! word) and grants the lock to the first waiter, while the host keeps running the same CPU. A
+//! `lock` at an earlier virtual time may therefore come later on the host. Three cases, by what it
+//! finds at its turn:
+//!
+//! ```text
+//! owner    free_at          the CPU
+//! none     not later        takes the lock at its own time
+//! none     later            waits: granted at free_at + handoff + transfer
+//! another  any              joins the queue: granted by that owner's release
+//! ```
+//!
+//! In the simple version the second case is a CPU in the queue at the time of the release. Its
+//! grant is computed from the same release time and the same two CPUs, so the result is the same.
+//! In the third case the owner may hold the lock already, or may have been granted it for later.
+//!
+//! A CPU that waited resumes at a turn of its own, with interrupts off too. The hold before its own
+//! is then in the past of every CPU. So at most one CPU runs ahead inside the critical sections of
+//! one lock, and a note of the values before its changes is enough to answer earlier readers (see
+//! `tables` and `cost`).
 
 use crate::context::{suspend, with, with_any};
 use crate::cpu::{Answer, Wait, Waiter};
@@ -19,24 +38,24 @@ use crate::topology::NOBODY;
 use mmscale_arch::{LockClass, RawSpin};
 use std::ptr::NonNull;
 
-/// How taking a lock went.
+/// Result of an attempt to take a lock.
 enum Take {
     Mine,
-    /// The CPU holds it already, and the run is over.
+    /// The CPU holds it already, and the run has ended.
     Never,
-    /// The CPU rests in the lock's queue.
+    /// The CPU waits in the lock's queue.
     Wait,
 }
 
-/// How a call of `lock` goes on.
+/// How a call of `lock` continues.
 enum Step {
     Mine,
-    /// After others, from the start: a [`Switch`], but flat, so that it fits registers.
+    /// After earlier CPUs, from the start: a [`Switch`], but flat, so that it fits registers.
     Turn {
         yielder: *const Yielder,
         next: u32,
     },
-    /// After others, which may have answered.
+    /// After other CPUs. [`Engine::answer_spin`] may have finished the attempt meanwhile.
     Leave {
         yielder: *const Yielder,
         next: u32,
@@ -47,16 +66,16 @@ enum Step {
     Deliver,
 }
 
-// SAFETY: the engine gives the lock to one CPU until that unlocks it, all on one host thread;
-// without an engine nothing runs at the same time.
+// SAFETY: the engine grants the lock to one CPU until that CPU unlocks it, all on one host thread;
+// without an engine, no other code runs at the same time.
 unsafe impl RawSpin for SimSpin {
     fn new(class: LockClass) -> Self {
         Self::free(class)
     }
     #[inline(always)]
     fn lock(&self) {
-        // An owner now is a hint that the CPU will have to queue. The two ways differ for the host
-        // alone: in what they cost it.
+        // A lock with an owner is likely to make the CPU queue. The two branches give the same
+        // result and differ only in host time.
         let step = if self.owner.get() == NOBODY {
             at_turn_if_any(self.near(), |engine| engine.spin_lock_at_turn(self))
         } else {
@@ -84,15 +103,16 @@ unsafe impl RawSpin for SimSpin {
 }
 
 impl SimSpin {
-    /// Where it is on the host.
+    /// Returns the lock's host address, for [`crate::ahead`].
     #[inline]
     fn near(&self) -> impl Fn(&Engine) -> usize {
         let here = (&raw const *self).addr();
         move |_| here
     }
-    /// Goes on with a call of `lock` until it has the lock. Preemption is off from the queue on:
-    /// interrupts come in between, other tasks do not. Inlined, so that the coroutine is left from
-    /// `lock` itself: returns through frames after a switch of stacks are what hosts predict worst.
+    /// Continues a call of `lock` until it has the lock. Preemption is off while the CPU is in the
+    /// queue: interrupts may be handled, other tasks do not run. Inlined, so that the coroutine is
+    /// left from `lock` itself: returns through frames after a switch of stacks are what hosts
+    /// predict worst.
     #[inline(always)]
     fn go_on(&self, mut step: Step) {
         while !matches!(step, Step::Mine) {
@@ -104,7 +124,7 @@ impl SimSpin {
             }
         }
     }
-    /// The same for what is seldom.
+    /// Continues a call of `lock` in the rare cases.
     #[cold]
     #[inline(never)]
     fn go_on_after(&self, step: Step) -> Step {
@@ -122,7 +142,7 @@ impl SimSpin {
 }
 
 impl Engine {
-    /// Begins to take a lock. An owner now is a hint that the CPU will have to queue.
+    /// Starts to take a lock. If the lock has an owner, the CPU is likely to queue.
     #[inline]
     fn begin_lock(&mut self, lock: &SimSpin) -> Step {
         if lock.owner.get() != NOBODY && !self.heap.is_first(self.cpus[self.cur].order()) {
@@ -134,8 +154,8 @@ impl Engine {
             Gate::Deliver => Step::Retry,
         }
     }
-    /// Leaves the question for a lock behind while the CPU waits for its turn: `accept` finds it,
-    /// and the coroutine is not resumed just to be queued.
+    /// Stores the lock that the CPU wants while it waits for its turn. `accept` then makes the
+    /// attempt, and the coroutine is not resumed just to be queued.
     fn ask_spin(&mut self, lock: &SimSpin) -> Step {
         self.cpu().asks = Some(NonNull::from(lock));
         let gate = self.yield_turn((&raw const *lock).addr());
@@ -145,7 +165,7 @@ impl Engine {
         self.cpu().asks = None;
         if matches!(gate, Gate::Go) { Step::Mine } else { Step::Retry }
     }
-    /// Goes on with a call of `lock` after it left its coroutine.
+    /// Continues a call of `lock` after it left its coroutine.
     fn ask_spin_again(&mut self, lock: &SimSpin) -> Step {
         let cpu = self.cpu();
         match std::mem::replace(&mut cpu.answer, Answer::None) {
@@ -157,8 +177,8 @@ impl Engine {
             }
         }
     }
-    /// Answers the question that the running CPU left behind, at its turn; says whether the CPU
-    /// waits on, in the lock's queue.
+    /// Makes the attempt on the lock that the running CPU wants, at its turn. Returns whether the
+    /// CPU waits in the lock's queue.
     pub(crate) fn answer_spin(&mut self) -> bool {
         let cpu = self.cpu();
         let Some(lock) = cpu.asks else { return false };
@@ -180,7 +200,7 @@ impl Engine {
         }
         matches!(taken, Take::Wait)
     }
-    /// Takes a lock or leaves the CPU to others, after the gate.
+    /// Takes a lock, or lets other CPUs run while this CPU waits for it. At the CPU's turn.
     #[inline]
     fn spin_lock_at_turn(&mut self, lock: &SimSpin) -> Step {
         match self.spin_lock(lock) {
@@ -225,12 +245,12 @@ impl Engine {
     #[inline]
     fn transfer(&self, lock: &SimSpin, to: usize) -> u64 {
         match lock.last.get() {
-            // A lock that nobody has used yet is in its first user's cache.
+            // A lock that has not been used is in the cache of its first user.
             NOBODY => self.seats.own_ps(),
             last => self.seats.transfer_ps(last, to),
         }
     }
-    /// The lock goes to CPU `to`, which came at `arrived` and has it from `grant` on.
+    /// Grants the lock to CPU `to`, which requested it at `arrived` and holds it after `grant`.
     #[inline]
     fn hand_over(&mut self, lock: &SimSpin, to: usize, row: u32, arrived: u64, grant: u64) {
         lock.owner.set(to as u16);
@@ -243,8 +263,8 @@ impl Engine {
             self.checker.lock_owner(lock.id.get(), to as u16);
         }
     }
-    /// The lock is this CPU's from `grant` on, and nobody else has to do anything for that. It
-    /// waits for its turn all the same.
+    /// Waits for a lock that is granted for `grant` already. The CPU still resumes at a turn of its
+    /// own.
     #[inline(never)]
     fn wait_until(&mut self, lock: &SimSpin, grant: u64) -> Take {
         let cpu = &mut self.cpus[self.cur];
@@ -261,7 +281,7 @@ impl Engine {
         self.rest_in_queue(until);
         Take::Wait
     }
-    /// The running CPU stands in a lock's queue.
+    /// Leaves the running CPU in a lock's queue until `until` or an interrupt.
     #[inline]
     fn rest_in_queue(&mut self, until: u64) {
         self.cpu().answer = Answer::Queued;
@@ -297,7 +317,7 @@ impl Engine {
         self.rest_in_queue(until);
         Take::Wait
     }
-    /// The running CPU has a lock of `class` from now on.
+    /// Notes that the running CPU holds a lock of `class`.
     #[inline]
     fn hold(&mut self, class: LockClass) {
         if self.hold_scale.is_some_and(|scale| scale.class == class) {
@@ -305,7 +325,7 @@ impl Engine {
         }
         self.check_taken(class);
     }
-    /// How a wait in the queue goes on; at the CPU's turn, unless interrupts are off.
+    /// Continues a wait in the queue; at the CPU's turn, unless interrupts are off.
     #[inline]
     fn spin_poll(&mut self) -> Step {
         let cpu = &mut self.cpus[self.cur];
@@ -325,7 +345,7 @@ impl Engine {
         }
         Step::Mine
     }
-    /// Something came while the running CPU waits in the queue until `grant`.
+    /// Continues a wait that ends at `grant`, after something woke the running CPU earlier.
     #[cold]
     fn spin_on(&mut self, grant: u64) -> Step {
         let cpu = self.cpu();
@@ -345,7 +365,8 @@ impl Engine {
         let owned = lock.owner.get() != NOBODY;
         let let_go = lock.free_at.get() <= self.cpus[at].order();
         if owned || !let_go {
-            // An owner to whom the lock is let go only later has not got its line yet.
+            // Until `free_at` the line is with the CPU that hands the lock over, not with its next
+            // owner.
             let holder = if owned && !let_go { &lock.before } else { &lock.last };
             self.cpu().clock += self.seats.transfer_ps(holder.get(), at);
             return false;
@@ -370,7 +391,7 @@ impl Engine {
         cpu.clock += own_ps;
         held
     }
-    /// Lets the lock go if no checkpoint comes before that; says whether it did.
+    /// Releases the lock if no checkpoint precedes the release; returns whether it did.
     #[inline]
     fn spin_unlock_at_once(&mut self, lock: &SimSpin) -> bool {
         let unlock_ps = self.costs.unlock_ps;

@@ -6,9 +6,9 @@ use mmscale_arch::{Order, Pfn};
 /// Frames whose stamps are kept together.
 const GROUP: usize = 512;
 
-/// Stamps of frames, and when each node's memory is free for more.
+/// Stamps of frames, and when each node's memory is free again.
 pub(crate) struct Memory {
-    /// By groups of frames; absent while no frame of a group has been stamped.
+    /// By groups of frames; absent until a frame of the group is stamped.
     stamps: Vec<Option<Box<[u64; GROUP]>>>,
     busy_until: Vec<u64>,
     node_pages: usize,
@@ -49,24 +49,24 @@ impl Memory {
             at = stop;
         }
     }
-    /// The bytes of a block.
+    /// Returns the size of a block in bytes.
     pub(crate) fn bytes(&self, order: Order) -> u64 {
         order.pages() as u64 * self.page_bytes
     }
-    /// Clears a block's stamps, and takes the bandwidth for that from the node; returns when the
-    /// node is through.
+    /// Clears a block's stamps and uses the node's bandwidth for that; returns when the memory has
+    /// finished.
     pub(crate) fn clear(&mut self, pfn: Pfn, order: Order, now_ps: u64) -> u64 {
         self.clear_stamps(pfn, order.pages());
         self.pass(pfn, self.bytes(order), now_ps)
     }
-    /// Copies a stamp, and takes the bandwidth from both nodes; returns when both are through.
+    /// Copies a stamp and uses the bandwidth of both nodes; returns when both have finished.
     pub(crate) fn copy(&mut self, from: Pfn, to: Pfn, now_ps: u64) -> u64 {
         self.write_stamp(to, self.read_stamp(from));
         let bytes = self.bytes(Order::ZERO);
         let read_ps = self.pass(from, bytes, now_ps);
         read_ps.max(self.pass(to, bytes, now_ps))
     }
-    /// Moves bytes to or from the memory of the node of `pfn`; returns when it is through.
+    /// Moves bytes to or from the memory of the node of `pfn`; returns when that has finished.
     fn pass(&mut self, pfn: Pfn, bytes: u64, now_ps: u64) -> u64 {
         let node = (pfn.index() / self.node_pages).min(self.busy_until.len() - 1);
         let Some(ps) = (bytes * 1_000_000).checked_div(self.bytes_per_us) else { return now_ps };

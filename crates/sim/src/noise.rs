@@ -27,7 +27,7 @@ impl Disturbance {
     }
 }
 
-/// Whether the allocation that asks is to fail: `Faults::alloc_fail_1024`.
+/// Whether the current allocation is to fail: [`Faults::alloc_fail_1024`](crate::Faults).
 pub(crate) fn fail_alloc() -> bool {
     with(|engine| {
         let share = engine.faults.alloc_fail_1024;
@@ -35,8 +35,8 @@ pub(crate) fn fail_alloc() -> bool {
     })
 }
 
-/// The seed-driven generator of the running CPU, for programs that make choices: draws do not
-/// disturb the engine's own.
+/// Draws from the running CPU's generator for programs that make choices. The draws do not change
+/// those of the engine.
 pub fn random_u64() -> u64 {
     with(|engine| engine.cpu().noise_rng.next())
 }
@@ -51,8 +51,8 @@ impl Engine {
         cpu.steal_at = next(noise.stolen).min(end);
         cpu.device_at = next(noise.irq_off);
     }
-    /// What is due at a checkpoint of the running CPU: stolen time, somebody else's interrupt, the
-    /// end of the run. Says whether interrupts may be delivered now.
+    /// Applies what is due at a checkpoint of the running CPU: stolen time, a foreign interrupt
+    /// handler, the end of the run. Returns whether interrupts may be delivered now.
     pub(crate) fn suffer_noise(&mut self) -> bool {
         if self.quiet {
             return false;
@@ -86,19 +86,19 @@ impl Engine {
         }
         !cpu.irq_off
     }
-    /// How much later than usual an interrupt arrives, in ps.
+    /// Draws how much later than usual an interrupt arrives, in ps.
     pub(crate) fn late_ipi(&mut self) -> u64 {
         let faults = self.faults;
         let late = self.cpu().noise_rng.chance_1024(faults.late_ipi_1024);
         if late { faults.late_ipi_ns.saturating_mul(1000) } else { 0 }
     }
-    /// Whether an interrupt that is sent never arrives.
+    /// Draws whether an interrupt is lost.
     pub(crate) fn lost_ipi(&mut self) -> bool {
         let share = self.faults.lost_ipi_1024;
         self.cpu().noise_rng.chance_1024(share)
     }
-    /// A CPU that was stopped goes on: what would have been taken from it meanwhile was nobody's,
-    /// but for what is left of it now.
+    /// Ends the halt of the running CPU. Time that was stolen during the halt is not charged,
+    /// except for what is left of it.
     pub(crate) fn noise_while_halted(&mut self) {
         let (noise, end) = (self.noise, self.limit_ps() + 1);
         let cpu = self.cpu();
@@ -115,7 +115,7 @@ impl Engine {
             }
         }
     }
-    /// Whether a park returns at once though nobody asked for it.
+    /// Draws whether a park returns early without an unpark.
     pub(crate) fn early_park(&mut self) -> bool {
         let share = self.faults.early_park_1024;
         self.cpu().noise_rng.chance_1024(share)

@@ -1,30 +1,33 @@
-//! What a run leaves.
+//! The outcome of a run.
 
 use crate::sections::CpuSections;
 use crate::trail::Trail;
 use mmscale_arch::{CpuId, Probe};
 use mmscale_document::{CallRow, LockRow};
 
-/// What a run leaves.
+/// The outcome of a run.
 pub struct Outcome {
     /// When the last task returned, in ns of virtual time.
     pub virtual_ns: u64,
-    /// Operations on shared state, interrupts and task switches: what the engine had to order.
+    /// Operations on shared state, interrupts and task switches: the events that the engine
+    /// ordered.
     pub events: u64,
     /// A hash of all virtual results and of the final state of all generators. Equal for equal
     /// configuration and binary, under either policy.
     pub fingerprint: u64,
     /// Lock statistics by class and call path, sorted.
     pub locks: Vec<LockRow>,
-    /// CPU time by call path, spinning included and sleeping not, sorted: while locks are counted.
+    /// CPU time by call path, sorted, while locks are counted. Spinning is included, sleeping is
+    /// not.
     pub calls: Vec<CallRow>,
-    /// How late interrupts were delivered, after they arrived, with interrupts off or not.
+    /// Delays between the arrival and the delivery of interrupts, whether interrupts were off or
+    /// not.
     pub lateness: Lateness,
     /// Sections without preemption, by CPU; empty unless the run asked for them.
     pub sections: Vec<CpuSections>,
-    /// What the run kept of the order of events.
+    /// The order of events, as far as the run recorded it.
     pub trail: Trail,
-    /// What the checkers saw, in the order in which it happened.
+    /// Broken rules, in the order in which the checkers saw them.
     pub violations: Vec<Violation>,
     /// Why the run ended early, if it did.
     pub failure: Option<Failure>,
@@ -32,7 +35,7 @@ pub struct Outcome {
     pub probes: Vec<Box<dyn Probe>>,
 }
 
-/// How late interrupts were delivered.
+/// Delays between the arrival and the delivery of interrupts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lateness {
     /// Interrupts delivered.
@@ -43,7 +46,7 @@ pub struct Lateness {
     pub mean_ns: u64,
 }
 
-/// Where and when something happened.
+/// A CPU, a time and a call path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The CPU.
@@ -65,9 +68,9 @@ impl std::fmt::Display for Place {
 pub struct Violation {
     /// Which rule.
     pub rule: Rule,
-    /// What was done.
+    /// The action that broke it.
     pub what: String,
-    /// Where.
+    /// The CPU, the time and the call path.
     pub place: Place,
 }
 
@@ -84,25 +87,24 @@ pub enum Rule {
     LockOrder,
     /// A class that an interrupt waits for is never taken with interrupts on.
     InterruptSafety,
-    /// Nobody sleeps with preemption or interrupts off, or in an interrupt.
+    /// Code that sleeps has preemption and interrupts on and is in no interrupt.
     SleepWhileAtomic,
     /// Tasks and interrupts leave the preemption count and the interrupt state as they found them.
     Balance,
-    /// A lock is let go by the CPU that holds it.
+    /// A lock is released by the CPU that holds it.
     UnlockOwner,
     /// No interrupt is sent to a CPU that is offline.
     OfflineIpi,
-    /// A frame is handed out to one holder at a time, taken back from a holder, and used by nobody
-    /// after that.
+    /// A frame is allocated to one holder at a time, freed by a holder, and not used after that.
     FrameState,
     /// A counter's bytes stay within the thresholds, so that its total is off by at most CPUs x
-    /// threshold, and change on no way that the tracepoints do not tell.
+    /// threshold, and every change has a tracepoint.
     CounterDrift,
-    /// A CPU that has gone leaves no counts and no cached pages behind.
+    /// A CPU that goes offline leaves no counts and no cached pages behind.
     LeftBehind,
-    /// Of the page tables that exit and reapers share out each is claimed once.
+    /// Each page table that the exit and reapers share is claimed once.
     ClaimedTwice,
-    /// No CPU can reach a frame that was freed by a translation that it still keeps.
+    /// No CPU can reach a freed frame by a translation in its TLB.
     StaleTranslation,
 }
 
@@ -112,9 +114,9 @@ pub enum Failure {
     /// Nothing can happen any more, and tasks wait.
     #[error("deadlock at {time_ns} ns: {}", waiting.join("; "))]
     Deadlock {
-        /// When.
+        /// The time, in ns.
         time_ns: u64,
-        /// Who waits, and for what.
+        /// The CPUs and tasks that wait, and what for.
         waiting: Vec<String>,
     },
     /// Virtual time ran out.
@@ -122,15 +124,15 @@ pub enum Failure {
     Limit {
         /// The limit.
         limit_ns: u64,
-        /// Who waits, and for what.
+        /// The CPUs and tasks that wait, and what for.
         waiting: Vec<String>,
     },
     /// Code on the machine panicked.
     #[error("panic on {place}: {message}")]
     Panic {
-        /// What it said.
+        /// The panic's message.
         message: String,
-        /// Where.
+        /// The CPU, the time and the call path.
         place: Place,
     },
     /// The host gave no stack for a task.
@@ -141,13 +143,13 @@ pub enum Failure {
     NoStack {
         /// The task's number.
         task: usize,
-        /// What the host said.
+        /// The host's error.
         reason: String,
     },
-    /// Somebody outside asked for the end.
+    /// [`crate::SimConfig::interrupt`] was set.
     #[error("interrupted at {time_ns} ns of virtual time")]
     Interrupted {
-        /// When.
+        /// The time, in ns.
         time_ns: u64,
     },
 }

@@ -1,4 +1,5 @@
-//! Page tables and translations on the running CPU: what takes a turn, and what is checked.
+//! Page tables and translations on the running CPU: which accesses take a turn, and what is
+//! checked.
 
 use crate::engine::Engine;
 use crate::heap::order_of;
@@ -8,7 +9,7 @@ use mmscale_arch::{Asid, CpuId, Order, PageEvent, Pfn, Trace, Translation, VmaRa
 use std::ops::Range;
 
 impl Engine {
-    /// The running CPU, which holds the table's lock, stores a word without a turn.
+    /// Stores a word without a turn. The running CPU holds the table's lock.
     pub(crate) fn table_store(&mut self, pfn: Pfn, word: usize, value: u64) {
         if self.quiet {
             self.tables.replace(pfn, word, value);
@@ -17,16 +18,17 @@ impl Engine {
         let times = (self.cpu().clock, self.heap.first_time_ps());
         self.tables.store(self.cur, (pfn, word), times, value);
     }
-    /// A word at the running CPU's time. It has its turn.
+    /// Returns a word at the running CPU's time, at its turn.
     #[inline]
     pub(crate) fn table_now(&self, pfn: Pfn, word: usize) -> u64 {
         self.table_word(pfn, word).0
     }
-    /// The same, and whether any other CPU would read that word too, whatever its time.
+    /// Returns a word as [`Engine::table_now`] does, and whether every other CPU would read that
+    /// word too, at any time.
     #[inline]
     fn table_word(&self, pfn: Pfn, word: usize) -> (u64, bool) {
         let (stored, ahead) = self.tables.load_with_ahead(pfn, word);
-        // Most often the CPU itself, or nobody at all.
+        // Most often the last CPU to store is this CPU, or there is none.
         if ahead == self.cur {
             return (stored, true);
         }
@@ -40,7 +42,7 @@ impl Engine {
             _ => (stored, true),
         }
     }
-    /// A walk at the running CPU's turn. The naive policy takes every step.
+    /// Walks page tables at the running CPU's turn. The naive policy takes every step.
     #[inline]
     pub(crate) fn table_walk(
         &mut self,
@@ -80,7 +82,7 @@ impl Engine {
         }
         walked
     }
-    /// The first word among `indices` that is not 0 at the running CPU's time. It has its turn.
+    /// Returns the first word among `indices` that is not 0 at the running CPU's time, at its turn.
     pub(crate) fn table_scan(&self, pfn: Pfn, indices: Range<usize>) -> Option<(usize, u64)> {
         let mut at = indices.start;
         while at < indices.end {
@@ -93,7 +95,7 @@ impl Engine {
         }
         None
     }
-    /// Writes a word at the running CPU's turn, if it is `current`; returns what it was.
+    /// Writes a word at the running CPU's turn, if it is `current`; returns the old one.
     pub(crate) fn table_exchange(
         &mut self,
         pfn: Pfn,
@@ -110,7 +112,7 @@ impl Engine {
     pub(crate) fn has_broadcast(&self) -> bool {
         self.costs.tlb_broadcast_ps > 0
     }
-    /// The running CPU's translation of `page`.
+    /// Returns the running CPU's translation of `page`.
     pub(crate) fn tlb_lookup(&mut self, asid: Asid, page: Vpn) -> Option<Translation> {
         let found = self.tlbs.lookup(self.cur, asid, page)?;
         if found.freed && self.checker.on {
@@ -120,13 +122,14 @@ impl Engine {
         }
         Some(found.translation)
     }
-    /// Invalidates on all CPUs, at the running CPU's turn; returns what that takes, in ps.
+    /// Invalidates translations on all CPUs, at the running CPU's turn; returns the time of that,
+    /// in ps.
     pub(crate) fn tlb_broadcast(&mut self, asid: Asid, range: Option<VmaRange>) -> u64 {
         self.tlbs.flush_everywhere(asid, range);
         self.costs.tlb_broadcast_ps
     }
-    /// What a tracepoint says of frames: a frame that is freed while a CPU would still reach it is
-    /// a violation. Translations that a CPU keeps but does not use now are marked; using one is.
+    /// Checks that no CPU reaches a frame that is freed. A translation of the CPU's active address
+    /// space is a violation; any other is marked, and using it is the violation.
     #[inline]
     pub(crate) fn check_reached(&mut self, event: &Trace) {
         if let Trace::Page(PageEvent::Free { pfn, order }) = *event

@@ -1,4 +1,4 @@
-//! Tasks that block, wake others and make others.
+//! Tasks that block, wake other tasks and start new ones.
 
 use crate::engine::Engine;
 use crate::irq::{at_turn, cond_resched, deliver};
@@ -6,7 +6,7 @@ use crate::sched::{Why, schedule};
 use crate::task::{Body, Task, TaskState, urgency_of};
 use mmscale_arch::{TaskId, TaskSpec};
 
-/// Blocks the current task until it is unparked; may return early.
+/// Wakes a task, or makes its next park return immediately.
 pub(crate) fn park() {
     if at_turn(Engine::may_not_block) {
         return;
@@ -21,7 +21,7 @@ pub(crate) fn unpark(task: TaskId) {
     cond_resched();
 }
 
-/// Makes a task and queues it.
+/// Creates a task and queues it.
 pub(crate) fn spawn(spec: TaskSpec) -> TaskId {
     let id = at_turn(|engine| engine.spawn(spec));
     cond_resched();
@@ -29,7 +29,7 @@ pub(crate) fn spawn(spec: TaskSpec) -> TaskId {
 }
 
 impl Engine {
-    /// Whether a park returns at once; at the running CPU's turn.
+    /// Whether a park returns immediately; at the running CPU's turn.
     fn may_not_block(&mut self) -> bool {
         if self.quiet {
             return true;

@@ -18,16 +18,16 @@ impl SplitMix64 {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
-    /// True `share` times in 1024; draws nothing when `share` is zero.
+    /// Returns true `share` times in 1024; draws nothing if `share` is zero.
     pub(crate) fn chance_1024(&mut self, share: u32) -> bool {
         share != 0 && self.below(1024) < u64::from(share)
     }
-    /// Anything from half of `mean` to one and a half of it, at least 1.
+    /// Returns a number between half of `mean` and one and a half of it, at least 1.
     pub(crate) fn around(&mut self, mean: u64) -> u64 {
         (mean / 2 + self.below(mean.max(1))).max(1)
     }
-    /// Exponentially distributed around `mean`, at least 1. Whole numbers only: a host's logarithm
-    /// would be another on another host.
+    /// Returns an exponentially distributed number with mean `mean`, at least 1. By integers only:
+    /// a host's logarithm may differ from another host's.
     pub(crate) fn exponential(&mut self, mean: u64) -> u64 {
         /// The natural logarithm of 2, times 2^32.
         const LN_2: u128 = 2_977_044_472;
@@ -36,7 +36,8 @@ impl SplitMix64 {
         let times = (u128::from(bits) * LN_2) >> 32;
         ((times * u128::from(mean)) >> 32).max(1) as u64
     }
-    /// At least `least`; each doubling has the chance `doubles_1024`; drawn again above `most`.
+    /// Returns a number of at least `least`, which exceeds each doubling with the chance
+    /// `doubles_1024`; drawn again above `most`.
     pub(crate) fn tail(&mut self, least: u64, most: u64, doubles_1024: u32) -> u64 {
         const ATTEMPTS: usize = 64;
         for _ in 0..ATTEMPTS {
@@ -64,7 +65,7 @@ const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The logarithm of `x` to base 2, times 2^32; `x` is not 0.
+/// Returns the logarithm of `x` to base 2, times 2^32; `x` is not 0.
 fn log2(x: u64) -> u64 {
     let whole = x.ilog2();
     let mut rest = u128::from(x) << (63 - whole);
@@ -83,12 +84,12 @@ fn log2(x: u64) -> u64 {
 pub(crate) struct Jitter {
     /// The least factor.
     least: u64,
-    /// How many factors there are; 1 without jitter: then none is drawn.
+    /// The number of factors; 1 without jitter, and then none is drawn.
     span: u64,
 }
 
 impl Jitter {
-    /// Work takes up to `share_1024` longer or shorter.
+    /// Makes work take up to `share_1024` longer or shorter.
     pub(crate) fn new(share_1024: u32) -> Self {
         let share = u64::from(share_1024.min(1024));
         Self { least: 1024 - share, span: 2 * share + 1 }

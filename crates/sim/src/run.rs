@@ -61,7 +61,7 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
-/// The coroutines of all tasks, by task number; made when a task first runs.
+/// The coroutines of all tasks, by task number; each is made when its task first runs.
 #[derive(Default)]
 struct Runner {
     coroutines: Vec<Option<TaskCoroutine>>,
@@ -89,8 +89,8 @@ impl Runner {
             };
         }
     }
-    /// Makes the coroutine of a task; whether there is one. If not, the run has failed: a panic
-    /// would want memory for its message, and there may be none.
+    /// Makes the coroutine of a task; returns whether that worked. If not, the run has failed: a
+    /// panic would need memory for its message, and there may be none.
     #[cold]
     fn make(&mut self, task: usize) -> bool {
         let stack = match ColouredStack::new(task) {
@@ -124,7 +124,7 @@ impl Runner {
         }));
         true
     }
-    /// Ends the coroutines that are left: their stacks unwind, guards on them run to no effect.
+    /// Drops the remaining coroutines: their stacks unwind, and guards on them have no effect.
     fn unwind(mut self) {
         self.coroutines.drain(..).flatten().for_each(drop);
     }

@@ -3,7 +3,7 @@
 use crate::profile::{Costs, LineCosts, Noise, Profile, SwapDevice, Topology};
 use mmscale_arch::Op;
 
-/// A machine of two nodes with round costs that stand for no real machine; never for results.
+/// Returns a machine of two nodes with round costs that model no real machine; not for results.
 pub fn sample_profile(cpus: usize) -> Profile {
     Profile {
         name: "sample".to_owned(),

@@ -1,4 +1,4 @@
-//! The scheduler: each CPU runs the most urgent of its tasks; fair tasks take turns.
+//! The scheduler: each CPU runs its most urgent task; fair tasks alternate.
 
 use crate::context::{callbacks, suspend, with};
 use crate::cpu::{Reason, Wait};
@@ -12,30 +12,30 @@ use crate::turn::turn;
 /// with eight CPUs or more (0.7 ms, times 1 + log2 of at most 8 CPUs).
 const SLICE_PS: u64 = 2_800_000_000;
 
-/// Why a CPU looks for another task.
+/// Why a CPU chooses a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
-    /// The current one blocks, unless it was unparked meanwhile.
+    /// The current task blocks, unless it was unparked meanwhile.
     Park,
-    /// A more urgent one may be there, or the time slice is over.
+    /// A more urgent task may be ready, or the time slice has ended.
     Preempt,
     /// The idle task looks for work.
     Idle,
-    /// The current one is over.
+    /// The current task has ended.
     Exit,
-    /// The current one goes to another CPU: its own leaves.
+    /// The current task moves to another CPU, because its own goes offline.
     Move,
 }
 
-/// What a task gets back when it goes on.
+/// State of a task that is restored when it resumes.
 struct Left {
     path: u32,
     irq_off: bool,
     preempt: u32,
 }
 
-/// Switches to the task that should run now, if that is another; returns when the current one
-/// goes on.
+/// Switches to the task that should run now, if that is another; returns when the current task
+/// resumes.
 pub(crate) fn schedule(why: Why) {
     let left = leave();
     if let Some(switch) = with(|engine| engine.pick(why)) {
@@ -44,13 +44,13 @@ pub(crate) fn schedule(why: Why) {
     with(|engine| engine.come_back(&left));
 }
 
-/// The current task is over: which one goes on.
+/// Ends the current task; returns the one to resume.
 pub(crate) fn exit() -> u32 {
     leave();
     with(|engine| engine.pick(Why::Exit)).map_or(STOP, |switch| switch.next)
 }
 
-/// What happens before each switch: interrupts off, the hook, the cost, the CPU's turn.
+/// Prepares a switch: interrupts off, the callback, the cost, the CPU's turn.
 fn leave() -> Left {
     let left = with(Engine::leave);
     if let Some(callbacks) = callbacks() {
@@ -74,7 +74,7 @@ impl Engine {
         self.tasks[current].path = left.path;
         left
     }
-    /// The task that was switched out runs again, perhaps on another CPU than before.
+    /// Restores the state of a task that resumes, perhaps on another CPU.
     fn come_back(&mut self, left: &Left) {
         self.go_to_path(left.path);
         let cpu = self.cpu();
@@ -82,7 +82,7 @@ impl Engine {
         if left.irq_off { cpu.irqs_off() } else { cpu.irqs_on() }
     }
     /// Chooses the task that runs next on the running CPU, at its turn; `None` if the current one
-    /// stays.
+    /// continues.
     fn pick(&mut self, why: Why) -> Option<Switch> {
         if self.quiet {
             return None;
@@ -134,7 +134,7 @@ impl Engine {
         self.go_to_path(ROOT_PATH);
         Switch { yielder: left, next: next as u32 }
     }
-    /// A task's coroutine runs for the first time.
+    /// Notes that a task's coroutine runs for the first time.
     pub(crate) fn begin_task(&mut self, task: usize, yielder: *const Yielder) {
         self.tasks[task].yielder = yielder;
         self.tasks[task].state = TaskState::Running;
@@ -146,23 +146,23 @@ impl Engine {
     fn first_ready(&mut self) -> Option<usize> {
         self.cpu_at_turn().queue.front().map(|&task| task as usize)
     }
-    /// Whether a task waits for the running CPU with at least the current one's urgency.
+    /// Whether a task that waits for the running CPU is at least as urgent as the current one.
     pub(crate) fn should_yield(&mut self) -> bool {
         let first = self.first_ready();
         let current = self.cpu().current as usize;
         let current = self.tasks[current].urgency;
         self.cpu().need_resched || first.is_some_and(|task| self.tasks[task].urgency >= current)
     }
-    /// Whether the current task has had the CPU for a time slice.
+    /// Whether the current task has run for a whole time slice.
     pub(crate) fn is_slice_used_up(&mut self) -> bool {
         let cpu = self.cpu();
         cpu.clock.saturating_sub(cpu.slice_start) >= SLICE_PS
     }
-    /// Whether the current fair task has had its time and another waits; at the CPU's turn.
+    /// Whether the current fair task has used up its slice while another waits; at the CPU's turn.
     pub(crate) fn slice_over(&mut self) -> bool {
         self.is_slice_used_up() && !self.cpu_at_turn().queue.is_empty()
     }
-    /// Puts a ready task into its CPU's queue: before or after its equals.
+    /// Inserts a ready task into its CPU's queue: before or after tasks of equal urgency.
     fn enqueue(&mut self, task: usize, before: bool) {
         let urgency = self.tasks[task].urgency;
         let tasks = &self.tasks;
@@ -173,7 +173,7 @@ impl Engine {
         });
         queue.insert(at, task as u32);
     }
-    /// Queues `task` on its CPU, and sees to it that the CPU notices.
+    /// Queues `task` on its CPU, and wakes or interrupts the CPU if it has to react.
     pub(crate) fn make_ready(&mut self, task: usize) {
         self.settle_cpu(task);
         self.tasks[task].state = TaskState::Ready;
@@ -187,7 +187,7 @@ impl Engine {
                 self.wake_by(to, time_ps);
             }
             Wait::Offline => {}
-            // The idle task looks at the queue before it stops.
+            // The idle task checks the queue before it stops.
             Wait::No | Wait::Spin | Wait::User if current == IDLE_URGENCY => {}
             Wait::No | Wait::Spin | Wait::User if self.tasks[task].urgency <= current => {}
             Wait::No | Wait::Spin | Wait::User if to == self.cur => self.cpu().need_resched = true,
@@ -196,7 +196,7 @@ impl Engine {
             }
         }
     }
-    /// After boot: each CPU runs its first task, or its idle task, from time 0.
+    /// Starts all CPUs after the boot: each runs its first task, or its idle task, at time 0.
     pub(crate) fn start(&mut self) {
         self.quiet = false;
         for at in 0..self.cpus.len() {

@@ -1,10 +1,10 @@
-//! Sections: stretches of time in which a CPU can run no other task, because preemption is off, or
-//! interrupts are, or it is in an interrupt. What the kernel's preemptirqsoff tracer measures.
+//! Sections: periods in which a CPU can run no other task, because preemption or interrupts are
+//! off, or because it is in an interrupt. The kernel's preemptirqsoff tracer measures the same.
 //!
-//! A section begins when the first of the three begins and ends when the last one ends; idling is
-//! none, from the halt until the wake-up. Time that is stolen from a CPU counts if it was in a
-//! section, and is invisible otherwise, as it is to a kernel. Nothing is kept unless a run asks
-//! ([`crate::SimConfig::sections`]).
+//! A section begins when the first of the three begins and ends when the last one ends. Idling is
+//! no section, from the halt until the wake-up. Time that is stolen from a CPU counts if it was in
+//! a section, and is invisible otherwise, as it is to a kernel. Nothing is recorded unless a run
+//! asks for it ([`crate::SimConfig::sections`]).
 
 use crate::config::Windows;
 use crate::stats::{CLASSES, Stats};
@@ -14,21 +14,22 @@ use mmscale_arch::{CpuId, LockClass};
 pub const SECTION_BUCKETS: usize = 40;
 /// Sections longer than these are counted, in ns.
 pub const SECTION_LIMITS_NS: [u64; 3] = [1_000_000, 10_000_000, 50_000_000];
-/// The longest sections that are kept of each CPU.
+/// The number of longest sections kept for each CPU.
 const KEPT: usize = 4;
-/// Call paths among which the one is found that took most of a section; others are left out.
+/// Call paths that are recorded for one section, to find the one with most of its time; further
+/// ones are left out.
 const PATHS: usize = 24;
 
-/// What a CPU waited for while it could run no other task.
+/// Cause of a wait in a section.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Waited {
     /// A spin lock.
     Lock(LockClass),
     /// Other CPUs, in a loop of [`mmscale_arch::Cpu::relax`].
     Loop,
-    /// The machine took it away: [`crate::Noise::stolen`].
+    /// The hypervisor or firmware that stole the time: [`crate::Noise::stolen`].
     Stolen,
-    /// Somebody else's interrupt handler ran on it: [`crate::Noise::irq_off`].
+    /// A foreign interrupt handler on the CPU: [`crate::Noise::irq_off`].
     Handler,
 }
 
@@ -56,17 +57,17 @@ impl Waited {
 /// One section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
-    /// Where.
+    /// The CPU.
     pub cpu: CpuId,
-    /// When it began, in ns of virtual time.
+    /// Its begin, in ns of virtual time.
     pub begin_ns: u64,
-    /// How long it was.
+    /// Its length, in ns.
     pub ns: u64,
-    /// The call path on which most of it passed, outermost first.
+    /// The call path with most of its time, outermost first.
     pub path: Vec<&'static str>,
-    /// What it waited for and how long in all, the longest first. The rest is work.
+    /// Waits by cause, with their total time in ns, longest first. The rest of the section is work.
     pub waits: Vec<(Waited, u64)>,
-    /// The CPU for which it waited longest in a call, as far as a tracepoint told.
+    /// The CPU for which a call waited longest, as far as tracepoints report it.
     pub target: Option<CpuId>,
 }
 
@@ -77,22 +78,22 @@ pub struct LoopRow {
     pub path: Vec<&'static str>,
     /// Sections with such a wait.
     pub sections: u64,
-    /// All waits of one section together: the sum over sections, and the longest of one, in ns.
+    /// The waits of one section are added up. Their sum over all sections, in ns.
     pub total_ns: u64,
-    /// The longest of one section.
+    /// The longest sum of one section, in ns.
     pub max_ns: u64,
-    /// Sections in which it was longer than each of [`SECTION_LIMITS_NS`].
+    /// Sections whose sum was above each of [`SECTION_LIMITS_NS`].
     pub over: [u64; SECTION_LIMITS_NS.len()],
 }
 
 /// The sections of one CPU that ended within the windows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CpuSections {
-    /// The longest of each window, in ns; a section counts where it ends.
+    /// The longest section that ended in each window, in ns.
     pub window_max_ns: Vec<u64>,
-    /// How many there were with a length of `2^n` ns or more and less than twice that, by n.
+    /// Sections of `2^n` ns or more and less than twice that, by n.
     pub buckets: [u64; SECTION_BUCKETS],
-    /// How many were longer than each of [`SECTION_LIMITS_NS`].
+    /// Sections longer than each of [`SECTION_LIMITS_NS`].
     pub over: [u64; SECTION_LIMITS_NS.len()],
     /// The longest ones, longest first.
     pub longest: Vec<Section>,
@@ -100,7 +101,7 @@ pub struct CpuSections {
     pub loops: Vec<LoopRow>,
 }
 
-/// A section that is kept, with its call path as a number.
+/// A recorded section, with the number of its call path.
 struct Kept {
     begin_ps: u64,
     ps: u64,
@@ -118,7 +119,7 @@ struct LoopSum {
     over: [u64; SECTION_LIMITS_NS.len()],
 }
 
-/// One CPU's books about its sections.
+/// Section statistics of one CPU.
 pub(crate) struct Watch {
     from_ps: u64,
     window_ps: u64,
@@ -127,19 +128,19 @@ pub(crate) struct Watch {
     over: [u64; SECTION_LIMITS_NS.len()],
     longest: Vec<Kept>,
     loops: Vec<LoopSum>,
-    /// The section that is open: what it waited for, on which paths it was, in which loops.
+    /// The open section: its waits, its call paths, its loops.
     waits_ps: [u64; Waited::COUNT],
     waited: bool,
-    /// For which CPU a call waited longest.
+    /// The longest wait of a call, and the CPU that it waited for.
     target: Option<(u64, CpuId)>,
     paths: Vec<(u32, u64)>,
     looped: Vec<(u32, u64)>,
-    /// When the turn of a wait loop began, and what had been taken away until then.
+    /// The begin of a loop's current round, and the time lost to disturbance before that.
     pub(crate) loop_since: u64,
     pub(crate) loop_lost: u64,
 }
 
-/// Counts `ns` under the limits that it is above.
+/// Counts `ns` under each limit that it exceeds.
 fn count_over(over: &mut [u64; SECTION_LIMITS_NS.len()], ns: u64) {
     for (count, limit) in over.iter_mut().zip(SECTION_LIMITS_NS) {
         *count += u64::from(ns > limit);
@@ -165,7 +166,7 @@ impl Watch {
             loop_lost: 0,
         }
     }
-    /// The open section waited.
+    /// Adds a wait to the open section.
     pub(crate) fn wait(&mut self, what: Waited, ps: u64) {
         self.waits_ps[what.slot()] += ps;
         self.waited = true;
@@ -173,7 +174,7 @@ impl Watch {
     pub(crate) fn lost_ps(&self) -> u64 {
         self.waits_ps[Waited::Stolen.slot()] + self.waits_ps[Waited::Handler.slot()]
     }
-    /// The CPU was on `path` for `ps` of the open section.
+    /// Adds `ps` on `path` to the open section.
     pub(crate) fn spent(&mut self, path: u32, ps: u64) {
         let full = self.paths.len() == PATHS;
         match self.paths.iter_mut().find(|(known, _)| *known == path) {
@@ -182,7 +183,7 @@ impl Watch {
             None => self.paths.push((path, ps)),
         }
     }
-    /// The open section waited in a loop on `path`.
+    /// Adds a wait in a loop on `path` to the open section.
     pub(crate) fn looped(&mut self, path: u32, ps: u64) {
         self.wait(Waited::Loop, ps);
         match self.looped.iter_mut().find(|(known, _)| *known == path) {
@@ -190,13 +191,13 @@ impl Watch {
             None => self.looped.push((path, ps)),
         }
     }
-    /// A call of the open section waited `ns` for `target`.
+    /// Records that a call of the open section waited `ns` for `target`.
     pub(crate) fn waited_for(&mut self, target: CpuId, ns: u64) {
         if self.target.is_none_or(|(longest, _)| longest < ns) {
             self.target = Some((ns, target));
         }
     }
-    /// The open section has ended.
+    /// Ends the open section.
     pub(crate) fn close(&mut self, begin_ps: u64, end_ps: u64) {
         let window = end_ps.checked_sub(self.from_ps).map(|ps| ps / self.window_ps);
         let window = window.map_or(usize::MAX, |nth| nth as usize);

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 /// Bytes of a stack; only what is used takes up memory.
 pub(crate) const STACK_BYTES: usize = 128 * 1024;
-/// Stacks of a slab.
+/// Stacks in a slab.
 pub(crate) const SLAB_STACKS: usize = 32;
 
 /// Bytes of a host page, which is what a guard takes.
@@ -35,7 +35,7 @@ pub(crate) struct Slab {
     at: NonNull<libc::c_void>,
 }
 
-/// From one stack of a slab to the next. The guard comes first: stacks grow downwards.
+/// Distance between two stacks of a slab. The guard comes first: stacks grow downwards.
 fn apart_bytes() -> usize {
     *GUARD_BYTES + STACK_BYTES
 }
@@ -73,7 +73,8 @@ impl Slab {
     fn address(&self, nth: usize) -> *mut libc::c_void {
         self.at.as_ptr().wrapping_byte_add(nth * apart_bytes())
     }
-    /// The lowest address of stack `nth` with its guard, and the address after its last byte.
+    /// Returns the lowest address of stack `nth` with its guard, and the address after its last
+    /// byte.
     pub(crate) fn stack(&self, nth: usize) -> (usize, usize) {
         assert!(nth < SLAB_STACKS, "a slab has {SLAB_STACKS} stacks");
         let low = self.address(nth).addr();
@@ -102,7 +103,7 @@ fn mark_guard(at: *mut libc::c_void, bytes: usize) -> Result<()> {
     if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
-/// Only Linux has such marks.
+/// Fails: only Linux has such marks.
 #[cfg(not(target_os = "linux"))]
 fn mark_guard(_: *mut libc::c_void, _: usize) -> Result<()> {
     Err(Error::from(std::io::ErrorKind::Unsupported))

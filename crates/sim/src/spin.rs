@@ -1,32 +1,32 @@
-//! A spin lock's own state.
+//! The state of a spin lock.
 
 use crate::topology::NOBODY;
 use mmscale_arch::LockClass;
 use std::cell::Cell;
 
-/// No place to wait.
+/// The end of a queue.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// A spin lock of the simulated machine.
 pub struct SimSpin {
     pub(crate) class: LockClass,
-    /// The CPU that holds it, or will as soon as it has been handed over.
+    /// The CPU that holds it, or that it was granted to for later.
     pub(crate) owner: Cell<u16>,
-    /// The CPU that has its cache line; with an owner, the owner.
+    /// The CPU that has its cache line; if there is an owner, the owner.
     pub(crate) last: Cell<u16>,
     /// The CPU that handed it over last: it has the line until `free_at`.
     pub(crate) before: Cell<u16>,
-    /// The first and the last place in the queue.
+    /// The first and the last entry in the queue, as indices of `Engine::waiters`.
     pub(crate) head: Cell<u32>,
     pub(crate) tail: Cell<u32>,
-    /// When it was let go last, or will be; an order word. An owner that was handed the lock may
-    /// be known before this time.
+    /// The order word of its last release, which may be in the future of other CPUs. An owner that
+    /// the lock was granted to may be known before this time.
     pub(crate) free_at: Cell<u64>,
-    /// With an owner: since when, in ps.
+    /// Since when the owner holds it, in ps.
     pub(crate) since: Cell<u64>,
-    /// Where the hold is counted.
+    /// The row of statistics that counts the hold.
     pub(crate) row: Cell<u32>,
-    /// A name for messages, given when one is first needed; 0 before.
+    /// A number for messages, assigned when first needed; 0 before.
     pub(crate) id: Cell<u32>,
 }
 

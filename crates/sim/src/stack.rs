@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-/// Tops are this many cache lines apart at most: a page's worth, so that the hot ends of stacks,
-/// all of which begin at a page's end, do not share a few sets of the host's caches.
+/// Colours of stack tops, one host cache line apart. Together they span 2 KiB, so that the hot ends
+/// of stacks, all of which begin at a page's end, do not share a few sets of the host's caches.
 const COLOURS: usize = 32;
 /// Bytes of a host cache line.
 const LINE_BYTES: usize = 64;
@@ -15,11 +15,11 @@ const LINE_BYTES: usize = 64;
 const _: () = assert!(LINE_BYTES.is_multiple_of(STACK_ALIGNMENT));
 
 thread_local! {
-    /// Stacks that are not in use: a page that was touched costs the host about 1 us to make.
+    /// Unused stacks: a page that was touched costs the host about 1 us to make.
     static POOL: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A stack's place in a slab, which lives as long as one of its places.
+/// A stack's place in a slab. The slab lives as long as one of its places.
 struct Place {
     slab: Rc<Slab>,
     nth: usize,
@@ -27,14 +27,14 @@ struct Place {
 
 /// A stack with its top moved down by its colour.
 pub(crate) struct ColouredStack {
-    /// `None` only while it is being dropped.
+    /// `None` only during `drop`.
     place: Option<Place>,
     base: StackPointer,
     limit: StackPointer,
 }
 
 impl ColouredStack {
-    /// A stack for coroutine number `id`; fails if the host gives no more memory or mappings.
+    /// Returns a stack for coroutine number `id`; fails if the host has no more memory or mappings.
     pub(crate) fn new(id: usize) -> io::Result<Self> {
         let pooled = POOL.with_borrow_mut(|pool| -> io::Result<Place> {
             if pool.is_empty() {
@@ -54,7 +54,7 @@ impl ColouredStack {
 impl Drop for ColouredStack {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            // At the end of a host thread the pool may be gone: the stack goes too.
+            // At the end of a host thread the pool may have been dropped: the stack is dropped too.
             let _ = POOL.try_with(|pool| pool.borrow_mut().push(place));
         }
     }
@@ -73,16 +73,17 @@ unsafe impl Stack for ColouredStack {
     }
 }
 
-/// What coroutine stacks take of the host.
+/// Host resources of one coroutine stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StackNeeds {
-    /// Address space of one, in bytes.
+    /// Address space, in bytes.
     pub address_bytes: u64,
-    /// Mappings of one: 0 where the host marks guards inside of a mapping.
+    /// Mappings: 0 where the host marks guards inside of a mapping.
     pub mappings: u64,
 }
 
-/// What one task's stack takes of this host. Memory that it touches is not counted.
+/// Returns the resources that a task's stack needs on this host. Memory that it touches is not
+/// counted.
 pub fn stack_needs() -> StackNeeds {
     let marked = Slab::with(Guards::Marks).is_ok();
     let address_bytes = (STACK_BYTES + *GUARD_BYTES) as u64;
@@ -98,7 +99,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
-    /// Says to this test program, run as a child, which guards to run into.
+    /// The guard to run into, for this test program run as a child.
     const OVERFLOW: &str = "MMSCALE_TEST_OVERFLOW";
 
     fn has_marks() -> bool {
@@ -131,7 +132,7 @@ mod tests {
         assert!(one.next() != other.next(), "no two share memory");
     }
 
-    /// Recurses until memory says no.
+    /// Recurses until the stack overflows.
     #[expect(unconditional_recursion, reason = "it is to end at the guard")]
     fn deeper(depth: u64) -> u64 {
         let here = black_box([depth; 64]);

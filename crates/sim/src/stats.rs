@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// The number of lock classes.
 pub(crate) const CLASSES: usize = LockClass::ALL.len();
-/// No node, no row.
+/// No node, or no row.
 const NONE: u32 = u32::MAX;
 
 /// The path of a task outside any span.
@@ -16,7 +16,7 @@ pub(crate) const INTERRUPT_PATH: u32 = 1;
 
 /// One call path: a node of a tree, found from its parent by function.
 struct Node {
-    /// CPU time spent in it and in nothing below it, while locks were counted.
+    /// CPU time on it, without deeper paths, while locks were counted.
     self_ps: u64,
     /// How often it was entered in that time.
     entered: u64,
@@ -48,9 +48,9 @@ pub(crate) struct Row {
 /// All call paths and all rows of lock statistics of one run.
 pub(crate) struct Stats {
     nodes: Vec<Node>,
-    /// The first one is for locks that are not counted.
+    /// The first row is for locks that are not counted.
     rows: Vec<Row>,
-    /// When locks are counted.
+    /// The time in which locks are counted.
     counted_ps: Range<u64>,
 }
 
@@ -58,12 +58,12 @@ pub(crate) struct Stats {
 const UNCOUNTED: u32 = 0;
 
 impl Stats {
-    /// Counts locks that are asked for at a time within `counted_ps`.
+    /// Counts locks that are requested within `counted_ps`.
     pub(crate) fn new(counted_ps: Range<u64>) -> Self {
         let nodes = vec![Node::new(NONE, Func::Root), Node::new(NONE, Func::Interrupt)];
         Self { nodes, rows: vec![Row::default()], counted_ps }
     }
-    /// The path one function deeper.
+    /// Returns the path one function deeper.
     #[inline]
     pub(crate) fn child(&mut self, path: u32, func: Func) -> u32 {
         let known = self.nodes[path as usize].child[func as usize];
@@ -76,18 +76,18 @@ impl Stats {
         self.nodes[path as usize].child[func as usize] = new;
         new
     }
-    /// A CPU was on `path` from one time to another.
+    /// Records that a CPU was on `path` from one time to another.
     #[inline]
     pub(crate) fn spent(&mut self, path: u32, from_ps: u64, to_ps: u64) {
         let (from_ps, to_ps) = (from_ps.max(self.counted_ps.start), to_ps.min(self.counted_ps.end));
         self.nodes[path as usize].self_ps += to_ps.saturating_sub(from_ps);
     }
-    /// `path` is entered.
+    /// Records that `path` is entered.
     #[inline]
     pub(crate) fn enter(&mut self, path: u32, now_ps: u64) {
         self.nodes[path as usize].entered += u64::from(self.counted_ps.contains(&now_ps));
     }
-    /// CPU time by call path, sorted by path.
+    /// Returns the CPU time by call path, sorted by path.
     pub(crate) fn call_rows(&self) -> Vec<CallRow> {
         let known = self.nodes.iter().enumerate().filter(|(_, node)| node.self_ps > 0);
         let row = |(path, node): (usize, &Node)| CallRow {
@@ -99,7 +99,7 @@ impl Stats {
         rows.sort_by(|a, b| a.path.cmp(&b.path));
         rows
     }
-    /// Where locks of `class` taken on `path` are counted.
+    /// Returns the row that counts locks of `class` taken on `path`.
     #[inline]
     pub(crate) fn row_of(&mut self, path: u32, class: LockClass, now_ps: u64) -> u32 {
         if !self.counted_ps.contains(&now_ps) {
@@ -119,7 +119,7 @@ impl Stats {
     pub(crate) fn row(&mut self, row: u32) -> &mut Row {
         &mut self.rows[row as usize]
     }
-    /// The functions of a path, outermost first; the task root itself is left out of longer paths.
+    /// Returns the functions of a path, outermost first; longer paths are without the task root.
     pub(crate) fn names(&self, path: u32) -> Vec<&'static str> {
         let mut names = Vec::new();
         let mut at = path;
@@ -133,7 +133,8 @@ impl Stats {
         names.reverse();
         names
     }
-    /// The rows as records, sorted by class and path: numbers of paths depend on who came first.
+    /// Returns the rows as records, sorted by class and path: numbers of paths depend on the order
+    /// of their first use.
     pub(crate) fn lock_rows(&self) -> Vec<LockRow> {
         let mut rows: Vec<_> = self
             .rows
@@ -155,7 +156,7 @@ impl Stats {
 }
 
 impl Row {
-    /// The lock was taken after a wait of `wait_ps`.
+    /// Counts an acquisition after a wait of `wait_ps`.
     pub(crate) fn contended(&mut self, wait_ps: u64) {
         self.acquisitions += 1;
         self.contentions += 1;

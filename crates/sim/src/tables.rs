@@ -1,41 +1,41 @@
-//! Words of frames that are page tables, or hold other things of the memory manager's own.
+//! Words of frames that are page tables, or hold other data of the memory manager.
 //!
-//! Host memory is taken 64 words at a time, and given back when the frame is cleared or dropped.
+//! Host memory is allocated 64 words at a time, and freed when the frame is cleared or dropped.
 //!
-//! Who holds the lock of a table stores into it without waiting for its turn; other CPUs may read
-//! the same words without the lock, at theirs. So that they see what stood there at their time,
-//! even if the holder has run ahead on the host, a store notes what it overwrote. At most one CPU
-//! can be ahead with stores to a word: another would have got the lock at a turn of its own, when
-//! all that the first did under it lay in the past.
+//! The holder of a table's lock stores without waiting for its turn. Other CPUs may read the same
+//! words without the lock, at their turns. A store therefore records the word that it overwrites,
+//! and such a reader finds the word as of its own time even if the holder has run ahead on the
+//! host. At most one CPU can be ahead with stores to a word: another CPU would have obtained the
+//! lock at a turn of its own, when everything that the first did under it was in the past.
 //!
-//! The last walk through upper tables is remembered with its root, until a word of one of them
-//! changes: walks are most of what a page fault does here, and upper tables hardly ever change.
+//! The last walk through upper tables is cached with its root until a word of one of them changes.
+//! Walks are most of what a page fault does here, and upper tables rarely change.
 
 use crate::topology::NOBODY;
 use mmscale_arch::{Order, Pfn, Walked};
 
 /// Words in a frame.
 const WORDS: usize = 512;
-/// Words that are kept together.
+/// Words in a chunk of host memory.
 const CHUNK: usize = 64;
-/// Frames that are looked for together when a block is cleared.
+/// Frames that are searched together when a block is cleared.
 const GROUP: usize = 64;
 /// The levels of tables above the lowest.
 pub(crate) const UPPER: usize = 3;
-/// The place of what is not there: nothing is ever written to it.
+/// The index that stands for none: its entry is never written.
 const NONE: u32 = 0;
 
 /// The words of one frame, on a cache line of the host.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Frame {
-    /// Where its words are; [`NONE`] where all are 0.
+    /// The indices of its chunks; [`NONE`] where all words are 0.
     chunks: [u32; WORDS / CHUNK],
-    /// The CPU that stored last without a turn, plus 1.
+    /// The last CPU that stored without a turn, plus 1.
     ahead: u16,
-    /// The root whose walk passes here; [`NONE`] if none is remembered that does.
+    /// The root whose cached walk passes this table; [`NONE`] if there is none.
     root: u32,
-    /// Of a root: the walk that is remembered, plus 1; 0 if none is.
+    /// Of a root: the cached walk, plus 1; 0 if there is none.
     path: u32,
     /// The last table of that walk, and its entry.
     table: u32,
@@ -49,7 +49,7 @@ impl Frame {
         Self { chunks: [NONE; 8], ahead: 0, root: NONE, path: 0, table: 0, entry: 0 };
 }
 
-/// A store that its CPU made before its turn.
+/// A store of a CPU that was ahead of its turn.
 struct Stored {
     frame: u32,
     word: u16,
@@ -60,21 +60,21 @@ struct Stored {
 
 /// All words.
 pub(crate) struct Tables {
-    /// The place of each frame in `frames`. Takes up host memory only where frames have words: a
-    /// vector of zeros comes from the host as untouched pages.
+    /// The index of each frame in `frames`. Uses host memory only where frames have words: a vector
+    /// of zeros comes from the host as untouched pages.
     places: Vec<u32>,
-    /// Which frames of a group have a place.
+    /// The frames of a group that have an index, by bit.
     kept: Vec<u64>,
     frames: Vec<Frame>,
     chunks: Vec<[u64; CHUNK]>,
-    /// Places of `frames` and of `chunks` that are free.
+    /// Free indices of `frames` and of `chunks`.
     free_frames: Vec<u32>,
     free_chunks: Vec<u32>,
-    /// Of each CPU, the stores that others may not have seen yet, and some older ones.
+    /// By CPU, the stores that other CPUs may not have seen yet, and some older ones.
     stores: Vec<Vec<Stored>>,
 }
 
-/// A walk down the upper levels, as a number; `None` for other paths.
+/// Encodes a walk down the upper levels as a number; `None` for other paths.
 #[inline]
 fn number_of(path: &[usize]) -> Option<u32> {
     match *path {
@@ -86,7 +86,7 @@ fn number_of(path: &[usize]) -> Option<u32> {
 }
 
 impl Tables {
-    /// For `cpus` CPUs and `frames` frames.
+    /// Makes the tables of `cpus` CPUs and `frames` frames.
     pub(crate) fn new(cpus: usize, frames: usize) -> Self {
         Self {
             places: vec![NONE; frames],
@@ -103,7 +103,7 @@ impl Tables {
         let place = self.places.get(pfn.index()).copied().unwrap_or(NONE);
         &self.frames[place as usize]
     }
-    /// The place of a frame, which gets one if it has none.
+    /// Returns the index of a frame, which is assigned one if it has none.
     #[inline]
     fn place(&mut self, pfn: Pfn) -> usize {
         match self.places.get(pfn.index()) {
@@ -125,7 +125,7 @@ impl Tables {
         self.kept[index / GROUP] |= 1 << (index % GROUP);
         place as usize
     }
-    /// Where a word of a frame with a place is.
+    /// Returns a word of the frame at an index.
     #[inline]
     fn word_mut(&mut self, place: usize, word: usize) -> &mut u64 {
         let mut chunk = self.frames[place].chunks[word / CHUNK];
@@ -144,12 +144,12 @@ impl Tables {
         self.chunks.push([0; CHUNK]);
         self.chunks.len() as u32 - 1
     }
-    /// A word as it was stored last.
+    /// Returns a word as last stored.
     #[inline]
     pub(crate) fn load(&self, pfn: Pfn, word: usize) -> u64 {
         self.load_with_ahead(pfn, word).0
     }
-    /// A word as it was stored last, and the CPU that may be ahead with stores to its frame.
+    /// Returns a word as last stored, and the CPU that may be ahead with stores to its frame.
     #[inline]
     pub(crate) fn load_with_ahead(&self, pfn: Pfn, word: usize) -> (u64, usize) {
         const { assert!(NOBODY == 0_u16.wrapping_sub(1)) };
@@ -157,22 +157,22 @@ impl Tables {
         let chunk = &self.chunks[frame.chunks[word / CHUNK] as usize];
         (chunk[word % CHUNK], usize::from(frame.ahead.wrapping_sub(1)))
     }
-    /// The first word from `word` on that was ever written since its frame was cleared; all before
-    /// it are 0, and always were.
+    /// Returns the first word, at or after `word`, whose chunk was written since its frame was
+    /// cleared. All words before it are 0 and have been since then.
     pub(crate) fn first_kept(&self, pfn: Pfn, word: usize) -> usize {
         let mut chunks = self.frame(pfn).chunks.iter().enumerate().skip(word / CHUNK);
         let kept = chunks.find(|(_, chunk)| **chunk != NONE);
         kept.map_or(WORDS, |(at, _)| word.max(at * CHUNK))
     }
-    /// Writes a word; returns what was there.
+    /// Writes a word; returns the old one.
     #[inline]
     pub(crate) fn replace(&mut self, pfn: Pfn, word: usize, value: u64) -> u64 {
         let place = self.place(pfn);
         self.forget(place);
         std::mem::replace(self.word_mut(place, word), value)
     }
-    /// CPU `at` writes a word without a turn at `time_ps`, and what stood there is noted. Nobody
-    /// will look at the machine as it was before `floor_ps`.
+    /// Writes a word without a turn, on CPU `at` at `time_ps`, and records the old one. No CPU
+    /// reads the state before `floor_ps` any more.
     pub(crate) fn store(
         &mut self,
         at: usize,
@@ -190,7 +190,8 @@ impl Tables {
         }
         stores.push(Stored { frame: pfn.index() as u32, word: word as u16, time_ps, before });
     }
-    /// What a word was before the first store of CPU `at` for which `is_later` holds of its time.
+    /// Returns a word as it was before the first store of CPU `at` whose time is later by
+    /// `is_later`.
     pub(crate) fn before(
         &self,
         at: usize,
@@ -203,8 +204,8 @@ impl Tables {
         let mut stores = self.stores[at].iter().filter(same);
         stores.find(|store| is_later(store.time_ps)).map(|store| store.before)
     }
-    /// Where the walk that is remembered with `root` ended, if it goes the way of `path` through
-    /// the upper levels: the last of their tables and its entry.
+    /// Returns the end of the walk that is cached with `root`, if it follows `path` through the
+    /// upper levels: the last upper table and its entry.
     #[inline]
     pub(crate) fn remembered(&self, root: Pfn, path: &[usize]) -> Option<Walked> {
         let frame = self.frame(root);
@@ -214,8 +215,8 @@ impl Tables {
             entry: frame.entry,
         })
     }
-    /// Remembers with the first of the upper tables `passed` that a walk on `path` ends at `entry`
-    /// of the last. Only if no CPU, whatever its time, would read another word on the way.
+    /// Caches with the root, the first of the upper tables `passed`, that a walk on `path` ends at
+    /// `entry` of the last one. Only if every CPU, at any time, would read the same words.
     pub(crate) fn remember(&mut self, path: &[usize], passed: [Pfn; UPPER], entry: u64) {
         let Some(number) = number_of(path) else { return };
         let places = passed.map(|table| self.place(table));
@@ -227,7 +228,7 @@ impl Tables {
         let frame = &mut self.frames[places[0]];
         (frame.path, frame.table, frame.entry) = (number, passed[UPPER - 1].index() as u32, entry);
     }
-    /// A word of a frame changes: walks that pass there are no longer remembered.
+    /// Drops the cached walk that passes a frame, because a word of the frame changes.
     #[inline]
     fn forget(&mut self, place: usize) {
         let root = self.frames[place].root;
@@ -235,12 +236,12 @@ impl Tables {
             self.frames[root as usize].path = 0;
         }
     }
-    /// Where on the host a walk from `root` begins.
+    /// Returns the host address at which a walk from `root` begins.
     #[inline]
     pub(crate) fn address(&self, root: Pfn) -> usize {
         (&raw const *self.frame(root)).addr()
     }
-    /// Every word of a block is 0 from now on, and takes up no memory.
+    /// Sets every word of a block to 0 and frees the host memory.
     pub(crate) fn clear(&mut self, pfn: Pfn, order: Order) {
         let (mut at, end) = (pfn.index(), pfn.index() + order.pages());
         while at < end {
@@ -264,7 +265,7 @@ impl Tables {
         self.free_chunks.extend(frame.chunks.into_iter().filter(|&chunk| chunk != NONE));
         self.free_frames.push(place);
     }
-    /// Host memory of all words, in bytes.
+    /// Returns the host memory of all words, in bytes.
     pub(crate) fn host_bytes(&self) -> usize {
         let frames = self.frames.len() - self.free_frames.len();
         let chunks = self.chunks.len() - self.free_chunks.len();
@@ -278,7 +279,7 @@ mod tests {
 
     const PATH: [usize; 4] = [1, 2, 3, 4];
 
-    /// A root, two tables below it, and a remembered walk through them.
+    /// A root, two tables below it, and a cached walk through them.
     fn walked() -> (Tables, [Pfn; UPPER]) {
         let (mut tables, passed) = (Tables::new(2, 64), [5, 70, 7].map(Pfn::new));
         passed.iter().enumerate().for_each(|(at, &table)| {

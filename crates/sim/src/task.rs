@@ -1,46 +1,46 @@
-//! Tasks, as the scheduler knows them. Their coroutines are the runner's.
+//! Tasks, as the scheduler knows them. The runner has their coroutines.
 
 use mmscale_arch::{Priority, TaskEntry};
 
-/// How a coroutine gives the host thread back: it names the task to go on with.
+/// Suspends a coroutine: the runner resumes the task that it names.
 pub(crate) type Yielder = corosensei::Yielder<(), u32>;
 
-/// Instead of a task: end the run.
+/// In place of a task: the run ends.
 pub(crate) const STOP: u32 = u32::MAX;
 
-/// Leaving the current coroutine in favour of another task's.
+/// A switch from the current coroutine to that of another task.
 #[derive(Clone, Copy)]
 pub(crate) struct Switch {
     pub(crate) yielder: *const Yielder,
     pub(crate) next: u32,
 }
 
-/// Where a task is.
+/// State of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TaskState {
-    /// In a CPU's queue.
+    /// It is in a CPU's queue.
     Ready,
-    /// The current task of its CPU.
+    /// It is the current task of its CPU.
     Running,
-    /// Blocked in a park.
+    /// It is blocked in a park.
     Parked,
-    /// Over.
+    /// It has ended.
     Done,
 }
 
-/// What a task's coroutine runs.
+/// Code that a task's coroutine runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Body {
     /// A CPU's idle loop.
     Idle,
-    /// The callbacks' task.
+    /// The task of the callbacks.
     Entry(TaskEntry),
 }
 
 /// A task.
 pub(crate) struct Task {
     pub(crate) state: TaskState,
-    /// Somebody has unparked it since its last park.
+    /// Whether it was unparked since its last park.
     pub(crate) token: bool,
     pub(crate) per_cpu: bool,
     pub(crate) cpu: u16,
@@ -68,7 +68,7 @@ impl Task {
     }
 }
 
-/// The order in which a CPU runs its tasks: larger goes first.
+/// Returns the urgency of a priority: a CPU runs the task with the largest one.
 pub(crate) const fn urgency_of(priority: Priority) -> u16 {
     match priority {
         Priority::Fair => 1,

@@ -1,15 +1,15 @@
 //! The TLBs of the simulated CPUs, and how many translations reach each frame.
 //!
-//! A CPU's own translations are used without a turn, as nobody else changes them. Where there is a
-//! broadcast everybody does, and each use waits for its turn.
+//! A CPU uses its own translations without a turn, because no other CPU changes them. On a machine
+//! that broadcasts invalidations every CPU does, and each use waits for its turn.
 
 use crate::config::Checks;
 use mmscale_arch::{
     Asid, Found, PAGEBLOCK_ORDER, PageSize, Pfn, SoftTlb, Translation, VmaRange, Vpn,
 };
 
-/// How many translations of all CPUs reach each frame: of single pages, and of huge ones by the
-/// number of the block. Kept for the checker only.
+/// Translations of all CPUs that reach each frame: those of single pages, and those of huge pages
+/// by the number of the block. For the checker only.
 #[derive(Default)]
 struct Reached {
     base: Vec<u16>,
@@ -39,7 +39,7 @@ impl Reached {
     }
 }
 
-/// One CPU's.
+/// The TLB of one CPU.
 #[derive(Default)]
 struct CpuTlb {
     tlb: SoftTlb,
@@ -47,26 +47,26 @@ struct CpuTlb {
     active: Option<Asid>,
 }
 
-/// Which CPUs may keep translations of an address space.
+/// The CPUs that may have translations of an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Home {
-    /// None.
+    /// No CPU.
     #[default]
     Nowhere,
-    /// This one alone.
+    /// This CPU only.
     On(u16),
-    /// Any.
+    /// Any CPU.
     Anywhere,
 }
 
-/// All of them.
+/// The TLBs of all CPUs.
 pub(crate) struct Tlbs {
     cpus: Vec<CpuTlb>,
-    /// By address space, where flushes are broadcast: most spaces are used on one CPU, and a
-    /// broadcast that looked at every CPU for each of them would take quadratic time.
+    /// The home of each address space, where invalidations are broadcast. Most spaces are used on
+    /// one CPU, and a broadcast that visited every CPU for each space would take quadratic time.
     homes: Option<Vec<Home>>,
     reached: Reached,
-    /// The checker looks on.
+    /// Whether the checker is on.
     checked: bool,
 }
 
@@ -76,11 +76,11 @@ impl Tlbs {
         let homes = broadcast.then(Vec::new);
         Self { cpus, homes, reached: Reached::default(), checked: checks == Checks::On }
     }
-    /// CPU `at` uses the translations of `asid` from now on.
+    /// Makes CPU `at` use the translations of `asid`.
     pub(crate) fn load(&mut self, at: usize, asid: Option<Asid>) {
         self.cpus[at].active = asid;
     }
-    /// The translation of `page` that CPU `at` keeps.
+    /// Returns the translation of `page` in the TLB of CPU `at`.
     #[inline]
     pub(crate) fn lookup(&self, at: usize, asid: Asid, page: Vpn) -> Option<Found> {
         self.cpus[at].tlb.lookup(asid, page)
@@ -110,7 +110,7 @@ impl Tlbs {
             }
         });
     }
-    /// The same on every CPU.
+    /// Invalidates translations on every CPU.
     pub(crate) fn flush_everywhere(&mut self, asid: Asid, range: Option<VmaRange>) {
         let home = self.homes.as_mut().and_then(|homes| homes.get_mut(asid.index()));
         match home.as_deref().copied() {
@@ -124,12 +124,13 @@ impl Tlbs {
             }
         }
     }
-    /// Whether any CPU keeps a translation to `pfn`.
+    /// Whether any CPU has a translation to `pfn`.
     #[inline]
     pub(crate) fn reach(&self, pfn: Pfn) -> bool {
         self.reached.any(pfn)
     }
-    /// Marks all translations to `pfn`, which was freed; returns a CPU that uses one, if any does.
+    /// Marks all translations to `pfn`, which was freed. Returns a CPU whose active address space
+    /// has one, if there is any.
     #[cold]
     pub(crate) fn mark_freed(&mut self, pfn: Pfn) -> Option<usize> {
         let mut used_on = None;
@@ -153,7 +154,7 @@ mod tests {
     const SPACES: usize = 3;
     const PAGES: u64 = 80;
 
-    /// A broadcast that knows homes leaves what one leaves that looks at every CPU.
+    /// A broadcast that uses homes has the same result as one that visits every CPU.
     #[test]
     fn a_broadcast_reaches_every_translation_wherever_it_is() {
         let mut rng = crate::rng::SplitMix64::new(5);
@@ -162,7 +163,7 @@ mod tests {
         for step in 0..20_000 {
             let mut below = |end: u64| rng.below(end);
             let asid = Asid::new(1 + below(SPACES as u64) as usize);
-            // Two CPUs have a space each for the most part, so that there are homes.
+            // Each of two CPUs mostly uses one space, so that there are homes.
             let at = if below(20) == 0 { below(CPUS as u64) as usize } else { asid.index() };
             let page = Vpn::new(below(PAGES));
             let (pfn, size) = (Pfn::new(step), PageSize::Base);

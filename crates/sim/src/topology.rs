@@ -1,12 +1,12 @@
-//! Which CPUs are near each other.
+//! Distances between CPUs.
 
 use crate::profile::{LineCosts, Topology};
 use mmscale_arch::MAX_NODES;
 
-/// No CPU, where a CPU's number is kept in 16 bits.
+/// No CPU, in a CPU number of 16 bits.
 pub(crate) const NOBODY: u16 = u16::MAX;
 
-/// Where a CPU sits.
+/// Position of a CPU in the topology.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(align(8))]
 struct Seat {
@@ -15,18 +15,18 @@ struct Seat {
     node: u16,
 }
 
-/// The seats of all CPUs, and what moving a line between two costs.
+/// Positions of all CPUs, and the costs of moving a line between two.
 pub(crate) struct Seats {
     seats: Vec<Seat>,
     line: LineCosts,
-    /// What moving a line between two CPUs costs, in ps, by where they differ: in their cluster
-    /// (1), their node (2), their core (4). A table, because hosts cannot predict the branches.
+    /// The cost of moving a line between two CPUs, in ps, indexed by where they differ: cluster
+    /// (1), node (2), core (4). A table, because hosts cannot predict the branches.
     apart_ps: [u64; 8],
     nodes: usize,
 }
 
-/// The topology of a machine with `cpus` CPUs after the pattern of `of`: fewer CPUs are the first
-/// ones, more CPUs are more nodes of the same size (larger ones beyond `MAX_NODES`).
+/// Returns the topology of a machine with `cpus` CPUs after the pattern of `of`. Fewer CPUs are the
+/// first ones; more CPUs are more nodes of the same size (larger ones beyond `MAX_NODES`).
 pub fn scaled(of: &Topology, cpus: usize) -> Topology {
     let per_node = of.cpus.div_ceil(of.nodes.max(1)).max(1);
     let per_node = per_node.max(cpus.div_ceil(MAX_NODES));
@@ -56,7 +56,7 @@ impl Seats {
     pub(crate) fn node_of(&self, cpu: usize) -> usize {
         self.seats[cpu].node as usize
     }
-    /// Moving a line that `from` has (`NOBODY`: memory has it) to `to`, in ps.
+    /// Returns the cost of moving a line from `from` (`NOBODY`: from memory) to `to`, in ps.
     #[inline]
     pub(crate) fn transfer_ps(&self, from: u16, to: usize) -> u64 {
         if usize::from(from) == to {

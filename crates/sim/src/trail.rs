@@ -1,7 +1,7 @@
-//! The order of a run's events, to find where two runs part.
+//! The order of a run's events, to find where two runs differ.
 //!
-//! A whole trail is too large to keep. A run keeps a hash for each block of events; two runs are
-//! compared by these, and run again to keep the events of the first block that differs.
+//! A whole trail is too large to keep. A run keeps a hash for each block of events. Two runs are
+//! compared by these hashes, and run again to keep the events of the first block that differs.
 
 use crate::rng::Mix64;
 use mmscale_arch::CpuId;
@@ -9,7 +9,7 @@ use mmscale_arch::CpuId;
 /// Events in a block.
 pub const TRAIL_BLOCK: u64 = 4096;
 
-/// What a run keeps of its events.
+/// Which part of the order of events to record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TrailOf {
     /// Nothing.
@@ -42,16 +42,16 @@ impl std::fmt::Display for TrailEvent {
     }
 }
 
-/// What a run kept of its events.
+/// The recorded order of events.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Trail {
     /// The hash of each block, the last of which may be short.
     pub blocks: Vec<u64>,
-    /// The events of the block that was asked for.
+    /// The events of the requested block.
     pub events: Vec<TrailEvent>,
 }
 
-/// A trail in the making.
+/// A trail that is being recorded.
 pub(crate) struct Tracker {
     of: TrailOf,
     mix: Mix64,
@@ -62,11 +62,11 @@ impl Tracker {
     pub(crate) fn new(of: TrailOf) -> Self {
         Self { of, mix: Mix64::new(), trail: Trail::default() }
     }
-    /// Whether it wants to hear of every event.
+    /// Whether it records events.
     pub(crate) fn is_on(&self) -> bool {
         self.of != TrailOf::Nothing
     }
-    /// Keeps what the trail wants of event `number`, from 1; `path` is asked for only if needed.
+    /// Records event `number`, counted from 1; calls `path` only if needed.
     pub(crate) fn note(
         &mut self,
         number: u64,

@@ -1,4 +1,4 @@
-//! Waiting for a CPU's turn.
+//! Waiting for the running CPU's turn.
 
 use crate::ahead::NOWHERE;
 use crate::context::{suspend, with};

@@ -1,4 +1,4 @@
-//! When sections begin and end, and what the CPU waits for meanwhile: see [`crate::sections`].
+//! Begin and end of sections, and the waits within them: see [`crate::sections`].
 
 use crate::cpu::Cpu;
 use crate::engine::Engine;
@@ -8,14 +8,14 @@ use crate::sections::{CpuSections, Waited};
 use mmscale_arch::{CpuId, LockClass};
 
 impl Cpu {
-    /// A section begins now, unless one is open.
+    /// Begins a section, unless one is open.
     #[inline]
     pub(crate) fn open_section(&mut self) {
         if self.watched && self.section_since == NEVER {
             self.section_since = self.clock;
         }
     }
-    /// The open section ends now.
+    /// Ends the open section.
     #[inline]
     pub(crate) fn close_section(&mut self) {
         if self.watched && self.section_since != NEVER {
@@ -32,7 +32,7 @@ impl Cpu {
             watch.close(since, self.clock);
         }
     }
-    /// The call path changes: so much of the open section passed on the one that is left.
+    /// Charges the open section's time since the last change to the call path that the CPU leaves.
     #[cold]
     #[inline(never)]
     pub(crate) fn section_on_path(&mut self) {
@@ -43,7 +43,7 @@ impl Cpu {
             watch.spent(self.path, self.clock - since);
         }
     }
-    /// The CPU lost `ps` to something outside, just now. A handler is a section by itself where
+    /// Records that the CPU just lost `ps` to a disturbance. A handler is a section by itself if
     /// none is open; stolen time is not.
     pub(crate) fn section_lost(&mut self, what: Waited, ps: u64) {
         if !self.watched {
@@ -65,7 +65,7 @@ impl Cpu {
 }
 
 impl Engine {
-    /// CPU `at` gets a lock for which it waited.
+    /// Records that CPU `at` waited `ps` for a lock.
     #[inline]
     pub(crate) fn section_waited(&mut self, at: usize, class: LockClass, ps: u64) {
         let cpu = &mut self.cpus[at];
@@ -75,7 +75,7 @@ impl Engine {
             watch.wait(Waited::Lock(class), ps);
         }
     }
-    /// The running CPU has waited for others to answer a call, the last of them `target`.
+    /// Records that the running CPU waited for a call, longest for `target`.
     pub(crate) fn section_waited_for(&mut self, target: CpuId, ns: u64) {
         let cpu = &mut self.cpus[self.cur];
         if cpu.section_since != NEVER
@@ -84,7 +84,7 @@ impl Engine {
             watch.waited_for(target, ns);
         }
     }
-    /// A turn of a wait loop begins on the running CPU.
+    /// Begins a round of a wait loop on the running CPU.
     #[inline]
     pub(crate) fn loop_begins(&mut self) {
         let cpu = &mut self.cpus[self.cur];
@@ -93,7 +93,7 @@ impl Engine {
             watch.loop_lost = watch.lost_ps();
         }
     }
-    /// It ends: it counts if it was all within a section.
+    /// Ends a round of a wait loop: it counts if all of it was within a section.
     #[inline]
     pub(crate) fn loop_ends(&mut self) {
         let cpu = &mut self.cpus[self.cur];
@@ -105,7 +105,7 @@ impl Engine {
             watch.looped(cpu.path, ps);
         }
     }
-    /// What was seen of sections, by CPU; into the fingerprint too.
+    /// Returns the recorded sections by CPU, and mixes them into the fingerprint.
     pub(crate) fn take_sections(&mut self, mix: &mut Mix64) -> Vec<CpuSections> {
         let stats = &self.stats;
         let watches = self.cpus.iter_mut().enumerate();

@@ -1,5 +1,5 @@
-//! Profiles with a base: what differs is the file's, the rest is inherited, and each number keeps
-//! its source and where it is from.
+//! Profiles with a base: the file has the numbers that differ, the rest is inherited, and each
+//! number keeps its source and its file.
 
 use mmscale_sim::profile::{self, Merged, ProfileError, builtin_names};
 use std::fs;
@@ -27,7 +27,7 @@ impl Folder {
         profile::open(self.path(name))
     }
 
-    /// The message for a file that is refused, without the folder.
+    /// Returns the message for a file that is refused, without the folder.
     fn refusal(&self, name: &str) -> String {
         let why = self.open(name).and_then(|merged| merged.resolve()).unwrap_err().to_string();
         why.replace(&format!("{}/", self.0.path().display()), "")
@@ -54,7 +54,7 @@ fn a_file_with_a_base_has_what_differs_and_inherits_the_rest() {
         for (key, number) in mine_of {
             let own = (section, key.as_str()) == ("costs", "handoff_ns");
             assert_eq!(mine.inherited_from(section, key).is_none(), own, "{section}.{key}");
-            // An inherited number is the base's to the last word.
+            // An inherited number equals the base's in every field.
             assert_eq!(*number == base_of[key], !own, "{section}.{key}");
         }
     }

@@ -1,4 +1,4 @@
-//! Profiles: what is built in is sound, what is wrong is refused with a message that helps.
+//! Profiles: the built-in ones are valid, and invalid ones are refused with a helpful message.
 
 use mmscale_arch::Op;
 use mmscale_sim::profile::{
@@ -6,7 +6,7 @@ use mmscale_sim::profile::{
     builtin_names, resolve,
 };
 
-/// A sound file to break in one place.
+/// A valid file, to be broken in one place.
 fn text() -> String {
     let number = |value: f64| Number { value, range: [value, value], source: "a test".into() };
     let section = |keys: &[(&str, f64)]| -> profile::Section {
@@ -68,7 +68,7 @@ fn load(text: &str) -> Result<Profile, ProfileError> {
     profile::resolve("mine", &profile::parse("mine", text)?)
 }
 
-/// The message for a file in which `from` became `to`.
+/// Returns the message for a file in which `from` became `to`.
 fn broken(from: &str, to: &str) -> String {
     let text = text();
     assert!(text.contains(from), "{from} not in {text}");
@@ -120,7 +120,7 @@ fn the_single_core_costs_of_the_fitted_machine_match_their_derivation() {
     let profile = profile::load("x86-26").unwrap();
     let costs = &profile.costs;
     let sum = |ops: &[Op]| -> u64 {
-        // The page cache's lock, and some eight lines that nobody else has.
+        // The page cache's lock, and some eight lines that are in the CPU's own cache.
         let lock = costs.lock_ps + costs.unlock_ps + 10 * costs.line.own_ps;
         ops.iter().map(|&op| costs.op_ps[op as usize]).sum::<u64>() + lock
     };

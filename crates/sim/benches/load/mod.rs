@@ -1,7 +1,8 @@
-//! The load by which the engine's own speed is told: each CPU repeats charge, lock, charge, unlock.
+//! The load for measurements of the engine's own speed: each CPU repeats charge, lock, charge,
+//! unlock.
 //!
-//! One lock: everybody waits for everybody. Private locks: nobody waits, but all acquisitions are
-//! ordered. Making the machine and its stacks is part of each run.
+//! One lock: every CPU contends with every other. Private locks: no CPU waits, but all acquisitions
+//! are ordered. Making the machine and its stacks is part of each run.
 
 use mmscale_arch::{
     Callbacks, Cpu as _, CpuId, Ipi, LockClass, Machine as _, Op, Priority, Probe, RawSpin,
@@ -12,7 +13,7 @@ use std::any::Any;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// How many locks there are.
+/// The number of locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Locks {
     One,
@@ -29,7 +30,7 @@ impl Locks {
     }
 }
 
-/// The loop, as the owner of the callbacks.
+/// The loop, with the callbacks.
 struct Load {
     locks: Vec<SimSpin>,
     iterations: u64,
@@ -59,7 +60,7 @@ impl Callbacks for Load {
     fn cpu_online(&self, _: CpuId) {}
 }
 
-/// Hears nothing.
+/// A probe without listeners.
 struct Deaf;
 
 impl Probe for Deaf {
@@ -69,7 +70,7 @@ impl Probe for Deaf {
     }
 }
 
-/// `total` iterations, spread over all CPUs.
+/// Runs `total` iterations, spread over all CPUs.
 ///
 /// # Panics
 /// If the run fails.
@@ -95,8 +96,8 @@ pub(crate) fn simulate(cpus: usize, total: u64, locks: Locks) -> Outcome {
     outcome
 }
 
-/// Prints what one run costs the host, and what a CPU and its tasks keep resident. On a thread of
-/// its own: stacks are pooled by thread, and those of earlier runs would not count.
+/// Prints the host time of one run, and the memory that a CPU and its tasks keep resident. On a
+/// thread of its own: stacks are pooled by thread, and those of earlier runs would not count.
 pub(crate) fn report(cpus: usize, total: u64, locks: Locks) {
     let told = std::thread::scope(|scope| scope.spawn(|| told(cpus, total, locks)).join());
     println!("{}", told.expect("the run does not panic"));
@@ -120,7 +121,7 @@ fn told(cpus: usize, total: u64, locks: Locks) -> String {
     )
 }
 
-/// Resident memory of this process in bytes; 0 where the host does not say.
+/// Returns the resident memory of this process in bytes; 0 if the host does not report it.
 fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("Rss:")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Profiles derived from others: other costs.
+//! Profiles with other costs, derived from a profile.
 
 use super::Profile;
 use mmscale_arch::Op;
@@ -33,7 +33,7 @@ impl CostGroup {
         Self::Bandwidth,
         Self::Swap,
     ];
-    /// The name that parameters use.
+    /// The name in parameters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ops => "ops",
@@ -48,15 +48,15 @@ impl CostGroup {
 }
 
 impl Profile {
-    /// The same machine with every cost times `factor`. Jitter stays: it is relative, and a
-    /// program's own computing is no cost of the machine.
+    /// Returns the same machine with every cost times `factor`. Jitter stays, because it is
+    /// relative, and so does a program's own computation, which is no cost of the machine.
     pub fn scaled_costs(&self, factor: f64) -> Self {
         CostGroup::ALL
             .iter()
             .fold(self.clone(), |profile, &group| profile.scaled_group(group, factor))
     }
 
-    /// The same machine with the costs of one group times `factor`.
+    /// Returns the same machine with the costs of one group times `factor`.
     pub fn scaled_group(&self, group: CostGroup, factor: f64) -> Self {
         let mut scaled = self.clone();
         let costs = &mut scaled.costs;
@@ -104,7 +104,7 @@ impl Profile {
         scaled
     }
 
-    /// The same machine with the named operations times `factor`.
+    /// Returns the same machine with the costs of the named operations times `factor`.
     pub fn scaled_ops(&self, ops: &[Op], factor: f64) -> Self {
         let mut scaled = self.clone();
         for &op in ops {

@@ -1,4 +1,4 @@
-//! Profiles that name another as their base: merging, and which file each number is from.
+//! Profiles with bases: merging, and the file that each number comes from.
 
 use super::builtin::Profiles;
 use super::file::read;
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 /// The most files of one profile: itself and its bases.
 const MAX_FILES: usize = 6;
 
-/// A profile file together with its bases.
+/// A profile file merged with its bases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merged {
     /// The profile's name, for messages.
     pub name: String,
-    /// All numbers. It names no base any more.
+    /// All numbers. The field `base` is empty.
     pub file: ProfileFile,
     /// The names of the bases, the nearest first.
     pub bases: Vec<String>,
-    /// Whether it is a file, and not built in.
+    /// Whether it comes from a file and is not built in.
     pub(super) own: bool,
-    /// The base of each inherited number, by section and key: its place in `bases`.
+    /// The base of each inherited number, by section and key, as an index into `bases`.
     inherited: BTreeMap<(&'static str, String), usize>,
 }
 
@@ -30,19 +30,19 @@ impl Merged {
         title(&self.name)
     }
 
-    /// The base that a number is inherited from; none if the profile's own file has it.
+    /// Returns the base that a number is inherited from; `None` if the profile's own file has it.
     pub fn inherited_from(&self, section: &str, key: &str) -> Option<&str> {
         let mut inherited = self.inherited.iter();
         let found = inherited.find(|((of, name), _)| *of == section && name == key);
         found.map(|(_, &base)| self.bases[base].as_str())
     }
 
-    /// The file that has a number, for messages.
+    /// Returns the file that has a number, for messages.
     pub fn file_of(&self, section: &str, key: &str) -> &str {
         self.inherited_from(section, key).unwrap_or(&self.name)
     }
 
-    /// Adds the numbers of a base that are not there yet.
+    /// Adds the numbers of a base that are missing.
     fn inherit(&mut self, name: String, base: ProfileFile) {
         let place = self.bases.len();
         self.bases.push(name);
@@ -64,7 +64,7 @@ pub(super) fn title(name: &str) -> String {
     stem.map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Where a profile's text is.
+/// The location of a profile's text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// Built into the program, under this name.
@@ -76,7 +76,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// The place that a name or path says. A relative path begins at `folder`.
+    /// Returns the location for a name or a path. A relative path begins at `folder`.
     pub(super) fn of(
         profiles: Profiles,
         name_or_path: &Path,
@@ -94,7 +94,7 @@ impl Place {
         Err(profiles.unknown(&shown))
     }
 
-    /// The folder at which relative paths of bases begin.
+    /// Returns the folder at which relative paths of bases begin.
     fn folder(&self) -> &Path {
         match self {
             Self::File(path) => path.parent().unwrap_or(Path::new("")),
@@ -102,7 +102,7 @@ impl Place {
         }
     }
 
-    /// The name that messages use.
+    /// Returns the name for messages.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::BuiltIn(name) => name.clone(),
@@ -111,7 +111,7 @@ impl Place {
         }
     }
 
-    /// The file as it is written, without its bases.
+    /// Reads the file without its bases.
     pub(super) fn file(&self, profiles: Profiles) -> Result<ProfileFile, ProfileError> {
         let shown = self.shown();
         match self {
@@ -124,7 +124,7 @@ impl Place {
         }
     }
 
-    /// Whether both are one place, even if their paths differ.
+    /// Whether both are the same location, even if their paths differ.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File(one), Self::File(other)) => {
@@ -136,7 +136,7 @@ impl Place {
     }
 }
 
-/// Merges `file`, which is at `place`, with its bases. A number of the nearer file is kept.
+/// Merges `file`, which is at `place`, with its bases. The nearer file's number wins.
 pub(super) fn merge(
     profiles: Profiles,
     name: &str,

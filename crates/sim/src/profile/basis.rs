@@ -1,7 +1,7 @@
-//! What kind of source a number has.
+//! The kind of a number's source.
 
-/// The kind of a number's source. The first words of `source` say it; this is the only place that
-/// reads them.
+/// The kind of a number's source. It is determined by the first words of `source`, which only this
+/// module reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Basis {
     /// `measured ..` or `measured: ..`.
@@ -14,8 +14,8 @@ pub enum Basis {
     Unused,
 }
 
-/// First words that look like one of the forms. A source that begins with one and has none of the
-/// forms is refused, so that an assumption never counts as published.
+/// First words that resemble one of the forms. A source that begins with one of them and matches no
+/// form is refused, so that an assumption never counts as published.
 const ALIKE: [&str; 14] = [
     "measured",
     "measurement",
@@ -33,14 +33,14 @@ const ALIKE: [&str; 14] = [
     "not",
 ];
 
-/// Beginnings that say that a number was copied, in front of the source of the original.
+/// Beginnings that mark a copied number. The source of the original follows.
 const COPIED: [&str; 2] = ["not measured here; ", "not measured there; "];
 
 impl Basis {
-    /// All kinds, the best known first.
+    /// All kinds, from the best known to the least known.
     pub const ALL: [Self; 4] = [Self::Measured, Self::Published, Self::Assumed, Self::Unused];
 
-    /// The name, as it is shown.
+    /// The printed name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -50,7 +50,7 @@ impl Basis {
         }
     }
 
-    /// The kind of a source. The error says what is wrong with it and what to write.
+    /// Determines the kind of a source. The error says what is wrong and what to write.
     pub fn of(source: &str) -> Result<Self, String> {
         let source = source.trim();
         if source.is_empty() {

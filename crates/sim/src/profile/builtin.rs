@@ -1,9 +1,9 @@
-//! The profiles that have names: those of `machines/`, and those that a program brings along.
+//! Profiles with names: those of `machines/`, and those that a program adds.
 
 use super::ProfileError;
 use super::error::nearest;
 
-/// Name and text of each built-in profile, by name.
+/// Name and text of each built-in profile, sorted by name.
 const BUILTIN: [(&str, &str); 8] = [
     ("arm64-72", include_str!("../../../../machines/arm64-72.toml")),
     ("arm64-8", include_str!("../../../../machines/arm64-8.toml")),
@@ -15,20 +15,19 @@ const BUILTIN: [(&str, &str); 8] = [
     ("x86-512", include_str!("../../../../machines/x86-512.toml")),
 ];
 
-/// The profiles that are built in: those of `machines/`, and a program's own, which are names and
-/// texts of files.
+/// The built-in profiles: those of `machines/`, and a program's own, as names and texts of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Profiles {
     own: &'static [(&'static str, &'static str)],
 }
 
 impl Profiles {
-    /// Those of `machines/` and a program's own. Of two with one name the program's counts.
+    /// Adds a program's own profiles to those of `machines/`. They win where names are equal.
     pub const fn with(own: &'static [(&'static str, &'static str)]) -> Self {
         Self { own }
     }
 
-    /// Their names: sorted, the program's own after the others.
+    /// Returns the names: those of `machines/` sorted, then the program's own.
     pub fn names(self) -> Vec<&'static str> {
         let own = self.own.iter().map(|(name, _)| *name);
         BUILTIN.iter().map(|(name, _)| *name).filter(|name| !self.is_own(name)).chain(own).collect()
@@ -38,13 +37,13 @@ impl Profiles {
         self.own.iter().any(|(own, _)| *own == name)
     }
 
-    /// The text of a profile.
+    /// Returns the text of a profile.
     pub(super) fn text(self, name: &str) -> Option<&'static str> {
         let all = self.own.iter().chain(&BUILTIN);
         all.clone().find(|(of, _)| *of == name).map(|(_, text)| *text)
     }
 
-    /// The refusal of a name that is not built in.
+    /// Returns the error for a name that is not built in.
     pub(super) fn unknown(self, name: &str) -> ProfileError {
         ProfileError::Unknown {
             name: name.to_owned(),
@@ -54,7 +53,7 @@ impl Profiles {
     }
 }
 
-/// The names of the profiles of `machines/`, sorted.
+/// Returns the names of the profiles of `machines/`, sorted.
 pub fn builtin_names() -> Vec<&'static str> {
     Profiles::default().names()
 }

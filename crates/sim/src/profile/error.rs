@@ -1,9 +1,9 @@
-//! What can be wrong with a profile.
+//! Errors in profiles.
 
 use thiserror::Error;
 
-/// Why a profile could not be used. Each message says which file, which key, what is wrong and
-/// what to do.
+/// Why a profile cannot be used. Each message names the file and the key, and says what is wrong
+/// and what to do.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ProfileError {
     /// No profile of this name is built in.
@@ -13,9 +13,9 @@ pub enum ProfileError {
         near(nearest)
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The built-in name most like it.
+        /// The most similar built-in name.
         nearest: Option<String>,
         /// All built-in names.
         all: String,
@@ -28,7 +28,7 @@ pub enum ProfileError {
     Read {
         /// The path.
         file: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// The file is not TOML, or a value has the wrong shape.
@@ -41,7 +41,7 @@ pub enum ProfileError {
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What the parser said.
+        /// The parser's error.
         reason: String,
     },
     /// A key that no profile has.
@@ -51,7 +51,7 @@ pub enum ProfileError {
         file: String,
         /// Section and key.
         key: String,
-        /// The known key most like it.
+        /// The most similar known key.
         nearest: Option<String>,
     },
     /// A key that every profile must have.
@@ -65,14 +65,14 @@ pub enum ProfileError {
         /// Section and key.
         key: String,
     },
-    /// A number, its range or its source makes no sense.
+    /// A number, its range or its source is invalid.
     #[error("profile `{file}`: `{key}` {reason}")]
     Number {
         /// The file or the built-in name.
         file: String,
         /// Section and key.
         key: String,
-        /// What is wrong and what to do.
+        /// The problem and what to do.
         reason: String,
     },
     /// The base of a file could not be used.
@@ -80,20 +80,20 @@ pub enum ProfileError {
     Base {
         /// The file that names the base.
         file: String,
-        /// What is wrong with the base.
+        /// The error in the base.
         why: Box<ProfileError>,
     },
-    /// A file is its own base, over others or not.
+    /// A file is its own base, directly or over other files.
     #[error(
         "profile `{file}`: its bases lead back to where they began ({chain}); name another `base`"
     )]
     Circle {
         /// The file that names the base.
         file: String,
-        /// The files on the way, with arrows between.
+        /// The chain of files, joined by arrows.
         chain: String,
     },
-    /// Too many bases of bases.
+    /// A chain of bases is too long.
     #[error(
         "profile `{file}`: a profile has at most {max} files, its bases counted, and this is one \
          more ({chain}); name a `base` with fewer bases of its own"
@@ -103,20 +103,20 @@ pub enum ProfileError {
         file: String,
         /// The most files of a profile.
         max: usize,
-        /// The files on the way, with arrows between.
+        /// The chain of files, joined by arrows.
         chain: String,
     },
-    /// A number of CPUs that no machine here can have.
+    /// A number of CPUs that no simulated machine can have.
     #[error("{cpus} CPUs on profile `{profile}`: a machine has between 1 and {max} CPUs")]
     Cpus {
         /// The profile.
         profile: String,
-        /// What was asked for.
+        /// The requested number of CPUs.
         cpus: usize,
-        /// The most there can be.
+        /// The largest number of CPUs.
         max: usize,
     },
-    /// A number of CPUs that the profile's groups do not divide.
+    /// A number of CPUs that does not keep the profile's groups.
     #[error(
         "{cpus} CPUs on profile `{profile}`, which has {nodes} node{}, {smt} thread{} a core and \
          last-level caches of {cluster} CPUs: {cpus} cannot keep these; take {nearest} CPUs, or \
@@ -127,15 +127,15 @@ pub enum ProfileError {
     Shape {
         /// The profile.
         profile: String,
-        /// What was asked for.
+        /// The requested number of CPUs.
         cpus: usize,
-        /// The profile's nodes.
+        /// The nodes of the profile.
         nodes: usize,
-        /// Its threads of a core.
+        /// The hardware threads of a core.
         smt: usize,
-        /// Its CPUs of a last-level cache.
+        /// The CPUs of a last-level cache.
         cluster: usize,
-        /// The nearest numbers of CPUs that do, in words.
+        /// The nearest numbers of CPUs that keep the groups, in words.
         nearest: String,
     },
     /// More nodes than a machine can have.
@@ -146,11 +146,11 @@ pub enum ProfileError {
     Nodes {
         /// The profile.
         profile: String,
-        /// What was asked for.
+        /// The requested number of CPUs.
         cpus: usize,
-        /// The nodes that they fill.
+        /// The nodes that these CPUs fill.
         nodes: usize,
-        /// The most there can be.
+        /// The largest number of nodes.
         max: usize,
     },
 }
@@ -163,7 +163,7 @@ fn near(nearest: &Option<String>) -> String {
     nearest.as_ref().map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
 }
 
-/// The candidate most like `name`, if one is like it at all.
+/// Returns the candidate most similar to `name`, if one is similar enough.
 pub(super) fn nearest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! The form of a profile file, and reading and writing it.
+//! The format of a profile file, and reading and writing it.
 
 use super::{Basis, ProfileError};
 use mmscale_arch::Op;
@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// A number of a profile with what stands behind it.
+/// A number of a profile with its range and its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Number {
@@ -18,12 +18,12 @@ pub struct Number {
     pub value: f64,
     /// The smallest and the largest value that the source, or its scatter, allows.
     pub range: [f64; 2],
-    /// Where the number comes from. Assumptions say that they are.
+    /// Where the number comes from. An assumption is marked as one.
     pub source: String,
 }
 
 impl Number {
-    /// What is wrong with the number by itself: its place in its range, or its source.
+    /// Returns what is wrong with the number by itself: its value within its range, or its source.
     pub fn problem(&self) -> Option<String> {
         let (value, [from, to]) = (self.value, self.range);
         if !(from <= value && value <= to) {
@@ -39,14 +39,14 @@ impl Number {
 /// Numbers by key.
 pub type Section = BTreeMap<String, Number>;
 
-/// A profile file. Without a base it has all keys; with one it has those that differ.
+/// A profile file. Without a base it has all keys; with a base, those that differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileFile {
-    /// The profile that has the other numbers: the name of a built-in profile, or a path, which
-    /// begins at the folder of this file.
+    /// The profile that has the other numbers: the name of a built-in profile, or a path relative
+    /// to the folder of this file.
     pub base: Option<String>,
-    /// What machine this is, in words.
+    /// The machine, in words.
     pub description: String,
     /// CPUs and their groups.
     #[serde(default)]
@@ -63,7 +63,7 @@ pub struct ProfileFile {
     /// The swap device.
     #[serde(default)]
     pub swap: Section,
-    /// Disturbance from outside, where it is known or fitted; empty where it is not.
+    /// Disturbance from outside, where it is known or fitted; otherwise empty.
     #[serde(default)]
     pub noise: Section,
     /// The straight-line operations of the memory manager, see [`op_key`].
@@ -72,14 +72,14 @@ pub struct ProfileFile {
 }
 
 impl ProfileFile {
-    /// All sections with their names, in the order in which they are written.
+    /// Returns all sections with their names, in the order of writing.
     pub fn sections(&self) -> impl Iterator<Item = (&'static str, &Section)> {
         let Self { base: _, description: _, topology, memory, timer, costs, swap, noise, ops } =
             self;
         NAMES.into_iter().zip([topology, memory, timer, costs, swap, noise, ops])
     }
 
-    /// Returns [`Self::sections`] for changes.
+    /// Returns [`Self::sections`] as mutable references.
     pub fn sections_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut Section)> {
         let Self { base: _, description: _, topology, memory, timer, costs, swap, noise, ops } =
             self;
@@ -90,7 +90,7 @@ impl ProfileFile {
 /// The names of the sections, in the order of [`ProfileFile::sections`].
 const NAMES: [&str; 7] = ["topology", "memory", "timer", "costs", "swap", "noise", "ops"];
 
-/// The key of an operation's cost.
+/// Returns the key of an operation's cost.
 pub fn op_key(op: Op) -> String {
     format!("{}_ns", op.name())
 }
@@ -98,8 +98,8 @@ pub fn op_key(op: Op) -> String {
 /// The most bytes of a profile file: some twenty times the size of one with all keys and sources.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Returns the text of a regular file of at most [`MAX_BYTES`]. Anything else might have no end,
-/// and is opened without waiting for a writer.
+/// Returns the text of a regular file of at most [`MAX_BYTES`]. Any other file might have no end.
+/// The file is opened without waiting for a writer.
 pub(super) fn read(path: &Path) -> io::Result<String> {
     let mut options = OpenOptions::new();
     let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
@@ -115,8 +115,8 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads the text of a profile file; `file` is for messages. Keys are checked by
-/// [`super::resolve`].
+/// Parses the text of a profile file; `file` is the name in messages. [`super::resolve`] checks the
+/// keys.
 pub fn parse(file: &str, text: &str) -> Result<ProfileFile, ProfileError> {
     toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
@@ -128,12 +128,13 @@ pub fn parse(file: &str, text: &str) -> Result<ProfileFile, ProfileError> {
     })
 }
 
-/// The text of a profile file; [`parse`] gives `file` back.
+/// Writes the text of a profile file; [`parse`] reads it.
 pub fn write(file: &ProfileFile) -> String {
     write_with(file, |_, _| None)
 }
 
-/// Writes `file` as [`write`] does. `remark` may have a comment for a number, by section and key.
+/// Writes `file` as [`write`] does, with the comment that `remark` returns for a number, by section
+/// and key.
 pub fn write_with(file: &ProfileFile, remark: impl Fn(&str, &str) -> Option<String>) -> String {
     let mut text = String::new();
     if let Some(base) = &file.base {

@@ -1,8 +1,8 @@
 //! Machine profiles: topology and costs of one machine, as the engine uses them.
 //!
-//! A profile is a file; every number in it carries its range and its source. A file may name a
-//! base and have only the numbers that differ; [`open`] merges it with its bases, and keeps which
-//! file each number is from. [`Merged::resolve`] checks all numbers and returns [`Profile`], with
+//! A profile is a file in which every number has a range and a source. A file may name a base and
+//! have only the numbers that differ. [`open`] merges it with its bases, and records which file
+//! each number comes from. [`Merged::resolve`] checks all numbers and returns [`Profile`], with
 //! times in picoseconds, the engine's unit; [`load`] does both. The profiles of `machines/` are
 //! built into the program.
 
@@ -30,17 +30,18 @@ pub use shape::Shape;
 
 use mmscale_arch::Op;
 
-/// A machine: how many CPUs, how they are grouped, how much memory, what things cost.
+/// A machine: its CPUs and their groups, its memory, its costs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// The profile's name: the file name without `.toml`.
     pub name: String,
-    /// What machine this is, in words.
+    /// The machine, in words.
     pub description: String,
-    /// A hash over the numbers of its file, which derived profiles keep: equal numbers, equal hash.
+    /// A hash over the numbers of its file, which derived profiles keep: equal numbers have equal
+    /// hashes.
     pub hash: u64,
-    /// The bases of a profile from a file, the nearest first; none for a built-in profile, whose
-    /// bases are part of the program.
+    /// The bases of a profile from a file, nearest first. Empty for a built-in profile, whose bases
+    /// are part of the program.
     pub bases: Vec<String>,
     /// CPUs and their groups.
     pub topology: Topology,
@@ -48,26 +49,26 @@ pub struct Profile {
     pub node_pages: u64,
     /// Bytes in a page.
     pub page_bytes: u32,
-    /// Timer interrupts a second, unless a run says otherwise.
+    /// Timer interrupts a second, unless a run sets another number.
     pub hz: u32,
-    /// What things cost.
+    /// The costs.
     pub costs: Costs,
     /// The swap device.
     pub swap: SwapDevice,
-    /// Disturbance from outside. A run asks for it: nothing disturbs it otherwise.
+    /// Disturbance from outside. It applies only if a run asks for it.
     pub noise: Noise,
 }
 
 /// The swap device: one queue for the whole machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapDevice {
-    /// What a read takes beside its transfer, in picoseconds.
+    /// Latency of a read without the transfer, in picoseconds.
     pub read_ps: u64,
-    /// The same for a write.
+    /// Latency of a write without the transfer, in picoseconds.
     pub write_ps: u64,
-    /// Bytes it moves a microsecond, both ways together.
+    /// Bytes transferred in a microsecond, both directions together.
     pub bytes_per_us: u64,
-    /// Requests it takes before the first of them has finished.
+    /// Requests that it accepts before the first of them has finished.
     pub depth: usize,
 }
 
@@ -75,7 +76,7 @@ pub struct SwapDevice {
 /// clusters fill nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// CPUs that there is room for. A run with fewer has the first of them.
+    /// CPUs of the whole machine. A run with fewer has the first of them.
     pub cpus: usize,
     /// Hardware threads of a core.
     pub smt: usize,
@@ -85,7 +86,7 @@ pub struct Topology {
     pub nodes: usize,
 }
 
-/// What one step costs, in picoseconds. Fields are named as in the profile file, where each has
+/// The cost of each step, in picoseconds. Fields are named as in the profile file, where each has
 /// its range and source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
@@ -102,7 +103,7 @@ pub struct Costs {
     pub atomic_ps: u64,
     /// Taking a free spin lock whose line this CPU owns.
     pub lock_ps: u64,
-    /// Letting a spin lock go.
+    /// Releasing a spin lock.
     pub unlock_ps: u64,
     /// Passing a contended lock to the next waiter, on top of the line transfer between the two.
     pub handoff_ps: u64,
@@ -110,8 +111,8 @@ pub struct Costs {
     pub ipi_send_ps: u64,
     /// From send to the handler's first instruction on a running target.
     pub ipi_delivery_ps: u64,
-    /// From a broadcast that invalidates translations until all CPUs have heard it; 0: there is no
-    /// such broadcast, CPUs are interrupted instead.
+    /// From a broadcast that invalidates translations until all CPUs have applied it; 0 if there is
+    /// no such broadcast and CPUs are interrupted instead.
     pub tlb_broadcast_ps: u64,
     /// Entry to and exit from an interrupt.
     pub irq_ps: u64,
@@ -121,25 +122,25 @@ pub struct Costs {
     pub wake_ps: u64,
     /// From waking an idle CPU to its first instruction (exit from idle included).
     pub idle_exit_ps: u64,
-    /// Bytes a node's memory can take a microsecond, for clearing.
+    /// Bytes that a node's memory can clear in a microsecond.
     pub node_bytes_per_us: u64,
     /// Seeded jitter on each charged operation, in 1/1024 of it, up and down.
     pub jitter_1024: u32,
 }
 
-/// Moving a cache line, one way, by where it is.
+/// The cost of moving a cache line, one way, by its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineCosts {
-    /// This CPU has it.
+    /// In this CPU's cache.
     pub own_ps: u64,
-    /// The other hardware thread of the core has it.
+    /// In the cache of the core, by its other hardware thread.
     pub smt_ps: u64,
-    /// A CPU of the same cluster has it.
+    /// In the cache of a CPU of the same cluster.
     pub cluster_ps: u64,
-    /// A CPU of the same node has it.
+    /// In the cache of a CPU of the same node.
     pub node_ps: u64,
-    /// A CPU of another node has it.
+    /// In the cache of a CPU of another node.
     pub remote_ps: u64,
-    /// Nobody has it: from the node's own memory.
+    /// In no cache: from the node's own memory.
     pub memory_ps: u64,
 }

@@ -1,13 +1,13 @@
-//! Disturbance from outside the system under test.
+//! Disturbance from outside the simulated system.
 
-/// One kind of disturbance: how often and how long, for each CPU by itself.
+/// One kind of disturbance: how often and how long, for each CPU independently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Disturbance {
     /// Mean time from one to the next, in ns.
     pub period_ns: u64,
-    /// How gaps are spread around that mean.
+    /// The distribution of gaps around that mean.
     pub gaps: Gaps,
-    /// How long each is.
+    /// The distribution of lengths.
     pub lengths: Lengths,
 }
 
@@ -32,22 +32,22 @@ fn times(ns: u64, factor: f64) -> u64 {
     ((ns as f64 * factor).round() as u64).max(1)
 }
 
-/// How the times from one disturbance to the next are spread.
+/// Distribution of the times from one disturbance to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gaps {
-    /// Evenly between half and one and a half of the mean.
+    /// Uniform between half of the mean and one and a half of it.
     Around,
-    /// Without memory, as what has many independent causes: exponentially.
+    /// Exponential: without memory, as the sum of many independent causes.
     Random,
 }
 
-/// How long disturbances are.
+/// Distribution of the lengths of disturbances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lengths {
-    /// One of these, in ns, with equal chance. Weight one by naming it more than once.
+    /// One of these, in ns, with equal chance. A length that is named twice has twice the chance.
     Of([u64; 8]),
-    /// A power law that is cut off: at least `least_ns`; whatever the length, it is at least twice
-    /// that with the chance `doubles_1024` (in 1/1024); and drawn again above `most_ns`.
+    /// A power law with a cutoff: at least `least_ns`; any length is exceeded twofold with the
+    /// chance `doubles_1024` (in 1/1024); drawn again above `most_ns`.
     Tail {
         /// The shortest, in ns.
         least_ns: u64,
@@ -61,15 +61,16 @@ pub enum Lengths {
 /// Disturbance from outside: off by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Noise {
-    /// The CPU does not run at all, whatever it was doing: a hypervisor, firmware.
+    /// The CPU does not run at all, in any state: a hypervisor, firmware.
     pub stolen: Option<Disturbance>,
-    /// Somebody else's interrupt handler: only where interrupts are on; they are off meanwhile.
+    /// A foreign interrupt handler: it runs only where interrupts are on, and they are off
+    /// meanwhile.
     pub irq_off: Option<Disturbance>,
 }
 
 impl Noise {
-    /// Multiplies the mean gaps of all disturbances with `gaps`, and the lengths of stolen times
-    /// with `stolen`.
+    /// Multiplies the mean gaps of all disturbances by `gaps`, and the lengths of stolen times by
+    /// `stolen`.
     #[must_use]
     pub fn scaled(self, gaps: f64, stolen: f64) -> Self {
         let closer = |of: Disturbance| of.with_gaps_times(gaps);

@@ -7,13 +7,13 @@ use std::path::Path;
 
 impl Profiles {
     /// Opens a built-in profile by its name, or a file by its path, and merges it with its bases. A
-    /// name that holds a `/` or ends in `.toml` is a path.
+    /// name that contains a `/` or ends in `.toml` is a path.
     pub fn open(self, name_or_path: impl AsRef<Path>) -> Result<Merged, ProfileError> {
         let place = Place::of(self, name_or_path.as_ref(), Path::new(""))?;
         merge(self, &place.shown(), place.file(self)?, place)
     }
 
-    /// Loads a profile as [`Profiles::open`] does. The name of a file's profile is the file's,
+    /// Loads a profile as [`Profiles::open`] does. A file's profile has the name of the file,
     /// without `.toml`.
     pub fn load(self, name_or_path: impl AsRef<Path>) -> Result<Profile, ProfileError> {
         let merged = self.open(name_or_path)?;
@@ -31,7 +31,7 @@ pub fn load(name_or_path: impl AsRef<Path>) -> Result<Profile, ProfileError> {
     Profiles::default().load(name_or_path)
 }
 
-/// The file of a profile of `machines/` with its bases: all numbers, with ranges and sources.
+/// Returns a profile of `machines/` merged with its bases: all numbers, with ranges and sources.
 pub fn builtin_file(name: &str) -> Result<ProfileFile, ProfileError> {
     let profiles = Profiles::default();
     match Place::of(profiles, Path::new(name), Path::new(""))? {

@@ -1,4 +1,4 @@
-//! From the file's numbers to the engine's.
+//! Conversion of a file's numbers to the engine's form.
 
 use super::base::{Place, merge, title};
 use super::error::nearest;
@@ -11,26 +11,26 @@ use mmscale_document::Fingerprint;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// The largest number of frames that frame numbers can name.
+/// The largest number of frames: the range of frame numbers.
 pub(super) const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
-/// The slowest step that a profile may have: 10 s. Keeps sums far from overflow.
+/// The slowest step in a profile: 10 s. It keeps sums far from overflow.
 const MAX_NS: f64 = 1e10;
 
 impl Profiles {
     /// Merges `file` with its bases, and resolves it as [`Merged::resolve`] does. `name` is the
-    /// profile's name and is in messages. The path of a base begins at the current folder.
+    /// profile's name, also in messages. The path of a base begins at the current folder.
     pub fn resolve(self, name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> {
         merge(self, name, file.clone(), Place::Memory)?.resolve()
     }
 }
 
-/// Resolves a file whose bases are of `machines/` or files, as [`Profiles::resolve`].
+/// Resolves a file whose bases are files or profiles of `machines/`, as [`Profiles::resolve`] does.
 pub fn resolve(name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> {
     Profiles::default().resolve(name, file)
 }
 
 impl Merged {
-    /// Checks every number and turns it into the engine's form.
+    /// Checks every number and converts it to the engine's form.
     pub fn resolve(&self) -> Result<Profile, ProfileError> {
         let topology = topology(self)?;
         let memory = Reader::new(self, "memory", &self.file.memory);
@@ -81,7 +81,7 @@ fn priced(
     })
 }
 
-/// Over every key and value; ranges, sources and words do not count.
+/// Hashes every key and value; ranges, sources and descriptions are left out.
 fn hash(file: &ProfileFile) -> u64 {
     let mut hash = Fingerprint::new();
     for (_, section) in file.sections() {
@@ -130,7 +130,7 @@ fn swap(of: &Merged) -> Result<SwapDevice, ProfileError> {
     Ok(device)
 }
 
-/// A section that is there has all of its keys.
+/// Reads the noise. If the section is not empty, all of its keys are required.
 fn noise(of: &Merged) -> Result<Noise, ProfileError> {
     if of.file.noise.is_empty() {
         return Ok(Noise::default());
@@ -144,7 +144,7 @@ fn noise(of: &Merged) -> Result<Noise, ProfileError> {
     Ok(both)
 }
 
-/// Gaps without memory, lengths with a tail.
+/// Reads one kind of disturbance: exponential gaps, lengths with a tail.
 fn disturbance(noise: &Reader<'_>, what: &str) -> Result<Disturbance, ProfileError> {
     let key = |rest: &str| format!("{what}_{rest}");
     let gap_ms = noise.count(&key("gap_ms"), 1, 1_000_000_000)?;
@@ -192,8 +192,8 @@ fn ops(of: &Merged) -> Result<[u64; Op::ALL.len()], ProfileError> {
     Ok(op_ps)
 }
 
-/// Reads the numbers of one section, and knows which keys were asked for. A missing key is
-/// reported only at the end, after the unknown ones: it is mostly an unknown one, misspelt.
+/// Reads the numbers of one section, and records which keys were requested. A missing key is
+/// reported only at the end, after the unknown ones: most often it is an unknown key, misspelt.
 struct Reader<'a> {
     of: &'a Merged,
     section: &'a str,
@@ -206,12 +206,12 @@ impl<'a> Reader<'a> {
         Self { of, section, numbers, asked: RefCell::default() }
     }
 
-    /// A time in ns, in picoseconds.
+    /// Reads a time in ns; returns picoseconds.
     fn ps(&self, key: &str) -> Result<u64, ProfileError> {
         Ok((self.number(key, 0.0, MAX_NS)? * 1000.0).round() as u64)
     }
 
-    /// A whole number between `low` and `high`.
+    /// Reads a whole number between `low` and `high`.
     fn count(&self, key: &str, low: u64, high: u64) -> Result<u64, ProfileError> {
         let value = self.number(key, low as f64, high as f64)?;
         if value.fract() != 0.0 {
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
         Ok(value as u64)
     }
 
-    /// A percentage up to `high`, in 1/1024.
+    /// Reads a percentage up to `high`; returns it in 1/1024.
     fn share(&self, key: &str, high: f64) -> Result<u32, ProfileError> {
         Ok((self.number(key, 0.0, high)? * 10.24).round() as u32)
     }
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
     fn number(&self, key: &str, low: f64, high: f64) -> Result<f64, ProfileError> {
         self.asked.borrow_mut().insert(key.to_owned());
         let Some(number) = self.numbers.get(key) else {
-            // `finish` says so. Every check is satisfied by the smallest value until then.
+            // `finish` reports it. The smallest value passes every check until then.
             return Ok(low);
         };
         let value = number.value;
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
     }
 
     fn wrong(&self, key: &str, reason: String) -> ProfileError {
-        // Groups that do not fit together are wrong in the file that puts them together.
+        // Groups that do not fit together are an error in the file that combines them.
         let together = self.section == "topology";
         let file = if together { &self.of.name } else { self.of.file_of(self.section, key) };
         ProfileError::Number { file: file.to_owned(), key: self.full(key), reason }

@@ -1,20 +1,21 @@
-//! Profiles derived from others: another number of CPUs.
+//! Profiles with another number of CPUs, derived from a profile.
 
 use super::resolve::MAX_FRAMES;
 use super::{Profile, ProfileError, Topology};
 use mmscale_arch::{MAX_CPUS, MAX_NODES};
 
-/// How CPUs are grouped on a machine that has another number of them than its profile.
+/// How CPUs are grouped on a machine with another number of CPUs than its profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Shape {
-    /// The profile's nodes, threads of a core and size of a last-level cache stay; nodes become
-    /// smaller or larger. Numbers of CPUs that do not allow it are refused. A node with fewer CPUs
-    /// than a cache has one cache, and a machine of one CPU has no groups.
+    /// The number of nodes, the threads of a core and the size of a last-level cache are the
+    /// profile's; nodes become smaller or larger. Numbers of CPUs that do not allow this are
+    /// refused. A node with fewer CPUs than a cache has one cache, and a machine of one CPU has no
+    /// groups.
     #[default]
     Keep,
     /// The first CPUs of the profile's machine, as when CPUs are brought online in order: cores
-    /// fill caches, caches fill nodes, and the last of each may have fewer. More CPUs are more
-    /// nodes. Each node that has a CPU brings its memory.
+    /// fill caches, caches fill nodes, and the last of each may have fewer CPUs. More CPUs are more
+    /// nodes. Each node with a CPU has its memory.
     Fill,
     /// One node, one last-level cache, cores of one thread.
     Flat,
@@ -24,7 +25,7 @@ impl Shape {
     /// All shapes.
     pub const ALL: [Self; 3] = [Self::Keep, Self::Fill, Self::Flat];
 
-    /// The name, as it is written on the command line and in records.
+    /// The name on the command line and in records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Keep => "keep",
@@ -35,12 +36,12 @@ impl Shape {
 }
 
 impl Topology {
-    /// CPUs of a node.
+    /// Returns the number of CPUs of a node.
     pub const fn node_cpus(&self) -> usize {
         self.cpus / self.nodes
     }
 
-    /// These groups with `cpus` CPUs, if that number allows it.
+    /// Returns these groups with `cpus` CPUs, or `None` if that number does not allow them.
     fn kept(&self, cpus: usize) -> Option<Self> {
         if cpus == 1 {
             return Some(Self { cpus, smt: 1, cluster: 1, nodes: 1 });
@@ -49,13 +50,13 @@ impl Topology {
             return None;
         }
         let node = cpus / self.nodes;
-        // A cache that a whole node has still is one.
+        // A cache that spans a whole node still does.
         let whole = self.cluster == self.node_cpus() || node < self.cluster;
         let cluster = if whole { node } else { self.cluster };
         node.is_multiple_of(cluster).then_some(Self { cpus, cluster, ..*self })
     }
 
-    /// Full nodes of this size for `cpus` CPUs; the last may be used in part.
+    /// Returns full nodes of this size for `cpus` CPUs; the last node may be used in part.
     fn filled(&self, cpus: usize) -> Self {
         let nodes = cpus.div_ceil(self.node_cpus());
         Self { cpus: nodes * self.node_cpus(), nodes, ..*self }
@@ -63,9 +64,9 @@ impl Topology {
 }
 
 impl Profile {
-    /// The same kind of machine with `cpus` CPUs, grouped as `shape` says. Its memory stays, but
-    /// with [`Shape::Fill`] each node's does. There, the topology is that of full nodes, of which a
-    /// run has the first `cpus` CPUs.
+    /// Returns the same kind of machine with `cpus` CPUs, grouped by `shape`. Its total memory
+    /// stays; with [`Shape::Fill`] the memory of each node stays. The topology of `Fill` is that of
+    /// full nodes, of which a run has the first `cpus` CPUs.
     pub fn with_cpus(&self, cpus: usize, shape: Shape) -> Result<Self, ProfileError> {
         let name = || self.name.clone();
         if cpus == 0 || cpus > MAX_CPUS {
@@ -89,7 +90,7 @@ impl Profile {
         Ok(Self { topology, node_pages, ..self.clone() })
     }
 
-    /// Why `cpus` CPUs cannot be grouped as the profile's are.
+    /// Returns the error for `cpus` CPUs that cannot be grouped as the profile's are.
     fn odd(&self, cpus: usize) -> ProfileError {
         let old = self.topology;
         let fits = |n: &usize| old.kept(*n).is_some();

@@ -1,5 +1,5 @@
-//! The real frame allocator on the machine: exact under both policies, contended where it should
-//! be, and whole at the end.
+//! The real frame allocator on the machine: the same under both policies, contended where it should
+//! be, and consistent at the end.
 
 use crate::common::{config, run_script};
 use mmscale_arch::{Cpu as _, Machine as _, Order, Pfn};
@@ -12,10 +12,10 @@ use std::rc::Rc;
 const CPUS: usize = 8;
 const PAGES: u32 = 1 << 15;
 
-/// Blocks that travel: whoever frees one is seldom who took it.
+/// Blocks that move between CPUs: most are freed by a CPU other than the one that allocated them.
 type Blocks = RefCell<Vec<(Pfn, Order)>>;
 
-/// The next word of a task's own choices.
+/// Draws the next word of a task's own choices.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e);
     *state >> 33

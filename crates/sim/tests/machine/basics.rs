@@ -1,4 +1,4 @@
-//! What the machine does: time, locks, wake-ups, interrupts, timers, idle.
+//! Basics of the machine: time, locks, wake-ups, interrupts, timers, idle.
 
 use crate::common::{config, fair, run_script, run_well};
 use mmscale_arch::sync::{IrqGuard, SpinLock};
@@ -61,7 +61,7 @@ fn a_lock_excludes_and_counts_waits() {
     });
     let row = &outcome.locks[0];
     assert_eq!((row.class.as_str(), row.acquisitions), ("zone", u64::from(4 * ROUNDS) + 1));
-    // Four CPUs that want it 40 % of their time each: most acquisitions wait.
+    // Four CPUs that each want the lock 40 % of their time: most acquisitions wait.
     assert!(row.contentions > 300, "{row:?}");
     assert!(row.hold_total_ns >= 4 * u64::from(ROUNDS) * 190);
     assert!(row.wait_max_ns < 3 * 600 && row.wait_total_ns > 300 * 100, "{row:?}");
@@ -127,7 +127,7 @@ fn what_a_lock_protects_is_its_holders_until_it_is_let_go_in_virtual_time() {
                     Sim::user(arrival_ns);
                     let _held = lock.lock_irqsave();
                     Sim::touch(frame, Access::Write);
-                    // On the host all of it happens before CPU 3 runs.
+                    // On the host, all of this happens before CPU 3 runs.
                     Sim::user(held_ns);
                 });
             }
@@ -141,10 +141,10 @@ fn what_a_lock_protects_is_its_holders_until_it_is_let_go_in_virtual_time() {
         });
         costs.get()
     };
-    // The first holder's line, and not that of CPU 2 next door.
+    // The line is with the first holder, and not with CPU 2, which is near CPU 3.
     for waiters in [[1, 2], [2, 1]] {
         assert_eq!(costs(waiters, 400, 200), (130, 130), "{waiters:?}");
-        // Then the second holder's.
+        // Then it is with the second holder.
         let second = if waiters[0] == 1 { 130 } else { 8 };
         assert_eq!(costs(waiters, 400, 800), (second, second), "{waiters:?}");
     }
@@ -254,7 +254,8 @@ fn interrupts_wait_while_they_are_off() {
             Sim::ipi_send(CpuId::new(0), Ipi::RcuExpedited);
         });
     });
-    // The first two merge and wait for 30 us; the last comes 0.9 us + 0.3 us entry after 40.3 us.
+    // The first two merge and wait until 30 us. The last arrives 0.9 us after 40.3 us, with 0.3 us
+    // of entry.
     let expected = [(0, Ipi::CallFunction, 30_300), (0, Ipi::RcuExpedited, 41_500)];
     assert_eq!(arrived.take(), expected);
     assert_eq!(outcome.lateness.interrupts, 2);
@@ -307,7 +308,7 @@ fn timers_go_off_on_time_in_long_work_and_in_idle() {
         });
         script.spawn(1, || Sim::timer_arm(33_000));
     });
-    // Entry takes 0.3 us; an idle CPU needs 2 us more.
+    // The entry takes 0.3 us; an idle CPU needs 2 us more.
     assert_eq!(fired.take(), [(0, 20_300), (1, 35_300)]);
 }
 

@@ -1,5 +1,5 @@
 //! Planted bugs with frames and counters, and the checkers that catch them: some in an allocator
-//! that only says what it does, some in the use of the real one.
+//! that only emits tracepoints, some in the use of the real one.
 
 use crate::common::{Script, config, run_script};
 use mmscale_arch::sync::IrqGuard;
@@ -35,7 +35,7 @@ fn take(frames: &Frames) -> Pfn {
     page.expect("there is memory")
 }
 
-/// The violations of one task that only says what an allocator does.
+/// The violations of a task that only emits the tracepoints of an allocator.
 #[track_caller]
 fn caught(rule: Rule, text: &str, body: impl FnOnce() + 'static) {
     let outcome = one_task(body);
@@ -102,7 +102,7 @@ fn a_frame_freed_twice_ends_the_run_with_its_number_and_place() {
     assert_eq!(place.path, ["free_pages"]);
 }
 
-/// Somebody frees a page that is not theirs; the next one who gets it writes to it.
+/// A task frees a page that it does not own; the next owner writes to it.
 #[test]
 fn a_stamp_that_changes_under_its_owner_is_seen() {
     for planted in [false, true] {
@@ -162,8 +162,8 @@ fn a_byte_that_changes_unseen_is_named() {
     });
 }
 
-/// CPU 1 allocates and counts, then goes away. Whether somebody takes over what it left is up to
-/// `dead`; what the allocator's own audit says afterwards is returned.
+/// CPU 1 allocates and counts, then goes offline. `dead` decides which part of its state is taken
+/// over. Returns the allocator's own verdict too.
 fn unplug(dead: impl Fn(&Frames) + 'static) -> (Outcome, Option<Violation>) {
     let verdict = Rc::new(RefCell::new(None));
     let said = Rc::clone(&verdict);
@@ -192,7 +192,7 @@ fn a_counter_lost_on_hotplug_is_named() {
     let one = CpuId::new(1);
     let (fine, verdict) = unplug(move |frames| frames.cpu_dead(one));
     assert_eq!((fine.violations, verdict), (vec![], None));
-    // The pages are taken over, and the counters forgotten.
+    // The pages are taken over, the counters are not.
     let (lost, verdict) = unplug(move |frames| _ = frames.drain_pages(one));
     assert_eq!(verdict, Some(Violation::LeftBehind(one)));
     let [violation] = &lost.violations[..] else { panic!("{:?}", lost.violations) };

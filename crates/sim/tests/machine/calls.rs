@@ -1,5 +1,6 @@
-//! Calls between the CPUs of a machine, and flushes by all policies, while CPUs come and go: no
-//! interrupt is lost, no caller returns early, no frame is reached by an old translation.
+//! Calls between the CPUs of a machine, and flushes under all policies, while CPUs go offline and
+//! come back: no interrupt is lost, no caller returns early, no frame is reached by an old
+//! translation.
 //!
 //! `MMSCALE_SWARM=100` runs a hundred times as many schedules.
 
@@ -14,26 +15,26 @@ use std::sync::atomic::Ordering::SeqCst;
 
 pub(crate) const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
 
-/// What is broken on purpose.
+/// The planted bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planted {
     Nothing,
-    /// Every so many interrupts for calls, one is not taken.
+    /// One of this many interrupts for calls is ignored.
     LostIpi(u32),
 }
 
-/// Schedules: as many, times what the environment says.
+/// The schedules: `count`, times the number in the environment.
 pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
     let times = std::env::var("MMSCALE_SWARM").ok().and_then(|times| times.parse::<u64>().ok());
     0..count * times.unwrap_or(1)
 }
 
-/// Calls whose every run is counted.
+/// Calls, each of which counts how often it ran.
 struct World {
     smp: Smp<Sim>,
-    /// By the number of the call: how often it ran.
+    /// How often each call ran, by its number.
     ran: RefCell<Vec<u32>>,
-    /// Callers at work.
+    /// Callers that have not finished.
     busy: <Sim as Cpu>::AtomicU32,
     planted: Planted,
     taken: Cell<u32>,
@@ -75,14 +76,14 @@ impl World {
     fn ran(&self, call: usize) -> u32 {
         self.ran.borrow()[call]
     }
-    /// A new call.
+    /// Makes a new call.
     fn call(&self) -> (usize, Call) {
         let mut ran = self.ran.borrow_mut();
         ran.push(0);
         (ran.len() - 1, Call { func: CallFunc::FlushTlb, info: [ran.len() as u64 - 1, 0] })
     }
-    /// One call of some kind to some CPUs; one that is waited for has run everywhere when it is
-    /// over. Returns its number and how often it is to run.
+    /// Makes one call of some kind to some CPUs. One that waits has run everywhere when it returns.
+    /// Returns its number and how often it is to run.
     fn step(&self, cpus: usize) -> (usize, u32) {
         let (number, call) = self.call();
         let run = |call| self.run(call);
@@ -126,7 +127,7 @@ struct Setting {
     come_and_go: bool,
 }
 
-/// Every CPU calls others, at the same time, while some come and go.
+/// Every CPU calls others, at the same time, while some go offline and come back.
 fn swarm(config: SimConfig, setting: Setting) -> (Outcome, CallStats) {
     let stats = Rc::new(Cell::new(CallStats::default()));
     let out = Rc::clone(&stats);
@@ -144,14 +145,14 @@ fn swarm(config: SimConfig, setting: Setting) -> (Outcome, CallStats) {
                     Sim::user(random_u64() % 3_000);
                 }
                 world.busy.fetch_sub(1, SeqCst);
-                // What nobody waited for has run in the end, too.
+                // Calls without a waiter have run in the end, too.
                 Sim::user(2_000_000);
                 left.into_iter().for_each(|(call, times)| assert_eq!(world.ran(call), times));
                 out.set(world.smp.stats());
             });
         }
         let tenant = Rc::clone(&world);
-        // On a CPU of its own: it never waits for long, and would keep others off theirs.
+        // On a CPU of its own: it never waits for long, and would keep other tasks off their CPUs.
         script.spawn(cpus, move || {
             Sim::user(1_000);
             let mut turn = 0;
@@ -225,7 +226,7 @@ fn a_cpu_that_stops_without_closing_its_queue_is_seen() {
         let outcome = run_script(machine(seed, 4), |script| {
             let smp = SmpConfig { policy: CallPolicy::Stock, timeout_ns: 1_000_000 };
             let world = World::boot(script, smp, Planted::Nothing);
-            // The bug: it stops whatever is queued.
+            // The bug: it stops with calls in its queue.
             *script.on_dying.borrow_mut() = Some(Box::new(|| true));
             for cpu in 1..3 {
                 let world = Rc::clone(&world);
@@ -271,8 +272,8 @@ fn calls_are_the_same_under_both_engine_policies() {
     }
 }
 
-/// When a task of the highest priority, which wakes on CPU 0 while that waits for CPU 1, runs; and
-/// when CPU 1 answers. In ns.
+/// Returns when a task of the highest priority runs, which wakes on CPU 0 while that waits for CPU
+/// 1; and when CPU 1 answers. In ns.
 fn urgent_ns(policy: CallPolicy, wait: Wait) -> (u64, u64) {
     let (woken, answered) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let (at, end) = (Rc::clone(&woken), Rc::clone(&answered));
@@ -317,8 +318,8 @@ fn a_more_urgent_task_waits_for_the_slowest_target_with_stock_and_not_with_the_o
     }
 }
 
-/// How long the first of two callers waits, in ns, while the second calls the same target again and
-/// again from the same CPU.
+/// Returns how long the first of two callers waits, in ns, while the second repeatedly calls the
+/// same target from the same CPU.
 fn reuse_ns(policy: CallPolicy) -> u64 {
     let took = Rc::new(Cell::new(0));
     let out = Rc::clone(&took);
@@ -330,7 +331,7 @@ fn reuse_ns(policy: CallPolicy) -> u64 {
             let targets = [CpuId::new(1)];
             world.smp.call_function_many(targets, |_| true, call, Here::Run, wait, &run);
         };
-        // The target answers late, always.
+        // The target always answers late.
         script.spawn(1, || {
             for _ in 0..40 {
                 let _off = mmscale_arch::sync::IrqGuard::<Sim>::new();

@@ -78,7 +78,7 @@ fn a_class_taken_in_interrupts_and_with_interrupts_on_is_named() {
     }
 }
 
-/// An interrupt that only tries a lock never waits for the task that it interrupted; a task that
+/// An interrupt that only tries a lock never waits for the task that it interrupted. A task that
 /// got the lock by trying holds it like any other.
 #[test]
 fn a_try_counts_in_tasks_and_not_in_interrupts() {
@@ -99,7 +99,7 @@ fn a_try_counts_in_tasks_and_not_in_interrupts() {
     }
 }
 
-/// Somebody looks whether a thing is done, then stands in the queue, and does not look again.
+/// A task checks a condition, then joins the queue of waiters, and does not check again.
 #[test]
 fn a_lost_wake_up_ends_in_a_deadlock_that_names_the_sleeper() {
     let run = |looks_again: bool| {
@@ -109,7 +109,7 @@ fn a_lost_wake_up_ends_in_a_deadlock_that_names_the_sleeper() {
             let (mine, waiters) = (Rc::clone(&done), Rc::clone(&queue));
             script.spawn(0, move || {
                 if !mine.get() {
-                    Sim::user(10_000); // The other one is done now, and has woken everybody.
+                    Sim::user(10_000); // The other task has finished and has woken all.
                     waiters.lock_irqsave().push(Sim::current());
                     if !(looks_again && mine.get()) {
                         Sim::park();
@@ -192,7 +192,7 @@ fn letting_go_somebody_elses_lock_is_named_and_changes_nothing() {
             lock.lock();
             Sim::user(10_000);
             assert!(lock.is_locked());
-            // SAFETY: this CPU holds it; the other one's attempt had no effect.
+            // SAFETY: this CPU holds it; the attempt of the other CPU had no effect.
             unsafe { lock.unlock() };
         });
         script.spawn(1, move || {

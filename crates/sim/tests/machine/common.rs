@@ -13,7 +13,7 @@ type Hook = Box<dyn Fn()>;
 type IpiHook = Box<dyn Fn(Ipi)>;
 type DyingHook = Box<dyn Fn() -> bool>;
 
-/// Closures in the place of a kernel.
+/// Closures in place of a kernel.
 #[derive(Default)]
 pub(crate) struct Script {
     jobs: RefCell<Vec<Option<Job>>>,
@@ -90,7 +90,7 @@ impl Callbacks for Script {
     }
 }
 
-/// A probe that keeps nothing.
+/// A probe that records nothing.
 pub(crate) struct Deaf;
 
 impl Probe for Deaf {
@@ -118,7 +118,7 @@ pub(crate) fn run_script(config: SimConfig, boot: impl FnOnce(&Rc<Script>)) -> O
     )
 }
 
-/// Runs a script that must end well.
+/// Runs a script that must end without failure and violation.
 pub(crate) fn run_well(config: SimConfig, boot: impl FnOnce(&Rc<Script>)) -> Outcome {
     let outcome = run_script(config, boot);
     assert_eq!(outcome.failure, None);

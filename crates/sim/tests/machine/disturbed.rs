@@ -1,4 +1,4 @@
-//! Noise, faults, scaled holds, memory: what they do, and that they are off otherwise.
+//! Noise, faults, scaled holds, memory: their effects, and that they are off by default.
 
 use crate::common::{config, run_script, run_well};
 use mmscale_arch::sync::{IrqGuard, SpinLock};
@@ -17,7 +17,7 @@ fn each(period_ns: u64, duration_ns: u64) -> Option<Disturbance> {
     Some(Disturbance { period_ns, gaps: Gaps::Around, lengths: Lengths::Of([duration_ns; 8]) })
 }
 
-/// How long a program of one task takes, in ns, without the end of what it returns.
+/// Returns the time of a program of one task, in ns. The value that it returns is dropped later.
 fn time_of<R>(config: SimConfig, body: impl FnOnce() -> R + 'static) -> u64 {
     let time = Rc::new(Cell::new(0));
     let out = Rc::clone(&time);
@@ -107,7 +107,7 @@ fn a_scaled_hold_makes_work_under_that_class_longer_and_nothing_else() {
 fn clearing_pays_for_work_or_for_the_nodes_bandwidth() {
     let time = |cpus: usize| {
         let mut config = exact(8);
-        // One CPU clears 4 KiB in 0.4 us of work; the node takes 4 KiB in 0.2 us.
+        // One CPU clears 4 KiB in 0.4 us of work; the node clears 4 KiB in 0.2 us.
         config.profile.costs.op_ps[Op::ClearPage as usize] = 400_000;
         config.profile.costs.node_bytes_per_us = 20_480;
         run_well(config, |script| {

@@ -1,4 +1,4 @@
-//! What waits for CPUs to forget it: pages of reclaim, and addresses of the kernel.
+//! Pages of reclaim and addresses of the kernel that wait until no CPU has a translation of them.
 
 use crate::calls::{POLICIES, seeds};
 use crate::paging::{World, machine, range};
@@ -48,16 +48,16 @@ fn a_page_that_reclaim_frees_early_is_caught_and_one_that_waits_is_not() {
     assert!(found.iter().any(|found| found.rule == Rule::StaleTranslation), "{found:?}");
 }
 
-/// What CPUs do when they are told to forget translations of the kernel's range.
+/// The answer of CPUs to a request to invalidate translations of the kernel's range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
     Forget,
-    /// They answer, and forget nothing: a bug.
+    /// They answer without invalidating: a bug.
     Nothing,
 }
 
-/// Every CPU maps frames for the kernel, lets all use them, and unmaps them. What is read is always
-/// the number that was written for the address. Few addresses: they come back soon.
+/// Every CPU maps frames for the kernel, lets all CPUs use them, and unmaps them. Each read returns
+/// the number that was written for the address. There are few addresses, so they are reused soon.
 fn vmap_crowd(smp: SmpConfig, config: SimConfig, told: Told, rounds: u32) -> Outcome {
     const CPUS: usize = 6;
     const SHARED: usize = 2 * CPUS;
@@ -71,7 +71,7 @@ fn vmap_crowd(smp: SmpConfig, config: SimConfig, told: Told, rounds: u32) -> Out
             }));
         }
         let vmap = Rc::new(RefCell::new(None::<Rc<Vmap<Sim>>>));
-        // By slot: the page that is mapped there, plus one; who uses it counts.
+        // By slot: the page that is mapped there, plus one, and the number of its users.
         let slots: Rc<Vec<[<Sim as Cpu>::AtomicU64; 2]>> =
             Rc::new((0..SHARED).map(|_| [Atomic::new(0), Atomic::new(0)]).collect());
         for cpu in 0..CPUS {
@@ -100,7 +100,7 @@ fn vmap_crowd(smp: SmpConfig, config: SimConfig, told: Told, rounds: u32) -> Out
     })
 }
 
-/// One mapping: made, told to all, used by all, taken back, unmapped.
+/// One mapping: made, announced to all CPUs, used by all, withdrawn, unmapped.
 fn one_round(world: &World, vmap: &Vmap<Sim>, slots: &[[<Sim as Cpu>::AtomicU64; 2]], cpu: usize) {
     let frames: Vec<Pfn> = (0..1 + random_u64() % 3).map(|_| world.frame()).collect();
     let at = vmap.map(world.on(), &frames).expect("there are addresses");

@@ -1,4 +1,4 @@
-//! The lazy policy gives what the naive policy gives, to the last bit, on random programs.
+//! The lazy policy has the same results as the naive policy, to the last bit, on random programs.
 
 use crate::common::{Script, config, fair, run_script};
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard, SpinLock};
@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The program's own choices: they come from here, not from the engine.
+/// The program's own choices, independent of the engine.
 struct Choices(Cell<u64>);
 
 impl Choices {
@@ -28,7 +28,7 @@ impl Choices {
     }
 }
 
-/// What the tasks of a random program share.
+/// State that the tasks of a random program share.
 struct World {
     pcp: Vec<SpinLock<Sim, u64>>,
     zone: SpinLock<Sim, u64>,
@@ -59,7 +59,7 @@ impl World {
             log: Cell::new(0),
         }
     }
-    /// What a task saw. A sum: the order of notes is that of the host.
+    /// Adds an observation of a task. A sum, because the order of notes is that of the host.
     fn note(&self, value: u64) {
         let mixed = (value + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.log.set(self.log.get().wrapping_add(mixed >> 20));
@@ -96,7 +96,7 @@ impl World {
             _ => Sim::cond_resched(),
         }
     }
-    /// The page cache's lock with interrupts off, the zone's inside it.
+    /// Takes the page cache's lock with interrupts off, and the zone's inside it.
     fn drain(&self, choices: &Choices) {
         let _span = Span::<Sim>::enter(Func::FreePcppagesBulk);
         let mut cache = self.pcp[choices.cpu().index()].lock_irqsave();
@@ -111,7 +111,7 @@ impl World {
             self.note(*zone);
         }
     }
-    /// A lock that is waited for or only tried, and frames that are its holder's: others peek.
+    /// Takes a lock, waiting or trying, and uses the frames of its holder; other CPUs peek.
     fn share(&self, choices: &Choices) {
         let _span = Span::<Sim>::enter(Func::AllocPages);
         let (frame, work) = (Line::Frame(Pfn::new(60)), choices.below(100) as u32);
@@ -127,7 +127,7 @@ impl World {
             _ => Sim::touch(frame, Access::Peek),
         }
     }
-    /// A page of this CPU's own to the swap device, or back.
+    /// Writes a page of this CPU to the swap device, or reads one.
     fn swap(&self, choices: &Choices) {
         let pinned = PreemptGuard::<Sim>::new();
         let cpu = pinned.cpu().index();
@@ -140,7 +140,7 @@ impl World {
         let given = Sim::io_submit(PageIo { direction, block, pfn });
         self.note(u64::from(given.is_ok()));
     }
-    /// The swap device says that something has finished.
+    /// Handles the completion interrupt of the swap device.
     fn swapped(&self) {
         while let Some(done) = Sim::io_done() {
             self.note(Sim::read_stamp(done.io.pfn) + u64::from(done.failed));
@@ -207,12 +207,13 @@ fn boot(script: &Rc<Script>, seed: u64, cpus: usize, steps: u64) {
             Sim::user(20_000);
         }
         sum.set(world.sum.load(Relaxed));
-        // The log of the program's own observations goes into the fingerprint as computing time.
+        // The log of the program's own observations becomes part of the fingerprint as computing
+        // time.
         Sim::user(world.log.get() % 1_000_000 + sum.get());
     });
 }
 
-/// Time enough for slices of 2.8 ms.
+/// A limit with enough time for slices of 2.8 ms.
 fn roomy(cpus: usize) -> SimConfig {
     SimConfig { limit_ns: 10_000_000_000, ..config(cpus) }
 }

@@ -1,6 +1,6 @@
-//! Everything at once on the real frame allocator: pages that travel between CPUs, CPUs that leave
+//! The real frame allocator under combined load: pages that move between CPUs, CPUs that go offline
 //! and come back, pageblocks that are isolated and go offline, memory that runs short. Under all
-//! policies of page caches; whole at the end.
+//! policies of page caches; consistent at the end.
 
 use crate::common::{Script, config, run_script};
 use mmscale_arch::sync::SpinLock;
@@ -15,12 +15,12 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
 const CPUS: usize = 8;
-/// Pages enough for each CPU to keep whole pageblocks, with the policy that does so.
+/// Enough pages for each CPU to keep whole pageblocks, with the policy that does so.
 const MUCH: u32 = 1 << 20;
-/// CPUs from here on leave and come back.
+/// The first CPU of those that go offline and come back.
 const COMING_AND_GOING: usize = 5;
 
-/// What a run is like.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     seed: u64,
@@ -30,22 +30,23 @@ struct Setting {
     steps: u32,
 }
 
-/// What a run came to.
+/// Observations of a run.
 #[derive(Default)]
 struct Found {
     failures: Cell<u32>,
     left: Cell<u32>,
     offline: Cell<u32>,
     busy: Cell<u32>,
-    /// Workers that are done.
+    /// Workers that have finished.
     done: Cell<usize>,
 }
 
 struct World {
     frames: FrameAllocator<Sim>,
-    /// Blocks that travel: whoever frees one is seldom who took it.
+    /// Blocks that move between CPUs: most are freed by a CPU other than the one that allocated
+    /// them.
     shelves: Vec<SpinLock<Sim, Vec<(Pfn, Order)>>>,
-    /// Workers that still work.
+    /// Workers that have not finished.
     workers: <Sim as Cpu>::AtomicU32,
     found: Rc<Found>,
     pages: u32,
@@ -106,7 +107,7 @@ impl World {
             Err(_) => bump(&self.found.failures),
         }
     }
-    /// Pageblocks are taken out of use and come back.
+    /// Isolates pageblocks and returns them to use.
     fn isolate(&self, seed: u64) {
         let mut choice = Choice(seed ^ 0x15_0a7e);
         while self.working() {
@@ -178,7 +179,7 @@ fn boot(script: &Rc<Script>, setting: Setting, found: Rc<Found>) {
         script.spawn(cpu, move || job(&world));
     };
     for task in 0..CPUS {
-        // CPUs 0 and 1 have something else to do.
+        // CPUs 0 and 1 run other tasks.
         let cpu = if task < 2 { task + 3 } else { task };
         spawn(cpu, Box::new(move |world| world.work(task, setting)));
     }
@@ -211,10 +212,10 @@ fn swarm(setting: Setting) -> (Outcome, Rc<Found>) {
 
 const POLICIES: [PcpPolicy; PcpPolicy::ALL.len()] = PcpPolicy::ALL;
 
-/// Roomy, so small that it runs short, and so much that CPUs keep large blocks.
+/// Enough memory, so little that it runs short, and so much that CPUs keep large blocks.
 const SIZES: [u32; 3] = [1 << 17, 1 << 13, MUCH];
 
-/// The last one is for the policy that keeps more where there is more.
+/// The last size is for the policy that keeps more where there is more.
 fn sizes(caches: PcpPolicy) -> &'static [u32] {
     if caches == PcpPolicy::Blockmap { &SIZES } else { &SIZES[..2] }
 }
@@ -224,9 +225,8 @@ fn pages_travel_while_cpus_and_pageblocks_come_and_go() {
     for caches in POLICIES {
         for &pages in sizes(caches) {
             let (mut failures, mut left, mut offline, mut busy) = (0, 0, 0, 0);
-            // With 253, `blockmap` and much memory a pageblock was isolated while somebody who
-            // wanted two had the first of them and gave it up again: 512 pages too many counted as
-            // free from then on.
+            // Seed 253, with `blockmap` and much memory, once isolated a pageblock of a task that
+            // claimed two and then released the first of them: 512 pages too many counted as free.
             for seed in (0..6).chain([253]) {
                 let policy = Policy::Lazy;
                 let setting = Setting { seed, policy, caches, pages, steps: 900 };

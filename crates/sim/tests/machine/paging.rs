@@ -1,4 +1,4 @@
-//! Page tables and translations on many CPUs: what flushes reach, and what happens without them.
+//! Page tables and translations on many CPUs: the reach of flushes, and the effect of missing ones.
 
 use crate::calls::{POLICIES, seeds};
 use crate::common::{Script, config, run_script, run_well};
@@ -19,19 +19,19 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// What address spaces need, and one of them.
+/// The requirements of address spaces, and one of them.
 pub(crate) struct World {
     pub(crate) frames: FrameAllocator<Sim>,
     locks: TableLocks<Sim>,
     pub(crate) tlb: Tlb<Sim>,
     table: RefCell<Option<Rc<PageTable<Sim>>>>,
     pub(crate) made: <Sim as Cpu>::AtomicU32,
-    /// CPUs that are at work.
+    /// CPUs that have not finished.
     pub(crate) busy: <Sim as Cpu>::AtomicU32,
 }
 
 impl World {
-    /// A world whose TLB hears what the machine has to say.
+    /// A world whose TLB receives the interrupts of the machine.
     fn boot(script: &Rc<Script>, pages: u32) -> Rc<Self> {
         Self::with(script, pages, SmpConfig::default())
     }
@@ -73,7 +73,7 @@ impl World {
     fn new_table(&self) -> Rc<PageTable<Sim>> {
         Rc::new(PageTable::new(self.on()).expect("there is memory"))
     }
-    /// The address space that all share; CPU 0 makes it.
+    /// Returns the address space that all CPUs share; CPU 0 makes it.
     pub(crate) fn shared(&self) -> Rc<PageTable<Sim>> {
         if Sim::cpu() == CpuId::new(0) && self.made.load(SeqCst) == 0 {
             *self.table.borrow_mut() = Some(self.new_table());
@@ -88,8 +88,8 @@ impl World {
         let page = self.frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
         page.expect("there is memory")
     }
-    /// A program uses `page`; a fault maps a new frame with the page's number in it. What is read
-    /// is always the page's number: a frame that was given to another page says another.
+    /// Uses `page`; a fault maps a new frame and writes the page's number into it. Each read
+    /// returns the page's number: a frame that was freed and reused has another.
     pub(crate) fn touch(&self, table: &PageTable<Sim>, page: Vpn) {
         let look = |pfn| assert_eq!(Sim::read_stamp(pfn), page.get() + 1, "somebody else's frame");
         while let Err(miss) = table.access(self.on(), page, MemAccess::Write, look) {
@@ -122,9 +122,9 @@ impl World {
         }
         gather.finish(self.on(), &mut self.release());
     }
-    /// CPU 1 uses page 9, then has interrupts off for a while, and uses it again at the end of
-    /// that. Meanwhile CPU 0 takes the page's entry out, and does with the page what `then` says:
-    /// given are the locked table that the entry was in, and the frame.
+    /// CPU 1 uses page 9, then has interrupts off for a while, and uses the page again at the end
+    /// of that. Meanwhile CPU 0 removes the page's entry and calls `then`, with the locked table of
+    /// the entry and with the frame.
     pub(crate) fn take_while_used(
         self: &Rc<Self>,
         script: &Rc<Script>,
@@ -152,7 +152,7 @@ impl World {
             then(&taker, &table, ptes, pfn);
         });
     }
-    /// Ends an address space; then nothing of it is left.
+    /// Destroys an address space; nothing of it remains.
     fn end(&self, table: &PageTable<Sim>) {
         self.unmap(table, VmaRange::USER);
         let (mut gather, all) = (Gather::new(table), VmaRange::USER);
@@ -162,7 +162,7 @@ impl World {
     }
 }
 
-/// A machine that has a broadcast, or not.
+/// A machine with or without a broadcast of invalidations.
 pub(crate) fn machine(cpus: usize, broadcast: bool) -> SimConfig {
     let mut config = config(cpus);
     config.profile.costs.tlb_broadcast_ps = if broadcast { 400_000 } else { 0 };
@@ -173,7 +173,7 @@ pub(crate) fn range(start: u64, pages: u64) -> VmaRange {
     VmaRange::with_pages(Vpn::new(start), pages).expect("a range of user pages")
 }
 
-/// CPU 1 uses a page; then CPU 0 unmaps and frees it, with a flush or without; then CPU 1 goes on.
+/// CPU 1 uses a page. CPU 0 unmaps and frees it, with a flush or without. CPU 1 continues.
 fn use_and_free(broadcast: bool, flushed: bool) -> Outcome {
     run_script(machine(2, broadcast), |script| {
         let world = World::boot(script, 1 << 14);
@@ -271,7 +271,7 @@ fn both_policies_give_the_same_to_the_last_bit() {
     }
 }
 
-/// Time, in ns, that CPU 0 needs to unmap `pages` pages which `others` CPUs use too.
+/// Returns the time, in ns, that CPU 0 needs to unmap `pages` pages which `others` CPUs use too.
 fn unmap_ns(broadcast: bool, others: usize, pages: u64) -> u64 {
     let took = Rc::new(Cell::new(0));
     let out = Rc::clone(&took);
@@ -399,7 +399,7 @@ fn a_walk_goes_through_a_new_table_only_from_its_time_on() {
         let seen = Rc::new(RefCell::new(Vec::new()));
         let out = Rc::clone(&seen);
         run_well(SimConfig { policy, ..config(2) }, |script| {
-            // An entry is the number of the next frame; the last tables say which they are.
+            // An entry is the number of the next frame; the last tables contain their own number.
             [(5, 1, 6), (6, 2, 7), (7, 3, 10)]
                 .into_iter()
                 .chain((0..TABLES).map(|table| (10 + table as usize, 4, table)))

@@ -1,4 +1,4 @@
-//! CPUs that leave and come back.
+//! CPUs that go offline and come back.
 
 use crate::common::{Script, config, fair, run_script, run_well};
 use mmscale_arch::sync::IrqGuard;

@@ -10,8 +10,8 @@ use std::rc::Rc;
 const CPUS: usize = 3;
 const NUMBERS: u64 = 50;
 
-/// CPUs that contend for a lock, and draw a number under it and after it if `draws`; the numbers of
-/// each CPU.
+/// Runs CPUs that contend for a lock and, if `draws`, draw a number under it and after it. Returns
+/// the numbers of each CPU.
 fn drawn(seed: u64, policy: Policy, draws: bool) -> (Vec<Vec<u64>>, Outcome) {
     let numbers = Rc::new(RefCell::new(vec![Vec::new(); CPUS]));
     let mut config = config(CPUS);
@@ -65,7 +65,7 @@ fn other_cpus_and_other_seeds_have_other_numbers() {
     assert_eq!(all.len(), count);
 }
 
-/// A run that draws is the run that does not, to the last bit: time, events and the state of the
+/// A run that draws equals one that does not, to the last bit: time, events and the state of the
 /// machine's own generators.
 #[test]
 fn drawing_changes_nothing_else() {

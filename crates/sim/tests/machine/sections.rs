@@ -1,4 +1,4 @@
-//! Sections without preemption: how long, where, and what they waited for.
+//! Sections without preemption: their length, their path, and their waits.
 
 use crate::common::{config, fair, run_script, run_well};
 use mmscale_arch::sync::{IrqGuard, PreemptGuard, SpinLock};
@@ -12,7 +12,7 @@ use mmscale_sim::{
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// No jitter, one window of 1 ms.
+/// A machine without jitter, with one window of 1 ms.
 fn watched(cpus: usize) -> SimConfig {
     let mut config = config(cpus);
     config.profile.costs.jitter_1024 = 0;
@@ -20,15 +20,15 @@ fn watched(cpus: usize) -> SimConfig {
     config
 }
 
-/// The switch at the end of a task: a section too.
+/// The switch at the end of a task, which is a section too.
 const SWITCH_NS: u64 = 800;
 
-/// 20 ns each.
+/// Works in operations of 20 ns each.
 fn work_us(us: u32) {
     Sim::work(Op::Syscall, us * 50);
 }
 
-/// The sections of CPU 0 when one task runs on it.
+/// Returns the sections of CPU 0 while one task runs on it.
 fn sections_of(config: SimConfig, body: impl FnOnce() + 'static) -> CpuSections {
     let outcome = run_well(config, |script| _ = script.spawn(0, body));
     outcome.sections.into_iter().next().expect("they were asked for")
@@ -180,7 +180,7 @@ fn looking_at_sections_changes_nothing_else() {
     assert_eq!((on.3, off.3), (3, 0));
 }
 
-/// How late a real-time task runs that is woken by an interrupt while a fair one computes.
+/// Returns the delay of a real-time task that an interrupt wakes while a fair task computes.
 fn latency_ns(off: bool) -> u64 {
     let latency = Rc::new(Cell::new(0));
     let out = Rc::clone(&latency);

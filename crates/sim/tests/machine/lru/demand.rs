@@ -1,4 +1,4 @@
-//! Drains, demand and hotplug, with CPUs at work meanwhile.
+//! Drains, demand and hotplug, while CPUs are active.
 
 use super::world::{ALL, ANON, GROUP, config, well};
 use mmscale_arch::{CpuId, LockClass, Machine as _, NodeId, Pfn};
@@ -87,7 +87,7 @@ fn without_batches_every_folio_is_on_its_list_at_once() {
                 let off = Rc::clone(&off);
                 world.spawn(cpu, move |world| {
                     for _ in 0..150 {
-                        // Nobody turns batches on again before this program has ended.
+                        // Batches stay off until this program has ended.
                         let was_off = off.get();
                         let pfn = world.fault(ANON);
                         assert!(!was_off || world.listed(pfn), "{policy:?}");
@@ -121,7 +121,7 @@ fn lazy_finds_a_folio_on_whichever_cpu_it_waits() {
             world.spawn(cpu, move |world| {
                 for _ in 0..60 {
                     let pfn = world.fault(ANON);
-                    // The shelf's own reference: the folio lives until somebody has looked.
+                    // The shelf's own reference keeps the folio alive until it was checked.
                     world.memory().folios.get(pfn);
                     shelf.borrow_mut().push(pfn);
                     Sim::user(2_000);

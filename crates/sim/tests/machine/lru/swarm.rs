@@ -1,4 +1,4 @@
-//! A swarm that does everything at once.
+//! Random operations on the LRU, on all CPUs at the same time.
 
 use super::world::{ALL, ANON, World, config, well};
 use mmscale_arch::sync::SpinLock;
@@ -9,16 +9,16 @@ use mmscale_mm::lru::{LruList, LruPolicy};
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig};
 use std::rc::Rc;
 
-/// The next word of a task's own choices.
+/// Draws the next word of a task's own choices.
 fn next(state: &mut u64) -> usize {
     *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e);
     (*state >> 33) as usize
 }
 
-/// Folios that travel between CPUs. Whoever takes one from the shelf owns its mapping.
+/// Folios that move between CPUs. The CPU that takes one from the shelf owns its mapping.
 type Shelf = Rc<SpinLock<Sim, Vec<Pfn>>>;
 
-/// One step of the swarm on a folio of which the caller has a reference.
+/// Runs one random operation on a folio of which the caller has a reference.
 fn disturb(world: &World, choice: usize, pfn: Pfn) {
     let memory = world.memory();
     match choice {
@@ -79,7 +79,7 @@ fn swarm_task(world: &World, shelf: &Shelf, seed: u64, steps: usize) {
             5 => scan(world, &mut state),
             _ => {
                 let (at, choice) = (next(&mut state), next(&mut state) % 12);
-                // A look-up's reference: the owner may be letting go just now.
+                // The reference of a look-up: the owner may be dropping its own.
                 let found = {
                     let folios = shelf.lock();
                     (!folios.is_empty()).then(|| folios[at % folios.len()])
@@ -109,7 +109,7 @@ fn swarm(seed: u64, lru: LruPolicy, policy: Policy) -> Outcome {
         world.wait_for_others();
         let living = core::mem::take(&mut *shelf.lock());
         if lru != LruPolicy::Lazy {
-            // Batches keep folios that nobody uses any more.
+            // Batches hold folios that have no other user.
             world.memory().drain_all();
         }
         let audit = world.memory().verify().expect("the LRU adds up while folios live");

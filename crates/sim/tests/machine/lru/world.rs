@@ -33,7 +33,7 @@ pub(crate) struct World {
     jobs: RefCell<Vec<Option<Job>>>,
     /// Programs that have not ended.
     left: SimAtomic<u32>,
-    /// What the run found at its end.
+    /// The counters at the end of the run.
     found: Cell<Option<LruCounters>>,
     me: RefCell<std::rc::Weak<World>>,
 }
@@ -49,17 +49,17 @@ impl World {
         let cpu = CpuId::new(cpu);
         Sim::spawn(TaskSpec { cpu, per_cpu: false, priority: Priority::Fair, entry });
     }
-    /// Programs that have not ended.
+    /// Returns the number of programs that have not ended.
     pub(crate) fn left(&self) -> u32 {
         self.left.load(SeqCst)
     }
-    /// Waits until only the caller is left.
+    /// Waits until the caller is the only program left.
     pub(crate) fn wait_for_others(&self) {
         while self.left() > 1 {
             self.mm.sleep_ns(20_000);
         }
     }
-    /// A page as a fault makes it: mapped, added, the mapping's reference left.
+    /// Makes a page as a fault does: mapped and added, with only the mapping's reference.
     pub(crate) fn fault(&self, what: FolioInit) -> Pfn {
         let memory = self.memory();
         let node = Sim::node_of(Sim::cpu());
@@ -126,8 +126,8 @@ impl Callbacks for World {
     }
 }
 
-/// Runs `first` on CPU 0 of a machine of `cpus` CPUs; it starts the others, and everything must be
-/// well at the end.
+/// Runs `first` on CPU 0 of a machine of `cpus` CPUs; it starts the other programs. The run must
+/// end without failure.
 pub(crate) fn well(
     config: SimConfig,
     policy: LruPolicy,
@@ -136,7 +136,7 @@ pub(crate) fn well(
     well_with(config, policy, |_| {}, first)
 }
 
-/// The same; `change` has the last word about the memory manager.
+/// Like [`well`]; `change` may alter the configuration of the memory manager.
 pub(crate) fn well_with(
     config: SimConfig,
     policy: LruPolicy,

@@ -1,5 +1,4 @@
-//! A process is killed while its threads populate, lock, copy and give up memory, at a time that
-//! has nothing to do with what they do.
+//! A process is killed while its threads populate, lock, copy and free memory, at a random time.
 
 use super::process::{new_space, next};
 use crate::lru::world::{ALL, World, config, well_with};
@@ -24,7 +23,7 @@ fn range(at: u64, pages: u64) -> VmaRange {
     VmaRange::with_pages(Vpn::new(at), pages).expect("user pages")
 }
 
-/// What the signal came in the middle of.
+/// Operations that the signal interrupted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Midway {
     populating: u32,
@@ -41,7 +40,7 @@ struct Thread<'a> {
 }
 
 impl Thread<'_> {
-    /// Until the process is killed.
+    /// Runs until the process is killed.
     fn run(mut self) {
         while self.step() {
             assert!(Sim::now_ns() < 1_000_000_000, "nobody is told");
@@ -53,7 +52,7 @@ impl Thread<'_> {
         add(&mut midway);
         self.midway.set(midway);
     }
-    /// `false`: it was told to end.
+    /// Returns false if the process was killed.
     fn step(&mut self) -> bool {
         let draw = next(&mut self.state);
         let alive = !self.space.is_killed();
@@ -111,13 +110,13 @@ impl Thread<'_> {
     }
 }
 
-/// One process, killed after `after_ns`.
+/// Kills one process after `after_ns`.
 fn kill(world: &World, space: Arc<Space<Sim>>, after_ns: u64, seed: u64, found: &Rc<Cell<Midway>>) {
     let on = world.mm.backing();
     for part in 0..4 {
         let request = MapRequest::new(PAGES / 4).at(Place::Fixed(Vpn::new(AT + part * PAGES / 4)));
         space.mmap(on, request).expect("there is memory");
-        // So that neighbours are not joined.
+        // So that neighbours are not merged.
         let advice = if part % 2 == 0 { Advice::KeepOnFork } else { Advice::NoHugePage };
         space.madvise(on, range(AT + part * PAGES / 4, PAGES / 4), advice).expect("it is mapped");
     }
@@ -146,7 +145,7 @@ fn run(seed: u64, lru: LruPolicy) -> Midway {
     let config = SimConfig { seed, ..config(CPUS, seed) };
     let change = |config: &mut mmscale_mm::mm::MmConfig| config.map = MemoryMap::nodes(2, 1 << 13);
     well_with(config, lru, change, move |world| {
-        // Several processes, one after the other: a run's beginning costs more than a kill.
+        // Several processes, one after the other: the start of a run costs more than a kill.
         let mut state = seed;
         for round in 0..6 {
             let after_ns = 1_000 + next(&mut state) % 200_000;

@@ -1,8 +1,8 @@
-//! A process with threads, and what each of them does at random.
+//! A process with threads that run random operations.
 //!
-//! Stamps say who wrote a page: a process reads its own, its parents', or zero, and never those of
-//! a child or of anybody else. Besides what all threads do to the same pages, each has pages of
-//! its own, of which it knows exactly what they hold.
+//! A stamp identifies the writer of a page. A process reads its own stamps, its parents', or zero,
+//! and never those of a child or of another process. In addition to the pages that all threads use,
+//! each thread has pages of its own, whose contents it knows exactly.
 
 use crate::lru::world::{GROUP, World};
 use mmscale_arch::{Machine as _, NodeId, VmaRange, Vpn};
@@ -17,12 +17,12 @@ use std::sync::Arc;
 /// Pages that all threads use, across a huge page and the edges of page tables.
 const SHARED: u64 = 512 * 8 - 60;
 const SHARED_PAGES: u64 = 640;
-/// Pages of the first thread; those of the next are this far on.
+/// Pages of the first thread; those of the next thread follow at a distance of `APART`.
 const OWN: u64 = 512 * 30;
 const APART: u64 = 200;
 const OWN_PAGES: u64 = 24;
 
-/// The next word of a thread's own choices.
+/// Draws the next word of a thread's own choices.
 pub(super) fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e);
     *state >> 33
@@ -32,7 +32,7 @@ fn range(at: u64, pages: u64) -> VmaRange {
     VmaRange::with_pages(Vpn::new(at), pages).expect("user pages")
 }
 
-/// Whether a result is one that races and a lack of memory explain.
+/// Accepts results that races and a lack of memory explain.
 fn explained<T>(done: Result<T, SpaceError>) {
     use SpaceError::{Again, Fault, Inval, NoMemory};
     if let Err(why) = done {
@@ -40,8 +40,8 @@ fn explained<T>(done: Result<T, SpaceError>) {
     }
 }
 
-/// Whether the swap device fails at times. Then a page that cannot be read is told of, and can be
-/// read later: what could not be written stays in memory.
+/// Whether the swap device fails at times. The read of a page then reports an error, and succeeds
+/// later: a page that cannot be written stays in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Disk {
     Sound,
@@ -52,9 +52,9 @@ pub(super) enum Disk {
 pub(super) struct Thread<'a> {
     world: &'a World,
     space: &'a Space<Sim>,
-    /// Of the process; its children's are above it.
+    /// The tag of the process; those of its children are above it.
     tag: u64,
-    /// First of its own pages, and what they hold; the second half is where they may be moved.
+    /// The first of its own pages, and their contents; the second half is where they may be moved.
     own: u64,
     holds: [u64; OWN_PAGES as usize],
     state: u64,
@@ -70,7 +70,7 @@ impl<'a> Thread<'a> {
     pub(super) fn with(self, disk: Disk) -> Self {
         Self { disk, ..self }
     }
-    /// Whether a page that cannot be read is explained.
+    /// Whether the failure of a read is explained by the device.
     fn unreadable(&self, why: FaultError) -> bool {
         why == FaultError::Bus && self.disk == Disk::Failing
     }
@@ -84,7 +84,7 @@ impl<'a> Thread<'a> {
     fn below(&mut self, end: u64) -> u64 {
         next(&mut self.state) % end
     }
-    /// Does something again until there is memory for it.
+    /// Repeats an operation until there is memory for it.
     fn insist<T>(&self, mut f: impl FnMut() -> Result<T, SpaceError>) -> T {
         for _ in 0..100 {
             match f() {
@@ -95,7 +95,7 @@ impl<'a> Thread<'a> {
         }
         panic!("no memory, a hundred times");
     }
-    /// Uses a page of its own.
+    /// Uses a page of the thread's own.
     fn touch(&self, at: u64, write: Option<u64>) -> u64 {
         self.insist(|| match access(self.world, self.space, at, write) {
             Ok(stamp) => Ok(stamp),
@@ -121,7 +121,7 @@ impl<'a> Thread<'a> {
             assert_eq!(self.touch(at, None), expect, "a thread's own page {at:#x}");
         }
     }
-    /// Something with pages that only this thread uses.
+    /// Runs an operation on pages that only this thread uses.
     fn step_own(&mut self) {
         let first = self.below(OWN_PAGES);
         let pages = 1 + self.below(OWN_PAGES - first);
@@ -149,7 +149,7 @@ impl<'a> Thread<'a> {
                 self.holds[some].fill(0);
             }
             6 => {
-                // Away and back again.
+                // Moves them away and back.
                 let to = MayMove::To(Vpn::new(at + APART / 2));
                 self.remap(at, pages, to);
                 let page = self.touch(at + APART / 2, None);
@@ -170,7 +170,7 @@ impl<'a> Thread<'a> {
         let request = RemapRequest { from, old_pages: pages, new_pages: pages, may_move };
         self.insist(|| self.space.mremap(self.on(), request));
     }
-    /// Something with pages that all threads use.
+    /// Runs an operation on pages that all threads use.
     fn step_shared(&mut self) {
         let at = SHARED + self.below(SHARED_PAGES);
         let most = if self.below(6) == 0 { 520 } else { 30 };
@@ -220,7 +220,7 @@ impl<'a> Thread<'a> {
             }
         }
     }
-    /// Reads and writes pages that others may unmap at the same time.
+    /// Reads and writes pages that other threads may unmap at the same time.
     fn wander(&mut self, at: u64, pages: u64) {
         for page in at..at + pages {
             let write = (self.below(2) == 0).then_some(self.tag << 32 | 1);
@@ -230,7 +230,7 @@ impl<'a> Thread<'a> {
             }
         }
     }
-    /// A child, which reads what the parent wrote, writes, and ends.
+    /// Makes a child, which reads what the parent wrote, writes, and ends.
     fn fork(&mut self, at: u64, pages: u64) {
         let child = match self.space.fork(self.on()) {
             Ok(child) => child,
@@ -244,7 +244,7 @@ impl<'a> Thread<'a> {
         for page in (at..at + pages).chain([self.own, self.own + 3]) {
             let tag = self.tag + 100;
             match access(self.world, &child, page, Some(tag << 32)) {
-                // It may be in swap again by now.
+                // It may be in swap again.
                 Ok(_) => match access(self.world, &child, page, None) {
                     Err(why) if self.unreadable(why) => {}
                     read => assert_eq!(read, Ok(tag << 32)),
@@ -256,7 +256,7 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// Reads a page, or writes to it; what stands in it then.
+/// Reads a page, or writes to it; returns its stamp.
 fn access(
     world: &World,
     space: &Space<Sim>,

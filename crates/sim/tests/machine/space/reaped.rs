@@ -1,6 +1,6 @@
-//! A process is killed while its threads are at work, and others help to empty its memory: before
-//! its last thread has ended, meanwhile and afterwards, one or several, to the end or not, and some
-//! of them killed in turn.
+//! A process is killed while its threads run, and reapers help to free its memory: before its last
+//! thread has ended, meanwhile and afterwards; one or several; to the end or not; some of them
+//! killed in turn.
 
 use super::process::{new_space, next};
 use crate::calls::POLICIES;
@@ -28,10 +28,10 @@ const EXITS: [ExitPolicy; ExitPolicy::ALL.len()] = ExitPolicy::ALL;
 /// Pages of the process: several tables, with VMAs that end inside of them.
 const AT: u64 = 512 * 8 - 40;
 const PAGES: u64 = 512 * 3 + 80;
-/// Where mremap puts some of them: below all others, and above.
+/// The targets of mremap: below all other pages, and above.
 const MOVED: [u64; 2] = [512 * 3 + 7, 512 * 40 - 9];
 
-/// How often something happened that is worth testing.
+/// Counts of events that the test must reach.
 #[derive(Clone, Copy, Default, Debug)]
 struct Seen {
     done: u32,
@@ -40,18 +40,18 @@ struct Seen {
     gave_up: u32,
     died: u32,
     bus: u32,
-    /// Reapers that had begun before the last thread ended.
+    /// Reapers that started before the last thread ended.
     early: u32,
     left: u32,
 }
 
-/// A process whose last thread takes it down.
+/// A process whose last thread runs its exit.
 struct Victim {
     space: Arc<Space<Sim>>,
     threads: SimAtomic<u32>,
     /// Whether its exit has begun.
     exiting: SimAtomic<u32>,
-    /// Where those run who kill helpers.
+    /// The machine on which the killers of helpers run.
     killers: Rc<World>,
     seen: Rc<Cell<Seen>>,
 }
@@ -81,11 +81,11 @@ impl Victim {
                 let advice = Advice::HugePage;
                 self.space.madvise(on, range(at, pages), advice).expect("it is mapped");
             }
-            // Now and then a hole.
+            // A hole, at times.
             at += pages + next(state) % 2 * (next(state) % 300);
         }
     }
-    /// A thread: until it is told to end. The last one takes the process down.
+    /// Runs a thread until the process is killed. The last one runs the exit.
     fn thread(&self, on: Backing<'_, Sim>, mut state: u64) {
         while !self.space.is_killed() {
             self.step(on, &mut state);
@@ -131,7 +131,7 @@ impl Victim {
             }),
         }
     }
-    /// Somebody else who takes pages out, and may give up after some steps.
+    /// Runs a reaper, which may give up after some steps.
     fn reap(&self, on: Backing<'_, Sim>, mut state: u64) {
         Sim::user(next(&mut state) % 60_000);
         let how = if next(&mut state).is_multiple_of(2) { ReapLock::Try } else { ReapLock::Wait };
@@ -154,7 +154,7 @@ impl Victim {
         });
         assert!(how == ReapLock::Try || result != Reaped::Busy);
     }
-    /// The same by a helper that is itself killed: before it comes, or some time after.
+    /// Runs a reaper that is itself killed: before it starts, or some time after.
     fn reap_and_die(&self, on: Backing<'_, Sim>, state: &mut u64) -> Reaped {
         let (me, dead) = (Sim::current(), Rc::new(Cell::new(false)));
         let (after_ns, told) = (next(state) % 40_000, Rc::clone(&dead));
@@ -171,7 +171,7 @@ impl Victim {
     }
 }
 
-/// One process that is killed, and its helpers.
+/// Kills one process with helpers.
 fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>) {
     let on = world.mm.backing();
     let threads = 1 + next(state) % 3;
@@ -189,7 +189,7 @@ fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>
         world.spawn(nth as usize % CPUS, move |world| victim.thread(world.mm.backing(), state));
     }
     world.mm.sleep_ns(1_000 + next(state) % 300_000);
-    // One that is there before the signal, at times, and others after it.
+    // At times one reaper starts before the signal; the others start after it.
     let first = next(state) % 2;
     for nth in 0..first + 1 + next(state) % 3 {
         if nth == first {
@@ -208,7 +208,7 @@ fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>
         victim.note(|seen| seen.left += 1);
     }
     world.wait_for_others();
-    // Who is done holds nothing: this would wait for ever.
+    // A finished reaper holds no lock: otherwise this would wait for ever.
     assert_eq!(victim.space.munmap(on, range(AT, PAGES)), Ok(()));
     assert_eq!(victim.space.reap(on, ReapLock::Try), Reaped::Skipped);
     assert_eq!(victim.space.areas(), []);
@@ -218,8 +218,8 @@ fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>
     on.memory.verify().unwrap_or_else(|why| panic!("the LRU: {why}"));
 }
 
-/// `rounds` processes, one after the other: a run's beginning costs more than a kill. Returns the
-/// run's fingerprint too.
+/// Runs `rounds` processes, one after the other: the start of a run costs more than a kill. Returns
+/// the run's fingerprint too.
 fn run(seed: u64, rounds: u64, policy: Policy, lru: LruPolicy, exit: ExitPolicy) -> (Seen, u64) {
     let found = Rc::new(Cell::new(Seen::default()));
     let seen = Rc::clone(&found);
@@ -247,7 +247,7 @@ fn run(seed: u64, rounds: u64, policy: Policy, lru: LruPolicy, exit: ExitPolicy)
     (found.get(), outcome.fingerprint)
 }
 
-/// 600 processes in all; times 17, which `MMSCALE_SWARM=17` does, they are 10,200.
+/// 600 processes in all; 10,200 with `MMSCALE_SWARM=17`.
 const SEEDS: u64 = 30;
 const ROUNDS: u64 = 20;
 

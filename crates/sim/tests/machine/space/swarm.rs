@@ -1,4 +1,4 @@
-//! Threads that do everything to the same address space at once.
+//! Threads that run random operations on one address space at the same time.
 
 use super::process::{Disk, Thread, new_space};
 use crate::calls::POLICIES;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const CPUS: usize = 8;
 
-/// What a run is like.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     seed: u64,
@@ -26,20 +26,20 @@ struct Setting {
     alloc_fail_1024: u32,
     /// Requests to the swap device that fail.
     io_fail_1024: u32,
-    /// The most pages that both processes together may have.
+    /// The limit on the pages of both processes together.
     limit_pages: Option<u64>,
-    /// CPUs from here on leave and come back.
+    /// The first CPU of those that go offline and come back.
     coming_and_going: usize,
     steps: usize,
 }
 
-/// What a run came to.
+/// Observations of a run.
 struct Found {
     outcome: Outcome,
     swap: SwapCounters,
-    /// CPUs that left.
+    /// How often a CPU went offline.
     left: u32,
-    /// The most frames that waited in limbo.
+    /// The most frames that were in limbo.
     limbo: u64,
 }
 
@@ -94,7 +94,7 @@ fn swarm(setting: Setting) -> Found {
     Found { outcome, swap, left, limbo }
 }
 
-/// CPUs from `first` on leave, one after the other, for as long as others have something to do.
+/// Takes CPUs from `first` upwards offline and back, one after the other, while other programs run.
 fn come_and_go(world: &World, first: usize) -> u32 {
     let mut times = 0;
     while first < CPUS && world.left() > 1 {
@@ -129,8 +129,9 @@ fn a_swarm_of_threads_leaves_all_in_order() {
     }
 }
 
-/// Seed 103 found a CPU that used translations before it had caught up with what was invalidated
-/// while it was elsewhere; seed 0, in all of these, a huge page that came before a collapse.
+/// Seed 103 found a CPU that used translations before it had applied the invalidations of the time
+/// when it ran another address space; seed 0, in all of these, a huge page that appeared before a
+/// collapse.
 #[test]
 fn so_it_does_when_allocations_fail() {
     for lru in ALL {
@@ -151,8 +152,8 @@ fn so_it_does_when_memory_is_short() {
     assert!(limbo > 20, "{limbo} pages of reclaim have been in limbo");
 }
 
-/// A page that the device cannot write stays in memory; one that it cannot read is told of, and is
-/// there at a later try. Nobody reads anything else than what he wrote.
+/// A page that the device cannot write stays in memory. The read of one that it cannot read reports
+/// an error and succeeds later. Each thread reads only what it wrote.
 #[test]
 fn so_it_does_when_the_swap_device_fails() {
     let (mut reads, mut writes) = (0, 0);

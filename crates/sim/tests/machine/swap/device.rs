@@ -1,4 +1,4 @@
-//! When requests finish, and who hears of it.
+//! Completion times of requests, and the CPUs that are interrupted.
 
 use crate::common::{config, run_script, run_well};
 use mmscale_arch::sync::PreemptGuard;
@@ -12,10 +12,10 @@ fn ask(direction: IoDirection, block: u32, pfn: usize) -> Result<(), IoBusy> {
     Sim::io_submit(PageIo { direction, block, pfn: Pfn::new(pfn) })
 }
 
-/// What was taken back: CPU, time in ns, block, whether it failed.
+/// Completions: CPU, time in ns, block, whether it failed.
 type Heard = Rc<RefCell<Vec<(usize, u64, u32, bool)>>>;
 
-/// Takes requests back as they finish.
+/// Takes completions as they occur.
 fn hear(script: &crate::common::Script) -> Heard {
     let heard = Heard::default();
     let keep = Rc::clone(&heard);

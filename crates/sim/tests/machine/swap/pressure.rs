@@ -1,4 +1,4 @@
-//! Programs that need more memory than there is, on many CPUs.
+//! Programs that need more memory than the machine has, on many CPUs.
 
 use super::storm::storm;
 use super::world::{Found, Sizes, well};
@@ -81,8 +81,8 @@ fn a_small_queue_and_cpus_that_come_and_go_lose_nothing() {
     assert!(found.swap.writes > 1_000, "{found:?}");
 }
 
-/// Who writes a page compresses it, and has its frame back at once: nobody is interrupted, and no
-/// page waits for its writeback.
+/// The CPU that writes a page compresses it and gets its frame immediately: no CPU is interrupted,
+/// and no page waits for its writeback.
 #[test]
 fn compressed_memory_is_a_device_too() {
     let swap = SwapConfig { device: SwapDevice::Compressed, ..SIZES.swap };

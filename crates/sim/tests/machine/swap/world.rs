@@ -27,14 +27,14 @@ pub(super) struct World {
     me: RefCell<Weak<World>>,
 }
 
-/// What a run found at its end.
+/// The counters at the end of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub(super) swap: SwapCounters,
     pub(super) reclaim: ReclaimCounters,
 }
 
-/// A machine's memory and swap, in pages.
+/// Sizes of a machine's memory and swap, in pages.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) node_frames: u32,
@@ -92,7 +92,7 @@ impl Callbacks for World {
     }
     fn task(&self, entry: TaskEntry) {
         if entry.0 & KSWAPD != 0 {
-            // The memory manager's own would look for pages in address spaces.
+            // The memory manager's own would search address spaces for pages.
             let node = NodeId::new((entry.0 & !(MM_TASK | KSWAPD)) as usize);
             return self.paged.reclaim.kswapd(self.paged.scope(), node);
         }
@@ -121,7 +121,7 @@ impl Callbacks for World {
     }
 }
 
-/// Runs `first` on CPU 0; it starts the others, and everything must be well at the end. Each node
+/// Runs `first` on CPU 0; it starts the other programs. The run must end without failure. Each node
 /// has its background reclaimer.
 pub(super) fn well(
     config: SimConfig,
