@@ -86,10 +86,10 @@ impl Engine {
     #[cold]
     fn broken_unlock(&mut self, class: LockClass, owner: u16) {
         let holder = match owner {
-            NOBODY => "nobody".to_owned(),
+            NOBODY => "no CPU".to_owned(),
             owner => CpuId::new(usize::from(owner)).to_string(),
         };
-        let what = format!("lets go a {} lock that {holder} holds", class.name());
+        let what = format!("releases a {} lock that {holder} holds", class.name());
         self.broken(Rule::UnlockOwner, what);
     }
     /// Checks that the current task may block.
@@ -160,7 +160,7 @@ impl Engine {
             && !self.quiet
             && let Some(frame) = self.checker.ledger.freed(pfn, order)
         {
-            self.broken(Rule::FrameState, format!("uses frame {frame}, which was freed"));
+            self.broken(Rule::FrameState, format!("uses frame {frame}, which is free"));
         }
     }
     /// Checks what `cpu` leaves behind, after it went offline and other CPUs took over its state.
@@ -171,7 +171,7 @@ impl Engine {
             left.push(format!("{requests} requests of the swap device"));
         }
         if self.checker.on && !left.is_empty() {
-            let what = format!("{cpu} is gone and leaves {}", left.join(", "));
+            let what = format!("{cpu} went offline and leaves {}", left.join(", "));
             self.broken(Rule::LeftBehind, what);
         }
     }
@@ -188,7 +188,7 @@ impl Engine {
         let class = waiter.class.name();
         let holder = match self.checker.owners.get(waiter.lock_id as usize) {
             Some(&owner) if owner != NOBODY => CpuId::new(usize::from(owner)).to_string(),
-            _ => "nobody".to_owned(),
+            _ => "no CPU".to_owned(),
         };
         format!("{place}: spins for {class} lock {}, held by {holder}", waiter.lock_id)
     }

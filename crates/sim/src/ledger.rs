@@ -101,12 +101,12 @@ impl Ledger {
         match *event {
             Trace::Page(PageEvent::Alloc { pfn, order }) => {
                 let frame = self.hand_out(pfn, order)?;
-                let what = format!("hands out frame {frame}, which somebody has already");
+                let what = format!("allocates frame {frame}, which is allocated already");
                 Some((Rule::FrameState, what))
             }
             Trace::Page(PageEvent::Free { pfn, order }) => {
                 let frame = self.take_back(pfn, order)?;
-                Some((Rule::FrameState, format!("takes frame {frame} back, which nobody has")))
+                Some((Rule::FrameState, format!("frees frame {frame}, which is not allocated")))
             }
             Trace::Pcp(PcpEvent::Count { cpu, zone, count, .. }) => {
                 self.set_cached((cpu, zone), count);
@@ -117,7 +117,7 @@ impl Ledger {
                     return None;
                 }
                 let what = format!("claims table {unit} of address space {}", asid.index());
-                Some((Rule::ClaimedTwice, what + ", which somebody has claimed already"))
+                Some((Rule::ClaimedTwice, what + ", which is claimed already"))
             }
             Trace::Exit(ExitEvent::ClaimsOpen { asid }) => {
                 self.claimed.retain(|&(of, _)| of != asid.index());
@@ -128,7 +128,7 @@ impl Ledger {
             }) => {
                 let known = self.set_byte((cpu, domain, item), new);
                 let wrong = if known != old {
-                    format!("was left at {known} and is {old}")
+                    format!("changed without a tracepoint: it was {known} and is {old}")
                 } else if new.unsigned_abs() > threshold {
                     format!("is {new}, past its threshold {threshold}")
                 } else {

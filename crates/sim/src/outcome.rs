@@ -137,7 +137,7 @@ pub enum Failure {
     },
     /// The host gave no stack for a task.
     #[error(
-        "the host gives no memory for the stack of task {task}: {reason}; use fewer CPUs or \
+        "cannot allocate the stack of task {task}: {reason}; use fewer CPUs or \
          processes, or raise the limit on memory (ulimit -v) or on mappings (vm.max_map_count)"
     )]
     NoStack {

@@ -117,7 +117,7 @@ impl Engine {
         let found = self.tlbs.lookup(self.cur, asid, page)?;
         if found.freed && self.checker.on {
             let frame = found.translation.frame(page).index();
-            let what = format!("reaches frame {frame}, which was freed, by an old translation");
+            let what = format!("reaches frame {frame}, which is free, by a stale translation");
             self.broken(Rule::StaleTranslation, what);
         }
         Some(found.translation)
@@ -144,7 +144,7 @@ impl Engine {
             && let Some(at) = self.tlbs.mark_freed(pfn)
         {
             let cpu = CpuId::new(at);
-            let what = format!("frees frame {}, which {cpu} still translates to", pfn.index());
+            let what = format!("frees frame {}, to which {cpu} has a translation", pfn.index());
             self.broken(Rule::StaleTranslation, what);
         }
     }

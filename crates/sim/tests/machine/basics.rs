@@ -367,7 +367,7 @@ fn a_lost_wake_up_is_named() {
             Sim::park();
         });
     });
-    let failure = outcome.failure.expect("nobody wakes it").to_string();
+    let failure = outcome.failure.expect("no task wakes it").to_string();
     assert!(failure.contains("deadlock") && failure.contains("is parked on cpu1"), "{failure}");
 }
 

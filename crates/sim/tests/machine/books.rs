@@ -55,7 +55,7 @@ fn free_event(pfn: usize, size: u8) {
 
 #[test]
 fn a_frame_handed_out_twice_is_named() {
-    caught(Rule::FrameState, "hands out frame 4098, which somebody has already", || {
+    caught(Rule::FrameState, "allocates frame 4098, which is allocated already", || {
         alloc_event(4096, 2);
         alloc_event(4100, 2);
         alloc_event(4098, 1);
@@ -64,7 +64,7 @@ fn a_frame_handed_out_twice_is_named() {
 
 #[test]
 fn a_frame_taken_back_twice_is_named() {
-    caught(Rule::FrameState, "takes frame 7 back, which nobody has", || {
+    caught(Rule::FrameState, "frees frame 7, which is not allocated", || {
         alloc_event(7, 0);
         free_event(7, 0);
         free_event(7, 0);
@@ -79,7 +79,7 @@ fn a_frame_used_after_it_was_freed_is_named() {
         |pfn| Sim::clear_block(pfn, Order::ZERO),
     ];
     for use_it in uses {
-        caught(Rule::FrameState, "which was freed", move || {
+        caught(Rule::FrameState, "which is free", move || {
             let frames = frames();
             let page = take(&frames);
             use_it(page);
@@ -155,7 +155,7 @@ fn a_byte_past_its_threshold_is_named() {
 
 #[test]
 fn a_byte_that_changes_unseen_is_named() {
-    let text = "cpu1's byte of counter 3 of node 1 was left at 5 and is 4";
+    let text = "cpu1's byte of counter 3 of node 1 changed without a tracepoint: it was 5 and is 4";
     caught(Rule::CounterDrift, text, || {
         delta(1, 0, 5, 125);
         delta(1, 4, 0, 125);
@@ -197,7 +197,7 @@ fn a_counter_lost_on_hotplug_is_named() {
     assert_eq!(verdict, Some(Violation::LeftBehind(one)));
     let [violation] = &lost.violations[..] else { panic!("{:?}", lost.violations) };
     assert_eq!(violation.rule, Rule::LeftBehind);
-    assert!(violation.what.contains("cpu1 is gone and leaves"), "{violation}");
+    assert!(violation.what.contains("cpu1 went offline and leaves"), "{violation}");
     assert!(violation.what.contains("3 in counter 6 of node 0"), "{violation}");
     assert!(!violation.what.contains("cached"), "{violation}");
 }

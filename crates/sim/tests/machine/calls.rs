@@ -254,7 +254,7 @@ fn a_cpu_that_stops_without_closing_its_queue_is_seen() {
         let offline = outcome.violations.iter().any(|found| found.rule == Rule::OfflineIpi);
         seen += u32::from(offline || outcome.failure.is_some());
     }
-    assert!(seen > 0, "nobody sees it");
+    assert!(seen > 0, "no checker sees it");
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn letting_go_somebody_elses_lock_is_named_and_changes_nothing() {
         });
     });
     assert_eq!(outcome.failure, None);
-    only(&outcome.violations, Rule::UnlockOwner, "lets go a zone lock that cpu0 holds");
+    only(&outcome.violations, Rule::UnlockOwner, "releases a zone lock that cpu0 holds");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn locks_taken_crosswise_end_in_a_deadlock_that_names_both() {
             });
         }
     });
-    let text = outcome.failure.expect("nobody can go on").to_string();
+    let text = outcome.failure.expect("both wait for ever").to_string();
     assert!(text.contains("spins for other lock 1, held by cpu"), "{text}");
     assert!(text.contains("spins for other lock 2, held by cpu"), "{text}");
 }

@@ -114,7 +114,7 @@ impl World {
             let any = Pfn::new(choice.below(self.pages as usize));
             let held = self.shelves[choice.below(CPUS)].lock().last().map(|&(pfn, _)| pfn);
             let block = if choice.below(2) == 0 { any } else { held.unwrap_or(any) };
-            self.frames.isolate_pageblock(block).expect("nobody else does");
+            self.frames.isolate_pageblock(block).expect("no other task isolates");
             Sim::user(5_000 + choice.below(20_000) as u64);
             match self.frames.offline_pageblock(block) {
                 Ok(()) => {

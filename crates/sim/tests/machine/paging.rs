@@ -61,7 +61,7 @@ impl World {
         let (dead, log) = (Rc::clone(&world), Rc::downgrade(script));
         *script.on_dead.borrow_mut() = Some(Box::new(move || {
             let script = log.upgrade().expect("the machine runs");
-            let (_, cpu) = *script.hotplug.borrow().last().expect("it has been told");
+            let (_, cpu) = *script.hotplug.borrow().last().expect("it was noted");
             dead.tlb.cpu_dead(cpu);
             dead.frames.cpu_dead(cpu);
         }));
@@ -91,7 +91,8 @@ impl World {
     /// Uses `page`; a fault maps a new frame and writes the page's number into it. Each read
     /// returns the page's number: a frame that was freed and reused has another.
     pub(crate) fn touch(&self, table: &PageTable<Sim>, page: Vpn) {
-        let look = |pfn| assert_eq!(Sim::read_stamp(pfn), page.get() + 1, "somebody else's frame");
+        let look =
+            |pfn| assert_eq!(Sim::read_stamp(pfn), page.get() + 1, "the frame of another page");
         while let Err(miss) = table.access(self.on(), page, MemAccess::Write, look) {
             assert!(matches!(miss, Miss::NotPresent(_)), "{miss:?}");
             let pfn = self.frame();
@@ -356,7 +357,7 @@ fn eight_thousand_small_address_spaces_take_a_few_kib_each() {
             assert!(each < 4096, "{each} bytes of host memory for an address space");
             for table in tables {
                 world.end(&table);
-                Rc::into_inner(table).expect("nobody else has it").destroy(world.on());
+                Rc::into_inner(table).expect("the only reference").destroy(world.on());
             }
             assert!(table_host_bytes() < 1 << 20, "{} bytes are left", table_host_bytes());
         });

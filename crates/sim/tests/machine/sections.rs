@@ -130,7 +130,7 @@ fn stolen_time_counts_within_a_section_only_and_a_handler_always() {
     };
     let stolen = Noise { stolen: every(60_000, 40_000), irq_off: None };
     let handler = Noise { stolen: None, irq_off: every(60_000, 40_000) };
-    assert!(longest(&with(stolen, false)) <= SWITCH_NS, "nobody on the machine sees it");
+    assert!(longest(&with(stolen, false)) <= SWITCH_NS, "stolen time is invisible");
     let within = with(stolen, true);
     assert!(
         within.longest[0].waits.iter().any(|&(what, ns)| what == Waited::Stolen && ns >= 40_000)
@@ -251,7 +251,7 @@ fn a_target_that_never_answers_ends_the_run_and_is_told_of() {
             }
         });
     });
-    let failure = outcome.failure.expect("nobody answers").to_string();
+    let failure = outcome.failure.expect("the target does not answer").to_string();
     let what = "flush_tlb_mm_range: runs with preemption off";
     assert!(failure.contains("still running after") && failure.contains(what), "{failure}");
 }

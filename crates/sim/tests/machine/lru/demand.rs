@@ -137,7 +137,7 @@ fn lazy_finds_a_folio_on_whichever_cpu_it_waits() {
             };
             let memory = world.memory();
             if seen % 3 == 0 {
-                assert!(memory.isolate(pfn), "nobody else isolates");
+                assert!(memory.isolate(pfn), "no other task isolates");
                 memory.putback(pfn);
             } else if seen % 3 == 1 {
                 assert!(memory.demand(pfn));

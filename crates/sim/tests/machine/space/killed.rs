@@ -43,7 +43,7 @@ impl Thread<'_> {
     /// Runs until the process is killed.
     fn run(mut self) {
         while self.step() {
-            assert!(Sim::now_ns() < 1_000_000_000, "nobody is told");
+            assert!(Sim::now_ns() < 1_000_000_000, "the process is not killed");
         }
         assert!(self.space.is_killed());
     }

@@ -93,7 +93,7 @@ impl<'a> Thread<'a> {
                 Err(why) => panic!("a thread's own pages: {why}"),
             }
         }
-        panic!("no memory, a hundred times");
+        panic!("no memory in 100 attempts");
     }
     /// Uses a page of the thread's own.
     fn touch(&self, at: u64, write: Option<u64>) -> u64 {

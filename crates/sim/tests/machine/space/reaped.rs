@@ -89,7 +89,7 @@ impl Victim {
     fn thread(&self, on: Backing<'_, Sim>, mut state: u64) {
         while !self.space.is_killed() {
             self.step(on, &mut state);
-            assert!(Sim::now_ns() < 1_900_000_000, "nobody is told");
+            assert!(Sim::now_ns() < 1_900_000_000, "the process is not killed");
         }
         if self.threads.fetch_sub(1, SeqCst) == 1 {
             self.exiting.store(1, SeqCst);
