@@ -7,6 +7,7 @@ mod calls;
 mod checks;
 mod common;
 mod disturbed;
+mod example;
 mod limbo;
 mod lru;
 mod oracle;
