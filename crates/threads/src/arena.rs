@@ -1,5 +1,5 @@
-//! The memory behind the frames: one anonymous mapping, filled by the system as it is touched, in
-//! huge pages where it can: as a kernel's own map of its memory is.
+//! The memory of the frames: one anonymous mapping, which the host fills as it is touched, in huge
+//! pages where it can, as a kernel maps its own memory.
 
 use mmscale_arch::{Order, Pfn};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -8,22 +8,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes in a frame.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Memory for frames `0..pages`.
+/// Memory of the frames `0..pages`.
 pub(crate) struct Arena {
     base: *mut u8,
     pages: usize,
 }
 
-// SAFETY: the mapping is reached only through the methods, which reach what a frame's owner may.
+// SAFETY: only the methods access the mapping, and they access what a frame's owner may.
 unsafe impl Send for Arena {}
-// SAFETY: as above; stamps are atomic, and a block is cleared by its owner only.
+// SAFETY: as above; stamps are atomic, and only the owner of a block clears it.
 unsafe impl Sync for Arena {}
 
 impl Arena {
     pub(crate) fn new(pages: usize) -> Result<Self, rustix::io::Errno> {
         let (access, flags) =
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: a new mapping, placed by the system, overlaps nothing.
+        // SAFETY: a new mapping, placed by the host, overlaps nothing.
         let base = unsafe {
             mmap_anonymous(core::ptr::null_mut(), pages.max(1) * PAGE_BYTES, access, flags)?
         };
@@ -39,11 +39,11 @@ impl Arena {
     /// Clears a block. The caller owns it.
     pub(crate) fn clear(&self, pfn: Pfn, order: Order) {
         let start = self.frame(pfn, order.pages());
-        // SAFETY: the block lies in the arena, and its owner is the only one who uses it.
+        // SAFETY: the block is in the arena, and its owner is its only user.
         unsafe { core::ptr::write_bytes(start, 0, order.pages() * PAGE_BYTES) };
     }
 
-    /// Copies a frame. The caller owns `to`, and `from` is read by others at most.
+    /// Copies a frame. The caller owns `to`; other CPUs may read `from`.
     pub(crate) fn copy(&self, from: Pfn, to: Pfn) {
         assert!(from != to, "a frame is copied to itself");
         let (from, to) = (self.frame(from, 1), self.frame(to, 1));
@@ -51,7 +51,7 @@ impl Arena {
         unsafe { core::ptr::copy_nonoverlapping(from, to, PAGE_BYTES) };
     }
 
-    /// The first eight bytes of a frame.
+    /// Returns the first eight bytes of a frame.
     pub(crate) fn stamp(&self, pfn: Pfn) -> u64 {
         self.first_word(pfn).load(Ordering::Relaxed)
     }
@@ -66,7 +66,7 @@ impl Arena {
         (0..PAGE_BYTES / 8).all(|at| self.word(pfn, at).load(Ordering::Relaxed) == 0)
     }
 
-    /// The bytes of a frame, word by word: somebody may be writing to it.
+    /// Reads the bytes of a frame word by word, because another CPU may be writing to it.
     pub(crate) fn read(&self, pfn: Pfn, into: &mut [u8; PAGE_BYTES]) {
         for (at, bytes) in into.chunks_exact_mut(8).enumerate() {
             bytes.copy_from_slice(&self.word(pfn, at).load(Ordering::Relaxed).to_ne_bytes());
@@ -82,7 +82,7 @@ impl Arena {
         }
     }
 
-    /// One of the 512 words of a frame.
+    /// Returns one of the 512 words of a frame.
     pub(crate) fn word(&self, pfn: Pfn, index: usize) -> &AtomicU64 {
         assert!(index < PAGE_BYTES / 8, "a frame has no word {index}");
         let start = self.frame(pfn, 1);
@@ -102,7 +102,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing can refer to it any more.
+        // SAFETY: the mapping is ours, and nothing refers to it any more.
         let unmapped = unsafe { munmap(self.base.cast(), self.pages.max(1) * PAGE_BYTES) };
         debug_assert!(unmapped.is_ok());
     }

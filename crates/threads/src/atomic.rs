@@ -81,7 +81,7 @@ atomic!(
     i64
 );
 
-/// A byte that its CPU counts in: relaxed.
+/// A byte that its CPU counts in. Relaxed: statistics only.
 #[derive(Debug)]
 pub struct ThreadsOwnedI8(AtomicI8);
 

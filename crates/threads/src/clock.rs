@@ -1,10 +1,10 @@
-//! The machine's clock: ns since it started, the same on all CPUs, cheap to read.
+//! The machine's clock: ns since its start, the same on all CPUs, cheap to read.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long the counter is compared with the system's clock, once in a process. The comparison is
-/// wrong by the cost of a few clock reads, 100 ns: 20 ms make that 5 parts in a million.
+/// How long the counter is compared with the system's clock, once in a process. The comparison has
+/// an error of the cost of a few clock reads, 100 ns: 5 parts in a million of 20 ms.
 const COMPARE: Duration = Duration::from_millis(20);
 
 /// A clock that started at 0.
@@ -17,7 +17,7 @@ pub(crate) struct Clock {
 #[derive(Clone, Copy)]
 struct Counter {
     start: u64,
-    /// ns for 2^32 counts.
+    /// Nanoseconds in 2^32 counts.
     scale: u64,
 }
 
@@ -28,7 +28,7 @@ impl Clock {
         Self { start: Instant::now(), counter }
     }
 
-    /// ns since the start.
+    /// Returns ns since the start.
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         match self.counter {
@@ -42,7 +42,7 @@ impl Clock {
     }
 }
 
-/// ns for 2^32 counts of the processor's counter; `None` if it does not count at a constant rate.
+/// Returns the ns in 2^32 counts of the processor's counter; `None` if its rate is not constant.
 fn scale() -> Option<u64> {
     static SCALE: OnceLock<Option<u64>> = OnceLock::new();
     *SCALE.get_or_init(|| {
@@ -59,7 +59,8 @@ fn scale() -> Option<u64> {
 #[cfg(target_arch = "x86_64")]
 fn counter_is_constant() -> bool {
     use core::arch::x86_64::__cpuid;
-    /// Leaf with the power management facts; bit 8 of EDX: the counter's rate never changes.
+    /// Leaf of the power management features; bit 8 of EDX is set if the counter's rate never
+    /// changes.
     const POWER: u32 = 0x8000_0007;
     __cpuid(0x8000_0000).eax >= POWER && __cpuid(POWER).edx >> 8 & 1 == 1
 }
@@ -95,7 +96,7 @@ mod tests {
             assert!(now >= before);
             before = now;
         }
-        // Reading the two clocks apart can only make ours later.
+        // A pause between the two reads can only make ours later.
         let (low, ours) = (start.elapsed().as_nanos() as u64, clock.now_ns());
         assert!(ours + ours / 1000 >= low, "{ours} ns here, {low} ns there");
     }

@@ -1,12 +1,12 @@
-//! The swap device: a file that this CPU's thread reads and writes at once. That a request has
-//! finished is told as a device would tell it, by an interrupt where interrupts come on next.
+//! The swap device: a file that this CPU's thread reads and writes immediately. The completion is
+//! signalled as by a device, by an interrupt where interrupts are next on.
 
 use crate::arena::PAGE_BYTES;
 use crate::host::lock;
 use crate::state::{Cpu, here, pending};
 use mmscale_arch::{IoDirection, IoDone, Ipi, PageIo};
 
-/// Does what is asked, and sees to the interrupt.
+/// Performs a request and raises its completion interrupt.
 pub(crate) fn submit(io: PageIo) {
     let failed = !now(io);
     let cpu = here();
@@ -14,7 +14,7 @@ pub(crate) fn submit(io: PageIo) {
     cpu.notify(pending::bit(Ipi::Block));
 }
 
-/// Reads or writes a block; whether that went well.
+/// Reads or writes a block; returns whether that succeeded.
 pub(crate) fn now(io: PageIo) -> bool {
     let machine = here().machine();
     let mut page = [0; PAGE_BYTES];
@@ -30,7 +30,7 @@ pub(crate) fn now(io: PageIo) -> bool {
     result.is_ok()
 }
 
-/// Takes a finished request of this CPU back, or of one that is offline.
+/// Takes a finished request of this CPU, or of one that is offline.
 pub(crate) fn done() -> Option<IoDone> {
     let cpu = here();
     let take = |cpu: &Cpu| lock(&cpu.finished).pop_front();

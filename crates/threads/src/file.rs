@@ -1,4 +1,4 @@
-//! The file behind the swap device: without a name, gone with the machine.
+//! The file of the swap device: unnamed, removed with the machine.
 
 use crate::arena::PAGE_BYTES;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::{Error, Result};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// Blocks of a page each, made when the first is used.
+/// Blocks of a page each; the file is made when the first is used.
 #[derive(Default)]
 pub(crate) struct SwapFile {
     file: OnceLock<Option<File>>,
@@ -14,7 +14,7 @@ pub(crate) struct SwapFile {
 
 impl SwapFile {
     fn file(&self) -> Result<&File> {
-        // A file without a name from the start, in the folder for temporary files.
+        // An unnamed file, in the folder for temporary files.
         let file = self.file.get_or_init(|| tempfile::tempfile().ok()).as_ref();
         file.ok_or_else(|| {
             Error::other("no room for a swap file in the folder for temporary files")

@@ -1,14 +1,14 @@
-//! The computer underneath: which CPUs we may use, and pinning to them.
+//! The host computer: the CPUs that this process may use, and pinning to them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How CPUs wait for each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiting {
-    /// Each has a CPU of the host to itself: they spin, and locks are handed on in order.
+    /// Each has a CPU of the host to itself: they spin, and locks are granted in order of arrival.
     Spin,
-    /// They share the host's CPUs: they give way after a short spin, and whoever runs takes the
-    /// lock, because the next in order may be the one that does not run.
+    /// They share the host's CPUs: they yield after a short spin, and a lock goes to any CPU that
+    /// runs, because the next in order may not be running.
     Yield,
 }
 
@@ -16,24 +16,24 @@ pub(crate) enum Waiting {
 pub(crate) struct HostCpus(Vec<usize>);
 
 impl HostCpus {
-    /// Asks the system. If it does not say, the list is empty and nothing is pinned.
+    /// Asks the system. If that fails, the list is empty and no thread is pinned.
     pub(crate) fn allowed() -> Self {
         Self(system::allowed())
     }
 
-    /// How many there are; at least 1.
+    /// Returns their number; at least 1.
     pub(crate) fn count(&self) -> usize {
         self.0.len().max(1)
     }
 
-    /// Pins the calling thread to the host's CPU for the machine's CPU `index`: one each, and in
-    /// turn once they run out. Returns whether that worked, which it does on Linux alone.
+    /// Pins the calling thread to the host CPU of the machine's CPU `index`: one each, starting
+    /// over when there are no more. Returns whether that succeeded, which it does on Linux only.
     pub(crate) fn pin(&self, index: usize) -> bool {
         !self.0.is_empty() && system::pin(self.0[index % self.0.len()])
     }
 }
 
-/// Asks the system to end sleeps on time rather than in batches. A refusal only makes them late.
+/// Asks the system to end sleeps on time rather than in batches. If it refuses, sleeps end late.
 pub(crate) fn punctual_sleeps() {
     system::punctual_sleeps();
 }
@@ -68,7 +68,7 @@ mod system {
     pub(super) fn punctual_sleeps() {}
 }
 
-/// Locks a mutex of the machine. Nothing under them panics, so poison means nothing.
+/// Locks a mutex of the machine. No code panics under these mutexes, so poison is ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,11 @@
 //! Taking CPUs offline and online again.
 //!
-//! The states of a CPU are listed in [`crate::state::hotplug`]; the CPU's own thread makes the
-//! steps STOPPING -> DEAD and STARTING -> STARTED, the task that asked makes all others.
+//! [`crate::state::hotplug`] lists the states of a CPU. The CPU's own thread makes the steps
+//! STOPPING -> DEAD and STARTING -> STARTED; the task that requested the change makes all others.
+//!
+//! Orderings: each store of a state with `Release`, and each exchange, pairs with the `Acquire`
+//! loads of the states in the wait loops here and in the scheduler. `hotplug_waiter` is relaxed
+//! because the next store or exchange of the state publishes it.
 
 use crate::host::lock;
 use crate::interrupt::take_interrupts;
@@ -61,7 +65,7 @@ fn change(cpu: &Cpu, from: u8, to: u8) -> Result<(), HotplugError> {
     changed.map(|_| ()).map_err(|_| HotplugError::NotNow)
 }
 
-/// The calling task.
+/// Returns the id of the calling task.
 fn me() -> TaskId {
     // SAFETY: the running task is alive; hotplug functions are called in tasks.
     unsafe { here().local.task.get().as_ref() }.expect("hotplug is asked for in a task").id
@@ -78,10 +82,10 @@ fn leave(cpu: CpuId) {
     }
 }
 
-/// Stops this CPU until it is asked to start, or the run is over. Called by its scheduler.
+/// Stops this CPU until it is asked to start, or until the run has ended. The scheduler calls it.
 pub(crate) fn stop(cpu: &Cpu) {
     let machine = cpu.machine();
-    // Nothing that the swap device has finished may be lost with the interrupt.
+    // The completion of a swap request must not be lost with its interrupt.
     while !lock(&cpu.finished).is_empty() && take_interrupts(cpu, machine.clock.now_ns()) {}
     let callbacks = machine.callbacks();
     callbacks.idle_enter();

@@ -1,5 +1,9 @@
-//! Interrupts and preemption: what is pending is looked for wherever interrupts or preemption come
-//! back on, and in wait loops.
+//! Interrupts and preemption: a CPU polls for them where interrupts or preemption are turned on,
+//! and in wait loops.
+//!
+//! A sender sets a bit of `pending` with `Release` (`Cpu::notify`). The relaxed loads here are only
+//! polls; the `Acquire` swap in [`take_interrupts`] and the `Acquire` load in [`is_due`] pair with
+//! it. `deadline_ns` is written by the CPU itself.
 
 use crate::host::Waiting;
 use crate::paths::INTERRUPT;
@@ -10,20 +14,21 @@ use crate::wake::{die, suspend};
 use mmscale_arch::{CpuId, Ipi};
 use std::sync::atomic::Ordering;
 
-/// Polls between two looks at the clock. A look costs 10 to 25 ns, a poll about 1 ns; code that
+/// Polls between two reads of the clock. A read costs 10 to 25 ns, a poll about 1 ns; code that
 /// allocates polls several times in 100 ns, so a timer is late by about a microsecond at most.
 const CLOCK_EVERY: u32 = 16;
 
-/// Turns of a wait loop after which a CPU that shares its host CPU with others gives way.
+/// Rounds of a wait loop after which a CPU that shares its host CPU yields.
 const YIELD_EVERY_SHARED: u32 = 64;
-/// The same for a CPU that has a host CPU to itself: other programs may want that one too.
+/// Rounds of a wait loop after which a CPU with a host CPU to itself yields: other programs may
+/// want that one too.
 const YIELD_EVERY_OWN: u32 = 1 << 14;
 
-/// Why interrupts are sent, in the order in which they are taken.
+/// Reasons of interrupts, in the order in which they are taken.
 const REASONS: [Ipi; Ipi::COUNT] =
     [Ipi::CallFunction, Ipi::RcuExpedited, Ipi::Timer, Ipi::Block, Ipi::DrainPages];
 
-/// Looks for interrupts. Interrupts are on.
+/// Polls for interrupts. Interrupts are on.
 #[inline]
 pub(crate) fn poll(cpu: &Cpu) {
     let polls = cpu.local.polls.get();
@@ -33,8 +38,8 @@ pub(crate) fn poll(cpu: &Cpu) {
     }
 }
 
-/// Handles what is pending, the timer included, until nothing is. Interrupts are on. The task may
-/// be on another CPU afterwards.
+/// Handles everything that is pending, the timer included. Interrupts are on. The task may be on
+/// another CPU afterwards.
 #[cold]
 #[inline(never)]
 pub(crate) fn attend() {
@@ -42,7 +47,7 @@ pub(crate) fn attend() {
         let cpu = here();
         cpu.local.polls.set(CLOCK_EVERY);
         if std::thread::panicking() {
-            // A guard is dropped by a panic: the run is about to fail.
+            // A panic drops a guard: the run is about to fail.
             return;
         }
         if cpu.machine().dying.load(Ordering::Relaxed) {
@@ -58,7 +63,7 @@ pub(crate) fn attend() {
             return;
         }
         if local.preempt.get() != 0 {
-            // The next poll looks again.
+            // The next poll checks again.
             local.polls.set(0);
             return;
         }
@@ -66,20 +71,20 @@ pub(crate) fn attend() {
     }
 }
 
-/// Whether the running task has had its turn and another waits.
+/// Whether the running task has used up its slice while another waits.
 fn slice_is_over(cpu: &Cpu, now_ns: u64) -> bool {
     let fair = cpu.running_rank.load(Ordering::Relaxed) == FAIR;
     let turn_ns = now_ns.saturating_sub(cpu.local.started_ns.get());
     fair && turn_ns >= SLICE_NS && cpu.queued.load(Ordering::Relaxed) > 0
 }
 
-/// Whether an interrupt waits to be taken.
+/// Whether an interrupt is pending.
 pub(crate) fn is_due(cpu: &Cpu, now_ns: u64) -> bool {
     cpu.pending.load(Ordering::Acquire) & pending::INTERRUPTS != 0
         || cpu.deadline_ns.load(Ordering::Relaxed) <= now_ns
 }
 
-/// Takes what interrupts there are, in a task or in idle; says whether there were any.
+/// Takes the pending interrupts, in a task or in idle; returns whether there were any.
 pub(crate) fn take_interrupts(cpu: &Cpu, now_ns: u64) -> bool {
     let local = &cpu.local;
     let bits = match cpu.pending.load(Ordering::Relaxed) {
@@ -119,7 +124,7 @@ pub(crate) fn send(target: CpuId, reason: Ipi) {
     here().machine().cpu(target).notify(pending::bit(reason));
 }
 
-/// One turn of a wait loop.
+/// Passes one round of a wait loop.
 pub(crate) fn relax() {
     core::hint::spin_loop();
     let cpu = here();
@@ -140,9 +145,9 @@ pub(crate) fn relax() {
     }
 }
 
-/// The running task computes for `ns` of its own time.
+/// Lets the running task compute for `ns` of its own time.
 pub(crate) fn compute(ns: u64) {
-    /// Turns between two looks at the clock: a microsecond or two.
+    /// Rounds between two reads of the clock: a microsecond or two.
     const TURNS: u32 = 32;
     let mut left_ns = ns;
     while left_ns > 0 {

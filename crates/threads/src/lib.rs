@@ -1,16 +1,15 @@
 //! This computer's OS threads as a machine.
 //!
-//! Each CPU is a thread, pinned to a CPU of the computer where the system allows it. The tasks of
-//! a CPU are coroutines on its thread, with a run queue of their own: real time by priority, then
-//! fair by CPU time used, in slices. Interrupts and the timer are looked for wherever interrupts
-//! or preemption come back on, in wait loops, and in idle. Locks and atomics are real, frames are
+//! Each CPU is a thread, pinned to a CPU of the computer where the system allows it. The tasks of a
+//! CPU are coroutines on its thread, with a run queue of their own: real time by priority, then
+//! fair by CPU time used, in slices. A CPU polls for interrupts and the timer where interrupts or
+//! preemption are turned on, in wait loops, and in idle. Locks and atomics are real, and frames are
 //! real memory.
 //!
-//! Architecture invariant: this crate knows no study, no profile and no policy; it does not know
-//! the simulator either.
+//! Architecture invariant: this crate knows no study, no profile, no policy and no simulator.
 //!
 //! The modules, each using only those before it: `host`, `clock`, `arena`, `atomic`, `config`,
-//! `file`, `paths`, `task`, `queue`, `state` (what a machine is made of), `wake`, `interrupt`,
+//! `file`, `paths`, `task`, `queue`, `state` (the machine and its CPUs), `wake`, `interrupt`,
 //! `device`, `lock`, `hotplug`, `sched`, `run`, and `calibrate`, which measures steps of this
 //! computer.
 
@@ -47,13 +46,13 @@ use mmscale_arch::{
 use state::{Machine, NEVER, here};
 use std::sync::atomic::Ordering;
 
-/// How many CPUs of this computer the process may use.
+/// Returns the number of CPUs of this computer that the process may use.
 pub fn host_cpus() -> usize {
     host::HostCpus::allowed().count()
 }
 
-/// Frames that a machine has unless somebody says otherwise: 2 GiB of 4 KiB pages. They are taken
-/// from the system only as they are touched.
+/// The default number of frames of a machine: 2 GiB of 4 KiB pages. The system provides them only
+/// as they are touched.
 pub const MEMORY_PAGES: u64 = 1 << 19;
 
 /// The machine, as a tag type.
@@ -76,7 +75,7 @@ unsafe impl Cpu for Threads {
     fn cpus_possible() -> usize {
         here().machine().cpus.len()
     }
-    /// The arena is one mapping: the machine has one node, whatever the computer has.
+    /// Returns node 0: the arena is one mapping, so the machine has one node on any computer.
     fn node_of(_: CpuId) -> NodeId {
         NodeId::new(0)
     }
@@ -157,7 +156,7 @@ unsafe impl Cpu for Threads {
     }
 }
 
-// SAFETY: a task has a number of its own, and its CPU says which one it runs.
+// SAFETY: each task has its own number, and its CPU knows which task it runs.
 unsafe impl mmscale_arch::Machine for Threads {
     fn in_interrupt() -> bool {
         here().local.in_interrupt.get()
@@ -268,9 +267,9 @@ unsafe impl mmscale_arch::Machine for Threads {
     }
 }
 
-/// Uses the TLB of the CPU that this runs on. Interrupts are off, and `f` calls no machine.
+/// Calls `f` with the TLB of this CPU. Interrupts are off, and `f` calls no machine.
 fn on_tlb<R>(f: impl FnOnce(&mut SoftTlb) -> R) -> R {
     let tlb = here().local.tlb.get();
-    // SAFETY: only the CPU's own thread comes here, and `f` does not come back.
+    // SAFETY: only the CPU's own thread calls this, and `f` does not call it again.
     f(unsafe { &mut *tlb })
 }

@@ -1,5 +1,5 @@
-//! The spin lock: tickets where every CPU has a host CPU of its own, first come first served by
-//! chance where they share.
+//! The spin lock: tickets where every CPU has a host CPU of its own; test-and-set where they share
+//! host CPUs, because the next in order may not be running.
 
 use crate::host::Waiting;
 use crate::interrupt::relax;
@@ -19,8 +19,8 @@ pub struct ThreadsSpin {
     waiting: Waiting,
 }
 
-// SAFETY: a ticket is served once, or an exchange finds 0 once between two unlocks; `Acquire` where
-// it is taken pairs with `Release` in `unlock`.
+// SAFETY: a ticket is served once, or an exchange finds 0 once between two unlocks. The `Acquire`
+// with which the lock is taken pairs with the `Release` in `unlock`.
 unsafe impl RawSpin for ThreadsSpin {
     fn new(class: LockClass) -> Self {
         let waiting = try_here().map_or(Waiting::Yield, |cpu| cpu.machine().waiting);
@@ -78,13 +78,14 @@ unsafe impl RawSpin for ThreadsSpin {
 }
 
 impl ThreadsSpin {
-    /// A lock with tickets, whatever machine it is for.
+    /// Makes a lock with tickets, for any machine.
     pub(crate) fn fair(class: LockClass) -> Self {
         let waiting = Waiting::Spin;
         Self { next: AtomicU32::new(0), serving: AtomicU32::new(0), class, waiting }
     }
 
-    /// Takes a lock that nobody holds or wants; no statistics. Says whether that was so.
+    /// Takes a lock that is free and has no waiters; no statistics. Returns whether the lock was
+    /// free. If not, a ticket of `Waiting::Spin` is taken and never served.
     #[inline]
     pub(crate) fn take_free(&self) -> bool {
         match self.waiting {
@@ -101,8 +102,8 @@ impl ThreadsSpin {
     fn try_take(&self) -> bool {
         match self.waiting {
             Waiting::Spin => {
-                // Pairs with the `Release` in `unlock`: an exchange of `next` alone would not, as
-                // the last holder did not write it.
+                // Pairs with the `Release` in `unlock`. An `Acquire` exchange of `next` would not,
+                // because the last holder did not write `next`.
                 let ticket = self.serving.load(Ordering::Acquire);
                 let next = ticket.wrapping_add(1);
                 let ours =
@@ -118,8 +119,8 @@ impl ThreadsSpin {
         self.serving.load(Ordering::Relaxed) == 0 && self.serving.swap(1, Ordering::Acquire) == 0
     }
 
-    /// Waits until `taken`. The CPU is asked for again afterwards: a caller that left preemption on
-    /// may be on another one.
+    /// Waits until `taken` returns true. The current CPU is read again afterwards: a caller that
+    /// left preemption on may be on another one.
     #[cold]
     fn wait(&self, taken: impl Fn() -> bool) {
         let clock = &here().machine().clock;
@@ -134,7 +135,7 @@ impl ThreadsSpin {
 
 #[inline]
 fn count(cpu: &Cpu, add: impl FnOnce(&mut crate::paths::LockStats, u32)) {
-    // SAFETY: this thread is `cpu`, and `add` does nothing but count.
+    // SAFETY: this thread is `cpu`, and `add` only counts.
     add(unsafe { &mut *cpu.local.stats.get() }, cpu.local.path.get());
 }
 
@@ -143,14 +144,14 @@ mod tests {
     use super::*;
     use std::cell::UnsafeCell;
 
-    /// A number under a lock.
+    /// A number that a lock protects.
     struct Guarded(ThreadsSpin, UnsafeCell<u32>);
 
-    // SAFETY: the number is touched under the lock only.
+    // SAFETY: the number is accessed under the lock only.
     unsafe impl Sync for Guarded {}
 
-    /// Fails where the processor reorders, and under miri, if taking the lock does not order what
-    /// comes after it behind what its last holder did.
+    /// Fails where the processor reorders, and under miri, if taking the lock does not order later
+    /// accesses after those of its last holder.
     #[test]
     fn who_takes_a_free_lock_sees_what_its_last_holder_wrote() {
         const TURNS: u32 = 100;

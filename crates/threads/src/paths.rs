@@ -1,4 +1,4 @@
-//! Call paths, shared by all CPUs, and lock statistics, each CPU's own.
+//! Call paths, which all CPUs share, and the lock statistics of each CPU.
 
 use crate::host::lock;
 use mmscale_arch::{Func, LockClass};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many call paths are told apart. A longer path than fits counts as its caller's.
+/// The largest number of distinct call paths. A path that does not fit counts as its caller's.
 const MAX_PATHS: usize = 1024;
 const CLASSES: usize = LockClass::ALL.len();
 
@@ -16,11 +16,12 @@ pub(crate) const ROOT: u32 = 0;
 /// The path of an interrupt outside any span.
 pub(crate) const INTERRUPT: u32 = 1;
 
-/// All call paths: a tree that only grows. Looking up a known path takes one load.
+/// All call paths: a tree that only grows. A look-up of a known path takes one load.
 pub(crate) struct PathTree {
-    /// Child of path p by function f at `p * Func::COUNT + f`; 0 is none, as no child is the root.
+    /// The child of path p by function f at `p * Func::COUNT + f`; 0 is none, because the root is
+    /// no child.
     children: Box<[AtomicU32]>,
-    /// For each path the nearest one whose time is measured: itself, or one of its callers.
+    /// The path for which the time on each path is counted: itself, or the nearest caller.
     measured: Box<[AtomicU32]>,
     /// Parent and function of each path.
     nodes: Mutex<Vec<(u32, Func)>>,
@@ -35,7 +36,7 @@ impl PathTree {
         Self { children, measured, nodes: Mutex::new(nodes) }
     }
 
-    /// The path one function deeper.
+    /// Returns the path one function deeper.
     #[inline]
     pub(crate) fn child(&self, path: u32, func: Func) -> u32 {
         let slot = &self.children[path as usize * Func::COUNT + func as usize];
@@ -58,13 +59,13 @@ impl PathTree {
         new
     }
 
-    /// The path that time on `path` is counted for.
+    /// Returns the path for which time on `path` is counted.
     #[inline]
     pub(crate) fn measured(&self, path: u32) -> u32 {
         self.measured[path as usize].load(Ordering::Relaxed)
     }
 
-    /// The functions of a path, outermost first; the root is left out of longer paths.
+    /// Returns the functions of a path, outermost first; longer paths are without the root.
     fn names(&self, path: u32) -> Vec<String> {
         let nodes = lock(&self.nodes);
         let mut names = Vec::new();
@@ -84,7 +85,7 @@ impl PathTree {
     }
 }
 
-/// What one CPU did with the locks of one class on one path.
+/// Statistics of one CPU for the locks of one class on one path.
 #[derive(Clone, Copy, Default)]
 struct Row {
     acquisitions: u64,
@@ -110,7 +111,7 @@ impl LockStats {
         self.row(path, class).acquisitions += 1;
     }
 
-    /// The lock was taken after a wait.
+    /// Counts an acquisition after a wait.
     pub(crate) fn waited(&mut self, path: u32, class: LockClass, wait_ns: u64) {
         let row = self.row(path, class);
         row.acquisitions += 1;
@@ -119,7 +120,7 @@ impl LockStats {
         row.wait_max_ns = row.wait_max_ns.max(wait_ns);
     }
 
-    /// The CPU was on `path` for `ns`.
+    /// Adds `ns` of the CPU on `path`.
     pub(crate) fn spent(&mut self, path: u32, ns: u64) {
         let at = path as usize;
         if at >= self.calls.len() {
@@ -139,8 +140,8 @@ impl LockStats {
     }
 }
 
-/// The statistics of all CPUs together, sorted by class and path. Holds are not measured here:
-/// two clock reads a hold would change what they measure.
+/// Adds up the statistics of all CPUs, sorted by class and path. Hold times are not measured here:
+/// two reads of the clock for each hold would change them.
 pub(crate) fn merge<'a>(
     tree: &PathTree,
     cpus: impl Iterator<Item = &'a LockStats>,
@@ -164,8 +165,8 @@ pub(crate) fn merge<'a>(
     merged.into_values().collect()
 }
 
-/// The time of all CPUs together on each measured path, sorted by path. A path is entered anew
-/// whenever something measured below it ends.
+/// Adds up the time of all CPUs on each measured path, sorted by path. A path is entered again
+/// whenever a measured path below it ends.
 pub(crate) fn merge_calls<'a>(
     tree: &PathTree,
     cpus: impl Iterator<Item = &'a LockStats>,

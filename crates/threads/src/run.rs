@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the watch looks for the limit, for an interrupt from outside and for a deadlock.
+/// The interval at which the watch checks for the limit, for an interrupt from outside and for a
+/// deadlock.
 const WATCH: Duration = Duration::from_millis(20);
 
-/// Runs a machine: `boot` makes what it calls, on CPU 0, with interrupts and preemption off, before
+/// Runs a machine. `boot` makes the callbacks, on CPU 0, with interrupts and preemption off, before
 /// the other CPUs start; it spawns the first tasks. The run ends when the last task has returned.
 /// Everything that the run started has ended when this returns.
 pub fn run<K: Callbacks + Send + Sync + 'static>(
@@ -53,7 +54,7 @@ pub fn run<K: Callbacks + Send + Sync + 'static>(
             });
         };
         thread(first).spawn_scoped(scope, body).map_err(no_thread)?;
-        // An error means that the boot panicked; the failure is noted.
+        // An error means that the boot panicked; the failure is recorded.
         let Ok(start_ns) = boot_done.recv() else { return Ok(()) };
         for cpu in (1..config.cpus).map(CpuId::new) {
             let body = move || cpu_thread(machine, cpu, host, pinned, || ());
@@ -124,7 +125,7 @@ fn not_started(failure: Failure) -> Outcome {
     }
 }
 
-/// The thread of one CPU: `first`, then its scheduler, until the run is over.
+/// Runs the thread of one CPU: `first`, then its scheduler, until the run has ended.
 fn cpu_thread(
     machine: &Machine,
     cpu: CpuId,
@@ -134,7 +135,7 @@ fn cpu_thread(
 ) {
     pinned.fetch_and(host.pin(cpu.index()), Ordering::Relaxed);
     punctual_sleeps();
-    // SAFETY: the scope joins this thread before the machine goes away, and starts one thread for
+    // SAFETY: the scope joins this thread before the machine is dropped, and starts one thread for
     // each CPU.
     unsafe { enter(machine, cpu) };
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -150,7 +151,7 @@ fn cpu_thread(
     leave();
 }
 
-/// Waits for the end of the run, and ends it if it has to be.
+/// Waits for the end of the run, and ends it if necessary.
 fn watch(machine: &Machine, config: &ThreadsConfig) {
     let mut quiet = None;
     let start = Instant::now();
@@ -172,8 +173,8 @@ fn watch(machine: &Machine, config: &ThreadsConfig) {
     }
 }
 
-/// If every CPU sleeps, with no timer armed and nothing to do: how often they have gone to sleep.
-/// Twice the same sum with time between means that nothing happened and nothing will.
+/// Returns how often the CPUs have gone to sleep, if every CPU sleeps with no timer armed and
+/// nothing to do. If the sum is the same some time later, nothing has happened and nothing will.
 fn silence(machine: &Machine) -> Option<u64> {
     let sleeps = machine.cpus.iter().map(|cpu| {
         let idle = cpu.is_asleep()

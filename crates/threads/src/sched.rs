@@ -1,4 +1,4 @@
-//! The main loop of a CPU's thread: run the next task, or rest.
+//! The main loop of a CPU's thread: run the next task, or idle.
 
 use crate::config::{Failure, panic_message};
 use crate::host::{Waiting, lock};
@@ -14,14 +14,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Address space of a task's stack; only touched pages of it take memory.
+/// Address space of a task's stack; only its touched pages use memory.
 const STACK_BYTES: usize = 256 * 1024;
-/// Looks around before an idle CPU sleeps, if it has a host CPU to itself: about 10 us, as long as
-/// it takes the host to put a thread to sleep and wake it.
+/// Checks before an idle CPU with a host CPU to itself sleeps: about 10 us, the time that the host
+/// takes to put a thread to sleep and wake it.
 const IDLE_LOOKS: u32 = 200;
 
-/// Runs the CPU that the calling thread is until the run is over. Interrupts are off in here,
-/// except while a task runs.
+/// Runs the CPU of the calling thread until the run has ended. Interrupts are off in here, except
+/// while a task runs.
 pub(crate) fn main_loop() {
     let cpu = here();
     let machine = cpu.machine();
@@ -44,10 +44,10 @@ fn next(cpu: &Cpu) -> Option<Arc<Task>> {
     task
 }
 
-/// Runs a task until it gives the CPU back.
+/// Runs a task until it yields the CPU.
 fn run(cpu: &Cpu, task: Arc<Task>) {
     let (machine, local) = (cpu.machine(), &cpu.local);
-    // SAFETY: the task was queued and is out of its queue: this CPU alone uses its body.
+    // SAFETY: the task was queued and has left its queue: only this CPU uses its body.
     let slot = unsafe { &mut *task.body.get() };
     let body = slot.get_or_insert_with(|| make_body(cpu, &task));
     let start_ns = machine.clock.now_ns();
@@ -72,7 +72,7 @@ fn run(cpu: &Cpu, task: Arc<Task>) {
     after(cpu, task, result);
 }
 
-/// Puts a task where it belongs after it gave the CPU back.
+/// Queues, parks or ends a task after it yielded the CPU.
 fn after(cpu: &Cpu, task: Arc<Task>, result: CoroutineResult<Pause, ()>) {
     let machine = cpu.machine();
     match result {
@@ -92,7 +92,7 @@ fn after(cpu: &Cpu, task: Arc<Task>, result: CoroutineResult<Pause, ()>) {
         }
         CoroutineResult::Yield(Pause::Dead) => {}
         CoroutineResult::Return(()) => {
-            // SAFETY: the task does not run, and is in no queue: this CPU alone uses its body.
+            // SAFETY: the task does not run, and is in no queue: only this CPU uses its body.
             let body = unsafe { (*task.body.get()).take() };
             // SAFETY: as for `probe` and `stats`: only this thread uses its pool of stacks.
             let stacks = unsafe { &mut *cpu.local.stacks.get() };
@@ -131,7 +131,7 @@ fn make_body(cpu: &Cpu, task: &Arc<Task>) -> Body {
     })
 }
 
-/// Rests until there is something to run or an interrupt was taken.
+/// Idles until there is a task to run or an interrupt was taken.
 fn idle(cpu: &Cpu) {
     let machine = cpu.machine();
     let callbacks = machine.callbacks();
@@ -157,21 +157,22 @@ fn idle(cpu: &Cpu) {
     callbacks.idle_exit();
 }
 
-/// Whether the scheduler has something to do.
+/// Whether the scheduler has something to do. The loads pair with the `Release` stores in
+/// `enqueue`, `finish` and `notify`.
 fn has_work(cpu: &Cpu) -> bool {
     cpu.queued.load(Ordering::Acquire) > 0
         || cpu.machine().over.load(Ordering::Acquire)
         || cpu.hotplug.load(Ordering::Acquire) == cpu_state::STOPPING
 }
 
-/// Drops what tasks left behind when a run failed. Their stacks are not unwound: a destructor
-/// might wait for something that will never happen. What they own is leaked.
+/// Drops the coroutines that a failed run has left. Their stacks are not unwound, because a
+/// destructor might wait for something that will never happen. Everything that they own is leaked.
 pub(crate) fn bury(machine: &Machine) {
     for task in machine.tasks.iter() {
         // SAFETY: all threads of the machine have been joined.
         if let Some(body) = unsafe { (*task.body.get()).as_mut() } {
-            // SAFETY: nothing of the machine is used any more, so nothing looks for what lies on
-            // the stack; its destructors do not run, which leaks and does no more.
+            // SAFETY: the machine is not used any more, so nothing refers to data on the stack; its
+            // destructors do not run, which only leaks.
             unsafe { body.force_reset() };
         }
     }

@@ -1,4 +1,4 @@
-//! What a machine is made of: the parts that CPUs share, and each CPU's own.
+//! The state of a machine: the part that CPUs share, and each CPU's own.
 
 use crate::arena::Arena;
 use crate::clock::Clock;
@@ -19,14 +19,14 @@ use std::thread::Thread;
 pub(crate) mod pending {
     use mmscale_arch::Ipi;
 
-    /// What interrupts: a bit for each reason.
+    /// Interrupts: one bit for each reason.
     pub(crate) const INTERRUPTS: u32 = 0xff;
     /// Another task should run, or the CPU is asked to stop.
     pub(crate) const RESCHED: u32 = 0x100;
-    /// The run has failed: everything stops where it is.
+    /// The run has failed: all code stops where it is.
     pub(crate) const DYING: u32 = 0x200;
 
-    /// The bit for `reason`.
+    /// Returns the bit of `reason`.
     pub(crate) fn bit(reason: Ipi) -> u32 {
         1 << reason as u32
     }
@@ -34,19 +34,19 @@ pub(crate) mod pending {
 
 /// The states of a CPU; values of [`Cpu::hotplug`].
 pub(crate) mod hotplug {
-    /// Runs tasks.
+    /// It runs tasks.
     pub(crate) const ONLINE: u8 = 0;
-    /// Out of the online mask, still running; the callbacks prepare.
+    /// It is out of the online mask and still runs; the callbacks prepare.
     pub(crate) const LEAVING: u8 = 1;
-    /// Asked to stop at the next turn of its scheduler.
+    /// It is asked to stop at the next round of its scheduler.
     pub(crate) const STOPPING: u8 = 2;
-    /// Has stopped; the callbacks clean up.
+    /// It has stopped; the callbacks clean up.
     pub(crate) const DEAD: u8 = 3;
-    /// Nothing goes on.
+    /// It is stopped, and no change is in progress.
     pub(crate) const OFFLINE: u8 = 4;
-    /// Asked to start.
+    /// It is asked to start.
     pub(crate) const STARTING: u8 = 5;
-    /// Runs tasks, and is about to enter the online mask.
+    /// It runs tasks, and is about to enter the online mask.
     pub(crate) const STARTED: u8 = 6;
 }
 
@@ -67,9 +67,9 @@ pub(crate) struct Machine {
     pub(crate) tasks: TaskTable,
     /// Tasks that have not returned.
     pub(crate) live: AtomicUsize,
-    /// The run has ended, well or not: CPUs leave their loops.
+    /// The run has ended, with or without a failure: CPUs leave their loops.
     pub(crate) over: AtomicBool,
-    /// The run has failed: nothing runs on, guards do nothing.
+    /// The run has failed: no task continues, and guards have no effect.
     pub(crate) dying: AtomicBool,
     failure: Mutex<Option<Failure>>,
     pub(crate) paths: PathTree,
@@ -78,7 +78,7 @@ pub(crate) struct Machine {
     starter: Thread,
 }
 
-/// One CPU. Other CPUs reach the first half; the second half is its thread's own.
+/// One CPU. Other CPUs use the first half; the second half is its thread's own.
 #[repr(align(128))]
 pub(crate) struct Cpu {
     pub(crate) id: CpuId,
@@ -86,9 +86,9 @@ pub(crate) struct Cpu {
     machine: Cell<*const Machine>,
     pub(crate) pending: AtomicU32,
     pub(crate) hotplug: AtomicU8,
-    /// Whom to unpark at a change of `hotplug`.
+    /// The task to unpark at a change of `hotplug`.
     pub(crate) hotplug_waiter: AtomicU32,
-    /// The thread sleeps or is about to: whoever has news wakes it.
+    /// The thread sleeps or is about to: a CPU with news for it wakes it.
     asleep: AtomicBool,
     /// Grows with every sleep.
     pub(crate) sleeps: AtomicU64,
@@ -96,33 +96,34 @@ pub(crate) struct Cpu {
     pub(crate) queue: Mutex<RunQueue>,
     /// Requests to the swap device that have finished.
     pub(crate) finished: Mutex<VecDeque<IoDone>>,
-    /// Length of `queue`, to look at without the lock.
+    /// Length of `queue`, readable without the lock. `Release` stores under the lock pair with the
+    /// `Acquire` load in `sched::has_work`.
     pub(crate) queued: AtomicUsize,
     /// Rank of the running task; 0 if there is none.
     pub(crate) running_rank: AtomicU32,
     /// CPU time used by the running fair task, less the time at which it began to run.
     pub(crate) running_used_ns: AtomicU64,
-    /// When the one-shot timer goes off.
+    /// When the one-shot timer expires.
     pub(crate) deadline_ns: AtomicU64,
     pub(crate) local: Local,
 }
 
-/// What only a CPU's own thread uses.
+/// Data that only the CPU's own thread uses.
 #[repr(align(128))]
 pub(crate) struct Local {
     pub(crate) irqs_on: Cell<bool>,
     pub(crate) in_interrupt: Cell<bool>,
     pub(crate) preempt: Cell<u32>,
-    /// Polls to go until the next look at the clock.
+    /// Polls until the next read of the clock.
     pub(crate) polls: Cell<u32>,
-    /// Turns of wait loops, for giving way to other threads of the host.
+    /// Rounds of wait loops, counted to yield to other threads of the host.
     pub(crate) relaxes: Cell<u32>,
     pub(crate) need_resched: Cell<bool>,
     /// The task that runs; null in the scheduler, in idle and while the machine boots.
     pub(crate) task: Cell<*const Task>,
     pub(crate) started_ns: Cell<u64>,
     pub(crate) path: Cell<u32>,
-    /// When the nearest measured path changed last.
+    /// When the nearest measured path last changed.
     pub(crate) path_since_ns: Cell<u64>,
     pub(crate) stats: UnsafeCell<LockStats>,
     pub(crate) probe: RefCell<Option<Box<dyn Probe>>>,
@@ -174,8 +175,8 @@ impl Cpu {
         }
     }
 
-    /// The call path changes; returns the one before. For the CPU's own thread. Where that changes
-    /// what time is counted for, the clock is read.
+    /// Changes the call path; returns the old one. For the CPU's own thread. The clock is read if
+    /// the path changes for which time is counted.
     #[inline]
     pub(crate) fn go_to_path(&self, path: u32) -> u32 {
         let before = self.local.path.replace(path);
@@ -190,34 +191,42 @@ impl Cpu {
     fn measure(&self, path: u32) {
         let now_ns = self.machine().clock.now_ns();
         let since_ns = self.local.path_since_ns.replace(now_ns);
-        // SAFETY: only the CPU's own thread uses its statistics, for moments.
+        // SAFETY: only the CPU's own thread uses its statistics, and no reference outlives the
+        // statement.
         unsafe { &mut *self.local.stats.get() }.spent(path, now_ns.saturating_sub(since_ns));
     }
 
-    /// The machine that this CPU belongs to. For the CPU's own thread.
+    /// Returns the machine of this CPU. For the CPU's own thread.
     #[inline]
     pub(crate) fn machine(&self) -> &Machine {
         // SAFETY: `enter` set it, and the machine outlives the threads of its CPUs.
         unsafe { &*self.machine.get() }
     }
 
-    /// Wakes the CPU's thread if it sleeps. What it is to see was written before.
+    /// Wakes the CPU's thread if it sleeps. The caller has written the news before.
     pub(crate) fn kick(&self) {
-        // Pairs with the fence in `sleep_until`: either the CPU sees the news, or we see it asleep.
+        // Pairs with the fence in `sleep_until`: either the CPU sees the news, or this sees it
+        // asleep.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             self.thread.get().expect("a CPU that sleeps has a thread").unpark();
         }
     }
 
-    /// Sets `bits` and makes sure that they are seen.
+    /// Sets `bits` and makes sure that the CPU sees them. The `Release` pairs with the `Acquire`
+    /// swap in `take_interrupts`.
     pub(crate) fn notify(&self, bits: u32) {
         self.pending.fetch_or(bits, Ordering::Release);
         self.kick();
     }
 
-    /// Sleeps until a kick, or until `deadline_ns`, unless `news` says that there is no need.
-    /// May return early. For the CPU's own thread.
+    /// Sleeps until a kick, or until `deadline_ns`, unless `news` returns true. May return early.
+    /// For the CPU's own thread.
+    ///
+    /// The store of `asleep`, the fence and the reads in `news` pair with the writer's store, the
+    /// fence in `kick` and its load of `asleep`: each side stores first and reads the other's word
+    /// after its fence, so at least one of them sees the other. Both fences must be `SeqCst`:
+    /// release and acquire do not order a store before a later load.
     pub(crate) fn sleep_until(&self, deadline_ns: u64, news: impl Fn() -> bool) {
         self.asleep.store(true, Ordering::Relaxed);
         self.sleeps.fetch_add(1, Ordering::Relaxed);
@@ -233,7 +242,7 @@ impl Cpu {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the thread sleeps now; for the watch over the run.
+    /// Whether the thread sleeps; for the watch over the run.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Acquire)
     }
@@ -274,7 +283,7 @@ impl Machine {
         &self.cpus[cpu.index()]
     }
 
-    /// The callbacks. Panics before the machine has booted: interrupts are off until then.
+    /// Returns the callbacks. Panics before the machine has booted: interrupts are off until then.
     pub(crate) fn callbacks(&self) -> &(dyn Callbacks + Send + Sync) {
         &**self.callbacks.get().expect("the machine has booted")
     }
@@ -299,14 +308,14 @@ impl Machine {
         ids.filter(|&cpu| self.is_online(cpu)).for_each(|cpu| mask.insert(cpu));
     }
 
-    /// Ends the run: every CPU leaves its loop, the starter goes on.
+    /// Ends the run: every CPU leaves its loop, and the starter continues.
     pub(crate) fn finish(&self) {
         self.over.store(true, Ordering::Release);
         self.cpus.iter().for_each(Cpu::kick);
         self.starter.unpark();
     }
 
-    /// Ends the run where it stands. The first failure is the one that counts.
+    /// Ends the run immediately. The first failure counts.
     pub(crate) fn fail(&self, failure: Failure) {
         lock(&self.failure).get_or_insert(failure);
         self.dying.store(true, Ordering::Release);
@@ -318,18 +327,18 @@ impl Machine {
         lock(&self.failure).take()
     }
 
-    /// The id that stands for "no task" on `cpu`: idle, or the boot.
+    /// Returns the id that stands for "no task" on `cpu`: idle, or the boot.
     pub(crate) fn idle_task(cpu: CpuId) -> TaskId {
         TaskId::new(cpu.index())
     }
 }
 
 thread_local! {
-    /// The CPU that this thread is; null elsewhere.
+    /// The CPU of this thread; null on other threads.
     static HERE: Cell<*const Cpu> = const { Cell::new(core::ptr::null()) };
 }
 
-/// The CPU that this runs on.
+/// Returns the CPU that this code runs on.
 ///
 /// Never inlined: a task may move to another thread while it is suspended, so no address of
 /// thread-local data may be kept across a call.
@@ -338,7 +347,7 @@ fn here_ptr() -> *const Cpu {
     HERE.get()
 }
 
-/// The CPU that this runs on. Ask again after anything that may suspend the task.
+/// Returns the CPU that this code runs on. Valid until the task may be suspended.
 #[inline]
 pub(crate) fn here<'a>() -> &'a Cpu {
     match try_here() {
@@ -347,14 +356,14 @@ pub(crate) fn here<'a>() -> &'a Cpu {
     }
 }
 
-/// The CPU that this runs on, if it runs on one.
+/// Returns the CPU that this code runs on, if it runs on one.
 #[inline]
 pub(crate) fn try_here<'a>() -> Option<&'a Cpu> {
     // SAFETY: not null only between `enter` and `leave`, while the machine lives.
     unsafe { here_ptr().as_ref() }
 }
 
-/// The calling thread becomes `cpu` of `machine`, until [`leave`].
+/// Makes the calling thread `cpu` of `machine`, until [`leave`].
 ///
 /// # Safety
 /// The machine lives until then, and no other thread is this CPU.
@@ -365,7 +374,7 @@ pub(crate) unsafe fn enter(machine: &Machine, cpu: CpuId) {
     HERE.set(cpu);
 }
 
-/// The calling thread is no CPU any more.
+/// Ends the calling thread's role as a CPU.
 pub(crate) fn leave() {
     HERE.set(core::ptr::null());
 }

@@ -1,8 +1,16 @@
 //! Tasks: coroutines that a CPU's scheduler resumes.
 //!
 //! A task is in one state at a time, and each change is made by one side:
-//! queued -> running -> queued (preempted) or parked or over, by the CPU that runs it;
-//! parked -> queued, by whoever unparks it. A token remembers an unpark that came early.
+//!
+//! ```text
+//! from     to                by
+//! queued   running           the CPU that takes it from its queue
+//! running  queued            the CPU that runs it (preempted)
+//! running  parked or over    the CPU that runs it
+//! parked   queued            the caller of unpark
+//! ```
+//!
+//! A token records an unpark that came before the park.
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
@@ -11,37 +19,37 @@ use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// How urgent a task is: 0 stands for no task, [`FAIR`] for fair ones, more for real time.
+/// Urgency of a task: 0 for no task, [`FAIR`] for fair ones, more for real time.
 pub(crate) type Rank = u32;
 /// The rank of fair tasks.
 pub(crate) const FAIR: Rank = 1;
 
-/// Why a task gave the CPU back.
+/// Why a task yielded the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pause {
-    /// Another task should run; it stays ready.
+    /// Another task should run; this one stays ready.
     Preempted,
     /// It waits for an unpark.
     Park,
-    /// It wants to go on on another CPU.
+    /// It moves to another CPU.
     MoveTo(CpuId),
-    /// The run has failed; it never goes on.
+    /// The run has failed; it is never resumed.
     Dead,
 }
 
 /// The coroutine of a task.
 pub(crate) type Body = Coroutine<(), Pause, (), DefaultStack>;
 
-/// Bits of [`Task::state`].
+/// Values of [`Task::state`].
 mod state {
     /// In a run queue, or on its way into one.
     pub(super) const QUEUED: u32 = 0;
     pub(super) const RUNNING: u32 = 1;
     pub(super) const PARKED: u32 = 2;
     pub(super) const OVER: u32 = 3;
-    /// The bits of the four above.
+    /// The bits of the four states.
     pub(super) const MASK: u32 = 3;
-    /// The next park returns at once.
+    /// The next park returns immediately.
     pub(super) const TOKEN: u32 = 4;
 }
 
@@ -51,29 +59,29 @@ pub(crate) struct Task {
     pub(crate) entry: TaskEntry,
     pub(crate) per_cpu: bool,
     pub(crate) rank: Rank,
-    /// The CPU whose queue it goes to. Changed only by who moves it from one state to another.
+    /// The CPU whose queue it joins. Only the side that changes its state may change it.
     home: AtomicU32,
     state: AtomicU32,
-    /// CPU time used, in the reckoning of its CPU's queue.
+    /// CPU time used, on the scale of its CPU's queue.
     pub(crate) used_ns: AtomicU64,
-    /// Made when it first runs, gone when it is over.
+    /// Made when the task first runs, dropped when it has ended.
     pub(crate) body: UnsafeCell<Option<Body>>,
-    /// How the code of the task suspends itself; null before it first runs.
+    /// Suspends the task's code; null before the task first runs.
     pub(crate) yielder: Cell<*const Yielder<(), Pause>>,
-    /// The call path it was in when it was suspended.
+    /// The call path at its last suspension.
     pub(crate) path: Cell<u32>,
 }
 
-// SAFETY: `body`, `yielder` and `path` are used only by the CPU that runs the task. The task gets
-// from one CPU to the next through a run queue's mutex. What lies on the coroutine's stack moves
-// to another thread with it: the code of the machine keeps no thread-local address there (see
+// SAFETY: `body`, `yielder` and `path` are used only by the CPU that runs the task. The task moves
+// from one CPU to the next through a run queue's mutex. Data on the coroutine's stack moves to
+// another thread with it: the code of the machine keeps no thread-local address there (see
 // `state::here`), and programs are `Send`.
 unsafe impl Sync for Task {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Task {}
 
 impl Task {
-    /// A task that is queued by its state.
+    /// Makes a task in the state queued.
     fn new(id: TaskId, spec: TaskSpec) -> Self {
         Self {
             id,
@@ -91,16 +99,17 @@ impl Task {
             path: Cell::new(0),
         }
     }
-    /// It begins to run on the CPU that took it from a queue.
+    /// Marks it running on the CPU that took it from a queue. The state's exchanges are `AcqRel`:
+    /// an unpark that finds the task parked sees everything that the task did before, and the
+    /// reverse.
     pub(crate) fn begin(&self) {
         self.state.fetch_or(state::RUNNING, Ordering::AcqRel);
     }
-    /// It was suspended, and is to be put into a queue.
+    /// Marks it queued after a preemption; the caller queues it.
     pub(crate) fn requeue(&self) {
         self.state.fetch_and(!state::RUNNING, Ordering::AcqRel);
     }
-    /// It was suspended to wait. `false` if it was unparked meanwhile, and is to be put into a
-    /// queue.
+    /// Marks it parked. Returns false if it was unparked meanwhile; the caller then queues it.
     pub(crate) fn wait(&self) -> bool {
         let parked = self.state.compare_exchange(
             state::RUNNING,
@@ -109,13 +118,12 @@ impl Task {
             Ordering::Acquire,
         );
         if parked.is_err() {
-            // Nobody but an unpark can have changed it: the token is used up.
+            // Only an unpark can have changed it: the token is used up.
             self.state.store(state::QUEUED, Ordering::Release);
         }
         parked.is_ok()
     }
-    /// Somebody wants it to return from its current or next park. `true` if it is the caller who
-    /// has to put it into a queue.
+    /// Makes its current or next park return. Returns true if the caller has to queue it.
     pub(crate) fn wake(&self) -> bool {
         let mut seen = self.state.load(Ordering::Relaxed);
         loop {
@@ -130,23 +138,23 @@ impl Task {
             }
         }
     }
-    /// Takes the token; says whether there was one.
+    /// Takes the token; returns whether there was one.
     pub(crate) fn take_token(&self) -> bool {
         self.state.fetch_and(!state::TOKEN, Ordering::AcqRel) & state::TOKEN != 0
     }
-    /// It has returned.
+    /// Marks it ended.
     pub(crate) fn end(&self) {
         self.state.store(state::OVER, Ordering::Release);
     }
-    /// Whether it runs on a CPU now.
+    /// Whether a CPU runs it.
     pub(crate) fn is_running(&self) -> bool {
         self.state.load(Ordering::Relaxed) & state::MASK == state::RUNNING
     }
-    /// The CPU whose queue it goes to.
+    /// Returns the CPU whose queue it joins.
     pub(crate) fn home(&self) -> CpuId {
         CpuId::new(self.home.load(Ordering::Relaxed) as usize)
     }
-    /// Sends it elsewhere. For who moves it from one state to another.
+    /// Changes the CPU whose queue it joins. For the side that changes its state.
     pub(crate) fn set_home(&self, cpu: CpuId) {
         self.home.store(cpu.index() as u32, Ordering::Relaxed);
     }
@@ -179,13 +187,13 @@ impl TaskTable {
         Arc::clone(chunk[at % CHUNK].get_or_init(|| Arc::new(Task::new(id, spec))))
     }
 
-    /// The task; `None` for idle contexts.
+    /// Returns the task; `None` for idle contexts.
     pub(crate) fn get(&self, id: TaskId) -> Option<&Arc<Task>> {
         let at = id.index().checked_sub(MAX_CPUS)?;
         self.chunks.get(at / CHUNK)?.get()?[at % CHUNK].get()
     }
 
-    /// All tasks there have been.
+    /// Returns all tasks, ended ones included.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Task>> {
         self.chunks.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get)
     }

@@ -1,4 +1,4 @@
-//! Spawning, parking, unparking: how tasks leave a CPU and get back onto one.
+//! Spawning, parking, unparking: how tasks leave a CPU and return to one.
 
 use crate::host::lock;
 use crate::queue::WAKE_NS;
@@ -8,7 +8,7 @@ use mmscale_arch::{CpuId, TaskId, TaskSpec};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Makes a task and puts it in line.
+/// Makes a task and queues it.
 pub(crate) fn spawn(machine: &Machine, spec: TaskSpec) -> TaskId {
     assert!(spec.cpu.index() < machine.cpus.len(), "a task on {}, which does not exist", spec.cpu);
     machine.live.fetch_add(1, Ordering::AcqRel);
@@ -18,8 +18,8 @@ pub(crate) fn spawn(machine: &Machine, spec: TaskSpec) -> TaskId {
     id
 }
 
-/// Puts a task that is queued by its state into the queue of its home, or of another CPU if its
-/// home takes none.
+/// Inserts a task whose state is queued into the queue of its CPU, or of another CPU if its own is
+/// closed.
 pub(crate) fn enqueue(machine: &Machine, task: Arc<Task>) {
     let cpu = loop {
         let cpu = machine.cpu(task.home());
@@ -46,7 +46,7 @@ pub(crate) fn enqueue(machine: &Machine, task: Arc<Task>) {
     }
 }
 
-/// Another CPU for a task whose own takes none: the next that is online.
+/// Returns another CPU for a task whose own is closed: the next that is online.
 fn refuge(machine: &Machine, task: &Task) -> CpuId {
     let (from, count) = (task.home().index(), machine.cpus.len());
     let others = (1..=count).map(|step| CpuId::new((from + step) % count));
@@ -54,14 +54,14 @@ fn refuge(machine: &Machine, task: &Task) -> CpuId {
     others.into_iter().find(open).unwrap_or(task.home())
 }
 
-/// Lets a task return from its park.
+/// Makes a task return from its park.
 pub(crate) fn unpark(machine: &Machine, id: TaskId) {
     if let Some(task) = machine.tasks.get(id).filter(|task| task.wake()) {
         enqueue(machine, Arc::clone(task));
     }
 }
 
-/// Waits for an unpark, or returns at once if one came.
+/// Waits for an unpark, or returns immediately if there was one.
 pub(crate) fn park() {
     let cpu = here();
     let local = &cpu.local;
@@ -77,7 +77,7 @@ pub(crate) fn park() {
     }
 }
 
-/// Gives the CPU back to its scheduler until the task is resumed, maybe on another CPU.
+/// Suspends the running task until its CPU's scheduler, or another CPU's, resumes it.
 pub(crate) fn suspend(why: Pause) {
     let local = &here().local;
     let task = local.task.get();
@@ -99,5 +99,5 @@ pub(crate) fn die() -> ! {
     }
 }
 
-/// What unwinds a CPU's own thread when the run has failed; not a panic of its own.
+/// The payload that unwinds a CPU's own thread after the run has failed.
 pub(crate) struct Dying;

@@ -1,4 +1,4 @@
-//! Calibration gives numbers that a profile can hold, on any computer and under any load.
+//! Calibration returns numbers that are valid in a profile, on any computer and under any load.
 
 use mmscale_threads::calibrate::{Effort, Quantity, measure};
 

@@ -1,7 +1,7 @@
-//! The machine keeps its contract: locks exclude, nothing that wakes is lost, timers are not
-//! early, interrupts arrive where they are let in, runs end cleanly.
+//! The machine keeps its contract: locks exclude, no wake-up is lost, timers are not early,
+//! interrupts arrive only where they are on, runs end without leftovers.
 //!
-//! Limits on time are guards against hangs only.
+//! Time limits are only guards against hangs.
 
 mod common;
 mod paging;
@@ -123,11 +123,11 @@ fn interrupts_arrive_only_where_they_are_let_in() {
             while !sent.load(SeqCst) {
                 Threads::relax();
             }
-            // Sent for sure, but interrupts are off.
+            // Certainly sent, but interrupts are off.
             assert_eq!(seen.load(SeqCst), 0);
             drop(guard);
             assert_eq!(seen.load(SeqCst), 1);
-            // With preemption off alone they arrive.
+            // With only preemption off they arrive.
             let _guard = PreemptGuard::<Threads>::new();
             sent.store(false, SeqCst);
             while seen.load(SeqCst) < 2 {
@@ -207,7 +207,7 @@ fn timers_go_off_and_never_early() {
                     if turn % 2 == 0 { Threads::park() } else { Threads::user(1_000) }
                 }
             }
-            // A cancelled timer never goes off, one armed again goes off once.
+            // A cancelled timer never expires; one that is armed again expires once.
             Threads::timer_arm(Threads::now_ns() + 10_000);
             Threads::timer_cancel();
             Threads::user(100_000);
@@ -340,7 +340,7 @@ fn sleeping_while_atomic_is_refused() {
     assert!(matches!(outcome.failure, Some(Failure::Panic { .. })));
 }
 
-/// A probe that calls the machine that calls it.
+/// A probe that calls the machine.
 struct Echo;
 
 impl Probe for Echo {

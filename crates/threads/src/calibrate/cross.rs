@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Runs `first` on one CPU of the computer and `second` on another, and gives back what `first`
-/// returns.
+/// Runs `first` on one CPU of the computer and `second` on another; returns the result of `first`.
 fn both<T: Send>(first: impl FnOnce() -> T + Send, second: impl FnOnce() + Send) -> T {
     let host = &HostCpus::allowed();
     std::thread::scope(|scope| {
@@ -27,7 +26,7 @@ fn both<T: Send>(first: impl FnOnce() -> T + Send, second: impl FnOnce() + Send)
     })
 }
 
-/// Waits without the processor's hint for wait loops, which would take longer than the line.
+/// Spins without the processor's hint for wait loops, which would take longer than the transfer.
 fn wait_for(word: &AtomicU64, value: u64) {
     let mut turns = 0_u32;
     while word.load(Ordering::Acquire) != value {
@@ -49,7 +48,7 @@ impl Row {
     fn new(lines: usize) -> Self {
         Self((0..lines).map(|_| Line::default()).collect())
     }
-    /// Reads and writes every line; ns a line.
+    /// Reads and writes every line; returns ns a line.
     fn walk(&self) -> f64 {
         let start = Instant::now();
         for line in &self.0 {
@@ -59,27 +58,30 @@ impl Row {
     }
 }
 
-/// One of a row of lines that this CPU has in its first-level cache, read and written in order.
+/// Measures one of a row of lines in this CPU's first-level cache, read and written in order.
 pub(super) fn line_own_ns() -> f64 {
     let row = Row::new(256);
     median((0..64).map(|_| row.walk()).collect())
 }
 
-/// The same with lines that another CPU has just written: 128 KiB, which stay in its own cache.
+/// Measures one of a row of lines that another CPU has just written, read and written in order: 128
+/// KiB, which stay in that CPU's own cache.
 pub(super) fn line_in_row_ns() -> f64 {
     let row = Row::new(2048);
     after_the_other(|| row.walk())
 }
 
-/// A line that another CPU has just written, read and written, where nothing else can be done
-/// meanwhile: each line says which is the next, and neighbours are never next to each other.
+/// Measures a line that another CPU has just written, read and written, where the CPU cannot
+/// overlap it with other work: each line names the next one, and neighbours are never visited one
+/// after the other.
 ///
-/// One way of a ping-pong on one line takes longer, because there each CPU also takes the line back
-/// from the other's wait loop.
+/// Half of a ping-pong on one line takes longer, because there each CPU also takes the line from
+/// the other's wait loop.
 pub(super) fn line_ns() -> f64 {
     /// 64 KiB: the lines stay in a CPU's own cache.
     const LINES: u64 = 1024;
-    /// Prime to the number of lines, so that every line is visited; and far.
+    /// Coprime to the number of lines, so that every line is visited; large, so that neighbours are
+    /// far apart.
     const STRIDE: u64 = 389;
     let row = Row::new(LINES as usize);
     let chase = || {
@@ -87,7 +89,7 @@ pub(super) fn line_ns() -> f64 {
         let mut at = 0;
         for _ in 0..LINES {
             let line = &row.0[at].0;
-            // The value read decides where to go: twice the number of visits is added to it.
+            // The value read selects the next line: twice the number of visits is added to it.
             let visits = line.load(Ordering::Relaxed);
             line.store(visits + 2, Ordering::Relaxed);
             at = ((at as u64 + STRIDE + (visits & 1)) % LINES) as usize;
@@ -97,7 +99,7 @@ pub(super) fn line_ns() -> f64 {
     after_the_other(chase)
 }
 
-/// Two CPUs do `work` in turn; the median of what the first finds.
+/// Lets two CPUs do `work` alternately; returns the median of the first one's results.
 fn after_the_other(work: impl Fn() -> f64 + Sync) -> f64 {
     const TURNS: u64 = 16;
     let turn = &Word::default().0;
@@ -121,15 +123,15 @@ fn after_the_other(work: impl Fn() -> f64 + Sync) -> f64 {
     )
 }
 
-/// From one CPU's unlock to the other's first step in the lock. Both take the lock all the time
-/// and hold it long enough for the other to be waiting. The times are read inside the lock, and
-/// only turns in which it changed hands count.
+/// Measures from one CPU's unlock to the other's first step under the lock. Both take the lock all
+/// the time and hold it long enough for the other to be waiting. The times are read under the lock,
+/// and only rounds in which it changed owners count.
 pub(super) fn handoff_ns() -> Result<f64, Failure> {
     const TURNS: u64 = 2_000;
     const HOLD_NS: u64 = 600;
     struct Shared {
         lock: ThreadsSpin,
-        /// When it was let go, and by whom (1 or 2).
+        /// When it was released, and by which CPU (1 or 2).
         released_ns: AtomicU64,
         by: AtomicU64,
         here: AtomicU64,

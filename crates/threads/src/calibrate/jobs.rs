@@ -1,5 +1,4 @@
-//! A machine that does nothing but run closures: what the steps of tasks and interrupts are
-//! measured on.
+//! A machine that only runs closures, on which the steps of tasks and interrupts are measured.
 
 use crate::config::{Failure, ThreadsConfig};
 use crate::{Threads, run};
@@ -10,30 +9,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs closures as tasks; calls one at every interrupt.
+/// Runs closures as tasks, and a function at every interrupt.
 pub(super) struct Jobs {
     jobs: Mutex<Vec<Option<Job>>>,
     ipi: fn(&Signal),
-    /// What handler and tasks tell each other.
+    /// The words that the handler and the tasks share.
     pub(super) signal: Arc<Signal>,
 }
 
-/// Words that CPUs pass to each other, each on lines of its own.
+/// Words that CPUs pass to each other, each on its own cache lines.
 #[derive(Default)]
 pub(super) struct Signal {
     pub(super) ping: Word,
     pub(super) pong: Word,
-    /// How long each turn took, in ns.
+    /// How long each round took, in ns.
     pub(super) turns_ns: Mutex<Vec<u64>>,
 }
 
 impl Signal {
-    /// One more turn is over.
+    /// Adds the time of a round.
     pub(super) fn took(&self, ns: u64) {
         self.turns_ns.lock().unwrap_or_else(PoisonError::into_inner).push(ns);
     }
 
-    /// The median turn: a turn in which the computer did something else does not count.
+    /// Returns the median round: a round in which the computer ran something else does not count.
     pub(super) fn median_ns(&self) -> f64 {
         let mut turns = self.turns_ns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.sort_unstable();
@@ -41,7 +40,7 @@ impl Signal {
     }
 }
 
-/// A word with its lines.
+/// A word on its own cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Word(pub(super) std::sync::atomic::AtomicU64);
@@ -90,13 +89,13 @@ impl Probe for Deaf {
     }
 }
 
-/// Runs what `start` starts on `cpus` CPUs, and gives back what it left in the signal's words.
+/// Runs the jobs that `start` starts, on `cpus` CPUs; returns the words that they share.
 pub(super) fn go(
     cpus: usize,
     ipi: fn(&Signal),
     start: impl FnOnce(&Arc<Jobs>) + Send,
 ) -> Result<Arc<Signal>, Failure> {
-    /// A guard against hangs: everything here takes milliseconds.
+    /// A guard against hangs: every measurement takes milliseconds.
     const LIMIT_NS: u64 = 60_000_000_000;
     let config = ThreadsConfig {
         cpus,

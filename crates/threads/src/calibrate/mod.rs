@@ -1,9 +1,10 @@
-//! Measures what steps cost on this computer, for a profile that the simulator can use.
+//! Measurement of the cost of steps on this computer, for a profile of the simulator.
 //!
-//! Only single steps are measured: an atomic, a lock, a cache line from CPU to CPU, an interrupt,
-//! a switch. Never the throughput of the memory manager on several CPUs, which is what the profile
-//! is to predict. All steps take turns in rounds, so that a slow moment of the computer hits all of
-//! them alike; each number is the median over rounds, with the quartiles as its range.
+//! Only single steps are measured: an atomic, a lock, a cache-line transfer between CPUs, an
+//! interrupt, a switch. The throughput of the memory manager on several CPUs is not measured,
+//! because the profile is to predict it. All steps alternate in rounds, so that a slow moment of
+//! the computer affects all of them alike. Each number is the median over rounds, with the
+//! quartiles as its range.
 
 mod cross;
 mod jobs;
@@ -19,12 +20,14 @@ use crate::host_cpus;
 use quantity::Samples;
 use std::sync::Barrier;
 
-/// What steps cost on this computer, in ns. What needs two CPUs is missing on a computer with one.
+/// The cost of steps on this computer, in ns. Steps between two CPUs are missing on a computer with
+/// one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// CPUs that the process may use.
     pub host_cpus: usize,
-    /// A read of the machine's clock: part of every tracepoint. It is taken out of the others.
+    /// A read of the machine's clock, which is part of every tracepoint. It is subtracted from the
+    /// others.
     pub clock_ns: Quantity,
     /// One of many lines in a row in this CPU's first-level cache, read and written in order.
     pub line_own_ns: Quantity,
@@ -32,30 +35,31 @@ pub struct Measured {
     pub atomic_ns: Quantity,
     /// Taking a free spin lock whose line this CPU owns.
     pub lock_ns: Quantity,
-    /// Letting a spin lock go.
+    /// Releasing a spin lock.
     pub unlock_ns: Quantity,
-    /// An interrupt to oneself, from before the send to after the handler.
+    /// An interrupt of a CPU to itself, from before the send to after the handler.
     pub irq_ns: Quantity,
     /// A switch from one task to another on a CPU.
     pub switch_ns: Quantity,
-    /// Making a waiting task of the own CPU runnable.
+    /// Making a waiting task of the same CPU runnable.
     pub wake_ns: Quantity,
-    /// Clearing 4 KiB that are in no cache near.
+    /// Clearing 4 KiB that are in no nearby cache.
     pub clear_page_ns: Quantity,
     /// Bytes that all CPUs together clear in a microsecond.
     pub clear_bytes_per_us: Quantity,
-    /// What needs two CPUs.
+    /// Steps between two CPUs.
     pub pair: Option<MeasuredPair>,
 }
 
-/// What steps between two CPUs cost, in ns.
+/// The cost of steps between two CPUs, in ns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredPair {
-    /// A cache line from the CPU that wrote it to the other, which can do nothing meanwhile.
+    /// A cache line from the CPU that wrote it to the other, which cannot overlap it with other
+    /// work.
     pub line_ns: Quantity,
-    /// The same with lines that the other CPU has just written.
+    /// One of a row of lines that the other CPU has just written, read and written in order.
     pub line_in_row_ns: Quantity,
-    /// From the unlock by one CPU to the other's first step in the lock that it waited for.
+    /// From the unlock by one CPU to the first step of the other under the lock that it waited for.
     pub handoff_ns: Quantity,
     /// The sender's part of an interrupt to the other CPU.
     pub ipi_send_ns: Quantity,
@@ -65,7 +69,7 @@ pub struct MeasuredPair {
     pub idle_wake_ns: Quantity,
 }
 
-/// How long to measure.
+/// The length of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effort {
     /// About half a second: for tests and first looks.
@@ -83,11 +87,11 @@ impl Effort {
     }
 }
 
-/// Runs `body` on every CPU of the computer at the same time, each on a thread that is pinned
-/// there, and so are the machines that it runs.
+/// Runs `body` on every CPU of the computer at the same time, each on a pinned thread, which also
+/// pins the machines that it runs.
 ///
-/// What one CPU does is measured like this: CPUs may be threads of one core, or share its power,
-/// and then they are slower together. A profile is for machines whose CPUs all work.
+/// Steps of one CPU are measured in this way because CPUs may be threads of one core, or share its
+/// power, and are slower together. A profile is for machines whose CPUs are all busy.
 pub fn on_each_cpu<T: Send>(body: impl Fn() -> T + Sync) -> Vec<T> {
     let host = HostCpus::allowed();
     let start = Barrier::new(host.count());
@@ -127,7 +131,7 @@ fn singles() -> Result<Singles, Failure> {
     ])
 }
 
-/// Measures. `progress` is told rounds done and rounds to do.
+/// Runs all measurements. `progress` receives the numbers of finished rounds and of all rounds.
 pub fn measure(
     effort: Effort,
     mut progress: impl FnMut(usize, usize),

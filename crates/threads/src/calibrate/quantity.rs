@@ -9,7 +9,7 @@ pub struct Quantity {
     pub low: f64,
     /// The third quartile over rounds.
     pub high: f64,
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: usize,
 }
 
@@ -25,7 +25,7 @@ impl Samples {
         self.0.push(value);
     }
 
-    /// Median and spread. Panics without values.
+    /// Returns median and spread. Panics without values.
     pub(super) fn quantity(mut self) -> Quantity {
         self.0.sort_by(f64::total_cmp);
         let last = self.0.len() - 1;

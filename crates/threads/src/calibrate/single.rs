@@ -1,4 +1,4 @@
-//! Steps of one CPU, and clearing by all.
+//! Steps of one CPU, and clearing by all CPUs.
 
 use super::on_each_cpu;
 use crate::arena::{Arena, PAGE_BYTES};
@@ -10,16 +10,16 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Times a step is repeated in one sample.
+/// Repetitions of a step in one sample.
 const REPEATS: u32 = 20_000;
-/// Locks that one sample takes, then lets go: few enough for the first-level cache.
+/// Locks that one sample takes, then releases: few enough for the first-level cache.
 const LOCKS: usize = 256;
-/// Pages that are cleared in turn: 64 MiB, more than a CPU's own caches hold.
+/// Pages that are cleared one after the other: 64 MiB, more than a CPU's own caches hold.
 const PAGES: usize = 16 * 1024;
-/// Pages between two looks at the clock: about 100 us.
+/// Pages between two reads of the clock: about 100 us.
 const STRETCH: usize = 256;
 
-/// ns for each of `count` steps since `start`.
+/// Returns the ns for each of `count` steps since `start`.
 pub(super) fn ns_each(start: Instant, count: u64) -> f64 {
     start.elapsed().as_nanos() as f64 / count as f64
 }
@@ -30,7 +30,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// What single-CPU samples work on.
+/// The data of single-CPU samples.
 pub(super) struct Bench {
     atomic: AtomicU64,
     locks: Box<[ThreadsSpin]>,
@@ -43,7 +43,8 @@ impl Bench {
         Self { atomic: AtomicU64::new(0), locks, clock: Clock::start() }
     }
 
-    /// A read of the machine's clock, which stands in all that is measured turn by turn.
+    /// Measures a read of the machine's clock, which is included in every time measured round by
+    /// round.
     pub(super) fn clock_ns(&self) -> f64 {
         let start = Instant::now();
         (0..REPEATS).for_each(|_| {
@@ -60,7 +61,8 @@ impl Bench {
         ns_each(start, REPEATS.into())
     }
 
-    /// The raw lock, without guards and statistics: those belong to the operations around it.
+    /// Measures the raw lock, without guards and statistics, which belong to the operations around
+    /// it.
     pub(super) fn lock_unlock_ns(&self) -> (f64, f64) {
         const TURNS: usize = 64;
         let (mut lock_ns, mut unlock_ns) = (0.0, 0.0);
@@ -94,7 +96,7 @@ impl Clears {
         Ok(Self(arena))
     }
 
-    /// ns a page, for a stretch of pages from the `at`-th such stretch on.
+    /// Clears a stretch of pages, the `at`-th; returns ns a page.
     fn stretch_ns(&self, at: usize) -> f64 {
         let start = Instant::now();
         let pages = at * STRETCH..(at + 1) * STRETCH;
@@ -102,13 +104,13 @@ impl Clears {
         ns_each(start, STRETCH as u64)
     }
 
-    /// One CPU clears all.
+    /// Clears all pages on one CPU.
     pub(super) fn page_ns(&self) -> f64 {
         median((0..PAGES / STRETCH).map(|at| self.stretch_ns(at)).collect())
     }
 
-    /// All CPUs clear at once, each its own part: the sum of what each manages in its median
-    /// stretch.
+    /// Clears on all CPUs at the same time, each its own part; returns the sum of the rates that
+    /// each reaches in its median stretch.
     pub(super) fn bytes_per_us(&self, cpus: usize) -> f64 {
         let part = PAGES / STRETCH / cpus;
         let next = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! Steps of tasks and interrupts, as this machine does them.
+//! Steps of tasks and interrupts of this machine.
 
 use super::jobs::{Signal, go};
 use crate::Threads;
@@ -7,14 +7,14 @@ use mmscale_arch::{Cpu as _, CpuId, Ipi, Machine as _, TaskId};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, OnceLock};
 
-/// Turns of one sample.
+/// Rounds of one sample.
 const TURNS: u64 = 1_000;
 
 fn count_ping(signal: &Signal) {
     signal.ping.0.store(signal.ping.0.load(Relaxed) + 1, Release);
 }
 
-/// Entry to and exit from an interrupt: one to oneself, taken at the next poll.
+/// Measures entry to and exit from an interrupt: one of the CPU to itself, taken at the next poll.
 pub(super) fn irq_ns() -> Result<f64, Failure> {
     let signal = go(1, count_ping, |jobs| {
         let signal = Arc::clone(&jobs.signal);
@@ -31,8 +31,8 @@ pub(super) fn irq_ns() -> Result<f64, Failure> {
     Ok(signal.median_ns())
 }
 
-/// Two tasks of one CPU wake each other in turn: from before the wake-up to the first step of the
-/// other task.
+/// Measures two tasks of one CPU that wake each other alternately: from before the wake-up to the
+/// first step of the other task.
 pub(super) fn wake_and_switch_ns() -> Result<f64, Failure> {
     wake_turns(|signal, other| {
         let woken_ns = signal.pong.0.load(Relaxed);
@@ -44,7 +44,7 @@ pub(super) fn wake_and_switch_ns() -> Result<f64, Failure> {
     })
 }
 
-/// The wake-up alone.
+/// Measures the wake-up without the switch.
 pub(super) fn wake_ns() -> Result<f64, Failure> {
     wake_turns(|signal, other| {
         let start_ns = Threads::now_ns();
@@ -76,7 +76,7 @@ fn wake_turns(turn: fn(&Signal, TaskId)) -> Result<f64, Failure> {
     Ok(signal.median_ns())
 }
 
-/// The sender's part of an interrupt to a CPU that takes it meanwhile.
+/// Measures the sender's part of an interrupt to a CPU that takes it at the same time.
 pub(super) fn ipi_send_ns() -> Result<f64, Failure> {
     ipi_turns(count_ping, |signal, turn| {
         let start_ns = Threads::now_ns();
@@ -88,7 +88,7 @@ pub(super) fn ipi_send_ns() -> Result<f64, Failure> {
     })
 }
 
-/// From before the send to the handler on the other CPU, which is in a wait loop.
+/// Measures from before the send to the handler on the other CPU, which is in a wait loop.
 pub(super) fn ipi_ns() -> Result<f64, Failure> {
     fn handler(signal: &Signal) {
         signal.pong.0.store(Threads::now_ns(), Relaxed);
@@ -104,7 +104,7 @@ pub(super) fn ipi_ns() -> Result<f64, Failure> {
     })
 }
 
-/// CPU 1 waits in a loop, CPU 0 does `turn` to it.
+/// CPU 1 waits in a loop, and CPU 0 runs `turn` repeatedly.
 fn ipi_turns(handler: fn(&Signal), turn: fn(&Signal, u64)) -> Result<f64, Failure> {
     let signal = go(2, handler, |jobs| {
         let signal = Arc::clone(&jobs.signal);
@@ -119,7 +119,7 @@ fn ipi_turns(handler: fn(&Signal), turn: fn(&Signal, u64)) -> Result<f64, Failur
     Ok(signal.median_ns())
 }
 
-/// From before the wake-up of a task on a sleeping CPU to its first step.
+/// Measures from before the wake-up of a task on a sleeping CPU to its first step.
 pub(super) fn idle_wake_ns() -> Result<f64, Failure> {
     /// Long enough for the CPU to have gone to sleep.
     const REST_NS: u64 = 100_000;

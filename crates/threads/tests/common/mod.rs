@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 type Hook<T> = OnceLock<Box<dyn Fn(T) + Send + Sync>>;
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs closures as tasks, and calls closures back.
+/// Runs closures as tasks and as callbacks.
 #[derive(Default)]
 pub(crate) struct Kernel {
     jobs: Mutex<Vec<Option<Job>>>,
@@ -80,7 +80,7 @@ impl Callbacks for Kernel {
     }
 }
 
-/// A probe that keeps nothing.
+/// Makes a probe that records nothing.
 pub(crate) fn deaf() -> Box<dyn Probe> {
     Box::new(Deaf)
 }
@@ -94,7 +94,7 @@ impl Probe for Deaf {
     }
 }
 
-/// `cpus` CPUs with a little memory and a minute as the guard against hangs.
+/// `cpus` CPUs with a little memory, and a limit of a minute as the guard against hangs.
 pub(crate) fn config(cpus: usize) -> ThreadsConfig {
     ThreadsConfig {
         cpus,
@@ -106,7 +106,7 @@ pub(crate) fn config(cpus: usize) -> ThreadsConfig {
     }
 }
 
-/// Boots a kernel and runs until its tasks are over.
+/// Boots a kernel and runs until its tasks have ended.
 pub(crate) fn run(config: &ThreadsConfig, boot: impl FnOnce(&Arc<Kernel>) + Send) -> Outcome {
     mmscale_threads::run(
         config,
@@ -119,12 +119,12 @@ pub(crate) fn run(config: &ThreadsConfig, boot: impl FnOnce(&Arc<Kernel>) + Send
     )
 }
 
-/// The same with a plain configuration.
+/// Like [`run`], with the default configuration.
 pub(crate) fn go(cpus: usize, boot: impl FnOnce(&Arc<Kernel>) + Send) -> Outcome {
     run(&config(cpus), boot)
 }
 
-/// A fair task.
+/// Spawns a fair task.
 pub(crate) fn task(
     kernel: &Arc<Kernel>,
     cpu: usize,

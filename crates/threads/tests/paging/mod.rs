@@ -42,7 +42,7 @@ impl World {
     fn table(&self) -> &PageTable<Threads> {
         self.table.get_or_init(|| PageTable::new(self.on()).expect("there is memory"))
     }
-    /// Uses `page`, and maps a frame with the page's number in it where there is none.
+    /// Uses `page`; if it is not mapped, maps a frame with the page's number in it.
     fn touch(&self, page: Vpn) {
         let look = |pfn: Pfn| assert_eq!(Threads::read_stamp(pfn), page.get() + 1);
         while self.table().access(self.on(), page, MemAccess::Write, look).is_err() {
@@ -72,7 +72,7 @@ impl World {
         }
         let mut release = |_: &Flushed, frames: &[Gathered]| {
             for frame in frames {
-                // Whoever still reaches the frame reads this.
+                // A thread that still reaches the frame reads this.
                 Threads::write_stamp(frame.pfn, u64::MAX);
                 self.frames.free_pages(frame.pfn, Order::ZERO);
             }

@@ -64,7 +64,7 @@ struct World {
     left: AtomicU32,
 }
 
-/// Forwards what the machine calls.
+/// Forwards the callbacks of the machine.
 struct Kernel(Arc<World>);
 
 impl mmscale_arch::Callbacks for Kernel {
@@ -89,7 +89,7 @@ impl mmscale_arch::Callbacks for Kernel {
     fn task(&self, entry: TaskEntry) {
         let paged = &self.0.paged;
         match entry.0 {
-            // The memory manager's own would look for pages in address spaces.
+            // The memory manager's own would search address spaces for pages.
             own if own & KSWAPD != 0 => paged.reclaim.kswapd(paged.scope(), NodeId::new(0)),
             own if own & MM_TASK != 0 => _ = paged.mm.task(entry),
             0 => self.first(),
@@ -123,7 +123,7 @@ fn spawn(cpu: usize, entry: u64) {
 }
 
 impl Kernel {
-    /// Starts the others, lets a CPU come and go, and looks at what is left.
+    /// Starts the other programs, takes a CPU offline and back, and checks the end state.
     fn first(&self) {
         let paged = &self.0.paged;
         paged.mm.start().expect("there is memory to start with");
