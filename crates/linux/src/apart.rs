@@ -1,13 +1,12 @@
-//! What this program has from the program that started it, and must not have for a run: a layout of
-//! memory in which its own parts are where the memory of programs will be, and children that the
-//! kernel reaps by itself.
+//! Inherited state that a run must not have: a memory layout that places this program where the
+//! memory of programs will be, and children that the kernel reaps by itself.
 
 use crate::process::{USER_BEGIN, USER_END};
 use std::io::{Error, Result};
 
-/// Refuses a process whose own memory reaches into that of programs: processes of the run would
-/// unmap it. So it does with `setarch -L` or `vm.legacy_va_layout`, in programs at fixed addresses,
-/// and under AddressSanitizer.
+/// Refuses a process whose own memory overlaps that of programs: processes of the run would unmap
+/// it. The layouts of `setarch -L` and `vm.legacy_va_layout`, programs at fixed addresses, and
+/// AddressSanitizer do this.
 pub(crate) fn check_layout() -> Result<()> {
     match first_inside(&std::fs::read_to_string("/proc/self/maps")?) {
         None => Ok(()),
@@ -18,7 +17,7 @@ pub(crate) fn check_layout() -> Result<()> {
     }
 }
 
-/// The first mapping that reaches into the memory of programs, of those in `maps`.
+/// Returns the first mapping in `maps` that overlaps the memory of programs.
 fn first_inside(maps: &str) -> Option<&str> {
     maps.lines().find(|line| {
         let range = line.split(' ').next().and_then(|range| range.split_once('-'));
@@ -28,10 +27,10 @@ fn first_inside(maps: &str) -> Option<&str> {
     })
 }
 
-/// Has ends of children told where the program that started this one has ignored them: the kernel
-/// would reap them by itself, and their ends would not be seen.
+/// Makes ends of children visible if the program that started this one has ignored them: the kernel
+/// would reap such children by itself, and their ends would not be seen.
 pub(crate) fn keep_ended_children() {
-    // SAFETY: a zeroed sigaction is one, and the place is ours; the default action is no handler.
+    // SAFETY: a zeroed sigaction is valid, and the place is ours; the default action is no handler.
     unsafe {
         let mut now: libc::sigaction = std::mem::zeroed();
         let asked = libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut now);

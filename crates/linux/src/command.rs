@@ -1,5 +1,5 @@
-//! Somebody else's program as a run: under the same limits, watched in the same way, and ended with
-//! all that it has started.
+//! A run of a foreign program: under the same limits, watched in the same way, and ended with all
+//! processes that it has started.
 
 use crate::run::{Begun, Config, Failure, Outcome, run_foreign};
 use crate::system::Linux;
@@ -10,21 +10,21 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A program and how it is called.
+/// A program with its arguments.
 #[derive(Clone, Debug)]
 pub struct Foreign {
     /// Its file.
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Where it runs: it may leave files there.
+    /// The folder in which it runs: it may leave files there.
     pub folder: PathBuf,
 }
 
-/// The code with which a process ends that could not become the program.
+/// The exit code of a process that could not become the program.
 const NOT_THERE: i32 = 127;
 
-/// The file of a program that is called by its name.
+/// Returns the file of a program in `PATH`.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
@@ -35,7 +35,7 @@ fn is_program(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// Runs a program on all CPUs of `config`; what it said, and what it left.
+/// Runs a program on all CPUs of `config`; returns its output and the outcome.
 pub fn run_command(
     config: &Config,
     foreign: &Foreign,
@@ -68,10 +68,10 @@ pub fn run_command(
     }
 }
 
-/// A file without a name.
+/// Makes a file without a name.
 fn memory_file() -> std::io::Result<fs::File> {
     use std::os::fd::FromRawFd;
-    // SAFETY: a name with a 0 at its end; the descriptor that comes is ours alone.
+    // SAFETY: a name with a 0 at its end; the new descriptor is ours alone.
     unsafe {
         match libc::memfd_create(c"mmscale-said".as_ptr(), libc::MFD_CLOEXEC) {
             -1 => Err(std::io::Error::last_os_error()),
@@ -80,7 +80,7 @@ fn memory_file() -> std::io::Result<fs::File> {
     }
 }
 
-/// Becomes the program; why not, where it returns.
+/// Becomes the program; returns the error if that fails.
 fn become_program(system: &Linux, foreign: &Foreign, to: fs::File) -> std::io::Error {
     // SAFETY: a set of CPUs of ours; the default actions of signals, which programs expect.
     unsafe {
@@ -93,7 +93,7 @@ fn become_program(system: &Linux, foreign: &Foreign, to: fs::File) -> std::io::E
         for signal in taken.into_iter().chain([libc::SIGSEGV, libc::SIGBUS]) {
             libc::signal(signal, libc::SIG_DFL);
         }
-        // Both streams in the order in which things were said.
+        // Both streams go to one file, in the order of writing.
         libc::fcntl(to.as_raw_fd(), libc::F_SETFL, libc::O_APPEND);
     }
     let Ok(also) = to.try_clone() else { return std::io::Error::last_os_error() };

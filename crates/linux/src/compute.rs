@@ -1,12 +1,12 @@
-//! Computing without asking for anything: a loop of known speed for short times, and the clock for
-//! long ones.
+//! Computation without system calls: a loop of known speed for short times, and the clock for long
+//! ones.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Times below this are counted in turns of a loop, as a look at the clock takes its time too.
+/// Times below this are counted in rounds of a loop, because a read of the clock takes time too.
 const SHORT_NS: u64 = 20_000;
-/// How long the loop's speed is measured; the best of several stretches counts.
+/// Rounds in which the loop's speed is measured; the fastest of several stretches counts.
 const STRETCH: u64 = 20_000;
 const STRETCHES: usize = 200;
 
@@ -18,7 +18,7 @@ fn turn(n: u64) {
     black_box(x);
 }
 
-/// Turns of the loop in 1024 ns, on this CPU and now.
+/// Measures the rounds of the loop in 1024 ns, on this CPU at this time.
 pub(crate) fn turns_in_1024_ns() -> u64 {
     let stretch = |_| {
         let begin = Instant::now();

@@ -3,12 +3,13 @@
 use mmscale_system::Errno;
 use std::io;
 
-/// What the last call of this thread failed with.
+/// Returns the error of the last call of this thread.
 pub(crate) fn last() -> Errno {
     of(io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
 
-/// The name of an error number. One that [`Errno`] has no name for is a call that makes no sense.
+/// Converts an error number. A number without a name in [`Errno`] becomes the error of an invalid
+/// call.
 pub(crate) fn of(number: i32) -> Errno {
     match number {
         libc::EACCES => Errno::Acces,
@@ -29,7 +30,7 @@ pub(crate) fn of(number: i32) -> Errno {
     }
 }
 
-/// What a call that gives -1 for a failure has given.
+/// Returns the result of a call that returns -1 on failure.
 pub(crate) fn check(result: impl Into<i64>) -> Result<i64, Errno> {
     match result.into() {
         -1 => Err(last()),

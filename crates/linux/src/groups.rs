@@ -1,5 +1,5 @@
-//! Memory groups of runs. A run makes one and removes it; if all of its processes are killed, a
-//! later run or `doctor` finds the group, kills what is in it and removes it.
+//! Memory groups of runs. A run makes one and removes it. If all of its processes are killed, a
+//! later run or `doctor` finds the group, kills the processes in it and removes it.
 
 use crate::proof::{Identity, lock_of_dead};
 use std::fs::{self, File};
@@ -7,13 +7,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where the groups of a hierarchy are mounted, version 1 first.
+/// The mount points of a hierarchy of groups, version 1 first.
 const ROOTS: [&str; 2] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
 /// How long processes may take to end, and a group to become empty.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where a new memory group below this process's own can be, with the file of its limit. Its name
-/// says which tool it belongs to.
+/// Returns the possible locations of a new memory group below this process's own, with the file of
+/// its limit. Its name identifies the tool that made it.
 pub(crate) fn places() -> Vec<(PathBuf, &'static str)> {
     let name = format!("mmscale-{}-{}", Identity::own(), next());
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -35,12 +35,12 @@ pub(crate) fn places() -> Vec<(PathBuf, &'static str)> {
 fn next() -> u32 {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Pairs with itself: only that no two are equal matters.
+    // Relaxed: only the numbers must differ.
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Makes a group with its limit and locks it; nothing is left of one that cannot have it. The lock
-/// is free again when the calling process has ended, however it ends.
+/// Makes a group with its limit and locks it. A group that cannot have the limit is removed. The
+/// lock is released when the calling process has ended, in any way.
 pub(crate) fn make(group: &Path, limit: &str, bytes: u64) -> Option<File> {
     fs::create_dir(group).ok()?;
     let locked = File::open(group).ok().filter(|lock| lock.try_lock().is_ok());
@@ -48,13 +48,13 @@ pub(crate) fn make(group: &Path, limit: &str, bytes: u64) -> Option<File> {
         let _ = fs::remove_dir(group);
         return None;
     }
-    // The limit is of memory: what is swapped out beyond it is taken from others too.
+    // The limit is of memory: what is swapped out beyond it would be taken from other programs.
     let _ = fs::write(group.join("memory.swap.max"), "0");
     let _ = fs::write(group.join("memory.memsw.limit_in_bytes"), bytes.to_string());
     locked
 }
 
-/// Removes a group; its last process may still be on its way out. Returns whether it is gone.
+/// Removes a group, whose last process may still be ending. Returns whether it is gone.
 pub(crate) fn remove(group: &Path) -> bool {
     for _ in 0..200 {
         if fs::remove_dir(group).is_ok() || !group.exists() {
@@ -82,10 +82,10 @@ pub(crate) fn kill_all(group: &Path) {
     }
 }
 
-/// Kills a process if it is in the group: its number is looked at again while it cannot be given to
-/// another one.
+/// Kills a process if it is in the group. Its number is checked again while the kernel cannot reuse
+/// it.
 fn kill_member(group: &Path, pid: i32) {
-    // SAFETY: numbers only; the descriptor is ours.
+    // SAFETY: only numbers; the descriptor is ours.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
         if fd < 0 {
@@ -98,13 +98,13 @@ fn kill_member(group: &Path, pid: i32) {
     }
 }
 
-/// The tool that a group belongs to, by its name.
+/// Returns the tool that made a group, from its name.
 fn owner(group: &Path) -> Option<Identity> {
     let name = group.file_name()?.to_str()?.strip_prefix("mmscale-")?;
     name.rsplit_once('-')?.0.parse().ok()
 }
 
-/// Groups of runs below `folder`, whether their runs live or not.
+/// Collects the groups of runs below `folder`, those of live runs included.
 fn all_below(folder: &Path, found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
@@ -115,7 +115,8 @@ fn all_below(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Removes groups whose tool and warden are gone. Returns what was removed, and what could not be.
+/// Removes groups whose tool and warden are gone. Returns the removed ones, and those that could
+/// not be removed.
 pub(crate) fn remove_stale() -> (Vec<PathBuf>, Vec<PathBuf>) {
     let root = ROOTS.iter().map(Path::new).find(|root| root.is_dir());
     let mut all = Vec::new();
@@ -133,10 +134,10 @@ pub(crate) fn remove_stale() -> (Vec<PathBuf>, Vec<PathBuf>) {
     )
 }
 
-/// None if the group is in use, or another user's.
+/// Removes a group. Returns `None` if it is in use, or another user's.
 fn remove_if_stale(group: &Path) -> Option<bool> {
     let lock = File::open(group).ok()?;
-    // SAFETY: asks for a number.
+    // SAFETY: reads a number.
     let own = lock.metadata().ok()?.uid() == unsafe { libc::geteuid() };
     let _lock = if own { lock_of_dead(owner(group)?, lock)? } else { return None };
     kill_all(group);

@@ -1,21 +1,21 @@
-//! What runs left that were killed with all that would have cleaned up after them.
+//! Leftovers of runs that were killed together with the processes that clean up after them.
 
 use crate::remembered::Remembered;
 use crate::sysctl::restored;
 use crate::{groups, scratch};
 
-/// What was found and undone.
+/// The leftovers that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// What was done: settings restored, groups and folders removed.
+    /// Completed actions: settings restored, groups and folders removed.
     pub done: Vec<String>,
-    /// What could not be done, and why.
+    /// Actions that failed, with the reason.
     pub failed: Vec<String>,
 }
 
 /// Restores settings, ends processes and removes memory groups and folders that dead runs of this
-/// user left. Nothing of a run that lives is touched. Without root no settings are looked for: only
-/// root can have changed them.
+/// user left. Live runs are not touched. Settings are checked only with root: only root can have
+/// changed them.
 pub fn clear() -> Leftovers {
     let mut found = Leftovers::default();
     for remembered in Remembered::left() {

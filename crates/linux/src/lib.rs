@@ -3,21 +3,21 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `run` | starts a run's processes, watches over them, ends all of them |
-//! | `apart` | what a run must not have from the program that started this one |
-//! | `command` | a run of somebody else's program |
+//! | `run` | starts, watches and ends a run's processes |
+//! | `apart` | inherited state that a run must not have |
+//! | `command` | a run of a foreign program |
 //! | `end` | how processes end |
-//! | `limits`, `room`, `groups` | what a run may use |
+//! | `limits`, `room`, `groups` | the resources that a run may use |
 //! | `scratch` | folders for temporary files |
-//! | `leftovers`, `proof` | what killed runs left: found, undone, removed |
-//! | `system`, `memory` | the calls |
-//! | `process`, `table` | what a process has for itself, and what all of them share |
+//! | `leftovers`, `proof` | leftovers of killed runs: found, undone, removed |
+//! | `system`, `memory` | the system calls |
+//! | `process`, `table` | the state of one process, and of all processes of a run |
 //! | `shared` | values that processes share |
-//! | `sysctl`, `setting`, `remembered` | settings of the kernel, changed for a while |
-//! | `provenance` | what figures from a computer hang on |
+//! | `sysctl`, `setting`, `remembered` | settings of the kernel, changed temporarily |
+//! | `provenance` | the properties of a computer on which figures depend |
 //! | `steps` | single steps of the kernel, timed |
 //! | `user` | accesses that may fault |
-//! | `watch` | what the kernel tells meanwhile |
+//! | `watch` | measurements in the kernel during a run |
 
 #![forbid(unsafe_op_in_unsafe_fn)]
 

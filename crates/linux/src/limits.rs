@@ -1,35 +1,37 @@
-//! What a run may use, so that it cannot hurt the computer that it is on.
+//! The resources that a run may use, so that it does not harm the computer that it runs on.
 
 use crate::groups;
 use crate::room::{Place, TooMuch, room_for, rooms};
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-/// What keeps the run's memory within its limit.
+/// The mechanism that keeps the run's memory within its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LimitedBy {
-    /// A memory group: at the limit somebody of the run is killed, and nobody else.
+    /// A memory group: at the limit the kernel kills a process of the run, and no other.
     Group,
-    /// Nothing but the plan, which fits; processes of the run would be killed before others.
+    /// Only the plan, which fits. If memory runs out, processes of the run are killed before
+    /// others.
     Plan,
 }
 
-/// A share of what is available stays for others.
+/// One part in this many of what is available is left for other programs.
 const LEFT_FOR_OTHERS: u64 = 8;
-/// The program's image in each process, page tables and kernel memory included.
+/// Memory of the program's image in each process, with page tables and kernel memory.
 pub const PROCESS_BYTES: u64 = 512 << 10;
-/// The limit of locked memory of a process, in bytes: as Linux has it by default.
+/// The limit of locked memory of a process, in bytes: Linux's default.
 const MEMLOCK_BYTES: u64 = 8 << 20;
 
-/// The limits of one run; dropping them removes their group.
+/// The limits of one run. Dropping them removes their group.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    /// Where its group may be, and the file with its limit: the first that can be made is it.
+    /// The possible locations of its group, with the file of its limit. The first that can be made
+    /// is used.
     places: Vec<(PathBuf, &'static str)>,
     bytes: u64,
 }
 
-/// Memory that programs could get now, in bytes.
+/// Returns the memory that programs could get, in bytes.
 pub fn available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -38,8 +40,8 @@ pub fn available_bytes() -> Option<u64> {
 }
 
 impl Limits {
-    /// Refuses what does not fit. Nothing is made yet: somebody must be there who removes it, even
-    /// if this process is killed.
+    /// Refuses a run that does not fit. Nothing is made yet: the warden must exist first, which
+    /// removes it even if this process is killed.
     pub(crate) fn set_up(wants: u64, processes: u64) -> Result<Self, TooMuch> {
         room_for(processes, &rooms(&Place::this()))?;
         if let Some(available) = available_bytes() {
@@ -50,9 +52,9 @@ impl Limits {
         }
         Ok(Self { places: groups::places(), bytes: wants })
     }
-    /// Makes a memory group where that is allowed, and puts the calling process, the warden, under
-    /// the limits with all that it will fork. Returns the group's lock, if there is a group: it
-    /// says that the warden lives, so no other process may keep it open.
+    /// Makes a memory group where that is allowed, and puts the calling process, the warden, with
+    /// all its future forks under the limits. Returns the group's lock, if there is a group. The
+    /// lock shows that the warden lives, so no other process may keep it open.
     pub(crate) fn enter(&self) -> std::io::Result<Option<File>> {
         let mut made = None;
         for (group, limit) in &self.places {
@@ -62,19 +64,19 @@ impl Limits {
                 break;
             }
         }
-        // Before anybody else, if memory runs out all the same.
+        // The run is killed before other programs if memory runs out all the same.
         let _ = fs::write("/proc/self/oom_score_adj", "1000");
         let limit = libc::rlimit { rlim_cur: MEMLOCK_BYTES, rlim_max: MEMLOCK_BYTES };
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the limits are ours. No core files: they would be of all memory.
+        // SAFETY: the limits are ours. No core files: they would contain all memory.
         unsafe {
             libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit);
             libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         }
         Ok(made)
     }
-    /// Takes the calling process, the last of the run, out of the group and removes it: the tool
-    /// may be gone.
+    /// Moves the calling process, the last of the run, out of the group and removes the group: the
+    /// tool may have ended.
     pub(crate) fn leave(&self) {
         for (group, _) in self.places.iter().filter(|(group, _)| group.exists()) {
             if let Some(parent) = group.parent() {
@@ -83,7 +85,7 @@ impl Limits {
             groups::remove(group);
         }
     }
-    /// Kills all processes of the group, from the tool, when the warden is gone.
+    /// Kills all processes of the group, from the tool, after the warden has ended.
     pub(crate) fn kill_all(&self) {
         self.places.iter().for_each(|(group, _)| groups::kill_all(group));
     }
@@ -91,14 +93,14 @@ impl Limits {
 
 impl Drop for Limits {
     fn drop(&mut self) {
-        // The warden has done it, unless it was killed.
+        // The warden has removed it, unless it was killed.
         for (group, _) in &self.places {
             groups::remove(group);
         }
     }
 }
 
-/// The kernel's numbers of `count` CPUs that this process may use; around again where there are
+/// Returns the kernel's numbers of `count` CPUs that this process may use; repeated if there are
 /// fewer.
 pub(crate) fn cpus(count: usize) -> std::io::Result<Vec<usize>> {
     // SAFETY: a set of CPUs of ours, which the call fills.
@@ -116,7 +118,7 @@ pub(crate) fn cpus(count: usize) -> std::io::Result<Vec<usize>> {
     Ok(allowed.iter().copied().cycle().take(count).collect())
 }
 
-/// Memory nodes.
+/// Returns the number of memory nodes.
 pub(crate) fn nodes() -> usize {
     let folder = fs::read_dir("/sys/devices/system/node");
     let is_node =
@@ -127,11 +129,11 @@ pub(crate) fn nodes() -> usize {
     count.max(1)
 }
 
-/// Rights that programs may have, from capabilities(7): to set priorities, and to lower their
-/// `oom_score_adj` again. All others go, so that manual pages hold for root too.
+/// Capabilities that programs keep, from capabilities(7): to set priorities, and to lower their
+/// `oom_score_adj` again. All others are dropped, so that manual pages hold for root too.
 const KEPT: [u32; 2] = [23, 24];
 
-/// Gives up what root may do.
+/// Drops the capabilities of root.
 pub(crate) fn give_up_rights() {
     #[repr(C)]
     struct Header {
@@ -149,7 +151,7 @@ pub(crate) fn give_up_rights() {
     let mut header = Header { version: VERSION_3, pid: 0 };
     let mut data = [Data::default(); 2];
     let kept = KEPT.iter().fold(0, |bits, bit| bits | 1 << bit);
-    // SAFETY: both places are as the calls want them.
+    // SAFETY: both places have the layout that the calls expect.
     unsafe {
         if libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) == 0 {
             data[0].effective &= kept;

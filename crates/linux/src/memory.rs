@@ -1,4 +1,4 @@
-//! The calls about memory.
+//! The memory system calls.
 
 use crate::errno::{check, last};
 use crate::process::{CHOSEN, USER_BEGIN, USER_END};
@@ -53,7 +53,7 @@ fn advice_of(advice: Advice) -> i32 {
     }
 }
 
-/// Whole pages.
+/// Rounds up to whole pages.
 fn rounded(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(PAGE_BYTES)
 }
@@ -63,7 +63,8 @@ fn is_page(at: u64) -> bool {
 }
 
 impl Linux {
-    /// `at` begins a page, and the range is the program's. Otherwise `Inval`, or `beyond`.
+    /// Checks that `at` is page-aligned, else `Inval`, and that the range is the program's, else
+    /// `beyond`.
     fn own_range(&self, at: Addr, bytes: u64, beyond: Errno) -> Result<(), Errno> {
         if !is_page(at.0) {
             return Err(Errno::Inval);
@@ -74,7 +75,8 @@ impl Linux {
         let bytes = rounded(bytes).ok_or(beyond)?;
         if self.own.may_use(at, bytes) { Ok(()) } else { Err(beyond) }
     }
-    /// An address for `bytes` bytes that nobody else is told, if nobody maps there by himself.
+    /// Returns an address for `bytes` bytes that no other caller gets. It is free unless the
+    /// program has mapped there itself.
     fn choose(&self, bytes: u64) -> Result<u64, Errno> {
         let bytes = rounded(bytes).filter(|&bytes| bytes < USER_END - CHOSEN);
         let bytes = bytes.ok_or(Errno::Nomem)?;
@@ -91,15 +93,15 @@ impl Linux {
             Some(part) => (self.own.descriptor(part.fd).ok_or(Errno::Badf)?, part.offset),
         };
         let offset = i64::try_from(offset).map_err(|_| Errno::Overflow)?;
-        // SAFETY: a new mapping, where nothing is or only memory of programs, of which Rust has no
-        // references.
+        // SAFETY: a new mapping, where nothing is mapped or only memory of programs, of which Rust
+        // has no references.
         let got = unsafe {
             let flags = flags_of(spec) | how;
             libc::mmap(at as *mut _, spec.bytes as usize, prot_of(spec.prot), flags, fd, offset)
         };
         if got == libc::MAP_FAILED { Err(last()) } else { Ok(got as u64) }
     }
-    /// Where the system likes.
+    /// Maps at an address of this system's choice.
     fn map_anywhere(&self, spec: &MapSpec) -> Result<Addr, Errno> {
         const ATTEMPTS: usize = 64;
         if spec.bytes == 0 {
@@ -109,7 +111,7 @@ impl Linux {
             let at = self.choose(spec.bytes)?;
             match self.map_at(spec, at, libc::MAP_FIXED_NOREPLACE) {
                 Ok(got) => return Ok(Addr(got)),
-                // The program has put something there.
+                // The program has mapped something there.
                 Err(Errno::Exist) => {}
                 Err(why) => return Err(why),
             }
@@ -117,7 +119,7 @@ impl Linux {
         Err(Errno::Nomem)
     }
     fn map_there(&self, spec: &MapSpec, at: u64) -> Result<Addr, Errno> {
-        // As where `vm.mmap_min_addr` is at its default.
+        // As with the default of `vm.mmap_min_addr`.
         if is_page(at) && at < USER_BEGIN {
             return Err(Errno::Perm);
         }
@@ -146,7 +148,7 @@ impl Linux {
             Place::Fixed(at) if self.own.may_use(at.0, spec.bytes) => {
                 self.map_at(&spec, at.0, libc::MAP_FIXED).map(Addr)
             }
-            // What lies there may be this program itself.
+            // The memory there may be this program itself.
             Place::Fixed(at) => match self.map_there(&spec, at.0) {
                 Err(Errno::Exist) => Err(Errno::Nomem),
                 other => other,
@@ -158,7 +160,8 @@ impl Linux {
         self.own.forget_strays(at.0, rounded(bytes).unwrap_or(bytes));
         // SAFETY: memory of programs only.
         check(unsafe { libc::munmap(at.0 as *mut _, bytes as usize) })?;
-        // The next that is chosen follows what is there: tables that are in use are used again.
+        // The next chosen address follows existing mappings, so that page tables in use are used
+        // again.
         if let Some(bytes) = rounded(bytes) {
             let _ = self.own.next.compare_exchange(at.0 + bytes, at.0, Relaxed, Relaxed);
         }
@@ -199,7 +202,7 @@ impl Linux {
                 }
                 self.remap(at.0, old, new, moving, to.0)
             }
-            // Where it is if it fits, which is what the system would try first.
+            // In place if it fits, which the kernel would try first.
             MayMove::Anywhere => match self.remap(at.0, old, new, 0, 0) {
                 Err(Errno::Nomem) => self.move_elsewhere(at.0, old, new, moving),
                 other => other,
@@ -208,7 +211,7 @@ impl Linux {
             MayMove::Leave => self.move_elsewhere(at.0, old, new, moving | libc::MREMAP_DONTUNMAP),
         }
     }
-    /// Moves a mapping to where nothing is; what nobody can use holds the place meanwhile.
+    /// Moves a mapping to a free place, which an inaccessible mapping reserves meanwhile.
     fn move_elsewhere(&self, at: u64, old: u64, new: u64, flags: i32) -> Result<Addr, Errno> {
         let place = self.map_anywhere(&MapSpec::new(new).prot(Prot::None))?;
         let moved = self.remap(at, old, new, flags, place.0);
@@ -255,8 +258,8 @@ impl Linux {
             Present::Move => MPOL_MF_MOVE,
             Present::MoveAll => MPOL_MF_MOVE | MPOL_MF_STRICT,
         };
-        // SAFETY: memory of programs only; the mask is read during the call, one bit more than it
-        // has being what the call wants to be told.
+        // SAFETY: memory of programs only. The mask is read during the call; the call expects one
+        // bit more than the mask has.
         check(unsafe {
             libc::syscall(
                 libc::SYS_mbind,

@@ -1,4 +1,4 @@
-//! A process of a run, as it sees itself, and its threads.
+//! A process of a run, from its own view, and its threads.
 
 use crate::errno::last;
 use crate::shared::Region;
@@ -10,39 +10,39 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Where programs' memory is: below everything that the kernel chooses addresses for by itself, so
-/// that it can be told from the rest of the process, and dropped in one call.
+/// Where programs' memory begins: below all addresses that the kernel chooses by itself, so that it
+/// can be distinguished from the rest of the process, and unmapped in one call.
 pub(crate) const USER_BEGIN: u64 = 1 << 16;
 /// Where it ends.
 pub(crate) const USER_END: u64 = 1 << 46;
-/// Where addresses begin that the system chooses.
+/// Where the addresses begin that this system chooses.
 pub(crate) const CHOSEN: u64 = 1 << 44;
 
-/// The run that a process is in.
+/// The run of a process.
 pub(crate) struct RunState {
     pub(crate) table: Region<Table>,
     /// The kernel's numbers of the CPUs, by ours.
     pub(crate) cpus: Vec<usize>,
     pub(crate) nodes: usize,
-    /// Turns of the computing loop in 1024 ns.
+    /// Rounds of the computing loop in 1024 ns.
     pub(crate) turns_1024: u64,
 }
 
-/// What a thread's join waits for.
+/// The state of a thread, for its join.
 pub(crate) enum Thread {
     Running(JoinHandle<()>),
-    /// Somebody waits for it, or has.
+    /// A thread waits for it, or has waited.
     Claimed,
 }
 
-/// What each process has for itself.
+/// The state that each process has for itself.
 pub(crate) struct Own {
     pub(crate) id: ProcessId,
     /// Threads that have not returned.
     pub(crate) running: AtomicU32,
     threads: Mutex<BTreeMap<ThreadId, Thread>>,
     descriptors: Mutex<Vec<Option<i32>>>,
-    /// Mappings outside of [`USER_BEGIN`] and [`USER_END`], with their bytes.
+    /// Mappings outside of [`USER_BEGIN`] and [`USER_END`], with their sizes in bytes.
     strays: Mutex<Vec<(u64, u64)>>,
     /// The next address to choose.
     pub(crate) next: AtomicU64,
@@ -53,7 +53,7 @@ fn open<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Own {
-    /// A process with nothing.
+    /// Makes a process without descriptors and mappings.
     pub(crate) fn new(id: ProcessId) -> Arc<Self> {
         Self::with(id, Vec::new(), Vec::new(), CHOSEN)
     }
@@ -75,17 +75,18 @@ impl Own {
     pub(crate) fn threads(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Thread>> {
         open(&self.threads)
     }
-    /// A thread has returned. Whether it was the last.
+    /// Notes that a thread has returned; returns whether it was the last. `AcqRel`: the last thread
+    /// sees the writes of the others.
     pub(crate) fn returned(&self) -> bool {
         self.running.fetch_sub(1, AcqRel) == 1
     }
-    /// Forks. In the child: what it has of the caller's, which `keep` decides.
+    /// Forks. The child keeps the memory and descriptors of the caller that `keep` selects.
     pub(crate) fn fork(&self, id: ProcessId, keep: Keep) -> Forked {
-        // Held over the fork: the child finds both in one piece.
+        // Held over the fork, so that the child finds both in a consistent state.
         let descriptors = open(&self.descriptors);
         let strays = open(&self.strays);
-        // SAFETY: the child goes on with memory, locks of the C library's allocator included, that
-        // the C library keeps in order over forks; our own locks are held here or made anew.
+        // SAFETY: the child continues with memory, locks of the C library's allocator included,
+        // that the C library keeps consistent over forks; our own locks are held here or made anew.
         let pid = unsafe { libc::fork() };
         match pid {
             -1 => Forked::Failed(last()),
@@ -100,7 +101,7 @@ impl Own {
                 }
                 let whole = (USER_BEGIN, USER_END - USER_BEGIN);
                 for &(at, bytes) in strays.iter().chain([&whole]) {
-                    // SAFETY: memory of programs only, of which nobody here has a reference.
+                    // SAFETY: memory of programs only, of which this process has no reference.
                     unsafe { libc::munmap(at as *mut _, bytes as usize) };
                 }
                 Forked::Child(Self::new(id))
@@ -109,7 +110,7 @@ impl Own {
         }
     }
 
-    /// The lowest free number, for something that the kernel calls `fd`.
+    /// Returns the lowest free number, for the kernel's descriptor `fd`.
     pub(crate) fn open(&self, fd: i32) -> Fd {
         let mut all = open(&self.descriptors);
         let place = all.iter().position(Option::is_none).unwrap_or(all.len());
@@ -119,7 +120,7 @@ impl Own {
         all[place] = Some(fd);
         Fd(place as u32)
     }
-    /// What the kernel calls it.
+    /// Returns the kernel's descriptor.
     pub(crate) fn descriptor(&self, fd: Fd) -> Option<i32> {
         open(&self.descriptors).get(fd.0 as usize).copied().flatten()
     }
@@ -138,7 +139,8 @@ impl Own {
     pub(crate) fn note_stray(&self, at: u64, bytes: u64) {
         open(&self.strays).push((at, bytes));
     }
-    /// Before a range is unmapped: what the process itself maps there next is not the program's.
+    /// Removes a range that is about to be unmapped: the process's own next mapping there is not
+    /// the program's.
     pub(crate) fn forget_strays(&self, at: u64, bytes: u64) {
         if bytes == 0 {
             return;
@@ -153,16 +155,16 @@ impl Own {
     }
 }
 
-/// What a new process has of its parent's memory and descriptors.
+/// The part of its parent's memory and descriptors that a new process has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Keep {
     Nothing,
     Everything,
 }
 
-/// Who one is after a fork.
+/// The result of a fork, by process.
 pub(crate) enum Forked {
-    /// Why, before another call could change that.
+    /// The error, read before another call could change it.
     Failed(Errno),
     Child(Arc<Own>),
     Parent(i32),

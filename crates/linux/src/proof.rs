@@ -1,40 +1,39 @@
-//! Proof that a process still runs: its number with the time at which it started, because numbers
-//! are used again.
+//! Proof that a process still runs: its number with its start time, because numbers are used again.
 
 use std::fmt;
 use std::fs::File;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// A process for good: its number, and its start in ticks since boot.
+/// A process, identified for good: its number, and its start in ticks since boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     pid: i32,
     start: u64,
 }
 
-/// The state and the start of a process, from its `stat` file.
+/// Reads the state and the start of a process from its `stat` file.
 fn state_and_start(pid: i32) -> Option<(char, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may contain anything, `)` included; the state follows it, and the start is 19 fields
-    // further.
+    // The name may contain any character, `)` included. The state follows it, and the start is 19
+    // fields further.
     let mut fields = stat.rsplit(')').next()?.split_whitespace();
     let state = fields.next()?.chars().next()?;
     Some((state, fields.nth(18)?.parse().ok()?))
 }
 
 impl Identity {
-    /// The calling process.
+    /// Returns the calling process.
     pub(crate) fn own() -> Self {
         let pid = std::process::id() as i32;
         Self { pid, start: state_and_start(pid).map_or(0, |(_, start)| start) }
     }
-    /// Whether it runs: a process that has ended and waits to be reaped does not.
+    /// Whether it runs. A process that has ended and is not reaped does not.
     pub(crate) fn runs(self) -> bool {
         state_and_start(self.pid)
             .is_some_and(|(state, start)| start == self.start && !"ZX".contains(state))
     }
-    /// Its number.
+    /// Returns its number.
     pub(crate) fn pid(self) -> i32 {
         self.pid
     }
@@ -46,8 +45,9 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Locks the file or folder of a run whose tool is `owner`; none if the tool runs, or if one of its
-/// processes that has inherited the lock does. A process that was killed may take a moment to end.
+/// Locks the file or folder of a run whose tool is `owner`. Returns `None` if the tool runs, or a
+/// process of the run that has inherited the lock. A process that was killed may take a moment to
+/// end.
 pub(crate) fn lock_of_dead(owner: Identity, lock: File) -> Option<File> {
     const PATIENCE: Duration = Duration::from_secs(2);
     let since = Instant::now();

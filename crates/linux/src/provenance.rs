@@ -1,10 +1,10 @@
-//! What somebody must know of a computer to judge figures from it.
+//! The properties of a computer that are needed to judge figures from it.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-/// Settings that memory management hangs on.
+/// Settings that affect memory management.
 const SETTINGS: [&str; 9] = [
     "/proc/sys/vm/percpu_pagelist_high_fraction",
     "/proc/sys/vm/stat_interval",
@@ -17,7 +17,7 @@ const SETTINGS: [&str; 9] = [
     "/sys/kernel/mm/lru_gen/enabled",
 ];
 
-/// Options of its configuration that change what is measured.
+/// Options of the kernel's configuration that change what is measured.
 const OPTIONS: [&str; 16] = [
     "CONFIG_PREEMPT_NONE",
     "CONFIG_PREEMPT_VOLUNTARY",
@@ -37,7 +37,7 @@ const OPTIONS: [&str; 16] = [
     "CONFIG_PARAVIRT_SPINLOCKS",
 ];
 
-/// Name and value of all that this computer tells.
+/// Returns the names and values of all that this computer reports.
 pub fn provenance() -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut add = |name: &str, value: Option<String>| {
@@ -68,7 +68,7 @@ fn field(text: &str, key: &str) -> Option<String> {
     })
 }
 
-/// The configuration, where there is one in words.
+/// Returns the kernel's configuration, where it is available as text.
 fn configuration() -> Option<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     let packed = || {
@@ -88,7 +88,7 @@ fn options(text: &str) -> String {
     OPTIONS.iter().filter_map(|option| set(option)).collect::<Vec<_>>().join(" ")
 }
 
-/// `high` and `batch` of the first CPU's page cache in the largest zone.
+/// Returns `high` and `batch` of the first CPU's page cache in the largest zone.
 fn page_caches(zoneinfo: &str) -> Option<String> {
     let mut best: Option<(u64, String)> = None;
     let (mut zone, mut managed, mut high) = (String::new(), 0, None);

@@ -1,5 +1,5 @@
-//! Old values of settings, in files of `/run/mmscale`: what restores them when the tool and the
-//! guardian are killed together. Each is locked by the tool for as long as it lives (fcntl(2), a
+//! Old values of settings, in files of `/run/mmscale`, from which they are restored if the tool and
+//! the guardian are killed together. The tool locks each file for as long as it lives (fcntl(2), a
 //! lock that forks do not inherit), so that two runs cannot change one setting.
 
 use crate::proof::Identity;
@@ -11,28 +11,28 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where the files are. `/run` is emptied at boot, as settings are.
+/// The folder of the files. `/run` is emptied at boot, when settings are reset too.
 pub(crate) const FOLDER: &str = "/run/mmscale";
 
-/// A file that remembers old values, locked by this process.
+/// A file with old values, locked by this process.
 #[derive(Debug)]
 pub(crate) struct Remembered {
     file: File,
     path: PathBuf,
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The tool that has changed the settings.
     pub(crate) tool: Identity,
-    /// The boot since which they are changed.
+    /// The boot during which they are changed.
     boot: String,
-    /// What they were.
+    /// The old values.
     pub(crate) values: Vec<Value>,
 }
 
-/// The folder, made where it is missing, of this user alone.
+/// Returns the folder, made if it is missing, accessible to this user only.
 fn folder() -> Result<PathBuf> {
     let path = PathBuf::from(FOLDER);
     match fs::DirBuilder::new().mode(0o700).create(&path) {
@@ -45,7 +45,7 @@ fn folder() -> Result<PathBuf> {
 /// Refuses a folder that another user could have made, or could write to.
 fn check_folder(path: &Path) -> Result<()> {
     let data = fs::symlink_metadata(path)?;
-    // SAFETY: asks for a number.
+    // SAFETY: reads a number.
     let own = data.uid() == unsafe { libc::geteuid() };
     if data.is_dir() && own && data.mode() & 0o077 == 0 {
         return Ok(());
@@ -54,7 +54,8 @@ fn check_folder(path: &Path) -> Result<()> {
     Err(Error::new(ErrorKind::PermissionDenied, what))
 }
 
-/// The file's name for a setting: those of a namespace are another setting in each.
+/// Returns the name of a setting's file. A setting of a namespace is a different setting in each
+/// namespace.
 fn file_name(key: &str) -> String {
     let namespace = match key {
         "kernel.domainname" | "kernel.hostname" => "uts",
@@ -68,7 +69,7 @@ fn file_name(key: &str) -> String {
         _ if key.starts_with("user.") => "user",
         _ => return key.to_owned(),
     };
-    // Of the thread, as what it reads below /proc/sys is.
+    // Of the thread, as everything that it reads below /proc/sys.
     let link = fs::read_link(format!("/proc/thread-self/ns/{namespace}")).unwrap_or_default();
     let digits: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
     format!("{key}@{namespace}{digits}")
@@ -78,9 +79,9 @@ fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Whether this process has got the lock; otherwise which process has it.
+/// Locks the file; the error is the process that has the lock.
 fn lock(file: &File) -> std::result::Result<(), i32> {
-    // SAFETY: a zeroed lock is one, of the whole file; the descriptor is open.
+    // SAFETY: a zeroed lock is valid and covers the whole file; the descriptor is open.
     unsafe {
         let mut lock: libc::flock = std::mem::zeroed();
         lock.l_type = libc::F_WRLCK as i16;
@@ -98,11 +99,11 @@ fn is_named(file: &File, path: &Path) -> bool {
     there.is_some_and(|(there, own)| (there.dev(), there.ino()) == (own.dev(), own.ino()))
 }
 
-/// What locking a file gave.
+/// The result of locking a file.
 pub(crate) enum Locked {
-    /// It is this process's now.
+    /// This process has locked it.
     Ours(Remembered),
-    /// Another process, which is named, changes the setting now.
+    /// Another process, given here, is changing the setting.
     Used(i32),
 }
 
@@ -120,13 +121,13 @@ impl Remembered {
             let file = open.custom_flags(libc::O_NOFOLLOW).open(&path)?;
             match lock(&file) {
                 Ok(()) if is_named(&file, &path) => return Ok(Locked::Ours(Self { file, path })),
-                // A tool that was killed, or its guardian, may still be on its way out.
+                // A tool that was killed, or its guardian, may still be ending.
                 Err(pid) if since.elapsed() > PATIENCE => return Ok(Locked::Used(pid)),
                 _ => std::thread::sleep(Duration::from_millis(20)),
             }
         }
     }
-    /// Files that are left, of settings that this process sees; those in use are left out.
+    /// Returns the files that dead runs left, for settings that this process sees.
     pub(crate) fn left() -> Vec<Self> {
         if check_folder(Path::new(FOLDER)).is_err() {
             return Vec::new();
@@ -142,14 +143,14 @@ impl Remembered {
         };
         entries.filter(seen).filter_map(locked).collect()
     }
-    /// What the file says; none if nothing was changed since this boot.
+    /// Reads the file; `None` if nothing was changed since this boot.
     pub(crate) fn record(&mut self) -> Result<Option<Record>> {
         let mut text = String::new();
         self.file.rewind()?;
         self.file.read_to_string(&mut text)?;
         Ok(Record::parse(&text).filter(|record| record.boot == boot()))
     }
-    /// Remembers values, before any of them is changed.
+    /// Stores values, before any of them is changed.
     pub(crate) fn remember(&mut self, values: &[Value]) -> Result<Record> {
         let record = Record { tool: Identity::own(), boot: boot(), values: values.to_vec() };
         self.empty()?;
@@ -161,14 +162,14 @@ impl Remembered {
         self.file.rewind()?;
         self.file.set_len(0)
     }
-    /// The settings are what they were: the file goes. It is emptied first, for a guardian that
+    /// Removes the file after the settings were restored. It is emptied first, for a guardian that
     /// still has it open.
     pub(crate) fn forget(&mut self) -> Result<()> {
         self.empty()?;
         fs::remove_file(&self.path)
     }
-    /// For the guardian, whose tool is gone: takes the lock. False if a later run has it, or the
-    /// file does not say what it said at the fork.
+    /// Takes the lock for the guardian, whose tool has ended. Returns false if a later run has it,
+    /// or the file has changed since the fork.
     pub(crate) fn take_over(&mut self, record: &Record) -> bool {
         const PATIENCE: Duration = Duration::from_secs(5);
         let since = Instant::now();
@@ -182,14 +183,14 @@ impl Remembered {
         let is_ours = self.record().is_ok_and(|now| now.as_ref() == Some(record));
         is_ours && is_named(&self.file, &self.path)
     }
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
 
 impl Record {
-    /// The last line says that all is there.
+    /// Writes the record; its last line shows that it is complete.
     fn text(&self) -> String {
         let value = |Value { key, value }: &Value| format!("{key}={value}\n");
         let values: String = self.values.iter().map(value).collect();
@@ -249,7 +250,7 @@ mod tests {
         let mut first = open();
         let record = first.remember(&values).unwrap();
         assert_eq!(first.record().unwrap(), Some(record.clone()));
-        // A later run restores and forgets; the guardian of the first comes late.
+        // A later run restores and forgets; the guardian of the first is late.
         open().forget().unwrap();
         assert!(!first.take_over(&record));
         let mut again = open();

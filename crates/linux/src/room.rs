@@ -1,11 +1,11 @@
-//! How many processes and threads there may be: looked at before a run starts any.
+//! Limits on the number of processes and threads, checked before a run starts any.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A run that wants more than there is.
+/// A run that needs more than is available.
 #[derive(Debug, Error)]
 pub enum TooMuch {
     /// More memory.
@@ -16,9 +16,9 @@ pub enum TooMuch {
         available >> 20
     )]
     Memory {
-        /// What it wants, in bytes.
+        /// The memory that it needs, in bytes.
         wants: u64,
-        /// What it may have, in bytes.
+        /// The memory that is available, in bytes.
         available: u64,
     },
     /// More processes and threads.
@@ -27,35 +27,36 @@ pub enum TooMuch {
          smaller (--set), or raise that limit"
     )]
     Processes {
-        /// How many it wants.
+        /// The processes and threads that it needs.
         wants: u64,
-        /// How many there may be still.
+        /// The processes and threads that the limit still allows.
         room: u64,
-        /// What limits them.
+        /// The limit.
         limit: String,
     },
 }
 
-/// Of what a limit leaves, one part in so many stays for others.
+/// One part in this many of what a limit leaves is left for other programs.
 const LEFT_FOR_OTHERS: u64 = 8;
-/// The warden and its like.
+/// The warden and other processes of the tool.
 const OWN: u64 = 4;
 
-/// A limit, and how many processes and threads it leaves.
+/// A limit, and how many more processes and threads it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     limit: String,
     left: u64,
 }
 
-/// Where `/proc` and `/sys` are, and who asks.
+/// The location of `/proc` and `/sys`, and the limit of the user.
 pub(crate) struct Place {
     root: PathBuf,
-    /// `RLIMIT_NPROC`, where it holds for who asks, and what it counts: all that he has already.
+    /// `RLIMIT_NPROC` and the processes and threads that count against it, if it applies to this
+    /// user.
     own: Option<(u64, u64)>,
 }
 
-/// Processes and threads of a user.
+/// Counts the processes and threads of a user.
 fn tasks_of(user: u32) -> u64 {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_theirs = |entry: &fs::DirEntry| {
@@ -69,9 +70,9 @@ fn tasks_of(user: u32) -> u64 {
 }
 
 impl Place {
-    /// This computer.
+    /// Returns this computer.
     pub(crate) fn this() -> Self {
-        // SAFETY: asks for a number.
+        // SAFETY: reads a number.
         let user = unsafe { libc::geteuid() };
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the place is ours.
@@ -86,12 +87,12 @@ impl Place {
     fn number(&self, path: &str) -> Option<u64> {
         self.read(path)?.parse().ok()
     }
-    /// Processes and threads that there are.
+    /// Returns the number of existing processes and threads.
     fn tasks(&self) -> Option<u64> {
         let load = self.read("/proc/loadavg")?;
         load.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
     }
-    /// Limits of control groups, from the own one up.
+    /// Returns the limits of control groups, from this process's own upwards.
     fn groups(&self) -> Vec<Room> {
         let own = self.read("/proc/self/cgroup").unwrap_or_default();
         let mut found = Vec::new();
@@ -118,7 +119,7 @@ impl Place {
     }
 }
 
-/// What each limit leaves.
+/// Returns what each limit leaves.
 pub(crate) fn rooms(place: &Place) -> Vec<Room> {
     let mut rooms = place.groups();
     let Some(tasks) = place.tasks() else { return rooms };

@@ -1,11 +1,17 @@
-//! A run on the live kernel: which process starts which, and how all of it ends.
+//! A run on the live kernel: its processes, and how they all end.
 //!
-//! The tool forks a *warden*, in a session of its own, which forks the run's first process. Orphans
-//! are the warden's children. It ends all processes of the run when the first has ended, when time
-//! is up, and when the pipe from the tool is closed: the tool closes it when it is interrupted, and
+//! ```text
+//! tool                         waits for the warden; closing its pipe asks for the end
+//!   warden                     own session, process group and memory group; adopts orphans
+//!     first process            runs the program
+//!       processes of the run
+//! ```
+//!
+//! The warden ends all processes of the run in three cases: the first process has ended, time is
+//! up, or the pipe from the tool is closed. The tool closes the pipe when it is interrupted, and
 //! the kernel does when the tool is killed. If the warden itself ends, the kernel kills its process
-//! group, in which all processes of the run are ([`GroupEnd`]), whether the tool lives or not; the
-//! tool, or else a later run, removes the memory group with all that is still in it.
+//! group, which has all processes of the run ([`GroupEnd`]), even if the tool has ended too. The
+//! tool, or else a later run, removes the memory group with all processes that are still in it.
 
 use crate::apart;
 use crate::compute;
@@ -24,40 +30,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// What a run is given.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// CPUs that programs see. With more than there are, several of them are one.
+    /// CPUs that programs see. If there are more than the computer has, several of them are one.
     pub cpus: usize,
-    /// Memory that all processes may have together, in bytes.
+    /// The limit of memory of all processes together, in bytes.
     pub memory_bytes: u64,
-    /// Processes and threads that there will be at the same time at most.
+    /// The most processes and threads at any time.
     pub processes: u64,
-    /// The longest it may take, in ns.
+    /// The longest time that it may take, in ns.
     pub limit_ns: u64,
-    /// Ends the run early.
+    /// A flag that ends the run early.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
 
-/// What a run left.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// How long it took, in ns.
+    /// Its duration, in ns.
     pub wall_ns: u64,
-    /// When its clock began, in ns of `CLOCK_MONOTONIC`.
+    /// The zero of its clock, in ns of `CLOCK_MONOTONIC`.
     pub begin_ns: u64,
     /// CPU time of all its processes, from their forks to their ends.
     pub cpu: CpuTime,
-    /// Its calls of process_mrelease that helped.
+    /// Its successful calls of process_mrelease.
     pub releases: CallTimes,
     /// How its memory was limited.
     pub limited_by: LimitedBy,
 }
 
-/// Why a run gave nothing.
+/// Why a run has no result.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// Somebody asked it to stop.
+    /// The tool was asked to stop.
     #[error("it was interrupted")]
     Interrupted,
     /// It took too long.
@@ -66,21 +72,21 @@ pub enum Failure {
     /// A program failed.
     #[error("{0}")]
     Program(String),
-    /// Somebody else ended processes of the run.
+    /// A process outside the run ended processes of the run.
     #[error("its first process was killed from outside (signal {0})")]
     Killed(i32),
     /// The warden was killed.
     #[error("the process that watches over it was killed from outside (signal {0})")]
     WardenKilled(i32),
-    /// It could not begin.
+    /// It could not start.
     #[error("cannot {what}: {why}")]
     Setup {
-        /// What was tried.
+        /// The failed step.
         what: &'static str,
-        /// Why it failed.
+        /// The error.
         why: std::io::Error,
     },
-    /// It would not fit into this computer.
+    /// It does not fit into this computer.
     #[error(transparent)]
     Limits(#[from] TooMuch),
 }
@@ -90,29 +96,29 @@ const TIME_UP: i32 = 102;
 const CANCELLED: i32 = 103;
 const KILLED: i32 = 104;
 
-/// How often those who wait look up.
+/// The interval at which waiting processes check for the end.
 const LOOK: Duration = Duration::from_millis(20);
 
 fn setup(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
     move |why| Failure::Setup { what, why }
 }
 
-/// Runs `program` as the first thread of the first process of a run; returns when nothing of it is
-/// left.
+/// Runs `program` as the first thread of the first process of a run; returns when all of its
+/// processes have ended.
 pub fn run(config: &Config, program: Body<Linux>) -> Result<Outcome, Failure> {
     run_watched(config, |_| {}, program)
 }
 
-/// When and where a run has begun.
+/// The start of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
-    /// When its clock was 0, in ns of `CLOCK_MONOTONIC`.
+    /// The zero of its clock, in ns of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
-    /// The session that all of its processes are in.
+    /// The session of all of its processes.
     pub session: i32,
 }
 
-/// The same; `begun` is told as soon as the first process runs.
+/// Like [`run`]; calls `begun` as soon as the first process runs.
 pub fn run_watched(
     config: &Config,
     begun: impl FnOnce(Begun),
@@ -121,7 +127,8 @@ pub fn run_watched(
     run_of(Whose::Own, config, begun, program)
 }
 
-/// The same for a program that becomes somebody else's, which starts processes by itself.
+/// Like [`run_watched`], for a program that becomes a foreign one, which starts processes by
+/// itself.
 pub(crate) fn run_foreign(
     config: &Config,
     begun: impl FnOnce(Begun),
@@ -130,12 +137,12 @@ pub(crate) fn run_foreign(
     run_of(Whose::Foreign, config, begun, program)
 }
 
-/// Whose processes a run has.
+/// The origin of a run's processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// All of them are in the table.
+    /// The run's own calls: all of them are in the table.
     Own,
-    /// Nobody notes them: they are looked for.
+    /// A foreign program: they are not in the table, and are searched for.
     Foreign,
 }
 
@@ -195,12 +202,12 @@ fn close(fd: i32) {
     unsafe { libc::close(fd) };
 }
 
-/// How long the warden may take to end a run, after the tool has asked for it or time is up; then
-/// the tool kills the warden, and the kernel the others.
+/// How long the warden may take to end a run, after the tool has asked for it or time is up. Then
+/// the tool kills the warden, and the kernel the other processes.
 const WARDEN_MAY_TAKE: Duration = Duration::from_secs(5);
 
-/// Waits for the warden; tells it when the run is to stop. Returns its status, and why the tool
-/// had to kill it, if it had to.
+/// Waits for the warden and asks it to end the run when that is due. Returns its status, and why
+/// the tool killed it, if it did.
 fn attend(
     config: &Config,
     table: &Table,
@@ -226,7 +233,7 @@ fn attend(
         if let Some(held) = held.take_if(|_| stop) {
             close(held);
             asked = Some(Instant::now());
-            // SAFETY: numbers only, of our child. It may have been stopped.
+            // SAFETY: only numbers, of our child. It may have been stopped.
             unsafe { libc::kill(warden, libc::SIGCONT) };
         }
         let late = match asked {
@@ -273,7 +280,7 @@ fn warden_life(
     whose: Whose,
     program: Body<Linux>,
 ) -> ! {
-    // Until the end of the warden: the lock says that it lives.
+    // Held until the end of the warden: the lock shows that it lives.
     let entered = enter(state, limits);
     let code = match &entered {
         Ok(bonds) => guard(config, state, watched, bonds, program),
@@ -289,16 +296,16 @@ fn warden_life(
     unsafe { libc::_exit(code) }
 }
 
-/// What only the warden holds, and the first process closes.
+/// Resources of the warden, which the first process closes.
 struct Bonds {
     group_end: GroupEnd,
     lock: Option<File>,
 }
 
-/// What holds for the warden and all processes of the run.
+/// Sets up the session, the limits and the signals of the warden and all processes of the run.
 fn enter(state: &Arc<RunState>, limits: &Limits) -> std::io::Result<Bonds> {
     // SAFETY: calls without memory of ours. If the tool ends while the warden is stopped, the
-    // warden has to go on.
+    // warden has to continue.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT);
         libc::setsid();
@@ -324,7 +331,7 @@ fn enter(state: &Arc<RunState>, limits: &Limits) -> std::io::Result<Bonds> {
     Ok(Bonds { group_end, lock })
 }
 
-/// Starts the first process and waits for its end, or for a reason to end it.
+/// Starts the first process; waits for its end, or for a reason to end it.
 fn guard(
     config: &Config,
     state: &Arc<RunState>,
@@ -333,17 +340,17 @@ fn guard(
     program: Body<Linux>,
 ) -> i32 {
     let table = &state.table;
-    // The first process is its own parent: nobody may wait for it.
+    // The first process is its own parent, so that no process of the run can wait for it.
     let Ok(id) = table.take(ProcessId(0)) else { return PANICKED };
     let deadline = Instant::now() + Duration::from_nanos(config.limit_ns);
-    // SAFETY: asks for a number.
+    // SAFETY: reads a number.
     let warden = unsafe { libc::getpid() };
     // SAFETY: the warden has one thread.
     let first = unsafe { libc::fork() };
     if first == 0 {
         close(watched);
         // SAFETY: calls without memory of ours. The warden is the thread that has forked, and lives
-        // for as long as its process. If it ended before the call, this process has another parent.
+        // as long as its process. If it ended before the call, this process has another parent.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             if libc::getppid() != warden {
@@ -354,7 +361,7 @@ fn guard(
         if let Some(lock) = &bonds.lock {
             close(lock.as_raw_fd());
         }
-        // SAFETY: asks for a number.
+        // SAFETY: reads a number.
         table.begun(id, unsafe { libc::getpid() });
         limits::give_up_rights();
         table.begin(clock_ns(libc::CLOCK_MONOTONIC));
@@ -368,7 +375,7 @@ fn guard(
     table.begun(id, first);
     loop {
         let mut poll = libc::pollfd { fd: watched, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor to look at.
+        // SAFETY: one descriptor to poll.
         let seen = unsafe { libc::poll(&raw mut poll, 1, LOOK.as_millis() as i32) };
         if seen > 0 {
             return CANCELLED;
@@ -382,7 +389,7 @@ fn guard(
     }
 }
 
-/// Reaps who has ended; the first process's code if it has.
+/// Reaps ended children; returns the first process's code if it has ended.
 fn reap_orphans(table: &Table, first: i32) -> Option<i32> {
     while let Some(pid) = ended_child() {
         if pid != first {
@@ -399,11 +406,11 @@ fn reap_orphans(table: &Table, first: i32) -> Option<i32> {
     None
 }
 
-/// Ends all processes of the run, from the warden: all of them are its children in the end.
+/// Ends all processes of the run, from the warden: all of them become its children.
 fn end_all(table: &Table, whose: Whose) {
     table.end();
     loop {
-        // SAFETY: asks for a number.
+        // SAFETY: reads a number.
         let warden = unsafe { libc::getpid() };
         kill_session(table, warden);
         if whose == Whose::Foreign {
@@ -421,11 +428,11 @@ fn end_all(table: &Table, whose: Whose) {
 }
 
 fn kill(pid: i32) {
-    // SAFETY: numbers only.
+    // SAFETY: only numbers.
     unsafe { libc::kill(pid, libc::SIGKILL) };
 }
 
-/// Who is in the warden's session or his child, whoever started them.
+/// Returns the processes in the warden's session and its children, of any origin.
 fn strangers(warden: i32) -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -446,20 +453,21 @@ fn has_children() -> bool {
     asked != -1
 }
 
-/// Kills who is in the warden's session. Everybody in it is of this run.
+/// Kills the processes of the table that are in the warden's session, which has only processes of
+/// this run.
 fn kill_session(table: &Table, session: i32) {
-    // SAFETY: asks for a number. Somebody else who has got the number is in another session.
+    // SAFETY: reads a number. A process that reuses the number is in another session.
     let ours = |pid: &i32| unsafe { libc::getsid(*pid) } == session;
     table.live().filter(ours).for_each(kill);
 }
 
-/// Ends what is left of a run whose warden was killed, from the tool.
+/// Ends the rest of a run whose warden was killed, from the tool.
 fn sweep(table: &Table, warden: i32, whose: Whose) {
     const PATIENCE: Duration = Duration::from_secs(10);
     table.end();
     let begun = Instant::now();
     loop {
-        // SAFETY: numbers only.
+        // SAFETY: only numbers.
         let ours = |pid: &i32| unsafe { libc::getsid(*pid) } == warden;
         let mut left: Vec<i32> = table.live().filter(ours).collect();
         if whose == Whose::Foreign {

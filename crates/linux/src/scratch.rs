@@ -1,4 +1,4 @@
-//! Folders for temporary files that a later run can tell from those in use.
+//! Folders for temporary files, of which a later run can tell whether they are in use.
 
 use crate::proof::{Identity, lock_of_dead};
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 const PREFIX: &str = "mmscale-scratch-";
 
 /// A folder with a random name that only this user can read. It is removed when this is dropped. A
-/// lock says that it is in use, until all processes that have inherited it have ended.
+/// lock shows that it is in use, until all processes that have inherited it have ended.
 #[derive(Debug)]
 pub struct Scratch {
     folder: TempDir,
@@ -18,19 +18,19 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new folder below the system's folder for temporary files.
+    /// Makes a folder below the system's folder for temporary files.
     pub fn new() -> Result<Self> {
         Self::below(&std::env::temp_dir())
     }
     fn below(place: &Path) -> Result<Self> {
-        // While this process runs, no other takes it for one that is left.
+        // While this process runs, no other process takes the folder for a leftover.
         let prefix = format!("{PREFIX}{}-", Identity::own());
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(place)?;
         let lock = open(folder.path())?;
         lock.try_lock()?;
         Ok(Self { folder, _lock: lock })
     }
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -41,19 +41,19 @@ fn open(folder: &Path) -> Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(folder)
 }
 
-/// The tool that a folder belongs to, by its name.
+/// Returns the tool that made a folder, from its name.
 fn owner(name: &str) -> Option<Identity> {
     name.strip_prefix(PREFIX)?.rsplit_once('-')?.0.parse().ok()
 }
 
-/// Removes folders of this user that are not in use. Returns what was removed, and what could not
-/// be.
+/// Removes folders of this user that are not in use. Returns the removed ones, and those that could
+/// not be removed.
 pub(crate) fn remove_stale() -> (Vec<PathBuf>, Vec<PathBuf>) {
     remove_stale_below(&std::env::temp_dir())
 }
 
 fn remove_stale_below(place: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    // SAFETY: asks for a number.
+    // SAFETY: reads a number.
     let user = unsafe { libc::geteuid() };
     let (mut removed, mut left) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {

@@ -1,5 +1,5 @@
-//! Settings of the kernel: their files, which of them the kernel keeps together, and values that it
-//! has really taken.
+//! Settings of the kernel: their files, the settings that depend on each other, and values that the
+//! kernel has accepted.
 
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Settings that the kernel changes together, from its documentation (admin-guide/sysctl).
 struct Coupled {
     keys: &'static [&'static str],
-    /// A write to one makes the others 0, and 0 cannot be written to all of them.
+    /// A write to one sets the others to 0, and 0 cannot be written to all of them.
     exclusive: bool,
 }
 
@@ -26,7 +26,7 @@ const COUPLED: [Coupled; 5] = [
 const ACTION: &str = "a write to it is an action, not a setting";
 const FOR_GOOD: &str = "it cannot be taken back before the next boot";
 const MANY: &str = "it changes settings of all network interfaces";
-/// Settings, or folders of them, that no run changes.
+/// Settings, or folders of them, that a run does not change.
 const REFUSED: [(&str, &str); 11] = [
     ("vm.compact_memory", ACTION),
     ("vm.drop_caches", ACTION),
@@ -41,14 +41,14 @@ const REFUSED: [(&str, &str); 11] = [
     ("net.ipv6.conf", MANY),
 ];
 
-/// A setting by its name with dots, and its value.
+/// A setting, by its name with dots, and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Value {
     pub(crate) key: String,
     pub(crate) value: String,
 }
 
-/// The file of a setting with dots or slashes in its name.
+/// Returns the file of a setting, whose name has dots or slashes.
 fn path_of(key: &str) -> Option<PathBuf> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     if !key.chars().all(plain) || key.contains("..") || key.starts_with('/') {
@@ -58,19 +58,19 @@ fn path_of(key: &str) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// Whether a word names a setting of the kernel.
+/// Whether a word is the name of a setting.
 pub fn is_sysctl(key: &str) -> bool {
     path_of(key).is_some()
 }
 
-/// The one name of a setting, with dots; none if there is no such setting.
+/// Returns the canonical name of a setting, with dots; `None` if there is no such setting.
 pub(crate) fn name_of(key: &str) -> Option<String> {
     let path = path_of(key)?;
     let below: Vec<_> = path.strip_prefix("/proc/sys").ok()?.iter().collect();
     Some(below.join(std::ffi::OsStr::new(".")).to_str()?.to_owned())
 }
 
-/// Why no run changes a setting.
+/// Returns why a run does not change a setting, if so.
 pub(crate) fn refusal(key: &str) -> Option<&'static str> {
     let within = |name: &str| {
         key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -82,49 +82,49 @@ fn coupled(key: &str) -> Option<&'static Coupled> {
     COUPLED.iter().find(|coupled| coupled.keys.contains(&key))
 }
 
-/// A setting with those that the kernel keeps together with it, always in the same order.
+/// Returns a setting with those that the kernel changes together with it, always in the same order.
 pub(crate) fn together(key: &str) -> Vec<String> {
     let keys = coupled(key).map_or(vec![key], |coupled| coupled.keys.to_vec());
     keys.into_iter().filter(|key| is_sysctl(key)).map(str::to_owned).collect()
 }
 
-/// The value of a setting.
+/// Reads the value of a setting.
 pub(crate) fn read(key: &str) -> Result<String> {
     let path = path_of(key).ok_or(ErrorKind::NotFound)?;
     let value = fs::read_to_string(path)?.trim_end_matches('\n').to_owned();
     if value.contains('\n') { Err(Error::other("its value has several lines")) } else { Ok(value) }
 }
 
-/// Whether two texts are one value: the kernel separates numbers of a list by tabs.
+/// Whether two texts are the same value: the kernel separates numbers of a list by tabs.
 pub(crate) fn same(a: &str, b: &str) -> bool {
     a.split_whitespace().eq(b.split_whitespace())
 }
 
-/// Writes a setting. Whether the kernel takes the value as it is, is another question.
+/// Writes a setting. The kernel may accept it and store another value.
 pub(crate) fn write(key: &str, value: &str) -> Result<()> {
     fs::write(path_of(key).ok_or(ErrorKind::NotFound)?, value)
 }
 
-/// Reads settings.
+/// Reads several settings.
 pub(crate) fn read_all(keys: &[String]) -> Result<Vec<Value>> {
     let one = |key: &String| Ok(Value { key: key.clone(), value: read(key)? });
     keys.iter().map(one).collect()
 }
 
-/// Settings that are not as they were.
+/// Returns the settings whose value has changed.
 fn changed(before: &[Value]) -> impl Iterator<Item = &Value> {
     before.iter().filter(|old| !read(&old.key).is_ok_and(|now| same(&now, &old.value)))
 }
 
-/// Restores settings and reads them back. Writing one may change others of them, and may be refused
-/// where it is the other that has to be written: so it takes some rounds. Returns the first that is
-/// not as it was, with what the kernel has instead.
+/// Restores settings and reads them back. A write of one may change others, and may be refused
+/// until another one is written, so it is done in several rounds. Returns the first that differs,
+/// with the kernel's value.
 pub(crate) fn restore(before: &[Value]) -> std::result::Result<(), Value> {
     const ROUNDS: usize = 4;
     for _ in 0..ROUNDS {
         for old in before {
             if !read(&old.key).is_ok_and(|now| same(&now, &old.value)) {
-                // What counts is what is read back.
+                // Only the value that is read back counts.
                 let _ = write(&old.key, &old.value);
             }
         }
@@ -141,8 +141,8 @@ pub(crate) fn restore(before: &[Value]) -> std::result::Result<(), Value> {
     }
 }
 
-/// Whether settings can be restored at all, asked before any of them is changed: the kernel must
-/// take the values that they have.
+/// Checks that settings can be restored, before any of them is changed: the kernel must accept
+/// their present values.
 pub(crate) fn can_restore(before: &[Value]) -> Result<()> {
     let zero = |old: &Value| old.value.trim() == "0";
     let exclusive =
@@ -154,7 +154,8 @@ pub(crate) fn can_restore(before: &[Value]) -> Result<()> {
     }
     for old in before.iter().filter(|old| before.len() == 1 || !zero(old)) {
         match write(&old.key, &old.value) {
-            // Of several, one may be read-only here: what counts is what is read back.
+            // One of several settings may be read-only here: only the values that are read back
+            // count.
             Err(why) if before.len() == 1 || why.kind() != ErrorKind::PermissionDenied => {
                 return Err(why);
             }

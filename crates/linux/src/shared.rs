@@ -1,4 +1,4 @@
-//! Memory that processes share which were forked after it was made: how workers tell what they did.
+//! Memory shared by processes that are forked after it was made: workers report through it.
 
 use mmscale_system::Plain;
 use std::cell::UnsafeCell;
@@ -11,21 +11,22 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-/// A value in memory of its own, which forks share. It goes when its process ends, or is dropped.
+/// A value in a mapping of its own, which forks share. It is unmapped when it is dropped, or its
+/// process ends.
 pub(crate) struct Region<T> {
     at: NonNull<T>,
 }
 
-/// Types of which all bytes 0 are a value.
+/// Types for which all bytes 0 are a valid value.
 ///
 /// # Safety
-/// They are.
+/// All bytes 0 are a valid value of the type.
 pub(crate) unsafe trait Zeroed {}
 
 impl<T: Zeroed> Region<T> {
-    /// Zeros.
+    /// Maps zeros.
     pub(crate) fn zeroed() -> std::io::Result<Self> {
-        // SAFETY: a new mapping, wherever the kernel likes.
+        // SAFETY: a new mapping, at an address of the kernel's choice.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -47,14 +48,14 @@ impl<T: Zeroed> Region<T> {
 impl<T> Deref for Region<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: mapped for as long as `self` lives, and a value from the start.
+        // SAFETY: mapped for as long as `self` lives, and valid from the start.
         unsafe { self.at.as_ref() }
     }
 }
 
 impl<T> Drop for Region<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody has a reference into it any more; `T` has nothing to drop.
+        // SAFETY: no reference into it is left; `T` has nothing to drop.
         unsafe { libc::munmap(self.at.as_ptr().cast(), size_of::<T>()) };
     }
 }
@@ -64,12 +65,12 @@ unsafe impl<T: Send + Sync> Send for Region<T> {}
 // SAFETY: as with a reference to a `T`.
 unsafe impl<T: Send + Sync> Sync for Region<T> {}
 
-/// A lock between processes and threads: 0, or the number of the thread that holds it. A holder
-/// that was killed keeps it: the next thread that wants the lock takes it over.
+/// A lock between processes and threads: 0, or the number of the thread that holds it. If the
+/// holder is killed, the next thread that locks it detects that and takes the lock over.
 #[derive(Default)]
 pub(crate) struct SharedLock(AtomicU32);
 
-/// How long a thread waits before it looks whether the holder lives, and between two looks.
+/// How long a thread waits before it checks whether the holder lives, and between two checks.
 const DOUBT_AFTER: Duration = Duration::from_millis(200);
 
 /// Releases the lock, on unwinding too.
@@ -77,7 +78,7 @@ struct Held<'a>(&'a SharedLock);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // Pairs with the `Acquire` in `with`.
+        // Pairs with the `Acquire` exchanges in `with`.
         self.0.0.store(0, Release);
     }
 }
@@ -88,7 +89,7 @@ impl SharedLock {
     /// # Panics
     /// If the calling thread holds the lock already.
     pub(crate) fn with<R>(&self, work: impl FnOnce() -> R) -> R {
-        // SAFETY: asks for a number.
+        // SAFETY: reads a number.
         let own = unsafe { libc::gettid() } as u32;
         let mut since = None;
         while let Err(holder) = self.0.compare_exchange_weak(0, own, Acquire, Relaxed) {
@@ -96,7 +97,7 @@ impl SharedLock {
             let doubted = since.get_or_insert_with(Instant::now);
             if holder != 0 && doubted.elapsed() > DOUBT_AFTER {
                 let dead = !lives(Path::new("/proc"), holder);
-                // Of all threads that found it dead, one gets the lock.
+                // Of all threads that found the holder dead, one gets the lock.
                 if dead && self.0.compare_exchange(holder, own, Acquire, Relaxed).is_ok() {
                     break;
                 }
@@ -109,9 +110,9 @@ impl SharedLock {
     }
 }
 
-/// Whether a thread still runs: one that has ended and is not reaped does not. Where `proc` does
-/// not say, because no file can be opened now or it is not mounted, the thread runs: two holders
-/// at once would be worse than waiting.
+/// Whether a thread still runs; one that has ended and is not reaped does not. If `proc` cannot be
+/// read, because it is not mounted or no file can be opened, the thread counts as running: two
+/// holders at the same time would be worse than waiting.
 fn lives(proc: &Path, thread: u32) -> bool {
     match std::fs::read_to_string(proc.join(thread.to_string()).join("stat")) {
         Ok(stat) => {
@@ -125,24 +126,24 @@ fn lives(proc: &Path, thread: u32) -> bool {
     }
 }
 
-/// A value in two copies, of which one counts: a process that is killed in the middle of a change
-/// leaves the value as it was before.
+/// A value in two copies, one of which is current. If a process is killed during a change, the
+/// value stays as it was before.
 struct Cell<T> {
     lock: SharedLock,
-    /// Which copy counts.
+    /// The index of the current copy.
     current: AtomicU32,
     copies: [UnsafeCell<MaybeUninit<T>>; 2],
 }
 
-// SAFETY: a lock of zeros is free, the number is 0, and the copies may be any bytes.
+// SAFETY: a lock of zeros is free, the index is 0, and the copies may be any bytes.
 unsafe impl<T> Zeroed for Cell<T> {}
-// SAFETY: the copies are touched under the lock only.
+// SAFETY: the copies are accessed under the lock only.
 unsafe impl<T: Send> Sync for Cell<T> {}
 
 /// A value that all processes of a run see and change, made before they start.
 ///
-/// Each process has its own memory but for this, so a pointer would lead elsewhere in each:
-/// [`Plain`] types have none.
+/// Each process has its own memory except for this value, so a pointer would be valid in one
+/// process only: [`Plain`] types have none.
 pub struct Shared<T: Plain>(Arc<Region<Cell<T>>>);
 
 impl<T: Plain> Clone for Shared<T> {
@@ -164,13 +165,13 @@ impl<T: Plain + Default> Default for Shared<T> {
 }
 
 impl<T: Plain> Shared<T> {
-    /// Memory with `value` in it.
+    /// Makes shared memory with `value` in it.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If no memory can be mapped.
     pub fn new(value: T) -> Self {
         let region = Region::<Cell<T>>::zeroed().expect("there is a page for what processes share");
-        // SAFETY: no other thread knows it yet.
+        // SAFETY: no other thread has a reference yet.
         unsafe { region.copies[0].get().write(MaybeUninit::new(value)) };
         Self(Arc::new(region))
     }
@@ -182,7 +183,7 @@ impl<T: Plain> Shared<T> {
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let cell = &*self.0;
         cell.lock.with(|| {
-            // Pairs with the `Release` below in a process that was killed before it released the
+            // Pairs with the `Release` below, in a process that was killed before it released the
             // lock.
             let current = (cell.current.load(Acquire) & 1) as usize;
             // SAFETY: under the lock, and this copy was written before it became current.
@@ -195,7 +196,7 @@ impl<T: Plain> Shared<T> {
             result
         })
     }
-    /// What it is now.
+    /// Returns the value.
     pub fn get(&self) -> T {
         self.change(|value| *value)
     }
@@ -212,7 +213,7 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             sum.change(|sum| *sum += 41);
-            // SAFETY: ends the child at once.
+            // SAFETY: ends the child immediately.
             unsafe { libc::_exit(0) };
         }
         // SAFETY: waits for the child above.
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_lock_whose_holder_died_is_taken_over() {
-        // SAFETY: the child ends at once, and is reaped at the end.
+        // SAFETY: the child ends immediately, and is reaped at the end.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: ends the child.
@@ -279,7 +280,7 @@ mod tests {
         assert!(lives(7), "no /proc is mounted there");
         std::fs::create_dir_all(folder.path().join("self")).unwrap();
         assert!(!lives(7));
-        // A read that fails for another reason, as where no descriptor is left.
+        // A read that fails for another reason, for example because no descriptor is left.
         std::fs::create_dir_all(folder.path().join("7/stat")).unwrap();
         assert!(lives(7));
         for (thread, stat, runs) in [(8, "8 (a) b) R 1", true), (9, "9 (x) Z 1", false)] {

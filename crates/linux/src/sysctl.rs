@@ -1,6 +1,6 @@
-//! Settings of the kernel that are changed for a while, and restored whatever happens. The tool
-//! restores them and reads them back; if it is killed, a *guardian* process does, which holds the
-//! other end of a pipe; if both are killed, a later run or `mmscale doctor` does, from a file
+//! Settings of the kernel that are changed temporarily, and restored in all cases. The tool
+//! restores them and reads them back. If the tool is killed, a *guardian* process does, which holds
+//! the other end of a pipe. If both are killed, a later run or `mmscale doctor` does, from a file
 //! (`remembered`).
 
 use crate::end::{await_end, has_ended};
@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a setting cannot be changed, or is not what it was.
+/// Why a setting cannot be changed, or was not restored.
 #[derive(Debug, Error)]
 pub enum SysctlError {
     /// There is no such setting.
@@ -29,20 +29,20 @@ pub enum SysctlError {
         /// Why it could not be restored.
         why: String,
     },
-    /// Another run changes it.
+    /// Another run is changing it.
     #[error("cannot change {key}: process {pid} changes it now; wait until that run has ended")]
     Used {
         /// The setting.
         key: String,
-        /// The other tool.
+        /// The process of the other run.
         pid: i32,
     },
-    /// Its old value cannot be kept.
+    /// Its old value cannot be stored.
     #[error("cannot keep the old value of {key} in /run/mmscale: {why}; run as root")]
     Memory {
         /// The setting.
         key: String,
-        /// Why not.
+        /// The error.
         why: Error,
     },
     /// It cannot be read or written.
@@ -50,22 +50,22 @@ pub enum SysctlError {
     Refused {
         /// The setting.
         key: String,
-        /// What it was to be.
+        /// The wanted value.
         value: String,
-        /// What the kernel said.
+        /// The kernel's error.
         why: Error,
     },
-    /// The kernel accepted a value and has another.
+    /// The kernel accepted a value and stored another.
     #[error("set {key} to `{value}`, and the kernel made `{has}` of it; look what values it takes")]
     NotTaken {
         /// The setting.
         key: String,
-        /// What it was to be.
+        /// The wanted value.
         value: String,
-        /// What it is.
+        /// The stored value.
         has: String,
     },
-    /// It is not what it was.
+    /// It does not have its old value.
     #[error(
         "{key} is `{has}` and was `{before}`, which the kernel does not take back: set it by hand; \
          {} keeps the old value, and `mmscale doctor` tries again", file.display()
@@ -73,17 +73,17 @@ pub enum SysctlError {
     NotRestored {
         /// The setting.
         key: String,
-        /// What it is.
+        /// Its present value.
         has: String,
-        /// What it was.
+        /// Its old value.
         before: String,
-        /// The file that remembers it.
+        /// The file with its old value.
         file: PathBuf,
     },
-    /// The process that restores it could not be started.
+    /// The guardian could not be started.
     #[error("cannot start the process that restores {0}: {1}")]
     Guardian(String, Error),
-    /// That process was killed.
+    /// The guardian was killed.
     #[error(
         "the process that restores {0} if this one is killed was itself killed from outside; \
          {0} was restored and the run ended"
@@ -91,7 +91,7 @@ pub enum SysctlError {
     GuardianKilled(String),
 }
 
-/// A setting that is restored when this is dropped, or its program ends.
+/// A setting that is restored when this is dropped, or its process ends.
 #[derive(Debug)]
 pub struct Sysctl {
     key: String,
@@ -100,12 +100,12 @@ pub struct Sysctl {
     held: i32,
     guardian: i32,
     watcher: Option<JoinHandle<()>>,
-    /// This process ends the guardian itself.
+    /// Whether this process ends the guardian itself.
     ending: Arc<AtomicBool>,
 }
 
 impl Sysctl {
-    /// Locks a setting, remembers its value, and starts its guardian.
+    /// Locks a setting, stores its value, and starts its guardian.
     pub fn guard(key: &str) -> Result<Self, SysctlError> {
         let key = setting::name_of(key).ok_or_else(|| SysctlError::Unknown(key.to_owned()))?;
         let not_restorable = |why: String| SysctlError::NotRestorable { key: key.clone(), why };
@@ -141,7 +141,7 @@ impl Sysctl {
         let remembered = Some(remembered);
         Ok(Self { key, before, remembered, held, guardian, watcher: None, ending })
     }
-    /// What it was.
+    /// Returns the old value.
     pub fn before(&self) -> &str {
         let own = self.before.iter().find(|old| old.key == self.key);
         own.map_or("", |old| &old.value)
@@ -160,7 +160,8 @@ impl Sysctl {
         let (guardian, ending) = (self.guardian, Arc::clone(&self.ending));
         self.watcher = Some(std::thread::spawn(move || {
             await_end(guardian);
-            // Pairs with the Release in `end_guardian`, which comes before the end it causes.
+            // Pairs with the `Release` store in `end_guardian`, which precedes the end that it
+            // causes.
             if !ending.load(Acquire) {
                 lost();
             }
@@ -182,9 +183,9 @@ impl Sysctl {
         }
         undone
     }
-    /// The guardian has nothing to do any more, and may be stopped: it is killed.
+    /// Kills the guardian, which has nothing to do any more and may be stopped.
     fn end_guardian(&mut self) {
-        // Pairs with the Acquire in the watcher.
+        // Pairs with the `Acquire` load in the watcher.
         self.ending.store(true, Release);
         // SAFETY: a child of ours that is not reaped.
         unsafe { libc::kill(self.guardian, libc::SIGKILL) };
@@ -199,13 +200,13 @@ impl Sysctl {
 
 impl Drop for Sysctl {
     fn drop(&mut self) {
-        // A caller that must know whether this worked calls `restore`.
+        // A caller that must know whether this succeeded calls `restore`.
         let _ = self.undo();
         self.end_guardian();
     }
 }
 
-/// Restores settings, and says which is not what it was.
+/// Restores settings; the error is the one that was not restored.
 pub(crate) fn restored(before: &[Value], remembered: &Remembered) -> Result<(), SysctlError> {
     setting::restore(before).map_err(|left| {
         let old = before.iter().find(|old| old.key == left.key);
@@ -223,7 +224,7 @@ fn close(fd: i32) {
     unsafe { libc::close(fd) };
 }
 
-/// Returns the end of the pipe that the guardian watches, and its number.
+/// Starts the guardian; returns the end of the pipe that it watches, and its number.
 fn start_guardian(remembered: &mut Remembered, record: &Record) -> Result<(i32, i32), Error> {
     let mut ends = [0; 2];
     // SAFETY: the place for two descriptors is ours.
@@ -231,7 +232,7 @@ fn start_guardian(remembered: &mut Remembered, record: &Record) -> Result<(i32, 
         return Err(Error::last_os_error());
     }
     let [watched, held] = ends;
-    // SAFETY: asks for a number.
+    // SAFETY: reads a number.
     let tool = unsafe { libc::getpid() };
     // SAFETY: the child uses memory and the C library's allocator, which survives forks.
     let guardian = unsafe { libc::fork() };
@@ -251,7 +252,8 @@ fn start_guardian(remembered: &mut Remembered, record: &Record) -> Result<(i32, 
     Ok((held, guardian))
 }
 
-/// The kernel may be busy with it: some tries, and then the file stays for a later run.
+/// Restores the settings in several attempts, because the kernel may be busy. If all fail, the file
+/// stays for a later run.
 fn restore_as_guardian(remembered: &mut Remembered, record: &Record) {
     const TRIES: usize = 50;
     if !remembered.take_over(record) {
@@ -266,12 +268,12 @@ fn restore_as_guardian(remembered: &mut Remembered, record: &Record) {
     }
 }
 
-/// Waits until the tool has closed its end, or is gone: a process that it has forked may still have
-/// the end open then.
+/// Waits until the tool has closed its end, or has ended: a process that it has forked may still
+/// have the end open then.
 fn await_tool_end(tool: i32, watched: i32) {
     const LOOK_MS: i32 = 50;
     // SAFETY: calls without memory of ours. If the tool ends while the guardian is stopped, the
-    // guardian has to go on.
+    // guardian has to continue.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGCONT);
@@ -282,7 +284,7 @@ fn await_tool_end(tool: i32, watched: i32) {
     }
     loop {
         let mut poll = libc::pollfd { fd: watched, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor to look at; asks for a number.
+        // SAFETY: one descriptor to poll; reads a number.
         let over = unsafe { libc::poll(&raw mut poll, 1, LOOK_MS) > 0 || libc::getppid() != tool };
         if over {
             return;

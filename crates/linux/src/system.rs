@@ -1,4 +1,4 @@
-//! [`System`] by system calls: the calls about the machine, processes and threads.
+//! [`System`] by system calls: the calls for the machine, processes and threads.
 
 use crate::compute::compute;
 use crate::end::{PANICKED, await_end};
@@ -15,7 +15,7 @@ use std::sync::{Arc, mpsc};
 /// Bytes of a thread's stack: bodies are shallow.
 const STACK_BYTES: usize = 256 << 10;
 
-/// The live kernel, as a process of a run sees it.
+/// The live kernel, from the view of a process of a run.
 #[derive(Clone)]
 pub struct Linux {
     pub(crate) run: Arc<RunState>,
@@ -28,17 +28,17 @@ impl std::fmt::Debug for Linux {
     }
 }
 
-/// Nanoseconds of a clock of the kernel.
+/// Reads a clock of the kernel, in ns.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the place is ours; these clocks are always there.
+    // SAFETY: the place is ours; these clocks always exist.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// CPU time of `who` in getrusage(2).
+/// Returns the CPU time of `who` in getrusage(2).
 pub(crate) fn cpu_time(who: i32) -> CpuTime {
-    // SAFETY: a zeroed rusage is one, and the place is ours.
+    // SAFETY: a zeroed rusage is valid, and the place is ours.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(who, &raw mut usage);
@@ -48,8 +48,8 @@ pub(crate) fn cpu_time(who: i32) -> CpuTime {
     CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }
 
-/// HZ of the kernel that runs here, if kernels are built with it: its coarse clock moves once a
-/// tick.
+/// Returns the HZ of this kernel, if it is one that kernels are built with. The coarse clock
+/// advances once a tick.
 pub fn tick_hz() -> Option<u32> {
     let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the place is ours.
@@ -62,9 +62,9 @@ fn timespec(ns: u64) -> libc::timespec {
     libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ }
 }
 
-/// Binds the calling thread to a CPU and gives it its priority.
+/// Binds the calling thread to a CPU and sets its priority.
 fn place(cpu: usize, priority: Priority) -> Result<(), Errno> {
-    // First the priority: on the CPU there may be somebody whom it is to go before.
+    // The priority is set first: a task on that CPU may be one that it has to preempt.
     if let Priority::RealTime(level) = priority {
         let param = libc::sched_param { sched_priority: i32::from(level).clamp(1, 99) };
         // SAFETY: the parameters are ours.
@@ -75,7 +75,7 @@ fn place(cpu: usize, priority: Priority) -> Result<(), Errno> {
 
 /// Binds the calling thread to a CPU, by the kernel's number.
 pub(crate) fn bind(cpu: usize) -> Result<(), Errno> {
-    // SAFETY: a set of CPUs of ours, without any in it.
+    // SAFETY: a set of CPUs of ours, which is empty.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     if cpu < libc::CPU_SETSIZE as usize {
         // SAFETY: within the set.
@@ -93,13 +93,13 @@ impl Linux {
     fn real_cpu(&self, spec: ThreadSpec) -> Result<usize, Errno> {
         self.run.cpus.get(spec.cpu).copied().ok_or(Errno::Inval)
     }
-    /// Runs a body; whoever panics in it ends its process and is told of.
+    /// Runs a body. A panic in it ends the process and is reported.
     fn run_body(&self, body: Body<Self>) {
         if catch_unwind(AssertUnwindSafe(|| body(self))).is_err() {
             exit(PANICKED);
         }
     }
-    /// The life of a new process, from its fork to its end.
+    /// Runs a new process, from its fork to its end.
     pub(crate) fn live(&self, cpu: usize, spec: ThreadSpec, body: Body<Self>) -> ! {
         if place(cpu, spec.priority).is_err() {
             self.run.table.tell("a thread could not get the CPU or the priority that it wants");
@@ -109,8 +109,9 @@ impl Linux {
         if self.own.returned() {
             exit(0);
         }
-        // Other threads go on, and the last of them takes the process down.
-        // SAFETY: ends this thread alone; nothing of its stack is used by others.
+        // Other threads continue, and the last of them ends the process.
+        //
+        // SAFETY: ends this thread only; no other thread uses its stack.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
         unreachable!("the thread has ended")
     }
@@ -128,7 +129,7 @@ impl Linux {
                 Ok(id)
             }
             Forked::Child(own) => {
-                // SAFETY: asks for a number.
+                // SAFETY: reads a number.
                 self.run.table.begun(id, unsafe { libc::getpid() });
                 Self { run: Arc::clone(&self.run), own }.live(cpu, spec, body)
             }
@@ -136,7 +137,7 @@ impl Linux {
     }
 }
 
-/// Ends the process at once: what Rust would clean up belongs to its parent.
+/// Ends the process immediately: what Rust would clean up belongs to its parent.
 fn exit(code: i32) -> ! {
     // SAFETY: ends the process.
     unsafe { libc::_exit(code) }
@@ -176,7 +177,7 @@ impl System for Linux {
         Ok(())
     }
     fn cpu_offline(&self, _: usize) -> Result<(), Errno> {
-        // Others run on this computer too.
+        // Other programs run on this computer too.
         Err(Errno::Perm)
     }
     fn cpu_online(&self, _: usize) -> Result<(), Errno> {
@@ -201,7 +202,7 @@ impl System for Linux {
                 exit(0);
             }
         };
-        // Held until it is noted: it may end, and be waited for, before this returns.
+        // Held until the thread is noted: it may end, and be joined, before this returns.
         let mut threads = self.own.threads();
         match std::thread::Builder::new().stack_size(STACK_BYTES).spawn(life) {
             Ok(handle) => {
@@ -243,26 +244,27 @@ impl System for Linux {
     }
     fn kill(&self, process: ProcessId) -> Result<(), Errno> {
         self.run.table.will_be_killed(process);
-        // SAFETY: a process of this run, which nobody reaps meanwhile.
+        // SAFETY: a process of this run, which is not reaped under the table's lock.
         let kill = |pid| check(unsafe { libc::kill(pid, libc::SIGKILL) }).map(|_| ());
         self.run.table.with(process, kill)
     }
     fn pidfd_open(&self, process: ProcessId) -> Result<Fd, Errno> {
         let open = |pid: i32| {
-            // SAFETY: numbers only.
+            // SAFETY: only numbers.
             check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
         };
         self.run.table.with(process, open).map(|fd| self.own.open(fd as i32))
     }
     fn close(&self, fd: Fd) -> Result<(), Errno> {
         let real = self.own.forget(fd).ok_or(Errno::Badf)?;
-        // SAFETY: a descriptor that the program has opened, and that nobody finds any more.
+        // SAFETY: a descriptor that the program has opened, and that no thread can look up any
+        // more.
         check(unsafe { libc::close(real) }).map(|_| ())
     }
     fn process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno> {
         let fd = self.own.descriptor(process).unwrap_or(-1);
         let begun_ns = clock_ns(libc::CLOCK_MONOTONIC);
-        // SAFETY: numbers only.
+        // SAFETY: only numbers.
         check(unsafe { libc::syscall(libc::SYS_process_mrelease, fd, flags) })?;
         self.run.table.released(clock_ns(libc::CLOCK_MONOTONIC) - begun_ns);
         Ok(())
@@ -335,7 +337,7 @@ impl System for Linux {
 }
 
 impl Linux {
-    /// An access to what is no program's memory would be one to this program itself.
+    /// Refuses an access outside programs' memory, which would be one to this program itself.
     fn reachable_word(&self, at: Addr) -> Result<(), Errno> {
         if self.own.may_use(at.0, 8) { Ok(()) } else { Err(Errno::Segv) }
     }

@@ -1,6 +1,6 @@
-//! All processes of a run, in memory that they share. A number is never used twice; the kernel's
-//! own process numbers are, so nobody is signalled but under the lock that his parent reaps him
-//! under.
+//! All processes of a run, in memory that they share. Our number of a process is never used twice,
+//! but the kernel's number is. So a process is signalled only under the lock under which its parent
+//! reaps it.
 
 use crate::shared::{Region, SharedLock, Zeroed};
 use mmscale_system::{CpuTime, Errno, Exit, ProcessId};
@@ -8,9 +8,9 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 
-/// Processes of one run, one after the other included.
+/// The most processes of one run, ended ones included.
 const SLOTS: usize = 1 << 20;
-/// Bytes of the text that says what went wrong first.
+/// Bytes of the message about the first error.
 const TEXT_BYTES: usize = 2048;
 
 /// A process.
@@ -18,11 +18,11 @@ struct Slot {
     /// 0 until it has begun.
     pid: AtomicI32,
     parent: AtomicU32,
-    /// Somebody waits for it, or has.
+    /// A process waits for it, or has waited.
     claimed: AtomicBool,
-    /// Nobody finds it any more.
+    /// No look-up finds it any more.
     gone: AtomicBool,
-    /// Somebody of the run has killed it.
+    /// A process of the run has killed it.
     killed: AtomicBool,
     lock: SharedLock,
 }
@@ -34,13 +34,14 @@ pub(crate) struct Table {
     begin_ns: AtomicU64,
     user_ns: AtomicU64,
     system_ns: AtomicU64,
-    /// Calls of process_mrelease that helped: how many, their sum and the longest in ns.
+    /// Successful calls of process_mrelease: their number, their sum and the longest, in ns.
+    /// Relaxed: statistics only.
     releases: AtomicU64,
     release_ns: AtomicU64,
     release_max_ns: AtomicU64,
-    /// A memory group limits the run.
+    /// Whether a memory group limits the run.
     grouped: AtomicBool,
-    /// No process and no thread starts any more.
+    /// Whether the run has ended: no process and no thread starts any more.
     over: AtomicBool,
     told: AtomicBool,
     text_len: AtomicU32,
@@ -50,25 +51,26 @@ pub(crate) struct Table {
 
 // SAFETY: numbers, flags, and locks that are free.
 unsafe impl Zeroed for Table {}
-// SAFETY: the text is written once, by whoever set `told`, and read when `text_len` says so.
+// SAFETY: the text is written once, by the process that set `told`, and read after `text_len` is
+// set.
 unsafe impl Sync for Table {}
 
-/// How long calls took, from outside.
+/// Durations of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CallTimes {
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// The sum, in ns.
+    /// Their sum, in ns.
     pub total_ns: u64,
     /// The longest, in ns.
     pub max_ns: u64,
 }
 
-/// How a process was reaped.
+/// The end of a process that was reaped.
 pub(crate) struct Reaped {
-    /// As [`System::wait`](mmscale_system::System::wait) says it.
+    /// As for [`System::wait`](mmscale_system::System::wait).
     pub(crate) exit: Exit,
-    /// It ended by a signal that nobody of the run has sent, before the run was over.
+    /// The signal that ended it, if no process of the run sent it and the run had not ended.
     pub(crate) crash: Option<i32>,
 }
 
@@ -76,7 +78,8 @@ impl Table {
     pub(crate) fn new() -> std::io::Result<Region<Self>> {
         Region::zeroed()
     }
-    /// A number for a child of `parent`. `Nomem`: there are none left, or the run is over.
+    /// Returns a number for a child of `parent`. `Nomem` if none is left, `Stopped` if the run has
+    /// ended.
     pub(crate) fn take(&self, parent: ProcessId) -> Result<ProcessId, Errno> {
         if self.is_over() {
             return Err(Errno::Stopped);
@@ -89,18 +92,18 @@ impl Table {
         slot.parent.store(parent.0, Relaxed);
         Ok(ProcessId(number))
     }
-    /// The process has the kernel's number `pid`.
+    /// Stores the kernel's number `pid` of the process.
     pub(crate) fn begun(&self, process: ProcessId, pid: i32) {
         self.slots[process.0 as usize].pid.store(pid, Release);
     }
-    /// It could not be made.
+    /// Notes that the process could not be made.
     pub(crate) fn never_was(&self, process: ProcessId) {
         self.slots[process.0 as usize].gone.store(true, Release);
     }
     fn known(&self) -> &[Slot] {
         &self.slots[..(self.used.load(Acquire) as usize).min(SLOTS)]
     }
-    /// Does something with a process that is there, dead or alive: nobody reaps it meanwhile.
+    /// Calls `f` for a process that exists, dead or alive. It is not reaped meanwhile.
     pub(crate) fn with<R>(
         &self,
         process: ProcessId,
@@ -112,13 +115,13 @@ impl Table {
             if pid <= 0 || slot.gone.load(Acquire) { Err(Errno::Srch) } else { work(pid) }
         })
     }
-    /// The run itself kills a process.
+    /// Notes that the run itself kills a process.
     pub(crate) fn will_be_killed(&self, process: ProcessId) {
         if let Some(slot) = self.known().get(process.0 as usize) {
             slot.killed.store(true, Release);
         }
     }
-    /// The child `process` of `parent`, for the first who waits for it.
+    /// Claims the child `process` of `parent` for the first caller that waits for it.
     pub(crate) fn claim(&self, process: ProcessId, parent: ProcessId) -> Result<i32, Errno> {
         let slot = self.known().get(process.0 as usize).ok_or(Errno::Child)?;
         let own = slot.parent.load(Relaxed) == parent.0 && process != parent;
@@ -149,7 +152,7 @@ impl Table {
             None => reap(),
         }
     }
-    /// Kernel numbers of processes that nobody has waited for.
+    /// Returns the kernel's numbers of processes that were not waited for.
     pub(crate) fn live(&self) -> impl Iterator<Item = i32> {
         let there = |slot: &&Slot| !slot.gone.load(Acquire) && slot.pid.load(Acquire) > 0;
         self.known().iter().filter(there).map(|slot| slot.pid.load(Acquire))
@@ -164,7 +167,7 @@ impl Table {
     pub(crate) fn begin_ns(&self) -> u64 {
         self.begin_ns.load(Acquire)
     }
-    /// What all processes have used together, when they have ended.
+    /// Stores the CPU time of all processes, after they have ended.
     pub(crate) fn set_cpu(&self, cpu: CpuTime) {
         self.user_ns.store(cpu.user_ns, Release);
         self.system_ns.store(cpu.system_ns, Release);
@@ -173,21 +176,21 @@ impl Table {
         let (user_ns, system_ns) = (self.user_ns.load(Acquire), self.system_ns.load(Acquire));
         CpuTime { user_ns, system_ns }
     }
-    /// A memory group limits the run from now on.
+    /// Notes that a memory group limits the run.
     pub(crate) fn set_grouped(&self) {
         self.grouped.store(true, Release);
     }
-    /// Whether one does.
+    /// Whether a memory group limits the run.
     pub(crate) fn is_grouped(&self) -> bool {
         self.grouped.load(Acquire)
     }
-    /// A call of process_mrelease has helped.
+    /// Counts a successful call of process_mrelease.
     pub(crate) fn released(&self, ns: u64) {
         self.releases.fetch_add(1, Relaxed);
         self.release_ns.fetch_add(ns, Relaxed);
         self.release_max_ns.fetch_max(ns, Relaxed);
     }
-    /// All such calls.
+    /// Returns the statistics of these calls.
     pub(crate) fn releases(&self) -> CallTimes {
         CallTimes {
             count: self.releases.load(Relaxed),
@@ -202,32 +205,33 @@ impl Table {
         self.over.load(Acquire)
     }
 
-    /// Notes what went wrong, if it is the first.
+    /// Stores the message about an error, if it is the first.
     pub(crate) fn tell(&self, text: &str) {
         if self.told.swap(true, AcqRel) {
             return;
         }
         let bytes = text.as_bytes();
         let len = bytes.len().min(TEXT_BYTES);
-        // SAFETY: only the first to tell is here, and nobody reads before the length is there.
+        // SAFETY: only the first caller is here, and no process reads before the length is set.
         unsafe { (&mut *self.text.get())[..len].copy_from_slice(&bytes[..len]) };
         self.text_len.store(len as u32, Release);
     }
-    /// What went wrong first.
+    /// Returns the message about the first error.
     pub(crate) fn told(&self) -> Option<String> {
         // Pairs with the `Release` in `tell`.
         let len = self.text_len.load(Acquire) as usize;
         if len == 0 {
             return None;
         }
-        // SAFETY: once the length is there the text is not written again. Before that no reference
+        // SAFETY: after the length is set the text is not written again. Before that no reference
         // is made: `tell` may be writing.
         let text = unsafe { &*self.text.get() };
         Some(String::from_utf8_lossy(&text[..len]).into_owned())
     }
 }
 
-/// Whether a kill is `expected` depends on who killed; other signals never are.
+/// Converts a wait status. A kill is `expected` if a process of the run sent it; other signals
+/// never are.
 fn reaped_as(status: i32, expected: bool) -> Reaped {
     if !libc::WIFSIGNALED(status) {
         return Reaped { exit: Exit::Returned, crash: None };
@@ -238,7 +242,7 @@ fn reaped_as(status: i32, expected: bool) -> Reaped {
 }
 
 impl Reaped {
-    /// What there is to tell of an end that nobody of the run wanted.
+    /// Returns the message for an end that no process of the run caused.
     pub(crate) fn complaint(&self) -> Option<String> {
         let by = match self.crash? {
             libc::SIGKILL => {

@@ -1,9 +1,9 @@
-//! Accesses of programs to their memory that may fault: a SIGSEGV or SIGBUS at one of two known
-//! instructions becomes an error instead of the process's end.
+//! Accesses of programs to their memory that may fault. A SIGSEGV or SIGBUS at one of two known
+//! instructions becomes an error instead of the end of the process.
 
 use mmscale_system::Errno;
 
-/// What an access gave: the word, and 0 or the signal.
+/// The result of an access: the word, and 0 or the signal.
 #[repr(C)]
 struct Accessed {
     word: u64,
@@ -53,10 +53,10 @@ unsafe extern "C" {
 /// Reads a word.
 ///
 /// # Safety
-/// The address is in memory that is the program's, mapped or not.
+/// The address is in memory of programs, mapped or not.
 pub(crate) unsafe fn load(at: u64) -> Result<u64, Errno> {
-    // SAFETY: the first instruction reads a word of memory that Rust knows nothing of; if it
-    // faults, the handler goes on behind it with the signal's number.
+    // SAFETY: the first instruction reads a word of memory that Rust does not know. If it faults,
+    // the handler continues after it with the signal's number.
     let Accessed { word, signal } = unsafe { mmscale_user_load(at) };
     failed(signal).map_or(Ok(word), Err)
 }
@@ -64,9 +64,9 @@ pub(crate) unsafe fn load(at: u64) -> Result<u64, Errno> {
 /// Writes a word.
 ///
 /// # Safety
-/// The address is in memory that is the program's, mapped or not.
+/// The address is in memory of programs, mapped or not.
 pub(crate) unsafe fn store(at: u64, word: u64) -> Result<(), Errno> {
-    // SAFETY: as for `load`; nothing of Rust's lies where programs may write.
+    // SAFETY: as for `load`; Rust has no data where programs may write.
     let Accessed { signal, .. } = unsafe { mmscale_user_store(at, word) };
     failed(signal).map_or(Ok(()), Err)
 }
@@ -79,7 +79,7 @@ fn failed(signal: u64) -> Option<Errno> {
     }
 }
 
-/// Has faults of programs' accesses handled, in this process and in all that it forks.
+/// Installs the handler for faults of programs' accesses, in this process and in all its forks.
 pub(crate) fn catch_faults() -> std::io::Result<()> {
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
         // SAFETY: a zeroed sigaction is a valid one; the handler is async-signal-safe.
@@ -96,11 +96,11 @@ pub(crate) fn catch_faults() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Goes on at `mmscale_user_failed` if one of the two instructions has faulted. Any other fault is
-/// a bug: it happens again, with nobody to handle it.
+/// Continues at `mmscale_user_failed` if one of the two instructions has faulted. Any other fault
+/// is a bug: it repeats with the default action.
 extern "C" fn on_fault(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let ours = [mmscale_user_load as *const () as u64, mmscale_user_store as *const () as u64];
-    // SAFETY: the kernel gives a handler with SA_SIGINFO its context, which is ours to change.
+    // SAFETY: the kernel passes a handler with SA_SIGINFO its context, which it may change.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     if !divert(context, &ours, mmscale_user_failed as *const () as u64, signal as u64) {
         // SAFETY: setting the default action is async-signal-safe.

@@ -1,12 +1,12 @@
-//! What the manual pages say of the calls, asked of the live kernel: the same cases that the memory
-//! manager passes on the simulated machine and on real threads.
+//! The conformance cases on the live kernel: the same cases that the memory manager passes on the
+//! simulated machine and on real threads.
 
 use mmscale_conformance::cases;
 use mmscale_linux::{Config, Linux, run};
 use mmscale_system::{Exit, System, ThreadSpec};
 
 fn config() -> Config {
-    // Only what hangs takes that long, on a computer that does much else too.
+    // Only a hang takes that long, even on a busy computer.
     Config {
         cpus: 2,
         memory_bytes: 256 << 20,
@@ -16,7 +16,7 @@ fn config() -> Config {
     }
 }
 
-/// One case, in a process of its own.
+/// Runs one case in a process of its own.
 fn ask(case: fn(&Linux)) -> Result<(), String> {
     let init = move |system: &Linux| {
         let process = system.process(ThreadSpec::on(0), Box::new(case)).expect("there is memory");

@@ -1,5 +1,5 @@
-//! How runs end: nothing of them is left, whoever ends them. Each test counts processes and memory
-//! groups of its own session's runs before it says so.
+//! How runs end: in every case all of their processes and groups are gone. Each test counts the
+//! processes and memory groups of its own session's runs first.
 
 mod skip;
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Nothing here takes that long, on a computer that does much else too: only what hangs does.
+/// No test takes that long, even on a busy computer: only a hang does.
 const PATIENCE: Duration = Duration::from_secs(240);
 const LIMIT_NS: u64 = 300_000_000_000;
 
@@ -21,14 +21,14 @@ fn config() -> Config {
     Config { cpus: 2, memory_bytes: 256 << 20, processes: 16, limit_ns: LIMIT_NS, interrupt: None }
 }
 
-/// Whether a process is there and not only waits to be reaped.
+/// Whether a process exists and is not only waiting to be reaped.
 fn lives(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// Memory groups that a process has made and not removed.
+/// Returns memory groups that a process has made and not removed.
 fn groups(of: i32) -> Vec<PathBuf> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut found = Vec::new();
@@ -57,7 +57,7 @@ fn note(pids: &Pids) {
     });
 }
 
-/// A tree of processes that go on for ever, with threads, and memory that comes and goes.
+/// Starts a tree of processes that never end, with threads, and memory that is mapped and unmapped.
 fn endless(pids: &Pids) -> impl FnOnce(&Linux) + Send + 'static {
     let pids = pids.clone();
     move |system| {
@@ -87,7 +87,7 @@ fn endless(pids: &Pids) -> impl FnOnce(&Linux) + Send + 'static {
     }
 }
 
-/// Nobody who had begun is left.
+/// Checks that all noted processes have ended.
 fn all_gone(pids: &Pids) {
     let (all, count) = pids.get();
     let left: Vec<i32> = all[..count].iter().copied().filter(|pid| lives(*pid)).collect();
@@ -140,7 +140,7 @@ fn a_first_process_that_is_killed_from_outside_takes_all_others_with_it() {
     all_gone(&pids);
 }
 
-/// One of many workers: the figures of the others would not be those of the run.
+/// The rates of the other workers would not be those of the run.
 #[test]
 fn a_worker_that_is_killed_from_outside_fails_the_run() {
     let worker = Shared::new(0);
@@ -183,12 +183,12 @@ fn a_warden_that_is_killed_from_outside_leaves_nobody() {
     all_gone(&pids);
 }
 
-/// A setting that the calling thread and its children have for themselves, so that nobody else on
-/// this computer is disturbed, nor disturbs: the domain name of a namespace of names. None where
-/// that is not allowed.
+/// Returns a setting that the calling thread and its children have for themselves, so that it
+/// neither disturbs other programs nor is disturbed: the domain name of a UTS namespace. `None`
+/// where that is not allowed.
 fn own_setting() -> Option<&'static str> {
     const KEY: &str = "kernel.domainname";
-    // SAFETY: the calling thread alone gets names of its own.
+    // SAFETY: only the calling thread gets names of its own.
     let own = unsafe { libc::unshare(libc::CLONE_NEWUTS) } == 0;
     let may = || Sysctl::guard(KEY).and_then(|setting| setting.set(setting.before())).is_ok();
     let key = (own && may()).then_some(KEY);
@@ -198,14 +198,14 @@ fn own_setting() -> Option<&'static str> {
     key
 }
 
-/// A tool that is killed closes its pipe. A fork of this test stands for the tool.
+/// A tool that is killed closes its pipe. A fork of this test plays the tool.
 #[test]
 fn a_tool_that_is_killed_leaves_no_process_and_no_setting() {
     let pids = Pids::new(([0; PIDS], 0));
     let key = own_setting();
     let path = "/proc/sys/kernel/domainname";
     let before = std::fs::read_to_string(path).unwrap();
-    // SAFETY: the child runs what a tool does and is killed in it.
+    // SAFETY: the child acts as a tool and is killed meanwhile.
     let tool = unsafe { libc::fork() };
     if tool == 0 {
         let setting = key.map(|key| Sysctl::guard(key).unwrap());
@@ -243,7 +243,7 @@ fn a_tool_that_is_killed_leaves_no_process_and_no_setting() {
 fn a_tool_and_a_warden_that_are_killed_together_leave_no_process() {
     for stopped in [false, true] {
         let pids = Pids::new(([0; PIDS], 0));
-        // SAFETY: the child runs what a tool does and is killed in it.
+        // SAFETY: the child acts as a tool and is killed meanwhile.
         let tool = unsafe { libc::fork() };
         if tool == 0 {
             let _ = run(&config(), Box::new(endless(&pids)));
@@ -289,9 +289,9 @@ fn a_stopped_warden_cannot_hold_the_tool() {
     // SAFETY: numbers only: the session of the run is its warden's.
     let warden = unsafe { libc::getsid(pids.get().0[0]) };
     stop.store(true, Ordering::Relaxed);
-    // It is stopped again and again, so that it never gets to end the run.
+    // It is stopped repeatedly, so that it never ends the run.
     while !running.is_finished() {
-        // SAFETY: numbers only, of a process that the tool has not reaped yet, or of none.
+        // SAFETY: only numbers, of a process that the tool has not reaped yet, or of none.
         unsafe { libc::kill(warden, libc::SIGSTOP) };
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -300,7 +300,7 @@ fn a_stopped_warden_cannot_hold_the_tool() {
     all_gone(&pids);
 }
 
-/// The guardian that the calling thread has started.
+/// Returns the guardian that the calling thread has started.
 fn guardian() -> i32 {
     let children = std::fs::read_to_string("/proc/thread-self/children").unwrap();
     let name = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -325,7 +325,7 @@ fn a_setting_has_one_run_that_changes_it_and_a_guardian_that_lives() {
     let told = Arc::clone(&lost);
     setting.on_lost_guardian(move || told.store(true, Ordering::Release));
     setting.set("changed").unwrap();
-    // SAFETY: the child tries what a second tool does.
+    // SAFETY: the child acts as a second tool.
     let second = unsafe { libc::fork() };
     if second == 0 {
         let used = matches!(Sysctl::guard(key), Err(SysctlError::Used { .. }));
@@ -340,7 +340,7 @@ fn a_setting_has_one_run_that_changes_it_and_a_guardian_that_lives() {
     // SAFETY: a child of this thread.
     unsafe { libc::kill(guardian(), libc::SIGKILL) };
     let since = Instant::now();
-    // Pairs with the Release of the callback.
+    // Pairs with the `Release` store of the callback.
     while !lost.load(Ordering::Acquire) {
         assert!(since.elapsed() < PATIENCE, "nothing is told of a dead guardian");
         std::thread::sleep(Duration::from_millis(1));
@@ -357,7 +357,7 @@ fn a_setting_whose_tool_and_guardian_are_killed_is_restored_later() {
     for next_run in [false, true] {
         let before = std::fs::read_to_string(path).unwrap();
         let told = Shared::new(0);
-        // SAFETY: the child does what a tool does and is killed in it.
+        // SAFETY: the child acts as a tool and is killed meanwhile.
         let tool = unsafe { libc::fork() };
         if tool == 0 {
             let setting = Sysctl::guard(key).unwrap();
@@ -433,7 +433,7 @@ fn more_processes_than_there_may_be_are_refused_before_anything_starts() {
     assert!(why.contains("raise that limit"), "{why}");
 }
 
-/// At the limit of its group the kernel kills somebody of the run, and the run says so.
+/// At the limit of its group the kernel kills a process of the run, and the run reports that.
 #[test]
 fn a_run_that_takes_more_than_its_plan_is_stopped_alone() {
     let ended = Shared::new(None::<bool>);
@@ -452,7 +452,7 @@ fn a_run_that_takes_more_than_its_plan_is_stopped_alone() {
         Ok(outcome) if outcome.limited_by == mmscale_linux::LimitedBy::Plan => {
             skipped("the limit of a memory group", "none may be made here");
         }
-        // The kernel may choose the parent: then the run says that it was killed.
+        // The kernel may choose the parent: then the run reports that it was killed.
         other => assert!(other.is_err() || ended.get() == Some(true), "{other:?}"),
     }
 }
@@ -470,7 +470,7 @@ fn a_thousand_processes_run_and_end() {
             system.process(ThreadSpec::on(nth % 2), Box::new(body))
         };
         let all: Result<Vec<_>, Errno> = (0..1000).map(child).collect();
-        // Whoever limits how many processes there may be gets fewer.
+        // Fewer processes are refused where their number is limited.
         let Ok(all) = all else { return no_room.change(|refused| *refused = true) };
         for process in all {
             assert_eq!(system.wait(process), Ok(Exit::Returned));
@@ -486,7 +486,7 @@ fn a_thousand_processes_run_and_end() {
     assert_eq!(count.get(), 1000);
 }
 
-/// A script as a run of somebody else's program.
+/// A script as the foreign program of a run.
 fn script(text: &str) -> (tempfile::TempDir, Foreign) {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
@@ -504,7 +504,7 @@ fn somebody_elses_program_says_what_it_says() {
     let (_, said) = run_command(&config(), &foreign, |_| {}).expect("it runs");
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[..2], ["one", "two"], "both streams, in their order");
-    // The run's first process is on one CPU, and the program on all that the run has.
+    // The run's first process is on one CPU, and the program on all CPUs of the run.
     let several = |list: &str| list.rsplit(":").next().unwrap_or("").contains([',', '-']);
     let own = std::fs::read_to_string("/proc/self/status").unwrap();
     let own = own.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap();
@@ -517,7 +517,8 @@ fn somebody_elses_program_says_what_it_says() {
     assert!(why.contains("/no/such/program") && why.contains("No such file"), "{why}");
 }
 
-/// What it has started goes with it, in a session of its own too, whoever ends the run.
+/// All processes that it has started end with it, those in a session of their own too, in every
+/// kind of end.
 #[test]
 fn nobody_is_left_of_somebody_elses_program() {
     for killed in [false, true] {
@@ -562,7 +563,7 @@ fn nobody_is_left_of_somebody_elses_program() {
 fn nothing_stays_of_a_run_that_has_ended() {
     run(&config(), Box::new(|_: &Linux| {})).expect("it does nothing");
     let mine = |path: &PathBuf| std::fs::read_to_string(path.join("cgroup.procs")).is_ok();
-    // Other tests of this program run beside this one and have groups of their own, with somebody
+    // Other tests of this program run at the same time and have groups of their own, with processes
     // in them.
     let empty = |path: &PathBuf| {
         mine(path) && std::fs::read_to_string(path.join("cgroup.procs")).is_ok_and(|p| p.is_empty())

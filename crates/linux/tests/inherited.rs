@@ -1,5 +1,5 @@
-//! What a program inherits from the one that started it does not change a run: each test starts
-//! this program again, as it would be started there.
+//! State that a program inherits does not change a run: each test starts this program again, with
+//! such a state.
 
 use mmscale_linux::{Config, Linux, run};
 use std::os::unix::process::CommandExt;
@@ -54,11 +54,11 @@ fn a_layout_in_which_programs_would_unmap_this_one_is_refused() {
         }
         return;
     }
-    // SAFETY: a number; it holds from the next exec on.
+    // SAFETY: a number; it holds after the next exec.
     let legacy = || _ = unsafe { libc::personality(libc::ADDR_COMPAT_LAYOUT as libc::c_ulong) };
     let output = again("a_layout_in_which_programs_would_unmap_this_one_is_refused", legacy);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Other kernels and architectures may have a place above all the same.
+    // Other kernels and architectures may still have space above.
     assert!(said.contains("setarch -L") || said.contains("outcome: it ran"), "{said}");
     assert!(!cfg!(target_arch = "x86_64") || said.contains("setarch -L"), "{said}");
 }

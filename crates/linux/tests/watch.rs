@@ -1,7 +1,7 @@
-//! What the kernel tells of a run, where it lets us ask.
+//! Measurements in the kernel during a run, where the kernel allows them.
 //!
-//! Other processes share the CPUs with these, as many as they like: they take a CPU in the middle
-//! of anything, and empty its lists. What is asserted holds however often that happens.
+//! Other processes share the CPUs with these: they preempt them at any point, and drain their
+//! lists. The assertions hold however often that happens.
 
 mod skip;
 
@@ -15,14 +15,14 @@ use skip::skipped;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Time enough for a computer that does much else.
+/// Time enough for a busy computer.
 const LIMIT_NS: u64 = 300_000_000_000;
 
 fn config() -> Config {
     Config { cpus: 2, memory_bytes: 256 << 20, processes: 16, limit_ns: LIMIT_NS, interrupt: None }
 }
 
-/// Begins to watch all; says why where the kernel cannot be, or does not have what is watched.
+/// Starts to watch everything; reports why if the kernel does not allow it, or lacks an event.
 fn begin(test: &str, watches: &[Watch]) -> Option<Watching> {
     begin_at(test, watches, Sampling::All)
 }
@@ -30,7 +30,7 @@ fn begin(test: &str, watches: &[Watch]) -> Option<Watching> {
 fn begin_at(test: &str, watches: &[Watch], sampling: Sampling) -> Option<Watching> {
     let watching = match Watching::begin(&Plan { watches: watches.to_vec(), sampling }) {
         Ok(watching) => watching,
-        // What is compiled in is ours to mend; what is not allowed is not.
+        // A rejected program is a bug of mmscale; a missing permission is not.
         Err(why @ WatchError::Rejected(_)) => panic!("{test}: {why}"),
         Err(why) => {
             skipped(test, &why.to_string());
@@ -58,7 +58,7 @@ fn watched(
     run_under(begin(test, watches)?, program)
 }
 
-/// The same, under what was begun.
+/// Like [`watched`], with a watch that was started before.
 fn run_under(
     mut watching: Watching,
     program: impl FnOnce(&Linux) + Send + 'static,
@@ -79,7 +79,7 @@ fn run_under(
     Some(watching.seen().expect("it can be read"))
 }
 
-/// The kernel takes every program, and says which tracepoints it does not have.
+/// The kernel accepts every program, and reports the tracepoints that it does not have.
 #[test]
 fn all_there_is_can_be_watched_at_once() {
     let all = [
@@ -97,7 +97,7 @@ fn all_there_is_can_be_watched_at_once() {
     }
 }
 
-/// Whether there are two CPUs for two threads that do something to each other.
+/// Whether there are two CPUs for two threads that interact.
 fn two_cpus(test: &str) -> bool {
     let two = std::thread::available_parallelism().map_or(1, usize::from) > 1;
     if !two {
@@ -111,7 +111,7 @@ const ROUNDS: u64 = 500;
 /// Folios of one batch, in all kernels so far.
 const BATCH: u64 = 31;
 
-/// Runs `work`; what was seen, and how often others came in between.
+/// Runs `work`; returns what was seen, and how often the thread was switched out.
 fn folios(work: impl FnOnce(&Linux) + Send + 'static) -> Option<(Watched, u64)> {
     let others = Shared::new(0);
     let told = others.clone();
@@ -124,8 +124,8 @@ fn folios(work: impl FnOnce(&Linux) + Send + 'static) -> Option<(Watched, u64)> 
     Some((seen, others.get()))
 }
 
-/// Pages that are touched join their list 31 at a time, those that are populated one by one for
-/// each call: mmap drains what waits.
+/// Touched pages join their list 31 at a time. Populated pages join it one by one for each call,
+/// because mmap drains the batches.
 #[test]
 fn batches_are_whole_where_pages_are_touched_and_single_where_they_are_populated() {
     fn touch(system: &Linux) {
@@ -141,9 +141,10 @@ fn batches_are_whole_where_pages_are_touched_and_single_where_they_are_populated
         }
     }
     let mean = |seen: &Watched| seen.lru_folios as f64 / seen.lru_batches.max(1) as f64;
-    // Whoever has the CPU next may empty the batch that we have begun, and one is left at the end.
+    // The next task on the CPU may drain the batch that this one has begun, and one is left at the
+    // end.
     let least = |pages: u64, others: u64| pages.saturating_sub(BATCH * (others + 2));
-    // A batch that was emptied early is small: the best of some runs.
+    // A batch that was drained early is small: the best of some runs counts.
     let mut best = 0.0_f64;
     for _ in 0..20 {
         let Some((touched, others)) = folios(touch) else { return };
@@ -159,7 +160,8 @@ fn batches_are_whole_where_pages_are_touched_and_single_where_they_are_populated
     assert!(mean(&populated) < 3.0, "batches of 1: {populated:?}");
 }
 
-/// What is there for a twelfth of the time tells of all of it: as many folios, as many batches.
+/// Events recorded for a twelfth of the time stand for all of it: as many folios, as many
+/// batches.
 #[test]
 fn folios_that_are_looked_at_now_and_then_count_for_the_others() {
     const ROUNDS: u64 = 100_000;
@@ -172,18 +174,18 @@ fn folios_that_are_looked_at_now_and_then_count_for_the_others() {
         }
     };
     let seen = run_under(watching, populate).expect("it was begun");
-    // How many fall into those stretches is left to whoever else has the CPU then.
+    // How many of them are in those stretches depends on other users of the CPU.
     let about = ROUNDS / 5..ROUNDS * 5;
     assert!(about.contains(&seen.lru_folios), "{seen:?}");
     let mean = seen.lru_folios as f64 / seen.lru_batches as f64;
     assert!((1.0..2.0).contains(&mean), "batches of 1: {seen:?}");
 }
 
-/// A page that is unmapped under another CPU's eyes makes that CPU flush: its delivery is seen.
+/// A page that is unmapped while another CPU uses it makes that CPU flush: its delivery is seen.
 #[test]
 fn calls_between_cpus_have_their_function_and_their_delivery() {
     const SHOTS: u32 = 20;
-    /// Waits until the other has gone on, if he does so at once.
+    /// Waits until the other thread has made progress, if it does so soon.
     fn goes_on(beats: &AtomicU64) -> bool {
         let before = beats.load(Ordering::Relaxed);
         (0..10_000).any(|_| {
@@ -201,7 +203,8 @@ fn calls_between_cpus_have_their_function_and_their_delivery() {
         };
         let thread = system.spawn(ThreadSpec::on(1), Box::new(sibling)).unwrap();
         let at = system.mmap(MapSpec::new(PAGE_BYTES)).unwrap();
-        // Both must have their CPUs at the same time: with others on them they wait for that.
+        // Both threads must have their CPUs at the same time: with others on them they wait for
+        // that.
         let mut shots = 0;
         while shots < SHOTS {
             system.write(at, 1).unwrap();
@@ -231,7 +234,8 @@ fn calls_between_cpus_have_their_function_and_their_delivery() {
     assert!(flush.delivery.mean_ns() > 50.0, "{flush:?}");
 }
 
-/// Two threads that fault and unmap in one address space wait for each other, and we know for what.
+/// Two threads that fault and unmap in one address space wait for each other, and the lock is
+/// known.
 #[test]
 fn waits_have_a_class_and_a_path() {
     fn fight(system: &Linux) {
@@ -252,7 +256,7 @@ fn waits_have_a_class_and_a_path() {
     let ours = |class: &str| seen.sum(|wait| wait.class == class && wait.side == Side::Ours);
     let (count, total_ns, max_ns) = ours("mmap_lock");
     assert!(count > 10 && total_ns > max_ns && max_ns > 0, "{:?}", seen.waits);
-    // Of others more may be counted while we read.
+    // More waits of others may be counted while this reads.
     let mmap =
         |wait: &&Wait| wait.class == "mmap_lock" && wait.side == Side::Ours && wait.path.len() > 2;
     let wait = seen.waits.iter().find(mmap).expect("one was counted");
@@ -278,11 +282,11 @@ fn ends_have_phases_on_both_sides() {
         }
         let fd = system.pidfd_open(victim).unwrap();
         system.kill(victim).unwrap();
-        // It may be gone before this.
+        // It may have ended before this.
         let _ = system.process_mrelease(fd, 0);
         system.wait(victim).unwrap();
     }
-    // Whoever is late finds nothing to do: somebody is in time once.
+    // A call that is late finds nothing to do: one of them is in time.
     for _ in 0..20 {
         let Some(seen) = watched("ends", &[Watch::Exits], kill) else { return };
         assert!(seen.exit_zap.count > 0 && seen.exit_tables.count > 0, "{seen:?}");
@@ -295,7 +299,7 @@ fn ends_have_phases_on_both_sides() {
     panic!("no call of process_mrelease was in time, and seen");
 }
 
-/// At the limit of its memory group a run has a victim, and the kernel tells of it.
+/// At the limit of its memory group a run has a victim, and the kernel reports it.
 #[test]
 fn victims_of_the_out_of_memory_killer_are_counted() {
     let Some(mut watching) = begin("victims", &[Watch::Oom]) else { return };
@@ -313,7 +317,7 @@ fn victims_of_the_out_of_memory_killer_are_counted() {
         Ok(outcome) if outcome.limited_by == mmscale_linux::LimitedBy::Plan => {
             skipped("victims", "no memory group may be made here");
         }
-        // The kernel may choose the parent: then the run says that it was killed.
+        // The kernel may choose the parent: then the run reports that it was killed.
         _ => assert!(watching.seen().expect("it can be read").oom.marked > 0, "{ended:?}"),
     }
 }

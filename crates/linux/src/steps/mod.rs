@@ -1,8 +1,8 @@
-//! Single steps of this kernel, timed by system calls: for a machine profile of it.
+//! Single steps of this kernel, timed by system calls, for a machine profile of it.
 //!
-//! Each is one thing that a kernel does again and again, on one CPU or between two: entering it,
-//! changing a VMA, a fault that finds its page, a task switch, a wake-up, a call to another CPU.
-//! None is what a study measures.
+//! Each is an operation that a kernel repeats often, on one CPU or between two: a system call, a
+//! change of a VMA, a fault that finds its page, a task switch, a wake-up, a call to another CPU.
+//! None of them is a measurement of a study.
 
 mod pair;
 
@@ -14,31 +14,31 @@ use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd};
 use thiserror::Error;
 
-/// One round's figures, in ns.
+/// The results of one round, in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// A system call that does nothing: getppid.
+    /// A system call without work: getppid.
     pub syscall_ns: f64,
-    /// Half of mmap and munmap of a page that nobody touches, without the entries.
+    /// Half of mmap and munmap of a page that is not touched, without the entries.
     pub vma_edit_ns: f64,
-    /// A write fault on a page of a shared memory file that is there: nothing is allocated.
+    /// A write fault on an existing page of a shared memory file: nothing is allocated.
     pub fault_ns: f64,
-    /// A switch between two tasks of a CPU that give way to each other, without the calls.
+    /// A switch between two tasks of a CPU that yield to each other, without the calls.
     pub switch_ns: f64,
-    /// Waking a task of the own CPU by futex, without the calls and the switch to it.
+    /// Waking a task of the same CPU by futex, without the calls and the switch to it.
     pub wake_ns: f64,
-    /// What needs two CPUs; none on a computer with one.
+    /// Steps between two CPUs; `None` on a computer with one.
     pub pair: Option<PairRound>,
 }
 
-/// A round's figures between two CPUs, in ns.
+/// The results of a round between two CPUs, in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairRound {
-    /// What one interrupt and its answer add to an expedited membarrier; none where the kernel does
-    /// not have that.
+    /// The time that one interrupt and its answer add to an expedited membarrier; `None` where the
+    /// kernel does not have it.
     pub ipi_ns: Option<f64>,
-    /// From the wake-up of a task on a CPU that sleeps to its first step, without the wake-up
-    /// itself, the switch and a call.
+    /// From the wake-up of a task on a sleeping CPU to its first step, without the wake-up itself,
+    /// the switch and a call.
     pub idle_exit_ns: f64,
 }
 
@@ -58,8 +58,8 @@ fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// Measures every step once, in about 50 ms. A slow moment of the computer hits all of them: ask
-/// several times, and take medians.
+/// Measures every step once, in about 50 ms. A slow moment of the computer affects all of them:
+/// call it several times, and take medians.
 pub fn measure_round() -> Result<Round, StepError> {
     let cpus = limits::cpus(2).map_err(failed("which CPUs may be used"))?;
     let (one, other) = (cpus[0], cpus[1]);
@@ -88,7 +88,7 @@ impl Alone {
     fn measure() -> Result<Self, StepError> {
         let call_ns = |number| {
             median_ns(21, 200, || {
-                // SAFETY: what is called here takes nothing.
+                // SAFETY: the call has no arguments.
                 unsafe { libc::syscall(number) };
             })
         };
@@ -105,7 +105,7 @@ impl Alone {
     }
 }
 
-/// The median of some stretches, in ns a call: what others do to one of them does not count.
+/// Returns the median of some stretches, in ns a call: disturbance of one stretch does not count.
 fn median_ns(stretches: usize, calls: u32, mut call: impl FnMut()) -> f64 {
     let stretch = |_| {
         let begun_ns = now_ns();
@@ -121,7 +121,7 @@ const PAGE_BYTES: usize = 4096;
 /// Pages of a stretch of faults: one page table.
 const FAULTS: usize = 512;
 
-/// Memory that goes with this.
+/// A mapping, which is unmapped on drop.
 struct Mapping(*mut libc::c_void, usize);
 
 impl Mapping {
@@ -139,7 +139,7 @@ impl Mapping {
 
     fn write_each_page(&self) {
         for at in (0..self.1).step_by(PAGE_BYTES) {
-            // SAFETY: within the mapping, which may be written and which nobody else has.
+            // SAFETY: within the mapping, which is writable and has no other user.
             unsafe { self.0.cast::<u8>().add(at).write_volatile(1) };
         }
     }
@@ -147,12 +147,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, and nobody points into it.
+        // SAFETY: the range is ours, and no pointer into it is left.
         unsafe { libc::munmap(self.0, self.1) };
     }
 }
 
-/// Write faults on pages that a file has: the exception, the way to the page, one entry.
+/// Measures write faults on pages that a file has: the exception, the walk to the page, one entry.
 fn fault_ns() -> Result<f64, StepError> {
     // SAFETY: the name ends with a zero.
     let file = unsafe { libc::memfd_create(c"mmscale-steps".as_ptr(), libc::MFD_CLOEXEC) };
@@ -164,7 +164,7 @@ fn fault_ns() -> Result<f64, StepError> {
     let bytes = FAULTS * PAGE_BYTES;
     file.set_len(bytes as u64).map_err(failed("the length of a memory file"))?;
     let fd = file.as_raw_fd();
-    // The first takes what the file has not got yet.
+    // The first mapping allocates the pages of the file.
     Mapping::new(bytes, 0, fd)?.write_each_page();
     let mut times = Vec::new();
     for _ in 0..11 {

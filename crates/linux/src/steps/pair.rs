@@ -6,7 +6,7 @@ use std::io::Error;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Turns of one sample.
+/// Rounds of one sample.
 const TURNS: u32 = 400;
 
 /// Runs `work` on a thread that is bound to a CPU.
@@ -22,8 +22,8 @@ pub(super) fn on<T: Send>(
     })
 }
 
-/// Binds the calling thread. Whoever waits for others then does so whatever comes of it: they wait
-/// for him too.
+/// Binds the calling thread. A thread that then has to wait for others does so even if this failed:
+/// they wait for it too.
 fn bound(cpu: usize) -> Result<(), StepError> {
     bind(cpu).map_err(|_| failed("binding a thread to a CPU")(Error::last_os_error()))
 }
@@ -32,9 +32,9 @@ fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why))
 }
 
-/// How often the calling thread has given its CPU away, or others have taken it.
+/// Returns how often the calling thread has yielded its CPU, or was preempted.
 pub fn switches() -> u64 {
-    // SAFETY: a zeroed rusage is one, and the place is ours.
+    // SAFETY: a zeroed rusage is valid, and the place is ours.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
@@ -43,8 +43,8 @@ pub fn switches() -> u64 {
     (usage.ru_nvcsw + usage.ru_nivcsw) as u64
 }
 
-/// Two tasks of a CPU give way to each other. What the calls take alone, `yield_ns` each, goes off,
-/// and the rest is of the switches that there were: not every call makes one.
+/// Measures two tasks of a CPU that yield to each other. The time of the calls, `yield_ns` each, is
+/// subtracted, and the rest is divided by the number of switches: not every call makes one.
 pub(super) fn switch_ns(cpu: usize, yield_ns: f64) -> Result<f64, StepError> {
     let start = Barrier::new(2);
     let give_way = || {
@@ -52,7 +52,7 @@ pub(super) fn switch_ns(cpu: usize, yield_ns: f64) -> Result<f64, StepError> {
         start.wait();
         let (begun_ns, before) = (now_ns(), switches());
         for _ in 0..TURNS {
-            // SAFETY: it takes nothing.
+            // SAFETY: the call has no arguments.
             unsafe { libc::sched_yield() };
         }
         bound.map(|()| (begun_ns, now_ns(), switches() - before))
@@ -60,7 +60,7 @@ pub(super) fn switch_ns(cpu: usize, yield_ns: f64) -> Result<f64, StepError> {
     std::thread::scope(|scope| {
         let [one, other] = [scope.spawn(give_way), scope.spawn(give_way)].map(join);
         let ((begun_ns, ended_ns, ones), (begun_too_ns, ended_too_ns, others)) = (one?, other?);
-        // One CPU, whoever had it.
+        // One CPU, whichever task had it.
         let all_ns = ended_ns.max(ended_too_ns) - begun_ns.min(begun_too_ns);
         let switching_ns = all_ns as f64 - 2.0 * f64::from(TURNS) * yield_ns;
         Ok((switching_ns / (ones + others).max(1) as f64).max(0.0))
@@ -75,7 +75,7 @@ impl Word {
     fn call(&self, what: i32, value: u32) {
         let at = self.0.as_ptr();
         let none = std::ptr::null::<libc::timespec>();
-        // SAFETY: the word lives as long as the call, and there is no time to read.
+        // SAFETY: the word lives as long as the call, and there is no timeout to read.
         unsafe { libc::syscall(libc::SYS_futex, at, what | libc::FUTEX_PRIVATE_FLAG, value, none) };
     }
     fn wait_while(&self, value: u32) {
@@ -89,7 +89,7 @@ impl Word {
     }
 }
 
-/// Two tasks wake each other in turn: ns from one wake-up to the next.
+/// Measures two tasks that wake each other alternately; returns ns from one wake-up to the next.
 pub(super) fn turn_ns(one: usize, other: usize) -> Result<f64, StepError> {
     let words = [Word::default(), Word::default()];
     let start = Barrier::new(2);
@@ -118,13 +118,13 @@ pub(super) fn turn_ns(one: usize, other: usize) -> Result<f64, StepError> {
 
 /// membarrier(2).
 fn membarrier(command: i32) -> Result<(), Error> {
-    // SAFETY: it takes numbers.
+    // SAFETY: the call has only numbers as arguments.
     let done = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
     if done < 0 { Err(Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What an expedited membarrier takes longer when a thread of the process runs on another CPU,
-/// which must be interrupted.
+/// Measures how much longer an expedited membarrier takes if a thread of the process runs on
+/// another CPU, which must be interrupted.
 pub(super) fn ipi_ns(one: usize, other: usize) -> Result<Option<f64>, StepError> {
     if membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED).is_err() {
         return Ok(None);

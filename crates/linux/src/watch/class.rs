@@ -1,4 +1,5 @@
-//! Which lock a wait was for. The kernel tells an address; the call path tells the class.
+//! The class of the lock that a task waited for. The kernel reports an address; the call path
+//! determines the class.
 
 use mmscale_document::passes;
 
@@ -91,7 +92,7 @@ const BY_FUNCTION: [(&str, &[&str]); 8] = [
     ("runqueue", &["raw_spin_rq_lock_nested", "try_to_wake_up", "__schedule", "sched_tick"]),
 ];
 
-/// Functions below which a reader-writer semaphore is an address space's.
+/// Functions below which a reader-writer semaphore is an mmap_lock.
 const MMAP: [&str; 12] = [
     "exit_mmap",
     "mmap_read_lock",
@@ -107,7 +108,7 @@ const MMAP: [&str; 12] = [
     "__mm_populate",
 ];
 
-/// The class of the lock that a path has waited for.
+/// Returns the class of the lock for which a task waited on a path.
 pub(crate) fn of(path: &[String], flags: u32) -> &'static str {
     if flags & MUTEX != 0 {
         return "mutex";
@@ -119,7 +120,7 @@ pub(crate) fn of(path: &[String], flags: u32) -> &'static str {
         let mmap = MMAP.iter().any(|function| passes(path, function));
         return if mmap { "mmap_lock" } else { "rwsem" };
     }
-    // The innermost function that is known decides.
+    // The innermost known function decides.
     for step in path.iter().rev().take(4) {
         let takes = |(_, functions): &&(&str, &[&str])| functions.contains(&step.as_str());
         if let Some((class, _)) = BY_FUNCTION.iter().find(takes) {

@@ -1,4 +1,4 @@
-//! Why the kernel does not tell.
+//! Errors of watching the kernel.
 
 use thiserror::Error;
 
@@ -11,14 +11,14 @@ pub enum WatchError {
     /// The kernel refuses the programs.
     #[error("the kernel refuses BPF programs ({0}): run as root, or with CAP_BPF and CAP_PERFMON")]
     Refused(String),
-    /// The kernel's verifier does not accept a program: a fault of ours, or a kernel that is too
-    /// different.
+    /// The kernel's verifier does not accept a program: a bug of mmscale, or a kernel that differs
+    /// too much.
     #[error(
         "this kernel's verifier does not accept a BPF program of mmscale ({0}): please report it \
          with the kernel's version; --set watch=off measures without"
     )]
     Rejected(String),
-    /// What the programs have added up cannot be read.
+    /// The programs' sums cannot be read.
     #[error("what was measured in the kernel cannot be read: {0}")]
     Read(String),
 }

@@ -1,8 +1,8 @@
-//! What the live kernel tells while something runs: waits for locks by class and call path, batches
-//! of the LRU lists, calls between CPUs, phases of exits, delays of task switches.
+//! Measurements in the live kernel during a run: waits for locks by class and call path, batches of
+//! the LRU lists, calls between CPUs, phases of exits, delays of task switches.
 //!
-//! Everything is added up in the kernel, so that what is measured is disturbed little; how little
-//! `--ab` shows with the parameter `watch`.
+//! Everything is added up in the kernel, so that the measurement disturbs little. `--ab` with the
+//! parameter `watch` measures how much.
 
 mod class;
 mod error;
@@ -18,15 +18,16 @@ use std::collections::BTreeMap;
 pub use error::WatchError;
 pub use symbols::Symbols;
 
-/// How much is looked at of what happens very often.
+/// The share of very frequent events that is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sampling {
-    /// All of it.
+    /// All events.
     #[default]
     All,
-    /// Of waits for a spin lock below 10 us one in eight, and one in 64 after 512 for that lock on
-    /// a CPU, which counts for all of them; of folios that are added to lists those of 10 ms in
-    /// 120. Looking at each would take a tenth of the time of small operations.
+    /// Of waits for a spin lock below 10 us one in eight, and one in 64 after 512 waits for that
+    /// lock on a CPU; each recorded wait counts for all of them. Of folios that are added to lists,
+    /// those of 10 ms in 120. Recording each event would take a tenth of the time of small
+    /// operations.
     Sparse,
 }
 
@@ -39,17 +40,17 @@ impl Sampling {
     }
 }
 
-/// What is looked at.
+/// The events to record.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// All of it.
+    /// The groups of events.
     pub watches: Vec<Watch>,
-    /// How closely. Holders are always looked at closely.
+    /// The share to record. With holders, every event is recorded.
     pub sampling: Sampling,
 }
 
 impl Plan {
-    /// How closely, holders considered.
+    /// Returns the share to record, with holders taken into account.
     fn sampling(&self) -> Sampling {
         if self.watches.contains(&Watch::Holders) { Sampling::All } else { self.sampling }
     }
@@ -69,13 +70,13 @@ fn durations(sums: &Sums) -> Durations {
     Durations { count, total_ns, max_ns, log2 }
 }
 
-/// Longer than this between two insertions on one CPU is another batch: within one, they follow one
-/// another with interrupts off.
+/// A longer gap than this between two insertions on one CPU separates two batches: within a batch,
+/// insertions follow each other with interrupts off.
 const BATCH_GAP_NS: u32 = 1_500;
-/// More CPUs than this have no holders.
+/// With more CPUs than this, holders are not recorded.
 const HOLDERS_MAX: u32 = 128;
 
-/// The kernel, watched.
+/// The kernel while it is watched.
 pub struct Watching {
     programs: Programs,
     symbols: Symbols,
@@ -90,15 +91,15 @@ impl std::fmt::Debug for Watching {
 }
 
 impl Watching {
-    /// Begins to watch; nothing counts until [`Watching::count`].
+    /// Starts to watch; events count only after [`Watching::count`].
     pub fn begin(plan: &Plan) -> Result<Self, WatchError> {
         let programs = Programs::load(plan)?;
         let holders = if plan.watches.contains(&Watch::Holders) { HOLDERS_MAX } else { 0 };
         let one_in = plan.sampling().one_in();
         Ok(Self { programs, symbols: Symbols::of_kernel(), holders, one_in })
     }
-    /// What happens in `window`, in ns of `CLOCK_MONOTONIC`, counts; the processes of `session` are
-    /// ours, or all are.
+    /// Counts the events in `window`, in ns of `CLOCK_MONOTONIC`. Processes of `session` are ours;
+    /// without a session, all are.
     pub fn count(&mut self, window: (u64, u64), session: Option<i32>) -> Result<(), WatchError> {
         self.programs.configure(Config {
             from_ns: window.0,
@@ -109,16 +110,16 @@ impl Watching {
             sparse: self.one_in - 1,
         })
     }
-    /// Counts everybody from now on, for `ns`.
+    /// Counts the events of all processes for `ns`, starting now.
     pub fn count_all(&mut self, ns: u64) -> Result<(), WatchError> {
         let now_ns = clock_ns(libc::CLOCK_MONOTONIC);
         self.count((now_ns, now_ns.saturating_add(ns)), None)
     }
-    /// The kernel's functions.
+    /// Returns the kernel's functions.
     pub fn symbols(&self) -> &Symbols {
         &self.symbols
     }
-    /// What has been seen until now.
+    /// Returns everything that was recorded so far.
     pub fn seen(&self) -> Result<Watched, WatchError> {
         let phases = self.programs.phases()?;
         let sum = |which: u32, meant: &dyn Fn(&Path) -> bool| {
@@ -128,7 +129,7 @@ impl Watching {
             durations(&sum)
         };
         let phase = |which| sum(which, &|_| true);
-        // Others look at foreign memory too.
+        // Other callers access foreign memory too.
         let released = |path: &Path| passes(&self.path(path.stack), "__do_sys_process_mrelease");
         let batches = self.programs.batches()?;
         Ok(Watched {
@@ -164,10 +165,10 @@ impl Watching {
         for (path, sums) in self.programs.waits()? {
             let mut steps = self.path(path.stack);
             let class = class::of(&steps, path.flags);
-            // Holders of zone locks are known, and of no others.
+            // Only holders of zone locks are recorded.
             let holder = path.holder.checked_sub(1).filter(|_| class == "zone");
             let holder = holder.map_or(Vec::new(), |id| self.path(id as i32));
-            // Who calls it says more.
+            // Its caller is more informative.
             if steps.last().is_some_and(|step| step.starts_with("folio_lruvec_")) {
                 steps.pop();
             }

@@ -1,4 +1,4 @@
-//! The programs in the kernel: loaded, attached, and what they have added up.
+//! The programs in the kernel: loading, attaching, and reading their sums.
 
 use super::error::{WatchError, read};
 use super::stretch::Stretches;
@@ -10,10 +10,10 @@ use aya::{Btf, Ebpf, EbpfLoader, Pod};
 use mmscale_document::LOG2_BUCKETS;
 use std::collections::BTreeMap;
 
-/// The compiled programs; `cargo xtask bpf` makes them of `bpf/watch.bpf.c`.
+/// The compiled programs; `cargo xtask bpf` compiles them from `bpf/watch.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/watch.bpf.o");
 
-/// As `struct config` in the program.
+/// Corresponds to `struct config` in the program.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Config {
@@ -25,7 +25,7 @@ pub(crate) struct Config {
     pub(crate) sparse: u32,
 }
 
-/// As `struct sums`.
+/// Corresponds to `struct sums`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
@@ -44,7 +44,7 @@ impl Sums {
     }
 }
 
-/// As `struct path`.
+/// Corresponds to `struct path`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Path {
@@ -54,7 +54,7 @@ pub(crate) struct Path {
     pub(crate) holder: u32,
 }
 
-/// As `struct batch`.
+/// Corresponds to `struct batch`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Batch {
@@ -63,7 +63,7 @@ pub(crate) struct Batch {
     pub(crate) begun: u64,
 }
 
-/// What is told of batches.
+/// Statistics of batches.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Batches {
     pub(crate) count: u64,
@@ -71,8 +71,8 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// Of what was looked at on all CPUs, in one `share`th of the time. A batch is added within
-    /// microseconds: hardly ever does looking begin in the middle of one.
+    /// Adds up the batches of all CPUs, recorded in one `share`th of the time. A batch is added
+    /// within microseconds, so recording rarely starts in the middle of one.
     fn of(per_cpu: &[Batch], share: f64) -> Self {
         let sum = |of: fn(&Batch) -> u64| per_cpu.iter().map(of).sum::<u64>();
         let all = |seen: u64| (seen as f64 * share).round() as u64;
@@ -80,7 +80,7 @@ impl Batches {
     }
 }
 
-/// As `struct calls`.
+/// Corresponds to `struct calls`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Calls {
@@ -89,7 +89,7 @@ pub(crate) struct Calls {
     pub(crate) total: Sums,
 }
 
-// No gaps: their bytes would have no value, and the kernel copies them.
+// No padding: its bytes would have no value, and the kernel copies them.
 const _: () = {
     assert!(size_of::<Config>() == 2 * 8 + 4 * 4);
     assert!(size_of::<Sums>() == (3 + LOG2_BUCKETS) * 8);
@@ -98,7 +98,7 @@ const _: () = {
     assert!(size_of::<Calls>() == 3 * size_of::<Sums>());
 };
 
-// SAFETY: numbers without gaps between them, as the program has them.
+// SAFETY: numbers without padding between them, as in the program.
 unsafe impl Pod for Config {}
 // SAFETY: as above.
 unsafe impl Pod for Sums {}
@@ -109,16 +109,16 @@ unsafe impl Pod for Batch {}
 // SAFETY: as above.
 unsafe impl Pod for Calls {}
 
-/// The programs, loaded and attached; they go when this is dropped.
+/// The programs, loaded and attached; dropping this unloads them.
 pub(crate) struct Programs {
     ebpf: Ebpf,
     /// Tracepoints that this kernel does not have.
     pub(crate) missing: Vec<String>,
-    /// What is attached for a part of the time only.
+    /// The program that is attached for a part of the time only.
     stretches: Option<Stretches>,
 }
 
-/// All that an error says, with its causes.
+/// Returns an error's message with its causes.
 fn causes(why: &dyn std::error::Error) -> String {
     let mut text = why.to_string();
     let mut cause = why.source();
@@ -127,13 +127,13 @@ fn causes(why: &dyn std::error::Error) -> String {
         text.push_str(&why.to_string());
         cause = why.source();
     }
-    // The verifier's log is long; its end says what is wrong.
+    // The verifier's log is long, and its end has the error.
     let long = text.chars().count().saturating_sub(600);
     text.chars().skip(long).collect()
 }
 
 impl Programs {
-    /// Loads and attaches what `plan` asks for.
+    /// Loads and attaches the programs of `plan`.
     pub(crate) fn load(plan: &Plan) -> Result<Self, WatchError> {
         let btf = Btf::from_sys_fs().map_err(|why| WatchError::Btf(causes(&why)))?;
         let refused = |why: aya::EbpfError| WatchError::Refused(causes(&why));
@@ -159,7 +159,7 @@ impl Programs {
         empty(&mut ebpf).ok_or_else(|| read("the map EMPTY"))?;
         Ok(Self { ebpf, missing, stretches })
     }
-    /// What counts from now on.
+    /// Sets what counts.
     pub(crate) fn configure(&mut self, config: Config) -> Result<(), WatchError> {
         let map = self.ebpf.map_mut("CONFIG").ok_or_else(|| read("no map CONFIG"))?;
         let mut map = Array::<_, Config>::try_from(map).map_err(read)?;
@@ -185,33 +185,33 @@ impl Programs {
         }
         Ok(all)
     }
-    /// Waits for locks.
+    /// Returns waits for locks.
     pub(crate) fn waits(&self) -> Result<BTreeMap<Path, Sums>, WatchError> {
         self.sums("WAITS")
     }
-    /// Phases of exits, and delays of task switches.
+    /// Returns phases of exits, and delays of task switches.
     pub(crate) fn phases(&self) -> Result<BTreeMap<Path, Sums>, WatchError> {
         self.sums("PHASES")
     }
-    /// Calls between CPUs.
+    /// Returns calls between CPUs.
     pub(crate) fn calls(&self) -> Result<BTreeMap<Path, Calls>, WatchError> {
         let map: HashMap<&MapData, Path, Calls> = self.map("CALLS")?;
         map.iter().map(|entry| entry.map_err(read)).collect()
     }
-    /// The frames of a stack, innermost first.
+    /// Returns the frames of a stack, innermost first.
     pub(crate) fn stack(&self, id: u32) -> Vec<u64> {
         let map: Result<StackTraceMap<&MapData>, _> = self.map("STACKS");
         let trace = map.ok().and_then(|map| map.get(&id, 0).ok());
         trace.map_or(Vec::new(), |trace| trace.frames().iter().map(|frame| frame.ip).collect())
     }
-    /// Batches of folios that were added to LRU lists.
+    /// Returns batches of folios that were added to LRU lists.
     pub(crate) fn batches(&self) -> Result<Batches, WatchError> {
         let share = self.stretches.as_ref().map_or(Some(1.0), Stretches::share);
         let Some(share) = share else { return Ok(Batches::default()) };
         let map: PerCpuArray<&MapData, Batch> = self.map("BATCH")?;
         Ok(Batches::of(&map.get(&0, 0).map_err(read)?, share))
     }
-    /// How often something happened, by its number in the program.
+    /// Returns how often an event occurred, by its number in the program.
     pub(crate) fn happened(&self, what: u32) -> Result<u64, WatchError> {
         let map: PerCpuArray<&MapData, u64> = self.map("HAPPENED")?;
         Ok(map.get(&what, 0).map_err(read)?.iter().sum())
@@ -224,7 +224,8 @@ enum Attach {
 }
 
 impl From<ProgramError> for Attach {
-    /// The verifier says EACCES or EINVAL, and has a log; who may not load programs gets EPERM.
+    /// The verifier returns EACCES or EINVAL, and has a log; a process that may not load programs
+    /// gets EPERM.
     fn from(why: ProgramError) -> Self {
         let rejected = match &why {
             ProgramError::LoadError { io_error, .. } => {
@@ -258,7 +259,7 @@ fn attach(
     Err(Attach::NoSuchPoint)
 }
 
-/// Programs, each with the tracepoints that it can be attached to.
+/// Returns the programs of a group, each with the tracepoints that it can be attached to.
 fn programs_of(watch: Watch) -> &'static [(&'static str, &'static [&'static str])] {
     match watch {
         Watch::Locks => {
@@ -311,13 +312,13 @@ mod tests {
         };
         let mut attach = |points: &[&str]| attach(&mut ebpf, &btf, "contention_begin", points);
         assert!(matches!(attach(&["no_such_tracepoint"]), Err(Attach::NoSuchPoint)));
-        // Under another name it is found.
+        // It is found under another name.
         assert!(attach(&["no_such_tracepoint", "contention_begin"]).is_ok());
     }
 
     #[test]
     fn batches_that_were_not_looked_at_are_as_those_that_were() {
-        // Batches of 4, all looked at.
+        // Batches of 4, all recorded.
         let all = Batch { folios: 64, begun: 16, ..Batch::default() };
         assert_eq!(Batches::of(&[all, all], 1.0), Batches { count: 32, folios: 128 });
         // An eighth of the time.

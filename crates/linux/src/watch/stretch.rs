@@ -1,8 +1,9 @@
-//! A program that is in the way of what it looks at, attached for short stretches of time.
+//! A program that disturbs what it measures, attached for short stretches of time.
 //!
-//! A tracepoint that nobody listens to costs nothing, one that fires while a contended lock is held
-//! makes all who wait for it wait longer, however little its program does. So the program comes and
-//! goes: what it does not see is as what it sees, and the rest of the time is not disturbed.
+//! A tracepoint without a listener costs nothing. One that fires while a contended lock is held
+//! makes all waiters of the lock wait longer, even if its program is short. So the program is
+//! attached and detached repeatedly. The unrecorded time is like the recorded time, and it is not
+//! disturbed.
 
 use super::error::{WatchError, read};
 use crate::system::clock_ns;
@@ -16,14 +17,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a program looks.
+/// How long a program is attached.
 const LOOK_NS: u64 = 10_000_000;
-/// So much later than it was told it begins to: by then it knows.
+/// The delay from the announcement of a stretch to its begin, so that the program knows it by then.
 const LEAD_NS: u64 = 2_000_000;
-/// How long it is away then.
+/// How long the program is detached between two stretches.
 const AWAY_NS: u64 = 108_000_000;
 
-/// As `struct stretch` in the program, in ns of `CLOCK_MONOTONIC`.
+/// Corresponds to `struct stretch` in the program, in ns of `CLOCK_MONOTONIC`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stretch {
@@ -31,11 +32,11 @@ pub(super) struct Stretch {
     until_ns: u64,
 }
 
-// SAFETY: numbers without gaps between them, as the program has them.
+// SAFETY: numbers without padding between them, as in the program.
 unsafe impl Pod for Stretch {}
 
 impl Stretch {
-    /// Its time until now.
+    /// Returns how much of it has passed.
     fn passed_ns(self) -> u64 {
         self.until_ns.min(now_ns()).saturating_sub(self.from_ns)
     }
@@ -45,13 +46,13 @@ fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// A program that comes and goes.
+/// A program that is attached and detached repeatedly.
 pub(super) struct Stretches {
-    /// Until it begins.
+    /// The program and its map, until it begins.
     ready: Option<(ProgramFd, Array<MapData, Stretch>)>,
     window: Stretch,
     seen: Arc<Mutex<Vec<Stretch>>>,
-    /// Tells the thread to end, by being dropped.
+    /// Ends the thread when it is dropped.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -73,7 +74,7 @@ impl Stretches {
         Ok(Self { ready: Some((fd, map)), window, seen, end: None, thread: None })
     }
 
-    /// Lets the program come and go in `window`, in ns of `CLOCK_MONOTONIC`.
+    /// Attaches and detaches the program in `window`, in ns of `CLOCK_MONOTONIC`.
     pub(super) fn begin(&mut self, window: (u64, u64)) -> Result<(), WatchError> {
         let Some((fd, map)) = self.ready.take() else {
             return Err(read("what counts was set before"));
@@ -92,8 +93,8 @@ impl Stretches {
         Ok(())
     }
 
-    /// All of the time that has passed, over that in which the program has looked; none where it
-    /// never has.
+    /// Returns all of the time that has passed, divided by the time in which the program was
+    /// attached; `None` if it never was.
     pub(super) fn share(&self) -> Option<f64> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let seen_ns = seen.iter().map(|stretch| stretch.passed_ns()).sum::<u64>();
@@ -110,8 +111,8 @@ impl Drop for Stretches {
     }
 }
 
-/// Waits, attaches, waits, detaches, until the window is over or `pause` says to end. Where the
-/// kernel will not have the program again, what was seen until then has to do.
+/// Waits, attaches, waits, detaches, until the window is over or `pause` asks for the end. If the
+/// kernel refuses to attach the program again, the stretches until then are the result.
 fn come_and_go(
     program: &ProgramFd,
     mut map: Array<MapData, Stretch>,
@@ -127,7 +128,7 @@ fn come_and_go(
         let from_ns = (now_ns() + LEAD_NS).max(window.from_ns);
         let until_ns = (from_ns + LOOK_NS).min(window.until_ns);
         let stretch = Stretch { from_ns, until_ns };
-        // Before the program knows of it, or what it counts then would be of no time.
+        // Recorded before the program knows it; otherwise events could count without their time.
         seen.lock().unwrap_or_else(PoisonError::into_inner).push(stretch);
         if map.set(0, stretch, 0).is_err() {
             seen.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -158,11 +159,12 @@ fn attach(program: &ProgramFd) -> std::io::Result<OwnedFd> {
     let number = program.as_fd().as_raw_fd();
     let open = Open { name: 0, program: number as u32, padding: 0, cookie: 0 };
     let (at, bytes) = (&raw const open, size_of::<Open>());
-    // SAFETY: the attributes are ours, as long as is said, and zero beyond what the call knows.
+    // SAFETY: the attributes are ours, have the given size, and are zero beyond what the call
+    // knows.
     let link = unsafe { libc::syscall(libc::SYS_bpf, BPF_RAW_TRACEPOINT_OPEN, at, bytes) };
     if link < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: the call has just made it, for us.
+    // SAFETY: the call has just made the descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(link as i32) })
 }

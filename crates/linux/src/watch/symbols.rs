@@ -1,10 +1,10 @@
-//! The kernel's functions by address, and what they are called in this project.
+//! The kernel's functions by address, and their names in this project.
 
 use mmscale_document::stand_ins;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Functions that are on every path to a lock, and say nothing of it.
+/// Functions that are on every path to a lock and are not informative.
 const LOCKING: [&str; 12] = [
     "native_queued_spin_lock_slowpath",
     "queued_spin_lock_slowpath",
@@ -27,7 +27,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Those of `/proc/kallsyms`. None at all where addresses are hidden.
+    /// Reads `/proc/kallsyms`. The result is empty if addresses are hidden.
     pub fn of_kernel() -> Self {
         Self::parse(&fs::read_to_string("/proc/kallsyms").unwrap_or_default())
     }
@@ -40,21 +40,22 @@ impl Symbols {
         };
         Self { by_address: text.lines().filter_map(function).collect() }
     }
-    /// Whether there are any.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.by_address.is_empty()
     }
-    /// Whether a function, by the name that sources have, can be found on stacks: by itself, or by
-    /// another that stands for it.
+    /// Whether a function, by its name in the sources, can be found on stacks: itself, or another
+    /// one that stands for it.
     pub fn can_find(&self, function: &str) -> bool {
         let has = |name: &str| self.by_address.values().any(|known| known == name);
         has(function) || stand_ins(function).any(has)
     }
-    /// The function around an address.
+    /// Returns the function around an address.
     pub fn name(&self, at: u64) -> Option<&str> {
         self.by_address.range(..=at).next_back().map(|(_, name)| name.as_str())
     }
-    /// A stack from the outermost function to the one that wanted the lock, locking left out.
+    /// Returns a stack from the outermost function to the one that requested the lock, without the
+    /// locking functions.
     pub fn path(&self, frames: &[u64]) -> Vec<String> {
         let names = frames.iter().filter_map(|&at| self.name(at));
         let mut path: Vec<String> = names
@@ -67,7 +68,7 @@ impl Symbols {
     }
 }
 
-/// Without what compilers append.
+/// Removes suffixes of compilers.
 fn plain(name: &str) -> &str {
     name.split_once('.').map_or(name, |(name, _)| name)
 }
@@ -76,7 +77,7 @@ fn is_locking(name: &str) -> bool {
     LOCKING.iter().any(|prefix| name.starts_with(prefix)) || is_tracing(name)
 }
 
-/// The tracepoint's and the program's own frames.
+/// Whether a frame is one of the tracepoint or of the program.
 fn is_tracing(name: &str) -> bool {
     ["bpf_", "__bpf_", "trace_", "__traceiter_", "__cfi_"].iter().any(|p| name.starts_with(p))
 }
