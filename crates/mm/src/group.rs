@@ -1,14 +1,15 @@
-//! Memory groups: who pays for a folio, and how much each may have.
+//! Memory groups (memory cgroups): charges of folios, and limits.
 //!
-//! A group has a counter of pages and a limit. Charging in ones would make every fault write one
-//! shared line, so each CPU keeps a stock of up to 64 pages that it has charged already, for the
-//! group that charged last on it (as Linux has it; Linux 6.15 and later keep stocks for several
-//! groups). What is given back goes to the counter at once. A group's counter is therefore its
-//! folios and the stocks.
+//! A group has a counter of pages and a limit. Charging single pages would make every fault write
+//! one shared line. So each CPU has a stock of up to 64 pages that are charged already, for the
+//! group that charged last on it. (Linux 6.15 and later have stocks for several groups.) Uncharging
+//! goes to the counter directly. A group's counter is therefore the pages of its folios plus those
+//! in stocks.
 //!
 //! Group 0 is the root: it has no limit, and nothing is counted.
 //!
-//! A CPU's stock is used only on that CPU with preemption off, or after the CPU has died.
+//! A CPU's stock is used only on that CPU with preemption off, or after the CPU has gone offline.
+//! The counters are relaxed: each is one word, and no other data depends on it.
 //!
 //! Lock order: no lock.
 
@@ -19,7 +20,7 @@ use core::sync::atomic::{AtomicU16, AtomicU32};
 use mmscale_arch::sync::{EachCpu, NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, Func, Machine, Op, Pfn, Span, planted};
 
-/// Pages that a CPU charges at once (`MEMCG_CHARGE_BATCH`).
+/// Pages that a CPU charges in one step (`MEMCG_CHARGE_BATCH`).
 pub const CHARGE_BATCH: u32 = 64;
 /// The limit of a group without a limit.
 const NO_LIMIT: u64 = i64::MAX as u64;
@@ -29,11 +30,11 @@ const NO_LIMIT: u64 = i64::MAX as u64;
 pub struct GroupId(u16);
 
 impl GroupId {
-    /// The group of everybody who is in no other.
+    /// The group of all address spaces without another group.
     pub const ROOT: Self = Self(0);
     /// The largest number of groups.
     pub const MAX: usize = 1 << 12;
-    /// Group number `index`. Panics from [`GroupId::MAX`] on.
+    /// Returns group number `index`. Panics if it is not below [`GroupId::MAX`].
     #[inline]
     pub const fn new(index: usize) -> Self {
         assert!(index < Self::MAX);
@@ -46,7 +47,7 @@ impl GroupId {
     }
 }
 
-/// A charge would take the group over its limit.
+/// A charge would exceed the group's limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OverLimit {
     /// The group.
@@ -61,12 +62,12 @@ impl core::fmt::Display for OverLimit {
 
 impl core::error::Error for OverLimit {}
 
-/// A group's counter is not what its folios and stocks say.
+/// A group's counter differs from its folios and stocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mischarged {
     /// The group.
     pub group: GroupId,
-    /// What its counter says, in pages.
+    /// Its counter, in pages.
     pub counted_pages: u64,
     /// Its folios and stocks, in pages.
     pub found_pages: u64,
@@ -86,7 +87,7 @@ struct Group<A: Machine> {
     limit: A::AtomicU64,
 }
 
-/// What a CPU has charged in advance. Only its CPU uses it.
+/// Pages that a CPU has charged in advance. Only this CPU uses it.
 struct Stock {
     group: AtomicU16,
     pages: AtomicU32,
@@ -99,8 +100,8 @@ pub struct Groups<A: Machine> {
 }
 
 impl<A: Machine> Groups<A> {
-    /// `count` groups with the root among them, at least that; none has a limit.
-    /// Panics above [`GroupId::MAX`].
+    /// Creates `count` groups including the root, at least one; none has a limit. Panics above
+    /// [`GroupId::MAX`].
     pub fn new(count: usize) -> Self {
         assert!(count <= GroupId::MAX, "{count} memory groups: take up to {}", GroupId::MAX);
         let group = |_| Group { pages: A::AtomicU64::new(0), limit: A::AtomicU64::new(NO_LIMIT) };
@@ -112,32 +113,32 @@ impl<A: Machine> Groups<A> {
             }),
         }
     }
-    /// How many groups there are.
+    /// The number of groups.
     pub fn count(&self) -> usize {
         self.groups.len()
     }
-    /// Sets a group's limit in pages; `None`: it has none. What it has above stays. The root's
+    /// Sets a group's limit in pages; `None`: no limit. Charges above the limit stay. The root's
     /// limit has no effect.
     pub fn set_limit(&self, group: GroupId, pages: Option<u64>) {
         self.groups[group.index()].limit.store(pages.unwrap_or(NO_LIMIT), Relaxed);
     }
-    /// A group's limit in pages.
+    /// Returns a group's limit in pages.
     pub fn limit(&self, group: GroupId) -> Option<u64> {
         let limit = self.groups[group.index()].limit.load(Relaxed);
         (limit != NO_LIMIT).then_some(limit)
     }
-    /// What is charged to a group, the CPUs' stocks included, in pages. 0 for the root.
+    /// The pages that are charged to a group, including the CPUs' stocks. 0 for the root.
     pub fn usage(&self, group: GroupId) -> u64 {
         self.groups[group.index()].pages.load(Relaxed)
     }
 
-    /// Whether `pages` more could be charged to the group just now.
+    /// Whether `pages` more can be charged to the group now.
     pub fn has_room(&self, group: GroupId, pages: u32) -> bool {
         self.limit(group).is_none_or(|limit| self.usage(group) + u64::from(pages) <= limit)
     }
 
-    /// Charges `pages` to `group`. An error leaves everything as it was; whoever gets it may
-    /// reclaim memory of the group, or drain the stocks, and try again.
+    /// Charges `pages` to `group`. Fails, without a change, if the limit would be exceeded: the
+    /// caller may then reclaim memory of the group or drain the stocks, and retry.
     pub fn charge(&self, group: GroupId, pages: u32) -> Result<(), OverLimit> {
         if group == GroupId::ROOT {
             return Ok(());
@@ -159,8 +160,8 @@ impl<A: Machine> Groups<A> {
         self.count_up(group, pages)
     }
 
-    /// Adds to a group's counter, if its limit allows. Adds first and takes back, as Linux does:
-    /// the counter may be over the limit for a moment.
+    /// Adds to a group's counter, if its limit allows. Adds first and subtracts on failure, as
+    /// Linux does, so the counter may briefly exceed the limit.
     fn count_up(&self, group: GroupId, pages: u32) -> Result<(), OverLimit> {
         let counted = &self.groups[group.index()];
         let pages = u64::from(pages);
@@ -196,7 +197,7 @@ impl<A: Machine> Groups<A> {
         }
     }
 
-    /// Gives `pages` of `group` back.
+    /// Uncharges `pages` of `group`.
     pub fn uncharge(&self, group: GroupId, pages: u32) {
         if group == GroupId::ROOT || pages == 0 {
             return;
@@ -206,18 +207,18 @@ impl<A: Machine> Groups<A> {
         assert!(old >= u64::from(pages), "group {}: more given back than charged", group.index());
     }
 
-    /// Gives the calling CPU's stock back.
+    /// Uncharges the calling CPU's stock.
     pub fn drain_stock(&self) {
         let pinned = PreemptGuard::<A>::new();
         self.empty(self.stocks.of(pinned.cpu()));
     }
-    /// Gives the stock of `cpu` back, which has died, or where nothing runs any more.
+    /// Uncharges the stock of `cpu`, which is offline, or while nothing runs.
     pub fn drain_stopped(&self, cpu: CpuId) {
         self.empty(self.stocks.of(cpu));
     }
 
-    /// Whether every group's counter is its folios, given with their sizes, and the stocks; while
-    /// nothing changes.
+    /// Checks that every group's counter is the sum of its folios, given with their sizes, and the
+    /// stocks; while nothing changes.
     pub fn verify(
         &self,
         folios: impl Iterator<Item = (Pfn, GroupId, u32)>,

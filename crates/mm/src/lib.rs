@@ -2,14 +2,14 @@
 //!
 //! The modules follow the life of a frame: the frame allocator (`mmscale_frames`) hands it out, it
 //! is *mapped* (`space`, `table`), unmapped, *proved* unreachable (`tlb`), *retired* (`folio`,
-//! `group`, `lru`), returned, and all the while the machine *ages* (`upkeep`). Where memory
-//! runs short, `reclaim` sends folios to `swap`; where it ends, `oom` chooses a victim.
+//! `group`, `lru`) and freed. Meanwhile the periodic work of `upkeep` runs. If memory is short,
+//! `reclaim` sends folios to `swap`; if that does not help, `oom` chooses a victim.
 //!
-//! Everything the memory manager asks of a machine goes through one trait,
-//! [`Machine`](mmscale_arch::Machine); everything it keeps hangs off one value that the machine
-//! hands back to every callback. There are no statics.
+//! The memory manager uses a machine through one trait, [`Machine`](mmscale_arch::Machine). All of
+//! its state is in one value, [`mm::Mm`], which the machine passes to every callback. There are no
+//! statics.
 //!
-//! Lock order: [`arch::LockClass`].
+//! Lock order: [`mmscale_arch::LockClass`].
 
 #![no_std]
 #![forbid(unsafe_op_in_unsafe_fn)]

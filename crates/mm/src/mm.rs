@@ -1,15 +1,15 @@
 //! The memory manager of one machine, as one value.
 //!
-//! A machine's [`Callbacks`](mmscale_arch::Callbacks) forward to the methods of the same names.
-//! The order of calls over a run:
+//! A machine's [`Callbacks`](mmscale_arch::Callbacks) forward to the methods of the same names. The
+//! order of calls in a run:
 //!
 //! 1. [`Mm::new`] before any CPU runs; [`Mm::start`] in the first task.
-//! 2. Callbacks and allocations, for as long as the machine runs. CPUs may start idle; a CPU that
-//!    runs its first task has left idle, whether the machine says so ([`Mm::idle_exit`]) or not.
-//! 3. [`Mm::shutdown`] in some task: sleepers wake, workers return, nothing new is queued.
+//! 2. Callbacks and allocations, while the machine runs. CPUs may start idle; a CPU that runs its
+//!    first task has left idle, with or without a call of [`Mm::idle_exit`].
+//! 3. [`Mm::shutdown`] in some task: sleepers wake, workers return, no new work is queued.
 //! 4. [`Mm::quiesce`] once nothing else runs, then the verifiers.
 //!
-//! Lock order: none of its own.
+//! Lock order: it has no lock of its own.
 
 use crate::folio::Folios;
 use crate::group::{GroupId, Groups};
@@ -34,55 +34,55 @@ use mmscale_frames::page_alloc::{
     AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap, Violation,
 };
 
-/// Tasks whose entry has this bit are the memory manager's own; the rest of the numbers belongs
-/// to whoever embeds it.
+/// Tasks whose entry has this bit belong to the memory manager; all other numbers are the
+/// embedder's.
 pub const MM_TASK: u64 = 1 << 63;
-/// Of these, the background reclaimers, by node.
+/// In addition to [`MM_TASK`]: a background reclaimer, by node.
 pub const KSWAPD: u64 = 1 << 62;
-/// Of these, the out-of-memory reaper.
+/// In addition to [`MM_TASK`]: the OOM reaper.
 pub const OOM_REAPER: u64 = 1 << 61;
-/// Of these, the task that waits for grace periods on behalf of stacks.
+/// In addition to [`MM_TASK`]: the task that waits for grace periods on behalf of stacks.
 pub const STACK_REAPER: u64 = 1 << 60;
 
-/// How often the frame of zeros is asked for.
+/// Attempts to allocate the zero page.
 const ZERO_ATTEMPTS: usize = 100;
 
-/// The worker of `cpu` as a task.
+/// The task entry of the worker of `cpu`.
 const fn worker_entry(cpu: CpuId) -> TaskEntry {
     TaskEntry(MM_TASK | cpu.index() as u64)
 }
 
-/// What a memory manager is built from.
+/// The configuration of a memory manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MmConfig {
     /// The machine's memory.
     pub map: MemoryMap,
-    /// What an administrator can set about zones and page caches.
+    /// The configuration of zones and page caches.
     pub alloc: AllocConfig,
     /// The upkeep interval (`vm.stat_interval`), in ns: one jiffy to an hour. The kernel's is 1 s.
     pub interval_ns: u64,
-    /// How the upkeep tick is spread.
+    /// How the upkeep tick is spread over time.
     pub tick: TickPolicy,
     /// When a tick arms itself again.
     pub requeue: Requeue,
-    /// How folios get onto their LRU lists.
+    /// How folios are added to their LRU lists.
     pub lru: LruPolicy,
-    /// Memory groups, the root among them: 1 to [`GroupId::MAX`].
+    /// Memory groups, including the root: 1 to [`GroupId::MAX`].
     pub groups: usize,
-    /// What an administrator can set about address spaces.
+    /// The configuration of address spaces.
     pub space: SpaceConfig,
     /// The swap area.
     pub swap: SwapConfig,
-    /// What happens when there is no memory.
+    /// The OOM killer.
     pub oom: OomConfig,
-    /// How CPUs call one another.
+    /// How CPUs call each other.
     pub smp: SmpConfig,
-    /// What is kept of the stacks of tasks that programs make.
+    /// How many stacks of tasks are cached.
     pub stacks: StackConfig,
 }
 
 impl MmConfig {
-    /// The kernel's defaults over `map`, with the tick `tick`.
+    /// The kernel's defaults for `map`, with the tick policy `tick`.
     pub fn new(map: MemoryMap, tick: TickPolicy) -> Self {
         Self {
             map,
@@ -101,7 +101,7 @@ impl MmConfig {
     }
 }
 
-/// Why there is no memory manager.
+/// Why a memory manager cannot be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MmError {
     /// The machine's timer frequency is 0 or above 10,000.
@@ -110,7 +110,7 @@ pub enum MmError {
     Interval(u64),
     /// The number of memory groups is 0 or above [`GroupId::MAX`].
     Groups(usize),
-    /// The memory map or the page caches' settings make no sense.
+    /// The memory map or the configuration of page caches is invalid.
     Config(ConfigError),
 }
 
@@ -158,7 +158,7 @@ pub struct Mm<A: Machine> {
 }
 
 impl<A: Machine> Mm<A> {
-    /// All of the memory free, nothing armed; for every possible CPU.
+    /// Creates a memory manager for every possible CPU. All memory is free, no timer is armed.
     pub fn new(config: &MmConfig) -> Result<Self, MmError> {
         let time = Time::new().ok_or(MmError::Hz(A::hz()))?;
         let upkeep = Upkeep::new(config.tick, config.requeue, config.interval_ns, time.hz())
@@ -191,7 +191,7 @@ impl<A: Machine> Mm<A> {
         Parts { frames: &self.frames, time: &self.time, work: &self.work }
     }
 
-    /// The frame allocator: [`FrameAllocator::alloc_pages`] and what goes with it.
+    /// The frame allocator: [`FrameAllocator::alloc_pages`] and related calls.
     pub fn frames(&self) -> &FrameAllocator<A> {
         &self.frames
     }
@@ -212,8 +212,7 @@ impl<A: Machine> Mm<A> {
         &self.rcu
     }
 
-    /// What a folio's life touches: allocating, adding, isolating and releasing folios are its
-    /// methods.
+    /// References to what allocates, adds, isolates and releases folios.
     #[inline]
     pub fn memory(&self) -> Memory<'_, A> {
         Memory {
@@ -225,30 +224,31 @@ impl<A: Machine> Mm<A> {
             rcu: &self.rcu,
         }
     }
-    /// What CPUs keep of page tables.
+    /// The state of all TLBs.
     pub fn tlb(&self) -> &Tlb<A> {
         &self.tlb
     }
 
-    /// Calls to other CPUs; the local part of a call is [`Mm::run_call`].
+    /// Calls to other CPUs; [`Mm::run_call`] runs the local part of a call.
     pub fn smp(&self) -> &Smp<A> {
         self.tlb.smp()
     }
-    /// What calls, flushes and limbo have come to.
+    /// Statistics of calls, flushes and limbo.
     pub fn call_stats(&self) -> CallStats {
         self.tlb.stats()
     }
-    /// Runs a call on this CPU, in its interrupt or for the caller himself.
+    /// Runs a call on this CPU: in its interrupt, or in the caller if it is the target.
     pub fn run_call(&self, call: Call) {
         self.tlb.run(call);
     }
 
-    /// What page tables are made of and share.
+    /// References to what page tables are made of and share.
     pub fn paging(&self) -> Paging<'_, A> {
         Paging { frames: &self.frames, locks: &self.tables, tlb: &self.tlb, room: Some(self) }
     }
 
-    /// What stands behind address spaces: making one is [`Space::new`](crate::space::Space::new).
+    /// References to what address spaces use, for example in
+    /// [`Space::new`](crate::space::Space::new).
     #[inline]
     pub fn backing(&self) -> Backing<'_, A> {
         Backing {
@@ -261,7 +261,7 @@ impl<A: Machine> Mm<A> {
             time: &self.time,
         }
     }
-    /// The out-of-memory killer.
+    /// The OOM killer.
     pub fn oom(&self) -> &Oom<A> {
         &self.oom
     }
@@ -275,7 +275,7 @@ impl<A: Machine> Mm<A> {
     pub fn make_stack(&self) -> Result<Option<Stack>, StackError> {
         self.stacks.make(self.paging())
     }
-    /// Runs the calling task on `stack`, from its beginning to its end.
+    /// Runs `run` as the calling task on `stack`, from the task's beginning to its end.
     pub fn run_on_stack<R>(&self, stack: Option<Stack>, run: impl FnOnce() -> R) -> R {
         let Some(stack) = stack else { return run() };
         self.stacks.enter(self.paging(), &stack);
@@ -284,14 +284,14 @@ impl<A: Machine> Mm<A> {
         result
     }
 
-    // -- The life of a run. Tasks only.
+    // -- Start and end of a run. Tasks only.
 
-    /// Takes the frame of zeros, makes the workers of all online CPUs and the background
-    /// reclaimers, and arms the upkeep's shepherd on the caller's CPU. Once, in the first task.
-    /// Fails, with nothing started, if there is no frame at all.
+    /// Takes the zero page, makes the workers of all online CPUs and the background reclaimers, and
+    /// arms the upkeep's shepherd on the caller's CPU. Called once, in the first task. If no frame
+    /// is free, fails and starts nothing.
     pub fn start(&self) -> Result<(), NoMemory> {
         self.time.idle_exit();
-        // A run may inject failures of allocations; this one is not meant.
+        // A run may inject allocation failures; they must not make this fail.
         let taken = (0..ZERO_ATTEMPTS).any(|_| self.spaces.start(&self.frames).is_ok());
         if !taken {
             return Err(NoMemory);
@@ -309,7 +309,8 @@ impl<A: Machine> Mm<A> {
         Ok(())
     }
 
-    /// The background reclaimer of `node`, on its first CPU, or on the first of all if it has none.
+    /// Starts the background reclaimer of `node`, on its first CPU, or on the first CPU of all if
+    /// it has none.
     fn start_kswapd(&self, node: NodeId, online: &CpuMask) {
         let own = online.iter().find(|&cpu| A::node_of(cpu) == node);
         let cpu = own.or_else(|| online.iter().next()).unwrap_or(A::cpu());
@@ -317,17 +318,17 @@ impl<A: Machine> Mm<A> {
         A::spawn(TaskSpec { cpu, per_cpu: false, priority: Priority::Fair, entry });
     }
 
-    /// The calling task sleeps for `ns`, or until [`Mm::shutdown`].
+    /// Sleeps for `ns`, or until [`Mm::shutdown`].
     pub fn sleep_ns(&self, ns: u64) {
         self.sleep_ns_unless(ns, || false);
     }
-    /// The same, but that the task wakes when it is unparked and `over` is true, as in
-    /// [`Time::sleep_until`].
+    /// Like [`Mm::sleep_ns`], but also wakes if the task is unparked and `over` is true, as
+    /// [`Time::sleep_until`] does.
     pub fn sleep_ns_unless(&self, ns: u64, over: impl Fn() -> bool) {
         self.time.sleep_until(A::now_ns().saturating_add(ns), over);
     }
 
-    /// Every online CPU gives all pages of its page caches back; returns when all have.
+    /// Drains the page caches of every online CPU; returns when all are drained.
     pub fn drain_all_pages(&self) {
         let _span = Span::<A>::enter(Func::DrainAllPages);
         let mut online = CpuMask::EMPTY;
@@ -341,7 +342,7 @@ impl<A: Machine> Mm<A> {
     }
 
     /// Wakes every sleeper, lets all workers return, and waits until they have done their last
-    /// work. Nothing is queued or slept afterwards.
+    /// work. Nothing is queued and no task sleeps afterwards.
     pub fn shutdown(&self) {
         self.backing().leave_limbo(Leave::All);
         self.reclaim.stop(self.memory());
@@ -352,17 +353,16 @@ impl<A: Machine> Mm<A> {
         self.work.wait_for_workers();
     }
 
-    /// After [`Mm::shutdown`], when nothing else runs: LRU batches and page caches are emptied,
-    /// stocks of charges given back and counters folded. What is not free then is held by
-    /// somebody. CPUs that are offline are left as they are: whatever is found there has been lost
-    /// on hotplug ([`Violation::LeftBehind`]).
+    /// After [`Mm::shutdown`], when nothing else runs: drains LRU batches, page caches and stocks
+    /// of charges, and folds counters. Memory that is not free then has an owner. Offline CPUs are
+    /// not drained: whatever they still have was lost on hotplug ([`Violation::LeftBehind`]).
     pub fn quiesce(&self) {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         self.swap.prune(self.memory());
         self.spaces.stop(&self.frames);
         self.stacks.quiesce(self.paging(), &online);
-        // All batches first: what they free goes to this CPU's page caches.
+        // All batches first: freeing them fills this CPU's page caches.
         online.iter().for_each(|cpu| self.memory().drain_stopped(cpu));
         for cpu in online.iter() {
             self.frames.drain_pages(cpu);
@@ -370,7 +370,7 @@ impl<A: Machine> Mm<A> {
         }
     }
 
-    /// Whether everything adds up; while nothing else runs.
+    /// Checks the frame allocator's state; while nothing else runs.
     pub fn verify(&self) -> Result<Audit, Violation> {
         self.frames.verify()
     }
@@ -388,7 +388,7 @@ impl<A: Machine> Mm<A> {
         }
     }
 
-    /// This CPU's one-shot timer went off.
+    /// This CPU's one-shot timer fired.
     pub fn timer(&self) {
         let cpu = A::cpu();
         if self.time.interrupt(|slot| self.work.expired(cpu, slot)) {
@@ -419,7 +419,7 @@ impl<A: Machine> Mm<A> {
         self.rcu.context_switch();
     }
 
-    /// Runs the task `entry` if it is one of the memory manager's own; `false` if it is not.
+    /// Runs the task `entry` if it belongs to the memory manager; otherwise returns `false`.
     pub fn task(&self, entry: TaskEntry) -> bool {
         if entry.0 & MM_TASK == 0 {
             return false;
@@ -440,7 +440,7 @@ impl<A: Machine> Mm<A> {
             return true;
         }
         let cpu = CpuId::new((entry.0 & !MM_TASK) as usize);
-        // The first task of a CPU that was never idle: it ticks from now on.
+        // The first task of a CPU that was never idle: its tick starts now.
         self.time.idle_exit();
         self.work.worker(cpu, |item| self.run(item));
         true
@@ -470,12 +470,12 @@ impl<A: Machine> Mm<A> {
 
     // -- Hotplug.
 
-    /// This CPU is about to stop for good: whether it may.
+    /// Returns whether this CPU may stop.
     pub fn cpu_dying(&self) -> bool {
         self.smp().cpu_dying()
     }
 
-    /// `cpu` is about to go away: its tick and its worker end.
+    /// Ends the tick and the worker of `cpu`, which is about to go offline.
     pub fn cpu_down_prepare(&self, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::CpuhpDown);
         self.upkeep.cpu_down_prepare(&self.parts(), cpu);
@@ -485,8 +485,8 @@ impl<A: Machine> Mm<A> {
         self.work.stop_worker(cpu);
     }
 
-    /// `cpu` is gone: others take over its readers' debts, its timers, its LRU batches, its
-    /// counters, its stacks, its pages.
+    /// `cpu` is offline: moves its RCU state, timers, LRU batches, counters, stacks and pages to
+    /// other CPUs.
     pub fn cpu_dead(&self, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::CpuhpDown);
         self.tlb.cpu_dead(cpu);
@@ -501,7 +501,7 @@ impl<A: Machine> Mm<A> {
         self.upkeep.cpu_dead();
     }
 
-    /// `cpu` runs: it gets a worker and its tick.
+    /// `cpu` is online: starts its worker and its tick.
     pub fn cpu_online(&self, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::CpuhpUp);
         self.smp().cpu_online(cpu);

@@ -1,15 +1,15 @@
-//! All mechanisms that have policies, with their place in [`MmConfig`].
+//! All mechanisms that have policies, with their fields in [`MmConfig`].
 //!
 //! A mechanism's enum declares its policies ([`policies!`](mmscale_arch::policies)); this list adds
-//! where a memory manager's configuration has it. Everything that deals with policies by name reads
-//! this list: arms, the command line, documents, and the test that runs every policy. A policy that
-//! is declared is in all of them; `cargo xtask tidy` finds a mechanism that is missing here.
+//! the field of the memory manager's configuration. Arms, the command line, documents and the test
+//! that runs every policy read this list, so a declared policy is in all of them. `cargo xtask
+//! tidy` finds a mechanism that is missing here.
 //!
 //! Other switches of [`MmConfig`] are parameters: what an administrator sets
 //! ([`HugePages`](crate::space::HugePages)), what a version of Linux has
 //! ([`BulkHold`](mmscale_frames::page_alloc::BulkHold)), what an embedder needs
 //! ([`Records`](mmscale_frames::page_alloc::Records), [`OomPolicy`](crate::oom::OomPolicy)), and
-//! what tests look at ([`Requeue`](crate::upkeep::Requeue), [`Settle`](crate::oom::Settle)).
+//! what tests use ([`Requeue`](crate::upkeep::Requeue), [`Settle`](crate::oom::Settle)).
 
 use crate::lru::LruPolicy;
 use crate::mm::MmConfig;
@@ -24,7 +24,7 @@ use mmscale_frames::page_alloc::PcpPolicy;
 pub struct Mechanism {
     /// Its key in arms and on the command line.
     pub key: &'static str,
-    /// What it is, in some words.
+    /// A short description.
     pub summary: &'static str,
     /// Its policies; the first is the default: Linux.
     pub policies: &'static [About],
@@ -32,7 +32,7 @@ pub struct Mechanism {
     set: fn(&mut MmConfig, usize),
 }
 
-/// A mechanism: its enum, and the field of [`MmConfig`] that has it.
+/// A mechanism: its enum, and the field of [`MmConfig`] that holds its policy.
 macro_rules! mechanism {
     ($Policy:ty, $($field:ident).+) => {
         Mechanism {
@@ -55,26 +55,26 @@ pub const MECHANISMS: &[Mechanism] = &[
 ];
 
 impl Mechanism {
-    /// The mechanism of a key; `None` if there is none.
+    /// Returns the mechanism of a key; `None` if there is none.
     pub fn of(key: &str) -> Option<&'static Self> {
         MECHANISMS.iter().find(|mechanism| mechanism.key == key)
     }
-    /// The policy that a memory manager gets unless another is chosen: Linux.
+    /// The policy of a memory manager's default configuration: Linux.
     pub fn default(&self) -> &'static About {
         &self.policies[0]
     }
-    /// The policy of a name; `None` if this mechanism has none of that name.
+    /// Returns the policy of a name; `None` if this mechanism has no such policy.
     pub fn policy(&self, name: &str) -> Option<&'static About> {
         self.policies.iter().find(|policy| policy.name == name)
     }
-    /// The policy that a configuration has.
+    /// The policy in a configuration.
     pub fn chosen(&self, config: &MmConfig) -> &'static About {
         &self.policies[(self.get)(config)]
     }
-    /// Chooses a policy of this mechanism in a configuration.
+    /// Sets a policy of this mechanism in a configuration.
     ///
     /// # Panics
-    /// If `policy` is another mechanism's.
+    /// If `policy` belongs to another mechanism.
     pub fn choose(&self, config: &mut MmConfig, policy: &About) {
         let place = self.policies.iter().position(|own| own == policy);
         let place = place.unwrap_or_else(|| {
@@ -95,7 +95,7 @@ mod tests {
         MmConfig::new(MemoryMap::single(1 << 16), TickPolicy::default())
     }
 
-    /// What of a configuration differs from the default, as text.
+    /// A configuration as text, for comparisons.
     fn shown(config: &MmConfig) -> String {
         alloc::format!("{config:?}")
     }
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Lists show help texts as they are, in 72 columns, and names are words of a command line.
+    /// Lists print help texts unchanged, in 72 columns, and names are words of a command line.
     #[test]
     fn names_are_words_and_help_is_plain_text() {
         let word = |name: &str| {

@@ -1,4 +1,4 @@
-//! From "there is no memory" to a victim, or to another try.
+//! The decision after an allocation has failed: a victim, or a retry.
 
 use super::score::badness;
 use super::{Event, Fate, Oom, OomPolicy, Outcome, Patience, Scene, Settle, Shortage, Victim};
@@ -8,30 +8,31 @@ use alloc::sync::Arc;
 use mmscale_arch::{CpuMask, Func, Machine, OomEvent, Span, Trace, planted};
 use mmscale_frames::page_alloc::Gfp;
 
-/// How long one allocation waits for processes that end by themselves, in ns. It is long for an
+/// How long one allocation waits for processes that exit by themselves, in ns. It is long for an
 /// exit, which takes about 0.3 us a page.
 const EXIT_PATIENCE_NS: u64 = NSEC_PER_SEC;
 
-/// What the one who decides finds.
+/// The result under `oom_lock`.
 enum Decision {
     /// There is memory.
     Again,
-    /// There will be.
+    /// There will be memory.
     Wait,
-    /// There is none, and there will be none.
+    /// There is no memory, and there will be none.
     Hopeless,
 }
 
-/// Who is dying in the scope.
+/// Whether processes in the scope are dying.
 enum Dying {
     Nobody,
-    /// Somebody whose memory is going to come.
+    /// Memory will be freed soon.
     Soon,
 }
 
 impl<A: Machine> Oom<A> {
-    /// The caller's allocation failed, or its charge, and reclaim had nothing to give
-    /// (`__alloc_pages_may_oom`, `mem_cgroup_oom`). Sleeps; mmap_lock and VMA locks may be held.
+    /// Handles a failed allocation or charge after reclaim has freed nothing
+    /// (`__alloc_pages_may_oom`, `mem_cgroup_oom`). Sleeps. The caller may hold mmap_lock and VMA
+    /// locks.
     pub fn out_of_memory<S: Scene<A>>(
         &self,
         on: S,
@@ -60,14 +61,14 @@ impl<A: Machine> Oom<A> {
         }
     }
 
-    /// With `oom_lock` held.
+    /// Decides with `oom_lock` held.
     fn decide<S: Scene<A>>(&self, on: S, short: Shortage, patience: &mut Patience) -> Decision {
         let exits = on.exits();
         let dying = self.who_is_dying(on, short, patience);
         if matches!(dying, Dying::Soon) && !planted!(OomKillsTwice) {
             return Decision::Wait;
         }
-        // Only now: what somebody has given back by the time that nobody is dying is seen.
+        // After the check for dying processes: what they have freed by now is found.
         if self.config.settle == Settle::Everywhere && !planted!(OomUnsettled) {
             settle(on);
         }
@@ -75,7 +76,7 @@ impl<A: Machine> Oom<A> {
             self.tally(Event::Settled);
             return Decision::Again;
         }
-        // Whoever has begun to exit meanwhile may have brought more than was seen.
+        // A process that has started to exit meanwhile may have freed more than was found.
         if on.exits() != exits && patience.may_wait_from(A::now_ns()) {
             return Decision::Wait;
         }
@@ -89,8 +90,8 @@ impl<A: Machine> Oom<A> {
         }
     }
 
-    /// Whether memory of the scope is on its way. Marks whoever was killed by others
-    /// (`task_will_free_mem`).
+    /// Whether memory of the scope will be freed. Marks processes that were killed for other
+    /// reasons as victims (`task_will_free_mem`).
     fn who_is_dying<S: Scene<A>>(&self, on: S, short: Shortage, patience: &mut Patience) -> Dying {
         let (mut soon, mut exiting) = (false, false);
         on.each(|space| {
@@ -115,7 +116,7 @@ impl<A: Machine> Oom<A> {
         }
     }
 
-    /// Whether what is short can be had now.
+    /// Whether the memory is available now.
     fn has_room<S: Scene<A>>(&self, on: S, short: Shortage) -> bool {
         let memory = on.memory();
         match short.group {
@@ -124,8 +125,8 @@ impl<A: Machine> Oom<A> {
         }
     }
 
-    /// The one with the highest score; of equals, the one with the highest number
-    /// (`select_bad_process`).
+    /// Chooses the address space with the highest score; among equals, the one with the highest
+    /// number (`select_bad_process`).
     fn choose<S: Scene<A>>(&self, on: S, short: Shortage) -> Option<Arc<S::Space>> {
         let total = self.total(on, short);
         let mut best: Option<(i64, Arc<S::Space>)> = None;
@@ -143,7 +144,7 @@ impl<A: Machine> Oom<A> {
         best.map(|(_, space)| space)
     }
 
-    /// Pages in the scope (`oom_control.totalpages`).
+    /// The pages in the scope (`oom_control.totalpages`).
     fn total<S: Scene<A>>(&self, on: S, short: Shortage) -> u64 {
         let memory = on.memory();
         let limit = short.group.and_then(|group| memory.groups.limit(group));
@@ -153,7 +154,7 @@ impl<A: Machine> Oom<A> {
         })
     }
 
-    /// Somebody is to die, or is dying: he is told, marked, and handed to the reaper.
+    /// Kills a process, marks it as a victim, and wakes the reaper (`mark_oom_victim`).
     pub fn doom(&self, victim: &impl Victim) {
         let (asid, pages) = (victim.asid(), victim.pages());
         victim.kill();
@@ -167,25 +168,25 @@ impl<A: Machine> Oom<A> {
 }
 
 impl Shortage {
-    /// Whether the address space could help.
+    /// Whether the address space's pages are in the scope.
     fn concerns(&self, space: &impl Victim) -> bool {
         self.group.is_none_or(|group| space.group() == group)
     }
 }
 
 impl Patience {
-    /// Nothing has happened so far.
+    /// Creates the state before the first failure.
     pub fn new() -> Self {
         Self::default()
     }
-    /// Whether somebody's exit may be waited for, by one who has done so before.
+    /// Whether the allocation may still wait for exits. The limit counts from its first wait.
     fn may_wait_from(&mut self, now_ns: u64) -> bool {
         now_ns - *self.exits_since_ns.get_or_insert(now_ns) < EXIT_PATIENCE_NS
     }
 }
 
-/// Brings everything that is free to where allocations look, and says so in the counters. First
-/// the batches, on all CPUs: what they free goes to page caches, of other CPUs too.
+/// Drains everything that is free to where allocations find it, and folds the counters. LRU batches
+/// of all CPUs first: freeing them fills page caches, of other CPUs too.
 fn settle<A: Machine>(on: impl Scene<A>) {
     let memory = on.memory();
     memory.drain_stocks();

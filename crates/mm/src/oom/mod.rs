@@ -1,31 +1,36 @@
-//! Out of memory: who is killed when nothing is left to be had, and how his memory comes back.
+//! Out of memory: which process is killed, and how its memory is freed.
 //!
-//! An allocation of a task that may sleep, and that direct reclaim could not help, comes here, and
-//! so does a charge to a group at its limit ([`Oom::out_of_memory`]). One at a time decides
-//! (`oom_lock`); the others wait a jiffy and try again.
+//! [`Oom::out_of_memory`] is called for an allocation that may sleep after direct reclaim has freed
+//! nothing, and for a charge to a group at its limit. One task at a time decides (`oom_lock`); the
+//! others wait for a jiffy and retry.
 //!
-//! 1. If somebody in the scope is dying already, there is no second kill: his memory is waited for.
-//! 2. What is free but not to be seen is brought to light ([`Settle`]). If the allocation could
-//!    have its page then, it has it.
+//! 1. If a process in the scope is dying already, there is no second kill: its memory is waited
+//!    for.
+//! 2. Per-CPU caches and batches are drained ([`Settle`]). If the allocation can succeed then, it
+//!    is retried.
 //! 3. The address space with the highest [`score`](score::badness) is chosen. Its threads are
-//!    killed, it is marked as a victim, and the reaper is told ([`Oom::reaper`]).
+//!    killed, it is marked as a victim, and the reaper is woken ([`Oom::reaper`]).
 //!
-//! If nobody can be chosen the allocation fails (ENOMEM); Linux panics then, unless it was a
-//! group's limit.
+//! If there is no victim the allocation fails (ENOMEM). Linux panics then, unless it was a group's
+//! limit.
 //!
-//! An address space is marked once. Its marks are its own, so killing asks for no memory; the
-//! reaper looks for marked ones among all. A victim may go down to half of the min watermark
-//! ([`Gfp::VICTIM`](mmscale_frames::page_alloc::Gfp::VICTIM)), once for each allocation, so that it
-//! gets to its end.
+//! An address space is marked once. The marks are in the address space, so killing needs no memory;
+//! the reaper searches all address spaces for marked ones. A victim may use half of the min
+//! watermark ([`Gfp::VICTIM`](mmscale_frames::page_alloc::Gfp::VICTIM)), once per allocation, so
+//! that it can exit.
 //!
-//! Differences from Linux 6.18: it checks the watermark `high` before a kill, this what the
-//! allocation needs; it takes the memory of a process for gone as soon as its pages are unmapped,
-//! this when its exit is over; a process that ends by itself is waited for, for a while; a process
-//! that was killed for other reasons is marked whatever its score. No notifiers, no `oom_kill` of
-//! whole groups, no cpusets, no sysctls; a page fault in a group kills at once, not when it ends.
+//! Differences from Linux 6.18:
+//!
+//! * Linux checks the watermark `high` before a kill; here the allocation's own watermark is
+//!   checked.
+//! * Linux counts memory as freed when the pages are unmapped; here when the exit is over.
+//! * A process that exits by itself is waited for, up to a limit.
+//! * A process that was killed for other reasons is marked whatever its score.
+//! * No notifiers, no `oom_kill` of whole groups, no cpusets, no sysctls. A page fault in a group
+//!   kills immediately, not when the fault ends.
 //!
 //! Lock order: `oom_lock` (class Mutex) is tried, with no lock held that a kill or a drain needs:
-//! mmap_lock and VMA locks may be. Nothing that sleeps for long happens under it but the drains.
+//! mmap_lock and VMA locks may be held. Only the drains sleep for long under it.
 
 mod decide;
 mod reaper;
@@ -43,7 +48,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{Completion, Mutex};
 use mmscale_arch::{Asid, Atomic, Machine, NodeId, Order};
 
-/// What happens when there is no memory.
+/// The reaction to an allocation that finds no memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 // tidy: policies: whether processes are killed is the embedder's setting
 pub enum OomPolicy {
@@ -54,30 +59,30 @@ pub enum OomPolicy {
     Fail,
 }
 
-/// What is done before a kill is decided.
+/// The drains before a victim is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Settle {
-    /// Every CPU carries out its LRU batches, gives its charges in stock back, empties its page
-    /// caches, and folds its counters; then the watermark is looked at again.
+    /// Every CPU drains its LRU batches, its stock of charges and its page caches, and folds its
+    /// counters; then the watermark is checked again.
     #[default]
     Everywhere,
-    /// Nothing beyond what the allocation has done, as in Linux: it has drained page caches. What a
-    /// victim has freed may stay unseen, in batches and in counters, and another one die for it.
+    /// Nothing: the allocation has drained page caches, as in Linux. Memory that a victim has freed
+    /// may be overlooked in batches and counters, and another process may be killed for it.
     Nothing,
 }
 
-/// What an administrator can set.
+/// The configuration of the OOM killer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OomConfig {
     /// Whether processes are killed.
     pub policy: OomPolicy,
-    /// How well memory is looked for before.
+    /// The drains before a victim is chosen.
     pub settle: Settle,
-    /// How long a victim has to end by itself before it is reaped, in ns (`OOM_REAPER_DELAY`, 2 s).
+    /// How long a victim may take to exit before it is reaped, in ns (`OOM_REAPER_DELAY`, 2 s).
     pub delay_ns: u64,
-    /// How often reaping is tried (`MAX_OOM_REAP_RETRIES`, 10).
+    /// The number of attempts to reap (`MAX_OOM_REAP_RETRIES`, 10).
     pub tries: u32,
-    /// How long the reaper rests between two tries, in ns (100 ms).
+    /// The reaper's pause between two attempts, in ns (100 ms).
     pub pause_ns: u64,
 }
 
@@ -93,118 +98,117 @@ impl Default for OomConfig {
     }
 }
 
-/// What an address space is to the killer.
+/// The state of an address space for the OOM killer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// It may be chosen.
     Living,
-    /// Its process was told to end, by whomever; a victim, or not marked yet.
+    /// Its process was killed, for whatever reason. It may not be marked yet.
     Dying {
         /// Whether it is a victim.
         marked: bool,
     },
-    /// It is being taken down just now, and will be without further memory.
+    /// Its exit has started and needs no further memory.
     Exiting {
         /// Whether it is a victim.
         marked: bool,
     },
-    /// There is nothing to be had from it: never to be killed, without threads, or reaped.
+    /// It cannot help: it must not be killed, has no threads, or was reaped.
     Beyond,
 }
 
-/// An address space, as the killer sees it.
+/// An address space as the OOM killer sees it.
 pub trait Victim {
     /// Its number.
     fn asid(&self) -> Asid;
-    /// Who pays for its pages.
+    /// The memory group that its pages are charged to.
     fn group(&self) -> GroupId;
-    /// What may be done with it.
+    /// Its state.
     fn fate(&self) -> Fate;
-    /// Pages that its end would give back: mapped, swapped out, and page tables.
+    /// Pages that its exit frees: mapped, swapped out, and page tables.
     fn pages(&self) -> u64;
-    /// By how much its score is adjusted, in thousandths of the memory in scope: [`ADJ_MIN`] to
-    /// [`ADJ_MAX`] (`oom_score_adj`).
+    /// `oom_score_adj`, in thousandths of the memory in scope: [`ADJ_MIN`] to [`ADJ_MAX`].
     fn adjustment(&self) -> i32;
-    /// Tells all of its threads to end.
+    /// Sends SIGKILL to all of its threads.
     fn kill(&self);
-    /// It is a victim from now on, to be reaped at `due_ns`. `false`: it was one.
+    /// Marks it as a victim, to be reaped at `due_ns`. Returns `false` if it was marked before.
     fn mark(&self, due_ns: u64) -> bool;
-    /// When it is to be reaped; `None` if it is no victim, or [`Victim::skip`] was said.
+    /// When it is to be reaped; `None` if it is no victim, or after [`Victim::skip`].
     fn due_ns(&self) -> Option<u64>;
-    /// There is nothing more to be had from it.
+    /// Marks it as done: it is neither reaped nor chosen again.
     fn skip(&self);
 }
 
-/// All address spaces, and what else the killer works with.
+/// All address spaces, and the parts of the memory manager that the OOM killer uses.
 pub trait Scene<A: Machine>: Copy {
     /// An address space.
     type Space: Victim;
 
-    /// Where memory may be that nobody sees.
+    /// The frame allocator, memory groups and batches, for checks and drains.
     fn memory(&self) -> Memory<'_, A>;
-    /// For waiting.
+    /// Timers, for waiting.
     fn time(&self) -> &Time<A>;
-    /// Shows every address space.
+    /// Visits every address space.
     fn each(&self, see: impl FnMut(&Arc<Self::Space>));
-    /// How many address spaces have begun to exit.
+    /// The number of address spaces that have started to exit.
     fn exits(&self) -> u32;
-    /// Pages that swap may hold.
+    /// The number of pages that swap can hold.
     fn swap_pages(&self) -> u64;
-    /// Tries to take the pages of a dying address space out.
+    /// Tries to unmap the pages of a dying address space.
     fn reap(&self, space: &Self::Space) -> Attempt;
 }
 
-/// What there is not enough of.
+/// A shortage of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shortage {
-    /// From where memory was wanted first.
+    /// The preferred node of the allocation.
     pub node: NodeId,
-    /// How much.
+    /// The order of the allocation.
     pub order: Order,
-    /// Whose limit was met; `None`: there is no memory at all.
+    /// The group at its limit; `None`: the machine is out of memory.
     pub group: Option<GroupId>,
 }
 
-/// What comes of it.
+/// The result of [`Oom::out_of_memory`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It may be worth another try.
+    /// Another attempt may succeed.
     Retry,
-    /// Nobody can be killed: there is no memory for this.
+    /// There is no victim: the allocation fails.
     Hopeless,
 }
 
-/// What one allocation has been through.
+/// The history of one allocation.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Patience {
-    /// Rounds of reclaim that freed something, in vain, since the killer was last asked.
+    /// Rounds of reclaim that freed something but not enough, since the OOM killer was last called.
     pub reclaimed: u32,
-    /// A victim has used the reserve.
+    /// The allocation has used the reserve for victims.
     pub reserve_used: bool,
-    /// When it was first found that somebody is exiting, in ns.
+    /// When an exiting process was first found, in ns.
     exits_since_ns: Option<u64>,
 }
 
-/// How often things happened; exact while nothing runs.
+/// Event counts; exact while nothing runs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct OomCounters {
-    /// Processes killed because there was no memory (`oom_kill`).
+    /// Processes killed because the machine was out of memory (`oom_kill`).
     pub kills: u64,
     /// Processes killed because their group was at its limit.
     pub group_kills: u64,
-    /// Victims that were dying for another reason: nobody was killed.
+    /// Victims that were dying for another reason: no process was killed for them.
     pub marked_dying: u64,
-    /// Times that memory came to light when it was looked for everywhere.
+    /// Shortages that ended when per-CPU caches and batches were drained.
     pub settled: u64,
-    /// Times that there was nobody to kill.
+    /// Shortages without a victim.
     pub hopeless: u64,
     /// Address spaces that the reaper has reaped.
     pub reaped: u64,
-    /// Address spaces that it has given up.
+    /// Address spaces that the reaper has given up.
     pub given_up: u64,
 }
 
-/// What is counted.
+/// A counted event. The counters are relaxed: statistics only.
 #[derive(Clone, Copy)]
 enum Event {
     Kill,
@@ -220,21 +224,21 @@ impl Event {
     const COUNT: usize = 7;
 }
 
-/// The out-of-memory killer and its reaper.
+/// The OOM killer and its reaper.
 pub struct Oom<A: Machine> {
     config: OomConfig,
     /// `oom_lock`.
     one: Mutex<A, ()>,
-    /// The reaper's task, plus 1; 0 until it has begun.
+    /// The reaper's task plus 1; 0 until it runs.
     reaper: A::AtomicU32,
-    /// Not 0: the reaper returns.
+    /// If not 0, the reaper returns.
     stopping: A::AtomicU32,
     ended: Completion<A>,
     tallies: [AtomicU64; Event::COUNT],
 }
 
 impl<A: Machine> Oom<A> {
-    /// Nobody was killed yet.
+    /// Creates an OOM killer with all counters at 0.
     pub fn new(config: OomConfig) -> Self {
         Self {
             config,
@@ -245,11 +249,11 @@ impl<A: Machine> Oom<A> {
             tallies: Default::default(),
         }
     }
-    /// What was set.
+    /// The configuration.
     pub fn config(&self) -> &OomConfig {
         &self.config
     }
-    /// How often things have happened.
+    /// Returns the event counts.
     pub fn counters(&self) -> OomCounters {
         let sum = |event: Event| self.tallies[event as usize].load(Relaxed);
         OomCounters {

@@ -1,23 +1,23 @@
-//! The task that takes the memory of victims back which do not end by themselves (`oom_reaper`).
+//! The task that frees the memory of victims that do not exit in time (`oom_reaper`).
 
 use super::{Event, Oom, Scene, Victim};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::{Atomic, Func, Machine, OomEvent, Span, TaskId, Trace, planted};
 
-/// What came of one attempt to reap.
+/// The result of one attempt to reap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attempt {
-    /// All that a reaper may take is out.
+    /// All pages that a reaper may unmap are unmapped.
     Done,
-    /// There was nothing to do.
+    /// Nothing was to be done.
     Skipped,
-    /// It was not possible just now.
+    /// It was not possible now.
     Later,
 }
 
 impl<A: Machine> Oom<A> {
-    /// The body of the reaper's task; returns after [`Oom::stop`]. One task.
+    /// The body of the reaper's task; returns after [`Oom::stop`]. Run by one task.
     pub fn reaper<S: Scene<A>>(&self, on: S) {
         self.reaper.store(A::current().index() as u32 + 1, SeqCst);
         while self.stopping.load(SeqCst) == 0 {
@@ -30,8 +30,11 @@ impl<A: Machine> Oom<A> {
         self.ended.complete();
     }
 
-    /// Lets the reaper return, and waits until it has. If its task has not run yet it returns at
-    /// once when it does. Sleeps.
+    /// Stops the reaper and waits until it has returned. If its task has not run yet, it returns as
+    /// soon as it runs. Sleeps.
+    ///
+    /// `SeqCst`: either this sees the task number that the reaper stores first, and waits, or the
+    /// reaper sees `stopping` when it starts.
     pub fn stop(&self) {
         self.stopping.store(1, SeqCst);
         if self.wake_reaper() {
@@ -39,7 +42,7 @@ impl<A: Machine> Oom<A> {
         }
     }
 
-    /// Whether there is a reaper to wake.
+    /// Wakes the reaper; returns `false` if its task has not run yet.
     pub(super) fn wake_reaper(&self) -> bool {
         let task = self.reaper.load(SeqCst).checked_sub(1);
         task.map(|task| A::unpark(TaskId::new(task as usize))).is_some()
@@ -49,8 +52,8 @@ impl<A: Machine> Oom<A> {
         on.time().sleep_until(due_ns, || self.stopping.load(SeqCst) != 0);
     }
 
-    /// Tries several times (`oom_reap_task`). However that went, nobody need look at this one
-    /// again: what is left comes with its exit, and the next victim may be chosen.
+    /// Tries to reap several times (`oom_reap_task`). Then marks the address space as done,
+    /// whatever the result: its exit frees the rest, and another victim may be chosen.
     fn oom_reap<S: Scene<A>>(&self, on: S, space: &Arc<S::Space>) {
         let asid = space.asid();
         A::trace(Trace::Oom(OomEvent::WakeReaper { asid }));

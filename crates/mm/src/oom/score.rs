@@ -1,12 +1,12 @@
-//! How much would be won by killing somebody.
+//! The score of a process: how much memory killing it frees.
 
-/// The adjustment of what is never killed.
+/// The adjustment of a process that is never killed.
 pub const ADJ_MIN: i32 = -1000;
-/// The adjustment of what is killed first.
+/// The adjustment of a process that is killed first.
 pub const ADJ_MAX: i32 = 1000;
 
-/// The score (`oom_badness`): the pages that would come back, and for each thousandth of the
-/// adjustment a thousandth of the `total` pages in scope. `None`: it is never killed.
+/// The score (`oom_badness`): the pages that the exit frees, plus `adjustment` thousandths of the
+/// `total` pages in scope. `None`: it is never killed.
 pub const fn badness(pages: u64, adjustment: i32, total: u64) -> Option<i64> {
     if adjustment <= ADJ_MIN {
         return None;
@@ -24,7 +24,7 @@ mod tests {
         assert_eq!(badness(300, 500, 100_000), Some(50_300));
         assert_eq!(badness(300, -999, 100_000), Some(300 - 99_900));
         assert_eq!(badness(u64::MAX >> 1, ADJ_MIN, 100_000), None);
-        // Less than a thousandth does not count.
+        // Totals below 1000 pages have no thousandths.
         assert_eq!(badness(300, ADJ_MAX, 999), Some(300));
     }
 }

@@ -7,41 +7,41 @@ use crate::folio::FolioFlags;
 use crate::table::{Direction, Gather, Leaf, MemAccess, PteFlags, PteTable};
 use mmscale_arch::{Func, Machine, PageSize, Span};
 
-/// What a program says of its pages.
+/// Advice of a program about its pages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Advice {
-    /// They go; the next read finds zeros (`MADV_DONTNEED`).
+    /// Unmap them; the next read gets zeros (`MADV_DONTNEED`).
     DontNeed,
-    /// They may go, unless they are written to before that (`MADV_FREE`).
+    /// They may be freed unless they are written to before (`MADV_FREE`).
     Free,
-    /// They were not used lately (`MADV_COLD`).
+    /// They were not used recently (`MADV_COLD`).
     Cold,
-    /// They go to swap (`MADV_PAGEOUT`).
+    /// Write them to swap (`MADV_PAGEOUT`).
     PageOut,
-    /// They are there, for reading (`MADV_POPULATE_READ`).
+    /// Fault them in for reading (`MADV_POPULATE_READ`).
     PopulateRead,
-    /// They are there, for writing (`MADV_POPULATE_WRITE`).
+    /// Fault them in for writing (`MADV_POPULATE_WRITE`).
     PopulateWrite,
-    /// They come back from swap (`MADV_WILLNEED`).
+    /// Read them from swap (`MADV_WILLNEED`).
     WillNeed,
-    /// They become huge pages (`MADV_COLLAPSE`).
+    /// Make them huge pages (`MADV_COLLAPSE`).
     Collapse,
     /// They may be huge pages (`MADV_HUGEPAGE`).
     HugePage,
-    /// They may not (`MADV_NOHUGEPAGE`).
+    /// They may not be huge pages (`MADV_NOHUGEPAGE`).
     NoHugePage,
-    /// A fork does not copy them (`MADV_DONTFORK`).
+    /// fork does not copy them (`MADV_DONTFORK`).
     DontFork,
-    /// It does (`MADV_DOFORK`).
+    /// fork copies them (`MADV_DOFORK`).
     DoFork,
-    /// The child of a fork finds zeros (`MADV_WIPEONFORK`).
+    /// The child of a fork gets zeros (`MADV_WIPEONFORK`).
     WipeOnFork,
-    /// It finds what the parent had (`MADV_KEEPONFORK`).
+    /// The child of a fork gets the parent's content (`MADV_KEEPONFORK`).
     KeepOnFork,
 }
 
 impl Advice {
-    /// The flags that it sets and clears, where that is all it does.
+    /// The flags that it sets and clears, if that is its only effect.
     const fn flags(self) -> Option<(AreaFlags, AreaFlags)> {
         const NONE: AreaFlags = AreaFlags::empty();
         Some(match self {
@@ -57,11 +57,11 @@ impl Advice {
 }
 
 impl<A: Machine> Space<A> {
-    /// Takes advice for `range` (`madvise`). Holes are skipped, and told of at the end.
+    /// Takes advice for `range` (`madvise`). Holes are skipped, and make it fail at the end.
     ///
-    /// `NoMemory`: not all of the range is mapped; or there was no memory for it. `Inval`: the
-    /// advice is not for such memory: pages that are locked do not go. `Fault`, `Again`, `Busy`:
-    /// for populating and collapsing, as the manual page has them.
+    /// `NoMemory`: the range is not fully mapped, or there is no memory. `Inval`: the advice does
+    /// not apply to such memory; locked pages are not unmapped. `Fault`, `Again`, `Busy`: for
+    /// populating and collapsing, as in the manual page.
     pub fn madvise(
         &self,
         on: Backing<'_, A>,
@@ -78,7 +78,7 @@ impl<A: Machine> Space<A> {
             Advice::Collapse => return self.collapse(on, range),
             _ => {}
         }
-        // One VMA, and nothing that sleeps for long: its own lock will do, as since Linux 6.17.
+        // One VMA, and no long sleep: the VMA's own lock is enough, as in Linux since 6.17.
         if matches!(advice, Advice::DontNeed | Advice::Free)
             && let Some(vma) = self.lock_vma(range.start())
             && vma.area().range.covers(range)
@@ -124,7 +124,7 @@ impl<A: Machine> Space<A> {
         change.join_at(range.end());
         if mapped == range.pages() { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
-    /// Advice for a part of one VMA.
+    /// Applies advice to a part of one VMA.
     fn advise_area(
         &self,
         on: Backing<'_, A>,
@@ -158,8 +158,8 @@ impl<A: Machine> Space<A> {
             _ => Ok(()),
         }
     }
-    /// `MADV_FREE` and `MADV_COLD`: entries are made to look unused, folios moved to where they are
-    /// reclaimed earlier. Pages that others share are left alone.
+    /// `MADV_FREE` and `MADV_COLD`: makes entries look unused, and moves folios to where they are
+    /// reclaimed earlier. Shared pages are skipped.
     fn cool(&self, on: Backing<'_, A>, part: VmaRange, advice: Advice) -> Result<(), SpaceError> {
         let mut gather = Gather::new(&self.table);
         let mut leaves = self.table.leaves(on.paging, part, Direction::Forward);
@@ -215,7 +215,8 @@ impl<A: Machine> Space<A> {
             };
             let folio = folio_of(pfn, flags);
             let word = on.memory.folios.word(folio);
-            // A part of a huge folio says nothing of the rest, nor do uses of a file.
+            // An access to one page of a huge folio, or by one user of a file, says nothing about
+            // the rest.
             if word.maps() != 1 || !word.has(FolioFlags::ANON) {
                 continue;
             }
@@ -234,7 +235,7 @@ impl<A: Machine> Space<A> {
     }
 }
 
-/// What an entry says no more after the advice.
+/// The entry flags that the advice clears.
 const fn cooled(advice: Advice) -> PteFlags {
     match advice {
         Advice::Free => PteFlags::ACCESSED.union(PteFlags::DIRTY),

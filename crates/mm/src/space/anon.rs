@@ -1,4 +1,4 @@
-//! Anonymous pages: a new folio for a page, and a page that comes back from swap.
+//! Anonymous pages: a new folio for a page, and write access to a folio.
 
 use super::registry::Mapping;
 use super::{Area, AreaFlags, Backing, FaultError, Space, Vpn};
@@ -7,14 +7,14 @@ use crate::table::{Pte, PteFlags, PteTable};
 use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span, planted};
 use mmscale_frames::page_alloc::Gfp;
 
-/// What a page is that its program alone has.
+/// Flags of a page that only its program has.
 pub(super) const OWN: FolioFlags = FolioFlags::ANON
     .union(FolioFlags::SWAP_BACKED)
     .union(FolioFlags::UPTODATE)
     .union(FolioFlags::EXCLUSIVE);
 
 impl<A: Machine> Space<A> {
-    /// Where new pages of the VMA come from.
+    /// The node for new pages of the VMA: the one set by mbind, or this CPU's.
     pub(super) fn node_for(&self, area: &Area) -> NodeId {
         area.node.unwrap_or_else(|| A::node_of(A::cpu()))
     }
@@ -29,7 +29,7 @@ impl<A: Machine> Space<A> {
     fn mapping(&self) -> Mapping {
         Mapping { family: self.family, owner: self.asid() }
     }
-    /// A folio for `page`, with its content still to be made.
+    /// Allocates a folio for `page`; its content is not set.
     pub(super) fn new_page(
         &self,
         on: Backing<'_, A>,
@@ -39,7 +39,7 @@ impl<A: Machine> Space<A> {
         let what = self.init_for(area, page);
         on.new_folio(self.node_for(area), Order::ZERO, Gfp::KERNEL, what)
     }
-    /// A write to a page that nothing stands for (`do_anonymous_page`).
+    /// Handles a write fault on an empty entry (`do_anonymous_page`).
     pub(super) fn fill_anonymous(
         &self,
         on: Backing<'_, A>,
@@ -63,12 +63,13 @@ impl<A: Machine> Space<A> {
             self.enter(on, area, &mut ptes, page, pfn);
             return Ok(());
         }
-        // Another thread was faster, or a reaper.
+        // Another thread has filled the entry, or a reaper has started.
         drop(ptes);
         on.memory.free_unborn(pfn);
         stable
     }
-    /// Fills the entry, where nothing is present, with a new folio, whose reference goes with it.
+    /// Maps a new folio at `page`, whose entry is not present. The mapping takes over its
+    /// reference.
     pub(super) fn map_anonymous(
         &self,
         on: Backing<'_, A>,
@@ -81,7 +82,7 @@ impl<A: Machine> Space<A> {
         on.memory.add(pfn);
         self.enter(on, area, ptes, page, pfn);
     }
-    /// The entry of a folio that is mapped, as far as it itself says, and pending.
+    /// Fills the entry for a folio whose mapping is counted and which is in a batch.
     fn enter(
         &self,
         on: Backing<'_, A>,
@@ -96,11 +97,11 @@ impl<A: Machine> Space<A> {
         let marks = PteFlags::ACCESSED | PteFlags::DIRTY;
         ptes.fill(page, Pte::page(pfn, marks | self.rights(area)));
     }
-    /// What an entry for a page of its own says.
+    /// The write permission of an exclusive page's entry.
     pub(super) fn rights(&self, area: &Area) -> PteFlags {
         if area.prot.is_writable() { PteFlags::WRITE } else { PteFlags::empty() }
     }
-    /// The folio belongs to this address space alone from now on.
+    /// Marks the folio as exclusive to this address space.
     pub(super) fn own(&self, on: Backing<'_, A>, folio: Pfn) {
         let index = on.memory.folios.index(folio);
         on.memory.folios.set_mapping(folio, self.mapping().word(), index);

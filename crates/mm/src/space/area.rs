@@ -1,4 +1,4 @@
-//! What is said of a VMA: its pages, what a program may do with them, and which VMAs are one.
+//! VMAs: their pages, their protection and flags, and which VMAs can be merged.
 
 use super::{VmaRange, Vpn};
 use core::sync::atomic::Ordering::Relaxed;
@@ -6,10 +6,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use mmscale_arch::NodeId;
 
 bitflags::bitflags! {
-    /// What a program may do with pages.
+    /// Access rights of a program to pages.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Prot: u32 {
-        /// Read them. On the machines modelled, writing implies it.
+        /// Read them. On the modelled machines, writing implies reading.
         const READ = 1 << 0;
         /// Write to them.
         const WRITE = 1 << 1;
@@ -19,7 +19,7 @@ bitflags::bitflags! {
 impl Prot {
     /// Reading and writing.
     pub const RW: Self = Self::READ.union(Self::WRITE);
-    /// Nothing.
+    /// No access.
     pub const NONE: Self = Self::empty();
 
     /// Whether any access is allowed.
@@ -27,7 +27,7 @@ impl Prot {
     pub const fn is_readable(self) -> bool {
         !self.is_empty()
     }
-    /// Whether writing is.
+    /// Whether writing is allowed.
     #[inline]
     pub const fn is_writable(self) -> bool {
         self.contains(Self::WRITE)
@@ -35,22 +35,22 @@ impl Prot {
 }
 
 bitflags::bitflags! {
-    /// What else holds of a VMA.
+    /// Flags of a VMA (`vm_flags`).
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct AreaFlags: u32 {
         /// Its pages stay in memory (`VM_LOCKED`).
         const LOCKED = 1 << 0;
-        /// Only pages that are touched are locked (`VM_LOCKONFAULT`).
+        /// Pages are locked when they are touched (`VM_LOCKONFAULT`).
         const LOCK_ON_FAULT = 1 << 1;
-        /// Huge pages where they fit (`MADV_HUGEPAGE`).
+        /// Huge pages are used where they fit (`MADV_HUGEPAGE`).
         const HUGE = 1 << 2;
-        /// No huge pages (`MADV_NOHUGEPAGE`).
+        /// No huge pages are used (`MADV_NOHUGEPAGE`).
         const NO_HUGE = 1 << 3;
-        /// A fork does not copy it (`MADV_DONTFORK`).
+        /// fork does not copy it (`MADV_DONTFORK`).
         const DONT_FORK = 1 << 4;
-        /// A fork gives the child an empty one (`MADV_WIPEONFORK`).
+        /// fork gives the child zero pages (`MADV_WIPEONFORK`).
         const WIPE_ON_FORK = 1 << 5;
-        /// Of a file, and writes go to the file (`MAP_SHARED`).
+        /// It maps a file, and writes go to the file (`MAP_SHARED`).
         const SHARED = 1 << 6;
     }
 }
@@ -63,11 +63,11 @@ impl FileId {
     pub(super) const fn new(index: usize) -> Self {
         Self(index as u32)
     }
-    /// The number, for indexing.
+    /// Returns the number, for indexing.
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
-    /// The number as a word that is not 0, and back.
+    /// Returns the number plus 1 as a word; 0 for none.
     pub(super) const fn to_word(id: Option<Self>) -> u32 {
         match id {
             Some(id) => id.0 + 1,
@@ -82,26 +82,26 @@ impl FileId {
     }
 }
 
-/// Which page of which file stands behind the pages of a VMA. Parts of a VMA, and VMAs that meet
-/// within a file, have the same.
+/// Which page of which file a VMA's pages map. Parts of a VMA have equal values, and so have two
+/// VMAs that map adjacent parts of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileMap {
     /// The file.
     pub id: FileId,
-    /// The number of the page that stands for the file's first, wherever that would be.
+    /// The page that would map the file's first page.
     pub(super) base: u64,
 }
 
 impl FileMap {
-    /// The file's page `index` stands at `page`.
+    /// Maps the file's page `index` at `page`.
     pub(super) const fn new(id: FileId, index: u64, page: Vpn) -> Self {
         Self { id, base: page.get().wrapping_sub(index) }
     }
-    /// The file's page for `page`.
+    /// The file's page at `page`.
     pub const fn index_of(self, page: Vpn) -> u64 {
         page.get().wrapping_sub(self.base)
     }
-    /// The same for pages that have been moved.
+    /// Returns the value for pages that mremap has moved.
     pub(super) const fn moved(self, from: Vpn, to: Vpn) -> Self {
         Self::new(self.id, self.index_of(from), to)
     }
@@ -112,16 +112,16 @@ impl FileMap {
 pub struct Area {
     /// Its pages.
     pub range: VmaRange,
-    /// What its program may do.
+    /// Its protection.
     pub prot: Prot,
-    /// What else holds.
+    /// Its flags.
     pub flags: AreaFlags,
-    /// The index that the folio of its first page has (`vm_pgoff`): the page's number when it was
-    /// first mapped, wherever mremap has moved it since.
+    /// The folio index of its first page (`vm_pgoff`): the page's number when it was first mapped.
+    /// mremap does not change it.
     pub origin: u64,
-    /// Where new pages come from, if mbind has said so.
+    /// The node that new pages come from, if mbind has set one.
     pub node: Option<NodeId>,
-    /// What stands behind pages that the program has not to itself; `None`: zeros.
+    /// The file that it maps; `None`: anonymous memory.
     pub file: Option<FileMap>,
 }
 
@@ -131,27 +131,27 @@ impl Area {
     pub const fn index_of(&self, page: Vpn) -> u64 {
         page.get().wrapping_sub(self.range.start().get()).wrapping_add(self.origin)
     }
-    /// The page whose folio has `index`, if it is one of these.
+    /// The page whose folio has `index`, if this VMA holds it.
     #[inline]
     pub const fn page_of(&self, index: u64) -> Option<Vpn> {
         let at = index.wrapping_sub(self.origin);
         if at < self.range.pages() { Some(self.range.start().offset(at)) } else { None }
     }
-    /// Whether mremap has moved it from where its folios' indices say.
+    /// Whether mremap has moved it, so that page numbers differ from folio indices.
     #[inline]
     pub const fn is_moved(&self) -> bool {
         self.range.start().get() != self.origin
     }
-    /// The part of it from `range` on, which is inside it.
+    /// The part of it that is `range`, which is inside it.
     pub(super) const fn part(&self, range: VmaRange) -> Self {
         Self { origin: self.index_of(range.start()), range, ..*self }
     }
-    /// Whether the same is said of both.
+    /// Whether protection, flags, node and file are equal.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         (self.prot, self.flags, self.node) == (other.prot, other.flags, other.node)
             && self.file == other.file
     }
-    /// Whether `next`, which starts where this ends, may be one VMA with it.
+    /// Whether it can be merged with `next`, which starts where this one ends.
     pub(super) fn joins(&self, next: &Self) -> bool {
         self.range.end() == next.range.start()
             && self.is_alike(next)
@@ -161,8 +161,8 @@ impl Area {
 
 const NO_NODE: u32 = u32::MAX;
 
-/// An [`Area`] where page faults read it: it changes only under mmap_lock and the VMA's own lock,
-/// both held for writing, and is read under either.
+/// An [`Area`] as page faults read it. It is written with mmap_lock and the VMA's own lock held for
+/// writing, and read with either held. The fields are relaxed atomics: those locks order them.
 #[derive(Default)]
 pub(super) struct AreaCell {
     start: AtomicU64,

@@ -1,8 +1,8 @@
-//! Slots that never move and are never given back while anybody can see them.
+//! Slots that never move, and that are never freed while a reader can see them.
 //!
-//! Chunks of doubling size, made on demand by the one who changes the structure, read by anybody
-//! at the same time. A slot is found by its number, so what is kept about it is a number too. A
-//! number that is wrong or out of date leads to another slot, or to none; never elsewhere.
+//! Chunks of doubling size are made on demand by the task that changes the structure, and read by
+//! other tasks at the same time. A slot is found by its number, so references to slots are numbers
+//! too. A wrong or outdated number leads to another slot of the arena or to none.
 
 use super::NoMemory;
 use alloc::boxed::Box;
@@ -14,12 +14,12 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 /// Slots of the first chunk. Chunk n has `FIRST << n`.
 const FIRST: u32 = 4;
-/// Enough for 2^24 slots.
+/// Chunks for 2^24 slots.
 const CHUNKS: usize = 22;
-/// A slot's number is its chunk above so many bits of its place there.
+/// The low bits of a slot's number are its offset in its chunk; the chunk is above them.
 const OFFSET_BITS: u32 = 23;
 
-/// The most slots an arena can have.
+/// The most slots that an arena can have.
 pub(super) const MAX_SLOTS: u32 = FIRST * ((1 << CHUNKS) - 1);
 /// Bits of a slot's number.
 pub(super) const NUMBER_BITS: u32 = OFFSET_BITS + 5;
@@ -32,8 +32,8 @@ pub(super) struct Arena<T> {
     owns: PhantomData<T>,
 }
 
-/// The number of the `nth` slot, counted from 0. Numbers are not dense: taking one apart is on the
-/// way of every look-up, counting slots is not.
+/// The number of the `nth` slot, counted from 0. Numbers are not dense: each lookup splits a
+/// number, while slots are rarely counted.
 #[inline]
 pub(super) const fn number_of(nth: u32) -> u32 {
     let moved = nth + FIRST;
@@ -41,25 +41,26 @@ pub(super) const fn number_of(nth: u32) -> u32 {
     chunk << OFFSET_BITS | (moved - (FIRST << chunk))
 }
 
-/// Undoes [`number_of`]; some count for a number that is none.
+/// The inverse of [`number_of`]; returns some index for a number that is not a slot's.
 #[inline]
 pub(super) const fn nth_of(number: u32) -> u32 {
     let (chunk, offset) = place(number);
     FIRST.wrapping_shl(chunk as u32).wrapping_sub(FIRST).wrapping_add(offset)
 }
 
-/// The chunk of slot `number` and the place in it.
+/// The chunk of slot `number` and the offset in it.
 #[inline]
 const fn place(number: u32) -> (usize, u32) {
     ((number >> OFFSET_BITS) as usize, number & ((1 << OFFSET_BITS) - 1))
 }
 
 impl<T> Arena<T> {
-    /// No slots.
+    /// Creates an arena without slots.
     pub(super) const fn new() -> Self {
         Self { chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS], owns: PhantomData }
     }
-    /// Slot `number`; `None` when there is none of that number, or it was not made yet.
+    /// Returns slot `number`, or `None` if there is no such slot yet. `Acquire` pairs with the
+    /// `AcqRel` in [`Arena::ensure`]: the slots are initialised.
     #[inline]
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         let (chunk, offset) = place(number);
@@ -74,7 +75,7 @@ impl<T> Arena<T> {
 }
 
 impl<T: Default> Arena<T> {
-    /// Makes sure that the `nth` slot exists, and with it its whole chunk; gives its number.
+    /// Makes sure that the `nth` slot and its whole chunk exist; returns its number.
     pub(super) fn ensure(&self, nth: u32) -> Result<u32, NoMemory> {
         if nth >= MAX_SLOTS {
             return Err(NoMemory);
@@ -91,7 +92,7 @@ impl<T: Default> Arena<T> {
         made.resize_with(count, T::default);
         let made = Box::into_raw(made.into_boxed_slice()).cast::<T>();
         if slot.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire).is_err() {
-            // SAFETY: made above with this length, and nobody else has seen it.
+            // SAFETY: made above with this length, and not published, because the exchange failed.
             drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(made, count)) });
         }
         Ok(number)
@@ -104,7 +105,8 @@ impl<T> Drop for Arena<T> {
             let first = *chunk.get_mut();
             if !first.is_null() {
                 let count = (FIRST as usize) << at;
-                // SAFETY: `ensure` made it with this length and put it here; it is ours alone.
+                // SAFETY: `ensure` made it with this length and put it here; `&mut self` excludes
+                // readers.
                 drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(first, count)) });
             }
         }

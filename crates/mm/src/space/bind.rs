@@ -1,4 +1,4 @@
-//! mbind: which node pages come from, and moving those that are elsewhere.
+//! mbind: the node of new pages, and migration of present ones.
 
 use super::zap::{Locked, Retire, folio_of};
 use super::{Area, Backing, Space, SpaceError, VmaRange, Vpn};
@@ -11,11 +11,11 @@ use mmscale_frames::page_alloc::Gfp;
 use mmscale_frames::zone::ZoneId;
 
 impl<A: Machine> Space<A> {
-    /// New pages of `range` come from `node`; with [`Present::Move`] those that are elsewhere, and
-    /// mapped here alone, go there (`mbind` with `MPOL_BIND`, and `MPOL_MF_MOVE`). Returns how many
-    /// pages could not be moved.
+    /// Takes new pages of `range` from `node`, and with [`Present::Move`] migrates present pages of
+    /// other nodes that are mapped here only (`mbind` with `MPOL_BIND` and `MPOL_MF_MOVE`). Returns
+    /// the number of pages that could not be moved.
     ///
-    /// `Fault`: not all of the range is mapped. `NoMemory`: a VMA cannot be cut.
+    /// `Fault`: the range is not fully mapped. `NoMemory`: a VMA cannot be split.
     pub fn mbind(
         &self,
         on: Backing<'_, A>,
@@ -23,7 +23,8 @@ impl<A: Machine> Space<A> {
         node: NodeId,
         present: Present,
     ) -> Result<u64, SpaceError> {
-        // Linux does without batches, on all CPUs, for as long as it isolates and moves pages.
+        // Linux disables LRU batches on all CPUs while it isolates and migrates pages
+        // (`lru_cache_disable`).
         let blanket = on.memory.lru.pending() == Pending::Batch;
         let off = (present == Present::Move && blanket).then(|| on.memory.batches_off());
         let wrong = {
@@ -64,7 +65,7 @@ impl<A: Machine> Space<A> {
             let (ptes, part) = match leaf {
                 Leaf::Ptes(ptes, part) => (ptes, part),
                 Leaf::Huge(pmd, part) => {
-                    // Huge pages stay where they are.
+                    // Huge pages are not migrated.
                     let folio = pmd.get(part.start()).pfn();
                     if folio.is_some_and(|folio| on.node_of(folio) != node) {
                         wrong.left += part.pages();
@@ -93,7 +94,7 @@ impl<A: Machine> Space<A> {
         }
         wrong
     }
-    /// Moves isolated folios; returns how many stayed (`migrate_pages`).
+    /// Migrates isolated folios; returns how many stayed (`migrate_pages`).
     fn migrate(&self, on: Backing<'_, A>, taken: &[(Vpn, Pfn)], node: NodeId) -> u64 {
         let _span = Span::<A>::enter(Func::MigratePages);
         let mut failed = 0;
@@ -112,8 +113,8 @@ impl<A: Machine> Space<A> {
         }
         failed
     }
-    /// Puts a copy on `node` in the place of `folio`, which the caller has isolated and which
-    /// `page` maps, if nobody else uses it. The entry's reference is dropped; the caller's is not.
+    /// Replaces `folio`, which the caller has isolated and which `page` maps, by a copy on `node`,
+    /// if it has no other user. Drops the entry's reference, but not the caller's.
     fn migrate_one(
         &self,
         on: Backing<'_, A>,
@@ -149,12 +150,13 @@ impl<A: Machine> Space<A> {
         }
         let old = ptes.take(page);
         gather.note(page, PageSize::Base);
-        // From here on no CPU writes to the old page.
+        // After the flush no CPU writes to the old page.
         if !planted!(MigrateCopiesBeforeFlush) {
             let _ = gather.flush_tlb(on.paging);
         }
         let word = on.memory.folios.word(folio);
-        // The entry's reference and the one of the isolation: frozen, nobody else gets at it.
+        // The references are the entry's and the isolation's. While the folio is frozen, no other
+        // task gets a reference.
         let kept = FolioFlags::SWAP_CACHE | FolioFlags::WRITEBACK | FolioFlags::LOCKED;
         if word.flags().intersects(kept) || !on.memory.freeze(folio, 2) {
             ptes.fill(page, old);
@@ -181,24 +183,24 @@ impl<A: Machine> Space<A> {
     }
 }
 
-/// What becomes of pages that are there.
+/// The treatment of present pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Present {
     /// They stay where they are.
     Stay,
-    /// They are moved (`MPOL_MF_MOVE`).
+    /// They are migrated (`MPOL_MF_MOVE`).
     Move,
 }
 
-/// Folios on another node than they should be.
+/// Folios that are on another node than requested.
 struct Wrong {
     taken: Vec<(Vpn, Pfn)>,
-    /// Those that could not be isolated, in pages.
+    /// Pages that could not be isolated.
     left: u64,
 }
 
 impl<A: Machine> Backing<'_, A> {
-    /// The node whose memory the frame is.
+    /// The node of a frame.
     pub(super) fn node_of(self, pfn: Pfn) -> NodeId {
         let zone = ZoneId::new(usize::from(self.memory.frames.frames().word(pfn).zone()));
         self.memory.frames.zone(zone).node()

@@ -1,8 +1,8 @@
 //! Changing the VMAs of an address space.
 //!
-//! A change holds mmap_lock for writing. It takes the memory that it may need first
-//! ([`Change::plan`]); after that no step of it fails. It locks each VMA that it touches, and lets
-//! all of them go at its end, or when it lets readers of mmap_lock in again.
+//! A change holds mmap_lock for writing. It first takes the memory that it may need
+//! ([`Change::plan`]); after that no step fails. It locks each VMA that it touches, and releases
+//! all of these locks when it ends or when it downgrades mmap_lock.
 
 use super::lock::Vma;
 use super::{Area, NoMemory, Space, SpaceError, VmaId, VmaRange, VmaSlots, VmaTree, Vpn};
@@ -12,15 +12,15 @@ use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::sync::{ReadGuard, WriteGuard};
 use mmscale_arch::{Atomic, Machine, Op, planted};
 
-/// What mmap_lock protects.
+/// The data that mmap_lock protects.
 pub(super) struct Vmas<A: Machine> {
     pub(super) tree: VmaTree<VmaId>,
     slots: VmaSlots<Vma<A>>,
-    /// VMAs that the change under way has locked.
+    /// VMAs that the current change has locked.
     held: Vec<VmaId>,
     /// Pages of all VMAs.
     pub(super) pages: u64,
-    /// Pages of those that are locked in memory.
+    /// Pages of VMAs that are locked in memory.
     pub(super) locked_pages: u64,
 }
 
@@ -40,21 +40,21 @@ impl<A: Machine> Vmas<A> {
     fn vma(&self, id: VmaId) -> &Vma<A> {
         self.slots.get(id).expect("a VMA of the tree lives")
     }
-    /// The VMA of `id`, which is in the tree.
+    /// Returns the VMA of `id`, which is in the tree.
     pub(super) fn area(&self, id: VmaId) -> Area {
         self.vma(id).area()
     }
-    /// The VMA that holds `page`.
+    /// Returns the VMA that holds `page`.
     pub(super) fn at(&self, page: Vpn) -> Option<Area> {
         A::work(Op::VmaFind, 1);
         self.tree.get(page).map(|entry| self.area(entry.value))
     }
-    /// The first VMA with a page of `range`, whole.
+    /// Returns the first VMA with a page of `range`, whole.
     pub(super) fn first_in(&self, range: VmaRange) -> Option<Area> {
         A::work(Op::VmaFind, 1);
         self.tree.first_in(range).map(|entry| self.area(entry.value))
     }
-    /// The VMAs that have a page of `range`, in order, each whole and with its pages of `range`.
+    /// The VMAs that have a page of `range`, in order: each whole, and its part of `range`.
     pub(super) fn areas(
         &self,
         range: VmaRange,
@@ -79,8 +79,8 @@ impl<A: Machine> Vmas<A> {
     pub(super) fn covers(&self, range: VmaRange) -> bool {
         self.areas(range).map(|(_, part)| part.pages()).sum::<u64>() == range.pages()
     }
-    /// From the end of the VMA before `range` to the start of the one after it: tables that stand
-    /// for these pages alone may go with the range.
+    /// From the end of the VMA before `range` to the start of the VMA after it. A table that maps
+    /// pages of this range only may be freed with `range`.
     pub(super) fn bounds_of(&self, range: VmaRange) -> VmaRange {
         let before = self.tree.find_before(range.start());
         let after = self.tree.find(range.end());
@@ -94,9 +94,9 @@ impl<A: Machine> Vmas<A> {
 #[must_use]
 pub(super) struct Change<'a, A: Machine> {
     space: &'a Space<A>,
-    /// There until the change is over.
+    /// `None` after the downgrade only.
     vmas: Option<WriteGuard<'a, A, Vmas<A>>>,
-    /// The tree is being changed: page faults do not look at it.
+    /// The tree is being changed: page faults do not search it.
     shut: bool,
 }
 
@@ -112,7 +112,7 @@ impl<'a, A: Machine> Change<'a, A> {
     pub(super) fn begin(space: &'a Space<A>) -> Self {
         Self { space, vmas: Some(space.lock.write()), shut: false }
     }
-    /// The same by somebody for whom readers give way: see
+    /// Like [`Change::begin`], but spins for readers first, which give way: see
     /// [`mmscale_arch::sync::RwSem::write_after_readers`].
     pub(super) fn begin_after_readers(space: &'a Space<A>) -> Self {
         Self { space, vmas: Some(space.lock.write_after_readers()), shut: false }
@@ -120,13 +120,14 @@ impl<'a, A: Machine> Change<'a, A> {
     fn vmas(&mut self) -> &mut Vmas<A> {
         self.vmas.as_mut().expect("the change is not over")
     }
-    /// Takes memory for `adds` more VMAs. ENOMEM if there is none, or if there may not be as many.
+    /// Takes memory for `adds` more VMAs. Fails with ENOMEM if there is no memory or if there would
+    /// be too many VMAs.
     pub(super) fn plan(&mut self, adds: usize) -> Result<(), SpaceError> {
         self.plan_for(adds, adds)
     }
-    /// Takes memory for unmapping `range` and adding `adds` VMAs, which the caller has made sure
-    /// may be. Cutting VMAs at the ends makes
-    /// more of them only where both ends are inside the same one.
+    /// Takes memory for unmapping `range` and adding `adds` VMAs, whose number the caller has
+    /// checked. Cutting VMAs at both ends adds to the number of VMAs only if both ends are inside
+    /// the same VMA.
     pub(super) fn plan_unmap(&mut self, range: VmaRange, adds: usize) -> Result<(), SpaceError> {
         let (low, high) = match self.first_in(range) {
             None => (false, false),
@@ -138,9 +139,9 @@ impl<'a, A: Machine> Change<'a, A> {
         let around = low && high && self.tree.get(range.start()) == self.tree.get(range.end());
         self.plan_for(adds + usize::from(low) + usize::from(high), usize::from(around))
     }
-    /// Takes memory for changing what is said of the VMAs of `range` by `alter`. VMAs that become
-    /// like a neighbour are joined with it before one is cut (`vma_modify`), so that also works
-    /// where there are as many VMAs as there may be.
+    /// Takes memory for applying `alter` to the VMAs of `range`. A VMA that becomes equal to its
+    /// neighbour is merged with it before a VMA is split (`vma_modify`), so this also works at the
+    /// limit on VMAs.
     pub(super) fn plan_alter(
         &mut self,
         range: VmaRange,
@@ -172,7 +173,8 @@ impl<'a, A: Machine> Change<'a, A> {
         }
         self.plan_for(adds, 0)
     }
-    /// Takes memory for up to `adds` more VMAs, of which `stay` count: the others are joined again.
+    /// Takes memory for up to `adds` more VMAs, of which `stay` count against the limit: the others
+    /// are merged again.
     pub(super) fn plan_for(&mut self, adds: usize, stay: usize) -> Result<(), SpaceError> {
         let most = self.space.config.vmas_max as usize;
         if adds == 0 {
@@ -188,7 +190,7 @@ impl<'a, A: Machine> Change<'a, A> {
         vmas.slots.reserve(adds as u32)?;
         Ok(())
     }
-    /// From here on the tree changes.
+    /// Marks the tree as changing. `AcqRel` pairs with the `Acquire` in `find_vma`.
     fn shut(&mut self) {
         if !self.shut {
             self.space.changes.fetch_add(1, AcqRel);
@@ -206,28 +208,27 @@ impl<'a, A: Machine> Change<'a, A> {
             self.vmas().held.push(id);
         }
     }
-    /// Locks the VMA that holds `page`, so that no page fault is under way in it.
+    /// Locks the VMA that holds `page`, so that no page fault is active in it.
     pub(super) fn hold_at(&mut self, page: Vpn) {
         if let Some(entry) = self.tree.get(page) {
             self.hold(entry.value);
         }
     }
-    /// Whether a VMA reaches across the beginning of `page`.
+    /// Whether a VMA extends across the beginning of `page`.
     pub(super) fn spans(&self, page: Vpn) -> bool {
         self.tree.get(page).is_some_and(|entry| entry.range.start() < page)
     }
-    /// Adds a VMA where there is none; planned. Joins it with its neighbours if they are alike.
-    /// Page faults may be under way in it from now on: some CPU may have asked before whether the
-    /// tree is being changed.
+    /// Adds a VMA where there is none, and merges it with equal neighbours. Planned. Page faults
+    /// may use it immediately: a fault that has read `changes` earlier may search the tree now.
     pub(super) fn add(&mut self, area: Area) {
         self.add_then(area, |_, _| {});
     }
-    /// The same, for a VMA whose pages are still to come: it is locked before it can be found.
+    /// Adds a VMA whose pages are still to come: it is locked before a page fault can find it.
     pub(super) fn add_held(&mut self, area: Area) {
         self.add_then(area, Self::hold);
         self.hold_at(area.range.start());
     }
-    /// The same; `before` is done with a new VMA that is not in the tree yet.
+    /// Adds a VMA. Calls `before_found` with a new VMA before it is put into the tree.
     fn add_then(&mut self, area: Area, before_found: fn(&mut Self, VmaId)) {
         A::work(Op::VmaEdit, 1);
         let before = self.tree.find_before(area.range.start());
@@ -264,7 +265,7 @@ impl<'a, A: Machine> Change<'a, A> {
             }
         }
     }
-    /// Writes a VMA that is in the tree, and its ends there.
+    /// Writes a VMA that is in the tree, and its ends in the tree.
     fn put(&mut self, id: VmaId, area: Area) {
         let old = self.area(id).range;
         if old != area.range {
@@ -275,7 +276,7 @@ impl<'a, A: Machine> Change<'a, A> {
         }
         self.vma(id).set(&area);
     }
-    /// Takes a VMA out of the tree and ends its life; the counts of pages are the caller's.
+    /// Removes a VMA from the tree and ends its id. The caller updates the page counts.
     fn drop_vma(&mut self, id: VmaId) {
         self.hold(id);
         self.shut();
@@ -285,7 +286,8 @@ impl<'a, A: Machine> Change<'a, A> {
         if let Some(at) = vmas.held.iter().rposition(|&held| held == id) {
             vmas.held.swap_remove(at);
         }
-        // First its life ends, then its lock is let go: who gets the lock sees that it is gone.
+        // The id ends before the lock is released: a reader that gets the lock sees that the id is
+        // dead.
         let vma = self.space.lookup.get(id).expect("a VMA of the tree lives");
         if planted!(VmaUnlockedAlive) {
             vma.write_done();
@@ -295,7 +297,7 @@ impl<'a, A: Machine> Change<'a, A> {
         self.vmas().slots.free(id);
         vma.write_done();
     }
-    /// Makes an end of a VMA of `at`, if it lies inside of one; planned: it adds one.
+    /// Splits the VMA that extends across `at`, if there is one. Planned: adds a VMA.
     pub(super) fn cut(&mut self, at: Vpn) {
         let Some(entry) = self.tree.get(at).filter(|entry| entry.range.start() < at) else {
             return;
@@ -315,15 +317,15 @@ impl<'a, A: Machine> Change<'a, A> {
     }
     /// Whether `range`, whose first VMA is `first`, ends inside a VMA.
     pub(super) fn ends_inside(&self, first: VmaRange, range: VmaRange) -> bool {
-        // Mostly it ends with that VMA, and nothing is to be looked for.
+        // In most cases it ends inside `first` or with it, and no search is needed.
         if first.end() >= range.end() { first.end() > range.end() } else { self.spans(range.end()) }
     }
-    /// How many VMAs [`Change::cut`] at both ends of `range` would add.
+    /// The number of VMAs that [`Change::cut`] at both ends of `range` would add.
     pub(super) fn cuts(&self, range: VmaRange) -> usize {
         let inside = |at: Vpn| self.tree.get(at).is_some_and(|entry| entry.range.start() < at);
         usize::from(inside(range.start())) + usize::from(inside(range.end()))
     }
-    /// Takes out the first VMA of `range`, which is whole inside it.
+    /// Removes the first VMA of `range`, which must be inside `range`.
     pub(super) fn take_first(&mut self, range: VmaRange) -> Option<Area> {
         let entry = self.tree.first_in(range)?;
         debug_assert!(range.covers(entry.range), "cut first");
@@ -333,8 +335,8 @@ impl<'a, A: Machine> Change<'a, A> {
         self.count(&area, -1);
         Some(area)
     }
-    /// Changes what is said of the VMA that starts at `start`, but not its pages, and joins it with
-    /// its neighbours if they are alike now.
+    /// Applies `change` to the VMA that starts at `start`, which must not change its range, and
+    /// merges it with equal neighbours.
     pub(super) fn alter(&mut self, start: Vpn, change: impl FnOnce(&mut Area)) {
         let Some(entry) = self.tree.get(start) else { return };
         debug_assert!(entry.range.start() == start, "cut first");
@@ -349,7 +351,7 @@ impl<'a, A: Machine> Change<'a, A> {
         self.join_at(start);
         self.join_at(new.range.end());
     }
-    /// Joins the VMAs that meet at `at`, if they are alike.
+    /// Merges the VMAs that meet at `at`, if they are equal.
     pub(super) fn join_at(&mut self, at: Vpn) {
         let Some(high) = self.tree.get(at).filter(|entry| entry.range.start() == at) else {
             return;
@@ -364,7 +366,7 @@ impl<'a, A: Machine> Change<'a, A> {
         whole.range = VmaRange::raw(low.range.start().get(), high.range.end().get());
         self.put(low.value, whole);
     }
-    /// Moves the end of the VMA that ends at `end` to `to`, where nothing is in the way.
+    /// Moves the end of the VMA that ends at `end` up to `to`. The range between them is free.
     pub(super) fn stretch(&mut self, end: Vpn, to: Vpn) {
         let Some(entry) = self.tree.find_before(end).filter(|entry| entry.range.end() == end)
         else {
@@ -396,15 +398,15 @@ impl<'a, A: Machine> Change<'a, A> {
             self.vma(id).write_done();
         }
     }
-    /// Locks every VMA for writing, and keeps them all so when the change is over: nobody finds any
-    /// of them any more but in the tree. The VMAs must go with the next change.
+    /// Locks every VMA for writing, and keeps these locks after the change: only the tree leads to
+    /// a VMA afterwards. The next change must remove all VMAs.
     pub(super) fn hold_all_for_good(&mut self) {
         self.tree.iter().for_each(|entry| {
             self.vma(entry.value).write(self.space);
         });
         self.vmas().held.clear();
     }
-    /// The change is done; others may look while the caller goes on (`mmap_write_downgrade`).
+    /// Ends the change but keeps mmap_lock for reading (`mmap_write_downgrade`).
     pub(super) fn downgrade(mut self) -> ReadGuard<'a, A, Vmas<A>> {
         self.let_go();
         let guard = self.vmas.take().expect("the change is not over");

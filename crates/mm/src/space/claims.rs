@@ -1,31 +1,43 @@
-//! Claims on the page tables of a dying address space: each is emptied by one walker, and none is
-//! looked at twice.
+//! Claims on the page tables of a dying address space: one walker empties each table, and no table
+//! is visited twice.
 //!
-//! The tables of the lowest level are numbered by the pages that they stand for. What nobody has
-//! claimed is one stretch of these numbers, in one word. The exit takes tables from its low end,
-//! whoever helps from its high end, until the two meet: so there is no lock for which both come,
-//! whatever the VMAs are, and the one who finds nothing left is done.
+//! The lowest-level tables are numbered by the pages that they map. The unclaimed tables are one
+//! range of these numbers, in one word:
+//!
+//!      word:   end (32 bits) | start (32 bits)
+//!
+//!      0        start                     end        UNITS
+//!      |claimed |unclaimed                |claimed   |
+//!                exit ->        <- helpers
+//!
+//! The exit claims tables at the low end, helpers at the high end, until the two meet. So no lock
+//! is contended, whatever the VMAs are, and a walker that finds nothing left is done. Each claim is
+//! one compare-and-exchange of the word; a table without a VMA is skipped with the claim of the
+//! next one.
 //!
 //! # While the process still runs
-//! A reaper may begin before the last thread has ended. Then CPUs may still translate by the
-//! entries that it takes out, so its gather flushes, and tables stay where they are.
+//! A reaper may begin before the last thread has exited. CPUs may still translate by the entries
+//! that it takes, so its gather flushes, its tables are locked, and tables are not freed.
 //!
 //! # When the address space is dead
-//! The exit begins with the last thread's end. It takes mmap_lock for writing, for which a reaper
-//! gives way between two tables: both spin for a moment before they sleep. It locks every VMA for
-//! good, so that neither faults nor the reverse map find anything, and retires the address space's
-//! translations: one flush for all that is to come ([`crate::tlb::Retired`]). From then on a walker
-//! unlinks each table that it has emptied, and frees frames and tables at once.
+//! The exit begins when the last thread has ended. It takes mmap_lock for writing; a reaper
+//! releases mmap_lock for it between two tables. Both spin before they sleep. The exit locks every
+//! VMA for good, so that neither faults nor the reverse map find one, and retires the address
+//! space's translations: one flush for everything that is to come ([`crate::tlb::Retired`]). After
+//! that, a walker unlinks each table that it has emptied, and frees frames and tables without
+//! another flush.
 //!
-//! Nobody else can be at an entry that was claimed then: the claim is as good as a lock, and no
-//! table is locked.
+//! No other task uses the entries of a claimed table then: the claim replaces the table's lock.
 //!
-//! # Pages that are in swap too
-//! The folio that the swap cache still has for a slot goes into the gather when the slot's last
-//! entry goes. So it is taken off its list together with others, not by itself under a table's
-//! lock, where all walkers would come for the lruvec's lock once for each such page.
+//! # Pages that are also in the swap cache
+//! When the last entry that names a slot is taken, the slot's folio in the swap cache goes into the
+//! gather. The folio is then taken off its LRU list in a batch, and not by itself under a table's
+//! lock, where all walkers would contend for the lruvec lock once per page.
 //!
-//! Lock order: as for zapping; the word itself is no lock.
+//! Lock order: as for zapping; the word itself is not a lock.
+//!
+//! Orderings: the claim word is read with `Acquire` and written with `AcqRel`. A walker reads
+//! nothing that another walker wrote before its claim; mmap_lock and `state` order everything else.
 
 use super::change::Vmas;
 use super::mmap::locked_of;
@@ -40,16 +52,16 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use mmscale_arch::sync::ReadGuard;
 use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Op, Pfn, Span, Trace, ZapBy, planted};
 
-/// Pages that a table stands for.
+/// Pages that one lowest-level table maps.
 const UNIT_PAGES: u64 = ENTRIES as u64;
-/// Tables that an address space can have.
+/// Lowest-level tables that an address space can have.
 const UNITS: u32 = (Vpn::USER_END.get() / UNIT_PAGES) as u32;
 const _: () = assert!(Vpn::USER_END.get() / UNIT_PAGES < u32::MAX as u64);
 
-/// Frames and tables that are worth being freed together.
+/// Frames and tables in the gather from which on they are freed, in a dead address space.
 const FREED_AT_ONCE: usize = MANY;
 
-/// Where frames of a dead address space go: as elsewhere, but more of them at a time.
+/// Frees the frames of a dead address space: like `Retire`, in larger batches.
 struct RetireMany<'a, A: Machine>(Backing<'a, A>);
 
 impl<A: Machine> Sink for RetireMany<'_, A> {
@@ -66,12 +78,12 @@ impl<A: Machine> Sink for RetireMany<'_, A> {
     }
 }
 
-/// From which end somebody claims.
+/// The end of the unclaimed range at which a walker claims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The lowest first: the exit.
     Low,
-    /// The highest first: whoever helps.
+    /// The highest first: helpers.
     High,
 }
 
@@ -84,9 +96,9 @@ impl End {
     }
 }
 
-/// A stretch of numbers of which each is given to one claimant, from either end.
+/// A range of numbers, each of which one claimant gets, from either end.
 pub struct Claims<A: Machine> {
-    /// The end of the stretch, and its beginning in the low half.
+    /// The unclaimed range: its end in the high half, its start in the low half.
     left: A::AtomicU64,
 }
 
@@ -99,17 +111,17 @@ const fn unpack(word: u64) -> Range<u32> {
 }
 
 impl<A: Machine> Claims<A> {
-    /// Nobody has claimed any of the numbers below `count`.
+    /// Creates claims on the numbers below `count`, all unclaimed.
     pub fn new(count: u32) -> Self {
         Self { left: A::AtomicU64::new(pack(0..count)) }
     }
-    /// What nobody has claimed or passed over.
+    /// The range that is neither claimed nor skipped.
     pub fn left(&self) -> Range<u32> {
         unpack(self.left.load(Acquire))
     }
-    /// Claims the first numbers from `end` on for which there is something to do: `find` says which
-    /// of a stretch these are, if any. It may be asked again when somebody else has come in
-    /// between, and what it passes over is asked for by nobody any more.
+    /// Claims the first numbers, counted from `end`, for which there is work: `find` returns them
+    /// for an unclaimed range, or `None`. It is called again if another walker claims meanwhile.
+    /// Numbers that it passes over are skipped for all walkers.
     pub fn take(
         &self,
         end: End,
@@ -143,23 +155,23 @@ impl<A: Machine> Claims<A> {
             }
         }
     }
-    /// Everything below `count` may be claimed anew. Nobody claims meanwhile.
+    /// Makes everything below `count` unclaimed again. No walker claims meanwhile.
     fn reset(&self, count: u32) {
         self.left.store(pack(0..count), Release);
     }
 }
 
-/// The pages of some tables.
+/// The pages that the tables `units` map.
 fn pages_of(units: Range<u32>) -> VmaRange {
     VmaRange::raw(u64::from(units.start) * UNIT_PAGES, u64::from(units.end) * UNIT_PAGES)
 }
 
 impl<A: Machine> Space<A> {
-    /// The claims of a new address space.
+    /// Creates the claims of an address space: all tables are unclaimed.
     pub(super) fn new_claims() -> Claims<A> {
         Claims::new(UNITS)
     }
-    /// Claims a table, or some huge pages. mmap_lock is held.
+    /// Claims a table, or a row of huge pages. mmap_lock is held.
     fn claim(&self, vmas: &Vmas<A>, end: End) -> Option<Range<u32>> {
         let units = self.claims.take(end, |left| self.find_units(vmas, left, end.direction()))?;
         for unit in units.clone() {
@@ -171,7 +183,7 @@ impl<A: Machine> Space<A> {
         }
         Some(units)
     }
-    /// The first table of some, or huge pages, in which a VMA may have pages.
+    /// Finds the first table of `units`, or row of huge pages, that a VMA may have pages in.
     fn find_units(&self, vmas: &Vmas<A>, units: Range<u32>, way: Direction) -> Option<Range<u32>> {
         let mut rest = Some(pages_of(units));
         while let Some(range) = rest {
@@ -190,8 +202,8 @@ impl<A: Machine> Space<A> {
         }
         None
     }
-    /// Empties what was claimed, and frees its tables if nobody can be looking at them. mmap_lock
-    /// is held.
+    /// Empties what was claimed, and frees the tables if the address space is dead. mmap_lock is
+    /// held.
     fn zap_claimed<'t>(
         &'t self,
         on: Backing<'_, A>,
@@ -217,8 +229,9 @@ impl<A: Machine> Space<A> {
                 self.table.free_claimed(on.paging, gather, &mut sink, table_of(unit));
             }
         }
-        // Of a dead address space that costs no flush, and leaves less to be done when the two ends
-        // have met. Huge pages are worth a flush: so nobody has to take a page for the gather.
+        // In a dead address space freeing early costs no flush, and leaves less to do when the two
+        // ends have met. Huge pages are worth a flush of their own: no page need be allocated for
+        // the gather.
         let is_due = match gather.has_only_huge() {
             true => gather.is_short_of(HUGE_AT_ONCE as usize),
             false => dead && gather.len() >= FREED_AT_ONCE,
@@ -227,8 +240,8 @@ impl<A: Machine> Space<A> {
             gather.flush(on.paging, &mut sink);
         }
     }
-    /// A reaper's part. `more` is asked before each table: `false` ends it, with all that it has
-    /// claimed done.
+    /// Zaps as a helper. `more` is called before each table; if it returns false, the helper stops,
+    /// and everything that it has claimed is done.
     pub(super) fn reap_claims<'t>(
         &'t self,
         on: Backing<'_, A>,
@@ -248,8 +261,8 @@ impl<A: Machine> Space<A> {
             let Some(units) = self.claim(held, End::High) else { break };
             self.zap_claimed(on, held, &mut gather, units);
             if self.exit_begins() || self.lock.has_waiters() {
-                // The exit wants to begin, or another change to be made. The exit lets readers in
-                // as soon as it has begun, so whoever would not wait for others waits for that.
+                // The exit, or a change, waits for mmap_lock. The exit downgrades the lock soon
+                // after it has it, so even `ReapLock::Try` waits for that.
                 drop(vmas.take());
                 vmas = self.lock_again(how);
                 if vmas.is_none() {
@@ -259,16 +272,16 @@ impl<A: Machine> Space<A> {
                 }
             }
         }
-        // What is left to do is to free frames that nobody else knows of.
+        // The frames that are left are in this gather only: mmap_lock is not needed to free them.
         drop(vmas);
         gather.finish(on.paging, &mut RetireMany(on));
         result
     }
-    /// Whether the exit is there, and the address space not dead yet.
+    /// Whether the exit has started and the address space is not dead yet.
     fn exit_begins(&self) -> bool {
         self.state.load(Acquire) & (EXITING | DEAD) == EXITING
     }
-    /// mmap_lock for reading, for a reaper that has given way.
+    /// Takes mmap_lock for reading again, for a reaper that has released it.
     fn lock_again(&self, how: ReapLock) -> Option<ReadGuard<'_, A, Vmas<A>>> {
         if self.state.load(Acquire) & EXITING == 0 {
             return self.lock_to_reap(how);
@@ -276,7 +289,7 @@ impl<A: Machine> Space<A> {
         let soon = self.lock.try_read_once(|| !self.exit_begins());
         soon.or_else(|| self.lock_to_reap(ReapLock::Wait))
     }
-    /// The walk of the exit. The address space is dead.
+    /// The exit's walk. The address space is dead.
     pub(super) fn zap_unclaimed<'t>(
         &'t self,
         on: Backing<'_, A>,
@@ -286,12 +299,12 @@ impl<A: Machine> Space<A> {
         while let Some(units) = self.claim(vmas, End::Low) {
             self.zap_claimed(on, vmas, gather, units);
         }
-        // Whoever helps may not be done yet.
+        // Helpers may still be at work.
         gather.flush(on.paging, &mut RetireMany(on));
     }
-    /// Takes the pages out that a reaper had to leave while threads were still running. The
-    /// address space is dead, and mmap_lock is held for writing: before, somebody may still be at
-    /// these VMAs' other tables, and free them.
+    /// Unmaps the pages that a reaper had to skip while threads were running. The address space is
+    /// dead, and mmap_lock is held for writing: with it held for reading, another walker may still
+    /// free the other tables of these VMAs.
     pub(super) fn zap_left<'t>(
         &'t self,
         on: Backing<'_, A>,
@@ -309,12 +322,12 @@ impl<A: Machine> Space<A> {
             }
         }
     }
-    /// From here on the address space is dead. mmap_lock is held for writing, and every VMA.
+    /// Makes the address space dead. mmap_lock is held for writing, and every VMA's lock too.
     pub(super) fn die(&self, on: Backing<'_, A>) {
         self.table.retire(on.paging);
         let before = self.state.fetch_or(DEAD, AcqRel);
         if before & CHANGED != 0 {
-            // Pages may have moved to where a reaper has been.
+            // Pages may have moved to a table that a reaper has passed.
             self.reopen_claims();
         }
     }

@@ -1,4 +1,4 @@
-//! Making one huge page of 512 single ones (`MADV_COLLAPSE`).
+//! Replacing 512 single pages by a huge page (`MADV_COLLAPSE`).
 
 use super::change::Change;
 use super::huge::huge_range;
@@ -11,8 +11,8 @@ use mmscale_arch::{Func, Machine, Order, PageSize, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
 impl Area {
-    /// Whether it may have a huge page somewhere (`thp_vma_allowable_order`): its pages' indices
-    /// are those of a huge folio, and one fits.
+    /// Whether it may have a huge page (`thp_vma_allowable_order`): page numbers and folio indices
+    /// are aligned alike, and one fits.
     fn has_huge_stretch(&self) -> bool {
         let moved = self.range.start().get().wrapping_sub(self.origin);
         let refused = self.flags.contains(AreaFlags::NO_HUGE) || self.prot.is_empty();
@@ -23,12 +23,12 @@ impl Area {
 }
 
 impl<A: Machine> Space<A> {
-    /// Makes huge pages of all aligned stretches of `range`, VMA by VMA; holes are skipped, and
-    /// told of at the end.
+    /// Makes huge pages of all aligned parts of `range`, VMA by VMA. Holes are skipped, and make it
+    /// fail at the end.
     ///
-    /// `Inval`: a VMA may have none or has no room for one, or its part of the range has no such
-    /// stretch. `NoMemory`: a part is not mapped, or there is no memory for a huge page. `Again`: a
-    /// page is shared, in swap, or in use elsewhere.
+    /// `Inval`: a VMA may have no huge page or has no room for one, or its part of the range has no
+    /// aligned part. `NoMemory`: a part is not mapped, or there is no memory for a huge page.
+    /// `Again`: a page is shared, in swap, or otherwise in use.
     pub(super) fn collapse(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::CollapseHugePage);
         let (mut rest, mut mapped) = (Some(range), 0);
@@ -41,7 +41,7 @@ impl<A: Machine> Space<A> {
         }
         if mapped == range.pages() { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
-    /// The stretches of a part of one VMA (`madvise_collapse`).
+    /// Collapses a part of one VMA (`madvise_collapse`).
     fn collapse_area(
         &self,
         on: Backing<'_, A>,
@@ -50,7 +50,7 @@ impl<A: Machine> Space<A> {
     ) -> Result<(), SpaceError> {
         let start = part.start().get().next_multiple_of(HUGE_PAGES);
         let end = part.end().get() & !(HUGE_PAGES - 1);
-        // None that is whole, not even an empty one between two: Linux says so.
+        // No aligned part, not even an empty one: EINVAL in Linux.
         if start > end || !area.has_huge_stretch() {
             return Err(SpaceError::Inval);
         }
@@ -70,14 +70,14 @@ impl<A: Machine> Space<A> {
         if !area.has_huge_stretch() || area.file.is_some() || !area.range.covers(range) {
             return Err(SpaceError::Inval);
         }
-        // Page faults of other threads are over before the first look.
+        // Faults of other threads end before the first check.
         change.hold_at(page);
         if matches!(self.table.lookup(page), Some((_, PageSize::Huge))) {
             return Ok(());
         }
         on.memory.blanket_drain();
         self.is_collapsible(on, range)?;
-        // The tables above it come first: once a page is taken out nothing fails.
+        // The tables above are made first: nothing fails after a page was unmapped.
         match self.table.lock_pmd(on.paging, page) {
             Ok(_) | Err(TableError::Table) => {}
             Err(why) => return Err(why.into()),
@@ -88,8 +88,8 @@ impl<A: Machine> Space<A> {
         self.take_and_copy(on, &change, &area, range, new);
         Ok(())
     }
-    /// Whether all pages of `range` are this address space's alone. The VMA is held: the only
-    /// changes are those of the hardware.
+    /// Whether all pages of `range` are exclusive. The VMA is locked, so only the hardware changes
+    /// entries.
     fn is_collapsible(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let Some(ptes) = self.table.find_pte(on.paging, range.start()) else { return Ok(()) };
         for page in Direction::Forward.pages(range) {
@@ -110,7 +110,7 @@ impl<A: Machine> Space<A> {
         }
         Ok(())
     }
-    /// Moves the content of `range` into the huge folio `new`, and maps that.
+    /// Copies `range` into the huge folio `new`, and maps it.
     fn take_and_copy(
         &self,
         on: Backing<'_, A>,
@@ -131,7 +131,7 @@ impl<A: Machine> Space<A> {
                 old.push(pte);
             }
         }
-        // After this nobody writes to the old pages.
+        // After this flush no CPU writes to the old pages.
         let _ = gather.flush_tlb(on.paging);
         for at in 0..HUGE_PAGES as usize {
             let pte = old.get(at).copied().unwrap_or(Pte::NONE);
@@ -144,7 +144,8 @@ impl<A: Machine> Space<A> {
             A::copy_page(from, to);
             let locked = area.flags.contains(AreaFlags::LOCKED);
             self.unmap_folio(on, from, if locked { Locked::Yes } else { Locked::No });
-            // Reclaim may have given it a slot, in vain, since it was looked at.
+            // Reclaim may have added it to the swap cache since the check, and then failed to unmap
+            // it.
             on.swap.free_swap_cache(on.memory, from);
             on.memory.put(from);
         }

@@ -1,27 +1,26 @@
-//! Why an operation on an address space was refused. Names and meanings are those of the manual
-//! pages; a refusal leaves the address space as it was unless its function says otherwise.
+//! Errors of operations on address spaces. Names and meanings are those of the manual pages. A
+//! failed operation leaves the address space unchanged unless its documentation says otherwise.
 
 /// Why a system call on an address space failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceError {
-    /// EINVAL: an argument makes no sense.
+    /// EINVAL: an argument is invalid.
     Inval,
-    /// ENOMEM: no memory, no room in the address space, too many VMAs, or pages that are not
-    /// mapped.
+    /// ENOMEM: no memory, no free range, too many VMAs, or pages that are not mapped.
     NoMemory,
-    /// EFAULT: pages that are not mapped, where the call wants them to be.
+    /// EFAULT: pages are not mapped that the call needs.
     Fault,
-    /// EAGAIN: pages could not be locked, or a resource is short for the moment.
+    /// EAGAIN: pages could not be locked, or a resource is temporarily short.
     Again,
-    /// EEXIST: something is mapped already where it was not to be replaced.
+    /// EEXIST: the range is mapped already and must not be replaced.
     Exists,
     /// EACCES: the mapping does not allow it.
     Access,
-    /// EPERM: more memory was to be locked than the process may lock.
+    /// EPERM: the process may not lock memory, or may not map this page.
     Perm,
     /// EBUSY: a page is in use and cannot be moved.
     Busy,
-    /// EIO: some pages are not where they were to be.
+    /// EIO: some pages could not be moved.
     Io,
     /// EINTR: the process was killed meanwhile.
     Interrupted,
@@ -58,16 +57,16 @@ impl From<crate::table::TableError> for SpaceError {
     }
 }
 
-/// Why a program's access to memory did not come about: the signal that it would get.
+/// Why a program's access to memory failed: the signal that it gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultError {
-    /// SIGSEGV: nothing is mapped there, or the access is not allowed.
+    /// SIGSEGV: nothing is mapped, or the access is not allowed.
     Segv,
-    /// SIGBUS: the page could not be read from the swap device, or a reaper has taken pages out.
+    /// SIGBUS: the page could not be read from the swap device, or a reaper has started.
     Bus,
-    /// There is no memory for the page, and the out-of-memory killer has found nobody.
+    /// No memory for the page, and the OOM killer found no victim.
     Oom,
-    /// SIGKILL: the process is to end.
+    /// SIGKILL: the process is to exit.
     Killed,
 }
 
@@ -85,7 +84,7 @@ impl core::fmt::Display for FaultError {
 impl core::error::Error for FaultError {}
 
 impl From<FaultError> for SpaceError {
-    /// What a system call says that faults pages in for its caller.
+    /// The result of a system call that faults pages in for its caller.
     fn from(why: FaultError) -> Self {
         match why {
             FaultError::Segv | FaultError::Bus => Self::Fault,

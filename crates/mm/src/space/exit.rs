@@ -1,4 +1,56 @@
 //! The end of an address space (`exit_mmap`).
+//!
+//! The simple version: one mmap_lock, one walker. The exit takes mmap_lock for writing, unmaps all
+//! pages, flushes, frees frames and page tables, and removes the VMAs. A helper (the OOM reaper,
+//! process_mrelease) would have to wait until all is done.
+//!
+//! In all three policies the exit and helpers therefore unmap concurrently, with mmap_lock held for
+//! reading, and the exit takes mmap_lock for writing only for the end.
+//!
+//! # `stock` and `posted`
+//! `stock`: both walk the VMAs upwards. `posted`: helpers walk the VMAs downwards, each VMA
+//! upwards.
+//!
+//! | exit | helper |
+//! |---|---|
+//! | set `EXITING` | |
+//! | mmap_lock, read | mmap_lock, read; returns if `SKIP`; set `UNSTABLE` |
+//! | each VMA, upwards: | each private VMA: |
+//! | - lock a page table, take its entries | - lock a page table, take its entries |
+//! | - gather full: flush, free its frames | - end of the VMA: flush, free its frames |
+//! | unlock; set `SKIP` | unlock |
+//! | mmap_lock, write: waits for helpers | (a later one sees `SKIP`) |
+//! | remove all VMAs; unlock | |
+//! | unlink page tables; last flush | |
+//! | free the last frames and all tables | |
+//!
+//! Page tables: both walkers visit all of them, each under its lock. The walker that takes an entry
+//! frees the frame; the other one finds the entry empty and only pays for the visit. If both walk the same VMA, they wait for each other at its table locks.
+//!
+//! With the call policy `requests` the exit first retires the address space by one flush. The
+//! flushes of this table then cost nothing.
+//!
+//! # `claims`
+//! | exit | helper |
+//! |---|---|
+//! | | mmap_lock, read; returns if `SKIP`; set `UNSTABLE` |
+//! | | claim the highest table, lock it, take its entries |
+//! | | gather full: flush, free its frames |
+//! | set `EXITING` | between two tables: sees `EXITING`, unlocks |
+//! | mmap_lock, write (spins for readers) | spins for mmap_lock |
+//! | lock all VMAs for good | |
+//! | flush once for all CPUs: retire; set `DEAD` | |
+//! | downgrade to read | mmap_lock, read; `DEAD` |
+//! | claim the lowest table, take its entries | claim the highest table, take its entries |
+//! | unlink it; free frames, no flush | unlink it; free frames, no flush |
+//! | all claimed: unlock; set `SKIP` | all claimed: unlock; free the last frames |
+//! | mmap_lock, write (spins for readers) | |
+//! | zap what helpers skipped (`LEFT`) | |
+//! | unlink the other tables; free frames, tables | |
+//! | remove all VMAs; unlock | |
+//!
+//! Page tables: each is visited once, by the walker that has claimed it (`claims`). After `DEAD` no
+//! table is locked and no flush is needed: the address space is retired.
 
 use super::change::Change;
 use super::mmap::locked_of;
@@ -10,16 +62,17 @@ use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Span, Trace};
 
 impl<A: Machine> Space<A> {
-    /// Gives everything back. The caller was the last to use the address space; nobody will again,
-    /// but for those who [reap](Space::reap) it: what they have taken out they give back
-    /// themselves, perhaps after this has returned.
+    /// Frees everything. The caller was the last user of the address space. Only tasks that
+    /// [reap](Space::reap) it may still be active: they free the frames that they have unmapped
+    /// themselves, possibly after this returns.
     ///
-    /// Pages go first, lowest first, with mmap_lock held for reading and the VMAs still there; then
-    /// VMAs and tables, with it held for writing: that waits for whoever is still reaping, and who
-    /// comes later finds nothing.
+    /// Pages are unmapped first, lowest first, with mmap_lock held for reading and the VMAs in
+    /// place. VMAs and page tables follow with mmap_lock held for writing. That waits for reapers;
+    /// later reapers find nothing to do.
     pub fn exit(&self, on: Backing<'_, A>) {
         let _span = Span::<A>::enter(Func::ExitMmap);
-        // First the count: who has read it before, and sees no mark later, sees another count.
+        // The counter first: if an OOM kill decision has read it before, and misses the flag, it
+        // reads another count when it ends.
         on.spaces.begin_exit();
         self.state.fetch_or(EXITING, AcqRel);
         on.memory.blanket_drain();
@@ -34,8 +87,8 @@ impl<A: Machine> Space<A> {
         self.skip();
         let mut change = self.last_change();
         if self.config.exit == ExitPolicy::Claims {
-            // Nobody finds the VMAs but by the tree, and nobody holds mmap_lock: so the tables can
-            // go first, and the last frame need not wait for the books.
+            // mmap_lock is held, and VMAs can only be found by the tree. So the tables are freed
+            // first: freeing the last frame does not wait for removing VMAs.
             self.zap_left(on, &change, &mut gather);
             self.free_tables(on, gather);
             let _ = self.take_areas(&mut change, VmaRange::USER);
@@ -50,16 +103,16 @@ impl<A: Machine> Space<A> {
         on.spaces.leave(self);
         self.table.destroy(on.paging);
     }
-    /// Frees the page tables but the root, and all that still waits in the gather.
+    /// Frees the page tables except the root, and all frames in the gather.
     fn free_tables<'t>(&'t self, on: Backing<'_, A>, mut gather: Gather<'t, A>) {
         let (mut sink, all) = (Retire(on), VmaRange::USER);
         self.table.free_tables(on.paging, &mut gather, &mut sink, all, all);
         gather.finish(on.paging, &mut sink);
     }
-    /// Takes all pages out, whoever else does.
+    /// Unmaps all pages. Helpers may do the same at the same time.
     fn zap_all<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
         if on.paging.tlb.forgetting() == Forgetting::Nudged {
-            // No CPU uses it any more, nor reads its tables: what follows needs no flush.
+            // No CPU uses the address space or its tables: no further flush is needed.
             self.table.retire(on.paging);
         }
         let vmas = self.lock.read();
@@ -69,7 +122,7 @@ impl<A: Machine> Space<A> {
             debug_assert!(done, "no huge page reaches across the end of a VMA");
         }
     }
-    /// Takes the pages out that nobody else has claimed (`claims`).
+    /// Unmaps the pages that no other walker has claimed (`claims`).
     fn share_out<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
         let mut change = self.last_change();
         change.hold_all_for_good();
@@ -78,7 +131,7 @@ impl<A: Machine> Space<A> {
         let _span = Span::<A>::enter(Func::UnmapVmas);
         self.zap_unclaimed(on, &vmas, gather);
     }
-    /// mmap_lock for writing, and how long that took.
+    /// Takes mmap_lock for writing, and traces how long that took.
     fn last_change(&self) -> Change<'_, A> {
         let since_ns = A::now_ns();
         let change = match self.config.exit {

@@ -1,8 +1,8 @@
-//! Page faults: what a program's access to a page comes to when the tables do not allow it.
+//! Page faults: an access that the page tables do not allow.
 //!
-//! A fault holds its VMA's lock for reading, or mmap_lock. It looks at the entry without the
-//! table's lock, makes ready what the page needs, takes the lock, and looks again: if the entry has
-//! changed meanwhile, it lets go, and the program's next attempt decides.
+//! A fault holds its VMA's lock for reading, or mmap_lock. It reads the entry without the table's
+//! lock, prepares what the page needs, takes the lock, and reads the entry again. If the entry has
+//! changed, the fault returns without a change, and the program retries the access.
 
 use super::zap::PIECE;
 use super::{Area, AreaFlags, Backing, FaultError, KILLED, Space, Vpn};
@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::{Atomic, Func, Machine, Op, Pfn, Span, planted};
 
 impl Miss {
-    /// The entry as the hardware found it.
+    /// The entry as the page-table walk found it.
     const fn entry(self) -> Pte {
         match self {
             Self::NotPresent(pte) | Self::ReadOnly(pte) => pte,
@@ -20,8 +20,8 @@ impl Miss {
 }
 
 impl<A: Machine> Space<A> {
-    /// The program uses `page`, on this CPU: `use_page` gets the frame, as in
-    /// [`PageTable::access`](crate::table::PageTable::access), after as many faults as it takes.
+    /// Accesses `page` as the program on this CPU. Calls `use_page` with the frame, as
+    /// [`PageTable::access`](crate::table::PageTable::access) does, after as many faults as needed.
     pub fn access<R>(
         &self,
         on: Backing<'_, A>,
@@ -39,7 +39,7 @@ impl<A: Machine> Space<A> {
             }
         }
     }
-    /// A page fault; `seen` is the entry that did not allow the access.
+    /// Handles a page fault; `seen` is the entry that did not allow the access.
     fn fault(
         &self,
         on: Backing<'_, A>,
@@ -58,7 +58,7 @@ impl<A: Machine> Space<A> {
         let area = vmas.at(page).ok_or(FaultError::Segv)?;
         self.handle_fault(on, &area, page, access, seen)
     }
-    /// The same with the VMA known and held in some way (`handle_mm_fault`).
+    /// Handles a fault whose VMA is held by its lock or by mmap_lock (`handle_mm_fault`).
     pub(super) fn handle_fault(
         &self,
         on: Backing<'_, A>,
@@ -94,7 +94,7 @@ impl<A: Machine> Space<A> {
         }
         self.write_protected(on, area, page, seen)
     }
-    /// Nothing was there.
+    /// Handles a fault on an empty entry.
     fn fill(
         &self,
         on: Backing<'_, A>,
@@ -113,7 +113,7 @@ impl<A: Machine> Space<A> {
             MemAccess::Write => self.fill_anonymous(on, area, page),
         }
     }
-    /// A read: the frame of zeros will do.
+    /// A read fault on anonymous memory: maps the zero page.
     fn fill_zero(&self, on: Backing<'_, A>, page: Vpn) -> Result<(), FaultError> {
         let mut ptes = match self.table.lock_pte(on.paging, page) {
             Ok(ptes) => ptes,
@@ -125,8 +125,8 @@ impl<A: Machine> Space<A> {
         }
         Ok(())
     }
-    /// A write to a page that may only be read so far (`do_wp_page`): it gets a copy of its own,
-    /// unless nobody else has the page.
+    /// A write to a page that is mapped read-only (`do_wp_page`): copies the page, unless this
+    /// address space is its only user.
     fn write_protected(
         &self,
         on: Backing<'_, A>,
@@ -149,14 +149,14 @@ impl<A: Machine> Space<A> {
             if now.pfn() != Some(pfn) || now.flags().contains(PteFlags::WRITE) {
                 return Ok(());
             }
-            // What was seen may have been a part of a huge folio that is gone.
+            // The page that the fault has seen may have been part of a huge folio that was freed.
             folio = super::zap::folio_of(pfn, now.flags());
             if self.is_ours(on, folio, now) {
                 let marks = PteFlags::WRITE | PteFlags::ACCESSED | PteFlags::DIRTY;
                 ptes.update(page, |pte| pte.with(marks));
                 return Ok(());
             }
-            // Stays while it is copied.
+            // Keeps the folio during the copy.
             on.memory.folios.get(folio);
         }
         let new = match self.new_page(on, area, page) {
@@ -168,20 +168,20 @@ impl<A: Machine> Space<A> {
         };
         A::copy_page(pfn, new);
         let replaced = self.replace(on, area, page, seen, new);
-        // Others may have copied it at the same time: then nobody needs its slot either.
+        // If other users have copied it at the same time, its swap slot has no user left.
         on.swap.free_swap_cache(on.memory, folio);
         on.memory.release(&[(folio, 1 + u32::from(replaced))]);
         Ok(())
     }
-    /// Whether a write may go to the folio itself. Under the table's lock, which keeps a fork of
-    /// this address space away.
+    /// Whether a write may go to the folio itself, without a copy. Called under the table's lock,
+    /// which excludes a fork of this address space.
     fn is_ours(&self, on: Backing<'_, A>, folio: Pfn, pte: Pte) -> bool {
         use crate::folio::FolioFlags;
         let word = on.memory.folios.word(folio);
         if word.has(FolioFlags::EXCLUSIVE) {
             return true;
         }
-        // Parts of a huge folio are not given back one by one; a file's folio is the file's.
+        // Pages of a huge folio are not freed one by one; a file's folio belongs to the file.
         if !word.has(FolioFlags::ANON) || pte.flags().contains(PIECE) || word.maps() != 1 {
             return false;
         }
@@ -194,9 +194,9 @@ impl<A: Machine> Space<A> {
         self.own(on, folio);
         true
     }
-    /// Replaces the entry for `page`, if it still maps what `seen` maps, by the folio `new`, whose
-    /// reference goes with it. If not, `new` is given back. The old folio's mapping is taken off;
-    /// its reference is the caller's to drop if this says that it was replaced.
+    /// Maps the folio `new` at `page` if the entry still maps what `seen` maps; the mapping takes
+    /// over the reference of `new`. Otherwise frees `new` and returns `false`. Removes the old
+    /// folio's mapping; the caller drops its reference if this returns `true`.
     fn replace(&self, on: Backing<'_, A>, area: &Area, page: Vpn, seen: Pte, new: Pfn) -> bool {
         let Some(mut ptes) = self.table.find_pte(on.paging, page) else {
             on.memory.put(new);
@@ -211,7 +211,7 @@ impl<A: Machine> Space<A> {
         }
         let old = ptes.take(page);
         let one = super::VmaRange::raw(page.get(), page.get() + 1);
-        // Nobody reads the old page by this entry once the new one can be written to.
+        // No CPU may read the old page by this entry once the new page can be written to.
         let extent = crate::tlb::Extent::Range(one, mmscale_arch::PageSize::Base);
         if !planted!(CowUnflushed) {
             let _ = self.table.flush(on.paging, extent);

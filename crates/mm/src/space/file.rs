@@ -1,16 +1,16 @@
 //! Files in memory, and VMAs that map them.
 //!
-//! A file is its page cache: a folio for each page that was touched, which stays as long as the
-//! file. What a page holds that nobody has written is zeros, and it is there as soon as it is asked
-//! for: a file that was read long ago. There is no disk, so nothing is read, written back or
-//! evicted: folios of files are on no LRU list, and reclaim does not see them. They are charged to
-//! the group of whoever touched them first.
+//! A file is its page cache: a folio for each touched page, kept as long as the file. A page that
+//! was not written contains zeros and is available immediately, as in a file that was read long
+//! ago. There is no disk, so nothing is read, written back or evicted: file folios are on no LRU
+//! list, and reclaim does not see them. They are charged to the group of the task that touches them
+//! first.
 //!
-//! A file ends with its last user: those who have it open, and address spaces that have mapped it,
-//! each until its own end.
+//! A file ends with its last user. Users are tasks that have it open, and address spaces that have
+//! mapped it, each until it exits.
 //!
-//! Lock order: the lock of a file's cache, and that of the table of files (class Other), are held
-//! for moments, with nothing inside but a folio's state.
+//! Lock order: the lock of a file's cache and that of the table of files (class Other) are held
+//! briefly; inside them only a folio's state is changed.
 
 use super::{Area, AreaFlags, Backing, FaultError, FileId, FileMap, Space, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
@@ -26,7 +26,7 @@ use mmscale_frames::page_alloc::Gfp;
 /// A file in memory.
 pub struct File<A: Machine> {
     id: FileId,
-    /// By page, the frame of its folio plus 1; 0: nobody has touched it.
+    /// By page, the frame of its folio plus 1; 0: not touched yet.
     cache: SpinLock<A, Vec<u32>>,
     users: A::AtomicU32,
 }
@@ -35,7 +35,7 @@ pub struct File<A: Machine> {
 pub(super) type Files<A> = SpinLock<A, Vec<Option<Arc<File<A>>>>>;
 
 impl<A: Machine> File<A> {
-    /// A file of `pages` pages of zeros, with one user: the caller. Give it back with
+    /// Creates a file of `pages` zero pages, with the caller as its user. Release it with
     /// [`File::put`].
     pub fn new(on: Backing<'_, A>, pages: u64) -> Arc<Self> {
         let cache = SpinLock::new(LockClass::Other, alloc::vec![0; pages as usize]);
@@ -49,15 +49,15 @@ impl<A: Machine> File<A> {
         files[at] = Some(Arc::clone(&file));
         file
     }
-    /// Its number.
+    /// Returns its number.
     pub fn id(&self) -> FileId {
         self.id
     }
-    /// One more user; the caller is one, or knows one.
+    /// Adds a user. The caller is a user or knows of one.
     pub fn get(&self) {
         self.users.fetch_add(1, AcqRel);
     }
-    /// One user less. With the last one its pages go.
+    /// Removes a user. The last one frees the file's pages.
     pub fn put(&self, on: Backing<'_, A>) {
         if self.users.fetch_sub(1, AcqRel) > 1 {
             return;
@@ -73,7 +73,7 @@ impl<A: Machine> File<A> {
     pub(super) fn has(&self, index: u64) -> bool {
         self.cache.lock().get(index as usize).is_some_and(|&word| word > 0)
     }
-    /// The folio of a page, with a reference for the caller. `Bus`: the file is shorter.
+    /// Returns the folio of a page, with a reference. Fails with `Bus` beyond the end of the file.
     fn page(
         &self,
         on: Backing<'_, A>,
@@ -92,7 +92,7 @@ impl<A: Machine> File<A> {
         let mut cache = self.cache.lock();
         let slot = &mut cache[index as usize];
         if *slot > 0 {
-            // Somebody else was faster.
+            // Another task was faster.
             let pfn = referenced(on, *slot);
             drop(cache);
             on.memory.put(new);
@@ -111,7 +111,7 @@ fn referenced<A: Machine>(on: Backing<'_, A>, word: u32) -> Pfn {
 }
 
 impl<A: Machine> Space<A> {
-    /// Keeps a file until the address space ends.
+    /// Keeps a file until the address space exits.
     pub(super) fn hold_file(&self, file: &Arc<File<A>>) {
         let mut files = self.files.lock();
         if files.iter().all(|held| held.id != file.id) {
@@ -124,18 +124,18 @@ impl<A: Machine> Space<A> {
         let files = other.files.lock().clone();
         files.iter().for_each(|file| self.hold_file(file));
     }
-    /// Keeps no file any more: no VMA is left.
+    /// Releases all files. No VMA is left.
     pub(super) fn drop_files(&self, on: Backing<'_, A>) {
         let files = core::mem::take(&mut *self.files.lock());
         files.iter().for_each(|file| file.put(on));
     }
-    /// Whether the page that nothing is mapped for is in memory all the same.
+    /// Whether a page without an entry is in the file's page cache.
     pub(super) fn is_in_file(&self, on: Backing<'_, A>, area: &Area, page: Vpn) -> bool {
         let file = area.file.and_then(|map| Some((map, on.spaces.file(map.id)?)));
         file.is_some_and(|(map, file)| file.has(map.index_of(page)))
     }
-    /// An access to a page of a file that nothing is mapped for (`do_fault`): the file's folio,
-    /// but for a write to a private mapping, which gets a copy of its own.
+    /// Handles a fault on an unmapped page of a file (`do_fault`): maps the file's folio, or a copy
+    /// for a write to a private mapping.
     pub(super) fn fill_from_file(
         &self,
         on: Backing<'_, A>,
@@ -180,7 +180,7 @@ impl<A: Machine> Space<A> {
         on.memory.put(folio);
         stable
     }
-    /// A write to a page of a shared mapping that may only be read so far.
+    /// Handles a write to a read-only page of a shared mapping.
     pub(super) fn write_shared(&self, on: Backing<'_, A>, page: Vpn) -> Result<(), FaultError> {
         if let Some(mut ptes) = self.table.find_pte(on.paging, page)
             && ptes.get(page).is_present()

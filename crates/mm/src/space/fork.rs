@@ -1,4 +1,5 @@
-//! Copying an address space (`dup_mmap`): every page is shared until one of the two writes to it.
+//! Copying an address space (`dup_mmap`): every page is shared until one of the two address spaces
+//! writes to it.
 
 use super::swapped::{ALONE, SHARED};
 use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange};
@@ -8,11 +9,11 @@ use alloc::sync::Arc;
 use mmscale_arch::{Func, Machine, Span, planted};
 
 impl<A: Machine> Space<A> {
-    /// A new address space that maps what this one does. `NoMemory` or `Interrupted`: there is
-    /// none, and this one is as it was, but that its pages are copied or claimed again when they
-    /// are written to next.
+    /// Returns a new address space with the same mappings. On `NoMemory` or `Interrupted` there is
+    /// none, and this one is unchanged, except that the next write to some pages copies or claims
+    /// them again.
     ///
-    /// Locks in memory are not inherited (`fork(2)`, `mlock(2)`).
+    /// Memory locks are not inherited (`fork(2)`, `mlock(2)`).
     pub fn fork(&self, on: Backing<'_, A>) -> Result<Arc<Self>, SpaceError> {
         let _span = Span::<A>::enter(Func::DupMmap);
         let mut change = self.change();
@@ -47,13 +48,13 @@ impl<A: Machine> Space<A> {
         while let Some(rest) = next {
             let Some(area) = change.first_in(rest) else { break };
             next = VmaRange::new(area.range.end(), rest.end());
-            // No fault of another thread adds to what is being copied.
+            // No fault of another thread adds pages that are being copied.
             change.hold_at(area.range.start());
             if area.flags.contains(AreaFlags::DONT_FORK) {
                 continue;
             }
             self.alive()?;
-            // As many VMAs as the parent has may be, whatever their number.
+            // The parent's number of VMAs is allowed, even above the limit.
             theirs.plan_for(1, 0)?;
             let unlocked = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
             let copy = Area { flags: area.flags - unlocked, ..area };
@@ -82,7 +83,8 @@ impl<A: Machine> Space<A> {
             CopyError::Entry(why) => why,
         })
     }
-    /// What the copy of an entry is; takes what it needs. Under the table's lock.
+    /// Returns the copy of an entry, and takes the references it needs. Called under the table's
+    /// lock.
     fn share(&self, on: Backing<'_, A>, area: &Area, pte: Pte) -> CopyPte {
         if let Some(entry) = pte.as_swap() {
             self.share_swap(on, entry);

@@ -1,10 +1,9 @@
-//! Huge pages: 512 pages behind one entry.
+//! Huge pages: 512 pages mapped by one entry.
 //!
-//! A write to an empty, aligned stretch of 2 MiB may get a huge page. It is split into entries of
-//! single pages, which the huge folio goes on standing behind, as soon as a part of it is to be
-//! treated differently: each entry then counts as a mapping and a reference of its own. The folio
-//! itself is freed when the last of them is gone; it is not split into folios of single pages, and
-//! never goes to swap.
+//! A write to an empty, aligned range of 2 MiB may get a huge page. When a part of it is to be
+//! treated differently, it is split into entries of single pages that still map the huge folio:
+//! each entry then counts as a mapping and a reference. The folio itself is not split into folios
+//! of single pages. It is freed when the last entry is gone, and never goes to swap.
 
 use super::registry::HugePages;
 use super::zap::{HUGE_ORDER, HUGE_PAGES, PIECE};
@@ -21,19 +20,20 @@ pub(super) const fn huge_range(page: Vpn) -> VmaRange {
 }
 
 impl<A: Machine> Space<A> {
-    /// Whether a huge page may stand at `page`.
+    /// Whether a huge page may be mapped at `page`.
     pub(super) fn takes_huge(&self, area: &Area, page: Vpn) -> bool {
         let wanted = match self.config.huge {
             HugePages::Never => false,
             HugePages::Advised => area.flags.contains(AreaFlags::HUGE),
             HugePages::Always => !area.flags.contains(AreaFlags::NO_HUGE),
         };
-        // Their pages' indices must be those of a huge folio wherever the VMA was moved from.
+        // Page numbers and folio indices must be aligned alike, even if mremap has moved the VMA.
         let moved = area.range.start().get().wrapping_sub(area.origin);
         let aligned = moved.is_multiple_of(HUGE_PAGES);
         wanted && aligned && area.file.is_none() && area.range.covers(huge_range(page))
     }
-    /// A write to a page that nothing stands for: tries a huge page. `false`: a single one then.
+    /// Handles a write fault on an empty entry by a huge page. Returns `false` if a single page is
+    /// to be used.
     pub(super) fn fill_huge(
         &self,
         on: Backing<'_, A>,
@@ -50,7 +50,7 @@ impl<A: Machine> Space<A> {
             Err(TableError::Table | TableError::Huge) => return Ok(false),
             Err(TableError::NoMemory(_) | TableError::NoAsid) => return Err(FaultError::Oom),
         }
-        // If there is none, single pages will do.
+        // Without memory for a huge page, a single page is used.
         let what = self.init_for(area, start);
         let folio = on.memory.alloc_folio(self.node_for(area), HUGE_ORDER, Gfp::NOWAIT, what);
         let Ok(pfn) = folio else { return Ok(false) };
@@ -71,7 +71,7 @@ impl<A: Machine> Space<A> {
         on.memory.put(pfn);
         self.stable().map(|()| true)
     }
-    /// A write to a huge page that may only be read so far.
+    /// Handles a write to a read-only huge page.
     pub(super) fn huge_write(
         &self,
         on: Backing<'_, A>,
@@ -96,16 +96,16 @@ impl<A: Machine> Space<A> {
                 return Ok(());
             }
         }
-        // Others have it: single pages of it are copied when they are written to.
+        // Other users have it: single pages are copied when they are written to.
         self.split_huge_page(on, start).map_err(|_| FaultError::Oom)
     }
-    /// Maps the huge page at `page`, if one is there, by entries of single pages.
+    /// Replaces the huge page at `page`, if there is one, by entries of single pages.
     pub(super) fn split_huge_page(&self, on: Backing<'_, A>, page: Vpn) -> Result<(), SpaceError> {
         if !matches!(self.table.lookup(page), Some((_, PageSize::Huge))) {
             return Ok(());
         }
-        // The entries' references and mappings come before the entries. Whoever takes the entry out
-        // drops its reference after the lock: under it the folio is in use.
+        // References and mappings are added before the entries. A task that takes the huge entry
+        // drops its reference after the lock is released, so under the lock the folio is in use.
         let more = HUGE_PAGES as u32 - 1;
         let folio = {
             let Ok(pmd) = self.table.lock_pmd(on.paging, page) else { return Ok(()) };

@@ -1,7 +1,31 @@
-//! The lock of one VMA: page faults hold it for reading instead of mmap_lock.
+//! The lock of one VMA (`vm_refcnt`): page faults hold it for reading instead of mmap_lock.
 //!
-//! A reader only tries. A writer, who holds mmap_lock for writing, shuts new readers out and waits
-//! for those that are in; it keeps the lock until its whole change is done.
+//! A reader only tries. A writer holds mmap_lock for writing; it keeps new readers out, waits for
+//! present ones, and holds the lock until its whole change is done.
+//!
+//! # Ordering
+//! A page fault (left) against a change that removes or resizes the VMA (right):
+//!
+//! | page fault, no mmap_lock | change, mmap_lock held for writing |
+//! |---|---|
+//! | 1. `changes` is even: load, `Acquire` | a. `VmaLock`: set `WRITER`, `AcqRel` |
+//! | 2. tree words: `Relaxed`, a hint | b. wait until no reader is left: load, `Acquire` |
+//! | 3. generation of the id: load, `Acquire` | c. `changes` becomes odd: `AcqRel` |
+//! | 4. `VmaLock`: add a reader, `Acquire` | d. tree words, range and flags: `Relaxed` |
+//! | 5. generation again: load, `Acquire` | e. generation of a removed id: store, `Release` |
+//! | 6. range and flags: `Relaxed` | f. `changes` becomes even: `AcqRel` |
+//! | 7. `VmaLock`: remove the reader, `Release` | g. `VmaLock`: clear `WRITER`, `Release` |
+//!
+//! * 1 pairs with f: a fault that sees the even count sees the whole new tree. The count may become
+//!   odd after step 1. Then the tree words are a mixture of old and new, and steps 3 to 6 reject a
+//!   wrong id: `changes` saves a lock acquisition without success, it does not make the lookup
+//!   correct.
+//! * 4 pairs with g: a fault that takes the lock after the change sees e in step 5, and d in step
+//!   6.
+//! * 3 pairs with e and with the store that starts an id.
+//! * 7 pairs with b: the change begins after the last access of the readers.
+//! * 4 and a are read-modify-writes of one word: either the reader sees `WRITER` and retreats, or
+//!   the writer sees the reader and waits. The reader that retreats last wakes the writer.
 
 use super::area::AreaCell;
 use super::{Area, Space, VmaId, Vpn};
@@ -9,13 +33,14 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use mmscale_arch::{Atomic, Machine, Op, planted};
 
-/// A writer has the VMA, or waits for its readers. Below it: the number of readers.
+/// A writer holds the VMA or waits for its readers. The bits below count readers.
 const WRITER: u32 = 1 << 31;
 
-/// What a slot holds: a VMA and its lock.
+/// The content of a slot: a VMA and its lock.
 pub(super) struct Vma<A: Machine> {
     lock: A::AtomicU32,
-    /// The change under way has it. Under mmap_lock, held for writing.
+    /// Whether the current change holds it. Accessed with mmap_lock held for writing, hence
+    /// relaxed.
     held: AtomicBool,
     area: AreaCell,
 }
@@ -27,15 +52,17 @@ impl<A: Machine> Default for Vma<A> {
 }
 
 impl<A: Machine> Vma<A> {
-    /// What it is. Under its lock, mmap_lock, or with nobody else about.
+    /// Returns the VMA. The caller holds its lock or mmap_lock, or no other task runs.
     pub(super) fn area(&self) -> Area {
         self.area.get()
     }
-    /// Changes it: under both locks, held for writing, or before it is in the tree.
+    /// Sets the VMA. Both locks are held for writing, or it is not in the tree yet.
     pub(super) fn set(&self, area: &Area) {
         self.area.set(area);
     }
-    /// Takes it for writing; sleeps until its readers are gone. `false`: the change has it already.
+    /// Takes the lock for writing; sleeps until the readers have released it. Returns `false` if
+    /// the current change holds it already. The `Acquire` load pairs with the `Release` in
+    /// `read_done`.
     pub(super) fn write(&self, space: &Space<A>) -> bool {
         if self.held.swap(true, Relaxed) {
             return false;
@@ -45,12 +72,13 @@ impl<A: Machine> Vma<A> {
         }
         true
     }
-    /// Lets it go.
+    /// Releases the lock. `Release` pairs with the `Acquire` in `try_read`.
     pub(super) fn write_done(&self) {
         self.held.store(false, Relaxed);
         self.lock.fetch_and(!WRITER, Release);
     }
-    /// Takes it for reading, unless a writer has it or waits.
+    /// Takes the lock for reading. Fails if a writer holds it or waits for it. `Acquire` pairs with
+    /// the `Release` in `write_done`.
     pub(super) fn try_read(&self, space: &Space<A>) -> bool {
         if self.lock.fetch_add(1, Acquire) & WRITER == 0 {
             return true;
@@ -66,7 +94,7 @@ impl<A: Machine> Vma<A> {
     }
 }
 
-/// A VMA, held for reading until this is dropped: it stays where it is and as it is.
+/// A VMA that is held for reading until this is dropped: its range and flags do not change.
 pub(super) struct VmaRead<'a, A: Machine> {
     space: &'a Space<A>,
     vma: &'a Vma<A>,
@@ -86,14 +114,15 @@ impl<A: Machine> Drop for VmaRead<'_, A> {
 }
 
 impl<A: Machine> Space<A> {
-    /// The VMA that holds `page`, locked for reading without mmap_lock (`lock_vma_under_rcu`).
-    /// `None`: there is none, or it or the tree is being changed; mmap_lock tells.
+    /// Finds the VMA that holds `page`, and locks it for reading without mmap_lock
+    /// (`lock_vma_under_rcu`). Returns `None` if there is none, if it is locked for writing, or if
+    /// the tree is being changed: the caller then takes mmap_lock to find out.
     #[inline]
     pub(super) fn lock_vma(&self, page: Vpn) -> Option<VmaRead<'_, A>> {
         A::work(Op::VmaFind, 1);
         self.lock_vma_now(page)
     }
-    /// The same with the look-up charged.
+    /// Like [`Space::lock_vma`], with the lookup charged by the caller.
     #[inline]
     pub(super) fn lock_vma_now(&self, page: Vpn) -> Option<VmaRead<'_, A>> {
         let id = self.find_vma(page)?;
@@ -101,15 +130,15 @@ impl<A: Machine> Space<A> {
         if !vma.try_read(self) {
             return None;
         }
-        // Whoever ends its life or moves its ends does so with the lock held for writing.
+        // A change that removes the VMA or moves its ends holds the lock for writing.
         let held = VmaRead { space: self, vma, area: vma.area() };
         let is_it = || self.lookup.is_live(id) && held.area.range.contains(page);
         let is_right = planted!(VmaUnchecked) || is_it();
         is_right.then_some(held)
     }
-    /// Asks the tree while nobody changes it. The question about changes is a synchronised read,
-    /// and nothing is charged between it and the look at the tree: so the answer is the tree's at
-    /// that time, in the simulator too.
+    /// Searches the tree if it is not being changed. `Acquire` pairs with the `AcqRel` in
+    /// `Change::open`. The load of `changes` takes its turn in the simulator's order and nothing is
+    /// charged before the search, so the answer is the tree's at that time.
     #[inline]
     fn find_vma(&self, page: Vpn) -> Option<VmaId> {
         (self.changes.load_uncharged(Acquire) & 1 == 0).then(|| self.finder.find(page))?
@@ -117,7 +146,7 @@ impl<A: Machine> Space<A> {
 }
 
 impl<A: Machine> Vma<A> {
-    /// Whether nobody holds the lock: for checks, while nothing runs.
+    /// Whether the lock is free: for checks, while no other task runs.
     pub(super) fn is_free(&self) -> bool {
         self.lock.load(Relaxed) == 0
     }

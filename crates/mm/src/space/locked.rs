@@ -5,21 +5,21 @@ use super::{AreaFlags, Backing, Space, SpaceError, VmaRange};
 use crate::table::{Direction, Leaf, PteFlags};
 use mmscale_arch::{Func, Machine, Span};
 
-/// Which pages are locked.
+/// The pages that mlock locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockWhat {
-    /// All of the range, now (`mlock`).
+    /// All pages of the range, now (`mlock`).
     Everything,
-    /// Those that are there, and others when they are touched (`MLOCK_ONFAULT`).
+    /// Present pages now, and others when they are touched (`MLOCK_ONFAULT`).
     OnFault,
 }
 
 impl<A: Machine> Space<A> {
     /// Locks `range` in memory (`mlock`).
     ///
-    /// `Perm`: the process may lock nothing. `NoMemory`: it would have more locked than it may, or
-    /// not all of the range is mapped, or pages of it allow no access. `Again`: there was no memory
-    /// for all pages.
+    /// `Perm`: the process may not lock memory. `NoMemory`: the limit on locked pages would be
+    /// exceeded, the range is not fully mapped, or some of its pages allow no access. `Again`:
+    /// there was no memory for all pages.
     pub fn mlock(
         &self,
         on: Backing<'_, A>,
@@ -45,9 +45,9 @@ impl<A: Machine> Space<A> {
             why => why,
         })
     }
-    /// Lets `range` go (`munlock`).
+    /// Unlocks `range` (`munlock`).
     ///
-    /// `NoMemory`: not all of it is mapped, or a VMA cannot be cut.
+    /// `NoMemory`: the range is not fully mapped, or a VMA cannot be split.
     pub fn munlock(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::DoMlock);
         self.set_locked(on, range, AreaFlags::empty())
@@ -90,11 +90,11 @@ impl<A: Machine> Space<A> {
         change.join_at(range.end());
         Ok(())
     }
-    /// Locks or lets go what is there (`mlock_vma_pages_range`).
+    /// Locks or unlocks the present pages (`mlock_vma_pages_range`).
     fn lock_folios(&self, on: Backing<'_, A>, range: VmaRange, lock: bool) {
         on.memory.blanket_drain();
         let set = |folio| {
-            // A file's folios stay anyway.
+            // Folios of files stay in memory anyway.
             if !on.is_anonymous(folio) {
                 return;
             }

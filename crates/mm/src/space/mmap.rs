@@ -9,12 +9,12 @@ use crate::table::Gather;
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, Op, Span};
 
-/// The first page that a program without CAP_SYS_RAWIO may map: the lowest 64 KiB stay empty, so
-/// that a null pointer of the kernel's leads nowhere (`vm.mmap_min_addr`).
+/// The first page that a program without CAP_SYS_RAWIO may map. The lowest 64 KiB stay unmapped, so
+/// that a null pointer in the kernel faults (`vm.mmap_min_addr`).
 pub const MAP_MIN: Vpn = Vpn::new(16);
 
-/// Where mmap looks for room: from [`MAP_MIN`] on, below the stack's 128 MiB; the highest gap is
-/// taken. It ends where a huge page may end.
+/// Where mmap searches for free pages: from [`MAP_MIN`] up to the stack's 128 MiB. The highest gap
+/// is taken. The end is aligned to huge pages.
 pub(super) const MAP_WINDOW: VmaRange =
     VmaRange::raw(MAP_MIN.get(), (1 << (ADDRESS_BITS - PAGE_SHIFT)) - (128 << 20 >> PAGE_SHIFT));
 
@@ -23,29 +23,29 @@ pub(super) const MAP_WINDOW: VmaRange =
 pub enum Place {
     /// Anywhere.
     Any,
-    /// There if nothing is there, anywhere otherwise.
+    /// At this page if the range is free, otherwise anywhere.
     Hint(Vpn),
-    /// There, in place of whatever is there (`MAP_FIXED`).
+    /// At this page; replaces existing mappings (`MAP_FIXED`).
     Fixed(Vpn),
-    /// There, where nothing is (`MAP_FIXED_NOREPLACE`).
+    /// At this page; fails if the range is not free (`MAP_FIXED_NOREPLACE`).
     Free(Vpn),
 }
 
-/// What is asked of mmap.
+/// The arguments of mmap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapRequest {
     /// Where.
     pub place: Place,
-    /// How many pages.
+    /// The number of pages.
     pub pages: u64,
-    /// What the program may do.
+    /// The protection.
     pub prot: Prot,
-    /// What else holds from the start.
+    /// The flags of the VMA.
     pub flags: AreaFlags,
-    /// Its pages are there when mmap returns (`MAP_POPULATE`), as far as there is memory.
+    /// Faults its pages in before mmap returns (`MAP_POPULATE`), as far as there is memory.
     pub populate: bool,
-    /// Whose pages, from which page of it on; `None`: anonymous memory. It is private unless
-    /// `flags` say [`AreaFlags::SHARED`].
+    /// The file and its first page to map; `None`: anonymous memory. The mapping is private unless
+    /// `flags` has [`AreaFlags::SHARED`].
     pub file: Option<(FileId, u64)>,
 }
 
@@ -61,32 +61,32 @@ impl MapRequest {
             file: None,
         }
     }
-    /// At `place`.
+    /// Sets the place.
     #[must_use]
     pub const fn at(self, place: Place) -> Self {
         Self { place, ..self }
     }
-    /// With these rights.
+    /// Sets the protection.
     #[must_use]
     pub const fn prot(self, prot: Prot) -> Self {
         Self { prot, ..self }
     }
-    /// Of the file `id`, from its page `index` on; writes stay the program's own.
+    /// Maps the file `id` from its page `index` on; private.
     #[must_use]
     pub const fn of_file(self, id: FileId, index: u64) -> Self {
         Self { file: Some((id, index)), ..self }
     }
-    /// Writes go to the file.
+    /// Makes the mapping shared: writes go to the file.
     #[must_use]
     pub const fn shared(self) -> Self {
         Self { flags: self.flags.union(AreaFlags::SHARED), ..self }
     }
-    /// With its pages.
+    /// Populates the mapping (`MAP_POPULATE`).
     #[must_use]
     pub const fn populated(self) -> Self {
         Self { populate: true, ..self }
     }
-    /// Locked in memory (`MAP_LOCKED`).
+    /// Locks the mapping in memory (`MAP_LOCKED`).
     #[must_use]
     pub const fn locked(self) -> Self {
         Self { flags: self.flags.union(AreaFlags::LOCKED), ..self }
@@ -96,10 +96,10 @@ impl MapRequest {
 impl<A: Machine> Space<A> {
     /// Maps memory; returns the first page (`mmap`).
     ///
-    /// `Inval`: no pages, no such file, or shared anonymous memory. `NoMemory`: no room, no memory,
-    /// or too many VMAs (it may make one more than there may be, as Linux does). `Exists`:
-    /// something is where nothing was to be. `Perm`: a place below [`MAP_MIN`], or the process may
-    /// lock nothing. `Again`: more was to be locked than may be.
+    /// `Inval`: no pages, no such file, or shared anonymous memory. `NoMemory`: no free range, no
+    /// memory, or too many VMAs (one more than the limit is possible, as in Linux). `Exists`: the
+    /// range of [`Place::Free`] is not free. `Perm`: below [`MAP_MIN`], or the process may not lock
+    /// memory. `Again`: the limit on locked pages would be exceeded.
     pub fn mmap(&self, on: Backing<'_, A>, request: MapRequest) -> Result<Vpn, SpaceError> {
         let _span = Span::<A>::enter(Func::DoMmap);
         if request.pages == 0 {
@@ -148,12 +148,12 @@ impl<A: Machine> Space<A> {
         };
         let lock_now = locked && !request.flags.contains(AreaFlags::LOCK_ON_FAULT);
         if request.populate || lock_now {
-            // What could not be had is had when it is touched.
+            // A page that cannot be populated is faulted in when it is touched.
             let _ = self.populate(on, range);
         }
         Ok(range.start())
     }
-    /// Chooses the pages (`get_unmapped_area`).
+    /// Chooses the range (`get_unmapped_area`).
     pub(super) fn place(
         &self,
         vmas: &super::change::Vmas<A>,
@@ -166,7 +166,7 @@ impl<A: Machine> Space<A> {
                 return if page < MAP_MIN { Err(SpaceError::Perm) } else { Ok(range) };
             }
             Place::Hint(page) => {
-                // One that is too low is raised (`round_hint_to_min`); 0 is none.
+                // A hint that is too low is raised (`round_hint_to_min`); 0 is no hint.
                 let low = page > Vpn::ZERO && page < MAP_MIN;
                 if let Ok(range) = at(if low { MAP_MIN } else { page })
                     && MAP_WINDOW.covers(range)
@@ -179,13 +179,13 @@ impl<A: Machine> Space<A> {
         }
         A::work(Op::VmaFind, 1);
         let gap = GapRequest::new(request.pages).within(MAP_WINDOW);
-        // Multiples of huge pages begin where one can (since Linux 6.13 only those).
+        // Multiples of huge pages are aligned to huge pages (since Linux 6.13 only those).
         let huge = request.pages.is_multiple_of(HUGE_PAGES);
         let aligned = if huge { vmas.tree.highest_gap(&gap.aligned(HUGE_PAGES)) } else { None };
         let start = aligned.or_else(|| vmas.tree.highest_gap(&gap));
         start.ok_or(SpaceError::NoMemory)
     }
-    /// Takes VMAs and pages of `range` out, under mmap_lock; planned for both ends.
+    /// Removes VMAs and pages of `range`, with mmap_lock held for writing. Planned for both ends.
     pub(super) fn unmap(
         &self,
         on: Backing<'_, A>,
@@ -195,7 +195,7 @@ impl<A: Machine> Space<A> {
         let taken = self.take_areas(change, range);
         self.zap_areas(on, &taken, range, change.bounds_of(range));
     }
-    /// Takes the VMAs of `range` out of the tree, cut at its ends.
+    /// Removes the VMAs of `range` from the tree; splits VMAs at its ends.
     pub(super) fn take_areas(
         &self,
         change: &mut super::change::Change<'_, A>,
@@ -222,7 +222,7 @@ impl<A: Machine> Space<A> {
         }
         taken
     }
-    /// Takes the pages of VMAs out that nobody can find any more, and the tables.
+    /// Unmaps the pages of VMAs that were removed from the tree, and frees their tables.
     pub(super) fn zap_areas(
         &self,
         on: Backing<'_, A>,
@@ -239,9 +239,9 @@ impl<A: Machine> Space<A> {
         self.table.free_tables(on.paging, &mut gather, &mut sink, range, bounds);
         gather.finish(on.paging, &mut sink);
     }
-    /// Unmaps all of `range` (`munmap`); it is no error if nothing is mapped there.
+    /// Unmaps all of `range` (`munmap`). Unmapped parts are no error.
     ///
-    /// `NoMemory`: a VMA would be cut in two, and there is no memory for that or too many VMAs.
+    /// `NoMemory`: a VMA would be split, and there is no memory or there are too many VMAs.
     pub fn munmap(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::DoMunmap);
         let mut change = self.change();
@@ -252,14 +252,14 @@ impl<A: Machine> Space<A> {
         self.split_ends(on, &mut change, range)?;
         let taken = self.take_areas(&mut change, range);
         let bounds = change.bounds_of(range);
-        // Nobody finds these VMAs any more: others may go on.
+        // These VMAs cannot be found any more: other tasks may take mmap_lock for reading.
         let _reading = change.downgrade();
         self.zap_areas(on, &taken, range, bounds);
         Ok(())
     }
-    /// Splits huge pages that reach across an end of `range`, so that unmapping it cannot fail:
-    /// each lies in one VMA, so only where a VMA is about to be cut. No fault makes new ones: the
-    /// VMAs there are held.
+    /// Splits huge pages that extend across an end of `range`, so that unmapping it cannot fail. A
+    /// huge page lies in one VMA, so only VMAs that are about to be split have one. Those VMAs are
+    /// locked, so no fault makes a new huge page.
     pub(super) fn split_ends(
         &self,
         on: Backing<'_, A>,
@@ -280,7 +280,7 @@ pub(super) fn locked_of(area: &Area) -> Locked {
     if area.flags.contains(AreaFlags::LOCKED) { Locked::Yes } else { Locked::No }
 }
 
-/// VMAs that were taken out of the tree: mostly one, which needs no memory.
+/// VMAs that were removed from the tree. One VMA, the common case, needs no allocation.
 pub(super) struct Areas {
     first: Option<Area>,
     more: Vec<Area>,

@@ -1,38 +1,74 @@
-//! Address spaces: which pages of a process are mapped, and as what.
+//! Address spaces: which pages of a process are mapped, and how.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
-//! | `tree`, `arena` | the VMAs of an address space in order, a B-tree that knows its gaps |
-//! | `vma`, `area`, `lock` | VMAs by number, what is said of each, and its own lock |
+//! | `tree`, `arena` | the VMAs of an address space in order: a B-tree that knows its gaps |
+//! | `vma`, `area`, `lock` | VMAs by id, what a VMA is, and the lock of one VMA |
 //! | `change` | changing VMAs: memory first, then locks, then the tree |
 //! | `mmap`, `protect`, `remap`, `advise`, `locked`, `bind`, `query` | the system calls |
 //! | `fault`, `anon`, `huge`, `populate` | how a page gets its frame |
-//! | `zap`, `exit` | how frames leave: entries out, gather, flush, release |
-//! | `reap` | taking pages out of an address space whose process is dying, beside its exit |
-//! | `claims` | page tables that exit and reapers share out among them |
-//! | `victim` | what the out-of-memory killer asks of them |
-//! | `file` | files in memory, and what a fault in one does |
+//! | `zap`, `exit` | how frames leave: clear the entry, gather, flush, free |
+//! | `reap` | unmapping pages of a dying process, concurrently with its exit |
+//! | `claims` | how the exit and reapers divide the page tables among themselves |
+//! | `victim` | an address space as the OOM killer sees it |
+//! | `file` | files in memory, and faults in them |
 //! | `fork` | copying an address space |
-//! | `registry`, `rmap` | all address spaces, and from a folio to the pages that it stands for |
-//! | `verify` | whether it all adds up |
+//! | `registry`, `rmap` | all address spaces, and from a folio to the pages that map it |
+//! | `verify` | consistency checks |
 //!
 //! Memory is private and anonymous, or of a file, private or shared.
 //!
-//! # Who finds a VMA, and how
-//! The tree belongs to mmap_lock: reading it takes the lock for reading, changing it for writing
-//! (`change`). A page fault does without (`lock`). It
+//! # How a VMA is found
+//! The simple version: mmap_lock protects the tree of VMAs. A reader of the tree takes it for
+//! reading, a change takes it for writing (`change`). Then all page faults of a process write one
+//! cache line.
 //!
-//! 1. asks whether the tree is being changed just now, and if not, asks it for the id at the page;
-//! 2. asks the slots for the VMA of that id; ids of the past give nothing;
-//! 3. tries to take that VMA's own lock for reading;
-//! 4. asks, with the lock held, whether the id still lives and whether the VMA's own range holds
-//!    the page;
-//! 5. on any no it lets go, and does it all again under mmap_lock.
+//! The real version: a page fault does not take mmap_lock (`lock`). It
 //!
-//! The other side, with mmap_lock held for writing, takes a VMA's lock for writing before it
-//! changes its range or flags, removes it from the tree or ends its id, and keeps it until all of
-//! that is done. So a fault that passed step 4 has a VMA that is in the tree and stays there until
-//! the fault lets go. The reverse map goes the same way, and leaves out what it cannot lock.
+//! 1. checks that the tree is not being changed, and looks up the id of the VMA at the page;
+//! 2. looks up the slot of this id; the id of a VMA that was removed leads to nothing;
+//! 3. tries to take the lock of this one VMA for reading;
+//! 4. checks, with that lock held, that the id is still live and that the VMA's range holds the
+//!    page;
+//! 5. falls back to mmap_lock if any of these steps fails.
+//!
+//! A change holds mmap_lock for writing. It also takes the lock of each VMA for writing before it
+//! changes the range or flags of that VMA, removes it from the tree or ends its id, and holds the
+//! lock until the whole change is done. Hence a fault that has passed step 4 has a VMA that stays
+//! in the tree until the fault releases the lock. The reverse map looks up VMAs in the same way,
+//! and skips a VMA that it cannot lock. The orderings are listed in `lock`.
+//!
+//! # Flags of the end of an address space
+//! `Space::state` has a bit for each step of the end of an address space. No bit is ever cleared:
+//! the state ends with the address space. All are set by `fetch_or` with `AcqRel`, which pairs with
+//! the `Acquire` loads of the readers.
+//!
+//! | flag | Linux | set by | held then | effect |
+//! |---|---|---|---|---|
+//! | `KILLED` | SIGKILL pending | `kill` | nothing | faults fail, long operations stop |
+//! | `VICTIM` | `TIF_MEMDIE` | `mark` | nothing | the OOM reaper takes it at `due_ns` |
+//! | `UNSTABLE` | `MMF_UNSTABLE` | `reap_pages` | mmap_lock, read | no fault makes a page |
+//! | `CHANGED` | - | `change` | mmap_lock, write | `die` opens the claims again |
+//! | `LEFT` | - | `zap_claimed` of a reaper | mmap_lock, read | the exit zaps shared VMAs itself |
+//! | `EXITING` | `mm_users` is 0 | `exit` | nothing | OOM waits for it; a `claims` reaper yields |
+//! | `DEAD` | - | `die` | mmap_lock and all VMAs, write | walkers lock no page table |
+//! | `SKIP` | `MMF_OOM_SKIP` | `skip` | nothing | reapers return, no victim is seen |
+//!
+//! Which may be set together:
+//!
+//! * The OOM killer sets `KILLED`, then `VICTIM` (`Oom::doom`), and its reaper `UNSTABLE`.
+//!   process_mrelease sets `UNSTABLE` without `VICTIM`. All three may be set without `EXITING`:
+//!   threads may still run.
+//! * `EXITING` may be the first flag: a process that returns from `main` is never killed.
+//! * `CHANGED` implies `UNSTABLE`, and is set before `DEAD` only: nothing changes VMAs afterwards.
+//! * `LEFT` implies `UNSTABLE`, and is set before `DEAD` only. `LEFT` and `DEAD` occur with the
+//!   policy `claims` only. A walker reads `DEAD` with mmap_lock held for reading, so it does not
+//!   change during the walk of one claim.
+//! * `DEAD` implies `EXITING`.
+//! * `SKIP` is set by the exit after the last page is out, or by the OOM reaper after its last
+//!   attempt; then threads may still run, and the exit is still to come.
+//!
+//! The whole sequence is in `docs/internals/exit.md`, and by policy in `exit`.
 //!
 //! Lock order: [`LockClass`]. A task that holds a VMA's lock for reading may wait for memory, but
 //! not for mmap_lock.
@@ -107,7 +143,7 @@ use mmscale_arch::{Asid, Atomic, LockClass, Machine, TaskId};
 use registry::FamilyId;
 use rmap::Moved;
 
-/// There is no memory for a node or a slot: nothing was changed.
+/// No memory for a tree node or a slot. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoMemory;
 
@@ -119,21 +155,24 @@ impl core::fmt::Display for NoMemory {
 
 impl core::error::Error for NoMemory {}
 
-/// What stands behind address spaces.
+/// References to everything that an operation on an address space uses.
+///
+/// One `Copy` value is passed down instead of seven. It is a value of its own, and not a reference
+/// to `Mm`, so that tests and embedders can build address spaces from single parts.
 pub struct Backing<'a, A: Machine> {
-    /// Folios and where they come from.
+    /// The frame allocator, folios, memory groups and LRU lists.
     pub memory: Memory<'a, A>,
-    /// What page tables are made of.
+    /// Frames and locks of page tables, and the TLB.
     pub paging: Paging<'a, A>,
-    /// The other address spaces.
+    /// All address spaces.
     pub spaces: &'a Spaces<A>,
-    /// Where pages go when their frames are wanted elsewhere.
+    /// Swap slots, the swap cache and swap I/O.
     pub swap: &'a Swap<A>,
-    /// Who takes them there.
+    /// Page reclaim.
     pub reclaim: &'a Reclaim<A>,
-    /// Who is asked when that did not help.
+    /// The OOM killer, which runs if reclaim frees nothing.
     pub oom: &'a Oom<A>,
-    /// For waiting.
+    /// Timers, for waiting.
     pub time: &'a Time<A>,
 }
 
@@ -145,57 +184,58 @@ impl<A: Machine> Clone for Backing<'_, A> {
 
 impl<A: Machine> Copy for Backing<'_, A> {}
 
-/// Its process is to end: long operations stop.
+/// SIGKILL is pending: faults fail and long operations stop.
 const KILLED: u32 = 1 << 0;
-/// Pages were taken out that no VMA says are gone (`MMF_UNSTABLE`): no page is made any more, as it
-/// would be an empty one where there was something.
+/// A reaper has unmapped pages whose VMAs are still there (`MMF_UNSTABLE`). No fault makes a new
+/// page: it would be zeroed where the program had data.
 const UNSTABLE: u32 = 1 << 1;
-/// There is nothing left for a reaper to do (`MMF_OOM_SKIP`).
+/// A reaper has nothing left to do (`MMF_OOM_SKIP`).
 const SKIP: u32 = 1 << 2;
-/// VMAs were changed after a reaper had begun.
+/// VMAs were changed after a reaper had started: pages may be in tables that it has passed.
 const CHANGED: u32 = 1 << 3;
-/// A reaper has left pages that it may not take while threads run.
+/// A reaper has skipped VMAs that it may not zap while threads run.
 const LEFT: u32 = 1 << 4;
-/// Its last thread has ended, and nobody finds its VMAs but who empties it.
+/// The last thread has exited and all VMAs are locked for good. Only the exit and reapers look up
+/// VMAs, by the tree.
 const DEAD: u32 = 1 << 5;
-/// The out-of-memory killer waits for its memory (`TIF_MEMDIE`).
+/// The OOM killer waits for its memory (`TIF_MEMDIE`).
 const VICTIM: u32 = 1 << 6;
-/// Its exit has begun.
+/// Its exit has started.
 const EXITING: u32 = 1 << 7;
 
 /// The address space of a process.
 pub struct Space<A: Machine> {
-    /// mmap_lock, and the VMAs.
+    /// mmap_lock, with the VMAs.
     lock: RwSem<A, Vmas<A>>,
     /// Odd while the tree of VMAs changes.
     changes: A::AtomicU32,
     finder: VmaFinder<VmaId>,
     lookup: VmaLookup<Vma<A>>,
-    /// Whoever waits for the readers of a VMA.
+    /// Writers of a VMA's lock that wait for its readers.
     vma_waiters: WaitQueue<A>,
     table: PageTable<A>,
-    /// Where mremap has put what.
+    /// Where mremap has moved pages, for the reverse map.
     moved: SpinLock<A, Moved>,
     family: FamilyId,
     group: GroupId,
     config: SpaceConfig,
-    /// What of its end has come: [`KILLED`] and the others.
+    /// How far its end has come: [`KILLED`] and the flags after it.
     state: A::AtomicU32,
-    /// Which of its page tables nobody has claimed.
+    /// Which of its page tables are not claimed yet.
     claims: Claims<A>,
     /// Files that it has mapped.
     files: SpinLock<A, Vec<Arc<File<A>>>>,
-    /// Who runs in it.
+    /// Tasks that run in it.
     tasks: SpinLock<A, Vec<TaskId>>,
-    /// Thousandths, as an `i32`.
+    /// `oom_score_adj` in thousandths, as an `i32`.
     adjustment: A::AtomicU32,
-    /// When the reaper comes, in ns. Written before `VICTIM` is set.
+    /// When the OOM reaper may take it, in ns. Stored before `VICTIM` is set, and read after it.
     due_ns: AtomicU64,
 }
 
 impl<A: Machine> Space<A> {
-    /// An address space that maps nothing, whose pages are charged to `group`. End it with
-    /// [`Space::exit`].
+    /// Creates an address space that maps nothing and whose pages are charged to `group`. End it
+    /// with [`Space::exit`].
     pub fn new(on: Backing<'_, A>, group: GroupId) -> Result<Arc<Self>, SpaceError> {
         let table = PageTable::new(on.paging)?;
         let space = Arc::new(Self::with(on, table, on.spaces.new_family(), group));
@@ -227,11 +267,11 @@ impl<A: Machine> Space<A> {
     pub fn asid(&self) -> Asid {
         self.table.asid()
     }
-    /// Who pays for its pages.
+    /// The memory group that its pages are charged to.
     pub fn group(&self) -> GroupId {
         self.group
     }
-    /// Whether its process is to end.
+    /// Whether SIGKILL is pending.
     pub fn is_killed(&self) -> bool {
         self.state.load(Acquire) & KILLED != 0
     }

@@ -1,5 +1,5 @@
-//! Damage planted in address spaces: [`Backing::verify`] must name each. And the locks of VMAs,
-//! seen from inside.
+//! Corrupted address spaces: [`Backing::verify`] must report each corruption. Also VMA locks,
+//! tested from inside the module.
 
 use super::{AreaFlags, Backing, MapRequest, Place, Prot, Space, SpaceConfig, SpaceDefect};
 use super::{Spaces, VmaRange, Vpn};
@@ -25,13 +25,13 @@ use mmscale_stepped::Stepped;
 
 const AT: Vpn = Vpn::new(4096);
 
-/// A program with six pages, two of them in memory; the last two may only be read.
+/// A program with six pages, of which two are in memory and the last two are read-only.
 struct World {
     parts: Parts,
     space: Arc<Space<Stepped>>,
 }
 
-/// What stands behind it.
+/// The parts of a memory manager that the address space uses.
 struct Parts {
     frames: FrameAllocator<Stepped>,
     folios: Folios<Stepped>,
@@ -96,11 +96,11 @@ impl World {
     fn on(&self) -> Backing<'_, Stepped> {
         self.parts.on()
     }
-    /// The frame behind a page, which is there afterwards.
+    /// Returns the frame behind a page, after a write fault if needed.
     fn frame(&self, page: Vpn) -> Pfn {
         self.space.access(self.on(), page, MemAccess::Write, |pfn| pfn).unwrap()
     }
-    /// Puts `pte` in the place of what `page` maps.
+    /// Replaces the entry of `page` by `pte`.
     fn put(&self, page: Vpn, pte: Pte) {
         let mut ptes = self.space.table.lock_pte(self.on().paging, page).unwrap();
         ptes.take(page);
@@ -108,7 +108,7 @@ impl World {
     }
 }
 
-/// What `plant` does to a sound address space must be what the audit says.
+/// Applies `plant` to a sound address space; the audit must return what `plant` returns.
 #[track_caller]
 fn caught(plant: impl FnOnce(&World) -> SpaceDefect) {
     let world = World::new();
@@ -254,7 +254,7 @@ fn an_entry_that_maps_a_free_frame() {
     });
 }
 
-/// While a change is on, page faults go to mmap_lock; when it is over they need none.
+/// During a change page faults fall back to mmap_lock; after it they need no mmap_lock.
 #[test]
 fn a_page_fault_falls_back_while_a_vma_changes() {
     let world = World::new();
@@ -280,7 +280,7 @@ fn a_page_fault_falls_back_while_a_vma_changes() {
     world.on().verify().unwrap();
 }
 
-/// A VMA to which mremap moves pages cannot be locked by a page fault that has found it early.
+/// A page fault that finds a VMA before mremap has moved its pages there cannot lock it.
 #[test]
 fn a_vma_that_waits_for_its_pages_is_locked_before_it_can_be_found() {
     let world = World::new();
@@ -298,7 +298,7 @@ fn a_vma_that_waits_for_its_pages_is_locked_before_it_can_be_found() {
     world.on().verify().unwrap();
 }
 
-/// What a page fault has seen may be old: the frame was part of a huge folio, and is not any more.
+/// The entry that a fault has seen may be outdated: its frame is not part of a huge folio any more.
 #[test]
 fn a_fault_that_has_seen_a_part_of_a_huge_page_finds_the_folio_that_is_there_now() {
     let world = World::new();
@@ -317,7 +317,7 @@ fn a_fault_that_has_seen_a_part_of_a_huge_page_finds_the_folio_that_is_there_now
     on.verify().unwrap();
 }
 
-/// An id of a VMA that is gone leads to nothing, also when its slot has another VMA.
+/// The id of a removed VMA leads to nothing, even if its slot is used again.
 #[test]
 fn the_slot_of_a_vma_that_is_gone_is_not_mistaken_for_it() {
     let world = World::new();

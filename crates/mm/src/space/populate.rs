@@ -4,13 +4,12 @@ use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange};
 use crate::table::{MemAccess, Pte, PteFlags};
 use mmscale_arch::{Func, Machine, PageSize, Span};
 
-/// Pages after which other tasks get a chance.
+/// Pages between two calls of `cond_resched`.
 const RESCHED_EVERY: u64 = 256;
 
 impl<A: Machine> Space<A> {
-    /// Brings the pages of `range` in, each VMA for what it allows, and drains this CPU's batches
-    /// at the end of each VMA, as Linux does under the policies that have a blanket drain. Holes
-    /// and VMAs that allow nothing end it.
+    /// Faults in the pages of `range`, with the access that each VMA allows, and drains this CPU's
+    /// batches after each VMA, as Linux does. Stops at a hole or at a VMA without access.
     pub(super) fn populate(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::MmPopulate);
         let vmas = self.lock.read();
@@ -32,8 +31,8 @@ impl<A: Machine> Space<A> {
         }
         if at == range.end() { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
-    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`: all of `range`, as if it were accessed. What
-    /// comes before a hole, or before pages that may not be accessed so, is there then.
+    /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`: faults in all of `range`. Stops at a hole or
+    /// at a VMA that does not allow the access; the pages before it stay.
     pub(super) fn populate_for(
         &self,
         on: Backing<'_, A>,
@@ -51,7 +50,7 @@ impl<A: Machine> Space<A> {
             let done = self.populate_area(on, &area, part, access);
             on.memory.blanket_drain();
             done.map_err(|why| match why {
-                // The manual page: the VMA's rights do not allow the access.
+                // According to the manual page, this means that the VMA does not allow the access.
                 FaultError::Segv => SpaceError::Inval,
                 why => why.into(),
             })?;
@@ -59,7 +58,7 @@ impl<A: Machine> Space<A> {
         }
         if at == range.end() { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
-    /// Brings pages of one VMA in; stops when the process is killed.
+    /// Faults in pages of one VMA; stops when the process is killed.
     fn populate_area(
         &self,
         on: Backing<'_, A>,
@@ -75,7 +74,7 @@ impl<A: Machine> Space<A> {
                 MemAccess::Write => seen.is_present() && seen.flags().contains(PteFlags::WRITE),
             };
             if !there {
-                // A signal that is there already stops it before the first page.
+                // A pending signal stops it before the first page.
                 if self.is_killed() {
                     return Ok(());
                 }

@@ -8,10 +8,10 @@ use crate::tlb::Extent;
 use mmscale_arch::{Func, Machine, PageSize, Span, planted};
 
 impl<A: Machine> Space<A> {
-    /// Changes what a program may do with `range` (`mprotect`).
+    /// Changes the protection of `range` (`mprotect`).
     ///
-    /// `NoMemory`: not all of it is mapped (what comes before the hole is changed, as Linux does),
-    /// or there is no memory for cutting a VMA.
+    /// `NoMemory`: the range is not fully mapped (VMAs before the hole are changed, as in Linux),
+    /// or there is no memory to split a VMA.
     pub fn mprotect(
         &self,
         on: Backing<'_, A>,
@@ -41,7 +41,7 @@ impl<A: Machine> Space<A> {
         change.join_at(range.end());
         Ok(())
     }
-    /// Brings the entries of `range` into line with `prot`, and tells the CPUs of lost rights.
+    /// Applies `prot` to the entries of `range`, and flushes if rights were removed.
     fn change_entries(&self, on: Backing<'_, A>, range: VmaRange, prot: Prot) {
         let mut lost: Option<(Vpn, Vpn)> = None;
         let mut note = |start: Vpn, end: Vpn| {
@@ -83,8 +83,8 @@ impl<A: Machine> Space<A> {
             on.paging.tlb.settle(self.asid());
         }
     }
-    /// What an entry says under `prot`. Writing is given only to pages that the program has to
-    /// itself and has written to: other writes fault, and are seen.
+    /// The entry for `pte` under `prot`. Write permission is given only to exclusive pages that
+    /// were written to: other writes fault.
     fn entry_for(&self, on: Backing<'_, A>, pte: Pte, prot: Prot) -> Pte {
         let shown = pte.hidden(!prot.is_readable());
         if !prot.is_writable() {
@@ -96,7 +96,7 @@ impl<A: Machine> Space<A> {
         let word = on.memory.folios.word(super::zap::folio_of(pfn, flags));
         if word.has(FolioFlags::EXCLUSIVE) { shown.with(PteFlags::WRITE) } else { shown }
     }
-    /// The VMA at `page`, in a copy: for whoever wants to look.
+    /// Returns a copy of the VMA at `page`.
     pub fn area_at(&self, page: Vpn) -> Option<Area> {
         self.lock.read().at(page)
     }

@@ -1,4 +1,4 @@
-//! Asking about an address space.
+//! Queries about an address space.
 
 use super::{Area, Backing, Space, SpaceError, VmaRange, Vpn};
 use crate::table::{Direction, Leaf};
@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, Span};
 
 impl<A: Machine> Space<A> {
-    /// Which pages of `range` are in memory (`mincore`): `see` gets one answer after the other.
+    /// Calls `see` for each page of `range` with whether it is in memory (`mincore`).
     ///
-    /// `NoMemory`: not all of it is mapped; nothing was told.
+    /// `NoMemory`: the range is not fully mapped; `see` was not called.
     pub fn mincore(
         &self,
         on: Backing<'_, A>,
@@ -20,7 +20,7 @@ impl<A: Machine> Space<A> {
         if !vmas.covers(range) {
             return Err(SpaceError::NoMemory);
         }
-        // What is not mapped may be in a file's cache.
+        // A page without an entry may be in the page cache of a file.
         let files = vmas.areas(range).any(|(area, _)| area.file.is_some());
         let cached =
             |page| files && vmas.at(page).is_some_and(|area| self.is_in_file(on, &area, page));
@@ -47,7 +47,7 @@ impl<A: Machine> Space<A> {
     pub fn areas(&self) -> Vec<Area> {
         self.lock.read().areas(VmaRange::USER).map(|(area, _)| area).collect()
     }
-    /// Pages of all VMAs (`total_vm`), and of those that are locked in memory.
+    /// The pages of all VMAs (`total_vm`), and of locked VMAs (`locked_vm`).
     pub fn pages(&self) -> (u64, u64) {
         let vmas = self.lock.read();
         (vmas.pages, vmas.locked_pages)

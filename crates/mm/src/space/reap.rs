@@ -1,9 +1,10 @@
-//! Taking the pages out of an address space whose process is dying, by somebody else than the
-//! process (`__oom_reap_task_mm`): the out-of-memory reaper, or a caller of process_mrelease.
+//! Unmapping the pages of a dying process from another task (`__oom_reap_task_mm`): by the OOM
+//! reaper, or by a caller of process_mrelease.
 //!
-//! A reaper holds mmap_lock for reading, as the exit does while it takes pages out: both may walk
-//! at the same time. The VMAs stay; they are the exit's. As the exit takes mmap_lock for writing
-//! before it frees page tables, no table goes under a reaper.
+//! A reaper holds mmap_lock for reading, as the exit does while it unmaps pages: both may walk at
+//! the same time. The VMAs stay; only the exit removes them. The exit takes mmap_lock for writing
+//! before it frees page tables, so no table is freed under a reaper. (With `claims` a walker frees
+//! a table that it has claimed: no other walker uses that table.)
 
 use super::change::Vmas;
 use super::mmap::locked_of;
@@ -15,54 +16,55 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use mmscale_arch::sync::ReadGuard;
 use mmscale_arch::{Atomic, Func, Machine, Span, planted};
 
-/// How a reaper gets mmap_lock.
+/// How a reaper takes mmap_lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReapLock {
-    /// If it need not wait for it: the out-of-memory reaper, which tries again later.
+    /// Only if it is free: the OOM reaper, which retries later.
     Try,
-    /// It waits.
+    /// Waits for it.
     Wait,
 }
 
-/// What became of an attempt to reap.
+/// The result of an attempt to reap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reaped {
-    /// All pages that a reaper may take are out.
+    /// All pages that a reaper may unmap are unmapped.
     Done,
-    /// There was nothing to do: the exit has taken all pages out, or [`Space::skip`] was said.
+    /// Nothing was to be done: the exit has unmapped all pages, or [`Space::skip`] was called.
     Skipped,
-    /// mmap_lock was not to be had without a wait: nothing was done.
+    /// mmap_lock was not free: nothing was done.
     Busy,
-    /// Some pages could not be taken out without a wait (EAGAIN).
+    /// Some pages could not be unmapped without waiting (EAGAIN).
     Partly,
     /// The caller was killed while it waited for mmap_lock: nothing was done (EINTR).
     Interrupted,
 }
 
-/// Whether pages of a VMA may be taken out while threads of its process may still run.
+/// Whether pages of a VMA may be unmapped while threads of its process may still run.
 pub(super) const fn is_reapable(area: &Area) -> bool {
-    // Others may have the pages of a shared mapping, and nothing would come back.
+    // Pages of a shared mapping may have other users, so unmapping them frees nothing.
     !area.flags.contains(AreaFlags::SHARED)
 }
 
 impl<A: Machine> Space<A> {
-    /// Takes the pages of private memory out. The process is dying; its threads may still run, and
-    /// what they access from now on fails ([`FaultError::Bus`]) unless it is still there.
+    /// Unmaps the pages of private memory. The process is dying, but its threads may still run. An
+    /// access to a page that was unmapped fails with [`FaultError::Bus`].
     ///
-    /// That there is nothing left to do is not noted: see [`Space::skip`].
+    /// Does not set `SKIP`: see [`Space::skip`].
     pub fn reap(&self, on: Backing<'_, A>, how: ReapLock) -> Reaped {
         self.reap_while(on, how, || true)
     }
-    /// The same for as long as `more` says so, asked before each VMA, or before each page table
-    /// where they are claimed. Who gives up leaves nothing half done: [`Reaped::Partly`].
+    /// Like [`Space::reap`], while `more` returns true. `more` is called before each VMA, or before
+    /// each page table with `claims`. If it returns false, the current VMA or table is finished
+    /// first: [`Reaped::Partly`].
     pub fn reap_while(&self, on: Backing<'_, A>, how: ReapLock, more: impl Fn() -> bool) -> Reaped {
         match self.lock_to_reap(how) {
             Some(vmas) => self.reap_locked(on, how, vmas, more),
             None => Reaped::Busy,
         }
     }
-    /// The same for process_mrelease, which waits for mmap_lock unless its caller is woken and
-    /// `over` is true.
+    /// Like [`Space::reap`], for process_mrelease: waits for mmap_lock until the caller is woken
+    /// and `over` returns true.
     pub fn reap_unless(&self, on: Backing<'_, A>, over: impl Fn() -> bool) -> Reaped {
         match self.lock.read_unless(over) {
             Some(vmas) => self.reap_locked(on, ReapLock::Wait, vmas, || true),
@@ -77,7 +79,7 @@ impl<A: Machine> Space<A> {
         more: impl Fn() -> bool,
     ) -> Reaped {
         let reaped = self.reap_pages(on, how, vmas, more);
-        // By now most CPUs have answered.
+        // Most CPUs have flushed by now.
         on.leave_limbo(Leave::Passed);
         reaped
     }
@@ -105,7 +107,7 @@ impl<A: Machine> Space<A> {
             ReapLock::Try => self.lock.try_read(),
         }
     }
-    /// Each VMA has a gather of its own.
+    /// Walks VMAs in the given order, each with its own gather (`tlb_gather_mmu` per VMA).
     fn reap_areas(
         &self,
         on: Backing<'_, A>,
@@ -125,21 +127,22 @@ impl<A: Machine> Space<A> {
         }
         result
     }
-    /// Nobody need reap it any more, or choose its process as a victim: it was reaped, or whoever
-    /// tried has given up.
+    /// Marks it as done (`MMF_OOM_SKIP`): reapers return immediately, and the OOM killer neither
+    /// chooses nor waits for it. Called when all pages are out, or when the OOM reaper gives up.
     pub fn skip(&self) {
         self.state.fetch_or(SKIP, AcqRel);
     }
-    /// Whether [`Space::skip`] was said, or all pages are out.
+    /// Whether [`Space::skip`] was called.
     pub fn is_skipped(&self) -> bool {
         self.state.load(Acquire) & SKIP != 0
     }
-    /// Whether a reaper has begun: pages are missing.
+    /// Whether a reaper has started: pages may be missing.
     pub fn is_unstable(&self) -> bool {
         self.state.load(Acquire) & UNSTABLE != 0
     }
-    /// Whether new pages may be made (`check_stable_address_space`). Under the lock of the table
-    /// that gets the entry: a reaper that has not been there yet takes the page out again.
+    /// Whether a fault may make a page (`check_stable_address_space`). Called with the lock of the
+    /// table that gets the entry: if the flag is not seen, the reaper has not locked this table
+    /// yet, and unmaps the page later.
     pub(super) fn stable(&self) -> Result<(), FaultError> {
         if self.state.load_uncharged(Acquire) & UNSTABLE == 0 || planted!(ReapedRefilled) {
             Ok(())

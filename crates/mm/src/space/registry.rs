@@ -1,10 +1,9 @@
 //! All address spaces: found by number for the reverse map, and related by fork.
 //!
-//! A folio of anonymous memory says in its mapping word which *family* it belongs to, and which
-//! address space had it to itself last. A family is what descends by fork from one address space:
-//! only its members can map the folio.
+//! The mapping word of an anonymous folio names its *family* and its last exclusive owner. A family
+//! is the set of address spaces that descend by fork from one: only its members can map the folio.
 //!
-//! Locks: each table entry has its own (class Other), held for moments, with nothing inside.
+//! Locks: each table entry has its own (class Other), held briefly, with no lock inside.
 
 use super::file::Files;
 use super::{File, FileId, Space};
@@ -44,17 +43,18 @@ mmscale_arch::policies! {
     }
 }
 
-/// What an administrator can set about address spaces.
+/// The configuration of address spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpaceConfig {
-    /// VMAs that an address space may have (`vm.max_map_count`; the kernel's default is 65530);
-    /// with mmap one more.
+    /// The most VMAs of an address space (`vm.max_map_count`; the kernel's default is 65530). mmap
+    /// may exceed it by one.
     pub vmas_max: u32,
-    /// Pages that a process may lock in memory (`RLIMIT_MEMLOCK`; 8 MiB by default since 5.16).
+    /// The most pages that a process may lock in memory (`RLIMIT_MEMLOCK`; 8 MiB by default since
+    /// 5.16).
     pub memlock_pages: u64,
     /// Huge pages.
     pub huge: HugePages,
-    /// How address spaces end.
+    /// How address spaces exit.
     pub exit: ExitPolicy,
 }
 
@@ -69,21 +69,21 @@ impl Default for SpaceConfig {
     }
 }
 
-/// Address spaces that are related by fork.
+/// A family: address spaces that are related by fork.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FamilyId(pub(super) u32);
 
-/// Tasks that a machine may have.
+/// The most tasks of a machine.
 const TASKS_MAX: usize = 1 << 22;
 
 const SPACE_BITS: u32 = 24;
 const _: () = assert!(Asid::COUNT <= 1 << SPACE_BITS);
 
-/// What a folio says of where it is mapped.
+/// A folio's mapping word: where the folio is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mapping {
     pub(super) family: FamilyId,
-    /// Who had it to itself last; looked at first.
+    /// The last exclusive owner, which the reverse map visits first.
     pub(super) owner: Asid,
 }
 
@@ -106,17 +106,17 @@ pub struct Spaces<A: Machine> {
     places: Sparse<Place<A>>,
     families: Sparse<Family<A>>,
     family_numbers: Numbers<A>,
-    /// The frame of zeros plus 1; 0 until it is there.
+    /// The zero page plus 1; 0 before [`Spaces::start`].
     zero: AtomicU64,
-    /// By task, the address space that it runs in. A task asks only for its own.
+    /// By task, the address space that it runs in. A task reads only its own entry.
     running: Sparse<Inside<Space<A>>>,
     files: Files<A>,
-    /// Address spaces that have begun to exit.
+    /// Address spaces that have started to exit.
     exits: A::AtomicU32,
 }
 
 impl<A: Machine> Spaces<A> {
-    /// No address space.
+    /// Creates a table without address spaces.
     pub fn new(config: SpaceConfig) -> Self {
         Self {
             config,
@@ -129,24 +129,25 @@ impl<A: Machine> Spaces<A> {
             exits: A::AtomicU32::new(0),
         }
     }
-    /// What is set about address spaces.
+    /// The configuration of address spaces.
     pub fn config(&self) -> &SpaceConfig {
         &self.config
     }
-    /// Takes the frame of zeros: once, before the first address space is used.
+    /// Allocates the zero page: once, before the first address space is used.
     pub fn start(&self, frames: &FrameAllocator<A>) -> Result<(), AllocError> {
         let pfn = frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL)?;
         A::clear_block(pfn, Order::ZERO);
         self.zero.store(pfn.index() as u64 + 1, Release);
         Ok(())
     }
-    /// Gives the frame of zeros back: when there is no address space any more.
+    /// Frees the zero page, after the last address space has ended.
     pub fn stop(&self, frames: &FrameAllocator<A>) {
         if let Some(pfn) = self.zero.swap(0, Release).checked_sub(1) {
             frames.free_pages(Pfn::new(pfn as usize), Order::ZERO);
         }
     }
-    /// The frame of zeros, which every page that was only read stands for.
+    /// The zero page, which is mapped where a program has only read. `Acquire` pairs with the
+    /// `Release` in [`Spaces::start`].
     pub(super) fn zero(&self) -> Pfn {
         let word = self.zero.load(Acquire);
         assert!(word > 0, "the memory manager was not started");
@@ -160,25 +161,25 @@ impl<A: Machine> Spaces<A> {
         let make = |_| SpinLock::new(LockClass::Other, Vec::new());
         self.families.get_or_make(id.0 as usize, make)
     }
-    /// The address space of this number, if it lives.
+    /// Returns the address space of this number, if it is alive.
     pub(super) fn get(&self, asid: Asid) -> Option<Arc<Space<A>>> {
         self.place(asid).lock().clone()
     }
-    /// A family without members.
+    /// Starts a family without members.
     pub(super) fn new_family(&self) -> FamilyId {
-        // Each has a member with a number of its own, or is about to get one.
+        // Each family has a member with its own number, or is about to get one.
         FamilyId(self.family_numbers.take().expect("as many families as address spaces") as u32)
     }
-    /// The `at`th member of a family. Members may come and go between two questions.
+    /// Returns the `at`th member of a family. Members may come and go between two calls.
     pub(super) fn member(&self, id: FamilyId, at: usize) -> Option<Asid> {
         self.family(id).lock().get(at).copied()
     }
-    /// An address space begins.
+    /// Registers an address space.
     pub(super) fn enter(&self, space: &Arc<Space<A>>) {
         *self.place(space.asid()).lock() = Some(Arc::clone(space));
         self.family(space.family).lock().push(space.asid());
     }
-    /// It ends; it maps nothing any more. With the last member the family ends.
+    /// Removes an address space, which maps nothing any more. The last member ends the family.
     pub(super) fn leave(&self, space: &Space<A>) {
         let gone = self.place(space.asid()).lock().take();
         let left = {
@@ -196,36 +197,36 @@ impl<A: Machine> Spaces<A> {
     pub(super) fn files(&self) -> &Files<A> {
         &self.files
     }
-    /// The file of this number, if it lives.
+    /// Returns the file of this number, if it is alive.
     pub(super) fn file(&self, id: FileId) -> Option<Arc<File<A>>> {
         self.files.lock().get(id.index())?.clone()
     }
-    /// An address space begins to exit.
+    /// Counts an address space that starts to exit.
     pub(super) fn begin_exit(&self) {
         self.exits.fetch_add(1, AcqRel);
     }
-    /// How many address spaces have begun to exit.
+    /// The number of address spaces that have started to exit.
     pub(super) fn exits(&self) -> u32 {
         self.exits.load(Acquire)
     }
     fn running(&self) -> &Inside<Space<A>> {
         self.running.get_or_make(A::current().index(), |_| Inside::nothing())
     }
-    /// The calling task is in `space` for as long as `run` runs.
+    /// Runs `run` with the calling task in `space`.
     pub(super) fn run_in<R>(&self, space: &Arc<Space<A>>, run: impl FnOnce() -> R) -> R {
         self.running().enter(space, run)
     }
-    /// The address space that the calling task runs in, if it has said so.
+    /// The address space that the calling task runs in, if it is in [`Spaces::run_in`].
     pub(super) fn current(&self) -> Option<&Space<A>> {
-        // SAFETY: the slot is the calling task's, and the reference is used within a call that
-        // `run` has made.
+        // SAFETY: the slot is the calling task's own, and the reference is used only within a call
+        // made by `run`.
         unsafe { self.running().get() }
     }
-    /// Every address space there is: for checks, while nothing changes.
+    /// Visits every address space: for checks, while nothing changes.
     pub fn each(&self, mut see: impl FnMut(&Space<A>)) {
         self.each_shared(|space| see(space));
     }
-    /// Every address space; some may come and go meanwhile.
+    /// Visits every address space; some may come and go meanwhile.
     pub(super) fn each_shared(&self, mut see: impl FnMut(&Arc<Space<A>>)) {
         for place in self.places.iter_made() {
             let found = place.lock().clone();

@@ -14,33 +14,32 @@ pub enum MayMove {
     No,
     /// Anywhere (`MREMAP_MAYMOVE`).
     Anywhere,
-    /// There, in place of whatever is there (`MREMAP_FIXED`).
+    /// At this page; replaces existing mappings (`MREMAP_FIXED`).
     To(Vpn),
-    /// Anywhere, and the old range stays mapped, with nothing in it (`MREMAP_DONTUNMAP`).
+    /// Anywhere, and the old range stays mapped but empty (`MREMAP_DONTUNMAP`).
     Leave,
 }
 
-/// What is asked of mremap.
+/// The arguments of mremap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemapRequest {
     /// The first page.
     pub from: Vpn,
-    /// How many pages there are; more than none.
+    /// The old number of pages; at least 1.
     pub old_pages: u64,
-    /// How many there are to be; more than none.
+    /// The new number of pages; at least 1.
     pub new_pages: u64,
-    /// Where.
+    /// Where the pages may end up.
     pub may_move: MayMove,
 }
 
 impl<A: Machine> Space<A> {
-    /// Resizes or moves a part of one VMA; returns its first page afterwards (`mremap`).
+    /// Resizes or moves a part of one VMA; returns its new first page (`mremap`).
     ///
     /// `Inval`: no pages, or more than an address space has; the new range overlaps the old one;
-    /// [`MayMove::Leave`] with another size.
-    /// `Fault`: the old range is not all in one VMA. `Again`: more would be locked than may be.
-    /// `Perm`: below [`MAP_MIN`].
-    /// `NoMemory`: no room where it is and it may not move, no memory, or too many VMAs.
+    /// [`MayMove::Leave`] with another size. `Fault`: the old range is not inside one VMA. `Again`:
+    /// the limit on locked pages would be exceeded. `Perm`: below [`MAP_MIN`]. `NoMemory`: no free
+    /// range at the old place and moving is not allowed, no memory, or too many VMAs.
     pub fn mremap(&self, on: Backing<'_, A>, request: RemapRequest) -> Result<Vpn, SpaceError> {
         let _span = Span::<A>::enter(Func::DoMremap);
         let RemapRequest { from, old_pages, new_pages, may_move } = request;
@@ -58,7 +57,7 @@ impl<A: Machine> Space<A> {
                     }
                 }
                 MayMove::Leave if old_pages != new_pages => return Err(SpaceError::Inval),
-                // Since Linux 6.17; it was ENOMEM before.
+                // EINVAL since Linux 6.17; ENOMEM before.
                 _ if new_pages > VmaRange::USER.pages() => return Err(SpaceError::Inval),
                 _ => {}
             }
@@ -118,13 +117,13 @@ impl<A: Machine> Space<A> {
             }
         }
     }
-    /// Whether the VMA that ends with `old` can grow to `pages` from its start.
+    /// Whether the VMA that ends with `old` can grow to `pages` from the start of `old`.
     fn has_room(&self, change: &Change<'_, A>, old: VmaRange, pages: u64) -> bool {
         let new = VmaRange::with_pages(old.start(), pages);
         let more = new.and_then(|new| VmaRange::new(old.end(), new.end()));
         more.is_some_and(|more| change.tree.first_in(more).is_none())
     }
-    /// Room elsewhere; at the same distance from a huge page's start as before, if that can be had.
+    /// Chooses a free range elsewhere, if possible with the old offset from a huge page's start.
     fn place_for(
         &self,
         change: &Change<'_, A>,
@@ -143,8 +142,8 @@ impl<A: Machine> Space<A> {
         }
         self.place(change, &MapRequest::new(pages).at(Place::Any))
     }
-    /// Moves pages and VMA. Nothing has changed if it fails, but that with [`MayMove::To`] what was
-    /// mapped at the target may be gone, as in Linux.
+    /// Moves pages and VMA. On failure nothing has changed, except that with [`MayMove::To`]
+    /// mappings at the target may be gone, as in Linux.
     fn move_to(
         &self,
         on: Backing<'_, A>,
@@ -161,7 +160,7 @@ impl<A: Machine> Space<A> {
         if to.start() < MAP_MIN {
             return Err(SpaceError::Perm);
         }
-        // A target smaller than the source: the rest of the source goes.
+        // A target smaller than the source: the rest of the source is unmapped.
         let kept = old.pages().min(to.pages());
         let source = VmaRange::raw(old.start().get(), old.start().get() + kept);
         change.plan(1 + change.cuts(source) + change.cuts(old))?;
@@ -187,7 +186,7 @@ impl<A: Machine> Space<A> {
             return Err(SpaceError::NoMemory);
         }
         if request.may_move == MayMove::Leave {
-            // What stays is empty, and begins anew.
+            // The old VMA stays but is empty, and its indices start anew.
             if area.is_moved() {
                 self.moved.lock().forget(&area);
             }
@@ -203,7 +202,7 @@ impl<A: Machine> Space<A> {
         change.join_at(old.end());
         Ok(to.start())
     }
-    /// Where whole tables cannot be moved, huge pages are split first.
+    /// Splits huge pages if whole tables cannot be moved.
     fn split_for_move(
         &self,
         on: Backing<'_, A>,
@@ -241,7 +240,7 @@ impl<A: Machine> Space<A> {
     fn free_tables_of(&self, on: Backing<'_, A>, change: &Change<'_, A>, range: VmaRange) {
         let mut gather = Gather::new(&self.table);
         let mut sink = Retire(on);
-        // Only tables that stand for nothing else; nobody can fault here: the VMA is held.
+        // Tables that map other pages stay. No fault adds pages here: the VMA is locked.
         let bounds = change.bounds_of(range);
         self.table.free_tables(on.paging, &mut gather, &mut sink, range, bounds);
         gather.finish(on.paging, &mut sink);

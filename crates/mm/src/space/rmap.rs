@@ -1,10 +1,10 @@
-//! From a folio to the pages that it stands for.
+//! The reverse map: from a folio to the pages that map it.
 //!
-//! A folio says which family of address spaces may map it, and its index. Where an address space
-//! has not moved it, the index is the page's number; where mremap has, [`Moved`] says where to. A
-//! walk looks at the family's members, the last sole owner first, until it has seen as many entries
-//! as the folio has mappings. It locks each VMA as a page fault does, but only tries: what it
-//! cannot lock it leaves out, and its caller sees that mappings are left.
+//! A folio has a family of address spaces that may map it, and an index. Unless mremap has moved
+//! the VMA, the index is the page's number; [`Moved`] has the moves. A walk visits the members of
+//! the family, the last exclusive owner first, until it has seen as many entries as the folio has
+//! mappings. It locks each VMA as a page fault does: it only tries, and skips a VMA that it cannot
+//! lock. The caller then sees that mappings are left.
 
 use super::lock::VmaRead;
 use super::registry::Mapping;
@@ -19,7 +19,7 @@ use crate::tlb::{Batch, Extent, Leave};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, PageSize, Pfn, Span, planted};
 
-/// A stretch of folio indices that mremap has put elsewhere.
+/// A range of folio indices that mremap has moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stretch {
     index: u64,
@@ -27,7 +27,7 @@ struct Stretch {
     to: Vpn,
 }
 
-/// Where mremap has put what. More than one page may stand for an index.
+/// Where mremap has moved pages. More than one page may have the same index.
 pub(super) struct Moved {
     stretches: Vec<Stretch>,
 }
@@ -36,12 +36,12 @@ impl Moved {
     pub(super) const fn new() -> Self {
         Self { stretches: Vec::new() }
     }
-    /// Pages of `area` are where they are.
+    /// Records the range of `area`, which was moved.
     pub(super) fn note(&mut self, area: &Area) {
         let (pages, to) = (area.range.pages(), area.range.start());
         self.stretches.push(Stretch { index: area.origin, pages, to });
     }
-    /// They are no more.
+    /// Removes the range of `area`.
     pub(super) fn forget(&mut self, area: &Area) {
         let (from, to) = (area.range.start().get(), area.range.end().get());
         let mut kept = Vec::new();
@@ -65,14 +65,14 @@ impl Moved {
         });
         self.stretches.extend(kept);
     }
-    /// The `at`th page that may stand for `index`.
+    /// The `at`th page that may have `index`.
     fn page_of(&self, index: u64, at: usize) -> Option<Vpn> {
         let holds = |it: &&Stretch| index.wrapping_sub(it.index) < it.pages;
         self.stretches.iter().filter(holds).nth(at).map(|it| it.to.offset(index - it.index))
     }
 }
 
-/// Whether a walk has seen enough.
+/// Whether a walk continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Walk {
     On,
@@ -80,7 +80,7 @@ pub(super) enum Walk {
 }
 
 impl<A: Machine> Backing<'_, A> {
-    /// Shows `see` every entry of a single page that maps `folio`, under its table's lock.
+    /// Calls `see` for every entry of a single page that maps `folio`, under its table's lock.
     pub(super) fn each_entry(
         self,
         folio: Pfn,
@@ -146,7 +146,7 @@ impl<A: Machine> Space<A> {
     }
 }
 
-/// A single page.
+/// The extent of a single page.
 fn one(page: Vpn) -> Extent {
     Extent::Range(super::VmaRange::raw(page.get(), page.get() + 1), PageSize::Base)
 }
@@ -160,7 +160,7 @@ impl<A: Machine> Rmap<A> for Backing<'_, A> {
         }
         self.each_entry(pfn, |_, area, ptes, page| {
             found.locked |= area.flags.contains(AreaFlags::LOCKED);
-            // No flush: a translation that stays only makes the page look unused for longer.
+            // No flush: an outdated translation only makes the page look unused for longer.
             if ptes.get(page).flags().contains(PteFlags::ACCESSED) {
                 ptes.clear(page, PteFlags::ACCESSED);
                 found.accessed += 1;
@@ -179,9 +179,9 @@ impl<A: Machine> Rmap<A> for Backing<'_, A> {
             }
             let pte = ptes.take(page);
             match to {
-                // Who faults on the slot finds the same folio in the cache.
+                // A fault on the swap entry finds the same folio in the swap cache.
                 UnmapTo::Swap(_) => on.paging.tlb.defer(batch, space.asid(), one(page)),
-                // Who faults gets another folio: from then on nobody may read this one.
+                // A fault gets another folio: after the entry is gone, no CPU may read this one.
                 UnmapTo::Drop if planted!(RmapDropUnflushed) => {}
                 UnmapTo::Drop => {
                     let _ = on.paging.tlb.flush(space.asid(), one(page));
@@ -189,8 +189,8 @@ impl<A: Machine> Rmap<A> for Backing<'_, A> {
             }
             let dirty = pte.flags().contains(PteFlags::DIRTY);
             if dirty {
-                // Until the flush a CPU may go on writing: it knows that the entry was dirty. One
-                // that does not know reads the entry first, and faults.
+                // Until the flush a CPU whose translation is marked dirty may go on writing. A CPU
+                // whose translation is clean reads the entry before it writes, and faults.
                 if !planted!(RmapDirtyUnnoted) {
                     batch.note_dirty();
                 }

@@ -1,4 +1,4 @@
-//! Pages that are in swap, and memory for those that come back.
+//! Pages in swap, and memory for pages that are read back.
 
 use super::zap::folio_of;
 use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange, Vpn};
@@ -13,9 +13,10 @@ use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span, planted};
 use mmscale_frames::page_alloc::{AllocError, Gfp};
 
-/// How often memory is reclaimed in vain before the killer is asked (`MAX_RECLAIM_RETRIES`).
+/// Rounds of reclaim that free something but not enough, before the OOM killer is called
+/// (`MAX_RECLAIM_RETRIES`).
 const ATTEMPTS: u32 = 16;
-/// Nobody is killed for larger blocks (`PAGE_ALLOC_COSTLY_ORDER`).
+/// The OOM killer is not called for larger blocks (`PAGE_ALLOC_COSTLY_ORDER`).
 const COSTLY_ORDER: Order = match Order::new(3) {
     Some(order) => order,
     None => panic!("no such order"),
@@ -23,20 +24,19 @@ const COSTLY_ORDER: Order = match Order::new(3) {
 /// Folios that are isolated and reclaimed together.
 const BATCH: usize = 32;
 
-/// The kind of a swap entry whose page others may have too.
+/// Swap entry whose page other address spaces may have too.
 pub(super) const SHARED: u8 = 0;
-/// That of an entry whose page its address space had to itself, and still has (the exclusive
-/// marker of a swap entry): it may write to the page when that comes back, whoever else has
-/// references.
+/// Swap entry whose page its address space had exclusively, and still has (`pte_swp_exclusive`).
+/// The program may write to the page after swap-in even if the folio has other references.
 pub(super) const ALONE: u8 = 1;
 
 impl<A: Machine> Space<A> {
-    /// A swap entry of the tables is gone.
+    /// Frees the reference of a swap entry that was taken from the tables.
     pub(super) fn forget_swap(&self, on: Backing<'_, A>, (_, word): (u8, u64)) {
         on.swap.free(on.memory, SwapEntry::from_word(word), 1);
     }
-    /// The same; a folio that nobody has any more but the swap cache is the caller's to drop: the
-    /// reference that is returned.
+    /// Like [`Space::forget_swap`], but does not free a folio that only the swap cache has: returns
+    /// its reference for the caller to drop.
     pub(super) fn forget_swap_but_folio(
         &self,
         on: Backing<'_, A>,
@@ -44,17 +44,17 @@ impl<A: Machine> Space<A> {
     ) -> Option<Pfn> {
         on.swap.free_but_folio(on.memory, SwapEntry::from_word(word))
     }
-    /// A swap entry is copied.
+    /// Takes a reference for a copy of a swap entry.
     pub(super) fn share_swap(&self, on: Backing<'_, A>, (_, word): (u8, u64)) {
         on.swap.dup(SwapEntry::from_word(word));
     }
-    /// Whether the page is in memory all the same.
+    /// Whether the page of a swap entry is in the swap cache.
     pub(super) fn is_cached(&self, on: Backing<'_, A>, (_, word): (u8, u64)) -> bool {
         let found = on.swap.lookup(on.memory, SwapEntry::from_word(word));
         found.inspect(|&pfn| on.memory.put(pfn)).is_some()
     }
-    /// Gives the folio's slot back, if nobody else needs it. Under its table's lock, so the folio's
-    /// own lock is only tried.
+    /// Frees the folio's swap slot if no other entry names it. Called under a page-table lock, so
+    /// the folio lock is only tried.
     pub(super) fn drop_swap_cache(&self, on: Backing<'_, A>, folio: Pfn) -> bool {
         if !on.swap.trylock_folio(on.memory, folio) {
             return false;
@@ -63,7 +63,7 @@ impl<A: Machine> Space<A> {
         on.swap.unlock_folio(on.memory, folio);
         freed
     }
-    /// A page comes back from swap (`do_swap_page`).
+    /// Handles a fault on a page in swap (`do_swap_page`).
     pub(super) fn swap_in(
         &self,
         on: Backing<'_, A>,
@@ -83,7 +83,7 @@ impl<A: Machine> Space<A> {
         let pfn = match read? {
             Ok(pfn) => pfn,
             Err(SwapError::Io | SwapError::NoMemory(_)) => return Err(FaultError::Bus),
-            // Somebody has brought it in: the next attempt finds it.
+            // Another fault has brought it in: the retry finds it.
             Err(SwapError::Gone) => return Ok(()),
         };
         on.swap.lock_folio(on.memory, pfn);
@@ -98,12 +98,12 @@ impl<A: Machine> Space<A> {
         }
         Ok(())
     }
-    /// Whether a slot is given back as soon as its page is there (`should_try_to_free_swap`).
+    /// Whether a slot is freed as soon as its page is mapped (`should_try_to_free_swap`).
     fn drops_slot(&self, on: Backing<'_, A>, area: &Area) -> bool {
         on.swap.is_half_full() || area.flags.contains(AreaFlags::LOCKED)
     }
-    /// Puts the folio, whose lock the caller has, in the place of the swap entry `seen`. The
-    /// caller's reference goes with the mapping.
+    /// Maps the folio, which the caller has locked, instead of the swap entry `seen`. On success
+    /// the mapping takes over the caller's reference.
     fn map_swapped(
         &self,
         on: Backing<'_, A>,
@@ -118,10 +118,10 @@ impl<A: Machine> Space<A> {
             return false;
         }
         let folios = on.memory.folios;
-        // Nobody maps the folio. If no other entry names the slot either, it may still be on its
-        // way out of another address space, whose CPUs read it until they are told: then somebody
-        // has a reference beside the cache and us. A fork, which would copy the entry, waits for
-        // this VMA.
+        // The folio is not mapped. If no other entry names the slot, an address space that is
+        // reclaimed just now may still use the folio until its CPUs have flushed: then it has a
+        // reference in addition to the swap cache's and ours. A fork, which would copy the entry,
+        // waits for this VMA.
         let fresh = folios.word(pfn).maps() == 0;
         let last = || on.swap.count(entry) == 1 && on.memory.is_exclusive(pfn, 2);
         let alone = fresh && (matches!(seen.as_swap(), Some((ALONE, _))) || last());
@@ -141,10 +141,11 @@ impl<A: Machine> Space<A> {
         on.swap.free(on.memory, entry, 1);
         true
     }
-    /// `MADV_PAGEOUT`: isolates the folios of a part of a VMA and reclaims them, those that others
-    /// share excepted. As in Linux also where there is no swap: then they are put back.
+    /// `MADV_PAGEOUT`: isolates the folios of a part of a VMA and reclaims them, except shared
+    /// ones. Does so without swap too, as Linux does: then they are put back.
     pub(super) fn page_out(&self, on: Backing<'_, A>, part: VmaRange) -> Result<(), SpaceError> {
-        // What is in limbo is on no list, and cannot be isolated, though it may be in use again.
+        // Folios in limbo are on no LRU list and cannot be isolated, though they may be in use
+        // again.
         on.leave_limbo(Leave::Passed);
         let mut taken: Vec<Pfn> = Vec::new();
         for leaf in self.table.leaves(on.paging, part, Direction::Forward) {
@@ -175,7 +176,7 @@ impl<A: Machine> Space<A> {
         }
         Ok(())
     }
-    /// `MADV_WILLNEED`: brings pages in from swap, to the swap cache.
+    /// `MADV_WILLNEED`: reads pages from swap into the swap cache.
     pub(super) fn will_need(
         &self,
         on: Backing<'_, A>,
@@ -191,7 +192,7 @@ impl<A: Machine> Space<A> {
         }
         for word in wanted {
             let (entry, node) = (SwapEntry::from_word(word), self.node_for(area));
-            // It is advice: what cannot be had now is had when it is touched.
+            // This is advice: a page that cannot be read now is read by the fault.
             if let Ok(pfn) = on.swap.read_in(on.memory, entry, node, self.group, Gfp::KERNEL) {
                 on.memory.put(pfn);
             }
@@ -202,11 +203,11 @@ impl<A: Machine> Space<A> {
 }
 
 impl<A: Machine> Backing<'_, A> {
-    /// Whether the folio is of no file.
+    /// Whether the folio is anonymous.
     pub(super) fn is_anonymous(self, folio: Pfn) -> bool {
         self.memory.folios.word(folio).has(FolioFlags::ANON)
     }
-    /// One more entry names the slot.
+    /// Takes another reference to the slot.
     pub(super) fn dup_swap(self, entry: SwapEntry) {
         self.swap.dup(entry);
     }
@@ -214,7 +215,7 @@ impl<A: Machine> Backing<'_, A> {
         let scope = Scope { memory: self.memory, swap: self.swap, rmap: &self };
         self.reclaim.reclaim_pages(scope, isolated);
     }
-    /// A folio, reclaiming memory for it if there is none.
+    /// Allocates a folio, and reclaims memory if there is none.
     pub(super) fn new_folio(
         self,
         node: NodeId,
@@ -225,7 +226,7 @@ impl<A: Machine> Backing<'_, A> {
         let alloc = |more| self.memory.alloc_folio(node, order, gfp | more, what);
         self.with_room(node, order, alloc)
     }
-    /// The same for a folio of one page that is not born yet.
+    /// Like [`Backing::new_folio`], for a folio of one page that is not initialised yet.
     pub(super) fn new_unborn(
         self,
         node: NodeId,
@@ -236,8 +237,8 @@ impl<A: Machine> Backing<'_, A> {
         let alloc = |more| self.memory.alloc_unborn(node, order, gfp | more, what);
         self.with_room(node, order, alloc)
     }
-    /// Does what `alloc` does, making room for it as often as that helps; `alloc` is told what else
-    /// it may do.
+    /// Calls `alloc`, and reclaims memory and retries while that helps. `alloc` gets additional
+    /// flags for the allocation.
     #[inline]
     fn with_room<T>(
         self,
@@ -267,8 +268,9 @@ impl<A: Machine> Backing<'_, A> {
             }
         }
     }
-    /// Frees memory after `why`: the caller tries again, and may do what this says (the slow path
-    /// of `__alloc_pages`). `Oom`: there is none to be had. `Killed`: the caller is to end.
+    /// Frees memory after the failure `why`, and returns the additional flags for a retry (the slow
+    /// path of `__alloc_pages`). Fails with `Oom` if no memory can be freed, with `Killed` if the
+    /// caller is to exit.
     fn make_room(
         self,
         node: NodeId,
@@ -281,7 +283,7 @@ impl<A: Machine> Backing<'_, A> {
             FolioError::Frames(AllocError::NoMemory) => None,
             FolioError::Group(over) => {
                 self.memory.drain_stocks();
-                // What other CPUs had charged in advance may do.
+                // Charges that other CPUs have in stock may be enough.
                 if self.memory.groups.has_room(over.group, order.pages() as u32) {
                     return Ok(Gfp::empty());
                 }
@@ -308,8 +310,9 @@ impl<A: Machine> Backing<'_, A> {
             Outcome::Hopeless => Err(FaultError::Oom),
         }
     }
-    /// What a fault makes of a table that it could not have: somebody has mapped a page of the
-    /// other size meanwhile, and the next attempt tells; or there is no memory to be had.
+    /// Converts a failure to get a page table into the result of a fault. If another task has
+    /// mapped a page of the other size, the program retries the access; otherwise there is no
+    /// memory.
     pub(super) fn table_or_oom(self, why: TableError) -> Result<(), FaultError> {
         match why {
             TableError::Huge | TableError::Table => Ok(()),

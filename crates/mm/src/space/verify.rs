@@ -1,4 +1,4 @@
-//! Whether address spaces, page tables and folios agree: for tests, and for the end of a run.
+//! Checks that address spaces, page tables and folios agree: for tests, and for the end of a run.
 
 use super::zap::{PIECE, folio_of};
 use super::{Backing, Space, TreeDefect, VmaRange, Vpn};
@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use mmscale_arch::{Asid, Machine, Pfn};
 
-/// What all address spaces have.
+/// Sums over all address spaces.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct SpaceAudit {
     /// Address spaces.
@@ -18,35 +18,35 @@ pub struct SpaceAudit {
     pub vmas: u64,
     /// Pages of VMAs.
     pub pages: u64,
-    /// Entries that map frames, the frame of zeros not included; a huge page is one.
+    /// Entries that map frames, without the zero page; a huge page counts as one.
     pub mapped: u64,
-    /// Entries that name swap slots, one for each.
+    /// Swap slots that entries name, once for each entry.
     pub swapped: Vec<SwapEntry>,
 }
 
-/// What does not add up.
+/// An inconsistency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceDefect {
     /// The tree of VMAs is broken.
     Tree(TreeDefect),
-    /// The slots of VMAs are broken, or somebody holds the lock of one.
+    /// The slots of VMAs are broken, or a VMA's lock is held.
     Slots,
-    /// The VMA that starts at this page is another than its place in the tree says.
+    /// The VMA that starts at this page has another range than the tree says.
     Range(Vpn),
     /// The counts of pages are wrong.
     Pages,
     /// The page tables are broken.
     Table(TableDefect),
-    /// This page is mapped, but no VMA has it.
+    /// This page is mapped without a VMA.
     Stray(Vpn),
-    /// This page may be written to, and its VMA does not allow it.
+    /// This page is writable, but its VMA does not allow writing.
     Rights(Vpn),
-    /// The folio has this many mappings by its own count, and that many in the tables.
+    /// The folio: the mappings that it counts, and the mappings found in page tables.
     Maps(Pfn, u32, u32),
     /// The folio has fewer references than mappings.
     References(Pfn),
-    /// The folio is said to be one address space's alone, and others map it; or it may be written
-    /// to, and is not said to be alone.
+    /// The folio is marked exclusive but mapped by several address spaces, or it is writable but
+    /// not marked exclusive.
     Shared(Pfn),
 }
 
@@ -77,21 +77,20 @@ impl core::error::Error for SpaceDefect {}
 #[derive(Clone, Copy)]
 struct Mapped {
     entries: u32,
-    /// The first address space that was seen to map it.
+    /// The first address space found to map it.
     by: Asid,
-    /// Others do too.
+    /// Whether another address space maps it too.
     shared: bool,
-    /// Some entry allows writing.
+    /// Whether an entry allows writing.
     written: bool,
 }
 
 type Maps = BTreeMap<Pfn, Mapped>;
 
 impl<A: Machine> Backing<'_, A> {
-    /// Walks all address spaces: trees and tables sound, every mapped page in a VMA and with no
-    /// more rights than that, every folio mapped as often as it says, no folio's mappings lost, and
-    /// only those written to that one address space has alone.
-    /// While nothing changes.
+    /// Checks all address spaces: trees and tables are sound, every mapped page is in a VMA and has
+    /// no more rights than it, every folio counts its mappings correctly, and only exclusive folios
+    /// are writable. Called while nothing changes.
     pub fn verify(self) -> Result<SpaceAudit, SpaceDefect> {
         let mut audit = SpaceAudit::default();
         let mut maps = Maps::new();
@@ -205,7 +204,7 @@ impl<A: Machine> Space<A> {
             let mapped = maps.entry(folio).or_insert(new);
             mapped.entries += 1;
             mapped.shared |= mapped.by != by;
-            // Of a huge folio some pages may be shared, and others written to.
+            // Pages of a huge folio may be shared and others written to.
             mapped.written |= flags & (PteFlags::WRITE | PIECE) == PteFlags::WRITE;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! An address space and the tasks that run in it, as the out-of-memory killer sees them.
+//! An address space and its tasks, as the OOM killer sees them.
 
 use super::{Backing, EXITING, KILLED, ReapLock, Reaped, SKIP, Space, Spaces, VICTIM};
 use crate::group::GroupId;
@@ -10,8 +10,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use mmscale_arch::{Asid, Atomic, Machine};
 
 impl<A: Machine> Space<A> {
-    /// The calling task runs in this address space for as long as `run` runs: it is woken when the
-    /// address space is killed, and what it allocates is allocated for its process (`current->mm`).
+    /// Runs `run` as a thread of this address space (`current->mm`). [`Space::kill`] wakes the
+    /// calling task, and its allocations count as those of this process.
     pub fn run<R>(self: &Arc<Self>, on: Backing<'_, A>, run: impl FnOnce() -> R) -> R {
         let me = A::current();
         self.tasks.lock().push(me);
@@ -23,14 +23,13 @@ impl<A: Machine> Space<A> {
         drop(tasks);
         result
     }
-    /// Its process is to end: populating and copying stop where they are, and tasks that sleep wake
-    /// up to see it (a fatal signal).
+    /// Sends SIGKILL: populating and copying stop, and sleeping tasks wake to see it.
     pub fn kill(&self) {
         self.state.fetch_or(KILLED, AcqRel);
         self.tasks.lock().iter().for_each(|&task| A::unpark(task));
     }
-    /// Sets the adjustment of its score (`oom_score_adj`): -1000, never to be killed, to 1000.
-    /// `false`: it is not in that range. A fork inherits it.
+    /// Sets `oom_score_adj`, which a fork inherits: -1000 (never kill) to 1000. Returns `false` if
+    /// the value is out of range.
     pub fn set_oom_adjustment(&self, thousandths: i32) -> bool {
         let fine = (ADJ_MIN..=ADJ_MAX).contains(&thousandths);
         if fine {
@@ -38,7 +37,7 @@ impl<A: Machine> Space<A> {
         }
         fine
     }
-    /// The adjustment of its score.
+    /// Returns `oom_score_adj`.
     pub fn oom_adjustment(&self) -> i32 {
         self.adjustment.load(Acquire) as i32
     }
@@ -114,8 +113,8 @@ impl<A: Machine> Scene<A> for Backing<'_, A> {
 }
 
 impl<A: Machine> Spaces<A> {
-    /// Whether the calling task is a thread of a process that is to end, and that process is marked
-    /// as a victim then, so that it gets to its end.
+    /// Whether the calling task is a thread of a killed process. If so, marks this process as a
+    /// victim, so that it may use the reserve and exit.
     pub(super) fn is_caller_dying(&self, on: Backing<'_, A>) -> bool {
         let Some(own) = self.current() else { return false };
         let state = own.state.load(Acquire);

@@ -1,10 +1,11 @@
-//! VMAs by number: slots that outlive the VMAs in them.
+//! VMAs by id: slots that outlive the VMAs in them.
 //!
-//! A page fault finds a VMA without mmap_lock and then locks that VMA alone. Between the two the
-//! VMA may be gone and its slot may hold another. So slots are type-stable: a `T` is made with its
-//! slot, keeps its place, and is used by one VMA after another; a [`VmaId`] says which of them is
-//! meant. Whoever holds the slot's lock and then finds the id still live has the VMA that it
-//! looked for, as long as VMAs are removed only with that lock held for writing.
+//! A page fault finds a VMA without mmap_lock and then locks that VMA alone. Between the two steps
+//! the VMA may be removed and its slot may be used by another VMA. Slots are therefore type-stable:
+//! a `T` is made with its slot, does not move, and is used by one VMA after another. A [`VmaId`]
+//! distinguishes them by a generation. A reader that holds the lock in the slot, and then finds
+//! the id live, has the VMA that it looked up: a VMA is removed only with that lock held for
+//! writing.
 
 use super::NoMemory;
 use super::arena::{Arena, nth_of, number_of};
@@ -12,7 +13,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// One life of one slot. It fits a word: the slot's number, and a count of its lives.
+/// One VMA in one slot, as one word: the slot's number and the slot's generation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VmaId {
     slot: u32,
@@ -20,24 +21,24 @@ pub struct VmaId {
 }
 
 impl VmaId {
-    /// Which slot of its address space it is, counted from 0: for naming cache lines and locks.
+    /// The slot's index in its address space, counted from 0: for naming cache lines and locks.
     #[inline]
     pub const fn index(self) -> usize {
         nth_of(self.slot) as usize
     }
-    /// As one word; [`VmaId::from_word`] turns it back.
+    /// Returns the id as one word, for [`VmaId::from_word`].
     #[inline]
     pub const fn to_word(self) -> u64 {
         (self.generation as u64) << 32 | self.slot as u64
     }
-    /// From a word; any word makes an id, which may be of nothing that lives.
+    /// Makes an id of any word; the id need not be live.
     #[inline]
     pub const fn from_word(word: u64) -> Self {
         Self { slot: word as u32, generation: (word >> 32) as u32 }
     }
 }
 
-/// Generations are odd while a VMA is in the slot, even while it is free.
+/// A slot. Its generation is odd while a VMA uses it, and even while it is free.
 #[derive(Default)]
 struct Slot<T> {
     generation: AtomicU32,
@@ -46,7 +47,7 @@ struct Slot<T> {
     value: T,
 }
 
-/// Looks VMAs up by id, on any thread, with or without mmap_lock.
+/// Looks up VMAs by id, in any task, with or without mmap_lock.
 pub struct VmaLookup<T>(Arc<Arena<Slot<T>>>);
 
 impl<T> Clone for VmaLookup<T> {
@@ -56,29 +57,30 @@ impl<T> Clone for VmaLookup<T> {
 }
 
 impl<T> VmaLookup<T> {
-    /// What is in the slot of `id`, if `id` lives. It may cease to, until the VMA's lock is held:
-    /// ask [`VmaLookup::is_live`] then.
+    /// Returns the slot of `id` if `id` is live. The id may die until the VMA's lock is held: then
+    /// check [`VmaLookup::is_live`]. The `Acquire` load pairs with the `Release` stores in
+    /// [`VmaSlots::alloc`] and [`VmaSlots::free`].
     #[inline]
     pub fn get(&self, id: VmaId) -> Option<&T> {
         let slot = self.0.get(id.slot)?;
         (id.generation & 1 == 1 && slot.generation.load(Acquire) == id.generation)
             .then_some(&slot.value)
     }
-    /// Whether the VMA still is the one that was meant.
+    /// Whether `id` is live: its VMA was not removed.
     #[inline]
     pub fn is_live(&self, id: VmaId) -> bool {
         self.get(id).is_some()
     }
 }
 
-/// All VMAs of an address space, by number. Changed under mmap_lock, held for writing.
+/// All VMAs of an address space, by id. Changed with mmap_lock held for writing.
 pub struct VmaSlots<T> {
     lookup: VmaLookup<T>,
     /// The first free slot plus 1.
     free: u32,
     /// Slots on the free list.
     free_count: u32,
-    /// Slots that were ever used or freed: those below it are live or on the list.
+    /// Slots that exist; each of them is live or on the free list.
     made: u32,
     live: u32,
 }
@@ -90,20 +92,20 @@ impl<T: Default> Default for VmaSlots<T> {
 }
 
 impl<T: Default> VmaSlots<T> {
-    /// No VMAs.
+    /// Creates a table without VMAs.
     pub fn new() -> Self {
         let lookup = VmaLookup(Arc::new(Arena::new()));
         Self { lookup, free: 0, free_count: 0, made: 0, live: 0 }
     }
-    /// A way to look VMAs up that needs no mmap_lock.
+    /// Returns a reader that needs no mmap_lock.
     pub fn lookup(&self) -> VmaLookup<T> {
         self.lookup.clone()
     }
-    /// VMAs in use.
+    /// The number of VMAs.
     pub const fn len(&self) -> usize {
         self.live as usize
     }
-    /// Whether there is none.
+    /// Whether there is no VMA.
     pub const fn is_empty(&self) -> bool {
         self.live == 0
     }
@@ -116,8 +118,8 @@ impl<T: Default> VmaSlots<T> {
         }
         Ok(())
     }
-    /// A free slot. Its value is as the last VMA left it, and the caller's to set before the id is
-    /// put into the tree: until then nobody can find it.
+    /// Takes a free slot and starts a new id. The slot's value is what the last VMA left. The
+    /// caller sets it before it puts the id into the tree: no reader finds the id earlier.
     pub fn alloc(&mut self) -> Result<VmaId, NoMemory> {
         self.reserve(1)?;
         let number = self.free.checked_sub(1).ok_or(NoMemory)?;
@@ -129,8 +131,9 @@ impl<T: Default> VmaSlots<T> {
         slot.generation.store(generation, Release);
         Ok(VmaId { slot: number, generation })
     }
-    /// Ends the life of `id`: from now on it is of nothing. Returns whether it was live. The caller
-    /// holds the VMA's lock for writing, so that nobody else does, and lets it go afterwards.
+    /// Ends `id`: lookups fail afterwards. Returns whether it was live. The caller holds the
+    /// VMA's lock for writing and releases it afterwards: a reader that gets the lock then sees
+    /// that the id is dead.
     pub fn free(&mut self, id: VmaId) -> bool {
         if !self.lookup.is_live(id) {
             return false;
@@ -142,7 +145,7 @@ impl<T: Default> VmaSlots<T> {
         self.push_free(id.slot);
         true
     }
-    /// What is in the slot of `id`, if `id` lives.
+    /// Returns the slot of `id` if `id` is live.
     #[inline]
     pub fn get(&self, id: VmaId) -> Option<&T> {
         self.lookup.get(id)

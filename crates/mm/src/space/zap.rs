@@ -1,5 +1,5 @@
-//! Taking pages out: entries out of the tables, frames into the gather, and, once no CPU
-//! translates to them, to the LRU, which drops their references.
+//! Unmapping pages: entries are taken out of the tables, frames go into the gather, and after the
+//! flush the LRU drops their references.
 
 use super::{Backing, Space, VmaRange, Vpn};
 use crate::lru::BATCH;
@@ -12,23 +12,23 @@ use mmscale_arch::{ExitEvent, Func, Machine, Op, Order, PageSize, Pfn, Span, Tra
 
 /// Pages of a huge page.
 pub(super) const HUGE_PAGES: u64 = PageSize::Huge.pages();
-/// The order of its folio.
+/// The order of a huge page's folio.
 pub(super) const HUGE_ORDER: Order = match Order::new(9) {
     Some(order) => order,
     None => panic!("no order for huge pages"),
 };
 const _: () = assert!(HUGE_ORDER.pages() as u64 == HUGE_PAGES);
 
-/// An entry of a single page that is part of a huge folio.
+/// Marks the entry of a single page that is part of a huge folio.
 pub(super) const PIECE: PteFlags = PteFlags::SOFT;
 
-/// Where unmapped frames go: their references are dropped.
+/// Drops the references of unmapped frames.
 pub(super) struct Retire<'a, A: Machine>(pub(super) Backing<'a, A>);
 
 impl<A: Machine> Sink for Retire<'_, A> {
     fn release(&mut self, _: &Flushed, frames: &[Gathered]) {
         for some in frames.chunks(BATCH) {
-            // A folio that nobody maps any more would stay for its slot alone.
+            // A folio that is not mapped any more would be kept by its swap slot only.
             some.iter().for_each(|frame| self.0.swap.free_swap_cache(self.0.memory, frame.pfn));
             let mut folios = [(Pfn::new(0), 0); BATCH];
             for (folio, frame) in folios.iter_mut().zip(some) {
@@ -40,8 +40,8 @@ impl<A: Machine> Sink for Retire<'_, A> {
 }
 
 impl<A: Machine> Backing<'_, A> {
-    /// Frees frames that leave limbo; returns how many, in pages. Tasks only, with nothing held;
-    /// with [`Leave::All`] it sleeps.
+    /// Frees frames that leave limbo; returns their number in pages. Called in a task without
+    /// locks; sleeps with [`Leave::All`].
     pub fn leave_limbo(self, leave: Leave) -> u32 {
         let mut sink = Retire(self);
         let left = self.paging.tlb.leave_limbo(leave, |proof, frames| {
@@ -60,61 +60,61 @@ impl<A: Machine> Backing<'_, A> {
     }
 }
 
-/// The folio of the frame that an entry maps.
+/// Returns the folio of the frame that an entry maps.
 #[inline]
 pub(super) fn folio_of(pfn: Pfn, flags: PteFlags) -> Pfn {
     if flags.contains(PIECE) { Pfn::new(pfn.index() & !(HUGE_PAGES as usize - 1)) } else { pfn }
 }
 
-/// Whether the pages that are taken out were locked in memory.
+/// Whether the unmapped pages were locked in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Locked {
     No,
     Yes,
 }
 
-/// Where a folio goes that only the swap cache still has, when its slot's last entry is taken out.
+/// The treatment of a folio that only the swap cache has, when its slot's last entry is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Swapped {
-    /// It is freed at once (`free_swap_and_cache`).
+    /// It is freed immediately (`free_swap_and_cache`).
     Free,
-    /// Into the gather: it is freed with others.
+    /// It goes into the gather and is freed with others.
     Gather,
 }
 
-/// How many huge pages are taken out under one hold of their table's lock.
+/// How many huge pages are unmapped per acquisition of their table's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Huge {
     /// One.
     One,
-    /// All that are in a row.
+    /// All adjacent ones.
     Row,
 }
 
-/// How pages are taken out.
+/// How pages are unmapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Zap {
-    /// Who else may be at the entries.
+    /// The protection of the entries against other walkers.
     pub(super) hold: Hold,
-    /// What becomes of folios in the swap cache.
+    /// The treatment of folios in the swap cache.
     pub(super) swapped: Swapped,
     pub(super) huge: Huge,
 }
 
 impl Zap {
-    /// As in Linux.
+    /// As Linux does.
     const PLAIN: Self = Self { hold: Hold::Lock, swapped: Swapped::Free, huge: Huge::One };
-    /// By who has claimed the pages.
+    /// For a walker that has claimed the pages.
     pub(super) const fn claimed(hold: Hold) -> Self {
         Self { hold, swapped: Swapped::Gather, huge: Huge::Row }
     }
 }
 
 impl<A: Machine> Space<A> {
-    /// Takes out what `range` maps (`unmap_page_range`). What is gathered goes to `sink` when the
-    /// gather is full; the rest stays in it. Nobody else takes pages of `range` out for good: its
-    /// VMAs are held in some way, or gone. ENOMEM is not possible but for a part of a huge page,
-    /// whose table cannot be made: `false`, and that huge page stays.
+    /// Unmaps `range` (`unmap_page_range`). If the gather is full it is flushed and its frames are
+    /// freed; the rest stays in it. The caller makes sure that no other task removes the VMAs of
+    /// `range`: it holds mmap_lock or their locks, or has removed them. Returns `false` if a huge
+    /// page had to be split and there was no memory for the table: that huge page stays.
     pub(super) fn zap<'t>(
         &'t self,
         on: Backing<'_, A>,
@@ -124,7 +124,7 @@ impl<A: Machine> Space<A> {
     ) -> bool {
         self.zap_with(on, gather, range, locked, Zap::PLAIN)
     }
-    /// The same in another way.
+    /// Like [`Space::zap`], with the way of unmapping chosen by the caller.
     pub(super) fn zap_with<'t>(
         &'t self,
         on: Backing<'_, A>,
@@ -171,7 +171,7 @@ impl<A: Machine> Space<A> {
         }
         all
     }
-    /// One table's part; where to go on, if the gather is full.
+    /// Unmaps the pages of one table. Returns where to continue if the gather is full.
     fn zap_ptes(
         &self,
         on: Backing<'_, A>,
@@ -222,8 +222,8 @@ impl<A: Machine> Space<A> {
         A::work(Op::PteScan, empty);
         None
     }
-    /// The huge page at the beginning of `row`, and those that follow it in the same table; where
-    /// to go on, and whether the gather has room.
+    /// Unmaps the huge page at the start of `row` and those that follow it in the same table.
+    /// Returns where to continue, and whether the gather has room.
     fn zap_huge(
         &self,
         on: Backing<'_, A>,
@@ -250,7 +250,7 @@ impl<A: Machine> Space<A> {
             }
         }
     }
-    /// An entry that mapped the folio is gone; its reference is still there.
+    /// An entry that mapped the folio was taken; drops the mapping, but not the reference.
     pub(super) fn unmap_folio(&self, on: Backing<'_, A>, folio: Pfn, locked: Locked) {
         let _span = Span::<A>::enter(Func::FolioRemoveRmapPtes);
         on.memory.folios.remove_map(folio);

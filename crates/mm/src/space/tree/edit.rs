@@ -1,14 +1,14 @@
-//! Changes, with their memory in hand.
+//! Changes of the tree, with their memory reserved.
 
 use super::node::{CAP, Item, MERGE, MIN, Node, UNUSED, gap_of, word_of};
 use super::{Overlap, TreeWord, VmaEntry, VmaTree};
 use crate::space::{VmaRange, Vpn};
 use core::ops::Deref;
 
-/// Leave to change the tree, with nodes for as many added VMAs as were asked for.
+/// Permission to change the tree, with nodes for the requested number of added VMAs.
 ///
-/// It reads like the tree itself. Every change either happens or says why not and leaves all as
-/// it was. Adding more VMAs than were asked for is a bug of the caller and panics.
+/// It can be read like the tree itself. A change either succeeds or returns an error and leaves the
+/// tree unchanged. Adding more VMAs than requested is a caller's bug and panics.
 pub struct Edit<'a, V> {
     tree: &'a mut VmaTree<V>,
     grows: usize,
@@ -26,7 +26,7 @@ impl<'a, V: TreeWord> Edit<'a, V> {
     pub(super) fn new(tree: &'a mut VmaTree<V>, grows: usize) -> Self {
         Self { tree, grows }
     }
-    /// How many VMAs it may still add.
+    /// The number of VMAs that it may still add.
     pub const fn grows_left(&self) -> usize {
         self.grows
     }
@@ -35,7 +35,7 @@ impl<'a, V: TreeWord> Edit<'a, V> {
         assert!(self.grows > 0, "an edit adds no more VMAs than it was made for");
         self.grows -= 1;
     }
-    /// Adds a VMA, unless another one has some of its pages. O(log n). Adds one.
+    /// Adds a VMA. Fails if another VMA has some of its pages. O(log n). Adds one VMA.
     pub fn insert(&mut self, range: VmaRange, value: V) -> Result<(), Overlap> {
         let (start, end) = (range.start().get(), range.end().get());
         let item = Item { start, end, word: value.to_word() };
@@ -58,12 +58,12 @@ impl<'a, V: TreeWord> Edit<'a, V> {
         self.tree.insert_at(at, item, filled);
         Ok(())
     }
-    /// The VMA that holds `page`, to change it. O(log n).
+    /// Finds the VMA that holds `page`, to change it. O(log n).
     #[inline]
     pub fn at(&mut self, page: Vpn) -> Option<Found<'_, 'a, V>> {
         self.at_first_in(VmaRange::with_pages(page, 1)?)
     }
-    /// The first VMA that has a page of `range`, to change it. O(log n).
+    /// Finds the first VMA that has a page of `range`, to change it. O(log n).
     #[inline]
     pub fn at_first_in(&mut self, range: VmaRange) -> Option<Found<'_, 'a, V>> {
         if self.tree.height == 0 {
@@ -74,22 +74,22 @@ impl<'a, V: TreeWord> Edit<'a, V> {
         let item = leaf.item(at);
         (item.start < range.end().get()).then_some(Found { edit: self, item })
     }
-    /// Removes the VMA that holds `page`, and says what it was. O(log n).
+    /// Removes the VMA that holds `page`, and returns it. O(log n).
     pub fn remove(&mut self, page: Vpn) -> Option<VmaEntry<V>> {
         Some(self.at(page)?.remove())
     }
-    /// Puts another value to the VMA that holds `page`; gives the old one. O(log n).
+    /// Replaces the value of the VMA that holds `page`; returns the old value. O(log n).
     pub fn replace(&mut self, page: Vpn, value: V) -> Option<V> {
         Some(self.at(page)?.replace(value))
     }
-    /// Moves the ends of the VMA that holds `page` to those of `to`, as long as it keeps its place
-    /// between its neighbours. Gives the old range; `None` where no VMA holds `page`. O(log n).
+    /// Moves the ends of the VMA that holds `page` to those of `to`, which must not reach its
+    /// neighbours. Returns the old range; `None` if no VMA holds `page`. O(log n).
     pub fn resize(&mut self, page: Vpn, to: VmaRange) -> Option<Result<VmaRange, Overlap>> {
         Some(self.at(page)?.resize(to))
     }
-    /// Cuts the VMA that reaches across `at` in two. The lower part keeps its value, the upper one
-    /// gets what `upper` makes of it. Gives the two parts; `None`, and `upper` is not called, where
-    /// no VMA has pages on both sides. O(log n). Adds one.
+    /// Splits the VMA that extends across `at`. The lower part keeps its value, the upper part gets
+    /// `upper(value)`. Returns both parts. Returns `None`, without a call of `upper`, if no VMA has
+    /// pages on both sides. O(log n). Adds one VMA.
     pub fn split(
         &mut self,
         at: Vpn,
@@ -97,8 +97,8 @@ impl<'a, V: TreeWord> Edit<'a, V> {
     ) -> Option<(VmaEntry<V>, VmaEntry<V>)> {
         self.at(at)?.split(at, upper)
     }
-    /// Makes one of the VMA that ends at `at` and the one that starts there. It keeps the lower
-    /// one's value; gives it, and the upper one's value. `None` where no two VMAs meet. O(log n).
+    /// Merges the VMA that ends at `at` with the one that starts there. The merged VMA keeps the
+    /// lower value; returns it and the upper value. `None` if no two VMAs meet. O(log n).
     pub fn merge(&mut self, at: Vpn) -> Option<(VmaEntry<V>, V)> {
         let low = self.tree.find_before(at).filter(|low| low.range.end() == at)?;
         let high = self.tree.find(at).filter(|high| high.range.start() == at)?;
@@ -110,7 +110,7 @@ impl<'a, V: TreeWord> Edit<'a, V> {
     }
 }
 
-/// A VMA, and the tree knows the way to it: what is done with it needs no other search.
+/// A VMA with the path to it: changing it needs no further search.
 pub struct Found<'e, 'a, V> {
     edit: &'e mut Edit<'a, V>,
     item: Item,
@@ -122,7 +122,7 @@ impl<V: TreeWord> Found<'_, '_, V> {
     pub fn entry(&self) -> VmaEntry<V> {
         VmaEntry::of(self.item)
     }
-    /// Removes it.
+    /// Removes the VMA.
     #[inline]
     pub fn remove(self) -> VmaEntry<V> {
         self.edit.tree.remove_at();
@@ -138,7 +138,7 @@ impl<V: TreeWord> Found<'_, '_, V> {
     pub fn resize(self, to: VmaRange) -> Result<VmaRange, Overlap> {
         let (start, end) = (to.start().get(), to.end().get());
         let tree = &*self.edit.tree;
-        // Between the old ends there is nobody else; past them somebody may be in the way.
+        // The old range is free for it; outside the old range there may be a neighbour.
         let below = start < self.item.start && start < tree.end_before(self.item);
         let above = end > self.item.end && end > tree.start_after(self.item);
         if below || above {
@@ -167,14 +167,15 @@ impl<V: TreeWord> Found<'_, '_, V> {
 /// Where a node changed, and the largest gap there before and after.
 #[derive(Clone, Copy)]
 struct Change {
-    /// The entry that changed, or the last one if that one went.
+    /// The entry that changed; the last entry if that one was removed.
     at: usize,
     was: u64,
     is: u64,
 }
 
 impl Change {
-    /// The largest gap in `node`, which was `old` pages; `None` if only the whole node can tell.
+    /// The largest gap in `node`, which was `old` pages; `None` if the whole node has to be
+    /// scanned.
     #[inline]
     fn gap(self, old: u64) -> Option<u64> {
         if self.is >= old {
@@ -193,12 +194,12 @@ impl Change {
 }
 
 impl<V: TreeWord> VmaTree<V> {
-    /// The leaf that the path leads to, and the place in it.
+    /// The leaf that the path leads to, and the index in it.
     #[inline]
     fn place(&self) -> (&Node, usize) {
         (self.node(self.path.node(0)), self.path.at(0))
     }
-    /// Where the VMA before the one that the path leads to ends; 0 if there is none.
+    /// The end of the VMA before the one that the path leads to; 0 if there is none.
     fn end_before(&self, item: Item) -> u64 {
         let (leaf, at) = self.place();
         if at > 0 {
@@ -206,7 +207,7 @@ impl<V: TreeWord> VmaTree<V> {
         }
         self.find_before(Vpn::new(item.start)).map_or(0, |entry| entry.range.end().get())
     }
-    /// Where the VMA after the one that the path leads to starts; the address space's end if there
+    /// The start of the VMA after the one that the path leads to; the address space's end if there
     /// is none.
     fn start_after(&self, item: Item) -> u64 {
         let (leaf, at) = self.place();
@@ -217,15 +218,15 @@ impl<V: TreeWord> VmaTree<V> {
         let next = self.find(Vpn::new(item.end));
         next.map_or(Vpn::USER_END.get(), |entry| entry.range.start().get())
     }
-    /// Moves the ends of the VMA that the path leads to. It keeps its place.
+    /// Moves the ends of the VMA that the path leads to. Its position stays.
     fn set_span(&self, start: u64, end: u64) {
         let (leaf, at) = self.place();
         let was = leaf.gap_at(at, true);
         leaf.set_span(at, start, end);
         self.refresh_leaf(leaf, Change { at, was, is: leaf.gap_at(at, true) });
     }
-    /// Sets the sums above the leaf that the path leads to. A change amid the leaf that makes no
-    /// larger gap and takes none of the largest ends here.
+    /// Updates the sums above the leaf that the path leads to. Stops here if the change is in the
+    /// middle of the leaf and does not affect the largest gap.
     #[inline]
     fn refresh_leaf(&self, leaf: &Node, change: Change) {
         if self.height > 1 && change.is_inside(leaf) {
@@ -236,8 +237,8 @@ impl<V: TreeWord> VmaTree<V> {
         }
         self.refresh(0, Some(change));
     }
-    /// Sets the sums above the node at `level`, as far up as they differ. With the place of the
-    /// change most sums need no look at the rest of the node.
+    /// Updates the sums above the node at `level`, up to the first that does not change. With the
+    /// position of the change, most sums need no scan of the node.
     fn refresh(&self, level: usize, change: Option<Change>) {
         let (path, mut change) = (&self.path, change);
         for level in level..self.height - 1 {
@@ -264,11 +265,11 @@ impl<V: TreeWord> VmaTree<V> {
             change = Some(Change { at, was, is: above.gap_at(at, false) });
         }
     }
-    /// Puts `item` at `at` in the leaf that the path leads to, into a gap of `filled` pages there.
+    /// Inserts `item` at `at` in the leaf that the path leads to, into a gap of `filled` pages.
     fn insert_at(&mut self, at: usize, item: Item, filled: u64) {
         self.len += 1;
         let leaf = self.path.node(0);
-        // Addresses handed out in one direction: each goes next to the one before.
+        // Addresses that are handed out in one direction: each is inserted next to the last one.
         let row = self.newest == (leaf, at) || self.newest == (leaf, at.wrapping_sub(1));
         self.newest = (leaf, at);
         let leaf = self.node(leaf);
@@ -279,7 +280,7 @@ impl<V: TreeWord> VmaTree<V> {
         leaf.insert(at, item);
         self.refresh_leaf(leaf, Change { at, was: filled, is: leaf.gap_at(at, true) });
     }
-    /// The same where the leaf is full: splits full nodes on the way up.
+    /// Inserts into a full leaf: splits full nodes on the way up.
     fn insert_and_split(&mut self, at: usize, item: Item, row: bool) {
         let (mut at, mut item) = (at, item);
         for level in 0..self.height {
@@ -305,7 +306,7 @@ impl<V: TreeWord> VmaTree<V> {
             (at, item) = (above + 1, high);
         }
     }
-    /// Takes the VMA that the path leads to out.
+    /// Removes the VMA that the path leads to.
     fn remove_at(&mut self) {
         self.len -= 1;
         let (leaf, at) = self.place();
@@ -318,7 +319,7 @@ impl<V: TreeWord> VmaTree<V> {
         let is = leaf.gap_before(at);
         self.refresh_leaf(leaf, Change { at: at.min(leaf.len() - 1), was, is });
     }
-    /// Fills or merges nodes that have too few entries, from the leaf on the way up.
+    /// Refills or merges nodes with too few entries, from the leaf upwards.
     fn merge_up(&mut self) {
         for level in 0..self.height - 1 {
             if self.node(self.path.node(level)).len() >= MIN {
@@ -340,7 +341,7 @@ impl<V: TreeWord> VmaTree<V> {
         }
         self.lower_root();
     }
-    /// A root with no entries goes; one with a single child makes way for it.
+    /// Removes an empty root; replaces a root with one child by the child.
     fn lower_root(&mut self) {
         let (root, height) = (self.root, self.height);
         let node = self.node(root);
@@ -355,9 +356,9 @@ impl<V: TreeWord> VmaTree<V> {
     }
 }
 
-/// Shares the entries of a full node and one more with an empty node to its right: half each, or
-/// in a row where the new entry is, so that the node that the row leaves behind is as full as it
-/// became.
+/// Moves a part of a full node and one new entry to the empty node on its right: half of them, or,
+/// for insertions in a row, all after the new entry, so that the node left behind stays as full as
+/// it is.
 fn split_full(node: &Node, right: &Node, at: usize, item: Item, row: bool) {
     let keep = if row { at.clamp(MIN - 1, CAP - MIN) } else { CAP / 2 };
     node.move_tail(keep, right);
@@ -368,8 +369,8 @@ fn split_full(node: &Node, right: &Node, at: usize, item: Item, row: bool) {
     }
 }
 
-/// Moves entries between neighbours of which one has too few: all to the left if they leave room
-/// there, otherwise half each. Says whether the right one is empty now.
+/// Moves entries between two neighbours, one of which has too few: all to the left if they fit,
+/// otherwise half each. Returns whether the right node is empty now.
 fn level_out(left: &Node, right: &Node) -> bool {
     let total = left.len() + right.len();
     if total <= MERGE {

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 const HEIGHT_BITS: u32 = 8;
 
-/// Root and height as one word, so that nobody sees one without the other.
+/// Root and height as one word, so that a reader sees a consistent pair.
 #[inline]
 pub(super) fn root_word(root: u32, height: usize) -> u64 {
     u64::from(root) << HEIGHT_BITS | height as u64
@@ -17,11 +17,12 @@ pub(super) fn root_word(root: u32, height: usize) -> u64 {
 
 /// Finds VMAs without mmap_lock.
 ///
-/// While nobody changes the tree the answer is that of [`super::VmaTree::get`]. While somebody
-/// does, it is a hint: it may be missing, out of date, or a word that is no value. It always ends
-/// after as many steps as a tree can have levels, and never reads anything but nodes.
+/// While the tree is not being changed, the result is that of [`super::VmaTree::get`]. During a
+/// change it is a hint: it may be missing, outdated, or a word that is no value. The search ends
+/// after at most as many steps as a tree can have levels, and reads only nodes. All loads are
+/// `Relaxed`: the caller orders them, see the table in `space::lock`.
 ///
-/// It says nothing to the machine: who uses it charges the look-up and touches the lines.
+/// It charges nothing to the machine: the caller charges the lookup and touches the cache lines.
 pub struct VmaFinder<V> {
     shared: Arc<Shared>,
     values: PhantomData<fn() -> V>,

@@ -1,25 +1,25 @@
-//! Finding a gap: the lowest or the highest that is large enough.
+//! Finding the lowest or the highest gap that is large enough.
 //!
-//! A subtree that lies wholly inside the window and knows a gap of the size has the answer; one
-//! that does not is skipped. Only the subtrees at the window's edges can disappoint, one on each
+//! A subtree that lies inside the window and has a gap of the size contains the answer; a subtree
+//! without such a gap is skipped. Only the subtrees at the window's edges can fail, one at each
 //! level, so both searches are O(log n).
 //!
-//! With an alignment of a pages a gap of `pages + a - 1` fits wherever it lies. The lowest (or
-//! highest) gap of that size is taken. Only when there is none, gaps of at least `pages` are tried
-//! one by one: some may happen to lie right.
+//! With an alignment of a pages, a gap of `pages + a - 1` always suffices. The lowest (or highest)
+//! gap of that size is taken. Only if there is none, gaps of at least `pages` are tried one by one:
+//! some may be aligned by chance.
 
 use super::node::{Item, Node};
 use super::{TreeWord, VmaTree};
 use crate::space::{VmaRange, Vpn};
 
-/// What is asked of a gap.
+/// The arguments of a search for a gap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GapRequest {
-    /// Pages, at least 1.
+    /// The number of pages, at least 1.
     pub pages: u64,
     /// The first page's number is a multiple of this power of two, in pages.
     pub align_pages: u64,
-    /// All pages are in here.
+    /// All pages are inside this range.
     pub within: VmaRange,
 }
 
@@ -28,31 +28,31 @@ impl GapRequest {
     pub const fn new(pages: u64) -> Self {
         Self { pages, align_pages: 1, within: VmaRange::USER }
     }
-    /// At a multiple of `align_pages`.
+    /// Sets the alignment, in pages.
     #[must_use]
     pub const fn aligned(self, align_pages: u64) -> Self {
         Self { align_pages, ..self }
     }
-    /// Inside `within`.
+    /// Sets the range to search.
     #[must_use]
     pub const fn within(self, within: VmaRange) -> Self {
         Self { within, ..self }
     }
 }
 
-/// A request made ready. All numbers are pages.
+/// A prepared request. All numbers are pages.
 struct Want {
     pages: u64,
     /// Alignment minus 1.
     mask: u64,
-    /// A gap of at least this size is tried.
+    /// The smallest gap that is tried.
     size: u64,
     low: u64,
     high: u64,
 }
 
 impl Want {
-    /// The lowest fitting place in the gap `from .. to`, as far as it is inside the window.
+    /// The lowest fitting page in the gap `from .. to`, inside the window.
     #[inline]
     fn lowest(&self, from: u64, to: u64) -> Option<u64> {
         let (from, to) = (from.max(self.low), to.min(self.high));
@@ -62,7 +62,7 @@ impl Want {
         let start = (from + self.mask) & !self.mask;
         (start + self.pages <= to).then_some(start)
     }
-    /// The highest one.
+    /// The highest fitting page in the gap `from .. to`, inside the window.
     #[inline]
     fn highest(&self, from: u64, to: u64) -> Option<u64> {
         let (from, to) = (from.max(self.low), to.min(self.high));
@@ -72,7 +72,7 @@ impl Want {
         let start = (to - self.pages) & !self.mask;
         (start >= from).then_some(start)
     }
-    /// Whether the inside of `child` may hold such a gap, in the window.
+    /// Whether `child` may contain such a gap, inside the window.
     #[inline]
     fn may_hold(&self, child: Item) -> bool {
         child.gap() >= self.size && child.end > self.low && child.start < self.high
@@ -80,12 +80,12 @@ impl Want {
 }
 
 impl<V: TreeWord> VmaTree<V> {
-    /// The free pages of `request` that lie lowest. `None` when there are none, and for a request
-    /// that makes no sense: no pages, or an alignment that is no power of two.
+    /// Returns the lowest free range for `request`. `None` if there is none, or for an invalid
+    /// request: no pages, or an alignment that is not a power of two.
     pub fn lowest_gap(&self, request: &GapRequest) -> Option<VmaRange> {
         search(request, |want| self.lowest_in_all(want))
     }
-    /// The free pages of `request` that lie highest. `None` as for [`VmaTree::lowest_gap`].
+    /// Returns the highest free range for `request`. `None` as for [`VmaTree::lowest_gap`].
     pub fn highest_gap(&self, request: &GapRequest) -> Option<VmaRange> {
         search(request, |want| self.highest_in_all(want))
     }
@@ -97,8 +97,8 @@ impl<V: TreeWord> VmaTree<V> {
         let inside = self.lowest_in(root, self.height - 1, want.low, want);
         inside.or_else(|| want.lowest(root.end(root.len() - 1), want.high))
     }
-    /// The lowest fitting place that ends before the last VMA of `node`. Pages before its first
-    /// one are free from `from` on.
+    /// The lowest fitting page before the last VMA of `node`. Pages from `from` to its first VMA
+    /// are free.
     fn lowest_in(&self, node: &Node, level: usize, from: u64, want: &Want) -> Option<u64> {
         let first = node.first_ending_after(want.low);
         let mut from = if first == 0 { from } else { node.end(first - 1) };
@@ -129,8 +129,8 @@ impl<V: TreeWord> VmaTree<V> {
         let inside = self.highest_in(root, self.height - 1, want.high, want);
         inside.or_else(|| want.highest(want.low, root.start(0)))
     }
-    /// The highest fitting place that starts after the first VMA of `node`. Pages after its last
-    /// one are free up to `to`.
+    /// The highest fitting page after the first VMA of `node`. Pages from its last VMA to `to` are
+    /// free.
     fn highest_in(&self, node: &Node, level: usize, to: u64, want: &Want) -> Option<u64> {
         let end = node.starting_before(want.high);
         let mut to = if end == node.len() { to } else { node.start(end) };
@@ -155,7 +155,7 @@ impl<V: TreeWord> VmaTree<V> {
     }
 }
 
-/// Searches for a gap that fits anyhow, then for one that happens to.
+/// Searches for a gap that fits with any offset, then for one that is aligned by chance.
 fn search(request: &GapRequest, find: impl Fn(&Want) -> Option<u64>) -> Option<VmaRange> {
     let &GapRequest { pages, align_pages, within } = request;
     if pages == 0 || !align_pages.is_power_of_two() || pages > within.pages() {

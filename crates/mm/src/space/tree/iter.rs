@@ -1,4 +1,4 @@
-//! Walking along the VMAs, from either end.
+//! Iterating over the VMAs, from either end.
 
 use super::node::{Item, UNUSED};
 use super::{Path, TreeWord, VmaEntry, VmaTree};
@@ -7,7 +7,7 @@ use crate::space::VmaRange;
 /// The VMAs that have a page of a range, lowest first; highest first from the back.
 pub struct Iter<'a, V> {
     tree: &'a VmaTree<V>,
-    /// Pages before it are done from the front, pages from `high` on from the back.
+    /// Pages below `low` are done from the front, pages from `high` on from the back.
     low: u64,
     high: u64,
     front: Option<Path>,
@@ -19,7 +19,7 @@ impl<'a, V: TreeWord> Iter<'a, V> {
         let (low, high) = (range.start().get(), range.end().get());
         Self { tree, low, high, front: None, back: None }
     }
-    /// The next one from the front, whether or not it is still in the range.
+    /// The next VMA from the front, whether or not it is still in the range.
     fn step(&mut self) -> Option<Item> {
         let tree = self.tree;
         if tree.height == 0 {
@@ -37,7 +37,7 @@ impl<'a, V: TreeWord> Iter<'a, V> {
         }
         Some(tree.node(path.node(0)).item(path.at(0)))
     }
-    /// The next one from the back.
+    /// The next VMA from the back.
     fn step_back(&mut self) -> Option<Item> {
         let tree = self.tree;
         if tree.height == 0 {
@@ -86,7 +86,7 @@ impl<V: TreeWord> DoubleEndedIterator for Iter<'_, V> {
 impl<V: TreeWord> core::iter::FusedIterator for Iter<'_, V> {}
 
 impl<V: TreeWord> VmaTree<V> {
-    /// The way to the first VMA that ends after `page`. There is a root.
+    /// The path to the first VMA that ends after `page`. There is a root.
     fn path_to(&self, page: u64) -> Option<Path> {
         let mut path = Path::NONE;
         let mut index = self.root;
@@ -100,7 +100,7 @@ impl<V: TreeWord> VmaTree<V> {
         }
         Some(path)
     }
-    /// The way to the last VMA that starts before `page`. There is a root.
+    /// The path to the last VMA that starts before `page`. There is a root.
     fn path_before(&self, page: u64) -> Option<Path> {
         let mut path = Path::NONE;
         let mut index = self.root;
@@ -111,7 +111,7 @@ impl<V: TreeWord> VmaTree<V> {
         }
         Some(path)
     }
-    /// Turns a path to the first VMA of the next leaf; says whether there is one.
+    /// Moves a path to the first VMA of the next leaf; returns whether there is one.
     fn next_leaf(&self, path: &mut Path) -> bool {
         let room = |&level: &usize| path.at(level) + 1 < self.node(path.node(level)).len();
         let Some(top) = (1..self.height).find(room) else { return false };
@@ -122,7 +122,7 @@ impl<V: TreeWord> VmaTree<V> {
         }
         true
     }
-    /// Turns a path to the last VMA of the leaf before; says whether there is one.
+    /// Moves a path to the last VMA of the previous leaf; returns whether there is one.
     fn previous_leaf(&self, path: &mut Path) -> bool {
         let Some(top) = (1..self.height).find(|&level| path.at(level) > 0) else { return false };
         path.steps[top].1 -= 1;

@@ -1,12 +1,12 @@
 //! The VMAs of an address space in order: a B-tree of page ranges that knows its gaps.
 //!
-//! Every entry above the leaves says how far its subtree reaches and how large the largest gap in
-//! it is, so that the lowest or highest gap of a size is found in one way down. Nodes live in the
-//! tree's own arena and know one another by number.
+//! Every entry above the leaves has the range of its subtree and the largest gap in it, so that the
+//! lowest or highest gap of a size is found in one descent. Nodes are in the tree's own arena and
+//! refer to each other by number.
 //!
 //! Memory comes first: [`VmaTree::edit`] takes as many nodes as its changes can need at worst, or
-//! fails with nothing changed. What is done with the [`Edit`] cannot run out of memory, so an
-//! operation made of several steps never stops half-way.
+//! fails with nothing changed. Changes through the [`Edit`] cannot run out of memory, so an
+//! operation of several steps never stops half-way.
 
 mod edit;
 mod finder;
@@ -29,8 +29,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use node::{Item, MAX_HEIGHT, Node, UNUSED};
 
-/// A value that fits a word of a leaf. A [`VmaFinder`] may read a word that is no value at all, so
-/// any word must make some value.
+/// A value that fits a word of a leaf. A [`VmaFinder`] may read a word that is no value, so every
+/// word must convert to some value.
 pub trait TreeWord: Copy {
     /// The value as a word.
     fn to_word(self) -> u64;
@@ -65,7 +65,7 @@ impl TreeWord for u64 {
 pub struct VmaEntry<V> {
     /// Its pages.
     pub range: VmaRange,
-    /// What is kept for it.
+    /// The value kept for it.
     pub value: V,
 }
 
@@ -76,7 +76,7 @@ impl<V: TreeWord> VmaEntry<V> {
     }
 }
 
-/// Another VMA lies in the way: nothing was changed.
+/// Another VMA overlaps: nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overlap;
 
@@ -89,7 +89,7 @@ pub enum InsertError {
     Overlap,
 }
 
-/// What a [`VmaFinder`] sees too.
+/// The part of the tree that a [`VmaFinder`] reads too.
 struct Shared {
     nodes: Arena<Node>,
     /// The root's number above 8 bits of height. At height 0 there is no root.
@@ -105,7 +105,7 @@ impl Shared {
 
 /// The VMAs of an address space.
 ///
-/// `V` is kept for each VMA: in the kernel a [`VmaId`]. Numbers of operations below are for n VMAs.
+/// `V` is kept for each VMA: in the kernel a [`VmaId`]. The costs below are for n VMAs.
 pub struct VmaTree<V> {
     shared: Arc<Shared>,
     root: u32,
@@ -115,16 +115,16 @@ pub struct VmaTree<V> {
     /// The first free node plus 1.
     free: u32,
     free_count: u32,
-    /// Nodes that were ever granted: in the tree or on the free list.
+    /// Nodes that exist: in the tree or on the free list.
     made: u32,
-    /// The leaf that the last VMA was put into, and where.
+    /// The leaf and index of the last insertion.
     newest: (u32, usize),
-    /// The way that the change in hand went down. Kept here: on the stack it would be copied.
+    /// The path of the current change. It is kept here: on the stack it would be copied.
     path: Path,
     values: PhantomData<fn(V) -> V>,
 }
 
-/// A way from the root to an entry: at each level the node and the entry in it.
+/// A path from the root to an entry: at each level the node and the index in it.
 struct Path {
     steps: [(u32, u32); MAX_HEIGHT],
 }
@@ -155,7 +155,7 @@ impl<V> VmaTree<V> {
 }
 
 impl<V: TreeWord> VmaTree<V> {
-    /// No VMAs, no nodes.
+    /// Creates a tree without VMAs and nodes.
     pub fn new() -> Self {
         let shared = Shared { nodes: Arena::new(), root: AtomicU64::new(0) };
         Self {
@@ -171,28 +171,28 @@ impl<V: TreeWord> VmaTree<V> {
             values: PhantomData,
         }
     }
-    /// A reader for page faults, which needs no mmap_lock.
+    /// Returns a reader for page faults, which needs no mmap_lock.
     pub fn finder(&self) -> VmaFinder<V> {
         VmaFinder::new(Arc::clone(&self.shared))
     }
-    /// VMAs.
+    /// The number of VMAs.
     pub const fn len(&self) -> usize {
         self.len
     }
-    /// Whether there is none.
+    /// Whether there is no VMA.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
-    /// Nodes granted so far, in the tree or in reserve. They are kept until the tree is dropped.
+    /// Nodes in the tree or in reserve. They are kept until the tree is dropped.
     pub const fn nodes(&self) -> usize {
         self.made as usize
     }
-    /// The VMA that holds `page`. O(log n).
+    /// Returns the VMA that holds `page`. O(log n).
     #[inline]
     pub fn get(&self, page: Vpn) -> Option<VmaEntry<V>> {
         self.find(page).filter(|entry| entry.range.start() <= page)
     }
-    /// The VMA that holds `page`, or else the first one after it. O(log n).
+    /// Returns the VMA that holds `page`, or else the first one after it. O(log n).
     #[inline]
     pub fn find(&self, page: Vpn) -> Option<VmaEntry<V>> {
         if self.height == 0 {
@@ -200,7 +200,7 @@ impl<V: TreeWord> VmaTree<V> {
         }
         let mut node = self.node(self.root);
         let mut at = node.first_ending_after(page.get());
-        // Only the root can end too early: below, the parent has said that it does not.
+        // Only the root can end too early: below it, the parent's entry excludes that.
         if node.end(at) == UNUSED {
             return None;
         }
@@ -211,8 +211,8 @@ impl<V: TreeWord> VmaTree<V> {
         }
         Some(VmaEntry::of(node.item(at)))
     }
-    /// The last VMA that starts before `page`: the one that holds the page before it, or else the
-    /// nearest below. O(log n).
+    /// Returns the last VMA that starts before `page`: the one that holds the page before it, or
+    /// else the nearest below. O(log n).
     #[inline]
     pub fn find_before(&self, page: Vpn) -> Option<VmaEntry<V>> {
         if self.height == 0 {
@@ -226,7 +226,7 @@ impl<V: TreeWord> VmaTree<V> {
         }
         Some(VmaEntry::of(node.item(at)))
     }
-    /// The first VMA that has a page of `range`. O(log n).
+    /// Returns the first VMA that has a page of `range`. O(log n).
     #[inline]
     pub fn first_in(&self, range: VmaRange) -> Option<VmaEntry<V>> {
         self.find(range.start()).filter(|entry| entry.range.start() < range.end())
@@ -236,17 +236,17 @@ impl<V: TreeWord> VmaTree<V> {
         self.range(VmaRange::USER)
     }
     /// The VMAs that have a page of `range`, whole, from either end. O(log n) for the first of each
-    /// end, O(1) for the following.
+    /// end, O(1) for the following ones.
     pub fn range(&self, range: VmaRange) -> Iter<'_, V> {
         Iter::new(self, range)
     }
-    /// Takes memory for `grows` changes that add a VMA (insert or split). Changes that add none
+    /// Reserves memory for `grows` changes that add a VMA (insert or split). Changes that add none
     /// need no memory. O(1) unless nodes must be made.
     pub fn edit(&mut self, grows: usize) -> Result<Edit<'_, V>, NoMemory> {
         self.edit_with(grows, || Ok(()))
     }
-    /// As [`VmaTree::edit`], asking `grant` before each node that is made: to charge it, or to
-    /// refuse. What was granted before a refusal stays in reserve.
+    /// Like [`VmaTree::edit`], but calls `grant` before each node that is made: to charge it, or to
+    /// refuse. Nodes that were granted before a refusal stay in reserve.
     pub fn edit_with(
         &mut self,
         grows: usize,
@@ -255,18 +255,18 @@ impl<V: TreeWord> VmaTree<V> {
         self.reserve(grows, grant)?;
         Ok(Edit::new(self, grows))
     }
-    /// [`Edit::insert`] on its own.
+    /// Does [`Edit::insert`] as a single change.
     pub fn insert(&mut self, range: VmaRange, value: V) -> Result<(), InsertError> {
         let mut edit = self.edit(1).map_err(|NoMemory| InsertError::NoMemory)?;
         edit.insert(range, value).map_err(|Overlap| InsertError::Overlap)
     }
-    /// [`Edit::remove`] on its own.
+    /// Does [`Edit::remove`] as a single change.
     pub fn remove(&mut self, page: Vpn) -> Option<VmaEntry<V>> {
         Edit::new(self, 0).remove(page)
     }
 
-    /// Enough free nodes for `grows` times a split of every level and a new root; the root may
-    /// rise while they go on.
+    /// Reserves free nodes for `grows` times a split of every level and a new root; the root may
+    /// rise in between.
     #[inline]
     fn reserve(
         &mut self,
@@ -283,7 +283,7 @@ impl<V: TreeWord> VmaTree<V> {
         }
         Ok(())
     }
-    /// A node from the reserve, empty.
+    /// Takes an empty node from the reserve.
     fn take_node(&mut self) -> u32 {
         assert!(self.free != 0, "an edit adds no more VMAs than it was made for");
         let index = self.free - 1;
@@ -294,19 +294,19 @@ impl<V: TreeWord> VmaTree<V> {
         self.free_count -= 1;
         index
     }
-    /// A node that left the tree, back to the reserve.
+    /// Returns a node that left the tree to the reserve.
     fn give_node(&mut self, index: u32) {
         self.node(index).set_link(self.free);
         self.free = index + 1;
         self.free_count += 1;
     }
-    /// Another root, for the finders too.
+    /// Sets the root, for finders too.
     fn set_root(&mut self, root: u32, height: usize) {
         (self.root, self.height) = (root, height);
         self.shared.root.store(finder::root_word(root, height), Relaxed);
     }
-    /// Turns the path to the first VMA that ends after `page`, or else behind the last one. There
-    /// is a root.
+    /// Sets the path to the first VMA that ends after `page`, or else to the position after the
+    /// last one. There is a root.
     #[inline]
     fn go_to(&mut self, page: u64) {
         let nodes = &*self.shared;
@@ -317,7 +317,7 @@ impl<V: TreeWord> VmaTree<V> {
             self.path = self.path_to_end();
             return;
         }
-        // Below the root there is always one: the parent has said so.
+        // Below the root there is always one: the parent's entry guarantees it.
         for step in self.path.steps[..self.height].iter_mut().skip(1).rev() {
             *step = (index, at as u32);
             index = node.child(at);
@@ -327,7 +327,7 @@ impl<V: TreeWord> VmaTree<V> {
         }
         self.path.steps[0] = (index, at as u32);
     }
-    /// The way behind the last VMA. There is a root.
+    /// The path to the position after the last VMA. There is a root.
     fn path_to_end(&self) -> Path {
         let mut path = Path::NONE;
         let mut index = self.root;

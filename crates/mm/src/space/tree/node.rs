@@ -1,12 +1,12 @@
-//! A node: up to [`CAP`] entries in order, each a span of pages and a word.
+//! A node: up to [`CAP`] entries in order, each a range of pages and a word.
 //!
-//! In a leaf an entry is a VMA, and its word is the value kept for it. Above, an entry sums up a
-//! child: from its first VMA's start to its last one's end, and in the word the largest gap
-//! between two VMAs inside, with the child's number. So a change below alters nothing but the
-//! entries on the way up to the root, and only as long as the sum differs.
+//! In a leaf an entry is a VMA, and its word is the value kept for it. Above the leaves an entry
+//! summarises a child: its range extends from its first VMA's start to its last one's end, and its
+//! word has the largest gap between two VMAs inside and the child's number. A change below alters
+//! only the entries on the path to the root, and only up to the first sum that does not change.
 //!
 //! All fields are atomics because a page fault may read a node while it changes, see
-//! [`super::VmaFinder`]. They order nothing and cost what plain fields do.
+//! [`super::VmaFinder`]. They are relaxed, order nothing, and cost as much as plain fields.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -15,14 +15,14 @@ use core::sync::atomic::Ordering::Relaxed;
 pub(super) const CAP: usize = 15;
 /// The fewest entries of a node that is not the root.
 pub(super) const MIN: usize = CAP / 3;
-/// Two neighbours that have no more entries than this together become one.
+/// Two neighbours with at most this many entries together are merged.
 pub(super) const MERGE: usize = CAP * 3 / 4;
-/// Enough for as many nodes as an arena can have.
+/// Levels for as many nodes as an arena can have.
 pub(super) const MAX_HEIGHT: usize = 13;
-/// Bits of a word that hold a child's number; the gap has the others.
+/// Bits of a word that hold a child's number; the other bits hold the gap.
 const CHILD_BITS: u32 = crate::space::arena::NUMBER_BITS;
 
-/// Where an unused entry starts and ends: after every page.
+/// Start and end of an unused entry: after every page.
 pub(super) const UNUSED: u64 = u64::MAX;
 
 const _: () = assert!(MIN >= 2 && MERGE.div_ceil(2) >= MIN && MERGE <= CAP);
@@ -61,7 +61,7 @@ pub(super) fn word_of(gap: u64, child: u32) -> u64 {
     gap << CHILD_BITS | u64::from(child)
 }
 
-/// The gap that a word above the leaves tells, in pages.
+/// The gap in a word above the leaves, in pages.
 #[inline]
 pub(super) fn gap_of(word: u64) -> u64 {
     word >> CHILD_BITS
@@ -72,7 +72,7 @@ fn child_of(word: u64) -> u32 {
     (word & ((1 << CHILD_BITS) - 1)) as u32
 }
 
-/// Places of a node's arrays: one more than entries, so that a mask keeps every index inside.
+/// Elements of a node's arrays: one more than entries, so that a mask keeps every index inside.
 const PLACES: usize = 16;
 const MASK: usize = PLACES - 1;
 const _: () = assert!(CAP == PLACES - 1 && PLACES.is_power_of_two());
@@ -86,10 +86,10 @@ struct Pair {
 
 /// A node of either kind.
 ///
-/// A search compares ends, then reads the word of what it found. Four pairs are a cache line and a
-/// quarter of the node: three lines are asked for at once, and mostly the word is in one of them.
-/// The last place is never an entry: its end and start are [`UNUSED`], its word is the number of
-/// entries, or on the free list the link to the next node.
+/// A search compares ends, then reads the word of the entry that it found. Four pairs are a cache
+/// line and a quarter of the node: three lines are fetched in parallel, and in most cases the word
+/// is in one of them. The last element is never an entry: its end and start are [`UNUSED`], its
+/// word is the number of entries, or on the free list the link to the next node.
 #[repr(C, align(128))]
 pub(super) struct Node {
     pairs: [Pair; PLACES],
@@ -108,10 +108,11 @@ impl Default for Node {
     }
 }
 
-/// How many places satisfy `ahead`, which holds for the first ones only, never for the last.
+/// The number of elements for which `ahead` holds. It holds for a prefix of them, and never for the
+/// last.
 ///
-/// First which quarter, then how many in it: no branches, since what they would have to predict is
-/// random, and the cache lines are asked for at once.
+/// First finds the quarter, then the count inside it: without branches, which would be
+/// unpredictable, and with the cache lines fetched in parallel.
 #[inline]
 fn count_ahead(ahead: impl Fn(usize) -> bool) -> usize {
     let three = |a, b, c| usize::from(ahead(a)) + usize::from(ahead(b)) + usize::from(ahead(c));
@@ -120,7 +121,7 @@ fn count_ahead(ahead: impl Fn(usize) -> bool) -> usize {
 }
 
 impl Node {
-    /// Entries in use.
+    /// The number of entries.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.word(CAP) as usize
@@ -139,7 +140,7 @@ impl Node {
     pub(super) fn set_link(&self, next: u32) {
         self.set_word(CAP, next.into());
     }
-    /// No entries.
+    /// Removes all entries.
     pub(super) fn clear(&self) {
         (0..CAP).for_each(|at| self.set_span(at, UNUSED, UNUSED));
         self.set_len(0);
@@ -178,28 +179,28 @@ impl Node {
         self.starts[at & MASK].store(start, Relaxed);
         self.pairs[at & MASK].end.store(end, Relaxed);
     }
-    /// Asks for the lines with the starts, which a search for an end does not look at: whoever
-    /// searches in a leaf wants one of them next, and would wait for it apart.
+    /// Prefetches the lines with the starts, which a search for an end does not read: a search in a
+    /// leaf needs one of them next.
     #[inline]
     pub(super) fn fetch_starts(&self) {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse"))]
         for start in [&self.starts[0], &self.starts[PLACES / 2]] {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: SSE is there, and a hint reads nothing and never faults.
+            // SAFETY: SSE is available; a prefetch hint reads nothing and never faults.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(start).cast()) };
         }
     }
-    /// The first entry that ends after `page`; the first unused place if none does.
+    /// The first entry that ends after `page`; the first unused element if there is none.
     #[inline]
     pub(super) fn first_ending_after(&self, page: u64) -> usize {
         count_ahead(|at| self.end(at) <= page)
     }
-    /// How many entries start before `page`.
+    /// The number of entries that start before `page`.
     #[inline]
     pub(super) fn starting_before(&self, page: u64) -> usize {
         count_ahead(|at| self.start(at) < page)
     }
-    /// Puts an entry at `at`, before those that were there. There is room.
+    /// Inserts an entry at `at`, and moves that one and the following ones up. There is room.
     #[inline]
     pub(super) fn insert(&self, at: usize, item: Item) {
         let len = self.len();
@@ -213,7 +214,7 @@ impl Node {
         self.set(at, item);
         self.set_len(len + 1);
     }
-    /// Takes the entry at `at` out.
+    /// Removes the entry at `at`.
     #[inline]
     pub(super) fn remove(&self, at: usize) {
         let len = self.len();
@@ -261,7 +262,7 @@ impl Node {
         let start = self.start(at);
         if at == 0 || start == UNUSED { 0 } else { start - self.end(at - 1) }
     }
-    /// The largest gap in pages of those before, in and after the entry at `at`.
+    /// The largest gap in pages before, in or after the entry at `at`.
     #[inline]
     pub(super) fn gap_at(&self, at: usize, leaf: bool) -> u64 {
         let inside = if leaf { 0 } else { self.item(at).gap() };
@@ -280,11 +281,11 @@ impl Node {
         let words = self.pairs[..len].iter().map(|pair| pair.word.load(Relaxed));
         between.max(gap_of(words.fold(0, u64::max)))
     }
-    /// The entry that sums this node up, for its parent.
+    /// The entry that summarises this node, for its parent.
     pub(super) fn summary(&self, index: u32, leaf: bool) -> Item {
         Item::of_child(self.start(0), self.end(self.len() - 1), self.largest_gap(leaf), index)
     }
-    /// Whether all entries from `len` on are marked unused.
+    /// Whether all elements from `len` on are marked unused.
     pub(super) fn tail_is_unused(&self) -> bool {
         (self.len()..PLACES).all(|at| self.start(at) == UNUSED && self.end(at) == UNUSED)
     }

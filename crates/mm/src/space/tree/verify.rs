@@ -1,10 +1,10 @@
-//! Whether the tree is what it should be.
+//! Consistency checks of the tree.
 
 use super::node::{CAP, Item, MIN, Node};
 use super::{TreeWord, VmaTree};
 use crate::space::Vpn;
 
-/// What a whole tree consists of.
+/// Sums over a whole tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreeAudit {
     /// VMAs.
@@ -13,11 +13,11 @@ pub struct TreeAudit {
     pub pages: u64,
     /// Nodes in the tree, without the reserve.
     pub nodes: usize,
-    /// Levels.
+    /// The number of levels.
     pub height: usize,
 }
 
-/// What is wrong with a tree.
+/// An inconsistency of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeDefect {
     /// A node has too few entries or too many.
@@ -29,7 +29,7 @@ pub enum TreeDefect {
     },
     /// Entries from this page on are empty, out of order, or overlap.
     Order {
-        /// Where the second one starts.
+        /// The start of the second one.
         at: Vpn,
     },
     /// An unused entry of a node is not marked so.
@@ -37,7 +37,7 @@ pub enum TreeDefect {
         /// The node.
         node: u32,
     },
-    /// A parent's sum is not what the child is.
+    /// A parent's sum differs from its child.
     Sum {
         /// The child.
         node: u32,
@@ -47,15 +47,15 @@ pub enum TreeDefect {
         /// The number.
         node: u32,
     },
-    /// Nodes in the tree and on the free list are not all nodes, or the list is not as long as its
+    /// Nodes in the tree and on the free list are not all nodes, or the list's length is not its
     /// count.
     FreeList,
-    /// The number of VMAs is not what the tree counted, or the root is not what finders see.
+    /// The number of VMAs is not the tree's count, or the root is not what finders read.
     Count,
 }
 
 impl<V: TreeWord> VmaTree<V> {
-    /// Walks the whole tree and its free list. O(n).
+    /// Checks the whole tree and its free list. O(n).
     pub fn verify(&self) -> Result<TreeAudit, TreeDefect> {
         let mut audit = TreeAudit { vmas: 0, pages: 0, nodes: 0, height: self.height };
         let seen = self.shared.root.load(core::sync::atomic::Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl<V: TreeWord> VmaTree<V> {
     fn checked_node(&self, index: u32) -> Result<&Node, TreeDefect> {
         self.shared.nodes.get(index).ok_or(TreeDefect::Missing { node: index })
     }
-    /// Checks the subtree at `index`, which may not reach below `from`.
+    /// Checks the subtree at `index`, which must not start below `from`.
     fn check_node(
         &self,
         index: u32,
