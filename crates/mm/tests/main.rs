@@ -1,5 +1,5 @@
-//! Everything that the memory manager promises, on CPUs that are stepped by hand. One program: what
-//! is generic over the machine is then compiled for it once.
+//! All tests of the memory manager, on CPUs that are stepped by the tests. They are one program, so
+//! that code that is generic over the machine is compiled only once.
 
 mod address;
 mod ages;

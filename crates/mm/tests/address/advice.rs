@@ -1,4 +1,4 @@
-//! madvise, mlock and mincore as their manual pages have them.
+//! madvise, mlock and mincore behave as their manual pages describe.
 
 use crate::address::machine::{GROUP, Machine, POLICIES, range};
 use mmscale_arch::{NodeId, Vpn};
@@ -19,7 +19,7 @@ fn fill(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64, stamp: u
     (0..pages).for_each(|page| machine.write(space, at + page, stamp + page).expect("it is there"));
 }
 
-/// Pages on the list of what stays in memory.
+/// The number of pages on the unevictable list.
 fn unevictable(machine: &Machine) -> u64 {
     let on = |node| machine.mm.memory().list_pages(GROUP, NodeId::new(node), LruList::Unevictable);
     on(0) + on(1)
@@ -38,7 +38,7 @@ fn given_up_pages_are_zero() {
             [1, 2, 3, 4].map(|page| machine.read(&space, AT + page)),
             [51, 0, 0, 54].map(Ok)
         );
-        // Advice that only moves pages on lists leaves them as they are.
+        // Advice that only moves folios between lists does not change the pages.
         for advice in [Advice::Free, Advice::Cold, Advice::WillNeed] {
             assert_eq!(space.madvise(on, range(AT, 6), advice), Ok(()));
             assert_eq!(machine.read(&space, AT + 5), Ok(55));
@@ -86,7 +86,7 @@ fn populating_wants_the_right() {
     assert_eq!(machine.mincore(&space, AT, 6), [true, true, true, true, false, false]);
     assert_eq!(advise(7, Advice::PopulateRead), Err(SpaceError::Inval), "before the hole");
     assert_eq!(machine.check().mapped, 2);
-    // What comes before a hole is there.
+    // The pages before a hole are populated.
     assert_eq!(space.munmap(on, range(AT + 3, 3)), Ok(()));
     assert_eq!(space.madvise(on, range(AT, 3), Advice::DontNeed), Ok(()));
     assert_eq!(advise(5, Advice::PopulateRead), Err(SpaceError::NoMemory));
@@ -109,7 +109,7 @@ fn locked_pages_are_on_the_unevictable_list() {
         assert_eq!(space.munlock(on, range(AT, 3)), Ok(()));
         machine.mm.memory().drain();
         assert_eq!(unevictable(&machine), 5);
-        // Locked when it is touched.
+        // Locked when touched.
         assert_eq!(space.mlock(on, range(AT + 8, 2), LockWhat::OnFault), Ok(()));
         assert!(!machine.mincore(&space, AT + 8, 1)[0]);
         machine.write(&space, AT + 8, 1).unwrap();
@@ -172,7 +172,7 @@ fn collapsing_keeps_the_content() {
         assert!((0..100).all(|page| machine.read(&space, AT + page) == Ok(50 + page)));
         assert!((100..1024).all(|page| machine.read(&space, AT + page) == Ok(0)));
         assert_eq!(collapse(AT, 512), Ok(()), "it is huge already");
-        // Taking a part away splits it; the rest keeps its content.
+        // Unmapping a part splits the huge page; the rest keeps its content.
         assert_eq!(space.munmap(on, range(AT + 10, 10)), Ok(()));
         assert_eq!(machine.check().mapped, 502 + 1);
         assert_eq!(machine.read(&space, AT + 10), Err(FaultError::Segv));
@@ -193,7 +193,7 @@ fn a_huge_page_comes_with_the_first_write_where_it_is_wanted() {
         assert_eq!(space.madvise(on, range(AT, 700), Advice::HugePage), Ok(()));
         assert_eq!(space.madvise(on, range(AT + 1200, 848), Advice::NoHugePage), Ok(()));
         let (first, always) = (huge != HugePages::Never, huge == HugePages::Always);
-        // The third one's stretch is of two VMAs, the last one's is not to be huge.
+        // The third range extends over two VMAs, the last one must not be huge.
         for (at, is_huge) in [(AT + 7, first), (AT + 512, false), (AT + 1536, false)] {
             machine.write(&space, at, 9).unwrap();
             let there = machine.mincore(&space, at, 2);
@@ -201,7 +201,7 @@ fn a_huge_page_comes_with_the_first_write_where_it_is_wanted() {
         }
         assert_eq!(space.madvise(on, range(AT + 512, 600), Advice::DontNeed), Ok(()));
         assert_eq!(machine.check().mapped, 2);
-        // The table of single pages stays, so single pages come back.
+        // The table of single pages stays, so the next write gets a single page.
         machine.write(&space, AT + 512, 1).unwrap();
         assert_eq!(machine.mincore(&space, AT + 512, 2), [true, false]);
         map(&machine, &space, AT + 512 * 10, 512, Prot::RW);
@@ -239,7 +239,7 @@ fn pages_given_up_are_dropped_and_others_go_to_swap() {
         fill(&machine, &space, AT, 8, 50);
         let advise = |at, pages, advice| space.madvise(on, range(at, pages), advice);
         assert_eq!(advise(AT, 4, Advice::Free), Ok(()));
-        // One of them is written to again.
+        // One of the pages is written to again.
         machine.write(&space, AT + 1, 151).unwrap();
         assert_eq!(advise(AT, 7, Advice::PageOut), Ok(()));
         machine.finish_ios(usize::MAX);

@@ -1,4 +1,5 @@
-//! Every allocation fails once: each ends in a clean error, and nothing is lost or half done.
+//! Injects a failure into each allocation in turn: the operation returns an error, and nothing is
+//! lost or half done.
 
 use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_arch::{NodeId, Vpn};
@@ -9,22 +10,22 @@ use mmscale_mm::space::{
 use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
 
-/// Single pages, some of them written to.
+/// Single pages, some of which are written to.
 const SMALL: u64 = 512 * 8 - 300;
-/// A huge page and what is around it.
+/// A huge page and its neighbours.
 const HUGE: u64 = 512 * 20;
 
-/// One page that has no tables.
+/// A page without page tables.
 const FAR: u64 = 1 << 28;
 
-/// What a failure may leave behind.
+/// The state that a failure may leave behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Leaves {
-    /// Everything is as it was.
+    /// Nothing has changed.
     Unchanged,
-    /// Contents are; VMAs may be different.
+    /// The contents are unchanged; VMAs may have changed.
     Contents,
-    /// Only what lies outside the operation is sure.
+    /// Only memory outside the operation's range is unchanged.
     Changed,
 }
 
@@ -53,14 +54,14 @@ fn build(policy: usize) -> (Machine, Arc<Space<Stepped>>) {
     (machine, space)
 }
 
-/// What stands in every page.
+/// The content of every page.
 fn contents(machine: &Machine, space: &Space<Stepped>) -> Vec<(u64, Result<u64, FaultError>)> {
     let read = |at| (at, machine.read(space, at));
     (SMALL..SMALL + 900).chain(HUGE..HUGE + 1024).map(read).collect()
 }
 
-/// Does `f` with its first, second, ... allocation failing, until it needs no more; says how many
-/// failures it has felt.
+/// Calls `f` with its first, second, ... allocation failing, until none fails. Returns the number
+/// of failures.
 fn with_each_failing<R>(
     leaves: Leaves,
     f: impl Fn(&Machine, &Space<Stepped>) -> Result<R, SpaceError>,
@@ -68,7 +69,7 @@ fn with_each_failing<R>(
     each_failing_then(leaves, f, |_, _, _| ())
 }
 
-/// The same; `then` comes after success, with memory.
+/// Like [`with_each_failing`]; calls `then` after the success.
 fn each_failing_then<R>(
     leaves: Leaves,
     f: impl Fn(&Machine, &Space<Stepped>) -> Result<R, SpaceError>,
@@ -95,7 +96,7 @@ fn each_failing_then<R>(
             if leaves != Leaves::Changed {
                 assert_eq!(contents(&machine, &space), before.1);
             }
-            // With memory it works.
+            // With memory it succeeds.
             let again = f(&machine, &space).expect("there is memory");
             then(&machine, &space, again);
             machine.check();
@@ -220,7 +221,7 @@ fn collapsing_comes_about_or_not() {
     }
 }
 
-/// A write that cannot have its page does nothing, and can be repeated.
+/// A write that gets no page changes nothing and can be retried.
 #[test]
 fn a_fault_without_memory_can_be_repeated() {
     for (at, least) in [(SMALL + 1, 1), (SMALL + 2, 1), (HUGE + 600, 0), (FAR, 4)] {
@@ -252,7 +253,7 @@ fn a_shared_page_is_copied_or_stays() {
     }
 }
 
-/// The process is killed while it brings its pages in, or while it forks.
+/// A process is killed while it populates or forks.
 #[test]
 fn a_killed_process_stops() {
     let (machine, space) = build(0);

@@ -1,5 +1,5 @@
-//! A process is killed in the middle of something: at every step of it in turn. It ends with a
-//! clean error, or had got too far; what it has done so far is in order, and nothing is left.
+//! Kills a process at each step of an operation in turn. The operation returns an error or has
+//! completed, its partial work is consistent, and nothing leaks.
 
 use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_arch::Vpn;
@@ -10,10 +10,10 @@ use mmscale_mm::space::{
 use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
 
-/// Across the edge of a page table.
+/// Crosses the end of a page table.
 const AT: u64 = 512 * 8 - 20;
 const PAGES: u64 = 48;
-/// Room for two huge pages.
+/// Space for two huge pages.
 const HUGE: u64 = 512 * 20;
 
 fn map(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64) {
@@ -21,7 +21,7 @@ fn map(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64) {
     assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(at)));
 }
 
-/// Three VMAs in a row; of the middle one, every third page is there.
+/// Three adjacent VMAs; in the middle one, every third page is in memory.
 fn build(policy: usize, huge: HugePages) -> (Machine, Arc<Space<Stepped>>) {
     let machine = Machine::boot(1, |config| {
         config.map = MemoryMap::nodes(2, 1 << 12);
@@ -44,7 +44,8 @@ fn write(machine: &Machine, space: &Space<Stepped>, at: u64) {
     machine.write(space, at, at).expect("there is memory");
 }
 
-/// How often the process was killed before it had done anything, in the middle, and too late.
+/// How often the process was killed before the operation had an effect, in the middle, and after
+/// its end.
 #[derive(Default, Debug)]
 struct Killed {
     early: u32,
@@ -52,15 +53,15 @@ struct Killed {
     late: u32,
 }
 
-/// Kills the process at each step of `f` in turn. `f` says whether it was told; `done` how much of
-/// its work is there, and all of it.
+/// Kills the process at each step of `f` in turn. `f` returns whether it was interrupted; `done`
+/// returns how much of its work is done, and how much that is in total.
 fn at_each_step(
     huge: HugePages,
     f: impl Fn(&Machine, &Space<Stepped>) -> Result<(), SpaceError>,
     done: impl Fn(&Machine, &Space<Stepped>) -> (usize, usize),
 ) -> Killed {
     let mut killed = Killed::default();
-    // Clearing and copying a huge page takes many steps that are alike.
+    // Clearing and copying a huge page takes many similar steps.
     let stride = if huge == HugePages::Advised { 11 } else { 1 };
     for skip in (0..100_000).step_by(stride) {
         let (machine, space) = build(skip as usize % 3, huge);
@@ -80,7 +81,7 @@ fn at_each_step(
             (some, all) if some < all => killed.midway += 1,
             _ => killed.late += 1,
         }
-        // Looking costs nothing; using what is not there says why.
+        // mincore does not fail; an access to a missing page does.
         let gone = machine.write(&space, HUGE + 1023, 1);
         assert!(matches!(gone, Ok(()) | Err(FaultError::Killed)), "step {skip}: {gone:?}");
         machine.exit(space);
@@ -89,7 +90,7 @@ fn at_each_step(
     panic!("it never ends");
 }
 
-/// The pages of the range that are in memory come first: none is left out.
+/// Pages in memory form a prefix of the range: none is skipped.
 fn in_order(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64) -> (usize, usize) {
     let there = machine.mincore(space, at, pages);
     let some = there.iter().take_while(|&&there| there).count();
@@ -101,7 +102,7 @@ fn in_the_middle_of_populating() {
     const NEW: u64 = 512 * 30 - 9;
     let map = |machine: &Machine, space: &Space<Stepped>| {
         let request = MapRequest::new(20).at(Place::Fixed(Vpn::new(NEW))).populated();
-        // It is mapped all the same: the signal ends the process, not the call.
+        // It is mapped nevertheless: the signal ends the process, not the call.
         space.mmap(machine.on(), request).map(|at| assert_eq!(at, Vpn::new(NEW)))
     };
     let killed = at_each_step(HugePages::Never, map, |machine, space| {
@@ -113,7 +114,7 @@ fn in_the_middle_of_populating() {
     assert!(killed.midway > 19 * 5 && killed.late > 0, "{killed:?}");
 }
 
-/// A signal that is there already stops it before the first page.
+/// A pending signal stops it before the first page.
 #[test]
 fn before_populating() {
     let (machine, space) = build(0, HugePages::Never);
@@ -156,8 +157,8 @@ fn in_the_middle_of_populating_and_collapsing_huge_pages() {
     assert!(killed.midway > 5, "{killed:?}");
 }
 
-/// Either there is a child that has all that its parent had, or there is none and nothing is left
-/// of it. The parent has lost nothing.
+/// Either there is a complete child, or there is none and nothing of it is left. The parent is
+/// unchanged.
 #[test]
 fn in_the_middle_of_a_fork() {
     let (mut refused, mut made) = (0, 0);

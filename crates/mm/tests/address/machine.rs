@@ -1,4 +1,4 @@
-//! A memory manager with address spaces, whose CPUs the tests step.
+//! A memory manager with address spaces, whose CPUs are stepped by the tests.
 
 use mmscale_arch::{Cpu as _, CpuId, Machine as _, NodeId, VmaRange, Vpn};
 use mmscale_frames::page_alloc::MemoryMap;
@@ -13,7 +13,7 @@ use mmscale_stepped::{self as stepped, Stepped};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// Who pays for all pages of the tests.
+/// The memory group of all pages of the tests.
 pub(crate) const GROUP: GroupId = GroupId::new(1);
 pub(crate) const POLICIES: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
 /// Frames of each of the two nodes.
@@ -24,7 +24,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Two nodes; CPUs are on one and the other in turn.
+    /// Boots with two nodes; CPUs alternate between them.
     pub(crate) fn boot(cpus: usize, change: impl FnOnce(&mut MmConfig)) -> Self {
         stepped::boot(cpus, 1000);
         (0..cpus).for_each(|cpu| stepped::set_node(cpu, cpu % 2));
@@ -48,7 +48,7 @@ impl Machine {
     pub(crate) fn space(&self) -> Arc<Space<Stepped>> {
         Space::new(self.on(), GROUP).expect("there is memory")
     }
-    /// From now on this runs on `cpu`; the CPU before goes idle, so that nobody waits for it.
+    /// Moves the test to `cpu`. The previous CPU goes idle, so that no flush waits for it.
     pub(crate) fn go_to(&self, cpu: usize) {
         if Stepped::cpu().index() != cpu {
             self.mm.tlb().enter_lazy();
@@ -67,18 +67,18 @@ impl Machine {
         let write = |pfn| Stepped::write_stamp(pfn, stamp);
         space.access(self.on(), Vpn::new(at), MemAccess::Write, write)
     }
-    /// Which pages are in memory.
+    /// Returns which pages are in memory.
     pub(crate) fn mincore(&self, space: &Space<Stepped>, at: u64, pages: u64) -> Vec<bool> {
         let mut seen = Vec::new();
         space.mincore(self.on(), range(at, pages), |there| seen.push(there)).expect("it is mapped");
         seen
     }
-    /// The node whose memory the page is in.
+    /// Returns the node of the page's frame.
     pub(crate) fn node_of(&self, space: &Space<Stepped>, at: u64) -> NodeId {
         let frame = |pfn: mmscale_arch::Pfn| NodeId::new(pfn.index() / FRAMES as usize);
         space.access(self.on(), Vpn::new(at), MemAccess::Read, frame).expect("it can be read")
     }
-    /// Everything adds up.
+    /// Runs all checks.
     pub(crate) fn check(&self) -> SpaceAudit {
         if let Err(why) = self.mm.memory().verify() {
             panic!("the LRU: {why}");
@@ -93,12 +93,12 @@ impl Machine {
         }
         audit
     }
-    /// The device finishes its `count` oldest requests.
+    /// Completes the `count` oldest requests of the device.
     pub(crate) fn finish_ios(&self, count: usize) {
         stepped::finish_ios(count);
         interrupt_all(&self.mm);
     }
-    /// All address spaces are gone: nothing is left of any page, and every frame is home.
+    /// Checks, after all address spaces have ended, that no page is left and every frame is free.
     pub(crate) fn end(&self) {
         self.finish_ios(usize::MAX);
         assert_eq!(self.check(), SpaceAudit::default());
@@ -116,7 +116,7 @@ impl Machine {
     }
 }
 
-/// While a task sleeps, workers work, the device finishes, and interrupts arrive.
+/// Runs workers, the device and interrupts while a task sleeps.
 fn while_parked(mm: &Weak<Mm<Stepped>>, cpus: usize) {
     let Some(mm) = mm.upgrade() else { return };
     let back = Stepped::cpu().index();
@@ -129,7 +129,7 @@ fn while_parked(mm: &Weak<Mm<Stepped>>, cpus: usize) {
     interrupt_all(&mm);
 }
 
-/// Interrupts that were sent arrive.
+/// Delivers pending interrupts.
 fn interrupt_all(mm: &Mm<Stepped>) {
     let back = Stepped::cpu().index();
     for (cpu, reason) in stepped::take_ipis() {

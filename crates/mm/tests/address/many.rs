@@ -8,7 +8,7 @@ use mmscale_mm::space::{MapRequest, MayMove, Place, Prot, RemapRequest, SpaceErr
 const VMAS: u64 = 1_000_000;
 const FIRST: u64 = 512;
 
-/// What the page at this distance from the first may be used for: neighbours are not alike.
+/// The protection of the page at this distance from the first: neighbours differ.
 fn prot(at: u64) -> Prot {
     if at.is_multiple_of(2) { Prot::RW } else { Prot::READ }
 }
@@ -33,12 +33,12 @@ fn a_million_vmas() {
     for at in (0..VMAS).step_by(5_000) {
         assert_eq!(machine.write(&space, FIRST + at, at), Ok(()));
     }
-    // Every fifth goes; what is left are groups of four.
+    // Every fifth is unmapped, which leaves groups of four.
     for at in (3..VMAS).step_by(5) {
         assert_eq!(space.munmap(on, range(FIRST + at, 1)), Ok(()));
     }
     assert_eq!(machine.check().vmas, VMAS - VMAS / 5);
-    // A stretch of a thousand goes at once, and comes back as one.
+    // A thousand pages are unmapped in one call, and mapped again as one VMA.
     let whole = range(FIRST + VMAS / 2, 1_000);
     assert_eq!(space.munmap(on, whole), Ok(()));
     let request = MapRequest::new(1_000).at(Place::Free(whole.start()));

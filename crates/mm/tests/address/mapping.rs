@@ -1,4 +1,4 @@
-//! mmap, munmap and mprotect as their manual pages have them.
+//! mmap, munmap and mprotect behave as their manual pages describe.
 
 use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_arch::Vpn;
@@ -58,7 +58,7 @@ fn mmap_says_what_is_wrong() {
         assert_eq!(map(free(at)), Err(SpaceError::Exists));
     }
     assert_eq!(map(free(AT + 4)), Ok(Vpn::new(AT + 4)));
-    // What is where nothing was to be comes before what may not be locked.
+    // EEXIST takes precedence over the limit on locked memory.
     assert_eq!(map(MapRequest { pages: 11, ..free(AT + 5) }.locked()), Err(SpaceError::Exists));
     assert_eq!(map(MapRequest::new(11).locked()), Err(SpaceError::Again));
     assert!(map(MapRequest::new(10).locked()).is_ok());
@@ -80,7 +80,7 @@ fn a_hint_is_followed_where_there_is_room() {
     assert_eq!(lowest, MAP_MIN, "nothing is mapped below the lowest address");
     let highest = space.mmap(on, hint(0)).expect("there is room");
     assert_eq!(highest.get(), other.get() - 4, "0 is no hint");
-    // Room for huge pages begins where one can.
+    // Multiples of huge pages are aligned to huge pages.
     let huge = space.mmap(on, MapRequest::new(1024)).expect("there is room");
     assert!(huge.get().is_multiple_of(512));
     machine.exit(space);
@@ -98,7 +98,7 @@ fn neighbours_that_are_alike_are_one_vma() {
     let other = fixed(AT + 6, 2).prot(Prot::READ);
     assert_eq!(space.mmap(on, other), Ok(Vpn::new(AT + 6)));
     assert_eq!(vmas(&space), [(AT, AT + 6), (AT + 6, AT + 8)]);
-    // A piece in the middle of one, and back.
+    // A part in the middle of a VMA is changed, and changed back.
     assert_eq!(space.mprotect(on, range(AT + 2, 2), Prot::READ), Ok(()));
     assert_eq!(vmas(&space).len(), 4);
     assert_eq!(space.mprotect(on, range(AT, 8), Prot::READ), Ok(()));
@@ -121,7 +121,7 @@ fn munmap_takes_what_is_there() {
     assert_eq!(machine.check().mapped, 6);
     assert_eq!(space.munmap(on, range(AT + 1, 1)), Ok(()));
     assert_eq!(vmas(&space).len(), 3);
-    // One more would be too many; taking ends away is not.
+    // One more VMA is above the limit; cutting off an end adds none.
     assert_eq!(space.munmap(on, range(AT + 13, 1)), Err(SpaceError::NoMemory));
     assert_eq!(vmas(&space).len(), 3);
     assert_eq!(space.munmap(on, range(AT + 14, 1)), Ok(()));
@@ -129,7 +129,7 @@ fn munmap_takes_what_is_there() {
     machine.end();
 }
 
-/// Where there are as many VMAs as there may be, a change still works if it makes no more.
+/// At the limit on VMAs, a change that adds none still succeeds.
 #[test]
 fn vmas_are_joined_before_they_are_cut() {
     let machine = Machine::boot(1, |config| config.space.vmas_max = 3);
@@ -137,14 +137,14 @@ fn vmas_are_joined_before_they_are_cut() {
     let gone = SpaceError::NoMemory;
     assert_eq!(space.mmap(on, fixed(AT, 9)), Ok(Vpn::new(AT)));
     assert_eq!(space.mprotect(on, range(AT + 3, 3), Prot::READ), Ok(()));
-    // The border between two VMAs moves, to both sides.
+    // The border between two VMAs moves in both directions.
     assert_eq!(space.mprotect(on, range(AT + 3, 1), Prot::RW), Ok(()));
     assert_eq!(vmas(&space), [(AT, AT + 4), (AT + 4, AT + 6), (AT + 6, AT + 9)]);
     assert_eq!(space.mprotect(on, range(AT + 5, 1), Prot::RW), Ok(()));
     assert_eq!(space.mprotect(on, range(AT + 3, 1), Prot::READ), Ok(()));
     assert_eq!(vmas(&space), [(AT, AT + 3), (AT + 3, AT + 5), (AT + 5, AT + 9)]);
     assert_eq!(space.mprotect(on, range(AT + 4, 1), Prot::READ), Ok(()), "nothing to change");
-    // One more is one too many, though the next step would join two.
+    // This adds one VMA too many, although the next step would merge two.
     assert_eq!(space.mprotect(on, range(AT + 1, 1), Prot::NONE), Err(gone));
     assert_eq!(space.mprotect(on, range(AT + 2, 2), Prot::NONE), Err(gone));
     assert_eq!(space.madvise(on, range(AT + 8, 1), Advice::DontFork), Err(gone));
@@ -155,7 +155,7 @@ fn vmas_are_joined_before_they_are_cut() {
     assert_eq!(vmas(&space), [(AT, AT + 5), (AT + 5, AT + 9)]);
     assert_eq!(space.madvise(on, range(AT + 5, 2), Advice::DoFork), Ok(()));
     assert_eq!(vmas(&space), [(AT, AT + 7), (AT + 7, AT + 9)]);
-    // mmap may make one more than there may be.
+    // mmap may exceed the limit by one.
     for at in [AT + 20, AT + 30] {
         assert_eq!(space.mmap(on, fixed(at, 1)), Ok(Vpn::new(at)));
     }
@@ -211,7 +211,8 @@ fn populated_memory_is_there() {
         assert_eq!(space.mmap(on, fixed(AT, 600).populated()), Ok(Vpn::new(AT)));
         assert!(machine.mincore(&space, AT, 600).into_iter().all(|there| there));
         assert_eq!(machine.check().mapped, 600);
-        // Read-only memory is the frame of zeros; forbidden memory is not there, without an error.
+        // Read-only memory maps the zero page; memory without access is not populated, without an
+        // error.
         let read = fixed(AT + 600, 3).prot(Prot::READ).populated();
         assert_eq!(space.mmap(on, read), Ok(Vpn::new(AT + 600)));
         let none = fixed(AT + 603, 3).prot(Prot::NONE).populated();

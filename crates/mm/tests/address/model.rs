@@ -1,4 +1,4 @@
-//! What an address space does, said as simply as possible: a map from page to state.
+//! A simple model of an address space: a map from page to state.
 
 use mmscale_arch::NodeId;
 use mmscale_mm::space::{
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const LOCKS: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
 const HUGE: u64 = 512;
 const END: u64 = Vpn::USER_END.get();
-/// Where mmap looks for room.
+/// Where mmap searches for free pages.
 const WINDOW: (u64, u64) = (16, (1 << 35) - (128 << 20 >> 12));
 
 type Done<T = ()> = Result<T, SpaceError>;
@@ -22,11 +22,11 @@ pub(crate) struct Page {
     pub(crate) index: u64,
     pub(crate) node: Option<NodeId>,
     pub(crate) stamp: u64,
-    /// It is in memory: exactly so without huge pages, at least so with them.
+    /// Whether it is in memory. Exact without huge pages, a lower bound with them.
     pub(crate) there: bool,
-    /// It may have gone to swap since.
+    /// It may be in swap now.
     pub(crate) paged_out: bool,
-    /// It was given up, and may be zero by now.
+    /// It was freed by advice, and may be zero now.
     pub(crate) freed: bool,
 }
 
@@ -58,7 +58,7 @@ impl Model {
         Self { pages: BTreeMap::new(), config }
     }
 
-    // -- Looking.
+    // -- Queries.
 
     /// Whether `at` lies inside a VMA, not at its start.
     fn inside(&self, at: u64) -> bool {
@@ -76,14 +76,14 @@ impl Model {
     pub(crate) fn is_free(&self, start: u64, end: u64) -> bool {
         self.pages.range(start..end.max(start)).next().is_none()
     }
-    /// Whether all of it is in one VMA.
+    /// Whether the range is inside one VMA.
     pub(crate) fn one_vma(&self, start: u64, end: u64) -> bool {
         self.pages.contains_key(&start) && (start + 1..end).all(|at| self.inside(at))
     }
     pub(crate) fn locked(&self) -> u64 {
         self.pages.values().filter(|page| page.flags.contains(AreaFlags::LOCKED)).count() as u64
     }
-    /// The VMAs: pages that belong together.
+    /// The VMAs: runs of equal pages.
     pub(crate) fn areas(&self) -> Vec<Area> {
         let mut areas: Vec<Area> = Vec::new();
         for (&at, page) in &self.pages {
@@ -104,7 +104,7 @@ impl Model {
         }
         areas
     }
-    /// Whether `start .. end` lies inside one VMA, with more of it on both sides.
+    /// The number of VMAs that cutting out `start .. end` adds: 1 strictly inside one VMA.
     fn splits(&self, start: u64, end: u64) -> usize {
         usize::from(start > 0 && self.one_vma(start - 1, end + 1))
     }
@@ -116,7 +116,7 @@ impl Model {
         }
         Err(SpaceError::NoMemory)
     }
-    /// The highest gap of `size` pages, and in it the highest place for `pages` aligned ones.
+    /// The highest gap of `size` pages, and in it the highest aligned position for `pages`.
     fn gap(&self, pages: u64, size: u64, align: u64) -> Option<u64> {
         let mut end = WINDOW.1;
         for (&at, _) in self.pages.range(WINDOW.0..WINDOW.1).rev() {
@@ -196,8 +196,8 @@ impl Model {
             self.pages.remove(&at);
         }
     }
-    /// Whether all VMAs of the range, up to the first hole if `run` is so, can be changed one after
-    /// the other with no more VMAs than may be, wherever one more is made.
+    /// Whether all VMAs of the range (up to the first hole if `run`) can be changed one by one
+    /// without exceeding the limit at any step.
     fn plan_change(&self, range: (u64, u64), run: bool, change: impl Fn(&mut Page)) -> Done {
         let most = self.config.vmas_max as usize;
         if self.pages.len() + 2 <= most {
@@ -220,7 +220,7 @@ impl Model {
         }
         Ok(())
     }
-    /// Changes page after page up to the first hole.
+    /// Changes page by page up to the first hole.
     fn change(&mut self, start: u64, end: u64, change: impl Fn(&mut Page)) -> Done {
         self.plan_change((start, end), true, &change)?;
         for at in start..end {
@@ -269,7 +269,7 @@ impl Model {
             }
         }
     }
-    /// What can be said of collapsing without knowing who shares pages.
+    /// Whether collapsing may succeed, as far as that is known without knowing shared pages.
     fn may_collapse(&self, start: u64, end: u64) -> Done {
         for area in self.areas() {
             let (low, high) = (area.range.start().get(), area.range.end().get());
@@ -297,7 +297,7 @@ impl Model {
         }
         Ok(())
     }
-    /// For mmap, mlock and mremap: nothing is done for what is locked when it is touched.
+    /// Populates for mmap, mlock and mremap: pages that are locked when touched are skipped.
     fn populate(&mut self, start: u64, end: u64) -> Done {
         for at in start..end {
             let page = self.pages.get_mut(&at).ok_or(SpaceError::NoMemory)?;
@@ -351,8 +351,7 @@ impl Model {
         page.stamp = write.unwrap_or(page.stamp);
         Ok(page.stamp)
     }
-    /// A read that came out as `done`: that must be right. Whether a page that was given up turned
-    /// out to be gone.
+    /// Checks the result `done` of a read. Returns whether a freed page was found to be gone.
     pub(crate) fn read(&mut self, at: u64, done: Result<u64, FaultError>) -> bool {
         let expect = self.access(at, None);
         if let Some(page) = self.pages.get_mut(&at).filter(|page| page.freed)

@@ -1,4 +1,4 @@
-//! mremap, fork and mbind: pages that change their place, and keep their content.
+//! mremap, fork and mbind: pages move and keep their content.
 
 use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_arch::{NodeId, Vpn};
@@ -206,7 +206,7 @@ fn after_a_fork_each_side_has_its_own() {
             [0, 1, 2, 6].map(|page| machine.read(&parent, AT + page)),
             [150, 51, 52, 0].map(Ok)
         );
-        // What the other side still has stays when one side unmaps it.
+        // A page stays mapped on one side when the other side unmaps it.
         assert_eq!(parent.munmap(on, range(AT + 2, 1)), Ok(()));
         assert_eq!(machine.read(&child, AT + 2), Ok(52));
         let grandchild = child.fork(on).expect("there is memory");
@@ -262,7 +262,7 @@ fn a_huge_page_is_shared_and_then_copied_in_pieces() {
         let sum = (1000..1512).sum::<u64>();
         assert_eq!((stamps(&parent), stamps(&child)), (sum, sum - 1005 + 1));
         machine.exit(child);
-        // Alone again, it need not be split.
+        // The only user again: the huge page need not be split.
         machine.write(&parent, at + 6, 2).unwrap();
         assert_eq!(machine.check().mapped, 1);
         machine.exit(parent);
@@ -288,7 +288,7 @@ fn mbind_moves_pages_with_their_content() {
         assert_eq!(nodes(&space), 0);
         machine.write(&space, AT + 20, 70).unwrap();
         assert_eq!(machine.node_of(&space, AT + 20), there, "new pages come from there");
-        // Another process has one of them too: it stays.
+        // Another process has one of the pages too: it is not moved.
         let parent = space.mprotect(on, range(AT, 1), Prot::READ);
         assert_eq!(parent, Ok(()));
         assert_eq!(space.madvise(on, range(AT + 1, 39), Advice::DontFork), Ok(()));

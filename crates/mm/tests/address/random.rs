@@ -1,5 +1,5 @@
-//! Random operations on address spaces and the model: short ones that shrink, long ones with a
-//! seed. The cases that matter are counted, and each has to come up.
+//! Random operations on address spaces and on the model: short sequences that shrink, long ones
+//! with a seed. The important cases are counted, and each must occur.
 
 use crate::address::machine::POLICIES;
 use crate::address::steps::{CPUS, Cases, Run, Setting, Step};
@@ -39,7 +39,7 @@ struct Chooser {
     random: Random,
     setting: Setting,
     last: Option<VmaRange>,
-    /// What comes next in any case.
+    /// The next step, if it is determined already.
     next: Option<Step>,
 }
 
@@ -66,14 +66,14 @@ impl Chooser {
     fn new(seed: u64, setting: Setting) -> Self {
         Self { random: Random(seed), setting, last: None, next: None }
     }
-    /// With huge pages most ends are at multiples of a quarter of one.
+    /// With huge pages most ends are multiples of a quarter of one.
     fn rounded(&mut self, number: u64) -> u64 {
         if self.setting.largest < 512 || self.random.one_in(4) {
             return number;
         };
         number & !(self.random.pick(&[512, 512, 256, 128]) - 1)
     }
-    /// A page: mostly of the arena, else one that mmap has chosen.
+    /// A page: in most cases of the arena, otherwise one that mmap has chosen.
     fn page(&mut self, run: &Run) -> u64 {
         if self.random.one_in(6) {
             let last = run.model().pages.keys().next_back();
@@ -91,7 +91,7 @@ impl Chooser {
     }
     fn range(&mut self, run: &Run) -> VmaRange {
         let (page, pages) = (self.page(run), self.size());
-        // Quite often just one VMA, or what lies between two.
+        // Often exactly one VMA, or the gap between two.
         if self.random.one_in(3)
             && let Some((&first, _)) = run.model().pages.range(page..).next()
             && run.model().one_vma(first, first + pages)
@@ -100,7 +100,7 @@ impl Chooser {
         }
         crate::address::machine::range(page, pages)
     }
-    /// What a huge page could stand for, of the arena.
+    /// A range of the arena that could be a huge page.
     fn stretch(&mut self, run: &Run) -> Option<VmaRange> {
         let (from, pages) = (self.setting.base, self.setting.pages);
         let skip = self.random.below(4) as usize;
@@ -110,7 +110,7 @@ impl Chooser {
         let start = more.take(skip).last().or(start);
         start.map(|at| crate::address::machine::range(at, 512))
     }
-    /// A page of the range, or, mostly, one behind it that is mapped.
+    /// A page of the range, or, in most cases, the next mapped page after it.
     fn touched(&mut self, run: &Run, range: VmaRange) -> u64 {
         let page = range.start().get() + self.random.below(range.pages());
         let mapped = run.model().pages.range(page..).find(|(_, page)| !page.prot.is_empty());
@@ -142,7 +142,7 @@ impl Chooser {
     }
     fn remap(&mut self, run: &Run) -> RemapRequest {
         let mut old = self.range(run);
-        // Often a moved page, back to where it came from.
+        // Often a moved page, back to its original range.
         let moved = run.model().pages.range(self.page(run)..).find(|(at, page)| **at != page.index);
         let mut to = self.page(run);
         if let Some((&at, page)) = moved.filter(|_| self.random.one_in(3)) {
@@ -175,7 +175,7 @@ impl Chooser {
         if let Some(next) = self.next.take() {
             return next;
         }
-        // Often something else with the pages of the last step.
+        // Often another operation on the pages of the last step.
         let again = self.random.one_in(3);
         let range = self.last.filter(|_| again).unwrap_or_else(|| self.range(run));
         self.last = Some(range);
@@ -218,14 +218,14 @@ impl Chooser {
     }
 }
 
-/// Across the edge of a page table, and too little for a huge page.
+/// Crosses the end of a page table, and is too small for a huge page.
 fn small(policy: LruPolicy, broadcast: bool) -> Setting {
     let config =
         SpaceConfig { memlock_pages: 60, huge: HugePages::Always, ..SpaceConfig::default() };
     Setting { policy, config, base: 512 * 9 - 100, pages: 220, largest: 24, broadcast, slots: 80 }
 }
 
-/// Some huge pages.
+/// Several huge pages.
 fn large(policy: LruPolicy, huge: HugePages, broadcast: bool) -> Setting {
     let config = SpaceConfig { memlock_pages: 2000, huge, ..SpaceConfig::default() };
     Setting { policy, config, base: 512 * 6, pages: 512 * 5, largest: 1400, broadcast, slots: 500 }
@@ -339,7 +339,7 @@ proptest! {
         rng_seed: RngSeed::Fixed(1),
         ..ProptestConfig::default()
     })]
-    /// The steps are chosen by numbers, which get fewer and smaller when a sequence fails.
+    /// The steps are derived from numbers; shrinking makes the numbers fewer and smaller.
     #[test]
     fn short_sequences(
         numbers in prop::collection::vec(any::<u64>(), 1..200),

@@ -1,4 +1,4 @@
-//! Pages are taken out of an address space by somebody else than its process.
+//! Another task than the process unmaps pages of an address space.
 
 use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_arch::{LockClass, NodeId, Vpn};
@@ -11,9 +11,9 @@ use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
 
 const EXITS: [ExitPolicy; ExitPolicy::ALL.len()] = ExitPolicy::ALL;
-/// Across the edge of a page table.
+/// Crosses the end of a page table.
 const AT: u64 = 512 * 8 - 20;
-/// Room for a huge page.
+/// Space for a huge page.
 const HUGE: u64 = 512 * 20;
 
 fn map(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64) {
@@ -21,7 +21,7 @@ fn map(machine: &Machine, space: &Space<Stepped>, at: u64, pages: u64) {
     assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(at)));
 }
 
-/// Single pages in two VMAs, some of them locked, one that is in swap, one of zeros, a huge page.
+/// Single pages in two VMAs, some of them locked, one in swap, one zero page, and a huge page.
 fn build(exit: ExitPolicy, nth: usize) -> (Machine, Arc<Space<Stepped>>) {
     let machine = Machine::boot(1, |config| {
         config.lru = POLICIES[nth % 3];
@@ -58,7 +58,7 @@ fn a_reaper_takes_every_page_and_leaves_the_vmas_to_the_exit() {
         let after = machine.check();
         assert_eq!((after.mapped, after.swapped.len()), (0, 0));
         assert_eq!(space.areas(), areas);
-        // Once more: there is nothing, but nobody knows that.
+        // A second reap finds no pages, but `SKIP` is not set.
         assert_eq!(space.reap(machine.on(), ReapLock::Try), Reaped::Done);
         space.skip();
         assert_eq!(space.reap(machine.on(), ReapLock::Try), Reaped::Skipped);
@@ -68,8 +68,8 @@ fn a_reaper_takes_every_page_and_leaves_the_vmas_to_the_exit() {
     }
 }
 
-/// What a claim has of huge pages comes out under one hold of their table's lock, and goes back to
-/// the zone with others.
+/// The huge pages of a claim are unmapped under one acquisition of their table's lock, and freed to
+/// the zone together.
 #[test]
 fn huge_pages_that_are_claimed_together_take_each_lock_once() {
     const COUNT: u64 = 40;
@@ -94,7 +94,7 @@ fn huge_pages_that_are_claimed_together_take_each_lock_once() {
     let [tables, zones] = taken(ExitPolicy::Stock);
     assert!(tables >= COUNT && zones + 5 >= COUNT, "{tables} and {zones}");
     let [tables, zones] = taken(ExitPolicy::Claims);
-    // One of each eight in sight, and 25 or more at a time.
+    // One claim per eight huge pages, and at least 25 freed together.
     assert!((8..25).contains(&tables) && zones <= 4, "{tables} and {zones}");
 }
 
@@ -111,8 +111,7 @@ fn after_an_exit_there_is_nothing_to_reap() {
     }
 }
 
-/// Threads that were killed may still run: what they find must not look like memory that was never
-/// written to.
+/// Killed threads may still run: they must not see zeros where they had data.
 #[test]
 fn where_pages_were_reaped_none_are_made() {
     for exit in EXITS {
@@ -134,7 +133,7 @@ fn where_pages_were_reaped_none_are_made() {
     }
 }
 
-/// A child has pages of its parent's: they stay what they were.
+/// A child shares pages with its parent: they keep their content.
 #[test]
 fn a_reaper_leaves_what_others_share() {
     for exit in EXITS {

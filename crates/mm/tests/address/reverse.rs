@@ -1,4 +1,4 @@
-//! From a folio to the pages that it stands for: after forks, moves and splits.
+//! The reverse map after forks, moves and splits.
 
 use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_arch::{Pfn, Vpn};
@@ -32,7 +32,7 @@ fn remap(
     space.mremap(machine.on(), request).expect("there is room").get()
 }
 
-/// How many entries were used since the last look.
+/// The number of entries that were accessed since the last call.
 fn used(machine: &Machine, pfn: Pfn) -> u32 {
     machine.on().referenced(pfn).accessed
 }
@@ -48,19 +48,19 @@ fn every_user_of_a_shared_page_is_found() {
         assert_eq!((used(&machine, pfn), used(&machine, pfn)), (1, 0), "once for each use");
         let children = [0, 1].map(|_| parent.fork(machine.on()).expect("there is memory"));
         assert_eq!(used(&machine, pfn), 0);
-        // A CPU that has the translation leaves no mark; others do.
+        // A CPU with a cached translation does not set the bit; other CPUs do.
         machine.go_to(1);
         for child in &children {
             assert_eq!(machine.read(child, AT + 1), Ok(7));
         }
         assert_eq!(used(&machine, pfn), 2);
-        // One of them moves it, the other has a copy of its own.
+        // One child moves it, the other one has its own copy.
         let to = remap(&machine, &children[0], AT, (4, 4), MayMove::To(Vpn::new(TO))) + 1;
         machine.write(&children[1], AT + 1, 8).unwrap();
         assert_eq!(machine.read(&children[0], to), Ok(7));
         assert_eq!(machine.read(&parent, AT + 1), Ok(7));
         assert_eq!(used(&machine, pfn), 2);
-        // A grandchild of the one that has moved it.
+        // A child of the child that has moved it.
         let grandchild = children[0].fork(machine.on()).expect("there is memory");
         machine.go_to(0);
         assert_eq!(machine.read(&grandchild, to), Ok(7));
@@ -83,7 +83,7 @@ fn a_page_is_found_wherever_it_was_moved() {
     let (on, space) = (machine.on(), machine.space());
     map(&machine, &space, AT, 8);
     let to = remap(&machine, &space, AT, (4, 4), MayMove::To(Vpn::new(TO)));
-    // It grows there, and is moved again in part; the first place is used anew.
+    // The VMA grows there and is moved again in part; the first range is used anew.
     assert_eq!(remap(&machine, &space, to, (4, 9), MayMove::No), to);
     map(&machine, &space, AT, 4);
     let part = remap(&machine, &space, to + 6, (2, 2), MayMove::To(Vpn::new(TO + 100)));
@@ -93,7 +93,7 @@ fn a_page_is_found_wherever_it_was_moved() {
         machine.write(&space, at, at).expect("it is mapped");
         assert_eq!(used(&machine, frame(&machine, &space, at)), 1, "page {at:#x}");
     }
-    // Back where it came from, and left behind.
+    // Moved back, and left mapped.
     map(&machine, &space, AT + 20, 1);
     let back = remap(&machine, &space, part, (2, 2), MayMove::To(Vpn::new(AT + 6)));
     let left = remap(&machine, &space, back, (2, 2), MayMove::Leave);

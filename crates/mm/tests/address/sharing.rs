@@ -1,4 +1,4 @@
-//! Pages that two address spaces have, between one step of one and one of the other.
+//! Pages that two address spaces share, with steps of both interleaved.
 
 use crate::address::machine::{GROUP, Machine, POLICIES, range};
 use mmscale_arch::{Machine as _, Op, Vpn};
@@ -18,7 +18,7 @@ fn map(machine: &Machine, space: &Space<Stepped>, pages: u64) {
     assert_eq!(space.mmap(machine.on(), request), Ok(Vpn::new(AT)));
 }
 
-/// A parent and a child that share a page, which holds 1 and is in swap.
+/// A parent and a child that share a page in swap, which contains 1.
 fn shared_in_swap(lru: LruPolicy) -> (Machine, Arc<Space<Stepped>>, Arc<Space<Stepped>>) {
     let machine = Machine::boot(3, |config| {
         config.lru = lru;
@@ -35,8 +35,9 @@ fn shared_in_swap(lru: LruPolicy) -> (Machine, Arc<Space<Stepped>>, Arc<Space<St
     (machine, parent, child)
 }
 
-/// A child gives its page up, and its CPUs can read it until they are told. Meanwhile its parent
-/// brings the page back from swap and writes: it is the last who has the page, but not yet alone.
+/// A child unmaps a page, and its CPUs can read it until the flush. Meanwhile its parent reads the
+/// page from swap and writes: it is the last user of the slot, but not yet the only user of the
+/// folio.
 #[test]
 fn what_can_still_be_read_elsewhere_is_not_written_to() {
     for lru in POLICIES {
@@ -68,7 +69,7 @@ fn what_can_still_be_read_elsewhere_is_not_written_to() {
     }
 }
 
-/// A page that was never shared may be written to as soon as it is back, in whatever batch it is.
+/// A page that was never shared is writable after swap-in, whichever batch it is in.
 #[test]
 fn a_page_that_was_never_shared_comes_back_for_writing() {
     for lru in POLICIES {
@@ -92,7 +93,7 @@ fn a_page_that_was_never_shared_comes_back_for_writing() {
     }
 }
 
-/// Both copy a page at the same time: nobody needs the original any more, nor its slot.
+/// Parent and child copy a page at the same time: the original and its slot have no user left.
 #[test]
 fn a_page_that_everybody_has_copied_leaves_no_slot_behind() {
     for lru in POLICIES {
@@ -117,8 +118,7 @@ fn a_page_that_everybody_has_copied_leaves_no_slot_behind() {
     }
 }
 
-/// What another CPU has charged in advance is there for who needs it, where nothing can be
-/// reclaimed.
+/// Charges in another CPU's stock are available to a charge that cannot reclaim.
 #[test]
 fn a_group_has_all_pages_up_to_its_limit() {
     let machine = Machine::boot(2, |_| {});

@@ -1,4 +1,4 @@
-//! Who is interrupted when address spaces end, and what waits in limbo instead.
+//! Which CPUs are interrupted when address spaces end, and which frames wait in limbo instead.
 
 use crate::address::machine::{Machine, range};
 use mmscale_arch::{CpuId, NodeId, Vpn};
@@ -14,8 +14,8 @@ const EXITS: [ExitPolicy; ExitPolicy::ALL.len()] = ExitPolicy::ALL;
 const AT: u64 = 512 * 8 - 20;
 const PAGES: u64 = 40;
 
-/// An address space with a thread on each of three CPUs that has used all its pages; the caller is
-/// on CPU 0.
+/// An address space with a thread on each of three CPUs, all of which have used all pages. The
+/// caller is on CPU 0.
 fn used(policy: CallPolicy, exit: ExitPolicy) -> (Machine, Arc<Space<Stepped>>) {
     let machine = Machine::boot(3, |config| {
         config.smp.policy = policy;
@@ -32,7 +32,7 @@ fn used(policy: CallPolicy, exit: ExitPolicy) -> (Machine, Arc<Space<Stepped>>) 
     (machine, space)
 }
 
-/// The threads end.
+/// Ends the threads.
 fn threads_end(machine: &Machine) {
     for cpu in [2, 1, 0] {
         stepped::set_cpu(cpu);
@@ -112,7 +112,7 @@ fn reclaim_flushes_once_for_many_pages() {
         let part = range(AT, PAGES);
         assert_eq!(space.madvise(machine.on(), part, Advice::PageOut), Ok(()));
         machine.finish_ios(usize::MAX);
-        // All are in memory and clean, and have a slot.
+        // All are in memory, clean and in the swap cache.
         (0..PAGES).for_each(|page| assert_eq!(machine.read(&space, AT + page), Ok(1)));
         for cpu in [1, 2, 0] {
             stepped::set_cpu(cpu);
@@ -127,7 +127,7 @@ fn reclaim_flushes_once_for_many_pages() {
         }
         let (flushes, sent) = (after.flushes - before.flushes, after.ipis_sent - before.ipis_sent);
         assert!(flushes <= 4 && sent <= 2 * flushes, "{policy:?}: {flushes} flushes, {sent} sent");
-        // Those that were on a list; LRU batches keep a few.
+        // The pages that were on a list; LRU batches keep a few.
         let left = machine.mincore(&space, AT, PAGES).iter().filter(|&&there| there).count();
         assert!(left < PAGES as usize / 2, "{policy:?}: {left}");
         for cpu in 0..3 {
@@ -139,7 +139,7 @@ fn reclaim_flushes_once_for_many_pages() {
     }
 }
 
-/// As [`used`], and all pages are in memory, clean, and in swap too; then they are reclaimed.
+/// Like [`used`], with all pages in memory, clean and in the swap cache; then reclaims them.
 fn paged_out(policy: CallPolicy) -> (Machine, Arc<Space<Stepped>>) {
     let (machine, space) = used(policy, ExitPolicy::Stock);
     let part = range(AT, PAGES);
@@ -186,7 +186,7 @@ fn who_is_promised_that_pages_are_gone_waits_for_what_is_in_limbo() {
     space.munmap(machine.on(), range(AT, PAGES)).expect("it is mapped");
     assert!(!machine.mm.tlb().is_deferred(space.asid()));
     (0..3).for_each(|cpu| assert_eq!(stepped::tlb_len(cpu), 0));
-    // All have answered: what waited may go, and nobody has it any more.
+    // All CPUs have flushed: parked folios are freed.
     machine.on().leave_limbo(Leave::Passed);
     assert_eq!(machine.mm.tlb().in_limbo(), 0);
     threads_end(&machine);

@@ -1,4 +1,4 @@
-//! One operation on an address space and on its model, which must say the same.
+//! One operation on an address space and on its model, which must agree.
 
 use crate::address::machine::Machine;
 use crate::address::model::{Model, Page};
@@ -31,38 +31,38 @@ pub(crate) enum Step {
     Write(u64, u64),
     Fork,
     Exit,
-    /// Another address space.
+    /// Switches to another address space.
     Turn(usize),
-    /// Another CPU.
+    /// Switches to another CPU.
     Cpu(usize),
     Drain,
-    /// The device finishes some requests.
+    /// The device completes some requests.
     Finish(usize),
 }
 
-/// What a run is like.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) policy: LruPolicy,
     pub(crate) config: SpaceConfig,
-    /// Operations are in the `pages` pages from `base` on, and where mmap likes it.
+    /// Operations use `pages` pages that start at `base`, and ranges that mmap chooses.
     pub(crate) base: u64,
     pub(crate) pages: u64,
-    /// Sizes are up to so many pages.
+    /// The largest size of an operation, in pages.
     pub(crate) largest: u64,
     pub(crate) broadcast: bool,
-    /// Slots of swap.
+    /// Swap slots.
     pub(crate) slots: u32,
 }
 
-/// How often what came up.
+/// How often each case has occurred.
 pub(crate) type Cases = BTreeMap<&'static str, u64>;
 
 pub(crate) struct Run {
     machine: Machine,
     setting: Setting,
     spaces: Vec<(Arc<Space<Stepped>>, Model)>,
-    /// The one that is used now.
+    /// The index of the current address space.
     now: usize,
     pub(crate) cases: Cases,
 }
@@ -78,7 +78,7 @@ impl Run {
         let first = (machine.space(), Model::new(setting.config));
         Self { machine, setting, spaces: vec![first], now: 0, cases: Cases::new() }
     }
-    /// The model of the address space that is used now.
+    /// The model of the current address space.
     pub(crate) fn model(&self) -> &Model {
         &self.spaces[self.now].1
     }
@@ -259,14 +259,14 @@ impl Run {
         let expect = model.madvise(start, end, advice);
         let done = space.madvise(self.machine.on(), range, advice);
         if advice == Advice::Collapse && expect.is_ok() {
-            // Whether somebody shares a page, or a batch has it, the model does not know.
+            // The model does not know which pages are shared or in a batch.
             assert!(matches!(done, Ok(()) | Err(SpaceError::Again)), "{range}: {done:?}");
             self.case(done.is_ok(), "collapse");
             self.case(done.is_err(), "collapse of shared pages");
             return;
         }
         if advice == Advice::Collapse && done == Err(SpaceError::Again) {
-            // A VMA before the one that refuses, or before the hole, has a shared page.
+            // A VMA before the one that fails, or before the hole, has a shared page.
             return;
         }
         assert_eq!(done, expect, "{advice:?} {range}");
@@ -293,7 +293,7 @@ impl Run {
             assert!(right, "mincore of {at:#x}: {there}, {page:?}");
         }
     }
-    /// All address spaces are as their models say, and everything adds up.
+    /// Checks all address spaces against their models, and runs all checks.
     pub(crate) fn verify(&self) {
         let audit = self.machine.check();
         let vmas: usize = self.spaces.iter().map(|(_, model)| model.areas().len()).sum();
@@ -309,7 +309,7 @@ impl Run {
             }
         }
     }
-    /// Reads every page that may be read, in every address space.
+    /// Reads every readable page in every address space.
     pub(crate) fn compare_contents(&mut self) {
         for (space, model) in &mut self.spaces {
             let all: Vec<u64> = model.pages.keys().copied().collect();
@@ -318,7 +318,7 @@ impl Run {
             }
         }
     }
-    /// Ends everything; what came up.
+    /// Ends everything; returns the cases.
     pub(crate) fn end(mut self) -> Cases {
         self.verify();
         self.compare_contents();

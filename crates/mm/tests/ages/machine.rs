@@ -19,7 +19,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// All CPUs busy, nothing counted yet.
+    /// Boots with all CPUs busy and no counts.
     pub(crate) fn boot(cpus: usize, hz: u32, tick: TickPolicy) -> Self {
         stepped::boot(cpus, hz);
         let config = MmConfig::new(MemoryMap::single(1 << 18), tick);
@@ -31,7 +31,7 @@ impl Machine {
         machine
     }
 
-    /// Runs `f` on `cpu` and comes back.
+    /// Runs `f` on `cpu` and returns to the current CPU.
     pub(crate) fn on<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
         let back = Stepped::cpu().index();
         stepped::set_cpu(cpu);
@@ -40,7 +40,7 @@ impl Machine {
         result
     }
 
-    /// One pending byte on `cpu`.
+    /// Adds a pending count on `cpu`.
     pub(crate) fn count(&self, cpu: usize) {
         self.on(cpu, || {
             let (off, node) = (IrqGuard::new(), NodeId::new(0));
@@ -58,15 +58,15 @@ impl Machine {
         self.idle[cpu] = false;
     }
 
-    /// `cpu` is about to go away. Nobody sleeps on this machine: the worker is told to leave, and
-    /// does, before anybody waits for it.
+    /// Prepares `cpu` for going offline. No task can sleep on this machine, so the worker is
+    /// stopped, and returns, before the wait for it.
     pub(crate) fn down_prepare(&self, cpu: usize) {
         self.mm.work().close(CpuId::new(cpu));
         self.work_on(cpu);
         self.mm.cpu_down_prepare(CpuId::new(cpu));
     }
 
-    /// Runs what waits for the worker of `cpu`; says whether there was anything.
+    /// Runs the queued work of `cpu`; returns whether there was any.
     pub(crate) fn work_on(&self, cpu: usize) -> bool {
         self.on(cpu, || {
             let mut ran = false;
@@ -78,8 +78,8 @@ impl Machine {
         })
     }
 
-    /// Lets time pass up to `end_ns`: timers go off, then the workers run. `each` is asked after
-    /// every timer, on the timer's CPU.
+    /// Advances time to `end_ns`: timers fire, then the workers run. Calls `each` after every
+    /// timer, on the timer's CPU.
     pub(crate) fn run_until(&mut self, end_ns: u64, mut each: impl FnMut(&Self, usize)) {
         while let Some((cpu, at_ns)) = stepped::earliest_timer()
             && at_ns <= end_ns
@@ -96,7 +96,7 @@ impl Machine {
         stepped::set_clock(end_ns.max(Stepped::now_ns()));
     }
 
-    /// As [`Machine::run_until`] for `cpu` alone: the others stand still.
+    /// Like [`Machine::run_until`], for `cpu` only.
     pub(crate) fn run_one(&self, cpu: usize, end_ns: u64, mut each: impl FnMut(&Self)) {
         while let Some(at_ns) = stepped::timer_of(cpu)
             && at_ns <= end_ns
@@ -107,7 +107,7 @@ impl Machine {
         }
     }
 
-    /// The timer of `cpu`, where this runs, goes off. Says whether work was done.
+    /// Fires the timer of the current CPU, `cpu`. Returns whether work was done.
     fn timer(&self, cpu: usize) -> bool {
         stepped::take_timer();
         let idle = self.idle[cpu];
@@ -132,7 +132,8 @@ impl Machine {
     }
 }
 
-/// When the ticks of each CPU began, in ns, over a run in which every CPU counts all the time.
+/// The times, in ns, at which the ticks of each CPU started, in a run in which every CPU counts all
+/// the time.
 pub(crate) fn firings(cpus: usize, hz: u32, tick: TickPolicy, seconds: u64) -> Vec<Vec<u64>> {
     let mut machine = Machine::boot(cpus, hz, tick);
     let mut begun = vec![Vec::new(); cpus];

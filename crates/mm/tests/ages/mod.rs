@@ -1,4 +1,5 @@
-//! What goes with time: timers, work, grace periods, the upkeep tick, on the one-thread machine.
+//! Periodic and deferred work on the one-thread machine: timers, work, grace periods, the upkeep
+//! tick.
 
 mod machine;
 mod phased;

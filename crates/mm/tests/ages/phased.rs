@@ -1,4 +1,5 @@
-//! The phased tick's decay: the same pages as stock, without waiting for a zone.
+//! The decay of page caches by the phased tick: as many pages as with stock, without waiting for a
+//! zone lock.
 
 use crate::ages::machine::{Machine, SEC};
 use mmscale_arch::{CpuId, Machine as _, Order, Pfn, TickEvent, Trace};
@@ -12,7 +13,7 @@ use mmscale_stepped::{self as stepped, Stepped};
 /// Pages of a burst.
 const BURST: usize = 20_000;
 
-/// Allocates and frees a burst on `cpu`: its cache is left full, its high limit raised.
+/// Allocates and frees a burst on `cpu`, which leaves its cache full and its high limit raised.
 fn burst(machine: &Machine, cpu: usize) {
     machine.on(cpu, || {
         let frames = machine.mm.frames();
@@ -23,22 +24,22 @@ fn burst(machine: &Machine, cpu: usize) {
     });
 }
 
-/// (count, high, high_min) of a CPU's cache.
+/// Returns (count, high, high_min) of a CPU's cache.
 fn cache(machine: &Machine, cpu: usize) -> (u32, u32, u32) {
     machine.mm.frames().inspect_pcp(ZoneId::new(0), CpuId::new(cpu), |pcp| {
         (pcp.count(), pcp.high(), pcp.limits().high_min)
     })
 }
 
-/// When `high` of CPU 1 is back at its floor after a burst, in ns, and the pages its ticks gave
-/// back.
+/// The time in ns until `high` of CPU 1 is back at its minimum after a burst, and the pages that
+/// its ticks have freed.
 fn recovery(policy: TickPolicy, hz: u32) -> (u64, u32) {
     let mut machine = Machine::boot(4, hz, policy);
     machine.run_until(SEC + SEC / 3, |_, _| {});
     burst(&machine, 1);
     let (count, high, floor) = cache(&machine, 1);
     assert!(high > 2 * floor && count > floor, "the burst raised it: {count} {high} {floor}");
-    // The shepherd looks at counters only, and the burst may have folded its own.
+    // The shepherd checks counters only, and the burst may have folded them.
     machine.count(1);
     let began_ns = Stepped::now_ns();
     stepped::record(true);
@@ -69,9 +70,9 @@ fn phased_shrinks_as_fast_and_as_much_as_stock() {
     }
 }
 
-/// While somebody holds the zone the tick leaves the pages, tries again for a while, and gives up
-/// until its next run; as soon as the zone is free the pages go. It fires once an interval all
-/// along, and each firing ends.
+/// While the zone lock is held, the tick keeps the pages, retries for a while and gives up until
+/// its next run. When the lock is free the pages are freed. The tick fires once per interval all
+/// the time, and each firing ends.
 #[test]
 fn a_taken_zone_is_never_waited_for() {
     let mut machine = Machine::boot(2, 1000, TickPolicy::Phased);
@@ -86,7 +87,7 @@ fn a_taken_zone_is_never_waited_for() {
     let before = cache(&machine, 1);
     stepped::set_cpu(0);
     let mut traces = Vec::new();
-    // On this machine waiting for a lock that is held is a panic.
+    // On this machine, waiting for a held lock panics.
     machine.mm.frames().inspect_buddy(ZoneId::new(0), |_| {
         let until_ns = Stepped::now_ns() + 4 * SEC;
         machine.run_one(1, until_ns, |_| traces.extend(stepped::take_traces()));

@@ -1,4 +1,4 @@
-//! Grace periods: what ends one, and what must not.
+//! Grace periods: which events end one, and which must not.
 
 use mmscale_arch::{CpuId, Ipi, Machine as _, TaskId};
 use mmscale_mm::rcu::Rcu;
@@ -19,7 +19,7 @@ fn begin(rcu: &Rcu<Stepped>, expedited: bool) -> bool {
 
 fn boot(cpus: usize) -> Rcu<Stepped> {
     stepped::boot(cpus, 1000);
-    // The task of CPU 0 must not be taken for that of another.
+    // The task of CPU 0 must differ from those of other CPUs.
     stepped::set_task(TaskId::new(100));
     Rcu::new()
 }
@@ -71,7 +71,7 @@ fn a_tick_inside_a_reader_is_no_quiescent_state() {
     let inner = rcu.read();
     assert!(begin(&rcu, false));
     on(0, || rcu.context_switch());
-    // An interrupt with a reader of its own, in the middle of the task's reader.
+    // An interrupt with a reader of its own, inside the task's reader.
     on(1, || {
         drop(rcu.read());
         rcu.tick();
@@ -119,7 +119,7 @@ fn a_dying_cpu_is_waited_for_until_it_is_dead() {
     assert!(woken());
 }
 
-/// Goes to `cpu`, whose guard is dropped next.
+/// Switches to `cpu`, whose guard is dropped next.
 fn reader_on<T>(cpu: usize, guard: T) -> T {
     stepped::set_cpu(cpu);
     guard

@@ -9,7 +9,7 @@ use mmscale_stepped::{self as stepped, Stepped};
 const SLOT: TimerSlot = TimerSlot::new(15);
 const MS: u64 = 1_000_000;
 
-/// One busy CPU of `cpus`, with timers and nothing else.
+/// Timers of `cpus` CPUs, one of which is busy.
 fn time(cpus: usize, hz: u32) -> Time<Stepped> {
     stepped::boot(cpus, hz);
     let time = Time::new().unwrap();
@@ -17,7 +17,7 @@ fn time(cpus: usize, hz: u32) -> Time<Stepped> {
     time
 }
 
-/// The next interrupt of this CPU; returns the slots that went off, and when.
+/// The next interrupt of this CPU: the time, and the slots that fired.
 fn next(time: &Time<Stepped>) -> (u64, Vec<TimerSlot>) {
     let at_ns = stepped::take_timer().expect("a timer is armed");
     stepped::set_clock(at_ns.max(Stepped::now_ns()));
@@ -49,7 +49,7 @@ fn an_idle_cpu_wakes_for_standard_timers_only() {
     stepped::interrupt(|| time.idle_enter());
     assert_eq!(stepped::timer_of(0), None);
     time.arm(cpu, TimerSlot::new(13), Expiry::Standard { jiffies: 40 });
-    // 41: a wheel timer is never early, so a bucket goes off one jiffy on.
+    // 41: a wheel timer is never early, so a bucket fires one jiffy later.
     assert_eq!(stepped::timer_of(0), Some(41 * MS));
     stepped::set_clock(41 * MS);
     stepped::take_timer();
@@ -59,7 +59,7 @@ fn an_idle_cpu_wakes_for_standard_timers_only() {
         time.interrupt(|slot| slots.push(slot.index()));
         time.idle_enter();
     });
-    // The tick that wakes the CPU runs what it slept through, late exact timers too.
+    // The tick that wakes the CPU runs all overdue timers, exact timers too.
     assert_eq!(slots, [13, 14, 15]);
 }
 
@@ -87,7 +87,7 @@ fn an_exact_timer_is_exact_while_busy_and_late_by_its_own_share_after_idle() {
     stepped::set_clock(51 * MS);
     stepped::interrupt(|| time.idle_exit());
     assert_eq!(next(&time), (53 * MS + 5, vec![SLOT]));
-    // A CPU that goes idle again does its late work first.
+    // A CPU that goes idle again runs its overdue timers first.
     time.arm(
         cpu,
         SLOT,
@@ -99,7 +99,7 @@ fn an_exact_timer_is_exact_while_busy_and_late_by_its_own_share_after_idle() {
     assert_eq!(stepped::timer_of(0), Some(57 * MS));
     stepped::interrupt(|| time.idle_enter());
     assert_eq!(next(&time), (55 * MS, vec![SLOT]));
-    // One that wakes is never late.
+    // A timer that wakes the CPU is never late.
     stepped::interrupt(|| time.idle_enter());
     time.arm(cpu, SLOT, Expiry::Exact { deadline_ns: 56 * MS + 3, over_idle: OverIdle::Wake });
     assert_eq!(next(&time), (56 * MS + 3, vec![SLOT]));
@@ -144,11 +144,11 @@ fn a_cancelled_timer_never_goes_off() {
     }
 }
 
-/// A sleeper parks once with a token for each wake-up; on this machine a park without one panics.
+/// A sleeper parks once per wake-up token; on this machine a park without a token panics.
 #[test]
 fn sleepers_wake_to_the_nanosecond_in_order() {
     let time = time(1, 100);
-    // The machine gives a task that was unparked its park back: sleep "in advance".
+    // The machine stores the token of an unparked task: it sleeps "in advance".
     let task = TaskId::new(7);
     stepped::set_task(task);
     Stepped::unpark(task);
@@ -167,7 +167,7 @@ fn sleepers_wake_to_the_nanosecond_in_order() {
     time.sleep_until(u64::MAX, || false);
 }
 
-/// Who is told that it is over sleeps no more, and is not woken when it would have been time.
+/// A sleeper whose condition is true stops sleeping, and is not woken at its original time.
 #[test]
 fn a_sleeper_that_wakes_early_leaves_no_timer_behind() {
     let time = time(2, 100);

@@ -13,7 +13,7 @@ fn rate(times: &[u64]) -> f64 {
     (times.len() - 1) as f64 * SEC as f64 / span as f64
 }
 
-/// The mean number of CPUs that fire in the same jiffy as a given firing, itself included.
+/// The mean number of CPUs that fire in the same jiffy as a given firing, including itself.
 fn cofiring(all: &[Vec<u64>], hz: u64, from_ns: u64) -> f64 {
     let mut jiffies: Vec<u64> =
         all.iter().flatten().filter(|at| **at >= from_ns).map(|at| at * hz / SEC).collect();
@@ -32,10 +32,10 @@ fn stock_at_250_hz_fires_992_or_1024_ms_apart() {
     }
 }
 
-/// The wheel model: 72 CPUs that always arm again. Stock pulls every start to the same few
-/// buckets. Under the posted delays CPUs with the same period in buckets stay together for good if
-/// they start together, as they do when the shepherd kicks them all (10.0, 5.7, 12.0 from an
-/// independent model); from random starts it would be 4.1, 2.5, 4.9.
+/// The wheel model: 72 CPUs that always arm again. Stock pulls every start to the same few buckets.
+/// Under the posted delays, CPUs with the same period in buckets stay together if they start
+/// together, as they do when the shepherd kicks them all (10.0, 5.7, 12.0 from an independent
+/// model); from random starts it would be 4.1, 2.5, 4.9.
 #[test]
 fn the_wheel_makes_cpus_meet_as_the_model_says() {
     let expected = [(1000, 19.2, 9.9), (250, 2.7, 5.7), (100, 5.9, 12.0)];
@@ -62,7 +62,7 @@ fn phased_fires_once_an_interval_on_every_cpu_and_alone() {
         for times in &all {
             assert!((rate(times) - 1.0).abs() < 0.001, "{hz}: {}", rate(times));
         }
-        // 13.9 ms apart: nobody shares a jiffy, from the very first firing on.
+        // 13.9 ms apart: no two CPUs fire in the same jiffy, from the first firing on.
         let met = cofiring(&all, u64::from(hz), 0);
         assert!(met < 1.001, "{hz}: {met}");
     }
@@ -101,7 +101,7 @@ fn a_tick_stops_when_there_is_nothing_to_do_and_the_shepherd_restarts_it() {
             traces.iter().filter(|(_, event)| *event == Trace::Tick(TickEvent::Begin)).count()
         };
         let traces = stepped::take_traces();
-        // One that folds and arms itself, one that finds nothing.
+        // One tick folds and arms itself, the next one finds nothing.
         assert_eq!(ticks(&traces), 2, "{policy:?}");
         assert!(
             traces.iter().any(|(_, t)| *t == Trace::Tick(TickEvent::Kicked { cpu: CpuId::new(1) }))
@@ -114,7 +114,7 @@ fn a_tick_stops_when_there_is_nothing_to_do_and_the_shepherd_restarts_it() {
     }
 }
 
-/// How long a byte waits at most until it is folded.
+/// The longest time until a pending count is folded.
 #[test]
 fn counters_of_a_busy_cpu_are_never_staler_than_promised() {
     for policy in [TickPolicy::Stock, TickPolicy::Phased] {
@@ -154,7 +154,7 @@ fn going_idle_folds_at_once_and_leaves_the_tick_armed() {
             _ => None,
         });
         assert!(due.is_some_and(|due| due > Stepped::now_ns()));
-        // It sleeps through the tick, and makes up for it soon after.
+        // The CPU sleeps through the tick, and runs it soon after.
         machine.run_until(8 * SEC, |_, cpu| assert_eq!(cpu, 0, "cpu1 was woken"));
         assert!(
             !stepped::take_traces()
@@ -171,7 +171,7 @@ fn going_idle_folds_at_once_and_leaves_the_tick_armed() {
     }
 }
 
-/// CPUs that wake together with late ticks do not run them together.
+/// CPUs that wake together with overdue ticks do not run them together.
 #[test]
 fn phased_ticks_that_were_slept_through_are_spread() {
     let mut machine = Machine::boot(72, 1000, TickPolicy::Phased);
@@ -206,7 +206,8 @@ fn hotplug_stops_a_tick_loses_no_count_and_closes_ranks() {
         machine.run_until(3 * SEC, |machine, cpu| machine.count(cpu));
         let cpu = CpuId::new(0);
         let waits = |machine: &Machine| machine.mm.frames().stats().needs_update(cpu);
-        // With all CPUs' bytes: these may be negative, as a fold leaves half a threshold over.
+        // Includes the pending counts of all CPUs: these may be negative, as a fold leaves half a
+        // threshold.
         let counted = |machine: &Machine| {
             machine.mm.frames().stats().node_snapshot(NodeId::new(0), NodeItem::FilePages)
         };
@@ -216,7 +217,7 @@ fn hotplug_stops_a_tick_loses_no_count_and_closes_ranks() {
         }
         let before = counted(&machine);
         stepped::set_cpu(1);
-        // The shepherd's own CPU goes.
+        // The shepherd's own CPU goes offline.
         stepped::set_online(0, false);
         machine.mm.work().disable_sync(machine.mm.time(), WorkItem::VmstatTick(cpu));
         assert!(!machine.mm.work().queue_on(cpu, WorkItem::VmstatTick(cpu)), "{policy:?}");
@@ -244,7 +245,8 @@ fn hotplug_stops_a_tick_loses_no_count_and_closes_ranks() {
     }
 }
 
-/// A CPU that wakes for 3 ms at a time is upkept about once an interval, before it rests again.
+/// A CPU that wakes for 3 ms at a time runs the tick about once per interval, before it goes idle
+/// again.
 #[test]
 fn a_cpu_that_mostly_sleeps_is_kept_up_too() {
     for policy in [TickPolicy::Stock, TickPolicy::Phased] {
@@ -266,7 +268,7 @@ fn a_cpu_that_mostly_sleeps_is_kept_up_too() {
     }
 }
 
-/// A CPU that rests with counts that nobody has folded is woken for them, once.
+/// An idle CPU with unfolded counts is woken for them once.
 #[test]
 fn a_kick_wakes_an_idle_cpu() {
     for policy in TickPolicy::ALL {

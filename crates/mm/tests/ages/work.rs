@@ -1,4 +1,4 @@
-//! Work queues: pending means pending, delays, cancelling, hotplug.
+//! Work queues: pending work, delays, cancelling, hotplug.
 
 use crate::ages::machine::Machine;
 use mmscale_arch::{Cpu as _, CpuId, Func, Op, TaskId};
@@ -18,7 +18,7 @@ fn boot(cpus: usize) -> (Time<Stepped>, Work<Stepped>) {
     (time, work)
 }
 
-/// Runs what waits on this CPU; returns it.
+/// Runs the queued work of this CPU; returns it.
 fn drain(work: &Work<Stepped>) -> Vec<WorkItem> {
     let mut ran = Vec::new();
     while work.step(Stepped::cpu(), &mut |item| ran.push(item)) == Step::Ran {}
@@ -142,11 +142,11 @@ fn a_closed_queue_empties_itself_and_passes_new_work_on() {
     assert!(drain(&work).is_empty());
     stepped::set_cpu(0);
     assert_eq!(drain(&work), [WorkItem::Shepherd]);
-    // The dead CPU's delay goes on here.
+    // The dead CPU's delayed work continues here.
     time.cpu_dead(there, |slot, expiry| work.adopt(&time, there, slot, expiry));
     (0..4).for_each(|_| tick(&time, &work));
     assert_eq!(drain(&work), [ITEM]);
-    // After the last worker has gone, work is dropped, not lost in a queue.
+    // After the last worker has stopped, work is dropped, not lost in a queue.
     work.shutdown();
     drain(&work);
     assert!(work.queue_on(here, ITEM));
@@ -172,7 +172,7 @@ fn draining_all_caches_returns_every_page() {
         machine.work_on(cpu);
     });
     let audit = machine.mm.verify().unwrap();
-    // The page of zeros is held.
+    // The zero page is held.
     assert_eq!((audit.cached, audit.held), (0, 1));
 }
 

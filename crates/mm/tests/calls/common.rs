@@ -1,4 +1,4 @@
-//! CPUs that call one another, stepped by hand.
+//! CPUs that call each other, stepped by the tests.
 
 use mmscale_arch::{Callbacks, CpuId, Ipi, TaskEntry};
 use mmscale_mm::smp::{Call, CallFunc, CallPolicy, Smp, SmpConfig};
@@ -7,13 +7,13 @@ use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Who ran which call, in order.
+/// The calls that each CPU has run, in order.
 #[derive(Default)]
 pub(crate) struct Log {
     pub(crate) ran: RefCell<Vec<(usize, u64)>>,
 }
 
-/// Calls, and what came of them.
+/// CPUs that call each other, and a log of the calls.
 pub(crate) struct World {
     pub(crate) smp: Rc<Smp<Stepped>>,
     pub(crate) log: Rc<Log>,
@@ -63,7 +63,7 @@ pub(crate) fn cpus(cpus: &[usize]) -> Vec<CpuId> {
 }
 
 impl World {
-    /// `count` CPUs. Who waits lets the interrupts arrive.
+    /// Creates `count` CPUs. A waiting CPU delivers the interrupts.
     pub(crate) fn new(policy: CallPolicy, count: usize) -> Self {
         Self::with(SmpConfig { policy, ..SmpConfig::default() }, count)
     }
@@ -79,7 +79,7 @@ impl World {
     fn owner(&self) -> Owner {
         Owner { smp: Rc::clone(&self.smp), log: Rc::clone(&self.log) }
     }
-    /// Lets the interrupts that were sent arrive; returns how many there were.
+    /// Delivers pending interrupts; returns their number.
     pub(crate) fn deliver(&self) -> usize {
         stepped::deliver_ipis(&self.owner())
     }
@@ -96,7 +96,7 @@ impl World {
 /// All policies.
 pub(crate) const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
 
-/// How often something happened.
+/// A counter, shared by a closure and the test.
 pub(crate) fn counter() -> (Rc<Cell<u32>>, Rc<Cell<u32>>) {
     let count = Rc::new(Cell::new(0));
     (Rc::clone(&count), count)

@@ -44,7 +44,7 @@ fn a_cpu_that_is_back_is_called_from_its_first_step_on() {
             }
             assert_eq!(world.call(&[1], 6, Wait::Spin).others, 1, "{policy:?}");
             assert_eq!(world.ran(), [(1, 6)]);
-            // To be told twice changes nothing.
+            // A second call of it changes nothing.
             world.call(&[1], 7, Wait::No);
             world.smp.cpu_online(CpuId::new(1));
             stepped::set_cpu(1);

@@ -1,4 +1,4 @@
-//! Calls to other CPUs, on CPUs that are stepped by hand.
+//! Calls to other CPUs, on CPUs that are stepped by the tests.
 
 mod common;
 mod leaving;

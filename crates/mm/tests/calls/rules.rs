@@ -1,4 +1,4 @@
-//! Who runs what, how often, in which order, and who is interrupted for it.
+//! Which CPU runs a call, how often, in which order, and which CPUs are interrupted for it.
 
 use crate::calls::common::{POLICIES, World, cpus, test};
 use mmscale_arch::CpuId;
@@ -68,7 +68,7 @@ fn whoever_comes_while_an_interrupt_is_on_its_way_sends_none() {
 fn records_run_synchronous_calls_first_and_requests_run_in_the_order_of_their_beginning() {
     for policy in POLICIES {
         let world = World::new(policy, 5);
-        // Three that do not wait, and then one that does, from CPUs of their own.
+        // Three calls that do not wait, and then one that does, each from another CPU.
         for source in [1, 2, 3] {
             stepped::set_cpu(source);
             world.call(&[4], source as u64, Wait::No);

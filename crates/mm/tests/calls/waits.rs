@@ -1,4 +1,4 @@
-//! Who waits for what, with what off, and for how long.
+//! Waits for calls: with preemption or interrupts off, and for how long.
 
 use crate::calls::common::{POLICIES, World, counter, cpus, test};
 use mmscale_arch::{Atomic, Cpu, CpuId};
@@ -124,7 +124,7 @@ fn a_long_queue_phase_is_cut_into_pieces_with_requests() {
     for policy in POLICIES {
         let world = World::new(policy, 512);
         let cond = |_| {
-            // As long as a look and an interrupt take at most.
+            // As long as one poll and one interrupt take at most.
             stepped::advance(500);
             true
         };
@@ -148,7 +148,7 @@ fn a_cpu_that_never_answers_is_named() {
         stepped::on_relax(|| stepped::advance(10_000));
         let smp = Rc::clone(&world.smp);
         stepped::on_park(move || {
-            // The upkeep's shepherd comes by.
+            // The upkeep's shepherd runs.
             stepped::advance(1_000_000_000);
             smp.watch();
         });
@@ -170,7 +170,7 @@ fn two_cpus_call_one_another_at_the_same_time() {
         stepped::on_relax(move || {
             let back = crate::calls::common::cpu();
             if begun.swap(1, std::sync::atomic::Ordering::SeqCst) == 0 {
-                // While CPU 0 waits, CPU 1 calls it, and takes interrupts as it waits.
+                // While CPU 0 waits, CPU 1 calls it, and handles interrupts while it waits itself.
                 stepped::set_cpu(1);
                 other.call(&[0], 10, Wait::Spin);
                 stepped::set_cpu(back);

@@ -1,4 +1,4 @@
-//! How folios reach their lists: batches of 31, what populate and faults do to them, freezing.
+//! How folios reach their lists: batches of 31, the effects of populate and faults, freezing.
 
 use crate::lru::machine::{ALL, ANON, FILE, Machine, locks, moves};
 use mmscale_arch::Order;
@@ -89,7 +89,8 @@ fn touching_one_page_at_a_time_makes_batches_of_31_of_which_30_are_dead() {
     assert_eq!((moved.dead, moved.freed), (32 * 30, 0));
     assert_eq!((moved.pinned, moved.pinned_max), (8, 31), "eight wait for the next batch");
     assert_eq!((moved.unmapped, moved.unmapped_max), (8, 30));
-    // A batch onto the list, its dead off again, the last one by its own release.
+    // Per batch: one lock to add it, one to remove its dead folios; the last folio is removed by
+    // its own release.
     assert_eq!(locks(), 32 * 3);
     let counters = machine.memory().lru.counters();
     assert_eq!((counters.add_batches, counters.added, counters.dead), (32, 992, 960));
@@ -107,7 +108,7 @@ fn freezing_frees_the_dead_without_adding_them() {
     assert_eq!((moved.folios, moved.batches), (992, 32));
     assert_eq!((moved.dead, moved.freed), (960, 960));
     assert_eq!((moved.unmapped, moved.unmapped_max), (8, 30));
-    // The one that lives is added and later removed.
+    // The folio that stays in use is added, and removed later.
     assert_eq!(locks(), 32 * 2);
     assert_eq!(machine.memory().lru.counters().added, 32);
     machine.end();

@@ -1,4 +1,4 @@
-//! Memory groups: limits, stocks, and what is left when folios go.
+//! Memory groups: limits, stocks, and charges that are left when folios are freed.
 
 use crate::lru::machine::{ALL, ANON, Machine, NODE};
 use mmscale_arch::{CpuId, Order};
@@ -57,14 +57,14 @@ fn a_limit_refuses_and_leaves_nothing_behind() {
     groups.set_limit(GROUP, Some(70));
     assert_eq!((groups.limit(GROUP), groups.limit(GroupId::new(2))), (Some(70), None));
     let first = machine.folio(MINE);
-    // The other CPU has no room for a stock: it charges what it needs.
+    // The limit leaves no room for a stock of the other CPU: it charges single pages.
     let six: Vec<_> = machine.on(1, || (0..6).map(|_| machine.folio(MINE)).collect());
     assert_eq!(groups.usage(GROUP), 70);
     let held = machine.mm.verify().unwrap().held;
     let refused = machine.on(1, || memory.alloc_folio(NODE, Order::ZERO, Gfp::KERNEL, MINE));
     assert_eq!(refused, Err(FolioError::Group(OverLimit { group: GROUP })));
     assert_eq!((groups.usage(GROUP), machine.mm.verify().unwrap().held), (70, held));
-    // This CPU has its stock still; once that is given back the other one may go on.
+    // This CPU still has its stock; after it is drained the other CPU can charge again.
     groups.drain_stock();
     assert_eq!(groups.usage(GROUP), 7);
     let seventh = machine.on(1, || machine.folio(MINE));
@@ -100,7 +100,7 @@ fn each_group_has_lists_of_its_own() {
     let list = mmscale_mm::lru::LruList::InactiveAnon;
     assert_eq!(machine.memory().list_pages(GROUP, NODE, list), 1);
     assert_eq!(machine.memory().list_pages(GroupId::ROOT, NODE, list), 1);
-    // Folios of two groups alternate: the lock changes with each.
+    // Folios of two groups alternate: each needs another lock.
     let before = crate::lru::machine::locks();
     [mine, roots].iter().for_each(|&pfn| {
         machine.memory().folios.remove_map(pfn);

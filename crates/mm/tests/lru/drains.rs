@@ -1,4 +1,4 @@
-//! Draining: this CPU, the work for others, dead CPUs, populate under each policy.
+//! Drains: of this CPU, of other CPUs by work, of dead CPUs, and by populate under each policy.
 
 use crate::lru::machine::{ALL, ANON, FILE, Machine, locks, moves};
 use mmscale_arch::{Cpu as _, CpuId};
@@ -108,7 +108,7 @@ fn rotation_comes_from_interrupts_too() {
     let machine = Machine::boot(LruPolicy::Stock, 1);
     let memory = machine.memory();
     let folios: Vec<_> = (0..40).map(|_| machine.listed(ANON)).collect();
-    // The first 31 are a full batch: it is carried out in the interrupt.
+    // The first 31 are a full batch: it is drained in the interrupt.
     folios[..32].iter().for_each(|&pfn| stepped::interrupt(|| memory.rotate(pfn)));
     assert_eq!(machine.audit().gathered, 1);
     memory.drain();
@@ -119,7 +119,7 @@ fn rotation_comes_from_interrupts_too() {
     machine.end();
 }
 
-/// Under `Lazy` a folio that is written out may wait in a slot by then, as it does after a putback.
+/// Under `Lazy` a folio whose write-out completes may be in a slot, as after a putback.
 #[test]
 fn a_folio_that_is_rotated_in_its_slot_joins_at_the_end() {
     let machine = Machine::boot(LruPolicy::Lazy, 1);

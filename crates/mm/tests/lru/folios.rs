@@ -1,4 +1,4 @@
-//! Folios themselves: counts, flags, freezing.
+//! Folios: counts, flags, freezing.
 
 use crate::lru::machine::{ANON, Machine};
 use mmscale_arch::{Order, Pfn};
@@ -30,7 +30,7 @@ fn references_keep_it_and_the_last_one_frees_it() {
     assert!(memory.folios.try_get(pfn));
     memory.release(&[(pfn, 2)]);
     assert_eq!(machine.refs(pfn), 1);
-    // The page of zeros is held too.
+    // The zero page is held too.
     assert_eq!(machine.mm.verify().unwrap().held, 2);
     memory.put(pfn);
     assert!(!memory.folios.try_get(pfn), "nobody comes back from nothing");

@@ -1,4 +1,4 @@
-//! Lazy membership: what the blanket drain was for holds without it.
+//! Lazy membership: the guarantees of the blanket drain hold without it.
 
 use crate::lru::machine::{ANON, FILE, Machine, locks, moves};
 use mmscale_arch::Pfn;
@@ -44,7 +44,7 @@ fn a_hole_in_the_batch_is_filled_before_the_batch_moves() {
 #[test]
 fn the_last_user_frees_a_pending_folio_whichever_cpu_he_is_on() {
     let machine = boot();
-    // As when a task moved between fault and unmap.
+    // As if a task had moved between fault and unmap.
     for _ in 0..200 {
         let pfn = machine.fault(ANON);
         machine.on(1, || machine.unmap(pfn));
@@ -162,7 +162,7 @@ fn copy_on_write_is_not_told_of_the_batch() {
         let machine = Machine::boot(policy, 2);
         let memory = machine.memory();
         let pfn = machine.fault(ANON);
-        // On another CPU only lazy can tell whose the second reference is.
+        // From another CPU, only lazy can determine the owner of the second reference.
         let elsewhere = machine.on(1, || memory.is_exclusive(pfn, 1));
         assert_eq!(elsewhere, policy == LruPolicy::Lazy);
         assert!(memory.is_exclusive(pfn, 1));

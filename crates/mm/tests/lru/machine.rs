@@ -1,4 +1,4 @@
-//! A memory manager whose CPUs the tests step, and what tests do to folios.
+//! A memory manager whose CPUs are stepped by the tests, and operations on folios.
 
 use mmscale_arch::{Cpu as _, CpuId, LockClass, LruEvent, NodeId, Order, Pfn, Trace};
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
@@ -27,7 +27,7 @@ pub(crate) struct Machine {
     pub(crate) mm: Mm<Stepped>,
 }
 
-/// Batches of additions that were carried out.
+/// Counts of drained batches of additions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Moves {
     pub(crate) batches: u64,
@@ -35,10 +35,10 @@ pub(crate) struct Moves {
     pub(crate) dead: u64,
     pub(crate) freed: u64,
     pub(crate) largest: u8,
-    /// Folios that batches have references to, at the end and at most.
+    /// Folios to which batches hold references: at the end, and at most.
     pub(crate) pinned: i32,
     pub(crate) pinned_max: i32,
-    /// Pages charged after they were unmapped, at the end and at most.
+    /// Pages that stay charged after they were unmapped: at the end, and at most.
     pub(crate) unmapped: i32,
     pub(crate) unmapped_max: i32,
 }
@@ -65,14 +65,14 @@ impl Machine {
     pub(crate) fn folio_of(&self, order: Order, what: FolioInit) -> Pfn {
         self.memory().alloc_folio(NODE, order, Gfp::KERNEL, what).expect("there is memory")
     }
-    /// A page as a fault makes it: mapped, added, the mapping's reference left.
+    /// A page as a fault leaves it: mapped, added, with the mapping's reference.
     pub(crate) fn fault(&self, what: FolioInit) -> Pfn {
         let pfn = self.folio(what);
         self.memory().folios.add_map(pfn);
         self.memory().add(pfn);
         pfn
     }
-    /// A page on its list, mapped, whatever the policy.
+    /// A mapped page that is on its list under every policy.
     pub(crate) fn listed(&self, what: FolioInit) -> Pfn {
         let pfn = self.fault(what);
         self.memory().drain();
@@ -92,7 +92,7 @@ impl Machine {
     pub(crate) fn pages(&self, list: LruList) -> u64 {
         self.memory().list_pages(GroupId::ROOT, NODE, list)
     }
-    /// Oldest first; the list is as it was afterwards.
+    /// The folios of the list, oldest first; the list is unchanged afterwards.
     pub(crate) fn oldest_first(&self, list: LruList) -> Vec<Pfn> {
         let mut folios = [Pfn::new(0); 128];
         let scan = self.memory().isolate_oldest(GroupId::ROOT, NODE, list, 128, &mut folios);
@@ -102,7 +102,7 @@ impl Machine {
         folios.iter().for_each(|&pfn| assert!(self.memory().demand(pfn)));
         folios
     }
-    /// Runs `f` on `cpu` and comes back.
+    /// Runs `f` on `cpu` and returns to the current CPU.
     pub(crate) fn on<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
         let back = Stepped::cpu().index();
         stepped::set_cpu(cpu);
@@ -110,7 +110,7 @@ impl Machine {
         stepped::set_cpu(back);
         result
     }
-    /// Runs what waits for the worker of `cpu`.
+    /// Runs the queued work of `cpu`.
     pub(crate) fn work_on(&self, cpu: usize) {
         self.on(cpu, || {
             let id = CpuId::new(cpu);
@@ -120,7 +120,7 @@ impl Machine {
     pub(crate) fn audit(&self) -> LruAudit {
         self.memory().verify().expect("everything adds up")
     }
-    /// Nothing is left of any folio, and every frame is home.
+    /// Checks that no folio is left and every frame is free.
     pub(crate) fn end(&self) {
         self.mm.quiesce();
         assert_eq!(self.audit(), LruAudit::default());
@@ -134,7 +134,7 @@ pub(crate) fn locks() -> u64 {
     stepped::lock_acquisitions(LockClass::Lruvec)
 }
 
-/// What batches did since the last call.
+/// The counts of batches since the last call.
 pub(crate) fn moves() -> Moves {
     let mut moves = Moves::default();
     for (_, event) in stepped::take_traces() {

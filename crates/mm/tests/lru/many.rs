@@ -1,4 +1,4 @@
-//! Many folios whose last references go together, as those of a program that has ended.
+//! Many folios whose last references are dropped together, as at the end of a program.
 
 use crate::lru::machine::{ANON, FILE, Machine, locks};
 use mmscale_arch::{LockClass, Order, Pfn};
@@ -23,7 +23,7 @@ fn they_leave_their_lists_under_one_lock_and_nothing_else_does() {
         (config.lru, config.groups) = (LruPolicy::Stock, 2);
     });
     let other = FolioInit { group: GroupId::new(1), ..ANON };
-    // Of one list, and of two, in turn; one has another user; one is on no list.
+    // Folios of one list and of two lists alternate; one has another user; one is on no list.
     let all: Vec<(Pfn, u32)> = (0..MANY as u32)
         .map(|nth| {
             let pfn = match nth {
@@ -47,7 +47,7 @@ fn they_leave_their_lists_under_one_lock_and_nothing_else_does() {
     assert_eq!(machine.pages(LruList::InactiveAnon) + machine.pages(LruList::ActiveAnon), 1);
     assert_eq!(machine.pages(LruList::InactiveFile) + machine.pages(LruList::ActiveFile), 1);
     machine.audit();
-    // Of two groups: a lock for each, and sizes of their own.
+    // Folios of two groups: a lock for each group, and different sizes.
     let before = locks();
     machine.memory().release_many(&[(bystander, 1), (foreign, 1), (all[90].0, 1)]);
     assert_eq!(locks() - before, 3);
@@ -65,7 +65,7 @@ fn huge_ones_go_back_to_their_zone_together() {
         let taken = stepped::lock_acquisitions(LockClass::Zone) - before;
         assert!(caches != PcpPolicy::Stock || taken == 1, "{taken} times for 7 folios");
         machine.audit();
-        // With others between them.
+        // With other folios between them.
         let again: Vec<(Pfn, u32)> = (0..3).map(|_| (listed(&machine, HUGE, ANON), 1)).collect();
         machine.memory().release_many(&[again[0], (small, 1), again[1], again[2]]);
         machine.end();

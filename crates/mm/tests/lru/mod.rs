@@ -1,4 +1,4 @@
-//! Folios, their lists and batches, memory groups, on the machine that is stepped by hand.
+//! Folios, their lists and batches, memory groups, on CPUs that are stepped by the tests.
 
 mod batches;
 mod charges;

@@ -1,4 +1,4 @@
-//! Ageing, isolation, locking in memory: the rules of each move.
+//! Ageing, isolation, mlock: the rules of each move between lists.
 
 use crate::lru::machine::{ALL, ANON, FILE, Machine, NODE};
 use mmscale_arch::Pfn;
@@ -195,7 +195,7 @@ fn a_folio_locked_while_isolated_is_put_back_unevictable() {
     machine.end();
 }
 
-/// Each of these is a state that no sequence of calls gives: the checks would see it.
+/// Each of these states is unreachable by calls: the checks must detect it.
 #[test]
 fn planted_errors_are_found() {
     let planted = |plant: fn(&Machine, Pfn)| {

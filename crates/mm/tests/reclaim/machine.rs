@@ -1,4 +1,4 @@
-//! The machine.
+//! A paged program on a machine with one CPU.
 
 use crate::reclaim::paged::Paged;
 use mmscale_arch::{Callbacks, CpuId, Ipi, TaskEntry};
@@ -21,8 +21,9 @@ impl core::ops::Deref for Machine {
 }
 
 impl Machine {
-    /// `frames` of memory, `slots` of swap, a program of `pages`, in the last of `groups` groups.
-    /// While a task sleeps the device finishes, and the worker works.
+    /// Boots with `frames` frames of memory, `slots` slots of swap, and a program of `pages` pages
+    /// in the last of `groups` groups. While a task sleeps, the device completes requests and the
+    /// worker runs.
     pub(crate) fn boot(frames: u32, slots: u32, pages: usize, groups: usize) -> Rc<Self> {
         stepped::boot(1, 1000);
         let mut config = MmConfig::new(MemoryMap::single(frames), TickPolicy::Stock);
@@ -34,13 +35,13 @@ impl Machine {
         stepped::on_park(move || sleeper.upgrade().expect("it is there").rest());
         machine
     }
-    /// What happens while the only task sleeps.
+    /// Completes device requests and runs the worker, while the only task sleeps.
     pub(crate) fn rest(&self) {
         stepped::finish_ios(usize::MAX);
         stepped::deliver_ipis(self);
         work(&self.mm);
     }
-    /// Every page is on its list.
+    /// Drains all batches: every page is on its list.
     pub(crate) fn settle(&self) {
         self.memory().drain();
     }

@@ -1,4 +1,4 @@
-//! Reclaim of pages of a program, on a machine with one CPU that the test steps.
+//! Reclaim of a program's pages, on a machine with one CPU that is stepped by the tests.
 
 mod machine;
 mod paged;

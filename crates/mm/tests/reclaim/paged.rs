@@ -1,5 +1,5 @@
-//! A memory manager with swap and reclaim, and pages of a program that are found through a table
-//! of entries, one lock each: the smallest thing that reclaim can work on. For any machine.
+//! A memory manager with swap and reclaim, and a program whose pages are in a table of entries with
+//! one lock each: the smallest program that reclaim can work on. For any machine.
 //!
 //! Page `n` and page `n ^ 1` may share a folio.
 
@@ -14,7 +14,7 @@ use mmscale_mm::reclaim::{Reclaim, References, Rmap, Scope, UnmapTo};
 use mmscale_mm::swap::{Swap, SwapAudit, SwapConfig, SwapEntry, SwapError};
 use mmscale_mm::tlb::Batch;
 
-/// What a table has for a page.
+/// The entry of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     None,
@@ -30,7 +30,7 @@ pub(crate) struct Paged<A: Machine> {
     group: GroupId,
 }
 
-/// The device could not give a page back.
+/// The device could not read a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lost;
 
@@ -53,7 +53,7 @@ impl<A: Machine> Paged<A> {
     pub(crate) fn entry(&self, page: usize) -> Entry {
         *self.table[page].lock()
     }
-    /// Reads a page, and writes `stamp` to it if there is one; what it held then.
+    /// Reads a page, and writes `stamp` to it if there is one; returns the old content.
     pub(crate) fn touch(&self, page: usize, stamp: Option<u64>) -> Result<u64, Lost> {
         loop {
             let mut entry = self.table[page].lock();
@@ -72,7 +72,7 @@ impl<A: Machine> Paged<A> {
             }
         }
     }
-    /// Whatever fails for want of memory is tried again after reclaim.
+    /// Retries `f` after reclaim while it fails for lack of memory.
     fn with_memory<T, E>(&self, mut f: impl FnMut() -> Result<T, E>) -> T {
         let node = A::node_of(A::cpu());
         for _ in 0..200 {
@@ -136,7 +136,7 @@ impl<A: Machine> Paged<A> {
         }
         Ok(())
     }
-    /// Page `page ^ 1`, which has nothing, shares what `page` has.
+    /// Maps the folio of `page` at `page ^ 1`, which is empty, too.
     pub(crate) fn share(&self, page: usize) {
         let seen = {
             let entry = self.table[page].lock();
@@ -159,7 +159,7 @@ impl<A: Machine> Paged<A> {
         let memory = self.memory();
         match seen {
             Entry::Page { pfn, dirty, .. } => {
-                // Whoever shares it may write it through the same folio.
+                // The other page may write to it through the same folio.
                 if dirty {
                     memory.folios.set(pfn, FolioFlags::DIRTY);
                 }
@@ -171,7 +171,7 @@ impl<A: Machine> Paged<A> {
             Entry::None => {}
         }
     }
-    /// `MADV_PAGEOUT` of one page; how many pages are free by it.
+    /// `MADV_PAGEOUT` of one page; returns the number of pages that it has freed.
     pub(crate) fn page_out(&self, page: usize) -> u32 {
         let Some(pfn) = self.hold(page) else { return 0 };
         let isolated = self.memory().isolate(pfn);
@@ -188,7 +188,7 @@ impl<A: Machine> Paged<A> {
             self.memory().lazyfree(pfn);
         }
     }
-    /// The page's folio, with a reference.
+    /// Returns the page's folio with a reference.
     pub(crate) fn hold(&self, page: usize) -> Option<Pfn> {
         let entry = self.table[page].lock();
         let Entry::Page { pfn, .. } = *entry else { return None };
@@ -208,7 +208,7 @@ impl<A: Machine> Paged<A> {
         });
         self.swap.verify(self.memory(), named).expect("swap adds up")
     }
-    /// Everything is unmapped, and nothing is left; after the memory manager was shut down.
+    /// Unmaps everything and checks that nothing is left, after the memory manager was shut down.
     pub(crate) fn end(&self) {
         (0..self.table.len()).for_each(|page| self.unmap_page(page));
         self.swap.prune(self.memory());
@@ -261,7 +261,7 @@ impl<A: Machine> Rmap<A> for Paged<A> {
         memory.folios.word(pfn).maps() == 0
     }
     fn flush(&self, _: &mut Batch) {
-        // No CPU keeps a translation of this table.
+        // No CPU caches a translation of this table.
     }
 }
 

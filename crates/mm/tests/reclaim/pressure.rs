@@ -1,4 +1,4 @@
-//! More pages than memory.
+//! Programs that use more pages than there is memory.
 
 use crate::reclaim::machine::Machine;
 use crate::reclaim::paged::{Entry, NODE};
@@ -131,7 +131,7 @@ fn a_group_of_two_pages_still_gets_its_next_one() {
             let before = if machine.memory().groups.usage(group) >= 2 {
                 let scope = machine.scope();
                 machine.settle();
-                // At once: what was used is not taken for nothing to be had.
+                // Immediately: a page that was accessed does not count as unreclaimable.
                 machine.reclaim.direct(scope, NODE, 1, Some(group))
             } else {
                 1

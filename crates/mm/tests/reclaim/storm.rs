@@ -1,5 +1,5 @@
-//! A program that uses more memory than there is, in random order, and knows what each page holds.
-//! For any machine.
+//! A program that uses more memory than there is, in random order, and checks the content of each
+//! page. For any machine.
 
 use super::paged::{Entry, Paged};
 use mmscale_arch::Machine;
@@ -15,7 +15,7 @@ impl Choices {
     }
 }
 
-/// Touches until the device gives the page back; how often it did not.
+/// Touches the page until the device can read it; returns the number of failures.
 fn touch<A: Machine>(paged: &Paged<A>, page: usize, stamp: Option<u64>, holds: u64) -> u64 {
     for failed in 0..1_000 {
         if let Ok(found) = paged.touch(page, stamp) {
@@ -26,8 +26,8 @@ fn touch<A: Machine>(paged: &Paged<A>, page: usize, stamp: Option<u64>, holds: u
     panic!("page {page} does not come back")
 }
 
-/// `steps` steps on the pages from `first` on, which nobody else uses. `pages` is even, and so is
-/// `first`. Returns how many reads failed.
+/// Runs `steps` steps on `pages` pages that start at `first` and have no other user. `pages` and
+/// `first` are even. Returns the number of failed reads.
 pub(crate) fn storm<A: Machine>(
     paged: &Paged<A>,
     first: usize,
@@ -37,7 +37,7 @@ pub(crate) fn storm<A: Machine>(
 ) -> u64 {
     let mut choices = Choices(seed);
     let (mut holds, mut failed) = (vec![0; pages], 0);
-    // Whether pages 2n and 2n + 1 are one.
+    // Whether pages 2n and 2n + 1 share a folio.
     let mut shared = vec![false; pages / 2];
     for step in 0..pages + steps {
         // First all of them, then more often the first half.
@@ -55,7 +55,7 @@ pub(crate) fn storm<A: Machine>(
             2 if !shared[at / 2] => {
                 paged.unmap_page(page ^ 1);
                 paged.share(page);
-                // A page that was never touched is not there to be shared.
+                // A page that was never touched cannot be shared.
                 holds[at ^ 1] = holds[at];
                 shared[at / 2] = paged.entry(page) != Entry::None;
             }

@@ -1,4 +1,4 @@
-//! What becomes of a page, by what it is and how it was used.
+//! The decisions of reclaim about a page, by kind and use.
 
 use crate::reclaim::machine::Machine;
 use crate::reclaim::paged::{Entry, NODE};
@@ -8,7 +8,7 @@ use mmscale_mm::lru::LruList;
 use mmscale_mm::reclaim::Rmap;
 use mmscale_stepped as stepped;
 
-/// Rounds over everything until nothing more comes of it.
+/// Reclaims until a round frees nothing; returns the number of freed pages.
 fn squeeze(machine: &Machine) -> u32 {
     machine.settle();
     machine.reclaim.direct(machine.scope(), NODE, u32::MAX, None)
@@ -18,7 +18,7 @@ fn list(machine: &Machine, list: LruList) -> u64 {
     machine.memory().list_pages(GroupId::ROOT, NODE, list)
 }
 
-/// The page's entry is not accessed any more.
+/// Clears the accessed bit of the page's entry.
 fn rest(machine: &Machine, page: usize) {
     let pfn = machine.hold(page).expect("it is there");
     machine.referenced(pfn);
@@ -33,7 +33,7 @@ fn a_page_that_is_paged_out_is_written_once_and_comes_back() {
     assert_eq!(machine.page_out(3), 0, "it has to be written first");
     assert!(matches!(machine.entry(3), Entry::Swapped(_)));
     machine.rest();
-    // What was written goes to the end of the inactive list: the next to go.
+    // A written page goes to the end of the inactive list: it is reclaimed next.
     assert_eq!(squeeze(&machine), 1);
     assert_eq!(machine.touch(3, None), Ok(33));
     assert_eq!((machine.swap.counters().writes, machine.swap.counters().reads), (1, 1));
@@ -92,7 +92,7 @@ fn use_gives_another_round_and_two_uses_the_active_list() {
     machine.settle();
     assert_eq!(list(&machine, LruList::InactiveAnon), 3);
     let round = || {
-        // Priority 0 looks at everything, once.
+        // Priority 0 scans everything once.
         machine.reclaim.direct(machine.scope(), NODE, 1, None)
     };
     machine.touch(1, None).expect("it is there");
@@ -203,7 +203,7 @@ fn locked_pages_and_pages_with_other_users_stay() {
     assert!(matches!(machine.entry(1), Entry::Page { .. }));
     assert!(matches!(machine.entry(3), Entry::Swapped(_)));
     assert_eq!(machine.swap.counters().writes, 1, "a page in use may still change");
-    // The page in use was unmapped, but whoever uses it still has it.
+    // The folio in use was unmapped, but its user still has it.
     assert_eq!(machine.touch(2, None), Ok(3));
     assert!(matches!(machine.entry(2), Entry::Page { pfn, .. } if pfn == used));
     machine.swap.unlock_folio(machine.memory(), locked);

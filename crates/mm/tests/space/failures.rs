@@ -1,9 +1,9 @@
-//! No memory for a node, at every node in turn.
+//! Allocation failures, for every node in turn.
 
 use crate::space::model::{Model, page, range};
 use mmscale_mm::space::{NoMemory, VmaTree};
 
-/// Grants so many nodes, then refuses.
+/// Grants the given number of nodes, then refuses.
 fn granting(mut left: usize) -> impl FnMut() -> Result<(), NoMemory> {
     move || {
         left = left.checked_sub(1).ok_or(NoMemory)?;
@@ -11,7 +11,7 @@ fn granting(mut left: usize) -> impl FnMut() -> Result<(), NoMemory> {
     }
 }
 
-/// Builds the same tree again and again; each time another node is refused.
+/// Builds the same tree repeatedly; each time another node is refused.
 #[test]
 fn a_refused_node_leaves_the_tree_as_it_was() {
     for grows in [1, 2, 5] {
@@ -34,7 +34,7 @@ fn a_refused_node_leaves_the_tree_as_it_was() {
                 granted += tree.nodes() - before;
                 model.insert(range(start, end), at).unwrap();
             }
-            // With memory again it goes on, and what needs none went on all the time.
+            // With memory the changes continue; changes that need none have never stopped.
             assert_eq!(tree.remove(page(0)), model.remove(page(0)));
             assert_eq!(tree.insert(range(0, 3), 1), model.insert(range(0, 3), 1));
             model.assert_same(&tree);

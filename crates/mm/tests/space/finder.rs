@@ -20,8 +20,8 @@ fn ids_in_the_tree_lead_to_their_vmas() {
     assert!(finder.find(page(5)).is_none());
 }
 
-/// VMAs that stay, each with its own place as value, between others that come and go. Whatever a
-/// finder says meanwhile, it ends, and afterwards it is right again.
+/// VMAs that stay, each with its position as value, between others that come and go. During the
+/// changes a finder terminates, and after them it returns correct results.
 #[test]
 fn reading_beside_changes_ends() {
     const STAYING: u64 = 500;

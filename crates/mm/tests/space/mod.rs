@@ -1,4 +1,4 @@
-//! The VMA tree and the VMAs by number.
+//! The VMA tree and the VMAs by id.
 
 mod failures;
 mod finder;

@@ -1,4 +1,4 @@
-//! An address space by the simplest means, run beside the tree.
+//! A simple model of an address space, run in parallel with the tree.
 
 use mmscale_mm::space::{GapRequest, InsertError, VmaEntry, VmaRange, VmaTree, Vpn};
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ impl Model {
         self.0.insert(found.range.start().get(), (found.range.end().get(), value));
         Some(found.value)
     }
-    /// `Some(false)` where a neighbour is in the way.
+    /// Returns `Some(false)` if a neighbour is in the way.
     pub(crate) fn resize(&mut self, at: Vpn, to: VmaRange) -> Option<bool> {
         let found = self.get(at)?;
         let before = self.find_before(found.range.start()).map_or(page(0), |e| e.range.end());
@@ -90,7 +90,7 @@ impl Model {
         gaps.retain(|&(from, to)| from < to);
         gaps
     }
-    /// Where [`VmaTree::lowest_gap`] and [`VmaTree::highest_gap`] must find one.
+    /// The results that [`VmaTree::lowest_gap`] and [`VmaTree::highest_gap`] must return.
     pub(crate) fn fits(&self, request: &GapRequest) -> (Option<VmaRange>, Option<VmaRange>) {
         let &GapRequest { pages, align_pages, within } = request;
         let gaps = self.gaps(within);

@@ -1,11 +1,11 @@
-//! Random operations on the tree and the model: short ones that shrink, long ones with a seed.
+//! Random operations on the tree and the model: short sequences that shrink, long ones with a seed.
 
 use crate::space::model::{Model, page, range};
 use mmscale_mm::space::{GapRequest, VmaRange, VmaTree};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// Pages come from `0 .. span`.
+/// A random operation; pages are in `0 .. span`.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Insert { at: u64, pages: u64 },
@@ -32,7 +32,7 @@ impl Run {
     fn new(span: u64) -> Self {
         Self { tree: VmaTree::new(), model: Model::default(), span, values: 0 }
     }
-    /// Cut to the address space of this run.
+    /// Clips a range to the address space of this run.
     fn clip(&self, at: u64, pages: u64) -> VmaRange {
         range(at, (at + pages).min(self.span).max(at + 1))
     }
@@ -95,7 +95,7 @@ impl Run {
             assert_eq!(self.model.insert(place, self.values), Ok(()));
         }
     }
-    /// As munmap does: cut at both ends, then take out what is between.
+    /// Unmaps as munmap does: splits at both ends, then removes the VMAs between.
     fn unmap(&mut self, gone: VmaRange) {
         let mut edit = self.tree.edit(2).unwrap();
         for at in [gone.start(), gone.end()] {
@@ -123,7 +123,7 @@ impl Run {
         let expect = self.model.in_range(over);
         assert!(self.tree.range(over).eq(expect.iter().copied()));
         assert!(self.tree.range(over).rev().eq(expect.iter().rev().copied()));
-        // From both ends in turn, to where they meet.
+        // From both ends alternately, until they meet.
         let (mut iter, mut left) = (self.tree.range(over), expect.into_iter());
         for turn in 0.. {
             let (found, expect) = match turn % 3 {
@@ -192,8 +192,8 @@ impl Random {
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
-    /// Waves of more mapping and of more unmapping; searches as often as one in `rarely`, since
-    /// the model goes through all gaps for them.
+    /// Alternates between phases with more mapping and with more unmapping. One step in `rarely` is
+    /// a search, since the model scans all gaps for a search.
     fn step(&mut self, span: u64, growing: bool, rarely: u64) -> Step {
         let (at, pages) = (self.below(span), 1 + self.below(12));
         let align = 1 << self.below(6).saturating_sub(2);
@@ -219,7 +219,8 @@ impl Random {
     }
 }
 
-/// `steps` random steps in an address space of `span` pages; says how many VMAs there were at most.
+/// Runs `steps` random steps in an address space of `span` pages; returns the largest number of
+/// VMAs.
 fn long_run(seed: u64, span: u64, steps: usize, rarely: u64) -> usize {
     let (mut run, mut random, mut most) = (Run::new(span), Random(seed), 0);
     let wave = (steps / 6).min(40_000);

@@ -85,10 +85,10 @@ fn gaps_from_below_and_from_above() {
     assert_eq!(tree.highest_gap(&within.within(range(32, 39))), at(35, 39));
     assert_eq!(tree.lowest_gap(&within.within(range(21, 34))), at(30, 34));
     assert_eq!(tree.lowest_gap(&five.within(range(10, 34))), None);
-    // Aligned: 20..24 fits a block of 4 exactly, but 30..40 holds one wherever it lies.
+    // Aligned: 20..24 fits a block of 4 exactly, but 30..40 has one at any offset.
     assert_eq!(tree.lowest_gap(&within.aligned(4)), at(32, 36));
     assert_eq!(tree.highest_gap(&within.aligned(4).within(range(0, 40))), at(36, 40));
-    // Only the one that happens to lie right.
+    // Only the gap that is aligned by chance.
     assert_eq!(tree.lowest_gap(&within.aligned(4).within(range(18, 30))), at(20, 24));
     assert_eq!(tree.lowest_gap(&within.aligned(16).within(range(18, 45))), at(32, 36));
 }
@@ -118,7 +118,7 @@ fn maps_downwards_from_the_top_of_the_address_space() {
     }
     let audit = tree.verify().unwrap();
     assert_eq!((audit.vmas, audit.pages), (5000, 15_000));
-    // Nodes behind the front are filled further than half.
+    // Nodes that insertions in a row have left are more than half full.
     assert!(audit.nodes < 5000 / 8, "{} nodes", audit.nodes);
     let last = Vpn::containing(VirtAddr::new(USER_END.get() - 1));
     assert_eq!(tree.get(last).map(|entry| entry.value), Some(0));
@@ -141,7 +141,7 @@ fn nodes_are_used_again() {
 fn a_million_vmas_in_one_space() {
     const COUNT: u64 = 1 << 20;
     let mut tree = VmaTree::new();
-    // An odd factor visits every place once, far from the last one.
+    // An odd factor visits every position once, far from the last one.
     let place = |at: u64| (at * 0x9e37_79b9 % COUNT) * 3;
     (0..COUNT).for_each(|at| tree.insert(range(place(at), place(at) + 2), at).unwrap());
     assert_eq!(tree.verify().map(|audit| audit.vmas), Ok(COUNT as usize));

@@ -1,4 +1,4 @@
-//! VMAs by number.
+//! VMAs by id.
 
 use mmscale_mm::space::{VmaId, VmaSlots};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

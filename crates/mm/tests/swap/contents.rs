@@ -1,4 +1,4 @@
-//! What goes out comes back, whatever happens between.
+//! Pages that are swapped out come back with their content.
 
 use crate::swap::machine::{Machine, NODE};
 use mmscale_arch::{IoDirection, Machine as _};
@@ -36,7 +36,7 @@ fn zeros_are_not_written_and_not_read() {
         let counters = machine.swap.counters();
         assert_eq!((counters.writes, counters.reads), (writes, writes));
         assert_eq!((counters.zero_writes, counters.zero_reads), (1 - writes, 1 - writes));
-        // The same page again with something in it: the bit goes.
+        // The same page, written again with content: the zero bit is cleared.
         Stepped::write_stamp(pfn, 9);
         machine.memory().folios.set(pfn, FolioFlags::DIRTY);
         machine.swap.lock_folio(machine.memory(), pfn);
@@ -89,7 +89,7 @@ fn two_who_want_a_slot_get_one_folio_and_one_read() {
     let other = std::rc::Rc::clone(&machine);
     let seen = std::rc::Rc::new(std::cell::Cell::new(None));
     let keep = std::rc::Rc::clone(&seen);
-    // While the first sleeps for its read, the second finds the folio, and the read ends.
+    // While the first task sleeps for its read, the second finds the folio, and the read ends.
     stepped::on_park(move || {
         stepped::set_cpu(1);
         let found = other.swap.lookup(other.memory(), entry).expect("it is in the cache");
@@ -201,14 +201,14 @@ fn compressed_memory_has_a_page_as_soon_as_it_is_written() {
     assert_eq!(Stepped::read_stamp(pfn), 5);
     machine.memory().put(pfn);
     machine.free(entry);
-    // One that could not be stored stays, and is found dirty.
+    // A page that could not be written stays in memory and is dirty.
     let (pfn, entry) = machine.to_cache(6);
     machine.memory().folios.set(pfn, FolioFlags::RECLAIM);
     stepped::fail_ios(1);
     assert_eq!(machine.swap.write_out(machine.memory(), pfn), WriteOut::Stored);
     assert!(machine.word(pfn).has(FolioFlags::DIRTY) && !machine.forget(pfn));
     assert!(!machine.word(pfn).flags().intersects(FolioFlags::LOCKED | FolioFlags::RECLAIM));
-    // One that cannot be read is told of, and is there at the next try.
+    // A page that cannot be read returns an error, and is read by the next attempt.
     let other = machine.out(7);
     stepped::fail_ios(1);
     assert_eq!(machine.read(other), Err(SwapError::Io));
@@ -224,7 +224,7 @@ fn compressed_memory_has_a_page_as_soon_as_it_is_written() {
     machine.end();
 }
 
-/// Whoever takes the last entry of a slot out may have the folio instead of its being freed.
+/// The task that takes the last entry of a slot may take over the folio instead of freeing it.
 #[test]
 fn a_folio_that_only_its_slot_keeps_is_handed_over() {
     let machine = Machine::boot(1, 64, Zeromap::On);
@@ -245,7 +245,7 @@ fn a_folio_that_only_its_slot_keeps_is_handed_over() {
     machine.swap.free_swap_cache(memory, pfn);
     assert_eq!((machine.word(pfn).refs(), machine.audit().used), (refs, 0));
     memory.put(pfn);
-    // One that somebody maps stays where it is.
+    // A mapped folio stays in the cache.
     let (pfn, entry, _) = machine.write(6);
     machine.finish_ios();
     memory.folios.add_map(pfn);

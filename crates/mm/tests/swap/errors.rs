@@ -1,4 +1,4 @@
-//! Devices that fail, memory and slots that run out: nothing is lost.
+//! Device errors, and lack of memory and slots: nothing is lost.
 
 use crate::swap::machine::Machine;
 use mmscale_arch::Machine as _;
@@ -84,7 +84,7 @@ fn slots_that_only_the_cache_knows_are_found_when_they_run_out() {
     let entries: Vec<_> = (1..=2).map(|stamp| machine.out(stamp)).collect();
     let back = machine.read(entries[0]).expect("it is there");
     machine.memory().folios.add_map(back);
-    // Somebody has the lock just when the last entry goes.
+    // Another task holds the folio lock when the last entry is taken.
     machine.swap.lock_folio(machine.memory(), back);
     machine.free(entries[0]);
     machine.swap.unlock_folio(machine.memory(), back);

@@ -1,4 +1,4 @@
-//! A memory manager with swap, and what tests do to pages.
+//! A memory manager with swap, and operations on pages.
 
 use mmscale_arch::{Callbacks, CpuId, Ipi, Machine as _, NodeId, Order, Pfn, TaskEntry};
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
@@ -26,16 +26,16 @@ pub(crate) const ANON: FolioInit = FolioInit {
 pub(crate) struct Machine {
     pub(crate) mm: Mm<Stepped>,
     pub(crate) swap: Swap<Stepped>,
-    /// What page tables would name, an entry each.
+    /// The swap entries that page tables would have.
     pub(crate) named: RefCell<Vec<SwapEntry>>,
 }
 
 impl Machine {
-    /// A machine on which requests to the device finish whenever a task sleeps.
+    /// Boots a machine on which device requests complete whenever a task sleeps.
     pub(crate) fn boot(cpus: usize, pages: u32, zeromap: Zeromap) -> Rc<Self> {
         Self::boot_with(cpus, SwapConfig { pages, zeromap, ..SwapConfig::default() })
     }
-    /// The same on another device.
+    /// Like [`Machine::boot`], with another device.
     pub(crate) fn boot_on(cpus: usize, pages: u32, device: SwapDevice) -> Rc<Self> {
         Self::boot_with(cpus, SwapConfig { pages, device, ..SwapConfig::default() })
     }
@@ -54,7 +54,7 @@ impl Machine {
     pub(crate) fn memory(&self) -> Memory<'_, Stepped> {
         self.mm.memory()
     }
-    /// All requests finish, and their CPUs hear of it.
+    /// Completes all requests and delivers their interrupts.
     pub(crate) fn finish_ios(&self) {
         stepped::finish_ios(usize::MAX);
         stepped::deliver_ipis(self);
@@ -67,7 +67,7 @@ impl Machine {
         self.memory().add(pfn);
         pfn
     }
-    /// A page of the cache that one page-table entry names; the caller has its lock and a
+    /// A page in the swap cache that one page-table entry names; the caller has its lock and a
     /// reference.
     pub(crate) fn to_cache(&self, stamp: u64) -> (Pfn, SwapEntry) {
         let pfn = self.page(stamp);
@@ -76,12 +76,12 @@ impl Machine {
         self.dup(entry);
         (pfn, entry)
     }
-    /// Writes a page out, as far as the device's part.
+    /// Writes a page out, up to the device request.
     pub(crate) fn write(&self, stamp: u64) -> (Pfn, SwapEntry, WriteOut) {
         let (pfn, entry) = self.to_cache(stamp);
         (pfn, entry, self.swap.write_out(self.memory(), pfn))
     }
-    /// Takes a page, of which the caller has the only reference beside the cache's, out of memory.
+    /// Frees a page to which only the caller and the swap cache have references.
     pub(crate) fn forget(&self, pfn: Pfn) -> bool {
         assert!(self.swap.trylock_folio(self.memory(), pfn));
         if self.memory().isolate(pfn) {
@@ -94,7 +94,7 @@ impl Machine {
         }
         gone
     }
-    /// A page that only its slot has.
+    /// A page that is only in its slot.
     pub(crate) fn out(&self, stamp: u64) -> SwapEntry {
         let (pfn, entry, _) = self.write(stamp);
         self.finish_ios();
@@ -105,7 +105,7 @@ impl Machine {
         self.swap.dup(entry);
         self.named.borrow_mut().push(entry);
     }
-    /// All page-table entries that name the slot are gone.
+    /// Frees all page-table entries that name the slot.
     pub(crate) fn free(&self, entry: SwapEntry) {
         let before = self.named.borrow().len();
         self.named.borrow_mut().retain(|&named| named != entry);
@@ -122,7 +122,7 @@ impl Machine {
         let named = self.named.borrow().clone();
         self.swap.verify(self.memory(), named.into_iter()).expect("swap adds up")
     }
-    /// Nothing is left.
+    /// Checks that nothing is left.
     pub(crate) fn end(&self) {
         self.mm.quiesce();
         assert_eq!(self.audit(), SwapAudit::default());

@@ -1,4 +1,5 @@
-//! Swap: slots, the cache, the way out and the way in, on a machine whose CPUs the test steps.
+//! Swap: slots, the swap cache, writing and reading, on a machine whose CPUs are stepped by the
+//! tests.
 
 mod contents;
 mod errors;

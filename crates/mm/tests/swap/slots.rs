@@ -1,4 +1,4 @@
-//! Who takes which slots.
+//! The choice of slots.
 
 use crate::swap::machine::Machine;
 use mmscale_arch::{CpuId, LockClass};
@@ -32,7 +32,7 @@ fn taking_a_slot_takes_one_lock_and_sharing_one() {
 
 #[test]
 fn every_slot_can_be_used_and_is_used_once() {
-    // The last cluster is a part of one.
+    // The last cluster is incomplete.
     let machine = Machine::boot(3, 1_200, Zeromap::On);
     let mut seen = BTreeSet::new();
     for round in 0..1_200 {

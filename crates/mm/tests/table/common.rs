@@ -1,4 +1,4 @@
-//! A machine with page tables, and what a caller of theirs does.
+//! A machine with page tables, and operations of their users.
 
 use mmscale_arch::{Cpu as _, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::frame::MigrateType;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 pub(crate) const FRAMES: u32 = 1 << 16;
 
-/// Interrupts that were sent arrive.
+/// Delivers pending interrupts.
 pub(crate) fn interrupt_all(tlb: &Tlb<Stepped>) {
     let back = Stepped::cpu().index();
     for (cpu, reason) in stepped::take_ipis() {
@@ -35,7 +35,7 @@ impl World {
     pub(crate) fn new(cpus: usize) -> Self {
         Self::with(cpus, CallPolicy::Stock)
     }
-    /// CPUs that reach one another by `policy`. Who waits lets interrupts arrive.
+    /// CPUs with the call policy `policy`. A waiting CPU delivers interrupts.
     pub(crate) fn with(cpus: usize, policy: CallPolicy) -> Self {
         stepped::boot(cpus, 1000);
         let tlb = Rc::new(Tlb::new(SmpConfig { policy, ..SmpConfig::default() }));
@@ -55,12 +55,12 @@ impl World {
         let block = self.frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL);
         block.expect("there is memory")
     }
-    /// Pages handed out and not given back, tables included.
+    /// Pages that are allocated, page tables included.
     pub(crate) fn held(&self) -> u64 {
         stepped::set_cpu(0);
         self.frames.verify().expect("frames add up").held
     }
-    /// Ends an address space of which everything is unmapped.
+    /// Ends an address space whose pages are all unmapped.
     pub(crate) fn end(&self, table: PageTable<Stepped>) {
         zap(self, &table, VmaRange::USER, Direction::Forward, &mut ignore);
         let mut gather = Gather::new(&table);
@@ -82,13 +82,13 @@ pub(crate) fn page(pfn: Pfn) -> Pte {
     Pte::page(pfn, PteFlags::WRITE)
 }
 
-/// Maps one page, where nothing is.
+/// Maps one page at an empty entry.
 pub(crate) fn map(world: &World, table: &PageTable<Stepped>, at: u64, pte: Pte) {
     let mut ptes = table.lock_pte(world.on(), Vpn::new(at)).expect("there is memory");
     ptes.fill(Vpn::new(at), pte);
 }
 
-/// Takes the entries of one table out; where to go on if the gather is full.
+/// Takes the entries of one table; returns where to continue if the gather is full.
 fn zap_ptes(
     world: &World,
     leaf: Leaf<'_, Stepped>,

@@ -1,4 +1,5 @@
-//! Every allocation of a table fails once: what is there stays sound, and nothing is lost.
+//! Injects a failure into each allocation of a table: existing tables stay sound, and nothing is
+//! lost.
 
 use crate::table::common::{World, map, page, range};
 use mmscale_arch::{Order, Vpn};
@@ -8,8 +9,8 @@ use mmscale_stepped::{self as stepped, Stepped};
 
 const FAILED: TableError = TableError::NoMemory(AllocError::Injected);
 
-/// Does `f` with the first, second, ... of its allocations failing, until none fails; `undo` comes
-/// after each failure. Returns how many there were.
+/// Calls `f` with its first, second, ... allocation failing, until none fails; calls `undo` after
+/// each failure. Returns the number of failures.
 fn with_each_failing<R>(
     world: &World,
     tables: &[&PageTable<Stepped>],
@@ -44,7 +45,7 @@ fn a_walk_that_fails_at_any_level_can_be_repeated() {
     let world = World::new(1);
     let table = world.table();
     let mut at = 0;
-    // Tables that were made before a failure stay: each try is somewhere else.
+    // Tables that were made before a failure stay: each attempt uses another address.
     let failures = with_each_failing(&world, &[&table], 0, || {
         at += 1 << 28;
         table.lock_pte(world.on(), Vpn::new(at)).map(drop)

@@ -1,4 +1,4 @@
-//! Frames on their way to be freed.
+//! Frames in a gather, on the way to being freed.
 
 use crate::table::common::{World, ignore, map, page, range, zap};
 use mmscale_arch::{Op, PageSize, Pfn, Vpn};
@@ -119,7 +119,7 @@ fn a_gather_that_ends_beside_another_flushes_for_both() {
     assert!(table.lock_pte(world.on(), Vpn::new(7)).unwrap().take(Vpn::new(7)).is_present());
     first.note(Vpn::new(7), PageSize::Base);
     assert_eq!(first.add(world.on(), Pfn::new(1), 1), Room::More);
-    // The second finds nothing mapped, and its caller may rely on that.
+    // The second gather finds nothing mapped, and its caller may rely on that.
     Gather::new(&table).finish(world.on(), &mut ignore);
     assert_eq!(stepped::tlb_len(0), 0);
     first.finish(world.on(), &mut ignore);

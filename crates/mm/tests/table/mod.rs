@@ -1,4 +1,4 @@
-//! Page tables and translations, on CPUs that are stepped by hand.
+//! Page tables and translations, on CPUs that are stepped by the tests.
 
 mod common;
 mod failures;

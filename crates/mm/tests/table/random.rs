@@ -1,4 +1,4 @@
-//! Random operations on ranges, huge pages among them, against a plain map of pages.
+//! Random operations on ranges, including huge pages, against a plain map of pages.
 
 use crate::table::common::{World, zap};
 use mmscale_arch::{Order, PageSize, Pfn, VmaRange, Vpn};
@@ -28,9 +28,9 @@ impl Random {
     }
 }
 
-/// Where pages are mapped: around the borders of tables of every level, and at both ends.
+/// The size of each range in use: around the borders of tables of every level, and at both ends.
 const WINDOW: u64 = 1400;
-/// Where the last whole huge page ends: the last page of all is nobody's.
+/// The end of the last huge page: the last page of the address space cannot be mapped.
 const END: u64 = (1 << 35) - 512;
 const BASES: [u64; 5] = [0, (1 << 18) - 700, (1 << 27) - 600, 512 * 9000, END - WINDOW];
 
@@ -39,7 +39,7 @@ struct Run {
     table: PageTable<Stepped>,
     random: Random,
     cpus: usize,
-    /// Frames that entries name; the second half of it is huge pages.
+    /// Frames that entries name; the second half of them is huge pages.
     block: Pfn,
     /// Page -> frame, writable.
     pages: BTreeMap<u64, (usize, bool)>,
@@ -181,7 +181,7 @@ impl Run {
         let mut from = self.range(1200);
         let mut to = (1 << 30) + self.random.below(2000);
         if self.random.below(2) == 0 {
-            // Where whole tables can move.
+            // Aligned, so that whole tables can move.
             from = VmaRange::new(Vpn::new(from.start().get() & !511), from.end()).unwrap_or(from);
             to &= !511;
         }
@@ -197,7 +197,7 @@ impl Run {
         }
         let back = VmaRange::with_pages(Vpn::new(to), from.pages()).expect("far below the end");
         assert_eq!(self.table.move_range(self.world.on(), back, from.start()), Ok(()));
-        // What is huge still is where both ends are aligned.
+        // Huge pages stay huge if both ends are aligned.
         let table = &self.table;
         let still =
             |start: &u64| matches!(table.lookup(Vpn::new(*start)), Some((_, PageSize::Huge)));
@@ -221,7 +221,7 @@ impl Run {
         }
         self.world.end(to);
     }
-    /// Frees the tables of a gap between pages, as munmap of a VMA in it would.
+    /// Frees the tables of a gap between pages, as munmap of a VMA in the gap would.
     fn free_tables(&mut self) {
         let at = self.page();
         if self.pages.contains_key(&at) {

@@ -1,4 +1,4 @@
-//! What page tables do, one thing at a time.
+//! The rules of page tables, one by one.
 
 use crate::table::common::{World, ignore, map, page, range, zap};
 use mmscale_arch::NodeId;
@@ -26,7 +26,7 @@ fn an_access_faults_until_the_page_is_mapped_and_marks_it() {
     assert_eq!(access(MemAccess::Write), Ok(pfn.index()));
     let written = read.with(PteFlags::WRITE | PteFlags::DIRTY);
     assert_eq!(table.lookup(at), Some((written, PageSize::Base)));
-    // A mark that was cleared is set again once the translation was flushed.
+    // A bit that was cleared is set again after the translation was flushed.
     table.lock_pte(world.on(), at).unwrap().clear(at, PteFlags::DIRTY);
     assert_eq!(access(MemAccess::Write), Ok(pfn.index()));
     assert!(!table.lookup(at).unwrap().0.flags().contains(PteFlags::DIRTY));
@@ -143,7 +143,7 @@ fn a_copy_shares_pages_and_takes_writing_from_both() {
     let copied = from.copy_range(world.on(), &to, range(500, 2000), &mut downgraded, decide);
     assert_eq!(copied, Ok(()));
     downgraded.flush(world.on(), &from);
-    // The old right to write is gone from the CPU as well.
+    // The CPU's old write permission is gone as well.
     assert!(matches!(access(MemAccess::Write), Err(Miss::ReadOnly(_))));
     let count = |table: &mmscale_mm::table::PageTable<_>| {
         let audit = table.verify(world.on()).unwrap();
@@ -174,7 +174,7 @@ fn moving_takes_whole_tables_where_both_ends_are_aligned() {
     assert_eq!(gone, Err(Miss::NotPresent(Pte::NONE)));
     let there = table.access(world.on(), to.offset(476), MemAccess::Read, |pfn| pfn);
     assert_eq!(there, Ok(frame(476)));
-    // To where nothing is aligned: page by page.
+    // To an unaligned address: page by page.
     let odd = Vpn::new(512 * 300 + 7);
     let moved = VmaRange::with_pages(to, 1024).unwrap();
     assert_eq!(table.move_range(world.on(), moved, odd), Ok(()));
@@ -189,7 +189,7 @@ fn tables_shared_with_a_neighbour_stay() {
     let (table, held) = (world.table(), world.take(Order::ZERO));
     map(&world, &table, 510, page(held));
     map(&world, &table, 1500, page(held));
-    // The VMA of pages 600 to 1400 goes; its neighbours end at 511 and begin at 1500.
+    // The VMA of pages 600 to 1400 is unmapped; its neighbours end at 511 and begin at 1500.
     map(&world, &table, 600, Pte::swap(0, 1));
     map(&world, &table, 1400, Pte::swap(0, 1));
     let before = table.tables();

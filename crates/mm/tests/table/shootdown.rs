@@ -1,4 +1,4 @@
-//! Who is interrupted for an invalidation, by which policy, and what he forgets.
+//! Which CPUs are interrupted for an invalidation, by policy, and what they flush.
 
 use crate::table::common::{World, map, page};
 use mmscale_arch::{
@@ -12,7 +12,7 @@ use mmscale_stepped::{self as stepped, Stepped};
 const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
 const AT: Vpn = Vpn::new(5);
 
-/// Two pages, which all CPUs have used; the caller is on CPU 0.
+/// Two pages that all CPUs have used; the caller is on CPU 0.
 fn used_on_all(cpus: usize, policy: CallPolicy) -> (World, PageTable<Stepped>) {
     let world = World::with(cpus, policy);
     let table = world.table();
@@ -97,7 +97,7 @@ fn idle_cpus_are_called_where_tables_are_freed_but_not_with_requests() {
             CallPolicy::Requests => assert_eq!((sent, users), (1, 3)),
             CallPolicy::Stock | CallPolicy::Posted => assert_eq!((sent, users), (2, 2)),
         }
-        // What it missed it forgets when it comes back.
+        // It flushes missed invalidations when it returns from idle.
         stepped::set_cpu(1);
         assert!(table.access(world.on(), AT, MemAccess::Read, |_| ()).is_err(), "{policy:?}");
     }
@@ -121,7 +121,7 @@ fn a_batch_is_flushed_by_one_round_of_interrupts() {
         assert_eq!((lens(3)[0], lens(3)[1], world.tlb.stats().ipis_sent), (2, 2, 0));
         world.tlb.flush_batch(&mut batch, Wait::Sleep);
         assert!(batch.is_empty() && !world.tlb.is_deferred(table.asid()));
-        // CPU 2 keeps two of the first address space, which it does not use now.
+        // CPU 2 caches two translations of the first address space, which it does not use now.
         assert_eq!((lens(3), world.tlb.stats().ipis_sent), (vec![0, 0, 2], 2), "{policy:?}");
     }
 }
@@ -173,7 +173,8 @@ fn many_who_want_the_same_cpu_send_it_one_interrupt_with_requests() {
         stepped::set_cpu(cpu);
         let _ = world.tlb.begin(table.asid(), one(AT));
     }
-    // Each has told the three others, but whoever was told is told no more.
+    // Each CPU has reached the three others, but a CPU that was reached already is not reached
+    // again.
     let stats = world.tlb.stats();
     assert_eq!((stats.ipis_sent, stats.ipis_elided), (4, 5));
     crate::table::common::interrupt_all(&world.tlb);
@@ -197,12 +198,12 @@ fn frames_leave_limbo_when_no_cpu_uses_them_and_not_before() {
     assert!(world.tlb.park(begun, [parked(3), parked(8)].into_iter()));
     stepped::advance(5_000);
     assert_eq!((world.tlb.in_limbo(), leave(Leave::Passed)), (2, vec![]));
-    // One goes idle, the other answers.
+    // One goes idle, the other one responds.
     go_idle(&world, 1);
     assert_eq!(leave(Leave::Passed), []);
     crate::table::common::interrupt_all(&world.tlb);
     assert_eq!((leave(Leave::Passed), world.tlb.in_limbo()), (vec![3, 8], 0));
-    // Who is short of memory waits.
+    // A task that is short of memory waits.
     let begun = world.tlb.begin(table.asid(), one(AT));
     assert!(world.tlb.park(begun, [parked(5)].into_iter()));
     assert_eq!((leave(Leave::Passed), leave(Leave::All)), (vec![], vec![5]));
@@ -243,7 +244,7 @@ fn reclaims_part_of_limbo_is_bounded_and_takes_clean_batches_only() {
     assert!(!world.tlb.park_batch(&mut batch, &pages) && !batch.is_empty());
     assert_eq!(world.tlb.in_limbo(), PARCELS * PARCEL_PAGES);
     assert_eq!(world.tlb.leave_parcels(Leave::Passed, |_| 1), 0);
-    // A flush for another reason settles these too.
+    // A flush for another reason completes the deferred invalidations too.
     world.tlb.flush_batch(&mut batch, Wait::Spin);
     assert_eq!(world.tlb.leave_parcels(Leave::Passed, |pages| pages.len() as u32), 1024);
     let stats = world.tlb.stats();

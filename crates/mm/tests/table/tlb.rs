@@ -1,4 +1,4 @@
-//! Who must forget what, and when.
+//! Which translations a CPU must flush, and when.
 
 use crate::table::common::{World, map, page};
 use mmscale_arch::{Op, PageSize, Pfn, VmaRange, Vpn};

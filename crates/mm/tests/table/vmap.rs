@@ -1,4 +1,4 @@
-//! The kernel's own range: who is interrupted for it, and when addresses come back.
+//! The kernel's own range: which CPUs are interrupted for it, and when addresses are reused.
 
 use crate::table::common::{World, range};
 use mmscale_arch::{Pfn, VmaRange, Vpn};
@@ -32,7 +32,7 @@ fn addresses_are_mapped_anew_only_after_all_cpus_have_forgotten_them() {
         let first = vmap.map(world.on(), &FRAMES).expect("there is room");
         assert_eq!(reached(&world, &vmap, first.start()), [Some(FRAMES[0]); 3]);
         assert_eq!(vmap.unmap(world.on(), first), Limbo::Open);
-        // No interrupt so far, and the other half is taken first.
+        // No interrupt so far; the other half is used first.
         let second = vmap.map(world.on(), &FRAMES).expect("there is room");
         assert!(second != first && world.tlb.stats().ipis_sent == 0, "{policy:?}");
         // Nothing else is left.
@@ -64,7 +64,7 @@ fn limbo_is_bounded_and_many_share_a_flush() {
         }
     }
     let stats = vmap.stats();
-    // With the guard each takes three pages; the seventh is one too many.
+    // With the guard page each takes three pages; the seventh exceeds the limit.
     assert_eq!((stats.purges, stats.lazy_pages_max, stats.lazy_age_max_ns), (8, 21, 6_000));
     assert_eq!(world.tlb.stats().ipis_sent, 8 * 3);
     vmap.destroy(world.on());
