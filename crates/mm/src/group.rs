@@ -204,7 +204,7 @@ impl<A: Machine> Groups<A> {
         }
         A::work(Op::GroupCharge, 1);
         let old = self.groups[group.index()].pages.fetch_sub(pages.into(), Relaxed);
-        assert!(old >= u64::from(pages), "group {}: more given back than charged", group.index());
+        assert!(old >= u64::from(pages), "group {}: more uncharged than charged", group.index());
     }
 
     /// Uncharges the calling CPU's stock.

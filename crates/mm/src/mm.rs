@@ -119,10 +119,10 @@ impl core::fmt::Display for MmError {
         match self {
             Self::Hz(hz) => write!(f, "setting up timers: hz {hz} is not in 1 to 10000"),
             Self::Interval(ns) => {
-                write!(f, "setting up the upkeep: an interval of {ns} ns; take a jiffy to an hour")
+                write!(f, "setting up the upkeep: interval {ns} ns is not in a jiffy to an hour")
             }
             Self::Groups(count) => {
-                write!(f, "setting up {count} memory groups: take 1 to {}", GroupId::MAX)
+                write!(f, "setting up memory groups: count {count} is not in 1 to {}", GroupId::MAX)
             }
             Self::Config(why) => write!(f, "setting up memory: {why}"),
         }

@@ -146,7 +146,7 @@ mod tests {
         (0..1000).for_each(|nth| assert_eq!(arena.ensure(nth), Ok(number_of(nth))));
         assert!(ptr::eq(first, arena.get(0).unwrap()));
         assert!(arena.get(number_of(999)).is_some() && arena.get(u32::MAX).is_none());
-        assert!(arena.get(FIRST).is_none(), "behind the first chunk lies nothing");
+        assert!(arena.get(FIRST).is_none(), "there is no slot after the first chunk");
         assert_eq!(arena.ensure(MAX_SLOTS), Err(NoMemory));
     }
 }

@@ -38,7 +38,7 @@ impl<A: Machine> Vmas<A> {
         &self.slots
     }
     fn vma(&self, id: VmaId) -> &Vma<A> {
-        self.slots.get(id).expect("a VMA of the tree lives")
+        self.slots.get(id).expect("the id of a VMA in the tree is live")
     }
     /// Returns the VMA of `id`, which is in the tree.
     pub(super) fn area(&self, id: VmaId) -> Area {
@@ -272,7 +272,7 @@ impl<'a, A: Machine> Change<'a, A> {
             self.shut();
             let mut edit = self.vmas().tree.edit(0).expect("nothing is added");
             let moved = edit.resize(old.start(), area.range);
-            moved.expect("it is in the tree").expect("nobody is in the way");
+            moved.expect("it is in the tree").expect("the new range is free");
         }
         self.vma(id).set(&area);
     }
@@ -288,7 +288,7 @@ impl<'a, A: Machine> Change<'a, A> {
         }
         // The id ends before the lock is released: a reader that gets the lock sees that the id is
         // dead.
-        let vma = self.space.lookup.get(id).expect("a VMA of the tree lives");
+        let vma = self.space.lookup.get(id).expect("the id of a VMA in the tree is live");
         if planted!(VmaUnlockedAlive) {
             vma.write_done();
             self.vmas().slots.free(id);
@@ -312,7 +312,7 @@ impl<'a, A: Machine> Change<'a, A> {
         vmas.vma(id).set(&area.part(high));
         vmas.vma(entry.value).set(&area.part(low));
         let mut edit = vmas.tree.edit(1).expect("planned");
-        edit.split(at, |_| id).expect("it reaches across");
+        edit.split(at, |_| id).expect("it extends across");
         self.hold(id);
     }
     /// Whether `range`, whose first VMA is `first`, ends inside a VMA.

@@ -217,7 +217,7 @@ impl<A: Machine> Space<A> {
         for (area, part) in vmas.areas(range) {
             if dead || is_reapable(&area) {
                 let done = self.zap_with(on, gather, part, locked_of(&area), how);
-                debug_assert!(done, "no huge page reaches across the end of a VMA");
+                debug_assert!(done, "no huge page extends across the end of a VMA");
             } else {
                 self.state.fetch_or(LEFT, AcqRel);
             }

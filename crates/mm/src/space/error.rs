@@ -30,7 +30,7 @@ impl core::fmt::Display for SpaceError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Inval => "invalid argument (EINVAL)",
-            Self::NoMemory => "no memory, no room, or nothing mapped there (ENOMEM)",
+            Self::NoMemory => "no memory, no free range, or nothing mapped there (ENOMEM)",
             Self::Fault => "nothing mapped there (EFAULT)",
             Self::Again => "pages could not be locked (EAGAIN)",
             Self::Exists => "something is mapped there already (EEXIST)",
@@ -73,7 +73,7 @@ pub enum FaultError {
 impl core::fmt::Display for FaultError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Segv => "nothing mapped there, or not for this (SIGSEGV)",
+            Self::Segv => "nothing is mapped there, or the access is not allowed (SIGSEGV)",
             Self::Bus => "the page could not be read (SIGBUS)",
             Self::Oom => "no memory for the page",
             Self::Killed => "the process was killed (SIGKILL)",

@@ -120,7 +120,7 @@ impl<A: Machine> Space<A> {
         let _span = Span::<A>::enter(Func::UnmapVmas);
         for (area, range) in vmas.areas(VmaRange::USER) {
             let done = self.zap(on, gather, range, locked_of(&area));
-            debug_assert!(done, "no huge page reaches across the end of a VMA");
+            debug_assert!(done, "no huge page extends across the end of a VMA");
         }
     }
     /// Unmaps the pages that no other walker has claimed (`claims`).

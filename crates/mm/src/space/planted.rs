@@ -132,7 +132,7 @@ fn a_vma_with_another_range_than_its_place() {
 }
 
 #[test]
-fn a_vma_whose_lock_was_never_let_go() {
+fn a_vma_whose_lock_was_never_released() {
     caught(|world| {
         let vmas = world.space.lock.write();
         let id = vmas.tree.get(AT).unwrap().value;
@@ -260,7 +260,7 @@ fn a_page_fault_falls_back_while_a_vma_changes() {
     let world = World::new();
     let space = &world.space;
     assert!(space.lock_vma(AT).is_some_and(|vma| vma.area().range.contains(AT)));
-    assert!(space.lock_vma(AT.offset(6)).is_none(), "nothing is there");
+    assert!(space.lock_vma(AT.offset(6)).is_none(), "nothing is mapped there");
     let mut change = space.change();
     assert!(space.lock_vma(AT).is_some(), "nothing has changed yet");
     change.hold_at(AT);
@@ -271,7 +271,7 @@ fn a_page_fault_falls_back_while_a_vma_changes() {
     assert!(space.lock_vma(AT.offset(4)).is_none(), "the tree is being changed");
     let reading = change.downgrade();
     let halves = [0, 3].map(|page| space.lock_vma(AT.offset(page)).unwrap().area().range.pages());
-    assert_eq!(halves, [2, 2], "whoever is let in again sees the change");
+    assert_eq!(halves, [2, 2], "readers see the change after the downgrade");
     drop(reading);
     let mut change = space.change();
     change.join_at(AT.offset(2));

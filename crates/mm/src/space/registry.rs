@@ -37,8 +37,8 @@ mmscale_arch::policies! {
         /// Lets helpers walk the VMAs from the highest to the lowest, and each VMA forward (autumn
         /// 2025).
         Posted = "posted",
-        /// Lets the exit claim page tables from the lowest on and helpers from the highest on,
-        /// until they meet.
+        /// Lets the exit claim page tables upwards from the lowest and helpers downwards from the
+        /// highest, until they meet.
         Claims = "claims",
     }
 }

@@ -230,7 +230,7 @@ impl<A: Machine> Space<A> {
     ) {
         if let Some(back) = VmaRange::with_pages(to.start(), moved) {
             let undone = self.table.move_range(on.paging, back, source.start());
-            debug_assert!(undone.is_ok(), "no table is made on the way back: {undone:?}");
+            debug_assert!(undone.is_ok(), "moving back makes no table: {undone:?}");
         }
         self.unmap(on, change, to);
         change.join_at(source.start());

@@ -59,14 +59,18 @@ impl core::fmt::Display for SpaceDefect {
             Self::Pages => f.write_str("the pages of the VMAs are miscounted"),
             Self::Table(why) => write!(f, "the page tables: {why}"),
             Self::Stray(page) => write!(f, "page {:#x} is mapped without a VMA", page.get()),
-            Self::Rights(page) => write!(f, "page {:#x} may be written to", page.get()),
+            Self::Rights(page) => {
+                write!(f, "page {:#x} is writable but its VMA is not", page.get())
+            }
             Self::Maps(pfn, counted, found) => {
                 write!(f, "folio {}: {counted} mappings, {found} found", pfn.index())
             }
             Self::Shared(pfn) => {
-                write!(f, "folio {}: written to or said to be alone, and shared", pfn.index())
+                write!(f, "folio {}: writable or marked exclusive, but shared", pfn.index())
             }
-            Self::References(pfn) => write!(f, "folio {}: mapped more than used", pfn.index()),
+            Self::References(pfn) => {
+                write!(f, "folio {}: fewer references than mappings", pfn.index())
+            }
         }
     }
 }

@@ -133,11 +133,11 @@ fn mlock_says_what_is_wrong() {
     assert_eq!(lock(AT, 6), Err(SpaceError::NoMemory), "over the limit");
     assert_eq!(space.pages().1, 0);
     assert_eq!(lock(AT + 2, 3), Err(SpaceError::NoMemory), "over a hole");
-    assert_eq!(space.pages().1, 2, "what comes before the hole is locked");
-    assert_eq!(lock(AT, 4), Ok(()), "what is locked already does not count twice");
+    assert_eq!(space.pages().1, 2, "the part before the hole is locked");
+    assert_eq!(lock(AT, 4), Ok(()), "locked pages do not count twice");
     assert_eq!(lock(AT + 5, 1), Err(SpaceError::NoMemory), "no access is allowed");
     assert_eq!(space.munlock(on, range(AT, 5)), Err(SpaceError::NoMemory));
-    assert_eq!(space.pages().1, 1, "but what comes before the hole is let go");
+    assert_eq!(space.pages().1, 1, "but the part before the hole is unlocked");
     machine.exit(space);
     machine.end();
 
@@ -163,7 +163,7 @@ fn collapsing_keeps_the_content() {
         machine.read(&space, AT + 200).unwrap();
         let collapse = |at, pages| space.madvise(on, range(at, pages), Advice::Collapse);
         assert_eq!(collapse(AT + 1, 510), Err(SpaceError::Inval));
-        assert_eq!(collapse(AT, 511), Ok(()), "none of no stretches is missing");
+        assert_eq!(collapse(AT, 511), Ok(()), "no aligned part, nothing is missing");
         assert_eq!(collapse(AT + 2000, 10), Err(SpaceError::NoMemory));
         assert_eq!(machine.check().mapped, 100);
         assert_eq!(collapse(AT - 4, 600), Err(SpaceError::NoMemory));

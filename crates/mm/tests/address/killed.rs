@@ -69,7 +69,7 @@ fn at_each_step(
         stepped::at_step(skip, move || victim.kill());
         let result = f(&machine, &space);
         if stepped::forget_step() {
-            assert_eq!(result, Ok(()), "nobody was killed");
+            assert_eq!(result, Ok(()), "no process was killed");
             machine.exit(space);
             machine.end();
             return killed;

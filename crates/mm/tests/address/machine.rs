@@ -107,12 +107,12 @@ impl Machine {
         assert_eq!(self.mm.memory().groups.usage(GROUP), 0);
         let audit = self.mm.verify().expect("the frames add up");
         assert_eq!((audit.held, audit.cached), (0, 0));
-        assert_eq!(stepped::table_count(), 0, "words of tables that are no more");
+        assert_eq!(stepped::table_count(), 0, "words of freed tables");
         stepped::assert_quiet();
     }
     pub(crate) fn exit(&self, space: Arc<Space<Stepped>>) {
         space.exit(self.on());
-        assert_eq!(Arc::strong_count(&space), 1, "somebody keeps an address space that has ended");
+        assert_eq!(Arc::strong_count(&space), 1, "an address space that has ended has a user");
     }
 }
 

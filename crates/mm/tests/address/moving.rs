@@ -223,7 +223,7 @@ fn after_a_fork_each_side_has_its_own() {
 }
 
 #[test]
-fn fork_leaves_out_what_it_is_told() {
+fn fork_skips_dont_fork_and_wipes_wipe_on_fork() {
     let machine = Machine::stock();
     let (on, parent) = (machine.on(), machine.space());
     map(&machine, &parent, AT, 9);

@@ -258,7 +258,7 @@ fn assert_reached(cases: &Cases, least: u64, expected: &[&str]) {
 }
 
 const CASES: [&str; 36] = [
-    "a given-up page that is gone",
+    "a freed page that is gone",
     "a read that faults",
     "a write after fork",
     "a write that faults",
@@ -281,7 +281,7 @@ const CASES: [&str; 36] = [
     "mprotect makes one VMA of some",
     "mprotect up to a hole",
     "mremap back to where it was",
-    "mremap carries content",
+    "mremap moves content",
     "mremap grows in place",
     "mremap leaves an empty VMA",
     "mremap locks too much",
@@ -317,7 +317,7 @@ fn huge_pages() {
             add(&mut cases, long_run(seed, large(policy, huge, huge as u64 == 1), 3_000));
         }
     }
-    let expected = ["collapse", "collapse of shared pages", "mremap carries content"];
+    let expected = ["collapse", "collapse of shared pages", "mremap moves content"];
     assert_reached(&cases, 10, &expected);
 }
 

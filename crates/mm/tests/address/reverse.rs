@@ -69,7 +69,7 @@ fn every_user_of_a_shared_page_is_found() {
         let [moved, copied] = children;
         machine.exit(copied);
         assert_eq!(machine.read(&moved, to), Ok(7));
-        assert_eq!(used(&machine, pfn), 1, "whoever had it first is gone");
+        assert_eq!(used(&machine, pfn), 1, "the first owner has unmapped it");
         machine.check();
         machine.exit(moved);
         machine.exit(grandchild);

@@ -95,7 +95,7 @@ fn a_page_that_was_never_shared_comes_back_for_writing() {
 
 /// Parent and child copy a page at the same time: the original and its slot have no user left.
 #[test]
-fn a_page_that_everybody_has_copied_leaves_no_slot_behind() {
+fn a_page_that_all_users_have_copied_leaves_no_slot_behind() {
     for lru in POLICIES {
         let (machine, parent, child) = shared_in_swap(lru);
         assert_eq!((machine.read(&parent, AT), machine.read(&child, AT)), (Ok(1), Ok(1)));
@@ -138,7 +138,7 @@ fn a_group_has_all_pages_up_to_its_limit() {
 }
 
 #[test]
-fn who_may_lock_nothing_may_not_map_it_locked_either() {
+fn a_process_that_may_not_lock_memory_may_not_map_it_locked() {
     let machine = Machine::boot(1, |config| config.space.memlock_pages = 0);
     let space = machine.space();
     let request = MapRequest::new(1).locked();

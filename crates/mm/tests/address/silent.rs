@@ -41,7 +41,7 @@ fn threads_end(machine: &Machine) {
 }
 
 #[test]
-fn the_end_of_a_dead_address_space_interrupts_nobody_with_requests() {
+fn the_exit_of_a_dead_address_space_sends_no_interrupt_with_requests() {
     for policy in POLICIES {
         for exit in EXITS {
             let (machine, space) = used(policy, exit);
@@ -73,7 +73,7 @@ fn a_reaper_of_a_living_victim_waits_for_its_cpus_or_leaves_the_frames_in_limbo(
             let limbo = machine.mm.tlb().in_limbo() as u64;
             if policy == CallPolicy::Requests {
                 assert_eq!((freed, limbo), (0, PAGES), "{exit:?}");
-                assert_eq!(machine.on().leave_limbo(Leave::Passed), 0, "nobody has answered");
+                assert_eq!(machine.on().leave_limbo(Leave::Passed), 0, "no CPU has responded");
                 machine.finish_ios(0);
                 assert_eq!(machine.on().leave_limbo(Leave::Passed) as u64, PAGES);
             } else {
@@ -89,7 +89,7 @@ fn a_reaper_of_a_living_victim_waits_for_its_cpus_or_leaves_the_frames_in_limbo(
 }
 
 #[test]
-fn who_is_short_of_memory_gets_what_is_in_limbo_first() {
+fn an_allocation_without_memory_takes_frames_in_limbo_first() {
     let (machine, space) = used(CallPolicy::Requests, ExitPolicy::Stock);
     space.kill();
     assert_eq!(space.reap(machine.on(), ReapLock::Wait), Reaped::Done);
@@ -159,7 +159,7 @@ fn clean_pages_that_reclaim_takes_wait_in_limbo_and_are_had_back_from_there() {
     let held = || machine.mm.verify().expect("frames add up").held;
     let (before, limbo) = (held(), machine.mm.tlb().in_limbo() as u64);
     assert!(limbo > PAGES / 2, "{limbo}");
-    assert_eq!(machine.on().leave_limbo(Leave::Passed), 0, "nobody has answered");
+    assert_eq!(machine.on().leave_limbo(Leave::Passed), 0, "no CPU has responded");
     // A write goes to the page that other CPUs may still read.
     let page = AT;
     assert_eq!(machine.write(&space, page, 7), Ok(()));
@@ -180,7 +180,7 @@ fn clean_pages_that_reclaim_takes_wait_in_limbo_and_are_had_back_from_there() {
 }
 
 #[test]
-fn who_is_promised_that_pages_are_gone_waits_for_what_is_in_limbo() {
+fn an_unmap_that_promises_a_flush_waits_for_frames_in_limbo() {
     let (machine, space) = paged_out(CallPolicy::Requests);
     assert!(machine.mm.tlb().is_deferred(space.asid()));
     space.munmap(machine.on(), range(AT, PAGES)).expect("it is mapped");
@@ -195,7 +195,7 @@ fn who_is_promised_that_pages_are_gone_waits_for_what_is_in_limbo() {
 }
 
 #[test]
-fn who_is_short_of_memory_gets_what_reclaim_has_put_into_limbo() {
+fn an_allocation_without_memory_takes_folios_of_reclaim_in_limbo() {
     let (machine, space) = paged_out(CallPolicy::Requests);
     let (on, limbo) = (machine.on(), machine.mm.tlb().in_limbo());
     let scope = Scope { memory: on.memory, swap: on.swap, rmap: &on };

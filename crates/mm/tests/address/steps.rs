@@ -177,7 +177,7 @@ impl Run {
             Step::Read(at) => {
                 let done = self.machine.read(space, at);
                 let dropped = model.read(at, done);
-                self.case(dropped, "a given-up page that is gone");
+                self.case(dropped, "a freed page that is gone");
                 let expect = done;
                 self.case(expect.is_err(), "a read that faults");
             }
@@ -239,7 +239,7 @@ impl Run {
         self.case(stays && new_pages > old_pages, "mremap grows in place");
         self.case(stays && new_pages < old_pages, "mremap shrinks in place");
         self.case(over, "mremap onto others");
-        self.case(!stays && written, "mremap carries content");
+        self.case(!stays && written, "mremap moves content");
         self.case(!stays && new_pages < old_pages, "mremap moves and shrinks");
         self.case(may_move == MayMove::Leave, "mremap leaves an empty VMA");
         self.case(!stays && was_moved, "mremap of a moved VMA");
@@ -255,7 +255,7 @@ impl Run {
         let (start, end) = ends(range);
         let both = |page: &Page| page.freed && page.stamp != 0 && page.there;
         let given_up = model.pages.range(start..end).any(|(_, page)| both(page));
-        self.case(given_up && advice == Advice::PageOut, "given-up pages paged out");
+        self.case(given_up && advice == Advice::PageOut, "freed pages paged out");
         let expect = model.madvise(start, end, advice);
         let done = space.madvise(self.machine.on(), range, advice);
         if advice == Advice::Collapse && expect.is_ok() {
@@ -272,7 +272,7 @@ impl Run {
         assert_eq!(done, expect, "{advice:?} {range}");
         self.case(expect == Err(SpaceError::Inval), "advice for locked pages");
         self.case(expect == Err(SpaceError::NoMemory), "advice over holes");
-        self.case(expect.is_ok() && advice == Advice::DontNeed, "pages given up");
+        self.case(expect.is_ok() && advice == Advice::DontNeed, "pages freed by advice");
     }
     fn core(&mut self, space: &Space<Stepped>, model: &Model, range: VmaRange) {
         let (start, end) = ends(range);

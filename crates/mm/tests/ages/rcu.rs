@@ -81,7 +81,7 @@ fn a_tick_inside_a_reader_is_no_quiescent_state() {
     assert!(!woken());
     stepped::set_cpu(1);
     drop(outer);
-    assert!(!woken(), "nobody asked: the next tick says so");
+    assert!(!woken(), "no waiter: the next tick reports it");
     on(1, || rcu.tick());
     assert!(woken());
     stepped::assert_quiet();
@@ -100,7 +100,7 @@ fn an_expedited_grace_period_asks_only_those_it_waits_for() {
     assert!(!woken());
     stepped::set_cpu(3);
     drop(reader);
-    assert!(woken(), "the reader's end is reported at once, without a tick");
+    assert!(woken(), "the reader's end is reported immediately, without a tick");
 }
 
 #[test]

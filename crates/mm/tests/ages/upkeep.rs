@@ -148,7 +148,7 @@ fn going_idle_folds_at_once_and_leaves_the_tick_armed() {
         machine.go_idle(1);
         assert!(!machine.mm.frames().stats().needs_update(CpuId::new(1)), "{policy:?}");
         assert!(machine.mm.work().is_pending(tick));
-        assert!(stepped::timer_of(1).is_none(), "a deferrable timer wakes nobody");
+        assert!(stepped::timer_of(1).is_none(), "a deferrable timer wakes no CPU");
         let due = stepped::take_traces().into_iter().find_map(|(_, event)| match event {
             Trace::Tick(TickEvent::PendingInIdle { expires_ns }) => Some(expires_ns),
             _ => None,

@@ -94,7 +94,7 @@ fn cancelling_takes_work_from_its_timer_and_from_its_queue() {
     assert!(!work.is_pending(ITEM));
     (0..10).for_each(|_| tick(&time, &work));
     assert!(drain(&work).is_empty());
-    assert!(work.queue_on(cpu, ITEM), "it can be queued again at once");
+    assert!(work.queue_on(cpu, ITEM), "it can be queued again immediately");
     assert!(work.disable_sync(&time, ITEM));
     assert!(!work.queue_on(cpu, ITEM));
     work.enable(ITEM);

@@ -29,7 +29,7 @@ fn a_call_runs_once_on_each_target_and_here_if_asked() {
 }
 
 #[test]
-fn a_condition_is_asked_for_each_target_and_keeps_it_from_being_called() {
+fn a_condition_is_evaluated_for_each_target_and_can_exclude_it() {
     for policy in POLICIES {
         let world = World::new(policy, 6);
         let asked = std::cell::RefCell::new(Vec::new());
@@ -47,7 +47,7 @@ fn a_condition_is_asked_for_each_target_and_keeps_it_from_being_called() {
 }
 
 #[test]
-fn whoever_comes_while_an_interrupt_is_on_its_way_sends_none() {
+fn a_caller_sends_no_interrupt_while_one_is_pending() {
     for policy in POLICIES {
         let world = World::new(policy, 3);
         for source in [0, 2] {

@@ -103,7 +103,7 @@ fn a_caller_of_requests_that_may_sleep_does_and_is_woken_by_the_last_target() {
 }
 
 #[test]
-fn who_finds_no_slot_waits_for_one_with_preemption_on() {
+fn a_caller_without_a_slot_waits_with_preemption_on() {
     let world = World::new(CallPolicy::Requests, 2);
     (0..62).for_each(|call| {
         world.call(&[1], call, Wait::No);
@@ -153,7 +153,7 @@ fn a_cpu_that_never_answers_is_named() {
             smp.watch();
         });
         let call = std::panic::AssertUnwindSafe(|| world.call(&[2], 1, wait));
-        let failure = std::panic::catch_unwind(call).expect_err("nobody answers");
+        let failure = std::panic::catch_unwind(call).expect_err("no CPU responds");
         let message = failure.downcast_ref::<String>().expect("it says why");
         let named =
             message.starts_with("cpu2 has not answered the call `flush_tlb_func` of cpu0 for ");

@@ -115,7 +115,7 @@ fn freezing_frees_the_dead_without_adding_them() {
 }
 
 #[test]
-fn freezing_spares_a_folio_that_somebody_holds() {
+fn freezing_skips_a_folio_in_use() {
     let machine = Machine::boot(LruPolicy::Freeze, 1);
     let pfn = machine.fault(ANON);
     machine.memory().folios.get(pfn);
@@ -127,7 +127,7 @@ fn freezing_spares_a_folio_that_somebody_holds() {
 }
 
 #[test]
-fn lazy_takes_no_lruvec_lock_in_churn_and_keeps_nothing() {
+fn lazy_takes_no_lruvec_lock_in_churn_and_leaves_no_folio() {
     for drains in [true, false] {
         let machine = Machine::boot(LruPolicy::Lazy, 1);
         if drains {

@@ -44,7 +44,7 @@ fn a_stock_is_one_groups_and_goes_when_another_charges() {
     groups.charge(other, 1).unwrap();
     assert_eq!((groups.usage(GROUP), groups.usage(other)), (1, 64));
     groups.charge(GroupId::ROOT, 1000).unwrap();
-    assert_eq!(groups.usage(GroupId::ROOT), 0, "nobody counts the root's");
+    assert_eq!(groups.usage(GroupId::ROOT), 0, "the root's usage is not counted");
     groups.uncharge(GROUP, 1);
     groups.uncharge(other, 1);
     machine.end();
@@ -118,7 +118,7 @@ fn a_charge_that_belongs_to_no_folio_is_seen() {
 }
 
 #[test]
-fn a_dead_cpus_stock_is_given_back() {
+fn a_dead_cpus_stock_is_uncharged() {
     let machine = machine(LruPolicy::Stock, 2);
     let pfn = machine.on(1, || machine.folio(MINE));
     mmscale_stepped::set_online(1, false);

@@ -130,7 +130,7 @@ fn a_folio_that_is_rotated_in_its_slot_joins_at_the_end() {
         memory.putback_now(&[pfn]);
     }
     folios[6..].iter().for_each(|&pfn| stepped::interrupt(|| memory.rotate_waiting(pfn)));
-    assert_eq!(machine.audit().pending, 4, "nobody took a lock for that");
+    assert_eq!(machine.audit().pending, 4, "no lock was taken for that");
     assert!(folios[4..].iter().all(|&pfn| memory.demand(pfn)));
     let order = machine.oldest_first(mmscale_mm::lru::LruList::InactiveAnon);
     let turned: Vec<_> = folios[6..].iter().rev().chain(&folios[..6]).copied().collect();

@@ -33,7 +33,7 @@ fn references_keep_it_and_the_last_one_frees_it() {
     // The zero page is held too.
     assert_eq!(machine.mm.verify().unwrap().held, 2);
     memory.put(pfn);
-    assert!(!memory.folios.try_get(pfn), "nobody comes back from nothing");
+    assert!(!memory.folios.try_get(pfn), "a freed folio gets no reference");
     machine.end();
 }
 
@@ -54,7 +54,7 @@ fn freezing_takes_all_references_or_none() {
 }
 
 #[test]
-fn flags_and_mappings_are_told_with_what_was_before() {
+fn changes_of_flags_and_mappings_return_the_old_word() {
     let machine = Machine::boot(LruPolicy::Stock, 1);
     let folios = machine.memory().folios;
     let pfn = machine.folio(ANON);

@@ -75,7 +75,7 @@ fn a_second_user_keeps_it_pending_and_the_last_one_frees_it() {
     machine.memory().folios.get(many);
     machine.memory().folios.remove_map(many);
     machine.memory().release(&[(many, 2)]);
-    assert_eq!((locks(), machine.audit().folios), (0, 0), "two references at once");
+    assert_eq!((locks(), machine.audit().folios), (0, 0), "two references in one step");
     machine.end();
 }
 
@@ -87,7 +87,7 @@ fn isolating_takes_a_folio_out_of_any_cpus_batch_without_a_lock() {
     machine.on(1, || assert!(memory.isolate(pfn)));
     assert_eq!((locks(), machine.refs(pfn)), (0, 2), "the mapping's and the isolator's");
     assert!(!pending(&machine, pfn) && !machine.flags(pfn).contains(FolioFlags::LRU));
-    assert!(!memory.isolate(pfn), "somebody has it");
+    assert!(!memory.isolate(pfn), "it is in use");
     machine.on(1, || memory.putback(pfn));
     assert!(pending(&machine, pfn));
     assert_eq!(machine.refs(pfn), 2);
@@ -157,7 +157,7 @@ fn advice_reaches_a_folio_where_it_waits() {
 }
 
 #[test]
-fn copy_on_write_is_not_told_of_the_batch() {
+fn copy_on_write_ignores_the_reference_of_a_batch() {
     for policy in crate::lru::machine::ALL {
         let machine = Machine::boot(policy, 2);
         let memory = machine.memory();

@@ -67,7 +67,7 @@ fn reserved_changes_never_ask_again() {
 }
 
 #[test]
-#[should_panic(expected = "no more VMAs than it was made for")]
+#[should_panic(expected = "no more VMAs than requested")]
 fn more_changes_than_were_reserved_are_a_bug() {
     let mut tree = VmaTree::<u64>::new();
     let mut edit = tree.edit(1).unwrap();

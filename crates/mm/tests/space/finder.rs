@@ -23,7 +23,7 @@ fn ids_in_the_tree_lead_to_their_vmas() {
 /// VMAs that stay, each with its position as value, between others that come and go. During the
 /// changes a finder terminates, and after them it returns correct results.
 #[test]
-fn reading_beside_changes_ends() {
+fn reading_during_changes_terminates() {
     const STAYING: u64 = 500;
     let mut tree = VmaTree::<u64>::new();
     (0..STAYING).for_each(|at| tree.insert(range(at * 100, at * 100 + 10), at).unwrap());

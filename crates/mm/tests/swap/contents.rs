@@ -83,7 +83,7 @@ fn what_is_written_to_meanwhile_is_dirty_and_stays() {
 }
 
 #[test]
-fn two_who_want_a_slot_get_one_folio_and_one_read() {
+fn two_readers_of_a_slot_get_one_folio_and_one_read() {
     let machine = Machine::boot(2, 64, Zeromap::On);
     let entry = machine.out(11);
     let other = std::rc::Rc::clone(&machine);
@@ -105,7 +105,7 @@ fn two_who_want_a_slot_get_one_folio_and_one_read() {
 }
 
 #[test]
-fn a_slot_that_was_given_back_has_no_content() {
+fn a_freed_slot_has_no_content() {
     let machine = Machine::boot(1, 64, Zeromap::On);
     let entry = machine.out(3);
     machine.free(entry);
@@ -145,7 +145,7 @@ fn a_page_that_is_unmapped_takes_its_slot_along() {
 }
 
 #[test]
-fn nobody_needs_the_slot_so_nothing_is_written() {
+fn nothing_is_written_to_an_unused_slot() {
     let machine = Machine::boot(1, 64, Zeromap::On);
     let (pfn, entry) = machine.to_cache(8);
     machine.free(entry);

@@ -19,7 +19,7 @@ fn a_failed_write_keeps_the_page_and_can_be_tried_again() {
     assert_eq!(machine.swap.counters().write_errors, 1);
     assert!(machine.word(pfn).has(FolioFlags::DIRTY | FolioFlags::SWAP_CACHE));
     assert!(!machine.word(pfn).flags().intersects(FolioFlags::WRITEBACK | FolioFlags::RECLAIM));
-    assert!(!machine.forget(pfn), "it stands nowhere else");
+    assert!(!machine.forget(pfn), "it is nowhere else");
     assert_eq!(machine.read(entry), Ok(pfn));
     assert_eq!(Stepped::read_stamp(pfn), 6);
     machine.memory().put(pfn);
@@ -35,7 +35,7 @@ fn a_failed_write_keeps_the_page_and_can_be_tried_again() {
 }
 
 #[test]
-fn a_failed_read_is_told_once_and_the_next_reads_again() {
+fn a_failed_read_is_reported_once_and_the_next_reads_again() {
     let machine = Machine::boot(1, 64, Zeromap::On);
     let entry = machine.out(6);
     stepped::fail_ios(1);
@@ -92,7 +92,7 @@ fn slots_that_only_the_cache_knows_are_found_when_they_run_out() {
     let pfn = machine.page(3);
     machine.swap.lock_folio(machine.memory(), pfn);
     assert_eq!(machine.swap.alloc(machine.memory(), pfn), Ok(entries[0]));
-    assert!(machine.word(back).has(FolioFlags::DIRTY), "it stands nowhere else now");
+    assert!(machine.word(back).has(FolioFlags::DIRTY), "it is nowhere else now");
     assert_eq!(Stepped::read_stamp(back), 1);
 }
 
@@ -128,7 +128,7 @@ fn wrong_books_are_seen() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "its lock is not held")]
-fn a_folio_that_nobody_has_locked_is_not_written() {
+fn an_unlocked_folio_is_not_written() {
     let machine = Machine::boot(1, 64, Zeromap::On);
     let (pfn, _) = machine.to_cache(6);
     machine.swap.unlock_folio(machine.memory(), pfn);

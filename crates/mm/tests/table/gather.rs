@@ -110,7 +110,7 @@ fn up_to_33_pages_are_flushed_one_by_one_and_huge_ones_count_as_one() {
 }
 
 #[test]
-fn a_gather_that_ends_beside_another_flushes_for_both() {
+fn a_gather_that_ends_during_another_flushes_for_both() {
     let world = World::new(1);
     let table = world.table();
     map(&world, &table, 7, page(Pfn::new(1)));

@@ -231,7 +231,7 @@ impl Run {
         let ceiling = self.pages.range(at..).next().map_or(END, |(&next, _)| next);
         let bounds = VmaRange::new(Vpn::new(floor), Vpn::new(ceiling)).expect("a gap");
         let mut gather = Gather::new(&self.table);
-        let mut sink = |_: &Flushed, _: &[Gathered]| panic!("tables are nobody's pages");
+        let mut sink = |_: &Flushed, _: &[Gathered]| panic!("tables are not released as pages");
         self.table.free_tables(self.world.on(), &mut gather, &mut sink, bounds, bounds);
         gather.finish(self.world.on(), &mut sink);
     }

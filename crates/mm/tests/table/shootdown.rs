@@ -51,7 +51,7 @@ fn lens(cpus: usize) -> Vec<usize> {
 }
 
 #[test]
-fn who_uses_it_is_interrupted_and_forgets_the_pages_and_no_more() {
+fn a_cpu_that_uses_the_address_space_is_interrupted_and_flushes_only_the_pages() {
     for policy in POLICIES {
         let (world, table) = used_on_all(4, policy);
         go_idle(&world, 3);
@@ -67,7 +67,7 @@ fn who_uses_it_is_interrupted_and_forgets_the_pages_and_no_more() {
 }
 
 #[test]
-fn who_is_more_than_one_invalidation_behind_forgets_all_unless_he_knows_what_they_were() {
+fn a_cpu_that_is_several_invalidations_behind_flushes_all_unless_it_knows_them() {
     for policy in POLICIES {
         let (world, table) = used_on_all(2, policy);
         take(&world, &table, AT);
@@ -127,7 +127,7 @@ fn a_batch_is_flushed_by_one_round_of_interrupts() {
 }
 
 #[test]
-fn whoever_finds_entries_gone_flushes_what_was_put_off() {
+fn an_unmap_of_taken_entries_flushes_deferred_invalidations() {
     for policy in POLICIES {
         let (world, table) = used_on_all(2, policy);
         take(&world, &table, AT);
@@ -167,7 +167,7 @@ fn the_kernels_own_range_is_flushed_on_all_cpus() {
 }
 
 #[test]
-fn many_who_want_the_same_cpu_send_it_one_interrupt_with_requests() {
+fn many_callers_of_one_cpu_send_it_one_interrupt_with_requests() {
     let (world, table) = used_on_all(4, CallPolicy::Requests);
     for cpu in 0..3 {
         stepped::set_cpu(cpu);
@@ -252,7 +252,7 @@ fn reclaims_part_of_limbo_is_bounded_and_takes_clean_batches_only() {
 }
 
 #[test]
-fn a_cpu_that_stops_for_good_is_waited_for_by_nobody() {
+fn no_flush_waits_for_a_cpu_that_has_stopped() {
     for policy in POLICIES {
         let (world, table) = used_on_all(2, policy);
         go_idle(&world, 1);

@@ -44,7 +44,7 @@ fn what_was_flushed_while_another_was_loaded_is_gone_when_it_comes_back() {
     let _ = read(&world, &other);
     unmap(&world, &table);
     let _ = table.flush(world.on(), one(AT));
-    assert_eq!(stepped::tlb_len(0), 1, "nobody uses it: it may stay");
+    assert_eq!(stepped::tlb_len(0), 1, "it is not in use: it may stay");
     assert_eq!(read(&world, &table), Err(Miss::NotPresent(Pte::NONE)));
 }
 

@@ -32,7 +32,7 @@ impl<'a, V: TreeWord> Edit<'a, V> {
     }
     #[inline]
     fn grow(&mut self) {
-        assert!(self.grows > 0, "an edit adds no more VMAs than it was made for");
+        assert!(self.grows > 0, "an edit adds no more VMAs than requested");
         self.grows -= 1;
     }
     /// Adds a VMA. Fails if another VMA has some of its pages. O(log n). Adds one VMA.

@@ -285,7 +285,7 @@ impl<V: TreeWord> VmaTree<V> {
     }
     /// Takes an empty node from the reserve.
     fn take_node(&mut self) -> u32 {
-        assert!(self.free != 0, "an edit adds no more VMAs than it was made for");
+        assert!(self.free != 0, "an edit adds no more VMAs than requested");
         let index = self.free - 1;
         let node = self.node(index);
         let next = node.link();
