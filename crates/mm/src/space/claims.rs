@@ -4,11 +4,13 @@
 //! The lowest-level tables are numbered by the pages that they map. The unclaimed tables are one
 //! range of these numbers, in one word:
 //!
-//!      word:   end (32 bits) | start (32 bits)
+//! ```text
+//! word: end (32 bits) | start (32 bits)
 //!
-//!      0        start                     end        UNITS
-//!      |claimed |unclaimed                |claimed   |
-//!                exit ->        <- helpers
+//! 0         start                  end       UNITS
+//! | claimed | unclaimed            | claimed |
+//!             exit ->     <- helpers
+//! ```
 //!
 //! The exit claims tables at the low end, helpers at the high end, until the two meet. So no lock
 //! is contended, whatever the VMAs are, and a walker that finds nothing left is done. Each claim is

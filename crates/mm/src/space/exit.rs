@@ -25,8 +25,8 @@
 //! | free the last frames and all tables | |
 //!
 //! Page tables: both walkers visit all of them, each under its lock. The walker that takes an entry
-//! frees the frame; the other one finds the entry empty and only pays for the visit. If both walk the
-//! same VMA, they wait for each other at its table locks.
+//! frees the frame; the other one finds the entry empty and only pays for the visit. If both walk
+//! the same VMA, they wait for each other at its table locks.
 //!
 //! With the call policy `requests` the exit first retires the address space by one flush. The
 //! flushes of this table then cost nothing.

@@ -23,7 +23,7 @@ const RECORDED: &[(&str, usize)] = &[
     ("kernel", 24),
     ("linux", 159),
     ("live", 57),
-    ("mm", 903),
+    ("mm", 492),
     ("pages", 129),
     ("peers", 100),
     ("report", 17),
