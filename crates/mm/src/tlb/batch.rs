@@ -1,9 +1,9 @@
-//! Invalidations that are put off and done together (`arch_tlbbatch_flush`): reclaim takes many
-//! pages out and flushes once, before it writes or frees any of them.
+//! Deferred invalidations that are flushed together (`arch_tlbbatch_flush`): reclaim clears many
+//! entries and flushes once, before it writes or frees any of their pages.
 //!
-//! Until then a CPU may use a page that no entry maps any more. Whoever promises its caller that a
-//! page is gone, and finds no entry of it, has to see to that: [`Tlb::settle`]
-//! (`flush_tlb_batched_pending`).
+//! Until that flush a CPU may use a page that no entry maps any more. A caller that finds no entry
+//! and promises that the page is gone must first complete the deferred invalidations:
+//! [`Tlb::settle`] (`flush_tlb_batched_pending`).
 
 use super::cpu::Loaded;
 use super::{Extent, Forgetting, Tlb, trace};
@@ -11,71 +11,73 @@ use crate::smp::{Call, CallFunc, Count, Here, Wait};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use mmscale_arch::{Asid, Atomic, CpuMask, Func, Machine, Span, planted};
 
-/// Address spaces that a batch can hold; one more is flushed at once.
+/// Address spaces that a batch can hold. For one more, [`Tlb::defer`] flushes immediately.
 const SPACES: usize = 8;
 
-/// What was put off: address spaces, and for each the last generation.
+/// Deferred invalidations: address spaces, each with its last deferred generation.
 #[must_use]
 #[derive(Clone, Default, Debug)]
 pub struct Batch {
     spaces: [Option<(Asid, u64)>; SPACES],
-    /// A page was dirty by its entry.
+    /// An entry of a dirty page was deferred.
     dirty: bool,
-    /// Entries that were put off.
+    /// Number of deferred entries.
     taken: u32,
-    /// A page of which an entry was taken out is not on its way to be freed.
+    /// A page whose entry was deferred is not about to be freed.
     kept: bool,
 }
 
 impl Batch {
-    /// Nothing.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
-    /// An entry that was taken out said that its page was dirty.
+    /// Records that a cleared entry was dirty.
     pub fn note_dirty(&mut self) {
         self.dirty = true;
     }
-    /// Whether CPUs may still write to a page whose entry was taken out: flush before any of them
-    /// is read.
+    /// Returns whether CPUs may still write to a page whose entry was cleared. If so, the caller
+    /// flushes before it reads any of the pages.
     pub fn is_dirty(&self) -> bool {
         self.dirty && !self.is_empty()
     }
-    /// How many entries were put off.
+    /// Returns the number of deferred entries.
     pub fn taken(&self) -> u32 {
         self.taken
     }
-    /// A page of which an entry was put off goes back to whoever had it: nobody remembers after
-    /// the batch that CPUs may still use it by that entry. So the batch is waited for.
+    /// Records that a page whose entry was deferred stays in use. After the batch no record shows
+    /// that CPUs may still use that page by the old entry, so the caller must wait for the flush.
     pub fn note_kept(&mut self) {
         self.kept = !planted!(TlbKeptForgotten);
     }
-    /// Whether all pages whose entries were put off are clean, and the caller has them all: the
-    /// batch need not be waited for, but the pages may wait in limbo.
+    /// Returns whether all pages of the batch are clean and owned by the caller. Such pages may
+    /// wait in limbo, and the caller need not wait for the flush.
     pub fn may_wait(&self) -> bool {
         !self.dirty && !self.kept && !self.is_empty()
     }
-    /// Whether nothing was put off.
+    /// Returns whether nothing was deferred.
     pub fn is_empty(&self) -> bool {
         self.spaces[0].is_none()
     }
     pub(super) fn iter(&self) -> impl Iterator<Item = (Asid, u64)> + '_ {
         self.spaces.iter().map_while(|slot| *slot)
     }
-    /// The latest generation of `asid` that is put off in it.
+    /// Returns the last generation of `asid` that this batch deferred.
     pub fn generation(&self, asid: Asid) -> Option<u64> {
         self.iter().find(|(known, _)| *known == asid).map(|(_, generation)| generation)
     }
-    /// The place of `asid`, or one that is free.
+    /// Returns the entry of `asid`, or a free one.
     fn place(&mut self, asid: Asid) -> Option<&mut Option<(Asid, u64)>> {
         self.spaces.iter_mut().find(|slot| slot.is_none_or(|(known, _)| known == asid))
     }
 }
 
 impl<A: Machine> Tlb<A> {
-    /// Entries of `asid` within `extent` were taken out, and are flushed with the batch, or at once
-    /// if it has no room, or by a broadcast. Under the lock of the entries' table: who takes it
-    /// next sees that something was put off.
+    /// Defers the invalidation of entries of `asid` within `extent` to the batch. Flushes
+    /// immediately if the batch has no room or the machine broadcasts invalidations.
+    ///
+    /// The caller holds the lock of the entries' table, so that the next holder of that lock sees
+    /// the deferred generation.
     pub fn defer(&self, batch: &mut Batch, asid: Asid, extent: Extent) {
         let place = batch.place(asid).filter(|_| !A::has_tlb_broadcast());
         let Some(place) = place else {
@@ -85,7 +87,8 @@ impl<A: Machine> Tlb<A> {
         let space = self.space(asid);
         let generation = space.begin();
         match self.forgetting() {
-            // Any will do: settling calls all CPUs, whatever they have forgotten.
+            // `settle` then calls every CPU and flushes all translations, so any generation will
+            // do.
             Forgetting::Called => space.deferred.store(generation, SeqCst),
             Forgetting::Nudged => {
                 space.note(generation, extent.at_most(super::SINGLE_FLUSH_CEILING));
@@ -95,7 +98,7 @@ impl<A: Machine> Tlb<A> {
         *place = Some((asid, generation));
         batch.taken += 1;
     }
-    /// Flushes what was put off; the batch is empty then.
+    /// Flushes the deferred invalidations and empties the batch.
     pub fn flush_batch(&self, batch: &mut Batch, wait: Wait) {
         if batch.is_empty() {
             return;
@@ -106,7 +109,7 @@ impl<A: Machine> Tlb<A> {
         let interrupted = match self.forgetting() {
             Forgetting::Called => self.call_for_batch(batch, wait),
             Forgetting::Nudged => {
-                // First to all, then wait for all.
+                // Send to all address spaces first, then wait for all.
                 let nudged = self.nudge_for_batch(batch);
                 for ((asid, generation), behind) in batch.iter().zip(nudged.iter().flatten()) {
                     self.wait_for_all(asid, generation, behind, wait);
@@ -118,18 +121,19 @@ impl<A: Machine> Tlb<A> {
         *batch = Batch::new();
         trace::<A>(Extent::All, interrupted);
     }
-    /// Nudges all CPUs that are behind; which, by the batch's address spaces.
+    /// Sends flush IPIs to all CPUs that are behind; returns these CPUs for each address space of
+    /// the batch.
     pub(super) fn nudge_for_batch(&self, batch: &Batch) -> [Option<CpuMask>; SPACES] {
         core::array::from_fn(|at| {
             let (asid, generation) = batch.spaces[at]?;
             Some(self.nudge_others(asid, self.space(asid), generation))
         })
     }
-    /// No CPU uses what was put off any more.
+    /// Records that no CPU uses the batch's deferred translations any more.
     pub(super) fn settle_batch(&self, batch: &Batch) {
         batch.iter().for_each(|(asid, generation)| self.space(asid).settled(generation));
     }
-    /// One call to all CPUs that use an address space of the batch.
+    /// Makes one call to all CPUs that use an address space of the batch.
     fn call_for_batch(&self, batch: &Batch, wait: Wait) -> u32 {
         let mut cpus = CpuMask::EMPTY;
         for (asid, _) in batch.iter() {
@@ -143,13 +147,14 @@ impl<A: Machine> Tlb<A> {
         let run = |call| self.run(call);
         self.smp.call_function_many(cpus.iter(), awake, call, Here::Run, wait, &run).others
     }
-    /// Whether an invalidation of `asid` was put off that nobody has waited for yet.
+    /// Returns whether an invalidation of `asid` was deferred and has not completed yet.
     #[inline]
     pub fn is_deferred(&self, asid: Asid) -> bool {
         self.space(asid).deferred.load_uncharged(Acquire) != 0
     }
-    /// Makes sure that what was put off of `asid` is done, if anything was. After the lock of the
-    /// tables was held under which the caller found entries gone. The caller may hold spin locks.
+    /// Completes the deferred invalidations of `asid`, if there are any. To be called after the
+    /// lock of the table under which the caller found entries cleared was held. The caller may hold
+    /// spin locks.
     #[inline]
     pub fn settle(&self, asid: Asid) {
         if self.is_deferred(asid) && !planted!(TlbNeverSettled) {

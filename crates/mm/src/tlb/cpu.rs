@@ -1,4 +1,4 @@
-//! What a CPU has loaded, as other CPUs see it, and what it remembers of what it had.
+//! Per-CPU TLB state: what other CPUs see of it, and what only the CPU itself uses.
 
 use core::cell::Cell;
 use mmscale_arch::Asid;
@@ -9,7 +9,20 @@ const LAZY: u64 = 1 << 63;
 
 const _: () = assert!((Asid::COUNT as u64) << GENERATION_BITS <= LAZY);
 
-/// What a CPU has loaded and how far it has caught up, in one word: one look tells both.
+/// A CPU's loaded address space and the generation up to which it has flushed, in one word, so that
+/// one load returns a consistent pair. Linux has both in `cpu_tlbstate` (`loaded_mm`,
+/// `ctxs[].tlb_gen`).
+///
+/// ```text
+///  63    62..40       39..0
+/// +------+------------+-----------------------------------------+
+/// | LAZY | ASID       | generation, modulo 2^40                 |
+/// +------+------------+-----------------------------------------+
+///   1 bit  23 bits      40 bits                    all 0: nothing loaded
+/// ```
+///
+/// Width: at one invalidation every 100 ns, 2^40 generations last 30 hours, so a stored generation
+/// wraps. [`Asid::COUNT`] takes all the other bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Loaded(u64);
 
@@ -25,7 +38,7 @@ impl Loaded {
     pub(super) const fn word(self) -> u64 {
         self.0
     }
-    /// The address space, used or kept lazily.
+    /// Returns the loaded address space, also if it is lazy.
     pub(super) const fn asid(self) -> Option<Asid> {
         match (self.0 & !LAZY) >> GENERATION_BITS {
             0 => None,
@@ -38,34 +51,35 @@ impl Loaded {
     pub(super) const fn lazily(self) -> Self {
         Self(self.0 | LAZY)
     }
-    /// Whether none of its translations are used.
+    /// Returns whether the CPU uses none of its translations.
     pub(super) const fn is_lazy(self) -> bool {
         self.0 & LAZY != 0
     }
-    /// The same, up to another generation.
+    /// Returns this word with another generation and the lazy bit unchanged.
     pub(super) const fn at(self, generation: u64) -> Self {
         Self(self.0 & !GENERATION | generation & GENERATION)
     }
-    /// Whether the CPU uses translations of `asid` that are older than `generation`.
+    /// Returns whether the CPU uses translations of `asid` that are older than `generation`.
     pub(super) fn is_behind(self, asid: Asid, generation: u64) -> bool {
         self.0 & LAZY == 0 && self.asid() == Some(asid) && self.generation() < generation
     }
 }
 
-/// Address spaces of which a CPU remembers how far it had caught up (`TLB_NR_DYN_ASIDS` of x86).
+/// Number of address spaces of which a CPU remembers the generation (`TLB_NR_DYN_ASIDS` of x86).
 const CONTEXTS: usize = 6;
 
-/// What a CPU knows for itself. Used with interrupts off.
+/// TLB state that only its own CPU uses, with interrupts off (`cpu_tlbstate.ctxs[]`).
 #[derive(Default)]
 pub(super) struct Own {
-    /// What it uses; kept lazily counts as nothing.
+    /// The address space in use; `None` while it is lazy.
     pub(super) active: Cell<Option<Asid>>,
     contexts: [Cell<Option<(Asid, u64)>>; CONTEXTS],
     next: Cell<usize>,
 }
 
 impl Own {
-    /// The CPU leaves `asid`, of which it has forgotten everything up to `generation`.
+    /// Records that the CPU unloads `asid`, having flushed up to `generation`. Replaces the oldest
+    /// record if all are in use.
     pub(super) fn remember(&self, asid: Asid, generation: u64) {
         let same =
             |slot: &&Cell<Option<(Asid, u64)>>| slot.get().is_none_or(|(known, _)| known == asid);
@@ -76,12 +90,13 @@ impl Own {
         });
         slot.set(Some((asid, generation)));
     }
-    /// Up to which generation the CPU had forgotten what it was to forget of `asid`.
+    /// Returns the generation up to which the CPU had flushed `asid`, or `None` if there is no
+    /// record.
     pub(super) fn recall(&self, asid: Asid) -> Option<u64> {
         let known = self.contexts.iter().filter_map(Cell::get);
         known.into_iter().find(|&(known, _)| known == asid).map(|(_, generation)| generation)
     }
-    /// The CPU knows nothing any more.
+    /// Forgets every address space, for a CPU that has stopped.
     pub(super) fn reset(&self) {
         self.active.set(None);
         self.contexts.iter().for_each(|slot| slot.set(None));

@@ -1,9 +1,9 @@
-//! Invalidations, from the side of who wants them.
+//! Invalidations, on the CPU that requests them.
 //!
-//! With `stock` and `posted` a flush is a call to the CPUs that have the address space loaded: with
-//! its generation and its extent, as on x86. With `requests` it is a look at what the CPUs have
-//! loaded, a nudge to those that are behind, which serves all flushes at a time, and a wait until
-//! each has caught up or gone elsewhere.
+//! With `stock` and `posted` a flush calls the CPUs that have the address space loaded and passes
+//! its generation and its extent, as on x86. With `requests` a flush reads what the CPUs have
+//! loaded, sends an IPI to those that are behind (one pending IPI serves all flushes), and waits
+//! until each has flushed, unloaded the address space or gone idle.
 
 use super::cpu::Loaded;
 use super::space::{Recent, Space};
@@ -18,9 +18,9 @@ use mmscale_arch::{
     VmaRange, planted,
 };
 
-/// Tasks that sleep until a CPU has caught up.
+/// Tasks that sleep until one CPU has flushed.
 pub(super) struct Sleepers<A: Machine> {
-    /// How many there are, those on their way there included.
+    /// Number of sleeping tasks, those about to sleep included.
     waiting: A::AtomicU32,
     queue: WaitQueue<A>,
 }
@@ -31,7 +31,7 @@ impl<A: Machine> Sleepers<A> {
     }
 }
 
-/// An invalidation that nobody waits for yet.
+/// An invalidation that has a generation, and whose completion is not awaited yet.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begun {
@@ -40,13 +40,14 @@ pub struct Begun {
 }
 
 impl<A: Machine> Tlb<A> {
-    /// Makes sure that no CPU uses a translation of `asid` within `extent` that is not in the page
-    /// table any more (`flush_tlb_mm_range`). The caller may hold spin locks; interrupts are on.
+    /// Ensures that no CPU uses a translation of `asid` within `extent` that is no longer in the
+    /// page table (`flush_tlb_mm_range`). The caller may hold spin locks; interrupts are on.
     pub fn flush(&self, asid: Asid, extent: Extent) -> Flushed {
         self.flush_with(asid, extent, Tables::Kept, Wait::Spin)
     }
-    /// The same. With [`Tables::Freed`] no CPU reads the address space's tables by itself any more
-    /// either, unless it comes to use them again. With [`Wait::Sleep`] nothing is held.
+    /// Flushes like [`Tlb::flush`]. With [`Tables::Freed`], no CPU walks the address space's tables
+    /// speculatively on return either, unless it loads the address space again. With
+    /// [`Wait::Sleep`] the caller holds no spin lock.
     pub fn flush_with(&self, asid: Asid, extent: Extent, tables: Tables, wait: Wait) -> Flushed {
         let _span = Span::<A>::enter(Func::FlushTlbMmRange);
         assert!(wait != Wait::No, "a flush proves something only to who waits for it");
@@ -88,7 +89,7 @@ impl<A: Machine> Tlb<A> {
 
     // -- `stock` and `posted`.
 
-    /// Whether `cpu` is called for a flush (`should_flush_tlb`).
+    /// Returns whether a flush calls `cpu` (`should_flush_tlb`).
     pub(super) fn is_called(&self, cpu: CpuId, asid: Asid, tables: Tables) -> bool {
         let loaded = Loaded::of(self.loaded_on(cpu).load(SeqCst));
         loaded.asid() == Some(asid)
@@ -116,9 +117,11 @@ impl<A: Machine> Tlb<A> {
     fn is_behind(&self, cpu: CpuId, asid: Asid, generation: u64) -> bool {
         Loaded::of(self.loaded_on(cpu).load(SeqCst)).is_behind(asid, generation)
     }
-    /// This CPU catches up, wherever that is, and those that are behind are nudged; returns these.
-    /// In pieces: between two the caller may be preempted or go to another CPU. Who comes to use
-    /// the address space after it was looked at finds the generation.
+    /// Flushes on this CPU and sends flush IPIs to the CPUs that are behind; returns these.
+    ///
+    /// Runs in pieces; between two pieces the caller may be preempted or migrated. A CPU that loads
+    /// the address space after its mask bit was read reads the new generation itself. A piece may
+    /// run on another CPU than the one before, so "this CPU" is decided for each target.
     pub(super) fn nudge_others(&self, asid: Asid, space: &Space<A>, generation: u64) -> CpuMask {
         let mut behind = CpuMask::EMPTY;
         in_pieces::<A>(self.smp.tally(), space.cpus(), |off, cpu| {
@@ -132,7 +135,7 @@ impl<A: Machine> Tlb<A> {
         });
         behind
     }
-    /// Waits until none of `cpus` is behind.
+    /// Waits until no CPU of `cpus` is behind.
     pub(super) fn wait_for_all(&self, asid: Asid, generation: u64, cpus: &CpuMask, wait: Wait) {
         let mut behind = cpus.iter().filter(|&cpu| self.is_behind(cpu, asid, generation));
         let Some(first) = behind.next() else { return };
@@ -167,7 +170,10 @@ impl<A: Machine> Tlb<A> {
         });
         sleepers.waiting.fetch_sub(1, SeqCst);
     }
-    /// What `cpu` has loaded has changed: whoever sleeps for that looks again.
+    /// Wakes the tasks that sleep for `cpu`, after its loaded word has changed. Pairs with
+    /// `sleep_for`: this CPU stores its word, then loads `waiting`; the sleeper increments
+    /// `waiting`, then loads the word. All four operations are SeqCst, so at least one of the two
+    /// sees the other's store.
     #[inline]
     pub(super) fn wake_sleepers(&self, cpu: CpuId) {
         if self.forgetting() == Forgetting::Nudged {
@@ -177,7 +183,7 @@ impl<A: Machine> Tlb<A> {
             }
         }
     }
-    /// Once an interval: whoever sleeps looks at the clock.
+    /// Wakes all sleepers once an interval, so that they check for a timeout.
     pub fn watch(&self) {
         self.smp.watch();
         for (_, sleepers) in self.sleepers.iter() {
@@ -189,8 +195,9 @@ impl<A: Machine> Tlb<A> {
 
     // -- The kernel's own range.
 
-    /// Makes sure that no CPU uses a translation of the kernel's own `range` that is not in the
-    /// tables any more (`flush_tlb_kernel_range`): all CPUs have these, idle ones too.
+    /// Ensures that no CPU uses a translation of the kernel's `range` that is no longer in the
+    /// tables (`flush_tlb_kernel_range`). Calls every CPU, idle ones too: all of them use these
+    /// translations.
     pub fn flush_kernel_range(&self, range: VmaRange, wait: Wait) {
         let _span = Span::<A>::enter(Func::FlushTlbKernelRange);
         self.smp.tally().add::<A>(Count::Flushes, 1);

@@ -1,16 +1,16 @@
-//! Frames that nobody waits for: they were taken out of an address space, are free once no CPU
-//! uses them by an old translation, and whoever took them out has other things to do.
+//! Limbo: frames that were unmapped and become free once no CPU can use them by an old translation.
+//! The task that unmapped them does not wait for that.
 //!
-//! A frame waits with its address space and a generation. The CPUs that were behind have been
-//! nudged; when all have caught up, gone elsewhere or gone idle, the frame may go. Somebody comes
-//! by once an interval and looks, and so does whoever puts frames here next; and who is short of
-//! memory waits for the CPUs, and takes all.
+//! A frame waits with its address space and a generation; the CPUs that were behind have been sent
+//! a flush IPI. Once each of them has flushed, unloaded the address space or gone idle, the frame
+//! is released. Frames are released by a check once an interval, by the next caller that adds
+//! frames, and by a task that is short of memory, which waits for the CPUs and releases all.
 //!
-//! Only with `requests`, and only where nobody was promised that the pages are gone: the reaper's
-//! victim is dying. What munmap and mprotect say to their callers needs a flush. What reclaim takes
-//! out waits in parcels of its own ([`super::Batch`], `parcel`).
+//! Used only with `requests`, and only for pages whose unmapping was not promised to a caller: the
+//! reaper's victim is dying. `munmap` and `mprotect` need a completed flush before they return.
+//! Pages that reclaim unmaps wait in batches of their own ([`super::Batch`], module `parcel`).
 //!
-//! Lock order: the line's lock (class Other) is innermost. Frames are released with nothing held.
+//! Lock order: the queue's lock (class Other) is innermost. Frames are released with no lock held.
 
 use super::cpu::Loaded;
 use super::{Begun, Extent, Flushed, Forgetting, SINGLE_FLUSH_CEILING, Tlb};
@@ -20,21 +20,21 @@ use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use mmscale_arch::sync::SpinLock;
 use mmscale_arch::{Asid, Atomic, CpuMask, LockClass, Machine, Pfn, planted};
 
-/// Frames that limbo has room for, on any machine: 16 MiB of single pages.
+/// Capacity of limbo in frames, on any machine: 16 MiB of base pages.
 pub const LIMBO_FRAMES: usize = 4096;
-/// Frames that are released at a time.
+/// Frames that are released together.
 const CHUNK: usize = 64;
 
-/// A frame, or several of one folio.
+/// One frame, or several of one folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parked {
-    /// The first.
+    /// The first frame.
     pub pfn: Pfn,
-    /// References that go with it.
+    /// References that limbo holds on it.
     pub count: u32,
 }
 
-/// One that waits.
+/// A queue entry: frames and the generation that they wait for.
 #[derive(Clone, Copy)]
 struct Waiting {
     what: Parked,
@@ -43,19 +43,19 @@ struct Waiting {
     since_ns: u64,
 }
 
-/// Which frames leave limbo.
+/// Selects the frames to release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leave {
-    /// Those that nobody uses any more by now.
+    /// Those that no CPU uses any more; does not wait.
     Passed,
-    /// All: the caller waits until nobody does. It may sleep.
+    /// All: the caller waits until no CPU uses them. It may sleep.
     All,
 }
 
-/// The line of those that wait, oldest first.
+/// The queue of waiting frames, oldest first.
 pub(super) struct Limbo<A: Machine> {
     line: SpinLock<A, VecDeque<Waiting>>,
-    /// How many there are, for who only wants to know whether there are any.
+    /// Length of `line`, readable without the lock.
     len: A::AtomicU32,
 }
 
@@ -74,12 +74,12 @@ impl<A: Machine> Limbo<A> {
 }
 
 impl<A: Machine> Tlb<A> {
-    /// Whether frames may wait instead of their owner.
+    /// Returns whether frames may wait in limbo.
     pub fn has_limbo(&self) -> bool {
         self.forgetting() == Forgetting::Nudged && !A::has_tlb_broadcast()
     }
-    /// Begins an invalidation that nobody waits for: what was taken out of `asid` within `extent`
-    /// goes into limbo by it. With `requests` only.
+    /// Starts an invalidation of `asid` within `extent` and does not wait for it. The returned
+    /// value is passed to [`Tlb::park`] with the unmapped frames. With `requests` only.
     pub fn begin(&self, asid: Asid, extent: Extent) -> Begun {
         assert!(
             self.forgetting() == Forgetting::Nudged,
@@ -93,7 +93,7 @@ impl<A: Machine> Tlb<A> {
         super::trace::<A>(extent, interrupted);
         Begun { asid, generation }
     }
-    /// Puts frames into limbo; `false`: there is no room for all of them, and none is in it.
+    /// Puts frames into limbo. Returns `false`, and adds none, if there is no room for all of them.
     pub fn park(&self, begun: Begun, frames: impl ExactSizeIterator<Item = Parked>) -> bool {
         let since_ns = A::now_ns();
         let mut line = self.limbo.line.lock();
@@ -107,19 +107,20 @@ impl<A: Machine> Tlb<A> {
         self.note_limbo();
         true
     }
-    /// Frames in limbo, reclaim's included.
+    /// Returns the number of frames in limbo, those of reclaim included.
     pub fn in_limbo(&self) -> usize {
         self.limbo.len.load(Acquire) as usize + self.parcels.pages()
     }
-    /// More frames are in limbo than before.
+    /// Updates the maximum after frames were added.
     pub(super) fn note_limbo(&self) {
         let frames = self.limbo.len.load_uncharged(Acquire) as usize + self.parcels.pages();
         self.smp.tally().max::<A>(Max::Limbo, frames as u64);
     }
-    /// Hands frames that leave limbo to `release`, with proof, some at a time; returns how many.
+    /// Passes frames that leave limbo, in chunks and with the proof, to `release`; returns their
+    /// number.
     pub fn leave_limbo(&self, leave: Leave, mut release: impl FnMut(&Flushed, &[Parked])) -> usize {
         let mut released = 0;
-        // With another policy there is none, and nobody asks for its line.
+        // The other policies have no limbo: do not take its lock.
         while self.forgetting() == Forgetting::Nudged && !self.limbo.is_empty() {
             let Some((asid, generation)) = self.oldest() else { break };
             let behind = self.behind(asid, generation);
@@ -145,7 +146,8 @@ impl<A: Machine> Tlb<A> {
         let line = self.limbo.line.lock();
         line.front().map(|first| (first.asid, first.generation))
     }
-    /// Takes frames at the front that wait for no more than this.
+    /// Takes frames from the front of the queue that wait for `generation` of `asid` or an earlier
+    /// one.
     fn take(&self, asid: Asid, generation: u64, to: &mut [Parked; CHUNK]) -> usize {
         let now_ns = A::now_ns();
         let mut line = self.limbo.line.lock();
@@ -164,7 +166,7 @@ impl<A: Machine> Tlb<A> {
         self.limbo.len.store(line.len() as u32, Release);
         taken
     }
-    /// The CPUs that use translations older than `generation`.
+    /// Returns the CPUs that use translations older than `generation`.
     pub(super) fn behind(&self, asid: Asid, generation: u64) -> CpuMask {
         let mut behind = CpuMask::EMPTY;
         for cpu in self.space(asid).cpus() {

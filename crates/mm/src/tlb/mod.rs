@@ -1,40 +1,60 @@
-//! Translations that CPUs keep, and how to be sure that no CPU uses one any more.
+//! TLB shootdown: invalidating translations on all CPUs that may cache them.
+//! `docs/internals/tlb.md` introduces the protocol with an example.
 //!
-//! Every address space has a generation, which grows with each invalidation, and every CPU says
-//! which address space it has loaded and up to which generation it has forgotten what it was to
-//! forget. An invalidation ([`Tlb::flush`]) makes a new generation, and reaches the CPUs that have
-//! the address space loaded; whoever loads an address space looks at its generation. How CPUs are
-//! reached is the policy of [`crate::smp`]:
+//! The simple version: clear the entry, interrupt every CPU, wait until each has flushed. The real
+//! one avoids most interrupts:
 //!
-//! * `stock` and `posted`: a call to each CPU, to idle ones too if tables are freed. A CPU that is
-//!   called forgets the call's pages if it is exactly one generation behind, or else everything; an
-//!   idle one loads nothing from then on.
-//! * `requests`: a nudge to each that is behind, and a wait on what CPUs have loaded. A CPU that is
-//!   nudged forgets the pages of the last few invalidations if it knows them all.
+//! * Each address space has a *generation* that every invalidation increments
+//!   (`mm->context.tlb_gen`). Each CPU publishes which address space it has loaded and up to which
+//!   generation it has flushed. A CPU that has another address space loaded needs no IPI: it reads
+//!   the generation when it loads this one.
+//! * An idle CPU is *lazy*: it has its address space loaded, uses none of its translations, and
+//!   reads the generation when it leaves idle. It needs no IPI either, except where page tables are
+//!   freed, because its hardware may still walk them.
 //!
-//! Where all CPUs can be told by a broadcast, that is all there is to do.
+//! [`Tlb::flush`] starts a generation and reaches the CPUs that are behind. How it reaches them is
+//! the policy of [`crate::smp`]:
 //!
-//! The order that makes this right: an invalidation first changes the page table, then the
-//! generation, then looks at what the CPUs have loaded. A CPU first says what it loads, then looks
-//! at the generation. One of the two sees the other.
+//! * `stock` and `posted`: a call to each CPU that has the address space loaded; to lazy CPUs too
+//!   if tables are freed. The target flushes the call's pages if it is exactly one generation
+//!   behind, otherwise everything. A lazy target unloads the address space.
+//! * `requests`: an IPI to each CPU that is behind, and a wait until its published word shows that
+//!   it has flushed. The target flushes the pages of the last few invalidations if all are known,
+//!   otherwise everything. A CPU that goes idle unloads its tables ([`Op::MmSwitch`]), so that it
+//!   is never interrupted, also where tables are freed.
 //!
-//! A CPU that is idle keeps its address space loaded, but *lazily*: it uses none of its
-//! translations, and looks at the generation when it leaves idle. So a CPU that stops for good,
-//! which it does when idle, is waited for by nobody. Its hardware may still read the tables by
-//! itself: so where tables are freed it is called like the others, and loads none. With `requests`
-//! it loads none when it goes idle, which takes a switch ([`Op::MmSwitch`]), and is left alone.
+//! A machine that broadcasts invalidations needs none of this.
 //!
-//! | file | what it holds |
+//! # Ordering
+//!
+//! | flusher | CPU that loads the address space |
 //! |---|---|
-//! | `flush` | invalidations, from the side of who wants them |
-//! | `target` | the same, at a CPU that is reached |
-//! | `batch` | invalidations that are put off and done together, for reclaim |
-//! | `limbo` | frames whose release waits for an invalidation, for the reaper |
-//! | `parcel` | the same for reclaim, by batches |
-//! | `space`, `cpu` | what is known of an address space, and of a CPU |
+//! | 1. clear the page-table entry | |
+//! | 2. `generation.fetch_add`, SeqCst | a. set its bit in `cpus`, SeqCst |
+//! | | b. publish `(asid, old generation)`, SeqCst store |
+//! | 3. load `cpus`, then each CPU's word, SeqCst | c. load `generation`, SeqCst |
+//! | 4. send to CPUs behind, wait | d. flush, publish the new generation, use the tables |
 //!
-//! Locks: a flush may be asked for under page-table locks. It waits with interrupts on; so whoever
-//! waits for a lock under which somebody flushes must have interrupts on as well: page-table locks
+//! Step 1 precedes 2, 2 precedes 3, a precedes b, b precedes c, and c precedes d. All operations of
+//! 2, 3, a, b and c are SeqCst, so they have one total order. If c precedes 2, then a and b precede
+//! 3: the flusher sees the CPU and waits for it. If 2 precedes c, the CPU reads the new generation
+//! and flushes before it uses a translation. It walks the table after c, so it then sees the entry
+//! that step 1 cleared.
+//!
+//! # Files
+//!
+//! | file | contents |
+//! |---|---|
+//! | `flush` | invalidations, on the CPU that requests them |
+//! | `target` | invalidations, on a CPU that is reached |
+//! | `batch` | deferred invalidations that are flushed together, for reclaim |
+//! | `limbo` | frames that wait for an invalidation, for the reaper |
+//! | `parcel` | pages that wait for an invalidation, for reclaim, by batches |
+//! | `space`, `cpu` | the state of an address space, and of a CPU |
+//!
+//! Locks: a flush may run under page-table locks, and waits with interrupts on. A CPU that spins
+//! for a page-table lock must therefore take interrupts, or it could never answer the holder's
+//! flush: page-table locks are never taken with interrupts off.
 //! are never taken with interrupts off.
 
 mod batch;
@@ -61,30 +81,31 @@ use mmscale_arch::{Trace, VmaRange};
 use parcel::Parcels;
 use space::Space;
 
-/// More translations than this are not invalidated one by one on the own CPU but all together
+/// Maximum of translations that a flush invalidates one by one; for more it invalidates all
 /// (`tlb_single_page_flush_ceiling` of x86).
 pub const SINGLE_FLUSH_CEILING: u64 = 33;
-/// The same where invalidations are broadcast (`MAX_DVM_OPS` of arm64).
+/// Like [`SINGLE_FLUSH_CEILING`], for machines that broadcast invalidations (`MAX_DVM_OPS` of
+/// arm64).
 pub const BROADCAST_CEILING: u64 = 512;
 
-/// What is invalidated.
+/// The translations to invalidate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// Everything of the address space.
+    /// All translations of the address space.
     All,
-    /// The translations of a range, which are of this size.
+    /// The translations of a range, all of this size.
     Range(VmaRange, PageSize),
 }
 
 impl Extent {
-    /// The number of translations; `None` for all.
+    /// Returns the number of translations; `None` for all.
     const fn units(self) -> Option<u64> {
         match self {
             Self::All => None,
             Self::Range(range, size) => Some(range.pages().div_ceil(size.pages())),
         }
     }
-    /// The same, or everything if that is more than `ceiling` translations.
+    /// Returns the extent, or `All` if it has more than `ceiling` translations.
     fn at_most(self, ceiling: u64) -> Self {
         if self.units().is_some_and(|units| units <= ceiling) { self } else { Self::All }
     }
@@ -96,17 +117,17 @@ impl Extent {
     }
 }
 
-/// What becomes of page tables that the invalidated entries led to.
+/// Whether page tables are freed to which the invalidated entries led.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tables {
-    /// They stay.
+    /// The tables stay.
     Kept,
-    /// They are freed once the flush is done (`freed_tables`).
+    /// The tables are freed after the flush (`freed_tables`).
     Freed,
 }
 
-/// Proof that no CPU uses a translation any more that was taken out of the address space's tables
-/// before the flush that returned it. A flush makes one; so does [`Retired`].
+/// Proof that no CPU uses a translation that was removed from the address space's tables before the
+/// flush that returned this value. Returned by a flush, and by [`Retired::flushed`].
 #[must_use]
 #[derive(Debug)]
 pub struct Flushed {
@@ -114,16 +135,16 @@ pub struct Flushed {
 }
 
 impl Flushed {
-    /// Whose translations were invalidated.
+    /// Returns the address space whose translations were invalidated.
     pub fn asid(&self) -> Asid {
         self.asid
     }
 }
 
-/// Proof that nobody uses a translation of an address space any more, nor ever will: its last
-/// thread had ended, and then all were invalidated. So whatever is taken out of its tables, then or
-/// later, needs no flush. That holds until its number goes to another ([`Tlb::free_asid`], which
-/// flushes for that).
+/// Proof that no CPU uses or will use a translation of an address space: its last thread had exited
+/// before all were invalidated. Entries removed from its tables, earlier or later, need no flush.
+/// Valid until the ASID is assigned to another address space ([`Tlb::free_asid`] flushes before
+/// that).
 #[must_use]
 #[derive(Debug)]
 pub struct Retired {
@@ -131,26 +152,26 @@ pub struct Retired {
 }
 
 impl Retired {
-    /// The proof once more, for who keeps a note that [`Tlb::retire`] was done.
+    /// Recreates the proof. The caller must have recorded that `Tlb::retire(asid)` completed.
     pub(crate) fn again(asid: Asid) -> Self {
         Self { asid }
     }
-    /// What it proves of frames that were mapped.
+    /// Returns the proof that this is for frames that were mapped.
     pub fn flushed(&self) -> Flushed {
         Flushed { asid: self.asid }
     }
 }
 
-/// There are as many address spaces as a machine can have.
+/// All ASIDs of the machine are in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoAsid;
 
-/// How CPUs are brought to forget translations.
+/// How CPUs are made to flush translations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Forgetting {
-    /// A call tells them what to forget.
+    /// A call passes the range to flush.
     Called,
-    /// They find it out by generations, and are nudged to look.
+    /// An IPI makes them read the generation.
     Nudged,
 }
 
@@ -163,7 +184,7 @@ impl Forgetting {
     }
 }
 
-/// What all CPUs may know of all address spaces.
+/// TLB state of all address spaces and all CPUs.
 pub struct Tlb<A: Machine> {
     spaces: Sparse<Space<A>>,
     numbers: Numbers<A>,
@@ -176,7 +197,7 @@ pub struct Tlb<A: Machine> {
 }
 
 impl<A: Machine> Tlb<A> {
-    /// No address space; CPUs reach one another by `config`.
+    /// Creates the state without any address space. CPUs reach one another by `config`.
     pub fn new(config: SmpConfig) -> Self {
         Self {
             spaces: Sparse::new(Asid::COUNT),
@@ -189,25 +210,25 @@ impl<A: Machine> Tlb<A> {
             smp: Smp::new(config),
         }
     }
-    /// Calls to other CPUs. The TLB has them, as nothing reaches other CPUs without it below.
+    /// Returns the calls to other CPUs. The TLB owns them because no module below it needs them.
     pub fn smp(&self) -> &Smp<A> {
         &self.smp
     }
-    /// How CPUs are brought to forget translations.
+    /// Returns how CPUs are made to flush translations.
     pub(crate) fn forgetting(&self) -> Forgetting {
         Forgetting::of(self.smp.config().policy)
     }
-    /// What has been counted, of calls and of flushes.
+    /// Returns the statistics of calls and flushes.
     pub fn stats(&self) -> CallStats {
         self.smp.stats()
     }
-    /// A number for a new address space. No CPU keeps a translation of it that it would use.
+    /// Allocates an ASID for a new address space. No CPU has a translation of it that it would use.
     pub fn alloc_asid(&self) -> Result<Asid, NoAsid> {
         let asid = Asid::new(self.numbers.take().ok_or(NoAsid)?);
         self.spaces.get_or_make(asid.index(), |_| Space::new());
         Ok(asid)
     }
-    /// Gives the number back. Nobody will use the address space or load it.
+    /// Frees an ASID. The caller guarantees that no CPU uses or loads the address space.
     pub fn free_asid(&self, asid: Asid) {
         if !planted!(TlbAsidUnflushed) {
             let _ = self.flush_with(asid, Extent::All, Tables::Freed, Wait::Sleep);
@@ -223,16 +244,16 @@ impl<A: Machine> Tlb<A> {
     fn loaded_on(&self, cpu: CpuId) -> &A::AtomicU64 {
         self.loaded.of(cpu)
     }
-    /// How often translations of the address space were invalidated.
+    /// Returns how often translations of the address space were invalidated.
     pub fn generation(&self, asid: Asid) -> u64 {
         self.space(asid).generation.load(SeqCst) - space::FIRST
     }
-    /// The number of CPUs that may use translations of the address space now, or do so lazily.
+    /// Returns the number of CPUs that have the address space loaded, lazy ones included.
     pub fn cpus_of(&self, asid: Asid) -> usize {
         self.space(asid).cpus().count()
     }
 
-    /// This CPU uses the translations of `asid` from now on (`switch_mm`).
+    /// Loads `asid` on this CPU (`switch_mm`).
     #[inline]
     pub fn load(&self, off: &IrqGuard<A>, asid: Asid) {
         let own = self.own.get(off);
@@ -249,8 +270,8 @@ impl<A: Machine> Tlb<A> {
             A::tlb_load(Some(asid));
             return;
         }
-        // Until it has caught up the CPU uses no translations: not those that nobody waits for any
-        // more, and not those that it has to forget.
+        // Until it has flushed, the CPU uses no translations: neither those that a flusher no
+        // longer waits for, nor those that it still has to flush.
         A::tlb_load(None);
         let (cpu, word) = (off.cpu(), self.loaded_on(off.cpu()));
         let before = Loaded::of(word.load(Acquire));
@@ -269,7 +290,7 @@ impl<A: Machine> Tlb<A> {
             own.recall(asid).unwrap_or(0)
         };
         if planted!(TlbLoadedLate) {
-            // What it is to forget is looked at before the CPU says what it loads.
+            // Planted bug: reads the generation before it publishes what it loads.
             let generation = self.space(asid).generation.load(SeqCst);
             self.space(asid).forget(asid, known, generation);
             word.store(Loaded::new(asid, generation).word(), SeqCst);
@@ -281,8 +302,8 @@ impl<A: Machine> Tlb<A> {
         self.catch_up(off);
         A::tlb_load(Some(asid));
     }
-    /// This CPU is idle: it keeps what it has loaded, but uses none of it (`enter_lazy_tlb`).
-    /// Interrupts are off.
+    /// Makes this CPU lazy: it has the address space loaded and uses none of its translations
+    /// (`enter_lazy_tlb`). Interrupts are off.
     pub fn enter_lazy(&self) {
         let off = IrqGuard::<A>::new();
         let own = self.own.get(&off);
@@ -295,22 +316,21 @@ impl<A: Machine> Tlb<A> {
             let loaded = Loaded::of(word.load(Acquire));
             word.store(loaded.lazily().word(), SeqCst);
             if self.forgetting() == Forgetting::Nudged {
-                // Its hardware has no business in tables that may go without a word to it.
+                // A lazy CPU gets no IPI when tables are freed, so its hardware must not walk them.
                 A::work(Op::MmSwitch, 1);
                 self.wake_sleepers(off.cpu());
             }
         }
     }
-    /// The calling thread is done with its address space: this CPU keeps it lazily (`exit_mm`).
-    /// With a broadcast nobody asks.
+    /// Makes this CPU lazy, because the calling thread is done with its address space (`exit_mm`).
+    /// Does nothing on machines that broadcast: there no flusher reads the state.
     pub fn exit_mm(&self) {
         if !A::has_tlb_broadcast() {
             self.enter_lazy();
         }
     }
-    /// Makes sure, once and for all, that no CPU uses a translation of `asid`. Its last thread has
-    /// ended, and the caller sees to it that nobody loads it any more. This CPU keeps what it has
-    /// loaded lazily from now on (`exit_mm`).
+    /// Invalidates all translations of `asid`, whose last thread has exited. The caller guarantees
+    /// that no CPU loads it again. This CPU becomes lazy (`exit_mm`). Sleeps.
     pub fn retire(&self, asid: Asid) -> Retired {
         self.enter_lazy();
         let Flushed { asid } = self.flush_with(asid, Extent::All, Tables::Freed, Wait::Sleep);
@@ -318,7 +338,7 @@ impl<A: Machine> Tlb<A> {
     }
     // -- Callbacks.
 
-    /// `cpu` has stopped for good: when it starts again it knows nothing.
+    /// Clears the state of `cpu`, which has stopped: when it starts again its TLB is empty.
     pub fn cpu_dead(&self, cpu: CpuId) {
         // SAFETY: the CPU has stopped, and its hotplug operation is still under way here.
         let own = unsafe { self.own.get_stopped(cpu) };

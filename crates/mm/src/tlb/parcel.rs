@@ -1,18 +1,19 @@
-//! Pages that reclaim has taken out of address spaces, and that wait for the CPUs to forget them
-//! while reclaim goes on.
+//! Reclaim's limbo: pages that were unmapped and wait until no CPU uses them by an old translation,
+//! while reclaim continues.
 //!
-//! A parcel is a batch that nobody waits for, and the pages of which entries were put off with it.
-//! They are clean, in the swap cache, on no list, and reclaim's reference keeps them. Nobody has
-//! their locks: so whoever faults on such a page has it back at once, the same page that other CPUs
-//! may still read by an old translation. It must not leave the swap cache before they have stopped:
-//! else one thread would write to a new copy while another reads the old. When all CPUs have caught
-//! up, gone elsewhere or gone idle, the parcel leaves, and pages that nobody has called back go.
+//! A parcel is one [`Batch`] whose flush was started but not awaited, with the pages whose entries
+//! it deferred. The pages are clean, in the swap cache, on no list, and pinned by reclaim's
+//! reference; none is locked. A fault on such a page maps it again immediately: it is the page that
+//! other CPUs may still read by an old translation. The page must not leave the swap cache before
+//! they have stopped. Otherwise one thread could write to a new copy while another still reads the
+//! old one. Once every CPU has flushed, unloaded the address space or gone idle, the parcel leaves,
+//! and its pages are freed unless they were mapped again.
 //!
-//! Whoever promises that a page is gone and finds no entry of it flushes meanwhile
-//! ([`Tlb::settle`]): what a parcel waits for counts as put off.
+//! A caller that promises that a page is gone and finds no entry of it flushes ([`Tlb::settle`]): a
+//! parcel counts as deferred until it leaves.
 //!
-//! Parcels leave in the order in which they came. Lock order: the line's lock (class Other) is
-//! innermost; pages are freed with nothing held.
+//! Parcels leave in order of arrival. Lock order: the queue's lock (class Other) is innermost;
+//! pages are freed with no lock held.
 
 use super::limbo::Leave;
 use super::{Batch, Extent, Forgetting, Tlb};
@@ -22,12 +23,12 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use mmscale_arch::sync::SpinLock;
 use mmscale_arch::{Atomic, LockClass, Machine, Pfn, planted};
 
-/// Pages of a parcel: what reclaim looks at in one go.
+/// Maximum of pages in a parcel: the number that reclaim scans in one step.
 pub const PARCEL_PAGES: usize = 32;
-/// Parcels that limbo has room for, on any machine: 4 MiB of pages.
+/// Maximum of parcels in limbo, on any machine: 4 MiB of pages.
 pub const PARCELS: usize = 32;
 
-/// One that waits.
+/// A batch in flight, and its pages.
 struct Parcel {
     batch: Batch,
     pages: [Pfn; PARCEL_PAGES],
@@ -36,16 +37,16 @@ struct Parcel {
     ticket: u64,
 }
 
-/// The line of parcels, oldest first.
+/// The queue of parcels, oldest first.
 pub(super) struct Parcels<A: Machine> {
     line: SpinLock<A, Line>,
-    /// Pages in all of them, for who only wants to know.
+    /// Pages in all parcels, readable without the lock.
     pages: A::AtomicU32,
 }
 
 struct Line {
     parcels: VecDeque<Parcel>,
-    /// The ticket of the next.
+    /// Ticket of the next parcel.
     next: u64,
 }
 
@@ -64,9 +65,9 @@ impl<A: Machine> Parcels<A> {
 }
 
 impl<A: Machine> Tlb<A> {
-    /// Puts the pages of which entries were put off with `batch` into limbo, and begins the
-    /// invalidation; the batch is empty then. `false`: there is no room, or the batch has to be
-    /// waited for; nothing was changed. The caller has a reference to each page and nobody's lock.
+    /// Puts `pages`, whose entries `batch` deferred, into limbo, starts the invalidation and
+    /// empties the batch. Returns `false`, and changes nothing, if there is no room or the batch
+    /// must be awaited. The caller has a reference to each page and holds no lock.
     pub fn park_batch(&self, batch: &mut Batch, pages: &[Pfn]) -> bool {
         let has_room = || self.parcels.line.lock().parcels.len() < PARCELS;
         if !self.has_limbo() || !batch.may_wait() || pages.len() > PARCEL_PAGES || !has_room() {
@@ -95,8 +96,8 @@ impl<A: Machine> Tlb<A> {
         super::trace::<A>(Extent::All, interrupted);
         true
     }
-    /// Hands the pages of parcels that leave limbo to `release`, which returns how many it has
-    /// freed; the sum of that. Tasks only; with [`Leave::All`] it sleeps.
+    /// Passes the pages of parcels that leave limbo to `release`, which returns how many it freed;
+    /// returns the sum. Tasks only; sleeps with [`Leave::All`].
     pub fn leave_parcels(&self, leave: Leave, mut release: impl FnMut(&[Pfn]) -> u32) -> u32 {
         let mut freed = 0;
         while self.forgetting() == Forgetting::Nudged && self.parcels.pages() > 0 {
@@ -111,7 +112,7 @@ impl<A: Machine> Tlb<A> {
                 }
                 self.wait_for_all(asid, generation, &behind, Wait::Sleep);
             }
-            // Somebody else may have waited for the same.
+            // Another task may have waited for the same parcel and taken it.
             if let Some(parcel) = self.take_parcel(ticket) {
                 let age_ns = A::now_ns().saturating_sub(parcel.since_ns);
                 self.smp.tally().max::<A>(Max::LimboAge, age_ns);

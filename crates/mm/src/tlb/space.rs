@@ -1,31 +1,43 @@
-//! What all CPUs must know about one address space to forget its translations.
+//! TLB state of one address space, shared by all CPUs.
 
 use super::{Extent, SINGLE_FLUSH_CEILING};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use mmscale_arch::{Asid, Atomic, CpuId, Machine, Op, PageSize, VmaRange, Vpn, planted};
 
-/// The generation of a new address space; a CPU that knows nothing of it stands at 0.
+/// Generation of a new address space. A CPU that never flushed it is at 0.
 pub(super) const FIRST: u64 = 1;
-/// Invalidations of which it is known what they were.
+/// Number of recent invalidations whose ranges are kept.
 const RECENT: u64 = 4;
 
-/// One address space.
+/// TLB state of one address space (`mm->context`, `mm_cpumask`).
 pub(super) struct Space<A: Machine> {
-    /// The last generation of an invalidation that was put off and that nobody has waited for yet;
-    /// 0: there is none.
+    /// Last deferred generation that has not completed; 0: none.
     pub(super) deferred: A::AtomicU64,
-    /// Grows with every invalidation; goes on when the number gets another owner.
+    /// Number of the last invalidation. It continues when the ASID is assigned to another owner.
     pub(super) generation: A::AtomicU64,
-    /// The last invalidations, by generation modulo [`RECENT`]; see [`Recent`]. Written after the
-    /// generation: who is early finds an older one, and forgets everything.
+    /// Ranges of the last invalidations, at index generation modulo [`RECENT`]. Written after the
+    /// generation was incremented: a CPU that reads too early finds an older tag, and flushes
+    /// everything.
     recent: [A::AtomicU64; RECENT as usize],
-    /// The CPUs that have it loaded, or had and have loaded nothing since.
+    /// CPUs that have the address space loaded, also lazily; one bit each.
     cpus: Box<[A::AtomicU64]>,
 }
 
-/// One invalidation in a word: the end of its generation (22 bits), its size (1), the number of
-/// translations (6; 63: all), the first page (35).
+/// Range of one invalidation in one word.
+///
+/// ```text
+///  63..42              41     40..35       34..0
+/// +-------------------+------+------------+---------------------+
+/// | tag: generation   | HUGE | units, or  | first page          |
+/// | modulo 2^22       |      | 63: all    |                     |
+/// +-------------------+------+------------+---------------------+
+///   22 bits             1 bit  6 bits       35 bits
+/// ```
+///
+/// `HUGE` gives the page size of the `units`. The tag shows which generation the word is of: slots
+/// are reused every [`RECENT`] generations. A false match needs a flusher that is preempted between
+/// `begin` and `note` for a multiple of 2^22 invalidations of its address space.
 #[derive(Clone, Copy)]
 pub(super) struct Recent(u64);
 
@@ -55,8 +67,8 @@ impl Recent {
             }
         })
     }
-    /// What the invalidation of `generation` was: its range, and translations in it. `None`: all,
-    /// or not known.
+    /// Returns the range of the invalidation `generation` and its number of translations. `None`:
+    /// all translations, or the word is of another generation.
     pub(super) fn range(self, generation: u64) -> Option<(VmaRange, u64)> {
         let units = self.0 >> PAGE_BITS & ALL_UNITS;
         let is_tagged = self.0 >> TAG_SHIFT == generation << TAG_SHIFT >> TAG_SHIFT;
@@ -80,15 +92,16 @@ impl<A: Machine> Space<A> {
             cpus: (0..words).map(|_| A::AtomicU64::new(0)).collect(),
         }
     }
-    /// `cpu` is about to load it.
+    /// Sets the bit of `cpu`, before it loads the address space.
     pub(super) fn enter(&self, cpu: CpuId) {
         self.cpus[cpu.index() / 64].fetch_or(1 << (cpu.index() % 64), SeqCst);
     }
-    /// `cpu` uses it no more.
+    /// Clears the bit of `cpu`, after it has unloaded the address space.
     pub(super) fn leave(&self, cpu: CpuId) {
         self.cpus[cpu.index() / 64].fetch_and(!(1 << (cpu.index() % 64)), SeqCst);
     }
-    /// The CPUs that may have it loaded, lowest first. Each word is read once, on the way.
+    /// Iterates over the CPUs that may have the address space loaded, lowest first. Loads each word
+    /// once, when the iteration reaches it.
     pub(super) fn cpus(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.cpus.iter().enumerate().flat_map(|(at, word)| {
             let mut rest = word.load(SeqCst);
@@ -99,17 +112,19 @@ impl<A: Machine> Space<A> {
             })
         })
     }
-    /// An invalidation begins; returns its generation.
+    /// Starts an invalidation; returns its generation. SeqCst: pairs with the load in
+    /// `flush_to_current_gen` after a CPU has published what it loads.
     pub(super) fn begin(&self) -> u64 {
         self.generation.fetch_add(1, SeqCst) + 1
     }
-    /// What the invalidation of `generation` is, for CPUs that are not told otherwise.
+    /// Publishes the range of the invalidation `generation`, for CPUs that are not passed it. The
+    /// Release store pairs with the Acquire load in `forget`.
     pub(super) fn note(&self, generation: u64, extent: Extent) {
         let slot = &self.recent[(generation % RECENT) as usize];
         slot.store(Recent::new(generation, extent).0, Release);
     }
-    /// The invalidation of `generation` is put off. Under the lock of one table only: another's may
-    /// have put off a later one meanwhile, which must not be forgotten over this.
+    /// Records that the invalidation `generation` is deferred. The caller holds the lock of one
+    /// table only, so another task may have recorded a later generation meanwhile: that one stays.
     pub(super) fn put_off(&self, generation: u64) {
         if planted!(TlbDeferredOverwritten) {
             return self.deferred.store(generation, SeqCst);
@@ -117,7 +132,7 @@ impl<A: Machine> Space<A> {
         let later = |deferred| (deferred < generation).then_some(generation);
         let _ = self.deferred.fetch_update(SeqCst, SeqCst, later);
     }
-    /// All CPUs have forgotten what they were to up to `generation`: nobody waits for it any more.
+    /// Records that all CPUs have flushed up to `generation`; a later deferred generation stays.
     pub(super) fn settled(&self, generation: u64) {
         let is_over = |deferred| deferred != 0 && deferred <= generation;
         if is_over(self.deferred.load_uncharged(Acquire)) {
@@ -125,8 +140,8 @@ impl<A: Machine> Space<A> {
             let _ = self.deferred.fetch_update(SeqCst, SeqCst, over);
         }
     }
-    /// This CPU forgets what was invalidated after the generation `from` up to `to`: one by one if
-    /// it is known and little, or else everything.
+    /// Flushes on this CPU the invalidations after generation `from` up to `to`: by range if all
+    /// are known and few, otherwise everything.
     pub(super) fn forget(&self, asid: Asid, from: u64, to: u64) {
         let mut ranges = [None; RECENT as usize];
         if from >= FIRST && to - from <= RECENT {

@@ -1,4 +1,4 @@
-//! Invalidations, at a CPU that is reached.
+//! Invalidations, on a CPU that is reached.
 
 use super::cpu::{Loaded, Own};
 use super::space::Recent;
@@ -9,11 +9,11 @@ use mmscale_arch::sync::{IrqGuard, NoPreempt};
 use mmscale_arch::{Asid, Atomic, Func, Machine, Op, Span, VmaRange, Vpn, planted};
 
 impl<A: Machine> Tlb<A> {
-    /// This CPU was interrupted for calls that are all the TLB's.
+    /// Handles an IPI on this CPU, all of whose calls are the TLB's.
     pub fn interrupt(&self) {
         self.smp.interrupt(&|call| self.run(call));
     }
-    /// Runs a call that is the TLB's, on this CPU; others do nothing here.
+    /// Runs one call on this CPU.
     pub fn run(&self, call: Call) {
         let off = IrqGuard::<A>::new();
         match call.func {
@@ -37,8 +37,9 @@ impl<A: Machine> Tlb<A> {
             }
         }
     }
-    /// What a call asks for (`flush_tlb_func`): nothing, if this CPU has something else loaded or
-    /// has caught up; the call's pages, if that is all that is new; else everything.
+    /// Handles a call (`flush_tlb_func`). Does nothing if this CPU has another address space loaded
+    /// or has flushed already. Flushes the call's pages if it missed no other invalidation,
+    /// otherwise everything. Unloads a lazy address space.
     fn flush_func(&self, off: &IrqGuard<A>, wanted: Loaded, what: Recent) {
         let word = self.loaded_on(off.cpu());
         let loaded = Loaded::of(word.load(Acquire));
@@ -65,14 +66,14 @@ impl<A: Machine> Tlb<A> {
         }
         word.store(loaded.at(generation).word(), SeqCst);
     }
-    /// This CPU has nothing loaded any more, not even lazily (`leave_mm`).
+    /// Unloads the address space, also a lazy one (`leave_mm`).
     fn leave(&self, off: &IrqGuard<A>, own: &Own, asid: Asid, loaded: Loaded) {
         A::work(Op::MmSwitch, 1);
         own.remember(asid, loaded.generation());
         self.loaded_on(off.cpu()).store(Loaded::NOTHING.word(), SeqCst);
         self.space(asid).leave(off.cpu());
     }
-    /// Forgets what this CPU is to forget of what it has loaded.
+    /// Flushes the loaded address space up to its current generation, if this CPU is behind.
     pub(super) fn catch_up(&self, off: &IrqGuard<A>) {
         let word = self.loaded_on(off.cpu());
         let loaded = Loaded::of(word.load(Acquire));
