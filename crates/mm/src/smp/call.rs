@@ -1,24 +1,24 @@
-//! What one CPU asks of another, by value.
+//! A call: a function that one CPU asks another to run, passed by value.
 //!
-//! A call carries two words and no pointer: so no record outlives what it speaks of, whoever waits,
-//! goes elsewhere or gives up.
+//! A call has two words and no pointer, so a record never refers to memory that its caller may have
+//! freed.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use mmscale_arch::CpuId;
 
-/// Which function a call runs at its target. What its words mean is the business of whoever owns
-/// the function.
+/// The function that a call runs at its target. The module that owns the function defines the
+/// meaning of the call's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum CallFunc {
-    /// Translations of one address space go (`flush_tlb_func`): [`crate::tlb`].
+    /// Flushes translations of one address space (`flush_tlb_func`): [`crate::tlb`].
     FlushTlb,
-    /// Whatever was put off for a batch goes: [`crate::tlb`].
+    /// Flushes all deferred invalidations of a batch: [`crate::tlb`].
     FlushTlbBatch,
-    /// Translations of the kernel's own range go (`do_kernel_range_flush`): [`crate::tlb`].
+    /// Flushes translations of the kernel's range (`do_kernel_range_flush`): [`crate::tlb`].
     FlushTlbKernel,
-    /// The target catches up with what it has loaded: [`crate::tlb`]. It is asked for by
+    /// Flushes the loaded address space up to its current generation: [`crate::tlb`]. Requested by
     /// [`super::Smp::nudge`] only.
     CatchUp,
 }
@@ -26,7 +26,7 @@ pub enum CallFunc {
 impl CallFunc {
     const ALL: [Self; 4] =
         [Self::FlushTlb, Self::FlushTlbBatch, Self::FlushTlbKernel, Self::CatchUp];
-    /// The name, as the kernel writes it where it has one.
+    /// Returns the name, as the kernel writes it where it has one.
     pub const fn name(self) -> &'static str {
         match self {
             Self::FlushTlb => "flush_tlb_func",
@@ -40,21 +40,21 @@ impl CallFunc {
 /// A function and its two words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call {
-    /// What is run.
+    /// The function.
     pub func: CallFunc,
-    /// What it is about.
+    /// Its arguments.
     pub info: [u64; 2],
 }
 
 impl Call {
-    /// A call without anything to say.
+    /// Creates a call without arguments.
     pub const fn bare(func: CallFunc) -> Self {
         Self { func, info: [0; 2] }
     }
 }
 
-/// A call in shared memory. Whoever fills it publishes it by a later operation on an atomic of the
-/// machine, and whoever reads it has seen that: so relaxed words do.
+/// A call in shared memory. Relaxed is enough: the writer fills it before a releasing operation on
+/// the queue or the CPU's word that names it, and the reader reads it after an acquiring one.
 #[derive(Default)]
 pub(super) struct CallWords {
     func: AtomicU32,
@@ -72,36 +72,37 @@ impl CallWords {
     }
 }
 
-/// Whether, and how, a caller waits until its call has run everywhere.
+/// Whether and how a caller waits until its call has run on all targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// It does not: the call may run later than this returns.
+    /// Does not wait: the call may run after this returns.
     No,
-    /// It spins: it holds spin locks, or may not sleep for another reason. Interrupts are on.
+    /// Spins, because the caller holds spin locks or may not sleep for another reason. Interrupts
+    /// are on.
     Spin,
-    /// It holds nothing, and may sleep.
+    /// May sleep; the caller holds no spin lock.
     Sleep,
 }
 
-/// What becomes of the CPU that calls, where it is among the targets.
+/// Whether a call runs on the calling CPU, if that is among the targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Here {
     /// The call does not run on it.
     Skip,
-    /// The call runs on it too, with interrupts off, while the others are on their way.
+    /// The call runs on it too, with interrupts off, after it was queued to the other targets.
     Run,
 }
 
-/// Where a call went.
+/// The CPUs on which a call runs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reached {
-    /// Other CPUs that it was queued to.
+    /// Number of other CPUs that it was queued to.
     pub others: u32,
     /// 1 if it ran on the calling CPU.
     pub here: u32,
 }
 
-/// The CPU that was to be called is not running, or none of them is.
+/// The target is offline, or all targets are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offline;
 
@@ -113,16 +114,16 @@ impl core::fmt::Display for Offline {
 
 impl core::error::Error for Offline {}
 
-/// A call that nobody has answered in time.
+/// A call that was not answered within the timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unanswered {
-    /// Who called.
+    /// The CPU that called.
     pub caller: CpuId,
-    /// Who did not answer.
+    /// The CPU that did not answer.
     pub target: CpuId,
-    /// What.
+    /// The function.
     pub func: CallFunc,
-    /// For how long, in ns.
+    /// Time since the call, in ns.
     pub age_ns: u64,
 }
 

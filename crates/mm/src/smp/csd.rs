@@ -1,14 +1,14 @@
-//! Calls by records for each source and target (`call_single_data`), as Linux has them: the
-//! policies `stock` and `posted`.
+//! Calls by records for each source and target (`call_single_data`), as in Linux: the policies
+//! `stock` and `posted`.
 //!
-//! A record is free, or locked by the one use that is under way. Its source locks it with
-//! preemption off; its target lets it go: of a synchronous call after the function has run, of an
-//! asynchronous one before. So a CPU that queues a call spins with preemption off until its last
-//! call to the same target is through.
+//! A record is free, or locked by the one call that uses it. The source CPU locks it with
+//! preemption off. The target releases it: for a synchronous call after the function has run, for
+//! an asynchronous one before. A CPU that queues a call therefore spins with preemption off until
+//! its previous call to the same target is done.
 //!
-//! With `posted` the wait has preemption on. The waiter may be preempted, or go to another CPU, and
-//! looks at the records of the CPU that it called from; records are never freed. Another task there
-//! may use a record again meanwhile: then the first waits for that use too.
+//! With `posted` the wait has preemption on. The waiter may be preempted or migrated, and still
+//! reads the records of the CPU that it called from; records are never freed. Another task on that
+//! CPU may reuse a record meanwhile: then the first task waits for that use too.
 
 use super::call::{Call, CallWords, Here, Reached, Wait};
 use super::queue::{Head, Queued};
@@ -20,7 +20,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, PreemptGuard, Sparse};
 use mmscale_arch::{Atomic, CallEvent, CpuId, CpuMask, Func, Ipi, Machine, Span, Trace, planted};
 
-/// Bytes of a record on hardware: its link, its state, its function and its words.
+/// Size of a record on hardware: its link, state, function and words.
 const RECORD_BYTES: u64 = 32;
 
 /// The states of a record.
@@ -28,7 +28,7 @@ const FREE: u32 = 0;
 const SYNC: u32 = 1;
 const ASYNC: u32 = 2;
 
-/// One record.
+/// One record, of one source and one target.
 struct Csd<A: Machine> {
     state: A::AtomicU32,
     /// The record below it in its target's queue.
@@ -45,11 +45,11 @@ pub(super) enum Section {
     QueuePhase,
 }
 
-/// The records and the queues.
+/// The records of all pairs and the queues of all CPUs.
 pub(super) struct Csds<A: Machine> {
     cpus: usize,
     section: Section,
-    /// By source and target. Those of a source are made when it first calls.
+    /// By source and target. Those of a source are allocated at its first call.
     csds: Sparse<Csd<A>>,
     queues: EachCpu<Head<A>>,
 }
@@ -64,8 +64,8 @@ impl<A: Machine> Csds<A> {
             queues: EachCpu::new::<A>(|_| Head::new()),
         }
     }
-    /// A record for each pair, a queue for each CPU, and the masks: two for each CPU, or where the
-    /// one that is waited by belongs to the task, one.
+    /// Returns the bytes of a record for each pair, a queue for each CPU, and the masks: two for
+    /// each CPU, or one where the mask of the wait belongs to the task.
     pub(super) fn bytes(&self) -> u64 {
         let cpus = self.cpus as u64;
         let masks = if self.section == Section::Whole { 2 } else { 1 };
@@ -152,7 +152,7 @@ impl<A: Machine> Csds<A> {
             tally.add::<A>(Count::LockWaited, watch.age_ns());
             tally.max::<A>(Max::LockWait, watch.age_ns());
         }
-        // Only this CPU locks it, and preemption is off: a store does.
+        // Only this CPU locks the record, with preemption off: a plain store is enough.
         csd.state.store(if wait == Wait::No { ASYNC } else { SYNC }, Relaxed);
         csd.call.put(call);
         let queued = self.queues.of(target).push(index, &csd.next);
@@ -161,7 +161,8 @@ impl<A: Machine> Csds<A> {
         }
         queued
     }
-    /// Waits until the records of `source` for `sent` are free.
+    /// Waits until the records of `source` for `sent` are free. The Acquire loads pair with the
+    /// Release stores in `run_queued`.
     fn wait(&self, config: &SmpConfig, tally: &Tally, source: CpuId, sent: &CpuMask, call: Call) {
         let _span = Span::<A>::enter(Func::CsdLockWait);
         let mut watch = Watch::<A>::begin(config, source, call.func);
@@ -181,9 +182,9 @@ impl<A: Machine> Csds<A> {
         }
     }
 
-    /// Runs what was queued for this CPU: synchronous calls first, each kind in the order in which
-    /// it was queued. Interrupts are off. Once for each interrupt, and by nobody else: so that a
-    /// queue with something in it is one for which an interrupt is on its way.
+    /// Runs the calls that were queued for this CPU: synchronous ones first, each kind in order of
+    /// arrival. Interrupts are off. Called exactly once for each interrupt and from no other place,
+    /// so that a nonempty queue always has an interrupt on its way.
     pub(super) fn run_queued(&self, run: &impl Fn(Call)) {
         let _span = Span::<A>::enter(Func::FlushSmpCallFunctionQueue);
         let queue = self.queues.of(A::cpu());
@@ -221,7 +222,7 @@ impl<A: Machine> Csds<A> {
     pub(super) fn open(&self, cpu: CpuId) {
         self.queues.of(cpu).open();
     }
-    /// Whether anything is queued for `cpu`.
+    /// Returns whether a call is queued for `cpu`.
     pub(super) fn is_queued(&self, cpu: CpuId) -> bool {
         self.queues.of(cpu).is_queued()
     }

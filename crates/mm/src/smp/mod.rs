@@ -1,27 +1,27 @@
-//! Calls to other CPUs: a function, by value, that other CPUs run in an interrupt.
+//! Calls to other CPUs: a function, passed by value, that other CPUs run in an interrupt.
 //!
-//! | policy | records | preemption in the wait | the caller waits for |
+//! | policy | records | preemption during the wait | the caller waits for |
 //! |---|---|---|---|
 //! | `stock` | one for each source and target | off | each of its records |
-//! | `posted` | the same | on | the same, whoever uses them by then |
+//! | `posted` | one for each source and target | on | each of its records, even if reused |
 //! | `requests` | 62, and a word for each CPU | on; or it sleeps | its own request |
 //!
-//! Whoever queues the first call to a CPU interrupts it; whoever comes later, until the CPU has
-//! taken its calls, need not (`ipis_elided`).
+//! The first call queued to a CPU sends it an interrupt. Later calls send none until the CPU has
+//! taken its queue (`ipis_elided`).
 //!
-//! # Who may call
-//! Tasks, with interrupts on. In an interrupt, or with interrupts off, a call could wait for a CPU
-//! that waits for this one: it panics. While a caller waits it takes interrupts, so two CPUs may
-//! call one another at the same time.
+//! # Callers
+//! Calls are made by tasks, with interrupts on. In an interrupt, or with interrupts off, a call
+//! could wait for a CPU that waits for this one: it panics. A caller takes interrupts while it
+//! waits, so two CPUs may call one another at the same time.
 //!
-//! # CPUs that leave
-//! A CPU is called until it has closed its queue, which it does as the last thing before it stops,
-//! with interrupts off ([`Smp::cpu_dying`]): only when nothing is queued and no interrupt on its
-//! way. From then on nothing can be queued to it, and a call passes it over. It opens its queue
-//! before it runs anything again. So no mask has to be stable while a call is queued.
+//! # CPU hotplug
+//! A CPU can be called until it has closed its queue ([`Smp::cpu_dying`]). It does that as its last
+//! step before it stops, with interrupts off, and only if nothing is queued and no interrupt is on
+//! its way. Calls skip a CPU with a closed queue. It opens the queue before it runs anything again.
+//! Thus no mask has to be stable while a call is queued.
 //!
-//! Locks: none, but the wait queues' with `requests`. A caller may hold spin locks if it says so
-//! ([`Wait::Spin`]), but none that an interrupt takes.
+//! Locks: none, except those of the wait queues with `requests`. A caller may hold spin locks with
+//! [`Wait::Spin`], but none that an interrupt takes.
 
 mod call;
 mod csd;
@@ -43,10 +43,10 @@ use mmscale_arch::sync::{IrqGuard, NoPreempt, PerCpu};
 use mmscale_arch::{CpuId, CpuMask, Func, Machine, Span, planted};
 use requests::{Requests, Set};
 
-/// With `requests`, how long a caller that may sleep spins first, in ns: about what it takes to
-/// sleep and to be woken.
+/// Time that a caller with `requests` that may sleep spins first, in ns: about the cost of one
+/// sleep and wakeup.
 pub(crate) const SPIN_NS: u64 = 5_000;
-/// When a CPU that has not answered is given up (`csd_lock_timeout` of Linux), in ns.
+/// Timeout of a call, in ns (`csd_lock_timeout` of Linux).
 pub const CSD_LOCK_TIMEOUT_NS: u64 = 5_000_000_000;
 
 mmscale_arch::policies! {
@@ -62,12 +62,13 @@ mmscale_arch::policies! {
     }
 }
 
-/// What can be set about calls.
+/// Configuration of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SmpConfig {
-    /// How they are made.
+    /// The policy.
     pub policy: CallPolicy,
-    /// After which a CPU that has not answered ends the run with its name, in ns.
+    /// Timeout in ns: a CPU that has not answered by then ends the run with a message that names
+    /// it.
     pub timeout_ns: u64,
 }
 
@@ -87,11 +88,11 @@ pub struct Smp<A: Machine> {
     config: SmpConfig,
     calls: Calls<A>,
     tally: Tally,
-    /// The CPU has closed its queue.
+    /// This CPU has closed its queue.
     closed: PerCpu<A, Cell<bool>>,
 }
 
-/// Panics where a caller may not wait.
+/// Panics if the caller may not wait.
 fn may_call<A: Machine>() {
     assert!(!A::in_interrupt(), "a CPU is called from an interrupt: two could wait for each other");
     let before = A::irq_save();
@@ -100,7 +101,7 @@ fn may_call<A: Machine>() {
 }
 
 impl<A: Machine> Smp<A> {
-    /// Nothing is queued; every CPU can be called once it runs.
+    /// Creates empty queues; every CPU can be called once it runs.
     pub fn new(config: SmpConfig) -> Self {
         let calls = match config.policy {
             CallPolicy::Stock => Calls::Csds(Csds::new(Section::Whole)),
@@ -109,11 +110,11 @@ impl<A: Machine> Smp<A> {
         };
         Self { config, calls, tally: Tally::new::<A>(), closed: PerCpu::new(|_| Cell::new(false)) }
     }
-    /// What was set.
+    /// Returns the configuration.
     pub fn config(&self) -> &SmpConfig {
         &self.config
     }
-    /// What has been counted.
+    /// Returns the statistics.
     pub fn stats(&self) -> CallStats {
         self.tally.stats(match &self.calls {
             Calls::Csds(csds) => csds.bytes(),
@@ -126,14 +127,17 @@ impl<A: Machine> Smp<A> {
 
     // -- Calls.
 
-    /// Runs `call` on those CPUs of `targets` that run and for which `cond` holds
-    /// (`smp_call_function_many_cond`): on others in an interrupt, by whatever the machine's
-    /// callback hands to [`Smp::interrupt`], and on this one by `run`, if `here` says so and it is
-    /// among the targets. With `wait` other than [`Wait::No`] all have run it when this returns.
+    /// Runs `call` on the online CPUs of `targets` for which `cond` holds
+    /// (`smp_call_function_many_cond`).
     ///
-    /// `cond` is asked with preemption off, for each target once, right before the call is queued.
-    /// The CPU that is this one is so from the first look at a target to the local run, and but for
-    /// `requests`, of which each piece may run elsewhere, to the last interrupt sent.
+    /// Other CPUs run it in an interrupt, by the machine's callback to [`Smp::interrupt`]; this CPU
+    /// runs it by `run`, if `here` is [`Here::Run`] and it is among the targets. Unless `wait` is
+    /// [`Wait::No`], all targets have run it when this returns.
+    ///
+    /// `cond` is evaluated with preemption off, once for each target, right before the call is
+    /// queued. With `stock` and `posted` the caller stays on one CPU until the last interrupt is
+    /// sent. With `requests` each piece of the queue phase may run on another CPU; "this CPU" is
+    /// the one where the first piece began.
     pub fn call_function_many(
         &self,
         targets: impl IntoIterator<Item = CpuId>,
@@ -151,13 +155,13 @@ impl<A: Machine> Smp<A> {
             Calls::Requests(requests) => requests.call_many(on, targets, cond, call, how, run),
         }
     }
-    /// The same for all CPUs that are online, this one included (`on_each_cpu`).
+    /// Runs `call` on all online CPUs, this one included (`on_each_cpu`).
     pub fn on_each_cpu(&self, call: Call, wait: Wait, run: &impl Fn(Call)) -> Reached {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         self.call_function_many(online.iter(), |_| true, call, Here::Run, wait, run)
     }
-    /// The same for one CPU, which may be this one (`smp_call_function_single`).
+    /// Runs `call` on one CPU, which may be this one (`smp_call_function_single`).
     pub fn call_function_single(
         &self,
         cpu: CpuId,
@@ -168,8 +172,9 @@ impl<A: Machine> Smp<A> {
         let reached = self.call_function_many([cpu], |_| true, call, Here::Run, wait, run);
         if reached == Reached::default() { Err(Offline) } else { Ok(()) }
     }
-    /// Asks `cpu` for [`CallFunc::CatchUp`], once for all who ask before it does, and does not
-    /// wait; `false`: it has stopped. Only with `requests`; preemption is off.
+    /// Requests [`CallFunc::CatchUp`] from `cpu` and does not wait; one request serves all callers
+    /// until the CPU runs it. Returns `false` if the CPU has stopped. Only with `requests`;
+    /// preemption is off.
     pub(crate) fn nudge(&self, _pinned: &impl NoPreempt<A>, cpu: CpuId) -> bool {
         match &self.calls {
             Calls::Requests(requests) => requests.nudge(&self.tally, cpu) != Set::Closed,
@@ -179,16 +184,17 @@ impl<A: Machine> Smp<A> {
 
     // -- Callbacks.
 
-    /// This CPU was interrupted ([`Ipi::CallFunction`](mmscale_arch::Ipi::CallFunction)): runs what
-    /// it was called for. Exactly once for each interrupt.
+    /// Handles [`Ipi::CallFunction`](mmscale_arch::Ipi::CallFunction) on this CPU: runs the queued
+    /// calls. Called exactly once for each interrupt.
     pub fn interrupt(&self, run: &impl Fn(Call)) {
         match &self.calls {
             Calls::Csds(csds) => csds.run_queued(run),
             Calls::Requests(requests) => requests.run_queued(run),
         }
     }
-    /// This CPU is about to stop for good; interrupts are off. `false`: an interrupt is on its way
-    /// for what is queued, which it must take first. `true`: nothing can be queued any more.
+    /// Closes this CPU's queue before it stops; interrupts are off. Returns `false` if calls are
+    /// queued: their interrupt is on its way and must be taken first. After `true` nothing can be
+    /// queued any more.
     pub fn cpu_dying(&self) -> bool {
         let off = IrqGuard::<A>::new();
         let closed = match &self.calls {
@@ -198,14 +204,14 @@ impl<A: Machine> Smp<A> {
         self.closed.get(&off).set(closed);
         closed
     }
-    /// This CPU is about to run something: if it had stopped it can be called again.
+    /// Opens this CPU's queue, if it had closed it, before it runs anything.
     pub fn idle_exit(&self) {
         let off = IrqGuard::<A>::new();
         if self.closed.get(&off).replace(false) && !planted!(SmpStaysClosed) {
             self.open(off.cpu());
         }
     }
-    /// `cpu` runs: it can be called, if it has not seen to that itself.
+    /// Opens the queue of `cpu`, which is online, if it has not done so itself.
     pub fn cpu_online(&self, cpu: CpuId) {
         self.open(cpu);
     }
@@ -215,13 +221,13 @@ impl<A: Machine> Smp<A> {
             Calls::Requests(requests) => requests.open(cpu),
         }
     }
-    /// Once an interval: whoever sleeps looks at the clock.
+    /// Wakes sleeping callers once an interval, so that they check for a timeout.
     pub fn watch(&self) {
         if let Calls::Requests(requests) = &self.calls {
             requests.wake_all();
         }
     }
-    /// Whether anything is queued for `cpu`.
+    /// Returns whether a call is queued for `cpu`.
     pub fn is_queued(&self, cpu: CpuId) -> bool {
         match &self.calls {
             Calls::Csds(csds) => csds.is_queued(cpu),

@@ -1,20 +1,20 @@
-//! The queue phase of `requests`, in pieces that are bounded.
+//! The queue phase of `requests`, in bounded pieces.
 //!
-//! Interrupts are off in a piece: else it would last for as long as calls keep arriving, which they
-//! do where all CPUs call all others. Between two pieces the caller takes what has arrived, may be
-//! preempted, and may go to another CPU.
+//! Interrupts are off within a piece. Otherwise a piece would last as long as calls keep arriving,
+//! for example where all CPUs call all others. Between two pieces the caller takes the pending
+//! interrupts, may be preempted, and may be migrated.
 
 use super::stats::{Max, Tally};
 use core::marker::PhantomData;
 use mmscale_arch::sync::IrqGuard;
 use mmscale_arch::{CpuId, IrqState, Machine};
 
-/// Targets of a piece: at most 0.5 us for each on the profiles' machines, two transfers of a line
-/// and an interrupt sent.
+/// Targets of a piece: at most 0.5 us for each on the profiles' machines, for two cache-line
+/// transfers and one interrupt.
 const CHUNK: usize = 16;
 
-/// Interrupts are off until this is dropped. Preemption is on by then again, so that what has
-/// arrived meanwhile is taken as an interrupt of its own, and is no part of the piece.
+/// Keeps interrupts off until it is dropped. Preemption is on again by then, so that pending
+/// interrupts are taken after the piece and are not part of it.
 struct Quiet<A: Machine> {
     before: IrqState,
     arch: PhantomData<*const A>,
@@ -32,9 +32,9 @@ impl<A: Machine> Drop for Quiet<A> {
     }
 }
 
-/// Does `each` with every target, at most [`CHUNK`] of them in a row with interrupts off. `each`
-/// waits for nobody. The longest piece is noted as the longest queue phase: for as long nothing
-/// else runs on the CPU, unless the caller keeps preemption off himself.
+/// Calls `each` for every target, at most [`CHUNK`] of them in a row with interrupts off. `each`
+/// does not wait. The longest piece counts as the longest queue phase: no other task runs on the
+/// CPU meanwhile, unless the caller itself keeps preemption off.
 pub(crate) fn in_pieces<A: Machine>(
     tally: &Tally,
     mut targets: impl Iterator<Item = CpuId>,

@@ -1,12 +1,12 @@
-//! A lock-free queue of records: pushed by anybody, taken as a whole by one CPU.
+//! A lock-free queue of records: any CPU pushes, the owner takes all records in one step.
 //!
-//! It is a stack of record numbers, linked through the records themselves. Whoever takes it turns
-//! it over, and has the records in the order in which they were pushed.
+//! It is a stack of record numbers, linked through the records. The owner reverses the stack that
+//! it takes, which restores the order of the pushes.
 //!
-//! Who pushes onto an empty queue interrupts its CPU, and that CPU takes the queue once for each
-//! interrupt. So a queue has something in it exactly as long as an interrupt for it is to be sent,
-//! or on its way. A queue that is empty can be closed: then no interrupt is left that could reach
-//! a CPU that has stopped, and nothing can be pushed any more.
+//! The CPU that pushes onto an empty queue interrupts the owner, and the owner takes the queue once
+//! for each interrupt. The queue is therefore nonempty exactly while an interrupt for it is about
+//! to be sent or on its way. An empty queue can be closed: no interrupt can then reach a CPU that
+//! has stopped, and pushes fail.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -15,31 +15,32 @@ use mmscale_arch::{Atomic, Machine, planted};
 const EMPTY: u32 = 0;
 const CLOSED: u32 = u32::MAX;
 
-/// What came of a push.
+/// Result of a push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Queued {
     /// The queue was empty: the caller interrupts its CPU.
     First,
-    /// An interrupt is on its way.
+    /// The queue was not empty: an interrupt is on its way.
     Behind,
     /// The CPU has stopped: nothing was pushed.
     Closed,
 }
 
-/// The top of a queue; open and empty at first.
+/// The top of a queue, initially open and empty.
 pub(super) struct Head<A: Machine> {
-    /// The number of the top record, plus one.
+    /// The number of the top record plus one.
     top: A::AtomicU32,
 }
 
 impl<A: Machine> Head<A> {
-    /// Bytes on hardware: a line of its own.
+    /// Size on hardware: one cache line.
     pub(super) const BYTES: u64 = 64;
 
     pub(super) fn new() -> Self {
         Self { top: A::AtomicU32::new(EMPTY) }
     }
-    /// Pushes record `index`, whose link is `next` and which nobody else has.
+    /// Pushes record `index`, whose link is `next` and which no other CPU uses. The AcqRel exchange
+    /// pairs with the one in `take`: the owner sees the record as filled.
     pub(super) fn push(&self, index: usize, next: &AtomicU32) -> Queued {
         let pushed = self.top.fetch_update(AcqRel, Acquire, |top| {
             next.store(top, Relaxed);
@@ -51,7 +52,7 @@ impl<A: Machine> Head<A> {
             Err(_) => Queued::Closed,
         }
     }
-    /// Takes all records; the oldest, from which [`Head::after`] leads on.
+    /// Takes all records; returns the oldest, from which [`Head::after`] leads to the others.
     pub(super) fn take<'a>(&self, link_of: impl Fn(usize) -> &'a AtomicU32) -> Option<usize> {
         let mut top = self.top.swap(EMPTY, AcqRel);
         let mut turned = EMPTY;
@@ -63,7 +64,7 @@ impl<A: Machine> Head<A> {
         }
         number(turned)
     }
-    /// The record to which `link` leads.
+    /// Returns the record to which `link` leads.
     pub(super) fn after(link: &AtomicU32) -> Option<usize> {
         number(link.load(Relaxed))
     }
@@ -71,14 +72,14 @@ impl<A: Machine> Head<A> {
     pub(super) fn link(link: &AtomicU32, index: Option<usize>) {
         link.store(index.map_or(EMPTY, |index| index as u32 + 1), Relaxed);
     }
-    /// Closes the queue if it is empty; whether it is closed.
+    /// Closes the queue if it is empty; returns whether it is closed.
     pub(super) fn close(&self) -> bool {
         if planted!(CsdQueueClosedFull) {
             self.top.store(CLOSED, Release);
         }
         matches!(self.top.compare_exchange(EMPTY, CLOSED, AcqRel, Acquire), Ok(_) | Err(CLOSED))
     }
-    /// Opens it, if it was closed.
+    /// Opens the queue if it was closed.
     pub(super) fn open(&self) {
         let _ = self.top.compare_exchange(CLOSED, EMPTY, AcqRel, Acquire);
     }

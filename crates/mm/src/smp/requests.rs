@@ -1,27 +1,54 @@
 //! Calls by requests that own their completion: the policy `requests`.
 //!
-//! A request has a slot: the call, how many targets it still waits for, and who waits. There are
-//! [`SLOTS`] slots on a machine, and a word for each CPU with a bit for each slot: so memory grows
-//! with the CPUs, not with their square. Who finds no slot free waits for one with preemption on.
+//! A request has a slot: the call, the number of targets that have not run it, and the waiter.
+//! There are [`SLOTS`] slots on a machine, and a word for each CPU with a bit for each slot, so
+//! memory grows with the number of CPUs, not with its square. A caller that finds no free slot
+//! waits for one with preemption on.
 //!
 //! | bit of a CPU's word | meaning |
 //! |---|---|
-//! | below [`SLOTS`] | this slot's call is to be run |
-//! | [`NUDGE`] | the CPU is to catch up with what it has loaded; no slot, no count |
-//! | [`CLOSED`] | the CPU has stopped: nothing can be set |
+//! | below [`SLOTS`] | the CPU has to run this slot's call |
+//! | [`NUDGE`] | the CPU has to flush to the current generation; no slot, no count |
+//! | [`CLOSED`] | the CPU has stopped: no bit can be set |
 //!
-//! Who sets the first bit of a word interrupts its CPU, and the CPU takes the word once for each
-//! interrupt: as with [`super::queue`], a word that is 0 has no interrupt on its way, and can be
-//! closed.
+//! The CPU that sets the first bit of a word interrupts the target, and the target takes the word
+//! once for each interrupt. As with [`super::queue`], a word that is 0 has no interrupt on its way
+//! and can be closed.
 //!
-//! # What nobody waits for
-//! A slot belongs to one request until its waiter has seen it done, so nobody waits for another use
-//! of it. A target runs what it has taken in the order of the requests' tickets: so no request
-//! waits for one that began later.
+//! # Life of a slot
 //!
-//! # What is bounded
-//! Queueing goes in pieces ([`super::pieces`]); between two the caller may be preempted, or go to
-//! another CPU. Each piece looks anew at who runs: a CPU that has stopped meanwhile has closed its
+//! | state | bit in `free` | `remaining` | entered by |
+//! |---|---|---|---|
+//! | free | 1 | 0 | `give_slot`: the waiter, or the last subtraction if unattended |
+//! | queueing | 0 | [`QUEUEING`] - targets done | `try_slot`; then the caller fills the slot |
+//! | pending | 0 | targets not done | the caller subtracts [`QUEUEING`] - targets queued |
+//! | done | 0 | 0 | the subtraction that makes it 0: a target's, or the caller's |
+//!
+//! * `remaining`: the caller writes it before the first bit is set; after that it is only
+//!   subtracted from, 1 by each target and the rest by the caller. The sum of all subtractions is
+//!   [`QUEUEING`].
+//! * The [`QUEUEING`] bias keeps `remaining` above 0 while the caller still counts its targets.
+//!   Without it, the first target could finish and reach 0 before the second was queued.
+//! * `unattended` is 1 for [`Wait::No`]: no caller waits, so the CPU whose subtraction reaches 0
+//!   frees the slot. That may be the caller, if all targets were faster. The flag is read before
+//!   the subtraction: after it, a waiting caller may already have freed the slot for another
+//!   request.
+//! * `waiter`: a sleeper stores its task, then loads `remaining`; the last target subtracts, then
+//!   loads `waiter`. All four are SeqCst: either the sleeper sees 0 or the target sees the task.
+//! * A stale unpark: between the last target's subtraction and its load of `waiter` the slot may
+//!   have gone to another request. Then the target unparks the wrong task, or one that has left the
+//!   wait. `park` may always return early, and each waiter checks its own condition in a loop, so
+//!   an extra wakeup costs one check. A wakeup is not lost: the task that was to be woken has
+//!   already seen 0, or it could not have freed the slot.
+//!
+//! # Independence of requests
+//! A slot belongs to one request until its waiter has seen it done, so a caller never waits for
+//! another use of its slot. A target runs its calls in order of the requests' tickets, so no
+//! request waits for one that began later.
+//!
+//! # Bounds
+//! Queueing goes in pieces ([`super::pieces`]); between two pieces the caller may be preempted or
+//! migrated. Each piece evaluates the targets anew: a CPU that has stopped meanwhile has closed its
 //! word.
 
 use super::call::{Call, CallWords, Here, Reached, Wait};
@@ -34,51 +61,51 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use mmscale_arch::sync::{EachCpu, NoPreempt, WaitQueue};
 use mmscale_arch::{Atomic, CallEvent, CpuId, Func, Ipi, Machine, Span, TaskId, Trace, planted};
 
-/// Requests under way at a time.
+/// Maximum of requests in flight.
 pub(super) const SLOTS: usize = 62;
 const NUDGE: u64 = 1 << 62;
 const CLOSED: u64 = 1 << 63;
 const SLOT_BITS: u64 = (1 << SLOTS) - 1;
 const _: () = assert!(SLOT_BITS & (NUDGE | CLOSED) == 0);
 
-/// More than any number of targets: the caller's own part of a count, until it knows the number.
+/// Bias of `remaining` while the caller queues: larger than any number of targets.
 const QUEUEING: u64 = 1 << 32;
 
-/// Bytes of a slot on hardware, and of what each CPU and the whole machine have, each on lines of
-/// their own.
+/// Size on hardware of a slot, of a CPU's word and of the shared words, each on cache lines of its
+/// own.
 const SLOT_BYTES: u64 = 64;
 const WORD_BYTES: u64 = 64;
 const SHARED_BYTES: u64 = 3 * 64;
 
 /// One request.
 struct Slot<A: Machine> {
-    /// Targets that have not run it.
+    /// Targets that have not run the call.
     remaining: A::AtomicU64,
     /// The task that sleeps until they have, plus one; 0: none.
     waiter: A::AtomicU32,
     ticket: AtomicU64,
-    /// 1: nobody waits, and the last target frees the slot.
+    /// 1: no caller waits, and the last subtraction frees the slot.
     unattended: AtomicU32,
     call: CallWords,
 }
 
-/// What came of setting a bit.
+/// Result of setting a bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Set {
-    /// It is the word's first: the CPU was interrupted.
+    /// It is the word's first bit: the CPU was interrupted.
     Sent,
-    /// An interrupt is on its way.
+    /// An interrupt is on its way already.
     Elided,
     /// The CPU has stopped.
     Closed,
 }
 
-/// The slots and the words.
+/// The slots of the machine and the words of its CPUs.
 pub(super) struct Requests<A: Machine> {
     slots: Box<[Slot<A>]>,
-    /// Slots that nobody has.
+    /// Free slots, one bit each.
     free: A::AtomicU64,
-    /// Tasks that sleep until there is one, those on their way there included.
+    /// Tasks that sleep until a slot is free, those about to sleep included.
     waiting: A::AtomicU32,
     room: WaitQueue<A>,
     tickets: A::AtomicU64,
@@ -111,12 +138,12 @@ impl<A: Machine> Requests<A> {
 
     fn try_slot(&self) -> Option<usize> {
         let taken = self.free.fetch_update(AcqRel, Acquire, |free| {
-            // The lowest bit goes.
+            // Clears the lowest bit.
             (free != 0).then(|| free & (free - 1))
         });
         taken.ok().map(|free| free.trailing_zeros() as usize)
     }
-    /// A slot; waits for one with preemption as the caller has it.
+    /// Allocates a slot; waits for one, with preemption as the caller has it.
     fn slot(&self, (config, tally): (&SmpConfig, &Tally), call: Call, wait: Wait) -> usize {
         if let Some(slot) = self.try_slot() {
             return slot;
@@ -158,12 +185,12 @@ impl<A: Machine> Requests<A> {
             self.room.wake_one();
         }
     }
-    /// A CPU that has something to run, for a message.
+    /// Returns a CPU that has calls to run, for a message.
     fn someone(&self) -> CpuId {
         let busy = |(_, word): &(_, &A::AtomicU64)| word.load(Relaxed) & SLOT_BITS != 0;
         self.words.iter().find(busy).map_or(A::cpu(), |(cpu, _)| cpu)
     }
-    /// A CPU that has not run what is in `slot`, for a message.
+    /// Returns a CPU that has not run the call in `slot`, for a message.
     fn owing(&self, slot: usize) -> CpuId {
         let owes = |(_, word): &(_, &A::AtomicU64)| word.load(Relaxed) >> slot & 1 != 0;
         self.words.iter().find(owes).map_or_else(|| self.someone(), |(cpu, _)| cpu)
@@ -171,7 +198,8 @@ impl<A: Machine> Requests<A> {
 
     // -- Words.
 
-    /// Sets a bit of the word of `cpu`, and interrupts it if that is the first. Preemption is off.
+    /// Sets a bit of the word of `cpu`, and interrupts the CPU if it is the first bit. Preemption
+    /// is off.
     fn set(&self, tally: &Tally, cpu: CpuId, bit: u64) -> Set {
         let before = self.words.of(cpu).fetch_update(SeqCst, SeqCst, |word| {
             (word & (CLOSED | bit) == 0).then_some(word | bit)
@@ -191,12 +219,13 @@ impl<A: Machine> Requests<A> {
             }
         }
     }
-    /// `cpu` is to catch up with what it has loaded, after what the caller has done so far.
+    /// Asks `cpu` to flush its loaded address space to the generation that the caller has seen or
+    /// made.
     pub(super) fn nudge(&self, tally: &Tally, cpu: CpuId) -> Set {
         self.set(tally, cpu, NUDGE)
     }
-    /// Runs what this CPU was asked for, requests in the order in which they began. Interrupts are
-    /// off. Once for each interrupt, and by nobody else.
+    /// Runs the calls that this CPU was asked for, in order of their tickets. Interrupts are off.
+    /// Called once for each interrupt, and from no other place.
     pub(super) fn run_queued(&self, run: &impl Fn(Call)) {
         let _span = Span::<A>::enter(Func::FlushSmpCallFunctionQueue);
         let word = self.words.of(A::cpu()).swap(0, SeqCst);
@@ -213,23 +242,23 @@ impl<A: Machine> Requests<A> {
             self.done(slot, 1);
         }
     }
-    /// `count` of a request's targets have run it, or turn out not to be. Says whether it is done.
+    /// Subtracts `count` from `remaining` of a request. Returns whether that completed it.
     fn done(&self, at: usize, count: u64) -> bool {
         let slot = &self.slots[at];
-        // Before the count: when it is 0 the slot may be another's.
+        // Read before the subtraction: when the count is 0 the slot may belong to another request.
         let mut unattended = slot.unattended.load(Relaxed) != 0;
         if slot.remaining.fetch_sub(count, SeqCst) != count {
             return false;
         }
         if planted!(RequestsUnattendedLate) {
-            // The flag is no atomic of the machine: let another CPU go on before it is read.
+            // The flag is no atomic of the machine: let another CPU run before it is read.
             A::relax();
             unattended = slot.unattended.load(Relaxed) != 0;
         }
         if unattended {
             self.give_slot(at);
         } else if let Some(task) = slot.waiter.load(SeqCst).checked_sub(1) {
-            // If it is another's by now, that one looks, and sleeps on.
+            // The slot may belong to another request by now: its waiter checks, and parks again.
             A::unpark(TaskId::new(task as usize));
         }
         true
@@ -250,7 +279,7 @@ impl<A: Machine> Requests<A> {
 
     // -- Calls.
 
-    /// See [`super::Smp::call_function_many`].
+    /// Calls the CPUs of `targets`; see [`super::Smp::call_function_many`].
     pub(super) fn call_many(
         &self,
         on: (&SmpConfig, &Tally),
@@ -282,7 +311,7 @@ impl<A: Machine> Requests<A> {
         }
         reached
     }
-    /// The queue phase, in pieces. The CPU on which it began, and where the call went.
+    /// Runs the queue phase, in pieces. Returns the CPU on which it began, and the CPUs reached.
     fn queue(
         &self,
         tally: &Tally,
@@ -337,7 +366,7 @@ impl<A: Machine> Requests<A> {
             A::trace(Trace::Call(CallEvent::Wait { target, ns }));
         }
     }
-    /// Wakes whoever sleeps for a slot or for a target: they look at the clock.
+    /// Wakes all tasks that sleep for a slot or for a target, so that they check for a timeout.
     pub(super) fn wake_all(&self) {
         for slot in &self.slots {
             if let Some(task) = slot.waiter.load(SeqCst).checked_sub(1) {

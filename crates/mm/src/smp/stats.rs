@@ -1,11 +1,11 @@
-//! What is counted about calls, flushes and limbo.
+//! Statistics of calls, flushes and limbo.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::Machine;
 use mmscale_arch::sync::EachCpu;
 
-/// What calls, flushes and limbo have come to, over all CPUs; exact while nothing runs.
+/// Totals of calls, flushes and limbo over all CPUs; exact while nothing runs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CallStats {
     /// Calls that had at least one other CPU to reach.
@@ -14,34 +14,33 @@ pub struct CallStats {
     pub ipis_sent: u64,
     /// Calls queued to a CPU without an interrupt, because one was on its way already.
     pub ipis_elided: u64,
-    /// Invalidations of translations, those included that had no other CPU to reach.
+    /// Invalidations of translations, including those that had no other CPU to reach.
     pub flushes: u64,
-    /// From the end of the queue phase until all targets had answered, added up over calls, in ns.
-    /// Time asleep and time preempted are in it: what was spent on the CPU stands under the call
-    /// path `csd_lock_wait`.
+    /// Total time from the end of the queue phase until all targets had answered, in ns. Includes
+    /// time asleep and preempted; the CPU time of the wait is under the call path `csd_lock_wait`.
     pub csd_wait_total_ns: u64,
-    /// The longest of these, in ns.
+    /// Longest wait of one call for its targets, in ns.
     pub csd_wait_max_ns: u64,
-    /// In the queue phase, waiting until a record's earlier use was over (`csd_lock`), in ns;
-    /// preemption is off, but with `requests`.
+    /// Total time in the queue phase waiting until a record's earlier use was over (`csd_lock`), in
+    /// ns. Preemption is off, except with `requests`.
     pub csd_lock_total_ns: u64,
-    /// The longest of these, in ns.
+    /// Longest wait of one call in `csd_lock`, in ns.
     pub csd_lock_max_ns: u64,
-    /// The longest time with preemption off in which a call was queued, interrupts sent and the
-    /// call run locally, `csd_lock` included and the wait for the targets not, in ns.
+    /// Longest time with preemption off in which a call was queued, interrupts were sent and the
+    /// call ran locally, in ns. Includes `csd_lock`, excludes the wait for the targets.
     pub preempt_off_queue_phase_max_ns: u64,
-    /// Times that a caller with `requests` went to sleep.
+    /// Number of times that a caller with `requests` went to sleep.
     pub sleeps: u64,
-    /// The largest number of frames that waited in limbo at a time.
+    /// Largest number of frames that were in limbo at a time.
     pub frames_in_limbo_max: u64,
-    /// The longest time that a frame waited in limbo, in ns.
+    /// Longest time that a frame was in limbo, in ns.
     pub limbo_age_max_ns: u64,
-    /// Memory of the records of calls on this machine, queues included, in bytes, as it is on
-    /// hardware. Masks that belong to tasks are not in it.
+    /// Memory of the machine's call records, queues included, in bytes as on hardware. Excludes
+    /// masks that belong to tasks.
     pub call_memory_bytes: u64,
 }
 
-/// What is added up.
+/// Counters that are summed over CPUs.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     Calls,
@@ -53,7 +52,7 @@ pub(crate) enum Count {
     Sleeps,
 }
 
-/// Of what the largest is kept.
+/// Values of which the maximum is kept.
 #[derive(Clone, Copy)]
 pub(crate) enum Max {
     Wait,
@@ -63,14 +62,15 @@ pub(crate) enum Max {
     LimboAge,
 }
 
-/// One CPU's part.
+/// The statistics of one CPU.
 #[derive(Default)]
 struct Part {
     counts: [AtomicU64; 7],
     maxima: [AtomicU64; 5],
 }
 
-/// All of it. No cost in virtual time, and no part in what anybody decides.
+/// The statistics of all CPUs. They cost no virtual time, and no decision depends on them. Relaxed:
+/// statistics only.
 pub(crate) struct Tally {
     parts: EachCpu<Part>,
 }

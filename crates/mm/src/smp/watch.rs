@@ -1,11 +1,11 @@
-//! Waits for other CPUs, and what happens to those that take too long.
+//! Timeouts of waits for other CPUs.
 
 use super::SmpConfig;
 use super::call::{CallFunc, Unanswered};
 use core::marker::PhantomData;
 use mmscale_arch::{CallEvent, CpuId, Machine, Trace};
 
-/// Turns of a wait loop between two looks at the clock.
+/// Iterations of a wait loop between two checks of the clock.
 const TURNS: u32 = 16;
 
 /// One wait.
@@ -19,17 +19,17 @@ pub(crate) struct Watch<A: Machine> {
 }
 
 impl<A: Machine> Watch<A> {
-    /// `caller` begins to wait for answers to `func`.
+    /// Starts a wait of `caller` for answers to `func`.
     pub(crate) fn begin(config: &SmpConfig, caller: CpuId, func: CallFunc) -> Self {
         let (since_ns, timeout_ns) = (A::now_ns(), config.timeout_ns);
         Self { since_ns, timeout_ns, turns: 0, caller, func, arch: PhantomData }
     }
-    /// How long it has waited, in ns.
+    /// Returns the time since the start, in ns.
     pub(crate) fn age_ns(&self) -> u64 {
         A::now_ns().saturating_sub(self.since_ns)
     }
-    /// One more turn of the loop. `target` is who has not answered, as the caller has just seen: it
-    /// may be preempted in here, and must look again before it complains.
+    /// Ends one iteration of a wait loop. `target` returns the CPU that has not answered; it is
+    /// evaluated again on a timeout, because the caller may be preempted in here.
     #[inline]
     pub(crate) fn turn(&mut self, target: impl FnOnce() -> CpuId) {
         self.turns = self.turns.wrapping_add(1);
@@ -38,8 +38,8 @@ impl<A: Machine> Watch<A> {
         }
         A::relax();
     }
-    /// Panics, which names the CPU and the call, if it has waited too long: a machine one of whose
-    /// CPUs answers no interrupt is lost, and would hang without a word.
+    /// Panics with the CPU and the call if the wait exceeds the timeout. A CPU that answers no
+    /// interrupt would otherwise hang the machine without a message.
     pub(crate) fn look(&self, target: impl FnOnce() -> CpuId) {
         let age_ns = self.age_ns();
         if age_ns >= self.timeout_ns {
