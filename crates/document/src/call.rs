@@ -1,46 +1,48 @@
-//! CPU time by call path: as machines collect it, and as records show it.
+//! CPU time by call path: raw rows as machines collect them ([`CallRow`]), sums as documents show
+//! them ([`CallRecord`]).
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The time that all CPUs spent on one call path, spinning included and sleeping not.
+/// CPU time of all CPUs on one call path. Includes spinning, excludes sleeping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallRow {
-    /// Functions from the root of the call path to the one that the time was spent in.
+    /// Functions from the root of the call path to the function in which the time was spent.
     pub path: Vec<String>,
-    /// How often that function was entered on this path.
+    /// Times that function was entered on this path.
     pub entered: u64,
-    /// Time spent in it and in nothing that it called, in ns.
+    /// Time in the function itself, without its callees, in ns.
     pub self_ns: u64,
 }
 
 impl CallRow {
-    /// The path from a function on, by its kernel name, if it is on it: what that function called.
+    /// Returns the part of the path that begins with `function` (its kernel name). `None`: the
+    /// function is not on the path.
     pub fn below<'a>(&'a self, function: &str) -> Option<&'a [String]> {
         let at = self.path.iter().position(|step| step == function)?;
         Some(&self.path[at..])
     }
 }
 
-/// A function on a call path: what it took, summed over the seeds of an arm.
+/// CPU time of one call path, summed over the seeds of an arm.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallRecord {
     /// Functions from the root of the tree to this one.
     pub path: Vec<String>,
-    /// How often it was entered, summed over seeds.
+    /// Times the function was entered, summed over seeds.
     pub entered: u64,
-    /// CPU time in it and in all that it called, in ns, summed over seeds.
+    /// CPU time in the function and its callees, in ns, summed over seeds.
     pub total_ns: u64,
-    /// CPU time in it alone, in ns, summed over seeds.
+    /// CPU time in the function itself, without its callees, in ns, summed over seeds.
     pub self_ns: u64,
 }
 
 impl CallRecord {
-    /// Adds rows up by path, and the times of callees to their callers; sorted by path. Callers in
-    /// which no time was spent are there too.
+    /// Sums rows by path and adds the times of callees to their callers. The result is sorted by
+    /// path and contains callers that spent no time themselves.
     pub fn aggregate<'a>(rows: impl IntoIterator<Item = &'a CallRow>) -> Vec<Self> {
         let mut sums = BTreeMap::<&[String], Self>::new();
         for row in rows {

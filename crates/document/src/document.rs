@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Build, CallRecord, LockRecord, Metric, ParamValue, SectionRecord, Topology};
 
-/// The name and version of the document's form, in its `schema` field.
+/// The name and version of the document format, as in its `schema` field.
 pub const SCHEMA: &str = "mmscale/run/2";
 
 /// The machine that a study runs on.
@@ -26,7 +26,7 @@ pub enum On {
 }
 
 impl On {
-    /// The name, as it is written on the command line and in records.
+    /// The name on the command line and in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sim => "sim",
@@ -51,84 +51,83 @@ pub struct Document {
     pub schema: String,
     /// The mmscale that made the run.
     pub build: Build,
-    /// The program around it, where that is another than the `mmscale` binary.
+    /// The program that contains mmscale, if it is not the `mmscale` binary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Build>,
     /// The command line, word by word.
     pub command: Vec<String>,
-    /// The study.
+    /// The name of the study.
     pub study: String,
-    /// A hash of the study's `study.toml`, if a development build read it from the source tree. In
-    /// other builds it is among the sources.
+    /// A hash of the study's `study.toml`, if a development build read it from the source tree.
+    /// Other builds contain the file among their sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
     pub study_file_hash: Option<String>,
     /// The machine it ran on.
     pub on: On,
-    /// The machine profile; `host` where the machine is this computer.
+    /// The name of the machine profile; `host` for a machine that is this computer.
     pub profile: String,
-    /// A hash over the numbers of the profile's file: equal numbers, equal hash. Simulated machines
-    /// only.
+    /// A hash over the numbers of the profile's file: profiles with equal numbers have equal
+    /// hashes. Simulated machines only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
     pub profile_hash: Option<String>,
-    /// The bases of a profile from a file, the nearest first. Not there for a built-in profile,
-    /// whose bases are part of the build.
+    /// The bases of a profile from a file, the nearest first. Absent for a built-in profile, whose
+    /// bases are part of the build.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profile_bases: Vec<String>,
-    /// CPUs of the machine.
+    /// Number of CPUs of the machine.
     pub cpus: u32,
-    /// How its CPUs are grouped. Simulated machines only.
+    /// How the CPUs are grouped. Simulated machines only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Topology>,
-    /// Timer interrupts a second on each CPU.
+    /// Timer interrupts per second on each CPU.
     pub hz: u32,
-    /// How long the window is of which figures are, in ns of the machine's time. Not there if a run
-    /// ends when its work is done.
+    /// Length of the measured window, in ns of the machine's time. Absent if a run ends when its
+    /// work is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_ns: Option<u64>,
-    /// Every parameter of the study, given or default.
+    /// All parameters of the study, given or default.
     pub params: BTreeMap<String, ParamValue>,
     /// Metrics that no arm has, each with what it needs: a longer run, another machine, or
     /// something to measure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<String, String>,
-    /// The computer that did the work.
+    /// The computer that executed the run.
     pub host: Host,
-    /// 16 hexadecimal digits over the results of all arms and seeds, `host_metrics` and all names
-    /// that an author chose (the study's, the arms', the profile's) excepted. It covers results and
-    /// seeds, and nothing that says what gave them: not the build, the command, the topology, the
-    /// window or the policies. The simulated machine gives the same fingerprint for the same
-    /// binary, profile, topology, parameters and seeds.
+    /// 16 hexadecimal digits over the results of all arms and seeds. `host_metrics` and all names
+    /// that an author chose (of the study, the arms, the profile) are excluded. Covers results and
+    /// seeds only, not the build, command, topology, window or policies. The simulated machine
+    /// gives the same fingerprint for the same binary, profile, topology, parameters and seeds.
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
     pub fingerprint: String,
-    /// The arms; the first is what the others are compared with.
+    /// All arms. The other arms are compared with the first.
     pub arms: Vec<ArmRecord>,
-    /// Runs that gave no result. Means, intervals and sums of an arm are of its `seeds`; these are
-    /// not among them.
+    /// Runs without a result. Means, intervals and sums of an arm are over its `seeds`, which
+    /// exclude these runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureRecord>,
 }
 
-/// A run that gave no result.
+/// A run without a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailureRecord {
-    /// The arm.
+    /// The name of the arm.
     pub arm: String,
-    /// The seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// Why there is no result.
+    /// The reason why there is no result.
     pub why: String,
 }
 
-/// The computer that did the work.
+/// The computer that executed the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
     /// Operating system, release and architecture.
     pub kernel: String,
-    /// The processor's model.
+    /// Model name of the processor.
     pub cpu: String,
 }
 
@@ -136,49 +135,50 @@ pub struct Host {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArmRecord {
-    /// The arm: a named set of policies.
+    /// The name of the arm, which is a named set of policies.
     pub arm: String,
-    /// The policy of each mechanism, and what the workload does differently, by the arm's keys.
-    /// A live kernel has policies of its own, which are not among them.
+    /// The policy of each mechanism and the workload variants, by the arm's keys. The policies of a
+    /// live kernel are not known and not included.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub policies: BTreeMap<String, String>,
-    /// The seeds of which it has results, one run each.
+    /// The seeds with a result, one run each.
     pub seeds: Vec<u64>,
-    /// The metrics, by name.
+    /// All metrics, by name.
     pub metrics: BTreeMap<String, Metric>,
     /// Lock statistics by class and site, summed over seeds.
     pub locks: Vec<LockRecord>,
-    /// CPU time by call path, summed over seeds; only where a study has it.
+    /// CPU time by call path, summed over seeds. Empty if the study does not collect it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallRecord>,
-    /// Figures that each CPU has, by name; only where a study has them.
+    /// Values of single CPUs, by name. Empty if the study does not collect them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub per_cpu: BTreeMap<String, PerCpu>,
-    /// Distributions, by name, summed over seeds; only where a study has them.
+    /// Distributions, by name, summed over seeds. Empty if the study does not collect them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub histograms: BTreeMap<String, Histogram>,
-    /// The longest stretches without preemption, of all seeds; only where a study has them.
+    /// The longest sections with preemption off, over all seeds. Empty if the study does not
+    /// collect them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sections: Vec<SectionRecord>,
-    /// What ran when; only where a study has them.
+    /// Functions with the times at which they ran. Empty if the study does not collect them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Span>,
-    /// What the run cost the host: means over seeds. No two runs agree on them, so they stand
-    /// apart and outside the fingerprint.
+    /// The cost of the runs on the host: means over seeds. These differ from run to run, and are
+    /// therefore outside the fingerprint.
     pub host_metrics: BTreeMap<String, f64>,
 }
 
-/// One figure for each CPU.
+/// One value per CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PerCpu {
     /// The unit, as in [`Metric::unit`].
     pub unit: String,
-    /// The mean over seeds, by CPU number.
+    /// Means over seeds, indexed by CPU number.
     pub values: Vec<f64>,
 }
 
-/// How often which values were seen.
+/// A distribution: counts of values by bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Histogram {
@@ -190,7 +190,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Adds another run's counts. Buckets are equal when both bounds are.
+    /// Adds the counts of another run. Two buckets are the same if both bounds are equal.
     pub fn merge(&mut self, other: &Self) {
         let mut counts: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for &[low, high, count] in self.buckets.iter().chain(&other.buckets) {
@@ -200,23 +200,23 @@ impl Histogram {
     }
 }
 
-/// A function that ran on a CPU for some time.
+/// One execution of a function on a CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
-    /// The seed of the run that it belongs to.
+    /// The seed of the run.
     pub seed: u64,
-    /// The CPU.
+    /// The number of the CPU.
     pub cpu: u32,
-    /// The function, by its kernel name.
+    /// The kernel name of the function.
     pub name: String,
-    /// When it began, in ns since the start of the run.
+    /// Start time, in ns since the start of the run.
     pub begin_ns: u64,
-    /// When it ended, in ns since the start of the run.
+    /// End time, in ns since the start of the run.
     pub end_ns: u64,
 }
 
-/// The document's JSON schema, as JSON.
+/// Returns the JSON schema of [`Document`].
 pub fn schema_json() -> serde_json::Value {
     schemars::schema_for!(Document).to_value()
 }

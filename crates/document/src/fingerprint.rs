@@ -1,11 +1,11 @@
-//! A short name for a whole result.
+//! A short digest of a result.
 
-/// Sixteen digits that stand for a result: equal results have equal fingerprints.
+/// A 64-bit digest of a result: equal results have equal fingerprints.
 ///
-/// The function is 64-bit FNV-1a (Fowler, Noll, Vo) over a byte stream in which every item is
-/// preceded by its length or has a fixed size, so that items cannot run into each other, with
-/// splitmix64's finalizer at the end. It is stable over platforms and versions; it is no defence
-/// against somebody who wants two results to look the same.
+/// The function is 64-bit FNV-1a (Fowler, Noll, Vo) over a byte stream, with the finalizer of
+/// splitmix64 at the end. Every item in the stream has a fixed size or is preceded by its length,
+/// so that different sequences of items give different streams. The function is stable over
+/// platforms and versions. It does not resist deliberate collisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 
@@ -16,7 +16,7 @@ impl Default for Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint of nothing.
+    /// The fingerprint of an empty result.
     pub const fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
@@ -38,7 +38,7 @@ impl Fingerprint {
         self.bytes(text.as_bytes());
     }
 
-    /// The fingerprint so far.
+    /// Returns the digest of all items added so far.
     pub const fn finish(self) -> u64 {
         let mut x = self.0;
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -46,7 +46,7 @@ impl Fingerprint {
         x ^ (x >> 31)
     }
 
-    /// The fingerprint so far, as it stands in a record: 16 hexadecimal digits.
+    /// Returns the digest of all items added so far as 16 hexadecimal digits, as in a document.
     pub fn to_hex(self) -> String {
         format!("{:016x}", self.finish())
     }

@@ -1,9 +1,9 @@
-//! What a run leaves behind.
+//! The result of a run as a document.
 //!
-//! A run of one study is one [`Document`]: the study's arms, their metrics with one value a seed,
-//! lock statistics, and what is needed to judge them (machine, profile, parameters, host). Its JSON
-//! form is stable and has a schema ([`schema_json`]). Everything is ordered, so that the same
-//! results always make the same bytes; a [`Fingerprint`] over the results says so in 16 digits.
+//! A run of one study is one [`Document`]: the study's arms, their metrics with one value per seed,
+//! lock statistics, and the context that is needed to judge them (machine, profile, parameters,
+//! host). Its JSON form is stable and has a schema ([`schema_json`]). All collections are ordered,
+//! so that equal results make equal bytes. A [`Fingerprint`] identifies the results by 16 digits.
 
 mod call;
 mod document;

@@ -1,11 +1,12 @@
-//! Lock statistics: as machines collect them, and as records show them.
+//! Lock statistics: raw rows as machines collect them ([`LockRow`]), sums as documents show them
+//! ([`LockRecord`]).
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The locks of one class taken on one call path.
+/// Statistics of the locks of one class, taken on one call path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LockRow {
     /// The lock's class: `zone`, `pcp`, ...
@@ -14,25 +15,25 @@ pub struct LockRow {
     pub path: Vec<String>,
     /// Times the lock was taken.
     pub acquisitions: u64,
-    /// Times it was not free at once.
+    /// Times the lock was not free when it was requested.
     pub contentions: u64,
-    /// Time spent waiting, in ns.
+    /// Total time spent waiting, in ns.
     pub wait_total_ns: u64,
     /// The longest wait, in ns.
     pub wait_max_ns: u64,
-    /// Time held, in ns.
+    /// Total time held, in ns.
     pub hold_total_ns: u64,
 }
 
 impl LockRow {
-    /// Whether a function, by its kernel name, is anywhere on the call path.
+    /// Returns whether a function, by its kernel name, is anywhere on the call path.
     pub fn passes_through(&self, function: &str) -> bool {
         self.path.iter().any(|step| step == function)
     }
 }
 
-/// The locks of one class taken in one function, over all call paths that lead there and all
-/// seeds of an arm: counts and times are sums, `wait_max_ns` is the largest of all.
+/// Statistics of the locks of one class, taken in one function: over all call paths to that
+/// function and all seeds of an arm. Counts and times are sums; `wait_max_ns` is the maximum.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LockRecord {
@@ -42,18 +43,18 @@ pub struct LockRecord {
     pub site: String,
     /// Times the lock was taken, summed over seeds.
     pub acquisitions: u64,
-    /// Times it was not free at once, summed over seeds.
+    /// Times the lock was not free when it was requested, summed over seeds.
     pub contentions: u64,
-    /// Time spent waiting, in ns, summed over seeds.
+    /// Total time spent waiting, in ns, summed over seeds.
     pub wait_total_ns: u64,
-    /// The longest wait of any seed, in ns.
+    /// The longest single wait over all seeds, in ns.
     pub wait_max_ns: u64,
-    /// Time held, in ns, summed over seeds.
+    /// Total time held, in ns, summed over seeds.
     pub hold_total_ns: u64,
 }
 
 impl LockRecord {
-    /// Adds rows up by class and innermost function; sorted by both.
+    /// Sums rows by class and innermost function. The result is sorted by both.
     pub fn aggregate<'a>(rows: impl IntoIterator<Item = &'a LockRow>) -> Vec<Self> {
         let mut sums = BTreeMap::<(&str, &str), Self>::new();
         for row in rows {

@@ -5,30 +5,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::Value;
 
-/// A metric of one arm: the value of every seed, their mean and its confidence interval.
+/// A metric of one arm: the value of each seed, the mean and its confidence interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
     /// The unit: `1` for plain counts and ratios, `ns`, `pages`, `1/s`, ...
     pub unit: String,
-    /// The arithmetic mean over the seeds that have a value.
+    /// The arithmetic mean over the seeds with a value.
     pub mean: f64,
     /// The 95 % bootstrap confidence interval of the mean: low, high. Null with fewer than two
-    /// values, which say nothing about spread.
+    /// values, because one value has no spread.
     pub ci95: Option<[f64; 2]>,
     /// The value of each seed, in the order of the arm's `seeds`. Null where a run had nothing to
-    /// measure, such as a time to an event that did not come.
+    /// measure, such as the time to an event that did not occur.
     pub values: Vec<Option<Value>>,
 }
 
 impl Metric {
-    /// The values that are there, as floats.
+    /// Returns the values that are not null, as floats.
     pub fn present(&self) -> Vec<f64> {
         self.values.iter().flatten().map(|v| v.as_f64()).collect()
     }
 
-    /// The sample standard deviation in percent of the mean. `None` with fewer than two values or
-    /// a mean of zero.
+    /// Returns the sample standard deviation in percent of the mean. `None` with fewer than two
+    /// values or a mean of zero.
     pub fn stddev_percent(&self) -> Option<f64> {
         let values = self.present();
         if values.len() < 2 || self.mean == 0.0 {
@@ -39,13 +39,14 @@ impl Metric {
         Some(100.0 * sd / self.mean.abs())
     }
 
-    /// How far this metric's mean lies from another's, in percent of the other. `None` from zero.
+    /// Returns the difference between this mean and the mean of `base`, in percent of the latter.
+    /// `None` if the mean of `base` is zero.
     pub fn change_percent(&self, base: &Self) -> Option<f64> {
         (base.mean != 0.0).then(|| 100.0 * (self.mean - base.mean) / base.mean.abs())
     }
 
-    /// Whether the two confidence intervals have a point in common, so that the difference of the
-    /// means may be noise. Without both intervals nothing is known, and the answer is yes.
+    /// Returns whether the two confidence intervals overlap, in which case the difference of the
+    /// means may be noise. Returns true if an interval is missing.
     pub fn overlaps(&self, other: &Self) -> bool {
         match (self.ci95, other.ci95) {
             (Some([lo, hi]), Some([low, high])) => lo <= high && low <= hi,

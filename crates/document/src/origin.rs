@@ -1,28 +1,28 @@
-//! Where a document comes from: the program, its sources, and the machine's groups of CPUs.
+//! The origin of a document: the program, its sources, and the CPU topology.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a program was built from.
+/// A build of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Build {
-    /// The program's name.
+    /// The name of the program.
     pub name: String,
-    /// Its version.
+    /// The version of the program.
     pub version: String,
-    /// The commit of its sources; `unknown` outside a repository.
+    /// The commit of the sources; `unknown` outside a repository.
     pub commit: String,
-    /// A hash over the files in which its sources differ from that commit. Not there if none does.
+    /// A hash over the files that differ from the commit. Absent if no file differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<String>,
 }
 
 impl Build {
-    /// A build of sources as `mmscale_identity::emit` writes them down: `COMMIT`, or
-    /// `COMMIT+HASH` where files differ from it.
+    /// Creates a build from `sources`, the string that `mmscale_identity::emit` writes: `COMMIT`,
+    /// or `COMMIT+HASH` if files differ from the commit.
     pub fn new(name: &str, version: &str, sources: &str) -> Self {
         let (commit, changes) = match sources.split_once('+') {
             Some((commit, hash)) => (commit, Some(hash.to_owned())),
@@ -31,7 +31,7 @@ impl Build {
         Self { name: name.into(), version: version.into(), commit: commit.into(), changes }
     }
 
-    /// The commit, and whether sources differ from it.
+    /// Returns the commit, with the hash of the changes if there are some.
     pub fn sources(&self) -> String {
         match &self.changes {
             Some(hash) => format!("commit {} + changes {hash}", self.commit),
@@ -50,32 +50,32 @@ impl fmt::Display for Build {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// How this follows from the profile: `keep`, `fill` or `flat`, as `--shape` says.
+    /// How the topology was derived from the profile (`--shape`): `keep`, `fill` or `flat`.
     pub shape: String,
-    /// Memory nodes.
+    /// Number of memory nodes.
     pub nodes: u32,
-    /// CPUs of a node; the last has what is left.
+    /// CPUs per node; the last node has the remainder.
     pub node_cpus: u32,
-    /// CPUs that share a last-level cache.
+    /// CPUs per last-level cache.
     pub cache_cpus: u32,
-    /// Hardware threads of a core.
+    /// Hardware threads per core.
     pub core_threads: u32,
-    /// The profile's own groups, if nodes, threads or caches are others there.
+    /// The groups of the profile, if its nodes, threads or caches differ from these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Groups>,
 }
 
-/// How the CPUs of a profile's own machine are grouped.
+/// How the CPUs of the machine in a profile are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Groups {
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: u32,
-    /// Memory nodes.
+    /// Number of memory nodes.
     pub nodes: u32,
-    /// CPUs that share a last-level cache.
+    /// CPUs per last-level cache.
     pub cache_cpus: u32,
-    /// Hardware threads of a core.
+    /// Hardware threads per core.
     pub core_threads: u32,
 }
 

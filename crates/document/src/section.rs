@@ -1,32 +1,32 @@
-//! Stretches of time in which a CPU could run no other task.
+//! Sections of execution during which a CPU could not switch to another task.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One stretch in which preemption or interrupts were off, among the longest of a run.
+/// One section with preemption or interrupts off, among the longest of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SectionRecord {
-    /// The seed of the run that it belongs to.
+    /// The seed of the run.
     pub seed: u64,
-    /// The CPU.
+    /// The number of the CPU.
     pub cpu: u32,
-    /// When it began, in ns since the start of the run.
+    /// Start time, in ns since the start of the run.
     pub begin_ns: u64,
-    /// How long it was, in ns.
+    /// Length of the section, in ns.
     pub ns: u64,
-    /// Functions from the root of the call path to the one in which most of it passed.
+    /// The call path, from the root, on which the CPU spent the largest part of the section.
     pub path: Vec<String>,
-    /// What it waited for, the longest first; the rest is work.
+    /// Waits within the section, the longest total first. The rest of the section is work.
     pub waits: Vec<SectionWait>,
 }
 
-/// What a section waited for.
+/// Waits of a section for one cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SectionWait {
-    /// A lock by its class, another CPU, the machine itself.
+    /// The cause: a lock (its class), another CPU, or the machine itself.
     pub what: String,
-    /// For how long in all, in ns.
+    /// Total wait, in ns.
     pub ns: u64,
 }

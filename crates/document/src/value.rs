@@ -1,22 +1,22 @@
-//! Numbers and parameter values as they stand in a record.
+//! Numbers and parameter values in a document.
 
 use core::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One measured number. Counts stay integers, so that none is rounded on its way to JSON.
+/// A measured number. Counts stay integers, so that JSON does not round them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Value {
     /// A count, or a time in whole ns.
     Count(u64),
-    /// Anything that has a fraction, finite.
+    /// A finite number with a fraction.
     Real(f64),
 }
 
 impl Value {
-    /// The number as a float; exact below 2^53.
+    /// Returns the number as a float; exact below 2^53.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Count(n) => n as f64,
@@ -24,12 +24,12 @@ impl Value {
         }
     }
 
-    /// Whether it is exactly zero.
+    /// Returns whether the number is exactly zero.
     pub fn is_zero(self) -> bool {
         self.as_f64() == 0.0
     }
 
-    /// Whether JSON can hold it: not NaN and not infinite.
+    /// Returns whether JSON can represent the number: it is not NaN and not infinite.
     pub fn is_finite(self) -> bool {
         self.as_f64().is_finite()
     }
@@ -47,17 +47,17 @@ impl From<f64> for Value {
     }
 }
 
-/// The value of a study's parameter.
+/// The value of a parameter of a study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ParamValue {
-    /// A switch.
+    /// An on/off switch.
     Switch(bool),
     /// A whole number, in the parameter's unit.
     Count(u64),
     /// A number with a fraction, in the parameter's unit.
     Real(f64),
-    /// One of a parameter's named choices.
+    /// The name of one of a parameter's choices.
     Choice(String),
 }
 

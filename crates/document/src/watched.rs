@@ -1,13 +1,13 @@
-//! What the live kernel was seen doing while something ran.
+//! Observations of the live kernel during a run.
 
 use crate::{Histogram, LockRow};
 
 /// Buckets of a distribution by powers of two of ns.
 pub const LOG2_BUCKETS: usize = 32;
 
-/// Compilers leave other names behind than sources have: a function is inlined into its only
-/// caller, or a copy of it has a suffix. Each row: the name that sources have, then names that
-/// stand for it where it has none of its own. A stack that holds one of those holds the function.
+/// Function names in the source, each with the names that may appear in a stack instead. A compiler
+/// inlines a function into its only caller, or gives a copy of it a suffix. A stack that contains
+/// one of the substitutes counts as containing the function.
 const ALIASES: [(&str, &[&str]); 10] = [
     ("rmqueue_bulk", &["__rmqueue_pcplist", "rmqueue_pcplist"]),
     ("folio_batch_move_lru", &["lru_add_drain_cpu", "__folio_batch_add_and_move"]),
@@ -28,7 +28,7 @@ const ALIASES: [(&str, &[&str]); 10] = [
     ("oom_reap_task_mm", &["oom_reaper"]),
 ];
 
-/// Something to look at.
+/// A kind of event to observe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watch {
     /// Waits for locks.
@@ -37,24 +37,25 @@ pub enum Watch {
     Lru,
     /// Calls of functions on other CPUs.
     Calls,
-    /// Phases of exits, and of who empties others' memory.
+    /// Phases of process exits, and work of tasks that reap the memory of other processes.
     Exits,
-    /// What the out-of-memory killer and its reaper do.
+    /// Victims and progress of the OOM killer and its reaper.
     Oom,
-    /// How long a CPU goes on with a task when it is to run another.
+    /// Delay between a reschedule request and the task switch.
     Resched,
-    /// Who holds a zone's lock while others wait. A page of memory takes three times as long.
+    /// Holders of a zone's lock while other tasks wait for it. Makes allocating and freeing a page
+    /// three times as slow.
     Holders,
 }
 
-/// Where a wait or a call came from.
+/// The kind of task that waited for a lock or called a function on other CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Side {
-    /// A process of the run; any process where there is no run.
+    /// A process of the run; any process if there is no run.
     Ours,
-    /// One that ends.
+    /// An exiting process.
     Exiting,
-    /// A thread of the kernel.
+    /// A kernel thread.
     Kernel,
     /// Any other task.
     Other,
@@ -63,134 +64,135 @@ pub enum Side {
 /// Waits for the locks of one class on one call path.
 #[derive(Clone, Debug)]
 pub struct Wait {
-    /// The class: `zone`, `lruvec`, `pte`, `mmap_lock`, ...
+    /// The lock's class: `zone`, `lruvec`, `pte`, `mmap_lock`, ...
     pub class: &'static str,
-    /// Functions from the outermost to the one that wanted the lock.
+    /// Functions from the outermost to the one that requested the lock.
     pub path: Vec<String>,
-    /// Who waited.
+    /// The kind of the waiting task.
     pub side: Side,
-    /// The functions that held it, outermost first, where holders were looked at and found.
+    /// Call path of the lock holder, outermost function first. Empty if holders were not observed
+    /// or not found.
     pub holder: Vec<String>,
-    /// How often.
+    /// Number of waits.
     pub count: u64,
-    /// The sum, in ns.
+    /// Total wait, in ns.
     pub total_ns: u64,
-    /// The longest, in ns.
+    /// The longest wait, in ns.
     pub max_ns: u64,
-    /// Counts by powers of two of ns.
+    /// Number of waits by powers of two of ns.
     pub log2: [u64; LOG2_BUCKETS],
 }
 
 impl Wait {
-    /// Whether a function is on its path, under its own name or by one that stands for it.
+    /// Returns whether a function, or a name that substitutes for it ([`stand_ins`]), is on the
+    /// path.
     pub fn passes_through(&self, function: &str) -> bool {
         passes(&self.path, function)
     }
-    /// How long the waits were.
+    /// Returns the distribution of wait times.
     pub fn histogram(&self) -> Histogram {
         histogram(&self.log2)
     }
 }
 
-/// A distribution by powers of two.
+/// Converts counts by powers of two into a distribution.
 fn histogram(log2: &[u64; LOG2_BUCKETS]) -> Histogram {
     let bucket = |(at, &count): (usize, &u64)| (count > 0).then(|| [1 << at, 2 << at, count]);
     let buckets = log2.iter().enumerate().filter_map(bucket).collect();
     Histogram { unit: "ns".to_owned(), buckets }
 }
 
-/// How long something took that happened often.
+/// Statistics of the durations of a repeated event.
 #[derive(Clone, Debug, Default)]
 pub struct Durations {
-    /// How often.
+    /// Number of events.
     pub count: u64,
-    /// The sum, in ns.
+    /// Total duration, in ns.
     pub total_ns: u64,
-    /// The longest, in ns.
+    /// The longest duration, in ns.
     pub max_ns: u64,
-    /// Counts by powers of two of ns.
+    /// Number of events by powers of two of ns.
     pub log2: [u64; LOG2_BUCKETS],
 }
 
 impl Durations {
-    /// The mean, in ns.
+    /// Returns the mean duration, in ns.
     pub fn mean_ns(&self) -> f64 {
         self.total_ns as f64 / self.count.max(1) as f64
     }
-    /// How long they were.
+    /// Returns the distribution of durations.
     pub fn histogram(&self) -> Histogram {
         histogram(&self.log2)
     }
 }
 
-/// Calls of one function on other CPUs.
+/// Calls of one function on other CPUs (`smp_call_function`).
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The function.
+    /// The name of the function.
     pub function: String,
-    /// Who asked for it.
+    /// The kind of the calling task.
     pub side: Side,
-    /// From the wish until the function began.
+    /// Time from the request until the function started.
     pub delivery: Durations,
-    /// How long it ran.
+    /// Run time of the function.
     pub run: Durations,
-    /// Both.
+    /// Time from the request until the function returned.
     pub total: Durations,
 }
 
-/// What was seen.
+/// All observations of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    /// Waits for locks, the longest sums first.
+    /// Waits for locks, the largest total first.
     pub waits: Vec<Wait>,
-    /// Calls between CPUs, the most frequent first.
+    /// Calls between CPUs, the most frequent function first.
     pub calls: Vec<Call>,
-    /// Batches that were added to LRU lists, and the folios in them.
+    /// Batches that were added to LRU lists.
     pub lru_batches: u64,
-    /// See [`Watched::lru_batches`].
+    /// Folios in the batches counted by [`Watched::lru_batches`].
     pub lru_folios: u64,
-    /// Unmapping at exit; waiting for a helper; freeing page tables.
+    /// Durations of unmapping at exit.
     pub exit_zap: Durations,
-    /// See [`Watched::exit_zap`].
+    /// Durations of waits for a helper at exit.
     pub exit_await_reaper: Durations,
-    /// See [`Watched::exit_zap`].
+    /// Durations of freeing page tables at exit.
     pub exit_tables: Durations,
-    /// Waits of process_mrelease for the lock of an address space, and how long it held it: its
-    /// work.
+    /// Waits of process_mrelease for the mmap_lock of its target.
     pub mrelease_await: Durations,
-    /// See [`Watched::mrelease_await`].
+    /// Hold times of the mmap_lock in process_mrelease, which are its work.
     pub mrelease: Durations,
-    /// How long the reaper of the out-of-memory killer worked on a victim.
+    /// Durations of the OOM reaper's work on a victim.
     pub oom_reap: Durations,
-    /// What the out-of-memory killer did, on the whole computer.
+    /// Events of the OOM killer, on the whole computer.
     pub oom: OomEvents,
-    /// From the wish for another task until it ran.
+    /// Time from a reschedule request until the next task ran.
     pub resched: Durations,
-    /// Tracepoints that this kernel does not have.
+    /// Names of tracepoints that this kernel does not have.
     pub missing: Vec<String>,
 }
 
-/// How often the out-of-memory killer and its reaper did what.
+/// Event counts of the OOM killer and its reaper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OomEvents {
-    /// Victims were chosen.
+    /// Victims chosen.
     pub marked: u64,
-    /// The reaper was told of a victim that had not ended for 2 s.
+    /// Victims queued for the reaper, which happens if a victim has not exited after 2 s.
     pub woken: u64,
-    /// It began with one.
+    /// Victims that the reaper started on.
     pub started: u64,
-    /// It was done with one.
+    /// Victims that the reaper finished.
     pub finished: u64,
-    /// There was nothing left to do for it.
+    /// Victims skipped by the reaper because nothing was left to reap.
     pub skipped: u64,
-    /// Somebody's oom_score_adj was changed.
+    /// Changes of a process's oom_score_adj.
     pub adjusted: u64,
 }
 
 impl Watched {
-    /// Waits of the run's processes and of the kernel's threads, as rows of a record; the site says
-    /// who held the lock, where that was looked at. How often a
-    /// lock was taken without waiting is not known: acquisitions are 0.
+    /// Returns the waits of the run's processes and of kernel threads as lock rows. If holders were
+    /// observed, the site contains the holder. `acquisitions` is 0, because acquisitions without a
+    /// wait are not observed.
     pub fn lock_rows(&self) -> Vec<LockRow> {
         let known = |wait: &&Wait| wait.side != Side::Other;
         let path = |wait: &Wait| {
@@ -212,7 +214,7 @@ impl Watched {
         };
         self.waits.iter().filter(known).map(row).collect()
     }
-    /// Count, sum and longest of some waits.
+    /// Returns number, total and maximum (in ns) of the waits that `meant` selects.
     pub fn sum(&self, meant: impl Fn(&Wait) -> bool) -> (u64, u64, u64) {
         self.waits.iter().filter(|wait| meant(wait)).fold((0, 0, 0), |(count, total, max), wait| {
             (count + wait.count, total + wait.total_ns, max.max(wait.max_ns))
@@ -220,13 +222,13 @@ impl Watched {
     }
 }
 
-/// The names that stand for a function where its own is on no stack.
+/// Returns the names that substitute for a function in stacks without its own name.
 pub fn stand_ins(function: &str) -> impl Iterator<Item = &'static str> {
     let row = ALIASES.iter().find(|(name, _)| *name == function);
     row.map_or(&[][..], |(_, others)| others).iter().copied()
 }
 
-/// Whether a function is on a path, under its own name or by one that stands for it.
+/// Returns whether a function, or a name that substitutes for it, is on a path.
 pub fn passes(path: &[String], function: &str) -> bool {
     let on = |name: &str| path.iter().any(|step| step == name);
     on(function) || stand_ins(function).any(on)

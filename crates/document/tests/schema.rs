@@ -150,8 +150,7 @@ fn the_schema_accepts_documents_and_refuses_others() {
     }
 }
 
-/// The schema as a file, for readers in other languages. With `MMSCALE_UPDATE=1` it is written
-/// anew.
+/// The schema as a file, for readers in other languages. `MMSCALE_UPDATE=1` rewrites it.
 #[test]
 fn the_published_schema_is_this_one() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/run.schema.json");

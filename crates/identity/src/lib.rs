@@ -1,40 +1,40 @@
-//! The sources that a program is built from, for its build script.
+//! The identity of the sources that a program is built from, for its build script.
 //!
-//! A result must say which sources gave it, also when they are no commit's. [`emit`] hands a
-//! program the commit, and a hash over the files that differ from it, as an environment variable of
-//! its compiler:
+//! A result must identify the sources of the program that produced it, even if they were not
+//! committed. [`emit`] passes the commit, and a hash over the files that differ from it, to the
+//! program in an environment variable of its compiler:
 //!
 //! ```no_run
 //! // build.rs
 //! mmscale_identity::emit("MY_SOURCES", &["src", "Cargo.toml"]);
 //! ```
 //!
-//! and the program reads it with `env!("MY_SOURCES")`: `9ccc9e473612`, or
-//! `9ccc9e473612+3fa2b1c0d9e8` where files differ, or `unknown` outside a repository.
+//! The program reads it with `env!("MY_SOURCES")`. The value is `9ccc9e473612`, or
+//! `9ccc9e473612+3fa2b1c0d9e8` if files differ from the commit, or `unknown` outside a repository.
 //!
-//! Which files count is the caller's list of files and folders, in which a `*` stands for the name
-//! of one, and `*.rs` for those that end so. A change elsewhere, such as in a page, is none of the
-//! program. Git is asked by its command; a repository around the sources is not enough, they must
-//! be tracked in it.
+//! The caller lists the files and folders that count. In a path, `*` matches the name of one file
+//! or folder, and `*.rs` matches names that end in `.rs`. Changes elsewhere, such as in a
+//! documentation page, do not change the identity. The sources must be tracked in the repository: a
+//! repository that only contains their folder does not count. The `git` command is required.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Digits of a commit and of a hash.
+/// Number of digits of a commit and of a hash.
 const DIGITS: usize = 12;
 
-/// Sources that belong together.
+/// The sources of one program.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources<'a> {
     folder: &'a Path,
     paths: &'a [&'a str],
 }
 
-/// Sets the environment variable `name` of the compiler to the identity of the sources in the
-/// folder of the package that is built, and has Cargo run the script again when that changes.
-/// Paths begin at the package's folder.
+/// Sets the environment variable `name` of the compiler to the identity of the sources, and makes
+/// Cargo rerun the build script when the identity may change. Paths are relative to the folder of
+/// the package that is being built.
 pub fn emit(name: &str, paths: &[&str]) {
     // Cargo starts build scripts in the package's folder.
     let folder = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or(".".into()));
@@ -47,18 +47,19 @@ pub fn emit(name: &str, paths: &[&str]) {
 }
 
 impl<'a> Sources<'a> {
-    /// The sources at `paths`, which begin at `folder`.
+    /// Creates the list of sources at `paths`, which are relative to `folder`.
     pub fn new(folder: &'a Path, paths: &'a [&'a str]) -> Self {
         Self { folder, paths }
     }
 
-    /// The commit; with `+` and a hash where files differ from it; `unknown` without a repository.
+    /// Returns the commit, with `+` and a hash if files differ from it, or `unknown` without a
+    /// repository.
     pub fn identity(&self) -> String {
         self.known().unwrap_or_else(|| "unknown".to_owned())
     }
 
     fn known(&self) -> Option<String> {
-        // A repository around an unpacked archive is not the sources'.
+        // An unpacked archive inside a foreign repository has no identity.
         self.git(&["ls-files", "--error-unmatch", "Cargo.toml"], "")?;
         let commit = self.git(&["rev-parse", &format!("--short={DIGITS}"), "HEAD"], "")?;
         let commit = commit.trim();
@@ -74,10 +75,11 @@ impl<'a> Sources<'a> {
         Some(format!("{commit}+{}", hash.trim().get(..DIGITS)?))
     }
 
-    /// Files that differ from the commit, removed and new ones among them, whether or not they are
-    /// staged; not those that git ignores. Paths begin at the top of the repository.
+    /// Returns the files that differ from the commit: changed, removed and new ones, staged or not,
+    /// but not ignored ones. Paths are relative to the top of the repository.
     fn changed(&self) -> Option<BTreeSet<String>> {
-        // A pattern of git matches whole names: what it names, and all below.
+        // Git matches a pattern against whole names, so it needs one for the entry and one for its
+        // content.
         let below = self.paths.iter().flat_map(|path| match path.contains('*') {
             true => vec![format!(":(glob){path}"), format!(":(glob){path}/**")],
             false => vec![(*path).to_owned()],
@@ -95,7 +97,7 @@ impl<'a> Sources<'a> {
         Some(names.map(str::to_owned).collect())
     }
 
-    /// What is in each file: its hash, or that it is gone.
+    /// Returns the content hash of each file, or a mark if the file is missing.
     fn contents(&self, paths: &BTreeSet<String>) -> Option<Vec<String>> {
         let top = self.git(&["rev-parse", "--show-toplevel"], "")?;
         let top = Path::new(top.trim_end_matches('\n'));
@@ -108,9 +110,10 @@ impl<'a> Sources<'a> {
         paths.iter().map(content).map(|content| content.map(str::to_owned)).collect()
     }
 
-    /// What the identity depends on: the sources, and where git notes that HEAD moved. Staging
-    /// changes nothing, so the index is not among them: `git status` writes it. Only what is there
-    /// is named, as Cargo takes a file that is missing for a changed one.
+    /// Returns the files on which the identity depends: the sources, and the files in which git
+    /// records a move of HEAD. The index is not included: staging does not change the identity, and
+    /// `git status` writes the index. Files that do not exist are left out, because Cargo treats a
+    /// missing file as changed.
     pub fn watched(&self) -> Vec<PathBuf> {
         let mut watched = self.folders();
         let in_git = |name: &str| {
@@ -130,17 +133,17 @@ impl<'a> Sources<'a> {
         watched
     }
 
-    /// The files and folders that the paths name.
+    /// Returns the files and folders that the paths name.
     fn folders(&self) -> Vec<PathBuf> {
         self.paths.iter().flat_map(|path| expanded(self.folder, path)).collect()
     }
 
-    /// What git says to a command, unless it fails.
+    /// Returns the output of a git command. `None`: the command failed.
     fn git(&self, words: &[&str], input: &str) -> Option<String> {
         let mut child = Command::new("git")
             .args(words)
             .current_dir(self.folder)
-            // Never write the index, which others may have locked.
+            // Never write the index, which other processes may have locked.
             .env("GIT_OPTIONAL_LOCKS", "0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -149,7 +152,7 @@ impl<'a> Sources<'a> {
             .ok()?;
         let mut stdin = child.stdin.take()?;
         let input = input.to_owned();
-        // Beside the reading: both pipes may be full.
+        // Write in a thread while reading: both pipes may fill up.
         let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()).is_ok());
         let output = child.wait_with_output().ok()?;
         let written = writer.join().ok()?;
@@ -157,7 +160,8 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The paths that there are of a pattern in which a `*` stands for a name, or for its beginning.
+/// Returns the existing paths that match a pattern, in which a component may be `*` or begin with
+/// `*`.
 fn expanded(folder: &Path, pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     for part in pattern.split('/') {

@@ -1,4 +1,4 @@
-//! Identities of sources in repositories made for the test.
+//! Tests of identities, in repositories created for each test.
 
 use mmscale_identity::Sources;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn identity(folder: &Path) -> String {
 }
 
 impl Repository {
-    /// One commit with a package in it. None without git.
+    /// A repository with one commit that contains a package. `None` without git.
     fn new() -> Option<Self> {
         if Command::new("git").arg("--version").output().is_err() {
             println!("test skipped: there is no git");
@@ -57,7 +57,7 @@ impl Repository {
     }
 }
 
-/// Without the hash, a result of changed sources carries a commit that did not give it.
+/// Without the hash, the result of changed sources would name a commit that did not produce it.
 #[test]
 fn sources_that_differ_from_the_commit_say_so_by_what_is_in_them() {
     let Some(repository) = Repository::new() else { return };
@@ -124,8 +124,8 @@ fn a_second_working_tree_has_changes_of_its_own() {
     assert_eq!(identity(&tree), repository.identity());
 }
 
-/// Cargo looks at these files: one that is missing makes it build each time, and one too few leaves
-/// an old identity in a new program.
+/// Cargo watches these files. A missing file causes a rebuild each time; a file that is not listed
+/// leaves an old identity in a new program.
 #[test]
 fn what_is_watched_is_there_and_covers_sources_and_commits() {
     let Some(repository) = Repository::new() else { return };

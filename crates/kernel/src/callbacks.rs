@@ -1,4 +1,4 @@
-//! What the machine calls: everything goes to the memory manager, but for program threads.
+//! Callbacks of the machine. All go to the memory manager, except the start of program threads.
 
 use crate::Kernel;
 use mmscale_arch::{Callbacks, CpuId, Func, Ipi, Machine, Span, TaskEntry};

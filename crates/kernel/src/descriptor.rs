@@ -1,4 +1,4 @@
-//! Descriptors: what a process has opened, by small numbers of its own.
+//! File descriptors: the objects that a process has opened, by small numbers.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -6,11 +6,11 @@ use mmscale_arch::Machine;
 use mmscale_mm::space::{Backing, File};
 use mmscale_system::Fd;
 
-/// Something that is open; `P` is a process.
+/// An open object; `P` is the process type.
 pub(crate) enum Open<A: Machine, P> {
     /// A process.
     Process(Arc<P>),
-    /// A file; the descriptor is one of its users.
+    /// A file. The descriptor holds one user reference of it.
     File(Arc<File<A>>),
 }
 
@@ -24,7 +24,7 @@ impl<A: Machine, P> Clone for Open<A, P> {
 }
 
 impl<A: Machine, P> Open<A, P> {
-    /// The same once more, under another number.
+    /// Returns another reference to the open object, for another descriptor.
     fn share(&self) -> Self {
         if let Self::File(file) = self {
             file.get();
@@ -39,25 +39,25 @@ impl<A: Machine, P> Open<A, P> {
     }
 }
 
-/// The descriptors of a process. They are closed with [`Descriptors::close`].
+/// The descriptor table of a process. It must be closed with [`Descriptors::close`].
 pub(crate) struct Descriptors<A: Machine, P> {
     slots: Vec<Option<Open<A, P>>>,
 }
 
 impl<A: Machine, P> Descriptors<A, P> {
-    /// Nothing is open.
+    /// Creates an empty table.
     pub(crate) const fn new() -> Self {
         Self { slots: Vec::new() }
     }
-    /// The same for a fork.
+    /// Copies the table for a fork.
     pub(crate) fn share(&self) -> Self {
         Self { slots: self.slots.iter().map(|open| open.as_ref().map(Open::share)).collect() }
     }
-    /// Closes all.
+    /// Closes all descriptors.
     pub(crate) fn close(self, on: Backing<'_, A>) {
         self.slots.into_iter().flatten().for_each(|open| open.close(on));
     }
-    /// Gives `open` the lowest free number.
+    /// Stores `open` under the lowest free number.
     pub(crate) fn insert(&mut self, open: Open<A, P>) -> Fd {
         let free = self.slots.iter().position(Option::is_none);
         let at = free.unwrap_or_else(|| {

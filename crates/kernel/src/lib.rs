@@ -5,13 +5,14 @@
 //! hotplug to the memory manager, and runs programs as threads of processes. It knows no workload.
 //!
 //! | file | what it does |
+//! | file | content |
 //! |---|---|
-//! | `callbacks` | what the machine calls |
-//! | `process`, `thread` | who there is |
-//! | `descriptor` | what processes have opened |
-//! | `open` | the calls about that, and process_mrelease |
-//! | `program` | the calls of programs that are not about memory |
-//! | `memory` | those that are |
+//! | `callbacks` | callbacks of the machine |
+//! | `process`, `thread` | the tables of processes and threads |
+//! | `descriptor` | the descriptor tables of processes |
+//! | `open` | the calls that open and close descriptors, and process_mrelease |
+//! | `program` | the system calls that are not about memory |
+//! | `memory` | the system calls about memory |
 
 #![no_std]
 #![forbid(unsafe_op_in_unsafe_fn)]
@@ -39,21 +40,22 @@ use mmscale_system::{Body, Errno, ProcessId, ThreadId};
 use process::{Current, Process, ProcessTable};
 use thread::{Start, ThreadTable};
 
-/// The process of a run's first thread.
+/// The process of the first thread.
 const INIT: ProcessId = ProcessId(0);
-/// How often memory for the first process is asked for: a run may inject failures.
+/// Attempts to allocate memory for the first process: a run may inject failures.
 const INIT_ATTEMPTS: usize = 100;
 
-/// How thoroughly a system looks at itself at the end of its run.
+/// How thoroughly the memory manager is checked at the end of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// It just ends.
+    /// No check.
     Quick,
-    /// All page caches are emptied; every frame must be home, and every structure must add up.
+    /// All page caches are drained, every frame must be free, and every structure must be
+    /// consistent.
     Verified,
 }
 
-/// A running system: the memory manager, the processes and the threads of its programs.
+/// A running system: the memory manager, and the processes and threads of its programs.
 pub struct Kernel<A: Machine> {
     mm: Mm<A>,
     threads: ThreadTable<A>,
@@ -65,9 +67,9 @@ pub struct Kernel<A: Machine> {
 }
 
 impl<A: Machine> Kernel<A> {
-    /// A system that runs `program` as its first thread, on CPU 0, in its first process. When
-    /// `program` returns, all threads are told to return at their next call, are waited for, and
-    /// the memory manager's own tasks end: the machine then has nothing left to run.
+    /// Boots a system that runs `program` as its first thread, on CPU 0, in its first process. When
+    /// `program` returns, all threads are stopped at their next call and waited for. Then the
+    /// memory manager's own tasks end, and the machine has nothing left to run.
     pub fn boot(config: &MmConfig, ending: Ending, program: Body<Self>) -> Result<Self, MmError> {
         let kernel = Self {
             mm: Mm::new(config)?,
@@ -89,13 +91,14 @@ impl<A: Machine> Kernel<A> {
         Ok(kernel)
     }
 
-    /// The memory manager, to look at.
+    /// Returns the memory manager, for inspection.
     pub fn mm(&self) -> &Mm<A> {
         &self.mm
     }
 
-    /// The run, from its first thread. It ends before `program` has begun if there is no memory for
-    /// the memory manager or for the first process, as when all allocations are made to fail.
+    /// Runs the whole system from its first thread. Ends before `program` starts if there is no
+    /// memory for the memory manager or for the first process, for example because all allocations
+    /// are made to fail.
     fn init(&self, program: Body<Self>) {
         if self.mm.start().is_err() {
             return;
@@ -103,7 +106,7 @@ impl<A: Machine> Kernel<A> {
         let space = (0..INIT_ATTEMPTS).find_map(|_| self.new_space(GroupId::ROOT).ok());
         let Some(space) = space else { return self.mm.shutdown() };
         let process = self.processes.lock_irqsave().insert(space, Descriptors::new(), INIT);
-        // As with the first process of a Unix: nobody is killed in its place.
+        // As with init in Unix, the OOM killer never chooses the first process.
         process.space.set_oom_adjustment(ADJ_MIN);
         self.current.run(self.mm.backing(), &process, || {
             program(self);
@@ -118,9 +121,10 @@ impl<A: Machine> Kernel<A> {
     fn new_space(&self, group: GroupId) -> Result<Arc<Space<A>>, Errno> {
         Space::new(self.mm.backing(), group).map_err(memory::errno)
     }
-    /// The memory group of a process that is started on `cpu`; a fork is in its parent's. The root
-    /// where there are no others; else the others in turn, so that with one more group than CPUs
-    /// each CPU's processes have one, and LRU lists, to themselves.
+    /// Returns the memory group of a process that is started on `cpu`. (A fork stays in its
+    /// parent's group.) This is the root if there are no other groups, otherwise group `1 + cpu %
+    /// others`. With one more group than CPUs, the processes of each CPU have their own group and
+    /// LRU lists.
     fn group_of(&self, cpu: CpuId) -> GroupId {
         match self.groups - 1 {
             0 => GroupId::ROOT,
@@ -128,8 +132,9 @@ impl<A: Machine> Kernel<A> {
         }
     }
 
-    /// Ends all programs, from the first thread: returns when all other threads and processes are
-    /// gone. A thread that has been told may still start others.
+    /// Stops all programs. Called on the first thread; returns when all other threads and processes
+    /// have ended. Repeats the request, because a thread that is being stopped may still start
+    /// other threads.
     fn stop(&self) {
         self.each_process(0, |process| process.kill());
         let mut at = 1;
@@ -139,7 +144,8 @@ impl<A: Machine> Kernel<A> {
         }
         self.each_process(1, |process| process.wait());
     }
-    /// Does something with every process from number `at` on, those included that start meanwhile.
+    /// Calls `visit` for every process with number `at` or higher, including processes that start
+    /// meanwhile.
     fn each_process(&self, mut at: u32, mut visit: impl FnMut(&Process<A>)) {
         while at < self.processes.lock_irqsave().len() {
             let next = self.processes.lock_irqsave().get(ProcessId(at));
@@ -150,7 +156,8 @@ impl<A: Machine> Kernel<A> {
         }
     }
 
-    /// All frames home? Panics if not: the machine then reports where and when.
+    /// Checks that all frames are free and all structures are consistent. Panics if not: the
+    /// machine then reports where and when.
     fn verify(&self) {
         let backing = self.mm.backing();
         let spaces = match backing.verify() {
@@ -170,7 +177,7 @@ impl<A: Machine> Kernel<A> {
         }
     }
 
-    /// The body of the thread that `entry` names.
+    /// Runs the body of the thread that `entry` names.
     fn run_thread(&self, entry: TaskEntry) {
         let thread = thread::of_entry(entry);
         let start = self.threads.take_start(thread);
@@ -190,7 +197,7 @@ impl<A: Machine> Kernel<A> {
         }
     }
 
-    /// The caller's process, unless it is to end.
+    /// Returns the calling process. Fails if it is being stopped.
     fn running(&self) -> Result<&Process<A>, Errno> {
         let process = self.current.process();
         if process.is_stopped() { Err(Errno::Stopped) } else { Ok(process) }

@@ -1,4 +1,4 @@
-//! Calls about memory: from bytes and manual pages to pages and `mm::space`.
+//! System calls about memory: converts bytes and manual-page semantics to pages and `mm::space`.
 
 use crate::Kernel;
 use crate::process::Process;
@@ -10,7 +10,7 @@ use mmscale_system::{
     Addr, Advice, Errno, LockWhat, MapSpec, MayMove, Place, Populate, Present, Prot, Share,
 };
 
-/// The error number of the manual page.
+/// Returns the error number that the manual page gives for this failure.
 pub(crate) fn errno(why: SpaceError) -> Errno {
     match why {
         SpaceError::Inval => Errno::Inval,
@@ -26,7 +26,7 @@ pub(crate) fn errno(why: SpaceError) -> Errno {
     }
 }
 
-/// What process_mrelease says of an attempt.
+/// Converts the result of a reap into the result of process_mrelease.
 pub(crate) fn reaped(result: Reaped) -> Result<(), Errno> {
     match result {
         Reaped::Done | Reaped::Skipped => Ok(()),
@@ -35,7 +35,7 @@ pub(crate) fn reaped(result: Reaped) -> Result<(), Errno> {
     }
 }
 
-/// What becomes of a program whose access failed. SIGKILL comes before every other signal.
+/// Returns the signal for a failed access. SIGKILL takes precedence over every other signal.
 fn signal<A: Machine>(process: &Process<A>, why: FaultError) -> Errno {
     match why {
         _ if process.is_stopped() => Errno::Stopped,
@@ -46,23 +46,25 @@ fn signal<A: Machine>(process: &Process<A>, why: FaultError) -> Errno {
     }
 }
 
-/// The page that begins at `at`.
+/// Returns the page that begins at `at`. Fails if `at` is not aligned to a page.
 fn page(at: Addr) -> Result<Vpn, Errno> {
     Vpn::starting_at(VirtAddr::new(at.0)).ok_or(Errno::Inval)
 }
 
-/// The page that a program reads or writes, at its beginning.
+/// Returns the page that begins at `at`, for an access by a program. Fails with `Segv` if the page
+/// is outside the user address space.
 fn accessed(at: Addr) -> Result<Vpn, Errno> {
     let page = page(at)?;
     if page < Vpn::USER_END { Ok(page) } else { Err(Errno::Segv) }
 }
 
-/// Pages that `bytes` need.
+/// Returns the number of pages that `bytes` need.
 fn pages(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_SIZE)
 }
 
-/// A range whose end must be in the address space; `beyond` if it is not.
+/// Returns the page range of `bytes` at `at`, with the error `beyond` if its end is outside the
+/// address space.
 fn range(at: Addr, bytes: u64, beyond: Errno) -> Result<VmaRange, Errno> {
     let start = page(at)?;
     if bytes == 0 {
@@ -71,7 +73,7 @@ fn range(at: Addr, bytes: u64, beyond: Errno) -> Result<VmaRange, Errno> {
     VmaRange::with_pages(start, pages(bytes)).ok_or(beyond)
 }
 
-/// A range whose ends are moved outwards to pages. `None`: it has no bytes.
+/// Returns the smallest page range that contains `bytes` at `at`. `None`: it has no bytes.
 fn around(at: Addr, bytes: u64) -> Result<Option<VmaRange>, Errno> {
     if bytes == 0 {
         return Ok(None);
@@ -141,7 +143,7 @@ impl<A: Machine> Kernel<A> {
         }
         let on = self.mm.backing();
         let mapped = process.space.mmap(on, request).map(addr).map_err(errno);
-        // The address space is a user of its own now.
+        // The address space now holds a user reference of its own.
         file.inspect(|file| file.put(on));
         mapped
     }

@@ -1,4 +1,4 @@
-//! Calls about what processes have opened: files and other processes, and process_mrelease.
+//! System calls on descriptors (files and other processes), and process_mrelease.
 
 use crate::Kernel;
 use crate::descriptor::Open;
@@ -32,7 +32,8 @@ impl<A: Machine> Kernel<A> {
         let file = File::new(self.mm.backing(), pages);
         Ok(own.descriptors.lock_irqsave().insert(Open::File(file)))
     }
-    /// The file, and the page of it, that a part begins with; the file has one user more.
+    /// Returns the file and the page in it at which `part` begins. Adds a user reference to the
+    /// file.
     pub(crate) fn file_part(
         &self,
         part: FilePart,
@@ -52,7 +53,7 @@ impl<A: Machine> Kernel<A> {
             }
         }
     }
-    /// The checks come in the order in which Linux makes them.
+    /// The order of the checks is that of Linux.
     pub(crate) fn sys_process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno> {
         let own = self.running()?;
         A::work(Op::Syscall, 1);
@@ -66,7 +67,8 @@ impl<A: Machine> Kernel<A> {
             return Err(Errno::Srch);
         }
         if !victim.is_stopped() {
-            // Nothing is left of an address space that was reaped already, dying or not.
+            // An address space that was already reaped has nothing left, whether or not the process
+            // is dying.
             return if victim.space.is_skipped() { Ok(()) } else { Err(Errno::Inval) };
         }
         let over = || own.is_stopped();

@@ -1,4 +1,4 @@
-//! Processes: an address space and the threads in it.
+//! Processes: an address space and its threads.
 
 use crate::descriptor::Descriptors;
 use alloc::sync::Arc;
@@ -10,7 +10,7 @@ use mmscale_arch::{Atomic, Func, LockClass, Machine, Span, TaskId};
 use mmscale_mm::space::{Backing, Space};
 use mmscale_system::{Exit, ProcessId};
 
-/// Tasks that a machine may have.
+/// Maximum number of tasks of a machine.
 pub(crate) const TASKS_MAX: usize = 1 << 22;
 
 /// A process.
@@ -18,16 +18,16 @@ pub(crate) struct Process<A: Machine> {
     pub(crate) id: ProcessId,
     pub(crate) space: Arc<Space<A>>,
     pub(crate) descriptors: SpinLock<A, Descriptors<A, Self>>,
-    /// Threads that have not ended, the starting ones included.
+    /// Threads that have not ended, including those that are starting.
     threads: A::AtomicU32,
-    /// It was killed before its last thread had returned. Written before `over`.
+    /// Killed before the last thread returned. Written before `over` completes.
     killed: AtomicBool,
-    /// All of it has ended.
+    /// Completes when the process has ended.
     over: Completion<A>,
 }
 
 impl<A: Machine> Process<A> {
-    /// A process whose first thread is about to be made.
+    /// Creates a process whose first thread is about to be created.
     fn new(id: ProcessId, space: Arc<Space<A>>, descriptors: Descriptors<A, Self>) -> Arc<Self> {
         Arc::new(Self {
             id,
@@ -38,30 +38,30 @@ impl<A: Machine> Process<A> {
             over: Completion::new(),
         })
     }
-    /// One more thread.
+    /// Counts one more thread.
     pub(crate) fn add_thread(&self) {
         self.threads.fetch_add(1, Relaxed);
     }
-    /// One thread less; with the last, memory and descriptors are given back.
+    /// Counts one thread less. The last thread frees the memory and closes the descriptors.
     pub(crate) fn end_thread(&self, on: Backing<'_, A>) {
         on.paging.tlb.exit_mm();
         if self.threads.fetch_sub(1, AcqRel) == 1 {
             self.killed.store(self.is_stopped(), Relaxed);
             let _span = Span::<A>::enter(Func::DoExit);
             self.space.exit(on);
-            // Outside the lock: some may be the last to know a process, or a file.
+            // Outside the lock: a descriptor may hold the last reference to a process or file.
             let open =
                 core::mem::replace(&mut *self.descriptors.lock_irqsave(), Descriptors::new());
             open.close(on);
             self.over.complete();
         }
     }
-    /// Whether some thread has not returned, so that its memory is still its own
-    /// (`find_lock_task_mm`).
+    /// Returns whether a thread has not returned, so that the address space still belongs to the
+    /// process (`find_lock_task_mm`).
     pub(crate) fn has_memory(&self) -> bool {
         self.threads.load(Acquire) > 0
     }
-    /// Its threads are to return. Those that sleep, or wait for others, wake up to see it.
+    /// Makes the threads return. Wakes those that sleep or wait, so that they notice.
     pub(crate) fn kill(&self) {
         self.space.kill();
     }
@@ -71,24 +71,25 @@ impl<A: Machine> Process<A> {
     pub(crate) fn wait(&self) {
         self.over.wait();
     }
-    /// Waits for it on behalf of `caller`, who may be killed meanwhile. Whether it has ended.
+    /// Waits for the end of this process on behalf of `caller`, which may be killed meanwhile.
+    /// Returns whether it has ended.
     pub(crate) fn wait_for(&self, caller: &Self) -> bool {
         self.over.wait_unless(|| caller.is_stopped())
     }
-    /// How it has ended.
+    /// Returns how the process ended.
     pub(crate) fn exit(&self) -> Exit {
         if self.killed.load(Relaxed) { Exit::Killed } else { Exit::Returned }
     }
 }
 
 struct Slot<A: Machine> {
-    /// There until somebody has waited for its end.
+    /// Present until a caller has waited for the end of the process.
     process: Option<Arc<Process<A>>>,
     parent: ProcessId,
     waited_for: bool,
 }
 
-/// All processes of a run, by [`ProcessId`]. A number is never used twice.
+/// All processes of a run, indexed by [`ProcessId`]. A number is never reused.
 pub(crate) struct ProcessTable<A: Machine> {
     slots: Vec<Slot<A>>,
 }
@@ -108,15 +109,15 @@ impl<A: Machine> ProcessTable<A> {
         self.slots.push(slot);
         process
     }
-    /// How many processes there have been.
+    /// Returns the number of processes created so far.
     pub(crate) fn len(&self) -> u32 {
         self.slots.len() as u32
     }
-    /// The process, unless somebody has waited for its end.
+    /// Returns the process. `None`: a caller has already waited for its end.
     pub(crate) fn get(&self, id: ProcessId) -> Option<Arc<Process<A>>> {
         self.slots.get(id.0 as usize)?.process.clone()
     }
-    /// The child `id` of `parent`, for the first who waits for it.
+    /// Returns the child `id` of `parent`, to the first caller that waits for it.
     pub(crate) fn claim(&mut self, id: ProcessId, parent: ProcessId) -> Option<Arc<Process<A>>> {
         let slot = self.slots.get_mut(id.0 as usize)?;
         let own = slot.parent == parent && id != parent;
@@ -125,14 +126,14 @@ impl<A: Machine> ProcessTable<A> {
         }
         slot.process.clone()
     }
-    /// Somebody has waited for its end: nobody finds it any more.
+    /// Removes a process after a caller has waited for its end. Later look-ups fail.
     pub(crate) fn forget(&mut self, id: ProcessId) -> Option<Arc<Process<A>>> {
         self.slots.get_mut(id.0 as usize)?.process.take()
     }
 }
 
-/// Which process each task is in. A task asks only for itself, so this needs no lock, and takes no
-/// turn on a machine in virtual time.
+/// The process of each task. A task looks up only itself, so this needs no lock, and no turn on a
+/// machine in virtual time.
 pub(crate) struct Current<A: Machine> {
     tasks: Sparse<Inside<Process<A>>>,
 }
@@ -144,7 +145,7 @@ impl<A: Machine> Current<A> {
     fn slot(&self, task: TaskId) -> &Inside<Process<A>> {
         self.tasks.get_or_make(task.index(), |_| Inside::nothing())
     }
-    /// The calling task is in `process` for as long as `run` runs.
+    /// Runs `run` with the calling task in `process`.
     pub(crate) fn run<R>(
         &self,
         on: Backing<'_, A>,
@@ -153,7 +154,7 @@ impl<A: Machine> Current<A> {
     ) -> R {
         self.slot(A::current()).enter(process, || process.space.run(on, run))
     }
-    /// The process of the calling task. Panics in a task that is in none.
+    /// Returns the process of the calling task. Panics in a task without a process.
     pub(crate) fn process(&self) -> &Process<A> {
         // SAFETY: the slot is the calling task's, and the reference is used within a call that
         // `run` has made.

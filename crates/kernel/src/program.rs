@@ -1,4 +1,4 @@
-//! Calls about the machine, threads and processes.
+//! System calls on the machine, threads and processes.
 
 use crate::Kernel;
 use crate::descriptor::Descriptors;
@@ -83,7 +83,7 @@ impl<A: Machine> System for Kernel<A> {
         if !child.wait_for(self.current.process()) {
             return Err(Errno::Stopped);
         }
-        // Outside the lock: this may be the last to know it.
+        // Outside the lock: this may be the last reference to the process.
         let forgotten = self.processes.lock_irqsave().forget(process);
         drop(forgotten);
         Ok(child.exit())
@@ -156,7 +156,8 @@ impl<A: Machine> System for Kernel<A> {
 }
 
 impl<A: Machine> Kernel<A> {
-    /// Waits until a thread has returned, or the caller is woken and `over` is true.
+    /// Waits until a thread has returned. Returns early if the caller is woken while `over` is
+    /// true.
     pub(crate) fn join_unless(
         &self,
         thread: ThreadId,
@@ -182,16 +183,16 @@ impl<A: Machine> Kernel<A> {
         let meant = self.processes.lock_irqsave().get(process).ok_or(Errno::Srch)?;
         if meant.space.set_oom_adjustment(thousandths) { Ok(()) } else { Err(Errno::Inval) }
     }
-    /// A new process has its parent's. But the first process of all is never killed because of what
-    /// it is: what it starts begins with 0.
+    /// Gives a new process the adjustment of its parent. Children of the first process begin with 0
+    /// instead: the first process has the minimum so that it is never killed.
     fn inherit_oom_score_adj(&self, space: &Space<A>) {
         let parent = self.current.process();
         let first = parent.id == crate::INIT;
         let inherited = if first { 0 } else { parent.space.oom_adjustment() };
         space.set_oom_adjustment(inherited);
     }
-    /// Makes the stack of a new task, and then what else it needs (`copy_process`). The stack is
-    /// put back if that fails.
+    /// Allocates the stack of a new task, then calls `rest` for everything else that it needs
+    /// (`copy_process`). Returns the stack to the stack cache if that fails.
     fn with_stack<T>(
         &self,
         rest: impl FnOnce() -> Result<T, Errno>,
@@ -231,7 +232,7 @@ impl<A: Machine> Kernel<A> {
     ) -> ProcessId {
         let process = self.processes.lock_irqsave().insert(space, descriptors, parent);
         let id = process.id;
-        // Whoever ends the run looks at the parent's mark before the child's.
+        // The task that ends the run checks the parent's mark before the child's.
         if self.current.process().is_stopped() {
             process.kill();
         }
@@ -240,7 +241,7 @@ impl<A: Machine> Kernel<A> {
     }
 }
 
-/// What a process is made of.
+/// The parts of a new process.
 type Parts<A> = (Arc<Space<A>>, Descriptors<A, Process<A>>, Option<Stack>);
 
 fn refused(_: HotplugError) -> Errno {

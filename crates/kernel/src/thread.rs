@@ -1,4 +1,4 @@
-//! The table of a system's threads. A slot is never used twice in a run.
+//! The table of threads. A slot is never reused within a run.
 
 use crate::Kernel;
 use crate::process::{Process, TASKS_MAX};
@@ -9,49 +9,49 @@ use mmscale_arch::{Atomic, LockClass, Machine, TaskEntry, TaskId};
 use mmscale_mm::stack::Stack;
 use mmscale_system::{Body, ThreadId};
 
-/// What a machine is given to start a thread; the memory manager's own tasks have other numbers
-/// (see [`mmscale_mm::mm::MM_TASK`]).
+/// Returns the entry with which a machine starts a thread. The memory manager's own tasks have
+/// other numbers (see [`mmscale_mm::mm::MM_TASK`]).
 pub(crate) fn entry_of(thread: ThreadId) -> TaskEntry {
     TaskEntry(u64::from(thread.0))
 }
 
-/// The thread that a machine was given to start.
+/// Returns the thread for an entry that the machine starts.
 pub(crate) fn of_entry(entry: TaskEntry) -> ThreadId {
     ThreadId(entry.0 as u32)
 }
 
-/// What a thread begins with.
+/// The initial state of a thread.
 pub(crate) struct Start<A: Machine> {
-    /// Whose thread it is, and its stack. The first thread of all makes its process itself, and
-    /// has a stack that was never allocated (`init_stack`).
+    /// The thread's process and stack. `None` for the first thread, which creates its process
+    /// itself and has a stack that was never allocated (`init_stack`).
     pub(crate) process: Option<(Arc<Process<A>>, Option<Stack>)>,
     pub(crate) body: Body<Kernel<A>>,
 }
 
 struct Thread<A: Machine> {
-    /// There from when it was made until it has begun.
+    /// Present from creation until the thread starts.
     start: Option<Start<A>>,
     returned: bool,
-    /// Who waits for its end.
+    /// The task that waits for the end of the thread.
     waiter: Option<TaskId>,
 }
 
-/// All threads of a run, by [`ThreadId`].
+/// All threads of a run, indexed by [`ThreadId`].
 ///
-/// Locks: each thread has its own (class Other), held for moments, with nothing inside.
+/// Locks: each thread has its own (class Other), held briefly, with no other lock inside.
 pub(crate) struct ThreadTable<A: Machine> {
     threads: Sparse<SpinLock<A, Thread<A>>>,
-    /// How many there have been.
+    /// Number of threads created so far.
     made: A::AtomicU32,
 }
 
-/// What [`ThreadTable::wait`] found.
+/// Result of [`ThreadTable::wait`].
 pub(crate) enum Wait {
     /// The thread has returned.
     Over,
-    /// The caller is noted as its waiter: park, then ask again.
+    /// The caller is registered as the waiter: park, then call again.
     Park,
-    /// There is no such thread, or somebody else waits for it.
+    /// The thread does not exist, or another task waits for it.
     Invalid,
 }
 
@@ -59,7 +59,7 @@ impl<A: Machine> ThreadTable<A> {
     pub(crate) fn new() -> Self {
         Self { threads: Sparse::new(TASKS_MAX), made: A::AtomicU32::new(0) }
     }
-    /// How many threads there have been, those included that are just being made.
+    /// Returns the number of threads created so far, including those that are just being created.
     pub(crate) fn len(&self) -> usize {
         self.made.load(Acquire) as usize
     }
@@ -75,22 +75,22 @@ impl<A: Machine> ThreadTable<A> {
         };
         self.threads.get_or_make(thread.0 as usize, new).lock_irqsave()
     }
-    /// The thread begins.
+    /// Takes the initial state, when the thread starts.
     pub(crate) fn take_start(&self, thread: ThreadId) -> Option<Start<A>> {
         self.of(thread).start.take()
     }
-    /// Marks the thread as returned and says whom to wake.
+    /// Marks the thread as returned. Returns the task to wake.
     pub(crate) fn finish(&self, thread: ThreadId) -> Option<TaskId> {
         let mut found = self.of(thread);
         found.returned = true;
         found.waiter.take()
     }
-    /// The task `me` waits for `thread`, which exists, no more.
+    /// Unregisters the task `me` as the waiter of `thread`, which must exist.
     pub(crate) fn give_up(&self, thread: ThreadId, me: TaskId) {
         let mut found = self.of(thread);
         found.waiter = found.waiter.filter(|&other| other != me);
     }
-    /// One step of waiting for `thread` by the task `me`.
+    /// Executes one step of waiting for `thread` by the task `me`.
     pub(crate) fn wait(&self, thread: ThreadId, me: TaskId) -> Wait {
         if thread.0 as usize >= self.len() {
             return Wait::Invalid;

@@ -1,4 +1,4 @@
-//! Files that are whole or not there, and never another run's.
+//! Result files: written completely or not at all, without overwriting those of other runs.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use thiserror::Error;
 
-/// Why a file could not be written. Files that were there before are as they were.
+/// Why a file could not be written. Existing files are unchanged.
 #[derive(Debug, Error)]
 pub enum FolderError {
-    /// The path is a file's, or leads through one.
+    /// The path is, or leads through, a file.
     #[error("cannot write results to `{path}`: it is not a directory; give -o a directory")]
     NotADirectory {
-        /// The path.
+        /// The path of the directory.
         path: PathBuf,
     },
     /// A file of another run has the name.
@@ -23,38 +23,38 @@ pub enum FolderError {
          place, or give --replace to replace it"
     )]
     Exists {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The name is a directory's.
+    /// The name is that of a directory.
     #[error("cannot replace `{path}`: it is a directory; give -o another place")]
     IsADirectory {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The operating system returned an error.
     #[error("cannot write `{path}`: {source}; nothing is left half-written")]
     Io {
-        /// The directory or file.
+        /// The path of the directory or file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
-/// What happens to a file that has the name of a new one.
+/// Treatment of an existing file with the name of a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Existing {
-    /// It stays.
+    /// Keep the existing file.
     Keep,
-    /// The new one takes its place in one step. If it is a link, the link goes, and what it leads
-    /// to stays.
+    /// Replace it by the new file in one step. A link is replaced itself; its target stays.
     Replace,
 }
 
-/// A directory for results. It may be another user's: a temporary file has a random name and is
-/// made exclusively, links are never followed, and only a name that was asked for is replaced.
+/// A directory for results, which may belong to another user. A temporary file has a random name
+/// and is created exclusively, links are never followed, and a file is replaced only under a name
+/// that was asked for.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -64,15 +64,15 @@ pub struct Folder {
 /// A file that was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Written {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// The path that it should have had, where a file appeared there after [`Folder::free`] looked.
+    /// The requested path, if a file appeared there after the check in [`Folder::free`].
     pub instead_of: Option<PathBuf>,
 }
 
 impl Folder {
-    /// Makes the directory where it is missing, and tries to write there, so that a run does not
-    /// find out at its end that its results have no place.
+    /// Creates the directory if it is missing, and tests writing to it, so that a run does not fail
+    /// to store its results at its end.
     pub fn open(path: &Path, existing: Existing) -> Result<Self, FolderError> {
         if path.exists() && !path.is_dir() {
             return Err(FolderError::NotADirectory { path: path.to_owned() });
@@ -89,10 +89,10 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Looks, before a run, whether a file may be written under a name.
+    /// Checks, before a run, whether a file may be written under a name.
     pub fn free(&self, name: &str) -> Result<(), FolderError> {
         let path = self.path.join(name);
-        // Of the name itself: a link that leads nowhere is there too.
+        // Check the name itself: a dangling link exists, too.
         match (fs::symlink_metadata(&path), self.existing) {
             (Err(_), _) => Ok(()),
             (Ok(_), Existing::Keep) => Err(FolderError::Exists { path }),
@@ -103,8 +103,8 @@ impl Folder {
         }
     }
 
-    /// Writes a file: under a random name first, on to the disk, then renamed. If a file has its
-    /// name by now and is to stay, the new one gets a number in its name.
+    /// Writes a file under a random name, syncs it to disk, then renames it. If another file has
+    /// the name by then and [`Existing::Keep`] applies, the new name gets a number.
     pub fn write(&self, name: &str, contents: &str) -> Result<Written, FolderError> {
         self.write_with(name, |file| file.write_all(contents.as_bytes()))
     }
@@ -121,14 +121,14 @@ impl Folder {
             fill(temporary.as_file_mut())?;
             temporary.as_file().sync_all()?;
             let written = self.publish(temporary, &path)?;
-            // The new name is in the directory; a crash must not take it back.
+            // Sync the directory too, so that a crash cannot undo the rename.
             File::open(&self.path)?.sync_all()?;
             Ok(written)
         })();
         whole.map_err(|source| FolderError::Io { path, source })
     }
 
-    /// A new file, readable as others of this user are.
+    /// Creates a file with the permissions that other files of this user get.
     fn temporary(&self) -> io::Result<NamedTempFile> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".mmscale-").suffix(".part").permissions(Permissions::from_mode(0o666));
@@ -158,7 +158,7 @@ impl Folder {
     }
 }
 
-/// `run.json`, `run.2.json` and so on.
+/// Returns `run.json`, `run.2.json` and so on.
 fn numbered(path: &Path, number: u32) -> PathBuf {
     match (number, path.extension().and_then(|extension| extension.to_str())) {
         (1, _) => path.to_owned(),
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(names(root.path()).len(), 3);
     }
 
-    /// What another user can plant at the name: nothing that it leads to is written.
+    /// Links and pipes that another user plants at the name: their targets must not be written.
     #[test]
     fn links_and_pipes_at_the_name_lead_nowhere() {
         for existing in [Existing::Keep, Existing::Replace] {

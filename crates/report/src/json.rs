@@ -1,8 +1,8 @@
-//! Records as JSON.
+//! Documents as JSON.
 
 use mmscale_document::Document;
 
-/// A document on one line, newline included.
+/// Formats a document as one line of JSON, including the newline.
 pub fn json_line(document: &Document) -> String {
     let mut line =
         serde_json::to_string(document).expect("a document has text keys and finite numbers");

@@ -1,8 +1,8 @@
-//! Records as text and JSON.
+//! Documents as text and JSON.
 //!
-//! A report knows records and nothing of machines: what a study wants to say about itself comes in
-//! [`Notes`]. The text form fits 72 columns, to be pasted into a mail; the JSON form is one
-//! document a line. [`Folder`] puts either into files, whole or not at all.
+//! A report depends on documents only, not on machines. A study adds to its report by [`Notes`].
+//! The text form fits 72 columns, so that it can be pasted into a mail. The JSON form has one
+//! document per line. [`Folder`] writes either to files, completely or not at all.
 
 pub mod figure;
 mod folder;

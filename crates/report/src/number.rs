@@ -1,7 +1,7 @@
-//! Numbers for readers: four digits and a unit that suits them.
+//! Numbers for readers: four digits and a suitable unit.
 
-/// A value with about four significant digits, scaled to a unit of convenient size: `199.4ms` of
-/// `ns`, `1.5MiB` of `bytes`, `12.35M` of anything else.
+/// Formats a value with about four significant digits in a unit of convenient size: `199.4ms` for
+/// `ns`, `1.5MiB` for `bytes`, `12.35M` for any other unit.
 pub(crate) fn scaled(value: f64, unit: &str) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -12,7 +12,7 @@ pub(crate) fn scaled(value: f64, unit: &str) -> String {
         _ => &[(1.0, ""), (1e5, "k"), (1e6, "M"), (1e9, "G")],
     };
     let &(from, name) = steps.iter().rev().find(|s| value.abs() >= s.0).unwrap_or(&steps[0]);
-    // Counts become thousands late, because five digits are still read at a glance.
+    // Counts below 100,000 are not scaled to thousands, because five digits are still easy to read.
     let size = if name == "k" { 1e3 } else { from };
     if size == 1.0 {
         return format!("{}{name}", digits(value));
@@ -20,7 +20,7 @@ pub(crate) fn scaled(value: f64, unit: &str) -> String {
     format!("{}{name}", four_digits(value / size))
 }
 
-/// About four significant digits; whole numbers below 100,000 in full.
+/// Formats about four significant digits; whole numbers below 100,000 in full.
 pub(crate) fn digits(x: f64) -> String {
     let size = x.abs();
     if x.fract() == 0.0 && size < 1e5 { format!("{x:.0}") } else { four_digits(x) }
@@ -39,12 +39,12 @@ fn four_digits(x: f64) -> String {
     format!("{x:.decimals$}")
 }
 
-/// A share in percent, without decimals from 10 on: `0.4%`, `12%`.
+/// Formats a share in percent, without decimals above 10: `0.4%`, `12%`.
 pub(crate) fn percent(x: f64) -> String {
     if x < 9.95 { format!("{x:.1}%") } else { format!("{x:.0}%") }
 }
 
-/// A change in percent, signed: `-86.6%`, `+1203%`.
+/// Formats a signed change in percent: `-86.6%`, `+1203%`.
 pub(crate) fn change(x: f64) -> String {
     if x.abs() < 0.05 {
         "0.0%".to_owned()

@@ -1,4 +1,4 @@
-//! The text form, as people paste it.
+//! Tests of the text form.
 
 use std::collections::BTreeMap;
 
@@ -160,7 +160,7 @@ fn the_live_kernel_does_not_tell_how_often_a_lock_was_taken() {
     let rows =
         text.lines().filter(|line| line.starts_with("  stock  ") || line.starts_with("  numa  "));
     let taken: Vec<_> = rows.map(|row| row.split_whitespace().nth(1).unwrap()).collect();
-    // Two functions and their sum, of two arms each.
+    // Two functions and their sum, for two arms each.
     assert_eq!(taken, ["-"; 6], "{text}");
 }
 
@@ -281,14 +281,14 @@ fn histograms_have_arms_side_by_side_and_sections_say_what_they_waited_for() {
     assert_eq!(shown, wanted, "{text}");
 }
 
-/// The lines of a document's header.
+/// Returns the lines of a document's header.
 fn header(change: impl FnOnce(&mut Document)) -> String {
     let mut document = document(vec![arm("stock", 1.0), arm("phased", 0.1)]);
     change(&mut document);
     let text = text(&document, &notes());
     assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
     let header = text.split_once("\n\n").expect("an empty line").0;
-    // A line that goes on has no key.
+    // A continued line has no key.
     header.replace("\n          ", " ")
 }
 
@@ -299,7 +299,8 @@ fn shaped(cpus: u32, topology: Topology) -> String {
     })
 }
 
-/// Without these lines, a curve over CPUs compares machines of other kinds, and no reader can tell.
+/// Without these lines, a curve over CPU counts would compare machines of different topologies, and
+/// no reader could tell.
 #[test]
 fn groups_of_cpus_that_are_not_the_profiles_are_said() {
     let own = Some(Groups { cpus: 512, nodes: 2, cache_cpus: 16, core_threads: 2 });

@@ -1,44 +1,45 @@
-//! Why a call did not do what was asked.
+//! Errors of system calls.
 
-/// Why a call failed. Names and meanings are those of the manual pages; the last three are not
-/// error numbers but what ends a program.
+/// Why a call failed. Names and meanings are those of the manual pages. The last three variants are
+/// not error numbers but events that end a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Errno {
-    /// The mapping does not allow it.
+    /// The mapping does not allow the access.
     Acces,
-    /// Pages could not be locked, or something is short for the moment.
+    /// Pages could not be locked, or a resource is temporarily short.
     Again,
-    /// It is no descriptor of the process, or not one for this.
+    /// Not a descriptor of the process, or one of the wrong kind.
     Badf,
     /// A page is in use.
     Busy,
-    /// There is no such child.
+    /// No such child process.
     Child,
-    /// Something is mapped there already.
+    /// The address range is already mapped.
     Exist,
-    /// Nothing is mapped there.
+    /// The address is not mapped.
     Fault,
-    /// A signal came meanwhile.
+    /// A signal arrived during the call.
     Intr,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     Inval,
-    /// Some pages could not be moved, or could not be read.
+    /// Pages could not be moved or read.
     Io,
-    /// Out of memory, no room, or pages that are not mapped.
+    /// Out of memory or address space, or the range is not fully mapped.
     Nomem,
-    /// It cannot be mapped.
+    /// The object cannot be mapped.
     Nodev,
-    /// It would end beyond what a number can hold.
+    /// The end of the range is not representable.
     Overflow,
-    /// Not allowed.
+    /// The operation is not permitted.
     Perm,
-    /// There is no such process.
+    /// No such process.
     Srch,
-    /// SIGSEGV: an access to memory that is not mapped, or not for this.
+    /// SIGSEGV: an access to memory that is not mapped, or that the mapping does not allow.
     Segv,
     /// SIGBUS: an access to a page that could not be read from swap, or beyond the end of a file.
     Bus,
-    /// SIGKILL, or the run is over: the program returns now. Every call says so from then on.
+    /// SIGKILL, or the run is over: the program must return now. All later calls fail with this
+    /// error, too.
     Stopped,
 }
 

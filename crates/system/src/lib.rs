@@ -1,8 +1,8 @@
-//! The upper waist: what a program can ask of an operating system.
+//! The upper waist: what a program can request from an operating system.
 //!
-//! One workload source is written against [`System`] and runs on every machine: simulated, real
-//! threads, the live kernel. What the calls do and which errors they give is what the manual pages
-//! say; a conformance suite asks the same of every machine.
+//! A workload is written once against [`System`] and runs on every machine: simulated, real
+//! threads, the live kernel. Semantics and errors of the calls are those of the manual pages. One
+//! conformance suite checks them on every machine.
 
 #![no_std]
 
@@ -24,99 +24,107 @@ pub use process::{CpuTime, Exit, Fd, Priority, ProcessId, ThreadId, ThreadSpec};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// What a thread runs.
+/// The body of a thread.
 pub type Body<S> = Box<dyn FnOnce(&S) + Send>;
 
-/// An operating system, as its programs see it. Each call may take a scheduling turn. After the
-/// caller's process was killed, and after the first thread of the run has returned, every call says
-/// [`Errno::Stopped`].
+/// An operating system, as its programs see it. Each call may take a scheduling turn. All calls
+/// fail with [`Errno::Stopped`] after the caller's process was killed, and after the first thread
+/// of the run has returned.
 ///
-/// Addresses of ranges must begin a page, and lengths are rounded up to pages, but where it says
-/// otherwise: [`Errno::Inval`] if not.
+/// Unless stated otherwise, the address of a range must be page-aligned ([`Errno::Inval`] if not),
+/// and its length is rounded up to pages.
 pub trait System: Sized + 'static {
     // -- The machine.
 
-    /// How many CPUs there are.
+    /// Returns the number of CPUs.
     fn cpus(&self) -> usize;
-    /// How many memory nodes there are.
+    /// Returns the number of memory nodes.
     fn nodes(&self) -> usize;
-    /// Monotonic time in ns.
+    /// Returns monotonic time in ns.
     fn clock_ns(&self) -> u64;
-    /// The CPU time that the calling process has used until now; `None` where the machine keeps its
-    /// own books of that.
+    /// Returns the CPU time used by the calling process. `None` if the machine accounts CPU time
+    /// itself.
     fn cpu_time(&self) -> Option<CpuTime> {
         None
     }
     /// Sleeps for at least `ns`, or until the caller's process is killed.
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno>;
-    /// Computes for `ns` of CPU time without asking for anything.
+    /// Computes for `ns` of CPU time without a system call.
     fn compute_ns(&self, ns: u64) -> Result<(), Errno>;
-    /// Takes a CPU offline. `Inval` for the last one.
+    /// Takes a CPU offline. `Inval` for the last online CPU.
     fn cpu_offline(&self, cpu: usize) -> Result<(), Errno>;
-    /// Takes a CPU online again.
+    /// Brings a CPU back online.
     fn cpu_online(&self, cpu: usize) -> Result<(), Errno>;
 
     // -- Threads and processes.
 
-    /// Starts a thread of the calling process. `Inval` if the CPU does not exist; `Nomem` if there
-    /// is no memory for its stack.
+    /// Starts a thread of the calling process. `Inval`: the CPU does not exist. `Nomem`: no memory
+    /// for the stack.
     fn spawn(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ThreadId, Errno>;
-    /// Waits until a thread has returned. `Inval` if there is no such thread, or somebody waits for
-    /// it already; [`Errno::Stopped`] if the caller's process is killed meanwhile.
+    /// Waits until a thread has returned. `Inval`: there is no such thread, or another thread
+    /// already waits for it. [`Errno::Stopped`]: the caller's process was killed meanwhile.
     fn join(&self, thread: ThreadId) -> Result<(), Errno>;
-    /// Starts a process with nothing mapped. `Nomem` if there is no memory for it.
+    /// Starts a process with an empty address space. `Nomem`: no memory for the process.
     fn process(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno>;
-    /// Starts a process with a copy of the caller's memory. `Nomem` if there is no memory for it.
+    /// Starts a process with a copy of the caller's memory. `Nomem`: no memory for the process.
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno>;
-    /// Waits until all threads of a process that the caller has started have returned, and all that
-    /// it had is given back. `Child` if there is no such process, somebody has waited for it
-    /// already, or it is the caller's own. [`Errno::Stopped`] if the caller's process is killed
-    /// meanwhile; who was told to stop may still ask for a process that has ended.
+    /// Waits until all threads of a child process have returned and its resources are freed.
+    /// `Child`: there is no such child, its end was already waited for, or it is the calling
+    /// process. [`Errno::Stopped`]: the caller's process was killed meanwhile. A stopped caller may
+    /// still wait for a process that has already ended.
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno>;
-    /// Ends a process: its threads are told to return. `Srch` if there is no such process, or
-    /// somebody has waited for its end.
+    /// Kills a process: its threads return at their next call. `Srch`: there is no such process, or
+    /// its end was already waited for.
     fn kill(&self, process: ProcessId) -> Result<(), Errno>;
-    /// Opens a descriptor of a process, whosever child it is, that goes on to mean this one
-    /// (`pidfd_open`). `Srch` if there is no such process, or somebody has waited for its end.
+    /// Opens a descriptor that refers to a process (`pidfd_open`), whether or not it is a child.
+    /// The descriptor keeps referring to this process. `Srch`: there is no such process, or its end
+    /// was already waited for.
     fn pidfd_open(&self, process: ProcessId) -> Result<Fd, Errno>;
-    /// Closes a descriptor of the caller's process. `Badf` if it has no such one.
+    /// Closes a descriptor of the caller's process. `Badf`: it has no such descriptor.
     fn close(&self, fd: Fd) -> Result<(), Errno>;
-    /// Takes the pages of a dying process out of its memory, on the caller's CPU and beside its own
-    /// exit (`process_mrelease`). `Badf`: `process` is no descriptor of a process. `Srch`: the
-    /// process has no memory any more, as its last thread has returned. `Inval`: it is not dying,
-    /// or `flags` is not 0. `Again`: some pages could not be taken out now. `Intr`: the caller was
-    /// killed while it waited.
+    /// Reaps the memory of a dying process on the caller's CPU, concurrently with its own exit
+    /// (`process_mrelease`).
+    /// - `Badf`: `process` is not a descriptor of a process.
+    /// - `Srch`: the process has no memory, because its last thread has returned.
+    /// - `Inval`: the process is not dying, or `flags` is not 0.
+    /// - `Again`: some pages could not be reaped now.
+    /// - `Intr`: the caller was killed while it waited.
     fn process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno>;
-    /// Sets by how many thousandths of all memory a process is more (or less) likely to be killed
-    /// when there is none: -1000, never, to 1000 (`/proc/PID/oom_score_adj`). Processes that it
-    /// starts inherit it. `Inval`: not in that range. `Srch`: there is no such process, or somebody
-    /// has waited for its end.
+    /// Sets how much more (or less) likely the OOM killer chooses a process, in thousandths of all
+    /// memory: from -1000 (never) to 1000 (`/proc/PID/oom_score_adj`). Children inherit the value.
+    /// `Inval`: the value is out of range. `Srch`: there is no such process, or its end was already
+    /// waited for.
     fn set_oom_score_adj(&self, process: ProcessId, thousandths: i32) -> Result<(), Errno>;
-    /// The calling process.
+    /// Returns the calling process.
     fn own_process(&self) -> ProcessId;
 
     // -- Memory of the calling process.
 
-    /// Makes a file of `bytes` bytes in memory, all zeros, and opens it (`memfd_create`). It is
-    /// there until it is closed everywhere, and no process that has mapped it is left. `Overflow`:
-    /// it would be larger than the machine can say.
+    /// Creates a file of `bytes` zero bytes in memory and opens it (`memfd_create`). The file
+    /// exists until all its descriptors are closed and no process maps it. `Overflow`: the machine
+    /// cannot represent the size.
     fn file(&self, bytes: u64) -> Result<Fd, Errno>;
-    /// Maps memory. `Badf`, `Nodev`: it is no descriptor, or not of a file. `Overflow`: the part
-    /// would end beyond all numbers. A part may reach beyond the end of its file: an access there
-    /// is [`Errno::Bus`]. `Inval`: no bytes, or an offset that is none of a page. `Nomem`: no room,
-    /// no memory, too many mappings. `Exist`: something is where nothing was to be. `Again`: more
-    /// would be locked than may be.
+    /// Maps memory. A part of a file may reach beyond the end of the file; an access there fails
+    /// with [`Errno::Bus`].
+    /// - `Badf`, `Nodev`: not a descriptor, or not one of a file.
+    /// - `Overflow`: the end of the part is not representable.
+    /// - `Inval`: the length is 0, or the offset is not page-aligned.
+    /// - `Nomem`: no address range, no memory, or too many mappings.
+    /// - `Exist`: the range of [`Place::Free`] is already mapped.
+    /// - `Again`: the limit of locked memory would be exceeded.
     fn mmap(&self, spec: MapSpec) -> Result<Addr, Errno>;
-    /// Unmaps a range, whatever is in it. `Inval`: no bytes. `Nomem`: it would cut a mapping in
-    /// two, and there is no memory for that or too many mappings.
+    /// Unmaps a range, which may be partly unmapped. `Inval`: the length is 0. `Nomem`: a mapping
+    /// would have to be split, and there is no memory or there are too many mappings.
     fn munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno>;
-    /// Changes what may be done with a range. `Nomem`: not all of it is mapped, or as for
+    /// Changes the protection of a range. `Nomem`: the range is not fully mapped, or as for
     /// [`System::munmap`].
     fn mprotect(&self, at: Addr, bytes: u64, prot: Prot) -> Result<(), Errno>;
-    /// Resizes or moves a mapping. `Inval`: nothing is left, ranges overlap, or
-    /// [`MayMove::Leave`] with another size. `Fault`: the old range is not all in one mapping.
-    /// `Again`: more would be locked than may be. `Nomem`: it cannot grow where it is and may not
-    /// move, no memory, too many mappings.
+    /// Resizes or moves a mapping.
+    /// - `Inval`: the new length is 0, the ranges overlap, or [`MayMove::Leave`] with another size.
+    /// - `Fault`: the old range is not within one mapping.
+    /// - `Again`: the limit of locked memory would be exceeded.
+    /// - `Nomem`: the mapping cannot grow in place and may not move, no memory, or too many
+    ///   mappings.
     fn mremap(
         &self,
         at: Addr,
@@ -124,25 +132,27 @@ pub trait System: Sized + 'static {
         new_bytes: u64,
         may_move: MayMove,
     ) -> Result<Addr, Errno>;
-    /// Gives advice. `Nomem`: not all of the range is mapped; what is, was advised. `Inval`: it is
-    /// not for such memory, as what lets pages go is not for locked ones. No bytes are no error.
+    /// Gives advice on a range. An empty range is not an error. `Nomem`: the range is not fully
+    /// mapped; the advice was applied to the mapped part. `Inval`: the advice does not apply to
+    /// such memory, such as advice that drops pages to locked pages.
     fn madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno>;
-    /// Locks a range in memory; its ends are moved outwards to pages. `Nomem`: not all of it is
-    /// mapped, or more would be locked than may be. `Again`: there is no memory for all of it.
-    /// `Perm`: the process may lock nothing.
+    /// Locks a range in memory. The range is extended to whole pages. `Nomem`: the range is not
+    /// fully mapped, or the limit of locked memory would be exceeded. `Again`: there is not enough
+    /// memory. `Perm`: the process may not lock memory.
     fn mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno>;
-    /// Lets a range go. Its ends are moved outwards to pages. `Nomem`: not all of it is mapped.
+    /// Unlocks a range. The range is extended to whole pages. `Nomem`: the range is not fully
+    /// mapped.
     fn munlock(&self, at: Addr, bytes: u64) -> Result<(), Errno>;
-    /// New pages of a range come from `node`, and those that are there may be moved. `Inval`: there
-    /// is no such node. `Fault`: not all of it is mapped. `Io`: with [`Present::MoveAll`], a page
-    /// could not be moved.
+    /// Binds new pages of a range to `node`; `present` decides about existing pages. `Inval`: there
+    /// is no such node. `Fault`: the range is not fully mapped. `Io`: with [`Present::MoveAll`], a
+    /// page could not be moved.
     fn mbind(&self, at: Addr, bytes: u64, node: usize, present: Present) -> Result<(), Errno>;
-    /// Which pages of a range are in memory. `Nomem`: not all of it is mapped.
+    /// Returns which pages of a range are in memory. `Nomem`: the range is not fully mapped.
     fn mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno>;
-    /// Writes a word to the beginning of a page. An access to a page that is there is no call: only
-    /// one that faults notices that its process is to end. `Segv`, `Bus`; `Nomem` where there is no
-    /// memory and nobody to kill for it.
+    /// Writes a word to the beginning of a page. An access to a present page is not a call: only an
+    /// access that faults returns [`Errno::Stopped`]. `Segv`, `Bus`: see [`Errno`]. `Nomem`: there
+    /// is no memory, and the OOM killer found no victim.
     fn write(&self, page: Addr, word: u64) -> Result<(), Errno>;
-    /// Reads the word back: 0 where nobody has written.
+    /// Reads the word at the beginning of a page; 0 if it was never written.
     fn read(&self, page: Addr) -> Result<u64, Errno>;
 }

@@ -1,4 +1,4 @@
-//! What programs say about memory.
+//! Arguments of the system calls on memory.
 
 use crate::Fd;
 
@@ -12,90 +12,91 @@ pub const HUGE_BYTES: u64 = 2 << 20;
 pub struct Addr(pub u64);
 
 impl Addr {
-    /// The address `bytes` further on.
+    /// Returns the address `bytes` higher.
     #[must_use]
     pub const fn offset(self, bytes: u64) -> Self {
         Self(self.0.wrapping_add(bytes))
     }
-    /// The address of the page `pages` further on.
+    /// Returns the address `pages` pages higher.
     #[must_use]
     pub const fn page(self, pages: u64) -> Self {
         self.offset(pages * PAGE_BYTES)
     }
 }
 
-/// What a program may do with its pages.
+/// Access that a mapping allows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Prot {
-    /// Nothing (`PROT_NONE`).
+    /// No access (`PROT_NONE`).
     None,
-    /// Read (`PROT_READ`).
+    /// Read access (`PROT_READ`).
     Read,
-    /// Read and write (`PROT_READ | PROT_WRITE`).
+    /// Read and write access (`PROT_READ | PROT_WRITE`).
     ReadWrite,
 }
 
-/// Where a mapping goes.
+/// The address of a new mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Anywhere.
+    /// Any free range.
     Any,
-    /// There if nothing is there, anywhere otherwise.
+    /// This address if the range is free, any free range otherwise.
     Hint(Addr),
-    /// There, in place of whatever is there (`MAP_FIXED`).
+    /// This address; existing mappings there are replaced (`MAP_FIXED`).
     Fixed(Addr),
-    /// There, if nothing is there (`MAP_FIXED_NOREPLACE`).
+    /// This address; fails if the range is already mapped (`MAP_FIXED_NOREPLACE`).
     Free(Addr),
 }
 
-/// When the pages of a mapping come.
+/// When the pages of a mapping are allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Populate {
-    /// When they are touched.
+    /// On first access.
     OnTouch,
     /// Before mmap returns (`MAP_POPULATE`), as far as there is memory.
     Now,
-    /// The same, and they stay in memory (`MAP_LOCKED`).
+    /// Before mmap returns, and the pages are locked in memory (`MAP_LOCKED`).
     Locked,
 }
 
-/// Who sees what is written to a mapping of a file.
+/// Visibility of writes to a mapping of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Share {
-    /// The process alone (`MAP_PRIVATE`).
+    /// Visible to the process only (`MAP_PRIVATE`).
     Private,
-    /// All who map the file (`MAP_SHARED`).
+    /// Visible to all processes that map the file (`MAP_SHARED`).
     Shared,
 }
 
 /// A part of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FilePart {
-    /// The file.
+    /// The descriptor of the file.
     pub fd: Fd,
-    /// Where the part begins in it, in bytes: at a page.
+    /// Offset of the part in the file, in bytes; page-aligned.
     pub offset: u64,
-    /// Who sees what is written.
+    /// Visibility of writes.
     pub share: Share,
 }
 
-/// What is asked of mmap: anonymous memory, which is private, or a part of a file.
+/// Arguments of mmap: private anonymous memory, or a part of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapSpec {
-    /// Where.
+    /// The address of the mapping.
     pub place: Place,
-    /// How much; a part of a page counts as a page.
+    /// Length in bytes; rounded up to pages.
     pub bytes: u64,
-    /// What for.
+    /// Access that the mapping allows.
     pub prot: Prot,
-    /// When.
+    /// When pages are allocated.
     pub populate: Populate,
-    /// Of which file; `None`: anonymous memory.
+    /// The part of a file to map; `None` for anonymous memory.
     pub file: Option<FilePart>,
 }
 
 impl MapSpec {
-    /// Memory for reading and writing, anywhere, whose pages come when they are touched.
+    /// Anonymous memory of `bytes` bytes: readable and writable, at any address, populated on
+    /// access.
     pub const fn new(bytes: u64) -> Self {
         Self {
             place: Place::Any,
@@ -105,41 +106,41 @@ impl MapSpec {
             file: None,
         }
     }
-    /// The same with its pages.
+    /// Anonymous memory of `bytes` bytes that is populated before mmap returns.
     pub const fn populated(bytes: u64) -> Self {
         Self { populate: Populate::Now, ..Self::new(bytes) }
     }
-    /// Of a file.
+    /// Maps a part of a file instead.
     #[must_use]
     pub const fn of(self, fd: Fd, offset: u64, share: Share) -> Self {
         Self { file: Some(FilePart { fd, offset, share }), ..self }
     }
-    /// At `place`.
+    /// Sets the address.
     #[must_use]
     pub const fn at(self, place: Place) -> Self {
         Self { place, ..self }
     }
-    /// For `prot`.
+    /// Sets the protection.
     #[must_use]
     pub const fn prot(self, prot: Prot) -> Self {
         Self { prot, ..self }
     }
 }
 
-/// Where mremap may put pages.
+/// Where mremap may move a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MayMove {
-    /// Where they are.
+    /// Not at all; the mapping can only be resized in place.
     No,
-    /// Anywhere (`MREMAP_MAYMOVE`).
+    /// To any free range (`MREMAP_MAYMOVE`).
     Anywhere,
-    /// There, in place of whatever is there (`MREMAP_FIXED`).
+    /// To this address; existing mappings there are replaced (`MREMAP_FIXED`).
     To(Addr),
-    /// Anywhere; the old range stays mapped, and is empty (`MREMAP_DONTUNMAP`).
+    /// To any free range; the old range stays mapped, without pages (`MREMAP_DONTUNMAP`).
     Leave,
 }
 
-/// What a program says of its pages (`madvise`).
+/// Advice on the use of pages (`madvise`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Advice {
     /// `MADV_DONTNEED`.
@@ -173,7 +174,7 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// All advice that there is.
+    /// All variants.
     pub const ALL: [Self; 14] = [
         Self::DontNeed,
         Self::Free,
@@ -195,19 +196,19 @@ impl Advice {
 /// Which pages mlock locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockWhat {
-    /// All of the range, now.
+    /// All pages of the range, populated immediately.
     Everything,
-    /// Those that are there, and others when they are touched (`MLOCK_ONFAULT`).
+    /// Present pages, and others on first access (`MLOCK_ONFAULT`).
     OnFault,
 }
 
-/// What mbind does with pages that are elsewhere.
+/// Treatment of pages on other nodes by mbind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Present {
     /// They stay.
     Stay,
-    /// They are moved, as far as that goes (`MPOL_MF_MOVE`).
+    /// They are moved where possible (`MPOL_MF_MOVE`).
     Move,
-    /// They are moved; the call fails if one is not (`MPOL_MF_MOVE | MPOL_MF_STRICT`).
+    /// They are moved; the call fails if one cannot be moved (`MPOL_MF_MOVE | MPOL_MF_STRICT`).
     MoveAll,
 }

@@ -1,8 +1,8 @@
-//! Types that processes may share: data that means the same in each of them.
+//! Types that processes may share: data with the same meaning in each process.
 
 use crate::{CpuTime, ProcessId};
 
-/// Types whose values are data alone, with nothing in them that points anywhere.
+/// Types whose values are pure data, without pointers.
 ///
 /// ```
 /// fn shared<T: mmscale_system::Plain>(value: T) -> T {
@@ -35,7 +35,7 @@ use crate::{CpuTime, ProcessId};
 /// shared(std::process::id as fn() -> u32);
 /// ```
 ///
-/// A struct gets this trait from [`plain!`](crate::plain!), which looks at the type of each field.
+/// A struct gets this trait from [`plain!`](crate::plain!), which checks the type of each field.
 ///
 /// # Safety
 /// A value holds no pointer, reference, function, descriptor or anything else that means something
@@ -60,8 +60,8 @@ unsafe impl<A: Plain, B: Plain> Plain for (A, B) {}
 // SAFETY: three values of plain types.
 unsafe impl<A: Plain, B: Plain, C: Plain> Plain for (A, B, C) {}
 
-/// Makes structs [`Plain`] of which all fields are: each is named, and one that is not plain or
-/// not named is an error.
+/// Implements [`Plain`] for structs whose fields are all plain. All fields must be listed; a field
+/// that is not plain or not listed is a compile error.
 ///
 /// ```
 /// #[derive(Clone, Copy)]
@@ -106,10 +106,10 @@ macro_rules! plain {
                 let $type { $($field: _),* } = value;
                 $(is_plain(&value.$field);)*
             }
-            // Looked at by the compiler, called by no code.
+            // Type-checked, never called.
             let _: fn(&$type) = all_fields_are_plain;
         };
-        // SAFETY: a struct of plain fields, all of which were looked at above.
+        // SAFETY: all fields of the struct are plain, as checked above.
         unsafe impl $crate::Plain for $type {}
     )*};
 }

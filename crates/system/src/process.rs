@@ -1,15 +1,15 @@
 //! Processes and threads.
 
-/// A thread that was started.
+/// The number of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ThreadId(pub u32);
 
-/// A process that was started.
+/// The number of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessId(pub u32);
 
-/// A descriptor: what a process calls something that it has opened. The lowest free number is
-/// taken, so a number that was closed is used again. A fork has the same descriptors, any other new
+/// A descriptor: the number of an object that a process has opened. The lowest free number is used,
+/// so the number of a closed descriptor is reused. A fork inherits the descriptors; any other new
 /// process has none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fd(pub u32);
@@ -19,25 +19,25 @@ pub struct Fd(pub u32);
 pub enum Priority {
     /// Shares its CPU in time slices.
     Fair,
-    /// Runs until it blocks; a larger number goes first.
+    /// Runs until it blocks; larger numbers have priority.
     RealTime(u8),
 }
 
 /// Where and how a new thread runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ThreadSpec {
-    /// The CPU it starts on, below [`System::cpus`](crate::System::cpus).
+    /// The CPU on which the thread starts, below [`System::cpus`](crate::System::cpus).
     pub cpu: usize,
-    /// How it is scheduled.
+    /// The scheduling priority.
     pub priority: Priority,
 }
 
 impl ThreadSpec {
-    /// A fair thread on `cpu`.
+    /// A thread with [`Priority::Fair`] on `cpu`.
     pub const fn on(cpu: usize) -> Self {
         Self { cpu, priority: Priority::Fair }
     }
-    /// The same thread as a real-time one; a larger number goes first.
+    /// Returns this specification with [`Priority::RealTime`]; larger numbers have priority.
     #[must_use]
     pub const fn real_time(self, level: u8) -> Self {
         Self { priority: Priority::RealTime(level), ..self }
@@ -47,17 +47,17 @@ impl ThreadSpec {
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// Its threads returned.
+    /// All its threads returned.
     Returned,
     /// It was killed.
     Killed,
 }
 
-/// CPU time of a process.
+/// CPU time used by a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuTime {
-    /// In its own code, in ns.
+    /// Time in user mode, in ns.
     pub user_ns: u64,
-    /// In the system, in ns.
+    /// Time in kernel mode, in ns.
     pub system_ns: u64,
 }

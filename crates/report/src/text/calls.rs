@@ -1,5 +1,4 @@
-//! Where CPU time went: call trees, arms side by side, each function with what it calls and by
-//! itself.
+//! CPU time as call trees, arms side by side. Each function has its time with and without callees.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +6,18 @@ use mmscale_document::{ArmRecord, Document};
 
 use super::{cut, wrap};
 
-/// Columns of a function's name, and of each figure.
+/// Columns of a function's name, and of each number.
 const NAME: usize = 30;
 const FIGURE: usize = 7;
-/// Arms that fit beside each other.
+/// Maximum number of arms side by side.
 const ARMS: usize = 3;
-/// A function is shown if some arm spends this share of its tree in it.
+/// Minimum share of its tree that a function must have in some arm to be shown.
 const SHOWN_SHARE: f64 = 0.005;
 
-/// A call path in one arm: in all, and by itself, in ms of one run.
+/// Time of a call path in one arm: with and without callees, in ms per run.
 type Times = (f64, f64);
 
-/// The lines on calls; none where nothing was measured.
+/// Returns the lines on CPU time; none if it was not collected.
 pub(super) fn lines(document: &Document) -> Vec<String> {
     if document.arms.iter().all(|arm| arm.calls.is_empty()) {
         return vec![];
@@ -44,7 +43,8 @@ fn head(arms: &[ArmRecord]) -> [String; 2] {
     [names, kinds]
 }
 
-/// The functions of some arms, callees under their callers, in the order of the first arm's times.
+/// Returns the lines of all trees, callees under their callers, ordered by the times of the first
+/// arm.
 fn tree(arms: &[ArmRecord]) -> Vec<String> {
     let mut paths = BTreeMap::<&[String], Vec<Times>>::new();
     for (at, arm) in arms.iter().enumerate() {
@@ -62,7 +62,7 @@ fn tree(arms: &[ArmRecord]) -> Vec<String> {
     lines
 }
 
-/// What a path's last function calls, with the longest first.
+/// Returns the callees of the last function of a path, the longest first.
 fn children<'a>(
     paths: &'a BTreeMap<&'a [String], Vec<Times>>,
     of: &[String],

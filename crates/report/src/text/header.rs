@@ -1,4 +1,4 @@
-//! What was run, where and how.
+//! The header: what was run, where and how.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use mmscale_document::{ArmRecord, Document, FailureRecord, Groups, On, ParamValu
 use super::{Notes, WIDTH, cut, wrap};
 use crate::number::scaled;
 
-/// The header, with an empty line at its end.
+/// Returns the header, which ends with an empty line.
 pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     let mut lines = wrap(&format!("{}: {}", document.study, notes.summary), "", "  ");
     let mut entry = |key: &str, text: String| {
@@ -15,7 +15,7 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     };
     let machine = match document.on {
         On::Sim => match &document.profile_hash {
-            // Enough to tell two apart at a glance; the JSON form has all of it.
+            // Enough digits to distinguish two profiles; the JSON form has all digits.
             Some(hash) => format!(
                 "simulated, profile {} ({}{})",
                 document.profile,
@@ -71,7 +71,7 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     lines
 }
 
-/// How to make the same results again.
+/// Returns the entries that are needed to reproduce the results.
 fn made(document: &Document) -> Vec<(&'static str, String)> {
     let mut entries = Vec::new();
     if !document.command.is_empty() {
@@ -89,7 +89,7 @@ fn made(document: &Document) -> Vec<(&'static str, String)> {
     entries
 }
 
-/// The metrics that no arm has, by what they need.
+/// Returns the metrics that no arm has, grouped by what they need.
 fn left_out(document: &Document) -> BTreeMap<&str, Vec<&str>> {
     let mut by_need = BTreeMap::<&str, Vec<&str>>::new();
     for (metric, needs) in &document.left_out {
@@ -98,7 +98,7 @@ fn left_out(document: &Document) -> BTreeMap<&str, Vec<&str>> {
     by_need
 }
 
-/// A machine's groups of CPUs.
+/// Formats the CPU topology of a machine.
 fn groups(cpus: u32, of: &Topology) -> String {
     let nodes = match (of.nodes, cpus % of.node_cpus) {
         (1, 0) => "1 node".to_owned(),
@@ -115,7 +115,7 @@ fn groups(cpus: u32, of: &Topology) -> String {
     format!("{nodes}, {} a core, {caches}", count(of.core_threads, "thread"))
 }
 
-/// What the profile has instead.
+/// Formats the topology in the profile, where it differs.
 fn of_profile(name: &str, of: &Groups, shape: &str) -> String {
     format!(
         "not as {name} itself, which has {}, {} a core and last-level caches of {} CPUs \
@@ -131,8 +131,8 @@ fn count(n: u32, what: &str) -> String {
     format!("{n} {what}{plural}")
 }
 
-/// The policies in force: where arms differ, arm by arm; then those that all have and that are not
-/// Linux's own.
+/// Formats the policies in force: first those in which arms differ, by arm, then those that all
+/// arms share and that are not Linux's own.
 fn policies(arms: &[ArmRecord]) -> String {
     let Some(first) = arms.first() else { return String::new() };
     let same =
@@ -158,7 +158,7 @@ fn policies(arms: &[ArmRecord]) -> String {
     parts.join("; ")
 }
 
-/// A word as a shell takes it, cut visibly where it is too wide.
+/// Quotes a word for a shell, cut with a visible mark if it is too wide.
 fn quoted(word: &str) -> String {
     let word = &*cut(word, WIDTH - 14);
     let plain = |c: char| c.is_alphanumeric() || "-_.,=/:+@%…".contains(c);
@@ -168,7 +168,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// The seeds in words: of all arms, or of each where runs failed.
+/// Formats the seeds: of all arms together, or of each arm if runs failed.
 fn seeds(document: &Document) -> String {
     let first: &[u64] = document.arms.first().map_or(&[], |arm| &arm.seeds);
     if document.arms.iter().all(|arm| arm.seeds == first) {
@@ -186,7 +186,7 @@ fn seeds(document: &Document) -> String {
     document.arms.iter().map(of_arm).collect::<Vec<_>>().join("; ")
 }
 
-/// Seeds one after the other by the ends, others by their names.
+/// Formats consecutive seeds as a range, others as a list.
 fn listed(seeds: &[u64]) -> String {
     match seeds {
         [first, .., last] if last - first == seeds.len() as u64 - 1 => format!("{first} to {last}"),
@@ -194,10 +194,10 @@ fn listed(seeds: &[u64]) -> String {
     }
 }
 
-/// Reasons of failures that are shown; the JSON form has all.
+/// Number of failure reasons to show; the JSON form has all.
 const REASONS: usize = 3;
 
-/// Which runs have no result, and why.
+/// Formats the runs without a result, with the reasons.
 fn failed(document: &Document) -> String {
     let failures = &document.failures;
     let done: usize = document.arms.iter().map(|arm| arm.seeds.len()).sum();

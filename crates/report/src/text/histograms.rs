@@ -10,10 +10,10 @@ use crate::number::scaled;
 
 /// Columns of an arm's counts.
 const COUNT: usize = 11;
-/// Arms that fit beside each other.
+/// Maximum number of arms side by side.
 const ARMS: usize = 4;
 
-/// The lines on distributions; none where nothing was measured.
+/// Returns the lines on distributions; none if none was collected.
 pub(super) fn lines(document: &Document) -> Vec<String> {
     let mut names: Vec<&String> =
         document.arms.iter().flat_map(|arm| arm.histograms.keys()).collect();

@@ -1,7 +1,7 @@
 //! Locks by class and site.
 //!
-//! Every lock that some arm waited for has one line an arm; where a class is taken in several
-//! functions, their sum follows, so that both sides of a race and their sum can be read.
+//! Every lock that was contended in some arm has one line per arm. If a class is taken in several
+//! functions, a sum over them follows, so that both sides of a race and their sum can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use super::table::beside;
 use super::wrap;
 use crate::number::scaled;
 
-/// The site of the sums over a class.
+/// The site name in the rows of sums over a class.
 const ALL_SITES: &str = "(all sites)";
 
 type Key<'a> = (&'a str, &'a str);
 
-/// The lines on locks; none where nothing was measured.
+/// Returns the lines on locks; none if no lock was recorded.
 pub(super) fn lines(document: &Document) -> Vec<String> {
     let several = with_several_sites(document);
     let arms: Vec<BTreeMap<Key<'_>, LockRecord>> =
         document.arms.iter().map(|arm| with_sums(arm, &several)).collect();
     let mut keys: Vec<Key<'_>> = arms.iter().flat_map(|arm| arm.keys().copied()).collect();
-    // Sites by name, and the sum of a class at its end.
+    // Sites by name, then the sum of the class.
     keys.sort_by_key(|&(class, site)| (class, site == ALL_SITES, site));
     keys.dedup();
     if keys.is_empty() {
@@ -53,8 +53,8 @@ pub(super) fn lines(document: &Document) -> Vec<String> {
     lines
 }
 
-/// The classes that are taken in several functions, in one arm or in different ones. An arm may
-/// take such a class in one function only: its sum is that one, and not nothing.
+/// Returns the classes that are taken in several functions, in one arm or in different arms. An arm
+/// that takes such a class in only one function has a sum, too.
 fn with_several_sites(document: &Document) -> BTreeSet<&str> {
     let mut sites = BTreeMap::<&str, BTreeSet<&str>>::new();
     for lock in document.arms.iter().flat_map(|arm| &arm.locks) {
@@ -63,7 +63,7 @@ fn with_several_sites(document: &Document) -> BTreeSet<&str> {
     sites.into_iter().filter(|(_, sites)| sites.len() > 1).map(|(class, _)| class).collect()
 }
 
-/// An arm's locks by class and site, with a sum for each class of `several`.
+/// Returns an arm's locks by class and site, with a sum for each class in `several`.
 fn with_sums<'a>(arm: &'a ArmRecord, several: &BTreeSet<&str>) -> BTreeMap<Key<'a>, LockRecord> {
     let mut locks = BTreeMap::<Key<'a>, LockRecord>::new();
     for lock in &arm.locks {
@@ -86,7 +86,7 @@ fn row(on: On, arm: &str, lock: &LockRecord) -> String {
         n => scaled(lock.hold_total_ns as f64 / n as f64, "ns"),
     };
     let mut counts = [lock.acquisitions, lock.contentions].map(|n| scaled(n as f64, "1"));
-    // The live kernel tells of waits only: that nobody waited does not say that nobody took it.
+    // The live kernel reports waits only, so the number of acquisitions is unknown.
     if on == On::Linux {
         counts[0] = "-".to_owned();
     }

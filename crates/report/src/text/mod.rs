@@ -1,4 +1,4 @@
-//! Records as text for a mail: a header, one table with arms as columns, locks, the host's cost.
+//! Documents as text for a mail: a header, one table with arms as columns, locks, the host's cost.
 
 mod calls;
 mod header;
@@ -14,20 +14,20 @@ use mmscale_document::{Document, ParamValue};
 /// Columns of the text form.
 pub const WIDTH: usize = 72;
 
-/// What a study says about itself, for its report.
+/// Additions of a study to its report.
 #[derive(Clone, Debug, Default)]
 pub struct Notes<'a> {
-    /// The question, in one line.
+    /// The question that the study answers, in one line.
     pub summary: &'a str,
-    /// Metrics in the order in which they are shown; others follow by name.
+    /// Metrics in the order in which they are shown; others follow, sorted by name.
     pub order: Vec<&'a str>,
-    /// The defaults of its parameters.
+    /// Default values of the parameters.
     pub defaults: BTreeMap<String, ParamValue>,
-    /// Paragraphs to stand under the table.
+    /// Paragraphs below the table.
     pub remarks: Vec<String>,
 }
 
-/// A document as text, every line at most [`WIDTH`] columns wide.
+/// Formats a document as text, with lines of at most [`WIDTH`] columns.
 pub fn text(document: &Document, notes: &Notes<'_>) -> String {
     let mut lines = header::lines(document, notes);
     lines.extend(table::metrics(document, notes));
@@ -48,8 +48,8 @@ pub fn text(document: &Document, notes: &Notes<'_>) -> String {
     text
 }
 
-/// Breaks text between words, so that lines are at most [`WIDTH`] columns wide; the first begins
-/// with `first`, the others with `rest`. A word that is wider than a line is broken.
+/// Breaks text between words into lines of at most [`WIDTH`] columns. The first line begins with
+/// `first`, the others with `rest`. A word that is wider than a line is broken.
 pub fn wrap(text: &str, first: &str, rest: &str) -> Vec<String> {
     let mut lines = vec![];
     let mut line = first.to_owned();
@@ -74,12 +74,12 @@ pub fn wrap(text: &str, first: &str, rest: &str) -> Vec<String> {
     lines
 }
 
-/// How many columns a text takes; all our characters take one.
+/// Returns the columns that a text takes; each of its characters takes one.
 fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A text cut to a width, with a sign that it was.
+/// Cuts a text to a width, with a visible mark.
 fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();

@@ -1,14 +1,14 @@
-//! How long CPUs could run no other task: the longest such sections, with what they waited for.
+//! The longest sections during which CPUs could not switch tasks, with the causes of waiting.
 
 use mmscale_document::{ArmRecord, Document, SectionRecord};
 
 use super::wrap;
 use crate::number::scaled;
 
-/// Sections shown of each arm.
+/// Number of sections shown per arm.
 const SHOWN: usize = 5;
 
-/// The lines on sections; none where nothing was measured.
+/// Returns the lines on sections; none if none was collected.
 pub(super) fn lines(document: &Document) -> Vec<String> {
     if document.arms.iter().all(|arm| arm.sections.is_empty()) {
         return vec![];

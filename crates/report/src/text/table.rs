@@ -1,9 +1,9 @@
-//! Metrics in a table: arms as columns, the first is what the others are compared with.
+//! The table of metrics: arms as columns. The other arms are compared with the first.
 //!
-//! The form is that of the comparisons on the kernel's mailing lists: mean, standard deviation in
-//! percent, change in percent. Absolute numbers come first. A metric's name stands in its line
-//! where there is room for it, and otherwise on a line of its own. Metrics that are 0 throughout
-//! are only named.
+//! The form is that of comparisons on the kernel's mailing lists: mean, standard deviation in
+//! percent, change in percent. Absolute numbers come first. A metric's name is in the line of its
+//! numbers if there is room, otherwise in a line of its own. Metrics that are 0 in all runs are
+//! only named.
 
 use mmscale_document::{ArmRecord, Document, Metric};
 
@@ -11,15 +11,15 @@ use super::{Notes, WIDTH, columns, cut, wrap};
 use crate::figure;
 use crate::number::digits;
 
-/// Columns of a mean, of a mean with its deviation, and of all that with a change.
+/// Columns of a mean, of a mean with its deviation, and of both with a change.
 const MEAN: usize = 9;
 const BASE: usize = MEAN + 7;
 const OTHER: usize = BASE + 9;
 
-/// Arms beside the first that fit into one table.
+/// Maximum number of arms next to the first in one table.
 const OTHERS: usize = 2;
 
-/// The table of metrics; several where there are more arms than fit beside each other.
+/// Returns the table of metrics, or several tables if there are too many arms for one.
 pub(super) fn metrics(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     let Some((base, others)) = document.arms.split_first() else { return vec![] };
     let measured = |name: &str| {
@@ -51,7 +51,8 @@ pub(super) fn metrics(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     lines
 }
 
-/// All metrics of all arms: those that the study orders, then the others by name.
+/// Returns the names of all metrics of all arms: those that the study orders, then the others by
+/// name.
 fn ordered<'a>(document: &'a Document, order: &[&'a str]) -> Vec<&'a str> {
     let mut all: Vec<&str> =
         document.arms.iter().flat_map(|arm| arm.metrics.keys()).map(String::as_str).collect();
@@ -82,7 +83,7 @@ fn row(name: &str, base: &ArmRecord, group: &[ArmRecord]) -> Vec<String> {
     beside(name, &cells)
 }
 
-/// A name with cells at the right edge, on one line or on two.
+/// Puts a name and cells at the right edge on one line, or on two if they do not fit.
 pub(super) fn beside(name: &str, cells: &str) -> Vec<String> {
     if columns(name) + columns(cells) <= WIDTH {
         let room = WIDTH - columns(name);
@@ -98,7 +99,7 @@ fn mean_cell(metric: Option<&Metric>) -> String {
     format!("{:>MEAN$} {spread:>6}", figure::mean(metric))
 }
 
-/// What the run cost the host, arm by arm.
+/// Returns the lines on the cost of the run on the host, arm by arm.
 pub(super) fn host(document: &Document) -> Vec<String> {
     let mut names: Vec<&String> =
         document.arms.iter().flat_map(|arm| arm.host_metrics.keys()).collect();
