@@ -1,8 +1,8 @@
-//! What a page fault with its free costs the host when the machine is simulated.
+//! Host cost of a simulated page fault, including the free of the page.
 //!
-//! Each CPU's process maps 256 pages, writes and reads each, and unmaps them, several times. The
-//! figures to look at are host time for a page, all CPUs together (wanted: 1.5 us at 72 CPUs, 3 us
-//! at 512). Making the machine is not part of it.
+//! The process of each CPU maps 256 pages, writes and reads each, and unmaps them, several times.
+//! The result is host time per page, over all CPUs (goal: 1.5 us at 72 CPUs, 3 us at 512). The
+//! construction of the machine is not included.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pages of a mapping.
+/// Pages per mapping.
 const PAGES: u64 = 256;
-/// Pages of a run, at least, so that beginnings and ends weigh little.
+/// Minimum number of pages per run, so that start and end of the run have little weight.
 const RUN_PAGES: u64 = 50_000;
 
-/// A probe that hears nothing, as in runs without checkers.
+/// A probe that subscribes to no events, as in runs without checkers.
 struct Deaf;
 
 impl Probe for Deaf {
@@ -39,7 +39,7 @@ impl Probe for Deaf {
     }
 }
 
-/// One process: maps, uses, unmaps.
+/// The program of one process: maps, accesses and unmaps pages.
 fn fault<S: System>(system: &S, rounds: u64) -> Result<(), Errno> {
     for round in 0..rounds {
         let at = system.mmap(MapSpec::new(PAGES * PAGE_BYTES))?;
@@ -52,7 +52,7 @@ fn fault<S: System>(system: &S, rounds: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Host time for a page, on `cpus` CPUs of `profile`.
+/// Returns the host time per page, on `cpus` CPUs of `profile`.
 fn page_time(profile: &Profile, cpus: usize, lru: LruPolicy) -> Duration {
     let rounds = RUN_PAGES.div_ceil(PAGES * cpus as u64);
     let taken_ns = Arc::new(AtomicU64::new(0));
@@ -88,7 +88,7 @@ fn faults(criterion: &mut Criterion) {
     for cpus in [1, 72, 512] {
         for (name, lru) in [("stock", LruPolicy::Stock), ("lazy", LruPolicy::Lazy)] {
             group.bench_function(BenchmarkId::new(name, cpus), |bencher| {
-                // A run is some hundred thousand pages: one stands for any number of iterations.
+                // One run has at least 50,000 pages; it stands for any number of iterations.
                 bencher.iter_custom(|times| page_time(&profile, cpus, lru).mul_f64(times as f64));
             });
         }

@@ -1,8 +1,9 @@
-//! What the programs of a run tell: sums that all of them add to, and times by CPU.
+//! Data that the programs of a run share: sums that all programs add to, and times by CPU.
 //!
-//! On simulated machines and on threads programs share this process, and a lock of the host is
-//! enough: it is never waited for, as nothing of the machine goes on while it is held. On the live
-//! kernel programs are processes of their own, which share a mapping.
+//! On simulated machines and on threads, the programs are in this process, and a host lock
+//! suffices. No program waits for it while the machine goes on, because nothing of the machine runs
+//! while the lock is held. On the live kernel the programs are processes of their own, which share
+//! a mapping.
 
 use crate::spread::{Spread, powers_of_two};
 use mmscale_document::{Histogram, On};
@@ -11,7 +12,7 @@ use mmscale_linux::Shared;
 use mmscale_system::Plain;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One value that all programs of a run see and change.
+/// A value that all programs of a run can read and change.
 #[derive(Debug)]
 pub struct Board<T: Plain>(Place<T>);
 
@@ -32,13 +33,14 @@ impl<T: Plain> Clone for Board<T> {
     }
 }
 
-/// A poisoned lock still holds a whole value: a change is one step.
+/// Locks `value`. A poisoned lock still protects a consistent value, because each change is one
+/// step.
 fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T: Plain + Copy + Default> Board<T> {
-    /// The default value, where programs of a machine can reach it.
+    /// Creates the default value in memory that the programs of `machine` can reach.
     pub(crate) fn on(machine: On) -> Self {
         Self(match machine {
             #[cfg(feature = "live")]
@@ -46,7 +48,7 @@ impl<T: Plain + Copy + Default> Board<T> {
             _ => Place::Here(Arc::default()),
         })
     }
-    /// Changes the value in one step.
+    /// Changes the value atomically.
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         match &self.0 {
             Place::Here(value) => change(&mut locked(value)),
@@ -54,7 +56,7 @@ impl<T: Plain + Copy + Default> Board<T> {
             Place::Shared(value) => value.change(change),
         }
     }
-    /// The value as it is now.
+    /// Returns the current value.
     pub fn get(&self) -> T {
         match &self.0 {
             Place::Here(value) => *locked(value),
@@ -64,7 +66,7 @@ impl<T: Plain + Copy + Default> Board<T> {
     }
 }
 
-/// Times in ns by CPU: every one where programs share this process, and their distribution on the
+/// Times in ns by CPU: all values if the programs share this process, their distribution on the
 /// live kernel.
 #[derive(Clone, Debug)]
 pub struct Samples(Kept);
@@ -87,7 +89,7 @@ impl Samples {
             }
         })
     }
-    /// Notes the times of a program that began on `cpu`.
+    /// Records times of a program that was started on `cpu`.
     pub fn add(&self, cpu: usize, times_ns: impl IntoIterator<Item = u64>) {
         let times_ns = times_ns.into_iter();
         match &self.0 {
@@ -96,7 +98,8 @@ impl Samples {
             Kept::Shared(by_cpu) => by_cpu[cpu].change(|all| times_ns.for_each(|ns| all.add(ns))),
         }
     }
-    /// All times, where each is known.
+    /// Returns all times as (CPU, ns). `None` on the live kernel, where only distributions are
+    /// kept.
     pub fn each(&self) -> Option<Vec<(usize, u64)>> {
         match &self.0 {
             Kept::Here(all) => Some(locked(all).clone()),
@@ -104,7 +107,7 @@ impl Samples {
             Kept::Shared(_) => None,
         }
     }
-    /// The distributions of `cpus` CPUs.
+    /// Returns the distribution of each of `cpus` CPUs.
     pub(crate) fn by_cpu(&self, cpus: usize) -> Vec<Times> {
         match &self.0 {
             #[cfg(feature = "live")]
@@ -123,41 +126,42 @@ impl Samples {
 /// A distribution of times.
 #[derive(Clone, Debug)]
 pub enum Times {
-    /// Every time, in order of size.
+    /// All values, in ascending order.
     Each(Vec<u64>),
     /// Counts by size.
     Spread(Box<Spread>),
 }
 
 impl Times {
-    /// Of given times in ns.
+    /// Creates the distribution of times in ns.
     pub fn of(mut times_ns: Vec<u64>) -> Self {
         times_ns.sort_unstable();
         Self::Each(times_ns)
     }
-    /// How many there are.
+    /// Returns the number of times.
     pub fn count(&self) -> u64 {
         match self {
             Self::Each(all) => all.len() as u64,
             Self::Spread(all) => all.count(),
         }
     }
-    /// The sum in ns.
+    /// Returns the sum, in ns.
     pub fn total_ns(&self) -> u64 {
         match self {
             Self::Each(all) => all.iter().sum(),
             Self::Spread(all) => all.total_ns(),
         }
     }
-    /// The longest in ns; 0 of none.
+    /// Returns the longest time, in ns; 0 for an empty distribution.
     pub fn max_ns(&self) -> u64 {
         match self {
             Self::Each(all) => all.last().copied().unwrap_or(0),
             Self::Spread(all) => all.max(),
         }
     }
-    /// The smallest time that `percent` of 100 do not exceed (nearest rank), in ns; 0 of none. Of
-    /// counts by size it is at most a 32nd too large.
+    /// Returns the smallest time that is not exceeded by `percent` of 100 times (nearest rank), in
+    /// ns; 0 for an empty distribution. With counts by size, the result is too large by at most
+    /// 1/32.
     pub fn percentile_ns(&self, percent: u64) -> u64 {
         match self {
             Self::Each(all) => {
@@ -167,7 +171,7 @@ impl Times {
             Self::Spread(all) => all.percentile(percent),
         }
     }
-    /// Counts by powers of two of ns.
+    /// Returns counts by powers of two of ns.
     pub fn histogram(&self) -> Histogram {
         match self {
             Self::Each(all) => {
@@ -180,7 +184,8 @@ impl Times {
     }
 }
 
-/// Declares what programs of a study count: a struct of `u64`s that are added up, one field each.
+/// Declares the counters of a study's programs: a struct of `u64` fields that are summed over
+/// programs.
 ///
 /// `tally! { pub struct Tally { /// Ops that ended in time.  ops, failures } }`
 #[macro_export]
@@ -192,7 +197,7 @@ macro_rules! tally {
             $($(#[$of])* pub $field: u64,)+
         }
         $crate::plain!($name { $($field),+ });
-        /// Adds what another program counted.
+        /// Adds the counters of another program.
         impl ::core::ops::AddAssign for $name {
             fn add_assign(&mut self, other: Self) {
                 $(self.$field += other.$field;)+
@@ -214,7 +219,7 @@ mod tests {
         assert_eq!(times(&[1, 2]).percentile_ns(50), 1);
     }
 
-    /// Metrics do not depend on how a machine keeps times.
+    /// Metrics do not depend on how a machine stores times.
     #[cfg(feature = "live")]
     #[test]
     fn each_time_and_counts_by_size_say_the_same() {

@@ -1,66 +1,67 @@
-//! Arms that a call makes (`--policy`): a study's first arm with other policies.
+//! Arms created on the command line (`--policy`): the first arm of a study with other policies.
 
 use crate::names::UnknownName;
 use crate::policies::{self, Arm, Choice};
 use std::fmt;
 use thiserror::Error;
 
-/// An arm that a call makes: `tick=phased,caches=blockmap`, with a name before a colon or without.
+/// An arm created on the command line: `tick=phased,caches=blockmap`, optionally preceded by a name
+/// and a colon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicyArm {
     name: Option<String>,
-    /// Keys and values as they were given; one or more.
+    /// Keys and values as given; at least one.
     choices: Vec<(String, String)>,
 }
 
-/// Why a call cannot have such an arm.
+/// Why an arm cannot be created.
 #[derive(Debug, Error)]
 pub enum PolicyError {
-    /// It is no list of choices.
+    /// The text is not a list of choices.
     #[error(
         "cannot read --policy `{0}`: write KEY=POLICY, several with commas between, and before a \
          colon the name of the arm if it is to have one, as in mine:tick=phased,lru=lazy"
     )]
     Malformed(String),
-    /// It chooses among the policies of one mechanism twice.
+    /// A mechanism is chosen twice.
     #[error("--policy {arm}: `{key}` is chosen twice; choose it once")]
     Twice {
-        /// The arm.
+        /// The arm as given.
         arm: String,
-        /// The mechanism.
+        /// The key of the mechanism.
         key: String,
     },
-    /// There is no such mechanism, or it has no such policy.
+    /// The mechanism or the policy does not exist.
     #[error("--policy {arm}: {why}")]
     Unknown {
-        /// The arm.
+        /// The arm as given.
         arm: String,
-        /// What is unknown, and what exists.
+        /// The unknown name, and the known ones.
         why: Box<UnknownName>,
     },
-    /// The study has an arm of this name.
+    /// The study already has an arm of this name.
     #[error("--policy {arm}: study `{study}` has an arm `{name}`; choose another name")]
     Taken {
-        /// The arm.
+        /// The arm as given.
         arm: String,
-        /// Its name.
+        /// The name of the arm.
         name: String,
-        /// The study.
+        /// The name of the study.
         study: &'static str,
     },
-    /// Two arms of the call have this name.
+    /// Two `--policy` arms have the same name.
     #[error("two --policy arms are named `{0}`: choose a name for each, as in NAME:{0}")]
     SameName(String),
-    /// The live kernel has other mechanisms.
+    /// The live kernel has mechanisms of its own.
     #[error(
         "--policy {arm} is not in the kernel that runs here, which has its own mechanisms; use \
          --on sim or --on threads"
     )]
     NotLive {
-        /// The arm.
+        /// The arm as given.
         arm: String,
     },
-    /// The study's arms are not made of policies.
+    /// The arms of the study do not consist of policies.
     #[error("study `{0}` has no policies to choose; leave --policy out")]
     NoPolicies(&'static str),
 }
@@ -73,7 +74,7 @@ impl fmt::Display for PolicyArm {
 }
 
 impl PolicyArm {
-    /// Reads `NAME:KEY=VALUE,KEY=VALUE` or `KEY=VALUE,KEY=VALUE`.
+    /// Parses `NAME:KEY=VALUE,KEY=VALUE` or `KEY=VALUE,KEY=VALUE`.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let malformed = || PolicyError::Malformed(text.to_owned());
         let word = |word: &str| {
@@ -98,14 +99,14 @@ impl PolicyArm {
         Ok(arm)
     }
 
-    /// Its choices as they are written.
+    /// Returns the choices as text, `KEY=VALUE,KEY=VALUE`.
     fn list(&self) -> String {
         let choices: Vec<_> =
             self.choices.iter().map(|(key, value)| format!("{key}={value}")).collect();
         choices.join(",")
     }
 
-    /// `base` with its choices, in a study with the choices `own`.
+    /// Returns `base` with the choices of this arm. `own` are the study's own choices.
     pub(crate) fn on(&self, base: &Arm, own: &[Choice]) -> Result<Arm, PolicyError> {
         let unknown = |why| PolicyError::Unknown { arm: self.to_string(), why: Box::new(why) };
         let mut arm = base.clone();
@@ -119,8 +120,9 @@ impl PolicyArm {
         Ok(arm)
     }
 
-    /// The names of `arms` in a study that has arms named `taken`. An arm without a name is called
-    /// as its only policy, or as its list where it has several or that name is another arm's.
+    /// Returns the names of `arms` in a study whose own arms are named `taken`. An arm without a
+    /// given name is named after its only policy, or after its list of choices if it has several or
+    /// if that name is already taken.
     pub(crate) fn names(
         arms: &[Self],
         study: &'static str,
@@ -201,7 +203,7 @@ mod tests {
         let of = |texts: &[&str]| names(texts).expect("they are fine");
         assert_eq!(of(&["tick=phased", "mine:lru=lazy"]), ["phased", "mine"]);
         assert_eq!(of(&["tick=phased,lru=lazy"]), ["tick=phased,lru=lazy"]);
-        // The study has an arm of that name, and so would two arms of the call.
+        // The name `posted` is taken by the study's arm; `x` would name two arms of the call.
         assert_eq!(of(&["tick=posted"]), ["tick=posted"]);
         assert_eq!(of(&["tick=x", "lru=x"]), ["tick=x", "lru=x"]);
         assert_eq!(of(&["lazy:tick=phased", "lru=lazy"]), ["lazy", "lru=lazy"]);

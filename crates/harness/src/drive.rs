@@ -1,4 +1,4 @@
-//! Runs one seed of one arm of a [`Workload`], and measures.
+//! Runs one seed of one arm of a [`Workload`] and computes its metrics.
 
 #[cfg(feature = "live")]
 use crate::look::Look;
@@ -14,7 +14,7 @@ use mmscale_kernel::Kernel;
 use std::any::Any;
 use std::ops::Range;
 
-/// Runs it, and once more where the study has something to compare with.
+/// Runs one seed: once, and a second time if the study compares two runs.
 pub(crate) fn run<W: Workload>(
     ctx: &RunContext,
     arm: &Arm,
@@ -30,7 +30,7 @@ pub(crate) fn run<W: Workload>(
     Ok(measured(&seen))
 }
 
-/// How much of the progress each run is: by its length and its CPUs.
+/// Returns the share of each run in the progress, weighted by its length and CPUs.
 fn shares<W: Workload>(
     first: &Env<W>,
     second: Option<&Env<W>>,
@@ -45,7 +45,7 @@ fn shares<W: Workload>(
     Ok([0.0..end, end..1.0])
 }
 
-/// Runs it until it shows something, or it was tried often enough.
+/// Runs `env` until its verdict is good or the attempts are used up.
 fn tried<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<Ran<W>, StudyError> {
     let attempts = if env.on() == On::Sim { 1 } else { W::ATTEMPTS };
     loop {
@@ -74,7 +74,7 @@ fn once<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<Ran<W>, Study
     }
 }
 
-/// The machine of an environment, whose pages are told to it.
+/// Returns the machine for `env`, and stores its number of pages in `env`.
 fn machine_of<W: Workload>(env: &mut Env<W>) -> MachineSpec {
     let mut spec = MachineSpec::new(&env.ctx, env.seed);
     env.pages = match W::memory_gib(&env.params) {
@@ -84,8 +84,8 @@ fn machine_of<W: Workload>(env: &mut Env<W>) -> MachineSpec {
     spec
 }
 
-/// Why no run with these parameters can give a result, if so. What a real computer has to spare is
-/// known when it runs.
+/// Returns an error if runs with these parameters can never give a result. On a real computer the
+/// available resources are not known before the run.
 pub(crate) fn refuse<W: Workload>(ctx: &RunContext) -> Result<(), String> {
     let mut env = Env::<W>::new(ctx, &Arm::default(), 0);
     if ctx.on != On::Linux {
@@ -144,13 +144,13 @@ fn on_linux<W: Workload>(mut env: Env<W>) -> Result<Ran<W>, StudyError> {
     Ok(Ran { env, run, source: Source::Live(Box::new(live)) })
 }
 
-/// Plans refuse such runs before.
+/// Never called: planning refuses such runs.
 #[cfg(not(feature = "live"))]
 fn on_linux<W: Workload>(_: Env<W>) -> Result<Ran<W>, StudyError> {
     Err(StudyError::Machine("this program was built without the live kernel".to_owned()))
 }
 
-/// Hears one CPU's tracepoints for the harness and for the study.
+/// Passes the tracepoints of one CPU to the harness and to the study's meter.
 struct CpuProbe<W: Workload> {
     idle: Idle,
     meter: W::Meter,
@@ -171,7 +171,7 @@ impl<W: Workload> Probe for CpuProbe<W> {
     }
 }
 
-/// Computes every metric, and what goes with them.
+/// Computes all metrics and the additional results.
 fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
     let window_ns = W::window_ns(seen.plan);
     let mut result = SeedResult { window_ns, ..SeedResult::default() };

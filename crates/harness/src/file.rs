@@ -1,9 +1,9 @@
-//! A study's own file, `study.toml` beside its source: its arms, and the defaults of its parameters
-//! with the reasons for them.
+//! The study file: `study.toml`, next to the study's source. It contains the arms, the defaults of
+//! the parameters, and the reasons for them.
 //!
-//! It is compiled into a release build. A development build reads it from the source tree when it
-//! starts, so that another default can be tried without a build; the documents of its runs then
-//! have the hash of what was read.
+//! A release build contains the file. A development build reads it from the source tree when it
+//! starts, so that a default can be changed without a build. The documents of such runs contain a
+//! hash of the file.
 
 use crate::names::UnknownName;
 use crate::param::{Kind, ParamSpec};
@@ -16,7 +16,7 @@ use std::path::Path;
 use thiserror::Error;
 use toml::{Table, Value};
 
-/// A study's name and where its file is; [`study_file!`](crate::study_file) makes one.
+/// The name of a study and the location of its file; see [`study_file!`](crate::study_file).
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
     pub(crate) study: &'static str,
@@ -25,32 +25,32 @@ pub struct Source {
 
 #[derive(Clone, Copy, Debug)]
 enum At {
-    /// Its text was compiled in.
+    /// The text was compiled in.
     Compiled(&'static str),
-    /// It lies beside a source file of a package.
+    /// Next to a source file of a package.
     Disk { source: &'static str, package: &'static str },
 }
 
 impl Source {
-    /// The file of `study` with a text that was compiled in.
+    /// The file of `study` with compiled-in text.
     pub const fn compiled(study: &'static str, text: &'static str) -> Self {
         Self { study, at: At::Compiled(text) }
     }
 
-    /// The file `study.toml` beside `source` (a path as `file!` gives it) of the package in the
+    /// The file `study.toml` next to `source` (a path as `file!` returns it) of the package in the
     /// folder `package`.
     pub const fn on_disk(study: &'static str, source: &'static str, package: &'static str) -> Self {
         Self { study, at: At::Disk { source, package } }
     }
 
-    /// The text; and its hash where it was read now.
+    /// Returns the text, and its hash if it was read from disk.
     pub(crate) fn read(self) -> Result<(Cow<'static, str>, Option<String>), FileError> {
         let (source, package) = match self.at {
             At::Compiled(text) => return Ok((text.into(), None)),
             At::Disk { source, package } => (source, package),
         };
-        // Compilers are told paths from the top of the workspace, which is the package's folder or
-        // one above it.
+        // The compiler gets paths relative to the top of the workspace, which is the package's
+        // folder or a folder above it.
         let beside = |folder: &Path| folder.join(source).with_file_name("study.toml");
         let path = Path::new(package).ancestors().map(beside).find(|path| path.is_file());
         let text = path.map(std::fs::read_to_string).unwrap_or_else(|| {
@@ -70,7 +70,7 @@ impl Source {
     }
 }
 
-/// The [`Source`] of a study whose `study.toml` lies beside the file that says this.
+/// The [`Source`] for a `study.toml` next to the file that invokes this macro.
 #[cfg(not(debug_assertions))]
 #[macro_export]
 macro_rules! study_file {
@@ -79,7 +79,7 @@ macro_rules! study_file {
     };
 }
 
-/// The [`Source`] of a study whose `study.toml` lies beside the file that says this.
+/// The [`Source`] for a `study.toml` next to the file that invokes this macro.
 #[cfg(debug_assertions)]
 #[macro_export]
 macro_rules! study_file {
@@ -88,28 +88,28 @@ macro_rules! study_file {
     };
 }
 
-/// What is wrong with a `study.toml`.
+/// An error in a `study.toml`.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("study.toml of {study}{place}: {what}")]
 pub struct FileError {
-    /// The study, by its folder's name.
+    /// The name of the study, which is that of its folder.
     pub study: &'static str,
     place: String,
     what: String,
 }
 
-/// The file's sections of defaults.
+/// A section of defaults in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Section {
-    /// A simulated machine, and this computer's threads.
+    /// Full runs on simulated machines and on threads.
     Defaults,
-    /// Quick runs there.
+    /// Quick runs on simulated machines and on threads.
     Quick,
     /// Quick runs of simulated machines with more than [`LARGE_CPUS`](crate::plan::LARGE_CPUS).
     QuickLarge,
-    /// The live kernel: real time is shorter than simulated time is long.
+    /// Full runs on the live kernel, whose windows are shorter because time is real.
     Linux,
-    /// Quick runs there.
+    /// Quick runs on the live kernel.
     LinuxQuick,
 }
 
@@ -128,33 +128,33 @@ impl Section {
     }
 }
 
-/// A file that was read. A parameter without a default in it has that of its declaration.
+/// A parsed file. A parameter without a default in it has the default of its declaration.
 #[derive(Debug)]
 pub(crate) struct StudyFile {
     study: &'static str,
-    /// The question, in one line.
+    /// The question that the study answers, in one line.
     pub(crate) summary: String,
-    /// The machine profile of runs that name none.
+    /// The default machine profile.
     pub(crate) profile: String,
-    /// CPUs of a simulated machine unless the call sets them; `None`: as many as the profile has.
+    /// Default number of CPUs of a simulated machine; `None`: that of the profile.
     pub(crate) cpus: Option<usize>,
     defaults: [Table; Section::ALL.len()],
-    /// The arms. The others are compared with the first.
+    /// All arms. The other arms are compared with the first.
     pub(crate) arms: Vec<ArmFile>,
 }
 
-/// An arm as the file has it.
+/// An arm of the file.
 #[derive(Debug)]
 pub(crate) struct ArmFile {
-    /// Its name: shown, never computed with.
+    /// The name of the arm, for display only.
     pub(crate) name: String,
-    /// What it does, in one line.
+    /// A description of the arm, in one line.
     pub(crate) help: String,
-    /// What it chooses.
+    /// The choices of the arm.
     pub(crate) arm: Arm,
 }
 
-/// A table of the file, and where it is.
+/// A table of the file and its location, for error messages.
 struct Place {
     study: &'static str,
     place: String,
@@ -166,7 +166,7 @@ impl Place {
         FileError { study: self.study, place: self.place.clone(), what: what.to_string() }
     }
 
-    /// Refuses every key that is not `known`.
+    /// Returns an error for the first key that is not `known`.
     fn only<'a>(&self, known: impl Iterator<Item = &'a str> + Clone) -> Result<(), FileError> {
         let unknown = self.table.keys().find(|key| !known.clone().any(|other| other == *key));
         unknown.map_or(Ok(()), |key| Err(self.error(UnknownName::new("key", key, known))))
@@ -192,7 +192,7 @@ impl Place {
 }
 
 impl StudyFile {
-    /// Reads a file; `own` are the choices that the study's arms have besides policies.
+    /// Parses a file. `own` are the choices of the study's arms other than policies.
     pub(crate) fn parse(
         study: &'static str,
         text: &str,
@@ -221,12 +221,12 @@ impl StudyFile {
         Ok(Self { study, summary, profile, cpus, defaults, arms })
     }
 
-    /// The declared parameters with the file's defaults.
+    /// Returns the declared parameters with the defaults of the file.
     pub(crate) fn params(&self, declared: Vec<ParamSpec>) -> Result<Vec<ParamSpec>, FileError> {
         self.with_defaults(declared, [(0, Section::Defaults), (1, Section::Quick)])
     }
 
-    /// The same parameters with the defaults of quick runs of large machines.
+    /// Returns `params` with the file's defaults for quick runs of large machines.
     pub(crate) fn params_quick_large(
         &self,
         params: &[ParamSpec],
@@ -234,7 +234,7 @@ impl StudyFile {
         self.with_defaults(params.to_vec(), [(1, Section::QuickLarge)])
     }
 
-    /// The parameters with the file's defaults on the live kernel.
+    /// Returns `params` with the file's defaults for the live kernel.
     pub(crate) fn params_on_linux(
         &self,
         params: &[ParamSpec],
@@ -242,12 +242,12 @@ impl StudyFile {
         self.with_defaults(params.to_vec(), [(0, Section::Linux), (1, Section::LinuxQuick)])
     }
 
-    /// An error about the file as a whole.
+    /// Creates an error about the file as a whole.
     pub(crate) fn error(&self, what: impl Display) -> FileError {
         FileError { study: self.study, place: String::new(), what: what.to_string() }
     }
 
-    /// Takes defaults from sections: those of full runs (0) or of quick ones (1).
+    /// Applies the defaults of sections to full runs (length 0) or quick runs (length 1).
     fn with_defaults(
         &self,
         mut declared: Vec<ParamSpec>,
@@ -310,7 +310,7 @@ fn arms(file: &Place, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
     Ok(arms)
 }
 
-/// Sets the default of the full run (`length` 0, which the quick run follows) or of the quick run.
+/// Sets the default for full runs (`length` 0, which also applies to quick runs) or for quick runs.
 fn set_default(spec: &mut ParamSpec, length: usize, value: &Value) -> Option<()> {
     match &mut spec.kind {
         Kind::Count { default, range, .. } => {
@@ -396,7 +396,7 @@ mod tests {
         assert!(why.contains("no parameter named `page`; did you mean `pages`?"), "{why}");
     }
 
-    /// Without this, an arm with a misspelt key runs as another arm and is shown as itself.
+    /// Without this, an arm with a misspelt key would run as another arm under its own name.
     #[test]
     fn an_arms_unknown_keys_and_values_are_refused_with_the_nearest() {
         let refusal =

@@ -1,4 +1,4 @@
-//! A study as its `study.toml` and its [`Workload`] describe it: names, arms and defaults are from
+//! A study that consists of a `study.toml` and a [`Workload`]: names, arms and defaults are from
 //! the file, programs and metrics from the workload.
 
 use crate::chosen::{PolicyArm, PolicyError};
@@ -22,7 +22,7 @@ pub struct FileStudy<W: Workload> {
     summary: &'static str,
     profile: &'static str,
     cpus: usize,
-    /// The hash of the file, where it was read from disk.
+    /// The hash of the file, if it was read from disk.
     file_hash: Option<&'static str>,
     params: &'static [ParamSpec],
     params_quick_large: &'static [ParamSpec],
@@ -34,7 +34,7 @@ pub struct FileStudy<W: Workload> {
 }
 
 impl<W: Workload> FileStudy<W> {
-    /// The study of a file: its names, its arms, its defaults.
+    /// Creates the study of a file.
     pub fn of_file(source: Source, profiles: Profiles) -> Result<Self, FileError> {
         let (text, hash) = source.read()?;
         let file = StudyFile::parse(source.study, &text, W::CHOICES)?;
@@ -46,7 +46,7 @@ impl<W: Workload> FileStudy<W> {
         params_on_linux.push(look::watch_param());
         let known = |name: &&&str| params.iter().any(|spec: &ParamSpec| spec.name == **name);
         assert_eq!(W::Params::NOT_LIVE.iter().find(|name| !known(name)), None, "no such parameter");
-        // The registry wants names that live as long as the program, which these do.
+        // The registry needs names with a static lifetime.
         let (mut arms, mut choices) = (Vec::new(), Vec::new());
         for arm in file.arms {
             arms.push(ArmSpec { name: arm.name.leak(), help: arm.help.leak() });
@@ -89,7 +89,7 @@ impl<W: Workload> Study for FileStudy<W> {
             choices.push(arm.on(&self.choices[0], W::CHOICES)?);
             arms.push(ArmSpec { name: name.leak(), help: format!("--policy {arm}").leak() });
         }
-        // As those of the file, they live as long as the program: a call makes few.
+        // Leaked like those of the file; a call creates only few.
         Ok(Box::leak(Box::new(Self { arms: arms.leak(), choices, ..*self })))
     }
     fn file_hash(&self) -> Option<&'static str> {
@@ -107,7 +107,7 @@ impl<W: Workload> Study for FileStudy<W> {
     fn takes(&self, param: &str, on: On) -> bool {
         on != On::Linux || !W::Params::NOT_LIVE.contains(&param)
     }
-    /// The live kernel has the policies of Linux and no others.
+    /// The live kernel has only the policies of Linux.
     fn has_arm(&self, arm: ArmId, on: On) -> bool {
         on != On::Linux || self.choices[arm.0].is_stock()
     }

@@ -1,10 +1,10 @@
-//! The computer that does the work, as records name it.
+//! The computer that executes the runs, as documents name it.
 
 use std::fs;
 
 use mmscale_document::Host;
 
-/// This computer.
+/// Returns a description of this computer.
 pub fn host() -> Host {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let system = if cfg!(target_os = "linux") { "Linux" } else { std::env::consts::OS };
@@ -16,7 +16,7 @@ pub fn host() -> Host {
     }
 }
 
-/// Memory that programs can still have, in bytes, where it is known.
+/// Returns the memory available to programs, in bytes. `None` if unknown.
 pub(crate) fn available_bytes() -> Option<u64> {
     #[cfg(feature = "live")]
     return mmscale_linux::available_bytes();
@@ -24,7 +24,7 @@ pub(crate) fn available_bytes() -> Option<u64> {
     None
 }
 
-/// The processor's model in `/proc/cpuinfo`: in words on x86, by numbers on Arm.
+/// Returns the processor model from `/proc/cpuinfo`: a name on x86, numbers on Arm.
 fn cpu_model(cpuinfo: &str) -> String {
     let field = |name: &str| {
         cpuinfo.lines().find_map(|line| {

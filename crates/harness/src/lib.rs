@@ -1,25 +1,24 @@
-//! What a study is, and everything around it: parameters, programs, metrics, arms, plans, seeds.
+//! The framework of studies: parameters, programs, metrics, arms, plans, seeds.
 //!
-//! The author of a study writes a [`Workload`]; its `study.toml` adds arms and defaults, and the
-//! two are a [`Study`]. A [`Request`] says what is to be run; [`plan`] checks all of it before
-//! anything starts and gives one [`Plan`] for each document; [`execute`] runs a plan's arms and
-//! seeds, several at a time where the machine is simulated, and assembles the document. Which arm a
-//! run belongs to is a number: no name that a study or an arm was given reaches a cost or a
-//! fingerprint.
+//! The author of a study implements [`Workload`]; `study.toml` adds arms and defaults. The two form
+//! a [`Study`]. A [`Request`] describes what to run. [`plan`] checks all of it before anything
+//! starts and returns one [`Plan`] per document. [`execute`] runs the arms and seeds of a plan,
+//! several at a time on simulated machines, and assembles the document. Runs know their arm only by
+//! a number: no name of a study or arm can influence a cost or a fingerprint.
 //!
-//! | module | what it has |
+//! | module | content |
 //! |---|---|
-//! | `workload` | the trait, what a run is given and leaves, rows of metrics |
-//! | `drive` | one seed of one arm: boot, run, try again, measure |
-//! | `board`, `spread` | what programs tell: sums, and times by CPU |
+//! | `workload` | the trait, its inputs and results, rows of metrics |
+//! | `drive` | one seed of one arm: boot, run, retry, measure |
+//! | `board`, `spread` | data shared by programs: sums, and times by CPU |
 //! | `machine`, `live`, `look` | the machines with this program's memory manager; the live kernel |
-//! | `meters` | idle time, levels of something over all CPUs |
+//! | `meters` | idle time, maximum of a quantity over all CPUs |
 //! | `param` | parameters, their declaration, sweeps |
 //! | `policies`, `chosen` | arms: lists of policies, from files and from `--policy` |
 //! | `file`, `file_study`, `registry` | `study.toml`; a study of file and workload; all studies |
-//! | `plan`, `needs`, `shape` | from a request to plans; what they need of the host; CPU counts |
+//! | `plan`, `needs`, `shape` | from a request to plans; their host requirements; CPU counts |
 //! | `runner`, `stats` | runs over seeds; documents, intervals |
-//! | `schedules`, `trails` | a run under both schedules, and where they part |
+//! | `schedules`, `trails` | a run under both schedules, and the first event that differs |
 
 mod board;
 mod chosen;

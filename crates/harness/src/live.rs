@@ -1,4 +1,4 @@
-//! Runs on the live kernel: one program in real processes, with what can be measured meanwhile.
+//! Runs on the live kernel: one program in real processes, with observation of the kernel.
 
 use crate::look::{LiveRun, Look, Releases};
 use crate::param::Params;
@@ -8,18 +8,18 @@ use mmscale_linux::{
     Begun, Config, Failure, LimitedBy, Linux, PROCESS_BYTES, Plan, Sampling, Watching, run_watched,
 };
 
-/// The longest a run may take: a hang becomes an error.
+/// Time limit of a run; a hang becomes an error.
 const LIMIT_NS: u64 = 600_000_000_000;
-/// Memory of a run besides what its processes have.
+/// Memory of a run in addition to that of its processes.
 const SPARE_BYTES: u64 = 128 << 20;
 
-/// Memory of a run.
+/// Returns the memory that a run may use.
 fn memory_bytes(look: &Look) -> u64 {
     SPARE_BYTES + look.needs.processes * PROCESS_BYTES + look.needs.pages * (4096 + 4096 / 128)
 }
 
-/// HZ of the kernel that runs here, if kernels are built with it: its coarse clock moves once a
-/// tick.
+/// Returns the HZ of the running kernel, from the resolution of its coarse clock. `None` if the
+/// value is not one that kernels are built with.
 pub(crate) fn hz() -> Option<u32> {
     mmscale_linux::tick_hz()
 }
@@ -34,7 +34,7 @@ pub(crate) fn run(
     let config = Config {
         cpus: ctx.cpus,
         memory_bytes: memory_bytes(look),
-        // Each may have some threads; those that watch and start others come on top.
+        // Each CPU may have an additional process: those that observe and that start others.
         processes: look.needs.processes + ctx.cpus as u64,
         limit_ns: LIMIT_NS,
         interrupt: Some(ctx.interrupt.flag()),
@@ -70,8 +70,8 @@ pub(crate) fn run(
     }
 }
 
-/// Begins to watch as far as that is wanted and allowed. Whoever asks for something in particular
-/// is told if it cannot be.
+/// Starts observing the kernel. With `watch=auto`, missing permission is not an error; with an
+/// explicit choice it is.
 fn watch(params: &Params, look: &Look) -> Result<Option<Watching>, StudyError> {
     let (watches, sampling) = match params.choice("watch") {
         "off" => return Ok(None),

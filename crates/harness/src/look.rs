@@ -1,4 +1,4 @@
-//! What a run on the live kernel is asked for, and what it left: nothing here is bound to Linux.
+//! Requests to and results from the live kernel, in types that do not depend on Linux.
 
 use crate::param::ParamSpec;
 use crate::study::SeedResult;
@@ -8,26 +8,26 @@ use mmscale_document::{LockRow, Side, Wait, Watched};
 use mmscale_system::CpuTime;
 use std::collections::btree_map::Entry;
 
-/// What a run left.
+/// The result of a run on the live kernel.
 #[derive(Debug)]
 pub struct LiveRun {
-    /// How long it took, in ns.
+    /// Duration of the run, in ns.
     pub wall_ns: u64,
-    /// Whether a memory group kept it in bounds, or its plan alone.
+    /// Whether a memory group limited the run; otherwise only its plan did.
     pub grouped: bool,
-    /// CPU time of all processes of the run, from their forks to their ends.
+    /// CPU time of all processes of the run, from fork to exit.
     pub cpu: CpuTime,
-    /// Calls of process_mrelease that helped.
+    /// Calls of process_mrelease that reaped memory.
     pub releases: Releases,
-    /// What the kernel told meanwhile; nothing where it may not be asked.
+    /// Observations of the kernel; `None` without permission.
     pub seen: Option<Watched>,
-    /// Its waits as rows of a record.
+    /// Observed lock waits as rows of a document.
     pub locks: Vec<LockRow>,
 }
 
 impl LiveRun {
-    /// What the run cost, and whether a memory group kept it in bounds (1) or its plan alone (0),
-    /// and whether the kernel was watched.
+    /// Adds host metrics: the cost of the run, whether a memory group limited it (1) or only its
+    /// plan did (0), and whether the kernel was observed.
     pub fn tell_host(&self, result: &mut SeedResult) {
         let limited = f64::from(u8::from(self.grouped));
         result.host_metrics.insert("memory_group".to_owned(), limited);
@@ -53,7 +53,7 @@ impl LiveRun {
             }
         }
     }
-    /// Waits and their sum and longest; `None` where the kernel may not be asked.
+    /// Returns the waits that `meant` selects. `None` if the kernel was not observed.
     pub fn waits(&self, meant: impl Fn(&Wait) -> bool) -> Option<Waits> {
         let (count, total_ns, max_ns) =
             self.seen.as_ref()?.sum(|wait| wait.side != Side::Other && meant(wait));
@@ -61,60 +61,60 @@ impl LiveRun {
     }
 }
 
-/// Calls of process_mrelease that helped.
+/// Calls of process_mrelease that reaped memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Releases {
-    /// How many.
+    /// Number of calls.
     pub count: u64,
-    /// The longest, in ns.
+    /// The longest call, in ns.
     pub max_ns: u64,
 }
 
-/// Waits for some locks.
+/// Statistics of lock waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// How many.
+    /// Number of waits.
     pub count: u64,
-    /// Their sum in ns.
+    /// Total wait, in ns.
     pub total_ns: u64,
-    /// The longest in ns.
+    /// The longest wait, in ns.
     pub max_ns: u64,
 }
 
 impl Waits {
-    /// The mean in ns; 0 of none.
+    /// Returns the mean wait, in ns; 0 without waits.
     pub fn mean_ns(self) -> f64 {
         self.total_ns as f64 / self.count.max(1) as f64
     }
 }
 
-/// Functions called on other CPUs whose times are shown.
+/// Number of cross-CPU functions whose times are shown.
 const CALLS_SHOWN: usize = 4;
 
-/// What a run needs of a real computer at most.
+/// Maximum requirements of a run on a real computer.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
-    /// Processes that there are at the same time.
+    /// Processes that exist at the same time.
     pub processes: u64,
-    /// Pages that they have among them.
+    /// Pages that these processes use in total.
     pub pages: u64,
 }
 
-/// What is asked of the live kernel, and what a run needs there.
+/// Observation requests and requirements of a run on the live kernel.
 #[derive(Clone, Debug)]
 #[cfg(feature = "live")]
 pub(crate) struct Look {
-    /// What is looked at.
+    /// Kinds of events to observe.
     pub(crate) watches: &'static [Watch],
-    /// When, in ns of the run's clock.
+    /// Start and end of the observation, in ns of the run's clock.
     pub(crate) window_ns: (u64, u64),
     pub(crate) needs: Needs,
 }
 
-/// How the kernel is watched.
+/// Values of the parameter `watch`.
 const WATCH: &[&str] = &["auto", "off", "locks", "holders", "all"];
 
-/// The parameter of all studies on the live kernel.
+/// Returns the parameter that all studies have on the live kernel.
 pub(crate) fn watch_param() -> ParamSpec {
     let help = "what the kernel is asked meanwhile: all that it may, nothing, waits for locks, who \
                 holds them too, or all of it and every event (linux)";

@@ -1,5 +1,5 @@
-//! Boots a kernel on the machine that was asked for, runs one program on it, and gathers what it
-//! left. The only place that knows which machines there are.
+//! Boots a kernel on the requested machine, runs one program on it, and collects the results. No
+//! other module depends on which machines exist.
 
 use crate::param::{ParamSpec, Params, Unit};
 use crate::study::{Checks, RunContext, StudyError};
@@ -20,69 +20,69 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What a machine runs: the same source on each.
+/// A program for a machine: the same source on each.
 pub trait Program: Send + 'static {
-    /// The first thread of the system; when it returns, the run is over.
+    /// The body of the system's first thread. The run ends when it returns.
     fn run<A: Machine>(self, kernel: &Kernel<A>);
 }
 
-/// A machine and the memory manager on it.
+/// A machine and the configuration of its memory manager.
 #[derive(Clone, Debug)]
 pub struct MachineSpec {
-    /// The memory manager.
+    /// The configuration of the memory manager.
     pub mm: MmConfig,
     ending: Ending,
     kind: Kind,
     trails: Trails,
 }
 
-/// Where it runs.
+/// The kind of machine.
 #[derive(Clone, Debug)]
 enum Kind {
     Sim(Box<SimConfig>),
     Threads(ThreadsConfig),
 }
 
-/// What a run left.
+/// The results of a run.
 pub struct MachineRun {
-    /// When it ended, on the machine's clock.
+    /// End of the run, in ns of the machine's clock.
     pub end_ns: u64,
-    /// Locks by class and call path.
+    /// Lock statistics by class and call path.
     pub locks: Vec<LockRow>,
     /// CPU time by call path.
     pub calls: Vec<CallRow>,
     /// The probes, in the order of CPUs.
     pub probes: Vec<Box<dyn Probe>>,
-    /// Sections without preemption, by CPU, if the run asked for them; simulated machines only.
+    /// Sections with preemption off, by CPU, if the run requested them; simulated machines only.
     pub sections: Vec<CpuSections>,
-    /// The machine's own fingerprint; 0 where time is real.
+    /// The machine's own fingerprint; 0 if time is real.
     pub fingerprint: u64,
-    /// What it cost the host.
+    /// Cost of the run on the host.
     pub cost: HostCost,
 }
 
-/// What a run cost the host.
+/// Cost of a run on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostCost {
-    /// Time in ns.
+    /// Host time, in ns.
     pub host_ns: u64,
-    /// Events of the machine.
+    /// Number of events of the machine.
     pub events: u64,
 }
 
 impl HostCost {
-    /// Adds what another run cost.
+    /// Adds the cost of another run.
     pub fn add(&mut self, other: &Self) {
         self.host_ns += other.host_ns;
         self.events += other.events;
     }
-    /// Host time for an event, in ns.
+    /// Returns the host time per event, in ns.
     pub fn ns_per_event(&self) -> f64 {
         self.host_ns as f64 / self.events.max(1) as f64
     }
 }
 
-/// A probe for runs that need none.
+/// Returns a probe that ignores all events.
 pub fn silent(_: CpuId) -> Box<dyn Probe> {
     struct Silent;
     impl Probe for Silent {
@@ -94,11 +94,11 @@ pub fn silent(_: CpuId) -> Box<dyn Probe> {
     Box::new(Silent)
 }
 
-/// The longest a run may take, on the machine's clock: a hang becomes an error.
+/// Time limit of a run on the machine's clock; a hang becomes an error.
 const LIMIT_NS: u64 = 4 * 3_600_000_000_000;
 
 impl MachineSpec {
-    /// The machine of a run, with the default memory manager on its memory.
+    /// Creates the machine of a run, with the default memory manager on its memory.
     pub fn new(ctx: &RunContext, seed: u64) -> Self {
         match (ctx.on, &ctx.profile) {
             (On::Sim, Some(profile)) => Self::sim(ctx, profile, seed),
@@ -141,13 +141,13 @@ impl MachineSpec {
         }
     }
 
-    /// The pages that there are.
+    /// Returns the number of pages.
     pub fn pages(&self) -> u64 {
         self.mm.map.frames() as u64
     }
 
-    /// Gives a simulated machine that much memory, spread over its nodes; other machines keep
-    /// theirs. Returns the pages that there are.
+    /// Sets the memory of a simulated machine, spread over its nodes; other machines keep theirs.
+    /// Returns the number of pages.
     pub fn set_memory_gib(&mut self, gib: u64) -> u64 {
         let Kind::Sim(config) = &mut self.kind else { return MEMORY_PAGES };
         let nodes = config.profile.topology.nodes;
@@ -158,8 +158,8 @@ impl MachineSpec {
         pages * nodes as u64
     }
 
-    /// Has the run tell how far it is, as the part `share` of what `ctx` runs; the program ends at
-    /// `end_ns`. Only a simulated machine does.
+    /// Makes a simulated machine report its progress as the part `share` of the progress of `ctx`.
+    /// The program is expected to end at `end_ns`.
     pub fn expect_end(&mut self, ctx: &RunContext, end_ns: u64, share: Range<f64>) {
         let progress = ctx.progress.clone();
         self.simulated(|config| {
@@ -170,7 +170,7 @@ impl MachineSpec {
         });
     }
 
-    /// What only a simulated machine has: nothing happens on others.
+    /// Changes the configuration of a simulated machine; does nothing on other machines.
     pub fn simulated(&mut self, change: impl FnOnce(&mut SimConfig)) {
         if let Kind::Sim(config) = &mut self.kind {
             change(config);
@@ -178,15 +178,16 @@ impl MachineSpec {
     }
 }
 
-/// The kernel's defaults, but that allocations fail where a process would be killed: a workload
-/// that meets the end of memory goes on with what it has. A study of kills sets the policy itself.
+/// Returns the kernel's default configuration, except that an allocation fails instead of killing a
+/// process: a workload that runs out of memory continues with what it has. A study of OOM kills
+/// sets the policy itself.
 fn mm_of(map: MemoryMap) -> MmConfig {
     let mut config = MmConfig::new(map, TickPolicy::Stock);
     config.oom.policy = OomPolicy::Fail;
     config
 }
 
-/// With checkers on, the kernel also looks for lost frames at the end.
+/// Returns the check at the end of a run: with checkers on, the kernel also looks for lost frames.
 fn ending_of(ctx: &RunContext) -> Ending {
     match ctx.checks {
         Checks::On => Ending::Verified,
@@ -194,7 +195,7 @@ fn ending_of(ctx: &RunContext) -> Ending {
     }
 }
 
-/// Runs `program` on a machine of its own, from boot to the last task's return.
+/// Runs `program` on its own machine, from boot until the last task returns.
 pub fn run<P: Program>(
     spec: MachineSpec,
     probe: impl FnMut(CpuId) -> Box<dyn Probe>,
@@ -216,7 +217,7 @@ pub fn run<P: Program>(
     Ok(run)
 }
 
-/// What a kernel is made from, once its machine is there.
+/// The inputs of a kernel on a machine that is being started.
 struct Booting<P> {
     mm: MmConfig,
     ending: Ending,
@@ -225,12 +226,12 @@ struct Booting<P> {
 }
 
 impl<P: Program> Booting<P> {
-    /// Panics, which ends the run with its message, if the memory manager refuses its
-    /// configuration: parameters have been checked before.
+    /// Boots the kernel. Panics, which ends the run with the message, if the memory manager refuses
+    /// its configuration; parameters were checked before.
     fn kernel<A: Machine>(self) -> Kernel<A> {
         let (program, begun) = (self.program, self.begun);
         let first = move |kernel: &Kernel<A>| {
-            // Relaxed: it is read when the machine has ended, whose threads were joined.
+            // Relaxed: read after the machine has ended, whose threads were joined.
             begun.store(true, Ordering::Relaxed);
             program.run(kernel);
         };
@@ -291,7 +292,7 @@ fn on_threads<P: Program>(
     })
 }
 
-/// The parameters of every simulated machine.
+/// Returns the parameters of every simulated machine.
 pub(crate) fn machine_params() -> [ParamSpec; 3] {
     [
         ParamSpec::real(
@@ -317,7 +318,7 @@ pub(crate) fn machine_params() -> [ParamSpec; 3] {
     ]
 }
 
-/// Sets up a simulated machine as the parameters say that every one has.
+/// Applies the parameters of every simulated machine.
 pub(crate) fn set_machine(params: &Params, config: &mut SimConfig) {
     config.profile = config.profile.scaled_costs(params.real("cost_scale"));
     config.policy = match params.choice("sched") {

@@ -1,12 +1,12 @@
-//! Meters that probes of several studies have: how long a CPU was idle, and how much of something
-//! there was.
+//! Meters for the probes of several studies: idle time of a CPU, and the maximum of a quantity over
+//! time.
 
 use mmscale_arch::{IdleEvent, Trace};
 
-/// How often a [`Level`] is looked at.
+/// Distance of the grid points of a [`Level`].
 const GRID_NS: u64 = 100_000;
 
-/// A quantity of the machine of which every CPU sees some changes, at the points of a grid.
+/// The part of a machine-wide quantity that one CPU has changed, sampled on a grid of times.
 #[derive(Debug, Default)]
 pub struct Level {
     now: i64,
@@ -14,19 +14,19 @@ pub struct Level {
 }
 
 impl Level {
-    /// The quantity changed, as this CPU saw it.
+    /// Records that this CPU changed the quantity by `by` at `now_ns`.
     pub fn change(&mut self, now_ns: u64, by: i64) {
         self.pass(now_ns);
         self.now += by;
     }
-    /// Nothing changed on this CPU until `now_ns`.
+    /// Records that this CPU did not change the quantity until `now_ns`.
     pub fn pass(&mut self, now_ns: u64) {
         let points = (now_ns / GRID_NS) as usize + 1;
         if self.grid.len() < points {
             self.grid.resize(points, self.now);
         }
     }
-    /// The largest sum over CPUs at a point of the grid.
+    /// Returns the maximum over grid points of the sum over CPUs.
     pub fn max<'a>(levels: impl Iterator<Item = &'a Self>) -> i64 {
         let mut sums: Vec<i64> = Vec::new();
         for level in levels {
@@ -39,12 +39,12 @@ impl Level {
     }
 }
 
-/// A CPU's idle time within a window.
+/// Idle time of a CPU within a window.
 #[derive(Debug)]
 pub(crate) struct Idle {
     window: (u64, u64),
     since_ns: Option<u64>,
-    /// Nothing was heard of idling yet.
+    /// No idle event has been seen yet.
     unheard: bool,
     total_ns: u64,
 }
@@ -61,7 +61,7 @@ impl Idle {
                 self.since_ns.get_or_insert(now_ns);
             }
             IdleEvent::Exit => {
-                // A CPU of which nothing was heard has been idle from the start.
+                // A CPU whose first event is an exit from idle has been idle since the start.
                 let since_ns = self.since_ns.take();
                 let since_ns = since_ns.or(self.unheard.then_some(0));
                 self.unheard = false;
@@ -75,7 +75,7 @@ impl Idle {
         let (begin_ns, end_ns) = self.window;
         self.total_ns += to_ns.min(end_ns).saturating_sub(from_ns.max(begin_ns));
     }
-    /// Closes what is open at the end of a run.
+    /// Ends an open idle period at the end of a run.
     pub(crate) fn finish(&mut self, end_ns: u64) {
         if let Some(since_ns) = self.since_ns.take() {
             self.idled(since_ns, end_ns);
@@ -122,7 +122,7 @@ mod tests {
             level.pass(5 * GRID_NS);
             level
         };
-        // One holds 3 from the first point to the third, the other 4 from the fourth on.
+        // One CPU holds 3 at the first three points, the other 4 at the fourth and later ones.
         let one = level(&[(GRID_NS / 2, 3), (3 * GRID_NS + 1, -3)]);
         let other = level(&[(3 * GRID_NS + 1, 4)]);
         assert_eq!(Level::max([&one, &other].into_iter()), 4);

@@ -1,9 +1,10 @@
-//! Unknown names, and the names that were probably meant.
+//! Unknown names, with suggestions.
 
 use thiserror::Error;
 
-/// The candidate most like `word`, if one is like it at all: at least 0.7 in the measure of Jaro
-/// and Winkler, which weighs common beginnings, or a beginning of it.
+/// Returns the candidate most similar to `word`: with a Jaro-Winkler similarity of at least 0.7
+/// (which weighs common prefixes), or with `word` as its prefix. `None` if there is no such
+/// candidate.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     candidates
@@ -14,7 +15,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, name)| name)
 }
 
-/// A name that is not one of those that exist.
+/// A name that does not exist.
 #[derive(Debug, Error)]
 #[error("there is no {what} named `{given}`{} ({})", hint(nearest.as_deref()), known(all))]
 pub struct UnknownName {
@@ -25,7 +26,8 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
-    /// `given` is no `what` (a noun such as `study`); `all` are those that exist.
+    /// Creates the error that `given` is not the name of a `what` (a noun such as `study`). `all`
+    /// are the existing names.
     pub fn new<'a>(
         what: &'static str,
         given: &str,

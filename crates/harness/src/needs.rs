@@ -1,8 +1,8 @@
-//! What plans take of this computer's memory, estimated before anything runs.
+//! Memory requirements of plans, estimated before anything runs.
 //!
-//! An estimate of what a simulated machine keeps resident: it is to tell apart what fits and what
-//! has no chance, not to be exact. It was fitted to runs of `vmstat`, `churn` and `ipi` on 256 to
-//! 4096 CPUs, and of `churn` with up to 8192 processes on a CPU.
+//! This estimates the resident memory of simulated machines. It is meant to refuse runs that cannot
+//! fit, not to be exact. It was fitted to runs of `vmstat`, `churn` and `ipi` on 256 to 4096 CPUs,
+//! and of `churn` with up to 8192 processes per CPU.
 
 use std::fs;
 use std::path::Path;
@@ -12,18 +12,18 @@ use mmscale_sim::{StackNeeds, stack_needs};
 
 use crate::plan::{CallError, Plan};
 
-/// The program itself, and a machine of the smallest profile.
+/// The program itself, with a machine of the smallest profile.
 const BASE_BYTES: u64 = 48 << 20;
 /// A CPU with its caches, tables, probe and the pages of one program.
 const CPU_BYTES: u64 = 208 << 10;
-/// A task: the pages of its stack that it touches, its address space and its page tables.
+/// A task: the touched pages of its stack, its address space and its page tables.
 const TASK_BYTES: u64 = 24 << 10;
-/// Tasks of the machine itself for each CPU: its idle task and its worker.
+/// Tasks of the machine per CPU: the idle task and the worker.
 const OWN_TASKS: u64 = 2;
-/// Mappings that the program has and makes beside stacks.
+/// Mappings of the program other than stacks.
 const OTHER_MAPPINGS: u64 = 1024;
 
-/// What runs want at the same time.
+/// Requirements of concurrent runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Needs {
     tasks: u64,
@@ -32,7 +32,7 @@ struct Needs {
     mappings: u64,
 }
 
-/// What there is of it; `u64::MAX` where nothing limits it.
+/// Resources of this computer; `u64::MAX` without a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Host {
     memory_bytes: u64,
@@ -40,8 +40,8 @@ struct Host {
     mappings: u64,
 }
 
-/// Refuses plans that this computer has no memory for, with the figures. The others are fine as far
-/// as can be said beforehand.
+/// Returns an error, with the numbers, if a plan needs more memory than this computer has. Other
+/// plans may still fail, because the estimate is not exact.
 pub fn fits_host(plans: &[Plan]) -> Result<(), CallError> {
     let stack = stack_needs();
     let host = Host::of_this_computer();
@@ -59,13 +59,14 @@ pub fn fits_host(plans: &[Plan]) -> Result<(), CallError> {
 }
 
 impl Needs {
-    /// Of as many runs of a plan as go on at the same time.
+    /// Returns the requirements of all concurrent runs of a plan.
     fn of(plan: &Plan, stack: StackNeeds) -> Self {
         let tasks = plan.study.tasks(&plan.params, plan.cpus);
         Self::of_runs(plan.at_once() as u64, plan.cpus as u64, tasks, stack)
     }
 
-    /// Of runs on `cpus` CPUs with `tasks` tasks of the study each.
+    /// Returns the requirements of `at_once` runs on `cpus` CPUs, each with `tasks` tasks of the
+    /// study.
     fn of_runs(at_once: u64, cpus: u64, tasks: u64, stack: StackNeeds) -> Self {
         let tasks = at_once * (tasks + OWN_TASKS * cpus);
         let resident_bytes = BASE_BYTES + at_once * cpus * CPU_BYTES + tasks * TASK_BYTES;
@@ -77,7 +78,7 @@ impl Needs {
         }
     }
 
-    /// The error says what is too little, how much there is, and what to do.
+    /// Returns an error with the missing resource, the available amount, and advice.
     fn fit(self, host: Host) -> Result<(), String> {
         let advice = "use fewer CPUs or processes";
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -117,7 +118,7 @@ impl Host {
     }
 }
 
-/// Address space that this process may still take; `None` where there is no limit.
+/// Returns the address space that this process may still use. `None` without a limit.
 fn address_bytes() -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let soft = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
@@ -128,8 +129,8 @@ fn address_bytes() -> Option<u64> {
     Some(limit.saturating_sub(used_kib << 10))
 }
 
-/// What this process's control group, and those above it, leave it of memory; `None` where none of
-/// them has a limit, or none is known.
+/// Returns the memory left in this process's control group and those above it. `None` if none of
+/// them has a known limit.
 fn group_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = groups.lines().filter_map(|line| {

@@ -1,4 +1,4 @@
-//! From a request to what is run, with everything checked before anything starts.
+//! From a request to plans. Everything is checked before anything starts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,64 +17,65 @@ use crate::shape::shaped;
 use crate::study::{ArmId, Checks, Interrupt, Progress, RunContext, Study};
 use crate::trails::Trails;
 
-/// Quick runs of simulated machines with more CPUs have defaults of their own, and one seed.
+/// Quick runs of simulated machines with more CPUs than this have defaults of their own, and one
+/// seed.
 pub(crate) const LARGE_CPUS: usize = 512;
 
-/// The most CPUs that a machine can have.
+/// Maximum number of CPUs of a machine.
 pub const MAX_CPUS: u64 = 4096;
 
-/// The most seeds of one run.
+/// Maximum number of seeds of one call.
 const MAX_SEEDS: u64 = 10_000;
 
-/// What is to be run. A field that is left out takes the study's default.
+/// A request to run studies. A field that is left out has the study's default.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Names of studies; `all` stands for every one.
+    /// Names of studies; `all` means all studies.
     pub studies: Vec<String>,
     /// The machine.
     pub on: Option<On>,
-    /// Names of arms, the one to compare with first; none means all of the study.
+    /// Names of arms, starting with the one to compare with; empty means all arms of the study.
     pub arms: Vec<String>,
-    /// Arms that the call makes of policies. They come behind the named ones, or behind the study's
-    /// first where none is named.
+    /// Arms that are created from policies. They follow the named arms, or the study's first arm if
+    /// none is named.
     pub policies: Vec<PolicyArm>,
-    /// A built-in profile's name, or the path of a profile file.
+    /// The name of a built-in profile, or the path of a profile file.
     pub profile: Option<PathBuf>,
-    /// Parameters, `cpus` and `hz` among them.
+    /// Settings of parameters, including `cpus` and `hz`.
     pub settings: Settings,
-    /// How many seeds; none means 5, or 2 in a quick run.
+    /// Number of seeds; `None` means 5, or 2 in a quick run.
     pub seeds: Option<u64>,
-    /// The first seed; the others follow it.
+    /// The first seed; the others are consecutive.
     pub first_seed: u64,
     /// Full or quick.
     pub length: Length,
-    /// Whether the checkers watch.
+    /// Whether checkers are on.
     pub checks: Checks,
-    /// How CPUs are grouped on a simulated machine with another number of them than its profile.
+    /// Grouping of CPUs on a simulated machine with another number of CPUs than its profile.
     pub shape: Shape,
-    /// What asks.
+    /// The program and command line of the request.
     pub origin: Origin,
 }
 
 /// Why a request cannot be run. Nothing was started or written.
 #[derive(Debug, Error)]
 pub enum CallError {
-    /// An arm that there is not.
+    /// An arm does not exist.
     #[error(transparent)]
     Name(#[from] UnknownName),
-    /// A parameter that cannot be set so.
+    /// A parameter cannot be set to the given value.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// An arm that cannot be made.
+    /// An arm cannot be created from the given policies.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// A profile that cannot be used.
+    /// A profile cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// A study that cannot be had.
+    /// A study does not exist or cannot be used.
     #[error(transparent)]
     Study(#[from] NoStudy),
-    /// Anything else; the text says what and what to do.
+    /// Another error; the text has the problem and advice.
     #[error("{0}")]
     Other(String),
 }
@@ -86,37 +87,37 @@ pub struct Plan {
     pub study: &'static dyn Study,
     /// The machine.
     pub on: On,
-    /// The profile's name; `host` where the machine is this computer.
+    /// The profile's name; `host` if the machine is this computer.
     pub profile_name: String,
     /// The simulated machine, with the plan's CPUs and HZ.
     pub profile: Option<Arc<Profile>>,
-    /// Its groups of CPUs, of which the profile's own are a part.
+    /// The CPU topology, including that of the profile if it differs.
     pub topology: Option<record::Topology>,
-    /// CPUs of the machine.
+    /// Number of CPUs of the machine.
     pub cpus: usize,
-    /// Timer interrupts a second.
+    /// Timer interrupts per second.
     pub hz: u32,
     /// The study's parameters.
     pub params: Params,
-    /// The arms, the one to compare with first.
+    /// The arms, starting with the one to compare with.
     pub arms: Vec<ArmId>,
     /// The seeds.
     pub seeds: Arc<[u64]>,
     /// Full or quick.
     pub length: Length,
-    /// Whether the checkers watch.
+    /// Whether checkers are on.
     pub checks: Checks,
-    /// What asks.
+    /// The program and command line of the request.
     pub origin: Origin,
 }
 
 impl Plan {
-    /// How many runs it is: arms times seeds.
+    /// Returns the number of runs: arms times seeds.
     pub fn runs(&self) -> usize {
         self.arms.len() * self.seeds.len()
     }
 
-    /// How many of its runs go on at the same time.
+    /// Returns the number of concurrent runs.
     pub(crate) fn at_once(&self) -> usize {
         match self.on {
             On::Sim => host_cpus().min(self.runs()),
@@ -124,7 +125,7 @@ impl Plan {
         }
     }
 
-    /// What each of its runs is given.
+    /// Returns the inputs of each run.
     pub(crate) fn context(&self, interrupt: &Interrupt, progress: Progress) -> RunContext {
         RunContext {
             on: self.on,
@@ -140,14 +141,14 @@ impl Plan {
         }
     }
 
-    /// The parameters that mean something on its machine.
+    /// Returns the parameters that apply to the plan's machine.
     pub fn shown_params(&self) -> BTreeMap<String, ParamValue> {
         let all = self.params.values().clone().into_iter();
         all.filter(|(name, _)| self.study.takes(name, self.on)).collect()
     }
 
-    /// What a reader of its report must know. Real machines may be asked for more CPUs than there
-    /// are.
+    /// Returns the remarks for the report, with a warning if a real machine has fewer CPUs than
+    /// requested.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = self.study.remarks(&self.params, self.on);
         let here = host_cpus();
@@ -161,7 +162,7 @@ impl Plan {
         remarks
     }
 
-    /// The parameters' defaults in a full run; those that have values in turn have none.
+    /// Returns the parameters' defaults in a full run, without parameters that are run in turn.
     pub fn defaults(&self) -> BTreeMap<String, ParamValue> {
         let specs = self.study.params_on(self.on);
         let in_turn: Vec<_> = specs.iter().filter(|spec| !spec.in_turn().is_empty()).collect();
@@ -170,8 +171,8 @@ impl Plan {
     }
 }
 
-/// Checks a request and gives its plans, one for each document: study by study, and each
-/// combination of swept values.
+/// Checks a request and returns its plans, one per document: study by study, and each combination
+/// of swept values.
 pub fn plan(registry: Registry, request: &Request) -> Result<Vec<Plan>, CallError> {
     let studies = chosen(registry, &request.studies)?;
     check_keys(&studies, &request.settings)?;
@@ -215,7 +216,8 @@ fn chosen(registry: Registry, names: &[String]) -> Result<Vec<&'static dyn Study
     Ok(studies)
 }
 
-/// A key must mean something to at least one study; the others do without it.
+/// Returns an error for a key that none of the studies has. Studies that do not have a key ignore
+/// it.
 fn check_keys(studies: &[&'static dyn Study], settings: &Settings) -> Result<(), CallError> {
     let mut known: Vec<ParamSpec> = common_params(1, 1000).into();
     for study in studies {
@@ -231,7 +233,7 @@ fn check_keys(studies: &[&'static dyn Study], settings: &Settings) -> Result<(),
     Ok(())
 }
 
-/// The parameters that every study has.
+/// Returns the parameters that every study has.
 fn common_params(cpus: usize, hz: u32) -> [ParamSpec; 2] {
     let hz = match hz {
         100 => "100",
@@ -309,7 +311,7 @@ fn plan_study(
     Ok(plans)
 }
 
-/// Refuses a setting of a parameter that the study has on other machines only.
+/// Returns an error if a parameter is set that does not apply to this machine.
 fn check_machine(
     study: &'static dyn Study,
     on: On,
@@ -342,7 +344,7 @@ fn shorten(params: &mut Params, study: &'static dyn Study, settings: &Settings) 
     }
 }
 
-/// The simulated machine that is asked for; none where it is this computer.
+/// Returns the requested simulated machine; `None` if the machine is this computer.
 fn profile_of(
     profiles: Profiles,
     default: &str,
@@ -368,7 +370,7 @@ fn profile_of(
     })
 }
 
-/// CPUs of this computer that we may use.
+/// Returns the CPUs of this computer that this process may use.
 fn host_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -392,7 +394,7 @@ fn machine(study: &dyn Study, request: &Request) -> Result<On, CallError> {
     Err(CallError::Other(format!("{why}; use --on {}", names.join(" or --on "))))
 }
 
-/// HZ of the kernel that runs here, which cannot be chosen.
+/// Returns the HZ of the running kernel, which cannot be set.
 fn live_hz(request: &Request) -> Result<u32, CallError> {
     if request.settings.keys().any(|key| key == "hz") {
         let what = "--hz is a property of the kernel that runs here, which is what --on linux \
@@ -406,7 +408,7 @@ fn live_hz(request: &Request) -> Result<u32, CallError> {
     Ok(hz.unwrap_or(1000))
 }
 
-/// The arms that are asked for, and the study with those among them that the call makes.
+/// Returns the requested arms, and the study extended by arms that the call creates.
 fn arms_of(
     study: &'static dyn Study,
     on: On,

@@ -1,4 +1,4 @@
-//! Arms: the policies of the memory manager that a run chooses, by name.
+//! Arms: the policies of the memory manager that a run uses, by name.
 
 use crate::names::UnknownName;
 use mmscale_document::On;
@@ -6,25 +6,25 @@ use mmscale_mm::mm::MmConfig;
 use mmscale_mm::policy::{MECHANISMS, Mechanism};
 use std::collections::BTreeMap;
 
-/// Something that a study's workload may do differently in an arm.
+/// A variant of a study's workload that an arm may choose.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// The arm's key.
+    /// The key in an arm.
     pub key: &'static str,
-    /// Its values; the first is that of an arm without the key.
+    /// The values; the first one applies to arms without the key.
     pub values: &'static [&'static str],
 }
 
-/// What an arm chooses: the policies of some mechanisms, and what its workload does differently.
+/// The choices of an arm: the policies of some mechanisms, and variants of the workload.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Arm(BTreeMap<&'static str, &'static str>);
 
-/// The keys of an arm in a study with the choices `own`.
+/// Returns the keys of an arm in a study with the choices `own`.
 pub(crate) fn keys(own: &[Choice]) -> impl Iterator<Item = &'static str> + Clone {
     MECHANISMS.iter().map(|of| of.key).chain(own.iter().map(|of| of.key))
 }
 
-/// The name of a value of `key` as it was declared.
+/// Returns the declared name of a value of `key`.
 pub(crate) fn value(key: &str, given: &str, own: &[Choice]) -> Result<&'static str, UnknownName> {
     let policies = Mechanism::of(key).map(|of| of.policies);
     let names: Vec<&'static str> = match policies {
@@ -37,18 +37,18 @@ pub(crate) fn value(key: &str, given: &str, own: &[Choice]) -> Result<&'static s
 }
 
 impl Arm {
-    /// Chooses a value. Both names are declared ones: of [`keys`] and [`value`].
+    /// Chooses a value. Key and value must come from [`keys`] and [`value`].
     pub fn choose(&mut self, key: &'static str, value: &'static str) {
         self.0.insert(key, value);
     }
 
-    /// The value that it chose for a key, if it chose one.
+    /// Returns the chosen value of a key. `None` if the arm does not choose one.
     pub fn chosen(&self, key: &str) -> Option<&'static str> {
         self.0.get(key).copied()
     }
 
-    /// Gives a memory manager the policies that the arm chose. Others stay as they are, so a
-    /// study's parameters come before.
+    /// Applies the chosen policies to the configuration of a memory manager. Other policies stay
+    /// unchanged, so the study's parameters must be applied before.
     pub(crate) fn configure(&self, mm: &mut MmConfig) {
         for mechanism in MECHANISMS {
             let chosen = self.chosen(mechanism.key).and_then(|name| mechanism.policy(name));
@@ -58,16 +58,16 @@ impl Arm {
         }
     }
 
-    /// Whether it chooses no policy but those of Linux, which a live kernel has.
+    /// Returns whether all chosen policies are those of Linux, which a live kernel has.
     pub(crate) fn is_stock(&self) -> bool {
         let is_default =
             |of: &Mechanism| self.chosen(of.key).is_none_or(|policy| policy == of.default().name);
         MECHANISMS.iter().all(is_default)
     }
 
-    /// What is in force in a run of the arm, by key: its own choice, else `elsewhere`'s (the
-    /// study's parameters), else the default. A live kernel has its own mechanisms, so there it is
-    /// only what the workload does differently.
+    /// Returns the effective choices in a run of the arm, by key: the arm's own choice, else that
+    /// of `elsewhere` (the study's parameters), else the default. For a live kernel, which has its
+    /// own mechanisms, only the workload variants.
     pub fn in_force(
         &self,
         own: &[Choice],

@@ -1,21 +1,21 @@
-//! The simulated machines that a run can choose from.
+//! Summaries of the machine profiles.
 
 use mmscale_sim::profile::{ProfileError, Profiles};
 
-/// A machine profile, in short.
+/// A summary of a machine profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileSummary {
-    /// Its name.
+    /// The name of the profile.
     pub name: String,
-    /// What machine it is, in words.
+    /// A description of the machine.
     pub description: String,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: usize,
-    /// Memory nodes.
+    /// Number of memory nodes.
     pub nodes: usize,
 }
 
-/// The profiles that have names.
+/// Returns summaries of all named profiles.
 pub fn profiles(of: Profiles) -> Result<Vec<ProfileSummary>, ProfileError> {
     let summary = |name: &str| {
         let profile = of.load(name)?;

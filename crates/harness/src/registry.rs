@@ -1,4 +1,4 @@
-//! The studies that there are.
+//! The registry of studies.
 
 use crate::file::{FileError, Source};
 use crate::file_study::FileStudy;
@@ -8,7 +8,7 @@ use crate::workload::Workload;
 use mmscale_sim::profile::Profiles;
 use thiserror::Error;
 
-/// Studies by name.
+/// All studies, by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Registry {
     studies: &'static [&'static dyn Study],
@@ -17,35 +17,35 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry of given studies; names differ.
+    /// Creates a registry of studies, whose names must differ.
     pub const fn new(studies: &'static [&'static dyn Study]) -> Self {
         Self { studies, broken: &[], profiles: Profiles::with(&[]) }
     }
 
-    /// The studies on a shelf, which lives as long as the program.
+    /// Creates a registry of the studies on a shelf.
     pub fn of(shelf: &'static Shelf) -> Self {
         let profiles = Profiles::with(&shelf.profiles);
         Self { studies: &shelf.studies, broken: &shelf.broken, profiles }
     }
 
-    /// All studies, in the order in which `all` runs them, but those that are [`broken`].
+    /// Returns all studies in the order in which `all` runs them, except those that are [`broken`].
     ///
     /// [`broken`]: Self::broken
     pub fn all(self) -> impl Iterator<Item = &'static dyn Study> + Clone {
         self.studies.iter().copied()
     }
 
-    /// The machine profiles that have names.
+    /// Returns the named machine profiles.
     pub fn profiles(self) -> Profiles {
         self.profiles
     }
 
-    /// What is wrong with the files of studies that cannot be run.
+    /// Returns the errors in the files of studies that cannot be run.
     pub fn broken(self) -> &'static [FileError] {
         self.broken
     }
 
-    /// The study of a name.
+    /// Returns the study with this name.
     pub fn find(self, name: &str) -> Result<&'static dyn Study, NoStudy> {
         if let Some(why) = self.broken.iter().find(|why| why.study == name) {
             return Err(why.clone().into());
@@ -55,25 +55,25 @@ impl Registry {
     }
 }
 
-/// Why a study cannot be had.
+/// Why a study cannot be used.
 #[derive(Debug, Error)]
 pub enum NoStudy {
-    /// None has this name.
+    /// No study has this name.
     #[error(transparent)]
     Unknown(#[from] UnknownName),
-    /// Its file is broken.
+    /// The file of the study has an error.
     #[error(transparent)]
     Broken(#[from] FileError),
 }
 
 impl From<Shelf> for Registry {
-    /// The studies of a program, which live as long as it.
+    /// Creates a registry for the lifetime of the program.
     fn from(shelf: Shelf) -> Self {
         Self::of(Box::leak(Box::new(shelf)))
     }
 }
 
-/// Studies as their files are read.
+/// Studies and profiles, collected while their files are read.
 #[derive(Debug, Default)]
 pub struct Shelf {
     studies: Vec<&'static dyn Study>,
@@ -82,21 +82,21 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// With a machine profile: its name, and the text of its file, which may have one of
-    /// `machines/` as its base. It comes before the studies that name it.
+    /// Adds a machine profile: its name, and the text of its file, which may use a profile of
+    /// `machines/` as its base. Must precede the studies that use it.
     #[must_use]
     pub fn with_profile(mut self, name: &'static str, text: &'static str) -> Self {
         self.profiles.push((name, text));
         self
     }
 
-    /// With a study as its file describes it.
+    /// Adds a study with its file.
     #[must_use]
     pub fn with<W: Workload>(self) -> Self {
         self.with_file::<W>(W::FILE)
     }
 
-    /// With a study as another file describes it: for tests of files.
+    /// Adds a study with another file, for tests of files.
     #[must_use]
     pub fn with_file<W: Workload>(mut self, file: Source) -> Self {
         match FileStudy::<W>::of_file(file, Profiles::with(self.profiles.clone().leak())) {

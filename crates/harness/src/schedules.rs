@@ -1,7 +1,8 @@
-//! A run under both schedules of the simulator, and where they part if they do.
+//! Runs a seed under both schedules of the simulator and compares them (`sched=both`).
 //!
-//! `sched=both` asks for it. The results must be equal to the last bit. If they are not, the trails
-//! of events show the first block in which the two runs differ; both run again to show its events.
+//! The results must be equal to the last bit. If they are not, the trails of events identify the
+//! first block of events that differs. Both runs are then repeated to show the events of this
+//! block.
 
 use mmscale_arch::CpuId;
 use mmscale_document::ParamValue;
@@ -10,17 +11,17 @@ use mmscale_sim::{Trail, TrailEvent};
 use crate::study::{RunContext, SeedResult, StudyError};
 use crate::trails::{Asked, Trails};
 
-/// What one schedule gave.
+/// The result under one schedule.
 struct Ran {
     result: Result<SeedResult, StudyError>,
     trails: Vec<Trail>,
 }
 
-/// Runs `run` under the lazy and under the naive schedule; returns what both gave.
+/// Runs `run` under the lazy and the naive schedule and returns their common result.
 ///
 /// # Errors
-/// [`StudyError::Check`] with the first event that differs, if they gave different results or had
-/// different events. The error of the run, if both failed alike.
+/// [`StudyError::Check`] with the first event that differs, if results or events differ. The error
+/// of the run, if both failed in the same way.
 pub(crate) fn both(
     ctx: &RunContext,
     run: impl Fn(&RunContext) -> Result<SeedResult, StudyError>,
@@ -64,7 +65,7 @@ fn summary((sched, result): (&str, &Result<SeedResult, StudyError>)) -> String {
     }
 }
 
-/// Whether two runs gave the same, what they cost the host aside.
+/// Returns whether two results are equal, except for their cost on the host.
 fn are_equal(a: &Result<SeedResult, StudyError>, b: &Result<SeedResult, StudyError>) -> bool {
     match (a, b) {
         (Ok(a), Ok(b)) => {
@@ -76,7 +77,7 @@ fn are_equal(a: &Result<SeedResult, StudyError>, b: &Result<SeedResult, StudyErr
     }
 }
 
-/// The first machine and block in which two runs differ.
+/// Returns the first machine and block in which the trails differ.
 fn first_difference(a: &[Trail], b: &[Trail]) -> Option<(usize, u64)> {
     let blocks = |trail: Option<&Trail>| trail.map_or(vec![], |trail| trail.blocks.clone());
     (0..a.len().max(b.len())).find_map(|machine| {
@@ -87,8 +88,8 @@ fn first_difference(a: &[Trail], b: &[Trail]) -> Option<(usize, u64)> {
     })
 }
 
-/// Where two orders of events part: the last events of both, the first of each, and what the CPUs
-/// of these did before and after.
+/// Describes where two orders of events diverge: the last common events, the first different events
+/// of each schedule, and the events of their CPUs before and after.
 fn parting([lazy, naive]: &[Vec<TrailEvent>; 2]) -> Vec<String> {
     let key = |event: &TrailEvent| (event.cpu, event.time_ps);
     let same = lazy.iter().zip(naive).take_while(|(a, b)| key(a) == key(b)).count();
@@ -111,7 +112,7 @@ fn parting([lazy, naive]: &[Vec<TrailEvent>; 2]) -> Vec<String> {
     lines
 }
 
-/// The last three events that `wanted` wants, in their order.
+/// Returns the last three events that `wanted` selects, in their order.
 fn last_of(
     events: &[TrailEvent],
     wanted: impl Fn(&TrailEvent) -> bool,

@@ -1,9 +1,10 @@
-//! A profile's machine with a plan's CPUs, and what its record says of them.
+//! Derives a machine with the plan's number of CPUs from a profile, and the topology for its
+//! document.
 
 use mmscale_document as record;
 use mmscale_sim::profile::{Profile, ProfileError, Shape, Topology};
 
-/// The machine of a profile with `cpus` CPUs at `hz`, and its groups of CPUs.
+/// Returns the machine of a profile with `cpus` CPUs at `hz`, and its CPU topology.
 pub(crate) fn shaped(
     own: &Profile,
     cpus: usize,
@@ -16,8 +17,8 @@ pub(crate) fn shaped(
     Ok((profile, topology))
 }
 
-/// A machine's groups of CPUs for its record, and those of its profile where it has others. A cache
-/// of a whole node is the same group however large the node is.
+/// Returns a machine's topology for its document, with that of its profile if it differs. A cache
+/// that spans a whole node counts as equal regardless of the node's size.
 fn topology(own: &Topology, made: &Topology, shape: Shape) -> record::Topology {
     let kind = |of: &Topology| {
         let cluster = (of.cluster != of.node_cpus()).then_some(of.cluster);

@@ -1,13 +1,13 @@
-//! Many times in memory of a fixed size, as processes of the live kernel share them.
+//! A distribution of times in memory of fixed size, which processes of the live kernel can share.
 
 use mmscale_document::Histogram;
 
-/// Parts of each power of two: a percentile is at most one part in this too large.
+/// Buckets per power of two: a percentile is too large by at most 1/32.
 const PARTS: u32 = 32;
 const SHIFT: u32 = PARTS.ilog2();
 const BUCKETS: usize = (64 - SHIFT as usize + 1) * PARTS as usize;
 
-/// Times, in ns, by size.
+/// Counts of times in ns, by size.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
     counts: [u32; BUCKETS],
@@ -24,13 +24,13 @@ impl Default for Spread {
     }
 }
 
-/// The bucket of `ns`: itself when small, else by its highest bits.
+/// Returns the bucket of `ns`: the value itself if small, else determined by its highest bits.
 fn bucket(ns: u64) -> usize {
     let high = (64 - ns.leading_zeros()).saturating_sub(SHIFT + 1);
     high as usize * PARTS as usize + (ns >> high) as usize
 }
 
-/// The largest time of a bucket.
+/// Returns the largest time of a bucket.
 fn top(bucket: usize) -> u64 {
     let high = (bucket / PARTS as usize).saturating_sub(1);
     let rest = (bucket - high * PARTS as usize) as u64;
@@ -45,30 +45,30 @@ impl Spread {
         self.total_ns += ns;
         self.max_ns = self.max_ns.max(ns);
     }
-    /// Counts the times of another.
+    /// Adds the counts of another distribution.
     pub fn merge(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, other)| *count += other);
         self.count += other.count;
         self.total_ns += other.total_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
     }
-    /// How many there are.
+    /// Returns the number of times.
     pub fn count(&self) -> u64 {
         self.count
     }
-    /// Their sum, in ns.
+    /// Returns the sum, in ns.
     pub fn total_ns(&self) -> u64 {
         self.total_ns
     }
-    /// Their mean, in ns; 0 of none.
+    /// Returns the mean, in ns; 0 if empty.
     pub fn mean(&self) -> f64 {
         self.total_ns as f64 / self.count.max(1) as f64
     }
-    /// The longest, in ns.
+    /// Returns the longest time, in ns.
     pub fn max(&self) -> u64 {
         self.max_ns
     }
-    /// A time that `percent` of 100 do not exceed; 0 of none.
+    /// Returns a time that is not exceeded by `percent` of 100 times, in ns; 0 if empty.
     pub fn percentile(&self, percent: u64) -> u64 {
         let rank = (self.count * percent).div_ceil(100);
         let mut seen = 0;
@@ -81,7 +81,7 @@ impl Spread {
             _ => 0,
         }
     }
-    /// By powers of two.
+    /// Returns counts by powers of two.
     pub fn histogram(&self) -> Histogram {
         let mut sums = [0_u64; 64];
         for (at, &count) in self.counts.iter().enumerate() {
@@ -91,8 +91,8 @@ impl Spread {
     }
 }
 
-/// A histogram of times in ns from counts: the n-th is of times of `2^n` ns or more and less than
-/// twice that, and the first one's begin at 0. Empty buckets are left out.
+/// Creates a histogram of times in ns from counts. The n-th count is for times from `2^n` ns to
+/// less than `2^(n+1)` ns; the first one starts at 0. Empty buckets are left out.
 pub fn powers_of_two(counts: &[u64]) -> Histogram {
     let low = |bucket: usize| if bucket == 0 { 0 } else { 1 << bucket };
     let filled = counts.iter().enumerate().filter(|(_, count)| **count > 0);

@@ -1,40 +1,40 @@
-//! Means and how sure they are.
+//! Means and their confidence intervals.
 //!
-//! Intervals come from the bootstrap: the observed values are drawn again with replacement, often,
-//! and the statistic of each draw shows how much it moves. The draws are those of a fixed generator
-//! with a fixed seed, so that the same values always have the same interval.
+//! Intervals are computed by the bootstrap: values are drawn from the observed ones with
+//! replacement, many times, and the distribution of the statistic over the draws shows its
+//! uncertainty. The generator has a fixed seed, so that equal values have equal intervals.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Draws for one interval. At 10,000 the ends move by about 1 % of the interval's width from one
-/// generator seed to another.
+/// Draws per interval. With 10,000 draws, the ends vary by about 1 % of the interval's width
+/// between generator seeds.
 const RESAMPLES: usize = 10_000;
 
-/// The generator's seed; any number does, as long as it stays.
+/// The generator's seed: arbitrary, but fixed.
 const SEED: u64 = 0x6d6d_7363_616c_6531;
 
-/// The arithmetic mean. `None` of nothing.
+/// Returns the arithmetic mean. `None` without values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The sample standard deviation (n - 1). `None` of fewer than two values.
+/// Returns the sample standard deviation (n - 1). `None` with fewer than two values.
 pub fn stddev(values: &[f64]) -> Option<f64> {
     let mean = mean(values).filter(|_| values.len() > 1)?;
     let sum: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
     Some((sum / (values.len() - 1) as f64).sqrt())
 }
 
-/// The mean of a draw of as many values as there are, with replacement.
+/// Returns the mean of a random sample with replacement, of the same size as `values`.
 fn draw_mean(rng: &mut Xoshiro256PlusPlus, values: &[f64]) -> f64 {
     let n = values.len();
     let pick = |random: u64| values[((u128::from(random) * n as u128) >> 64) as usize];
     (0..n).map(|_| pick(rng.next_u64())).sum::<f64>() / n as f64
 }
 
-/// The value below which a fraction `p` of sorted values lies, linear between neighbours.
+/// Returns the quantile `p` of sorted values, with linear interpolation.
 fn quantile(sorted: &[f64], p: f64) -> f64 {
     let at = p.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
     let below = at.floor() as usize;
@@ -42,7 +42,7 @@ fn quantile(sorted: &[f64], p: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * at.fract()
 }
 
-/// How lopsided the values are: the acceleration of the bias-corrected bootstrap, from the means
+/// Returns the acceleration of the bias-corrected bootstrap, a measure of skewness, from the means
 /// with one value left out each.
 fn acceleration(values: &[f64], mean: f64) -> f64 {
     let n = values.len() as f64;
@@ -52,8 +52,9 @@ fn acceleration(values: &[f64], mean: f64) -> f64 {
     if squares == 0.0 { 0.0 } else { cubes / (6.0 * squares.powf(1.5)) }
 }
 
-/// The 95 % confidence interval of the mean, by the bias-corrected and accelerated bootstrap
-/// (Efron, "Better bootstrap confidence intervals", 1987). `None` of fewer than two values.
+/// Returns the 95 % confidence interval of the mean, by the bias-corrected and accelerated
+/// bootstrap (Efron, "Better bootstrap confidence intervals", 1987). `None` with fewer than two
+/// values.
 pub fn mean_ci95(values: &[f64]) -> Option<[f64; 2]> {
     let mean = mean(values).filter(|_| values.len() > 1)?;
     if values.iter().all(|&x| x == values[0]) {
@@ -74,22 +75,22 @@ pub fn mean_ci95(values: &[f64]) -> Option<[f64; 2]> {
     Some([end(0.025), end(0.975)])
 }
 
-/// The median. `None` of nothing.
+/// Returns the median. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
 }
 
-/// An interval that has the median of what the values are drawn from in it, with a probability of
-/// at least 95 %: from the k-th smallest to the k-th largest, whatever the distribution, as each
-/// value is below the median or above it like a tossed coin. `None` of fewer than six values: even
-/// the smallest and the largest of five have it between them in 94 % of all cases only.
+/// Returns a confidence interval of the median with a coverage of at least 95 %: from the k-th
+/// smallest to the k-th largest value. It holds for any distribution, because each value is below
+/// or above the median with probability 1/2. `None` with fewer than six values: even the smallest
+/// and largest of five contain the median between them in only 94 % of all cases.
 pub fn median_ci95(values: &[f64]) -> Option<[f64; 2]> {
     let n = values.len();
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    // The chance that at most `k` of `n` coins show heads, term by term in logarithms.
+    // The probability of at most `k` heads in `n` coin tosses, summed term by term in logarithms.
     let (mut below, mut term_ln) = (0.0, -(n as f64) * std::f64::consts::LN_2);
     let mut k = 0;
     for heads in 0..n {
@@ -103,18 +104,18 @@ pub fn median_ci95(values: &[f64]) -> Option<[f64; 2]> {
     (k > 0).then(|| [sorted[k - 1], sorted[n - k]])
 }
 
-/// How far one mean lies from another, in percent of the other.
+/// The change of a mean against another, in percent.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Change {
     /// The change of the means, in percent.
     pub percent: f64,
-    /// Its 95 % confidence interval.
+    /// The 95 % confidence interval of the change.
     pub ci95: Option<[f64; 2]>,
 }
 
-/// The change from `base` to `values`, with a percentile bootstrap over both. `None` where `base`
-/// has no mean, or a mean of zero; no interval with fewer than two values on either side, or where
-/// a draw of `base` can have a mean of zero.
+/// Returns the change from `base` to `values`, with a percentile bootstrap over both. `None` if
+/// `base` has no mean or a mean of zero. The interval is missing with fewer than two values on
+/// either side, or if a draw of `base` can have a mean of zero.
 pub fn change(base: &[f64], values: &[f64]) -> Option<Change> {
     let from = mean(base).filter(|&m| m != 0.0)?;
     let percent = 100.0 * (mean(values)? - from) / from.abs();
@@ -137,8 +138,8 @@ pub fn change(base: &[f64], values: &[f64]) -> Option<Change> {
 mod tests {
     use super::*;
 
-    // The figures to compare with come from scipy 1.17, with enough resamples that the last digit
-    // shown stays when its seed changes:
+    // The expected numbers come from scipy 1.17, with enough resamples that the last digit shown
+    // does not depend on the seed:
     //
     //   import numpy as np; from scipy import stats
     //   stats.bootstrap((x,), np.mean, n_resamples=2_000_000, batch=100_000, method='BCa',
@@ -148,7 +149,7 @@ mod tests {
     //                   vectorized=True, rng=np.random.default_rng(1)).confidence_interval
     #[test]
     fn the_interval_of_the_median_follows_the_binomial_distribution() {
-        // scipy.stats.binom.ppf(0.025, n, 0.5) is the place of the lower end.
+        // scipy.stats.binom.ppf(0.025, n, 0.5) is the index of the lower end.
         let of = |n: usize| median_ci95(&(1..=n).rev().map(|x| x as f64).collect::<Vec<_>>());
         assert_eq!(of(0), None);
         assert_eq!(of(5), None);
@@ -167,7 +168,7 @@ mod tests {
     const FEW: [f64; 5] = [117.0, 130.0, 99.0, 125.0, 121.0];
     const SKEWED: [f64; 8] = [4.19, 3.2, 35.76, 2.1, 5.5, 3.9, 2.8, 4.4];
 
-    /// Within 2 % of the interval's width.
+    /// Returns whether two intervals agree within 2 % of their width.
     fn close([lo, hi]: [f64; 2], [low, high]: [f64; 2]) -> bool {
         let slack = 0.02 * (high - low);
         (lo - low).abs() <= slack && (hi - high).abs() <= slack

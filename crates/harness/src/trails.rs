@@ -1,17 +1,18 @@
-//! What the simulated machines of a run keep of the order of their events.
+//! Records of the order of events, kept by the simulated machines of a run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mmscale_sim::{Trail, TrailOf};
 
-/// What the machines of a run keep of their events, in the order in which they run.
+/// Records of events of the machines of a run, in the order in which the machines run.
 #[derive(Clone, Debug, Default)]
 pub struct Trails {
     asked: Asked,
     kept: Arc<Mutex<Vec<Trail>>>,
 }
 
-/// What is kept: nothing, a hash of each block, or the events of one block of one machine.
+/// The extent of the records: nothing, a hash of each block, or the events of one block of one
+/// machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Asked {
     #[default]
@@ -27,7 +28,7 @@ impl Trails {
     pub(crate) fn new(asked: Asked) -> Self {
         Self { asked, kept: Arc::default() }
     }
-    /// What the next machine keeps.
+    /// Returns what the next machine must record.
     pub(crate) fn next(&self) -> TrailOf {
         match self.asked {
             Asked::Nothing => TrailOf::Nothing,
@@ -38,11 +39,11 @@ impl Trails {
             Asked::Block { .. } => TrailOf::Nothing,
         }
     }
-    /// Takes what a machine kept.
+    /// Stores the record of a machine.
     pub(crate) fn keep(&self, trail: Trail) {
         self.kept().push(trail);
     }
-    /// What all machines kept.
+    /// Takes the records of all machines.
     pub(crate) fn take(&self) -> Vec<Trail> {
         std::mem::take(&mut *self.kept())
     }

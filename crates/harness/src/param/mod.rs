@@ -1,7 +1,7 @@
 //! Typed parameters of studies.
 //!
-//! A study declares its parameters as [`ParamSpec`]s. What was given on the command line is checked
-//! against them before anything runs; a study reads values from [`Params`] by name.
+//! A study declares its parameters as [`ParamSpec`]s. The values on the command line are checked
+//! against them before anything runs. A study reads values from [`Params`] by name.
 
 mod number;
 mod set;
@@ -23,40 +23,40 @@ use crate::names::UnknownName;
 /// Why a parameter could not be set.
 #[derive(Debug, Error)]
 pub enum ParamError {
-    /// What was given is not `key=value`.
+    /// The text is not `key=value`.
     #[error("cannot read `{0}`: parameters are set with key=value, or key=value,value for a sweep")]
     Malformed(String),
-    /// No such parameter.
+    /// The parameter does not exist.
     #[error(transparent)]
     Unknown(#[from] UnknownName),
-    /// The same parameter given twice.
+    /// The parameter is given twice.
     #[error("parameter `{0}` is set twice; for several values write {0}=value,value")]
     Twice(String),
-    /// The same value given twice in a sweep, perhaps in other words.
+    /// A value is given twice in a sweep, possibly in another notation.
     #[error("parameter `{name}` has the value `{given}` twice; give each value of a sweep once")]
     SameValue {
-        /// The parameter.
+        /// The name of the parameter.
         name: String,
-        /// The second of the two, as it was given.
+        /// The second of the equal values, as given.
         given: String,
     },
-    /// A sweep of too many combinations.
+    /// The sweep has too many combinations.
     #[error(
         "the values given make {count} combinations, and one call has at most {MAX_DOCUMENTS} \
          documents: give fewer values, or share them out over several calls"
     )]
     TooMany {
-        /// How many there are, as far as can be counted.
+        /// Number of combinations, saturating.
         count: usize,
     },
-    /// The value is not one that the parameter can have.
+    /// The value is not allowed.
     #[error("cannot set {name} to `{given}`: {problem}")]
     Value {
-        /// The parameter.
+        /// The name of the parameter.
         name: String,
-        /// What was given.
+        /// The value as given.
         given: String,
-        /// What is wrong with it, and what could be given.
+        /// The problem, and the allowed values.
         problem: String,
     },
 }
@@ -66,7 +66,7 @@ pub enum ParamError {
 pub struct Params(BTreeMap<String, ParamValue>);
 
 impl Params {
-    /// Every parameter at its default.
+    /// Returns all parameters with their defaults.
     pub fn defaults(specs: &[ParamSpec], length: Length) -> Self {
         Self(specs.iter().map(|spec| (spec.name.to_owned(), spec.default(length))).collect())
     }
@@ -76,21 +76,21 @@ impl Params {
         self.0.insert(name.to_owned(), value);
     }
 
-    /// The same without the named ones.
+    /// Returns the parameters without the named ones.
     pub fn without(mut self, names: &[&str]) -> Self {
         self.0.retain(|name, _| !names.contains(&name.as_str()));
         self
     }
 
-    /// All values by name.
+    /// Returns all values by name.
     pub fn values(&self) -> &BTreeMap<String, ParamValue> {
         &self.0
     }
 
-    /// A parameter declared with [`ParamSpec::count`], in its unit.
+    /// Returns a parameter declared with [`ParamSpec::count`], in its unit.
     ///
     /// # Panics
-    /// If the study did not declare it so; that is a bug of the study.
+    /// If the study declared the parameter otherwise, or not at all; that is a bug of the study.
     pub fn count(&self, name: &str) -> u64 {
         match self.0.get(name) {
             Some(&ParamValue::Count(n)) => n,
@@ -98,10 +98,10 @@ impl Params {
         }
     }
 
-    /// A parameter declared with [`ParamSpec::real`], in its unit.
+    /// Returns a parameter declared with [`ParamSpec::real`], in its unit.
     ///
     /// # Panics
-    /// If the study did not declare it so; that is a bug of the study.
+    /// If the study declared the parameter otherwise, or not at all; that is a bug of the study.
     pub fn real(&self, name: &str) -> f64 {
         match self.0.get(name) {
             Some(&ParamValue::Real(x)) => x,
@@ -109,10 +109,10 @@ impl Params {
         }
     }
 
-    /// A parameter declared with [`ParamSpec::switch`].
+    /// Returns a parameter declared with [`ParamSpec::switch`].
     ///
     /// # Panics
-    /// If the study did not declare it so; that is a bug of the study.
+    /// If the study declared the parameter otherwise, or not at all; that is a bug of the study.
     pub fn switch(&self, name: &str) -> bool {
         match self.0.get(name) {
             Some(&ParamValue::Switch(on)) => on,
@@ -120,10 +120,10 @@ impl Params {
         }
     }
 
-    /// A parameter declared with [`ParamSpec::choice`].
+    /// Returns a parameter declared with [`ParamSpec::choice`].
     ///
     /// # Panics
-    /// If the study did not declare it so; that is a bug of the study.
+    /// If the study declared the parameter otherwise, or not at all; that is a bug of the study.
     pub fn choice(&self, name: &str) -> &str {
         match self.0.get(name) {
             Some(ParamValue::Choice(choice)) => choice,

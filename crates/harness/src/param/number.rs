@@ -1,7 +1,7 @@
 //! Numbers with units.
 
-/// The unit that a parameter's value is in. Time may be given with another unit of time (`10ms`),
-/// amounts with `k`, `M` or `G`.
+/// The unit of a parameter. Times may be given with another unit of time (`10ms`), amounts with
+/// `k`, `M` or `G`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// A plain number; `k`, `M` and `G` are 10^3, 10^6 and 10^9.
@@ -19,7 +19,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The name as records have it.
+    /// Returns the name of the unit in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::One => "1",
@@ -31,12 +31,12 @@ impl Unit {
         }
     }
 
-    /// What follows a number in this unit in a sentence: nothing for plain numbers.
+    /// Returns the text after a number in this unit within a sentence; empty for plain numbers.
     pub fn suffix(self) -> String {
         if self == Self::One { String::new() } else { format!(" {}", self.name()) }
     }
 
-    /// What may follow a number, for messages.
+    /// Returns the allowed suffixes, for messages.
     const fn suffixes(self) -> &'static str {
         match self {
             Self::Ns | Self::Ms | Self::Seconds => "ns, us, ms, s or min",
@@ -45,7 +45,7 @@ impl Unit {
         }
     }
 
-    /// The factor that a suffix stands for, as numerator and denominator.
+    /// Returns the factor of a suffix, as numerator and denominator.
     fn factor(self, suffix: &str) -> Option<(u64, u64)> {
         let (per_unit, time) = match self {
             Self::Ns => (1, true),
@@ -85,7 +85,7 @@ impl Unit {
         }
     }
 
-    /// Reads a whole number in this unit. The error says what is wrong.
+    /// Parses a whole number in this unit. Returns a description of the problem on failure.
     pub fn parse_count(self, text: &str) -> Result<u64, String> {
         let (number, (up, down)) = self.split(text)?;
         if let Ok(n) = number.replace('_', "").parse::<u64>() {
@@ -100,7 +100,7 @@ impl Unit {
         if x < 0.0 {
             return Err("it must not be negative".to_owned());
         }
-        // Above 2^53 not every whole number is a float, so the digits that were given are lost.
+        // Above 2^53 not every whole number is representable as a float, so digits would be lost.
         if x.fract() != 0.0 || x > (1_u64 << 53) as f64 {
             let unit =
                 if self == Self::One { String::new() } else { format!(" of {}", self.name()) };
@@ -109,7 +109,7 @@ impl Unit {
         Ok(x as u64)
     }
 
-    /// Reads a finite number in this unit. The error says what is wrong.
+    /// Parses a finite number in this unit. Returns a description of the problem on failure.
     pub fn parse_real(self, text: &str) -> Result<f64, String> {
         let (number, (up, down)) = self.split(text)?;
         let x: f64 = number.replace('_', "").parse().map_err(|_| "this is no number".to_owned())?;

@@ -1,29 +1,28 @@
-//! A study's parameters as one declaration: names, units, defaults, ranges, help, and the struct
-//! that a workload reads.
+//! The parameters of a study in one declaration: names, units, defaults, ranges, help texts, and
+//! the struct that a workload reads.
 
 use super::{ParamSpec, Params};
 
-/// Parameters that [`params!`](crate::params) declares.
+/// A set of parameters, declared by [`params!`](crate::params).
 pub trait ParamSet: Clone + std::fmt::Debug + Send + Sync + 'static {
-    /// Names of the parameters that mean nothing on the live kernel.
+    /// Names of the parameters that do not apply to the live kernel.
     const NOT_LIVE: &'static [&'static str];
-    /// The declarations, in the order in which they are listed.
+    /// Returns the declarations, in the order in which they are listed.
     fn specs() -> Vec<ParamSpec>;
     /// Reads the values, which were checked against [`ParamSet::specs`].
     fn read(params: &Params) -> Self;
 }
 
-/// An enum whose variants have names: the values of a choice. [`names!`](crate::names) declares
-/// one.
+/// An enum whose variants have names: the values of a choice. Declared by [`names!`](crate::names).
 pub trait Named: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
-    /// The names, the default first.
+    /// All names, the default first.
     const NAMES: &'static [&'static str];
-    /// The variant of one of [`Named::NAMES`].
+    /// Returns the variant with the given name.
     ///
     /// # Panics
-    /// If the name is none of them, which a checked parameter never is.
+    /// If no variant has the name, which is impossible for a checked parameter.
     fn named(name: &str) -> Self;
-    /// The name of a variant.
+    /// Returns the name of this variant.
     fn name(self) -> &'static str {
         let own = |name: &&&'static str| Self::named(name) == self;
         Self::NAMES.iter().find(own).expect("each variant has a name")
@@ -53,12 +52,12 @@ macro_rules! names {
     };
 }
 
-/// Declares a study's parameters once, as a struct.
+/// Declares the parameters of a study, as a struct.
 ///
-/// A row is `name: kind(arguments), "help";`, with `, sim` before the semicolon where the parameter
-/// means nothing on the live kernel. The kinds are those of [`ParamSpec`]:
-/// `count(unit, default, [least, most])`, `real(unit, default, [least, most])`, `switch(default)`,
-/// `choice(Enum)` or `choice(Enum, "default")`, and `each(Enum)` with an enum of [`Named`].
+/// A row is `name: kind(arguments), "help";`, with `, sim` before the semicolon if the parameter
+/// does not apply to the live kernel. The kinds are those of [`ParamSpec`]: `count(unit, default,
+/// [least, most])`, `real(unit, default, [least, most])`, `switch(default)`, `choice(Enum)` or
+/// `choice(Enum, "default")`, and `each(Enum)` with an enum that implements [`Named`].
 #[macro_export]
 macro_rules! params {
     ($(#[$doc:meta])* $vis:vis struct $set:ident {

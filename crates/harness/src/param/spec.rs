@@ -1,4 +1,4 @@
-//! What a parameter is.
+//! Declarations of parameters.
 
 use mmscale_document::ParamValue;
 
@@ -6,63 +6,63 @@ use super::number::Unit;
 use super::{ParamError, UnknownName};
 use crate::names::nearest;
 
-/// A parameter of a study.
+/// The declaration of a parameter.
 #[derive(Clone, Debug)]
 pub struct ParamSpec {
-    /// Its name, in snake_case, unit last where it carries one.
+    /// The name, in snake_case, with the unit last if it has one.
     pub name: &'static str,
-    /// What it sets, in one line.
+    /// A description of the effect, in one line.
     pub help: &'static str,
-    /// What values it can have.
+    /// The allowed values and the default.
     pub kind: Kind,
 }
 
-/// Which of a study's two sets of defaults a run takes.
+/// Which of a study's two sets of defaults a run uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Length {
-    /// As long as the figures need.
+    /// As long as the metrics need.
     #[default]
     Full,
-    /// Just long enough to see that everything works.
+    /// Just long enough to check that everything works.
     Quick,
 }
 
-/// What values a parameter can have, and which it has unless it is set.
+/// The allowed values of a parameter and its default.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// A whole number.
     Count {
-        /// Its unit.
+        /// The unit of the value.
         unit: Unit,
-        /// The default of the full and of the quick run.
+        /// Defaults of the full and the quick run.
         default: [u64; 2],
-        /// The smallest and the largest value that make sense.
+        /// The smallest and the largest allowed value.
         range: [u64; 2],
     },
     /// A number with a fraction.
     Real {
-        /// Its unit.
+        /// The unit of the value.
         unit: Unit,
-        /// The default of the full and of the quick run.
+        /// Defaults of the full and the quick run.
         default: [f64; 2],
-        /// The smallest and the largest value that make sense.
+        /// The smallest and the largest allowed value.
         range: [f64; 2],
     },
     /// On or off.
     Switch {
-        /// Whether it is on unless set.
+        /// Whether the default is on.
         default: bool,
     },
     /// One of several names.
     Choice {
-        /// The default.
+        /// The default name.
         default: &'static str,
-        /// All names.
+        /// All allowed names.
         names: &'static [&'static str],
     },
-    /// One of several names; unless it is set, each of them in turn, in a document of its own.
+    /// One of several names. If the parameter is not set, each of them in a document of its own.
     Each {
-        /// All names.
+        /// All allowed names.
         names: &'static [&'static str],
     },
 }
@@ -90,7 +90,7 @@ impl ParamSpec {
         Self { name, help, kind: Kind::Real { unit, default: [default; 2], range } }
     }
 
-    /// On or off.
+    /// An on/off switch.
     pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Self {
         Self { name, help, kind: Kind::Switch { default } }
     }
@@ -105,7 +105,7 @@ impl ParamSpec {
         Self { name, help, kind: Kind::Choice { default, names } }
     }
 
-    /// One of `names`; all of them, one after another, unless it is set.
+    /// One of `names`; all of them, in a document each, unless the parameter is set.
     pub const fn each(
         name: &'static str,
         names: &'static [&'static str],
@@ -114,7 +114,7 @@ impl ParamSpec {
         Self { name, help, kind: Kind::Each { names } }
     }
 
-    /// The same count with another default for quick runs.
+    /// Returns this count with another default for quick runs.
     pub const fn quick_count(mut self, quick: u64) -> Self {
         match &mut self.kind {
             Kind::Count { default, .. } => default[1] = quick,
@@ -123,7 +123,8 @@ impl ParamSpec {
         self
     }
 
-    /// The values that it has one after another unless it is set; none where it has a default.
+    /// Returns the values that are run in turn if the parameter is not set; empty if it has a
+    /// default.
     pub fn in_turn(&self) -> &'static [&'static str] {
         match self.kind {
             Kind::Each { names } => names,
@@ -131,7 +132,7 @@ impl ParamSpec {
         }
     }
 
-    /// The default for a run of that length; the first value of those that it has in turn.
+    /// Returns the default for a run of that length; for [`Kind::Each`] the first value.
     pub fn default(&self, length: Length) -> ParamValue {
         match self.kind {
             Kind::Count { default, .. } => ParamValue::Count(default[length as usize]),
@@ -142,7 +143,7 @@ impl ParamSpec {
         }
     }
 
-    /// The unit; none for switches and choices.
+    /// Returns the unit; `None` for switches and choices.
     pub fn unit(&self) -> Option<Unit> {
         match self.kind {
             Kind::Count { unit, .. } | Kind::Real { unit, .. } => Some(unit),
@@ -150,7 +151,7 @@ impl ParamSpec {
         }
     }
 
-    /// The values it can have, in words: `1 to 4096 pages`, `on or off`, `one of a, b`.
+    /// Describes the allowed values: `1 to 4096 pages`, `on or off`, `one of a, b`.
     pub fn range(&self) -> String {
         match &self.kind {
             Kind::Count { unit, range: [lo, hi], .. } => format!("{lo} to {hi}{}", unit.suffix()),
@@ -162,7 +163,7 @@ impl ParamSpec {
         }
     }
 
-    /// Reads a value.
+    /// Parses a value.
     pub fn parse(&self, given: &str) -> Result<ParamValue, ParamError> {
         let fail = |problem: String| ParamError::Value {
             name: self.name.to_owned(),
@@ -190,7 +191,7 @@ impl ParamSpec {
                 if names.contains(&given) {
                     return Ok(ParamValue::Choice(given.to_owned()));
                 }
-                // A number has no spelling to be near to.
+                // Suggestions are for words only, not for numbers.
                 let word = given.parse::<f64>().is_err().then_some(given);
                 let hint = word
                     .and_then(|word| nearest(word, names.iter().copied()))
@@ -200,7 +201,7 @@ impl ParamSpec {
         }
     }
 
-    /// The parameter of that name among `specs` and other names that are known to the caller.
+    /// Returns the declaration with this name. The error contains the nearest name.
     pub fn find<'a>(specs: &'a [Self], name: &str) -> Result<&'a Self, ParamError> {
         specs.iter().find(|spec| spec.name == name).ok_or_else(|| {
             ParamError::Unknown(UnknownName::new("parameter", name, specs.iter().map(|s| s.name)))

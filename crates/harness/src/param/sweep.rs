@@ -1,4 +1,4 @@
-//! What was set on the command line, and the runs that it asks for.
+//! Settings of the command line, and the runs that result from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +6,8 @@ use mmscale_document::ParamValue;
 
 use super::{Length, ParamError, ParamSpec, Params};
 
-/// The most documents of one call: each is a plan with its parameters, and all are made before the
-/// first run.
+/// Maximum number of documents of one call: each is a plan with its parameters, and all plans are
+/// created before the first run.
 pub const MAX_DOCUMENTS: usize = 10_000;
 
 /// Parameters as given: names with one or more values each, not yet checked.
@@ -15,7 +15,7 @@ pub const MAX_DOCUMENTS: usize = 10_000;
 pub struct Settings(BTreeMap<String, Vec<String>>);
 
 impl Settings {
-    /// Reads items of the form `key=value` or `key=value,value`.
+    /// Parses items of the form `key=value` or `key=value,value`.
     pub fn parse<T: AsRef<str>>(items: &[T]) -> Result<Self, ParamError> {
         let mut settings = Self::default();
         for item in items.iter().map(AsRef::as_ref) {
@@ -29,7 +29,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Adds one parameter with one or more values, separated by commas.
+    /// Adds a parameter with one or more values, separated by commas.
     pub fn add(&mut self, key: &str, values: &str) -> Result<(), ParamError> {
         let list: Vec<String> = values.split(',').map(|v| v.trim().to_owned()).collect();
         if list.iter().any(String::is_empty) {
@@ -41,20 +41,21 @@ impl Settings {
         }
     }
 
-    /// The names that were set.
+    /// Returns the names that were set.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// The same settings without those that `specs` do not have.
+    /// Returns the settings of parameters that are in `specs`.
     pub fn only(&self, specs: &[ParamSpec]) -> Self {
         let known = |name: &str| specs.iter().any(|spec| spec.name == name);
         Self(self.0.clone().into_iter().filter(|(name, _)| known(name)).collect())
     }
 }
 
-/// All combinations of the given values, over the defaults; the parameter that `specs` name first
-/// changes slowest. A parameter that has values in turn has them all unless it is set.
+/// Returns all combinations of the given values, with defaults for other parameters. The first
+/// parameter in `specs` varies slowest. A [`Kind::Each`] parameter that is not set takes all its
+/// values.
 pub fn sweep(
     specs: &[ParamSpec],
     settings: &Settings,
@@ -91,12 +92,13 @@ pub fn sweep(
     Ok(combinations)
 }
 
-/// The values of one parameter. Twice the same would be two documents in one file.
+/// Returns the values of one parameter. Equal values are refused, as they would make two equal
+/// documents in one file.
 fn each_once(spec: &ParamSpec, given: &[String]) -> Result<Vec<ParamValue>, ParamError> {
     let (mut values, mut known) = (Vec::new(), BTreeSet::new());
     for given in given {
         let value = spec.parse(given)?;
-        // Its text has every digit.
+        // The text of a value has all its digits.
         if !known.insert(value.to_string()) {
             let (name, given) = (spec.name.to_owned(), given.clone());
             return Err(ParamError::SameValue { name, given });
@@ -158,7 +160,7 @@ mod tests {
         let why = sweep_of([101, 100]).unwrap_err().to_string();
         assert!(why.contains("make 10100 combinations"), "{why}");
         assert!(why.contains("at most 10000 documents"), "{why}");
-        // Counted and refused, not made.
+        // Counted and refused, not created.
         let why = sweep_of([100_000, 100_000]).unwrap_err().to_string();
         assert!(why.contains("make 10000000000 combinations"), "{why}");
     }

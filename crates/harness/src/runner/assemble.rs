@@ -1,4 +1,4 @@
-//! From the results of single runs to a record.
+//! Assembles a document from the results of single runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,8 @@ use crate::study::{ArmId, SeedResult, TooShort};
 /// Results of one arm, with their seeds.
 type Runs<'a> = [(u64, &'a SeedResult)];
 
-/// The record of a plan from its results, seed by seed and within a seed arm by arm; runs that gave
-/// none are in `failures`.
+/// Returns the document of a plan. `results` are ordered by seed, then by arm; runs without a
+/// result are in `failures`.
 pub(super) fn document(
     plan: &Plan,
     results: &[(Job, SeedResult)],
@@ -52,8 +52,8 @@ pub(super) fn document(
     }
 }
 
-/// The metrics that no run has, and what each needs: those that runs are too short for, and those
-/// that the machine cannot fill.
+/// Returns the metrics that no run has, with what each needs: a longer run, or a machine that
+/// provides its source.
 fn left_out(plan: &Plan, results: &[(Job, SeedResult)]) -> BTreeMap<String, String> {
     let runs = || results.iter().map(|(_, run)| run);
     let missing = runs().flat_map(|run| &run.missing);
@@ -66,8 +66,9 @@ fn left_out(plan: &Plan, results: &[(Job, SeedResult)]) -> BTreeMap<String, Stri
     all
 }
 
-/// Over everything that the runs measured, and no name that an author chose: an arm is its place.
-/// What says how it was run is not in it, so that equal results have equal fingerprints.
+/// Returns the fingerprint over all results of the runs. Names chosen by an author are excluded (an
+/// arm is represented by its index), and so are the settings of the run, so that equal results have
+/// equal fingerprints.
 fn fingerprint(arms: &[Vec<(u64, &SeedResult)>]) -> String {
     let mut print = Fingerprint::new();
     for (place, runs) in arms.iter().enumerate() {

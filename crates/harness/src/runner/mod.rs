@@ -1,4 +1,4 @@
-//! Runs a plan: every arm with every seed.
+//! Executes a plan: every arm with every seed.
 
 mod assemble;
 
@@ -20,31 +20,31 @@ use crate::study::{
 /// Why a plan gave no document.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// Somebody asked to stop.
+    /// The user interrupted the call.
     #[error("interrupted: {done} of {all} runs of `{study}` were done; it leaves no result")]
     Interrupted {
-        /// The study.
+        /// The name of the study.
         study: String,
-        /// Runs that had ended well.
+        /// Number of runs that had succeeded.
         done: usize,
-        /// Runs that were to be done.
+        /// Number of runs of the plan.
         all: usize,
     },
-    /// A run failed, and no other of the plan has a result.
+    /// A run failed, and the plan has no result.
     #[error("study `{study}`, arm `{arm}`, seed {seed} on {on}: {source}{}", and_others(*others))]
     Failed {
-        /// The study.
+        /// The name of the study.
         study: String,
-        /// The arm.
+        /// The name of the arm.
         arm: String,
-        /// The seed.
+        /// The seed of the run.
         seed: u64,
         /// The machine.
         on: On,
-        /// What went wrong.
+        /// The error of the run.
         #[source]
         source: StudyError,
-        /// How many others failed too.
+        /// Number of other runs that failed, too.
         others: usize,
     },
 }
@@ -64,9 +64,9 @@ struct Job {
     seed: u64,
 }
 
-/// The jobs that were not started yet, and how long finished ones took the host.
+/// The jobs that were not started yet, and the host time of finished ones.
 struct Queue {
-    /// Places in the list of all jobs.
+    /// Indices into the list of all jobs.
     left: Vec<usize>,
     took: BTreeMap<ArmId, Duration>,
     on: On,
@@ -76,9 +76,9 @@ impl Queue {
     fn new(jobs: usize, on: On) -> Self {
         Self { left: (0..jobs).collect(), took: BTreeMap::new(), on }
     }
-    /// The next job. On the simulated machine those of the arm whose last run took longest, so that
-    /// no long one is left alone at the end; of arms that have not run, and on real machines of
-    /// all, the first.
+    /// Returns the next job. On the simulated machine this is a job of the arm whose last run took
+    /// longest, so that no long job starts last. Among arms that have not run yet, and on real
+    /// machines, it is the first job.
     fn next(&mut self, jobs: &[Job]) -> Option<usize> {
         let cost = |&run: &usize| match self.on {
             On::Sim => self.took.get(&jobs[run].arm).copied().unwrap_or(Duration::MAX),
@@ -95,13 +95,13 @@ impl Queue {
 
 type Outcome = Option<Result<SeedResult, StudyError>>;
 
-/// Runs all arms and seeds of a plan and assembles their record.
+/// Executes all arms and seeds of a plan and assembles their document.
 ///
-/// On the simulated machine as many runs go on at once as the host has CPUs, and those of the arm
-/// that takes longest are begun first. On real ones it is one
-/// at a time, and the arms take turns (A B A B), so that slow changes of the host meet all arms
-/// alike. Results do not depend on how many go on at once. A run that fails takes no other with
-/// it: the document names it and has the results of the others. If all runs fail there is none.
+/// On the simulated machine, as many runs execute concurrently as the host has CPUs, and those of
+/// the slowest arm start first. On real machines runs execute one at a time, and the arms alternate
+/// (A B A B), so that slow changes of the host affect all arms alike. Results do not depend on
+/// concurrency. A run that fails does not affect others: the document names it and has the results
+/// of the others. If all runs fail, there is no document.
 pub fn execute(
     plan: &Plan,
     interrupt: &Interrupt,
@@ -111,7 +111,7 @@ pub fn execute(
     let jobs: Vec<Job> = plan.seeds.iter().flat_map(|&seed| job(seed)).collect();
     let outcomes: Mutex<Vec<Outcome>> = Mutex::new(jobs.iter().map(|_| None).collect());
     let queue = Mutex::new(Queue::new(jobs.len(), plan.on));
-    // A poisoned lock still holds a whole queue: nothing in it is left half done.
+    // A poisoned lock still protects a consistent queue, because each change is one step.
     let queue = || queue.lock().unwrap_or_else(PoisonError::into_inner);
     let worker = || {
         while !interrupt.is_set() {
@@ -123,7 +123,7 @@ pub fn execute(
             if outcome.is_ok() {
                 sink.event(RunEvent::Finished { run });
             }
-            // A poisoned lock still holds whole outcomes: each is stored in one step.
+            // A poisoned lock still protects consistent outcomes: each is stored in one step.
             let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             outcomes[run] = Some(outcome);
         }
@@ -138,7 +138,7 @@ pub fn execute(
     document(plan, &jobs, outcomes, interrupt)
 }
 
-/// Runs one arm with one seed, and nothing beside it.
+/// Runs one arm with one seed, without concurrent runs.
 pub fn run_alone(
     plan: &Plan,
     arm: ArmId,
@@ -162,8 +162,8 @@ fn run_one(
     progress: Progress,
 ) -> Result<SeedResult, StudyError> {
     let ctx = plan.context(interrupt, progress);
-    // A panic is a bug, in the memory manager under study or in ours. It must not take the other
-    // runs' threads down unseen, and nothing of the failed run is looked at again.
+    // A panic is a bug in the memory manager under study or in mmscale. It must not end the other
+    // runs' threads unseen. The state of the failed run is not used again.
     let mut result = catch_unwind(AssertUnwindSafe(|| plan.study.run(&ctx, job.arm, job.seed)))
         .unwrap_or_else(|panic| Err(StudyError::Machine(panic_text(panic.as_ref()))))?;
     for TooShort { metrics, .. } in plan.study.too_short(&plan.params, plan.on) {
@@ -187,7 +187,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
     format!("it panicked: {text}")
 }
 
-/// The record of what ran; the error if it was interrupted, or if nothing has a result.
+/// Returns the document. Fails if the plan was interrupted or if no run has a result.
 fn document(
     plan: &Plan,
     jobs: &[Job],
@@ -224,7 +224,7 @@ fn document(
 mod tests {
     use super::*;
 
-    /// In which order three seeds of two arms run, when the second takes longer.
+    /// Returns the order in which three seeds of two arms run if the second arm takes longer.
     fn order(on: On) -> Vec<(usize, u64)> {
         let arms = |seed| [0, 1].map(|arm| Job { arm: ArmId(arm), seed });
         let jobs: Vec<Job> = (1..=3).flat_map(arms).collect();

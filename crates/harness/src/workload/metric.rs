@@ -1,10 +1,10 @@
-//! Metrics: each is one row with its name, its unit, its help, and how it is computed.
+//! Metrics: each is one row with its name, its unit, its help, and its computation.
 
 use super::{Missing, Seen, Workload};
 use crate::study::MetricSpec;
 use mmscale_document::Value;
 
-/// A metric's value in a run.
+/// The value of a metric in a run, or the reason why it is missing.
 pub type Measured = Result<Value, Missing>;
 
 /// A row of a study's table of metrics.
@@ -12,11 +12,11 @@ pub type Measured = Result<Value, Missing>;
 pub struct Metric<W: Workload> {
     /// Name, unit and help.
     pub spec: MetricSpec,
-    /// Computes it from what a run left.
+    /// Computes the value from the results of a run.
     pub measure: fn(&Seen<'_, W>) -> Measured,
 }
 
-/// A row: name in snake_case with the unit last, unit, help, and how it is computed.
+/// Declares a metric: name in snake_case with the unit last, unit, help, and computation.
 pub const fn metric<W: Workload>(
     name: &'static str,
     unit: &'static str,
@@ -26,7 +26,7 @@ pub const fn metric<W: Workload>(
     Metric { spec: MetricSpec { name, unit, help }, measure }
 }
 
-/// A value; the mean of nothing (0/0) is [`Missing::Nothing`].
+/// Converts a value. NaN (0/0, the mean of nothing) becomes [`Missing::Nothing`].
 pub fn value(value: impl Into<Value>) -> Measured {
     match value.into() {
         Value::Real(x) if x.is_nan() => Err(Missing::Nothing),

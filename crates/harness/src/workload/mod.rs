@@ -1,4 +1,4 @@
-//! What the author of a study writes: a [`Workload`]. The harness does the rest.
+//! The interface of study authors: [`Workload`]. The harness does the rest.
 
 mod metric;
 pub(crate) mod seen;
@@ -24,106 +24,108 @@ use mmscale_system::{Errno, Plain, System};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A study: programs, the parameters that they take, and the metrics of what they did.
+/// A study: programs, their parameters, and metrics of what they did.
 ///
-/// One run of one seed goes: [`plan`](Workload::plan), [`set_up`](Workload::set_up), boot,
-/// [`run`](Workload::run) as the first program, and [`METRICS`](Workload::METRICS) over what is
-/// left.
+/// One run of one seed consists of [`plan`](Workload::plan), [`set_up`](Workload::set_up), boot,
+/// [`run`](Workload::run) as the first program, and the computation of
+/// [`METRICS`](Workload::METRICS) from the results.
 pub trait Workload: Clone + Debug + Send + Sync + 'static {
-    /// The study's name and file: its arms, defaults, and profile.
+    /// The study's name and file, which has its arms, defaults, and profile.
     const FILE: Source;
-    /// Every metric, in the order in which tables show them.
+    /// All metrics, in the order in which tables show them.
     const METRICS: &'static [Metric<Self>];
-    /// What the workload itself does differently in some arms.
+    /// Variants of the workload that arms can choose.
     const CHOICES: &'static [Choice] = &[];
-    /// What the live kernel is watched for.
+    /// Events of the live kernel to observe.
     const WATCHES: &'static [Watch] = &[Watch::Locks];
-    /// How often a run on a real machine is tried until its [`Verdict`] is good.
+    /// Maximum number of attempts of a run on a real machine until its [`Verdict`] is good.
     const ATTEMPTS: u32 = 3;
 
     /// The parameters ([`params!`](crate::params)).
     type Params: ParamSet;
-    /// What programs do and when, from the parameters and the machine.
+    /// The schedule of the programs, derived from the parameters and the machine.
     type Plan: Clone + Debug + Send + Sync + 'static;
-    /// What all programs count or note together ([`tally!`](crate::tally)).
+    /// The counters of all programs together ([`tally!`](crate::tally)).
     type Tally: Plain + Copy + Default + Debug;
-    /// What hooks inside this program's memory manager note; `()` for none.
+    /// Data recorded by hooks inside this program's memory manager; `()` for none.
     type Inside: Default + Debug + Send + 'static;
-    /// What is made of one CPU's tracepoints; `()` for nothing.
+    /// The consumer of one CPU's tracepoints; `()` for none.
     type Meter: Meter<Self>;
 
-    /// Plans a run. The error says what cannot be and what to change; where it depends on the
-    /// parameters alone it comes before anything runs.
+    /// Plans a run. An error must state what is impossible and what to change. If it depends on the
+    /// parameters alone, it is reported before anything runs.
     fn plan(env: &Env<Self>) -> Result<Self::Plan, String>;
-    /// When the planned run does what.
+    /// Returns the times of the planned run.
     fn phases(plan: &Self::Plan) -> Phases;
-    /// What the planned run needs of a real computer at most.
+    /// Returns the maximum requirements of the planned run on a real computer.
     fn needs(env: &Env<Self>, plan: &Self::Plan) -> Needs;
-    /// Runs the programs; the first program of the system calls it. On every machine the same.
+    /// Runs the programs, identically on every machine. Called as the first program of the system.
     fn run<S: System>(run: &Run<Self>, system: &S);
-    /// As [`Workload::run`] where the memory manager is this program's, for studies that look into
-    /// it.
+    /// Like [`Workload::run`] on machines with this program's memory manager, for studies that
+    /// inspect it. The default calls [`Workload::run`].
     fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
         Self::run(run, kernel);
     }
-    /// Pages that did not hold what their program had written: any fails the run.
+    /// Returns the number of pages that did not contain the values written to them. If it is not 0,
+    /// the run fails.
     fn damaged_pages(tally: &Self::Tally) -> u64;
-    /// Whether a run shows anything.
+    /// Returns whether a run is usable.
     fn verdict(_seen: &Seen<'_, Self>) -> Verdict {
         Verdict::Good
     }
 
-    /// Memory of a simulated machine in GiB, where the study sets it.
+    /// Returns the memory of a simulated machine in GiB, if the study sets it.
     fn memory_gib(_params: &Self::Params) -> Option<u64> {
         None
     }
-    /// Sets up the memory manager; the arm's policies come after.
+    /// Configures the memory manager; the arm's policies are applied afterwards.
     fn set_up(_env: &Env<Self>, _plan: &Self::Plan, _mm: &mut MmConfig) {}
-    /// Sets up a simulated machine.
+    /// Configures a simulated machine.
     fn simulate(_env: &Env<Self>, _plan: &Self::Plan, _sim: &mut SimConfig) {}
-    /// Another run with the same seed after the first, to compare with.
+    /// Returns a second run with the same seed to compare with, if the study needs one.
     fn second(_env: &Env<Self>) -> Result<Option<Env<Self>>, StudyError> {
         Ok(None)
     }
 
-    /// When the live kernel is watched, in ns of the run's clock.
+    /// Returns start and end of the observation of the live kernel, in ns of the run's clock.
     fn watched_ns(plan: &Self::Plan) -> (u64, u64) {
         let Phases { from_ns, until_ns, .. } = Self::phases(plan);
         (from_ns, until_ns)
     }
-    /// How long the window is of which the metrics are, in ns of the machine's time; `None` where
-    /// a run ends when its work is done.
+    /// Returns the length of the measured window, in ns of the machine's time. `None` if a run ends
+    /// when its work is done.
     fn window_ns(plan: &Self::Plan) -> Option<u64> {
         let Phases { from_ns, until_ns, .. } = Self::phases(plan);
         (until_ns != u64::MAX).then(|| until_ns - from_ns)
     }
-    /// What a reader of the report must know, one paragraph each.
+    /// Returns remarks for the report, one paragraph each.
     fn remarks(_params: &Self::Params, _on: On) -> Vec<String> {
         Vec::new()
     }
-    /// Metrics for which runs with these parameters are too short.
+    /// Returns the metrics for which runs with these parameters are too short.
     fn too_short(_params: &Self::Params, _on: On) -> Vec<TooShort> {
         Vec::new()
     }
-    /// The most tasks that a simulated run has at the same time, without the machine's own.
+    /// Returns the maximum number of concurrent tasks of a simulated run, without those of the
+    /// machine.
     fn tasks(_params: &Self::Params, cpus: usize) -> u64 {
         4 * cpus as u64
     }
-    /// What a record has besides metrics: figures by CPU, distributions, call trees, host costs.
+    /// Adds the other contents of a document: values by CPU, distributions, call trees, host costs.
     fn details(_seen: &Seen<'_, Self>, _result: &mut SeedResult) {}
 }
 
 /// Why a metric has no value in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Missing {
-    /// The machine does not have what it is computed from.
+    /// The machine does not provide the source of the metric.
     Source(&'static str),
-    /// There was nothing to measure, such as the mean of no wait.
+    /// There was nothing to measure, such as the mean of no waits.
     Nothing,
 }
 
 impl Missing {
-    /// What the metric needs.
+    /// Returns what the metric needs.
     pub(crate) fn needs(self) -> &'static str {
         match self {
             Self::Source(source) => source,
@@ -132,38 +134,38 @@ impl Missing {
     }
 }
 
-/// What a run is worth.
+/// The usability of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It shows what it is to show.
+    /// The run can be used.
     Good,
-    /// It can be used, but another try may be better.
+    /// The run can be used, but another attempt may be better.
     Poor,
-    /// It shows nothing; why, and what to do.
+    /// The run cannot be used; with the reason and advice.
     Useless(String),
 }
 
-/// When a run does what, in ns of the machine's clock.
+/// Times of a run, in ns of the machine's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Phases {
-    /// What happens from here on counts: metrics, and on simulated machines locks.
+    /// Start of the window in which metrics and, on simulated machines, locks are counted.
     pub from_ns: u64,
-    /// And what happens until here.
+    /// End of the window.
     pub until_ns: u64,
-    /// About when programs end: for progress.
+    /// Approximate end of the programs, for the progress display.
     pub end_ns: u64,
 }
 
 impl Phases {
-    /// All of a run of about `end_ns` counts.
+    /// Phases of a run of about `end_ns` in which everything counts.
     pub fn whole(end_ns: u64) -> Self {
         Self { from_ns: 0, until_ns: u64::MAX, end_ns }
     }
 }
 
-/// How long the making of `processes` programs takes, in ns of the machine's clock: what a plan
-/// allows before anything begins. A real computer takes longer, and `attempt` times 8 longer yet
-/// where others had its CPUs.
+/// Returns the time that a plan allows for creating `processes` programs, in ns of the machine's
+/// clock. It is longer on a real computer, and grows by a factor of 8 with each `attempt`, as other
+/// programs may use its CPUs.
 pub fn making_ns<W: Workload>(env: &Env<W>, processes: u64) -> u64 {
     const SIM_NS: u64 = 20_000;
     const HOST_NS: u64 = 200_000;
@@ -173,16 +175,16 @@ pub fn making_ns<W: Workload>(env: &Env<W>, processes: u64) -> u64 {
     }
 }
 
-/// When `processes` programs that a run makes at its beginning are ready to begin together, in ns
-/// of the machine's clock.
+/// Returns the time at which `processes` programs that a run creates at its beginning are ready to
+/// start together, in ns of the machine's clock.
 pub fn ready_ns<W: Workload>(env: &Env<W>, processes: u64) -> u64 {
     SETTLE_NS + making_ns(env, processes)
 }
 
-/// Until all programs of most studies have settled, in ns.
+/// Time until the programs of most studies have settled, in ns.
 pub const SETTLE_NS: u64 = 20_000_000;
 
-/// Asks the system again until there is memory, a thousand times at most: a run may inject
+/// Repeats a call until it does not fail with `Nomem`, at most a thousand times: a run may inject
 /// failures.
 pub fn insist<T>(mut ask: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     const ATTEMPTS: usize = 1000;
@@ -193,16 +195,16 @@ pub fn insist<T>(mut ask: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> 
     asked.unwrap_or_else(ask)
 }
 
-/// Which of the runs of a seed.
+/// The runs of a seed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// The one that the metrics are of.
+    /// The run that is measured.
     First,
-    /// The one to compare with.
+    /// The run that is compared with.
     Second,
 }
 
-/// What a run is given.
+/// The inputs of a run.
 #[derive(Clone, Debug)]
 pub struct Env<W: Workload> {
     pub(crate) ctx: RunContext,
@@ -212,11 +214,11 @@ pub struct Env<W: Workload> {
     pub arm: Arm,
     /// The seed.
     pub seed: u64,
-    /// Which run of the seed.
+    /// The run of the seed.
     pub part: Part,
-    /// Tries before this one.
+    /// Number of failed attempts before this one.
     pub attempt: u32,
-    /// Pages of the machine; `u64::MAX / 2048` where only the run can tell.
+    /// Number of pages of the machine; `u64::MAX / 2048` if it is not known before the run.
     pub pages: u64,
 }
 
@@ -232,27 +234,27 @@ impl<W: Workload> Env<W> {
             pages: u64::MAX / 2048,
         }
     }
-    /// The machine.
+    /// Returns the machine.
     pub fn on(&self) -> On {
         self.ctx.on
     }
-    /// Its CPUs.
+    /// Returns the number of CPUs of the machine.
     pub fn cpus(&self) -> usize {
         self.ctx.cpus
     }
-    /// Timer interrupts a second.
+    /// Returns the timer interrupts per second.
     pub fn hz(&self) -> u32 {
         self.ctx.hz
     }
-    /// By how much the costs of the profile are multiplied; 1 on real machines, which have none.
+    /// Returns the factor on the costs of the profile; 1 on real machines, which have none.
     pub fn cost_scale(&self) -> f64 {
         if self.on() == On::Sim { self.common().real("cost_scale") } else { 1.0 }
     }
-    /// The second run of the seed, which is the same but for that.
+    /// Returns the second run of the seed, with otherwise equal inputs.
     pub fn second(&self) -> Self {
         Self { part: Part::Second, attempt: 0, ..self.clone() }
     }
-    /// The second run of the seed on one CPU of the same kind.
+    /// Returns the second run of the seed on one CPU of the same kind.
     pub fn second_on_one_cpu(&self) -> Result<Self, StudyError> {
         let mut one = self.second();
         one.ctx.cpus = 1;
@@ -264,29 +266,29 @@ impl<W: Workload> Env<W> {
         }
         Ok(one)
     }
-    /// The parameters that every machine has.
+    /// Returns the parameters that every machine has.
     pub(crate) fn common(&self) -> &Params {
         &self.ctx.params
     }
 }
 
-/// What the programs of a run share.
+/// Data shared by the programs of a run.
 #[derive(Debug)]
 pub struct Run<W: Workload> {
     /// The parameters.
     pub params: W::Params,
-    /// What they do.
+    /// The schedule of the programs.
     pub plan: W::Plan,
-    /// Where their random numbers begin.
+    /// The seed of the programs' random numbers.
     pub seed: u64,
-    /// What they count.
+    /// The common counters.
     pub tally: Board<W::Tally>,
-    /// Times that they note by CPU; what these are is the study's.
+    /// Times by CPU that the programs record. Their meaning is up to the study.
     pub samples: [Samples; SAMPLES],
     pub(crate) inside: Arc<Mutex<W::Inside>>,
 }
 
-/// How many kinds of times a study may note.
+/// Number of kinds of times that a study may record.
 pub const SAMPLES: usize = 2;
 
 impl<W: Workload> Clone for Run<W> {
@@ -314,21 +316,22 @@ impl<W: Workload> Run<W> {
             inside: Arc::default(),
         }
     }
-    /// Notes what only the inside of this program's memory manager shows.
+    /// Records data that is available only inside this program's memory manager.
     pub fn inside<R>(&self, note: impl FnOnce(&mut W::Inside) -> R) -> R {
         note(&mut self.inside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What a study makes of one CPU's tracepoints.
+/// The consumer of one CPU's tracepoints.
 pub trait Meter<W: Workload>: Debug + Send + Sized + 'static {
-    /// Makes the meters of a run, one for each CPU.
+    /// Creates the meters of a run, one per CPU.
     fn of_cpus(env: &Env<W>, plan: &W::Plan) -> impl FnMut(CpuId) -> Self;
-    /// Whether it wants the events of `group`. Events of others may come, too.
+    /// Returns whether the meter subscribes to the events of `group`. It may receive events of
+    /// other groups, too.
     fn hears(&self, group: TraceGroup) -> bool;
-    /// `event` happened at `now_ns` on this meter's CPU.
+    /// Processes `event`, which occurred at `now_ns` on the meter's CPU.
     fn event(&mut self, now_ns: u64, event: &Trace);
-    /// Closes the meters of all CPUs, in their order, at the end of a run.
+    /// Completes the meters of all CPUs, in their order, at the end of a run.
     fn close(_meters: &mut [Self], _end_ns: u64) {}
 }
 

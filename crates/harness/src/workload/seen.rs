@@ -1,4 +1,5 @@
-//! What a run left, whatever machine it was on: what metrics are computed from.
+//! The results of a run in a form that does not depend on the machine. Metrics are computed from
+//! them.
 
 use super::{Env, Missing, Phases, Run, Workload};
 use crate::board::{Samples, Times};
@@ -9,31 +10,31 @@ use mmscale_document::{CallRow, LockRow, On, Side, Wait};
 use mmscale_sim::CpuSections;
 use std::sync::{MutexGuard, PoisonError};
 
-/// What a run left.
+/// The results of a run.
 pub struct Seen<'a, W: Workload> {
-    /// What the run was given.
+    /// The inputs of the run.
     pub env: &'a Env<W>,
-    /// What its programs did and when.
+    /// The schedule of the programs.
     pub plan: &'a W::Plan,
-    /// What they counted.
+    /// The counters of the programs.
     pub tally: W::Tally,
     /// The second run of the seed, if there was one.
     pub second: Option<&'a Self>,
     pub(crate) ran: &'a Ran<W>,
 }
 
-/// A run that is over.
+/// A finished run.
 pub(crate) struct Ran<W: Workload> {
     pub(crate) env: Env<W>,
     pub(crate) run: Run<W>,
     pub(crate) source: Source<W>,
 }
 
-/// Where a run was.
+/// Machine-specific results of a run.
 pub(crate) enum Source<W: Workload> {
-    /// On this program's memory manager.
+    /// From a machine with this program's memory manager.
     Kernel(Box<KernelRan<W>>),
-    /// On the live kernel.
+    /// From the live kernel.
     #[cfg_attr(
         not(feature = "live"),
         expect(dead_code, reason = "only runs on the live kernel make one")
@@ -41,24 +42,24 @@ pub(crate) enum Source<W: Workload> {
     Live(Box<LiveRun>),
 }
 
-/// What a machine with this program's memory manager left.
+/// Results of a machine with this program's memory manager.
 pub(crate) struct KernelRan<W: Workload> {
     pub(crate) machine: MachineRun,
     pub(crate) idle: Vec<Idle>,
     pub(crate) meters: Vec<W::Meter>,
 }
 
-/// Rows of locks that were counted in the window of a run, or in all of it.
+/// Lock rows of a run, counted in its window or during the whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Locks<'a> {
     rows: &'a [LockRow],
-    /// Where it was the live kernel that told: its compilers leave other names on stacks than
-    /// sources have.
+    /// Waits of the live kernel, if the rows come from there. Compilers change function names on
+    /// its stacks, which [`Wait::passes_through`] takes into account.
     waits: Option<&'a [Wait]>,
 }
 
 impl<'a> Locks<'a> {
-    /// The rows of a class whose call path passes through all `functions`.
+    /// Returns the rows of a class whose call path passes through all `functions`.
     pub fn rows(
         self,
         class: &'a str,
@@ -68,8 +69,8 @@ impl<'a> Locks<'a> {
             row.class == class && functions.iter().all(|function| row.passes_through(function))
         })
     }
-    /// Waits for locks of a class on call paths through all `functions`: what
-    /// `perf lock contention -S FUNCTION` counts.
+    /// Returns the waits for locks of a class on call paths through all `functions`, as counted by
+    /// `perf lock contention -S FUNCTION`.
     pub fn waits(self, class: &str, functions: &[&str]) -> Waits {
         let add = |sum: Waits, [count, total_ns, max_ns]: [u64; 3]| Waits {
             count: sum.count + count,
@@ -88,7 +89,7 @@ impl<'a> Locks<'a> {
         let waits = waits.iter().filter(meant);
         waits.map(|wait| [wait.count, wait.total_ns, wait.max_ns]).fold(Waits::default(), add)
     }
-    /// Every row.
+    /// Returns all rows.
     pub fn all(self) -> &'a [LockRow] {
         self.rows
     }
@@ -105,50 +106,51 @@ impl<'a, W: Workload> Seen<'a, W> {
             Source::Live(_) => Err(Missing::Source("this program's memory manager")),
         }
     }
-    /// The machine.
+    /// Returns the machine.
     pub fn on(&self) -> On {
         self.env.on()
     }
-    /// When the run did what.
+    /// Returns the times of the run.
     pub fn phases(&self) -> Phases {
         W::phases(self.plan)
     }
-    /// How long the window is, in ns; of a run that counts all along, until programs ended.
+    /// Returns the length of the window, in ns. If the whole run counts, the window ends with the
+    /// programs.
     pub fn window_ns(&self) -> u64 {
         let Phases { from_ns, until_ns, end_ns } = self.phases();
         if until_ns == u64::MAX { end_ns - from_ns } else { until_ns - from_ns }
     }
-    /// All CPUs' time in the window, in ns.
+    /// Returns the time of all CPUs in the window, in ns.
     pub fn cpu_time_ns(&self) -> f64 {
         self.env.cpus() as f64 * self.window_ns() as f64
     }
-    /// `count` per second of the window.
+    /// Returns `count` per second of the window.
     pub fn per_s(&self, count: f64) -> f64 {
         count * 1e9 / self.window_ns().max(1) as f64
     }
-    /// When the machine stopped, in ns of its clock.
+    /// Returns the time at which the machine stopped, in ns of its clock.
     pub fn end_ns(&self) -> Result<u64, Missing> {
         Ok(self.kernel()?.machine.end_ns)
     }
-    /// CPU time in the window that was not idle, in ns.
+    /// Returns the CPU time in the window that was not idle, in ns.
     pub fn busy_ns(&self) -> Result<f64, Missing> {
         let idle_ns: u64 = self.kernel()?.idle.iter().map(Idle::total_ns).sum();
         Ok(self.cpu_time_ns() - idle_ns as f64)
     }
-    /// What the study made of tracepoints, by CPU.
+    /// Returns the meters, by CPU.
     pub fn meters(&self) -> Result<&'a [W::Meter], Missing> {
         Ok(&self.kernel()?.meters)
     }
-    /// The sum of a figure over all CPUs' meters.
+    /// Returns the sum of a value over the meters of all CPUs.
     pub fn sum(&self, of: impl Fn(&W::Meter) -> u64) -> Result<f64, Missing> {
         Ok(self.meters()?.iter().map(of).sum::<u64>() as f64)
     }
-    /// The largest figure of all CPUs' meters; 0 of none.
+    /// Returns the maximum of a value over the meters of all CPUs; 0 without meters.
     pub fn max(&self, of: impl Fn(&W::Meter) -> u64) -> Result<u64, Missing> {
         Ok(self.meters()?.iter().map(of).max().unwrap_or(0))
     }
-    /// Locks. Simulated machines count them in the window of [`Phases`], threads all along, and the
-    /// live kernel in [`Workload::watched_ns`].
+    /// Returns lock statistics. Simulated machines count in the window of [`Phases`], threads
+    /// during the whole run, the live kernel in [`Workload::watched_ns`].
     pub fn locks(&self) -> Result<Locks<'a>, Missing> {
         match &self.ran.source {
             Source::Kernel(kernel) => Ok(Locks { rows: &kernel.machine.locks, waits: None }),
@@ -158,48 +160,49 @@ impl<'a, W: Workload> Seen<'a, W> {
             },
         }
     }
-    /// Locks with how often they were taken and how long they were held, which the live kernel does
-    /// not tell.
+    /// Returns lock statistics with acquisitions and hold times, which the live kernel does not
+    /// provide.
     pub fn held_locks(&self) -> Result<Locks<'a>, Missing> {
         Ok(Locks { rows: &self.kernel()?.machine.locks, waits: None })
     }
-    /// CPU time by call path.
+    /// Returns CPU time by call path.
     pub fn calls(&self) -> Result<&'a [CallRow], Missing> {
         Ok(&self.kernel()?.machine.calls)
     }
-    /// Sections without preemption by CPU; only simulated machines have them.
+    /// Returns the sections with preemption off, by CPU; only simulated machines record them.
     pub fn sections(&self) -> Result<&'a [CpuSections], Missing> {
         match &self.kernel()?.machine.sections[..] {
             [] => Err(Missing::Source("a simulated machine, for sections without preemption")),
             sections => Ok(sections),
         }
     }
-    /// What the live kernel told.
+    /// Returns the results of the live kernel.
     pub fn live(&self) -> Result<&'a LiveRun, Missing> {
         match &self.ran.source {
             Source::Live(live) => Ok(live),
             Source::Kernel(_) => Err(Missing::Source("the live kernel")),
         }
     }
-    /// The `which`th kind of times that programs noted, by CPU.
+    /// Returns the recorded times of kind `which`, by CPU.
     pub fn samples(&self, which: usize) -> Vec<Times> {
         self.ran.run.samples[which].by_cpu(self.env.cpus())
     }
-    /// The `which`th kind of times as they were noted, where each is known.
+    /// Returns the single recorded times of kind `which`, with their CPUs. Missing on the live
+    /// kernel.
     pub fn each_sample(&self, which: usize) -> Result<Vec<(usize, u64)>, Missing> {
         let samples: &Samples = &self.ran.run.samples[which];
         samples.each().ok_or(Missing::Source("a machine whose programs share a process"))
     }
-    /// What hooks inside the memory manager noted.
+    /// Returns the data recorded by hooks inside the memory manager.
     pub fn inside(&self) -> Result<MutexGuard<'a, W::Inside>, Missing> {
         self.kernel()?;
         Ok(self.ran.run.inside.lock().unwrap_or_else(PoisonError::into_inner))
     }
-    /// What the run cost the host.
+    /// Returns the cost of the run on the host.
     pub(crate) fn cost(&self) -> Option<HostCost> {
         self.kernel().ok().map(|kernel| kernel.machine.cost)
     }
-    /// Host time that the run took in ns, on a machine with this program's memory manager.
+    /// Returns the host time of the run in ns, on a machine with this program's memory manager.
     pub fn host_ns(&self) -> Result<f64, Missing> {
         Ok(self.kernel()?.machine.cost.host_ns as f64)
     }
