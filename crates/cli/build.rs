@@ -1,4 +1,4 @@
-//! Tells the program which sources it is built from, for the records of runs.
+//! Passes the identity of the sources to the program, for the documents of runs.
 
 fn main() {
     let mut sources = vec![
@@ -14,7 +14,7 @@ fn main() {
         "../../Cargo.toml",
         "../../Cargo.lock",
     ];
-    // A development build reads these when it starts, and its documents have their hashes.
+    // A development build reads these files at run time, and its documents contain their hashes.
     if std::env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_none() {
         sources.push("../../studies/*/study.toml");
     }

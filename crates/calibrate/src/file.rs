@@ -1,4 +1,4 @@
-//! The profile file of this computer, each number with where it comes from.
+//! The profile file of this computer, with a source for each number.
 
 use super::fit::{FITTED, decided_by};
 use super::program::Piece;
@@ -8,11 +8,12 @@ use mmscale_frames::frame::FrameTable;
 use mmscale_sim::profile::{self, Number, ProfileFile, Section, op_key};
 use mmscale_threads::calibrate::Quantity;
 
-/// Bytes in a cache line.
+/// Bytes per cache line.
 const LINE_BYTES: f64 = 64.0;
 
-/// Writes what was measured; what was not is taken from `x86-26`, or, for what needs two CPUs on a
-/// computer with one, from `x86-2`, and says so. Without `ops` all operations are.
+/// Creates the file from measurements. Numbers that were not measured are those of `x86-26`, or of
+/// `x86-2` if they need two CPUs and the computer has one; their source says so. Without `ops`, all
+/// costs of operations are taken from there.
 pub(super) fn write(
     measured: &Measured,
     ops: Option<&OpCosts>,
@@ -57,7 +58,7 @@ fn memory(measured: &Measured) -> Section {
     ])
 }
 
-/// What all CPUs together clear, with its key.
+/// Returns the clearing bandwidth of all CPUs together, with its key.
 pub(super) fn bandwidth(measured: &Measured) -> (String, Number) {
     let bandwidth = measured.clear_bytes_per_us;
     let whole = Quantity {
@@ -106,13 +107,13 @@ pub(super) fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Se
     costs.into_iter().map(|(key, number)| (key.to_owned(), number)).collect()
 }
 
-/// The swap device: nothing of it is measured.
+/// Returns the swap device, which is not measured.
 pub(super) fn swap(metal: &Section) -> Section {
     metal.keys().map(|key| (key.clone(), not_measured(metal, key))).collect()
 }
 
-/// The part of a line's transfer that a walk along frame records hides: several records share a
-/// line, and the next lines are on their way.
+/// Returns the part of a line's transfer time that a sequential walk over frame records hides:
+/// several records share a line, and the next lines are prefetched.
 fn frame_hidden(in_row: Quantity, line_ns: f64) -> Number {
     let records = FrameTable::RECORD_BYTES as f64 / LINE_BYTES;
     let hidden = |in_row_ns: f64| (100.0 * (1.0 - in_row_ns * records / line_ns)).clamp(0.0, 100.0);
@@ -172,7 +173,7 @@ pub(super) fn not_measured(section: &Section, key: &str) -> Number {
     Number { source: format!("not measured here; {}", number.source), ..number.clone() }
 }
 
-/// A quantity without a part that it contains; never negative.
+/// Subtracts a part that a quantity contains; the result is not negative.
 pub(super) fn less(quantity: Quantity, part: f64) -> Quantity {
     let rest = |ns: f64| (ns - part).max(0.0);
     Quantity {

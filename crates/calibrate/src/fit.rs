@@ -1,9 +1,10 @@
-//! From measured pieces to costs of operations.
+//! Costs of operations, fitted to measured pieces.
 //!
-//! Four pieces cannot tell seven operations apart. What they do tell is kept exactly: the fitted
-//! costs give each measured piece again. What they do not tell is taken from the profile
-//! `x86-26`: the proportions of preparing a page and linking it into the cache's list, and of the
-//! three steps on free blocks. (A refill splits about one block a page and a drain merges one, with
+//! Four pieces do not determine seven operations. The fitted costs reproduce each measured piece
+//! exactly. The remaining freedom is resolved by proportions of the profile `x86-26`: between
+//! preparing a page and linking it into the cache's list, and among the three steps on free blocks.
+//! (A refill splits about one block per page and a drain merges one, with a take, a put and a step
+//! each.)
 //! a take, a put and a step each.)
 
 use super::CalibrateError;
@@ -22,7 +23,7 @@ pub(super) const FITTED: [Op; 7] = [
     Op::BuddyStep,
 ];
 
-/// The operations that a piece decides, and decides together: their proportions are kept.
+/// The operations whose costs are determined by a piece, in fixed proportions.
 const DECIDES: [(Piece, &[Op]); 4] = [
     (Piece::CachedFree, &[Op::PagePrep, Op::PcpPut]),
     (Piece::CachedAlloc, &[Op::AllocEntry]),
@@ -30,23 +31,23 @@ const DECIDES: [(Piece, &[Op]); 4] = [
     (Piece::BulkFree, &[Op::PcpTake]),
 ];
 
-/// The piece that decides the cost of `op`.
+/// Returns the piece that determines the cost of `op`.
 pub(super) fn decided_by(op: Op) -> Piece {
     let decides = DECIDES.iter().find(|(_, ops)| ops.contains(&op));
     decides.map_or(Piece::BulkFree, |(piece, _)| *piece)
 }
 
-/// What a simulated CPU takes for each piece: a fixed part (locks, lines, atomics), and how often
-/// each operation is done for a page.
+/// Cost model of a simulated CPU for each piece: a fixed part (locks, lines, atomics), and the
+/// number of each operation per page.
 pub(super) struct Charges {
     fixed: Figures,
-    /// By place in [`FITTED`].
+    /// Operations per page, indexed as in [`FITTED`].
     per_page: [Figures; FITTED.len()],
 }
 
 impl Charges {
     /// Counts the charges by running the pieces on a machine with the locks, lines and atomics of
-    /// `profile`, and with operations that cost nothing, but for one at a time.
+    /// `profile`. All operations cost nothing, except for one at a time.
     pub(super) fn count(profile: &Profile) -> Result<Self, CalibrateError> {
         const PROBE_NS: u64 = 1_000;
         let mut bare = profile.clone();
@@ -65,7 +66,7 @@ impl Charges {
         Ok(Self { fixed, per_page })
     }
 
-    /// What the pieces take if the operations cost `ns`.
+    /// Returns the duration of the pieces if the operations cost `ns`.
     fn predict(&self, ns: &[f64; FITTED.len()]) -> Figures {
         let mut figures = self.fixed;
         for (counts, ns) in self.per_page.iter().zip(ns) {
@@ -74,12 +75,13 @@ impl Charges {
         figures
     }
 
-    /// The costs, in ns by place in [`FITTED`], that give `measured`. `prior` gives proportions.
-    /// A cost that would be negative is 0: then the fixed part alone is more than was measured.
+    /// Returns the costs that reproduce `measured`, in ns, indexed as in [`FITTED`]. `prior`
+    /// provides the proportions. A negative cost is replaced by 0: the fixed part alone then
+    /// exceeds the measurement.
     pub(super) fn solve(&self, measured: &Figures, prior: &Profile) -> [f64; FITTED.len()] {
         let mut ns = [0.0; FITTED.len()];
-        // Taking a page from the cache is part of an allocation and of a drain. The second pass
-        // knows it; more passes change nothing unless a cost was cut off at 0.
+        // Taking a page from the cache is part of both an allocation and a drain. The second pass
+        // accounts for that; more passes have no effect unless a cost was cut off at 0.
         for (piece, ops) in DECIDES.into_iter().cycle().take(4 * DECIDES.len()) {
             let own = |at: usize| ops.contains(&FITTED[at]);
             let prior_of = |at: usize| prior.costs.op_ps[FITTED[at] as usize] as f64 / 1000.0;

@@ -7,8 +7,9 @@ use mmscale_linux::steps::{PairRound, Round, measure_round};
 use mmscale_sim::profile::{self, Number, ProfileFile, Section, op_key};
 use mmscale_threads::calibrate::Quantity;
 
-/// Measures the kernel's steps, and writes them with the lines and locks of this computer; what
-/// cannot be measured from outside is the guest's, `x86-2`, and says so.
+/// Measures the kernel's steps and creates a file from them and the lines and locks of this
+/// computer. Numbers that cannot be measured from user space are those of the guest profile
+/// `x86-2`; their source says so.
 pub(super) fn measure(
     measured: &Measured,
     rounds: usize,
@@ -44,14 +45,14 @@ fn memory(measured: &Measured) -> Section {
     ])
 }
 
-/// Ticks a second, as the kernel's coarse clock has them.
+/// Returns the ticks per second, from the resolution of the kernel's coarse clock.
 fn hz(guest: &Section) -> Number {
     let Some(hz) = mmscale_linux::tick_hz() else { return not_measured(guest, "hz") };
     let source = "measured by `mmscale calibrate`: the resolution of the kernel's coarse clock";
     Number { value: f64::from(hz), range: [100.0, 1000.0], source: source.to_owned() }
 }
 
-/// Median and quartiles of a step over rounds.
+/// Returns median and quartiles of a step over rounds.
 fn step(steps: &[Round], of: impl Fn(&Round) -> Option<f64>) -> Option<Quantity> {
     let values: Option<Vec<f64>> = steps.iter().map(of).collect();
     let values = values.filter(|values| !values.is_empty())?;
@@ -96,7 +97,7 @@ fn kernel_costs(measured: &Measured, steps: &[Round], guest: &Section) -> Sectio
     costs
 }
 
-/// Charges of a fault that finds its page besides the two that are looked for.
+/// Operations charged for a fault that finds its page, other than the two that are determined here.
 const OF_A_FAULT: [Op; 3] = [Op::VmaFind, Op::TableWalk, Op::PteSet];
 
 fn operations(measured: &Measured, steps: &[Round], guest: &Section) -> Section {

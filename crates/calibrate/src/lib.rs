@@ -1,15 +1,16 @@
-//! A profile of this computer, from measurements of single steps: of its threads, as `--on threads`
-//! uses them, or of its kernel, as `--on linux` does.
+//! Creates a profile of this computer from measurements of single steps: of its threads, as `--on
+//! threads` uses them, or of its kernel, as `--on linux` does.
 //!
-//! Atomics, locks, cache lines, interrupts and switches come from
-//! [`mmscale_threads::calibrate`]; the costs of operations come from the frame allocator's pieces
-//! on one CPU, while all CPUs do the same, each on memory of its own. Neither the throughput of
-//! several CPUs on one memory nor the waiting for a lock in the memory manager is measured: the
-//! profile is to predict those.
+//! Costs of atomics, locks, cache lines, interrupts and switches come from
+//! [`mmscale_threads::calibrate`]. Costs of operations come from the frame allocator's pieces on
+//! one CPU, while all CPUs do the same on separate memory. Neither the throughput of several CPUs
+//! on shared memory nor lock waits in the memory manager are measured, because the profile is meant
+//! to predict those.
 //!
-//! Of the kernel, lines, locks and clearing are the threads'; system calls, VMAs, faults, switches,
-//! wake-ups and calls between CPUs come from `mmscale_linux::steps`. What its allocator's and its
-//! lists' steps cost cannot be told from outside: those are `x86-2`'s.
+//! In a profile of the kernel, costs of lines, locks and clearing are those of the threads. System
+//! calls, VMAs, faults, switches, wake-ups and calls between CPUs come from `mmscale_linux::steps`.
+//! The steps of the allocator and the lists cannot be measured from user space: their costs are
+//! those of `x86-2`.
 
 pub mod derive;
 pub mod fidelity;
@@ -32,10 +33,10 @@ pub use mmscale_threads::calibrate::Effort;
 /// Why there is no profile.
 #[derive(Debug, Error)]
 pub enum CalibrateError {
-    /// The machine of threads did not run.
+    /// The threads machine failed.
     #[error("measuring on this computer's threads: {0}")]
     Threads(#[from] mmscale_threads::Failure),
-    /// The kernel did not let a step be measured.
+    /// A step of the kernel could not be measured.
     #[cfg(feature = "live")]
     #[error(transparent)]
     Kernel(#[from] mmscale_linux::steps::StepError),
@@ -43,18 +44,18 @@ pub enum CalibrateError {
     #[cfg(not(feature = "live"))]
     #[error("this program was built without the live kernel: a profile of it cannot be measured")]
     Absent,
-    /// The simulated machine did not run.
+    /// The simulated machine failed.
     #[error("counting charges on the simulated machine: {0}")]
     Sim(String),
-    /// What was measured makes no profile.
+    /// The measurements do not form a valid profile.
     #[error("what was measured makes no profile ({0}); measure again on a computer at rest")]
     Profile(#[from] ProfileError),
 }
 
-/// Repetitions of one round: about 20 ms.
+/// Repetitions in one round, which takes about 20 ms.
 const REPEATS: Repeats = Repeats { bursts: 400, bulks: 5 };
 
-/// The costs of operations with their spread, in ns, by place in [`FITTED`].
+/// The costs of operations with their spread, in ns, indexed as in [`FITTED`].
 struct OpCosts {
     median: [f64; FITTED.len()],
     low: [f64; FITTED.len()],
@@ -62,23 +63,23 @@ struct OpCosts {
     rounds: usize,
 }
 
-/// The text of a profile file.
+/// Returns the text of a profile file.
 pub fn text(file: &ProfileFile) -> String {
     profile::write(file)
 }
 
-/// What a profile is of.
+/// The subject of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Of {
-    /// This computer's threads, as a machine.
+    /// The threads of this computer.
     #[default]
     Threads,
-    /// Its kernel.
+    /// The kernel of this computer.
     Kernel,
 }
 
-/// Measures this computer. `progress` is told steps done and steps to do. The result is checked:
-/// [`profile::resolve`] takes it.
+/// Measures this computer. `progress` receives completed and total steps. The result is checked
+/// with [`profile::resolve`].
 pub fn calibrate(
     of: Of,
     effort: Effort,
@@ -117,30 +118,31 @@ fn of_threads(
         pieces.push(program::real(REPEATS, measured.clock_ns.median)?);
     }
     let prior = profile::load("x86-26")?;
-    // The file with the operations of the prior: it has the locks and lines of this computer.
+    // Operations have the costs of the prior; locks and lines are those of this computer.
     let charges = Charges::count(&resolve(&file::write(measured, None)?)?)?;
     let ops = op_costs(&charges, &pieces, &prior);
     file::write(measured, Some(&ops))
 }
 
-/// How fast this computer is now, beside what a profile of it says.
+/// The current speed of this computer relative to its profile.
 ///
-/// Computers change their speed: others use the same cores, power and heat have limits. A
-/// comparison of this computer with a simulation of it asks right before and after each real run.
+/// The speed of a computer changes: other programs use the same cores, and power and heat are
+/// limited. A comparison of this computer with a simulation of it measures the speed right before
+/// and after each real run.
 #[derive(Debug)]
 pub struct Speed {
     predicted: Figures,
 }
 
 impl Speed {
-    /// Simulates one CPU of `profile` at work on the frame allocator's pieces.
+    /// Simulates one CPU of `profile` on the frame allocator's pieces.
     pub fn of(profile: &profile::Profile) -> Result<Self, CalibrateError> {
         Ok(Self { predicted: program::simulated(profile)? })
     }
 
-    /// The time that the pieces take on this computer now, over what the profile says: the mean of
-    /// their ratios. Above 1 the computer is slower than it was when the profile was written.
-    /// Takes about 50 ms of all CPUs.
+    /// Returns the current duration of the pieces divided by that in the profile, as the mean of
+    /// ratios. Above 1, the computer is slower than when the profile was created. Uses all CPUs for
+    /// about 50 ms.
     pub fn slowness(&self) -> Result<f64, CalibrateError> {
         let now = program::real(REPEATS, 0.0)?;
         let ratios = now.iter().zip(self.predicted).map(|(now, then)| now / then);
@@ -152,9 +154,9 @@ fn resolve(file: &ProfileFile) -> Result<profile::Profile, ProfileError> {
     profile::resolve("this computer", file)
 }
 
-/// Solves for the costs at the median and the quartiles of the rounds. Pieces of one round were
-/// measured within milliseconds: their shares of the round do not feel that the computer changes
-/// its speed from round to round, and costs are differences between pieces.
+/// Solves for the costs at the median and the quartiles of the rounds. Pieces of one round are
+/// measured within milliseconds, so changes of the computer's speed between rounds do not affect
+/// their proportions; costs are differences between pieces.
 fn op_costs(charges: &Charges, rounds: &[Figures], prior: &profile::Profile) -> OpCosts {
     let total = |figures: &Figures| figures.iter().sum::<f64>();
     let shares: Figures = core::array::from_fn(|piece| {
@@ -165,7 +167,7 @@ fn op_costs(charges: &Charges, rounds: &[Figures], prior: &profile::Profile) -> 
         shares.map(|share| share * all_ns)
     };
     let [median, first, third] = [0.5, 0.25, 0.75].map(|share| charges.solve(&at(share), prior));
-    // A cost that rests on a difference may fall where the pieces rise.
+    // A cost that is a difference may fall where the pieces rise.
     let pick = |of: fn(f64, f64) -> f64| {
         core::array::from_fn(|op| of(of(first[op], third[op]), median[op]))
     };

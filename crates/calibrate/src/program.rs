@@ -1,5 +1,5 @@
-//! What the frame allocator's pieces cost one CPU: the same program on this computer, where it
-//! takes what it takes, and on a simulated CPU, where it shows what is charged how often.
+//! Costs of the frame allocator's pieces for one CPU. The same program runs on this computer, where
+//! it is timed, and on a simulated CPU, where it shows how often each operation is charged.
 
 use super::CalibrateError;
 use mmscale_arch::{Callbacks, CpuId, Ipi, Machine, Order, Pfn, Priority, Probe};
@@ -14,16 +14,16 @@ use std::any::Any;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The pieces.
+/// The pieces that are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Piece {
-    /// Allocating a page that the CPU's cache holds.
+    /// Allocation of a page that the CPU's cache contains.
     CachedAlloc,
-    /// Freeing a page into a cache that has room.
+    /// Free of a page into a cache with room.
     CachedFree,
-    /// Allocating many pages: the cache is refilled from the zone.
+    /// Allocation of many pages, with refills of the cache from the zone.
     BulkAlloc,
-    /// Freeing many pages: the cache is drained into the zone.
+    /// Free of many pages, with drains of the cache into the zone.
     BulkFree,
 }
 
@@ -32,10 +32,10 @@ impl Piece {
         [Self::CachedAlloc, Self::CachedFree, Self::BulkAlloc, Self::BulkFree];
 }
 
-/// ns a page, for each [`Piece`].
+/// Duration in ns per page, for each [`Piece`].
 pub(super) type Figures = [f64; Piece::ALL.len()];
 
-/// How often the pieces are done.
+/// Number of repetitions of the pieces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repeats {
     /// Bursts of [`BURST`] pages.
@@ -44,22 +44,22 @@ pub(super) struct Repeats {
     pub(super) bulks: usize,
 }
 
-/// Pages of a burst: fewer than a batch, so that a cache that has been refilled once serves it.
+/// Pages per burst: fewer than a batch, so that a cache serves the burst after one refill.
 const BURST: usize = 32;
-/// Pages of a round in bulk.
+/// Pages per round of bulk operations.
 const BULK: usize = 16 * 1024;
-/// Pages between two looks at the clock in bulk, a multiple of many batches: about 0.4 ms, so that
-/// most stretches are undisturbed by what else the computer does.
+/// Pages between two clock reads of bulk operations, a multiple of many batches. This is about 0.4
+/// ms, so that most stretches are not disturbed by other activity of the computer.
 const STRETCH: usize = BULK / 4;
 /// Pages of the machine, of which the program uses 64 MiB.
 const MEMORY_PAGES: u32 = mmscale_threads::MEMORY_PAGES as u32;
-/// The page cache holds this share of the memory: a quarter of [`BULK`], so that most of a round
-/// goes to the zone and comes back.
+/// Share of the memory that the page cache holds: a quarter of [`BULK`], so that most pages of a
+/// round go through the zone.
 const HIGH_FRACTION: u32 = 128;
 const _: () = assert!(MEMORY_PAGES / HIGH_FRACTION == BULK as u32 / 4);
 
-/// Runs the program on every CPU of this computer at once, each with an allocator of its own, and
-/// gives the mean over CPUs. The clock reads are taken out.
+/// Runs the program on every CPU of this computer concurrently, each with a separate allocator.
+/// Returns the mean over CPUs, less the clock reads.
 pub(super) fn real(repeats: Repeats, clock_ns: f64) -> Result<Figures, CalibrateError> {
     let of_cpus = on_each_cpu(|| real_on_one(repeats, clock_ns));
     let of_cpus: Vec<Figures> = of_cpus.into_iter().collect::<Result<_, _>>()?;
@@ -88,9 +88,9 @@ fn real_on_one(repeats: Repeats, clock_ns: f64) -> Result<Figures, CalibrateErro
     Ok(figures)
 }
 
-/// Runs it on a simulated CPU.
+/// Runs the program on a simulated CPU.
 pub(super) fn simulated(profile: &Profile) -> Result<Figures, CalibrateError> {
-    // One of each after the warm-up: every repetition takes the same time there.
+    // One of each after the warm-up suffices: all repetitions take equal virtual time.
     let repeats = Repeats { bursts: 4, bulks: 2 };
     let mut config = SimConfig::new(profile.clone(), 1);
     config.checks = mmscale_sim::Checks::Off;
@@ -119,7 +119,7 @@ fn boot<A: Machine>(repeats: Repeats, found: &Found) -> Pieces<A> {
     Pieces { frames, repeats, found: Arc::clone(found) }
 }
 
-/// The frame allocator and nothing else: no timers, no work, one task.
+/// The frame allocator without timers, deferred work or other tasks.
 struct Pieces<A: Machine> {
     frames: FrameAllocator<A>,
     repeats: Repeats,
@@ -137,8 +137,8 @@ impl<A: Machine> Pieces<A> {
         [bursts.0, bursts.1, bulks.0, bulks.1]
     }
 
-    /// `count` times allocates `pages`, and frees them in the same order. Gives ns a page to
-    /// allocate and to free: the median over stretches of `stretch` pages.
+    /// Allocates `pages` pages and frees them in the same order, `count` times. Returns ns per page
+    /// for allocation and free: medians over stretches of `stretch` pages.
     fn turns(&self, held: &mut Vec<Pfn>, pages: usize, stretch: usize, count: usize) -> (f64, f64) {
         let (mut alloc_ns, mut free_ns) = (Vec::new(), Vec::new());
         for _ in 0..count {

@@ -1,11 +1,11 @@
-//! What stands behind the numbers of a profile: how many are its own, what their sources are, and
-//! which to look at first.
+//! Review of a profile: counts of own and inherited numbers by kind of source, and the numbers to
+//! check first.
 
 use mmscale_sim::profile::{self, Basis, Merged, Number, ProfileError};
 use serde_json::{Value, json};
 
-/// The numbers that matter most to what is simulated: locks handed over, cache lines moved, shared
-/// atomics, links of a list under its lock, interrupts to other CPUs.
+/// The numbers with the largest influence on simulations: lock handoffs, cache-line transfers,
+/// shared atomics, list links under a lock, interrupts to other CPUs.
 const FIRST: [(&str, &str); 11] = [
     ("costs", "handoff_ns"),
     ("costs", "line_own_ns"),
@@ -23,54 +23,56 @@ const FIRST: [(&str, &str); 11] = [
 /// A number of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Section and key.
+    /// The section and key.
     pub key: String,
-    /// The value.
+    /// The value of the number.
     pub value: f64,
-    /// Its range.
+    /// The range of the number.
     pub range: [f64; 2],
-    /// The base that it is inherited from.
+    /// The base from which the number is inherited.
     pub base: Option<String>,
-    /// The kind of its source; none if the source is of no kind, which is also in
+    /// The kind of the source; `None` if it has no valid kind, which is also listed in
     /// [`Review::wrong`].
     pub basis: Option<Basis>,
 }
 
-/// What a profile consists of.
+/// The contents of a profile.
 #[derive(Clone, Debug)]
 pub struct Review {
-    /// The profile's name.
+    /// The name of the profile.
     pub name: String,
-    /// What machine it is, in words.
+    /// A description of the machine.
     pub description: String,
-    /// Its bases, the nearest first.
+    /// The bases, the nearest first.
     pub bases: Vec<String>,
-    /// Every number.
+    /// All numbers.
     pub numbers: Vec<Entry>,
-    /// Inherited numbers to check first: those that matter most and are used on this machine.
+    /// Inherited numbers to check first: those with the largest influence that apply to this
+    /// machine.
     pub first: Vec<Entry>,
-    /// What is wrong with the profile, a message each; empty if it can be used.
+    /// Problems of the profile, one message each; empty if it can be used.
     pub wrong: Vec<String>,
 }
 
 impl Review {
-    /// The number of own (`false`) or inherited numbers whose source is of this kind.
+    /// Returns the number of own (`false`) or inherited (`true`) numbers whose source is of this
+    /// kind.
     pub fn count(&self, basis: Basis, inherited: bool) -> usize {
         let of = |entry: &&Entry| entry.basis == Some(basis) && entry.base.is_some() == inherited;
         self.numbers.iter().filter(of).count()
     }
 
-    /// The number of own numbers.
+    /// Returns the number of own numbers.
     pub fn own(&self) -> usize {
         self.numbers.iter().filter(|entry| entry.base.is_none()).count()
     }
 
-    /// The number of numbers that are inherited from `base`.
+    /// Returns the number of numbers inherited from `base`.
     pub fn from(&self, base: &str) -> usize {
         self.numbers.iter().filter(|entry| entry.base.as_deref() == Some(base)).count()
     }
 
-    /// The numbers that are at an end of their range, if that is wider than one value.
+    /// Returns the numbers at an end of their range, if the range is not a single value.
     pub fn at_end(&self) -> impl Iterator<Item = &Entry> {
         self.numbers.iter().filter(|entry| {
             let [low, high] = entry.range;
@@ -79,7 +81,7 @@ impl Review {
     }
 }
 
-/// Looks at a profile. What is wrong with it is in the result.
+/// Reviews a profile. Problems are part of the result.
 pub fn review(merged: &Merged) -> Review {
     let numbers: Vec<Entry> = merged
         .file
@@ -122,10 +124,10 @@ fn count(merged: &Merged, key: &str) -> f64 {
     merged.file.topology.get(key).map_or(1.0, |number| number.value)
 }
 
-/// Everything that is wrong with a number by itself, and the first problem of the profile besides.
+/// Returns all problems of single numbers, and then the first problem of the whole profile.
 fn wrong(merged: &Merged) -> Vec<String> {
     let mut wrong = Vec::new();
-    // Numbers that are wrong are made sound in a copy, to see what else there is.
+    // Invalid numbers are replaced in a copy, to find further problems.
     let mut copy = merged.clone();
     for (section, numbers) in copy.file.sections_mut() {
         for (key, number) in numbers {
@@ -144,7 +146,7 @@ fn wrong(merged: &Merged) -> Vec<String> {
     wrong
 }
 
-/// The whole profile as a file that needs no base. A comment says where a number is from.
+/// Returns the profile as a file that needs no base, with comments on the origin of each number.
 pub fn whole(merged: &Merged) -> Result<String, ProfileError> {
     let hash = merged.resolve()?.hash;
     let name = merged.title();
@@ -159,7 +161,7 @@ pub fn whole(merged: &Merged) -> Result<String, ProfileError> {
     Ok(format!("# {name}, hash {hash:016x}{bases}\n{numbers}"))
 }
 
-/// Returns [`whole`] for programs.
+/// Returns [`whole`] as JSON.
 pub fn whole_json(merged: &Merged) -> Result<Value, ProfileError> {
     let hash = merged.resolve()?.hash;
     let number = |section: &str, key: &str, number: &Number| {

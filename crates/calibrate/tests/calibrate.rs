@@ -1,4 +1,4 @@
-//! Calibration writes a profile that the simulator takes, and says where its numbers come from.
+//! Calibration writes a profile that the simulator accepts and that has a source for each number.
 
 use mmscale_arch::Op;
 use mmscale_calibrate::{Of, Speed, calibrate};
@@ -18,20 +18,19 @@ fn the_profile_of_this_computer_is_whole_and_can_be_read_back() {
     let resolved = profile::resolve("calibrated", &file).unwrap();
     assert_eq!(resolved.topology.cpus, mmscale_threads::host_cpus());
     assert_eq!(resolved.node_pages, mmscale_threads::MEMORY_PAGES);
-    // What an allocation from the cache costs is measured, and is more than nothing.
+    // The measured cost of an allocation from the cache is above zero.
     let ops = [Op::AllocEntry, Op::PcpTake, Op::PagePrep];
     assert!(ops.iter().map(|&op| resolved.costs.op_ps[op as usize]).sum::<u64>() > 0);
     for (key, number) in file.costs.iter().chain(&file.ops) {
         let from = ["measured by `mmscale calibrate`", "not measured here; ", "assumption: "];
         assert!(from.iter().any(|from| number.source.starts_with(from)), "{key}: {number:?}");
     }
-    // The computer is about as fast as it was a moment ago; only sense is asked for here.
+    // The speed may have changed since calibration; only plausibility is checked.
     let slowness = Speed::of(&resolved).unwrap().slowness().unwrap();
     assert!(slowness.is_finite() && slowness > 0.0);
 }
 
-/// What may be asked of any kernel, asked: each step takes some time; what was not measured says
-/// so.
+/// Steps that any kernel provides: each takes some time, and numbers that were not measured say so.
 #[test]
 fn the_profile_of_this_kernel_has_its_steps_and_the_guest_s_rest() {
     let file = calibrate(Of::Kernel, Effort::Quick, |_, _| ()).unwrap();
@@ -46,7 +45,7 @@ fn the_profile_of_this_kernel_has_its_steps_and_the_guest_s_rest() {
     }
     let switch = &file.costs["switch_ns"];
     assert!(measured(switch) && switch.value > 0.0 && measured(&file.costs["wake_ns"]));
-    // The allocator's steps cannot be seen from outside.
+    // The allocator's steps cannot be measured from user space.
     let guest = profile::builtin_file("x86-2").unwrap();
     for key in ["page_prep_ns", "pcp_take_ns", "buddy_take_ns"] {
         let number = &file.ops[key];

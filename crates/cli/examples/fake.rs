@@ -1,4 +1,4 @@
-//! The command line with a study that measures arithmetic, for the tests of the command line.
+//! The command line with a study that only computes, for tests of the command line.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Study for Fake {
 }
 
 fn main() -> ExitCode {
-    // A program of its own has a build script that finds its sources out.
+    // A real program obtains this from its build script.
     let build = Build::new("fake", "1.2.3", "0123456789ab+ba9876543210");
     main_of(Registry::new(&[&Fake("fake"), &Fake("other")]), build)
 }

@@ -24,7 +24,7 @@ impl From<AbError> for Failure {
     }
 }
 
-/// Asks a question and shows the answer.
+/// Runs the comparison and shows its result.
 pub(crate) fn ab(
     registry: Registry,
     request: &Request,
@@ -128,7 +128,7 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// About four digits.
+/// Formats a number with about four digits.
 fn number(x: f64) -> String {
     match x.abs() {
         _ if x == 0.0 => "0".to_owned(),

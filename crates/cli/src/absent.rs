@@ -1,4 +1,4 @@
-//! What a program without the live kernel says where it is asked for it.
+//! Replacements for commands that need the live kernel, in a program that was built without it.
 
 use mmscale_harness::{Registry, Request};
 
@@ -24,7 +24,7 @@ pub(crate) fn live(_: &LiveArgs) -> Result<(), Failure> {
 pub(crate) fn doctor(_: Format) -> Result<(), Failure> {
     refused("`doctor`")
 }
-/// No run on a live kernel has left anything.
+/// Nothing to clean up: there were no runs on a live kernel.
 pub(crate) fn clear() {}
-/// Plans with the live kernel are refused before.
+/// Nothing to report: planning refuses the live kernel.
 pub(crate) fn tell() {}

@@ -204,14 +204,14 @@ impl From<ShapeArg> for Shape {
     }
 }
 
-/// Whose workload it is.
+/// The program whose workload is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tool {
     /// The stress-ng that is installed here
     StressNg,
 }
 
-/// How large somebody else's workload is.
+/// The size of the external workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Workers {
     /// As many for each CPU as the report had
@@ -295,7 +295,7 @@ pub(crate) struct RunArgs {
     pub(crate) quick: bool,
 }
 
-/// A number of seeds, or a seed; the plan says how many there may be.
+/// Parses a number of seeds, or a seed. The plan checks the allowed range.
 fn whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "not a whole number from 0 to 2^64 - 1".to_owned())
 }

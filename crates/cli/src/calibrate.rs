@@ -15,7 +15,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let existing = output::existing(args.replace);
     let place = args.output.as_deref().map(|path| Place::open(path, existing)).transpose()?;
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
-    // Hidden by itself where stderr is no terminal.
+    // The bar hides itself if stderr is not a terminal.
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent}% {elapsed}");
     bar.set_style(style.expect("the template is well-formed"));

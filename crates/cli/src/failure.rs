@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked.
+//! Failures of commands.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// What the process says at its end.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Run(_) => ExitCode::from(1),

@@ -1,4 +1,4 @@
-//! `mmscale fidelity`: predictions beside measurements.
+//! `mmscale fidelity`: predictions compared with measurements.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -15,11 +15,11 @@ use crate::output;
 
 /// The profile of the published measurements.
 const PUBLISHED: &str = "x86-26";
-/// Runs of each real measurement; the median is shown.
+/// Runs per real measurement; the median is shown.
 const REPEATS: usize = 7;
 
-/// Shows the published rows beside their prediction; with a profile of this computer, its own
-/// threads beside their prediction too.
+/// Shows the published rows with their predictions. With a profile of this computer, also shows its
+/// own threads with their prediction.
 pub(crate) fn fidelity(profiles: Profiles, args: &FidelityArgs) -> Result<(), Failure> {
     let interrupt =
         interrupt::on_signals(Grace::Computing).map_err(|why| Failure::Run(why.into()))?;
@@ -55,7 +55,7 @@ pub(crate) fn fidelity(profiles: Profiles, args: &FidelityArgs) -> Result<(), Fa
     output::print(&text)
 }
 
-/// Says that the profile cannot be this computer's, if so: a sentence on lines of its own.
+/// Returns a warning if the profile is not of this computer, as a sentence on separate lines.
 fn another(name: &str, cpus: usize, host_cpus: usize) -> String {
     if cpus == host_cpus {
         return String::new();
@@ -74,7 +74,7 @@ fn failed(why: StudyError) -> Failure {
     })
 }
 
-/// Rows in 72 columns, under a title of whole lines.
+/// Formats rows in 72 columns, below a title of whole lines.
 fn table(title: &str, rows: &[Row]) -> String {
     let mut text = format!("{title}\n\n");
     text.push_str("           ns a page allocated                ns a page freed\n");
@@ -97,7 +97,7 @@ fn table(title: &str, rows: &[Row]) -> String {
     text
 }
 
-/// How long zone->lock was held in the same runs, beside what is published.
+/// Formats the hold times of zone->lock in these runs, with the published ones.
 fn holds_table(holds: &[Hold]) -> String {
     let (alloc, free) = fidelity::ICE_LAKE_HOLD_NS;
     let us = |ns: f64| ns / 1000.0;

@@ -1,4 +1,4 @@
-//! Signals that ask a command to stop.
+//! Signals that stop a command.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,12 +14,12 @@ use signal_hook::{flag, low_level};
 
 use crate::output;
 
-/// How long a command may take to end by itself after the first signal.
+/// Time that a command has to end by itself after the first signal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Grace {
-    /// It only computes.
+    /// The command only computes.
     Computing,
-    /// It has processes to end, and settings of the kernel to put back. If this tool ends first,
+    /// The command has processes to end and kernel settings to restore. If this tool ends first,
     /// their guardians do both.
     Live,
 }
@@ -33,32 +33,32 @@ impl Grace {
     }
 }
 
-/// How much longer a document that is being written may take.
+/// Additional time for a document that is being written.
 const WRITING: Duration = Duration::from_secs(2);
-/// How long the last message may take: stderr may be a pipe that is full.
+/// Time limit of the last message, because stderr may be a full pipe.
 const MESSAGE: Duration = Duration::from_millis(100);
 
-/// Held while a document is written, so that the end does not come in the middle of it.
+/// Held while a document is written, so that the process does not end in the middle of it.
 static DOCUMENT: Mutex<()> = Mutex::new(());
 
-/// Does what writes a document, whole.
+/// Executes `write`, which writes a document, without being ended in between.
 pub(crate) fn whole<R>(write: impl FnOnce() -> R) -> R {
-    // Nothing is behind the lock that a panic could leave half done.
+    // The lock protects no data that a panic could leave inconsistent.
     let _writing = DOCUMENT.lock().unwrap_or_else(PoisonError::into_inner);
     write()
 }
 
-/// An interrupt that the first Ctrl-C, SIGTERM or SIGHUP sets. A command that has not ended by
-/// itself after `grace` is ended; a second signal ends the process immediately.
+/// Returns an interrupt that is set by the first Ctrl-C, SIGTERM or SIGHUP. A command that has not
+/// ended after `grace` is terminated; a second signal ends the process immediately.
 pub(crate) fn on_signals(grace: Grace) -> io::Result<Interrupt> {
     let stop = Arc::new(AtomicBool::new(false));
-    // Apart: a comparison that has lost its guardian sets `stop` too, and the first signal after
-    // that is still the first.
+    // Separate from `stop`: a comparison that has lost its guardian also sets `stop`, and a signal
+    // after that must still count as the first.
     let signalled = Arc::new(AtomicBool::new(false));
     let (watched, told) = UnixStream::pair()?;
     let hangup = (!ignores_hangup()).then_some(SIGHUP);
     for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
-        // The order matters: the flag is still clear when the first signal passes here.
+        // The order matters: the flag is still clear when the first signal reaches this handler.
         flag::register_conditional_default(signal, Arc::clone(&signalled))?;
         flag::register(signal, Arc::clone(&signalled))?;
         flag::register(signal, Arc::clone(&stop))?;
@@ -71,7 +71,7 @@ pub(crate) fn on_signals(grace: Grace) -> io::Result<Interrupt> {
     Ok(Interrupt::new(stop))
 }
 
-/// Whether this process was started to outlive its terminal, as `nohup` does it: SIGHUP is ignored.
+/// Returns whether SIGHUP is ignored, as in a process that was started by `nohup`.
 fn ignores_hangup() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -81,8 +81,8 @@ fn ignores_hangup() -> bool {
 
 /// Waits for the first signal, then ends the process unless it ends by itself.
 fn end_late(mut told: UnixStream, stop: &AtomicBool, grace: Grace) {
-    // Relaxed: the flag carries no data. A child that was forked has the same pipe: what it writes
-    // there says nothing of this process.
+    // Relaxed: the flag publishes no data. It is checked because a forked child shares the pipe and
+    // may write to it without a signal to this process.
     while !stop.load(Ordering::Relaxed) {
         if told.read(&mut [0]).is_err() {
             return;

@@ -1,10 +1,10 @@
-//! What earlier runs left that were killed with all that would have cleaned up after them.
+//! Cleanup after earlier runs that were killed together with their guardians.
 
 use mmscale_live::clear_leftovers;
 
 use crate::output;
 
-/// Restores and removes it before a run on the live kernel, and tells what that was.
+/// Restores settings and removes remains before a run on the live kernel, with a message for each.
 pub(crate) fn clear() {
     let found = clear_leftovers();
     for line in &found.done {

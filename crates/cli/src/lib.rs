@@ -1,9 +1,8 @@
-//! The command line, as a library: which studies there are is the caller's choice, so that tests
-//! have their own.
+//! The command line as a library. The caller chooses the studies, so that tests and other programs
+//! can have their own.
 //!
-//! Results go to stdout, everything else to stderr. The exit code is 0 where all went well, 1 where
-//! a run or a check failed, 2 where the call was wrong; a reader that closes stdout early is no
-//! failure.
+//! Results go to stdout, everything else to stderr. The exit code is 0 on success, 1 if a run or a
+//! check failed, 2 if the call was wrong. A reader that closes stdout early is not a failure.
 
 #[cfg(feature = "live")]
 mod ab;
@@ -33,7 +32,8 @@ mod unwatched;
 #[cfg(feature = "live")]
 mod with;
 
-/// What needs the live kernel, or says that this program was built without it.
+/// Commands that need the live kernel, or their replacements in a program that was built without
+/// it.
 mod kernel {
     #[cfg(not(feature = "live"))]
     pub(crate) use crate::absent::{ab, clear, doctor, live, tell, with};
@@ -54,14 +54,14 @@ use mmscale_harness::{Origin, Registry};
 use args::{Args, Command};
 use failure::Failure;
 
-/// Reads the command line and does what it says.
+/// Parses the command line and executes it.
 pub fn main(studies: impl Into<Registry>) -> ExitCode {
     start(studies.into(), None)
 }
 
-/// Does the same in a program with studies of its own, whose build is then in each record beside
-/// that of mmscale. What it was built from comes from its build script, which calls
-/// `mmscale_identity::emit`.
+/// Parses and executes the command line of a program with its own studies. Its build is recorded in
+/// each document in addition to that of mmscale. The build comes from the program's build script,
+/// which calls `mmscale_identity::emit`.
 pub fn main_of(studies: impl Into<Registry>, program: Build) -> ExitCode {
     start(studies.into(), Some(program))
 }
@@ -69,9 +69,9 @@ pub fn main_of(studies: impl Into<Registry>, program: Build) -> ExitCode {
 fn start(registry: Registry, program: Option<Build>) -> ExitCode {
     let done = match Args::try_parse() {
         Ok(args) => dispatch(registry, origin(program), args.command),
-        // A wrong call: clap exits by itself, with 2.
+        // A wrong call: clap exits with 2.
         Err(wrong) if wrong.use_stderr() => wrong.exit(),
-        // `--help` or `--version`: clap would exit with 0 even if nothing could be written.
+        // `--help` or `--version`: clap would exit with 0 even if the output could not be written.
         Err(answer) => output::print(&shown(&answer)),
     };
     match done {
@@ -83,13 +83,13 @@ fn start(registry: Registry, program: Option<Build>) -> ExitCode {
     }
 }
 
-/// What clap answers, with its colours on a terminal.
+/// Returns the answer of clap, with colours if it goes to a terminal.
 fn shown(answer: &clap::Error) -> String {
     let text = answer.render();
     if std::io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() }
 }
 
-/// What was built from what, and how it was called. The program is named without its folder.
+/// Returns the origin of runs: builds and command line. The program is named without its folder.
 fn origin(program: Option<Build>) -> Origin {
     let mut command: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();

@@ -13,14 +13,14 @@ use crate::failure::Failure;
 use crate::output;
 use crate::policies;
 
-/// What is shown.
+/// The selected parts of the list.
 struct Shown {
     studies: Vec<&'static dyn Study>,
     policies: bool,
     profiles: Option<Vec<ProfileSummary>>,
 }
 
-/// Shows studies, policies and profiles: all, or those that are named.
+/// Shows studies, policies and profiles: all, or the named ones.
 pub(crate) fn list(registry: Registry, args: &ListArgs) -> Result<(), Failure> {
     let shown = shown(registry, &args.what)?;
     output::print(&match args.format {
@@ -127,7 +127,7 @@ fn describe(study: &dyn Study) -> Vec<String> {
     lines
 }
 
-/// Names and what is to be said about them, under a title.
+/// Formats names with their descriptions, under a title.
 fn section(title: &str, entries: Vec<(&str, String)>) -> Vec<String> {
     let mut lines = vec![format!("  {title}")];
     let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0).min(24);
@@ -137,7 +137,8 @@ fn section(title: &str, entries: Vec<(&str, String)>) -> Vec<String> {
     lines
 }
 
-/// Parameters of a simulated machine that mean nothing on the live kernel, if it runs there.
+/// Returns the parameters of a simulated machine that do not apply to the live kernel, if the study
+/// runs there.
 fn not_on_linux(study: &dyn Study) -> Vec<&'static str> {
     if !study.defaults().machines.contains(&On::Linux) {
         return vec![];
@@ -147,7 +148,7 @@ fn not_on_linux(study: &dyn Study) -> Vec<&'static str> {
     names.filter(|&name| !(there(name) && study.takes(name, On::Linux))).collect()
 }
 
-/// Parameters that are others on the live kernel, or have other defaults there.
+/// Returns the parameters that are specific to the live kernel or have other defaults there.
 fn parameters_on_linux(study: &dyn Study) -> impl Iterator<Item = (&'static str, String)> + '_ {
     let there = study.defaults().machines.contains(&On::Linux);
     let specs = if there { study.params_on(On::Linux) } else { &[] };
@@ -175,7 +176,7 @@ fn parameter(spec: &ParamSpec) -> String {
     format!("{}; {} (default {default})", spec.help, spec.range())
 }
 
-/// A name and what is to be said about it, the latter in a column of its own.
+/// Formats a name with its description in a separate column.
 fn entry(name: &str, width: usize, text: &str) -> Vec<String> {
     let rest = " ".repeat(width + 6);
     if name.len() <= width {

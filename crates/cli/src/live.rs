@@ -1,4 +1,4 @@
-//! `mmscale live`: this kernel as it is.
+//! `mmscale live`: observes this kernel.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
 use crate::output;
 
-/// Watches, then tells.
+/// Observes the kernel, then shows the result.
 pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let length = seconds(&args.length)?;
     let studies = studies(&args.studies)?;
@@ -32,7 +32,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     })
 }
 
-/// The studies that are meant: all of them if none is named.
+/// Returns the named studies; all if none is named.
 fn studies(names: &[String]) -> Result<Vec<&'static str>, Failure> {
     let known = |name: &String| {
         let found = STUDIES.into_iter().find(|study| study == name);
@@ -47,7 +47,7 @@ fn studies(names: &[String]) -> Result<Vec<&'static str>, Failure> {
     }
 }
 
-/// `30s`, `500ms`, `2m`, or seconds.
+/// Parses `30s`, `500ms`, `2m`, or a number of seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, Failure> {
     const DAY_S: f64 = 86_400.0;
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("", 1.0)];
@@ -118,7 +118,7 @@ fn row(class: &Class) -> String {
     )
 }
 
-/// Phases that there were, and events of the out-of-memory killer.
+/// Formats the phases that occurred, and the events of the OOM killer.
 fn of_ends(ends: &Ends) -> Vec<String> {
     let mut lines = vec!["ends of address spaces            times       sum   longest".to_owned()];
     for phase in ends.phases.iter().filter(|phase| phase.count > 0) {

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_harness::Plan;
 
-/// What tells one plan's file from another's: the study and the machine always, and with them what
-/// differs between plans of the same study and machine. Characters that are awkward in file names
-/// become `_`.
+/// Returns file name stems that distinguish plans: study and machine always, and parameters that
+/// differ between plans of the same study and machine. Special characters become `_`.
 pub(crate) fn stems(plans: &[Plan]) -> Vec<String> {
     let names: Vec<(String, Vec<String>)> = plans.iter().map(|p| (base(p), details(p))).collect();
-    // What each detail is in plans of the same study and machine.
+    // The values of each detail in plans of the same study and machine.
     let mut values: BTreeMap<&str, Vec<BTreeSet<&str>>> = BTreeMap::new();
     for (base, details) in &names {
         let values = values.entry(base).or_default();

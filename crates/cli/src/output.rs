@@ -1,4 +1,4 @@
-//! Standard output, which may be full or closed, and standard error, which nobody may read.
+//! Standard output, which may be full or closed, and standard error, which may be closed.
 
 use std::io::{self, Write};
 
@@ -7,12 +7,12 @@ use mmscale_report::{Existing, Written};
 
 use crate::failure::Failure;
 
-/// Whether somebody still reads stdout.
+/// Whether stdout still has a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {
-    /// As far as we know.
+    /// The reader exists, as far as known.
     There,
-    /// The pipe is closed: whoever read it has seen enough.
+    /// The pipe is closed: the reader has seen enough.
     Gone,
 }
 
@@ -21,24 +21,24 @@ pub(crate) fn write(text: &str) -> Result<Reader, Failure> {
     write_to(&mut io::stdout().lock(), text)
 }
 
-/// Writes to stdout; a reader that has gone is fine.
+/// Writes to stdout; a missing reader is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     write(text).map(|_| ())
 }
 
-/// Says something beside the results: a line on stderr. Where that is closed nobody wants to know,
-/// and the results are written all the same (`eprintln!` would panic).
+/// Writes a line to stderr. Errors are ignored, so that results are written even if stderr is
+/// closed (`eprintln!` would panic).
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// What `--replace` means.
+/// Returns the treatment of existing files according to `--replace`.
 pub(crate) fn existing(replace: bool) -> Existing {
     if replace { Existing::Replace } else { Existing::Keep }
 }
 
-/// A failure if files have other names than were asked for: they are not lost, but what reads the
-/// names finds another run's.
+/// Returns a failure if files got other names than requested. They are not lost, but a reader of
+/// the requested names would find another run's files.
 pub(crate) fn as_named<'a>(all: impl IntoIterator<Item = &'a Written>) -> Result<(), Failure> {
     let renamed = |written: &Written| {
         let wanted = written.instead_of.as_ref()?;

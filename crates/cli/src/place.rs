@@ -1,4 +1,4 @@
-//! The file that a profile is written to.
+//! The file to which a profile is written.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use mmscale_report::{Existing, Folder};
 use crate::failure::Failure;
 use crate::output;
 
-/// A place for a profile, which is looked at before the work begins.
+/// A writable location for a profile, checked before the work begins.
 pub(crate) struct Place {
     folder: Folder,
     name: String,
 }
 
 impl Place {
-    /// Looks whether a profile may be written to `path`.
+    /// Checks whether a profile may be written to `path`.
     pub(crate) fn open(path: &Path, existing: Existing) -> Result<Self, Failure> {
         let wrong = |what: &str| {
             let path = path.display();
@@ -35,7 +35,7 @@ impl Place {
         Ok(Self { folder, name })
     }
 
-    /// Writes the profile, and says where it is and how to use it.
+    /// Writes the profile and reports its path and how to use it.
     pub(crate) fn write(&self, profile: &str) -> Result<(), Failure> {
         let written = self.folder.write(&self.name, profile)?;
         let path = written.path.display();

@@ -4,15 +4,15 @@ use mmscale_document::On;
 use mmscale_harness::{About, ArmId, Length, MECHANISMS, Mechanism, Params, Registry, Study};
 use serde_json::{Value, json};
 
-/// A policy with the arms in which it is in force.
+/// A policy with the arms in which it is in effect.
 pub(crate) struct Listed {
     pub(crate) name: &'static str,
-    /// What it does, whether it is the default, and where it is not, which arms have it.
+    /// The description of the policy; whether it is the default, or else which arms use it.
     pub(crate) text: String,
     json: Value,
 }
 
-/// Every mechanism, and its policies.
+/// Returns all mechanisms with their policies.
 pub(crate) fn mechanisms(
     registry: Registry,
 ) -> impl Iterator<Item = (&'static Mechanism, Vec<Listed>)> {
@@ -36,7 +36,7 @@ fn listed(registry: Registry, mechanism: &'static Mechanism, policy: &'static Ab
     Listed { name, text: format!("{help}{more}"), json }
 }
 
-/// As JSON.
+/// Returns all mechanisms with their policies as JSON.
 pub(crate) fn as_json(registry: Registry) -> Vec<Value> {
     let each = mechanisms(registry).map(|(mechanism, policies)| {
         json!({
@@ -49,7 +49,7 @@ pub(crate) fn as_json(registry: Registry) -> Vec<Value> {
     each.collect()
 }
 
-/// The arms of a study in which a policy is in force, unless a parameter says otherwise.
+/// Returns the arms of a study in which a policy is in effect, unless a parameter overrides it.
 fn arms(
     study: &'static dyn Study,
     mechanism: &'static Mechanism,

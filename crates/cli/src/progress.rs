@@ -1,4 +1,4 @@
-//! How far the runs are, on stderr: a bar on a terminal, a line for each run elsewhere.
+//! Progress of runs on stderr: a bar on a terminal, otherwise a line per run.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +9,10 @@ use mmscale_harness::{Plan, ProgressSink, RunEvent};
 
 use crate::output;
 
-/// Steps of the bar for one run.
+/// Steps of the bar per run.
 const STEPS: f64 = 1000.0;
 
-/// The progress of a plan, number `number` of `of`.
+/// Returns the progress display of plan number `number` of `of`.
 pub(crate) fn watch(plan: &Plan, number: usize, of: usize) -> Arc<dyn ProgressSink> {
     let arms: Vec<&str> = plan.arms.iter().map(|arm| plan.study.arms()[arm.0].name).collect();
     let mut title = format!("{} on {}, {} CPUs", plan.study.name(), plan.on, plan.cpus);
@@ -29,7 +29,7 @@ pub(crate) fn watch(plan: &Plan, number: usize, of: usize) -> Arc<dyn ProgressSi
     Arc::new(Lines { study: plan.study.name(), runs, told })
 }
 
-/// How long nothing may be told of runs that go on.
+/// Maximum time without a message while runs are in progress.
 const SILENCE: Duration = Duration::from_secs(10);
 
 struct Lines {
@@ -38,7 +38,7 @@ struct Lines {
     told: Mutex<Told>,
 }
 
-/// How many runs are done, and when something was told last.
+/// Number of finished runs, and time of the last message.
 struct Told {
     finished: usize,
     at: Instant,
@@ -46,8 +46,8 @@ struct Told {
 
 impl ProgressSink for Lines {
     fn event(&self, event: RunEvent) {
-        // Held while printing, so that the lines come in order. A poisoned lock still holds whole
-        // numbers.
+        // Held while printing, so that lines are in order. A poisoned lock still protects
+        // consistent numbers.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             RunEvent::Started { .. } => {}
@@ -69,7 +69,7 @@ impl ProgressSink for Lines {
 
 struct Bar {
     bar: ProgressBar,
-    /// How much of each run is done, 0 to 1.
+    /// Completed fraction of each run, 0 to 1.
     done: Mutex<Vec<f64>>,
 }
 
@@ -85,7 +85,7 @@ impl Bar {
     }
 
     fn set(&self, run: usize, fraction: f64) {
-        // A poisoned lock still holds whole numbers.
+        // A poisoned lock still protects consistent numbers.
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         done[run] = fraction;
         self.bar.set_position((done.iter().sum::<f64>() * STEPS) as u64);

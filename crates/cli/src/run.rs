@@ -34,7 +34,7 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
         }
         return kernel::ab(registry, &request, question, args.format);
     }
-    // Planning looks at files and may take a moment: signals are heard from here on.
+    // Planning reads files and may take a moment, so signals are handled already before it.
     let grace = if args.on == Some(Machine::Linux) { Grace::Live } else { Grace::Computing };
     let interrupt =
         interrupt::on_signals(grace).context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
@@ -83,7 +83,7 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
     named
 }
 
-/// Writes a document to stdout in the form that was asked for.
+/// Writes a document to stdout in the requested format.
 fn show(format: Format, document: &Document, shown: &str, place: usize) -> Result<Reader, Failure> {
     let separator = if place == 0 { "" } else { "\n" };
     match format {
@@ -92,7 +92,7 @@ fn show(format: Format, document: &Document, shown: &str, place: usize) -> Resul
     }
 }
 
-/// What failed and left no result, while the rest went on.
+/// Runs and documents without a result, if other runs succeeded.
 #[derive(Default)]
 struct Lost {
     documents: usize,
@@ -100,7 +100,7 @@ struct Lost {
 }
 
 impl Lost {
-    /// Counts and tells what a document has no result of.
+    /// Counts and reports the failed runs of a document.
     fn count(&mut self, document: &Document) {
         self.runs += document.failures.len();
         for FailureRecord { arm, seed, why } in &document.failures {
@@ -124,12 +124,12 @@ impl Lost {
     }
 }
 
-/// The files of a document.
+/// Returns the file names of a document.
 fn files_of(name: &str) -> [String; 2] {
     [format!("{name}.json"), format!("{name}.txt")]
 }
 
-/// A failure, with what is safe already.
+/// Converts a failure, with the number of documents that are already complete.
 fn stopped(error: RunError, complete: usize, all: usize) -> Failure {
     let error = anyhow::Error::from(error);
     Failure::Run(if all > 1 {

@@ -1,10 +1,10 @@
-//! What a run on the live kernel cannot show.
+//! The message about a kernel that cannot be observed.
 
 use mmscale_live::observe;
 
 use crate::output;
 
-/// Says what the live kernel will not tell, and why: a run does without.
+/// Reports which metrics the live kernel will not provide, and why. The run continues without them.
 pub(crate) fn tell() {
     if let Err(why) = observe::watchable() {
         output::tell(&format!("no waits, batches and calls of the kernel will be shown: {why}"));

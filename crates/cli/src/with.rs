@@ -24,7 +24,7 @@ impl From<StressError> for Failure {
     }
 }
 
-/// The most runs of stress-ng, which are called seeds everywhere else.
+/// Maximum number of runs of stress-ng, which correspond to seeds elsewhere.
 const MAX_RUNS: u64 = 1000;
 
 /// Runs stress-ng in place of a study's workload.
@@ -131,7 +131,7 @@ fn row(figure: &Figure) -> String {
     format!("{name:<27}{:>10}{median:>10}{low:>10}{high:>10}", figure.by)
 }
 
-/// Four digits or more.
+/// Formats a number with at least four digits.
 fn number(value: f64) -> String {
     match value.abs() {
         x if x >= 1e9 => format!("{value:.3e}"),

@@ -1,4 +1,4 @@
-//! The command line as its users see it: `cmd/*.md`.
+//! Tests of the command line's output: `cmd/*.md`.
 
 mod fake;
 

@@ -1,9 +1,9 @@
-//! Runs on the live kernel that are killed: the tool, its warden, its guardian, the first process
-//! and others, one to three of them together, at seeded moments. Processes end by themselves;
-//! settings, memory groups and folders are gone after the next run or `mmscale doctor` at the
-//! latest, and without them where the tool or its warden and its guardian lived on.
+//! Kills parts of runs on the live kernel: the tool, its warden, its guardian, the first process
+//! and others, one to three of them together, at seeded times. All processes must end by
+//! themselves. Settings, memory groups and folders must be restored or removed by the next run or
+//! `mmscale doctor`; if the tool, or its warden and its guardian, survive, without those.
 //!
-//! Twelve runs are killed usually; `MMSCALE_DEPTH=17` kills 204, and `MMSCALE_KILL_SEED` gives
+//! By default 12 runs are killed; `MMSCALE_DEPTH=17` kills 204, and `MMSCALE_KILL_SEED` selects
 //! others.
 
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Nothing here takes that long, on a computer that does much else too: only what hangs does.
+/// Timeout that is reached only by a hang, even on a busy computer.
 const PATIENCE: Duration = Duration::from_secs(120);
 const USUAL: u64 = 12;
 const SETTING: &str = "/proc/sys/kernel/domainname";
@@ -24,7 +24,8 @@ const KEY: &str = "kernel.domainname";
 const BEFORE: &str = "kills-before";
 const MARK: &str = "MMSCALE_KILLED_RUN";
 
-/// Says on the standard error itself that a test was left out: the harness keeps what is printed.
+/// Reports a skipped test directly on standard error, because the test harness captures printed
+/// output.
 fn skipped(what: &str, why: &str) {
     let line = format!("live-test skipped: {what}: {why}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
@@ -62,8 +63,8 @@ struct Process {
     name: String,
 }
 
-/// Living processes that were started with the mark: whatever a run has forked has it, programs
-/// that it has become too.
+/// Returns the living processes that were started with the mark in their environment. Forked and
+/// executed programs inherit it.
 fn processes(mark: &str) -> Vec<Process> {
     let mark = format!("{MARK}={mark}");
     let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -91,7 +92,7 @@ fn until(what: &dyn Fn() -> String, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Memory groups of a tool.
+/// Returns the memory groups of a tool.
 fn groups(of: u32) -> Vec<PathBuf> {
     fn look(folder: &Path, name: &str, found: &mut Vec<PathBuf>) {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -107,7 +108,7 @@ fn groups(of: u32) -> Vec<PathBuf> {
     found
 }
 
-/// Files that remember a value of this test's setting.
+/// Returns the files that store an old value of this test's setting.
 fn remembered() -> Vec<PathBuf> {
     let link = fs::read_link("/proc/thread-self/ns/uts").unwrap();
     let digits: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
@@ -156,7 +157,7 @@ const RUNS: [&str; 5] = [
     "run vmstat --arm stock --set watch=off --seeds 1000 --ab kernel.domainname=one,two",
 ];
 
-/// A short run, which cleans up before it begins.
+/// A short run, which cleans up at its beginning.
 const NEXT: &str = "run vmstat --on linux --arm stock --quick --seeds 1 --set watch=off";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,7 +170,7 @@ enum Victim {
 }
 
 impl Victim {
-    /// Its process, if there is one by now.
+    /// Returns the victim's process, if it exists already.
     fn find(self, tool: i32, all: &[Process], seeded: &mut Seeded) -> Option<i32> {
         let child = |name: &str| {
             let is = |process: &&Process| process.parent == tool && process.name == name;
@@ -194,7 +195,7 @@ impl Victim {
     }
 }
 
-/// Whether this process, and so its children until they say otherwise, ignores a signal.
+/// Returns whether this process, and thus its children by default, ignores a signal.
 fn ignores(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -203,11 +204,11 @@ fn ignores(signal: Signal) -> bool {
 }
 
 fn signal(pid: i32, signal: Signal) {
-    // It may have ended by itself.
+    // The process may have ended by itself.
     let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
 }
 
-/// What a kill was, and what was left of its run.
+/// Counts of kills and of what their runs left behind.
 #[derive(Default)]
 struct Count {
     kills: u64,
@@ -217,13 +218,13 @@ struct Count {
     left: u64,
 }
 
-/// One run and its kill. `nth` is its number; its seed decides the rest.
+/// Executes and kills one run. `nth` is its number; the seed determines the rest.
 fn kill_one(place: &Place, nth: u64, seeded: &mut Seeded, count: &mut Count) {
     let (run, doctor) = (seeded.one_of(&RUNS), seeded.below(2) == 0);
     let mark = format!("{}-{nth}", std::process::id());
     let mut child = place.mmscale(&mark, run).spawn().unwrap();
     let tool = child.id() as i32;
-    // All of it runs, or it has only just begun.
+    // In 3 of 4 cases the whole run is active, otherwise it has only just started.
     if seeded.below(4) > 0 {
         let member =
             || processes(&mark).iter().any(|process| process.pid != tool && process.parent != tool);
@@ -257,7 +258,7 @@ fn choose(seeded: &mut Seeded) -> Vec<Victim> {
     let mut chosen = Vec::new();
     while chosen.len() < many {
         let victim = seeded.one_of(&all);
-        // Several members may be killed together, and nothing else twice.
+        // Several member processes may be killed together; every other victim only once.
         if victim == Victim::Member || !chosen.contains(&victim) {
             chosen.push(victim);
         }
@@ -265,7 +266,7 @@ fn choose(seeded: &mut Seeded) -> Vec<Victim> {
     chosen
 }
 
-/// A tool that lives is asked to end, its warden stopped before at times: it does end.
+/// Asks a surviving tool to end, sometimes with its warden stopped before, and checks that it does.
 fn end_tool(child: &mut Child, killed: &[Victim], seeded: &mut Seeded, story: &mut String) {
     let tool = child.id() as i32;
     if !killed.contains(&Victim::Tool) {
@@ -276,7 +277,7 @@ fn end_tool(child: &mut Child, killed: &[Victim], seeded: &mut Seeded, story: &m
             let pids = children.split_whitespace().filter_map(|pid| pid.parse().ok());
             pids.for_each(|pid| signal(pid, Signal::STOP));
         }
-        // Once: the second signal ends the tool before it has cleaned up.
+        // Only one signal: a second one would end the tool before it has cleaned up.
         let ask = seeded.one_of(&[Signal::TERM, Signal::INT, Signal::HUP]);
         let ask = if ignores(ask) { Signal::TERM } else { ask };
         write!(story, " then {ask:?}").unwrap();
@@ -285,7 +286,7 @@ fn end_tool(child: &mut Child, killed: &[Victim], seeded: &mut Seeded, story: &m
     until(&|| format!("{story}: the tool does not end"), || child.try_wait().unwrap().is_some());
 }
 
-/// Looks for settings, groups and folders, before the next run or `doctor` and after it.
+/// Checks settings, groups and folders before and after the next run or `doctor`.
 fn check_leftovers(
     place: &Place,
     tool: u32,
@@ -304,11 +305,11 @@ fn check_leftovers(
         left
     };
     let dead = |cleaner: Victim| killed.contains(&cleaner);
-    // The tool cleans up, or else the warden and the guardian do: nothing else is needed.
+    // The tool, or else the warden and the guardian, must clean up without help.
     if !dead(Victim::Tool) || (!dead(Victim::Warden) && !dead(Victim::Guardian)) {
         until(&|| format!("{story}: {:?} is left", left()), || left().is_empty());
     }
-    // A tool that was killed before it had a guardian had remembered a value, and changed nothing.
+    // A tool that was killed before it had a guardian has stored a value, but changed nothing.
     let files = || [remembered(), place.folders()].concat();
     count.left += u64::from(!left().is_empty() || !files().is_empty());
     let next = if doctor { "doctor" } else { NEXT };
@@ -320,7 +321,7 @@ fn check_leftovers(
 
 #[test]
 fn nothing_is_left_of_runs_that_are_killed() {
-    // SAFETY: the calling thread alone gets names of its own; its children have them too.
+    // SAFETY: only the calling thread and its children get a separate UTS namespace.
     let own = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUTS) };
     if own.is_err() || fs::write(SETTING, BEFORE).is_err() {
         return skipped("runs that are killed", "no setting may be changed here");

@@ -1,5 +1,5 @@
-//! What depends on the computer that the tests run on: the live kernel, its rights, and programs
-//! that are installed. What a computer cannot show is said (`live-test skipped: ...`).
+//! Tests that depend on the computer: the live kernel, capabilities, and installed programs. Tests
+//! that cannot run are reported (`live-test skipped: ...`).
 
 use std::fs;
 use std::io::Write as _;
@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Nothing here takes that long, on a computer that does much else too: only what hangs does.
+/// Timeout that is reached only by a hang, even on a busy computer.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Says on the standard error itself that a test was left out: the harness keeps what is printed.
+/// Reports a skipped test directly on standard error, because the test harness captures printed
+/// output.
 fn skipped(what: &str, why: &str) {
     let line = format!("live-test skipped: {what}: {why}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
@@ -41,7 +42,8 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A folder with a program of that name, which is this script, and the PATH with it in front.
+/// Creates a folder with this script as a program named `name`. Returns it and a PATH that begins
+/// with it.
 fn with_program(name: &str, script: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join(name);
@@ -52,7 +54,7 @@ fn with_program(name: &str, script: &str) -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-/// What a stress-ng says that does nothing; `metrics` is what it writes at its end.
+/// Returns the script of a stress-ng that does nothing; `metrics` writes its metrics at the end.
 fn stress_ng(metrics: &str) -> String {
     format!(
         "if [ \"$1\" = --version ]; then echo 'stress-ng, version 9.9.9 (none)'; exit 0; fi\n\
@@ -115,7 +117,7 @@ fn a_stress_ng_that_is_missing_or_fails_is_told_of() {
     }
 }
 
-/// Memory groups that a program has made and not removed.
+/// Returns the memory groups that a program has created and not removed.
 fn groups(of: u32) -> Vec<PathBuf> {
     fn look(folder: &Path, name: &str, found: &mut Vec<PathBuf>) {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -131,20 +133,21 @@ fn groups(of: u32) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a process is there and not only waits to be reaped.
+/// Returns whether a process exists and is not a zombie.
 fn lives(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// Instances of trace files, which other programs make and this one does not.
+/// Returns the number of trace instances, which other programs create, but this one does not.
 fn instances() -> usize {
     fs::read_dir("/sys/kernel/tracing/instances").map_or(0, Iterator::count)
 }
 
-/// Whether this process, and so its children until they say otherwise, ignores a signal: SIGINT as
-/// what a shell runs in the background does, SIGHUP under nohup. One that comes early is lost then.
+/// Returns whether this process, and thus its children by default, ignores a signal: SIGINT is
+/// ignored in background jobs of a shell, SIGHUP under nohup. Such a signal has no effect if it
+/// arrives before the handler is installed.
 fn ignores(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -152,7 +155,7 @@ fn ignores(signal: Signal) -> bool {
     ignored.is_some_and(|mask| mask & 1 << (signal.as_raw() - 1) != 0)
 }
 
-/// At any point: before anything runs, while it is set up, and while it runs.
+/// Kills the run at any time: before it starts, while it is set up, and while it runs.
 #[test]
 fn whenever_a_run_is_ended_nothing_of_it_is_left() {
     let (noted, path) = with_program(
@@ -171,9 +174,9 @@ fn whenever_a_run_is_ended_nothing_of_it_is_left() {
         run.env("PATH", &path).env("TMPDIR", temporary.path()).env("NOTED", noted.path());
         let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         match nth / 4 {
-            // When all of it runs.
+            // When the whole run is active.
             0 => until("it does not begin", || pids().lines().count() >= known + 2),
-            // And at moments before that.
+            // At times before that.
             round => std::thread::sleep(Duration::from_millis(8 << (2 * (round as u32 - 1)))),
         }
         let pid = Pid::from_child(&child);
@@ -191,12 +194,12 @@ fn whenever_a_run_is_ended_nothing_of_it_is_left() {
     assert_eq!(instances(), before);
 }
 
-/// A setting goes back when the tool is killed in the middle of a comparison. It is one of a
-/// namespace of the test's own: nobody else on this computer sees it change.
+/// A setting is restored when the tool is killed during a comparison. The setting belongs to a
+/// namespace of the test, so that other programs are not affected.
 #[test]
 fn a_comparison_that_is_killed_puts_its_setting_back() {
     const PATH: &str = "/proc/sys/kernel/domainname";
-    // SAFETY: the calling thread alone gets names of its own; its children have them too.
+    // SAFETY: only the calling thread and its children get a separate UTS namespace.
     let own = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUTS) };
     if own.is_err() || fs::write(PATH, "before").is_err() {
         skipped("a comparison that is killed", "no setting may be changed here");
@@ -217,12 +220,12 @@ fn a_comparison_that_is_killed_puts_its_setting_back() {
     }
 }
 
-/// Without its guardian a comparison ends and restores its setting, and a signal meanwhile is the
-/// first one: it does not end the tool before that.
+/// Without its guardian, a comparison ends and restores its setting. A signal meanwhile counts as
+/// the first one and does not end the tool early.
 #[test]
 fn a_comparison_whose_guardian_is_killed_ends_and_restores_its_setting() {
     const PATH: &str = "/proc/sys/kernel/domainname";
-    // SAFETY: the calling thread alone gets names of its own; its children have them too.
+    // SAFETY: only the calling thread and its children get a separate UTS namespace.
     let own = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUTS) };
     if own.is_err() || fs::write(PATH, "before").is_err() {
         return skipped("a comparison without its guardian", "no setting may be changed here");
@@ -243,12 +246,12 @@ fn a_comparison_whose_guardian_is_killed_ends_and_restores_its_setting() {
             let pids = fs::read_to_string(&children).unwrap();
             pids.split_whitespace().find(is_guardian).map(|pid| pid.parse().unwrap())
         };
-        // The guardian takes its name a moment after its fork.
+        // The guardian sets its name shortly after its fork.
         until("there is no guardian", || find().is_some());
         let guardian = find().unwrap();
         kill_process(Pid::from_raw(guardian).unwrap(), Signal::KILL).unwrap();
         if signalled {
-            // When the tool knows of it, or before: it makes no difference.
+            // The result must not depend on whether the tool already knows the guardian.
             std::thread::sleep(Duration::from_millis(2));
             kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         }
@@ -261,7 +264,7 @@ fn a_comparison_whose_guardian_is_killed_ends_and_restores_its_setting() {
     }
 }
 
-/// The binary where everybody may run it.
+/// Copies the binary to a folder where all users may execute it.
 fn for_everybody() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -270,7 +273,7 @@ fn for_everybody() -> (tempfile::TempDir, PathBuf) {
     (folder, program)
 }
 
-/// Somebody without rights, with at most `processes` of his own.
+/// Returns a command of an unprivileged user with at most `processes` processes.
 fn as_nobody(program: &Path, processes: u32) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
@@ -303,13 +306,13 @@ fn without_rights_rates_are_measured_and_the_rest_is_said_to_be_missing() {
     let words: Vec<&str> = text.split_whitespace().collect();
     let reason = "lruvec_waits_per_op: needs waits of the live kernel";
     assert!(words.join(" ").contains(reason), "{text}");
-    // Whoever asks for more is refused before anything starts.
+    // Runs that need more processes are refused before anything starts.
     let ran = run(20, &arguments).unwrap();
     assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
     assert!(said(&ran).contains("ulimit -u (20) leaves room for"), "{}", said(&ran));
 }
 
-/// In a mount namespace of its own, where the kernel's types are hidden.
+/// Runs in a separate mount namespace, in which the kernel's types are hidden.
 #[test]
 fn without_btf_nothing_is_watched_and_it_is_said_why() {
     let script = "mount -t tmpfs none /sys/kernel/btf || exit 77; exec \"$0\" live --for 100ms";

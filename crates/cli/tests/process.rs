@@ -1,4 +1,4 @@
-//! What happens to a run from outside: signals, full disks, closed pipes, bad directories.
+//! Tests of external influences on a run: signals, full disks, closed pipes, invalid directories.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -38,7 +38,7 @@ fn shell(line: &str, folder: &Path) -> Output {
 #[test]
 fn ctrl_c_ends_cleanly_and_says_what_was_done() {
     let folder = tempfile::tempdir().unwrap();
-    // One run after another, each a tenth of a second: the signal comes after the first.
+    // Runs take a tenth of a second each, one after another; the signal is sent after the first.
     let mut child = mmscale()
         .args(["run", "fake", "--on", "threads", "--set", "pause_s=100ms", "--seeds", "100"])
         .args(["--arm", "stock", "-o"])
@@ -104,7 +104,7 @@ fn a_run_never_overwrites_another_run() {
     let replaced = run("--seed 2 --replace");
     assert!(replaced.status.success(), "{}", stderr(&replaced));
     assert_ne!(fs::read_to_string(&json).unwrap(), first);
-    // One of its two files is enough.
+    // One of the two files suffices for the refusal.
     fs::remove_file(json).unwrap();
     assert_eq!(run("--seed 2").status.code(), Some(2));
 }
@@ -138,8 +138,8 @@ fn a_file_that_appears_during_a_run_is_kept_and_so_is_the_result() {
     assert_eq!(document.study, "fake");
 }
 
-/// A link in the place of the file, as its folder's owner may plant it: neither what it leads to
-/// nor, unless that is asked for, the link itself is touched.
+/// A link in place of the file, as the owner of the folder may plant it: its target must not be
+/// changed, nor, without `--replace`, the link itself.
 #[test]
 fn a_profile_never_overwrites_what_a_link_leads_to() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn a_profile_never_overwrites_what_a_link_leads_to() {
 #[test]
 fn a_full_disk_is_an_error_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    // No file may grow, as on a full disk; the signal that says so is ignored.
+    // No file may grow, as on a full disk; the corresponding signal is ignored.
     let line = "trap '' XFSZ; ulimit -f 0; exec $FAKE run fake --quick -o $DIR";
     let output = shell(line, folder.path());
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -198,7 +198,7 @@ fn nobody_who_reads_stderr_is_no_failure() {
     assert_eq!(names(folder.path()), ["fake-arm64-72.json", "fake-arm64-72.txt"]);
 }
 
-/// Whether this process ignores a signal, and so what it starts.
+/// Returns whether this process, and thus its children by default, ignores a signal.
 fn ignores(signal: rustix::process::Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -210,11 +210,11 @@ fn ignores(signal: rustix::process::Signal) -> bool {
 fn the_first_signal_ends_a_run_that_does_not_look() {
     use rustix::process::{Pid, Signal, kill_process};
     let folder = tempfile::tempdir().unwrap();
-    // A program that was started by `nohup` goes on at SIGHUP, and so does what tests start then.
+    // A program that was started by `nohup` continues at SIGHUP, and so do the children of tests.
     let hangs_up = (!ignores(Signal::HUP)).then_some(Signal::HUP);
     for signal in [Signal::INT, Signal::TERM].into_iter().chain(hangs_up) {
         let begin = std::time::Instant::now();
-        // Two documents: the second runs for a minute and is deaf.
+        // Two documents: the second runs for a minute and ignores the interrupt.
         let mut child = mmscale()
             .args(["run", "fake", "--set", "pause_s=0,60", "--seeds", "1", "--arm", "stock"])
             .args(["--replace", "-o"])
@@ -237,7 +237,7 @@ fn the_first_signal_ends_a_run_that_does_not_look() {
         assert_eq!(output.status.code(), Some(1), "{signal:?}: {rest}");
         assert!(rest.contains("error: interrupted: "), "{rest}");
         assert!(begin.elapsed().as_secs() < 30, "it went on to its own end");
-        // The first document is whole, in both places.
+        // The first document is complete, in both places.
         let first = fs::read_to_string(folder.path().join("fake-arm64-72-pause_s-0.txt")).unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), first);
     }

@@ -1,8 +1,8 @@
-//! A against B on the live kernel: one setting of the kernel, or one parameter of a workload, with
-//! two values in turn (A B A B), and the ratio of each pair.
+//! Comparison of A and B on the live kernel: one kernel setting or one workload parameter with two
+//! values, run alternately (A B A B), and the ratio of each pair.
 //!
-//! A computer that others use too is slower at one moment than at the next; both runs of a pair
-//! meet about the same. So the ratios of pairs are much surer than the ratio of means.
+//! The speed of a shared computer varies over time, but both runs of a pair see about the same
+//! conditions. The ratios of pairs are therefore much more reliable than the ratio of means.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -16,20 +16,20 @@ use mmscale_harness::{
     CallError, Interrupt, Length, Plan, Registry, Request, RunError, plan, run_alone, stats,
 };
 
-/// Pairs, unless somebody says how many seeds: the interval of the median leaves the furthest on
-/// either side out.
+/// Default number of pairs: the interval of the median then excludes the extreme values on either
+/// side.
 const PAIRS: u64 = 9;
 
-/// What is set to two values.
+/// The variable of a comparison and its two values.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// A setting of the kernel, or a parameter of the study.
     pub key: String,
-    /// Its values.
+    /// The two values.
     pub values: [String; 2],
 }
 
-/// Why there is no answer.
+/// Why a comparison has no result.
 #[derive(Debug, Error)]
 pub enum AbError {
     /// The call was wrong.
@@ -43,58 +43,58 @@ pub enum AbError {
     Sysctl(#[from] SysctlError),
 }
 
-/// One figure of both sides.
+/// One metric on both sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
-    /// Its name.
+    /// The name of the metric.
     pub metric: String,
-    /// Its unit.
+    /// The unit of the metric.
     pub unit: String,
-    /// Of each A, in the order of the pairs.
+    /// The values of A, in the order of pairs.
     pub a: Vec<f64>,
-    /// Of each B.
+    /// The values of B, in the order of pairs.
     pub b: Vec<f64>,
-    /// The median of B / A over pairs; none where an A is 0.
+    /// The median of B / A over pairs; `None` if an A is 0.
     pub ratio: Option<f64>,
-    /// Its 95 % interval, of order statistics; none with fewer than six pairs, which cannot say.
+    /// The 95 % interval of the ratio, from order statistics; `None` with fewer than six pairs.
     pub ci95: Option<[f64; 2]>,
 }
 
-/// The answer.
+/// The result of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
-    /// `mmscale/ab/1`.
+    /// Always `mmscale/ab/1`.
     pub schema: &'static str,
-    /// The study, and its arm.
+    /// The name of the study.
     pub study: String,
-    /// See [`Answer::study`].
+    /// The name of the arm.
     pub arm: String,
-    /// What was set, and to what.
+    /// The name of the kernel setting or parameter.
     pub key: String,
-    /// See [`Answer::key`].
+    /// The two values.
     pub values: [String; 2],
-    /// What it was before, and is again: for a setting of the kernel.
+    /// The original value of a kernel setting, which has been restored.
     pub before: Option<String>,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: usize,
-    /// The study's parameters, but the one that was set.
+    /// The study's parameters, without the compared one.
     pub params: BTreeMap<String, ParamValue>,
-    /// Pairs.
+    /// Number of pairs.
     pub pairs: usize,
-    /// The seed of the first pair; the others follow it.
+    /// The seed of the first pair; the others are consecutive.
     pub first_seed: u64,
-    /// Figures that both sides have, in the study's order.
+    /// Metrics that both sides have, in the study's order.
     pub metrics: Vec<Compared>,
-    /// This program, and what it was built from.
+    /// The build of this program.
     pub build: Build,
     /// The command line, word by word.
     pub command: Vec<String>,
-    /// What they hang on besides.
+    /// Other conditions of the result, such as the kernel release.
     pub provenance: BTreeMap<String, String>,
 }
 
 impl Question {
-    /// Reads `KEY=V1,V2`.
+    /// Parses `KEY=V1,V2`.
     pub fn parse(text: &str) -> Result<Self, CallError> {
         let wrong = || {
             CallError::Other(format!(
@@ -112,7 +112,7 @@ impl Question {
     }
 }
 
-/// What a question needs, checked: nothing was started.
+/// Checks a comparison without starting anything.
 pub fn prepare(
     registry: Registry,
     request: &Request,
@@ -143,11 +143,11 @@ pub fn prepare(
     Ok([side(&question.values[0])?, side(&question.values[1])?])
 }
 
-/// The figures of both sides, by their names.
+/// The values of both sides by metric.
 type Found = BTreeMap<&'static str, [Vec<f64>; 2]>;
 
-/// Runs the pairs. Each seed is one; the first arm that was asked for is meant. A setting of the
-/// kernel is restored in any case; that it could not be is the error that counts.
+/// Runs the pairs, one per seed, with the first requested arm. A kernel setting is restored in any
+/// case; failing to restore it is the error that is returned.
 pub fn answer(
     plans: &[Plan; 2],
     question: &Question,
@@ -157,7 +157,7 @@ pub fn answer(
     let mut setting = is_sysctl(&question.key).then(|| Sysctl::guard(&question.key)).transpose()?;
     if let Some(setting) = &mut setting {
         let stop = interrupt.flag();
-        // Pairs with the loads in the runners: they only look whether it is set.
+        // Relaxed: pairs with the relaxed loads in the runners, which only test the flag.
         setting.on_lost_guardian(move || stop.store(true, Ordering::Relaxed));
     }
     let found = pairs_of(plans, question, setting.as_ref(), interrupt, told);
@@ -223,7 +223,7 @@ fn told_of(
     }
 }
 
-/// An interruption of one run as one of all of them.
+/// Converts the interruption of one run into one of all runs.
 fn of_all(why: RunError, done: usize, all: usize) -> RunError {
     match why {
         RunError::Interrupted { study, .. } => RunError::Interrupted { study, done, all },
@@ -231,7 +231,7 @@ fn of_all(why: RunError, done: usize, all: usize) -> RunError {
     }
 }
 
-/// Medians, as one pair in which somebody else had the computer may be off by any factor.
+/// Compares by medians, because a single disturbed pair may be off by any factor.
 fn compare(metric: &str, unit: &str, a: Vec<f64>, b: Vec<f64>) -> Compared {
     let both = a.iter().zip(&b);
     let ratios: Option<Vec<f64>> = both.map(|(a, b)| (*a > 0.0).then(|| b / a)).collect();
@@ -268,8 +268,8 @@ mod tests {
 
     #[test]
     fn a_slow_pair_does_not_hide_a_ratio() {
-        // B is 10 % faster in every pair. The computer is three times slower in the second, and
-        // somebody else had it while the last A ran.
+        // B is 10 % faster in every pair. The computer is three times slower in the second pair,
+        // and another program used it during the last A.
         let a = vec![300.0, 100.0, 300.0, 310.0, 290.0, 305.0, 30.0];
         let mut b: Vec<f64> = a.iter().map(|a| a * 1.1).collect();
         b[6] = 330.0;

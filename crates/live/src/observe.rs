@@ -1,4 +1,4 @@
-//! The live kernel as it is, without a workload of ours: which contention problems it shows.
+//! Observes the live kernel without a workload of mmscale, and classifies contention problems.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,118 +10,121 @@ use thiserror::Error;
 
 use mmscale_harness::Interrupt;
 
-/// Why nothing could be seen.
+/// Why an observation has no result.
 #[derive(Debug, Error)]
 pub enum ObserveError {
-    /// The kernel cannot be watched.
+    /// The kernel cannot be observed.
     #[error(transparent)]
     Watch(#[from] WatchError),
-    /// Somebody asked to stop before anything was seen.
+    /// The user interrupted the observation before it had a result.
     #[error("interrupted before anything was seen")]
     Interrupted,
 }
 
-/// From where on something is told of.
+/// Thresholds of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limits {
-    /// A share of all CPU time spent waiting that is a problem: what a change is worth at most.
+    /// Share of all CPU time spent waiting above which there is a problem. It is the maximum gain
+    /// of a fix.
     pub problem_share: f64,
-    /// One that can be seen.
+    /// Share of all CPU time above which waiting is visible.
     pub visible_share: f64,
-    /// One wait that is a problem whatever the sum, in ns.
+    /// A single wait, in ns, that is a problem regardless of the share.
     pub long_ns: u64,
 }
 
-/// What programs ask for themselves. What is promised to one is often a millisecond.
+/// Waits within system calls of programs. Latency targets of programs are often a millisecond.
 const ASKED_FOR: Limits = Limits { problem_share: 0.01, visible_share: 0.001, long_ns: 1_000_000 };
-/// What the kernel does by itself, which no program has asked for and none can leave out.
+/// Waits of work that the kernel does by itself and that programs cannot avoid.
 const BY_ITSELF: Limits =
     Limits { problem_share: 0.001, visible_share: 0.0001, long_ns: 1_000_000 };
-/// Whoever sleeps until an address space is gone leaves his CPU to others; what he waits for is the
-/// memory, and a hundredth of a second without it is long.
+/// Waits for the end of an address space. The waiter sleeps and leaves its CPU to other tasks, but
+/// it waits for memory, and 10 ms without it are long.
 const OF_AN_END: Limits = Limits { problem_share: 0.01, visible_share: 0.001, long_ns: 10_000_000 };
 
-/// How bad it is.
+/// The severity of contention.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Below what can be told from nothing.
+    /// Below the noise level.
     Quiet,
-    /// It can be seen.
+    /// Visible, but not a problem.
     Visible,
-    /// It costs, or somebody waits too long.
+    /// A significant cost, or a wait that is too long.
     Problem,
 }
 
-/// One of the problems.
+/// A class of contention problems.
 #[derive(Clone, Debug, Serialize)]
 pub struct Class {
-    /// Its name here.
+    /// The name of the class.
     pub name: &'static str,
-    /// The study that has to do with it.
+    /// The related study.
     pub study: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub verdict: Verdict,
-    /// Waits, or calls.
+    /// Number of waits or calls.
     pub count: u64,
-    /// Their sum, in ns.
+    /// Total wait, in ns.
     pub total_ns: u64,
-    /// The longest, in ns.
+    /// The longest wait, in ns.
     pub max_ns: u64,
-    /// The sum as a share of all CPUs' time.
+    /// Total wait as a share of all CPUs' time.
     pub share: f64,
-    /// The call paths with the largest sums, innermost function first, with their share of it.
+    /// The call paths with the largest totals, innermost function first, with their share of the
+    /// total.
     pub paths: Vec<(String, f64)>,
-    /// What makes it called so.
+    /// The thresholds of the verdict.
     pub limits: Limits,
-    /// What to try.
+    /// Advice on what to try.
     pub advice: &'static str,
 }
 
-/// How long something took that happened some times.
+/// Statistics of a repeated phase.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
-    /// What.
+    /// The name of the phase.
     pub name: &'static str,
-    /// How often.
+    /// Number of times.
     pub count: u64,
-    /// The sum, in ns.
+    /// Total duration, in ns.
     pub total_ns: u64,
-    /// The longest, in ns.
+    /// The longest duration, in ns.
     pub max_ns: u64,
 }
 
-/// Ends of address spaces, and what the out-of-memory killer had to do with them.
+/// Exits of address spaces, and the activity of the OOM killer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ends {
-    /// Phases of exits and of reapers that there were.
+    /// Phases of exits and of reapers that occurred.
     pub phases: Vec<Phase>,
-    /// Events of the out-of-memory killer and its reaper, with their counts.
+    /// Events of the OOM killer and its reaper, with their counts.
     pub oom: Vec<(&'static str, u64)>,
 }
 
-/// What was seen.
+/// The result of an observation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Observed {
-    /// `mmscale/live/1`.
+    /// Always `mmscale/live/1`.
     pub schema: &'static str,
-    /// For how long, in s.
+    /// Duration of the observation, in s.
     pub seconds: f64,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: usize,
-    /// The problems.
+    /// The classes of contention problems.
     pub classes: Vec<Class>,
-    /// How address spaces ended, where that was looked at.
+    /// Exits of address spaces, if they were observed.
     pub ends: Option<Ends>,
-    /// From the wish for another task until it ran, the longest, in ns, where that was looked at.
+    /// The longest time from a reschedule request until the next task ran, in ns, if it was
+    /// observed.
     pub resched_max_ns: Option<u64>,
-    /// Functions and tracepoints that this kernel does not show.
+    /// Functions and tracepoints that this kernel hides.
     pub missing: Vec<String>,
-    /// What figures hang on.
+    /// Other conditions of the result, such as the kernel release.
     pub provenance: BTreeMap<String, String>,
 }
 
-/// What belongs to a problem, and what to try.
+/// The definition of a class: which waits belong to it, and advice.
 struct Kind {
     name: &'static str,
     study: &'static str,
@@ -175,10 +178,10 @@ const KINDS: [Kind; 4] = [
     },
 ];
 
-/// The studies whose problems a live kernel can show.
+/// The studies whose problems can be observed on a live kernel.
 pub const STUDIES: [&str; 5] = ["vmstat", "churn", "reap", "pcp", "ipi"];
 
-/// What must be watched for the problems of some studies.
+/// Returns the events to observe for the problems of some studies.
 fn watches(studies: &[&str]) -> Vec<Watch> {
     let mut watches = Vec::new();
     if studies.iter().any(|study| *study != "ipi") {
@@ -193,7 +196,7 @@ fn watches(studies: &[&str]) -> Vec<Watch> {
     watches
 }
 
-/// Functions that must be on stacks for the classes to be told apart.
+/// Functions that must appear on stacks to distinguish the classes.
 const ANCHORS: [&str; 6] = [
     "free_pcppages_bulk",
     "rmqueue_bulk",
@@ -203,7 +206,7 @@ const ANCHORS: [&str; 6] = [
     "vmstat_update",
 ];
 
-/// Whether this kernel can be watched: functions that its stacks do not show.
+/// Checks whether this kernel can be observed. Returns the functions that its stacks do not show.
 pub fn watchable() -> Result<Vec<String>, ObserveError> {
     let mut watches = watches(&STUDIES);
     watches.extend([Watch::Lru, Watch::Holders]);
@@ -218,8 +221,8 @@ fn hidden(symbols: &Symbols) -> Vec<String> {
     hidden.map(|function| (*function).to_owned()).collect()
 }
 
-/// Watches for `length` what has to do with `studies`; an interrupt ends it early, and what was
-/// seen until then is told.
+/// Observes events of `studies` for `length`. An interrupt ends the observation early with the
+/// results up to then.
 pub fn observe(
     length: Duration,
     studies: &[&str],
@@ -263,7 +266,7 @@ fn verdict(limits: &Limits, share: f64, max_ns: u64) -> Verdict {
     }
 }
 
-/// How address spaces ended.
+/// Returns the exits of address spaces.
 fn ends(seen: &Watched) -> Ends {
     let phases = [
         ("exit: unmapping", &seen.exit_zap),
@@ -293,13 +296,13 @@ fn ends(seen: &Watched) -> Ends {
     }
 }
 
-/// The problems, of what all CPUs saw in `all_ns` of CPU time.
+/// Returns the classes of problems, for observations of all CPUs during `all_ns` of CPU time.
 fn classes(seen: &Watched, all_ns: f64) -> Vec<Class> {
     let waits = KINDS.iter().map(|kind| {
         let (count, total_ns, max_ns) = seen.sum(kind.meant);
         let share = total_ns as f64 / all_ns;
         let paths = paths(seen, kind.meant);
-        // Who sleeps for mmap_lock leaves his CPU to others.
+        // A task that sleeps on mmap_lock leaves its CPU to other tasks.
         let Kind { name, study, limits, advice, .. } = *kind;
         let verdict = verdict(&limits, share, max_ns);
         Class { name, study, verdict, count, total_ns, max_ns, share, paths, limits, advice }
@@ -307,11 +310,11 @@ fn classes(seen: &Watched, all_ns: f64) -> Vec<Class> {
     waits.chain([calls(seen, all_ns)]).collect()
 }
 
-/// Functions that are sent to another CPU by nobody who waits: a CPU that sleeps for long is no
-/// problem of theirs.
+/// Functions that are sent to another CPU without waiting for their end: a CPU in a deep sleep does
+/// not delay the sender.
 const UNAWAITED: [&str; 3] = ["sched_ttwu_pending", "nohz_csd_func", "__hrtick_start"];
 
-/// Whether somebody waits for what was called.
+/// Returns whether the sender waits for the end of the function.
 fn awaited(function: &str) -> bool {
     !UNAWAITED.contains(&function)
 }
@@ -343,8 +346,8 @@ fn calls(seen: &Watched, all_ns: f64) -> Class {
     }
 }
 
-/// The call paths of some waits with the largest sums, innermost function first, and their shares
-/// of all of these.
+/// Returns the call paths of the selected waits with the largest totals, innermost function first,
+/// with their shares of the total.
 pub(crate) fn paths(seen: &Watched, meant: impl Fn(&Wait) -> bool) -> Vec<(String, f64)> {
     let mut sums = BTreeMap::<String, u64>::new();
     for wait in seen.waits.iter().filter(|wait| meant(wait)) {
@@ -358,7 +361,7 @@ pub(crate) fn paths(seen: &Watched, meant: impl Fn(&Wait) -> bool) -> Vec<(Strin
     paths
 }
 
-/// The innermost functions of a path.
+/// Returns the innermost functions of a path.
 fn short(path: &[String]) -> String {
     let inner: Vec<&str> = path.iter().rev().take(5).map(String::as_str).collect();
     if inner.is_empty() { "unknown".to_owned() } else { inner.join(" < ") }
@@ -375,7 +378,7 @@ mod tests {
         assert_eq!(asked(0.002, 20_000), Verdict::Visible);
         assert_eq!(asked(0.02, 20_000), Verdict::Problem);
         assert_eq!(asked(0.0, 3_000_000), Verdict::Problem);
-        // What nobody asked for is a problem earlier, and who sleeps may sleep longer.
+        // Unavoidable kernel work has a lower threshold, and waits of sleepers have a higher one.
         assert_eq!(verdict(&BY_ITSELF, 0.002, 20_000), Verdict::Problem);
         assert_eq!(verdict(&OF_AN_END, 0.0, 3_000_000), Verdict::Quiet);
     }

@@ -1,5 +1,6 @@
-//! stress-ng in place of our own workload, where those who reported a problem used it: its command
-//! line under our limits and our measurement, and its own figures beside ours.
+//! Runs stress-ng in place of a study's workload, for problems that were reported with it: its
+//! command line under mmscale's limits and measurement, and its own metrics next to those of
+//! mmscale.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,132 +20,132 @@ use mmscale_harness::Interrupt;
 
 const PROGRAM: &str = "stress-ng";
 
-/// How many of its workers.
+/// The number of stress-ng workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
-    /// As many for each CPU as the report had, on the CPUs that there are.
+    /// As many per CPU as in the report, scaled to the available CPUs.
     Machine,
-    /// As many as the report had.
+    /// As many in total as in the report.
     Report,
 }
 
-/// What is run.
+/// A request to run stress-ng.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// `vmstat` or `churn`.
+    /// The name of the study: `vmstat` or `churn`.
     pub study: String,
-    /// CPUs for it.
+    /// Number of CPUs.
     pub cpus: usize,
-    /// How long each run is.
+    /// Duration of each run.
     pub length: Duration,
-    /// How large.
+    /// Number of workers.
     pub scale: Scale,
-    /// How often.
+    /// Number of runs.
     pub runs: u64,
 }
 
-/// Why there are no figures.
+/// Why there is no result.
 #[derive(Debug, Error)]
 pub enum StressError {
     /// The call was wrong.
     #[error("{0}")]
     Call(String),
-    /// It is not there.
+    /// stress-ng is not installed.
     #[error(
         "there is no stress-ng on the PATH: install it (Debian and Ubuntu: apt-get install \
          stress-ng; Fedora: dnf install stress-ng), or leave --with out: the study's own workload \
          does the same"
     )]
     Missing,
-    /// It is not what it seems.
+    /// The program is not stress-ng, or cannot be executed.
     #[error("cannot ask {} for its version: {why}", program.display())]
     Version {
-        /// Its file.
+        /// The path of the program.
         program: PathBuf,
-        /// What happened.
+        /// The reason.
         why: String,
     },
-    /// It failed.
+    /// stress-ng returned an error.
     #[error("stress-ng failed: {0}")]
     Failed(String),
-    /// What it wrote is not understood.
+    /// The metrics of stress-ng cannot be parsed.
     #[error(
         "cannot read the metrics of `{version}`: {why}; its output has changed, or it was stopped"
     )]
     Metrics {
-        /// Its version.
+        /// The version of stress-ng.
         version: String,
-        /// What is missing.
+        /// The missing part.
         why: String,
     },
-    /// Somebody asked to stop.
+    /// The user interrupted the runs.
     #[error("interrupted: {done} of {all} runs of stress-ng were done")]
     Interrupted {
-        /// Runs that are complete.
+        /// Number of complete runs.
         done: usize,
-        /// Runs that were asked for.
+        /// Number of requested runs.
         all: u64,
     },
-    /// A place for its files cannot be made, or the like.
+    /// A file operation failed.
     #[error("cannot {what}: {why}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// Why it failed.
+        /// The error of the operating system.
         why: std::io::Error,
     },
-    /// The kernel tells nothing when it is asked.
+    /// The kernel could not be observed.
     #[error(transparent)]
     Watch(#[from] WatchError),
 }
 
-/// A figure of each run.
+/// A metric with its values over runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// Its name.
+    /// The name of the metric.
     pub name: &'static str,
-    /// Its unit.
+    /// The unit of the metric.
     pub unit: &'static str,
-    /// Who says so: `stress-ng` or `mmscale`.
+    /// The program that measured it: `stress-ng` or `mmscale`.
     pub by: &'static str,
-    /// In the order of the runs.
+    /// The values, in the order of runs.
     pub values: Vec<f64>,
-    /// Their median.
+    /// The median of the values.
     pub median: f64,
 }
 
-/// Figures of all runs.
+/// The result of all runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stressed {
-    /// `mmscale/with/1`.
+    /// Always `mmscale/with/1`.
     pub schema: &'static str,
-    /// The study that it stands for.
+    /// The study whose workload was replaced.
     pub study: String,
-    /// What was run.
+    /// The command line of stress-ng.
     pub command: String,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: usize,
-    /// The figures.
+    /// The metrics.
     pub figures: Vec<Figure>,
-    /// The call paths with the largest sums of waits in the last run, with their shares of them.
+    /// The call paths with the largest total waits in the last run, with their shares of the total.
     pub paths: Vec<(String, f64)>,
-    /// Why the kernel told nothing of waits, where it did not.
+    /// The reason why lock waits were not observed, if so.
     pub unwatched: Option<String>,
-    /// What the figures hang on.
+    /// Other conditions of the result, such as the kernel release.
     pub provenance: BTreeMap<String, String>,
 }
 
-/// One of its workloads, as a report used it.
+/// A workload of stress-ng, as a report used it.
 struct Workload {
     study: &'static str,
     stressor: &'static str,
-    /// Workers, at either scale; none where the report has no number.
+    /// Workers in the report, per CPU and in total; `None` if the report does not say.
     of_report: Option<u64>,
     per_cpu: u64,
-    /// Processes of a worker, and memory of each besides what it is asked to have, in bytes.
+    /// Processes per worker, and memory of each in addition to the requested memory, in bytes.
     processes: u64,
     process_bytes: u64,
-    /// Waits that the study is about.
+    /// Selects the waits that the study is about.
     meant: fn(&Wait) -> bool,
 }
 
@@ -169,7 +170,7 @@ const WORKLOADS: [Workload; 2] = [
     },
 ];
 
-/// What a run would be, checked: nothing was started.
+/// A checked request that has not been started.
 #[derive(Debug)]
 pub struct Prepared {
     request: Request,
@@ -182,13 +183,13 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// What will be run.
+    /// Returns the command line.
     pub fn command(&self) -> String {
         format!("{PROGRAM} {}", self.args.join(" "))
     }
 }
 
-/// CPUs that this program may use.
+/// Returns the CPUs that this program may use.
 pub fn max_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -216,7 +217,7 @@ pub fn prepare(request: Request) -> Result<Prepared, StressError> {
     };
     let program = find_program(PROGRAM).ok_or(StressError::Missing)?;
     let version = version(&program)?;
-    // What is left to others, and to the processes themselves, is not asked for.
+    // Memory for other programs and for the processes themselves is excluded.
     let available = mmscale_linux::available_bytes().unwrap_or(4 << 30);
     let each = (available / 2 / workers.max(1)).min(1 << 30) >> 20;
     let seconds = request.length.as_secs().max(1);
@@ -239,7 +240,7 @@ pub fn prepare(request: Request) -> Result<Prepared, StressError> {
 
 const YAML: &str = "metrics.yaml";
 const SPARE_BYTES: u64 = 256 << 20;
-/// How much longer than it was told it may take to start and to stop.
+/// Maximum additional time for start and stop.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 fn version(program: &Path) -> Result<String, StressError> {
@@ -255,7 +256,7 @@ fn version(program: &Path) -> Result<String, StressError> {
     }
 }
 
-/// What stress-ng says of one stressor.
+/// Metrics that stress-ng reports for one stressor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Metrics {
     ops: f64,
@@ -265,7 +266,7 @@ struct Metrics {
 }
 
 impl Metrics {
-    /// Reads what `--yaml` has written: lines of `key: value` below the stressor's name.
+    /// Parses the output of `--yaml`: lines of `key: value` below the stressor's name.
     fn parse(yaml: &str, stressor: &str) -> Result<Self, String> {
         let mut lines = yaml.lines().map(str::trim);
         let head = |line: &str| {
@@ -293,7 +294,7 @@ impl Metrics {
     }
 }
 
-/// Runs it; `told` is told of each run that begins.
+/// Runs stress-ng repeatedly; `told` is called at the start of each run.
 pub fn stress(
     prepared: &Prepared,
     interrupt: &Interrupt,
@@ -333,7 +334,7 @@ pub fn stress(
     })
 }
 
-/// One run. What the kernel told is apart: it may not be asked.
+/// Executes one run. Observations of the kernel are returned separately, as they may be missing.
 fn one(
     prepared: &Prepared,
     interrupt: &Interrupt,
@@ -374,7 +375,7 @@ fn one(
     Ok((metrics, watching.and_then(|watching| watching.seen())))
 }
 
-/// The middle of the values, or the mean of the two in the middle.
+/// Returns the median of the values.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,26 +1,28 @@
-//! Costs of moving a cache line, from a matrix of core-to-core latencies.
+//! Costs of cache-line transfers, from a matrix of core-to-core latencies.
 //!
 //! `core-to-core-latency --csv` (github.com/nviennot) writes a row and a column for each CPU that
-//! it may use, in the order of Linux's numbers, and ns one way: half of a round trip. It fills the
-//! lower triangle; what depends on the direction fills both. The diagonal is empty.
+//! it may use, in the order of Linux's CPU numbers. Each cell is a one-way latency in ns, half of a
+//! round trip. Only the lower triangle is filled, unless the latency depends on the direction. The
+//! diagonal is empty.
 
 use super::{DeriveError, Text};
 use mmscale_sim::profile::{Number, Section, Topology};
 
 /// The key of each distance, the nearest first.
 const KEYS: [&str; 4] = ["line_smt_ns", "line_cluster_ns", "line_node_ns", "line_remote_ns"];
-/// What two CPUs of a distance are.
+/// Descriptions of CPU pairs by distance.
 const PAIRS: [&str; 4] = [
     "threads of a core",
     "CPUs of a last-level cache",
     "last-level caches of a node",
     "CPUs of two nodes",
 ];
-/// The longest latency that is believed: 1 ms.
+/// The largest plausible latency: 1 ms.
 const MAX_NS: f64 = 1e6;
 
-/// Returns the costs that the matrix gives: medians, with ranges from the least to the most.
-/// `places` has the profile's number of each row's CPU; without it rows are in that order.
+/// Returns the costs according to the matrix: medians, with ranges from minimum to maximum.
+/// `places` maps each row to the CPU's number in the profile; without it, rows are in the order of
+/// the profile.
 pub(super) fn costs(
     file: &Text,
     topology: &Topology,
@@ -67,7 +69,7 @@ pub(super) fn costs(
     Ok(costs)
 }
 
-/// Reads rows of numbers, all as long as there are rows.
+/// Parses rows of numbers; the matrix must be square.
 fn matrix(text: &str) -> Result<Vec<Vec<Option<f64>>>, String> {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let row = |(at, line): (usize, &&str)| {
@@ -97,14 +99,14 @@ fn latency(cell: &str, row: usize) -> Result<Option<f64>, String> {
     }
 }
 
-/// The place in [`KEYS`] of two CPUs of a profile.
+/// Returns the index in [`KEYS`] of the distance between two CPUs of a profile.
 fn distance(topology: &Topology, one: usize, other: usize) -> usize {
     let sizes = [topology.smt, topology.cluster, topology.node_cpus()];
     let shared = sizes.into_iter().position(|size| one / size == other / size);
     shared.unwrap_or(sizes.len())
 }
 
-/// Whether a machine has pairs of CPUs of this distance.
+/// Returns whether a machine has CPU pairs of this distance.
 fn used(topology: &Topology, class: usize) -> bool {
     match class {
         0 => topology.smt > 1,
@@ -130,7 +132,7 @@ fn number(mut latencies: Vec<f64>, file: &str) -> Number {
 mod tests {
     use super::*;
 
-    /// Two nodes of two caches of two cores of two threads.
+    /// Two nodes with two caches each, of two cores with two threads.
     const MACHINE: Topology = Topology { cpus: 16, smt: 2, cluster: 4, nodes: 2 };
 
     fn read(text: String, places: Option<&[usize]>) -> (Result<Section, String>, Vec<String>) {
@@ -139,7 +141,7 @@ mod tests {
         (costs, notes)
     }
 
-    /// The lower triangle, as the tool writes it; `ns` says the latency of two rows.
+    /// Returns the lower triangle, as the tool writes it, with `ns(row, column)` as the latency.
     fn triangle(ns: impl Fn(usize, usize) -> f64) -> String {
         let cell = |row: usize, column: usize| {
             if row > column { ns(row, column).to_string() } else { String::new() }
@@ -149,7 +151,7 @@ mod tests {
         (0..16).map(|at| row(at) + "\n").collect()
     }
 
-    /// 10, 20, 40 and 80 ns by distance, a little more for later rows.
+    /// Returns 10, 20, 40 or 80 ns by distance, slightly more for later rows.
     fn latency_of(one: usize, other: usize) -> f64 {
         [10.0, 20.0, 40.0, 80.0][distance(&MACHINE, one, other)] + one.max(other) as f64 / 100.0
     }
@@ -172,7 +174,7 @@ mod tests {
 
     #[test]
     fn rows_are_of_the_cpus_that_lscpu_says() {
-        // Linux's numbers: the first threads of all cores, then the second ones.
+        // Linux's numbers: the first threads of all cores, then the second threads.
         let places: Vec<usize> = (0..16).map(|cpu| cpu % 8 * 2 + cpu / 8).collect();
         let text = triangle(|row, column| {
             [10.0, 20.0, 40.0, 80.0][distance(&MACHINE, places[row], places[column])]
@@ -181,7 +183,7 @@ mod tests {
         for (key, ns) in KEYS.into_iter().zip([10.0, 20.0, 40.0, 80.0]) {
             assert_eq!((costs.as_ref().unwrap()[key].range, notes.len()), ([ns, ns], 0), "{key}");
         }
-        // Without that, threads and caches are mixed up, which the order of the medians shows.
+        // Without lscpu, threads and caches are confused, which the order of the medians reveals.
         let (costs, notes) = read(text, None);
         assert_eq!(costs.unwrap()["line_smt_ns"].value, 20.0);
         assert!(notes.iter().any(|note| note.contains("is less than")), "{notes:?}");

@@ -1,25 +1,25 @@
-//! What `lscpu` says of a machine's CPUs.
+//! The CPU topology of a machine, from the output of `lscpu`.
 //!
-//! `lscpu -J -e` has a row for each CPU, with its node, core and caches. `lscpu -J` has counts:
-//! they give the groups, but not which CPU is where.
+//! `lscpu -J -e` has a row per CPU, with its node, core and caches. `lscpu -J` has only counts,
+//! from which the sizes of groups follow, but not their members.
 
 use super::{DeriveError, Groups, Text};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A machine's CPUs.
+/// The CPUs of a machine.
 #[derive(Debug)]
 pub(super) struct Lscpu {
     pub(super) groups: Groups,
-    /// The processor's name, if it is there.
+    /// The processor's name, if present.
     pub(super) model: Option<String>,
-    /// The number in a profile of each online CPU, in the order of Linux's numbers. Only rows say
-    /// it.
+    /// The number in a profile of each online CPU, in the order of Linux's numbers. `None` if the
+    /// output has only counts.
     pub(super) places: Option<Vec<usize>>,
     pub(super) notes: Vec<String>,
 }
 
-/// An online CPU: the identifiers of its groups.
+/// An online CPU, with the identifiers of its groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cpu {
     node: u64,
@@ -29,7 +29,7 @@ struct Cpu {
 }
 
 impl Lscpu {
-    /// Reads either form. `cluster` is what the caller says of last-level caches.
+    /// Parses either form. `cluster` is the size of last-level caches as given by the caller.
     pub(super) fn read(file: &Text, cluster: Option<usize>) -> Result<Self, DeriveError> {
         let wrong = |why: String| DeriveError::Lscpu { file: file.name.clone(), why };
         let whole: Value = serde_json::from_str(&file.text)
@@ -43,7 +43,7 @@ impl Lscpu {
     }
 }
 
-/// Reads `lscpu -J -e`.
+/// Parses the output of `lscpu -J -e`.
 fn of_rows(rows: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> {
     let rows = rows.iter().filter_map(Value::as_object).filter(|row| online(row));
     let mut cpus = rows.map(cpu).collect::<Result<Vec<Cpu>, String>>()?;
@@ -93,7 +93,7 @@ fn of_rows(rows: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> {
     })
 }
 
-/// Returns how many members each group has; a profile's groups are equal.
+/// Returns the number of members per group. In a profile, all groups have the same size.
 fn even<T: Ord>(groups: &str, members: &str, of: impl Iterator<Item = T>) -> Result<usize, String> {
     let mut sizes: BTreeMap<T, usize> = BTreeMap::new();
     of.for_each(|group| *sizes.entry(group).or_default() += 1);
@@ -107,7 +107,8 @@ fn even<T: Ord>(groups: &str, members: &str, of: impl Iterator<Item = T>) -> Res
     }
 }
 
-/// A row without the column is of a machine with all CPUs online.
+/// Returns whether a CPU is online. A row without the column comes from a machine with all CPUs
+/// online.
 fn online(row: &Map<String, Value>) -> bool {
     match row.get("online") {
         Some(Value::Bool(online)) => *online,
@@ -128,7 +129,7 @@ fn cpu(row: &Map<String, Value>) -> Result<Cpu, String> {
     Ok(Cpu { node, cache: last_level(row), core, number: column("cpu")? })
 }
 
-/// The identifier of the L3 in a column such as `l1d:l1i:l2:l3`.
+/// Returns the identifier of the L3 in a column such as `l1d:l1i:l2:l3`.
 fn last_level(row: &Map<String, Value>) -> Option<u64> {
     let (levels, ids) = row.iter().find(|(name, _)| name.split(':').any(|level| level == "l3"))?;
     let at = levels.split(':').position(|level| level == "l3")?;
@@ -138,7 +139,7 @@ fn last_level(row: &Map<String, Value>) -> Option<u64> {
     }
 }
 
-/// A number, which older versions write as text.
+/// Parses a number, which older versions write as a string.
 fn id(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
@@ -146,7 +147,7 @@ fn id(value: &Value) -> Option<u64> {
     }
 }
 
-/// Reads `lscpu -J`.
+/// Parses the output of `lscpu -J`.
 fn of_fields(fields: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> {
     let mut all = BTreeMap::new();
     collect(fields, &mut all);
@@ -176,7 +177,7 @@ fn of_fields(fields: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> 
     })
 }
 
-/// Fields by name without the colon; newer versions nest them.
+/// Collects fields by name, without the colon; newer versions nest them.
 fn collect<'a>(fields: &'a [Value], all: &mut BTreeMap<&'a str, &'a str>) {
     for field in fields {
         if let (Some(name), Some(data)) = (field["field"].as_str(), field["data"].as_str()) {
@@ -188,7 +189,7 @@ fn collect<'a>(fields: &'a [Value], all: &mut BTreeMap<&'a str, &'a str>) {
     }
 }
 
-/// The number of caches in `384 MiB (12 instances)`.
+/// Returns the number of caches in `384 MiB (12 instances)`.
 fn instances(text: &str) -> Option<usize> {
     text.split_once('(')?.1.split_whitespace().next()?.parse().ok()
 }
@@ -202,7 +203,7 @@ mod tests {
         Lscpu::read(&file, cluster).map_err(|why| why.to_string())
     }
 
-    /// Two nodes of two cores of two threads, numbered as Linux does: siblings are 4 apart.
+    /// Two nodes with two cores each, of two threads, numbered as in Linux: siblings are 4 apart.
     fn rows() -> String {
         let row = |cpu: usize| {
             let core = cpu % 4;
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn cpus_that_are_offline_do_not_count() {
-        // The second threads of all cores.
+        // Set the second threads of all cores offline.
         let some = (4..8).fold(rows(), |text, cpu| {
             let at = text.find(&format!("\"cpu\": {cpu},")).unwrap();
             let (before, after) = text.split_at(at);

@@ -1,7 +1,7 @@
-//! The profile file of another machine: what is known of it, over a base that has the rest.
+//! Derives the profile of another machine from partial knowledge and a base profile.
 //!
-//! Its CPUs come from the caller or from `lscpu`, the cost of moving a cache line from a matrix of
-//! core-to-core latencies. Everything else is the base's.
+//! The CPU topology comes from the caller or from `lscpu`, the cost of cache-line transfers from a
+//! matrix of core-to-core latencies. Everything else is inherited from the base.
 
 mod latencies;
 mod lscpu;
@@ -14,63 +14,62 @@ use lscpu::Lscpu;
 /// Why no profile was derived.
 #[derive(Debug, Error)]
 pub enum DeriveError {
-    /// Nothing is known of the CPUs.
+    /// The CPU topology is unknown.
     #[error("a profile of another machine needs its CPUs: give --cpus N or --lscpu FILE")]
     NoCpus,
-    /// The output of `lscpu` does not say what is needed, or says it of a machine that a profile
-    /// cannot describe.
+    /// The output of `lscpu` lacks required data, or the machine cannot be described by a profile.
     #[error("cannot use `{file}` as output of lscpu: {why}")]
     Lscpu {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// What is wrong and what to do.
+        /// The problem, with advice.
         why: String,
     },
-    /// The file has no matrix of latencies.
+    /// The file is not a matrix of latencies.
     #[error("cannot use `{file}` as a core-to-core CSV: {why}")]
     Latencies {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// What is wrong and what to do.
+        /// The problem, with advice.
         why: String,
     },
-    /// Base and numbers make no profile.
+    /// The base and the given numbers do not form a valid profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }
 
-/// CPUs and their groups, as far as they are known.
+/// Sizes of the groups of CPUs, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// CPUs, hardware threads counted.
+    /// Number of CPUs, counting hardware threads.
     pub cpus: Option<usize>,
-    /// Memory nodes.
+    /// Number of memory nodes.
     pub nodes: Option<usize>,
-    /// CPUs behind one last-level cache, hardware threads counted.
+    /// CPUs per last-level cache, counting hardware threads.
     pub cluster: Option<usize>,
-    /// Hardware threads of a core.
+    /// Hardware threads per core.
     pub smt: Option<usize>,
 }
 
-/// A text with the name of its file.
+/// The content of a file.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// The file's name.
+    /// The name of the file.
     pub name: String,
-    /// What is in it.
+    /// The content of the file.
     pub text: String,
 }
 
-/// What is known of a machine.
+/// The known properties of a machine.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// Where a base that is a name is found.
+    /// The profiles among which a base is looked up by name.
     pub profiles: Profiles,
-    /// The profile that has the other numbers.
+    /// The profile from which the other numbers are inherited.
     pub base: String,
-    /// What machine it is, in words.
+    /// A description of the machine.
     pub description: Option<String>,
-    /// CPUs and their groups. Those that neither this nor `lscpu` says are the base's.
+    /// The CPU topology. Values that neither this nor `lscpu` provides are inherited.
     pub groups: Groups,
     /// The output of `lscpu -J -e` or `lscpu -J`.
     pub lscpu: Option<Text>,
@@ -81,13 +80,13 @@ pub struct Known {
 /// A derived profile.
 #[derive(Clone, Debug)]
 pub struct Derived {
-    /// The file: the base's name and what differs.
+    /// The profile file: the name of the base, and the numbers that differ.
     pub file: ProfileFile,
-    /// What the reader should know of how it was derived, a sentence each.
+    /// Notes on the derivation for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Derives a profile from what is known. The result is checked: it resolves.
+/// Derives a profile and verifies that it resolves.
 pub fn derive(known: &Known) -> Result<Derived, DeriveError> {
     let said = known.lscpu.as_ref().map(|text| Lscpu::read(text, known.groups.cluster));
     let said = said.transpose()?;
@@ -131,7 +130,7 @@ fn topology(groups: Groups, source: &str) -> Section {
     known.collect()
 }
 
-/// The machine in words.
+/// Describes the machine in words.
 fn describe(topology: &Topology, model: Option<&str>) -> String {
     let Topology { cpus, smt, cluster, nodes } = topology;
     let model = model.map_or(String::new(), |model| format!("{model}: "));
@@ -146,7 +145,7 @@ fn describe(topology: &Topology, model: Option<&str>) -> String {
     )
 }
 
-/// What is assumed of the rows of a matrix if `lscpu` does not say it.
+/// Returns the assumption about the rows of a matrix without `lscpu`.
 fn numbering(topology: &Topology) -> String {
     let siblings = match topology.smt {
         1 => String::new(),
@@ -159,7 +158,7 @@ fn numbering(topology: &Topology) -> String {
     )
 }
 
-/// The text of a derived file, with comments on how to go on.
+/// Returns the text of a derived file, with comments on further steps.
 pub fn text(derived: &Derived) -> String {
     let whole = profile::write(&derived.file);
     let (head, sections) = whole.split_once("\n[topology]\n").unwrap_or((&whole, ""));

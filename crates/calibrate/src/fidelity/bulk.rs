@@ -1,7 +1,7 @@
 //! The program behind the fidelity checks: every CPU allocates a batch of single pages at the same
-//! moment, and later frees it at the same moment, as the kernel-module benchmark `bulk` of the
-//! LLFree paper does. It calls the page allocator directly, without system calls and without
-//! touching the pages, because that benchmark does.
+//! time, and later frees it at the same time. It follows the kernel-module benchmark `bulk` of the
+//! LLFree paper: it calls the page allocator directly, without system calls and without touching
+//! the pages.
 
 use mmscale_arch::{Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
@@ -10,37 +10,37 @@ use mmscale_kernel::Kernel;
 use mmscale_system::{Priority, System, ThreadSpec};
 use std::sync::{Arc, Mutex};
 
-/// One measurement. Each CPU begins a phase at a multiple of `slot_ns`, so that all CPUs are in
-/// the same phase; a slot must be longer than the slowest phase.
+/// One measurement. Each CPU begins a phase at a multiple of `slot_ns`, so that all CPUs are in the
+/// same phase. A slot must be longer than the slowest phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bulk {
     pub(crate) cpus: usize,
     pub(crate) pages_per_cpu: usize,
-    /// Rounds that count; one more goes first, to warm the caches.
+    /// Measured rounds; one additional round first warms the caches.
     pub(crate) rounds: u64,
     pub(crate) slot_ns: u64,
 }
 
-/// Pages between two looks at the clock: many batches, and about 0.1 ms, so that most stretches
-/// are undisturbed by what else a computer does.
+/// Pages between two clock reads. This is many batches, and about 0.1 ms, so that most stretches
+/// are not disturbed by other activity of the computer.
 const STRETCH: usize = 1024;
 
-/// What it found: ns per page, over CPUs and rounds.
+/// The result: ns per page, over CPUs and rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct NsPerPage {
     pub(crate) alloc: f64,
     pub(crate) free: f64,
-    /// The same for the median stretch of [`STRETCH`] pages.
+    /// Allocation time of the median stretch of [`STRETCH`] pages.
     pub(crate) median_alloc: f64,
     pub(crate) median_free: f64,
-    /// Phases that did not fit their slot: the figures are not to be used if there are any.
+    /// Phases that were longer than their slot. If there are any, the result must not be used.
     pub(crate) overruns: u64,
 }
 
-/// What workers found.
+/// Measurements of the workers.
 #[derive(Debug, Default)]
 struct Found {
-    /// Each stretch.
+    /// The duration of each stretch.
     alloc_ns: Vec<u64>,
     free_ns: Vec<u64>,
     overruns: u64,
@@ -64,12 +64,12 @@ impl Found {
     }
 }
 
-/// ns a page.
+/// Returns the mean in ns per page.
 fn mean(stretches_ns: &[u64]) -> f64 {
     stretches_ns.iter().sum::<u64>() as f64 / (stretches_ns.len() * STRETCH) as f64
 }
 
-/// ns a page.
+/// Returns the median in ns per page.
 fn median(stretches_ns: &mut [u64]) -> f64 {
     stretches_ns.sort_unstable();
     stretches_ns[stretches_ns.len() / 2] as f64 / STRETCH as f64
@@ -126,7 +126,7 @@ fn worker<A: Machine>(kernel: &Kernel<A>, bulk: Bulk, start_ns: u64) -> Found {
     found
 }
 
-/// Computes until `when_ns`; whether there was time left.
+/// Computes until `when_ns`. Returns false if that time has already passed.
 fn wait_until<A: Machine>(kernel: &Kernel<A>, when_ns: u64) -> bool {
     match when_ns.checked_sub(kernel.clock_ns()) {
         Some(rest_ns) => kernel.compute_ns(rest_ns).is_ok(),

@@ -1,10 +1,11 @@
-//! How well the simulator predicts: published measurements, and this computer's own threads.
+//! Accuracy of the simulator's predictions, compared with published measurements and with this
+//! computer's own threads.
 //!
-//! Both use one program ([`bulk`]). The published rows are those of the LLFree paper's benchmark
-//! for Linux 6.0 on a Xeon Gold 5320. Of the profile `x86-26` the rows of one core, published holds
-//! of zone->lock and the rows of 8 cores were used (`machines/x86-26.toml` says how); the others
-//! are predictions. The profile of this computer comes from `mmscale calibrate`, which measures
-//! single CPUs and transfers between two, never this program.
+//! Both comparisons use one program ([`bulk`]). The published rows are those of the LLFree paper's
+//! benchmark for Linux 6.0 on a Xeon Gold 5320. The profile `x86-26` was fitted to the rows of one
+//! core, published hold times of zone->lock, and the rows of 8 cores (see `machines/x86-26.toml`);
+//! the other rows are predictions. The profile of this computer comes from `mmscale calibrate`,
+//! which measures single CPUs and transfers between two CPUs, never this program.
 
 mod bulk;
 
@@ -30,28 +31,28 @@ pub const LINUX_6_0_BULK: [(usize, f64, f64); 6] = [
     (26, 984.0, 1241.0),
 ];
 
-/// How long zone->lock was held for a batch of 63 order-0 pages under load on an Ice Lake server,
-/// mean ns for an allocation and a free. Source: kernel mailing list, Huang Ying.
+/// Hold time of zone->lock for a batch of 63 order-0 pages under load on an Ice Lake server: mean
+/// ns for an allocation and a free. Source: kernel mailing list, Huang Ying.
 pub const ICE_LAKE_HOLD_NS: (f64, f64) = (2020.0, 2210.0);
 
 /// The seed of the simulated runs.
 pub const SEED: u64 = 1;
 
-/// How long the program held zone->lock on so many CPUs, mean ns.
+/// Hold time of zone->lock in the program on a number of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hold {
-    /// CPUs that ran at once.
+    /// Number of concurrently running CPUs.
     pub cpus: usize,
-    /// In refills of page caches.
+    /// Mean hold time in refills of page caches, in ns.
     pub alloc_ns: f64,
-    /// In drains of page caches.
+    /// Mean hold time in drains of page caches, in ns.
     pub free_ns: f64,
 }
 
 /// One row of a comparison, in ns per page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// CPUs that ran at once.
+    /// Number of concurrently running CPUs.
     pub cpus: usize,
     /// Allocation: real, simulated.
     pub alloc: Pair,
@@ -59,28 +60,29 @@ pub struct Row {
     pub free: Pair,
 }
 
-/// A real figure and its prediction.
+/// A measured value and its prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Measured.
+    /// The measured value.
     pub real: f64,
-    /// Simulated.
+    /// The simulated value.
     pub simulated: f64,
 }
 
 impl Pair {
-    /// How far the prediction is off, in percent of the real figure.
+    /// Returns the error of the prediction, in percent of the measured value.
     pub fn error_percent(self) -> f64 {
         (self.simulated / self.real - 1.0) * 100.0
     }
 }
 
-/// CPUs of this computer that the process may use.
+/// Returns the CPUs of this computer that the process may use.
 pub fn host_cpus() -> usize {
     mmscale_threads::host_cpus()
 }
 
-/// Predicts the published rows with `profile`; the holds of zone->lock in the same runs.
+/// Predicts the published rows with `profile`. Also returns the hold times of zone->lock in these
+/// runs.
 pub fn published(
     profile: &Profile,
     interrupt: &Interrupt,
@@ -94,7 +96,7 @@ pub fn published(
             alloc: Pair { real: alloc, simulated: got.alloc },
             free: Pair { real: free, simulated: got.free },
         });
-        // The first round, which meets memory that nobody has used yet, does not count here either.
+        // The first round touches memory that was never allocated, so it is excluded here, too.
         let (_, warm_up) = simulated(profile, Bulk { rounds: 0, ..bulk }, interrupt)?;
         let mean_ns = |function| mean_hold_ns(&locks, &warm_up, function);
         let (alloc_ns, free_ns) = (mean_ns("rmqueue_bulk"), mean_ns("free_pcppages_bulk"));
@@ -104,10 +106,11 @@ pub fn published(
 }
 
 /// Compares this computer's threads with a simulation of it, on 1 to all of its CPUs. Both sides
-/// give the median stretch of the program. Computers change their speed within seconds; so right
-/// before and after each of `repeats` runs the pieces of which the profile was made are measured
-/// again, on single CPUs, and the real figure is given at the speed of the profile. The median
-/// over runs is kept.
+/// report the median stretch of the program.
+///
+/// Computers change their speed within seconds. Therefore the pieces from which the profile was
+/// made are measured again, on single CPUs, right before and after each of `repeats` runs, and the
+/// measured value is scaled to the speed of the profile. The median over runs is returned.
 pub fn this_computer(
     profile: &Profile,
     repeats: usize,
@@ -135,7 +138,7 @@ pub fn this_computer(
     Ok(rows)
 }
 
-/// Measures again if a phase did not fit its slot: others used the CPU.
+/// Repeats the measurement if a phase was longer than its slot because other programs used the CPU.
 fn undisturbed(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
     const TRIES: usize = 20;
     let tries = (1..TRIES)
@@ -162,8 +165,8 @@ fn simulated(
     measure(&context(On::Sim, Some(profile), cpus, interrupt), bulk)
 }
 
-/// A machine with all its CPUs: those without work are idle, but count where the memory manager
-/// divides by CPUs.
+/// Creates a machine with all its CPUs. Those without work are idle, but count where the memory
+/// manager divides by the number of CPUs.
 fn context(on: On, profile: Option<&Profile>, cpus: usize, interrupt: &Interrupt) -> RunContext {
     RunContext {
         on,
@@ -193,8 +196,8 @@ impl Program for Measure {
 fn measure(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
     let got = Arc::new(Mutex::new(NsPerPage::default()));
     let mut spec = MachineSpec::new(ctx, SEED);
-    // Linux 6.0 did not tune its page caches: refills of one batch, and `high` at the low watermark
-    // over the CPUs, which is 1/672 of a machine of 64 GiB.
+    // Linux 6.0 did not tune its page caches: refills were of one batch, and `high` was the low
+    // watermark divided by the number of CPUs, which is 1/672 of a machine with 64 GiB.
     spec.mm.alloc.batch_scale_max = 0;
     spec.mm.alloc.high_fraction = Some(672);
     let run = machine::run(spec, machine::silent, Measure { bulk, got: Arc::clone(&got) })?;
@@ -209,7 +212,7 @@ fn measure(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), St
     Ok((got, run.locks))
 }
 
-/// The mean time for which `function` held zone->lock in a run after its warm-up, in ns.
+/// Returns the mean hold time of zone->lock in `function` in a run after its warm-up, in ns.
 fn mean_hold_ns(run: &[LockRow], warm_up: &[LockRow], function: &str) -> f64 {
     let sum = |rows: &[LockRow]| {
         let rows = LockRecord::aggregate(rows).into_iter();

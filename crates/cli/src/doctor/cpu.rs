@@ -39,13 +39,13 @@ fn cpus(system: &System) -> Finding {
     Finding::good("CPUs", seen)
 }
 
-/// The CPU quota of this process's control group (version 2), where it has one of its own.
+/// Returns the CPU quota of this process's control group (version 2). `None` without a quota.
 fn quota(system: &System) -> Option<String> {
     let limit = system.read("/sys/fs/cgroup/cpu.max")?;
     (!limit.starts_with("max")).then_some(limit)
 }
 
-/// Tries on a thread of its own, to the CPUs it may use anyway: nothing changes.
+/// Tests pinning on a separate thread, to the CPUs that it may use anyway, so that nothing changes.
 fn pinning() -> Finding {
     let tried = std::thread::spawn(|| {
         let mask = rustix::thread::sched_getaffinity(None)?;
@@ -80,7 +80,7 @@ fn memory(system: &System) -> Finding {
     };
     let usable = limit.map_or(available, |bytes| available.min(bytes / 1024));
     let seen = format!("{} MiB available", usable / 1024);
-    // The arena of --on threads and a few simulated machines of some thousand CPUs fit in a GiB.
+    // The arena of --on threads and several simulated machines of some thousand CPUs fit in 1 GiB.
     if usable >= 1 << 20 {
         return Finding::good("memory", seen);
     }
@@ -93,7 +93,7 @@ fn memory(system: &System) -> Finding {
     }
 }
 
-/// A virtual machine, where it can be told.
+/// Reports a virtual machine, if it can be detected.
 fn guest(system: &System) -> Option<Finding> {
     let flags = system.field("/proc/cpuinfo", "flags")?;
     flags.split_whitespace().any(|flag| flag == "hypervisor").then(|| Finding {

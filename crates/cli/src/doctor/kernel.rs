@@ -29,13 +29,13 @@ pub(super) fn examine(system: &System) -> Vec<Finding> {
     }]
 }
 
-/// HZ of this kernel: its coarse clock moves once a tick and says so.
+/// Returns the HZ of this kernel, from the resolution of its coarse clock.
 fn tick_hz() -> Option<u32> {
     let resolution = clock_getres(ClockId::MonotonicCoarse);
     hz_of(u64::try_from(resolution.tv_nsec).ok().filter(|_| resolution.tv_sec == 0)?)
 }
 
-/// The HZ whose tick is `tick_ns` long, if kernels are built with it.
+/// Returns the HZ with ticks of `tick_ns`, if kernels can be built with it.
 fn hz_of(tick_ns: u64) -> Option<u32> {
     [100, 250, 300, 1000]
         .into_iter()

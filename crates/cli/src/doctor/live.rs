@@ -1,5 +1,4 @@
-//! Whether the live kernel can be watched, and how quiet this computer is: tried, not only looked
-//! at.
+//! Tests whether the live kernel can be observed and how idle this computer is, by trying both.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +8,9 @@ use mmscale_live::{Leftovers, clear_leftovers};
 use super::system::System;
 use super::{Finding, State};
 
-/// How long gaps of the clock are looked for.
+/// Duration of the search for gaps.
 const LOOK: Duration = Duration::from_millis(200);
-/// A stretch in which this program did not run that is a gap, in ns.
+/// Minimum length of a gap in which this program did not run, in ns.
 const GAP_NS: u128 = 50_000;
 
 pub(super) fn examine(system: &System) -> Vec<Finding> {
@@ -20,7 +19,7 @@ pub(super) fn examine(system: &System) -> Vec<Finding> {
     findings
 }
 
-/// Loads the programs and takes them out again.
+/// Loads and unloads the BPF programs.
 fn watching() -> Finding {
     const WHAT: &str = "live kernel";
     match watchable() {
@@ -46,7 +45,7 @@ fn watching() -> Finding {
     }
 }
 
-/// What killed runs left; it is gone by now, if it could be removed.
+/// Reports remains of killed runs. Those that could be removed are already gone.
 fn leftovers(found: Leftovers) -> Finding {
     const WHAT: &str = "leftovers";
     let Leftovers { done, failed } = found;
@@ -64,7 +63,7 @@ fn leftovers(found: Leftovers) -> Finding {
     }
 }
 
-/// Looks at the clock as fast as it can.
+/// Reads the clock as often as possible and reports gaps.
 fn gaps() -> Finding {
     let (begun, mut last) = (Instant::now(), Instant::now());
     let (mut count, mut longest) = (0_u32, 0_u128);
@@ -95,7 +94,7 @@ fn gaps() -> Finding {
     }
 }
 
-/// Tasks that want to run, and time that the hypervisor took.
+/// Reports runnable tasks and time stolen by the hypervisor.
 fn neighbours(system: &System) -> Option<Finding> {
     let load: f64 = system.read("/proc/loadavg")?.split(' ').next()?.parse().ok()?;
     let stat = system.read("/proc/stat")?;

@@ -1,4 +1,5 @@
-//! `mmscale doctor`: what this computer can do, what is missing, what that means, what to do.
+//! `mmscale doctor`: the capabilities of this computer, with consequences and remedies for missing
+//! ones.
 
 mod cpu;
 mod kernel;
@@ -15,41 +16,41 @@ use crate::failure::Failure;
 use crate::output;
 use system::System;
 
-/// How much of something there is.
+/// The availability of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// All that is needed.
+    /// Fully available.
     Good,
-    /// It works, but results suffer.
+    /// Available, but the quality of results suffers.
     Limited,
-    /// It does not work.
+    /// Not available.
     Missing,
 }
 
-/// Something that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// What.
+    /// The subject of the check.
     pub(crate) what: &'static str,
-    /// How much of it there is.
+    /// The availability.
     pub(crate) state: State,
-    /// What was seen.
+    /// The observation.
     pub(crate) seen: String,
-    /// What follows from it; empty where all is well.
+    /// The consequence; empty if all is well.
     pub(crate) means: &'static str,
-    /// What to do about it; empty where all is well.
+    /// The remedy; empty if all is well.
     pub(crate) remedy: &'static str,
 }
 
 impl Finding {
-    /// All is well.
+    /// A finding without problems.
     fn good(what: &'static str, seen: String) -> Self {
         Self { what, state: State::Good, seen, means: "", remedy: "" }
     }
 }
 
-/// Looks and tells.
+/// Executes all checks and shows the findings.
 pub(crate) fn doctor(format: Format) -> Result<(), Failure> {
     let system = System::this();
     let mut findings = examine(&system);

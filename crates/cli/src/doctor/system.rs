@@ -1,20 +1,20 @@
-//! A computer as its `/proc` and `/sys` show it; from here nothing is written or switched on.
+//! A computer as its `/proc` and `/sys` show it. Nothing is written or changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where `/proc`, `/sys` and `/boot` are.
+/// The root folder of `/proc`, `/sys` and `/boot`.
 pub(super) struct System {
     root: PathBuf,
 }
 
 impl System {
-    /// This computer.
+    /// Returns this computer.
     pub(super) fn this() -> Self {
         Self::at(Path::new("/"))
     }
 
-    /// Copies of the files below another root, for tests.
+    /// Returns a system with copies of the files below another root, for tests.
     pub(super) fn at(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
@@ -23,22 +23,22 @@ impl System {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// A file's text, without white space around it; none if it cannot be read.
+    /// Returns the trimmed content of a file. `None` if it cannot be read.
     pub(super) fn read(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.path(path)).ok().map(|text| text.trim().to_owned())
     }
 
-    /// Whether there is something at a path.
+    /// Returns whether a path exists.
     pub(super) fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
-    /// Whether a file can be opened for reading.
+    /// Returns whether a file can be opened for reading.
     pub(super) fn readable(&self, path: &str) -> bool {
         fs::File::open(self.path(path)).is_ok()
     }
 
-    /// The value of a `key: value` line of a file.
+    /// Returns the value of a `key: value` line of a file.
     pub(super) fn field(&self, path: &str, key: &str) -> Option<String> {
         let text = self.read(path)?;
         text.lines().find_map(|line| {

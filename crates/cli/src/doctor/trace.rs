@@ -1,4 +1,4 @@
-//! What measuring the live kernel would need: types, tracepoints, rights.
+//! Requirements of observing the live kernel: types, tracepoints, capabilities.
 
 use super::system::System;
 use super::{Finding, State};

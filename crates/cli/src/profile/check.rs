@@ -10,7 +10,7 @@ use crate::args::CheckArgs;
 use crate::failure::Failure;
 use crate::output;
 
-/// Shows what is behind a profile's numbers. Fails if anything is wrong with it.
+/// Shows the review of a profile. Fails if the profile has problems.
 pub(super) fn check(profiles: Profiles, args: &CheckArgs) -> Result<(), Failure> {
     let merged = profiles.open(&args.profile).map_err(|why| match why {
         WrongProfile::Unknown { .. } | WrongProfile::Read { .. } => wrong(why),
@@ -27,7 +27,7 @@ pub(super) fn check(profiles: Profiles, args: &CheckArgs) -> Result<(), Failure>
     Err(Failure::Run(anyhow!("profile `{profile}` has {problems} problem{s}; see above")))
 }
 
-/// The review in 72 columns.
+/// Formats the review in 72 columns.
 fn text(review: &Review) -> String {
     let mut lines = wrap(&format!("{}: {}", review.name, review.description), "", "  ");
     lines.extend(counts(review));
@@ -51,7 +51,7 @@ fn text(review: &Review) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Own and inherited numbers by the kind of their sources.
+/// Formats the counts of own and inherited numbers by kind of source.
 fn counts(review: &Review) -> Vec<String> {
     let kinds = Basis::ALL.map(Basis::name);
     let all = review.numbers.len();

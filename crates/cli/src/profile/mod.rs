@@ -1,4 +1,4 @@
-//! `mmscale profile`: profiles of machines that are not this computer.
+//! `mmscale profile`: profiles of other computers.
 
 mod check;
 mod new;
@@ -10,7 +10,7 @@ use crate::args::{Format, ProfileCommand};
 use crate::failure::Failure;
 use crate::output;
 
-/// Writes, checks or shows a profile.
+/// Creates, checks or shows a profile.
 pub(crate) fn profile(profiles: Profiles, command: &ProfileCommand) -> Result<(), Failure> {
     match command {
         ProfileCommand::New(args) => new::new(profiles, args),
@@ -25,7 +25,7 @@ pub(crate) fn profile(profiles: Profiles, command: &ProfileCommand) -> Result<()
     }
 }
 
-/// The call names a profile that cannot be used.
+/// Converts the error of a profile that cannot be used.
 fn wrong(why: WrongProfile) -> Failure {
     CallError::from(why).into()
 }

@@ -13,10 +13,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::place::Place;
 
-/// The most bytes of a file: more than a matrix of 4096 CPUs has.
+/// Maximum file size in bytes: more than a matrix of 4096 CPUs has.
 const MAX_BYTES: u64 = 512 << 20;
 
-/// Derives a profile from what is known of a machine, and writes it to a file or to stdout.
+/// Derives a profile from the known properties of a machine, and writes it to a file or to stdout.
 pub(super) fn new(profiles: Profiles, args: &NewArgs) -> Result<(), Failure> {
     let place = args.output.as_deref();
     let place = place.map(|path| Place::open(path, output::existing(args.replace))).transpose()?;
@@ -37,8 +37,8 @@ pub(super) fn new(profiles: Profiles, args: &NewArgs) -> Result<(), Failure> {
     }
 }
 
-/// The base as the file has it: a relative path begins at the folder of the file, so that a path
-/// from here is written in full if the file goes elsewhere.
+/// Returns the base as the file names it. A relative path is relative to the folder of the file, so
+/// a path from the current folder is made absolute if the file is written elsewhere.
 fn base(args: &NewArgs) -> Result<String, Failure> {
     let folder = args.output.as_deref().and_then(Path::parent);
     let elsewhere = folder.is_some_and(|folder| !folder.as_os_str().is_empty());
