@@ -1,5 +1,5 @@
-//! The studies: one folder each, with its workload and metrics, its arms and defaults
-//! (`study.toml`), and its story (`README.md`).
+//! The studies of mmscale: one folder each, with workload and metrics (Rust), arms and defaults
+//! (`study.toml`), and a description (`README.md`).
 
 #[path = "churn/churn.rs"]
 pub mod churn;
@@ -15,7 +15,7 @@ pub mod vmstat;
 use mmscale_harness::{Registry, Shelf};
 use std::sync::LazyLock;
 
-/// All of them, in the order in which `run all` runs them.
+/// Returns all studies, in the order in which `run all` runs them.
 pub fn all() -> Registry {
     static SHELF: LazyLock<Shelf> = LazyLock::new(|| {
         Shelf::default()

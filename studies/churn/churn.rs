@@ -1,12 +1,12 @@
 //! The study `churn`: single pages mapped, populated, touched and unmapped, and the lruvec lock.
 //!
 //! The programs do what `stress-ng --mremap` does when its regions are one page long. Each process
-//! first maps a few pages and reads them, in place of the image that every real process has: its
-//! page tables are there for as long as it lives, and its VMA is a neighbour that the new one
-//! cannot join. They stay pages of zeros, which are on no list. Then, again and again: map with
-//! MAP_POPULATE, advise, touch, unmap.
+//! first maps a few pages and reads them, as a substitute for the image of a real process: its page
+//! tables exist for the lifetime of the process, and its VMA is adjacent to the new one but cannot
+//! be merged with it. These pages map the zero page, so they are not on an LRU list. Then each
+//! process repeats: map with MAP_POPULATE, advise, touch, unmap.
 //!
-//! One seed of one arm is two runs: all metrics are of the machine with all its CPUs, and
+//! One seed of one arm consists of two runs: all metrics are of the machine with all its CPUs, and
 //! `amplification` compares them with the same run on one CPU.
 
 mod metrics;
@@ -23,12 +23,12 @@ use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_sim::SimConfig;
 use mmscale_system::{Advice, Present, System};
 
-/// The study.
+/// The workload of the study.
 #[derive(Clone, Debug)]
 pub struct Churn;
 
 params! {
-    /// Its parameters.
+    /// The parameters of the study.
     pub struct Params {
         processes_per_cpu: count(Unit::One, 16, [1, 8192]), "processes on each CPU";
         pages: count(Unit::Pages, 1, [1, 1 << 16]), "pages of an op";
@@ -49,32 +49,32 @@ params! {
 names! {
     /// The swap area.
     pub enum Swap {
-        /// There is none.
+        /// No swap area.
         Off = "off",
-        /// Pages of zeros are remembered, and not written.
+        /// Zero-filled pages are recorded in a bitmap and not written.
         Zeromap = "zeromap",
-        /// Pages of zeros are written, as others are.
+        /// Zero-filled pages are written like others.
         Disk = "disk",
     }
 }
 names! {
-    /// Processes beside those that run ops.
+    /// Additional processes that do not run ops.
     pub enum Beside {
-        /// There are none.
+        /// No additional processes.
         None = "none",
-        /// On every 16th CPU one locks, moves, ages and reclaims memory.
+        /// One process on every 16th CPU that locks, migrates, ages and reclaims memory.
         Mixed = "mixed",
     }
 }
 
-/// Which advice an op gives.
+/// The advice that an op gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Advise {
-    /// None.
+    /// No advice.
     Never,
-    /// Any kind, each as often as the others.
+    /// A random advice; all kinds are equally likely.
     Mix,
-    /// One kind.
+    /// Always this advice.
     Only(Advice),
 }
 
@@ -109,34 +109,34 @@ impl Named for Advise {
 const _: () = assert!(Advise::NAMES.len() == Advice::ALL.len() + 2);
 
 tally! {
-    /// What processes did.
+    /// Counters of the processes.
     pub struct Tally {
-        /// Ops that count, twice: one begun in time, one ended in time.
+        /// Measured ops, counted twice: once if started and once if ended within the window.
         halves,
-        /// Ops begun at any time.
+        /// Ops started, within or outside the window.
         begun,
         /// Ops that failed.
         failures,
-        /// Computing of ops.
+        /// CPU time in user mode of ops, in ns.
         user_ns,
-        /// Pages that did not hold what they should.
+        /// Pages that did not contain the expected value.
         damaged,
-        /// Processes that were not made yet when all began.
+        /// Processes that were not yet created at the common start.
         late,
-        /// Processes that could not be made.
+        /// Processes that could not be created.
         unmade,
-        /// CPU time of all ops in user mode, where the machine tells it.
+        /// CPU time of all ops in user mode, in ns, if the machine reports it.
         cpu_user_ns,
-        /// The same in the kernel.
+        /// CPU time of all ops in kernel mode, in ns, if the machine reports it.
         cpu_system_ns,
-        /// Rounds of the processes beside.
+        /// Rounds of the additional processes.
         rounds,
-        /// Rounds that failed.
+        /// Failed rounds of the additional processes.
         round_failures,
     }
 }
 
-/// What every process does. Times in ns.
+/// The schedule of all processes. Times in ns.
 #[derive(Clone, Debug)]
 pub struct Plan {
     per_cpu: usize,
@@ -144,19 +144,19 @@ pub struct Plan {
     pages: u64,
     populate: bool,
     advise: Advise,
-    /// Whether an op binds its pages to a node and has them moved there.
+    /// Whether an op binds its pages to a node and has them migrated there.
     bind: Present,
     user_ns: u64,
     window: Window,
 }
 
-/// What each further page of an op adds to the time that page caches take to fill, when all CPUs of
-/// a node fill theirs at once.
+/// Additional time to fill the page caches per further page of an op, when all CPUs of a node fill
+/// their caches concurrently.
 const WARMING_NS: u64 = 400_000;
-/// Ops run this long before anything is counted, until as many wait for the locks as ever will.
-/// Only where locks can be counted from then on too.
+/// Duration of ops before the window, until lock contention is at its steady state. Applies only to
+/// machines that can start counting locks at the window.
 const WARM_SIM_NS: u64 = 1_000_000;
-/// CPUs from one process of `beside` to the next.
+/// Distance in CPUs between the additional processes.
 const BESIDE_EVERY: usize = 16;
 /// Slots of the swap area: 4 GiB.
 const SWAP_PAGES: u32 = 1 << 20;
@@ -211,8 +211,8 @@ impl Workload for Churn {
         let processes = env.params.processes_per_cpu * env.cpus() as u64;
         Needs { processes, pages: processes * plan.pages }
     }
-    /// Beside others an op has no CPU time of its own, and one CPU would be shared with as many of
-    /// them as sixteen are.
+    /// There is no second run with additional processes: ops then have no CPU time of their own,
+    /// and a single CPU would be shared with as many additional processes as sixteen CPUs are.
     fn second(env: &Env<Self>) -> Result<Option<Env<Self>>, StudyError> {
         let alone = env.cpus() > 1 && env.params.beside == Beside::None;
         alone.then(|| env.second_on_one_cpu()).transpose()
@@ -222,7 +222,7 @@ impl Workload for Churn {
     }
     fn verdict(seen: &Seen<'_, Self>) -> Verdict {
         let Tally { late, unmade, begun, halves, .. } = seen.tally;
-        // The run on one CPU may lack what it is to be compared with: then there is no ratio.
+        // The run on one CPU may lack a value to compare with; then there is no ratio.
         let first = seen.env.part == Part::First;
         match seen.on() {
             On::Linux if begun == 0 => Verdict::Useless(format!(
@@ -246,7 +246,7 @@ impl Workload for Churn {
         )]
     }
     fn tasks(params: &Params, cpus: usize) -> u64 {
-        // On each CPU a process that starts the others, and perhaps one beside them.
+        // Each CPU has a process that starts the others, and possibly an additional process.
         (params.processes_per_cpu + 2) * cpus as u64
     }
     fn details(seen: &Seen<'_, Self>, result: &mut SeedResult) {

@@ -1,4 +1,4 @@
-//! The metrics of the study, and what it makes of tracepoints about batches of folios.
+//! Metrics of the study, and the meter of tracepoints about folio batches.
 
 use super::{Beside, Churn, Plan, Tally};
 use mmscale_arch::{CpuId, LruEvent, Trace, TraceGroup};
@@ -8,7 +8,7 @@ use mmscale_harness::{
 };
 use mmscale_mm::lru::BatchKind;
 
-/// Ops in the window; CPU time for one of them, of all kinds.
+/// Returns the number of measured ops.
 fn ops(seen: &Seen<'_, Churn>) -> f64 {
     seen.tally.halves as f64 / 2.0
 }
@@ -23,19 +23,19 @@ fn usr_ns_per_op(seen: &Seen<'_, Churn>) -> f64 {
     let Tally { cpu_user_ns, user_ns, begun, .. } = seen.tally;
     (if seen.on() == On::Linux { cpu_user_ns } else { user_ns }) as f64 / begun as f64
 }
-/// Ops while locks were counted.
+/// Returns the number of ops during which locks were counted.
 fn lock_ops(seen: &Seen<'_, Churn>) -> f64 {
     if seen.on() == On::Sim { ops(seen) } else { seen.tally.begun as f64 }
 }
 fn lruvec(seen: &Seen<'_, Churn>) -> Result<Waits, Missing> {
     Ok(seen.locks()?.waits("lruvec", &[]))
 }
-/// CPU time of an op on one CPU. A computer that is busy elsewhere may give a run no time at all.
+/// Returns the CPU time per op on one CPU. Missing if the computer was too busy to run any op.
 fn alone_ns(seen: &Seen<'_, Churn>) -> Result<f64, Missing> {
     let alone_ns = cpu_ns_per_op(seen.second.ok_or(Missing::Nothing)?)?;
     if alone_ns.is_finite() && alone_ns > 0.0 { Ok(alone_ns) } else { Err(Missing::Nothing) }
 }
-/// Batches that were added to lists, and the folios in them.
+/// Returns the batches added to LRU lists, and the folios in them.
 fn batches(seen: &Seen<'_, Churn>) -> Result<[f64; 2], Missing> {
     match seen.live() {
         Ok(live) => {
@@ -134,7 +134,7 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
     ),
 ];
 
-/// What one CPU's tracepoints say of batches of folios on their way to the LRU lists.
+/// The events of one CPU about batches of folios that are added to LRU lists.
 #[derive(Debug, Default)]
 pub struct Batches {
     window: Window,
@@ -168,7 +168,7 @@ impl Meter<Churn> for Batches {
             _ => {}
         }
     }
-    /// Both levels stay as they are until the end.
+    /// Extends both levels, which no longer change, to the end of the run.
     fn close(meters: &mut [Self], end_ns: u64) {
         for meter in meters {
             meter.pinned.pass(end_ns);

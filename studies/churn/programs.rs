@@ -1,4 +1,4 @@
-//! What the processes of the study do.
+//! The programs of the study.
 
 use super::{Advise, Churn, Plan, Tally};
 use mmscale_harness::{Run, counted};
@@ -8,17 +8,18 @@ use mmscale_system::{
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Ops of each CPU before all begin, which fill its page caches.
+/// Ops on each CPU before the common start, which fill its page caches.
 const WARMING_OPS: u64 = 8;
-/// Pages of a process that are there all the time.
+/// Pages that a process keeps during its lifetime.
 const IMAGE_PAGES: u64 = 4;
-/// Pages of a process of `beside`.
+/// Pages of an additional process.
 const BESIDE_PAGES: u64 = 64;
 
-/// The process that makes those of its CPU.
+/// The process that starts the other processes of its CPU.
 pub(super) fn start<S: System>(run: &Run<Churn>, system: &S, cpu: usize) {
     let bytes = run.plan.pages * PAGE_BYTES;
-    // Page caches begin empty: otherwise all CPUs fill theirs at once when they begin.
+    // Page caches are initially empty. Without this, all CPUs would fill their caches concurrently
+    // at the start.
     for _ in 0..WARMING_OPS {
         if let Ok(at) = system.mmap(MapSpec::populated(bytes)) {
             let _ = system.munmap(at, bytes);
@@ -39,7 +40,7 @@ pub(super) fn start<S: System>(run: &Run<Churn>, system: &S, cpu: usize) {
     }
 }
 
-/// One process.
+/// A process that runs ops.
 fn process<S: System>(run: &Run<Churn>, system: &S, seed: u64) {
     let (plan, mut rng) = (&run.plan, Xoshiro256PlusPlus::seed_from_u64(seed));
     counted(run, |tally| {
@@ -79,13 +80,13 @@ fn op<S: System>(
     let bytes = plan.pages * PAGE_BYTES;
     let spec = if plan.populate { MapSpec::populated(bytes) } else { MapSpec::new(bytes) };
     let at = system.mmap(spec)?;
-    // The mapping goes whatever came of its pages.
+    // The range is unmapped even if using its pages failed.
     let used = use_pages(plan, system, at, rng, tally);
     system.munmap(at, bytes)?;
     used
 }
 
-/// Binds, advises, touches, computes.
+/// Binds, advises and touches the pages, and computes.
 fn use_pages<S: System>(
     plan: &Plan,
     system: &S,
@@ -104,7 +105,8 @@ fn use_pages<S: System>(
         Advise::Mix => Some(Advice::ALL[rng.next_u64() as usize % Advice::ALL.len()]),
     };
     if let Some(advice) = advice {
-        // Some advice is refused for a single page, as collapsing is; stress-ng goes on, too.
+        // Some advice is refused for a single page, such as MADV_COLLAPSE; stress-ng ignores this,
+        // too.
         let _ = system.madvise(at, bytes, advice);
     }
     let touched = touch(plan, system, at, rng.next_u64() | 1, tally);
@@ -115,7 +117,7 @@ fn use_pages<S: System>(
     touched
 }
 
-/// Finds zeros, writes, reads back.
+/// Checks for zeros, writes, reads back.
 fn touch<S: System>(
     plan: &Plan,
     system: &S,
@@ -133,8 +135,8 @@ fn touch<S: System>(
     Ok(())
 }
 
-/// A process that needs folios on their lists, again and again until the end: it locks memory and
-/// unlocks it, has it moved to another node, ages it, has it reclaimed, and uses it again.
+/// An additional process that needs folios to be on LRU lists. Until the end it locks and unlocks
+/// memory, has it migrated to another node, ages it, has it reclaimed, and uses it again.
 pub(super) fn beside<S: System>(run: &Run<Churn>, system: &S, cpu: usize) {
     let seed = run.seed ^ (cpu as u64) << 32;
     counted(run, |tally| {

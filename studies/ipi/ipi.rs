@@ -1,12 +1,11 @@
-//! The study `ipi`: cross-CPU calls, and for how long a CPU that waits for them can run no other
-//! task.
+//! The study `ipi`: cross-CPU calls, and how long a CPU that waits for them cannot switch tasks.
 //!
 //! One seed of one arm is one run: a service whose threads poll on most CPUs and change its memory
-//! on a few, and a watchman on each CPU, more urgent than everything else. The other workloads:
+//! on a few, and on each CPU a watchman with the highest priority. The other workloads:
 //!
-//! * `flush`: a thread on each CPU does nothing but discard a page.
-//! * `reclaim`: the few have pages reclaimed that are in swap already.
-//! * `spawn`: the few make threads that end, whose stacks are at addresses of the kernel's own.
+//! - `flush`: a thread on each CPU only discards a page, repeatedly.
+//! - `reclaim`: the few have pages reclaimed that are already in swap.
+//! - `spawn`: the few create threads that exit, whose stacks are in the kernel's own address range.
 
 mod metrics;
 mod remarks;
@@ -30,12 +29,12 @@ use mmscale_system::{System, ThreadSpec};
 use std::ops::Range;
 use threads::{start, watch, watchman_on};
 
-/// The study.
+/// The workload of the study.
 #[derive(Clone, Debug)]
 pub struct Ipi;
 
 params! {
-    /// Its parameters.
+    /// The parameters of the study.
     pub struct Params {
         workload: choice(Work, "mixed"),
             "four CPUs change memory and the others poll; or all CPUs flush; or the four have \
@@ -61,68 +60,68 @@ params! {
 }
 
 names! {
-    /// What the service does.
+    /// The workload of the service.
     pub enum Work {
-        /// Every CPU discards a page, again and again.
+        /// Every CPU discards a page, repeatedly.
         Flush = "flush",
         /// Workers on some CPUs, pollers on the others, watchmen on all.
         Mixed = "mixed",
-        /// The workers have pages reclaimed that they have only read; pollers and watchmen as in
+        /// Workers have pages reclaimed that they have only read; pollers and watchmen as in
         /// `Mixed`.
         Reclaim = "reclaim",
-        /// The workers make threads and wait for their ends; pollers and watchmen as in `Mixed`.
+        /// Workers create threads and wait for their exit; pollers and watchmen as in `Mixed`.
         Spawn = "spawn",
     }
 }
 
 tally! {
-    /// What threads did.
+    /// Counters of the threads.
     pub struct Tally {
-        /// Ops that ended in time.
+        /// Ops that ended within the time that counts.
         ops,
-        /// Ops that had no memory.
+        /// Ops that failed for lack of memory.
         failures,
-        /// Pages that did not hold what they should.
+        /// Pages that did not contain the expected value.
         damaged,
-        /// Live kernel: 1 if watchmen may go before everything else.
+        /// On the live kernel: 1 if watchmen have the highest priority.
         urgent,
     }
 }
 
-/// Of [`Run::samples`]: how late watchmen ran, and how long calls took that change translations
-/// which other CPUs may keep, or that make a thread.
+/// Indices into [`Run::samples`]: wake-up latencies of watchmen, and durations of calls that change
+/// translations which other CPUs may cache, or that create a thread.
 const WAKEUPS: usize = 0;
 const CALLS: usize = 1;
 
-/// What all programs do and when. Times in ns.
+/// The schedule of all programs. Times in ns.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What they do in this time counts; then all end.
+    /// The time that counts; at its end all programs end.
     window_ns: Range<u64>,
-    /// The windows that this time consists of.
+    /// The windows into which this time is divided.
     windows: Windows,
     op_gap_ns: u64,
     wake_gap_ns: u64,
     work: Work,
-    /// Whether workers read pages that they have discarded before they write to them: each is then
-    /// the page of zeros, and copied, with a flush under the lock of its page table.
+    /// Whether workers read discarded pages before they write to them: each page then maps the zero
+    /// page, and writing copies it with a flush under its page-table lock.
     copies: bool,
-    /// Threads that an op makes.
+    /// Number of threads that an op creates.
     burst: u64,
 }
 
-/// What was counted by the memory manager until some time.
+/// Counters of the memory manager up to some time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
     calls: CallStats,
     stacks: StackStats,
 }
 
-/// The window of the real measurements, for which the profile's noise stands.
+/// The window of the real measurements to which the profile's noise corresponds.
 const REAL_WINDOW_NS: f64 = 30e9;
 /// Slots of the swap area: 256 MiB.
 const SWAP_PAGES: u32 = 1 << 16;
-/// Pages that the programs of a CPU have at most, those of processes that end included.
+/// Maximum number of pages of the programs of a CPU, including processes that exit.
 const PAGES_OF_CPU: u64 = 1024;
 
 impl Workload for Ipi {
@@ -133,7 +132,7 @@ impl Workload for Ipi {
     type Params = Params;
     type Plan = Plan;
     type Tally = Tally;
-    /// What was counted until the windows began, and until they ended.
+    /// Counters at the start and at the end of the windows.
     type Inside = [Counted; 2];
     type Meter = CallWaits;
 
@@ -197,12 +196,13 @@ impl Workload for Ipi {
         metrics::details(seen, result);
     }
 
-    /// Starts the service and the watchmen, and waits for both. Watchmen that may not go before
-    /// others watch as they may.
+    /// Starts the service and the watchmen, and waits for both. Watchmen that may not have the
+    /// highest priority run with the usual one.
     fn run<S: System>(run: &Run<Self>, system: &S) {
         let watching = run.clone();
         let watch = move |system: &S| {
-            // Asked of a thread that does nothing: one that may not be so urgent does not start.
+            // Tested with a thread that does nothing: without permission for the priority it does
+            // not start.
             let first = system.spawn(watchman_on(0), Box::new(|_| {}));
             let may = first.and_then(|thread| system.join(thread)).is_ok();
             watching.tally.change(|sum| sum.urgent = u64::from(may));
@@ -212,7 +212,7 @@ impl Workload for Ipi {
             let _ = system.wait(process);
         }
     }
-    /// As `run`, and notes what was counted about calls when the windows begin and when they end.
+    /// Like `run`, and records the counters of calls at the start and the end of the windows.
     fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
         let watching = run.clone();
         let watch = move |system: &Kernel<A>| _ = watch(&watching, system, watchman_on);
@@ -229,13 +229,13 @@ impl Workload for Ipi {
     }
 }
 
-/// Whether the live kernel has a place to swap to.
+/// Returns whether the live kernel has swap.
 fn has_swap() -> bool {
     let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
     swaps.lines().count() > 1
 }
 
-/// The windows of a run: how long in ns, and how many.
+/// Returns the length of a window in ns, and the number of windows.
 fn windows_of(params: &Params) -> (f64, u64) {
     match params.workload {
         Work::Flush => (params.flush_ms * 1e6, 1),

@@ -1,10 +1,9 @@
-//! What a run of the study shows: its metrics, the distributions and sections beside them, and what
-//! a reader must know of them.
+//! The results of the study: metrics, distributions, and the longest sections.
 //!
-//! Sections without preemption cannot be seen on the live kernel without a tracer that costs a part
-//! of every section. `resched_delay` stands in for them there, which is how long a CPU goes on
-//! after it is to run another task: it has only those sections for which a task waited, and only
-//! from then on.
+//! On the live kernel, sections with preemption off can be observed only by a tracer that has a
+//! cost in each section. There, `resched_delay` replaces them: the time for which a CPU continues
+//! after a reschedule request. It covers only sections in which another task was waiting, and only
+//! the part after the request.
 
 use super::{CALLS, Ipi, Plan, WAKEUPS};
 use mmscale_arch::{CallEvent, CpuId, Trace, TraceGroup};
@@ -19,14 +18,14 @@ use mmscale_mm::stack::StackStats;
 use mmscale_sim::{CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited};
 use std::ops::Range;
 
-/// Sections of all CPUs that a record keeps.
+/// Number of sections that a document contains, over all CPUs.
 const KEPT: usize = 8;
-/// Limits by which sections are counted, as their places in [`SECTION_LIMITS_NS`].
+/// Section lengths that are counted, as indices into [`SECTION_LIMITS_NS`].
 const OVER_1MS: usize = 0;
 const OVER_10MS: usize = 1;
 const OVER_50MS: usize = 2;
 const _: () = assert!(matches!(SECTION_LIMITS_NS, [1_000_000, 10_000_000, 50_000_000]));
-/// Functions by which the live kernel has other CPUs forget translations.
+/// Functions by which the live kernel makes other CPUs flush translations.
 const FLUSHES: [&str; 3] = ["flush_tlb_func", "do_flush_tlb_all", "do_kernel_range_flush"];
 
 /// Every metric, in the order in which tables show them.
@@ -197,18 +196,18 @@ fn window_percentile(cpu: &CpuSections, percent: u64) -> u64 {
 fn sections_over(seen: &Seen<'_, Ipi>, limit: usize) -> Measured {
     value(seen.sections()?.iter().map(|cpu| cpu.over[limit]).sum::<u64>())
 }
-/// Whether a function waits for other CPUs to answer, or to be done with a record.
+/// Returns whether a function waits until other CPUs complete a call or release its record.
 fn is_wait(function: &str) -> bool {
     ["csd_lock", "csd_lock_wait"].contains(&function)
 }
-/// Loops within sections that wait for other CPUs to answer a call, and not for the owner of a
-/// lock.
+/// Returns the wait loops with preemption off for completion of calls, excluding waits for a lock
+/// owner.
 fn waits_for_calls<'a>(seen: &Seen<'a, Ipi>) -> Result<impl Iterator<Item = &'a LoopRow>, Missing> {
     let is_call = |step: &&str| is_wait(step) || *step == "smp_call_function_many_cond";
     let all = seen.sections()?.iter().flat_map(|cpu| &cpu.loops);
     Ok(all.filter(move |row| row.path.iter().any(is_call)))
 }
-/// How late watchmen ran, by CPU; [`Missing`] if none noted it.
+/// Returns the wake-up latencies of watchmen, by CPU. [`Missing`] if none was recorded.
 fn wakeups(seen: &Seen<'_, Ipi>) -> Result<Vec<Times>, Missing> {
     let by_cpu = seen.samples(WAKEUPS);
     let any = by_cpu.iter().any(|cpu| cpu.count() > 0);
@@ -220,13 +219,13 @@ fn worst_wakeup(seen: &Seen<'_, Ipi>, of: fn(&Times) -> u64) -> Measured {
 fn csd_waits(seen: &Seen<'_, Ipi>) -> Result<Times, Missing> {
     Ok(Times::of(seen.meters()?.iter().flat_map(|cpu| &cpu.waits_ns).copied().collect()))
 }
-/// What was counted of calls while the windows went by.
+/// Returns the increase of a counter of calls during the windows.
 fn counted(seen: &Seen<'_, Ipi>, of: fn(&CallStats) -> u64) -> Measured {
     let [before, after] = *seen.inside()?;
     value(of(&after.calls).saturating_sub(of(&before.calls)))
 }
-/// What was counted about stacks until the windows began, and until they ended; [`Missing`] where
-/// tasks have no stacks of their own.
+/// Returns the stack counters at the start and at the end of the windows. [`Missing`] if tasks have
+/// no stacks of their own.
 fn stacks(seen: &Seen<'_, Ipi>) -> Result<[StackStats; 2], Missing> {
     let counted = seen.inside()?.map(|counted| counted.stacks);
     if counted[1].given > 0 { Ok(counted) } else { Err(Missing::Nothing) }
@@ -234,7 +233,7 @@ fn stacks(seen: &Seen<'_, Ipi>) -> Result<[StackStats; 2], Missing> {
 fn seconds(seen: &Seen<'_, Ipi>) -> f64 {
     seen.window_ns() as f64 / 1e9
 }
-/// Calls of ops: how many, the sum and the longest in ns.
+/// Returns number, total and maximum (in ns) of the calls of ops.
 fn call_times(seen: &Seen<'_, Ipi>) -> [u64; 3] {
     seen.samples(CALLS).iter().fold([0; 3], |[count, total_ns, max_ns], cpu| {
         [count + cpu.count(), total_ns + cpu.total_ns(), max_ns.max(cpu.max_ns())]
@@ -243,7 +242,7 @@ fn call_times(seen: &Seen<'_, Ipi>) -> [u64; 3] {
 fn told(live: &LiveRun) -> Result<&Watched, Missing> {
     live.seen.as_ref().ok_or(Missing::Source("calls of the live kernel"))
 }
-/// Calls of the run's processes on the live kernel: flushes, or all others.
+/// Returns the cross-CPU calls of the run's processes on the live kernel: flushes, or all others.
 fn calls<'a>(
     seen: &Seen<'a, Ipi>,
     flushes: bool,
@@ -252,7 +251,7 @@ fn calls<'a>(
     let wanted = move |call: &&Call| FLUSHES.contains(&call.function.as_str()) == flushes;
     Ok(told(seen.live()?)?.calls.iter().filter(ours).filter(wanted))
 }
-/// Flushes that reached their function; [`Missing`] if none did.
+/// Returns the number of flushes whose function started. [`Missing`] if none did.
 fn delivered(seen: &Seen<'_, Ipi>) -> Result<u64, Missing> {
     match calls(seen, true)?.map(|call| call.delivery.count).sum() {
         0 => Err(Missing::Nothing),
@@ -264,11 +263,11 @@ fn resched<'a>(seen: &Seen<'a, Ipi>) -> Result<&'a Durations, Missing> {
     if resched.count > 0 { Ok(resched) } else { Err(Missing::Nothing) }
 }
 
-/// What one CPU's tracepoints say of calls, within the time that counts.
+/// The events of one CPU about cross-CPU calls, within the time that counts.
 #[derive(Debug)]
 pub struct CallWaits {
     window_ns: Range<u64>,
-    /// How long calls from this CPU waited for their answers.
+    /// Waits of this CPU for completion of its calls.
     waits_ns: Vec<u64>,
 }
 
@@ -296,7 +295,7 @@ impl Meter<Ipi> for CallWaits {
     }
 }
 
-/// Metrics of each CPU, histograms, and the longest sections.
+/// Adds values of single CPUs, histograms, and the longest sections.
 pub(super) fn details(seen: &Seen<'_, Ipi>, result: &mut SeedResult) {
     let mut add = |name: &str, unit: &str, values: Vec<u64>| {
         let values = values.into_iter().map(|n| n as f64).collect();
@@ -334,7 +333,7 @@ pub(super) fn details(seen: &Seen<'_, Ipi>, result: &mut SeedResult) {
     result.sections = longest(sections, seen.env.seed);
 }
 
-/// The longest sections of all CPUs, longest first.
+/// Returns the longest sections of all CPUs, in descending order.
 fn longest(sections: &[CpuSections], seed: u64) -> Vec<SectionRecord> {
     let mut all: Vec<&Section> = sections.iter().flat_map(|cpu| &cpu.longest).collect();
     all.sort_by_key(|section| (std::cmp::Reverse(section.ns), section.cpu, section.begin_ns));

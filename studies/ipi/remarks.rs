@@ -1,13 +1,13 @@
-//! What a reader of a result must know: how long a run is, and what its machine can show.
+//! Remarks of the report: the length of a run, and what its machine can observe.
 
 use super::{Params, Work};
 use mmscale_document::On;
 use mmscale_harness::TooShort;
 
-/// Windows without which a 99th percentile is the largest value.
+/// Number of windows below which the 99th percentile equals the maximum.
 const NEEDED_WINDOWS: u64 = 100;
 
-/// The metrics for which a run has too few windows.
+/// Returns the metrics for which a run has too few windows.
 pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
     let has_windows = on != On::Linux && params.workload != Work::Flush;
     let few = has_windows && params.windows < NEEDED_WINDOWS;
@@ -20,7 +20,7 @@ pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
     p99.into_iter().collect()
 }
 
-/// How long the run is, and what can be seen on its machine.
+/// Describes the length of the run and what is observed on its machine.
 pub(super) fn remarks(params: &Params, on: On) -> Vec<String> {
     let length = match params.workload {
         Work::Flush => format!(
@@ -33,7 +33,7 @@ pub(super) fn remarks(params: &Params, on: On) -> Vec<String> {
     vec![length, seen_on(on).to_owned()]
 }
 
-/// How long the run is, and what that means for what disturbs it.
+/// Describes the length of the run and its disturbances.
 fn windows_of(params: &Params, on: On) -> String {
     let Params { windows, window_s, .. } = params;
     let length = format!("{windows} windows of {window_s} s");
@@ -54,7 +54,7 @@ fn windows_of(params: &Params, on: On) -> String {
     )
 }
 
-/// What can be seen on a machine, and what cannot.
+/// Describes what is observed on a machine.
 fn seen_on(on: On) -> &'static str {
     match on {
         On::Sim => {

@@ -1,5 +1,5 @@
 //! The programs of the study: a service whose threads are spread over all CPUs and that changes its
-//! memory on a few of them, and a watchman on each CPU, more urgent than everything else.
+//! memory on a few of them, and on each CPU a watchman with the highest priority.
 
 use super::{CALLS, Ipi, Plan, Tally, WAKEUPS, Work};
 use mmscale_harness::{Run, insist};
@@ -9,25 +9,25 @@ use mmscale_system::{
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Pages of a mapping that comes and goes.
+/// Pages of a short-lived mapping.
 const MAPPED_PAGES: u64 = 4;
-/// Pages that a worker keeps, and changes in place.
+/// Pages that a worker keeps and changes in place.
 const KEPT_PAGES: u64 = 16;
-/// Of these, how many an op changes.
+/// Number of kept pages that an op changes.
 const CHANGED_PAGES: u64 = 4;
-/// Pages of each thread of a process that ends.
+/// Pages of each thread of a process that exits.
 const CHILD_PAGES: u64 = 8;
-/// Where threads keep their memory, a stretch for each CPU, as the arenas of an allocator: no two
-/// threads share a page table.
+/// Start of the threads' memory. Each CPU has a separate part, like the arenas of an allocator: no
+/// two threads share a page table.
 const ARENAS: u64 = 1 << 40;
 const ARENA_BYTES: u64 = 64 << 20;
-/// How long a poller computes between two looks at memory.
+/// Time that a poller computes between two accesses to memory.
 const POLL_NS: u64 = 1_000_000;
-/// The priority of the watchmen: above everything else.
+/// The priority of the watchmen: above all other tasks.
 const MOST_URGENT: u8 = 99;
 
-/// Starts the service in a process of its own, and the watchmen by `watch` in another one, unless
-/// all CPUs flush.
+/// Starts the service in one process, and the watchmen by `watch` in another one, unless all CPUs
+/// flush.
 pub(super) fn start<S: System>(
     run: &Run<Ipi>,
     system: &S,
@@ -41,14 +41,14 @@ pub(super) fn start<S: System>(
     [Some(service), watch].into_iter().flatten().flatten().collect()
 }
 
-/// The CPUs that work, of `cpus`: those on which the real measurements were made, as far as there
-/// is a CPU left to poll.
+/// Returns the working CPUs: those of the real measurements, as far as at least as many CPUs remain
+/// for pollers.
 fn workers(cpus: usize) -> Vec<usize> {
     let at_most = (cpus / 2).max(1);
     [0, 3, 8, 11].into_iter().filter(|&cpu| cpu < cpus).take(at_most).collect()
 }
 
-/// The first thread of the service, on its first CPU: starts the others, and then works too.
+/// The first thread of the service, on its first CPU: starts the other threads, then works too.
 fn service<S: System>(run: &Run<Ipi>, system: &S) -> Result<(), Errno> {
     let (workers, all) = (workers(system.cpus()), run.plan.work == Work::Flush);
     let role = |cpu| if all || workers.contains(&cpu) { Role::Work } else { Role::Poll };
@@ -59,13 +59,12 @@ fn service<S: System>(run: &Run<Ipi>, system: &S) -> Result<(), Errno> {
     threads.into_iter().try_for_each(|thread| system.join(thread))
 }
 
-/// A watchman's place, and its right to go before everything else.
+/// Returns the specification of a watchman with the highest priority.
 pub(super) fn watchman_on(cpu: usize) -> ThreadSpec {
     ThreadSpec::on(cpu).real_time(MOST_URGENT)
 }
 
-/// The first thread of the process that watches, which starts a watchman on each CPU, as `spec`
-/// says.
+/// The first thread of the observing process. Starts a watchman on each CPU, according to `spec`.
 pub(super) fn watch<S: System>(
     run: &Run<Ipi>,
     system: &S,
@@ -76,14 +75,14 @@ pub(super) fn watch<S: System>(
     threads.into_iter().try_for_each(|thread| system.join(thread))
 }
 
-/// What a thread does.
+/// The role of a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// Runs ops.
     Work,
     /// Computes.
     Poll,
-    /// Wakes up before everything else.
+    /// Wakes up with the highest priority.
     Watch,
 }
 
@@ -98,7 +97,7 @@ fn spawn<S: System>(
     system.spawn(spec, Box::new(body))
 }
 
-/// A thread, and what it did.
+/// A thread with its counters.
 struct Thread<'a, S> {
     system: &'a S,
     plan: &'a Plan,
@@ -109,7 +108,7 @@ struct Thread<'a, S> {
 }
 
 impl<'a, S: System> Thread<'a, S> {
-    /// Runs a thread as `role` says, and adds what it did to what all threads did.
+    /// Runs a thread in the given role, and adds its counters to those of all threads.
     fn live(run: &'a Run<Ipi>, system: &'a S, cpu: usize, role: Role) -> Result<(), Errno> {
         let (what, samples): (u64, _) = if role == Role::Watch { (2, WAKEUPS) } else { (1, CALLS) };
         let rng = Xoshiro256PlusPlus::seed_from_u64(run.seed ^ what << 56 ^ (cpu as u64) << 32);
@@ -127,7 +126,7 @@ impl<'a, S: System> Thread<'a, S> {
         run.samples[samples].add(cpu, thread.times_ns);
         lived
     }
-    /// Computes, and looks at a page of its own now and then.
+    /// Computes, and accesses a page of its own now and then.
     fn poll(&mut self) -> Result<(), Errno> {
         let (system, until_ns) = (self.system, self.plan.window_ns.end);
         let page = self.keep(1)?;
@@ -138,7 +137,7 @@ impl<'a, S: System> Thread<'a, S> {
         }
         Ok(())
     }
-    /// Sleeps for a random time, and notes how late it runs again.
+    /// Sleeps for random times, and records wake-up latencies.
     fn watch(&mut self) -> Result<(), Errno> {
         loop {
             let gap_ns = self.around(self.plan.wake_gap_ns);
@@ -153,11 +152,11 @@ impl<'a, S: System> Thread<'a, S> {
         }
     }
 
-    /// Anything from half of `mean_ns` to one and a half of it.
+    /// Returns a random time between 0.5 and 1.5 times `mean_ns`.
     fn around(&mut self, mean_ns: u64) -> u64 {
         mean_ns / 2 + self.rng.next_u64() % mean_ns.max(1)
     }
-    /// `pages` pages of this CPU's arena, from page `from` of it on.
+    /// Returns `pages` pages of this CPU's arena, starting with its page `from`.
     fn arena(&self, from: u64, pages: u64) -> MapSpec {
         let at = Addr(ARENAS + self.cpu as u64 * ARENA_BYTES).page(from);
         MapSpec::new(pages * PAGE_BYTES).at(Place::Fixed(at))
@@ -177,11 +176,11 @@ impl<'a, S: System> Thread<'a, S> {
         self.system.sleep_ns(gap_ns / 2)?;
         Ok(self.system.clock_ns() < self.plan.window_ns.end)
     }
-    /// Counts an op that has ended, if it did so in time.
+    /// Counts an op that has just ended, if it ended in time.
     fn op_ended(&mut self) {
         self.tally.ops += u64::from(self.system.clock_ns() <= self.plan.window_ns.end);
     }
-    /// Notes how long a call took, if all of it counts.
+    /// Executes a call and records its duration, if the whole call is within the time that counts.
     fn timed(&mut self, call: impl FnOnce(&S) -> Result<(), Errno>) -> Result<(), Errno> {
         let begin_ns = self.system.clock_ns();
         let result = call(self.system);
@@ -192,7 +191,7 @@ impl<'a, S: System> Thread<'a, S> {
         result
     }
 
-    /// Discards a page and touches it, again and again.
+    /// Discards and touches a page, repeatedly.
     fn flush(&mut self) -> Result<(), Errno> {
         let page = self.keep(1)?;
         self.sleep_until_windows_begin()?;
@@ -206,8 +205,8 @@ impl<'a, S: System> Thread<'a, S> {
         }
         Ok(())
     }
-    /// Has pages reclaimed whose content is in swap already, and reads them again. The first time
-    /// they are written out; after that only translations have to go.
+    /// Has pages reclaimed whose content is already in swap, and reads them again. The first time
+    /// they are written; afterwards only translations have to be removed.
     fn reclaim(&mut self) -> Result<(), Errno> {
         let (system, bytes) = (self.system, KEPT_PAGES * PAGE_BYTES);
         let kept = self.keep(KEPT_PAGES)?;
@@ -226,7 +225,8 @@ impl<'a, S: System> Thread<'a, S> {
         }
         Ok(())
     }
-    /// Makes threads that end immediately, and waits for them: more than a CPU keeps stacks for.
+    /// Creates threads that exit immediately, more than a CPU's stack cache holds, and waits for
+    /// them.
     fn spawn(&mut self) -> Result<(), Errno> {
         self.sleep_until_windows_begin()?;
         while self.comes_to_an_op()? {
@@ -247,7 +247,7 @@ impl<'a, S: System> Thread<'a, S> {
         }
         Ok(())
     }
-    /// Ops in a random order, with half of the time between them asleep.
+    /// Runs ops in random order, sleeping for half of the time between them.
     fn mixed(&mut self) -> Result<(), Errno> {
         let kept = self.keep(KEPT_PAGES)?;
         self.sleep_until_windows_begin()?;
@@ -277,14 +277,14 @@ impl<'a, S: System> Thread<'a, S> {
     fn fill(&self, at: Addr, pages: u64, stamp: u64) -> Result<(), Errno> {
         (0..pages).try_for_each(|page| self.system.write(at.page(page), stamp | page))
     }
-    /// Maps, writes, unmaps.
+    /// Maps, writes and unmaps memory.
     fn come_and_go(&mut self, stamp: u64) -> Result<(), Errno> {
         let at = self.system.mmap(self.arena(2 * KEPT_PAGES, MAPPED_PAGES))?;
         let filled = self.fill(at, MAPPED_PAGES, stamp);
         self.timed(|system| system.munmap(at, MAPPED_PAGES * PAGE_BYTES))?;
         filled
     }
-    /// Takes the right to write to pages away for a while, discards them, or has them reclaimed.
+    /// Write-protects pages temporarily, discards them, or has them reclaimed.
     fn change(&mut self, how: u64, at: Addr, stamp: u64) -> Result<(), Errno> {
         let bytes = CHANGED_PAGES * PAGE_BYTES;
         match how {
@@ -310,12 +310,12 @@ impl<'a, S: System> Thread<'a, S> {
         }
         Ok(())
     }
-    /// A process with a thread on every working CPU, that ends with memory mapped.
+    /// Forks a process with a thread on every working CPU, which exits with memory mapped.
     fn child(&self) -> Result<(), Errno> {
         let mut others = workers(self.system.cpus());
         others.retain(|&other| other != self.cpu);
         let body = move |system: &S| {
-            // It ends, even if it lacks memory.
+            // The child exits even if it lacks memory.
             let _ = child(system, &others);
         };
         let child = self.system.process(ThreadSpec::on(self.cpu), Box::new(body))?;

@@ -1,28 +1,28 @@
-//! `build`: what `make -j` does to memory. On each CPU some parents make one short process after
-//! the other. A process has its parent's pages, as compilers share their text; it faults its own
-//! pages in, computes, and exits. Some processes are moved to another CPU halfway: it is there that
-//! they exit, with pages from two CPUs.
+//! `build`: the memory behaviour of `make -j`. On each CPU, some parents start one short process
+//! after another. A process shares its parent's pages, as compilers share their text. It faults in
+//! its own pages, computes, and exits. Some processes are moved to another CPU halfway and exit
+//! there, with pages from two CPUs.
 
 use super::Tally;
 use super::worker::Worker;
 use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use rand_xoshiro::rand_core::Rng;
 
-/// Pages that a parent and all its children share; every fourth is read.
+/// Pages that a parent shares with all its children; every fourth page is read.
 const IMAGE_PAGES: u64 = 64;
-/// One child in so many moves.
+/// One of this many children moves to another CPU.
 const MOVES: u64 = 4;
 
-/// What processes do.
+/// Sizes of the workload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Build {
-    /// Pages of a process, on the mean: all numbers up to twice that are as likely.
+    /// Mean number of pages of a process, uniformly distributed up to twice the mean.
     pub(super) pages: u64,
-    /// Computing after each page.
+    /// CPU time in user mode after each page, in ns.
     pub(super) user_ns: u64,
 }
 
-/// A process between its two halves.
+/// The state of a process between its two halves.
 #[derive(Clone, Copy)]
 struct Job {
     heap: Addr,
@@ -78,7 +78,7 @@ fn compile<S: System>(
         worker.add(&tally);
         return Ok(());
     };
-    // The last thread to return takes the process down, on its CPU.
+    // The last thread to return tears down the process, on its own CPU.
     let rest = move |system: &S| {
         let _ = half(system, build, &worker, job, 1, &mut tally);
         worker.add(&tally);
@@ -86,7 +86,7 @@ fn compile<S: System>(
     system.spawn(ThreadSpec::on(to), Box::new(rest)).map(|_| ())
 }
 
-/// Half of a child's pages.
+/// Touches half of a child's pages.
 fn half<S: System>(
     system: &S,
     build: Build,

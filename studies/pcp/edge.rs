@@ -1,7 +1,7 @@
-//! `oom-edge`: blocks straight from the frame allocator while nearly no memory is free. Each CPU
-//! fills its part of the memory, frees some, and then goes back and forth between that and no free
-//! page at all. It asks for single pages, for objects of up to 256 pages, and for blocks of order 3
-//! and of order 9.
+//! `oom-edge`: blocks straight from the frame allocator while nearly all memory is allocated. Each
+//! CPU fills its part of the memory, frees some of it, and then alternates between that level and
+//! no free page at all. It requests single pages, objects of up to 256 pages, and blocks of order 3
+//! and 9.
 
 use super::Tally;
 use super::worker::{Worker, wait};
@@ -14,25 +14,25 @@ use rand_xoshiro::rand_core::Rng;
 
 const ORDER_3: Order = Order::new(3).unwrap();
 
-/// Sizes of objects that are made of single pages: 2^0 to 2^8.
+/// Number of sizes of objects that consist of single pages: 2^0 to 2^8.
 const SIZES: u64 = 9;
-/// From nothing free to nothing free.
+/// Period between two times without free memory.
 const PERIOD_NS: u64 = 1_000_000;
-/// How long a program computes that got no page, before it frees something.
+/// Time that a program computes after a failed allocation, before it frees memory.
 const BACKOFF_NS: u64 = 2_000;
 
-/// What programs do.
+/// Sizes of the workload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
-    /// Pages for each CPU: all that there are, when it has filled them.
+    /// Pages per CPU, all of which are allocated after the fill phase.
     pub(super) share_pages: u64,
-    /// How many of them are free at most, from then on.
+    /// Maximum number of them that are free after the fill phase.
     pub(super) free_pages: u64,
-    /// Computing after each page.
+    /// CPU time in user mode after each page, in ns.
     pub(super) user_ns: u64,
 }
 
-/// How often blocks of one order were asked for, and given, in the window.
+/// Requested and allocated blocks of one order, in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Tries {
     pub(super) asked: u64,
@@ -40,28 +40,28 @@ pub(super) struct Tries {
 }
 
 impl Tries {
-    /// How many requests got none.
+    /// Returns the number of failed requests.
     pub(super) fn refused(self) -> u64 {
         self.asked - self.given
     }
 }
 
-/// What happened at the edge.
+/// Counters of the workload.
 #[derive(Debug, Default)]
 pub(super) struct EdgeTally {
     pub(super) page: Tries,
     pub(super) order_3: Tries,
     pub(super) order_9: Tries,
-    /// When pages were taken or freed, and how many more were taken then: at the latest from
-    /// when they were asked for, and at the earliest until `free_pages` had returned.
+    /// Changes of the number of allocated pages: time and difference. An allocation counts from the
+    /// request, and a free counts after `free_pages` has returned.
     pub(super) taken: Vec<(u64, i64)>,
-    /// From when until when requests for single pages lasted that got none, in the window.
+    /// Start and end of failed requests for single pages, in the window.
     pub(super) failed: Vec<(u64, u64)>,
     user_ns: u64,
 }
 
 impl EdgeTally {
-    /// Requests of all orders that got no block, in the window.
+    /// Returns the number of failed requests of all orders, in the window.
     pub(super) fn refused(&self) -> u64 {
         [self.page, self.order_3, self.order_9].map(Tries::refused).iter().sum()
     }
@@ -79,13 +79,14 @@ impl EdgeTally {
         self.failed.extend(other.failed);
     }
 
-    /// Of the failures to get one page, those during all of which more than `mark` pages were free
-    /// somewhere. `all_pages` were free before a program took one.
+    /// Returns the number of failed requests for a page during which more than `mark` pages were
+    /// always free somewhere. `all_pages` were free before the first request.
     ///
-    /// Free here is what was certainly free: no program asked for it, and it was freed completely.
+    /// Only pages that were certainly free count: no program requested them, and their last free
+    /// had completed.
     pub(super) fn failures_with_free_pages(&self, all_pages: u64, mark: u64) -> u64 {
         let mut taken = self.taken.clone();
-        // What happens at one time counts in the order that leaves least.
+        // Changes at the same time are ordered so that the number of free pages is minimal.
         taken.sort_by_key(|&(at_ns, pages)| (at_ns, -pages));
         let mut free = all_pages as i64;
         let levels: Vec<(u64, i64)> = taken
@@ -98,7 +99,7 @@ impl EdgeTally {
         let in_vain = |&&(from_ns, to_ns): &&(u64, u64)| {
             let first = levels.partition_point(|&(at_ns, _)| at_ns < from_ns).saturating_sub(1);
             let during = levels[first..].iter().take_while(|(at_ns, _)| *at_ns <= to_ns);
-            // The page that was asked for counts as taken meanwhile.
+            // The requested page counts as allocated during the request.
             let least = during.map(|(_, free)| free + 1).min().unwrap_or(0);
             least > mark as i64
         };
@@ -118,7 +119,7 @@ impl Object {
     }
 }
 
-/// A program and what it has.
+/// A program and its blocks.
 struct Holder<'a, A: Machine> {
     frames: &'a FrameAllocator<A>,
     worker: &'a Worker,
@@ -129,7 +130,7 @@ struct Holder<'a, A: Machine> {
     tally: EdgeTally,
 }
 
-/// A program.
+/// The program.
 pub(super) fn program<A: Machine, S: System>(
     system: &S,
     frames: &FrameAllocator<A>,
@@ -145,7 +146,7 @@ pub(super) fn program<A: Machine, S: System>(
         pages: 0,
         tally: EdgeTally::default(),
     };
-    // The end of the run may come at any wait: then there is no time left.
+    // The run may end during any wait; then no time is left.
     let _ = worker.begin(system);
     holder.fill();
     let _ = wait(system, worker.at().warm_ns);
@@ -181,7 +182,7 @@ impl<A: Machine> Holder<'_, A> {
         }
         self.tally.taken = vec![(0, self.pages as i64)];
     }
-    /// How many pages it wants at a time: up and down between its share and what it has filled.
+    /// Returns how many pages to hold: alternates between its share and its fill level.
     fn wanted(&self, now_ns: u64) -> u64 {
         let phase = now_ns % PERIOD_NS;
         let free = phase.abs_diff(PERIOD_NS / 2) * 2 * self.edge.free_pages / PERIOD_NS;
@@ -204,7 +205,7 @@ impl<A: Machine> Holder<'_, A> {
             self.keep(Object { blocks: vec![block], order });
             return;
         } else if order == Order::PAGEBLOCK {
-            // A program that got no huge page takes small ones.
+            // A program that gets no huge page would allocate small ones.
             return;
         }
         self.compute(BACKOFF_NS);
@@ -216,7 +217,7 @@ impl<A: Machine> Holder<'_, A> {
         }
         A::user(ns);
     }
-    /// As many of `count` single pages as there are.
+    /// Allocates up to `count` single pages, as many as are available.
     fn object(&mut self, count: usize) -> Object {
         let blocks = (0..count).map_while(|_| self.block(Order::ZERO)).collect();
         Object { blocks, order: Order::ZERO }
@@ -255,7 +256,7 @@ impl<A: Machine> Holder<'_, A> {
             self.objects.push(object);
         }
     }
-    /// Gives any one object back.
+    /// Frees a random object.
     fn release(&mut self) {
         if self.objects.is_empty() {
             return;
@@ -282,14 +283,14 @@ mod tests {
 
     #[test]
     fn a_failure_counts_if_more_than_the_mark_was_free_all_the_time() {
-        // 89 taken and the one that is asked for: 11 are free.
+        // 89 are allocated and one is requested: 11 are free.
         assert_eq!(failures(&[(0, 89), (20, 1), (30, -1)], &[(20, 30)]), 1);
         assert_eq!(failures(&[(0, 90), (20, 1), (30, -1)], &[(20, 30)]), 0);
-        // Another takes pages meanwhile, and gives them back.
+        // Another program allocates and frees pages meanwhile.
         let busy = [(0, 50), (20, 1), (22, 40), (25, -40), (30, -1)];
         assert_eq!(failures(&busy, &[(20, 30)]), 0);
         assert_eq!(failures(&busy, &[(26, 30)]), 1);
-        // What comes back at the end of the call came too late.
+        // Pages that are freed at the end of the request are too late.
         assert_eq!(failures(&[(0, 95), (20, 1), (30, -60), (30, -1)], &[(20, 30)]), 0);
     }
 }

@@ -1,6 +1,6 @@
-//! `exit`: big processes that all end at the same time. Each has threads on several CPUs, which
-//! touch its pages; one of them takes it down: it frees what all of them were given, and allocates
-//! nothing.
+//! `exit`: large processes that all exit at the same time. Each has threads on several CPUs, which
+//! touch its pages; one thread tears the process down. It frees the pages that all threads
+//! allocated, and allocates nothing.
 
 use super::Tally;
 use super::purger::{Make, Source};
@@ -8,17 +8,17 @@ use super::worker::{Worker, wait};
 use mmscale_system::{Errno, System, ThreadSpec};
 use std::sync::Arc;
 
-/// Threads of a process, each on a CPU of its own.
+/// Threads of a process, each on its own CPU.
 pub(super) const THREADS: usize = 4;
 
-/// What a thread touches.
+/// Sizes of the workload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exit {
     pub(super) pages: u64,
 }
 
-/// A process on `cpus` CPUs from the worker's on. Its first thread returns last; mapped memory goes
-/// with it, and other memory just before.
+/// A process on `cpus` CPUs, starting with the worker's CPU. Its first thread returns last. Mapped
+/// memory is freed by the exit, other memory just before.
 pub(super) fn process<S: System>(
     system: &S,
     exit: &Exit,
@@ -47,7 +47,7 @@ pub(super) fn process<S: System>(
 /// How the memory of a process is freed at its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum GiveBack {
-    /// By the system.
+    /// By the system, at exit.
     Exit,
     /// By the process.
     Itself,

@@ -1,5 +1,5 @@
-//! The first program of a run: takes the memory that the workload is not to have, starts the
-//! workload's programs, and counts free memory when they have stopped.
+//! The first program of a run: allocates the memory that the workload must not have, starts the
+//! workload's programs, and counts free memory after they have stopped.
 
 use super::exit::{self, GiveBack};
 use super::frames::frames;
@@ -25,14 +25,14 @@ struct Started {
 pub(super) fn run<S: System>(run: &Run<Pcp>, system: &S) {
     let mut started = Started::default();
     let ways = Ways { make: purger::mapped, give_back: GiveBack::Exit, turn: no_turn };
-    // Those that could be started are waited for.
+    // Wait only for those that could be started.
     let _ = start_processes(run, system, &mut started, ways);
     for process in started.processes {
         let _ = system.wait(process);
     }
 }
 
-/// Runs the workload where the memory manager is this program's.
+/// Runs the workload on a machine with this program's memory manager.
 pub(super) fn run_inside<A: Machine>(run: &Run<Pcp>, kernel: &Kernel<A>) {
     let frames = kernel.mm().frames();
     let kept = keep(frames, run.plan.room_pages);
@@ -56,7 +56,7 @@ pub(super) fn run_inside<A: Machine>(run: &Run<Pcp>, kernel: &Kernel<A>) {
     kept.into_iter().for_each(|block| frames.free_pages(block, Order::MAX));
 }
 
-/// Takes the largest blocks until about `room_pages` are free.
+/// Allocates the largest blocks until about `room_pages` are free.
 fn keep<A: Machine>(frames: &FrameAllocator<A>, room_pages: Option<u64>) -> Vec<Pfn> {
     let Some(room_pages) = room_pages else { return Vec::new() };
     let surplus = frames.census().free_pages().saturating_sub(room_pages);
@@ -96,7 +96,7 @@ fn start_edge<A: Machine>(
     })
 }
 
-/// Starts the thread that takes memory offline, on the last CPU, if there is to be one.
+/// Starts the thread that takes memory offline, if requested, on the last CPU.
 fn start_offline<A: Machine>(
     run: &Run<Pcp>,
     kernel: &Kernel<A>,
@@ -111,7 +111,8 @@ fn start_offline<A: Machine>(
     Ok(())
 }
 
-/// Where pages come from, how they are freed, and how programs see each other's actions in order.
+/// Where pages come from, how they are freed, and how programs observe each other's actions in
+/// order.
 struct Ways<S> {
     make: Make<S>,
     give_back: GiveBack,
@@ -120,7 +121,7 @@ struct Ways<S> {
 
 type Start<S> = Box<dyn FnOnce(&S, &Worker) -> Result<(), Errno> + Send>;
 
-/// Starts the workloads that are programs of any system.
+/// Starts the workloads that run on any system.
 fn start_processes<S: System>(
     run: &Run<Pcp>,
     system: &S,
@@ -134,7 +135,7 @@ fn start_processes<S: System>(
         let body = move |system: &S| _ = body(system, &worker);
         match system.process(ThreadSpec::on(number % cpus), Box::new(body)) {
             Ok(process) => started.processes.push(process),
-            // Injected, or out of memory: one program less.
+            // Injected failure, or out of memory: one program less.
             Err(Errno::Nomem) => {}
             Err(other) => return Err(other),
         }
@@ -160,15 +161,15 @@ fn start_processes<S: System>(
         Load::Mixed(plan) => (0..cpus).try_for_each(|cpu| {
             process(cpu, Box::new(move |system, worker| mixed::process(system, &plan, worker)))
         }),
-        // Blocks straight from the frame allocator: only the memory manager has it.
+        // Blocks straight from the frame allocator are available only inside the memory manager.
         Load::Edge(_) => Err(Errno::Inval),
     }
 }
 
-/// An operation on shared state, which comes in its order.
+/// Takes a turn: orders the following accesses after earlier actions of other CPUs.
 fn turn<A: Machine>() {
     let _ = A::need_resched();
 }
 
-/// CPUs of a real machine see each other's stores in order by themselves.
+/// CPUs of a real machine observe each other's stores in order without help.
 fn no_turn() {}

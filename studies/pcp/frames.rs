@@ -1,5 +1,5 @@
-//! Frames straight from the allocator, in place of mapped memory: what is left of a workload when
-//! faults, page tables and lists are taken away.
+//! Frames straight from the allocator, as a substitute for mapped memory: the workload without
+//! faults, page tables and LRU lists.
 
 use super::Tally;
 use super::purger::Source;
@@ -10,13 +10,13 @@ use mmscale_kernel::Kernel;
 use mmscale_system::Errno;
 use std::sync::Mutex;
 
-/// Frames by chunk. A chunk is handed from one thread to another and used by one at a time: the
-/// host's lock is never waited for.
+/// Frames by chunk. A chunk is passed between threads and used by one at a time, so the host's lock
+/// is never contended.
 struct Frames {
     chunks: Vec<Mutex<Vec<Pfn>>>,
 }
 
-/// Makes a source of frames.
+/// Creates a source of frames.
 pub(super) fn frames<A: Machine>(
     _: &Kernel<A>,
     chunks: u64,
@@ -27,7 +27,7 @@ pub(super) fn frames<A: Machine>(
 }
 
 impl Frames {
-    /// The frames of a chunk, taken out: the host's lock is not held while the machine goes on.
+    /// Takes the frames of a chunk. The host's lock is not held while the machine runs.
     fn take(&self, chunk: u64) -> Vec<Pfn> {
         std::mem::take(&mut *self.chunks[chunk as usize].lock().expect("no panic while it is held"))
     }

@@ -1,4 +1,4 @@
-//! What one CPU's tracepoints say about pages, their clearing, and what page caches hold.
+//! The events of one CPU about pages, their clearing, and page caches.
 
 use super::{Pcp, Plan};
 use mmscale_arch::{CpuId, Order, PageEvent, PcpEvent, Pfn, Trace, TraceGroup};
@@ -7,11 +7,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-/// Which CPU was given each frame last: its number plus 1, or 0.
+/// The CPU that allocated each frame last: its number plus 1, or 0.
 ///
-/// Meters of all CPUs share it, and its values are nevertheless those of virtual time: a frame that
-/// goes from one CPU to another goes by a lock or an atomic, and so one after the other on the
-/// host, too.
+/// Meters of all CPUs share this. The values are nevertheless those of virtual time: a frame passes
+/// between CPUs by a lock or an atomic, and thus in order on the host, too.
 #[derive(Clone, Debug)]
 pub(super) struct Owners(Arc<[AtomicU16]>);
 
@@ -24,24 +23,24 @@ impl Owners {
     }
 }
 
-/// One CPU's view of a run.
+/// Counters of one CPU.
 #[derive(Debug)]
 pub struct PageMeter {
     cpu: u16,
     window_ns: Range<u64>,
     owners: Owners,
-    /// Pages that this CPU was given in the window.
+    /// Pages that this CPU allocated in the window.
     pub(super) allocated: u64,
     /// Pages that this CPU freed in the window.
     pub(super) freed: u64,
-    /// Pages that this CPU freed in the window and another CPU had been given.
+    /// Pages that this CPU freed in the window and that another CPU had allocated.
     pub(super) freed_elsewhere: u64,
-    /// Pages that this CPU was given at any time, without those of the largest blocks, which no
-    /// program uses.
+    /// Pages that this CPU allocated, within or outside the window, except for blocks of the
+    /// largest order, which no program uses.
     pub(super) all_pages: u64,
-    /// When the first page of the window was given or came back, and the last.
+    /// Times of the first and the last allocation or free in the window.
     pub(super) busy_ns: Option<(u64, u64)>,
-    /// Time of clearing in the window.
+    /// Time spent clearing pages in the window.
     pub(super) clear_ns: u64,
     /// Pages in page caches.
     pub(super) cached: Level,
@@ -111,7 +110,7 @@ impl Meter<Pcp> for PageMeter {
             _ => {}
         }
     }
-    /// What page caches hold stays as it is until the end.
+    /// Extends the level of cached pages, which no longer changes, to the end of the run.
     fn close(meters: &mut [Self], end_ns: u64) {
         meters.iter_mut().for_each(|meter| meter.cached.pass(end_ns));
     }

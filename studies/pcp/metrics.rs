@@ -1,5 +1,5 @@
-//! The metrics of the study. A page of the window is one that was allocated in it, or one that was
-//! freed in it, whichever are more.
+//! Metrics of the study. The number of pages of a window is that of allocated or of freed pages,
+//! whichever is larger.
 
 use super::edge::Tries;
 use super::meter::PageMeter;
@@ -12,37 +12,37 @@ use mmscale_frames::page_alloc::Census;
 use mmscale_harness::{Level, Measured, Metric, Missing, Seen, Waits, metric, value};
 use std::sync::MutexGuard;
 
-/// Pages of the window.
+/// Returns the number of pages of the window.
 pub(super) fn pages(seen: &Seen<'_, Pcp>) -> Result<f64, Missing> {
     Ok(seen.sum(|cpu| cpu.allocated)?.max(seen.sum(|cpu| cpu.freed)?))
 }
-/// Pages that programs touched on the live kernel.
+/// Returns the number of pages that programs touched on the live kernel.
 fn touched(seen: &Seen<'_, Pcp>) -> f64 {
     seen.tally.pages as f64
 }
-/// Pages while locks were counted.
+/// Returns the number of pages during which locks were counted.
 fn lock_pages(seen: &Seen<'_, Pcp>) -> Result<f64, Missing> {
     if seen.on() == On::Sim { pages(seen) } else { seen.sum(|cpu| cpu.all_pages) }
 }
-/// Time from the first page of the window to the last.
+/// Returns the time from the first to the last page event of the window.
 fn span_ns(meters: &[PageMeter]) -> f64 {
     let busy = || meters.iter().filter_map(|cpu| cpu.busy_ns);
     let first_ns = busy().map(|(first_ns, _)| first_ns).min().unwrap_or(0);
     let last_ns = busy().map(|(_, last_ns)| last_ns).max().unwrap_or(0);
     (last_ns - first_ns).max(1) as f64
 }
-/// A figure of all zone locks.
+/// Returns the sum of a value over all zone locks.
 fn zone_locks(seen: &Seen<'_, Pcp>, of: fn(&LockRow) -> u64) -> Result<f64, Missing> {
     Ok(seen.held_locks()?.rows("zone", &[]).map(of).sum::<u64>() as f64)
 }
 fn zone_waits(seen: &Seen<'_, Pcp>) -> Result<Waits, Missing> {
     Ok(seen.locks()?.waits("zone", &[]))
 }
-/// Free memory at the end.
+/// Returns the free memory after programs have stopped.
 fn census(seen: &Seen<'_, Pcp>) -> Result<Census, Missing> {
     seen.inside()?.after.ok_or(Missing::Nothing)
 }
-/// What happened at the edge of memory.
+/// Returns the results of `oom-edge`. Missing for other workloads.
 fn edge<'a>(seen: &Seen<'a, Pcp>) -> Result<MutexGuard<'a, Memory>, Missing> {
     if matches!(seen.plan.load, Load::Edge(_)) { seen.inside() } else { Err(Missing::Nothing) }
 }
@@ -50,12 +50,12 @@ fn success_share(tries: Tries) -> Measured {
     value(tries.given as f64 / tries.asked as f64)
 }
 
-/// What came of taking memory offline; [`Missing`] if that was not tried.
+/// Returns the results of taking memory offline. [`Missing`] if it was not attempted.
 fn offline(seen: &Seen<'_, Pcp>) -> Result<OfflineTally, Missing> {
     let tally = seen.inside()?.offline;
     if tally.tried > 0 { Ok(tally) } else { Err(Missing::Nothing) }
 }
-/// Of those attempts that took a range offline.
+/// Returns the results of successful attempts. [`Missing`] if there was none.
 fn went_offline(seen: &Seen<'_, Pcp>) -> Result<OfflineTally, Missing> {
     let tally = offline(seen)?;
     if tally.done > 0 { Ok(tally) } else { Err(Missing::Nothing) }
@@ -83,7 +83,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
     }),
     metric("pages_per_s", "1/s", "pages allocated, or freed where that is more", |seen| {
         match seen.live() {
-            // `exit` touches its pages once, before the time that counts.
+            // `exit` touches its pages once, before the window.
             Ok(_) if matches!(seen.plan.load, Load::Exit(_)) => Err(Missing::Nothing),
             Ok(_) => {
                 let active_ns = seen.plan.at.until_ns - seen.plan.at.begin_ns;

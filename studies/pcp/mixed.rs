@@ -1,7 +1,7 @@
-//! `mixed`: short-lived memory among long-lived pages. A process, one on each CPU, again and again
-//! touches a stretch of memory and unmaps it; between its pages it reads a page of a file now and
-//! then, in place of one that it has read before. At the end only the long-lived pages stay: in how
-//! many pageblocks they are is what matters.
+//! `mixed`: short-lived memory among long-lived pages. One process per CPU repeatedly touches and
+//! unmaps a range of memory. In between it sometimes reads a page of a file, in place of a page
+//! that it read earlier. At the end only the long-lived pages remain. The number of pageblocks that
+//! they occupy is the result.
 
 use super::Tally;
 use super::worker::{Worker, wait};
@@ -9,15 +9,16 @@ use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 
-/// While files are first read, every other page is one of theirs; then one in so many.
+/// Every other page belongs to a file until all files are read for the first time; afterwards one
+/// of this many.
 const FILE_EVERY: u64 = 8;
 
-/// What a process has.
+/// Sizes of the workload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mixed {
     /// Pages of files.
     pub(super) long_pages: u64,
-    /// Pages of a stretch, at most.
+    /// Maximum number of pages of a range.
     pub(super) short_pages: u64,
 }
 
@@ -27,7 +28,7 @@ struct Files {
     read: u64,
 }
 
-/// A process.
+/// The process of a CPU.
 pub(super) fn process<S: System>(system: &S, mixed: &Mixed, worker: &Worker) -> Result<(), Errno> {
     let (mut rng, mut tally) = (worker.rng(), Tally::default());
     let at = system.mmap(MapSpec::new(mixed.long_pages * PAGE_BYTES))?;
@@ -79,7 +80,8 @@ impl Files {
     fn is_full(&self) -> bool {
         self.read >= self.pages
     }
-    /// Reads another page: into the next place while there are any, then in place of any other.
+    /// Reads another page: into the next free slot while there is one, otherwise in place of a
+    /// random one.
     fn next<S: System>(
         &mut self,
         system: &S,

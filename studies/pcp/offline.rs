@@ -1,9 +1,9 @@
-//! A range of memory goes offline and comes back, again and again, next to the workload's programs:
-//! what a hypervisor asks of a guest that is to have less memory (`virtio-mem`).
+//! Repeatedly takes a range of memory offline and online, concurrently with the workload's
+//! programs, as a hypervisor does to shrink a guest (`virtio-mem`).
 //!
-//! All pageblocks of the range are isolated, and then taken offline. Pages are not migrated: if one
-//! page of the range is in use the whole range stays, as `alloc_contig_range` leaves it with EBUSY.
-//! The next range is another one, chosen at random.
+//! All pageblocks of the range are isolated, then taken offline. Pages are not migrated: if a page
+//! of the range is in use, the whole range stays online, as in `alloc_contig_range` with EBUSY. The
+//! next attempt uses another random range.
 
 use super::worker::{Worker, wait};
 use super::{Memory, Tally};
@@ -15,12 +15,13 @@ use mmscale_system::{Errno, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 
-/// How long a range is offline. The thread computes meanwhile: a sleep is as long as a jiffy.
+/// Time for which a range stays offline. The thread computes meanwhile, because a sleep takes at
+/// least a jiffy.
 const STAY_NS: u64 = 20_000;
-/// From the end of one attempt to the next one.
+/// Time between the end of an attempt and the next one.
 const PAUSE_NS: u64 = 20_000;
 
-/// What is taken offline.
+/// Size of the ranges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offline {
     /// Pageblocks of a range.
@@ -29,22 +30,23 @@ pub(super) struct Offline {
     pub(super) of_blocks: u64,
 }
 
-/// What came of it in the window.
+/// Counters of attempts in the window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OfflineTally {
     pub(super) tried: u64,
     pub(super) done: u64,
-    /// From the first block's isolation to the last one's end, for ranges that went offline.
+    /// Total time from the isolation of the first block to that of the last, of successful
+    /// attempts.
     pub(super) total_ns: u64,
     pub(super) max_ns: u64,
-    /// Pages in use in ranges that stayed.
+    /// Used pages in ranges that stayed online.
     pub(super) busy_pages: u64,
 }
 
-/// The thread that does so until the window ends.
+/// The thread that takes memory offline until the window ends.
 pub(super) fn program<A: Machine>(system: &Kernel<A>, plan: Offline, worker: &Worker) {
     let mut tally = OfflineTally::default();
-    // It ends with the run, whatever that brings.
+    // The end of the run ends the thread.
     let _ = go(system, plan, worker, &mut tally);
     worker.run.inside(|memory: &mut Memory| memory.offline = tally);
 }
@@ -67,7 +69,7 @@ fn go<A: Machine>(
             tally.count(&busy, end_ns - begin_ns);
         }
         if busy == Ok(0) {
-            // Even if the run ends meanwhile the range has to come back.
+            // The range must come back online even if the run ends meanwhile.
             let stayed = computed.compute(system, at, STAY_NS);
             range.iter().for_each(|&block| put(frames.online_pageblock(block)));
             stayed?;
@@ -79,7 +81,7 @@ fn go<A: Machine>(
 }
 
 impl Offline {
-    /// The pageblocks of a range that begins at a multiple of its size.
+    /// Returns the pageblocks of a random range that is aligned to its size.
     fn choose(&self, rng: &mut Xoshiro256PlusPlus) -> Vec<Pfn> {
         let ranges = (self.of_blocks / self.blocks).max(1);
         let first = rng.next_u64() % ranges * self.blocks;
@@ -101,13 +103,13 @@ impl OfflineTally {
                 self.tried += 1;
                 self.busy_pages += pages;
             }
-            // Not all of the range is memory: it was no attempt.
+            // Part of the range is not memory: this does not count as an attempt.
             Err(_) => {}
         }
     }
 }
 
-/// Takes a range offline. Returns its pages that are in use; unless it is 0 the range is as it was.
+/// Takes a range offline. Returns the number of used pages; if it is not 0, the range stays online.
 fn take<A: Machine>(frames: &FrameAllocator<A>, range: &[Pfn]) -> Result<u64, IsolateError> {
     frames.isolate_pageblocks(range)?;
     let (mut gone, mut stayed, mut busy) = (Vec::new(), Vec::new(), 0);
@@ -116,7 +118,7 @@ fn take<A: Machine>(frames: &FrameAllocator<A>, range: &[Pfn]) -> Result<u64, Is
             Ok(()) => gone.push(block),
             Err(why) => {
                 stayed.push(block);
-                // A block of which the last page was freed just now is in the way, too.
+                // A block whose last page was freed only now prevents success, too.
                 busy +=
                     if let IsolateError::Busy(pages) = why { u64::from(pages).max(1) } else { 1 };
             }
@@ -129,7 +131,7 @@ fn take<A: Machine>(frames: &FrameAllocator<A>, range: &[Pfn]) -> Result<u64, Is
     Ok(busy)
 }
 
-/// A block comes back: no other task isolates any.
+/// Checks that a block could be brought online, which cannot fail without concurrent isolation.
 fn put(result: Result<(), IsolateError>) {
     result.unwrap_or_else(|why| panic!("a pageblock does not come back: {why}"));
 }

@@ -1,17 +1,18 @@
-//! The study `pcp`: page caches, the buddy allocator and zone->lock.
+//! The study `pcp`: per-CPU page caches, the buddy allocator and zone->lock.
 //!
-//! One seed of one arm is one run of one workload: programs on all CPUs, a window in which what
-//! they do counts, and a census of free memory when they have stopped, before caches are drained.
+//! One seed of one arm is one run of one workload: programs on all CPUs, a window in which events
+//! are counted, and a census of free memory after the programs have stopped, before caches are
+//! drained.
 //!
-//! | workload | what it does |
+//! | workload | description |
 //! |---|---|
 //! | `build` | short processes that share pages with their parent, fault, compute and exit |
 //! | `purger` | threads that touch memory, and a few that free it for them |
-//! | `exit` | big processes that all end at the same time |
-//! | `mixed` | short-lived memory that comes and goes among long-lived pages |
-//! | `oom-edge` | blocks of several orders where nearly no memory is free |
+//! | `exit` | large processes that all exit at the same time |
+//! | `mixed` | short-lived memory among long-lived pages |
+//! | `oom-edge` | blocks of several orders while nearly all memory is allocated |
 //!
-//! With `offline_mib` a range of memory goes offline and comes back next to any of them.
+//! With `offline_mib`, a range of memory is also repeatedly taken offline and online.
 
 mod build;
 mod edge;
@@ -43,12 +44,12 @@ use mmscale_system::System;
 use offline::OfflineTally;
 use plan::Plan;
 
-/// The study.
+/// The workload of the study.
 #[derive(Clone, Debug)]
 pub struct Pcp;
 
 params! {
-    /// Its parameters.
+    /// The parameters of the study.
     pub struct Params {
         workload: each(Kind), "what programs do";
         memory_gib: count(Unit::One, 32, [1, 4096]), "memory of the machine (sim)", sim;
@@ -100,38 +101,38 @@ names! {
     pub enum Groups { Cpu = "cpu", Root = "root" }
 }
 names! {
-    /// Where `purger` and `exit` get their pages: from address spaces, or from the frame allocator.
+    /// The allocation path of `purger` and `exit`: address spaces, or the frame allocator.
     pub enum Through { System = "system", Frames = "frames" }
 }
 
 tally! {
-    /// What programs did.
+    /// Counters of the programs.
     pub struct Tally {
-        /// Computing that began in the window.
+        /// CPU time in user mode that started in the window, in ns.
         user_ns,
-        /// Pages that did not hold what their program had written.
+        /// Pages that did not contain the value that their program had written.
         damaged,
-        /// Calls that had no memory.
+        /// Calls that failed for lack of memory.
         failures,
-        /// Pages that were touched first, at any time.
+        /// Pages that were touched for the first time, within or outside the window.
         pages,
     }
 }
 
-/// What only this program's memory manager shows.
+/// Results that are available only inside this program's memory manager.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Free memory before programs begin and after they have stopped, if it was counted.
+    /// Free memory before programs start and after they have stopped, if it was counted.
     before: Option<Census>,
     after: Option<Census>,
-    /// The min watermarks of all zones, in pages.
+    /// The sum of the min watermarks of all zones, in pages.
     min_mark: u64,
     edge: EdgeTally,
     offline: OfflineTally,
 }
 
-/// How often `oom-edge` must have run out of memory, which it does once in some 1 ms, for the
-/// shares of requests that fail.
+/// Minimum window of `oom-edge` for the shares of failed requests. It runs out of memory about once
+/// per ms.
 const NEEDED_EDGE_MS: f64 = 2.0;
 
 impl Workload for Pcp {

@@ -1,4 +1,4 @@
-//! What a run does and when, from its parameters and its machine.
+//! The schedule of a run, from its parameters and its machine.
 
 use super::build::Build;
 use super::edge::Edge;
@@ -12,7 +12,7 @@ use mmscale_arch::{Order, PAGE_SHIFT};
 use mmscale_document::On;
 use mmscale_harness::{Env, Named, SETTLE_NS, making_ns};
 
-/// A workload and its sizes.
+/// A workload with its sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Load {
     Build(Build),
@@ -22,52 +22,54 @@ pub(super) enum Load {
     Edge(Edge),
 }
 
-/// What a run does.
+/// The schedule of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub(super) load: Load,
     pub(super) through: Through,
     pub(super) at: Timetable,
-    /// What goes offline and comes back meanwhile.
+    /// The ranges that are taken offline.
     pub(super) offline: Option<Offline>,
-    /// Pages that are free when programs begin; `None`: all that there are.
+    /// Pages that are free when programs start; `None`: all pages.
     pub(super) room_pages: Option<u64>,
-    /// Pages that all programs have at most.
+    /// Maximum number of pages that all programs use.
     pub(super) wants_pages: u64,
 }
 
-/// Parents of `build` on each CPU: while one waits for a child that was moved, the other goes on.
+/// Parents of `build` per CPU: while one waits for a child that was moved, the other continues.
 pub(super) const MAKES_PER_CPU: usize = 2;
 
-/// Until the first program of a simulated machine runs.
+/// Time until the first program of a simulated machine runs.
 const SETTLE_SIM_NS: u64 = 2_000_000;
-/// Until processes that wait for the window have begun to end.
+/// Time until processes that wait for the window have started to exit.
 const ENDING_NS: u64 = 2_000_000;
-/// Taking one of the largest blocks.
+/// Time to allocate a block of the largest order.
 const KEEPING_NS: u64 = 3_000;
-/// A page that is touched and goes again, with the waits of a busy machine.
+/// Time to touch and free a page, including waits on a busy machine.
 const PAGE_NS: u64 = 6_000;
-/// A page that goes with its process, if no two CPUs can free at the same time.
+/// Time to free a page at exit, if no two CPUs can free concurrently.
 const ZAP_NS: u64 = 500;
-/// A frame straight from the allocator, and for how long no other CPU can have one.
+/// Time to allocate a frame straight from the allocator, and the part of it during which no other
+/// CPU can allocate one.
 const FRAME_NS: u64 = 600;
 const FRAME_HOLD_NS: u64 = 1_000;
-/// What may be under way when time is up.
+/// Time to finish operations that are in progress at the end of the window.
 const STOPPING_NS: u64 = 20_000_000;
-/// At the edge, programs have so many 1/1024 of the memory among them; the rest is taken.
+/// Memory available to programs of `oom-edge`, in 1/1024; the rest is allocated in advance.
 const EDGE_1024: u64 = 10;
-/// More free pages than programs want, in 1/1024 of all: for watermarks, tables and page caches.
+/// Free pages in addition to those of programs, in 1/1024 of all: for watermarks, tables and page
+/// caches.
 const SPARE_1024: u64 = 8;
 
-/// A workload on a machine, before it is known when.
+/// A workload on a machine, without times.
 struct Sized {
     load: Load,
-    /// Pages that all programs have at most.
+    /// Maximum number of pages that all programs use.
     wants: u64,
-    /// How long it takes until all programs have what they need.
+    /// Time until all programs have allocated what they need.
     fill_ns: u64,
     window_ns: u64,
-    /// Pages that are free when programs begin.
+    /// Pages that are free when programs start.
     room: Option<u64>,
 }
 
@@ -112,18 +114,18 @@ fn sized(params: &Params, cpus: u64, pages: u64) -> Sized {
     }
 }
 
-/// Pages that programs leave alone.
+/// Returns the number of pages that programs leave free.
 fn spare(pages: u64) -> u64 {
     pages * SPARE_1024 / 1024
 }
 
-/// How many times longer the window is than the parameters say. On threads other programs may have
-/// the CPUs meanwhile, and no page may come or go in a window.
+/// Returns the factor by which the window is longer than the parameters specify. On threads, other
+/// programs may use the CPUs, so that a window may have no page event.
 pub(super) fn stretch(env: &Env<Pcp>) -> u64 {
     if env.on() == On::Threads { 4_u64.pow(env.attempt) } else { 1 }
 }
 
-/// The plan of a run. The error says what cannot be.
+/// Plans a run. The error states what is impossible.
 pub(super) fn plan(env: &Env<Pcp>) -> Result<Plan, String> {
     let (params, cpus, pages) = (&env.params, env.cpus() as u64, env.pages);
     let frames = params.workload == Kind::Edge || params.through == Through::Frames;
@@ -146,7 +148,7 @@ pub(super) fn plan(env: &Env<Pcp>) -> Result<Plan, String> {
     let begin_ns = settle_ns + making_ns + kept_ns;
     let warm_ns = begin_ns + fill_ns;
     let window_ns = window_ns * stretch(env);
-    // In `exit` no CPU has anything to do between the filling and the end.
+    // In `exit` no CPU has anything to do between the fill phase and the exits.
     let settling_ns = if params.workload == Kind::Exit { 0 } else { window_ns / 2 };
     let from_ns = warm_ns + settling_ns;
     let until_ns = from_ns + window_ns.max(1);

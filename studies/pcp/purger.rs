@@ -1,7 +1,7 @@
-//! `purger`: what user-space allocators do. Some threads touch memory, chunk by chunk; a few others
-//! free the chunks of all of them (MADV_DONTNEED). So the page caches of the first are always
-//! empty, and those of the others always full. Another kind of [`Source`] has frames straight from
-//! the allocator, without address spaces.
+//! `purger`: the behaviour of user-space allocators with purge threads. Most threads touch memory,
+//! chunk by chunk; a few others free the chunks of all threads (MADV_DONTNEED). The page caches of
+//! the former CPUs are therefore always empty, and those of the latter always full. Another
+//! [`Source`] has frames straight from the allocator, without address spaces.
 
 use super::Tally;
 use super::worker::Worker;
@@ -10,20 +10,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// CPUs of a process: 28 allocate, 4 purge.
+/// CPUs per process: 28 allocate, 4 purge.
 pub(super) const GROUP: usize = 32;
-/// Of so many threads, one purges.
+/// One of this many threads purges.
 const PURGES: usize = 8;
-/// Chunks of a thread.
+/// Chunks per thread.
 const CHUNKS: u64 = 4;
-/// How long a thread that has nothing to do computes before it looks again.
+/// Time that a thread without work computes before it checks again.
 const PAUSE_NS: u64 = 500;
 
-/// What threads do.
+/// Sizes of the workload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Purger {
     pub(super) chunk_pages: u64,
-    /// Computing after each page.
+    /// CPU time in user mode after each page, in ns.
     pub(super) user_ns: u64,
 }
 
@@ -35,16 +35,16 @@ pub(super) trait Source<S>: Send + Sync {
     fn give_back(&self, system: &S, chunk: u64) -> Result<(), Errno>;
 }
 
-/// Makes the memory of one thread: so many chunks of so many pages.
+/// Creates the memory of a thread: number of chunks, and pages per chunk.
 pub(super) type Make<S> = fn(&S, u64, u64) -> Result<Box<dyn Source<S>>, Errno>;
 
-/// Memory that is mapped.
+/// Mapped memory.
 struct Mapped {
     at: Addr,
     chunk_pages: u64,
 }
 
-/// Maps memory, with a guard page behind it, which keeps it a VMA of its own.
+/// Maps memory, followed by a guard page that keeps the VMA separate.
 pub(super) fn mapped<S: System>(
     system: &S,
     chunks: u64,
@@ -71,16 +71,16 @@ impl<S: System> Source<S> for Mapped {
     }
 }
 
-/// The chunks of one thread, and whether the purger has them.
+/// The chunks of one thread, each owned by it or by the purger.
 struct Arena<S> {
     source: Box<dyn Source<S>>,
     full: [AtomicBool; CHUNKS as usize],
     turn: Turn,
 }
 
-/// Waits until all that other CPUs did before now is done, and nothing that they will do later: on
-/// a machine whose CPUs run one after the other on the host, they get ahead of one another between
-/// such points. What is read or written right after it is read or written in order.
+/// Waits until all earlier actions of other CPUs are complete and no later one has been executed.
+/// On a machine whose CPUs run one after another on the host, CPUs run ahead of each other between
+/// such points. The next access after this call is in order.
 pub(super) type Turn = fn();
 
 impl<S> Arena<S> {
@@ -94,10 +94,10 @@ impl<S> Arena<S> {
     }
 }
 
-/// What a thread does.
+/// The body of a thread.
 type Part<S> = Box<dyn FnOnce(&S, &mut Tally) + Send>;
 
-/// A process on `cpus` CPUs from the worker's on.
+/// A process on `cpus` CPUs, starting with the worker's CPU.
 pub(super) fn process<S: System>(
     system: &S,
     purger: &Purger,

@@ -1,4 +1,4 @@
-//! What the programs of the study share: when they do what, their waits, and how they count.
+//! Common parts of the study's programs: their schedule, their waits, and their counters.
 
 use super::{Pcp, Tally};
 use mmscale_harness::Run;
@@ -7,36 +7,36 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use std::ops::Range;
 
-/// When programs do what, in ns of the machine's clock.
+/// The schedule of programs, in ns of the machine's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Timetable {
-    /// Programs begin.
+    /// Start of the programs.
     pub(super) begin_ns: u64,
-    /// Programs have what they need: they do from now on what they do all the time.
+    /// End of the fill phase: programs are in their steady state.
     pub(super) warm_ns: u64,
-    /// The window begins.
+    /// Start of the window.
     pub(super) from_ns: u64,
-    /// The window ends, and programs stop.
+    /// End of the window, when programs stop.
     pub(super) until_ns: u64,
-    /// All have stopped: free memory is counted.
+    /// All programs have stopped: free memory is counted.
     pub(super) census_ns: u64,
-    /// Free memory has been counted: programs release what they kept for the count.
+    /// Free memory has been counted: programs free the memory that they kept for the census.
     pub(super) end_ns: u64,
 }
 
 impl Timetable {
-    /// The window.
+    /// Returns the window.
     pub(super) fn window_ns(&self) -> Range<u64> {
         self.from_ns..self.until_ns
     }
-    /// Whether `now_ns` is in the window.
+    /// Returns whether `now_ns` is in the window.
     pub(super) fn counts(&self, now_ns: u64) -> bool {
         self.window_ns().contains(&now_ns)
     }
 }
 
 impl Tally {
-    /// Computes.
+    /// Computes and counts the CPU time.
     pub(super) fn compute<S: System>(
         &mut self,
         system: &S,
@@ -51,7 +51,7 @@ impl Tally {
         }
         system.compute_ns(ns)
     }
-    /// Goes on after a lack of memory.
+    /// Counts a failure for lack of memory and continues.
     pub(super) fn forgive<T>(&mut self, result: Result<T, Errno>) -> Result<Option<T>, Errno> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -64,12 +64,12 @@ impl Tally {
     }
 }
 
-/// Longer waits are slept: a sleep may be an eighth too long, and a jiffy.
+/// Minimum length of waits by sleeping: a sleep may be too long by an eighth and a jiffy.
 const NAP_NS: u64 = 50_000_000;
 /// Steps of shorter waits.
 const STEP_NS: u64 = 50_000;
 
-/// Waits until `at_ns`, and no longer.
+/// Waits exactly until `at_ns`.
 pub(super) fn wait<S: System>(system: &S, at_ns: u64) -> Result<(), Errno> {
     loop {
         match at_ns.saturating_sub(system.clock_ns()) {
@@ -91,37 +91,37 @@ pub(super) fn sleep_until<S: System>(system: &S, at_ns: u64) -> Result<(), Errno
     }
 }
 
-/// One of many programs that do the same.
+/// One of the programs of a workload.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
-    /// Its number.
+    /// The number of the program.
     pub(super) number: usize,
-    /// Where it begins, and how many CPUs there are.
+    /// The CPU on which it starts, and the number of CPUs.
     pub(super) cpu: usize,
     pub(super) cpus: usize,
     pub(super) run: Run<Pcp>,
 }
 
 impl Worker {
-    /// When programs do what.
+    /// Returns the schedule of programs.
     pub(super) fn at(&self) -> &Timetable {
         &self.run.plan.at
     }
-    /// Adds what this program, or a part of it, did.
+    /// Adds the counters of this program, or of a part of it.
     pub(super) fn add(&self, tally: &Tally) {
         self.run.tally.change(|sum| *sum += *tally);
     }
     pub(super) fn rng(&self) -> Xoshiro256PlusPlus {
         Xoshiro256PlusPlus::seed_from_u64(self.run.seed ^ (self.number as u64 + 1) << 32)
     }
-    /// Waits until programs begin.
+    /// Waits until the start of the programs.
     pub(super) fn begin<S: System>(&self, system: &S) -> Result<(), Errno> {
         wait(system, self.at().begin_ns)
     }
     pub(super) fn has_time<S: System>(&self, system: &S) -> bool {
         system.clock_ns() < self.at().until_ns
     }
-    /// Keeps what it has until free memory has been counted.
+    /// Keeps the program's memory until free memory has been counted.
     pub(super) fn rest<S: System>(&self, system: &S) -> Result<(), Errno> {
         sleep_until(system, self.at().end_ns)
     }

@@ -1,4 +1,4 @@
-//! What a victim's memory looks like: its VMAs, and which of their pages are there.
+//! The memory layout of a victim: its VMAs, and which of their pages are present.
 
 use mmscale_harness::names;
 use mmscale_system::Share;
@@ -12,28 +12,28 @@ names! {
 
 /// Pages of a huge page, and of a page table.
 const TABLE_PAGES: u64 = 512;
-/// Where the first VMA begins, in pages.
+/// The start of the first VMA, in pages.
 const FIRST_PAGE: u64 = 1 << 20;
-/// One page of so many is there in the sparse layout.
+/// In the sparse layout, one of this many pages is present.
 const SPARSE_STRIDE: u64 = 32;
 
-/// Which pages of a VMA are there.
+/// Which pages of a VMA are present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Filled {
-    /// All of them.
+    /// All pages.
     Whole,
-    /// The first of every so many.
+    /// The first of each group of this many pages.
     Every(u64),
-    /// All of them, as huge pages.
+    /// All pages, as huge pages.
     Huge,
 }
 
-/// Whose pages they are.
+/// The kind of memory that is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Of {
-    /// The victim's own.
+    /// Anonymous memory.
     Anonymous,
-    /// Those of a file, from this page of it on; shared mappings are not for a reaper.
+    /// A file, starting with this page of it. Shared mappings are not reaped.
     File(u64, Share),
 }
 
@@ -52,8 +52,8 @@ impl Mapping {
     }
 }
 
-/// The mappings of a victim with about `pages` pages in memory, lowest first; of the pages of an
-/// application `file_1024` in 1024 are a file's.
+/// Returns the mappings of a victim with about `pages` present pages, in ascending order. Of the
+/// pages of an application, `file_1024` in 1024 belong to a file.
 pub(super) fn mappings(layout: Layout, pages: u64, file_1024: u64, seed: u64) -> Vec<Mapping> {
     let one =
         |pages, filled| vec![Mapping { first_page: FIRST_PAGE, pages, filled, of: Of::Anonymous }];
@@ -65,17 +65,17 @@ pub(super) fn mappings(layout: Layout, pages: u64, file_1024: u64, seed: u64) ->
     }
 }
 
-/// A heavy application on a phone: some large heaps, dozens of arenas and mapped buffers, hundreds
-/// of small mappings such as stacks; one after the other in a random order, with holes between. Of
-/// those that are not heaps the first with `file_pages` pages together are of a file, such as code
-/// and resources: shared and private ones in turn.
+/// A heavy application on a phone: some large heaps, dozens of arenas and mapped buffers, and
+/// hundreds of small mappings such as stacks, in random order with gaps between them. The first
+/// mappings other than heaps with a total of `file_pages` pages belong to a file, such as code and
+/// resources; they are alternately shared and private.
 fn app(pages: u64, mut file_pages: u64, seed: u64) -> Vec<Mapping> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut sizes = Vec::new();
-    // How many, and which share of the pages in 1/1024.
+    // Number of mappings, and their share of the pages in 1/1024.
     for (count, share_1024) in [(4, 400), (56, 360), (340, 264)] {
         let mean = (pages * share_1024 / 1024 / count).max(1);
-        // From a half to one and a half of the mean; all seeds have the same number of pages.
+        // Sizes between 0.5 and 1.5 times the mean; all seeds have the same total.
         let mut some: Vec<u64> = (0..count).map(|_| mean / 2 + rng.next_u64() % mean + 1).collect();
         let sum: u64 = some.iter().sum();
         some.iter_mut().for_each(|size| *size = (*size * mean * count / sum).max(1));
@@ -100,7 +100,7 @@ fn app(pages: u64, mut file_pages: u64, seed: u64) -> Vec<Mapping> {
     sizes.into_iter().map(place).collect()
 }
 
-/// Four large mappings, 64 GiB apart, of which few pages are there: each page table has some.
+/// Four large mappings, 64 GiB apart, with few present pages: each page table has some.
 fn sparse(pages: u64) -> Vec<Mapping> {
     const APART: u64 = 1 << 24;
     let each = (pages / 4).max(1) * SPARSE_STRIDE;

@@ -1,4 +1,4 @@
-//! What one CPU's tracepoints say about the end of an address space.
+//! The events of one CPU about the teardown of an address space.
 
 use super::{Plan, Reap};
 use mmscale_arch::{CpuId, ExitEvent, OomEvent, PageEvent, TlbEvent, Trace, TraceGroup, ZapBy};
@@ -6,20 +6,20 @@ use mmscale_harness::{Env, Meter};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// One CPU's view of a run, from the signal on.
+/// Counters of one CPU, after the signal.
 #[derive(Debug)]
 pub struct ReapMeter {
-    /// What happens from here on counts.
+    /// Start of the time that counts.
     from_ns: u64,
-    /// When pages came back: time and how many.
+    /// Frees of pages: time and number.
     pub(super) freed: Vec<(u64, u32)>,
-    /// Page tables that this CPU has taken pages out of, by address space.
+    /// Page tables from which this CPU has removed pages, by address space.
     pub(super) tables: BTreeSet<(usize, u32)>,
-    /// When translations were invalidated.
+    /// Times of TLB flushes.
     flushed: Vec<u64>,
-    /// When the victim was chosen by the out-of-memory killer.
+    /// Time at which the OOM killer chose the victim.
     pub(super) marked_ns: Option<u64>,
-    /// Waits for mmap_lock at the end of an address space.
+    /// Waits for mmap_lock in the exit of an address space.
     pub(super) exit_lock_wait_ns: u64,
 }
 
@@ -29,16 +29,16 @@ impl ReapMeter {
         let flushed = Vec::new();
         Self { from_ns, freed, tables, flushed, marked_ns: None, exit_lock_wait_ns: 0 }
     }
-    /// Pages that came back in that time.
+    /// Returns the number of pages freed within a time range.
     pub(super) fn pages(&self, within: &RangeInclusive<u64>) -> u64 {
         let meant = self.freed.iter().filter(|(at_ns, _)| within.contains(at_ns));
         meant.map(|&(_, pages)| u64::from(pages)).sum()
     }
-    /// When the last page came back in it.
+    /// Returns the time of the last free within a time range.
     pub(super) fn last_ns(&self, within: &RangeInclusive<u64>) -> Option<u64> {
         self.freed.iter().map(|&(at_ns, _)| at_ns).filter(|at_ns| within.contains(at_ns)).max()
     }
-    /// Invalidations in it.
+    /// Returns the number of TLB flushes within a time range.
     pub(super) fn flushes(&self, within: &RangeInclusive<u64>) -> u64 {
         self.flushed.iter().filter(|at_ns| within.contains(at_ns)).count() as u64
     }
@@ -60,7 +60,7 @@ impl Meter<Reap> for ReapMeter {
             Trace::Page(PageEvent::Free { order, .. }) => {
                 let pages = order.pages() as u32;
                 match self.freed.last_mut() {
-                    // Within a microsecond it is all the same.
+                    // Events within the same microsecond are combined.
                     Some((at_ns, count)) if now_ns / 1000 == *at_ns / 1000 => {
                         (*at_ns, *count) = (now_ns, *count + pages);
                     }
@@ -80,7 +80,7 @@ impl Meter<Reap> for ReapMeter {
     }
 }
 
-/// Page tables that more than one CPU has taken pages out of.
+/// Returns the number of page tables from which more than one CPU has removed pages.
 pub(super) fn visited_twice(meters: &[ReapMeter]) -> u64 {
     let mut seen = BTreeSet::new();
     let mut twice = BTreeSet::new();

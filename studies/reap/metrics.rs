@@ -1,4 +1,4 @@
-//! The metrics of the study: those of the exit, of the other side, and of both together.
+//! Metrics of the study: of the victim's exit, of the reaping side, and of both together.
 
 use super::meter::visited_twice;
 use super::{Reap, Via};
@@ -8,25 +8,25 @@ use mmscale_harness::Waits;
 use mmscale_harness::{Measured, Metric, Missing, Seen, metric, value};
 use std::ops::{Range, RangeInclusive};
 
-/// The function that the exit's side is below.
+/// The root function of the exit's side.
 const EXIT: &str = "do_exit";
 
-/// The function that the other side is below.
+/// Returns the root function of the reaping side.
 pub(super) fn reaper(seen: &Seen<'_, Reap>) -> &'static str {
     match seen.plan.via {
         Via::Oom => "oom_reaper",
         Via::Mrelease => "process_mrelease",
     }
 }
-/// The other side's CPUs: the victim's exit does not run there.
+/// Returns the CPUs of the reaping side, on which the victim's exit does not run.
 fn reaper_cpus(seen: &Seen<'_, Reap>) -> Range<usize> {
     match seen.plan.via {
-        // The reaper of the out-of-memory killer is on the first CPU.
+        // The OOM reaper runs on the first CPU.
         Via::Oom => 0..1,
         Via::Mrelease => 1..seen.plan.helpers + 1,
     }
 }
-/// When the victim was killed, and when it was gone.
+/// Returns the time from the kill to the end of the victim.
 pub(super) fn life_ns(seen: &Seen<'_, Reap>) -> Result<RangeInclusive<u64>, Missing> {
     let killed_ns = match seen.plan.via {
         Via::Oom => seen.meters()?.iter().find_map(|cpu| cpu.marked_ns),
@@ -36,7 +36,7 @@ pub(super) fn life_ns(seen: &Seen<'_, Reap>) -> Result<RangeInclusive<u64>, Miss
     Ok(killed_ns..=over_ns)
 }
 
-/// A figure of the exit's side and of the other side.
+/// A value of the exit's side and of the reaping side.
 #[derive(Clone, Copy)]
 struct Sides {
     exit: u64,
@@ -52,7 +52,7 @@ impl Sides {
     }
 }
 
-/// CPU time in functions below `function`; of all where none is given.
+/// Returns the CPU time in and below `function`, or of the whole side without a function.
 fn cpu_ns(seen: &Seen<'_, Reap>, function: Option<&str>) -> Result<Sides, Missing> {
     let calls = seen.calls()?;
     let meant = |path: &[String]| function.is_none_or(|name| path.iter().any(|f| f == name));
@@ -61,7 +61,7 @@ fn cpu_ns(seen: &Seen<'_, Reap>, function: Option<&str>) -> Result<Sides, Missin
         below.filter(|(_, path)| meant(path)).map(|(row, _)| row.self_ns).sum()
     }))
 }
-/// CPU time of the reverse map; without it under policies that do not come by this function.
+/// Returns the CPU time of the reverse map. Missing under policies that do not use this function.
 fn rmap_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
     const RMAP: &str = "folio_remove_rmap_ptes";
     match seen.calls()?.iter().any(|row| row.below(RMAP).is_some()) {
@@ -72,12 +72,12 @@ fn rmap_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
 fn flush_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
     cpu_ns(seen, Some("tlb_flush_mmu"))
 }
-/// CPU time of spinning for mmap_lock.
+/// Returns the CPU time of spinning for mmap_lock.
 fn spin_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
     cpu_ns(seen, Some("rwsem_optimistic_spin"))
 }
 
-/// Waits for spin locks of this program's memory manager.
+/// Returns the waits for spin locks of this program's memory manager.
 fn wait_ns(seen: &Seen<'_, Reap>, meant: fn(&str) -> bool) -> Result<Sides, Missing> {
     let rows = seen.held_locks()?.all();
     Ok(Sides::of(seen, |side| {
@@ -89,14 +89,14 @@ fn is_table(class: &str) -> bool {
     ["pte", "pmd", "page_table"].contains(&class)
 }
 
-/// Where the live kernel may not be asked.
+/// The live kernel was not observed.
 const WATCHED: Missing = Missing::Source("what the live kernel tells");
 
-/// Waits in the live kernel.
+/// Returns the waits in the live kernel.
 fn waited(seen: &Seen<'_, Reap>, meant: impl Fn(&Wait) -> bool) -> Result<Waits, Missing> {
     seen.live()?.waits(meant).ok_or(WATCHED)
 }
-/// Waits for locks of page tables.
+/// Returns the waits for page-table locks.
 fn table_wait_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
     if seen.live().is_err() {
         return wait_ns(seen, is_table);
@@ -105,16 +105,16 @@ fn table_wait_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
     let exit = waited(seen, |wait| is_table(wait.class) && wait.side == Side::Exiting)?.total_ns;
     Ok(Sides { exit, reaper: both - exit })
 }
-/// What the live kernel told.
+/// Returns the observations of the live kernel.
 fn told<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
     seen.live()?.seen.as_ref().ok_or(WATCHED)
 }
-/// What the live kernel told of calls of process_mrelease, if one took part.
+/// Returns the observations of the live kernel, if process_mrelease reaped memory.
 fn told_of_helpers<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
     if seen.tally.helped > 0 { told(seen) } else { Err(Missing::Nothing) }
 }
 
-/// The exit's CPU time outside of unmap_vmas, which is also where it spins for mmap_lock.
+/// Returns the exit's CPU time outside of unmap_vmas, without spinning for mmap_lock.
 fn serial_ns(seen: &Seen<'_, Reap>) -> Result<u64, Missing> {
     let unmap_ns = cpu_ns(seen, Some("unmap_vmas"))?.exit;
     Ok(cpu_ns(seen, None)?.exit.saturating_sub(unmap_ns + spin_ns(seen)?.exit))
@@ -126,7 +126,7 @@ fn amdahl_bound(seen: &Seen<'_, Reap>) -> Measured {
     let parallel_ns = cpu_ns(seen, None)?.both().saturating_sub(other_ns);
     value(serial_ns + parallel_ns / (seen.plan.helpers as u64 + 1))
 }
-/// Pages that came back, by CPU.
+/// Returns the freed pages, by CPU.
 fn freed(seen: &Seen<'_, Reap>) -> Result<Vec<u64>, Missing> {
     let life_ns = life_ns(seen)?;
     Ok(seen.meters()?.iter().map(|cpu| cpu.pages(&life_ns)).collect())
@@ -213,7 +213,7 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
         "exit_zap_ns",
         "ns",
         "from mmap_lock's read side to its release in exit_mmap (linux)",
-        // The killer exits too, with nothing to take down: the longest is the victim's.
+        // The killer exits, too, but has nothing to tear down: the longest is the victim's.
         |seen| value(told(seen)?.exit_zap.max_ns),
     ),
     metric("exit_tables_ns", "ns", "the same of its write side (linux)", |seen| {
@@ -263,7 +263,7 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
     ),
 ];
 
-/// The call trees of both sides, each from its own root.
+/// Returns the call trees of both sides, each from its own root function.
 pub(super) fn trees(calls: &[CallRow], reaper: &str) -> Vec<CallRow> {
     let side = |row: &CallRow| {
         let path = row.below(EXIT).or_else(|| row.below(reaper))?;

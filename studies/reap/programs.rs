@@ -1,4 +1,4 @@
-//! The victim, and the processes that end it and help to take it down.
+//! The victim, and the processes that kill it and help to reap it.
 
 use super::layout::{Filled, Mapping, Of};
 use super::plan::{Plan, REST_NS};
@@ -12,18 +12,18 @@ use mmscale_system::{
     ThreadSpec,
 };
 
-/// Threads of the victim that make its memory, each on a CPU of its own.
+/// Threads that create the victim's memory, each on its own CPU.
 const MAKERS: usize = 4;
-/// How often a program that waits for something looks for it while nothing is measured.
+/// Interval at which programs poll for a state while nothing is measured.
 const POLL_NS: u64 = 5_000_000;
-/// How often it looks where that is due.
+/// Interval at which programs poll when the state is due.
 const LOOK_NS: u64 = 50_000;
-/// Pages that are asked for where there are none: more than all CPUs have charged in advance.
+/// Pages to request beyond the limit: more than all CPUs have charged in advance.
 const HOG_PAGES: u64 = 4096;
-/// The group of every process but the first.
+/// The group of all processes except the first.
 const GROUP: GroupId = GroupId::new(1);
 
-/// Starts all processes, and waits for them. `limit` sees to it that there is no memory.
+/// Starts all processes, and waits for them. `limit` makes memory run out.
 pub(super) fn all<S: System>(
     run: &Run<Reap>,
     system: &S,
@@ -48,8 +48,8 @@ pub(super) fn all<S: System>(
     Ok(())
 }
 
-/// Limits the group's memory to what it has just before the kill is due, as when an administrator
-/// lowers a group's limit.
+/// Limits the group's memory to its current usage just before the kill is due, as when an
+/// administrator lowers a limit.
 pub(super) fn limit<A: Machine>(run: &Run<Reap>, kernel: &Kernel<A>) -> Result<(), Errno> {
     wait_for(run, kernel, REST_NS / 4, |happened| happened.kill_at_ns)?;
     let groups = kernel.mm().memory().groups;
@@ -58,7 +58,7 @@ pub(super) fn limit<A: Machine>(run: &Run<Reap>, kernel: &Kernel<A>) -> Result<(
     Ok(())
 }
 
-/// Starts a process; asks again where memory for it was refused by an injected failure.
+/// Starts a process; retries if an injected failure refused its memory.
 fn start<S: System>(
     system: &S,
     cpu: usize,
@@ -75,7 +75,7 @@ fn start<S: System>(
     asked
 }
 
-/// Waits until something has happened, looking for it every `every_ns`.
+/// Waits until a state is reached, polling every `every_ns`.
 fn wait_for<S: System, T>(
     run: &Run<Reap>,
     system: &S,
@@ -93,7 +93,7 @@ fn wait_for<S: System, T>(
 /// Steps of a wait that keeps its CPU.
 const STEP_NS: u64 = 20_000;
 
-/// Waits until `at_ns`: asleep for most of it, and then awake, so that it ends on time.
+/// Waits until `at_ns`: asleep for most of the time, then awake, so that it ends on time.
 fn wait<S: System>(system: &S, at_ns: u64) -> Result<(), Errno> {
     const AWAKE_NS: u64 = 20_000_000;
     loop {
@@ -105,7 +105,7 @@ fn wait<S: System>(system: &S, at_ns: u64) -> Result<(), Errno> {
     }
 }
 
-/// Asks again until there is memory: a run may inject failures.
+/// Repeats a call until it does not fail with `Nomem`: a run may inject failures.
 fn insist<T>(mut ask: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     const ATTEMPTS: usize = 1000;
     let asked = (1..ATTEMPTS).find_map(|_| match ask() {
@@ -119,8 +119,8 @@ fn addr(page: u64) -> Addr {
     Addr(page * PAGE_BYTES)
 }
 
-/// The victim's parent, which has the file open that the victim maps, so that its pages stay; and
-/// which sees when all is over.
+/// The victim's parent. It keeps the file open that the victim maps, so that the file's pages stay,
+/// and observes the end of the victim.
 fn parent<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     let file = match run.plan.file_pages() {
         0 => None,
@@ -138,7 +138,7 @@ fn parent<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     file.map_or(Ok(()), |file| system.close(file))
 }
 
-/// The first thread of the victim: has its memory made, then sleeps until it is killed.
+/// The first thread of the victim: has its memory created, then sleeps until it is killed.
 fn victim<S: System>(run: &Run<Reap>, system: &S, file: Option<Fd>) -> Result<(), Errno> {
     let (plan, cpus) = (&run.plan, system.cpus());
     let first = plan.victim_cpu(cpus);
@@ -168,7 +168,7 @@ fn wait_for_signal<S: System>(plan: &Plan, system: &S, kill_at_ns: u64) -> Resul
     system.compute_ns(left_ns)
 }
 
-/// Makes every `of`th mapping, from the `nth` on.
+/// Creates every `of`th mapping, starting with number `nth`.
 fn make<S: System>(
     plan: &Plan,
     system: &S,
@@ -210,13 +210,13 @@ fn make_one<S: System>(system: &S, mapping: &Mapping, file: Option<Fd>) -> Resul
     pages.try_for_each(|page| insist(|| system.write(addr(page), 1)))
 }
 
-/// Sends pages to swap: from which on, and how many.
+/// Writes `pages` pages to swap, starting with `first`.
 fn swap_some<S: System>(
     system: &S,
     stretches: impl Iterator<Item = (u64, u64)>,
 ) -> Result<(), Errno> {
     for (first, pages) in stretches.filter(|&(_, pages)| pages > 0) {
-        // Pages that hold something: those of zeros never reach the device.
+        // The pages must have content, because zero-filled pages are never written to the device.
         (first..first + pages).try_for_each(|page| insist(|| system.write(addr(page), page)))?;
         system.madvise(addr(first), pages * PAGE_BYTES, Advice::PageOut)?;
     }
@@ -229,7 +229,8 @@ fn wait_to_kill<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     wait(system, at_ns)
 }
 
-/// The first thread of the process that kills the victim and helps; its others only help.
+/// The first thread of the process that kills the victim and helps to reap it. Its other threads
+/// only help.
 fn killer<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     let victim = wait_for(run, system, POLL_NS, |happened| happened.victim)?;
     let descriptor = system.pidfd_open(victim)?;
@@ -238,7 +239,7 @@ fn killer<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     for nth in 2..=run.plan.helpers {
         let run = run.clone();
         let body = move |system: &S| {
-            // It may be there before the signal, and asks until that has come.
+            // A helper may start before the signal, and retries until the signal was sent.
             let _ = wait_to_kill(&run, system);
             let _ = help(&run, system, descriptor);
         };
@@ -258,7 +259,7 @@ fn killer<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     joined
 }
 
-/// CPU time between two looks.
+/// Returns the CPU time used between two readings.
 fn used(before: Option<CpuTime>, after: Option<CpuTime>) -> Option<CpuTime> {
     let (before, after) = (before?, after?);
     Some(CpuTime {
@@ -267,7 +268,7 @@ fn used(before: Option<CpuTime>, after: Option<CpuTime>) -> Option<CpuTime> {
     })
 }
 
-/// A process that asks for memory where there is none, and never dies for it.
+/// A process that requests memory beyond the limit, and is never killed itself.
 fn hog<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     system.set_oom_score_adj(system.own_process(), -1000)?;
     wait_to_kill(run, system)?;
@@ -275,17 +276,17 @@ fn hog<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     let at = insist(|| system.mmap(MapSpec::new(HOG_PAGES * PAGE_BYTES)))?;
     (0..HOG_PAGES).try_for_each(|page| insist(|| system.write(at.page(page), 1)))?;
     run.tally.change(|happened| happened.done = true);
-    // What it frees is not the victim's.
+    // The memory that it frees must not count as the victim's.
     wait_for(run, system, POLL_NS, |happened| happened.over_ns)?;
     system.munmap(at, HOG_PAGES * PAGE_BYTES)
 }
 
-/// One call of process_mrelease that the victim is ready for.
+/// Calls process_mrelease until the victim is dying, then once for its effect.
 fn help<S: System>(run: &Run<Reap>, system: &S, descriptor: Fd) -> Result<(), Errno> {
     loop {
         match system.process_mrelease(descriptor, 0) {
             Ok(()) => run.tally.change(|happened| happened.helped += 1),
-            // It has not been killed yet.
+            // The victim has not been killed yet.
             Err(Errno::Inval) => continue,
             Err(Errno::Srch) => run.tally.change(|happened| happened.too_late += 1),
             Err(other) => return Err(other),

@@ -1,7 +1,7 @@
-//! The study `reap`: the end of an address space, emptied by its exit and by others who help.
+//! The study `reap`: the teardown of an address space by its exit and by helpers.
 //!
-//! One seed of one arm is one victim: a process that is killed, and another whose threads call
-//! process_mrelease for it in the same moment.
+//! One seed of one arm is one victim: a process that is killed, and another process whose threads
+//! call process_mrelease on it at the same time.
 
 mod layout;
 mod meter;
@@ -26,12 +26,12 @@ use mmscale_mm::swap::SwapDevice;
 use mmscale_system::{CpuTime, ProcessId, System};
 use plan::Plan;
 
-/// The study.
+/// The workload of the study.
 #[derive(Clone, Debug)]
 pub struct Reap;
 
 params! {
-    /// Its parameters.
+    /// The parameters of the study.
     pub struct Params {
         layout: each(Layout), "what the victim's memory looks like";
         pages: count(Unit::Pages, 1024, [1024, 1 << 19]), "pages of the victim";
@@ -54,16 +54,16 @@ params! {
 }
 
 names! {
-    /// Why the victim dies, and how it is helped.
+    /// The cause of the victim's death, and the help in reaping it.
     pub enum Via {
         /// A signal; threads of another process call process_mrelease.
         Mrelease = "mrelease",
-        /// Its group's memory is used up; the reaper of the out-of-memory killer.
+        /// The victim's group runs out of memory; the OOM reaper helps.
         Oom = "oom",
     }
 }
 names! {
-    /// What swap is on.
+    /// The swap device.
     pub enum Swap { Block = "block", Compressed = "compressed" }
 }
 names! {
@@ -71,25 +71,25 @@ names! {
     pub enum Lists { Lazy = "lazy", Stock = "stock" }
 }
 
-/// What happened, by the machine's clock.
+/// Events of a run, with times of the machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Happened {
-    /// The process that is to die.
+    /// The victim.
     victim: Option<ProcessId>,
-    /// When that is due; its memory is there.
+    /// Time of the kill; set when the victim's memory is complete.
     kill_at_ns: Option<u64>,
-    /// There is no memory to be had from then on.
+    /// Whether the group's memory has been limited.
     limited: bool,
-    /// Just before the signal.
+    /// Time just before the signal.
     killed_ns: Option<u64>,
-    /// The process that killed the victim and helped is done.
+    /// Whether the process that killed the victim and helped has finished.
     done: bool,
-    /// The victim was gone, and its helpers were done.
+    /// Time at which the victim was gone and its helpers had finished.
     over_ns: Option<u64>,
-    /// Calls of process_mrelease that took part, and those that came too late.
+    /// Calls of process_mrelease that reaped memory, and those that were too late.
     helped: u32,
     too_late: u32,
-    /// CPU time of the victim's killer, where the machine tells it.
+    /// CPU time of the victim's killer, if the machine reports it.
     killer_cpu: Option<CpuTime>,
 }
 
@@ -105,7 +105,7 @@ mmscale_harness::plain!(Happened {
     killer_cpu,
 });
 
-/// Longer than anything takes: there is no reaper.
+/// Longer than any run: the reaper never starts.
 const NEVER_MS: u64 = 3_600_000;
 
 impl Workload for Reap {
@@ -126,7 +126,7 @@ impl Workload for Reap {
         let end_ns = plan.kill_ns + plan.rest_ns;
         Phases { from_ns: plan.kill_ns, until_ns: u64::MAX, end_ns }
     }
-    /// Sets swap, and what happens to a process that wants more memory than there is.
+    /// Configures swap and the handling of memory exhaustion.
     fn set_up(env: &Env<Self>, plan: &Plan, mm: &mut MmConfig) {
         let params = &env.params;
         mm.lru = match params.lru {
@@ -138,7 +138,7 @@ impl Workload for Reap {
                 Swap::Block => SwapDevice::Block,
                 Swap::Compressed => SwapDevice::Compressed,
             };
-            // Where memory is to run out, swap is full.
+            // For memory to run out, swap must be full.
             mm.swap.pages = match plan.via {
                 Via::Oom => plan.swapped_pages() as u32,
                 Via::Mrelease => params.pages as u32,
@@ -154,7 +154,7 @@ impl Workload for Reap {
     fn needs(env: &Env<Self>, _: &Plan) -> Needs {
         Needs { processes: 4, pages: env.params.pages }
     }
-    /// The victim's pages go with it; no program looks at them again.
+    /// The victim's pages are freed with it; no program reads them again.
     fn damaged_pages(_: &Happened) -> u64 {
         0
     }
@@ -206,9 +206,9 @@ impl Workload for Reap {
         }
     }
 
-    /// Runs what can be run on any system, where no program sets a limit to the group's memory.
+    /// Runs the programs on a system where no program can limit the group's memory.
     fn run<S: System>(run: &Run<Self>, system: &S) {
-        // A victim that is not killed has ended by itself: the verdict says so.
+        // An error means that the victim ended by itself, which the verdict reports.
         let _ = programs::all(run, system, || Ok(()));
     }
     fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
@@ -217,8 +217,8 @@ impl Workload for Reap {
     }
 }
 
-/// What the out-of-memory killer of the whole computer did meanwhile: a run that kills by itself
-/// shows nothing but changes of adjustments.
+/// Reports the activity of the OOM killer on the whole computer. A run that kills the victim by
+/// itself should show only changes of oom_score_adj.
 fn tell_oom(oom: OomEvents, result: &mut SeedResult) {
     let events = [
         ("oom_victims", oom.marked),

@@ -1,10 +1,10 @@
-//! The study `churn` as a user runs it: what it must show, on 16 CPUs.
+//! Tests of the study `churn` with 16 CPUs.
 
 use crate::shipped::{self, mean};
 use mmscale_document::Document;
 use mmscale_harness::Request;
 
-/// One process a CPU, so that a window has hundreds of ops of each; checkers on.
+/// Runs one process per CPU, so that a window has hundreds of ops of each, with checkers on.
 fn run(arms: &[&str], settings: &[&str]) -> Document {
     let common = ["cpus=16", "processes_per_cpu=1", "duration_ms=5"];
     let settings: Vec<&str> = common.iter().chain(settings).copied().collect();
@@ -12,7 +12,7 @@ fn run(arms: &[&str], settings: &[&str]) -> Document {
     shipped::run(&Request { arms, seeds: Some(1), ..shipped::request("churn", &settings) })
 }
 
-/// As measured on a live kernel: a batch of one for each page, two takings of the lock.
+/// As measured on a live kernel: a batch of one folio per page, and two lock acquisitions.
 #[test]
 fn populate_lists_each_page_by_itself() {
     let document = run(&["stock", "freeze", "lazy"], &["madvise=none"]);
@@ -30,7 +30,7 @@ fn populate_lists_each_page_by_itself() {
     assert!(mean(stock, "amplification") > 1.5);
 }
 
-/// And where pages are touched: batches of 31, of which all but the last are unmapped already.
+/// Without MAP_POPULATE, batches have 31 folios, of which all but the last are unmapped already.
 #[test]
 fn touched_pages_fill_batches_and_die_in_them() {
     let document = run(&["stock", "freeze"], &["madvise=none", "populate=off"]);
@@ -40,7 +40,7 @@ fn touched_pages_fill_batches_and_die_in_them() {
     }
 }
 
-/// MADV_PAGEOUT isolates pages under every policy, whether there is swap or not.
+/// MADV_PAGEOUT isolates pages under every policy, with and without swap.
 #[test]
 fn lazy_pays_for_pageout_without_swap_too() {
     let cost = |advice: &str| {
@@ -49,7 +49,7 @@ fn lazy_pays_for_pageout_without_swap_too() {
         assert_eq!(mean(lazy, "lruvec_acquisitions_per_op"), 0.0);
         mean(lazy, "sys_ns_per_op")
     };
-    // The call itself is what `willneed` costs, which finds nothing to do.
+    // `willneed` does nothing here, so its cost is that of the call.
     let (nothing, pageout) = (cost("willneed"), cost("pageout"));
     assert!(pageout > nothing + 50.0, "{pageout} against {nothing}");
 }
@@ -64,7 +64,7 @@ fn beside_others_an_op_is_compared_with_no_other() {
     }
 }
 
-/// Ops that fail leave nothing mapped: with one allocation in ten refused, processes go on.
+/// Ops that fail leave nothing mapped: with one in ten allocations refused, processes continue.
 #[test]
 fn ops_that_fail_count_as_failures_and_leave_nothing() {
     for arm in &run(&["numa", "lazy"], &["alloc_fail_1024=100"]).arms {

@@ -1,4 +1,4 @@
-//! The study `ipi` as a user runs it: what it must show, on short runs.
+//! Tests of the study `ipi` with short runs.
 
 use crate::shipped::{self, mean};
 use mmscale_document::{Document, On};
@@ -44,7 +44,7 @@ const WORKERS: [usize; 4] = [0, 3, 8, 11];
 
 #[test]
 fn only_stock_locks_others_out_while_a_call_waits() {
-    // In two seeds one steal that nobody could sleep through is a third of the waits.
+    // With only two seeds, one long steal that no policy can hide may be a third of the waits.
     let document = shipped::run(&Request { seeds: Some(6), ..request(&SHORT) });
     let [stock, others @ ..] = &document.arms[..] else { panic!("four arms") };
     let p99 = |arm| mean(arm, "preempt_off_max_window_p99_ns");
@@ -75,7 +75,7 @@ fn the_cpus_that_poll_are_no_part_of_it() {
         assert_eq!(p99.len(), 16);
         let over = &arm.per_cpu["preempt_off_over_1ms"].values;
         let pollers = over.iter().enumerate().filter(|(cpu, _)| !WORKERS.contains(cpu));
-        // Time that is stolen may fall into a section of theirs, but seldom.
+        // Time may be stolen within a section of a polling CPU, but rarely.
         let pollers: f64 = pollers.map(|(_, sections)| sections).sum();
         assert!(pollers <= 1.0, "{}: {pollers} of a run", arm.arm);
         let largest = p99.iter().copied().fold(0.0, f64::max);
@@ -184,13 +184,13 @@ fn threads_that_end_make_all_cpus_forget_their_stacks() {
     let document = run(&["window_s=0.01", "windows=20", "workload=spawn", "lazy_mib=1"]);
     for arm in &document.arms {
         let of = |metric| mean(arm, metric);
-        // 32 threads of 5 pages an op, of which a CPU keeps two stacks.
+        // An op creates 32 threads with stacks of 5 pages; a CPU's cache keeps two stacks.
         assert!(of("stacks_given") > 1000.0, "{}: {}", arm.arm, of("stacks_given"));
         let share = of("stack_reuse_share");
         assert!((0.01..0.3).contains(&share), "{}: {share} of the stacks are reused", arm.arm);
         assert!(of("vmap_purges") > 2.0, "{}: {} purges", arm.arm, of("vmap_purges"));
         assert!(of("vmap_lazy_pages_max") > 256.0, "{}", arm.arm);
-        // Each purge interrupts every other CPU, and hardly anything else does.
+        // Each purge interrupts every other CPU; other interrupts are rare.
         let sent = of("ipis_sent") / of("vmap_purges");
         assert!((10.0..20.0).contains(&sent), "{}: {sent} interrupts for a purge", arm.arm);
         assert!(of("ops_per_s") > 100.0 && of("call_mean_ns") > 100.0, "{}", arm.arm);

@@ -1,4 +1,4 @@
-//! The studies as a user runs them, and what is asked and refused before they run.
+//! Tests of the studies, and of requests that are refused before anything runs.
 
 mod churn;
 mod fake;

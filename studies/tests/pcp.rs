@@ -1,5 +1,5 @@
-//! The study `pcp` on small machines: the lazy schedule against the naive one, the checkers, and
-//! figures that must be what the workload makes them.
+//! Tests of the study `pcp` on small machines: the lazy against the naive schedule, the checkers,
+//! and metrics whose values follow from the workload.
 
 use crate::shipped::{self, arm, mean, quick};
 use mmscale_document::Document;
@@ -17,7 +17,7 @@ const SMALL: [&str; 8] = [
     "mixed_pages=512",
 ];
 
-/// All documents that a call gives.
+/// Runs `pcp` and returns all documents.
 fn run(checks: Checks, seeds: u64, settings: &[&str]) -> Result<Vec<Document>, String> {
     shipped::try_run(mmscale_studies::all(), &quick("pcp", seeds, checks, settings))
 }
@@ -52,7 +52,7 @@ fn every_workload_has_a_document_and_the_same_result_under_either_schedule() {
     }
 }
 
-/// With checkers on, a frame in two hands, a lost one, or a stale translation fails the run.
+/// With checkers on, a frame with two owners, a lost frame, or a stale translation fails the run.
 #[test]
 fn nothing_is_lost_when_allocations_fail() {
     let settings: Vec<&str> = SMALL.into_iter().chain(["alloc_fail_1024=20"]).collect();
@@ -123,7 +123,7 @@ fn ranges_go_offline_unless_a_page_of_them_is_in_use() {
     assert!(without.arms.iter().all(|arm| !arm.metrics.contains_key("offline_tries")));
 }
 
-/// With checkers on, and under either schedule.
+/// With checkers on, and under both schedules.
 #[test]
 fn what_goes_offline_comes_back() {
     let with = |checks, sched| {

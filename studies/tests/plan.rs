@@ -1,4 +1,5 @@
-//! What is refused before anything starts, and what a request stands for.
+//! Tests of planning: requests that are refused before anything starts, and plans of valid
+//! requests.
 
 use crate::fake::{REGISTRY, request, single};
 use mmscale_document::{self as record, On, ParamValue};
@@ -36,7 +37,8 @@ fn quick_runs_are_shorter() {
     assert_eq!(plan.defaults()["factor"], ParamValue::Count(7));
 }
 
-/// A quick run of a large machine has one seed and windows of its own; what the call sets stays.
+/// A quick run of a large machine has one seed and its own default windows; explicit settings are
+/// kept.
 #[test]
 fn quick_runs_of_large_machines_are_shorter_still() {
     let ipi = |settings: &[&str]| {
@@ -62,8 +64,8 @@ fn the_profile_takes_the_plans_cpus_and_hz() {
     assert_eq!(named.cpus, 32);
 }
 
-/// Were 95 CPUs of `x86-512` one node without threads of a core, where 96 are two nodes with them,
-/// a curve would compare two machines.
+/// If 95 CPUs of `x86-512` were one node without SMT, while 96 CPUs are two nodes with SMT, a curve
+/// would compare two different machines.
 #[test]
 fn cpus_that_cannot_have_the_profiles_groups_are_refused_unless_a_shape_is_named() {
     let of = |cpus: u64, shape| Request {
@@ -85,7 +87,7 @@ fn cpus_that_cannot_have_the_profiles_groups_are_refused_unless_a_shape_is_named
     assert_eq!(groups(95, Shape::Fill), ([1, 256, 16, 2], true), "one node of two");
     assert_eq!(groups(300, Shape::Fill), ([2, 256, 16, 2], false));
     assert_eq!(groups(95, Shape::Flat), ([1, 95, 95, 1], true));
-    // A cache of a whole node is one, however many CPUs the node has.
+    // A cache that spans a whole node is equal regardless of the node's size.
     assert!(
         single(&Request { settings: set(&["cpus=7"]), ..request() })
             .topology
@@ -95,7 +97,8 @@ fn cpus_that_cannot_have_the_profiles_groups_are_refused_unless_a_shape_is_named
     assert!(why.contains("--shape flat") && why.contains("leave one of them out"), "{why}");
 }
 
-/// A reader of a document sees what an arm is: also where a parameter chooses for all arms.
+/// A document contains the policies of each arm, including those that a parameter sets for all
+/// arms.
 #[test]
 fn the_policies_of_each_study_are_known() {
     let of = |study: &str, settings: &[&str]| {
@@ -155,7 +158,7 @@ fn with_policies(study: &str, arms: &[&str], texts: &[&str], on: On) -> Result<P
     Ok(plan(mmscale_studies::all(), &request)?.remove(0))
 }
 
-/// What differs from Linux in each arm, after its name.
+/// Returns, for each arm, its name and the policies that differ from Linux.
 fn arms_of(plan: &Plan) -> Vec<String> {
     let policies = |arm: &ArmId| {
         let mut all = plan.study.policies(*arm, &plan.params, plan.on);
@@ -175,7 +178,7 @@ fn a_call_makes_arms_of_policies() {
     let made = ["phased: tick=phased", "both: bind=move caches=blockmap"];
     assert_eq!(of(&[], &texts), ["stock: ", made[0], made[1]]);
     assert_eq!(of(&["lazy", "numa"], &texts[..1]), ["lazy: lru=lazy", "numa: bind=move", made[0]]);
-    // The shipped study is as it was.
+    // The registered study is unchanged.
     assert_eq!(of(&["lazy"], &[]), ["lazy: lru=lazy"]);
 }
 
@@ -188,7 +191,7 @@ fn arms_of_policies_that_cannot_be_made_are_refused() {
     assert!(why.contains("no mechanism named `bind` (known: tick, lru, caches, calls, exit)"));
     let why = refused("churn", "bidn=move", On::Sim);
     assert!(why.contains("no mechanism named `bidn`; did you mean `bind`?"), "{why}");
-    // The kernel that runs here has its own policies, and the choices of a workload are the same.
+    // The live kernel has its own policies, but a workload's choices apply there, too.
     let why = refused("churn", "mine:lru=lazy", On::Linux);
     assert!(why.starts_with("--policy mine:lru=lazy is not in the kernel that runs here"), "{why}");
     let plan = with_policies("churn", &[], &["mine:bind=move"], On::Linux).unwrap();
@@ -221,7 +224,7 @@ fn a_call_has_no_more_documents_than_there_may_be() {
     let cpus = format!("cpus={}", list(101));
     let message = refusal(|r| r.settings = set(&[&cpus, &format!("factor={}", list(100))]));
     assert!(message.contains("make 10100 combinations"), "{message}");
-    // Of two studies half as many each.
+    // Half as many values for each of two studies.
     let message = refusal(|r| {
         r.studies = vec!["all".into()];
         r.settings = set(&[&cpus, &format!("factor={}", list(60))]);
@@ -265,7 +268,7 @@ fn a_setting_that_there_is_not_is_told_of_before_anything_is_looked_up() {
     let why = ask("vm.no_such_setting=1,2").unwrap_err().to_string();
     assert!(why.contains("`vm.no_such_setting` below /proc/sys"), "{why}");
     assert!(why.contains("sysctl -a"), "{why}");
-    // Without a dot it is a parameter, and the study's are told.
+    // A key without a dot is a parameter, and the error lists those of the study.
     let why = ask("no_such_parameter=1,2").unwrap_err().to_string();
     assert!(why.contains("there is no parameter named"), "{why}");
 }

@@ -1,4 +1,4 @@
-//! Programs with planted bugs on a whole simulated system: the run must end with what they did.
+//! Tests of checks at the end of a run: programs with planted bugs on a whole simulated system.
 
 use mmscale_arch::{CpuId, Machine as _, Order, Pfn, Probe, Trace};
 use mmscale_frames::frame::MigrateType;
@@ -25,7 +25,7 @@ fn probe(_: CpuId) -> Box<dyn Probe> {
     Box::new(Deaf)
 }
 
-/// Runs `program` as the first thread of a system of four CPUs, which looks at itself at the end.
+/// Runs `program` as the first thread of a system of four CPUs, which checks itself at the end.
 fn run(program: fn(&Kernel<Sim>)) -> Outcome {
     let machine = SimConfig { limit_ns: 60_000_000_000, ..SimConfig::new(sample_profile(4), 4) };
     mmscale_sim::run(machine, probe, || {
@@ -41,7 +41,7 @@ fn fails(program: fn(&Kernel<Sim>), text: &str) {
     assert!(failure.contains(text), "{failure}");
 }
 
-/// A block straight from the frame allocator, as only a program with a bug gets one.
+/// Allocates a block straight from the frame allocator, which only a buggy program does.
 fn block(system: &Kernel<Sim>, order: Order) -> Pfn {
     let frames = system.mm().frames();
     frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).expect("there is memory")

@@ -1,11 +1,12 @@
-//! Any policy in any study: arms are lists of policies, and a study reads all of them.
+//! Tests of arms as lists of policies: any policy can be used in any study.
 
 use crate::shipped::{arm, quick, try_run};
 use mmscale_document::Document;
 use mmscale_harness::{Checks, FileStudy, PolicyArm, Profiles, Registry, Request, Source, Study};
 use mmscale_studies::{churn::Churn, pcp::Pcp, reap::Reap, vmstat::Vmstat};
 
-/// An arm with a policy of ours for everything, one that chooses nothing, two that choose one.
+/// An arm with a non-default policy for every mechanism, one that chooses nothing, two that choose
+/// one.
 const ARMS: &str = r#"
 [[arm]]
 name = "ours"
@@ -35,7 +36,7 @@ fn with_arms(study: &'static str, text: &str) -> Source {
     Source::compiled(study, format!("{text}{ARMS}").leak())
 }
 
-/// The arms on a small machine, with the checkers on.
+/// Runs the arms on a small machine, with checkers on.
 fn run(study: &'static dyn Study, settings: &[&str]) -> Document {
     let registry = Registry::new(Box::leak(Box::new([study])));
     let arms = ["stock", "plain", "ours", "frozen", "late"].map(str::to_owned).into();
@@ -43,13 +44,13 @@ fn run(study: &'static dyn Study, settings: &[&str]) -> Document {
     try_run(registry, &request).unwrap_or_else(|why| panic!("{why}")).remove(0)
 }
 
-/// Results of an arm but for what it cost the host.
+/// Returns the results of an arm, except for its cost on the host.
 fn results(document: &Document, name: &str) -> String {
     let arm = arm(document, name);
     format!("{:?} {:?}", arm.metrics, arm.locks)
 }
 
-/// An arm of a call is the arm of the file that chooses the same.
+/// An arm created by a call gives the same results as an arm of the file with the same choices.
 #[test]
 fn an_arm_of_a_call_gives_what_the_same_arm_of_the_file_gives() {
     let settings = ["cpus=8", "processes_per_cpu=2", "duration_ms=0.5"];
@@ -59,7 +60,7 @@ fn an_arm_of_a_call_gives_what_the_same_arm_of_the_file_gives() {
     let document = crate::shipped::run(&Request { arms, policies: policies.into(), ..request });
     let of = |name| results(&document, name);
     assert!(of("mine") == of("lazy") && of("lru=stock") != of("lazy"));
-    // The study has an arm `stock`, so the list is the name.
+    // The study has an arm `stock`, so the list becomes the name.
     assert!(of("lru=stock") == of("stock"));
     assert_eq!(document.arms[2].policies, document.arms[0].policies);
 }
@@ -73,7 +74,7 @@ macro_rules! study {
     }};
 }
 
-/// `ipi` ships such an arm. Here an arm that asks for policies runs with them, or not at all.
+/// `ipi` has such an arm. In the other studies, an arm with these policies must use them.
 #[test]
 fn each_study_runs_with_a_policy_of_each_mechanism() {
     let vmstat = study!(Vmstat, "vmstat");
@@ -93,8 +94,9 @@ fn each_study_runs_with_a_policy_of_each_mechanism() {
         let name = study.name();
         assert!(of("stock") == of("plain"), "{name}: an arm that chooses nothing is Linux");
         assert!(of("plain") != of("ours"), "{name}: policies are read");
-        // The lists' policy is a parameter in two studies, and an arm's choice comes before it. One
-        // of the two is the study's own default, or the same to a workload whose pages stay.
+        // The LRU policy is a parameter in two studies, and the arm's choice takes precedence. One
+        // of the two policies is the study's default, or has no effect on a workload whose pages
+        // stay.
         let other = ["frozen", "late"].map(|arm| of(arm) != of("plain"));
         assert!(other.contains(&true), "{name}: one policy is read");
         let policies = |name: &str, key: &str| arm(&document, name).policies[key].clone();

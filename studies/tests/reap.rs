@@ -1,4 +1,4 @@
-//! The study `reap` as a user runs it: what it must show, on small victims.
+//! Tests of the study `reap` with small victims.
 
 use crate::shipped::{self, mean};
 use mmscale_document::{ArmRecord, Document};
@@ -68,8 +68,8 @@ fn every_layout_comes_to_its_end_with_any_number_of_walkers() {
     }
 }
 
-/// Four walkers take huge pages, of which there are few, nearly as fast as can be: several under
-/// one hold of a lock, and without falling asleep where they give way to one another.
+/// Four walkers tear down a few huge pages nearly as fast as possible: several pages per lock hold,
+/// and without sleeping when they contend.
 #[test]
 fn huge_pages_are_shared_out_among_four() {
     let document = run(&["layout=huge", "walkers=4", "pages=200000"]);
@@ -81,8 +81,8 @@ fn huge_pages_are_shared_out_among_four() {
     assert!(mean(claims, "pte_lock_wait_ns") * 5.0 < mean(stock, "pte_lock_wait_ns"));
 }
 
-/// A victim that ends within two seconds is never reaped, as in Linux; one that cannot notice its
-/// signal is, and meets its reaper when it does.
+/// As in Linux, a victim that exits within two seconds is never reaped. A victim that cannot notice
+/// its signal is reaped, and meets its reaper when it does notice it.
 #[test]
 fn the_out_of_memory_reaper_comes_after_its_delay() {
     let plain = run(&["via=oom", "layout=app", "pages=16384"]);
@@ -99,7 +99,7 @@ fn the_out_of_memory_reaper_comes_after_its_delay() {
         let wall_ns = mean(arm, "wall_to_last_frame_ns");
         assert!((20e6..40e6).contains(&wall_ns), "{}: {wall_ns}", arm.arm);
     }
-    // Who has begun goes on beside the exit, for which he had to give way.
+    // A reaper that has started continues concurrently with the exit.
     let late = run(&["via=oom", "layout=app", "pages=16384", "delay_ms=20", "notice_ms=31"]);
     let share = mean(&late.arms[2], "frames_freed_by_reaper_share");
     assert!(share > 0.6, "{share}");
@@ -108,7 +108,8 @@ fn the_out_of_memory_reaper_comes_after_its_delay() {
     assert_eq!(mean(claims, "pte_lock_wait_ns"), 0.0);
 }
 
-/// What only the swap cache still has is freed with the rest, not for itself under a table's lock.
+/// A folio that only the swap cache references is freed with the rest, not separately under a
+/// page-table lock.
 #[test]
 fn folios_of_the_swap_cache_cost_no_lock_of_their_own_in_claims() {
     let document = run(&["swap=block", "layout=app", "pages=16384", "walkers=4"]);
@@ -124,7 +125,7 @@ fn folios_of_the_swap_cache_cost_no_lock_of_their_own_in_claims() {
     assert!(compressed.arms.iter().all(|arm| taken(arm) == 0), "nothing is in the swap cache");
 }
 
-/// Pages of the file stay; those in shared mappings are the exit's alone.
+/// Pages of the file stay; those in shared mappings are handled by the exit only.
 #[test]
 fn pages_of_files_are_unmapped_and_not_freed() {
     let frames = |settings: &[&str]| {

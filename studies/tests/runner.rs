@@ -1,4 +1,4 @@
-//! What comes of running a plan: records, failures, interruptions.
+//! Tests of executing a plan: documents, failures, interruptions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use crate::fake::{request, single};
 use mmscale_document::{Build, Document, On, Value};
 use mmscale_harness::{Interrupt, Origin, ProgressSink, Request, RunError, RunEvent, execute};
 
-/// Remembers what happened, and can ask to stop after some runs.
+/// Records events, and can request a stop after a number of runs.
 struct Watcher {
     events: Mutex<Vec<RunEvent>>,
     stop_after: usize,
@@ -135,7 +135,7 @@ fn a_run_that_fails_takes_no_other_with_it() {
     let seeds = [666, 667, 668];
     assert_eq!(failed, seeds.map(|seed| [("stock", seed), ("better", seed)]).concat());
     assert!(document.failures[2].why.contains("planted"), "{:?}", document.failures[2]);
-    // What is left is what the same seeds give alone.
+    // The remaining results are those that the same seeds give alone.
     let alone = run(&Request { first_seed: 664, seeds: Some(2), ..request() }).unwrap();
     assert_eq!(document.fingerprint, alone.fingerprint);
     assert_eq!(document.arms, alone.arms);

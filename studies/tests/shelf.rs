@@ -1,10 +1,10 @@
-//! The studies on the shelf, and one whose file is broken.
+//! Tests of the registered studies, and of one with an error in its file.
 
 use crate::shipped::request;
 use mmscale_harness::{Registry, Request, Shelf, Source, plan};
 use mmscale_studies::{churn::Churn, vmstat::Vmstat};
 
-/// A file that is broken is found here; a program with one reports it and runs the other studies.
+/// A file with an error is found by this test; a program reports it and runs the other studies.
 #[test]
 fn every_file_is_whole() {
     assert_eq!(mmscale_studies::all().broken(), []);
@@ -26,8 +26,8 @@ fn a_broken_file_is_reported_where_its_study_is_asked_for_and_spares_the_others(
     );
 }
 
-/// Tests are a development build: it reads files from the source tree, and a file that is not there
-/// says so.
+/// Tests are a development build, which reads files from the source tree and reports a missing
+/// file.
 #[cfg(debug_assertions)]
 #[test]
 fn a_development_build_reads_files_from_the_source_tree() {
@@ -36,7 +36,7 @@ fn a_development_build_reads_files_from_the_source_tree() {
         let file = Source::on_disk("vmstat", source, package);
         Registry::from(Shelf::default().with_file::<Vmstat>(file))
     };
-    // Compilers name the source of a member of a workspace from the top of that.
+    // Compilers name the source of a workspace member relative to the top of the workspace.
     for source in ["vmstat/vmstat.rs", "studies/vmstat/vmstat.rs"] {
         let study = of(source).find("vmstat").expect("its file is there");
         let hash = study.file_hash().expect("it was read");
@@ -47,7 +47,7 @@ fn a_development_build_reads_files_from_the_source_tree() {
     assert!(why.contains("build with --release"), "{why}");
 }
 
-/// A program's own profile is one like those of mmscale: chosen by name, listed, and a base.
+/// A program's own profile can be chosen by name, is listed, and can be a base.
 #[test]
 fn a_program_brings_profiles_along() {
     const MINE: &str = "base = \"x86-2\"\ndescription = \"mine\"\n[topology]\n\

@@ -1,4 +1,4 @@
-//! What the harness does for every study, on a study of one page.
+//! Tests of the harness with a study that uses one page.
 
 use crate::shipped::{quick, try_run};
 use mmscale_document::{Document, On};
@@ -13,7 +13,7 @@ use mmscale_system::{MapSpec, System};
 struct Tiny;
 
 params! {
-    /// What goes wrong.
+    /// Simulated problems.
     struct Params {
         damage: count(Unit::Pages, 0, [0, 100]), "damaged pages that each program reports";
         good_from: count(Unit::One, 0, [0, 100]), "the first attempt that shows something";
@@ -21,11 +21,11 @@ params! {
 }
 
 tally! {
-    /// What programs did.
+    /// Counters of the programs.
     struct Tally {
         /// Pages.
         pages,
-        /// Pages that were damaged.
+        /// Damaged pages.
         damaged,
     }
 }
@@ -119,7 +119,7 @@ fn the_second_run_of_a_seed_is_there_to_compare_with_and_in_the_fingerprint() {
     assert_eq!(run(On::Sim, &["cpus=2"]).unwrap().fingerprint, two.fingerprint);
 }
 
-/// A metric that vanished without a word would be a result that is silently wrong.
+/// A metric that vanished without a reason would be a silently wrong result.
 #[test]
 fn each_metric_is_shown_or_left_out_with_what_it_needs() {
     for on in [On::Sim, On::Threads] {
@@ -133,7 +133,7 @@ fn each_metric_is_shown_or_left_out_with_what_it_needs() {
     }
 }
 
-/// A real computer may be busy elsewhere; a simulated machine gives the same again.
+/// A real computer may be busy; a simulated machine would give the same result again.
 #[test]
 fn a_run_that_shows_nothing_is_tried_again_on_real_machines_alone() {
     assert_eq!(figure(&run(On::Threads, &["cpus=2"]).unwrap(), "attempts"), 1.0);

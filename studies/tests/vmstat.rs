@@ -1,5 +1,5 @@
-//! The study `vmstat` on small machines: its figures against a plain model, the lazy policy
-//! against the naive one, and the checkers on a machine whose CPUs come and go.
+//! Tests of the study `vmstat` on small machines: its metrics against a simple model, the lazy
+//! against the naive schedule, and the checkers with CPU hotplug.
 
 use crate::shipped::{self, arm, mean, quick};
 use mmscale_document::Document;
@@ -41,8 +41,8 @@ fn the_same_seed_gives_the_same_fingerprint_under_either_policy() {
     assert_eq!(lazy, with("naive"));
 }
 
-/// Costs and results come from what an arm does. Were a name to reach a cost, a seed or the
-/// fingerprint, another name would give other figures.
+/// Costs and results depend on the policies of an arm. If a name influenced a cost, a seed or the
+/// fingerprint, other names would give other results.
 #[test]
 fn other_names_for_study_and_arms_change_no_figure() {
     const FILE: &str = include_str!("../vmstat/study.toml");
@@ -98,8 +98,8 @@ fn the_phased_tick_keeps_its_period_and_does_not_wait() {
     }
 }
 
-/// Firings per jiffy of 72 CPUs whose ticks all begin in one jiffy and always requeue: the wheel
-/// and the rounding by their formulas, without anything else.
+/// Returns the firings per jiffy of 72 CPUs whose ticks all start in one jiffy and always requeue,
+/// computed from the formulas of the timer wheel and the rounding alone.
 fn plain_model(hz: u64, start: u64, posted: bool, jiffies: u64) -> f64 {
     let mut in_jiffy = BTreeMap::<u64, u64>::new();
     for cpu in 0..72 {
@@ -129,7 +129,8 @@ fn ticks_fire_together_as_often_as_a_plain_wheel_says() {
     settings.extend(["duration_s=30", "decay_s=0"]);
     let document = run(&["stock", "posted"], 1, Checks::Off, &settings);
     for (name, posted) in [("stock", false), ("posted", true)] {
-        // How often the posted periods meet depends on where in a bucket of 8 jiffies they began.
+        // How often the posted periods coincide depends on their phase within a bucket of 8
+        // jiffies.
         let models: Vec<f64> = (100..108).map(|at| plain_model(100, at, posted, 3000)).collect();
         let low = models.iter().copied().fold(f64::MAX, f64::min);
         let high = models.iter().copied().fold(0.0, f64::max);
@@ -143,7 +144,7 @@ fn ticks_fire_together_as_often_as_a_plain_wheel_says() {
     assert!((0.66..0.72).contains(&rate), "posted fires {rate} times an interval");
 }
 
-/// Without this, a run in which no arm has had time to differ shows that no arm differs.
+/// Without this, a run that is too short for arms to differ would seem to show that they do not.
 #[test]
 fn figures_that_want_a_longer_run_are_left_out_and_named() {
     let short = run(&["stock"], 1, Checks::Off, &SMALL);

@@ -1,13 +1,13 @@
-//! The metrics of the study, and how long a run must be for them.
+//! Metrics of the study, and the length of run that they need.
 
 use super::ticks::{self, EARLY_INTERVALS};
 use super::{LAST_BURST_END, Params, Ticks, Vmstat};
 use mmscale_document::On;
 use mmscale_harness::{Measured, Metric, Missing, Seen, TooShort, Waits, metric, value};
 
-/// Intervals that a run needs for each metric of its ticks. The arms differ by ticks that come up
-/// to two intervals apart, the first of them up to two intervals after a CPU's first page; the
-/// fewest firings of a CPU have come within 15 % of their rate in runs of 10 s after eight (seen in
+/// Intervals that a run needs for each metric of its ticks. Arms differ in ticks that are up to two
+/// intervals apart; the first tick is up to two intervals after a CPU's first page. In runs of 10
+/// s, the fewest firings of a CPU were within 15 % of their rate after eight intervals (observed in
 /// runs of 4, 5, 6, 8 and 10 intervals).
 const NEEDED_INTERVALS: [(u64, &[&str]); 2] = [
     (
@@ -34,8 +34,8 @@ const NEEDED_INTERVALS: [(u64, &[&str]); 2] = [
     (8, &["tick_firings_per_cpu_per_interval_min", "tick_firings_per_cpu_per_interval_max"]),
 ];
 
-/// The metrics for which a run has too few intervals. The live kernel has only what can be counted
-/// there.
+/// Returns the metrics for which a run has too few intervals. The live kernel has only metrics that
+/// can be counted there.
 pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
     if on == On::Linux {
         return Vec::new();
@@ -54,14 +54,14 @@ pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
     short.chain(decay).collect()
 }
 
-/// Waits for zone->lock where pages are freed, and those of the tick.
+/// Returns the waits for zone->lock in frees.
 fn freeing(seen: &Seen<'_, Vmstat>) -> Result<Waits, Missing> {
     Ok(seen.locks()?.waits("zone", &["free_pcppages_bulk"]))
 }
 fn ticking(seen: &Seen<'_, Vmstat>) -> Result<Waits, Missing> {
     Ok(seen.locks()?.waits("zone", &["vmstat_update", "free_pcppages_bulk"]))
 }
-/// Firings of each CPU per interval, where there were two.
+/// Returns the firings of each CPU per interval, if it had at least two.
 fn firing_rates(seen: &Seen<'_, Vmstat>) -> Result<Vec<f64>, Missing> {
     let interval_ns = seen.env.params.interval_ns();
     Ok(seen.meters()?.iter().filter_map(|cpu| cpu.firing_rate(interval_ns)).collect())
@@ -69,7 +69,7 @@ fn firing_rates(seen: &Seen<'_, Vmstat>) -> Result<Vec<f64>, Missing> {
 fn count(seen: &Seen<'_, Vmstat>, of: fn(&Ticks) -> u64) -> Measured {
     value(seen.meters()?.iter().map(of).sum::<u64>())
 }
-/// Pages that ticks returned after the start of the run.
+/// Returns the pages per second that ticks returned after the start phase.
 fn returned_per_s(seen: &Seen<'_, Vmstat>) -> Measured {
     let early_ns = EARLY_INTERVALS * seen.env.params.interval_ns();
     let returned = seen.sum(|cpu| cpu.pages_returned - cpu.pages_returned_early)?;
@@ -78,8 +78,9 @@ fn returned_per_s(seen: &Seen<'_, Vmstat>) -> Measured {
         rest_ns => value(returned * 1e9 / rest_ns as f64),
     }
 }
-/// Mean time from the end of a CPU's last burst until its `high` was at its floor for good. CPUs
-/// whose `high` is still raised count with the time they had: a lower bound.
+/// Returns the mean time from the end of a CPU's last burst until its `high` finally reached its
+/// minimum. For CPUs whose `high` is still raised, the elapsed time is used, so the result is a
+/// lower bound.
 fn high_decay_ns(seen: &Seen<'_, Vmstat>) -> Measured {
     let decay = seen.second.ok_or(Missing::Nothing)?;
     let (meters, bursts) = (decay.meters()?, decay.each_sample(LAST_BURST_END)?);

@@ -1,34 +1,33 @@
-//! One CPU's tracepoints about the upkeep tick, the page caches and the counters, and the metrics
-//! of a machine from those of its CPUs.
+//! Meters of one CPU's upkeep tick, page cache and counters, and the machine-wide metrics computed
+//! from them.
 //!
-//! Every quantity is such that the machine's value is a sum, a maximum or a list over CPUs, so that
-//! no meter needs to see another CPU, and the result does not depend on the order in which a
-//! machine runs its CPUs.
+//! Each machine-wide value is a sum, a maximum or a list over CPUs. A meter therefore needs no data
+//! of other CPUs, and results do not depend on the order in which a machine runs its CPUs.
 
 use super::{Plan, Vmstat};
 use mmscale_arch::{CounterEvent, CpuId, PcpEvent, TickEvent, Trace, TraceGroup};
 use mmscale_harness::{Env, Meter};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The start of a run, which `tick_pages_returned_per_s` leaves out: the first tick of a CPU comes
-/// up to two intervals after its first page, later under some policies than under others.
+/// Intervals at the start of a run that `tick_pages_returned_per_s` excludes. The first tick of a
+/// CPU is up to two intervals after its first page, and its time depends on the policy.
 pub(super) const EARLY_INTERVALS: u64 = 2;
-/// How often the drift of the counters is sampled.
+/// Sampling interval of the counters' drift.
 const DRIFT_GRID_NS: u64 = 1_000_000;
 
-/// One CPU's view of a run.
+/// Counters of one CPU.
 #[derive(Debug, Default)]
 pub struct Ticks {
     cpu: usize,
-    /// When `vmstat_update` began, in runs in which the tick stayed armed.
+    /// Start times of `vmstat_update`, grouped by periods during which the tick stayed armed.
     stretches: Vec<Vec<u64>>,
-    /// Whether the next firing begins a new stretch.
+    /// Whether the next firing begins a new group.
     broken: bool,
-    /// Ticks that came due while this CPU was idle.
+    /// Ticks that were due while this CPU was idle.
     pub(super) idle_skips: u64,
     idle_tick_expires_ns: Option<u64>,
     pub(super) pages_returned: u64,
-    /// Pages returned at the start of the run: policies differ in when the first tick comes.
+    /// Pages returned at the start of the run, where policies differ in the time of the first tick.
     pub(super) pages_returned_early: u64,
     early_until_ns: u64,
     pub(super) pages_deferred: u64,
@@ -36,19 +35,19 @@ pub struct Ticks {
     /// Sum over changes of a page cache's count of (change * time of the change in ns).
     count_moment: i128,
     count_change: i64,
-    /// When `high` of this CPU's cache last came back to its floor, and whether it is raised.
+    /// Time at which `high` of this CPU's cache last reached its minimum, and whether it is raised.
     high_back_ns: u64,
     high_raised: bool,
-    /// From this time on processes end, and `high` is no longer looked at.
+    /// End of the time in which `high` is recorded; afterwards processes exit.
     high_until_ns: u64,
-    /// Since when each counter delta of this CPU has been unfolded, by domain and item.
+    /// Time since which each counter delta of this CPU has been unfolded, by domain and item.
     unfolded_since_ns: BTreeMap<(u16, u8), u64>,
-    /// Deltas of this CPU that began to be unfolded and were folded by another CPU.
+    /// Deltas of this CPU that were folded by another CPU: delta, and time at which it appeared.
     taken_over: Vec<((u16, u8), u64)>,
-    /// Deltas of other CPUs that this one folded: CPU, delta, time.
+    /// Deltas of other CPUs that this CPU folded: CPU, delta, time.
     folded_for: Vec<(usize, (u16, u8), u64)>,
     pub(super) staleness_max_ns: u64,
-    /// The delta of the free-pages counter as this CPU passed each grid point, per zone.
+    /// The delta of the free-pages counter at each grid point, per zone.
     drift: BTreeMap<u16, Vec<i32>>,
     deltas: BTreeMap<u16, i32>,
     pub(super) refills: u64,
@@ -58,15 +57,15 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// The meter of `cpu`. Ticks before `early_until_ns` belong to the start of the run, and
-    /// changes of `high` from `high_until_ns` on to its end.
+    /// Creates the meter of `cpu`. Ticks before `early_until_ns` belong to the start of the run.
+    /// Changes of `high` after `high_until_ns` are ignored.
     pub(super) fn new(cpu: CpuId, early_until_ns: u64, high_until_ns: u64) -> Self {
         let cpu = cpu.index();
         Self { cpu, broken: true, early_until_ns, high_until_ns, ..Self::default() }
     }
 
-    /// Firings per interval: (firings - 1) * interval / (last - first), over all stretches. `None`
-    /// if no stretch has two firings.
+    /// Returns firings per interval: (firings - 1) * interval / (last - first), over all groups.
+    /// `None` if no group has two firings.
     pub(super) fn firing_rate(&self, interval_ns: u64) -> Option<f64> {
         let long = self.stretches.iter().filter(|stretch| stretch.len() > 1);
         let (gaps, span_ns) = long.fold((0, 0), |(gaps, span_ns), stretch| {
@@ -75,18 +74,19 @@ impl Ticks {
         (span_ns > 0).then(|| gaps as f64 * interval_ns as f64 / span_ns as f64)
     }
 
-    /// When this CPU's `high` came back to its floor for good; `None` if it is still raised.
+    /// Returns the time at which this CPU's `high` finally reached its minimum. `None`: it is still
+    /// raised.
     pub(super) fn high_settled_ns(&self) -> Option<u64> {
         (!self.high_raised).then_some(self.high_back_ns)
     }
 
-    /// Pages in the caches times ns, from the changes this CPU made, up to `end_ns`. The sum over
-    /// CPUs is the integral of the machine's total.
+    /// Returns pages in the caches times ns, from the changes that this CPU made, up to `end_ns`.
+    /// The sum over CPUs is the integral of the machine's total.
     fn page_ns(&self, end_ns: u64) -> i128 {
         i128::from(self.count_change) * i128::from(end_ns) - self.count_moment
     }
 
-    /// Notes that another CPU folded `delta` of this one at `at_ns`, after this one had died.
+    /// Records that another CPU folded `delta` of this CPU at `at_ns`, after this CPU went offline.
     fn folded(&mut self, delta: (u16, u8), at_ns: u64) {
         if let Some(&since_ns) = self.unfolded_since_ns.get(&delta)
             && since_ns <= at_ns
@@ -116,7 +116,7 @@ impl Ticks {
         self.stretches.last_mut().expect("a stretch is open").push(now_ns);
     }
 
-    /// Notes the delta of `zone` for every grid point up to `now_ns` that was not noted yet.
+    /// Records the delta of `zone` for all grid points up to `now_ns` that are not recorded yet.
     fn pass_grid(&mut self, zone: u16, now_ns: u64) {
         let delta = self.deltas.get(&zone).copied().unwrap_or(0);
         let grid = self.drift.entry(zone).or_default();
@@ -196,7 +196,7 @@ impl Meter<Vmstat> for Ticks {
             _ => {}
         }
     }
-    /// Hands each CPU what others folded for it, then ends what is still open.
+    /// Passes to each CPU the deltas that others folded for it, then ends open periods.
     fn close(meters: &mut [Self], end_ns: u64) {
         for at in 0..meters.len() {
             for (cpu, delta, at_ns) in std::mem::take(&mut meters[at].folded_for) {
@@ -214,8 +214,8 @@ impl Meter<Vmstat> for Ticks {
     }
 }
 
-/// CPUs that fire in the same jiffy as a given firing, itself included, on the mean; NaN without a
-/// firing.
+/// Returns the mean number of CPUs that fire in the same jiffy as a given firing, itself included.
+/// NaN without firings.
 pub(super) fn cofiring_mean(meters: &[Ticks], hz: u32) -> f64 {
     let mut in_jiffy = BTreeMap::<u64, u64>::new();
     for &at_ns in meters.iter().flat_map(|meter| meter.stretches.iter().flatten()) {
@@ -227,7 +227,7 @@ pub(super) fn cofiring_mean(meters: &[Ticks], hz: u32) -> f64 {
     pairs as f64 / firings as f64
 }
 
-/// The largest distance of a zone's free-page counter from the truth at any grid point, in pages.
+/// Returns the maximum error of a zone's free-page counter at any grid point, in pages.
 pub(super) fn drift_max(meters: &[Ticks]) -> u64 {
     let zones: BTreeSet<u16> =
         meters.iter().flat_map(|meter| meter.drift.keys().copied()).collect();
@@ -243,7 +243,7 @@ pub(super) fn drift_max(meters: &[Ticks]) -> u64 {
     zones.into_iter().map(of_zone).max().unwrap_or(0)
 }
 
-/// Mean pages in all page caches of the machine over `[0, end_ns]`.
+/// Returns the mean number of pages in all page caches of the machine over `[0, end_ns]`.
 pub(super) fn pcp_pages_mean(meters: &[Ticks], end_ns: u64) -> f64 {
     let page_ns: i128 = meters.iter().map(|meter| meter.page_ns(end_ns)).sum();
     page_ns as f64 / end_ns.max(1) as f64
@@ -339,7 +339,7 @@ mod tests {
         a.event(100, &delta(0, 0, -40));
         a.event(2_500_000, &delta(0, -40, 0));
         b.event(1_500_000, &delta(1, 0, -30));
-        a.event(4_900_000, &delta(1, -30, 0)); // CPU 1 died, CPU 0 folds for it
+        a.event(4_900_000, &delta(1, -30, 0)); // CPU 1 is offline, CPU 0 folds its delta
         let mut meters = [a, b];
         Ticks::close(&mut meters, 9_000_000);
         assert_eq!(drift_max(&meters), 70);

@@ -1,15 +1,15 @@
 //! The study `vmstat`: the per-CPU upkeep tick, pcp decay and zone->lock.
 //!
-//! On every CPU a process runs bursts of mapping, touching and unmapping like `stress-ng --vm`,
-//! with computing in between so that no CPU goes idle. A `stress-ng --vm` worker maps a region,
-//! writes all of it, checks it for a while, unmaps it, and begins again; workers start one after
-//! another and drift apart. Each process here maps `burst_pages` pages and writes each, computes
-//! while it holds them, checks what it wrote, unmaps them, computes for the rest of the period.
+//! On every CPU, a process runs bursts of mapping, touching and unmapping like `stress-ng --vm`,
+//! and computes in between so that no CPU becomes idle. A worker of `stress-ng --vm` maps a region,
+//! writes all of it, checks it for a while, unmaps it, and repeats; workers start one after another
+//! and drift apart. Here each process maps `burst_pages` pages and writes each, computes while it
+//! holds them, checks what it wrote, unmaps them, and computes for the rest of the period.
 //!
-//! One seed of one arm is two runs of the same machine. The first runs the workload for
-//! `duration_s` and gives all metrics but one. The second runs one burst on each of eight
-//! CPUs, which then only compute, for at most `decay_s`; the others are idle. It gives
-//! `high_decay_ns`.
+//! One seed of one arm consists of two runs of the same machine. The first runs the workload for
+//! `duration_s` and provides all metrics except `high_decay_ns`. The second runs one burst on each
+//! of eight CPUs, which then only compute, for at most `decay_s`; the other CPUs are idle. It
+//! provides `high_decay_ns`.
 
 mod metrics;
 mod ticks;
@@ -29,12 +29,12 @@ use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The study.
+/// The workload of the study.
 #[derive(Clone, Debug)]
 pub struct Vmstat;
 
 params! {
-    /// Its parameters.
+    /// The parameters of the study.
     pub struct Params {
         interval_ms: count(Unit::Ms, 1000, [10, 60_000]), "the tick's interval", sim;
         burst_pages: count(Unit::Pages, 4096, [1, 1 << 20]), "pages of a burst";
@@ -72,44 +72,44 @@ names! {
 }
 
 tally! {
-    /// What workers did.
+    /// Counters of the workers.
     pub struct Tally {
-        /// Pages that were written to.
+        /// Pages that were written.
         pages_allocated,
-        /// Allocations that failed: each ended its burst early.
+        /// Failed allocations, each of which ended its burst early.
         failures,
-        /// Pages whose content was not what their worker had written.
+        /// Pages that did not contain the value that their worker had written.
         damaged,
     }
 }
 
-/// Of [`Run::samples`]: when a worker's last burst had been freed.
+/// Index into [`Run::samples`]: times at which the pages of workers' last bursts had been freed.
 const LAST_BURST_END: usize = 0;
 
-/// What every worker does. Times in ns.
+/// The schedule of all workers. Times in ns.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Pages that a burst allocates and then frees.
     burst_pages: u64,
-    /// From the start of a burst to the start of the next, up to 25 % more or less.
+    /// Time between the starts of two bursts, varied by up to 25 %.
     period_ns: u64,
-    /// The share of a period in which the pages of the burst are held, in percent.
+    /// Share of a period during which the pages of a burst are held, in percent.
     duty_percent: u64,
-    /// Bursts of each worker; after that it computes.
+    /// Number of bursts of each worker; afterwards it computes.
     bursts: u64,
-    /// When the workers begin no other burst, and return when their last is over.
+    /// Time after which workers start no burst; they return when their last burst is over.
     until_ns: u64,
-    /// Workers run on every CPU whose number is a multiple of this; the others stay idle.
+    /// Workers run on CPUs whose number is a multiple of this; the other CPUs are idle.
     stride: usize,
-    /// Whether CPUs go offline and come back while the workers run.
+    /// Whether CPUs go offline and online while the workers run.
     hotplug: bool,
 }
 
-/// Workers of the second run: `high` of a CPU does not depend on how many others decay.
+/// Workers of the second run: the decay of a CPU's `high` does not depend on that of other CPUs.
 const DECAY_WORKERS: usize = 8;
-/// How long a CPU is offline with `hotplug`.
+/// Time for which a CPU is offline with `hotplug`.
 const AWAY_NS: u64 = 1_500_000_000;
-/// When the metrics of page caches have settled, as seen in runs of 10, 20, 40 and 60 s.
+/// Time until the metrics of page caches are stable, as observed in runs of 10, 20, 40 and 60 s.
 const SETTLED_S: f64 = 20.0;
 
 impl Workload for Vmstat {
@@ -164,7 +164,7 @@ impl Workload for Vmstat {
     fn watched_ns(plan: &Plan) -> (u64, u64) {
         (0, plan.until_ns)
     }
-    /// How page caches come to rest cannot be seen from outside of the live kernel.
+    /// The decay of page caches cannot be observed on the live kernel.
     fn second(env: &Env<Self>) -> Result<Option<Env<Self>>, StudyError> {
         Ok((env.on() != On::Linux && env.params.decay_ns() > 0).then(|| env.second()))
     }
@@ -210,14 +210,14 @@ impl Workload for Vmstat {
     fn run<S: System>(run: &Run<Self>, system: &S) {
         let workers = start_on(run, system, (0..system.cpus()).step_by(run.plan.stride), work);
         if run.plan.hotplug {
-            // The run ends under it, which is how it is meant to end.
+            // The run ends while CPUs are cycled, which is expected.
             let _ = cycle_cpus(system, run.plan.until_ns, run.seed);
         }
         wait_for(system, workers);
     }
 }
 
-/// Takes a random CPU but the first away for a while (of the program's time), again and again.
+/// Repeatedly takes a random CPU other than the first offline for a while (of the program's time).
 fn cycle_cpus<S: System>(system: &S, until_ns: u64, seed: u64) -> Result<(), Errno> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
     let others = system.cpus() as u64 - 1;
@@ -235,7 +235,7 @@ fn cycle_cpus<S: System>(system: &S, until_ns: u64, seed: u64) -> Result<(), Err
 fn work<S: System>(run: &Run<Vmstat>, system: &S, cpu: usize) {
     let (plan, tally) = (&run.plan, Tally::default());
     let mut worker = Worker { system, plan, cpu, tally, last_burst_end_ns: None };
-    // The only way out before the time is the end of the run, which is how a run ends.
+    // An error means the end of the run, which is expected.
     let _ = worker.bursts(run.seed);
     run.tally.change(|sum| *sum += worker.tally);
     run.samples[LAST_BURST_END].add(cpu, worker.last_burst_end_ns);
@@ -244,7 +244,7 @@ fn work<S: System>(run: &Run<Vmstat>, system: &S, cpu: usize) {
 struct Worker<'a, S> {
     system: &'a S,
     plan: &'a Plan,
-    /// The CPU it was started on.
+    /// The CPU on which the worker started.
     cpu: usize,
     tally: Tally,
     last_burst_end_ns: Option<u64>,
@@ -273,7 +273,7 @@ impl<S: System> Worker<'_, S> {
             rest_ns => self.system.compute_ns(rest_ns),
         }
     }
-    /// Maps, writes, holds, checks, unmaps.
+    /// Maps, writes, holds, checks and unmaps pages.
     fn burst(&mut self, release_ns: u64) -> Result<(), Errno> {
         let bytes = self.plan.burst_pages * PAGE_BYTES;
         let region = match self.system.mmap(MapSpec::new(bytes)) {
@@ -284,8 +284,8 @@ impl<S: System> Worker<'_, S> {
             mapped => mapped?,
         };
         let written = self.fill(region)?;
-        // The last burst too is held for its whole share of the period: if all ended when time is
-        // up, that would be an avalanche that no machine has.
+        // The last burst is also held for its whole share of the period: if all bursts ended at the
+        // end of the run, they would be freed in an unrealistic avalanche.
         self.compute_until(release_ns)?;
         for page in 0..written {
             let held = self.system.read(region.page(page))?;
@@ -295,7 +295,7 @@ impl<S: System> Worker<'_, S> {
         self.last_burst_end_ns = Some(self.system.clock_ns());
         Ok(())
     }
-    /// Writes to one page after the other until there is no memory. Returns how many it wrote.
+    /// Writes to the pages in order until there is no memory. Returns the number of written pages.
     fn fill(&mut self, region: Addr) -> Result<u64, Errno> {
         for page in 0..self.plan.burst_pages {
             match self.system.write(region.page(page), self.stamp_of(page)) {
@@ -309,7 +309,8 @@ impl<S: System> Worker<'_, S> {
         }
         Ok(self.plan.burst_pages)
     }
-    /// What this worker writes into a page: never 0, which is what a cleared page holds.
+    /// Returns the value that this worker writes into a page: never 0, the content of a cleared
+    /// page.
     fn stamp_of(&self, page: u64) -> u64 {
         (self.cpu as u64 + 1) << 32 | page
     }

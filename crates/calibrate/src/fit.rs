@@ -5,7 +5,6 @@
 //! preparing a page and linking it into the cache's list, and among the three steps on free blocks.
 //! (A refill splits about one block per page and a drain merges one, with a take, a put and a step
 //! each.)
-//! a take, a put and a step each.)
 
 use super::CalibrateError;
 use super::program::{Figures, Piece, simulated};

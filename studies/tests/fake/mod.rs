@@ -1,4 +1,4 @@
-//! A study that measures arithmetic, for the tests of the framework.
+//! A study that only computes, for tests of the framework.
 
 use mmscale_document::{Histogram, LockRow, On, PerCpu, Span};
 
@@ -7,7 +7,7 @@ use mmscale_harness::{
     Request, RunContext, SeedResult, Settings, Shape, Study, StudyError, Unit, plan,
 };
 
-/// Its arms may have any names; its seed 666 fails, 667 panics, 668 measures nonsense.
+/// Arms are configurable. Seed 666 fails, 667 panics, 668 returns NaN.
 pub(crate) struct Fake {
     pub(crate) name: &'static str,
     pub(crate) arms: &'static [ArmSpec],
@@ -90,7 +90,7 @@ impl Study for Fake {
     }
 }
 
-/// A request for the fake study with everything at its default.
+/// Returns a request for the fake study with all defaults.
 pub(crate) fn request() -> Request {
     Request {
         studies: vec!["fake".into()],
@@ -108,7 +108,7 @@ pub(crate) fn request() -> Request {
     }
 }
 
-/// The only plan of a request.
+/// Returns the only plan of a request.
 pub(crate) fn single(request: &Request) -> Plan {
     let mut plans = plan(REGISTRY, request).unwrap();
     assert_eq!(plans.len(), 1);

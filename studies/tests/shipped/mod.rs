@@ -1,4 +1,4 @@
-//! Studies run as a user runs them, and figures out of their documents.
+//! Runs studies with user-level requests, and reads values from their documents.
 
 use mmscale_document::{ArmRecord, Document, On};
 use mmscale_harness::{
@@ -7,7 +7,7 @@ use mmscale_harness::{
 };
 use std::sync::Arc;
 
-/// Full length, with checks, on the simulated machine: all arms, two seeds.
+/// Returns a request at full length, with checks, on the simulated machine: all arms, two seeds.
 pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
     Request {
         studies: vec![study.to_owned()],
@@ -25,7 +25,7 @@ pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
     }
 }
 
-/// The same in short.
+/// Returns a request for a quick run.
 pub(crate) fn quick(study: &str, seeds: u64, checks: Checks, settings: &[&str]) -> Request {
     let seeds = Some(seeds);
     Request { on: None, seeds, length: Length::Quick, checks, ..request(study, settings) }
@@ -37,8 +37,8 @@ impl ProgressSink for Silent {
     fn event(&self, _: RunEvent) {}
 }
 
-/// All documents that a request of studies of this registry gives, or why one of them has not all
-/// of its runs.
+/// Returns all documents of a request for studies of this registry, or an error if one of them
+/// lacks a run.
 pub(crate) fn try_run(registry: Registry, request: &Request) -> Result<Vec<Document>, String> {
     let plans = plan(registry, request).map_err(|why| why.to_string())?;
     let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
@@ -54,7 +54,7 @@ pub(crate) fn try_run(registry: Registry, request: &Request) -> Result<Vec<Docum
     plans.iter().map(run).collect()
 }
 
-/// The one document that a request gives.
+/// Returns the only document of a request.
 #[track_caller]
 pub(crate) fn run(request: &Request) -> Document {
     let documents = try_run(mmscale_studies::all(), request).unwrap_or_else(|why| panic!("{why}"));
