@@ -1,4 +1,4 @@
-//! A machine with one CPU, no tasks and no timers: all that the frame allocator asks for.
+//! A machine with one CPU, without tasks and timers: all that the frame allocator needs.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use mmscale_arch::bare::{Bare, BareCpu};
@@ -7,13 +7,13 @@ use mmscale_arch::{CpuId, IrqState};
 /// The machine.
 pub type Machine = BareCpu<OneCpu>;
 
-/// What is particular to it.
+/// The implementation of [`Bare`] for this machine.
 pub struct OneCpu;
 
 static PREEMPT: AtomicU32 = AtomicU32::new(0);
 static IRQ_ON: AtomicBool = AtomicBool::new(true);
 
-/// Whether every guard has been let go.
+/// Returns whether no guard is held.
 pub fn is_quiet() -> bool {
     PREEMPT.load(Ordering::Relaxed) == 0 && IRQ_ON.load(Ordering::Relaxed)
 }
@@ -38,7 +38,8 @@ unsafe impl Bare for OneCpu {
     fn irq_restore(state: IrqState) {
         IRQ_ON.store(state.0, Ordering::Relaxed);
     }
-    /// With one CPU a lock that is taken will never be free: that is a bug, not a wait.
+    /// With one CPU, a lock that is held is never released while waiting: this is a bug, not a
+    /// wait.
     fn relax() {
         panic!("the only CPU waits for itself")
     }

@@ -1,8 +1,8 @@
-//! A program without std that links the kernel's crates: it has its own panic handler and its own
-//! allocator, so that a std that came in by any door would be there twice and refuse to link.
+//! A program without std that links the kernel's crates. It has its own panic handler and its own
+//! allocator, so that linking fails if any dependency brings in std.
 //!
-//! `cargo xtask no-std` builds it, for a bare machine where that target is installed, and for the
-//! host, where it is also run: exit code 0 means that the frame allocator worked.
+//! `cargo xtask no-std` builds it for a bare machine, if that target is installed, and for the
+//! host, where it is also run. Exit code 0 means that the frame allocator worked.
 
 #![no_std]
 #![no_main]
@@ -22,7 +22,7 @@ use mmscale_arch::{MAX_ORDER, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 
-/// Memory for what mm makes when it is set up; nothing is ever given back.
+/// Memory for allocations during the set-up of mm; never freed.
 const HEAP_BYTES: usize = 16 << 20;
 
 #[repr(align(4096))]
@@ -31,10 +31,10 @@ struct Heap {
     used: AtomicUsize,
 }
 
-// SAFETY: `alloc` gives out disjoint parts, so nobody shares bytes through the heap.
+// SAFETY: `alloc` returns disjoint parts, so no bytes are shared through the heap.
 unsafe impl Sync for Heap {}
 
-// SAFETY: parts are disjoint, aligned, inside `bytes`, and never given out twice.
+// SAFETY: parts are disjoint, aligned, inside `bytes`, and never returned twice.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let part = |used: usize| {
@@ -60,8 +60,8 @@ static HEAP: Heap = Heap { bytes: UnsafeCell::new([0; HEAP_BYTES]), used: Atomic
 /// Frames of the machine: 64 MiB.
 const FRAMES: u32 = 1 << 14;
 
-/// Takes every frame that an ordinary allocation may have, in blocks of all sizes, gives all back,
-/// and looks at the whole structure. Returns the number of the first step that went wrong, or 0.
+/// Allocates all available frames in blocks of all sizes, frees them, and checks the whole
+/// structure. Returns the number of the first step that failed, or 0.
 fn probe() -> i32 {
     let map = MemoryMap::single(FRAMES);
     let Ok(frames) = FrameAllocator::<Machine>::new(&map, AllocConfig::default()) else { return 1 };
@@ -110,7 +110,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     }
 }
 
-/// On a bare machine nobody waits for an exit code.
+/// The exit code is not used on a bare machine.
 #[cfg(target_os = "none")]
 #[unsafe(no_mangle)]
 extern "C" fn _start() -> ! {
@@ -126,14 +126,14 @@ unsafe extern "C" {
     fn abort() -> !;
 }
 
-/// The C library starts the program; Rust's std has no part in it.
+/// The C library starts the program, without Rust's std.
 #[cfg(not(target_os = "none"))]
 #[unsafe(no_mangle)]
 extern "C" fn main() -> i32 {
     probe()
 }
 
-/// The precompiled core names it, though nothing unwinds here.
+/// Referenced by the precompiled core, although nothing unwinds here.
 #[cfg(not(target_os = "none"))]
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}

@@ -1,5 +1,5 @@
-//! `cargo xtask bpf`: compiles the programs that watch the live kernel, and checks that the
-//! compiled object that is in the repository is the one that its source gives.
+//! `cargo xtask bpf`: compiles the BPF programs that observe the live kernel, and checks that the
+//! compiled object in the repository corresponds to its source.
 
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -8,20 +8,21 @@ use std::process::Command;
 
 const SOURCE: &str = "crates/linux/bpf/watch.bpf.c";
 const OBJECT: &str = "crates/linux/bpf/watch.bpf.o";
-/// What the object was made from, one `key: value` a line.
+/// Compiler version, flags and hashes of the object, one `key: value` per line.
 const SUM: &str = "crates/linux/bpf/watch.bpf.sum";
 const FLAGS: [&str; 7] = ["-target", "bpf", "-O2", "-g", "-Wall", "-Werror", "-mcpu=v3"];
-/// Versions that are looked for, besides the plain name.
+/// Version suffixes to try, starting with the plain name.
 const VERSIONS: [&str; 9] = ["", "-14", "-15", "-16", "-17", "-18", "-19", "-20", "-21"];
 
-/// A compiler with the tool that takes debugging information out again.
+/// A compiler with the tool that strips debugging information.
 struct Tools {
     clang: String,
     strip: String,
     version: String,
 }
 
-/// The first compiler that has BPF as a target, and its `llvm-strip`; `version` alone if given.
+/// Returns the first compiler that supports BPF, with its `llvm-strip`; only `version` if it is
+/// given.
 fn tools(version: Option<&str>) -> Option<Tools> {
     VERSIONS.iter().find_map(|suffix| {
         let (clang, strip) = (format!("clang{suffix}"), format!("llvm-strip{suffix}"));
@@ -35,7 +36,7 @@ fn tools(version: Option<&str>) -> Option<Tools> {
     })
 }
 
-/// Runs a command; what it said if it failed.
+/// Runs a command. Returns its output if it failed.
 fn done(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|why| format!("cannot run {command:?}: {why}"))?;
     if output.status.success() {
@@ -45,7 +46,7 @@ fn done(command: &mut Command) -> Result<(), String> {
 }
 
 fn compile(root: &Path, tools: &Tools, to: &Path) -> Result<(), String> {
-    // The same bytes wherever the repository is.
+    // Makes the object independent of the repository's path.
     let map = format!("-ffile-prefix-map={}=.", root.display());
     let with_names = to.with_extension("full");
     done(
@@ -60,8 +61,8 @@ fn compile(root: &Path, tools: &Tools, to: &Path) -> Result<(), String> {
     fs::remove_file(&with_names).map_err(|why| format!("{}: {why}", with_names.display()))
 }
 
-/// SHA-256 in hexadecimal digits. It shows a change of one file alone; only compiling it again
-/// shows an object and a sum that were replaced together.
+/// Returns the SHA-256 in hexadecimal digits. It reveals a change of one file alone; an object and
+/// a sum that were replaced together are revealed only by compiling again.
 fn sum_of(path: &Path) -> Result<String, String> {
     let bytes = fs::read(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
     Ok(Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
@@ -73,7 +74,7 @@ fn sums(root: &Path, version: &str) -> Result<String, String> {
     Ok(format!("clang: {version}\nflags: {flags}\nsource: {source}\nobject: {object}\n"))
 }
 
-/// Compiles the programs, and notes from what.
+/// Compiles the programs, and records version, flags and hashes.
 pub fn build(root: &Path) -> Result<String, String> {
     let tools = tools(None).ok_or(
         "no clang with BPF as a target, or no llvm-strip of its version: install both (on Debian: \
@@ -85,8 +86,8 @@ pub fn build(root: &Path) -> Result<String, String> {
     Ok(format!("bpf: {OBJECT} compiled with {}", tools.version))
 }
 
-/// Compares the object and its source with what was noted, and compiles it again where the same
-/// compiler is there. What it gives says if it is not.
+/// Compares the object and its source with the recorded hashes, and compiles it again if the same
+/// compiler is installed. Returns what was checked.
 pub fn check(root: &Path) -> Result<String, String> {
     let noted = fs::read_to_string(root.join(SUM)).map_err(|why| format!("{SUM}: {why}"))?;
     let version = noted.lines().find_map(|line| line.strip_prefix("clang: ")).unwrap_or("unknown");
@@ -112,7 +113,8 @@ mod tests {
 
     const VERSION: &str = "no such clang version 0";
 
-    /// A folder with a source, an object and their sums, of a compiler that does not exist.
+    /// Returns a folder with a source, an object and their sums, for a compiler that does not
+    /// exist.
     fn recorded() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();

@@ -1,14 +1,14 @@
-//! Reads a folder of documents, as `mmscale run -o DIR` writes them.
+//! Reads a folder of documents, as written by `mmscale run -o DIR`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-/// Reads the JSON files of a folder, by their names.
+/// Reads the JSON files of a folder, by name.
 ///
 /// # Errors
-/// The path that cannot be read or parsed as `T`, and why.
+/// The path that cannot be read or parsed as `T`, and the reason.
 pub(crate) fn read<T: DeserializeOwned>(folder: &Path) -> Result<BTreeMap<String, T>, String> {
     let told = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let entries = std::fs::read_dir(folder).map_err(|why| told(folder, &why))?;

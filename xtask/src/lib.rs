@@ -1,4 +1,4 @@
-//! The workspace's own checks, as a library so that `cargo test --workspace` runs them too.
+//! The workspace's own checks, as a library so that `cargo test --workspace` runs them, too.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub mod tables;
 pub mod tidy;
 pub mod tokens;
 
-/// The workspace's root: the folder above this package.
+/// Returns the workspace's root: the folder above this package.
 pub fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let here = here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));

@@ -1,4 +1,4 @@
-//! `cargo xtask COMMAND`: the checks that the compiler does not make.
+//! `cargo xtask COMMAND`: checks that the compiler does not make.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

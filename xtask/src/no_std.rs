@@ -1,8 +1,8 @@
 //! Proves that the kernel's crates link without std.
 //!
-//! It writes a package around `xtask/no_std_probe/` into the target folder and builds it
-//! against the crates, with the workspace's own lock file. The program brings its own panic
-//! handler: if std were linked through any dependency, there would be two, and rustc refuses that.
+//! Creates a package around `xtask/no_std_probe/` in the target folder and builds it against the
+//! crates, with the workspace's lock file. The program has its own panic handler: if any dependency
+//! linked std, there would be two handlers, which rustc refuses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ const CRATES: [&str; 5] = ["arch", "frames", "mm", "system", "kernel"];
 /// A machine without an operating system.
 const BARE: &str = "x86_64-unknown-none";
 
-/// Builds and runs the probe. Says what was done, or what failed.
+/// Builds and runs the probe. Returns what was done.
 ///
 /// # Errors
-/// The text of the step that failed, with the compiler's own words.
+/// The failed step, with the compiler's messages.
 pub fn check(root: &Path) -> Result<String, String> {
     let package = write_package(root)?;
     let binary = build(&package, None)?;
@@ -51,7 +51,7 @@ pub fn check(root: &Path) -> Result<String, String> {
     Ok(done)
 }
 
-/// Writes the package; returns its folder.
+/// Creates the package and returns its folder.
 fn write_package(root: &Path) -> Result<PathBuf, String> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
@@ -81,7 +81,7 @@ fn manifest(root: &Path) -> String {
     text
 }
 
-/// Builds the package, for the host or for `target`; returns the program.
+/// Builds the package, for the host or for `target`. Returns the path of the program.
 fn build(package: &Path, target: Option<&str>) -> Result<PathBuf, String> {
     let products = package.with_file_name("target");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -100,7 +100,7 @@ fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
 }
 
-/// Whether the core library of `target` is on this machine.
+/// Returns whether the core library of `target` is installed.
 fn is_installed(target: &str) -> bool {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output =
@@ -115,11 +115,11 @@ fn is_installed(target: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A probe without std: what any program like it begins with.
+    /// The beginning of any probe without std.
     const SKELETON: &str = "#![no_std]\n#![no_main]\n\
         #[panic_handler]\nfn panic(_: &core::panic::PanicInfo<'_>) -> ! {\n    loop {}\n}\n";
 
-    /// What rustc says about a program; empty if it is content.
+    /// Returns the errors of rustc for a program; empty if it compiles.
     fn errors_in(text: &str, name: &str) -> String {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join(name).with_extension("rs");

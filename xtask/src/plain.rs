@@ -1,15 +1,15 @@
-//! `cargo xtask plain`: hits of the house rule `plain`, below a path, with their number per area.
+//! `cargo xtask plain`: hits of the rule `plain` below a path, with their number per area.
 
 use crate::tidy::{Tree, plain};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The table of phrases, to read.
+/// Returns the table of phrases as text.
 pub fn phrases() -> String {
     plain::phrases().collect::<Vec<_>>().join("\n")
 }
 
-/// Lists the hits in files whose path begins with one of `prefixes`; all without one.
+/// Lists the hits in files whose path begins with one of `prefixes`; all files without a prefix.
 ///
 /// # Errors
 /// The tree cannot be read.

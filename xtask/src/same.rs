@@ -1,8 +1,8 @@
-//! `cargo xtask same OLD NEW`: whether two folders of documents have equal results.
+//! `cargo xtask same OLD NEW`: compares the results of two folders of documents.
 //!
-//! A change of structure must not change a result. The documents are compared as plain JSON values,
-//! so that the comparison does not depend on the types that write them. Left out is what names the
-//! program and the computer that made a document, and what the run cost that computer.
+//! A change of structure must not change a result. Documents are compared as plain JSON values, so
+//! that the comparison does not depend on the types that write them. Excluded are fields that name
+//! the program and the computer that made a document, and the run's cost on that computer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,13 +12,13 @@ use serde_json::Value;
 /// Fields of a document that name the program and the computer that made it.
 const MAKERS: [&str; 5] = ["build", "program", "command", "host", "study_file_hash"];
 
-/// The beginning of the names of figures that are about the host, at any depth.
+/// The prefix of the names of host metrics, at any depth.
 const HOST: &str = "host_";
 
-/// Differences that are printed; the others are counted.
+/// Maximum number of differences to print; the others are counted.
 const SHOWN_MAX: usize = 20;
 
-/// Compares the documents of two folders, by their files' names.
+/// Compares the documents of two folders, by file name.
 ///
 /// # Errors
 /// The first differences by file and path, and files that one of the folders lacks.
@@ -54,7 +54,7 @@ fn compare(old: &BTreeMap<String, Value>, new: &BTreeMap<String, Value>) -> Resu
     Err(lines.join("\n"))
 }
 
-/// The document without the fields in [`MAKERS`].
+/// Returns the document without the fields in [`MAKERS`].
 fn without_makers(document: &Value) -> Value {
     let mut document = document.clone();
     if let Value::Object(fields) = &mut document {
@@ -63,10 +63,10 @@ fn without_makers(document: &Value) -> Value {
     document
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Default)]
 struct Differences {
-    /// Leaves that both documents have.
+    /// Number of compared leaf values.
     compared: usize,
     count: usize,
     shown: Vec<String>,

@@ -1,21 +1,22 @@
-//! `cargo xtask signs QUICK FULL`: whether quick runs say what full runs say.
+//! `cargo xtask signs QUICK FULL`: checks that quick runs lead to the same conclusions as full
+//! runs.
 //!
-//! A reader of a quick run draws conclusions from the signs of its changes. No change of an arm
-//! against the first one may have one sign in the quick run and the other in the full run, if
-//! either run resolves it: its 95 % intervals do not overlap. Changes below 1 % are noise.
+//! A reader of a quick run draws conclusions from the signs of its changes. The change of an arm
+//! against the first arm must not have opposite signs in the quick and the full run, if either run
+//! resolves it: its 95 % intervals do not overlap. Changes below 1 % are noise.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use mmscale_document::{ArmRecord, Document, Metric};
 
-/// Changes smaller than this share do not count.
+/// Minimum change, as a share, that counts.
 const LEAST: f64 = 0.01;
 
-/// Compares the documents of two folders, by their files' names.
+/// Compares the documents of two folders, by file name.
 ///
 /// # Errors
-/// The changes with opposite signs, and metrics that the quick run lacks without saying so.
+/// The changes with opposite signs, and metrics that the quick run lacks without a reason.
 pub fn check(quick: &Path, full: &Path) -> Result<String, String> {
     let quick: BTreeMap<String, Document> = crate::folder::read(quick)?;
     let full: BTreeMap<String, Document> = crate::folder::read(full)?;
@@ -66,10 +67,10 @@ fn compare(quick: &Document, full: &Document, compared: &mut usize) -> Vec<Strin
     findings
 }
 
-/// A change of a metric against the first arm.
+/// The change of a metric against the first arm.
 #[derive(Clone, Copy)]
 struct Change {
-    /// As a share of the first arm's mean, or of its own where that is 0.
+    /// The change as a share of the first arm's mean, or of this arm's mean if the former is 0.
     share: f64,
     resolved: bool,
 }

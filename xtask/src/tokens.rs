@@ -1,14 +1,14 @@
-//! `cargo xtask tokens`: whether Rust files differ from a revision in comments only.
+//! `cargo xtask tokens`: checks that Rust files differ from a revision in comments only.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::path::Path;
 use std::process::Command;
 
-/// Compares every Rust file of the work tree with the one at `revision`, comments and doc comments
-/// left out.
+/// Compares every Rust file of the working tree with its version at `revision`, excluding comments
+/// and doc comments.
 ///
 /// # Errors
-/// The files whose tokens differ, and those that exist on one side only; or git's own message.
+/// The files whose tokens differ, those that exist on one side only, or the message of git.
 pub fn check(root: &Path, revision: &str) -> Result<String, String> {
     let changed = git(root, &["diff", "--name-only", "--no-renames", revision, "--", "*.rs"])?;
     let mut different = Vec::new();
@@ -40,7 +40,7 @@ fn git(root: &Path, args: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The tokens of a file, a space between them, without comments.
+/// Returns the tokens of a file without comments, separated by spaces.
 fn code(text: &str) -> Result<String, String> {
     let tokens: TokenStream = text.parse().map_err(|why| format!("cannot be parsed: {why}"))?;
     let mut out = String::new();
@@ -79,7 +79,7 @@ fn write(tokens: TokenStream, out: &mut String) {
     }
 }
 
-/// Whether this is the `[doc = ".."]` that a doc comment becomes.
+/// Returns whether this is the `[doc = ".."]` of a doc comment.
 fn is_doc(token: &TokenTree) -> bool {
     let TokenTree::Group(group) = token else { return false };
     let mut inside = group.stream().into_iter();

@@ -1,4 +1,4 @@
-//! Marked tables against documents: what is as it was, what has changed, and what cannot be told.
+//! Tests of marked tables against documents: equal, changed and missing values.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn metric(unit: &str, values: [f64; 2]) -> Value {
     json!({ "unit": unit, "mean": mean, "ci95": values, "values": values })
 }
 
-/// A document of a run with one layout, where that is not what `wait_ns` hangs on.
+/// Returns a document of a run; `layout` is `None` if the result does not depend on it.
 fn document(pages: u64, layout: Option<&str>, wait_ns: f64) -> Value {
     let arm = |name: &str, metrics: Value| {
         let (locks, host) = (json!([]), json!({}));
@@ -59,7 +59,7 @@ fn document(pages: u64, layout: Option<&str>, wait_ns: f64) -> Value {
     })
 }
 
-/// A workspace of one page, and the documents of some runs.
+/// A workspace with one page, and the documents of some runs.
 struct Place(TempDir);
 
 impl Place {
@@ -85,13 +85,13 @@ impl Place {
     }
 }
 
-/// The documents that the page shows.
+/// Returns the documents that the page shows.
 fn all(wait_ns: f64) -> Vec<Value> {
     let layouts = [None, Some("app"), Some("huge")];
     layouts.into_iter().map(|layout| document(64, layout, wait_ns)).collect()
 }
 
-/// The only error that checking `page` gives, with its line.
+/// Returns the only error of checking `page`, with its line.
 fn error(page: &str, documents: &[Value]) -> String {
     let errors = Place::new(page, documents).run(Mode::Check).unwrap_err();
     let lines: Vec<&str> = errors.lines().collect();
@@ -161,7 +161,7 @@ fn a_row_that_fits_several_documents_says_what_they_differ_in() {
     let more = [all(2000.0), vec![document(65, Some("huge"), 0.0)]].concat();
     Place::new(&of_any(&last), &more).run(Mode::Check).unwrap();
     assert!(error(&of_any(PAGE), &more).ends_with("name one of what they differ in: pages"));
-    // A run of other parameters does not stand in the way.
+    // A run with other parameters does not prevent the match.
     Place::new(PAGE, &more).run(Mode::Check).unwrap();
 }
 

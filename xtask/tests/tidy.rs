@@ -1,4 +1,4 @@
-//! The house rules hold for the workspace as it stands.
+//! The house rules hold for the workspace.
 
 use xtask::tidy::{Tree, check};
 

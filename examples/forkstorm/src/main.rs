@@ -1,5 +1,5 @@
-//! A study in a crate of its own: on every CPU a process forks again and again, and each child
-//! writes to some of the copied pages. Which lock limits that?
+//! A study in a separate crate: on every CPU a process forks repeatedly, and each child writes to
+//! some of the copied pages. Which lock is the bottleneck?
 
 use mmscale_cli::{Build, main_of};
 use mmscale_harness::system::{Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
@@ -58,7 +58,7 @@ impl Workload for Forkstorm {
     }
 }
 
-/// A parent, until time is up.
+/// A parent, which forks until the end of the run.
 fn storm<S: System>(run: &Run<Forkstorm>, system: &S, cpu: usize) {
     let (pages, window) = (run.params.pages, run.plan);
     let writes = run.params.writes.min(pages);

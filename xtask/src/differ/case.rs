@@ -1,8 +1,8 @@
-//! One run, as the words of a command line.
+//! One run, as arguments of a command line.
 
 use std::fmt;
 
-/// One run of one arm with one seed, and perhaps of a second arm that has one policy more.
+/// One run of one arm with one seed, and possibly of a second arm with one additional policy.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Case {
     pub(crate) study: String,
@@ -18,17 +18,17 @@ pub(crate) struct Case {
     pub(crate) set: Vec<Setting>,
 }
 
-/// A parameter that is not at its quick default.
+/// A parameter that differs from its quick default.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) value: String,
-    /// Without it, the run is more than one document.
+    /// Whether the run would be more than one document without this setting.
     pub(crate) needed: bool,
 }
 
 impl Case {
-    /// The words after the program's name; `sched` is the schedule.
+    /// Returns the arguments after the program's name; `sched` is the schedule.
     pub(crate) fn args(&self, sched: &str) -> Vec<String> {
         let mut args = vec!["run".to_owned(), self.study.clone(), "--quick".to_owned()];
         let mut option = |name: &str, value: String| args.extend([name.to_owned(), value]);
@@ -51,7 +51,7 @@ impl Case {
         }
         args
     }
-    /// Cases that differ from this one in one thing, and are smaller.
+    /// Returns smaller cases that differ from this one in one respect.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let mut cases = Vec::new();
         for at in (0..self.set.len()).filter(|&at| !self.set[at].needed) {

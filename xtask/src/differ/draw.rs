@@ -1,4 +1,5 @@
-//! What there is to choose from, as `mmscale list --format json` says, and random choices of it.
+//! The available choices, according to `mmscale list --format json`, and random selections from
+//! them.
 
 use serde_json::Value;
 
@@ -26,14 +27,14 @@ impl Random {
     fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len() as u64) as usize]
     }
-    /// A number between two ends, each order of magnitude as likely as any other.
+    /// Returns a number in a range; each order of magnitude is equally likely.
     fn between(&mut self, least: f64, most: f64) -> f64 {
         let share = self.below(1 << 20) as f64 / (1 << 20) as f64;
         least * (most / least).powf(share)
     }
 }
 
-/// A study, as far as cases need it.
+/// The parts of a study that cases need.
 struct Study {
     name: String,
     arms: Vec<String>,
@@ -42,30 +43,32 @@ struct Study {
 
 struct Param {
     name: String,
-    /// It takes all its values in turn unless it is set: a case is one document, so it is set.
+    /// Whether the parameter takes all its values in turn if it is not set. A case is one document,
+    /// so it is always set.
     in_turn: bool,
-    /// The run takes longer the larger it is: it is always set, to less than the default.
+    /// Whether the run time grows with the value. Such a parameter is always set, below its
+    /// default.
     is_size: bool,
     values: Values,
 }
 
 enum Values {
     Names(Vec<String>),
-    /// The ends of the range and the default of a quick run.
+    /// The ends of the range, and the default of a quick run.
     Count(u64, u64, u64),
     Real(f64, f64, f64),
 }
 
-/// What there is to choose from.
+/// The available choices.
 pub(crate) struct Menu {
     studies: Vec<Study>,
-    /// `KEY=POLICY` of every policy of every mechanism.
+    /// `KEY=POLICY` for every policy of every mechanism.
     policies: Vec<String>,
     profiles: Vec<String>,
 }
 
 impl Menu {
-    /// What the program offers.
+    /// Returns the choices that the program offers.
     pub(crate) fn read(binaries: &Binaries) -> Result<Self, String> {
         let listed = output(binaries.release().args(["list", "--format", "json"]))?;
         let list: Value = serde_json::from_slice(&listed.stdout)
@@ -84,7 +87,7 @@ impl Menu {
             _ => Err("`mmscale list --format json` lacks what cases are made of".to_owned()),
         }
     }
-    /// Case `number` of `seed`.
+    /// Returns case `number` of `seed`.
     pub(crate) fn draw(&self, seed: u64, number: u64) -> Case {
         let mut random = Random(seed << 32 ^ number);
         let random = &mut random;
@@ -103,7 +106,7 @@ impl Menu {
             policy: random.percent(30).then(|| random.one_of(&self.policies).clone()),
             profile: random.one_of(&self.profiles).clone(),
             cpus: 1 + random.below(most_cpus),
-            // The groups of a profile allow few numbers of CPUs.
+            // The topology of a profile allows only few numbers of CPUs.
             shape: if random.percent(70) { "fill" } else { "flat" },
             hz: *random.one_of(&[100, 250, 300, 1000]),
             seed: 1 + random.below(1_000_000),
@@ -114,7 +117,8 @@ impl Menu {
 }
 
 impl Param {
-    /// A value that keeps the run short: at most the quick default, and of sizes a quarter.
+    /// Returns a value that keeps the run short: at most the quick default, a quarter of it for
+    /// sizes.
     fn draw(&self, random: &mut Random) -> String {
         let at_an_end = random.percent(10);
         let part = if self.is_size { 4 } else { 1 };
@@ -137,7 +141,7 @@ impl Param {
     }
 }
 
-/// The policies of a mechanism, as a call chooses them.
+/// Returns the policies of a mechanism in the form `KEY=POLICY`.
 fn policies(of: &Value) -> Option<Vec<String>> {
     let key = of["key"].as_str()?;
     let choice = |policy| Some(format!("{key}={}", name(policy)?));

@@ -1,8 +1,8 @@
-//! `cargo xtask differ`: random runs of random studies, each in several ways that must give the
-//! same result: under the lazy and the naive schedule, and in a build with assertions.
+//! `cargo xtask differ`: random runs of random studies, each in several ways that must give equal
+//! results: under the lazy and the naive schedule, and in a build with assertions.
 //!
-//! Case N of a seed is always the same run. What differs, panics or hangs is made smaller before
-//! it is shown, as a command to repeat.
+//! Case N of a seed is always the same run. A case that differs, panics or hangs is reduced, then
+//! shown as a command to repeat.
 
 mod case;
 mod draw;
@@ -24,22 +24,22 @@ pub(crate) const USAGE: &str = "usage: cargo xtask differ [--for TIME | --cases 
   --cases N   how many cases instead
   --seed N    which cases: the same seed, the same cases; 1 if not given";
 
-/// One case in that many runs in the build with assertions too, which is slower.
+/// One in this many cases also runs in the build with assertions, which is slower.
 const ASSERTED_EVERY: u64 = 8;
 
-/// When a hunt ends.
+/// The end of a search.
 enum End {
     At(Instant),
     After(u64),
 }
 
-/// What was asked for.
+/// The arguments of the command.
 struct Asked {
     end: End,
     seed: u64,
 }
 
-/// How cases ended.
+/// Counts of verdicts.
 #[derive(Default)]
 struct Tally {
     agreed: AtomicU64,
@@ -51,7 +51,7 @@ struct Tally {
 
 impl Tally {
     fn count(&self, verdict: &Verdict, asserted: bool) {
-        // Relaxed: counts are read when all threads have been joined, or for a message.
+        // Relaxed: statistics, read after all threads were joined, or for a message.
         match verdict {
             Verdict::Agree => {
                 self.agreed.fetch_add(1, Relaxed);
@@ -77,7 +77,7 @@ impl Tally {
     }
 }
 
-/// Runs what `args` ask for; what was found is the error.
+/// Executes the search. A case that differs is returned as the error.
 ///
 /// # Errors
 /// A wrong call, a build that fails, or a case that differs.
@@ -124,11 +124,11 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The case that was found and the smallest one that is still wrong.
+/// Returns a report with the given case and the smallest case that is still wrong.
 fn report(binaries: &Binaries, case: &Case, what: &str, tally: &Tally) -> String {
     eprintln!("differ: found {case}\ndiffer: {what}\ndiffer: making it smaller");
     let mut smallest = (case.clone(), what.to_owned());
-    // Each smaller case that is still wrong is the next to start from.
+    // Each smaller case that is still wrong is the next starting point.
     'smaller: loop {
         for candidate in smallest.0.smaller() {
             if let Verdict::Wrong(what) = verdict::of(binaries, &candidate, true) {
@@ -170,7 +170,7 @@ fn after(time: &str) -> Result<End, String> {
     Ok(End::At(Instant::now() + Duration::from_secs(seconds)))
 }
 
-/// A command's output; the error says what was run.
+/// Returns a command's output; an error contains the command.
 fn output(command: &mut Command) -> Result<std::process::Output, String> {
     command.output().map_err(|why| format!("cannot run {command:?}: {why}"))
 }

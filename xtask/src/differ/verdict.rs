@@ -1,4 +1,4 @@
-//! Whether the ways to do one run agree.
+//! Compares the results of one run in several ways.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,27 +9,27 @@ use tempfile::TempDir;
 use super::case::Case;
 use super::output;
 
-/// A run that takes longer is ended: it is no use here.
+/// Time limit of a run; longer runs are killed.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// What `StudyError::Check` of a run with `sched=both` begins with.
+/// The beginning of a `StudyError::Check` of a run with `sched=both`.
 const DIFFER: &str = "the lazy and the naive schedule give different results";
 
-/// How a case ended.
+/// The result of a case.
 pub(crate) enum Verdict {
     /// All ways gave the same result.
     Agree,
-    /// The program refused the call.
+    /// The program refused the arguments.
     Refused,
-    /// The run failed with a message, under both schedules.
+    /// The run failed with the same message under both schedules.
     FailedAlike,
-    /// It was ended.
+    /// The run exceeded the time limit.
     TooLong,
-    /// The ways differ, or the program panicked.
+    /// The results differ, or the program panicked.
     Wrong(String),
 }
 
-/// The builds that are compared: copies, so that the next build of the tree does not mix in.
+/// The compared builds: copies, so that a later build of the tree does not replace them.
 pub(crate) struct Binaries {
     release: PathBuf,
     debug: PathBuf,
@@ -59,13 +59,13 @@ impl Binaries {
         };
         Ok(Self { release: copy("release")?, debug: copy("debug")?, _folder: folder })
     }
-    /// A command that runs the release build.
+    /// Returns a command that runs the release build.
     pub(crate) fn release(&self) -> Command {
         Command::new(&self.release)
     }
 }
 
-/// What a run printed.
+/// The output of a run.
 enum Ran {
     Done { fingerprint: String },
     Failed { code: Option<i32>, said: String },
@@ -87,7 +87,7 @@ pub(crate) fn of(binaries: &Binaries, case: &Case, asserted: bool) -> Verdict {
         Ok(Ran::Done { fingerprint: other }) => Verdict::Wrong(format!(
             "release gives {fingerprint}, the build with assertions {other}"
         )),
-        // The result is known to be right; the slower build had too little time for it.
+        // The result is known to be correct; only the slower build exceeded the limit.
         Ok(Ran::TooLong) => Verdict::TooLong,
         Ok(Ran::Failed { said, .. }) => {
             Verdict::Wrong(format!("only the build with assertions fails: {said}"))
@@ -108,14 +108,14 @@ fn failed(ran: Ran) -> Verdict {
     }
 }
 
-/// Runs the program; the fingerprint is that of its document.
+/// Runs the program. The fingerprint is that of its document.
 fn run(program: &Path, args: &[String]) -> Result<Ran, String> {
     let seconds = LIMIT.as_secs().to_string();
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", &seconds]).arg(program).args(args);
     command.args(["--format", "json"]).env("RUST_BACKTRACE", "0").stdin(Stdio::null());
     let Output { status, stdout, stderr } = output(&mut command)?;
-    // `timeout` kills itself with the program, or says so with its exit code.
+    // `timeout` kills itself together with the program, or reports it by its exit code.
     if status.code().is_none_or(|code| code == 137 || code == 124) {
         return Ok(Ran::TooLong);
     }

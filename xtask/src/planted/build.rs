@@ -4,8 +4,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The suites in the order of what they cost: package and target; a package's own name stands for
-/// its unit tests.
+/// The suites in ascending order of run time: package and target. A package's own name means its
+/// unit tests.
 const SUITES: [(&str, &str); 7] = [
     ("arch", "mmscale_arch"),
     ("frames", "mmscale_frames"),
@@ -16,21 +16,21 @@ const SUITES: [(&str, &str); 7] = [
     ("conformance", "cases"),
 ];
 
-/// Packages whose tests are too dear for the quick form.
+/// Packages whose tests are too slow for `--quick`.
 const DEAR: [&str; 1] = ["conformance"];
 
 /// A test program.
 pub(super) struct Suite {
-    /// As tables show it.
+    /// The name in tables.
     pub(super) name: String,
     pub(super) program: PathBuf,
-    /// The folder that the tests run in: their package's.
+    /// The working directory of the tests, which is the folder of their package.
     pub(super) folder: PathBuf,
     krate: &'static str,
 }
 
 impl Suite {
-    /// Whether the tests run code of this crate.
+    /// Returns whether the tests run code of this crate.
     pub(super) fn reaches(&self, krate: &str) -> bool {
         match self.krate {
             "arch" => krate == "arch",
@@ -43,7 +43,7 @@ impl Suite {
 /// Builds the suites.
 ///
 /// # Errors
-/// What cargo said.
+/// The messages of cargo.
 pub(super) fn suites(root: &Path, quick: bool) -> Result<Vec<Suite>, String> {
     let wanted = |package: &&str| !quick || !DEAR.contains(package);
     let mut packages: Vec<&str> = SUITES.iter().map(|(package, _)| *package).collect();
@@ -76,7 +76,7 @@ pub(super) fn suites(root: &Path, quick: bool) -> Result<Vec<Suite>, String> {
     Ok(suites)
 }
 
-/// A test program, as cargo names it.
+/// A test program, as named by cargo.
 #[derive(Debug, PartialEq, Eq)]
 struct Program {
     folder: PathBuf,
@@ -90,7 +90,7 @@ impl Program {
     }
 }
 
-/// The test programs among cargo's messages.
+/// Returns the test programs in cargo's messages.
 fn programs(messages: &str) -> Vec<Program> {
     let of = |line: &str| {
         let message: Value = serde_json::from_str(line).ok()?;

@@ -1,10 +1,10 @@
 //! `cargo xtask planted`: which test catches which planted fault.
 //!
 //! The faults are those of [`mmscale_arch::planted`]. The tests are built once, with all faults
-//! compiled in; then they run for each fault with that one selected, until a test fails or hangs.
-//! First come the tests that are about the fault's protocol, then all others; in both rounds the
-//! suites come in the order of what they cost. A fault that no test catches, although it is
-//! declared to be caught, is an error. For one that is declared as missed the first round is all.
+//! compiled in. Then they run for each fault with only this one selected, until a test fails or
+//! hangs. Tests of the fault's protocol run first, then all others; in both rounds suites run in
+//! ascending order of run time. A fault that no test catches, although it is declared to be caught,
+//! is an error. For a fault that is declared as missed, only the first round runs.
 
 mod build;
 mod suite;
@@ -26,15 +26,15 @@ pub(crate) const USAGE: &str = "usage: cargo xtask planted [--only PATTERN] [--q
                   and those tests only
   --list          shows the faults and runs nothing";
 
-/// Faults that are looked at side by side.
+/// Number of faults that are tested concurrently.
 const AT_ONCE: usize = 2;
 
-/// How long no test may end before the suite counts as hanging.
+/// Time without a finished test after which a suite counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The same for tests that catch their fault in seconds.
+/// This time for tests that catch their fault in seconds.
 const QUICK_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What was asked for.
+/// The arguments of the command.
 #[derive(Default)]
 struct Asked<'a> {
     only: Option<&'a str>,
@@ -61,11 +61,11 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Runs what `args` ask for.
+/// Executes the command.
 ///
 /// # Errors
-/// The faults that were not caught although they should, and those that were although they are
-/// declared to be missed; or why nothing could be run.
+/// The faults that were not caught although they should be, and those that were caught although
+/// they are declared as missed; or the reason why nothing could be run.
 pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     let asked = Asked::parse(args).ok_or_else(|| USAGE.to_owned())?;
     let faults: Vec<&Declared> = Fault::ALL.iter().filter(|fault| asked.concerns(fault)).collect();
@@ -97,8 +97,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
 /// Runs suites until one catches the fault.
 fn judge<'a>(suites: &[Suite], fault: &'a Declared, quick: bool) -> Row<'a> {
     let since = Instant::now();
-    // All tests of all suites would pass where none is expected to fail: minutes for an answer that
-    // is known.
+    // If no test is expected to fail, all tests of all suites would pass, which takes minutes for a
+    // known result.
     let rounds: &[Round] = match fault.expected {
         Expected::Caught if !quick => &[Round::Protocol, Round::Others],
         Expected::Quick if !quick => &[Round::Protocol, Round::Others],

@@ -1,4 +1,4 @@
-//! One run of a suite with one fault selected, ended by the first test that fails.
+//! One run of a suite with one fault selected, which ends at the first test that fails.
 
 use super::build::Suite;
 use mmscale_arch::planted::Declared;
@@ -8,32 +8,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Which tests of a suite run.
+/// The tests of a suite that run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Round {
-    /// Those that are about the fault's protocol.
+    /// Tests of the fault's protocol.
     Protocol,
-    /// All others.
+    /// All other tests.
     Others,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     /// No test failed.
     Passed,
-    /// A test failed; where the model checker told, in which schedule.
+    /// A test failed, with the schedule if the model checker reported one.
     Failed { test: String, schedule: Option<String> },
     /// A test did not end.
     Hung { test: String },
-    /// The program ended in the middle of a test, or did not start.
+    /// The program ended during a test, or did not start.
     Died { test: String },
 }
 
-/// How often a run is looked at.
+/// Polling interval of a run.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What a program has written so far.
+/// The output of a program so far.
 #[derive(Clone, Default)]
 struct Text(Arc<Mutex<String>>);
 
@@ -56,8 +56,8 @@ impl Text {
     }
 }
 
-/// Runs a suite with `fault` selected, one test after the other. `patience`: how long no test may
-/// end.
+/// Runs a suite with `fault` selected, one test at a time. `patience` is the maximum time without a
+/// finished test.
 pub(super) fn run(suite: &Suite, fault: &Declared, round: Round, patience: Duration) -> Outcome {
     let mut tests = Command::new(&suite.program);
     tests.current_dir(&suite.folder).arg("--test-threads=1").env("MMSCALE_PLANTED", fault.name);
@@ -87,7 +87,7 @@ pub(super) fn run(suite: &Suite, fault: &Declared, round: Round, patience: Durat
         std::thread::sleep(LOOK);
     };
     if status.is_none() {
-        // It may have ended by itself meanwhile: then there is none to kill.
+        // The program may have ended by itself; then there is nothing to kill.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -105,13 +105,13 @@ pub(super) fn run(suite: &Suite, fault: &Declared, round: Round, patience: Durat
     }
 }
 
-/// The first test that failed.
+/// Returns the first test that failed.
 fn failed_test(text: &str) -> Option<&str> {
     let failed = |line: &&str| line.starts_with("test ") && line.ends_with(" ... FAILED");
     text.lines().find(failed).map(name_of)
 }
 
-/// The test that began last.
+/// Returns the test that started last.
 fn last_test(text: &str) -> &str {
     text.lines().rfind(|line| line.starts_with("test ")).map_or("", name_of)
 }
@@ -122,7 +122,7 @@ fn name_of(line: &str) -> &str {
     name.trim_end_matches(" - should panic").trim_end_matches(" ...")
 }
 
-/// The schedule that the model checker names.
+/// Returns the schedule that the model checker reports.
 fn schedule(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.split_once("failed in ").map(|(_, said)| said))?;
     Some(line.replace("schedule ", ""))

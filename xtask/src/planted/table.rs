@@ -1,13 +1,13 @@
-//! What is printed: the faults, and which test caught which.
+//! Output of the faults, and of the tests that caught them.
 
 use super::suite::Outcome;
 use mmscale_arch::planted::{Declared, Expected};
 use std::fmt::Write;
 
-/// What came of one fault.
+/// The result of one fault.
 pub(super) struct Row<'a> {
     pub(super) fault: &'a Declared,
-    /// The suite and what became of it.
+    /// The suite that caught the fault, with its result.
     pub(super) caught: Option<(String, Outcome)>,
     pub(super) seconds: f64,
 }
@@ -33,7 +33,7 @@ impl Row<'_> {
             _ => "",
         }
     }
-    /// The row in a line.
+    /// Formats the row in one line.
     pub(super) fn short(&self) -> String {
         let schedule = self.schedule();
         let mark = if schedule.is_empty() { "" } else { ", " };
@@ -41,7 +41,7 @@ impl Row<'_> {
     }
 }
 
-/// The faults without a run.
+/// Lists the faults without running tests.
 pub(super) fn list(faults: &[&Declared]) -> String {
     let mut text = String::new();
     for Declared { name, krate, what, expected, .. } in faults {
@@ -56,7 +56,7 @@ pub(super) fn list(faults: &[&Declared]) -> String {
     text + &format!("{} faults", faults.len())
 }
 
-/// The rows as a table of a page.
+/// Formats the rows as a Markdown table.
 pub(super) fn markdown(rows: &[Row<'_>]) -> String {
     let mut text = "| fault | what the code does wrong | caught by | schedule | s |\n\
                     |---|---|---|---|---|\n"
@@ -69,7 +69,7 @@ pub(super) fn markdown(rows: &[Row<'_>]) -> String {
     text
 }
 
-/// Whether all was as declared.
+/// Returns whether all results are as declared.
 pub(super) fn verdict(rows: &[Row<'_>]) -> Result<String, String> {
     let missed = |row: &&Row<'_>| matches!(row.fault.expected, Expected::Missed(_));
     let caught = rows.iter().filter(|row| row.caught.is_some()).count();

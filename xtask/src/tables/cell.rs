@@ -1,20 +1,20 @@
-//! One figure in a page.
+//! One value in a page.
 
 use mmscale_document::Metric;
 use mmscale_report::figure;
 
-/// What a cell tells.
+/// The kind of a cell's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Mean,
-    /// The mean, and the standard deviation in percent of it.
+    /// The mean, and its standard deviation in percent.
     Spread,
     /// The change against the first arm.
     Change,
 }
 
 impl Kind {
-    /// By the form of what stands there; `None` for an empty cell, which tells nothing.
+    /// Determines the kind from the form of the text; `None` for an empty cell.
     pub(super) fn of(cell: &str) -> Option<Self> {
         let cell = cell.trim();
         match cell {
@@ -24,14 +24,14 @@ impl Kind {
             _ => Some(Self::Mean),
         }
     }
-    /// The figure of `metric`, as pages have it.
+    /// Formats the value of `metric` in this form.
     pub(super) fn show(self, base: Option<&Metric>, metric: Option<&Metric>) -> String {
         match self {
             Self::Mean => spaced(&figure::mean(metric)),
             Self::Change => spaced(&figure::change(base, metric)),
             Self::Spread => {
                 let mean = spaced(&figure::mean(metric));
-                // What has no deviation keeps its place for one.
+                // A mean without a deviation keeps its place.
                 let spread = figure::spread(metric).unwrap_or_else(|| "-%".to_owned());
                 format!("{mean} ± {}", spaced(&spread))
             }
@@ -39,8 +39,8 @@ impl Kind {
     }
 }
 
-/// With a space before a unit: a report has none, for want of room. Thousands and millions are no
-/// units.
+/// Inserts a space before a unit (reports have none, to save columns). Suffixes for thousands and
+/// millions are not units.
 fn spaced(figure: &str) -> String {
     let number = figure.trim_end_matches(|c: char| c.is_alphabetic() || c == '%');
     match &figure[number.len()..] {

@@ -1,4 +1,4 @@
-//! The documents that are given, and which of them a table shows.
+//! The given documents, and the selection of those that a table shows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use mmscale_document::Document;
 
-/// Which run a table shows.
+/// The run that a table shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Mark {
     study: String,
@@ -15,7 +15,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// From what stands behind `table:`.
+    /// Parses the text after `table:`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
         let study =
@@ -36,7 +36,7 @@ impl Mark {
     }
 }
 
-/// What a document says under a key.
+/// Returns the value of a key in a document.
 fn about(document: &Document, key: &str) -> Option<String> {
     Some(match key {
         "seeds" => document.arms.first()?.seeds.len().to_string(),
@@ -48,11 +48,11 @@ fn about(document: &Document, key: &str) -> Option<String> {
     })
 }
 
-/// All of them.
+/// All given documents.
 pub(super) struct Documents(Vec<Document>);
 
 impl Documents {
-    /// Those in the folders; every `.json` file there is one.
+    /// Reads every `.json` file in the folders.
     pub(super) fn read(folders: &[PathBuf]) -> Result<Self, String> {
         let mut all = Vec::new();
         for folder in folders {
@@ -69,13 +69,13 @@ impl Documents {
         }
         Ok(Self(all))
     }
-    /// Whether there is a document of `mark`.
+    /// Checks that there is a document of `mark`.
     pub(super) fn has(&self, mark: &Mark) -> Result<(), String> {
         let fits = self.0.iter().any(|document| mark.fits(document));
         if fits { Ok(()) } else { Err(none_of(&mark.words())) }
     }
-    /// The one document of `mark` of which all of `values` are true: `KEY=VALUE`, or a parameter's
-    /// value alone.
+    /// Returns the only document of `mark` that matches all of `values`: `KEY=VALUE`, or the value
+    /// of a parameter alone.
     pub(super) fn find(&self, mark: &Mark, values: &[&str]) -> Result<&Document, String> {
         let has = |document: &Document, value: &str| match value.split_once('=') {
             Some((key, value)) => about(document, key).as_deref() == Some(value),
@@ -112,7 +112,7 @@ fn document(path: &Path) -> Result<Document, String> {
     serde_json::from_str(&text).map_err(|why| fail(format!("no document of a run: {why}")))
 }
 
-/// The keys under which not all say the same.
+/// Returns the keys whose values differ between the documents.
 fn differences(documents: &[&Document]) -> Vec<String> {
     let own = ["seeds", "cpus", "hz", "profile", "on"].map(str::to_owned);
     let params = documents.iter().flat_map(|document| document.params.keys().cloned());

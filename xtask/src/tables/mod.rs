@@ -1,6 +1,6 @@
-//! Tables of pages against the documents that they come from.
+//! Compares tables of pages with the documents that they come from.
 //!
-//! A mark before a table says which run it shows:
+//! A mark before a table identifies the run that it shows:
 //!
 //! ```text
 //! <!-- table: pcp seeds=5 -->
@@ -9,12 +9,13 @@
 //! | a page of `purger`, `sys_ns_per_page` | 2280 | -13.2 % |
 //! ```
 //!
-//! That is the study, and as much of the run as tells it from others that may be given: parameters,
-//! `seeds` (how many), `cpus`, `hz`, `profile`, `on`. The last name in back quotes in a row is the
-//! metric; those before it are values of parameters, alone or as `KEY=VALUE`, where the table shows
-//! several runs. A column is an arm's if it is named so; others are left alone, and so are empty
-//! cells. Figures have the form of the text report: a mean, a mean with its standard deviation
-//! (`19.25 ms ± 58 %`), or a change against the first arm (`~+0.7 %`).
+//! The mark has the study, and as many properties of the run as distinguish it from others that may
+//! be given: parameters, `seeds` (their number), `cpus`, `hz`, `profile`, `on`. The last name in
+//! back quotes in a row is the metric. Names before it are values of parameters, alone or as
+//! `KEY=VALUE`, if the table shows several runs. A column belongs to an arm if it has the arm's
+//! name; other columns and empty cells are ignored. Values have the form of the text report: a
+//! mean, a mean with its standard deviation (`19.25 ms ± 58 %`), or a change against the first arm
+//! (`~+0.7 %`).
 
 mod cell;
 mod documents;
@@ -26,17 +27,17 @@ use std::path::{Path, PathBuf};
 use documents::Documents;
 use page::Seen;
 
-/// What to do with a cell that is not as the documents have it.
+/// The treatment of a cell that differs from the documents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Tell.
+    /// Report it.
     Check,
-    /// Write what they have.
+    /// Replace it.
     Write,
 }
 
-/// Looks at the marked tables of all pages below `root`; `folders` have the documents, as
-/// `mmscale run --output` leaves them there. Errors name pages and lines.
+/// Checks the marked tables of all pages below `root`. `folders` have the documents, as written by
+/// `mmscale run --output`. Errors name pages and lines.
 pub fn run(root: &Path, folders: &[PathBuf], mode: Mode) -> Result<String, String> {
     let tree = crate::tidy::Tree::read(root)
         .map_err(|why| format!("reading {}: {why}", root.display()))?;

@@ -6,10 +6,10 @@ use super::Mode;
 use super::cell::Kind;
 use super::documents::{Documents, Mark};
 
-/// What a mark begins with.
+/// The beginning of a mark.
 const MARK: &str = "<!-- table:";
 
-/// What was looked at, and what was found.
+/// Counts and errors of a check.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) tables: usize,
@@ -25,7 +25,8 @@ impl Seen {
     }
 }
 
-/// The page at `path` with the figures of the documents in its marked tables, and what was found.
+/// Returns the page at `path` with the documents' values in its marked tables, and the result of
+/// the check.
 pub(super) fn look(path: &str, text: &str, documents: &Documents, mode: Mode) -> (String, Seen) {
     let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
     let mut seen = Seen::default();
@@ -47,7 +48,7 @@ pub(super) fn look(path: &str, text: &str, documents: &Documents, mode: Mode) ->
 /// One marked table.
 struct Table<'a> {
     path: &'a str,
-    /// The line of its head, from 1.
+    /// The line number of the table's head, from 1.
     first: usize,
     documents: &'a Documents,
     mode: Mode,
@@ -78,7 +79,7 @@ impl Table<'_> {
             self.fail(0, "no figure of this table is an arm's: name arms in its head");
         }
     }
-    /// The row as it should be.
+    /// Returns the row with the values of the documents.
     fn row(
         &mut self,
         mark: &Mark,
@@ -113,7 +114,7 @@ impl Table<'_> {
     }
 }
 
-/// What should stand in a cell; `None` if it is not an arm's, or empty.
+/// Returns the value for a cell; `None` if the cell is empty or its column is not an arm.
 fn figure(document: &Document, name: &str, arm: &str, cell: &str) -> Option<String> {
     let kind = Kind::of(cell)?;
     let of = |arm: &mmscale_document::ArmRecord| arm.metrics.get(name).cloned();
@@ -122,7 +123,7 @@ fn figure(document: &Document, name: &str, arm: &str, cell: &str) -> Option<Stri
     Some(kind.show(base.as_ref(), metric.as_ref()))
 }
 
-/// What stands between the bars of a line.
+/// Returns the cells of a line.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let inside = line.strip_prefix('|').unwrap_or(line);
@@ -130,7 +131,7 @@ fn cells(line: &str) -> Vec<String> {
     inside.split('|').map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// The line of some cells.
+/// Joins cells into a line.
 fn line_of(cells: &[String]) -> String {
     let padded = cells.iter().map(|cell| match cell.as_str() {
         "" => "| ".to_owned(),

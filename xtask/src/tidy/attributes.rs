@@ -1,4 +1,4 @@
-//! Lints are switched off by `expect` with a reason, tests by `ignore` with a reason.
+//! Lints are disabled by `expect` with a reason, tests by `ignore` with a reason.
 
 use super::{Finding, Tree};
 use syn::spanned::Spanned;

@@ -1,14 +1,14 @@
-//! No circles between the modules of a crate.
+//! No circular dependencies between the modules of a crate.
 //!
-//! Among the children of every module, those that name one another must form an acyclic graph. A
-//! re-export (`pub use` in a parent) counts as a way to the module it leads to. What a child takes
-//! from its own parent is not looked at, and neither are tests.
+//! The children of every module must form an acyclic graph by the names that they use. A re-export
+//! (`pub use` in a parent) counts as a reference to the module that it comes from. References from
+//! a child to its own parent, and tests, are not checked.
 
 use super::{Finding, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::{self, Visit};
 
-/// A module's place: the names from the crate's root.
+/// The path of a module: names from the crate's root.
 type Place = Vec<String>;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -29,7 +29,7 @@ fn check_crate(tree: &Tree, krate: &str) -> Vec<Finding> {
     map.findings()
 }
 
-/// `["zone", "buddy"]` for `src/zone/buddy.rs`. Extra binaries are their own programs.
+/// Returns `["zone", "buddy"]` for `src/zone/buddy.rs`. Additional binaries are separate programs.
 fn place_of(path: &str) -> Option<Place> {
     let studies = path.strip_prefix("studies/");
     let inside = studies.or_else(|| Some(path.split_once("/src/")?.1))?.strip_suffix(".rs")?;
@@ -53,7 +53,7 @@ fn place_of(path: &str) -> Option<Place> {
     Some(names)
 }
 
-/// A path that a module names.
+/// A path that a module uses.
 struct Reference {
     from: Place,
     to: Place,
@@ -61,18 +61,18 @@ struct Reference {
     line: usize,
 }
 
-/// The modules of one crate and what they name.
+/// The modules of one crate and their references.
 #[derive(Default)]
 struct Map {
     modules: BTreeSet<Place>,
-    /// What a name in a module really is: (module, name) -> place and item.
+    /// The target of a name in a module: (module, name) -> module and item.
     exports: BTreeMap<(Place, String), Place>,
     references: Vec<Reference>,
 }
 
 impl Map {
     fn findings(&self) -> Vec<Finding> {
-        // For each parent: child -> the children it names, with the reference that says so.
+        // For each parent: child -> the children that it uses, with the reference.
         let mut graphs: BTreeMap<&[String], BTreeMap<&str, BTreeMap<String, &Reference>>> =
             BTreeMap::new();
         for reference in &self.references {
@@ -86,11 +86,11 @@ impl Map {
         }
         graphs.values().flat_map(circles_of).collect()
     }
-    /// The module that `place` lies in, re-exports followed.
+    /// Returns the module that contains `place`, following re-exports.
     fn resolve(&self, place: &[String]) -> Place {
         let mut place = place.to_vec();
         let mut at = 0;
-        // A chain of re-exports is short; the bound only stops a circle of them.
+        // A chain of re-exports is short; the bound only ends circular ones.
         for _ in 0..100 {
             if at == place.len() {
                 break;
@@ -112,7 +112,7 @@ impl Map {
     }
 }
 
-/// One finding for each edge that closes a circle, at the line where a module names the other.
+/// Returns one finding per edge that closes a circle, at the line of the reference.
 fn circles_of(graph: &BTreeMap<&str, BTreeMap<String, &Reference>>) -> Vec<Finding> {
     let mut found = Vec::new();
     for (&from, edges) in graph {
@@ -127,7 +127,7 @@ fn circles_of(graph: &BTreeMap<&str, BTreeMap<String, &Reference>>) -> Vec<Findi
     found
 }
 
-/// The modules on a shortest way from `from` to `to`, both included.
+/// Returns the modules on a shortest path from `from` to `to`, both included.
 fn way_between(
     graph: &BTreeMap<&str, BTreeMap<String, &Reference>>,
     from: &str,
@@ -162,8 +162,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The place that a path names, if it begins with `crate`, `self` or `super`, or (in a `use`)
-    /// with a child of this module.
+    /// Returns the module path of a path that begins with `crate`, `self` or `super`, or (in a
+    /// `use`) with a child of this module.
     fn absolute(&self, names: &[String], in_use: bool) -> Option<Place> {
         let mut place = self.place.clone();
         let mut rest = names;

@@ -1,14 +1,14 @@
-//! Same seed, same result: no wall clock, no host randomness, no hash order and no addresses in
-//! the crates that a simulated run goes through.
+//! Same seed, same result: no wall clock, host randomness, hash order or addresses in the crates
+//! that a simulated run uses.
 
 use super::{Finding, Source, Tree};
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
-/// The crates whose results are bit-identical from run to run.
+/// The crates whose results are bit-identical between runs.
 const CRATES: [&str; 5] = ["arch", "frames", "mm", "sim", "document"];
 
-/// Paths that may not be named, and what to take instead. The words are those between `::`.
+/// Forbidden paths, with the alternative. The words are separated by `::`.
 const PATHS: [(&[&str], &str); 7] = [
     (&["Instant", "now"], "the wall clock: ask the machine for its time"),
     (&["SystemTime"], "the wall clock: ask the machine for its time"),
@@ -33,14 +33,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Benchmarks and examples measure the host, so they may ask it.
+/// Benchmarks and examples measure the host, so they may use its clock.
 fn concerns(source: &Source) -> bool {
     let part = source.part();
     source.krate().is_some_and(|krate| CRATES.contains(&krate))
         && (part == "src" || part == "tests")
 }
 
-/// Looks at tokens, so that the inside of macros is seen too.
+/// Searches tokens, so that the arguments of macros are included.
 fn search(tokens: TokenStream, path: &str, found: &mut Vec<Finding>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for (at, token) in tokens.iter().enumerate() {
@@ -62,7 +62,7 @@ fn search(tokens: TokenStream, path: &str, found: &mut Vec<Finding>) {
     }
 }
 
-/// Whether `tokens` begin with `words`, joined by `::`.
+/// Returns whether `tokens` begin with `words`, joined by `::`.
 fn begins(tokens: &[TokenTree], words: &[&str]) -> bool {
     words.iter().enumerate().all(|(at, word)| {
         let joined = at == 0 || [3 * at - 2, 3 * at - 1].iter().all(|&colon| {
@@ -73,7 +73,7 @@ fn begins(tokens: &[TokenTree], words: &[&str]) -> bool {
     })
 }
 
-/// Whether a format string asks for an address: `{:p}`, `{name:p}`, `{:#p}`.
+/// Returns whether a format string prints an address: `{:p}`, `{name:p}`, `{:#p}`.
 fn prints_pointer(literal: &str) -> bool {
     literal.starts_with('"')
         && literal.split('{').skip(1).any(|hole| {
@@ -91,7 +91,7 @@ impl Finder<'_> {
     fn add(&mut self, span: Span, what: String) {
         self.found.push(Finding::new(self.path, span.start().line, what));
     }
-    /// `HashMap<K, V>`, `HashSet<T>` and their constructors that choose the host's hasher.
+    /// Finds `HashMap<K, V>`, `HashSet<T>` and their constructors that use the host's hasher.
     fn look_at_map(&mut self, path: &syn::Path) {
         for (at, segment) in path.segments.iter().enumerate() {
             let arguments = match segment.ident.to_string().as_str() {

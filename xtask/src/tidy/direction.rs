@@ -1,15 +1,15 @@
-//! Who may know whom: one direction, from the command line down to the two waists.
+//! Dependencies between crates have one direction, from the command line down to the two waists.
 
 use super::{Finding, Tree};
 use toml::{Table, Value};
 
-/// A crate of the workspace and the crates it may depend on.
+/// A crate of the workspace and its allowed dependencies.
 struct Room {
     name: &'static str,
     may_use: &'static [&'static str],
-    /// What its tests and benchmarks may depend on besides.
+    /// Additional dependencies of its tests and benchmarks.
     tests_may_use: &'static [&'static str],
-    /// Used by tests and benchmarks only: others name it under `[dev-dependencies]`.
+    /// Whether only tests and benchmarks may depend on it, under `[dev-dependencies]`.
     dev_only: bool,
 }
 
@@ -22,7 +22,7 @@ const fn dev_room(name: &'static str, may_use: &'static [&'static str]) -> Room 
 }
 
 impl Room {
-    /// Its tests run the memory manager.
+    /// Allows its tests to use the memory manager.
     const fn tested_with(mut self, tests_may_use: &'static [&'static str]) -> Self {
         self.tests_may_use = tests_may_use;
         self
@@ -35,8 +35,8 @@ impl Room {
 /// The memory manager, for tests of the machines that run it.
 const MEMORY_MANAGER: &[&str] = &["frames", "mm"];
 
-/// The house. `linux` never sees `mm`, `report` never sees a machine, machines see `arch` and not
-/// `mm`, and `arch` and `system` see no other crate.
+/// All crates. `linux` does not depend on `mm`, `report` not on a machine, machines depend on
+/// `arch` but not on `mm`, and `arch` and `system` on no other crate.
 const HOUSE: [Room; 20] = [
     room("arch", &[]),
     room("frames", &["arch"]),
@@ -70,11 +70,11 @@ const HOUSE: [Room; 20] = [
     dev_room("peers", &["arch", "frames", "mm", "threads"]),
 ];
 
-/// Crates that are bound to Linux. Others depend on them optionally, behind the feature `live`, so
-/// that the simulator and the harness build elsewhere too.
+/// Crates that need Linux. Others depend on them optionally, behind the feature `live`, so that the
+/// simulator and the harness build on other systems.
 const BOUND: [&str; 2] = ["linux", "live"];
 
-/// Libraries that only some crates may use, and why.
+/// Libraries that only some crates may use, with the reason.
 const LIBRARIES: [(&str, &[&str], &str); 3] = [
     ("aya", &["linux"], "it is bound to Linux, and only the live kernel is"),
     ("anyhow", &["cli"], "libraries have typed errors: use thiserror"),
@@ -130,7 +130,7 @@ impl Manifest<'_> {
             }
         }
     }
-    /// What is wrong with depending on `name`.
+    /// Returns what is wrong with a dependency on `name`.
     fn judge(&self, room: &Room, name: &str, dev: bool) -> Option<String> {
         let here = self.krate;
         if let Some((_, users, why)) = LIBRARIES.iter().find(|(library, _, _)| *library == name) {
@@ -150,7 +150,7 @@ impl Manifest<'_> {
             format!("`{here}` may not know `{other}`: it may know {may}")
         })
     }
-    /// What is wrong with needing `name`.
+    /// Returns what is wrong with a required dependency on `name`.
     fn judge_bound(&self, name: &str) -> Option<String> {
         let is_bound = |krate: &str| BOUND.contains(&krate);
         let wrong = is_bound(name.strip_prefix("mmscale-")?) && !is_bound(self.krate);
@@ -168,7 +168,7 @@ impl Manifest<'_> {
 
 struct Dependency {
     name: String,
-    /// It is for tests and benchmarks only.
+    /// Whether it is a dev-dependency.
     dev: bool,
     optional: bool,
 }

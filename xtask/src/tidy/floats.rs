@@ -1,4 +1,4 @@
-//! The memory manager computes in integers: a kernel has no floating point to spare.
+//! The memory manager uses integers only, because kernels avoid floating point.
 
 use super::{Finding, Source, Tree};
 use proc_macro2::{TokenStream, TokenTree};

@@ -1,4 +1,4 @@
-//! Functions fit on a screen: 70 lines from `fn` to the closing brace.
+//! Functions have at most 70 lines, from `fn` to the closing brace.
 
 use super::{Finding, Tree};
 use proc_macro2::Span;

@@ -1,10 +1,10 @@
-//! What a page or a comment points to exists: relative links, their anchors, and files of the
-//! workspace named in back quotes.
+//! Targets of pages and comments exist: relative links, their anchors, and files of the workspace
+//! that are named in back quotes.
 
 use super::pages::{headings, prose};
 use super::{Finding, Source, Tree};
 
-/// Folders at the root; a name in back quotes that begins with one is a file of the workspace.
+/// Top-level folders. A name in back quotes that begins with one is a file of the workspace.
 const FOLDERS: [&str; 8] =
     ["crates/", "testing/", "studies/", "machines/", "xtask/", "docs/", "fuzz/", ".ci/"];
 
@@ -27,7 +27,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// `[text](target)` with a target inside the workspace.
+/// Checks `[text](target)` with a target inside the workspace.
 fn check_links(tree: &Tree, page: &Source, line: usize, text: &str, found: &mut Vec<Finding>) {
     for (at, _) in text.match_indices("](") {
         let target = text[at + 2..].split([')', ' ']).next().unwrap_or("");
@@ -46,7 +46,7 @@ fn check_links(tree: &Tree, page: &Source, line: usize, text: &str, found: &mut 
     }
 }
 
-/// Names in back quotes that look like files of the workspace.
+/// Checks names in back quotes that look like files of the workspace.
 fn check_names(tree: &Tree, source: &Source, line: usize, text: &str, found: &mut Vec<Finding>) {
     for name in text.split('`').skip(1).step_by(2) {
         let ours = FOLDERS.iter().any(|folder| name.starts_with(folder));
@@ -59,7 +59,7 @@ fn check_names(tree: &Tree, source: &Source, line: usize, text: &str, found: &mu
     }
 }
 
-/// `target` as seen from the page at `from`, relative to the root.
+/// Returns `target`, which is relative to the page at `from`, relative to the root.
 pub(super) fn resolve(from: &str, target: &str) -> String {
     let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
@@ -78,7 +78,7 @@ fn has_anchor(tree: &Tree, path: &str, anchor: &str) -> bool {
     headings(&source.text).any(|heading| slug(heading.text) == anchor)
 }
 
-/// A heading's anchor, as forges make it.
+/// Returns a heading's anchor, as forges generate it.
 fn slug(heading: &str) -> String {
     let kept = heading.chars().filter(|&c| c.is_alphanumeric() || " -_".contains(c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()

@@ -1,8 +1,8 @@
-//! Nothing unfinished is merged: no marks for later, no placeholder macros.
+//! Nothing unfinished is merged: no marks for later work, no placeholder macros.
 
 use super::{Finding, Tree};
 
-/// Joined at compile time, so that this file does not find itself.
+/// Joined at compile time, so that this file is not a finding.
 const MARKS: [&str; 5] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -24,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Whether `word` stands in `line` with nothing alphanumeric against it.
+/// Returns whether `word` occurs in `line` without adjacent alphanumeric characters.
 pub(super) fn holds_word(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {

@@ -1,8 +1,8 @@
-//! House rules, one small module each.
+//! House rules, one module each.
 //!
-//! A rule looks at the whole [`Tree`] and returns [`Finding`]s. Each has a test in which a planted
-//! violation is caught. A line that breaks a rule for a good reason says so on the same line or on
-//! the one above: `// tidy: RULE: the reason`, with the rule's name as [`RULES`] has it.
+//! A rule checks the whole [`Tree`] and returns [`Finding`]s. Each rule has a test in which a
+//! planted violation is found. A line that must break a rule has a reason on the same line or on
+//! the one above: `// tidy: RULE: the reason`, with the rule's name in [`RULES`].
 
 mod attributes;
 mod circles;
@@ -53,14 +53,14 @@ pub const RULES: &[(&str, Rule)] = &[
     ("planted", planted::check),
 ];
 
-/// One place where a rule is broken.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file, relative to the root.
     pub path: String,
-    /// The line, from 1; 0 for the file as a whole.
+    /// The line number, from 1; 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub what: String,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Runs every rule; findings by file and line.
+/// Runs every rule. Findings are sorted by file and line.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut all = Vec::new();
     for (name, rule) in RULES {
@@ -92,13 +92,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     all
 }
 
-/// A Rust file that cannot be parsed would pass every rule.
+/// Reports a Rust file that cannot be parsed, because it would pass every rule.
 fn unparsed(source: &Source) -> Option<Finding> {
     let why = source.is_rust().then(|| source.parse_error())??;
     Some(Finding::new(&source.path, why.0, format!("cannot be parsed: {}", why.1)))
 }
 
-/// Whether the line, or the one above, gives a reason for breaking `rule`.
+/// Returns whether the line, or the one above, has a reason for breaking `rule`.
 fn is_excused(tree: &Tree, finding: &Finding, rule: &str) -> bool {
     let Some(source) = tree.source(&finding.path) else { return false };
     let mark = format!("// tidy: {rule}: ");

@@ -1,4 +1,4 @@
-//! A page of documentation has one title, on its first line.
+//! A page of documentation has one title, in its first line.
 
 use super::{Finding, Source, Tree};
 
@@ -22,15 +22,15 @@ fn page(source: &Source) -> Vec<Finding> {
 
 /// A heading of a page.
 pub(super) struct Heading<'a> {
-    /// 1 for `#`.
+    /// The level: 1 for `#`.
     pub(super) level: usize,
-    /// What stands behind the `#`s.
+    /// The text after the `#`s.
     pub(super) text: &'a str,
-    /// The line, from 1.
+    /// The line number, from 1.
     pub(super) line: usize,
 }
 
-/// The headings of a page, code blocks left out.
+/// Returns the headings of a page, excluding code blocks.
 pub(super) fn headings(text: &str) -> impl Iterator<Item = Heading<'_>> {
     prose(text).filter_map(|(line, content)| {
         let level = content.bytes().take_while(|&b| b == b'#').count();
@@ -39,7 +39,7 @@ pub(super) fn headings(text: &str) -> impl Iterator<Item = Heading<'_>> {
     })
 }
 
-/// The lines outside fenced code blocks, with their numbers from 1.
+/// Returns the lines outside fenced code blocks, with their numbers from 1.
 pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(at, line)| {

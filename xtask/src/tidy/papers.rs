@@ -1,5 +1,5 @@
-//! The papers that a newcomer looks for are there, and the two commands they promise are the ones
-//! that continuous integration runs.
+//! The standard documents of a project exist, and the two commands that they promise are run by
+//! continuous integration.
 
 use super::{Finding, Tree};
 
@@ -13,7 +13,7 @@ const PAPERS: [&str; 7] = [
     "LICENSE-APACHE",
 ];
 
-/// The main job and the tests.
+/// The main command and the tests.
 const COMMANDS: [&str; 2] = ["cargo run --release -- run all", "cargo test --workspace"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

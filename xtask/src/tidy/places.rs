@@ -1,8 +1,9 @@
-//! The project depends on no one machine: no absolute paths, and dependencies come from crates.io.
+//! The project does not depend on a particular computer: no absolute paths, and dependencies come
+//! from crates.io.
 
 use super::{Finding, Tree};
 
-/// Places that exist on one machine only. Joined, so that this file does not find itself.
+/// Paths that exist on particular computers only. Joined, so that this file is not a finding.
 const PLACES: [&str; 5] = [
     concat!("/ho", "me/"),
     concat!("/ro", "ot/"),
@@ -32,7 +33,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Whether an absolute path in `line` begins with `place`.
+/// Returns whether an absolute path in `line` begins with `place`.
 fn holds_place(line: &str, place: &str) -> bool {
     line.match_indices(place).any(|(at, _)| {
         let before = line[..at].chars().next_back();

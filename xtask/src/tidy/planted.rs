@@ -1,12 +1,12 @@
-//! Every planted fault has its place: in the crate that its declaration names.
+//! Every planted fault is used in the crate that its declaration names.
 //!
-//! The compiler refuses a place whose fault is not declared. A declared fault without a place would
-//! count as one that the tests miss.
+//! The compiler refuses the use of a fault that is not declared. A declared fault that is not used
+//! would count as missed by the tests.
 
 use super::{Finding, Tree};
 use mmscale_arch::planted::{Declared, Fault};
 
-/// Where faults are declared, and where the macro is explained.
+/// The folder in which faults are declared and the macro is documented.
 const DECLARED: &str = "crates/arch/src/planted/";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -1,18 +1,18 @@
-//! Every mechanism that has policies is in the one list of them, `mmscale_mm::policy`.
+//! Every mechanism with policies is in the list of mechanisms, `mmscale_mm::policy`.
 //!
-//! The policies of a mechanism are declared by `policies!`, which gives lists, parsers and help
-//! texts their names. A mechanism whose enum is declared otherwise, or is not in the list, would be
-//! missing on the command line, in documents and in the test that runs every policy.
+//! The policies of a mechanism are declared by `policies!`, from which lists, parsers and help
+//! texts take the names. A mechanism whose enum is declared otherwise, or is not in the list, would
+//! be missing on the command line, in documents and in the test that runs every policy.
 
 use super::{Finding, Tree};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// Where the list is.
+/// The path of the list.
 const LIST: &str = "crates/mm/src/policy.rs";
 
-/// Crates that have mechanisms.
+/// Crates with mechanisms.
 const CRATES: [&str; 3] = ["arch", "frames", "mm"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -39,12 +39,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// The enums of a file, with their lines.
+/// The enums of a file, with their line numbers.
 #[derive(Default)]
 struct Enums {
-    /// Declared by `policies!`.
+    /// Enums declared by `policies!`.
     declared: Vec<(String, usize)>,
-    /// Called a policy, and not declared so.
+    /// Enums named like a policy, but not declared by `policies!`.
     plain: Vec<(String, usize)>,
 }
 
@@ -67,7 +67,7 @@ impl<'ast> Visit<'ast> for Enums {
     }
 }
 
-/// The word after `enum`.
+/// Returns the word after `enum`.
 fn enum_name(tokens: TokenStream) -> Option<String> {
     let words = |token| match token {
         TokenTree::Ident(word) => Some(word.to_string()),

@@ -1,9 +1,9 @@
 //! Every Rust file of a crate belongs to one of its programs.
 //!
-//! Cargo finds the roots of programs by itself, or not, if the manifest says so (`autotests =
-//! false`); from a root on, a file is compiled only if a module names it. What nobody names is not
-//! compiled, and tests in it are not run, silently. Files that only another crate reaches, by
-//! `#[path]`, are forgotten too.
+//! Cargo finds the roots of programs by itself, unless the manifest disables that (`autotests =
+//! false`). Starting at a root, a file is compiled only if a module names it. A file that no module
+//! names is silently neither compiled nor tested. Files that only another crate includes, by
+//! `#[path]`, are findings, too.
 
 use super::links::resolve;
 use super::{Finding, Source, Tree};
@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
 use toml::{Table, Value};
 
-/// Folders of programs: the folder, their name in the manifest, and the key that switches off that
-/// Cargo looks for them.
+/// Folders of programs: the folder, its name in the manifest, and the key that disables Cargo's
+/// automatic discovery.
 const KINDS: [(&str, &str, &str); 4] = [
     ("src/bin", "bin", "autobins"),
     ("tests", "test", "autotests"),
@@ -24,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for manifest in tree.sources() {
         let Some(home) = manifest.path.strip_suffix("Cargo.toml") else { continue };
-        // What is no TOML is a finding of another rule.
+        // Invalid TOML is a finding of another rule.
         let Ok(table) = manifest.text.parse::<Table>() else { continue };
         if !home.is_empty() {
             check_crate(tree, home, &table, &mut found);
@@ -49,7 +49,8 @@ fn check_crate(tree: &Tree, home: &str, manifest: &Table, found: &mut Vec<Findin
     }
 }
 
-/// The first files of a crate's programs: those in the manifest, and those that Cargo finds.
+/// Returns the root files of a crate's programs: those in the manifest, and those that Cargo
+/// discovers.
 fn roots(tree: &Tree, home: &str, manifest: &Table) -> Vec<String> {
     let mut roots = vec![format!("{home}src/lib.rs"), format!("{home}src/main.rs")];
     let library = manifest.get("lib").and_then(|lib| lib.get("path")).and_then(Value::as_str);
@@ -59,7 +60,7 @@ fn roots(tree: &Tree, home: &str, manifest: &Table) -> Vec<String> {
         let named = manifest.get(kind).and_then(Value::as_array);
         for target in named.into_iter().flatten() {
             let text = |key: &str| target.get(key).and_then(Value::as_str);
-            // Cargo goes by the name only where there is no path.
+            // Cargo uses the name only if there is no path.
             match (text("path"), text("name")) {
                 (Some(path), _) => roots.push(format!("{home}{path}")),
                 (None, Some(name)) => {
@@ -79,7 +80,7 @@ fn roots(tree: &Tree, home: &str, manifest: &Table) -> Vec<String> {
     roots
 }
 
-/// `tests/x.rs` and `tests/x/main.rs` are roots in `tests/`, and nothing else.
+/// Returns whether a file is a root: in `tests/`, these are `tests/x.rs` and `tests/x/main.rs`.
 fn is_root(path: &str, folder: &str) -> bool {
     let parts = path.strip_prefix(folder).map(|rest| rest.split('/').collect::<Vec<_>>());
     matches!(parts.as_deref(), Some([_] | [_, "main.rs"]))
@@ -96,7 +97,7 @@ struct Reached<'a> {
 }
 
 impl Reached<'_> {
-    /// The file at `path`, whose modules lie in `folder`, and all that it names.
+    /// Adds the file at `path`, whose modules are in `folder`, and all modules that it declares.
     fn add(&mut self, path: &str, folder: String) {
         let Some(source) = self.tree.source(path) else { return };
         if !self.files.insert(path.to_owned()) {
@@ -108,7 +109,7 @@ impl Reached<'_> {
     }
 }
 
-/// Walks one file for the modules that it names.
+/// Walks one file for the modules that it declares.
 struct Modules<'a, 'b> {
     source: &'a Source,
     folder: String,
@@ -132,7 +133,7 @@ impl<'ast> Visit<'ast> for Modules<'_, '_> {
     }
 }
 
-/// What `#[path = "..."]` says.
+/// Returns the value of `#[path = "..."]`.
 fn path_attribute(attribute: &syn::Attribute) -> Option<String> {
     let syn::Meta::NameValue(pair) = &attribute.meta else { return None };
     let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }) = &pair.value else {
@@ -148,7 +149,7 @@ mod tests {
     const ONE_PROGRAM: &str = "[package]\nautotests = false\n\
                                [[test]]\nname = \"rules\"\npath = \"tests/main.rs\"\n";
 
-    /// The files that nobody reaches in a crate with `manifest`.
+    /// Returns the files that are not reached in a crate with `manifest`.
     fn forgotten(manifest: &str, files: &[(&str, &str)]) -> Vec<String> {
         let home = |path: &str| format!("crates/mm/{path}");
         let mut all = vec![(home("Cargo.toml"), manifest)];

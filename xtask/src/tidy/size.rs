@@ -1,4 +1,4 @@
-//! Files stay readable: 800 lines at most, 100 columns at most.
+//! Files have at most 800 lines and 100 columns.
 
 use super::{Finding, Source, Tree};
 

@@ -1,4 +1,4 @@
-//! A study is a folder with its numbers (`study.toml`) and its story (`README.md`).
+//! A study is a folder with its settings (`study.toml`) and its description (`README.md`).
 
 use super::{Finding, Tree};
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! The files that the rules look at.
+//! The files that the rules check.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -9,11 +9,11 @@ use std::path::Path;
 /// Folders of crates.
 const CRATES: [&str; 2] = ["crates/", "testing/"];
 
-/// One file with its text. Binary files have an empty text.
+/// A file with its text. The text of binary files is empty.
 pub struct Source {
-    /// Relative to the root, with `/` between folders.
+    /// The path relative to the root, with `/` between folders.
     pub path: String,
-    /// The content.
+    /// The content of the file.
     pub text: String,
     syntax: OnceCell<Result<syn::File, (usize, String)>>,
 }
@@ -22,15 +22,16 @@ impl Source {
     fn new(path: String, text: String) -> Self {
         Self { path, text, syntax: OnceCell::new() }
     }
-    /// Whether this is Rust.
+    /// Returns whether this is a Rust file.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
-    /// Whether this is a page of documentation.
+    /// Returns whether this is a page of documentation.
     pub fn is_page(&self) -> bool {
         self.path.ends_with(".md")
     }
-    /// The crate (`mm` for `crates/mm/src/lib.rs`), if the file is in one; `xtask` for xtask.
+    /// Returns the crate (`mm` for `crates/mm/src/lib.rs`) of the file, if it is in one; `xtask`
+    /// for xtask.
     pub fn krate(&self) -> Option<&str> {
         match self.below_crates() {
             Some((krate, _)) => Some(krate),
@@ -40,14 +41,14 @@ impl Source {
     fn is_below(&self, folder: &str) -> bool {
         self.path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
     }
-    /// The crate and the path in it.
+    /// Returns the crate and the path in it.
     fn below_crates(&self) -> Option<(&str, &str)> {
         let rest = CRATES.iter().find_map(|folder| self.path.strip_prefix(folder))?;
         rest.split_once('/')
     }
-    /// The part of the crate the file is in: `src`, `tests`, `benches`, ...
+    /// Returns the part of the crate that contains the file: `src`, `tests`, `benches`, ...
     pub fn part(&self) -> &str {
-        // Each folder of the studies' crate but its tests is a module.
+        // In the studies' crate, each folder except for the tests is a module.
         if self.is_below("studies") && !self.is_below("studies/tests") {
             return if self.is_rust() { "src" } else { "" };
         }
@@ -58,11 +59,11 @@ impl Source {
         );
         rest.and_then(|rest| rest.split_once('/')).map_or("", |(part, _)| part)
     }
-    /// The file as Rust; `None` if it is something else or cannot be parsed.
+    /// Returns the file as Rust syntax; `None` if it is another file or cannot be parsed.
     pub fn syntax(&self) -> Option<&syn::File> {
         self.is_rust().then(|| self.parsed().as_ref().ok()).flatten()
     }
-    /// Line and reason if this cannot be parsed as Rust.
+    /// Returns line and reason if the file cannot be parsed as Rust.
     pub fn parse_error(&self) -> Option<(usize, String)> {
         self.parsed().as_ref().err().cloned()
     }
@@ -73,7 +74,7 @@ impl Source {
     }
 }
 
-/// All files of the workspace, build products and version control left out.
+/// All files of the workspace, except for build products and version control.
 pub struct Tree {
     files: BTreeMap<String, Source>,
 }
@@ -85,7 +86,7 @@ impl Tree {
         tree.read_folder(root, "")?;
         Ok(tree)
     }
-    /// A tree out of paths and texts, for tests of rules.
+    /// Creates a tree from paths and texts, for tests of rules.
     pub fn of(files: &[(&str, &str)]) -> Self {
         let source = |&(path, text): &(&str, &str)| {
             (path.to_owned(), Source::new(path.to_owned(), text.to_owned()))
@@ -109,15 +110,15 @@ impl Tree {
         }
         Ok(())
     }
-    /// The number of files.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
-    /// Whether there are no files.
+    /// Returns whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
-    /// Whether `path` is a file, or a folder with a file in it.
+    /// Returns whether `path` is a file, or a folder that contains a file.
     pub fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         path.is_empty() || self.files.contains_key(path) || {
@@ -126,21 +127,21 @@ impl Tree {
             from.next().is_some_and(|(first, _)| first.starts_with(&folder))
         }
     }
-    /// The file at `path`.
+    /// Returns the file at `path`.
     pub fn source(&self, path: &str) -> Option<&Source> {
         self.files.get(path)
     }
-    /// All files, by path.
+    /// Returns all files, sorted by path.
     pub fn sources(&self) -> impl Iterator<Item = &Source> {
         self.files.values()
     }
-    /// All Rust files, by path.
+    /// Returns all Rust files, sorted by path.
     pub fn rust(&self) -> impl Iterator<Item = &Source> {
         self.sources().filter(|source| source.is_rust())
     }
 }
 
-/// Folders that hold no sources. `.ci` and `.cargo` do hold some.
+/// Returns whether a folder contains no sources. `.ci` and `.cargo` do.
 fn is_left_out(name: &str, prefix: &str) -> bool {
     let hidden = name.starts_with('.') && !(prefix.is_empty() && matches!(name, ".ci" | ".cargo"));
     hidden || name == "target"

@@ -1,5 +1,5 @@
-//! The kernel's crates say `no_std` and never let std in by another door. That they also link
-//! without it is what `cargo xtask no-std` shows.
+//! The kernel's crates declare `no_std` and do not use std otherwise. `cargo xtask no-std` checks
+//! that they also link without std.
 
 use super::{Finding, Tree};
 use proc_macro2::{TokenStream, TokenTree};
@@ -28,7 +28,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// `std` as a path's first word, or `extern crate std`.
+/// Finds `std` as the first word of a path, and `extern crate std`.
 fn search(tokens: TokenStream, path: &str, found: &mut Vec<Finding>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for (at, token) in tokens.iter().enumerate() {
