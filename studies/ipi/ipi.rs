@@ -24,6 +24,7 @@ use mmscale_mm::mm::MmConfig;
 use mmscale_mm::smp::CallStats;
 use mmscale_mm::stack::{StackConfig, StackStats};
 use mmscale_mm::swap::{SwapConfig, Zeromap};
+use mmscale_mm::vmap::VmapStats;
 use mmscale_sim::{SimConfig, Windows};
 use mmscale_system::{System, ThreadSpec};
 use std::ops::Range;
@@ -114,7 +115,9 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
     calls: CallStats,
+    call_memory_bytes: u64,
     stacks: StackStats,
+    kernel_range: VmapStats,
 }
 
 /// The window of the real measurements to which the profile's noise corresponds.
@@ -220,8 +223,14 @@ impl Workload for Ipi {
         let Range { start, end } = run.plan.window_ns;
         for (at, when_ns) in [start, end].into_iter().enumerate() {
             let _ = kernel.sleep_ns(when_ns.saturating_sub(kernel.clock_ns()));
-            let (calls, stacks) = (kernel.mm().call_stats(), kernel.mm().stacks().stats());
-            run.inside(|counted| counted[at] = Counted { calls, stacks });
+            let mm = kernel.mm();
+            let now = Counted {
+                calls: mm.call_stats(),
+                call_memory_bytes: mm.tlb().call_memory_bytes(),
+                stacks: mm.stacks().stats(),
+                kernel_range: mm.stacks().range_stats(),
+            };
+            run.inside(|counted| counted[at] = now);
         }
         for process in processes {
             let _ = kernel.wait(process);

@@ -15,6 +15,7 @@ use mmscale_harness::{
 };
 use mmscale_mm::smp::CallStats;
 use mmscale_mm::stack::StackStats;
+use mmscale_mm::vmap::VmapStats;
 use mmscale_sim::{CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited};
 use std::ops::Range;
 
@@ -118,14 +119,14 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
         value(seen.inside()?[1].calls.limbo_age_max_ns)
     }),
     metric("vmap_purges", "1", "flushes of the kernel's own range", |seen| {
-        let [before, after] = stacks(seen)?;
-        value(after.range.purges.saturating_sub(before.range.purges))
+        let [before, after] = kernel_range(seen)?;
+        value(after.purges.saturating_sub(before.purges))
     }),
     metric(
         "vmap_lazy_pages_max",
         "1",
         "pages of the kernel's addresses that wait for such a flush, at most",
-        |seen| value(stacks(seen)?[1].range.lazy_pages_max),
+        |seen| value(kernel_range(seen)?[1].lazy_pages_max),
     ),
     metric("stacks_given", "1", "stacks of tasks that were made", |seen| {
         let [before, after] = stacks(seen)?;
@@ -139,7 +140,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
         }
     }),
     metric("call_memory_bytes", "bytes", "memory for calls: records, queues, masks", |seen| {
-        value(seen.inside()?[1].calls.call_memory_bytes)
+        value(seen.inside()?[1].call_memory_bytes)
     }),
     metric("ops_per_s", "1/s", "ops of the working CPUs", |seen| {
         value(seen.tally.ops as f64 / seconds(seen))
@@ -229,6 +230,12 @@ fn counted(seen: &Seen<'_, Ipi>, of: fn(&CallStats) -> u64) -> Measured {
 fn stacks(seen: &Seen<'_, Ipi>) -> Result<[StackStats; 2], Missing> {
     let counted = seen.inside()?.map(|counted| counted.stacks);
     if counted[1].given > 0 { Ok(counted) } else { Err(Missing::Nothing) }
+}
+/// The kernel's own range when the windows began, and when they ended; [`Missing`] where no stack
+/// is mapped there.
+fn kernel_range(seen: &Seen<'_, Ipi>) -> Result<[VmapStats; 2], Missing> {
+    stacks(seen)?;
+    Ok(seen.inside()?.map(|counted| counted.kernel_range))
 }
 fn seconds(seen: &Seen<'_, Ipi>) -> f64 {
     seen.window_ns() as f64 / 1e9

@@ -26,6 +26,7 @@ mod addr;
 mod atomic;
 pub mod bare;
 mod cost;
+pub mod counters;
 mod cpu;
 mod event;
 mod func;

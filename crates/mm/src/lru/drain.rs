@@ -1,6 +1,6 @@
 //! Draining: this CPU, all CPUs, CPUs that are gone, and doing without batches for a while.
 
-use super::{BatchKind, Event, Memory, Pending};
+use super::{BatchKind, Memory, Pending};
 use crate::work::WorkItem;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
@@ -70,14 +70,14 @@ impl<'a, A: Machine> Memory<'a, A> {
         let seen = self.lru.generation.load(SeqCst);
         let _one = self.lru.one_drain.lock();
         if asks == Asks::Busy && self.lru.generation.load(SeqCst) != seen {
-            self.lru.tally(Event::DrainShared, 1);
+            self.lru.tally().drains_shared.add(1);
             return;
         }
         // First: who calls from now on is not served by what this drain has looked at already.
         if !planted!(LruDrainGenerationLate) {
             self.lru.generation.fetch_add(1, SeqCst);
         }
-        self.lru.tally(Event::DrainOfAll, 1);
+        self.lru.tally().drains_of_all.add(1);
         let (mut online, mut asked) = (CpuMask::EMPTY, CpuMask::EMPTY);
         A::online(&mut online);
         for cpu in online.iter() {

@@ -6,7 +6,7 @@
 
 use super::batch::Taken;
 use super::lists::{End, Relock};
-use super::{Event, LruList, Memory, Pending};
+use super::{LruList, Memory, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
 use mmscale_arch::{Func, Machine, NodeId, Pfn, Span, planted};
@@ -46,7 +46,7 @@ impl<A: Machine> Memory<'_, A> {
                 if self.claim(pfn) {
                     self.folios.clear(pfn, FolioFlags::PENDING);
                     self.note_unpinned();
-                    self.lru.tally(Event::Demanded, 1);
+                    self.lru.tally().demanded.add(1);
                     return true;
                 }
                 // It is going into its slot, or from there to its list: a matter of moments.

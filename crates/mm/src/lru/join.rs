@@ -2,7 +2,7 @@
 
 use super::batch::{BATCH, Taken};
 use super::lists::{End, Relock};
-use super::{BatchKind, Dead, Event, LruList, Memory, Pending};
+use super::{BatchKind, Dead, LruList, Memory, Pending};
 use crate::folio::{FolioFlags, FolioInit, FolioWord};
 use crate::group::OverLimit;
 use core::sync::atomic::Ordering::Acquire;
@@ -143,10 +143,10 @@ impl<A: Machine> Memory<'_, A> {
         if dead_pages > 0 {
             A::trace(Trace::Lru(LruEvent::Dead { pages: -(dead_pages as i32) }));
         }
-        self.lru.tally(Event::AddBatch, 1);
-        self.lru.tally(Event::Added, added);
-        self.lru.tally(Event::Dead, dead + frozen);
-        self.lru.tally(Event::Frozen, frozen);
+        self.lru.tally().add_batches.add(1);
+        self.lru.tally().added.add(added as u64);
+        self.lru.tally().dead.add((dead + frozen) as u64);
+        self.lru.tally().frozen.add(frozen as u64);
         self.drop_batch(&joined);
         self.free_all(gone.as_slice());
         A::trace(Trace::Lru(LruEvent::Pinned { folios: -((added + frozen) as i32) }));
@@ -237,7 +237,7 @@ impl<A: Machine> Memory<'_, A> {
             dead: 0,
             freed: 0,
         }));
-        self.lru.tally(Event::OtherBatch, 1);
+        self.lru.tally().other_batches.add(1);
         self.drop_batch(taken);
         A::trace(Trace::Lru(LruEvent::Pinned { folios: -(folios as i32) }));
     }

@@ -54,9 +54,8 @@ use crate::rcu::Rcu;
 use crate::work::Work;
 use alloc::boxed::Box;
 use batch::CpuBatches;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
 use lists::{Lruvec, new_lruvec};
+use mmscale_arch::counters::Counters;
 use mmscale_arch::sync::{EachCpu, Mutex};
 use mmscale_arch::{Atomic, Machine, NodeId};
 use mmscale_frames::page_alloc::FrameAllocator;
@@ -107,48 +106,28 @@ impl LruPolicy {
     }
 }
 
-/// How often things happened, over all CPUs; exact while nothing runs.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct LruCounters {
-    /// Add batches carried out.
-    pub add_batches: u64,
-    /// Folios in them that were put on lists.
-    pub added: u64,
-    /// Folios in them that nobody else used any more.
-    pub dead: u64,
-    /// Of these, folios that were freed without having been on a list.
-    pub frozen: u64,
-    /// Pending folios that were freed at once, because their last user went.
-    pub freed_pending: u64,
-    /// Pending folios that somebody took out of their slots because he wanted them.
-    pub demanded: u64,
-    /// Batches of other kinds carried out.
-    pub other_batches: u64,
-    /// Drains of all CPUs carried out.
-    pub drains_of_all: u64,
-    /// Drains of all CPUs that were content with one that began meanwhile.
-    pub drains_shared: u64,
-}
-
-/// One CPU's part of [`LruCounters`], by [`Event`].
-type Tally = [AtomicU64; Event::COUNT];
-
-/// What is counted.
-#[derive(Clone, Copy)]
-enum Event {
-    AddBatch,
-    Added,
-    Dead,
-    Frozen,
-    FreedPending,
-    Demanded,
-    OtherBatch,
-    DrainOfAll,
-    DrainShared,
-}
-
-impl Event {
-    const COUNT: usize = 9;
+mmscale_arch::counters! {
+    /// How often things happened, over all CPUs; exact while nothing runs.
+    pub struct LruCounters from CpuLru {
+        /// Add batches carried out.
+        add_batches: Sum,
+        /// Folios in them that were put on lists.
+        added: Sum,
+        /// Folios in them that nobody else used any more.
+        dead: Sum,
+        /// Of these, folios that were freed without having been on a list.
+        frozen: Sum,
+        /// Pending folios that were freed at once, because their last user went.
+        freed_pending: Sum,
+        /// Pending folios that somebody took out of their slots because he wanted them.
+        demanded: Sum,
+        /// Batches of other kinds carried out.
+        other_batches: Sum,
+        /// Drains of all CPUs carried out.
+        drains_of_all: Sum,
+        /// Drains of all CPUs that were content with one that began meanwhile.
+        drains_shared: Sum,
+    }
 }
 
 /// The lists, the batches, and what goes with them.
@@ -163,7 +142,7 @@ pub struct Lru<A: Machine> {
     /// Drains of all CPUs that have begun.
     generation: A::AtomicU64,
     one_drain: Mutex<A, ()>,
-    tallies: EachCpu<Tally>,
+    counters: Counters<A, CpuLru>,
 }
 
 impl<A: Machine> Lru<A> {
@@ -181,7 +160,7 @@ impl<A: Machine> Lru<A> {
             disabled: A::AtomicU32::new(0),
             generation: A::AtomicU64::new(0),
             one_drain: Mutex::new(()),
-            tallies: EachCpu::new::<A>(|_| Tally::default()),
+            counters: Counters::default(),
         }
     }
     /// How folios get onto their lists.
@@ -194,25 +173,12 @@ impl<A: Machine> Lru<A> {
     }
     /// How often things have happened.
     pub fn counters(&self) -> LruCounters {
-        let sum = |event: Event| {
-            self.tallies.iter().map(|(_, tally)| tally[event as usize].load(Relaxed)).sum()
-        };
-        LruCounters {
-            add_batches: sum(Event::AddBatch),
-            added: sum(Event::Added),
-            dead: sum(Event::Dead),
-            frozen: sum(Event::Frozen),
-            freed_pending: sum(Event::FreedPending),
-            demanded: sum(Event::Demanded),
-            other_batches: sum(Event::OtherBatch),
-            drains_of_all: sum(Event::DrainOfAll),
-            drains_shared: sum(Event::DrainShared),
-        }
+        self.counters.all()
     }
-    /// Counts on the calling CPU.
+    /// The counters of the calling CPU.
     #[inline]
-    fn tally(&self, event: Event, times: usize) {
-        self.tallies.of(A::cpu())[event as usize].fetch_add(times as u64, Relaxed);
+    fn tally(&self) -> &CpuLru {
+        self.counters.here()
     }
     #[inline]
     fn index_of(&self, group: GroupId, node: NodeId) -> usize {

@@ -5,7 +5,7 @@
 
 use super::batch::{CpuBatches, Place};
 use super::lists::Relock;
-use super::{Event, Memory, Pending};
+use super::{Memory, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
 use mmscale_arch::{CpuId, LruEvent, Machine, Op, Pfn, Trace, planted};
@@ -67,7 +67,7 @@ impl<A: Machine> Memory<'_, A> {
         self.join(&mut relock, pfn);
         drop(relock);
         self.note_unpinned();
-        self.lru.tally(Event::Demanded, 1);
+        self.lru.tally().demanded.add(1);
         self.retire(core::iter::once((pfn, 1)), Self::drop_plain);
     }
 
@@ -138,7 +138,7 @@ impl<A: Machine> Memory<'_, A> {
     }
 
     fn note_freed_pending(&self) {
-        self.lru.tally(Event::FreedPending, 1);
+        self.lru.tally().freed_pending.add(1);
         self.note_unpinned();
     }
     pub(super) fn note_unpinned(&self) {

@@ -1,7 +1,7 @@
 //! The decision after an allocation has failed: a victim, or a retry.
 
 use super::score::badness;
-use super::{Event, Fate, Oom, OomPolicy, Outcome, Patience, Scene, Settle, Shortage, Victim};
+use super::{Fate, Oom, OomPolicy, Outcome, Patience, Scene, Settle, Shortage, Victim};
 use crate::time::NSEC_PER_SEC;
 use crate::work::WorkItem;
 use alloc::sync::Arc;
@@ -55,7 +55,7 @@ impl<A: Machine> Oom<A> {
                 Outcome::Retry
             }
             Decision::Hopeless => {
-                self.tally(Event::Hopeless);
+                self.tally().hopeless.add(1);
                 Outcome::Hopeless
             }
         }
@@ -73,7 +73,7 @@ impl<A: Machine> Oom<A> {
             settle(on);
         }
         if self.has_room(on, short) {
-            self.tally(Event::Settled);
+            self.tally().settled.add(1);
             return Decision::Again;
         }
         // A process that has started to exit meanwhile may have freed more than was found.
@@ -82,7 +82,8 @@ impl<A: Machine> Oom<A> {
         }
         match self.choose(on, short) {
             Some(victim) => {
-                self.tally(if short.group.is_some() { Event::GroupKill } else { Event::Kill });
+                let tally = self.tally();
+                if short.group.is_some() { &tally.group_kills } else { &tally.kills }.add(1);
                 self.doom(&*victim);
                 Decision::Wait
             }
@@ -102,7 +103,7 @@ impl<A: Machine> Oom<A> {
                 Fate::Dying { marked: true } | Fate::Exiting { marked: true } => soon = true,
                 Fate::Dying { marked: false } => {
                     soon = true;
-                    self.tally(Event::MarkedDying);
+                    self.tally().marked_dying.add(1);
                     self.doom(&**space);
                 }
                 Fate::Exiting { marked: false } => exiting = true,

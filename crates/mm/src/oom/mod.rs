@@ -43,8 +43,7 @@ use crate::group::GroupId;
 use crate::lru::Memory;
 use crate::time::Time;
 use alloc::sync::Arc;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::counters::Counters;
 use mmscale_arch::sync::{Completion, Mutex};
 use mmscale_arch::{Asid, Atomic, Machine, NodeId, Order};
 
@@ -189,39 +188,24 @@ pub struct Patience {
     exits_since_ns: Option<u64>,
 }
 
-/// Event counts; exact while nothing runs.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct OomCounters {
-    /// Processes killed because the machine was out of memory (`oom_kill`).
-    pub kills: u64,
-    /// Processes killed because their group was at its limit.
-    pub group_kills: u64,
-    /// Victims that were dying for another reason: no process was killed for them.
-    pub marked_dying: u64,
-    /// Shortages that ended when per-CPU caches and batches were drained.
-    pub settled: u64,
-    /// Shortages without a victim.
-    pub hopeless: u64,
-    /// Address spaces that the reaper has reaped.
-    pub reaped: u64,
-    /// Address spaces that the reaper has given up.
-    pub given_up: u64,
-}
-
-/// A counted event. The counters are relaxed: statistics only.
-#[derive(Clone, Copy)]
-enum Event {
-    Kill,
-    GroupKill,
-    MarkedDying,
-    Settled,
-    Hopeless,
-    Reaped,
-    GivenUp,
-}
-
-impl Event {
-    const COUNT: usize = 7;
+mmscale_arch::counters! {
+    /// How often things happened; exact while nothing runs.
+    pub struct OomCounters from CpuOom {
+        /// Processes killed because there was no memory (`oom_kill`).
+        kills: Sum,
+        /// Processes killed because their group was at its limit.
+        group_kills: Sum,
+        /// Victims that were dying for another reason: nobody was killed.
+        marked_dying: Sum,
+        /// Times that memory came to light when it was looked for everywhere.
+        settled: Sum,
+        /// Times that there was nobody to kill.
+        hopeless: Sum,
+        /// Address spaces that the reaper has reaped.
+        reaped: Sum,
+        /// Address spaces that it has given up.
+        given_up: Sum,
+    }
 }
 
 /// The OOM killer and its reaper.
@@ -234,7 +218,7 @@ pub struct Oom<A: Machine> {
     /// If not 0, the reaper returns.
     stopping: A::AtomicU32,
     ended: Completion<A>,
-    tallies: [AtomicU64; Event::COUNT],
+    counters: Counters<A, CpuOom>,
 }
 
 impl<A: Machine> Oom<A> {
@@ -246,7 +230,7 @@ impl<A: Machine> Oom<A> {
             reaper: A::AtomicU32::new(0),
             stopping: A::AtomicU32::new(0),
             ended: Completion::new(),
-            tallies: Default::default(),
+            counters: Counters::default(),
         }
     }
     /// The configuration.
@@ -255,18 +239,10 @@ impl<A: Machine> Oom<A> {
     }
     /// Returns the event counts.
     pub fn counters(&self) -> OomCounters {
-        let sum = |event: Event| self.tallies[event as usize].load(Relaxed);
-        OomCounters {
-            kills: sum(Event::Kill),
-            group_kills: sum(Event::GroupKill),
-            marked_dying: sum(Event::MarkedDying),
-            settled: sum(Event::Settled),
-            hopeless: sum(Event::Hopeless),
-            reaped: sum(Event::Reaped),
-            given_up: sum(Event::GivenUp),
-        }
+        self.counters.all()
     }
-    fn tally(&self, event: Event) {
-        self.tallies[event as usize].fetch_add(1, Relaxed);
+    /// The counters of the calling CPU.
+    fn tally(&self) -> &CpuOom {
+        self.counters.here()
     }
 }

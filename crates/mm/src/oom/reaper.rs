@@ -1,6 +1,6 @@
 //! The task that frees the memory of victims that do not exit in time (`oom_reaper`).
 
-use super::{Event, Oom, Scene, Victim};
+use super::{Oom, Scene, Victim};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::{Atomic, Func, Machine, OomEvent, Span, TaskId, Trace, planted};
@@ -74,7 +74,8 @@ impl<A: Machine> Oom<A> {
                 }
             }
         }
-        self.tally(if reaped { Event::Reaped } else { Event::GivenUp });
+        let tally = self.tally();
+        if reaped { &tally.reaped } else { &tally.given_up }.add(1);
         if !planted!(OomReapedAgain) {
             space.skip();
         }

@@ -2,7 +2,7 @@
 
 use super::scan::{FIRST_PRIORITY, Lruvec};
 use super::shrink::{BATCH, Haste, Uses};
-use super::{Event, Reclaim, Rmap, Scope};
+use super::{Reclaim, Rmap, Scope};
 use crate::group::GroupId;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::Relaxed;
@@ -36,7 +36,7 @@ impl<A: Machine> Reclaim<A> {
         group: Option<GroupId>,
     ) -> u32 {
         let _span = Span::<A>::enter(Func::TryToFreePages);
-        self.tally(Event::Direct, 1);
+        self.tally().direct_calls.add(1);
         // What is as good as free goes first. Whose it was is not known: for a group it is nothing.
         let left = on.rmap.leave_limbo(Leave::All);
         let mut freed = if group.is_some() { 0 } else { left };

@@ -2,7 +2,7 @@
 
 use super::scan::FIRST_PRIORITY;
 use super::shrink::{BATCH, Haste};
-use super::{Event, Reclaim, Rmap, Scope};
+use super::{Reclaim, Rmap, Scope};
 use crate::lru::Memory;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -52,7 +52,7 @@ impl<A: Machine> Reclaim<A> {
         if self.is_balanced(on.memory, node) {
             return;
         }
-        self.tally(Event::Background, 1);
+        self.tally().background_runs.add(1);
         on.rmap.leave_limbo(Leave::All);
         Self::set_active(on.memory, node, true);
         let freed = self.balance_slowly(on, node);

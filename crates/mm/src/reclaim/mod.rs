@@ -35,9 +35,8 @@ pub use rmap::{References, Rmap, UnmapTo};
 use crate::lru::Memory;
 use crate::swap::Swap;
 use alloc::boxed::Box;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
-use mmscale_arch::sync::{Completion, EachCpu};
+use mmscale_arch::counters::Counters;
+use mmscale_arch::sync::Completion;
 use mmscale_arch::{Atomic, Machine};
 
 /// What reclaim works on.
@@ -58,47 +57,28 @@ impl<A: Machine, R> Clone for Scope<'_, A, R> {
 
 impl<A: Machine, R> Copy for Scope<'_, A, R> {}
 
-/// How often things happened, over all CPUs, in folios where nothing else is said; exact while
-/// nothing runs.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct ReclaimCounters {
-    /// Looked at on inactive lists or given to [`Reclaim::reclaim_pages`] (`pgscan`).
-    pub scanned: u64,
-    /// Freed (`pgsteal`).
-    pub freed: u64,
-    /// Of these, lazily freed memory that was dropped (`pglazyfreed`).
-    pub lazyfreed: u64,
-    /// Given to swap to be written.
-    pub written: u64,
-    /// Became active (`pgactivate`).
-    pub activated: u64,
-    /// Became inactive (`pgdeactivate`).
-    pub deactivated: u64,
-    /// Calls of [`Reclaim::direct`] (`allocstall`).
-    pub direct_calls: u64,
-    /// Times that a background reclaimer went to work (`pageoutrun`).
-    pub background_runs: u64,
+mmscale_arch::counters! {
+    /// How often things happened, over all CPUs, in folios where nothing else is said; exact while
+    /// nothing runs.
+    pub struct ReclaimCounters from CpuReclaim {
+        /// Looked at on inactive lists or given to [`Reclaim::reclaim_pages`] (`pgscan`).
+        scanned: Sum,
+        /// Freed (`pgsteal`).
+        freed: Sum,
+        /// Of these, lazily freed memory that was dropped (`pglazyfreed`).
+        lazyfreed: Sum,
+        /// Given to swap to be written.
+        written: Sum,
+        /// Became active (`pgactivate`).
+        activated: Sum,
+        /// Became inactive (`pgdeactivate`).
+        deactivated: Sum,
+        /// Calls of [`Reclaim::direct`] (`allocstall`).
+        direct_calls: Sum,
+        /// Times that a background reclaimer went to work (`pageoutrun`).
+        background_runs: Sum,
+    }
 }
-
-/// What is counted.
-#[derive(Clone, Copy)]
-enum Event {
-    Scanned,
-    Freed,
-    Lazyfreed,
-    Written,
-    Activated,
-    Deactivated,
-    Direct,
-    Background,
-}
-
-impl Event {
-    const COUNT: usize = 8;
-}
-
-/// One CPU's part of [`ReclaimCounters`], by [`Event`].
-type Tally = [AtomicU64; Event::COUNT];
 
 /// A node's background reclaimer.
 struct Node<A: Machine> {
@@ -114,7 +94,7 @@ pub struct Reclaim<A: Machine> {
     nodes: Box<[Node<A>]>,
     /// Not 0: background reclaimers return.
     stopping: A::AtomicU32,
-    tallies: EachCpu<Tally>,
+    counters: Counters<A, CpuReclaim>,
 }
 
 impl<A: Machine> Reclaim<A> {
@@ -128,29 +108,15 @@ impl<A: Machine> Reclaim<A> {
         Self {
             nodes: (0..nodes).map(node).collect(),
             stopping: A::AtomicU32::new(0),
-            tallies: EachCpu::new::<A>(|_| Tally::default()),
+            counters: Counters::default(),
         }
     }
     /// How often things have happened.
     pub fn counters(&self) -> ReclaimCounters {
-        let sum = |event: Event| {
-            self.tallies.iter().map(|(_, tally)| tally[event as usize].load(Relaxed)).sum()
-        };
-        ReclaimCounters {
-            scanned: sum(Event::Scanned),
-            freed: sum(Event::Freed),
-            lazyfreed: sum(Event::Lazyfreed),
-            written: sum(Event::Written),
-            activated: sum(Event::Activated),
-            deactivated: sum(Event::Deactivated),
-            direct_calls: sum(Event::Direct),
-            background_runs: sum(Event::Background),
-        }
+        self.counters.all()
     }
-    /// Counts on the calling CPU.
-    fn tally(&self, event: Event, times: usize) {
-        if times > 0 {
-            self.tallies.of(A::cpu())[event as usize].fetch_add(times as u64, Relaxed);
-        }
+    /// The counters of the calling CPU.
+    fn tally(&self) -> &CpuReclaim {
+        self.counters.here()
     }
 }

@@ -1,7 +1,7 @@
 //! How much is looked at, and which end of which list.
 
 use super::shrink::{BATCH, Haste, Shrunk, Uses};
-use super::{Event, Reclaim, Rmap, Scope};
+use super::{Reclaim, Rmap, Scope};
 use crate::folio::FolioFlags;
 use crate::group::GroupId;
 use crate::lru::LruList;
@@ -129,7 +129,7 @@ impl<A: Machine> Reclaim<A> {
             memory.folios.set(pfn, FolioFlags::WORKINGSET);
             memory.folios.clear(pfn, FolioFlags::ACTIVE);
         }
-        self.tally(Event::Deactivated, scan.taken);
+        self.tally().deactivated.add(scan.taken as u64);
         memory.putback_now(&folios[..scan.taken]);
     }
 }

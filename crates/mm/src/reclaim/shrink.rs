@@ -1,6 +1,6 @@
 //! What becomes of isolated folios (`shrink_folio_list`).
 
-use super::{Event, Reclaim, Rmap, Scope, UnmapTo};
+use super::{Reclaim, Rmap, Scope, UnmapTo};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::swap::WriteOut;
 use crate::tlb::{Batch, Leave};
@@ -124,7 +124,7 @@ impl<A: Machine> Reclaim<A> {
         self.part(on, &gone, &back);
         shrunk.freed += gone.len as u32;
         shrunk.scanned = folios.len() as u32;
-        self.tally(Event::Scanned, folios.len());
+        self.tally().scanned.add(folios.len() as u64);
         shrunk
     }
 
@@ -145,7 +145,7 @@ impl<A: Machine> Reclaim<A> {
         last.iter_mut().zip(gone.as_slice()).for_each(|(to, &pfn)| *to = (pfn, 1));
         on.memory.release(&last[..gone.len]);
         on.memory.putback_now(back.as_slice());
-        self.tally(Event::Freed, gone.len);
+        self.tally().freed.add(gone.len as u64);
     }
 
     /// Lets the unmapped folios of a batch wait in limbo, or waits for the CPUs if there is no
@@ -268,7 +268,7 @@ impl<A: Machine> Reclaim<A> {
         let word = on.memory.folios.word(pfn);
         if !word.flags().intersects(FolioFlags::MLOCKED | FolioFlags::UNEVICTABLE) {
             on.memory.folios.set(pfn, FolioFlags::ACTIVE);
-            self.tally(Event::Activated, 1);
+            self.tally().activated.add(1);
         }
         self.keep(on, pfn)
     }
@@ -297,7 +297,7 @@ impl<A: Machine> Reclaim<A> {
                 on.rmap.flush(batch);
             }
             memory.folios.set(pfn, FolioFlags::RECLAIM);
-            self.tally(Event::Written, 1);
+            self.tally().written.add(1);
             match swap.write_out(memory, pfn) {
                 // It is in no cache, and everybody who drops it drops it for good.
                 WriteOut::Unneeded => return self.last_reference(on, pfn),
@@ -340,7 +340,7 @@ impl<A: Machine> Reclaim<A> {
         let alone = unmapped && memory.folios.freeze(pfn, 1);
         if alone {
             memory.folios.unfreeze(pfn, 1);
-            self.tally(Event::Lazyfreed, 1);
+            self.tally().lazyfreed.add(1);
         }
         on.swap.unlock_folio(memory, pfn);
         if alone { Fate::Freed } else { Fate::Keep }

@@ -10,9 +10,9 @@
 //! reads the records of the CPU that it called from; records are never freed. Another task on that
 //! CPU may reuse a record meanwhile: then the first task waits for that use too.
 
+use super::CallCounters;
 use super::call::{Call, CallWords, Here, Reached, Wait};
 use super::queue::{Head, Queued};
-use super::stats::{Count, Max, Tally};
 use super::watch::Watch;
 use super::{SmpConfig, may_call};
 use core::sync::atomic::AtomicU32;
@@ -85,7 +85,7 @@ impl<A: Machine> Csds<A> {
     /// Calls the CPUs of `targets` for which `cond` holds; see [`super::Smp::call_function_many`].
     pub(super) fn call_many(
         &self,
-        on: (&SmpConfig, &Tally),
+        on: (&SmpConfig, &CallCounters<A>),
         targets: impl Iterator<Item = CpuId>,
         cond: impl Fn(CpuId) -> bool,
         call: Call,
@@ -108,16 +108,16 @@ impl<A: Machine> Csds<A> {
             }
             match self.queue(on, (source, target), call, wait) {
                 Queued::First => to_interrupt.insert(target),
-                Queued::Behind => tally.add::<A>(Count::Elided, 1),
+                Queued::Behind => tally.here().ipis_elided.add(1),
                 Queued::Closed => continue,
             }
             sent.insert(target);
             reached.others += 1;
         }
         if reached.others > 0 {
-            tally.add::<A>(Count::Calls, 1);
+            tally.here().calls.add(1);
             to_interrupt.iter().for_each(|target| {
-                tally.add::<A>(Count::Sent, 1);
+                tally.here().ipis_sent.add(1);
                 A::ipi_send(target, Ipi::CallFunction);
             });
         }
@@ -125,7 +125,7 @@ impl<A: Machine> Csds<A> {
             let _off = IrqGuard::<A>::new();
             run(call);
         }
-        tally.max::<A>(Max::QueuePhase, A::now_ns() - since_ns);
+        tally.here().preempt_off_queue_phase_max_ns.note(A::now_ns() - since_ns);
         if reached.others > 0 && wait != Wait::No {
             let whole = (self.section == Section::Whole).then_some(pinned);
             self.wait(config, tally, source, &sent, call);
@@ -136,7 +136,7 @@ impl<A: Machine> Csds<A> {
     /// Locks the record, fills it and queues it. Preemption is off, on `source`.
     fn queue(
         &self,
-        (config, tally): (&SmpConfig, &Tally),
+        (config, tally): (&SmpConfig, &CallCounters<A>),
         (source, target): (CpuId, CpuId),
         call: Call,
         wait: Wait,
@@ -149,8 +149,8 @@ impl<A: Machine> Csds<A> {
             while csd.state.load(Acquire) != FREE {
                 watch.turn(|| target);
             }
-            tally.add::<A>(Count::LockWaited, watch.age_ns());
-            tally.max::<A>(Max::LockWait, watch.age_ns());
+            tally.here().csd_lock_total_ns.add(watch.age_ns());
+            tally.here().csd_lock_max_ns.note(watch.age_ns());
         }
         // Only this CPU locks the record, with preemption off: a plain store is enough.
         csd.state.store(if wait == Wait::No { ASYNC } else { SYNC }, Relaxed);
@@ -161,9 +161,15 @@ impl<A: Machine> Csds<A> {
         }
         queued
     }
-    /// Waits until the records of `source` for `sent` are free. The Acquire loads pair with the
-    /// Release stores in `run_queued`.
-    fn wait(&self, config: &SmpConfig, tally: &Tally, source: CpuId, sent: &CpuMask, call: Call) {
+    /// Waits until the records of `source` for `sent` are free.
+    fn wait(
+        &self,
+        config: &SmpConfig,
+        tally: &CallCounters<A>,
+        source: CpuId,
+        sent: &CpuMask,
+        call: Call,
+    ) {
         let _span = Span::<A>::enter(Func::CsdLockWait);
         let mut watch = Watch::<A>::begin(config, source, call.func);
         let mut last = None;
@@ -175,8 +181,8 @@ impl<A: Machine> Csds<A> {
             }
         }
         let ns = watch.age_ns();
-        tally.add::<A>(Count::Waited, ns);
-        tally.max::<A>(Max::Wait, ns);
+        tally.here().csd_wait_total_ns.add(ns);
+        tally.here().csd_wait_max_ns.note(ns);
         if let Some(target) = last {
             A::trace(Trace::Call(CallEvent::Wait { target, ns }));
         }

@@ -34,7 +34,7 @@ mod watch;
 pub use call::{Call, CallFunc, Here, Offline, Reached, Unanswered, Wait};
 pub(crate) use pieces::in_pieces;
 pub use stats::CallStats;
-pub(crate) use stats::{Count, Max, Tally};
+pub(crate) use stats::{CallCounters, CpuCalls};
 pub(crate) use watch::Watch;
 
 use core::cell::Cell;
@@ -87,8 +87,8 @@ enum Calls<A: Machine> {
 pub struct Smp<A: Machine> {
     config: SmpConfig,
     calls: Calls<A>,
-    tally: Tally,
-    /// This CPU has closed its queue.
+    counters: CallCounters<A>,
+    /// The CPU has closed its queue.
     closed: PerCpu<A, Cell<bool>>,
 }
 
@@ -108,7 +108,12 @@ impl<A: Machine> Smp<A> {
             CallPolicy::Posted => Calls::Csds(Csds::new(Section::QueuePhase)),
             CallPolicy::Requests => Calls::Requests(Requests::new()),
         };
-        Self { config, calls, tally: Tally::new::<A>(), closed: PerCpu::new(|_| Cell::new(false)) }
+        Self {
+            config,
+            calls,
+            counters: CallCounters::default(),
+            closed: PerCpu::new(|_| Cell::new(false)),
+        }
     }
     /// Returns the configuration.
     pub fn config(&self) -> &SmpConfig {
@@ -116,13 +121,23 @@ impl<A: Machine> Smp<A> {
     }
     /// Returns the statistics.
     pub fn stats(&self) -> CallStats {
-        self.tally.stats(match &self.calls {
+        self.counters.all()
+    }
+    /// Memory of the records of calls on this machine, queues included, in bytes, as it is on
+    /// hardware. Masks that belong to tasks are not in it.
+    pub fn memory_bytes(&self) -> u64 {
+        match &self.calls {
             Calls::Csds(csds) => csds.bytes(),
             Calls::Requests(_) => Requests::<A>::bytes(),
-        })
+        }
     }
-    pub(crate) fn tally(&self) -> &Tally {
-        &self.tally
+    pub(crate) fn counters(&self) -> &CallCounters<A> {
+        &self.counters
+    }
+    /// The counters of the calling CPU.
+    #[inline]
+    pub(crate) fn tally(&self) -> &CpuCalls {
+        self.counters.here()
     }
 
     // -- Calls.
@@ -148,7 +163,7 @@ impl<A: Machine> Smp<A> {
         run: &impl Fn(Call),
     ) -> Reached {
         let _span = Span::<A>::enter(Func::SmpCallFunctionMany);
-        let (on, how) = ((&self.config, &self.tally), (here, wait));
+        let (on, how) = ((&self.config, &self.counters), (here, wait));
         let targets = targets.into_iter();
         match &self.calls {
             Calls::Csds(csds) => csds.call_many(on, targets, cond, call, how, run),
@@ -177,7 +192,7 @@ impl<A: Machine> Smp<A> {
     /// preemption is off.
     pub(crate) fn nudge(&self, _pinned: &impl NoPreempt<A>, cpu: CpuId) -> bool {
         match &self.calls {
-            Calls::Requests(requests) => requests.nudge(&self.tally, cpu) != Set::Closed,
+            Calls::Requests(requests) => requests.nudge(&self.counters, cpu) != Set::Closed,
             Calls::Csds(_) => unreachable!("CPUs are nudged with requests only"),
         }
     }

@@ -4,7 +4,7 @@
 //! for example where all CPUs call all others. Between two pieces the caller takes the pending
 //! interrupts, may be preempted, and may be migrated.
 
-use super::stats::{Max, Tally};
+use super::CallCounters;
 use core::marker::PhantomData;
 use mmscale_arch::sync::IrqGuard;
 use mmscale_arch::{CpuId, IrqState, Machine};
@@ -36,7 +36,7 @@ impl<A: Machine> Drop for Quiet<A> {
 /// does not wait. The longest piece counts as the longest queue phase: no other task runs on the
 /// CPU meanwhile, unless the caller itself keeps preemption off.
 pub(crate) fn in_pieces<A: Machine>(
-    tally: &Tally,
+    counters: &CallCounters<A>,
     mut targets: impl Iterator<Item = CpuId>,
     mut each: impl FnMut(&IrqGuard<A>, CpuId),
 ) {
@@ -51,7 +51,7 @@ pub(crate) fn in_pieces<A: Machine>(
             each(&off, target);
         }
         more = looked == CHUNK;
-        tally.max::<A>(Max::QueuePhase, A::now_ns() - since_ns);
+        counters.here().preempt_off_queue_phase_max_ns.note(A::now_ns() - since_ns);
         drop(off);
         drop(quiet);
     }

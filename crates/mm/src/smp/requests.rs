@@ -51,8 +51,8 @@
 //! migrated. Each piece evaluates the targets anew: a CPU that has stopped meanwhile has closed its
 //! word.
 
+use super::CallCounters;
 use super::call::{Call, CallWords, Here, Reached, Wait};
-use super::stats::{Count, Max, Tally};
 use super::watch::Watch;
 use super::{SPIN_NS, SmpConfig, in_pieces, may_call};
 use alloc::boxed::Box;
@@ -143,8 +143,13 @@ impl<A: Machine> Requests<A> {
         });
         taken.ok().map(|free| free.trailing_zeros() as usize)
     }
-    /// Allocates a slot; waits for one, with preemption as the caller has it.
-    fn slot(&self, (config, tally): (&SmpConfig, &Tally), call: Call, wait: Wait) -> usize {
+    /// A slot; waits for one with preemption as the caller has it.
+    fn slot(
+        &self,
+        (config, tally): (&SmpConfig, &CallCounters<A>),
+        call: Call,
+        wait: Wait,
+    ) -> usize {
         if let Some(slot) = self.try_slot() {
             return slot;
         }
@@ -161,7 +166,7 @@ impl<A: Machine> Requests<A> {
                 let mut found = None;
                 let counted = u32::from(!planted!(RequestsWaiterUncounted));
                 self.waiting.fetch_add(counted, SeqCst);
-                tally.add::<A>(Count::Sleeps, 1);
+                tally.here().sleeps.add(1);
                 self.room.wait_until(|| {
                     found = self.try_slot();
                     if found.is_none() {
@@ -173,8 +178,8 @@ impl<A: Machine> Requests<A> {
                 found.unwrap_or_else(|| unreachable!("the wait ends with a slot"))
             }
         };
-        tally.add::<A>(Count::LockWaited, watch.age_ns());
-        tally.max::<A>(Max::LockWait, watch.age_ns());
+        tally.here().csd_lock_total_ns.add(watch.age_ns());
+        tally.here().csd_lock_max_ns.note(watch.age_ns());
         slot
     }
     fn give_slot(&self, slot: usize) {
@@ -198,15 +203,14 @@ impl<A: Machine> Requests<A> {
 
     // -- Words.
 
-    /// Sets a bit of the word of `cpu`, and interrupts the CPU if it is the first bit. Preemption
-    /// is off.
-    fn set(&self, tally: &Tally, cpu: CpuId, bit: u64) -> Set {
+    /// Sets a bit of the word of `cpu`, and interrupts it if that is the first. Preemption is off.
+    fn set(&self, tally: &CallCounters<A>, cpu: CpuId, bit: u64) -> Set {
         let before = self.words.of(cpu).fetch_update(SeqCst, SeqCst, |word| {
             (word & (CLOSED | bit) == 0).then_some(word | bit)
         });
         match before {
             Ok(0) => {
-                tally.add::<A>(Count::Sent, 1);
+                tally.here().ipis_sent.add(1);
                 if bit != NUDGE || !planted!(RequestsNudgeUnsent) {
                     A::ipi_send(cpu, Ipi::CallFunction);
                 }
@@ -214,14 +218,13 @@ impl<A: Machine> Requests<A> {
             }
             Err(word) if word & CLOSED != 0 => Set::Closed,
             Ok(_) | Err(_) => {
-                tally.add::<A>(Count::Elided, 1);
+                tally.here().ipis_elided.add(1);
                 Set::Elided
             }
         }
     }
-    /// Asks `cpu` to flush its loaded address space to the generation that the caller has seen or
-    /// made.
-    pub(super) fn nudge(&self, tally: &Tally, cpu: CpuId) -> Set {
+    /// `cpu` is to catch up with what it has loaded, after what the caller has done so far.
+    pub(super) fn nudge(&self, tally: &CallCounters<A>, cpu: CpuId) -> Set {
         self.set(tally, cpu, NUDGE)
     }
     /// Runs the calls that this CPU was asked for, in order of their tickets. Interrupts are off.
@@ -282,7 +285,7 @@ impl<A: Machine> Requests<A> {
     /// Calls the CPUs of `targets`; see [`super::Smp::call_function_many`].
     pub(super) fn call_many(
         &self,
-        on: (&SmpConfig, &Tally),
+        on: (&SmpConfig, &CallCounters<A>),
         targets: impl Iterator<Item = CpuId>,
         cond: impl Fn(CpuId) -> bool,
         call: Call,
@@ -300,7 +303,7 @@ impl<A: Machine> Requests<A> {
         slot.ticket.store(self.tickets.fetch_add(1, SeqCst), Relaxed);
         let (caller, reached) = self.queue(tally, at, targets, cond, (call, here), run);
         if reached.others > 0 {
-            tally.add::<A>(Count::Calls, 1);
+            tally.here().calls.add(1);
         }
         let over = self.done(at, QUEUEING - u64::from(reached.others));
         if wait != Wait::No {
@@ -314,7 +317,7 @@ impl<A: Machine> Requests<A> {
     /// Runs the queue phase, in pieces. Returns the CPU on which it began, and the CPUs reached.
     fn queue(
         &self,
-        tally: &Tally,
+        tally: &CallCounters<A>,
         at: usize,
         targets: impl Iterator<Item = CpuId>,
         cond: impl Fn(CpuId) -> bool,
@@ -338,7 +341,14 @@ impl<A: Machine> Requests<A> {
         });
         (caller.unwrap_or_else(A::cpu), reached)
     }
-    fn wait(&self, config: &SmpConfig, tally: &Tally, at: usize, wait: Wait, caller: CpuId) {
+    fn wait(
+        &self,
+        config: &SmpConfig,
+        tally: &CallCounters<A>,
+        at: usize,
+        wait: Wait,
+        caller: CpuId,
+    ) {
         let _span = Span::<A>::enter(Func::CsdLockWait);
         let slot = &self.slots[at];
         let mut watch = Watch::<A>::begin(config, caller, slot.call.get().func);
@@ -347,7 +357,7 @@ impl<A: Machine> Requests<A> {
             last.get_or_insert_with(|| self.owing(at));
             if wait == Wait::Sleep && watch.age_ns() >= SPIN_NS {
                 slot.waiter.store(A::current().index() as u32 + 1, SeqCst);
-                tally.add::<A>(Count::Sleeps, 1);
+                tally.here().sleeps.add(1);
                 let mut unchecked = planted!(RequestsSleepUnchecked);
                 while unchecked || slot.remaining.load(SeqCst) != 0 {
                     unchecked = false;
@@ -360,8 +370,8 @@ impl<A: Machine> Requests<A> {
             watch.turn(|| self.owing(at));
         }
         let ns = watch.age_ns();
-        tally.add::<A>(Count::Waited, ns);
-        tally.max::<A>(Max::Wait, ns);
+        tally.here().csd_wait_total_ns.add(ns);
+        tally.here().csd_wait_max_ns.note(ns);
         if let Some(target) = last {
             A::trace(Trace::Call(CallEvent::Wait { target, ns }));
         }

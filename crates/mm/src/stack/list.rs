@@ -59,7 +59,7 @@ impl List {
     }
 }
 
-/// One CPU's stacks that no task runs on, and what was counted there.
+/// One CPU's stacks that no task runs on.
 #[derive(Default)]
 pub(super) struct CpuStacks {
     pub(super) cached: [Option<Stack>; CACHED],
@@ -69,18 +69,12 @@ pub(super) struct CpuStacks {
     pub(super) passing: List,
     /// Their grace period is over.
     pub(super) ready: List,
-    pub(super) given: u64,
-    pub(super) reused: u64,
-    pub(super) freed: u64,
 }
 
 impl CpuStacks {
     /// Takes a stack out of the cache.
     pub(super) fn take(&mut self) -> Option<Stack> {
-        let stack = self.cached.iter_mut().find_map(Option::take)?;
-        self.given += 1;
-        self.reused += 1;
-        Some(stack)
+        self.cached.iter_mut().find_map(Option::take)
     }
     /// Puts a stack into the cache; returns it if there is no room.
     pub(super) fn put(&mut self, stack: Stack) -> Option<Stack> {
@@ -105,20 +99,8 @@ impl CpuStacks {
         loop {
             let stack = self.ready.pop()?;
             if let Some(left) = self.put(stack) {
-                self.freed += 1;
                 return Some(left);
             }
-        }
-    }
-    /// Takes all stacks away; what was counted stays.
-    pub(super) fn take_all(&mut self) -> Self {
-        self.freed += self.cached.iter().flatten().count() as u64;
-        Self {
-            cached: core::mem::take(&mut self.cached),
-            waiting: core::mem::take(&mut self.waiting),
-            passing: core::mem::take(&mut self.passing),
-            ready: core::mem::take(&mut self.ready),
-            ..Self::default()
         }
     }
 }
@@ -158,10 +140,8 @@ mod tests {
         let freed = top(stacks.take_ready());
         assert!(freed == Some(33) || freed == Some(43), "{freed:?}");
         assert!(stacks.take_ready().is_none());
-        assert_eq!((stacks.given, stacks.reused, stacks.freed), (1, 1, 1));
-        let mut all = stacks.take_all();
-        assert_eq!(all.cached.iter().flatten().count(), 2);
-        assert_eq!((top(all.waiting.pop()), top(all.ready.pop())), (Some(53), None));
+        assert_eq!(stacks.cached.iter().flatten().count(), 2);
+        assert_eq!((top(stacks.waiting.pop()), top(stacks.ready.pop())), (Some(53), None));
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::vmap::{Limbo, Vmap, VmapError, VmapStats};
 use crate::work::{Work, WorkItem};
 use core::sync::atomic::Ordering::SeqCst;
 use list::CpuStacks;
+use mmscale_arch::counters::Counters;
 use mmscale_arch::sync::{Completion, EachCpu, Mutex, NoPreempt, Once, PreemptGuard, SpinLock};
 use mmscale_arch::{Atomic, CpuId, CpuMask, Func, LockClass, Machine, Order, Pfn, Span, TaskId};
 use mmscale_frames::page_alloc::AllocError;
@@ -67,17 +68,16 @@ impl core::fmt::Display for StackError {
 
 impl core::error::Error for StackError {}
 
-/// What was counted about stacks, over all CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct StackStats {
-    /// Stacks that tasks were given.
-    pub given: u64,
-    /// The part of them that came out of a CPU's cache.
-    pub reused: u64,
-    /// Stacks that were unmapped, and their frames freed.
-    pub freed: u64,
-    /// The kernel's own range.
-    pub range: VmapStats,
+mmscale_arch::counters! {
+    /// What was counted about stacks, over all CPUs; exact while nothing runs.
+    pub struct StackStats from CpuStats {
+        /// Stacks that tasks were given.
+        given: Sum,
+        /// The part of them that came out of a CPU's cache.
+        reused: Sum,
+        /// Stacks that were unmapped, and their frames freed.
+        freed: Sum,
+    }
 }
 
 /// One CPU's stacks.
@@ -95,6 +95,7 @@ pub struct Stacks<A: Machine> {
     making: Mutex<A, ()>,
     config: StackConfig,
     places: EachCpu<Place<A>>,
+    counters: Counters<A, CpuStats>,
     /// The reaper's task plus 1; 0 until it runs.
     reaper: A::AtomicU32,
     stopping: A::AtomicU32,
@@ -113,6 +114,7 @@ impl<A: Machine> Stacks<A> {
             making: Mutex::new(()),
             config,
             places: EachCpu::new::<A>(place),
+            counters: Counters::default(),
             reaper: A::AtomicU32::new(0),
             stopping: A::AtomicU32::new(0),
             ended: Completion::new(),
@@ -137,11 +139,15 @@ impl<A: Machine> Stacks<A> {
         match cached {
             Some(stack) => {
                 clear::<A>(stack.frames());
+                self.counters.here().given.add(1);
+                self.counters.here().reused.add(1);
                 Ok(Some(stack))
             }
             None => {
                 let range = self.range(on, lazy_max_pages).map_err(StackError::Map)?;
-                self.map(on, range).map(Some)
+                let stack = self.map(on, range)?;
+                self.counters.here().given.add(1);
+                Ok(Some(stack))
             }
         }
     }
@@ -161,11 +167,7 @@ impl<A: Machine> Stacks<A> {
         }
         clear::<A>(&frames);
         match range.map(on, &frames) {
-            Ok(at) => {
-                let pinned = PreemptGuard::<A>::new();
-                self.places.of(pinned.cpu()).stacks.lock().given += 1;
-                Ok(Stack::new(at, frames))
-            }
+            Ok(at) => Ok(Stack::new(at, frames)),
             Err(why) => {
                 free(&frames);
                 Err(StackError::Map(why))
@@ -290,10 +292,15 @@ impl<A: Machine> Stacks<A> {
     /// Unmaps a stack and frees its frames (`vfree`).
     fn free(&self, on: Paging<'_, A>, work: &Work<A>, stack: Stack) {
         let Some(range) = self.range.get() else { return };
-        if range.unmap(on, stack.range()) == Limbo::Full {
+        if self.unmap(on, range, &stack) == Limbo::Full {
             work.queue_on(A::cpu(), WorkItem::PurgeStacks);
         }
+    }
+    fn unmap(&self, on: Paging<'_, A>, range: &Vmap<A>, stack: &Stack) -> Limbo {
+        self.counters.here().freed.add(1);
+        let limbo = range.unmap(on, stack.range());
         stack.frames().iter().for_each(|&pfn| on.frames.free_pages(pfn, Order::ZERO));
+        limbo
     }
     /// Has all CPUs forget the addresses in limbo (`drain_vmap_area_work`). Sleeps.
     pub fn purge(&self, on: Paging<'_, A>) {
@@ -311,8 +318,8 @@ impl<A: Machine> Stacks<A> {
         if !self.are_mapped() {
             return;
         }
-        let CpuStacks { cached, mut waiting, mut passing, mut ready, .. } =
-            self.places.of(cpu).stacks.lock().take_all();
+        let CpuStacks { cached, mut waiting, mut passing, mut ready } =
+            core::mem::take(&mut *self.places.of(cpu).stacks.lock());
         cached.into_iter().flatten().for_each(|stack| self.free(on, work, stack));
         for list in [&mut waiting, &mut passing, &mut ready] {
             while let Some(stack) = list.pop() {
@@ -326,32 +333,23 @@ impl<A: Machine> Stacks<A> {
     pub fn quiesce(&self, on: Paging<'_, A>, online: &CpuMask) {
         let Some(range) = self.range.get() else { return };
         for cpu in online.iter() {
-            let CpuStacks { cached, mut waiting, mut passing, mut ready, .. } =
-                self.places.of(cpu).stacks.lock().take_all();
+            let CpuStacks { cached, mut waiting, mut passing, mut ready } =
+                core::mem::take(&mut *self.places.of(cpu).stacks.lock());
             let lists = [&mut waiting, &mut passing, &mut ready];
             let listed = lists.into_iter().flat_map(|list| core::iter::from_fn(|| list.pop()));
             for stack in cached.into_iter().flatten().chain(listed) {
-                let _ = range.unmap(on, stack.range());
-                stack.frames().iter().for_each(|&pfn| on.frames.free_pages(pfn, Order::ZERO));
+                let _ = self.unmap(on, range, &stack);
             }
         }
         range.destroy(on);
     }
-    /// What was counted. Looks at each CPU under its lock, unless stacks are not counted.
+    /// What was counted.
     pub fn stats(&self) -> StackStats {
-        if !self.are_mapped() {
-            return StackStats::default();
-        }
-        let range = self.range.get().map(Vmap::stats).unwrap_or_default();
-        self.places.iter().fold(StackStats { range, ..StackStats::default() }, |sum, (_, place)| {
-            let stacks = place.stacks.lock();
-            StackStats {
-                given: sum.given + stacks.given,
-                reused: sum.reused + stacks.reused,
-                freed: sum.freed + stacks.freed,
-                ..sum
-            }
-        })
+        self.counters.all()
+    }
+    /// What was counted about the kernel's own range, which is there after the first stack.
+    pub fn range_stats(&self) -> VmapStats {
+        self.range.get().map(Vmap::stats).unwrap_or_default()
     }
 }
 

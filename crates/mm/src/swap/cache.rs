@@ -5,7 +5,7 @@
 //! is held. The cache has one reference of each of its folios.
 
 use super::slots::SLOTS;
-use super::{Event, Swap, SwapEntry};
+use super::{Swap, SwapEntry};
 use crate::folio::FolioFlags;
 use crate::lru::Memory;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -39,7 +39,7 @@ impl<A: Machine> Swap<A> {
                 continue;
             }
             if slot.cached.load(Acquire) == cached {
-                self.tally(Event::CacheHit);
+                self.tally().cache_hits.add(1);
                 return Some(pfn);
             }
             memory.put(pfn);

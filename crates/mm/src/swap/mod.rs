@@ -39,8 +39,9 @@ pub use verify::{SwapAudit, SwapViolation};
 pub use write::WriteOut;
 
 use alloc::boxed::Box;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use mmscale_arch::counters::Counters;
 use mmscale_arch::sync::{EachCpu, Sparse, SpinLock, WaitQueue};
 use mmscale_arch::{Atomic, LockClass, Machine};
 use slots::{Cluster, Lists, NO_CLUSTER, SLOTS, Slot};
@@ -96,43 +97,25 @@ impl core::fmt::Display for SwapFull {
 
 impl core::error::Error for SwapFull {}
 
-/// How often things happened, over all CPUs; exact while nothing runs.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct SwapCounters {
-    /// Pages handed to the device to write.
-    pub writes: u64,
-    /// Pages handed to the device to read.
-    pub reads: u64,
-    /// Pages of zeros that were not written.
-    pub zero_writes: u64,
-    /// Pages of zeros that were made instead of read.
-    pub zero_reads: u64,
-    /// Writes that failed.
-    pub write_errors: u64,
-    /// Reads that failed.
-    pub read_errors: u64,
-    /// Looks into the cache that found a folio.
-    pub cache_hits: u64,
+mmscale_arch::counters! {
+    /// How often things happened, over all CPUs; exact while nothing runs.
+    pub struct SwapCounters from CpuSwap {
+        /// Pages handed to the device to write.
+        writes: Sum,
+        /// Pages handed to the device to read.
+        reads: Sum,
+        /// Pages of zeros that were not written.
+        zero_writes: Sum,
+        /// Pages of zeros that were made instead of read.
+        zero_reads: Sum,
+        /// Writes that failed.
+        write_errors: Sum,
+        /// Reads that failed.
+        read_errors: Sum,
+        /// Looks into the cache that found a folio.
+        cache_hits: Sum,
+    }
 }
-
-/// What is counted.
-#[derive(Clone, Copy)]
-enum Event {
-    Write,
-    Read,
-    ZeroWrite,
-    ZeroRead,
-    WriteError,
-    ReadError,
-    CacheHit,
-}
-
-impl Event {
-    const COUNT: usize = 7;
-}
-
-/// One CPU's part of [`SwapCounters`], by [`Event`].
-type Tally = [AtomicU64; Event::COUNT];
 
 /// The swap area and its cache.
 pub struct Swap<A: Machine> {
@@ -150,7 +133,7 @@ pub struct Swap<A: Machine> {
     queues: Box<[WaitQueue<A>]>,
     /// Tasks that wait for room in the device's queue, by CPU.
     rooms: Box<[Room<A>]>,
-    tallies: EachCpu<Tally>,
+    counters: Counters<A, CpuSwap>,
 }
 
 impl<A: Machine> Swap<A> {
@@ -170,7 +153,7 @@ impl<A: Machine> Swap<A> {
             free: A::AtomicI64::new(slots as i64),
             queues: (0..queues).map(|_| WaitQueue::new()).collect(),
             rooms: (0..ROOMS).map(|_| Room::new()).collect(),
-            tallies: EachCpu::new::<A>(|_| Tally::default()),
+            counters: Counters::default(),
         }
     }
     /// What it was made from.
@@ -193,22 +176,11 @@ impl<A: Machine> Swap<A> {
     }
     /// How often things have happened.
     pub fn counters(&self) -> SwapCounters {
-        let sum = |event: Event| {
-            self.tallies.iter().map(|(_, tally)| tally[event as usize].load(Relaxed)).sum()
-        };
-        SwapCounters {
-            writes: sum(Event::Write),
-            reads: sum(Event::Read),
-            zero_writes: sum(Event::ZeroWrite),
-            zero_reads: sum(Event::ZeroRead),
-            write_errors: sum(Event::WriteError),
-            read_errors: sum(Event::ReadError),
-            cache_hits: sum(Event::CacheHit),
-        }
+        self.counters.all()
     }
-    /// Counts on the calling CPU.
+    /// The counters of the calling CPU.
     #[inline]
-    fn tally(&self, event: Event) {
-        self.tallies.of(A::cpu())[event as usize].fetch_add(1, Relaxed);
+    fn tally(&self) -> &CpuSwap {
+        self.counters.here()
     }
 }

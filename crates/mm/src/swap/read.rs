@@ -1,7 +1,7 @@
 //! The way in: from a slot to a folio that has its content.
 
 use super::slots::SLOTS;
-use super::{Event, Swap, SwapDevice, SwapEntry};
+use super::{Swap, SwapDevice, SwapEntry};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::group::GroupId;
 use crate::lru::{FolioError, Memory};
@@ -78,14 +78,14 @@ impl<A: Machine> Swap<A> {
                 Joined::Zero => {
                     memory.add(pfn);
                     A::clear_block(pfn, Order::ZERO);
-                    self.tally(Event::ZeroRead);
+                    self.tally().zero_reads.add(1);
                     memory.folios.set(pfn, FolioFlags::UPTODATE);
                     self.unlock_folio(memory, pfn);
                     return Ok(pfn);
                 }
                 Joined::Read => {
                     memory.add(pfn);
-                    self.tally(Event::Read);
+                    self.tally().reads.add(1);
                     self.fill(
                         memory,
                         PageIo { direction: IoDirection::Read, block: entry.slot(), pfn },

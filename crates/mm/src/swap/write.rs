@@ -1,7 +1,7 @@
 //! The way out: from a folio to its slot.
 
 use super::slots::SLOTS;
-use super::{Event, Swap, SwapDevice, Zeromap};
+use super::{Swap, SwapDevice, Zeromap};
 use crate::folio::FolioFlags;
 use crate::lru::{Memory, Pending};
 use core::sync::atomic::Ordering::SeqCst;
@@ -69,17 +69,17 @@ impl<A: Machine> Swap<A> {
         if zero {
             // Reading a page that is not all zeros ends at its first word mostly: it costs nothing.
             A::work(Op::ZeroScan, 1);
-            self.tally(Event::ZeroWrite);
+            self.tally().zero_writes.add(1);
             memory.folios.clear(pfn, FolioFlags::RECLAIM);
             self.unlock_folio(memory, pfn);
             return WriteOut::Zero;
         }
         let io = PageIo { direction: IoDirection::Write, block: entry.slot(), pfn };
-        self.tally(Event::Write);
+        self.tally().writes.add(1);
         if self.config.device == SwapDevice::Compressed {
             A::work(Op::CompressPage, 1);
             if !A::io_now(io) {
-                self.tally(Event::WriteError);
+                self.tally().write_errors.add(1);
                 memory.folios.set(pfn, FolioFlags::DIRTY);
             }
             memory.folios.clear(pfn, FolioFlags::RECLAIM);
@@ -145,7 +145,7 @@ impl<A: Machine> Swap<A> {
     fn written(&self, memory: Memory<'_, A>, done: IoDone) {
         let pfn = done.io.pfn;
         if done.failed {
-            self.tally(Event::WriteError);
+            self.tally().write_errors.add(1);
             memory.folios.set(pfn, FolioFlags::DIRTY);
             memory.folios.clear(pfn, FolioFlags::RECLAIM);
         }
@@ -165,7 +165,7 @@ impl<A: Machine> Swap<A> {
     pub(super) fn filled(&self, memory: Memory<'_, A>, done: IoDone) {
         let pfn = done.io.pfn;
         if done.failed {
-            self.tally(Event::ReadError);
+            self.tally().read_errors.add(1);
         } else {
             memory.folios.set(pfn, FolioFlags::UPTODATE);
         }

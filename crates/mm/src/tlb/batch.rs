@@ -7,7 +7,7 @@
 
 use super::cpu::Loaded;
 use super::{Extent, Forgetting, Tlb, trace};
-use crate::smp::{Call, CallFunc, Count, Here, Wait};
+use crate::smp::{Call, CallFunc, Here, Wait};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use mmscale_arch::{Asid, Atomic, CpuMask, Func, Machine, Span, planted};
 
@@ -105,7 +105,7 @@ impl<A: Machine> Tlb<A> {
         }
         let _span = Span::<A>::enter(Func::ArchTlbbatchFlush);
         assert!(wait != Wait::No, "a flush proves something only to who waits for it");
-        self.smp.tally().add::<A>(Count::Flushes, 1);
+        self.smp.tally().flushes.add(1);
         let interrupted = match self.forgetting() {
             Forgetting::Called => self.call_for_batch(batch, wait),
             Forgetting::Nudged => {

@@ -10,7 +10,7 @@ use super::space::{Recent, Space};
 use super::{
     BROADCAST_CEILING, Extent, Flushed, Forgetting, SINGLE_FLUSH_CEILING, Tables, Tlb, trace,
 };
-use crate::smp::{Call, CallFunc, Count, Here, Max, SPIN_NS, Wait, Watch, in_pieces};
+use crate::smp::{Call, CallFunc, Here, SPIN_NS, Wait, Watch, in_pieces};
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard, WaitQueue};
 use mmscale_arch::{
@@ -51,7 +51,7 @@ impl<A: Machine> Tlb<A> {
     pub fn flush_with(&self, asid: Asid, extent: Extent, tables: Tables, wait: Wait) -> Flushed {
         let _span = Span::<A>::enter(Func::FlushTlbMmRange);
         assert!(wait != Wait::No, "a flush proves something only to who waits for it");
-        self.smp.tally().add::<A>(Count::Flushes, 1);
+        self.smp.tally().flushes.add(1);
         if let Some(broadcast) = A::tlb_broadcast() {
             Self::broadcast(broadcast, asid, extent);
             return Flushed { asid };
@@ -124,7 +124,7 @@ impl<A: Machine> Tlb<A> {
     /// run on another CPU than the one before, so "this CPU" is decided for each target.
     pub(super) fn nudge_others(&self, asid: Asid, space: &Space<A>, generation: u64) -> CpuMask {
         let mut behind = CpuMask::EMPTY;
-        in_pieces::<A>(self.smp.tally(), space.cpus(), |off, cpu| {
+        in_pieces::<A>(self.smp.counters(), space.cpus(), |off, cpu| {
             if cpu == off.cpu() {
                 if self.own.get(off).active.get() == Some(asid) {
                     self.catch_up(off);
@@ -153,13 +153,13 @@ impl<A: Machine> Tlb<A> {
             }
         }
         let ns = watch.age_ns();
-        self.smp.tally().add::<A>(Count::Waited, ns);
-        self.smp.tally().max::<A>(Max::Wait, ns);
+        self.smp.tally().csd_wait_total_ns.add(ns);
+        self.smp.tally().csd_wait_max_ns.note(ns);
         A::trace(Trace::Call(CallEvent::Wait { target: last, ns }));
     }
     fn sleep_for(&self, cpu: CpuId, watch: &Watch<A>, over: impl Fn() -> bool) {
         let sleepers = self.sleepers.of(cpu);
-        self.smp.tally().add::<A>(Count::Sleeps, 1);
+        self.smp.tally().sleeps.add(1);
         sleepers.waiting.fetch_add(1, SeqCst);
         sleepers.queue.wait_until(|| {
             let over = over();
@@ -200,7 +200,7 @@ impl<A: Machine> Tlb<A> {
     /// translations.
     pub fn flush_kernel_range(&self, range: VmaRange, wait: Wait) {
         let _span = Span::<A>::enter(Func::FlushTlbKernelRange);
-        self.smp.tally().add::<A>(Count::Flushes, 1);
+        self.smp.tally().flushes.add(1);
         if let Some(broadcast) = A::tlb_broadcast() {
             Self::broadcast(broadcast, Asid::KERNEL, Extent::Range(range, PageSize::Base));
             return;

@@ -14,7 +14,7 @@
 
 use super::cpu::Loaded;
 use super::{Begun, Extent, Flushed, Forgetting, SINGLE_FLUSH_CEILING, Tlb};
-use crate::smp::{Count, Max, Wait};
+use crate::smp::Wait;
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use mmscale_arch::sync::SpinLock;
@@ -85,7 +85,7 @@ impl<A: Machine> Tlb<A> {
             self.forgetting() == Forgetting::Nudged,
             "a flush without a wait needs generations"
         );
-        self.smp.tally().add::<A>(Count::Flushes, 1);
+        self.smp.tally().flushes.add(1);
         let space = self.space(asid);
         let generation = space.begin();
         space.note(generation, extent.at_most(SINGLE_FLUSH_CEILING));
@@ -114,7 +114,7 @@ impl<A: Machine> Tlb<A> {
     /// Updates the maximum after frames were added.
     pub(super) fn note_limbo(&self) {
         let frames = self.limbo.len.load_uncharged(Acquire) as usize + self.parcels.pages();
-        self.smp.tally().max::<A>(Max::Limbo, frames as u64);
+        self.smp.tally().frames_in_limbo_max.note(frames as u64);
     }
     /// Passes frames that leave limbo, in chunks and with the proof, to `release`; returns their
     /// number.
@@ -158,7 +158,7 @@ impl<A: Machine> Tlb<A> {
             && first.generation <= generation
         {
             let age_ns = now_ns.saturating_sub(first.since_ns);
-            self.smp.tally().max::<A>(Max::LimboAge, age_ns);
+            self.smp.tally().limbo_age_max_ns.note(age_ns);
             to[taken] = first.what;
             line.pop_front();
             taken += 1;

@@ -222,7 +222,11 @@ impl<A: Machine> Tlb<A> {
     pub fn stats(&self) -> CallStats {
         self.smp.stats()
     }
-    /// Allocates an ASID for a new address space. No CPU has a translation of it that it would use.
+    /// See [`Smp::memory_bytes`].
+    pub fn call_memory_bytes(&self) -> u64 {
+        self.smp.memory_bytes()
+    }
+    /// A number for a new address space. No CPU keeps a translation of it that it would use.
     pub fn alloc_asid(&self) -> Result<Asid, NoAsid> {
         let asid = Asid::new(self.numbers.take().ok_or(NoAsid)?);
         self.spaces.get_or_make(asid.index(), |_| Space::new());

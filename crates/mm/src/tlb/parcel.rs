@@ -17,7 +17,7 @@
 
 use super::limbo::Leave;
 use super::{Batch, Extent, Forgetting, Tlb};
-use crate::smp::{Count, Max, Wait};
+use crate::smp::Wait;
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use mmscale_arch::sync::SpinLock;
@@ -90,7 +90,7 @@ impl<A: Machine> Tlb<A> {
         line.parcels.push_back(parcel);
         self.parcels.pages.fetch_add(pages.len() as u32, Release);
         drop(line);
-        self.smp.tally().add::<A>(Count::Flushes, 1);
+        self.smp.tally().flushes.add(1);
         self.note_limbo();
         let interrupted = nudged.iter().flatten().map(|behind| behind.count() as u32).sum();
         super::trace::<A>(Extent::All, interrupted);
@@ -115,7 +115,7 @@ impl<A: Machine> Tlb<A> {
             // Another task may have waited for the same parcel and taken it.
             if let Some(parcel) = self.take_parcel(ticket) {
                 let age_ns = A::now_ns().saturating_sub(parcel.since_ns);
-                self.smp.tally().max::<A>(Max::LimboAge, age_ns);
+                self.smp.tally().limbo_age_max_ns.note(age_ns);
                 self.settle_batch(&parcel.batch);
                 freed += release(&parcel.pages[..parcel.len]);
             }

@@ -101,7 +101,7 @@ fn every_cpu_that_is_online_is_called() {
 
 #[test]
 fn requests_take_memory_that_grows_with_the_cpus_and_records_with_their_square() {
-    let bytes = |policy, count| World::new(policy, count).smp.stats().call_memory_bytes;
+    let bytes = |policy, count| World::new(policy, count).smp.memory_bytes();
     for policy in [CallPolicy::Stock, CallPolicy::Posted] {
         assert!(bytes(policy, 512) >= 512 * 512 * 32, "{policy:?}");
         assert!(bytes(policy, 512) / bytes(policy, 256) >= 3, "{policy:?}");
