@@ -66,8 +66,10 @@ fn text(answer: &Answer) -> String {
     let params: Vec<_> =
         answer.params.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let (pairs, seed) = (answer.pairs, answer.first_seed);
+    let program = answer.program.as_ref().map(|program| format!("{} {program}", program.name));
     for line in [
         wrap(&params.join(", "), "with: ", "  "),
+        program.map(|program| wrap(&program, "program: ", "  ")).unwrap_or_default(),
         wrap(&answer.build.to_string(), "mmscale: ", "  "),
         wrap(&answer.command.join(" "), "command: ", "  "),
         wrap(&pairs_of(pairs, seed), "", "  "),
@@ -161,6 +163,7 @@ mod tests {
             first_seed: 5,
             metrics: vec![],
             build: Build::new("mmscale", "0.1.0", "0123456789ab"),
+            program: None,
             command: ["mmscale", "run"].map(str::to_owned).into(),
             provenance: [("kernel".to_owned(), "6.18".to_owned())].into(),
         };
@@ -169,6 +172,7 @@ mod tests {
         {
             assert!(text.lines().any(|other| other == line), "{text}");
         }
+        assert!(!text.contains("program:"), "{text}");
         assert!(text.contains("2 pairs of seeds 5 to 6"), "{text}");
         assert!(text.contains("six pairs or more"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 72), "{text}");

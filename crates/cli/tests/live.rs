@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Timeout that is reached only by a hang, even on a busy computer.
+mod fake;
+
+/// Nothing here takes that long, on a computer that does much else too: only what hangs does.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Reports a skipped test directly on standard error, because the test harness captures printed
@@ -337,4 +339,24 @@ fn more_processes_than_there_may_be_are_refused() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let text = said(&output);
     assert!(text.contains("processes and threads") && text.contains("make it smaller"), "{text}");
+}
+
+#[test]
+fn a_comparison_names_the_program_whose_study_it_is() {
+    let asked = |more: &[&str]| {
+        let mut run = Command::new(fake::path());
+        run.args(["run", "other", "--ab", "factor=3,6", "--seeds", "2"]).args(more);
+        run.output().unwrap()
+    };
+    let output = asked(&["--format", "json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&found["build"]["name"], &found["program"]["name"]),
+        (&"mmscale".into(), &"fake".into())
+    );
+    assert_eq!(found["program"]["changes"], "ba9876543210");
+    let text = said(&asked(&[]));
+    let program = "\nprogram: fake 1.2.3, commit 0123456789ab + changes ba9876543210\nmmscale: ";
+    assert!(text.contains(program), "{text}");
 }

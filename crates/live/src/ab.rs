@@ -85,8 +85,11 @@ pub struct Answer {
     pub first_seed: u64,
     /// Metrics that both sides have, in the study's order.
     pub metrics: Vec<Compared>,
-    /// The build of this program.
+    /// What mmscale was built from.
     pub build: Build,
+    /// The program whose study it is, and what that was built from, if it is not mmscale.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<Build>,
     /// The command line, word by word.
     pub command: Vec<String>,
     /// Other conditions of the result, such as the kernel release.
@@ -218,6 +221,7 @@ fn told_of(
         first_seed: plans[0].seeds[0],
         metrics: metrics.collect(),
         build: plans[0].origin.build.clone(),
+        program: plans[0].origin.program.clone(),
         command: plans[0].origin.command.clone(),
         provenance: mmscale_linux::provenance(),
     }

@@ -20,7 +20,7 @@ const RECORDED: &[(&str, usize)] = &[
     ("harness", 5),
     ("interleave", 63),
     ("linux", 3),
-    ("live", 1),
+    ("live", 2),
     ("mm", 364),
     ("pages", 127),
     ("peers", 100),
