@@ -145,12 +145,22 @@ fn a_cached_page_of_an_isolated_pageblock() {
         buddy.plant_isolation(held.align_down(Order::PAGEBLOCK));
         buddy.miscount_isolated();
         drop(buddy);
+        frames.isolated.set(held, true);
         frames.zone(ZONE).put(super::zone::ISOLATING, true);
         let first = cached.align_down(Order::PAGEBLOCK);
         let inside = (0..512).map(|at| first.offset(at));
         let mut cached =
             inside.filter(|&pfn| frames.frames.word(pfn).state() == FrameState::Cached);
         Violation::Isolation(cached.next().expect("one was given"))
+    });
+}
+
+#[test]
+fn an_isolated_pageblock_that_frees_cannot_see() {
+    caught(|frames, held, _| {
+        frames.isolate_pageblock(held).unwrap();
+        frames.isolated.set(held, false);
+        Violation::IsolatedCount(ZONE)
     });
 }
 

@@ -77,8 +77,10 @@ impl<A: Cpu> FrameAllocator<A> {
         let isolated = pageblocks(zone).filter(|&block| buddy.is_isolated(block)).count();
         let offline = pageblocks(zone).filter(|&block| buddy.is_offline(block)).count();
         let blocks = (buddy.isolated_blocks() as usize, buddy.offline_blocks() as usize);
+        let shown = pageblocks(zone).all(|at| self.isolated.has(at) == buddy.is_isolated(at));
         let gone = offline * Order::PAGEBLOCK.pages();
-        let fine = pages == buddy.isolated_pages()
+        let fine = shown
+            && pages == buddy.isolated_pages()
             && blocks == (isolated, offline)
             && zone.condition().1 == (isolated > 0)
             && zone.managed_pages() as usize + gone == zone.pages as usize;

@@ -115,6 +115,7 @@ impl<A: Cpu> FrameAllocator<A> {
             }
         }
         census.metadata_bytes += (self.frames.len() * FrameTable::RECORD_BYTES) as u64;
+        census.metadata_bytes += self.isolated.bytes();
         census
     }
 

@@ -5,7 +5,48 @@ use super::{FrameAllocator, Zone};
 use crate::vmstat::ZoneItem;
 use crate::zone::IsolateError;
 use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::sync::Sparse;
 use mmscale_arch::{Atomic, Cpu, CpuId, Order, Pfn, planted};
+
+/// A bit for each pageblock of zones with lists: set while the pageblock is isolated. A free reads
+/// it without the zone lock, as `free_unref_page` of Linux reads the migrate type of a pageblock.
+/// The buddy allocator looks at its own record under the lock.
+///
+/// Written under the lock of the zone, before the page caches of the zone are drained. A free reads
+/// it under the lock of a page cache: either that lock is released before the drain takes it, and
+/// the drain returns the page; or it is acquired after the drain, and the bit is seen. So relaxed
+/// operations do.
+pub(super) struct Isolated<A: Cpu>(Sparse<A::AtomicU32>);
+
+impl<A: Cpu> Isolated<A> {
+    /// No pageblock of `frames` frames is isolated. Memory for bits is taken when one is.
+    pub(super) fn none(frames: usize) -> Self {
+        let blocks = frames.div_ceil(Order::PAGEBLOCK.pages());
+        Self(Sparse::new(blocks.div_ceil(u32::BITS as usize)))
+    }
+    fn place(pfn: Pfn) -> (usize, u32) {
+        let block = pfn.pageblock();
+        (block / u32::BITS as usize, 1 << (block % u32::BITS as usize))
+    }
+    /// Bytes that bits take.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.0.iter_made().count() * size_of::<u32>()) as u64
+    }
+    /// Whether the pageblock of `pfn` is isolated.
+    pub(super) fn has(&self, pfn: Pfn) -> bool {
+        let (word, bit) = Self::place(pfn);
+        self.0.get(word).is_some_and(|bits| bits.load(Relaxed) & bit != 0)
+    }
+    pub(super) fn set(&self, block: Pfn, on: bool) {
+        let (word, bit) = Self::place(block);
+        let bits = self.0.get_or_make(word, |_| A::AtomicU32::new(0));
+        if on {
+            bits.fetch_or(bit, Relaxed);
+        } else {
+            bits.fetch_and(!bit, Relaxed);
+        }
+    }
+}
 
 impl<A: Cpu> FrameAllocator<A> {
     /// Isolates the pageblock of `pfn`: none of its pages is handed out any more, also not those
@@ -21,7 +62,8 @@ impl<A: Cpu> FrameAllocator<A> {
     pub fn isolate_pageblocks(&self, pfns: &[Pfn]) -> Result<(), IsolateError> {
         for (nth, &pfn) in pfns.iter().enumerate() {
             if let Err(why) = self.mark_isolated(pfn) {
-                pfns[..nth].iter().try_for_each(|&pfn| self.unisolate_pageblock(pfn))?;
+                // One that is no longer isolated was given back by another caller.
+                pfns[..nth].iter().for_each(|&pfn| _ = self.unisolate_pageblock(pfn));
                 return Err(why);
             }
         }
@@ -38,6 +80,7 @@ impl<A: Cpu> FrameAllocator<A> {
             ZoneFree::Lists(lists) => {
                 let mut buddy = lists.buddy.lock_irqsave();
                 let pages = buddy.isolate(&self.frames, block).ok_or(IsolateError::NotNow)?;
+                self.isolated.set(block, true);
                 zone.put(ISOLATING, true);
                 self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -(pages as i64));
                 Ok(())
@@ -45,8 +88,9 @@ impl<A: Cpu> FrameAllocator<A> {
             ZoneFree::Blocks(blocks) => self.isolate_mapped(zone, &blocks.map, block),
         }
     }
-    /// Drains the page caches of a zone. A CPU that puts a page into a page cache asks under that
-    /// cache's lock whether something is isolated: after this no page of the block gets into one.
+    /// Drains the page caches of a zone. A CPU that puts a page into a page cache looks under the
+    /// lock of that cache whether the pageblock is isolated ([`Isolated`]): after this no page of
+    /// the block gets into one.
     fn drain_isolated(&self, zone: &Zone<A>) {
         for cpu in (0..A::cpus_possible()).map(CpuId::new) {
             if !planted!(IsolateCachesKept) {
@@ -64,6 +108,7 @@ impl<A: Cpu> FrameAllocator<A> {
             ZoneFree::Lists(lists) => {
                 let mut buddy = lists.buddy.lock_irqsave();
                 let pages = buddy.unisolate(&self.frames, block).ok_or(IsolateError::NotNow)?;
+                self.isolated.set(block, false);
                 zone.put(ISOLATING, buddy.isolated_blocks() > 0);
                 self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, pages as i64);
                 Ok(())
@@ -97,6 +142,7 @@ impl<A: Cpu> FrameAllocator<A> {
                     return Err(IsolateError::NotNow);
                 }
                 buddy.take_offline(&self.frames, block).map_err(IsolateError::Busy)?;
+                self.isolated.set(block, false);
                 zone.put(ISOLATING, buddy.isolated_blocks() > 0);
                 zone.offline.fetch_add(pages, Relaxed);
             }
@@ -136,5 +182,33 @@ impl<A: Cpu> FrameAllocator<A> {
         let end = block.index() + Order::PAGEBLOCK.pages();
         let whole = zone.start <= block && end <= zone.start.index() + zone.pages as usize;
         if whole { Ok((zone, block)) } else { Err(IsolateError::NoBlock) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::MigrateType;
+    use crate::page_alloc::{AllocConfig, Gfp, MemoryMap, PcpPolicy};
+    use mmscale_stepped::{self as stepped, Stepped};
+
+    /// The zone lock is held here: a free that takes it waits for ever, which the machine refuses.
+    #[test]
+    fn a_free_next_to_an_isolated_pageblock_takes_no_zone_lock() {
+        for caches in [PcpPolicy::Stock, PcpPolicy::Posted] {
+            stepped::boot(2, 1000);
+            let config = AllocConfig { caches, ..AllocConfig::default() };
+            let frames = FrameAllocator::<Stepped>::new(&MemoryMap::single(1 << 18), config);
+            let frames = frames.unwrap();
+            let take = || frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
+            let page = take().unwrap();
+            let other = Pfn::new(if page.pageblock() == 9 { 8 } else { 9 } * 512);
+            frames.isolate_pageblock(other).unwrap();
+            let zone = frames.listed(frames.zones[0].id()).buddy.lock_irqsave();
+            frames.free_pages(page, Order::ZERO);
+            drop(zone);
+            assert_eq!(frames.verify().unwrap().cached, 1, "{caches:?}");
+            stepped::assert_quiet();
+        }
     }
 }

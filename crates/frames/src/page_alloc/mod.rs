@@ -68,6 +68,7 @@ pub struct FrameAllocator<A: Cpu> {
     /// The first of each of these lists.
     nearest: Box<[[Option<ZoneId>; ZoneKind::COUNT]]>,
     stats: Stats<A>,
+    isolated: isolate::Isolated<A>,
     config: AllocConfig,
     /// How often an allocation found memory low and wanted reclaim woken.
     wakes: A::AtomicU64,
@@ -131,6 +132,7 @@ impl<A: Cpu> FrameAllocator<A> {
             zonelists,
             zones,
             stats,
+            isolated: isolate::Isolated::none(map.frames()),
             config,
             wakes: A::AtomicU64::new(0),
             reclaimers: (0..nodes).map(|_| wake::Reclaimer::none()).collect(),
@@ -230,15 +232,25 @@ impl<A: Cpu> FrameAllocator<A> {
             (zone.node, threshold)
         }));
     }
-    /// Limits of the page caches for the CPUs that are online now.
+    /// Limits of the page caches for the CPUs that are online now and the pages that are not
+    /// offline. Another CPU may change these meanwhile, and set limits before this one does. So
+    /// each looks again after its last lock of a page cache, and begins anew if it finds a change.
     fn refresh_limits(&self) {
-        let online = online_cpus::<A>();
         for zone in &self.zones {
-            let pages = zone.managed_pages();
-            let spec = ZoneSpec { node: zone.node, kind: zone.kind, start: zone.start, pages };
-            let limits = pcp_limits::<A>(&spec, zone.marks, &self.config, &online);
-            for (_, pcp) in zone.pcps().iter() {
-                pcp.lock().set_limits(limits);
+            let seen = || (online_cpus::<A>(), zone.managed_pages());
+            let mut now = seen();
+            loop {
+                let (online, pages) = &now;
+                let spec =
+                    ZoneSpec { node: zone.node, kind: zone.kind, start: zone.start, pages: *pages };
+                let limits = pcp_limits::<A>(&spec, zone.marks, &self.config, online);
+                for (_, pcp) in zone.pcps().iter() {
+                    pcp.lock().set_limits(limits);
+                }
+                let then = core::mem::replace(&mut now, seen());
+                if now == then || mmscale_arch::planted!(PcpLimitsSetOnce) {
+                    break;
+                }
             }
         }
     }

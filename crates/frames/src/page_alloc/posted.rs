@@ -79,10 +79,7 @@ impl<A: Cpu> FrameAllocator<A> {
             }
         };
         let (pressure, isolating) = zone.condition();
-        if isolating
-            && !planted!(PostedIsolationIgnored)
-            && lists.buddy.lock_irqsave().is_isolated(pfn)
-        {
+        if isolating && !planted!(PostedIsolationIgnored) && self.isolated.has(pfn) {
             return false;
         }
         if cpu != pcp.cpu() {

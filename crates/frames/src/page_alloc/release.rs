@@ -112,10 +112,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let cpu = pinned.cpu();
         let Some(mut pcp) = lists.pcps.of(cpu).try_lock_with(pinned) else { return false };
         let (pressure, isolating) = zone.condition();
-        if isolating
-            && !planted!(PcpIsolationIgnored)
-            && lists.buddy.lock_irqsave().is_isolated(pfn)
-        {
+        if isolating && !planted!(PcpIsolationIgnored) && self.isolated.has(pfn) {
             return false;
         }
         let old = pcp.count();

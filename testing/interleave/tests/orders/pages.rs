@@ -162,3 +162,30 @@ fn a_reclaimer_that_is_wanted_wakes() {
         });
     });
 }
+
+/// Two CPUs take a pageblock offline each. Whoever sets limits of page caches last, they go by what
+/// is left.
+#[test]
+fn limits_of_page_caches_go_by_all_that_has_gone_offline() {
+    let limits = |frames: &FrameAllocator<Model>| {
+        [0, 1].map(|cpu| frames.inspect_pcp(ZONE, CpuId::new(cpu), |pcp| pcp.limits().high_max))
+    };
+    let offline = |block: usize| {
+        move |frames: &FrameAllocator<Model>| {
+            frames.offline_pageblock(Pfn::new(512 * block)).expect("all of it is free");
+        }
+    };
+    check(300, move || {
+        let mut made = None;
+        run(2, || {
+            let (frames, expected) = (frames(), frames());
+            [0, 3].map(offline).iter().for_each(|offline| offline(&expected));
+            made = Some((Arc::clone(&frames), limits(&expected)));
+            let (a, b) = (Arc::clone(&frames), frames);
+            let bodies = vec![cpu_body(move || offline(0)(&a)), cpu_body(move || offline(3)(&b))];
+            (None, bodies)
+        });
+        let (frames, expected) = made.expect("it was built");
+        assert_eq!(limits(&frames), expected);
+    });
+}
