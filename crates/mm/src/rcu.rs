@@ -208,6 +208,7 @@ impl<A: Machine> Rcu<A> {
             if !online.contains(cpu) && is_gone() {
                 continue;
             }
+            online.insert(cpu);
             self.owing.fetch_add(1, SeqCst);
             seen.owes.swap(1, SeqCst);
             // An idle CPU owes nothing. It may have come out of idle just now: then what it does
@@ -215,6 +216,9 @@ impl<A: Machine> Rcu<A> {
             if seen.idle.load(SeqCst) != 0 {
                 self.report(cpu);
             }
+        }
+        if !planted!(RcuDiedUnseen) {
+            self.excuse_the_dead(&online);
         }
         if !planted!(RcuUnbiased) {
             self.one_less();
@@ -224,6 +228,19 @@ impl<A: Machine> Rcu<A> {
         }
         self.all_passed.wait();
         self.ended.store(number, SeqCst);
+    }
+
+    /// Reports for those of `asked` that have died meanwhile. A CPU that dies reports
+    /// ([`Rcu::cpu_dead`]); but one that did so after the grace period looked at it, and before it
+    /// was asked, has reported nothing.
+    fn excuse_the_dead(&self, asked: &CpuMask) {
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        for cpu in asked.iter().filter(|&cpu| !online.contains(cpu)) {
+            if self.seen.of(cpu).alive.load(SeqCst) == 0 {
+                self.report(cpu);
+            }
+        }
     }
 
     /// Sends an interrupt to every CPU that the current grace period waits for.

@@ -177,6 +177,8 @@ faults! {
         ProtectUnflushed = "protect-unflushed", "threads::", Quick;
         /// A grace period goes on waiting for a CPU that is dead.
         RcuDeadOwes = "rcu-dead-owes", "rcu", Quick;
+        /// A grace period waits for a CPU that died while it began.
+        RcuDiedUnseen = "rcu-died-unseen", "rcu::", Caught;
         /// A grace period that is under way is enough for a caller that comes later.
         RcuEnoughEarly = "rcu-enough-early", "rcu::", Quick;
         /// A CPU that leaves idle still counts as idle.

@@ -1,7 +1,7 @@
 //! Grace periods against readers.
 
-use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _};
-use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run};
+use mmscale_arch::{Atomic, Cpu, CpuId, Ipi, Machine as _};
+use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run, set_online};
 use mmscale_mm::rcu::{Rcu, Speed};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -169,4 +169,32 @@ fn two_writers_share_or_queue_and_both_end() {
             (Some(rcu.clone() as Arc<dyn Hooks>), bodies)
         });
     });
+}
+
+/// CPU 2 leaves and dies while a grace period begins: it looked at CPU 2 and has not asked it yet,
+/// or has.
+#[test]
+fn a_cpu_that_dies_while_a_grace_period_begins_is_not_waited_for() {
+    for speed in [Speed::Normal, Speed::Expedited] {
+        check(700, move || {
+            run(3, || {
+                let shared = Arc::new(Shared::new());
+                let (writer, controller, gone) =
+                    (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&shared));
+                let bodies = vec![
+                    cpu_body(move || writer.replace(speed)),
+                    cpu_body(move || {
+                        while controller.freed[2].load(SeqCst) == 0 {
+                            interrupt(|| controller.rcu.tick());
+                            Model::relax();
+                        }
+                        set_online(2, false);
+                        controller.rcu.cpu_dead(CpuId::new(2));
+                    }),
+                    cpu_body(move || gone.freed[2].store(1, SeqCst)),
+                ];
+                (Some(shared.clone() as Arc<dyn Hooks>), bodies)
+            });
+        });
+    }
 }
