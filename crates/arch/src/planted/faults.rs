@@ -219,6 +219,12 @@ faults! {
         RmapDropsDirty = "rmap-drops-dirty", "reverse::", Quick;
         /// A CPU that comes back cannot be called.
         SmpStaysClosed = "smp-stays-closed", "calls", Quick;
+        /// The stacks of a dead CPU that wait for a grace period are forgotten.
+        StackDeadWaitersLost = "stack-dead-waiters-lost", "stack", Quick;
+        /// Stacks are freed without a grace period.
+        StackGraceSkipped = "stack-grace-skipped", "stacks::", Quick;
+        /// The flag that stacks wait is cleared after they were taken.
+        StackWaitsClearedLate = "stack-waits-cleared-late", "stacks::", Caught;
         /// A page is marked as clean after its content went to the device.
         SwapCleanLate = "swap-clean-late", "swap::", Quick;
         /// The entries that name a slot are counted under two holds of its cluster's lock.

@@ -15,6 +15,7 @@ mod rcu;
 mod reaped;
 mod requests;
 mod space;
+mod stacks;
 mod swap;
 mod threads;
 mod tlb;
