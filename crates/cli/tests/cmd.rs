@@ -1,8 +1,13 @@
-//! Tests of the command line's output: `cmd/*.md`.
+//! Tests of the command line's output: `cmd/*.md`, and the output that the README shows.
 
 mod fake;
 
 #[test]
 fn commands_answer_as_written_down() {
     trycmd::TestCases::new().register_bin("fake", fake::path()).case("tests/cmd/*.md");
+}
+
+#[test]
+fn the_readme_shows_what_a_run_prints() {
+    trycmd::TestCases::new().case("../../README.md");
 }
