@@ -189,3 +189,26 @@ fn folders_without_documents_are_refused() {
     let place = Place::new(PAGE, &[json!({ "schema": "other" })]);
     assert!(place.run(Mode::Check).unwrap_err().contains("0.json: no document of a run: "));
 }
+
+#[test]
+fn a_table_of_several_runs_has_a_mark_for_each() {
+    let page = "\
+# Results
+
+<!-- table: reap layout=any best:ours -->
+<!-- table: reap layout=huge best:stock -->
+| | stock | best |
+|---|---|---|
+| `wait_ns` | 2.000 us | -50.0 % |
+| `share` | 0.7500 | 0.7500 |
+";
+    let noisy = page.replace("-50.0 %", "~-50.0 %");
+    let told = Place::new(&noisy, &all(2000.0)).run(Mode::Check);
+    assert_eq!(
+        told.unwrap(),
+        "tables: 4 figures in 1 marked tables, all as the documents have them"
+    );
+    assert!(error(page, &all(2000.0)).starts_with("A.md:7: `wait_ns`, ours: `-50.0 %` here"));
+    let unknown = noisy.replace("layout=huge", "layout=wide");
+    assert!(error(&unknown, &all(2000.0)).starts_with("A.md:5: no document of `reap layout=wide`"));
+}

@@ -12,6 +12,8 @@ pub(super) struct Mark {
     study: String,
     /// Keys with their values.
     wanted: Vec<(String, String)>,
+    /// Columns that have another name than the arm that they show.
+    columns: Vec<(String, String)>,
 }
 
 impl Mark {
@@ -20,11 +22,23 @@ impl Mark {
         let mut words = text.split_whitespace();
         let study =
             words.next().ok_or("a mark names a study: `<!-- table: STUDY KEY=VALUE.. -->`")?;
-        let pair = |word: &str| match word.split_once('=') {
-            Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
-            None => Err(format!("`{word}` in a mark: write KEY=VALUE")),
-        };
-        Ok(Self { study: study.to_owned(), wanted: words.map(pair).collect::<Result<_, _>>()? })
+        let mut mark = Self { study: study.to_owned(), wanted: vec![], columns: vec![] };
+        for word in words {
+            let (pairs, split) = match (word.split_once('='), word.split_once(':')) {
+                (Some(pair), _) => (&mut mark.wanted, pair),
+                (None, Some(pair)) => (&mut mark.columns, pair),
+                (None, None) => {
+                    return Err(format!("`{word}` in a mark: write KEY=VALUE or COLUMN:ARM"));
+                }
+            };
+            pairs.push((split.0.to_owned(), split.1.to_owned()));
+        }
+        Ok(mark)
+    }
+    /// The arm that a column shows.
+    pub(super) fn arm<'a>(&'a self, column: &'a str) -> &'a str {
+        let renamed = self.columns.iter().find(|(name, _)| name == column);
+        renamed.map_or(column, |(_, arm)| arm)
     }
     fn fits(&self, document: &Document) -> bool {
         let has = |(key, value): &(String, String)| about(document, key).as_ref() == Some(value);

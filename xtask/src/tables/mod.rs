@@ -13,7 +13,9 @@
 //! be given: parameters, `seeds` (their number), `cpus`, `hz`, `profile`, `on`. The last name in
 //! back quotes in a row is the metric. Names before it are values of parameters, alone or as
 //! `KEY=VALUE`, if the table shows several runs. A column belongs to an arm if it has the arm's
-//! name; other columns and empty cells are ignored. Values have the form of the text report: a
+//! name, or if the mark names its arm (`ours:lazy`); other columns and empty cells are ignored. A
+//! table of several studies has a mark for each, one a line, and a row shows the first of them that
+//! has its metric. Values have the form of the text report: a
 //! mean, a mean with its standard deviation (`19.25 ms ± 58 %`), or a change against the first arm
 //! (`~+0.7 %`).
 

@@ -30,19 +30,28 @@ impl Seen {
 pub(super) fn look(path: &str, text: &str, documents: &Documents, mode: Mode) -> (String, Seen) {
     let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
     let mut seen = Seen::default();
-    let marks: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].starts_with(MARK)).collect();
-    for at in marks {
-        let behind = lines[at][MARK.len()..].trim().strip_suffix("-->");
-        let mark = behind.ok_or_else(|| "a mark ends with `-->`".to_owned()).and_then(Mark::parse);
-        let end = (at + 1..lines.len()).find(|&at| !lines[at].starts_with('|'));
-        let rows = at + 1..end.unwrap_or(lines.len());
-        let mut table = Table { path, first: rows.start + 1, documents, mode, seen: &mut seen };
-        match mark {
-            Ok(mark) => table.look(&mark, &mut lines[rows]),
+    let mut from = 0;
+    while let Some(first) = (from..lines.len()).find(|&at| lines[at].starts_with(MARK)) {
+        let head = past(&lines, first, MARK);
+        from = past(&lines, head, "|");
+        let marks: Result<Vec<Mark>, String> = lines[first..head].iter().map(mark).collect();
+        let mut table = Table { path, first: head + 1, documents, mode, seen: &mut seen };
+        match marks {
+            Ok(marks) => table.look(&marks, &mut lines[head..from]),
             Err(why) => table.fail(0, &why),
         }
     }
     (lines.join("\n"), seen)
+}
+
+/// The first line from `from` that does not begin with `prefix`.
+fn past(lines: &[String], from: usize, prefix: &str) -> usize {
+    (from..lines.len()).find(|&at| !lines[at].starts_with(prefix)).unwrap_or(lines.len())
+}
+
+fn mark(line: &String) -> Result<Mark, String> {
+    let text = line[MARK.len()..].trim().strip_suffix("-->");
+    text.ok_or_else(|| "a mark ends with `-->`".to_owned()).and_then(Mark::parse)
 }
 
 /// One marked table.
@@ -59,18 +68,18 @@ impl Table<'_> {
     fn fail(&mut self, row: usize, why: &str) {
         self.seen.errors.push(format!("{}:{}: {why}", self.path, self.first + row));
     }
-    fn look(&mut self, mark: &Mark, rows: &mut [String]) {
+    fn look(&mut self, marks: &[Mark], rows: &mut [String]) {
         self.seen.tables += 1;
         let [head, _, rows @ ..] = rows else {
             return self.fail(0, "a mark stands on the line before a table's head");
         };
-        if let Err(why) = self.documents.has(mark) {
+        if let Some(why) = marks.iter().find_map(|mark| self.documents.has(mark).err()) {
             return self.fail(0, &why);
         }
         let head = cells(head);
         let before = (self.seen.figures, self.seen.errors.len());
         for (at, row) in rows.iter_mut().enumerate() {
-            match self.row(mark, &head, row, at + 2) {
+            match self.row(marks, &head, row, at + 2) {
                 Ok(new) => *row = new,
                 Err(why) => self.fail(at + 2, &why),
             }
@@ -82,7 +91,7 @@ impl Table<'_> {
     /// Returns the row with the values of the documents.
     fn row(
         &mut self,
-        mark: &Mark,
+        marks: &[Mark],
         head: &[String],
         row: &str,
         at: usize,
@@ -94,12 +103,10 @@ impl Table<'_> {
             return Err("no metric in back quotes: name one, or take the mark away".into());
         };
         let name = (*name).to_owned();
-        let document = self.documents.find(mark, values)?;
-        if !document.arms.iter().any(|arm| arm.metrics.contains_key(&name)) {
-            return Err(format!("`{}` has no metric `{name}`", document.study));
-        }
+        let (mark, document) = source(self.documents, marks, values, &name)?;
         let mut changed = false;
         for (arm, cell) in head.iter().zip(&mut cells).skip(1) {
+            let arm = mark.arm(arm);
             let Some(figure) = figure(document, &name, arm, cell) else { continue };
             self.seen.figures += 1;
             if *cell != figure {
@@ -112,6 +119,27 @@ impl Table<'_> {
         }
         Ok(if changed { line_of(&cells) } else { row.to_owned() })
     }
+}
+
+/// Returns the document that a row shows: that of the first mark whose document has the metric.
+fn source<'a>(
+    documents: &'a Documents,
+    marks: &'a [Mark],
+    values: &[&str],
+    metric: &str,
+) -> Result<(&'a Mark, &'a Document), String> {
+    let mut why = String::new();
+    for mark in marks {
+        match documents.find(mark, values) {
+            Ok(found) if found.arms.iter().any(|arm| arm.metrics.contains_key(metric)) => {
+                return Ok((mark, found));
+            }
+            Ok(found) => why = format!("`{}` has no metric `{metric}`", found.study),
+            Err(other) if why.is_empty() => why = other,
+            Err(_) => {}
+        }
+    }
+    Err(why)
 }
 
 /// Returns the value for a cell; `None` if the cell is empty or its column is not an arm.
