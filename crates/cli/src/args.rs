@@ -11,6 +11,16 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MMSCALE_SOU
 /// A run of some seconds whose answer stays the same in longer ones. The README shows it, too.
 const FIRST: &str = "Try first: mmscale run churn --set madvise=none --cpus 32 --arm stock,lazy";
 
+/// An example of each group of options.
+const RUN_EXAMPLES: &str = "\
+Examples:
+  mmscale run churn --set madvise=none --cpus 32 --arm stock,lazy
+  mmscale run churn --cpus 1,8,32,128 --arm stock --seeds 8
+  mmscale run vmstat --policy tick=phased,caches=blockmap
+  mmscale run pcp --profile ./mine.toml -o results
+  mmscale run pcp --set workload=purger --arm stock \\
+      --ab vm.percpu_pagelist_high_fraction=0,100000";
+
 /// A workbench for the scalability of memory management.
 #[derive(Debug, Parser)]
 #[command(name = "mmscale", version = VERSION, after_help = FIRST)]
@@ -21,17 +31,17 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run studies and show what came out
+    /// Run studies and print their results
     Run(Box<RunArgs>),
-    /// Show studies (arms, parameters, metrics), policies of each mechanism, machine profiles
+    /// List studies, policies and machine profiles; describe one of them
     List(ListArgs),
-    /// Show predictions beside measurements: published ones, and this computer's own
+    /// Compare predictions with measurements, published ones and this computer's
     Fidelity(FidelityArgs),
-    /// Watch this kernel as it is, and say which contention problems it shows
+    /// Watch the running kernel and report which of the contention problems it shows
     Live(LiveArgs),
-    /// Show what this computer can do, and what to do about the rest
+    /// Show what this computer allows, and how to enable the rest
     Doctor(FormatArgs),
-    /// Measure this computer's single steps and write a machine profile of it
+    /// Measure single steps on this computer and write a machine profile
     Calibrate(CalibrateArgs),
     /// Write a machine profile of another computer; check and show profiles
     #[command(subcommand)]
@@ -220,38 +230,53 @@ pub(crate) enum Workers {
     Report,
 }
 
+/// What a run is, in groups; the order of the options follows it.
+const MACHINE: &str = "Where it runs";
+const ARMS: &str = "What is compared";
+const SIZE: &str = "How much";
+const OUTPUT: &str = "Output";
+const LIVE: &str = "Only on the live kernel";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
     /// The studies by name; all of them if none is named
     #[arg(value_name = "STUDY", default_value = "all")]
     pub(crate) studies: Vec<String>,
-    /// The machine; the study's own choice if not given
-    #[arg(long, value_enum)]
+    /// The machine; the simulator if not given
+    #[arg(help_heading = MACHINE, long, value_enum)]
     pub(crate) on: Option<Machine>,
     /// CPUs of the machine, 1 to 4096; several values make a sweep
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) cpus: Option<String>,
     /// How CPUs are grouped where --cpus is not the profile's
-    #[arg(long, value_enum, default_value_t = ShapeArg::Keep)]
+    #[arg(help_heading = MACHINE, long, value_enum, default_value_t = ShapeArg::Keep)]
     pub(crate) shape: ShapeArg,
     /// The arms to run, the one to compare with first; all if none is named
-    #[arg(long = "arm", value_name = "A,B", value_delimiter = ',')]
+    #[arg(help_heading = ARMS, long = "arm", value_name = "A,B", value_delimiter = ',')]
     pub(crate) arms: Vec<String>,
     /// Add an arm with these policies to the study's first arm, or to those of --arm; may be
     /// repeated. `mmscale list policies` shows all
-    #[arg(long = "policy", value_name = "[NAME:]KEY=POLICY,..")]
+    #[arg(help_heading = ARMS, long = "policy", value_name = "[NAME:]KEY=POLICY,..")]
     pub(crate) policies: Vec<String>,
     /// The simulated machine: a built-in profile, or the path of a profile file
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(help_heading = MACHINE, long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<PathBuf>,
     /// Timer interrupts a second: 100, 250, 300 or 1000
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) hz: Option<String>,
     /// How many seeds, one run each: 5 if not given, 2 with --quick; with --ab, 9 pairs
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole)]
+    #[arg(
+        help_heading = SIZE,
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = whole
+    )]
     pub(crate) seeds: Option<u64>,
     /// The first seed; the others follow it
     #[arg(
+        help_heading = SIZE,
         long,
         value_name = "BASE",
         default_value_t = 1,
@@ -260,38 +285,45 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) seed: u64,
     /// Set a parameter of the study; several values (key=8,16) make a sweep
-    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    #[arg(help_heading = ARMS, long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
     /// The form of the output
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     /// Also write each document to DIR, as text and as JSON
-    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    #[arg(help_heading = OUTPUT, short = 'o', long = "output", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Replace documents of the same names in DIR; otherwise they are an error
-    #[arg(long, requires = "output")]
+    #[arg(help_heading = OUTPUT, long, requires = "output")]
     pub(crate) replace: bool,
     /// Compare two values of a kernel setting or of a parameter, in turn, on the live kernel
-    #[arg(long, value_name = "KEY=V1,V2", conflicts_with = "output")]
+    #[arg(help_heading = LIVE, long, value_name = "KEY=V1,V2", conflicts_with = "output")]
     pub(crate) ab: Option<String>,
     /// Run an installed stress-ng in place of the study's own workload (vmstat, churn)
     #[arg(
+        help_heading = LIVE,
         long,
         value_enum,
         conflicts_with_all = ["output", "ab", "set", "check", "arms", "policies", "hz", "shape"]
     )]
     pub(crate) with: Option<Tool>,
     /// How many workers stress-ng has: for this machine, or as many as the report had
-    #[arg(long, value_enum, requires = "with", default_value_t = Workers::Machine)]
+    #[arg(
+        help_heading = LIVE,
+        long,
+        value_enum,
+        requires = "with",
+        default_value_t = Workers::Machine
+    )]
     pub(crate) scale: Workers,
     /// How long each run of stress-ng is: 30s, 2m; 30s if not given, 5s with --quick
-    #[arg(long = "for", value_name = "TIME", requires = "with")]
+    #[arg(help_heading = LIVE, long = "for", value_name = "TIME", requires = "with")]
     pub(crate) length: Option<String>,
-    /// Let the checkers watch; what they find fails the run
-    #[arg(long)]
+    /// Run with checkers (lock order, frame ownership, leaks); a violation fails the run
+    #[arg(help_heading = OUTPUT, long)]
     pub(crate) check: bool,
-    /// Fewer seeds and shorter runs, to see that everything works
-    #[arg(long)]
+    /// Fewer seeds and shorter runs, for a first look
+    #[arg(help_heading = SIZE, long)]
     pub(crate) quick: bool,
 }
 

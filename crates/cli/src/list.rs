@@ -24,6 +24,7 @@ struct Shown {
 pub(crate) fn list(registry: Registry, args: &ListArgs) -> Result<(), Failure> {
     let shown = shown(registry, &args.what)?;
     output::print(&match args.format {
+        Format::Text if args.what.is_empty() => overview(registry, &shown),
         Format::Text => text(registry, &shown),
         Format::Json => format!("{}\n", as_json(registry, &shown)),
     })?;
@@ -60,6 +61,36 @@ fn shown(registry: Registry, names: &[String]) -> Result<Shown, CallError> {
     Ok(shown)
 }
 
+/// Returns one page: the studies with their questions and reports, and the names of the rest.
+fn overview(registry: Registry, shown: &Shown) -> String {
+    let mut lines = vec!["studies (mmscale list STUDY: arms, parameters, metrics)".to_owned()];
+    let width = shown.studies.iter().map(|study| study.name().len()).max().unwrap_or(0);
+    let rest = " ".repeat(width + 4);
+    for study in &shown.studies {
+        lines.extend(wrap(study.summary(), &format!("  {:<width$}  ", study.name()), &rest));
+        if let Some(report) = study.report() {
+            lines.extend(wrap(&format!("report: {}", report.subject), &rest, &rest));
+            lines.push(format!("{rest}{}", report.link));
+        }
+        let arms: Vec<&str> = study.arms().iter().map(|arm| arm.name).collect();
+        lines.extend(wrap(&format!("arms: {}", arms.join(", ")), &rest, &rest));
+    }
+    lines.push(String::new());
+    lines.push("policies (mmscale list policies), for --policy KEY=POLICY".to_owned());
+    let mechanisms: Vec<_> = policies::mechanisms(registry).collect();
+    let width = mechanisms.iter().map(|(mechanism, _)| mechanism.key.len()).max().unwrap_or(0);
+    for (mechanism, policies) in mechanisms {
+        let names: Vec<&str> = policies.iter().map(|policy| policy.name).collect();
+        lines.push(format!("  {:<width$}  {}", mechanism.key, names.join(", ")));
+    }
+    let profiles = shown.profiles.iter().flatten().map(|profile| profile.name.as_str());
+    let names = profiles.collect::<Vec<_>>().join(", ");
+    lines.push(String::new());
+    lines.push("machine profiles (mmscale list profiles), for --profile NAME".to_owned());
+    lines.extend(wrap(&names, "  ", "  "));
+    lines.join("\n") + "\n"
+}
+
 fn text(registry: Registry, shown: &Shown) -> String {
     let mut sections: Vec<Vec<String>> =
         shown.studies.iter().map(|study| describe(*study)).collect();
@@ -93,6 +124,10 @@ fn of_profiles(profiles: &[ProfileSummary]) -> Vec<String> {
 
 fn describe(study: &dyn Study) -> Vec<String> {
     let mut lines = wrap(&format!("{}: {}", study.name(), study.summary()), "", "  ");
+    if let Some(report) = study.report() {
+        lines.extend(wrap(&format!("report: {}", report.subject), "  ", "    "));
+        lines.push(format!("    {}", report.link));
+    }
     let defaults = study.defaults();
     let machines: Vec<&str> = defaults.machines.iter().map(|on| on.name()).collect();
     let machine = format!(
@@ -215,6 +250,7 @@ fn study_json(study: &dyn Study) -> Value {
     json!({
         "name": study.name(),
         "summary": study.summary(),
+        "report": study.report().map(|r| json!({"subject": r.subject, "link": r.link})),
         "machines": defaults.machines,
         "profile": defaults.profile,
         "cpus": defaults.cpus,

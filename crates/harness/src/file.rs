@@ -134,6 +134,8 @@ pub(crate) struct StudyFile {
     study: &'static str,
     /// The question that the study answers, in one line.
     pub(crate) summary: String,
+    /// The mail that the study began with.
+    pub(crate) report: Option<ReportFile>,
     /// The default machine profile.
     pub(crate) profile: String,
     /// Default number of CPUs of a simulated machine; `None`: that of the profile.
@@ -141,6 +143,15 @@ pub(crate) struct StudyFile {
     defaults: [Table; Section::ALL.len()],
     /// All arms. The other arms are compared with the first.
     pub(crate) arms: Vec<ArmFile>,
+}
+
+/// The section `[report]`.
+#[derive(Debug)]
+pub(crate) struct ReportFile {
+    /// The subject of the mail.
+    pub(crate) subject: String,
+    /// Its address in a public archive.
+    pub(crate) link: String,
 }
 
 /// An arm of the file.
@@ -206,7 +217,9 @@ impl StudyFile {
         })?;
         let file = Place { study, place: String::new(), table };
         let sections = Section::ALL.map(Section::key);
-        file.only(["name", "summary", "profile", "cpus", "arm"].into_iter().chain(sections))?;
+        file.only(
+            ["name", "summary", "report", "profile", "cpus", "arm"].into_iter().chain(sections),
+        )?;
         if file.text("name")? != study {
             let given = file.text("name")?;
             return Err(file.error(format!(
@@ -216,9 +229,9 @@ impl StudyFile {
         let [full, quick, large, linux, linux_quick] = sections.map(|key| file.table(key));
         let defaults = [full?, quick?, large?, linux?, linux_quick?];
         let (summary, profile) = (file.text("summary")?, file.text("profile")?);
-        let arms = arms(&file, own)?;
+        let (arms, report) = (arms(&file, own)?, report(&file)?);
         let (summary, profile, cpus) = (summary.to_owned(), profile.to_owned(), cpus(&file)?);
-        Ok(Self { study, summary, profile, cpus, defaults, arms })
+        Ok(Self { study, summary, report, profile, cpus, defaults, arms })
     }
 
     /// Returns the declared parameters with the defaults of the file.
@@ -272,6 +285,17 @@ impl StudyFile {
         }
         Ok(declared)
     }
+}
+
+fn report(file: &Place) -> Result<Option<ReportFile>, FileError> {
+    if !file.table.contains_key("report") {
+        return Ok(None);
+    }
+    let place = ", [report]".to_owned();
+    let section = Place { study: file.study, place, table: file.table("report")? };
+    section.only(["subject", "link"].into_iter())?;
+    let text = |key| section.text(key).map(str::to_owned);
+    Ok(Some(ReportFile { subject: text("subject")?, link: text("link")? }))
 }
 
 fn cpus(file: &Place) -> Result<Option<usize>, FileError> {
@@ -431,6 +455,8 @@ mod tests {
             ("name = \"x\"", "name = \"z\"", "the name is `z` and the folder's `x`"),
             ("[[arm]]", "[arms]", "no key named `arms`; did you mean `arm`?"),
             ("[[arm]]", "[arm]", "there is no arm"),
+            ("summary =", "report = { subject = \"s\" }\nsummary =", "[report]: the key `link` is"),
+            ("summary =", "report = { linc = \"s\" }\nsummary =", "did you mean `link`?"),
             ("summary =", "cpus = 0\nsummary =", "`cpus` is 0: allowed is 1 to 4096"),
             ("pages = 7", "pages = = 7", "study.toml of x, line 6: "),
             ("help = \"b\"", "help = \"b\"\n[[arm]]\nname=\"a\"\nhelp=\"c\"", "has this name"),

@@ -2,12 +2,13 @@
 //! the file, programs and metrics from the workload.
 
 use crate::chosen::{PolicyArm, PolicyError};
-use crate::file::{FileError, Source, StudyFile};
+use crate::file::{FileError, ReportFile, Source, StudyFile};
 use crate::machine::machine_params;
 use crate::param::{ParamSet, ParamSpec, Params};
 use crate::policies::Arm;
 use crate::study::{
-    ArmId, ArmSpec, Defaults, MetricSpec, RunContext, SeedResult, Study, StudyError, TooShort,
+    ArmId, ArmSpec, Defaults, MetricSpec, Report, RunContext, SeedResult, Study, StudyError,
+    TooShort,
 };
 use crate::workload::Workload;
 use crate::{drive, look, schedules};
@@ -20,6 +21,7 @@ use std::collections::BTreeMap;
 pub struct FileStudy<W: Workload> {
     name: &'static str,
     summary: &'static str,
+    report: Option<Report>,
     profile: &'static str,
     cpus: usize,
     /// The hash of the file, if it was read from disk.
@@ -55,6 +57,10 @@ impl<W: Workload> FileStudy<W> {
         Ok(Self {
             name: source.study,
             summary: file.summary.leak(),
+            report: file.report.map(|ReportFile { subject, link }| Report {
+                subject: subject.leak(),
+                link: link.leak(),
+            }),
             profile: file.profile.leak(),
             cpus: file.cpus.unwrap_or(profile.topology.cpus),
             file_hash: hash.map(|hash| &*hash.leak()),
@@ -75,6 +81,9 @@ impl<W: Workload> Study for FileStudy<W> {
     }
     fn summary(&self) -> &'static str {
         self.summary
+    }
+    fn report(&self) -> Option<Report> {
+        self.report
     }
     fn params(&self) -> &'static [ParamSpec] {
         self.params

@@ -72,8 +72,8 @@ pub use registry::{NoStudy, Registry, Shelf};
 pub use runner::{RunError, execute, run_alone};
 pub use spread::{Spread, powers_of_two};
 pub use study::{
-    ArmId, ArmSpec, Checks, Defaults, Interrupt, MetricSpec, Progress, ProgressSink, RunContext,
-    RunEvent, SeedResult, Study, StudyError, TooShort,
+    ArmId, ArmSpec, Checks, Defaults, Interrupt, MetricSpec, Progress, ProgressSink, Report,
+    RunContext, RunEvent, SeedResult, Study, StudyError, TooShort,
 };
 pub use trails::Trails;
 pub use workload::{

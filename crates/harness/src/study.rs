@@ -59,12 +59,25 @@ pub struct Defaults {
     pub hz: u32,
 }
 
+/// A mail that reports a problem.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// Its subject.
+    pub subject: &'static str,
+    /// Its address in a public archive.
+    pub link: &'static str,
+}
+
 /// A study: a workload, the arms that it compares, and its metrics.
 pub trait Study: Sync {
     /// Returns the name on the command line.
     fn name(&self) -> &'static str;
     /// Returns the question that the study answers, in one line.
     fn summary(&self) -> &'static str;
+    /// Returns the mail that the study began with, if it did.
+    fn report(&self) -> Option<Report> {
+        None
+    }
     /// Returns the parameters, except CPUs and HZ, which every study has.
     fn params(&self) -> &'static [ParamSpec];
     /// Returns the arms. The other arms are compared with the first.

@@ -14,7 +14,7 @@ use regex::Regex;
 const RECORDED: &[(&str, usize)] = &[
     ("arch", 5),
     ("calibrate", 4),
-    ("cli", 13),
+    ("cli", 12),
     ("conformance", 53),
     ("frames", 462),
     ("harness", 5),
@@ -22,10 +22,10 @@ const RECORDED: &[(&str, usize)] = &[
     ("linux", 3),
     ("live", 2),
     ("mm", 364),
-    ("pages", 127),
+    ("pages", 103),
     ("peers", 100),
     ("stepped", 12),
-    ("studies", 102),
+    ("studies", 101),
     ("threads", 1),
     ("xtask", 9),
 ];
