@@ -1,4 +1,4 @@
-//! Ageing and locking: moves between lists, gathered in batches, and memory that stays.
+//! Ageing and mlock: moves between lists, gathered in batches, and locked memory.
 
 use super::lists::{End, Relock};
 use super::{BatchKind, LruList, Memory, Pending};
@@ -6,15 +6,16 @@ use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use mmscale_arch::{Func, LruEvent, Machine, Op, Pfn, Span, Trace};
 
-/// Whether a folio that was written out goes to the end of its list: nobody uses it by now.
+/// Returns whether a folio that was written out moves to the tail of its list: it has not been used
+/// since.
 fn turns(word: FolioWord) -> bool {
     let stays = FolioFlags::LOCKED | FolioFlags::DIRTY | FolioFlags::UNEVICTABLE;
     !word.flags().intersects(stays)
 }
 
 impl<A: Machine> Memory<'_, A> {
-    /// The folio was used (`folio_mark_accessed`): inactive and unreferenced becomes referenced,
-    /// referenced becomes active, active becomes referenced.
+    /// Marks the folio as used (`folio_mark_accessed`): inactive and unreferenced becomes
+    /// referenced, inactive and referenced becomes active, active becomes referenced.
     pub fn mark_accessed(&self, pfn: Pfn) {
         let word = self.folios.word(pfn);
         if !word.has(FolioFlags::REFERENCED) {
@@ -24,27 +25,27 @@ impl<A: Machine> Memory<'_, A> {
             self.folios.clear(pfn, FolioFlags::REFERENCED);
         }
     }
-    /// The folio is to go to its active list.
+    /// Requests a move to the folio's active list.
     pub fn activate(&self, pfn: Pfn) {
         let _span = Span::<A>::enter(Func::FolioActivate);
         self.age(BatchKind::Activate, pfn);
     }
-    /// The folio is to leave its active list (`MADV_COLD`).
+    /// Requests a move off the active list (`MADV_COLD`).
     pub fn deactivate(&self, pfn: Pfn) {
         self.age(BatchKind::Deactivate, pfn);
     }
-    /// The folio of a file is to be reclaimed soon.
+    /// Requests that a file folio be reclaimed soon.
     pub fn deactivate_file(&self, pfn: Pfn) {
         self.age(BatchKind::DeactivateFile, pfn);
     }
-    /// The content of the anonymous folio may be dropped (`MADV_FREE`).
+    /// Marks the content of an anonymous folio as droppable (`MADV_FREE`).
     pub fn lazyfree(&self, pfn: Pfn) {
         self.age(BatchKind::Lazyfree, pfn);
     }
 
-    /// Gathers the move for a listed folio. A folio that waits in an add batch is changed where it
-    /// waits: under `Lazy` in any CPU's, otherwise only for activation and in this CPU's, as Linux
-    /// does.
+    /// Gathers the move for a listed folio. A folio in an add batch only changes its state: under
+    /// `Lazy` in the batch of any CPU, otherwise only for activation and in this CPU's batch, as in
+    /// Linux.
     fn age(&self, kind: BatchKind, pfn: Pfn) {
         let word = self.folios.word(pfn);
         if word.has(FolioFlags::LRU) {
@@ -69,8 +70,8 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// The folio was written out for reclaim: it goes to the end of its list
-    /// (`folio_rotate_reclaimable`). Also from interrupts.
+    /// Moves a folio that was written out for reclaim to the tail of its list
+    /// (`folio_rotate_reclaimable`). Also called in interrupts.
     pub fn rotate(&self, pfn: Pfn) {
         let _span = Span::<A>::enter(Func::FolioRotateReclaimable);
         let word = self.folios.word(pfn);
@@ -87,8 +88,8 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// The same for one that waited in a slot when it was to be rotated, and is under writeback no
-    /// more: it is marked, and joins its list at the end. Also from interrupts.
+    /// Rotates a folio that waited in a slot when its writeback ended: marks it, so that it joins
+    /// its list at the tail. Also called in interrupts.
     pub fn rotate_waiting(&self, pfn: Pfn) {
         match self.lru.pending() {
             Pending::Batch => {}
@@ -101,7 +102,7 @@ impl<A: Machine> Memory<'_, A> {
             let marked = word.with(FolioFlags::RECLAIM, FolioFlags::empty());
             (word.has(FolioFlags::PENDING) && turns(word)).then_some(marked)
         };
-        // It may have joined its list meanwhile.
+        // The folio may have joined its list meanwhile.
         if self.folios.update(pfn, marked).is_err() {
             self.rotate(pfn);
         }
@@ -109,8 +110,8 @@ impl<A: Machine> Memory<'_, A> {
 
     // -- Locked memory.
 
-    /// One more program locks the folio in memory: it goes to the unevictable list, at once if it
-    /// is on a list or under `Lazy`, otherwise when its batch is moved. The caller has a reference.
+    /// Adds one mlock of the folio and moves it to the unevictable list: immediately if it is on a
+    /// list or under `Lazy`, otherwise when its batch is carried out. The caller has a reference.
     pub fn mlock(&self, pfn: Pfn) {
         let _span = Span::<A>::enter(Func::MlockFolio);
         if !self.folios.test_and_set(pfn, FolioFlags::MLOCKED) {
@@ -128,7 +129,7 @@ impl<A: Machine> Memory<'_, A> {
                 }
                 A::relax();
             } else {
-                // Whoever puts it on its list sees that it is locked.
+                // The CPU that puts the folio on its list sees that it is locked.
                 return;
             }
         }
@@ -149,9 +150,9 @@ impl<A: Machine> Memory<'_, A> {
         self.restore(relock, pfn, LruList::Unevictable);
     }
 
-    /// One program less locks the folio in memory; with the last it goes to the list of its age.
-    /// How many there are is counted only while it is on its list: of those that locked it before,
-    /// one counts (Linux approximates in the same way). The caller has a reference.
+    /// Removes one mlock of the folio; the last one moves it to the list of its age. The number of
+    /// mlocks is counted only while the folio is on its list; all earlier ones count as one, an
+    /// approximation that Linux makes too. The caller has a reference.
     pub fn munlock(&self, pfn: Pfn) {
         let _span = Span::<A>::enter(Func::MunlockFolio);
         loop {
@@ -180,12 +181,12 @@ impl<A: Machine> Memory<'_, A> {
         } else if self.folios.test_and_clear(pfn, FolioFlags::MLOCKED) {
             self.count_mlocked(pfn, -1);
         }
-        // Brings it to the right list.
+        // Moves the folio to the list of its new state.
         self.restore(relock, pfn, list);
     }
 
-    /// Isolates a listed folio whose state was `word`, does `f` under its lruvec lock; `f` ends the
-    /// isolation. `false`: its state has changed.
+    /// Isolates a listed folio whose state was `word` and calls `f`, which ends the isolation,
+    /// under its lruvec lock. Returns `false` if the state has changed.
     fn hold_still(&self, pfn: Pfn, word: FolioWord, f: impl FnOnce(&mut Relock<'_, A>)) -> bool {
         let held = word.with(FolioFlags::empty(), FolioFlags::LRU);
         if self.folios.exchange(pfn, word, held).is_err() {

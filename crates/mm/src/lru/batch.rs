@@ -1,36 +1,37 @@
-//! What a CPU has gathered: batches of folios that are to move, and the slots of `Lazy`.
+//! Per-CPU batches of folios to be moved, and the slots of `Lazy`.
 //!
-//! A batch is used on its CPU only, with preemption off (the move-tail batch with interrupts off),
-//! or once its CPU has died; its fields are relaxed atomics for the sake of the last. Others ask
-//! one thing: whether the CPU has anything gathered at all.
+//! A batch is used by its own CPU with preemption off (the move-tail batch with interrupts off), or
+//! by another CPU after its own has died; only for the latter its fields are atomics, all Relaxed.
+//! Other CPUs read one flag: whether the CPU has anything gathered.
 //!
-//! A slot is shared: who exchanges its folio for nothing owns the reference that the slot had. The
-//! owner fills slots and knows those that it filled and emptied itself; that another CPU has
-//! emptied one shows when the slots are full and the owner sweeps them.
+//! A slot is shared. The CPU that exchanges the slot's folio for 0 owns the reference that the slot
+//! had. The slot's owner fills slots and records in `filled` those that it filled and has not
+//! emptied. If another CPU empties a slot, the owner finds out when all slots are marked filled and
+//! it sweeps them.
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use mmscale_arch::{Atomic, CpuId, Machine, OwnedCounter, Pfn, planted};
 
-/// Folios in a batch (`PAGEVEC_SIZE`).
+/// Maximum of folios in a batch (`PAGEVEC_SIZE`).
 pub const BATCH: usize = 31;
 
-/// What is to be done to the folios of a batch.
+/// The operation on the folios of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum BatchKind {
-    /// Put on their lists.
+    /// Add to the list.
     Add = 0,
-    /// To the end of their list: they were written out for reclaim. Filled in interrupts too.
+    /// Move to the tail of the list, after writeback for reclaim. Filled in interrupts too.
     MoveTail = 1,
-    /// Pages of files that somebody wants gone.
+    /// Deactivate a file folio that should be reclaimed soon.
     DeactivateFile = 2,
-    /// Off the active list.
+    /// Move off the active list.
     Deactivate = 3,
-    /// Free for the taking.
+    /// Mark as droppable.
     Lazyfree = 4,
-    /// On the active list.
+    /// Move to the active list.
     Activate = 5,
 }
 
@@ -48,7 +49,7 @@ impl BatchKind {
     ];
 }
 
-/// Folios taken out of a batch, each with the reference that the batch had.
+/// Folios taken from a batch, each with the batch's reference.
 pub(super) struct Taken {
     pfns: [Pfn; BATCH],
     len: usize,
@@ -81,23 +82,23 @@ impl Batch {
     }
 }
 
-/// All that one CPU has gathered.
+/// All batches and slots of one CPU.
 pub(super) struct CpuBatches<A: Machine> {
     batches: [Batch; BatchKind::COUNT],
-    /// `Lazy`: one more than the frame number, or 0. Empty under the other policies.
+    /// `Lazy`: frame number plus one, or 0. Without elements under the other policies.
     slots: Box<[A::AtomicU32]>,
-    /// Slots that the owner filled and has not emptied, by bit.
+    /// Slots that the owner has filled and not emptied, one bit each.
     filled: AtomicU32,
-    /// Something is gathered, the move-tail batch apart.
+    /// A batch other than the move-tail batch, or a slot, is not empty.
     busy: Busy<A>,
-    /// The move-tail batch is not empty. Apart, because interrupts change it.
+    /// The move-tail batch is not empty. A flag of its own, because interrupts change it.
     tail_busy: Busy<A>,
 }
 
-/// Whether there is something: the owner says, all CPUs may ask.
+/// A flag that its CPU writes and all CPUs read.
 struct Busy<A: Machine> {
     shown: A::OwnedI8,
-    /// What `shown` says, for the owner.
+    /// The value of `shown`, for the owner.
     known: AtomicBool,
 }
 
@@ -113,7 +114,7 @@ impl<A: Machine> Busy<A> {
     }
 }
 
-/// All slots are filled, as far as their owner knows.
+/// All slots are filled as far as their owner knows.
 const ALL_FILLED: u32 = (1 << BATCH) - 1;
 
 impl<A: Machine> CpuBatches<A> {
@@ -129,11 +130,13 @@ impl<A: Machine> CpuBatches<A> {
 
     // -- Any CPU.
 
-    /// Whether the CPU has anything gathered.
+    /// Returns whether the CPU has anything gathered.
     pub(super) fn is_busy(&self) -> bool {
         self.busy.shown.is_nonzero() || self.tail_busy.shown.is_nonzero()
     }
-    /// Takes `pfn` out of `slot` if it is there; the slot's reference is the caller's then.
+    /// Takes `pfn` from `slot` if it is there; the caller then owns the slot's reference. AcqRel
+    /// pairs with the Release store in [`CpuBatches::fill`] and the exchange in
+    /// [`CpuBatches::sweep`].
     pub(super) fn claim(&self, slot: usize, pfn: Pfn) -> bool {
         let there = pfn.index() as u32 + 1;
         if planted!(LruClaimInTwoSteps) {
@@ -148,7 +151,7 @@ impl<A: Machine> CpuBatches<A> {
 
     // -- The owner.
 
-    /// Adds a folio, for which the caller has taken a reference; says whether the batch is full.
+    /// Adds a folio with a reference that the caller has taken; returns whether the batch is full.
     pub(super) fn push(&self, kind: BatchKind, pfn: Pfn) -> bool {
         let batch = &self.batches[kind as usize];
         let len = batch.len();
@@ -157,7 +160,7 @@ impl<A: Machine> CpuBatches<A> {
         self.note_some(kind);
         len + 1 == BATCH
     }
-    /// Takes everything out of a batch.
+    /// Takes all folios from a batch.
     pub(super) fn take(&self, kind: BatchKind) -> Taken {
         let batch = &self.batches[kind as usize];
         let mut taken = Taken::EMPTY;
@@ -168,33 +171,34 @@ impl<A: Machine> CpuBatches<A> {
         self.note_rest(kind);
         taken
     }
-    /// Folios in a batch.
+    /// Returns the number of folios in a batch.
     pub(super) fn len(&self, kind: BatchKind) -> usize {
         self.batches[kind as usize].len()
     }
-    /// Whether the batch has this folio.
+    /// Returns whether the batch contains the folio.
     pub(super) fn has(&self, kind: BatchKind, pfn: Pfn) -> bool {
         let batch = &self.batches[kind as usize];
         let sought = pfn.index() as u32;
         batch.pfns[..batch.len()].iter().any(|other| other.load(Relaxed) == sought)
     }
-    /// A slot that the owner may fill; `None`: sweep first.
+    /// Returns a slot that the owner may fill, or `None` if it must sweep first.
     pub(super) fn free_slot(&self) -> Option<usize> {
         let filled = self.filled.load(Relaxed);
         (filled != ALL_FILLED).then(|| (!filled).trailing_zeros() as usize)
     }
-    /// Fills a slot that [`CpuBatches::free_slot`] named with a folio that says where it is.
+    /// Fills a slot returned by [`CpuBatches::free_slot`] with a folio whose place already names
+    /// it. The Release store pairs with the exchange in [`CpuBatches::claim`].
     pub(super) fn fill(&self, slot: usize, pfn: Pfn) {
         self.filled.store(self.filled.load(Relaxed) | 1 << slot, Relaxed);
         self.note_some(BatchKind::Add);
         self.slots[slot].store(pfn.index() as u32 + 1, Release);
     }
-    /// The owner has claimed a slot of its own: it may fill it again.
+    /// Records that the owner has claimed one of its own slots, which it may fill again.
     pub(super) fn emptied(&self, slot: usize) {
         self.filled.store(self.filled.load(Relaxed) & !(1 << slot), Relaxed);
         self.note_rest(BatchKind::Add);
     }
-    /// Takes what is left out of all slots.
+    /// Takes all folios left in the slots.
     pub(super) fn sweep(&self) -> Taken {
         let mut taken = Taken::EMPTY;
         let mut filled = self.filled.load(Relaxed);
@@ -209,13 +213,13 @@ impl<A: Machine> CpuBatches<A> {
         self.note_rest(BatchKind::Add);
         taken
     }
-    /// What is in the slots: for checks.
+    /// Iterates over the folios in the slots, for checks.
     pub(super) fn in_slots(&self) -> impl Iterator<Item = Pfn> + '_ {
         self.slots
             .iter()
             .filter_map(|slot| slot.load(Relaxed).checked_sub(1).map(|pfn| Pfn::new(pfn as usize)))
     }
-    /// What is in a batch: for checks.
+    /// Iterates over the folios in a batch, for checks.
     pub(super) fn in_batch(&self, kind: BatchKind) -> impl Iterator<Item = Pfn> + '_ {
         let batch = &self.batches[kind as usize];
         batch.pfns[..batch.len()].iter().map(|pfn| Pfn::new(pfn.load(Relaxed) as usize))
@@ -235,7 +239,7 @@ impl<A: Machine> CpuBatches<A> {
     }
 }
 
-/// Where a pending folio waits, packed for its record.
+/// Where a pending folio waits, packed into its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     pub(super) cpu: CpuId,

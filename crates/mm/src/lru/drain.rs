@@ -1,4 +1,4 @@
-//! Draining: this CPU, all CPUs, CPUs that are gone, and doing without batches for a while.
+//! Draining one CPU, all CPUs or dead CPUs, and disabling the batches.
 
 use super::{BatchKind, Memory, Pending};
 use crate::work::WorkItem;
@@ -6,12 +6,12 @@ use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Machine, Span, planted};
 
-/// Which CPUs a drain of all asks.
+/// The CPUs that a drain of all asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asks {
-    /// Those that have gathered something.
+    /// CPUs that have gathered something.
     Busy,
-    /// Every one that is online, even if another drain has just ended.
+    /// Every online CPU, even if another drain has just ended.
     Everyone,
 }
 
@@ -23,9 +23,9 @@ impl<'a, A: Machine> Memory<'a, A> {
         self.drain_batches(pinned.cpu());
     }
 
-    /// The drain of this CPU at the places where Linux has one as a precaution: after populating,
-    /// before advice that looks for folios on lists, at munlock. `Lazy` has none: whoever wants a
-    /// folio there asks for that folio.
+    /// Drains this CPU where Linux drains as a precaution: after populating, before advice that
+    /// looks for listed folios, at munlock. Does nothing under `Lazy`: its callers request single
+    /// folios ([`Memory::demand`]).
     pub fn blanket_drain(&self) {
         match self.lru.pending() {
             Pending::Batch => self.drain(),
@@ -34,7 +34,7 @@ impl<'a, A: Machine> Memory<'a, A> {
     }
 
     /// Carries out what `cpu` has gathered: the caller's CPU, with preemption off, or one on which
-    /// nothing runs any more.
+    /// no task runs any more.
     fn drain_batches(&self, cpu: CpuId) {
         let own = self.lru.cpus.of(cpu);
         match self.lru.pending() {
@@ -58,9 +58,8 @@ impl<'a, A: Machine> Memory<'a, A> {
         }
     }
 
-    /// Carries out everything that CPUs had gathered when this was called (`lru_add_drain_all`).
-    /// A caller who finds a drain of all that began after its own call is content with that one.
-    /// Sleeps.
+    /// Carries out everything that CPUs had gathered at the time of the call (`lru_add_drain_all`).
+    /// Returns early if another drain of all began after the call and has ended. Sleeps.
     pub fn drain_all(&self) {
         self.drain_cpus(Asks::Busy);
     }
@@ -73,7 +72,7 @@ impl<'a, A: Machine> Memory<'a, A> {
             self.lru.tally().drains_shared.add(1);
             return;
         }
-        // First: who calls from now on is not served by what this drain has looked at already.
+        // First: a later caller is not served by flags that this drain has read already.
         if !planted!(LruDrainGenerationLate) {
             self.lru.generation.fetch_add(1, SeqCst);
         }
@@ -94,14 +93,14 @@ impl<'a, A: Machine> Memory<'a, A> {
         }
     }
 
-    /// The work [`WorkItem::LruDrain`]: drains the CPU it runs on, its stock of charges too.
+    /// Runs the work [`WorkItem::LruDrain`]: drains the CPU it runs on and its stock of charges.
     pub fn drain_work(&self) {
         self.drain();
         self.groups.drain_stock();
     }
 
-    /// Every online CPU gives its stock of charges back; returns when all have. For a group at its
-    /// limit. Sleeps.
+    /// Returns the stocks of charges of every online CPU to their groups, for a group at its limit;
+    /// waits until all are done. Sleeps.
     pub fn drain_stocks(&self) {
         let _span = Span::<A>::enter(Func::DrainAllStock);
         let mut online = CpuMask::EMPTY;
@@ -114,8 +113,8 @@ impl<'a, A: Machine> Memory<'a, A> {
         });
     }
 
-    /// Carries out what a CPU has gathered on which nothing runs any more: it died, or the machine
-    /// has stopped.
+    /// Carries out what a CPU had gathered that no longer runs: it died, or the machine has
+    /// stopped.
     pub fn drain_stopped(&self, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::LruAddDrain);
         let _pinned = PreemptGuard::<A>::new();
@@ -125,13 +124,12 @@ impl<'a, A: Machine> Memory<'a, A> {
         }
     }
 
-    /// From now on until the value is dropped no batch gathers anything, on any CPU, and what was
-    /// gathered is where it belongs (`lru_cache_disable`): for whoever needs many folios on their
-    /// lists. Sleeps.
+    /// Disables the batches on all CPUs until the returned value is dropped, and drains them
+    /// (`lru_cache_disable`): for a caller that needs many folios on their lists. Sleeps.
     pub fn batches_off(&self) -> BatchesOff<'a, A> {
         let _span = Span::<A>::enter(Func::LruCacheDisable);
         self.lru.disabled.fetch_add(1, SeqCst);
-        // After this nobody adds without having seen the count.
+        // After the grace period every add has seen the count.
         if !planted!(LruBatchesOffNoGrace) {
             self.rcu.synchronize_expedited();
         }
@@ -140,7 +138,7 @@ impl<'a, A: Machine> Memory<'a, A> {
     }
 }
 
-/// No batch gathers anything until this is dropped (`lru_cache_enable`).
+/// Keeps the batches disabled until it is dropped (`lru_cache_enable`).
 #[must_use]
 pub struct BatchesOff<'a, A: Machine> {
     memory: Memory<'a, A>,

@@ -1,8 +1,8 @@
-//! Taking folios off their lists, putting them back, asking for one in particular.
+//! Isolating folios, putting them back, and requesting a folio's place on its list.
 //!
-//! Whoever clears a folio's LRU flag has isolated it: nobody else moves it, and its list is that of
-//! its other flags until the lruvec lock says otherwise. Under `Lazy` a pending folio is isolated
-//! by emptying its slot: without a lock, and whichever CPU it waits on.
+//! The CPU that clears a folio's LRU flag has isolated it: no other CPU moves it. The folio's other
+//! flags name its list until the isolating CPU changes that under the lruvec lock. Under `Lazy` a
+//! pending folio is isolated by emptying its slot, without a lock, also on another CPU.
 
 use super::batch::Taken;
 use super::lists::{End, Relock};
@@ -11,20 +11,19 @@ use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
 use mmscale_arch::{Func, Machine, NodeId, Pfn, Span, planted};
 
-/// What a look at the end of a list gave.
+/// Result of a scan of the tail of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Scan {
-    /// Folios looked at.
+    /// Number of folios scanned.
     pub scanned: usize,
-    /// Folios isolated.
+    /// Number of folios isolated.
     pub taken: usize,
 }
 
 impl<A: Machine> Memory<'_, A> {
-    /// Takes the folio off its list, with a reference of the caller's own beside the one that the
-    /// caller needs for asking (`folio_isolate_lru`). `false`: it is not on one. Under `Stock` and
-    /// `Freeze` that may mean that it waits in some CPU's batch; under `Lazy` it means that
-    /// somebody else has it.
+    /// Isolates the folio with a new reference, in addition to the one that the caller must already
+    /// have (`folio_isolate_lru`). Returns `false` if it is not listed. Under `Stock` and `Freeze`
+    /// it may then be in some CPU's batch; under `Lazy` another caller has isolated it.
     pub fn isolate(&self, pfn: Pfn) -> bool {
         let _span = Span::<A>::enter(Func::FolioIsolateLru);
         loop {
@@ -49,7 +48,7 @@ impl<A: Machine> Memory<'_, A> {
                     self.lru.tally().demanded.add(1);
                     return true;
                 }
-                // It is going into its slot, or from there to its list: a matter of moments.
+                // Another CPU is putting the folio into its slot, or from there on its list.
                 A::relax();
             } else {
                 return false;
@@ -65,17 +64,17 @@ impl<A: Machine> Memory<'_, A> {
         relock.unlink(pfn, list);
     }
 
-    /// Puts an isolated folio back through this CPU's batch, and drops the reference that came with
-    /// the isolation (`folio_putback_lru`).
+    /// Adds an isolated folio to this CPU's batch and drops the reference of the isolation
+    /// (`folio_putback_lru`).
     pub fn putback(&self, pfn: Pfn) {
         let _span = Span::<A>::enter(Func::FolioPutbackLru);
         self.add(pfn);
         self.put(pfn);
     }
 
-    /// Puts isolated folios back on their lists at once, those of their flags, and drops the
-    /// references that came with the isolation (`move_folios_to_lru`). Under `Lazy` they go back
-    /// through this CPU's batch, like any others: whoever wants one on its list asks for it.
+    /// Puts isolated folios on the lists of their flags immediately and drops the references of the
+    /// isolation (`move_folios_to_lru`). Under `Lazy` they go through this CPU's batch; a caller
+    /// that needs one on its list requests it.
     pub fn putback_now(&self, folios: &[Pfn]) {
         let _span = Span::<A>::enter(Func::MoveFoliosToLru);
         match self.lru.pending() {
@@ -101,8 +100,9 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// Isolates up to `into.len()` of the oldest folios of a list, each with a reference; looks at
-    /// up to `limit` (`isolate_lru_folios`). Folios that are about to be freed are left.
+    /// Isolates up to `into.len()` of the oldest folios of a list, each with a reference; scans at
+    /// most `limit` (`isolate_lru_folios`). Skips folios without references, which are about to be
+    /// freed.
     pub fn isolate_oldest(
         &self,
         group: GroupId,
@@ -128,16 +128,16 @@ impl<A: Machine> Memory<'_, A> {
                 into[scan.taken] = pfn;
                 scan.taken += 1;
             } else {
-                // Its last user, or who isolated it, waits for this lock.
+                // The CPU that drops its last reference, or has isolated it, waits for this lock.
                 relock.skip(lruvec, list, pfn);
             }
         }
         scan
     }
 
-    /// Brings a folio of which the caller has a reference to its list, if it waits in a batch that
-    /// can be reached: of any CPU under `Lazy`, this CPU's otherwise. Whether it is on its list
-    /// now; if not, somebody has isolated it, or another CPU's batch has it.
+    /// Puts a folio, of which the caller has a reference, on its list if it waits in a reachable
+    /// batch: that of any CPU under `Lazy`, otherwise this CPU's. Returns whether it is on its list
+    /// now; if not, another caller has isolated it, or another CPU's batch has it.
     pub fn demand(&self, pfn: Pfn) -> bool {
         match self.lru.pending() {
             Pending::Batch => {
@@ -150,11 +150,12 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// Whether the folio has no more than `users` references, a batch's not counted: what
-    /// copy-on-write asks before it reuses a page. `Stock` and `Freeze` cannot tell batches'
-    /// references from others: they drain this CPU and count again, as Linux does; the answer may
-    /// be no because of another CPU's batch. `Lazy` knows. The caller keeps new users away, by its
-    /// page-table lock.
+    /// Returns whether the folio has at most `users` references, excluding a batch's; copy-on-write
+    /// checks this before it reuses a page.
+    ///
+    /// `Stock` and `Freeze` cannot distinguish a batch's reference: they drain this CPU and count
+    /// again, as Linux does, and may return `false` because of another CPU's batch. `Lazy` counts
+    /// exactly. The caller's page-table lock excludes new users.
     pub fn is_exclusive(&self, pfn: Pfn, users: u32) -> bool {
         let word = self.folios.word(pfn);
         match self.lru.pending() {
@@ -167,8 +168,8 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// Takes a folio with just `users` references away from everybody: for splitting or moving it
-    /// (`folio_ref_freeze`). A batch's reference that can be reached is got rid of first. Ended by
+    /// Freezes a folio with exactly `users` references, to split or move it (`folio_ref_freeze`).
+    /// Drops the reference of a reachable batch first. Ended by
     /// [`Folios::unfreeze`](crate::folio::Folios::unfreeze).
     pub fn freeze(&self, pfn: Pfn, users: u32) -> bool {
         if self.folios.freeze(pfn, users) {
@@ -178,12 +179,12 @@ impl<A: Machine> Memory<'_, A> {
         self.folios.freeze(pfn, users)
     }
 
-    /// The pages on each list of a group on a node, exactly; takes their lock once.
+    /// Returns the exact number of pages on each list of a group on a node; takes their lock once.
     pub fn list_sizes(&self, group: GroupId, node: NodeId) -> [u64; LruList::COUNT] {
         self.lru.lruvecs[self.lru.index_of(group, node)].lock_irqsave().pages
     }
 
-    /// The pages on a list, exactly; takes its lock.
+    /// Returns the exact number of pages on a list; takes its lock.
     pub fn list_pages(&self, group: GroupId, node: NodeId, list: LruList) -> u64 {
         self.lru.lruvecs[self.lru.index_of(group, node)].lock_irqsave().pages[list as usize]
     }

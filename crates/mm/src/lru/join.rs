@@ -1,4 +1,4 @@
-//! Onto the lists: adding folios, and carrying out what batches have gathered.
+//! Adding folios to the lists, and carrying out batches.
 
 use super::batch::{BATCH, Taken};
 use super::lists::{End, Relock};
@@ -11,12 +11,12 @@ use mmscale_arch::{Atomic, Func, LruEvent, Machine, NodeId, Op, Order, Pfn, Span
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocError, Gfp};
 
-/// Why there is no folio.
+/// The reason why a folio could not be allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FolioError {
-    /// There are no frames.
+    /// No frames are free.
     Frames(AllocError),
-    /// Its group has no room for it.
+    /// The group is at its limit.
     Group(OverLimit),
 }
 
@@ -32,8 +32,8 @@ impl core::fmt::Display for FolioError {
 impl core::error::Error for FolioError {}
 
 impl<A: Machine> Memory<'_, A> {
-    /// A new folio of 2^`order` frames from the memory nearest to `node`, charged to its group,
-    /// with one reference: the caller's. It is on no list and in no batch.
+    /// Allocates a folio of 2^`order` frames from the memory nearest to `node`, charges it to its
+    /// group and returns it with one reference. It is on no list and in no batch.
     pub fn alloc_folio(
         &self,
         node: NodeId,
@@ -45,8 +45,8 @@ impl<A: Machine> Memory<'_, A> {
         self.folios.init(pfn, what);
         Ok(pfn)
     }
-    /// The same, but it is no folio yet, and has no reference: [`Memory::add_mapped`] makes it one,
-    /// [`Memory::free_unborn`] gives it back.
+    /// Allocates and charges the frames of a folio that is not initialized yet and has no
+    /// reference. [`Memory::add_mapped`] makes it a folio, [`Memory::free_unborn`] frees it.
     pub fn alloc_unborn(
         &self,
         node: NodeId,
@@ -64,23 +64,23 @@ impl<A: Machine> Memory<'_, A> {
         self.folios.prepare(pfn, what);
         Ok(pfn)
     }
-    /// Gives back what [`Memory::alloc_unborn`] gave, before it became a folio.
+    /// Frees and uncharges the frames of [`Memory::alloc_unborn`].
     pub fn free_unborn(&self, pfn: Pfn) {
         let mut gone = Taken::EMPTY;
         gone.push(pfn);
         self.free_all(gone.as_slice());
     }
 
-    /// Adds a folio that is on no list, and of which the caller has a reference, to the LRU
-    /// (`folio_add_lru`). It is pending then, or on its list already.
+    /// Adds an unlisted folio, of which the caller has a reference, to the LRU (`folio_add_lru`).
+    /// It is then pending or already on its list.
     #[inline]
     pub fn add(&self, pfn: Pfn) {
         self.add_once(pfn, || {
             self.folios.make_pending(pfn);
         });
     }
-    /// What [`Memory::alloc_unborn`] gave becomes a folio with `flags` that the caller is about to
-    /// map once, by an entry to which the only reference goes, and is added to the LRU.
+    /// Initializes the frames of [`Memory::alloc_unborn`] as a folio with `flags` and adds it to
+    /// the LRU. The caller is about to map it once; the page-table entry owns the only reference.
     #[inline]
     pub fn add_mapped(&self, pfn: Pfn, flags: FolioFlags) {
         self.add_once(pfn, || self.folios.start_mapped(pfn, flags));
@@ -89,7 +89,7 @@ impl<A: Machine> Memory<'_, A> {
     fn add_once(&self, pfn: Pfn, make_pending: impl FnOnce()) {
         let _span = Span::<A>::enter(Func::FolioAddLru);
         A::work(Op::LruBatch, 1);
-        // A reader: whoever does without batches waits for adds that have not seen it yet.
+        // An RCU reader: `batches_off` waits for adds that have not seen its count.
         let reading = self.rcu.read();
         let own = self.lru.cpus.of(reading.cpu());
         let at_once = self.moves_at_once(pfn);
@@ -103,15 +103,15 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// Whether this folio does not wait for a full batch.
+    /// Returns whether this folio does not wait for a full batch.
     #[inline]
     pub(super) fn moves_at_once(&self, pfn: Pfn) -> bool {
         self.table().word(pfn).order() > Order::ZERO
             || self.lru.disabled.load_uncharged(Acquire) != 0
     }
 
-    /// Puts pending folios on their lists and drops the batch's references; under `Freeze` and
-    /// `Lazy` those that nobody else uses are freed instead. Preemption is off.
+    /// Puts pending folios on their lists and drops the batch's references. Under `Freeze` and
+    /// `Lazy`, folios that only the batch references are freed instead. Preemption is off.
     pub(super) fn move_adds(&self, taken: &Taken) {
         let _span = Span::<A>::enter(Func::FolioBatchMoveLru);
         let (mut joined, mut gone) = (Taken::EMPTY, Taken::EMPTY);
@@ -152,10 +152,10 @@ impl<A: Machine> Memory<'_, A> {
         A::trace(Trace::Lru(LruEvent::Pinned { folios: -((added + frozen) as i32) }));
     }
 
-    /// If the batch's reference, which the caller has, is the last one, it is gone, and the folio
-    /// with it: the state at its end.
+    /// Drops the batch's reference, which the caller has, if it is the last, and ends the folio.
+    /// Returns its final state.
     fn reap(&self, pfn: Pfn) -> Option<FolioWord> {
-        // Most often it is not. If another's goes just now, he leaves the folio to the list.
+        // A racing drop of another reference leaves the folio to the list.
         if self.folios.load_uncharged(pfn).refs() != 1 {
             return None;
         }
@@ -166,7 +166,8 @@ impl<A: Machine> Memory<'_, A> {
         self.folios.update(pfn, last).ok()
     }
 
-    /// Puts a pending folio, whose batch's reference the caller has, on its list. The state before.
+    /// Puts a pending folio, whose batch's reference the caller has, on its list. Returns the state
+    /// before.
     pub(super) fn join(&self, relock: &mut Relock<'_, A>, pfn: Pfn) -> FolioWord {
         let seat = relock.hold_of(pfn);
         let old = self.folios.pending_to_lru(pfn);
@@ -182,8 +183,8 @@ impl<A: Machine> Memory<'_, A> {
         old
     }
 
-    /// Brings "unevictable" into line with "locked in memory" for a folio whose state was `old`
-    /// and whose lruvec lock the caller holds. Returns a state that says the right list.
+    /// Makes `UNEVICTABLE` match `MLOCKED` for a folio whose state was `old` and whose lruvec lock
+    /// the caller holds. Returns a state that names the right list.
     pub(super) fn agree(&self, pfn: Pfn, old: FolioWord) -> FolioWord {
         if planted!(LruMlockUnreconciled) {
             return old;
@@ -198,7 +199,7 @@ impl<A: Machine> Memory<'_, A> {
         old.with(set, clear)
     }
 
-    /// Ends the isolation of a folio that stayed on `list` all the while; the lock is held.
+    /// Ends the isolation of a folio that stayed on `list`; the lruvec lock is held.
     pub(super) fn restore(&self, relock: &mut Relock<'_, A>, pfn: Pfn, list: LruList) {
         let old = self.folios.set(pfn, FolioFlags::LRU);
         let right = LruList::of(self.agree(pfn, old));
@@ -220,7 +221,7 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// Carries out a batch of any kind but `Add`, and drops its references. Preemption is off.
+    /// Carries out a batch of any kind but `Add` and drops its references. Preemption is off.
     pub(super) fn move_others(&self, kind: BatchKind, taken: &Taken) {
         let _span = Span::<A>::enter(Func::FolioBatchMoveLru);
         let mut relock = Relock::new(*self);
@@ -242,7 +243,7 @@ impl<A: Machine> Memory<'_, A> {
         A::trace(Trace::Lru(LruEvent::Pinned { folios: -(folios as i32) }));
     }
 
-    /// Moves a folio that the caller has isolated, without taking it off its list.
+    /// Moves a folio that the caller has isolated and that is still on its list.
     fn move_one(&self, relock: &mut Relock<'_, A>, kind: BatchKind, pfn: Pfn) {
         relock.hold_of(pfn);
         let word = self.folios.word(pfn);
@@ -261,7 +262,8 @@ impl<A: Machine> Memory<'_, A> {
 }
 
 impl BatchKind {
-    /// What it makes of a folio that is on a list or pending; `None`: nothing.
+    /// Returns the state to which this kind changes a listed or pending folio; `None` if it does
+    /// not.
     pub(super) fn change(self, word: FolioWord) -> Option<FolioWord> {
         let used = FolioFlags::ACTIVE | FolioFlags::REFERENCED;
         if word.has(FolioFlags::UNEVICTABLE) {
@@ -288,7 +290,7 @@ impl BatchKind {
             Self::MoveTail => Some(word.with(FolioFlags::empty(), FolioFlags::ACTIVE)),
         }
     }
-    /// Where a folio of the new state `word` goes on its list.
+    /// Returns the end of the list to which a folio of the new state `word` goes.
     fn end(self, word: FolioWord) -> End {
         match self {
             Self::MoveTail => End::Tail,

@@ -1,4 +1,4 @@
-//! The lists of one memory group on one node, and the way from one folio's to the next one's.
+//! The lists of one memory group on one node, and the relocking between folios of different ones.
 
 use super::Memory;
 use crate::folio::{FolioFlags, FolioWord};
@@ -12,15 +12,15 @@ use mmscale_frames::zone::ZoneId;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum LruList {
-    /// Anonymous memory that was not used lately.
+    /// Anonymous memory that was not used recently.
     InactiveAnon = 0,
-    /// Anonymous memory.
+    /// Anonymous memory that was used recently.
     ActiveAnon = 1,
-    /// Memory of files, and lazily freed anonymous memory, that was not used lately.
+    /// File memory and lazily freed anonymous memory that was not used recently.
     InactiveFile = 2,
-    /// Memory of files.
+    /// File memory that was used recently.
     ActiveFile = 3,
-    /// Memory that cannot be reclaimed: locked.
+    /// Memory that cannot be reclaimed: mlocked.
     Unevictable = 4,
 }
 
@@ -36,7 +36,7 @@ impl LruList {
         Self::Unevictable,
     ];
 
-    /// The list on which a folio in this state belongs, or is.
+    /// Returns the list on which a folio in this state belongs, or is.
     pub const fn of(word: FolioWord) -> Self {
         let (file, active) = (!word.has(FolioFlags::SWAP_BACKED), word.has(FolioFlags::ACTIVE));
         match (word.has(FolioFlags::UNEVICTABLE), file, active) {
@@ -47,7 +47,7 @@ impl LruList {
             (_, true, true) => Self::ActiveFile,
         }
     }
-    /// The counters of its zones and nodes; the unevictable list has none.
+    /// Returns the zone and node counters of the list; the unevictable list has none.
     pub const fn items(self) -> Option<(ZoneItem, NodeItem)> {
         match self {
             Self::InactiveAnon => Some((ZoneItem::InactiveAnon, NodeItem::InactiveAnon)),
@@ -59,12 +59,12 @@ impl LruList {
     }
 }
 
-/// Where on its list a folio goes.
+/// The end of a list to which a folio goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// Where the youngest are.
+    /// The end of the most recently added folios.
     Head,
-    /// Where reclaim looks first.
+    /// The end that reclaim scans first.
     Tail,
 }
 
@@ -74,8 +74,8 @@ pub(super) struct Lists {
     pub(super) pages: [u64; LruList::COUNT],
 }
 
-/// The lists of one group on one node, under their lock: taken with interrupts off, inside page
-/// table locks, never with a page cache's lock.
+/// The lists of one group on one node, under their lock. It is taken with interrupts off, inside
+/// page-table locks, never with a page cache's lock.
 pub(super) type Lruvec<A> = SpinLock<A, Lists>;
 
 pub(super) fn new_lruvec<A: Machine>() -> Lruvec<A> {
@@ -84,7 +84,7 @@ pub(super) fn new_lruvec<A: Machine>() -> Lruvec<A> {
     SpinLock::new(LockClass::Lruvec, lists)
 }
 
-/// Which lruvec a folio belongs to, and what it counts as.
+/// The lruvec of a folio, and the counters and pages with which it is counted there.
 #[derive(Clone, Copy)]
 pub(super) struct Seat {
     pub(super) lruvec: usize,
@@ -94,7 +94,8 @@ pub(super) struct Seat {
 }
 
 impl<'a, A: Machine> Memory<'a, A> {
-    /// Where the folio `pfn`, of which the caller has a reference or the last trace, belongs.
+    /// Returns the lruvec and counters of `pfn`. The caller has a reference, or is the last to use
+    /// the folio.
     pub(super) fn seat(&self, pfn: Pfn) -> Seat {
         let word = self.frames.frames().word(pfn);
         let zone = ZoneId::new(word.zone().into());
@@ -102,7 +103,7 @@ impl<'a, A: Machine> Memory<'a, A> {
         let lruvec = self.lru.index_of(self.folios.group(pfn), node);
         Seat { lruvec, zone, node, pages: word.order().pages() as u32 }
     }
-    /// The pages of a folio.
+    /// Returns the number of pages of a folio.
     pub(super) fn pages_of(&self, pfn: Pfn) -> u32 {
         self.frames.frames().word(pfn).order().pages() as u32
     }
@@ -120,28 +121,28 @@ impl<'a, A: Machine> Memory<'a, A> {
 
 type LockedLists<'a, A> = SpinGuard<'a, A, Lists, IrqGuard<A>>;
 
-/// The lruvec lock of the folio that was looked at last, if any: it is kept as long as the next
-/// folio belongs to the same lruvec. Dropping this lets it go.
+/// The lruvec lock of the last folio, if any. It stays locked while the next folio belongs to the
+/// same lruvec (`folio_lruvec_relock_irqsave`), and is released when this is dropped.
 pub(super) struct Relock<'a, A: Machine> {
     memory: Memory<'a, A>,
     held: Option<(usize, LockedLists<'a, A>)>,
 }
 
 impl<'a, A: Machine> Relock<'a, A> {
-    /// No lock yet.
+    /// Creates the value without a lock.
     pub(super) fn new(memory: Memory<'a, A>) -> Self {
         Self { memory, held: None }
     }
-    /// Holds the lock of lruvec `index`.
+    /// Locks lruvec `index`, unless it is locked already.
     fn hold(&mut self, index: usize) -> &mut LockedLists<'a, A> {
         if self.held.as_ref().is_none_or(|(held, _)| *held != index) {
-            // The old one goes first: two are never held.
+            // Release the old lock first: two are never held.
             self.held = None;
         }
         let lru = self.memory.lru;
         &mut self.held.get_or_insert_with(|| (index, lru.lruvecs[index].lock_irqsave())).1
     }
-    /// Holds the lock of the folio's lruvec, and says where the folio belongs.
+    /// Locks the folio's lruvec; returns where the folio belongs.
     pub(super) fn hold_of(&mut self, pfn: Pfn) -> Seat {
         let seat = self.memory.seat(pfn);
         self.hold(seat.lruvec);
@@ -172,8 +173,8 @@ impl<'a, A: Machine> Relock<'a, A> {
         lists.pages[list as usize] -= u64::from(seat.pages);
         memory.count(lists, seat, list, -i64::from(seat.pages));
     }
-    /// Takes folios off the lists on which they are. Sizes and counters change once for those in a
-    /// row that count the same.
+    /// Takes folios off the lists on which they are. Updates sizes and counters once for each run
+    /// of folios of the same list and zone.
     pub(super) fn unlink_all(&mut self, folios: impl Iterator<Item = (Pfn, LruList)>) {
         let mut row: Option<(Seat, LruList, u64)> = None;
         for (pfn, list) in folios {
@@ -194,7 +195,8 @@ impl<'a, A: Machine> Relock<'a, A> {
         }
         self.count_off(row);
     }
-    /// Pages of one zone were taken off one list, whose lock is still held.
+    /// Subtracts pages of one zone from the size and counters of one list, whose lock is still
+    /// held.
     fn count_off(&mut self, row: Option<(Seat, LruList, u64)>) {
         let Some((seat, list, pages)) = row else { return };
         let memory = self.memory;
@@ -202,11 +204,11 @@ impl<'a, A: Machine> Relock<'a, A> {
         lists.pages[list as usize] -= pages;
         memory.count(lists, seat, list, -(pages as i64));
     }
-    /// The folio that reclaim would look at first.
+    /// Returns the folio that reclaim would scan first.
     pub(super) fn oldest(&mut self, lruvec: usize, list: LruList) -> Option<Pfn> {
         self.hold(lruvec).lists[list as usize].last()
     }
-    /// Puts a folio of the list in front, where it is out of the way.
+    /// Moves a folio to the head of its list, out of reclaim's way.
     pub(super) fn skip(&mut self, lruvec: usize, list: LruList, pfn: Pfn) {
         let table = self.memory.table();
         let list = &mut self.hold(lruvec).lists[list as usize];

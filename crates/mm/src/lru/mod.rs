@@ -1,32 +1,32 @@
-//! The LRU: lists of folios by age, the batches in which they get there, and the way out.
+//! The LRU: lists of folios by age, the batches in front of them, and the release of folios.
 //!
 //! A *lruvec* is five lists of one memory group on one node, with one lock. Because that lock is
-//! shared, a CPU gathers what it wants done to folios in batches of 31, each with a reference of
-//! its own. A folio that waits in an add batch is *pending*: its state says so.
+//! shared, each CPU gathers operations on folios in batches of 31, each with a reference of its
+//! own. A folio in an add batch is *pending*: its state has the flag.
 //!
 //! | policy | a folio joins its list | one that dies while pending |
 //! |---|---|---|
 //! | [`LruPolicy::Stock`] | when its batch is full or drained | is listed, then removed |
-//! | [`LruPolicy::Freeze`] | the same | is freed at the drain, unlisted |
-//! | [`LruPolicy::Lazy`] | when 31 more wait, or on demand | is freed at once, unlocked |
+//! | [`LruPolicy::Freeze`] | when its batch is full or drained | is freed at the drain, unlisted |
+//! | [`LruPolicy::Lazy`] | when 31 more wait, or on demand | is freed immediately, unlocked |
 //!
-//! `Lazy` keeps pending folios in slots that any CPU can empty: a folio says where it waits,
-//! and whoever exchanges the slot's folio for nothing owns the slot's reference. Dropping the last
-//! reference but the slot's frees the folio; isolating it, locking it in memory, or asking for it
-//! on its list takes that one folio out of its slot, whichever CPU it waits on. So a blanket drain
-//! is never needed, and [`Memory::blanket_drain`] does nothing.
+//! `Lazy` keeps pending folios in slots that any CPU can empty. A folio's record names its slot.
+//! The CPU that exchanges the slot's folio for 0 owns the slot's reference. Dropping the last other
+//! reference frees the folio. Isolating it, locking it in memory, or requesting it on its list
+//! takes only this folio from its slot, also on another CPU. So a blanket drain is never needed,
+//! and [`Memory::blanket_drain`] does nothing.
 //!
-//! | file | what it does |
+//! | file | contents |
 //! |---|---|
 //! | `lists` | lruvecs, relock |
-//! | `batch` | what a CPU gathers |
-//! | `join` | adding folios, carrying batches out |
-//! | `drain` | draining one CPU or all, doing without batches for a while |
-//! | `isolate` | taking folios off lists and putting them back, demand |
-//! | `age` | activation, deactivation, locking in memory |
-//! | `retire` | the last reference, giving frames back |
+//! | `batch` | per-CPU batches and slots |
+//! | `join` | adding folios, carrying out batches |
+//! | `drain` | draining one CPU or all, disabling batches |
+//! | `isolate` | isolating folios and putting them back, demand |
+//! | `age` | activation, deactivation, mlock |
+//! | `retire` | dropping references, freeing frames |
 //! | `slots` | folios that wait in slots: the code of `Lazy` |
-//! | `verify` | whether it all adds up |
+//! | `verify` | consistency checks |
 //!
 //! Lock order: [`LockClass`](crate::arch::LockClass). The mutex of drains of all CPUs is outermost.
 
@@ -82,7 +82,7 @@ pub(crate) enum Pending {
     Slot,
 }
 
-/// What becomes of a folio of which only the batch still has a reference, when that is carried out.
+/// The treatment of a folio that only its batch references, when the batch is carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Dead {
     /// It is put on its list, and taken off again.
@@ -107,46 +107,46 @@ impl LruPolicy {
 }
 
 mmscale_arch::counters! {
-    /// How often things happened, over all CPUs; exact while nothing runs.
+    /// Event counts over all CPUs; exact while nothing runs.
     pub struct LruCounters from CpuLru {
         /// Add batches carried out.
         add_batches: Sum,
-        /// Folios in them that were put on lists.
+        /// Folios in add batches that were put on lists.
         added: Sum,
-        /// Folios in them that nobody else used any more.
+        /// Folios in add batches that only the batch referenced.
         dead: Sum,
-        /// Of these, folios that were freed without having been on a list.
+        /// Folios in add batches that were freed without having been on a list; part of `dead`.
         frozen: Sum,
-        /// Pending folios that were freed at once, because their last user went.
+        /// Pending folios that were freed immediately when their last user dropped them.
         freed_pending: Sum,
-        /// Pending folios that somebody took out of their slots because he wanted them.
+        /// Pending folios that were taken from their slots because a caller requested them.
         demanded: Sum,
         /// Batches of other kinds carried out.
         other_batches: Sum,
         /// Drains of all CPUs carried out.
         drains_of_all: Sum,
-        /// Drains of all CPUs that were content with one that began meanwhile.
+        /// Drains of all CPUs that were served by another one that began after their call.
         drains_shared: Sum,
     }
 }
 
-/// The lists, the batches, and what goes with them.
+/// The lruvecs of all groups and nodes, and the batches of all CPUs.
 pub struct Lru<A: Machine> {
     policy: LruPolicy,
     nodes: usize,
     /// By group, then by node.
     lruvecs: Box<[Lruvec<A>]>,
     cpus: EachCpu<CpuBatches<A>>,
-    /// Not zero: every folio moves at once.
+    /// Not zero: batches are disabled, every folio moves immediately.
     disabled: A::AtomicU32,
-    /// Drains of all CPUs that have begun.
+    /// Number of drains of all CPUs that have begun.
     generation: A::AtomicU64,
     one_drain: Mutex<A, ()>,
     counters: Counters<A, CpuLru>,
 }
 
 impl<A: Machine> Lru<A> {
-    /// Empty lists for `groups` memory groups on `nodes` nodes.
+    /// Creates empty lists for `groups` memory groups on `nodes` nodes.
     pub fn new(policy: LruPolicy, groups: usize, nodes: usize) -> Self {
         let slots = match policy.pending() {
             Pending::Batch => 0,
@@ -163,15 +163,15 @@ impl<A: Machine> Lru<A> {
             counters: Counters::default(),
         }
     }
-    /// How folios get onto their lists.
+    /// Returns the policy.
     pub fn policy(&self) -> LruPolicy {
         self.policy
     }
-    /// Where folios wait before they are on their lists.
+    /// Returns where folios wait before they are on their lists.
     pub(crate) fn pending(&self) -> Pending {
         self.policy.pending()
     }
-    /// How often things have happened.
+    /// Returns the event counts.
     pub fn counters(&self) -> LruCounters {
         self.counters.all()
     }
@@ -186,19 +186,19 @@ impl<A: Machine> Lru<A> {
     }
 }
 
-/// Everything that a folio's life touches, to call its steps on.
+/// The parts of the memory manager that a folio's life touches.
 pub struct Memory<'a, A: Machine> {
-    /// Where frames come from and go.
+    /// Allocates and frees frames.
     pub frames: &'a FrameAllocator<A>,
-    /// The folios.
+    /// The folios' states.
     pub folios: &'a Folios<A>,
-    /// Who pays for them.
+    /// The memory groups that are charged.
     pub groups: &'a Groups<A>,
-    /// Their lists.
+    /// The lists and batches.
     pub lru: &'a Lru<A>,
-    /// For drains of all CPUs.
+    /// Queues the work of drains of all CPUs.
     pub work: &'a Work<A>,
-    /// For doing without batches.
+    /// Provides the grace period of [`Memory::batches_off`].
     pub rcu: &'a Rcu<A>,
 }
 

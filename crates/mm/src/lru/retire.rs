@@ -1,4 +1,4 @@
-//! The way out: the last reference, off the list, the frames back to the page cache.
+//! Dropping references: taking a folio off its list with the last one, and freeing its frames.
 
 use super::batch::{BATCH, Taken};
 use super::lists::Relock;
@@ -9,21 +9,21 @@ use mmscale_arch::sync::IrqGuard;
 use mmscale_arch::{Func, LruEvent, Machine, Order, Pfn, Span, Trace, planted};
 use mmscale_frames::vmstat::ZoneItem;
 
-/// Folios that [`Memory::release_many`] takes off their lists together: four batches.
+/// Maximum of folios that [`Memory::release_many`] takes off their lists together: four batches.
 pub const MANY: usize = 4 * BATCH;
 
-/// Folios of this size, huge pages, go back to their zone together.
+/// Folios of this order (huge pages) are freed to their zone together.
 const LARGE: Order = match Order::new(9) {
     Some(order) => order,
     None => panic!("no order for huge pages"),
 };
 
 impl<A: Machine> Memory<'_, A> {
-    /// Drops references of many folios, as many of each as stand beside it (`release_pages`): what
-    /// a gather does with what it has unmapped, once no translation is left. Folios whose last
-    /// reference goes are taken off their lists, uncharged and freed, 31 at a time.
+    /// Drops references of many folios; each row is a folio and its number of references
+    /// (`release_pages`). Used for pages of a gather after the TLB flush. Folios whose last
+    /// reference is dropped are taken off their lists, uncharged and freed, 31 at a time.
     ///
-    /// Nothing that is taken inside a page cache's lock is held.
+    /// The caller holds no lock that is taken inside a page cache's lock.
     pub fn release(&self, folios: &[(Pfn, u32)]) {
         let _span = Span::<A>::enter(Func::ReleasePages);
         for some in folios.chunks(BATCH) {
@@ -31,15 +31,16 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// The same for folios of an address space that is over, of which there are many and whose
-    /// lists others empty too: their lists' lock is taken once for [`MANY`] of them, and held for
-    /// nothing but taking them off; sizes and counters change once for all of a list. That is less
-    /// held, fewer line transfers and fewer handoffs; whoever waits for the lock may do so for 4 us
-    /// instead of 1. Huge ones go back to their zone together.
+    /// Releases folios of an exited address space, like [`Memory::release`], in larger groups.
+    ///
+    /// Takes the lists' lock once for [`MANY`] folios, holds it only for taking them off, and
+    /// updates sizes and counters once for each list. That reduces hold time, cache-line transfers
+    /// and handoffs. Another CPU may wait for the lock for 4 us instead of 1. Huge pages are freed
+    /// to their zone together.
     pub fn release_many(&self, folios: &[(Pfn, u32)]) {
         match self.lru.pending() {
             Pending::Batch => self.release_listed(folios),
-            // There may be nothing to take off a list.
+            // Pending folios are on no list.
             Pending::Slot => self.release(folios),
         }
     }
@@ -80,13 +81,13 @@ impl<A: Machine> Memory<'_, A> {
         self.retire(core::iter::once((pfn, 1)), Self::drop_users);
     }
 
-    /// Drops the references of a batch that is no add batch any more.
+    /// Drops the references of a carried-out batch.
     pub(super) fn drop_batch(&self, batch: &Taken) {
         self.retire(batch.as_slice().iter().map(|&pfn| (pfn, 1)), Self::drop_plain);
     }
 
-    /// Drops references with `drop_some`, which says the state of a folio that this ended. At most
-    /// a batch of folios.
+    /// Drops references with `drop_some`, which returns the final state of a folio whose last
+    /// reference it dropped. At most a batch of folios.
     pub(super) fn retire(
         &self,
         folios: impl Iterator<Item = (Pfn, u32)>,
@@ -120,7 +121,7 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// Drops references of which none is an add batch's. The same under every policy.
+    /// Drops references of which none is an add batch's; the same code for every policy.
     pub(super) fn drop_plain(
         &self,
         _: &mut Relock<'_, A>,
@@ -131,7 +132,7 @@ impl<A: Machine> Memory<'_, A> {
         (old.refs() == refs).then_some(old)
     }
 
-    /// The folio has come to its end in the state `word`.
+    /// Accounts for a folio that ended in the state `word`.
     pub(super) fn note_death(&self, pfn: Pfn, word: FolioWord) {
         debug_assert!(word.maps() == 0, "the folio at {pfn:?} ends while it is mapped: {word:?}");
         if word.has(FolioFlags::MLOCKED) {
@@ -145,7 +146,7 @@ impl<A: Machine> Memory<'_, A> {
         self.frames.stats().mod_zone(&off, seat.zone, ZoneItem::Mlock, pages);
     }
 
-    /// Uncharges and frees folios that are no more.
+    /// Uncharges and frees folios whose last reference was dropped.
     pub(super) fn free_all(&self, gone: &[Pfn]) {
         self.uncharge_all(gone);
         for &pfn in gone {

@@ -1,7 +1,7 @@
-//! Folios that wait in slots (`Lazy`): any CPU can take one out of the slot of any other.
+//! Folios that wait in slots (`Lazy`): any CPU can take one from a slot of any other.
 //!
-//! A folio's place names its slot. A CPU that exchanges the slot's folio for nothing owns the
-//! slot's reference, and no other CPU does.
+//! A folio's place names its slot. The CPU that exchanges the slot's folio for 0 owns the slot's
+//! reference, and no other CPU does.
 
 use super::batch::{CpuBatches, Place};
 use super::lists::Relock;
@@ -11,13 +11,13 @@ use mmscale_arch::sync::{NoPreempt, PreemptGuard};
 use mmscale_arch::{CpuId, LruEvent, Machine, Op, Pfn, Trace, planted};
 
 impl<A: Machine> Memory<'_, A> {
-    /// Whether a folio in this state is in a slot, or was until a moment ago.
+    /// Returns whether a folio in this state is in a slot, or has just been claimed from one.
     pub(super) fn waits_in_slot(&self, word: FolioWord) -> bool {
         self.lru.pending() == Pending::Slot && word.has(FolioFlags::PENDING)
     }
 
-    /// Puts a folio into a free slot of `cpu`, which is the caller's; if all are full, the folios
-    /// in them go to their lists first. Preemption is off.
+    /// Puts a folio into a free slot of `cpu`, which is the caller's. If all slots are full, their
+    /// folios go to their lists first. Preemption is off.
     pub(super) fn add_to_slot(
         &self,
         own: &CpuBatches<A>,
@@ -43,7 +43,8 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// Brings a folio to its list, if it waits in a slot of any CPU; whether it is on its list now.
+    /// Puts a folio on its list if it waits in a slot of any CPU. Returns whether it is on its list
+    /// now.
     pub(super) fn demand_slot(&self, pfn: Pfn) -> bool {
         loop {
             let word = self.folios.word(pfn);
@@ -61,7 +62,7 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// Puts a folio on its list that the caller has claimed, and drops the slot's reference.
+    /// Puts a claimed folio on its list and drops the slot's reference.
     pub(super) fn join_claimed(&self, pfn: Pfn) {
         let mut relock = Relock::new(*self);
         self.join(&mut relock, pfn);
@@ -71,7 +72,7 @@ impl<A: Machine> Memory<'_, A> {
         self.retire(core::iter::once((pfn, 1)), Self::drop_plain);
     }
 
-    /// Drops references; if only a slot's is left, that one too.
+    /// Drops references; if only a slot's reference is left, drops that too.
     pub(super) fn drop_lazily(
         &self,
         relock: &mut Relock<'_, A>,
@@ -88,7 +89,7 @@ impl<A: Machine> Memory<'_, A> {
                 self.note_freed_pending();
                 return Some(after);
             }
-            // A new user has come in between. The slot's reference is the caller's.
+            // A new user took a reference in between. The caller owns the slot's reference.
             self.join(relock, pfn);
             self.note_unpinned();
             owned += 1;
@@ -100,11 +101,12 @@ impl<A: Machine> Memory<'_, A> {
         if owned == refs && ends(old) { self.end_pending(relock, pfn) } else { None }
     }
 
-    /// Only a slot still has a reference: the caller dropped the last other one just now.
+    /// Ends a folio of which only a slot has a reference: the caller has dropped the last other
+    /// one.
     #[cold]
     fn end_pending(&self, relock: &mut Relock<'_, A>, pfn: Pfn) -> Option<FolioWord> {
         if !self.claim(pfn) {
-            // Its CPU sweeps, and will find it dead; or it has a new user.
+            // Its CPU is sweeping and will find it dead, or it has a new user.
             A::trace(Trace::Lru(LruEvent::Dead { pages: self.pages_of(pfn) as i32 }));
             return None;
         }
@@ -121,8 +123,8 @@ impl<A: Machine> Memory<'_, A> {
         self.drop_plain(relock, pfn, 1)
     }
 
-    /// Takes the folio out of its slot, wherever that is; the slot's reference is the caller's
-    /// then, and the folio still says that it is pending. `false`: it is in no slot.
+    /// Takes the folio from its slot, on any CPU; the caller then owns the slot's reference, and
+    /// the folio is still flagged as pending. Returns `false` if it is in no slot.
     pub(super) fn claim(&self, pfn: Pfn) -> bool {
         let place = Place::unpack(self.folios.place(pfn));
         let pinned = PreemptGuard::<A>::new();

@@ -1,4 +1,4 @@
-//! Whether lists, batches, counters and charges add up: for tests, and for the end of a run.
+//! Consistency checks of lists, batches, counters and charges, for tests and the end of a run.
 
 use super::{BatchKind, LruList, Memory};
 use crate::folio::{FolioFlags, FolioWord};
@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use mmscale_arch::{CpuId, Machine, NodeId, Pfn};
 use mmscale_frames::frame::FrameState;
 
-/// Where folios are.
+/// Counts of folios by where they are.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LruAudit {
-    /// Folios there are.
+    /// All folios.
     pub folios: u64,
     /// Folios on lists.
     pub listed: u64,
@@ -22,7 +22,7 @@ pub struct LruAudit {
     pub pages: [u64; LruList::COUNT],
 }
 
-/// What does not add up.
+/// An inconsistency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LruViolation {
     /// A folio's links are wrong: it is on two lists, or half on one.
@@ -39,13 +39,13 @@ pub enum LruViolation {
     Pending(Pfn),
     /// A folio is locked in memory and evictable, or the reverse.
     Mlocked(Pfn),
-    /// A list's size in pages is not what is on it.
+    /// A list's size differs from the pages on it.
     Size(LruList),
-    /// A node's counter of a list's pages is not what is on it.
+    /// A node's counter of a list differs from the pages on it.
     Counter(NodeId, LruList),
-    /// A CPU that is offline has gathered something: it was lost on hotplug.
+    /// A CPU that is offline has something gathered: it was lost on hotplug.
     LeftBehind(CpuId),
-    /// A memory group's counter is not what is charged to it.
+    /// A memory group's counter differs from the pages charged to it.
     Charge(Mischarged),
 }
 
@@ -72,9 +72,9 @@ impl core::fmt::Display for LruViolation {
 impl core::error::Error for LruViolation {}
 
 impl<A: Machine> Memory<'_, A> {
-    /// Walks everything: no folio on two lists, none on a list or in a batch that is free, each on
-    /// the list that its state and its group say, all sizes, counters and charges right. While
-    /// nothing changes; costs time by the number of folios.
+    /// Checks all folios: none is on two lists, none on a list or in a batch is free, each is on
+    /// the list of its state and its group, and all sizes, counters and charges match. Runs while
+    /// nothing changes; its time grows with the number of folios.
     pub fn verify(&self) -> Result<LruAudit, LruViolation> {
         let mut audit = LruAudit::default();
         let mut listed: Vec<Pfn> = Vec::new();
@@ -160,7 +160,8 @@ impl<A: Machine> Memory<'_, A> {
         Ok(())
     }
 
-    /// The folios in add batches, sorted; each has a reference for every batch that it is in.
+    /// Returns the folios in add batches, sorted; checks that each has a reference for every batch
+    /// that it is in.
     fn gathered(&self, audit: &mut LruAudit) -> Result<Vec<Pfn>, LruViolation> {
         let (mut pending, mut all): (Vec<Pfn>, Vec<Pfn>) = (Vec::new(), Vec::new());
         for (cpu, own) in self.lru.cpus.iter() {
