@@ -48,7 +48,7 @@ impl<A: Machine> Memory<'_, A> {
                     self.lru.tally().demanded.add(1);
                     return true;
                 }
-                // Another CPU is putting the folio into its slot, or from there on its list.
+                // Another CPU is moving the folio into its slot, or from its slot to its list.
                 A::relax();
             } else {
                 return false;

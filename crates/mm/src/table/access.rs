@@ -1,4 +1,4 @@
-//! What the hardware does with page tables, and what a program's access comes to.
+//! The hardware's use of page tables, and the memory accesses of programs.
 
 use super::entry::{Pte, PteFlags};
 use super::level::Level;
@@ -6,17 +6,17 @@ use super::{PageTable, Paging};
 use mmscale_arch::sync::IrqGuard;
 use mmscale_arch::{Asid, Machine, Op, PageSize, Pfn, Translation, Vpn};
 
-/// How a program uses a page.
+/// The kind of a memory access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemAccess {
-    /// It reads.
+    /// A read.
     Read,
-    /// It writes.
+    /// A write.
     Write,
 }
 
 impl MemAccess {
-    /// What the entry must say for the access to leave no trace there.
+    /// Returns the flags that the hardware sets in the entry for this access.
     const fn marks(self) -> PteFlags {
         match self {
             Self::Read => PteFlags::ACCESSED,
@@ -25,20 +25,21 @@ impl MemAccess {
     }
 }
 
-/// Why an access faults, and the entry as the hardware found it.
+/// The reason for a page fault, with the entry that the hardware read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Miss {
-    /// The hardware may not use the entry: there is none, the page is elsewhere, or hidden.
+    /// The hardware may not use the entry: it is empty, names a page in swap, or is `PROT_NONE`.
     NotPresent(Pte),
-    /// A write to a page that may only be read.
+    /// A write to a page that is mapped read-only.
     ReadOnly(Pte),
 }
 
 impl<A: Machine> PageTable<A> {
-    /// A program on this CPU uses `page`: `use_page` gets the frame, and runs with interrupts off,
-    /// before any flush that would take the frame away can end; it does nothing that waits. First
-    /// the CPU's translations are asked, then the hardware reads the tables. A fault is left to
-    /// the caller, who fills the entry and tries again.
+    /// Performs an access of a program on this CPU to `page` and calls `use_page` with the frame.
+    ///
+    /// `use_page` runs with interrupts off and must not wait: no flush that would allow the frame
+    /// to be freed can end before it returns. The access first looks in the CPU's TLB, then walks
+    /// the tables. On a fault the caller fills the entry and retries.
     #[inline]
     pub fn access<R>(
         &self,
@@ -48,7 +49,7 @@ impl<A: Machine> PageTable<A> {
         use_page: impl FnOnce(Pfn) -> R,
     ) -> Result<R, Miss> {
         let off = IrqGuard::<A>::new();
-        // The kernel's translations are there whatever is loaded.
+        // The kernel's translations are valid whatever address space is loaded.
         if self.asid() != Asid::KERNEL {
             on.tlb.load(&off, self.asid());
         }
@@ -62,8 +63,9 @@ impl<A: Machine> PageTable<A> {
         A::tlb_fill(self.asid(), page, translation);
         Ok(use_page(translation.frame(page)))
     }
-    /// Reads the tables as the hardware does, and marks the entry. No time passes: where flushes
-    /// are broadcast, the walk and the fill after it are one step.
+    /// Walks the tables as the hardware does, and sets the accessed and dirty flags. Takes no
+    /// virtual time: where flushes are broadcast, the walk and the TLB fill after it must be one
+    /// step.
     fn hardware_walk(&self, page: Vpn, access: MemAccess) -> Result<Translation, Miss> {
         loop {
             let Some((table, entry, size)) = self.leaf(page) else {

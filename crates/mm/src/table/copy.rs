@@ -7,30 +7,29 @@ use super::{PageTable, Paging, TableError};
 use crate::tlb::Extent;
 use mmscale_arch::{Func, Machine, PageSize, Span, VmaRange, Vpn};
 
-/// What becomes of one entry.
+/// The decision about one entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyPte {
-    /// The copy has nothing there.
+    /// The copy maps nothing there.
     Skip,
-    /// The copy gets this entry; the original stays as it is.
+    /// The copy gets this entry; the original does not change.
     Copy(Pte),
-    /// The copy gets this entry, and neither may write any more: `WRITE` is taken from the
-    /// original.
+    /// The copy gets this entry without `WRITE`, and the original loses `WRITE`.
     Share(Pte),
-    /// Both get this entry, which maps nothing, in the place of one that maps nothing either.
+    /// Both get this entry, which maps nothing and replaces one that maps nothing.
     Both(Pte),
 }
 
-/// Why a copy ended early. What was copied is in place.
+/// The reason why a copy ended early. The entries copied before stay in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyError<E> {
-    /// A table could not be made.
+    /// A table could not be allocated.
     Table(TableError),
     /// The callback refused an entry.
     Entry(E),
 }
 
-/// Whether the original lost rights that CPUs may still believe in.
+/// Whether entries of the original lost write permission that CPUs may still have cached.
 #[must_use]
 #[derive(Debug, Default)]
 pub struct Downgraded {
@@ -38,7 +37,8 @@ pub struct Downgraded {
 }
 
 impl Downgraded {
-    /// Tells the CPUs, if there is anything to tell: at the end of a fork, however it ended.
+    /// Flushes the original's translations, if any lost permissions. Called at the end of a fork,
+    /// also after an error.
     pub fn flush<A: Machine>(self, on: Paging<'_, A>, table: &PageTable<A>) {
         if self.any {
             let _ = table.flush(on, Extent::All);
@@ -48,10 +48,10 @@ impl Downgraded {
     }
 }
 
-/// Entries that are copied before the lock changes hands.
+/// Entries that are copied before the source table's lock is exchanged for the copy's.
 const BATCH: usize = 32;
 
-/// Entries that were approved, on their way.
+/// Approved entries that are not in the copy yet.
 struct Batch {
     entries: [(Vpn, Pte); BATCH],
     len: usize,
@@ -68,13 +68,14 @@ impl Batch {
 }
 
 impl<A: Machine> PageTable<A> {
-    /// Copies what `range` maps to `to`, which nobody uses yet (`copy_page_range`). `decide` is
-    /// asked for each entry that is not empty, in order, under its table's lock, with the page and
-    /// how much it covers; it takes the references that the copy needs. Once it has approved an
-    /// entry, nothing that is still to come can fail for it.
+    /// Copies the entries of `range` to `to`, which no task uses yet (`copy_page_range`).
     ///
-    /// The source's VMAs are held for writing. After the last range, and after an error too,
-    /// `downgraded` is to be flushed.
+    /// Calls `decide` for each entry that is not empty, in order, under its table's lock, with the
+    /// page and its size; `decide` takes the references that the copy needs. After it has approved
+    /// an entry, copying that entry cannot fail.
+    ///
+    /// The source's VMAs are locked for writing. The caller flushes `downgraded` after the last
+    /// range, also after an error.
     pub fn copy_range<E>(
         &self,
         on: Paging<'_, A>,
@@ -87,7 +88,7 @@ impl<A: Machine> PageTable<A> {
         let mut left = Some(range);
         while let Some(rest) = left {
             let Some((place, found)) = self.find_leaf(rest, Direction::Forward) else { break };
-            // The place for the copies comes first: then nothing can fail any more.
+            // Allocate the copy's tables first: after that nothing can fail.
             let page = found.start();
             let made = match place {
                 super::range::Place::Ptes(_) => to.pte_table(on, page),
@@ -146,7 +147,7 @@ impl<A: Machine> PageTable<A> {
     }
 }
 
-/// Does to the original what was decided; returns the copy.
+/// Applies the decision to the original; returns the copy's entry.
 fn settle<A: Machine, const LEVEL: u8>(
     table: &mut super::slot::LockedTable<'_, A, LEVEL>,
     page: Vpn,

@@ -1,50 +1,49 @@
-//! What one entry of a page table says.
+//! The format of a page-table entry.
 
 use mmscale_arch::Pfn;
 
 bitflags::bitflags! {
-    /// What holds of a mapped page, or of an entry that maps none.
+    /// Flags of a mapped page or of an entry that maps none.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct PteFlags: u64 {
         /// The hardware may use the entry.
         const PRESENT = 1 << 0;
         /// Writes are allowed.
         const WRITE = 1 << 1;
-        /// The page was used through this entry; set by the hardware too.
+        /// The page was accessed through this entry; set by the hardware too.
         const ACCESSED = 1 << 2;
         /// The page was written to through this entry; set by the hardware too.
         const DIRTY = 1 << 3;
         /// The entry maps 512 pages. Only in tables of the level above the lowest.
         const HUGE = 1 << 4;
-        /// The frame is the one of zeros, which belongs to nobody.
+        /// The frame is the shared zero page.
         const ZERO = 1 << 5;
-        /// A frame is mapped, but nobody may use it through this entry now: the next access is to
-        /// be noticed.
+        /// A frame is mapped, but the hardware may not use the entry: the next access faults.
         const PROT_NONE = 1 << 6;
-        /// Free for whoever fills the entry.
+        /// Free for the code that fills the entry.
         const SOFT = 1 << 7;
     }
 }
 
-/// The entry maps no frame, but holds a word of [`Pte::swap`].
+/// The entry maps no frame and holds a word of [`Pte::swap`].
 const SWAP: u64 = 1 << 8;
 /// The entry points to a table of the level below.
 const TABLE: u64 = 1 << 9;
 const KIND_SHIFT: u32 = 10;
 const KINDS: u64 = 4;
 const FRAME_SHIFT: u32 = 12;
-/// Bits of the word that a swap entry holds.
+/// Width of the word in a swap entry.
 pub const SWAP_BITS: u32 = 64 - FRAME_SHIFT;
 
-/// One entry.
+/// A page-table entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Pte(u64);
 
 impl Pte {
-    /// Nothing.
+    /// The empty entry.
     pub const NONE: Self = Self(0);
 
-    /// Maps `pfn`. [`PteFlags::PRESENT`] is set unless the page is mapped as
+    /// Returns an entry that maps `pfn`. [`PteFlags::PRESENT`] is set unless `flags` contains
     /// [`PteFlags::PROT_NONE`].
     #[inline]
     pub const fn page(pfn: Pfn, flags: PteFlags) -> Self {
@@ -52,8 +51,8 @@ impl Pte {
         let flags = flags.difference(PteFlags::PRESENT).bits() | present;
         Self((pfn.index() as u64) << FRAME_SHIFT | flags)
     }
-    /// Stands for a page that is elsewhere: `kind` (0 to 3) and `word` (below 2^[`SWAP_BITS`])
-    /// belong to whoever knows where.
+    /// Returns an entry for a page that is not in memory. The user of the entry defines `kind` (0
+    /// to 3) and `word` (below 2^[`SWAP_BITS`]).
     #[inline]
     pub const fn swap(kind: u8, word: u64) -> Self {
         assert!((kind as u64) < KINDS && word < 1 << SWAP_BITS);
@@ -71,17 +70,17 @@ impl Pte {
     pub(super) const fn word(self) -> u64 {
         self.0
     }
-    /// Whether there is nothing.
+    /// Returns whether the entry is empty.
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
-    /// Whether the hardware may use it.
+    /// Returns whether the hardware may use the entry.
     #[inline]
     pub const fn is_present(self) -> bool {
         self.flags().contains(PteFlags::PRESENT)
     }
-    /// Whether it maps a frame, for the hardware or not.
+    /// Returns whether the entry maps a frame, even if it is `PROT_NONE`.
     #[inline]
     pub const fn is_mapped(self) -> bool {
         self.flags().intersects(PteFlags::PRESENT.union(PteFlags::PROT_NONE))
@@ -90,7 +89,7 @@ impl Pte {
     pub(super) const fn is_table(self) -> bool {
         self.0 & TABLE != 0
     }
-    /// Pages that it stands for, in memory or elsewhere, other than the one of zeros.
+    /// Returns the number of pages that the entry maps or names in swap; the zero page counts 0.
     #[inline]
     pub(super) const fn weight(self) -> i32 {
         if self.is_none() || self.is_table() || self.flags().contains(PteFlags::ZERO) {
@@ -101,22 +100,22 @@ impl Pte {
             1
         }
     }
-    /// Whether it maps 512 pages.
+    /// Returns whether the entry maps 512 pages.
     #[inline]
     pub const fn is_huge(self) -> bool {
         self.flags().contains(PteFlags::HUGE)
     }
-    /// The frame that it maps; of 512, the first.
+    /// Returns the mapped frame; of 512, the first.
     #[inline]
     pub const fn pfn(self) -> Option<Pfn> {
         if self.is_mapped() { Some(self.frame()) } else { None }
     }
-    /// The frame that a mapping or a table entry names.
+    /// Returns the frame of a mapping or of a table.
     #[inline]
     pub(super) const fn frame(self) -> Pfn {
         Pfn::new((self.0 >> FRAME_SHIFT) as usize)
     }
-    /// Kind and word of an entry that [`Pte::swap`] made.
+    /// Returns kind and word of an entry made by [`Pte::swap`].
     #[inline]
     pub const fn as_swap(self) -> Option<(u8, u64)> {
         if self.0 & SWAP == 0 || self.is_mapped() {
@@ -124,33 +123,33 @@ impl Pte {
         }
         Some(((self.0 >> KIND_SHIFT & (KINDS - 1)) as u8, self.0 >> FRAME_SHIFT))
     }
-    /// What holds of it.
+    /// Returns the flags.
     #[inline]
     pub const fn flags(self) -> PteFlags {
         PteFlags::from_bits_truncate(self.0)
     }
-    /// The same with `flags` too. Of a mapped page; not for `PRESENT` and `PROT_NONE`.
+    /// Sets `flags` of a mapped entry. Not for `PRESENT` and `PROT_NONE`.
     #[inline]
     pub const fn with(self, flags: PteFlags) -> Self {
         Self(self.0 | flags.bits())
     }
-    /// The same without `flags`.
+    /// Clears `flags`.
     #[inline]
     pub const fn without(self, flags: PteFlags) -> Self {
         Self(self.0 & !flags.bits())
     }
-    /// The same for another frame.
+    /// Replaces the frame.
     #[inline]
     pub const fn to(self, pfn: Pfn) -> Self {
         Self(self.0 & ((1 << FRAME_SHIFT) - 1) | (pfn.index() as u64) << FRAME_SHIFT)
     }
-    /// The same page, which the hardware may use from now on, or not.
+    /// Hides a mapped page from the hardware (`PROT_NONE`), or makes it present again.
     #[inline]
     pub const fn hidden(self, hidden: bool) -> Self {
         let (on, off) = (PteFlags::PRESENT, PteFlags::PROT_NONE);
         if hidden { self.without(on).with(off) } else { self.without(off).with(on) }
     }
-    /// The entry for page `at` of the 512 that it maps.
+    /// Returns the entry for page `at` of the 512 that this entry maps.
     #[inline]
     pub(super) const fn piece(self, at: usize) -> Self {
         Self(self.0 + ((at as u64) << FRAME_SHIFT)).without(PteFlags::HUGE)

@@ -1,11 +1,12 @@
-//! Pages that were unmapped, on their way to be freed (`mmu_gather`).
+//! Unmapped pages that wait for a TLB flush before they are freed (`mmu_gather`).
 //!
-//! An entry is taken out, its frame goes into the gather; only when no CPU can translate to it any
-//! more, which is what a flush proves, the frame is handed on. So one flush serves many pages.
+//! An entry is cleared and its frame is added to the gather. After a flush has proved that no CPU
+//! can translate to the frame any more, the frame is passed to the sink. One flush serves many
+//! pages.
 //!
-//! As in Linux: room for 8 frames comes with the gather, more comes in pages of 510, up to 19 of
-//! them; if there is no memory for another, the gather is full earlier. With `claims` room for 32
-//! comes with it: many huge pages, for which no page need be taken from their zone.
+//! As in Linux, a gather has room for 8 frames in itself, and allocates pages for 510 frames each,
+//! at most 19. If a page cannot be allocated, the gather is full earlier. With `claims` a gather
+//! has room for 32 frames in itself, enough for many huge pages without a page from their zone.
 
 use super::{ENTRIES, PageTable, Paging};
 use crate::smp::Wait;
@@ -17,33 +18,33 @@ use mmscale_frames::page_alloc::Gfp;
 
 /// Frames that fit without a page.
 const BUNDLE: usize = 8;
-/// The same in a gather that was widened.
+/// Frames that fit without a page in a widened gather.
 const WIDE: usize = 32;
-/// Frames that fit into a page; two words of it are Linux's own.
+/// Frames that fit into a page; Linux uses two words of it for its header.
 const PER_PAGE: usize = ENTRIES - 2;
-/// Pages at most: about 10,000 frames.
+/// Maximum of pages: about 10,000 frames.
 const PAGES_MAX: usize = 10_000 / PER_PAGE;
-/// Frames that are handed on at a time: four of the LRU's batches of 31.
+/// Frames passed to the sink in one call: four of the LRU's batches of 31.
 const CHUNK: usize = 4 * 31;
-/// Frames after which other tasks get a chance.
+/// Frames after which other tasks may run.
 const RESCHED_EVERY: usize = 512;
 
 const COUNT_SHIFT: u32 = 32;
 const TABLE: u64 = 1 << 63;
 
-/// Frames that no CPU translates to any more.
+/// Frames to which no CPU translates any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gathered {
-    /// The first.
+    /// The first frame.
     pub pfn: Pfn,
-    /// How many in a row, of one folio; one reference for each.
+    /// Number of consecutive frames, all of one folio; one reference for each.
     pub count: u32,
 }
 
-/// Where frames go.
+/// The receiver of the frames.
 pub trait Sink {
-    /// These frames were mapped, and `proof` says that no CPU can use them by that any more.
-    /// Called with nothing held.
+    /// Takes frames that were mapped; `proof` shows that no CPU can use them by the old
+    /// translations. Called with no lock held.
     fn release(&mut self, proof: &Flushed, frames: &[Gathered]);
 }
 
@@ -53,52 +54,52 @@ impl<F: FnMut(&Flushed, &[Gathered])> Sink for F {
     }
 }
 
-/// Whether a gather can take more.
+/// Whether a gather has room.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// At least one more.
+    /// For at least one more frame.
     More,
-    /// None: [`Gather::flush`] before the next, with no lock held.
+    /// For none: call [`Gather::flush`] before the next, with no lock held.
     Full,
 }
 
 /// Frames and tables that wait for a flush.
 ///
-/// End it with [`Gather::finish`]: frames in one that is dropped are lost.
+/// Ended by [`Gather::finish`]; the frames of a gather that is dropped are leaked.
 #[must_use]
 pub struct Gather<'t, A: Machine> {
     table: &'t PageTable<A>,
     bundle: [u64; WIDE],
-    /// How many of the bundle there are.
+    /// Number of words of `bundle` in use.
     room: usize,
     pages: [Option<Pfn>; PAGES_MAX],
-    /// Frames in all batches.
+    /// Frames in the bundle and in all pages.
     len: usize,
-    /// Pages that there are.
+    /// Pages that were allocated.
     made: usize,
-    /// First page and the end of what was unmapped since the last flush.
+    /// The first unmapped page since the last flush, and the end.
     range: Option<(Vpn, Vpn)>,
-    /// The smallest size among it.
+    /// The smallest page size in `range`.
     size: PageSize,
-    /// All of the address space is unmapped.
+    /// The whole address space is unmapped.
     whole: bool,
-    /// Whether tables are among what waits.
+    /// Whether tables are among the waiting frames.
     tables: Tables,
     promise: Promise,
 }
 
-/// What whoever gathers has promised about the pages.
+/// The caller's promise about the unmapped pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Promise {
-    /// They are gone for every CPU when a flush returns.
+    /// No CPU uses them when a flush returns.
     Gone,
     /// Nothing: the frames may wait in limbo.
     Nothing,
 }
 
 impl<'t, A: Machine> Gather<'t, A> {
-    /// For unmapping parts of an address space (`tlb_gather_mmu`).
+    /// Creates a gather for unmapping a part of an address space (`tlb_gather_mmu`).
     pub fn new(table: &'t PageTable<A>) -> Self {
         table.gathers.fetch_add(1, SeqCst);
         Self {
@@ -115,42 +116,42 @@ impl<'t, A: Machine> Gather<'t, A> {
             promise: Promise::Gone,
         }
     }
-    /// For unmapping all of it at its end (`tlb_gather_mmu_fullmm`): what is flushed is flushed
-    /// as a whole.
+    /// Creates a gather for unmapping all of an address space at its end (`tlb_gather_mmu_fullmm`):
+    /// each flush covers the whole.
     pub fn new_whole(table: &'t PageTable<A>) -> Self {
         let mut gather = Self::new(table);
         gather.whole = true;
         gather
     }
-    /// The same for an address space whose process is dying, and by somebody who promises nothing:
-    /// with `requests` frames go into limbo instead of waiting for a flush.
+    /// Creates a gather for the address space of a dying process, for a caller that makes no
+    /// promise: with `requests` its frames go into limbo instead of waiting for a flush.
     pub fn new_dying(table: &'t PageTable<A>) -> Self {
         let mut gather = Self::new(table);
         gather.promise = Promise::Nothing;
         gather
     }
-    /// Makes room for 32 frames without a page. Nothing waits yet.
+    /// Makes room for 32 frames without a page. The gather must be empty.
     pub fn widen(&mut self) {
         debug_assert!(self.is_empty(), "frames would be lost");
         self.room = WIDE;
     }
-    /// Whether `count` more frames might need a page, or another one.
+    /// Returns whether `count` more frames might need a further page.
     pub fn is_short_of(&self, count: usize) -> bool {
         self.len + count >= self.room + self.made * PER_PAGE
     }
-    /// Whether huge pages were noted since the last flush, and nothing else.
+    /// Returns whether huge pages, and nothing else, were noted since the last flush.
     pub fn has_only_huge(&self) -> bool {
         self.range.is_some() && self.size == PageSize::Huge
     }
-    /// Whether nothing waits.
+    /// Returns whether no frame waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-    /// The number of entries that wait.
+    /// Returns the number of waiting entries.
     pub fn len(&self) -> usize {
         self.len
     }
-    /// The entry for `page` was taken out or lost rights; it was present.
+    /// Records that the entry for `page`, which was present, was cleared or lost permissions.
     #[inline]
     pub fn note(&mut self, page: Vpn, size: PageSize) {
         let end = page.offset(size.pages());
@@ -162,8 +163,8 @@ impl<'t, A: Machine> Gather<'t, A> {
             self.size = PageSize::Base;
         }
     }
-    /// `count` frames from `pfn` on, of one folio, were mapped by entries that were taken out and
-    /// noted. Under the tables' lock. There is room: see what the last call said.
+    /// Adds `count` frames starting at `pfn`, of one folio, whose entries were cleared and noted.
+    /// Called under the tables' lock, with room for one: see the last returned [`Room`].
     #[inline]
     pub fn add(&mut self, on: Paging<'_, A>, pfn: Pfn, count: u32) -> Room {
         self.push(u64::from(count) << COUNT_SHIFT | pfn.index() as u64);
@@ -179,7 +180,7 @@ impl<'t, A: Machine> Gather<'t, A> {
         }
         self.len += 1;
     }
-    /// Looks for room for one more.
+    /// Checks for room for one more frame, and allocates a page if needed.
     #[inline]
     fn room(&mut self, on: Paging<'_, A>) -> Room {
         if self.len < self.room + self.made * PER_PAGE { Room::More } else { self.grow(on) }
@@ -206,7 +207,7 @@ impl<'t, A: Machine> Gather<'t, A> {
             },
         }
     }
-    /// A table for pages from `page` on was unlinked. Nothing is locked.
+    /// Adds an unlinked table of pages starting at `page`. No lock is held.
     pub(super) fn add_table(
         &mut self,
         on: Paging<'_, A>,
@@ -222,8 +223,8 @@ impl<'t, A: Machine> Gather<'t, A> {
             self.flush(on, sink);
         }
     }
-    /// Makes sure that no CPU uses what was noted; the frames wait on. Also under a table's lock.
-    /// Where the address space is retired that is so already.
+    /// Flushes the noted range on all CPUs; the frames keep waiting. Also under a table's lock. If
+    /// the address space is retired, no flush is needed.
     pub fn flush_tlb(&mut self, on: Paging<'_, A>) -> Flushed {
         self.flush_tlb_for(on, Wait::Spin)
     }
@@ -241,10 +242,10 @@ impl<'t, A: Machine> Gather<'t, A> {
         self.size = PageSize::Huge;
         on.tlb.flush_with(self.table.asid, extent, tables, wait)
     }
-    /// Flushes, if anything was noted, and hands on all that waits. Nothing is locked.
+    /// Flushes if anything was noted, and passes all waiting frames to the sink. No lock is held.
     pub fn flush(&mut self, on: Paging<'_, A>, sink: &mut impl Sink) {
         if self.len == 0 && self.range.is_none() {
-            // Entries that reclaim has taken out look unmapped to the caller as well.
+            // Entries cleared by reclaim look unmapped to the caller as well.
             if self.table.retired().is_none() {
                 on.tlb.settle(self.table.asid);
             }
@@ -280,7 +281,7 @@ impl<'t, A: Machine> Gather<'t, A> {
         }
         self.len = 0;
     }
-    /// Puts all that waits into limbo, if that may be and there is room.
+    /// Puts all waiting frames into limbo, if the promise allows it and there is room.
     fn park(&mut self, on: Paging<'_, A>) -> bool {
         let waits = self.promise == Promise::Nothing
             && self.tables == Tables::Kept
@@ -303,9 +304,9 @@ impl<'t, A: Machine> Gather<'t, A> {
         (self.range, self.size, self.len) = (None, PageSize::Huge, 0);
         true
     }
-    /// Flushes and hands on, for the last time (`tlb_finish_mmu`). If another gather on the same
-    /// address space is under way, whatever it has taken out and not flushed yet is flushed too:
-    /// its pages look unmapped to the caller already.
+    /// Flushes and passes on the frames for the last time (`tlb_finish_mmu`). If another gather of
+    /// the same address space is in progress, flushes the entries that it has cleared and not
+    /// flushed yet too: their pages already look unmapped to the caller.
     pub fn finish(mut self, on: Paging<'_, A>, sink: &mut impl Sink) {
         let _span = Span::<A>::enter(Func::TlbFinishMmu);
         let promised = self.promise == Promise::Gone && self.table.retired().is_none();

@@ -9,14 +9,14 @@ use crate::tlb::Extent;
 use mmscale_arch::{Func, Machine, Op, PageSize, Span, VmaRange, Vpn};
 
 impl<A: Machine> PageTable<A> {
-    /// Maps the 512 pages of the huge page at `page` one by one, with the same flags. `false`:
-    /// there was none. Nothing changes for who uses the pages, but that an access may fault
-    /// meanwhile; counts of the folio are the caller's.
+    /// Replaces the huge page at `page` by 512 page entries with the same flags. Returns `false` if
+    /// there is none. Users of the pages see no change, except that an access may fault meanwhile.
+    /// The caller updates the folio's counts.
     pub fn split_huge(&self, on: Paging<'_, A>, page: Vpn) -> Result<bool, TableError> {
         self.split_huge_if(on, page, PteFlags::empty(), |_| true)
     }
-    /// The same for a huge page of which `is_meant` is true, asked under the table's lock; its
-    /// pages' entries get the flags `mark` too.
+    /// Splits a huge page for which `is_meant` returns true, evaluated under the table's lock. Also
+    /// sets `mark` in the new entries.
     pub fn split_huge_if(
         &self,
         on: Paging<'_, A>,
@@ -35,7 +35,7 @@ impl<A: Machine> PageTable<A> {
         }
         let huge = locked.take(page);
         if huge.is_present() {
-            // The hardware must not mark the entry that is gone, nor know both sizes at a time.
+            // The hardware must neither mark the cleared entry nor cache both sizes at a time.
             let covered = piece(VmaRange::USER, page, Level::Pmd.entry_pages());
             let _ = self.flush(on, Extent::Range(covered, PageSize::Huge));
         }

@@ -1,26 +1,29 @@
-//! Page tables: which frame stands behind a page.
+//! Page tables: the mapping from pages to frames.
 //!
-//! Four levels of 512 entries. A table is a frame; an upper entry points to a table, an entry of
-//! the lowest level maps a page, one of the level above maps 512 pages or points to a table.
+//! Four levels of 512 entries. A table is a frame. An upper entry points to a table; an entry of
+//! the lowest level maps a page; an entry of the level above maps 512 pages or points to a table.
 //!
-//! * `entry`: what an entry says. `level`: which entry stands for which page.
+//! * `entry`: the format of an entry. `level`: levels and indices.
 //! * `lock`: the lock of each table. `slot`: an entry under its table's lock.
-//! * `walk`: from the root to an entry, making tables on the way. `range`: the tables of a range.
-//! * `access`: what the hardware does, and what a program's access to a page comes to.
-//! * `resident`: how many pages there are.
+//! * `walk`: from the root to an entry, allocating tables on the way. `range`: the tables of a
+//!   range.
+//! * `access`: the hardware's walk, and the memory accesses of programs.
+//! * `resident`: the count of resident and swapped pages.
 //! * `copy`, `shift`, `huge`: for fork, for mremap, and splitting huge pages.
-//! * `teardown`, `gather`: freeing tables, and freeing pages once no CPU translates to them.
-//! * `verify`: whether all adds up.
+//! * `teardown`, `gather`: freeing tables, and freeing pages after their TLB flush.
+//! * `verify`: consistency checks.
 //!
-//! # Who may do what
-//! Reading and filling needs the VMA to stay: mmap_lock or the VMA's lock for reading, or the
-//! reverse map's. Tables are unlinked only when nobody can find the VMAs of their range
-//! ([`PageTable::free_tables`]), or while both of mmap_lock and the VMA's lock are held for writing
-//! (moving one): so a table, once found, stays. The reverse map may look at a page between its
-//! removal from one table and its arrival in another ([`PageTable::move_range`],
-//! [`PageTable::copy_range`]): it finds nothing there, while the page's count of mappings is not 0,
-//! and has to look again.
+//! # Locking
+//! To read or fill entries, the caller keeps the VMA from changing: by mmap_lock or the VMA's lock
+//! for reading, or by the reverse map's. Tables are unlinked only when the VMAs of their range
+//! cannot be found any more ([`PageTable::free_tables`]), or while both mmap_lock and the VMA's
+//! lock are held for writing (mremap). Thus a table, once found, stays linked.
 //!
+//! The reverse map may look for a page between its removal from one table and its insertion into
+//! another ([`PageTable::move_range`], [`PageTable::copy_range`]). It then finds no entry although
+//! the page's map count is not 0, and must retry.
+//!
+//! Lock order: [`LockClass`]. Tables are allocated with no lock of a table held.
 //! Lock order: [`LockClass`]. Tables are allocated with no lock of a table held.
 
 mod access;
@@ -62,23 +65,23 @@ use mmscale_frames::vmstat::NodeItem;
 use mmscale_frames::zone::ZoneId;
 use resident::Resident;
 
-/// What page tables are made of and share.
+/// The parts of the memory manager that page tables use.
 pub struct Paging<'a, A: Machine> {
-    /// Where tables come from.
+    /// Allocates the frames of tables.
     pub frames: &'a FrameAllocator<A>,
-    /// Their locks.
+    /// The tables' locks.
     pub locks: &'a TableLocks<A>,
-    /// What CPUs keep of them.
+    /// The TLB state.
     pub tlb: &'a Tlb<A>,
-    /// Who is asked when there is no frame for one; `None`: nobody, it fails.
+    /// Frees memory if no frame is free; `None`: the allocation fails instead.
     pub room: Option<&'a dyn MakeRoom>,
 }
 
-/// Who frees memory for page tables.
+/// Frees memory when a page table cannot be allocated.
 pub trait MakeRoom {
-    /// Frees memory, as far as that goes, after an allocation has failed because of `why`: it is
-    /// tried again, and may do what this says too. An error: it has failed for good. Sleeps; no
-    /// lock of a table is held.
+    /// Frees memory after an allocation has failed with `why`. Returns the flags with which the
+    /// caller retries, or the error if the allocation has failed for good. Sleeps; no lock of a
+    /// table is held.
     fn make_room(&self, why: AllocError, patience: &mut Patience) -> Result<Gfp, AllocError>;
 }
 
@@ -89,16 +92,17 @@ impl<A: Machine> Clone for Paging<'_, A> {
 }
 impl<A: Machine> Copy for Paging<'_, A> {}
 
-/// Why an entry was not reached. Nothing was changed but that upper tables may be there now.
+/// The reason why an entry was not reached. Nothing has changed, except that upper tables may have
+/// been added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableError {
-    /// There is no frame for a table.
+    /// No frame for a table could be allocated.
     NoMemory(AllocError),
-    /// There are as many address spaces as there can be.
+    /// All ASIDs are in use.
     NoAsid,
     /// A huge page is mapped there: split it first.
     Huge,
-    /// A table is there, where a huge page was to be mapped.
+    /// A table is linked where a huge page was to be mapped.
     Table,
 }
 
@@ -125,20 +129,20 @@ impl core::error::Error for TableError {}
 pub struct PageTable<A: Machine> {
     root: Pfn,
     asid: Asid,
-    /// Entries of the two upper levels change from nothing to a table under this.
+    /// Taken to link a table into an empty entry of the two upper levels.
     upper: SpinLock<A, ()>,
     /// Tables, the root included.
     tables: A::AtomicU32,
-    /// Gathers under way.
+    /// Gathers in progress.
     gathers: A::AtomicU32,
     /// Pages that are mapped or swapped out.
     resident: Resident<A>,
-    /// 1 once nobody will use a translation any more.
+    /// 1 once no CPU will use a translation any more.
     retired: A::AtomicU32,
 }
 
 impl<A: Machine> PageTable<A> {
-    /// An address space that maps nothing. Give it back with [`PageTable::destroy`].
+    /// Creates an address space that maps nothing. Ended by [`PageTable::destroy`].
     pub fn new(on: Paging<'_, A>) -> Result<Self, TableError> {
         let root = alloc_table(on, Level::Pgd)?;
         let Ok(asid) = on.tlb.alloc_asid() else {
@@ -147,7 +151,7 @@ impl<A: Machine> PageTable<A> {
         };
         Ok(Self::of(root, asid))
     }
-    /// The kernel's own tables, which map nothing. All CPUs use them at any time.
+    /// Creates the kernel's own tables, which map nothing. All CPUs use them at any time.
     pub(crate) fn new_kernel(on: Paging<'_, A>) -> Result<Self, TableError> {
         Ok(Self::of(alloc_table(on, Level::Pgd)?, Asid::KERNEL))
     }
@@ -162,56 +166,57 @@ impl<A: Machine> PageTable<A> {
             retired: A::AtomicU32::new(0),
         }
     }
-    /// Frees the root and the address space's number: the last that is done with it.
+    /// Frees the root and the ASID; the last use of the address space.
     ///
-    /// Panics unless [`PageTable::free_tables`] has freed everything else.
+    /// Panics unless [`PageTable::free_tables`] has freed all other tables.
     pub fn destroy(&self, on: Paging<'_, A>) {
         let left = self.tables.load(Relaxed);
         assert!(left == 1, "an address space ends with {} page tables left", left - 1);
-        // Whoever still has it loaded forgets it before the root goes.
+        // CPUs that still have it loaded unload it before the root is freed.
         if self.asid != Asid::KERNEL {
             on.tlb.free_asid(self.asid);
         }
         free_table(on, self.root);
     }
-    /// The number by which CPUs know the address space.
+    /// Returns the ASID.
     pub fn asid(&self) -> Asid {
         self.asid
     }
-    /// The number of tables, the root included.
+    /// Returns the number of tables, the root included.
     pub fn tables(&self) -> u32 {
         self.tables.load(Relaxed)
     }
-    /// Pages that are mapped, but for that of zeros, or swapped out. It is off by up to max(32,
-    /// 2 * CPUs) pages for each CPU.
+    /// Returns the number of mapped and swapped-out pages, the zero page excluded. The error is at
+    /// most max(32, 2 * CPUs) pages for each CPU.
     pub fn resident_pages(&self) -> u64 {
         self.resident.pages()
     }
-    /// Makes sure that no CPU uses what `extent` mapped before its entries were last changed.
+    /// Ensures that no CPU uses the mappings of `extent` from before its entries were last changed.
     pub fn flush(&self, on: Paging<'_, A>, extent: Extent) -> crate::tlb::Flushed {
         on.tlb.flush(self.asid, extent)
     }
-    /// No thread is in the address space, and none will be: makes sure that no CPU uses a
-    /// translation of it, once and for all ([`Tlb::retire`]). Gathers need no flush from then on.
+    /// Invalidates all translations of the address space, in which no thread runs or will run
+    /// ([`Tlb::retire`]). Gathers need no flush afterwards.
     ///
-    /// Of the kernel's own: the caller has flushed it, and nobody uses it any more.
+    /// For the kernel's tables the caller has flushed already, and no CPU uses them any more. The
+    /// Release store pairs with the Acquire load in [`PageTable::retired`].
     pub fn retire(&self, on: Paging<'_, A>) {
         if self.asid != Asid::KERNEL {
             let _ = on.tlb.retire(self.asid);
         }
         self.retired.store(1, Release);
     }
-    /// Proof of [`PageTable::retire`], if that was done.
+    /// Returns the proof of [`PageTable::retire`], if that was done.
     pub fn retired(&self) -> Option<Retired> {
         (self.retired.load(Acquire) == 1).then(|| Retired::again(self.asid))
     }
-    /// A table of `level` that nobody knows.
+    /// Allocates a table of `level` that is not linked yet.
     fn alloc(&self, on: Paging<'_, A>, level: Level) -> Result<Pfn, TableError> {
         let pfn = alloc_table(on, level)?;
         self.tables.fetch_add(1, AcqRel);
         Ok(pfn)
     }
-    /// Frees a table that nobody knows any more.
+    /// Frees a table that is not linked.
     fn free(&self, on: Paging<'_, A>, table: Pfn) {
         self.tables.fetch_sub(1, AcqRel);
         free_table(on, table);
@@ -231,7 +236,7 @@ fn alloc_table<A: Machine>(on: Paging<'_, A>, level: Level) -> Result<Pfn, Table
     Ok(pfn)
 }
 
-/// Allocates a frame of the kernel's own, and has memory reclaimed if there is none. Sleeps.
+/// Allocates a frame for the kernel; reclaims memory if none is free. Sleeps.
 pub(crate) fn alloc_frame<A: Machine>(on: Paging<'_, A>) -> Result<Pfn, AllocError> {
     let alloc =
         |more| on.frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL | more);
@@ -260,7 +265,7 @@ fn free_table<A: Machine>(on: Paging<'_, A>, table: Pfn) {
     on.frames.free_pages(table, Order::ZERO);
 }
 
-/// Counts a table of its frame's node.
+/// Counts a table in the statistics of its frame's node.
 fn count<A: Machine>(on: Paging<'_, A>, table: Pfn, change: i64) {
     let zone = ZoneId::new(usize::from(on.frames.frames().word(table).zone()));
     let node = on.frames.zone(zone).node();

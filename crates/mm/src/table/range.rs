@@ -1,4 +1,4 @@
-//! The tables of a range, one after the other.
+//! Iterating over the tables of a range.
 
 use super::entry::Pte;
 use super::level::{Level, piece};
@@ -7,36 +7,36 @@ use super::walk::{Ending, peek};
 use super::{PageTable, Paging};
 use mmscale_arch::{Machine, Op, VmaRange, Vpn};
 
-/// Huge pages that one walker takes together at most.
+/// Maximum of huge pages that one walker claims together.
 pub(crate) const HUGE_AT_ONCE: u64 = 7;
-/// Of the huge pages in sight that part is taken.
+/// A walker claims this fraction (1/n) of the consecutive huge pages that it finds.
 const HUGE_SHARE: u64 = 8;
 
-/// Which end of a range comes first.
+/// The order of an iteration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// The lowest page.
+    /// From the lowest page.
     Forward,
-    /// The highest page.
+    /// From the highest page.
     Reverse,
 }
 
 impl Direction {
-    /// The page of a range that comes first.
+    /// Returns the first page of a range in this order.
     pub(super) fn first(self, range: VmaRange) -> Vpn {
         match self {
             Self::Forward => range.start(),
             Self::Reverse => Vpn::new(range.end().get() - 1),
         }
     }
-    /// What is left of a range after `last` and all that come before it.
+    /// Returns the part of `range` that follows `last` in this order.
     pub(crate) fn after(self, range: VmaRange, last: VmaRange) -> Option<VmaRange> {
         match self {
             Self::Forward => VmaRange::new(last.end(), range.end()),
             Self::Reverse => VmaRange::new(range.start(), last.start()),
         }
     }
-    /// The pages of a range in this order.
+    /// Returns the pages of a range in this order.
     pub fn pages(self, range: VmaRange) -> impl Iterator<Item = Vpn> {
         let (mut start, mut end) = (range.start().get(), range.end().get());
         core::iter::from_fn(move || {
@@ -54,17 +54,17 @@ impl Direction {
     }
 }
 
-/// Something that maps pages, with the lock of its table. It is let go with the value.
+/// A table or huge page, with the lock of its table, which is released on drop.
 pub enum Leaf<'a, A: Machine> {
-    /// A table of single pages; the range is the part of it that was asked for.
+    /// A table of single pages, and the requested part of it.
     Ptes(PteTable<'a, A>, VmaRange),
-    /// A huge page, and the part of it that was asked for: less than all of it must be split off
-    /// ([`PageTable::split_huge`]) before it can be treated differently.
+    /// A huge page, and the requested part of it. Less than all of it must be split
+    /// ([`PageTable::split_huge`]) before it is treated differently.
     Huge(PmdTable<'a, A>, VmaRange),
 }
 
 impl<A: Machine> Leaf<'_, A> {
-    /// The part of it that was asked for.
+    /// Returns the requested part.
     pub fn range(&self) -> VmaRange {
         match self {
             Self::Ptes(_, range) | Self::Huge(_, range) => *range,
@@ -72,15 +72,15 @@ impl<A: Machine> Leaf<'_, A> {
     }
 }
 
-/// Where something that maps pages is; nothing is locked.
+/// The location of a table or huge page; nothing is locked.
 pub(super) enum Place {
     Ptes(mmscale_arch::Pfn),
     Huge(mmscale_arch::Pfn),
 }
 
-/// The tables and huge pages of a range, each locked while it is looked at.
+/// The tables and huge pages of a range, each locked while the caller uses it.
 ///
-/// An item must be dropped before the next is asked for: its lock is held until then.
+/// An item must be dropped before the next is requested, because it holds a lock.
 pub struct Leaves<'a, A: Machine> {
     table: &'a PageTable<A>,
     on: Paging<'a, A>,
@@ -90,12 +90,12 @@ pub struct Leaves<'a, A: Machine> {
 }
 
 impl<'a, A: Machine> Leaves<'a, A> {
-    /// What has not been looked at.
+    /// Returns the part that was not visited yet.
     pub fn rest(&self) -> Option<VmaRange> {
         self.rest
     }
-    /// Goes on at `page`, for instance in the middle of a table that had to be let go. It lies
-    /// behind, or at the beginning of the rest.
+    /// Continues at `page`, for instance in the middle of a table whose lock had to be released.
+    /// `page` has been visited, or is the first of the rest.
     pub fn back_to(&mut self, page: Vpn, whole: VmaRange) {
         self.rest = match self.direction {
             Direction::Forward => VmaRange::new(page, whole.end()),
@@ -119,7 +119,7 @@ impl<'a, A: Machine> Iterator for Leaves<'a, A> {
                 Place::Huge(table) => {
                     let locked = PmdTable::hold(self.table, self.on, table, page, self.hold);
                     if !locked.get(page).is_mapped() && locked.get(page).as_swap().is_none() {
-                        // It has gone, or was split, since it was seen.
+                        // The huge page was removed or split since it was found.
                         if locked.raw(page).is_none() {
                             self.rest = self.direction.after(self.rest?, found);
                         }
@@ -135,7 +135,7 @@ impl<'a, A: Machine> Iterator for Leaves<'a, A> {
 }
 
 impl<A: Machine> PageTable<A> {
-    /// The tables of the lowest level, and the huge pages, that stand for pages of `range`.
+    /// Returns the tables of the lowest level and the huge pages that cover pages of `range`.
     pub fn leaves<'a>(
         &'a self,
         on: Paging<'a, A>,
@@ -144,7 +144,7 @@ impl<A: Machine> PageTable<A> {
     ) -> Leaves<'a, A> {
         self.leaves_held(on, range, direction, Hold::Lock)
     }
-    /// The same, held as `hold` says.
+    /// Iterates like [`PageTable::leaves`]; `hold` selects whether tables are locked.
     pub(crate) fn leaves_held<'a>(
         &'a self,
         on: Paging<'a, A>,
@@ -154,12 +154,12 @@ impl<A: Machine> PageTable<A> {
     ) -> Leaves<'a, A> {
         Leaves { table: self, on, rest: Some(range), direction, hold }
     }
-    /// The part of `range` that is worth one walker's while: that for which the first table of the
-    /// lowest level in it stands, or the first huge page and some of those that follow it.
-    /// Nothing is locked: it is there, or was a moment ago.
+    /// Returns the part of `range` that one of several walkers should claim next: the part covered
+    /// by its first table of the lowest level, or its first huge page and some that follow. Nothing
+    /// is locked, so the result may be stale.
     ///
-    /// A huge page is one entry, and little work: so of many in one table several are taken
-    /// together, fewer where few are left, so that all walkers end at about the same time.
+    /// A huge page is one entry and little work, so several in one table are claimed together. The
+    /// fewer are left, the fewer are claimed, so that all walkers end at about the same time.
     pub(crate) fn first_share(&self, range: VmaRange, direction: Direction) -> Option<VmaRange> {
         let (place, found) = self.find_leaf(range, direction)?;
         let Place::Huge(table) = place else { return Some(found) };
@@ -189,8 +189,8 @@ impl<A: Machine> PageTable<A> {
             Direction::Reverse => VmaRange::raw(found.start().get() - pages, found.end().get()),
         })
     }
-    /// The first table of the lowest level or huge page for pages of `range`, and the part of the
-    /// range that it stands for. Nothing is locked.
+    /// Returns the first table of the lowest level or huge page that covers pages of `range`, and
+    /// the covered part of the range. Nothing is locked.
     pub(super) fn find_leaf(
         &self,
         range: VmaRange,

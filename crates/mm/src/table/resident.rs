@@ -1,11 +1,10 @@
-//! How many pages an address space has, in memory or in swap (the RSS counters and `MM_SWAPENTS`).
+//! Per-address-space page counts, in memory or in swap (the RSS counters and `MM_SWAPENTS`).
 //!
-//! What becomes of entries under their table's lock is summed up there, and goes to the calling
-//! CPU's part when the lock is let go. A part that has grown beyond a batch goes to the total,
-//! which everybody may ask. So the total is off by at most a batch for each CPU, as with the
-//! kernel's `percpu_counter`.
+//! Changes under a table's lock are summed up there and added to the calling CPU's part when the
+//! lock is released. A part that reaches a batch is added to the total, which any CPU may read. The
+//! total's error is therefore at most a batch for each CPU, as with the kernel's `percpu_counter`.
 //!
-//! A CPU's part is used only on that CPU with preemption off.
+//! A CPU's part is used only on that CPU with preemption off. Relaxed: the count publishes no other data.
 
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -16,17 +15,17 @@ use mmscale_arch::{Atomic, Machine};
 #[repr(align(128))]
 struct Part(AtomicI32);
 
-/// Pages of one address space.
+/// Page count of one address space.
 pub(super) struct Resident<A: Machine> {
     total: A::AtomicI64,
     parts: Sparse<Part>,
-    /// What a part may have before it goes to the total: max(32, 2 * CPUs), as the kernel's
+    /// Size at which a part is added to the total: max(32, 2 * CPUs), as the kernel's
     /// `percpu_counter_batch`.
     batch: i32,
 }
 
 impl<A: Machine> Resident<A> {
-    /// No pages.
+    /// Creates a count of 0.
     pub(super) fn new() -> Self {
         let cpus = A::cpus_possible();
         Self {
@@ -35,7 +34,7 @@ impl<A: Machine> Resident<A> {
             batch: (2 * cpus as i32).max(32),
         }
     }
-    /// There are `pages` more.
+    /// Adds `pages`, which may be negative.
     #[inline]
     pub(super) fn add(&self, pinned: &impl NoPreempt<A>, pages: i32) {
         let own = self.parts.get_or_make(pinned.cpu().index(), |_| Part(AtomicI32::new(0)));
@@ -47,11 +46,11 @@ impl<A: Machine> Resident<A> {
             own.0.store(sum, Relaxed);
         }
     }
-    /// How many there are, but for what the CPUs' parts have.
+    /// Returns the total, without the CPUs' parts.
     pub(super) fn pages(&self) -> u64 {
         self.total.load(Relaxed).max(0) as u64
     }
-    /// Exactly how many there are: while nothing changes.
+    /// Returns the exact count; valid while nothing changes.
     pub(super) fn exactly(&self) -> i64 {
         let parts = self.parts.iter_made().map(|part| i64::from(part.0.load(Relaxed)));
         self.total.load(Relaxed) + parts.sum::<i64>()

@@ -8,22 +8,22 @@ use super::{PageTable, Paging, TableError};
 use crate::tlb::Extent;
 use mmscale_arch::{Func, Machine, PageSize, Pfn, Span, VmaRange, Vpn};
 
-/// Why a move ended early.
+/// The reason why a move ended early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MoveError {
-    /// Pages at the beginning of the range that were moved; move them back.
+    /// Pages at the start of the range that were moved; the caller moves them back.
     pub moved: u64,
-    /// What went wrong with the next.
+    /// The error for the next page.
     pub why: TableError,
 }
 
-/// Entries that are on their way together, on the stack.
+/// Entries that are moved together, kept on the stack.
 const BATCH: u64 = 128;
 
 impl<A: Machine> PageTable<A> {
-    /// Moves what `from` maps to the pages from `to` on, where nothing is mapped
-    /// (`move_page_tables`). Whole tables and huge pages are moved as such where both ends are
-    /// aligned. No CPU uses the old translations afterwards.
+    /// Moves the mappings of `from` to the pages starting at `to`, where nothing is mapped
+    /// (`move_page_tables`). Moves whole tables and huge pages where both ends are aligned. On
+    /// return no CPU uses the old translations.
     ///
     /// mmap_lock and the VMAs of both ranges are held for writing. The ranges do not overlap.
     pub fn move_range(&self, on: Paging<'_, A>, from: VmaRange, to: Vpn) -> Result<(), MoveError> {
@@ -40,7 +40,7 @@ impl<A: Machine> PageTable<A> {
         }
         Ok(())
     }
-    /// Moves some of what was found at the beginning of `found`; returns how many pages are done.
+    /// Moves a part of what was found at the start of `found`; returns the number of pages moved.
     fn move_leaf(
         &self,
         on: Paging<'_, A>,
@@ -65,8 +65,8 @@ impl<A: Machine> PageTable<A> {
             }
         }
     }
-    /// Moves one entry of the level of huge pages, whatever it is. `false`: the place is taken by
-    /// an empty table, or the entry has changed.
+    /// Moves one entry of level `Pmd`, a table or a huge page. Returns `false` if the target has an
+    /// empty table or the entry has changed.
     fn move_entry(
         &self,
         on: Paging<'_, A>,
@@ -117,7 +117,7 @@ impl<A: Machine> PageTable<A> {
                     translated = Some((first, at + 1));
                 }
             }
-            // Under the lock: whoever finds nothing here knows that nobody uses it.
+            // Under the lock: a later holder that finds no entry knows that no CPU uses the page.
             if let Some((first, end)) = translated
                 && let Some(range) = VmaRange::with_pages(found.start().offset(first), end - first)
             {

@@ -7,31 +7,31 @@ use super::{PageTable, Paging};
 use mmscale_arch::sync::PreemptGuard;
 use mmscale_arch::{Machine, Op, Pfn, Vpn};
 
-/// Why nobody else is at a table.
+/// The exclusion of other users of a table.
 enum Held<'a, A: Machine> {
-    /// Its lock is taken.
+    /// By the table's lock.
     Locked(TableGuard<'a, A>),
-    /// Its address space is dead, and the entries were claimed.
+    /// By a claim: the address space is dead, and the caller has claimed the entries.
     Claimed(PreemptGuard<A>),
 }
 
-/// Who else may be at the tables that somebody walks through.
+/// Whether other tasks may use the tables that a walk visits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hold {
-    /// Others: each table is locked.
+    /// They may: each table is locked.
     Lock,
-    /// Nobody: the address space is retired, its VMAs are locked for good, and the caller has
+    /// They may not: the address space is retired, its VMAs are locked for good, and the caller has
     /// claimed the entries. No table is locked.
     Claim,
 }
 
-/// A table whose lock is held, and its entries. `LEVEL` is a [`Level`].
+/// A locked table and its entries. `LEVEL` is a [`Level`].
 pub struct LockedTable<'a, A: Machine, const LEVEL: u8> {
     pfn: Pfn,
-    /// The first page that the table stands for.
+    /// The first page that the table covers.
     start: Vpn,
     of: &'a PageTable<A>,
-    /// Pages that the entries stand for more than when the lock was taken.
+    /// Change of the page count since the lock was taken.
     change: i32,
     held: Held<'a, A>,
 }
@@ -48,22 +48,22 @@ impl<A: Machine, const LEVEL: u8> Drop for LockedTable<'_, A, LEVEL> {
     }
 }
 
-/// A table of the lowest level, locked.
+/// A locked table of the lowest level.
 pub type PteTable<'a, A> = LockedTable<'a, A, { Level::Pte as u8 }>;
-/// A table of the level of huge pages, locked. Entries that are tables are not seen: they read as
+/// A locked table of level `Pmd`. Entries that point to tables are hidden: they read as
 /// [`Pte::NONE`] and cannot be changed.
 pub type PmdTable<'a, A> = LockedTable<'a, A, { Level::Pmd as u8 }>;
 
 impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
     const OF: Level = Level::ALL[LEVEL as usize];
 
-    /// The table at `pfn`, of which `page` has an entry.
+    /// Locks the table at `pfn`, which has the entry of `page`.
     #[inline]
     pub(super) fn lock(of: &'a PageTable<A>, on: Paging<'a, A>, pfn: Pfn, page: Vpn) -> Self {
         let held = Held::Locked(on.locks.lock(pfn));
         Self { pfn, start: Self::OF.table_start(page), of, change: 0, held }
     }
-    /// The same, held as `hold` says.
+    /// Locks the table, or only disables preemption, as `hold` requires.
     #[inline]
     pub(super) fn hold(
         of: &'a PageTable<A>,
@@ -78,17 +78,17 @@ impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
         let held = Held::Claimed(PreemptGuard::new());
         Self { pfn, start: Self::OF.table_start(page), of, change: 0, held }
     }
-    /// The entry's number. Panics if `page` belongs to another table.
+    /// Returns the index of the entry. Panics if `page` belongs to another table.
     #[inline]
     fn index(&self, page: Vpn) -> usize {
         assert!(Self::OF.table_start(page) == self.start, "{page:?} belongs to another table");
         Self::OF.index(page)
     }
-    /// The first page that the table stands for.
+    /// Returns the first page that the table covers.
     pub fn start(&self) -> Vpn {
         self.start
     }
-    /// The entry whatever it is.
+    /// Returns the entry, also if it points to a table.
     #[inline]
     pub(super) fn raw(&self, page: Vpn) -> Pte {
         Pte::of(A::table_load(self.pfn, self.index(page)))
@@ -96,25 +96,25 @@ impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
     pub(super) fn put_table(&mut self, page: Vpn, table: Pfn) {
         A::table_store(self.pfn, self.index(page), Pte::table(table).word());
     }
-    /// Takes the entry out whatever it is.
+    /// Clears the entry, also if it points to a table, and returns it.
     pub(super) fn take_raw(&mut self, page: Vpn) -> Pte {
         A::work(Op::PteClear, 1);
         let pte = Pte::of(A::table_swap(self.pfn, self.index(page), 0));
         self.change -= pte.weight();
         pte
     }
-    /// The entry for `page`. That the hardware has set `ACCESSED` or `DIRTY` may show late:
-    /// [`LockedTable::take`] and [`LockedTable::update`] return what is really there.
+    /// Returns the entry for `page`. `ACCESSED` and `DIRTY` set by the hardware may be missing:
+    /// [`LockedTable::take`] and [`LockedTable::update`] return them reliably.
     #[inline]
     pub fn get(&self, page: Vpn) -> Pte {
         let pte = self.raw(page);
         if pte.is_table() { Pte::NONE } else { pte }
     }
-    /// Whether the entry for `page` is in this table and maps something.
+    /// Returns whether the entry for `page` is in this table and maps a page.
     pub(crate) fn maps(&self, page: Vpn) -> bool {
         Self::OF.table_start(page) == self.start && self.get(page).is_mapped()
     }
-    /// Fills the entry, which is not present, with anything (`set_pte`).
+    /// Stores an entry where none is present (`set_pte`).
     #[inline]
     pub fn fill(&mut self, page: Vpn, pte: Pte) {
         let before = self.raw(page);
@@ -125,18 +125,18 @@ impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
         A::table_store(self.pfn, self.index(page), pte.word());
         self.change += pte.weight() - before.weight();
     }
-    /// The table below the entry stands for `pages` pages that were not filled under its own lock.
+    /// Adds `pages` of the table below the entry that were not filled under its own lock.
     pub(super) fn count(&mut self, pages: i32) {
         self.change += pages;
     }
-    /// Takes the entry out (`ptep_get_and_clear`). What it mapped may still be used by CPUs until
-    /// the next flush.
+    /// Clears the entry and returns it (`ptep_get_and_clear`). CPUs may use its mapping until the
+    /// next flush.
     #[inline]
     pub fn take(&mut self, page: Vpn) -> Pte {
         if self.get(page).is_none() { Pte::NONE } else { self.take_raw(page) }
     }
-    /// Changes an entry that is mapped; returns what it was. `change` may be asked again if the
-    /// hardware came in between. Taking rights away needs a flush.
+    /// Changes a mapped entry and returns the old one. Calls `change` again if the hardware changed
+    /// the entry meanwhile. The caller flushes if permissions are removed.
     pub fn update(&mut self, page: Vpn, change: impl Fn(Pte) -> Pte) -> Pte {
         A::work(Op::PteClear, 1);
         let index = self.index(page);
@@ -151,7 +151,7 @@ impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
         }
     }
     /// Clears `flags` of a mapped entry, such as `ACCESSED` (`ptep_test_and_clear_young`) or
-    /// `WRITE` (`ptep_set_wrprotect`); returns what the entry was.
+    /// `WRITE` (`ptep_set_wrprotect`); returns the old entry.
     pub fn clear(&mut self, page: Vpn, flags: PteFlags) -> Pte {
         self.update(page, |pte| pte.without(flags))
     }

@@ -6,23 +6,23 @@ use super::level::{ENTRIES, Level, piece};
 use super::{PageTable, Paging};
 use mmscale_arch::{Func, Machine, Op, Pfn, Span, VmaRange, Vpn};
 
-/// What a teardown works on.
+/// The state of a teardown.
 struct Teardown<'g, 't, A: Machine, S: Sink> {
     on: Paging<'g, A>,
     gather: &'g mut Gather<'t, A>,
     sink: &'g mut S,
-    /// Tables that stand for pages outside stay.
+    /// Tables that cover pages outside of this range stay.
     bounds: VmaRange,
 }
 
 impl<A: Machine> PageTable<A> {
-    /// Unlinks the tables for `range` (`free_pgtables`), all entries of which were taken out:
-    /// those that stand for no page outside `bounds`, which is from the end of the VMA before the
-    /// range to the start of the one after. They are freed through the gather, once no CPU can be
+    /// Unlinks the tables of `range` (`free_pgtables`), all of whose entries were cleared: those
+    /// that cover no page outside `bounds`, which extends from the end of the previous VMA to the
+    /// start of the next. They are freed through the gather after a flush, when no CPU can be
     /// reading them. The root stays.
     ///
-    /// Nobody can find the VMAs of the range any more: not by the tree, their locks, or the
-    /// reverse map.
+    /// The VMAs of the range cannot be found any more: not by the tree, their locks, or the reverse
+    /// map.
     pub fn free_tables<'t>(
         &'t self,
         on: Paging<'_, A>,
@@ -35,11 +35,11 @@ impl<A: Machine> PageTable<A> {
         let mut teardown = Teardown { on, gather, sink, bounds };
         teardown.level(self.root(), Level::Pgd, range);
     }
-    /// Unlinks the table of the lowest level for `page`, if there is one, all entries of which were
-    /// taken out by the caller. It is freed through the gather.
+    /// Unlinks the table of the lowest level for `page`, if there is one, whose entries the caller
+    /// has cleared. It is freed through the gather.
     ///
-    /// The address space is retired, its VMAs are locked for good, and nobody but the caller takes
-    /// or frees what is in this table: others may be at its neighbours.
+    /// The address space is retired, its VMAs are locked for good, and only the caller uses this
+    /// table. Other tasks may use neighbouring tables.
     pub(crate) fn free_claimed<'t>(
         &'t self,
         on: Paging<'_, A>,
@@ -60,7 +60,7 @@ impl<A: Machine> PageTable<A> {
 }
 
 impl<A: Machine, S: Sink> Teardown<'_, '_, A, S> {
-    /// Unlinks what is below the entries for `range` of a table.
+    /// Unlinks the tables below the entries for `range` of a table.
     fn level(&mut self, table: Pfn, level: Level, range: VmaRange) {
         let mut rest = Some(range);
         while let Some(left) = rest {

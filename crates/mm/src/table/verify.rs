@@ -1,4 +1,4 @@
-//! Whether all tables of an address space add up.
+//! Consistency checks of an address space's tables.
 
 use super::entry::{Pte, PteFlags};
 use super::level::{ENTRIES, Level};
@@ -7,36 +7,35 @@ use alloc::vec::Vec;
 use mmscale_arch::{Machine, Order, Pfn, USER_END, Vpn};
 use mmscale_frames::frame::FrameState;
 
-/// What an address space has.
+/// The contents of an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TableAudit {
-    /// Tables, by level, lowest first.
+    /// Tables by level, lowest first.
     pub tables: [u64; Level::COUNT],
-    /// Entries that map one page, the page of zeros not included.
+    /// Entries that map one page, the zero page excluded.
     pub pages: u64,
     /// Entries that map 512 pages.
     pub huge: u64,
-    /// Entries that map the page of zeros.
+    /// Entries that map the zero page.
     pub zero: u64,
-    /// Entries of pages that are elsewhere.
+    /// Entries of pages that are not in memory.
     pub swapped: u64,
 }
 
-/// What does not add up.
+/// An inconsistency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableDefect {
-    /// The entry for this page, at this level, is none that can be there.
+    /// The entry for this page is not allowed at this level.
     Entry(Level, Vpn),
-    /// The frame is used as a table, but was not handed out as one.
+    /// The frame is used as a table but was not allocated.
     NotHeld(Pfn),
-    /// The frame is in two places of the tables.
+    /// The frame is linked in two places of the tables.
     Twice(Pfn),
-    /// The entry for this page maps a frame that is free.
+    /// The entry for this page maps a free frame.
     MapsFree(Vpn),
-    /// There is another number of tables than was counted.
+    /// The number of tables differs from the count.
     Count,
-    /// Entries stand for another number of pages than was counted: this many were counted, that
-    /// many found.
+    /// The number of pages differs from the count: pages counted, pages found.
     Resident(i64, i64),
 }
 
@@ -58,9 +57,9 @@ impl core::fmt::Display for TableDefect {
 impl core::error::Error for TableDefect {}
 
 impl<A: Machine> PageTable<A> {
-    /// Walks everything: every table a frame that was handed out, found in one place; every entry
-    /// such as its level may have; no frame mapped that is free; the count of tables right. Only
-    /// while nobody changes the address space.
+    /// Checks all tables: each is an allocated frame that is linked once, each entry is allowed at
+    /// its level, no mapped frame is free, and the counts match. Runs while nothing changes the
+    /// address space.
     pub fn verify(&self, on: Paging<'_, A>) -> Result<TableAudit, TableDefect> {
         let (mut audit, mut tables) = (TableAudit::default(), Vec::new());
         self.verify_table(on, (self.root(), Level::Pgd), Vpn::ZERO, &mut audit, &mut tables)?;

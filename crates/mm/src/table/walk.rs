@@ -1,4 +1,4 @@
-//! From the root to an entry.
+//! Walking from the root to an entry.
 
 use super::entry::Pte;
 use super::level::Level;
@@ -6,22 +6,22 @@ use super::slot::{PmdTable, PteTable};
 use super::{PageTable, Paging, TableError};
 use mmscale_arch::{Machine, Op, PageSize, Pfn, Vpn, Walked};
 
-/// The levels above the lowest, from the root on.
+/// The levels above the lowest, from the root.
 const UPPER: [Level; 3] = [Level::Pgd, Level::Pud, Level::Pmd];
-/// All levels, from the root on.
+/// All levels, from the root.
 const DOWN: [Level; Level::COUNT] = [Level::Pgd, Level::Pud, Level::Pmd, Level::Pte];
 
-/// Where a walk down to the lowest level ended.
+/// The result of a walk to the lowest level.
 pub(super) enum Ending {
     /// An entry of this level is empty.
     Nothing(Level),
-    /// At a huge page, in this table.
+    /// A huge page, in this table.
     Huge(Pfn),
-    /// At a table of the lowest level.
+    /// A table of the lowest level.
     Table(Pfn),
 }
 
-/// An entry, read without a lock.
+/// Reads an entry without a lock.
 #[inline]
 pub(super) fn peek<A: Machine>(table: Pfn, level: Level, page: Vpn) -> Pte {
     Pte::of(A::table_peek(table, level.index(page)))
@@ -31,7 +31,7 @@ impl<A: Machine> PageTable<A> {
     pub(super) fn root(&self) -> Pfn {
         self.root
     }
-    /// Reads the entries of `levels` for `page`, as far as there are tables.
+    /// Reads the entries of `levels` for `page` as far as tables exist.
     #[inline]
     pub(super) fn walk<const N: usize>(&self, levels: [Level; N], page: Vpn) -> Walked {
         let path = levels.map(|level| level.index(page));
@@ -40,7 +40,7 @@ impl<A: Machine> PageTable<A> {
             entry.is_table().then(|| entry.frame())
         })
     }
-    /// Walks down as far as there are tables.
+    /// Walks down as far as tables exist.
     pub(super) fn descend(&self, page: Vpn) -> Ending {
         let found = self.walk(UPPER, page);
         let entry = Pte::of(found.entry);
@@ -52,7 +52,7 @@ impl<A: Machine> PageTable<A> {
             Ending::Huge(found.table)
         }
     }
-    /// The table of the level of huge pages for `page`, made if it is not there.
+    /// Returns the table of level `Pmd` for `page`; allocates it if needed.
     pub(super) fn pmd_table(&self, on: Paging<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
         A::work(Op::TableWalk, 1);
         self.reach_pmd(on, page)
@@ -68,7 +68,7 @@ impl<A: Machine> PageTable<A> {
         }
         Ok(table)
     }
-    /// Makes a table below an empty upper entry, unless somebody else is faster.
+    /// Links a new table into an empty upper entry, unless another task was faster.
     #[cold]
     fn extend(
         &self,
@@ -89,7 +89,7 @@ impl<A: Machine> PageTable<A> {
         self.free(on, spare);
         Ok(found)
     }
-    /// The table of the lowest level for `page`, made if it is not there.
+    /// Returns the table of the lowest level for `page`; allocates it if needed.
     pub(super) fn pte_table(&self, on: Paging<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
         A::work(Op::TableWalk, 1);
         let found = self.walk(UPPER, page);
@@ -121,7 +121,7 @@ impl<A: Machine> PageTable<A> {
         if found.is_table() { Ok(found.frame()) } else { Err(TableError::Huge) }
     }
 
-    /// The table of the entry for `page`, locked; made if it is not there (`pte_alloc_map_lock`).
+    /// Locks the table of the entry for `page`; allocates it if needed (`pte_alloc_map_lock`).
     #[inline]
     pub fn lock_pte<'a>(
         &'a self,
@@ -131,8 +131,8 @@ impl<A: Machine> PageTable<A> {
         let table = self.pte_table(on, page)?;
         Ok(PteTable::lock(self, on, table, page))
     }
-    /// The table of the entry for `page`, locked, if it is there (`pte_offset_map_lock`). `None` at
-    /// a huge page too.
+    /// Locks the table of the entry for `page`, if it exists (`pte_offset_map_lock`). Returns
+    /// `None` for a huge page too.
     pub fn find_pte<'a>(&'a self, on: Paging<'a, A>, page: Vpn) -> Option<PteTable<'a, A>> {
         A::work(Op::TableWalk, 1);
         match self.descend(page) {
@@ -140,7 +140,7 @@ impl<A: Machine> PageTable<A> {
             Ending::Nothing(_) | Ending::Huge(_) => None,
         }
     }
-    /// The table of the entry for the huge page at `page`, locked; made if it is not there.
+    /// Locks the table of the huge-page entry for `page`; allocates it if needed. Returns
     /// [`TableError::Table`] where single pages are or were mapped.
     pub fn lock_pmd<'a>(
         &'a self,
@@ -151,14 +151,14 @@ impl<A: Machine> PageTable<A> {
         let locked = PmdTable::lock(self, on, table, page);
         if locked.raw(page).is_table() { Err(TableError::Table) } else { Ok(locked) }
     }
-    /// What stands at `page`, and how much it covers; read without a lock, so old when it arrives.
+    /// Returns the entry for `page` and its size. Reads without a lock, so the result may be stale.
     pub fn lookup(&self, page: Vpn) -> Option<(Pte, PageSize)> {
         A::work(Op::TableWalk, 1);
         let (_, entry, size) = self.leaf(page)?;
         (!entry.is_none()).then_some((entry, size))
     }
-    /// The entry that maps `page`, if there are tables down to it: the table of it, what it says,
-    /// and how much it covers.
+    /// Returns the table, contents and size of the entry that maps `page`, if tables exist down to
+    /// it.
     #[inline]
     pub(super) fn leaf(&self, page: Vpn) -> Option<(Pfn, Pte, PageSize)> {
         let found = self.walk(DOWN, page);
