@@ -1,13 +1,12 @@
-//! Folios: what is kept about a block of frames that is in use as pages of programs.
+//! Folios: the state of a block of frames that is in use as memory of programs.
 //!
-//! A folio is named by the first frame of its block, its head; its size is the order that the frame
-//! table knows. Its state is one word ([`FolioWord`]). The other fields are plain: they are written
-//! by whoever makes the folio, before anybody else knows it, or under a lock that is named with
-//! them, and read by those who hold a reference.
+//! A folio is named by the first frame of its block, its head. Its size is the order in the frame
+//! table. Its state is one word ([`FolioWord`]). The other fields are plain: they are written while
+//! the folio is being initialized, or under the lock named at the field, and read with a reference.
 //!
-//! Records are made in blocks of 512 when a folio first uses a frame of the block, so untouched
-//! memory costs nothing; it stands for the memory map that a kernel sets up at boot, and takes no
-//! time on a machine in virtual time.
+//! Records are allocated in blocks of 512 when a folio first uses a frame of the block, so
+//! untouched memory needs none. They represent the memory map that a kernel sets up at boot, and
+//! the allocation takes no virtual time.
 //!
 //! Lock order: no lock.
 
@@ -24,33 +23,34 @@ use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
 use mmscale_arch::{Atomic, Machine, Pfn};
 use word::{ONE_MAP, ONE_REF, flag_bits};
 
-/// Frames whose records are made together.
+/// Frames whose records are allocated together.
 const CHUNK: usize = 512;
 
-/// What a new folio is.
+/// Initial values of a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FolioInit {
-    /// Who pays for it.
+    /// The memory group that is charged.
     pub group: GroupId,
-    /// What is true of it from the start.
+    /// Initial flags.
     pub flags: FolioFlags,
-    /// What maps it, in the words of whoever asks later.
+    /// The owner of the mapping; the reverse map defines its meaning.
     pub mapping: u64,
-    /// Where in that, in pages.
+    /// The page's position in the mapping, in pages.
     pub index: u64,
 }
 
-/// One folio.
+/// The record of one folio.
 struct Folio<A: Machine> {
     word: A::AtomicU64,
     mapping: AtomicU64,
     index: AtomicU64,
-    /// `PENDING`: where it waits. Written by whoever adds the folio, before `PENDING` is set; who
-    /// reads it after `PENDING` was cleared may find an old place, and nothing there.
+    /// With `PENDING`: the batch slot in which the folio waits. Written by the adding CPU before it
+    /// sets `PENDING`. A CPU that reads it after `PENDING` was cleared may get an old place, and
+    /// finds another folio or none there.
     place: AtomicU32,
-    /// `SWAP_CACHE`: which slot knows it. Written before that is set, under the slot's lock.
+    /// With `SWAP_CACHE`: the swap slot. Written before that flag is set, under the slot's lock.
     slot: AtomicU32,
-    /// On the unevictable list: how often it was locked in memory. Under its list's lock.
+    /// On the unevictable list: the number of mlocks. Under the list's lock.
     mlocks: AtomicU32,
     group: AtomicU16,
 }
@@ -78,7 +78,7 @@ pub struct Folios<A: Machine> {
 }
 
 impl<A: Machine> Folios<A> {
-    /// No folio, in a machine of `frames` frames.
+    /// Creates the records of a machine with `frames` frames; none is a folio.
     pub fn new(frames: usize) -> Self {
         let chunks = Box::<[AtomicPtr<Chunk<A>>]>::new_zeroed_slice(frames.div_ceil(CHUNK));
         // SAFETY: an atomic pointer of zero bits is the null pointer.
@@ -105,24 +105,24 @@ impl<A: Machine> Folios<A> {
         match slot.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
             Ok(_) => new,
             Err(other) => {
-                // SAFETY: `new` is what `into_raw` gave, and nobody else has seen it.
+                // SAFETY: `new` came from `into_raw` and was not published.
                 drop(unsafe { Box::from_raw(new) });
                 other
             }
         }
     }
 
-    // -- A folio's life.
+    // -- Creation and references.
 
-    /// The block at `pfn`, which the caller holds, becomes a folio with one reference: the
-    /// caller's.
+    /// Makes the block at `pfn`, which the caller owns, a folio with one reference, the caller's.
+    /// The Release store pairs with the Acquire load in [`Folios::word`].
     #[inline]
     pub fn init(&self, pfn: Pfn, what: FolioInit) {
         self.prepare(pfn, what);
         self.at(pfn).word.store(FolioWord::new(1, 0, what.flags).0, Release);
     }
-    /// Notes what the block at `pfn`, which the caller holds, is going to be. It is no folio yet:
-    /// it has no reference, and nobody who looks it up gets one.
+    /// Writes the initial fields of a folio at `pfn`, a block that the caller owns. The folio is
+    /// not initialized yet: it has no reference, and a lookup gets none.
     #[inline]
     pub fn prepare(&self, pfn: Pfn, what: FolioInit) {
         let folio = self.at(pfn);
@@ -131,24 +131,24 @@ impl<A: Machine> Folios<A> {
         folio.index.store(what.index, Relaxed);
         folio.mlocks.store(0, Relaxed);
     }
-    /// What was prepared becomes a folio that is mapped once and waits in an add batch, with a
-    /// reference for each of the two. Nobody else knows it, so all of that is one store.
+    /// Makes a prepared block a folio that is mapped once and waits in an add batch, with a
+    /// reference for each. No other CPU knows the folio yet, so one store is enough.
     #[inline]
     pub(crate) fn start_mapped(&self, pfn: Pfn, flags: FolioFlags) {
         let word = FolioWord::new(2, 1, flags.union(FolioFlags::PENDING));
         self.at(pfn).word.store_uncharged(word.0, Release);
     }
-    /// The state now. No references: there is no such folio.
+    /// Returns the current state. No references: there is no such folio.
     #[inline]
     pub fn word(&self, pfn: Pfn) -> FolioWord {
         FolioWord(self.at(pfn).word.load(Acquire))
     }
-    /// The same in passing: see [`Atomic::load_uncharged`].
+    /// Returns the current state without charging its cost: see [`Atomic::load_uncharged`].
     #[inline]
     pub(crate) fn load_uncharged(&self, pfn: Pfn) -> FolioWord {
         FolioWord(self.at(pfn).word.load_uncharged(Acquire))
     }
-    /// Takes a further reference; the caller has one, or knows that somebody keeps his.
+    /// Takes another reference. The caller has one, or another user keeps one meanwhile.
     #[inline]
     pub fn get(&self, pfn: Pfn) {
         let old = self.add(pfn, ONE_REF);
@@ -158,8 +158,8 @@ impl<A: Machine> Folios<A> {
     pub fn try_get(&self, pfn: Pfn) -> bool {
         self.update(pfn, |word| (word.refs() > 0).then_some(FolioWord(word.0 + ONE_REF))).is_ok()
     }
-    /// Takes the folio away from everybody who may look it up, if its references are just
-    /// `expected`: there are none then, in one step. Says whether it did.
+    /// Sets the reference count to 0 if it is exactly `expected`, so that no lookup gets a
+    /// reference. Returns whether it did.
     pub fn freeze(&self, pfn: Pfn, expected: u32) -> bool {
         let alone = |word: FolioWord| (word.refs() == expected).then_some(word.without_refs());
         self.update(pfn, alone).is_ok()
@@ -171,12 +171,12 @@ impl<A: Machine> Folios<A> {
 
     // -- Mappings.
 
-    /// One more page-table entry maps it; the state before.
+    /// Adds one page-table mapping; returns the state before.
     #[inline]
     pub fn add_map(&self, pfn: Pfn) -> FolioWord {
         self.add(pfn, ONE_MAP)
     }
-    /// One page-table entry less maps it; the state after.
+    /// Removes one page-table mapping; returns the state after.
     #[inline]
     pub fn remove_map(&self, pfn: Pfn) -> FolioWord {
         let old = FolioWord(self.at(pfn).word.fetch_sub(ONE_MAP, AcqRel));
@@ -184,12 +184,12 @@ impl<A: Machine> Folios<A> {
         FolioWord(old.0.wrapping_sub(ONE_MAP))
     }
 
-    /// `count` more page-table entries map it, each with a reference: for entries that one entry is
-    /// about to be split into.
+    /// Adds `count` mappings, each with a reference, for the entries into which one entry is about
+    /// to be split.
     pub fn add_pieces(&self, pfn: Pfn, count: u32) {
         self.add(pfn, u64::from(count) * (ONE_MAP + ONE_REF));
     }
-    /// Undoes [`Folios::add_pieces`] but for the references, which the caller releases.
+    /// Removes the mappings of [`Folios::add_pieces`]; the caller drops the references.
     pub fn drop_pieces(&self, pfn: Pfn, count: u32) {
         let old = self.add(pfn, (u64::from(count) * ONE_MAP).wrapping_neg());
         debug_assert!(FolioWord(old.0).maps() > count, "the folio at {pfn:?} has fewer pieces");
@@ -197,45 +197,45 @@ impl<A: Machine> Folios<A> {
 
     // -- Flags.
 
-    /// Makes `flags` true; the state before.
+    /// Sets `flags`; returns the state before.
     #[inline]
     pub fn set(&self, pfn: Pfn, flags: FolioFlags) -> FolioWord {
         FolioWord(self.at(pfn).word.fetch_or(flag_bits(flags), AcqRel))
     }
-    /// Makes `flags` false; the state before.
+    /// Clears `flags`; returns the state before.
     #[inline]
     pub fn clear(&self, pfn: Pfn, flags: FolioFlags) -> FolioWord {
         FolioWord(self.at(pfn).word.fetch_and(!flag_bits(flags), AcqRel))
     }
-    /// Makes `flag` true; whether it was.
+    /// Sets `flag`; returns whether it was set.
     #[inline]
     pub fn test_and_set(&self, pfn: Pfn, flag: FolioFlags) -> bool {
         self.set(pfn, flag).has(flag)
     }
-    /// Makes `flag` false; whether it was true.
+    /// Clears `flag`; returns whether it was set.
     #[inline]
     pub fn test_and_clear(&self, pfn: Pfn, flag: FolioFlags) -> bool {
         self.clear(pfn, flag).has(flag)
     }
 
-    // -- Plain fields, for those who hold a reference.
+    // -- Plain fields, for callers with a reference.
 
-    /// Who pays for it.
+    /// Returns the memory group that is charged.
     #[inline]
     pub fn group(&self, pfn: Pfn) -> GroupId {
         GroupId::new(self.at(pfn).group.load(Relaxed).into())
     }
-    /// What maps it, in the words of whoever made it.
+    /// Returns the owner of the mapping.
     #[inline]
     pub fn mapping(&self, pfn: Pfn) -> u64 {
         self.at(pfn).mapping.load(Relaxed)
     }
-    /// Where in its mapping it is, in pages.
+    /// Returns the position in the mapping, in pages.
     #[inline]
     pub fn index(&self, pfn: Pfn) -> u64 {
         self.at(pfn).index.load(Relaxed)
     }
-    /// Sets what maps it, and where in that. The caller keeps others from asking meanwhile.
+    /// Sets the mapping and the position. The caller excludes readers meanwhile.
     pub fn set_mapping(&self, pfn: Pfn, mapping: u64, index: u64) {
         self.at(pfn).mapping.store(mapping, Relaxed);
         self.at(pfn).index.store(index, Relaxed);
@@ -243,19 +243,19 @@ impl<A: Machine> Folios<A> {
 
     // -- For the LRU.
 
-    /// Adds to the word; the state before.
+    /// Adds to the word; returns the state before.
     #[inline]
     pub(crate) fn add(&self, pfn: Pfn, number: u64) -> FolioWord {
         FolioWord(self.at(pfn).word.fetch_add(number, AcqRel))
     }
-    /// Drops `count` references; the state before.
+    /// Drops `count` references; returns the state before.
     #[inline]
     pub(crate) fn drop_refs(&self, pfn: Pfn, count: u32) -> FolioWord {
         let old = FolioWord(self.at(pfn).word.fetch_sub(u64::from(count), AcqRel));
         assert!(old.refs() >= count, "the folio at {pfn:?} is used, and has no reference: {old:?}");
         old
     }
-    /// An add batch takes a reference: the folio is pending from now on. The state before.
+    /// Takes a reference for an add batch and sets `PENDING`; returns the state before.
     #[inline]
     pub(crate) fn make_pending(&self, pfn: Pfn) -> FolioWord {
         let old = self.add(pfn, ONE_REF + flag_bits(FolioFlags::PENDING));
@@ -266,13 +266,13 @@ impl<A: Machine> Folios<A> {
         );
         old
     }
-    /// The folio goes from its add batch to its list, whose lock the caller holds; the batch's
-    /// reference becomes the caller's. The state before.
+    /// Moves the folio from its add batch to its list, whose lock the caller holds. The batch's
+    /// reference becomes the caller's. Returns the state before.
     #[inline]
     pub(crate) fn pending_to_lru(&self, pfn: Pfn) -> FolioWord {
         self.add(pfn, flag_bits(FolioFlags::LRU).wrapping_sub(flag_bits(FolioFlags::PENDING)))
     }
-    /// Replaces the state `from` by `to`; what there is if it is not `from`.
+    /// Replaces the state `from` by `to`; returns the actual state if it is not `from`.
     #[inline]
     pub(crate) fn exchange(
         &self,
@@ -283,8 +283,8 @@ impl<A: Machine> Folios<A> {
         let result = self.at(pfn).word.compare_exchange(from.0, to.0, AcqRel, Acquire);
         result.map(|_| ()).map_err(FolioWord)
     }
-    /// Changes the state in one step, unless `change` says no. `Ok`: the state before; `Err`: the
-    /// state that did not allow it.
+    /// Changes the state atomically if `change` returns a new one. Returns the state before in
+    /// `Ok`, or the state for which `change` returned `None` in `Err`.
     pub(crate) fn update(
         &self,
         pfn: Pfn,
@@ -315,12 +315,12 @@ impl<A: Machine> Folios<A> {
         self.at(pfn).mlocks.store(mlocks, Relaxed);
     }
 
-    /// Every folio and its state, lowest frame first: for checks, while nothing changes.
+    /// Iterates over all folios and their states by frame number, for checks while nothing changes.
     pub fn iter(&self) -> impl Iterator<Item = (Pfn, FolioWord)> + '_ {
         let made = self.chunks.iter().enumerate().filter_map(|(at, slot)| {
             let chunk = slot.load(Acquire);
-            // SAFETY: a pointer that is not null came from `Box::into_raw`, and chunks live as
-            // long as `self`.
+            // SAFETY: a pointer that is not null came from `Box::into_raw`, and chunks live as long
+            // as `self`.
             (!chunk.is_null()).then(|| (at, unsafe { &*chunk }))
         });
         made.flat_map(|(at, chunk)| {

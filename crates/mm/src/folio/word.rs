@@ -1,52 +1,55 @@
 //! The state of a folio in one word.
 //!
-//! | bits | what |
+//! | bits | contents |
 //! |---|---|
 //! | 0..22 | references |
 //! | 22..44 | mappings |
 //! | 44..64 | [`FolioFlags`] |
 //!
-//! Everything that changes together changes in one atomic operation: a batch takes its reference
-//! and says so at once, the last reference and the flags at its end are seen together.
+//! Values that change together change in one atomic operation. A batch takes its reference and sets
+//! `PENDING` in one step; the operation that drops the last reference returns the final flags.
 
 bitflags::bitflags! {
-    /// What is true of a folio.
+    /// Flags of a folio.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct FolioFlags: u32 {
-        /// Somebody has locked its content.
+        /// Its content is locked.
         const LOCKED = 1 << 0;
-        /// It is on an LRU list. Whoever clears this isolates the folio, and may take it off.
+        /// It is on an LRU list. Clearing this isolates the folio: the CPU that does may take it
+        /// off.
         const LRU = 1 << 1;
-        /// It belongs on an active list. Changed by whoever isolated the folio.
+        /// It belongs on an active list. Changed by the CPU that isolated the folio, or while it is
+        /// pending.
         const ACTIVE = 1 << 2;
-        /// It was used since reclaim last looked.
+        /// It was used since the last scan by reclaim.
         const REFERENCED = 1 << 3;
-        /// Its content differs from what backs it.
+        /// Its content differs from its backing store.
         const DIRTY = 1 << 4;
-        /// It is on, or goes to, the unevictable list. Changed by whoever isolated the folio.
+        /// It is on, or goes to, the unevictable list. Changed by the CPU that isolated the folio,
+        /// or under the lruvec lock.
         const UNEVICTABLE = 1 << 5;
-        /// Some program locked it in memory.
+        /// A program has locked it in memory.
         const MLOCKED = 1 << 6;
-        /// It is backed by swap: anonymous memory that is worth keeping. Without this an anonymous
-        /// folio is free for the taking (`MADV_FREE`).
+        /// It is backed by swap: anonymous memory whose content is kept. An anonymous folio without
+        /// this flag may be dropped (`MADV_FREE`).
         const SWAP_BACKED = 1 << 7;
         /// Its content is being written out.
         const WRITEBACK = 1 << 8;
-        /// A swap slot knows it.
+        /// It is in the swap cache.
         const SWAP_CACHE = 1 << 9;
         /// It is anonymous memory.
         const ANON = 1 << 10;
-        /// Its content is what it should be.
+        /// Its content is valid.
         const UPTODATE = 1 << 11;
-        /// It belongs to one address space alone: a write need not copy it.
+        /// Only one address space uses it: a write need not copy it.
         const EXCLUSIVE = 1 << 12;
-        /// It goes to the end of the list once it is written out.
+        /// It moves to the tail of its list once it is written out.
         const RECLAIM = 1 << 13;
-        /// It was on an active list when it was reclaimed last.
+        /// It was on an active list when it was last reclaimed.
         const WORKINGSET = 1 << 14;
-        /// A CPU's add batch holds one of its references, and it waits there for its list.
+        /// It waits in a CPU's add batch, which has one of its references.
         const PENDING = 1 << 15;
-        /// Somebody waits for its lock, or for the end of its being written out.
+        /// A task waits for its lock or for the end of its writeback.
         const WAITERS = 1 << 16;
     }
 }
@@ -63,60 +66,59 @@ pub(crate) const ONE_REF: u64 = 1;
 /// One mapping, as a number to add to the word.
 pub(crate) const ONE_MAP: u64 = 1 << MAP_SHIFT;
 
-/// References, mappings and flags of a folio, as they were at one time.
+/// References, mappings and flags of a folio at one time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FolioWord(pub(crate) u64);
 
 impl FolioWord {
-    /// The largest number of references or of mappings.
+    /// The maximum of references and of mappings.
     pub const COUNT_MAX: u32 = COUNT_MASK as u32;
 
-    /// A folio with these counts and flags.
+    /// Creates a word of these counts and flags.
     pub(crate) const fn new(refs: u32, maps: u32, flags: FolioFlags) -> Self {
         Self(refs as u64 | (maps as u64) << MAP_SHIFT | flag_bits(flags))
     }
-    /// Users, mappings and batches among them, that keep it from being freed.
+    /// Returns the number of references, those of mappings and batches included.
     #[inline]
     pub const fn refs(self) -> u32 {
         (self.0 & COUNT_MASK) as u32
     }
-    /// Page-table entries that map it.
+    /// Returns the number of page-table entries that map it.
     #[inline]
     pub const fn maps(self) -> u32 {
         (self.0 >> MAP_SHIFT & COUNT_MASK) as u32
     }
-    /// What is true of it.
+    /// Returns the flags.
     #[inline]
     pub const fn flags(self) -> FolioFlags {
         FolioFlags::from_bits_truncate((self.0 >> FLAG_SHIFT) as u32)
     }
-    /// Whether all of `flags` are true of it.
+    /// Returns whether all of `flags` are set.
     #[inline]
     pub const fn has(self, flags: FolioFlags) -> bool {
         self.0 & flag_bits(flags) == flag_bits(flags)
     }
-    /// References without the one that an add batch holds: what a question about the users of the
-    /// folio means.
+    /// Returns the number of references without that of an add batch: the folio's real users.
     #[inline]
     pub const fn users(self) -> u32 {
         self.refs() - self.has(FolioFlags::PENDING) as u32
     }
-    /// Whether it is anonymous memory whose content may be dropped (`MADV_FREE`).
+    /// Returns whether it is anonymous memory whose content may be dropped (`MADV_FREE`).
     #[inline]
     pub const fn is_lazyfree(self) -> bool {
         self.has(FolioFlags::ANON) && !self.has(FolioFlags::SWAP_BACKED)
     }
-    /// The same folio with other flags.
+    /// Returns the word with flags set and cleared.
     #[inline]
     pub(crate) const fn with(self, set: FolioFlags, clear: FolioFlags) -> Self {
         Self(self.0 & !flag_bits(clear) | flag_bits(set))
     }
-    /// The same folio with no reference left.
+    /// Returns the word without references.
     #[inline]
     pub(crate) const fn without_refs(self) -> Self {
         Self(self.0 & !COUNT_MASK)
     }
-    /// The same folio with `refs` references.
+    /// Returns the word with `refs` references.
     #[inline]
     pub(crate) const fn with_refs(self, refs: u32) -> Self {
         Self(self.0 & !COUNT_MASK | refs as u64)
@@ -129,7 +131,7 @@ impl core::fmt::Debug for FolioWord {
     }
 }
 
-/// Flags where they stand in the word.
+/// Returns flags at their position in the word.
 #[inline]
 pub(crate) const fn flag_bits(flags: FolioFlags) -> u64 {
     (flags.bits() as u64) << FLAG_SHIFT

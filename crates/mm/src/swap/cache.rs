@@ -1,8 +1,8 @@
 //! The swap cache: from a slot to the folio that has its content, and back.
 //!
-//! Looking is free of locks: read the slot's word, take a reference if there is a folio, read the
-//! word again. A folio joins and leaves under its cluster's lock; it leaves only when its own lock
-//! is held. The cache has one reference of each of its folios.
+//! Lookups take no lock: they load the slot's word, take a reference to the folio, and load the
+//! word again. A folio is added and removed under its cluster's lock; it is removed only while its
+//! own lock is held. The cache has one reference to each of its folios.
 
 use super::slots::SLOTS;
 use super::{Swap, SwapEntry};
@@ -11,22 +11,23 @@ use crate::lru::Memory;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::{Atomic, Func, Machine, Pfn, Span, planted};
 
-/// Clusters that are looked through when slots run out.
+/// Clusters that are pruned when slots run out.
 const PRUNED_AT_ONCE: usize = 4;
 
-/// What becomes of folios that are being written.
+/// The treatment of folios under writeback.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writing {
-    /// They are waited for.
+    /// Wait for the end of writeback.
     Wait,
-    /// They stay.
+    /// Leave them.
     Skip,
 }
 
 impl<A: Machine> Swap<A> {
-    /// The folio that has the slot's content, with a reference for the caller
-    /// (`swap_cache_get_folio`). It may leave the cache until the caller has its lock: see
-    /// [`Swap::holds`].
+    /// Returns the folio that has the slot's content, with a reference for the caller
+    /// (`swap_cache_get_folio`). It may leave the cache until the caller has its lock; then check
+    /// [`Swap::holds`]. The Acquire loads pair with the Release stores in `publish` and in the
+    /// removals.
     pub fn lookup(&self, memory: Memory<'_, A>, entry: SwapEntry) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::SwapCacheGet);
         let slot = self.slots.get(entry.index())?;
@@ -34,7 +35,7 @@ impl<A: Machine> Swap<A> {
             let cached = slot.cached.load(Acquire);
             let pfn = Pfn::new(cached.checked_sub(1)? as usize);
             if !memory.folios.try_get(pfn) {
-                // It is on its way out of the cache.
+                // It is being removed from the cache.
                 A::relax();
                 continue;
             }
@@ -46,20 +47,20 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    /// Whether the folio, whose lock the caller has, has the content of the slot.
+    /// Returns whether the folio, whose lock the caller has, has the content of the slot.
     pub fn holds(&self, memory: Memory<'_, A>, pfn: Pfn, entry: SwapEntry) -> bool {
         self.entry_of(memory, pfn) == Some(entry)
     }
 
-    /// The slot that knows the folio. Stable while the caller has the folio's lock.
+    /// Returns the folio's slot. Stable while the caller has the folio's lock.
     pub fn entry_of(&self, memory: Memory<'_, A>, pfn: Pfn) -> Option<SwapEntry> {
         let cached = memory.folios.word(pfn).has(FolioFlags::SWAP_CACHE);
         cached.then(|| SwapEntry::new(memory.folios.slot(pfn)))
     }
 
-    /// Takes the folio, whose lock the caller has beside a reference, out of the cache if no
-    /// page-table entry names its slot and it is not being written: then nobody needs the slot, and
-    /// the folio's content stands nowhere else. Whether it did (`folio_free_swap`).
+    /// Removes the folio from the cache if no page-table entry names its slot and it is not under
+    /// writeback (`folio_free_swap`). Marks it dirty, because its content is then only in memory.
+    /// Returns whether it was removed. The caller has the folio's lock and a reference.
     pub fn free_swap(&self, memory: Memory<'_, A>, pfn: Pfn) -> bool {
         let _span = Span::<A>::enter(Func::FolioFreeSwap);
         if memory.folios.word(pfn).has(FolioFlags::WRITEBACK) && !planted!(SwapWritingFreed) {
@@ -80,7 +81,7 @@ impl<A: Machine> Swap<A> {
         true
     }
 
-    /// Takes the folio out of the cache, whatever its slot's count; the caller has its lock and a
+    /// Removes the folio from the cache whatever its slot's count. The caller has its lock and a
     /// reference, and the folio is in the cache.
     pub(super) fn delete(&self, memory: Memory<'_, A>, pfn: Pfn) {
         let Some(entry) = self.entry_of(memory, pfn) else { return };
@@ -92,15 +93,15 @@ impl<A: Machine> Swap<A> {
         self.left(memory, pfn);
     }
 
-    /// The folio has left the cache; another reference keeps it.
+    /// Completes the removal from the cache; another reference keeps the folio.
     fn left(&self, memory: Memory<'_, A>, pfn: Pfn) {
         memory.folios.clear(pfn, FolioFlags::SWAP_CACHE);
         memory.put(pfn);
     }
 
-    /// Takes a clean folio out of the cache for good, if nobody has a reference but the cache and
-    /// the caller, who has its lock too (`__remove_mapping`). The caller's reference is the last
-    /// one then, and nobody can find the folio.
+    /// Removes a clean folio from the cache for good, if only the cache and the caller have
+    /// references (`__remove_mapping`). The caller has its lock. After `true`, the caller's
+    /// reference is the last one, and the folio cannot be found any more.
     pub fn take_away(&self, memory: Memory<'_, A>, pfn: Pfn) -> bool {
         let Some(entry) = self.entry_of(memory, pfn) else { return false };
         let mut cluster = self.clusters[entry.index() / SLOTS].lock();
@@ -122,9 +123,9 @@ impl<A: Machine> Swap<A> {
         true
     }
 
-    /// Takes the folio out of the cache if nobody maps it, nobody needs its slot, and nobody has
-    /// its lock (`free_swap_cache`). For whoever is about to drop a reference, which he still has:
-    /// a folio that was unmapped would stay for its slot alone. Also under page-table locks.
+    /// Removes the folio from the cache if it is not mapped, its slot is not needed, and its lock
+    /// is free (`free_swap_cache`). Called before a reference is dropped: an unmapped folio would
+    /// otherwise stay in memory only for its slot. Also called under page-table locks.
     pub fn free_swap_cache(&self, memory: Memory<'_, A>, pfn: Pfn) {
         let word = memory.folios.load_uncharged(pfn);
         if !word.has(FolioFlags::SWAP_CACHE) || word.maps() > 0 {
@@ -136,7 +137,8 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    /// The slot's last page-table entry is gone; `pfn` was in the cache for it.
+    /// Removes `pfn` from the cache, if possible, after the slot's last page-table entry was
+    /// dropped.
     pub(super) fn drop_unneeded(&self, memory: Memory<'_, A>, entry: SwapEntry, pfn: Pfn) {
         let folio = self.lookup(memory, entry);
         if let Some(found) = folio {
@@ -147,7 +149,8 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    /// The same; if nobody maps the folio it stays where it is, with a reference for the caller.
+    /// Like `drop_unneeded`, but an unmapped folio stays in the cache and is returned with a
+    /// reference.
     pub(super) fn take_unneeded(
         &self,
         memory: Memory<'_, A>,
@@ -166,7 +169,7 @@ impl<A: Machine> Swap<A> {
         None
     }
 
-    /// The caller has a reference.
+    /// Tries to lock the folio and to remove it. The caller has a reference.
     fn try_free_swap(&self, memory: Memory<'_, A>, pfn: Pfn) -> bool {
         let locked = self.trylock_folio(memory, pfn);
         let freed = locked && self.free_swap(memory, pfn);
@@ -176,20 +179,20 @@ impl<A: Machine> Swap<A> {
         freed
     }
 
-    /// Goes through all slots and gives those back that only the cache knows, with the folios that
-    /// nobody else uses; returns how many. For the end of a run: folios whose lock was taken or
-    /// that were being written when their slot's last page-table entry went are left in the cache
-    /// until somebody looks. Waits for those that are still being written, so it may sleep.
+    /// Frees all slots that only the cache uses, with their folios if these have no other users;
+    /// returns the number of slots. Called at the end of a run: a folio that was locked or under
+    /// writeback when its slot's last page-table entry was dropped stays in the cache until it is
+    /// looked up. Waits for writeback, so it may sleep.
     pub fn prune(&self, memory: Memory<'_, A>) -> u32 {
         (0..self.clusters.len()).map(|at| self.prune_cluster(memory, at, Writing::Wait)).sum()
     }
 
-    /// Whether there are free slots, or slots that could be given back just now.
+    /// Returns whether slots are free or could be freed by pruning.
     pub(crate) fn has_room(&self, memory: Memory<'_, A>) -> bool {
         self.is_on() && (self.free_slots() > 0 || self.prune_some(memory) > 0)
     }
 
-    /// The same for a few clusters, others than the last time: for when slots run out.
+    /// Prunes a few clusters, others than the last time, when slots run out.
     pub(super) fn prune_some(&self, memory: Memory<'_, A>) -> u32 {
         let from = self.pruned.fetch_add(PRUNED_AT_ONCE as u32, Relaxed) as usize;
         let count = PRUNED_AT_ONCE.min(self.clusters.len());

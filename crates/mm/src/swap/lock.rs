@@ -1,9 +1,9 @@
 //! A folio's lock, and waiting for it and for the end of writeback.
 //!
-//! The lock is a bit of the folio's state. Who waits says so by another bit (`WAITERS`, set in the
-//! same step that finds the lock taken) and stands in the queue of the folio's number; so letting
-//! go is one atomic operation where nobody waits. A queue is shared by many folios: a wake-up makes
-//! its waiters look again.
+//! The lock is a bit of the folio's state. A waiter sets another bit (`WAITERS`) in the same atomic
+//! operation that finds the lock taken, and sleeps in the queue of the folio's number. Unlocking is
+//! therefore one atomic operation if there are no waiters. Many folios share a queue: a wakeup
+//! makes all its waiters check their condition.
 
 use super::Swap;
 use crate::folio::FolioFlags;
@@ -13,11 +13,11 @@ use mmscale_arch::{Func, Machine, Pfn, Span, planted};
 
 impl<A: Machine> Swap<A> {
     fn queue(&self, pfn: Pfn) -> &WaitQueue<A> {
-        // Neighbouring frames in different queues.
+        // Neighbouring frames use different queues.
         &self.queues[pfn.index() % self.queues.len()]
     }
 
-    /// Locks the folio if nobody has. The caller has a reference.
+    /// Locks the folio if its lock is free. The caller has a reference.
     #[inline]
     pub fn trylock_folio(&self, memory: Memory<'_, A>, pfn: Pfn) -> bool {
         !memory.folios.test_and_set(pfn, FolioFlags::LOCKED)
@@ -38,13 +38,13 @@ impl<A: Machine> Swap<A> {
         self.queue(pfn).wait_until(|| !memory.folios.set(pfn, flags).has(FolioFlags::LOCKED));
     }
 
-    /// Lets the folio's lock go (`folio_unlock`). Also from interrupts.
+    /// Unlocks the folio (`folio_unlock`). Also called in interrupts.
     #[inline]
     pub fn unlock_folio(&self, memory: Memory<'_, A>, pfn: Pfn) {
         self.end(memory, pfn, FolioFlags::LOCKED);
     }
 
-    /// Makes `flag` false and wakes who waits for that. The folio may be gone afterwards.
+    /// Clears `flag` and wakes its waiters. The folio may have been freed when this returns.
     pub(super) fn end(&self, memory: Memory<'_, A>, pfn: Pfn, flag: FolioFlags) {
         let old = memory.folios.clear(pfn, flag | FolioFlags::WAITERS);
         debug_assert!(old.has(flag), "the folio at {pfn:?} is not {flag:?}: {old:?}");
@@ -53,8 +53,7 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    /// Waits until nobody has the folio's lock, without taking it. The caller has a reference.
-    /// Sleeps.
+    /// Waits until the folio's lock is free, without taking it. The caller has a reference. Sleeps.
     pub(super) fn wait_unlocked(&self, memory: Memory<'_, A>, pfn: Pfn) {
         if memory.folios.word(pfn).has(FolioFlags::LOCKED) {
             let _span = Span::<A>::enter(Func::FolioLock);
@@ -62,7 +61,7 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    /// Waits until the folio is not being written out (`folio_wait_writeback`). The caller has a
+    /// Waits for the end of the folio's writeback (`folio_wait_writeback`). The caller has a
     /// reference. Sleeps.
     pub fn wait_writeback(&self, memory: Memory<'_, A>, pfn: Pfn) {
         if memory.folios.word(pfn).has(FolioFlags::WRITEBACK) {

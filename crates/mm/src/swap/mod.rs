@@ -1,28 +1,28 @@
-//! Swap: where anonymous memory goes when its frames are wanted elsewhere.
+//! Swap: moving anonymous memory to a device when its frames are needed.
 //!
-//! The swap area is slots of a page each. A slot is named by page-table entries that stand for a
-//! page that is not there, and by the *swap cache*: the folio that has the slot's content, on its
-//! way out or back in. Whoever wants the content looks there first, so no two folios are ever made
-//! from one slot, and none is read while it is still being written.
+//! The swap area is divided into slots of a page each. A slot is named by page-table entries of
+//! pages that are not in memory, and by the *swap cache*: the folio that has the slot's content
+//! while it is written or read. A task that needs the content looks in the cache first, so that
+//! there is never a second folio of one slot, and no slot is read while it is being written.
 //!
-//! | file | what it does |
+//! | file | contents |
 //! |---|---|
-//! | `slots` | clusters of 512 slots, one for each CPU to take from; counts |
-//! | `cache` | from slot to folio and back; giving slots up |
+//! | `slots` | clusters of 512 slots, one for each CPU to allocate from; counts |
+//! | `cache` | from slot to folio and back; freeing slots |
 //! | `lock` | a folio's lock, waiting for it and for writeback |
-//! | `write`, `read` | the way out and the way in |
-//! | `verify` | whether it all adds up |
+//! | `write`, `read` | writing folios out, reading slots in |
+//! | `verify` | consistency checks |
 //!
-//! A page of zeros need not be written: with [`Zeromap::On`] a bit of the slot says so instead, and
-//! reading it is clearing a frame (Linux from 6.12).
+//! A page of zeros need not be written: with [`Zeromap::On`] a bit of the slot is set instead, and
+//! reading it clears a frame (Linux since 6.12).
 //!
-//! Left out: readahead, several areas with priorities, folios of more than one page, compressed
-//! memory in front of a device (zswap), discarding freed blocks, reading past the cache. Reading
-//! waits for one page at a time. Linux writes many pages behind one doorbell (`swap_iocb`,
-//! plugging); here each is a request of its own.
+//! Not modelled: readahead, several areas with priorities, folios of more than one page, compressed
+//! memory in front of a device (zswap), discarding freed blocks, reading without the cache. Reading
+//! waits for one page at a time. Linux submits many pages with one doorbell (`swap_iocb`,
+//! plugging); here each page is a request of its own.
 //!
-//! Lock order: [`LockClass`]. A folio's lock is a sleeping lock; under page-table locks it is
-//! tried, not waited for. A cluster's lock and the list's lock are never held together, and never
+//! Lock order: [`LockClass`]. A folio's lock is a sleeping lock; under page-table locks only
+//! `trylock` is allowed. A cluster's lock and the lists' lock are never held together, and never
 //! taken in interrupts.
 
 mod cache;
@@ -47,10 +47,10 @@ use mmscale_arch::{Atomic, LockClass, Machine};
 use slots::{Cluster, Lists, NO_CLUSTER, SLOTS, Slot};
 use write::{ROOMS, Room};
 
-/// Queues in which waiters for folios stand; a folio's is found by its number.
+/// Number of wait queues for folios; a folio's queue is selected by its number.
 const QUEUES: usize = 256;
 
-/// Whether pages of zeros are remembered instead of written.
+/// Whether pages of zeros are recorded instead of written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Zeromap {
     /// They are written like others (Linux before 6.12).
@@ -60,32 +60,32 @@ pub enum Zeromap {
     On,
 }
 
-/// What the slots are on.
+/// The kind of swap device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SwapDevice {
-    /// A block device, which works by itself and interrupts when it is done.
+    /// A block device, which works asynchronously and interrupts on completion.
     #[default]
     Block,
-    /// Compressed memory (zram): whoever writes a page compresses it, whoever reads it unpacks it,
-    /// and is done with that (`SWP_SYNCHRONOUS_IO`). A page that was written is clean, so reclaim
-    /// frees its frame at once; with a slot its compressed page goes.
+    /// Compressed memory (zram): the CPU that writes a page compresses it, the CPU that reads it
+    /// decompresses it, both synchronously (`SWP_SYNCHRONOUS_IO`). A written page is clean, so
+    /// reclaim frees its frame immediately. Freeing a slot frees its compressed page.
     ///
-    /// The memory for compressed pages is beside that of the zones.
+    /// The memory for compressed pages is separate from that of the zones.
     Compressed,
 }
 
-/// What swap is made from.
+/// Configuration of swap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SwapConfig {
-    /// Slots, of a page each; 0: there is no swap.
+    /// Number of slots, of a page each; 0: no swap.
     pub pages: u32,
-    /// What happens to pages of zeros.
+    /// The treatment of pages of zeros.
     pub zeromap: Zeromap,
-    /// Where pages go.
+    /// The device.
     pub device: SwapDevice,
 }
 
-/// There is no free slot.
+/// No slot is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwapFull;
 
@@ -98,21 +98,21 @@ impl core::fmt::Display for SwapFull {
 impl core::error::Error for SwapFull {}
 
 mmscale_arch::counters! {
-    /// How often things happened, over all CPUs; exact while nothing runs.
+    /// Event counts over all CPUs; exact while nothing runs.
     pub struct SwapCounters from CpuSwap {
-        /// Pages handed to the device to write.
+        /// Pages submitted to the device to write.
         writes: Sum,
-        /// Pages handed to the device to read.
+        /// Pages submitted to the device to read.
         reads: Sum,
         /// Pages of zeros that were not written.
         zero_writes: Sum,
-        /// Pages of zeros that were made instead of read.
+        /// Pages of zeros that were cleared instead of read.
         zero_reads: Sum,
         /// Writes that failed.
         write_errors: Sum,
         /// Reads that failed.
         read_errors: Sum,
-        /// Looks into the cache that found a folio.
+        /// Lookups that found a folio in the cache.
         cache_hits: Sum,
     }
 }
@@ -123,12 +123,12 @@ pub struct Swap<A: Machine> {
     slots: Sparse<Slot<A>>,
     clusters: Box<[SpinLock<A, Cluster>]>,
     lists: SpinLock<A, Lists>,
-    /// The cluster that each CPU takes from. Used by its CPU only, with preemption off, or after
-    /// the CPU has died.
+    /// The cluster from which each CPU allocates. Used by its CPU only, with preemption off, or
+    /// after the CPU has died.
     own: EachCpu<AtomicU32>,
-    /// Where the search for slots that only the cache knows goes on.
+    /// The cluster at which pruning continues.
     pruned: A::AtomicU32,
-    /// Slots that nobody has been promised.
+    /// Slots that are neither used nor reserved.
     free: A::AtomicI64,
     queues: Box<[WaitQueue<A>]>,
     /// Tasks that wait for room in the device's queue, by CPU.
@@ -137,7 +137,7 @@ pub struct Swap<A: Machine> {
 }
 
 impl<A: Machine> Swap<A> {
-    /// A swap area of which nothing is used.
+    /// Creates a swap area without used slots.
     pub fn new(config: SwapConfig) -> Self {
         let slots = config.pages as usize;
         let clusters = slots.div_ceil(SLOTS);
@@ -156,25 +156,25 @@ impl<A: Machine> Swap<A> {
             counters: Counters::default(),
         }
     }
-    /// What it was made from.
+    /// Returns the configuration.
     pub fn config(&self) -> SwapConfig {
         self.config
     }
-    /// Whether there is any swap.
+    /// Returns whether there is swap.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.config.pages > 0
     }
-    /// Slots that are free now.
+    /// Returns the number of free slots.
     pub fn free_slots(&self) -> u64 {
         self.free.load(Relaxed).max(0) as u64
     }
-    /// Whether more than half of the slots are used: slots whose content is in memory too are
-    /// better given back then (`vm_swap_full`).
+    /// Returns whether more than half of the slots are used. Slots whose content is also in memory
+    /// should then be freed (`vm_swap_full`).
     pub fn is_half_full(&self) -> bool {
         self.free_slots() * 2 < u64::from(self.config.pages)
     }
-    /// How often things have happened.
+    /// Returns the event counts.
     pub fn counters(&self) -> SwapCounters {
         self.counters.all()
     }

@@ -1,4 +1,4 @@
-//! The way in: from a slot to a folio that has its content.
+//! Reading a slot's content into a folio.
 
 use super::slots::SLOTS;
 use super::{Swap, SwapDevice, SwapEntry};
@@ -11,14 +11,14 @@ use mmscale_arch::{
 };
 use mmscale_frames::page_alloc::Gfp;
 
-/// Why a slot's content did not come in.
+/// The reason why a slot could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwapError {
-    /// The device could not read it.
+    /// The device failed.
     Io,
-    /// There is no folio for it.
+    /// No folio could be allocated.
     NoMemory(FolioError),
-    /// No page-table entry names the slot any more: look at the page table again.
+    /// No page-table entry names the slot any more: check the page table again.
     Gone,
 }
 
@@ -34,25 +34,26 @@ impl core::fmt::Display for SwapError {
 
 impl core::error::Error for SwapError {}
 
-/// What became of a new folio that was to join the cache.
+/// Result of adding a new folio to the cache.
 enum Joined {
-    /// It did; the slot's page is to be read.
+    /// It was added; the slot must be read.
     Read,
-    /// It did; the slot's page is all zeros.
+    /// It was added; the slot's page is all zeros.
     Zero,
-    /// Another folio is there.
+    /// Another folio is in the cache for the slot.
     Other,
     /// The slot is not used.
     Gone,
 }
 
 impl<A: Machine> Swap<A> {
-    /// A folio with the slot's content, with a reference for the caller, and not locked: out of the
-    /// cache, or new, from memory nearest to `node`, charged to `group`, read from the device or
-    /// cleared. The caller takes its lock and asks [`Swap::holds`] before he maps it. Sleeps.
+    /// Returns an unlocked folio with the slot's content and a reference for the caller. The folio
+    /// is from the cache, or newly allocated from memory nearest to `node`, charged to `group`, and
+    /// read from the device or cleared. The caller locks it and checks [`Swap::holds`] before
+    /// mapping it. Sleeps.
     ///
-    /// A folio whose read has failed leaves the cache, so that another try reads again; everybody
-    /// who waited for that read is told [`SwapError::Io`].
+    /// A folio whose read failed leaves the cache, so that another try reads again. All tasks that
+    /// waited for that read get [`SwapError::Io`].
     pub fn read_in(
         &self,
         memory: Memory<'_, A>,
@@ -101,7 +102,8 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    /// Has a new folio of the cache, which is locked, read; it may take a while.
+    /// Starts reading into a new, locked folio of the cache; compressed memory is read
+    /// synchronously.
     fn fill(&self, memory: Memory<'_, A>, io: PageIo) {
         if self.config.device == SwapDevice::Block {
             return self.submit(io);
@@ -115,7 +117,7 @@ impl<A: Machine> Swap<A> {
         memory.put(pfn);
     }
 
-    /// Puts a new folio, locked, into the cache for the slot.
+    /// Adds a new, locked folio to the cache for the slot.
     fn join(&self, memory: Memory<'_, A>, pfn: Pfn, entry: SwapEntry) -> Joined {
         let slot = self.slot(entry);
         let cluster = self.clusters[entry.index() / SLOTS].lock();
@@ -131,7 +133,7 @@ impl<A: Machine> Swap<A> {
         if zero { Joined::Zero } else { Joined::Read }
     }
 
-    /// Waits until the folio, of which the caller has a reference, has been filled.
+    /// Waits until the folio, to which the caller has a reference, has been filled.
     fn wait_for_content(&self, memory: Memory<'_, A>, pfn: Pfn) -> Result<Pfn, SwapError> {
         if memory.folios.word(pfn).has(FolioFlags::UPTODATE) {
             return Ok(pfn);

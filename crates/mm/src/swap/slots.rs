@@ -1,13 +1,11 @@
-//! Slots: taking, sharing and giving back, by clusters of 512.
+//! Slots: allocating, sharing and freeing, by clusters of 512.
 //!
-//! A CPU takes slots from a cluster that no other takes from, so that the cluster's lock is mostly
-//! its own (Linux: `percpu_swap_cluster`). When that is full it goes on with a cluster of which
-//! nothing is used, then with one that was full and of which slots came back, and at the end with
-//! any in which there is room. Whether there is a free slot at all is decided first, on one shared
-//! counter (`nr_swap_pages`), so the search always ends.
+//! Each CPU allocates from a cluster of its own, so that the cluster's lock is mostly uncontended
+//! (Linux: `percpu_swap_cluster`). When the cluster is full, the CPU takes an unused cluster,
+//! otherwise one that was full and had slots freed, otherwise any with room. A shared counter
+//! (`nr_swap_pages`) is decremented first, to reserve a slot, so the search always ends.
 //!
-//! A slot is used while it has a count, one for each page-table entry that names it, or while the
-//! cache knows it.
+//! A slot is used while page-table entries name it (its count) or a folio is in the cache for it.
 
 use super::{Swap, SwapDevice, SwapEntry, SwapFull};
 use crate::folio::FolioFlags;
@@ -21,17 +19,18 @@ use mmscale_arch::{Atomic, CpuId, Func, Machine, Op, Pfn, Span, planted};
 
 /// Slots in a cluster (`SWAPFILE_CLUSTER` with 2 MiB huge pages).
 pub(super) const SLOTS: usize = 512;
-/// A CPU has no cluster.
+/// The CPU has no cluster.
 pub(super) const NO_CLUSTER: u32 = u32::MAX;
 
-/// The slot's page is all zeros, and the device does not have it.
+/// The slot's page is all zeros and is not on the device.
 const ZERO: u32 = 1 << 31;
 
 /// A slot.
 pub(super) struct Slot<A: Machine> {
-    /// The folio that has its content, by number plus 1; 0: none. Written under the cluster's lock.
+    /// The folio that has its content, frame number plus 1; 0: none. Written under the cluster's
+    /// lock.
     pub(super) cached: A::AtomicU32,
-    /// Page-table entries that name it, and `ZERO`. Under the cluster's lock.
+    /// Number of page-table entries that name the slot, and `ZERO`. Under the cluster's lock.
     state: AtomicU32,
 }
 
@@ -54,14 +53,14 @@ impl<A: Machine> Slot<A> {
     }
 }
 
-/// Which slots of a cluster are used.
+/// The used slots of a cluster.
 pub(super) struct Cluster {
     pub(super) used: [u64; SLOTS / 64],
     pub(super) count: usize,
     size: usize,
-    /// Where the search for a free slot goes on.
+    /// The slot at which the search for a free one continues.
     next: usize,
-    /// It is on the list of clusters with room, or about to be used by whoever took it off.
+    /// On the list of clusters with room, or just taken from it by a CPU that is about to use it.
     listed: bool,
 }
 
@@ -83,7 +82,7 @@ impl Cluster {
         self.next = (at + 1) % self.size;
         Some(at)
     }
-    /// Gives a slot back; whether the cluster goes on the list of those with room.
+    /// Frees a slot; returns whether the cluster must be added to the list of those with room.
     fn give_back(&mut self, at: usize) -> bool {
         debug_assert!(self.is_used(at), "a slot given back twice");
         let was_full = self.count == self.size;
@@ -97,11 +96,11 @@ impl Cluster {
     }
 }
 
-/// Clusters that no CPU takes from.
+/// Clusters from which no CPU allocates.
 pub(super) struct Lists {
-    /// Nothing of them is used.
+    /// Clusters without used slots.
     free: Vec<u32>,
-    /// They were full, and are not any more.
+    /// Clusters that were full and have free slots again.
     partial: VecDeque<u32>,
 }
 
@@ -112,15 +111,15 @@ impl Lists {
     }
 }
 
-/// What giving a slot up leaves to be done once the cluster's lock is free.
+/// Work that remains after a slot was released, to be done without the cluster's lock.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Freed {
-    /// The slot is still used.
+    /// None: the slot is still used.
     No,
-    /// It is free.
+    /// The slot is free.
     Slot,
-    /// It is free, and its cluster goes on the list.
+    /// The slot is free, and its cluster goes on the list.
     SlotAndRoom,
 }
 
@@ -129,12 +128,11 @@ impl<A: Machine> Swap<A> {
         self.slots.get_or_make(entry.index(), Slot::new)
     }
 
-    /// Gives the folio a slot and puts it into the cache (`folio_alloc_swap`): its content is to go
-    /// there. It is dirty then. No page-table entry names the slot yet. The caller has a reference
-    /// and the folio's lock; the folio is one page and in no cache.
+    /// Allocates a slot for the folio and adds the folio, now dirty, to the cache
+    /// (`folio_alloc_swap`). No page-table entry names the slot yet. The caller has a reference and
+    /// the folio's lock; the folio is one page and not in the cache.
     ///
-    /// Where all slots are used, those are looked for whose content is in memory and that only the
-    /// cache knows (`swap_reclaim_full_clusters`).
+    /// If no slot is free, prunes slots that only the cache uses (`swap_reclaim_full_clusters`).
     pub fn alloc(&self, memory: Memory<'_, A>, pfn: Pfn) -> Result<SwapEntry, SwapFull> {
         let _span = Span::<A>::enter(Func::FolioAllocSwap);
         if !self.is_on() || !self.reserve() && (self.prune_some(memory) == 0 || !self.reserve()) {
@@ -145,17 +143,17 @@ impl<A: Machine> Swap<A> {
         Ok(self.take_slot(memory, pfn, pinned.cpu()))
     }
 
-    /// Makes sure that there is a slot to be found.
+    /// Reserves a slot.
     fn reserve(&self) -> bool {
         if self.free.fetch_sub(1, Acquire) > 0 {
             return true;
         }
-        // It says too little for a moment: whoever looks then finds swap full, which it is.
+        // The counter is one too low for a moment; a reader then sees swap as full, which it is.
         self.free.fetch_add(1, Relaxed);
         false
     }
 
-    /// A slot has been reserved. Preemption is off.
+    /// Allocates the slot that was reserved. Preemption is off.
     fn take_slot(&self, memory: Memory<'_, A>, pfn: Pfn, cpu: CpuId) -> SwapEntry {
         let own = self.own.of(cpu);
         loop {
@@ -188,7 +186,7 @@ impl<A: Machine> Swap<A> {
         lists.free.pop().or_else(|| lists.partial.pop_front())
     }
 
-    /// Takes a slot of this cluster for the folio, if there is one.
+    /// Allocates a slot of this cluster for the folio, if one is free.
     fn take_in(&self, memory: Memory<'_, A>, pfn: Pfn, at: usize) -> Option<SwapEntry> {
         let mut cluster = self.clusters[at].lock();
         cluster.listed = false;
@@ -199,8 +197,8 @@ impl<A: Machine> Swap<A> {
         Some(entry)
     }
 
-    /// The folio has the content of the slot from now on; the cache takes a reference. The
-    /// cluster's lock is held.
+    /// Adds the folio to the cache for the slot; the cache takes a reference. The cluster's lock is
+    /// held. The Release store pairs with the Acquire load in `lookup`.
     pub(super) fn publish(&self, memory: Memory<'_, A>, pfn: Pfn, entry: SwapEntry) {
         memory.folios.get(pfn);
         memory.folios.set_slot(pfn, entry.slot());
@@ -208,7 +206,8 @@ impl<A: Machine> Swap<A> {
         self.slot(entry).cached.store(pfn.index() as u32 + 1, Release);
     }
 
-    /// One more page-table entry names the slot (`swap_duplicate`). Something keeps it used.
+    /// Adds one page-table entry to the slot's count (`swap_duplicate`). The slot is in use
+    /// meanwhile.
     pub fn dup(&self, entry: SwapEntry) {
         A::work(Op::SwapSlot, 1);
         let slot = self.slot(entry);
@@ -217,9 +216,9 @@ impl<A: Machine> Swap<A> {
         slot.set_count(slot.count() + 1);
     }
 
-    /// `entries` page-table entries less name the slot. With the last, a folio that has its content
-    /// and that nobody maps gives it up too, unless somebody has that folio's lock
-    /// (`free_swap_and_cache`). Also under page-table locks.
+    /// Removes `entries` page-table entries from the slot's count (`free_swap_and_cache`). With the
+    /// last, also removes an unmapped folio from the cache, unless the folio is locked. Also called
+    /// under page-table locks.
     pub fn free(&self, memory: Memory<'_, A>, entry: SwapEntry, entries: u32) {
         let _span = Span::<A>::enter(Func::SwapFree);
         if let Some(pfn) = self.forget(entry, entries) {
@@ -227,17 +226,17 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    /// One page-table entry less names the slot. If it was the last, and a folio has the slot's
-    /// content that nobody maps, the caller gets a reference to it instead, and asks
-    /// [`Swap::free_swap_cache`] before he drops that. Also under page-table locks.
+    /// Removes one page-table entry from the slot's count. If it was the last and an unmapped folio
+    /// has the content, returns the folio with a reference; the caller calls
+    /// [`Swap::free_swap_cache`] before it drops the reference. Also called under page-table locks.
     pub fn free_but_folio(&self, memory: Memory<'_, A>, entry: SwapEntry) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::SwapFree);
         let pfn = self.forget(entry, 1)?;
         self.take_unneeded(memory, entry, pfn)
     }
 
-    /// `entries` page-table entries less name the slot; the folio that is in the cache for it, if
-    /// these were the last.
+    /// Removes `entries` page-table entries from the slot's count. If these were the last, returns
+    /// the folio that is in the cache for the slot.
     fn forget(&self, entry: SwapEntry, entries: u32) -> Option<Pfn> {
         A::work(Op::SwapSlot, 1);
         let slot = self.slot(entry);
@@ -257,7 +256,7 @@ impl<A: Machine> Swap<A> {
         (old == entries && cached != 0).then(|| Pfn::new(cached as usize - 1))
     }
 
-    /// The slot is free if nothing uses it any more. Its cluster's lock is held.
+    /// Frees the slot if it is not used any more. Its cluster's lock is held.
     pub(super) fn settle(&self, cluster: &mut Cluster, entry: SwapEntry) -> Freed {
         let slot = self.slot(entry);
         if slot.count() > 0 || slot.cached.load(Relaxed) != 0 {
@@ -272,7 +271,7 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    /// What [`Swap::settle`] has left to do.
+    /// Does the work that [`Swap::settle`] returned.
     pub(super) fn after(&self, entry: SwapEntry, freed: Freed) {
         if freed == Freed::SlotAndRoom {
             self.lists.lock().partial.push_back((entry.index() / SLOTS) as u32);
@@ -282,13 +281,13 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    /// Page-table entries that name the slot, by now.
+    /// Returns the number of page-table entries that name the slot now.
     pub fn count(&self, entry: SwapEntry) -> u32 {
         let _cluster = self.clusters[entry.index() / SLOTS].lock();
         self.slot(entry).count()
     }
 
-    /// Others may take from the cluster of `cpu`, which has gone for good.
+    /// Releases the cluster of `cpu`, which is dead, to other CPUs.
     pub fn cpu_dead(&self, cpu: CpuId) {
         let at = self.own.of(cpu).swap(NO_CLUSTER, Relaxed);
         if at == NO_CLUSTER {

@@ -1,4 +1,4 @@
-//! Whether slots, counts and the cache add up: for tests, and for the end of a run.
+//! Consistency checks of slots, counts and the cache, for tests and the end of a run.
 
 use super::slots::SLOTS;
 use super::{Swap, SwapEntry};
@@ -8,42 +8,42 @@ use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{Atomic, Machine, Pfn};
 
-/// What slots are used for.
+/// Counts of slots by use.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SwapAudit {
-    /// Slots that are used.
+    /// Used slots.
     pub used: u64,
-    /// Of these, slots whose content a folio has.
+    /// Used slots whose content a folio has.
     pub cached: u64,
-    /// Of these, slots that no page-table entry names.
+    /// Used slots with a folio that no page-table entry names.
     pub unneeded: u64,
     /// Used slots whose page is all zeros.
     pub zero: u64,
 }
 
-/// What does not add up.
+/// An inconsistency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwapViolation {
-    /// A slot's count is not the number of page-table entries that name it.
+    /// A slot's count differs from the number of page-table entries that name it.
     Count {
         /// The slot.
         entry: SwapEntry,
-        /// What it says.
+        /// The slot's count.
         counted: u32,
         /// Entries found.
         found: u32,
     },
-    /// A slot is used by nobody, or used and said to be free.
+    /// A slot is marked as used and has no user, or the reverse.
     Use(SwapEntry),
-    /// A slot's folio is free, or does not know the slot.
+    /// A slot's folio is free, or does not name the slot.
     Folio(SwapEntry, Pfn),
-    /// A folio says that a slot knows it, and it does not.
+    /// A folio is flagged as being in the cache, and its slot does not name it.
     Cache(Pfn),
     /// A page-table entry names a slot that does not exist.
     NoSlot(SwapEntry),
     /// The count of free slots is wrong.
     Free {
-        /// What it says.
+        /// The count.
         counted: u64,
         /// Free slots found.
         found: u64,
@@ -72,8 +72,8 @@ impl core::fmt::Display for SwapViolation {
 impl core::error::Error for SwapViolation {}
 
 impl<A: Machine> Swap<A> {
-    /// Compares every slot with the page-table entries that name slots, each given once, and the
-    /// cache with the folios. While nothing changes; costs time by the number of slots.
+    /// Compares every slot with the page-table entries that name slots, each passed once, and the
+    /// cache with the folios. Runs while nothing changes; its time grows with the number of slots.
     pub fn verify(
         &self,
         memory: Memory<'_, A>,

@@ -1,4 +1,4 @@
-//! The way out: from a folio to its slot.
+//! Writing a folio to its slot.
 
 use super::slots::SLOTS;
 use super::{Swap, SwapDevice, Zeromap};
@@ -8,26 +8,27 @@ use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{PreemptGuard, WaitQueue};
 use mmscale_arch::{Atomic, Func, IoDirection, IoDone, Machine, Op, PageIo, Pfn, Span, planted};
 
-/// What came of writing a folio out.
+/// Result of writing a folio out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteOut {
-    /// The device has been told. The folio is under writeback until [`Swap::io_interrupt`].
+    /// The request was submitted. The folio is under writeback until [`Swap::io_interrupt`].
     Started,
-    /// It is all zeros, and its slot says so. It is clean.
+    /// The folio is all zeros, and its slot is marked so. It is clean.
     Zero,
-    /// The device has it, or has failed: then it is dirty again. It is not under writeback.
+    /// The device has the content, or has failed and the folio is dirty again. It is not under
+    /// writeback.
     Stored,
-    /// Nobody needs its slot: it has left the cache.
+    /// The slot was not needed any more: the folio has left the cache.
     Unneeded,
 }
 
-/// Queues for room in the device's queue; many CPUs share each (`SBQ_WAIT_QUEUES`).
+/// Wait queues for room in the device's queue; many CPUs share each (`SBQ_WAIT_QUEUES`).
 pub(super) const ROOMS: usize = 8;
 
 /// Tasks that wait for room in the device's queue.
 pub(super) struct Room<A: Machine> {
     waiters: WaitQueue<A>,
-    /// How many there are, those among them that do not sleep yet or any more.
+    /// Number of waiters, including those that do not sleep yet or any more.
     waiting: A::AtomicU32,
 }
 
@@ -38,11 +39,11 @@ impl<A: Machine> Room<A> {
 }
 
 impl<A: Machine> Swap<A> {
-    /// Begins to write a folio of the cache to its slot, and lets its lock go, which the caller has
-    /// beside a reference (`swap_writeout`). It is clean from now on, unless somebody writes to it.
-    /// Sleeps if the device's queue is full, but does not wait for the device otherwise.
+    /// Starts writing a folio of the cache to its slot and unlocks it (`swap_writeout`). The caller
+    /// has the lock and a reference. The folio is clean until it is written to again. Sleeps if the
+    /// device's queue is full; does not wait for the device otherwise.
     ///
-    /// If `RECLAIM` is set on the folio it goes to the end of its LRU list when it is written.
+    /// If the folio has `RECLAIM` set, it moves to the tail of its LRU list when it is written.
     pub fn write_out(&self, memory: Memory<'_, A>, pfn: Pfn) -> WriteOut {
         let _span = Span::<A>::enter(Func::SwapWriteout);
         if self.free_swap(memory, pfn) {
@@ -50,7 +51,7 @@ impl<A: Machine> Swap<A> {
             self.unlock_folio(memory, pfn);
             return WriteOut::Unneeded;
         }
-        // First: what is written from now on makes it dirty again.
+        // First: a later write to the page makes the folio dirty again.
         let late = planted!(SwapCleanLate);
         let first = if late { FolioFlags::empty() } else { FolioFlags::DIRTY };
         let old = memory.folios.clear(pfn, first);
@@ -67,7 +68,8 @@ impl<A: Machine> Swap<A> {
             self.slot(entry).set_zero(zero);
         }
         if zero {
-            // Reading a page that is not all zeros ends at its first word mostly: it costs nothing.
+            // The scan of a page that is not all zeros mostly ends at its first word: it costs
+            // nothing.
             A::work(Op::ZeroScan, 1);
             self.tally().zero_writes.add(1);
             memory.folios.clear(pfn, FolioFlags::RECLAIM);
@@ -95,7 +97,7 @@ impl<A: Machine> Swap<A> {
         WriteOut::Started
     }
 
-    /// Hands a request to the device; sleeps until its queue has room.
+    /// Submits a request to the device; sleeps until its queue has room.
     pub(super) fn submit(&self, io: PageIo) {
         A::work(Op::IoSubmit, 1);
         let given = || {
@@ -106,18 +108,18 @@ impl<A: Machine> Swap<A> {
             return;
         }
         let room = &self.rooms[A::cpu().index() % ROOMS];
-        // Before the next try: if that fails too, a request will end that sees this.
+        // Before the next try: if that fails too, the completion of a request will see the waiter.
         let counted = u32::from(!planted!(SwapRoomUncounted));
         room.waiting.fetch_add(counted, SeqCst);
         room.waiters.wait_until(given);
         room.waiting.fetch_sub(counted, SeqCst);
     }
 
-    /// The device has finished requests of this CPU: for
-    /// [`Ipi::Block`](mmscale_arch::Ipi::Block). Also in a task, for a CPU that has died.
+    /// Completes the device's finished requests of this CPU, for
+    /// [`Ipi::Block`](mmscale_arch::Ipi::Block). Also called in a task, for a CPU that has died.
     ///
-    /// A folio whose write has failed is dirty again and stays in the cache: its content is in
-    /// memory only. One whose read has failed is not up to date.
+    /// A folio whose write failed is dirty again and stays in the cache: its content is only in
+    /// memory. One whose read failed is not up to date.
     pub fn io_interrupt(&self, memory: Memory<'_, A>) {
         let _span = Span::<A>::enter(Func::FolioEndWriteback);
         let _pinned = PreemptGuard::<A>::new();
@@ -131,9 +133,9 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    /// There is one place more in the device's queue: for one waiter, if there is one. If somebody
-    /// else has the place by now, or the waiter has found one by himself, then that one's request
-    /// wakes the next when it ends: while anybody waits, requests are under way.
+    /// Wakes one waiter for the free place in the device's queue, if there is one. If another task
+    /// takes the place first, the completion of that task's request wakes the next waiter: while a
+    /// task waits, requests are in flight.
     fn wake_for_room(&self) {
         let own = A::cpu().index();
         let mut rooms = (0..ROOMS).map(|step| &self.rooms[(own + step) % ROOMS]);
@@ -149,7 +151,8 @@ impl<A: Machine> Swap<A> {
             memory.folios.set(pfn, FolioFlags::DIRTY);
             memory.folios.clear(pfn, FolioFlags::RECLAIM);
         }
-        // While it is under writeback the cache keeps its reference; ours is for afterwards.
+        // The cache's reference lasts while the folio is under writeback; this one is for
+        // afterwards.
         memory.folios.get(pfn);
         let rotates = memory.folios.test_and_clear(pfn, FolioFlags::RECLAIM);
         if rotates && memory.lru.pending() == Pending::Batch {

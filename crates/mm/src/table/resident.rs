@@ -4,7 +4,8 @@
 //! lock is released. A part that reaches a batch is added to the total, which any CPU may read. The
 //! total's error is therefore at most a batch for each CPU, as with the kernel's `percpu_counter`.
 //!
-//! A CPU's part is used only on that CPU with preemption off. Relaxed: the count publishes no other data.
+//! A CPU's part is used only on that CPU with preemption off. Relaxed: the count publishes no other
+//! data.
 
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Relaxed;
