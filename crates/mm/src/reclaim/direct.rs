@@ -1,4 +1,4 @@
-//! Reclaim on behalf of whoever needs the memory, at once.
+//! Direct reclaim, in the task that needs the memory.
 
 use super::scan::{FIRST_PRIORITY, Lruvec};
 use super::shrink::{BATCH, Haste, Uses};
@@ -8,26 +8,27 @@ use crate::tlb::Leave;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{Atomic, Func, Machine, NodeId, Pfn, Span};
 
-/// How often a last round that freed nothing is repeated (`MAX_RECLAIM_RETRIES`).
+/// Number of times that a last round that freed nothing is repeated (`MAX_RECLAIM_RETRIES`).
 const MAX_REPEATS: usize = 16;
 
-/// What a round came to, in pages.
+/// Result of a round, in pages.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Found {
-    /// Looked at.
+    /// Pages scanned.
     pub(super) scanned: u32,
-    /// Freed.
+    /// Pages freed.
     pub(super) freed: u32,
 }
 
 impl<A: Machine> Reclaim<A> {
-    /// Frees at least `pages` pages, or 32 if that is more, if it can (`try_to_free_pages`), and
-    /// returns how many: of `group` on all nodes, for a charge that found the group at its limit;
-    /// or of any group, for an allocation that found no memory. Memory of `node` goes first. It
-    /// counts what it freed itself; others may have taken that already. Sleeps.
+    /// Tries to free at least max(`pages`, 32) pages and returns how many it freed
+    /// (`try_to_free_pages`). Reclaims from `group` on all nodes, for a charge that found the group
+    /// at its limit; or from all groups, for an allocation that found no memory. Starts with memory
+    /// of `node`. Counts only pages that it freed itself; other tasks may have allocated them
+    /// already. Sleeps.
     ///
-    /// 0 means that there is nothing to be had: a last round that looked at folios and freed none
-    /// is repeated, as what it looked at may have been in use, or on its way out.
+    /// Returns 0 if nothing can be freed. A last round that scanned folios and freed none is
+    /// repeated first, because these may have been in use or under writeback.
     pub fn direct<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
@@ -37,7 +38,8 @@ impl<A: Machine> Reclaim<A> {
     ) -> u32 {
         let _span = Span::<A>::enter(Func::TryToFreePages);
         self.tally().direct_calls.add(1);
-        // What is as good as free goes first. Whose it was is not known: for a group it is nothing.
+        // Frames in limbo are as good as free: release them first. Their groups are not known, so
+        // for a group they count as nothing.
         let left = on.rmap.leave_limbo(Leave::All);
         let mut freed = if group.is_some() { 0 } else { left };
         let wanted = pages.max(BATCH as u32);
@@ -59,7 +61,7 @@ impl<A: Machine> Reclaim<A> {
         freed
     }
 
-    /// One round over all nodes, `node` first, until `wanted` pages are free.
+    /// Runs one round over all nodes, starting with `node`, until `wanted` pages are free.
     fn round<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
@@ -82,8 +84,8 @@ impl<A: Machine> Reclaim<A> {
         sum
     }
 
-    /// One round over the lists of one group, or of all, on a node. If it frees nothing while
-    /// folios are being written it waits for one of them.
+    /// Runs one round over the lists of one group, or of all, on a node. If it frees nothing while
+    /// folios are under writeback, waits for one of them.
     pub(super) fn shrink_node<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
@@ -114,10 +116,10 @@ impl<A: Machine> Reclaim<A> {
         sum
     }
 
-    /// Tries to free folios that the caller has isolated, whether they were used lately or not, and
-    /// puts back what stays (`reclaim_pages`, for `MADV_PAGEOUT`). Returns how many are free now;
-    /// those that have to be written first are not, and go to the end of their list once they are;
-    /// nor are those that wait for CPUs to forget them. Sleeps.
+    /// Tries to free folios that the caller has isolated, ignoring recent use, and puts the others
+    /// back (`reclaim_pages`, for `MADV_PAGEOUT`). Returns how many were freed. Not counted are
+    /// folios under writeback, which move to the tail of their list when it ends, and folios in
+    /// limbo. Sleeps.
     pub fn reclaim_pages<R: Rmap<A>>(&self, on: Scope<'_, A, R>, isolated: &[Pfn]) -> u32 {
         let _span = Span::<A>::enter(Func::ReclaimPages);
         let mut freed = 0;

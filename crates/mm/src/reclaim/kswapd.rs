@@ -1,4 +1,4 @@
-//! The task of a node that frees memory in the background.
+//! Background reclaim: a node's task that frees memory.
 
 use super::scan::FIRST_PRIORITY;
 use super::shrink::{BATCH, Haste};
@@ -10,14 +10,14 @@ use mmscale_arch::{Atomic, Func, Machine, NodeId, Span};
 use mmscale_frames::page_alloc::Zone;
 use mmscale_frames::vmstat::ZoneItem;
 
-/// Runs in a row that freed nothing, after which a node is given up until direct reclaim has freed
-/// something (`MAX_RECLAIM_RETRIES`).
+/// Consecutive runs that freed nothing, after which a node is skipped until direct reclaim has
+/// freed something (`MAX_RECLAIM_RETRIES`).
 const MAX_FAILURES: u32 = 16;
 
 impl<A: Machine> Reclaim<A> {
-    /// The body of the task that reclaims memory of `node`; returns after [`Reclaim::stop`]. It
-    /// sleeps until an allocation finds memory low, then frees pages until every zone of the node
-    /// is above its high watermark. One task for each node.
+    /// Body of the task that reclaims memory of `node`; returns after [`Reclaim::stop`]. Sleeps
+    /// until an allocation finds memory low, then frees pages until the node is balanced. One task
+    /// for each node.
     pub fn kswapd<R: Rmap<A>>(&self, on: Scope<'_, A, R>, node: NodeId) {
         let own = &self.nodes[node.index()];
         own.begun.store(1, SeqCst);
@@ -33,12 +33,12 @@ impl<A: Machine> Reclaim<A> {
         own.ended.complete();
     }
 
-    /// Lets all background reclaimers return, and waits until they have. Those whose task has not
-    /// run yet return at once when it does. Sleeps.
+    /// Makes all background reclaimers return, and waits for those that have started. A task that
+    /// has not run yet returns as soon as it does. Sleeps.
     pub fn stop(&self, memory: Memory<'_, A>) {
         self.stopping.store(1, SeqCst);
         for (at, node) in self.nodes.iter().enumerate() {
-            // One that begins later sees that it is to stop.
+            // A task that starts later sees `stopping`.
             if node.begun.load(SeqCst) != 0 {
                 memory.frames.wake_reclaimer(NodeId::new(at));
                 node.ended.wait();
@@ -73,14 +73,14 @@ impl<A: Machine> Reclaim<A> {
             let how = (node, Haste::Later);
             let mut freed = self.shrink_node(on, how, None, priority, wanted).freed;
             if freed < wanted {
-                // What waits may be enough.
+                // The frames in limbo may be enough.
                 freed += on.rmap.leave_limbo(Leave::All);
             }
             sum += freed;
             if self.is_balanced(on.memory, node) || self.stopping.load(SeqCst) != 0 {
                 return sum;
             }
-            // A round that freed enough may be repeated as it is.
+            // A round that freed enough is repeated with the same priority.
             if freed < wanted {
                 let Some(next) = priority.checked_sub(1) else { return sum };
                 priority = next;
@@ -89,15 +89,15 @@ impl<A: Machine> Reclaim<A> {
         }
     }
 
-    /// Whether some zone of the node that is worth an allocation has more free pages than its high
-    /// watermark (`pgdat_balanced`).
+    /// Returns whether a zone of the node has more free pages than its high watermark
+    /// (`pgdat_balanced`).
     fn is_balanced(&self, memory: Memory<'_, A>, node: NodeId) -> bool {
         let free = |zone: &Zone<A>| memory.frames.stats().zone(zone.id(), ZoneItem::FreePages);
         zones_of(memory, node).any(|zone| free(zone) > u64::from(zone.watermarks().high))
     }
 
-    /// While a node is being balanced its page caches stay small, and counters are kept more
-    /// exactly everywhere.
+    /// Keeps the page caches of a node small while it is balanced, and the counters of all CPUs
+    /// more exact.
     fn set_active(memory: Memory<'_, A>, node: NodeId, active: bool) {
         zones_of(memory, node).for_each(|zone| {
             memory.frames.set_reclaim_active(zone.id(), active);

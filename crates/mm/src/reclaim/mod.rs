@@ -1,28 +1,28 @@
-//! Reclaim: memory back from programs that have not used it lately.
+//! Reclaim: freeing memory that programs have not used recently.
 //!
 //! Each group has on each node an active and an inactive list of anonymous memory, and lazily freed
-//! memory on its inactive list of files. Reclaim looks at the old end of the inactive lists, in
-//! batches of 32: what was used since it last looked gets another round, or becomes active if it
-//! was used twice; the rest loses its page-table entries, is written to its swap slot if that does
-//! not have its content, and goes. The active list is looked at when the inactive one has become
-//! too short, and loses its oldest, whether they were used or not (Linux, classic lists, 5.9 on).
+//! memory on its inactive file list. Reclaim scans the tail of the inactive lists in batches of 32.
+//! A folio that was used since the last scan stays for another round, or becomes active if it was
+//! used twice. Any other folio is unmapped, written to its swap slot if the slot does not have its
+//! content, and freed. The active list is scanned when the inactive one has become too short; its
+//! oldest folios become inactive, whether they were used or not (Linux, classic lists, since 5.9).
 //!
-//! | who | for whom | until |
+//! | function | reclaims for | until |
 //! |---|---|---|
-//! | [`Reclaim::kswapd`] | a node, woken by allocations | its zones are above high |
+//! | [`Reclaim::kswapd`] | a node, woken by allocations | a zone is above high |
 //! | [`Reclaim::direct`] | an allocation that failed, a full group | enough pages are free |
 //! | [`Reclaim::reclaim_pages`] | `MADV_PAGEOUT` | the given folios were tried |
 //!
-//! How much of a list a round looks at grows from 1/4096 to all of it while rounds free too little
-//! (priority 12 to 0). A round that frees nothing while folios are being written waits for one of
-//! them, where Linux sleeps until some writeback has ended (`reclaim_throttle`).
+//! The scanned part of a list grows from 1/4096 to all of it while rounds free too little (priority
+//! 12 to 0). A round that frees nothing while folios are under writeback waits for one of them;
+//! Linux sleeps until some writeback has ended (`reclaim_throttle`).
 //!
-//! Left out: folios of more than one page are skipped, not split; files have no pages here, so
-//! there is no balance between files and anonymous memory, no slab, no refaults, no swap readahead;
-//! no multi-generation lists; no compaction; no limit on how many tasks reclaim at once; a group
-//! has no children.
+//! Not modelled: folios of more than one page are skipped, not split. File pages are not on these
+//! lists, so there is no balance between files and anonymous memory, no slab, no refaults, no swap
+//! readahead. There are no multi-generation lists, no compaction, no limit on the number of tasks
+//! that reclaim, and a group has no children.
 //!
-//! Lock order: [`LockClass`](crate::arch::LockClass). Reclaim runs in tasks that hold nothing.
+//! Lock order: [`LockClass`](crate::arch::LockClass). Reclaim runs in tasks that hold no lock.
 
 mod direct;
 mod kswapd;
@@ -39,13 +39,13 @@ use mmscale_arch::counters::Counters;
 use mmscale_arch::sync::Completion;
 use mmscale_arch::{Atomic, Machine};
 
-/// What reclaim works on.
+/// The parts of the memory manager that reclaim uses.
 pub struct Scope<'a, A: Machine, R> {
     /// The folios and their lists.
     pub memory: Memory<'a, A>,
-    /// Where their content goes.
+    /// The swap area.
     pub swap: &'a Swap<A>,
-    /// Who maps them.
+    /// The reverse map.
     pub rmap: &'a R,
 }
 
@@ -58,16 +58,15 @@ impl<A: Machine, R> Clone for Scope<'_, A, R> {
 impl<A: Machine, R> Copy for Scope<'_, A, R> {}
 
 mmscale_arch::counters! {
-    /// How often things happened, over all CPUs, in folios where nothing else is said; exact while
-    /// nothing runs.
+    /// Event counts over all CPUs, in folios unless stated otherwise; exact while nothing runs.
     pub struct ReclaimCounters from CpuReclaim {
-        /// Looked at on inactive lists or given to [`Reclaim::reclaim_pages`] (`pgscan`).
+        /// Scanned on inactive lists or passed to [`Reclaim::reclaim_pages`] (`pgscan`).
         scanned: Sum,
         /// Freed (`pgsteal`).
         freed: Sum,
-        /// Of these, lazily freed memory that was dropped (`pglazyfreed`).
+        /// Freed folios that were lazily freed memory (`pglazyfreed`); part of `freed`.
         lazyfreed: Sum,
-        /// Given to swap to be written.
+        /// Passed to swap to be written.
         written: Sum,
         /// Became active (`pgactivate`).
         activated: Sum,
@@ -75,21 +74,21 @@ mmscale_arch::counters! {
         deactivated: Sum,
         /// Calls of [`Reclaim::direct`] (`allocstall`).
         direct_calls: Sum,
-        /// Times that a background reclaimer went to work (`pageoutrun`).
+        /// Runs of background reclaimers (`pageoutrun`).
         background_runs: Sum,
     }
 }
 
 /// A node's background reclaimer.
 struct Node<A: Machine> {
-    /// It has begun, and [`Node::ended`] will say that it has returned.
+    /// Not 0: the task has started, and will complete [`Node::ended`] when it returns.
     begun: A::AtomicU32,
     ended: Completion<A>,
-    /// Runs in a row that freed nothing.
+    /// Consecutive runs that freed nothing.
     failures: A::AtomicU32,
 }
 
-/// Reclaim.
+/// Reclaim of all nodes.
 pub struct Reclaim<A: Machine> {
     nodes: Box<[Node<A>]>,
     /// Not 0: background reclaimers return.
@@ -98,7 +97,7 @@ pub struct Reclaim<A: Machine> {
 }
 
 impl<A: Machine> Reclaim<A> {
-    /// For a machine of `nodes` memory nodes, without background reclaimers so far.
+    /// Creates the state for `nodes` memory nodes, without background reclaimers.
     pub fn new(nodes: usize) -> Self {
         let node = |_| Node {
             begun: A::AtomicU32::new(0),
@@ -111,7 +110,7 @@ impl<A: Machine> Reclaim<A> {
             counters: Counters::default(),
         }
     }
-    /// How often things have happened.
+    /// Returns the event counts.
     pub fn counters(&self) -> ReclaimCounters {
         self.counters.all()
     }

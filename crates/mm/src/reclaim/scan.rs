@@ -1,4 +1,4 @@
-//! How much is looked at, and which end of which list.
+//! Scanning the lists: how much of which.
 
 use super::shrink::{BATCH, Haste, Shrunk, Uses};
 use super::{Reclaim, Rmap, Scope};
@@ -7,7 +7,7 @@ use crate::group::GroupId;
 use crate::lru::LruList;
 use mmscale_arch::{Func, Machine, NodeId, Pfn, Span};
 
-/// The first round looks at 1/2^12 of each list (`DEF_PRIORITY`).
+/// The first round scans 1/2^12 of each list (`DEF_PRIORITY`).
 pub(super) const FIRST_PRIORITY: u32 = 12;
 
 /// One group's memory on one node.
@@ -15,19 +15,20 @@ pub(super) const FIRST_PRIORITY: u32 = 12;
 pub(super) struct Lruvec {
     pub(super) group: GroupId,
     pub(super) node: NodeId,
-    /// For all that is reclaimed from it.
+    /// Used for all folios of the lists.
     pub(super) haste: Haste,
 }
 
-/// How many pages of each list are to be looked at.
+/// Number of pages to scan on each list.
 struct Counts {
     active_anon: u64,
     inactive_anon: u64,
     inactive_file: u64,
 }
 
-/// Whether so few pages are inactive that active ones should become so (`inactive_is_low`): up to
-/// 1 GiB of both one to one, from there one to sqrt(10 * GiB).
+/// Returns whether there are too few inactive pages, so that active ones must be deactivated
+/// (`inactive_is_low`). The target ratio of active to inactive is 1 up to 1 GiB of both, and
+/// sqrt(10 * GiB) above.
 fn inactive_is_low(inactive: u64, active: u64) -> bool {
     const GIB_SHIFT: u32 = 30 - mmscale_arch::PAGE_SHIFT;
     let gib = (inactive + active) >> GIB_SHIFT;
@@ -36,8 +37,8 @@ fn inactive_is_low(inactive: u64, active: u64) -> bool {
 }
 
 impl<A: Machine> Reclaim<A> {
-    /// One round over a group's lists on a node, until `wanted` pages are free
-    /// (`shrink_lruvec`). Whoever gets a folio that is being written drops its reference.
+    /// Runs one round over a group's lists on a node, until `wanted` pages are free
+    /// (`shrink_lruvec`). The caller drops the reference of the returned folio under writeback.
     pub(super) fn shrink_lruvec<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
@@ -70,7 +71,7 @@ impl<A: Machine> Reclaim<A> {
         sum
     }
 
-    /// Without free slots only lazily freed memory is worth a look.
+    /// Returns how much to scan. Without free slots only lazily freed memory is scanned.
     fn scan_counts<R>(&self, on: Scope<'_, A, R>, of: Lruvec, priority: u32) -> Counts {
         let sizes = on.memory.list_sizes(of.group, of.node);
         let part = |list: LruList| sizes[list as usize] >> priority;
@@ -99,13 +100,13 @@ impl<A: Machine> Reclaim<A> {
         let shrunk = self.shrink_folio_list(on, &folios[..scan.taken], Uses::Count, of.haste);
         sum.freed += shrunk.freed;
         sum.scanned += shrunk.scanned;
-        // The youngest of those that are being written is enough to wait for.
+        // The last folio under writeback is enough to wait for.
         if let Some(before) = shrunk.writing.and_then(|pfn| sum.writing.replace(pfn)) {
             on.memory.put(before);
         }
     }
 
-    /// Lets the oldest of the active list become inactive, if there are too few of those.
+    /// Deactivates the oldest folios of the active list, if there are too few inactive ones.
     fn age_active_anon<R: Rmap<A>>(&self, on: Scope<'_, A, R>, of: Lruvec) {
         let sizes = on.memory.list_sizes(of.group, of.node);
         let size = |list: LruList| sizes[list as usize];
@@ -122,7 +123,7 @@ impl<A: Machine> Reclaim<A> {
         let scan = memory.isolate_oldest(of.group, of.node, list, BATCH, &mut folios);
         for &pfn in &folios[..scan.taken] {
             A::cond_resched();
-            // Only so that its next use shows.
+            // Clears the accessed flags, so that the next use shows.
             if memory.folios.word(pfn).maps() > 0 {
                 on.rmap.referenced(pfn);
             }

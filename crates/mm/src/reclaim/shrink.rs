@@ -1,4 +1,4 @@
-//! What becomes of isolated folios (`shrink_folio_list`).
+//! Freeing isolated folios (`shrink_folio_list`).
 
 use super::{Reclaim, Rmap, Scope, UnmapTo};
 use crate::folio::{FolioFlags, FolioWord};
@@ -7,59 +7,59 @@ use crate::tlb::{Batch, Leave};
 use mmscale_arch::{Func, Machine, Op, Order, Pfn, Span, planted};
 use mmscale_frames::vmstat::ZoneItem;
 
-/// Folios of one round (`SWAP_CLUSTER_MAX`).
+/// Folios of one batch (`SWAP_CLUSTER_MAX`).
 pub(super) const BATCH: usize = 32;
 
-/// Whether uses since the last look count.
+/// Whether the use of a folio since the last scan counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Uses {
-    /// They give another round.
+    /// It does: the folio stays for another round.
     Count,
-    /// They do not: somebody has said that the memory is not needed.
+    /// It does not: a program has declared that it does not need the memory.
     Ignored,
 }
 
-/// Whether a batch's frames have to be free when it is done.
+/// Whether a batch's frames must be free on return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Haste {
-    /// They have: somebody needs them, and the CPUs that use them are waited for.
+    /// They must: the caller needs them, so CPUs that use them are waited for.
     Now,
-    /// They may wait in limbo until the CPUs have forgotten them, unless memory is so short that
-    /// allocations would have to.
+    /// They may wait in limbo until the CPUs have flushed, unless memory is so short that
+    /// allocations would wait for them.
     Later,
 }
 
-/// What is done with one folio. Its lock is let go, but for `Unmapped`.
+/// The result for one folio. Its lock is released, except for `Unmapped`.
 enum Fate {
-    /// No entry maps it, and its content is in its slot: it goes once the batch is flushed.
+    /// No entry maps it, and its slot has its content: it can be freed after the batch's flush.
     Unmapped,
-    /// Nobody can find it, and the isolation's reference is the last.
+    /// It cannot be found any more, and the isolation's reference is the last.
     Freed,
-    /// It goes back to its list.
+    /// It is put back on its list.
     Keep,
-    /// It goes back, and is being written.
+    /// It is put back, and is under writeback.
     Writing,
 }
 
-/// What a folio's uses say.
+/// The decision from a folio's use.
 enum Verdict {
     Reclaim,
     Keep,
     Activate,
 }
 
-/// What came of some folios.
+/// Result of shrinking folios.
 #[derive(Default)]
 pub(super) struct Shrunk {
-    /// Looked at, in folios.
+    /// Folios scanned.
     pub(super) scanned: u32,
-    /// Freed, in folios, which are pages.
+    /// Folios freed; each is one page.
     pub(super) freed: u32,
-    /// One that is being written, with a reference for whoever wants to wait for it.
+    /// A folio under writeback, with a reference for the caller, which may wait for it.
     pub(super) writing: Option<Pfn>,
 }
 
-/// A few folios.
+/// At most a batch of folios.
 struct Few {
     folios: [Pfn; BATCH],
     len: usize,
@@ -79,7 +79,7 @@ impl Few {
 }
 
 impl<A: Machine> Reclaim<A> {
-    /// Tries to free isolated folios, at most a batch, and puts those back that stay.
+    /// Tries to free isolated folios, at most a batch, and puts the others back.
     pub(super) fn shrink_folio_list<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
@@ -110,7 +110,7 @@ impl<A: Machine> Reclaim<A> {
         if haste == Haste::Later && self.may_park(on, &batch, unmapped.as_slice()) {
             shrunk.freed += self.park(on, &mut batch, unmapped.as_slice());
         } else {
-            // Before anything is freed, or goes where somebody else may free it.
+            // Before a folio is freed, or put where another task may free it.
             if !planted!(ReclaimUnflushed) {
                 on.rmap.flush(&mut batch);
             }
@@ -128,7 +128,8 @@ impl<A: Machine> Reclaim<A> {
         shrunk
     }
 
-    /// Whether unmapped folios may wait in limbo: not those of a zone at its min watermark.
+    /// Returns whether unmapped folios may wait in limbo: not if their zone is at its min
+    /// watermark.
     fn may_park<R: Rmap<A>>(&self, on: Scope<'_, A, R>, batch: &Batch, unmapped: &[Pfn]) -> bool {
         let frames = on.memory.frames;
         on.rmap.has_limbo()
@@ -139,7 +140,7 @@ impl<A: Machine> Reclaim<A> {
             })
     }
 
-    /// Frees some and puts the others back.
+    /// Frees the folios of `gone` and puts those of `back` on their lists.
     fn part<R>(&self, on: Scope<'_, A, R>, gone: &Few, back: &Few) {
         let mut last = [(Pfn::new(0), 1); BATCH];
         last.iter_mut().zip(gone.as_slice()).for_each(|(to, &pfn)| *to = (pfn, 1));
@@ -148,10 +149,10 @@ impl<A: Machine> Reclaim<A> {
         self.tally().freed.add(gone.len as u64);
     }
 
-    /// Lets the unmapped folios of a batch wait in limbo, or waits for the CPUs if there is no
-    /// room. Returns how many folios are free by now, those of earlier batches included.
+    /// Puts the unmapped folios of a batch into limbo, or waits for the CPUs if there is no room.
+    /// Returns how many folios were freed, those of earlier batches included.
     fn park<R: Rmap<A>>(&self, on: Scope<'_, A, R>, batch: &mut Batch, unmapped: &[Pfn]) -> u32 {
-        // Whoever faults on one has it back at once.
+        // Unlocked, so that a fault maps one again without a wait.
         unmapped.iter().for_each(|&pfn| on.swap.unlock_folio(on.memory, pfn));
         if on.rmap.park(batch, unmapped) {
             return on.rmap.leave_limbo(Leave::Passed);
@@ -160,9 +161,8 @@ impl<A: Machine> Reclaim<A> {
         self.leave_limbo(on, unmapped)
     }
 
-    /// What becomes of folios that leave limbo, at most a batch: no CPU uses them any more. Those
-    /// that nobody has called back meanwhile are freed; the others go back to their lists. Returns
-    /// how many are free.
+    /// Frees folios that leave limbo, at most a batch: no CPU uses them any more. Those that were
+    /// mapped again meanwhile are put back on their lists. Returns how many were freed.
     pub fn leave_limbo<R>(&self, on: Scope<'_, A, R>, folios: &[Pfn]) -> u32 {
         let (mut back, mut gone) = (Few::new(), Few::new());
         for &pfn in folios {
@@ -176,7 +176,8 @@ impl<A: Machine> Reclaim<A> {
         gone.len as u32
     }
 
-    /// One folio. If it stays although an entry of it was put off, the batch knows.
+    /// Shrinks one folio. If it stays although an entry of it was deferred, records that in the
+    /// batch.
     fn shrink_one<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
@@ -216,7 +217,7 @@ impl<A: Machine> Reclaim<A> {
             return self.keep(on, pfn);
         }
         if word.has(FolioFlags::WRITEBACK) {
-            // When it is written it goes to the end of the inactive list, wherever it is then.
+            // When it is written it moves to the tail of the inactive list.
             memory.folios.set(pfn, FolioFlags::RECLAIM);
             self.activate(on, pfn);
             return Fate::Writing;
@@ -235,7 +236,7 @@ impl<A: Machine> Reclaim<A> {
         }
     }
 
-    /// Whether the folio was used enough to stay (`folio_check_references`).
+    /// Decides by the folio's use (`folio_check_references`).
     fn check_references<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
@@ -260,7 +261,7 @@ impl<A: Machine> Reclaim<A> {
         Fate::Keep
     }
 
-    /// The folio goes back to the active list. What it has in swap is given up if that is short.
+    /// Puts the folio on the active list. Frees its swap slot if swap is short.
     fn activate<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> Fate {
         if on.swap.is_half_full() {
             on.swap.free_swap(on.memory, pfn);
@@ -273,7 +274,7 @@ impl<A: Machine> Reclaim<A> {
         self.keep(on, pfn)
     }
 
-    /// Slot, page-table entries, content, folio.
+    /// Allocates a slot, unmaps the folio, and writes it if it is dirty.
     fn swap_out<R: Rmap<A>>(&self, on: Scope<'_, A, R>, pfn: Pfn, batch: &mut Batch) -> Fate {
         let (memory, swap) = (on.memory, on.swap);
         let entry = match swap.entry_of(memory, pfn) {
@@ -289,7 +290,7 @@ impl<A: Machine> Reclaim<A> {
         }
         let word = memory.folios.word(pfn);
         if word.has(FolioFlags::DIRTY) {
-            // The isolation and the cache; anybody else may still write to it.
+            // The references of the isolation and the cache; any other user may still write to it.
             if word.refs() != 2 {
                 return self.keep(on, pfn);
             }
@@ -299,7 +300,7 @@ impl<A: Machine> Reclaim<A> {
             memory.folios.set(pfn, FolioFlags::RECLAIM);
             self.tally().written.add(1);
             match swap.write_out(memory, pfn) {
-                // It is in no cache, and everybody who drops it drops it for good.
+                // It is not in the cache, so any user that drops its reference frees it.
                 WriteOut::Unneeded => return self.last_reference(on, pfn),
                 WriteOut::Started if self.is_writing(on, pfn) => return Fate::Writing,
                 WriteOut::Started | WriteOut::Zero | WriteOut::Stored => {}
@@ -311,7 +312,7 @@ impl<A: Machine> Reclaim<A> {
         Fate::Unmapped
     }
 
-    /// The folio leaves the cache, if nobody else has found it there. Its lock is let go.
+    /// Removes the folio from the cache, if it has no other users, and unlocks it.
     fn take_away<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> Fate {
         let gone = on.swap.take_away(on.memory, pfn);
         on.swap.unlock_folio(on.memory, pfn);
@@ -322,13 +323,14 @@ impl<A: Machine> Reclaim<A> {
         on.memory.folios.word(pfn).has(FolioFlags::WRITEBACK)
     }
 
-    /// The folio is neither mapped nor in the cache: it goes if nobody else has a reference.
+    /// Returns the result for a folio that is neither mapped nor in the cache: it is freed if it
+    /// has no other references.
     fn last_reference<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> Fate {
         let word = on.memory.folios.word(pfn);
         if word.refs() == 1 && word.maps() == 0 { Fate::Freed } else { Fate::Keep }
     }
 
-    /// Lazily freed memory: dropped, unless somebody has written to it since it was given up.
+    /// Drops lazily freed memory, unless it was written to since `MADV_FREE`.
     fn drop_lazyfree<R: Rmap<A>>(&self, on: Scope<'_, A, R>, pfn: Pfn, batch: &mut Batch) -> Fate {
         let memory = on.memory;
         let mapped = memory.folios.word(pfn).maps() > 0;

@@ -1,21 +1,20 @@
-//! Frames at addresses of the kernel's own (`vmap`), and addresses that wait for CPUs to forget
-//! them.
+//! Frames mapped at kernel addresses (`vmap`), and lazy flushing of unmapped addresses.
 //!
-//! Every CPU uses the kernel's translations at any time, idle ones too: so to invalidate them all
-//! CPUs are interrupted. That is put off. Unmapping takes the entries out, and puts the addresses
-//! into limbo; when there are too many there, or no others are left, one flush is done
-//! for all of them ([`Vmap::purge`]), and those that were there when it began are free. So no
-//! address is mapped anew while a CPU may translate it to what was there before
-//! (`__purge_vmap_area_lazy` of Linux, with every policy).
+//! Every CPU uses the kernel's translations at any time, also when idle, so invalidating them
+//! interrupts all CPUs. That flush is deferred. Unmapping clears the entries and puts the addresses
+//! into limbo. When limbo is too large, or no other addresses are free, one flush serves all of
+//! them ([`Vmap::purge`]) and frees those that were in limbo when it began. Thus no address is
+//! mapped again while a CPU may translate it to the previous frame (`__purge_vmap_area_lazy` of
+//! Linux, with every policy).
 //!
-//! Behind each mapping a page of addresses stays unmapped, as a guard. It counts where addresses
-//! are counted.
+//! After each mapping one page of addresses stays unmapped as a guard. It is included in all counts
+//! of addresses.
 //!
-//! The *frames* are the caller's again when [`Vmap::unmap`] returns, as in Linux: a CPU may keep a
-//! translation to one that it does not use, as nobody uses an address that he has unmapped.
+//! The *frames* belong to the caller again when [`Vmap::unmap`] returns, as in Linux: a CPU may
+//! still cache a translation to one, but no code uses an address that it has unmapped.
 //!
-//! Memory for the books of addresses is taken before their lock is, and by [`Vmap::map`] alone:
-//! what is mapped can always be unmapped.
+//! The tables of addresses are allocated before their lock is taken, and by [`Vmap::map`] only:
+//! unmapping never needs memory.
 //!
 //! Lock order: the purge's mutex, then locks of page tables; the lock of the addresses (class
 //! Other) is innermost.
@@ -31,14 +30,14 @@ use mmscale_arch::sync::{Mutex, SpinLock};
 use mmscale_arch::{LockClass, Machine, Pfn, VmaRange, Vpn, planted};
 use ranges::{KERNEL_RANGE, Ranges, Refusal, Room, lazy_max_of};
 
-/// Why frames were not mapped. Nothing was changed.
+/// The reason why frames were not mapped. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VmapError {
-    /// There is no free stretch of addresses as long, not even after a purge.
+    /// No free range of addresses is long enough, even after a purge.
     NoAddresses,
-    /// There is no memory to keep books of one stretch more.
+    /// No memory for the table of addresses.
     NoMemory,
-    /// There is no memory for page tables.
+    /// No memory for page tables.
     Tables(TableError),
 }
 
@@ -56,34 +55,34 @@ impl core::fmt::Display for VmapError {
 
 impl core::error::Error for VmapError {}
 
-/// Whether addresses in limbo are to be purged.
+/// Whether limbo needs a purge.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limbo {
-    /// They may stay there.
+    /// It does not.
     Open,
-    /// There are more than [`Vmap::lazy_max_pages`]: have [`Vmap::purge`] called, soon, by a task
-    /// that may sleep (`drain_vmap_area_work`).
+    /// There are more than [`Vmap::lazy_max_pages`] pages: a task that may sleep must call
+    /// [`Vmap::purge`] soon (`drain_vmap_area_work`).
     Full,
 }
 
-/// Pages of addresses behind each mapping that nothing is mapped at.
+/// Pages of addresses after each mapping that stay unmapped.
 const GUARD_PAGES: u64 = 1;
 
-/// What limbo came to, and what there is.
+/// Statistics of limbo and of free addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct VmapStats {
     /// Pages of addresses in limbo now.
     pub lazy_pages: u64,
-    /// The most that ever were.
+    /// Maximum of `lazy_pages`.
     pub lazy_pages_max: u64,
-    /// The longest time that addresses waited there, in ns.
+    /// Longest time that addresses were in limbo, in ns.
     pub lazy_age_max_ns: u64,
     /// Flushes of the kernel's range.
     pub purges: u64,
-    /// Pages of addresses that are free, and in how many stretches.
+    /// Free pages of addresses.
     pub free_pages: u64,
-    /// See [`VmapStats::free_pages`].
+    /// Number of free ranges of addresses.
     pub free_stretches: usize,
 }
 
@@ -92,26 +91,26 @@ struct Books {
     stats: VmapStats,
 }
 
-/// The kernel's own range.
+/// The kernel's range of addresses.
 pub struct Vmap<A: Machine> {
     table: PageTable<A>,
     books: SpinLock<A, Books>,
-    /// One flush at a time, for all that is in limbo.
+    /// Serializes the flushes of limbo.
     purging: Mutex<A, ()>,
     lazy_max_pages: u64,
 }
 
 impl<A: Machine> Vmap<A> {
-    /// A range in which nothing is mapped: 64 GiB, of which `lazy_max_pages` pages may be in limbo
-    /// or, if that is `None`, 32 MiB for each doubling of the CPUs. It is given back with
-    /// [`Vmap::destroy`]. One for each [`crate::tlb::Tlb`].
+    /// Creates a range of 64 GiB in which nothing is mapped. `lazy_max_pages` pages may be in limbo
+    /// or, if that is `None`, 32 MiB for each doubling of the CPUs. Ended by [`Vmap::destroy`]. One
+    /// for each [`crate::tlb::Tlb`].
     pub fn new(on: Paging<'_, A>, lazy_max_pages: Option<u64>) -> Result<Self, TableError> {
         let (start, pages) = KERNEL_RANGE;
         let whole = VmaRange::with_pages(start, pages).unwrap_or(VmaRange::USER);
         let lazy_max = lazy_max_pages.unwrap_or_else(|| lazy_max_of(A::cpus_possible()));
         Self::with(on, whole, lazy_max)
     }
-    /// A range of other addresses.
+    /// Creates the range `whole`.
     pub fn with(
         on: Paging<'_, A>,
         whole: VmaRange,
@@ -125,8 +124,8 @@ impl<A: Machine> Vmap<A> {
             lazy_max_pages,
         })
     }
-    /// Maps frames one after the other, at least one, to be read and written (`vmap`); where.
-    /// Sleeps if all addresses are in use or in limbo.
+    /// Maps at least one frame to consecutive addresses for reading and writing (`vmap`); returns
+    /// these. Sleeps if all addresses are in use or in limbo.
     pub fn map(&self, on: Paging<'_, A>, frames: &[Pfn]) -> Result<VmaRange, VmapError> {
         let range = self.take(on, frames.len() as u64)?;
         for part in by_table(range) {
@@ -147,15 +146,15 @@ impl<A: Machine> Vmap<A> {
         }
         Ok(range)
     }
-    /// Takes addresses for `pages` pages and the guard behind them; returns those without the
-    /// guard. Sleeps if all are in use or in limbo.
+    /// Allocates addresses for `pages` pages and the guard after them; returns the addresses
+    /// without the guard. Sleeps if all are in use or in limbo.
     fn take(&self, on: Paging<'_, A>, pages: u64) -> Result<VmaRange, VmapError> {
         if pages == 0 {
             return Err(VmapError::NoAddresses);
         }
         let (mut room, mut more) = (Room::default(), true);
         loop {
-            // A statement of its own: what follows is done with the lock free.
+            // A statement of its own, so that the lock is released before the match.
             let taken = self.books.lock().ranges.take(pages + GUARD_PAGES, &mut room);
             match taken {
                 Ok(range) => {
@@ -166,14 +165,14 @@ impl<A: Machine> Vmap<A> {
                 Err(Refusal::NoRoom(stretches)) => {
                     room = Room::for_stretches(stretches).map_err(|_| VmapError::NoMemory)?;
                 }
-                // If nothing was in limbo, somebody else may just have freed it.
+                // If nothing was in limbo, another task may just have freed it.
                 Err(Refusal::NoAddresses) if more => more = self.purge(on),
                 Err(Refusal::NoAddresses) => return Err(VmapError::NoAddresses),
             }
         }
     }
-    /// Unmaps what [`Vmap::map`] returned (`vunmap`). The frames are the caller's; the addresses
-    /// are in limbo. Returns what the caller has to do about that.
+    /// Unmaps addresses that [`Vmap::map`] returned (`vunmap`). The frames belong to the caller
+    /// again; the addresses are in limbo. Returns whether the caller must have limbo purged.
     pub fn unmap(&self, on: Paging<'_, A>, range: VmaRange) -> Limbo {
         for part in by_table(range) {
             if let Some(mut ptes) = self.table.find_pte(on, part.start()) {
@@ -187,10 +186,10 @@ impl<A: Machine> Vmap<A> {
         books.stats.lazy_pages_max = books.stats.lazy_pages_max.max(lazy);
         if lazy > self.lazy_max_pages { Limbo::Full } else { Limbo::Open }
     }
-    /// Flushes for all that is in limbo, and frees it; whether there was anything. Sleeps.
+    /// Flushes and frees the addresses in limbo; returns whether there were any. Sleeps.
     pub fn purge(&self, on: Paging<'_, A>) -> bool {
         let _one = self.purging.lock();
-        // A statement of its own: the flush is waited for with nothing else held.
+        // A statement of its own, so that the lock is released before the flush.
         let begun = self.books.lock().ranges.begin_flush();
         let Some((generation, hull)) = begun else { return false };
         if planted!(VmapFreedBeforeFlush) {
@@ -204,7 +203,7 @@ impl<A: Machine> Vmap<A> {
         books.stats.lazy_age_max_ns = books.stats.lazy_age_max_ns.max(age_ns);
         true
     }
-    /// The kernel uses `page`, on this CPU; see [`PageTable::access`].
+    /// Performs an access of the kernel to `page` on this CPU; see [`PageTable::access`].
     pub fn access<R>(
         &self,
         on: Paging<'_, A>,
@@ -214,17 +213,17 @@ impl<A: Machine> Vmap<A> {
     ) -> Result<R, Miss> {
         self.table.access(on, page, access, use_page)
     }
-    /// What limbo came to.
+    /// Returns the statistics.
     pub fn stats(&self) -> VmapStats {
         let books = self.books.lock();
         let (free_pages, free_stretches) = books.ranges.free();
         VmapStats { lazy_pages: books.ranges.lazy_pages, free_pages, free_stretches, ..books.stats }
     }
-    /// With more pages of addresses than these, limbo is [`Limbo::Full`].
+    /// Returns the number of pages above which limbo is [`Limbo::Full`].
     pub fn lazy_max_pages(&self) -> u64 {
         self.lazy_max_pages
     }
-    /// Frees all tables. Everything was unmapped. Sleeps.
+    /// Frees all tables. Everything has been unmapped. Sleeps.
     pub fn destroy(&self, on: Paging<'_, A>) {
         self.purge(on);
         self.table.retire(on);
@@ -241,7 +240,7 @@ fn each_page(range: VmaRange) -> impl Iterator<Item = Vpn> {
     (range.start().get()..range.end().get()).map(Vpn::new)
 }
 
-/// The parts of `range` that have a page table each, whose lock is taken once for all entries.
+/// Splits `range` into the parts of one page table each, so that its lock is taken once.
 fn by_table(range: VmaRange) -> impl Iterator<Item = VmaRange> {
     let entries = ENTRIES as u64;
     let (start, end) = (range.start().get(), range.end().get());

@@ -1,28 +1,28 @@
-//! Addresses of the kernel's own range: free, in use, or in limbo.
+//! The kernel's addresses: free, in use, or in limbo.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use mmscale_arch::{VmaRange, Vpn};
 
-/// Addresses that nothing is mapped at any more, but that a CPU may still translate.
+/// Unmapped addresses that a CPU may still translate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Lazy {
     pub(super) range: VmaRange,
-    /// Flushes of the kernel's range that had begun when it was unmapped: a later one frees it.
+    /// Number of flushes of the kernel's range that had begun at the unmap: a later one frees it.
     pub(super) generation: u64,
     pub(super) since_ns: u64,
 }
 
-/// Why there are no addresses.
+/// The reason why no addresses were allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refusal {
-    /// No free stretch is as long.
+    /// No free range is long enough.
     NoAddresses,
-    /// There has to be room for so many stretches first: see [`Room::for_stretches`].
+    /// The table must be enlarged to this many ranges first: see [`Room::for_stretches`].
     NoRoom(usize),
 }
 
-/// Memory for the books. It is made with no lock held, and goes into them under theirs.
+/// Memory of the table of addresses. Allocated with no lock held, installed under its lock.
 #[derive(Default)]
 pub(super) struct Room {
     free: Vec<VmaRange>,
@@ -30,7 +30,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Room to keep `count` stretches that are in use or in limbo, and what is free between them.
+    /// Allocates room for `count` ranges that are in use or in limbo, and the free ones between
+    /// them.
     pub(super) fn for_stretches(count: usize) -> Result<Self, TryReserveError> {
         let mut room = Self::default();
         room.lazy.try_reserve_exact(count)?;
@@ -42,28 +43,28 @@ impl Room {
     }
 }
 
-/// All of them. No locks.
+/// All addresses. Has no lock of its own.
 ///
-/// Whoever takes addresses has room for their way back: so giving them back needs no memory.
+/// Allocating addresses reserves the room to free them, so freeing needs no memory.
 pub(super) struct Ranges {
-    /// Free stretches, by address, no two of which touch; and what is in limbo. Between two free
-    /// ones lies one that is taken, so there is one more of them at most.
+    /// Free ranges by address, no two of which are adjacent, and the ranges in limbo. Between two
+    /// free ranges lies an allocated one, so there is at most one more of them.
     books: Room,
-    /// Stretches in use or in limbo.
+    /// Number of ranges in use or in limbo.
     taken: usize,
     pub(super) lazy_pages: u64,
-    /// Flushes that have begun.
+    /// Number of flushes that have begun.
     pub(super) generation: u64,
 }
 
 impl Ranges {
-    /// All of `whole` is free, and there is no room yet.
+    /// Creates the table with all of `whole` free and no room yet.
     pub(super) fn new(whole: VmaRange) -> Self {
         let books = Room { free: alloc::vec![whole], lazy: Vec::new() };
         Self { books, taken: 0, lazy_pages: 0, generation: 0 }
     }
-    /// The lowest stretch of `pages` pages that is free. If `room` is larger than what is there it
-    /// takes its place, and the caller drops the old with no lock held.
+    /// Allocates the lowest free range of `pages` pages. If `room` is larger than the table's
+    /// memory, the two are exchanged, and the caller frees the old memory with no lock held.
     pub(super) fn take(&mut self, pages: u64, room: &mut Room) -> Result<VmaRange, Refusal> {
         self.move_into(room);
         if self.taken >= self.books.stretches() {
@@ -88,15 +89,15 @@ impl Ranges {
             core::mem::swap(room, &mut self.books);
         }
     }
-    /// Nothing is mapped any more at addresses that were taken.
+    /// Puts allocated addresses, which are unmapped now, into limbo.
     pub(super) fn defer(&mut self, range: VmaRange, now_ns: u64) {
         assert!(self.books.lazy.len() < self.taken, "addresses are unmapped twice, or in parts");
         let generation = self.generation;
         self.books.lazy.push(Lazy { range, generation, since_ns: now_ns });
         self.lazy_pages += range.pages();
     }
-    /// A flush is about to begin: its number, and the stretch from the first to the last page that
-    /// it has to be for. `None`: there is nothing in limbo.
+    /// Begins a flush; returns its number and the range from the first to the last page that it
+    /// must cover. Returns `None` if limbo is empty.
     pub(super) fn begin_flush(&mut self) -> Option<(u64, VmaRange)> {
         let lazy = &self.books.lazy;
         let start = lazy.iter().map(|lazy| lazy.range.start()).min()?;
@@ -104,8 +105,8 @@ impl Ranges {
         self.generation += 1;
         VmaRange::new(start, end).map(|hull| (self.generation, hull))
     }
-    /// The flush of that number has ended: what was in limbo when it began is free. Returns when
-    /// the oldest of it got there, in ns.
+    /// Ends the flush of that number: frees the addresses that were in limbo when it began. Returns
+    /// when the oldest of these entered limbo, in ns.
     pub(super) fn end_flush(&mut self, generation: u64) -> Option<u64> {
         let mut oldest = None;
         let mut at = 0;
@@ -121,7 +122,7 @@ impl Ranges {
         }
         oldest
     }
-    /// `range`, which was taken, is free and joins its neighbours.
+    /// Frees an allocated range and merges it with its neighbours.
     fn give(&mut self, range: VmaRange) {
         let free = &mut self.books.free;
         let at = free.partition_point(|free| free.start() < range.start());
@@ -137,25 +138,25 @@ impl Ranges {
         let joined = at - usize::from(before.is_some())..at + usize::from(after.is_some());
         free.splice(joined, VmaRange::new(start, end));
     }
-    /// Pages of all free stretches, and how many of these there are.
+    /// Returns the pages of all free ranges, and the number of these ranges.
     pub(super) fn free(&self) -> (u64, usize) {
         let free = &self.books.free;
         (free.iter().map(|range| range.pages()).sum(), free.len())
     }
 }
 
-/// The least room that is made, in stretches: 3 KiB.
+/// Minimum of room that is allocated, in ranges: 3 KiB.
 const ROOM_MIN: usize = 64;
 
-/// The smallest number of pages that limbo has room for on `cpus` CPUs: 32 MiB for each doubling
-/// (`lazy_max_pages` of Linux: a flush costs more the more CPUs there are).
+/// Returns the default maximum of pages in limbo: 32 MiB for each doubling of the CPUs
+/// (`lazy_max_pages` of Linux: a flush costs more with more CPUs).
 pub(super) fn lazy_max_of(cpus: usize) -> u64 {
     const STEP: u64 = 32 << (20 - mmscale_arch::PAGE_SHIFT);
     u64::from(usize::BITS - cpus.leading_zeros()) * STEP
 }
 
-/// Where the kernel maps: 64 GiB of addresses, which no page of a program stands for, as
-/// translations are distinguished by address space.
+/// The kernel's range: 64 GiB of addresses. They do not conflict with programs' pages, because
+/// translations are tagged with the address space.
 pub(super) const KERNEL_RANGE: (Vpn, u64) = (Vpn::new(1 << 30), 1 << 24);
 
 #[cfg(test)]
@@ -183,7 +184,7 @@ mod tests {
         ranges.defer(range(100, 4), 7);
         let (first, hull) = ranges.begin_flush().unwrap();
         assert_eq!(hull, range(100, 4));
-        // Unmapped while the flush is under way: it may have passed a CPU by then.
+        // Unmapped while the flush is in progress: it may have passed a CPU by then.
         ranges.defer(range(104, 6), 9);
         assert_eq!((take(&mut ranges, 1), ranges.lazy_pages), (None, 10));
         assert_eq!(ranges.end_flush(first), Some(7));
@@ -244,7 +245,7 @@ mod tests {
         ranges.defer(taken[0], 0);
         let mut room = Room::for_stretches(count).unwrap();
         taken[0] = ranges.take(1, &mut room).unwrap();
-        // What was in limbo or free still is.
+        // The addresses that were in limbo or free still are.
         assert_eq!((taken[0], ranges.lazy_pages, ranges.free()), (range(2, 1), 1, (6, 1)));
     }
 
