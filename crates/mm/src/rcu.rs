@@ -1,16 +1,32 @@
-//! Grace periods: waiting until every reader that may still hold an old version is done.
+//! Grace periods: waiting until every reader that may still use an old version is done.
 //!
-//! A reader is a [`ReadGuard`]: preemption is off inside it. A grace period ends when every CPU
-//! has passed a quiescent state after it began: a context switch, idle, or a tick or
-//! inter-processor interrupt that finds the CPU outside every reader. A normal grace period waits
-//! for these to come by themselves, at the latest with the CPU's next tick; an expedited one sends
-//! an interrupt to each CPU that is neither idle nor done.
+//! A reader is a [`ReadGuard`]: preemption is off inside it. A grace period ends when every CPU has
+//! passed a quiescent state after it began: a context switch, idle, or a tick or inter-processor
+//! interrupt that finds the CPU outside every reader. A normal grace period waits for these to
+//! occur, at the latest with the CPU's next tick. An expedited one sends an interrupt to each CPU
+//! that is neither idle nor done.
 //!
-//! One grace period runs at a time. A caller that finds one begun after its own call is content
-//! with that one's end.
+//! One grace period runs at a time. A caller is served by a grace period that began after its call.
 //!
-//! A CPU counts from the moment it is online until it is dead: between leaving the online mask and
-//! dying it still runs readers.
+//! # Why the current grace period is not enough
+//!
+//! | grace period 1 | CPU 7 | caller on CPU 3 |
+//! |---|---|---|
+//! | begins, waits for all CPUs | | |
+//! | | context switch: reports, is done | |
+//! | | begins a reader, loads the old pointer | |
+//! | | | stores the new pointer, calls `synchronize` |
+//! | ends: all CPUs have reported | still reads the old version | must not free it |
+//!
+//! Grace period 1 needs nothing from CPU 7 any more, so its end does not cover CPU 7's reader.
+//! Grace period 2 begins after the store: it waits for a quiescent state of CPU 7 that is after the
+//! reader, and later readers load the new pointer. So a caller that finds `begun` = n waits until
+//! `ended` >= n + 1, and it runs that grace period itself unless another caller has.
+//!
+//! # CPU hotplug
+//!
+//! A CPU is waited for from the moment it is online until it is dead: between leaving the online
+//! mask and dying it still runs readers.
 //!
 //! Lock order: the grace-period mutex (class Mutex) is outermost; nothing is taken under a reader's
 //! guard here.
@@ -25,16 +41,16 @@ use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{Completion, EachCpu, Mutex, NoPreempt, PerCpu, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, Machine, Span, planted};
 
-/// How a grace period finds its CPUs' quiescent states.
+/// The way in which a grace period gets the CPUs' quiescent states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Speed {
-    /// It waits for them.
+    /// It waits until they occur.
     Normal,
-    /// It asks for them.
+    /// It sends interrupts to request them.
     Expedited,
 }
 
-/// What others look at, per CPU.
+/// Per-CPU state that other CPUs use.
 struct Seen<A: Machine> {
     /// Not zero: the current grace period waits for this CPU.
     owes: A::AtomicU32,
@@ -44,30 +60,32 @@ struct Seen<A: Machine> {
     alive: A::AtomicU32,
 }
 
-/// What only the CPU itself uses; its interrupts too, so each use is one load or one store.
+/// Per-CPU state of the CPU itself; its interrupts use it too, so each use is one load or one
+/// store.
 #[derive(Default)]
 struct Own {
     /// Depth of nested readers.
     depth: Cell<u32>,
-    /// The outermost reader's end reports a quiescent state: it was asked for meanwhile.
+    /// A quiescent state was requested during a reader: the end of the outermost one reports it.
     asked: Cell<bool>,
 }
 
-/// Grace periods.
+/// The state of readers and grace periods.
 pub struct Rcu<A: Machine> {
     seen: EachCpu<Seen<A>>,
     own: PerCpu<A, Own>,
     /// Grace periods begun, and ended.
     begun: A::AtomicU64,
     ended: A::AtomicU64,
-    /// CPUs that the current one waits for, plus one until all have been looked at.
+    /// CPUs that the current one waits for, plus one until all CPUs have been marked.
     owing: A::AtomicU32,
     all_passed: Completion<A>,
     one_at_a_time: Mutex<A, ()>,
 }
 
 impl<A: Machine> Rcu<A> {
-    /// No reader, no grace period. CPUs that are online now count as alive.
+    /// Creates the state without readers and grace periods. CPUs that are online now count as
+    /// alive.
     #[expect(clippy::new_without_default, reason = "it looks at the machine")]
     pub fn new() -> Self {
         let seen = |cpu| Seen {
@@ -107,19 +125,20 @@ impl<A: Machine> Rcu<A> {
 
     // -- Quiescent states. Interrupts are off in all of these.
 
-    /// This CPU switches tasks: it is outside every reader.
+    /// Reports that this CPU switches tasks: it is outside every reader.
     #[inline]
     pub fn context_switch(&self) {
         self.report(A::cpu());
     }
 
-    /// This CPU ticks: if that found it outside every reader, it reports.
+    /// Reports from the tick, if that interrupted no reader.
     #[inline]
     pub fn tick(&self) {
         self.report_if_outside(false);
     }
 
-    /// Somebody waits for this CPU: it reports now, or when its reader ends.
+    /// Handles a request for a quiescent state: reports it now, or at the end of the current
+    /// reader.
     pub fn expedited_ipi(&self) {
         self.report_if_outside(true);
     }
@@ -134,21 +153,21 @@ impl<A: Machine> Rcu<A> {
         }
     }
 
-    /// This CPU goes idle.
+    /// Reports that this CPU goes idle.
     pub fn idle_enter(&self) {
         let seen = self.seen.of(A::cpu());
         seen.idle.store(1, SeqCst);
         self.report(A::cpu());
     }
 
-    /// This CPU leaves idle.
+    /// Marks this CPU as not idle, before it runs a reader.
     pub fn idle_exit(&self) {
         // A read-modify-write: readers after it come after a writer's look at the flag.
         let left = u32::from(planted!(RcuIdleForever));
         self.seen.of(A::cpu()).idle.swap(left, SeqCst);
     }
 
-    /// `cpu` has passed a quiescent state.
+    /// Records that `cpu` has passed a quiescent state.
     #[inline]
     fn report(&self, cpu: CpuId) {
         let owes = &self.seen.of(cpu).owes;
@@ -171,7 +190,7 @@ impl<A: Machine> Rcu<A> {
         self.wait(Speed::Normal);
     }
 
-    /// As [`Rcu::synchronize`], with an interrupt to every CPU that could hold it up.
+    /// Waits like [`Rcu::synchronize`], after interrupting every CPU that could delay it.
     pub fn synchronize_expedited(&self) {
         let _span = Span::<A>::enter(Func::SynchronizeRcuExpedited);
         self.wait(Speed::Expedited);
@@ -187,7 +206,7 @@ impl<A: Machine> Rcu<A> {
             (_, Some(one)) => one,
             (Speed::Normal, None) => self.one_at_a_time.lock(),
             (Speed::Expedited, None) => {
-                // The one under way is in our way: help it along.
+                // The grace period in progress must end first: expedite it too.
                 self.ask_those_who_owe();
                 self.one_at_a_time.lock()
             }
@@ -211,8 +230,9 @@ impl<A: Machine> Rcu<A> {
             online.insert(cpu);
             self.owing.fetch_add(1, SeqCst);
             seen.owes.swap(1, SeqCst);
-            // An idle CPU owes nothing. It may have come out of idle just now: then what it does
-            // comes after what the writer did. It may report at the same time: one of us counts.
+            // An idle CPU is passed over. If it has just left idle, its readers see what the writer
+            // did before. It may report at the same time: the exchange in `report` counts one of
+            // the two.
             if seen.idle.load(SeqCst) != 0 {
                 self.report(cpu);
             }
@@ -260,12 +280,12 @@ impl<A: Machine> Rcu<A> {
 
     // -- Hotplug.
 
-    /// `cpu` is online.
+    /// Counts `cpu`, which is online, in later grace periods.
     pub fn cpu_online(&self, cpu: CpuId) {
         self.seen.of(cpu).alive.store(1, SeqCst);
     }
 
-    /// `cpu` is dead: nobody waits for it any more.
+    /// Excludes `cpu`, which is dead, from grace periods.
     pub fn cpu_dead(&self, cpu: CpuId) {
         let seen = self.seen.of(cpu);
         seen.alive.store(0, SeqCst);
@@ -275,7 +295,7 @@ impl<A: Machine> Rcu<A> {
         }
     }
 
-    /// Grace periods that have ended.
+    /// Returns the number of grace periods that have ended.
     pub fn grace_periods(&self) -> u64 {
         self.ended.load(SeqCst)
     }

@@ -1,12 +1,12 @@
-//! One CPU's stacks: its cache, and those on their way to be freed. No memory is needed for either:
-//! a stack has the link to the next one.
+//! The stacks of one CPU: its cache, and the stacks that wait to be freed. Neither needs memory:
+//! each stack has the link to the next one.
 
 use alloc::boxed::Box;
 use mmscale_arch::{Pfn, VmaRange, Vpn};
 
 /// Pages of a stack (`THREAD_SIZE`).
 pub const STACK_PAGES: usize = 4;
-/// Stacks that a CPU keeps for tasks to come (`NR_CACHED_STACKS`).
+/// Stacks in a CPU's cache (`NR_CACHED_STACKS`).
 const CACHED: usize = 2;
 
 struct Mapped {
@@ -15,7 +15,7 @@ struct Mapped {
     next: Option<Stack>,
 }
 
-/// The stack of one task. It goes back by [`super::Stacks::leave`] or [`super::Stacks::put`].
+/// The stack of one task. Returned by [`super::Stacks::leave`] or [`super::Stacks::put`].
 #[must_use]
 pub struct Stack(Box<Mapped>);
 
@@ -23,21 +23,21 @@ impl Stack {
     pub(super) fn new(range: VmaRange, frames: [Pfn; STACK_PAGES]) -> Self {
         Self(Box::new(Mapped { range, frames, next: None }))
     }
-    /// Where its frames are mapped.
+    /// Returns the addresses at which its frames are mapped.
     pub fn range(&self) -> VmaRange {
         self.0.range
     }
-    /// Its frames.
+    /// Returns its frames.
     pub fn frames(&self) -> &[Pfn] {
         &self.0.frames
     }
-    /// The page where a task begins to use it.
+    /// Returns the page at which a task starts to use it.
     pub fn top(&self) -> Vpn {
         Vpn::new(self.0.range.end().get() - 1)
     }
 }
 
-/// Stacks; the one that was put there last is the first.
+/// A linked list of stacks, last in first out.
 #[derive(Default)]
 pub(super) struct List(Option<Stack>);
 
@@ -51,7 +51,7 @@ impl List {
         self.0 = first.0.next.take();
         Some(first)
     }
-    /// Takes all stacks of `other`.
+    /// Moves all stacks of `other` to this list.
     fn append(&mut self, other: &mut Self) {
         while let Some(stack) = other.pop() {
             self.push(stack);
@@ -59,20 +59,20 @@ impl List {
     }
 }
 
-/// One CPU's stacks that no task runs on.
+/// A CPU's stacks on which no task runs.
 #[derive(Default)]
 pub(super) struct CpuStacks {
     pub(super) cached: [Option<Stack>; CACHED],
-    /// For these a grace period has to begin.
+    /// Stacks for which no grace period has begun yet.
     pub(super) waiting: List,
-    /// Their grace period has begun.
+    /// Stacks whose grace period has begun.
     pub(super) passing: List,
-    /// Their grace period is over.
+    /// Stacks whose grace period is over.
     pub(super) ready: List,
 }
 
 impl CpuStacks {
-    /// Takes a stack out of the cache.
+    /// Takes a stack from the cache.
     pub(super) fn take(&mut self) -> Option<Stack> {
         self.cached.iter_mut().find_map(Option::take)
     }
@@ -86,15 +86,15 @@ impl CpuStacks {
             None => Some(stack),
         }
     }
-    /// A grace period begins for all that wait.
+    /// Records that a grace period begins for all waiting stacks.
     pub(super) fn begin(&mut self) {
         self.passing.append(&mut self.waiting);
     }
-    /// It is over.
+    /// Records that the grace period is over.
     pub(super) fn pass(&mut self) {
         self.ready.append(&mut self.passing);
     }
-    /// Returns the next stack to free; those that the cache has room for are put there.
+    /// Returns the next stack to free; puts stacks for which the cache has room there.
     pub(super) fn take_ready(&mut self) -> Option<Stack> {
         loop {
             let stack = self.ready.pop()?;
@@ -105,8 +105,8 @@ impl CpuStacks {
     }
 }
 
-// Popped one by one: a list that drops itself from its first would need a stack as deep as it is
-// long.
+// Popped one by one: dropping the list recursively would need stack space in proportion to its
+// length.
 impl Drop for List {
     fn drop(&mut self) {
         while self.pop().is_some() {}

@@ -1,21 +1,21 @@
-//! Stacks of tasks, mapped at addresses of the kernel's own (`CONFIG_VMAP_STACK`).
+//! Task stacks, mapped at kernel addresses (`CONFIG_VMAP_STACK`).
 //!
-//! A stack is 16 KiB: four single frames, mapped one after the other ([`Vmap`]). The order of
+//! A stack is 16 KiB: four single frames, mapped to consecutive addresses ([`Vmap`]). The order of
 //! events is that of `kernel/fork.c`:
 //!
-//! 1. [`Stacks::make`] takes a stack out of this CPU's cache of two. If that is empty it allocates
-//!    and clears four frames, and maps them.
+//! 1. [`Stacks::make`] takes a stack from this CPU's cache of two. If the cache is empty it
+//!    allocates, clears and maps four frames.
 //! 2. The task runs on it, between [`Stacks::enter`] and [`Stacks::leave`].
-//! 3. When the task has ended its stack goes into the cache of the CPU where it ended. If that is
-//!    full the stack waits for a grace period, with others ([`Stacks::reaper`]).
-//! 4. Then the CPU's worker puts it into the cache, if there is room now. If not it unmaps the
-//!    stack and frees its frames ([`Stacks::free_ready`]).
-//! 5. The addresses wait in limbo. When there are too many, a worker has all CPUs forget them in
+//! 3. When the task ends, its stack goes into the cache of the CPU where it ended. If the cache is
+//!    full, the stack waits for a grace period, with others ([`Stacks::reaper`]).
+//! 4. After the grace period the CPU's worker puts it into the cache if there is room now.
+//!    Otherwise it unmaps the stack and frees its frames ([`Stacks::free_ready`]).
+//! 5. The addresses wait in limbo. When there are too many, a worker flushes them on all CPUs with
 //!    one flush ([`Stacks::purge`]).
 //!
-//! On a simulated machine these are the stacks of simulated tasks: the frames and addresses, and
-//! what it costs to have them. A task writes its mark at the top of its stack when it begins, and
-//! reads it when it ends: so the machine's checkers see a translation that outlives its stack.
+//! On a simulated machine these are the stacks of simulated tasks: their frames, addresses and
+//! costs. A task writes a stamp at the top of its stack when it begins and reads it when it ends,
+//! so that the machine's checkers detect a translation that outlives its stack.
 //!
 //! Lock order: a CPU's stacks (class Other) are locked with nothing inside.
 
@@ -36,24 +36,24 @@ use mmscale_frames::page_alloc::AllocError;
 
 pub use list::{STACK_PAGES, Stack};
 
-/// What is kept of tasks' stacks.
+/// The model of task stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum StackConfig {
-    /// Nothing: they cost neither memory nor time.
+    /// Stacks are not modelled: they cost neither memory nor time.
     #[default]
     Uncounted,
-    /// They are mapped at addresses of the kernel's own.
+    /// Stacks are mapped at kernel addresses.
     Mapped {
-        /// With more pages of addresses in limbo than these, all CPUs are made to forget them.
-        /// `None`: 32 MiB for each doubling of the CPUs (`lazy_max_pages`).
+        /// Maximum of pages of addresses in limbo before all CPUs are flushed. `None`: 32 MiB for
+        /// each doubling of the CPUs (`lazy_max_pages`).
         lazy_max_pages: Option<u64>,
     },
 }
 
-/// Why a task has no stack. Nothing was changed.
+/// The reason why a task got no stack. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StackError {
-    /// There is no frame for it.
+    /// No frame for it is free.
     Frames(AllocError),
     /// Its frames cannot be mapped.
     Map(VmapError),
@@ -71,29 +71,30 @@ impl core::fmt::Display for StackError {
 impl core::error::Error for StackError {}
 
 mmscale_arch::counters! {
-    /// What was counted about stacks, over all CPUs; exact while nothing runs.
+    /// Statistics of stacks, over all CPUs; exact while nothing runs.
     pub struct StackStats from CpuStats {
-        /// Stacks that tasks were given.
+        /// Stacks given to tasks.
         given: Sum,
-        /// The part of them that came out of a CPU's cache.
+        /// Stacks given to tasks from a CPU's cache; part of `given`.
         reused: Sum,
-        /// Stacks that were unmapped, and their frames freed.
+        /// Stacks that were unmapped and whose frames were freed.
         freed: Sum,
     }
 }
 
-/// One CPU's stacks.
+/// The stacks of one CPU.
 struct Place<A: Machine> {
     stacks: SpinLock<A, CpuStacks>,
-    /// Not zero: a stack may wait for a grace period to begin. Set after it was put there.
+    /// Not zero: a stack may wait for a grace period to begin. Set after the stack was added to the
+    /// list.
     waits: A::AtomicU32,
 }
 
-/// The stacks of all tasks that programs make.
+/// The stacks of all tasks of programs.
 pub struct Stacks<A: Machine> {
-    /// There once the first stack was made.
+    /// Created with the first stack.
     range: Once<Vmap<A>>,
-    /// One task makes the range.
+    /// Serializes the creation of the range.
     making: Mutex<A, ()>,
     config: StackConfig,
     places: EachCpu<Place<A>>,
@@ -105,7 +106,7 @@ pub struct Stacks<A: Machine> {
 }
 
 impl<A: Machine> Stacks<A> {
-    /// No stack.
+    /// Creates the state without stacks.
     pub fn new(config: StackConfig) -> Self {
         let place = |_| Place {
             stacks: SpinLock::new(LockClass::Other, CpuStacks::default()),
@@ -125,12 +126,12 @@ impl<A: Machine> Stacks<A> {
 
     // -- Tasks.
 
-    /// Whether stacks are mapped.
+    /// Returns whether stacks are mapped.
     pub fn are_mapped(&self) -> bool {
         self.config != StackConfig::Uncounted
     }
-    /// Returns a cleared stack for a task (`alloc_thread_stack_node`); `None` if stacks are not
-    /// counted. Sleeps if memory has to be reclaimed for it, or addresses purged.
+    /// Returns a cleared stack for a task (`alloc_thread_stack_node`), or `None` if stacks are not
+    /// modelled. Sleeps if memory must be reclaimed or addresses must be purged.
     pub fn make(&self, on: Paging<'_, A>) -> Result<Option<Stack>, StackError> {
         let StackConfig::Mapped { lazy_max_pages } = self.config else { return Ok(None) };
         let _span = Span::<A>::enter(Func::AllocThreadStackNode);
@@ -176,7 +177,7 @@ impl<A: Machine> Stacks<A> {
             }
         }
     }
-    /// The kernel's own range, which the first caller makes.
+    /// Returns the kernel's range; the first caller creates it.
     fn range(&self, on: Paging<'_, A>, lazy_max: Option<u64>) -> Result<&Vmap<A>, VmapError> {
         if let Some(range) = self.range.get() {
             return Ok(range);
@@ -190,14 +191,15 @@ impl<A: Machine> Stacks<A> {
             }
         }
     }
-    /// The calling task begins to run on `stack`.
+    /// Starts running the calling task on `stack`.
     pub fn enter(&self, on: Paging<'_, A>, stack: &Stack) {
         self.at_top(on, stack, MemAccess::Write, |pfn| A::write_stamp(pfn, mark(stack)));
     }
-    /// The calling task has ended: its stack goes to this CPU's cache, or waits for a grace period
-    /// (`free_thread_stack`).
+    /// Returns the calling task's stack at its end: to this CPU's cache, or to the list that waits
+    /// for a grace period (`free_thread_stack`).
     ///
-    /// Panics if another frame is there than the task began with, or another task used it.
+    /// Panics if the stack is mapped to another frame than at the start, or another task wrote to
+    /// it.
     pub fn leave(&self, on: Paging<'_, A>, stack: Stack) {
         let found = self.at_top(on, &stack, MemAccess::Read, |pfn| A::read_stamp(pfn));
         assert_eq!(found, Some(mark(&stack)), "a stack was written to by another task");
@@ -212,17 +214,17 @@ impl<A: Machine> Stacks<A> {
     ) -> Option<R> {
         self.range.get()?.access(on, stack.top(), access, run).ok()
     }
-    /// Takes back a stack that no task runs on.
+    /// Returns a stack on which no task runs.
     pub fn put(&self, stack: Stack) {
         let pinned = PreemptGuard::<A>::new();
         let place = self.places.of(pinned.cpu());
-        // A statement of its own: the reaper is woken with the lock free.
+        // A statement of its own, so that the lock is released before the reaper is woken.
         let left = place.stacks.lock().put(stack);
         if let Some(stack) = left {
             self.wait_for_readers(place, stack);
         }
     }
-    /// `stack` waits at `place` for a grace period.
+    /// Adds `stack` to the list at `place` that waits for a grace period.
     fn wait_for_readers(&self, place: &Place<A>, stack: Stack) {
         place.stacks.lock().waiting.push(stack);
         if place.waits.swap(1, SeqCst) == 0 {
@@ -232,8 +234,7 @@ impl<A: Machine> Stacks<A> {
 
     // -- Grace periods. One task.
 
-    /// Body of the task that waits for grace periods on behalf of stacks; returns after
-    /// [`Stacks::stop`].
+    /// Body of the task that waits for grace periods for stacks; returns after [`Stacks::stop`].
     pub fn reaper(&self, rcu: &Rcu<A>, work: &Work<A>) {
         self.reaper.store(A::current().index() as u32 + 1, SeqCst);
         while self.stopping.load(SeqCst) == 0 {
@@ -252,7 +253,8 @@ impl<A: Machine> Stacks<A> {
         }
         self.ended.complete();
     }
-    /// A grace period is about to begin; returns the CPUs that have stacks for it.
+    /// Marks the waiting stacks for the grace period that is about to begin; returns the CPUs that
+    /// have some.
     fn begin(&self) -> CpuMask {
         let mut cpus = CpuMask::EMPTY;
         for (cpu, place) in self.places.iter() {
@@ -272,7 +274,7 @@ impl<A: Machine> Stacks<A> {
             A::unpark(TaskId::new(task as usize));
         }
     }
-    /// Lets the reaper return, and waits until it has, unless it has not run yet. Sleeps.
+    /// Makes the reaper return, and waits for it if it has started. Sleeps.
     pub fn stop(&self) {
         if !self.are_mapped() {
             return;
@@ -286,12 +288,12 @@ impl<A: Machine> Stacks<A> {
 
     // -- Workers.
 
-    /// Frees the stacks of `cpu` whose grace period is over, as far as its cache has no room
+    /// Frees the stacks of `cpu` whose grace period is over and for which its cache has no room
     /// (`thread_stack_free_rcu`). The caller is the worker of `cpu`.
     pub fn free_ready(&self, on: Paging<'_, A>, work: &Work<A>, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::ThreadStackFreeRcu);
         loop {
-            // A statement of its own: the stack is freed with the lock free.
+            // A statement of its own, so that the lock is released before the stack is freed.
             let next = self.places.of(cpu).stacks.lock().take_ready();
             let Some(stack) = next else { return };
             self.free(on, work, stack);
@@ -310,7 +312,7 @@ impl<A: Machine> Stacks<A> {
         stack.frames().iter().for_each(|&pfn| on.frames.free_pages(pfn, Order::ZERO));
         limbo
     }
-    /// Has all CPUs forget the addresses in limbo (`drain_vmap_area_work`). Sleeps.
+    /// Flushes the addresses in limbo on all CPUs (`drain_vmap_area_work`). Sleeps.
     pub fn purge(&self, on: Paging<'_, A>) {
         let _span = Span::<A>::enter(Func::DrainVmapAreaWork);
         if let Some(range) = self.range.get() {
@@ -320,8 +322,8 @@ impl<A: Machine> Stacks<A> {
 
     // -- Hotplug, and the end.
 
-    /// `cpu` is gone: the stacks in its cache are freed (`free_vm_stack_cache`); those that wait
-    /// do so on this CPU.
+    /// Frees the stacks in the cache of `cpu`, which is dead (`free_vm_stack_cache`). Moves the
+    /// waiting stacks to this CPU.
     pub fn cpu_dead(&self, on: Paging<'_, A>, work: &Work<A>, cpu: CpuId) {
         if !self.are_mapped() {
             return;
@@ -338,7 +340,7 @@ impl<A: Machine> Stacks<A> {
             }
         }
     }
-    /// Frees all stacks of CPUs that are online and the range, when no task runs on one any more
+    /// Frees all stacks of online CPUs and the range. Called when no task runs on a stack any more
     /// and nothing else runs.
     pub fn quiesce(&self, on: Paging<'_, A>, online: &CpuMask) {
         let Some(range) = self.range.get() else { return };
@@ -353,17 +355,17 @@ impl<A: Machine> Stacks<A> {
         }
         range.destroy(on);
     }
-    /// What was counted.
+    /// Returns the statistics of stacks.
     pub fn stats(&self) -> StackStats {
         self.counters.all()
     }
-    /// What was counted about the kernel's own range, which is there after the first stack.
+    /// Returns the statistics of the kernel's range; all are 0 before the first stack.
     pub fn range_stats(&self) -> VmapStats {
         self.range.get().map(Vmap::stats).unwrap_or_default()
     }
 }
 
-/// What a task writes to its stack.
+/// The stamp that a task writes to its stack.
 fn mark(stack: &Stack) -> u64 {
     stack.top().get()
 }

@@ -1,17 +1,17 @@
-//! One CPU's timers: two wheels, exact timers, sleepers, and what the one-shot is armed for.
+//! One CPU's timers: two wheels, exact timers, sleepers, and the next event of its one-shot timer.
 
 use super::sleepers::Sleepers;
 use super::wheel::{Place, SLOTS, Wheel};
 use super::{Expiry, Hz, OverIdle, TimerSlot};
 
-/// Where a slot's timer stands.
+/// The arming of a slot's timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Armed {
-    /// Nowhere: not pending.
+    /// Not pending.
     No,
     /// In the wheel of timers that wake an idle CPU.
     Standard(Place),
-    /// In the wheel of timers that let an idle CPU sleep.
+    /// In the wheel of timers that do not wake an idle CPU.
     Deferrable(Place),
     /// Exact to the nanosecond.
     Exact(Exact),
@@ -22,7 +22,7 @@ pub(super) enum Armed {
 pub(super) struct Exact {
     pub(super) deadline_ns: u64,
     pub(super) over_idle: OverIdle,
-    /// It was slept through, and put off: it lets the CPU sleep no more.
+    /// Its deadline passed while the CPU was idle and it was postponed: it is not postponed again.
     late: bool,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct Base {
     pub(super) sleepers: Sleepers,
     /// The periodic tick runs: the CPU is busy.
     pub(super) ticking: bool,
-    /// When the next tick is due, if `ticking`.
+    /// Time of the next tick, if `ticking`.
     next_tick_ns: u64,
-    /// What the one-shot is armed for; `u64::MAX` if it is not.
+    /// Time for which the one-shot is armed; `u64::MAX` if it is not.
     pub(super) programmed_ns: u64,
 }
 
@@ -90,7 +90,7 @@ impl Base {
         self.exact |= 1 << slot.index();
     }
 
-    /// Disarms; says whether the timer was pending.
+    /// Disarms a timer; returns whether it was pending.
     pub(super) fn cancel(&mut self, slot: TimerSlot) -> bool {
         match core::mem::replace(self.state(slot), Armed::No) {
             Armed::No => return false,
@@ -101,7 +101,7 @@ impl Base {
         true
     }
 
-    /// When the timer of `slot` is due, in ns.
+    /// Returns when the timer of `slot` is due, in ns.
     pub(super) fn due_ns(&mut self, slot: TimerSlot) -> Option<u64> {
         match *self.state(slot) {
             Armed::No => None,
@@ -117,7 +117,8 @@ impl Base {
         (0..SLOTS).filter(move |slot| exact >> slot & 1 == 1)
     }
 
-    /// The first exact timer that counts now: all for a busy CPU, those that wake for an idle one.
+    /// Returns the deadline of the first relevant exact timer: of all if the CPU is busy, otherwise
+    /// of those that wake it.
     fn next_exact_ns(&self) -> u64 {
         let deadline = |slot: usize| match self.slots[slot] {
             Armed::Exact(exact) if self.ticking || exact.wakes() => exact.deadline_ns,
@@ -126,7 +127,7 @@ impl Base {
         self.exact_slots().map(deadline).min().unwrap_or(u64::MAX)
     }
 
-    /// When this CPU's one-shot must go off next.
+    /// Returns when this CPU's one-shot must fire next.
     pub(super) fn next_event_ns(&self) -> u64 {
         let wheel = match self.standard.next_expiry() {
             _ if self.ticking => self.next_tick_ns,
@@ -136,14 +137,14 @@ impl Base {
         wheel.min(self.next_exact_ns()).min(self.sleepers.next_ns())
     }
 
-    /// The tick runs again, on the next jiffy edge. Exact timers that were slept through are put
-    /// off, once each, so that CPUs woken together do not run their late work together.
+    /// Starts the tick again, on the next jiffy edge. Postpones exact timers whose deadline passed
+    /// during idle, once each, so that CPUs woken together do not run their late work together.
     pub(super) fn start_ticking(&mut self, now_ns: u64) {
         if self.ticking {
             return;
         }
         self.ticking = true;
-        // If a timer woke the CPU, then its tick is due now, whatever the edge.
+        // If a timer woke the CPU, its tick is due now, not at the next edge.
         let jiffy = self.hz.jiffies(now_ns);
         let due = self.standard.next_expiry() <= jiffy;
         self.next_tick_ns = if due { now_ns } else { self.hz.edge_ns(jiffy + 1) };
@@ -159,7 +160,7 @@ impl Base {
         }
     }
 
-    /// The tick stops. What was put off, or is due, goes off first.
+    /// Stops the tick. Timers that were postponed or are due fire first.
     pub(super) fn stop_ticking(&mut self, now_ns: u64) {
         self.ticking = false;
         for slot in self.exact_slots() {
@@ -172,7 +173,7 @@ impl Base {
         }
     }
 
-    /// Whether a tick is due at `now_ns`; if so the next is set.
+    /// Returns whether a tick is due at `now_ns`, and sets the next one if so.
     pub(super) fn take_tick(&mut self, now_ns: u64) -> bool {
         if self.ticking && now_ns < self.next_tick_ns {
             return false;
@@ -183,8 +184,8 @@ impl Base {
         true
     }
 
-    /// Takes all timers out that have gone off by `now_ns`, as a mask of slots; those of the
-    /// wheels only in a tick.
+    /// Removes all timers that have expired by `now_ns` and returns a mask of their slots. Wheel
+    /// timers expire only in a tick.
     pub(super) fn expire(&mut self, now_ns: u64, tick: bool) -> u16 {
         let mut expired = 0;
         if tick {
@@ -210,7 +211,7 @@ impl Base {
         expired
     }
 
-    /// Takes one pending timer out, with what is left of its delay at `now_ns`.
+    /// Removes one pending timer; returns it with the rest of its delay at `now_ns`.
     pub(super) fn take_any(&mut self, now_ns: u64) -> Option<(TimerSlot, Expiry)> {
         let index = self.slots.iter().position(|armed| *armed != Armed::No)?;
         let slot = TimerSlot::new(index);

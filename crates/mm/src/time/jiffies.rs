@@ -2,8 +2,8 @@
 
 /// Nanoseconds in a second.
 pub const NSEC_PER_SEC: u64 = 1_000_000_000;
-/// Two CPUs with neighbouring numbers round to whole seconds that are so many jiffies apart.
-/// The kernel's figure, meant to keep the CPUs' timers from meeting at the full second.
+/// Skew in jiffies between the rounded seconds of CPUs with consecutive numbers. The kernel's
+/// value, meant to keep the CPUs' timers from firing together at the full second.
 pub const ROUND_SKEW_JIFFIES: u64 = 3;
 
 /// Ticks a second: the unit of the timer wheel. Jiffy 0 begins at time 0.
@@ -11,34 +11,35 @@ pub const ROUND_SKEW_JIFFIES: u64 = 3;
 pub struct Hz(u32);
 
 impl Hz {
-    /// `ticks` ticks a second. `None` for 0 and above 10,000, where no kernel goes.
+    /// Creates a rate of `ticks` ticks a second. Returns `None` for 0 and above 10,000, which no
+    /// kernel uses.
     pub const fn new(ticks: u32) -> Option<Self> {
         if ticks == 0 || ticks > 10_000 { None } else { Some(Self(ticks)) }
     }
-    /// Ticks a second.
+    /// Returns the ticks a second.
     pub const fn get(self) -> u32 {
         self.0
     }
-    /// The number of jiffy edges up to `ns`: exactly `ns * HZ / 10^9`, rounded down.
+    /// Returns the number of jiffy edges up to `ns`: exactly `ns * HZ / 10^9`, rounded down.
     #[inline]
     pub const fn jiffies(self, ns: u64) -> u64 {
         let hz = self.0 as u64;
         ns / NSEC_PER_SEC * hz + ns % NSEC_PER_SEC * hz / NSEC_PER_SEC
     }
-    /// The first nanosecond of `jiffy`: the time of its tick.
+    /// Returns the first nanosecond of `jiffy`: the time of its tick.
     #[inline]
     pub const fn edge_ns(self, jiffy: u64) -> u64 {
         let hz = self.0 as u64;
         jiffy / hz * NSEC_PER_SEC + (jiffy % hz * NSEC_PER_SEC).div_ceil(hz)
     }
-    /// A span of `ns`, as whole jiffies, rounded up, as the kernel converts timeouts.
+    /// Converts a span of `ns` to whole jiffies, rounded up, as the kernel converts timeouts.
     pub const fn span(self, ns: u64) -> u64 {
         let hz = self.0 as u64;
         ns / NSEC_PER_SEC * hz + (ns % NSEC_PER_SEC * hz).div_ceil(NSEC_PER_SEC)
     }
-    /// `expires` moved to a whole second: down if less than a quarter of a second lies above it,
-    /// else up. Whole seconds of `cpu` are skewed against those of its neighbours. An expiry that
-    /// would lie in the past after the rounding stays what it was. All in jiffies.
+    /// Rounds `expires` to a whole second: down if it is less than a quarter of a second above one,
+    /// otherwise up. The whole seconds of `cpu` are skewed against those of its neighbours. If the
+    /// rounded expiry would be in the past, returns `expires`. All in jiffies.
     pub const fn round(self, now: u64, expires: u64, cpu: usize) -> u64 {
         let hz = self.0 as u64;
         let skew = cpu as u64 * ROUND_SKEW_JIFFIES;
@@ -48,7 +49,7 @@ impl Hz {
         // The skew of a high-numbered CPU can reach back past time 0 only with a past expiry.
         if whole <= now + skew { expires } else { whole - skew }
     }
-    /// A delay from now, rounded as [`Hz::round`] does.
+    /// Rounds a delay from now as [`Hz::round`] does.
     pub const fn round_relative(self, now: u64, delay: u64, cpu: usize) -> u64 {
         self.round(now, now + delay, cpu) - now
     }

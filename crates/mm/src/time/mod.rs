@@ -1,17 +1,17 @@
 //! Time: jiffies, the timer wheel, exact timers, sleeping tasks, the periodic tick.
 //!
-//! Every CPU has one [`Base`](base): two timer wheels (standard timers wake an idle CPU,
-//! deferrable ones wait until it is awake for another reason), exact timers, and a queue of tasks
-//! that sleep to the nanosecond. The machine gives one one-shot per CPU; it is armed for whatever
-//! comes first. While a CPU is busy that is at the latest the next jiffy edge: the periodic tick,
-//! on the same edge on all CPUs. An idle CPU has no tick: its one-shot is armed for the first
-//! standard timer or sleeper, or not at all. Wheel timers run in the tick.
+//! Every CPU has one [`Base`](base): two timer wheels (standard timers wake an idle CPU, deferrable
+//! ones wait until it is awake for another reason), exact timers, and a queue of tasks that sleep
+//! to the nanosecond. The machine has one one-shot timer for each CPU, armed for the earliest
+//! event. While a CPU is busy, that is at the latest the next jiffy edge: the periodic tick, on the
+//! same edge on all CPUs. An idle CPU has no tick: its one-shot is armed for the first standard
+//! timer or sleeper, or not at all. Wheel timers run in the tick.
 //!
-//! A timer is a numbered slot of a CPU. What a slot means is its user's business (`work`): what
-//! has gone off is handed to one function, in the interrupt, with no lock held.
+//! A timer is a numbered slot of a CPU; its user (`work`) defines its meaning. Expired timers are
+//! passed to one function, in the interrupt, with no lock held.
 //!
-//! Lock order: a base's lock (class Timer, interrupts off) is innermost here; wake-ups are sent
-//! under it, timers run without it.
+//! Lock order: a base's lock (class Timer, interrupts off) is innermost here. Wakeups are sent
+//! under it; timers run without it.
 
 mod base;
 mod jiffies;
@@ -33,20 +33,20 @@ use mmscale_arch::{Atomic, CpuId, Func, Ipi, LockClass, Machine, Op, Span, TaskI
 pub struct TimerSlot(u8);
 
 impl TimerSlot {
-    /// Slot number `index`. Panics from [`SLOTS`] on.
+    /// Creates slot number `index`. Panics if it is not below [`SLOTS`].
     #[inline]
     pub const fn new(index: usize) -> Self {
         assert!(index < SLOTS);
         Self(index as u8)
     }
-    /// The number, for indexing.
+    /// Returns the number, for indexing.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// When a timer goes off, and whether it wakes an idle CPU for that.
+/// The expiry of a timer, and whether it wakes an idle CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
     /// On the wheel, this many jiffies from now or up to a granule later. Wakes an idle CPU.
@@ -54,29 +54,29 @@ pub enum Expiry {
         /// The delay.
         jiffies: u64,
     },
-    /// On the wheel too, but an idle CPU runs it when it next ticks.
+    /// On the wheel, but an idle CPU runs it when it next ticks.
     Deferrable {
         /// The delay.
         jiffies: u64,
     },
-    /// Exact, off the wheel.
+    /// Exact, not on the wheel.
     Exact {
-        /// When, in ns since the machine started.
+        /// The deadline, in ns since the machine started.
         deadline_ns: u64,
-        /// What if the CPU is idle then.
+        /// The behaviour if the CPU is idle then.
         over_idle: OverIdle,
     },
 }
 
-/// What an exact timer does that comes due while its CPU is idle.
+/// The behaviour of an exact timer whose deadline passes while its CPU is idle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OverIdle {
     /// It wakes the CPU.
     Wake,
-    /// It waits until the CPU is awake for another reason, and goes off `spread_ns` later, or when
-    /// the CPU is about to go idle again, whichever is first.
+    /// It waits until the CPU is awake for another reason, and fires `spread_ns` later, or when the
+    /// CPU is about to go idle again, whichever is first.
     Defer {
-        /// Tells CPUs apart that wake together.
+        /// Spreads the timers of CPUs that wake together.
         spread_ns: u64,
     },
 }
@@ -85,12 +85,13 @@ pub enum OverIdle {
 pub struct Time<A: Machine> {
     hz: Hz,
     bases: EachCpu<SpinLock<A, Base>>,
-    /// Not zero: sleeping is over, [`Time::sleep_until`] returns at once.
+    /// Not zero: [`Time::sleep_until`] returns immediately.
     stopped: A::AtomicU32,
 }
 
 impl<A: Machine> Time<A> {
-    /// Timers for every possible CPU, none armed. `None` if the machine's HZ makes no sense.
+    /// Creates the timers of every possible CPU, none armed. Returns `None` if the machine's HZ is
+    /// not valid.
     pub fn new() -> Option<Self> {
         let hz = Hz::new(A::hz())?;
         let now_ns = A::now_ns();
@@ -98,18 +99,18 @@ impl<A: Machine> Time<A> {
         Some(Self { hz, bases: EachCpu::new::<A>(base), stopped: A::AtomicU32::new(0) })
     }
 
-    /// Ticks a second.
+    /// Returns the ticks a second.
     pub fn hz(&self) -> Hz {
         self.hz
     }
 
-    /// The current jiffy.
+    /// Returns the current jiffy.
     #[inline]
     pub fn jiffies(&self) -> u64 {
         self.hz.jiffies(A::now_ns())
     }
 
-    /// Arms the timer `slot` of `cpu`. An earlier arming of the same slot is replaced.
+    /// Arms the timer `slot` of `cpu`. Replaces an earlier arming of the slot.
     pub fn arm(&self, cpu: CpuId, slot: TimerSlot, expiry: Expiry) {
         A::work(Op::WorkQueue, 1);
         let mut base = self.bases.of(cpu).lock_irqsave();
@@ -126,26 +127,25 @@ impl<A: Machine> Time<A> {
         if sooner && cpu == base.cpu() {
             program::<A>(&mut base);
         } else if sooner {
-            // Another CPU's one-shot is out of reach: its own interrupt looks again.
+            // Only its own CPU can program the one-shot: interrupt that CPU.
             drop(base);
             A::ipi_send(cpu, Ipi::Timer);
         }
     }
 
-    /// Disarms a timer; says whether it was pending. It may be running all the same.
+    /// Disarms a timer; returns whether it was pending. Its function may be running nevertheless.
     pub fn cancel(&self, cpu: CpuId, slot: TimerSlot) -> bool {
         self.bases.of(cpu).lock_irqsave().cancel(slot)
     }
 
-    /// When a pending timer is due, in ns.
+    /// Returns when a pending timer is due, in ns.
     pub fn due_ns(&self, cpu: CpuId, slot: TimerSlot) -> Option<u64> {
         self.bases.of(cpu).lock_irqsave().due_ns(slot)
     }
 
-    /// The calling task sleeps until `deadline_ns`, or until [`Time::stop_sleeping`]; or until it
-    /// is unparked by others than its timer and `over` is true then. Whoever makes `over` true
-    /// unparks the task afterwards. It was not true before: it is not asked until the task has
-    /// been woken early.
+    /// Puts the calling task to sleep until `deadline_ns` or [`Time::stop_sleeping`], or until
+    /// another task unparks it and `over` returns true. A task that makes `over` true unparks this
+    /// one afterwards. `over` is false at the call; it is evaluated only after an early wakeup.
     pub fn sleep_until(&self, deadline_ns: u64, over: impl Fn() -> bool) {
         if self.stopped.load(Ordering::Acquire) != 0 || A::now_ns() >= deadline_ns {
             return;
@@ -166,8 +166,8 @@ impl<A: Machine> Time<A> {
         }
     }
 
-    /// The task wakes early: its timer is not to disturb what it does later. The CPU that has it
-    /// may be another than that which the task went to sleep on.
+    /// Removes the timer of a task that woke early, so that it does not wake the task later. The
+    /// timer may be on another CPU, on which the task went to sleep.
     #[cold]
     fn forget_sleeper(&self, task: TaskId) {
         self.bases.iter().for_each(|(_, base)| base.lock_irqsave().sleepers.forget(task));
@@ -184,7 +184,7 @@ impl<A: Machine> Time<A> {
         }
     }
 
-    /// This CPU runs something: it ticks from now on. Interrupts are off.
+    /// Starts the tick of this CPU, which has something to run. Interrupts are off.
     pub fn idle_exit(&self) {
         let here = IrqGuard::<A>::new();
         let mut base = self.bases.of(here.cpu()).lock_irqsave();
@@ -194,8 +194,8 @@ impl<A: Machine> Time<A> {
         }
     }
 
-    /// This CPU has nothing to run: it ticks no more. Late deferrable work that was put off goes
-    /// off at once, so that it is done before the CPU rests. Interrupts are off.
+    /// Stops the tick of this CPU, which has nothing to run. Postponed deferrable timers fire
+    /// immediately, so that their work is done before the CPU idles. Interrupts are off.
     pub fn idle_enter(&self) {
         let here = IrqGuard::<A>::new();
         let mut base = self.bases.of(here.cpu()).lock_irqsave();
@@ -203,8 +203,8 @@ impl<A: Machine> Time<A> {
         program::<A>(&mut base);
     }
 
-    /// This CPU's one-shot went off: wakes sleepers, and hands every timer that has gone off to
-    /// `expired`, with interrupts off. Says whether it was a tick.
+    /// Handles this CPU's one-shot: wakes sleepers, and passes every expired timer to `expired`,
+    /// with interrupts off. Returns whether it was a tick.
     pub fn interrupt(&self, mut expired: impl FnMut(TimerSlot)) -> bool {
         let here = IrqGuard::<A>::new();
         let now_ns = A::now_ns();
@@ -229,15 +229,15 @@ impl<A: Machine> Time<A> {
         tick
     }
 
-    /// Another CPU armed a timer of this one that comes before everything else.
+    /// Programs this CPU's one-shot again, after another CPU armed an earlier timer on it.
     pub fn reprogram(&self) {
         let here = IrqGuard::<A>::new();
         program::<A>(&mut self.bases.of(here.cpu()).lock_irqsave());
     }
 
-    /// `cpu` has died: its sleepers move to this CPU, and each timer that was still pending is
-    /// handed to `orphan` with what is left of its delay. (Whoever wanted it cancelled has done so
-    /// before.)
+    /// Moves the sleepers of `cpu`, which is dead, to this CPU, and passes each pending timer to
+    /// `orphan` with the rest of its delay. Timers that had to be cancelled have been cancelled
+    /// before.
     pub fn cpu_dead(&self, cpu: CpuId, mut orphan: impl FnMut(TimerSlot, Expiry)) {
         let dead = self.bases.of(cpu);
         {
@@ -266,7 +266,7 @@ impl<A: Machine> Time<A> {
 /// Arms this CPU's one-shot for its base's next event, if it is not armed so already.
 fn program<A: Machine>(base: &mut Base) {
     let next_ns = base.next_event_ns();
-    // After an interrupt the one-shot is spent even if the time is the same again.
+    // After an interrupt the one-shot must be armed again even if the time is unchanged.
     match next_ns {
         u64::MAX if base.programmed_ns == u64::MAX => {}
         u64::MAX => A::timer_cancel(),

@@ -1,5 +1,5 @@
-//! The wheel and the rounding against plain models, at every usual HZ, with random sequences that
-//! shrink when they fail.
+//! Compares the wheel and the rounding with plain models, at every usual HZ, with random sequences
+//! that are reduced when they fail.
 
 use super::Hz;
 use super::wheel::{Place, SLOTS, Wheel};
@@ -16,7 +16,7 @@ fn rates() -> impl Strategy<Value = u32> {
     prop::sample::select(&[100u32, 250, 300, 1000][..])
 }
 
-/// What can happen to a wheel.
+/// An operation on a wheel.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Arm { slot: usize, delta: u64 },
@@ -24,7 +24,7 @@ enum Step {
     Pass { jiffies: u64 },
 }
 
-/// Deltas of every level up to days, small ones as often as large ones.
+/// Deltas of every level up to days, with small and large ones equally likely.
 fn step() -> impl Strategy<Value = Step> {
     let delta = (0u32..26).prop_flat_map(|bits| 0u64..1 << bits);
     let jiffies = prop_oneof![8 => 1u64..4, 2 => 1u64..600, 1 => 1u64..100_000];
@@ -35,9 +35,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// When a timer goes off that is armed `delta` jiffies ahead of the wheel's clock: on the grid of
-/// the finest level that reaches so far, one granule on. A wheel has 8 levels at HZ=100, else 9;
-/// none of the deltas here is beyond them.
+/// Returns the expiry of a timer that is armed `delta` jiffies after the wheel's clock: on the grid
+/// of the finest level that reaches so far, one granule later. A wheel has 8 levels at HZ=100,
+/// otherwise 9; all deltas used here are within them.
 fn due(clk: u64, delta: u64) -> u64 {
     let level = (0..9).find(|level| delta < 63 << (3 * level)).expect("within reach");
     (((clk + delta) >> (3 * level)) + 1) << (3 * level)
@@ -56,7 +56,7 @@ fn a_wheel_is_a_list_of_expiries() {
     let result = runner(500).run(&inputs, |(hz, start, steps)| {
         let (mut wheel, mut now) = (Wheel::new(hz, start), start);
         let mut list: [Option<Armed>; SLOTS] = [None; SLOTS];
-        // The wheel's clock stands one past the last bucket that went off, or at now.
+        // The wheel's clock: one past the last bucket that expired, or now.
         let mut passed = start;
         for step in steps {
             match step {
@@ -106,8 +106,8 @@ fn a_wheel_is_a_list_of_expiries() {
     }
 }
 
-/// The model looks for the jiffy instead of computing it: the first whole second of the CPU's own
-/// that lies no more than a quarter of a second before the expiry.
+/// The model searches for the jiffy instead of computing it: the CPU's first whole second that is
+/// at most a quarter of a second before the expiry.
 #[test]
 fn rounding_finds_the_cpus_own_second() {
     let inputs = (rates(), 0u64..1 << 40, 0u64..100_000, 0usize..4096);

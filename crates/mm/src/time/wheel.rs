@@ -1,14 +1,14 @@
 //! The timer wheel: levels of 64 buckets, each level eight times coarser than the one below.
 //!
-//! Level n has a granularity of 8^n jiffies and takes timers that lie at least `63 * 8^(n-1)`
-//! jiffies ahead. A timer goes off when its bucket does, at `((expires >> 3n) + 1) << 3n`: never
-//! early, late by at most one granule. It never cascades to a finer level: a timer 1 s away lands
-//! on a grid of 64 ms at HZ=1000, and this is where CPUs meet that were meant to be apart.
+//! Level n has a granularity of 8^n jiffies and takes timers at least `63 * 8^(n-1)` jiffies ahead.
+//! A timer fires with its bucket, at `((expires >> 3n) + 1) << 3n`: never early, late by at most
+//! one granule. It never cascades to a finer level: a timer 1 s ahead is rounded to a grid of 64 ms
+//! at HZ=1000, so CPUs that were meant to be spread fire together.
 //!
-//! A wheel holds timers by slot number. A bucket is a bit mask of slots, so that there are no
-//! lists, no links and nothing to allocate.
+//! A wheel stores timers by slot number. A bucket is a bit mask of slots, so there are no lists, no
+//! links and no allocation.
 
-/// Timers in one wheel: slots are numbered below it.
+/// Maximum of timers in a wheel: slot numbers are below it.
 pub const SLOTS: usize = 16;
 
 const LEVEL_BITS: u32 = 6;
@@ -17,20 +17,20 @@ const LEVEL_MASK: u64 = LEVEL_SIZE as u64 - 1;
 const CLK_SHIFT: u32 = 3;
 const MAX_LEVELS: usize = 9;
 
-/// Where a timer stands in its wheel.
+/// The position of a timer in its wheel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     level: u8,
     bucket: u8,
-    /// The jiffy in which the bucket goes off.
+    /// The jiffy in which the bucket fires.
     pub(super) expiry: u64,
 }
 
 /// One wheel. Times are in jiffies.
 pub(super) struct Wheel {
-    /// All buckets before it have gone off.
+    /// All buckets before it have fired.
     clk: u64,
-    /// The first bucket that will go off; `u64::MAX` when the wheel is empty.
+    /// The first bucket that will fire; `u64::MAX` when the wheel is empty.
     next_expiry: u64,
     levels: usize,
     /// Nonempty buckets of each level.
@@ -40,17 +40,17 @@ pub(super) struct Wheel {
 
 const _: () = assert!(SLOTS <= u16::BITS as usize);
 
-/// Levels of a wheel at `hz` ticks a second, as the kernel chooses them.
+/// Returns the number of levels at `hz` ticks a second, as the kernel chooses it.
 const fn levels(hz: u32) -> usize {
     if hz > 100 { 9 } else { 8 }
 }
 
-/// The first delta that level `level` takes.
+/// Returns the smallest delta of level `level`.
 const fn level_start(level: usize) -> u64 {
     (LEVEL_SIZE as u64 - 1) << ((level as u32 - 1) * CLK_SHIFT)
 }
 
-/// Where a timer goes that is added when the wheel's clock shows `clk`.
+/// Returns the position of a timer that is added when the wheel's clock is `clk`.
 fn place(levels: usize, clk: u64, expires: u64) -> Place {
     if expires < clk {
         return Place { level: 0, bucket: (clk & LEVEL_MASK) as u8, expiry: clk };
@@ -70,7 +70,7 @@ fn place(levels: usize, clk: u64, expires: u64) -> Place {
 }
 
 impl Wheel {
-    /// An empty wheel whose clock shows `clk`.
+    /// Creates an empty wheel whose clock is `clk`.
     pub(super) fn new(hz: u32, clk: u64) -> Self {
         Self {
             clk,
@@ -81,7 +81,7 @@ impl Wheel {
         }
     }
 
-    /// The jiffy in which the next bucket goes off; `u64::MAX` if none is armed.
+    /// Returns the jiffy in which the next bucket fires; `u64::MAX` if none is armed.
     #[inline]
     pub(super) fn next_expiry(&self) -> u64 {
         self.next_expiry
@@ -89,7 +89,7 @@ impl Wheel {
 
     /// Adds the timer of `slot`, which is in no wheel, in jiffy `now`.
     pub(super) fn insert(&mut self, slot: usize, now: u64, expires: u64) -> Place {
-        // The clock of a wheel at rest stands still: bring it up to now, but past no bucket.
+        // The clock of an empty or idle wheel does not advance: set it to now, but past no bucket.
         if now > self.clk {
             self.clk = now.min(self.next_expiry);
         }
@@ -101,7 +101,7 @@ impl Wheel {
         place
     }
 
-    /// Takes the timer of `slot` out of its place.
+    /// Removes the timer of `slot` from its position.
     pub(super) fn remove(&mut self, slot: usize, place: Place) {
         let (level, bucket) = (usize::from(place.level), usize::from(place.bucket));
         self.buckets[level][bucket] &= !(1 << slot);
@@ -113,8 +113,8 @@ impl Wheel {
         }
     }
 
-    /// The timers of the next bucket that has gone off by jiffy `now`, as a mask of slots.
-    /// Call it until it says `None`.
+    /// Returns the timers of the next bucket that has fired by jiffy `now`, as a mask of slots. The
+    /// caller repeats the call until it returns `None`.
     pub(super) fn expire(&mut self, now: u64) -> Option<u16> {
         if self.next_expiry > now {
             return None;
@@ -136,7 +136,7 @@ impl Wheel {
         Some(expired)
     }
 
-    /// The first bucket at or after the clock, over all levels.
+    /// Returns the first bucket at or after the clock, over all levels.
     fn find_next(&self) -> u64 {
         let mut next = u64::MAX;
         for level in 0..self.levels {
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Many timers at once against a plain list of expiries.
+    /// Compares many timers together with a plain list of expiries.
     #[test]
     fn a_full_wheel_agrees_with_a_plain_list() {
         let mut seed = 7;

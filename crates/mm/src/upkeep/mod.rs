@@ -1,20 +1,20 @@
-//! The upkeep tick: each CPU folds its counters and shrinks its page caches once an interval.
+//! The vmstat tick: each CPU folds its counters and shrinks its page caches once an interval.
 //!
-//! The tick of a CPU (`vmstat_update`) is deferrable delayed work on that CPU. It arms itself
-//! again as long as there was something to do; otherwise it stops, until the *shepherd* finds that
-//! the CPU has counted something. A CPU that goes idle folds its counters at once, and keeps its
-//! pages: its tick waits until the CPU is awake.
+//! The tick of a CPU (`vmstat_update`) is deferrable delayed work on that CPU. It arms itself again
+//! as long as there was something to do. Otherwise it stops, until the *shepherd* finds that the
+//! CPU has counted something. A CPU that goes idle folds its counters immediately and leaves its
+//! page caches as they are: its tick waits until the CPU is awake.
 //!
-//! * [`TickPolicy::Stock`]: the next tick comes an interval later, rounded to a whole second with
-//!   a skew. It takes an eighth off the high limits and waits for locks. The shepherd starts all
-//!   ticks it finds at once.
-//! * [`TickPolicy::Posted`]: the same, but the next tick of CPU c of n comes
-//!   (1 + (c mod n) / n) intervals later.
-//! * [`TickPolicy::Phased`]: the next tick comes at the CPU's own phase of the interval, exactly.
-//!   High limits shrink by the time passed, no lock is waited for, and the shepherd starts each
-//!   tick at its phase.
+//! * [`TickPolicy::Stock`]: the next tick is an interval later, rounded to a whole second with a
+//!   skew. It decays the high limits by an eighth and waits for locks. The shepherd starts all
+//!   ticks that are needed at the same time.
+//! * [`TickPolicy::Posted`]: like `Stock`, but the next tick of CPU c of n is (1 + (c mod n) / n)
+//!   intervals later.
+//! * [`TickPolicy::Phased`]: the next tick is at the CPU's own phase of the interval, exactly. High
+//!   limits decay by the time passed, no lock is waited for, and the shepherd starts each tick at
+//!   its phase.
 //!
-//! `Posted` is what was posted to the list in April 2026. `Phased` is described in its module.
+//! `Posted` is the series of April 2026 on linux-mm. `Phased` is described in its module.
 //!
 //! Lock order: none of its own but a mutex (class Mutex) around the ranking of CPUs on hotplug.
 
@@ -43,10 +43,10 @@ mmscale_arch::policies! {
     }
 }
 
-/// When the next plain tick of a CPU comes, on a machine with so many CPUs online.
+/// Returns the delay of a CPU's next plain tick; the last argument is the number of online CPUs.
 type Delay<A> = fn(&Upkeep<A>, &Parts<'_, A>, CpuId, u64) -> Expiry;
 
-/// How the ticks of a policy run.
+/// The kind of a policy's ticks.
 enum Ticks<A: Machine> {
     /// As in Linux, with a delay of the policy's own.
     Plain(Delay<A>),
@@ -64,27 +64,27 @@ impl<A: Machine> Ticks<A> {
     }
 }
 
-/// When a tick arms itself again.
+/// The condition for arming the next tick.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Requeue {
-    /// If it changed anything, or a page cache is above its floor: what Linux does.
+    /// The tick changed something, or a page cache is above its floor (Linux).
     #[default]
     Needed,
-    /// Always: to look at the firing pattern by itself.
+    /// Always, to study the firing pattern alone.
     Always,
 }
 
-/// The longest interval, in ns: an hour.
+/// Maximum of the interval, in ns: an hour.
 pub const MAX_INTERVAL_NS: u64 = 3_600_000_000_000;
 
-/// What the upkeep works with.
+/// The parts of the memory manager that the tick uses.
 pub(crate) struct Parts<'a, A: Machine> {
     pub(crate) frames: &'a FrameAllocator<A>,
     pub(crate) time: &'a Time<A>,
     pub(crate) work: &'a Work<A>,
 }
 
-/// The upkeep of all CPUs.
+/// The vmstat ticks of all CPUs.
 pub struct Upkeep<A: Machine> {
     policy: TickPolicy,
     ticks: Ticks<A>,
@@ -96,12 +96,13 @@ pub struct Upkeep<A: Machine> {
     phases: EachCpu<Phase<A>>,
     progress: PerCpu<A, Progress>,
     ranking: Mutex<A, ()>,
-    /// Up to where the phased shepherd has looked at phases, in ns.
+    /// The time up to which the phased shepherd has checked phases, in ns.
     looked_until_ns: A::AtomicU64,
 }
 
 impl<A: Machine> Upkeep<A> {
-    /// `None` for an interval below one jiffy or above [`MAX_INTERVAL_NS`].
+    /// Creates the state. Returns `None` for an interval below one jiffy or above
+    /// [`MAX_INTERVAL_NS`].
     pub(crate) fn new(
         policy: TickPolicy,
         requeue: Requeue,
@@ -125,15 +126,15 @@ impl<A: Machine> Upkeep<A> {
         })
     }
 
-    /// The policy it was built with.
+    /// Returns the policy.
     pub fn policy(&self) -> TickPolicy {
         self.policy
     }
-    /// Whether a tick that did `run` arms itself again.
+    /// Returns whether a tick that did `run` arms itself again.
     fn goes_on(&self, run: &Refresh) -> bool {
         run.changed || self.requeue == Requeue::Always
     }
-    /// The interval, in ns.
+    /// Returns the interval, in ns.
     pub fn interval_ns(&self) -> u64 {
         self.interval_ns
     }
@@ -144,7 +145,7 @@ impl<A: Machine> Upkeep<A> {
         self.arm_shepherd(parts, A::cpu());
     }
 
-    /// One run of the calling CPU's tick, in its worker.
+    /// Runs the calling CPU's tick, in its worker.
     pub(crate) fn vmstat_update(&self, parts: &Parts<'_, A>, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::VmstatUpdate);
         match self.ticks {
@@ -153,7 +154,7 @@ impl<A: Machine> Upkeep<A> {
         }
     }
 
-    /// One run of the shepherd, in a worker.
+    /// Runs the shepherd, in a worker.
     pub(crate) fn shepherd(&self, parts: &Parts<'_, A>) {
         let _span = Span::<A>::enter(Func::VmstatShepherd);
         match self.ticks {
@@ -172,7 +173,7 @@ impl<A: Machine> Upkeep<A> {
         parts.work.queue_delayed_on(parts.time, cpu, WorkItem::Shepherd, expiry);
     }
 
-    /// This CPU goes idle (`quiet_vmstat`): its counters are folded, its tick stays armed.
+    /// Folds the counters of this CPU, which goes idle (`quiet_vmstat`); its tick stays armed.
     /// Interrupts are off.
     pub(crate) fn idle_enter(&self, parts: &Parts<'_, A>) {
         let cpu = A::cpu();
@@ -190,7 +191,7 @@ impl<A: Machine> Upkeep<A> {
 
     // -- Hotplug.
 
-    /// `cpu` goes away: its tick is cancelled for good, the shepherd moves elsewhere.
+    /// Disables the tick of `cpu`, which goes offline, and moves the shepherd to another CPU.
     pub(crate) fn cpu_down_prepare(&self, parts: &Parts<'_, A>, cpu: CpuId) {
         parts.work.disable_sync(parts.time, WorkItem::VmstatTick(cpu));
         self.phases.of(cpu).cut_short();
@@ -201,26 +202,26 @@ impl<A: Machine> Upkeep<A> {
         }
     }
 
-    /// `cpu` is gone: those that are left close ranks.
+    /// Ranks the remaining CPUs after one has died.
     pub(crate) fn cpu_dead(&self) {
         self.rank_cpus();
     }
 
-    /// `cpu` is back: its tick may run again.
+    /// Enables the tick of `cpu`, which is online again.
     pub(crate) fn cpu_online(&self, parts: &Parts<'_, A>, cpu: CpuId) {
         self.rank_cpus();
         if !planted!(TickNeverBack) {
             parts.work.enable(WorkItem::VmstatTick(cpu));
         }
         match self.ticks {
-            // The shepherd will find it.
+            // The shepherd will start it.
             Ticks::Plain(_) => {}
             Ticks::Phased => self.arm_at_phase(parts, cpu),
         }
     }
 }
 
-/// Says how a tick ended.
+/// Traces the end of a tick.
 fn trace_end<A: Machine>(run: &Refresh, rearmed: bool) {
     A::trace(Trace::Tick(TickEvent::End {
         pages_returned: run.pages_returned,

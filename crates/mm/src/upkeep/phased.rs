@@ -1,30 +1,30 @@
-//! The phased tick: one period for all CPUs, a phase for each, no waiting for a zone.
+//! The phased tick: one period for all CPUs, a phase for each, no waiting for a zone's lock.
 //!
-//! **When.** The tick of a CPU falls on fixed points of time: its phase, once an interval. Online
-//! CPUs have a slot of the interval each, in the order of their ranks among the CPUs of their node,
-//! nodes in turn. Ranks, unlike CPU numbers, leave no gaps and no doubles, whatever nodes have, and
-//! are given out anew on hotplug; each CPU moves by at most as many slots as there are nodes then,
-//! with its next arming. As the points are absolute, the first arming is as spread out as every
-//! later one.
+//! **Phases.** The tick of a CPU is at fixed points of time: its phase, once an interval. Each
+//! online CPU has a slot of the interval, in order of its rank among the CPUs of its node, nodes in
+//! turn. Unlike CPU numbers, ranks have no gaps and no duplicates on any topology. They are
+//! assigned again on hotplug; each CPU then moves by at most as many slots as there are nodes, with
+//! its next arming. The points are absolute, so the first armings are as spread out as all later
+//! ones.
 //!
-//! **How exactly.** The timer is exact, off the wheel: at HZ=1000 the wheel's buckets for one
-//! second are 64 ms wide, and 4 or 5 of 72 CPUs would share one. It costs one more interrupt an
-//! interval and CPU. It is deferrable all the same: an idle CPU is not woken. A tick that was slept
-//! through comes when the CPU goes idle again, or a quarter of its phase after it woke if it stays
-//! busy that long, so that CPUs that wake together do not tick together; the one after that is on
-//! its point again, 3/8 to 11/8 of an interval later.
+//! **Precision.** The timer is exact, not on the wheel: at HZ=1000 the wheel's buckets for one
+//! second are 64 ms wide, and 4 or 5 of 72 CPUs would share one. This costs one more interrupt per
+//! interval and CPU. The timer is still deferrable: it does not wake an idle CPU. A tick whose
+//! point passed during idle fires when the CPU goes idle again, or a quarter of its phase after the
+//! wakeup if the CPU stays busy that long. So CPUs that wake together do not tick together. The
+//! next tick is at the phase again, 3/8 to 11/8 of an interval later.
 //!
-//! **How much.** High limits decay by the time that has passed, so that neither lateness nor
-//! hotplug changes the rate.
+//! **Decay.** High limits decay by the time that has passed, so neither lateness nor hotplug
+//! changes the rate.
 //!
-//! **Without waiting.** Shrinking caches is optional work. The zone's lock is tried; while it is
-//! taken the pages stay, and the tick comes again soon, at growing distances. After
-//! [`MAX_FAILURES`] attempts in a row that moved nothing, or [`MAX_ATTEMPTS`] in all, what is left
-//! is due in the next run. All attempts are one firing: it ends with the last.
+//! **No lock waits.** Shrinking caches is optional work. The zone's lock is only tried. While it is
+//! taken, the pages stay and the tick is retried soon, with growing delays. After [`MAX_FAILURES`]
+//! consecutive attempts that moved nothing, or [`MAX_ATTEMPTS`] in all, the rest is left to the
+//! next run. All attempts together are one firing, which ends with the last.
 //!
-//! **The shepherd** runs [`STEPS`] times an interval, and each time looks only at the CPUs whose
-//! phase comes up, so that each is looked at once an interval, and if need be started at its phase.
-//! A CPU's counters are thus stale for at most an interval and [`LOOK_AHEAD`] steps.
+//! **The shepherd** runs [`STEPS`] times an interval. Each time it checks only the CPUs whose phase
+//! is next, so that each is checked once an interval and, if needed, started at its phase. A CPU's
+//! counters are thus stale for at most an interval and [`LOOK_AHEAD`] steps.
 
 use super::{Parts, Upkeep, trace_end};
 use crate::time::{Expiry, OverIdle};
@@ -39,20 +39,20 @@ use mmscale_frames::page_alloc::{DecayRequest, Refresh};
 pub(super) const STEPS: u64 = 8;
 /// Steps that the shepherd looks ahead: one, and one in case the next run is late.
 pub(super) const LOOK_AHEAD: u64 = 2;
-/// Attempts in a row that may move nothing.
+/// Maximum of consecutive attempts that move nothing.
 pub(super) const MAX_FAILURES: u8 = 6;
-/// Attempts of one firing.
+/// Maximum of attempts of one firing.
 pub(super) const MAX_ATTEMPTS: u8 = 48;
-/// The first new attempt comes an interval / 2^10 after a failed one: 1 ms for an interval of 1 s.
+/// Delay of the first retry: an interval / 2^10, 1 ms for an interval of 1 s.
 const RETRY_SHIFT: u32 = 10;
 
 const _: () = assert!(LOOK_AHEAD < STEPS / 2, "staleness stays below 1.5 intervals");
 
 /// The phase of one CPU.
 pub(super) struct Phase<A: Machine> {
-    /// Its ticks fall on the times that leave this rest, divided by the interval; in ns.
+    /// The CPU's ticks are at the times that equal this modulo the interval, in ns.
     ns: A::AtomicU64,
-    /// Not zero: a firing was cut short by hotplug; the next begins anew.
+    /// Not zero: a firing was cut short by hotplug; the next starts from the beginning.
     cut: A::AtomicU32,
 }
 
@@ -60,38 +60,39 @@ impl<A: Machine> Phase<A> {
     pub(super) fn new() -> Self {
         Self { ns: A::AtomicU64::new(0), cut: A::AtomicU32::new(0) }
     }
-    /// The CPU's tick was cancelled, and nobody runs it now.
+    /// Records that the CPU's tick was cancelled; it does not run now.
     pub(super) fn cut_short(&self) {
         self.cut.store(1, Relaxed);
     }
 }
 
-/// How far the tick of a CPU has come. Only its worker uses it.
+/// The progress of a CPU's tick. Only its worker uses it.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// When the last firing began, if it armed the next.
+    /// Start of the last firing, if it armed the next.
     last_ns: Cell<Option<u64>>,
-    /// Attempts of this firing so far, 0 before it began.
+    /// Attempts of this firing; 0 before it began.
     attempts: Cell<u8>,
-    /// Attempts in a row that moved nothing.
+    /// Consecutive attempts that moved nothing.
     failures: Cell<u8>,
-    /// What this firing has done.
+    /// The work done by this firing.
     total: Cell<Refresh>,
 }
 
-/// The first time after `after_ns` that leaves the rest `phase_ns`, divided by `interval_ns`.
+/// Returns the first time after `after_ns` that equals `phase_ns` modulo `interval_ns`.
 const fn next_point(after_ns: u64, phase_ns: u64, interval_ns: u64) -> u64 {
     let base = after_ns - after_ns % interval_ns + phase_ns;
     if base > after_ns { base } else { base + interval_ns }
 }
 
-/// A tick that comes even if the CPU is idle.
+/// Returns the expiry of a tick that wakes an idle CPU.
 const fn waking(deadline_ns: u64) -> Expiry {
     Expiry::Exact { deadline_ns, over_idle: OverIdle::Wake }
 }
 
-/// The phase of the CPU of rank `rank` in node `node`, where nodes have so many `cpus`: the first
-/// of each node, then the second of each that has one, and so on, as far apart as all allow.
+/// Returns the phase of the CPU of rank `rank` in node `node`; `cpus` has the number of CPUs of
+/// each node. The order is the first CPU of each node, then the second of each that has one, and so
+/// on, evenly spaced.
 fn phase_of(rank: usize, node: usize, cpus: &[usize], interval_ns: u64) -> u64 {
     let earlier: usize = cpus.iter().map(|&cpus| cpus.min(rank)).sum();
     let beside = cpus[..node].iter().filter(|&&cpus| cpus > rank).count();
@@ -104,18 +105,19 @@ impl<A: Machine> Upkeep<A> {
         self.phases.of(cpu).ns.load(Relaxed)
     }
 
-    /// How long after the end of an idle time, or of a shepherd's delay, late work of `cpu` comes.
+    /// Returns the delay of postponed work of `cpu` after the end of an idle time or of a
+    /// shepherd's delay.
     fn late_ns(&self, cpu: CpuId) -> u64 {
         self.phase_ns(cpu) / 4
     }
 
-    /// A tick of `cpu` that an idle time may put off.
+    /// Returns the expiry of a tick of `cpu` that does not wake it from idle.
     fn deferrable(&self, cpu: CpuId, deadline_ns: u64) -> Expiry {
         let over_idle = OverIdle::Defer { spread_ns: self.late_ns(cpu) };
         Expiry::Exact { deadline_ns, over_idle }
     }
 
-    /// Gives every online CPU its phase. Tasks only.
+    /// Assigns a phase to every online CPU. Tasks only.
     pub(super) fn rank_cpus(&self) {
         let _one_at_a_time = self.ranking.lock();
         let mut online = CpuMask::EMPTY;
@@ -138,7 +140,7 @@ impl<A: Machine> Upkeep<A> {
         parts.work.queue_delayed_on(parts.time, cpu, tick, self.deferrable(cpu, point));
     }
 
-    /// One attempt of the tick of `cpu`, in its worker.
+    /// Runs one attempt of the tick of `cpu`, in its worker.
     pub(super) fn run_phased(&self, parts: &Parts<'_, A>, cpu: CpuId) {
         let now_ns = A::now_ns();
         let elapsed_ns = self.begin_attempt(cpu, now_ns);
@@ -147,7 +149,8 @@ impl<A: Machine> Upkeep<A> {
         let (total, delay_ns) = self.end_attempt(&run);
         let tick = WorkItem::VmstatTick(cpu);
         let queue = |expiry| parts.work.queue_delayed_on(parts.time, cpu, tick, expiry);
-        // If somebody else has armed it meanwhile, or it is being cancelled, the firing ends here.
+        // If the tick was armed by another task meanwhile, or is being cancelled, the firing ends
+        // here.
         if let Some(delay_ns) = delay_ns
             && queue(waking(A::now_ns() + delay_ns))
         {
@@ -169,7 +172,7 @@ impl<A: Machine> Upkeep<A> {
         trace_end::<A>(&total, again);
     }
 
-    /// Says how much time the decay has to make up for.
+    /// Starts an attempt; returns the time that the decay has to cover.
     fn begin_attempt(&self, cpu: CpuId, now_ns: u64) -> u64 {
         let pinned = PreemptGuard::<A>::new();
         let own = self.progress.get(&pinned);
@@ -192,13 +195,14 @@ impl<A: Machine> Upkeep<A> {
         last_ns.map_or(self.interval_ns, |last_ns| now_ns - last_ns)
     }
 
-    /// Adds up, and says how long to wait before the next attempt, if there is to be one.
+    /// Adds the attempt's work to the firing; returns the sum and the delay of the next attempt, if
+    /// any.
     fn end_attempt(&self, run: &Refresh) -> (Refresh, Option<u64>) {
         let pinned = PreemptGuard::<A>::new();
         let own = self.progress.get(&pinned);
         let mut total = own.total.get();
         total.add(*run);
-        // Not what was left each time, but what is left now.
+        // The pages that are left now, not the sum over the attempts.
         total.pages_deferred = run.pages_deferred;
         own.total.set(total);
         if run.trylock_failures == 0 || own.attempts.get() >= MAX_ATTEMPTS {
@@ -211,20 +215,20 @@ impl<A: Machine> Upkeep<A> {
         (total, again.then_some(delay_ns))
     }
 
-    /// When the shepherd looks again.
+    /// Returns when the shepherd runs next.
     pub(super) fn next_shepherd_step(&self) -> Expiry {
         let step_ns = self.interval_ns / STEPS;
-        // Steps are in the middle between ticks of CPU 0 and its like, not upon them.
+        // Steps are halfway between ticks of CPU 0 and those in phase with it, to avoid colliding.
         let deadline_ns = next_point(A::now_ns(), step_ns / 2, step_ns);
         Expiry::Exact { deadline_ns, over_idle: OverIdle::Defer { spread_ns: 0 } }
     }
 
-    /// Arms the tick of every CPU whose phase comes up, which has counted something, and whose
-    /// tick is not armed.
+    /// Arms the tick of every CPU whose phase is next, that has counted something, and whose tick
+    /// is not armed.
     pub(super) fn kick_at_phases(&self, parts: &Parts<'_, A>) {
         let now_ns = A::now_ns();
         let until_ns = now_ns + self.interval_ns / STEPS * LOOK_AHEAD;
-        // The first time: everybody whose phase comes up, nobody is late.
+        // The first time: every CPU whose phase is next; none is late.
         let from_ns = match self.looked_until_ns.load(Relaxed) {
             0 => now_ns,
             from_ns => from_ns.max(until_ns.saturating_sub(self.interval_ns)),
@@ -241,9 +245,10 @@ impl<A: Machine> Upkeep<A> {
             {
                 continue;
             }
-            // The shepherd's own CPU slept through this CPU's point: soon, but not all together.
+            // The shepherd's own CPU was idle at this CPU's point: start it soon, but not all
+            // together.
             let deadline_ns = if point > now_ns { point } else { now_ns + self.late_ns(cpu) };
-            // As a kick of the kernel's does, it wakes the CPU, whose counters would stay stale.
+            // Like a kick in Linux, it wakes the CPU, whose counters would otherwise stay stale.
             if parts.work.queue_delayed_on(parts.time, cpu, tick, waking(deadline_ns)) {
                 A::trace(Trace::Tick(TickEvent::Kicked { cpu }));
             }

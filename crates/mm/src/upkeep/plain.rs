@@ -1,4 +1,4 @@
-//! The tick and the shepherd as Linux has them; policies differ in the delay of the next tick.
+//! The tick and the shepherd as in Linux; policies differ in the delay of the next tick.
 
 use super::{Delay, Parts, Upkeep, trace_end};
 use crate::time::Expiry;
@@ -7,7 +7,7 @@ use mmscale_arch::{CpuId, CpuMask, Machine, TickEvent, Trace};
 use mmscale_frames::page_alloc::DecayRequest;
 
 impl<A: Machine> Upkeep<A> {
-    /// One interval from now, rounded as `cpu` rounds it.
+    /// Returns one interval from now, rounded for `cpu`.
     pub(super) fn rounded_interval(&self, parts: &Parts<'_, A>, cpu: CpuId) -> Expiry {
         let now = parts.time.jiffies();
         let hz = parts.time.hz();
@@ -15,7 +15,7 @@ impl<A: Machine> Upkeep<A> {
         Expiry::Deferrable { jiffies }
     }
 
-    /// Linux: however many CPUs there are.
+    /// Returns Linux's delay, which does not depend on the number of CPUs.
     pub(super) fn stock_delay(&self, parts: &Parts<'_, A>, cpu: CpuId, _cpus: u64) -> Expiry {
         self.rounded_interval(parts, cpu)
     }

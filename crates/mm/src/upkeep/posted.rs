@@ -5,7 +5,8 @@ use crate::time::Expiry;
 use mmscale_arch::{CpuId, Machine};
 
 impl<A: Machine> Upkeep<A> {
-    /// One interval, and the share of another that `cpu` has of the `cpus` online.
+    /// Returns one interval plus the fraction of another that is `cpu`'s share among `cpus` online
+    /// CPUs.
     pub(super) fn posted_delay(&self, parts: &Parts<'_, A>, cpu: CpuId, cpus: u64) -> Expiry {
         if cpus <= 1 {
             return self.rounded_interval(parts, cpu);

@@ -1,4 +1,4 @@
-//! What work there is, by name.
+//! The kinds of work.
 
 use crate::time::TimerSlot;
 use core::sync::atomic::Ordering;
@@ -8,22 +8,22 @@ use mmscale_arch::{Atomic, CpuId, Machine};
 /// A piece of work. Each exists once, is pending at most once, and runs at most once at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkItem {
-    /// The upkeep tick of a CPU, on that CPU.
+    /// The vmstat tick of a CPU, on that CPU.
     VmstatTick(CpuId),
     /// The shepherd that starts the ticks of CPUs that became busy.
     Shepherd,
-    /// Emptying the page caches of a CPU, on that CPU.
+    /// Draining the page caches of a CPU, on that CPU.
     DrainPages(CpuId),
-    /// Carrying out what a CPU has gathered for the LRU, on that CPU.
+    /// Draining the LRU batches of a CPU, on that CPU.
     LruDrain(CpuId),
     /// Freeing stacks of tasks that ended on a CPU, on that CPU.
     FreeStacks(CpuId),
-    /// Having all CPUs forget addresses of stacks.
+    /// Flushing the addresses of stacks on all CPUs.
     PurgeStacks,
 }
 
 impl WorkItem {
-    /// The timer that delays this work, on the CPU where it waits.
+    /// Returns the timer that delays this work, on the CPU where it waits.
     pub(super) const fn slot(self) -> TimerSlot {
         TimerSlot::new(match self {
             Self::VmstatTick(_) => 0,
@@ -34,7 +34,7 @@ impl WorkItem {
             Self::PurgeStacks => 5,
         })
     }
-    /// The work that the timer `slot` of `cpu` delays.
+    /// Returns the work that the timer `slot` of `cpu` delays.
     pub(super) fn of_slot(slot: TimerSlot, cpu: CpuId) -> Option<Self> {
         match slot.index() {
             0 => Some(Self::VmstatTick(cpu)),
@@ -46,7 +46,7 @@ impl WorkItem {
             _ => None,
         }
     }
-    /// The CPU it belongs to, if it belongs to one.
+    /// Returns the CPU to which the work is bound, if any.
     pub(super) const fn bound_to(self) -> Option<CpuId> {
         match self {
             Self::VmstatTick(cpu)
@@ -58,12 +58,12 @@ impl WorkItem {
     }
 }
 
-/// It waits for its timer or in a queue.
+/// The work waits for its timer or in a queue.
 const PENDING: u32 = 1;
-/// It may not be queued now.
+/// The work must not be queued.
 const DISABLED: u32 = 2;
 
-/// The state of one piece of work. Who sets the pending bit owns the right to queue it.
+/// The state of one piece of work. The task that sets the pending bit may queue the work.
 pub(super) struct ItemState<A: Machine> {
     flags: A::AtomicU32,
     /// The CPU on which it waits, or waited last.
@@ -80,11 +80,12 @@ impl<A: Machine> ItemState<A> {
             ran_on: A::AtomicU32::new(0),
         }
     }
-    /// Sets the pending bit, unless it is set or the work disabled; says whether it did.
+    /// Sets the pending bit, unless it is set or the work is disabled; returns whether it did.
     pub(super) fn take_pending(&self) -> bool {
         self.flags.compare_exchange(0, PENDING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
-    /// As [`ItemState::take_pending`], for whoever cancels: a disabled item can be taken too.
+    /// Sets the pending bit like [`ItemState::take_pending`], for a cancel: also of a disabled
+    /// item.
     pub(super) fn grab(&self) -> bool {
         self.flags.fetch_or(PENDING, Ordering::AcqRel) & PENDING == 0
     }

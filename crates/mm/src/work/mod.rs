@@ -1,16 +1,16 @@
-//! Work queues: pieces of work that run in a worker task of a chosen CPU, at once or later.
+//! Work queues: pieces of work that run in a worker task of a chosen CPU, immediately or later.
 //!
-//! Every online CPU has one worker, bound to it, of normal priority. Work is named by
-//! [`WorkItem`]; a piece is *pending* from the moment it is queued, or its delay begins, until the
-//! worker takes it up, and queueing it again meanwhile says `false` and does nothing. It may be
-//! queued again while it runs.
+//! Every online CPU has one worker, bound to it, of normal priority. Work is named by [`WorkItem`].
+//! A piece is *pending* from the moment it is queued, or its delay begins, until the worker starts
+//! it. Queueing it again meanwhile returns `false` and does nothing. It may be queued again while
+//! it runs.
 //!
-//! A worker runs one piece at a time, in order. Work that sleeps holds up the work behind it:
-//! unlike the kernel's pools there is no second worker.
+//! A worker runs one piece at a time, in order. Work that sleeps delays the work behind it: unlike
+//! the kernel's pools there is no second worker.
 //!
-//! Lock order: a queue's lock (class Work, interrupts off) is held alone; the worker is woken
-//! after it. The pending bit is taken and the work put in its place with interrupts off, so that
-//! whoever cancels waits for moments only.
+//! Lock order: a queue's lock (class Work, interrupts off) is held alone; the worker is woken after
+//! it is released. The pending bit is set and the work inserted with interrupts off, so that a
+//! concurrent cancel waits only briefly.
 
 mod item;
 mod queue;
@@ -28,13 +28,13 @@ use queue::{Next, Queue};
 /// The work of all CPUs.
 pub struct Work<A: Machine> {
     queues: EachCpu<SpinLock<A, Queue>>,
-    /// Who waits for a CPU's work to end.
+    /// Tasks that wait for a CPU's work to end.
     flushers: EachCpu<WaitQueue<A>>,
     items: Items<A>,
 }
 
 impl<A: Machine> Work<A> {
-    /// No work, no workers.
+    /// Creates the state without work and workers.
     #[expect(clippy::new_without_default, reason = "work needs workers to be of use")]
     pub fn new() -> Self {
         Self {
@@ -46,7 +46,7 @@ impl<A: Machine> Work<A> {
 
     // -- Queueing.
 
-    /// Queues `item` for the worker of `cpu`. `false`: it is pending already, or disabled.
+    /// Queues `item` for the worker of `cpu`. Returns `false` if it is pending already or disabled.
     pub fn queue_on(&self, cpu: CpuId, item: WorkItem) -> bool {
         let _here = IrqGuard::<A>::new();
         let taken = self.items.of(item).take_pending();
@@ -56,8 +56,8 @@ impl<A: Machine> Work<A> {
         taken
     }
 
-    /// Queues `item` for the worker of `cpu` when `expiry` comes; at once if that is 0 jiffies
-    /// from now. `cpu` is online. `false`: it is pending already, or disabled.
+    /// Queues `item` for the worker of `cpu`, which is online, at `expiry`; immediately if that is
+    /// 0 jiffies from now. Returns `false` if it is pending already or disabled.
     pub fn queue_delayed_on(
         &self,
         time: &Time<A>,
@@ -82,15 +82,15 @@ impl<A: Machine> Work<A> {
         true
     }
 
-    /// The timer `slot` of `cpu` has gone off: the work it delayed is queued. Interrupts are off.
+    /// Queues the work that the expired timer `slot` of `cpu` delayed. Interrupts are off.
     pub fn expired(&self, cpu: CpuId, slot: TimerSlot) {
         if let Some(item) = WorkItem::of_slot(slot, cpu) {
             self.insert(cpu, item);
         }
     }
 
-    /// Puts a pending piece of work into the queue of `cpu`. If `cpu` takes none, another CPU does,
-    /// unless the work belongs to `cpu`.
+    /// Inserts pending work into the queue of `cpu`. If that queue is closed, uses another CPU's,
+    /// unless the work is bound to `cpu`.
     fn insert(&self, cpu: CpuId, item: WorkItem) {
         let _span = Span::<A>::enter(Func::QueueWorkOn);
         A::work(Op::WorkQueue, 1);
@@ -113,13 +113,14 @@ impl<A: Machine> Work<A> {
         }
     }
 
-    /// Whether `item` waits for its timer or for its worker.
+    /// Returns whether `item` waits for its timer or for its worker.
     #[inline]
     pub fn is_pending(&self, item: WorkItem) -> bool {
         self.items.of(item).is_pending()
     }
 
-    /// When the timer of a delayed `item` is due, in ns; `None` when it does not wait for a timer.
+    /// Returns when the timer of a delayed `item` is due, in ns; `None` if it does not wait for a
+    /// timer.
     pub fn due_ns(&self, time: &Time<A>, item: WorkItem) -> Option<u64> {
         if !self.is_pending(item) {
             return None;
@@ -129,8 +130,8 @@ impl<A: Machine> Work<A> {
 
     // -- Waiting and cancelling. Tasks only; these sleep.
 
-    /// Waits until the last queued instance of `item` has run. Says whether it had to wait. Work
-    /// that still waits for its timer is not waited for.
+    /// Waits until the last queued instance of `item` has run. Returns whether it had to wait. Does
+    /// not wait for work that still waits for its timer.
     pub fn flush(&self, item: WorkItem) -> bool {
         let _span = Span::<A>::enter(Func::FlushWork);
         let mut waited = false;
@@ -146,12 +147,13 @@ impl<A: Machine> Work<A> {
         }
     }
 
-    /// Takes `item` out of its timer or queue, and waits until it does not run either. Says
-    /// whether it was pending. It may be queued again as soon as this returns.
+    /// Removes `item` from its timer or queue, and waits until it does not run. Returns whether it
+    /// was pending. It may be queued again as soon as this returns.
     pub fn cancel_sync(&self, time: &Time<A>, item: WorkItem) -> bool {
         let state = self.items.of(item);
         let was_pending = loop {
-            // With the pending bit in hand nobody else can queue it, the work itself included.
+            // While this task has set the pending bit, the work cannot be queued, not even by
+            // itself.
             if state.grab() {
                 break false;
             }
@@ -159,7 +161,7 @@ impl<A: Machine> Work<A> {
             if time.cancel(home, item.slot()) || self.queues.of(home).lock_irqsave().remove(item) {
                 break true;
             }
-            // It is between its timer and its queue, or being taken up.
+            // It is between its timer and its queue, or about to be started.
             A::relax();
             A::cond_resched();
         };
@@ -172,7 +174,7 @@ impl<A: Machine> Work<A> {
         was_pending
     }
 
-    /// Cancels `item` and lets nobody queue it until [`Work::enable`].
+    /// Cancels `item` and prevents queueing it until [`Work::enable`].
     pub fn disable_sync(&self, time: &Time<A>, item: WorkItem) -> bool {
         self.items.of(item).disable();
         self.cancel_sync(time, item)
@@ -183,7 +185,7 @@ impl<A: Machine> Work<A> {
         self.items.of(item).enable();
     }
 
-    /// Sleeps until the work of `ticket` of `cpu` is over.
+    /// Sleeps until the work of `ticket` of `cpu` is done.
     fn wait_for(&self, cpu: CpuId, ticket: u64) {
         let queue = self.queues.of(cpu);
         let counted = u32::from(!planted!(WorkFlusherUncounted));
@@ -194,7 +196,7 @@ impl<A: Machine> Work<A> {
 
     // -- Workers.
 
-    /// Makes the worker of `cpu`, which is online, as a task with `entry`.
+    /// Starts the worker of `cpu`, which is online, as a task with `entry`.
     pub fn start_worker(&self, cpu: CpuId, entry: TaskEntry) {
         {
             let mut queue = self.queues.of(cpu).lock_irqsave();
@@ -206,7 +208,7 @@ impl<A: Machine> Work<A> {
         A::spawn(TaskSpec { cpu, per_cpu: true, priority: Priority::Fair, entry });
     }
 
-    /// The body of the worker of `cpu`: runs work with `run` until it is told to leave.
+    /// Body of the worker of `cpu`: runs work with `run` until the queue is closed and empty.
     pub fn worker(&self, cpu: CpuId, mut run: impl FnMut(WorkItem)) {
         let _span = Span::<A>::enter(Func::Kworker);
         self.queues.of(cpu).lock_irqsave().worker = Some(A::current());
@@ -219,7 +221,7 @@ impl<A: Machine> Work<A> {
         }
     }
 
-    /// One step of the worker of `cpu`, which the caller is.
+    /// Runs one step of the worker of `cpu`; the caller is that worker.
     pub fn step(&self, cpu: CpuId, run: &mut impl FnMut(WorkItem)) -> Step {
         let mut queue = self.queues.of(cpu).lock_irqsave();
         let item = match queue.next() {
@@ -255,7 +257,7 @@ impl<A: Machine> Work<A> {
         Step::Ran
     }
 
-    /// Tells the worker of `cpu` to return once its queue is empty, and waits until it has.
+    /// Closes the queue of `cpu`, and waits until its worker has returned.
     pub fn stop_worker(&self, cpu: CpuId) {
         self.close(cpu);
         self.wait_closed(cpu);
@@ -266,7 +268,7 @@ impl<A: Machine> Work<A> {
         self.flushers.of(cpu).wait_until(|| !queue.lock_irqsave().is_open());
     }
 
-    /// Tells all workers to return once their queues are empty.
+    /// Closes all queues: workers return once their queues are empty.
     pub fn shutdown(&self) {
         self.queues.iter().for_each(|(cpu, _)| self.close(cpu));
     }
@@ -276,19 +278,19 @@ impl<A: Machine> Work<A> {
         self.queues.iter().for_each(|(cpu, _)| self.wait_closed(cpu));
     }
 
-    /// Tells the worker of `cpu` to return once its queue is empty.
+    /// Closes the queue of `cpu`: its worker returns once it is empty.
     pub fn close(&self, cpu: CpuId) {
         let sleeper = self.queues.of(cpu).lock_irqsave().close();
         sleeper.into_iter().for_each(A::unpark);
     }
 
-    /// Whether no work waits or runs on any CPU, timers not counted.
+    /// Returns whether no work waits or runs on any CPU, timers not counted.
     pub fn is_idle(&self) -> bool {
         self.queues.iter().all(|(_, queue)| queue.lock_irqsave().is_idle())
     }
 
-    /// `cpu` has died with the timer of `slot` pending, which was to go off at `expiry`: this CPU
-    /// takes it over. Work that belongs to the dead CPU is dropped instead.
+    /// Takes over the timer of `slot`, which was pending for `expiry` when `cpu` died. Drops work
+    /// that is bound to the dead CPU.
     pub fn adopt(&self, time: &Time<A>, cpu: CpuId, slot: TimerSlot, expiry: Expiry) {
         let here = IrqGuard::<A>::new();
         let Some(item) = WorkItem::of_slot(slot, cpu) else { return };
@@ -306,13 +308,13 @@ impl<A: Machine> Work<A> {
     }
 }
 
-/// What a step of a worker did.
+/// Result of a step of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// It ran a piece of work.
     Ran,
-    /// There was none: the worker sleeps now.
+    /// The queue is empty: the worker sleeps now.
     Idle,
-    /// There was none, and the worker is to return.
+    /// The queue is empty and closed: the worker returns.
     Left,
 }

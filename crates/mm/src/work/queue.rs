@@ -4,7 +4,7 @@ use super::WorkItem;
 use alloc::collections::VecDeque;
 use mmscale_arch::TaskId;
 
-/// Pieces of work for which room is set aside at boot.
+/// Pieces of work for which room is reserved at boot.
 const RESERVED: usize = 8;
 
 /// One queued or running piece of work.
@@ -14,18 +14,18 @@ struct Entry {
     ticket: u64,
 }
 
-/// What a worker does next.
+/// The next action of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
-    /// This.
+    /// Run this work.
     Run(WorkItem),
-    /// Nothing: sleep.
+    /// Sleep.
     Sleep,
-    /// Nothing ever: return.
+    /// Return for good.
     Leave,
 }
 
-/// Work that waits for one CPU's worker, first in first out, and what it runs.
+/// Work that waits for one CPU's worker, first in first out, and the running work.
 pub(super) struct Queue {
     waiting: VecDeque<Entry>,
     running: Option<Entry>,
@@ -34,9 +34,9 @@ pub(super) struct Queue {
     worker_sleeps: bool,
     /// Work is accepted.
     open: bool,
-    /// The worker returns once nothing waits.
+    /// The worker returns once the queue is empty.
     closing: bool,
-    /// Tasks that wait for some piece of this queue's work.
+    /// Number of tasks that wait for work of this queue.
     pub(super) flushers: u32,
 }
 
@@ -60,7 +60,7 @@ impl Queue {
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
-    /// The worker returns when nothing waits. Returns the worker to wake.
+    /// Makes the worker return once the queue is empty. Returns the worker, if it must be woken.
     pub(super) fn close(&mut self) -> Option<TaskId> {
         self.closing = true;
         self.take_sleeper()
@@ -75,13 +75,13 @@ impl Queue {
         self.waiting.push_back(Entry { item, ticket: self.tickets });
         self.take_sleeper()
     }
-    /// Takes a waiting piece of work out again; says whether it was there.
+    /// Removes a waiting piece of work; returns whether it was there.
     pub(super) fn remove(&mut self, item: WorkItem) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|entry| entry.item != item);
         self.waiting.len() < before
     }
-    /// What the worker does next.
+    /// Returns the worker's next action.
     pub(super) fn next(&mut self) -> Next {
         if let Some(entry) = self.waiting.pop_front() {
             self.running = Some(entry);
@@ -98,20 +98,20 @@ impl Queue {
     pub(super) fn finished(&mut self) {
         self.running = None;
     }
-    /// The ticket of the last queued instance of `item` that is not over.
+    /// Returns the ticket of the last queued instance of `item` that is not done.
     pub(super) fn ticket_of(&self, item: WorkItem) -> Option<u64> {
         let all = self.waiting.iter().rev().chain(&self.running);
         all.filter(|entry| entry.item == item).map(|entry| entry.ticket).next()
     }
-    /// Whether the work of `ticket` waits or runs.
+    /// Returns whether the work of `ticket` waits or runs.
     pub(super) fn has(&self, ticket: u64) -> bool {
         self.waiting.iter().chain(&self.running).any(|entry| entry.ticket == ticket)
     }
-    /// The ticket of `item` if it runs now.
+    /// Returns the ticket of `item` if it runs now.
     pub(super) fn running_ticket(&self, item: WorkItem) -> Option<u64> {
         self.running.filter(|entry| entry.item == item).map(|entry| entry.ticket)
     }
-    /// Whether nothing waits and nothing runs.
+    /// Returns whether no work waits or runs.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.running.is_none()
     }
