@@ -53,17 +53,19 @@ impl core::fmt::Display for LruViolation {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Link(pfn) => write!(f, "folio {}: its links are wrong", pfn.index()),
-            Self::Listed(pfn) => write!(f, "folio {}: its state denies its list", pfn.index()),
+            Self::Listed(pfn) => write!(f, "folio {}: its flags contradict its list", pfn.index()),
             Self::Free(pfn) => write!(f, "folio {}: listed or gathered, and free", pfn.index()),
             Self::Lruvec(pfn) => write!(f, "folio {}: on another lruvec's list", pfn.index()),
             Self::Lost(pfn) => write!(f, "folio {}: on no list", pfn.index()),
-            Self::Pending(pfn) => write!(f, "folio {}: its state denies its batch", pfn.index()),
+            Self::Pending(pfn) => {
+                write!(f, "folio {}: its flags contradict its batch", pfn.index())
+            }
             Self::Mlocked(pfn) => write!(f, "folio {}: locked and evictable", pfn.index()),
             Self::Size(list) => write!(f, "{list:?}: its size is wrong"),
             Self::Counter(node, list) => {
                 write!(f, "node {}: counter of {list:?} is wrong", node.index())
             }
-            Self::LeftBehind(cpu) => write!(f, "{cpu} is offline and has something gathered"),
+            Self::LeftBehind(cpu) => write!(f, "{cpu} is offline and has gathered folios"),
             Self::Charge(why) => why.fmt(f),
         }
     }

@@ -27,7 +27,9 @@ impl core::fmt::Display for SwapError {
         match self {
             Self::Io => f.write_str("reading a page from swap: the device failed"),
             Self::NoMemory(why) => write!(f, "reading a page from swap: {why}"),
-            Self::Gone => f.write_str("reading a page from swap: its slot was freed; look again"),
+            Self::Gone => f.write_str(
+                "reading a page from swap: its slot was freed; check the page table again",
+            ),
         }
     }
 }

@@ -84,7 +84,7 @@ impl Cluster {
     }
     /// Frees a slot; returns whether the cluster must be added to the list of those with room.
     fn give_back(&mut self, at: usize) -> bool {
-        debug_assert!(self.is_used(at), "a slot given back twice");
+        debug_assert!(self.is_used(at), "a slot is freed twice");
         let was_full = self.count == self.size;
         self.used[at / 64] &= !(1 << (at % 64));
         self.count -= 1;
@@ -247,7 +247,7 @@ impl<A: Machine> Swap<A> {
             A::relax();
             cluster = self.clusters[entry.index() / SLOTS].lock();
         }
-        assert!(old >= entries, "{entry:?}: given back {entries} times, named {old} times");
+        assert!(old >= entries, "{entry:?}: freed {entries} times, named {old} times");
         slot.set_count(old - entries);
         let cached = slot.cached.load(Relaxed);
         let freed = self.settle(&mut cluster, entry);

@@ -56,12 +56,14 @@ impl core::fmt::Display for SwapViolation {
             Self::Count { entry, counted, found } => {
                 write!(f, "slot {}: counted {counted} times, named {found} times", entry.slot())
             }
-            Self::Use(entry) => write!(f, "slot {}: used by nobody, or free", entry.slot()),
-            Self::Folio(entry, pfn) => {
-                write!(f, "slot {}: folio {} is not its own", entry.slot(), pfn.index())
+            Self::Use(entry) => {
+                write!(f, "slot {}: used without a user, or free with one", entry.slot())
             }
-            Self::Cache(pfn) => write!(f, "folio {}: its slot does not know it", pfn.index()),
-            Self::NoSlot(entry) => write!(f, "slot {}: named, and not there", entry.slot()),
+            Self::Folio(entry, pfn) => {
+                write!(f, "slot {}: folio {} does not name it", entry.slot(), pfn.index())
+            }
+            Self::Cache(pfn) => write!(f, "folio {}: its slot does not name it", pfn.index()),
+            Self::NoSlot(entry) => write!(f, "slot {}: named, but does not exist", entry.slot()),
             Self::Free { counted, found } => {
                 write!(f, "{counted} slots counted as free, {found} are")
             }

@@ -175,7 +175,7 @@ impl<'t, A: Machine> Gather<'t, A> {
             None => self.bundle[self.len] = word,
             Some(at) => match self.pages.get(at / PER_PAGE) {
                 Some(&Some(page)) => A::table_store(page, at % PER_PAGE, word),
-                _ => panic!("a full gather was given another frame"),
+                _ => panic!("a frame is added to a full gather"),
             },
         }
         self.len += 1;
@@ -203,7 +203,7 @@ impl<'t, A: Machine> Gather<'t, A> {
             None => self.bundle[at],
             Some(at) => match self.pages[at / PER_PAGE] {
                 Some(page) => A::table_load(page, at % PER_PAGE),
-                None => panic!("a gather has lost a page"),
+                None => panic!("a page of a gather is missing"),
             },
         }
     }

@@ -116,8 +116,12 @@ impl core::fmt::Display for TableError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::NoMemory(why) => write!(f, "making a page table: {why}"),
-            Self::NoAsid => f.write_str("making a page table: too many address spaces"),
-            Self::Huge => f.write_str("looking for a page: a huge page is there, split it first"),
+            Self::NoAsid => {
+                f.write_str("making a page table: all address-space numbers are in use")
+            }
+            Self::Huge => {
+                f.write_str("finding a page's table: a huge page is mapped there, split it first")
+            }
             Self::Table => f.write_str("mapping a huge page: single pages are mapped there"),
         }
     }

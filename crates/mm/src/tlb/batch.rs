@@ -104,7 +104,7 @@ impl<A: Machine> Tlb<A> {
             return;
         }
         let _span = Span::<A>::enter(Func::ArchTlbbatchFlush);
-        assert!(wait != Wait::No, "a flush proves something only to who waits for it");
+        assert!(wait != Wait::No, "a flush without a wait proves nothing");
         self.smp.tally().flushes.add(1);
         let interrupted = match self.forgetting() {
             Forgetting::Called => self.call_for_batch(batch, wait),

@@ -50,7 +50,7 @@ impl<A: Machine> Tlb<A> {
     /// [`Wait::Sleep`] the caller holds no spin lock.
     pub fn flush_with(&self, asid: Asid, extent: Extent, tables: Tables, wait: Wait) -> Flushed {
         let _span = Span::<A>::enter(Func::FlushTlbMmRange);
-        assert!(wait != Wait::No, "a flush proves something only to who waits for it");
+        assert!(wait != Wait::No, "a flush without a wait proves nothing");
         self.smp.tally().flushes.add(1);
         if let Some(broadcast) = A::tlb_broadcast() {
             Self::broadcast(broadcast, asid, extent);

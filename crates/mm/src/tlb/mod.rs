@@ -242,7 +242,7 @@ impl<A: Machine> Tlb<A> {
     fn space(&self, asid: Asid) -> &Space<A> {
         match self.spaces.get(asid.index()) {
             Some(space) => space,
-            None => panic!("address space {} was never made", asid.index()),
+            None => panic!("address space {} was never allocated", asid.index()),
         }
     }
     fn loaded_on(&self, cpu: CpuId) -> &A::AtomicU64 {

@@ -45,9 +45,11 @@ impl core::fmt::Display for VmapError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::NoAddresses => f.write_str(
-                "mapping frames for the kernel: no stretch of addresses is as long, unmap some",
+                "mapping frames for the kernel: no free address range is long enough, unmap some",
             ),
-            Self::NoMemory => f.write_str("mapping frames for the kernel: no memory for its books"),
+            Self::NoMemory => {
+                f.write_str("mapping frames for the kernel: no memory for the table of addresses")
+            }
             Self::Tables(why) => write!(f, "mapping frames for the kernel: {why}"),
         }
     }

@@ -229,7 +229,7 @@ mod tests {
                     let (number, _) = ranges.begin_flush().unwrap();
                     ranges.end_flush(number);
                 }
-                assert_eq!(at(&ranges), before, "the books have moved: they have grown");
+                assert_eq!(at(&ranges), before, "the table has moved: it has grown");
             }
         }
     }
