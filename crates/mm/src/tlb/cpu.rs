@@ -5,6 +5,11 @@ use mmscale_arch::Asid;
 
 const GENERATION_BITS: u32 = 40;
 const GENERATION: u64 = (1 << GENERATION_BITS) - 1;
+/// Of two stored generations that differ by less, it is known which is older.
+const HALF: u64 = 1 << (GENERATION_BITS - 1);
+/// The stored generation of a CPU that has not flushed the address space yet: older than all others.
+/// No invalidation has a generation that is stored as this.
+pub(super) const NEVER: u64 = 0;
 const LAZY: u64 = 1 << 63;
 
 const _: () = assert!((Asid::COUNT as u64) << GENERATION_BITS <= LAZY);
@@ -21,8 +26,11 @@ const _: () = assert!((Asid::COUNT as u64) << GENERATION_BITS <= LAZY);
 ///   1 bit  23 bits      40 bits                    all 0: nothing loaded
 /// ```
 ///
-/// Width: at one invalidation every 100 ns, 2^40 generations last 30 hours, so a stored generation
-/// wraps. [`Asid::COUNT`] takes all the other bits.
+/// Width: [`Asid::COUNT`] takes all the other bits. At one invalidation every 100 ns, 2^40
+/// generations last 30 hours, so generations are compared modulo 2^40. Two bounds follow. A CPU
+/// that uses the address space is less than 2^39 generations behind: it takes the IPIs of flushers
+/// that wait for it. A CPU that does not use it must not miss an exact multiple of 2^40
+/// invalidations before it uses the address space again: it would find that it missed none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Loaded(u64);
 
@@ -59,10 +67,26 @@ impl Loaded {
     pub(super) const fn at(self, generation: u64) -> Self {
         Self(self.0 & !GENERATION | generation & GENERATION)
     }
-    /// Returns whether the CPU uses translations of `asid` that are older than `generation`.
-    pub(super) fn is_behind(self, asid: Asid, generation: u64) -> bool {
-        self.0 & LAZY == 0 && self.asid() == Some(asid) && self.generation() < generation
+    /// Returns the number of invalidations up to `generation`, the current one, for which the CPU
+    /// has not flushed; `u64::MAX` if it has never flushed the address space.
+    pub(super) const fn missed(self, generation: u64) -> u64 {
+        if self.generation() == NEVER { u64::MAX } else { self.before(generation) }
     }
+    /// Returns whether the CPU uses translations of `asid` that are older than `generation`, which
+    /// need not be the current one: the CPU may have flushed further.
+    pub(super) fn is_behind(self, asid: Asid, generation: u64) -> bool {
+        let is_older = self.generation() == NEVER || (1..HALF).contains(&self.before(generation));
+        self.0 & LAZY == 0 && self.asid() == Some(asid) && is_older
+    }
+    /// Returns the distance from the stored generation to `generation`, modulo 2^40.
+    const fn before(self, generation: u64) -> u64 {
+        generation.wrapping_sub(self.0) & GENERATION
+    }
+}
+
+/// Returns the part of `generation` that [`Loaded`] stores.
+pub(super) const fn stored(generation: u64) -> u64 {
+    generation & GENERATION
 }
 
 /// Number of address spaces of which a CPU remembers the generation (`TLB_NR_DYN_ASIDS` of x86).
@@ -116,6 +140,21 @@ mod tests {
         assert_eq!((loaded.lazily().asid(), loaded.at(9).generation()), (Some(asid), 9));
         assert_eq!(Loaded::new(other, 1).lazily().asid(), Some(other));
         assert!(!Loaded::NOTHING.is_behind(asid, 1));
+    }
+
+    #[test]
+    fn generations_are_compared_across_the_wrap() {
+        let (asid, wrap) = (Asid::new(3), 1 << GENERATION_BITS);
+        let loaded = Loaded::new(asid, wrap + 5);
+        assert!(!loaded.is_behind(asid, wrap + 5) && loaded.is_behind(asid, wrap + 6));
+        assert_eq!((loaded.missed(wrap + 5), loaded.missed(wrap + 6)), (0, 1));
+        let before = Loaded::new(asid, wrap - 1);
+        assert!(before.is_behind(asid, wrap + 1) && before.missed(wrap + 1) == 2);
+        assert!(!Loaded::new(asid, wrap + 1).is_behind(asid, wrap - 1));
+        let never = Loaded::new(asid, NEVER);
+        for generation in [1, HALF, HALF + 1, wrap - 1, wrap + 1] {
+            assert!(never.is_behind(asid, generation) && never.missed(generation) == u64::MAX);
+        }
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub use parcel::{PARCEL_PAGES, PARCELS};
 
 use crate::smp::{CallPolicy, CallStats, Smp, SmpConfig, Wait};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use cpu::{Loaded, Own};
+use cpu::{Loaded, NEVER, Own};
 use flush::Sleepers;
 use limbo::Limbo;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, Numbers, PerCpu, Sparse};
@@ -291,7 +291,7 @@ impl<A: Machine> Tlb<A> {
         } else if before.asid() == Some(asid) {
             before.generation()
         } else {
-            own.recall(asid).unwrap_or(0)
+            own.recall(asid).unwrap_or(NEVER)
         };
         if planted!(TlbLoadedLate) {
             // Planted bug: reads the generation before it publishes what it loads.

@@ -1,11 +1,12 @@
 //! TLB state of one address space, shared by all CPUs.
 
+use super::cpu::{NEVER, stored};
 use super::{Extent, SINGLE_FLUSH_CEILING};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use mmscale_arch::{Asid, Atomic, CpuId, Machine, Op, PageSize, VmaRange, Vpn, planted};
 
-/// Generation of a new address space. A CPU that never flushed it is at 0.
+/// Generation of a new address space. A CPU that never flushed it is at [`NEVER`].
 pub(super) const FIRST: u64 = 1;
 /// Number of recent invalidations whose ranges are kept.
 const RECENT: u64 = 4;
@@ -115,7 +116,9 @@ impl<A: Machine> Space<A> {
     /// Starts an invalidation; returns its generation. SeqCst: pairs with the load in
     /// `flush_to_current_gen` after a CPU has published what it loads.
     pub(super) fn begin(&self) -> u64 {
-        self.generation.fetch_add(1, SeqCst) + 1
+        let next = || self.generation.fetch_add(1, SeqCst) + 1;
+        let generation = next();
+        if stored(generation) == NEVER { next() } else { generation }
     }
     /// Publishes the range of the invalidation `generation`, for CPUs that are not passed it. The
     /// Release store pairs with the Acquire load in `forget`.
@@ -140,13 +143,13 @@ impl<A: Machine> Space<A> {
             let _ = self.deferred.fetch_update(SeqCst, SeqCst, over);
         }
     }
-    /// Flushes on this CPU the invalidations after generation `from` up to `to`: by range if all
+    /// Flushes on this CPU the last `missed` invalidations up to generation `to`: by range if all
     /// are known and few, otherwise everything.
-    pub(super) fn forget(&self, asid: Asid, from: u64, to: u64) {
+    pub(super) fn forget(&self, asid: Asid, missed: u64, to: u64) {
         let mut ranges = [None; RECENT as usize];
-        if from >= FIRST && to - from <= RECENT {
+        if missed <= RECENT {
             let mut units = 0;
-            for (range, generation) in ranges.iter_mut().zip(from + 1..=to) {
+            for (range, generation) in ranges.iter_mut().zip(to - missed + 1..=to) {
                 let recent = Recent(self.recent[(generation % RECENT) as usize].load(Acquire));
                 let Some((known, of)) = recent.range(generation) else {
                     units = u64::MAX;
@@ -171,6 +174,14 @@ impl<A: Machine> Space<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mmscale_stepped::Stepped;
+
+    #[test]
+    fn no_invalidation_has_the_generation_of_a_cpu_that_never_flushed() {
+        let (space, wrap) = (Space::<Stepped>::new(), 1 << 40);
+        space.generation.store(wrap - 2, SeqCst);
+        assert_eq!([space.begin(), space.begin()], [wrap - 1, wrap + 1]);
+    }
 
     #[test]
     fn an_invalidation_is_known_by_its_generation() {

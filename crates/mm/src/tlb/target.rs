@@ -49,11 +49,12 @@ impl<A: Machine> Tlb<A> {
             return;
         }
         let generation = self.space(asid).generation.load(SeqCst);
-        if generation <= loaded.generation() {
+        let missed = loaded.missed(generation);
+        if missed == 0 {
             return;
         }
-        let only = wanted.generation() == generation && loaded.generation() + 1 == generation
-            || planted!(TlbOneGenerationAssumed);
+        let only =
+            wanted.missed(generation) == 0 && missed == 1 || planted!(TlbOneGenerationAssumed);
         match what.range(generation).filter(|_| only) {
             Some((range, units)) => {
                 A::work(Op::TlbFlushPage, units as u32);
@@ -80,7 +81,8 @@ impl<A: Machine> Tlb<A> {
         let Some(asid) = loaded.asid() else { return };
         let space = self.space(asid);
         let generation = space.generation.load(SeqCst);
-        if generation <= loaded.generation() {
+        let missed = loaded.missed(generation);
+        if missed == 0 {
             return;
         }
         match self.forgetting() {
@@ -88,7 +90,7 @@ impl<A: Machine> Tlb<A> {
                 A::work(Op::TlbFlushAll, 1);
                 A::tlb_flush_local(asid, None);
             }
-            Forgetting::Nudged => space.forget(asid, loaded.generation(), generation),
+            Forgetting::Nudged => space.forget(asid, missed, generation),
         }
         word.store(loaded.at(generation).word(), SeqCst);
     }
