@@ -1,7 +1,7 @@
 //! The reverse map as reclaim uses it.
 
 use crate::swap::SwapEntry;
-use crate::tlb::{Batch, Leave};
+use crate::tlb::{Leave, UnmapBatch};
 use mmscale_arch::{Machine, Pfn};
 
 /// Result of checking the entries that map a folio.
@@ -42,7 +42,7 @@ pub trait Rmap<A: Machine> {
     ///
     /// With [`UnmapTo::Drop`] an entry stays if the page was written through it since `MADV_FREE`,
     /// and the result is `false`.
-    fn unmap(&self, pfn: Pfn, to: UnmapTo, batch: &mut Batch) -> bool;
+    fn unmap(&self, pfn: Pfn, to: UnmapTo, batch: &mut UnmapBatch) -> bool;
     /// Releases frames from limbo: those that no CPU uses any more, or all after waiting for the
     /// CPUs. Returns the number of freed pages. Sleeps with [`Leave::All`].
     fn leave_limbo(&self, leave: Leave) -> u32 {
@@ -56,10 +56,10 @@ pub trait Rmap<A: Machine> {
     /// Puts the folios whose entries `batch` deferred into limbo, instead of [`Rmap::flush`]. They
     /// are passed to [`super::Reclaim::leave_limbo`] once no CPU uses them. Returns `false`, and
     /// does nothing, if they cannot wait. The folios are not locked.
-    fn park(&self, batch: &mut Batch, folios: &[Pfn]) -> bool {
+    fn park(&self, batch: &mut UnmapBatch, folios: &[Pfn]) -> bool {
         let _ = (batch, folios);
         false
     }
     /// Flushes the translations that `batch` deferred (`try_to_unmap_flush`). Sleeps.
-    fn flush(&self, batch: &mut Batch);
+    fn flush(&self, batch: &mut UnmapBatch);
 }

@@ -3,7 +3,7 @@
 use super::{Reclaim, Rmap, Scope, UnmapTo};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::swap::WriteOut;
-use crate::tlb::{Batch, Leave};
+use crate::tlb::{Leave, UnmapBatch};
 use mmscale_arch::{Func, Machine, Op, Order, Pfn, Span, planted};
 use mmscale_frames::vmstat::ZoneItem;
 
@@ -91,7 +91,7 @@ impl<A: Machine> Reclaim<A> {
         let (mut back, mut gone) = (Few::new(), Few::new());
         let mut shrunk = Shrunk::default();
         let mut unmapped = Few::new();
-        let mut batch = Batch::new();
+        let mut batch = UnmapBatch::new();
         for &pfn in folios {
             A::cond_resched();
             match self.shrink_one(on, pfn, uses, &mut batch) {
@@ -130,7 +130,12 @@ impl<A: Machine> Reclaim<A> {
 
     /// Returns whether unmapped folios may wait in limbo: not if their zone is at its min
     /// watermark.
-    fn may_park<R: Rmap<A>>(&self, on: Scope<'_, A, R>, batch: &Batch, unmapped: &[Pfn]) -> bool {
+    fn may_park<R: Rmap<A>>(
+        &self,
+        on: Scope<'_, A, R>,
+        batch: &UnmapBatch,
+        unmapped: &[Pfn],
+    ) -> bool {
         let frames = on.memory.frames;
         on.rmap.has_limbo()
             && batch.may_wait()
@@ -151,7 +156,12 @@ impl<A: Machine> Reclaim<A> {
 
     /// Puts the unmapped folios of a batch into limbo, or waits for the CPUs if there is no room.
     /// Returns how many folios were freed, those of earlier batches included.
-    fn park<R: Rmap<A>>(&self, on: Scope<'_, A, R>, batch: &mut Batch, unmapped: &[Pfn]) -> u32 {
+    fn park<R: Rmap<A>>(
+        &self,
+        on: Scope<'_, A, R>,
+        batch: &mut UnmapBatch,
+        unmapped: &[Pfn],
+    ) -> u32 {
         // Unlocked, so that a fault maps one again without a wait.
         unmapped.iter().for_each(|&pfn| on.swap.unlock_folio(on.memory, pfn));
         if on.rmap.park(batch, unmapped) {
@@ -183,7 +193,7 @@ impl<A: Machine> Reclaim<A> {
         on: Scope<'_, A, R>,
         pfn: Pfn,
         uses: Uses,
-        batch: &mut Batch,
+        batch: &mut UnmapBatch,
     ) -> Fate {
         let before = batch.taken();
         match self.shrink_folio(on, pfn, uses, batch) {
@@ -203,7 +213,7 @@ impl<A: Machine> Reclaim<A> {
         on: Scope<'_, A, R>,
         pfn: Pfn,
         uses: Uses,
-        batch: &mut Batch,
+        batch: &mut UnmapBatch,
     ) -> Fate {
         A::work(Op::ReclaimScan, 1);
         let (memory, swap) = (on.memory, on.swap);
@@ -275,7 +285,7 @@ impl<A: Machine> Reclaim<A> {
     }
 
     /// Allocates a slot, unmaps the folio, and writes it if it is dirty.
-    fn swap_out<R: Rmap<A>>(&self, on: Scope<'_, A, R>, pfn: Pfn, batch: &mut Batch) -> Fate {
+    fn swap_out<R: Rmap<A>>(&self, on: Scope<'_, A, R>, pfn: Pfn, batch: &mut UnmapBatch) -> Fate {
         let (memory, swap) = (on.memory, on.swap);
         let entry = match swap.entry_of(memory, pfn) {
             Some(entry) => entry,
@@ -331,7 +341,12 @@ impl<A: Machine> Reclaim<A> {
     }
 
     /// Drops lazily freed memory, unless it was written to since `MADV_FREE`.
-    fn drop_lazyfree<R: Rmap<A>>(&self, on: Scope<'_, A, R>, pfn: Pfn, batch: &mut Batch) -> Fate {
+    fn drop_lazyfree<R: Rmap<A>>(
+        &self,
+        on: Scope<'_, A, R>,
+        pfn: Pfn,
+        batch: &mut UnmapBatch,
+    ) -> Fate {
         let memory = on.memory;
         let mapped = memory.folios.word(pfn).maps() > 0;
         let unmapped = !mapped || on.rmap.unmap(pfn, UnmapTo::Drop, batch);

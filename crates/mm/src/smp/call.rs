@@ -19,20 +19,20 @@ pub enum CallFunc {
     /// Flushes translations of the kernel's range (`do_kernel_range_flush`): [`crate::tlb`].
     FlushTlbKernel,
     /// Flushes the loaded address space up to its current generation: [`crate::tlb`]. Requested by
-    /// [`super::Smp::nudge`] only.
-    CatchUp,
+    /// [`super::Smp::send_flush_ipi`] only.
+    FlushToCurrentGen,
 }
 
 impl CallFunc {
     const ALL: [Self; 4] =
-        [Self::FlushTlb, Self::FlushTlbBatch, Self::FlushTlbKernel, Self::CatchUp];
+        [Self::FlushTlb, Self::FlushTlbBatch, Self::FlushTlbKernel, Self::FlushToCurrentGen];
     /// Returns the name, as the kernel writes it where it has one.
     pub const fn name(self) -> &'static str {
         match self {
             Self::FlushTlb => "flush_tlb_func",
             Self::FlushTlbBatch => "flush_tlb_func (batch)",
             Self::FlushTlbKernel => "do_kernel_range_flush",
-            Self::CatchUp => "catch up",
+            Self::FlushToCurrentGen => "catch up",
         }
     }
 }

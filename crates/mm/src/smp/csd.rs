@@ -38,28 +38,28 @@ struct Csd<A: Machine> {
 
 /// How long a caller waits with preemption off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Section {
+pub(super) enum PreemptOff {
     /// Until all targets have answered.
-    Whole,
+    UntilDone,
     /// Until the call is queued, sent, and run locally.
-    QueuePhase,
+    UntilSent,
 }
 
 /// The records of all pairs and the queues of all CPUs.
 pub(super) struct Csds<A: Machine> {
     cpus: usize,
-    section: Section,
+    preempt_off: PreemptOff,
     /// By source and target. Those of a source are allocated at its first call.
     csds: Sparse<Csd<A>>,
     queues: EachCpu<Head<A>>,
 }
 
 impl<A: Machine> Csds<A> {
-    pub(super) fn new(section: Section) -> Self {
+    pub(super) fn new(preempt_off: PreemptOff) -> Self {
         let cpus = A::cpus_possible();
         Self {
             cpus,
-            section,
+            preempt_off,
             csds: Sparse::new(cpus * cpus),
             queues: EachCpu::new::<A>(|_| Head::new()),
         }
@@ -68,7 +68,7 @@ impl<A: Machine> Csds<A> {
     /// each CPU, or one where the mask of the wait belongs to the task.
     pub(super) fn bytes(&self) -> u64 {
         let cpus = self.cpus as u64;
-        let masks = if self.section == Section::Whole { 2 } else { 1 };
+        let masks = if self.preempt_off == PreemptOff::UntilDone { 2 } else { 1 };
         cpus * cpus * RECORD_BYTES + cpus * (Head::<A>::BYTES + masks * cpus.div_ceil(8))
     }
     fn index(&self, source: CpuId, target: CpuId) -> usize {
@@ -127,7 +127,7 @@ impl<A: Machine> Csds<A> {
         }
         tally.here().preempt_off_queue_phase_max_ns.note(A::now_ns() - since_ns);
         if reached.others > 0 && wait != Wait::No {
-            let whole = (self.section == Section::Whole).then_some(pinned);
+            let whole = (self.preempt_off == PreemptOff::UntilDone).then_some(pinned);
             self.wait(config, tally, source, &sent, call);
             drop(whole);
         }

@@ -38,10 +38,10 @@ pub(crate) use stats::{CallCounters, CpuCalls};
 pub(crate) use watch::Watch;
 
 use core::cell::Cell;
-use csd::{Csds, Section};
+use csd::{Csds, PreemptOff};
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PerCpu};
 use mmscale_arch::{CpuId, CpuMask, Func, Machine, Span, planted};
-use requests::{Requests, Set};
+use requests::{Requests, SetBit};
 
 /// Time that a caller with `requests` that may sleep spins first, in ns: about the cost of one
 /// sleep and wakeup.
@@ -104,8 +104,8 @@ impl<A: Machine> Smp<A> {
     /// Creates empty queues; every CPU can be called once it runs.
     pub fn new(config: SmpConfig) -> Self {
         let calls = match config.policy {
-            CallPolicy::Stock => Calls::Csds(Csds::new(Section::Whole)),
-            CallPolicy::Posted => Calls::Csds(Csds::new(Section::QueuePhase)),
+            CallPolicy::Stock => Calls::Csds(Csds::new(PreemptOff::UntilDone)),
+            CallPolicy::Posted => Calls::Csds(Csds::new(PreemptOff::UntilSent)),
             CallPolicy::Requests => Calls::Requests(Requests::new()),
         };
         Self {
@@ -187,13 +187,15 @@ impl<A: Machine> Smp<A> {
         let reached = self.call_function_many([cpu], |_| true, call, Here::Run, wait, run);
         if reached == Reached::default() { Err(Offline) } else { Ok(()) }
     }
-    /// Requests [`CallFunc::CatchUp`] from `cpu` and does not wait; one request serves all callers
-    /// until the CPU runs it. Returns `false` if the CPU has stopped. Only with `requests`;
-    /// preemption is off.
-    pub(crate) fn nudge(&self, _pinned: &impl NoPreempt<A>, cpu: CpuId) -> bool {
+    /// Requests [`CallFunc::FlushToCurrentGen`] from `cpu` and does not wait; one request serves
+    /// all callers until the CPU runs it. Returns `false` if the CPU has stopped. Only with
+    /// `requests`; preemption is off.
+    pub(crate) fn send_flush_ipi(&self, _pinned: &impl NoPreempt<A>, cpu: CpuId) -> bool {
         match &self.calls {
-            Calls::Requests(requests) => requests.nudge(&self.counters, cpu) != Set::Closed,
-            Calls::Csds(_) => unreachable!("CPUs are nudged with requests only"),
+            Calls::Requests(requests) => {
+                requests.send_flush_ipi(&self.counters, cpu) != SetBit::Closed
+            }
+            Calls::Csds(_) => unreachable!("flush IPIs are sent with requests only"),
         }
     }
 

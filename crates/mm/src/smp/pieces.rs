@@ -15,18 +15,18 @@ const CHUNK: usize = 16;
 
 /// Keeps interrupts off until it is dropped. Preemption is on again by then, so that pending
 /// interrupts are taken after the piece and are not part of it.
-struct Quiet<A: Machine> {
+struct IrqsOff<A: Machine> {
     before: IrqState,
     arch: PhantomData<*const A>,
 }
 
-impl<A: Machine> Quiet<A> {
+impl<A: Machine> IrqsOff<A> {
     fn new() -> Self {
         Self { before: A::irq_save(), arch: PhantomData }
     }
 }
 
-impl<A: Machine> Drop for Quiet<A> {
+impl<A: Machine> Drop for IrqsOff<A> {
     fn drop(&mut self) {
         A::irq_restore(self.before);
     }
@@ -42,7 +42,7 @@ pub(crate) fn in_pieces<A: Machine>(
 ) {
     let mut more = true;
     while more {
-        let quiet = Quiet::<A>::new();
+        let irqs_off = IrqsOff::<A>::new();
         let since_ns = A::now_ns();
         let off = IrqGuard::<A>::new();
         let mut looked = 0;
@@ -53,6 +53,6 @@ pub(crate) fn in_pieces<A: Machine>(
         more = looked == CHUNK;
         counters.here().preempt_off_queue_phase_max_ns.note(A::now_ns() - since_ns);
         drop(off);
-        drop(quiet);
+        drop(irqs_off);
     }
 }

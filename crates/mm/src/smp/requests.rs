@@ -8,7 +8,7 @@
 //! | bit of a CPU's word | meaning |
 //! |---|---|
 //! | below [`SLOTS`] | the CPU has to run this slot's call |
-//! | [`NUDGE`] | the CPU has to flush to the current generation; no slot, no count |
+//! | [`FLUSH`] | the CPU has to flush to the current generation; no slot, no count |
 //! | [`CLOSED`] | the CPU has stopped: no bit can be set |
 //!
 //! The CPU that sets the first bit of a word interrupts the target, and the target takes the word
@@ -19,7 +19,7 @@
 //!
 //! | state | bit in `free` | `remaining` | entered by |
 //! |---|---|---|---|
-//! | free | 1 | 0 | `give_slot`: the waiter, or the last subtraction if unattended |
+//! | free | 1 | 0 | `free_slot`: the waiter, or the last subtraction if unattended |
 //! | queueing | 0 | [`QUEUEING`] - targets done | `try_slot`; then the caller fills the slot |
 //! | pending | 0 | targets not done | the caller subtracts [`QUEUEING`] - targets queued |
 //! | done | 0 | 0 | the subtraction that makes it 0: a target's, or the caller's |
@@ -63,10 +63,10 @@ use mmscale_arch::{Atomic, CallEvent, CpuId, Func, Ipi, Machine, Span, TaskId, T
 
 /// Maximum of requests in flight.
 pub(super) const SLOTS: usize = 62;
-const NUDGE: u64 = 1 << 62;
+const FLUSH: u64 = 1 << 62;
 const CLOSED: u64 = 1 << 63;
 const SLOT_BITS: u64 = (1 << SLOTS) - 1;
-const _: () = assert!(SLOT_BITS & (NUDGE | CLOSED) == 0);
+const _: () = assert!(SLOT_BITS & (FLUSH | CLOSED) == 0);
 
 /// Bias of `remaining` while the caller queues: larger than any number of targets.
 const QUEUEING: u64 = 1 << 32;
@@ -78,7 +78,7 @@ const WORD_BYTES: u64 = 64;
 const SHARED_BYTES: u64 = 3 * 64;
 
 /// One request.
-struct Slot<A: Machine> {
+struct CallSlot<A: Machine> {
     /// Targets that have not run the call.
     remaining: A::AtomicU64,
     /// The task that sleeps until they have, plus one; 0: none.
@@ -91,7 +91,7 @@ struct Slot<A: Machine> {
 
 /// Result of setting a bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Set {
+pub(super) enum SetBit {
     /// It is the word's first bit: the CPU was interrupted.
     Sent,
     /// An interrupt is on its way already.
@@ -102,19 +102,19 @@ pub(super) enum Set {
 
 /// The slots of the machine and the words of its CPUs.
 pub(super) struct Requests<A: Machine> {
-    slots: Box<[Slot<A>]>,
+    slots: Box<[CallSlot<A>]>,
     /// Free slots, one bit each.
     free: A::AtomicU64,
     /// Tasks that sleep until a slot is free, those about to sleep included.
     waiting: A::AtomicU32,
-    room: WaitQueue<A>,
+    slot_freed: WaitQueue<A>,
     tickets: A::AtomicU64,
     words: EachCpu<A::AtomicU64>,
 }
 
 impl<A: Machine> Requests<A> {
     pub(super) fn new() -> Self {
-        let slot = |_| Slot {
+        let slot = |_| CallSlot {
             remaining: A::AtomicU64::new(0),
             waiter: A::AtomicU32::new(0),
             ticket: AtomicU64::new(0),
@@ -125,7 +125,7 @@ impl<A: Machine> Requests<A> {
             slots: (0..SLOTS).map(slot).collect(),
             free: A::AtomicU64::new(SLOT_BITS),
             waiting: A::AtomicU32::new(0),
-            room: WaitQueue::new(),
+            slot_freed: WaitQueue::new(),
             tickets: A::AtomicU64::new(0),
             words: EachCpu::new::<A>(|_| A::AtomicU64::new(0)),
         }
@@ -160,17 +160,17 @@ impl<A: Machine> Requests<A> {
                 if let Some(slot) = self.try_slot() {
                     break slot;
                 }
-                watch.turn(|| self.someone());
+                watch.turn(|| self.busy_cpu());
             },
             Wait::Sleep => {
                 let mut found = None;
                 let counted = u32::from(!planted!(RequestsWaiterUncounted));
                 self.waiting.fetch_add(counted, SeqCst);
                 tally.here().sleeps.add(1);
-                self.room.wait_until(|| {
+                self.slot_freed.wait_until(|| {
                     found = self.try_slot();
                     if found.is_none() {
-                        watch.look(|| self.someone());
+                        watch.look(|| self.busy_cpu());
                     }
                     found.is_some()
                 });
@@ -182,58 +182,60 @@ impl<A: Machine> Requests<A> {
         tally.here().csd_lock_max_ns.note(watch.age_ns());
         slot
     }
-    fn give_slot(&self, slot: usize) {
+    fn free_slot(&self, slot: usize) {
         let is_waited_for = || self.waiting.load(SeqCst) != 0;
         let early = planted!(RequestsWaitersLookedAtFirst).then(is_waited_for);
         self.free.fetch_or(1 << slot, SeqCst);
         if early.unwrap_or_else(is_waited_for) {
-            self.room.wake_one();
+            self.slot_freed.wake_one();
         }
     }
     /// Returns a CPU that has calls to run, for a message.
-    fn someone(&self) -> CpuId {
+    fn busy_cpu(&self) -> CpuId {
         let busy = |(_, word): &(_, &A::AtomicU64)| word.load(Relaxed) & SLOT_BITS != 0;
         self.words.iter().find(busy).map_or(A::cpu(), |(cpu, _)| cpu)
     }
     /// Returns a CPU that has not run the call in `slot`, for a message.
-    fn owing(&self, slot: usize) -> CpuId {
+    fn cpu_not_done(&self, slot: usize) -> CpuId {
         let owes = |(_, word): &(_, &A::AtomicU64)| word.load(Relaxed) >> slot & 1 != 0;
-        self.words.iter().find(owes).map_or_else(|| self.someone(), |(cpu, _)| cpu)
+        self.words.iter().find(owes).map_or_else(|| self.busy_cpu(), |(cpu, _)| cpu)
     }
 
     // -- Words.
 
-    /// Sets a bit of the word of `cpu`, and interrupts it if that is the first. Preemption is off.
-    fn set(&self, tally: &CallCounters<A>, cpu: CpuId, bit: u64) -> Set {
+    /// Sets a bit of the word of `cpu`, and interrupts the CPU if it is the first bit. Preemption
+    /// is off.
+    fn set(&self, tally: &CallCounters<A>, cpu: CpuId, bit: u64) -> SetBit {
         let before = self.words.of(cpu).fetch_update(SeqCst, SeqCst, |word| {
             (word & (CLOSED | bit) == 0).then_some(word | bit)
         });
         match before {
             Ok(0) => {
                 tally.here().ipis_sent.add(1);
-                if bit != NUDGE || !planted!(RequestsNudgeUnsent) {
+                if bit != FLUSH || !planted!(RequestsNudgeUnsent) {
                     A::ipi_send(cpu, Ipi::CallFunction);
                 }
-                Set::Sent
+                SetBit::Sent
             }
-            Err(word) if word & CLOSED != 0 => Set::Closed,
+            Err(word) if word & CLOSED != 0 => SetBit::Closed,
             Ok(_) | Err(_) => {
                 tally.here().ipis_elided.add(1);
-                Set::Elided
+                SetBit::Elided
             }
         }
     }
-    /// `cpu` is to catch up with what it has loaded, after what the caller has done so far.
-    pub(super) fn nudge(&self, tally: &CallCounters<A>, cpu: CpuId) -> Set {
-        self.set(tally, cpu, NUDGE)
+    /// Asks `cpu` to flush its loaded address space to the generation that the caller has seen or
+    /// made.
+    pub(super) fn send_flush_ipi(&self, tally: &CallCounters<A>, cpu: CpuId) -> SetBit {
+        self.set(tally, cpu, FLUSH)
     }
     /// Runs the calls that this CPU was asked for, in order of their tickets. Interrupts are off.
     /// Called once for each interrupt, and from no other place.
     pub(super) fn run_queued(&self, run: &impl Fn(Call)) {
         let _span = Span::<A>::enter(Func::FlushSmpCallFunctionQueue);
         let word = self.words.of(A::cpu()).swap(0, SeqCst);
-        if word & NUDGE != 0 {
-            run(Call::bare(super::CallFunc::CatchUp));
+        if word & FLUSH != 0 {
+            run(Call::bare(super::CallFunc::FlushToCurrentGen));
         }
         let mut left = word & SLOT_BITS;
         while left != 0 {
@@ -242,11 +244,11 @@ impl<A: Machine> Requests<A> {
             let Some(slot) = next else { return };
             left &= !(1 << slot);
             run(self.slots[slot].call.get());
-            self.done(slot, 1);
+            self.complete(slot, 1);
         }
     }
     /// Subtracts `count` from `remaining` of a request. Returns whether that completed it.
-    fn done(&self, at: usize, count: u64) -> bool {
+    fn complete(&self, at: usize, count: u64) -> bool {
         let slot = &self.slots[at];
         // Read before the subtraction: when the count is 0 the slot may belong to another request.
         let mut unattended = slot.unattended.load(Relaxed) != 0;
@@ -259,7 +261,7 @@ impl<A: Machine> Requests<A> {
             unattended = slot.unattended.load(Relaxed) != 0;
         }
         if unattended {
-            self.give_slot(at);
+            self.free_slot(at);
         } else if let Some(task) = slot.waiter.load(SeqCst).checked_sub(1) {
             // The slot may belong to another request by now: its waiter checks, and parks again.
             A::unpark(TaskId::new(task as usize));
@@ -305,12 +307,12 @@ impl<A: Machine> Requests<A> {
         if reached.others > 0 {
             tally.here().calls.add(1);
         }
-        let over = self.done(at, QUEUEING - u64::from(reached.others));
+        let over = self.complete(at, QUEUEING - u64::from(reached.others));
         if wait != Wait::No {
             if !over && !planted!(RequestsSlotFreedEarly) {
                 self.wait(config, tally, at, wait, caller);
             }
-            self.give_slot(at);
+            self.free_slot(at);
         }
         reached
     }
@@ -335,7 +337,7 @@ impl<A: Machine> Requests<A> {
             if target == current {
                 run(call);
                 reached.here += u32::from(target == origin);
-            } else if self.set(tally, target, 1 << at) != Set::Closed {
+            } else if self.set(tally, target, 1 << at) != SetBit::Closed {
                 reached.others += 1;
             }
         });
@@ -354,20 +356,20 @@ impl<A: Machine> Requests<A> {
         let mut watch = Watch::<A>::begin(config, caller, slot.call.get().func);
         let mut last = None;
         while slot.remaining.load(SeqCst) != 0 {
-            last.get_or_insert_with(|| self.owing(at));
+            last.get_or_insert_with(|| self.cpu_not_done(at));
             if wait == Wait::Sleep && watch.age_ns() >= SPIN_NS {
                 slot.waiter.store(A::current().index() as u32 + 1, SeqCst);
                 tally.here().sleeps.add(1);
                 let mut unchecked = planted!(RequestsSleepUnchecked);
                 while unchecked || slot.remaining.load(SeqCst) != 0 {
                     unchecked = false;
-                    watch.look(|| self.owing(at));
+                    watch.look(|| self.cpu_not_done(at));
                     A::park();
                 }
                 slot.waiter.store(0, SeqCst);
                 break;
             }
-            watch.turn(|| self.owing(at));
+            watch.turn(|| self.cpu_not_done(at));
         }
         let ns = watch.age_ns();
         tally.here().csd_wait_total_ns.add(ns);
@@ -384,7 +386,7 @@ impl<A: Machine> Requests<A> {
             }
         }
         if self.waiting.load(SeqCst) != 0 {
-            self.room.wake_all();
+            self.slot_freed.wake_all();
         }
     }
 }

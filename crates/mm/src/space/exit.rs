@@ -58,7 +58,7 @@ use super::mmap::locked_of;
 use super::zap::Retire;
 use super::{Backing, EXITING, ExitPolicy, Space, VmaRange};
 use crate::table::Gather;
-use crate::tlb::Forgetting;
+use crate::tlb::FlushBy;
 use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Span, Trace};
 
@@ -112,8 +112,8 @@ impl<A: Machine> Space<A> {
     }
     /// Unmaps all pages. Helpers may do the same at the same time.
     fn zap_all<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
-        if on.paging.tlb.forgetting() == Forgetting::Nudged {
-            // No CPU uses the address space or its tables: no further flush is needed.
+        if on.paging.tlb.flush_by() == FlushBy::Generation {
+            // No CPU uses it any more, nor reads its tables: what follows needs no flush.
             self.table.retire(on.paging);
         }
         let vmas = self.lock.read();

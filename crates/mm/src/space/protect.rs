@@ -80,7 +80,7 @@ impl<A: Machine> Space<A> {
             }
             let _ = self.table.flush(on.paging, Extent::Range(lost, PageSize::Base));
         } else {
-            on.paging.tlb.settle(self.asid());
+            on.paging.tlb.flush_batched_pending(self.asid());
         }
     }
     /// The entry for `pte` under `prot`. Write permission is given only to exclusive pages that

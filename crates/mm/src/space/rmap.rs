@@ -15,7 +15,7 @@ use crate::folio::FolioFlags;
 use crate::reclaim::{References, Rmap, UnmapTo};
 use crate::smp::Wait;
 use crate::table::{Pte, PteFlags, PteTable};
-use crate::tlb::{Batch, Extent, Leave};
+use crate::tlb::{Extent, Leave, UnmapBatch};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, PageSize, Pfn, Span, planted};
 
@@ -170,7 +170,7 @@ impl<A: Machine> Rmap<A> for Backing<'_, A> {
         });
         found
     }
-    fn unmap(&self, pfn: Pfn, to: UnmapTo, batch: &mut Batch) -> bool {
+    fn unmap(&self, pfn: Pfn, to: UnmapTo, batch: &mut UnmapBatch) -> bool {
         let on = *self;
         let mut dropped = 0;
         self.each_entry(pfn, |space, area, ptes, page| {
@@ -222,10 +222,10 @@ impl<A: Machine> Rmap<A> for Backing<'_, A> {
     fn has_limbo(&self) -> bool {
         self.paging.tlb.has_limbo()
     }
-    fn park(&self, batch: &mut Batch, folios: &[Pfn]) -> bool {
+    fn park(&self, batch: &mut UnmapBatch, folios: &[Pfn]) -> bool {
         self.paging.tlb.park_batch(batch, folios)
     }
-    fn flush(&self, batch: &mut Batch) {
+    fn flush(&self, batch: &mut UnmapBatch) {
         self.paging.tlb.flush_batch(batch, Wait::Sleep);
     }
 }

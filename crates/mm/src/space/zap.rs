@@ -54,9 +54,11 @@ impl<A: Machine> Backing<'_, A> {
             }
         });
         let scope = Scope { memory: self.memory, swap: self.swap, rmap: &self };
-        let parcels =
-            self.paging.tlb.leave_parcels(leave, |folios| self.reclaim.leave_limbo(scope, folios));
-        left as u32 + parcels
+        let batches = self
+            .paging
+            .tlb
+            .leave_limbo_batches(leave, |folios| self.reclaim.leave_limbo(scope, folios));
+        left as u32 + batches
     }
 }
 

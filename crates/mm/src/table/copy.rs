@@ -43,7 +43,7 @@ impl Downgraded {
         if self.any {
             let _ = table.flush(on, Extent::All);
         } else {
-            on.tlb.settle(table.asid);
+            on.tlb.flush_batched_pending(table.asid);
         }
     }
 }

@@ -247,7 +247,7 @@ impl<'t, A: Machine> Gather<'t, A> {
         if self.len == 0 && self.range.is_none() {
             // Entries cleared by reclaim look unmapped to the caller as well.
             if self.table.retired().is_none() {
-                on.tlb.settle(self.table.asid);
+                on.tlb.flush_batched_pending(self.table.asid);
             }
             return;
         }

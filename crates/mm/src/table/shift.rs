@@ -123,7 +123,7 @@ impl<A: Machine> PageTable<A> {
             {
                 let _ = self.flush(on, Extent::Range(range, PageSize::Base));
             } else {
-                on.tlb.settle(self.asid);
+                on.tlb.flush_batched_pending(self.asid);
             }
         }
         let mut ptes = PteTable::<A>::lock(self, on, target, to);

@@ -3,10 +3,10 @@
 //!
 //! Until that flush a CPU may use a page that no entry maps any more. A caller that finds no entry
 //! and promises that the page is gone must first complete the deferred invalidations:
-//! [`Tlb::settle`] (`flush_tlb_batched_pending`).
+//! [`Tlb::flush_batched_pending`] (`flush_tlb_batched_pending`).
 
-use super::cpu::Loaded;
-use super::{Extent, Forgetting, Tlb, trace};
+use super::cpu::ActiveMm;
+use super::{Extent, FlushBy, Tlb, trace};
 use crate::smp::{Call, CallFunc, Here, Wait};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use mmscale_arch::{Asid, Atomic, CpuMask, Func, Machine, Span, planted};
@@ -17,7 +17,7 @@ const SPACES: usize = 8;
 /// Deferred invalidations: address spaces, each with its last deferred generation.
 #[must_use]
 #[derive(Clone, Default, Debug)]
-pub struct Batch {
+pub struct UnmapBatch {
     spaces: [Option<(Asid, u64)>; SPACES],
     /// An entry of a dirty page was deferred.
     dirty: bool,
@@ -27,7 +27,7 @@ pub struct Batch {
     kept: bool,
 }
 
-impl Batch {
+impl UnmapBatch {
     /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
@@ -78,69 +78,71 @@ impl<A: Machine> Tlb<A> {
     ///
     /// The caller holds the lock of the entries' table, so that the next holder of that lock sees
     /// the deferred generation.
-    pub fn defer(&self, batch: &mut Batch, asid: Asid, extent: Extent) {
+    pub fn defer(&self, batch: &mut UnmapBatch, asid: Asid, extent: Extent) {
         let place = batch.place(asid).filter(|_| !A::has_tlb_broadcast());
         let Some(place) = place else {
             let _ = self.flush(asid, extent);
             return;
         };
-        let space = self.space(asid);
-        let generation = space.begin();
-        match self.forgetting() {
-            // `settle` then calls every CPU and flushes all translations, so any generation will
-            // do.
-            Forgetting::Called => space.deferred.store(generation, SeqCst),
-            Forgetting::Nudged => {
-                space.note(generation, extent.at_most(super::SINGLE_FLUSH_CEILING));
-                space.put_off(generation);
+        let context = self.context(asid);
+        let generation = context.begin();
+        match self.flush_by() {
+            // `flush_batched_pending` then calls every CPU and flushes all translations, so any
+            // generation will do.
+            FlushBy::Call => context.deferred.store(generation, SeqCst),
+            FlushBy::Generation => {
+                context.publish(generation, extent.at_most(super::SINGLE_FLUSH_CEILING));
+                context.record_deferred(generation);
             }
         }
         *place = Some((asid, generation));
         batch.taken += 1;
     }
     /// Flushes the deferred invalidations and empties the batch.
-    pub fn flush_batch(&self, batch: &mut Batch, wait: Wait) {
+    pub fn flush_batch(&self, batch: &mut UnmapBatch, wait: Wait) {
         if batch.is_empty() {
             return;
         }
         let _span = Span::<A>::enter(Func::ArchTlbbatchFlush);
         assert!(wait != Wait::No, "a flush without a wait proves nothing");
         self.smp.tally().flushes.add(1);
-        let interrupted = match self.forgetting() {
-            Forgetting::Called => self.call_for_batch(batch, wait),
-            Forgetting::Nudged => {
+        let interrupted = match self.flush_by() {
+            FlushBy::Call => self.call_for_batch(batch, wait),
+            FlushBy::Generation => {
                 // Send to all address spaces first, then wait for all.
-                let nudged = self.nudge_for_batch(batch);
-                for ((asid, generation), behind) in batch.iter().zip(nudged.iter().flatten()) {
+                let reached = self.send_flush_ipis_for(batch);
+                for ((asid, generation), behind) in batch.iter().zip(reached.iter().flatten()) {
                     self.wait_for_all(asid, generation, behind, wait);
                 }
-                nudged.iter().flatten().map(|behind| behind.count() as u32).sum()
+                reached.iter().flatten().map(|behind| behind.count() as u32).sum()
             }
         };
-        self.settle_batch(batch);
-        *batch = Batch::new();
+        self.complete_batch(batch);
+        *batch = UnmapBatch::new();
         trace::<A>(Extent::All, interrupted);
     }
     /// Sends flush IPIs to all CPUs that are behind; returns these CPUs for each address space of
     /// the batch.
-    pub(super) fn nudge_for_batch(&self, batch: &Batch) -> [Option<CpuMask>; SPACES] {
+    pub(super) fn send_flush_ipis_for(&self, batch: &UnmapBatch) -> [Option<CpuMask>; SPACES] {
         core::array::from_fn(|at| {
             let (asid, generation) = batch.spaces[at]?;
-            Some(self.nudge_others(asid, self.space(asid), generation))
+            Some(self.send_flush_ipis(asid, self.context(asid), generation))
         })
     }
     /// Records that no CPU uses the batch's deferred translations any more.
-    pub(super) fn settle_batch(&self, batch: &Batch) {
-        batch.iter().for_each(|(asid, generation)| self.space(asid).settled(generation));
+    pub(super) fn complete_batch(&self, batch: &UnmapBatch) {
+        batch
+            .iter()
+            .for_each(|(asid, generation)| self.context(asid).complete_deferred(generation));
     }
     /// Makes one call to all CPUs that use an address space of the batch.
-    fn call_for_batch(&self, batch: &Batch, wait: Wait) -> u32 {
+    fn call_for_batch(&self, batch: &UnmapBatch, wait: Wait) -> u32 {
         let mut cpus = CpuMask::EMPTY;
         for (asid, _) in batch.iter() {
-            self.space(asid).cpus().for_each(|cpu| cpus.insert(cpu));
+            self.context(asid).cpus().for_each(|cpu| cpus.insert(cpu));
         }
         let awake = |cpu| {
-            let loaded = Loaded::of(self.loaded_on(cpu).load(SeqCst));
+            let loaded = ActiveMm::of(self.loaded_on(cpu).load(SeqCst));
             loaded.asid().is_some() && !loaded.is_lazy()
         };
         let call = Call::bare(CallFunc::FlushTlbBatch);
@@ -150,13 +152,13 @@ impl<A: Machine> Tlb<A> {
     /// Returns whether an invalidation of `asid` was deferred and has not completed yet.
     #[inline]
     pub fn is_deferred(&self, asid: Asid) -> bool {
-        self.space(asid).deferred.load_uncharged(Acquire) != 0
+        self.context(asid).deferred.load_uncharged(Acquire) != 0
     }
     /// Completes the deferred invalidations of `asid`, if there are any. To be called after the
     /// lock of the table under which the caller found entries cleared was held. The caller may hold
     /// spin locks.
     #[inline]
-    pub fn settle(&self, asid: Asid) {
+    pub fn flush_batched_pending(&self, asid: Asid) {
         if self.is_deferred(asid) && !planted!(TlbNeverSettled) {
             let _ = self.flush(asid, Extent::All);
         }

@@ -7,8 +7,8 @@ const GENERATION_BITS: u32 = 40;
 const GENERATION: u64 = (1 << GENERATION_BITS) - 1;
 /// Of two stored generations that differ by less, it is known which is older.
 const HALF: u64 = 1 << (GENERATION_BITS - 1);
-/// The stored generation of a CPU that has not flushed the address space yet: older than all others.
-/// No invalidation has a generation that is stored as this.
+/// The stored generation of a CPU that has not flushed the address space yet: older than all
+/// others. No invalidation has a generation that is stored as this.
 pub(super) const NEVER: u64 = 0;
 const LAZY: u64 = 1 << 63;
 
@@ -32,9 +32,9 @@ const _: () = assert!((Asid::COUNT as u64) << GENERATION_BITS <= LAZY);
 /// that wait for it. A CPU that does not use it must not miss an exact multiple of 2^40
 /// invalidations before it uses the address space again: it would find that it missed none.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Loaded(u64);
+pub(super) struct ActiveMm(u64);
 
-impl Loaded {
+impl ActiveMm {
     pub(super) const NOTHING: Self = Self(0);
 
     pub(super) const fn new(asid: Asid, generation: u64) -> Self {
@@ -84,7 +84,7 @@ impl Loaded {
     }
 }
 
-/// Returns the part of `generation` that [`Loaded`] stores.
+/// Returns the part of `generation` that [`ActiveMm`] stores.
 pub(super) const fn stored(generation: u64) -> u64 {
     generation & GENERATION
 }
@@ -94,14 +94,14 @@ const CONTEXTS: usize = 6;
 
 /// TLB state that only its own CPU uses, with interrupts off (`cpu_tlbstate.ctxs[]`).
 #[derive(Default)]
-pub(super) struct Own {
+pub(super) struct CpuContexts {
     /// The address space in use; `None` while it is lazy.
     pub(super) active: Cell<Option<Asid>>,
     contexts: [Cell<Option<(Asid, u64)>>; CONTEXTS],
     next: Cell<usize>,
 }
 
-impl Own {
+impl CpuContexts {
     /// Records that the CPU unloads `asid`, having flushed up to `generation`. Replaces the oldest
     /// record if all are in use.
     pub(super) fn remember(&self, asid: Asid, generation: u64) {
@@ -134,24 +134,24 @@ mod tests {
     #[test]
     fn a_cpu_is_behind_only_with_what_it_uses() {
         let (asid, other) = (Asid::new(3), Asid::new(Asid::COUNT - 1));
-        let loaded = Loaded::new(asid, 5);
+        let loaded = ActiveMm::new(asid, 5);
         assert!(loaded.is_behind(asid, 6) && !loaded.is_behind(asid, 5));
         assert!(!loaded.is_behind(other, 6) && !loaded.lazily().is_behind(asid, 6));
         assert_eq!((loaded.lazily().asid(), loaded.at(9).generation()), (Some(asid), 9));
-        assert_eq!(Loaded::new(other, 1).lazily().asid(), Some(other));
-        assert!(!Loaded::NOTHING.is_behind(asid, 1));
+        assert_eq!(ActiveMm::new(other, 1).lazily().asid(), Some(other));
+        assert!(!ActiveMm::NOTHING.is_behind(asid, 1));
     }
 
     #[test]
     fn generations_are_compared_across_the_wrap() {
         let (asid, wrap) = (Asid::new(3), 1 << GENERATION_BITS);
-        let loaded = Loaded::new(asid, wrap + 5);
+        let loaded = ActiveMm::new(asid, wrap + 5);
         assert!(!loaded.is_behind(asid, wrap + 5) && loaded.is_behind(asid, wrap + 6));
         assert_eq!((loaded.missed(wrap + 5), loaded.missed(wrap + 6)), (0, 1));
-        let before = Loaded::new(asid, wrap - 1);
+        let before = ActiveMm::new(asid, wrap - 1);
         assert!(before.is_behind(asid, wrap + 1) && before.missed(wrap + 1) == 2);
-        assert!(!Loaded::new(asid, wrap + 1).is_behind(asid, wrap - 1));
-        let never = Loaded::new(asid, NEVER);
+        assert!(!ActiveMm::new(asid, wrap + 1).is_behind(asid, wrap - 1));
+        let never = ActiveMm::new(asid, NEVER);
         for generation in [1, HALF, HALF + 1, wrap - 1, wrap + 1] {
             assert!(never.is_behind(asid, generation) && never.missed(generation) == u64::MAX);
         }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_last_six_address_spaces_are_remembered() {
-        let own = Own::default();
+        let own = CpuContexts::default();
         (1..=6).for_each(|at| own.remember(Asid::new(at), at as u64));
         own.remember(Asid::new(2), 20);
         own.remember(Asid::new(7), 7);

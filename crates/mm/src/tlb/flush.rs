@@ -5,10 +5,10 @@
 //! loaded, sends an IPI to those that are behind (one pending IPI serves all flushes), and waits
 //! until each has flushed, unloaded the address space or gone idle.
 
-use super::cpu::Loaded;
-use super::space::{Recent, Space};
+use super::cpu::ActiveMm;
+use super::mm_context::{FlushInfo, MmContext};
 use super::{
-    BROADCAST_CEILING, Extent, Flushed, Forgetting, SINGLE_FLUSH_CEILING, Tables, Tlb, trace,
+    BROADCAST_CEILING, Extent, FlushBy, Flushed, SINGLE_FLUSH_CEILING, Tables, Tlb, trace,
 };
 use crate::smp::{Call, CallFunc, Here, SPIN_NS, Wait, Watch, in_pieces};
 use core::sync::atomic::Ordering::SeqCst;
@@ -19,13 +19,13 @@ use mmscale_arch::{
 };
 
 /// Tasks that sleep until one CPU has flushed.
-pub(super) struct Sleepers<A: Machine> {
+pub(super) struct FlushSleepers<A: Machine> {
     /// Number of sleeping tasks, those about to sleep included.
     waiting: A::AtomicU32,
     queue: WaitQueue<A>,
 }
 
-impl<A: Machine> Sleepers<A> {
+impl<A: Machine> FlushSleepers<A> {
     pub(super) fn new() -> Self {
         Self { waiting: A::AtomicU32::new(0), queue: WaitQueue::new() }
     }
@@ -34,7 +34,7 @@ impl<A: Machine> Sleepers<A> {
 /// An invalidation that has a generation, and whose completion is not awaited yet.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Begun {
+pub struct PendingFlush {
     pub(super) asid: Asid,
     pub(super) generation: u64,
 }
@@ -57,22 +57,22 @@ impl<A: Machine> Tlb<A> {
             return Flushed { asid };
         }
         let extent = extent.at_most(SINGLE_FLUSH_CEILING);
-        let space = self.space(asid);
-        let late = planted!(TlbGenerationLate).then(|| space.generation.load(SeqCst) + 1);
-        let generation = late.unwrap_or_else(|| space.begin());
-        let interrupted = match self.forgetting() {
-            Forgetting::Called => self.call_others(asid, generation, extent, tables, wait),
-            Forgetting::Nudged => {
-                space.note(generation, extent);
-                let behind = self.nudge_others(asid, space, generation);
+        let context = self.context(asid);
+        let late = planted!(TlbGenerationLate).then(|| context.generation.load(SeqCst) + 1);
+        let generation = late.unwrap_or_else(|| context.begin());
+        let interrupted = match self.flush_by() {
+            FlushBy::Call => self.call_others(asid, generation, extent, tables, wait),
+            FlushBy::Generation => {
+                context.publish(generation, extent);
+                let behind = self.send_flush_ipis(asid, context, generation);
                 self.wait_for_all(asid, generation, &behind, wait);
                 behind.count() as u32
             }
         };
         if planted!(TlbGenerationLate) {
-            space.begin();
+            context.begin();
         }
-        space.settled(generation);
+        context.complete_deferred(generation);
         trace::<A>(extent, interrupted);
         Flushed { asid }
     }
@@ -91,7 +91,7 @@ impl<A: Machine> Tlb<A> {
 
     /// Returns whether a flush calls `cpu` (`should_flush_tlb`).
     pub(super) fn is_called(&self, cpu: CpuId, asid: Asid, tables: Tables) -> bool {
-        let loaded = Loaded::of(self.loaded_on(cpu).load(SeqCst));
+        let loaded = ActiveMm::of(self.loaded_on(cpu).load(SeqCst));
         loaded.asid() == Some(asid)
             && (tables == Tables::Freed && !planted!(TlbLazySkipped) || !loaded.is_lazy())
     }
@@ -103,11 +103,11 @@ impl<A: Machine> Tlb<A> {
         tables: Tables,
         wait: Wait,
     ) -> u32 {
-        let what = Recent::new(generation, extent).word();
-        let info = [Loaded::new(asid, generation).word(), what];
+        let what = FlushInfo::new(generation, extent).word();
+        let info = [ActiveMm::new(asid, generation).word(), what];
         let call = Call { func: CallFunc::FlushTlb, info };
         let called = |cpu| self.is_called(cpu, asid, tables);
-        let targets = self.space(asid).cpus();
+        let targets = self.context(asid).cpus();
         let run = |call| self.run(call);
         self.smp.call_function_many(targets, called, call, Here::Run, wait, &run).others
     }
@@ -115,21 +115,26 @@ impl<A: Machine> Tlb<A> {
     // -- `requests`.
 
     fn is_behind(&self, cpu: CpuId, asid: Asid, generation: u64) -> bool {
-        Loaded::of(self.loaded_on(cpu).load(SeqCst)).is_behind(asid, generation)
+        ActiveMm::of(self.loaded_on(cpu).load(SeqCst)).is_behind(asid, generation)
     }
     /// Flushes on this CPU and sends flush IPIs to the CPUs that are behind; returns these.
     ///
     /// Runs in pieces; between two pieces the caller may be preempted or migrated. A CPU that loads
     /// the address space after its mask bit was read reads the new generation itself. A piece may
     /// run on another CPU than the one before, so "this CPU" is decided for each target.
-    pub(super) fn nudge_others(&self, asid: Asid, space: &Space<A>, generation: u64) -> CpuMask {
+    pub(super) fn send_flush_ipis(
+        &self,
+        asid: Asid,
+        context: &MmContext<A>,
+        generation: u64,
+    ) -> CpuMask {
         let mut behind = CpuMask::EMPTY;
-        in_pieces::<A>(self.smp.counters(), space.cpus(), |off, cpu| {
+        in_pieces::<A>(self.smp.counters(), context.cpus(), |off, cpu| {
             if cpu == off.cpu() {
                 if self.own.get(off).active.get() == Some(asid) {
-                    self.catch_up(off);
+                    self.flush_to_current_gen(off);
                 }
-            } else if self.is_behind(cpu, asid, generation) && self.smp.nudge(off, cpu) {
+            } else if self.is_behind(cpu, asid, generation) && self.smp.send_flush_ipi(off, cpu) {
                 behind.insert(cpu);
             }
         });
@@ -140,7 +145,7 @@ impl<A: Machine> Tlb<A> {
         let mut behind = cpus.iter().filter(|&cpu| self.is_behind(cpu, asid, generation));
         let Some(first) = behind.next() else { return };
         let _span = Span::<A>::enter(Func::CsdLockWait);
-        let mut watch = Watch::<A>::begin(self.smp.config(), A::cpu(), CallFunc::CatchUp);
+        let mut watch = Watch::<A>::begin(self.smp.config(), A::cpu(), CallFunc::FlushToCurrentGen);
         let mut last = first;
         for cpu in core::iter::once(first).chain(behind) {
             last = cpu;
@@ -176,7 +181,7 @@ impl<A: Machine> Tlb<A> {
     /// sees the other's store.
     #[inline]
     pub(super) fn wake_sleepers(&self, cpu: CpuId) {
-        if self.forgetting() == Forgetting::Nudged {
+        if self.flush_by() == FlushBy::Generation {
             let sleepers = self.sleepers.of(cpu);
             if sleepers.waiting.load(SeqCst) != 0 && !planted!(TlbSleepersUnwoken) {
                 sleepers.queue.wake_all();

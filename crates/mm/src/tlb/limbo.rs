@@ -8,12 +8,13 @@
 //!
 //! Used only with `requests`, and only for pages whose unmapping was not promised to a caller: the
 //! reaper's victim is dying. `munmap` and `mprotect` need a completed flush before they return.
-//! Pages that reclaim unmaps wait in batches of their own ([`super::Batch`], module `parcel`).
+//! Pages that reclaim unmaps wait in batches of their own ([`super::UnmapBatch`], module
+//! `limbo_batch`).
 //!
 //! Lock order: the queue's lock (class Other) is innermost. Frames are released with no lock held.
 
-use super::cpu::Loaded;
-use super::{Begun, Extent, Flushed, Forgetting, SINGLE_FLUSH_CEILING, Tlb};
+use super::cpu::ActiveMm;
+use super::{Extent, FlushBy, Flushed, PendingFlush, SINGLE_FLUSH_CEILING, Tlb};
 use crate::smp::Wait;
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
@@ -36,7 +37,7 @@ pub struct Parked {
 
 /// A queue entry: frames and the generation that they wait for.
 #[derive(Clone, Copy)]
-struct Waiting {
+struct LimboEntry {
     what: Parked,
     asid: Asid,
     generation: u64,
@@ -54,16 +55,16 @@ pub enum Leave {
 
 /// The queue of waiting frames, oldest first.
 pub(super) struct Limbo<A: Machine> {
-    line: SpinLock<A, VecDeque<Waiting>>,
+    line: SpinLock<A, VecDeque<LimboEntry>>,
     /// Length of `line`, readable without the lock.
     len: A::AtomicU32,
 }
 
 impl<A: Machine> Limbo<A> {
-    pub(super) fn new(forgetting: Forgetting) -> Self {
-        let room = match forgetting {
-            Forgetting::Called => 0,
-            Forgetting::Nudged => LIMBO_FRAMES,
+    pub(super) fn new(flush_by: FlushBy) -> Self {
+        let room = match flush_by {
+            FlushBy::Call => 0,
+            FlushBy::Generation => LIMBO_FRAMES,
         };
         let line = SpinLock::new(LockClass::Other, VecDeque::with_capacity(room));
         Self { line, len: A::AtomicU32::new(0) }
@@ -76,32 +77,29 @@ impl<A: Machine> Limbo<A> {
 impl<A: Machine> Tlb<A> {
     /// Returns whether frames may wait in limbo.
     pub fn has_limbo(&self) -> bool {
-        self.forgetting() == Forgetting::Nudged && !A::has_tlb_broadcast()
+        self.flush_by() == FlushBy::Generation && !A::has_tlb_broadcast()
     }
     /// Starts an invalidation of `asid` within `extent` and does not wait for it. The returned
     /// value is passed to [`Tlb::park`] with the unmapped frames. With `requests` only.
-    pub fn begin(&self, asid: Asid, extent: Extent) -> Begun {
-        assert!(
-            self.forgetting() == Forgetting::Nudged,
-            "a flush without a wait needs generations"
-        );
+    pub fn begin(&self, asid: Asid, extent: Extent) -> PendingFlush {
+        assert!(self.flush_by() == FlushBy::Generation, "a flush without a wait needs generations");
         self.smp.tally().flushes.add(1);
-        let space = self.space(asid);
-        let generation = space.begin();
-        space.note(generation, extent.at_most(SINGLE_FLUSH_CEILING));
-        let interrupted = self.nudge_others(asid, space, generation).count() as u32;
+        let context = self.context(asid);
+        let generation = context.begin();
+        context.publish(generation, extent.at_most(SINGLE_FLUSH_CEILING));
+        let interrupted = self.send_flush_ipis(asid, context, generation).count() as u32;
         super::trace::<A>(extent, interrupted);
-        Begun { asid, generation }
+        PendingFlush { asid, generation }
     }
     /// Puts frames into limbo. Returns `false`, and adds none, if there is no room for all of them.
-    pub fn park(&self, begun: Begun, frames: impl ExactSizeIterator<Item = Parked>) -> bool {
+    pub fn park(&self, begun: PendingFlush, frames: impl ExactSizeIterator<Item = Parked>) -> bool {
         let since_ns = A::now_ns();
         let mut line = self.limbo.line.lock();
         if line.len() + frames.len() > LIMBO_FRAMES {
             return false;
         }
-        let Begun { asid, generation } = begun;
-        line.extend(frames.map(|what| Waiting { what, asid, generation, since_ns }));
+        let PendingFlush { asid, generation } = begun;
+        line.extend(frames.map(|what| LimboEntry { what, asid, generation, since_ns }));
         self.limbo.len.store(line.len() as u32, Release);
         drop(line);
         self.note_limbo();
@@ -109,11 +107,11 @@ impl<A: Machine> Tlb<A> {
     }
     /// Returns the number of frames in limbo, those of reclaim included.
     pub fn in_limbo(&self) -> usize {
-        self.limbo.len.load(Acquire) as usize + self.parcels.pages()
+        self.limbo.len.load(Acquire) as usize + self.limbo_batches.pages()
     }
     /// Updates the maximum after frames were added.
     pub(super) fn note_limbo(&self) {
-        let frames = self.limbo.len.load_uncharged(Acquire) as usize + self.parcels.pages();
+        let frames = self.limbo.len.load_uncharged(Acquire) as usize + self.limbo_batches.pages();
         self.smp.tally().frames_in_limbo_max.note(frames as u64);
     }
     /// Passes frames that leave limbo, in chunks and with the proof, to `release`; returns their
@@ -121,7 +119,7 @@ impl<A: Machine> Tlb<A> {
     pub fn leave_limbo(&self, leave: Leave, mut release: impl FnMut(&Flushed, &[Parked])) -> usize {
         let mut released = 0;
         // The other policies have no limbo: do not take its lock.
-        while self.forgetting() == Forgetting::Nudged && !self.limbo.is_empty() {
+        while self.flush_by() == FlushBy::Generation && !self.limbo.is_empty() {
             let Some((asid, generation)) = self.oldest() else { break };
             let behind = self.behind(asid, generation);
             let proven = planted!(LimboUnproven);
@@ -169,8 +167,8 @@ impl<A: Machine> Tlb<A> {
     /// Returns the CPUs that use translations older than `generation`.
     pub(super) fn behind(&self, asid: Asid, generation: u64) -> CpuMask {
         let mut behind = CpuMask::EMPTY;
-        for cpu in self.space(asid).cpus() {
-            if Loaded::of(self.loaded_on(cpu).load(SeqCst)).is_behind(asid, generation) {
+        for cpu in self.context(asid).cpus() {
+            if ActiveMm::of(self.loaded_on(cpu).load(SeqCst)).is_behind(asid, generation) {
                 behind.insert(cpu);
             }
         }

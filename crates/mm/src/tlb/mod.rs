@@ -49,8 +49,8 @@
 //! | `target` | invalidations, on a CPU that is reached |
 //! | `batch` | deferred invalidations that are flushed together, for reclaim |
 //! | `limbo` | frames that wait for an invalidation, for the reaper |
-//! | `parcel` | pages that wait for an invalidation, for reclaim, by batches |
-//! | `space`, `cpu` | the state of an address space, and of a CPU |
+//! | `limbo_batch` | pages that wait for an invalidation, for reclaim, by batches |
+//! | `mm_context`, `cpu` | the state of an address space, and of a CPU |
 //!
 //! Locks: a flush may run under page-table locks, and waits with interrupts on. A CPU that spins
 //! for a page-table lock must therefore take interrupts, or it could never answer the holder's
@@ -61,25 +61,25 @@ mod batch;
 mod cpu;
 mod flush;
 mod limbo;
-mod parcel;
-mod space;
+mod limbo_batch;
+mod mm_context;
 mod target;
 
-pub use batch::Batch;
-pub use flush::Begun;
+pub use batch::UnmapBatch;
+pub use flush::PendingFlush;
 pub use limbo::{LIMBO_FRAMES, Leave, Parked};
-pub use parcel::{PARCEL_PAGES, PARCELS};
+pub use limbo_batch::{LIMBO_BATCH_PAGES, LIMBO_BATCHES};
 
 use crate::smp::{CallPolicy, CallStats, Smp, SmpConfig, Wait};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use cpu::{Loaded, NEVER, Own};
-use flush::Sleepers;
+use cpu::{ActiveMm, CpuContexts, NEVER};
+use flush::FlushSleepers;
 use limbo::Limbo;
+use limbo_batch::LimboBatches;
+use mm_context::MmContext;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, Numbers, PerCpu, Sparse};
 use mmscale_arch::{Asid, Atomic, CpuId, Func, Machine, Op, PageSize, Span, TlbEvent, planted};
 use mmscale_arch::{Trace, VmaRange};
-use parcel::Parcels;
-use space::Space;
 
 /// Maximum of translations that a flush invalidates one by one; for more it invalidates all
 /// (`tlb_single_page_flush_ceiling` of x86).
@@ -168,31 +168,31 @@ pub struct NoAsid;
 
 /// How CPUs are made to flush translations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Forgetting {
+pub(crate) enum FlushBy {
     /// A call passes the range to flush.
-    Called,
+    Call,
     /// An IPI makes them read the generation.
-    Nudged,
+    Generation,
 }
 
-impl Forgetting {
+impl FlushBy {
     const fn of(policy: CallPolicy) -> Self {
         match policy {
-            CallPolicy::Stock | CallPolicy::Posted => Self::Called,
-            CallPolicy::Requests => Self::Nudged,
+            CallPolicy::Stock | CallPolicy::Posted => Self::Call,
+            CallPolicy::Requests => Self::Generation,
         }
     }
 }
 
 /// TLB state of all address spaces and all CPUs.
 pub struct Tlb<A: Machine> {
-    spaces: Sparse<Space<A>>,
+    contexts: Sparse<MmContext<A>>,
     numbers: Numbers<A>,
     loaded: EachCpu<A::AtomicU64>,
-    own: PerCpu<A, Own>,
-    sleepers: EachCpu<Sleepers<A>>,
+    own: PerCpu<A, CpuContexts>,
+    sleepers: EachCpu<FlushSleepers<A>>,
     limbo: Limbo<A>,
-    parcels: Parcels<A>,
+    limbo_batches: LimboBatches<A>,
     smp: Smp<A>,
 }
 
@@ -200,13 +200,13 @@ impl<A: Machine> Tlb<A> {
     /// Creates the state without any address space. CPUs reach one another by `config`.
     pub fn new(config: SmpConfig) -> Self {
         Self {
-            spaces: Sparse::new(Asid::COUNT),
+            contexts: Sparse::new(Asid::COUNT),
             numbers: Numbers::new(1..Asid::KERNEL.index()),
-            loaded: EachCpu::new::<A>(|_| A::AtomicU64::new(Loaded::NOTHING.word())),
-            own: PerCpu::new(|_| Own::default()),
-            sleepers: EachCpu::new::<A>(|_| Sleepers::new()),
-            limbo: Limbo::new(Forgetting::of(config.policy)),
-            parcels: Parcels::new(Forgetting::of(config.policy)),
+            loaded: EachCpu::new::<A>(|_| A::AtomicU64::new(ActiveMm::NOTHING.word())),
+            own: PerCpu::new(|_| CpuContexts::default()),
+            sleepers: EachCpu::new::<A>(|_| FlushSleepers::new()),
+            limbo: Limbo::new(FlushBy::of(config.policy)),
+            limbo_batches: LimboBatches::new(FlushBy::of(config.policy)),
             smp: Smp::new(config),
         }
     }
@@ -215,8 +215,8 @@ impl<A: Machine> Tlb<A> {
         &self.smp
     }
     /// Returns how CPUs are made to flush translations.
-    pub(crate) fn forgetting(&self) -> Forgetting {
-        Forgetting::of(self.smp.config().policy)
+    pub(crate) fn flush_by(&self) -> FlushBy {
+        FlushBy::of(self.smp.config().policy)
     }
     /// Returns the statistics of calls and flushes.
     pub fn stats(&self) -> CallStats {
@@ -229,7 +229,7 @@ impl<A: Machine> Tlb<A> {
     /// A number for a new address space. No CPU keeps a translation of it that it would use.
     pub fn alloc_asid(&self) -> Result<Asid, NoAsid> {
         let asid = Asid::new(self.numbers.take().ok_or(NoAsid)?);
-        self.spaces.get_or_make(asid.index(), |_| Space::new());
+        self.contexts.get_or_make(asid.index(), |_| MmContext::new());
         Ok(asid)
     }
     /// Frees an ASID. The caller guarantees that no CPU uses or loads the address space.
@@ -239,9 +239,9 @@ impl<A: Machine> Tlb<A> {
         }
         self.numbers.give(asid.index());
     }
-    fn space(&self, asid: Asid) -> &Space<A> {
-        match self.spaces.get(asid.index()) {
-            Some(space) => space,
+    fn context(&self, asid: Asid) -> &MmContext<A> {
+        match self.contexts.get(asid.index()) {
+            Some(context) => context,
             None => panic!("address space {} was never allocated", asid.index()),
         }
     }
@@ -250,11 +250,11 @@ impl<A: Machine> Tlb<A> {
     }
     /// Returns how often translations of the address space were invalidated.
     pub fn generation(&self, asid: Asid) -> u64 {
-        self.space(asid).generation.load(SeqCst) - space::FIRST
+        self.context(asid).generation.load(SeqCst) - mm_context::FIRST
     }
     /// Returns the number of CPUs that have the address space loaded, lazy ones included.
     pub fn cpus_of(&self, asid: Asid) -> usize {
-        self.space(asid).cpus().count()
+        self.context(asid).cpus().count()
     }
 
     /// Loads `asid` on this CPU (`switch_mm`).
@@ -266,7 +266,7 @@ impl<A: Machine> Tlb<A> {
         }
     }
     #[cold]
-    fn switch(&self, off: &IrqGuard<A>, own: &Own, asid: Asid) {
+    fn switch(&self, off: &IrqGuard<A>, own: &CpuContexts, asid: Asid) {
         let _span = Span::<A>::enter(Func::SwitchMm);
         A::work(Op::MmSwitch, 1);
         own.active.set(Some(asid));
@@ -278,16 +278,16 @@ impl<A: Machine> Tlb<A> {
         // longer waits for, nor those that it still has to flush.
         A::tlb_load(None);
         let (cpu, word) = (off.cpu(), self.loaded_on(off.cpu()));
-        let before = Loaded::of(word.load(Acquire));
+        let before = ActiveMm::of(word.load(Acquire));
         if before.asid() != Some(asid) {
             if let Some(left) = before.asid() {
                 own.remember(left, before.generation());
-                self.space(left).leave(cpu);
+                self.context(left).leave(cpu);
             }
-            self.space(asid).enter(cpu);
+            self.context(asid).enter(cpu);
         }
         let known = if planted!(TlbSwitchForgetsNothing) {
-            self.space(asid).generation.load(SeqCst)
+            self.context(asid).generation.load(SeqCst)
         } else if before.asid() == Some(asid) {
             before.generation()
         } else {
@@ -295,15 +295,16 @@ impl<A: Machine> Tlb<A> {
         };
         if planted!(TlbLoadedLate) {
             // Planted bug: reads the generation before it publishes what it loads.
-            let generation = self.space(asid).generation.load(SeqCst);
-            self.space(asid).forget(asid, known, generation);
-            word.store(Loaded::new(asid, generation).word(), SeqCst);
+            let generation = self.context(asid).generation.load(SeqCst);
+            let missed = ActiveMm::new(asid, known).missed(generation);
+            self.context(asid).flush_missed(asid, missed, generation);
+            word.store(ActiveMm::new(asid, generation).word(), SeqCst);
             A::tlb_load(Some(asid));
             return;
         }
-        word.store(Loaded::new(asid, known).word(), SeqCst);
+        word.store(ActiveMm::new(asid, known).word(), SeqCst);
         self.wake_sleepers(cpu);
-        self.catch_up(off);
+        self.flush_to_current_gen(off);
         A::tlb_load(Some(asid));
     }
     /// Makes this CPU lazy: it has the address space loaded and uses none of its translations
@@ -317,9 +318,9 @@ impl<A: Machine> Tlb<A> {
         A::tlb_load(None);
         if !A::has_tlb_broadcast() {
             let word = self.loaded_on(off.cpu());
-            let loaded = Loaded::of(word.load(Acquire));
+            let loaded = ActiveMm::of(word.load(Acquire));
             word.store(loaded.lazily().word(), SeqCst);
-            if self.forgetting() == Forgetting::Nudged {
+            if self.flush_by() == FlushBy::Generation {
                 // A lazy CPU gets no IPI when tables are freed, so its hardware must not walk them.
                 A::work(Op::MmSwitch, 1);
                 self.wake_sleepers(off.cpu());
@@ -350,9 +351,9 @@ impl<A: Machine> Tlb<A> {
             own.reset();
         }
         let word = self.loaded_on(cpu);
-        let loaded = Loaded::of(word.swap(Loaded::NOTHING.word(), SeqCst));
+        let loaded = ActiveMm::of(word.swap(ActiveMm::NOTHING.word(), SeqCst));
         if let Some(asid) = loaded.asid() {
-            self.space(asid).leave(cpu);
+            self.context(asid).leave(cpu);
         }
         self.wake_sleepers(cpu);
     }

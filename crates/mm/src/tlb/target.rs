@@ -1,8 +1,8 @@
 //! Invalidations, on a CPU that is reached.
 
-use super::cpu::{Loaded, Own};
-use super::space::Recent;
-use super::{Forgetting, SINGLE_FLUSH_CEILING, Tlb};
+use super::cpu::{ActiveMm, CpuContexts};
+use super::mm_context::FlushInfo;
+use super::{FlushBy, SINGLE_FLUSH_CEILING, Tlb};
 use crate::smp::{Call, CallFunc};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use mmscale_arch::sync::{IrqGuard, NoPreempt};
@@ -19,11 +19,11 @@ impl<A: Machine> Tlb<A> {
         match call.func {
             CallFunc::FlushTlb => {
                 let _span = Span::<A>::enter(Func::FlushTlbFunc);
-                self.flush_func(&off, Loaded::of(call.info[0]), Recent::of(call.info[1]));
+                self.flush_func(&off, ActiveMm::of(call.info[0]), FlushInfo::of(call.info[1]));
             }
-            CallFunc::FlushTlbBatch | CallFunc::CatchUp => {
+            CallFunc::FlushTlbBatch | CallFunc::FlushToCurrentGen => {
                 let _span = Span::<A>::enter(Func::FlushTlbFunc);
-                self.catch_up(&off);
+                self.flush_to_current_gen(&off);
                 self.wake_sleepers(off.cpu());
             }
             CallFunc::FlushTlbKernel => {
@@ -40,15 +40,15 @@ impl<A: Machine> Tlb<A> {
     /// Handles a call (`flush_tlb_func`). Does nothing if this CPU has another address space loaded
     /// or has flushed already. Flushes the call's pages if it missed no other invalidation,
     /// otherwise everything. Unloads a lazy address space.
-    fn flush_func(&self, off: &IrqGuard<A>, wanted: Loaded, what: Recent) {
+    fn flush_func(&self, off: &IrqGuard<A>, wanted: ActiveMm, what: FlushInfo) {
         let word = self.loaded_on(off.cpu());
-        let loaded = Loaded::of(word.load(Acquire));
+        let loaded = ActiveMm::of(word.load(Acquire));
         let Some(asid) = loaded.asid().filter(|&asid| wanted.asid() == Some(asid)) else { return };
         if loaded.is_lazy() {
             self.leave(off, self.own.get(off), asid, loaded);
             return;
         }
-        let generation = self.space(asid).generation.load(SeqCst);
+        let generation = self.context(asid).generation.load(SeqCst);
         let missed = loaded.missed(generation);
         if missed == 0 {
             return;
@@ -68,29 +68,29 @@ impl<A: Machine> Tlb<A> {
         word.store(loaded.at(generation).word(), SeqCst);
     }
     /// Unloads the address space, also a lazy one (`leave_mm`).
-    fn leave(&self, off: &IrqGuard<A>, own: &Own, asid: Asid, loaded: Loaded) {
+    fn leave(&self, off: &IrqGuard<A>, own: &CpuContexts, asid: Asid, loaded: ActiveMm) {
         A::work(Op::MmSwitch, 1);
         own.remember(asid, loaded.generation());
-        self.loaded_on(off.cpu()).store(Loaded::NOTHING.word(), SeqCst);
-        self.space(asid).leave(off.cpu());
+        self.loaded_on(off.cpu()).store(ActiveMm::NOTHING.word(), SeqCst);
+        self.context(asid).leave(off.cpu());
     }
     /// Flushes the loaded address space up to its current generation, if this CPU is behind.
-    pub(super) fn catch_up(&self, off: &IrqGuard<A>) {
+    pub(super) fn flush_to_current_gen(&self, off: &IrqGuard<A>) {
         let word = self.loaded_on(off.cpu());
-        let loaded = Loaded::of(word.load(Acquire));
+        let loaded = ActiveMm::of(word.load(Acquire));
         let Some(asid) = loaded.asid() else { return };
-        let space = self.space(asid);
-        let generation = space.generation.load(SeqCst);
+        let context = self.context(asid);
+        let generation = context.generation.load(SeqCst);
         let missed = loaded.missed(generation);
         if missed == 0 {
             return;
         }
-        match self.forgetting() {
-            Forgetting::Called => {
+        match self.flush_by() {
+            FlushBy::Call => {
                 A::work(Op::TlbFlushAll, 1);
                 A::tlb_flush_local(asid, None);
             }
-            Forgetting::Nudged => space.forget(asid, missed, generation),
+            FlushBy::Generation => context.flush_missed(asid, missed, generation),
         }
         word.store(loaded.at(generation).word(), SeqCst);
     }

@@ -5,7 +5,7 @@ use mmscale_arch::{Pfn, Vpn};
 use mmscale_mm::reclaim::{References, Rmap, UnmapTo};
 use mmscale_mm::space::{Advice, LockWhat, MapRequest, MayMove, Place, Prot, RemapRequest, Space};
 use mmscale_mm::table::MemAccess;
-use mmscale_mm::tlb::Batch;
+use mmscale_mm::tlb::UnmapBatch;
 use mmscale_stepped::Stepped;
 
 const AT: u64 = 512 * 8;
@@ -124,7 +124,7 @@ fn a_clean_page_that_was_given_up_is_dropped_everywhere_and_a_dirty_one_is_not()
         let child = space.fork(on).expect("there is memory");
         let dropped = folios.map(|pfn| {
             on.memory.folios.get(pfn);
-            let dropped = on.unmap(pfn, UnmapTo::Drop, &mut Batch::new());
+            let dropped = on.unmap(pfn, UnmapTo::Drop, &mut UnmapBatch::new());
             on.memory.put(pfn);
             dropped
         });

@@ -12,7 +12,7 @@ use mmscale_mm::lru::Memory;
 use mmscale_mm::mm::{Mm, MmConfig};
 use mmscale_mm::reclaim::{Reclaim, References, Rmap, Scope, UnmapTo};
 use mmscale_mm::swap::{Swap, SwapAudit, SwapConfig, SwapEntry, SwapError};
-use mmscale_mm::tlb::Batch;
+use mmscale_mm::tlb::UnmapBatch;
 
 /// The entry of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -235,7 +235,7 @@ impl<A: Machine> Rmap<A> for Paged<A> {
         }
         found
     }
-    fn unmap(&self, pfn: Pfn, to: UnmapTo, _: &mut Batch) -> bool {
+    fn unmap(&self, pfn: Pfn, to: UnmapTo, _: &mut UnmapBatch) -> bool {
         let memory = self.memory();
         let page = memory.folios.index(pfn) as usize;
         for page in [page, page ^ 1] {
@@ -260,8 +260,8 @@ impl<A: Machine> Rmap<A> for Paged<A> {
         }
         memory.folios.word(pfn).maps() == 0
     }
-    fn flush(&self, _: &mut Batch) {
-        // No CPU caches a translation of this table.
+    fn flush(&self, _: &mut UnmapBatch) {
+        // No CPU keeps a translation of this table.
     }
 }
 

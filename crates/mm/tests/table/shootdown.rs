@@ -6,7 +6,9 @@ use mmscale_arch::{
 };
 use mmscale_mm::smp::{CallPolicy, Wait};
 use mmscale_mm::table::{Gather, MemAccess, PageTable};
-use mmscale_mm::tlb::{Batch, Extent, Leave, PARCEL_PAGES, PARCELS, Parked, Tables};
+use mmscale_mm::tlb::{
+    Extent, LIMBO_BATCH_PAGES, LIMBO_BATCHES, Leave, Parked, Tables, UnmapBatch,
+};
 use mmscale_stepped::{self as stepped, Stepped};
 
 const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
@@ -71,7 +73,7 @@ fn a_cpu_that_is_several_invalidations_behind_flushes_all_unless_it_knows_them()
     for policy in POLICIES {
         let (world, table) = used_on_all(2, policy);
         take(&world, &table, AT);
-        let (mut batch, mut more) = (Batch::new(), Batch::new());
+        let (mut batch, mut more) = (UnmapBatch::new(), UnmapBatch::new());
         world.tlb.defer(&mut batch, table.asid(), one(AT.offset(9)));
         world.tlb.defer(&mut more, table.asid(), one(AT));
         let all = stepped::work_count(Op::TlbFlushAll);
@@ -112,7 +114,7 @@ fn a_batch_is_flushed_by_one_round_of_interrupts() {
         stepped::set_cpu(2);
         let _ = other.access(world.on(), AT, MemAccess::Read, |_| ());
         stepped::set_cpu(0);
-        let mut batch = Batch::new();
+        let mut batch = UnmapBatch::new();
         for (table, at) in [(&table, AT), (&table, AT.offset(1)), (&other, AT)] {
             take(&world, table, at);
             world.tlb.defer(&mut batch, table.asid(), one(at));
@@ -131,7 +133,7 @@ fn an_unmap_of_taken_entries_flushes_deferred_invalidations() {
     for policy in POLICIES {
         let (world, table) = used_on_all(2, policy);
         take(&world, &table, AT);
-        let mut batch = Batch::new();
+        let mut batch = UnmapBatch::new();
         world.tlb.defer(&mut batch, table.asid(), one(AT));
         // An munmap that finds nothing.
         Gather::new(&table).finish(world.on(), &mut crate::table::common::ignore);
@@ -226,27 +228,27 @@ fn limbo_is_bounded() {
 fn reclaims_part_of_limbo_is_bounded_and_takes_clean_batches_only() {
     let (world, table) = used_on_all(2, CallPolicy::Requests);
     let defer = || {
-        let mut batch = Batch::new();
+        let mut batch = UnmapBatch::new();
         world.tlb.defer(&mut batch, table.asid(), one(AT));
         batch
     };
-    let pages = [Pfn::new(3); PARCEL_PAGES];
-    for spoil in [Batch::note_dirty, Batch::note_kept] {
+    let pages = [Pfn::new(3); LIMBO_BATCH_PAGES];
+    for spoil in [UnmapBatch::note_dirty, UnmapBatch::note_kept] {
         let mut batch = defer();
         spoil(&mut batch);
         assert!(!world.tlb.park_batch(&mut batch, &pages) && !batch.is_empty());
         world.tlb.flush_batch(&mut batch, Wait::Spin);
     }
-    for nth in 0..PARCELS {
+    for nth in 0..LIMBO_BATCHES {
         assert!(world.tlb.park_batch(&mut defer(), &pages), "{nth}");
     }
     let mut batch = defer();
     assert!(!world.tlb.park_batch(&mut batch, &pages) && !batch.is_empty());
-    assert_eq!(world.tlb.in_limbo(), PARCELS * PARCEL_PAGES);
-    assert_eq!(world.tlb.leave_parcels(Leave::Passed, |_| 1), 0);
-    // A flush for another reason completes the deferred invalidations too.
+    assert_eq!(world.tlb.in_limbo(), LIMBO_BATCHES * LIMBO_BATCH_PAGES);
+    assert_eq!(world.tlb.leave_limbo_batches(Leave::Passed, |_| 1), 0);
+    // A flush for another reason settles these too.
     world.tlb.flush_batch(&mut batch, Wait::Spin);
-    assert_eq!(world.tlb.leave_parcels(Leave::Passed, |pages| pages.len() as u32), 1024);
+    assert_eq!(world.tlb.leave_limbo_batches(Leave::Passed, |pages| pages.len() as u32), 1024);
     let stats = world.tlb.stats();
     assert_eq!((stats.frames_in_limbo_max, world.tlb.in_limbo()), (1024, 0));
 }

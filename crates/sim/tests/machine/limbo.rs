@@ -5,7 +5,7 @@ use crate::paging::{World, machine, range};
 use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, Order, PageSize, Pfn, Vpn};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::table::MemAccess;
-use mmscale_mm::tlb::{Batch, Extent, Leave};
+use mmscale_mm::tlb::{Extent, Leave, UnmapBatch};
 use mmscale_mm::vmap::{Limbo, Vmap};
 use mmscale_sim::{Outcome, Policy, Rule, Sim, SimConfig, random_u64};
 use std::cell::RefCell;
@@ -21,7 +21,7 @@ fn parcel(early: bool) -> Outcome {
     run_script(machine(2, false), move |script| {
         let world = World::with(script, 1 << 14, REQUESTS);
         world.take_while_used(script, move |world, table, ptes, pfn| {
-            let mut batch = Batch::new();
+            let mut batch = UnmapBatch::new();
             world.tlb.defer(&mut batch, table.asid(), Extent::Range(range(9, 1), PageSize::Base));
             drop(ptes);
             assert!(world.tlb.park_batch(&mut batch, &[pfn]), "there is room");
@@ -33,8 +33,8 @@ fn parcel(early: bool) -> Outcome {
                 pages.iter().for_each(|&pfn| world.frames.free_pages(pfn, Order::ZERO));
                 pages.len() as u32
             };
-            assert_eq!(world.tlb.leave_parcels(Leave::Passed, free), 0, "CPU 1 uses it");
-            assert_eq!(world.tlb.leave_parcels(Leave::All, free), 1);
+            assert_eq!(world.tlb.leave_limbo_batches(Leave::Passed, free), 0, "CPU 1 uses it");
+            assert_eq!(world.tlb.leave_limbo_batches(Leave::All, free), 1);
             assert!(world.tlb.stats().limbo_age_max_ns > 30_000);
         });
     })

@@ -14,7 +14,7 @@ use mmscale_mm::space::{
     SpaceAudit,
 };
 use mmscale_mm::table::MemAccess;
-use mmscale_mm::tlb::{Batch, Leave};
+use mmscale_mm::tlb::{Leave, UnmapBatch};
 use mmscale_mm::upkeep::TickPolicy;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, OnceLock};
@@ -326,7 +326,7 @@ fn the_reverse_map_against_faults_and_munmap() {
         for pfn in folios {
             if on.memory.folios.try_get(pfn) {
                 on.referenced(pfn);
-                on.unmap(pfn, UnmapTo::Drop, &mut Batch::new());
+                on.unmap(pfn, UnmapTo::Drop, &mut UnmapBatch::new());
                 on.memory.put(pfn);
             }
         }

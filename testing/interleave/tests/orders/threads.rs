@@ -8,7 +8,7 @@ use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::reclaim::{Rmap, UnmapTo};
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::{Advice, FaultError, MapRequest, Place, Prot, ReapLock, Reaped};
-use mmscale_mm::tlb::Batch;
+use mmscale_mm::tlb::UnmapBatch;
 
 fn in_orders(schedules: usize, before: Step, steps: &'static [Step], after: Step) {
     for calls in [CallPolicy::Stock, CallPolicy::Requests] {
@@ -82,7 +82,7 @@ fn a_write_to_a_page_that_is_dropped_is_kept() {
         let folios: Vec<_> = on.memory.folios.iter().map(|(pfn, _)| pfn).collect();
         for pfn in folios {
             if on.memory.folios.try_get(pfn) {
-                on.unmap(pfn, UnmapTo::Drop, &mut Batch::new());
+                on.unmap(pfn, UnmapTo::Drop, &mut UnmapBatch::new());
                 on.memory.put(pfn);
             }
         }
@@ -112,7 +112,7 @@ fn a_dropped_page_is_not_read_any_more() {
         let folios: Vec<_> = on.memory.folios.iter().map(|(pfn, _)| pfn).collect();
         for pfn in folios {
             if on.memory.folios.try_get(pfn) {
-                on.unmap(pfn, UnmapTo::Drop, &mut Batch::new());
+                on.unmap(pfn, UnmapTo::Drop, &mut UnmapBatch::new());
                 on.memory.put(pfn);
             }
         }

@@ -5,7 +5,7 @@ use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::smp::{CallPolicy, SmpConfig, Wait};
 use mmscale_mm::table::{MemAccess, PageTable, Paging, Pte, PteFlags, TableLocks};
-use mmscale_mm::tlb::{Batch, Extent, Leave, Parked, Tlb};
+use mmscale_mm::tlb::{Extent, Leave, Parked, Tlb, UnmapBatch};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -97,7 +97,7 @@ impl World {
         let mut ptes = self.tables[0].find_pte(self.on(), page).expect("its table is there");
         let pfn = ptes.take(page).pfn().expect("it is mapped");
         let range = VmaRange::with_pages(page, 1).expect("a user page");
-        let (extent, mut batch) = (Extent::Range(range, PageSize::Base), Batch::new());
+        let (extent, mut batch) = (Extent::Range(range, PageSize::Base), UnmapBatch::new());
         if matches!(flush, Flush::Batch | Flush::Limbo | Flush::Early) {
             self.tlb.defer(&mut batch, self.tables[0].asid(), extent);
         }
@@ -124,7 +124,7 @@ impl World {
             return;
         }
         // Whoever comes first frees what others have put there, too.
-        self.tlb.leave_parcels(Leave::All, |pages| {
+        self.tlb.leave_limbo_batches(Leave::All, |pages| {
             pages.iter().for_each(|pfn| self.freed[pfn.index()].store(1, SeqCst));
             pages.len() as u32
         });
@@ -171,7 +171,7 @@ pub(crate) fn two_tables_put_off() {
             let (world, put_off) = (Arc::clone(&world), Arc::clone(&put_off));
             cpu_body(move || {
                 let asid = world.tables[0].asid();
-                let mut batch = Batch::new();
+                let mut batch = UnmapBatch::new();
                 let range = VmaRange::with_pages(PAGES[cpu], 1).expect("a user page");
                 world.write(PAGES[cpu]);
                 world.tlb.defer(&mut batch, asid, Extent::Range(range, PageSize::Base));

@@ -12,7 +12,7 @@ pub(super) const FIRST: u64 = 1;
 const RECENT: u64 = 4;
 
 /// TLB state of one address space (`mm->context`, `mm_cpumask`).
-pub(super) struct Space<A: Machine> {
+pub(super) struct MmContext<A: Machine> {
     /// Last deferred generation that has not completed; 0: none.
     pub(super) deferred: A::AtomicU64,
     /// Number of the last invalidation. It continues when the ASID is assigned to another owner.
@@ -38,9 +38,9 @@ pub(super) struct Space<A: Machine> {
 ///
 /// `HUGE` gives the page size of the `units`. The tag shows which generation the word is of: slots
 /// are reused every [`RECENT`] generations. A false match needs a flusher that is preempted between
-/// `begin` and `note` for a multiple of 2^22 invalidations of its address space.
+/// `begin` and `publish` for a multiple of 2^22 invalidations of its address space.
 #[derive(Clone, Copy)]
-pub(super) struct Recent(u64);
+pub(super) struct FlushInfo(u64);
 
 const PAGE_BITS: u32 = 35;
 const UNITS_BITS: u32 = 6;
@@ -50,7 +50,7 @@ const TAG_SHIFT: u32 = PAGE_BITS + UNITS_BITS + 1;
 
 const _: () = assert!(SINGLE_FLUSH_CEILING < ALL_UNITS && Vpn::USER_END.get() <= 1 << PAGE_BITS);
 
-impl Recent {
+impl FlushInfo {
     pub(super) const fn of(word: u64) -> Self {
         Self(word)
     }
@@ -83,7 +83,7 @@ impl Recent {
     }
 }
 
-impl<A: Machine> Space<A> {
+impl<A: Machine> MmContext<A> {
     pub(super) fn new() -> Self {
         let words = A::cpus_possible().div_ceil(64);
         Self {
@@ -121,14 +121,14 @@ impl<A: Machine> Space<A> {
         if stored(generation) == NEVER { next() } else { generation }
     }
     /// Publishes the range of the invalidation `generation`, for CPUs that are not passed it. The
-    /// Release store pairs with the Acquire load in `forget`.
-    pub(super) fn note(&self, generation: u64, extent: Extent) {
+    /// Release store pairs with the Acquire load in `flush_missed`.
+    pub(super) fn publish(&self, generation: u64, extent: Extent) {
         let slot = &self.recent[(generation % RECENT) as usize];
-        slot.store(Recent::new(generation, extent).0, Release);
+        slot.store(FlushInfo::new(generation, extent).0, Release);
     }
     /// Records that the invalidation `generation` is deferred. The caller holds the lock of one
     /// table only, so another task may have recorded a later generation meanwhile: that one stays.
-    pub(super) fn put_off(&self, generation: u64) {
+    pub(super) fn record_deferred(&self, generation: u64) {
         if planted!(TlbDeferredOverwritten) {
             return self.deferred.store(generation, SeqCst);
         }
@@ -136,7 +136,7 @@ impl<A: Machine> Space<A> {
         let _ = self.deferred.fetch_update(SeqCst, SeqCst, later);
     }
     /// Records that all CPUs have flushed up to `generation`; a later deferred generation stays.
-    pub(super) fn settled(&self, generation: u64) {
+    pub(super) fn complete_deferred(&self, generation: u64) {
         let is_over = |deferred| deferred != 0 && deferred <= generation;
         if is_over(self.deferred.load_uncharged(Acquire)) {
             let over = |deferred| is_over(deferred).then_some(0);
@@ -145,12 +145,12 @@ impl<A: Machine> Space<A> {
     }
     /// Flushes on this CPU the last `missed` invalidations up to generation `to`: by range if all
     /// are known and few, otherwise everything.
-    pub(super) fn forget(&self, asid: Asid, missed: u64, to: u64) {
+    pub(super) fn flush_missed(&self, asid: Asid, missed: u64, to: u64) {
         let mut ranges = [None; RECENT as usize];
         if missed <= RECENT {
             let mut units = 0;
             for (range, generation) in ranges.iter_mut().zip(to - missed + 1..=to) {
-                let recent = Recent(self.recent[(generation % RECENT) as usize].load(Acquire));
+                let recent = FlushInfo(self.recent[(generation % RECENT) as usize].load(Acquire));
                 let Some((known, of)) = recent.range(generation) else {
                     units = u64::MAX;
                     break;
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn no_invalidation_has_the_generation_of_a_cpu_that_never_flushed() {
-        let (space, wrap) = (Space::<Stepped>::new(), 1 << 40);
-        space.generation.store(wrap - 2, SeqCst);
-        assert_eq!([space.begin(), space.begin()], [wrap - 1, wrap + 1]);
+        let (context, wrap) = (MmContext::<Stepped>::new(), 1 << 40);
+        context.generation.store(wrap - 2, SeqCst);
+        assert_eq!([context.begin(), context.begin()], [wrap - 1, wrap + 1]);
     }
 
     #[test]
@@ -188,10 +188,10 @@ mod tests {
         let range = VmaRange::with_pages(Vpn::new((1 << 35) - 2048), 1024);
         let Some(range) = range else { panic!() };
         let generation = (7 << 22) + 5;
-        let recent = Recent::new(generation, Extent::Range(range, PageSize::Huge));
+        let recent = FlushInfo::new(generation, Extent::Range(range, PageSize::Huge));
         assert_eq!(recent.range(generation), Some((range, 2)));
         assert_eq!(recent.range(generation + 4), None);
-        assert_eq!(Recent::new(4, Extent::All).range(4), None);
-        assert_eq!(Recent(0).range(4), None);
+        assert_eq!(FlushInfo::new(4, Extent::All).range(4), None);
+        assert_eq!(FlushInfo(0).range(4), None);
     }
 }
