@@ -51,7 +51,7 @@ pub enum Speed {
 }
 
 /// Per-CPU state that other CPUs use.
-struct Seen<A: Machine> {
+struct GraceState<A: Machine> {
     /// Not zero: the current grace period waits for this CPU.
     owes: A::AtomicU32,
     /// Not zero: the CPU is idle, and so outside every reader.
@@ -63,7 +63,7 @@ struct Seen<A: Machine> {
 /// Per-CPU state of the CPU itself; its interrupts use it too, so each use is one load or one
 /// store.
 #[derive(Default)]
-struct Own {
+struct ReaderState {
     /// Depth of nested readers.
     depth: Cell<u32>,
     /// A quiescent state was requested during a reader: the end of the outermost one reports it.
@@ -72,8 +72,8 @@ struct Own {
 
 /// The state of readers and grace periods.
 pub struct Rcu<A: Machine> {
-    seen: EachCpu<Seen<A>>,
-    own: PerCpu<A, Own>,
+    seen: EachCpu<GraceState<A>>,
+    own: PerCpu<A, ReaderState>,
     /// Grace periods begun, and ended.
     begun: A::AtomicU64,
     ended: A::AtomicU64,
@@ -88,14 +88,14 @@ impl<A: Machine> Rcu<A> {
     /// alive.
     #[expect(clippy::new_without_default, reason = "it looks at the machine")]
     pub fn new() -> Self {
-        let seen = |cpu| Seen {
+        let seen = |cpu| GraceState {
             owes: A::AtomicU32::new(0),
             idle: A::AtomicU32::new(0),
             alive: A::AtomicU32::new(A::is_online(cpu).into()),
         };
         Self {
             seen: EachCpu::new::<A>(seen),
-            own: PerCpu::new(|_| Own::default()),
+            own: PerCpu::new(|_| ReaderState::default()),
             begun: A::AtomicU64::new(0),
             ended: A::AtomicU64::new(0),
             owing: A::AtomicU32::new(0),
@@ -207,7 +207,7 @@ impl<A: Machine> Rcu<A> {
             (Speed::Normal, None) => self.one_at_a_time.lock(),
             (Speed::Expedited, None) => {
                 // The grace period in progress must end first: expedite it too.
-                self.ask_those_who_owe();
+                self.interrupt_remaining();
                 self.one_at_a_time.lock()
             }
         };
@@ -244,7 +244,7 @@ impl<A: Machine> Rcu<A> {
             self.one_less();
         }
         if speed == Speed::Expedited {
-            self.ask_those_who_owe();
+            self.interrupt_remaining();
         }
         self.all_passed.wait();
         self.ended.store(number, SeqCst);
@@ -264,7 +264,7 @@ impl<A: Machine> Rcu<A> {
     }
 
     /// Sends an interrupt to every CPU that the current grace period waits for.
-    fn ask_those_who_owe(&self) {
+    fn interrupt_remaining(&self) {
         for (cpu, seen) in self.seen.iter() {
             if seen.owes.load(SeqCst) == 0 {
                 continue;

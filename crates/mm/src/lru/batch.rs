@@ -68,12 +68,12 @@ impl Taken {
 }
 
 /// One batch of one CPU.
-struct Batch {
+struct FolioBatch {
     pfns: [AtomicU32; BATCH],
     len: AtomicU32,
 }
 
-impl Batch {
+impl FolioBatch {
     fn new() -> Self {
         Self { pfns: core::array::from_fn(|_| AtomicU32::new(0)), len: AtomicU32::new(0) }
     }
@@ -84,7 +84,7 @@ impl Batch {
 
 /// All batches and slots of one CPU.
 pub(super) struct CpuBatches<A: Machine> {
-    batches: [Batch; BatchKind::COUNT],
+    batches: [FolioBatch; BatchKind::COUNT],
     /// `Lazy`: frame number plus one, or 0. Without elements under the other policies.
     slots: Box<[A::AtomicU32]>,
     /// Slots that the owner has filled and not emptied, one bit each.
@@ -120,7 +120,7 @@ const ALL_FILLED: u32 = (1 << BATCH) - 1;
 impl<A: Machine> CpuBatches<A> {
     pub(super) fn new(slots: usize) -> Self {
         Self {
-            batches: core::array::from_fn(|_| Batch::new()),
+            batches: core::array::from_fn(|_| FolioBatch::new()),
             slots: (0..slots).map(|_| A::AtomicU32::new(0)).collect(),
             filled: AtomicU32::new(0),
             busy: Busy::new(),
@@ -241,12 +241,12 @@ impl<A: Machine> CpuBatches<A> {
 
 /// Where a pending folio waits, packed into its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct PendingSlot {
     pub(super) cpu: CpuId,
     pub(super) slot: usize,
 }
 
-impl Place {
+impl PendingSlot {
     pub(super) fn pack(self) -> u32 {
         (self.cpu.index() as u32) << 8 | self.slot as u32
     }

@@ -6,13 +6,13 @@ use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Machine, Span, planted};
 
-/// The CPUs that a drain of all asks.
+/// The CPUs that a drain of all targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asks {
+enum DrainTargets {
     /// CPUs that have gathered something.
     Busy,
     /// Every online CPU, even if another drain has just ended.
-    Everyone,
+    Online,
 }
 
 impl<'a, A: Machine> Memory<'a, A> {
@@ -61,14 +61,14 @@ impl<'a, A: Machine> Memory<'a, A> {
     /// Carries out everything that CPUs had gathered at the time of the call (`lru_add_drain_all`).
     /// Returns early if another drain of all began after the call and has ended. Sleeps.
     pub fn drain_all(&self) {
-        self.drain_cpus(Asks::Busy);
+        self.drain_cpus(DrainTargets::Busy);
     }
 
-    fn drain_cpus(&self, asks: Asks) {
+    fn drain_cpus(&self, targets: DrainTargets) {
         let _span = Span::<A>::enter(Func::LruAddDrainAll);
         let seen = self.lru.generation.load(SeqCst);
         let _one = self.lru.one_drain.lock();
-        if asks == Asks::Busy && self.lru.generation.load(SeqCst) != seen {
+        if targets == DrainTargets::Busy && self.lru.generation.load(SeqCst) != seen {
             self.lru.tally().drains_shared.add(1);
             return;
         }
@@ -80,7 +80,7 @@ impl<'a, A: Machine> Memory<'a, A> {
         let (mut online, mut asked) = (CpuMask::EMPTY, CpuMask::EMPTY);
         A::online(&mut online);
         for cpu in online.iter() {
-            if asks == Asks::Everyone || self.lru.cpus.of(cpu).is_busy() {
+            if targets == DrainTargets::Online || self.lru.cpus.of(cpu).is_busy() {
                 self.work.queue_on(cpu, WorkItem::LruDrain(cpu));
                 asked.insert(cpu);
             }
@@ -133,7 +133,7 @@ impl<'a, A: Machine> Memory<'a, A> {
         if !planted!(LruBatchesOffNoGrace) {
             self.rcu.synchronize_expedited();
         }
-        self.drain_cpus(Asks::Everyone);
+        self.drain_cpus(DrainTargets::Online);
         BatchesOff { memory: *self }
     }
 }

@@ -41,13 +41,13 @@ impl<A: Machine> Memory<'_, A> {
         gfp: Gfp,
         what: FolioInit,
     ) -> Result<Pfn, FolioError> {
-        let pfn = self.alloc_unborn(node, order, gfp, what)?;
+        let pfn = self.alloc_initializing(node, order, gfp, what)?;
         self.folios.init(pfn, what);
         Ok(pfn)
     }
     /// Allocates and charges the frames of a folio that is not initialized yet and has no
-    /// reference. [`Memory::add_mapped`] makes it a folio, [`Memory::free_unborn`] frees it.
-    pub fn alloc_unborn(
+    /// reference. [`Memory::add_mapped`] makes it a folio, [`Memory::free_initializing`] frees it.
+    pub fn alloc_initializing(
         &self,
         node: NodeId,
         order: Order,
@@ -64,8 +64,8 @@ impl<A: Machine> Memory<'_, A> {
         self.folios.prepare(pfn, what);
         Ok(pfn)
     }
-    /// Frees and uncharges the frames of [`Memory::alloc_unborn`].
-    pub fn free_unborn(&self, pfn: Pfn) {
+    /// Frees and uncharges the frames of [`Memory::alloc_initializing`].
+    pub fn free_initializing(&self, pfn: Pfn) {
         let mut gone = Taken::EMPTY;
         gone.push(pfn);
         self.free_all(gone.as_slice());
@@ -79,8 +79,9 @@ impl<A: Machine> Memory<'_, A> {
             self.folios.make_pending(pfn);
         });
     }
-    /// Initializes the frames of [`Memory::alloc_unborn`] as a folio with `flags` and adds it to
-    /// the LRU. The caller is about to map it once; the page-table entry owns the only reference.
+    /// Initializes the frames of [`Memory::alloc_initializing`] as a folio with `flags` and adds it
+    /// to the LRU. The caller is about to map it once; the page-table entry owns the only
+    /// reference.
     #[inline]
     pub fn add_mapped(&self, pfn: Pfn, flags: FolioFlags) {
         self.add_once(pfn, || self.folios.start_mapped(pfn, flags));
@@ -169,7 +170,7 @@ impl<A: Machine> Memory<'_, A> {
     /// Puts a pending folio, whose batch's reference the caller has, on its list. Returns the state
     /// before.
     pub(super) fn join(&self, relock: &mut Relock<'_, A>, pfn: Pfn) -> FolioWord {
-        let seat = relock.hold_of(pfn);
+        let location = relock.hold_of(pfn);
         let old = self.folios.pending_to_lru(pfn);
         let word = self.agree(pfn, old);
         // Written out for reclaim while it waited ([`Memory::rotate_waiting`]).
@@ -179,7 +180,7 @@ impl<A: Machine> Memory<'_, A> {
         }
         let goes = written && !word.has(FolioFlags::ACTIVE);
         let end = if goes { End::Tail } else { End::Head };
-        relock.link_at(seat, pfn, LruList::of(word), end);
+        relock.link_at(location, pfn, LruList::of(word), end);
         old
     }
 

@@ -86,7 +86,7 @@ pub(super) fn new_lruvec<A: Machine>() -> Lruvec<A> {
 
 /// The lruvec of a folio, and the counters and pages with which it is counted there.
 #[derive(Clone, Copy)]
-pub(super) struct Seat {
+pub(super) struct LruLocation {
     pub(super) lruvec: usize,
     pub(super) zone: ZoneId,
     pub(super) node: NodeId,
@@ -96,22 +96,28 @@ pub(super) struct Seat {
 impl<'a, A: Machine> Memory<'a, A> {
     /// Returns the lruvec and counters of `pfn`. The caller has a reference, or is the last to use
     /// the folio.
-    pub(super) fn seat(&self, pfn: Pfn) -> Seat {
+    pub(super) fn location(&self, pfn: Pfn) -> LruLocation {
         let word = self.frames.frames().word(pfn);
         let zone = ZoneId::new(word.zone().into());
         let node = self.frames.zone(zone).node();
         let lruvec = self.lru.index_of(self.folios.group(pfn), node);
-        Seat { lruvec, zone, node, pages: word.order().pages() as u32 }
+        LruLocation { lruvec, zone, node, pages: word.order().pages() as u32 }
     }
     /// Returns the number of pages of a folio.
     pub(super) fn pages_of(&self, pfn: Pfn) -> u32 {
         self.frames.frames().word(pfn).order().pages() as u32
     }
     /// Adds `pages`, which may be negative, to the counters of `list`.
-    pub(super) fn count(&self, off: &impl IrqOff<A>, seat: Seat, list: LruList, pages: i64) {
+    pub(super) fn count(
+        &self,
+        off: &impl IrqOff<A>,
+        location: LruLocation,
+        list: LruList,
+        pages: i64,
+    ) {
         if let Some((zone, node)) = list.items() {
-            self.frames.stats().mod_zone(off, seat.zone, zone, pages);
-            self.frames.stats().mod_node(off, seat.node, node, pages);
+            self.frames.stats().mod_zone(off, location.zone, zone, pages);
+            self.frames.stats().mod_node(off, location.node, node, pages);
         }
     }
     pub(super) fn table(&self) -> &'a FrameTable {
@@ -143,44 +149,44 @@ impl<'a, A: Machine> Relock<'a, A> {
         &mut self.held.get_or_insert_with(|| (index, lru.lruvecs[index].lock_irqsave())).1
     }
     /// Locks the folio's lruvec; returns where the folio belongs.
-    pub(super) fn hold_of(&mut self, pfn: Pfn) -> Seat {
-        let seat = self.memory.seat(pfn);
-        self.hold(seat.lruvec);
-        seat
+    pub(super) fn hold_of(&mut self, pfn: Pfn) -> LruLocation {
+        let location = self.memory.location(pfn);
+        self.hold(location.lruvec);
+        location
     }
     /// Puts the folio on `list`.
     pub(super) fn link(&mut self, pfn: Pfn, list: LruList, end: End) {
-        self.link_at(self.memory.seat(pfn), pfn, list, end);
+        self.link_at(self.memory.location(pfn), pfn, list, end);
     }
-    /// Puts the folio, which belongs to `seat`, on `list`.
-    pub(super) fn link_at(&mut self, seat: Seat, pfn: Pfn, list: LruList, end: End) {
+    /// Puts the folio, which belongs to `location`, on `list`.
+    pub(super) fn link_at(&mut self, location: LruLocation, pfn: Pfn, list: LruList, end: End) {
         let memory = self.memory;
-        let lists = self.hold(seat.lruvec);
+        let lists = self.hold(location.lruvec);
         A::work(Op::LruLink, 1);
         match end {
             End::Head => lists.lists[list as usize].push_front::<A>(memory.table(), pfn),
             End::Tail => lists.lists[list as usize].push_back::<A>(memory.table(), pfn),
         }
-        lists.pages[list as usize] += u64::from(seat.pages);
-        memory.count(lists, seat, list, seat.pages.into());
+        lists.pages[list as usize] += u64::from(location.pages);
+        memory.count(lists, location, list, location.pages.into());
     }
     /// Takes the folio off `list`, on which it is.
     pub(super) fn unlink(&mut self, pfn: Pfn, list: LruList) {
-        let (memory, seat) = (self.memory, self.memory.seat(pfn));
-        let lists = self.hold(seat.lruvec);
+        let (memory, location) = (self.memory, self.memory.location(pfn));
+        let lists = self.hold(location.lruvec);
         A::work(Op::LruLink, 1);
         lists.lists[list as usize].unlink::<A>(memory.table(), pfn);
-        lists.pages[list as usize] -= u64::from(seat.pages);
-        memory.count(lists, seat, list, -i64::from(seat.pages));
+        lists.pages[list as usize] -= u64::from(location.pages);
+        memory.count(lists, location, list, -i64::from(location.pages));
     }
     /// Takes folios off the lists on which they are. Updates sizes and counters once for each run
     /// of folios of the same list and zone.
     pub(super) fn unlink_all(&mut self, folios: impl Iterator<Item = (Pfn, LruList)>) {
-        let mut row: Option<(Seat, LruList, u64)> = None;
+        let mut row: Option<(LruLocation, LruList, u64)> = None;
         for (pfn, list) in folios {
-            let (memory, seat) = (self.memory, self.memory.seat(pfn));
-            let goes_on = |&(first, of, _): &(Seat, LruList, u64)| {
-                (first.lruvec, first.zone, of) == (seat.lruvec, seat.zone, list)
+            let (memory, location) = (self.memory, self.memory.location(pfn));
+            let goes_on = |&(first, of, _): &(LruLocation, LruList, u64)| {
+                (first.lruvec, first.zone, of) == (location.lruvec, location.zone, list)
             };
             if row.as_ref().is_some_and(goes_on) {
                 A::work(Op::LruDetach, 1);
@@ -188,21 +194,21 @@ impl<'a, A: Machine> Relock<'a, A> {
                 self.count_off(row.take());
                 A::work(Op::LruLink, 1);
             }
-            let lists = self.hold(seat.lruvec);
+            let lists = self.hold(location.lruvec);
             lists.lists[list as usize].unlink::<A>(memory.table(), pfn);
-            let pages = row.map_or(0, |(.., pages)| pages) + u64::from(seat.pages);
-            row = Some((seat, list, pages));
+            let pages = row.map_or(0, |(.., pages)| pages) + u64::from(location.pages);
+            row = Some((location, list, pages));
         }
         self.count_off(row);
     }
     /// Subtracts pages of one zone from the size and counters of one list, whose lock is still
     /// held.
-    fn count_off(&mut self, row: Option<(Seat, LruList, u64)>) {
-        let Some((seat, list, pages)) = row else { return };
+    fn count_off(&mut self, row: Option<(LruLocation, LruList, u64)>) {
+        let Some((location, list, pages)) = row else { return };
         let memory = self.memory;
-        let lists = self.hold(seat.lruvec);
+        let lists = self.hold(location.lruvec);
         lists.pages[list as usize] -= pages;
-        memory.count(lists, seat, list, -(pages as i64));
+        memory.count(lists, location, list, -(pages as i64));
     }
     /// Returns the folio that reclaim would scan first.
     pub(super) fn oldest(&mut self, lruvec: usize, list: LruList) -> Option<Pfn> {

@@ -141,9 +141,9 @@ impl<A: Machine> Memory<'_, A> {
     }
     /// Adds the folio's pages, times `sign`, to the counter of locked memory.
     pub(super) fn count_mlocked(&self, pfn: Pfn, sign: i64) {
-        let (off, seat) = (IrqGuard::<A>::new(), self.seat(pfn));
-        let pages = sign * i64::from(seat.pages);
-        self.frames.stats().mod_zone(&off, seat.zone, ZoneItem::Mlock, pages);
+        let (off, location) = (IrqGuard::<A>::new(), self.location(pfn));
+        let pages = sign * i64::from(location.pages);
+        self.frames.stats().mod_zone(&off, location.zone, ZoneItem::Mlock, pages);
     }
 
     /// Uncharges and frees folios whose last reference was dropped.

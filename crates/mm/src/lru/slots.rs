@@ -3,7 +3,7 @@
 //! A folio's place names its slot. The CPU that exchanges the slot's folio for 0 owns the slot's
 //! reference, and no other CPU does.
 
-use super::batch::{CpuBatches, Place};
+use super::batch::{CpuBatches, PendingSlot};
 use super::lists::Relock;
 use super::{Memory, Pending};
 use crate::folio::{FolioFlags, FolioWord};
@@ -29,7 +29,7 @@ impl<A: Machine> Memory<'_, A> {
             self.move_adds(&own.sweep());
             0
         });
-        self.folios.set_place(pfn, Place { cpu, slot }.pack());
+        self.folios.set_place(pfn, PendingSlot { cpu, slot }.pack());
         make_pending();
         A::trace(Trace::Lru(LruEvent::Pinned { folios: 1 }));
         own.fill(slot, pfn);
@@ -126,7 +126,7 @@ impl<A: Machine> Memory<'_, A> {
     /// Takes the folio from its slot, on any CPU; the caller then owns the slot's reference, and
     /// the folio is still flagged as pending. Returns `false` if it is in no slot.
     pub(super) fn claim(&self, pfn: Pfn) -> bool {
-        let place = Place::unpack(self.folios.place(pfn));
+        let place = PendingSlot::unpack(self.folios.place(pfn));
         let pinned = PreemptGuard::<A>::new();
         let theirs = self.lru.cpus.of(place.cpu);
         if !theirs.claim(place.slot, pfn) {

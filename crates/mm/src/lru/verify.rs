@@ -130,7 +130,7 @@ impl<A: Machine> Memory<'_, A> {
                 if !word.has(FolioFlags::LRU) || LruList::of(word) != list {
                     return Err(LruViolation::Listed(pfn));
                 }
-                if self.seat(pfn).lruvec != index {
+                if self.location(pfn).lruvec != index {
                     return Err(LruViolation::Lruvec(pfn));
                 }
                 found += u64::from(self.pages_of(pfn));

@@ -1,7 +1,7 @@
 //! Direct reclaim, in the task that needs the memory.
 
-use super::scan::{FIRST_PRIORITY, Lruvec};
-use super::shrink::{BATCH, Haste, Uses};
+use super::scan::{FIRST_PRIORITY, ScanTarget};
+use super::shrink::{BATCH, FreeWhen, ReferenceUse};
 use super::{Reclaim, Rmap, Scope};
 use crate::group::GroupId;
 use crate::tlb::Leave;
@@ -13,7 +13,7 @@ const MAX_REPEATS: usize = 16;
 
 /// Result of a round, in pages.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Found {
+pub(super) struct ScanTotals {
     /// Pages scanned.
     pub(super) scanned: u32,
     /// Pages freed.
@@ -69,12 +69,17 @@ impl<A: Machine> Reclaim<A> {
         group: Option<GroupId>,
         priority: u32,
         wanted: u32,
-    ) -> Found {
-        let mut sum = Found::default();
+    ) -> ScanTotals {
+        let mut sum = ScanTotals::default();
         for step in 0..self.nodes.len() {
             let node = NodeId::new((node.index() + step) % self.nodes.len());
-            let found =
-                self.shrink_node(on, (node, Haste::Now), group, priority, wanted - sum.freed);
+            let found = self.shrink_node(
+                on,
+                (node, FreeWhen::OnReturn),
+                group,
+                priority,
+                wanted - sum.freed,
+            );
             sum.freed += found.freed;
             sum.scanned += found.scanned;
             if sum.freed >= wanted {
@@ -89,18 +94,19 @@ impl<A: Machine> Reclaim<A> {
     pub(super) fn shrink_node<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
-        (node, haste): (NodeId, Haste),
+        (node, free_when): (NodeId, FreeWhen),
         group: Option<GroupId>,
         priority: u32,
         wanted: u32,
-    ) -> Found {
+    ) -> ScanTotals {
         let groups = match group {
             Some(group) => group.index()..group.index() + 1,
             None => 0..on.memory.groups.count(),
         };
-        let (mut sum, mut writing) = (Found::default(), None);
+        let (mut sum, mut writing) = (ScanTotals::default(), None);
         for group in groups.map(GroupId::new) {
-            let shrunk = self.shrink_lruvec(on, Lruvec { group, node, haste }, priority, wanted);
+            let shrunk =
+                self.shrink_lruvec(on, ScanTarget { group, node, free_when }, priority, wanted);
             sum.freed += shrunk.freed;
             sum.scanned += shrunk.scanned;
             if let Some(before) = shrunk.writing.and_then(|pfn| writing.replace(pfn)) {
@@ -124,7 +130,8 @@ impl<A: Machine> Reclaim<A> {
         let _span = Span::<A>::enter(Func::ReclaimPages);
         let mut freed = 0;
         for some in isolated.chunks(BATCH) {
-            let shrunk = self.shrink_folio_list(on, some, Uses::Ignored, Haste::Later);
+            let shrunk =
+                self.shrink_folio_list(on, some, ReferenceUse::Ignore, FreeWhen::AfterFlush);
             freed += shrunk.freed;
             if let Some(pfn) = shrunk.writing {
                 on.memory.put(pfn);

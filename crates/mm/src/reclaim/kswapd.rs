@@ -1,7 +1,7 @@
 //! Background reclaim: a node's task that frees memory.
 
 use super::scan::FIRST_PRIORITY;
-use super::shrink::{BATCH, Haste};
+use super::shrink::{BATCH, FreeWhen};
 use super::{Reclaim, Rmap, Scope};
 use crate::lru::Memory;
 use crate::tlb::Leave;
@@ -70,7 +70,7 @@ impl<A: Machine> Reclaim<A> {
         let wanted: u32 = zones_of(on.memory, node).map(high).sum();
         let (mut priority, mut sum) = (FIRST_PRIORITY, 0);
         loop {
-            let how = (node, Haste::Later);
+            let how = (node, FreeWhen::AfterFlush);
             let mut freed = self.shrink_node(on, how, None, priority, wanted).freed;
             if freed < wanted {
                 // The frames in limbo may be enough.

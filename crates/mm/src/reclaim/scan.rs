@@ -1,6 +1,6 @@
 //! Scanning the lists: how much of which.
 
-use super::shrink::{BATCH, Haste, Shrunk, Uses};
+use super::shrink::{BATCH, FreeWhen, ReferenceUse, Shrunk};
 use super::{Reclaim, Rmap, Scope};
 use crate::folio::FolioFlags;
 use crate::group::GroupId;
@@ -12,11 +12,11 @@ pub(super) const FIRST_PRIORITY: u32 = 12;
 
 /// One group's memory on one node.
 #[derive(Clone, Copy)]
-pub(super) struct Lruvec {
+pub(super) struct ScanTarget {
     pub(super) group: GroupId,
     pub(super) node: NodeId,
     /// Used for all folios of the lists.
-    pub(super) haste: Haste,
+    pub(super) free_when: FreeWhen,
 }
 
 /// Number of pages to scan on each list.
@@ -42,7 +42,7 @@ impl<A: Machine> Reclaim<A> {
     pub(super) fn shrink_lruvec<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
-        of: Lruvec,
+        of: ScanTarget,
         priority: u32,
         wanted: u32,
     ) -> Shrunk {
@@ -72,7 +72,7 @@ impl<A: Machine> Reclaim<A> {
     }
 
     /// Returns how much to scan. Without free slots only lazily freed memory is scanned.
-    fn scan_counts<R>(&self, on: Scope<'_, A, R>, of: Lruvec, priority: u32) -> Counts {
+    fn scan_counts<R>(&self, on: Scope<'_, A, R>, of: ScanTarget, priority: u32) -> Counts {
         let sizes = on.memory.list_sizes(of.group, of.node);
         let part = |list: LruList| sizes[list as usize] >> priority;
         if !on.swap.has_room(on.memory) {
@@ -89,7 +89,7 @@ impl<A: Machine> Reclaim<A> {
     fn shrink_inactive_list<R: Rmap<A>>(
         &self,
         on: Scope<'_, A, R>,
-        of: Lruvec,
+        of: ScanTarget,
         list: LruList,
         sum: &mut Shrunk,
     ) {
@@ -97,7 +97,8 @@ impl<A: Machine> Reclaim<A> {
         let mut folios = [Pfn::new(0); BATCH];
         on.memory.blanket_drain();
         let scan = on.memory.isolate_oldest(of.group, of.node, list, BATCH, &mut folios);
-        let shrunk = self.shrink_folio_list(on, &folios[..scan.taken], Uses::Count, of.haste);
+        let shrunk =
+            self.shrink_folio_list(on, &folios[..scan.taken], ReferenceUse::Count, of.free_when);
         sum.freed += shrunk.freed;
         sum.scanned += shrunk.scanned;
         // The last folio under writeback is enough to wait for.
@@ -107,7 +108,7 @@ impl<A: Machine> Reclaim<A> {
     }
 
     /// Deactivates the oldest folios of the active list, if there are too few inactive ones.
-    fn age_active_anon<R: Rmap<A>>(&self, on: Scope<'_, A, R>, of: Lruvec) {
+    fn age_active_anon<R: Rmap<A>>(&self, on: Scope<'_, A, R>, of: ScanTarget) {
         let sizes = on.memory.list_sizes(of.group, of.node);
         let size = |list: LruList| sizes[list as usize];
         if inactive_is_low(size(LruList::InactiveAnon), size(LruList::ActiveAnon)) {
@@ -115,7 +116,7 @@ impl<A: Machine> Reclaim<A> {
         }
     }
 
-    fn shrink_active_list<R: Rmap<A>>(&self, on: Scope<'_, A, R>, of: Lruvec) {
+    fn shrink_active_list<R: Rmap<A>>(&self, on: Scope<'_, A, R>, of: ScanTarget) {
         let _span = Span::<A>::enter(Func::ShrinkActiveList);
         let (memory, list) = (on.memory, LruList::ActiveAnon);
         let mut folios = [Pfn::new(0); BATCH];

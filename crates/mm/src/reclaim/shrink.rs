@@ -12,25 +12,25 @@ pub(super) const BATCH: usize = 32;
 
 /// Whether the use of a folio since the last scan counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Uses {
+pub(super) enum ReferenceUse {
     /// It does: the folio stays for another round.
     Count,
     /// It does not: a program has declared that it does not need the memory.
-    Ignored,
+    Ignore,
 }
 
 /// Whether a batch's frames must be free on return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Haste {
+pub(super) enum FreeWhen {
     /// They must: the caller needs them, so CPUs that use them are waited for.
-    Now,
+    OnReturn,
     /// They may wait in limbo until the CPUs have flushed, unless memory is so short that
     /// allocations would wait for them.
-    Later,
+    AfterFlush,
 }
 
 /// The result for one folio. Its lock is released, except for `Unmapped`.
-enum Fate {
+enum ShrinkOutcome {
     /// No entry maps it, and its slot has its content: it can be freed after the batch's flush.
     Unmapped,
     /// It cannot be found any more, and the isolation's reference is the last.
@@ -60,12 +60,12 @@ pub(super) struct Shrunk {
 }
 
 /// At most a batch of folios.
-struct Few {
+struct SmallBatch {
     folios: [Pfn; BATCH],
     len: usize,
 }
 
-impl Few {
+impl SmallBatch {
     fn new() -> Self {
         Self { folios: [Pfn::new(0); BATCH], len: 0 }
     }
@@ -84,21 +84,21 @@ impl<A: Machine> Reclaim<A> {
         &self,
         on: Scope<'_, A, R>,
         folios: &[Pfn],
-        uses: Uses,
-        haste: Haste,
+        references: ReferenceUse,
+        free_when: FreeWhen,
     ) -> Shrunk {
         let _span = Span::<A>::enter(Func::ShrinkFolioList);
-        let (mut back, mut gone) = (Few::new(), Few::new());
+        let (mut back, mut gone) = (SmallBatch::new(), SmallBatch::new());
         let mut shrunk = Shrunk::default();
-        let mut unmapped = Few::new();
+        let mut unmapped = SmallBatch::new();
         let mut batch = UnmapBatch::new();
         for &pfn in folios {
             A::cond_resched();
-            match self.shrink_one(on, pfn, uses, &mut batch) {
-                Fate::Unmapped => unmapped.push(pfn),
-                Fate::Freed => gone.push(pfn),
-                Fate::Keep => back.push(pfn),
-                Fate::Writing => {
+            match self.shrink_one(on, pfn, references, &mut batch) {
+                ShrinkOutcome::Unmapped => unmapped.push(pfn),
+                ShrinkOutcome::Freed => gone.push(pfn),
+                ShrinkOutcome::Keep => back.push(pfn),
+                ShrinkOutcome::Writing => {
                     if shrunk.writing.is_none() {
                         on.memory.folios.get(pfn);
                         shrunk.writing = Some(pfn);
@@ -107,7 +107,7 @@ impl<A: Machine> Reclaim<A> {
                 }
             }
         }
-        if haste == Haste::Later && self.may_park(on, &batch, unmapped.as_slice()) {
+        if free_when == FreeWhen::AfterFlush && self.may_park(on, &batch, unmapped.as_slice()) {
             shrunk.freed += self.park(on, &mut batch, unmapped.as_slice());
         } else {
             // Before a folio is freed, or put where another task may free it.
@@ -116,7 +116,7 @@ impl<A: Machine> Reclaim<A> {
             }
             for &pfn in unmapped.as_slice() {
                 match self.take_away(on, pfn) {
-                    Fate::Freed => gone.push(pfn),
+                    ShrinkOutcome::Freed => gone.push(pfn),
                     _ => back.push(pfn),
                 }
             }
@@ -146,7 +146,7 @@ impl<A: Machine> Reclaim<A> {
     }
 
     /// Frees the folios of `gone` and puts those of `back` on their lists.
-    fn part<R>(&self, on: Scope<'_, A, R>, gone: &Few, back: &Few) {
+    fn part<R>(&self, on: Scope<'_, A, R>, gone: &SmallBatch, back: &SmallBatch) {
         let mut last = [(Pfn::new(0), 1); BATCH];
         last.iter_mut().zip(gone.as_slice()).for_each(|(to, &pfn)| *to = (pfn, 1));
         on.memory.release(&last[..gone.len]);
@@ -174,11 +174,11 @@ impl<A: Machine> Reclaim<A> {
     /// Frees folios that leave limbo, at most a batch: no CPU uses them any more. Those that were
     /// mapped again meanwhile are put back on their lists. Returns how many were freed.
     pub fn leave_limbo<R>(&self, on: Scope<'_, A, R>, folios: &[Pfn]) -> u32 {
-        let (mut back, mut gone) = (Few::new(), Few::new());
+        let (mut back, mut gone) = (SmallBatch::new(), SmallBatch::new());
         for &pfn in folios {
             let locked = on.swap.trylock_folio(on.memory, pfn);
             match locked.then(|| self.take_away(on, pfn)) {
-                Some(Fate::Freed) => gone.push(pfn),
+                Some(ShrinkOutcome::Freed) => gone.push(pfn),
                 _ => back.push(pfn),
             }
         }
@@ -192,18 +192,18 @@ impl<A: Machine> Reclaim<A> {
         &self,
         on: Scope<'_, A, R>,
         pfn: Pfn,
-        uses: Uses,
+        references: ReferenceUse,
         batch: &mut UnmapBatch,
-    ) -> Fate {
+    ) -> ShrinkOutcome {
         let before = batch.taken();
-        match self.shrink_folio(on, pfn, uses, batch) {
-            Fate::Unmapped if batch.is_empty() => self.take_away(on, pfn),
-            Fate::Unmapped => Fate::Unmapped,
-            fate => {
+        match self.shrink_folio(on, pfn, references, batch) {
+            ShrinkOutcome::Unmapped if batch.is_empty() => self.take_away(on, pfn),
+            ShrinkOutcome::Unmapped => ShrinkOutcome::Unmapped,
+            outcome => {
                 if !batch.is_empty() && batch.taken() != before {
                     batch.note_kept();
                 }
-                fate
+                outcome
             }
         }
     }
@@ -212,13 +212,13 @@ impl<A: Machine> Reclaim<A> {
         &self,
         on: Scope<'_, A, R>,
         pfn: Pfn,
-        uses: Uses,
+        references: ReferenceUse,
         batch: &mut UnmapBatch,
-    ) -> Fate {
+    ) -> ShrinkOutcome {
         A::work(Op::ReclaimScan, 1);
         let (memory, swap) = (on.memory, on.swap);
         if !swap.trylock_folio(memory, pfn) {
-            return Fate::Keep;
+            return ShrinkOutcome::Keep;
         }
         let word = memory.folios.word(pfn);
         let stays = FolioFlags::UNEVICTABLE | FolioFlags::MLOCKED;
@@ -230,9 +230,9 @@ impl<A: Machine> Reclaim<A> {
             // When it is written it moves to the tail of the inactive list.
             memory.folios.set(pfn, FolioFlags::RECLAIM);
             self.activate(on, pfn);
-            return Fate::Writing;
+            return ShrinkOutcome::Writing;
         }
-        if uses == Uses::Count {
+        if references == ReferenceUse::Count {
             match self.check_references(on, pfn, word) {
                 Verdict::Reclaim => {}
                 Verdict::Keep => return self.keep(on, pfn),
@@ -266,13 +266,13 @@ impl<A: Machine> Reclaim<A> {
         if before || found.accessed > 1 { Verdict::Activate } else { Verdict::Keep }
     }
 
-    fn keep<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> Fate {
+    fn keep<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
         on.swap.unlock_folio(on.memory, pfn);
-        Fate::Keep
+        ShrinkOutcome::Keep
     }
 
     /// Puts the folio on the active list. Frees its swap slot if swap is short.
-    fn activate<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> Fate {
+    fn activate<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
         if on.swap.is_half_full() {
             on.swap.free_swap(on.memory, pfn);
         }
@@ -285,7 +285,12 @@ impl<A: Machine> Reclaim<A> {
     }
 
     /// Allocates a slot, unmaps the folio, and writes it if it is dirty.
-    fn swap_out<R: Rmap<A>>(&self, on: Scope<'_, A, R>, pfn: Pfn, batch: &mut UnmapBatch) -> Fate {
+    fn swap_out<R: Rmap<A>>(
+        &self,
+        on: Scope<'_, A, R>,
+        pfn: Pfn,
+        batch: &mut UnmapBatch,
+    ) -> ShrinkOutcome {
         let (memory, swap) = (on.memory, on.swap);
         let entry = match swap.entry_of(memory, pfn) {
             Some(entry) => entry,
@@ -312,21 +317,21 @@ impl<A: Machine> Reclaim<A> {
             match swap.write_out(memory, pfn) {
                 // It is not in the cache, so any user that drops its reference frees it.
                 WriteOut::Unneeded => return self.last_reference(on, pfn),
-                WriteOut::Started if self.is_writing(on, pfn) => return Fate::Writing,
+                WriteOut::Started if self.is_writing(on, pfn) => return ShrinkOutcome::Writing,
                 WriteOut::Started | WriteOut::Zero | WriteOut::Stored => {}
             }
             if !swap.trylock_folio(memory, pfn) {
-                return Fate::Keep;
+                return ShrinkOutcome::Keep;
             }
         }
-        Fate::Unmapped
+        ShrinkOutcome::Unmapped
     }
 
     /// Removes the folio from the cache, if it has no other users, and unlocks it.
-    fn take_away<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> Fate {
+    fn take_away<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
         let gone = on.swap.take_away(on.memory, pfn);
         on.swap.unlock_folio(on.memory, pfn);
-        if gone { Fate::Freed } else { Fate::Keep }
+        if gone { ShrinkOutcome::Freed } else { ShrinkOutcome::Keep }
     }
 
     fn is_writing<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> bool {
@@ -335,9 +340,13 @@ impl<A: Machine> Reclaim<A> {
 
     /// Returns the result for a folio that is neither mapped nor in the cache: it is freed if it
     /// has no other references.
-    fn last_reference<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> Fate {
+    fn last_reference<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
         let word = on.memory.folios.word(pfn);
-        if word.refs() == 1 && word.maps() == 0 { Fate::Freed } else { Fate::Keep }
+        if word.refs() == 1 && word.maps() == 0 {
+            ShrinkOutcome::Freed
+        } else {
+            ShrinkOutcome::Keep
+        }
     }
 
     /// Drops lazily freed memory, unless it was written to since `MADV_FREE`.
@@ -346,7 +355,7 @@ impl<A: Machine> Reclaim<A> {
         on: Scope<'_, A, R>,
         pfn: Pfn,
         batch: &mut UnmapBatch,
-    ) -> Fate {
+    ) -> ShrinkOutcome {
         let memory = on.memory;
         let mapped = memory.folios.word(pfn).maps() > 0;
         let unmapped = !mapped || on.rmap.unmap(pfn, UnmapTo::Drop, batch);
@@ -360,6 +369,6 @@ impl<A: Machine> Reclaim<A> {
             self.tally().lazyfreed.add(1);
         }
         on.swap.unlock_folio(memory, pfn);
-        if alone { Fate::Freed } else { Fate::Keep }
+        if alone { ShrinkOutcome::Freed } else { ShrinkOutcome::Keep }
     }
 }

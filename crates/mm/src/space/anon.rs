@@ -48,12 +48,12 @@ impl<A: Machine> Space<A> {
     ) -> Result<(), FaultError> {
         let _span = Span::<A>::enter(Func::DoAnonymousPage);
         let what = self.init_for(area, page);
-        let pfn = on.new_unborn(self.node_for(area), Gfp::KERNEL, what)?;
+        let pfn = on.new_initializing(self.node_for(area), Gfp::KERNEL, what)?;
         A::clear_block(pfn, Order::ZERO);
         let mut ptes = match self.table.lock_pte(on.paging, page) {
             Ok(ptes) => ptes,
             Err(why) => {
-                on.memory.free_unborn(pfn);
+                on.memory.free_initializing(pfn);
                 return on.table_or_oom(why);
             }
         };
@@ -65,7 +65,7 @@ impl<A: Machine> Space<A> {
         }
         // Another thread has filled the entry, or a reaper has started.
         drop(ptes);
-        on.memory.free_unborn(pfn);
+        on.memory.free_initializing(pfn);
         stable
     }
     /// Maps a new folio at `page`, whose entry is not present. The mapping takes over its

@@ -113,7 +113,7 @@ impl<A: Machine> Space<A> {
     /// Unmaps all pages. Helpers may do the same at the same time.
     fn zap_all<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
         if on.paging.tlb.flush_by() == FlushBy::Generation {
-            // No CPU uses it any more, nor reads its tables: what follows needs no flush.
+            // No CPU uses the address space or its tables: no further flush is needed.
             self.table.retire(on.paging);
         }
         let vmas = self.lock.read();

@@ -227,14 +227,14 @@ impl<A: Machine> Backing<'_, A> {
         self.with_room(node, order, alloc)
     }
     /// Like [`Backing::new_folio`], for a folio of one page that is not initialised yet.
-    pub(super) fn new_unborn(
+    pub(super) fn new_initializing(
         self,
         node: NodeId,
         gfp: Gfp,
         what: FolioInit,
     ) -> Result<Pfn, FaultError> {
         let order = Order::ZERO;
-        let alloc = |more| self.memory.alloc_unborn(node, order, gfp | more, what);
+        let alloc = |more| self.memory.alloc_initializing(node, order, gfp | more, what);
         self.with_room(node, order, alloc)
     }
     /// Calls `alloc`, and reclaims memory and retries while that helps. `alloc` gets additional

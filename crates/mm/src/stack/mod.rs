@@ -23,7 +23,7 @@ mod list;
 
 use crate::rcu::Rcu;
 use crate::table::{MemAccess, Paging, alloc_frame};
-use crate::vmap::{Limbo, Vmap, VmapError, VmapStats};
+use crate::vmap::{Purge, Vmap, VmapError, VmapStats};
 use crate::work::{Work, WorkItem};
 use core::sync::atomic::Ordering::SeqCst;
 use list::CpuStacks;
@@ -83,7 +83,7 @@ mmscale_arch::counters! {
 }
 
 /// The stacks of one CPU.
-struct Place<A: Machine> {
+struct StackLists<A: Machine> {
     stacks: SpinLock<A, CpuStacks>,
     /// Not zero: a stack may wait for a grace period to begin. Set after the stack was added to the
     /// list.
@@ -97,7 +97,7 @@ pub struct Stacks<A: Machine> {
     /// Serializes the creation of the range.
     making: Mutex<A, ()>,
     config: StackConfig,
-    places: EachCpu<Place<A>>,
+    cpus_stacks: EachCpu<StackLists<A>>,
     counters: Counters<A, CpuStats>,
     /// The reaper's task plus 1; 0 until it runs.
     reaper: A::AtomicU32,
@@ -108,7 +108,7 @@ pub struct Stacks<A: Machine> {
 impl<A: Machine> Stacks<A> {
     /// Creates the state without stacks.
     pub fn new(config: StackConfig) -> Self {
-        let place = |_| Place {
+        let lists = |_| StackLists {
             stacks: SpinLock::new(LockClass::Other, CpuStacks::default()),
             waits: A::AtomicU32::new(0),
         };
@@ -116,7 +116,7 @@ impl<A: Machine> Stacks<A> {
             range: Once::nothing(),
             making: Mutex::new(()),
             config,
-            places: EachCpu::new::<A>(place),
+            cpus_stacks: EachCpu::new::<A>(lists),
             counters: Counters::default(),
             reaper: A::AtomicU32::new(0),
             stopping: A::AtomicU32::new(0),
@@ -137,7 +137,7 @@ impl<A: Machine> Stacks<A> {
         let _span = Span::<A>::enter(Func::AllocThreadStackNode);
         let cached = {
             let pinned = PreemptGuard::<A>::new();
-            self.places.of(pinned.cpu()).stacks.lock().take()
+            self.cpus_stacks.of(pinned.cpu()).stacks.lock().take()
         };
         match cached {
             Some(stack) => {
@@ -217,17 +217,17 @@ impl<A: Machine> Stacks<A> {
     /// Returns a stack on which no task runs.
     pub fn put(&self, stack: Stack) {
         let pinned = PreemptGuard::<A>::new();
-        let place = self.places.of(pinned.cpu());
+        let lists = self.cpus_stacks.of(pinned.cpu());
         // A statement of its own, so that the lock is released before the reaper is woken.
-        let left = place.stacks.lock().put(stack);
+        let left = lists.stacks.lock().put(stack);
         if let Some(stack) = left {
-            self.wait_for_readers(place, stack);
+            self.wait_for_readers(lists, stack);
         }
     }
-    /// Adds `stack` to the list at `place` that waits for a grace period.
-    fn wait_for_readers(&self, place: &Place<A>, stack: Stack) {
-        place.stacks.lock().waiting.push(stack);
-        if place.waits.swap(1, SeqCst) == 0 {
+    /// Adds `stack` to the stacks of one CPU that wait for a grace period.
+    fn wait_for_readers(&self, lists: &StackLists<A>, stack: Stack) {
+        lists.stacks.lock().waiting.push(stack);
+        if lists.waits.swap(1, SeqCst) == 0 {
             self.wake_reaper();
         }
     }
@@ -247,7 +247,7 @@ impl<A: Machine> Stacks<A> {
                 rcu.synchronize();
             }
             for cpu in cpus.iter() {
-                self.places.of(cpu).stacks.lock().pass();
+                self.cpus_stacks.of(cpu).stacks.lock().pass();
                 work.queue_on(cpu, WorkItem::FreeStacks(cpu));
             }
         }
@@ -257,13 +257,13 @@ impl<A: Machine> Stacks<A> {
     /// have some.
     fn begin(&self) -> CpuMask {
         let mut cpus = CpuMask::EMPTY;
-        for (cpu, place) in self.places.iter() {
+        for (cpu, lists) in self.cpus_stacks.iter() {
             let late = planted!(StackWaitsClearedLate);
-            if place.waits.load(SeqCst) != 0 && (late || place.waits.swap(0, SeqCst) != 0) {
-                place.stacks.lock().begin();
+            if lists.waits.load(SeqCst) != 0 && (late || lists.waits.swap(0, SeqCst) != 0) {
+                lists.stacks.lock().begin();
                 cpus.insert(cpu);
                 if late {
-                    place.waits.store(0, SeqCst);
+                    lists.waits.store(0, SeqCst);
                 }
             }
         }
@@ -294,7 +294,7 @@ impl<A: Machine> Stacks<A> {
         let _span = Span::<A>::enter(Func::ThreadStackFreeRcu);
         loop {
             // A statement of its own, so that the lock is released before the stack is freed.
-            let next = self.places.of(cpu).stacks.lock().take_ready();
+            let next = self.cpus_stacks.of(cpu).stacks.lock().take_ready();
             let Some(stack) = next else { return };
             self.free(on, work, stack);
         }
@@ -302,15 +302,15 @@ impl<A: Machine> Stacks<A> {
     /// Unmaps a stack and frees its frames (`vfree`).
     fn free(&self, on: Paging<'_, A>, work: &Work<A>, stack: Stack) {
         let Some(range) = self.range.get() else { return };
-        if self.unmap(on, range, &stack) == Limbo::Full {
+        if self.unmap(on, range, &stack) == Purge::Needed {
             work.queue_on(A::cpu(), WorkItem::PurgeStacks);
         }
     }
-    fn unmap(&self, on: Paging<'_, A>, range: &Vmap<A>, stack: &Stack) -> Limbo {
+    fn unmap(&self, on: Paging<'_, A>, range: &Vmap<A>, stack: &Stack) -> Purge {
         self.counters.here().freed.add(1);
-        let limbo = range.unmap(on, stack.range());
+        let purge = range.unmap(on, stack.range());
         stack.frames().iter().for_each(|&pfn| on.frames.free_pages(pfn, Order::ZERO));
-        limbo
+        purge
     }
     /// Flushes the addresses in limbo on all CPUs (`drain_vmap_area_work`). Sleeps.
     pub fn purge(&self, on: Paging<'_, A>) {
@@ -329,13 +329,13 @@ impl<A: Machine> Stacks<A> {
             return;
         }
         let CpuStacks { cached, mut waiting, mut passing, mut ready } =
-            core::mem::take(&mut *self.places.of(cpu).stacks.lock());
+            core::mem::take(&mut *self.cpus_stacks.of(cpu).stacks.lock());
         cached.into_iter().flatten().for_each(|stack| self.free(on, work, stack));
         for list in [&mut waiting, &mut passing, &mut ready] {
             while let Some(stack) = list.pop() {
                 if !planted!(StackDeadWaitersLost) {
                     let pinned = PreemptGuard::<A>::new();
-                    self.wait_for_readers(self.places.of(pinned.cpu()), stack);
+                    self.wait_for_readers(self.cpus_stacks.of(pinned.cpu()), stack);
                 }
             }
         }
@@ -346,7 +346,7 @@ impl<A: Machine> Stacks<A> {
         let Some(range) = self.range.get() else { return };
         for cpu in online.iter() {
             let CpuStacks { cached, mut waiting, mut passing, mut ready } =
-                core::mem::take(&mut *self.places.of(cpu).stacks.lock());
+                core::mem::take(&mut *self.cpus_stacks.of(cpu).stacks.lock());
             let lists = [&mut waiting, &mut passing, &mut ready];
             let listed = lists.into_iter().flat_map(|list| core::iter::from_fn(|| list.pop()));
             for stack in cached.into_iter().flatten().chain(listed) {

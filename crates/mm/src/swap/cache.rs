@@ -73,9 +73,9 @@ impl<A: Machine> Swap<A> {
             return false;
         }
         slot.cached.store(0, Release);
-        let freed = self.settle(&mut cluster, entry);
+        let freed = self.free_if_unused(&mut cluster, entry);
         drop(cluster);
-        self.after(entry, freed);
+        self.finish_free(entry, freed);
         memory.folios.set(pfn, FolioFlags::DIRTY);
         self.left(memory, pfn);
         true
@@ -87,9 +87,9 @@ impl<A: Machine> Swap<A> {
         let Some(entry) = self.entry_of(memory, pfn) else { return };
         let mut cluster = self.clusters[entry.index() / SLOTS].lock();
         self.slot(entry).cached.store(0, Release);
-        let freed = self.settle(&mut cluster, entry);
+        let freed = self.free_if_unused(&mut cluster, entry);
         drop(cluster);
-        self.after(entry, freed);
+        self.finish_free(entry, freed);
         self.left(memory, pfn);
     }
 
@@ -115,9 +115,9 @@ impl<A: Machine> Swap<A> {
             return false;
         }
         self.slot(entry).cached.store(0, Release);
-        let freed = self.settle(&mut cluster, entry);
+        let freed = self.free_if_unused(&mut cluster, entry);
         drop(cluster);
-        self.after(entry, freed);
+        self.finish_free(entry, freed);
         memory.folios.clear(pfn, FolioFlags::SWAP_CACHE);
         memory.folios.unfreeze(pfn, 1);
         true

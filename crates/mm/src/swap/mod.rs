@@ -44,8 +44,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::counters::Counters;
 use mmscale_arch::sync::{EachCpu, Sparse, SpinLock, WaitQueue};
 use mmscale_arch::{Atomic, LockClass, Machine};
-use slots::{Cluster, Lists, NO_CLUSTER, SLOTS, Slot};
-use write::{ROOMS, Room};
+use slots::{Cluster, Lists, NO_CLUSTER, SLOTS, SwapSlot};
+use write::{DEVICE_QUEUES, DeviceWaiters};
 
 /// Number of wait queues for folios; a folio's queue is selected by its number.
 const QUEUES: usize = 256;
@@ -120,7 +120,7 @@ mmscale_arch::counters! {
 /// The swap area and its cache.
 pub struct Swap<A: Machine> {
     config: SwapConfig,
-    slots: Sparse<Slot<A>>,
+    slots: Sparse<SwapSlot<A>>,
     clusters: Box<[SpinLock<A, Cluster>]>,
     lists: SpinLock<A, Lists>,
     /// The cluster from which each CPU allocates. Used by its CPU only, with preemption off, or
@@ -132,7 +132,7 @@ pub struct Swap<A: Machine> {
     free: A::AtomicI64,
     queues: Box<[WaitQueue<A>]>,
     /// Tasks that wait for room in the device's queue, by CPU.
-    rooms: Box<[Room<A>]>,
+    device_waiters: Box<[DeviceWaiters<A>]>,
     counters: Counters<A, CpuSwap>,
 }
 
@@ -152,7 +152,7 @@ impl<A: Machine> Swap<A> {
             pruned: A::AtomicU32::new(0),
             free: A::AtomicI64::new(slots as i64),
             queues: (0..queues).map(|_| WaitQueue::new()).collect(),
-            rooms: (0..ROOMS).map(|_| Room::new()).collect(),
+            device_waiters: (0..DEVICE_QUEUES).map(|_| DeviceWaiters::new()).collect(),
             counters: Counters::default(),
         }
     }

@@ -26,7 +26,7 @@ pub(super) const NO_CLUSTER: u32 = u32::MAX;
 const ZERO: u32 = 1 << 31;
 
 /// A slot.
-pub(super) struct Slot<A: Machine> {
+pub(super) struct SwapSlot<A: Machine> {
     /// The folio that has its content, frame number plus 1; 0: none. Written under the cluster's
     /// lock.
     pub(super) cached: A::AtomicU32,
@@ -34,7 +34,7 @@ pub(super) struct Slot<A: Machine> {
     state: AtomicU32,
 }
 
-impl<A: Machine> Slot<A> {
+impl<A: Machine> SwapSlot<A> {
     fn new(_: usize) -> Self {
         Self { cached: A::AtomicU32::new(0), state: AtomicU32::new(0) }
     }
@@ -124,8 +124,8 @@ pub(super) enum Freed {
 }
 
 impl<A: Machine> Swap<A> {
-    pub(super) fn slot(&self, entry: SwapEntry) -> &Slot<A> {
-        self.slots.get_or_make(entry.index(), Slot::new)
+    pub(super) fn slot(&self, entry: SwapEntry) -> &SwapSlot<A> {
+        self.slots.get_or_make(entry.index(), SwapSlot::new)
     }
 
     /// Allocates a slot for the folio and adds the folio, now dirty, to the cache
@@ -250,14 +250,14 @@ impl<A: Machine> Swap<A> {
         assert!(old >= entries, "{entry:?}: freed {entries} times, named {old} times");
         slot.set_count(old - entries);
         let cached = slot.cached.load(Relaxed);
-        let freed = self.settle(&mut cluster, entry);
+        let freed = self.free_if_unused(&mut cluster, entry);
         drop(cluster);
-        self.after(entry, freed);
+        self.finish_free(entry, freed);
         (old == entries && cached != 0).then(|| Pfn::new(cached as usize - 1))
     }
 
     /// Frees the slot if it is not used any more. Its cluster's lock is held.
-    pub(super) fn settle(&self, cluster: &mut Cluster, entry: SwapEntry) -> Freed {
+    pub(super) fn free_if_unused(&self, cluster: &mut Cluster, entry: SwapEntry) -> Freed {
         let slot = self.slot(entry);
         if slot.count() > 0 || slot.cached.load(Relaxed) != 0 {
             return Freed::No;
@@ -271,8 +271,8 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    /// Does the work that [`Swap::settle`] returned.
-    pub(super) fn after(&self, entry: SwapEntry, freed: Freed) {
+    /// Does the work that [`Swap::free_if_unused`] returned.
+    pub(super) fn finish_free(&self, entry: SwapEntry, freed: Freed) {
         if freed == Freed::SlotAndRoom {
             self.lists.lock().partial.push_back((entry.index() / SLOTS) as u32);
         }

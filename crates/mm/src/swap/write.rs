@@ -23,16 +23,16 @@ pub enum WriteOut {
 }
 
 /// Wait queues for room in the device's queue; many CPUs share each (`SBQ_WAIT_QUEUES`).
-pub(super) const ROOMS: usize = 8;
+pub(super) const DEVICE_QUEUES: usize = 8;
 
 /// Tasks that wait for room in the device's queue.
-pub(super) struct Room<A: Machine> {
+pub(super) struct DeviceWaiters<A: Machine> {
     waiters: WaitQueue<A>,
     /// Number of waiters, including those that do not sleep yet or any more.
     waiting: A::AtomicU32,
 }
 
-impl<A: Machine> Room<A> {
+impl<A: Machine> DeviceWaiters<A> {
     pub(super) fn new() -> Self {
         Self { waiters: WaitQueue::new(), waiting: A::AtomicU32::new(0) }
     }
@@ -107,12 +107,12 @@ impl<A: Machine> Swap<A> {
         if given() {
             return;
         }
-        let room = &self.rooms[A::cpu().index() % ROOMS];
+        let queue = &self.device_waiters[A::cpu().index() % DEVICE_QUEUES];
         // Before the next try: if that fails too, the completion of a request will see the waiter.
         let counted = u32::from(!planted!(SwapRoomUncounted));
-        room.waiting.fetch_add(counted, SeqCst);
-        room.waiters.wait_until(given);
-        room.waiting.fetch_sub(counted, SeqCst);
+        queue.waiting.fetch_add(counted, SeqCst);
+        queue.waiters.wait_until(given);
+        queue.waiting.fetch_sub(counted, SeqCst);
     }
 
     /// Completes the device's finished requests of this CPU, for
@@ -138,9 +138,10 @@ impl<A: Machine> Swap<A> {
     /// task waits, requests are in flight.
     fn wake_for_room(&self) {
         let own = A::cpu().index();
-        let mut rooms = (0..ROOMS).map(|step| &self.rooms[(own + step) % ROOMS]);
-        if let Some(room) = rooms.find(|room| room.waiting.load(SeqCst) != 0) {
-            room.waiters.wake_one();
+        let mut queues =
+            (0..DEVICE_QUEUES).map(|step| &self.device_waiters[(own + step) % DEVICE_QUEUES]);
+        if let Some(queue) = queues.find(|queue| queue.waiting.load(SeqCst) != 0) {
+            queue.waiters.wake_one();
         }
     }
 

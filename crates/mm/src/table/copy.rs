@@ -52,12 +52,12 @@ impl Downgraded {
 const BATCH: usize = 32;
 
 /// Approved entries that are not in the copy yet.
-struct Batch {
+struct CopyBatch {
     entries: [(Vpn, Pte); BATCH],
     len: usize,
 }
 
-impl Batch {
+impl CopyBatch {
     fn is_full(&self) -> bool {
         self.len == BATCH
     }
@@ -91,8 +91,8 @@ impl<A: Machine> PageTable<A> {
             // Allocate the copy's tables first: after that nothing can fail.
             let page = found.start();
             let made = match place {
-                super::range::Place::Ptes(_) => to.pte_table(on, page),
-                super::range::Place::Huge(_) => to.pmd_table(on, page),
+                super::range::LeafTable::Ptes(_) => to.pte_table(on, page),
+                super::range::LeafTable::Huge(_) => to.pmd_table(on, page),
             };
             made.map_err(CopyError::Table)?;
             let Some(leaf) = self.leaves(on, found, Direction::Forward).next() else {
@@ -104,7 +104,7 @@ impl<A: Machine> PageTable<A> {
                     let page = Level::Pmd.entry_start(page);
                     let copy = decide(page, PageSize::Huge, pmd.get(page));
                     let copy = copy.map_err(CopyError::Entry)?;
-                    let copied = settle(&mut pmd, page, copy, downgraded);
+                    let copied = apply_decision(&mut pmd, page, copy, downgraded);
                     drop(pmd);
                     if let Some(pte) = copied {
                         to.lock_pmd(on, page).map_err(CopyError::Table)?.fill(page, pte);
@@ -112,7 +112,7 @@ impl<A: Machine> PageTable<A> {
                     found.end()
                 }
                 Leaf::Ptes(mut ptes, part) => {
-                    let mut batch = Batch { entries: [(Vpn::ZERO, Pte::NONE); BATCH], len: 0 };
+                    let mut batch = CopyBatch { entries: [(Vpn::ZERO, Pte::NONE); BATCH], len: 0 };
                     let mut refused = Ok(());
                     let mut at = part.start();
                     while at < part.end() && !batch.is_full() && refused.is_ok() {
@@ -120,7 +120,7 @@ impl<A: Machine> PageTable<A> {
                         if !pte.is_none() {
                             match decide(at, PageSize::Base, pte) {
                                 Ok(copy) => {
-                                    let copied = settle(&mut ptes, at, copy, downgraded);
+                                    let copied = apply_decision(&mut ptes, at, copy, downgraded);
                                     copied.into_iter().for_each(|pte| batch.push(at, pte));
                                 }
                                 Err(why) => refused = Err(CopyError::Entry(why)),
@@ -139,7 +139,7 @@ impl<A: Machine> PageTable<A> {
         }
         Ok(())
     }
-    fn fill_batch(&self, on: Paging<'_, A>, batch: &Batch) -> Result<(), TableError> {
+    fn fill_batch(&self, on: Paging<'_, A>, batch: &CopyBatch) -> Result<(), TableError> {
         let Some(&(first, _)) = batch.entries[..batch.len].first() else { return Ok(()) };
         let mut ptes = self.lock_pte(on, first)?;
         batch.entries[..batch.len].iter().for_each(|&(page, pte)| ptes.fill(page, pte));
@@ -148,7 +148,7 @@ impl<A: Machine> PageTable<A> {
 }
 
 /// Applies the decision to the original; returns the copy's entry.
-fn settle<A: Machine, const LEVEL: u8>(
+fn apply_decision<A: Machine, const LEVEL: u8>(
     table: &mut super::slot::LockedTable<'_, A, LEVEL>,
     page: Vpn,
     copy: CopyPte,

@@ -8,16 +8,16 @@ use mmscale_arch::{LockClass, Machine, Pfn};
 pub(super) type TableGuard<'a, A> = SpinGuard<'a, A, (), PreemptGuard<A>>;
 
 /// The lock of the table in one frame; `None` while the frame is no such table.
-struct Slot<A: Machine>(UnsafeCell<Option<SpinLock<A, ()>>>);
+struct LockSlot<A: Machine>(UnsafeCell<Option<SpinLock<A, ()>>>);
 
 // SAFETY: only the owner of the frame writes the lock, before the table is linked or after it was
 // unlinked. All other CPUs use it by a shared reference.
-unsafe impl<A: Machine> Sync for Slot<A> where SpinLock<A, ()>: Sync {}
+unsafe impl<A: Machine> Sync for LockSlot<A> where SpinLock<A, ()>: Sync {}
 
 /// The locks of all page tables of a machine. Memory is allocated when one of 64 consecutive frames
 /// is first used as a table.
 pub struct TableLocks<A: Machine> {
-    slots: Sparse<Slot<A>>,
+    slots: Sparse<LockSlot<A>>,
 }
 
 impl<A: Machine> TableLocks<A> {
@@ -28,7 +28,7 @@ impl<A: Machine> TableLocks<A> {
     /// Creates a lock of `class` for a frame that the caller owns and that is not linked as a
     /// table.
     pub(super) fn make(&self, table: Pfn, class: LockClass) {
-        let slot = self.slots.get_or_make(table.index(), |_| Slot(UnsafeCell::new(None)));
+        let slot = self.slots.get_or_make(table.index(), |_| LockSlot(UnsafeCell::new(None)));
         // SAFETY: the table is not linked yet, and every user of the previous table in this frame
         // released its lock before the frame was freed.
         unsafe { *slot.0.get() = Some(SpinLock::new(class, ())) };

@@ -73,7 +73,7 @@ impl<A: Machine> Leaf<'_, A> {
 }
 
 /// The location of a table or huge page; nothing is locked.
-pub(super) enum Place {
+pub(super) enum LeafTable {
     Ptes(mmscale_arch::Pfn),
     Huge(mmscale_arch::Pfn),
 }
@@ -112,11 +112,11 @@ impl<'a, A: Machine> Iterator for Leaves<'a, A> {
             let (place, found) = self.table.find_leaf(self.rest?, self.direction)?;
             let page = found.start();
             let leaf = match place {
-                Place::Ptes(table) => {
+                LeafTable::Ptes(table) => {
                     let ptes = PteTable::hold(self.table, self.on, table, page, self.hold);
                     Leaf::Ptes(ptes, found)
                 }
-                Place::Huge(table) => {
+                LeafTable::Huge(table) => {
                     let locked = PmdTable::hold(self.table, self.on, table, page, self.hold);
                     if !locked.get(page).is_mapped() && locked.get(page).as_swap().is_none() {
                         // The huge page was removed or split since it was found.
@@ -162,7 +162,7 @@ impl<A: Machine> PageTable<A> {
     /// fewer are left, the fewer are claimed, so that all walkers end at about the same time.
     pub(crate) fn first_share(&self, range: VmaRange, direction: Direction) -> Option<VmaRange> {
         let (place, found) = self.find_leaf(range, direction)?;
-        let Place::Huge(table) = place else { return Some(found) };
+        let LeafTable::Huge(table) = place else { return Some(found) };
         let most = HUGE_AT_ONCE * HUGE_SHARE;
         let is_huge = |pte: Pte| pte.is_mapped() && pte.is_huge();
         let mut last = found;
@@ -195,7 +195,7 @@ impl<A: Machine> PageTable<A> {
         &self,
         range: VmaRange,
         direction: Direction,
-    ) -> Option<(Place, VmaRange)> {
+    ) -> Option<(LeafTable, VmaRange)> {
         let mut rest = range;
         loop {
             A::work(Op::TableWalk, 1);
@@ -203,11 +203,11 @@ impl<A: Machine> PageTable<A> {
             let level = match self.descend(page) {
                 Ending::Table(table) => {
                     let found = piece(rest, page, Level::Pte.table_pages());
-                    return Some((Place::Ptes(table), found));
+                    return Some((LeafTable::Ptes(table), found));
                 }
                 Ending::Huge(table) => {
                     let found = piece(rest, page, Level::Pmd.entry_pages());
-                    return Some((Place::Huge(table), found));
+                    return Some((LeafTable::Huge(table), found));
                 }
                 Ending::Nothing(level) => level,
             };

@@ -2,7 +2,7 @@
 
 use super::entry::Pte;
 use super::level::{ENTRIES, Level, piece};
-use super::range::{Direction, Place};
+use super::range::{Direction, LeafTable};
 use super::slot::{PmdTable, PteTable};
 use super::{PageTable, Paging, TableError};
 use crate::tlb::Extent;
@@ -44,19 +44,19 @@ impl<A: Machine> PageTable<A> {
     fn move_leaf(
         &self,
         on: Paging<'_, A>,
-        place: &Place,
+        place: &LeafTable,
         found: VmaRange,
         to: Vpn,
     ) -> Result<u64, TableError> {
         let whole = found.pages() == ENTRIES as u64 && to == Level::Pmd.entry_start(to);
         match *place {
-            Place::Ptes(table) => {
+            LeafTable::Ptes(table) => {
                 if whole && self.move_entry(on, found, to, PageSize::Base)? {
                     return Ok(found.pages());
                 }
                 self.move_ptes(on, table, found, to)
             }
-            Place::Huge(_) => {
+            LeafTable::Huge(_) => {
                 if whole && self.move_entry(on, found, to, PageSize::Huge)? {
                     return Ok(found.pages());
                 }

@@ -8,7 +8,7 @@ use mmscale_arch::sync::PreemptGuard;
 use mmscale_arch::{Machine, Op, Pfn, Vpn};
 
 /// The exclusion of other users of a table.
-enum Held<'a, A: Machine> {
+enum Exclusion<'a, A: Machine> {
     /// By the table's lock.
     Locked(TableGuard<'a, A>),
     /// By a claim: the address space is dead, and the caller has claimed the entries.
@@ -33,7 +33,7 @@ pub struct LockedTable<'a, A: Machine, const LEVEL: u8> {
     of: &'a PageTable<A>,
     /// Change of the page count since the lock was taken.
     change: i32,
-    held: Held<'a, A>,
+    held: Exclusion<'a, A>,
 }
 
 impl<A: Machine, const LEVEL: u8> Drop for LockedTable<'_, A, LEVEL> {
@@ -41,8 +41,8 @@ impl<A: Machine, const LEVEL: u8> Drop for LockedTable<'_, A, LEVEL> {
     fn drop(&mut self) {
         if self.change != 0 {
             match &self.held {
-                Held::Locked(guard) => self.of.resident.add(guard, self.change),
-                Held::Claimed(pinned) => self.of.resident.add(pinned, self.change),
+                Exclusion::Locked(guard) => self.of.resident.add(guard, self.change),
+                Exclusion::Claimed(pinned) => self.of.resident.add(pinned, self.change),
             }
         }
     }
@@ -60,7 +60,7 @@ impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
     /// Locks the table at `pfn`, which has the entry of `page`.
     #[inline]
     pub(super) fn lock(of: &'a PageTable<A>, on: Paging<'a, A>, pfn: Pfn, page: Vpn) -> Self {
-        let held = Held::Locked(on.locks.lock(pfn));
+        let held = Exclusion::Locked(on.locks.lock(pfn));
         Self { pfn, start: Self::OF.table_start(page), of, change: 0, held }
     }
     /// Locks the table, or only disables preemption, as `hold` requires.
@@ -75,7 +75,7 @@ impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
         if hold == Hold::Lock {
             return Self::lock(of, on, pfn, page);
         }
-        let held = Held::Claimed(PreemptGuard::new());
+        let held = Exclusion::Claimed(PreemptGuard::new());
         Self { pfn, start: Self::OF.table_start(page), of, change: 0, held }
     }
     /// Returns the index of the entry. Panics if `page` belongs to another table.

@@ -1,7 +1,7 @@
 //! One CPU's timers: two wheels, exact timers, sleepers, and the next event of its one-shot timer.
 
 use super::sleepers::Sleepers;
-use super::wheel::{Place, SLOTS, Wheel};
+use super::wheel::{SLOTS, Wheel, WheelPosition};
 use super::{Expiry, Hz, OverIdle, TimerSlot};
 
 /// The arming of a slot's timer.
@@ -10,9 +10,9 @@ pub(super) enum Armed {
     /// Not pending.
     No,
     /// In the wheel of timers that wake an idle CPU.
-    Standard(Place),
+    Standard(WheelPosition),
     /// In the wheel of timers that do not wake an idle CPU.
-    Deferrable(Place),
+    Deferrable(WheelPosition),
     /// Exact to the nanosecond.
     Exact(Exact),
 }
@@ -215,7 +215,7 @@ impl Base {
     pub(super) fn take_any(&mut self, now_ns: u64) -> Option<(TimerSlot, Expiry)> {
         let index = self.slots.iter().position(|armed| *armed != Armed::No)?;
         let slot = TimerSlot::new(index);
-        let left = |place: Place| place.expiry.saturating_sub(self.hz.jiffies(now_ns));
+        let left = |place: WheelPosition| place.expiry.saturating_sub(self.hz.jiffies(now_ns));
         let expiry = match self.slots[index] {
             Armed::No => return None,
             Armed::Standard(place) => Expiry::Standard { jiffies: left(place) },

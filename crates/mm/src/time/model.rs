@@ -2,7 +2,7 @@
 //! that are reduced when they fail.
 
 use super::Hz;
-use super::wheel::{Place, SLOTS, Wheel};
+use super::wheel::{SLOTS, Wheel, WheelPosition};
 use alloc::vec::Vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -47,7 +47,7 @@ fn due(clk: u64, delta: u64) -> u64 {
 #[derive(Clone, Copy)]
 struct Armed {
     due: u64,
-    place: Place,
+    place: WheelPosition,
 }
 
 #[test]

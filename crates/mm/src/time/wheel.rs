@@ -19,7 +19,7 @@ const MAX_LEVELS: usize = 9;
 
 /// The position of a timer in its wheel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct WheelPosition {
     level: u8,
     bucket: u8,
     /// The jiffy in which the bucket fires.
@@ -51,9 +51,9 @@ const fn level_start(level: usize) -> u64 {
 }
 
 /// Returns the position of a timer that is added when the wheel's clock is `clk`.
-fn place(levels: usize, clk: u64, expires: u64) -> Place {
+fn place(levels: usize, clk: u64, expires: u64) -> WheelPosition {
     if expires < clk {
-        return Place { level: 0, bucket: (clk & LEVEL_MASK) as u8, expiry: clk };
+        return WheelPosition { level: 0, bucket: (clk & LEVEL_MASK) as u8, expiry: clk };
     }
     let delta = expires - clk;
     let level = (1..levels).find(|&level| delta < level_start(level)).unwrap_or(levels);
@@ -66,7 +66,11 @@ fn place(levels: usize, clk: u64, expires: u64) -> Place {
     };
     let shift = level as u32 * CLK_SHIFT;
     let granule = (expires >> shift) + 1;
-    Place { level: level as u8, bucket: (granule & LEVEL_MASK) as u8, expiry: granule << shift }
+    WheelPosition {
+        level: level as u8,
+        bucket: (granule & LEVEL_MASK) as u8,
+        expiry: granule << shift,
+    }
 }
 
 impl Wheel {
@@ -88,7 +92,7 @@ impl Wheel {
     }
 
     /// Adds the timer of `slot`, which is in no wheel, in jiffy `now`.
-    pub(super) fn insert(&mut self, slot: usize, now: u64, expires: u64) -> Place {
+    pub(super) fn insert(&mut self, slot: usize, now: u64, expires: u64) -> WheelPosition {
         // The clock of an empty or idle wheel does not advance: set it to now, but past no bucket.
         if now > self.clk {
             self.clk = now.min(self.next_expiry);
@@ -102,7 +106,7 @@ impl Wheel {
     }
 
     /// Removes the timer of `slot` from its position.
-    pub(super) fn remove(&mut self, slot: usize, place: Place) {
+    pub(super) fn remove(&mut self, slot: usize, place: WheelPosition) {
         let (level, bucket) = (usize::from(place.level), usize::from(place.bucket));
         self.buckets[level][bucket] &= !(1 << slot);
         if self.buckets[level][bucket] == 0 {
@@ -212,7 +216,7 @@ mod tests {
         let mut seed = 7;
         let mut now = 1000;
         let mut wheel = Wheel::new(250, now);
-        let mut list: [Option<Place>; SLOTS] = [None; SLOTS];
+        let mut list: [Option<WheelPosition>; SLOTS] = [None; SLOTS];
         for _ in 0..200_000 {
             let dice = next(&mut seed);
             let slot = (dice >> 8) as usize % SLOTS;

@@ -158,7 +158,7 @@ impl<A: Machine> Upkeep<A> {
     pub(crate) fn shepherd(&self, parts: &Parts<'_, A>) {
         let _span = Span::<A>::enter(Func::VmstatShepherd);
         match self.ticks {
-            Ticks::Plain(_) => self.kick_at_once(parts),
+            Ticks::Plain(_) => self.kick_all(parts),
             Ticks::Phased => self.kick_at_phases(parts),
         }
         self.arm_shepherd(parts, A::cpu());

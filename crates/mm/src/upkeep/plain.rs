@@ -35,7 +35,7 @@ impl<A: Machine> Upkeep<A> {
     }
 
     /// Queues the tick of every CPU that has counted something and whose tick is not armed.
-    pub(super) fn kick_at_once(&self, parts: &Parts<'_, A>) {
+    pub(super) fn kick_all(&self, parts: &Parts<'_, A>) {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         for cpu in online.iter() {

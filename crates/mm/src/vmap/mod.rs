@@ -28,7 +28,7 @@ use crate::table::{
 use crate::tlb::Flushed;
 use mmscale_arch::sync::{Mutex, SpinLock};
 use mmscale_arch::{LockClass, Machine, Pfn, VmaRange, Vpn, planted};
-use ranges::{KERNEL_RANGE, Ranges, Refusal, Room, lazy_max_of};
+use ranges::{KERNEL_RANGE, RangeStorage, Ranges, Refusal, lazy_max_of};
 
 /// The reason why frames were not mapped. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,12 +60,12 @@ impl core::error::Error for VmapError {}
 /// Whether limbo needs a purge.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Limbo {
+pub enum Purge {
     /// It does not.
-    Open,
+    NotNeeded,
     /// There are more than [`Vmap::lazy_max_pages`] pages: a task that may sleep must call
     /// [`Vmap::purge`] soon (`drain_vmap_area_work`).
-    Full,
+    Needed,
 }
 
 /// Pages of addresses after each mapping that stay unmapped.
@@ -88,7 +88,7 @@ pub struct VmapStats {
     pub free_stretches: usize,
 }
 
-struct Books {
+struct Addresses {
     ranges: Ranges,
     stats: VmapStats,
 }
@@ -96,7 +96,7 @@ struct Books {
 /// The kernel's range of addresses.
 pub struct Vmap<A: Machine> {
     table: PageTable<A>,
-    books: SpinLock<A, Books>,
+    addresses: SpinLock<A, Addresses>,
     /// Serializes the flushes of limbo.
     purging: Mutex<A, ()>,
     lazy_max_pages: u64,
@@ -118,10 +118,10 @@ impl<A: Machine> Vmap<A> {
         whole: VmaRange,
         lazy_max_pages: u64,
     ) -> Result<Self, TableError> {
-        let books = Books { ranges: Ranges::new(whole), stats: VmapStats::default() };
+        let addresses = Addresses { ranges: Ranges::new(whole), stats: VmapStats::default() };
         Ok(Self {
             table: PageTable::new_kernel(on)?,
-            books: SpinLock::new(LockClass::Other, books),
+            addresses: SpinLock::new(LockClass::Other, addresses),
             purging: Mutex::new(()),
             lazy_max_pages,
         })
@@ -139,7 +139,7 @@ impl<A: Machine> Vmap<A> {
                     }
                 }
                 Err(why) => {
-                    if self.unmap(on, range) == Limbo::Full {
+                    if self.unmap(on, range) == Purge::Needed {
                         self.purge(on);
                     }
                     return Err(VmapError::Tables(why));
@@ -154,10 +154,10 @@ impl<A: Machine> Vmap<A> {
         if pages == 0 {
             return Err(VmapError::NoAddresses);
         }
-        let (mut room, mut more) = (Room::default(), true);
+        let (mut room, mut more) = (RangeStorage::default(), true);
         loop {
             // A statement of its own, so that the lock is released before the match.
-            let taken = self.books.lock().ranges.take(pages + GUARD_PAGES, &mut room);
+            let taken = self.addresses.lock().ranges.take(pages + GUARD_PAGES, &mut room);
             match taken {
                 Ok(range) => {
                     let inside = VmaRange::with_pages(range.start(), pages);
@@ -165,7 +165,8 @@ impl<A: Machine> Vmap<A> {
                 }
                 Err(Refusal::NoRoom(_)) if A::fail_alloc() => return Err(VmapError::NoMemory),
                 Err(Refusal::NoRoom(stretches)) => {
-                    room = Room::for_stretches(stretches).map_err(|_| VmapError::NoMemory)?;
+                    room =
+                        RangeStorage::for_stretches(stretches).map_err(|_| VmapError::NoMemory)?;
                 }
                 // If nothing was in limbo, another task may just have freed it.
                 Err(Refusal::NoAddresses) if more => more = self.purge(on),
@@ -175,34 +176,34 @@ impl<A: Machine> Vmap<A> {
     }
     /// Unmaps addresses that [`Vmap::map`] returned (`vunmap`). The frames belong to the caller
     /// again; the addresses are in limbo. Returns whether the caller must have limbo purged.
-    pub fn unmap(&self, on: Paging<'_, A>, range: VmaRange) -> Limbo {
+    pub fn unmap(&self, on: Paging<'_, A>, range: VmaRange) -> Purge {
         for part in by_table(range) {
             if let Some(mut ptes) = self.table.find_pte(on, part.start()) {
                 each_page(part).for_each(|at| _ = ptes.take(at));
             }
         }
         let guarded = VmaRange::with_pages(range.start(), range.pages() + GUARD_PAGES);
-        let mut books = self.books.lock();
-        books.ranges.defer(guarded.unwrap_or(range), A::now_ns());
-        let lazy = books.ranges.lazy_pages;
-        books.stats.lazy_pages_max = books.stats.lazy_pages_max.max(lazy);
-        if lazy > self.lazy_max_pages { Limbo::Full } else { Limbo::Open }
+        let mut addresses = self.addresses.lock();
+        addresses.ranges.defer(guarded.unwrap_or(range), A::now_ns());
+        let lazy = addresses.ranges.lazy_pages;
+        addresses.stats.lazy_pages_max = addresses.stats.lazy_pages_max.max(lazy);
+        if lazy > self.lazy_max_pages { Purge::Needed } else { Purge::NotNeeded }
     }
     /// Flushes and frees the addresses in limbo; returns whether there were any. Sleeps.
     pub fn purge(&self, on: Paging<'_, A>) -> bool {
         let _one = self.purging.lock();
         // A statement of its own, so that the lock is released before the flush.
-        let begun = self.books.lock().ranges.begin_flush();
+        let begun = self.addresses.lock().ranges.begin_flush();
         let Some((generation, hull)) = begun else { return false };
         if planted!(VmapFreedBeforeFlush) {
-            self.books.lock().ranges.end_flush(generation);
+            self.addresses.lock().ranges.end_flush(generation);
         }
         on.tlb.flush_kernel_range(hull, Wait::Sleep);
-        let mut books = self.books.lock();
-        let oldest_ns = books.ranges.end_flush(generation);
-        books.stats.purges += 1;
+        let mut addresses = self.addresses.lock();
+        let oldest_ns = addresses.ranges.end_flush(generation);
+        addresses.stats.purges += 1;
         let age_ns = oldest_ns.map_or(0, |since_ns| A::now_ns().saturating_sub(since_ns));
-        books.stats.lazy_age_max_ns = books.stats.lazy_age_max_ns.max(age_ns);
+        addresses.stats.lazy_age_max_ns = addresses.stats.lazy_age_max_ns.max(age_ns);
         true
     }
     /// Performs an access of the kernel to `page` on this CPU; see [`PageTable::access`].
@@ -217,11 +218,16 @@ impl<A: Machine> Vmap<A> {
     }
     /// Returns the statistics.
     pub fn stats(&self) -> VmapStats {
-        let books = self.books.lock();
-        let (free_pages, free_stretches) = books.ranges.free();
-        VmapStats { lazy_pages: books.ranges.lazy_pages, free_pages, free_stretches, ..books.stats }
+        let addresses = self.addresses.lock();
+        let (free_pages, free_stretches) = addresses.ranges.free();
+        VmapStats {
+            lazy_pages: addresses.ranges.lazy_pages,
+            free_pages,
+            free_stretches,
+            ..addresses.stats
+        }
     }
-    /// Returns the number of pages above which limbo is [`Limbo::Full`].
+    /// Returns the number of pages above which limbo is [`Purge::Needed`].
     pub fn lazy_max_pages(&self) -> u64 {
         self.lazy_max_pages
     }

@@ -18,18 +18,18 @@ pub(super) struct Lazy {
 pub(super) enum Refusal {
     /// No free range is long enough.
     NoAddresses,
-    /// The table must be enlarged to this many ranges first: see [`Room::for_stretches`].
+    /// The table must be enlarged to this many ranges first: see [`RangeStorage::for_stretches`].
     NoRoom(usize),
 }
 
 /// Memory of the table of addresses. Allocated with no lock held, installed under its lock.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct RangeStorage {
     free: Vec<VmaRange>,
     lazy: Vec<Lazy>,
 }
 
-impl Room {
+impl RangeStorage {
     /// Allocates room for `count` ranges that are in use or in limbo, and the free ones between
     /// them.
     pub(super) fn for_stretches(count: usize) -> Result<Self, TryReserveError> {
@@ -49,7 +49,7 @@ impl Room {
 pub(super) struct Ranges {
     /// Free ranges by address, no two of which are adjacent, and the ranges in limbo. Between two
     /// free ranges lies an allocated one, so there is at most one more of them.
-    books: Room,
+    storage: RangeStorage,
     /// Number of ranges in use or in limbo.
     taken: usize,
     pub(super) lazy_pages: u64,
@@ -60,17 +60,21 @@ pub(super) struct Ranges {
 impl Ranges {
     /// Creates the table with all of `whole` free and no room yet.
     pub(super) fn new(whole: VmaRange) -> Self {
-        let books = Room { free: alloc::vec![whole], lazy: Vec::new() };
-        Self { books, taken: 0, lazy_pages: 0, generation: 0 }
+        let storage = RangeStorage { free: alloc::vec![whole], lazy: Vec::new() };
+        Self { storage, taken: 0, lazy_pages: 0, generation: 0 }
     }
     /// Allocates the lowest free range of `pages` pages. If `room` is larger than the table's
     /// memory, the two are exchanged, and the caller frees the old memory with no lock held.
-    pub(super) fn take(&mut self, pages: u64, room: &mut Room) -> Result<VmaRange, Refusal> {
+    pub(super) fn take(
+        &mut self,
+        pages: u64,
+        room: &mut RangeStorage,
+    ) -> Result<VmaRange, Refusal> {
         self.move_into(room);
-        if self.taken >= self.books.stretches() {
+        if self.taken >= self.storage.stretches() {
             return Err(Refusal::NoRoom((2 * self.taken).max(ROOM_MIN)));
         }
-        let free = &mut self.books.free;
+        let free = &mut self.storage.free;
         let fits = |range: &VmaRange| range.pages() >= pages;
         let at = free.iter().position(fits).ok_or(Refusal::NoAddresses)?;
         let from = free[at];
@@ -82,24 +86,24 @@ impl Ranges {
         self.taken += 1;
         Ok(taken)
     }
-    fn move_into(&mut self, room: &mut Room) {
-        if room.stretches() > self.books.stretches() {
-            room.free.append(&mut self.books.free);
-            room.lazy.append(&mut self.books.lazy);
-            core::mem::swap(room, &mut self.books);
+    fn move_into(&mut self, room: &mut RangeStorage) {
+        if room.stretches() > self.storage.stretches() {
+            room.free.append(&mut self.storage.free);
+            room.lazy.append(&mut self.storage.lazy);
+            core::mem::swap(room, &mut self.storage);
         }
     }
     /// Puts allocated addresses, which are unmapped now, into limbo.
     pub(super) fn defer(&mut self, range: VmaRange, now_ns: u64) {
-        assert!(self.books.lazy.len() < self.taken, "addresses are unmapped twice, or in parts");
+        assert!(self.storage.lazy.len() < self.taken, "addresses are unmapped twice, or in parts");
         let generation = self.generation;
-        self.books.lazy.push(Lazy { range, generation, since_ns: now_ns });
+        self.storage.lazy.push(Lazy { range, generation, since_ns: now_ns });
         self.lazy_pages += range.pages();
     }
     /// Begins a flush; returns its number and the range from the first to the last page that it
     /// must cover. Returns `None` if limbo is empty.
     pub(super) fn begin_flush(&mut self) -> Option<(u64, VmaRange)> {
-        let lazy = &self.books.lazy;
+        let lazy = &self.storage.lazy;
         let start = lazy.iter().map(|lazy| lazy.range.start()).min()?;
         let end = lazy.iter().map(|lazy| lazy.range.end()).max()?;
         self.generation += 1;
@@ -110,12 +114,12 @@ impl Ranges {
     pub(super) fn end_flush(&mut self, generation: u64) -> Option<u64> {
         let mut oldest = None;
         let mut at = 0;
-        while at < self.books.lazy.len() {
-            if self.books.lazy[at].generation >= generation {
+        while at < self.storage.lazy.len() {
+            if self.storage.lazy[at].generation >= generation {
                 at += 1;
                 continue;
             }
-            let Lazy { range, since_ns, .. } = self.books.lazy.swap_remove(at);
+            let Lazy { range, since_ns, .. } = self.storage.lazy.swap_remove(at);
             self.lazy_pages -= range.pages();
             oldest = Some(oldest.map_or(since_ns, |before: u64| before.min(since_ns)));
             self.give(range);
@@ -124,7 +128,7 @@ impl Ranges {
     }
     /// Frees an allocated range and merges it with its neighbours.
     fn give(&mut self, range: VmaRange) {
-        let free = &mut self.books.free;
+        let free = &mut self.storage.free;
         let at = free.partition_point(|free| free.start() < range.start());
         let (before, after) = (at.checked_sub(1).map(|before| free[before]), free.get(at).copied());
         let is_apart = before.is_none_or(|before| before.end() <= range.start())
@@ -140,7 +144,7 @@ impl Ranges {
     }
     /// Returns the pages of all free ranges, and the number of these ranges.
     pub(super) fn free(&self) -> (u64, usize) {
-        let free = &self.books.free;
+        let free = &self.storage.free;
         (free.iter().map(|range| range.pages()).sum(), free.len())
     }
 }
@@ -168,11 +172,11 @@ mod tests {
     }
     fn with_room(whole: VmaRange, stretches: usize) -> Ranges {
         let mut ranges = Ranges::new(whole);
-        ranges.move_into(&mut Room::for_stretches(stretches).unwrap());
+        ranges.move_into(&mut RangeStorage::for_stretches(stretches).unwrap());
         ranges
     }
     fn take(ranges: &mut Ranges, pages: u64) -> Option<VmaRange> {
-        ranges.take(pages, &mut Room::default()).ok()
+        ranges.take(pages, &mut RangeStorage::default()).ok()
     }
 
     #[test]
@@ -180,7 +184,7 @@ mod tests {
         let mut ranges = with_room(range(100, 10), 8);
         assert_eq!(take(&mut ranges, 4), Some(range(100, 4)));
         assert_eq!(take(&mut ranges, 6), Some(range(104, 6)));
-        assert_eq!(ranges.take(1, &mut Room::default()), Err(Refusal::NoAddresses));
+        assert_eq!(ranges.take(1, &mut RangeStorage::default()), Err(Refusal::NoAddresses));
         ranges.defer(range(100, 4), 7);
         let (first, hull) = ranges.begin_flush().unwrap();
         assert_eq!(hull, range(100, 4));
@@ -212,15 +216,15 @@ mod tests {
         // In all orders that a step of `stride` gives.
         for stride in (1..COUNT).step_by(2) {
             let mut ranges = Ranges::new(range(0, COUNT as u64));
-            let mut room = Room::default();
+            let mut room = RangeStorage::default();
             for nth in 0..COUNT as u64 {
                 if let Err(Refusal::NoRoom(count)) = ranges.take(1, &mut room) {
-                    room = Room::for_stretches(count).unwrap();
+                    room = RangeStorage::for_stretches(count).unwrap();
                     assert_eq!(ranges.take(1, &mut room), Ok(range(nth, 1)));
                 }
             }
             let at = |ranges: &Ranges| {
-                (ranges.books.free.as_ptr().addr(), ranges.books.lazy.as_ptr().addr())
+                (ranges.storage.free.as_ptr().addr(), ranges.storage.lazy.as_ptr().addr())
             };
             let before = at(&ranges);
             for nth in 0..COUNT {
@@ -238,12 +242,12 @@ mod tests {
     fn without_room_nothing_is_taken() {
         let mut ranges = with_room(range(0, 9), 2);
         let mut taken = [0, 1].map(|_| take(&mut ranges, 1).unwrap());
-        let Err(Refusal::NoRoom(count)) = ranges.take(1, &mut Room::default()) else {
+        let Err(Refusal::NoRoom(count)) = ranges.take(1, &mut RangeStorage::default()) else {
             panic!("there is room for two")
         };
         assert!(count > 2 && ranges.free() == (7, 1));
         ranges.defer(taken[0], 0);
-        let mut room = Room::for_stretches(count).unwrap();
+        let mut room = RangeStorage::for_stretches(count).unwrap();
         taken[0] = ranges.take(1, &mut room).unwrap();
         // The addresses that were in limbo or free still are.
         assert_eq!((taken[0], ranges.lazy_pages, ranges.free()), (range(2, 1), 1, (6, 1)));

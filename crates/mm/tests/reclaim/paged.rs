@@ -261,7 +261,7 @@ impl<A: Machine> Rmap<A> for Paged<A> {
         memory.folios.word(pfn).maps() == 0
     }
     fn flush(&self, _: &mut UnmapBatch) {
-        // No CPU keeps a translation of this table.
+        // No CPU caches a translation of this table.
     }
 }
 

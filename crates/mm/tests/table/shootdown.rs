@@ -246,7 +246,7 @@ fn reclaims_part_of_limbo_is_bounded_and_takes_clean_batches_only() {
     assert!(!world.tlb.park_batch(&mut batch, &pages) && !batch.is_empty());
     assert_eq!(world.tlb.in_limbo(), LIMBO_BATCHES * LIMBO_BATCH_PAGES);
     assert_eq!(world.tlb.leave_limbo_batches(Leave::Passed, |_| 1), 0);
-    // A flush for another reason settles these too.
+    // A flush for another reason completes the deferred invalidations too.
     world.tlb.flush_batch(&mut batch, Wait::Spin);
     assert_eq!(world.tlb.leave_limbo_batches(Leave::Passed, |pages| pages.len() as u32), 1024);
     let stats = world.tlb.stats();

@@ -4,7 +4,7 @@ use crate::table::common::{World, range};
 use mmscale_arch::{Pfn, VmaRange, Vpn};
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::table::MemAccess;
-use mmscale_mm::vmap::{Limbo, Vmap, VmapError};
+use mmscale_mm::vmap::{Purge, Vmap, VmapError};
 use mmscale_stepped::{self as stepped, Stepped};
 
 const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
@@ -31,7 +31,7 @@ fn addresses_are_mapped_anew_only_after_all_cpus_have_forgotten_them() {
         let vmap = vmap(&world, 10, 100);
         let first = vmap.map(world.on(), &FRAMES).expect("there is room");
         assert_eq!(reached(&world, &vmap, first.start()), [Some(FRAMES[0]); 3]);
-        assert_eq!(vmap.unmap(world.on(), first), Limbo::Open);
+        assert_eq!(vmap.unmap(world.on(), first), Purge::NotNeeded);
         // No interrupt so far; the other half is used first.
         let second = vmap.map(world.on(), &FRAMES).expect("there is room");
         assert!(second != first && world.tlb.stats().ipis_sent == 0, "{policy:?}");
@@ -42,7 +42,7 @@ fn addresses_are_mapped_anew_only_after_all_cpus_have_forgotten_them() {
         assert_eq!(reached(&world, &vmap, third.start()), [Some(other[0]); 3], "{policy:?}");
         assert_eq!(vmap.map(world.on(), &FRAMES[..1]), Err(VmapError::NoAddresses));
         for range in [second, third] {
-            assert_eq!(vmap.unmap(world.on(), range), Limbo::Open);
+            assert_eq!(vmap.unmap(world.on(), range), Purge::NotNeeded);
         }
         vmap.destroy(world.on());
         assert_eq!(world.held(), 0, "{policy:?}");
@@ -58,8 +58,8 @@ fn limbo_is_bounded_and_many_share_a_flush() {
         stepped::advance(1_000);
         let limbo = vmap.unmap(world.on(), range);
         let lazy_pages = vmap.stats().lazy_pages;
-        assert_eq!(limbo == Limbo::Full, lazy_pages > vmap.lazy_max_pages(), "{nth}");
-        if limbo == Limbo::Full {
+        assert_eq!(limbo == Purge::Needed, lazy_pages > vmap.lazy_max_pages(), "{nth}");
+        if limbo == Purge::Needed {
             vmap.purge(world.on());
         }
     }
@@ -91,7 +91,7 @@ fn without_memory_for_the_books_nothing_is_mapped_and_what_is_mapped_needs_none(
     assert_eq!(refused, [0, 64, 128, 256], "room is made rarely");
     stepped::fail_allocs(1);
     (0..COUNT).for_each(|nth| {
-        assert_eq!(vmap.unmap(world.on(), mapped[7 * nth % COUNT]), Limbo::Open);
+        assert_eq!(vmap.unmap(world.on(), mapped[7 * nth % COUNT]), Purge::NotNeeded);
     });
     vmap.purge(world.on());
     assert_eq!((vmap.stats().free_pages, vmap.stats().free_stretches), (1000, 1));

@@ -6,7 +6,7 @@ use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, Order, PageSize, Pfn, Vpn};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::table::MemAccess;
 use mmscale_mm::tlb::{Extent, Leave, UnmapBatch};
-use mmscale_mm::vmap::{Limbo, Vmap};
+use mmscale_mm::vmap::{Purge, Vmap};
 use mmscale_sim::{Outcome, Policy, Rule, Sim, SimConfig, random_u64};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -124,7 +124,7 @@ fn one_round(world: &World, vmap: &Vmap<Sim>, slots: &[[<Sim as Cpu>::AtomicU64;
     while users.load(SeqCst) != 0 {
         Sim::relax();
     }
-    if vmap.unmap(world.on(), at) == Limbo::Full {
+    if vmap.unmap(world.on(), at) == Purge::Needed {
         vmap.purge(world.on());
     }
     frames.iter().for_each(|&pfn| world.frames.free_pages(pfn, Order::ZERO));
