@@ -1,4 +1,4 @@
-//! What runs on the live kernel.
+//! The job on the live kernel.
 
 use crate::kernel::Cache;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -42,7 +42,7 @@ impl Pages {
             return Err(format!("asking for single pages: {why}"));
         }
         for at in (0..bytes).step_by(PAGE) {
-            // SAFETY: the byte lies in the mapping, which nobody else reaches.
+            // SAFETY: the byte lies in the mapping, which only this value reaches.
             unsafe { base.add(at).write_volatile(1) };
         }
         Ok(pages)
@@ -51,8 +51,8 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody reaches it after this. A refusal leaves it to
-        // the end of the process.
+        // SAFETY: the mapping is ours, and is not used after this. If the call fails, it stays
+        // until the process ends.
         let _ = unsafe { munmap(self.base.cast(), self.bytes) };
     }
 }
@@ -86,8 +86,8 @@ pub(crate) fn keep_busy(cpus: usize, seconds: u64) -> Result<(), String> {
     threads.into_iter().try_for_each(joined)
 }
 
-/// Gives the calling thread the CPU for itself, or takes that back. For a stretch of some ms only:
-/// nobody else runs on it, kernel threads neither. Where there is no `chrt` others may disturb.
+/// Gives the calling thread the CPU for itself, or ends that. Used for a few ms only: no other
+/// thread runs on the CPU then, not even a kernel thread. Without `chrt` other threads may disturb.
 fn alone(on: bool) {
     let thread = rustix::thread::gettid().to_string();
     let policy = if on { ["--fifo", "--pid", "10"] } else { ["--other", "--pid", "0"] };

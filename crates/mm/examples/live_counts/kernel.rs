@@ -1,4 +1,4 @@
-//! What the kernel says of itself.
+//! Facts about the running kernel.
 
 use mmscale_frames::pcp::PcpLimits;
 use std::fs;
@@ -68,7 +68,8 @@ impl Kernel {
                 .sum(),
         })
     }
-    /// Whether one hold of the zone lock gives everything back that is due, as before Linux 6.19.
+    /// Returns whether one hold of the zone lock frees all pages that are due, as before Linux
+    /// 6.19.
     pub(crate) fn holds_whole(&self) -> bool {
         let mut parts = self.release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
         (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (6, 19)
@@ -90,7 +91,7 @@ struct Zone {
 }
 
 impl Zone {
-    /// The number behind the first line that begins with `name`, from line `from` on.
+    /// Returns the number behind the first line, starting at line `from`, that begins with `name`.
     fn value(&self, name: &str, from: usize) -> Option<u64> {
         let words = self.lines.iter().skip(from).map(|line| line.trim());
         let mut values = words.filter_map(|line| line.strip_prefix(name));

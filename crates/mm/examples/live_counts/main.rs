@@ -1,10 +1,10 @@
-//! What this computer's kernel does beside what the policy `stock` does: the sizes of refills and
-//! drains of a page cache, and the times of the upkeep tick.
+//! Compares this computer's kernel with the policy `stock`: the sizes of refills and drains of a
+//! page cache, and the times of the vmstat tick.
 //!
 //! `cargo run --release -p mmscale-mm --example live_counts [SECONDS]`, as root, with tracefs
 //! mounted and two CPUs or more, best on a computer that does nothing else.
 //!
-//! It watches the upkeep tick of every CPU for SECONDS (30) with all CPUs kept busy, by tracepoints
+//! It watches the vmstat tick of every CPU for SECONDS (30) with all CPUs kept busy, by tracepoints
 //! in a tracing instance of its own. Then a job is pinned to CPU 0: it touches fresh pages until
 //! the CPU's page cache has run empty and been refilled many times, frees them and others that came
 //! from another CPU, and computes until the tick has shrunk the cache. The job's zone, CPU count

@@ -1,4 +1,4 @@
-//! The same with our code, on the machine whose CPUs are stepped by hand.
+//! The job with our code, on the machine whose CPUs are stepped by hand.
 
 use crate::kernel::{Cache, Kernel};
 use crate::trace::Arming;
@@ -23,7 +23,7 @@ pub(crate) struct Ours {
     zone: ZoneId,
 }
 
-/// What the job did with it.
+/// The effects of the job.
 pub(crate) struct Done {
     pub(crate) refills: Vec<u32>,
     pub(crate) frees: Vec<u32>,

@@ -133,8 +133,8 @@ enum HoldKind {
 }
 
 impl Sizes {
-    /// What the events of this process and of the tick say of the zone that starts at `start`.
-    /// Pages are told one by one; what comes between two holds of one CPU is another event, since
+    /// Sums up the events of this process and of the tick for the zone that starts at `start`.
+    /// Pages are traced one by one; between two holds of one CPU there is another event, since
     /// each allocation and each free has its own.
     pub(crate) fn of(events: &[Event], start: u64) -> Self {
         let (mut sizes, mut hold) = (Self::default(), None::<Hold>);
