@@ -95,7 +95,8 @@ pub(super) struct CpuBatches<A: Machine> {
     tail_busy: Busy<A>,
 }
 
-/// A flag that its CPU writes and all CPUs read.
+/// A flag that its CPU writes and all CPUs read. Relaxed: the fences in `drain_cpus` order it
+/// against the drain generation (module `drain`).
 struct Busy<A: Machine> {
     shown: A::OwnedI8,
     /// The value of `shown`, for the owner.

@@ -1,8 +1,31 @@
 //! Draining one CPU, all CPUs or dead CPUs, and disabling the batches.
+//!
+//! # Drain generations
+//! `generation` counts the drains of all CPUs that have begun. A caller is served by another's
+//! drain if that began after the call. Whether it did is decided by two stores and two loads:
+//!
+//! | CPU that gathers, then calls `drain_all` | drain of all CPUs |
+//! |---|---|
+//! | a. sets its `busy` flag, Relaxed | 1. increments `generation` |
+//! | b. full fence | 2. full fence |
+//! | c. loads `generation` | 3. loads each `busy` flag, queues the work |
+//! | d. takes the mutex, loads `generation` again | 4. waits for the work, releases the mutex |
+//!
+//! The caller is served if d finds another value than c. Without the fences a store may wait in the
+//! CPU's store buffer while a later load completes: a after c, and 1 after 3. Then c loads the old
+//! generation, 3 loads an unset flag, d finds a change, and the caller returns although its folios
+//! are still gathered. With both fences c sees 1 or 3 sees a. In the first case d finds no change
+//! and the caller drains itself. In the second the drain includes this CPU.
+//!
+//! Step 1 must precede step 3 in the program too. Otherwise 3 could read the flag before a, c load
+//! the old generation, and d the incremented one.
+//!
+//! The contents of a batch need no order: the work runs on the CPU that gathered them.
 
 use super::{BatchKind, Memory, Pending};
 use crate::work::WorkItem;
 use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::fence;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Machine, Span, planted};
 
@@ -66,6 +89,9 @@ impl<'a, A: Machine> Memory<'a, A> {
 
     fn drain_cpus(&self, targets: DrainTargets) {
         let _span = Span::<A>::enter(Func::LruAddDrainAll);
+        // Pairs with the fence below: `busy` flags that this CPU has set or seen come before the
+        // load.
+        fence(SeqCst);
         let seen = self.lru.generation.load(SeqCst);
         let _one = self.lru.one_drain.lock();
         if targets == DrainTargets::Busy && self.lru.generation.load(SeqCst) != seen {
@@ -76,6 +102,8 @@ impl<'a, A: Machine> Memory<'a, A> {
         if !planted!(LruDrainGenerationLate) {
             self.lru.generation.fetch_add(1, SeqCst);
         }
+        // Pairs with the fence above: the increment comes before the loads of the `busy` flags.
+        fence(SeqCst);
         self.lru.tally().drains_of_all.add(1);
         let (mut online, mut asked) = (CpuMask::EMPTY, CpuMask::EMPTY);
         A::online(&mut online);
