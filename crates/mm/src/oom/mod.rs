@@ -189,21 +189,21 @@ pub struct Patience {
 }
 
 mmscale_arch::counters! {
-    /// How often things happened; exact while nothing runs.
+    /// Event counts; exact while nothing runs.
     pub struct OomCounters from CpuOom {
-        /// Processes killed because there was no memory (`oom_kill`).
+        /// Processes killed because the machine was out of memory (`oom_kill`).
         kills: Sum,
         /// Processes killed because their group was at its limit.
         group_kills: Sum,
-        /// Victims that were dying for another reason: nobody was killed.
+        /// Victims that were dying for another reason: no process was killed for them.
         marked_dying: Sum,
-        /// Times that memory came to light when it was looked for everywhere.
+        /// Shortages that ended when per-CPU caches and batches were drained.
         settled: Sum,
-        /// Times that there was nobody to kill.
+        /// Shortages without a victim.
         hopeless: Sum,
         /// Address spaces that the reaper has reaped.
         reaped: Sum,
-        /// Address spaces that it has given up.
+        /// Address spaces that the reaper has given up.
         given_up: Sum,
     }
 }
