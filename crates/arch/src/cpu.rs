@@ -4,6 +4,7 @@ use crate::{
     Access, Atomic, CpuId, CpuMask, Func, Line, NodeId, Op, OwnedCounter, RawSpin, TaskId, Trace,
     random,
 };
+use core::sync::atomic::Ordering;
 
 /// The interrupt state that [`Cpu::irq_save`] returns, for [`Cpu::irq_restore`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +65,13 @@ pub unsafe trait Cpu: Sized + 'static {
     fn irq_restore(state: IrqState);
     /// One iteration of a wait loop: interrupts are delivered if they are on.
     fn relax();
+
+    /// Orders the atomic operations of this CPU before it and after it, as
+    /// [`core::sync::atomic::fence`] does. It costs no time: what it orders is charged.
+    #[inline]
+    fn fence(order: Ordering) {
+        core::sync::atomic::fence(order);
+    }
 
     // -- Other CPUs and tasks.
 

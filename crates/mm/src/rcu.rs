@@ -33,11 +33,13 @@
 //!
 //! Memory order: what a writer changed before the grace period is seen by every reader that begins
 //! after the CPU's quiescent state, and what a reader did is seen by the writer after the grace
-//! period. Each CPU's `owes` word and the count of CPUs carry both (all operations on them are
-//! sequentially consistent), and so does `idle` for CPUs that are passed over.
+//! period. Each CPU's `owes` word and the count of CPUs carry both. For CPUs that are passed over,
+//! `idle` carries what a reader did, and the fences in `idle_exit` and `grace_period` what the
+//! writer changed. For a writer that another's grace period is enough for, the fences in `wait` and
+//! `grace_period` carry it to the CPU that runs that one.
 
 use core::cell::Cell;
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use mmscale_arch::sync::{Completion, EachCpu, Mutex, NoPreempt, PerCpu, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, Machine, Span, planted};
 
@@ -162,22 +164,29 @@ impl<A: Machine> Rcu<A> {
 
     /// Marks this CPU as not idle, before it runs a reader.
     pub fn idle_exit(&self) {
-        // A read-modify-write: readers after it come after a writer's look at the flag.
         let left = u32::from(planted!(RcuIdleForever));
         self.seen.of(A::cpu()).idle.swap(left, SeqCst);
+        // Pairs with the fence in `grace_period`: later readers see what was changed before
+        // a look at the flag that passed this CPU over.
+        if !planted!(RcuIdleUnfenced) {
+            A::fence(SeqCst);
+        }
     }
 
     /// Records that `cpu` has passed a quiescent state.
     #[inline]
     fn report(&self, cpu: CpuId) {
         let owes = &self.seen.of(cpu).owes;
+        // Pairs with the swap in `grace_period`: later readers come after its begin.
         if owes.load(SeqCst) != 0 && owes.swap(0, SeqCst) != 0 {
             self.one_less();
         }
     }
 
     fn one_less(&self) {
-        if self.owing.fetch_sub(1, SeqCst) == 1 {
+        // Pairs with itself on other CPUs and with `all_passed`: earlier readers precede the end.
+        let order = if planted!(RcuCountRelaxed) { Relaxed } else { SeqCst };
+        if self.owing.fetch_sub(1, order) == 1 {
             self.all_passed.complete();
         }
     }
@@ -197,6 +206,11 @@ impl<A: Machine> Rcu<A> {
     }
 
     fn wait(&self, speed: Speed) {
+        // Pairs with the fence in `grace_period`: one that begins after this look covers what the
+        // caller has changed.
+        if !planted!(RcuLookUnfenced) {
+            A::fence(SeqCst);
+        }
         let enough = if planted!(RcuEnoughEarly) {
             self.ended.load(SeqCst) + 1
         } else {
@@ -218,6 +232,8 @@ impl<A: Machine> Rcu<A> {
 
     fn grace_period(&self, speed: Speed) {
         let number = self.begun.fetch_add(1, SeqCst) + 1;
+        // Pairs with the fences in `wait` and `idle_exit`.
+        A::fence(SeqCst);
         self.all_passed.reset();
         self.owing.store(u32::from(!planted!(RcuUnbiased)), SeqCst);
         let mut online = CpuMask::EMPTY;

@@ -1,22 +1,20 @@
 //! A spin lock on one byte.
 
-use crate::{Cpu, LockClass, RawSpin};
-use core::marker::PhantomData;
-use core::sync::atomic::{AtomicBool, Ordering};
+use crate::{Atomic, Cpu, LockClass, RawSpin, planted};
+use core::sync::atomic::Ordering;
 
 /// A test-and-test-and-set lock: an exchange takes it, waiters poll with loads and
 /// [`Cpu::relax`]. It is not fair: a hypervisor or another thread may preempt a waiter, and a
 /// queue would make all later waiters wait for that one.
-pub struct BareSpin<A> {
-    taken: AtomicBool,
-    arch: PhantomData<fn() -> A>,
+pub struct BareSpin<A: Cpu> {
+    taken: A::AtomicU8,
 }
 
 // SAFETY: an exchange finds the byte clear once between two stores that clear it; `Acquire` in
 // `try_lock` pairs with `Release` in `unlock`.
 unsafe impl<A: Cpu> RawSpin for BareSpin<A> {
     fn new(_: LockClass) -> Self {
-        Self { taken: AtomicBool::new(false), arch: PhantomData }
+        Self { taken: A::AtomicU8::new(0) }
     }
     #[inline]
     fn lock(&self) {
@@ -28,14 +26,15 @@ unsafe impl<A: Cpu> RawSpin for BareSpin<A> {
     }
     #[inline]
     fn try_lock(&self) -> bool {
-        !self.taken.swap(true, Ordering::Acquire)
+        self.taken.swap(1, Ordering::Acquire) == 0
     }
     #[inline]
     unsafe fn unlock(&self) {
-        self.taken.store(false, Ordering::Release);
+        let order = if planted!(SpinUnlockRelaxed) { Ordering::Relaxed } else { Ordering::Release };
+        self.taken.store(0, order);
     }
     #[inline]
     fn is_locked(&self) -> bool {
-        self.taken.load(Ordering::Relaxed)
+        self.taken.load(Ordering::Relaxed) != 0
     }
 }

@@ -34,8 +34,12 @@ macro_rules! faults {
 
 faults! {
     "arch" {
+        /// A completion is done by a relaxed store.
+        CompletionRelaxed = "completion-relaxed", "a_completion", Quick;
         /// A completion wakes one of its waiters only.
         CompletionWakesOne = "completion-wakes-one", "a_completion", Quick;
+        /// An owner releases a mutex with a relaxed operation.
+        MutexUnlockRelaxed = "mutex-unlock-relaxed", "a_mutex", Quick;
         /// A task reads the owner of a mutex before it sets the flag of waiters.
         MutexWaiterSeenLate = "mutex-waiter-seen-late", "a_mutex", Quick;
         /// A CPU reads a number in its cache and removes it under two holds of the lock.
@@ -44,22 +48,29 @@ faults! {
         RwsemDowngradeWakesNone = "rwsem-downgrade-wakes-none", "left_behind", Caught;
         /// A reader that joins the queue does not check again whether the semaphore is free.
         RwsemQueuedReaderUnchecked = "rwsem-queued-reader-unchecked", "semaphore", Quick;
+        /// A reader releases a semaphore with a relaxed operation.
+        RwsemReaderRelaxed = "rwsem-reader-relaxed", "semaphore", Quick;
         /// The last reader that releases a semaphore wakes no waiter.
         RwsemReaderWakesNone = "rwsem-reader-wakes-none", "semaphore", Quick;
         /// A writer releases a semaphore with a relaxed operation.
-        RwsemWriterRelaxed = "rwsem-writer-relaxed", "semaphore",
-            Missed("memory order: the model checker runs all atomics in one order");
+        RwsemWriterRelaxed = "rwsem-writer-relaxed", "semaphore", Quick;
         /// A writer that releases a semaphore wakes no waiter.
         RwsemWriterWakesNone = "rwsem-writer-wakes-none", "semaphore", Quick;
+        /// A holder releases a spin lock with a relaxed store.
+        SpinUnlockRelaxed = "spin-unlock-relaxed", "weak::locks", Quick;
         /// A task that joins a wait queue sleeps without another check of its condition.
         WaitUnchecked = "wait-unchecked", "a_wake", Quick;
     }
     "frames" {
+        /// A CPU that begins a batch checks for an isolation with an acquire load.
+        BlockmapBatchAcquired = "blockmap-batch-acquired", "weak::blockmap", Quick;
         /// A CPU enters a pageblock that another CPU has entered.
         BlockmapBusyEntered = "blockmap-busy-entered", "last_free_pages", Caught;
         /// A pageblock is isolated while a CPU has entered it.
         BlockmapBusyIsolated = "blockmap-busy-isolated", "nothing_of_an_isolated",
             Missed("not found in 600 schedules; whether it breaks a promise is not known");
+        /// The bits of freed pages are cleared by a relaxed operation.
+        BlockmapClearRelaxed = "blockmap-clear-relaxed", "weak::blockmap", Quick;
         /// A drain of another CPU does not wait until the drained pages are in the counter.
         BlockmapCountUnawaited = "blockmap-count-unawaited", "a_cpu_is_asked",
             Missed("not found in 600 schedules; whether it breaks a promise is not known");
@@ -70,11 +81,16 @@ faults! {
             Missed("not found in 600 schedules: the window is three steps of a CPU that keeps \
                 nothing");
         /// A CPU marks its cache as not empty without a fence before it reads a pageblock's head.
-        BlockmapFilledUnfenced = "blockmap-filled-unfenced", "blockmap",
-            Missed("memory order: the model checker runs all atomics in one order");
+        BlockmapFilledUnfenced = "blockmap-filled-unfenced", "weak::blockmap", Quick;
+        /// A search clears a hint and looks again at the pageblock without a fence in between.
+        BlockmapForgetUnfenced = "blockmap-forget-unfenced", "weak::blockmap", Quick;
         /// A summary bit is cleared without a check for a bit that was set below meanwhile.
         BlockmapSummaryLost = "blockmap-summary-lost", "several_pageblocks",
             Missed("not found in 600 schedules of the scenarios with more than 64 pageblocks");
+        /// The bits of a freed block of whole words are cleared by relaxed stores.
+        BlockmapWordsRelaxed = "blockmap-words-relaxed", "weak::blockmap", Quick;
+        /// Whole words of bits are cleared without a fence before a CPU reads the hints.
+        BlockmapWordsUnfenced = "blockmap-words-unfenced", "weak::blockmap", Quick;
         /// A block that is freed is not merged to the largest order.
         BuddyMergeShort = "buddy-merge-short", "zone_rules", Quick;
         /// An allocation that has drained all CPUs does not clear the flag of the drain.
@@ -111,6 +127,8 @@ faults! {
         CowUnchecked = "cow-unchecked", "copies", Quick;
         /// A copied page takes the place of another without a flush.
         CowUnflushed = "cow-unflushed", "threads::", Caught;
+        /// A target frees the record of a call with a relaxed store.
+        CsdDoneRelaxed = "csd-done-relaxed", "weak::calls", Quick;
         /// The record of a call is free before the call has run.
         CsdFreedBeforeRun = "csd-freed-before-run", "calls::", Quick;
         /// A record is filled while its last call is still queued.
@@ -145,6 +163,8 @@ faults! {
         LruDeadBatchesKept = "lru-dead-batches-kept", "drains::", Caught;
         /// A drain of all CPUs counts its generation after it has looked at the CPUs.
         LruDrainGenerationLate = "lru-drain-generation-late", "drains::", Quick;
+        /// A drain of all CPUs reads the generation without a fence.
+        LruDrainUnfenced = "lru-drain-unfenced", "weak::lru", Quick;
         /// A drain of all CPUs does not wait for the CPUs.
         LruDrainUnawaited = "lru-drain-unawaited", "drains::", Quick;
         /// A scan isolates a folio whose last reference is gone.
@@ -175,6 +195,8 @@ faults! {
         ParcelUnproven = "parcel-unproven", "leave_limbo", Caught;
         /// mprotect takes rights away without a flush.
         ProtectUnflushed = "protect-unflushed", "threads::", Quick;
+        /// A CPU decrements the count of a grace period with a relaxed operation.
+        RcuCountRelaxed = "rcu-count-relaxed", "weak::rcu", Quick;
         /// A grace period goes on waiting for a CPU that is dead.
         RcuDeadOwes = "rcu-dead-owes", "rcu", Quick;
         /// A grace period waits for a CPU that died while it began.
@@ -183,8 +205,12 @@ faults! {
         RcuEnoughEarly = "rcu-enough-early", "rcu::", Quick;
         /// A CPU that leaves idle still counts as idle.
         RcuIdleForever = "rcu-idle-forever", "leaves_idle", Caught;
+        /// A CPU leaves idle without a fence before its next reader.
+        RcuIdleUnfenced = "rcu-idle-unfenced", "weak::rcu", Quick;
         /// A grace period does not wait for a CPU that has left the online mask and still runs.
         RcuLeavingSkipped = "rcu-leaving-skipped", "rcu", Quick;
+        /// A writer reads the number of grace periods without a fence.
+        RcuLookUnfenced = "rcu-look-unfenced", "weak::rcu", Quick;
         /// A CPU reports a quiescent state at the end of a nested reader.
         RcuNestedReports = "rcu-nested-reports", "nested_reader", Caught;
         /// A tick reports a quiescent state inside a reader.
@@ -203,6 +229,8 @@ faults! {
         RequestsNudgeUnsent = "requests-nudge-unsent", "silent", Quick;
         /// A caller sleeps without another check whether its request is done.
         RequestsSleepUnchecked = "requests-sleep-unchecked", "calls::", Caught;
+        /// A task checks for a free slot with an acquire load.
+        RequestsSlotAcquired = "requests-slot-acquired", "weak::requests", Quick;
         /// A caller frees its slot before all targets have run the request.
         RequestsSlotFreedEarly = "requests-slot-freed-early", "calls::", Quick;
         /// A target asks whether a request is unattended after it has counted itself off.
@@ -255,12 +283,16 @@ faults! {
         TlbDeadRemembers = "tlb-dead-remembers", "table::", Caught;
         /// A deferred invalidation replaces the note of a later one.
         TlbDeferredOverwritten = "tlb-deferred-overwritten", "tlb::", Caught;
+        /// A CPU that loads an address space reads its generation with an acquire load.
+        TlbGenerationAcquired = "tlb-generation-acquired", "weak::tlb", Quick;
         /// A flush counts its generation after it has reached the CPUs.
         TlbGenerationLate = "tlb-generation-late", "tlb::", Quick;
         /// A batch does not know that a page stays whose entry it took out.
         TlbKeptForgotten = "tlb-kept-forgotten", "reclaim", Quick;
         /// A flush for freed tables leaves idle CPUs out.
         TlbLazySkipped = "tlb-lazy-skipped", "table::", Caught;
+        /// A flush reads the CPUs' loaded address spaces with acquire loads.
+        TlbLoadedAcquired = "tlb-loaded-acquired", "weak::tlb", Quick;
         /// A CPU looks at the generation before it says what it loads.
         TlbLoadedLate = "tlb-loaded-late", "tlb::", Quick;
         /// A caller that finds entries gone does not flush what was put off.

@@ -160,7 +160,10 @@ impl<A: Machine, T> Mutex<A, T> {
     /// read-modify-writes, so a relaxed one in between does not break the release sequence.
     fn unlock(&self) {
         let me = owner_bits(A::current());
-        if self.word.compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed).is_ok() {
+        // Pairs with the `Acquire` in `lock`, `steal` and `take_queued`.
+        let order =
+            if planted!(MutexUnlockRelaxed) { Ordering::Relaxed } else { Ordering::Release };
+        if self.word.compare_exchange(me, 0, order, Ordering::Relaxed).is_ok() {
             return;
         }
         let queue = self.queue.lock_irqsave();

@@ -319,7 +319,10 @@ impl<A: Machine, T> RwSem<A, T> {
     }
 
     fn read_done(&self) {
-        let left = self.count.fetch_sub(READER, Ordering::Release) - READER;
+        // Pairs with the `Acquire` with which a writer takes the semaphore.
+        let order =
+            if planted!(RwsemReaderRelaxed) { Ordering::Relaxed } else { Ordering::Release };
+        let left = self.count.fetch_sub(READER, order) - READER;
         if left & TAKEN == 0 && left & WAITERS != 0 && !planted!(RwsemReaderWakesNone) {
             self.wake_first(&mut self.queue.lock_irqsave());
         }
@@ -327,6 +330,7 @@ impl<A: Machine, T> RwSem<A, T> {
 
     fn write_done(&self) {
         self.owner.store(0, Ordering::Relaxed);
+        // Pairs with the `Acquire` with which a reader or a writer takes the semaphore.
         let order =
             if planted!(RwsemWriterRelaxed) { Ordering::Relaxed } else { Ordering::Release };
         let left = self.count.fetch_and(!WRITER, order);

@@ -90,7 +90,9 @@ impl<A: Machine> Completion<A> {
     /// Marks it done: every waiter returns, and every later wait returns immediately.
     pub fn complete(&self) {
         // Pairs with the `Acquire` in `is_done`.
-        self.done.store(1, Ordering::Release);
+        // Pairs with the `Acquire` in `is_done`.
+        let order = if planted!(CompletionRelaxed) { Ordering::Relaxed } else { Ordering::Release };
+        self.done.store(1, order);
         if planted!(CompletionWakesOne) {
             return self.waiters.wake_one();
         }

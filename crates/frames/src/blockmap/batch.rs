@@ -4,7 +4,7 @@ use super::BlockMap;
 use super::head::Head;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use mmscale_arch::{Atomic, Cpu, CpuId};
+use mmscale_arch::{Atomic, Cpu, CpuId, planted};
 
 /// While it lasts, its CPU changes the heads of pageblocks of which it gives everything back.
 /// Nobody else changes these but who isolates one. So a CPU that nobody isolates anything beside
@@ -50,8 +50,11 @@ impl<A: Cpu> Batch<'_, A> {
         if self.mode.get() == Mode::Plain { HeadWrite::Plain } else { HeadWrite::Cas }
     }
     fn begin(&self, map: &BlockMap<A>) {
+        // Pairs with `without_batches`, which counts itself and then loads `inside`: all four
+        // operations are sequentially consistent, so one side sees the other.
         self.inside.swap(1, SeqCst);
-        if map.isolating.load(SeqCst) == 0 {
+        let order = if planted!(BlockmapBatchAcquired) { Acquire } else { SeqCst };
+        if map.isolating.load(order) == 0 {
             self.mode.set(Mode::Plain);
         } else {
             self.inside.store(0, Release);

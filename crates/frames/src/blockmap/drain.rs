@@ -7,7 +7,6 @@
 use super::BlockMap;
 use super::cpu::CpuCache;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
-use core::sync::atomic::fence;
 use mmscale_arch::sync::NoPreempt;
 use mmscale_arch::{Atomic, Cpu, CpuId, OwnedCounter, planted};
 
@@ -83,8 +82,8 @@ impl<A: Cpu> BlockMap<A> {
                 break;
             }
         }
-        // The other half of `mark_empty`.
-        fence(Acquire);
+        // Pairs with the fence in `mark_empty`.
+        A::fence(Acquire);
         // The pages are in the map, but perhaps not in the counters.
         while A::is_online(cpu)
             && shared.folding.load(Acquire) != 0
@@ -102,7 +101,7 @@ impl<A: Cpu> BlockMap<A> {
                 A::relax();
             }
         }
-        fence(Acquire);
+        A::fence(Acquire);
     }
 
     /// Pages that `cpu` keeps to itself; only while it does nothing.
@@ -143,7 +142,7 @@ impl<A: Cpu> BlockMap<A> {
     /// Lets others know that a CPU keeps nothing any more. Who sees it, and then an acquire fence,
     /// finds the pages in the map.
     fn mark_empty(&self, cpu: CpuId) {
-        fence(Release);
+        A::fence(Release);
         self.shared.of(cpu).nonempty.set(0);
     }
 
@@ -155,7 +154,7 @@ impl<A: Cpu> BlockMap<A> {
         if nonempty.get() == 0 {
             nonempty.set(1);
             if !planted!(BlockmapFilledUnfenced) {
-                fence(SeqCst);
+                A::fence(SeqCst);
             }
         }
     }

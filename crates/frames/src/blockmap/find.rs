@@ -5,7 +5,7 @@ use super::index::Index;
 use super::order_hints::LARGEST_HINT;
 use super::{AllocRequest, BlockMap, Refill, ReserveAccess, Where};
 use crate::frame::MigrateType;
-use core::sync::atomic::Ordering::Release;
+use core::sync::atomic::Ordering::{Release, SeqCst};
 use mmscale_arch::{Atomic, Cpu, Op, Order, PAGEBLOCK_ORDER, planted};
 
 /// How many blocks a search looks into that turn out to have no room; a whole block is broken up
@@ -100,6 +100,11 @@ impl<A: Cpu> BlockMap<A> {
             // Look first: a block that lacks a run of a higher order need not be entered.
             if req.order.get() > 0 && self.word_with(block, req.order).is_none() {
                 self.order_hints.forget(block, req.order);
+                // Pairs with the `SeqCst` in `clear` and the fence in `order_words`: a CPU that
+                // frees pages sees that the hint is cleared, or its pages are seen here.
+                if !planted!(BlockmapForgetUnfenced) {
+                    A::fence(SeqCst);
+                }
                 if self.word_with(block, req.order).is_some() {
                     // It came about at this moment, and perhaps with it something larger. The head
                     // says nothing of how large: bits are cleared before they are counted.

@@ -4,7 +4,7 @@ use super::BlockMap;
 use super::head::Head;
 use crate::frame::MigrateType;
 use crate::zone::IsolateError;
-use core::sync::atomic::{Ordering::SeqCst, fence};
+use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::PreemptGuard;
 use mmscale_arch::{Atomic, Cpu, Pfn, planted};
 
@@ -19,7 +19,7 @@ impl<A: Cpu> BlockMap<A> {
         let head = self.without_batches(|| self.mark_isolated(block))?;
         // The other half of `mark_nonempty`: a CPU that took the block for an open one says that it
         // keeps something, and whoever drains from now on sees that.
-        fence(SeqCst);
+        A::fence(SeqCst);
         Some(head.free())
     }
     /// What the head said before. Waits while the block is in somebody's hands.

@@ -171,6 +171,7 @@ impl<A: Cpu> BlockMap<A> {
             cache.account(BLOCK_PAGES as i64);
             self.file_with_others(parcel, block);
         } else {
+            Self::order_words();
             cache.account(self.release_frames(block, BLOCK_PAGES, || LARGEST_HINT));
         }
     }
@@ -272,6 +273,9 @@ impl<A: Cpu> BlockMap<A> {
             for at in bits_of(some) {
                 let frames = core::mem::take(&mut parcel.frames[at]);
                 largest = bits::largest(self.clear(block, at, frames)).max(largest);
+            }
+            if whole != 0 {
+                Self::order_words();
             }
         }
         cache.account(self.release_frames(block, pages.into(), || largest));

@@ -6,7 +6,7 @@ use super::head::{BLOCK_PAGES, Head};
 use super::order_hints::LARGEST_HINT;
 use super::{BlockMap, WORDS, block_of, freed_twice};
 use core::ops::Range;
-use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, planted};
 
 impl<A: Cpu> BlockMap<A> {
@@ -31,6 +31,7 @@ impl<A: Cpu> BlockMap<A> {
         let (word, _) = bits::split(frame);
         let (block, at) = (word as usize / WORDS, word as usize % WORDS);
         self.clear_words(block, at..at + (order.pages() >> WORD_ORDER));
+        Self::order_words();
         self.release_frames(block, order.pages() as u64, || order.get())
     }
 
@@ -54,7 +55,10 @@ impl<A: Cpu> BlockMap<A> {
     pub(super) fn clear(&self, block: usize, at: usize, frames: u64) -> u64 {
         // All are set: so this clears them, and needs no second try, as clearing bits does where it
         // is to be known what was there. If one is not, they are set again before the panic.
-        let before = self.words[block].0[at].fetch_sub(frames, SeqCst);
+        // Pairs with the `Acquire` in `starts`: the next user of these frames sees the last one's
+        // writes.
+        let order = if planted!(BlockmapClearRelaxed) { Relaxed } else { SeqCst };
+        let before = self.words[block].0[at].fetch_sub(frames, order);
         if frames & !before != 0 {
             self.words[block].0[at].fetch_add(frames, SeqCst);
         }
@@ -87,6 +91,15 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
+    /// Orders the stores of `clear_words` before the load of the hints in `release_frames`. Pairs
+    /// with the fence in `find_among`.
+    #[inline(always)]
+    pub(super) fn order_words() {
+        if !planted!(BlockmapWordsUnfenced) {
+            A::fence(SeqCst);
+        }
+    }
+
     /// Clears `COUNT` words of which all frames are in use; `false`: they are not, and nothing was
     /// done.
     #[inline(always)]
@@ -94,7 +107,9 @@ impl<A: Cpu> BlockMap<A> {
         let words = words.first_chunk::<COUNT>().expect("as many as a block of an order has");
         let used = words.iter().fold(!0, |used, word| used & word.load(Acquire)) == !0;
         if used {
-            words.iter().for_each(|word| word.store(0, Release));
+            // Pairs with the `Acquire` in `starts`.
+            let order = if planted!(BlockmapWordsRelaxed) { Relaxed } else { Release };
+            words.iter().for_each(|word| word.store(0, order));
         }
         used
     }

@@ -25,7 +25,6 @@
 use super::{BatchKind, Memory, Pending};
 use crate::work::WorkItem;
 use core::sync::atomic::Ordering::SeqCst;
-use core::sync::atomic::fence;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Machine, Span, planted};
 
@@ -91,7 +90,9 @@ impl<'a, A: Machine> Memory<'a, A> {
         let _span = Span::<A>::enter(Func::LruAddDrainAll);
         // Pairs with the fence below: `busy` flags that this CPU has set or seen come before the
         // load.
-        fence(SeqCst);
+        if !planted!(LruDrainUnfenced) {
+            A::fence(SeqCst);
+        }
         let seen = self.lru.generation.load(SeqCst);
         let _one = self.lru.one_drain.lock();
         if targets == DrainTargets::Busy && self.lru.generation.load(SeqCst) != seen {
@@ -103,7 +104,7 @@ impl<'a, A: Machine> Memory<'a, A> {
             self.lru.generation.fetch_add(1, SeqCst);
         }
         // Pairs with the fence above: the increment comes before the loads of the `busy` flags.
-        fence(SeqCst);
+        A::fence(SeqCst);
         self.lru.tally().drains_of_all.add(1);
         let (mut online, mut asked) = (CpuMask::EMPTY, CpuMask::EMPTY);
         A::online(&mut online);

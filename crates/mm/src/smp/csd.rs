@@ -205,7 +205,9 @@ impl<A: Machine> Csds<A> {
                     csd.state.store(FREE, Release);
                 }
                 run(call);
-                csd.state.store(FREE, Release);
+                // Pairs with the `Acquire` in `wait`: the caller sees what the call has done.
+                let order = if planted!(CsdDoneRelaxed) { Relaxed } else { Release };
+                csd.state.store(FREE, order);
                 continue;
             }
             Head::<A>::link(&csd.next, None);

@@ -56,7 +56,7 @@ use super::call::{Call, CallWords, Here, Reached, Wait};
 use super::watch::Watch;
 use super::{SPIN_NS, SmpConfig, in_pieces, may_call};
 use alloc::boxed::Box;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use mmscale_arch::sync::{EachCpu, NoPreempt, WaitQueue};
 use mmscale_arch::{Atomic, CallEvent, CpuId, Func, Ipi, Machine, Span, TaskId, Trace, planted};
@@ -137,7 +137,10 @@ impl<A: Machine> Requests<A> {
     // -- Slots.
 
     fn try_slot(&self) -> Option<usize> {
-        let taken = self.free.fetch_update(AcqRel, Acquire, |free| {
+        // The load is sequentially consistent too: either it finds the slot that `give_slot`
+        // frees, or `give_slot` sees that this task waits.
+        let order = if planted!(RequestsSlotAcquired) { Acquire } else { SeqCst };
+        let taken = self.free.fetch_update(SeqCst, order, |free| {
             // Clears the lowest bit.
             (free != 0).then(|| free & (free - 1))
         });

@@ -11,7 +11,7 @@ use super::{
     BROADCAST_CEILING, Extent, FlushBy, Flushed, SINGLE_FLUSH_CEILING, Tables, Tlb, trace,
 };
 use crate::smp::{Call, CallFunc, Here, SPIN_NS, Wait, Watch, in_pieces};
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use mmscale_arch::sync::{NoPreempt, PreemptGuard, WaitQueue};
 use mmscale_arch::{
     Asid, Atomic, Broadcast, CallEvent, CpuId, CpuMask, Func, Machine, Op, PageSize, Span, Trace,
@@ -91,7 +91,9 @@ impl<A: Machine> Tlb<A> {
 
     /// Returns whether a flush calls `cpu` (`should_flush_tlb`).
     pub(super) fn is_called(&self, cpu: CpuId, asid: Asid, tables: Tables) -> bool {
-        let loaded = ActiveMm::of(self.loaded_on(cpu).load(SeqCst));
+        // Pairs with the store in `switch`: see `flush_to_current_gen`.
+        let order = if planted!(TlbLoadedAcquired) { Acquire } else { SeqCst };
+        let loaded = ActiveMm::of(self.loaded_on(cpu).load(order));
         loaded.asid() == Some(asid)
             && (tables == Tables::Freed && !planted!(TlbLazySkipped) || !loaded.is_lazy())
     }

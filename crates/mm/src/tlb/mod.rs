@@ -302,6 +302,7 @@ impl<A: Machine> Tlb<A> {
             A::tlb_load(Some(asid));
             return;
         }
+        // Pairs with `is_called` and `is_behind`: see `flush_to_current_gen`.
         word.store(ActiveMm::new(asid, known).word(), SeqCst);
         self.wake_sleepers(cpu);
         self.flush_to_current_gen(off);

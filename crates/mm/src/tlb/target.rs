@@ -80,7 +80,10 @@ impl<A: Machine> Tlb<A> {
         let loaded = ActiveMm::of(word.load(Acquire));
         let Some(asid) = loaded.asid() else { return };
         let context = self.context(asid);
-        let generation = context.generation.load(SeqCst);
+        // Pairs with `begin`: a flush makes a generation and then loads what CPUs run on; this CPU
+        // has published what it runs on before this load. All four are sequentially consistent.
+        let order = if planted!(TlbGenerationAcquired) { Acquire } else { SeqCst };
+        let generation = context.generation.load(order);
         let missed = loaded.missed(generation);
         if missed == 0 {
             return;

@@ -21,7 +21,6 @@ const RECORDED: &[(&str, usize)] = &[
     ("interleave", 65),
     ("linux", 3),
     ("live", 2),
-    ("mm", 4),
     ("pages", 103),
     ("peers", 100),
     ("stepped", 12),
