@@ -1,10 +1,15 @@
-//! Atomics: shuttle's, with interrupts let in before each operation.
+//! Atomics: shuttle's, with interrupts let in before each operation, and the history of each where
+//! memory is weak.
 //!
 //! Another CPU may go on before each operation. That is enough where everything that CPUs share is
 //! such an atomic. What a lock protects is not: so after the operation by which mm's own locks are
 //! let go (`fetch_and`) another CPU may go on too, before the caller does anything else.
+//!
+//! Shuttle's atomic holds the last value; the memory ([`crate::memory`]) decides whether a load
+//! returns that one. A compare-and-exchange that would succeed on the last value does so.
 
-use crate::world;
+use crate::memory::Id;
+use crate::world::{self, World, here, with};
 use core::sync::atomic::Ordering;
 use mmscale_arch::{Atomic, CpuId, OwnedCounter};
 use shuttle::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
@@ -16,7 +21,15 @@ pub trait Integer: Copy {
 }
 
 /// An atomic integer.
-pub struct ModelAtomic<T: Integer>(T::Shuttle);
+pub struct ModelAtomic<T: Integer> {
+    last: T::Shuttle,
+    id: Id,
+}
+
+/// Notes that this CPU has read `before` and written `after`.
+fn modified(id: &Id, before: u64, after: u64, order: Ordering) {
+    with(|w| w.memory.modify(here(), id, before, after, order));
+}
 
 macro_rules! atomic {
     ($($int:ty => $shuttle:ty),*) => {$(
@@ -25,19 +38,23 @@ macro_rules! atomic {
         }
         impl Atomic<$int> for ModelAtomic<$int> {
             fn new(value: $int) -> Self {
-                Self(<$shuttle>::new(value))
+                Self { last: <$shuttle>::new(value), id: Id::default() }
             }
             fn load(&self, order: Ordering) -> $int {
                 world::deliver();
-                self.0.load(order)
+                let last = self.last.load(order) as u64;
+                with(|w| w.memory.load(here(), &self.id, last, order)) as $int
             }
             fn store(&self, value: $int, order: Ordering) {
                 world::deliver();
-                self.0.store(value, order);
+                let before = self.last.swap(value, order) as u64;
+                with(|w| w.memory.store(here(), &self.id, before, value as u64, order));
             }
             fn swap(&self, value: $int, order: Ordering) -> $int {
                 world::deliver();
-                self.0.swap(value, order)
+                let before = self.last.swap(value, order);
+                modified(&self.id, before as u64, value as u64, order);
+                before
             }
             fn compare_exchange(
                 &self,
@@ -47,24 +64,42 @@ macro_rules! atomic {
                 failure: Ordering,
             ) -> Result<$int, $int> {
                 world::deliver();
-                self.0.compare_exchange(current, new, success, failure)
+                match self.last.compare_exchange(current, new, success, failure) {
+                    Ok(before) => {
+                        modified(&self.id, before as u64, new as u64, success);
+                        Ok(before)
+                    }
+                    Err(last) => {
+                        let (last, sought) = (last as u64, current as u64);
+                        let fail =
+                            |w: &World| w.memory.fail(here(), &self.id, last, sought, failure);
+                        Err(with(fail) as $int)
+                    }
+                }
             }
             fn fetch_add(&self, value: $int, order: Ordering) -> $int {
                 world::deliver();
-                self.0.fetch_add(value, order)
+                let before = self.last.fetch_add(value, order);
+                modified(&self.id, before as u64, before.wrapping_add(value) as u64, order);
+                before
             }
             fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
                 world::deliver();
-                self.0.fetch_sub(value, order)
+                let before = self.last.fetch_sub(value, order);
+                modified(&self.id, before as u64, before.wrapping_sub(value) as u64, order);
+                before
             }
             fn fetch_or(&self, value: $int, order: Ordering) -> $int {
                 world::deliver();
-                self.0.fetch_or(value, order)
+                let before = self.last.fetch_or(value, order);
+                modified(&self.id, before as u64, (before | value) as u64, order);
+                before
             }
             fn fetch_and(&self, value: $int, order: Ordering) -> $int {
                 world::deliver();
-                let before = self.0.fetch_and(value, order);
-                self.0.load(Ordering::Relaxed);
+                let before = self.last.fetch_and(value, order);
+                modified(&self.id, before as u64, (before & value) as u64, order);
+                self.last.load(Ordering::Relaxed);
                 before
             }
         }
@@ -74,22 +109,33 @@ macro_rules! atomic {
 atomic!(u8 => AtomicU8, u32 => AtomicU32, u64 => AtomicU64, i64 => AtomicI64);
 
 /// A byte that its CPU counts in.
-pub struct ModelOwned(AtomicI8);
+pub struct ModelOwned {
+    last: AtomicI8,
+    id: Id,
+}
+
+impl ModelOwned {
+    fn read(&self) -> i8 {
+        let last = self.last.load(Ordering::SeqCst) as u64;
+        with(|w| w.memory.load(here(), &self.id, last, Ordering::Relaxed)) as i8
+    }
+}
 
 impl OwnedCounter<i8> for ModelOwned {
     fn zero() -> Self {
-        Self(AtomicI8::new(0))
+        Self { last: AtomicI8::new(0), id: Id::default() }
     }
     fn get(&self) -> i8 {
-        self.0.load(Ordering::SeqCst)
+        self.read()
     }
     fn set(&self, value: i8) {
-        self.0.store(value, Ordering::SeqCst);
+        let before = self.last.swap(value, Ordering::SeqCst) as u64;
+        with(|w| w.memory.store(here(), &self.id, before, value as u64, Ordering::Relaxed));
     }
     fn is_nonzero(&self) -> bool {
-        self.0.load(Ordering::SeqCst) != 0
+        self.read() != 0
     }
     fn peek(&self, _: CpuId) -> i8 {
-        self.0.load(Ordering::SeqCst)
+        self.read()
     }
 }

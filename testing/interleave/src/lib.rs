@@ -6,18 +6,27 @@
 //! are random, and others that are mostly straight with a few switches (PCT), which find rare
 //! orders that random ones miss. A failing schedule is printed and can be replayed.
 //!
-//! What it cannot show: effects of weak memory order. All atomics are sequentially consistent.
+//! In a [`check`] all atomics are sequentially consistent. In a [`check_weak`] memory is weak: a
+//! load may return an old value where the orderings allow that, and a [`Plain`] value that two CPUs
+//! use without an order between them is an error. `memory.rs` says what the model covers.
 //!
 //! Time stands still between calls: each reading of the clock is a fixed step later than the last.
 
 mod atomic;
+mod memory;
+mod plain;
 mod spin;
+mod tables;
 mod world;
 
 pub use atomic::{ModelAtomic, ModelOwned};
+pub use plain::Plain;
 pub use spin::ModelSpin;
-pub use world::{CpuBody, Hooks, check, check_from, cpu_body, interrupt, run, set_online};
+pub use world::{
+    CpuBody, Hooks, check, check_from, check_weak, cpu_body, interrupt, run, set_online,
+};
 
+use core::sync::atomic::Ordering::{self, Acquire, Relaxed};
 use mmscale_arch::{
     Access, Asid, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
     Machine, NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace, Translation,
@@ -77,6 +86,10 @@ unsafe impl Cpu for Model {
     fn relax() {
         world::deliver();
         shuttle::thread::yield_now();
+    }
+    fn fence(order: Ordering) {
+        world::deliver();
+        with(|w| w.memory.fence(world::here(), order));
     }
     fn request_drain(cpu: CpuId) -> bool {
         Self::ipi_send(cpu, Ipi::DrainPages);
@@ -140,10 +153,8 @@ unsafe impl Machine for Model {
     }
     fn clear_block(pfn: Pfn, order: Order) {
         let drop = |page| {
-            with(|w| {
-                w.tables.borrow_mut().remove(&pfn.offset(page));
-                w.stamps.borrow_mut().remove(&pfn.offset(page));
-            });
+            tables::drop(pfn.offset(page));
+            with(|w| w.stamps.borrow_mut().remove(&pfn.offset(page)));
         };
         (0..order.pages()).for_each(drop);
     }
@@ -176,28 +187,26 @@ unsafe impl Machine for Model {
     }
 
     fn table_load(pfn: Pfn, index: usize) -> u64 {
-        world::entry(pfn, index, |entry| *entry)
+        tables::load(pfn, index, Relaxed)
     }
     fn table_store(pfn: Pfn, index: usize, value: u64) {
         world::point();
-        world::entry(pfn, index, |entry| *entry = value);
+        tables::store(pfn, index, value);
     }
     fn table_peek(pfn: Pfn, index: usize) -> u64 {
         world::point();
-        world::entry(pfn, index, |entry| *entry)
+        tables::load(pfn, index, Acquire)
     }
     fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64 {
         world::point();
-        world::entry(pfn, index, |entry| core::mem::replace(entry, value))
+        tables::swap(pfn, index, value)
     }
     fn table_compare_exchange(pfn: Pfn, index: usize, current: u64, new: u64) -> Result<u64, u64> {
         world::point();
-        world::entry(pfn, index, |entry| {
-            if *entry == current { Ok(core::mem::replace(entry, new)) } else { Err(*entry) }
-        })
+        tables::compare_exchange(pfn, index, current, new)
     }
     fn table_drop(pfn: Pfn) {
-        with(|w| w.tables.borrow_mut().remove(&pfn));
+        tables::drop(pfn);
     }
     fn tlb_load(_: Option<Asid>) {}
     fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {

@@ -1,7 +1,8 @@
 //! Spin locks that block instead: the checker need not try every turn of a spin. Only who waits
 //! with interrupts on does spin, since interrupts must reach him: the holder may wait for that.
 
-use crate::world;
+use crate::memory::Id;
+use crate::world::{self, here, with};
 use mmscale_arch::{LockClass, RawSpin};
 use shuttle::sync::{Condvar, Mutex};
 
@@ -9,19 +10,27 @@ use shuttle::sync::{Condvar, Mutex};
 pub struct ModelSpin {
     held: Mutex<bool>,
     freed: Condvar,
+    id: Id,
+}
+
+impl ModelSpin {
+    /// The new holder sees what earlier holders have written.
+    fn taken(&self) {
+        with(|w| w.memory.learn(here(), &self.id));
+    }
 }
 
 // SAFETY: the flag is set and cleared under a mutex of the model checker, and found clear once
 // between two unlocks.
 unsafe impl RawSpin for ModelSpin {
     fn new(_: LockClass) -> Self {
-        Self { held: Mutex::new(false), freed: Condvar::new() }
+        Self { held: Mutex::new(false), freed: Condvar::new(), id: Id::default() }
     }
     fn lock(&self) {
         world::deliver();
         while world::on_here(|cpu| cpu.irqs_on) {
             if !core::mem::replace(&mut *self.held.lock().expect("no holder has panicked"), true) {
-                return;
+                return self.taken();
             }
             shuttle::thread::yield_now();
             world::deliver();
@@ -31,15 +40,21 @@ unsafe impl RawSpin for ModelSpin {
             held = self.freed.wait(held).expect("no holder has panicked");
         }
         *held = true;
+        self.taken();
     }
     fn try_lock(&self) -> bool {
         world::deliver();
         let mut held = self.held.lock().expect("no holder has panicked");
-        !core::mem::replace(&mut *held, true)
+        let free = !core::mem::replace(&mut *held, true);
+        if free {
+            self.taken();
+        }
+        free
     }
     unsafe fn unlock(&self) {
         // After a panic the schedule is over, and nobody waits.
         if let Ok(mut held) = self.held.lock() {
+            with(|w| w.memory.teach(here(), &self.id));
             *held = false;
             self.freed.notify_one();
         }

@@ -3,6 +3,7 @@
 //! Shuttle runs all threads of a schedule on one thread of the host, so plain cells do; they are
 //! no points of the schedule. The state is made anew for every schedule.
 
+use crate::memory::{Id, Memory};
 use core::cell::{Cell, RefCell};
 use mmscale_arch::{IoDirection, IoDone, Ipi, PageIo, Pfn, SoftTlb};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -39,15 +40,24 @@ pub(crate) struct CpuState {
     /// Requests to the swap device that have finished.
     pub(crate) finished: Vec<IoDone>,
     thread: Option<Thread>,
+    /// The views of CPUs that interrupt it or wake its task.
+    inbox: Arc<Id>,
     /// Its body has ended: it takes interrupts, and nothing else.
     ended: bool,
+}
+
+/// The entries of a page table.
+pub(crate) struct Table {
+    pub(crate) last: Box<[u64; 512]>,
+    pub(crate) ids: BTreeMap<usize, Id>,
 }
 
 pub(crate) struct World {
     pub(crate) cpus: RefCell<Vec<CpuState>>,
     pub(crate) now_ns: Cell<u64>,
     pub(crate) step_ns: u64,
-    pub(crate) tables: RefCell<BTreeMap<Pfn, Box<[u64; 512]>>>,
+    pub(crate) memory: Memory,
+    pub(crate) tables: RefCell<BTreeMap<Pfn, Table>>,
     pub(crate) stamps: RefCell<BTreeMap<Pfn, u64>>,
     /// What the blocks of the swap device hold.
     blocks: RefCell<BTreeMap<u32, u64>>,
@@ -58,6 +68,8 @@ pub(crate) struct World {
 const SEED: u64 = 1;
 
 std::thread_local! {
+    /// The memory of the check that is under way.
+    static STRENGTH: Cell<Strength> = const { Cell::new(Strength::Strong) };
     static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
 }
 
@@ -85,14 +97,6 @@ pub(crate) fn here() -> usize {
 pub(crate) fn on_here<R>(f: impl FnOnce(&mut CpuState) -> R) -> R {
     let here = here();
     with(|w| f(&mut w.cpus.borrow_mut()[here]))
-}
-
-/// Entry `index` of the table at `pfn`; does `f` to it.
-pub(crate) fn entry<R>(pfn: Pfn, index: usize, f: impl FnOnce(&mut u64) -> R) -> R {
-    with(|w| {
-        let mut tables = w.tables.borrow_mut();
-        f(&mut tables.entry(pfn).or_insert_with(|| Box::new([0; 512]))[index])
-    })
 }
 
 /// The swap device does what is asked at once, and interrupts this CPU at its next point.
@@ -126,10 +130,25 @@ pub(crate) fn deliver() {
         let open = cpu.irqs_on && !cpu.in_interrupt && !cpu.pending.is_empty();
         open.then(|| cpu.pending.remove(0))
     }) {
+        open_inbox();
         let hooks = with(|w| w.hooks.borrow().clone());
         if let Some(hooks) = hooks {
             interrupt(|| hooks.ipi(reason));
         }
+    }
+}
+
+/// This CPU sees what was written before the interrupts and wake-ups that it was sent.
+fn open_inbox() {
+    let inbox = on_here(|cpu| Arc::clone(&cpu.inbox));
+    with(|w| w.memory.learn(here(), &inbox));
+}
+
+/// `cpu` is going to see what this one has written.
+fn fill_inbox(cpu: usize) {
+    let inbox = with(|w| w.cpus.borrow().get(cpu).map(|cpu| Arc::clone(&cpu.inbox)));
+    if let Some(inbox) = inbox {
+        with(|w| w.memory.teach(here(), &inbox));
     }
 }
 
@@ -160,6 +179,7 @@ pub(crate) fn park() {
     idle(true);
     thread::yield_now();
     thread::park();
+    open_inbox();
     idle(false);
     deliver();
 }
@@ -177,6 +197,7 @@ fn idle(idle: bool) {
 }
 
 pub(crate) fn unpark(task: usize) {
+    fill_inbox(task);
     let thread = with(|w| w.cpus.borrow().get(task).and_then(|cpu| cpu.thread.clone()));
     if let Some(thread) = thread {
         thread.unpark();
@@ -201,12 +222,14 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<CpuB
         tlb: SoftTlb::EMPTY,
         finished: Vec::new(),
         thread: None,
+        inbox: Arc::default(),
         ended: false,
     };
     let world = World {
         cpus: RefCell::new((0..cpus).map(cpu).collect()),
         now_ns: Cell::new(0),
         step_ns: STEP_NS,
+        memory: Memory::new(),
         tables: RefCell::default(),
         stamps: RefCell::default(),
         blocks: RefCell::default(),
@@ -217,17 +240,23 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<CpuB
     let (hooks, bodies) = make();
     assert_eq!(bodies.len(), cpus, "a body for each CPU");
     with(|w| *w.hooks.borrow_mut() = hooks);
+    if STRENGTH.get() == Strength::Weak {
+        with(|w| w.memory.weaken(cpus));
+    }
     let threads: Vec<_> = bodies
         .into_iter()
         .enumerate()
         .map(|(cpu, body)| thread::spawn(move || on_cpu(cpu, body)))
         .collect();
     threads.into_iter().for_each(|thread| thread.join().expect("a CPU runs to its end"));
+    with(|w| w.memory.settle());
 }
 
 fn on_cpu(cpu: usize, body: CpuBody) {
     HERE.with(|here| here.set(cpu));
     on_here(|state| state.thread = Some(thread::current()));
+    // A wake-up that came before has no task to wake.
+    open_inbox();
     body();
     // Nothing runs here any more.
     idle(true);
@@ -249,6 +278,7 @@ fn have_all_ended() -> bool {
 
 /// An interrupt for a CPU. It wakes one whose body has ended: others may wait for its answer.
 pub(crate) fn send(cpu: usize, reason: Ipi) {
+    fill_inbox(cpu);
     let ended = with(|w| {
         let target = &mut w.cpus.borrow_mut()[cpu];
         target.pending.push(reason);
@@ -278,13 +308,22 @@ fn roomy() -> Config {
     config
 }
 
+/// How memory behaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Strength {
+    /// All operations take effect in one order.
+    Strong,
+    /// Loads return old values where the orderings allow that.
+    Weak,
+}
+
 /// Runs `scenario` under `schedules` random schedules, and as many with few switches: the same in
 /// every run, unless `SHUTTLE_RANDOM_SEED` gives another seed. `MMSCALE_DEPTH` tries that many
-/// times as many.
+/// times as many. Memory is sequentially consistent, unless `MMSCALE_MEMORY` is `weak`.
 ///
 /// # Panics
-/// Where the scenario does, under any of the schedules, and where `MMSCALE_DEPTH` is no number
-/// above 0.
+/// Where the scenario does, under any of the schedules, where `MMSCALE_DEPTH` is no number above 0,
+/// and where `MMSCALE_MEMORY` is anything but `weak`.
 pub fn check(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
     check_from(SEED, schedules, scenario);
 }
@@ -294,6 +333,29 @@ pub fn check(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
 /// # Panics
 /// As [`check`].
 pub fn check_from(seed: u64, schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
+    let strength = match std::env::var("MMSCALE_MEMORY").as_deref() {
+        Err(_) => Strength::Strong,
+        Ok("weak") => Strength::Weak,
+        Ok(other) => panic!("MMSCALE_MEMORY is {other}: it is `weak` or not set"),
+    };
+    check_on(strength, seed, schedules, scenario);
+}
+
+/// As [`check`], on weak memory: each schedule draws which of the values that a load may return it
+/// returns.
+///
+/// # Panics
+/// As [`check`].
+pub fn check_weak(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
+    check_on(Strength::Weak, SEED, schedules, scenario);
+}
+
+fn check_on(
+    strength: Strength,
+    seed: u64,
+    schedules: usize,
+    scenario: impl Fn() + Send + Sync + 'static,
+) {
     let schedules = schedules * depth();
     let scenario = Arc::new(scenario);
     let again = Arc::clone(&scenario);
@@ -302,6 +364,7 @@ pub fn check_from(seed: u64, schedules: usize, scenario: impl Fn() + Send + Sync
     let one_more = tried.counter();
     Runner::new(random, roomy()).run(move || {
         one_more();
+        STRENGTH.set(strength);
         scenario();
     });
     drop(tried);
@@ -310,6 +373,7 @@ pub fn check_from(seed: u64, schedules: usize, scenario: impl Fn() + Send + Sync
     let one_more = tried.counter();
     Runner::new(straight, roomy()).run(move || {
         one_more();
+        STRENGTH.set(strength);
         again();
     });
 }

@@ -4,6 +4,7 @@ mod blockmap;
 mod calls;
 mod claims;
 mod drains;
+mod litmus;
 mod locks;
 mod lru;
 mod migrate;
@@ -20,6 +21,7 @@ mod swap;
 mod threads;
 mod tlb;
 mod vmap;
+mod weak;
 mod work;
 
 #[path = "../../../../crates/mm/tests/reclaim/paged.rs"]

@@ -71,7 +71,7 @@ impl World {
 
 /// CPUs 0 and 1 make these calls, with `left` slots for them. `late`: CPU 1 begins when the first
 /// call has run.
-fn scenario(left: usize, late: bool, calls: [&'static [(usize, Wait)]; 2]) {
+pub(super) fn scenario(left: usize, late: bool, calls: [&'static [(usize, Wait)]; 2]) {
     let made = calls.iter().map(|calls| calls.len()).sum();
     run(4, || {
         let world = Arc::new(World::new(left));

@@ -1,0 +1,50 @@
+//! Page tables: words in frames that CPUs read without the lock under which they are changed.
+
+use crate::memory::{Id, Memory};
+use crate::world::{Table, here, with};
+use core::sync::atomic::Ordering::{self, AcqRel, Release};
+use mmscale_arch::Pfn;
+use std::collections::BTreeMap;
+
+/// Does `f` to entry `index` of the table at `pfn`: to its last value, by the name that it has.
+fn with_entry<R>(pfn: Pfn, index: usize, f: impl FnOnce(&Memory, &Id, &mut u64) -> R) -> R {
+    with(|w| {
+        let mut tables = w.tables.borrow_mut();
+        let empty = || Table { last: Box::new([0; 512]), ids: BTreeMap::new() };
+        let table = tables.entry(pfn).or_insert_with(empty);
+        f(&w.memory, table.ids.entry(index).or_default(), &mut table.last[index])
+    })
+}
+
+pub(crate) fn load(pfn: Pfn, index: usize, order: Ordering) -> u64 {
+    with_entry(pfn, index, |memory, id, last| memory.load(here(), id, *last, order))
+}
+
+pub(crate) fn store(pfn: Pfn, index: usize, value: u64) {
+    with_entry(pfn, index, |memory, id, last| {
+        memory.store(here(), id, *last, value, Release);
+        *last = value;
+    });
+}
+
+pub(crate) fn swap(pfn: Pfn, index: usize, value: u64) -> u64 {
+    with_entry(pfn, index, |memory, id, last| {
+        memory.modify(here(), id, *last, value, AcqRel);
+        core::mem::replace(last, value)
+    })
+}
+
+pub(crate) fn compare_exchange(pfn: Pfn, index: usize, old: u64, new: u64) -> Result<u64, u64> {
+    with_entry(pfn, index, |memory, id, last| {
+        if *last != old {
+            return Err(*last);
+        }
+        memory.modify(here(), id, old, new, AcqRel);
+        Ok(core::mem::replace(last, new))
+    })
+}
+
+/// The frame is no table any more.
+pub(crate) fn drop(pfn: Pfn) {
+    with(|w| w.tables.borrow_mut().remove(&pfn));
+}
