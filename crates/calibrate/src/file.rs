@@ -27,7 +27,7 @@ pub(super) fn write(
         memory: memory(measured),
         timer: Section::from([(
             "hz".to_owned(),
-            assumed(1000.0, [100.0, 1000.0], "as the run chooses"),
+            assumed(1000.0, [100.0, 1000.0], "chosen by the run"),
         )]),
         costs: costs(measured, &guest.costs, &metal.costs),
         swap: swap(&metal.swap),
@@ -40,7 +40,7 @@ pub(super) fn topology(host_cpus: usize) -> Section {
     let number = |value: usize| Number {
         value: value as f64,
         range: [1.0, MAX_CPUS as f64],
-        source: format!("this computer: {host_cpus} CPUs that the process may use"),
+        source: format!("this computer: {host_cpus} CPUs available to the process"),
     };
     let keys = [("cpus", host_cpus), ("smt", 1), ("cluster", host_cpus), ("nodes", 1)];
     keys.into_iter().map(|(key, value)| (key.to_owned(), number(value))).collect()
@@ -51,9 +51,12 @@ fn memory(measured: &Measured) -> Section {
     Section::from([
         (
             "node_pages".to_owned(),
-            assumed(pages, [pages / 8.0, pages * 64.0], "as much as the machine of threads has"),
+            assumed(pages, [pages / 8.0, pages * 64.0], "the memory of the threads machine"),
         ),
-        ("page_bytes".to_owned(), assumed(4096.0, [4096.0, 65536.0], "frames of that machine")),
+        (
+            "page_bytes".to_owned(),
+            assumed(4096.0, [4096.0, 65536.0], "frame size of the threads machine"),
+        ),
         bandwidth(measured),
     ])
 }
@@ -67,7 +70,7 @@ pub(super) fn bandwidth(measured: &Measured) -> (String, Number) {
         high: bandwidth.high.ceil(),
         ..bandwidth
     };
-    ("node_bytes_per_us".to_owned(), taken(whole, "all CPUs clear at once"))
+    ("node_bytes_per_us".to_owned(), taken(whole, "all CPUs clear concurrently"))
 }
 
 pub(super) fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Section {
@@ -75,9 +78,18 @@ pub(super) fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Se
     let mut costs: Vec<(&str, Number)> = vec![
         ("line_own_ns", taken(own, "a walk along lines in the first-level cache")),
         ("atomic_ns", taken(measured.atomic_ns, "an add to a line that the CPU owns")),
-        ("lock_ns", taken(less(measured.lock_ns, own.median), "a free lock, less line_own_ns")),
-        ("unlock_ns", taken(measured.unlock_ns, "letting a lock go")),
-        ("irq_ns", taken(less(measured.irq_ns, measured.atomic_ns.median), "one to oneself")),
+        (
+            "lock_ns",
+            taken(less(measured.lock_ns, own.median), "an uncontended lock, less line_own_ns"),
+        ),
+        ("unlock_ns", taken(measured.unlock_ns, "unlocking")),
+        (
+            "irq_ns",
+            taken(
+                less(measured.irq_ns, measured.atomic_ns.median),
+                "an interrupt to the own CPU, less atomic_ns",
+            ),
+        ),
         ("switch_ns", taken(measured.switch_ns, "two tasks of one CPU wake each other")),
         ("wake_ns", taken(measured.wake_ns, "waking a task of the own CPU")),
         ("line_memory_ns", not_measured(metal, "line_memory_ns")),
@@ -139,8 +151,10 @@ fn operations(measured: &Measured, fitted: Option<&OpCosts>, metal: &Section) ->
             return taken(quantity, piece_name(decided_by(op)));
         }
         match op {
-            Op::ClearPage => taken(measured.clear_page_ns, "64 MiB in turn"),
-            Op::Syscall => assumed(2.0, [0.0, 20.0], "a function call: nothing is entered"),
+            Op::ClearPage => taken(measured.clear_page_ns, "sequentially over 64 MiB"),
+            Op::Syscall => {
+                assumed(2.0, [0.0, 20.0], "a function call, as there is no kernel entry")
+            }
             _ => not_measured(metal, &op_key(op)),
         }
     };

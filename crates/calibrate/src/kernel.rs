@@ -39,8 +39,8 @@ fn memory(measured: &Measured) -> Section {
     let pages = (mmscale_linux::available_bytes().unwrap_or(1 << 32) >> 12) as f64;
     let range = [(pages / 8.0).floor().max(1.0), pages * 8.0];
     Section::from([
-        ("node_pages".to_owned(), assumed(pages, range, "the memory that is available now")),
-        ("page_bytes".to_owned(), assumed(4096.0, [4096.0, 65536.0], "the base page in general")),
+        ("node_pages".to_owned(), assumed(pages, range, "the memory available during calibration")),
+        ("page_bytes".to_owned(), assumed(4096.0, [4096.0, 65536.0], "the usual base page size")),
         bandwidth(measured),
     ])
 }
@@ -70,22 +70,22 @@ fn kernel_costs(measured: &Measured, steps: &[Round], guest: &Section) -> Sectio
         (
             "switch_ns",
             step(steps, |round| Some(round.switch_ns)),
-            "two tasks of a CPU that give way to each other, less the calls",
+            "two tasks of a CPU that yield to each other, less the calls",
         ),
         (
             "wake_ns",
             step(steps, |round| Some(round.wake_ns)),
-            "a futex's wake-up on one CPU, less the calls and the switch",
+            "a futex wake-up on one CPU, less the calls and the switch",
         ),
         (
             "ipi_delivery_ns",
             pair(|pair| pair.ipi_ns).map(|quantity| less(quantity, send_ns)),
-            "what an expedited membarrier takes longer with one interrupt, less ipi_send_ns",
+            "the additional time of an expedited membarrier with one interrupt, less ipi_send_ns",
         ),
         (
             "idle_exit_ns",
             pair(|pair| Some(pair.idle_exit_ns)),
-            "a futex's wake-up of a CPU that sleeps, less wake_ns, switch_ns and a call",
+            "a futex wake-up of a sleeping CPU, less wake_ns, switch_ns and a call",
         ),
         ("ipi_send_ns", None, ""),
         ("irq_ns", None, ""),
@@ -115,15 +115,15 @@ fn operations(measured: &Measured, steps: &[Round], guest: &Section) -> Section 
             Op::Syscall => (of(|round| round.syscall_ns), "getppid"),
             Op::VmaEdit => (
                 of(|round| round.vma_edit_ns),
-                "half of mmap and munmap of a page that nobody touches, less the entries",
+                "half of mmap and munmap of an untouched page, less the entries",
             ),
-            Op::ClearPage => (Some(measured.clear_page_ns), "64 MiB in turn"),
+            Op::ClearPage => (Some(measured.clear_page_ns), "sequentially over 64 MiB"),
             Op::FaultEntry => (
                 part(entry),
-                "of a write fault that finds a shared page, less what is charged apart, the share \
-                 that it has in x86-2",
+                "a write fault on a present shared page, less separately charged operations, times \
+                 the share in x86-2",
             ),
-            Op::FaultHandle => (part(1.0 - entry), "the rest of that fault"),
+            Op::FaultHandle => (part(1.0 - entry), "the rest of that write fault"),
             _ => (None, ""),
         };
         found.map_or_else(|| not_measured(guest, &op_key(op)), |found| taken(found, how))

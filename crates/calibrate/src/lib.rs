@@ -34,7 +34,7 @@ pub use mmscale_threads::calibrate::Effort;
 #[derive(Debug, Error)]
 pub enum CalibrateError {
     /// The threads machine failed.
-    #[error("measuring on this computer's threads: {0}")]
+    #[error("cannot measure this computer's threads: {0}")]
     Threads(#[from] mmscale_threads::Failure),
     /// A step of the kernel could not be measured.
     #[cfg(feature = "live")]
@@ -42,13 +42,13 @@ pub enum CalibrateError {
     Kernel(#[from] mmscale_linux::steps::StepError),
     /// This program was built without the live kernel.
     #[cfg(not(feature = "live"))]
-    #[error("this program was built without the live kernel: a profile of it cannot be measured")]
+    #[error("cannot measure the kernel: this program was built without the feature `live`")]
     Absent,
     /// The simulated machine failed.
-    #[error("counting charges on the simulated machine: {0}")]
+    #[error("cannot count charges on the simulated machine: {0}")]
     Sim(String),
     /// The measurements do not form a valid profile.
-    #[error("what was measured makes no profile ({0}); measure again on a computer at rest")]
+    #[error("the measurements do not form a valid profile ({0}); repeat on an idle computer")]
     Profile(#[from] ProfileError),
 }
 

@@ -138,7 +138,7 @@ fn wrong(merged: &Merged) -> Vec<String> {
             *number = Number {
                 value: number.value,
                 range: [number.value; 2],
-                source: "assumption: made sound".to_owned(),
+                source: "assumption: replaced".to_owned(),
             };
         }
     }

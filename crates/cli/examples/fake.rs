@@ -18,31 +18,31 @@ impl Study for Fake {
     }
 
     fn summary(&self) -> &'static str {
-        "what multiplication does to waits"
+        "the effect of multiplication on waits"
     }
 
     fn params(&self) -> &'static [ParamSpec] {
         const PARAMS: &[ParamSpec] = &[
-            ParamSpec::count("factor", Unit::One, 7, [1, 100], "what to multiply with")
+            ParamSpec::count("factor", Unit::One, 7, [1, 100], "factor of the multiplication")
                 .quick_count(3),
-            ParamSpec::real("pause_s", Unit::Seconds, 0.0, [0.0, 60.0], "how long a run takes"),
-            ParamSpec::switch("loud", false, "whether anything is said"),
+            ParamSpec::real("pause_s", Unit::Seconds, 0.0, [0.0, 60.0], "duration of a run"),
+            ParamSpec::switch("loud", false, "has no effect"),
         ];
         PARAMS
     }
 
     fn arms(&self) -> &'static [ArmSpec] {
         &[
-            ArmSpec { name: "stock", help: "as it is" },
-            ArmSpec { name: "posted", help: "as somebody proposed" },
-            ArmSpec { name: "phased", help: "as it could be" },
+            ArmSpec { name: "stock", help: "the current behaviour" },
+            ArmSpec { name: "posted", help: "as posted on the mailing list" },
+            ArmSpec { name: "phased", help: "a possible improvement" },
         ]
     }
 
     fn metrics(&self) -> &'static [MetricSpec] {
         &[
-            MetricSpec { name: "waits", unit: "1", help: "how often somebody waited" },
-            MetricSpec { name: "wait_total_ns", unit: "ns", help: "how long in all" },
+            MetricSpec { name: "waits", unit: "1", help: "number of waits" },
+            MetricSpec { name: "wait_total_ns", unit: "ns", help: "total wait" },
         ]
     }
 
@@ -72,7 +72,7 @@ impl Study for Fake {
             return Err(StudyError::Check(vec!["frame 5 is free twice".into()]));
         }
         if ctx.params.count("factor") == 66 {
-            return Err(StudyError::Machine("66 is no good factor".into()));
+            return Err(StudyError::Machine("66 is not a valid factor".into()));
         }
         let n = (100 + seed) * ctx.params.count("factor") / (1 + arm.0 as u64);
         let mut result = SeedResult { fingerprint: seed, ..SeedResult::default() };

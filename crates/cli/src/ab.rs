@@ -85,7 +85,7 @@ fn text(answer: &Answer) -> String {
         row(&mut text, compared);
     }
     if answer.metrics.iter().all(|compared| compared.ci95.is_none()) {
-        text.push_str("no interval: it takes six pairs or more\n");
+        text.push_str("no interval: at least six pairs are needed\n");
     }
     text.push('\n');
     for (name, value) in &answer.provenance {
@@ -100,8 +100,8 @@ fn text(answer: &Answer) -> String {
 fn pairs_of(pairs: usize, first_seed: u64) -> String {
     let last = first_seed + pairs as u64 - 1;
     format!(
-        "{pairs} pairs of seeds {first_seed} to {last}, A and B in turn; medians of each, and of \
-         B / A over pairs"
+        "{pairs} pairs, seeds {first_seed} to {last}, A and B alternating; medians of A, of B, and \
+         of B / A over pairs"
     )
 }
 
@@ -173,8 +173,8 @@ mod tests {
             assert!(text.lines().any(|other| other == line), "{text}");
         }
         assert!(!text.contains("program:"), "{text}");
-        assert!(text.contains("2 pairs of seeds 5 to 6"), "{text}");
-        assert!(text.contains("six pairs or more"), "{text}");
+        assert!(text.contains("2 pairs, seeds 5 to 6"), "{text}");
+        assert!(text.contains("at least six pairs"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 72), "{text}");
     }
 

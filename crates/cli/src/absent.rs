@@ -7,8 +7,8 @@ use crate::failure::Failure;
 
 fn refused(what: &str) -> Result<(), Failure> {
     Err(Failure::Call(anyhow::anyhow!(
-        "this program was built without the live kernel, which {what} needs: build it on Linux \
-         with its default features"
+        "this program was built without the feature `live`, which {what} needs: build it on Linux \
+         with default features"
     )))
 }
 

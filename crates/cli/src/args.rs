@@ -31,11 +31,11 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run studies and print their results
+    /// Run studies and show their results
     Run(Box<RunArgs>),
     /// List studies, policies and machine profiles; describe one of them
     List(ListArgs),
-    /// Compare predictions with measurements, published ones and this computer's
+    /// Compare predictions with measurements: published ones, and this computer's own
     Fidelity(FidelityArgs),
     /// Watch the running kernel and report which of the contention problems it shows
     Live(LiveArgs),
@@ -87,7 +87,7 @@ pub(crate) struct LiveArgs {
     pub(crate) format: Format,
 }
 
-/// What a profile is of.
+/// The subject of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProfileOf {
     /// Its threads as a machine, to hold against --on threads
@@ -98,7 +98,7 @@ pub(crate) enum ProfileOf {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CalibrateArgs {
-    /// What of this computer the profile is of
+    /// The part of this computer that the profile describes
     #[arg(long, value_enum, default_value_t = ProfileOf::Threads)]
     pub(crate) of: ProfileOf,
     /// The file to write, such as this-computer.toml; stdout if not given
@@ -154,7 +154,7 @@ pub(crate) struct NewArgs {
     /// --lscpu says where each is, and otherwise in the order of a profile
     #[arg(long, value_name = "FILE")]
     pub(crate) latencies: Option<PathBuf>,
-    /// What machine it is, in words
+    /// A description of the machine
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
     /// The file to write, such as epyc192.toml; stdout if not given

@@ -29,10 +29,10 @@ pub(crate) fn fidelity(profiles: Profiles, args: &FidelityArgs) -> Result<(), Fa
     let (rows, holds) = fidelity::published(&published, &interrupt).map_err(failed)?;
     let mut text = table(
         &format!(
-            "Linux 6.0, order 0, all cores at once: 16384 pages allocated, then\n\
+            "Linux 6.0, order 0, all cores in parallel: 16384 pages allocated, then\n\
              freed. Measured: LLFree's benchmark, Xeon Gold 5320, bare metal.\n\
-             Simulated: profile {PUBLISHED}, seed {SEED}. Its sums were fixed with the\n\
-             rows of one core, its split with the holds below, its handoff with the\n\
+             Simulated: profile {PUBLISHED}, seed {SEED}. Its sums were fitted to the\n\
+             rows of one core, their split to the holds below, its handoff to the\n\
              rows of 8 cores."
         ),
         &rows,
@@ -61,15 +61,16 @@ fn another(name: &str, cpus: usize, host_cpus: usize) -> String {
         return String::new();
     }
     let what = format!(
-        "Profile {name} has {cpus} CPUs and this computer {host_cpus}: it is of another machine, \
-         so that the errors below are differences of two machines and not of a prediction."
+        "Profile {name} has {cpus} CPUs, but this computer has {host_cpus}: it describes another \
+         machine, so the errors below are differences between machines, not errors of a \
+         prediction."
     );
     format!("\n{}", wrap(&what, "", "").join("\n"))
 }
 
 fn failed(why: StudyError) -> Failure {
     Failure::Run(match why {
-        StudyError::Interrupted => anyhow::anyhow!("interrupted: it leaves no result"),
+        StudyError::Interrupted => anyhow::anyhow!("interrupted; no result was written"),
         why => why.into(),
     })
 }
@@ -77,7 +78,7 @@ fn failed(why: StudyError) -> Failure {
 /// Formats rows in 72 columns, below a title of whole lines.
 fn table(title: &str, rows: &[Row]) -> String {
     let mut text = format!("{title}\n\n");
-    text.push_str("           ns a page allocated                ns a page freed\n");
+    text.push_str("           ns per page allocated              ns per page freed\n");
     text.push_str("cpus   measured simulated    error     measured simulated    error\n");
     for row in rows {
         let (alloc, free) = (row.alloc, row.free);
@@ -134,7 +135,11 @@ mod tests {
     fn a_profile_of_another_machine_is_called_so() {
         assert_eq!(another("x86-2", 2, 2), "");
         let said = another("epyc192", 192, 2);
-        assert!(said.starts_with("\nProfile epyc192 has 192 CPUs and this computer 2: it is of"));
+        assert!(
+            said.starts_with(
+                "\nProfile epyc192 has 192 CPUs, but this computer has 2: it describes"
+            )
+        );
         assert!(said.lines().all(|line| line.len() <= 72), "{said}");
     }
 }

@@ -95,7 +95,7 @@ fn end_late(mut told: UnixStream, stop: &AtomicBool, grace: Grace) {
         thread::sleep(step);
         left = left.saturating_sub(step);
     }
-    let message = "error: interrupted: what was under way leaves no result; what was complete is";
+    let message = "error: interrupted: unfinished documents were not written, complete ones were";
     let message = thread::spawn(move || output::tell(message));
     left = MESSAGE;
     while !message.is_finished() && !left.is_zero() {

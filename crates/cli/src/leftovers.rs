@@ -8,9 +8,9 @@ use crate::output;
 pub(crate) fn clear() {
     let found = clear_leftovers();
     for line in &found.done {
-        output::tell(&format!("left by an earlier run that was killed: {line}"));
+        output::tell(&format!("cleaned up after a killed run: {line}"));
     }
     for line in &found.failed {
-        output::tell(&format!("warning: left by an earlier run that was killed: {line}"));
+        output::tell(&format!("warning: cannot clean up after a killed run: {line}"));
     }
 }

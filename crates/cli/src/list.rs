@@ -148,7 +148,7 @@ fn describe(study: &dyn Study) -> Vec<String> {
     ));
     let on_linux: Vec<(&str, String)> = parameters_on_linux(study).collect();
     if !on_linux.is_empty() {
-        lines.extend(section("besides or instead of these with --on linux", on_linux));
+        lines.extend(section("additional or different with --on linux", on_linux));
     }
     let not_on_linux = not_on_linux(study);
     if !not_on_linux.is_empty() {

@@ -18,9 +18,9 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let interrupt = interrupt::on_signals(Grace::Live)
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;
-    output::tell(&format!("watching this kernel for {} s", length.as_secs_f64()));
+    output::tell(&format!("observing this kernel for {} s", length.as_secs_f64()));
     let seen = observe(length, &studies, &interrupt).map_err(|why| {
-        let hint = "`mmscale doctor` says what is missing, and what to do about it";
+        let hint = "`mmscale doctor` lists what is missing and how to get it";
         Failure::Run(anyhow!("{why}; {hint}"))
     })?;
     output::print(&match args.format {
@@ -38,7 +38,7 @@ fn studies(names: &[String]) -> Result<Vec<&'static str>, Failure> {
         let found = STUDIES.into_iter().find(|study| study == name);
         found.ok_or_else(|| {
             let all = STUDIES.join(", ");
-            Failure::Call(anyhow!("a live kernel shows nothing of `{name}`: name some of {all}"))
+            Failure::Call(anyhow!("`{name}` cannot be observed on a live kernel; allowed: {all}"))
         })
     };
     match names {
@@ -58,14 +58,14 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, Failure> {
     match found {
         Some(s) if (0.1..=DAY_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
         _ => Err(Failure::Call(anyhow!(
-            "`{text}` is no time: give one from 100ms to 1440m, such as 30s"
+            "`{text}` is not a valid time; allowed: 100ms to 1440m, such as 30s"
         ))),
     }
 }
 
 fn text(seen: &Observed) -> String {
     let mut lines = vec![
-        format!("this kernel for {:.1} s, {} CPUs, everybody on it", seen.seconds, seen.cpus),
+        format!("this kernel for {:.1} s, {} CPUs, all processes", seen.seconds, seen.cpus),
         String::new(),
         "                     verdict       waits       sum   longest  CPU time".to_owned(),
     ];
@@ -77,7 +77,7 @@ fn text(seen: &Observed) -> String {
         lines.push(class.name.to_owned());
         let limits = class.limits;
         lines.push(format!(
-            "  a problem from {} % of all CPU time or {} at a time on, visible from {} %",
+            "  a problem above {} % of all CPU time or {} in one wait, visible above {} %",
             limits.problem_share * 100.0,
             time(limits.long_ns),
             limits.visible_share * 100.0
@@ -97,7 +97,7 @@ fn text(seen: &Observed) -> String {
     }
     if !seen.missing.is_empty() {
         let missing = seen.missing.join(", ");
-        lines.extend(wrap(&missing, "not shown by this kernel: ", "  "));
+        lines.extend(wrap(&missing, "hidden by this kernel: ", "  "));
     }
     lines.join("\n") + "\n"
 }
@@ -120,7 +120,7 @@ fn row(class: &Class) -> String {
 
 /// Formats the phases that occurred, and the events of the OOM killer.
 fn of_ends(ends: &Ends) -> Vec<String> {
-    let mut lines = vec!["ends of address spaces            times       sum   longest".to_owned()];
+    let mut lines = vec!["exits and reaping                 times       sum   longest".to_owned()];
     for phase in ends.phases.iter().filter(|phase| phase.count > 0) {
         let (sum, longest) = (time(phase.total_ns), time(phase.max_ns));
         lines.push(format!("{:<29}{:>10} {sum:>10}{longest:>10}", phase.name, phase.count));

@@ -49,7 +49,7 @@ pub(crate) fn as_named<'a>(all: impl IntoIterator<Item = &'a Written>) -> Result
         return Ok(());
     }
     Err(Failure::Run(anyhow!(
-        "wrote {}: files of those names appeared during the run, and were kept",
+        "wrote {}: files with the requested names appeared during the run and were kept",
         renamed.join(", ")
     )))
 }

@@ -22,13 +22,13 @@ impl Place {
             Failure::Call(anyhow!("cannot write the profile to `{path}`: {what}"))
         };
         if path.is_dir() {
-            return Err(wrong("it is a directory; name a file in it, such as this-computer.toml"));
+            return Err(wrong("it is a directory; give a file in it, such as this-computer.toml"));
         }
         if path.extension().is_none_or(|extension| extension != "toml") {
-            return Err(wrong("a profile's file name ends in .toml"));
+            return Err(wrong("the file name of a profile must end in .toml"));
         }
         let name = path.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| wrong("its name is not UTF-8"))?.to_owned();
+        let name = name.ok_or_else(|| wrong("the file name is not UTF-8"))?.to_owned();
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let folder = Folder::open(parent.unwrap_or(Path::new(".")), existing)?;
         folder.free(&name)?;

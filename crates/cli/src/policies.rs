@@ -30,8 +30,8 @@ fn listed(registry: Registry, mechanism: &'static Mechanism, policy: &'static Ab
     let named: Vec<_> = arms.iter().map(|(study, arm)| format!("{study} {arm}")).collect();
     let more = match &named[..] {
         _ if policy == mechanism.default() => " The default.".to_owned(),
-        [] => " No arm has it.".to_owned(),
-        named => format!(" In: {}.", named.join(", ")),
+        [] => " Used by no arm.".to_owned(),
+        named => format!(" Used by: {}.", named.join(", ")),
     };
     Listed { name, text: format!("{help}{more}"), json }
 }

@@ -24,12 +24,12 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
     let request = request(args, origin)?;
     if let Some(question) = &args.ab {
         if request.on.is_some_and(|on| on != On::Linux) {
-            let what = "--ab compares on the live kernel: leave --on out, or say --on linux";
+            let what = "--ab compares on the live kernel: leave --on out, or use --on linux";
             return Err(Failure::Call(anyhow::anyhow!(what)));
         }
         if !request.policies.is_empty() {
-            let what = "--ab compares on the live kernel, which has its own mechanisms: leave \
-                        --policy out";
+            let what = "--ab compares on the live kernel, to which --policy cannot be applied: \
+                        leave --policy out";
             return Err(Failure::Call(anyhow::anyhow!(what)));
         }
         return kernel::ab(registry, &request, question, args.format);

@@ -50,14 +50,16 @@ pub(crate) fn with(args: &RunArgs) -> Result<(), Failure> {
 fn request(args: &RunArgs) -> Result<Request, Failure> {
     let wrong = |what: String| Failure::Call(anyhow!(what));
     if args.on.is_some_and(|on| on != Machine::Linux) {
-        let what = "--with runs on the live kernel: leave --on out, or say --on linux";
+        let what = "--with runs on the live kernel: leave --on out, or use --on linux";
         return Err(wrong(what.to_owned()));
     }
     if args.profile.is_some() {
-        return Err(wrong("--with runs on the live kernel, which has no profile".to_owned()));
+        return Err(wrong(
+            "--with runs on the live kernel, which has no profile: leave --profile out".to_owned(),
+        ));
     }
     let [study] = args.studies.as_slice() else {
-        return Err(wrong("--with stands for the workload of one study: name one".to_owned()));
+        return Err(wrong("--with replaces the workload of one study: name one".to_owned()));
     };
     let cpus = match &args.cpus {
         None => max_cpus(),
@@ -65,7 +67,7 @@ fn request(args: &RunArgs) -> Result<Request, Failure> {
             let most = max_cpus();
             let fits = |cpus: &usize| (1..=most).contains(cpus);
             text.parse().ok().filter(fits).ok_or_else(|| {
-                wrong(format!("cannot run on `{text}` CPUs: there are 1 to {most} here"))
+                wrong(format!("cannot run on `{text}` CPUs; allowed: 1 to {most}"))
             })?
         }
     };
@@ -73,12 +75,12 @@ fn request(args: &RunArgs) -> Result<Request, Failure> {
     let length = args.length.as_deref().map(seconds).transpose()?;
     let length = length.unwrap_or(Duration::from_secs(default_s));
     if length < Duration::from_secs(1) {
-        return Err(wrong("stress-ng runs for whole seconds: give it 1s or more".to_owned()));
+        return Err(wrong("stress-ng runs for whole seconds: give --for 1s or more".to_owned()));
     }
     let runs = args.seeds.unwrap_or(runs);
     if !(1..=MAX_RUNS).contains(&runs) {
         return Err(wrong(format!(
-            "cannot run stress-ng {runs} times: give 1 to {MAX_RUNS} with --seeds"
+            "cannot run stress-ng {runs} times; allowed: --seeds 1 to {MAX_RUNS}"
         )));
     }
     Ok(Request {
@@ -104,14 +106,14 @@ fn text(found: &Stressed) -> String {
     lines.push(format!("runs: {runs}"));
     if !found.paths.is_empty() {
         lines.push(String::new());
-        lines.push("waits by path, shares of their sum in the last run".to_owned());
+        lines.push("waits by call path, as shares of the total wait in the last run".to_owned());
     }
     for (path, share) in &found.paths {
         lines.extend(wrap(path, &format!("  {:>3.0} % ", share * 100.0), "        "));
     }
     if let Some(why) = &found.unwatched {
         lines.push(String::new());
-        lines.extend(wrap(why, "no waits are shown: ", "  "));
+        lines.extend(wrap(why, "waits were not observed: ", "  "));
     }
     lines.push(String::new());
     for (name, value) in &found.provenance {

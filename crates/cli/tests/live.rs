@@ -290,7 +290,7 @@ fn without_rights_rates_are_measured_and_the_rest_is_said_to_be_missing() {
     let run =
         |processes, arguments: &[&str]| as_nobody(&program, processes).args(arguments).output();
     let Some(doctor) = run(4096, &["doctor"]).ok().filter(|_| is_root()) else {
-        skipped("without rights", "needs root and setpriv to try as somebody else");
+        skipped("without rights", "needs root and setpriv to run as another user");
         return;
     };
     assert!(doctor.status.success(), "{}", said(&doctor));
@@ -302,11 +302,11 @@ fn without_rights_rates_are_measured_and_the_rest_is_said_to_be_missing() {
     let ran = run(4096, &arguments).unwrap();
     let text = said(&ran);
     assert!(ran.status.success(), "{text}");
-    assert!(text.contains("no waits, batches and calls of the kernel will be shown"), "{text}");
+    assert!(text.contains("cannot observe waits, batches and calls of the kernel"), "{text}");
     let has_row = |name| text.lines().any(|line| line.starts_with(name));
     assert!(has_row("ops_per_s") && !has_row("lruvec_waits_per_op"), "{text}");
     let words: Vec<&str> = text.split_whitespace().collect();
-    let reason = "lruvec_waits_per_op: needs waits of the live kernel";
+    let reason = "lruvec_waits_per_op: needs permission to observe the live kernel";
     assert!(words.join(" ").contains(reason), "{text}");
     // Runs that need more processes are refused before anything starts.
     let ran = run(20, &arguments).unwrap();

@@ -19,8 +19,8 @@ pub struct PolicyArm {
 pub enum PolicyError {
     /// The text is not a list of choices.
     #[error(
-        "cannot read --policy `{0}`: write KEY=POLICY, several with commas between, and before a \
-         colon the name of the arm if it is to have one, as in mine:tick=phased,lru=lazy"
+        "cannot read --policy `{0}`: use [NAME:]KEY=POLICY[,KEY=POLICY..], as in \
+         mine:tick=phased,lru=lazy"
     )]
     Malformed(String),
     /// A mechanism is chosen twice.
@@ -50,19 +50,19 @@ pub enum PolicyError {
         study: &'static str,
     },
     /// Two `--policy` arms have the same name.
-    #[error("two --policy arms are named `{0}`: choose a name for each, as in NAME:{0}")]
+    #[error("two --policy arms are named `{0}`; give each a name of its own, as in NAME:{0}")]
     SameName(String),
     /// The live kernel has mechanisms of its own.
     #[error(
-        "--policy {arm} is not in the kernel that runs here, which has its own mechanisms; use \
-         --on sim or --on threads"
+        "--policy {arm} cannot be applied to the running kernel, which has mechanisms of its own; \
+         use --on sim or --on threads"
     )]
     NotLive {
         /// The arm as given.
         arm: String,
     },
     /// The arms of the study do not consist of policies.
-    #[error("study `{0}` has no policies to choose; leave --policy out")]
+    #[error("study `{0}` has no policies to choose from; leave --policy out")]
     NoPolicies(&'static str),
 }
 
@@ -217,7 +217,7 @@ mod tests {
             "--policy posted:tick=phased: study `s` has an arm `posted`; choose another name"
         );
         let why = names(&["tick=phased", "tick=phased"]).unwrap_err();
-        assert!(why.starts_with("two --policy arms are named `tick=phased`: "), "{why}");
+        assert!(why.starts_with("two --policy arms are named `tick=phased`; "), "{why}");
         assert!(names(&["a:tick=phased", "a:lru=lazy"]).is_err());
     }
 

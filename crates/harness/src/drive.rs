@@ -68,7 +68,9 @@ fn once<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<Ran<W>, Study
     match W::damaged_pages(&ran.run.tally.get()) {
         0 => Ok(ran),
         damaged => {
-            let what = format!("{damaged} pages did not hold what their program had written");
+            let what = format!(
+                "{damaged} pages did not contain the values that their program had written"
+            );
             Err(StudyError::Check(vec![what]))
         }
     }
@@ -147,7 +149,9 @@ fn on_linux<W: Workload>(mut env: Env<W>) -> Result<Ran<W>, StudyError> {
 /// Never called: planning refuses such runs.
 #[cfg(not(feature = "live"))]
 fn on_linux<W: Workload>(_: Env<W>) -> Result<Ran<W>, StudyError> {
-    Err(StudyError::Machine("this program was built without the live kernel".to_owned()))
+    Err(StudyError::Machine(
+        "this program was built without the feature `live`, which --on linux needs".to_owned(),
+    ))
 }
 
 /// Passes the tracepoints of one CPU to the harness and to the study's meter.

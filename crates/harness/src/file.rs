@@ -54,13 +54,13 @@ impl Source {
         let beside = |folder: &Path| folder.join(source).with_file_name("study.toml");
         let path = Path::new(package).ancestors().map(beside).find(|path| path.is_file());
         let text = path.map(std::fs::read_to_string).unwrap_or_else(|| {
-            Err(std::io::Error::other("there is none beside the study's source"))
+            Err(std::io::Error::other("no study.toml next to the study's source"))
         });
         let text = text.map_err(|why| FileError {
             study: self.study,
             place: String::new(),
             what: format!(
-                "{why}: a development build reads the file from its source tree; put it there, or \
+                "{why}: a development build reads the file from the source tree; restore it, or \
                  build with --release"
             ),
         })?;
@@ -186,10 +186,9 @@ impl Place {
     fn text(&self, key: &str) -> Result<&str, FileError> {
         match self.table.get(key) {
             Some(Value::String(text)) if !text.is_empty() => Ok(text),
-            Some(other) => {
-                Err(self.error(format!("`{key}` is {other}: write a text, as in {key} = \"..\"")))
-            }
-            None => Err(self.error(format!("the key `{key}` is missing: add it"))),
+            Some(other) => Err(self
+                .error(format!("`{key}` is {other}; it must be a string, as in {key} = \"..\""))),
+            None => Err(self.error(format!("the key `{key}` is missing"))),
         }
     }
 
@@ -197,7 +196,9 @@ impl Place {
         match self.table.get(key) {
             None => Ok(Table::new()),
             Some(Value::Table(table)) => Ok(table.clone()),
-            Some(other) => Err(self.error(format!("`{key}` is {other}: write a section [{key}]"))),
+            Some(other) => {
+                Err(self.error(format!("`{key}` is {other}; it must be a section [{key}]")))
+            }
         }
     }
 }
@@ -223,7 +224,7 @@ impl StudyFile {
         if file.text("name")? != study {
             let given = file.text("name")?;
             return Err(file.error(format!(
-                "the name is `{given}` and the folder's `{study}`: give the study that name"
+                "the name is `{given}`, but the folder is `{study}`; both must be equal"
             )));
         }
         let [full, quick, large, linux, linux_quick] = sections.map(|key| file.table(key));
@@ -279,7 +280,7 @@ impl StudyFile {
                 let spec = &mut declared[at];
                 if set_default(spec, length, value).is_none() {
                     let range = spec.range();
-                    return Err(error(format!("`{name}` cannot be {value}: allowed is {range}")));
+                    return Err(error(format!("`{name}` cannot be {value}; allowed: {range}")));
                 }
             }
         }
@@ -302,7 +303,7 @@ fn cpus(file: &Place) -> Result<Option<usize>, FileError> {
     let Some(value) = file.table.get("cpus") else { return Ok(None) };
     match value.as_integer() {
         Some(cpus) if (1..=MAX_CPUS as i64).contains(&cpus) => Ok(Some(cpus as usize)),
-        _ => Err(file.error(format!("`cpus` is {value}: allowed is 1 to {MAX_CPUS}"))),
+        _ => Err(file.error(format!("`cpus` cannot be {value}; allowed: 1 to {MAX_CPUS}"))),
     }
 }
 
@@ -310,18 +311,18 @@ fn arms(file: &Place, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
     let mut arms: Vec<ArmFile> = Vec::new();
     let entries = file.table.get("arm").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     if entries.is_empty() {
-        return Err(file.error("there is no arm: add one or more sections [[arm]]"));
+        return Err(file.error("no arm is defined; add one or more sections [[arm]]"));
     }
     for (nth, entry) in entries.iter().enumerate() {
         let table = entry.as_table().cloned();
-        let table = table.ok_or_else(|| file.error("an arm is no table: write [[arm]]"))?;
+        let table = table.ok_or_else(|| file.error("an arm must be a table [[arm]]"))?;
         let name = table.get("name").and_then(Value::as_str);
         let place = name.map_or(format!(", arm {}", nth + 1), |name| format!(", arm `{name}`"));
         let entry = Place { study: file.study, place, table };
         entry.only(["name", "help"].into_iter().chain(policies::keys(own)))?;
         let (name, help) = (entry.text("name")?.to_owned(), entry.text("help")?.to_owned());
         if arms.iter().any(|other| other.name == name) {
-            return Err(entry.error("another arm has this name: give it one of its own"));
+            return Err(entry.error("another arm has this name; names must differ"));
         }
         let mut arm = Arm::default();
         for key in policies::keys(own).filter(|key| entry.table.contains_key(*key)) {
@@ -410,10 +411,7 @@ mod tests {
     #[test]
     fn a_default_outside_its_range_or_of_no_parameter_is_refused() {
         let why = parse(TEXT).unwrap().params(declared(5)).unwrap_err().to_string();
-        assert_eq!(
-            why,
-            "study.toml of x, [defaults]: `pages` cannot be 7: allowed is 1 to 5 pages"
-        );
+        assert_eq!(why, "study.toml of x, [defaults]: `pages` cannot be 7; allowed: 1 to 5 pages");
         let text = TEXT.replace("pages = 3", "page = 3");
         let why = parse(&text).unwrap().params(declared(9)).unwrap_err().to_string();
         assert!(why.starts_with("study.toml of x, [quick]: "), "{why}");
@@ -450,14 +448,12 @@ mod tests {
             |from: &str, to: &str| parse(&TEXT.replace(from, to)).unwrap_err().to_string();
         let cases = [
             ("help = \"b\"", "", "arm `a`: the key `help` is missing"),
-            ("help = \"b\"", "help = 5", "arm `a`: `help` is 5: write a text"),
-            ("tick = \"phased\"", "tick = 1", "arm `a`: `tick` is 1: write a text"),
-            ("name = \"x\"", "name = \"z\"", "the name is `z` and the folder's `x`"),
+            ("help = \"b\"", "help = 5", "arm `a`: `help` is 5; it must be a string"),
+            ("tick = \"phased\"", "tick = 1", "arm `a`: `tick` is 1; it must be a string"),
+            ("name = \"x\"", "name = \"z\"", "the name is `z`, but the folder is `x`"),
             ("[[arm]]", "[arms]", "no key named `arms`; did you mean `arm`?"),
-            ("[[arm]]", "[arm]", "there is no arm"),
-            ("summary =", "report = { subject = \"s\" }\nsummary =", "[report]: the key `link` is"),
-            ("summary =", "report = { linc = \"s\" }\nsummary =", "did you mean `link`?"),
-            ("summary =", "cpus = 0\nsummary =", "`cpus` is 0: allowed is 1 to 4096"),
+            ("[[arm]]", "[arm]", "no arm is defined"),
+            ("summary =", "cpus = 0\nsummary =", "`cpus` cannot be 0; allowed: 1 to 4096"),
             ("pages = 7", "pages = = 7", "study.toml of x, line 6: "),
             ("help = \"b\"", "help = \"b\"\n[[arm]]\nname=\"a\"\nhelp=\"c\"", "has this name"),
         ];

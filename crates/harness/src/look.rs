@@ -116,7 +116,8 @@ const WATCH: &[&str] = &["auto", "off", "locks", "holders", "all"];
 
 /// Returns the parameter that all studies have on the live kernel.
 pub(crate) fn watch_param() -> ParamSpec {
-    let help = "what the kernel is asked meanwhile: all that it may, nothing, waits for locks, who \
-                holds them too, or all of it and every event (linux)";
+    let help = "observation of the kernel by BPF: auto (all events, if permitted), off, locks \
+                (lock waits), holders (lock waits and zone lock holders), all (every event, or \
+                fail) (linux)";
     ParamSpec::choice("watch", "auto", WATCH, help)
 }

@@ -209,8 +209,8 @@ pub fn run<P: Program>(
         Kind::Threads(config) => on_threads(&config, booting, probe)?,
     };
     if !begun.load(Ordering::Relaxed) {
-        let what = "the first process never ran: it was refused memory a hundred times in turn; \
-                    let fewer allocations fail (--set alloc_fail_1024)";
+        let what = "the first process could not start: 100 attempts to allocate its memory failed; \
+                    lower --set alloc_fail_1024";
         return Err(StudyError::Machine(what.to_owned()));
     }
     run.cost.host_ns = begin.elapsed().as_nanos() as u64;
@@ -300,20 +300,21 @@ pub(crate) fn machine_params() -> [ParamSpec; 3] {
             Unit::One,
             1.0,
             [0.1, 10.0],
-            "every cost of the profile times this (sim)",
+            "factor by which all costs of the profile are multiplied (sim)",
         ),
         ParamSpec::choice(
             "sched",
             "lazy",
             &["lazy", "naive", "both"],
-            "how the simulator orders CPUs; the results are the same, which `both` checks",
+            "schedule of the simulator; lazy and naive give equal results, which both verifies \
+             (sim)",
         ),
         ParamSpec::count(
             "alloc_fail_1024",
             Unit::One,
             0,
             [0, 1024],
-            "injected allocation failures, in 1/1024 (sim)",
+            "injected allocation failures, in 1/1024 of all allocations (sim)",
         ),
     ]
 }

@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn idle_time_counts_within_the_window_and_from_the_start() {
-        assert_eq!(idle(&[]), 1_000, "nothing was heard: it was idle all the time");
+        assert_eq!(idle(&[]), 1_000, "without events the CPU was idle all the time");
         assert_eq!(idle(&[(1_200, Trace::Idle(IdleEvent::Exit))]), 200);
         let twice = [
             (100, Trace::Idle(IdleEvent::Exit)),

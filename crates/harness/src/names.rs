@@ -47,11 +47,7 @@ fn hint(nearest: Option<&str>) -> String {
 }
 
 fn known(all: &[String]) -> String {
-    if all.is_empty() {
-        "there is none at all".to_owned()
-    } else {
-        format!("known: {}", all.join(", "))
-    }
+    if all.is_empty() { "none exists".to_owned() } else { format!("known: {}", all.join(", ")) }
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub fn fits_host(plans: &[Plan]) -> Result<(), CallError> {
     simulated.map(|plan| (plan, Needs::of(plan, stack))).try_for_each(|(plan, needs)| {
         needs.fit(host).map_err(|why| {
             CallError::Other(format!(
-                "study `{}` on {} CPUs has {} tasks at once: {why}",
+                "study `{}` on {} CPUs has {} tasks at the same time: {why}",
                 plan.study.name(),
                 plan.cpus,
                 needs.tasks
@@ -85,21 +85,22 @@ impl Needs {
         if self.resident_bytes > host.memory_bytes {
             let (wanted, there) = (mib(self.resident_bytes), mib(host.memory_bytes));
             return Err(format!(
-                "about {wanted} MiB of memory, and {there} are available; {advice}"
+                "about {wanted} MiB of memory are needed and {there} are available; {advice}"
             ));
         }
         if self.address_bytes > host.address_bytes {
             let (wanted, there) = (mib(self.address_bytes), mib(host.address_bytes));
             return Err(format!(
-                "about {wanted} MiB of address space, and {there} are allowed; raise the limit \
-                 (ulimit -v) or {advice}"
+                "about {wanted} MiB of address space are needed and {there} are allowed; raise the \
+                 limit (ulimit -v) or {advice}"
             ));
         }
         if self.mappings > host.mappings {
             let (wanted, there) = (self.mappings, host.mappings);
             return Err(format!(
-                "{wanted} mappings for stacks with their guards, and {there} are allowed; raise \
-                 vm.max_map_count, take Linux 6.13, which guards stacks without them, or {advice}"
+                "{wanted} mappings for stacks and their guard pages are needed and {there} are \
+                 allowed; raise vm.max_map_count, use Linux 6.13 or later, where guard pages need \
+                 no mapping, or {advice}"
             ));
         }
         Ok(())
@@ -178,7 +179,7 @@ mod tests {
         let memory = why(Host { memory_bytes: 24 << 30, ..LARGE });
         assert!(memory.contains("24576 are available; use fewer CPUs"), "{memory}");
         let address = why(Host { address_bytes: 1 << 30, ..LARGE });
-        assert!(address.contains("1024 are allowed; raise the limit (ulimit -v)"), "{address}");
+        assert!(address.contains("1024 are allowed; raise the limit"), "{address}");
         let mappings = why(Host { mappings: 65_530, ..LARGE });
         assert!(mappings.contains("65530 are allowed; raise vm.max_map_count"), "{mappings}");
     }

@@ -154,8 +154,8 @@ impl Plan {
         let here = host_cpus();
         if self.on != On::Sim && self.cpus > here {
             remarks.push(format!(
-                "This computer has {here} CPUs to use: {} take turns on them, and these figures \
-                 say nothing about scaling.",
+                "{} CPUs were requested, but only {here} are available: these figures say nothing \
+                 about scaling.",
                 self.cpus
             ));
         }
@@ -186,7 +186,10 @@ pub fn plan(registry: Registry, request: &Request) -> Result<Vec<Plan>, CallErro
     for plan in &plans {
         let ctx = plan.context(&Interrupt::default(), Progress::default());
         plan.study.refuse(&ctx).map_err(|why| {
-            CallError::Other(format!("study `{}` cannot run so: {why}", plan.study.name()))
+            CallError::Other(format!(
+                "study `{}` cannot run with these parameters: {why}",
+                plan.study.name()
+            ))
         })?;
     }
     Ok(plans)
@@ -211,7 +214,7 @@ fn chosen(registry: Registry, names: &[String]) -> Result<Vec<&'static dyn Study
         }
     }
     if studies.is_empty() {
-        return Err(CallError::Other("no study was named; `mmscale list` shows them".to_owned()));
+        return Err(CallError::Other("no study is named; `mmscale list` shows all".to_owned()));
     }
     Ok(studies)
 }
@@ -243,8 +246,19 @@ fn common_params(cpus: usize, hz: u32) -> [ParamSpec; 2] {
         other => panic!("no kernel is built with HZ={other}"),
     };
     [
-        ParamSpec::count("cpus", Unit::One, cpus as u64, [1, MAX_CPUS], "CPUs of the machine"),
-        ParamSpec::choice("hz", hz, &["100", "250", "300", "1000"], "timer interrupts a second"),
+        ParamSpec::count(
+            "cpus",
+            Unit::One,
+            cpus as u64,
+            [1, MAX_CPUS],
+            "number of CPUs of the machine",
+        ),
+        ParamSpec::choice(
+            "hz",
+            hz,
+            &["100", "250", "300", "1000"],
+            "timer interrupts per second on each CPU",
+        ),
     ]
 }
 
@@ -256,8 +270,8 @@ fn plan_study(
     let defaults = study.defaults();
     let on = machine(study, request)?;
     if on == On::Linux && request.checks == Checks::On {
-        let what = "--check has this program's memory manager watched, and --on linux runs the \
-                    kernel's: leave one of them out";
+        let what = "--check verifies this program's memory manager, which --on linux does not run; \
+                    leave one of them out";
         return Err(CallError::Other(what.to_owned()));
     }
     let profile = profile_of(profiles, defaults.profile, on, request)?;
@@ -325,7 +339,7 @@ fn check_machine(
     };
     match settings.keys().find(elsewhere) {
         Some(key) => Err(CallError::Other(format!(
-            "parameter `{key}` of `{}` means nothing on {on}: leave it out",
+            "parameter `{key}` of `{}` does not apply to --on {on}; leave it out",
             study.name()
         ))),
         None => Ok(()),
@@ -379,8 +393,8 @@ fn machine(study: &dyn Study, request: &Request) -> Result<On, CallError> {
     let can = study.defaults().machines;
     let on = request.on.unwrap_or(can[0]);
     if on == On::Linux && !cfg!(feature = "live") {
-        let what = "this program was built without the live kernel (feature `live`): use --on sim \
-                    or --on threads";
+        let what = "this program was built without the feature `live`, which --on linux needs; use \
+                    --on sim or --on threads";
         return Err(CallError::Other(what.to_owned()));
     }
     if can.contains(&on) {
@@ -397,8 +411,8 @@ fn machine(study: &dyn Study, request: &Request) -> Result<On, CallError> {
 /// Returns the HZ of the running kernel, which cannot be set.
 fn live_hz(request: &Request) -> Result<u32, CallError> {
     if request.settings.keys().any(|key| key == "hz") {
-        let what = "--hz is a property of the kernel that runs here, which is what --on linux \
-                    measures: leave it out";
+        let what =
+            "--hz cannot be set with --on linux, which measures the running kernel; leave it out";
         return Err(CallError::Other(what.to_owned()));
     }
     #[cfg(feature = "live")]
@@ -448,7 +462,8 @@ fn named_arms(study: &dyn Study, on: On, names: &[String]) -> Result<Vec<ArmId>,
         if !there.contains(&arm) {
             let here: Vec<_> = there.iter().map(|arm| all[arm.0].name).collect();
             return Err(CallError::Other(format!(
-                "arm `{name}` is not in the kernel that runs here; on {on} there is: {}",
+                "arm `{name}` does not exist on --on {on}, which runs the installed kernel; \
+                 available: {}",
                 here.join(", ")
             )));
         }
@@ -465,11 +480,14 @@ fn seeds(request: &Request) -> Result<Arc<[u64]>, CallError> {
     let count = request.seeds.unwrap_or(few);
     if count == 0 || count > MAX_SEEDS {
         return Err(CallError::Other(format!(
-            "cannot run {count} seeds: give 1 to {MAX_SEEDS} with --seeds"
+            "cannot run {count} seeds; allowed: --seeds 1 to {MAX_SEEDS}"
         )));
     }
     let end = request.first_seed.checked_add(count).ok_or_else(|| {
-        CallError::Other(format!("there are no {count} seeds from {} on", request.first_seed))
+        CallError::Other(format!(
+            "cannot run {count} seeds that start with --seed {}: seeds are 64-bit numbers",
+            request.first_seed
+        ))
     })?;
     Ok((request.first_seed..end).collect())
 }

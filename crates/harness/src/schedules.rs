@@ -102,7 +102,7 @@ fn parting([lazy, naive]: &[Vec<TrailEvent>; 2]) -> Vec<String> {
     cpus.dedup();
     for cpu in cpus {
         let own = |event: &TrailEvent| event.cpu == cpu;
-        lines.push(format!("what {cpu} did before that, and then:"));
+        lines.push(format!("events of {cpu} before and after:"));
         lines.extend(last_of(&lazy[..same], own, "both: "));
         for (sched, events) in [("lazy: ", lazy), ("naive:", naive)] {
             let next = events[same..].iter().filter(|event| own(event)).take(3);
@@ -154,7 +154,7 @@ mod tests {
         let lines = parting(&[lazy, naive]);
         assert_eq!(lines.len(), 2 + 1 + 1 + 2 + 1, "{lines:?}");
         assert_eq!(lines[2], "lazy:  event 3: cpu1 at 2.000007 us in root");
-        assert_eq!(lines[3], "what cpu1 did before that, and then:");
+        assert_eq!(lines[3], "events of cpu1 before and after:");
         assert_eq!(lines[4], "both:  event 1: cpu1 at 0.000010 us in root");
     }
 }

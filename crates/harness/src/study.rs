@@ -317,10 +317,10 @@ impl SeedResult {
 #[derive(Debug, Error)]
 pub enum StudyError {
     /// The run was interrupted, or ended early.
-    #[error("it was interrupted")]
+    #[error("interrupted")]
     Interrupted,
     /// A checker found errors; each line is one finding.
-    #[error("{} found something wrong:\n  {}", checkers(.0.len()), .0.join("\n  "))]
+    #[error("{} found errors:\n  {}", checkers(.0.len()), .0.join("\n  "))]
     Check(Vec<String>),
     /// The machine cannot do what the study needs.
     #[error("{0}")]

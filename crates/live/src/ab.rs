@@ -101,7 +101,7 @@ impl Question {
     pub fn parse(text: &str) -> Result<Self, CallError> {
         let wrong = || {
             CallError::Other(format!(
-                "cannot read `{text}`: --ab wants KEY=V1,V2, a setting of the kernel such as \
+                "cannot read `{text}`: --ab takes KEY=V1,V2 with a kernel setting such as \
                  vm.percpu_pagelist_high_fraction=0,100000, or a parameter such as watch=off,auto"
             ))
         };
@@ -137,8 +137,8 @@ pub fn prepare(
         }
         let mut plans = plan(registry, &request)?;
         let one = (plans.len() == 1).then(|| plans.remove(0)).ok_or_else(|| {
-            let what = "--ab compares runs of one study with one set of parameters: name one, and \
-                        one workload or layout of it (--set)";
+            let what = "--ab compares runs of one study with one set of parameters: name one \
+                        study, and select one of its workloads or layouts by --set";
             CallError::Other(what.to_owned())
         })?;
         Ok(one)
@@ -267,7 +267,7 @@ mod tests {
     fn an_interruption_tells_of_all_runs() {
         let one = RunError::Interrupted { study: "pcp".to_owned(), done: 0, all: 1 };
         let text = of_all(one, 5, 18).to_string();
-        assert!(text.starts_with("interrupted: 5 of 18 runs of `pcp` were done"), "{text}");
+        assert!(text.starts_with("interrupted after 5 of 18 runs of `pcp`"), "{text}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub enum ObserveError {
     #[error(transparent)]
     Watch(#[from] WatchError),
     /// The user interrupted the observation before it had a result.
-    #[error("interrupted before anything was seen")]
+    #[error("interrupted before anything was observed")]
     Interrupted,
 }
 
@@ -150,22 +150,22 @@ const KINDS: [Kind; 4] = [
         study: "vmstat",
         meant: of_tick,
         limits: BY_ITSELF,
-        advice: "a larger vm.stat_interval makes it rarer; compare with: mmscale run vmstat",
+        advice: "increase vm.stat_interval to run it less often; compare with: mmscale run vmstat",
     },
     Kind {
         name: "LRU lists",
         study: "churn",
         meant: |wait| wait.class == "lruvec",
         limits: ASKED_FOR,
-        advice: "fewer, larger mappings instead of many of one page; a memory group for each \
-                 tenant has lists of its own; compare with: mmscale run churn",
+        advice: "use fewer, larger mappings instead of many of one page; use a memory cgroup per \
+                 tenant, which has its own lists; compare with: mmscale run churn",
     },
     Kind {
         name: "exit and reaper",
         study: "reap",
         meant: of_exit,
         limits: OF_AN_END,
-        advice: "call process_mrelease from one thread only, or not for small processes; compare \
+        advice: "call process_mrelease from one thread only, or only for large processes; compare \
                  with: mmscale run reap",
     },
     Kind {
@@ -173,8 +173,8 @@ const KINDS: [Kind; 4] = [
         study: "pcp",
         meant: |wait| wait.class == "zone" && !of_tick(wait),
         limits: ASKED_FOR,
-        advice: "larger page caches: vm.percpu_pagelist_high_fraction (ask with --ab); memory that \
-                 is freed where it was allocated; compare with: mmscale run pcp",
+        advice: "enlarge page caches by vm.percpu_pagelist_high_fraction (compare with --ab); free \
+                 memory on the CPU that allocated it; compare with: mmscale run pcp",
     },
 ];
 
@@ -341,8 +341,8 @@ fn calls(seen: &Watched, all_ns: f64) -> Class {
         share,
         paths,
         limits: ASKED_FOR,
-        advice: "fewer changes of mappings that several CPUs use: larger ranges at once; long \
-                 stretches with interrupts off make them slow, and so does a busy hypervisor",
+        advice: "change mappings that several CPUs use less often, in larger ranges; long sections \
+                 with interrupts off and a busy hypervisor slow the calls down",
     }
 }
 

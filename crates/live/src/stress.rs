@@ -52,13 +52,13 @@ pub enum StressError {
     Call(String),
     /// stress-ng is not installed.
     #[error(
-        "there is no stress-ng on the PATH: install it (Debian and Ubuntu: apt-get install \
-         stress-ng; Fedora: dnf install stress-ng), or leave --with out: the study's own workload \
-         does the same"
+        "stress-ng is not on the PATH: install it (Debian and Ubuntu: apt-get install stress-ng; \
+         Fedora: dnf install stress-ng), or leave --with out: the study's own workload does the \
+         same"
     )]
     Missing,
     /// The program is not stress-ng, or cannot be executed.
-    #[error("cannot ask {} for its version: {why}", program.display())]
+    #[error("cannot get the version of {}: {why}", program.display())]
     Version {
         /// The path of the program.
         program: PathBuf,
@@ -70,7 +70,8 @@ pub enum StressError {
     Failed(String),
     /// The metrics of stress-ng cannot be parsed.
     #[error(
-        "cannot read the metrics of `{version}`: {why}; its output has changed, or it was stopped"
+        "cannot read the metrics of `{version}`: {why}; its format may have changed, or it was \
+         killed"
     )]
     Metrics {
         /// The version of stress-ng.
@@ -79,7 +80,7 @@ pub enum StressError {
         why: String,
     },
     /// The user interrupted the runs.
-    #[error("interrupted: {done} of {all} runs of stress-ng were done")]
+    #[error("interrupted after {done} of {all} runs of stress-ng; no result was written")]
     Interrupted {
         /// Number of complete runs.
         done: usize,
@@ -199,7 +200,7 @@ pub fn prepare(request: Request) -> Result<Prepared, StressError> {
     let call = |text: String| Err(StressError::Call(text));
     let Some(workload) = WORKLOADS.iter().position(|known| known.study == request.study) else {
         return call(format!(
-            "stress-ng stands for the workloads of vmstat and churn, and not of `{}`: leave \
+            "stress-ng can replace the workloads of vmstat and churn, but not of `{}`: leave \
              --with out",
             request.study
         ));
@@ -210,7 +211,8 @@ pub fn prepare(request: Request) -> Result<Prepared, StressError> {
         (Scale::Report, Some(workers)) => workers,
         (Scale::Report, None) => {
             return call(format!(
-                "the report behind `{}` names stress-ng --{} and no numbers: leave --scale out",
+                "the report of `{}` used stress-ng --{} with an unknown number of workers: leave \
+                 --scale out",
                 known.study, known.stressor
             ));
         }
@@ -252,7 +254,7 @@ fn version(program: &Path) -> Result<String, StressError> {
     if line.starts_with("stress-ng") {
         Ok(line.to_owned())
     } else {
-        Err(failed(format!("it said `{line}`")))
+        Err(failed(format!("its answer was `{line}`")))
     }
 }
 
@@ -273,7 +275,7 @@ impl Metrics {
             line.strip_prefix("- stressor:").is_some_and(|name| name.trim() == stressor)
         };
         if !lines.any(head) {
-            return Err(format!("nothing is said of the stressor {stressor}"));
+            return Err(format!("the stressor {stressor} is missing"));
         }
         let own: Vec<&str> = lines.take_while(|line| !line.starts_with('-')).collect();
         let number = |key: &str| -> Result<f64, String> {
@@ -288,7 +290,10 @@ impl Metrics {
             system_s: number("system-time")?,
         };
         if metrics.ops <= 0.0 || metrics.real_s <= 0.0 {
-            return Err(format!("it did {} operations in {} s", metrics.ops, metrics.real_s));
+            return Err(format!(
+                "{} operations in {} s cannot be used",
+                metrics.ops, metrics.real_s
+            ));
         }
         Ok(metrics)
     }
@@ -340,7 +345,7 @@ fn one(
     interrupt: &Interrupt,
 ) -> Result<(Metrics, Result<Watched, WatchError>), StressError> {
     let known = &WORKLOADS[prepared.workload];
-    let folder = Scratch::new().map_err(|why| StressError::Io { what: "make a folder", why })?;
+    let folder = Scratch::new().map_err(|why| StressError::Io { what: "create a folder", why })?;
     let foreign = Foreign {
         program: prepared.program.clone(),
         args: prepared.args.clone(),
@@ -369,7 +374,7 @@ fn one(
     let wrong = |why: String| StressError::Metrics { version: prepared.version.clone(), why };
     let yaml = fs::read_to_string(folder.path().join(YAML)).map_err(|why| {
         let last = said.trim().lines().last().unwrap_or("nothing").to_owned();
-        wrong(format!("it has not written {YAML} ({why}); it said last: {last}"))
+        wrong(format!("it has not written {YAML} ({why}); its last output was: {last}"))
     })?;
     let metrics = Metrics::parse(&yaml, known.stressor).map_err(wrong)?;
     Ok((metrics, watching.and_then(|watching| watching.seen())))

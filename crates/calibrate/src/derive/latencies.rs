@@ -34,8 +34,8 @@ pub(super) fn costs(
     if rows.len() != topology.cpus {
         let (rows, cpus) = (rows.len(), topology.cpus);
         return Err(wrong(format!(
-            "it has {rows} rows and the machine has {cpus} CPUs; measure all CPUs that are online, \
-             or give their number"
+            "it has {rows} rows, but the machine has {cpus} CPUs; measure all online CPUs, or give \
+             the number of measured ones"
         )));
     }
     let mut classes: [Vec<f64>; 4] = Default::default();
@@ -48,11 +48,12 @@ pub(super) fn costs(
         }
     }
     if classes.iter().all(Vec::is_empty) {
-        return Err(wrong("it has no latency of two CPUs".to_owned()));
+        return Err(wrong("it has no latency between two CPUs".to_owned()));
     }
     let empty = |class: &usize| classes[*class].is_empty() && used(topology, *class);
     for class in (0..KEYS.len()).filter(empty) {
-        notes.push(format!("the CSV has no pair of {}: {} stays", PAIRS[class], KEYS[class]));
+        notes
+            .push(format!("the CSV has no pair of {}: {} is inherited", PAIRS[class], KEYS[class]));
     }
     let mut costs = Section::new();
     let mut before: Option<(&str, f64)> = None;
@@ -60,7 +61,7 @@ pub(super) fn costs(
         let number = number(latencies, &file.name);
         if let Some((nearer, _)) = before.filter(|(_, ns)| *ns > number.value) {
             notes.push(format!(
-                "{key} is less than {nearer}: the rows may be of other CPUs than assumed"
+                "{key} is less than {nearer}: the rows may belong to other CPUs than assumed"
             ));
         }
         before = Some((key, number.value));
@@ -77,7 +78,8 @@ fn matrix(text: &str) -> Result<Vec<Vec<Option<f64>>>, String> {
         let cells = cells.collect::<Result<Vec<_>, String>>()?;
         if cells.len() != lines.len() {
             return Err(format!(
-                "row {} has {} columns and there are {} rows; it has one matrix, without headings",
+                "row {} has {} columns, but there are {} rows; the file must contain one matrix \
+                 without headings",
                 at + 1,
                 cells.len(),
                 lines.len()
@@ -94,8 +96,10 @@ fn latency(cell: &str, row: usize) -> Result<Option<f64>, String> {
     }
     match cell.parse::<f64>() {
         Ok(ns) if ns > 0.0 && ns <= MAX_NS => Ok(Some(ns)),
-        Ok(ns) => Err(format!("{ns} in row {row} is not above 0 and at most {MAX_NS} ns")),
-        Err(_) => Err(format!("`{cell}` in row {row} is no number of ns")),
+        Ok(ns) => {
+            Err(format!("{ns} in row {row} is out of range; allowed: above 0, at most {MAX_NS} ns"))
+        }
+        Err(_) => Err(format!("`{cell}` in row {row} is not a number of ns")),
     }
 }
 
@@ -200,18 +204,18 @@ mod tests {
         };
         let (costs, notes) = read((0..16).map(full).collect(), None);
         assert!(costs.unwrap()["line_remote_ns"].source.contains("(128 pairs)"));
-        assert_eq!(notes, ["the CSV has no pair of threads of a core: line_smt_ns stays"]);
+        assert_eq!(notes, ["the CSV has no pair of threads of a core: line_smt_ns is inherited"]);
     }
 
     #[test]
     fn what_is_no_such_matrix_is_refused() {
         let refusal = |text: &str| read(text.to_owned(), None).0.unwrap_err();
-        assert!(refusal(",\n5,\n").contains("it has 2 rows and the machine has 16 CPUs"));
-        assert!(refusal(",\n5,6,7\n").contains("row 2 has 3 columns and there are 2 rows"));
-        assert!(refusal("cpu0,cpu1\n5,6\n").contains("`cpu0` in row 1 is no number"));
-        assert!(refusal(",\n-5,\n").contains("-5 in row 2 is not above 0"));
+        assert!(refusal(",\n5,\n").contains("it has 2 rows, but the machine has 16 CPUs"));
+        assert!(refusal(",\n5,6,7\n").contains("row 2 has 3 columns, but there are 2 rows"));
+        assert!(refusal("cpu0,cpu1\n5,6\n").contains("`cpu0` in row 1 is not a number"));
+        assert!(refusal(",\n-5,\n").contains("-5 in row 2 is out of range"));
         let empty = refusal(&triangle(|_, _| f64::NAN));
-        assert!(empty.contains("no latency of two CPUs"), "{empty}");
+        assert!(empty.contains("no latency between two CPUs"), "{empty}");
         assert!(refusal("").contains("0 rows"));
     }
 }

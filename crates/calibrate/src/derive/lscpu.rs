@@ -32,12 +32,13 @@ impl Lscpu {
     /// Parses either form. `cluster` is the size of last-level caches as given by the caller.
     pub(super) fn read(file: &Text, cluster: Option<usize>) -> Result<Self, DeriveError> {
         let wrong = |why: String| DeriveError::Lscpu { file: file.name.clone(), why };
-        let whole: Value = serde_json::from_str(&file.text)
-            .map_err(|why| wrong(format!("it is no JSON ({why}); write it with `lscpu -J -e`")))?;
+        let whole: Value = serde_json::from_str(&file.text).map_err(|why| {
+            wrong(format!("it is not JSON ({why}); create it with `lscpu -J -e`"))
+        })?;
         match (&whole["cpus"], &whole["lscpu"]) {
             (Value::Array(rows), _) => of_rows(rows, cluster),
             (_, Value::Array(fields)) => of_fields(fields, cluster),
-            _ => Err("it has neither `cpus` nor `lscpu`; write it with `lscpu -J -e`".to_owned()),
+            _ => Err("it has neither `cpus` nor `lscpu`; create it with `lscpu -J -e`".to_owned()),
         }
         .map_err(wrong)
     }
@@ -48,13 +49,15 @@ fn of_rows(rows: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> {
     let rows = rows.iter().filter_map(Value::as_object).filter(|row| online(row));
     let mut cpus = rows.map(cpu).collect::<Result<Vec<Cpu>, String>>()?;
     if cpus.is_empty() {
-        return Err("it has no CPU that is online".to_owned());
+        return Err("it has no online CPU".to_owned());
     }
     let mut notes = Vec::new();
     if cpus.iter().any(|cpu| cpu.cache.is_none()) {
         cpus.iter_mut().for_each(|cpu| cpu.cache = None);
         if cluster.is_none() {
-            notes.push("lscpu names no L3: each node is taken for one last-level cache".to_owned());
+            notes.push(
+                "lscpu lists no L3: each node is assumed to have one last-level cache".to_owned(),
+            );
         }
     }
     cpus.sort_unstable_by_key(|cpu| cpu.number);
@@ -69,7 +72,7 @@ fn of_rows(rows: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> {
     let cluster = match cluster {
         Some(given) if named && given != cache => {
             return Err(format!(
-                "it has last-level caches of {cache} CPUs and --cluster says {given}; leave \
+                "it has last-level caches of {cache} CPUs, but --cluster is {given}; leave \
                  --cluster out"
             ));
         }
@@ -100,8 +103,8 @@ fn even<T: Ord>(groups: &str, members: &str, of: impl Iterator<Item = T>) -> Res
     let sizes: BTreeSet<usize> = sizes.into_values().collect();
     match (sizes.first(), sizes.last()) {
         (Some(least), Some(most)) if least != most => Err(format!(
-            "its {groups} have {least} to {most} {members}, and in a profile all have as many; \
-             give --cpus, --nodes, --cluster and --smt of a machine like it"
+            "its {groups} have {least} to {most} {members}, but in a profile all must have the \
+             same number; give --cpus, --nodes, --cluster and --smt of a similar machine"
         )),
         (size, _) => Ok(size.copied().unwrap_or(1)),
     }
@@ -120,7 +123,7 @@ fn online(row: &Map<String, Value>) -> bool {
 fn cpu(row: &Map<String, Value>) -> Result<Cpu, String> {
     let column = |name: &str| {
         let found = row.get(name).and_then(id);
-        found.ok_or_else(|| format!("a CPU has no `{name}`; write it with `lscpu -J -e`"))
+        found.ok_or_else(|| format!("a CPU has no `{name}`; create the file with `lscpu -J -e`"))
     };
     // A machine without NUMA has no column, or a dash.
     let node = row.get("node").and_then(id).unwrap_or(0);
@@ -154,14 +157,15 @@ fn of_fields(fields: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> 
     let text = |name: &str| all.get(name).copied();
     let count = |name: &str| text(name).and_then(|text| text.trim().parse::<usize>().ok());
     let needed = |name: &str| {
-        count(name).ok_or_else(|| format!("it has no number `{name}`; write it with `lscpu -J -e`"))
+        count(name)
+            .ok_or_else(|| format!("it has no number `{name}`; create it with `lscpu -J -e`"))
     };
     let cpus = needed("CPU(s)")?;
     let caches = text("L3 cache").and_then(instances);
     let of_cache = caches.filter(|&caches| caches > 0 && cpus.is_multiple_of(caches));
     let cluster = cluster.or(of_cache.map(|caches| cpus / caches)).ok_or_else(|| {
-        "it does not say how many CPUs share a last-level cache; write it with `lscpu -J -e`, or \
-         give --cluster too"
+        "it does not list the CPUs of a last-level cache; create it with `lscpu -J -e`, or also \
+         give --cluster"
             .to_owned()
     })?;
     Ok(Lscpu {
@@ -248,7 +252,7 @@ mod tests {
         let said = read(&some, None).unwrap();
         assert_eq!(groups(said.groups), [Some(4), Some(2), Some(2), Some(1)]);
         let all = rows().replace("true", "false");
-        assert!(read(&all, None).unwrap_err().contains("no CPU that is online"));
+        assert!(read(&all, None).unwrap_err().contains("no online CPU"));
     }
 
     #[test]
@@ -256,11 +260,11 @@ mod tests {
         let none = rows().replace(":l3", "").replace(":0\"", "\"").replace(":1\"", "\"");
         let said = read(&none, None).unwrap();
         assert_eq!(groups(said.groups), [Some(8), Some(2), Some(4), Some(2)]);
-        assert!(said.notes[0].contains("names no L3"), "{:?}", said.notes);
+        assert!(said.notes[0].contains("lists no L3"), "{:?}", said.notes);
         let said = read(&none, Some(2)).unwrap();
         assert_eq!((said.groups.cluster, said.notes.len()), (Some(2), 0));
         let why = read(&rows(), Some(2)).unwrap_err();
-        assert!(why.contains("last-level caches of 4 CPUs and --cluster says 2"), "{why}");
+        assert!(why.contains("last-level caches of 4 CPUs, but --cluster is 2"), "{why}");
     }
 
     #[test]
@@ -277,7 +281,7 @@ mod tests {
         assert_eq!(groups(said.groups), [Some(192), Some(2), Some(16), Some(2)]);
         assert_eq!((said.model.as_deref(), said.places), (Some("AMD EPYC 9654"), None));
         let old = text.replace(" (12 instances)", "");
-        assert!(read(&old, None).unwrap_err().contains("give --cluster too"));
+        assert!(read(&old, None).unwrap_err().contains("also give --cluster"));
         assert_eq!(read(&old, Some(16)).unwrap().groups.cluster, Some(16));
     }
 
@@ -290,7 +294,7 @@ mod tests {
         assert!(read(&twice, None).unwrap_err().contains("the same CPU number"));
         let less = rows().replace("\"core\"", "\"kern\"");
         assert!(read(&less, None).unwrap_err().contains("a CPU has no `core`"));
-        assert!(read("CPU NODE", None).unwrap_err().contains("it is no JSON"));
+        assert!(read("CPU NODE", None).unwrap_err().contains("it is not JSON"));
         assert!(read("{}", None).unwrap_err().contains("neither `cpus` nor `lscpu`"));
     }
 }

@@ -15,7 +15,7 @@ use lscpu::Lscpu;
 #[derive(Debug, Error)]
 pub enum DeriveError {
     /// The CPU topology is unknown.
-    #[error("a profile of another machine needs its CPUs: give --cpus N or --lscpu FILE")]
+    #[error("a profile of another machine needs its CPU topology: give --cpus N or --lscpu FILE")]
     NoCpus,
     /// The output of `lscpu` lacks required data, or the machine cannot be described by a profile.
     #[error("cannot use `{file}` as output of lscpu: {why}")]
@@ -152,9 +152,9 @@ fn numbering(topology: &Topology) -> String {
         smt => format!("the {smt} threads of a core in adjacent rows, "),
     };
     format!(
-        "rows of the CSV are taken in the order of a profile's CPUs: {siblings}cores of a \
-         last-level cache together, nodes one after the other; Linux often numbers CPUs in another \
-         way: give --lscpu with the output of `lscpu -J -e`"
+        "rows of the CSV are assumed to be in the order of a profile's CPUs: {siblings}cores of a \
+         last-level cache together, nodes one after the other; Linux often numbers CPUs \
+         differently: give --lscpu with the output of `lscpu -J -e`"
     )
 }
 
@@ -170,7 +170,7 @@ pub fn text(derived: &Derived) -> String {
 }
 
 const HEAD: &str = "\
-# What is not here is inherited from the base; `mmscale profile show FILE` has every number.
+# Numbers that are not listed are inherited from the base; `mmscale profile show FILE` lists all.
 ";
 
 const TOPOLOGY: &str = "\

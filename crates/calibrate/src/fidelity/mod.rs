@@ -204,7 +204,8 @@ fn measure(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), St
     let got = *got.lock().expect("the run is over");
     if got.overruns > 0 {
         return Err(StudyError::Machine(format!(
-            "{} phases of the bulk program were longer than {} ms: the machine is too busy",
+            "{} phases of the bulk program were longer than {} ms: the computer is too busy; stop \
+             other programs and repeat",
             got.overruns,
             bulk.slot_ns / 1_000_000
         )));

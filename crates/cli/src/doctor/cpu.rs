@@ -22,8 +22,8 @@ fn cpus(system: &System) -> Finding {
             what: "CPUs",
             state: State::Limited,
             seen,
-            means: "threads are stopped when the quota of a period is used up, in the middle of \
-                    critical sections too: waits on --on threads are wrong",
+            means: "threads are throttled when the quota of a period is used up, even inside \
+                    critical sections: waits measured by --on threads are wrong",
             remedy: "run outside the container, or without a CPU limit on it",
         };
     }
@@ -32,8 +32,8 @@ fn cpus(system: &System) -> Finding {
             what: "CPUs",
             state: State::Limited,
             seen,
-            means: "threads only take turns: --on threads shows no contention",
-            remedy: "use --on sim, or a computer with two CPUs or more",
+            means: "threads cannot run in parallel: --on threads shows no contention",
+            remedy: "use --on sim, or a computer with at least two CPUs",
         };
     }
     Finding::good("CPUs", seen)
@@ -56,9 +56,10 @@ fn pinning() -> Finding {
         Err(error) => Finding {
             what: "pinning",
             state: State::Limited,
-            seen: format!("the system refuses: {error}"),
-            means: "threads wander between CPUs on --on threads: more noise, and two may share one",
-            remedy: "allow sched_setaffinity in the sandbox that this runs in",
+            seen: format!("sched_setaffinity failed: {error}"),
+            means: "threads of --on threads migrate between CPUs: more noise, and two may share a \
+                    CPU",
+            remedy: "allow sched_setaffinity in the sandbox of this process",
         },
     }
 }
@@ -74,7 +75,7 @@ fn memory(system: &System) -> Finding {
             what: "memory",
             state: State::Limited,
             seen: "/proc/meminfo cannot be read".to_owned(),
-            means: "a run cannot know beforehand whether its memory is there",
+            means: "runs cannot check in advance whether their memory is available",
             remedy: "mount /proc",
         };
     };
@@ -100,8 +101,8 @@ fn guest(system: &System) -> Option<Finding> {
         what: "hypervisor",
         state: State::Limited,
         seen: "this is a virtual machine".to_owned(),
-        means: "its CPUs are taken away at times that nobody here sees: maxima and tails on \
-                --on threads are partly the host's",
-        remedy: "compare arms of one run only, look at medians, or use a computer of your own",
+        means: "the host can deschedule its CPUs at any time: maxima and tails of --on threads are \
+                partly caused by the host",
+        remedy: "compare arms of the same run only, use medians, or use a physical machine",
     })
 }

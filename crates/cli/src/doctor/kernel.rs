@@ -11,8 +11,8 @@ pub(super) fn examine(system: &System) -> Vec<Finding> {
         return vec![Finding {
             what: "kernel",
             state: State::Limited,
-            seen: "its release cannot be read".to_owned(),
-            means: "records do not say what they were made on",
+            seen: "the release cannot be read".to_owned(),
+            means: "documents do not contain the kernel release",
             remedy: "mount /proc, or run on Linux",
         }];
     };
@@ -23,8 +23,8 @@ pub(super) fn examine(system: &System) -> Vec<Finding> {
             what: "kernel",
             state: State::Limited,
             seen: format!("Linux {release} {arch}, HZ unknown"),
-            means: "a simulation to compare with this kernel needs its HZ",
-            remedy: "look for CONFIG_HZ in the kernel's configuration and give it with --hz",
+            means: "a simulation of this kernel needs its HZ",
+            remedy: "find CONFIG_HZ in the kernel's configuration and pass it by --hz",
         },
     }]
 }

@@ -24,23 +24,27 @@ fn watching() -> Finding {
     const WHAT: &str = "live kernel";
     match watchable() {
         Ok(missing) if missing.is_empty() => {
-            let seen = "waits, LRU batches, calls between CPUs, exits and holders can be watched";
+            let seen =
+                "lock waits and holders, LRU batches, calls between CPUs and exits can be observed";
             Finding::good(WHAT, seen.to_owned())
         }
         Ok(missing) => Finding {
             what: WHAT,
             state: State::Limited,
-            seen: format!("it can be watched, but does not show: {}", missing.join(", ")),
-            means: "waits below these functions are told as their callers', or as `other`",
-            remedy: "use a kernel that shows them in /proc/kallsyms, or read paths by hand",
+            seen: format!(
+                "observation works, but these functions are hidden: {}",
+                missing.join(", ")
+            ),
+            means: "waits below these functions are attributed to their callers, or to `other`",
+            remedy: "use a kernel that lists them in /proc/kallsyms, or read the call paths",
         },
         Err(why) => Finding {
             what: WHAT,
             state: State::Missing,
             seen: why.to_string(),
-            means: "--on linux gives rates and CPU time only, and `mmscale live` nothing",
+            means: "--on linux measures rates and CPU time only, and `mmscale live` does not work",
             remedy: "run as root, or give the binary cap_bpf,cap_perfmon with setcap; in a \
-                     container both must be allowed from outside",
+                     container the host must grant both",
         },
     }
 }
@@ -50,16 +54,17 @@ fn leftovers(found: Leftovers) -> Finding {
     const WHAT: &str = "leftovers";
     let Leftovers { done, failed } = found;
     if failed.is_empty() {
-        let nothing = "no setting, group or folder is left of runs that were killed".to_owned();
+        let nothing = "killed runs have left no setting, group or folder behind".to_owned();
         return Finding::good(WHAT, if done.is_empty() { nothing } else { done.join("; ") });
     }
     Finding {
         what: WHAT,
         state: State::Limited,
         seen: [failed, done].concat().join("; "),
-        means: "a run that was killed has changed this computer: a setting is not what it was, or \
-                its processes or files are still there",
-        remedy: "set the setting by hand, or remove what is named, then run `mmscale doctor` again",
+        means: "a killed run has changed this computer: a setting was not restored, or its \
+                processes or files still exist",
+        remedy: "restore the setting or remove the listed items by hand, then repeat `mmscale \
+                 doctor`",
     }
 }
 
@@ -88,9 +93,9 @@ fn gaps() -> Finding {
         what: "quiet",
         state: State::Limited,
         seen,
-        means: "others, or the hypervisor, take the CPU away for milliseconds: longest waits of \
-                real machines are partly theirs",
-        remedy: "stop what else runs here, take medians, and compare pairs with --ab",
+        means: "other programs or the hypervisor take the CPU for milliseconds: the longest waits \
+                on real machines are partly caused by them",
+        remedy: "stop other programs, use medians, and compare pairs with --ab",
     }
 }
 
@@ -110,7 +115,7 @@ fn neighbours(system: &System) -> Option<Finding> {
         what: "neighbours",
         state: State::Limited,
         seen,
-        means: "runs on real machines share their CPUs with others",
-        remedy: "stop what else runs here, or let both sides of a comparison meet it with --ab",
+        means: "runs on real machines share their CPUs with other programs",
+        remedy: "stop other programs, or compare with --ab, so that both sides are affected alike",
     })
 }

@@ -78,7 +78,7 @@ fn examine(system: &System) -> Vec<Finding> {
 
 fn text(findings: &[Finding]) -> String {
     let mut lines = vec![
-        "simulation (--on sim) needs nothing of this and is the same everywhere".to_owned(),
+        "simulation (--on sim) needs none of this and gives the same results everywhere".to_owned(),
         String::new(),
     ];
     for finding in findings {
@@ -92,7 +92,7 @@ fn text(findings: &[Finding]) -> String {
         lines.extend(wrap(&finding.seen, &head, &indent));
         if finding.state != State::Good {
             lines.extend(wrap(finding.means, &format!("{indent}means: "), &indent));
-            lines.extend(wrap(finding.remedy, &format!("{indent}to do: "), &indent));
+            lines.extend(wrap(finding.remedy, &format!("{indent}remedy: "), &indent));
         }
     }
     lines.join("\n") + "\n"

@@ -14,14 +14,14 @@ pub(super) fn examine(system: &System) -> Vec<Finding> {
 
 fn btf(system: &System) -> Finding {
     if system.exists("/sys/kernel/btf/vmlinux") {
-        return Finding::good("BTF", "the kernel describes its types".to_owned());
+        return Finding::good("BTF", "the kernel provides type information".to_owned());
     }
     Finding {
         what: "BTF",
         state: State::Missing,
         seen: "there is no /sys/kernel/btf/vmlinux".to_owned(),
-        means: "BPF programs cannot find the kernel's fields: lock waits of the live kernel \
-                cannot be attributed",
+        means: "BPF programs cannot access fields of kernel structures: lock waits of the live \
+                kernel cannot be attributed",
         remedy: "use a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions build it",
     }
 }
@@ -34,8 +34,8 @@ fn tracefs(system: &System) -> Finding {
             what: "tracefs",
             state: State::Limited,
             seen: "/sys/kernel/tracing cannot be read".to_owned(),
-            means: "runs and `live` do without: BPF programs find tracepoints by themselves. \
-                    Other tools, and the example live_counts, want it",
+            means: "runs and `live` do not need it, because BPF programs attach to tracepoints \
+                    directly; other tools and the example live_counts need it",
             remedy: "run as root, or: mount -t tracefs nodev /sys/kernel/tracing",
         };
     };
@@ -46,7 +46,7 @@ fn tracefs(system: &System) -> Finding {
         what: "tracefs",
         state: State::Limited,
         seen: format!("{root}, without lock:contention_begin"),
-        means: "who waits for locks in the live kernel cannot be seen",
+        means: "lock waits of the live kernel cannot be observed",
         remedy: "use Linux 5.19 or later",
     }
 }
@@ -58,15 +58,15 @@ fn rights(system: &System) -> Finding {
         .unwrap_or(0);
     let has = |bit: u32| capabilities >> bit & 1 == 1;
     if has(CAP_SYS_ADMIN) || (has(CAP_BPF) && has(CAP_PERFMON)) {
-        let seen = "the capabilities for BPF and performance events are there";
+        let seen = "the capabilities for BPF and performance events are present";
         return Finding::good("BPF rights", seen.to_owned());
     }
     Finding {
         what: "BPF rights",
         state: State::Missing,
         seen: "neither CAP_SYS_ADMIN nor CAP_BPF with CAP_PERFMON".to_owned(),
-        means: "BPF programs cannot be loaded: only /proc and resource usage can be measured on \
-                the live kernel",
+        means: "BPF programs cannot be loaded: the live kernel can be measured by /proc and \
+                resource usage only",
         remedy: "run as root, or give the binary cap_bpf,cap_perfmon with setcap",
     }
 }

@@ -34,7 +34,7 @@ fn text(review: &Review) -> String {
     if !review.first.is_empty() {
         let inherited = review.numbers.len() - review.own();
         let bases = review.bases.join(" and ");
-        let first = format!("{inherited} inherited numbers were sourced for {bases}: check these");
+        let first = format!("{inherited} inherited numbers have sources for {bases}: check these");
         lines.push(String::new());
         lines.extend(wrap(&format!("{first} first"), "", "  "));
         lines.extend(review.first.iter().map(row));

@@ -24,13 +24,13 @@ use crate::names::UnknownName;
 #[derive(Debug, Error)]
 pub enum ParamError {
     /// The text is not `key=value`.
-    #[error("cannot read `{0}`: parameters are set with key=value, or key=value,value for a sweep")]
+    #[error("cannot read `{0}`: use key=value, or key=value,value for a sweep")]
     Malformed(String),
     /// The parameter does not exist.
     #[error(transparent)]
     Unknown(#[from] UnknownName),
     /// The parameter is given twice.
-    #[error("parameter `{0}` is set twice; for several values write {0}=value,value")]
+    #[error("parameter `{0}` is set twice; for several values use {0}=value,value")]
     Twice(String),
     /// A value is given twice in a sweep, possibly in another notation.
     #[error("parameter `{name}` has the value `{given}` twice; give each value of a sweep once")]
@@ -42,8 +42,8 @@ pub enum ParamError {
     },
     /// The sweep has too many combinations.
     #[error(
-        "the values given make {count} combinations, and one call has at most {MAX_DOCUMENTS} \
-         documents: give fewer values, or share them out over several calls"
+        "the given values make {count} combinations; one call allows at most {MAX_DOCUMENTS} \
+         documents: give fewer values, or distribute them over several calls"
     )]
     TooMany {
         /// Number of combinations, saturating.
@@ -94,7 +94,7 @@ impl Params {
     pub fn count(&self, name: &str) -> u64 {
         match self.0.get(name) {
             Some(&ParamValue::Count(n)) => n,
-            other => panic!("parameter {name} is no count but {other:?}"),
+            other => panic!("parameter {name} is not a count but {other:?}"),
         }
     }
 
@@ -105,7 +105,7 @@ impl Params {
     pub fn real(&self, name: &str) -> f64 {
         match self.0.get(name) {
             Some(&ParamValue::Real(x)) => x,
-            other => panic!("parameter {name} is no real number but {other:?}"),
+            other => panic!("parameter {name} is not a real number but {other:?}"),
         }
     }
 
@@ -116,7 +116,7 @@ impl Params {
     pub fn switch(&self, name: &str) -> bool {
         match self.0.get(name) {
             Some(&ParamValue::Switch(on)) => on,
-            other => panic!("parameter {name} is no switch but {other:?}"),
+            other => panic!("parameter {name} is not a switch but {other:?}"),
         }
     }
 
@@ -127,7 +127,7 @@ impl Params {
     pub fn choice(&self, name: &str) -> &str {
         match self.0.get(name) {
             Some(ParamValue::Choice(choice)) => choice,
-            other => panic!("parameter {name} is no choice but {other:?}"),
+            other => panic!("parameter {name} is not a choice but {other:?}"),
         }
     }
 }

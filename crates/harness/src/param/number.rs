@@ -77,11 +77,11 @@ impl Unit {
             .unwrap_or(text.len());
         let (number, suffix) = text.split_at(end);
         if number.is_empty() {
-            return Err("this is no number".to_owned());
+            return Err("not a number".to_owned());
         }
         match self.factor(suffix.trim()) {
             Some(factor) => Ok((number, factor)),
-            None => Err(format!("after the number may stand {}", self.suffixes())),
+            None => Err(format!("unknown suffix; allowed: {}", self.suffixes())),
         }
     }
 
@@ -93,12 +93,11 @@ impl Unit {
             if !scaled.is_multiple_of(u128::from(down)) {
                 return Err(format!("not a whole number of {}", self.name()));
             }
-            return u64::try_from(scaled / u128::from(down))
-                .map_err(|_| "this is too large".to_owned());
+            return u64::try_from(scaled / u128::from(down)).map_err(|_| "too large".to_owned());
         }
         let x = self.parse_real(text)?;
         if x < 0.0 {
-            return Err("it must not be negative".to_owned());
+            return Err("must not be negative".to_owned());
         }
         // Above 2^53 not every whole number is representable as a float, so digits would be lost.
         if x.fract() != 0.0 || x > (1_u64 << 53) as f64 {
@@ -112,9 +111,9 @@ impl Unit {
     /// Parses a finite number in this unit. Returns a description of the problem on failure.
     pub fn parse_real(self, text: &str) -> Result<f64, String> {
         let (number, (up, down)) = self.split(text)?;
-        let x: f64 = number.replace('_', "").parse().map_err(|_| "this is no number".to_owned())?;
+        let x: f64 = number.replace('_', "").parse().map_err(|_| "not a number".to_owned())?;
         let x = x * up as f64 / down as f64;
-        if x.is_finite() { Ok(x) } else { Err("this is too large".to_owned()) }
+        if x.is_finite() { Ok(x) } else { Err("too large".to_owned()) }
     }
 }
 
@@ -139,15 +138,15 @@ mod tests {
 
     #[test]
     fn nonsense_is_named() {
-        assert_eq!(Unit::Pages.parse_count("-5"), Err("it must not be negative".into()));
+        assert_eq!(Unit::Pages.parse_count("-5"), Err("must not be negative".into()));
         assert_eq!(Unit::Pages.parse_count("1.5"), Err("not a whole number of pages".into()));
         assert_eq!(Unit::Ms.parse_count("1ns"), Err("not a whole number of ms".into()));
-        assert_eq!(Unit::Pages.parse_count("many"), Err("this is no number".into()));
-        assert_eq!(Unit::Pages.parse_count(""), Err("this is no number".into()));
-        assert_eq!(Unit::One.parse_count("20000000000G"), Err("this is too large".into()));
-        assert_eq!(Unit::One.parse_real("1e999"), Err("this is too large".into()));
-        assert_eq!(Unit::One.parse_real("--1"), Err("this is no number".into()));
+        assert_eq!(Unit::Pages.parse_count("many"), Err("not a number".into()));
+        assert_eq!(Unit::Pages.parse_count(""), Err("not a number".into()));
+        assert_eq!(Unit::One.parse_count("20000000000G"), Err("too large".into()));
+        assert_eq!(Unit::One.parse_real("1e999"), Err("too large".into()));
+        assert_eq!(Unit::One.parse_real("--1"), Err("not a number".into()));
         let error = Unit::Ns.parse_count("10kb").unwrap_err();
-        assert_eq!(error, "after the number may stand ns, us, ms, s or min");
+        assert_eq!(error, "unknown suffix; allowed: ns, us, ms, s or min");
     }
 }

@@ -45,7 +45,7 @@ macro_rules! names {
             fn named(name: &str) -> Self {
                 match name {
                     $($text => Self::$variant,)+
-                    other => panic!("{other} is none of {:?}", Self::NAMES),
+                    other => panic!("{other} is not one of {:?}", Self::NAMES),
                 }
             }
         }

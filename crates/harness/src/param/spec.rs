@@ -172,7 +172,7 @@ impl ParamSpec {
         };
         let outside =
             |x: &dyn std::fmt::Display| fail(format!("{x} is outside its range, {}", self.range()));
-        let spelt = |why: String| fail(format!("{why}; it takes {}", self.range()));
+        let spelt = |why: String| fail(format!("{why}; allowed: {}", self.range()));
         match &self.kind {
             Kind::Count { unit, range: [lo, hi], .. } => {
                 let n = unit.parse_count(given).map_err(spelt)?;
@@ -185,7 +185,7 @@ impl ParamSpec {
             Kind::Switch { .. } => match given {
                 "on" | "true" | "yes" | "1" => Ok(ParamValue::Switch(true)),
                 "off" | "false" | "no" | "0" => Ok(ParamValue::Switch(false)),
-                _ => Err(fail("it is on or off".to_owned())),
+                _ => Err(fail("allowed: on or off".to_owned())),
             },
             Kind::Choice { names, .. } | Kind::Each { names } => {
                 if names.contains(&given) {
@@ -196,7 +196,7 @@ impl ParamSpec {
                 let hint = word
                     .and_then(|word| nearest(word, names.iter().copied()))
                     .map_or(String::new(), |name| format!("did you mean `{name}`? "));
-                Err(fail(format!("{hint}it is {}", self.range())))
+                Err(fail(format!("{hint}allowed: {}", self.range())))
             }
         }
     }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     const BURST: ParamSpec =
-        ParamSpec::count("burst_pages", Unit::Pages, 4096, [1, 65_536], "pages of a burst")
+        ParamSpec::count("burst_pages", Unit::Pages, 4096, [1, 65_536], "pages per burst")
             .quick_count(1024);
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
             "cannot set burst_pages to `65537`: 65537 is outside its range, 1 to 65536 pages"
         );
         let error = BURST.parse("-1").unwrap_err().to_string();
-        assert!(error.contains("must not be negative; it takes 1 to 65536 pages"), "{error}");
+        assert!(error.contains("must not be negative; allowed: 1 to 65536 pages"), "{error}");
     }
 
     #[test]
@@ -243,6 +243,9 @@ mod tests {
         let shape = ParamSpec::choice("shape", "square", &["square", "poisson"], "");
         assert_eq!(shape.parse("poisson").unwrap(), ParamValue::Choice("poisson".into()));
         let error = shape.parse("poison").unwrap_err().to_string();
-        assert!(error.contains("did you mean `poisson`? it is one of square, poisson"), "{error}");
+        assert!(
+            error.contains("did you mean `poisson`? allowed: one of square, poisson"),
+            "{error}"
+        );
     }
 }

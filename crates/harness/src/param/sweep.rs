@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(loads(&["load=c", "cpus=4"]), [("c".to_owned(), 4)]);
         let error = sweep(&specs, &Settings::parse(&["load=d"]).unwrap(), Length::Full);
         let error = error.unwrap_err().to_string();
-        assert!(error.ends_with("it is one of a, b, c"), "{error}");
+        assert!(error.ends_with("allowed: one of a, b, c"), "{error}");
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>) -> ArmRecord {
     let specs = plan.study.metrics();
     for name in runs.iter().flat_map(|run| run.metrics.keys()) {
         let declared = specs.iter().any(|spec| spec.name == *name);
-        assert!(declared, "study `{}` does not declare metric {name}", plan.study.name());
+        assert!(declared, "study `{}` does not declare the metric {name}", plan.study.name());
     }
     let metrics = specs.iter().filter_map(|spec| {
         let values: Vec<Option<Value>> =
@@ -135,7 +135,10 @@ fn per_cpu(runs: &[&SeedResult]) -> BTreeMap<String, PerCpu> {
     let over_seeds = |name: &String| {
         let figures: Vec<&PerCpu> = runs.iter().filter_map(|run| run.per_cpu.get(name)).collect();
         let cpus = figures[0].values.len();
-        assert!(figures.iter().all(|f| f.values.len() == cpus), "{name}: CPUs differ by seed");
+        assert!(
+            figures.iter().all(|f| f.values.len() == cpus),
+            "{name}: the number of CPUs differs between seeds"
+        );
         let mean = |cpu| figures.iter().map(|f| f.values[cpu]).sum::<f64>() / figures.len() as f64;
         PerCpu { unit: figures[0].unit.clone(), values: (0..cpus).map(mean).collect() }
     };

@@ -21,7 +21,7 @@ use crate::study::{
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The user interrupted the call.
-    #[error("interrupted: {done} of {all} runs of `{study}` were done; it leaves no result")]
+    #[error("interrupted after {done} of {all} runs of `{study}`; no result was written")]
     Interrupted {
         /// The name of the study.
         study: String,
@@ -172,7 +172,9 @@ fn run_one(
     }
     for (name, value) in &result.metrics {
         if !value.is_finite() {
-            return Err(StudyError::Machine(format!("metric {name} came out as {value:?}")));
+            return Err(StudyError::Machine(format!(
+                "metric {name} is {value:?}, which is not a finite number"
+            )));
         }
     }
     for span in &mut result.spans {
@@ -184,7 +186,7 @@ fn run_one(
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-    format!("it panicked: {text}")
+    format!("panic: {text}")
 }
 
 /// Returns the document. Fails if the plan was interrupted or if no run has a result.

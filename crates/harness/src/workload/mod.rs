@@ -125,11 +125,15 @@ pub enum Missing {
 }
 
 impl Missing {
+    /// The live kernel was not observed.
+    pub const UNWATCHED: Self =
+        Self::Source("permission to observe the live kernel (see `mmscale doctor`)");
+
     /// Returns what the metric needs.
     pub(crate) fn needs(self) -> &'static str {
         match self {
             Self::Source(source) => source,
-            Self::Nothing => "something to measure, which these runs did not have",
+            Self::Nothing => "events to measure, of which these runs had none",
         }
     }
 }

@@ -103,7 +103,9 @@ impl<'a, W: Workload> Seen<'a, W> {
     fn kernel(&self) -> Result<&'a KernelRan<W>, Missing> {
         match &self.ran.source {
             Source::Kernel(kernel) => Ok(kernel),
-            Source::Live(_) => Err(Missing::Source("this program's memory manager")),
+            Source::Live(_) => Err(Missing::Source(
+                "a machine with mmscale's memory manager (--on sim or threads)",
+            )),
         }
     }
     /// Returns the machine.
@@ -156,7 +158,7 @@ impl<'a, W: Workload> Seen<'a, W> {
             Source::Kernel(kernel) => Ok(Locks { rows: &kernel.machine.locks, waits: None }),
             Source::Live(live) => match &live.seen {
                 Some(seen) => Ok(Locks { rows: &live.locks, waits: Some(&seen.waits) }),
-                None => Err(Missing::Source("waits of the live kernel")),
+                None => Err(Missing::UNWATCHED),
             },
         }
     }
@@ -172,7 +174,9 @@ impl<'a, W: Workload> Seen<'a, W> {
     /// Returns the sections with preemption off, by CPU; only simulated machines record them.
     pub fn sections(&self) -> Result<&'a [CpuSections], Missing> {
         match &self.kernel()?.machine.sections[..] {
-            [] => Err(Missing::Source("a simulated machine, for sections without preemption")),
+            [] => Err(Missing::Source(
+                "a simulated machine (--on sim), which records sections with preemption off",
+            )),
             sections => Ok(sections),
         }
     }
@@ -180,7 +184,7 @@ impl<'a, W: Workload> Seen<'a, W> {
     pub fn live(&self) -> Result<&'a LiveRun, Missing> {
         match &self.ran.source {
             Source::Live(live) => Ok(live),
-            Source::Kernel(_) => Err(Missing::Source("the live kernel")),
+            Source::Kernel(_) => Err(Missing::Source("the live kernel (--on linux)")),
         }
     }
     /// Returns the recorded times of kind `which`, by CPU.
@@ -191,7 +195,9 @@ impl<'a, W: Workload> Seen<'a, W> {
     /// kernel.
     pub fn each_sample(&self, which: usize) -> Result<Vec<(usize, u64)>, Missing> {
         let samples: &Samples = &self.ran.run.samples[which];
-        samples.each().ok_or(Missing::Source("a machine whose programs share a process"))
+        samples.each().ok_or(Missing::Source(
+            "a machine whose programs share a process (--on sim or threads)",
+        ))
     }
     /// Returns the data recorded by hooks inside the memory manager.
     pub fn inside(&self) -> Result<MutexGuard<'a, W::Inside>, Missing> {
